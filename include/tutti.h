@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * tutti.h - the one public header of Tutti, a collective-communication
+ * library for distributed deep learning on machines and links that are not
+ * all alike.
+ *
+ * The idea.  A collective (all-reduce, broadcast, ...) is performed by a
+ * schedule: a plain piece of data that says at which step which rank sends
+ * which chunk to whom. The library plans a schedule, proves that it is what
+ * it claims, and performs it over shared memory and TCP.
+ *
+ * The life of a program.  N processes ("ranks" 0..N-1) are started by a
+ * launcher: `tutti run -n 4 ./prog`, torchrun, mpirun, srun. Each makes a
+ * communicator, calls the same collectives in the same order, destroys it:
+ *
+ *     tutti_comm *comm;
+ *     tutti_err err = tutti_comm_create(NULL, &comm);
+ *     if (err)
+ *         die(tutti_strerror(err), tutti_last_message());
+ *     float x[3] = {1, 2, 3};
+ *     err = tutti_all_reduce(comm, x, x, 3, TUTTI_F32, TUTTI_SUM, NULL, NULL);
+ *     if (err)
+ *         die(tutti_strerror(err), tutti_comm_message(comm));
+ *     tutti_comm_destroy(comm);
+ *
+ * Blocking or not.  The last argument of every collective is a place for a
+ * request. NULL: the call blocks and returns the outcome. Otherwise it
+ * returns at once; the outcome comes from tutti_test(), tutti_wait(),
+ * tutti_wait_any(), a callback or an event descriptor, and the buffers belong
+ * to the library until then.
+ *
+ * In place.  Every collective may work in place; each says how. Buffers that
+ * overlap in any other way are refused with TUTTI_EINVAL.
+ *
+ * Errors.  Every function that can fail returns a tutti_err: 0 is success, 1
+ * (TUTTI_AGAIN) is "not yet", negative values are failures. A failure of a
+ * communicator is final: every call in progress on it ends with the same
+ * error on every rank that can still be reached, later calls return it at
+ * once, and tutti_comm_message() says in one sentence what happened and which
+ * rank caused it. A call that is refused because of its own arguments
+ * (TUTTI_EINVAL) leaves the communicator as it was.
+ *
+ * Threads.  A communicator is used by one thread at a time (concurrent
+ * collectives on one communicator are an error: TUTTI_EBUSY where it is
+ * noticed); different communicators may be used by different threads.
+ * tutti_comm_abort(), tutti_test() and the wait functions may be called from
+ * any thread. After fork() the child may not use the library: TUTTI_EFORK.
+ *
+ * C99 and C++ clean. Sizes are in elements unless a name ends in _bytes.
+ */
+#ifndef TUTTI_H
+#define TUTTI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TUTTI_API __attribute__((visibility("default")))
+#else
+#define TUTTI_API
+#endif
+
+/* ------------------------------------------------------------- version -- */
+
+#define TUTTI_VERSION_MAJOR 0
+#define TUTTI_VERSION_MINOR 1
+#define TUTTI_VERSION_PATCH 0
+
+/* The version of the library that runs, as "0.1.0". [any thread] */
+TUTTI_API const char *tutti_version(void);
+
+/* -------------------------------------------------------------- errors -- */
+
+/* Numbers are pinned for ever; gaps are for later. */
+#define TUTTI_ERR_LIST(X)                                        \
+    X(OK, 0, "success")                                          \
+    X(AGAIN, 1, "not finished yet")                              \
+    X(EINVAL, -1, "invalid argument")                            \
+    X(ENOMEM, -2, "out of memory")                               \
+    X(ELIMIT, -3, "a limit was exceeded")                        \
+    X(ESYS, -4, "the operating system refused a call")           \
+    X(EBUSY, -5, "the communicator is in use by another thread") \
+    X(EFORK, -6, "the library cannot be used in a forked child") \
+    X(ECONFIG, -7, "a setting or environment variable is wrong") \
+    X(EPEER, -20, "a peer failed or left")                       \
+    X(EMISMATCH, -21, "ranks called different collectives")      \
+    X(ETIMEOUT, -22, "the deadline passed")                      \
+    X(EABORTED, -23, "the communicator was aborted")             \
+    X(ENET, -24, "the network failed")                           \
+    X(EBOOT, -25, "the ranks could not find each other")         \
+    X(EPROTO, -26, "a peer sent something that makes no sense")  \
+    X(EFORMAT, -40, "the text cannot be read")                   \
+    X(EPROOF, -41, "the schedule is not what it claims to be")   \
+    X(ENOFIT, -42, "the planner does not fit the problem")
+
+typedef enum tutti_err {
+#define TUTTI_X(name, number, text) TUTTI_##name = number,
+    TUTTI_ERR_LIST(TUTTI_X)
+#undef TUTTI_X
+} tutti_err;
+
+/* The name ("EPEER") and the text of an error; never NULL. [any thread] */
+TUTTI_API const char *tutti_errname(tutti_err err);
+TUTTI_API const char *tutti_strerror(tutti_err err);
+
+/* The sentence that explains the calling thread's last failed call that had
+ * no communicator to keep it (tutti_comm_create and the like); "" if none.
+ * Valid until the thread's next such call. [any thread] */
+TUTTI_API const char *tutti_last_message(void);
+
+/* --------------------------------------------------- types, operations -- */
+
+/* name, number, bytes, text */
+#define TUTTI_TYPE_LIST(X) \
+    X(I8, 0, 1, "i8")      \
+    X(U8, 1, 1, "u8")      \
+    X(I32, 2, 4, "i32")    \
+    X(U32, 3, 4, "u32")    \
+    X(I64, 4, 8, "i64")    \
+    X(U64, 5, 8, "u64")    \
+    X(F16, 6, 2, "f16")    \
+    X(BF16, 7, 2, "bf16")  \
+    X(F32, 8, 4, "f32")    \
+    X(F64, 9, 8, "f64")    \
+    X(BOOL, 10, 1, "bool")
+
+typedef enum tutti_type {
+#define TUTTI_X(name, number, bytes, text) TUTTI_##name = number,
+    TUTTI_TYPE_LIST(TUTTI_X)
+#undef TUTTI_X
+        TUTTI_TYPE_COUNT = 11
+} tutti_type;
+
+/* name, number, text
+ * SUM, PROD: integers wrap; 16-bit floats accumulate in f32 within one
+ *   reduction and are rounded once. AVG: the sum, divided once by N (integers
+ *   truncate to zero; not for BOOL). MIN, MAX: a NaN wins and is the one
+ *   canonical quiet NaN, -0 < +0. BAND, BOR, BXOR: integers and BOOL only.
+ * SCALED_SUM: every rank's input is first multiplied by tutti_call_opts.scale
+ *   (its own one); floats only. BOOL: SUM and MAX are "or", PROD and MIN are
+ *   "and"; values are 0 or 1. */
+#define TUTTI_OP_LIST(X) \
+    X(SUM, 0, "sum")     \
+    X(AVG, 1, "avg")     \
+    X(PROD, 2, "prod")   \
+    X(MIN, 3, "min")     \
+    X(MAX, 4, "max")     \
+    X(BAND, 5, "band")   \
+    X(BOR, 6, "bor")     \
+    X(BXOR, 7, "bxor")   \
+    X(SCALED_SUM, 8, "scaled-sum")
+
+typedef enum tutti_op {
+#define TUTTI_X(name, number, text) TUTTI_##name = number,
+    TUTTI_OP_LIST(TUTTI_X)
+#undef TUTTI_X
+        TUTTI_OP_COUNT = 9
+} tutti_op;
+
+/* name, number, text, has a root, reduces */
+#define TUTTI_COLL_LIST(X)                       \
+    X(ALL_REDUCE, 0, "all-reduce", 0, 1)         \
+    X(REDUCE_SCATTER, 1, "reduce-scatter", 0, 1) \
+    X(ALL_GATHER, 2, "all-gather", 0, 0)         \
+    X(BROADCAST, 3, "broadcast", 1, 0)           \
+    X(REDUCE, 4, "reduce", 1, 1)                 \
+    X(ALL_TO_ALL, 5, "all-to-all", 0, 0)         \
+    X(GATHER, 6, "gather", 1, 0)                 \
+    X(SCATTER, 7, "scatter", 1, 0)               \
+    X(BARRIER, 8, "barrier", 0, 0)               \
+    X(SENDRECV, 9, "send-recv", 0, 0)
+
+typedef enum tutti_coll {
+#define TUTTI_X(name, number, text, rooted, reduces) TUTTI_##name = number,
+    TUTTI_COLL_LIST(TUTTI_X)
+#undef TUTTI_X
+        TUTTI_COLL_COUNT = 10
+} tutti_coll;
+
+/* Bytes of one element (0 for a bad type), names, and names back to values.
+ * tutti_*_parse() sets *out only when it returns TUTTI_OK. [any thread] */
+TUTTI_API size_t tutti_type_bytes(tutti_type type);
+TUTTI_API const char *tutti_type_name(tutti_type type);
+TUTTI_API const char *tutti_op_name(tutti_op op);
+TUTTI_API const char *tutti_coll_name(tutti_coll coll);
+TUTTI_API tutti_err tutti_type_parse(const char *text, tutti_type *out);
+TUTTI_API tutti_err tutti_op_parse(const char *text, tutti_op *out);
+TUTTI_API tutti_err tutti_coll_parse(const char *text, tutti_coll *out);
+
+/* TUTTI_OK when op is defined for type, else TUTTI_EINVAL. [any thread] */
+TUTTI_API tutti_err tutti_op_check(tutti_op op, tutti_type type);
+
+/* -------------------------------------------------------- communicators -- */
+
+typedef struct tutti_comm tutti_comm;
+typedef struct tutti_request tutti_request;
+
+/* Allocates (ptr NULL), resizes, or frees (new_bytes 0, returns NULL). */
+typedef void *(*tutti_alloc_fn)(void *ctx, void *ptr, size_t old_bytes,
+                                size_t new_bytes);
+
+/* All zero means default. `size` is sizeof(tutti_comm_opts). */
+typedef struct tutti_comm_opts {
+    size_t size;
+    /* Where the ranks meet, "host:port" or "[ipv6]:port"; rank 0 listens
+     * there. NULL: from the environment (the launcher's variables). */
+    const char *address;
+    int rank;             /* used only when n_ranks > 0 */
+    int n_ranks;          /* 0: rank and size from the environment */
+    double timeout_s;     /* deadline of every wait; 0: TUTTI_TIMEOUT */
+    tutti_alloc_fn alloc; /* NULL: malloc; called from any thread */
+    void *alloc_ctx;
+} tutti_comm_opts;
+#define TUTTI_COMM_OPTS_INIT                               \
+    {                                                      \
+        sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL \
+    }
+
+/* Makes the communicator of all ranks of the job; collective; blocks until
+ * all ranks are there or the start-up deadline (TUTTI_START_TIMEOUT) passes.
+ * opts may be NULL. On success the caller owns *out; on failure *out is left
+ * alone and tutti_last_message() explains.
+ * Errors: ECONFIG, EBOOT, ENET, ENOMEM, ESYS, ETIMEOUT, EFORK. [any thread] */
+TUTTI_API tutti_err tutti_comm_create(const tutti_comm_opts *opts,
+                                      tutti_comm **out);
+
+/* Splits comm: ranks that give the same color (>= 0) form a new communicator,
+ * ordered by key, ties by rank in comm. color -1: no new communicator,
+ * *out = NULL. Collective and blocking. The new one shares comm's connections
+ * and may outlive it. */
+TUTTI_API tutti_err tutti_comm_split(tutti_comm *comm, int color, int key,
+                                     tutti_comm **out);
+
+/* Leaves and frees; accepts NULL. Not collective: does not wait for other
+ * ranks, but makes sure that what this rank has sent gets out. Requests still
+ * in flight end with TUTTI_EABORTED before it returns (and stay valid until
+ * they are waited for); peers that still need this rank get TUTTI_EPEER. */
+TUTTI_API void tutti_comm_destroy(tutti_comm *comm);
+
+TUTTI_API int tutti_comm_rank(const tutti_comm *comm);
+TUTTI_API int tutti_comm_size(const tutti_comm *comm);
+
+/* The name of the transport ("shm", "tcp", ...) between this rank and
+ * `rank`; "self" for the rank itself; NULL for a bad rank. */
+TUTTI_API const char *tutti_comm_transport(const tutti_comm *comm, int rank);
+
+/* What made the last call on comm fail, one sentence; "" if none did.
+ * The pointer is valid until the next call on comm. */
+TUTTI_API const char *tutti_comm_message(const tutti_comm *comm);
+
+/* Ends every call in progress on comm, here and on the other ranks, with
+ * TUTTI_EABORTED and the reason (may be NULL). Never blocks. [any thread] */
+TUTTI_API void tutti_comm_abort(tutti_comm *comm, const char *reason);
+
+/* How late `rank` was, on the average over the last calls in which this rank
+ * met it: nanoseconds between this rank's entering a call and the sign that
+ * `rank` had entered it too (0 when it was there first).
+ * Errors: EINVAL. [any thread] */
+TUTTI_API tutti_err tutti_comm_lateness(const tutti_comm *comm, int rank,
+                                        double *ns);
+
+/* ----------------------------------------------------------- collectives -- */
+
+/* All zero means default. */
+typedef struct tutti_call_opts {
+    size_t size;
+    int priority;     /* higher is served first; equal on all ranks */
+    double timeout_s; /* 0: the communicator's */
+    double scale;     /* TUTTI_SCALED_SUM: this rank's factor */
+    /* Called once, from the completion thread, when the request is done; may
+     * call tutti_request_free() and start collectives, may not wait. */
+    void (*callback)(void *arg, tutti_err err);
+    void *callback_arg;
+    const char *planner; /* NULL: TUTTI_PLANNER; equal on all ranks */
+} tutti_call_opts;
+#define TUTTI_CALL_OPTS_INIT                               \
+    {                                                      \
+        sizeof(tutti_call_opts), 0, 0, 0, NULL, NULL, NULL \
+    }
+
+/* Common to all: `opts` may be NULL; `req` NULL blocks, otherwise *req is set
+ * to a request the caller owns when TUTTI_OK is returned. Buffers are borrowed
+ * until the outcome is known. Collectives of one communicator match by the
+ * order in which they are issued. Counts may be 0. Errors: EINVAL, ENOMEM,
+ * EPEER, EMISMATCH, ETIMEOUT, EABORTED, ENET, EPROTO, EBUSY, EFORK, ENOFIT.
+ * N is the number of ranks, r this rank. */
+
+/* out[i] = op over all ranks of in[i], i < count, on every rank.
+ * In place: in == out. */
+TUTTI_API tutti_err tutti_all_reduce(tutti_comm *comm, const void *in,
+                                     void *out, size_t count, tutti_type type,
+                                     tutti_op op, const tutti_call_opts *opts,
+                                     tutti_request **req);
+
+/* in: N*count elements; out: count elements, the reduction of block r.
+ * In place: out == in + r*count elements. */
+TUTTI_API tutti_err tutti_reduce_scatter(tutti_comm *comm, const void *in,
+                                         void *out, size_t count,
+                                         tutti_type type, tutti_op op,
+                                         const tutti_call_opts *opts,
+                                         tutti_request **req);
+
+/* The same with block sizes: in has counts[0] + ... + counts[N-1] elements,
+ * out counts[r]; counts must be equal on all ranks.
+ * In place: out == in + (counts[0] + ... + counts[r-1]) elements. */
+TUTTI_API tutti_err tutti_reduce_scatter_v(tutti_comm *comm, const void *in,
+                                           void *out, const size_t *counts,
+                                           tutti_type type, tutti_op op,
+                                           const tutti_call_opts *opts,
+                                           tutti_request **req);
+
+/* in: count elements; out: N*count elements, block b from rank b.
+ * In place: in == out + r*count elements. */
+TUTTI_API tutti_err tutti_all_gather(tutti_comm *comm, const void *in,
+                                     void *out, size_t count, tutti_type type,
+                                     const tutti_call_opts *opts,
+                                     tutti_request **req);
+
+/* The same with block sizes; counts must be equal on all ranks. */
+TUTTI_API tutti_err tutti_all_gather_v(tutti_comm *comm, const void *in,
+                                       void *out, const size_t *counts,
+                                       tutti_type type,
+                                       const tutti_call_opts *opts,
+                                       tutti_request **req);
+
+/* out on every rank = in of root. in is not read on other ranks.
+ * In place: in == out. */
+TUTTI_API tutti_err tutti_broadcast(tutti_comm *comm, const void *in, void *out,
+                                    size_t count, tutti_type type, int root,
+                                    const tutti_call_opts *opts,
+                                    tutti_request **req);
+
+/* out on root = op over all ranks of in. out is not written on other ranks.
+ * In place: in == out on root. */
+TUTTI_API tutti_err tutti_reduce(tutti_comm *comm, const void *in, void *out,
+                                 size_t count, tutti_type type, tutti_op op,
+                                 int root, const tutti_call_opts *opts,
+                                 tutti_request **req);
+
+/* in: N blocks of count, block j goes to rank j; out: N blocks, block i came
+ * from rank i. In place: in == out. */
+TUTTI_API tutti_err tutti_all_to_all(tutti_comm *comm, const void *in,
+                                     void *out, size_t count, tutti_type type,
+                                     const tutti_call_opts *opts,
+                                     tutti_request **req);
+
+/* The same with sizes: in_counts[j] elements go to rank j, out_counts[i] come
+ * from rank i (and must equal what rank i sends: EMISMATCH otherwise). Blocks
+ * follow each other without gaps. In place: in == out, and in_counts must
+ * equal out_counts on every rank. */
+TUTTI_API tutti_err tutti_all_to_all_v(tutti_comm *comm, const void *in,
+                                       const size_t *in_counts, void *out,
+                                       const size_t *out_counts,
+                                       tutti_type type,
+                                       const tutti_call_opts *opts,
+                                       tutti_request **req);
+
+/* out on root: N blocks of count, block b from rank b; ignored elsewhere.
+ * In place: on root, in == out + root*count elements. */
+TUTTI_API tutti_err tutti_gather(tutti_comm *comm, const void *in, void *out,
+                                 size_t count, tutti_type type, int root,
+                                 const tutti_call_opts *opts,
+                                 tutti_request **req);
+
+/* in on root: N blocks of count, block b goes to rank b; ignored elsewhere.
+ * In place: on root, out == in + root*count elements. */
+TUTTI_API tutti_err tutti_scatter(tutti_comm *comm, const void *in, void *out,
+                                  size_t count, tutti_type type, int root,
+                                  const tutti_call_opts *opts,
+                                  tutti_request **req);
+
+/* Returns when every rank has entered. */
+TUTTI_API tutti_err tutti_barrier(tutti_comm *comm, const tutti_call_opts *opts,
+                                  tutti_request **req);
+
+/* The n-th send from rank a to rank b matches b's n-th recv from a; counts
+ * and types must agree (EMISMATCH). A rank may not send to itself. */
+TUTTI_API tutti_err tutti_send(tutti_comm *comm, const void *buf, size_t count,
+                               tutti_type type, int to,
+                               const tutti_call_opts *opts,
+                               tutti_request **req);
+TUTTI_API tutti_err tutti_recv(tutti_comm *comm, void *buf, size_t count,
+                               tutti_type type, int from,
+                               const tutti_call_opts *opts,
+                               tutti_request **req);
+
+/* -------------------------------------------------------------- requests -- */
+
+/* TUTTI_AGAIN while it runs, TUTTI_OK or the failure when done. Never blocks;
+ * does not free. [any thread] */
+TUTTI_API tutti_err tutti_test(tutti_request *req);
+
+/* Blocks until done, frees the request, returns the outcome. [any thread] */
+TUTTI_API tutti_err tutti_wait(tutti_request *req);
+
+/* Blocks until one of n requests (NULLs are skipped) is done, and stores its
+ * index; does not free it. EINVAL when all are NULL. [any thread] */
+TUTTI_API tutti_err tutti_wait_any(tutti_request *const *reqs, size_t n,
+                                   size_t *index);
+
+/* A descriptor that becomes readable when the request is done; the request
+ * owns it. Errors: ESYS. [any thread] */
+TUTTI_API tutti_err tutti_request_fd(tutti_request *req, int *fd);
+
+/* Gives the request up; the collective itself goes on, and its buffers stay
+ * borrowed until it ends. Accepts NULL. [any thread] */
+TUTTI_API void tutti_request_free(tutti_request *req);
+
+/* ---------------------------------------------------------------- memory -- */
+
+/* Memory that peers on the same host may come to read directly. Aligned to a
+ * page, zeroed. NULL when out of memory. Any ordinary memory works as well. */
+TUTTI_API void *tutti_alloc(size_t bytes);
+TUTTI_API void tutti_free(void *ptr);
+
+/* ------------------------------------------------------------------- log -- */
+
+typedef enum tutti_log_level {
+    TUTTI_LOG_ERROR = 0,
+    TUTTI_LOG_WARN = 1,
+    TUTTI_LOG_INFO = 2,
+    TUTTI_LOG_DEBUG = 3,
+    TUTTI_LOG_TRACE = 4
+} tutti_log_level;
+
+/* Sends log lines (without newline) to fn; NULL: back to stderr. The level
+ * comes from TUTTI_LOG (default warn). fn may be called from any thread. */
+typedef void (*tutti_log_fn)(void *arg, tutti_log_level level,
+                             const char *line);
+TUTTI_API void tutti_log_set(tutti_log_fn fn, void *arg);
+
+/* ------------------------------------------------- unstable: may change -- */
+#if defined(TUTTI_UNSTABLE)
+
+/* One sentence about what is wrong, and where when that makes sense. */
+typedef struct tutti_diag {
+    uint32_t rank, chunk, step; /* UINT32_MAX: does not apply */
+    uint32_t line, column;      /* of a text; 0: does not apply */
+    char text[512];
+} tutti_diag;
+
+/* A schedule: immutable, free of user memory. */
+typedef struct tutti_schedule tutti_schedule;
+
+typedef struct tutti_schedule_info {
+    tutti_coll collective;
+    uint32_t n_ranks, root; /* root: UINT32_MAX when there is none */
+    uint64_t n_blocks, n_parts, n_chunks, n_transfers;
+    uint32_t n_steps;
+    uint64_t id;
+} tutti_schedule_info;
+
+/* A row of the planner table. */
+typedef struct tutti_planner_info {
+    const char *name, *blurb;
+} tutti_planner_info;
+/* false when index is past the end. */
+TUTTI_API bool tutti_planner_at(size_t index, tutti_planner_info *out);
+
+typedef struct tutti_plan_opts {
+    size_t size;
+    tutti_coll collective;
+    int root;
+    uint64_t size_bytes; /* of the vector; decides among planners */
+    const char *planner; /* name, rule string ("0-4K:doubling,4K-:ring"), or
+                             NULL = auto */
+} tutti_plan_opts;
+#define TUTTI_PLAN_OPTS_INIT                                  \
+    {                                                         \
+        sizeof(tutti_plan_opts), TUTTI_ALL_REDUCE, 0, 0, NULL \
+    }
+
+/* Plans for the network `spec` ("full:8"). The caller owns *out. *chosen (may
+ * be NULL) is the planner's name. diag may be NULL. */
+TUTTI_API tutti_err tutti_plan(const char *spec, const tutti_plan_opts *opts,
+                               tutti_schedule **out, const char **chosen,
+                               tutti_diag *diag);
+
+/* The predicted seconds of a planner on spec, by its closed form. */
+TUTTI_API tutti_err tutti_predict(const char *spec, const tutti_plan_opts *o,
+                                  double *seconds, tutti_diag *diag);
+
+TUTTI_API void tutti_schedule_free(tutti_schedule *sched);
+TUTTI_API void tutti_schedule_describe(const tutti_schedule *sched,
+                                       tutti_schedule_info *out);
+/* Reads the text form `tutti-schedule 1`. */
+TUTTI_API tutti_err tutti_schedule_read(const char *text, size_t len,
+                                        tutti_schedule **out, tutti_diag *diag);
+/* Proves the schedule: TUTTI_OK, or TUTTI_EPROOF and the counterexample. */
+TUTTI_API tutti_err tutti_verify(const tutti_schedule *sched, tutti_diag *diag);
+/* format: "schedule" (the text form), "json", "picture". The caller owns
+ * *text (free with tutti_text_free); it is NUL-terminated. */
+TUTTI_API tutti_err tutti_export(const tutti_schedule *sched,
+                                 const char *format, char **text, size_t *len,
+                                 tutti_diag *diag);
+TUTTI_API void tutti_text_free(char *text);
+
+/* A row of the settings table, with its value and source as seen now. */
+typedef struct tutti_setting_info {
+    const char *name, *type, *fallback, *help;
+    const char *source; /* "default", "environment", "invalid" */
+    char value[256];
+} tutti_setting_info;
+TUTTI_API bool tutti_setting_at(size_t index, tutti_setting_info *out);
+
+#endif /* TUTTI_UNSTABLE */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TUTTI_H */

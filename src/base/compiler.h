@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * compiler.h - the only place where compiler extensions are named. */
+#ifndef TT_BASE_COMPILER_H
+#define TT_BASE_COMPILER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TT_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define TT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define TT_MAYBE_UNUSED __attribute__((unused))
+#define TT_CACHE_LINE 64
+
+/* The struct that holds `member` at `ptr`. */
+#define TT_CONTAINER(ptr, type, member) \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+#if defined(__x86_64__) || defined(__i386__)
+#define TT_CPU_RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define TT_CPU_RELAX() __asm__ __volatile__("yield")
+#else
+#define TT_CPU_RELAX() ((void)0)
+#endif
+
+/* The 128-bit product that element borders need. */
+__extension__ typedef unsigned __int128 tt_u128;
+
+/* floor(a * b / c) without overflow; the result must fit 64 bits. */
+static inline uint64_t tt_mul_div(uint64_t a, uint64_t b, uint64_t c)
+{
+    return (uint64_t)((tt_u128)a * b / c);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * err.c - error names, texts and diagnoses. */
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *tutti_version(void)
+{
+    return "0.1.0";
+}
+
+const char *tutti_errname(tutti_err err)
+{
+    switch (err) {
+#define TUTTI_X(name, number, text) \
+    case TUTTI_##name:              \
+        return #name;
+        TUTTI_ERR_LIST(TUTTI_X)
+#undef TUTTI_X
+    }
+    return "unknown";
+}
+
+const char *tutti_strerror(tutti_err err)
+{
+    switch (err) {
+#define TUTTI_X(name, number, text) \
+    case TUTTI_##name:              \
+        return text;
+        TUTTI_ERR_LIST(TUTTI_X)
+#undef TUTTI_X
+    }
+    return "unknown error number";
+}
+
+void tt_diag_clear(tutti_diag *diag)
+{
+    if (!diag)
+        return;
+    *diag = (tutti_diag){.rank = TT_NONE, .chunk = TT_NONE, .step = TT_NONE};
+}
+
+tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
+{
+    if (!diag)
+        return err;
+    tt_diag_clear(diag);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+    va_end(args);
+    return err;
+}
+
+tutti_err tt_fail_errno(tutti_diag *diag, tutti_err err, int errno_value,
+                        const char *fmt, ...)
+{
+    if (!diag)
+        return err;
+    tt_diag_clear(diag);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+    va_end(args);
+    size_t used = strlen(diag->text);
+    char why[128];
+    /* The XSI and the GNU strerror_r differ; _GNU_SOURCE gives the latter. */
+    const char *text = strerror_r(errno_value, why, sizeof(why));
+    snprintf(diag->text + used, sizeof(diag->text) - used, ": %s", text);
+    return err;
+}
+
+static _Thread_local char last_message[sizeof(((tutti_diag *)0)->text)];
+
+void tt_last_message_set(const char *text)
+{
+    snprintf(last_message, sizeof(last_message), "%s", text);
+}
+
+const char *tutti_last_message(void)
+{
+    return last_message;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * err.h - the errors of tutti.h, and the diagnosis that goes with one.
+ *
+ * Who decides which error it is fills the diag (and logs it); callers only
+ * pass it on. A diag pointer may always be NULL. */
+#ifndef TT_BASE_ERR_H
+#define TT_BASE_ERR_H
+
+#ifndef TUTTI_UNSTABLE
+#define TUTTI_UNSTABLE 1
+#endif
+#include "tutti.h"
+
+#include "base/compiler.h"
+
+#define TT_NONE UINT32_MAX /* "does not apply" in a diag; "no root" */
+
+/* Sets diag (if any) to the sentence, clears the places; returns err. */
+tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
+    TT_PRINTF(3, 4);
+
+/* The same, ending in ": " and the text of errno_value. */
+tutti_err tt_fail_errno(tutti_diag *diag, tutti_err err, int errno_value,
+                        const char *fmt, ...) TT_PRINTF(4, 5);
+
+void tt_diag_clear(tutti_diag *diag);
+
+/* What tutti_last_message() returns in this thread. */
+void tt_last_message_set(const char *text);
+
+#endif

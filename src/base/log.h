@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * log.h - one log for the process. The level is checked before the arguments
+ * are evaluated. Words are lower case, "rank 3 peer 7", no "=". */
+#ifndef TT_BASE_LOG_H
+#define TT_BASE_LOG_H
+
+#include "base/err.h"
+
+extern tutti_log_level tt_log_level; /* set by tt_log_setup() */
+
+/* The level from TUTTI_LOG and the rank that lines begin with (-1: none). */
+void tt_log_setup(tutti_log_level level);
+void tt_log_rank(int rank);
+void tt_log_write(tutti_log_level level, const char *fmt, ...) TT_PRINTF(2, 3);
+
+#define TT_LOG(level, ...)                        \
+    do {                                          \
+        if (TT_UNLIKELY((level) <= tt_log_level)) \
+            tt_log_write((level), __VA_ARGS__);   \
+    } while (0)
+#define TT_WARN(...) TT_LOG(TUTTI_LOG_WARN, __VA_ARGS__)
+#define TT_INFO(...) TT_LOG(TUTTI_LOG_INFO, __VA_ARGS__)
+#define TT_DEBUG(...) TT_LOG(TUTTI_LOG_DEBUG, __VA_ARGS__)
+#define TT_TRACE(...) TT_LOG(TUTTI_LOG_TRACE, __VA_ARGS__)
+
+#endif

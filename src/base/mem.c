@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * mem.c - see mem.h. */
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *std_alloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
+{
+    (void)ctx;
+    (void)old_bytes;
+    if (new_bytes == 0) {
+        free(ptr);
+        return NULL;
+    }
+    return realloc(ptr, new_bytes);
+}
+
+const tt_mem tt_mem_std = {.fn = std_alloc};
+
+static bool product(size_t count, size_t size, size_t *out)
+{
+    if (size != 0 && count > SIZE_MAX / size)
+        return false;
+    *out = count * size;
+    return true;
+}
+
+void *tt_new(const tt_mem *mem, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!product(count, size, &bytes) || bytes == 0)
+        return NULL;
+    void *ptr = mem->fn(mem->ctx, NULL, 0, bytes);
+    if (ptr)
+        memset(ptr, 0, bytes);
+    return ptr;
+}
+
+void tt_free(const tt_mem *mem, void *ptr, size_t count, size_t size)
+{
+    if (ptr)
+        mem->fn(mem->ctx, ptr, count * size, 0);
+}
+
+tutti_err tt_grow(const tt_mem *mem, void **ptr, size_t *cap, size_t need,
+                  size_t size)
+{
+    if (need <= *cap)
+        return TUTTI_OK;
+    size_t wish = *cap < 8 ? 8 : *cap;
+    while (wish < need) {
+        if (wish > SIZE_MAX / 2)
+            return TUTTI_ENOMEM;
+        wish *= 2;
+    }
+    size_t bytes;
+    if (!product(wish, size, &bytes))
+        return TUTTI_ENOMEM;
+    void *bigger = mem->fn(mem->ctx, *ptr, *cap * size, bytes);
+    if (!bigger)
+        return TUTTI_ENOMEM;
+    *ptr = bigger;
+    *cap = wish;
+    return TUTTI_OK;
+}
+
+/* Small allocations share a block; a large one gets its own, linked behind
+ * the head so that the head keeps its free room. */
+struct tt_arena_block {
+    struct tt_arena_block *next;
+    size_t used, bytes; /* of the payload that follows the header */
+    size_t pad;
+};
+
+static const size_t arena_block_bytes = 64 * 1024;
+
+static struct tt_arena_block *block_new(tt_arena *arena, size_t bytes)
+{
+    if (bytes > SIZE_MAX - sizeof(struct tt_arena_block))
+        return NULL;
+    struct tt_arena_block *block =
+        tt_new(arena->mem, 1, sizeof(struct tt_arena_block) + bytes);
+    if (block)
+        block->bytes = bytes;
+    return block;
+}
+
+void *tt_arena_new(tt_arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!product(count, size, &bytes) || bytes == 0 || bytes > SIZE_MAX - 15)
+        return NULL;
+    bytes = (bytes + 15) & ~(size_t)15;
+    struct tt_arena_block *head = arena->head;
+    if (!head || head->bytes - head->used < bytes) {
+        bool large = bytes > arena_block_bytes / 4;
+        struct tt_arena_block *fresh =
+            block_new(arena, large ? bytes : arena_block_bytes);
+        if (!fresh)
+            return NULL;
+        if (large && head) {
+            fresh->next = head->next;
+            head->next = fresh;
+        } else {
+            fresh->next = head;
+            arena->head = fresh;
+        }
+        head = fresh;
+    }
+    void *ptr = (char *)(head + 1) + head->used;
+    head->used += bytes;
+    return ptr;
+}
+
+void tt_arena_free(tt_arena *arena)
+{
+    struct tt_arena_block *block = arena->head;
+    arena->head = NULL;
+    while (block) {
+        struct tt_arena_block *next = block->next;
+        tt_free(arena->mem, block, 1, sizeof(*block) + block->bytes);
+        block = next;
+    }
+}

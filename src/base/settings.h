@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * settings.h - every TUTTI_* variable, in one table (settings.c).
+ *
+ * Read once, when a communicator opens, into a const struct; a bad value is
+ * an error (TUTTI_ECONFIG), an unknown TUTTI_ name a warning with the nearest
+ * match. docs/settings.md is printed from the table (`tutti settings --md`).
+ */
+#ifndef TT_BASE_SETTINGS_H
+#define TT_BASE_SETTINGS_H
+
+#include "base/err.h"
+
+#define TT_SETTING_TEXT 256
+
+typedef enum tt_setting_kind {
+    TT_SETTING_STRING,
+    TT_SETTING_COUNT, /* a plain integer                 -> uint64_t      */
+    TT_SETTING_BYTES, /* 64KiB, 1MiB, 1GB, plain bytes   -> uint64_t      */
+    TT_SETTING_TIME,  /* 10us, 5ms, 300s; plain: seconds -> uint64_t, ns  */
+    TT_SETTING_LEVEL, /* error warn info debug trace     -> uint64_t      */
+    TT_SETTING_BOOL   /* 0 1 no yes off on               -> uint64_t      */
+} tt_setting_kind;
+
+/* Member (a uint64_t, or char[TT_SETTING_TEXT] for strings), variable, kind,
+ * default, least, most, help. Texts parse by kind; "" means no limit. */
+#define TT_SETTING_LIST(X)                                                   \
+    X(address, "TUTTI_ADDR", STRING, "", "", "",                             \
+      "where the ranks meet, host:port; set by the launcher")                \
+    X(rank, "TUTTI_RANK", STRING, "", "", "",                                \
+      "this process's rank; set by the launcher")                            \
+    X(n_ranks, "TUTTI_SIZE", STRING, "", "", "",                             \
+      "the number of ranks; set by the launcher")                            \
+    X(job, "TUTTI_JOB", STRING, "", "", "",                                  \
+      "a name that all ranks of a job share; keeps two jobs apart")          \
+    X(transports, "TUTTI_TRANSPORTS", STRING, "shm,tcp", "", "",             \
+      "transports that may be used, the preferred one first")                \
+    X(planner, "TUTTI_PLANNER", STRING, "auto", "", "",                      \
+      "planner, or rules by size: 0-4K:doubling,4K-:ring")                   \
+    X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
+      "log level: error, warn, info, debug or trace")                        \
+    X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \
+      "deadline of every wait inside a collective")                          \
+    X(start_timeout_ns, "TUTTI_START_TIMEOUT", TIME, "60s", "1ms", "",       \
+      "deadline for all ranks to meet at the start")                         \
+    X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "0s", "",                   \
+      "a peer on another host that is silent for so long while it is "       \
+      "waited for is lost; 0s: only closed connections count")               \
+    X(spin_ns, "TUTTI_SPIN", TIME, "50us", "0s", "10ms",                     \
+      "how long a wait polls before it sleeps")                              \
+    X(window, "TUTTI_WINDOW", COUNT, "4", "1", "1024",                       \
+      "credit: slices of one transfer on the way at a time")                 \
+    X(front_bytes, "TUTTI_FRONT", BYTES, "0", "", "1GiB",                    \
+      "bytes of the whole vector in one front of slices; 0: chosen by size") \
+    X(front_window_bytes, "TUTTI_FRONT_WINDOW", BYTES, "0", "", "1GiB",      \
+      "front window F: how far new sends may run ahead of the result; "      \
+      "0: chosen by size")                                                   \
+    X(staging_max_bytes, "TUTTI_STAGING_MAX", BYTES, "64MiB", "64KiB", "",   \
+      "most staging memory one collective may use on a rank")                \
+    X(interfaces, "TUTTI_SOCKET_IFNAME", STRING, "", "", "",                 \
+      "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact")  \
+    X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
+      "ports to listen on, 40000-40100; default: any free port")             \
+    X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "1MiB", "16KiB", "64MiB",     \
+      "shared-memory ring between two ranks, one direction")                 \
+    X(debug, "TUTTI_DEBUG", BOOL, "0", "", "",                               \
+      "check more: every rank proves every schedule it performs")
+
+typedef struct tt_settings {
+#define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];
+#define TT_MEMBER_COUNT(name) uint64_t name;
+#define TT_MEMBER_BYTES(name) uint64_t name;
+#define TT_MEMBER_TIME(name) uint64_t name;
+#define TT_MEMBER_LEVEL(name) uint64_t name;
+#define TT_MEMBER_BOOL(name) uint64_t name;
+#define TT_X(name, var, kind, fallback, least, most, help) \
+    TT_MEMBER_##kind(name)
+    TT_SETTING_LIST(TT_X)
+#undef TT_X
+} tt_settings;
+
+/* Reads the environment. Errors: ECONFIG with the variable and the value. */
+tutti_err tt_settings_read(tt_settings *out, tutti_diag *diag);
+
+/* Warns about TUTTI_* names that are no setting, naming the nearest one. */
+void tt_settings_warn_unknown(void);
+
+/* "64KiB" "1.5MB" "10us": false when the text is not exactly one value. */
+bool tt_parse_bytes(const char *text, uint64_t *out);
+bool tt_parse_time_ns(const char *text, uint64_t *out);
+bool tt_parse_count(const char *text, uint64_t *out);
+
+#endif

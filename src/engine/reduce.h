@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * reduce.h - the arithmetic: one function per (type, operation).
+ *
+ * A kernel makes one reduction of n_src values per element, in the order
+ * given: dst = src[0] op src[1] op ... op src[n_src - 1], n_src >= 1 (n_src 1
+ * is a copy). f16 and bf16 accumulate in f32 and are rounded once at the end
+ * (round to nearest even); f32, f64 and integers accumulate in their own type.
+ * dst may be equal to any one of the sources, never partly overlap one. No
+ * alignment is assumed. The bits of an element depend only on its sources'
+ * bits, never on its position, on count or on alignment. */
+#ifndef TT_ENGINE_REDUCE_H
+#define TT_ENGINE_REDUCE_H
+
+#include "base/err.h"
+
+typedef void (*tt_reduce_fn)(void *dst, const void *const *src, uint32_t n_src,
+                             size_t count);
+/* dst[i] = dst[i] / n: truncates to zero for integers, one rounding for
+ * floats (16-bit floats divide in f32). */
+typedef void (*tt_divide_fn)(void *dst, size_t count, uint32_t n);
+/* dst[i] = src[i] * factor, one rounding to the type (f64: in f64; f32 and
+ * 16-bit floats: factor rounded to f32 first). dst may equal src. */
+typedef void (*tt_scale_fn)(void *dst, const void *src, size_t count,
+                            double factor);
+
+/* NULL where op is not defined for type (see TUTTI_OP_LIST). AVG and
+ * SCALED_SUM give SUM's kernel. */
+tt_reduce_fn tt_reduce_kernel(tutti_type type, tutti_op op);
+tt_divide_fn tt_divide_kernel(tutti_type type); /* NULL for BOOL */
+tt_scale_fn tt_scale_kernel(tutti_type type);   /* NULL unless a float */
+
+#endif
