@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * boot.h - how the ranks of a job find each other.
+ *
+ * launch.c reads rank, size and meeting place from the launcher's variables;
+ * rendezvous.c brings the ranks together in a star around rank 0 and lets
+ * them exchange equal-sized pieces of data a few times (addresses, settings,
+ * outcomes). After that the transports connect the ranks directly and the
+ * star is closed. Nothing received is trusted for a size. */
+#ifndef TT_BOOT_BOOT_H
+#define TT_BOOT_BOOT_H
+
+#include "base/mem.h"
+#include "base/settings.h"
+
+typedef struct tt_launch {
+    uint32_t rank, n_ranks;
+    char address[TT_SETTING_TEXT]; /* host:port, [ipv6]:port, or "" (none) */
+    /* A name common to the ranks of this job and to no other job of this
+     * host; "" when the launcher gives none. */
+    char job[TT_SETTING_TEXT];
+    const char *source; /* "TUTTI_RANK", "torchrun", "Open MPI", ... */
+} tt_launch;
+
+/* opts may be NULL. Order: explicit opts; TUTTI_*; torchrun's RANK,
+ * WORLD_SIZE, MASTER_ADDR, MASTER_PORT (with TORCHELASTIC_USE_AGENT_STORE the
+ * port is the agent's: the next one is ours); Open MPI; PMIx; PMI (MPICH, with
+ * the PMI-1 wire protocol on PMI_FD for the address); Slurm. None of them: a
+ * job of one rank. Errors: ECONFIG, with variable, value, what is expected. */
+tutti_err tt_launch_detect(const tutti_comm_opts *opts,
+                           const tt_settings *settings, tt_launch *out,
+                           tutti_diag *diag);
+
+typedef struct tt_boot tt_boot;
+
+/* Meets all ranks; blocks until deadline_ns. Errors: EBOOT, ETIMEOUT (naming
+ * the ranks that are missing), ECONFIG, ENET, ENOMEM. N = 1 needs no
+ * network. */
+tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
+                       const tt_mem *mem, uint64_t deadline_ns, tt_boot **out,
+                       tutti_diag *diag);
+
+/* All-gather: `mine` (len bytes, equal on all ranks, at most 64 KiB) of every
+ * rank into all[r * len]. Fails on every rank, naming the rank, when one has
+ * died. */
+tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
+                           void *all, tutti_diag *diag);
+
+void tt_boot_close(tt_boot *boot); /* accepts NULL */
+
+/* Who this process is, to find out which ranks share a host. */
+typedef struct tt_host_id {
+    uint8_t boot_id[16]; /* of the kernel */
+    uint64_t netns;      /* inode of the network namespace */
+    uint32_t uid, pad;
+    char name[64]; /* host name, for messages */
+} tt_host_id;
+void tt_host_id_get(tt_host_id *out);
+
+#endif

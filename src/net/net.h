@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * net.h - the transport contract: how messages get from one process to
+ * another. A transport is one file and one row of table.c.
+ *
+ * A net is a transport's state in this process for one mesh (the ranks that
+ * met at start-up); a conn is its link to one other rank. A message is a
+ * fixed header (tt_msg) and a payload of m.len bytes. Messages of a conn
+ * arrive whole, in the order sent, or the conn is lost.
+ *
+ * Credit is the engine's business: it never sends what the other side has not
+ * made room for, so a transport hands every message up as soon as it has it,
+ * and the engine takes it at once.
+ *
+ * Threads: open, address, connect: the thread that makes the communicator.
+ * All others: one thread at a time, the one that drives the engine, under the
+ * engine's lock. Upcalls come only from inside progress() and flush(); an
+ * upcall may call send() and flush() on any conn, but never close().
+ *
+ * Life cycle: open -> address -> connect -> (send flush progress arm cancel)*
+ * -> close each conn -> fini. fini accepts a net whose open failed; close
+ * accepts a conn that never connected. Both are idempotent.
+ *
+ * Next: loop.c (the smallest transport), ring.h, shm.c, tcp.c.
+ */
+#ifndef TT_NET_NET_H
+#define TT_NET_NET_H
+
+#include <sys/uio.h>
+
+#include "base/mem.h"
+#include "base/settings.h"
+
+/* The wire header: 48 bytes, little-endian. Transports look at len only; the
+ * other fields are the engine's (engine/wire.h). */
+typedef struct tt_msg {
+    uint16_t magic; /* TT_MSG_MAGIC */
+    uint8_t kind;
+    uint8_t flags;
+    uint32_t comm;    /* which communicator of the mesh */
+    uint64_t channel; /* 0: collectives; others: point to point */
+    uint64_t seq;     /* the call's number in its channel */
+    uint64_t fingerprint;
+    uint32_t lane; /* which transfer of the pair */
+    uint32_t slice;
+    uint32_t len; /* bytes of payload */
+    uint32_t pad; /* 0 */
+} tt_msg;
+
+#define TT_MSG_MAGIC 0x7474
+_Static_assert(sizeof(tt_msg) == 48, "the wire header is 48 bytes");
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the wire header is little-endian; this machine needs a conversion"
+#endif
+
+/* A payload of at most so many bytes is always copied by send(). */
+#define TT_NET_INLINE 256
+/* Most bytes of what address() tells. */
+#define TT_NET_ADDR_MAX 1024
+/* Most segments of one payload. */
+#define TT_NET_IOV_MAX 64
+
+typedef struct tt_net tt_net;
+typedef struct tt_conn tt_conn;
+
+/* What the engine gives to a net: upcalls. `peer` is conn->peer. */
+typedef struct tt_net_up {
+    /* A header has come whose payload (len > 0) will follow: returns where to
+     * write it (len bytes), never NULL; the memory stays good until arrived()
+     * or cancel(). Called by streaming transports only; one at a time per
+     * conn. */
+    void *(*place)(void *peer, const tt_msg *m);
+    /* A whole message has come. data: its payload, either at the place given
+     * or (transports with payloads in mapped memory) anywhere; the memory is
+     * the engine's only during the call. NULL when len is 0. */
+    void (*arrived)(void *peer, const tt_msg *m, const void *data);
+    /* The n oldest messages for which send() said TT_QUEUED have left their
+     * buffers. */
+    void (*left)(void *peer, uint64_t n);
+    /* The conn is broken; called once; no upcall follows for this conn. */
+    void (*lost)(void *peer, tutti_err why, const char *text);
+} tt_net_up;
+
+/* Head of every transport's per-process state. */
+struct tt_net {
+    const struct tt_net_ops *ops;
+    const tt_net_up *up;
+    const tt_mem *mem;
+    const tt_settings *settings;
+    uint32_t rank, n_ranks;
+    /* Set by open(): the most payload bytes of one message; and a pollable
+     * descriptor that becomes readable when, after arm() returned true,
+     * progress() has something to do (-1: never). */
+    uint32_t max_payload;
+    int fd;
+};
+
+/* Head of every transport's per-peer state. */
+struct tt_conn {
+    tt_net *net;
+    void *peer;    /* the engine's; handed to every upcall */
+    uint32_t rank; /* of the other side */
+    bool is_up;    /* set by connect() when both sides agreed */
+};
+
+typedef enum tt_sent {
+    TT_FULL,  /* no room now (or lost): nothing was taken; try again later */
+    TT_LEFT,  /* taken, and the payload's memory is free already */
+    TT_QUEUED /* taken; the payload's memory is borrowed until left() */
+} tt_sent;
+
+typedef struct tt_net_ops {
+    const char *name; /* "tcp": in settings, logs and errors */
+    size_t net_size;  /* the core allocates these, zeroed, and fills the */
+    size_t conn_size; /* heads except max_payload, fd and is_up */
+    bool same_host;   /* works only between processes of one host */
+
+    /* Opens listeners and the like. Errors: ESYS, ENET, ECONFIG, ENOMEM. */
+    tutti_err (*open)(tt_net *net, tutti_diag *diag);
+
+    /* Writes what other ranks need to reach this one (at most
+     * TT_NET_ADDR_MAX bytes, self-contained bytes); returns the length. */
+    size_t (*address)(tt_net *net, void *buf);
+
+    /* Connects conns[r] for every r where conns[r] is not NULL (never the own
+     * rank); all ranks call it at about the same time with matching sets.
+     * addrs[r], addr_lens[r]: what rank r's address() wrote (untrusted). Sets
+     * is_up on both sides or on neither; a same_host transport leaves is_up
+     * false where the other side cannot be reached this way, which is no
+     * error. Blocks at most until deadline_ns (tt_now_ns clock).
+     * Errors: ENET, ETIMEOUT with the ranks' numbers; ESYS, ENOMEM. */
+    tutti_err (*connect)(tt_net *net, tt_conn *const *conns,
+                         const void *const *addrs, const size_t *addr_lens,
+                         uint64_t deadline_ns, tutti_diag *diag);
+
+    /* Offers one message whose payload is the n_iov segments (their sum is
+     * m->len <= max_payload; n_iov <= TT_NET_IOV_MAX). Never blocks. The
+     * header is copied. Payloads of at most TT_NET_INLINE bytes never stay
+     * borrowed (TT_FULL or TT_LEFT). A transport takes little ahead: at most
+     * about 64 KiB beyond what is on its way, so that the engine's choice of
+     * what goes next stays late. */
+    tt_sent (*send)(tt_conn *conn, const tt_msg *m, const struct iovec *iov,
+                    int n_iov);
+
+    /* Pushes out what send() took; called once after a run of sends. NULL:
+     * send() needs no flush. */
+    void (*flush)(tt_conn *conn);
+
+    /* Moves what can be moved without blocking: receives, finishes sends,
+     * notices lost conns. has_event: the descriptor was readable, or it is a
+     * slow tick (about every 10 ms): look at rare events too. Returns true
+     * when anything was moved. */
+    bool (*progress)(tt_net *net, bool has_event);
+
+    /* Before sleeping (on == true): from now on any event makes fd readable.
+     * Returns false when something is there already: do not sleep. After the
+     * sleep it is called with on == false (result ignored). */
+    bool (*arm)(tt_net *net, bool on);
+
+    /* Stops borrowing: after it returns, the transport no longer touches any
+     * payload memory handed to it on this conn. Queued payloads are copied
+     * aside and still sent (left() is not called for them any more); what is
+     * still to come of a payload being placed is read and dropped, and
+     * arrived() is not called for it. */
+    void (*cancel)(tt_conn *conn);
+
+    /* Sends what was taken, for at most linger_ns, then closes. The other
+     * side gets everything taken, then lost(). */
+    void (*close)(tt_conn *conn, uint64_t linger_ns);
+
+    void (*fini)(tt_net *net);
+} tt_net_ops;
+
+extern const tt_net_ops *const tt_transports[]; /* ends with NULL */
+const tt_net_ops *tt_transport_find(const char *name);
+
+/* In a forked child: closes every descriptor and forgets every mapping of all
+ * nets of this process, so that the child keeps no connection alive. Called
+ * from an atfork handler: async-signal-safe functions only. */
+void tt_net_after_fork(void);
+
+#endif
