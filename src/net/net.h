@@ -36,14 +36,13 @@ typedef struct tt_msg {
     uint16_t magic; /* TT_MSG_MAGIC */
     uint8_t kind;
     uint8_t flags;
-    uint32_t comm;    /* which communicator of the mesh */
+    uint32_t len;     /* bytes of payload */
+    uint64_t comm;    /* which communicator of the mesh */
     uint64_t channel; /* 0: collectives; others: point to point */
     uint64_t seq;     /* the call's number in its channel */
     uint64_t fingerprint;
     uint32_t lane; /* which transfer of the pair */
     uint32_t slice;
-    uint32_t len; /* bytes of payload */
-    uint32_t pad; /* 0 */
 } tt_msg;
 
 #define TT_MSG_MAGIC 0x7474

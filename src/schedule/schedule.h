@@ -70,9 +70,11 @@ _Static_assert(sizeof(tt_transfer) == 20, "transfers are 20 bytes");
 #define TT_MAX_PARTS (UINT64_C(1) << 40)
 #define TT_MAX_CHUNKS (UINT64_C(1) << 31)
 #define TT_MAX_TRANSFERS (UINT64_C(1) << 32)
+#define TT_MAX_STEPS (1u << 24)
 
-/* Immutable once sealed; lives in its own arena. Chunks are sorted by
- * (block, begin); transfers by (step, chunk, src, dst), no two equal. */
+/* Immutable once sealed. Chunks are sorted by (block, begin); transfers by
+ * (step, chunk, src, dst), no two equal. The struct and both arrays are of
+ * exactly that size and belong to `mem`, which must outlive the schedule. */
 struct tutti_schedule {
     tutti_coll collective;
     uint32_t n_ranks;
@@ -82,7 +84,7 @@ struct tutti_schedule {
     const tt_chunk *chunks;
     const tt_transfer *transfers;
     uint64_t id; /* FNV-1a of the canonical bytes, see build.c */
-    tt_arena arena;
+    const tt_mem *mem;
 };
 
 bool tt_coll_has_root(tutti_coll coll);
@@ -98,6 +100,9 @@ tt_hold tt_sched_start(const tutti_schedule *s, uint64_t block, uint32_t rank,
                        uint32_t *who);
 tt_hold tt_sched_end(const tutti_schedule *s, uint64_t block, uint32_t rank,
                      uint32_t *who);
+/* The only rank to which anything of a block is promised at the end; TT_NONE
+ * when every rank is promised something. */
+uint32_t tt_sched_end_only(const tutti_schedule *s, uint64_t block);
 
 /* ------------------------------------------------------------- building -- */
 
@@ -126,6 +131,8 @@ void tt_builder_equal_chunks(tt_builder *b, uint32_t n);
 
 void tt_builder_transfer(tt_builder *b, uint32_t step, uint32_t chunk,
                          uint32_t src, uint32_t dst, tt_xfer_op op);
+/* The rail of the transfers added from now on; 0 at first. */
+void tt_builder_rail(tt_builder *b, uint8_t rail);
 
 /* Sorts, checks the form (ranges, cover, duplicates, src != dst), computes the
  * id. Takes and frees the builder, also when it fails. Errors: EINVAL with
