@@ -15,7 +15,9 @@
 typedef struct tt_problem {
     tutti_coll collective;
     uint32_t n_ranks, root; /* root TT_NONE where there is none */
-    uint64_t size_bytes;    /* of the whole vector: all blocks together */
+    /* Of the whole vector: all blocks together; all-to-all: the blocks that
+     * one rank sends. */
+    uint64_t size_bytes;
     double alpha_s, beta_s_per_byte, gamma_s_per_byte;
 } tt_problem;
 
@@ -34,15 +36,18 @@ typedef struct tt_planner {
 extern const tt_planner *const tt_planners[];        /* ends with NULL */
 const tt_planner *tt_planner_find(const char *name); /* NULL: no such */
 
-/* Builds, seals. Errors: ENOFIT with the reason, ENOMEM, ELIMIT. */
+/* Builds, seals. Errors: ENOFIT with the reason, ENOMEM, ELIMIT, EINVAL (no
+ * ranks, or the root is none of them). */
 tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
                         const tt_mem *mem, tutti_schedule **out,
                         tutti_diag *diag);
 
-/* The planner that `rule` names for p: a name; "auto" (least guess among those
- * that fit); or ranges over size_bytes, "0-4K:doubling,4K-:ring" (a size in
+/* The planner that `rule` names for p: a name; "auto", NULL or "" (least guess
+ * among those that fit; guesses within 1 % are equal, and the first in the
+ * table wins); or ranges over size_bytes, "0-4K:doubling,4K-:ring" (a size in
  * no range, or a named planner that does not fit the collective when it was
- * chosen by a range: auto). Errors: ECONFIG (bad rule), ENOFIT. */
+ * chosen by a range: auto). choose.c has the grammar. Errors: ECONFIG (bad
+ * rule), ENOFIT, and those of tt_plan_build's problem. */
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
                          const tt_planner **out, tutti_diag *diag);
 

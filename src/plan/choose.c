@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * choose.c - which planner: by name, by rule, or the one predicted to be best.
+ *
+ *     rule  = choice | range *("," range)
+ *     range = [size] "-" [size] ":" choice
+ *     choice = a planner's name | "auto"
+ *
+ * A size is as in the settings (64KiB, 1MB, 4096); in rules a lone K, M, G or
+ * T means KiB and so on. A range holds sizes from its first number (none: 0)
+ * up to, not including, the second (none: no end). Ranges rise and do not
+ * overlap, so the order in which they are written never matters. The whole
+ * rule is checked every time, also the parts that do not apply, so that a
+ * mistake shows at the first call and not at the first large vector.
+ * No rule (NULL or "") means auto.
+ * Next: table.c, shape.c (the predictions). */
+#include "plan/shape.h"
+
+#include "base/settings.h"
+
+#include <string.h>
+
+/* Predictions that differ by less than this are equal: the model is not so
+ * good that it could tell. The first in the table then wins. */
+#define EQUAL_GUESS 1.01
+
+/* Longest size and name that are looked at. */
+#define MAX_WORD 24
+
+/* A piece of the rule. */
+typedef struct span {
+    const char *at;
+    size_t len;
+} span;
+
+typedef struct range {
+    uint64_t lo, hi;           /* hi UINT64_MAX: no end */
+    const tt_planner *planner; /* NULL: auto */
+} range;
+
+/* ----------------------------------------------------------------- auto -- */
+
+static tutti_err pick_auto(const tt_problem *p, const tt_planner **out,
+                           tutti_diag *diag)
+{
+    double best_s = -1;
+    for (size_t i = 0; tt_planners[i]; i++) {
+        if (tt_planners[i]->why_not(p))
+            continue;
+        double guess_s = tt_planners[i]->guess(p);
+        if (best_s < 0 || guess_s < best_s)
+            best_s = guess_s;
+    }
+    for (size_t i = 0; tt_planners[i]; i++) {
+        const tt_planner *planner = tt_planners[i];
+        if (!planner->why_not(p) && planner->guess(p) <= best_s * EQUAL_GUESS) {
+            *out = planner;
+            return TUTTI_OK;
+        }
+    }
+    return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks",
+                   tutti_coll_name(p->collective), p->n_ranks);
+}
+
+/* ---------------------------------------------------------------- names -- */
+
+/* How many letters must be added, dropped or changed to make b of a. */
+static size_t letters_apart(span a, const char *b)
+{
+    size_t row[MAX_WORD + 1];
+    size_t b_len = strlen(b);
+    if (b_len > MAX_WORD)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = j;
+    for (size_t i = 0; i < a.len; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < b_len; j++) {
+            size_t least = corner + (a.at[i] != b[j]);
+            corner = row[j + 1];
+            least = least < row[j] + 1 ? least : row[j] + 1;
+            row[j + 1] = least < corner + 1 ? least : corner + 1;
+        }
+    }
+    return row[b_len];
+}
+
+static tutti_err unknown(span name, tutti_diag *diag)
+{
+    const char *nearest = "auto";
+    size_t least = letters_apart(name, nearest);
+    for (size_t i = 0; tt_planners[i]; i++) {
+        size_t apart = letters_apart(name, tt_planners[i]->name);
+        if (apart < least) {
+            least = apart;
+            nearest = tt_planners[i]->name;
+        }
+    }
+    return tt_fail(diag, TUTTI_ECONFIG,
+                   "there is no planner \"%.*s\"; the nearest is \"%s\"",
+                   (int)name.len, name.at, nearest);
+}
+
+static bool is_word(span s, const char *word)
+{
+    return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
+}
+
+/* *out NULL: auto. */
+static tutti_err parse_choice(span name, const tt_planner **out,
+                              tutti_diag *diag)
+{
+    *out = NULL;
+    if (is_word(name, "auto"))
+        return TUTTI_OK;
+    for (size_t i = 0; tt_planners[i]; i++) {
+        if (is_word(name, tt_planners[i]->name)) {
+            *out = tt_planners[i];
+            return TUTTI_OK;
+        }
+    }
+    if (name.len == 0)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "a planner's name or \"auto\" is missing");
+    return unknown(name, diag);
+}
+
+/* --------------------------------------------------------------- ranges -- */
+
+static bool parse_size(span s, uint64_t *out)
+{
+    char text[MAX_WORD + 3];
+    if (s.len == 0 || s.len > MAX_WORD)
+        return false;
+    memcpy(text, s.at, s.len);
+    text[s.len] = '\0';
+    if (strchr("KMGT", text[s.len - 1]))
+        memcpy(text + s.len, "iB", 3);
+    return tt_parse_bytes(text, out);
+}
+
+static tutti_err parse_range(span s, range *out, tutti_diag *diag)
+{
+    const char *colon = memchr(s.at, ':', s.len);
+    const char *dash = memchr(s.at, '-', s.len);
+    if (!colon || !dash || dash > colon)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "\"%.*s\" is not a range of sizes and a planner, "
+                       "like 0-4K:doubling or 4K-:ring",
+                       (int)s.len, s.at);
+
+    span lo = {s.at, (size_t)(dash - s.at)};
+    span hi = {dash + 1, (size_t)(colon - dash - 1)};
+    out->lo = 0;
+    out->hi = UINT64_MAX;
+    span bad = lo;
+    bool is_good = lo.len == 0 || parse_size(lo, &out->lo);
+    if (is_good) {
+        bad = hi;
+        is_good = hi.len == 0 || parse_size(hi, &out->hi);
+    }
+    if (!is_good)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "\"%.*s\" in \"%.*s\" is not a size, like 4096, 4K, "
+                       "64KiB or 1M",
+                       (int)bad.len, bad.at, (int)s.len, s.at);
+    if (out->lo >= out->hi)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "the range \"%.*s\" is empty: the first size must be "
+                       "less than the second, which is not included",
+                       (int)s.len, s.at);
+
+    span name = {colon + 1, (size_t)(s.at + s.len - colon - 1)};
+    return parse_choice(name, &out->planner, diag);
+}
+
+static tutti_err pick_by_size(const char *rule, const tt_problem *p,
+                              const tt_planner **chosen, tutti_diag *diag)
+{
+    uint64_t reached = 0;
+    *chosen = NULL;
+    for (const char *at = rule; at; at = *at ? at + 1 : NULL) {
+        span s = {at, strcspn(at, ",")};
+        range r;
+        tutti_err err = parse_range(s, &r, diag);
+        if (err)
+            return err;
+        if (r.lo < reached)
+            return tt_fail(diag, TUTTI_ECONFIG,
+                           "\"%.*s\" begins before the range in front of it "
+                           "ends: ranges must rise and not overlap",
+                           (int)s.len, s.at);
+        reached = r.hi;
+        if (p->size_bytes >= r.lo &&
+            (p->size_bytes < r.hi || r.hi == UINT64_MAX))
+            *chosen = r.planner;
+        at += s.len;
+    }
+    return TUTTI_OK;
+}
+
+/* --------------------------------------------------------------- choose -- */
+
+tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
+                         const tt_planner **out, tutti_diag *diag)
+{
+    tutti_err err = tt_problem_check(p, diag);
+    if (err)
+        return err;
+    if (!rule || !*rule)
+        return pick_auto(p, out, diag);
+
+    const tt_planner *chosen = NULL;
+    bool is_name = !strpbrk(rule, ":-,");
+    if (is_name)
+        err = parse_choice((span){rule, strlen(rule)}, &chosen, diag);
+    else
+        err = pick_by_size(rule, p, &chosen, diag);
+    if (err)
+        return err;
+
+    const char *reason = chosen ? chosen->why_not(p) : NULL;
+    if (reason && is_name)
+        return tt_fail(
+            diag, TUTTI_ENOFIT, "planner %s does not fit %s on %u ranks: %s",
+            chosen->name, tutti_coll_name(p->collective), p->n_ranks, reason);
+    if (!chosen || reason)
+        return pick_auto(p, out, diag);
+    *out = chosen;
+    return TUTTI_OK;
+}

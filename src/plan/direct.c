@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * direct.c - everybody sends straight to whom it concerns.
+ *
+ * Idea       Chunk c belongs to rank c. Reduce-scatter: all others send their
+ *            value of it to rank c, one reduction of n inputs. All-gather:
+ *            rank c sends it to all others. All-reduce is the one after the
+ *            other. Rooted collectives: one step between the root and the
+ *            others. All-to-all: block i*n + j from i to j, in the order of
+ *            the distance j - i, so that in each step every rank sends one
+ *            and receives one, instead of all sending to rank 0 first.
+ * Invariant  No value passes through a rank that does not need it.
+ * Cost       All-reduce: 2 steps, each rank sends 2(n-1)/n of the vector,
+ *            least possible, but in 2(n-1) messages, and n-1 of them reach a
+ *            rank at once. Broadcast and reduce: the root moves n-1 vectors.
+ * Picture    n = 5, chunk 2 of an all-reduce:
+ *
+ *            0  1  3  4            2
+ *             \ |  | /          / |  | \
+ *               2              0  1  3  4
+ *            step 0            step 1
+ * Next       choose.c (which planner, when). */
+#include "plan/shape.h"
+
+static const char *why_not(const tt_problem *p)
+{
+    uint64_t n = p->n_ranks;
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return tt_too_many(2 * n * (n - 1));
+    case TUTTI_ALL_TO_ALL:
+        return n * n > TT_MAX_CHUNKS ? "more blocks than one schedule can hold"
+                                     : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static double guess(const tt_problem *p)
+{
+    double n = p->n_ranks;
+    if (p->n_ranks == 1)
+        return 0;
+    double share = (n - 1) / n;
+    double alpha_s = tt_cost_alpha(p, 1, n - 1);
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return 2 * alpha_s + tt_cost_bytes(p, 2 * share, share);
+    case TUTTI_REDUCE_SCATTER:
+        return alpha_s + tt_cost_bytes(p, share, share);
+    case TUTTI_BROADCAST:
+        return alpha_s + tt_cost_bytes(p, n - 1, 0);
+    case TUTTI_REDUCE:
+        return alpha_s + tt_cost_bytes(p, n - 1, n - 1);
+    default: /* all-gather, gather, scatter, all-to-all */
+        return alpha_s + tt_cost_bytes(p, share, 0);
+    }
+}
+
+static uint64_t n_parts(const tt_problem *p)
+{
+    return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
+}
+
+/* Chunk c from everybody else to rank `hub`. */
+static void collect(tt_builder *b, uint32_t n, uint32_t c, uint32_t hub)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        if (r != hub)
+            tt_builder_transfer(b, 0, c, r, hub, TT_XFER_REDUCE);
+    }
+}
+
+/* Chunk c from rank `hub` to everybody else. */
+static void spread(tt_builder *b, uint32_t n, uint32_t step, uint32_t c,
+                   uint32_t hub)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        if (r != hub)
+            tt_builder_transfer(b, step, c, hub, r, TT_XFER_COPY);
+    }
+}
+
+/* Block r between rank r and the root. */
+static void deal(const tt_problem *p, tt_builder *b)
+{
+    for (uint32_t r = 0; r < p->n_ranks; r++) {
+        if (r == p->root)
+            continue;
+        if (p->collective == TUTTI_GATHER)
+            tt_builder_transfer(b, 0, r, r, p->root, TT_XFER_COPY);
+        else
+            tt_builder_transfer(b, 0, r, p->root, r, TT_XFER_COPY);
+    }
+}
+
+static void swap_all(tt_builder *b, uint32_t n)
+{
+    for (uint32_t far = 1; far < n; far++) {
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t j = tt_rank_add(i, far, n);
+            tt_builder_transfer(b, far - 1, i * n + j, i, j, TT_XFER_COPY);
+        }
+    }
+}
+
+static void build(const tt_problem *p, tt_builder *b)
+{
+    uint32_t n = p->n_ranks;
+    tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        for (uint32_t c = 0; c < n; c++)
+            collect(b, n, c, c);
+        for (uint32_t c = 0; c < n; c++)
+            spread(b, n, 1, c, c);
+        break;
+    case TUTTI_REDUCE_SCATTER:
+        for (uint32_t c = 0; c < n; c++)
+            collect(b, n, c, c);
+        break;
+    case TUTTI_ALL_GATHER:
+        for (uint32_t c = 0; c < n; c++)
+            spread(b, n, 0, c, c);
+        break;
+    case TUTTI_REDUCE:
+        collect(b, n, 0, p->root);
+        break;
+    case TUTTI_BROADCAST:
+        spread(b, n, 0, 0, p->root);
+        break;
+    case TUTTI_ALL_TO_ALL:
+        swap_all(b, n);
+        break;
+    default: /* gather, scatter */
+        deal(p, b);
+        break;
+    }
+}
+
+const tt_planner tt_planner_direct = {
+    .name = "direct",
+    .blurb = "everybody sends straight to whom it concerns; one step or two",
+    .why_not = why_not,
+    .guess = guess,
+    .n_parts = n_parts,
+    .build = build,
+};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * halving.c - recursive halving, then recursive doubling.
+ *
+ * Idea       The butterfly for large data: in every step a rank gives away
+ *            half of what it still works on, so the parts shrink to one
+ *            chunk; then the same exchanges backwards spread the results.
+ *            The first half alone is a reduce-scatter, the second an
+ *            all-gather. butterfly.c has the exchanges; no rank is folded
+ *            away when n is not a power of two.
+ * Invariant  See butterfly.c.
+ * Cost       All-reduce: 2 ceil(log2 n) steps, every rank sends 2(n-1)/n of
+ *            the vector: least bytes for any n, in few steps. But partners
+ *            change, so unlike a ring it needs a network without bottlenecks.
+ * Picture    n = 4: the two partners and the chunks that rank 0 sends and
+ *            then gets back (bits reversed: near partners share most).
+ *
+ *            step     0        1      |    2        3
+ *            with     1        2      |    2        1
+ *            out     2 3       1      |    0       0 1
+ *            in      0 1       0      |    1       2 3
+ * Next       dbtree.c. */
+#include "plan/shape.h"
+
+static const char *why_not(const tt_problem *p)
+{
+    uint64_t n = p->n_ranks;
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return tt_too_many(2 * n * (n - 1));
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_ALL_GATHER:
+        return NULL;
+    default:
+        return "it has only all-reduce, reduce-scatter and all-gather";
+    }
+}
+
+static double guess(const tt_problem *p)
+{
+    double n = p->n_ranks;
+    double share = (n - 1) / n;
+    double half_s = tt_butterfly_alpha(p) + tt_cost_bytes(p, share, 0);
+    double gamma_s = tt_cost_bytes(p, 0, share);
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return 2 * half_s + gamma_s;
+    case TUTTI_REDUCE_SCATTER:
+        return half_s + gamma_s;
+    default: /* all-gather */
+        return half_s;
+    }
+}
+
+static uint64_t n_parts(const tt_problem *p)
+{
+    return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
+}
+
+static void build(const tt_problem *p, tt_builder *b)
+{
+    bool is_all_reduce = p->collective == TUTTI_ALL_REDUCE;
+    tt_butterfly f = {.n = p->n_ranks, .first = 0, .is_near = is_all_reduce};
+    tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
+    if (p->collective != TUTTI_ALL_GATHER)
+        tt_butterfly_reduce(&f, b);
+    if (is_all_reduce)
+        f.first = tt_log2_ceil(p->n_ranks);
+    if (p->collective != TUTTI_REDUCE_SCATTER)
+        tt_butterfly_gather(&f, b);
+}
+
+const tt_planner tt_planner_halving = {
+    .name = "halving",
+    .blurb = "exchange halves, quarters, ...; least bytes in 2 log n steps",
+    .why_not = why_not,
+    .guess = guess,
+    .n_parts = n_parts,
+    .build = build,
+};

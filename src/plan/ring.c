@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * ring.c - everybody sends to the next rank only.
+ *
+ * Idea       n chunks, chunk c belongs to rank c. Reduce-scatter: chunk c
+ *            starts at rank c + 1 and goes once round the ring, each rank
+ *            adding its own, until rank c has all. All-gather: it starts at
+ *            rank c and goes round again, each rank keeping a copy.
+ *            All-reduce is the one after the other. Broadcast is a chain
+ *            from the root, reduce a chain that ends there; sliced by the
+ *            engine, they run as a pipeline.
+ * Invariant  After step s of the reduce-scatter rank c + s + 2 holds of chunk
+ *            c the inputs of ranks c + 1 .. c + s + 2.
+ * Cost       All-reduce: 2(n-1) steps, every rank sends 2(n-1)/n of the
+ *            vector, the least possible. Others: n-1 steps.
+ * Picture    n = 5, chunk 0 of an all-reduce, a number is a step:
+ *
+ *                       0          1          2          3
+ *            reduce  1 ---> 2 ---> 3 ---> 4 ---> 0
+ *            gather  0 ---> 1 ---> 2 ---> 3 ---> 4
+ *                       4          5          6          7
+ *            In each step all five chunks move: every rank sends one and
+ *            receives one.
+ * Next       biring.c (both directions), doubling.c (log n steps),
+ *            verify/verify.c (the proof). */
+#include "plan/shape.h"
+
+static const char *why_not(const tt_problem *p)
+{
+    uint64_t n = p->n_ranks;
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return tt_too_many(2 * n * (n - 1));
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_ALL_GATHER:
+    case TUTTI_BROADCAST:
+    case TUTTI_REDUCE:
+        return NULL;
+    default:
+        return "it has no gather, scatter or all-to-all";
+    }
+}
+
+static double guess(const tt_problem *p)
+{
+    double n = p->n_ranks;
+    double steps = n - 1;
+    double share = (n - 1) / n;
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return tt_cost_alpha(p, 2 * steps, 2 * steps) +
+               tt_cost_bytes(p, 2 * share, share);
+    case TUTTI_REDUCE_SCATTER:
+        return tt_cost_alpha(p, steps, steps) + tt_cost_bytes(p, share, share);
+    case TUTTI_ALL_GATHER:
+        return tt_cost_alpha(p, steps, steps) + tt_cost_bytes(p, share, 0);
+    default:
+        break;
+    }
+    if (p->n_ranks == 1)
+        return 0;
+    double chain_s = tt_cost_bytes(p, 1, p->collective == TUTTI_REDUCE);
+    return tt_cost_pipelined(p, n - 2, chain_s, chain_s);
+}
+
+static uint64_t n_parts(const tt_problem *p)
+{
+    return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
+}
+
+/* Once round, from step `first`: chunk c from rank c + lead to c + lead - 1. */
+static void lap(tt_builder *b, uint32_t n, uint32_t first, uint32_t lead,
+                tt_xfer_op op)
+{
+    for (uint32_t s = 0; s + 1 < n; s++) {
+        for (uint32_t c = 0; c < n; c++) {
+            uint32_t src = tt_rank_add(c, (lead + s) % n, n);
+            tt_builder_transfer(b, first + s, c, src, tt_rank_add(src, 1, n),
+                                op);
+        }
+    }
+}
+
+static void chain(tt_builder *b, uint32_t n, uint32_t start, tt_xfer_op op)
+{
+    for (uint32_t s = 0; s + 1 < n; s++) {
+        uint32_t src = tt_rank_add(start, s, n);
+        tt_builder_transfer(b, s, 0, src, tt_rank_add(src, 1, n), op);
+    }
+}
+
+static void build(const tt_problem *p, tt_builder *b)
+{
+    uint32_t n = p->n_ranks;
+    tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        lap(b, n, 0, 1, TT_XFER_REDUCE);
+        lap(b, n, n - 1, 0, TT_XFER_COPY);
+        break;
+    case TUTTI_REDUCE_SCATTER:
+        lap(b, n, 0, 1, TT_XFER_REDUCE);
+        break;
+    case TUTTI_ALL_GATHER:
+        lap(b, n, 0, 0, TT_XFER_COPY);
+        break;
+    case TUTTI_BROADCAST:
+        chain(b, n, p->root, TT_XFER_COPY);
+        break;
+    default: /* reduce */
+        chain(b, n, tt_rank_add(p->root, 1, n), TT_XFER_REDUCE);
+        break;
+    }
+}
+
+const tt_planner tt_planner_ring = {
+    .name = "ring",
+    .blurb = "everybody sends to the next rank only; least bytes, most steps",
+    .why_not = why_not,
+    .guess = guess,
+    .n_parts = n_parts,
+    .build = build,
+};

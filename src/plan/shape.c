@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shape.c - the cost model, and the limits that all planners share.
+ *
+ * The network is flat: a message takes alpha seconds to set out and arrive,
+ * beta seconds per byte at each end, and reducing takes gamma per byte. A rank
+ * sends and receives at the same time, but only one message each way; of
+ * several messages in one step the wire time of all but the first overlaps,
+ * the work at the ends does not. */
+#include "plan/shape.h"
+
+#include <math.h>
+
+/* What one more message of the same step costs, in alphas: of the latency of
+ * a message about a quarter is work in the sender and the receiver. */
+#define MORE_MESSAGES 0.25
+
+/* Slices under 2 KiB are mostly header; the engine does not cut them. */
+#define LEAST_SLICE_BYTES 2048.0
+
+uint32_t tt_log2_ceil(uint32_t n)
+{
+    uint32_t log = 0;
+    while ((UINT64_C(1) << log) < n)
+        log++;
+    return log;
+}
+
+tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag)
+{
+    if (p->n_ranks == 0)
+        return tt_fail(diag, TUTTI_EINVAL, "there must be at least one rank");
+    if (p->n_ranks > TT_MAX_RANKS)
+        return tt_fail(diag, TUTTI_ELIMIT,
+                       "%u ranks are more than the limit of %u", p->n_ranks,
+                       TT_MAX_RANKS);
+    if (!tt_coll_has_schedule(p->collective))
+        return tt_fail(diag, TUTTI_ENOFIT, "%s has no schedule of its own",
+                       tutti_coll_name(p->collective));
+    if (tt_coll_has_root(p->collective) && p->root >= p->n_ranks)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "the root of %s, %u, is not one of the %u ranks",
+                       tutti_coll_name(p->collective), p->root, p->n_ranks);
+    return TUTTI_OK;
+}
+
+const char *tt_too_many(uint64_t n_transfers)
+{
+    return n_transfers > TT_MAX_TRANSFERS
+               ? "more transfers than one schedule can hold"
+               : NULL;
+}
+
+uint64_t tt_one_part(const tt_problem *p)
+{
+    (void)p;
+    return 1;
+}
+
+double tt_cost_alpha(const tt_problem *p, double steps, double messages)
+{
+    return p->alpha_s * (steps + MORE_MESSAGES * (messages - steps));
+}
+
+double tt_cost_bytes(const tt_problem *p, double moved, double reduced)
+{
+    return (double)p->size_bytes *
+           (moved * p->beta_s_per_byte + reduced * p->gamma_s_per_byte);
+}
+
+/* hops * (alpha + hop_s / k) + alpha * (1 + more * (k - 1)) + total_s has its
+ * least value at k = sqrt(hops * hop_s / (more * alpha)). */
+double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
+                         double total_s)
+{
+    double most = fmax(1, (double)p->size_bytes / LEAST_SLICE_BYTES);
+    double slices = most;
+    if (p->alpha_s > 0)
+        slices = sqrt(hops * hop_s / (MORE_MESSAGES * p->alpha_s));
+    slices = fmin(fmax(1, slices), most);
+    return hops * (p->alpha_s + hop_s / slices) + tt_cost_alpha(p, 1, slices) +
+           total_s;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shape.h - what the planners of this folder share: arithmetic on ranks, the
+ * cost model behind `guess`, limits. Private to src/plan. */
+#ifndef TT_PLAN_SHAPE_H
+#define TT_PLAN_SHAPE_H
+
+#include "plan/plan.h"
+
+extern const tt_planner tt_planner_ring, tt_planner_biring, tt_planner_doubling,
+    tt_planner_halving, tt_planner_dbtree, tt_planner_direct;
+
+/* Ranks live on a circle: r + k and r - k, for r < n and k <= n. */
+static inline uint32_t tt_rank_add(uint32_t r, uint32_t k, uint32_t n)
+{
+    return (r + k) % n;
+}
+
+static inline uint32_t tt_rank_sub(uint32_t r, uint32_t k, uint32_t n)
+{
+    return (r + n - k) % n;
+}
+
+/* Least L with 2^L >= n: the steps that reach n ranks by doubling. */
+uint32_t tt_log2_ceil(uint32_t n);
+
+/* Errors of a problem that no planner can help: ELIMIT, EINVAL, ENOFIT. */
+tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag);
+
+/* ENOFIT with the planner's own reason when it does not fit. */
+tutti_err tt_planner_check(const tt_planner *planner, const tt_problem *p,
+                           tutti_diag *diag);
+
+/* NULL when one schedule can hold so many transfers, else the reason. */
+const char *tt_too_many(uint64_t n_transfers);
+
+/* Any problem: one part per block. */
+uint64_t tt_one_part(const tt_problem *p);
+
+/* ------------------------------------------------------------- the cost -- */
+
+/* The rank that is busiest passes `steps` steps one after the other and sends
+ * (or receives, whichever is more) `messages` messages in them. */
+double tt_cost_alpha(const tt_problem *p, double steps, double messages);
+/* It moves and reduces these shares of the whole vector. */
+double tt_cost_bytes(const tt_problem *p, double moved, double reduced);
+/* A chain or tree: the first slice passes `hops` hops, the whole vector
+ * unsliced would take hop_s seconds in each; then the busiest rank works for
+ * total_s seconds. With the best number of slices. */
+double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
+                         double total_s);
+
+/* ------------------------------------------------------- the butterfly -- */
+
+/* butterfly.c. Chunk c of n: the reduction of all ranks' values to rank c, and
+ * the distribution from rank c to all, in tt_log2_ceil(n) steps from `first`.
+ * is_near: neighbours exchange the largest part, chunk c meets at another rank
+ * than c; only for all-reduce, where nobody asks at which. */
+typedef struct tt_butterfly {
+    uint32_t n, first;
+    bool is_near;
+} tt_butterfly;
+void tt_butterfly_reduce(const tt_butterfly *f, tt_builder *b);
+void tt_butterfly_gather(const tt_butterfly *f, tt_builder *b);
+
+/* What the steps of one of them cost, without the bytes. */
+double tt_butterfly_alpha(const tt_problem *p);
+
+#endif
