@@ -32,6 +32,8 @@ typedef enum tt_setting_kind {
       "the number of ranks; set by the launcher")                            \
     X(job, "TUTTI_JOB", STRING, "", "", "",                                  \
       "a name that all ranks of a job share; keeps two jobs apart")          \
+    X(listen_fd, "TUTTI_LISTEN_FD", STRING, "", "", "",                      \
+      "rank 0's listening socket, inherited; set by the launcher")           \
     X(transports, "TUTTI_TRANSPORTS", STRING, "shm,tcp", "", "",             \
       "transports that may be used, the preferred one first")                \
     X(planner, "TUTTI_PLANNER", STRING, "auto", "", "",                      \

@@ -19,6 +19,9 @@ typedef struct tt_launch {
      * host; "" when the launcher gives none. */
     char job[TT_SETTING_TEXT];
     const char *source; /* "TUTTI_RANK", "torchrun", "Open MPI", ... */
+    /* Rank 0: a socket that listens at `address` already, made by the
+     * launcher or by launch.c; never closed here. 0: none. */
+    int listen_fd;
 } tt_launch;
 
 /* opts may be NULL. Order: explicit opts; TUTTI_*; torchrun's RANK,

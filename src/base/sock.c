@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * sock.c - see sock.h. */
+#include "base/sock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static bool parse_port(const char *text, uint16_t *out)
+{
+    size_t n = strspn(text, "0123456789");
+    if (n == 0 || n > 5 || text[n] != '\0')
+        return false;
+    unsigned long value = strtoul(text, NULL, 10);
+    if (value == 0 || value > 65535)
+        return false;
+    *out = (uint16_t)value;
+    return true;
+}
+
+bool tt_hostport_split(const char *text, char *host, uint16_t *port)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || !parse_port(colon + 1, port))
+        return false;
+    const char *begin = text;
+    size_t len = (size_t)(colon - text);
+    if (text[0] == '[') {
+        if (len < 3 || colon[-1] != ']')
+            return false;
+        begin++;
+        len -= 2;
+    } else if (memchr(text, ':', len)) {
+        return false; /* an IPv6 address needs its brackets */
+    }
+    if (len == 0 || len >= TT_SOCK_HOST)
+        return false;
+    memcpy(host, begin, len);
+    host[len] = '\0';
+    return true;
+}
+
+/* "fe80::1%eth0": the scope of a link-local address. */
+static bool parse_v6(const char *host, struct sockaddr_in6 *out)
+{
+    char plain[INET6_ADDRSTRLEN];
+    size_t len = strcspn(host, "%");
+    if (len >= sizeof(plain))
+        return false;
+    memcpy(plain, host, len);
+    plain[len] = '\0';
+    if (inet_pton(AF_INET6, plain, &out->sin6_addr) != 1)
+        return false;
+    if (host[len] == '%')
+        out->sin6_scope_id = if_nametoindex(host + len + 1);
+    return true;
+}
+
+bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out)
+{
+    *out = (tt_addr){0};
+    if (inet_pton(AF_INET, host, &out->u.v4.sin_addr) == 1) {
+        out->u.v4.sin_family = AF_INET;
+        out->u.v4.sin_port = htons(port);
+        out->len = sizeof(out->u.v4);
+        return true;
+    }
+    *out = (tt_addr){0};
+    if (!parse_v6(host, &out->u.v6))
+        return false;
+    out->u.v6.sin6_family = AF_INET6;
+    out->u.v6.sin6_port = htons(port);
+    out->len = sizeof(out->u.v6);
+    return true;
+}
+
+void tt_addr_abstract(const char *name, tt_addr *out)
+{
+    *out = (tt_addr){0};
+    out->u.un.sun_family = AF_UNIX;
+    size_t len = strnlen(name, sizeof(out->u.un.sun_path) - 1);
+    memcpy(out->u.un.sun_path + 1, name, len);
+    out->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}
+
+bool tt_addr_is_loopback(const tt_addr *addr)
+{
+    if (addr->u.sa.sa_family == AF_INET)
+        return ntohl(addr->u.v4.sin_addr.s_addr) >> 24 == 127;
+    if (addr->u.sa.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&addr->u.v6.sin6_addr);
+    return addr->u.sa.sa_family == AF_UNIX;
+}
+
+static const char *v6_text(const struct sockaddr_in6 *v6, char *out)
+{
+    char ip[INET6_ADDRSTRLEN];
+    inet_ntop(AF_INET6, &v6->sin6_addr, ip, sizeof(ip));
+    int port = ntohs(v6->sin6_port);
+    char scope[IF_NAMESIZE] = "";
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+        snprintf(out, TT_SOCK_TEXT, "%s:%d", ip + strlen("::ffff:"), port);
+    else if (v6->sin6_scope_id && if_indextoname(v6->sin6_scope_id, scope))
+        snprintf(out, TT_SOCK_TEXT, "[%s%%%s]:%d", ip, scope, port);
+    else
+        snprintf(out, TT_SOCK_TEXT, "[%s]:%d", ip, port);
+    return out;
+}
+
+const char *tt_addr_text(const tt_addr *addr, char *out)
+{
+    if (addr->u.sa.sa_family == AF_INET6)
+        return v6_text(&addr->u.v6, out);
+    snprintf(out, TT_SOCK_TEXT, "unknown");
+    if (addr->u.sa.sa_family == AF_INET) {
+        char ip[INET_ADDRSTRLEN];
+        inet_ntop(AF_INET, &addr->u.v4.sin_addr, ip, sizeof(ip));
+        snprintf(out, TT_SOCK_TEXT, "%s:%d", ip, ntohs(addr->u.v4.sin_port));
+    } else if (addr->u.sa.sa_family == AF_UNIX &&
+               addr->len > offsetof(struct sockaddr_un, sun_path) + 1) {
+        size_t len = addr->len - offsetof(struct sockaddr_un, sun_path) - 1;
+        snprintf(out, TT_SOCK_TEXT, "@%.*s", (int)len, addr->u.un.sun_path + 1);
+    }
+    return out;
+}
+
+const char *tt_sock_peer_text(int fd, char *out)
+{
+    tt_addr addr = {.len = sizeof(addr.u)};
+    if (getpeername(fd, &addr.u.sa, &addr.len) != 0)
+        addr = (tt_addr){0};
+    if (addr.u.sa.sa_family == AF_UNIX) {
+        snprintf(out, TT_SOCK_TEXT, "a process of this host");
+        return out;
+    }
+    return tt_addr_text(&addr, out);
+}
+
+uint16_t tt_sock_port(int fd)
+{
+    tt_addr addr = {.len = sizeof(addr.u)};
+    if (getsockname(fd, &addr.u.sa, &addr.len) != 0)
+        return 0;
+    if (addr.u.sa.sa_family == AF_INET)
+        return ntohs(addr.u.v4.sin_port);
+    return addr.u.sa.sa_family == AF_INET6 ? ntohs(addr.u.v6.sin6_port) : 0;
+}
+
+int tt_sock_new(int family)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return fd < 0 ? -errno : fd;
+}
+
+int tt_sock_listen(const tt_addr *addr, int backlog)
+{
+    int fd = tt_sock_new(addr->u.sa.sa_family);
+    if (fd < 0)
+        return fd;
+    int on = 1;
+    int off = 0;
+    bool is_inet = addr->u.sa.sa_family != AF_UNIX;
+    if (is_inet)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (addr->u.sa.sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, &addr->u.sa, addr->len) != 0 || listen(fd, backlog) != 0) {
+        int why = errno;
+        close(fd);
+        return -why;
+    }
+    return fd;
+}
+
+int tt_sock_accept(int listener)
+{
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+        if (errno != EINTR && errno != ECONNABORTED)
+            return -errno;
+    }
+}
+
+static int finish_connect(int fd, uint64_t deadline_ns)
+{
+    if (!tt_sock_wait(fd, POLLOUT, deadline_ns))
+        return ETIMEDOUT;
+    int why = 0;
+    socklen_t len = sizeof(why);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
+        return errno;
+    return why;
+}
+
+int tt_sock_connect(const tt_addr *to, uint64_t deadline_ns)
+{
+    int fd = tt_sock_new(to->u.sa.sa_family);
+    if (fd < 0)
+        return fd;
+    int why = connect(fd, &to->u.sa, to->len) == 0 ? 0 : errno;
+    if (why == EINPROGRESS || why == EINTR)
+        why = finish_connect(fd, deadline_ns);
+    if (why != 0) {
+        close(fd);
+        return -why;
+    }
+    return fd;
+}
+
+int tt_poll_ms(uint64_t deadline_ns, int max_ms)
+{
+    uint64_t now = tt_now_ns();
+    if (now >= deadline_ns)
+        return 0;
+    uint64_t ms = (deadline_ns - now + TT_NS_PER_MS - 1) / TT_NS_PER_MS;
+    return ms < (uint64_t)max_ms ? (int)ms : max_ms;
+}
+
+bool tt_sock_wait(int fd, short events, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd one = {.fd = fd, .events = events};
+        int ms = tt_poll_ms(deadline_ns, 60000);
+        int n = poll(&one, 1, ms);
+        if (n > 0)
+            return true;
+        if (ms == 0 || (n < 0 && errno != EINTR))
+            return false;
+    }
+}
+
+int tt_sock_write_all(int fd, const void *buf, size_t len, uint64_t deadline_ns)
+{
+    const char *at = buf;
+    while (len > 0) {
+        ssize_t n = send(fd, at, len, MSG_NOSIGNAL);
+        if (n >= 0) {
+            at += n;
+            len -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            if (!tt_sock_wait(fd, POLLOUT, deadline_ns))
+                return ETIMEDOUT;
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+int tt_sock_read_all(int fd, void *buf, size_t len, uint64_t deadline_ns)
+{
+    char *at = buf;
+    while (len > 0) {
+        ssize_t n = recv(fd, at, len, 0);
+        if (n > 0) {
+            at += n;
+            len -= (size_t)n;
+        } else if (n == 0) {
+            return EPIPE;
+        } else if (errno == EAGAIN) {
+            if (!tt_sock_wait(fd, POLLIN, deadline_ns))
+                return ETIMEDOUT;
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+bool tt_sock_peer_uid(int fd, uint32_t *uid)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 ||
+        len != sizeof(who))
+        return false;
+    *uid = who.uid;
+    return true;
+}
