@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * duplex.h - two rings, one in each direction, as one connection: what the
+ * transports loop and shm have in common.
+ *
+ * The memory of a pair is one block of tt_duplex_bytes(): a page with the two
+ * tt_ring_ctl, then the data of ring 0 and of ring 1. Side s (0 or 1) writes
+ * ring s and reads the other one. Functions that return or report "wake"
+ * leave it to the transport to ring the other side's bell. */
+#ifndef TT_NET_DUPLEX_H
+#define TT_NET_DUPLEX_H
+
+#include "net/ring.h"
+
+typedef struct tt_duplex {
+    tt_ring_rx rx;
+    tt_ring_tx tx;
+    bool is_unrung; /* messages were put since the last flush */
+    bool is_full;   /* the last put was refused, and no room was seen since */
+} tt_duplex;
+
+size_t tt_duplex_bytes(uint32_t ring_size);
+void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side);
+
+/* tt_net_ops.send. *wake: the other side must be woken although no flush may
+ * come (the message was refused). */
+tt_sent tt_duplex_send(tt_duplex *d, const tt_msg *m, const struct iovec *iov,
+                       int n_iov, bool *wake);
+
+/* tt_net_ops.flush; returns whether to wake. */
+bool tt_duplex_flush(tt_duplex *d);
+
+/* Hands what has come to conn's engine, at most about half a ring of it.
+ * Returns the number of messages, -1 when the other side wrote nonsense. */
+int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake);
+
+/* True once when a refused message has room now. */
+bool tt_duplex_found_room(tt_duplex *d);
+
+/* Going to sleep: announce on every connection, one tt_ring_fence() for all,
+ * then look at every one; withdraw after the sleep. */
+void tt_duplex_announce(tt_duplex *d);
+bool tt_duplex_has_work(tt_duplex *d);
+void tt_duplex_withdraw(tt_duplex *d);
+
+#endif
