@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * choose_test.c - rule strings: which planner they name, what is wrong with
+ * bad ones; and that auto follows the predictions. */
+#include "support/tap.h"
+
+#include "plan/plan.h"
+
+#include <string.h>
+
+static tt_problem problem(tutti_coll coll, uint32_t n, uint64_t size_bytes)
+{
+    return (tt_problem){
+        .collective = coll,
+        .n_ranks = n,
+        .root = tt_coll_has_root(coll) ? 0 : TT_NONE,
+        .size_bytes = size_bytes,
+        .alpha_s = 50e-6,
+        .beta_s_per_byte = 0.8e-9, /* 10 Gbit/s */
+    };
+}
+
+static void expect(const char *rule, uint64_t size_bytes, const char *name)
+{
+    tt_problem p = problem(TUTTI_ALL_REDUCE, 8, size_bytes);
+    const tt_planner *planner = NULL;
+    tutti_diag diag = {0};
+    tutti_err err = tt_plan_choose(rule, &p, &planner, &diag);
+    assert_string_equal(diag.text, "");
+    assert_int_equal(err, TUTTI_OK);
+    assert_string_equal(planner->name, name);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    for (size_t i = 0; tt_planners[i]; i++) {
+        expect(tt_planners[i]->name, 1 << 20, tt_planners[i]->name);
+        assert_ptr_equal(tt_planner_find(tt_planners[i]->name), tt_planners[i]);
+    }
+    assert_null(tt_planner_find("rings"));
+    assert_null(tt_planner_find(""));
+}
+
+static void ranges(void **state)
+{
+    (void)state;
+    const char *rule =
+        "0-4K:doubling,4K-1M:halving,1M-64MiB:dbtree,64MiB-:ring";
+    expect(rule, 0, "doubling");
+    expect(rule, 4095, "doubling");
+    expect(rule, 4096, "halving");
+    expect(rule, (1 << 20) - 1, "halving");
+    expect(rule, 1 << 20, "dbtree");
+    expect(rule, (64 << 20) - 1, "dbtree");
+    expect(rule, 64 << 20, "ring");
+    expect(rule, UINT64_MAX, "ring");
+}
+
+static void sizes_and_open_ends(void **state)
+{
+    (void)state;
+    expect("-4096:biring", 4095, "biring");
+    expect("-:biring", 0, "biring");
+    expect("-:biring", UINT64_MAX, "biring");
+    expect("4KiB-:biring", 4096, "biring");
+    expect("4K-:dbtree", 4096, "dbtree");
+    expect("1G-:dbtree", UINT64_C(1) << 30, "dbtree");
+    expect("1T-:dbtree", UINT64_C(1) << 40, "dbtree");
+    expect("0-1:dbtree", 0, "dbtree");
+}
+
+/* Eight ranks: a few bytes go by doubling, many by the ring. */
+static void automatic(void **state)
+{
+    (void)state;
+    const char *rules[] = {NULL,           "",
+                           "auto",         "-:auto",
+                           "1M-2M:direct", "0-1M:auto,1M-2M:direct,2M-:auto"};
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+        expect(rules[i], 8, "doubling");
+        expect(rules[i], UINT64_C(1) << 30, "ring");
+    }
+}
+
+/* auto is never worse than the best prediction by more than 1 %. */
+static void least_guess(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 64; n++) {
+        for (uint64_t size = 1; size < UINT64_C(1) << 34; size *= 4) {
+            tt_problem p = problem((tutti_coll)(n % 5), n, size);
+            const tt_planner *chosen = NULL;
+            assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL),
+                             TUTTI_OK);
+            double got = chosen->guess(&p);
+            for (size_t i = 0; tt_planners[i]; i++) {
+                if (!tt_planners[i]->why_not(&p))
+                    assert_true(got <= 1.0101 * tt_planners[i]->guess(&p));
+            }
+        }
+    }
+}
+
+/* Where ring overtakes doubling: alpha (2(n-1) - log2 n) /
+ * (beta (log2 n - 2(n-1)/n)), 0.55 MB for 8 ranks here. */
+static void crossover(void **state)
+{
+    (void)state;
+    const tt_planner *ring = tt_planner_find("ring");
+    const tt_planner *doubling = tt_planner_find("doubling");
+    double at = 50e-6 * (14 - 3) / (0.8e-9 * (3 - 14.0 / 8));
+    assert_true(at > 0.54e6 && at < 0.56e6);
+    tt_problem below = problem(TUTTI_ALL_REDUCE, 8, (uint64_t)(at * 0.999));
+    tt_problem above = problem(TUTTI_ALL_REDUCE, 8, (uint64_t)(at * 1.001));
+    assert_true(doubling->guess(&below) < ring->guess(&below));
+    assert_true(doubling->guess(&above) > ring->guess(&above));
+}
+
+/* A chain of many ranks costs little more than the vector on the wire once
+ * it is sliced, and never less. */
+static void pipelining(void **state)
+{
+    (void)state;
+    tt_problem p = problem(TUTTI_BROADCAST, 16, 64 << 20);
+    double wire_s = (double)p.size_bytes * p.beta_s_per_byte;
+    const char *pipelined[] = {"ring", "dbtree"};
+    for (size_t i = 0; i < 2; i++) {
+        double guess_s = tt_planner_find(pipelined[i])->guess(&p);
+        assert_true(guess_s > wire_s && guess_s < 1.2 * wire_s);
+    }
+    p.alpha_s = 0;
+    assert_true(tt_planner_find("ring")->guess(&p) > wire_s);
+}
+
+static void refuse(const char *rule, const char *first, const char *second)
+{
+    tt_problem p = problem(TUTTI_ALL_REDUCE, 8, 1000);
+    const tt_planner *planner = NULL;
+    tutti_diag diag = {0};
+    tutti_err err = tt_plan_choose(rule, &p, &planner, &diag);
+    if (err != TUTTI_ECONFIG || planner)
+        fail_msg("rule %s: error %d instead of ECONFIG", rule, err);
+    if (!strstr(diag.text, first) || !strstr(diag.text, second))
+        fail_msg("rule %s: \"%s\" should have %s and %s", rule, diag.text,
+                 first, second);
+    assert_int_equal(tt_plan_choose(rule, &p, &planner, NULL), err);
+}
+
+static void bad_rules(void **state)
+{
+    (void)state;
+    refuse("rnig", "no planner \"rnig\"", "\"ring\"");
+    refuse("Ring", "no planner \"Ring\"", "\"ring\"");
+    refuse("halfing", "no planner \"halfing\"", "\"halving\"");
+    refuse("binring", "no planner \"binring\"", "\"biring\"");
+    refuse("atuo", "no planner \"atuo\"", "\"auto\"");
+    refuse("0-4K:dubling,4K-:ring", "\"dubling\"", "\"doubling\"");
+    refuse("0-4K:ring,4K-:tree", "\"tree\"", "\"dbtree\"");
+    refuse(" ", "no planner", "nearest");
+    refuse("0-4K:", "missing", "auto");
+    refuse("4K:ring", "\"4K:ring\"", "range");
+    refuse("0-4K", "\"0-4K\"", "range");
+    refuse("ring,doubling", "\"ring\"", "range");
+    refuse("0-4K:ring,", "\"\"", "range");
+    refuse(",", "\"\"", "range");
+    refuse("ring:0-4K", "\"ring:0-4K\"", "range");
+    refuse("0-4X:ring", "\"4X\" in \"0-4X:ring\"", "not a size");
+    refuse("x-4K:ring", "\"x\" in \"x-4K:ring\"", "not a size");
+    refuse("0--4K:ring", "\"-4K\"", "not a size");
+    refuse("0-K:ring", "\"K\"", "not a size");
+    refuse("0-99999999999999999999999999:ring", "99999", "not a size");
+    refuse("4K-4K:ring", "\"4K-4K:ring\"", "empty");
+    refuse("8K-4K:ring", "\"8K-4K:ring\"", "empty");
+    refuse("0-4K:ring,2K-:doubling", "\"2K-:doubling\"", "overlap");
+    refuse("4K-:ring,0-4K:doubling", "\"0-4K:doubling\"", "rise");
+}
+
+/* A name is an order; in a range it is a wish. */
+static void misfits(void **state)
+{
+    (void)state;
+    tt_problem p = problem(TUTTI_ALL_TO_ALL, 8, 1000);
+    const tt_planner *planner = NULL;
+    tutti_diag diag = {0};
+    assert_int_equal(tt_plan_choose("ring", &p, &planner, &diag), TUTTI_ENOFIT);
+    assert_null(planner);
+    assert_non_null(strstr(diag.text, "planner ring does not fit all-to-all"));
+    assert_int_equal(tt_plan_choose("0-:ring", &p, &planner, &diag), TUTTI_OK);
+    assert_string_equal(planner->name, "direct");
+
+    p.n_ranks = TT_MAX_RANKS;
+    assert_int_equal(tt_plan_choose("auto", &p, &planner, &diag), TUTTI_ENOFIT);
+    p.n_ranks = 0;
+    assert_int_equal(tt_plan_choose("auto", &p, &planner, &diag), TUTTI_EINVAL);
+    p = problem(TUTTI_BARRIER, 8, 0);
+    assert_int_equal(tt_plan_choose("auto", &p, &planner, &diag), TUTTI_ENOFIT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names),
+        cmocka_unit_test(ranges),
+        cmocka_unit_test(sizes_and_open_ends),
+        cmocka_unit_test(automatic),
+        cmocka_unit_test(least_guess),
+        cmocka_unit_test(crossover),
+        cmocka_unit_test(pipelining),
+        cmocka_unit_test(bad_rules),
+        cmocka_unit_test(misfits),
+    };
+    return TT_RUN_TAP(tests);
+}
