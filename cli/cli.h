@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * cli.h - what the sub-commands of `tutti` share: one table of commands
+ * (main.c), one way to read options and print help from them, one way to
+ * fail (util.c).
+ *
+ * A sub-command is a function int cmd_x(const cli_command *, argc, argv) that
+ * declares its options as a table, calls cli_parse(), works, and returns the
+ * exit status: CLI_OK, CLI_FAILED or CLI_USAGE. Errors are one sentence on
+ * stderr that says what to do. Only <tutti.h> and libc are used. */
+#ifndef TT_CLI_CLI_H
+#define TT_CLI_CLI_H
+
+#ifndef TUTTI_UNSTABLE
+#define TUTTI_UNSTABLE 1
+#endif
+#include <tutti.h>
+
+#include <stdio.h>
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+/* A row of the command table. `synopsis` follows the word in the usage line;
+ * `about` is a paragraph; `examples` are whole lines, indented by two. */
+typedef struct cli_command {
+    const char *word;
+    int (*run)(const struct cli_command *self, int argc, char **argv);
+    const char *blurb, *synopsis, *about, *examples;
+} cli_command;
+
+extern const cli_command cli_commands[]; /* ends with a NULL word */
+
+int cmd_show(const cli_command *self, int argc, char **argv);
+int cmd_verify(const cli_command *self, int argc, char **argv);
+int cmd_plan(const cli_command *self, int argc, char **argv);
+int cmd_export(const cli_command *self, int argc, char **argv);
+int cmd_run(const cli_command *self, int argc, char **argv);
+int cmd_bench(const cli_command *self, int argc, char **argv);
+int cmd_settings(const cli_command *self, int argc, char **argv);
+
+/* -------------------------------------------------------------- options -- */
+
+/* What an option's value is, and what cli_option.value points to. */
+typedef enum cli_kind {
+    CLI_FLAG,   /* no value               bool, set to true           */
+    CLI_UNFLAG, /* no value               bool, set to false          */
+    CLI_TEXT,   /* anything               const char *                */
+    CLI_COUNT,  /* 0 1 2 ...              uint64_t                    */
+    CLI_SIZE,   /* 8, 64KiB, 1GB          uint64_t, bytes             */
+    CLI_NUMBER, /* 1.5                    double, not negative        */
+    CLI_COLL,   /* all-reduce             tutti_coll                  */
+    CLI_TYPE,   /* f32                    tutti_type                  */
+    CLI_OP      /* sum                    tutti_op                    */
+} cli_kind;
+
+/* Tables end with a row whose `name` is NULL. `alias` (a short or second
+ * spelling) may be NULL; `arg` names the value in the help. */
+typedef struct cli_option {
+    const char *name, *alias;
+    cli_kind kind;
+    void *value;
+    const char *arg, *help;
+} cli_option;
+
+typedef struct cli_words {
+    int n;
+    char **at;  /* the words that are not options, in order */
+    int status; /* the exit status when cli_parse() says false */
+} cli_words;
+
+/* Reads `--name value`, `--name=value`, `-x value`, flags, and `--`; puts the
+ * other words together at words->at (in argv's own memory). `stops`: the first
+ * word ends the options (`tutti run -n 2 prog -x`). False: the command is over
+ * and words->status is its exit status, after --help or a usage error. */
+bool cli_parse(const cli_command *self, const cli_option *options, bool stops,
+               int argc, char **argv, cli_words *words);
+
+/* --------------------------------------------------------------- errors -- */
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#else
+#define CLI_PRINTF(a, b)
+#endif
+
+/* "tutti plan: SENTENCE" on stderr; returns CLI_FAILED. */
+int cli_fail(const cli_command *self, const char *fmt, ...) CLI_PRINTF(2, 3);
+/* The same, points to --help; returns CLI_USAGE. */
+int cli_usage(const cli_command *self, const char *fmt, ...) CLI_PRINTF(2, 3);
+/* "doing: what the library said", or the text of err when it said nothing. */
+int cli_fail_err(const cli_command *self, const char *doing, tutti_err err,
+                 const char *said);
+
+/* The word of a list (next() gives word i, NULL at the end) that is nearest
+ * to `word`, if it is near enough to be meant; else NULL. */
+const char *cli_nearest(const char *word,
+                        const char *(*next)(const void *list, size_t i),
+                        const void *list);
+
+/* ---------------------------------------------------------------- texts -- */
+
+bool cli_size_parse(const char *text, uint64_t *out);
+/* "64MiB", "1.5KiB", "7B": into buf, which it returns. */
+const char *cli_size_text(uint64_t bytes, char *buf, size_t cap);
+/* "1.25 ms": four digits or fewer and a unit. */
+const char *cli_time_text(double seconds, char *buf, size_t cap);
+/* A JSON string with its quotes; text may be NULL: null. */
+void cli_json_string(FILE *out, const char *text);
+/* A JSON number; null when it is negative or not finite. */
+void cli_json_number(FILE *out, double value);
+
+/* The whole file, NUL-terminated; "-" is standard input. NULL: errno says
+ * why. The caller frees it. */
+char *cli_read_file(const char *path, size_t *len);
+/* To a file, or to standard output when path is NULL or "-". Reports its own
+ * failures; returns the exit status. */
+int cli_write_file(const cli_command *self, const char *path, const char *text,
+                   size_t len);
+
+/* Reads and parses a schedule; reports its own failures. NULL: failed. */
+tutti_schedule *cli_read_schedule(const cli_command *self, const char *path);
+
+/* -------------------------------------------------------------- figures -- */
+
+/* Bus bandwidth / algorithm bandwidth, as nccl-tests defines it. */
+double cli_bus_factor(tutti_coll coll, uint32_t n_ranks);
+bool cli_has_root(tutti_coll coll);
+bool cli_reduces(tutti_coll coll);
+double cli_now_s(void); /* a monotonic clock */
+
+#endif
