@@ -6,6 +6,7 @@
  * algorithms and share nothing with the planners but arithmetic.
  *
  * TT_SEED=n changes the random block sizes. */
+#include "support/seed.h"
 #include "support/tap.h"
 
 #include "base/rng.h"
@@ -571,9 +572,7 @@ static void bad_problems(void **state)
 
 int main(void)
 {
-    const char *text = getenv("TT_SEED");
-    if (text)
-        seed = strtoull(text, NULL, 10);
+    seed = tt_test_seed(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_n),
         cmocka_unit_test(large_n),
