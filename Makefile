@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tutti. `make` builds, `make demo` runs the main job, `make check` passes all
-# tests; both install what is missing first (tools/setup). B=dir builds
-# elsewhere, V=1 shows commands, SAN=address|undefined|thread (or
-# address,undefined) builds with sanitizers, WERROR=1 as CI does.
+# tests; the last two install what is missing first (tools/setup).
+#
+#   B=dir       builds elsewhere          V=1       shows the commands
+#   CC=clang    another compiler          OPT=-O0   other optimisation
+#   WERROR=1    warnings are errors       JOBS=2    how much at a time
+#   SAN=address,undefined | thread        builds with sanitizers
 
 B ?= build
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 VERSION := 0.1.0
 SOVERSION := 0
+JOBS ?= 2
+FUZZ_SECONDS ?= 60
 
-CC ?= cc
 OPT ?= -O2
 CFLAGS ?= -g $(OPT)
 WARN := -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes \
-        -Wmissing-prototypes -Wvla -Wpointer-arith $(if $(WERROR),-Werror)
+        -Wmissing-prototypes -Wvla -Wpointer-arith
 # -ffp-contract=off: the bits of a sum must not depend on the compiler.
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
-             -ffp-contract=off -pthread $(WARN) $(CFLAGS) $(SANFLAGS)
-ifdef SAN
-SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer
-endif
+FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
+        -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(CFLAGS) \
+        $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
 LDLIBS := -pthread -ldl -lm
 CMOCKA = $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 
@@ -32,6 +35,7 @@ CLI_SRC := $(sort $(wildcard cli/*.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
                               tests/proc/*.c))
+TEST_SH := $(sort $(wildcard tests/*/*.sh))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
@@ -42,10 +46,20 @@ EXAMPLES := $(EXAMPLE_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
 FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
-.PHONY: all clean install uninstall demo check setup tests fuzz check-deps \
-        check-format check-header format bench-peers
+# What `make check` runs once more with sanitizers: a test is in the first
+# list unless it is named here as too slow for it, in the second when it has
+# threads.
+ASAN_SLOW :=
+ASAN_TESTS := $(filter-out $(ASAN_SLOW), \
+                  $(wildcard tests/unit/*.c tests/fault/*.c) $(FUZZ_SRC))
+TSAN_TESTS := $(shell grep -lsE 'pthread|thrd_' tests/unit/*.c tests/fault/*.c)
+
+.PHONY: all tests clean setup demo check check-deps check-format check-header \
+        format fuzz bench-peers install uninstall FORCE
+.SECONDARY:
 
 all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)
+tests: $(TESTS) $(FUZZ)
 
 $B/libtutti.a: $(LIB_OBJ)
 	$(call say,AR,$@)
@@ -70,24 +84,94 @@ $(EXAMPLES): $B/examples/%: $B/examples/%.o $B/libtutti.a
 
 $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
 
 # The kernels are the only loops worth -O3.
-$B/src/engine/kernels.o: OPT = -O3
+$B/src/engine/kernels.o: private OPT = -O3
 
-$B/%.o: %.c
+$B/%.o: %.c $B/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests) -MMD -MP \
+	    -c -o $@ $<
+
+# Other flags, other objects; the file changes only when the flags do.
+$B/flags: FORCE
+	@mkdir -p $B
+	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' >$@
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) \
          $(EXAMPLES:=.d) $(TESTS:=.d) $(FUZZ:=.d)
 
-tests: $(TESTS) $(FUZZ)
-fuzz: $(FUZZ)
-
 setup:
-	$(Q)tools/setup
+	$(Q)tools/setup check
+
+# A second make, so that what tools/setup has just installed is found. It gets
+# -j unless the caller gave one.
+again = $(MAKE) --no-print-directory \
+        $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
+
+demo:
+	$(Q)tools/setup demo
+	+$(Q)$(again) all
+	$B/tutti run -n 4 $B/examples/digits
+
+# The programs of `make check`, in the order in which they start; what follows
+# the -- runs when the machine is quiet again.
+CHECKS := "tools/check-build clang" \
+          tools/check-deps "tools/check-deps --self-test" tools/check-format \
+          tools/check-header tools/check-symbols \
+          $(TESTS) $(FUZZ) $(TEST_SH) \
+          $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
+          -- "tools/check-tree $B/tree"
+
+check:
+	$(Q)tools/setup check
+	$(Q)mkdir -p $B && tools/check-tree --before $B/tree
+	+$(Q)$(again) -k WERROR=1 all tests || \
+	    { echo "0 passed, 1 failed (the build)"; exit 1; }
+	+$(Q)$(again) -k B=$B/asan SAN=address,undefined OPT=-O1 \
+	    $(ASAN_TESTS:%.c=$B/asan/%) || true
+	+$(Q)$(again) -k B=$B/tsan SAN=thread OPT=-O1 \
+	    $(TSAN_TESTS:%.c=$B/tsan/%) || true
+	$(Q)B=$B JOBS=$(JOBS) tools/run-tests $(CHECKS)
+
+check-deps check-format check-header:
+	$(Q)tools/$@
+
+format:
+	$(Q)tools/check-format --fix
+
+# Each fuzz driver searches for FUZZ_SECONDS; what it finds new lies in
+# $B/fuzz/corpus, a crash in $B/fuzz/crash-*.
+fuzz:
+	+$(Q)$(again) B=$B/fuzz CC=clang CPPFLAGS=-DTT_LIBFUZZER OPT=-O1 \
+	    SAN=address,undefined,fuzzer-no-link FUZZ_LINK=-fsanitize=fuzzer \
+	    $(FUZZ_SRC:%.c=$B/fuzz/%)
+	$(Q)tools/fuzz $B/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC:%.c=%)
+
+bench-peers: all
+	$(Q)B=$B bench/peers/run $(BENCH_ARGS)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
+	    $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 755 $B/tutti $(DESTDIR)$(PREFIX)/bin
+	install -m 644 include/tutti.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $B/libtutti.a $B/libtutti.so.$(VERSION) \
+	    $(DESTDIR)$(LIBDIR)
+	ln -sf libtutti.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION)
+	ln -sf libtutti.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libtutti.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' src/core/tutti.pc.in \
+	    >$(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/tutti $(DESTDIR)$(PREFIX)/include/tutti.h \
+	    $(DESTDIR)$(LIBDIR)/libtutti.a $(DESTDIR)$(LIBDIR)/libtutti.so \
+	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION) \
+	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(VERSION) \
+	    $(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
 
 clean:
 	$(Q)rm -rf $B
