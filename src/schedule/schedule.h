@@ -165,7 +165,10 @@ uint64_t tt_sched_border(const tutti_schedule *s, uint64_t part,
  * (allocated len + 1 bytes from mem, NUL-terminated). */
 tutti_err tt_sched_print(const tutti_schedule *s, const tt_mem *mem,
                          char **text, size_t *len);
-/* Errors: EFORMAT, EINVAL, ELIMIT with line and column. */
+/* The same, appended to a string (base/str.h) that keeps the error. */
+struct tt_str;
+void tt_sched_write(const tutti_schedule *s, struct tt_str *out);
+/* Errors: EFORMAT, EINVAL, ELIMIT with line and column; ENOMEM. */
 tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
                          tutti_schedule **out, tutti_diag *diag);
 

@@ -75,24 +75,29 @@ static void put_transfer(tt_str *out, const tt_transfer *t)
     tt_str_add(out, "\n", 1);
 }
 
+void tt_sched_write(const tutti_schedule *s, tt_str *out)
+{
+    tt_str_printf(out, "tutti-schedule 1\ncollective %s\nranks %u\n",
+                  tutti_coll_name(s->collective), s->n_ranks);
+    if (s->root != TT_NONE)
+        tt_str_printf(out, "root %u\n", s->root);
+    tt_str_printf(out, "parts %llu\n", (unsigned long long)s->n_parts);
+    for (uint64_t i = 0; i < s->n_chunks && !out->err; i++) {
+        const tt_chunk *c = &s->chunks[i];
+        tt_str_puts(out, "chunk");
+        put_numbers(out, (uint64_t[]){c->block, c->begin, c->end}, 3);
+        tt_str_add(out, "\n", 1);
+    }
+    for (uint64_t i = 0; i < s->n_transfers && !out->err; i++)
+        put_transfer(out, &s->transfers[i]);
+    tt_str_puts(out, "end\n");
+}
+
 tutti_err tt_sched_print(const tutti_schedule *s, const tt_mem *mem,
                          char **text, size_t *len)
 {
     tt_str out = {.mem = mem};
-    tt_str_printf(&out, "tutti-schedule 1\ncollective %s\nranks %u\n",
-                  tutti_coll_name(s->collective), s->n_ranks);
-    if (s->root != TT_NONE)
-        tt_str_printf(&out, "root %u\n", s->root);
-    tt_str_printf(&out, "parts %llu\n", (unsigned long long)s->n_parts);
-    for (uint64_t i = 0; i < s->n_chunks && !out.err; i++) {
-        const tt_chunk *c = &s->chunks[i];
-        tt_str_puts(&out, "chunk");
-        put_numbers(&out, (uint64_t[]){c->block, c->begin, c->end}, 3);
-        tt_str_add(&out, "\n", 1);
-    }
-    for (uint64_t i = 0; i < s->n_transfers && !out.err; i++)
-        put_transfer(&out, &s->transfers[i]);
-    tt_str_puts(&out, "end\n");
+    tt_sched_write(s, &out);
     return tt_str_finish(&out, text, len);
 }
 

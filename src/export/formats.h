@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * formats.h - private to this folder: the functions behind the table. */
+#ifndef TT_EXPORT_FORMATS_H
+#define TT_EXPORT_FORMATS_H
+
+#include "export/export.h"
+
+tutti_err tt_write_json(const tutti_schedule *s, tt_str *out);
+tutti_err tt_write_picture(const tutti_schedule *s, tt_str *out);
+
+#endif
