@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * drive.c - who drives the engine, and when it sleeps.
+ *
+ * At any time at most one thread drives: it polls the nets, pumps, and sleeps
+ * in poll() on the nets' descriptors when nothing has moved for a while. A
+ * blocking call drives by itself (no hand-over between threads on the way of
+ * a small message); the engine thread drives when asynchronous work is in
+ * flight or to answer peers while the program computes. The lock is held
+ * while polling, and given up for a moment when another thread wants it, and
+ * while asleep.
+ *
+ * The engine thread keeps out of the way for quiet_ns after a blocking call,
+ * so that a loop of blocking calls never wakes it. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "engine/state.h"
+#include "net/fork.h"
+
+static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
+static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
+/* Longest sleep: with calls in flight (deadlines, liveness), and without. */
+static const int sleep_active_ms = 100;
+static const int sleep_idle_ms = 1000;
+
+void tt_engine_lock(tt_engine *e)
+{
+    atomic_fetch_add_explicit(&e->n_waiting, 1, memory_order_relaxed);
+    pthread_mutex_lock(&e->lock);
+    atomic_fetch_sub_explicit(&e->n_waiting, 1, memory_order_relaxed);
+}
+
+void tt_engine_unlock(tt_engine *e)
+{
+    pthread_mutex_unlock(&e->lock);
+}
+
+static bool pass(tt_engine *e, bool has_event)
+{
+    bool moved = false;
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        for (uint32_t i = 0; i < mesh->n_nets; i++)
+            moved |= mesh->nets[i]->ops->progress(mesh->nets[i], has_event);
+    tt_engine_pump(e);
+    tt_op_recycle(e);
+    return moved;
+}
+
+bool tt_engine_step(tt_engine *e)
+{
+    bool moved = pass(e, true);
+    tt_engine_tick(e, tt_now_ns());
+    tt_engine_pump(e);
+    tt_op_recycle(e);
+    return moved;
+}
+
+static void tick(tt_engine *e)
+{
+    uint64_t now = tt_now_ns();
+    if (now - e->tick_ns < tick_ns)
+        return;
+    e->tick_ns = now;
+    tt_engine_tick(e, now);
+    pass(e, true);
+}
+
+void tt_engine_wake(tt_engine *e)
+{
+    uint64_t one = 1;
+    if (e->n_sleeping > 0) {
+        ssize_t n = write(e->wake_fd, &one, sizeof(one));
+        (void)n; /* full means that it is readable already */
+    }
+    if (e->n_waits > 0 || e->is_quiet)
+        pthread_cond_broadcast(&e->changed);
+}
+
+void tt_engine_kick(tt_engine *e)
+{
+    if (!e->is_driven && e->has_thread)
+        tt_engine_wake(e);
+}
+
+void tt_engine_poke(tt_engine *e)
+{
+    if (pthread_mutex_trylock(&e->lock) != 0)
+        return;
+    if (!e->is_driven)
+        pass(e, false);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* ------------------------------------------------------------------ sleep -- */
+
+static int arm_all(tt_engine *e, bool on, struct pollfd *fds, bool *busy)
+{
+    int n = 0;
+    fds[n++] = (struct pollfd){.fd = e->wake_fd, .events = POLLIN};
+    *busy = false;
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        for (uint32_t i = 0; i < mesh->n_nets; i++) {
+            tt_net *net = mesh->nets[i];
+            if (!net->ops->arm(net, on) && on)
+                *busy = true;
+            if (net->fd >= 0 && n < TT_MAX_NETS)
+                fds[n++] = (struct pollfd){.fd = net->fd, .events = POLLIN};
+        }
+    return n;
+}
+
+/* Sleeps until something happens; the lock is given up meanwhile. Two threads
+ * may sleep at a time (the engine thread listens while a wait sleeps): both
+ * poll the same descriptors, and the last one to wake disarms. */
+static void sleep_once(tt_engine *e)
+{
+    struct pollfd fds[TT_MAX_NETS];
+    bool busy, unused;
+    int n = arm_all(e, true, fds, &busy);
+    int ms = e->n_active > 0 ? sleep_active_ms : sleep_idle_ms;
+    if (e->dirty)
+        ms = 1; /* a transport was full; room may come without an event */
+    e->n_sleeping++;
+    if (!busy) {
+        pthread_mutex_unlock(&e->lock);
+        int ready = poll(fds, (nfds_t)n, ms);
+        tt_engine_lock(e);
+        uint64_t count;
+        if (ready > 0 && (fds[0].revents & POLLIN)) {
+            ssize_t got = read(e->wake_fd, &count, sizeof(count));
+            (void)got;
+        }
+    }
+    if (--e->n_sleeping == 0)
+        arm_all(e, false, fds, &unused);
+}
+
+/* ------------------------------------------------------------------ drive -- */
+
+typedef struct spin {
+    uint64_t idle_since_ns; /* 0: something moved just now */
+    uint32_t idle_passes;
+} spin;
+
+/* The mutex is not fair: wait until the others have had it, but not long. */
+static void give_way(tt_engine *e)
+{
+    if (atomic_load_explicit(&e->n_waiting, memory_order_relaxed) == 0)
+        return;
+    pthread_mutex_unlock(&e->lock);
+    for (int i = 0; i < 50; i++) {
+        sched_yield();
+        if (atomic_load_explicit(&e->n_waiting, memory_order_relaxed) == 0)
+            break;
+    }
+    tt_engine_lock(e);
+}
+
+/* After a pass that moved nothing: true when it is time to sleep. */
+static bool rest(tt_engine *e, spin *s)
+{
+    if (e->opts.yields) {
+        pthread_mutex_unlock(&e->lock);
+        sched_yield();
+        tt_engine_lock(e);
+    } else {
+        TT_CPU_RELAX();
+    }
+    if (++s->idle_passes % 16 != 0 && !e->opts.yields)
+        return false;
+    uint64_t now = tt_now_ns();
+    if (s->idle_since_ns == 0)
+        s->idle_since_ns = now;
+    return now - s->idle_since_ns >= e->opts.spin_ns;
+}
+
+/* One round of driving: a pass, and what follows from it. */
+static void drive(tt_engine *e, spin *s)
+{
+    give_way(e);
+    if (++e->n_passes % 1024 == 0)
+        tick(e); /* even a busy engine must see deadlines */
+    if (pass(e, false)) {
+        *s = (spin){0};
+        return;
+    }
+    if (!rest(e, s))
+        return;
+    sleep_once(e);
+    tick(e);
+    pass(e, true);
+    *s = (spin){0};
+}
+
+static bool is_set(const tt_flag *flag)
+{
+    return atomic_load_explicit(flag, memory_order_acquire) != 0;
+}
+
+void tt_engine_wait(tt_engine *e, const tt_flag *flag)
+{
+    if (is_set(flag))
+        return;
+    tt_engine_lock(e);
+    while (!is_set(flag)) {
+        if (e->is_driven) {
+            e->n_waits++;
+            pthread_cond_wait(&e->changed, &e->lock);
+            e->n_waits--;
+            continue;
+        }
+        e->is_driven = true;
+        spin s = {0};
+        while (!is_set(flag))
+            drive(e, &s);
+        e->is_driven = false;
+    }
+    e->was_inline = true;
+    if (e->n_active > 0 || e->n_waits > 0)
+        tt_engine_wake(e);
+    tt_engine_unlock(e);
+}
+
+/* ----------------------------------------------------------------- thread -- */
+
+static void keep_quiet(tt_engine *e)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    uint64_t until = (uint64_t)at.tv_nsec + quiet_ns;
+    at.tv_sec += (time_t)(until / TT_NS_PER_S);
+    at.tv_nsec = (long)(until % TT_NS_PER_S);
+    e->is_quiet = true;
+    pthread_cond_timedwait(&e->changed, &e->lock, &at);
+    e->is_quiet = false;
+}
+
+static void *thread_main(void *arg)
+{
+    tt_engine *e = arg;
+    spin s = {0};
+    tt_engine_lock(e);
+    while (!e->stops) {
+        bool was_inline = e->was_inline;
+        e->was_inline = false;
+        if (e->is_driven || (was_inline && e->n_active == 0)) {
+            keep_quiet(e);
+        } else if (e->n_active > 0) {
+            drive(e, &s);
+        } else {
+            sleep_once(e);
+            if (!e->is_driven)
+                pass(e, true);
+        }
+    }
+    tt_engine_unlock(e);
+    return NULL;
+}
+
+tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(&e->thread, NULL, thread_main, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, rc,
+                             "cannot start the engine thread");
+    e->has_thread = true;
+    return TUTTI_OK;
+}
+
+tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
+                           tt_engine **out, tutti_diag *diag)
+{
+    tt_engine *e = tt_new(mem, 1, sizeof(*e));
+    if (!e)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for the engine");
+    e->mem = mem;
+    e->opts = *opts;
+    e->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (e->wake_fd < 0) {
+        tutti_err err = tt_fail_errno(diag, TUTTI_ESYS, errno,
+                                      "cannot make an event descriptor");
+        tt_free(mem, e, 1, sizeof(*e));
+        return err;
+    }
+    tt_fork_watch(e->wake_fd);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    *out = e;
+    return TUTTI_OK;
+}
+
+void tt_engine_destroy(tt_engine *e)
+{
+    if (!e)
+        return;
+    if (e->has_thread) {
+        tt_engine_lock(e);
+        e->stops = true;
+        tt_engine_wake(e);
+        tt_engine_unlock(e);
+        pthread_join(e->thread, NULL);
+    }
+    tt_fork_unwatch(e->wake_fd);
+    close(e->wake_fd);
+    pthread_cond_destroy(&e->changed);
+    pthread_mutex_destroy(&e->lock);
+    tt_free(e->mem, e, 1, sizeof(*e));
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * engine.c - messages between engines: what comes in, and what goes out next.
+ *
+ * In: a transport's upcalls find the op and the side, and op.c takes the rest.
+ * Out: a peer that has something to say is "dirty"; the pump serves its control
+ * messages first, then its ready sides by priority and age, each by its heap,
+ * until the transport has no more room.
+ * Next: team.c (failures), drive.c (who calls all this, and when). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/state.h"
+
+/* Messages that transports may hold by reference for one peer. */
+static const size_t most_lent = 1024;
+
+/* ------------------------------------------------------------------- out -- */
+
+void tt_peer_dirty(tt_peer *peer)
+{
+    if (peer->is_dirty || peer->is_lost)
+        return;
+    tt_engine *e = peer->mesh->engine;
+    peer->is_dirty = true;
+    peer->dirty_next = e->dirty;
+    e->dirty = peer;
+}
+
+/* Control messages are copied; they wait here when the transport is full. */
+void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
+{
+    if (peer->is_lost || !peer->conn)
+        return;
+    if (peer->n_ctl == 0) {
+        struct iovec iov = {(void *)(uintptr_t)payload, m->len};
+        tt_sent sent = peer->conn->net->ops->send(peer->conn, m, &iov,
+                                                  m->len > 0);
+        if (sent != TT_FULL) {
+            tt_peer_dirty(peer);
+            return;
+        }
+    }
+    if (peer->n_ctl == peer->ctl_cap) {
+        size_t cap = peer->ctl_cap ? 2 * peer->ctl_cap : 16;
+        tt_ctl *bigger = tt_new(peer->mesh->mem, cap, sizeof(*bigger));
+        if (!bigger) {
+            tt_peer_gone(peer, TUTTI_ENOMEM, "out of memory");
+            return;
+        }
+        for (size_t i = 0; i < peer->n_ctl; i++)
+            bigger[i] = peer->ctl[(peer->ctl_head + i) % peer->ctl_cap];
+        tt_free(peer->mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
+        peer->ctl = bigger;
+        peer->ctl_cap = cap;
+        peer->ctl_head = 0;
+    }
+    size_t at = (peer->ctl_head + peer->n_ctl++) % peer->ctl_cap;
+    peer->ctl[at].m = *m;
+    if (m->len > 0)
+        memcpy(peer->ctl[at].payload, payload, m->len);
+    tt_peer_dirty(peer);
+}
+
+static bool pump_control(tt_peer *peer)
+{
+    while (peer->n_ctl > 0) {
+        tt_ctl *ctl = &peer->ctl[peer->ctl_head];
+        struct iovec iov = {ctl->payload, ctl->m.len};
+        if (peer->conn->net->ops->send(peer->conn, &ctl->m, &iov,
+                                       ctl->m.len > 0) == TT_FULL)
+            return false;
+        peer->ctl_head = (peer->ctl_head + 1) % peer->ctl_cap;
+        peer->n_ctl--;
+    }
+    return true;
+}
+
+/* Returns true when the peer has nothing left to say. */
+static bool pump_peer(tt_peer *peer)
+{
+    bool idle = pump_control(peer);
+    while (idle && peer->ready)
+        idle = tt_op_send_next(peer->ready->op, peer->ready) != TT_FULL;
+    if (peer->conn->net->ops->flush && !peer->is_lost)
+        peer->conn->net->ops->flush(peer->conn);
+    return idle;
+}
+
+void tt_engine_pump(tt_engine *e)
+{
+    tt_peer *full = NULL;
+    while (e->dirty) {
+        tt_peer *peer = e->dirty;
+        e->dirty = peer->dirty_next;
+        peer->is_dirty = false;
+        if (peer->is_lost || pump_peer(peer) || peer->is_dirty)
+            continue;
+        peer->is_dirty = true; /* stays on the list for the next pass */
+        peer->dirty_next = full;
+        full = peer;
+    }
+    e->dirty = full;
+}
+
+/* -------------------------------------------------------------------- in -- */
+
+tt_team *tt_team_find(const tt_mesh *mesh, uint64_t id)
+{
+    tt_team *team = mesh->teams;
+    while (team && team->id != id)
+        team = team->next;
+    return team;
+}
+
+tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
+                   uint64_t seq)
+{
+    return (tt_msg){.magic = TT_MSG_MAGIC,
+                    .kind = (uint8_t)kind,
+                    .comm = team->id,
+                    .channel = channel,
+                    .seq = seq};
+}
+
+static void *trash(tt_mesh *mesh, size_t len)
+{
+    /* Sized at creation for the largest payload of any net. */
+    return len <= mesh->trash_bytes ? mesh->trash : NULL;
+}
+
+static tt_op *op_of(tt_peer *peer, const tt_msg *m, tt_team **team)
+{
+    *team = tt_team_find(peer->mesh, m->comm);
+    if (!*team)
+        return NULL;
+    return tt_op_find(peer->mesh->engine, *team, m->channel, m->seq);
+}
+
+static void breach(tt_team *team, const tt_peer *peer, const tt_msg *m)
+{
+    char text[200];
+    uint32_t rank = tt_team_rank_of(team, peer);
+    snprintf(text, sizeof(text),
+             "rank %u sent a message that breaks the protocol (kind %u, call "
+             "%llu, lane %u, slice %u, %u bytes)",
+             rank, m->kind, (unsigned long long)m->seq, m->lane, m->slice,
+             m->len);
+    tt_team_fail(team, TUTTI_EPROTO, rank, text);
+}
+
+/* A control payload of a streaming transport is read here. */
+static void *place(void *arg, const tt_msg *m)
+{
+    tt_peer *peer = arg;
+    tt_mesh *mesh = peer->mesh;
+    if (m->kind != TT_KIND_DATA)
+        return trash(mesh, m->len);
+    tt_team *team;
+    tt_op *op = op_of(peer, m, &team);
+    tt_side *side = op ? tt_op_side(op, peer) : NULL;
+    void *to = side ? tt_op_place(op, side, m) : NULL;
+    if (!to)
+        return trash(mesh, m->len);
+    peer->placing = op;
+    return to;
+}
+
+static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_team *team;
+    tt_op *op = op_of(peer, m, &team);
+    if (!op || data == peer->mesh->trash) {
+        if (op)
+            breach(team, peer, m);
+        return; /* a slice of a call that has failed here */
+    }
+    tt_side *side = tt_op_side(op, peer);
+    if (!side || tt_op_data(op, side, m, data))
+        breach(team, peer, m);
+}
+
+static void note_lateness(tt_team *team, uint32_t rank, double ns)
+{
+    /* Moving average over about 16 calls. */
+    team->lateness[rank] += (ns - team->lateness[rank]) / 16;
+}
+
+static void keep_early(tt_peer *peer, const tt_msg *m, const tt_call *call)
+{
+    void **list = (void **)&peer->early;
+    if (peer->n_early >= TT_EARLY_MAX ||
+        tt_grow(peer->mesh->mem, list, &peer->early_cap, peer->n_early + 1,
+                sizeof(tt_early))) {
+        tt_peer_gone(peer, TUTTI_ELIMIT, "it is too many calls ahead");
+        return;
+    }
+    peer->early[peer->n_early++] = (tt_early){m->comm, m->channel, m->seq,
+                                              m->fingerprint, *call};
+}
+
+bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
+                  tt_past *out)
+{
+    uint32_t n = team->n_past < TT_HISTORY ? team->n_past : TT_HISTORY;
+    for (uint32_t i = 1; i <= n; i++) {
+        const tt_past *past = &team->past[(team->n_past - i) % TT_HISTORY];
+        if (past->channel == channel && past->seq == seq) {
+            *out = *past;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_call call;
+    if (m->len != sizeof(call))
+        return;
+    memcpy(&call, data, sizeof(call));
+    tt_team *team;
+    tt_op *op = op_of(peer, m, &team);
+    if (team && team->err)
+        return;
+    tt_past own;
+    if (!team || !tt_team_past(team, m->channel, m->seq, &own)) {
+        if (team && m->channel == 0 && m->seq < team->next_seq)
+            return; /* so old that it is forgotten */
+        if (team)
+            note_lateness(team, tt_team_rank_of(team, peer), 0);
+        keep_early(peer, m, &call);
+        return;
+    }
+    uint32_t rank = tt_team_rank_of(team, peer);
+    if (!tt_team_compare(team, rank, &own, &call, m->fingerprint) || !op)
+        return;
+    note_lateness(team, rank, (double)(tt_now_ns() - op->start_ns));
+    tt_side *side = tt_op_side(op, peer);
+    if (side && !side->is_bound)
+        tt_op_bind_side(op, side);
+}
+
+static void on_credit(tt_peer *peer, const tt_msg *m)
+{
+    tt_team *team;
+    tt_op *op = op_of(peer, m, &team);
+    tt_side *side = op ? tt_op_side(op, peer) : NULL;
+    if (side)
+        tt_op_credit(op, side, m);
+}
+
+static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_reason reason;
+    tt_team *team = tt_team_find(peer->mesh, m->comm);
+    if (!team || m->len != sizeof(reason))
+        return;
+    memcpy(&reason, data, sizeof(reason));
+    reason.text[sizeof(reason.text) - 1] = '\0';
+    tutti_err err = reason.err < 0 && reason.err > -100 ? (tutti_err)reason.err
+                                                        : TUTTI_EABORTED;
+    if (team->err)
+        return;
+    /* The sender has told everybody; telling on would only echo. */
+    team->err = err;
+    snprintf(team->text, sizeof(team->text), "%s", reason.text);
+    tt_team_fail(team, err, reason.culprit, reason.text);
+}
+
+static void on_bye(tt_peer *peer, const tt_msg *m)
+{
+    tt_team *team = tt_team_find(peer->mesh, m->comm);
+    if (!team || team->err)
+        return;
+    uint32_t rank = tt_team_rank_of(team, peer);
+    if (rank == TT_NONE)
+        return;
+    team->has_left[rank] = true;
+    if (m->slice == 0) {
+        char text[160];
+        snprintf(text, sizeof(text),
+                 "rank %u destroyed its communicator while a call was in "
+                 "progress",
+                 rank);
+        tt_team_fail(team, TUTTI_EPEER, rank, text);
+        return;
+    }
+    tt_op *next;
+    for (tt_op *op = team->ops; op && !team->err; op = next) {
+        next = op->next;
+        tt_op_check_left(op);
+    }
+}
+
+static void on_who(tt_peer *peer, const tt_msg *m)
+{
+    tt_team *team = tt_team_find(peer->mesh, m->comm);
+    tt_msg answer = *m;
+    tt_past own;
+    answer.kind = TT_KIND_HERE;
+    answer.slice = team && (tt_team_past(team, m->channel, m->seq, &own) ||
+                            (m->channel == 0 && m->seq < team->next_seq));
+    tt_peer_tell(peer, &answer, NULL);
+}
+
+static void on_here(tt_peer *peer, const tt_msg *m)
+{
+    tt_team *team;
+    tt_op *op = op_of(peer, m, &team);
+    uint32_t rank = op ? tt_team_rank_of(team, peer) : TT_NONE;
+    if (rank != TT_NONE && op->answers)
+        op->answers[rank] = m->slice ? 2 : 1;
+}
+
+static void arrived(void *arg, const tt_msg *m, const void *data)
+{
+    tt_peer *peer = arg;
+    peer->heard++;
+    peer->placing = NULL;
+    switch (m->kind) {
+    case TT_KIND_DATA:
+        on_data(peer, m, data);
+        return;
+    case TT_KIND_BIND:
+        on_bind(peer, m, data);
+        return;
+    case TT_KIND_CREDIT:
+        on_credit(peer, m);
+        return;
+    case TT_KIND_ABORT:
+        on_abort(peer, m, data);
+        return;
+    case TT_KIND_BYE:
+        on_bye(peer, m);
+        return;
+    case TT_KIND_WHO:
+        on_who(peer, m);
+        return;
+    case TT_KIND_HERE:
+        on_here(peer, m);
+        return;
+    case TT_KIND_PING: {
+        tt_msg pong = *m;
+        pong.kind = TT_KIND_PONG;
+        tt_peer_tell(peer, &pong, NULL);
+        return;
+    }
+    case TT_KIND_PONG:
+        return;
+    default:
+        tt_peer_gone(peer, TUTTI_EPROTO, "it sent an unknown kind of message");
+    }
+}
+
+static void left(void *arg, uint64_t n)
+{
+    tt_peer *peer = arg;
+    while (n-- > 0 && peer->n_lent > 0) {
+        tt_lent lent = peer->lent[peer->lent_head];
+        peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
+        peer->n_lent--;
+        tt_op_left(lent.op, lent.lane);
+    }
+}
+
+static void lost(void *arg, tutti_err why, const char *text)
+{
+    tt_peer_gone(arg, why, text);
+}
+
+const tt_net_up tt_engine_up = {
+    .place = place,
+    .arrived = arrived,
+    .left = left,
+    .lost = lost,
+};
+
+/* ------------------------------------------------------------------ mesh -- */
+
+static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
+{
+    mesh->peers = tt_new(mesh->mem, mesh->n_ranks, sizeof(tt_peer));
+    if (!mesh->peers)
+        return TUTTI_ENOMEM;
+    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
+        tt_peer *peer = &mesh->peers[r];
+        peer->mesh = mesh;
+        peer->rank = r;
+        if (r == mesh->rank)
+            continue;
+        peer->lent = tt_new(mesh->mem, most_lent, sizeof(tt_lent));
+        if (!peer->lent)
+            return TUTTI_ENOMEM;
+        peer->lent_cap = most_lent;
+        peer->conn = opts->conns[r];
+    }
+    return TUTTI_OK;
+}
+
+static void free_mesh(tt_mesh *mesh)
+{
+    for (uint32_t r = 0; mesh->peers && r < mesh->n_ranks; r++) {
+        tt_peer *peer = &mesh->peers[r];
+        tt_free(mesh->mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
+        tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
+        tt_free(mesh->mem, peer->early, peer->early_cap, sizeof(tt_early));
+    }
+    tt_free(mesh->mem, mesh->peers, mesh->n_ranks, sizeof(tt_peer));
+    tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);
+    tt_free(mesh->mem, mesh->nets, mesh->n_nets, sizeof(tt_net *));
+    tt_free(mesh->mem, mesh, 1, sizeof(*mesh));
+}
+
+tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
+                         const tt_mesh_opts *opts, tt_mesh **out)
+{
+    tt_mesh *mesh = tt_new(mem, 1, sizeof(*mesh));
+    if (!mesh)
+        return TUTTI_ENOMEM;
+    *mesh = (tt_mesh){
+        .engine = e,
+        .mem = mem,
+        .rank = opts->rank,
+        .n_ranks = opts->n_ranks,
+        .n_nets = opts->n_nets,
+        .n_refs = 1,
+        .trash_bytes = sizeof(tt_reason),
+    };
+    for (uint32_t i = 0; i < opts->n_nets; i++)
+        if (opts->nets[i]->max_payload > mesh->trash_bytes)
+            mesh->trash_bytes = opts->nets[i]->max_payload;
+    mesh->trash = tt_new(mem, mesh->trash_bytes, 1);
+    if (opts->n_nets)
+        mesh->nets = tt_new(mem, opts->n_nets, sizeof(tt_net *));
+    tutti_err err = make_peers(mesh, opts);
+    if (err || !mesh->trash || (opts->n_nets && !mesh->nets)) {
+        free_mesh(mesh);
+        return TUTTI_ENOMEM;
+    }
+    memcpy(mesh->nets, opts->nets, opts->n_nets * sizeof(tt_net *));
+    tt_engine_lock(e);
+    for (uint32_t r = 0; r < mesh->n_ranks; r++)
+        if (mesh->peers[r].conn)
+            mesh->peers[r].conn->peer = &mesh->peers[r];
+    mesh->next = e->meshes;
+    e->meshes = mesh;
+    tt_engine_unlock(e);
+    *out = mesh;
+    return TUTTI_OK;
+}
+
+tt_mesh *tt_mesh_ref(tt_mesh *mesh)
+{
+    tt_engine_lock(mesh->engine);
+    mesh->n_refs++;
+    tt_engine_unlock(mesh->engine);
+    return mesh;
+}
+
+/* Gives the last control messages (BYE, ABORT) a moment to get out. */
+static void drain(tt_mesh *mesh)
+{
+    tt_engine *e = mesh->engine;
+    uint64_t until = tt_now_ns() + TT_NS_PER_S;
+    bool busy = true;
+    tt_engine_pump(e);
+    while (busy && tt_now_ns() < until) {
+        busy = false;
+        for (uint32_t r = 0; r < mesh->n_ranks; r++)
+            busy |= !mesh->peers[r].is_lost && mesh->peers[r].n_ctl > 0;
+        if (busy)
+            tt_engine_step(e);
+    }
+}
+
+void tt_mesh_unref(tt_mesh *mesh)
+{
+    if (!mesh)
+        return;
+    tt_engine *e = mesh->engine;
+    tt_engine_lock(e);
+    if (--mesh->n_refs > 0) {
+        tt_engine_unlock(e);
+        return;
+    }
+    drain(mesh);
+    tt_mesh **at = &e->meshes;
+    while (*at != mesh)
+        at = &(*at)->next;
+    *at = mesh->next;
+    tt_peer **dirty = &e->dirty;
+    while (*dirty)
+        if ((*dirty)->mesh == mesh)
+            *dirty = (*dirty)->dirty_next;
+        else
+            dirty = &(*dirty)->dirty_next;
+    tt_engine_wake(e); /* the nets' descriptors go away under a sleeper */
+    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
+        tt_conn *conn = mesh->peers[r].conn;
+        if (!conn)
+            continue;
+        conn->net->ops->close(conn, 2 * TT_NS_PER_S);
+        tt_free(mesh->mem, conn, 1, conn->net->ops->conn_size);
+    }
+    for (uint32_t i = 0; i < mesh->n_nets; i++) {
+        tt_net *net = mesh->nets[i];
+        const tt_net_ops *ops = net->ops;
+        ops->fini(net);
+        tt_free(mesh->mem, net, 1, ops->net_size);
+    }
+    tt_engine_unlock(e);
+    free_mesh(mesh);
+}
+
+const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)
+{
+    if (rank == mesh->rank)
+        return "self";
+    const tt_conn *conn = mesh->peers[rank].conn;
+    return conn ? conn->net->ops->name : NULL;
+}

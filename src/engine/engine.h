@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * engine.h - performs schedules: the face of src/engine.
+ *
+ *   engine  one per process: a lock, a thread, the nets it drives
+ *   mesh    the ranks that met at start-up, and the conns between them
+ *   team    a communicator: an id, members of a mesh, its calls in order
+ *   op      one collective being performed: a bound part (lower.h), buffers,
+ *           counters
+ *
+ * Everything below marked [locked] is called with the engine's lock held.
+ * docs/engine.md explains slices, credit and order, and why it cannot hang.
+ * Next: op.c (how an op advances), engine.c (messages), drive.c (threads). */
+#ifndef TT_ENGINE_ENGINE_H
+#define TT_ENGINE_ENGINE_H
+
+#include "engine/lower.h"
+#include "engine/reduce.h"
+#include "engine/wire.h"
+
+typedef struct tt_engine tt_engine;
+typedef struct tt_mesh tt_mesh;
+typedef struct tt_team tt_team;
+typedef struct tt_op tt_op;
+
+/* --------------------------------------------------------------- engine -- */
+
+typedef struct tt_engine_opts {
+    uint64_t spin_ns;     /* how long a wait polls before it sleeps */
+    uint64_t liveness_ns; /* 0: only closed connections count */
+    bool yields;          /* more ranks than cores on this host */
+} tt_engine_opts;
+
+tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
+                           tt_engine **out, tutti_diag *diag);
+/* All meshes must be gone. Stops the thread. Accepts NULL. */
+void tt_engine_destroy(tt_engine *e);
+/* Starts the engine thread; without it only waits and steps make progress. */
+tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag);
+
+void tt_engine_lock(tt_engine *e);
+void tt_engine_unlock(tt_engine *e);
+
+/* One pass over all nets; true when anything moved. [locked] */
+bool tt_engine_step(tt_engine *e);
+
+/* Drives, or lets others drive, until *flag is not 0; it is set by a done
+ * callback. [unlocked; any thread] */
+typedef _Atomic int tt_flag;
+void tt_engine_wait(tt_engine *e, const tt_flag *flag);
+
+/* One pass if nobody else is at it; never blocks. [unlocked] */
+void tt_engine_poke(tt_engine *e);
+
+/* Work was handed in for which nobody waits: the thread takes over. [locked] */
+void tt_engine_kick(tt_engine *e);
+/* Something that a sleeping wait may be waiting for has happened. [locked] */
+void tt_engine_wake(tt_engine *e);
+
+/* ----------------------------------------------------------------- mesh -- */
+
+/* conns[r] for every other rank. The mesh owns nets and conns (memory from mem
+ * by their ops' sizes) once it returns TUTTI_OK. */
+typedef struct tt_mesh_opts {
+    uint32_t rank, n_ranks, n_nets;
+    tt_net **nets;   /* [n_nets] */
+    tt_conn **conns; /* [n_ranks], own is NULL */
+} tt_mesh_opts;
+tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
+                         const tt_mesh_opts *opts, tt_mesh **out);
+/* The engine's upcalls, for tt_net.up before the net's open. */
+extern const tt_net_up tt_engine_up;
+tt_mesh *tt_mesh_ref(tt_mesh *mesh);
+/* The last one flushes, closes and frees everything. [unlocked] */
+void tt_mesh_unref(tt_mesh *mesh);
+const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
+
+/* ----------------------------------------------------------------- team -- */
+
+/* members[i]: the mesh rank of rank i. Takes a reference on the mesh. */
+tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
+                         uint32_t n, tt_team **out);
+/* Ends what is open with EABORTED, says BYE, frees. [locked] */
+void tt_team_leave(tt_team *team);
+
+/* Ends all ops with err; tells the other members. The first failure stays.
+ * culprit: rank in the team or TT_NONE. [locked] */
+void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
+                  const char *text);
+/* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
+tutti_err tt_team_state(const tt_team *team, const char **text);
+double tt_team_lateness(const tt_team *team, uint32_t rank);
+uint32_t tt_team_rank(const tt_team *team);
+uint32_t tt_team_size(const tt_team *team);
+tt_mesh *tt_team_mesh(const tt_team *team);
+
+/* ------------------------------------------------------------------- op -- */
+
+/* Reference-counted home of a bound part and its idle ops. */
+typedef struct tt_plan tt_plan;
+/* Takes the bound part. */
+tutti_err tt_plan_create(tt_bound *bound, const tt_mem *mem, tt_plan **out);
+void tt_plan_unref(tt_plan *plan); /* accepts NULL; [locked] */
+const tt_bound *tt_plan_bound(const tt_plan *plan);
+
+typedef struct tt_op_start {
+    tt_plan *plan;
+    tt_call call;
+    uint64_t channel; /* 0: the team's collectives, seq counted by the team;
+                         others: point to point, seq given */
+    uint64_t seq;
+    const uint32_t *members; /* schedule rank -> team rank; NULL: identity */
+    const void *in;
+    void *out;
+    uint64_t in_elems; /* of `in`, for pre-scaling and in-place copies */
+    bool copies_input; /* perform on a copy of the input */
+    double scale;      /* SCALED_SUM */
+    int priority;
+    uint64_t deadline_ns; /* absolute */
+    /* Called once, [locked], when the op is over; not when start fails. */
+    void (*done)(void *arg, tutti_err err);
+    void *arg;
+} tt_op_start;
+
+/* Starts it; it may be over (done called) on return. Errors: ENOMEM; the
+ * team's failure. [locked] */
+tutti_err tt_op_begin(tt_team *team, const tt_op_start *start);
+
+#endif

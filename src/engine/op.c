@@ -1,0 +1,795 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * op.c - performs a bound part: one op is one collective on this rank.
+ *
+ * Idea       Events move counters, counters make lanes ready, ready lanes go
+ *            into a heap per partner, ordered by (position, step, chunk); the
+ *            pump (engine.c) takes the least one that the transport has room
+ *            for. Nothing is scanned, nothing is allocated per slice.
+ * Send k of a lane is ready when its partner has entered the call, k < W +
+ *            slices that the partner has consumed (credit), the groups before
+ *            it have done slice k, and, where the lane sends own data, the
+ *            front window reaches it.
+ * Group      slice k is applied when it has arrived on all lanes of the group,
+ *            the groups before have done it, and the sends that read the same
+ *            memory have left. Inputs are taken in order of src, own value
+ *            first, whatever the order of arrival.
+ * No hang    order events by (slice, step, send before apply): each waits only
+ *            for smaller ones. docs/engine.md has the proof.
+ * Next: engine.c. */
+#include <string.h>
+
+#include "engine/state.h"
+
+/* ---------------------------------------------------------------- tables -- */
+
+static size_t bucket(const tt_team *team, uint64_t channel, uint64_t seq)
+{
+    return (size_t)(team->id ^ channel * 31 ^ seq) % TT_OP_BUCKETS;
+}
+
+tt_op *tt_op_find(const tt_engine *e, const tt_team *team, uint64_t channel,
+                  uint64_t seq)
+{
+    tt_op *op = e->buckets[bucket(team, channel, seq)];
+    while (op && (op->team != team || op->channel != channel || op->seq != seq))
+        op = op->hash_next;
+    return op;
+}
+
+uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank)
+{
+    return op->members ? op->members[schedule_rank] : schedule_rank;
+}
+
+tt_side *tt_op_side(tt_op *op, const tt_peer *peer)
+{
+    for (uint32_t p = 0; p < op->b->n_partners; p++)
+        if (op->sides[p].peer == peer)
+            return &op->sides[p];
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ heap -- */
+
+static void heap_push(tt_side *side, uint64_t key)
+{
+    uint32_t at = side->n_heap++;
+    while (at > 0 && side->heap[(at - 1) / 2] > key) {
+        side->heap[at] = side->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    side->heap[at] = key;
+}
+
+static void heap_pop(tt_side *side)
+{
+    uint64_t last = side->heap[--side->n_heap];
+    uint32_t at = 0;
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= side->n_heap)
+            break;
+        if (child + 1 < side->n_heap &&
+            side->heap[child + 1] < side->heap[child])
+            child++;
+        if (side->heap[child] >= last)
+            break;
+        side->heap[at] = side->heap[child];
+        at = child;
+    }
+    if (side->n_heap > 0)
+        side->heap[at] = last;
+}
+
+/* Into the peer's list of sides that have something ready: by priority, then
+ * in the order in which the calls were made. */
+static void link_side(tt_side *side)
+{
+    if (side->is_linked)
+        return;
+    tt_side **at = &side->peer->ready;
+    const tt_op *op = side->op;
+    while (*at && ((*at)->op->priority > op->priority ||
+                   ((*at)->op->priority == op->priority &&
+                    (*at)->op->issue < op->issue)))
+        at = &(*at)->next;
+    side->next = *at;
+    *at = side;
+    side->is_linked = true;
+    tt_peer_dirty(side->peer);
+}
+
+static void unlink_side(tt_side *side)
+{
+    if (!side->is_linked)
+        return;
+    tt_side **at = &side->peer->ready;
+    while (*at != side)
+        at = &(*at)->next;
+    *at = side->next;
+    side->is_linked = false;
+}
+
+/* ----------------------------------------------------------------- sends -- */
+
+static bool send_is_ready(const tt_op *op, uint32_t l)
+{
+    const tt_lane *lane = &op->b->sends[l];
+    uint32_t k = op->sent[l];
+    if (k >= lane->n_slices || !op->sides[lane->partner].is_bound ||
+        k >= op->acked[l] + op->b->window)
+        return false;
+    if (lane->is_origin && op->b->window_positions != UINT32_MAX &&
+        (uint64_t)k * lane->stride >=
+            (uint64_t)op->front + op->b->window_positions)
+        return false;
+    const uint32_t *pred = op->b->index + lane->preds;
+    for (uint32_t i = 0; i < lane->n_preds; i++)
+        if (op->done[pred[i]] <= k)
+            return false;
+    return true;
+}
+
+static void consider(tt_op *op, uint32_t l)
+{
+    if (op->heaped[l] || !send_is_ready(op, l))
+        return;
+    const tt_lane *lane = &op->b->sends[l];
+    tt_side *side = &op->sides[lane->partner];
+    uint64_t position = (uint64_t)op->sent[l] * lane->stride;
+    op->heaped[l] = true;
+    heap_push(side, position << 32 | l);
+    link_side(side);
+}
+
+void tt_op_bind_side(tt_op *op, tt_side *side)
+{
+    const tt_partner *partner = &op->b->partners[side - op->sides];
+    side->is_bound = true;
+    for (uint32_t i = 0; i < partner->n_sends; i++)
+        consider(op, partner->sends + i);
+}
+
+void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m)
+{
+    const tt_partner *partner = &op->b->partners[side - op->sides];
+    if (m->lane >= partner->n_sends)
+        return;
+    uint32_t l = partner->sends + m->lane;
+    if (m->slice > op->acked[l] && m->slice <= op->sent[l])
+        op->acked[l] = m->slice;
+    consider(op, l);
+}
+
+static unsigned char *address(const tt_op *op, const tt_span *span,
+                              uint64_t elem)
+{
+    return op->base[span->base] + span->offset + elem * op->b->elem_bytes;
+}
+
+/* The segments of slice k; packs them where they would be too many. */
+static int gather(tt_op *op, const tt_lane *lane, uint32_t k, struct iovec *iov,
+                  uint64_t *len)
+{
+    const tt_span *span = &op->b->spans[lane->span];
+    const uint64_t size = op->b->elem_bytes;
+    uint64_t first = tt_slice_at(span->n_elems, k, lane->n_slices);
+    uint64_t last = tt_slice_at(span->n_elems, k + 1, lane->n_slices);
+    *len = (last - first) * size;
+    if (lane->n_chunks > 1)
+        *len = lane->slice_bytes; /* merged lanes have one slice */
+    if (lane->is_contiguous) {
+        iov[0] = (struct iovec){address(op, span, first), *len};
+        return 1;
+    }
+    if (lane->n_chunks <= TT_NET_IOV_MAX) {
+        for (uint32_t i = 0; i < lane->n_chunks; i++)
+            iov[i] = (struct iovec){address(op, &span[i], 0),
+                                    span[i].n_elems * size};
+        return (int)lane->n_chunks;
+    }
+    unsigned char *to = op->staging + lane->staging;
+    iov[0] = (struct iovec){to, *len};
+    for (uint32_t i = 0; i < lane->n_chunks; i++) {
+        memcpy(to, address(op, &span[i], 0), span[i].n_elems * size);
+        to += span[i].n_elems * size;
+    }
+    return 1;
+}
+
+static void lend(tt_peer *peer, tt_op *op, uint32_t l)
+{
+    size_t at = (peer->lent_head + peer->n_lent++) % peer->lent_cap;
+    peer->lent[at] = (tt_lent){op, l};
+}
+
+/* Sends the least ready slice of this side. TT_FULL: nothing was sent. */
+tt_sent tt_op_send_next(tt_op *op, tt_side *side)
+{
+    tt_peer *peer = side->peer;
+    if (side->n_heap == 0) {
+        unlink_side(side);
+        return TT_LEFT;
+    }
+    if (peer->n_lent == peer->lent_cap)
+        return TT_FULL;
+    uint32_t l = (uint32_t)side->heap[0];
+    const tt_lane *lane = &op->b->sends[l];
+    uint32_t k = op->sent[l];
+    struct iovec iov[TT_NET_IOV_MAX];
+    uint64_t len;
+    int n = gather(op, lane, k, iov, &len);
+    tt_msg m = tt_team_msg(op->team, TT_KIND_DATA, op->channel, op->seq);
+    m.fingerprint = op->fingerprint;
+    m.lane = lane->wire;
+    m.slice = k;
+    m.len = (uint32_t)len;
+    tt_sent sent = peer->conn->net->ops->send(peer->conn, &m, iov, n);
+    if (sent == TT_FULL)
+        return TT_FULL;
+    heap_pop(side);
+    op->heaped[l] = false;
+    op->sent[l] = k + 1;
+    consider(op, l);
+    if (side->n_heap == 0)
+        unlink_side(side);
+    if (sent == TT_QUEUED)
+        lend(peer, op, l);
+    else
+        tt_op_left(op, l);
+    return sent;
+}
+
+/* -------------------------------------------------------------- receives -- */
+
+static void credit_back(tt_op *op, uint32_t l, uint32_t consumed)
+{
+    const tt_lane *lane = &op->b->recvs[l];
+    const uint32_t window = op->b->window;
+    uint32_t batch = window > 1 ? window / 2 : 1;
+    if (lane->n_slices <= op->credited[l] + window ||
+        consumed - op->credited[l] < batch)
+        return;
+    op->credited[l] = consumed;
+    tt_msg m = tt_team_msg(op->team, TT_KIND_CREDIT, op->channel, op->seq);
+    m.fingerprint = op->fingerprint;
+    m.lane = lane->wire;
+    m.slice = consumed;
+    tt_peer_tell(op->sides[lane->partner].peer, &m, NULL);
+}
+
+static unsigned char *slot(const tt_op *op, const tt_lane *lane, uint32_t k)
+{
+    uint64_t stride = (lane->slice_bytes + TT_CACHE_LINE - 1) &
+                      ~(uint64_t)(TT_CACHE_LINE - 1);
+    return op->staging + lane->staging + (k % op->b->window) * stride;
+}
+
+static bool may_apply(const tt_op *op, uint32_t g, uint32_t k)
+{
+    const tt_group *group = &op->b->groups[g];
+    const uint32_t *gate = op->b->index + group->gates;
+    for (uint32_t i = 0; i < group->n_gates; i++)
+        if (op->left[gate[i]] <= k)
+            return false;
+    const uint32_t *pred = op->b->index + group->preds;
+    for (uint32_t i = 0; i < group->n_preds; i++)
+        if (op->done[pred[i]] <= k)
+            return false;
+    return true;
+}
+
+static void apply_piece(tt_op *op, const tt_piece *piece, uint32_t at,
+                        const tt_group *group, uint32_t k,
+                        const unsigned char *direct)
+{
+    const tt_bound *b = op->b;
+    const uint64_t n = piece->to.n_elems;
+    uint64_t first = tt_slice_at(n, k, group->n_slices);
+    uint64_t count = tt_slice_at(n, k + 1, group->n_slices) - first;
+    uint64_t bytes = count * b->elem_bytes;
+    unsigned char *to = address(op, &piece->to, first);
+    op->sources[0] = address(op, &piece->own, first);
+    for (uint32_t i = 0; i < piece->n_inputs; i++) {
+        uint32_t l = b->index[piece->inputs + i];
+        const tt_lane *lane = &b->recvs[l];
+        if (lane->chunk == at)
+            op->cursor[l] = 0;
+        op->sources[1 + i] = (direct ? direct : slot(op, lane, k)) +
+                             op->cursor[l];
+        op->cursor[l] += bytes;
+    }
+    if (group->is_copy) {
+        if (op->sources[1] != to)
+            memcpy(to, op->sources[1], bytes);
+        return;
+    }
+    op->reduce(to, op->sources, piece->n_inputs + 1, count);
+    if (piece->divides && op->divide)
+        op->divide(to, count, op->divisor);
+}
+
+static void close_one(tt_op *op)
+{
+    if (--op->n_open == 0)
+        tt_op_finish(op, TUTTI_OK);
+}
+
+static void advance_front(tt_op *op)
+{
+    const tt_bound *b = op->b;
+    uint32_t before = op->front;
+    while (op->front < b->n_positions && op->results_left[op->front] == 0)
+        op->front++;
+    if (op->front == before || b->window_positions == UINT32_MAX)
+        return;
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        if (b->sends[l].is_origin)
+            consider(op, l);
+}
+
+static bool has_arrived(const tt_op *op, const tt_group *group, uint32_t k)
+{
+    const uint32_t *lanes = op->b->index + group->lanes;
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        if (op->arrived[lanes[i]] <= k)
+            return false;
+    return true;
+}
+
+static void apply(tt_op *op, uint32_t g, const unsigned char *direct);
+
+/* Applies all slices of a group whose time has come. */
+static void try_group(tt_op *op, uint32_t g)
+{
+    const tt_group *group = &op->b->groups[g];
+    while (!op->is_over && op->done[g] < group->n_slices &&
+           has_arrived(op, group, op->done[g]) && may_apply(op, g, op->done[g]))
+        apply(op, g, NULL);
+}
+
+/* Applies the next slice of group g; its inputs lie in their slots, or (one
+ * lane only) at `direct`. Then tells everybody who waited for it. */
+static void apply(tt_op *op, uint32_t g, const unsigned char *direct)
+{
+    const tt_bound *b = op->b;
+    const tt_group *group = &b->groups[g];
+    uint32_t k = op->done[g];
+    uint32_t at = b->recvs[b->index[group->lanes]].chunk;
+    for (uint32_t p = 0; p < group->n_pieces; p++)
+        apply_piece(op, &b->pieces[group->pieces + p], at + p, group, k,
+                    direct);
+    op->done[g] = k + 1;
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        credit_back(op, b->index[group->lanes + i], k + 1);
+    if (group->is_result) {
+        op->results_left[(k + 1) * group->stride - 1]--;
+        advance_front(op);
+    }
+    for (uint32_t i = 0; i < group->n_sends; i++)
+        consider(op, b->index[group->sends + i]);
+    for (uint32_t i = 0; i < group->n_nexts; i++)
+        try_group(op, b->index[group->nexts + i]);
+    if (op->done[g] == group->n_slices)
+        close_one(op);
+}
+
+void tt_op_left(tt_op *op, uint32_t l)
+{
+    const tt_bound *b = op->b;
+    const tt_lane *lane = &b->sends[l];
+    if (op->is_over)
+        return;
+    op->left[l]++;
+    for (uint32_t i = 0; i < lane->n_blocks && !op->is_over; i++)
+        try_group(op, b->index[lane->blocks + i]);
+    if (op->left[l] == lane->n_slices && !op->is_over)
+        close_one(op);
+}
+
+static uint64_t slice_bytes(const tt_op *op, const tt_lane *lane, uint32_t k)
+{
+    if (lane->n_chunks > 1)
+        return lane->slice_bytes;
+    const tt_group *group = &op->b->groups[lane->group];
+    const tt_lane *first = &op->b->recvs[op->b->index[group->lanes]];
+    const tt_piece *piece =
+        &op->b->pieces[group->pieces + (lane->chunk - first->chunk)];
+    uint64_t n = piece->to.n_elems;
+    return (tt_slice_at(n, k + 1, lane->n_slices) -
+            tt_slice_at(n, k, lane->n_slices)) *
+           op->b->elem_bytes;
+}
+
+/* The lane that m's payload belongs to, or TT_NONE when it breaks a rule. */
+static uint32_t check_data(const tt_op *op, const tt_side *side,
+                           const tt_msg *m)
+{
+    const tt_partner *partner = &op->b->partners[side - op->sides];
+    if (m->fingerprint != op->fingerprint || m->lane >= partner->n_recvs)
+        return TT_NONE;
+    uint32_t l = op->b->index[partner->recvs + m->lane];
+    const tt_lane *lane = &op->b->recvs[l];
+    if (m->slice != op->arrived[l] || m->slice >= lane->n_slices ||
+        m->slice >= op->credited[l] + op->b->window ||
+        m->len != slice_bytes(op, lane, m->slice))
+        return TT_NONE;
+    return l;
+}
+
+static bool goes_direct(const tt_op *op, const tt_lane *lane, uint32_t k)
+{
+    return op->b->groups[lane->group].n_lanes == 1 &&
+           op->done[lane->group] == k && may_apply(op, lane->group, k);
+}
+
+/* Where a streaming transport may write the payload: straight to its place
+ * when nothing forbids it, else to its slot. NULL when m breaks a rule. */
+void *tt_op_place(tt_op *op, tt_side *side, const tt_msg *m)
+{
+    uint32_t l = check_data(op, side, m);
+    if (l == TT_NONE)
+        return NULL;
+    const tt_lane *lane = &op->b->recvs[l];
+    const tt_group *group = &op->b->groups[lane->group];
+    if (!group->is_copy || !lane->is_contiguous ||
+        !goes_direct(op, lane, m->slice))
+        return slot(op, lane, m->slice);
+    const tt_piece *piece = &op->b->pieces[group->pieces];
+    return address(op, &piece->to,
+                   tt_slice_at(piece->to.n_elems, m->slice, lane->n_slices));
+}
+
+/* Takes a slice. Errors: EPROTO (the text is the caller's). */
+tutti_err tt_op_data(tt_op *op, tt_side *side, const tt_msg *m,
+                     const void *data)
+{
+    uint32_t l = check_data(op, side, m);
+    if (l == TT_NONE)
+        return TUTTI_EPROTO;
+    const tt_lane *lane = &op->b->recvs[l];
+    op->moved_bytes += m->len;
+    op->arrived[l]++;
+    if (goes_direct(op, lane, m->slice)) {
+        apply(op, lane->group, data);
+        return TUTTI_OK;
+    }
+    unsigned char *to = slot(op, lane, m->slice);
+    if (to != data)
+        memcpy(to, data, m->len);
+    try_group(op, lane->group);
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------ life -- */
+
+tutti_err tt_plan_create(tt_bound *bound, const tt_mem *mem, tt_plan **out)
+{
+    tt_plan *plan = tt_new(mem, 1, sizeof(*plan));
+    if (!plan)
+        return TUTTI_ENOMEM;
+    *plan = (tt_plan){.mem = mem, .bound = bound, .n_refs = 1};
+    for (uint32_t p = 0; p < bound->n_pieces; p++)
+        if (bound->pieces[p].n_inputs > plan->most_inputs)
+            plan->most_inputs = bound->pieces[p].n_inputs;
+    *out = plan;
+    return TUTTI_OK;
+}
+
+const tt_bound *tt_plan_bound(const tt_plan *plan)
+{
+    return plan->bound;
+}
+
+static void free_op(tt_plan *plan, tt_op *op)
+{
+    tt_free(plan->mem, op->copy, op->copy_bytes, 1);
+    tt_free(plan->mem, op->block, op->block_bytes, 1);
+    tt_free(plan->mem, op, 1, sizeof(*op));
+}
+
+void tt_plan_unref(tt_plan *plan)
+{
+    if (!plan || --plan->n_refs > 0)
+        return;
+    while (plan->idle) {
+        tt_op *op = plan->idle;
+        plan->idle = op->next;
+        free_op(plan, op);
+    }
+    tt_bound_free(plan->bound);
+    tt_free(plan->mem, plan, 1, sizeof(*plan));
+}
+
+/* Hands out pieces of one block; a first pass with at == NULL adds up. */
+typedef struct carver {
+    unsigned char *at;
+    size_t used;
+} carver;
+
+static void *carve(carver *c, uint64_t n, size_t size)
+{
+    void *ptr = c->at ? c->at + c->used : NULL;
+    c->used += (n * size + TT_CACHE_LINE - 1) & ~(size_t)(TT_CACHE_LINE - 1);
+    return ptr;
+}
+
+static void carve_op(tt_op *op, const tt_plan *plan, carver *c)
+{
+    const tt_bound *b = plan->bound;
+    op->sent = carve(c, b->n_sends, sizeof(uint32_t));
+    op->left = carve(c, b->n_sends, sizeof(uint32_t));
+    op->acked = carve(c, b->n_sends, sizeof(uint32_t));
+    op->arrived = carve(c, b->n_recvs, sizeof(uint32_t));
+    op->credited = carve(c, b->n_recvs, sizeof(uint32_t));
+    op->done = carve(c, b->n_groups, sizeof(uint32_t));
+    op->heaped = carve(c, b->n_sends, sizeof(bool));
+    op->results_left = carve(c, b->n_positions, sizeof(uint32_t));
+    op->sides = carve(c, b->n_partners, sizeof(tt_side));
+    op->block_bytes = c->used; /* so far: what begin clears */
+    op->cursor = carve(c, b->n_recvs, sizeof(uint64_t));
+    op->heaps = carve(c, b->n_sends, sizeof(uint64_t));
+    op->sources = carve(c, plan->most_inputs + 1, sizeof(void *));
+    op->base[TT_SCRATCH] = carve(c, b->scratch_bytes, 1);
+    op->staging = carve(c, b->staging_bytes, 1);
+}
+
+static tt_op *new_op(tt_plan *plan)
+{
+    tt_op *op = plan->idle;
+    if (op) {
+        plan->idle = op->next;
+        return op;
+    }
+    op = tt_new(plan->mem, 1, sizeof(*op));
+    if (!op)
+        return NULL;
+    carver count = {0};
+    carve_op(op, plan, &count);
+    if (count.used == 0)
+        return op;
+    op->block = plan->mem->fn(plan->mem->ctx, NULL, 0, count.used);
+    if (!op->block) {
+        tt_free(plan->mem, op, 1, sizeof(*op));
+        return NULL;
+    }
+    carver c = {.at = op->block};
+    carve_op(op, plan, &c);
+    memset(op->block, 0, op->block_bytes);
+    op->block_bytes = count.used;
+    return op;
+}
+
+/* An idle op's counters are cleared when it is put back to work. */
+static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
+{
+    const tt_bound *b = start->plan->bound;
+    tt_op fresh = {
+        .team = team,
+        .plan = start->plan,
+        .b = b,
+        .call = start->call,
+        .channel = start->channel,
+        .seq = start->channel ? start->seq : team->next_seq,
+        .fingerprint = tt_call_fingerprint(&start->call),
+        .issue = team->mesh->engine->issues++,
+        .priority = start->priority,
+        .reduce = tt_reduce_kernel((tutti_type)start->call.type,
+                                   (tutti_op)start->call.op),
+        .divide = start->call.op == TUTTI_AVG
+                      ? tt_divide_kernel((tutti_type)start->call.type)
+                      : NULL,
+        .divisor = team->n,
+        .n_open = b->n_sends + b->n_groups,
+        .deadline_ns = start->deadline_ns,
+        .start_ns = tt_now_ns(),
+        .done_fn = start->done,
+        .done_arg = start->arg,
+        .copy = op->copy,
+        .copy_bytes = op->copy_bytes,
+        .block = op->block,
+        .block_bytes = op->block_bytes,
+    };
+    carver c = {.at = op->block};
+    carve_op(&fresh, start->plan, &c);
+    if (fresh.block)
+        memset(fresh.block, 0, fresh.block_bytes);
+    fresh.block_bytes = op->block_bytes;
+    if (b->n_positions && b->results_at)
+        memcpy(fresh.results_left, b->results_at,
+               b->n_positions * sizeof(uint32_t));
+    fresh.base[TT_OUT] = start->out;
+    /* The input is only read: COPY and REDUCE write to OUT and SCRATCH. */
+    fresh.base[TT_IN] = (unsigned char *)(uintptr_t)start->in;
+    *op = fresh;
+    if (start->members) {
+        op->member_pair[0] = start->members[0];
+        op->member_pair[1] = start->members[1];
+        op->members = op->member_pair;
+    }
+}
+
+static tutti_err copy_input(tt_op *op, const tt_op_start *start)
+{
+    uint64_t bytes = start->in_elems * op->b->elem_bytes;
+    if (!start->copies_input || bytes == 0)
+        return TUTTI_OK;
+    const tt_mem *mem = op->plan->mem;
+    if (op->copy_bytes < bytes) {
+        tt_free(mem, op->copy, op->copy_bytes, 1);
+        op->copy_bytes = 0;
+        op->copy = mem->fn(mem->ctx, NULL, 0, bytes);
+        if (!op->copy)
+            return TUTTI_ENOMEM;
+        op->copy_bytes = bytes;
+    }
+    if (start->call.op == TUTTI_SCALED_SUM &&
+        tt_coll_reduces((tutti_coll)start->call.coll))
+        tt_scale_kernel((tutti_type)start->call.type)(
+            op->copy, start->in, start->in_elems, start->scale);
+    else
+        memcpy(op->copy, start->in, bytes);
+    op->base[TT_IN] = op->copy;
+    return TUTTI_OK;
+}
+
+static void make_sides(tt_op *op)
+{
+    const tt_bound *b = op->b;
+    for (uint32_t p = 0; p < b->n_partners; p++) {
+        uint32_t rank = tt_op_team_rank(op, b->partners[p].peer);
+        const tt_team *team = op->team;
+        op->sides[p] = (tt_side){
+            .op = op,
+            .peer = &team->mesh->peers[team->members[rank]],
+            .heap = op->heaps + b->partners[p].sends,
+        };
+    }
+}
+
+static void enlist(tt_op *op)
+{
+    tt_team *team = op->team;
+    tt_engine *e = team->mesh->engine;
+    size_t at = bucket(team, op->channel, op->seq);
+    op->hash_next = e->buckets[at];
+    e->buckets[at] = op;
+    op->next = team->ops;
+    op->prev = NULL;
+    if (team->ops)
+        team->ops->prev = op;
+    team->ops = op;
+    op->plan->n_refs++;
+    e->n_active++;
+    if (op->channel == 0)
+        team->next_seq++;
+    team->past[team->n_past++ % TT_HISTORY] =
+        (tt_past){op->channel, op->seq, op->fingerprint, op->call};
+}
+
+static void delist(tt_op *op)
+{
+    tt_engine *e = op->team->mesh->engine;
+    tt_op **at = &e->buckets[bucket(op->team, op->channel, op->seq)];
+    while (*at != op)
+        at = &(*at)->hash_next;
+    *at = op->hash_next;
+    if (op->prev)
+        op->prev->next = op->next;
+    else
+        op->team->ops = op->next;
+    if (op->next)
+        op->next->prev = op->prev;
+    e->n_active--;
+}
+
+/* The op stays readable until tt_op_recycle: its callers may be in the middle
+ * of something. */
+void tt_op_finish(tt_op *op, tutti_err err)
+{
+    if (op->is_over)
+        return;
+    op->is_over = true;
+    for (uint32_t p = 0; p < op->b->n_partners; p++)
+        unlink_side(&op->sides[p]);
+    delist(op);
+    tt_engine *e = op->team->mesh->engine;
+    op->next = e->over;
+    e->over = op;
+    op->done_fn(op->done_arg, err);
+}
+
+void tt_op_recycle(tt_engine *e)
+{
+    while (e->over) {
+        tt_op *op = e->over;
+        tt_plan *plan = op->plan;
+        e->over = op->next;
+        if (op->answers)
+            tt_free(plan->mem, op->answers, op->team->n, 1);
+        op->answers = NULL;
+        op->next = plan->idle;
+        plan->idle = op;
+        tt_plan_unref(plan);
+    }
+}
+
+static void copy_local(tt_op *op)
+{
+    const tt_bound *b = op->b;
+    for (uint32_t i = 0; i < b->n_copies; i++) {
+        const tt_local_copy *c = &b->copies[i];
+        unsigned char *to = address(op, &c->to, 0);
+        const unsigned char *from = address(op, &c->from, 0);
+        if (to != from)
+            memcpy(to, from, c->to.n_elems * b->elem_bytes);
+    }
+}
+
+/* Tells every partner that the call is entered; a partner that came first is
+ * found among the peer's early BINDs. */
+static void greet(tt_op *op)
+{
+    for (uint32_t p = 0; p < op->b->n_partners; p++) {
+        tt_peer *peer = op->sides[p].peer;
+        tt_msg m = tt_team_msg(op->team, TT_KIND_BIND, op->channel, op->seq);
+        tt_call call = op->call;
+        call.to_bytes = op->b->partners[p].out_bytes;
+        call.from_bytes = op->b->partners[p].in_bytes;
+        m.fingerprint = op->fingerprint;
+        m.len = sizeof(call);
+        tt_peer_tell(peer, &m, &call);
+    }
+}
+
+static void meet_early(tt_op *op)
+{
+    tt_team *team = op->team;
+    for (uint32_t r = 0; r < team->n && !op->is_over; r++) {
+        tt_peer *peer = &team->mesh->peers[team->members[r]];
+        for (size_t i = 0; i < peer->n_early && r != team->rank; i++) {
+            tt_early *early = &peer->early[i];
+            if (early->comm != team->id || early->channel != op->channel ||
+                early->seq != op->seq)
+                continue;
+            tt_early found = *early;
+            *early = peer->early[--peer->n_early];
+            tt_past own = {op->channel, op->seq, op->fingerprint, op->call};
+            if (!tt_team_compare(team, r, &own, &found.call, found.fingerprint))
+                return;
+            tt_side *side = tt_op_side(op, peer);
+            if (side)
+                tt_op_bind_side(op, side);
+            break;
+        }
+    }
+}
+
+tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
+{
+    if (team->err)
+        return team->err;
+    tt_op *op = new_op(start->plan);
+    if (!op)
+        return TUTTI_ENOMEM;
+    reset_op(op, team, start);
+    tutti_err err = copy_input(op, start);
+    if (err) {
+        op->next = start->plan->idle;
+        start->plan->idle = op;
+        return err;
+    }
+    make_sides(op);
+    enlist(op);
+    copy_local(op);
+    greet(op);
+    advance_front(op);
+    meet_early(op);
+    tt_engine *e = team->mesh->engine;
+    if (op->n_open == 0)
+        tt_op_finish(op, TUTTI_OK);
+    tt_op_check_left(op);
+    tt_engine_pump(e);
+    tt_op_recycle(e);
+    return TUTTI_OK;
+}

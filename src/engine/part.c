@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * part.c - takes one rank's part out of a schedule.
+ *
+ * The only thing that a rank's own transfers do not tell is which reduction
+ * makes a value whole (where an average divides). The schedule is proven, so
+ * counting contributions is enough: sets need not be tracked.
+ *
+ * Cost O(transfers), memory O(own transfers + own chunks). Next: lower.c. */
+#include "engine/lower.h"
+
+#include <string.h>
+
+typedef struct counts {
+    uint32_t *held;   /* [n_ranks] contributions in the value */
+    uint32_t *before; /* [n_ranks] the same at the start of the step */
+    uint64_t *stamp;  /* [n_ranks] chunk + 1 for which held is valid */
+} counts;
+
+static uint32_t at_start(const tutti_schedule *s, uint64_t block, uint32_t rank)
+{
+    uint32_t who;
+    tt_hold hold = tt_sched_start(s, block, rank, &who);
+    return hold == TT_HOLD_NONE ? 0 : 1;
+}
+
+static void touch(const tutti_schedule *s, counts *n, uint32_t chunk,
+                  uint32_t rank)
+{
+    if (n->stamp[rank] == (uint64_t)chunk + 1)
+        return;
+    n->stamp[rank] = (uint64_t)chunk + 1;
+    n->held[rank] = at_start(s, s->chunks[chunk].block, rank);
+}
+
+/* Marks, in done[i], the transfers of one chunk whose reduction makes their
+ * receiver's value whole. */
+static void count_chunk(const tutti_schedule *s, const tt_by_chunk *by,
+                        uint32_t chunk, counts *n, uint8_t *done)
+{
+    uint64_t i = by->first[chunk];
+    const uint64_t end = by->first[chunk + 1];
+    while (i < end) {
+        uint32_t step = s->transfers[by->order[i]].step;
+        uint64_t stop = i;
+        for (; stop < end; stop++) {
+            const tt_transfer *t = &s->transfers[by->order[stop]];
+            if (t->step != step)
+                break;
+            touch(s, n, chunk, t->src);
+            touch(s, n, chunk, t->dst);
+            n->before[t->src] = n->held[t->src];
+        }
+        for (uint64_t j = i; j < stop; j++) {
+            const tt_transfer *t = &s->transfers[by->order[j]];
+            uint32_t add = n->before[t->src];
+            n->held[t->dst] = t->op == TT_XFER_COPY ? add
+                                                    : n->held[t->dst] + add;
+        }
+        for (uint64_t j = i; j < stop; j++) {
+            const tt_transfer *t = &s->transfers[by->order[j]];
+            done[by->order[j]] = t->op == TT_XFER_REDUCE &&
+                                 n->held[t->dst] == s->n_ranks;
+        }
+        i = stop;
+    }
+}
+
+static tutti_err mark_complete(const tutti_schedule *s, const tt_mem *mem,
+                               uint8_t *done)
+{
+    tt_arena arena = {.mem = mem};
+    tt_by_chunk by;
+    tutti_err err = tt_sched_by_chunk(s, &arena, &by);
+    counts n = {
+        .held = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
+        .before = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
+        .stamp = tt_arena_new(&arena, s->n_ranks, sizeof(uint64_t)),
+    };
+    if (!err && (!n.held || !n.before || !n.stamp))
+        err = TUTTI_ENOMEM;
+    for (uint64_t c = 0; !err && c < s->n_chunks; c++)
+        count_chunk(s, &by, (uint32_t)c, &n, done);
+    tt_arena_free(&arena);
+    return err;
+}
+
+static tutti_err copy_xfers(const tutti_schedule *s, const uint8_t *done,
+                            tt_part *part, uint8_t *used)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->n_transfers; i++)
+        n += s->transfers[i].src == part->rank ||
+             s->transfers[i].dst == part->rank;
+    part->n_xfers = n;
+    if (n == 0)
+        return TUTTI_OK;
+    part->xfers = tt_arena_new(&part->arena, n, sizeof(tt_part_xfer));
+    if (!part->xfers)
+        return TUTTI_ENOMEM;
+    n = 0;
+    for (uint64_t i = 0; i < s->n_transfers; i++) {
+        const tt_transfer *t = &s->transfers[i];
+        if (t->src != part->rank && t->dst != part->rank)
+            continue;
+        part->xfers[n++] = (tt_part_xfer){.t = *t,
+                                          .completes = done && done[i]};
+        used[t->chunk] = 1;
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err copy_chunks(const tutti_schedule *s, tt_part *part,
+                             uint8_t *used)
+{
+    uint32_t who;
+    uint64_t n = 0;
+    for (uint64_t c = 0; c < s->n_chunks; c++) {
+        if (tt_sched_end(s, s->chunks[c].block, part->rank, &who))
+            used[c] = 1;
+        n += used[c];
+    }
+    part->n_chunks = n;
+    if (n == 0)
+        return TUTTI_OK;
+    part->chunks = tt_arena_new(&part->arena, n, sizeof(tt_part_chunk));
+    if (!part->chunks)
+        return TUTTI_ENOMEM;
+    n = 0;
+    for (uint64_t c = 0; c < s->n_chunks; c++) {
+        if (!used[c])
+            continue;
+        uint64_t block = s->chunks[c].block;
+        part->chunks[n++] = (tt_part_chunk){
+            .chunk = (uint32_t)c,
+            .c = s->chunks[c],
+            .start = tt_sched_start(s, block, part->rank, &who),
+            .end = tt_sched_end(s, block, part->rank, &who),
+        };
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err most_in_parts(const tutti_schedule *s, const tt_mem *mem,
+                               uint64_t *out)
+{
+    uint64_t *in = tt_new(mem, s->n_ranks, sizeof(*in));
+    if (!in)
+        return TUTTI_ENOMEM;
+    *out = 0;
+    for (uint64_t i = 0; i < s->n_transfers; i++) {
+        const tt_transfer *t = &s->transfers[i];
+        const tt_chunk *c = &s->chunks[t->chunk];
+        in[t->dst] += c->end - c->begin;
+        if (in[t->dst] > *out)
+            *out = in[t->dst];
+    }
+    tt_free(mem, in, s->n_ranks, sizeof(*in));
+    return TUTTI_OK;
+}
+
+tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
+                          const tt_mem *mem, tt_part **out)
+{
+    tutti_err err = TUTTI_ENOMEM;
+    uint8_t *done = NULL;
+    uint8_t *used = tt_new(mem, s->n_chunks, 1);
+    tt_part *part = tt_new(mem, 1, sizeof(*part));
+    if (part)
+        part->arena.mem = mem;
+    if (!used || !part)
+        goto out;
+    *part = (tt_part){
+        .collective = s->collective,
+        .rank = rank,
+        .n_ranks = s->n_ranks,
+        .root = s->root,
+        .n_blocks = s->n_blocks,
+        .n_parts = s->n_parts,
+        .id = s->id,
+        .arena = {.mem = mem},
+    };
+    if (tt_coll_reduces(s->collective) && s->n_transfers > 0) {
+        done = tt_new(mem, s->n_transfers, 1);
+        if (!done)
+            goto out;
+        err = mark_complete(s, mem, done);
+        if (err)
+            goto out;
+    }
+    err = copy_xfers(s, done, part, used);
+    if (!err)
+        err = copy_chunks(s, part, used);
+    if (!err)
+        err = most_in_parts(s, mem, &part->max_in_parts);
+    if (!err) {
+        *out = part;
+        part = NULL;
+    }
+out:
+    tt_free(mem, done, s->n_transfers, 1);
+    tt_free(mem, used, s->n_chunks, 1);
+    tt_part_free(part);
+    return err;
+}
+
+void tt_part_free(tt_part *part)
+{
+    if (!part)
+        return;
+    const tt_mem *mem = part->arena.mem;
+    tt_arena_free(&part->arena);
+    tt_free(mem, part, 1, sizeof(*part));
+}

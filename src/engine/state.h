@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * state.h - the engine's own structs; private to src/engine. */
+#ifndef TT_ENGINE_STATE_H
+#define TT_ENGINE_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+#define TT_OP_BUCKETS 256
+#define TT_HISTORY 256 /* calls of a team that are remembered */
+#define TT_MAX_NETS 16
+#define TT_EARLY_MAX 65536 /* calls that peers may be ahead */
+
+typedef struct tt_peer tt_peer;
+
+/* A BIND that came before the call was made here. */
+typedef struct tt_early {
+    uint64_t comm, channel, seq, fingerprint;
+    tt_call call;
+} tt_early;
+
+/* A control message that waits for room. */
+typedef struct tt_ctl {
+    tt_msg m;
+    unsigned char payload[TT_NET_INLINE];
+} tt_ctl;
+
+/* A payload that the transport has not let go of. */
+typedef struct tt_lent {
+    tt_op *op;
+    uint32_t lane;
+} tt_lent;
+
+/* The side of an op that faces one partner. */
+typedef struct tt_side {
+    tt_op *op;
+    tt_peer *peer;
+    struct tt_side *next; /* in peer->ready */
+    uint64_t *heap;       /* (position, lane) of the ready sends */
+    uint32_t n_heap;
+    bool is_linked, is_bound;
+} tt_side;
+
+struct tt_op {
+    tt_team *team;
+    tt_plan *plan;
+    const tt_bound *b;
+    tt_op *hash_next, *next, *prev; /* bucket; the team's list */
+    tt_call call;
+    uint64_t channel, seq, fingerprint, issue;
+    int priority;
+    unsigned char *base[3]; /* by tt_base */
+    unsigned char *staging;
+    tt_reduce_fn reduce;
+    tt_divide_fn divide; /* NULL: nothing to divide */
+    uint32_t divisor;
+    const uint32_t *members;
+    uint32_t member_pair[2]; /* point to point */
+    /* Counters in slices. */
+    uint32_t *sent, *left, *acked; /* [n_sends] */
+    uint32_t *arrived, *credited;  /* [n_recvs] */
+    uint64_t *cursor;              /* [n_recvs] */
+    uint32_t *done;                /* [n_groups] */
+    bool *heaped;                  /* [n_sends] */
+    uint32_t *results_left;        /* [n_positions] */
+    const void **sources;          /* [most inputs + 1] */
+    tt_side *sides;                /* [n_partners] */
+    uint64_t *heaps;               /* [n_sends] */
+    uint32_t front, n_open; /* n_open: lanes to leave + groups to finish */
+    bool is_over, is_asking;
+    uint64_t start_ns, deadline_ns, ask_until_ns;
+    uint64_t moved_bytes;
+    uint8_t *answers; /* [team size] of WHO: 0 none, 1 not entered, 2 entered */
+    unsigned char *copy; /* of the input */
+    uint64_t copy_bytes;
+    void (*done_fn)(void *arg, tutti_err err);
+    void *done_arg;
+    unsigned char *block; /* all arrays */
+    size_t block_bytes;
+};
+
+struct tt_plan {
+    const tt_mem *mem;
+    tt_bound *bound;
+    uint32_t n_refs, most_inputs;
+    tt_op *idle; /* linked by next */
+};
+
+struct tt_peer {
+    tt_mesh *mesh;
+    tt_conn *conn;
+    uint32_t rank;
+    bool is_lost, is_dirty, is_blocked;
+    char why[200]; /* lost */
+    tt_peer *dirty_next;
+    tt_side *ready;
+    tt_ctl *ctl; /* ring */
+    size_t ctl_cap, ctl_head, n_ctl;
+    tt_lent *lent; /* ring */
+    size_t lent_cap, lent_head, n_lent;
+    tt_early *early;
+    size_t early_cap, n_early;
+    tt_op *placing;               /* a payload is being read into its memory */
+    uint64_t heard, heard_before; /* messages */
+    uint64_t silent_since_ns;     /* while an op waits for it */
+};
+
+typedef struct tt_past {
+    uint64_t channel, seq, fingerprint;
+    tt_call call;
+} tt_past;
+
+struct tt_mesh {
+    tt_engine *engine;
+    const tt_mem *mem;
+    tt_mesh *next;
+    uint32_t rank, n_ranks, n_nets, n_refs;
+    tt_net **nets;
+    tt_peer *peers; /* [n_ranks]; the own one is unused */
+    tt_team *teams;
+    unsigned char *trash; /* payloads nobody wants */
+    size_t trash_bytes;
+};
+
+struct tt_team {
+    tt_mesh *mesh;
+    tt_team *next;
+    uint64_t id, next_seq;
+    uint32_t rank, n;
+    uint32_t *members; /* mesh ranks */
+    bool *has_left;    /* said BYE */
+    double *lateness;  /* ns, moving average */
+    tt_op *ops;
+    tt_past past[TT_HISTORY];
+    uint32_t n_past;
+    tutti_err err;
+    char text[512];
+};
+
+struct tt_engine {
+    const tt_mem *mem;
+    tt_engine_opts opts;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* done flags, driver changes */
+    pthread_t thread;
+    bool has_thread, stops, is_driven, is_quiet, was_inline;
+    _Atomic int n_waiting; /* threads that want the lock */
+    uint32_t n_waits;      /* waits that do not drive */
+    uint32_t n_sleeping;   /* threads in poll() */
+    uint32_t n_passes;
+    int wake_fd;
+    uint64_t issues, tick_ns, n_active;
+    tt_mesh *meshes;
+    tt_peer *dirty;
+    tt_op *buckets[TT_OP_BUCKETS];
+    tt_op *over; /* to be recycled after the pass */
+};
+
+/* op.c */
+tt_op *tt_op_find(const tt_engine *e, const tt_team *team, uint64_t channel,
+                  uint64_t seq);
+tt_team *tt_team_find(const tt_mesh *mesh, uint64_t id);
+tt_side *tt_op_side(tt_op *op, const tt_peer *peer);
+uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank);
+void tt_op_bind_side(tt_op *op, tt_side *side);
+void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m);
+void tt_op_left(tt_op *op, uint32_t lane);
+void *tt_op_place(tt_op *op, tt_side *side, const tt_msg *m);
+tutti_err tt_op_data(tt_op *op, tt_side *side, const tt_msg *m,
+                     const void *data);
+tt_sent tt_op_send_next(tt_op *op, tt_side *side);
+void tt_op_finish(tt_op *op, tutti_err err);
+void tt_op_recycle(tt_engine *e);
+
+/* team.c */
+/* Fails the team when op needs a rank that has left and has not entered. */
+void tt_op_check_left(tt_op *op);
+void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
+
+/* engine.c */
+void tt_peer_dirty(tt_peer *peer);
+void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
+void tt_engine_pump(tt_engine *e);
+/* Compares a peer's call with the own one; fails the team if they differ. */
+bool tt_team_compare(tt_team *team, uint32_t peer_rank, const tt_past *own,
+                     const tt_call *theirs, uint64_t fingerprint);
+uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer);
+tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
+                   uint64_t seq);
+bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
+                  tt_past *out);
+
+/* watch.c */
+void tt_engine_tick(tt_engine *e, uint64_t now_ns);
+
+#endif

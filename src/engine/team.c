@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * team.c - a communicator as the engine sees it, and how it fails.
+ *
+ * Failure is final and shared: the rank that notices it ends its own calls and
+ * tells every other member in one ABORT (every pair has a conn, so nobody has
+ * to pass it on). A rank that had returned already gets it from its next call.
+ * Next: drive.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/state.h"
+
+tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
+                         uint32_t n, tt_team **out)
+{
+    const tt_mem *mem = mesh->mem;
+    tt_team *team = tt_new(mem, 1, sizeof(*team));
+    if (!team)
+        return TUTTI_ENOMEM;
+    *team = (tt_team){.mesh = mesh, .id = id, .n = n};
+    team->members = tt_new(mem, n, sizeof(uint32_t));
+    team->has_left = tt_new(mem, n, sizeof(bool));
+    team->lateness = tt_new(mem, n, sizeof(double));
+    if (!team->members || !team->has_left || !team->lateness) {
+        tt_free(mem, team->members, n, sizeof(uint32_t));
+        tt_free(mem, team->has_left, n, sizeof(bool));
+        tt_free(mem, team->lateness, n, sizeof(double));
+        tt_free(mem, team, 1, sizeof(*team));
+        return TUTTI_ENOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        team->members[i] = members[i];
+        if (members[i] == mesh->rank)
+            team->rank = i;
+    }
+    tt_mesh_ref(mesh);
+    tt_engine_lock(mesh->engine);
+    team->next = mesh->teams;
+    mesh->teams = team;
+    for (uint32_t i = 0; i < n && !team->err; i++) {
+        const tt_peer *peer = &mesh->peers[members[i]];
+        if (peer->is_lost)
+            tt_team_fail(team, TUTTI_EPEER, i, peer->why);
+    }
+    tt_engine_unlock(mesh->engine);
+    *out = team;
+    return TUTTI_OK;
+}
+
+uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
+{
+    for (uint32_t i = 0; i < team->n; i++)
+        if (team->members[i] == peer->rank)
+            return i;
+    return TT_NONE;
+}
+
+static void tell_all(tt_team *team, const tt_msg *m, const void *payload)
+{
+    for (uint32_t i = 0; i < team->n; i++)
+        if (i != team->rank && !team->has_left[i])
+            tt_peer_tell(&team->mesh->peers[team->members[i]], m, payload);
+}
+
+/* Transports must let go of the buffers of the team's calls; messages of other
+ * teams that were lent out are copied aside by the same cancel, so they count
+ * as left. */
+static void take_back(tt_team *team)
+{
+    for (uint32_t i = 0; i < team->n; i++) {
+        tt_peer *peer = &team->mesh->peers[team->members[i]];
+        if (!peer->conn || (peer->n_lent == 0 && !peer->placing))
+            continue;
+        peer->conn->net->ops->cancel(peer->conn);
+        peer->placing = NULL;
+        while (peer->n_lent > 0) {
+            tt_lent lent = peer->lent[peer->lent_head];
+            peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
+            peer->n_lent--;
+            if (lent.op->team != team)
+                tt_op_left(lent.op, lent.lane);
+        }
+    }
+}
+
+static void end_ops(tt_team *team, tutti_err err)
+{
+    if (team->ops)
+        take_back(team);
+    while (team->ops)
+        tt_op_finish(team->ops, err);
+}
+
+void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
+                  const char *text)
+{
+    if (!team->err) {
+        team->err = err;
+        snprintf(team->text, sizeof(team->text), "%s", text);
+        TT_INFO("communicator %016" PRIx64 " fails: %s", team->id, text);
+        tt_msg m = tt_team_msg(team, TT_KIND_ABORT, 0, 0);
+        tt_reason reason = {.err = err, .culprit = culprit};
+        snprintf(reason.text, sizeof(reason.text), "%s", text);
+        m.len = sizeof(reason);
+        tell_all(team, &m, &reason);
+    }
+    end_ops(team, team->err);
+    tt_engine_wake(team->mesh->engine);
+}
+
+void tt_op_check_left(tt_op *op)
+{
+    tt_team *team = op->team;
+    for (uint32_t p = 0; !op->is_over && p < op->b->n_partners; p++) {
+        uint32_t r = tt_op_team_rank(op, op->b->partners[p].peer);
+        if (!team->has_left[r] || op->sides[p].is_bound)
+            continue;
+        char text[200], call[96];
+        tt_call_print(&op->call, call, sizeof(call));
+        snprintf(text, sizeof(text),
+                 "rank %u has left the communicator and will not call %s", r,
+                 call);
+        tt_team_fail(team, TUTTI_EPEER, r, text);
+    }
+}
+
+/* A conn is gone: every team with that rank in it fails, unless the rank had
+ * left it in good order. */
+void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
+{
+    if (peer->is_lost)
+        return;
+    peer->is_lost = true;
+    snprintf(peer->why, sizeof(peer->why), "%s", text);
+    for (tt_team *team = peer->mesh->teams; team; team = team->next) {
+        uint32_t rank = tt_team_rank_of(team, peer);
+        if (rank == TT_NONE || team->has_left[rank] || team->err)
+            continue;
+        char line[300];
+        snprintf(line, sizeof(line), "rank %u is lost: %s", rank, text);
+        tt_team_fail(team, why, rank, line);
+    }
+}
+
+static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
+                     const tt_call *theirs, const char *more)
+{
+    char a[96], b[96], text[480], where[40];
+    tt_call_print(&own->call, a, sizeof(a));
+    tt_call_print(theirs, b, sizeof(b));
+    if (own->channel)
+        snprintf(where, sizeof(where), "message %" PRIu64, own->seq + 1);
+    else
+        snprintf(where, sizeof(where), "call %" PRIu64, own->seq + 1);
+    snprintf(text, sizeof(text), "%s: rank %u called %s, rank %u called %s%s",
+             where, team->rank, a, peer_rank, b, more);
+    tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
+}
+
+/* The bytes that this rank's op and the peer's expect to exchange. */
+static bool same_bytes(tt_team *team, uint32_t peer_rank, const tt_past *own,
+                       const tt_call *theirs)
+{
+    const tt_op *op = tt_op_find(team->mesh->engine, team, own->channel,
+                                 own->seq);
+    uint64_t out = 0, in = 0;
+    /* A call that is over had no bytes for a rank whose BIND comes only now. */
+    for (uint32_t p = 0; op && p < op->b->n_partners; p++)
+        if (tt_op_team_rank(op, op->b->partners[p].peer) == peer_rank) {
+            out = op->b->partners[p].out_bytes;
+            in = op->b->partners[p].in_bytes;
+        }
+    if (theirs->from_bytes == out && theirs->to_bytes == in)
+        return true;
+    char more[120];
+    snprintf(more, sizeof(more),
+             ", but bytes differ (here %" PRIu64 " out and %" PRIu64
+             " in, there %" PRIu64 " in and %" PRIu64 " out)",
+             out, in, theirs->from_bytes, theirs->to_bytes);
+    mismatch(team, peer_rank, own, theirs, more);
+    return false;
+}
+
+bool tt_team_compare(tt_team *team, uint32_t peer_rank, const tt_past *own,
+                     const tt_call *theirs, uint64_t fingerprint)
+{
+    if (fingerprint == own->fingerprint)
+        return same_bytes(team, peer_rank, own, theirs);
+    const tt_call *mine = &own->call;
+    bool same_call = mine->coll == theirs->coll && mine->type == theirs->type &&
+                     mine->op == theirs->op && mine->root == theirs->root &&
+                     mine->count == theirs->count;
+    const char *more = "";
+    if (same_call && mine->schedule_id != theirs->schedule_id)
+        more = ", with different schedules (is the planner the same?)";
+    else if (same_call)
+        more = ", with different counts or settings";
+    mismatch(team, peer_rank, own, theirs, more);
+    return false;
+}
+
+void tt_team_leave(tt_team *team)
+{
+    tt_mesh *mesh = team->mesh;
+    bool is_clean = !team->ops && !team->err;
+    end_ops(team, TUTTI_EABORTED);
+    if (!team->err) {
+        tt_msg m = tt_team_msg(team, TT_KIND_BYE, 0, team->next_seq);
+        m.slice = is_clean;
+        tell_all(team, &m, NULL);
+    }
+    tt_team **at = &mesh->teams;
+    while (*at != team)
+        at = &(*at)->next;
+    *at = team->next;
+    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
+        tt_peer *peer = &mesh->peers[r];
+        size_t n = 0;
+        for (size_t i = 0; i < peer->n_early; i++)
+            if (peer->early[i].comm != team->id)
+                peer->early[n++] = peer->early[i];
+        peer->n_early = n;
+    }
+    tt_engine_pump(mesh->engine);
+    tt_op_recycle(mesh->engine);
+    tt_free(mesh->mem, team->members, team->n, sizeof(uint32_t));
+    tt_free(mesh->mem, team->has_left, team->n, sizeof(bool));
+    tt_free(mesh->mem, team->lateness, team->n, sizeof(double));
+    tt_free(mesh->mem, team, 1, sizeof(*team));
+}
+
+tutti_err tt_team_state(const tt_team *team, const char **text)
+{
+    *text = team->text;
+    return team->err;
+}
+
+double tt_team_lateness(const tt_team *team, uint32_t rank)
+{
+    return team->lateness[rank];
+}
+
+uint32_t tt_team_rank(const tt_team *team)
+{
+    return team->rank;
+}
+
+uint32_t tt_team_size(const tt_team *team)
+{
+    return team->n;
+}
+
+tt_mesh *tt_team_mesh(const tt_team *team)
+{
+    return team->mesh;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * watch.c - looks after the ops that take long: deadlines, and whether the
+ * peers they wait for are alive.
+ *
+ * Deadline   when it passes, every member is asked WHO has entered the call;
+ *            after half a second the answers name the ranks that have not.
+ * Liveness   a peer on another host that says nothing while an op waits for it
+ *            is pinged; its engine thread answers whatever its program does.
+ *            Peers on this host are watched by their transport.
+ * Runs about every 10 ms while ops are active. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/state.h"
+
+static const uint64_t ask_ns = 500 * TT_NS_PER_MS;
+
+static void ask(tt_op *op, uint64_t now_ns)
+{
+    tt_team *team = op->team;
+    op->is_asking = true;
+    op->ask_until_ns = now_ns + ask_ns;
+    op->answers = tt_new(op->plan->mem, team->n, 1);
+    tt_msg m = tt_team_msg(team, TT_KIND_WHO, op->channel, op->seq);
+    for (uint32_t r = 0; r < team->n; r++)
+        if (r != team->rank)
+            tt_peer_tell(&team->mesh->peers[team->members[r]], &m, NULL);
+}
+
+/* "rank 3" or "ranks 1, 4" of those whose answer is `answer`. */
+static uint32_t list_ranks(const tt_op *op, uint8_t answer, char *text,
+                           size_t size)
+{
+    uint32_t n = 0, first = TT_NONE;
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t r = 0; r < op->team->n; r++) {
+        bool is_member = true;
+        if (op->members)
+            is_member = r == op->members[0] || r == op->members[1];
+        if (r == op->team->rank || !is_member || op->answers[r] != answer)
+            continue;
+        if (first == TT_NONE)
+            first = r;
+        if (n++ < 8 && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%" PRIu32,
+                                     n > 1 ? ", " : "rank ", r);
+    }
+    if (n > 8 && used < size)
+        snprintf(text + used, size - used, " and %" PRIu32 " more", n - 8);
+    return first;
+}
+
+static uint32_t steps_done(const tt_op *op, uint32_t *n_steps)
+{
+    uint32_t least = TT_NONE;
+    *n_steps = 0;
+    for (uint32_t l = 0; l < op->b->n_recvs; l++) {
+        const tt_lane *lane = &op->b->recvs[l];
+        if (lane->step + 1 > *n_steps)
+            *n_steps = lane->step + 1;
+        if (op->done[lane->group] < lane->n_slices && lane->step < least)
+            least = lane->step;
+    }
+    for (uint32_t l = 0; l < op->b->n_sends; l++) {
+        const tt_lane *lane = &op->b->sends[l];
+        if (lane->step + 1 > *n_steps)
+            *n_steps = lane->step + 1;
+        if (op->left[l] < lane->n_slices && lane->step < least)
+            least = lane->step;
+    }
+    return least == TT_NONE ? *n_steps : least;
+}
+
+static void expire(tt_op *op)
+{
+    char call[96], silent[120], absent[120], who[320], text[640];
+    uint32_t n_steps;
+    uint32_t step = steps_done(op, &n_steps);
+    tt_call_print(&op->call, call, sizeof(call));
+    uint32_t culprit = TT_NONE;
+    snprintf(who, sizeof(who), "all ranks have called it");
+    if (op->answers) {
+        uint32_t dumb = list_ranks(op, 0, silent, sizeof(silent));
+        culprit = list_ranks(op, 1, absent, sizeof(absent));
+        if (culprit != TT_NONE)
+            snprintf(who, sizeof(who), "%s has not called it%s%s", absent,
+                     dumb != TT_NONE ? "; no answer from " : "",
+                     dumb != TT_NONE ? silent : "");
+        else if (dumb != TT_NONE)
+            snprintf(who, sizeof(who), "no answer from %s", silent);
+        culprit = culprit == TT_NONE ? dumb : culprit;
+    }
+    double waited = (double)(op->deadline_ns - op->start_ns) / 1e9;
+    snprintf(text, sizeof(text),
+             "%s (call %" PRIu64 ") timed out on rank %" PRIu32
+             " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64
+             " bytes received",
+             call, op->seq + 1, op->team->rank, waited, who, step, n_steps,
+             op->moved_bytes);
+    tt_team_fail(op->team, TUTTI_ETIMEOUT, culprit, text);
+}
+
+static bool all_answered(const tt_op *op)
+{
+    for (uint32_t r = 0; op->answers && r < op->team->n; r++)
+        if (r != op->team->rank && op->answers[r] == 0)
+            return false;
+    return true;
+}
+
+static void watch_peer(tt_peer *peer, const tt_team *team, uint64_t now_ns)
+{
+    const tt_engine *e = peer->mesh->engine;
+    if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
+        e->opts.liveness_ns == 0)
+        return;
+    if (peer->heard != peer->heard_before || peer->silent_since_ns == 0) {
+        peer->heard_before = peer->heard;
+        peer->silent_since_ns = now_ns;
+        return;
+    }
+    uint64_t silent = now_ns - peer->silent_since_ns;
+    if (silent > e->opts.liveness_ns) {
+        tt_peer_gone(peer, TUTTI_EPEER, "it does not answer any more");
+        return;
+    }
+    /* A quarter of the time, then one ping per tick: cheap and never late. */
+    if (silent > e->opts.liveness_ns / 4) {
+        tt_msg m = tt_team_msg(team, TT_KIND_PING, 0, 0);
+        tt_peer_tell(peer, &m, NULL);
+    }
+}
+
+static void watch_op(tt_op *op, uint64_t now_ns)
+{
+    for (uint32_t p = 0; p < op->b->n_partners && !op->is_over; p++)
+        watch_peer(op->sides[p].peer, op->team, now_ns);
+    if (op->is_over || now_ns < op->deadline_ns)
+        return;
+    if (!op->is_asking)
+        ask(op, now_ns);
+    else if (now_ns >= op->ask_until_ns || all_answered(op))
+        expire(op);
+}
+
+void tt_engine_tick(tt_engine *e, uint64_t now_ns)
+{
+    if (e->n_active == 0) {
+        return;
+    }
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        for (tt_team *team = mesh->teams; team; team = team->next) {
+            tt_op *next;
+            for (tt_op *op = team->ops; op && !team->err; op = next) {
+                next = op->next;
+                watch_op(op, now_ns);
+            }
+        }
+}

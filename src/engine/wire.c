@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * wire.c - fingerprints and names of calls. */
+#include "engine/wire.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "schedule/schedule.h"
+
+uint64_t tt_call_fingerprint(const tt_call *call)
+{
+    uint64_t hash = TT_FNV1A_START;
+    hash = tt_fnv1a_u64(hash, (uint64_t)call->coll | (uint64_t)call->type << 8 |
+                                  (uint64_t)call->op << 16);
+    hash = tt_fnv1a_u64(hash, call->root);
+    hash = tt_fnv1a_u64(hash, call->count);
+    hash = tt_fnv1a_u64(hash, call->schedule_id);
+    return tt_fnv1a_u64(hash, call->shape);
+}
+
+void tt_call_print(const tt_call *call, char *text, size_t size)
+{
+    tutti_coll coll = (tutti_coll)call->coll;
+    if (coll >= TUTTI_COLL_COUNT || call->type >= TUTTI_TYPE_COUNT ||
+        call->op >= TUTTI_OP_COUNT) {
+        snprintf(text, size, "an unknown call");
+        return;
+    }
+    if (coll == TUTTI_BARRIER) {
+        snprintf(text, size, "barrier");
+        return;
+    }
+    char root[32] = "";
+    if (call->root != TT_NONE)
+        snprintf(root, sizeof(root), ", root %" PRIu32, call->root);
+    bool reduces = tt_coll_reduces(coll);
+    snprintf(text, size, "%s of %" PRIu64 " %s%s%s%s", tutti_coll_name(coll),
+             call->count, tutti_type_name((tutti_type)call->type),
+             reduces ? " " : "",
+             reduces ? tutti_op_name((tutti_op)call->op) : "", root);
+}

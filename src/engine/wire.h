@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * wire.h - what the engines of two ranks say to each other.
+ *
+ * Every message is a tt_msg (net.h). `comm`, `channel` and `seq` name the
+ * call; `fingerprint` is that of the sender's call.
+ *
+ * kind    payload   lane, slice                meaning
+ * BIND    tt_call   -                          I have entered this call: W
+ *                                              slices of every lane to me
+ *                                              are granted
+ * DATA    elements  wire number, slice number  a slice
+ * CREDIT  -         wire number, slices done   I have consumed so many
+ * ABORT   tt_reason -                          the communicator has failed
+ * BYE     -         0, 1 when nothing is open  I leave the communicator
+ * WHO     -         -                          have you entered this call?
+ * HERE    -         -, 1 yes 0 no              answer to WHO
+ * PING    -         -                          are you alive?
+ * PONG    -         -                          yes
+ *
+ * Rules of validity: (1) magic right, kind known; (2) DATA only after the
+ * receiver's BIND, slices of a lane in order, within credit, of exactly the
+ * length that the receiver computes; (3) control payloads have exactly their
+ * struct's size. A breach ends the communicator with TUTTI_EPROTO. */
+#ifndef TT_ENGINE_WIRE_H
+#define TT_ENGINE_WIRE_H
+
+#include "net/net.h"
+
+#define TT_KIND_LIST(X) \
+    X(BIND, 1)          \
+    X(DATA, 2)          \
+    X(CREDIT, 3)        \
+    X(ABORT, 4)         \
+    X(BYE, 5)           \
+    X(WHO, 6)           \
+    X(HERE, 7)          \
+    X(PING, 8)          \
+    X(PONG, 9)
+
+typedef enum tt_kind {
+#define TT_X(name, number) TT_KIND_##name = number,
+    TT_KIND_LIST(TT_X)
+#undef TT_X
+} tt_kind;
+
+/* A call as the other side needs to know it, to compare and to name it. */
+typedef struct tt_call {
+    uint8_t coll, type, op, pad;
+    uint32_t root;  /* TT_NONE: none */
+    uint64_t count; /* elements, as the caller gave them */
+    uint64_t schedule_id;
+    uint64_t shape;      /* hash of counts, window, slices, planner */
+    uint64_t to_bytes;   /* that the sender of the BIND will send to you */
+    uint64_t from_bytes; /* that it expects from you */
+} tt_call;
+_Static_assert(sizeof(tt_call) == 48, "tt_call has no holes");
+
+typedef struct tt_reason {
+    int32_t err;
+    uint32_t culprit; /* rank in the communicator; TT_NONE: nobody */
+    char text[240];
+} tt_reason;
+_Static_assert(sizeof(tt_reason) <= TT_NET_INLINE, "fits inline");
+
+/* Everything of a call that must agree on all ranks. */
+uint64_t tt_call_fingerprint(const tt_call *call);
+/* "all-reduce of 1000 f32 sum" into text. */
+void tt_call_print(const tt_call *call, char *text, size_t size);
+
+#endif
