@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * join.c - a rank other than 0 finds rank 0.
+ *
+ * Rank 0 may start last, its host's name may come to be known late, and what
+ * answers may be the end of the last job: so every failure before WELCOME is
+ * tried again, with a growing pause, until the deadline. All addresses of the
+ * name are tried in turn. After WELCOME rank 0 answers for everything: it
+ * gives up first and says why, so this rank listens a little beyond its own
+ * deadline. Next: rendezvous.c. */
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "boot/meet.h"
+
+/* One address may be silent (a firewall); the next one is then tried. */
+#define TRY_NS (3 * TT_NS_PER_S)
+/* Rank 0's sentence about the missing ranks may take that long. */
+#define GRACE_NS (2 * TT_NS_PER_S)
+#define ADDRS_MAX 8
+
+typedef struct seeking {
+    tt_boot *boot;
+    uint64_t start_ns, deadline_ns;
+    bool is_met;     /* rank 0 said WELCOME */
+    bool is_silent;  /* connected, but no answer came */
+    char tried[200]; /* the last failure, for the timeout's sentence */
+    tt_rng rng;      /* spreads the tries of many ranks */
+    uint64_t pause_ms;
+} seeking;
+
+static size_t find_addrs(seeking *s, tt_addr *out)
+{
+    const tt_boot *boot = s->boot;
+    if (boot->is_local) {
+        out[0] = boot->local;
+        return 1;
+    }
+    if (tt_addr_numeric(boot->host, boot->port, &out[0]))
+        return 1;
+    char port[8];
+    snprintf(port, sizeof(port), "%u", boot->port);
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    int why = getaddrinfo(boot->host, port, &hints, &list);
+    if (why != 0) {
+        snprintf(s->tried, sizeof(s->tried), "%.100s: %s", boot->host,
+                 gai_strerror(why));
+        return 0;
+    }
+    size_t n = 0;
+    for (struct addrinfo *a = list; a && n < ADDRS_MAX; a = a->ai_next) {
+        if (a->ai_addrlen > sizeof(out[n].u))
+            continue;
+        out[n] = (tt_addr){.len = a->ai_addrlen};
+        memcpy(&out[n].u, a->ai_addr, a->ai_addrlen);
+        n++;
+    }
+    freeaddrinfo(list);
+    return n;
+}
+
+static int say_hello(seeking *s, int fd)
+{
+    uint64_t now = tt_now_ns();
+    uint64_t left = now < s->deadline_ns ? (s->deadline_ns - now) / TT_NS_PER_MS
+                                         : 0;
+    tt_frame hello = s->boot->like;
+    hello.kind = TT_FRAME_HELLO;
+    hello.extra = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+    return tt_boot_put(s->boot, fd, hello, s->deadline_ns);
+}
+
+/* Waits for WELCOME, then READY. AGAIN: what was there has gone, without a
+ * word; try again. */
+static tutti_err hear_answers(seeking *s, tutti_diag *diag)
+{
+    tt_boot *boot = s->boot;
+    tt_frame frame;
+    uint64_t until = s->deadline_ns;
+    for (;;) {
+        tutti_err err = tt_boot_hear(boot, &frame, 0, until, diag);
+        if (err == TUTTI_EPEER && !s->is_met) {
+            snprintf(s->tried, sizeof(s->tried),
+                     "it closed the connection without an answer");
+            return TUTTI_AGAIN;
+        }
+        if (err == TUTTI_ETIMEOUT && !s->is_met)
+            s->is_silent = true;
+        if (err)
+            return err;
+        if (frame.kind == TT_FRAME_READY && s->is_met)
+            return TUTTI_OK;
+        if (frame.kind != TT_FRAME_WELCOME || s->is_met)
+            return tt_fail(diag, TUTTI_EPROTO,
+                           "rank 0 at %s sent something unexpected (message "
+                           "%u) at start-up",
+                           boot->where, frame.kind);
+        s->is_met = true;
+        until += GRACE_NS;
+    }
+}
+
+static bool is_own_user(const tt_boot *boot, int fd)
+{
+    uint32_t uid;
+    return !boot->is_local || (tt_sock_peer_uid(fd, &uid) && uid == geteuid());
+}
+
+/* One address, once. AGAIN: not reached. */
+static tutti_err try_addr(seeking *s, const tt_addr *addr, tutti_diag *diag)
+{
+    tt_boot *boot = s->boot;
+    char text[TT_SOCK_TEXT];
+    tt_addr_text(addr, text);
+    uint64_t until = tt_now_ns() + TRY_NS;
+    int fd = tt_sock_connect(addr,
+                             until < s->deadline_ns ? until : s->deadline_ns);
+    if (fd < 0) {
+        snprintf(s->tried, sizeof(s->tried), "%s: %s", text, strerror(-fd));
+        return TUTTI_AGAIN;
+    }
+    if (!is_own_user(boot, fd)) {
+        close(fd);
+        return tt_fail(diag, TUTTI_EBOOT,
+                       "%s is held by a process of another user", text);
+    }
+    boot->fds[0] = fd;
+    int why = say_hello(s, fd);
+    tutti_err err = TUTTI_AGAIN;
+    if (why != 0)
+        snprintf(s->tried, sizeof(s->tried), "%s: %s", text, strerror(why));
+    else
+        err = hear_answers(s, diag);
+    if (err) {
+        close(fd);
+        boot->fds[0] = -1;
+    }
+    return err;
+}
+
+static tutti_err fail_late(const seeking *s, tutti_diag *diag)
+{
+    const tt_boot *boot = s->boot;
+    double waited = (double)(tt_now_ns() - s->start_ns) / TT_NS_PER_S;
+    if (s->is_met)
+        return tt_boot_blame(diag, TUTTI_ETIMEOUT, 0,
+                             "rank %u has met rank 0 at %s, but other ranks "
+                             "were still missing after %.3g s",
+                             boot->rank, boot->where, waited);
+    if (s->is_silent)
+        return tt_boot_blame(diag, TUTTI_ETIMEOUT, 0,
+                             "rank %u connected to %s, but what is there has "
+                             "not answered as rank 0 of this job does within "
+                             "%.3g s; is the port another program's?",
+                             boot->rank, boot->where, waited);
+    return tt_boot_blame(diag, TUTTI_ETIMEOUT, 0,
+                         "rank %u did not reach rank 0 at %s within %.3g s "
+                         "(last try: %s)",
+                         boot->rank, boot->where, waited, s->tried);
+}
+
+static void rest(seeking *s)
+{
+    uint64_t most = 100 + s->boot->n_ranks / 4; /* rank 0 has to serve all */
+    s->pause_ms = s->pause_ms * 2 < most ? s->pause_ms * 2 : most;
+    uint64_t ms = s->pause_ms / 2 + tt_rng_below(&s->rng, s->pause_ms);
+    uint64_t until = tt_now_ns() + ms * TT_NS_PER_MS;
+    if (until > s->deadline_ns)
+        until = s->deadline_ns;
+    poll(NULL, 0, tt_poll_ms(until, 60000));
+}
+
+tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag)
+{
+    seeking s = {.boot = boot,
+                 .start_ns = tt_now_ns(),
+                 .deadline_ns = deadline_ns,
+                 .tried = "none",
+                 .rng = {.state = boot->rank},
+                 .pause_ms = 1};
+    do {
+        tt_addr addrs[ADDRS_MAX];
+        size_t n = find_addrs(&s, addrs);
+        for (size_t i = 0; i < n; i++) {
+            tutti_err err = try_addr(&s, &addrs[i], diag);
+            if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
+                return fail_late(&s, diag);
+            if (err != TUTTI_AGAIN)
+                return err;
+        }
+        rest(&s);
+    } while (tt_now_ns() < deadline_ns);
+    return fail_late(&s, diag);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * meet.h - private to start-up: one rank's end of the star. */
+#ifndef TT_BOOT_MEET_H
+#define TT_BOOT_MEET_H
+
+#include "base/clock.h"
+#include "base/sock.h"
+#include "boot/boot.h"
+#include "boot/frame.h"
+
+/* The longest piece of an exchange. */
+#define TT_BOOT_PIECE_MAX (64 * 1024)
+
+struct tt_boot {
+    const tt_mem *mem;
+    uint32_t rank, n_ranks;
+    uint64_t timeout_ns; /* of one exchange */
+    tt_frame like;       /* what this rank's headers begin with */
+    /* Where the ranks meet: host and port, or an abstract unix address. */
+    bool is_local;
+    char host[TT_SOCK_HOST];
+    uint16_t port;
+    tt_addr local;
+    char where[TT_SETTING_TEXT]; /* the same, for sentences */
+    /* Rank 0: fds[r] is rank r's (fds[0] is -1); others: fds[0] is rank 0's;
+     * n_fds of them. */
+    int *fds;
+    uint32_t n_fds;
+    int listener; /* rank 0, while it gathers; else -1 */
+    /* The first failure: all later exchanges repeat it. */
+    tutti_err broken;
+    tutti_diag why;
+};
+
+/* Rank 0: listens and waits until all ranks have come (gather.c). */
+tutti_err tt_boot_gather(tt_boot *boot, int listen_fd, uint64_t deadline_ns,
+                         tutti_diag *diag);
+/* Rank 0: tells `err` and diag's sentence to all who have come, and sees to
+ * it that they can read it before the connections close. */
+void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag);
+/* Other ranks: finds rank 0 and waits for READY (join.c). */
+tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag);
+
+/* Reads one header from rank 0 and checks it; an ERROR frame is read whole
+ * and becomes the result. */
+tutti_err tt_boot_hear(tt_boot *boot, tt_frame *frame, uint64_t piece,
+                       uint64_t deadline_ns, tutti_diag *diag);
+
+/* Sends a header (like with kind, len, extra); 0 or errno. */
+int tt_boot_put(const tt_boot *boot, int fd, tt_frame frame,
+                uint64_t deadline_ns);
+
+/* Sets diag's sentence about one rank. */
+tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,
+                        const char *fmt, ...) TT_PRINTF(4, 5);
+
+#endif

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rendezvous.c - the star around rank 0: opening it, exchanging over it.
+ *
+ * Idea       Start-up needs little traffic and good sentences. Rank 0 hears
+ *            of everything, so it decides and tells; nobody else talks to
+ *            anybody else.
+ * Cost       One exchange of pieces of len bytes: rank 0 reads N len bytes and
+ *            writes N N len. N = 1024 and 1 KiB: 1 GiB once, at start-up.
+ * Invariant  All ranks get the same outcome of open and of each exchange,
+ *            but for the rank that died and losses at the very end.
+ * Next       gather.c (rank 0), join.c (the others), frame.h (the bytes). */
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "boot/meet.h"
+
+tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,
+                        const char *fmt, ...)
+{
+    va_list args;
+    tt_diag_clear(diag);
+    va_start(args, fmt);
+    vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+    va_end(args);
+    diag->rank = rank;
+    return err;
+}
+
+int tt_boot_put(const tt_boot *boot, int fd, tt_frame frame,
+                uint64_t deadline_ns)
+{
+    frame.magic = boot->like.magic;
+    return tt_sock_write_all(fd, &frame, sizeof(frame), deadline_ns);
+}
+
+static tutti_err fail_read(const tt_boot *boot, int why, tutti_diag *diag)
+{
+    if (why == ETIMEDOUT) {
+        tt_diag_clear(diag);
+        return TUTTI_ETIMEOUT; /* the caller knows what was waited for */
+    }
+    return tt_boot_blame(
+        diag, TUTTI_EPEER, 0, "rank 0 at %s left during start-up: %s",
+        boot->where, why == EPIPE ? "it closed the connection" : strerror(why));
+}
+
+static tutti_err hear_error(const tt_boot *boot, const tt_frame *frame,
+                            uint64_t deadline_ns, tutti_diag *diag)
+{
+    char text[TT_FRAME_TEXT];
+    size_t len = (size_t)frame->len;
+    int why = tt_sock_read_all(boot->fds[0], text, len, deadline_ns);
+    if (why != 0)
+        return fail_read(boot, why, diag);
+    return tt_frame_error(frame->extra, text, len, diag);
+}
+
+tutti_err tt_boot_hear(tt_boot *boot, tt_frame *frame, uint64_t piece,
+                       uint64_t deadline_ns, tutti_diag *diag)
+{
+    int why = tt_sock_read_all(boot->fds[0], frame, sizeof(*frame),
+                               deadline_ns);
+    if (why != 0)
+        return fail_read(boot, why, diag);
+    tt_frame_fault fault = tt_frame_check(frame, &boot->like, piece);
+    if (fault == TT_FRAME_GOOD && frame->kind == TT_FRAME_ERROR)
+        return hear_error(boot, frame, deadline_ns, diag);
+    if (fault == TT_FRAME_GOOD)
+        return TUTTI_OK;
+    if (fault == TT_FRAME_OTHER_VERSION)
+        return tt_fail(diag, TUTTI_EBOOT,
+                       "rank 0 at %s speaks version %u of the start-up "
+                       "protocol, rank %u version %d; all ranks need the same "
+                       "Tutti",
+                       boot->where, frame->version, boot->rank,
+                       TT_FRAME_VERSION);
+    return tt_fail(diag, TUTTI_EBOOT,
+                   "what answered at %s is not rank 0 of this job; choose "
+                   "another port in TUTTI_ADDR or MASTER_PORT",
+                   boot->where);
+}
+
+/* ------------------------------------------------------------ opening -- */
+
+/* A hash of the job's name, because the name of an abstract socket is short
+ * and a job's name may be anything. */
+static tutti_err set_place(tt_boot *boot, const tt_launch *launch,
+                           tutti_diag *diag)
+{
+    if (launch->address[0] != '\0') {
+        snprintf(boot->where, sizeof(boot->where), "%s", launch->address);
+        if (tt_hostport_split(launch->address, boot->host, &boot->port))
+            return TUTTI_OK;
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "the meeting place \"%.200s\" is not host:port or "
+                       "[ipv6]:port",
+                       launch->address);
+    }
+    if (launch->job[0] == '\0')
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "a job of %u ranks needs a meeting place: set "
+                       "TUTTI_ADDR to host:port, where rank 0 is (or, on one "
+                       "host, TUTTI_JOB to a name), or MASTER_ADDR and "
+                       "MASTER_PORT",
+                       launch->n_ranks);
+    char name[64];
+    snprintf(name, sizeof(name), "tutti-%u-%016llx", (unsigned)geteuid(),
+             (unsigned long long)boot->like.job);
+    tt_addr_abstract(name, &boot->local);
+    boot->is_local = true;
+    snprintf(boot->where, sizeof(boot->where), "@%s (job %.64s, this host)",
+             name, launch->job);
+    return TUTTI_OK;
+}
+
+static tutti_err set_up(tt_boot *boot, const tt_launch *launch,
+                        tutti_diag *diag)
+{
+    boot->n_fds = launch->rank == 0 ? launch->n_ranks : 1;
+    boot->fds = tt_new(boot->mem, boot->n_fds, sizeof(*boot->fds));
+    if (!boot->fds) {
+        boot->n_fds = 0;
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u ranks",
+                       launch->n_ranks);
+    }
+    for (uint32_t i = 0; i < boot->n_fds; i++)
+        boot->fds[i] = -1;
+    return set_place(boot, launch, diag);
+}
+
+static tutti_err check_launch(const tt_launch *launch, tutti_diag *diag)
+{
+    if (launch->n_ranks == 0 || launch->n_ranks > UINT16_MAX)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "a job of %u ranks: 1 to %d are possible",
+                       launch->n_ranks, UINT16_MAX);
+    if (launch->rank >= launch->n_ranks)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "rank %u of %u: ranks go from 0 to %u", launch->rank,
+                       launch->n_ranks, launch->n_ranks - 1);
+    return TUTTI_OK;
+}
+
+tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
+                       const tt_mem *mem, uint64_t deadline_ns, tt_boot **out,
+                       tutti_diag *diag)
+{
+    tutti_diag why;
+    tt_boot *boot = NULL;
+    tt_diag_clear(&why);
+    tutti_err err = check_launch(launch, &why);
+    if (err)
+        goto out;
+    boot = tt_new(mem, 1, sizeof(*boot));
+    if (!boot) {
+        err = tt_fail(&why, TUTTI_ENOMEM, "out of memory at start-up");
+        goto out;
+    }
+    boot->mem = mem;
+    boot->rank = launch->rank;
+    boot->n_ranks = launch->n_ranks;
+    boot->timeout_ns = settings->start_timeout_ns;
+    boot->listener = -1;
+    boot->like = (tt_frame){
+        .magic = TT_FRAME_MAGIC,
+        .version = TT_FRAME_VERSION,
+        .job = tt_fnv1a(TT_FNV1A_START, launch->job, strlen(launch->job)),
+        .rank = launch->rank,
+        .n_ranks = launch->n_ranks};
+    if (boot->n_ranks > 1)
+        err = set_up(boot, launch, &why);
+    if (!err && boot->n_ranks > 1 && boot->rank == 0)
+        err = tt_boot_gather(boot, launch->listen_fd, deadline_ns, &why);
+    else if (!err && boot->n_ranks > 1)
+        err = tt_boot_join(boot, deadline_ns, &why);
+out:
+    if (!err) {
+        *out = boot;
+        return TUTTI_OK;
+    }
+    tt_boot_close(boot);
+    if (diag)
+        *diag = why;
+    return err;
+}
+
+void tt_boot_close(tt_boot *boot)
+{
+    if (!boot)
+        return;
+    for (uint32_t i = 0; i < boot->n_fds; i++) {
+        if (boot->fds[i] >= 0)
+            close(boot->fds[i]);
+    }
+    const tt_mem *mem = boot->mem;
+    tt_free(mem, boot->fds, boot->n_fds, sizeof(*boot->fds));
+    tt_free(mem, boot, 1, sizeof(*boot));
+}
+
+/* -------------------------------------------------------- exchanging -- */
+
+/* Rank 0's view of one exchange: what has come of each rank's header and
+ * piece; done is their sum. */
+typedef struct incoming {
+    tt_frame head;
+    size_t done;
+} incoming;
+
+typedef struct collecting {
+    tt_boot *boot;
+    size_t len;
+    char *all;
+    incoming *from; /* [n_ranks] */
+    struct pollfd *polls;
+    uint32_t n_waiting;
+    tutti_diag *diag;
+} collecting;
+
+static tutti_err check_piece(const collecting *c, uint32_t r)
+{
+    const tt_frame *head = &c->from[r].head;
+    const tt_boot *boot = c->boot;
+    tt_frame_fault fault = tt_frame_check(head, &boot->like, c->len);
+    if (fault == TT_FRAME_GOOD && head->kind == TT_FRAME_DATA &&
+        head->rank == r && head->seq == boot->like.seq && head->len == c->len)
+        return TUTTI_OK;
+    return tt_boot_blame(c->diag, TUTTI_EPROTO, r,
+                         "rank %u sent something unexpected at start-up "
+                         "(%llu bytes in exchange %u, expected %zu in %u); do "
+                         "all ranks run the same program and Tutti?",
+                         r, (unsigned long long)head->len, head->seq, c->len,
+                         boot->like.seq);
+}
+
+/* Reads what rank r has sent; stops waiting for it when its piece is whole. */
+static tutti_err hear_rank(collecting *c, uint32_t r)
+{
+    incoming *in = &c->from[r];
+    size_t head = sizeof(in->head);
+    for (;;) {
+        bool in_head = in->done < head;
+        char *at = in_head ? (char *)&in->head + in->done
+                           : c->all + (size_t)r * c->len + (in->done - head);
+        size_t want = in_head ? head - in->done : head + c->len - in->done;
+        ssize_t n = recv(c->boot->fds[r], at, want, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return TUTTI_OK;
+        if (n <= 0)
+            return tt_boot_blame(c->diag, TUTTI_EPEER, r,
+                                 "rank %u died or left during start-up%s%s", r,
+                                 n < 0 ? ": " : "",
+                                 n < 0 ? strerror(errno) : "");
+        in->done += (size_t)n;
+        if (in_head && in->done == head && check_piece(c, r) != TUTTI_OK)
+            return TUTTI_EPROTO;
+        if (in->done == head + c->len) {
+            c->polls[r].fd = -1;
+            c->n_waiting--;
+            return TUTTI_OK;
+        }
+    }
+}
+
+static tutti_err fail_slow(const collecting *c)
+{
+    uint32_t r = 1;
+    while (c->polls[r].fd < 0)
+        r++;
+    return tt_boot_blame(c->diag, TUTTI_ETIMEOUT, r,
+                         "rank %u%s did not take part in exchange %u of "
+                         "start-up within %.3g s",
+                         r, c->n_waiting > 1 ? " (and others)" : "",
+                         c->boot->like.seq,
+                         (double)c->boot->timeout_ns / TT_NS_PER_S);
+}
+
+static tutti_err collect(collecting *c, uint64_t deadline_ns)
+{
+    tt_boot *boot = c->boot;
+    c->polls[0].fd = -1;
+    for (uint32_t r = 1; r < boot->n_ranks; r++)
+        c->polls[r] = (struct pollfd){.fd = boot->fds[r], .events = POLLIN};
+    c->n_waiting = boot->n_ranks - 1;
+    while (c->n_waiting > 0) {
+        int ms = tt_poll_ms(deadline_ns, 60000);
+        int n = poll(c->polls, boot->n_ranks, ms);
+        if (n < 0 && errno != EINTR)
+            return tt_fail_errno(c->diag, TUTTI_ESYS, errno,
+                                 "poll at start-up");
+        if (n <= 0 && ms == 0)
+            return fail_slow(c);
+        for (uint32_t r = 1; n > 0 && r < boot->n_ranks; r++) {
+            if (c->polls[r].fd < 0 || c->polls[r].revents == 0)
+                continue;
+            tutti_err err = hear_rank(c, r);
+            if (err)
+                return err;
+        }
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err spread(collecting *c, uint64_t deadline_ns)
+{
+    tt_boot *boot = c->boot;
+    tt_frame head = boot->like;
+    head.kind = TT_FRAME_ALL;
+    head.len = (uint64_t)boot->n_ranks * c->len;
+    for (uint32_t r = 1; r < boot->n_ranks; r++) {
+        int why = tt_boot_put(boot, boot->fds[r], head, deadline_ns);
+        if (why == 0)
+            why = tt_sock_write_all(boot->fds[r], c->all, (size_t)head.len,
+                                    deadline_ns);
+        if (why == 0)
+            continue;
+        /* Half a message has gone out to it: no sentence can follow. */
+        close(boot->fds[r]);
+        boot->fds[r] = -1;
+        return tt_boot_blame(c->diag, TUTTI_EPEER, r,
+                             "rank %u died or left during start-up: %s", r,
+                             strerror(why));
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err exchange_root(tt_boot *boot, size_t len, char *all,
+                               tutti_diag *diag)
+{
+    tutti_err err = TUTTI_ENOMEM;
+    collecting c = {.boot = boot, .len = len, .all = all, .diag = diag};
+    c.from = tt_new(boot->mem, boot->n_ranks, sizeof(*c.from));
+    c.polls = tt_new(boot->mem, boot->n_ranks, sizeof(*c.polls));
+    if (!c.from || !c.polls) {
+        tt_fail(diag, err, "out of memory for %u ranks", boot->n_ranks);
+        goto out;
+    }
+    uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns;
+    err = collect(&c, deadline_ns);
+    if (!err)
+        err = spread(&c, deadline_ns);
+out:
+    tt_free(boot->mem, c.from, boot->n_ranks, sizeof(*c.from));
+    tt_free(boot->mem, c.polls, boot->n_ranks, sizeof(*c.polls));
+    if (err)
+        tt_boot_tell(boot, err, diag);
+    return err;
+}
+
+static tutti_err fail_waiting(const tt_boot *boot, tutti_diag *diag)
+{
+    return tt_boot_blame(diag, TUTTI_ETIMEOUT, 0,
+                         "rank 0 at %s did not finish exchange %u of start-up "
+                         "within %.3g s",
+                         boot->where, boot->like.seq,
+                         (double)boot->timeout_ns / TT_NS_PER_S);
+}
+
+/* Rank 0 gives up first and names the rank, so wait a little longer. */
+static tutti_err exchange_leaf(tt_boot *boot, const void *mine, size_t len,
+                               char *all, tutti_diag *diag)
+{
+    uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns + 2 * TT_NS_PER_S;
+    tt_frame head = boot->like;
+    head.kind = TT_FRAME_DATA;
+    head.len = len;
+    int why = tt_boot_put(boot, boot->fds[0], head, deadline_ns);
+    if (why == 0)
+        why = tt_sock_write_all(boot->fds[0], mine, len, deadline_ns);
+    /* When writing fails rank 0 may have said why before: read on. */
+    tt_frame answer;
+    tutti_err err = tt_boot_hear(boot, &answer, len, deadline_ns, diag);
+    if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
+        return fail_waiting(boot, diag);
+    if (err)
+        return err;
+    if (answer.kind != TT_FRAME_ALL || answer.seq != boot->like.seq ||
+        answer.len != (uint64_t)boot->n_ranks * len)
+        return tt_boot_blame(diag, TUTTI_EPROTO, 0,
+                             "rank 0 sent something unexpected at start-up "
+                             "(message %u of %llu bytes in exchange %u)",
+                             answer.kind, (unsigned long long)answer.len,
+                             answer.seq);
+    why = tt_sock_read_all(boot->fds[0], all, (size_t)answer.len, deadline_ns);
+    if (why == ETIMEDOUT)
+        return fail_waiting(boot, diag);
+    return why == 0 ? TUTTI_OK : fail_read(boot, why, diag);
+}
+
+tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
+                           void *all, tutti_diag *diag)
+{
+    tutti_err err = boot->broken;
+    if (!err && len > TT_BOOT_PIECE_MAX)
+        return tt_fail(diag, TUTTI_ELIMIT,
+                       "a piece of %zu bytes: start-up exchanges at most %d",
+                       len, TT_BOOT_PIECE_MAX);
+    if (!err) {
+        boot->like.seq++;
+        if (len > 0)
+            memmove((char *)all + (size_t)boot->rank * len, mine, len);
+        tt_diag_clear(&boot->why);
+        if (boot->n_ranks > 1 && boot->rank == 0)
+            err = exchange_root(boot, len, all, &boot->why);
+        else if (boot->n_ranks > 1)
+            err = exchange_leaf(boot, mine, len, all, &boot->why);
+        boot->broken = err;
+    }
+    if (err && diag)
+        *diag = boot->why;
+    return err;
+}
