@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * export.c - `tutti export`: a schedule in another format. */
+#include "cli.h"
+
+int cmd_export(const cli_command *self, int argc, char **argv)
+{
+    const char *format = NULL;
+    const char *out = NULL;
+    bool is_json = false;
+    const cli_option options[] = {
+        {"--to", "-t", CLI_TEXT, &format, "FORMAT",
+         "json, schedule (the text form) or picture"},
+        {"--json", NULL, CLI_FLAG, &is_json, NULL, "the same as --to json"},
+        {"--output", "-o", CLI_TEXT, &out, "OUT",
+         "file to write (standard output)"},
+        {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
+    cli_words words;
+    if (!cli_parse(self, options, false, argc, argv, &words))
+        return words.status;
+    if (words.n != 1)
+        return cli_usage(self, "give one schedule FILE");
+    if (is_json && !format)
+        format = "json";
+    if (!format)
+        return cli_usage(self, "say the format: --to json, --to schedule or "
+                               "--to picture");
+    tutti_schedule *sched = cli_read_schedule(self, words.at[0]);
+    if (!sched)
+        return CLI_FAILED;
+    char *text;
+    size_t len;
+    tutti_diag diag = {0};
+    tutti_err err = tutti_export(sched, format, &text, &len, &diag);
+    tutti_schedule_free(sched);
+    if (err == TUTTI_EINVAL)
+        return cli_usage(self,
+                         "unknown format '%s': it is json, schedule or "
+                         "picture",
+                         format);
+    if (err)
+        return cli_fail_err(self, "cannot export", err, diag.text);
+    int status = cli_write_file(self, out, text, len);
+    tutti_text_free(text);
+    return status;
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * util.c - errors, texts and files for all sub-commands. */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* --------------------------------------------------------------- errors -- */
+
+int cli_fail(const cli_command *self, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "tutti %s: ", self->word);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+int cli_usage(const cli_command *self, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "tutti %s: ", self->word);
+    vfprintf(stderr, fmt, args);
+    fprintf(stderr, " (see `tutti %s --help`)\n", self->word);
+    va_end(args);
+    return CLI_USAGE;
+}
+
+int cli_fail_err(const cli_command *self, const char *doing, tutti_err err,
+                 const char *said)
+{
+    bool is_silent = !said || !said[0];
+    return cli_fail(self, "%s: %s", doing,
+                    is_silent ? tutti_strerror(err) : said);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Levenshtein distance of words of up to 40 letters; longer ones are far. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { LONGEST = 40 };
+    size_t n = strlen(b);
+    if (strlen(a) > LONGEST || n > LONGEST)
+        return LONGEST;
+    size_t row[LONGEST + 1];
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(changed, 1 + least(row[j], row[j - 1]));
+        }
+    }
+    return row[n];
+}
+
+const char *cli_nearest(const char *word,
+                        const char *(*next)(const void *list, size_t i),
+                        const void *list)
+{
+    /* More than a third of the word wrong is another word. */
+    size_t best = strlen(word) / 3 + 1;
+    const char *found = NULL;
+    for (size_t i = 0;; i++) {
+        const char *name = next(list, i);
+        if (!name)
+            return found;
+        size_t d = distance(word, name);
+        if (d < best || (d == best && !found)) {
+            best = d;
+            found = name;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- texts -- */
+
+bool cli_size_parse(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1},        {"B", 1},         {"K", 1024},
+                 {"KiB", 1024},  {"KB", 1e3},      {"kB", 1e3},
+                 {"M", 1 << 20}, {"MiB", 1 << 20}, {"MB", 1e6},
+                 {"G", 1 << 30}, {"GiB", 1 << 30}, {"GB", 1e9}};
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    char *end;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        double bytes = value * units[i].bytes;
+        if (strcmp(end, units[i].name) == 0 && bytes < 0x1p53) {
+            *out = (uint64_t)bytes;
+            return (double)*out == bytes;
+        }
+    }
+    return false;
+}
+
+const char *cli_size_text(uint64_t bytes, char *buf, size_t cap)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t i = 0;
+    while (value >= 1024 && i < 4) {
+        value /= 1024;
+        i++;
+    }
+    snprintf(buf, cap, "%.4g%s", value, units[i]);
+    return buf;
+}
+
+const char *cli_time_text(double seconds, char *buf, size_t cap)
+{
+    if (seconds < 1e-3)
+        snprintf(buf, cap, "%.4g us", seconds * 1e6);
+    else if (seconds < 1)
+        snprintf(buf, cap, "%.4g ms", seconds * 1e3);
+    else
+        snprintf(buf, cap, "%.4g s", seconds);
+    return buf;
+}
+
+void cli_json_string(FILE *out, const char *text)
+{
+    if (!text) {
+        fputs("null", out);
+        return;
+    }
+    fputc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            fprintf(out, "\\%c", *c);
+        else if (*c < 0x20)
+            fprintf(out, "\\u%04x", *c);
+        else
+            fputc(*c, out);
+    }
+    fputc('"', out);
+}
+
+void cli_json_number(FILE *out, double value)
+{
+    if (!isfinite(value) || value < 0)
+        fputs("null", out);
+    else
+        fprintf(out, "%.9g", value);
+}
+
+/* ---------------------------------------------------------------- files -- */
+
+static char *read_all(FILE *in, size_t *len)
+{
+    size_t cap = 1 << 16;
+    char *text = malloc(cap + 1);
+    *len = 0;
+    while (text) {
+        *len += fread(text + *len, 1, cap - *len, in);
+        if (*len < cap)
+            break;
+        cap *= 2;
+        char *more = realloc(text, cap + 1);
+        if (!more)
+            free(text);
+        text = more;
+    }
+    if (text && ferror(in)) {
+        free(text);
+        return NULL;
+    }
+    if (text)
+        text[*len] = 0;
+    return text;
+}
+
+char *cli_read_file(const char *path, size_t *len)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *in = is_stdin ? stdin : fopen(path, "rb");
+    if (!in)
+        return NULL;
+    char *text = read_all(in, len);
+    int saved = errno;
+    if (!is_stdin)
+        fclose(in);
+    errno = saved;
+    return text;
+}
+
+int cli_write_file(const cli_command *self, const char *path, const char *text,
+                   size_t len)
+{
+    bool is_stdout = !path || strcmp(path, "-") == 0;
+    FILE *out = is_stdout ? stdout : fopen(path, "wb");
+    if (!out)
+        return cli_fail(self, "cannot write '%s': %s", path, strerror(errno));
+    bool is_good = fwrite(text, 1, len, out) == len && fflush(out) == 0;
+    int saved = errno;
+    if (!is_stdout && fclose(out) != 0)
+        is_good = false;
+    if (!is_good)
+        return cli_fail(self, "cannot write '%s': %s",
+                        is_stdout ? "standard output" : path, strerror(saved));
+    return CLI_OK;
+}
+
+tutti_schedule *cli_read_schedule(const cli_command *self, const char *path)
+{
+    size_t len;
+    char *text = cli_read_file(path, &len);
+    if (!text) {
+        cli_fail(self, "cannot read '%s': %s", path, strerror(errno));
+        return NULL;
+    }
+    tutti_schedule *sched = NULL;
+    tutti_diag diag = {0};
+    tutti_err err = tutti_schedule_read(text, len, &sched, &diag);
+    free(text);
+    if (err && diag.line)
+        cli_fail(self, "%s:%u:%u: %s", path, diag.line, diag.column, diag.text);
+    else if (err)
+        cli_fail_err(self, path, err, diag.text);
+    return err ? NULL : sched;
+}
+
+/* -------------------------------------------------------------- figures -- */
+
+bool cli_has_root(tutti_coll coll)
+{
+    switch (coll) {
+#define TUTTI_X(name, number, text, rooted, reduces) \
+    case TUTTI_##name:                               \
+        return rooted;
+        TUTTI_COLL_LIST(TUTTI_X)
+#undef TUTTI_X
+    case TUTTI_COLL_COUNT:
+        break;
+    }
+    return false;
+}
+
+bool cli_reduces(tutti_coll coll)
+{
+    switch (coll) {
+#define TUTTI_X(name, number, text, rooted, reduces) \
+    case TUTTI_##name:                               \
+        return reduces;
+        TUTTI_COLL_LIST(TUTTI_X)
+#undef TUTTI_X
+    case TUTTI_COLL_COUNT:
+        break;
+    }
+    return false;
+}
+
+double cli_bus_factor(tutti_coll coll, uint32_t n_ranks)
+{
+    double share = n_ranks ? (n_ranks - 1.0) / n_ranks : 0;
+    switch (coll) {
+    case TUTTI_ALL_REDUCE:
+        return 2 * share;
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_ALL_GATHER:
+    case TUTTI_ALL_TO_ALL:
+    case TUTTI_GATHER:
+    case TUTTI_SCATTER:
+        return share;
+    default:
+        return 1;
+    }
+}
+
+double cli_now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
