@@ -35,6 +35,7 @@ typedef struct loop_conn {
     tt_duplex duplex;
     loop_pair *pair; /* NULL: not connected, or closed */
     int side;
+    bool is_gone; /* the other side has closed: only the ring is left */
     bool is_lost;
 } loop_conn;
 
@@ -238,7 +239,7 @@ static int serve(loop_net *net, loop_conn *conn, bool has_event)
 {
     const tt_net_up *up = net->base.up;
     /* Looked at before the ring: what was sent before closing is seen. */
-    bool closed = has_event && other_closed(conn);
+    conn->is_gone |= has_event && other_closed(conn);
     bool must_wake = false;
     int n = tt_duplex_drain(&conn->duplex, &conn->base, &must_wake);
     if (must_wake)
@@ -248,7 +249,7 @@ static int serve(loop_net *net, loop_conn *conn, bool has_event)
         up->lost(conn->base.peer, TUTTI_EPROTO, "broken ring");
         return -1;
     }
-    if (closed && !tt_ring_has_message(&conn->duplex.rx)) {
+    if (conn->is_gone && !tt_ring_has_message(&conn->duplex.rx)) {
         char text[64];
         snprintf(text, sizeof(text), "rank %u left", conn->base.rank);
         conn->is_lost = true;

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shm.c - processes of one host, through shared memory.
+ *
+ * Idea       Each pair of processes shares one sealed memfd with two rings
+ *            (duplex.h). A message is copied into the ring by the sender and
+ *            read in place by the receiver. There is nothing to clean up: the
+ *            memory has no name and goes with the last process.
+ *
+ * Sleep      Every process has an eventfd, its bell, which all its peers
+ *            hold. Who goes to sleep sets a flag in each ring and looks once
+ *            more; who writes to a ring looks at the flag after the write
+ *            (ring.c has the barriers). One bell per sleep and ring.
+ *
+ * Liveness   Three signs, all in the epoll instance that is net->fd: the good-
+ *            bye on the unix socket (a clean close), the socket's end of file,
+ *            and the pidfd, which a forked child that holds the socket cannot
+ *            hide. Whatever the sign: first all that is in the ring is handed
+ *            up, then the conn is lost.
+ *
+ * Cost       progress() without an event polls one word per peer and makes no
+ *            system call. Only touched pages of the rings are real memory.
+ *
+ * Next       shm_meet.c (how the memory gets shared), ring.c. */
+#include "net/shm.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "net/fork.h"
+#include "net/table.h"
+
+/* --------------------------------------------------------------- set-up -- */
+
+static tutti_err watch(const tt_shm_net *net, int fd, tt_shm_conn *conn,
+                       tutti_diag *diag)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, fd, &event) == 0)
+        return TUTTI_OK;
+    return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_ctl");
+}
+
+static tutti_err shm_open_net(tt_net *base, tutti_diag *diag)
+{
+    tt_shm_net *net = (tt_shm_net *)base;
+    base->fd = net->bell = net->listener = -1;
+    net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_shm_conn *));
+    if (!net->live)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
+                       base->n_ranks);
+    base->fd = epoll_create1(EPOLL_CLOEXEC);
+    tt_fork_watch(base->fd);
+    net->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tt_fork_watch(net->bell);
+    if (base->fd < 0 || net->bell < 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll and eventfd");
+    tutti_err err = watch(net, net->bell, NULL, diag);
+    if (err)
+        return err;
+    net->ring_size = tt_ring_size(base->settings->shm_ring_bytes);
+    base->max_payload = tt_ring_max_payload(net->ring_size);
+    return tt_shm_listen(net, diag);
+}
+
+/* Notices the end of the other process. Without pidfds (old kernels, a pid of
+ * another namespace) the socket alone has to do. */
+static tutti_err watch_conn(const tt_shm_net *net, tt_shm_conn *conn,
+                            tutti_diag *diag)
+{
+    if (conn->pid > 0)
+        conn->pidfd = (int)syscall(SYS_pidfd_open, conn->pid, 0);
+    if (conn->pidfd < 0) {
+        TT_DEBUG("peer %u: no pidfd for pid %d", conn->base.rank, conn->pid);
+    } else {
+        tt_fork_watch(conn->pidfd);
+        tutti_err err = watch(net, conn->pidfd, conn, diag);
+        if (err)
+            return err;
+    }
+    return watch(net, conn->sock, conn, diag);
+}
+
+static tutti_err shm_connect(tt_net *base, tt_conn *const *conns,
+                             const void *const *addrs, const size_t *addr_lens,
+                             uint64_t deadline_ns, tutti_diag *diag)
+{
+    tt_shm_net *net = (tt_shm_net *)base;
+    for (uint32_t r = 0; r < base->n_ranks; r++) {
+        tt_shm_conn *conn = (tt_shm_conn *)conns[r];
+        if (conn)
+            conn->bell = conn->sock = conn->pidfd = -1;
+    }
+    tutti_err err = tt_shm_meet(net, conns, addrs, addr_lens, deadline_ns,
+                                diag);
+    tt_fork_close(&net->listener);
+    for (uint32_t r = 0; !err && r < base->n_ranks; r++) {
+        tt_shm_conn *conn = (tt_shm_conn *)conns[r];
+        if (!conn || !conn->base.is_up)
+            continue;
+        net->live[net->n_live++] = conn;
+        err = watch_conn(net, conn, diag);
+    }
+    return err;
+}
+
+/* ------------------------------------------------------------- messages -- */
+
+static void ring_bell(const tt_shm_conn *conn)
+{
+    uint64_t one = 1;
+    if (write(conn->bell, &one, sizeof(one)) != sizeof(one))
+        return; /* the counter is full: it is readable, which is enough */
+}
+
+static tt_sent shm_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
+                        int n_iov)
+{
+    tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (TT_UNLIKELY(!conn->memory || conn->is_lost))
+        return TT_FULL;
+    bool must_wake = false;
+    tt_sent sent = tt_duplex_send(&conn->duplex, m, iov, n_iov, &must_wake);
+    if (TT_UNLIKELY(must_wake))
+        ring_bell(conn);
+    return sent;
+}
+
+static void shm_flush(tt_conn *base)
+{
+    tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (tt_duplex_flush(&conn->duplex))
+        ring_bell(conn);
+}
+
+static void unwatch(const tt_shm_net *net, const tt_shm_conn *conn)
+{
+    /* Not left to close(): a forked child may still hold the descriptor. */
+    if (conn->sock >= 0)
+        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->sock, NULL);
+    if (conn->pidfd >= 0)
+        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->pidfd, NULL);
+}
+
+/* Something happened to the socket or to the pidfd of conn. */
+static void look_at(const tt_shm_net *net, tt_shm_conn *conn)
+{
+    char byte;
+    ssize_t n = recv(conn->sock, &byte, 1, MSG_DONTWAIT);
+    if (n == 1)
+        conn->has_left = true;
+    bool has_end = n >= 0 || (errno != EAGAIN && errno != EINTR);
+    struct pollfd exit_sign = {.fd = conn->pidfd, .events = POLLIN};
+    if (!has_end && poll(&exit_sign, 1, 0) <= 0)
+        return;
+    conn->is_gone = true;
+    unwatch(net, conn);
+}
+
+static bool look_at_events(const tt_shm_net *net)
+{
+    struct epoll_event events[16];
+    int n = epoll_wait(net->base.fd, events, 16, 0);
+    for (int i = 0; i < n; i++) {
+        tt_shm_conn *conn = events[i].data.ptr;
+        uint64_t count;
+        if (conn && !conn->is_gone)
+            look_at(net, conn);
+        else if (!conn && read(net->bell, &count, sizeof(count)) < 0)
+            continue; /* rung and read meanwhile: nothing to do */
+    }
+    return n > 0;
+}
+
+/* Takes the conn from the list (its place is taken by the last one), then
+ * tells the engine. */
+static void lose(tt_shm_net *net, uint32_t place, tutti_err why,
+                 const char *text)
+{
+    tt_shm_conn *conn = net->live[place];
+    net->live[place] = net->live[--net->n_live];
+    conn->is_lost = true;
+    if (!conn->is_gone)
+        unwatch(net, conn);
+    net->base.up->lost(conn->base.peer, why, text);
+}
+
+static void lose_gone(tt_shm_net *net, uint32_t place)
+{
+    const tt_shm_conn *conn = net->live[place];
+    char text[96];
+    snprintf(text, sizeof(text), "rank %u (pid %d) %s", conn->base.rank,
+             conn->pid, conn->has_left ? "left" : "exited");
+    lose(net, place, TUTTI_EPEER, text);
+}
+
+static void lose_broken(tt_shm_net *net, uint32_t place)
+{
+    const tt_shm_conn *conn = net->live[place];
+    char text[96];
+    snprintf(text, sizeof(text),
+             "rank %u (pid %d) wrote nonsense to shared memory",
+             conn->base.rank, conn->pid);
+    lose(net, place, TUTTI_EPROTO, text);
+}
+
+static bool shm_progress(tt_net *base, bool has_event)
+{
+    tt_shm_net *net = (tt_shm_net *)base;
+    bool moved = has_event && look_at_events(net);
+    for (uint32_t i = 0; i < net->n_live;) {
+        tt_shm_conn *conn = net->live[i];
+        bool must_wake = false;
+        int n = tt_duplex_drain(&conn->duplex, &conn->base, &must_wake);
+        if (TT_UNLIKELY(must_wake))
+            ring_bell(conn);
+        moved |= n != 0 || tt_duplex_found_room(&conn->duplex);
+        if (TT_UNLIKELY(n < 0)) {
+            lose_broken(net, i);
+        } else if (TT_UNLIKELY(conn->is_gone) &&
+                   !tt_ring_has_message(&conn->duplex.rx)) {
+            lose_gone(net, i);
+            moved = true;
+        } else {
+            i++;
+        }
+    }
+    return moved;
+}
+
+static bool shm_arm(tt_net *base, bool on)
+{
+    tt_shm_net *net = (tt_shm_net *)base;
+    bool is_idle = true;
+    for (uint32_t i = 0; on && i < net->n_live; i++)
+        tt_duplex_announce(&net->live[i]->duplex);
+    tt_ring_fence(); /* pairs with the fences of those who put and read */
+    for (uint32_t i = 0; on && i < net->n_live; i++)
+        is_idle &= !tt_duplex_has_work(&net->live[i]->duplex);
+    for (uint32_t i = 0; !(on && is_idle) && i < net->n_live; i++)
+        tt_duplex_withdraw(&net->live[i]->duplex);
+    return is_idle;
+}
+
+static void shm_cancel(tt_conn *conn)
+{
+    (void)conn; /* send() copies and arrived() takes: nothing is borrowed */
+}
+
+static void shm_close(tt_conn *base, uint64_t linger_ns)
+{
+    (void)linger_ns; /* what was taken is in the ring, which outlives us */
+    tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (!conn->memory)
+        return;
+    tt_shm_net *net = (tt_shm_net *)base->net;
+    for (uint32_t i = 0; i < net->n_live; i++) {
+        if (net->live[i] == conn)
+            net->live[i] = net->live[--net->n_live];
+    }
+    shm_flush(base);
+    unwatch(net, conn);
+    /* Good-bye, and an end of file even if a forked child holds the socket. */
+    send(conn->sock, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(conn->sock, SHUT_RDWR);
+    tt_fork_close(&conn->sock);
+    tt_fork_close(&conn->bell);
+    tt_fork_close(&conn->pidfd);
+    munmap(conn->memory, tt_duplex_bytes(net->ring_size));
+    conn->memory = NULL;
+    conn->base.is_up = false;
+}
+
+static void shm_fini(tt_net *base)
+{
+    tt_shm_net *net = (tt_shm_net *)base;
+    if (net->live) {
+        tt_fork_close(&net->listener);
+        tt_fork_close(&net->bell);
+        tt_fork_close(&base->fd);
+    }
+    tt_free(base->mem, net->live, base->n_ranks, sizeof(tt_shm_conn *));
+    net->live = NULL;
+    net->n_live = 0;
+}
+
+const tt_net_ops tt_net_shm = {
+    .name = "shm",
+    .net_size = sizeof(tt_shm_net),
+    .conn_size = sizeof(tt_shm_conn),
+    .same_host = true,
+    .open = shm_open_net,
+    .address = tt_shm_address,
+    .connect = shm_connect,
+    .send = shm_send,
+    .flush = shm_flush,
+    .progress = shm_progress,
+    .arm = shm_arm,
+    .cancel = shm_cancel,
+    .close = shm_close,
+    .fini = shm_fini,
+};

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shm.h - what the files of the transport shm share: shm.c moves messages,
+ * shm_meet.c brings the processes together. */
+#ifndef TT_NET_SHM_H
+#define TT_NET_SHM_H
+
+#include "net/duplex.h"
+
+#define TT_SHM_TOKEN 16
+
+typedef struct tt_shm_conn {
+    tt_conn base;
+    bool is_gone;  /* the other process: only the ring is left to read */
+    bool has_left; /* ... and it said good-bye */
+    bool is_lost;
+    tt_duplex duplex;
+    void *memory; /* of the pair (duplex.h); NULL: not connected */
+    int bell;     /* the other process's eventfd */
+    int sock;     /* EOF: the other side has closed or ended */
+    int pidfd;    /* readable: the other process has ended; -1: unknown */
+    int pid;      /* of the other process as seen from here; 0: unknown */
+} tt_shm_conn;
+
+typedef struct tt_shm_net {
+    tt_net base; /* base.fd is the epoll instance */
+    uint32_t ring_size;
+    uint32_t n_live;
+    tt_shm_conn **live; /* n_ranks; the first n_live are polled */
+    int bell;           /* the own eventfd */
+    int listener;       /* abstract unix socket; closed after connect */
+    char name[64];      /* of the listener, without the leading NUL */
+    unsigned char token[TT_SHM_TOKEN]; /* who knows it may connect */
+} tt_shm_net;
+
+/* shm_meet.c: the slots open (its listener), address and connect. A conn
+ * that got connected has memory, duplex, bell and sock, and is_up. */
+tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag);
+size_t tt_shm_address(tt_net *net, void *buf);
+tutti_err tt_shm_meet(tt_shm_net *net, tt_conn *const *conns,
+                      const void *const *addrs, const size_t *addr_lens,
+                      uint64_t deadline_ns, tutti_diag *diag);
+
+#endif
