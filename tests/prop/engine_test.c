@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * engine_test.c - the engine performs any right schedule, in any order of
+ * events, with any credit: never stuck, never wrong. */
+#include "support/tap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "net/table.h"
+#include "plan/plan.h"
+#include "support/random_schedule.h"
+#include "support/rig.h"
+#include "support/seed.h"
+
+static const tutti_coll colls[] = {
+    TUTTI_ALL_REDUCE, TUTTI_REDUCE_SCATTER, TUTTI_ALL_GATHER, TUTTI_BROADCAST,
+    TUTTI_REDUCE,     TUTTI_ALL_TO_ALL,     TUTTI_GATHER,     TUTTI_SCATTER};
+
+static tt_rig_call random_call(tt_rng *rng, const tutti_schedule *s,
+                               size_t *counts)
+{
+    static const uint64_t odd[] = {0, 1, 2, 3, 7, 64, 1000, 4099};
+    tt_rig_call c = {
+        .schedule = s,
+        .op = TUTTI_SUM,
+        .count = odd[tt_rng_below(rng, 8)],
+        .in_place = tt_rng_below(rng, 2),
+        .window = 1u << tt_rng_below(rng, 3),
+        .front_bytes = 256u << tt_rng_below(rng, 8),
+        .front_window_bytes = tt_rng_below(rng, 2) * 4096,
+        .seed = tt_rng_next(rng),
+    };
+    bool may_vary = s->collective == TUTTI_REDUCE_SCATTER ||
+                    s->collective == TUTTI_ALL_GATHER;
+    if (may_vary && tt_rng_below(rng, 2)) {
+        for (uint32_t r = 0; r < s->n_ranks; r++)
+            counts[r] = tt_rng_below(rng, 3) * tt_rng_below(rng, 3000);
+        c.counts = counts;
+        c.count = 0;
+    }
+    return c;
+}
+
+static void perform(tt_rig *rig, tt_rng *rng, const tutti_schedule *s,
+                    const char *what, uint64_t seed)
+{
+    char why[200];
+    size_t counts[64];
+    tt_rig_call c = random_call(rng, s, counts);
+    if (!tt_rig_perform(rig, &c, why, sizeof(why)))
+        fail_msg("%s of %s for %u ranks, count %llu, window %u, front %llu, "
+                 "in place %d: %s (TT_SEED=%llu)",
+                 tutti_coll_name(s->collective), what, s->n_ranks,
+                 (unsigned long long)c.count, c.window,
+                 (unsigned long long)c.front_bytes, c.in_place, why,
+                 (unsigned long long)seed);
+}
+
+static void random_schedules_finish(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(1);
+    tt_rng rng = {seed};
+    for (int round = 0; round < 400; round++) {
+        uint32_t n = 1 + (uint32_t)tt_rng_below(&rng, 9);
+        tt_rig rig;
+        assert_int_equal(tt_rig_create(n, &tt_net_loop, &tt_mem_std, &rig), 0);
+        for (int i = 0; i < 10; i++) {
+            tutti_schedule *s;
+            tutti_coll coll = colls[tt_rng_below(&rng, 8)];
+            assert_int_equal(tt_random_schedule(&rng, coll, n, &s), 0);
+            perform(&rig, &rng, s, "a random schedule", seed);
+            tt_sched_free(s);
+        }
+        tt_rig_destroy(&rig);
+    }
+}
+
+static void every_planner_performs(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(2);
+    tt_rng rng = {seed};
+    for (uint32_t n = 1; n <= 13; n++) {
+        tt_rig rig;
+        assert_int_equal(tt_rig_create(n, &tt_net_loop, &tt_mem_std, &rig), 0);
+        for (size_t p = 0; tt_planners[p]; p++) {
+            for (size_t c = 0; c < sizeof(colls) / sizeof(*colls); c++) {
+                tt_problem problem = {
+                    .collective = colls[c],
+                    .n_ranks = n,
+                    .root = tt_coll_has_root(colls[c])
+                                ? (uint32_t)tt_rng_below(&rng, n)
+                                : TT_NONE,
+                    .size_bytes = 1 << 20,
+                    .alpha_s = 1e-5,
+                    .beta_s_per_byte = 1e-9,
+                    .gamma_s_per_byte = 1e-10};
+                tutti_schedule *s;
+                if (tt_planners[p]->why_not(&problem))
+                    continue;
+                assert_int_equal(tt_plan_build(tt_planners[p], &problem,
+                                               &tt_mem_std, &s, NULL),
+                                 0);
+                perform(&rig, &rng, s, tt_planners[p]->name, seed);
+                tt_sched_free(s);
+            }
+        }
+        tt_rig_destroy(&rig);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_schedules_finish),
+        cmocka_unit_test(every_planner_performs),
+    };
+    return TT_RUN_TAP(tests);
+}

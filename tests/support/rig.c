@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rig.c - see rig.h. The reference is written against the table of
+ * schedule.h, not against the library's layouts. */
+#include "support/rig.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tutti_err tt_rig_create(uint32_t n, const tt_net_ops *ops, const tt_mem *mem,
+                        tt_rig *out)
+{
+    tutti_diag diag;
+    *out = (tt_rig){.n = n, .mem = mem};
+    tutti_err err = TUTTI_OK;
+    out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
+    out->engines = calloc(n, sizeof(*out->engines));
+    out->meshes = calloc(n, sizeof(*out->meshes));
+    out->teams = calloc(n, sizeof(*out->teams));
+    tt_net **nets = calloc(n, sizeof(*nets));
+    tt_conn ***conns = calloc(n, sizeof(*conns));
+    unsigned char *addrs = calloc(n, TT_NET_ADDR_MAX);
+    size_t *lens = calloc(n, sizeof(*lens));
+    const void **addr = calloc(n, sizeof(*addr));
+    uint32_t *members = calloc(n, sizeof(*members));
+    for (uint32_t r = 0; r < n; r++) {
+        nets[r] = tt_new(mem, 1, ops->net_size);
+        *nets[r] = (tt_net){.ops = ops,
+                            .up = &tt_engine_up,
+                            .mem = mem,
+                            .settings = &out->settings,
+                            .rank = r,
+                            .n_ranks = n};
+        err = err ? err : ops->open(nets[r], &diag);
+        addr[r] = addrs + (size_t)r * TT_NET_ADDR_MAX;
+        lens[r] = ops->address(nets[r], addrs + (size_t)r * TT_NET_ADDR_MAX);
+        members[r] = r;
+    }
+    for (uint32_t r = 0; r < n && !err; r++) {
+        conns[r] = calloc(n, sizeof(tt_conn *));
+        for (uint32_t p = 0; p < n; p++) {
+            if (p == r)
+                continue;
+            conns[r][p] = tt_new(mem, 1, ops->conn_size);
+            *conns[r][p] = (tt_conn){.net = nets[r], .rank = p};
+        }
+        err = ops->connect(nets[r], conns[r], addr, lens, UINT64_MAX, &diag);
+    }
+    for (uint32_t r = 0; r < n && !err; r++) {
+        tt_engine_opts opts = {0};
+        tt_mesh_opts mopts = {.rank = r,
+                              .n_ranks = n,
+                              .n_nets = 1,
+                              .nets = &nets[r],
+                              .conns = conns[r]};
+        err = tt_engine_create(mem, &opts, &out->engines[r], &diag);
+        if (!err)
+            err = tt_mesh_create(out->engines[r], mem, &mopts, &out->meshes[r]);
+        if (!err)
+            err = tt_team_create(out->meshes[r], 1, members, n, &out->teams[r]);
+    }
+    for (uint32_t r = 0; r < n; r++)
+        free(conns[r]);
+    free(conns);
+    free(nets);
+    free(addrs);
+    free(lens);
+    free(addr);
+    free(members);
+
+    return err;
+}
+
+void tt_rig_destroy(tt_rig *rig)
+{
+    for (uint32_t r = 0; r < rig->n; r++) {
+        tt_engine_lock(rig->engines[r]);
+        tt_team_leave(rig->teams[r]);
+        tt_engine_unlock(rig->engines[r]);
+        tt_mesh_unref(rig->meshes[r]); /* the team's */
+        tt_mesh_unref(rig->meshes[r]);
+        tt_engine_destroy(rig->engines[r]);
+    }
+    free(rig->engines);
+    free(rig->meshes);
+    free(rig->teams);
+}
+
+typedef struct outcome {
+    bool is_done;
+    tutti_err err;
+} outcome;
+
+static void note(void *arg, tutti_err err)
+{
+    outcome *o = arg;
+    o->is_done = true;
+    o->err = err;
+}
+
+/* u32 element i of block b as rank r contributes it. */
+static uint32_t value(uint64_t seed, uint64_t rank, uint64_t block, uint64_t i)
+{
+    tt_rng rng = {seed ^ rank * 0x9e3779b97f4a7c15u ^ block << 40 ^ i};
+    return (uint32_t)tt_rng_next(&rng);
+}
+
+typedef struct job {
+    const tt_rig_call *call;
+    tt_shape shape;
+    uint64_t n_in, n_out;
+    unsigned char *memory;
+    uint32_t *in, *out;
+    tt_part *part;
+    tt_plan *plan;
+    outcome outcome;
+} job;
+
+static uint64_t block_elems(const tt_rig_call *c, uint64_t block)
+{
+    return c->counts ? c->counts[block] : c->count;
+}
+
+/* Walks the blocks that rank r holds (or gets) in buffer order. */
+static bool walk_blocks(const job *j, bool output, bool fill, char *why,
+                        size_t size)
+{
+    const tt_rig_call *c = j->call;
+    const tutti_schedule *s = c->schedule;
+    const uint32_t r = j->shape.rank;
+    uint32_t *at = output ? j->out : j->in;
+    for (uint64_t b = 0; b < s->n_blocks; b++) {
+        uint32_t who = 0;
+        tt_hold hold = output ? tt_sched_end(s, b, r, &who)
+                              : tt_sched_start(s, b, r, &who);
+        if (hold == TT_HOLD_NONE)
+            continue;
+        for (uint64_t i = 0; i < block_elems(c, b); i++, at++) {
+            uint32_t want = 0;
+            for (uint32_t q = 0; q < s->n_ranks; q++)
+                if (hold == TT_HOLD_ALL || q == who)
+                    want += value(c->seed, q, b, i);
+            if (fill) {
+                *at = want;
+            } else if (*at != want) {
+                snprintf(why, size,
+                         "rank %" PRIu32 " block %" PRIu64 " element %" PRIu64
+                         ": %08" PRIx32 " instead of %08" PRIx32,
+                         r, b, i, *at, want);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static tutti_err prepare(tt_rig *rig, const tt_rig_call *c, uint32_t r, job *j)
+{
+    const tutti_schedule *s = c->schedule;
+    j->call = c;
+    j->shape = (tt_shape){.coll = s->collective,
+                          .rank = r,
+                          .n_ranks = s->n_ranks,
+                          .root = s->root,
+                          .elem_bytes = 4,
+                          .count = c->count,
+                          .counts = c->counts};
+    j->n_in = tt_shape_in_elems(&j->shape);
+    j->n_out = tt_shape_out_elems(&j->shape);
+    j->memory = malloc((j->n_in + j->n_out + 2) * 4);
+    memset(j->memory, 0xa5, (j->n_in + j->n_out + 2) * 4);
+    j->in = (uint32_t *)(void *)j->memory;
+    j->out = j->in + j->n_in + 1;
+    if (c->in_place && s->collective != TUTTI_ALL_TO_ALL) {
+        int64_t at = tt_shape_in_place_at(&j->shape);
+        j->out = j->in + at;
+        if (at < 0) {
+            j->out = (uint32_t *)(void *)j->memory;
+            j->in = j->out - at;
+        }
+    }
+    walk_blocks(j, false, true, NULL, 0);
+    tt_layout lay = {.in_place = c->in_place &&
+                                 s->collective != TUTTI_ALL_TO_ALL,
+                     .front_bytes = c->front_bytes,
+                     .front_window_bytes = c->front_window_bytes,
+                     .staging_max_bytes = 1 << 26,
+                     .window = c->window,
+                     .max_payload = 1 << 14};
+    tt_shape_layout(&j->shape, &lay);
+    tutti_err err = tt_part_extract(s, r, rig->mem, &j->part);
+    tt_bound *bound;
+    if (!err)
+        err = tt_bound_create(j->part, &lay, rig->mem, &bound);
+    if (!err)
+        err = tt_plan_create(bound, rig->mem, &j->plan);
+    return err;
+}
+
+static tutti_err begin(tt_rig *rig, job *j)
+{
+    const tt_rig_call *c = j->call;
+    tt_op_start start = {
+        .plan = j->plan,
+        .call = {.coll = (uint8_t)c->schedule->collective,
+                 .type = TUTTI_U32,
+                 .op = (uint8_t)c->op,
+                 .root = c->schedule->root,
+                 .count = c->count,
+                 .schedule_id = c->schedule->id},
+        .in = j->in,
+        .out = j->out,
+        .deadline_ns = UINT64_MAX,
+        .done = note,
+        .arg = &j->outcome,
+    };
+    return tt_op_begin(rig->teams[j->shape.rank], &start);
+}
+
+bool tt_rig_perform(tt_rig *rig, const tt_rig_call *call, char *why,
+                    size_t why_size)
+{
+    const uint32_t n = rig->n;
+    job *jobs = calloc(n, sizeof(*jobs));
+    bool *begun = calloc(n, sizeof(*begun));
+    tt_rng rng = {call->seed};
+    uint32_t left = n, quiet = 0;
+    bool ok = true;
+    snprintf(why, why_size, "out of memory");
+    for (uint32_t r = 0; r < n && ok; r++)
+        ok = prepare(rig, call, r, &jobs[r]) == TUTTI_OK;
+    while (ok && left > 0) {
+        uint32_t r = (uint32_t)tt_rng_below(&rng, n);
+        bool moved = true;
+        tt_engine_lock(rig->engines[r]);
+        if (!begun[r]) {
+            begun[r] = true;
+            ok = begin(rig, &jobs[r]) == TUTTI_OK;
+        } else {
+            moved = tt_engine_step(rig->engines[r]);
+        }
+        tt_engine_unlock(rig->engines[r]);
+        quiet = moved ? 0 : quiet + 1;
+        left = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            left += !jobs[i].outcome.is_done;
+            if (jobs[i].outcome.err) {
+                const char *text;
+                tt_team_state(rig->teams[i], &text);
+                snprintf(why, why_size, "rank %" PRIu32 ": %s", i, text);
+                ok = false;
+            }
+        }
+        if (quiet > 2000 * n) {
+            snprintf(why, why_size, "stuck: %" PRIu32 " ranks wait", left);
+            ok = false;
+        }
+    }
+    for (uint32_t r = 0; r < n; r++) {
+        if (ok)
+            ok = walk_blocks(&jobs[r], true, false, why, why_size);
+        if (jobs[r].plan) {
+            tt_engine_lock(rig->engines[r]);
+            tt_plan_unref(jobs[r].plan);
+            tt_engine_unlock(rig->engines[r]);
+        }
+        tt_part_free(jobs[r].part);
+        free(jobs[r].memory);
+    }
+    free(jobs);
+    free(begun);
+    return ok;
+}

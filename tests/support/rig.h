@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rig.h - N ranks inside one thread: an engine, a mesh and a team each, joined
+ * by any same-process transport, and stepped in an order that a seed decides.
+ */
+#ifndef TT_TESTS_RIG_H
+#define TT_TESTS_RIG_H
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "engine/layout.h"
+
+typedef struct tt_rig {
+    uint32_t n;
+    tt_settings settings;
+    const tt_mem *mem;
+    tt_engine **engines;
+    tt_mesh **meshes;
+    tt_team **teams;
+} tt_rig;
+
+/* Errors as the library's. ops: the transport, often tt_net_loop. */
+tutti_err tt_rig_create(uint32_t n, const tt_net_ops *ops, const tt_mem *mem,
+                        tt_rig *out);
+void tt_rig_destroy(tt_rig *rig);
+
+typedef struct tt_rig_call {
+    const tutti_schedule *schedule;
+    tutti_type type;
+    tutti_op op;
+    uint64_t count;
+    const size_t *counts;
+    bool in_place;
+    uint32_t window;
+    uint64_t front_bytes, front_window_bytes;
+    uint64_t seed;
+} tt_rig_call;
+
+/* Performs the collective on random data, steps until all are done, compares
+ * with a reference. false: `why` says what went wrong (stuck, wrong, error). */
+bool tt_rig_perform(tt_rig *rig, const tt_rig_call *call, char *why,
+                    size_t why_size);
+
+#endif
