@@ -162,6 +162,8 @@ static tutti_err join(loop_net *net, loop_conn *conn, const loop_address *other,
         pair = pair_create(id, net->ring_size);
     if (pair)
         pair->bell[side] = net->base.fd;
+    if (pair && pair->closed[1 - side])
+        ring_bell(pair, side); /* it has come and gone already */
     pthread_mutex_unlock(&registry.lock);
     if (!pair)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for rings to rank %u",

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * net_pair.c - see net_pair.h. */
+#include "support/net_pair.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define STUCK_MS 5000
+
+typedef struct card {
+    uint32_t len;
+    unsigned char bytes[TT_NET_ADDR_MAX];
+} card;
+
+uint64_t tt_test_seed(void)
+{
+    static uint64_t seed;
+    if (seed == 0) {
+        const char *text = getenv("TT_SEED");
+        seed = text ? strtoull(text, NULL, 0) : tt_now_ns();
+        if (seed == 0)
+            seed = 1;
+        printf("# TT_SEED=%llu\n", (unsigned long long)seed);
+        fflush(stdout);
+    }
+    return seed;
+}
+
+/* -------------------------------------------------------------- counting */
+
+int tt_count_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = -1; /* the directory's own */
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n - 2; /* . and .. */
+}
+
+int tt_count_mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int n = 0;
+    while (maps && fgets(line, sizeof(line), maps))
+        n += strstr(line, "memfd:tutti") != NULL;
+    if (maps)
+        fclose(maps);
+    return n;
+}
+
+/* --------------------------------------------------------------- upcalls */
+
+static void *place(void *arg, const tt_msg *m)
+{
+    tt_peer *peer = arg;
+    if (m->len == 0 || m->len > peer->node->net->max_payload || peer->is_lost)
+        tt_node_fail(peer->node, __FILE__, __LINE__, "bad place()");
+    peer->n_placed++;
+    return peer->place;
+}
+
+static void arrived(void *arg, const tt_msg *m, const void *data)
+{
+    tt_peer *peer = arg;
+    if (m->magic != TT_MSG_MAGIC || peer->is_lost ||
+        (m->len == 0) != (data == NULL) ||
+        m->len > peer->node->net->max_payload)
+        tt_node_fail(peer->node, __FILE__, __LINE__, "bad arrived()");
+    peer->n_arrived++;
+    if (peer->node->on_arrived)
+        peer->node->on_arrived(peer, m, data);
+}
+
+static void left(void *arg, uint64_t n)
+{
+    tt_peer *peer = arg;
+    if (peer->is_lost)
+        tt_node_fail(peer->node, __FILE__, __LINE__, "left() after lost()");
+    peer->n_left += n;
+}
+
+static void lost(void *arg, tutti_err why, const char *text)
+{
+    tt_peer *peer = arg;
+    if (peer->is_lost)
+        tt_node_fail(peer->node, __FILE__, __LINE__, "lost() twice");
+    peer->is_lost = true;
+    peer->why = why;
+    snprintf(peer->text, sizeof(peer->text), "%s", text);
+}
+
+static const tt_net_up upcalls = {
+    .place = place, .arrived = arrived, .left = left, .lost = lost};
+
+/* ----------------------------------------------------------------- nodes */
+
+int tt_node_fail(tt_node *node, const char *file, int line, const char *text)
+{
+    if (!node->failure[0])
+        snprintf(node->failure, sizeof(node->failure), "%s rank %u: %s:%d: %s",
+                 node->ops->name, node->rank, file, line, text);
+    return 1;
+}
+
+bool tt_node_poll(tt_node *node, bool has_event)
+{
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        if (node->conns[r] && node->ops->flush && node->conns[r]->is_up)
+            node->ops->flush(node->conns[r]);
+    }
+    return node->ops->progress(node->net, has_event);
+}
+
+bool tt_node_turn(tt_node *node)
+{
+    if (tt_node_poll(node, false))
+        return true;
+    if (!node->ops->arm(node->net, true))
+        return true;
+    struct pollfd fd = {.fd = node->net->fd, .events = POLLIN};
+    int n = poll(&fd, 1, STUCK_MS);
+    node->ops->arm(node->net, false);
+    if (n == 0)
+        tt_node_fail(node, __FILE__, __LINE__, "slept for 5 s");
+    tt_node_poll(node, true);
+    return n != 0;
+}
+
+static void exchange(int sock, card *own, card *all, uint32_t n)
+{
+    if (write(sock, own, sizeof(*own)) != sizeof(*own))
+        abort();
+    size_t want = n * sizeof(*all);
+    char *to = (char *)all;
+    while (want > 0) {
+        ssize_t got = read(sock, to, want);
+        if (got <= 0)
+            abort();
+        to += got;
+        want -= (size_t)got;
+    }
+}
+
+static void *must(void *ptr)
+{
+    if (!ptr)
+        abort();
+    return ptr;
+}
+
+static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
+{
+    *node = (tt_node){
+        .nodes = nodes, .ops = nodes->ops, .rank = rank, .n_ranks = nodes->n};
+    tt_net *net = must(calloc(1, nodes->ops->net_size));
+    net->ops = nodes->ops;
+    net->up = &upcalls;
+    net->mem = &tt_mem_std;
+    net->settings = &nodes->settings;
+    net->rank = rank;
+    net->n_ranks = nodes->n;
+    net->fd = -1;
+    node->net = net;
+    tutti_err err = nodes->ops->open(net, &node->diag);
+    if (err)
+        return err;
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        if (r == rank)
+            continue;
+        tt_conn *conn = must(calloc(1, nodes->ops->conn_size));
+        tt_peer *peer = &node->peers[r];
+        *conn = (tt_conn){.net = net, .peer = peer, .rank = r};
+        *peer = (tt_peer){.node = node,
+                          .conn = conn,
+                          .place = must(malloc(net->max_payload))};
+        node->conns[r] = conn;
+    }
+    return TUTTI_OK;
+}
+
+static void node_connect(tt_node *node, int sock)
+{
+    const tt_nodes *nodes = node->nodes;
+    card own = {.len = 0};
+    card *all = must(calloc(nodes->n, sizeof(card)));
+    own.len = (uint32_t)node->ops->address(node->net, own.bytes);
+    exchange(sock, &own, all, nodes->n);
+    unsigned char(*bytes)[TT_NET_ADDR_MAX] =
+        must(calloc(nodes->n, TT_NET_ADDR_MAX));
+    const void *addrs[NODES_MAX];
+    size_t lens[NODES_MAX];
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        memcpy(bytes[r], all[r].bytes, TT_NET_ADDR_MAX);
+        addrs[r] = bytes[r];
+        lens[r] = all[r].len;
+    }
+    if (nodes->tamper)
+        nodes->tamper(node->rank, bytes);
+    double seconds = nodes->connect_s > 0 ? nodes->connect_s : 10;
+    uint64_t deadline = tt_now_ns() + (uint64_t)(seconds * 1e9);
+    node->connect_err = node->ops->connect(node->net, node->conns, addrs, lens,
+                                           deadline, &node->diag);
+    free(all);
+    free(bytes);
+}
+
+void tt_node_close(tt_node *node)
+{
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        if (!node->conns[r])
+            continue;
+        node->ops->close(node->conns[r], 2 * TT_NS_PER_S);
+        node->ops->close(node->conns[r], 0);
+    }
+    node->ops->fini(node->net);
+    node->ops->fini(node->net);
+}
+
+static void node_free(tt_node *node)
+{
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        free(node->conns[r]);
+        free(node->peers[r].place);
+    }
+    free(node->net);
+}
+
+static int node_main(const tt_nodes *nodes, uint32_t rank, int sock)
+{
+    tt_node *node = must(calloc(1, sizeof(*node)));
+    tutti_err err = node_open(node, nodes, rank);
+    if (err)
+        tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
+    if (!err)
+        node_connect(node, sock);
+    if (node->connect_err && !nodes->may_fail_connect)
+        tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
+    int rc = 0;
+    if (!node->failure[0])
+        rc = nodes->body(node);
+    tt_node_close(node);
+    if (node->failure[0])
+        fprintf(stderr, "# %s\n", node->failure);
+    rc |= node->failure[0] != 0;
+    node_free(node);
+    free(node);
+    return rc;
+}
+
+/* --------------------------------------------------------------- running */
+
+typedef struct runner {
+    const tt_nodes *nodes;
+    uint32_t rank;
+    int sock;
+    int rc;
+    pthread_t thread;
+} runner;
+
+static void *thread_main(void *arg)
+{
+    runner *r = arg;
+    r->rc = node_main(r->nodes, r->rank, r->sock);
+    return NULL;
+}
+
+/* Gathers every node's card and hands all to each. */
+static void rendezvous(const int *socks, uint32_t n)
+{
+    card *all = must(calloc(n, sizeof(card)));
+    bool is_complete = true;
+    for (uint32_t r = 0; r < n; r++) {
+        ssize_t got = recv(socks[r], &all[r], sizeof(card), MSG_WAITALL);
+        is_complete &= got == sizeof(card);
+    }
+    for (uint32_t r = 0; is_complete && r < n; r++) {
+        if (send(socks[r], all, n * sizeof(card), MSG_NOSIGNAL) < 0)
+            fprintf(stderr, "# rank %u did not get the addresses\n", r);
+    }
+    free(all);
+}
+
+static int process_main(const tt_nodes *nodes, uint32_t rank, int sock)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(60);
+    int n_fds = tt_count_fds();
+    int rc = node_main(nodes, rank, sock);
+    if (tt_count_fds() != n_fds) {
+        fprintf(stderr, "# rank %u: %d descriptors before, %d after\n", rank,
+                n_fds, tt_count_fds());
+        rc = 1;
+    }
+    if (tt_count_mappings() != 0) {
+        fprintf(stderr, "# rank %u: mappings are left\n", rank);
+        rc = 1;
+    }
+    return rc;
+}
+
+static int run_processes(const tt_nodes *nodes)
+{
+    int socks[NODES_MAX];
+    pid_t pids[NODES_MAX];
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+            abort();
+        fflush(NULL);
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            for (uint32_t i = 0; i < r; i++)
+                close(socks[i]);
+            close(pair[0]);
+            _exit(process_main(nodes, r, pair[1]));
+        }
+        close(pair[1]);
+        socks[r] = pair[0];
+    }
+    rendezvous(socks, nodes->n);
+    int rc = 0;
+    uint32_t n_killed = 0;
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        int status = 0;
+        while (waitpid(pids[r], &status, 0) < 0 && errno == EINTR)
+            continue;
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+            n_killed++;
+        } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            fprintf(stderr, "# rank %u ended with status %#x\n", r,
+                    (unsigned)status);
+            rc = 1;
+        }
+        close(socks[r]);
+    }
+    return rc | (n_killed != nodes->n_killed);
+}
+
+static int run_threads(const tt_nodes *nodes)
+{
+    int socks[NODES_MAX];
+    runner runners[NODES_MAX];
+    int n_fds = tt_count_fds();
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+            abort();
+        socks[r] = pair[0];
+        runners[r] = (runner){.nodes = nodes, .rank = r, .sock = pair[1]};
+        if (pthread_create(&runners[r].thread, NULL, thread_main,
+                           &runners[r]) != 0)
+            abort();
+    }
+    rendezvous(socks, nodes->n);
+    int rc = 0;
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        pthread_join(runners[r].thread, NULL);
+        rc |= runners[r].rc;
+        close(socks[r]);
+        close(runners[r].sock);
+    }
+    if (tt_count_fds() != n_fds) {
+        fprintf(stderr, "# %d descriptors before, %d after\n", n_fds,
+                tt_count_fds());
+        rc = 1;
+    }
+    return rc;
+}
+
+int tt_nodes_run(const tt_nodes *nodes)
+{
+    if (strcmp(nodes->ops->name, "loop") == 0)
+        return run_threads(nodes);
+    return run_processes(nodes);
+}

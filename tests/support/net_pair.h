@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * net_pair.h - a few connected nodes on one transport, for tests of
+ * transports without an engine.
+ *
+ * Each node runs the same body: as a forked process, or (for "loop") as a
+ * thread. Addresses are exchanged over socketpairs. The body returns 0 or
+ * fails through NODE_CHECK; the node closes and checks for leaks after it. */
+#ifndef TT_TESTS_NET_PAIR_H
+#define TT_TESTS_NET_PAIR_H
+
+#include "base/rng.h"
+#include "net/net.h"
+
+#define NODES_MAX 8
+
+typedef struct tt_node tt_node;
+typedef struct tt_peer tt_peer;
+typedef struct tt_nodes tt_nodes;
+
+/* What the tests know of a connection; it is the conn's `peer`. */
+struct tt_peer {
+    tt_node *node;
+    tt_conn *conn;
+    uint64_t n_arrived, n_left, n_placed;
+    bool is_lost;
+    tutti_err why;
+    char text[160];
+    unsigned char *place; /* where a streamed payload goes */
+    void *test;           /* the body's */
+};
+
+struct tt_node {
+    const tt_nodes *nodes;
+    tt_net *net;
+    const tt_net_ops *ops;
+    uint32_t rank, n_ranks;
+    tt_conn *conns[NODES_MAX];
+    tt_peer peers[NODES_MAX];
+    /* Called by the upcall arrived(); the body sets it. */
+    void (*on_arrived)(tt_peer *peer, const tt_msg *m, const void *data);
+    char failure[1024]; /* "" while all is well */
+    tutti_err connect_err;
+    tutti_diag diag;
+};
+
+struct tt_nodes {
+    const tt_net_ops *ops;
+    uint32_t n;
+    tt_settings settings;
+    int (*body)(tt_node *node);
+    void *arg; /* the body's */
+    uint64_t seed;
+    double connect_s; /* deadline of connect; 0: 10 s */
+    /* May change what `rank` sees of the others' addresses. */
+    void (*tamper)(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX]);
+    bool may_fail_connect; /* connect's error is the body's business */
+    uint32_t n_killed;     /* nodes that are expected to die by SIGKILL */
+};
+
+/* Runs n nodes; returns 0 when all bodies did. Failures are printed. */
+int tt_nodes_run(const tt_nodes *nodes);
+
+/* The seed from TT_SEED or the clock; printed once. */
+uint64_t tt_test_seed(void);
+
+/* One turn: flush all, progress; when nothing moved sleep until an event
+ * (arm and poll). Returns false (with failure set) when nothing happened for
+ * 5 s. */
+bool tt_node_turn(tt_node *node);
+/* Only progress, never sleeps. */
+bool tt_node_poll(tt_node *node, bool has_event);
+
+/* As the engine does at the end; idempotent. */
+void tt_node_close(tt_node *node);
+
+int tt_node_fail(tt_node *node, const char *file, int line, const char *text);
+#define NODE_CHECK(node, cond)                                    \
+    do {                                                          \
+        if (!(cond))                                              \
+            return tt_node_fail(node, __FILE__, __LINE__, #cond); \
+    } while (0)
+
+/* Descriptors and memfd mappings of this process. */
+int tt_count_fds(void);
+int tt_count_mappings(void);
+
+#endif

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * net_test.c - what net.h promises, checked on every row of the table:
+ * contents, order, back-pressure, sleep and wake, cancel, close, death, leaks.
+ *
+ * Messages are random but replayable: both sides derive the k-th message of
+ * an ordered pair from (seed, src, dst). */
+#include "support/tap.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "net/table.h"
+#include "support/net_pair.h"
+
+#define RING_BYTES (64 << 10) /* small: it wraps and fills often */
+#define SLOTS 4               /* payloads that may be borrowed at a time */
+
+/* -------------------------------------------------------------- messages */
+
+typedef struct flow {
+    tt_rng out, in;
+    tt_rng cuts; /* how payloads are cut into segments; local */
+    uint64_t n_sent, n_got, n_queued;
+    tt_msg m; /* the next message, when it is made already */
+    bool is_made;
+    unsigned char *slot[SLOTS];
+    unsigned char *expected;
+} flow;
+
+static uint32_t random_len(tt_rng *rng, uint32_t max)
+{
+    switch (tt_rng_below(rng, 8)) {
+    case 0:
+    case 1:
+        return (uint32_t)tt_rng_below(rng, 10);
+    case 2:
+    case 3:
+        return (uint32_t)tt_rng_below(rng, 300);
+    case 4:
+        return TT_NET_INLINE - 1 + (uint32_t)tt_rng_below(rng, 3);
+    case 5:
+        return max - (uint32_t)tt_rng_below(rng, 2);
+    default:
+        return (uint32_t)tt_rng_below(rng, max + 1);
+    }
+}
+
+static void fill(unsigned char *to, size_t n, uint64_t seed)
+{
+    tt_rng rng = {seed};
+    for (; n >= 8; n -= 8, to += 8) {
+        uint64_t word = tt_rng_next(&rng);
+        memcpy(to, &word, 8);
+    }
+    uint64_t word = tt_rng_next(&rng);
+    memcpy(to, &word, n);
+}
+
+static tt_msg make(tt_rng *rng, uint64_t seq, uint32_t max, unsigned char *to)
+{
+    tt_msg m = {.magic = TT_MSG_MAGIC,
+                .kind = (uint8_t)tt_rng_next(rng),
+                .flags = (uint8_t)tt_rng_next(rng),
+                .comm = tt_rng_next(rng),
+                .channel = tt_rng_next(rng),
+                .seq = seq,
+                .fingerprint = tt_rng_next(rng),
+                .lane = (uint32_t)tt_rng_next(rng),
+                .slice = (uint32_t)tt_rng_next(rng)};
+    m.len = random_len(rng, max);
+    fill(to, m.len, m.fingerprint);
+    return m;
+}
+
+static uint64_t pair_seed(const tt_node *node, uint32_t src, uint32_t dst)
+{
+    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, node->nodes->seed);
+    return tt_fnv1a_u64(tt_fnv1a_u64(hash, src), dst);
+}
+
+static flow *flow_new(tt_node *node, uint32_t rank)
+{
+    flow *f = calloc(1, sizeof(*f));
+    size_t room = node->net->max_payload + 8;
+    f->out.state = pair_seed(node, node->rank, rank);
+    f->in.state = pair_seed(node, rank, node->rank);
+    f->cuts.state = f->out.state ^ 1;
+    for (int i = 0; i < SLOTS; i++)
+        f->slot[i] = malloc(room);
+    f->expected = malloc(room);
+    return f;
+}
+
+static void flows_open(tt_node *node)
+{
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        if (r != node->rank)
+            node->peers[r].test = flow_new(node, r);
+    }
+}
+
+/* Closes first: a payload may be borrowed until then. */
+static void flows_close(tt_node *node)
+{
+    tt_node_close(node);
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        flow *f = node->peers[r].test;
+        for (int i = 0; f && i < SLOTS; i++)
+            free(f->slot[i]);
+        if (f)
+            free(f->expected);
+        free(f);
+        node->peers[r].test = NULL;
+    }
+}
+
+static int cut(flow *f, unsigned char *data, uint32_t len, struct iovec *iov)
+{
+    int n = (int)tt_rng_below(&f->cuts, 4);
+    if (n == 3)
+        n = (int)tt_rng_below(&f->cuts, TT_NET_IOV_MAX);
+    for (int i = 0; i < n; i++) {
+        uint32_t part = (uint32_t)tt_rng_below(&f->cuts, len + 1);
+        iov[i] = (struct iovec){.iov_base = data, .iov_len = part};
+        data += part;
+        len -= part;
+    }
+    if (len > 0 || n == 0) {
+        iov[n] = (struct iovec){.iov_base = data, .iov_len = len};
+        n++;
+    }
+    return n;
+}
+
+/* Sends the flow's next message; false: no room now. */
+static bool flow_send(tt_peer *peer)
+{
+    flow *f = peer->test;
+    tt_node *node = peer->node;
+    if (f->n_queued - peer->n_left >= SLOTS)
+        return false;
+    unsigned char *data = f->slot[f->n_queued % SLOTS];
+    if (!f->is_made)
+        f->m = make(&f->out, f->n_sent, node->net->max_payload, data);
+    f->is_made = true;
+    struct iovec iov[TT_NET_IOV_MAX];
+    int n = cut(f, data, f->m.len, iov);
+    tt_sent sent = node->ops->send(peer->conn, &f->m, iov, n);
+    if (sent == TT_FULL)
+        return false;
+    if (sent == TT_QUEUED && f->m.len <= TT_NET_INLINE)
+        tt_node_fail(node, __FILE__, __LINE__, "a small payload is borrowed");
+    if (sent == TT_QUEUED)
+        f->n_queued++;
+    else
+        memset(data, 0xee, f->m.len);
+    f->is_made = false;
+    f->n_sent++;
+    return true;
+}
+
+static void flow_arrived(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    flow *f = peer->test;
+    tt_node *node = peer->node;
+    tt_msg want = make(&f->in, f->n_got, node->net->max_payload, f->expected);
+    f->n_got++;
+    if (memcmp(&want, m, sizeof(want)) != 0)
+        tt_node_fail(node, __FILE__, __LINE__, "another header than sent");
+    else if (m->len > 0 && memcmp(f->expected, data, m->len) != 0)
+        tt_node_fail(node, __FILE__, __LINE__, "another payload than sent");
+}
+
+/* ------------------------------------------------------- contents, order */
+
+typedef struct exchange_arg {
+    uint64_t n_messages; /* of every ordered pair */
+} exchange_arg;
+
+/* Sends what can be sent; *is_done: all is sent and received. Returns whether
+ * anything was sent. */
+static bool exchange_send(tt_node *node, uint64_t n_messages, bool *is_done)
+{
+    bool moved = false;
+    *is_done = true;
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        tt_peer *peer = &node->peers[r];
+        flow *f = peer->test;
+        if (!f)
+            continue;
+        for (int i = 0; i < 8 && f->n_sent < n_messages; i++) {
+            if (!flow_send(peer))
+                break;
+            moved = true;
+        }
+        *is_done &= f->n_sent == n_messages && f->n_got == n_messages &&
+                    f->n_queued == peer->n_left;
+    }
+    return moved;
+}
+
+static int exchange_check(tt_node *node, uint64_t n_messages)
+{
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        const tt_peer *peer = &node->peers[r];
+        const flow *f = peer->test;
+        /* Who has left had got everything, and had sent everything. */
+        NODE_CHECK(node, !f || !peer->is_lost || f->n_got == n_messages);
+    }
+    return 0;
+}
+
+static int exchange_body(tt_node *node)
+{
+    const exchange_arg *arg = node->nodes->arg;
+    flows_open(node);
+    node->on_arrived = flow_arrived;
+    for (uint32_t r = 0; r < node->n_ranks; r++)
+        NODE_CHECK(node, r == node->rank || node->conns[r]->is_up);
+    bool is_done = false;
+    while (!is_done && !node->failure[0]) {
+        if (exchange_send(node, arg->n_messages, &is_done))
+            tt_node_poll(node, false);
+        else if (!is_done && !tt_node_turn(node))
+            break;
+        exchange_check(node, arg->n_messages);
+    }
+    flows_close(node);
+    return node->failure[0] != 0;
+}
+
+static tt_nodes base_nodes(const tt_net_ops *ops, uint32_t n)
+{
+    tt_nodes nodes = {.ops = ops, .n = n, .seed = tt_test_seed()};
+    nodes.settings.shm_ring_bytes = RING_BYTES;
+    nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
+    nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
+    nodes.settings.liveness_ns = TT_NS_PER_S;
+    return nodes;
+}
+
+static void test_exchange(void **state)
+{
+    exchange_arg arg = {.n_messages = 600};
+    for (uint32_t n = 2; n <= 5; n++) {
+        tt_nodes nodes = base_nodes(*state, n);
+        nodes.body = exchange_body;
+        arg.n_messages = n == 2 ? 2000 : 300;
+        nodes.arg = &arg;
+        assert_int_equal(tt_nodes_run(&nodes), 0);
+    }
+}
+
+/* --------------------------------------------------------- sleep and wake */
+
+#define TOKEN_ROUNDS 1500
+
+/* A token goes round; everybody sleeps until it comes. */
+static int token_body(tt_node *node)
+{
+    tt_rng rng = {node->nodes->seed + node->rank};
+    uint32_t next = (node->rank + 1) % node->n_ranks;
+    uint32_t before = (node->rank + node->n_ranks - 1) % node->n_ranks;
+    for (uint64_t round = 1; round <= TOKEN_ROUNDS; round++) {
+        while (node->rank != 0 && node->peers[before].n_arrived < round) {
+            NODE_CHECK(node, !node->peers[before].is_lost);
+            NODE_CHECK(node, tt_node_turn(node));
+        }
+        /* From nothing to a few microseconds: to hit every gap between
+         * looking and sleeping. */
+        for (uint64_t i = tt_rng_below(&rng, 3000); i > 0; i--)
+            TT_CPU_RELAX();
+        tt_msg m = {.magic = TT_MSG_MAGIC, .len = 8, .seq = round};
+        struct iovec iov = {.iov_base = &round, .iov_len = 8};
+        while (node->ops->send(node->conns[next], &m, &iov, 1) == TT_FULL)
+            NODE_CHECK(node, tt_node_turn(node));
+        if (node->ops->flush)
+            node->ops->flush(node->conns[next]);
+        while (node->rank == 0 && node->peers[before].n_arrived < round) {
+            NODE_CHECK(node, !node->peers[before].is_lost);
+            NODE_CHECK(node, tt_node_turn(node));
+        }
+    }
+    return 0;
+}
+
+static void test_token(void **state)
+{
+    tt_nodes nodes = base_nodes(*state, 3);
+    nodes.body = token_body;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
+static void nap_ms(long ms)
+{
+    struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&ts, NULL);
+}
+
+/* Rank 0 sends into a receiver that does not look, has to be told "full", and
+ * must be woken when there is room. */
+static int full_body(tt_node *node)
+{
+    flows_open(node);
+    node->on_arrived = flow_arrived;
+    flow *f = node->peers[1 - node->rank].test;
+    const uint64_t most = 20000;
+    bool was_full = false;
+    if (node->rank == 0) {
+        while (f->n_sent < most && !was_full) {
+            was_full = !flow_send(&node->peers[1]);
+            tt_node_poll(node, false);
+        }
+        for (uint64_t goal = f->n_sent + 300; f->n_sent < goal;) {
+            if (!flow_send(&node->peers[1]) && !tt_node_turn(node))
+                break;
+        }
+        while (f->n_queued != node->peers[1].n_left && tt_node_turn(node))
+            continue;
+    } else {
+        nap_ms(150);
+        while (!node->peers[0].is_lost && tt_node_turn(node))
+            continue;
+    }
+    uint64_t n = f->n_sent + f->n_got;
+    flows_close(node);
+    NODE_CHECK(node, node->rank != 0 || was_full);
+    NODE_CHECK(node, n >= 300);
+    return node->failure[0] != 0;
+}
+
+static void test_full(void **state)
+{
+    tt_nodes nodes = base_nodes(*state, 2);
+    nodes.body = full_body;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
+/* ---------------------------------------------------------------- cancel */
+
+#define CANCEL_ROUNDS 40
+
+/* The sender cancels after every message and spoils the payload at once. */
+static int cancel_sender(tt_node *node)
+{
+    tt_peer *peer = &node->peers[1];
+    uint32_t len = node->net->max_payload;
+    unsigned char *data = malloc(len);
+    for (uint64_t i = 0; i < CANCEL_ROUNDS && !node->failure[0]; i++) {
+        fill(data, len, i);
+        tt_msg m = {.magic = TT_MSG_MAGIC, .len = len, .seq = i};
+        struct iovec iov = {.iov_base = data, .iov_len = len};
+        while (node->ops->send(node->conns[1], &m, &iov, 1) == TT_FULL) {
+            if (!tt_node_turn(node))
+                break;
+        }
+        if (i % 2)
+            tt_node_poll(node, false);
+        uint64_t n_left = peer->n_left;
+        node->ops->cancel(node->conns[1]);
+        memset(data, 0xee, len);
+        tt_node_poll(node, false);
+        if (peer->n_left != n_left)
+            tt_node_fail(node, __FILE__, __LINE__, "left() after cancel()");
+    }
+    tt_node_close(node);
+    free(data);
+    return node->failure[0] != 0;
+}
+
+static void cancel_arrived(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    unsigned char *want = malloc(m->len);
+    fill(want, m->len, m->seq);
+    uint64_t *next = peer->test;
+    if (m->seq < *next || memcmp(want, data, m->len) != 0)
+        tt_node_fail(peer->node, __FILE__, __LINE__, "a spoilt payload");
+    *next = m->seq + 1;
+    free(want);
+}
+
+/* The receiver cancels whenever it is in the middle of a payload. */
+static int cancel_receiver(tt_node *node)
+{
+    tt_peer *peer = &node->peers[0];
+    uint64_t next = 0;
+    uint64_t n_dropped = 0;
+    peer->test = &next;
+    node->on_arrived = cancel_arrived;
+    while (!peer->is_lost && !node->failure[0]) {
+        uint64_t before = peer->n_arrived;
+        if (!tt_node_turn(node))
+            break;
+        if (peer->n_placed > peer->n_arrived + n_dropped &&
+            peer->n_arrived == before && n_dropped < CANCEL_ROUNDS / 2) {
+            n_dropped++;
+            node->ops->cancel(node->conns[0]);
+            memset(peer->place, 0, node->net->max_payload);
+        }
+    }
+    NODE_CHECK(node, peer->n_arrived + n_dropped == CANCEL_ROUNDS);
+    return 0;
+}
+
+static int cancel_body(tt_node *node)
+{
+    return node->rank == 0 ? cancel_sender(node) : cancel_receiver(node);
+}
+
+static void test_cancel(void **state)
+{
+    tt_nodes nodes = base_nodes(*state, 2);
+    nodes.body = cancel_body;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
+/* ------------------------------------------------------- close and death */
+
+/* Rank 0 sends what it can and leaves at once; rank 1 looks late, and must
+ * get all of it, then be told. */
+static int leave_body(tt_node *node)
+{
+    flows_open(node);
+    node->on_arrived = flow_arrived;
+    if (node->rank == 0) {
+        for (int i = 0; i < 5 && flow_send(&node->peers[1]); i++)
+            tt_node_poll(node, false);
+        const flow *f = node->peers[1].test;
+        uint64_t n_sent = f->n_sent;
+        flows_close(node);
+        NODE_CHECK(node, n_sent > 0);
+        return 0;
+    }
+    nap_ms(100);
+    while (!node->peers[0].is_lost && tt_node_turn(node))
+        continue;
+    const flow *f = node->peers[0].test;
+    uint64_t n_got = f->n_got;
+    flows_close(node);
+    NODE_CHECK(node, node->peers[0].is_lost);
+    NODE_CHECK(node, node->peers[0].why == TUTTI_EPEER);
+    NODE_CHECK(node, n_got == 5 || (n_got > 0 && n_got < 5));
+    return 0;
+}
+
+static void test_leave(void **state)
+{
+    tt_nodes nodes = base_nodes(*state, 2);
+    nodes.body = leave_body;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
+typedef struct death_arg {
+    enum { DIE_ALONE, DIE_WITH_CHILD, DIE_WITH_CAREFUL_CHILD } how;
+} death_arg;
+
+/* Leaves a child behind that has inherited all descriptors. */
+static void leave_child(bool is_careful)
+{
+    if (fork() != 0)
+        return;
+    if (is_careful)
+        tt_net_after_fork();
+    close(STDOUT_FILENO);
+    close(STDERR_FILENO);
+    alarm(3);
+    for (;;)
+        pause();
+}
+
+static int death_victim(tt_node *node)
+{
+    const death_arg *arg = node->nodes->arg;
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        for (uint64_t i = 0; r != node->rank && i < 10; i++) {
+            tt_msg m = {.magic = TT_MSG_MAGIC, .len = 8, .seq = i};
+            struct iovec iov = {.iov_base = &i, .iov_len = 8};
+            node->ops->send(node->conns[r], &m, &iov, 1);
+        }
+    }
+    tt_node_poll(node, false);
+    nap_ms(30);
+    if (arg->how != DIE_ALONE)
+        leave_child(arg->how == DIE_WITH_CAREFUL_CHILD);
+    raise(SIGKILL);
+    return 1;
+}
+
+static int death_body(tt_node *node)
+{
+    if (node->rank == 1)
+        return death_victim(node);
+    tt_peer *victim = &node->peers[1];
+    while (victim->n_arrived < 10 && !victim->is_lost)
+        NODE_CHECK(node, tt_node_turn(node));
+    uint64_t start = tt_now_ns();
+    while (!victim->is_lost)
+        NODE_CHECK(node, tt_node_turn(node));
+    NODE_CHECK(node, tt_now_ns() - start < TT_NS_PER_S);
+    NODE_CHECK(node, victim->n_arrived == 10);
+    NODE_CHECK(node, victim->why == TUTTI_EPEER || victim->why == TUTTI_ENET);
+    NODE_CHECK(node, strstr(victim->text, "1") != NULL);
+    /* The living go on: rank 0 and rank 2 still talk. */
+    uint32_t other = 2 - node->rank;
+    tt_msg m = {.magic = TT_MSG_MAGIC};
+    NODE_CHECK(node, node->ops->send(node->conns[1], &m, NULL, 0) == TT_FULL);
+    NODE_CHECK(node,
+               node->ops->send(node->conns[other], &m, NULL, 0) != TT_FULL);
+    tt_node_poll(node, false);
+    while (node->peers[other].n_arrived < 1)
+        NODE_CHECK(node, tt_node_turn(node));
+    return 0;
+}
+
+static void test_death(void **state)
+{
+    const tt_net_ops *ops = *state;
+    for (int how = DIE_ALONE; how <= DIE_WITH_CAREFUL_CHILD; how++) {
+        /* Between hosts a socket that a child holds hides the death: that is
+         * what tt_net_after_fork() is for. */
+        if (how == DIE_WITH_CHILD && !ops->same_host)
+            continue;
+        death_arg arg = {.how = (int)how};
+        tt_nodes nodes = base_nodes(ops, 3);
+        nodes.body = death_body;
+        nodes.arg = &arg;
+        nodes.n_killed = 1;
+        assert_int_equal(tt_nodes_run(&nodes), 0);
+    }
+}
+
+/* ----------------------------------------------------------------- tables */
+
+static void test_table(void **state)
+{
+    (void)state;
+    for (const tt_net_ops *const *row = tt_transports; *row; row++) {
+        const tt_net_ops *ops = *row;
+        assert_true(tt_transport_find(ops->name) == ops);
+        assert_true(ops->net_size >= sizeof(tt_net));
+        assert_true(ops->conn_size >= sizeof(tt_conn));
+        assert_non_null(ops->open);
+        assert_non_null(ops->address);
+        assert_non_null(ops->connect);
+        assert_non_null(ops->send);
+        assert_non_null(ops->progress);
+        assert_non_null(ops->arm);
+        assert_non_null(ops->cancel);
+        assert_non_null(ops->close);
+        assert_non_null(ops->fini);
+    }
+    assert_null(tt_transport_find("pigeon"));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void **state);
+    bool needs_processes; /* threads cannot be killed one by one */
+} promises[] = {
+    {"contents and order", test_exchange, false},
+    {"no wake-up is lost", test_token, false},
+    {"back-pressure", test_full, false},
+    {"cancel", test_cancel, false},
+    {"close delivers", test_leave, false},
+    {"a death is noticed", test_death, true},
+};
+#define N_PROMISES (sizeof(promises) / sizeof(promises[0]))
+
+int main(void)
+{
+    static struct CMUnitTest tests[8 * N_PROMISES];
+    static char names[8 * N_PROMISES][64];
+    size_t n = 0;
+    tests[n++] = (struct CMUnitTest){.name = "table", .test_func = test_table};
+    for (const tt_net_ops *const *row = tt_transports; *row; row++) {
+        bool has_threads = *row == &tt_net_loop;
+        for (size_t i = 0; i < N_PROMISES; i++) {
+            if (has_threads && promises[i].needs_processes)
+                continue;
+            snprintf(names[n], sizeof(names[n]), "%s: %s", (*row)->name,
+                     promises[i].name);
+            tests[n] =
+                (struct CMUnitTest){.name = names[n],
+                                    .test_func = promises[i].run,
+                                    .initial_state = (void *)(size_t)*row};
+            n++;
+        }
+    }
+    tt_test_seed();
+    return TT_RUN_TAP(tests);
+}
