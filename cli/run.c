@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * run.c - `tutti run`: starts the ranks of a job and ends with it.
+ *
+ * A job on this machine needs no port: its ranks meet through TUTTI_JOB, a
+ * name that no other job has. A job on hosts gets TUTTI_ADDR as well: the
+ * first host and a random port. Next: run_spawn.c, run_loop.c. */
+#include "run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* Ports that a system does not hand out by itself (those begin at 32768). */
+enum { FIRST_PORT = 20000, N_PORTS = 12000 };
+
+enum { MOST_RANKS = 4096 };
+
+static uint64_t random_bits(void)
+{
+    uint64_t bits;
+    if (getrandom(&bits, sizeof(bits), 0) != sizeof(bits))
+        bits = (uint64_t)(cli_now_s() * 1e9) ^ ((uint64_t)getpid() << 40);
+    return bits;
+}
+
+/* ---------------------------------------------------------------- hosts -- */
+
+/* A host of -H and how many ranks it takes. */
+typedef struct host {
+    char *name;
+    uint32_t slots;
+} host;
+
+typedef struct host_list {
+    host *at;
+    size_t n;
+    uint64_t slots;
+    char *text; /* holds the names */
+} host_list;
+
+/* "beta:2", "user@beta", "[fe80::1]:2": cuts the count off. */
+static bool parse_host(char *text, host *out)
+{
+    *out = (host){text, 1};
+    char *colon = strrchr(text, ':');
+    char *bracket = strchr(text, ']');
+    if (colon && colon > bracket) {
+        char *end;
+        unsigned long slots = strtoul(colon + 1, &end, 10);
+        if (!colon[1] || *end || slots < 1 || slots > MOST_RANKS)
+            return false;
+        out->slots = (uint32_t)slots;
+        *colon = 0;
+    }
+    return text[0] && text[0] != '-';
+}
+
+static int parse_hosts(const cli_command *self, const char *given,
+                       host_list *out)
+{
+    char *text = out->text = strdup(given);
+    out->at = calloc(strlen(given) / 2 + 1, sizeof(*out->at));
+    if (!out->at || !text)
+        return cli_fail(self, "out of memory");
+    char *rest;
+    for (char *word = strtok_r(text, ",", &rest); word;
+         word = strtok_r(NULL, ",", &rest)) {
+        if (!parse_host(word, &out->at[out->n]))
+            return cli_usage(self, "'%s' is no host: expected NAME or NAME:N",
+                             word);
+        out->slots += out->at[out->n++].slots;
+    }
+    return out->n ? CLI_OK : cli_usage(self, "-H names no host");
+}
+
+/* Where the ranks meet: the first host, without its user. */
+static const char *make_address(const host *first, char *buf, size_t cap)
+{
+    const char *at = strchr(first->name, '@');
+    const char *name = at ? at + 1 : first->name;
+    unsigned port = FIRST_PORT + (unsigned)(random_bits() % N_PORTS);
+    char self[256];
+    if (!strcmp(name, "localhost") && !gethostname(self, sizeof(self)))
+        name = self;
+    snprintf(buf, cap, "%s:%u", name, port);
+    return buf;
+}
+
+/* ----------------------------------------------------------------- tasks -- */
+
+static bool make_tasks(run_job *job, const host_list *hosts, bool prefixes)
+{
+    job->tasks = calloc(job->n, sizeof(*job->tasks));
+    if (!job->tasks)
+        return false;
+    size_t h = 0;
+    uint32_t used = 0;
+    for (uint32_t rank = 0; rank < job->n; rank++) {
+        run_task *task = &job->tasks[rank];
+        *task = (run_task){.rank = rank, .input_fd = -1};
+        if (hosts->n) {
+            while (used == hosts->at[h].slots) {
+                h++;
+                used = 0;
+            }
+            task->host = hosts->at[h].name;
+            used++;
+        }
+        task->out = (run_stream){.fd = -1, .to = &job->sinks[0]};
+        task->err = (run_stream){.fd = -1, .to = &job->sinks[1]};
+        if (prefixes)
+            snprintf(task->out.prefix, sizeof(task->out.prefix), "[%u] ", rank);
+        memcpy(task->err.prefix, task->out.prefix, sizeof(task->out.prefix));
+    }
+    return true;
+}
+
+/* Two pipes and more for each rank. */
+static void raise_file_limit(run_job *job)
+{
+    getrlimit(RLIMIT_NOFILE, &job->old_files);
+    struct rlimit most = job->old_files;
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
+/* From here on signals wait for the loop. */
+static void block_signals(run_job *job)
+{
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGTERM);
+    sigaddset(&mask, SIGHUP);
+    sigaddset(&mask, SIGUSR1);
+    sigaddset(&mask, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &mask, &job->old_mask);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* an ignored one would lose exit statuses */
+}
+
+/* A terminal must be read by its foreground group, so by us and not by rank
+ * 0; and ssh's input carries more than rank 0's. */
+static bool must_pump(const run_job *job)
+{
+    if (isatty(STDIN_FILENO))
+        return tcgetpgrp(STDIN_FILENO) == getpgrp();
+    return job->tasks[0].host != NULL;
+}
+
+static void print_json(const run_job *job, int status, double seconds)
+{
+    printf("{\"status\":%d,\"seconds\":%.3f,\"first_failed\":", status,
+           seconds);
+    cli_json_number(stdout, job->cause ? (double)job->cause->rank : -1.0);
+    printf(",\"ranks\":[");
+    for (uint32_t i = 0; i < job->n; i++) {
+        const run_task *task = &job->tasks[i];
+        printf("%s{\"rank\":%u,\"host\":", i ? "," : "", i);
+        cli_json_string(stdout, task->host);
+        printf(",\"exit\":");
+        cli_json_number(stdout, task->was_signalled ? -1.0 : task->code);
+        printf(",\"signal\":");
+        cli_json_number(stdout, task->was_signalled ? task->code : -1.0);
+        printf("}");
+    }
+    printf("]}\n");
+}
+
+/* ------------------------------------------------------------------ job -- */
+
+static int start_all(run_job *job)
+{
+    int status = run_guard_start(job);
+    for (uint32_t i = 0; i < job->n && !status; i++) {
+        status = run_spawn(job, &job->tasks[i]);
+        if (!status)
+            continue;
+        job->n = i + 1;
+        job->interrupted = SIGTERM; /* what follows is not the ranks' fault */
+        for (uint32_t k = 0; k <= i; k++)
+            run_signal(&job->tasks[k], SIGKILL);
+    }
+    return status;
+}
+
+static int exit_status(const run_job *job)
+{
+    if (job->interrupted)
+        return 128 + job->interrupted;
+    if (!job->cause)
+        return CLI_OK;
+    return job->cause->was_signalled ? 128 + job->cause->code
+                                     : job->cause->code;
+}
+
+static int run(run_job *job, const host_list *hosts, bool prefixes,
+               bool is_json)
+{
+    if (!make_tasks(job, hosts, prefixes))
+        return cli_fail(job->self, "out of memory");
+    double start_s = cli_now_s();
+    raise_file_limit(job);
+    block_signals(job);
+    job->pumps_stdin = must_pump(job);
+    snprintf(job->name, sizeof(job->name), "run-%d-%016llx", (int)getpid(),
+             (unsigned long long)random_bits());
+    fflush(NULL);
+    int status = start_all(job);
+    run_watch(job);
+    if (!status)
+        status = exit_status(job);
+    if (is_json)
+        print_json(job, status, cli_now_s() - start_s);
+    free(job->tasks);
+    free(job->sinks[0].data);
+    free(job->sinks[1].data);
+    return status;
+}
+
+/* Says what is wrong with the words of the command line, or completes them. */
+static int check(const cli_command *self, const cli_words *words,
+                 const host_list *hosts, uint64_t *n)
+{
+    if (!words->n)
+        return cli_usage(self, "give a program to run");
+    if (!*n && !hosts->n)
+        return cli_usage(self, "say how many ranks: -n N");
+    if (!*n)
+        *n = hosts->slots;
+    if (*n > MOST_RANKS)
+        return cli_usage(self, "at most %d ranks", MOST_RANKS);
+    if (hosts->n && *n > hosts->slots)
+        return cli_usage(
+            self, "%llu ranks, but the hosts take only %llu: write HOST:N",
+            (unsigned long long)*n, (unsigned long long)hosts->slots);
+    return CLI_OK;
+}
+
+int cmd_run(const cli_command *self, int argc, char **argv)
+{
+    run_job job = {.self = self,
+                   .rsh = "ssh -o BatchMode=yes -o ConnectTimeout=10",
+                   .grace_s = 5,
+                   .guard_fd = -1,
+                   .sinks = {{.fd = STDOUT_FILENO}, {.fd = STDERR_FILENO}}};
+    uint64_t n = 0;
+    const char *host_text = NULL;
+    bool prefixes = true;
+    bool is_json = false;
+    const cli_option options[] = {
+        {"--ranks", "-n", CLI_COUNT, &n, "N", "how many ranks"},
+        {"--hosts", "-H", CLI_TEXT, &host_text, "A:2,B:2",
+         "hosts, with the ranks that each takes (1)"},
+        {"--rsh", NULL, CLI_TEXT, &job.rsh, "COMMAND",
+         "reaches a host, as COMMAND HOST COMMANDLINE (ssh)"},
+        {"--no-prefix", NULL, CLI_UNFLAG, &prefixes, NULL,
+         "do not put [rank] before each line"},
+        {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
+         "for the other ranks when one has failed (5)"},
+        {"--json", NULL, CLI_FLAG, &is_json, NULL,
+         "how the ranks ended, as a last line of JSON"},
+        {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
+    cli_words words;
+    if (!cli_parse(self, options, true, argc, argv, &words))
+        return words.status;
+    host_list hosts = {0};
+    char address[320];
+    int status = host_text ? parse_hosts(self, host_text, &hosts) : CLI_OK;
+    if (!status)
+        status = check(self, &words, &hosts, &n);
+    if (!status) {
+        job.n = (uint32_t)n;
+        job.program = words.at;
+        words.at[words.n] = NULL;
+        if (hosts.n)
+            job.address = make_address(&hosts.at[0], address, sizeof(address));
+        status = run(&job, &hosts, prefixes, is_json);
+    }
+    free(hosts.at);
+    free(hosts.text);
+    return status;
+}

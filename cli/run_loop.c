@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * run_loop.c - watches the ranks of a job until it is over.
+ *
+ * Idea       One poll over a signalfd (children that ended, signals to pass
+ *            on), the ranks' output, our output, and our input.
+ * The end    When a rank fails, the others get some seconds to end by
+ *            themselves (the library tells them which peer is lost, and they
+ *            say so), then SIGTERM, then SIGKILL. Ctrl-C: SIGINT at once,
+ *            the rest within a second.
+ * Invariant  Ended ranks stay unreaped until all is over, so the number of
+ *            their process group is still theirs when we signal it. */
+#include "run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What comes next when the ranks do not end by themselves. */
+typedef enum stage {
+    RUNNING, /* nothing is wrong */
+    GRACE,   /* they should be ending; next SIGTERM */
+    TERMED,  /* next SIGKILL */
+    KILLED,  /* next to kill whatever leads to a host */
+    FORCED,  /* next to give up */
+    GIVEN_UP
+} stage;
+
+/* Seconds until the next stage. After Ctrl-C the sum is below one. */
+static const double patience[2][GIVEN_UP] = {
+    [0] = {[TERMED] = 2.0, [KILLED] = 1.0, [FORCED] = 1.0},
+    [1] = {[GRACE] = 0.4, [TERMED] = 0.2, [KILLED] = 0.1, [FORCED] = 0.2}};
+
+/* How long children of ended ranks may go on writing. */
+static const double linger_s = 0.3;
+
+typedef struct watch {
+    run_job *job;
+    int signal_fd;
+    struct pollfd *fds;
+    uint32_t n_running;
+    stage stage;
+    double next_s;  /* when the next stage is due; 0: never */
+    double ended_s; /* when the last rank ended; 0: not yet */
+    bool has_swept; /* what the ended ranks left behind was killed */
+    /* Input for rank 0 that its pipe did not take yet. */
+    char input[512];
+    size_t input_len;
+} watch;
+
+static run_stream *stream(watch *w, uint32_t i)
+{
+    run_task *task = &w->job->tasks[i / 2];
+    return i % 2 ? &task->err : &task->out;
+}
+
+static void say(run_job *job, const char *fmt, ...) CLI_PRINTF(2, 3);
+static void say(run_job *job, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    run_sink *sink = &job->sinks[1];
+    if (sink->open_line)
+        run_sink_add(sink, "\n", 1);
+    sink->open_line = NULL;
+    run_sink_add(sink, "tutti run: ", 11);
+    run_sink_add(sink, text, strlen(text));
+    run_sink_add(sink, "\n", 1);
+}
+
+/* --------------------------------------------------------------- stages -- */
+
+static void signal_all(watch *w, int sig)
+{
+    for (uint32_t i = 0; i < w->job->n; i++)
+        run_signal(&w->job->tasks[i], sig);
+}
+
+static void enter(watch *w, stage to)
+{
+    w->stage = to;
+    if (to == GIVEN_UP) {
+        w->next_s = 0;
+        return;
+    }
+    double wait_s = patience[w->job->interrupted != 0][to];
+    if (to == GRACE && !w->job->interrupted)
+        wait_s = w->job->grace_s;
+    w->next_s = cli_now_s() + wait_s;
+}
+
+static void kill_local(run_task *task)
+{
+    if (task->pid)
+        kill(-task->pid, SIGKILL);
+}
+
+/* The patience of a stage is over. */
+static void escalate(watch *w)
+{
+    run_job *job = w->job;
+    if (w->stage == GRACE) {
+        if (!job->interrupted && w->n_running)
+            say(job, "%u other rank%s did not end within %g s; ending %s",
+                w->n_running, w->n_running > 1 ? "s" : "", job->grace_s,
+                w->n_running > 1 ? "them" : "it");
+        signal_all(w, SIGTERM);
+    } else if (w->stage == TERMED) {
+        signal_all(w, SIGKILL);
+    } else if (w->stage == KILLED) {
+        for (uint32_t i = 0; i < job->n; i++)
+            kill_local(&job->tasks[i]);
+    }
+    enter(w, w->stage + 1);
+}
+
+/* ---------------------------------------------------------------- ranks -- */
+
+static void read_rest(run_stream *s)
+{
+    struct pollfd p = {s->fd, POLLIN, 0};
+    while (s->fd >= 0 && !run_sink_is_full(s->to) && poll(&p, 1, 0) > 0)
+        run_stream_read(s);
+}
+
+static void describe(run_job *job, const run_task *task)
+{
+    char who[320];
+    if (task->host)
+        snprintf(who, sizeof(who), "rank %u (host %s)", task->rank, task->host);
+    else
+        snprintf(who, sizeof(who), "rank %u (pid %d)", task->rank,
+                 (int)task->pid);
+    if (task->was_signalled)
+        say(job, "%s was killed by signal %d (%s)", who, task->code,
+            strsignal(task->code));
+    else if (task->host && task->code == 255)
+        say(job,
+            "%s ended with status 255: it failed, or %s could not reach "
+            "the host",
+            who, job->rsh);
+    else
+        say(job, "%s exited with status %d", who, task->code);
+}
+
+/* Learns whether the task has ended, without reaping it. */
+static bool ended_now(watch *w, run_task *task)
+{
+    siginfo_t info = {0};
+    if (task->has_ended ||
+        waitid(P_PID, (id_t)task->pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
+        info.si_pid != task->pid)
+        return false;
+    task->has_ended = true;
+    task->was_signalled = info.si_code != CLD_EXITED;
+    task->code = info.si_status;
+    /* A host's shell says 128 + n for signal n. */
+    if (task->host && !task->was_signalled && task->code > 128 &&
+        task->code - 128 < NSIG) {
+        task->was_signalled = true;
+        task->code -= 128;
+    }
+    w->n_running--;
+    return true;
+}
+
+/* Of ranks found ended in one look, a killed one is the likelier cause of the
+ * others' failure. */
+static bool is_better_cause(const run_task *task, const run_task *cause)
+{
+    if (!task->was_signalled && task->code == 0)
+        return false;
+    return !cause || (task->was_signalled && !cause->was_signalled);
+}
+
+static void look_for_ended(watch *w)
+{
+    run_job *job = w->job;
+    run_task *cause = NULL;
+    for (uint32_t i = 0; i < job->n; i++) {
+        run_task *task = &job->tasks[i];
+        if (!ended_now(w, task))
+            continue;
+        read_rest(&task->out);
+        read_rest(&task->err);
+        /* The children of a killed rank must not keep its sockets open. */
+        if (task->was_signalled && !task->host)
+            kill_local(task);
+        if (is_better_cause(task, cause))
+            cause = task;
+    }
+    if (!w->n_running && !w->ended_s) {
+        w->ended_s = cli_now_s();
+        if (!job->interrupted) /* whoever reads the output may take his time */
+            w->next_s = 0;
+    }
+    if (!cause || job->cause || job->interrupted)
+        return;
+    job->cause = cause;
+    describe(job, cause);
+    if (w->stage == RUNNING && w->n_running)
+        enter(w, GRACE);
+}
+
+/* -------------------------------------------------------------- signals -- */
+
+static void pass_on(watch *w, int sig)
+{
+    signal_all(w, sig);
+    if (sig == SIGUSR1 || sig == SIGUSR2)
+        return;
+    if (w->job->interrupted) { /* asked twice: now */
+        signal_all(w, SIGKILL);
+        enter(w, KILLED);
+        return;
+    }
+    w->job->interrupted = sig;
+    say(w->job, "ending the job: signal %d (%s)", sig, strsignal(sig));
+    enter(w, GRACE);
+}
+
+static void read_signals(watch *w)
+{
+    struct signalfd_siginfo info;
+    while (read(w->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo != SIGCHLD)
+            pass_on(w, (int)info.ssi_signo);
+    }
+    look_for_ended(w);
+}
+
+/* ---------------------------------------------------------------- input -- */
+
+static void pump(watch *w)
+{
+    run_job *job = w->job;
+    run_task *first = &job->tasks[0];
+    if (!w->input_len) {
+        ssize_t got = read(STDIN_FILENO, w->input, sizeof(w->input));
+        if (got < 0 && errno == EINTR)
+            return;
+        if (got <= 0) {
+            run_feed(first, NULL, 0);
+            job->pumps_stdin = false;
+            return;
+        }
+        w->input_len = (size_t)got;
+    }
+    if (run_feed(first, w->input, w->input_len))
+        w->input_len = 0;
+    else if (errno != EAGAIN)
+        job->pumps_stdin = false;
+}
+
+/* ----------------------------------------------------------------- loop -- */
+
+/* The descriptors: signals, input, two sinks, two streams for each rank; -1
+ * where there is nothing to do. */
+enum { AT_SIGNALS, AT_INPUT, AT_SINKS, AT_STREAMS = 4 };
+
+static void fill_fds(watch *w)
+{
+    run_job *job = w->job;
+    w->fds[AT_SIGNALS] = (struct pollfd){w->signal_fd, POLLIN, 0};
+    w->fds[AT_INPUT] = (struct pollfd){-1, 0, 0};
+    if (job->pumps_stdin && w->input_len)
+        w->fds[AT_INPUT] = (struct pollfd){job->tasks[0].input_fd, POLLOUT, 0};
+    else if (job->pumps_stdin)
+        w->fds[AT_INPUT] = (struct pollfd){STDIN_FILENO, POLLIN, 0};
+    for (int i = 0; i < 2; i++) {
+        run_sink *sink = &job->sinks[i];
+        bool waits = sink->at < sink->len && !sink->is_broken;
+        w->fds[AT_SINKS + i] = (struct pollfd){waits ? sink->fd : -1, POLLOUT,
+                                               0};
+    }
+    for (uint32_t i = 0; i < 2 * job->n; i++) {
+        run_stream *s = stream(w, i);
+        bool reads = s->fd >= 0 && !run_sink_is_full(s->to);
+        w->fds[AT_STREAMS + i] = (struct pollfd){reads ? s->fd : -1, POLLIN, 0};
+    }
+}
+
+static bool is_drained(watch *w)
+{
+    for (uint32_t i = 0; i < 2 * w->job->n; i++) {
+        if (stream(w, i)->fd >= 0)
+            return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        const run_sink *sink = &w->job->sinks[i];
+        if (sink->at < sink->len && !sink->is_broken)
+            return false;
+    }
+    return true;
+}
+
+/* When all ranks have ended: the children they left may write a little
+ * longer; then they are killed, and what is in the pipes is read. A pipe that
+ * stays open even so is in the hands of a daemon. */
+static void sweep(watch *w)
+{
+    double since = cli_now_s() - w->ended_s;
+    if (!w->has_swept && since > linger_s) {
+        w->has_swept = true;
+        for (uint32_t i = 0; i < w->job->n; i++)
+            kill_local(&w->job->tasks[i]);
+    }
+    if (since < 2 * linger_s)
+        return;
+    for (uint32_t i = 0; i < 2 * w->job->n; i++) {
+        run_stream *s = stream(w, i);
+        read_rest(s);
+        if (!run_sink_is_full(s->to))
+            run_stream_close(s);
+    }
+}
+
+static bool is_over(watch *w)
+{
+    if (w->stage == GIVEN_UP)
+        return true;
+    if (w->n_running)
+        return false;
+    if (is_drained(w))
+        return true;
+    sweep(w);
+    return false;
+}
+
+static int timeout_ms(const watch *w)
+{
+    if (!w->n_running)
+        return 20;
+    if (!w->next_s)
+        return -1;
+    double left = w->next_s - cli_now_s();
+    return left <= 0 ? 0 : (int)(left * 1e3) + 1;
+}
+
+static void turn(watch *w)
+{
+    fill_fds(w);
+    int n = poll(w->fds, AT_STREAMS + 2 * w->job->n, timeout_ms(w));
+    if (n > 0) {
+        for (uint32_t i = 0; i < 2 * w->job->n; i++) {
+            if (w->fds[AT_STREAMS + i].revents)
+                run_stream_read(stream(w, i));
+        }
+        if (w->fds[AT_INPUT].revents)
+            pump(w);
+        if (w->fds[AT_SIGNALS].revents)
+            read_signals(w);
+    }
+    for (int i = 0; i < 2; i++)
+        run_sink_write(&w->job->sinks[i]);
+    if (w->next_s && cli_now_s() >= w->next_s)
+        escalate(w);
+}
+
+/* Kills what is left of the groups, then reaps. */
+static void finish(watch *w)
+{
+    for (uint32_t i = 0; i < w->job->n; i++)
+        kill_local(&w->job->tasks[i]);
+    run_guard_end(w->job);
+    for (uint32_t i = 0; i < w->job->n; i++) {
+        run_task *task = &w->job->tasks[i];
+        run_stream_close(&task->out);
+        run_stream_close(&task->err);
+        if (task->input_fd >= 0)
+            close(task->input_fd);
+        if (task->pid)
+            waitpid(task->pid, NULL, task->has_ended ? 0 : WNOHANG);
+    }
+    for (int i = 0; i < 2; i++)
+        run_sink_write(&w->job->sinks[i]);
+}
+
+void run_watch(run_job *job)
+{
+    watch w = {.job = job, .n_running = job->n};
+    sigset_t mask;
+    sigemptyset(&mask);
+    static const int watched[] = {SIGCHLD, SIGINT,  SIGTERM,
+                                  SIGHUP,  SIGUSR1, SIGUSR2};
+    for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
+        sigaddset(&mask, watched[i]);
+    w.signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    w.fds = calloc(AT_STREAMS + 2 * (size_t)job->n, sizeof(*w.fds));
+    if (w.signal_fd < 0 || !w.fds) {
+        cli_fail(job->self, "cannot watch the ranks: %s", strerror(errno));
+    } else {
+        look_for_ended(&w);
+        while (!is_over(&w))
+            turn(&w);
+    }
+    finish(&w);
+    free(w.fds);
+    if (w.signal_fd >= 0)
+        close(w.signal_fd);
+}
