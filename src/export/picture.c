@@ -18,11 +18,12 @@
 
 enum {
     WIDTH = 80,
-    MAX_SEND_LINES = 120, /* of the table or the list of sends */
-    MAX_STEP_LINES = 8,   /* of one step in the list */
-    MAX_SET_RANKS = 16,   /* a set is as many characters wide */
-    MAX_SET_LINES = 72,   /* all tables of sets together */
-    MAX_COUNT_RANKS = 35, /* a count is one character */
+    MAX_TABLE_LINES = 120, /* of the table of sends */
+    MAX_LIST_LINES = 120,  /* of the list of sends */
+    MAX_STEP_LINES = 4,    /* of one step in the list */
+    MAX_SET_RANKS = 16,    /* a set is as many characters wide */
+    MAX_SET_LINES = 72,    /* all tables of sets together */
+    MAX_COUNT_RANKS = 35,  /* a count is one character */
     MAX_COUNT_LINES = 120,
     MAX_SHARES = 24 /* uneven shares that are listed one by one */
 };
@@ -134,10 +135,10 @@ static void draw_head(picture *p)
                   s->n_ranks, plural(s->n_ranks),
                   (unsigned long long)s->n_chunks, plural(s->n_chunks),
                   (unsigned long long)p->n_steps, plural(p->n_steps));
-    tt_str_printf(p->out, "%llu transfer%s, id %016llx\n",
-                  (unsigned long long)s->n_transfers, plural(s->n_transfers),
-                  (unsigned long long)s->id);
+    tt_str_printf(p->out, "%llu transfer%s\n",
+                  (unsigned long long)s->n_transfers, plural(s->n_transfers));
     draw_shares(p);
+    tt_str_printf(p->out, "Id %016llx.\n", (unsigned long long)s->id);
 }
 
 /* ---------------------------------------------------------------- sends -- */
@@ -190,6 +191,13 @@ static bool draw_table_line(picture *p, const step_span *span, size_t k,
     return any;
 }
 
+static void draw_rest(picture *p, size_t n_steps)
+{
+    if (n_steps > 0)
+        tt_str_printf(p->out, "   ... and %zu more step%s\n", n_steps,
+                      plural(n_steps));
+}
+
 static void draw_table(picture *p, int width)
 {
     tt_str_puts(p->out, "\n  step");
@@ -197,56 +205,61 @@ static void draw_table(picture *p, int width)
         tt_str_printf(p->out, "%*s%u", width - n_digits(r), "rank ", r);
     tt_str_puts(p->out, "\n");
     int lines = 0;
-    for (size_t i = 0; i < p->n_steps; i++) {
-        if (lines >= MAX_SEND_LINES) {
-            tt_str_printf(p->out, "   ... and %zu more step%s\n",
-                          p->n_steps - i, plural(p->n_steps - i));
-            return;
-        }
-        for (size_t k = 0; draw_table_line(p, &p->steps[i], k, width); k++)
-            lines++;
+    size_t i = 0;
+    for (; i < p->n_steps && lines < MAX_TABLE_LINES; i++) {
+        size_t k = 0;
+        while (k < MAX_TABLE_LINES &&
+               draw_table_line(p, &p->steps[i], k, width))
+            k++;
+        if (k == MAX_TABLE_LINES)
+            tt_str_puts(p->out, "        ... (a long step is cut here)\n");
+        lines += (int)k;
     }
+    draw_rest(p, p->n_steps - i);
 }
 
-/* One step of the list; returns the number of lines. */
-static int draw_list_step(picture *p, const step_span *span)
+/* One step of the list, in order of sender, in columns of `width`; returns
+ * the number of lines. */
+static int draw_list_step(picture *p, const step_span *span, int width)
 {
-    char entry[64];
-    int lines = 1, column = 6;
-    tt_str_printf(p->out, "%6u", span->step);
-    for (uint64_t i = span->first; i < span->end; i++) {
-        const tt_transfer *t = &p->s->transfers[i];
-        int n = snprintf(entry, sizeof(entry), "  %u: %u %c> %u", t->src,
-                         t->chunk, sign(t), t->dst);
-        if (column + n > WIDTH && lines == MAX_STEP_LINES) {
-            tt_str_printf(p->out, "\n        ... and %llu more",
-                          (unsigned long long)(span->end - i));
-            break;
+    uint64_t todo = span->end - span->first, drawn = 0;
+    uint64_t per_line = (uint64_t)((WIDTH - 6) / width);
+    int lines = 0, gap = 0;
+    const tt_transfer *t = NULL;
+    for (uint32_t r = 0; r < p->s->n_ranks && drawn < todo; r++) {
+        for (size_t k = 0; (t = kth_send(p, span, r, k)) != NULL; k++) {
+            char entry[64];
+            int n = snprintf(entry, sizeof(entry), "%u: %u %c> %u", t->src,
+                             t->chunk, sign(t), t->dst);
+            if (drawn == per_line * MAX_STEP_LINES) {
+                tt_str_printf(p->out, "\n        ... and %llu more\n",
+                              (unsigned long long)(todo - drawn));
+                return lines + 1;
+            }
+            if (drawn == 0)
+                tt_str_printf(p->out, "%6u", span->step);
+            else if (drawn % per_line == 0)
+                tt_str_puts(p->out, "\n      ");
+            gap = drawn % per_line == 0 ? 2 : gap;
+            lines += drawn % per_line == 0;
+            tt_str_fill(p->out, ' ', gap);
+            tt_str_add(p->out, entry, (size_t)n);
+            gap = width - n;
+            drawn++;
         }
-        if (column + n > WIDTH) {
-            tt_str_puts(p->out, "\n      ");
-            column = 6;
-            lines++;
-        }
-        tt_str_add(p->out, entry, (size_t)n);
-        column += n;
     }
     tt_str_puts(p->out, "\n");
     return lines;
 }
 
-static void draw_list(picture *p)
+static void draw_list(picture *p, int width)
 {
     tt_str_puts(p->out, "\n  step  sender: chunk +> receiver\n");
     int lines = 0;
-    for (size_t i = 0; i < p->n_steps; i++) {
-        if (lines >= MAX_SEND_LINES) {
-            tt_str_printf(p->out, "   ... and %zu more step%s\n",
-                          p->n_steps - i, plural(p->n_steps - i));
-            return;
-        }
-        lines += draw_list_step(p, &p->steps[i]);
-    }
+    size_t i = 0;
+    for (; i < p->n_steps && lines < MAX_LIST_LINES; i++)
+        lines += draw_list_step(p, &p->steps[i], width);
+    draw_rest(p, p->n_steps - i);
 }
 
 static void draw_sends(picture *p)
@@ -263,15 +276,16 @@ static void draw_sends(picture *p)
     if (6 + (width + 1) * (int64_t)s->n_ranks <= WIDTH)
         width++;
     bool is_table = 6 + width * (int64_t)s->n_ranks <= WIDTH;
-    tt_str_printf(p->out,
-                  "\nWho sends what: `%s1 +> 2`: chunk 1 to rank 2, "
-                  "which adds it (+) to its own,\nor, where it says "
-                  "=>, takes a copy.\n",
-                  is_table ? "" : "0: ");
+    tt_str_printf(
+        p->out,
+        "\nWho sends what. `%s3 +> 1`%s sends chunk 3 to rank 1, "
+        "which adds it\n(+) to its own value; `=>`: it takes a "
+        "copy.\n",
+        is_table ? "" : "2: ", is_table ? " under a rank: it" : ": rank 2");
     if (is_table)
         draw_table(p, width);
     else
-        draw_list(p);
+        draw_list(p, rank_digits + 2 + cell + 2);
 }
 
 /* ----------------------------------------------------------------- held -- */
@@ -398,15 +412,22 @@ static char count_mark(const picture *p, uint64_t set)
         n++;
     if (n == 0)
         return '.';
+    if (!tt_coll_reduces(p->s->collective))
+        return 'o';
     if (n == p->s->n_ranks)
         return '*';
     return "0123456789abcdefghijklmnopqrstuvwxyz"[n];
 }
 
+static int count_width(const picture *p)
+{
+    return widest((int)p->s->n_chunks, 5) + 2;
+}
+
 /* How many steps (and the start) stand side by side. */
 static size_t counts_per_bank(const picture *p)
 {
-    return (WIDTH - 10) / ((size_t)p->s->n_chunks + 2);
+    return (size_t)((WIDTH - 8) / count_width(p));
 }
 
 static bool counts_fit(const picture *p)
@@ -422,7 +443,7 @@ static bool counts_fit(const picture *p)
 
 static void draw_count_bank(picture *p, size_t first, size_t end)
 {
-    int width = widest((int)p->s->n_chunks, 5) + 2;
+    int width = count_width(p);
     tt_str_puts(p->out, "\n          ");
     for (size_t k = first; k < end; k++) {
         if (k == 0)
@@ -448,9 +469,13 @@ static void draw_count_bank(picture *p, size_t first, size_t end)
 
 static void draw_counts(picture *p)
 {
-    tt_str_puts(p->out,
-                "\nWhat ranks hold after each step, a character per chunk: of "
-                "how many ranks it\nhas the contributions (. none, * all).\n");
+    tt_str_puts(p->out, "\nWhat ranks hold after each step, a character per "
+                        "chunk: ");
+    if (tt_coll_reduces(p->s->collective))
+        tt_str_puts(p->out, "of how many ranks it\nhas the contributions "
+                            "(. none, * all).\n");
+    else
+        tt_str_puts(p->out, "o holds it, . does not.\n");
     size_t per_bank = counts_per_bank(p);
     for (size_t first = 0; first <= p->n_steps; first += per_bank) {
         size_t end = first + per_bank;
