@@ -37,8 +37,13 @@
 #define TT_SANITIZED 0
 #endif
 
-#if defined(__x86_64__) && defined(__GLIBC__) && !TT_SANITIZED
-#define TT_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
+#if !defined(__x86_64__) || !defined(__GLIBC__) || TT_SANITIZED
+#define TT_CLONES
+#elif defined(__clang__) && __clang_major__ >= 14
+#define TT_CLONES __attribute__((target_clones("default", "avx2", "avx512bw")))
+#elif !defined(__clang__) && __GNUC__ >= 12
+#define TT_CLONES \
+    __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
 #define TT_CLONES
 #endif
@@ -49,6 +54,10 @@
 #else
 #define TT_VECTORISE _Pragma("GCC ivdep")
 #endif
+
+/* gcc would else unroll the loop over the sources into the one over elements,
+ * where it no longer vectorises. */
+#define TT_KEEP_ORDER() __asm__ volatile("")
 
 #define TT_INLINE static inline __attribute__((always_inline))
 
@@ -87,29 +96,34 @@ typedef double STORED mem_f64;
 
 /* Minimum and maximum of floats as bit patterns `bits` wide. As sign and
  * magnitude they are ordered like the integers that turned() makes of them,
- * -0 below +0. A magnitude above infinity's is a NaN. */
+ * -0 below +0. A magnitude above infinity's is a NaN. Masks, not choices, so
+ * that no branch is left. */
 #define DEFINE_ORDER(name, bits, infinity, nan)                                \
     TT_INLINE int##bits##_t name##_turned(uint##bits##_t x)                    \
     {                                                                          \
         int##bits##_t less = (int##bits##_t)x < 0 ? INT##bits##_MAX : 0;       \
         return (int##bits##_t)((int##bits##_t)x ^ less);                       \
     }                                                                          \
-    TT_INLINE bool name##_is_nan(uint##bits##_t x)                             \
+    TT_INLINE uint##bits##_t name##_pick(uint##bits##_t a, uint##bits##_t b,   \
+                                         bool first)                           \
     {                                                                          \
-        return (int##bits##_t)(x & INT##bits##_MAX) > (int##bits##_t)infinity; \
+        const int##bits##_t inf = infinity;                                    \
+        bool a_nan = (int##bits##_t)(a & INT##bits##_MAX) > inf;               \
+        bool b_nan = (int##bits##_t)(b & INT##bits##_MAX) > inf;               \
+        uint##bits##_t other = (uint##bits##_t)((a ^ b) & MASK(bits, !first)); \
+        uint##bits##_t any_nan = MASK(bits, a_nan) | MASK(bits, b_nan);        \
+        return (uint##bits##_t)(((a ^ other) & ~any_nan) | (nan & any_nan));   \
     }                                                                          \
     TT_INLINE uint##bits##_t name##_min(uint##bits##_t a, uint##bits##_t b)    \
     {                                                                          \
-        uint##bits##_t r = name##_turned(a) < name##_turned(b) ? a : b;        \
-        r = name##_is_nan(a) ? (uint##bits##_t)nan : r;                        \
-        return name##_is_nan(b) ? (uint##bits##_t)nan : r;                     \
+        return name##_pick(a, b, name##_turned(a) < name##_turned(b));         \
     }                                                                          \
     TT_INLINE uint##bits##_t name##_max(uint##bits##_t a, uint##bits##_t b)    \
     {                                                                          \
-        uint##bits##_t r = name##_turned(a) > name##_turned(b) ? a : b;        \
-        r = name##_is_nan(a) ? (uint##bits##_t)nan : r;                        \
-        return name##_is_nan(b) ? (uint##bits##_t)nan : r;                     \
+        return name##_pick(a, b, name##_turned(a) > name##_turned(b));         \
     }
+#define MASK(bits, condition) \
+    ((uint##bits##_t)((uint##bits##_t)0 - (uint##bits##_t)(condition)))
 
 DEFINE_ORDER(f16, 16, 0x7c00, 0x7e00)
 DEFINE_ORDER(bf16, 16, 0x7f80, 0x7fc0)
@@ -158,6 +172,7 @@ DEFINE_ORDER(f64, 64, 0x7ff0000000000000, 0x7ff8000000000000)
             acc[i] = (acc_t)op(x, y);                                       \
         }                                                                   \
         for (uint32_t k = 2; k < n_src - 1; k++) {                          \
+            TT_KEEP_ORDER();                                                \
             const stored *next = (const stored *)src[k] + first;            \
             for (size_t i = 0; i < count; i++) {                            \
                 acc_t x = load(next[i]);                                    \
