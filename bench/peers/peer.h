@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * peer.h - what the benchmark needs from a library. with_tutti.c and
+ * with_mpi.c implement it; bench.c, compiled once with each, measures, so that
+ * every library runs the very same loop on the very same buffers. A function
+ * that fails says why on stderr and ends the process. */
+#ifndef TUTTI_BENCH_PEER_H
+#define TUTTI_BENCH_PEER_H
+
+#include <stddef.h>
+
+void peer_start(int *argc, char ***argv);
+void peer_stop(void);
+int peer_rank(void);
+int peer_size(void);
+
+/* out = the sum of all ranks' in; blocks. */
+void peer_all_reduce(const float *in, float *out, size_t count);
+void peer_barrier(void);
+/* The largest value of all ranks, on every rank. */
+double peer_max(double value);
+
+/* Memory from the library itself, page-aligned; NULL when there is none. */
+void *peer_alloc(size_t bytes);
+
+#endif
