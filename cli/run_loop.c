@@ -45,6 +45,7 @@ typedef struct watch {
     uint32_t n_running;
     stage stage;
     double next_s;  /* when the next stage is due; 0: never */
+    double asked_s; /* when a signal asked us to end; 0: never */
     double ended_s; /* when the last rank ended; 0: not yet */
     bool has_swept; /* what the ended ranks left behind was killed */
     /* Input for rank 0 that its pipe did not take yet. */
@@ -216,6 +217,11 @@ static void pass_on(watch *w, int sig)
     signal_all(w, sig);
     if (sig == SIGUSR1 || sig == SIGUSR2)
         return;
+    double now = cli_now_s();
+    /* Some senders signal both a process and its group: that is one wish. */
+    if (w->asked_s && now - w->asked_s < 0.2)
+        return;
+    w->asked_s = now;
     if (w->job->interrupted) { /* asked twice: now */
         signal_all(w, SIGKILL);
         enter(w, KILLED);

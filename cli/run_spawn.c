@@ -31,7 +31,7 @@ static const char remote_script[] =
     "cd \"$1\" || exit 1; control=$2; shift 2; exec 3>&2 2>/dev/null; "
     "trap : HUP INT TERM USR1 USR2; "
     "sh -c \"$control\" | { trap : HUP INT TERM USR1 USR2; read -r loop; "
-    "\"$@\" 2>&3 3>&-; status=$?; kill -s KILL $loop; exit $status; }";
+    "(exec \"$@\" 2>&3 3>&-); status=$?; kill -s KILL $loop; exit $status; }";
 
 static const char remote_control[] =
     "trap \"\" HUP INT TERM USR1 USR2 PIPE; echo $$; "
