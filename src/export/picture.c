@@ -110,13 +110,14 @@ static void draw_shares(picture *p)
     } else {
         tt_str_printf(p->out, "Chunks, in parts of %llu of %s:",
                       (unsigned long long)s->n_parts, of);
+        int digits = n_digits(most);
+        uint64_t per_line = (uint64_t)(WIDTH / (9 + digits));
         for (uint64_t c = 0; c < s->n_chunks; c++) {
             const tt_chunk *chunk = &s->chunks[c];
-            uint64_t size = chunk->end - chunk->begin;
-            if (c % 6 == 0)
-                tt_str_puts(p->out, "\n ");
-            tt_str_printf(p->out, " %3llu: %-6llu", (unsigned long long)c,
-                          (unsigned long long)size);
+            tt_str_printf(p->out, "%s    %3llu: %*llu",
+                          c % per_line == 0 ? "\n" : "", (unsigned long long)c,
+                          digits,
+                          (unsigned long long)(chunk->end - chunk->begin));
         }
         tt_str_puts(p->out, "\n");
     }
@@ -446,12 +447,10 @@ static void draw_count_bank(picture *p, size_t first, size_t end)
     int width = count_width(p);
     tt_str_puts(p->out, "\n          ");
     for (size_t k = first; k < end; k++) {
-        if (k == 0)
-            tt_str_printf(p->out, "%-*s", width, "start");
-        else if (k + 1 < end)
-            tt_str_printf(p->out, "%-*u", width, p->steps[k - 1].step);
-        else
-            tt_str_printf(p->out, "%u", p->steps[k - 1].step);
+        char label[16] = "start";
+        if (k > 0)
+            snprintf(label, sizeof(label), "%u", p->steps[k - 1].step);
+        tt_str_printf(p->out, "%-*s", k + 1 < end ? width : 0, label);
     }
     for (uint32_t r = 0; r < p->s->n_ranks; r++) {
         tt_str_printf(p->out, "\n  rank %-3u", r);
