@@ -7,8 +7,9 @@
  *            turns a choice between sums into a branch, and a loop with a
  *            branch does not vectorise.
  * Invariant  Widening is exact; rounding is to nearest, ties to even; a NaN
- *            stays a NaN and is quiet after rounding. No subnormal f32 number
- *            matters, so processors told to flush them give the same bits.
+ *            stays a NaN and is quiet after rounding. f16 gives the same bits
+ *            on a processor told to flush f32 subnormals, since no f16 number
+ *            widens to one.
  * Next       kernels.c. */
 #ifndef TT_ENGINE_HALF_H
 #define TT_ENGINE_HALF_H
