@@ -193,13 +193,9 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
     return TUTTI_OK;
 }
 
-static void node_connect(tt_node *node, int sock)
+static void connect_to(tt_node *node, const card *all)
 {
     const tt_nodes *nodes = node->nodes;
-    card own = {.len = 0};
-    card *all = must(calloc(nodes->n, sizeof(card)));
-    own.len = (uint32_t)node->ops->address(node->net, own.bytes);
-    exchange(sock, &own, all, nodes->n);
     unsigned char(*bytes)[TT_NET_ADDR_MAX] =
         must(calloc(nodes->n, TT_NET_ADDR_MAX));
     const void *addrs[NODES_MAX];
@@ -215,8 +211,19 @@ static void node_connect(tt_node *node, int sock)
     uint64_t deadline = tt_now_ns() + (uint64_t)(seconds * 1e9);
     node->connect_err = node->ops->connect(node->net, node->conns, addrs, lens,
                                            deadline, &node->diag);
-    free(all);
     free(bytes);
+    if (node->connect_err && !nodes->may_fail_connect)
+        tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
+}
+
+static void node_connect(tt_node *node, int sock)
+{
+    card own = {.len = 0};
+    card *all = must(calloc(node->n_ranks, sizeof(card)));
+    own.len = (uint32_t)node->ops->address(node->net, own.bytes);
+    exchange(sock, &own, all, node->n_ranks);
+    connect_to(node, all);
+    free(all);
 }
 
 void tt_node_close(tt_node *node)
@@ -248,8 +255,6 @@ static int node_main(const tt_nodes *nodes, uint32_t rank, int sock)
         tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
     if (!err)
         node_connect(node, sock);
-    if (node->connect_err && !nodes->may_fail_connect)
-        tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
     int rc = 0;
     if (!node->failure[0])
         rc = nodes->body(node);
@@ -260,6 +265,32 @@ static int node_main(const tt_nodes *nodes, uint32_t rank, int sock)
     node_free(node);
     free(node);
     return rc;
+}
+
+int tt_nodes_local(const tt_nodes *nodes, tt_node *node)
+{
+    card *all = must(calloc(nodes->n, sizeof(card)));
+    int rc = 0;
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        rc |= node_open(&node[r], nodes, r) != TUTTI_OK;
+        all[r].len = (uint32_t)nodes->ops->address(node[r].net, all[r].bytes);
+    }
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        connect_to(&node[r], all);
+        rc |= node[r].connect_err != TUTTI_OK;
+        if (node[r].diag.text[0])
+            fprintf(stderr, "# rank %u: %s\n", r, node[r].diag.text);
+    }
+    free(all);
+    return rc;
+}
+
+void tt_nodes_local_close(tt_node *node, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        tt_node_close(&node[r]);
+        node_free(&node[r]);
+    }
 }
 
 /* --------------------------------------------------------------- running */
@@ -384,7 +415,5 @@ static int run_threads(const tt_nodes *nodes)
 
 int tt_nodes_run(const tt_nodes *nodes)
 {
-    if (strcmp(nodes->ops->name, "loop") == 0)
-        return run_threads(nodes);
-    return run_processes(nodes);
+    return nodes->is_threads ? run_threads(nodes) : run_processes(nodes);
 }

@@ -2,8 +2,7 @@
  * net_pair.h - a few connected nodes on one transport, for tests of
  * transports without an engine.
  *
- * Each node runs the same body: as a forked process, or (for "loop") as a
- * thread. Addresses are exchanged over socketpairs. The body returns 0 or
+ * Each node runs the same body, as a forked process or as a thread. Addresses are exchanged over socketpairs. The body returns 0 or
  * fails through NODE_CHECK; the node closes and checks for leaks after it. */
 #ifndef TT_TESTS_NET_PAIR_H
 #define TT_TESTS_NET_PAIR_H
@@ -50,6 +49,7 @@ struct tt_nodes {
     int (*body)(tt_node *node);
     void *arg; /* the body's */
     uint64_t seed;
+    bool is_threads;  /* threads instead of processes */
     double connect_s; /* deadline of connect; 0: 10 s */
     /* May change what `rank` sees of the others' addresses. */
     void (*tamper)(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX]);
@@ -59,6 +59,12 @@ struct tt_nodes {
 
 /* Runs n nodes; returns 0 when all bodies did. Failures are printed. */
 int tt_nodes_run(const tt_nodes *nodes);
+
+/* Opens and connects n nodes in this thread, one after the other (transports
+ * whose connect never waits); 0 or a failure, which is printed. Whatever the
+ * outcome, tt_nodes_local_close() them. */
+int tt_nodes_local(const tt_nodes *nodes, tt_node *node);
+void tt_nodes_local_close(tt_node *node, uint32_t n);
 
 /* The seed from TT_SEED or the clock; printed once. */
 uint64_t tt_test_seed(void);

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "net/chaos.h"
 #include "net/table.h"
 #include "support/net_pair.h"
 
@@ -240,6 +241,7 @@ static int exchange_body(tt_node *node)
 static tt_nodes base_nodes(const tt_net_ops *ops, uint32_t n)
 {
     tt_nodes nodes = {.ops = ops, .n = n, .seed = tt_test_seed()};
+    nodes.is_threads = ops == &tt_net_loop;
     nodes.settings.shm_ring_bytes = RING_BYTES;
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
@@ -257,6 +259,23 @@ static void test_exchange(void **state)
         nodes.arg = &arg;
         assert_int_equal(tt_nodes_run(&nodes), 0);
     }
+}
+
+/* The same when the transport refuses and delays at random: the engine may
+ * meet that any time, so this test's own flows must stand it too. */
+static void test_mischief(void **state)
+{
+    tt_chaos_opts opts = TT_CHAOS_OPTS_INIT;
+    opts.seed = tt_test_seed();
+    opts.full_per_1000 = 200;
+    opts.delay_per_1000 = 100;
+    opts.delay_turns = 20;
+    exchange_arg arg = {.n_messages = 400};
+    tt_nodes nodes = base_nodes(tt_chaos_wrap(*state, &opts), 3);
+    nodes.is_threads = *state == &tt_net_loop;
+    nodes.body = exchange_body;
+    nodes.arg = &arg;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
 }
 
 /* --------------------------------------------------------- sleep and wake */
@@ -566,6 +585,7 @@ static const struct {
     bool needs_processes; /* threads cannot be killed one by one */
 } promises[] = {
     {"contents and order", test_exchange, false},
+    {"contents and order under mischief", test_mischief, false},
     {"no wake-up is lost", test_token, false},
     {"back-pressure", test_full, false},
     {"cancel", test_cancel, false},
