@@ -71,6 +71,12 @@ static void tick(tt_engine *e)
     pass(e, true);
 }
 
+void tt_engine_flush(tt_engine *e)
+{
+    tt_engine_pump(e);
+    tt_op_recycle(e);
+}
+
 void tt_engine_wake(tt_engine *e)
 {
     uint64_t one = 1;
@@ -198,17 +204,13 @@ static void drive(tt_engine *e, spin *s)
     *s = (spin){0};
 }
 
-static bool is_set(const tt_flag *flag)
+void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
+                    const void *arg)
 {
-    return atomic_load_explicit(flag, memory_order_acquire) != 0;
-}
-
-void tt_engine_wait(tt_engine *e, const tt_flag *flag)
-{
-    if (is_set(flag))
+    if (ready(arg))
         return;
     tt_engine_lock(e);
-    while (!is_set(flag)) {
+    while (!ready(arg)) {
         if (e->is_driven) {
             e->n_waits++;
             pthread_cond_wait(&e->changed, &e->lock);
@@ -217,7 +219,7 @@ void tt_engine_wait(tt_engine *e, const tt_flag *flag)
         }
         e->is_driven = true;
         spin s = {0};
-        while (!is_set(flag))
+        while (!ready(arg))
             drive(e, &s);
         e->is_driven = false;
     }
@@ -225,6 +227,11 @@ void tt_engine_wait(tt_engine *e, const tt_flag *flag)
     if (e->n_active > 0 || e->n_waits > 0)
         tt_engine_wake(e);
     tt_engine_unlock(e);
+}
+
+void tt_engine_set_yields(tt_engine *e)
+{
+    e->opts.yields = true;
 }
 
 /* ----------------------------------------------------------------- thread -- */

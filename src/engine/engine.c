@@ -409,7 +409,10 @@ static void free_mesh(tt_mesh *mesh)
     tt_free(mesh->mem, mesh->peers, mesh->n_ranks, sizeof(tt_peer));
     tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);
     tt_free(mesh->mem, mesh->nets, mesh->n_nets, sizeof(tt_net *));
-    tt_free(mesh->mem, mesh, 1, sizeof(*mesh));
+    const tt_mem mem = *mesh->mem;
+    tt_mem *home = mesh->home;
+    tt_free(&mem, mesh, 1, sizeof(*mesh));
+    tt_free(&mem, home, 1, sizeof(*home));
 }
 
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
@@ -438,6 +441,7 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
         free_mesh(mesh);
         return TUTTI_ENOMEM;
     }
+    mesh->home = opts->home;
     memcpy(mesh->nets, opts->nets, opts->n_nets * sizeof(tt_net *));
     tt_engine_lock(e);
     for (uint32_t r = 0; r < mesh->n_ranks; r++)
@@ -511,6 +515,11 @@ void tt_mesh_unref(tt_mesh *mesh)
     }
     tt_engine_unlock(e);
     free_mesh(mesh);
+}
+
+const tt_mem *tt_mesh_mem(const tt_mesh *mesh)
+{
+    return mesh->mem;
 }
 
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)

@@ -40,19 +40,24 @@ tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag);
 void tt_engine_lock(tt_engine *e);
 void tt_engine_unlock(tt_engine *e);
 
+/* More ranks than cores on this host: waits yield. [locked] */
+void tt_engine_set_yields(tt_engine *e);
+
 /* One pass over all nets; true when anything moved. [locked] */
 bool tt_engine_step(tt_engine *e);
 
-/* Drives, or lets others drive, until *flag is not 0; it is set by a done
- * callback. [unlocked; any thread] */
-typedef _Atomic int tt_flag;
-void tt_engine_wait(tt_engine *e, const tt_flag *flag);
+/* Drives, or lets others drive, until ready(arg); what it looks at changes
+ * only in done callbacks and team failures. [unlocked; any thread] */
+void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
+                    const void *arg);
 
 /* One pass if nobody else is at it; never blocks. [unlocked] */
 void tt_engine_poke(tt_engine *e);
 
 /* Work was handed in for which nobody waits: the thread takes over. [locked] */
 void tt_engine_kick(tt_engine *e);
+/* Sends what has been handed in by now. [locked] */
+void tt_engine_flush(tt_engine *e);
 /* Something that a sleeping wait may be waiting for has happened. [locked] */
 void tt_engine_wake(tt_engine *e);
 
@@ -64,6 +69,7 @@ typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets;
     tt_net **nets;   /* [n_nets] */
     tt_conn **conns; /* [n_ranks], own is NULL */
+    tt_mem *home;    /* mem itself, to be freed last; NULL: static */
 } tt_mesh_opts;
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);
@@ -72,6 +78,7 @@ extern const tt_net_up tt_engine_up;
 tt_mesh *tt_mesh_ref(tt_mesh *mesh);
 /* The last one flushes, closes and frees everything. [unlocked] */
 void tt_mesh_unref(tt_mesh *mesh);
+const tt_mem *tt_mesh_mem(const tt_mesh *mesh);
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 
 /* ----------------------------------------------------------------- team -- */
@@ -89,9 +96,8 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
-uint32_t tt_team_rank(const tt_team *team);
-uint32_t tt_team_size(const tt_team *team);
-tt_mesh *tt_team_mesh(const tt_team *team);
+/* The mesh rank of a member. */
+uint32_t tt_team_member(const tt_team *team, uint32_t rank);
 
 /* ------------------------------------------------------------------- op -- */
 

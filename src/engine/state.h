@@ -116,6 +116,7 @@ typedef struct tt_past {
 struct tt_mesh {
     tt_engine *engine;
     const tt_mem *mem;
+    tt_mem *home; /* freed last */
     tt_mesh *next;
     uint32_t rank, n_ranks, n_nets, n_refs;
     tt_net **nets;

@@ -242,17 +242,7 @@ double tt_team_lateness(const tt_team *team, uint32_t rank)
     return team->lateness[rank];
 }
 
-uint32_t tt_team_rank(const tt_team *team)
+uint32_t tt_team_member(const tt_team *team, uint32_t rank)
 {
-    return team->rank;
-}
-
-uint32_t tt_team_size(const tt_team *team)
-{
-    return team->n;
-}
-
-tt_mesh *tt_team_mesh(const tt_team *team)
-{
-    return team->mesh;
+    return team->members[rank];
 }

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * call.c - one collective call: check, plan, begin, wait.
+ *
+ * The check looks only at this rank's own arguments; what other ranks called
+ * is compared by the engine when they meet. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/core.h"
+
+/* A vector may not be longer than this, in bytes: products stay exact. */
+static const uint64_t most_bytes = UINT64_C(1) << 48;
+
+typedef enum place_kind { PLACE_APART, PLACE_SAME, PLACE_BAD } place_kind;
+
+static place_kind compare_places(const tt_call_in *call)
+{
+    const tt_shape *s = &call->shape;
+    uint64_t in_bytes = tt_shape_in_elems(s) * s->elem_bytes;
+    uint64_t out_bytes = tt_shape_out_elems(s) * s->elem_bytes;
+    uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
+    if (in_bytes == 0 || out_bytes == 0)
+        return PLACE_APART;
+    int64_t at = tt_shape_in_place_at(s) * (int64_t)s->elem_bytes;
+    if (out == in + (uintptr_t)at)
+        return PLACE_SAME;
+    if (in < out + out_bytes && out < in + in_bytes)
+        return PLACE_BAD;
+    return PLACE_APART;
+}
+
+static tutti_err check_sizes(tutti_comm *comm, const tt_shape *s)
+{
+    const uint64_t most = most_bytes / s->elem_bytes;
+    const size_t *lists[] = {s->counts, s->in_counts, s->out_counts};
+    uint64_t total = s->count;
+    if (total <= most && tt_coll_blocks(s->coll, 2) > 1)
+        total *= s->n_ranks;
+    bool is_bad = total > most;
+    for (size_t i = 0; i < 3 && !is_bad; i++) {
+        total = 0;
+        for (uint32_t r = 0; lists[i] && r < s->n_ranks && !is_bad; r++) {
+            is_bad = lists[i][r] > most;
+            total += lists[i][r];
+        }
+        is_bad |= total > most;
+    }
+    if (is_bad)
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "%s: more than 2^48 bytes in all",
+                            tutti_coll_name(s->coll));
+    return TUTTI_OK;
+}
+
+static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
+{
+    const tt_shape *s = &call->shape;
+    const char *name = tutti_coll_name(s->coll);
+    if (!tutti_type_bytes(call->type))
+        return tt_comm_fail(comm, TUTTI_EINVAL, "%s: %d is no type", name,
+                            (int)call->type);
+    if (tt_coll_reduces(s->coll) && tutti_op_check(call->op, call->type))
+        return tt_comm_fail(
+            comm, TUTTI_EINVAL, "%s: operation %s is not defined for %s", name,
+            tutti_op_name(call->op), tutti_type_name(call->type));
+    if (s->root != TT_NONE && s->root >= s->n_ranks)
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "%s: there is no root %" PRId32 " among %" PRIu32
+                            " ranks",
+                            name, (int32_t)s->root, s->n_ranks);
+    if (call->opts && call->opts->size != sizeof(*call->opts))
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "%s: options without TUTTI_CALL_OPTS_INIT", name);
+    tutti_err err = check_sizes(comm, s);
+    if (err)
+        return err;
+    if ((!call->in && tt_shape_in_elems(s) > 0) ||
+        (!call->out && tt_shape_out_elems(s) > 0))
+        return tt_comm_fail(comm, TUTTI_EINVAL, "%s: %s is NULL", name,
+                            !call->in && tt_shape_in_elems(s) > 0 ? "in"
+                                                                  : "out");
+    if (compare_places(call) == PLACE_BAD)
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "%s: in and out overlap in a way that is not in "
+                            "place (tutti.h says how each call may be)",
+                            name);
+    return TUTTI_OK;
+}
+
+/* ----------------------------------------------------------------- begin -- */
+
+static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry)
+{
+    const tt_shape *s = &call->shape;
+    uint64_t count = s->count;
+    for (uint32_t r = 0; s->counts && r < s->n_ranks; r++)
+        count += s->counts[r];
+    bool is_pair = call->pair != NULL;
+    return (tt_call){
+        .coll = (uint8_t)(is_pair            ? TUTTI_SENDRECV
+                          : call->is_barrier ? TUTTI_BARRIER
+                                             : s->coll),
+        .type = (uint8_t)call->type,
+        .op = (uint8_t)call->op,
+        .root = is_pair ? TT_NONE : s->root,
+        .count = count,
+        .schedule_id = tt_plan_bound(entry->plan)->schedule_id,
+        .shape = entry->shape,
+    };
+}
+
+static uint64_t deadline(const tutti_comm *comm, const tutti_call_opts *opts)
+{
+    uint64_t ns = comm->timeout_ns;
+    if (opts && opts->timeout_s > 0)
+        ns = (uint64_t)(opts->timeout_s * (double)TT_NS_PER_S);
+    return tt_now_ns() + ns;
+}
+
+static tutti_err team_error(tutti_comm *comm)
+{
+    const char *text;
+    tutti_err err = tt_team_state(comm->team, &text);
+    if (err)
+        tt_comm_fail(comm, err, "%s", text);
+    return err;
+}
+
+static tutti_err begin(tutti_comm *comm, const tt_call_in *call,
+                       tt_op_start *start)
+{
+    if (call->pair) {
+        uint32_t from = call->pair[0], to = call->pair[1];
+        uint64_t *counter = from == comm->rank ? &comm->sent[to]
+                                               : &comm->received[from];
+        start->members = call->pair;
+        start->channel = 1 + (uint64_t)from * comm->n_ranks + to;
+        start->seq = *counter;
+        tutti_err err = tt_op_begin(comm->team, start);
+        *counter += !err;
+        return err;
+    }
+    return tt_op_begin(comm->team, start);
+}
+
+/* The blocking call's own outcome; lives on its stack. */
+typedef struct result {
+    _Atomic int flag;
+    tutti_err err;
+} result;
+
+static void set_result(void *arg, tutti_err err)
+{
+    result *r = arg;
+    r->err = err;
+    atomic_store_explicit(&r->flag, 1, memory_order_release);
+}
+
+static bool has_result(const void *arg)
+{
+    const result *r = arg;
+    return atomic_load_explicit(&r->flag, memory_order_acquire) != 0;
+}
+
+static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
+                              tt_op_start *start)
+{
+    tt_engine_lock(comm->engine);
+    tutti_err err = team_error(comm);
+    if (!err) {
+        err = begin(comm, call, start);
+        if (err)
+            tt_comm_fail(comm, err, "%s: %s", tutti_coll_name(call->shape.coll),
+                         tutti_strerror(err));
+        else if (call->req)
+            tt_engine_kick(comm->engine);
+    }
+    tt_engine_unlock(comm->engine);
+    return err;
+}
+
+static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
+                              tt_op_start *start)
+{
+    result r = {0};
+    start->done = set_result;
+    start->arg = &r;
+    tutti_err err = begin_locked(comm, call, start);
+    if (err)
+        return err;
+    tt_engine_wait(comm->engine, has_result, &r);
+    if (r.err) {
+        tt_engine_lock(comm->engine);
+        team_error(comm);
+        tt_engine_unlock(comm->engine);
+    }
+    return r.err;
+}
+
+static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
+                           tt_op_start *start)
+{
+    tutti_request *req;
+    tutti_err err = tt_request_create(comm, call->opts, &req);
+    if (err)
+        return tt_comm_fail(comm, err, "%s: no memory or thread for a request",
+                            tutti_coll_name(call->shape.coll));
+    start->done = tt_request_done;
+    start->arg = req;
+    err = begin_locked(comm, call, start);
+    if (err)
+        tt_request_drop(req);
+    else
+        *call->req = req;
+    return err;
+}
+
+static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
+{
+    tutti_diag diag;
+    const tutti_call_opts *opts = call->opts;
+    const tt_shape *s = &call->shape;
+    bool is_scaled = call->op == TUTTI_SCALED_SUM && tt_coll_reduces(s->coll);
+    bool is_same = compare_places(call) == PLACE_SAME;
+    tt_want want = {
+        .shape = s,
+        .is_pair = call->pair != NULL,
+        .copies_input = is_scaled || (is_same && s->coll == TUTTI_ALL_TO_ALL),
+        .planner = opts && opts->planner ? opts->planner : comm->agreed.planner,
+    };
+    want.in_place = is_same && !want.copies_input;
+    tt_plan_entry *entry;
+    tutti_err err = tt_comm_plan(comm, &want, &entry, &diag);
+    if (err)
+        return tt_comm_fail(comm, err, "%s: %s", tutti_coll_name(s->coll),
+                            diag.text);
+    tt_op_start start = {
+        .plan = entry->plan,
+        .call = describe(call, entry),
+        .in = call->in,
+        .out = call->out,
+        .in_elems = tt_shape_in_elems(s),
+        .copies_input = want.copies_input,
+        .scale = opts ? opts->scale : 1,
+        .priority = opts ? opts->priority : 0,
+        .deadline_ns = deadline(comm, opts),
+    };
+    return call->req ? run_async(comm, call, &start)
+                     : run_blocking(comm, call, &start);
+}
+
+tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
+{
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire))
+        return TUTTI_EBUSY;
+    call->shape.elem_bytes = (uint32_t)tutti_type_bytes(call->type);
+    if (!call->pair) {
+        call->shape.rank = comm->rank;
+        call->shape.n_ranks = comm->n_ranks;
+    }
+    comm->message[0] = '\0';
+    tutti_err err = check_arguments(comm, call);
+    if (!err)
+        err = perform(comm, call);
+    atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+    return err;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * comm.c - communicators: what makes one, splits one, ends one.
+ * Next: call.c. */
+#include "core/core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+static void free_comm(const tt_mem *mem, tutti_comm *comm)
+{
+    tt_free(mem, comm->hosts, comm->n_ranks, sizeof(uint32_t));
+    tt_free(mem, comm->sent, comm->n_ranks, sizeof(uint64_t));
+    tt_free(mem, comm->received, comm->n_ranks, sizeof(uint64_t));
+    tt_free(mem, comm, 1, sizeof(*comm));
+}
+
+tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
+                       const tt_comm_parts *parts, tutti_comm **out)
+{
+    tutti_comm *comm = tt_new(mem, 1, sizeof(*comm));
+    if (!comm)
+        return TUTTI_ENOMEM;
+    comm->mem = *mem;
+    comm->mesh = parts->mesh;
+    comm->engine = e;
+    comm->id = parts->id;
+    comm->timeout_ns = parts->timeout_ns;
+    comm->rank = parts->rank;
+    comm->n_ranks = parts->n;
+    comm->agreed = *parts->agreed;
+    comm->is_debug = parts->is_debug;
+    atomic_flag_clear(&comm->busy);
+    comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
+    comm->sent = tt_new(mem, parts->n, sizeof(uint64_t));
+    comm->received = tt_new(mem, parts->n, sizeof(uint64_t));
+    tutti_err err = TUTTI_ENOMEM;
+    if (comm->hosts && comm->sent && comm->received)
+        err = tt_team_create(parts->mesh, parts->id, parts->members, parts->n,
+                             &comm->team);
+    if (err) {
+        free_comm(mem, comm);
+        return err;
+    }
+    memcpy(comm->hosts, parts->hosts, parts->n * sizeof(uint32_t));
+    *out = comm;
+    return TUTTI_OK;
+}
+
+void tutti_comm_destroy(tutti_comm *comm)
+{
+    if (!comm || tt_process_is_child())
+        return;
+    tt_mesh *mesh = comm->mesh;
+    tt_engine_lock(comm->engine);
+    tt_team_leave(comm->team);
+    tt_comm_free_plans(comm);
+    tt_engine_unlock(comm->engine);
+    tt_mem mem = comm->mem;
+    free_comm(&mem, comm);
+    tt_mesh_unref(mesh); /* the team's */
+    tt_mesh_unref(mesh);
+    tt_process_release();
+}
+
+tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(comm->message, sizeof(comm->message), fmt, args);
+    va_end(args);
+    return err;
+}
+
+int tutti_comm_rank(const tutti_comm *comm)
+{
+    return (int)comm->rank;
+}
+
+int tutti_comm_size(const tutti_comm *comm)
+{
+    return (int)comm->n_ranks;
+}
+
+const char *tutti_comm_message(const tutti_comm *comm)
+{
+    return comm->message;
+}
+
+const char *tutti_comm_transport(const tutti_comm *comm, int rank)
+{
+    if (rank < 0 || (uint32_t)rank >= comm->n_ranks)
+        return NULL;
+    return tt_mesh_transport(comm->mesh,
+                             tt_team_member(comm->team, (uint32_t)rank));
+}
+
+void tutti_comm_abort(tutti_comm *comm, const char *reason)
+{
+    char text[200];
+    if (tt_process_is_child())
+        return;
+    snprintf(text, sizeof(text), "rank %u aborted the communicator%s%.120s",
+             comm->rank, reason ? ": " : "", reason ? reason : "");
+    tt_engine_lock(comm->engine);
+    tt_team_fail(comm->team, TUTTI_EABORTED, comm->rank, text);
+    tt_engine_flush(comm->engine);
+    tt_engine_unlock(comm->engine);
+}
+
+tutti_err tutti_comm_lateness(const tutti_comm *comm, int rank, double *ns)
+{
+    if (rank < 0 || (uint32_t)rank >= comm->n_ranks || !ns)
+        return TUTTI_EINVAL;
+    tt_engine_lock(comm->engine);
+    *ns = tt_team_lateness(comm->team, (uint32_t)rank);
+    tt_engine_unlock(comm->engine);
+    return TUTTI_OK;
+}
+
+/* ----------------------------------------------------------------- split -- */
+
+typedef struct vote {
+    int32_t color, key;
+} vote;
+
+/* The ranks of `color` ordered by (key, rank); returns how many. */
+static uint32_t select_members(const tutti_comm *comm, const vote *votes,
+                               int32_t color, uint32_t *members)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < comm->n_ranks; r++) {
+        if (votes[r].color != color)
+            continue;
+        uint32_t at = n++;
+        for (; at > 0 && votes[members[at - 1]].key > votes[r].key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+    }
+    return n;
+}
+
+static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
+                            tutti_comm **out)
+{
+    const tt_mem *mem = &comm->mem;
+    const uint32_t n_all = comm->n_ranks;
+    uint32_t *members = tt_new(mem, n_all, sizeof(*members));
+    uint32_t *hosts = tt_new(mem, n_all, sizeof(*hosts));
+    tutti_err err = TUTTI_ENOMEM;
+    tt_engine *e;
+    if (!members || !hosts)
+        goto out;
+    tt_agreed agreed = comm->agreed;
+    tt_comm_parts parts = {
+        .mesh = comm->mesh,
+        .members = members,
+        .hosts = hosts,
+        .n = select_members(comm, votes, color, members),
+        .timeout_ns = comm->timeout_ns,
+        .agreed = &agreed,
+        .is_debug = comm->is_debug,
+    };
+    agreed.n_hosts = 0;
+    for (uint32_t i = 0; i < parts.n; i++) {
+        if (members[i] == comm->rank)
+            parts.rank = i;
+        hosts[i] = comm->hosts[members[i]];
+        bool is_new = true;
+        for (uint32_t j = 0; j < i && is_new; j++)
+            is_new = hosts[j] != hosts[i];
+        agreed.n_hosts += is_new;
+        members[i] = tt_team_member(comm->team, members[i]);
+    }
+    parts.id = tt_fnv1a_u64(TT_FNV1A_START, comm->id);
+    parts.id = tt_fnv1a_u64(parts.id, comm->n_splits);
+    parts.id = tt_fnv1a_u64(parts.id, (uint64_t)color);
+    tt_engine_opts opts = {0};
+    err = tt_process_engine(&opts, &e, NULL);
+    if (err)
+        goto out;
+    tt_mesh_ref(comm->mesh);
+    /* The mesh's allocator lives as long as the mesh does. */
+    err = tt_comm_make(tt_mesh_mem(comm->mesh), e, &parts, out);
+    if (err) {
+        tt_mesh_unref(comm->mesh);
+        tt_process_release();
+    }
+out:
+    tt_free(mem, members, n_all, sizeof(*members));
+    tt_free(mem, hosts, n_all, sizeof(*hosts));
+    return err;
+}
+
+tutti_err tutti_comm_split(tutti_comm *comm, int color, int key,
+                           tutti_comm **out)
+{
+    if (!out || color < -1)
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "tutti_comm_split: the color is -1 or more, and "
+                            "out must not be NULL");
+    vote mine = {color, key};
+    vote *votes = tt_new(&comm->mem, comm->n_ranks, sizeof(*votes));
+    if (!votes)
+        return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory for a split");
+    tutti_err err = tutti_all_gather(comm, &mine, votes, sizeof(mine), TUTTI_U8,
+                                     NULL, NULL);
+    if (!err) {
+        comm->n_splits++;
+        if (color == -1)
+            *out = NULL;
+        else
+            err = make_split(comm, votes, color, out);
+        if (err)
+            tt_comm_fail(comm, err, "out of memory for a split");
+    }
+    tt_free(&comm->mem, votes, comm->n_ranks, sizeof(*votes));
+    return err;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * core.h - what implements tutti.h: private to src/core.
+ *
+ * process.c  the one engine of the process, and fork
+ * create.c   start-up: settings, launch, rendezvous, transports, mesh
+ * comm.c     communicators: split, destroy, abort, what they tell
+ * plans.c    from a call to a bound plan, cached
+ * call.c     checks a call, begins it, waits for it
+ * collectives.c, p2p.c  the public calls
+ * request.c  asynchronous outcomes, callbacks */
+#ifndef TT_CORE_CORE_H
+#define TT_CORE_CORE_H
+
+#include <stdatomic.h>
+
+#include "base/settings.h"
+#include "engine/engine.h"
+#include "engine/layout.h"
+
+/* What must be equal on all ranks: rank 0's settings. */
+typedef struct tt_agreed {
+    uint64_t window, front_bytes, front_window_bytes, staging_max_bytes;
+    uint32_t max_payload;
+    uint32_t n_hosts;
+    char planner[TT_SETTING_TEXT];
+} tt_agreed;
+
+typedef struct tt_plan_key {
+    uint64_t counts_hash, count, planner_hash;
+    uint32_t root, elem_bytes;
+    uint8_t coll, in_place, is_pair, pad[5];
+} tt_plan_key;
+
+typedef struct tt_plan_entry {
+    tt_plan_key key;
+    tt_plan *plan;
+    uint64_t shape; /* for the fingerprint */
+    uint64_t used;  /* for least recently used */
+} tt_plan_entry;
+
+#define TT_PLAN_CACHE 64
+
+/* A rank's part of a schedule, kept for other sizes. */
+typedef struct tt_part_entry {
+    struct tt_part_entry *next;
+    uint32_t root, rank, n_ranks;
+    tutti_coll coll;
+    const void *planner;
+    tt_part *part;
+} tt_part_entry;
+
+struct tutti_comm {
+    tt_mem mem;
+    tt_mesh *mesh;
+    tt_team *team;
+    tt_engine *engine;
+    uint64_t id, n_splits, timeout_ns;
+    uint32_t rank, n_ranks;
+    tt_agreed agreed;
+    bool is_debug;
+    uint32_t *hosts; /* [n_ranks] number of each rank's host */
+    atomic_flag busy;
+    char message[512];
+    unsigned char barrier[1]; /* what a barrier reduces */
+    tt_plan_entry plans[TT_PLAN_CACHE];
+    tt_plan_entry *last; /* hit most recently */
+    uint64_t n_lookups;
+    tt_part_entry *parts;
+    uint64_t *sent, *received; /* [n_ranks] messages so far */
+};
+
+/* process.c */
+tutti_err tt_process_enter(tutti_diag *diag); /* EFORK in a child */
+bool tt_process_is_child(void);
+tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
+                            tutti_diag *diag);
+void tt_process_release(void);
+uint64_t tt_process_next_instance(void);
+
+/* comm.c */
+/* Takes the mesh reference; hosts is copied. */
+typedef struct tt_comm_parts {
+    tt_mesh *mesh;
+    const uint32_t *members, *hosts;
+    uint32_t n, rank;
+    uint64_t id, timeout_ns;
+    const tt_agreed *agreed;
+    bool is_debug;
+} tt_comm_parts;
+tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
+                       const tt_comm_parts *parts, tutti_comm **out);
+tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
+    TT_PRINTF(3, 4);
+
+/* plans.c */
+typedef struct tt_want {
+    const tt_shape *shape;
+    bool in_place, is_pair;
+    bool copies_input;
+    const char *planner; /* rule, never NULL */
+} tt_want;
+tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
+                       tt_plan_entry **out, tutti_diag *diag);
+void tt_comm_free_plans(tutti_comm *comm);
+
+/* call.c */
+typedef struct tt_call_in {
+    tt_shape shape;
+    const void *in;
+    void *out;
+    tutti_type type;
+    tutti_op op;
+    const tutti_call_opts *opts;
+    tutti_request **req;
+    const uint32_t *pair; /* send-recv: {from, to} in ranks of the comm */
+    bool is_barrier;
+} tt_call_in;
+tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+
+/* request.c */
+tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
+                            tutti_request **out);
+void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
+void tt_request_drop(tutti_request *req);       /* was never begun */
+void tt_request_stop(void);                     /* the completion thread */
+
+#endif

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * create.c - start-up: from the environment to a mesh of connected ranks.
+ *
+ *   settings -> launch -> rendezvous -> exchange addresses -> connect by each
+ *   transport in turn -> exchange outcomes -> mesh, team, communicator
+ *
+ * All ranks go through the same exchanges whatever happens to them, so that a
+ * failure of one is reported by all. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "boot/boot.h"
+#include "core/core.h"
+
+#define MAX_TRANSPORTS 8
+
+typedef struct address {
+    uint32_t len; /* 0: not offered */
+    uint8_t bytes[TT_NET_ADDR_MAX];
+} address;
+
+/* What a rank tells all others; equal-sized. */
+typedef struct hello {
+    tt_host_id host;
+    tt_agreed settings;                /* only rank 0's count */
+    uint8_t order[MAX_TRANSPORTS];     /* rows of the table + 1; likewise */
+    address addresses[MAX_TRANSPORTS]; /* by row of the table */
+} hello;
+
+typedef struct outcome {
+    int32_t err;
+    char text[300];
+} outcome;
+
+typedef struct start {
+    const tt_mem *mem;
+    tt_mem **home; /* of mem, for the mesh to take */
+    tt_settings settings;
+    tt_launch launch;
+    uint64_t deadline_ns;
+    tt_boot *boot;
+    uint32_t rank, n;
+    hello *hellos;                /* [n] */
+    tt_net *nets[MAX_TRANSPORTS]; /* by row */
+    tt_conn **conns;              /* [n] that are up */
+    uint32_t *hosts;              /* [n] */
+    tt_agreed agreed;
+    tutti_diag *diag;
+} start;
+
+/* ------------------------------------------------------------ transports -- */
+
+/* Rows of the table in the order of the setting "shm,tcp". */
+static tutti_err parse_transports(const start *st, uint8_t *order)
+{
+    const char *at = st->settings.transports;
+    size_t n = 0;
+    memset(order, 0, MAX_TRANSPORTS);
+    while (*at) {
+        size_t len = strcspn(at, ",");
+        uint8_t row = 0;
+        while (tt_transports[row] &&
+               (strlen(tt_transports[row]->name) != len ||
+                strncmp(tt_transports[row]->name, at, len) != 0))
+            row++;
+        if (!tt_transports[row] || row >= MAX_TRANSPORTS)
+            return tt_fail(st->diag, TUTTI_ECONFIG,
+                           "TUTTI_TRANSPORTS: '%.*s' is no transport; use a "
+                           "list such as shm,tcp",
+                           (int)len, at);
+        if (n < MAX_TRANSPORTS)
+            order[n++] = (uint8_t)(row + 1);
+        at += len + (at[len] == ',');
+    }
+    if (n == 0)
+        return tt_fail(st->diag, TUTTI_ECONFIG,
+                       "TUTTI_TRANSPORTS is empty; use a list such as "
+                       "shm,tcp");
+    return TUTTI_OK;
+}
+
+static tutti_err open_nets(start *st, hello *mine)
+{
+    for (size_t i = 0; i < MAX_TRANSPORTS && mine->order[i]; i++) {
+        uint8_t row = (uint8_t)(mine->order[i] - 1);
+        const tt_net_ops *ops = tt_transports[row];
+        if (st->nets[row])
+            continue;
+        tt_net *net = tt_new(st->mem, 1, ops->net_size);
+        if (!net)
+            return tt_fail(st->diag, TUTTI_ENOMEM,
+                           "out of memory for transport %s", ops->name);
+        *net = (tt_net){.ops = ops,
+                        .up = &tt_engine_up,
+                        .mem = st->mem,
+                        .settings = &st->settings,
+                        .rank = st->rank,
+                        .n_ranks = st->n,
+                        .fd = -1};
+        st->nets[row] = net;
+        tutti_err err = ops->open(net, st->diag);
+        if (err)
+            return err;
+        mine->addresses[row].len =
+            (uint32_t)ops->address(net, mine->addresses[row].bytes);
+        if (net->max_payload < mine->settings.max_payload)
+            mine->settings.max_payload = net->max_payload;
+    }
+    return TUTTI_OK;
+}
+
+static bool same_host(const hello *a, const hello *b)
+{
+    return memcmp(a->host.boot_id, b->host.boot_id, sizeof(a->host.boot_id)) ==
+               0 &&
+           a->host.netns == b->host.netns;
+}
+
+/* Connects, by the transport of one row, every pair that is not connected yet
+ * and may use it. */
+static tutti_err connect_row(start *st, uint8_t row)
+{
+    const tt_net_ops *ops = tt_transports[row];
+    const hello *me = &st->hellos[st->rank];
+    tutti_err err = TUTTI_ENOMEM;
+    tt_conn **conns = tt_new(st->mem, st->n, sizeof(*conns));
+    const void **addrs = tt_new(st->mem, st->n, sizeof(*addrs));
+    size_t *lens = tt_new(st->mem, st->n, sizeof(*lens));
+    if (!conns || !addrs || !lens)
+        goto out;
+    for (uint32_t r = 0; r < st->n; r++) {
+        const hello *peer = &st->hellos[r];
+        addrs[r] = peer->addresses[row].bytes;
+        lens[r] = peer->addresses[row].len;
+        if (r == st->rank || st->conns[r] || lens[r] == 0 ||
+            lens[r] > TT_NET_ADDR_MAX || !st->nets[row] ||
+            (ops->same_host && !same_host(me, peer)))
+            continue;
+        conns[r] = tt_new(st->mem, 1, ops->conn_size);
+        if (!conns[r])
+            goto out;
+        *conns[r] = (tt_conn){.net = st->nets[row], .rank = r};
+    }
+    err = TUTTI_OK;
+    if (st->nets[row])
+        err = ops->connect(st->nets[row], conns, addrs, lens, st->deadline_ns,
+                           st->diag);
+out:
+    if (err == TUTTI_ENOMEM)
+        tt_fail(st->diag, err, "out of memory for connections");
+    for (uint32_t r = 0; conns && r < st->n; r++) {
+        if (!conns[r])
+            continue;
+        if (!err && conns[r]->is_up) {
+            st->conns[r] = conns[r];
+            continue;
+        }
+        ops->close(conns[r], 0);
+        tt_free(st->mem, conns[r], 1, ops->conn_size);
+    }
+    tt_free(st->mem, conns, st->n, sizeof(*conns));
+    tt_free(st->mem, addrs, st->n, sizeof(*addrs));
+    tt_free(st->mem, lens, st->n, sizeof(*lens));
+    return err;
+}
+
+static tutti_err connect_all(start *st)
+{
+    st->conns = tt_new(st->mem, st->n, sizeof(*st->conns));
+    if (!st->conns)
+        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    const uint8_t *order = st->hellos[0].order;
+    for (size_t i = 0; i < MAX_TRANSPORTS && order[i]; i++) {
+        uint8_t row = (uint8_t)(order[i] - 1);
+        bool is_known = false;
+        for (uint8_t r = 0; tt_transports[r] && !is_known; r++)
+            is_known = r == row;
+        tutti_err err = is_known ? connect_row(st, row) : TUTTI_OK;
+        if (err)
+            return err;
+    }
+    for (uint32_t r = 0; r < st->n; r++)
+        if (r != st->rank && !st->conns[r])
+            return tt_fail(st->diag, TUTTI_ENET,
+                           "rank %u on %.63s and rank %u on %.63s have no "
+                           "transport in common that connects them (rank 0 "
+                           "allows %s)",
+                           st->rank, st->hellos[st->rank].host.name, r,
+                           st->hellos[r].host.name, st->settings.transports);
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------- agreement -- */
+
+/* Every rank learns whether all are well; the first that is not is named. */
+static tutti_err agree(start *st, tutti_err mine)
+{
+    outcome own = {.err = mine};
+    if (mine && st->diag)
+        snprintf(own.text, sizeof(own.text), "%.299s", st->diag->text);
+    outcome *all = tt_new(st->mem, st->n, sizeof(*all));
+    if (!all)
+        return mine ? mine : tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), all,
+                                     st->diag);
+    for (uint32_t r = 0; !err && r < st->n; r++) {
+        all[r].text[sizeof(all[r].text) - 1] = '\0';
+        if (all[r].err && r == st->rank)
+            err = tt_fail(st->diag, mine, "%s", own.text);
+        else if (all[r].err)
+            err = tt_fail(st->diag, TUTTI_EBOOT, "rank %u could not start: %s",
+                          r, all[r].text);
+    }
+    tt_free(st->mem, all, st->n, sizeof(*all));
+    return err;
+}
+
+static void number_hosts(start *st)
+{
+    st->agreed.n_hosts = 0;
+    for (uint32_t r = 0; r < st->n; r++) {
+        uint32_t q = 0;
+        while (!same_host(&st->hellos[q], &st->hellos[r]))
+            q++;
+        st->hosts[r] = q < r ? st->hosts[q] : st->agreed.n_hosts++;
+    }
+}
+
+static tutti_err exchange_hellos(start *st)
+{
+    hello *mine = tt_new(st->mem, 1, sizeof(*mine));
+    st->hellos = tt_new(st->mem, st->n, sizeof(hello));
+    st->hosts = tt_new(st->mem, st->n, sizeof(uint32_t));
+    if (!mine || !st->hellos || !st->hosts) {
+        tt_free(st->mem, mine, 1, sizeof(*mine));
+        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    }
+    tt_host_id_get(&mine->host);
+    mine->settings = (tt_agreed){
+        .window = st->settings.window,
+        .front_bytes = st->settings.front_bytes,
+        .front_window_bytes = st->settings.front_window_bytes,
+        .staging_max_bytes = st->settings.staging_max_bytes,
+        .max_payload = UINT32_MAX / 4,
+    };
+    snprintf(mine->settings.planner, sizeof(mine->settings.planner), "%s",
+             st->settings.planner);
+    tutti_err err = parse_transports(st, mine->order);
+    if (!err && st->n > 1)
+        err = open_nets(st, mine);
+    err = agree(st, err);
+    if (!err)
+        err = tt_boot_exchange(st->boot, mine, sizeof(*mine), st->hellos,
+                               st->diag);
+    tt_free(st->mem, mine, 1, sizeof(*mine));
+    if (err)
+        return err;
+    st->agreed = st->hellos[0].settings;
+    st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';
+    for (uint32_t r = 0; r < st->n; r++)
+        if (st->hellos[r].settings.max_payload < st->agreed.max_payload)
+            st->agreed.max_payload = st->hellos[r].settings.max_payload;
+    number_hosts(st);
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------ mesh -- */
+
+static bool is_crowded(const start *st)
+{
+    uint32_t here = 0;
+    cpu_set_t set;
+    for (uint32_t r = 0; r < st->n; r++)
+        here += st->hosts[r] == st->hosts[st->rank];
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return false;
+    return here > (uint32_t)CPU_COUNT(&set);
+}
+
+static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
+{
+    tt_net *nets[MAX_TRANSPORTS];
+    uint32_t n_nets = 0;
+    for (size_t i = 0; i < MAX_TRANSPORTS; i++)
+        if (st->nets[i])
+            nets[n_nets++] = st->nets[i];
+    tt_mesh_opts opts = {.rank = st->rank,
+                         .n_ranks = st->n,
+                         .n_nets = n_nets,
+                         .nets = nets,
+                         .conns = st->conns,
+                         .home = *st->home};
+    tutti_err err = tt_mesh_create(e, st->mem, &opts, out);
+    if (err)
+        return tt_fail(st->diag, err, "out of memory for the mesh");
+    *st->home = NULL;
+    /* They are the mesh's now. */
+    memset(st->nets, 0, sizeof(st->nets));
+    memset(st->conns, 0, st->n * sizeof(*st->conns));
+    return TUTTI_OK;
+}
+
+static void clean(start *st)
+{
+    for (uint32_t r = 0; st->conns && r < st->n; r++) {
+        tt_conn *conn = st->conns[r];
+        if (!conn)
+            continue;
+        conn->net->ops->close(conn, 0);
+        tt_free(st->mem, conn, 1, conn->net->ops->conn_size);
+    }
+    for (size_t i = 0; i < MAX_TRANSPORTS; i++) {
+        tt_net *net = st->nets[i];
+        if (!net)
+            continue;
+        const tt_net_ops *ops = net->ops;
+        ops->fini(net);
+        tt_free(st->mem, net, 1, ops->net_size);
+    }
+    tt_free(st->mem, st->conns, st->n, sizeof(*st->conns));
+    tt_free(st->mem, st->hellos, st->n, sizeof(hello));
+    tt_free(st->mem, st->hosts, st->n, sizeof(uint32_t));
+    tt_boot_close(st->boot);
+}
+
+static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
+{
+    tt_engine *e;
+    tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
+                           .liveness_ns = st->settings.liveness_ns,
+                           .yields = is_crowded(st)};
+    uint32_t *members = tt_new(st->mem, st->n, sizeof(*members));
+    if (!members)
+        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    for (uint32_t r = 0; r < st->n; r++)
+        members[r] = r;
+    tt_comm_parts parts = {
+        .members = members,
+        .hosts = st->hosts,
+        .n = st->n,
+        .rank = st->rank,
+        .id = tt_fnv1a(TT_FNV1A_START, st->launch.job, strlen(st->launch.job)),
+        .timeout_ns = timeout_ns,
+        .agreed = &st->agreed,
+        .is_debug = st->settings.debug != 0,
+    };
+    tutti_err err = tt_process_engine(&opts, &e, st->diag);
+    if (!err) {
+        err = make_mesh(st, e, &parts.mesh);
+        if (!err) {
+            err = tt_comm_make(st->mem, e, &parts, out);
+            if (err) {
+                tt_fail(st->diag, err, "out of memory for the communicator");
+                tt_mesh_unref(parts.mesh);
+            }
+        }
+        if (err)
+            tt_process_release();
+    }
+    tt_free(st->mem, members, st->n, sizeof(*members));
+    return err;
+}
+
+static void report(const start *st)
+{
+    TT_INFO("rank %u of %u on %s, started by %s, %u host%s", st->rank, st->n,
+            st->hellos[st->rank].host.name, st->launch.source,
+            st->agreed.n_hosts, st->agreed.n_hosts == 1 ? "" : "s");
+    for (uint32_t r = 0; r < st->n; r++)
+        if (st->conns[r])
+            TT_DEBUG("peer %u on %.63s by %s", r, st->hellos[r].host.name,
+                     st->conns[r]->net->ops->name);
+}
+
+static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
+{
+    tutti_err err = tt_settings_read(&st->settings, st->diag);
+    if (err)
+        return err;
+    tt_log_setup((tutti_log_level)st->settings.log);
+    tt_settings_warn_unknown();
+    err = tt_launch_detect(opts, &st->settings, &st->launch, st->diag);
+    if (err)
+        return err;
+    st->rank = st->launch.rank;
+    st->n = st->launch.n_ranks;
+    tt_log_rank((int)st->rank);
+    /* Communicators that one process makes one after the other must not meet
+     * each other. */
+    uint64_t instance = tt_process_next_instance();
+    size_t used = strlen(st->launch.job);
+    if (instance > 0 && used > 0)
+        snprintf(st->launch.job + used, sizeof(st->launch.job) - used, "#%llu",
+                 (unsigned long long)instance);
+    st->deadline_ns = tt_now_ns() + st->settings.start_timeout_ns;
+    err = tt_boot_open(&st->launch, &st->settings, st->mem, st->deadline_ns,
+                       &st->boot, st->diag);
+    if (!err)
+        err = exchange_hellos(st);
+    if (err)
+        return err;
+    err = agree(st, connect_all(st));
+    if (err)
+        return err;
+    report(st);
+    uint64_t timeout_ns = st->settings.timeout_ns;
+    if (opts && opts->timeout_s > 0)
+        timeout_ns = (uint64_t)(opts->timeout_s * (double)TT_NS_PER_S);
+    return make_comm(st, timeout_ns, out);
+}
+
+/* *home is set to NULL when the mesh has taken it. */
+static tutti_err start_up(const tt_mem *mem, tt_mem **home,
+                          const tutti_comm_opts *opts, tutti_comm **out,
+                          tutti_diag *diag)
+{
+    /* The state is large for a stack; it goes when the call ends. */
+    start *st = tt_new(mem, 1, sizeof(*st));
+    if (!st)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    st->mem = mem;
+    st->home = home;
+    st->diag = diag;
+    tutti_err err = run(st, opts, out);
+    clean(st);
+    tt_free(mem, st, 1, sizeof(*st));
+    return err;
+}
+
+tutti_err tutti_comm_create(const tutti_comm_opts *opts, tutti_comm **out)
+{
+    tutti_diag diag;
+    tt_diag_clear(&diag);
+    tutti_err err = tt_process_enter(&diag);
+    if (!err && (!out || (opts && opts->size != sizeof(*opts))))
+        err = tt_fail(&diag, TUTTI_EINVAL,
+                      "tutti_comm_create: no place for the communicator, or "
+                      "options without TUTTI_COMM_OPTS_INIT");
+    if (!err) {
+        /* Meshes outlive communicators, so the allocator gets a home that the
+         * mesh takes over. */
+        const tt_mem *mem = &tt_mem_std;
+        tt_mem *home = NULL;
+        if (opts && opts->alloc) {
+            tt_mem given = {opts->alloc, opts->alloc_ctx};
+            mem = home = tt_new(&given, 1, sizeof(*home));
+            if (home)
+                *home = given;
+        }
+        err = mem ? start_up(mem, &home, opts, out, &diag)
+                  : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
+        if (home) {
+            tt_mem given = *home;
+            tt_free(&given, home, 1, sizeof(*home));
+        }
+    }
+    if (err)
+        tt_last_message_set(diag.text);
+    return err;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * plans.c - from a call to what the engine performs, cached.
+ *
+ *   call --choose--> planner --build--> schedule --verify--> proof
+ *        --extract--> part (kept per planner, collective, root)
+ *        --bind--> bound part (kept per size, least recently used goes)
+ *
+ * Planners are pure and every rank gives them the same problem, so every rank
+ * plans by itself and gets the same bytes; the schedule's id is part of what
+ * ranks compare when they meet in a call. Rank 0 alone proves each schedule
+ * (every rank with TUTTI_DEBUG=1): equal ids, equal proof. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "core/core.h"
+#include "plan/plan.h"
+#include "verify/verify.h"
+
+/* What planners assume of a path between two ranks of one host (through
+ * memory) and of two hosts (TCP), until a topology says better. */
+static const struct {
+    double alpha_s, beta_s_per_byte, gamma_s_per_byte;
+} inside = {1e-6, 1.0 / 8e9, 1.0 / 20e9},
+  across = {25e-6, 1.0 / 1e9, 1.0 / 10e9};
+
+static const uint64_t kib = 1024;
+
+/* ----------------------------------------------------------------- fronts -- */
+
+static uint64_t isqrt(uint64_t x)
+{
+    uint64_t r = 0;
+    for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
+        if ((r + bit) * (r + bit) <= x)
+            r += bit;
+    return r;
+}
+
+/* Bytes of the whole vector per front. Across hosts as measured for TCP
+ * (docs/engine.md): 32 KiB at 1 MiB, growing with the root of the size up to
+ * 128 KiB. Inside a host a front should stay in the second-level cache. */
+static uint64_t front_bytes(const tutti_comm *comm, uint64_t total)
+{
+    if (comm->agreed.front_bytes)
+        return comm->agreed.front_bytes;
+    if (comm->agreed.n_hosts == 1)
+        return 512 * kib;
+    uint64_t front = 32 * isqrt(total);
+    if (front < 32 * kib)
+        return 32 * kib;
+    return front < 128 * kib ? front : 128 * kib;
+}
+
+/* F: 64 KiB at 1 MiB, 256 KiB at 16 MiB, 512 KiB at 64 MiB; none in a host. */
+static uint64_t window_bytes(const tutti_comm *comm, uint64_t total)
+{
+    if (comm->agreed.front_window_bytes)
+        return comm->agreed.front_window_bytes;
+    if (comm->agreed.n_hosts == 1)
+        return 0;
+    uint64_t f = 64 * isqrt(total);
+    return f < 64 * kib ? 64 * kib : f;
+}
+
+/* ------------------------------------------------------------------ parts -- */
+
+static tt_problem problem_of(const tutti_comm *comm, const tt_shape *shape)
+{
+    bool is_inside = comm->agreed.n_hosts == 1;
+    tt_problem p = {
+        .collective = shape->coll,
+        .n_ranks = shape->n_ranks,
+        .root = shape->root,
+        .size_bytes = tt_shape_total_bytes(shape),
+        .alpha_s = is_inside ? inside.alpha_s : across.alpha_s,
+        .beta_s_per_byte = is_inside ? inside.beta_s_per_byte
+                                     : across.beta_s_per_byte,
+        .gamma_s_per_byte = is_inside ? inside.gamma_s_per_byte
+                                      : across.gamma_s_per_byte,
+    };
+    if (shape->coll == TUTTI_ALL_TO_ALL)
+        p.size_bytes /= shape->n_ranks;
+    return p;
+}
+
+static tutti_err make_part(tutti_comm *comm, const tt_planner *planner,
+                           const tt_problem *p, uint32_t rank, tt_part **out,
+                           tutti_diag *diag)
+{
+    const tt_mem *mem = &comm->mem;
+    tutti_schedule *s;
+    tutti_err err = tt_plan_build(planner, p, mem, &s, diag);
+    if (err)
+        return err;
+    if (comm->rank == 0 || comm->is_debug)
+        err = tt_verify(s, mem, diag);
+    if (!err)
+        err = tt_part_extract(s, rank, mem, out);
+    if (err == TUTTI_ENOMEM)
+        tt_fail(diag, err, "out of memory for a plan");
+    TT_DEBUG("planned %s for %u ranks by %s: id fnv1a:%016llx, %llu transfers",
+             tutti_coll_name(p->collective), p->n_ranks, planner->name,
+             (unsigned long long)s->id, (unsigned long long)s->n_transfers);
+    tt_sched_free(s);
+    return err;
+}
+
+static tutti_err find_part(tutti_comm *comm, const tt_want *want, tt_part **out,
+                           tutti_diag *diag)
+{
+    const tt_shape *shape = want->shape;
+    tt_problem p = problem_of(comm, shape);
+    const tt_planner *planner;
+    tutti_err err = tt_plan_choose(want->is_pair ? "direct" : want->planner, &p,
+                                   &planner, diag);
+    if (err)
+        return err;
+    for (tt_part_entry *e = comm->parts; e; e = e->next)
+        if (e->planner == planner && e->coll == shape->coll &&
+            e->root == shape->root && e->rank == shape->rank &&
+            e->n_ranks == shape->n_ranks) {
+            *out = e->part;
+            return TUTTI_OK;
+        }
+    tt_part_entry *entry = tt_new(&comm->mem, 1, sizeof(*entry));
+    if (!entry)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
+    err = make_part(comm, planner, &p, shape->rank, &entry->part, diag);
+    if (err) {
+        tt_free(&comm->mem, entry, 1, sizeof(*entry));
+        return err;
+    }
+    entry->planner = planner;
+    entry->coll = shape->coll;
+    entry->root = shape->root;
+    entry->rank = shape->rank;
+    entry->n_ranks = shape->n_ranks;
+    entry->next = comm->parts;
+    comm->parts = entry;
+    *out = entry->part;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------ plans -- */
+
+static uint64_t hash_counts(uint64_t hash, const size_t *counts, uint32_t n)
+{
+    for (uint32_t i = 0; counts && i < n; i++)
+        hash = tt_fnv1a_u64(hash, counts[i]);
+    return hash;
+}
+
+static tt_plan_key key_of(const tt_want *want)
+{
+    const tt_shape *s = want->shape;
+    tt_plan_key key = {
+        .count = s->count,
+        .planner_hash = tt_fnv1a(TT_FNV1A_START, want->planner,
+                                 strlen(want->planner)),
+        /* The rank matters for pairs: 0 sends, 1 receives. */
+        .root = want->is_pair ? s->rank : s->root,
+        .elem_bytes = s->elem_bytes,
+        .coll = (uint8_t)s->coll,
+        .in_place = want->in_place,
+        .is_pair = want->is_pair,
+    };
+    if (s->counts || s->in_counts) {
+        key.counts_hash = hash_counts(TT_FNV1A_START, s->counts, s->n_ranks);
+        key.counts_hash = hash_counts(key.counts_hash, s->in_counts,
+                                      s->n_ranks);
+        key.counts_hash = hash_counts(key.counts_hash, s->out_counts,
+                                      s->n_ranks);
+    }
+    return key;
+}
+
+/* Of what all ranks must agree on beyond the call's own fields. */
+static uint64_t shape_hash(const tt_want *want, const tt_bound *bound)
+{
+    const tt_shape *s = want->shape;
+    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, bound->window);
+    if (s->coll == TUTTI_ALL_TO_ALL)
+        return hash; /* every rank sees only its own sizes */
+    hash = tt_fnv1a_u64(hash, s->elem_bytes);
+    return hash_counts(hash, s->counts, s->n_ranks);
+}
+
+static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
+                           const tt_part *part, tt_plan_entry *entry)
+{
+    uint64_t total = tt_shape_total_bytes(want->shape);
+    tt_layout lay = {
+        .in_place = want->in_place,
+        .input_is_copy = want->copies_input,
+        .front_bytes = front_bytes(comm, total),
+        .front_window_bytes = window_bytes(comm, total),
+        .staging_max_bytes = comm->agreed.staging_max_bytes,
+        .window = (uint32_t)comm->agreed.window,
+        .max_payload = comm->agreed.max_payload,
+    };
+    tt_shape_layout(want->shape, &lay);
+    tt_bound *bound;
+    tutti_err err = tt_bound_create(part, &lay, &comm->mem, &bound);
+    if (err)
+        return err;
+    err = tt_plan_create(bound, &comm->mem, &entry->plan);
+    if (err)
+        tt_bound_free(bound);
+    else
+        entry->shape = shape_hash(want, bound);
+    return err;
+}
+
+static tt_plan_entry *oldest(tutti_comm *comm)
+{
+    tt_plan_entry *least = &comm->plans[0];
+    for (size_t i = 1; i < TT_PLAN_CACHE && least->plan; i++)
+        if (!comm->plans[i].plan || comm->plans[i].used < least->used)
+            least = &comm->plans[i];
+    return least;
+}
+
+static tt_plan_entry *lookup(tutti_comm *comm, const tt_plan_key *key)
+{
+    if (comm->last && memcmp(&comm->last->key, key, sizeof(*key)) == 0)
+        return comm->last;
+    for (size_t i = 0; i < TT_PLAN_CACHE; i++)
+        if (comm->plans[i].plan &&
+            memcmp(&comm->plans[i].key, key, sizeof(*key)) == 0)
+            return &comm->plans[i];
+    return NULL;
+}
+
+tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
+                       tt_plan_entry **out, tutti_diag *diag)
+{
+    tt_plan_key key = key_of(want);
+    tt_plan_entry *entry = lookup(comm, &key);
+    if (!entry) {
+        tt_part *part;
+        tt_plan_entry fresh = {.key = key};
+        tutti_err err = find_part(comm, want, &part, diag);
+        if (err)
+            return err;
+        err = bind_part(comm, want, part, &fresh);
+        if (err)
+            return tt_fail(diag, err, "out of memory for a plan");
+        entry = oldest(comm);
+        tt_engine_lock(comm->engine);
+        tt_plan_unref(entry->plan);
+        tt_engine_unlock(comm->engine);
+        *entry = fresh;
+    }
+    entry->used = ++comm->n_lookups;
+    comm->last = entry;
+    *out = entry;
+    return TUTTI_OK;
+}
+
+void tt_comm_free_plans(tutti_comm *comm)
+{
+    for (size_t i = 0; i < TT_PLAN_CACHE; i++)
+        tt_plan_unref(comm->plans[i].plan);
+    while (comm->parts) {
+        tt_part_entry *entry = comm->parts;
+        comm->parts = entry->next;
+        tt_part_free(entry->part);
+        tt_free(&comm->mem, entry, 1, sizeof(*entry));
+    }
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * process.c - the one engine of the process, shared by all communicators, and
+ * what a forked child may do: nothing.
+ *
+ * The engine is made with the first communicator and goes with the last. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/core.h"
+#include "net/net.h"
+
+static struct {
+    pthread_mutex_t lock;
+    tt_engine *engine;
+    uint32_t n_users;
+    uint64_t n_instances;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static atomic_bool is_child;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void after_fork(void)
+{
+    atomic_store_explicit(&is_child, true, memory_order_relaxed);
+    tt_net_after_fork();
+}
+
+static void install(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+bool tt_process_is_child(void)
+{
+    return atomic_load_explicit(&is_child, memory_order_relaxed);
+}
+
+tutti_err tt_process_enter(tutti_diag *diag)
+{
+    pthread_once(&once, install);
+    if (tt_process_is_child())
+        return tt_fail(diag, TUTTI_EFORK,
+                       "this process was forked from one that had used "
+                       "tutti; only an exec makes it usable again");
+    return TUTTI_OK;
+}
+
+uint64_t tt_process_next_instance(void)
+{
+    pthread_mutex_lock(&process.lock);
+    uint64_t n = process.n_instances++;
+    pthread_mutex_unlock(&process.lock);
+    return n;
+}
+
+tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
+                            tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    pthread_mutex_lock(&process.lock);
+    if (!process.engine) {
+        tt_engine *e;
+        err = tt_engine_create(&tt_mem_std, opts, &e, diag);
+        if (!err) {
+            err = tt_engine_start(e, diag);
+            if (err)
+                tt_engine_destroy(e);
+            else
+                process.engine = e;
+        }
+    } else if (opts->yields) {
+        tt_engine_lock(process.engine);
+        tt_engine_set_yields(process.engine);
+        tt_engine_unlock(process.engine);
+    }
+    if (!err) {
+        process.n_users++;
+        *out = process.engine;
+    }
+    pthread_mutex_unlock(&process.lock);
+    return err;
+}
+
+void tt_process_release(void)
+{
+    tt_engine *gone = NULL;
+    pthread_mutex_lock(&process.lock);
+    if (--process.n_users == 0) {
+        gone = process.engine;
+        process.engine = NULL;
+    }
+    pthread_mutex_unlock(&process.lock);
+    if (!gone)
+        return;
+    tt_engine_destroy(gone);
+    tt_request_stop();
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * request.c - asynchronous outcomes: test, wait, wait-any, event descriptor,
+ * and callbacks, which run on a thread of their own so that user code never
+ * holds up the engine.
+ *
+ * A request is freed when both its user and the engine have let go of it. The
+ * completion thread starts with the first callback and lives until the process
+ * has no communicator left. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/core.h"
+#include "net/fork.h"
+
+struct tutti_request {
+    tt_mem mem;
+    tt_engine *engine;
+    _Atomic int is_done;
+    _Atomic int n_refs;
+    _Atomic int fd; /* -1: none */
+    tutti_err err;
+    void (*callback)(void *arg, tutti_err err);
+    void *callback_arg;
+    tutti_request *next; /* in the completion thread's queue */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    tutti_request *head, **tail;
+    pthread_t thread;
+    bool runs, stops;
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .filled = PTHREAD_COND_INITIALIZER};
+
+static void unref(tutti_request *req)
+{
+    if (atomic_fetch_sub_explicit(&req->n_refs, 1, memory_order_acq_rel) > 1)
+        return;
+    int fd = atomic_load_explicit(&req->fd, memory_order_relaxed);
+    if (fd >= 0) {
+        tt_fork_unwatch(fd);
+        close(fd);
+    }
+    tt_mem mem = req->mem;
+    tt_free(&mem, req, 1, sizeof(*req));
+}
+
+static void *completion_main(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&queue.lock);
+    while (!queue.stops || queue.head) {
+        tutti_request *req = queue.head;
+        if (!req) {
+            pthread_cond_wait(&queue.filled, &queue.lock);
+            continue;
+        }
+        queue.head = req->next;
+        if (!queue.head)
+            queue.tail = &queue.head;
+        pthread_mutex_unlock(&queue.lock);
+        req->callback(req->callback_arg, req->err);
+        unref(req);
+        pthread_mutex_lock(&queue.lock);
+    }
+    pthread_mutex_unlock(&queue.lock);
+    return NULL;
+}
+
+static tutti_err start_thread(void)
+{
+    tutti_err err = TUTTI_OK;
+    pthread_mutex_lock(&queue.lock);
+    if (!queue.runs) {
+        sigset_t all, before;
+        sigfillset(&all);
+        queue.head = NULL;
+        queue.tail = &queue.head;
+        queue.stops = false;
+        pthread_sigmask(SIG_BLOCK, &all, &before);
+        queue.runs = pthread_create(&queue.thread, NULL, completion_main,
+                                    NULL) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        err = queue.runs ? TUTTI_OK : TUTTI_ESYS;
+    }
+    pthread_mutex_unlock(&queue.lock);
+    return err;
+}
+
+void tt_request_stop(void)
+{
+    pthread_mutex_lock(&queue.lock);
+    bool runs = queue.runs;
+    queue.stops = true;
+    queue.runs = false;
+    pthread_cond_signal(&queue.filled);
+    pthread_mutex_unlock(&queue.lock);
+    if (!runs)
+        return;
+    /* The last communicator may be destroyed from within a callback. */
+    if (pthread_equal(queue.thread, pthread_self()))
+        pthread_detach(queue.thread);
+    else
+        pthread_join(queue.thread, NULL);
+}
+
+tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
+                            tutti_request **out)
+{
+    if (opts && opts->callback) {
+        tutti_err err = start_thread();
+        if (err)
+            return err;
+    }
+    tutti_request *req = tt_new(&comm->mem, 1, sizeof(*req));
+    if (!req)
+        return TUTTI_ENOMEM;
+    req->mem = comm->mem;
+    req->engine = comm->engine;
+    req->callback = opts ? opts->callback : NULL;
+    req->callback_arg = opts ? opts->callback_arg : NULL;
+    atomic_init(&req->fd, -1);
+    atomic_init(&req->n_refs, 2);
+    *out = req;
+    return TUTTI_OK;
+}
+
+void tt_request_drop(tutti_request *req)
+{
+    atomic_store_explicit(&req->n_refs, 1, memory_order_relaxed);
+    unref(req);
+}
+
+static void signal_fd(int fd)
+{
+    uint64_t one = 1;
+    ssize_t n = write(fd, &one, sizeof(one));
+    (void)n; /* it cannot be full: it is written once or twice */
+}
+
+void tt_request_done(void *arg, tutti_err err)
+{
+    tutti_request *req = arg;
+    req->err = err;
+    /* Pairs with tutti_request_fd: it stores fd, then looks at is_done. */
+    atomic_store_explicit(&req->is_done, 1, memory_order_seq_cst);
+    int fd = atomic_load_explicit(&req->fd, memory_order_seq_cst);
+    if (fd >= 0)
+        signal_fd(fd);
+    tt_engine_wake(req->engine);
+    if (!req->callback) {
+        unref(req);
+        return;
+    }
+    pthread_mutex_lock(&queue.lock);
+    req->next = NULL;
+    *queue.tail = req;
+    queue.tail = &req->next;
+    pthread_cond_signal(&queue.filled);
+    pthread_mutex_unlock(&queue.lock);
+}
+
+static bool is_done(const void *arg)
+{
+    const tutti_request *req = arg;
+    return atomic_load_explicit(&req->is_done, memory_order_acquire) != 0;
+}
+
+tutti_err tutti_test(tutti_request *req)
+{
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    if (!is_done(req))
+        tt_engine_poke(req->engine);
+    return is_done(req) ? req->err : TUTTI_AGAIN;
+}
+
+tutti_err tutti_wait(tutti_request *req)
+{
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    /* A request that is done may be older than its engine. */
+    if (!is_done(req))
+        tt_engine_wait(req->engine, is_done, req);
+    tutti_err err = req->err;
+    unref(req);
+    return err;
+}
+
+typedef struct any {
+    tutti_request *const *reqs;
+    size_t n;
+} any;
+
+static size_t find_done(const any *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (a->reqs[i] && is_done(a->reqs[i]))
+            return i;
+    return a->n;
+}
+
+static bool is_any_done(const void *arg)
+{
+    const any *a = arg;
+    return find_done(a) < a->n;
+}
+
+tutti_err tutti_wait_any(tutti_request *const *reqs, size_t n, size_t *index)
+{
+    any a = {reqs, n};
+    tutti_request *first = NULL;
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    for (size_t i = 0; reqs && i < n && !first; i++)
+        first = reqs[i];
+    if (!first || !index)
+        return TUTTI_EINVAL;
+    if (!is_any_done(&a))
+        tt_engine_wait(first->engine, is_any_done, &a);
+    *index = find_done(&a);
+    return TUTTI_OK;
+}
+
+tutti_err tutti_request_fd(tutti_request *req, int *fd)
+{
+    int have = atomic_load_explicit(&req->fd, memory_order_relaxed);
+    if (have < 0) {
+        have = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (have < 0)
+            return TUTTI_ESYS;
+        tt_fork_watch(have);
+        /* Pairs with tt_request_done: one of the two sees the other. */
+        atomic_store_explicit(&req->fd, have, memory_order_seq_cst);
+        if (atomic_load_explicit(&req->is_done, memory_order_seq_cst))
+            signal_fd(have);
+    }
+    *fd = have;
+    return TUTTI_OK;
+}
+
+void tutti_request_free(tutti_request *req)
+{
+    if (req && !tt_process_is_child())
+        unref(req);
+}
