@@ -29,11 +29,20 @@ static unsigned width(uint32_t most)
 
 static size_t digit_of(const layout *l, const tt_transfer *t, unsigned shift)
 {
+    size_t mask = ((size_t)1 << l->digit_bits) - 1;
+    if (l->total_bits <= 64) {
+        /* By far the most common, and twice as fast as 128 bits. */
+        uint64_t key = t->step;
+        key = key << l->chunk_bits | t->chunk;
+        key = key << l->src_bits | t->src;
+        key = key << l->dst_bits | t->dst;
+        return (size_t)(key >> shift) & mask;
+    }
     tt_u128 key = t->step;
     key = key << l->chunk_bits | t->chunk;
     key = key << l->src_bits | t->src;
     key = key << l->dst_bits | t->dst;
-    return (size_t)(key >> shift) & (((size_t)1 << l->digit_bits) - 1);
+    return (size_t)(key >> shift) & mask;
 }
 
 /* One pass; false when all transfers have the same digit, and nothing had to

@@ -69,6 +69,7 @@ static uint32_t other(tt_rng *rng, uint32_t limit, uint32_t value)
 typedef enum mutation {
     DELETE,
     DUPLICATE,
+    ADD_INPUT,
     MOVE,
     CHANGE_SRC,
     CHANGE_DST,
@@ -94,6 +95,11 @@ static void mutate(tt_rng *rng, const tutti_schedule *s, tt_transfer *list,
     case DUPLICATE:
         list[*n] = *t;
         list[(*n)++].step = other(rng, s->n_steps + 1, t->step);
+        break;
+    case ADD_INPUT: /* a second input of the same step, from another rank */
+        list[*n] = *t;
+        list[*n].src = other(rng, s->n_ranks, t->src);
+        list[(*n)++].op = (uint8_t)tt_rng_below(rng, 2);
         break;
     case MOVE:
         t->step = other(rng, s->n_steps + 1, t->step);
