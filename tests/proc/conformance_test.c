@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * conformance_test.c - every collective, between real processes, over every
+ * transport between processes: random data, random shapes, every planner,
+ * blocking and not, in place and not, against a reference. */
+#include "support/tap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TUTTI_UNSTABLE 1
+#include <tutti.h>
+
+#include "base/rng.h"
+#include "support/procs.h"
+#include "support/seed.h"
+
+static const tutti_type types[] = {TUTTI_I8,  TUTTI_U8,   TUTTI_I32, TUTTI_I64,
+                                   TUTTI_F16, TUTTI_BF16, TUTTI_F32, TUTTI_F64};
+
+/* Small whole numbers: sums are exact in every type. */
+static int number(uint64_t seed, int rank, uint64_t i)
+{
+    tt_rng rng = {seed ^ (uint64_t)rank * 0x9e3779b97f4a7c15u ^ i << 8};
+    return (int)(tt_rng_next(&rng) % 5);
+}
+
+static uint16_t half_of(int x)
+{
+    static const uint16_t bits[] = {0x0000, 0x3c00, 0x4000, 0x4200, 0x4400,
+                                    0x4500, 0x4600, 0x4700, 0x4800, 0x4880};
+    if (x < 10)
+        return bits[x];
+    int e = 0;
+    for (int y = x; y > 1; y >>= 1)
+        e++;
+    return (uint16_t)((e + 15) << 10 | (((x << 10) >> e) & 0x3ff));
+}
+
+static uint16_t bhalf_of(int x)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    return (uint16_t)(bits >> 16);
+}
+
+static void put(void *buf, tutti_type type, size_t i, int x)
+{
+    switch (type) {
+    case TUTTI_I8:
+    case TUTTI_U8:
+        ((uint8_t *)buf)[i] = (uint8_t)x;
+        return;
+    case TUTTI_I32:
+        ((int32_t *)buf)[i] = x;
+        return;
+    case TUTTI_I64:
+        ((int64_t *)buf)[i] = x;
+        return;
+    case TUTTI_F16:
+        ((uint16_t *)buf)[i] = half_of(x);
+        return;
+    case TUTTI_BF16:
+        ((uint16_t *)buf)[i] = bhalf_of(x);
+        return;
+    case TUTTI_F32:
+        ((float *)buf)[i] = (float)x;
+        return;
+    default:
+        ((double *)buf)[i] = x;
+        return;
+    }
+}
+
+typedef struct round_in {
+    tutti_coll coll;
+    tutti_type type;
+    size_t counts[TT_PROCS_MAX], count; /* counts: the v variants */
+    bool has_counts, in_place, is_async;
+    int root;
+    const char *planner;
+    uint64_t seed;
+} round_in;
+
+static size_t block(const round_in *in, int b)
+{
+    return in->has_counts ? in->counts[b] : in->count;
+}
+
+/* What rank `who` contributes to block b (all-to-all: to rank b). */
+static int given(const round_in *in, int who, int b, size_t i)
+{
+    return number(in->seed + (uint64_t)b * 7919, who, i);
+}
+
+static int reduced(const round_in *in, int n, int b, size_t i)
+{
+    int sum = 0;
+    for (int q = 0; q < n; q++)
+        sum += given(in, q, b, i);
+    return sum;
+}
+
+/* Writes the input (expected: the output) of `rank`; returns elements. */
+static size_t fill(const round_in *in, int rank, int n, bool expected,
+                   void *buf)
+{
+    size_t at = 0;
+    bool is_root = rank == in->root;
+    for (int b = 0; b < n; b++) {
+        bool single = in->coll == TUTTI_ALL_REDUCE ||
+                      in->coll == TUTTI_REDUCE || in->coll == TUTTI_BROADCAST;
+        if (single && b > 0)
+            break;
+        bool mine = b == rank, holds = true;
+        int who = rank;
+        bool sums = false;
+        switch (in->coll) {
+        case TUTTI_ALL_REDUCE:
+            sums = expected;
+            break;
+        case TUTTI_REDUCE:
+            sums = expected;
+            holds = !expected || is_root;
+            break;
+        case TUTTI_BROADCAST:
+            who = in->root;
+            holds = expected || is_root;
+            break;
+        case TUTTI_REDUCE_SCATTER:
+            sums = expected;
+            holds = !expected || mine;
+            break;
+        case TUTTI_ALL_GATHER:
+            who = b;
+            holds = expected || mine;
+            break;
+        case TUTTI_GATHER:
+            who = b;
+            holds = expected ? is_root : mine;
+            break;
+        case TUTTI_SCATTER:
+            who = in->root;
+            holds = expected ? mine : is_root;
+            break;
+        default: /* all-to-all: block b comes from rank b, or goes there */
+            who = expected ? b : rank;
+            break;
+        }
+        int name = in->coll == TUTTI_ALL_TO_ALL && expected ? rank : b;
+        for (size_t i = 0; holds && i < block(in, b); i++, at++)
+            if (buf)
+                put(buf, in->type, at,
+                    sums ? reduced(in, n, b, i) : given(in, who, name, i));
+    }
+    return at;
+}
+
+static tutti_err start(tutti_comm *comm, const round_in *in, const void *src,
+                       void *dst, tutti_request **req)
+{
+    tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+    o.planner = in->planner;
+    const tutti_type t = in->type;
+    switch (in->coll) {
+    case TUTTI_ALL_REDUCE:
+        return tutti_all_reduce(comm, src, dst, in->count, t, TUTTI_SUM, &o,
+                                req);
+    case TUTTI_REDUCE:
+        return tutti_reduce(comm, src, dst, in->count, t, TUTTI_SUM, in->root,
+                            &o, req);
+    case TUTTI_BROADCAST:
+        return tutti_broadcast(comm, src, dst, in->count, t, in->root, &o, req);
+    case TUTTI_REDUCE_SCATTER:
+        if (in->has_counts)
+            return tutti_reduce_scatter_v(comm, src, dst, in->counts, t,
+                                          TUTTI_SUM, &o, req);
+        return tutti_reduce_scatter(comm, src, dst, in->count, t, TUTTI_SUM, &o,
+                                    req);
+    case TUTTI_ALL_GATHER:
+        if (in->has_counts)
+            return tutti_all_gather_v(comm, src, dst, in->counts, t, &o, req);
+        return tutti_all_gather(comm, src, dst, in->count, t, &o, req);
+    case TUTTI_GATHER:
+        return tutti_gather(comm, src, dst, in->count, t, in->root, &o, req);
+    case TUTTI_SCATTER:
+        return tutti_scatter(comm, src, dst, in->count, t, in->root, &o, req);
+    default:
+        return tutti_all_to_all(comm, src, dst, in->count, t, &o, req);
+    }
+}
+
+static round_in random_round(tt_rng *rng, int n)
+{
+    static const tutti_coll colls[] = {TUTTI_ALL_REDUCE, TUTTI_REDUCE_SCATTER,
+                                       TUTTI_ALL_GATHER, TUTTI_BROADCAST,
+                                       TUTTI_REDUCE,     TUTTI_ALL_TO_ALL,
+                                       TUTTI_GATHER,     TUTTI_SCATTER};
+    static const size_t sizes[] = {0, 1, 3, 17, 1000, 4097, 30001, 200003};
+    round_in in = {
+        .coll = colls[tt_rng_below(rng, 8)],
+        .type = types[tt_rng_below(rng, 8)],
+        .count = sizes[tt_rng_below(rng, 8)],
+        .in_place = tt_rng_below(rng, 2),
+        .is_async = tt_rng_below(rng, 2),
+        .root = (int)tt_rng_below(rng, (uint64_t)n),
+        .planner = "auto",
+        .seed = tt_rng_next(rng),
+    };
+    bool has_v = in.coll == TUTTI_REDUCE_SCATTER || in.coll == TUTTI_ALL_GATHER;
+    uint64_t wish = tt_rng_next(rng), rows = 0;
+    tutti_planner_info row;
+    while (tutti_planner_at(rows, &row))
+        rows++;
+    /* A range, not a name: a planner that does not fit gives way to auto. */
+    static char rule[32];
+    if (tutti_planner_at(wish % (rows + 1), &row)) {
+        snprintf(rule, sizeof(rule), "0-:%s", row.name);
+        in.planner = rule;
+    }
+    in.has_counts = has_v && tt_rng_below(rng, 2);
+    for (int r = 0; in.has_counts && r < n; r++)
+        in.counts[r] = tt_rng_below(rng, 4) * tt_rng_below(rng, 9000);
+    if (in.coll == TUTTI_ALL_TO_ALL || in.coll == TUTTI_GATHER ||
+        in.coll == TUTTI_SCATTER)
+        in.count /= 4;
+    return in;
+}
+
+/* Elements from the input's to the output's begin when in place. */
+static size_t in_place_skip(const round_in *in, int rank, int n, bool *forward)
+{
+    size_t skip = 0;
+    bool at_root = in->coll == TUTTI_GATHER || in->coll == TUTTI_SCATTER;
+    *forward = in->coll == TUTTI_REDUCE_SCATTER || in->coll == TUTTI_SCATTER;
+    if (in->coll == TUTTI_REDUCE_SCATTER || in->coll == TUTTI_ALL_GATHER ||
+        (at_root && rank == in->root))
+        for (int b = 0; b < rank; b++)
+            skip += block(in, b);
+    (void)n;
+    return skip;
+}
+
+static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
+{
+    size_t size = tutti_type_bytes(in->type);
+    size_t n_in = fill(in, rank, n, false, NULL);
+    size_t n_out = fill(in, rank, n, true, NULL);
+    size_t most = (n_in > n_out ? n_in : n_out) * size + 16;
+    bool forward;
+    size_t skip = in_place_skip(in, rank, n, &forward) * size;
+    char *a = malloc(most), *b = malloc(most), *want = malloc(most);
+    memset(b, 0x5a, most);
+    char *src = a, *dst = b;
+    if (in->in_place) {
+        src = forward ? a : a + skip;
+        dst = forward ? a + skip : a;
+    }
+    fill(in, rank, n, false, src);
+    fill(in, rank, n, true, want);
+    tutti_request *req = NULL;
+    tutti_err err = start(comm, in, src, dst, in->is_async ? &req : NULL);
+    if (!err && in->is_async)
+        err = tutti_wait(req);
+    int bad = 0;
+    if (err)
+        bad = tt_procs_complain(rank, "%s: %s", tutti_errname(err),
+                                tutti_comm_message(comm));
+    else if (memcmp(dst, want, n_out * size) != 0)
+        bad = tt_procs_complain(
+            rank, "wrong: %s of %zu %s by %s, in place %d, root %d, counts %d",
+            tutti_coll_name(in->coll), in->count, tutti_type_name(in->type),
+            in->planner, in->in_place, in->root, in->has_counts);
+    free(a);
+    free(b);
+    free(want);
+    return bad;
+}
+
+static int rounds(int rank, int n, void *arg)
+{
+    const int n_rounds = *(const int *)arg;
+    tt_rng rng = {tt_test_seed(7)};
+    tutti_comm *comm;
+    tutti_err err = tutti_comm_create(NULL, &comm);
+    if (err)
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    int bad = 0;
+    for (int i = 0; i < n_rounds && !bad; i++) {
+        round_in in = random_round(&rng, n);
+        bad = one_round(comm, rank, n, &in);
+    }
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void sweep(const char *transports)
+{
+    static const int sizes[] = {1, 2, 3, 4, 5, 8};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        int status[TT_PROCS_MAX], n_rounds = sizes[i] > 4 ? 40 : 120;
+        tt_procs p = {.n = sizes[i],
+                      .timeout_s = 60,
+                      .transports = transports,
+                      .run = rounds,
+                      .arg = &n_rounds};
+        assert_true(tt_procs_run(&p, status));
+        assert_int_equal(tt_procs_failures(status, p.n), 0);
+    }
+}
+
+static void over_shm(void **state)
+{
+    (void)state;
+    sweep("shm");
+}
+
+static void over_tcp(void **state)
+{
+    (void)state;
+    sweep("tcp");
+}
+
+static void over_both(void **state)
+{
+    (void)state;
+    sweep("shm,tcp");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(over_shm),
+        cmocka_unit_test(over_tcp),
+        cmocka_unit_test(over_both),
+    };
+    return TT_RUN_TAP(tests);
+}

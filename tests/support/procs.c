@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * procs.c - see procs.h. */
+#include "support/procs.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void be_rank(const tt_procs *p, int rank, const char *job)
+{
+    char text[32];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(text, sizeof(text), "%d", rank);
+    setenv("TUTTI_RANK", text, 1);
+    snprintf(text, sizeof(text), "%d", p->n);
+    setenv("TUTTI_SIZE", text, 1);
+    setenv("TUTTI_JOB", job, 1);
+    if (p->transports)
+        setenv("TUTTI_TRANSPORTS", p->transports, 1);
+    int result = p->run(rank, p->n, p->arg);
+    fflush(NULL);
+    /* No exit handlers of the test program, but those of sanitizers. */
+    if (result == 0)
+        exit(0);
+    _exit(result);
+}
+
+bool tt_procs_run(const tt_procs *p, int *status)
+{
+    static int serial;
+    char job[64];
+    pid_t pids[TT_PROCS_MAX];
+    bool alive[TT_PROCS_MAX], in_time = true;
+    snprintf(job, sizeof(job), "test-%d-%d", (int)getpid(), serial++);
+    fflush(NULL);
+    for (int r = 0; r < p->n; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0)
+            be_rank(p, r, job);
+        alive[r] = pids[r] > 0;
+        status[r] = alive[r] ? -1 : 255 << 8;
+    }
+    double start = now_s();
+    for (int left = p->n; left > 0;) {
+        left = 0;
+        for (int r = 0; r < p->n; r++) {
+            if (alive[r] && waitpid(pids[r], &status[r], WNOHANG) == pids[r])
+                alive[r] = false;
+            left += alive[r];
+        }
+        double t = now_s() - start;
+        if (p->watch)
+            p->watch(pids, p->n, t, p->arg);
+        if (t > p->timeout_s && in_time) {
+            in_time = false;
+            fprintf(stderr, "%d of %d ranks did not end in %g s\n", left, p->n,
+                    p->timeout_s);
+            for (int r = 0; r < p->n; r++)
+                if (alive[r])
+                    kill(pids[r], SIGKILL);
+        }
+        usleep(1000);
+    }
+    return in_time;
+}
+
+int tt_procs_failures(const int *status, int n)
+{
+    int failures = 0;
+    for (int r = 0; r < n; r++)
+        failures += !(WIFEXITED(status[r]) && WEXITSTATUS(status[r]) == 0);
+    return failures;
+}
+
+int tt_procs_complain(int rank, const char *fmt, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    fprintf(stderr, "rank %d: %s\n", rank, line);
+    return 1;
+}
