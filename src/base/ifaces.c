@@ -56,9 +56,9 @@ static tt_iface take(const struct ifaddrs *a)
     memcpy(&one.addr.u, a->ifa_addr, one.addr.len);
     snprintf(one.name, sizeof(one.name), "%s", a->ifa_name);
     if (a->ifa_flags & IFF_LOOPBACK)
-        one.order = 2;
+        one.order = TT_IFACE_LOOPBACK;
     else if (is_inner(a->ifa_name))
-        one.order = 1;
+        one.order = TT_IFACE_INNER;
     return one;
 }
 
@@ -75,7 +75,7 @@ size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most)
     if (getifaddrs(&list) != 0)
         return 0;
     size_t n = 0;
-    for (unsigned order = 0; order <= 2; order++) {
+    for (unsigned order = 0; order <= TT_IFACE_LOOPBACK; order++) {
         for (const struct ifaddrs *a = list; a && n < most; a = a->ifa_next) {
             if (!is_usable(a) || !tt_iface_allowed(filter, a->ifa_name))
                 continue;
@@ -86,4 +86,20 @@ size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most)
     }
     freeifaddrs(list);
     return n;
+}
+
+void tt_ifaces_names(char *out, size_t size)
+{
+    tt_iface all[64];
+    size_t n = tt_ifaces_list("", all, sizeof(all) / sizeof(all[0]));
+    size_t used = 0;
+    snprintf(out, size, "none");
+    for (size_t i = 0; i < n && used + sizeof(all[i].name) + 2 < size; i++) {
+        bool is_new = true;
+        for (size_t j = 0; j < i; j++)
+            is_new &= strcmp(all[i].name, all[j].name) != 0;
+        if (is_new)
+            used += (size_t)snprintf(out + used, size - used, "%s%s",
+                                     used ? ", " : "", all[i].name);
+    }
 }

@@ -7,9 +7,15 @@
 #include "base/err.h"
 #include "base/sock.h"
 
+typedef enum tt_iface_order {
+    TT_IFACE_ORDINARY,
+    TT_IFACE_INNER, /* bridges of containers and virtual machines */
+    TT_IFACE_LOOPBACK
+} tt_iface_order;
+
 typedef struct tt_iface {
-    tt_addr addr;  /* port 0 */
-    uint8_t order; /* 0 ordinary, 1 bridges and containers', 2 loopback */
+    tt_addr addr; /* port 0 */
+    tt_iface_order order;
     char name[16];
 } tt_iface;
 
@@ -21,5 +27,8 @@ bool tt_iface_allowed(const char *filter, const char *name);
  * order; loopback only where `filter` does not exclude it. Returns how many.
  * Errors of the system give 0. */
 size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most);
+
+/* "eth0, lo": the interfaces that are up, for messages. */
+void tt_ifaces_names(char *out, size_t size);
 
 #endif

@@ -9,6 +9,7 @@
 #ifndef TT_BOOT_BOOT_H
 #define TT_BOOT_BOOT_H
 
+#include "base/hostid.h" /* which ranks share a host: tt_host_id_get() */
 #include "base/mem.h"
 #include "base/settings.h"
 
@@ -49,14 +50,5 @@ tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                            void *all, tutti_diag *diag);
 
 void tt_boot_close(tt_boot *boot); /* accepts NULL */
-
-/* Who this process is, to find out which ranks share a host. */
-typedef struct tt_host_id {
-    uint8_t boot_id[16]; /* of the kernel */
-    uint64_t netns;      /* inode of the network namespace */
-    uint32_t uid, pad;
-    char name[64]; /* host name, for messages */
-} tt_host_id;
-void tt_host_id_get(tt_host_id *out);
 
 #endif

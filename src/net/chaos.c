@@ -445,6 +445,9 @@ static void chaos_close(tt_conn *base, uint64_t linger_ns)
     while (!conn->is_dead && conn->waiting.first) {
         if (!send_waiting(conn) && tt_now_ns() >= deadline)
             break;
+        if (ops->flush)
+            ops->flush(conn->inner);
+        ops->progress(((chaos_net *)base->net)->inner, true);
         if (conn->waiting.first)
             nanosleep(&nap, NULL);
     }

@@ -7,7 +7,8 @@
 
 #include "net/table.h"
 
-const tt_net_ops *const tt_transports[] = {&tt_net_shm, &tt_net_loop, NULL};
+const tt_net_ops *const tt_transports[] = {&tt_net_shm, &tt_net_tcp,
+                                           &tt_net_loop, NULL};
 
 const tt_net_ops *tt_transport_find(const char *name)
 {

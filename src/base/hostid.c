@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * hostid.c - who this process is, to find out which ranks share a host: the
- * kernel's boot id tells hosts apart, the network namespace containers. */
+ * hostid.c - see hostid.h. The kernel's boot id tells hosts apart, the network
+ * namespace containers of one host. */
+#include "base/hostid.h"
+
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "boot/boot.h"
 
 static int hex_digit(char c)
 {

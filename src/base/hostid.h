@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * hostid.h - who this process is, to find out which ranks share a host. */
+#ifndef TT_BASE_HOSTID_H
+#define TT_BASE_HOSTID_H
+
+#include <stdint.h>
+
+typedef struct tt_host_id {
+    uint8_t boot_id[16]; /* of the kernel */
+    uint64_t netns;      /* inode of the network namespace */
+    uint32_t uid, pad;
+    char name[64]; /* host name, for messages */
+} tt_host_id;
+
+void tt_host_id_get(tt_host_id *out);
+
+#endif

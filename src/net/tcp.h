@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * tcp.h - private to the TCP transport: its state, and its parts.
+ *
+ *   tcp.c         messages: send, flush, progress, cancel, close
+ *   tcp_stream.c  the byte streams, without the socket
+ *   tcp_meet.c    who connects to whom, on which address
+ *   tcp_addr.c    what address() tells, and the port range */
+#ifndef TT_NET_TCP_H
+#define TT_NET_TCP_H
+
+#include "base/sock.h"
+#include "net/tcp_stream.h"
+
+#define TT_TCP_MAX_PAYLOAD (4u << 20)
+#define TT_TCP_TOKEN 16
+/* 20 bytes each: they fit TT_NET_ADDR_MAX with room to spare. */
+#define TT_TCP_PLACES 32
+
+/* One way to reach a rank. */
+typedef struct tt_tcp_place {
+    uint8_t family; /* 4 or 6 */
+    uint8_t is_loopback;
+    uint16_t port;
+    uint8_t ip[16]; /* 4 of them for family 4 */
+} tt_tcp_place;
+_Static_assert(sizeof(tt_tcp_place) == 20, "a place is 20 bytes");
+
+/* What address() tells: this, cut after n_places. */
+typedef struct tt_tcp_card {
+    uint16_t version, n_places;
+    uint32_t rank;
+    uint8_t token[TT_TCP_TOKEN]; /* who knows it may connect */
+    uint8_t boot_id[16];         /* loopback: equal boot_id and netns only */
+    uint64_t netns;
+    tt_tcp_place places[TT_TCP_PLACES];
+} tt_tcp_card;
+_Static_assert(sizeof(tt_tcp_card) <= TT_NET_ADDR_MAX, "a card fits");
+
+typedef struct tt_tcp_net {
+    tt_net base;
+    int listener;
+    tt_tcp_card card;
+    struct tt_tcp_conn **live; /* [n_ranks]; the first n_live are connected */
+    uint32_t n_live;
+    uint32_t n_blocked; /* of them wait until their socket takes more */
+    /* flush() has made room since the last progress(), which then says so:
+     * who was refused before would else sleep. */
+    bool made_room;
+} tt_tcp_net;
+
+typedef struct tt_tcp_conn {
+    tt_conn base;
+    int fd; /* valid while is_open */
+    bool is_open, is_lost;
+    bool is_flushing, is_blocked;
+    int broken; /* errno of a failed send; told after all input is read */
+    char where[TT_SOCK_TEXT];
+    tt_tcp_rx rx;
+    tt_tcp_tx tx;
+} tt_tcp_conn;
+
+/* ------------------------------------------------------------ tcp_addr.c */
+
+/* "40000-40100" or "40000"; "" gives 0 and 0. */
+bool tt_tcp_parse_ports(const char *text, uint16_t *first, uint16_t *last);
+/* Fills the card but for the token. Errors: ECONFIG when no interface is
+ * allowed. */
+tutti_err tt_tcp_card_fill(tt_tcp_card *card, const tt_net *net, uint16_t port,
+                           tutti_diag *diag);
+size_t tt_tcp_card_bytes(const tt_tcp_card *card);
+/* Reads bytes from outside; false when they make no sense. */
+bool tt_tcp_card_read(tt_tcp_card *card, const void *bytes, size_t len);
+/* The addresses of `card` that are worth a try from `own`'s host, best first;
+ * returns how many. */
+size_t tt_tcp_card_addrs(const tt_tcp_card *card, const tt_tcp_card *own,
+                         tt_addr out[TT_TCP_PLACES]);
+
+/* ------------------------------------------------------------ tcp_meet.c */
+
+tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag);
+/* Gives every conn that is not NULL its socket (fd, is_open, where). */
+tutti_err tt_tcp_meet(tt_tcp_net *net, tt_conn *const *conns,
+                      const void *const *addrs, const size_t *addr_lens,
+                      uint64_t deadline_ns, tutti_diag *diag);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * tcp_addr.c - on which addresses a rank can be reached.
+ *
+ * A card lists the addresses of all interfaces that are up and allowed, the
+ * most promising first: ordinary ones, then bridges of containers (equal on
+ * many hosts, so they often lead astray), then loopback, which only counts
+ * inside one host and one network namespace. Nobody guesses which one works:
+ * the connector tries them in turn (tcp_meet.c). */
+#include <string.h>
+
+#include "base/hostid.h"
+#include "base/ifaces.h"
+#include "net/tcp.h"
+
+#define CARD_VERSION 1
+
+static bool parse_port(const char *text, size_t len, uint16_t *out)
+{
+    uint32_t value = 0;
+    if (len == 0 || len > 5)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        value = value * 10 + (uint32_t)(text[i] - '0');
+    }
+    *out = (uint16_t)value;
+    return value > 0 && value <= UINT16_MAX;
+}
+
+bool tt_tcp_parse_ports(const char *text, uint16_t *first, uint16_t *last)
+{
+    *first = *last = 0;
+    if (text[0] == '\0')
+        return true;
+    size_t n = strcspn(text, "-");
+    if (!parse_port(text, n, first))
+        return false;
+    *last = *first;
+    if (text[n] == '\0')
+        return true;
+    return parse_port(text + n + 1, strlen(text + n + 1), last) &&
+           *first <= *last;
+}
+
+static tt_tcp_place place_of(const tt_iface *iface, uint16_t port)
+{
+    tt_tcp_place place = {.port = port,
+                          .is_loopback = iface->order == TT_IFACE_LOOPBACK};
+    if (iface->addr.u.sa.sa_family == AF_INET) {
+        place.family = 4;
+        memcpy(place.ip, &iface->addr.u.v4.sin_addr, 4);
+    } else {
+        place.family = 6;
+        memcpy(place.ip, &iface->addr.u.v6.sin6_addr, 16);
+    }
+    return place;
+}
+
+tutti_err tt_tcp_card_fill(tt_tcp_card *card, const tt_net *net, uint16_t port,
+                           tutti_diag *diag)
+{
+    tt_iface ifaces[TT_TCP_PLACES];
+    const char *filter = net->settings->interfaces;
+    size_t n = tt_ifaces_list(filter, ifaces, TT_TCP_PLACES);
+    if (n == 0) {
+        char names[200];
+        tt_ifaces_names(names, sizeof(names));
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_SOCKET_IFNAME \"%.100s\" allows none of this "
+                       "host's interfaces that are up: %s",
+                       filter, names);
+    }
+    tt_host_id host;
+    tt_host_id_get(&host);
+    card->version = CARD_VERSION;
+    card->rank = net->rank;
+    memcpy(card->boot_id, host.boot_id, sizeof(card->boot_id));
+    card->netns = host.netns;
+    card->n_places = (uint16_t)n;
+    for (size_t i = 0; i < n; i++)
+        card->places[i] = place_of(&ifaces[i], port);
+    return TUTTI_OK;
+}
+
+size_t tt_tcp_card_bytes(const tt_tcp_card *card)
+{
+    return offsetof(tt_tcp_card, places) +
+           card->n_places * sizeof(card->places[0]);
+}
+
+bool tt_tcp_card_read(tt_tcp_card *card, const void *bytes, size_t len)
+{
+    *card = (tt_tcp_card){0};
+    if (len < offsetof(tt_tcp_card, places) || len > sizeof(*card))
+        return false;
+    memcpy(card, bytes, len);
+    return card->version == CARD_VERSION && card->n_places > 0 &&
+           card->n_places <= TT_TCP_PLACES && tt_tcp_card_bytes(card) == len;
+}
+
+static bool to_addr(const tt_tcp_place *place, tt_addr *out)
+{
+    *out = (tt_addr){0};
+    if (place->port == 0)
+        return false;
+    if (place->family == 4) {
+        out->u.v4.sin_family = AF_INET;
+        out->u.v4.sin_port = htons(place->port);
+        memcpy(&out->u.v4.sin_addr, place->ip, 4);
+        out->len = sizeof(out->u.v4);
+        return true;
+    }
+    out->u.v6.sin6_family = AF_INET6;
+    out->u.v6.sin6_port = htons(place->port);
+    memcpy(&out->u.v6.sin6_addr, place->ip, 16);
+    out->len = sizeof(out->u.v6);
+    return place->family == 6;
+}
+
+/* On one host loopback is the surest and goes first: no firewall, no route. */
+size_t tt_tcp_card_addrs(const tt_tcp_card *card, const tt_tcp_card *own,
+                         tt_addr out[TT_TCP_PLACES])
+{
+    bool is_near = card->netns == own->netns &&
+                   memcmp(card->boot_id, own->boot_id, 16) == 0;
+    size_t n = 0;
+    for (int loopback = is_near ? 1 : 0; loopback >= 0; loopback--) {
+        for (uint16_t i = 0; i < card->n_places; i++) {
+            const tt_tcp_place *place = &card->places[i];
+            if (!!place->is_loopback == loopback && to_addr(place, &out[n]))
+                n++;
+        }
+    }
+    return n;
+}

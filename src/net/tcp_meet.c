@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * tcp_meet.c - every pair of ranks gets one connection.
+ *
+ * Idea       The higher rank of a pair calls the lower one, on one of its
+ *            addresses after the other, until one answers right. Everything
+ *            is one poll loop without an order among peers: no rank waits for
+ *            one peer while another waits for it, so there is no deadlock.
+ * Handshake  HELLO  caller -> listener
+ *            REPLY  listener -> caller
+ *            DONE   caller -> listener  taken: this is the one
+ *            Each carries the token of the side that hears it.
+ *            A wrong host at the right address (private networks have equal
+ *            addresses everywhere) does not know the token. An answer that
+ *            comes too late is no harm: the caller has closed that try, and
+ *            without DONE the listener forgets it.
+ * Time       Each address gets FIRST_TRY_NS, twice that in the next round and
+ *            so on. A pair whose addresses have all refused for GIVE_UP_NS
+ *            fails early; silence is waited for until the deadline.
+ * Next       tcp.c. */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/fork.h"
+#include "net/tcp.h"
+
+#define FIRST_TRY_NS (500 * TT_NS_PER_MS)
+#define GIVE_UP_NS (5 * TT_NS_PER_S)
+/* A pause after a refusal, before the same address is tried again. */
+#define PAUSE_NS (50 * TT_NS_PER_MS)
+/* A stranger who connects is heard for so long. */
+#define GUEST_NS (5 * TT_NS_PER_S)
+#define GUESTS 64
+
+#define WORD_MAGIC UINT32_C(0x63747474) /* "tttc" */
+#define WORD_VERSION 1
+
+typedef enum word_kind {
+    WORD_HELLO = 1,
+    WORD_REPLY = 2,
+    WORD_DONE = 3
+} word_kind;
+
+/* What the two sides say to each other, little-endian as all. */
+typedef struct word {
+    uint32_t magic;
+    uint16_t version, kind;
+    uint32_t from, to;           /* ranks */
+    uint8_t token[TT_TCP_TOKEN]; /* of the side that hears this */
+} word;
+_Static_assert(sizeof(word) == 32, "a word of the handshake is 32 bytes");
+
+/* A call to a lower rank. */
+typedef struct call {
+    uint32_t rank;
+    bool is_done;
+    int fd; /* -1: pausing */
+    bool is_connected;
+    uint32_t n_addrs, next, round;
+    uint64_t until_ns;         /* of this try, or of the pause */
+    uint64_t refused_since_ns; /* 0: some try was not refused */
+    size_t got;
+    word reply;
+    int why; /* of the last failure; 0: silence */
+    tt_tcp_card card;
+    tt_addr addrs[TT_TCP_PLACES];
+} call;
+
+/* Somebody who has called us. */
+typedef struct guest {
+    int fd;
+    word_kind expects; /* HELLO, then DONE */
+    uint32_t rank;
+    uint64_t until_ns;
+    size_t got;
+    word heard;
+} guest;
+
+typedef struct meeting {
+    tt_tcp_net *net;
+    tt_conn *const *conns;
+    const tt_tcp_card *cards; /* [n_ranks] */
+    uint32_t n_calls, n_missing;
+    call *calls; /* [n_ranks], the first n_calls are used */
+    uint32_t n_guests;
+    guest guests[GUESTS];
+    struct pollfd *polls; /* listener, calls, guests */
+    uint64_t deadline_ns;
+    tutti_diag *diag;
+} meeting;
+
+/* -------------------------------------------------------------- sockets -- */
+
+/* Never the system's own choice, which may be bbr: it loses on links that
+ * several flows share, and collapses where buffers are shallow. */
+static void choose_congestion(int fd)
+{
+    static const char *const names[] = {"cubic", "reno"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, names[i],
+                       (socklen_t)strlen(names[i])) == 0)
+            return;
+    }
+    TT_DEBUG("tcp: neither cubic nor reno may be chosen");
+}
+
+static void set_option(int fd, int level, int option, int value)
+{
+    if (setsockopt(fd, level, option, &value, sizeof(value)) != 0)
+        TT_DEBUG("tcp: socket option %d of level %d: %s", option, level,
+                 strerror(errno));
+}
+
+/* Little unsent data stays in the kernel, so that the engine's choice of what
+ * goes next stays late. Dead hosts: probed after 10 s of silence, given up
+ * after 20 s more, or when sent data is not acknowledged for user_ms. */
+static void set_options(const tt_net *net, int fd)
+{
+    uint64_t user_ms = net->settings->timeout_ns / TT_NS_PER_MS;
+    if (user_ms > 60000)
+        user_ms = 60000;
+    if (user_ms < 5000)
+        user_ms = 5000;
+    choose_congestion(fd);
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 64 * 1024);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)user_ms);
+}
+
+static int listen_at(uint16_t port, int backlog)
+{
+    tt_addr any = {.u.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)},
+                   .len = sizeof(any.u.v6)};
+    int fd = tt_sock_listen(&any, backlog);
+    if (fd != -EAFNOSUPPORT && fd != -EADDRNOTAVAIL)
+        return fd;
+    any = (tt_addr){.u.v4 = {.sin_family = AF_INET, .sin_port = htons(port)},
+                    .len = sizeof(any.u.v4)};
+    return tt_sock_listen(&any, backlog);
+}
+
+tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
+{
+    const tt_net *base = &net->base;
+    uint16_t first;
+    uint16_t last;
+    if (!tt_tcp_parse_ports(base->settings->ports, &first, &last))
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_PORT_RANGE is \"%.60s\"; expected ports such as "
+                       "40000-40100",
+                       base->settings->ports);
+    int backlog = base->n_ranks < 128 ? 128 : (int)base->n_ranks;
+    int fd = -1;
+    for (uint32_t port = first; port <= last; port++) {
+        fd = listen_at((uint16_t)port, backlog);
+        if (fd != -EADDRINUSE)
+            break;
+    }
+    if (fd < 0 && first > 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, -fd,
+                             "no port of TUTTI_PORT_RANGE %u-%u to listen on",
+                             first, last);
+    if (fd < 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, -fd, "cannot listen");
+    net->listener = fd;
+    tt_fork_watch(fd);
+    /* Accepted sockets inherit it, from their first packet on. */
+    choose_congestion(fd);
+    if (getrandom(net->card.token, TT_TCP_TOKEN, 0) != TT_TCP_TOKEN)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
+    return tt_tcp_card_fill(&net->card, base, tt_sock_port(fd), diag);
+}
+
+/* ---------------------------------------------------------- both sides -- */
+
+/* A socket that is new has room for 32 bytes: a short write is a failure. */
+static bool say(const meeting *m, int fd, word_kind kind, uint32_t to)
+{
+    word w = {.magic = WORD_MAGIC,
+              .version = WORD_VERSION,
+              .kind = (uint16_t)kind,
+              .from = m->net->base.rank,
+              .to = to};
+    memcpy(w.token, m->cards[to].token, sizeof(w.token));
+    return send(fd, &w, sizeof(w), MSG_NOSIGNAL) == sizeof(w);
+}
+
+/* 1: the word is whole; 0: not yet; -1: the connection has ended. */
+static int hear(int fd, word *w, size_t *got)
+{
+    ssize_t n = recv(fd, (char *)w + *got, sizeof(*w) - *got, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0) {
+        errno = n == 0 ? 0 : errno;
+        return -1;
+    }
+    *got += (size_t)n;
+    return *got == sizeof(*w);
+}
+
+static bool is_right(const meeting *m, const word *w, word_kind kind)
+{
+    const tt_net *net = &m->net->base;
+    return w->magic == WORD_MAGIC && w->version == WORD_VERSION &&
+           w->kind == kind && w->to == net->rank && w->from < net->n_ranks &&
+           m->conns[w->from] &&
+           memcmp(w->token, m->net->card.token, TT_TCP_TOKEN) == 0;
+}
+
+static void settle(meeting *m, uint32_t rank, int fd)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)m->conns[rank];
+    set_options(&m->net->base, fd);
+    conn->fd = fd;
+    conn->is_open = true;
+    tt_fork_watch(fd);
+    tt_sock_peer_text(fd, conn->where);
+    m->n_missing--;
+    TT_DEBUG("tcp: peer %u at %s", rank, conn->where);
+}
+
+/* -------------------------------------------------------------- calling -- */
+
+/* This try is over; the next one is for the next address. */
+static void drop_call(call *c, int why)
+{
+    uint64_t now = tt_now_ns();
+    close(c->fd);
+    c->fd = -1;
+    c->why = why;
+    c->next = (c->next + 1) % c->n_addrs;
+    c->round += c->next == 0;
+    if (why == 0)
+        c->refused_since_ns = 0;
+    else if (c->refused_since_ns == 0)
+        c->refused_since_ns = now;
+    c->until_ns = c->next == 0 ? now + PAUSE_NS : now;
+}
+
+static void start_call(const meeting *m, call *c)
+{
+    const tt_addr *to = &c->addrs[c->next];
+    uint64_t patience = FIRST_TRY_NS << (c->round < 5 ? c->round : 5);
+    c->until_ns = tt_now_ns() + patience;
+    c->is_connected = false;
+    c->got = 0;
+    c->fd = tt_sock_new(to->u.sa.sa_family);
+    if (c->fd < 0) {
+        drop_call(c, -c->fd); /* no IPv6 here, say */
+        return;
+    }
+    set_options(&m->net->base, c->fd);
+    if (connect(c->fd, &to->u.sa, to->len) != 0 && errno != EINPROGRESS &&
+        errno != EINTR)
+        drop_call(c, errno);
+}
+
+/* The connection stands: the next thing to wait for is the reply. */
+static void greet(const meeting *m, call *c)
+{
+    int why = 0;
+    socklen_t len = sizeof(why);
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
+        why = errno;
+    if (why == 0 && !say(m, c->fd, WORD_HELLO, c->rank))
+        why = errno;
+    if (why != 0) {
+        drop_call(c, why);
+        return;
+    }
+    c->is_connected = true;
+    /* The other side answers when it gets round to it. */
+    c->until_ns += 3 * FIRST_TRY_NS;
+}
+
+static void serve_call(meeting *m, call *c, const struct pollfd *p)
+{
+    if (c->fd < 0) {
+        if (tt_now_ns() >= c->until_ns)
+            start_call(m, c);
+        return;
+    }
+    if (p->fd == c->fd && p->revents != 0 && !c->is_connected) {
+        greet(m, c);
+        return;
+    }
+    int heard = 0;
+    if (p->fd == c->fd && p->revents != 0)
+        heard = hear(c->fd, &c->reply, &c->got);
+    if (heard < 0 || (heard > 0 && (!is_right(m, &c->reply, WORD_REPLY) ||
+                                    c->reply.from != c->rank))) {
+        drop_call(c, heard < 0 && errno ? errno : ECONNREFUSED);
+    } else if (heard > 0) {
+        if (!say(m, c->fd, WORD_DONE, c->rank)) {
+            drop_call(c, errno);
+            return;
+        }
+        c->is_done = true;
+        settle(m, c->rank, c->fd);
+        c->fd = -1;
+    } else if (tt_now_ns() >= c->until_ns) {
+        drop_call(c, 0);
+    }
+}
+
+/* ------------------------------------------------------------ listening -- */
+
+static void accept_guests(meeting *m)
+{
+    while (m->n_guests < GUESTS) {
+        int fd = tt_sock_accept(m->net->listener);
+        if (fd < 0)
+            return;
+        m->guests[m->n_guests++] = (guest){.fd = fd,
+                                           .expects = WORD_HELLO,
+                                           .rank = TT_NONE,
+                                           .until_ns = tt_now_ns() + GUEST_NS};
+    }
+}
+
+/* True when the guest goes: settled, or sent away. */
+static bool serve_guest(meeting *m, guest *g)
+{
+    int heard = hear(g->fd, &g->heard, &g->got);
+    if (heard == 0)
+        return false;
+    const tt_tcp_conn *conn = NULL;
+    if (heard > 0 && is_right(m, &g->heard, g->expects))
+        conn = (const tt_tcp_conn *)m->conns[g->heard.from];
+    /* Only higher ranks call, and only one connection is taken. */
+    if (!conn || conn->is_open || g->heard.from < m->net->base.rank ||
+        (g->expects == WORD_DONE && g->heard.from != g->rank)) {
+        close(g->fd);
+        return true;
+    }
+    g->got = 0;
+    g->rank = g->heard.from;
+    if (g->expects == WORD_DONE) {
+        settle(m, g->rank, g->fd);
+        return true;
+    }
+    g->expects = WORD_DONE;
+    g->until_ns = m->deadline_ns; /* it is one of us */
+    if (say(m, g->fd, WORD_REPLY, g->rank))
+        return false;
+    close(g->fd);
+    return true;
+}
+
+static void serve_guests(meeting *m, const struct pollfd *polls)
+{
+    uint64_t now = tt_now_ns();
+    /* From the end, because the last one moves into a free place. */
+    for (uint32_t i = m->n_guests; i-- > 0;) {
+        guest *g = &m->guests[i];
+        bool is_gone = polls[i].revents != 0 && serve_guest(m, g);
+        if (!is_gone && now >= g->until_ns) {
+            close(g->fd);
+            is_gone = true;
+        }
+        if (is_gone)
+            m->guests[i] = m->guests[--m->n_guests];
+    }
+}
+
+/* --------------------------------------------------------------- errors -- */
+
+/* "rank 3 cannot reach rank 1 (10.0.0.5:4000: Connection refused), rank 2
+ * (...)": as many as fit. */
+static tutti_err fail_calls(const meeting *m, tutti_err err)
+{
+    char list[360];
+    size_t used = 0;
+    for (uint32_t i = 0; i < m->n_calls && used + 200 < sizeof(list); i++) {
+        const call *c = &m->calls[i];
+        if (c->is_done || (err == TUTTI_ENET && c->refused_since_ns == 0))
+            continue;
+        char text[TT_SOCK_TEXT];
+        uint32_t last = (c->next + c->n_addrs - 1) % c->n_addrs;
+        tt_addr_text(&c->addrs[last], text);
+        used += (size_t)snprintf(list + used, sizeof(list) - used,
+                                 "%srank %u (last tried %.60s: %.60s)",
+                                 used ? ", " : "", c->rank, text,
+                                 c->why ? strerror(c->why) : "no answer");
+    }
+    return tt_fail(m->diag, err,
+                   "rank %u cannot reach %s; is a firewall between, or the "
+                   "wrong interface chosen (TUTTI_SOCKET_IFNAME)?",
+                   m->net->base.rank, list);
+}
+
+static tutti_err fail_late(const meeting *m)
+{
+    for (uint32_t i = 0; i < m->n_calls; i++) {
+        if (!m->calls[i].is_done)
+            return fail_calls(m, TUTTI_ETIMEOUT);
+    }
+    char list[120];
+    size_t used = 0;
+    const tt_net *net = &m->net->base;
+    for (uint32_t r = net->rank + 1; r < net->n_ranks; r++) {
+        const tt_tcp_conn *conn = (const tt_tcp_conn *)m->conns[r];
+        if (conn && !conn->is_open && used + 20 < sizeof(list))
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%u",
+                                     used ? ", " : "", r);
+    }
+    return tt_fail(m->diag, TUTTI_ETIMEOUT,
+                   "rank %s did not connect to rank %u (port %u) in time; is "
+                   "a firewall between, or the wrong interface chosen "
+                   "(TUTTI_SOCKET_IFNAME)?",
+                   list, net->rank, tt_sock_port(m->net->listener));
+}
+
+/* ------------------------------------------------------------- the loop -- */
+
+static uint64_t fill_polls(meeting *m)
+{
+    uint64_t wake = m->deadline_ns;
+    m->polls[0] = (struct pollfd){
+        .fd = m->n_guests < GUESTS ? m->net->listener : -1, .events = POLLIN};
+    struct pollfd *p = m->polls + 1;
+    for (uint32_t i = 0; i < m->n_calls; i++, p++) {
+        const call *c = &m->calls[i];
+        *p = (struct pollfd){.fd = c->fd,
+                             .events = c->is_connected ? POLLIN : POLLOUT};
+        if (!c->is_done && c->until_ns < wake)
+            wake = c->until_ns;
+    }
+    for (uint32_t i = 0; i < m->n_guests; i++, p++) {
+        *p = (struct pollfd){.fd = m->guests[i].fd, .events = POLLIN};
+        if (m->guests[i].until_ns < wake)
+            wake = m->guests[i].until_ns;
+    }
+    return wake;
+}
+
+static tutti_err run(meeting *m)
+{
+    while (m->n_missing > 0) {
+        uint64_t wake = fill_polls(m);
+        uint32_t n_polls = 1 + m->n_calls + m->n_guests;
+        int n = poll(m->polls, n_polls, tt_poll_ms(wake, 1000));
+        if (n < 0 && errno != EINTR)
+            return tt_fail_errno(m->diag, TUTTI_ESYS, errno, "poll");
+        if (n < 0)
+            continue;
+        uint64_t now = tt_now_ns();
+        serve_guests(m, m->polls + 1 + m->n_calls);
+        for (uint32_t i = 0; i < m->n_calls; i++) {
+            call *c = &m->calls[i];
+            if (!c->is_done)
+                serve_call(m, c, &m->polls[1 + i]);
+            if (!c->is_done && c->refused_since_ns != 0 &&
+                now > c->refused_since_ns + GIVE_UP_NS)
+                return fail_calls(m, TUTTI_ENET);
+        }
+        if (m->polls[0].revents != 0)
+            accept_guests(m);
+        if (m->n_missing > 0 && now >= m->deadline_ns)
+            return fail_late(m);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err add_call(meeting *m, uint32_t rank)
+{
+    call *c = &m->calls[m->n_calls];
+    *c = (call){.rank = rank, .fd = -1};
+    size_t n = tt_tcp_card_addrs(&m->cards[rank], &m->net->card, c->addrs);
+    if (n == 0)
+        return tt_fail(m->diag, TUTTI_ENET,
+                       "rank %u tells no address that rank %u could reach: it "
+                       "has only loopback, and is on another host",
+                       rank, m->net->base.rank);
+    c->n_addrs = (uint32_t)n;
+    m->n_calls++;
+    return TUTTI_OK;
+}
+
+static tutti_err prepare(meeting *m, tt_tcp_card *cards,
+                         const void *const *addrs, const size_t *addr_lens)
+{
+    const tt_net *net = &m->net->base;
+    for (uint32_t r = 0; r < net->n_ranks; r++) {
+        if (!m->conns[r])
+            continue;
+        m->n_missing++;
+        if (!tt_tcp_card_read(&cards[r], addrs[r], addr_lens[r]) ||
+            cards[r].rank != r)
+            return tt_fail(m->diag, TUTTI_EPROTO,
+                           "rank %u told addresses that make no sense (%zu "
+                           "bytes); do all ranks use the same Tutti?",
+                           r, addr_lens[r]);
+        tutti_err err = r < net->rank ? add_call(m, r) : TUTTI_OK;
+        if (err)
+            return err;
+    }
+    return TUTTI_OK;
+}
+
+tutti_err tt_tcp_meet(tt_tcp_net *net, tt_conn *const *conns,
+                      const void *const *addrs, const size_t *addr_lens,
+                      uint64_t deadline_ns, tutti_diag *diag)
+{
+    const tt_mem *mem = net->base.mem;
+    uint32_t n_ranks = net->base.n_ranks;
+    size_t n_polls = 1 + (size_t)n_ranks + GUESTS;
+    tutti_err err = TUTTI_ENOMEM;
+    meeting *m = tt_new(mem, 1, sizeof(*m));
+    tt_tcp_card *cards = tt_new(mem, n_ranks, sizeof(*cards));
+    call *calls = tt_new(mem, n_ranks, sizeof(*calls));
+    struct pollfd *polls = tt_new(mem, n_polls, sizeof(*polls));
+    if (!m || !cards || !calls || !polls) {
+        tt_fail(diag, err, "out of memory for %u connections", n_ranks);
+        goto out;
+    }
+    *m = (meeting){.net = net,
+                   .conns = conns,
+                   .cards = cards,
+                   .calls = calls,
+                   .polls = polls,
+                   .deadline_ns = deadline_ns,
+                   .diag = diag};
+    err = prepare(m, cards, addrs, addr_lens);
+    if (!err)
+        err = run(m);
+    for (uint32_t i = 0; i < m->n_calls; i++) {
+        if (calls[i].fd >= 0)
+            close(calls[i].fd);
+    }
+    for (uint32_t i = 0; i < m->n_guests; i++)
+        close(m->guests[i].fd);
+out:
+    tt_free(mem, polls, n_polls, sizeof(*polls));
+    tt_free(mem, calls, n_ranks, sizeof(*calls));
+    tt_free(mem, cards, n_ranks, sizeof(*cards));
+    tt_free(mem, m, 1, sizeof(*m));
+    return err;
+}

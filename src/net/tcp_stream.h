@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * tcp_stream.h - the two directions of a TCP connection as byte streams,
+ * without the socket: tests and the fuzzer feed them by hand.
+ *
+ * The stream is headers (tt_msg) and payloads, nothing between them. A header
+ * is right when its magic is TT_MSG_MAGIC and its len at most max_payload. */
+#ifndef TT_NET_TCP_STREAM_H
+#define TT_NET_TCP_STREAM_H
+
+#include "net/net.h"
+
+/* Headers and small messages are read into a buffer of so many bytes. */
+#define TT_TCP_BUF (32 * 1024)
+/* What may follow a large payload in the same read: about a header. More
+ * would be copied twice. */
+#define TT_TCP_TAIL 512
+
+/* Receiving. */
+typedef struct tt_tcp_rx {
+    char *buf; /* TT_TCP_BUF bytes, the owner's */
+    const tt_net_up *up;
+    void *peer;
+    uint32_t max_payload;
+    uint32_t have; /* bytes at the start of buf: part of a header */
+    tt_msg m;      /* the message whose payload is being read */
+    char *at;      /* where its next byte goes */
+    uint32_t left; /* what is still to come of it */
+    bool is_dropping;
+    uint32_t tail; /* how much of buf to offer */
+} tt_tcp_rx;
+
+/* Where the next bytes are to be read: 1 or 2 segments. */
+int tt_tcp_rx_want(const tt_tcp_rx *rx, struct iovec out[2]);
+
+/* n > 0 bytes have been read there: hands up what is whole. False: what came
+ * is no header; *bad is a copy of it. Upcalls may call tt_tcp_rx_drop(). */
+bool tt_tcp_rx_took(tt_tcp_rx *rx, size_t n, tt_msg *bad);
+
+/* Forgets where the current payload goes; it is read and dropped. */
+void tt_tcp_rx_drop(tt_tcp_rx *rx);
+
+/* Sending: a queue of messages that are not yet in the socket. */
+#define TT_TCP_QUEUE 16
+#define TT_TCP_AHEAD (64 * 1024)
+/* Segments of one system call. */
+#define TT_TCP_IOV 128
+
+typedef struct tt_tcp_out {
+    tt_msg m;
+    uint32_t sent; /* of header and payload */
+    uint32_t n_iov;
+    bool is_borrowed;
+    char *aside; /* a copied payload, m.len bytes of mem; NULL: none */
+    struct iovec iov[TT_NET_IOV_MAX];
+    char small[TT_NET_INLINE];
+} tt_tcp_out;
+
+typedef struct tt_tcp_tx {
+    const tt_mem *mem;
+    tt_tcp_out *out; /* [TT_TCP_QUEUE], a ring */
+    uint32_t first, n;
+    uint64_t unsent; /* bytes of all of them */
+} tt_tcp_tx;
+
+tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,
+                      int n_iov);
+/* The oldest unsent bytes; returns how many segments. */
+int tt_tcp_tx_gather(const tt_tcp_tx *tx, struct iovec out[TT_TCP_IOV]);
+/* The oldest n bytes are gone; returns for how many borrowed messages left()
+ * is due. */
+uint64_t tt_tcp_tx_took(tt_tcp_tx *tx, size_t n);
+/* Copies aside what is borrowed; false: out of memory, and then the queue is
+ * empty and the stream broken. */
+bool tt_tcp_tx_own(tt_tcp_tx *tx);
+void tt_tcp_tx_clear(tt_tcp_tx *tx);
+
+#endif
