@@ -46,13 +46,17 @@ EXAMPLES := $(EXAMPLE_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
 FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
-# What `make check` runs once more with sanitizers: a test is in the first
-# list unless it is named here as too slow for it, in the second when it has
-# threads.
+# What `make check` runs once more: with ASan and UBSan the unit, fault and fuzz
+# tests, with TSan all tests that make threads, and in both what is named in
+# _MORE (a source) but not what is named in _SLOW.
+ASAN_MORE :=
 ASAN_SLOW :=
-ASAN_TESTS := $(filter-out $(ASAN_SLOW), \
-                  $(wildcard tests/unit/*.c tests/fault/*.c) $(FUZZ_SRC))
-TSAN_TESTS := $(shell grep -lsE 'pthread|thrd_' tests/unit/*.c tests/fault/*.c)
+TSAN_MORE :=
+TSAN_SLOW :=
+ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
+                  $(filter tests/unit/% tests/fault/%,$(TEST_SRC)))
+TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
+                  $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
 .PHONY: all tests clean setup demo check check-deps check-format check-header \
         format fuzz bench-peers install uninstall FORCE
