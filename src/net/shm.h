@@ -8,6 +8,16 @@
 
 #define TT_SHM_TOKEN 16
 
+/* What address() tells. */
+typedef struct tt_shm_card {
+    uint32_t magic, ring_size, uid, pad;
+    uint64_t netns; /* inode of the network namespace, where names live */
+    char boot_id[40];
+    unsigned char token[TT_SHM_TOKEN];
+    char name[64]; /* of the listener */
+} tt_shm_card;
+_Static_assert(sizeof(tt_shm_card) <= TT_NET_ADDR_MAX, "the address fits");
+
 typedef struct tt_shm_conn {
     tt_conn base;
     bool is_gone;  /* the other process: only the ring is left to read */

@@ -51,16 +51,6 @@
 #endif
 #define RETRY_MS 2 /* a full backlog: how long until the next try */
 
-/* What address() tells. */
-typedef struct shm_address {
-    uint32_t magic, ring_size, uid, pad;
-    uint64_t netns; /* inode of the network namespace, where names live */
-    char boot_id[40];
-    unsigned char token[TT_SHM_TOKEN];
-    char name[64];
-} shm_address;
-_Static_assert(sizeof(shm_address) <= TT_NET_ADDR_MAX, "the address fits");
-
 /* Hello and reply. */
 typedef struct greeting {
     uint32_t magic, rank;
@@ -78,7 +68,7 @@ typedef enum peer_state {
 typedef struct shm_peer {
     peer_state state;
     int sock;
-    shm_address address;
+    tt_shm_card address;
 } shm_peer;
 
 typedef struct meeting {
@@ -92,7 +82,7 @@ typedef struct meeting {
 
 /* ------------------------------------------------------------- addresses */
 
-static void this_host(shm_address *out)
+static void this_host(tt_shm_card *out)
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
@@ -132,7 +122,7 @@ tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag)
     socklen_t len;
     fill_name(net->name, &sa, &len);
     if (bind(net->listener, (struct sockaddr *)&sa, len) != 0 ||
-        listen(net->listener, (int)net->base.n_ranks) != 0)
+        listen(net->listener, (int)net->base.n_ranks + 16) != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "listening on @%s",
                              net->name);
     return TUTTI_OK;
@@ -141,7 +131,7 @@ tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag)
 size_t tt_shm_address(tt_net *base, void *buf)
 {
     const tt_shm_net *net = (const tt_shm_net *)base;
-    shm_address address = {.magic = MAGIC, .ring_size = net->ring_size};
+    tt_shm_card address = {.magic = MAGIC, .ring_size = net->ring_size};
     this_host(&address);
     memcpy(address.token, net->token, sizeof(address.token));
     memcpy(address.name, net->name, sizeof(address.name));
@@ -151,9 +141,9 @@ size_t tt_shm_address(tt_net *base, void *buf)
 
 /* Both sides of a pair come to the same answer. */
 static bool may_share(const tt_shm_net *net, uint32_t rank,
-                      const shm_address *other)
+                      const tt_shm_card *other)
 {
-    shm_address own = {.magic = MAGIC};
+    tt_shm_card own = {.magic = MAGIC};
     this_host(&own);
     if (other->magic != MAGIC || own.netns != other->netns ||
         own.uid != other->uid ||

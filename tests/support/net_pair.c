@@ -165,8 +165,11 @@ static void *must(void *ptr)
 
 static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
 {
-    *node = (tt_node){
-        .nodes = nodes, .ops = nodes->ops, .rank = rank, .n_ranks = nodes->n};
+    *node = (tt_node){.nodes = nodes,
+                      .ops = nodes->ops,
+                      .rank = rank,
+                      .n_ranks = nodes->n,
+                      .n_fds = tt_count_fds()};
     tt_net *net = must(calloc(1, nodes->ops->net_size));
     net->ops = nodes->ops;
     net->up = &upcalls;

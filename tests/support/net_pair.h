@@ -33,6 +33,7 @@ struct tt_node {
     tt_net *net;
     const tt_net_ops *ops;
     uint32_t rank, n_ranks;
+    int n_fds; /* descriptors of the process before open() */
     tt_conn *conns[NODES_MAX];
     tt_peer peers[NODES_MAX];
     /* Called by the upcall arrived(); the body sets it. */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * net_test.c - what net.h promises, checked on every row of the table:
  * contents, order, back-pressure, sleep and wake, cancel, close, death, leaks.
- *
- * Messages are random but replayable: both sides derive the k-th message of
- * an ordered pair from (seed, src, dst). */
+ * Messages come from support/net_flow.h. */
 #include "support/tap.h"
 
 #include <poll.h>
@@ -16,169 +14,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "net/chaos.h"
 #include "net/table.h"
-#include "support/net_pair.h"
+#include "support/net_flow.h"
 
 #define RING_BYTES (64 << 10) /* small: it wraps and fills often */
-#define SLOTS 4               /* payloads that may be borrowed at a time */
-
-/* -------------------------------------------------------------- messages */
-
-typedef struct flow {
-    tt_rng out, in;
-    tt_rng cuts; /* how payloads are cut into segments; local */
-    uint64_t n_sent, n_got, n_queued;
-    tt_msg m; /* the next message, when it is made already */
-    bool is_made;
-    unsigned char *slot[SLOTS];
-    unsigned char *expected;
-} flow;
-
-static uint32_t random_len(tt_rng *rng, uint32_t max)
-{
-    switch (tt_rng_below(rng, 8)) {
-    case 0:
-    case 1:
-        return (uint32_t)tt_rng_below(rng, 10);
-    case 2:
-    case 3:
-        return (uint32_t)tt_rng_below(rng, 300);
-    case 4:
-        return TT_NET_INLINE - 1 + (uint32_t)tt_rng_below(rng, 3);
-    case 5:
-        return max - (uint32_t)tt_rng_below(rng, 2);
-    default:
-        return (uint32_t)tt_rng_below(rng, max + 1);
-    }
-}
-
-static void fill(unsigned char *to, size_t n, uint64_t seed)
-{
-    tt_rng rng = {seed};
-    for (; n >= 8; n -= 8, to += 8) {
-        uint64_t word = tt_rng_next(&rng);
-        memcpy(to, &word, 8);
-    }
-    uint64_t word = tt_rng_next(&rng);
-    memcpy(to, &word, n);
-}
-
-static tt_msg make(tt_rng *rng, uint64_t seq, uint32_t max, unsigned char *to)
-{
-    tt_msg m = {.magic = TT_MSG_MAGIC,
-                .kind = (uint8_t)tt_rng_next(rng),
-                .flags = (uint8_t)tt_rng_next(rng),
-                .comm = tt_rng_next(rng),
-                .channel = tt_rng_next(rng),
-                .seq = seq,
-                .fingerprint = tt_rng_next(rng),
-                .lane = (uint32_t)tt_rng_next(rng),
-                .slice = (uint32_t)tt_rng_next(rng)};
-    m.len = random_len(rng, max);
-    fill(to, m.len, m.fingerprint);
-    return m;
-}
-
-static uint64_t pair_seed(const tt_node *node, uint32_t src, uint32_t dst)
-{
-    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, node->nodes->seed);
-    return tt_fnv1a_u64(tt_fnv1a_u64(hash, src), dst);
-}
-
-static flow *flow_new(tt_node *node, uint32_t rank)
-{
-    flow *f = calloc(1, sizeof(*f));
-    size_t room = node->net->max_payload + 8;
-    f->out.state = pair_seed(node, node->rank, rank);
-    f->in.state = pair_seed(node, rank, node->rank);
-    f->cuts.state = f->out.state ^ 1;
-    for (int i = 0; i < SLOTS; i++)
-        f->slot[i] = malloc(room);
-    f->expected = malloc(room);
-    return f;
-}
-
-static void flows_open(tt_node *node)
-{
-    for (uint32_t r = 0; r < node->n_ranks; r++) {
-        if (r != node->rank)
-            node->peers[r].test = flow_new(node, r);
-    }
-}
-
-/* Closes first: a payload may be borrowed until then. */
-static void flows_close(tt_node *node)
-{
-    tt_node_close(node);
-    for (uint32_t r = 0; r < node->n_ranks; r++) {
-        flow *f = node->peers[r].test;
-        for (int i = 0; f && i < SLOTS; i++)
-            free(f->slot[i]);
-        if (f)
-            free(f->expected);
-        free(f);
-        node->peers[r].test = NULL;
-    }
-}
-
-static int cut(flow *f, unsigned char *data, uint32_t len, struct iovec *iov)
-{
-    int n = (int)tt_rng_below(&f->cuts, 4);
-    if (n == 3)
-        n = (int)tt_rng_below(&f->cuts, TT_NET_IOV_MAX);
-    for (int i = 0; i < n; i++) {
-        uint32_t part = (uint32_t)tt_rng_below(&f->cuts, len + 1);
-        iov[i] = (struct iovec){.iov_base = data, .iov_len = part};
-        data += part;
-        len -= part;
-    }
-    if (len > 0 || n == 0) {
-        iov[n] = (struct iovec){.iov_base = data, .iov_len = len};
-        n++;
-    }
-    return n;
-}
-
-/* Sends the flow's next message; false: no room now. */
-static bool flow_send(tt_peer *peer)
-{
-    flow *f = peer->test;
-    tt_node *node = peer->node;
-    if (f->n_queued - peer->n_left >= SLOTS)
-        return false;
-    unsigned char *data = f->slot[f->n_queued % SLOTS];
-    if (!f->is_made)
-        f->m = make(&f->out, f->n_sent, node->net->max_payload, data);
-    f->is_made = true;
-    struct iovec iov[TT_NET_IOV_MAX];
-    int n = cut(f, data, f->m.len, iov);
-    tt_sent sent = node->ops->send(peer->conn, &f->m, iov, n);
-    if (sent == TT_FULL)
-        return false;
-    if (sent == TT_QUEUED && f->m.len <= TT_NET_INLINE)
-        tt_node_fail(node, __FILE__, __LINE__, "a small payload is borrowed");
-    if (sent == TT_QUEUED)
-        f->n_queued++;
-    else
-        memset(data, 0xee, f->m.len);
-    f->is_made = false;
-    f->n_sent++;
-    return true;
-}
-
-static void flow_arrived(tt_peer *peer, const tt_msg *m, const void *data)
-{
-    flow *f = peer->test;
-    tt_node *node = peer->node;
-    tt_msg want = make(&f->in, f->n_got, node->net->max_payload, f->expected);
-    f->n_got++;
-    if (memcmp(&want, m, sizeof(want)) != 0)
-        tt_node_fail(node, __FILE__, __LINE__, "another header than sent");
-    else if (m->len > 0 && memcmp(f->expected, data, m->len) != 0)
-        tt_node_fail(node, __FILE__, __LINE__, "another payload than sent");
-}
 
 /* ------------------------------------------------------- contents, order */
 
@@ -194,11 +34,11 @@ static bool exchange_send(tt_node *node, uint64_t n_messages, bool *is_done)
     *is_done = true;
     for (uint32_t r = 0; r < node->n_ranks; r++) {
         tt_peer *peer = &node->peers[r];
-        flow *f = peer->test;
+        tt_flow *f = peer->test;
         if (!f)
             continue;
         for (int i = 0; i < 8 && f->n_sent < n_messages; i++) {
-            if (!flow_send(peer))
+            if (!tt_flow_send(peer))
                 break;
             moved = true;
         }
@@ -212,7 +52,7 @@ static int exchange_check(tt_node *node, uint64_t n_messages)
 {
     for (uint32_t r = 0; r < node->n_ranks; r++) {
         const tt_peer *peer = &node->peers[r];
-        const flow *f = peer->test;
+        const tt_flow *f = peer->test;
         /* Who has left had got everything, and had sent everything. */
         NODE_CHECK(node, !f || !peer->is_lost || f->n_got == n_messages);
     }
@@ -222,8 +62,8 @@ static int exchange_check(tt_node *node, uint64_t n_messages)
 static int exchange_body(tt_node *node)
 {
     const exchange_arg *arg = node->nodes->arg;
-    flows_open(node);
-    node->on_arrived = flow_arrived;
+    tt_flows_open(node);
+    node->on_arrived = tt_flow_arrived;
     for (uint32_t r = 0; r < node->n_ranks; r++)
         NODE_CHECK(node, r == node->rank || node->conns[r]->is_up);
     bool is_done = false;
@@ -234,7 +74,7 @@ static int exchange_body(tt_node *node)
             break;
         exchange_check(node, arg->n_messages);
     }
-    flows_close(node);
+    tt_flows_close(node);
     return node->failure[0] != 0;
 }
 
@@ -328,18 +168,18 @@ static void nap_ms(long ms)
  * must be woken when there is room. */
 static int full_body(tt_node *node)
 {
-    flows_open(node);
-    node->on_arrived = flow_arrived;
-    flow *f = node->peers[1 - node->rank].test;
+    tt_flows_open(node);
+    node->on_arrived = tt_flow_arrived;
+    tt_flow *f = node->peers[1 - node->rank].test;
     const uint64_t most = 20000;
     bool was_full = false;
     if (node->rank == 0) {
         while (f->n_sent < most && !was_full) {
-            was_full = !flow_send(&node->peers[1]);
+            was_full = !tt_flow_send(&node->peers[1]);
             tt_node_poll(node, false);
         }
         for (uint64_t goal = f->n_sent + 300; f->n_sent < goal;) {
-            if (!flow_send(&node->peers[1]) && !tt_node_turn(node))
+            if (!tt_flow_send(&node->peers[1]) && !tt_node_turn(node))
                 break;
         }
         while (f->n_queued != node->peers[1].n_left && tt_node_turn(node))
@@ -350,7 +190,7 @@ static int full_body(tt_node *node)
             continue;
     }
     uint64_t n = f->n_sent + f->n_got;
-    flows_close(node);
+    tt_flows_close(node);
     NODE_CHECK(node, node->rank != 0 || was_full);
     NODE_CHECK(node, n >= 300);
     return node->failure[0] != 0;
@@ -374,7 +214,7 @@ static int cancel_sender(tt_node *node)
     uint32_t len = node->net->max_payload;
     unsigned char *data = malloc(len);
     for (uint64_t i = 0; i < CANCEL_ROUNDS && !node->failure[0]; i++) {
-        fill(data, len, i);
+        tt_fill(data, len, i);
         tt_msg m = {.magic = TT_MSG_MAGIC, .len = len, .seq = i};
         struct iovec iov = {.iov_base = data, .iov_len = len};
         while (node->ops->send(node->conns[1], &m, &iov, 1) == TT_FULL) {
@@ -398,7 +238,7 @@ static int cancel_sender(tt_node *node)
 static void cancel_arrived(tt_peer *peer, const tt_msg *m, const void *data)
 {
     unsigned char *want = malloc(m->len);
-    fill(want, m->len, m->seq);
+    tt_fill(want, m->len, m->seq);
     uint64_t *next = peer->test;
     if (m->seq < *next || memcmp(want, data, m->len) != 0)
         tt_node_fail(peer->node, __FILE__, __LINE__, "a spoilt payload");
@@ -447,23 +287,23 @@ static void test_cancel(void **state)
  * get all of it, then be told. */
 static int leave_body(tt_node *node)
 {
-    flows_open(node);
-    node->on_arrived = flow_arrived;
+    tt_flows_open(node);
+    node->on_arrived = tt_flow_arrived;
     if (node->rank == 0) {
-        for (int i = 0; i < 5 && flow_send(&node->peers[1]); i++)
+        for (int i = 0; i < 5 && tt_flow_send(&node->peers[1]); i++)
             tt_node_poll(node, false);
-        const flow *f = node->peers[1].test;
+        const tt_flow *f = node->peers[1].test;
         uint64_t n_sent = f->n_sent;
-        flows_close(node);
+        tt_flows_close(node);
         NODE_CHECK(node, n_sent > 0);
         return 0;
     }
     nap_ms(100);
     while (!node->peers[0].is_lost && tt_node_turn(node))
         continue;
-    const flow *f = node->peers[0].test;
+    const tt_flow *f = node->peers[0].test;
     uint64_t n_got = f->n_got;
-    flows_close(node);
+    tt_flows_close(node);
     NODE_CHECK(node, node->peers[0].is_lost);
     NODE_CHECK(node, node->peers[0].why == TUTTI_EPEER);
     NODE_CHECK(node, n_got == 5 || (n_got > 0 && n_got < 5));
@@ -556,6 +396,36 @@ static void test_death(void **state)
     }
 }
 
+/* A child that does what the atfork handler does keeps no descriptor and no
+ * mapping, and its parent's connections stay alive. */
+static int fork_body(tt_node *node)
+{
+    uint32_t other = 1 - node->rank;
+    pid_t pid = fork();
+    if (pid == 0) {
+        tt_net_after_fork();
+        _exit(tt_count_fds() == node->n_fds && tt_count_mappings() == 0 ? 0
+                                                                        : 1);
+    }
+    int status = -1;
+    NODE_CHECK(node, waitpid(pid, &status, 0) == pid);
+    NODE_CHECK(node, status == 0);
+    tt_msg m = {.magic = TT_MSG_MAGIC};
+    NODE_CHECK(node,
+               node->ops->send(node->conns[other], &m, NULL, 0) == TT_LEFT);
+    tt_node_poll(node, false);
+    while (node->peers[other].n_arrived < 1)
+        NODE_CHECK(node, tt_node_turn(node));
+    return 0;
+}
+
+static void test_fork(void **state)
+{
+    tt_nodes nodes = base_nodes(*state, 2);
+    nodes.body = fork_body;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
 /* ----------------------------------------------------------------- tables */
 
 static void test_table(void **state)
@@ -591,6 +461,7 @@ static const struct {
     {"cancel", test_cancel, false},
     {"close delivers", test_leave, false},
     {"a death is noticed", test_death, true},
+    {"a child keeps nothing", test_fork, true},
 };
 #define N_PROMISES (sizeof(promises) / sizeof(promises[0]))
 

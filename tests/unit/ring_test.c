@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * ring_test.c - a ring keeps what it is given, whatever the sizes, and harms
+ * nobody whatever the other side writes into it. */
+#include "support/tap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/ring.h"
+#include "support/net_pair.h"
+
+#define SIZE 16384u
+
+typedef struct pipe {
+    tt_ring_ctl *ctl;
+    unsigned char *data;
+    tt_ring_tx tx;
+    tt_ring_rx rx;
+} pipe;
+
+/* The data is its own allocation: a sanitizer sees every step outside. */
+static pipe pipe_new(void)
+{
+    pipe p = {.ctl = aligned_alloc(64, sizeof(tt_ring_ctl)),
+              .data = aligned_alloc(64, SIZE)};
+    memset(p.ctl, 0, sizeof(*p.ctl));
+    memset(p.data, 0, SIZE);
+    tt_ring_tx_init(&p.tx, p.ctl, p.data, SIZE);
+    tt_ring_rx_init(&p.rx, p.ctl, p.data, SIZE);
+    return p;
+}
+
+static void pipe_free(pipe *p)
+{
+    free(p->ctl);
+    free(p->data);
+}
+
+static bool put(pipe *p, uint64_t seq, uint32_t len)
+{
+    unsigned char *payload = malloc(len + 1);
+    memset(payload, (int)(seq & 0xff), len);
+    tt_msg m = {.magic = TT_MSG_MAGIC, .len = len, .seq = seq};
+    struct iovec iov[2] = {{payload, len / 2},
+                           {payload + len / 2, len - len / 2}};
+    bool done = tt_ring_put(&p->tx, &m, iov, 2);
+    free(payload);
+    return done;
+}
+
+static void get(pipe *p, uint64_t seq, uint32_t len)
+{
+    tt_msg m;
+    const void *data = NULL;
+    assert_int_equal(tt_ring_get(&p->rx, &m, &data), 1);
+    assert_int_equal(m.seq, seq);
+    assert_int_equal(m.len, len);
+    assert_int_equal(data == NULL, len == 0);
+    const unsigned char *byte = data;
+    for (uint32_t i = 0; i < len; i++) {
+        if (byte[i] != (seq & 0xff))
+            fail_msg("message %u, byte %u", (unsigned)seq, i);
+    }
+    tt_ring_done(&p->rx);
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    assert_int_equal(tt_ring_size(0), 16 << 10);
+    assert_int_equal(tt_ring_size((1 << 20) - 1), 512 << 10);
+    assert_int_equal(tt_ring_size(1 << 20), 1 << 20);
+    assert_int_equal(tt_ring_size(UINT64_MAX), 64 << 20);
+    pipe p = pipe_new();
+    uint32_t most = tt_ring_max_payload(SIZE);
+    assert_int_equal(most, SIZE / 4);
+    uint64_t seq = 0;
+    for (uint32_t len = 0; len <= most; len += len < 300 ? 1 : 37, seq++) {
+        assert_true(put(&p, seq, len));
+        get(&p, seq, len);
+    }
+    assert_true(put(&p, seq, most));
+    get(&p, seq, most);
+    assert_false(tt_ring_has_message(&p.rx));
+    pipe_free(&p);
+}
+
+/* Filled to the brim and drained, with messages of random sizes: the order
+ * holds, and there is room again once all is read. */
+static void test_fill(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed()};
+    pipe p = pipe_new();
+    uint64_t n_put = 0;
+    uint64_t n_got = 0;
+    static uint32_t lens[1 << 12];
+    for (int round = 0; round < 2000; round++) {
+        uint32_t most = round % 3 ? 200 : SIZE / 4;
+        uint32_t len = (uint32_t)tt_rng_below(&rng, most + 1);
+        while (put(&p, n_put, len)) {
+            assert_true(n_put - n_got < SIZE / 64);
+            lens[n_put++ % (1 << 12)] = len;
+            len = (uint32_t)tt_rng_below(&rng, most + 1);
+        }
+        assert_true(n_put - n_got >= 2);
+        uint64_t n = 1 + tt_rng_below(&rng, n_put - n_got);
+        for (; n > 0; n--, n_got++)
+            get(&p, n_got, lens[n_got % (1 << 12)]);
+        if (n_got == n_put) {
+            assert_true(tt_ring_has_room(&p.tx));
+            assert_true(put(&p, n_put, SIZE / 4));
+            get(&p, n_put, SIZE / 4);
+            n_put++;
+            n_got++;
+        }
+    }
+    assert_false(p.tx.is_broken);
+    pipe_free(&p);
+}
+
+/* The sleeper is woken exactly once, by the side that owes it. */
+static void test_wake(void **state)
+{
+    (void)state;
+    pipe p = pipe_new();
+    assert_false(tt_ring_must_wake_reader(&p.tx));
+    tt_ring_reader_sleeps(&p.rx, true);
+    assert_true(put(&p, 0, 8));
+    assert_true(tt_ring_must_wake_reader(&p.tx));
+    assert_false(tt_ring_must_wake_reader(&p.tx));
+    uint64_t n_put = 1;
+    while (put(&p, n_put, 1000))
+        n_put++;
+    assert_false(tt_ring_has_room(&p.tx));
+    tt_ring_writer_sleeps(&p.tx, true);
+    int n_wakes = 0;
+    for (uint64_t i = 0; i < n_put; i++) {
+        tt_msg m;
+        const void *data;
+        assert_int_equal(tt_ring_get(&p.rx, &m, &data), 1);
+        n_wakes += tt_ring_done(&p.rx);
+    }
+    assert_int_equal(n_wakes, 1);
+    assert_true(tt_ring_has_room(&p.tx));
+    pipe_free(&p);
+}
+
+/* A writer gone mad: random words at random places, in a ring with traffic.
+ * The reader says "broken" or reads something, but stays inside. */
+static void test_mad_writer(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed()};
+    int n_broken = 0;
+    for (int round = 0; round < 3000; round++) {
+        pipe p = pipe_new();
+        uint64_t n = tt_rng_below(&rng, 30);
+        for (uint64_t i = 0; i < n; i++) {
+            put(&p, i, (uint32_t)tt_rng_below(&rng, 600));
+            tt_msg m;
+            const void *data;
+            if (tt_rng_below(&rng, 2) && tt_ring_get(&p.rx, &m, &data) == 1)
+                tt_ring_done(&p.rx);
+        }
+        for (int i = 0; i < 20; i++) {
+            uint64_t line = tt_rng_below(&rng, SIZE / 64) * 64;
+            uint64_t word = tt_rng_next(&rng);
+            if (tt_rng_below(&rng, 2))
+                word = (1 + tt_rng_below(&rng, 2)) << 56 |
+                       tt_rng_below(&rng, 2 * SIZE / 64) * 64;
+            memcpy(p.data + line, &word, 8);
+            uint32_t len = (uint32_t)tt_rng_next(&rng) >>
+                           tt_rng_below(&rng, 32);
+            memcpy(p.data + line + 8 + offsetof(tt_msg, len), &len, 4);
+        }
+        unsigned sum = 0;
+        for (int i = 0; i < 1000; i++) {
+            tt_msg m;
+            const void *data;
+            int got = tt_ring_get(&p.rx, &m, &data);
+            n_broken += got < 0;
+            if (got <= 0)
+                break;
+            for (uint32_t k = 0; k < m.len; k++)
+                sum += ((const unsigned char *)data)[k];
+            tt_ring_done(&p.rx);
+        }
+        (void)sum;
+        pipe_free(&p);
+    }
+    assert_true(n_broken > 0);
+}
+
+static void test_mad_reader(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed()};
+    int n_broken = 0;
+    for (int round = 0; round < 3000; round++) {
+        pipe p = pipe_new();
+        for (uint64_t i = 0; i < 200; i++) {
+            put(&p, i, (uint32_t)tt_rng_below(&rng, SIZE / 4 + 1));
+            if (tt_rng_below(&rng, 4) == 0)
+                atomic_store(&p.ctl->tail,
+                             tt_rng_next(&rng) >> tt_rng_below(&rng, 64));
+        }
+        n_broken += p.tx.is_broken;
+        assert_true(p.tx.limit - p.tx.pos <= SIZE);
+        pipe_free(&p);
+    }
+    assert_true(n_broken > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_wake),       cmocka_unit_test(test_mad_writer),
+        cmocka_unit_test(test_mad_reader),
+    };
+    return TT_RUN_TAP(tests);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shm_test.c - what only the shared-memory transport can get wrong: who may
+ * share, that both sides agree on it, and what happens when one never comes.
+ * The rest of its promises are in net_test.c. */
+#include "support/tap.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/shm.h"
+#include "net/table.h"
+#include "support/net_pair.h"
+
+#define N_RANKS 4
+
+#define AT(field) offsetof(tt_shm_card, field)
+
+/* Ranks 0 and 2 cannot share; everybody else can, and does. */
+static int apart_body(tt_node *node)
+{
+    for (uint32_t r = 0; r < N_RANKS; r++) {
+        bool is_pair = (node->rank == 0 && r == 2) ||
+                       (node->rank == 2 && r == 0);
+        if (r != node->rank)
+            NODE_CHECK(node, node->conns[r]->is_up == !is_pair);
+    }
+    return 0;
+}
+
+/* What rank 0 and rank 2 read about each other is not what was written. */
+static void change_both(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX],
+                        size_t at)
+{
+    if (rank == 0)
+        addrs[2][at] ^= 1;
+    if (rank == 2)
+        addrs[0][at] ^= 1;
+}
+
+static void other_ring(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    change_both(rank, addrs, AT(ring_size) + 2);
+}
+
+static void other_uid(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    change_both(rank, addrs, AT(uid));
+}
+
+static void other_netns(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    change_both(rank, addrs, AT(netns));
+}
+
+static void other_boot(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    change_both(rank, addrs, AT(boot_id));
+}
+
+/* The calls fail on one side only; still both must agree. */
+static void higher_fails(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    if (rank == 2)
+        addrs[0][AT(name)] ^= 1;
+}
+
+static void lower_fails(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    if (rank == 0)
+        addrs[2][AT(name)] ^= 1;
+}
+
+static void wrong_token(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    if (rank == 2)
+        addrs[0][AT(token)] ^= 1;
+}
+
+static void no_address(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    if (rank == 2)
+        addrs[0][AT(magic)] ^= 1;
+}
+
+static void run_apart(void (*tamper)(uint32_t,
+                                     unsigned char (*)[TT_NET_ADDR_MAX]))
+{
+    uint64_t start = tt_now_ns();
+    tt_nodes nodes = {.ops = &tt_net_shm, .n = N_RANKS, .body = apart_body};
+    nodes.settings.shm_ring_bytes = 64 << 10;
+    nodes.tamper = tamper;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+    /* Nobody waited for the deadline to find out. */
+    assert_true(tt_now_ns() - start < 3 * TT_NS_PER_S);
+}
+
+static void test_apart(void **state)
+{
+    (void)state;
+    run_apart(other_ring);
+    run_apart(other_uid);
+    run_apart(other_netns);
+    run_apart(other_boot);
+}
+
+static void test_agreement(void **state)
+{
+    (void)state;
+    run_apart(higher_fails);
+    run_apart(lower_fails);
+    run_apart(wrong_token);
+    run_apart(no_address);
+}
+
+static int late_body(tt_node *node)
+{
+    if (node->rank == 1)
+        return 0; /* by then nobody is there: that may go either way */
+    NODE_CHECK(node, node->connect_err == TUTTI_ETIMEOUT);
+    NODE_CHECK(node, node->diag.rank == 1);
+    NODE_CHECK(node, strstr(node->diag.text, "rank 1") != NULL);
+    return 0;
+}
+
+/* Rank 1 comes only after the deadline of rank 0. */
+static void come_late(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    (void)addrs;
+    if (rank == 1)
+        usleep(600000);
+}
+
+static void test_deadline(void **state)
+{
+    (void)state;
+    tt_nodes nodes = {.ops = &tt_net_shm, .n = 2, .body = late_body};
+    nodes.settings.shm_ring_bytes = 64 << 10;
+    nodes.tamper = come_late;
+    nodes.connect_s = 0.3;
+    nodes.may_fail_connect = true;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
+/* Strangers that call and leave, talk nonsense, or stay and say nothing,
+ * disturb nobody. */
+static int strangers[NODES_MAX];
+
+static int call_as_stranger(const unsigned char *address)
+{
+    tt_shm_card card;
+    memcpy(&card, address, sizeof(card));
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    size_t n = strlen(card.name);
+    memcpy(sa.sun_path + 1, card.name, n);
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                      0);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+    if (connect(sock, (struct sockaddr *)&sa, len) != 0)
+        fprintf(stderr, "# a stranger was refused\n"); /* backlog full */
+    return sock;
+}
+
+static void call_all(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    for (uint32_t r = 0; r < N_RANKS; r++) {
+        strangers[r] = -1;
+        if (r == rank)
+            continue;
+        close(call_as_stranger(addrs[r]));
+        int sock = call_as_stranger(addrs[r]);
+        send(sock, "hello", 5, MSG_NOSIGNAL);
+        close(sock);
+        strangers[r] = call_as_stranger(addrs[r]);
+    }
+}
+
+static int all_up_body(tt_node *node)
+{
+    for (uint32_t r = 0; r < N_RANKS; r++) {
+        close(strangers[r]);
+        if (r != node->rank)
+            NODE_CHECK(node, node->conns[r]->is_up);
+    }
+    return 0;
+}
+
+static void test_strangers(void **state)
+{
+    (void)state;
+    tt_nodes nodes = {.ops = &tt_net_shm, .n = N_RANKS, .body = all_up_body};
+    nodes.settings.shm_ring_bytes = 64 << 10;
+    nodes.tamper = call_all;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
+/* A peer that writes nonsense loses its conn, and nothing else happens. */
+static int nonsense_body(tt_node *node)
+{
+    uint32_t other = 1 - node->rank;
+    if (node->rank == 1) {
+        const tt_shm_conn *conn = (const tt_shm_conn *)node->conns[other];
+        memset(conn->duplex.tx.data, 0xff, conn->duplex.tx.size);
+    }
+    while (!node->peers[other].is_lost)
+        NODE_CHECK(node, tt_node_poll(node, true) || usleep(1000) == 0);
+    if (node->rank == 0) {
+        NODE_CHECK(node, node->peers[other].why == TUTTI_EPROTO);
+        NODE_CHECK(node, strstr(node->peers[other].text, "rank 1") != NULL);
+    }
+    return 0;
+}
+
+static void test_nonsense(void **state)
+{
+    (void)state;
+    tt_nodes nodes = {.ops = &tt_net_shm, .n = 2, .body = nonsense_body};
+    nodes.settings.shm_ring_bytes = 64 << 10;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_apart),    cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_deadline), cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_nonsense),
+    };
+    return TT_RUN_TAP(tests);
+}
