@@ -473,13 +473,16 @@ static void test_bad_items(void **state)
 static void test_claims_cost_nothing(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
+    static const char long_chunk[] =
         "tutti-schedule 1\ncollective all-reduce\nranks 65536\n"
         "parts 1099511627776\nchunk 0 0 1099511627776\n"
-        "transfer 16777215 0 65535 0 copy\nend\n",
+        "transfer 16777215 0 65535 0 copy\nend\n";
+    static const char many_blocks[] =
         "tutti-schedule 1\ncollective all-to-all\nranks 40000\nparts 1\n"
-        "chunk 0 0 1\nend\n",
-        "tutti-schedule 1\ncollective all-to-all\nranks 65536\nparts 1\n"};
+        "chunk 0 0 1\nend\n";
+    static const char too_many_blocks[] =
+        "tutti-schedule 1\ncollective all-to-all\nranks 65536\nparts 1\n";
+    const char *const texts[] = {long_chunk, many_blocks, too_many_blocks};
     for (size_t i = 0; i < 3; i++) {
         tt_fail_mem f;
         tt_fail_mem_init(&f, 0);
