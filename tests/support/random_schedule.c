@@ -320,10 +320,12 @@ tutti_err tt_random_garbage(tt_rng *rng, tutti_coll coll, uint32_t n_ranks,
     for (uint32_t i = 0; i < n_transfers && n_ranks > 1; i++) {
         uint32_t src = below(&m, n_ranks);
         uint32_t dst = (src + 1 + below(&m, n_ranks - 1)) % n_ranks;
-        /* Steps go up, so that few transfers are the same one twice. */
-        tt_builder_transfer(m.b, i / 2 * 2 + below(&m, 2), below(&m, n_chunks),
-                            src, dst,
-                            below(&m, 2) ? TT_XFER_COPY : TT_XFER_REDUCE);
+        /* Steps go up, so that few transfers are the same one twice. Drawn
+         * one by one: the order in which arguments are computed is free. */
+        uint32_t step = i / 2 * 2 + below(&m, 2);
+        uint32_t chunk = below(&m, n_chunks);
+        tt_xfer_op op = below(&m, 2) ? TT_XFER_COPY : TT_XFER_REDUCE;
+        tt_builder_transfer(m.b, step, chunk, src, dst, op);
     }
     return close_maker(&m, TUTTI_OK, out);
 }
