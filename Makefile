@@ -59,7 +59,7 @@ TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
 .PHONY: all tests clean setup demo check check-deps check-format check-header \
-        format fuzz bench-peers install uninstall FORCE
+        format docs fuzz bench-peers install uninstall FORCE
 .SECONDARY:
 
 all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)
@@ -124,7 +124,7 @@ demo:
 # the -- runs when the machine is quiet again.
 CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" tools/check-format \
-          tools/check-header tools/check-symbols \
+          tools/check-header tools/check-symbols tools/check-docs \
           $(TESTS) $(FUZZ) $(TEST_SH) \
           $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
           -- "tools/check-tree $B/tree"
@@ -145,6 +145,9 @@ check-deps check-format check-header:
 
 format:
 	$(Q)tools/check-format --fix
+
+docs: $B/tutti
+	$(Q)B=$B tools/check-docs --fix
 
 # Each fuzz driver searches for FUZZ_SECONDS; what it finds new lies in
 # $B/fuzz/corpus, a crash in $B/fuzz/crash-*.
