@@ -385,7 +385,8 @@ static void draw_set_table(picture *p, uint64_t chunk)
         draw_set_row(p, chunk, r);
 }
 
-/* Steps of one chunk at most, if its transfers are at different steps. */
+/* Is there room for a table per chunk? A table has a column for every step
+ * that has a transfer of its chunk, at most. */
 static bool sets_fit(const picture *p)
 {
     const tutti_schedule *s = p->s;
