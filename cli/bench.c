@@ -323,14 +323,12 @@ static tutti_err print_head(const bench *b)
     return TUTTI_OK;
 }
 
-static void print_foot(const bench *b)
+static void print_foot(const bench *b, bool is_complete)
 {
-    if (!prints(b))
-        return;
-    if (b->is_json) {
+    if (prints(b) && b->is_json)
         printf("%s]\n", b->n_rows ? "" : "[");
+    if (!prints(b) || b->is_json || !is_complete)
         return;
-    }
     if (b->check)
         printf("# Out of bounds values : %llu %s\n",
                (unsigned long long)b->n_wrong, b->n_wrong ? "FAILED" : "OK");
@@ -484,11 +482,10 @@ static int run(bench *b)
     if (!err)
         err = run_sizes(b);
     if (err)
-        status = cli_fail_err(b->self, tutti_coll_name(b->call.coll), err,
-                              tutti_comm_message(b->comm));
+        status = cli_fail(b->self, "%s", tutti_comm_message(b->comm));
     else if (b->n_wrong)
         status = CLI_FAILED;
-    print_foot(b);
+    print_foot(b, !err);
 out:
     free_memory(b, b->in);
     free_memory(b, b->out);
