@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 /* Runs a cmocka group with TAP output. */
-#define TT_RUN_TAP(tests)                                                      \
-    (cmocka_set_message_output(CM_OUTPUT_TAP),                                 \
+#define TT_RUN_TAP(tests)                      \
+    (cmocka_set_message_output(CM_OUTPUT_TAP), \
      cmocka_run_group_tests((tests), NULL, NULL))
 
 #endif
