@@ -503,7 +503,8 @@ TUTTI_API void tutti_text_free(char *text);
 /* A row of the settings table, with its value and source as seen now. */
 typedef struct tutti_setting_info {
     const char *name, *type, *fallback, *help;
-    const char *source; /* "default", "environment", "invalid" */
+    const char *least, *most; /* "" when there is no limit */
+    const char *source;       /* "default", "environment", "invalid" */
     char value[256];
 } tutti_setting_info;
 TUTTI_API bool tutti_setting_at(size_t index, tutti_setting_info *out);

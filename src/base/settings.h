@@ -44,7 +44,7 @@ typedef enum tt_setting_kind {
       "deadline of every wait inside a collective")                          \
     X(start_timeout_ns, "TUTTI_START_TIMEOUT", TIME, "60s", "1ms", "",       \
       "deadline for all ranks to meet at the start")                         \
-    X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "0s", "",                   \
+    X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \
       "a peer on another host that is silent for so long while it is "       \
       "waited for is lost; 0s: only closed connections count")               \
     X(spin_ns, "TUTTI_SPIN", TIME, "50us", "0s", "10ms",                     \
