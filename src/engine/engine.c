@@ -442,7 +442,8 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
         return TUTTI_ENOMEM;
     }
     mesh->home = opts->home;
-    memcpy(mesh->nets, opts->nets, opts->n_nets * sizeof(tt_net *));
+    for (uint32_t i = 0; i < opts->n_nets; i++)
+        mesh->nets[i] = opts->nets[i];
     tt_engine_lock(e);
     for (uint32_t r = 0; r < mesh->n_ranks; r++)
         if (mesh->peers[r].conn)

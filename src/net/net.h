@@ -20,7 +20,7 @@
  * -> close each conn -> fini. fini accepts a net whose open failed; close
  * accepts a conn that never connected. Both are idempotent.
  *
- * Next: loop.c (the smallest transport), ring.h, shm.c, tcp.c.
+ * Next: loop.c (the smallest transport), msgring.h, shm.c, tcp.c.
  */
 #ifndef TT_NET_NET_H
 #define TT_NET_NET_H
@@ -96,7 +96,8 @@ struct tt_net {
 /* Head of every transport's per-peer state. */
 struct tt_conn {
     tt_net *net;
-    void *peer;    /* the engine's; handed to every upcall */
+    void *peer;    /* the engine's, handed to every upcall; set after connect()
+                      and before the first progress() */
     uint32_t rank; /* of the other side */
     bool is_up;    /* set by connect() when both sides agreed */
 };

@@ -75,7 +75,6 @@ static tutti_err set_up_conn(tt_tcp_net *net, tt_tcp_conn *conn,
     const tt_mem *mem = net->base.mem;
     conn->rx = (tt_tcp_rx){.buf = tt_new(mem, TT_TCP_BUF, 1),
                            .up = net->base.up,
-                           .peer = conn->base.peer,
                            .max_payload = net->base.max_payload,
                            .tail = TT_TCP_BUF};
     conn->tx = (tt_tcp_tx){
@@ -222,6 +221,7 @@ static void lose_errno(tt_tcp_conn *conn, int why)
 static size_t pull(tt_tcp_conn *conn, bool *is_empty, bool *is_over)
 {
     struct iovec iov[2];
+    conn->rx.peer = conn->base.peer; /* set after connect() */
     int n_iov = tt_tcp_rx_want(&conn->rx, iov);
     size_t wanted = iov[0].iov_len + (n_iov > 1 ? iov[1].iov_len : 0);
     ssize_t n = n_iov > 1 ? readv(conn->fd, iov, n_iov)

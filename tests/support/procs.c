@@ -22,6 +22,10 @@ static void be_rank(const tt_procs *p, int rank, const char *job)
 {
     char text[32];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* cmocka's handlers would run the rest of the tests in the child. */
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+        signal(fatal[i], SIG_DFL);
     snprintf(text, sizeof(text), "%d", rank);
     setenv("TUTTI_RANK", text, 1);
     snprintf(text, sizeof(text), "%d", p->n);
