@@ -9,7 +9,7 @@
 #ifndef TT_NET_DUPLEX_H
 #define TT_NET_DUPLEX_H
 
-#include "net/ring.h"
+#include "net/msgring.h"
 
 typedef struct tt_duplex {
     tt_ring_rx rx;

@@ -9,7 +9,7 @@
  * Invariant  The registry's mutex guards the list, `closed` and `bell`; it is
  *            never taken while messages are moved, only to wake a sleeper, at
  *            connect, close and fini, and on a slow tick.
- * Next       duplex.h, ring.c; then shm.c. */
+ * Next       duplex.h, msgring.c; then shm.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

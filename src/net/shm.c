@@ -9,7 +9,7 @@
  * Sleep      Every process has an eventfd, its bell, which all its peers
  *            hold. Who goes to sleep sets a flag in each ring and looks once
  *            more; who writes to a ring looks at the flag after the write
- *            (ring.c has the barriers). One bell per sleep and ring.
+ *            (msgring.c has the barriers). One bell per sleep and ring.
  *
  * Liveness   Three signs, all in the epoll instance that is net->fd: the good-
  *            bye on the unix socket (a clean close), the socket's end of file,
@@ -20,7 +20,7 @@
  * Cost       progress() without an event polls one word per peer and makes no
  *            system call. Only touched pages of the rings are real memory.
  *
- * Next       shm_meet.c (how the memory gets shared), ring.c. */
+ * Next       shm_meet.c (how the memory gets shared), msgring.c. */
 #include "net/shm.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * ring.c - messages from one writer to one reader through shared memory.
+ * msgring.c - messages from one writer to one reader through shared memory.
  *
  * Idea       A record is a whole number of 64-byte lines and starts with a
  *            word that is 0 until the record is complete. The reader polls
@@ -38,7 +38,7 @@
  *            per run of messages for the writer.
  *
  * Next       duplex.h (two rings make a connection), shm.c. */
-#include "net/ring.h"
+#include "net/msgring.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * ring_test.c - a ring keeps what it is given, whatever the sizes, and harms
+ * msgring_test.c - a ring keeps what it is given, whatever the sizes, and harms
  * nobody whatever the other side writes into it. */
 #include "support/tap.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/ring.h"
+#include "net/msgring.h"
 #include "support/net_pair.h"
 
 #define SIZE 16384u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * ring.h - messages from one writer to one reader through shared memory.
+ * msgring.h - messages from one writer to one reader through shared memory.
  *
  * The memory is a tt_ring_ctl and `bytes` bytes of data (a power of two, 64-
  * byte aligned, all zero at the start); it may lie at different addresses in
@@ -7,9 +7,9 @@
  * The other side is not trusted: whatever it writes, nothing outside the ring
  * is touched.
  *
- * ring.c explains the format and the barriers. */
-#ifndef TT_NET_RING_H
-#define TT_NET_RING_H
+ * msgring.c explains the format and the barriers. */
+#ifndef TT_NET_MSGRING_H
+#define TT_NET_MSGRING_H
 
 #include <stdatomic.h>
 
