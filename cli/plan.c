@@ -23,6 +23,15 @@ typedef struct request {
     bool is_json;
 } request;
 
+/* "planner ring does not fit X: REASON" repeats what the row says. */
+static const char *reason_of(const row *r, const char *said)
+{
+    const char *reason = r->err == TUTTI_ENOFIT ? strstr(said, ": ") : NULL;
+    if (reason)
+        return reason + 2;
+    return said[0] ? said : tutti_strerror(r->err);
+}
+
 /* Plans with `planner`; the caller frees *sched when row->err is TUTTI_OK. */
 static void fill(const request *rq, const char *planner, row *out,
                  tutti_schedule **sched)
@@ -34,8 +43,8 @@ static void fill(const request *rq, const char *planner, row *out,
     double start = cli_now_s();
     out->err = tutti_plan(rq->spec, &opts, sched, &out->planner, &diag);
     if (out->err) {
-        const char *said = diag.text[0] ? diag.text : tutti_strerror(out->err);
-        snprintf(out->why_not, sizeof(out->why_not), "%s", said);
+        snprintf(out->why_not, sizeof(out->why_not), "%s",
+                 reason_of(out, diag.text));
         return;
     }
     out->plan_s = cli_now_s() - start;
@@ -166,8 +175,10 @@ static int work(const request *rq)
     tutti_schedule *sched = NULL;
     fill(rq, rq->planner, &picked, &sched);
     bool is_misfit = picked.err == TUTTI_ENOFIT;
-    if (picked.err && (!is_misfit || rq->out || !picked.planner))
-        return cli_fail(rq->self, "%s", picked.why_not);
+    if (picked.err && (!is_misfit || rq->out || !rq->planner))
+        return cli_fail(
+            rq->self, "%s%s%s", is_misfit && rq->planner ? rq->planner : "",
+            is_misfit && rq->planner ? " does not fit: " : "", picked.why_not);
     int status = picked.err ? CLI_FAILED : CLI_OK;
     if (shows_rows(rq)) {
         const char *chosen = picked.err ? NULL : picked.planner;

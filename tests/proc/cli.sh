@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# cli.sh - help, errors and exit statuses of every sub-command.
+. "$(dirname "$0")/lib.sh"
+
+run "$tutti" --help
+ends "help succeeds" 0
+same_file "the list of commands" "$golden/cli-help.txt"
+run "$tutti"
+ends "no command is a usage error" 2
+run "$tutti" --version
+like "version" "$out" '^tutti [0-9]+\.[0-9]+\.[0-9]+$'
+
+words=$("$tutti" --help | awk '/^  [a-z]+ /{print $1}' | grep -v '^tutti$')
+for word in $words; do
+    run "$tutti" "$word" --help
+    ends "$word --help succeeds" 0
+    like "$word --help shows its use" "$out" "^usage: tutti $word"
+    like "$word --help has an example" "$out" "^  .*tutti $word"
+    run "$tutti" "$word" --no-such-thing
+    ends "$word: an unknown option is a usage error" 2
+    one_sentence "$word: it says so in one sentence"
+done
+
+run "$tutti" plna full:4
+ends "an unknown command is a usage error" 2
+like "it names the nearest" "$err" "unknown command 'plna'; did you mean 'plan'"
+run "$tutti" plan full:4 --plannre ring
+like "an unknown option names the nearest" "$err" "did you mean '--planner'"
+run "$tutti" plan full:4 --size
+like "a missing value" "$err" '^tutti plan: --size needs a value'
+run "$tutti" plan full:4 --size=lots
+ends "a bad size is a usage error" 2
+like "it says what a size is" "$err" "'lots'.*64KiB"
+run "$tutti" plan full:4 --coll allreduce
+like "a bad collective lists them" "$err" 'all-reduce, reduce-scatter'
+run "$tutti" plan
+like "plan needs a network" "$err" 'full:8'
+run "$tutti" plan nonsense:4
+ends "a bad network fails" 1
+one_sentence "in one sentence"
+run "$tutti" plan full:4 --planner rign
+ends "a bad planner fails" 1
+like "it names the nearest" "$err" '"rign".*"ring"'
+run "$tutti" plan full:4 --coll broadcast --root 4
+ends "a root that is no rank fails" 1
+one_sentence "in one sentence"
+run "$tutti" show a b c
+ends "too many words" 2
+run "$tutti" show "$tmp/none"
+ends "a file that is not there" 1
+like "it says so" "$err" "cannot read '$tmp/none': No such file"
+echo 'tutti-schedule 2' >"$tmp/bad"
+run "$tutti" verify "$tmp/bad"
+ends "a file that is no schedule" 1
+like "it says where" "$err" "^tutti verify: $tmp/bad:1:[0-9]+: "
+run "$tutti" bench all-redcue
+ends "bench: an unknown collective" 2
+run "$tutti" bench --inplace 2
+ends "bench: a bad --inplace" 2
+run "$tutti" bench -b 2KiB -e 1KiB
+ends "bench: -b above -e" 2
+run "$tutti" bench --op band --type f32
+ends "bench: an operation that the type has not" 2
+run "$tutti" bench send-recv
+ends "bench: send-recv alone" 2
+run "$tutti" bench broadcast --root 1
+ends "bench: a root that is no rank" 2
+run "$tutti" run -n 2
+ends "run: no program" 2
+run "$tutti" run true
+ends "run: no number of ranks" 2
+run "$tutti" run -n 3 -H a,b true
+ends "run: more ranks than the hosts take" 2
+like "it says how to write them" "$err" 'HOST:N'
+run "$tutti" run -n 2 "$tmp/none"
+ends "run: no such program" 1
+one_sentence "in one sentence"
+"$tutti" show ring full:5 >/dev/full 2>"$tmp/err"
+is "a full disk is a failure" "$?" 1
+
+run "$tutti" settings --json
+ends "settings" 0
+is "settings are valid JSON" \
+    "$(python3 -c 'import json,sys; print(any(r["name"] == "TUTTI_PLANNER" for r in json.load(sys.stdin)))' <"$tmp/out")" True
+
+finish

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# lib.sh - what the tests of the command line share; not a test itself.
+#
+# A test sources it, calls the checks below, and ends with `finish`. B is the
+# build directory. Nothing runs for longer than `limit` seconds.
+
+case ${B:=build} in
+/*) ;;
+*) B=$PWD/$B ;;
+esac
+tutti=$B/tutti
+here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
+golden=$here/../golden
+limit=30
+n_checks=0
+n_failed=0
+tmp=$(mktemp -d) || exit 1
+at_exit='rm -rf "$tmp"'
+trap 'eval "$at_exit"' EXIT
+trap 'exit 130' INT TERM
+# The tests say themselves how a job is started, and so does no launcher that
+# they happen to run under.
+for name in $(env | sed -n 's/^\(TUTTI_[A-Z_]*\|OMPI_[A-Za-z_]*\|PMIX\?_[A-Za-z_]*\|SLURM_[A-Z_]*\|RANK\|WORLD_SIZE\|MASTER_[A-Z]*\)=.*/\1/p'); do
+    unset "$name"
+done
+
+# run COMMAND...: sets out, err (texts) and rc. 124: it took too long.
+run() {
+    timeout -k 5 "$limit" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$?
+    out=$(cat "$tmp/out")
+    err=$(cat "$tmp/err")
+}
+
+pass() {
+    n_checks=$((n_checks + 1))
+    echo "ok $n_checks $1"
+}
+
+fail() {
+    n_checks=$((n_checks + 1))
+    n_failed=$((n_failed + 1))
+    echo "not ok $n_checks $1"
+    shift
+    printf '%s\n' "$@" | sed 's/^/# /'
+}
+
+skip() { # WHAT WHY
+    n_checks=$((n_checks + 1))
+    echo "ok $n_checks $1 # SKIP $2"
+}
+
+is() { # WHAT GOT WANTED
+    if [ "$2" = "$3" ]; then
+        pass "$1"
+    else
+        fail "$1" "got:    $2" "wanted: $3" "stderr: ${err-}"
+    fi
+}
+
+like() { # WHAT TEXT PATTERN (extended regular expression, some line of it)
+    if grep -qE -- "$3" <<<"$2"; then
+        pass "$1"
+    else
+        fail "$1" "no line matches: $3" "in: $2" "stderr: ${err-}"
+    fi
+}
+
+ends() { # WHAT STATUS: of the last run
+    is "$1" "$rc" "$2"
+}
+
+one_sentence() { # WHAT: the last run said one line on stderr
+    is "$1" "$(grep -c . <<<"$err")" 1
+}
+
+same_file() { # WHAT FILE: the last run's output is that of the file
+    if diff -u "$2" "$tmp/out" >"$tmp/diff"; then
+        pass "$1"
+    else
+        fail "$1" "$(cat "$tmp/diff")"
+    fi
+}
+
+# A port that is likely to be free: two tests at a time must not meet.
+some_port() {
+    echo $((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+}
+
+finish() {
+    echo "1..$n_checks"
+    [ "$n_failed" = 0 ]
+    exit
+}

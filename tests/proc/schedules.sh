@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# schedules.sh - plan, show, verify, export: what one writes the others read.
+. "$(dirname "$0")/lib.sh"
+
+run "$tutti" show ring full:5
+ends "show a planner's schedule" 0
+same_file "the picture of ring.c" "$golden/ring-5.txt"
+
+json() { # PYTHON EXPRESSION over d, the JSON of the last run
+    python3 -c "import json,sys; d = json.load(sys.stdin); print($1)" \
+        <"$tmp/out" 2>&1
+}
+
+run "$tutti" plan full:6 --size 1MiB --json
+ends "plan --json" 0
+is "its rows have all columns" \
+    "$(json 'all(list(r) == ["planner", "fits", "why_not", "steps", "chunks",
+        "transfers", "time_s", "busbw_GBps", "efficiency", "plan_s"]
+        for r in d)')" True
+is "a row for every planner" \
+    "$(json 'sorted(r["planner"] for r in d)[:3]')" \
+    "['biring', 'dbtree', 'direct']"
+is "all that fit are predicted" \
+    "$(json 'all((r["time_s"] > 0) == r["fits"] for r in d if r["fits"])')" True
+n_rows=$(json 'len(d)')
+run "$tutti" plan full:6 --size 1MiB --coll all-to-all --json
+is "why others do not fit" \
+    "$(json 'all(r["why_not"] and r["steps"] is None
+        for r in d if not r["fits"])')" True
+is "their rows stay" "$(json 'len(d)')" "$n_rows"
+run "$tutti" plan full:6 --size 1MiB
+is "as many rows for people" "$(grep -cE '^[* ] [a-z]' <<<"$out")" \
+    "$((n_rows + 1))"
+is "one is chosen" "$(grep -c '^\*' <<<"$out")" 1
+
+for coll in all-reduce reduce-scatter all-gather broadcast reduce all-to-all \
+    gather scatter; do
+    run "$tutti" plan full:5 --coll $coll -o "$tmp/$coll"
+    ends "plan $coll to a file" 0
+    run "$tutti" verify "$tmp/$coll"
+    like "$coll: proven" "$out" "^proven: $coll over 5 ranks"
+    run "$tutti" export "$tmp/$coll" --to schedule
+    same_file "$coll: reads back to the same bytes" "$tmp/$coll"
+    run "$tutti" export "$tmp/$coll" --to json
+    is "$coll: valid JSON" \
+        "$(json 'd["collective"], d["n_ranks"], len(d["chunks"]) > 0,
+            all(t[4] in ("reduce", "copy") for t in d["transfers"])')" \
+        "$coll 5 True True"
+    run "$tutti" show "$tmp/$coll"
+    ends "$coll: can be drawn" 0
+done
+
+run "$tutti" plan full:4 --planner ring -o -
+cp "$tmp/out" "$tmp/ring"
+is "verify reads standard input" \
+    "$("$tutti" verify - <"$tmp/ring" | cut -d' ' -f1)" proven:
+run "$tutti" verify "$tmp/ring" --json
+is "verify --json" "$(json 'd["proven"], d["message"]')" "True None"
+
+# Without its last transfer the schedule is a lie, and the proof says where.
+last=$(grep -n '^transfer' "$tmp/ring" | tail -1 | cut -d: -f1)
+sed "${last}d" "$tmp/ring" >"$tmp/cut"
+run "$tutti" verify "$tmp/cut"
+ends "a schedule that lacks a transfer is refused" 1
+one_sentence "in one sentence"
+run "$tutti" verify "$tmp/cut" --json
+is "its JSON names the place" \
+    "$(json 'd["proven"], d["rank"] is not None')" "False True"
+run "$tutti" export "$tmp/ring" --to nonsense
+ends "an unknown format is a usage error" 2
+run "$tutti" plan full:4 -o "$tmp/no/such/dir"
+ends "a file that cannot be written" 1
+one_sentence "in one sentence"
+run "$tutti" plan full:1
+ends "one rank alone" 0
+
+finish
