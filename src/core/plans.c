@@ -239,7 +239,7 @@ tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
     tt_plan_key key = key_of(want);
     tt_plan_entry *entry = lookup(comm, &key);
     if (!entry) {
-        tt_part *part;
+        tt_part *part = NULL;
         tt_plan_entry fresh = {.key = key};
         tutti_err err = find_part(comm, want, &part, diag);
         if (err)

@@ -39,9 +39,9 @@ static int check(int rank, tutti_comm *comm, tutti_err got, double took,
                  const want *w)
 {
     if (got != w->err)
-        return tt_procs_complain(rank, "%s instead of %s: %s",
+        return tt_procs_complain(rank, "%s instead of %s: %s (after %g s)",
                                  tutti_errname(got), tutti_errname(w->err),
-                                 tutti_comm_message(comm));
+                                 tutti_comm_message(comm), took);
     if (took > w->within_s)
         return tt_procs_complain(rank, "took %g s", took);
     for (int i = 0; i < 3 && w->says[i]; i++)
@@ -231,7 +231,7 @@ static int call_different(int rank, int n, void *arg)
         w.says[1] = "of 0 f32";
         break;
     case 6: /* counts of a variant */
-        counts[2] = odd ? 3 : 1;
+        counts[0] = odd ? 3 : 1;
         err = tutti_all_gather_v(comm, x, y, counts, TUTTI_F32, NULL, NULL);
         w.says[1] = "all-gather";
         break;
