@@ -35,7 +35,7 @@ CLI_SRC := $(sort $(wildcard cli/*.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
                               tests/proc/*.c))
-TEST_SH := $(sort $(wildcard tests/*/*.sh))
+TEST_SH := $(filter-out %/lib.sh,$(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
@@ -49,9 +49,9 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 # What `make check` runs once more: with ASan and UBSan the unit, fault and fuzz
 # tests, with TSan all tests that make threads, and in both what is named in
 # _MORE (a source) but not what is named in _SLOW.
-ASAN_MORE :=
+ASAN_MORE := tests/proc/conformance_test.c
 ASAN_SLOW :=
-TSAN_MORE :=
+TSAN_MORE := tests/proc/conformance_test.c
 TSAN_SLOW :=
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
                   $(filter tests/unit/% tests/fault/%,$(TEST_SRC)))
