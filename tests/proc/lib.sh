@@ -16,7 +16,7 @@ n_checks=0
 n_failed=0
 tmp=$(mktemp -d) || exit 1
 at_exit='rm -rf "$tmp"'
-trap 'eval "$at_exit"' EXIT
+trap '[ "$BASHPID" != "$$" ] || eval "$at_exit"' EXIT
 trap 'exit 130' INT TERM
 # The tests say themselves how a job is started, and so does no launcher that
 # they happen to run under.
@@ -80,6 +80,16 @@ same_file() { # WHAT FILE: the last run's output is that of the file
     else
         fail "$1" "$(cat "$tmp/diff")"
     fi
+}
+
+# until_ready N: waits until N lines of $tmp/out say "ready". Whoever starts the
+# job removes the file before.
+until_ready() {
+    local i
+    for i in $(seq 100); do
+        [ "$(grep -cs ready "$tmp/out")" = "$1" ] && return
+        sleep 0.1
+    done
 }
 
 # A port that is likely to be free: two tests at a time must not meet.

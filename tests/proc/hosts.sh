@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# hosts.sh - `tutti run -H`: a remote shell that runs its commands here, then
+# two network namespaces as hosts, where ranks share memory inside and TCP
+# across.
+. "$(dirname "$0")/lib.sh"
+
+mark=$((RANDOM + 200000)).$$
+cat >"$tmp/rsh" <<'R'
+#!/bin/sh
+# rsh HOST COMMAND: as sshd would, the user's shell gets the command line.
+echo "$1" >>"${0%/*}/hosts"
+shift
+cd / && exec env -i PATH=/usr/bin:/bin sh -c "$*"
+R
+chmod +x "$tmp/rsh"
+on_hosts=("$tutti" run --rsh "$tmp/rsh" -H a:2,user@b)
+
+cd "$tmp" || exit 1
+run env TUTTI_LOG=warn "LANG=it's" "${on_hosts[@]}" sh -c \
+    'echo "$TUTTI_RANK/$TUTTI_SIZE $PWD $TUTTI_LOG $LANG $1"' - "a  'b\" \$c"
+ends "ranks on two hosts" 0
+is "environment, directory and arguments arrive" "$(sort <<<"$out")" \
+    "[0] 0/3 $tmp warn it's a  'b\" \$c
+[1] 1/3 $tmp warn it's a  'b\" \$c
+[2] 2/3 $tmp warn it's a  'b\" \$c"
+is "each through the shell to its host" "$(sort "$tmp/hosts" | tr '\n' ' ')" \
+    "a a user@b "
+run "${on_hosts[@]}" --no-prefix sh -c 'echo $TUTTI_ADDR'
+like "they meet on the first host" "$(sort -u <<<"$out")" \
+    '^a:(2[0-9]|3[01])[0-9]{3}$'
+is "at one place" "$(sort -u <<<"$out" | wc -l)" 1
+head -c 50000 /dev/urandom >"$tmp/in"
+"${on_hosts[@]}" --no-prefix sh -c '[ $TUTTI_RANK = 0 ] && cat || true' \
+    <"$tmp/in" >"$tmp/copy"
+is "rank 0 gets the input" "$(cmp "$tmp/in" "$tmp/copy" && echo same)" same
+
+run "${on_hosts[@]}" --grace 0.3 sh -c \
+    "[ \$TUTTI_RANK = 2 ] && exit 9; sleep $mark"
+ends "a failing rank on a host" 9
+like "it says which and where" "$err" \
+    '^tutti run: rank 2 \(host user@b\) exited with status 9$'
+run "${on_hosts[@]}" sh -c '[ $TUTTI_RANK = 1 ] && kill -9 $$; exit 0'
+ends "a killed rank on a host" 137
+like "it says so" "$err" 'rank 1 \(host a\) was killed by signal 9 \(Killed\)'
+rm -f "$tmp/out"
+env --default-signal=INT "${on_hosts[@]}" sh -c \
+    "trap '' INT; echo ready; sleep $mark & wait; sleep $mark" >"$tmp/out" 2>&1 &
+launcher=$!
+until_ready 3
+start=$(date +%s%3N)
+kill -INT "$launcher"
+wait "$launcher"
+is "Ctrl-C reaches the hosts within a second" \
+    "$(($(date +%s%3N) - start < 1100))" 1
+sleep 0.2
+is "nothing is left there" "$(pgrep -fc "sleep $mark")" 0
+rm -f "$tmp/out"
+"${on_hosts[@]}" sh -c "echo ready; sleep $mark & sleep $mark" >"$tmp/out" 2>&1 &
+launcher=$!
+until_ready 3
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+sleep 0.3
+is "a killed launcher leaves nothing there" "$(pgrep -fc "sleep $mark")" 0
+run "$tutti" run --rsh "$tmp/none" -H a true
+ends "a remote shell that is not there" 1
+one_sentence "in one sentence"
+printf '#!/bin/sh\nexit 255\n' >"$tmp/broken"
+chmod +x "$tmp/broken"
+run "$tutti" run --rsh "$tmp/broken" -H a true
+ends "a host that cannot be reached" 255
+like "it says so" "$err" 'rank 0 \(host a\).*could not reach the host'
+
+# -- two network namespaces ---------------------------------------------------
+#     [ ta: 10.213.x.1 ] ---- veth ---- [ tb: 10.213.x.2 ]
+id=$(($$ % 250))
+a=tta$$ b=ttb$$ ip_a=10.213.$id.1 ip_b=10.213.$id.2
+at_exit="ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; $at_exit"
+make_network() {
+    ip netns add "$a" && ip netns add "$b" &&
+        ip link add "v$a" netns "$a" type veth peer name "v$b" netns "$b" &&
+        ip -n "$a" addr add "$ip_a/24" dev "v$a" &&
+        ip -n "$b" addr add "$ip_b/24" dev "v$b" &&
+        ip -n "$a" link set "v$a" up && ip -n "$b" link set "v$b" up &&
+        ip -n "$a" link set lo up && ip -n "$b" link set lo up
+}
+what="a job over two hosts: memory inside, TCP across"
+if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null; then
+    skip "$what" "needs root and the ip command to make network namespaces"
+elif ! make_network 2>"$tmp/err"; then
+    skip "$what" "cannot make network namespaces: $(head -1 "$tmp/err")"
+else
+    cat >"$tmp/netns" <<R
+#!/bin/sh
+case \$1 in $ip_a) ns=$a ;; *) ns=$b ;; esac
+shift
+exec ip netns exec \$ns sh -c "\$*"
+R
+    chmod +x "$tmp/netns"
+    run "$tutti" run --no-prefix --rsh "$tmp/netns" -H "$ip_a:2,$ip_b:2" \
+        "$tutti" bench -e 1MiB -f 32 -n 5
+    ends "$what" 0
+    is "as rank 0 sees it" \
+        "$(sed -n 's/^# *rank.* via //p' <<<"$out" | tr '\n' ' ')" \
+        "self shm tcp tcp "
+    like "all results are right" "$out" '^# Out of bounds values : 0 OK'
+    run "$tutti" run --grace 8 --rsh "$tmp/netns" -H "$ip_a:2,$ip_b:2" sh -c \
+        "[ \$TUTTI_RANK = 2 ] && { sleep 0.5; kill -9 \$\$; } &
+        exec $tutti bench -b 64MiB -e 64MiB -n 1000"
+    is "a rank killed on one host ends the job" "$((rc > 0 && rc != 124))" 1
+    like "the other host's ranks name it" "$err" '^\[[01]\] .*rank 2'
+fi
+
+finish
