@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * fuzz_wire.c - any bytes may come from a TCP connection, in any pieces, and
+ * any bytes may be told as a rank's addresses. What is handed up is what a
+ * plain reading of the same bytes finds; nothing is written outside of the
+ * place that was given; what goes on after a bad header is nothing. */
+#include "support/fuzz_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "net/tcp.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+#define MAX_PAYLOAD 70000
+
+/* The reader's own idea of the stream. */
+typedef struct plain {
+    const uint8_t *data;
+    size_t len, at;
+    unsigned char *place; /* exactly m.len bytes, so that tools see overruns */
+    tt_msg placed;
+    tt_tcp_rx *rx;
+    tt_rng rng;
+} plain;
+
+static void *on_place(void *arg, const tt_msg *m)
+{
+    plain *p = arg;
+    if (p->place)
+        tt_fuzz_fail("a second place before the first message is whole");
+    if (m->len == 0 || m->len > MAX_PAYLOAD)
+        tt_fuzz_fail("a place for a payload that cannot be");
+    p->place = malloc(m->len);
+    p->placed = *m;
+    if (!p->place)
+        abort();
+    return p->place;
+}
+
+static void on_arrived(void *arg, const tt_msg *m, const void *payload)
+{
+    plain *p = arg;
+    if (p->at + sizeof(*m) + m->len > p->len ||
+        memcmp(p->data + p->at, m, sizeof(*m)) != 0)
+        tt_fuzz_fail("a header that did not come");
+    p->at += sizeof(*m);
+    if ((m->len > 0) != (payload != NULL))
+        tt_fuzz_fail("a payload without bytes, or bytes without payload");
+    if (m->len > 0 &&
+        (payload != p->place || memcmp(p->data + p->at, payload, m->len) != 0))
+        tt_fuzz_fail("another payload than came");
+    p->at += m->len;
+    free(p->place);
+    p->place = NULL;
+}
+
+static const tt_net_up upcalls = {.place = on_place, .arrived = on_arrived};
+
+static size_t feed(tt_tcp_rx *rx, const uint8_t *from, size_t n)
+{
+    struct iovec iov[2];
+    int n_iov = tt_tcp_rx_want(rx, iov);
+    size_t used = 0;
+    for (int i = 0; i < n_iov && used < n; i++) {
+        size_t part = iov[i].iov_len < n - used ? iov[i].iov_len : n - used;
+        if (part == 0)
+            tt_fuzz_fail("an empty segment to read into");
+        memcpy(iov[i].iov_base, from + used, part);
+        used += part;
+    }
+    return used;
+}
+
+/* As cancel() does in the middle of a payload: it is skipped from then on. */
+static void drop(plain *p)
+{
+    if (p->rx->left == 0 || p->rx->is_dropping)
+        return;
+    tt_tcp_rx_drop(p->rx);
+    p->at += sizeof(tt_msg) + p->placed.len;
+    free(p->place);
+    p->place = NULL;
+}
+
+static bool is_header(const plain *p)
+{
+    tt_msg m;
+    memcpy(&m, p->data + p->at, sizeof(m));
+    return m.magic == TT_MSG_MAGIC && m.len <= MAX_PAYLOAD;
+}
+
+static void check_stream(const uint8_t *data, size_t len, uint64_t seed)
+{
+    plain p = {.data = data, .len = len, .rng = {seed}};
+    tt_tcp_rx rx = {.buf = malloc(TT_TCP_BUF),
+                    .up = &upcalls,
+                    .peer = &p,
+                    .max_payload = MAX_PAYLOAD,
+                    .tail = TT_TCP_BUF};
+    p.rx = &rx;
+    if (!rx.buf)
+        abort();
+    bool is_good = true;
+    for (size_t at = 0; at < len && is_good;) {
+        size_t n = 1 + tt_rng_below(&p.rng, 200);
+        if (tt_rng_below(&p.rng, 4) == 0)
+            n = len;
+        n = feed(&rx, data + at, n < len - at ? n : len - at);
+        tt_msg bad;
+        is_good = tt_tcp_rx_took(&rx, n, &bad);
+        at += n;
+        if (is_good && tt_rng_below(&p.rng, 16) == 0)
+            drop(&p);
+    }
+    bool has_header = p.at + sizeof(tt_msg) <= len;
+    if (!is_good && (!has_header || is_header(&p)))
+        tt_fuzz_fail("a good header was refused");
+    if (is_good && has_header && !is_header(&p))
+        tt_fuzz_fail("a bad header was taken");
+    free(p.place);
+    free(rx.buf);
+}
+
+static void check_card(const uint8_t *data, size_t len)
+{
+    tt_tcp_card card;
+    tt_tcp_card own = {.version = 1};
+    tt_addr addrs[TT_TCP_PLACES];
+    if (!tt_tcp_card_read(&card, data, len))
+        return;
+    if (tt_tcp_card_bytes(&card) != len || memcmp(&card, data, len) != 0)
+        tt_fuzz_fail("a card that is not what came");
+    size_t n = tt_tcp_card_addrs(&card, &own, addrs);
+    if (n > card.n_places)
+        tt_fuzz_fail("more addresses than places");
+    for (size_t i = 0; i < n; i++) {
+        char text[TT_SOCK_TEXT];
+        tt_addr_text(&addrs[i], text);
+    }
+}
+
+/* The first byte says how the rest comes in pieces. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    check_card(data, len);
+    if (len > 0)
+        check_stream(data + 1, len - 1, data[0]);
+    return 0;
+}
+
+#ifndef TT_LIBFUZZER
+int main(int argc, char **argv)
+{
+    return tt_fuzz_main(argc, argv, "tests/fuzz/corpus/wire",
+                        LLVMFuzzerTestOneInput);
+}
+#endif
