@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# bench.sh - `tutti bench` under every launcher, for every collective, type and
+# operation; and that its check can fail.
+. "$(dirname "$0")/lib.sh"
+limit=60
+
+wrong_sum() { # of the rows of the last run: both #wrong columns
+    awk '!/^#/ { n++; wrong += $9 + $13 } END { print n + 0, wrong + 0 }' \
+        <<<"$out"
+}
+
+run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 1 -e 1MiB -f 37 -n 3
+ends "all-reduce on three ranks" 0
+is "each size has a row, nothing is wrong" "$(wrong_sum)" "4 0"
+like "nccl-tests' columns" "$out" '^# +size +count +type +redop +root( +time +algbw +busbw +#wrong){2} *$'
+like "and rows" "$out" '^ +4 +1 +f32 +sum +-1( +[0-9.]+ +[0-9.]+ +[0-9.]+ +0){2}$'
+like "and end" "$out" '^# Avg bus bandwidth +: [0-9]'
+
+for coll in reduce-scatter all-gather broadcast reduce all-to-all gather \
+    scatter barrier send-recv; do
+    run "$tutti" run -n 3 --no-prefix "$tutti" bench $coll -e 100KB -f 30 \
+        -n 3 -w 1 --root 2 --json
+    is "$coll" "$rc $(python3 -c 'import json,sys
+d = json.load(sys.stdin)
+print(len(d) > 0, sum(r["wrong"] or 0 for r in d))' <<<"$out" 2>&1)" "0 True 0"
+done
+
+right=0 tried=0 bad=
+for type in i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 bool; do
+    for op in sum avg prod min max band bor bxor scaled-sum; do
+        run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 5KB -e 5KB -n 1 \
+            -w 0 --type $type --op $op
+        [ "$rc" = 2 ] && continue # not defined
+        tried=$((tried + 1))
+        if [ "$rc" = 0 ] && [ "$(wrong_sum)" = "1 0" ]; then
+            right=$((right + 1))
+        else
+            bad="$bad $type-$op"
+        fi
+    done
+done
+is "every type with every operation:$bad" "$right of $tried" "79 of 79"
+
+run "$tutti" run -n 2 --no-prefix "$tutti" bench -b 4KiB -e 4KiB -n 2 --json \
+    --planner ring --inplace 1
+is "--json has all columns" "$(python3 -c 'import json,sys
+(r,) = json.load(sys.stdin)
+print(",".join(r), r["collective"], r["n_ranks"], r["planner"], r["size_bytes"],
+    r["count"], r["type"], r["op"], r["inplace"], r["time_us"] > 0, r["wrong"])
+' <<<"$out" 2>&1)" "collective,n_ranks,planner,size_bytes,count,type,op,inplace,\
+time_us,algbw_GBps,busbw_GBps,wrong all-reduce 2 ring 4096 1024 f32 sum 1 True 0"
+
+planners=$("$tutti" plan full:5 --json |
+    python3 -c 'import json,sys; print(*(r["planner"] for r in json.load(sys.stdin)))')
+for planner in $planners; do
+    run "$tutti" run -n 5 --no-prefix "$tutti" bench -b 3 -e 2MB -f 99 -n 2 \
+        --planner "$planner"
+    is "planner $planner" "$rc $(wrong_sum)" "0 3 0"
+done
+
+# Ranks with different seeds compute different references: all is wrong then.
+run "$tutti" run -n 2 --no-prefix sh -c \
+    "exec '$tutti' bench -b 4KiB -e 4KiB -n 1 --seed \$TUTTI_RANK"
+ends "wrong results are a failure" 1
+like "and are counted" "$out" ' f32 .* (1[0-9]{3}|20[0-4][0-9]) .* (1[0-9]{3}|20[0-4][0-9])$'
+like "and told" "$out" '^# Out of bounds values : [0-9]+ FAILED'
+run "$tutti" run -n 2 "$tutti" bench --planner nonsense
+ends "an unknown planner" 1
+like "names the nearest" "$err" 'planner "nonsense"'
+run "$tutti" bench -e 64 -n 2
+ends "alone: a job of one rank" 0
+
+# -- other launchers ----------------------------------------------------------
+port=$(some_port)
+as_torchrun() { # RANK
+    RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 \
+        MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+        timeout 30 "$tutti" bench -e 64KiB -f 64 -n 2
+}
+as_torchrun 1 >"$tmp/out1" 2>&1 &
+out=$(as_torchrun 0 2>&1)
+rc=$?
+wait $!
+is "torchrun's variables" "$rc $? $(wrong_sum)" "0 0 3 0"
+is "only rank 0 prints" "$(cat "$tmp/out1")" ""
+
+mpirun_case() { # NAME COMMAND...
+    local name=$1
+    shift
+    if ! command -v "$1" >/dev/null; then
+        skip "$name" "$1 is not installed"
+        return
+    fi
+    run "$@" "$tutti" bench -e 64KiB -f 64 -n 2
+    is "$name" "$rc $(wrong_sum)" "0 3 0"
+}
+mpirun_case "Open MPI's mpirun" mpirun.openmpi --allow-run-as-root \
+    --oversubscribe -n 3
+mpirun_case "MPICH's mpirun" mpirun.mpich -n 3
+
+finish
