@@ -129,15 +129,12 @@ static void raise_file_limit(run_job *job)
 /* From here on signals wait for the loop. */
 static void block_signals(run_job *job)
 {
-    sigset_t mask;
-    sigemptyset(&mask);
-    sigaddset(&mask, SIGCHLD);
-    sigaddset(&mask, SIGINT);
-    sigaddset(&mask, SIGTERM);
-    sigaddset(&mask, SIGHUP);
-    sigaddset(&mask, SIGUSR1);
-    sigaddset(&mask, SIGUSR2);
-    sigprocmask(SIG_BLOCK, &mask, &job->old_mask);
+    static const int watched[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,
+                                  SIGUSR1, SIGUSR2, SIGTSTP};
+    sigemptyset(&job->mask);
+    for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
+        sigaddset(&job->mask, watched[i]);
+    sigprocmask(SIG_BLOCK, &job->mask, &job->old_mask);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* an ignored one would lose exit statuses */
 }

@@ -73,7 +73,8 @@ typedef struct run_job {
     bool pumps_stdin; /* the launcher reads it and feeds rank 0 */
     double grace_s;   /* for the others, after the first failure */
     run_sink sinks[2];
-    sigset_t old_mask;
+    sigset_t mask;           /* the signals that the loop reads */
+    sigset_t old_mask;       /* what the ranks get */
     struct rlimit old_files; /* of open files, for the ranks */
     pid_t guard_pid;         /* see run_guard_start() */
     int guard_fd;

@@ -44,7 +44,7 @@ bool run_sink_is_full(const run_sink *sink)
 
 void run_sink_add(run_sink *sink, const char *data, size_t len)
 {
-    if (sink->is_broken)
+    if (sink->is_broken || !len)
         return;
     if (sink->at) {
         memmove(sink->data, sink->data + sink->at, sink->len - sink->at);

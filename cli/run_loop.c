@@ -217,6 +217,11 @@ static void pass_on(watch *w, int sig)
     signal_all(w, sig);
     if (sig == SIGUSR1 || sig == SIGUSR2)
         return;
+    if (sig == SIGTSTP) { /* Ctrl-Z: stop too, until the shell says go on */
+        raise(SIGSTOP);
+        signal_all(w, SIGCONT);
+        return;
+    }
     double now = cli_now_s();
     /* Some senders signal both a process and its group: that is one wish. */
     if (w->asked_s && now - w->asked_s < 0.2)
@@ -392,13 +397,7 @@ static void finish(watch *w)
 void run_watch(run_job *job)
 {
     watch w = {.job = job, .n_running = job->n};
-    sigset_t mask;
-    sigemptyset(&mask);
-    static const int watched[] = {SIGCHLD, SIGINT,  SIGTERM,
-                                  SIGHUP,  SIGUSR1, SIGUSR2};
-    for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
-        sigaddset(&mask, watched[i]);
-    w.signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    w.signal_fd = signalfd(-1, &job->mask, SFD_CLOEXEC | SFD_NONBLOCK);
     w.fds = calloc(AT_STREAMS + 2 * (size_t)job->n, sizeof(*w.fds));
     if (w.signal_fd < 0 || !w.fds) {
         cli_fail(job->self, "cannot watch the ranks: %s", strerror(errno));

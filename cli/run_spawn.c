@@ -255,7 +255,8 @@ void run_signal(run_task *task, int sig)
         return;
     if (!task->host) {
         kill(-task->pid, sig);
-    } else if (task->input_fd >= 0) {
+    } else if (task->input_fd >= 0 && sig != SIGTSTP && sig != SIGCONT) {
+        /* (A stopped control loop could not go on again.) */
         char line[32];
         int len = snprintf(line, sizeof(line), "s%d\n", sig);
         send_line(task, line, (size_t)len);

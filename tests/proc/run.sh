@@ -126,6 +126,22 @@ ended
 ends "SIGUSR1 is passed on, and no more" 0
 is "all ranks got it" "$(grep -c usr "$tmp/out")" 3
 
+states() { # of the ranks, each letter once
+    ps -eo stat=,args= | awk -v mark="$mark" \
+        '$2 == "sleep" && $3 == mark { print substr($1, 1, 1) }' |
+        sort -u | xargs
+}
+background sh -c "echo ready; exec sleep $mark"
+kill -TSTP "$launcher"
+sleep 0.3
+is "Ctrl-Z stops the ranks" "$(states)" T
+kill -CONT "$launcher"
+sleep 0.3
+is "and fg continues them" "$(states)" S
+kill -INT "$launcher"
+ended
+ends "and Ctrl-C ends them" 130
+
 background sh -c "echo ready; sleep $mark & sleep $mark"
 kill -KILL "$launcher"
 wait "$launcher" 2>/dev/null
