@@ -47,7 +47,7 @@ typedef enum tt_setting_kind {
     X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \
       "a peer on another host that is silent for so long while it is "       \
       "waited for is lost; 0s: only closed connections count")               \
-    X(spin_ns, "TUTTI_SPIN", TIME, "50us", "0s", "10ms",                     \
+    X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                     \
       "how long a wait polls before it sleeps")                              \
     X(window, "TUTTI_WINDOW", COUNT, "4", "1", "1024",                       \
       "credit: slices of one transfer on the way at a time")                 \

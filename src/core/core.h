@@ -15,7 +15,6 @@
 
 #include "base/settings.h"
 #include "engine/engine.h"
-#include "engine/layout.h"
 
 /* What must be equal on all ranks: rank 0's settings. */
 typedef struct tt_agreed {

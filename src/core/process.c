@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/fork.h"
 #include "core/core.h"
-#include "net/net.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -22,7 +22,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void after_fork(void)
 {
     atomic_store_explicit(&is_child, true, memory_order_relaxed);
-    tt_net_after_fork();
+    tt_fork_child();
 }
 
 static void install(void)

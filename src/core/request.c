@@ -12,8 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "core/core.h"
-#include "net/fork.h"
 
 struct tutti_request {
     tt_mem mem;

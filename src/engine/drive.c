@@ -21,7 +21,7 @@
 
 #include "base/log.h"
 #include "engine/state.h"
-#include "net/fork.h"
+#include "base/fork.h"
 
 static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
 static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
@@ -168,18 +168,22 @@ static void give_way(tt_engine *e)
     tt_engine_lock(e);
 }
 
+/* Polls between two looks at the clock, and before the processor is offered
+ * to others. Two ranks that the kernel has put on one processor would otherwise
+ * each poll until it sleeps, and so never be seen running at the same time and
+ * moved apart. */
+static const uint32_t polls_per_yield = 64;
+
 /* After a pass that moved nothing: true when it is time to sleep. */
 static bool rest(tt_engine *e, spin *s)
 {
-    if (e->opts.yields) {
-        pthread_mutex_unlock(&e->lock);
-        sched_yield();
-        tt_engine_lock(e);
-    } else {
+    if (!e->opts.yields && ++s->idle_passes % polls_per_yield != 0) {
         TT_CPU_RELAX();
-    }
-    if (++s->idle_passes % 16 != 0 && !e->opts.yields)
         return false;
+    }
+    pthread_mutex_unlock(&e->lock);
+    sched_yield();
+    tt_engine_lock(e);
     uint64_t now = tt_now_ns();
     if (s->idle_since_ns == 0)
         s->idle_since_ns = now;

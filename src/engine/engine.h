@@ -13,6 +13,7 @@
 #ifndef TT_ENGINE_ENGINE_H
 #define TT_ENGINE_ENGINE_H
 
+#include "engine/layout.h"
 #include "engine/lower.h"
 #include "engine/reduce.h"
 #include "engine/wire.h"

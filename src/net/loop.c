@@ -18,8 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "net/duplex.h"
-#include "net/fork.h"
 #include "net/table.h"
 
 typedef struct loop_pair {

@@ -173,9 +173,4 @@ typedef struct tt_net_ops {
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */
 const tt_net_ops *tt_transport_find(const char *name);
 
-/* In a forked child: closes every descriptor and forgets every mapping of all
- * nets of this process, so that the child keeps no connection alive. Called
- * from an atfork handler: async-signal-safe functions only. */
-void tt_net_after_fork(void);
-
 #endif

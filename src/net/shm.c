@@ -33,8 +33,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/log.h"
-#include "net/fork.h"
 #include "net/table.h"
 
 /* --------------------------------------------------------------- set-up -- */

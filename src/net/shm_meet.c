@@ -40,8 +40,8 @@
 
 #include "base/clock.h"
 #include "base/fdpass.h"
+#include "base/fork.h"
 #include "base/log.h"
-#include "net/fork.h"
 #include "net/shm.h"
 
 #define MAGIC UINT32_C(0x316d6873) /* "shm1" */

@@ -33,12 +33,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
-#include "net/fork.h"
 #include "net/table.h"
 
 /* Up to so many connections are polled without epoll. */
-#define DIRECT 2
+#define DIRECT 4
 /* Most bytes that one connection hands up before the next one's turn. */
 #define TURN_BYTES (1u << 20)
 #define EVENTS 64

@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
-#include "net/fork.h"
 #include "net/tcp.h"
 
 #define FIRST_TRY_NS (500 * TT_NS_PER_MS)

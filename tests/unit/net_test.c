@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "net/chaos.h"
 #include "net/table.h"
 #include "support/net_flow.h"
@@ -327,7 +328,7 @@ static void leave_child(bool is_careful)
     if (fork() != 0)
         return;
     if (is_careful)
-        tt_net_after_fork();
+        tt_fork_child();
     close(STDOUT_FILENO);
     close(STDERR_FILENO);
     alarm(3);
@@ -384,7 +385,7 @@ static void test_death(void **state)
     const tt_net_ops *ops = *state;
     for (int how = DIE_ALONE; how <= DIE_WITH_CAREFUL_CHILD; how++) {
         /* Between hosts a socket that a child holds hides the death: that is
-         * what tt_net_after_fork() is for. */
+         * what tt_fork_child() is for. */
         if (how == DIE_WITH_CHILD && !ops->same_host)
             continue;
         death_arg arg = {.how = (int)how};
@@ -403,7 +404,7 @@ static int fork_body(tt_node *node)
     uint32_t other = 1 - node->rank;
     pid_t pid = fork();
     if (pid == 0) {
-        tt_net_after_fork();
+        tt_fork_child();
         _exit(tt_count_fds() == node->n_fds && tt_count_mappings() == 0 ? 0
                                                                         : 1);
     }

@@ -7,13 +7,12 @@
  *            never closes a number that somebody else has got meanwhile.
  * Cost       128 KiB of zero pages, of which only the used ones are real.
  *            Numbers beyond the map are not watched. */
-#include "net/fork.h"
+#include "base/fork.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 #include <unistd.h>
 
-#include "net/net.h"
 
 #define FD_LIMIT (1 << 20) /* the kernel's default for fs.nr_open */
 
@@ -46,7 +45,7 @@ void tt_fork_close(int *fd)
     *fd = -1;
 }
 
-void tt_net_after_fork(void)
+void tt_fork_child(void)
 {
     int last = atomic_load(&highest);
     for (int word = 0; word <= last / 64 && last >= 0; word++) {
