@@ -118,8 +118,8 @@ static void set_option(int fd, int level, int option, int value)
 }
 
 /* Little unsent data stays in the kernel, so that the engine's choice of what
- * goes next stays late. Dead hosts: probed after 10 s of silence, given up
- * after 20 s more, or when sent data is not acknowledged for user_ms. */
+ * goes next stays late. A silent host is probed after 10 s, and given up when
+ * it has acknowledged nothing for user_ms. */
 static void set_options(const tt_net *net, int fd)
 {
     uint64_t user_ms = net->settings->timeout_ns / TT_NS_PER_MS;
