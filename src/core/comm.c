@@ -87,7 +87,14 @@ int tutti_comm_size(const tutti_comm *comm)
 
 const char *tutti_comm_message(const tutti_comm *comm)
 {
-    return comm->message;
+    if (comm->message[0] != '\0' || tt_process_is_child())
+        return comm->message;
+    /* An asynchronous call has failed: the team keeps the reason. */
+    const char *text;
+    tt_engine_lock(comm->engine);
+    tt_team_state(comm->team, &text);
+    tt_engine_unlock(comm->engine);
+    return text;
 }
 
 const char *tutti_comm_transport(const tutti_comm *comm, int rank)

@@ -19,9 +19,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "engine/state.h"
-#include "base/fork.h"
 
 static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
 static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;

@@ -260,12 +260,7 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
     reason.text[sizeof(reason.text) - 1] = '\0';
     tutti_err err = reason.err < 0 && reason.err > -100 ? (tutti_err)reason.err
                                                         : TUTTI_EABORTED;
-    if (team->err)
-        return;
-    /* The sender has told everybody; telling on would only echo. */
-    team->err = err;
-    snprintf(team->text, sizeof(team->text), "%s", reason.text);
-    tt_team_fail(team, err, reason.culprit, reason.text);
+    tt_team_told(team, err, reason.culprit, reason.text);
 }
 
 static void on_bye(tt_peer *peer, const tt_msg *m)
@@ -501,11 +496,15 @@ void tt_mesh_unref(tt_mesh *mesh)
         else
             dirty = &(*dirty)->dirty_next;
     tt_engine_wake(e); /* the nets' descriptors go away under a sleeper */
+    /* All conns share the time; what a failed call has left is worth less. */
+    uint64_t until = tt_now_ns() +
+                     (mesh->is_broken ? TT_NS_PER_S / 5 : 2 * TT_NS_PER_S);
     for (uint32_t r = 0; r < mesh->n_ranks; r++) {
         tt_conn *conn = mesh->peers[r].conn;
         if (!conn)
             continue;
-        conn->net->ops->close(conn, 2 * TT_NS_PER_S);
+        uint64_t now = tt_now_ns();
+        conn->net->ops->close(conn, now < until ? until - now : 0);
         tt_free(mesh->mem, conn, 1, conn->net->ops->conn_size);
     }
     for (uint32_t i = 0; i < mesh->n_nets; i++) {

@@ -124,6 +124,7 @@ struct tt_mesh {
     tt_team *teams;
     unsigned char *trash; /* payloads nobody wants */
     size_t trash_bytes;
+    bool is_broken; /* a team of it has failed */
 };
 
 struct tt_team {
@@ -138,6 +139,7 @@ struct tt_team {
     tt_past past[TT_HISTORY];
     uint32_t n_past;
     tutti_err err;
+    uint32_t culprit;
     char text[512];
 };
 
@@ -179,6 +181,8 @@ void tt_op_recycle(tt_engine *e);
 /* team.c */
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
+void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
+                  const char *text);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
 
 /* engine.c */

@@ -93,20 +93,46 @@ static void end_ops(tt_team *team, tutti_err err)
         tt_op_finish(team->ops, err);
 }
 
+/* The communicator has failed, and why: to every other member. */
+static void tell_failure(tt_team *team)
+{
+    tt_msg m = tt_team_msg(team, TT_KIND_ABORT, 0, 0);
+    tt_reason reason = {.err = team->err, .culprit = team->culprit};
+    snprintf(reason.text, sizeof(reason.text), "%.239s", team->text);
+    m.len = sizeof(reason);
+    tell_all(team, &m, &reason);
+}
+
+static void note_failure(tt_team *team, tutti_err err, uint32_t culprit,
+                         const char *text)
+{
+    team->err = err;
+    team->culprit = culprit;
+    team->mesh->is_broken = true;
+    snprintf(team->text, sizeof(team->text), "%s", text);
+    TT_INFO("communicator %016" PRIx64 " fails: %s", team->id, text);
+}
+
 void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text)
 {
     if (!team->err) {
-        team->err = err;
-        snprintf(team->text, sizeof(team->text), "%s", text);
-        TT_INFO("communicator %016" PRIx64 " fails: %s", team->id, text);
-        tt_msg m = tt_team_msg(team, TT_KIND_ABORT, 0, 0);
-        tt_reason reason = {.err = err, .culprit = culprit};
-        snprintf(reason.text, sizeof(reason.text), "%s", text);
-        m.len = sizeof(reason);
-        tell_all(team, &m, &reason);
+        note_failure(team, err, culprit, text);
+        tell_failure(team);
     }
     end_ops(team, team->err);
+    tt_engine_wake(team->mesh->engine);
+}
+
+/* Told by another member, who has told everybody: passing it on would only
+ * echo. */
+void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
+                  const char *text)
+{
+    if (team->err)
+        return;
+    note_failure(team, err, culprit, text);
+    end_ops(team, err);
     tt_engine_wake(team->mesh->engine);
 }
 
@@ -206,7 +232,10 @@ void tt_team_leave(tt_team *team)
     tt_mesh *mesh = team->mesh;
     bool is_clean = !team->ops && !team->err;
     end_ops(team, TUTTI_EABORTED);
-    if (!team->err) {
+    if (team->err) {
+        /* Whoever sees this rank's conns close must know the cause before. */
+        tell_failure(team);
+    } else {
         tt_msg m = tt_team_msg(team, TT_KIND_BYE, 0, team->next_seq);
         m.slice = is_clean;
         tell_all(team, &m, NULL);
