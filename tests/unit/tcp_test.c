@@ -244,6 +244,39 @@ static void test_wrong_hosts(void **state)
     close(fd);
 }
 
+/* Rank 1 of each of two jobs is led to rank 0 of the other one first: only the
+ * token tells them apart. */
+static void test_two_jobs(void **state)
+{
+    (void)state;
+    side a[2];
+    side b[2];
+    open_sides(a, 2);
+    open_sides(b, 2);
+    tt_tcp_card *in_a = (tt_tcp_card *)(void *)a[1].cards[0];
+    tt_tcp_card *in_b = (tt_tcp_card *)(void *)b[1].cards[0];
+    uint16_t port_a = in_a->places[0].port;
+    uint16_t port_b = in_b->places[0].port;
+    in_a->n_places = in_b->n_places = 2;
+    in_a->places[0] = in_b->places[1] = place("127.0.0.1", port_b, true);
+    in_a->places[1] = in_b->places[0] = place("127.0.0.1", port_a, true);
+    a[1].lens[0] = b[1].lens[0] = tt_tcp_card_bytes(in_a);
+    side *all[] = {&a[0], &a[1], &b[0], &b[1]};
+    for (int i = 0; i < 4; i++)
+        pthread_create(&all[i]->thread, NULL, connect_side, all[i]);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(all[i]->thread, NULL);
+        assert_int_equal(all[i]->err, TUTTI_OK);
+    }
+    char where[TT_SOCK_TEXT];
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port_a);
+    assert_string_equal(((tt_tcp_conn *)a[1].conns[0])->where, where);
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port_b);
+    assert_string_equal(((tt_tcp_conn *)b[1].conns[0])->where, where);
+    close_sides(a, 2);
+    close_sides(b, 2);
+}
+
 /* Who connects without the token gets nothing and breaks nothing. */
 static void test_strangers(void **state)
 {
