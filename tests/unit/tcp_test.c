@@ -468,9 +468,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_filter),      cmocka_unit_test(test_ifaces),
         cmocka_unit_test(test_ports),       cmocka_unit_test(test_cards),
-        cmocka_unit_test(test_wrong_hosts), cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_unreachable), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_wrong_hosts), cmocka_unit_test(test_two_jobs),
+        cmocka_unit_test(test_strangers),   cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_settings),    cmocka_unit_test(test_namespaces),
     };
     return TT_RUN_TAP(tests);
 }
