@@ -13,7 +13,6 @@
 #include <stdint.h>
 #include <unistd.h>
 
-
 #define FD_LIMIT (1 << 20) /* the kernel's default for fs.nr_open */
 
 static _Atomic uint64_t watched[FD_LIMIT / 64];

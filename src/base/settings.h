@@ -47,7 +47,7 @@ typedef enum tt_setting_kind {
     X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \
       "a peer on another host that is silent for so long while it is "       \
       "waited for is lost; 0s: only closed connections count")               \
-    X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                     \
+    X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                      \
       "how long a wait polls before it sleeps")                              \
     X(window, "TUTTI_WINDOW", COUNT, "4", "1", "1024",                       \
       "credit: slices of one transfer on the way at a time")                 \
@@ -63,9 +63,7 @@ typedef enum tt_setting_kind {
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
       "ports to listen on, 40000-40100; default: any free port")             \
     X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "1MiB", "16KiB", "64MiB",     \
-      "shared-memory ring between two ranks, one direction")                 \
-    X(debug, "TUTTI_DEBUG", BOOL, "0", "", "",                               \
-      "check more: every rank proves every schedule it performs")
+      "shared-memory ring between two ranks, one direction")
 
 typedef struct tt_settings {
 #define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];

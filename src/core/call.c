@@ -164,20 +164,38 @@ static bool has_result(const void *arg)
     return atomic_load_explicit(&r->flag, memory_order_acquire) != 0;
 }
 
+/* A call that this rank cannot make. Where every rank sees the same (no planner
+ * fits) it ends there; where only this rank is in need, the others must not be
+ * left waiting for it. */
+static tutti_err give_up(tutti_comm *comm, tutti_err err, tutti_coll coll,
+                         const char *why)
+{
+    tt_comm_fail(comm, err, "%s: %s", tutti_coll_name(coll), why);
+    if (err == TUTTI_ENOFIT || err == TUTTI_ECONFIG || err == TUTTI_EINVAL)
+        return err;
+    char text[200];
+    snprintf(text, sizeof(text), "rank %u cannot call %.150s", comm->rank,
+             comm->message);
+    tt_engine_lock(comm->engine);
+    tt_team_fail(comm->team, err, comm->rank, text);
+    tt_engine_flush(comm->engine);
+    tt_engine_unlock(comm->engine);
+    return err;
+}
+
 static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
                               tt_op_start *start)
 {
     tt_engine_lock(comm->engine);
     tutti_err err = team_error(comm);
-    if (!err) {
+    bool is_well = !err;
+    if (is_well)
         err = begin(comm, call, start);
-        if (err)
-            tt_comm_fail(comm, err, "%s: %s", tutti_coll_name(call->shape.coll),
-                         tutti_strerror(err));
-        else if (call->req)
-            tt_engine_kick(comm->engine);
-    }
+    if (!err && call->req)
+        tt_engine_kick(comm->engine);
     tt_engine_unlock(comm->engine);
+    if (err && is_well)
+        give_up(comm, err, call->shape.coll, tutti_strerror(err));
     return err;
 }
 
@@ -205,8 +223,8 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     tutti_request *req;
     tutti_err err = tt_request_create(comm, call->opts, &req);
     if (err)
-        return tt_comm_fail(comm, err, "%s: no memory or thread for a request",
-                            tutti_coll_name(call->shape.coll));
+        return give_up(comm, err, call->shape.coll,
+                       "no memory or thread for a request");
     start->done = tt_request_done;
     start->arg = req;
     err = begin_locked(comm, call, start);
@@ -234,8 +252,7 @@ static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
     tt_plan_entry *entry;
     tutti_err err = tt_comm_plan(comm, &want, &entry, &diag);
     if (err)
-        return tt_comm_fail(comm, err, "%s: %s", tutti_coll_name(s->coll),
-                            diag.text);
+        return give_up(comm, err, s->coll, diag.text);
     tt_op_start start = {
         .plan = entry->plan,
         .call = describe(call, entry),

@@ -32,7 +32,6 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->rank = parts->rank;
     comm->n_ranks = parts->n;
     comm->agreed = *parts->agreed;
-    comm->is_debug = parts->is_debug;
     atomic_flag_clear(&comm->busy);
     comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
     comm->sent = tt_new(mem, parts->n, sizeof(uint64_t));
@@ -169,7 +168,6 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
         .n = select_members(comm, votes, color, members),
         .timeout_ns = comm->timeout_ns,
         .agreed = &agreed,
-        .is_debug = comm->is_debug,
     };
     agreed.n_hosts = 0;
     for (uint32_t i = 0; i < parts.n; i++) {

@@ -56,7 +56,6 @@ struct tutti_comm {
     uint64_t id, n_splits, timeout_ns;
     uint32_t rank, n_ranks;
     tt_agreed agreed;
-    bool is_debug;
     uint32_t *hosts; /* [n_ranks] number of each rank's host */
     atomic_flag busy;
     char message[512];
@@ -84,7 +83,6 @@ typedef struct tt_comm_parts {
     uint32_t n, rank;
     uint64_t id, timeout_ns;
     const tt_agreed *agreed;
-    bool is_debug;
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);

@@ -347,7 +347,6 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         .id = tt_fnv1a(TT_FNV1A_START, st->launch.job, strlen(st->launch.job)),
         .timeout_ns = timeout_ns,
         .agreed = &st->agreed,
-        .is_debug = st->settings.debug != 0,
     };
     tutti_err err = tt_process_engine(&opts, &e, st->diag);
     if (!err) {

@@ -14,6 +14,8 @@
 
 /* Messages that transports may hold by reference for one peer. */
 static const size_t most_lent = 1024;
+/* Calls that a peer may be ahead before the list of them grows. */
+static const size_t first_early = 16;
 
 /* ------------------------------------------------------------------- out -- */
 
@@ -388,6 +390,10 @@ static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
         if (!peer->lent)
             return TUTTI_ENOMEM;
         peer->lent_cap = most_lent;
+        peer->early = tt_new(mesh->mem, first_early, sizeof(tt_early));
+        if (!peer->early)
+            return TUTTI_ENOMEM;
+        peer->early_cap = first_early;
         peer->conn = opts->conns[r];
     }
     return TUTTI_OK;

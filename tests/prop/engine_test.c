@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "net/chaos.h"
 #include "net/table.h"
 #include "plan/plan.h"
 #include "support/random_schedule.h"
@@ -110,11 +111,40 @@ static void every_planner_performs(void **state)
     }
 }
 
+/* A transport that refuses and delays at random must not be noticed. */
+static void delays_change_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(3);
+    tt_rng rng = {seed};
+    for (int round = 0; round < 100; round++) {
+        uint32_t n = 2 + (uint32_t)tt_rng_below(&rng, 6);
+        tt_chaos_opts chaos = TT_CHAOS_OPTS_INIT;
+        chaos.seed = tt_rng_next(&rng);
+        chaos.full_per_1000 = (uint32_t)tt_rng_below(&rng, 500);
+        chaos.delay_per_1000 = (uint32_t)tt_rng_below(&rng, 500);
+        chaos.delay_turns = 1 + (uint32_t)tt_rng_below(&rng, 20);
+        tt_rig rig;
+        assert_int_equal(tt_rig_create(n, tt_chaos_wrap(&tt_net_loop, &chaos),
+                                       &tt_mem_std, &rig),
+                         0);
+        for (int i = 0; i < 6; i++) {
+            tutti_schedule *s;
+            tutti_coll coll = colls[tt_rng_below(&rng, 8)];
+            assert_int_equal(tt_random_schedule(&rng, coll, n, &s), 0);
+            perform(&rig, &rng, s, "a random schedule", seed);
+            tt_sched_free(s);
+        }
+        tt_rig_destroy(&rig);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_schedules_finish),
         cmocka_unit_test(every_planner_performs),
+        cmocka_unit_test(delays_change_nothing),
     };
     return TT_RUN_TAP(tests);
 }
