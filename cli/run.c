@@ -254,6 +254,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
          "hosts, with the ranks that each takes (1)"},
         {"--rsh", NULL, CLI_TEXT, &job.rsh, "COMMAND",
          "reaches a host, as COMMAND HOST COMMANDLINE (ssh)"},
+        {"--bind", NULL, CLI_FLAG, &job.binds, NULL,
+         "each local rank to one processor, in turn (not with -H)"},
         {"--no-prefix", NULL, CLI_UNFLAG, &prefixes, NULL,
          "do not put [rank] before each line"},
         {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
@@ -267,6 +269,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
     host_list hosts = {0};
     char address[320];
     int status = host_text ? parse_hosts(self, host_text, &hosts) : CLI_OK;
+    if (!status && job.binds && host_text)
+        status = cli_usage(self, "--bind is for local ranks: leave out -H");
     if (!status)
         status = check(self, &words, &hosts, &n);
     if (!status) {

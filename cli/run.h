@@ -72,6 +72,7 @@ typedef struct run_job {
     char name[64];    /* TUTTI_JOB */
     bool pumps_stdin; /* the launcher reads it and feeds rank 0 */
     double grace_s;   /* for the others, after the first failure */
+    bool binds;       /* each rank to a processor of its own */
     run_sink sinks[2];
     sigset_t mask;           /* the signals that the loop reads */
     sigset_t old_mask;       /* what the ranks get */

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -73,6 +74,22 @@ static void set_environment(const run_job *job, const run_task *task)
     unsetenv("TUTTI_ADDR");
     if (job->address)
         setenv("TUTTI_ADDR", job->address, 1);
+}
+
+/* One of the processors that this launcher may use, in turn. A failure is no
+ * reason not to run. */
+static void bind_to_core(uint32_t rank)
+{
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof(all), &all))
+        return;
+    uint32_t skip = rank % (uint32_t)CPU_COUNT(&all);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &all) || skip-- > 0)
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof(one), &one);
 }
 
 /* -------------------------------------------------------------- command -- */
@@ -160,6 +177,8 @@ static void become(const run_job *job, const run_task *task, const ends *e)
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
     set_environment(job, task);
+    if (job->binds)
+        bind_to_core(task->rank);
     if (task->host)
         exec_remote(job, task);
     else

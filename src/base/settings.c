@@ -51,7 +51,6 @@ static const struct {
     [TT_SETTING_BYTES] = {"bytes", "a size such as 4096, 64KiB or 1.5MB"},
     [TT_SETTING_TIME] = {"time", "a time such as 50us, 5ms or 1.5s"},
     [TT_SETTING_LEVEL] = {"level", "error, warn, info, debug or trace"},
-    [TT_SETTING_BOOL] = {"bool", "0, 1, no, yes, off or on"},
 };
 
 /* --------------------------------------------------------------- parsing -- */
@@ -96,10 +95,6 @@ static const word levels[] = {
     {"error", TUTTI_LOG_ERROR}, {"warn", TUTTI_LOG_WARN},
     {"info", TUTTI_LOG_INFO},   {"debug", TUTTI_LOG_DEBUG},
     {"trace", TUTTI_LOG_TRACE}, {NULL, 0},
-};
-
-static const word truths[] = {
-    {"0", 0}, {"no", 0}, {"off", 0}, {"1", 1}, {"yes", 1}, {"on", 1}, {NULL, 0},
 };
 
 /* The letters' case does not matter: 64kib is 64KiB. */
@@ -181,8 +176,6 @@ static bool parse_kind(tt_setting_kind kind, const char *text, uint64_t *out)
         return tt_parse_time_ns(text, out);
     case TT_SETTING_LEVEL:
         return find_word(levels, text, out);
-    case TT_SETTING_BOOL:
-        return find_word(truths, text, out);
     case TT_SETTING_STRING:
         break;
     }

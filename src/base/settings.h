@@ -17,8 +17,7 @@ typedef enum tt_setting_kind {
     TT_SETTING_COUNT, /* a plain integer                 -> uint64_t      */
     TT_SETTING_BYTES, /* 64KiB, 1MiB, 1GB, plain bytes   -> uint64_t      */
     TT_SETTING_TIME,  /* 10us, 5ms, 300s; plain: seconds -> uint64_t, ns  */
-    TT_SETTING_LEVEL, /* error warn info debug trace     -> uint64_t      */
-    TT_SETTING_BOOL   /* 0 1 no yes off on               -> uint64_t      */
+    TT_SETTING_LEVEL  /* error warn info debug trace     -> uint64_t      */
 } tt_setting_kind;
 
 /* Member (a uint64_t, or char[TT_SETTING_TEXT] for strings), variable, kind,
@@ -71,7 +70,6 @@ typedef struct tt_settings {
 #define TT_MEMBER_BYTES(name) uint64_t name;
 #define TT_MEMBER_TIME(name) uint64_t name;
 #define TT_MEMBER_LEVEL(name) uint64_t name;
-#define TT_MEMBER_BOOL(name) uint64_t name;
 #define TT_X(name, var, kind, fallback, least, most, help) \
     TT_MEMBER_##kind(name)
     TT_SETTING_LIST(TT_X)

@@ -398,7 +398,6 @@ static void test_defaults(void **state)
     assert_int_equal(s.timeout_ns, UINT64_C(300000000000));
     assert_int_equal(s.staging_max_bytes, 64 << 20);
     assert_int_equal(s.log, TUTTI_LOG_WARN);
-    assert_int_equal(s.debug, 0);
 }
 
 static void test_environment(void **state)
@@ -407,14 +406,12 @@ static void test_environment(void **state)
     setenv("TUTTI_WINDOW", "1024", 1);
     setenv("TUTTI_SPIN", "1.5ms", 1);
     setenv("TUTTI_LOG", "TRACE", 1);
-    setenv("TUTTI_DEBUG", "yes", 1);
     setenv("TUTTI_PLANNER", "", 1);
     tt_settings s;
     assert_int_equal(tt_settings_read(&s, NULL), TUTTI_OK);
     assert_int_equal(s.window, 1024);
     assert_int_equal(s.spin_ns, 1500000);
     assert_int_equal(s.log, TUTTI_LOG_TRACE);
-    assert_int_equal(s.debug, 1);
     assert_string_equal(s.planner, "");
 }
 
@@ -429,8 +426,7 @@ static void test_bad_values(void **state)
         {"TUTTI_TIMEOUT", "fast", "a time such as"},
         {"TUTTI_FRONT", "2GiB", "at most 1GiB"},
         {"TUTTI_FRONT", "12KiBB", "a size such as"},
-        {"TUTTI_LOG", "loud", "error, warn, info, debug or trace"},
-        {"TUTTI_DEBUG", "2", "0, 1, no, yes, off or on"}};
+        {"TUTTI_LOG", "loud", "error, warn, info, debug or trace"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         setenv(rows[i][0], rows[i][1], 1);
         tt_settings s;
