@@ -38,8 +38,9 @@ typedef struct outcome {
 } outcome;
 
 typedef struct start {
-    const tt_mem *mem;
-    tt_mem **home; /* of mem, for the mesh to take */
+    const tt_mem *mem;  /* for what goes when the call ends */
+    const tt_mem *keep; /* the same, at an address that lasts with the mesh */
+    tt_mem **home;      /* of keep, for the mesh to take */
     tt_settings settings;
     tt_launch launch;
     uint64_t deadline_ns;
@@ -91,13 +92,13 @@ static tutti_err open_nets(start *st, hello *mine)
         const tt_net_ops *ops = tt_transports[row];
         if (st->nets[row])
             continue;
-        tt_net *net = tt_new(st->mem, 1, ops->net_size);
+        tt_net *net = tt_new(st->keep, 1, ops->net_size);
         if (!net)
             return tt_fail(st->diag, TUTTI_ENOMEM,
                            "out of memory for transport %s", ops->name);
         *net = (tt_net){.ops = ops,
                         .up = &tt_engine_up,
-                        .mem = st->mem,
+                        .mem = st->keep,
                         .settings = &st->settings,
                         .rank = st->rank,
                         .n_ranks = st->n,
@@ -289,13 +290,15 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
     for (size_t i = 0; i < MAX_TRANSPORTS; i++)
         if (st->nets[i])
             nets[n_nets++] = st->nets[i];
+    for (uint32_t i = 0; i < n_nets; i++)
+        nets[i]->settings = NULL; /* ours go when the call ends */
     tt_mesh_opts opts = {.rank = st->rank,
                          .n_ranks = st->n,
                          .n_nets = n_nets,
                          .nets = nets,
                          .conns = st->conns,
                          .home = *st->home};
-    tutti_err err = tt_mesh_create(e, st->mem, &opts, out);
+    tutti_err err = tt_mesh_create(e, st->keep, &opts, out);
     if (err)
         return tt_fail(st->diag, err, "out of memory for the mesh");
     *st->home = NULL;
@@ -352,7 +355,7 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
     if (!err) {
         err = make_mesh(st, e, &parts.mesh);
         if (!err) {
-            err = tt_comm_make(st->mem, e, &parts, out);
+            err = tt_comm_make(st->keep, e, &parts, out);
             if (err) {
                 tt_fail(st->diag, err, "out of memory for the communicator");
                 tt_mesh_unref(parts.mesh);
@@ -419,15 +422,17 @@ static tutti_err start_up(const tt_mem *mem, tt_mem **home,
                           tutti_diag *diag)
 {
     /* The state is large for a stack; it goes when the call ends. */
-    start *st = tt_new(mem, 1, sizeof(*st));
+    const tt_mem local = *mem;
+    start *st = tt_new(&local, 1, sizeof(*st));
     if (!st)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
-    st->mem = mem;
+    st->mem = &local;
+    st->keep = mem;
     st->home = home;
     st->diag = diag;
     tutti_err err = run(st, opts, out);
     clean(st);
-    tt_free(mem, st, 1, sizeof(*st));
+    tt_free(&local, st, 1, sizeof(*st));
     return err;
 }
 

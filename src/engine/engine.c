@@ -502,15 +502,17 @@ void tt_mesh_unref(tt_mesh *mesh)
         else
             dirty = &(*dirty)->dirty_next;
     tt_engine_wake(e); /* the nets' descriptors go away under a sleeper */
-    /* All conns share the time; what a failed call has left is worth less. */
+    /* What a failed call has left is worth less time. */
     uint64_t until = tt_now_ns() +
-                     (mesh->is_broken ? TT_NS_PER_S / 5 : 2 * TT_NS_PER_S);
+                     (mesh->is_broken ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        if (mesh->nets[i]->ops->drain)
+            mesh->nets[i]->ops->drain(mesh->nets[i], until);
     for (uint32_t r = 0; r < mesh->n_ranks; r++) {
         tt_conn *conn = mesh->peers[r].conn;
         if (!conn)
             continue;
-        uint64_t now = tt_now_ns();
-        conn->net->ops->close(conn, now < until ? until - now : 0);
+        conn->net->ops->close(conn, 0);
         tt_free(mesh->mem, conn, 1, conn->net->ops->conn_size);
     }
     for (uint32_t i = 0; i < mesh->n_nets; i++) {

@@ -432,6 +432,14 @@ static void chaos_cancel(tt_conn *base)
     clear(base->net->mem, &conn->lent);
 }
 
+static void chaos_drain(tt_net *base, uint64_t deadline_ns)
+{
+    chaos_net *net = (chaos_net *)base;
+    const tt_net_ops *inner = wrap_of(base)->inner;
+    if (inner->drain)
+        inner->drain(net->inner, deadline_ns);
+}
+
 static void chaos_close(tt_conn *base, uint64_t linger_ns)
 {
     chaos_conn *conn = (chaos_conn *)base;
@@ -486,6 +494,7 @@ const tt_net_ops *tt_chaos_wrap(const tt_net_ops *inner,
         .progress = chaos_progress,
         .arm = chaos_arm,
         .cancel = chaos_cancel,
+        .drain = chaos_drain,
         .close = chaos_close,
         .fini = chaos_fini,
     };

@@ -17,7 +17,7 @@
  * upcall may call send() and flush() on any conn, but never close().
  *
  * Life cycle: open -> address -> connect -> (send flush progress arm cancel)*
- * -> close each conn -> fini. fini accepts a net whose open failed; close
+ * -> drain -> close each conn -> fini. fini accepts a net whose open failed; close
  * accepts a conn that never connected. Both are idempotent.
  *
  * Next: loop.c (the smallest transport), msgring.h, shm.c, tcp.c.
@@ -162,6 +162,12 @@ typedef struct tt_net_ops {
      * still to come of a payload being placed is read and dropped, and
      * arrived() is not called for it. */
     void (*cancel)(tt_conn *conn);
+
+    /* The end is near: on all conns together, sends what was taken, ends the
+     * streams and drops what still comes, until everything has been delivered
+     * or the deadline (tt_now_ns clock) passes. No upcalls. Nothing but close
+     * and fini may follow. NULL: what is sent is delivered. */
+    void (*drain)(tt_net *net, uint64_t deadline_ns);
 
     /* Sends what was taken, for at most linger_ns, then closes. The other
      * side gets everything taken, then lost(). */

@@ -331,18 +331,8 @@ static int drop_input(tt_tcp_conn *conn)
     }
 }
 
-/* Waits for room, but looks at the input now and then. */
-static bool await_room(tt_tcp_conn *conn, uint64_t deadline_ns)
-{
-    uint64_t now = tt_now_ns();
-    uint64_t until = now + 10 * TT_NS_PER_MS;
-    if (now >= deadline_ns)
-        return false;
-    tt_sock_wait(conn->fd, POLLOUT, until < deadline_ns ? until : deadline_ns);
-    return drop_input(conn) >= 0;
-}
-
-static void push_rest(tt_tcp_conn *conn, uint64_t deadline_ns)
+/* Sends what the socket takes now. 1: all is sent, 0: no room, -1: broken. */
+static int push_some(tt_tcp_conn *conn)
 {
     while (conn->tx.n > 0 && !conn->broken) {
         struct iovec iov[TT_TCP_IOV];
@@ -351,27 +341,52 @@ static void push_rest(tt_tcp_conn *conn, uint64_t deadline_ns)
         ssize_t n = sendmsg(conn->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0)
             tt_tcp_tx_took(&conn->tx, (size_t)n);
-        else if (n < 0 && errno == EAGAIN && await_room(conn, deadline_ns))
-            continue;
+        else if (n < 0 && errno == EAGAIN)
+            return 0;
         else if (n < 0 && errno != EINTR)
+            return -1;
+    }
+    return conn->broken ? -1 : 1;
+}
+
+/* One look at a conn that is about to close: true when nothing more can be
+ * done for it: the other host has acknowledged all but the end of the stream
+ * (which may be acknowledged late), or it is gone. */
+static bool is_delivered(tt_tcp_conn *conn)
+{
+    int unacked = 0;
+    if (!conn->is_open || !conn->base.is_up || conn->is_lost)
+        return true;
+    int sent = push_some(conn);
+    if (sent > 0 && !conn->is_shut) {
+        shutdown(conn->fd, SHUT_WR);
+        conn->is_shut = true;
+    }
+    if (sent < 0 || drop_input(conn) < 0)
+        return true;
+    return sent > 0 && (ioctl(conn->fd, SIOCOUTQ, &unacked) || unacked <= 1);
+}
+
+/* All conns take turns: two ranks that each waited for one conn, and did not
+ * read the others, would wait for each other. */
+static void deliver(tt_tcp_conn **conns, uint32_t n, uint64_t deadline_ns)
+{
+    long pause_ns = 20000;
+    for (;;) {
+        uint32_t busy = 0;
+        for (uint32_t i = 0; i < n; i++)
+            busy += !is_delivered(conns[i]);
+        if (busy == 0 || tt_now_ns() >= deadline_ns)
             return;
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        pause_ns = pause_ns < 1000000 ? pause_ns * 2 : pause_ns;
     }
 }
 
-/* Until the other host has acknowledged all but the end of the stream, which
- * may be acknowledged late: what is sent to us after close() is answered with
- * a reset, and that overtakes data. */
-static void await_delivery(tt_tcp_conn *conn, uint64_t deadline_ns)
+static void tcp_drain(tt_net *base, uint64_t deadline_ns)
 {
-    long pause_ns = 20000;
-    while (drop_input(conn) >= 0) {
-        int unacked = 0;
-        if (ioctl(conn->fd, SIOCOUTQ, &unacked) != 0 || unacked <= 1 ||
-            tt_now_ns() >= deadline_ns)
-            return;
-        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
-        pause_ns = pause_ns < 2000000 ? pause_ns * 2 : pause_ns;
-    }
+    tt_tcp_net *net = (tt_tcp_net *)base;
+    deliver(net->live, net->n_live, deadline_ns);
 }
 
 static void tcp_close(tt_conn *base, uint64_t linger_ns)
@@ -380,9 +395,7 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
     tt_tcp_net *net = (tt_tcp_net *)base->net;
     uint64_t deadline_ns = tt_now_ns() + linger_ns;
     if (conn->is_open && base->is_up && !conn->is_lost) {
-        push_rest(conn, deadline_ns);
-        shutdown(conn->fd, SHUT_WR);
-        await_delivery(conn, deadline_ns);
+        deliver(&conn, 1, deadline_ns);
         set_blocked(conn, false);
         epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->fd, NULL);
         for (uint32_t i = 0; i < net->n_live; i++) {
@@ -425,6 +438,7 @@ const tt_net_ops tt_net_tcp = {
     .progress = tcp_progress,
     .arm = tcp_arm,
     .cancel = tcp_cancel,
+    .drain = tcp_drain,
     .close = tcp_close,
     .fini = tcp_fini,
 };

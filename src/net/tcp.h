@@ -53,7 +53,8 @@ typedef struct tt_tcp_conn {
     int fd; /* valid while is_open */
     bool is_open, is_lost;
     bool is_flushing, is_blocked;
-    int broken; /* errno of a failed send; told after all input is read */
+    bool is_shut; /* our stream has ended */
+    int broken;   /* errno of a failed send; told after all input is read */
     char where[TT_SOCK_TEXT];
     tt_tcp_rx rx;
     tt_tcp_tx tx;
