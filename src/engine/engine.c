@@ -296,6 +296,7 @@ static void on_who(tt_peer *peer, const tt_msg *m)
     tt_msg answer = *m;
     tt_past own;
     answer.kind = TT_KIND_HERE;
+    answer.len = 0;
     answer.slice = team && (tt_team_past(team, m->channel, m->seq, &own) ||
                             (m->channel == 0 && m->seq < team->next_seq));
     tt_peer_tell(peer, &answer, NULL);
@@ -340,6 +341,7 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     case TT_KIND_PING: {
         tt_msg pong = *m;
         pong.kind = TT_KIND_PONG;
+        pong.len = 0;
         tt_peer_tell(peer, &pong, NULL);
         return;
     }

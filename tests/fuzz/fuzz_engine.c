@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * fuzz_engine.c - what a peer may send to an engine in the middle of a call.
+ *
+ * Rank 0 of three has begun an all-reduce; the input is what ranks 1 and 2
+ * send: records of a control byte, a header, and a payload. Property: nothing
+ * is read or written outside its buffers (sanitizers), a call ends only once,
+ * and the communicator can be left afterwards. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "support/fuzz_main.h"
+#include "support/rig.h"
+
+/* A transport that takes everything and brings only what the test feeds. */
+static tutti_err sink_open(tt_net *net, tutti_diag *diag)
+{
+    (void)diag;
+    net->max_payload = 4096;
+    net->fd = -1;
+    return TUTTI_OK;
+}
+
+static tt_sent sink_send(tt_conn *conn, const tt_msg *m,
+                         const struct iovec *iov, int n_iov)
+{
+    volatile unsigned char sum = 0;
+    size_t len = 0;
+    for (int i = 0; i < n_iov; i++) {
+        const unsigned char *from = iov[i].iov_base;
+        for (size_t j = 0; j < iov[i].iov_len; j++)
+            sum = (unsigned char)(sum + from[j]);
+        len += iov[i].iov_len;
+    }
+    if (len != m->len)
+        tt_fuzz_fail("a message of another length");
+    (void)conn;
+    return TT_LEFT;
+}
+
+static bool sink_progress(tt_net *net, bool has_event)
+{
+    (void)net;
+    (void)has_event;
+    return false;
+}
+
+static bool sink_arm(tt_net *net, bool on)
+{
+    (void)net;
+    (void)on;
+    return true;
+}
+
+static void sink_cancel(tt_conn *conn)
+{
+    (void)conn;
+}
+
+static void sink_close(tt_conn *conn, uint64_t linger_ns)
+{
+    (void)conn;
+    (void)linger_ns;
+}
+
+static void sink_fini(tt_net *net)
+{
+    (void)net;
+}
+
+static const tt_net_ops sink = {
+    .name = "sink",
+    .net_size = sizeof(tt_net),
+    .conn_size = sizeof(tt_conn),
+    .same_host = true,
+    .open = sink_open,
+    .send = sink_send,
+    .progress = sink_progress,
+    .arm = sink_arm,
+    .cancel = sink_cancel,
+    .close = sink_close,
+    .fini = sink_fini,
+};
+
+typedef struct stage {
+    tt_engine *engine;
+    tt_mesh *mesh;
+    tt_team *team;
+    tt_conn *conns[3];
+    tt_part *part;
+    tt_plan *plan;
+    uint32_t in[1500], out[1500];
+    uint64_t fingerprint;
+    int n_done;
+} stage;
+
+enum { RANKS = 3, ELEMS = 1500 };
+
+static void set_up(stage *s)
+{
+    tt_engine_opts opts = {0};
+    tutti_diag diag;
+    const uint32_t members[RANKS] = {0, 1, 2};
+    tt_net *net = tt_new(&tt_mem_std, 1, sizeof(*net));
+    *net = (tt_net){
+        .ops = &sink, .up = &tt_engine_up, .mem = &tt_mem_std, .n_ranks = 3};
+    sink_open(net, &diag);
+    for (uint32_t r = 1; r < RANKS; r++) {
+        s->conns[r] = tt_new(&tt_mem_std, 1, sizeof(tt_conn));
+        *s->conns[r] = (tt_conn){.net = net, .rank = r, .is_up = true};
+    }
+    tt_mesh_opts mesh = {.rank = 0,
+                         .n_ranks = RANKS,
+                         .n_nets = 1,
+                         .nets = &net,
+                         .conns = s->conns};
+    if (tt_engine_create(&tt_mem_std, &opts, &s->engine, &diag) ||
+        tt_mesh_create(s->engine, &tt_mem_std, &mesh, &s->mesh) ||
+        tt_team_create(s->mesh, 1, members, RANKS, &s->team))
+        tt_fuzz_fail("no memory");
+}
+
+static void done(void *arg, tutti_err err)
+{
+    (void)err;
+    ((stage *)arg)->n_done++;
+}
+
+static void begin(stage *s, uint8_t kind)
+{
+    static const char *const planners[] = {"ring", "direct", "doubling",
+                                           "halving"};
+    tt_problem p = {.collective = TUTTI_ALL_REDUCE,
+                    .n_ranks = RANKS,
+                    .root = TT_NONE,
+                    .size_bytes = ELEMS * 4};
+    tt_shape shape = {.coll = TUTTI_ALL_REDUCE,
+                      .n_ranks = RANKS,
+                      .root = TT_NONE,
+                      .elem_bytes = 4,
+                      .count = kind & 4 ? ELEMS : 2};
+    tt_layout lay = {.front_bytes = 2048,
+                     .staging_max_bytes = 1 << 20,
+                     .window = 1 + (kind >> 3) % 4,
+                     .max_payload = 4096};
+    tutti_schedule *schedule;
+    tt_bound *bound;
+    tt_shape_layout(&shape, &lay);
+    if (tt_plan_build(tt_planner_find(planners[kind & 3]), &p, &tt_mem_std,
+                      &schedule, NULL) ||
+        tt_part_extract(schedule, 0, &tt_mem_std, &s->part) ||
+        tt_bound_create(s->part, &lay, &tt_mem_std, &bound) ||
+        tt_plan_create(bound, &tt_mem_std, &s->plan))
+        tt_fuzz_fail("no plan");
+    tt_op_start start = {.plan = s->plan,
+                         .call = {.type = TUTTI_U32, .count = shape.count},
+                         .in = s->in,
+                         .out = s->out,
+                         .deadline_ns = UINT64_MAX,
+                         .done = done,
+                         .arg = s};
+    s->fingerprint = tt_call_fingerprint(&start.call);
+    if (tt_op_begin(s->team, &start))
+        tt_fuzz_fail("no call");
+    tt_sched_free(schedule);
+}
+
+/* Bit 0: which peer; 1: right fingerprint; 2: read into a place first. */
+static void feed(stage *s, uint8_t control, tt_msg m, const uint8_t *payload)
+{
+    tt_conn *conn = s->conns[1 + (control & 1)];
+    if (control & 2)
+        m.fingerprint = s->fingerprint;
+    m.magic = TT_MSG_MAGIC;
+    m.comm = control & 8 ? m.comm : 1;
+    m.channel = control & 16 ? m.channel : 0;
+    m.seq = control & 32 ? m.seq : 0;
+    const void *data = m.len ? payload : NULL;
+    if ((control & 4) && m.len) {
+        void *place = tt_engine_up.place(conn->peer, &m);
+        memcpy(place, payload, m.len);
+        data = place;
+    }
+    tt_engine_up.arrived(conn->peer, &m, data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    stage *s = calloc(1, sizeof(*s));
+    uint8_t *payload = calloc(1, 4096);
+    size_t at = 1;
+    set_up(s);
+    tt_engine_lock(s->engine);
+    begin(s, len ? data[0] : 0);
+    while (at + 1 + sizeof(tt_msg) <= len) {
+        tt_msg m;
+        uint8_t control = data[at];
+        memcpy(&m, data + at + 1, sizeof(m));
+        at += 1 + sizeof(m);
+        m.len %= 4097;
+        size_t have = len - at < m.len ? len - at : m.len;
+        memcpy(payload, data + at, have);
+        at += have;
+        feed(s, control, m, payload);
+        tt_engine_step(s->engine);
+    }
+    if (s->n_done > 1)
+        tt_fuzz_fail("a call ended twice");
+    tt_team_leave(s->team);
+    if (s->n_done != 1)
+        tt_fuzz_fail("a call has not ended");
+    tt_plan_unref(s->plan);
+    tt_engine_unlock(s->engine);
+    tt_part_free(s->part);
+    tt_mesh_unref(s->mesh);
+    tt_mesh_unref(s->mesh);
+    tt_engine_destroy(s->engine);
+    free(payload);
+    free(s);
+    return 0;
+}
+
+#ifndef TT_LIBFUZZER
+int main(int argc, char **argv)
+{
+    return tt_fuzz_main(argc, argv, "tests/fuzz/corpus/engine",
+                        LLVMFuzzerTestOneInput);
+}
+#endif
