@@ -62,7 +62,8 @@ typedef enum tt_setting_kind {
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
       "ports to listen on, 40000-40100; default: any free port")             \
     X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "1MiB", "16KiB", "64MiB",     \
-      "shared-memory ring between two ranks, one direction")
+      "shared-memory ring between two ranks, one direction; at most "        \
+      "32MiB / ranks")
 
 typedef struct tt_settings {
 #define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];

@@ -48,6 +48,20 @@ static tutti_err watch(const tt_shm_net *net, int fd, tt_shm_conn *conn,
     return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_ctl");
 }
 
+/* All rings that end at a rank together stay below this, as far as each of
+ * them can: n ranks have n (n - 1) rings, and all their pages may be used. */
+static const uint64_t most_ring_bytes = 32 << 20;
+static const uint64_t least_ring_bytes = 64 << 10;
+
+static uint64_t ring_bytes(const tt_net *net)
+{
+    uint64_t wish = net->settings->shm_ring_bytes;
+    uint64_t share = most_ring_bytes / net->n_ranks;
+    if (share < least_ring_bytes)
+        share = least_ring_bytes;
+    return wish < share ? wish : share;
+}
+
 static tutti_err shm_open_net(tt_net *base, tutti_diag *diag)
 {
     tt_shm_net *net = (tt_shm_net *)base;
@@ -65,7 +79,7 @@ static tutti_err shm_open_net(tt_net *base, tutti_diag *diag)
     tutti_err err = watch(net, net->bell, NULL, diag);
     if (err)
         return err;
-    net->ring_size = tt_ring_size(base->settings->shm_ring_bytes);
+    net->ring_size = tt_ring_size(ring_bytes(base));
     base->max_payload = tt_ring_max_payload(net->ring_size);
     return tt_shm_listen(net, diag);
 }
