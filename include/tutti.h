@@ -266,12 +266,12 @@ TUTTI_API tutti_err tutti_comm_lateness(const tutti_comm *comm, int rank,
 
 /* ----------------------------------------------------------- collectives -- */
 
-/* All zero means default. */
+/* TUTTI_CALL_OPTS_INIT sets the defaults. */
 typedef struct tutti_call_opts {
     size_t size;
     int priority;     /* higher is served first; equal on all ranks */
     double timeout_s; /* 0: the communicator's */
-    double scale;     /* TUTTI_SCALED_SUM: this rank's factor */
+    double scale;     /* TUTTI_SCALED_SUM: this rank's factor; default 1 */
     /* Called once, from the completion thread, when the request is done; may
      * call tutti_request_free() and start collectives, may not wait. */
     void (*callback)(void *arg, tutti_err err);
@@ -280,7 +280,7 @@ typedef struct tutti_call_opts {
 } tutti_call_opts;
 #define TUTTI_CALL_OPTS_INIT                               \
     {                                                      \
-        sizeof(tutti_call_opts), 0, 0, 0, NULL, NULL, NULL \
+        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL \
     }
 
 /* Common to all: `opts` may be NULL; `req` NULL blocks, otherwise *req is set
@@ -429,7 +429,8 @@ typedef enum tutti_log_level {
 } tutti_log_level;
 
 /* Sends log lines (without newline) to fn; NULL: back to stderr. The level
- * comes from TUTTI_LOG (default warn). fn may be called from any thread. */
+ * comes from TUTTI_LOG (default warn). fn may be called from any thread, also
+ * while the library holds locks: it must not call the library. */
 typedef void (*tutti_log_fn)(void *arg, tutti_log_level level,
                              const char *line);
 TUTTI_API void tutti_log_set(tutti_log_fn fn, void *arg);

@@ -17,4 +17,11 @@ static inline uint64_t tt_now_ns(void)
     return (uint64_t)ts.tv_sec * TT_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* seconds > 0, at most 100 years: sums of times stay in range. */
+static inline uint64_t tt_seconds_to_ns(double seconds)
+{
+    const double most = 100.0 * 365 * 86400;
+    return (uint64_t)((seconds < most ? seconds : most) * 1e9);
+}
+
 #endif

@@ -73,6 +73,9 @@ static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
     if (call->opts && call->opts->size != sizeof(*call->opts))
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "%s: options without TUTTI_CALL_OPTS_INIT", name);
+    if (call->opts && !(call->opts->timeout_s >= 0))
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "%s: a timeout is a number of seconds", name);
     tutti_err err = check_sizes(comm, s);
     if (err)
         return err;
@@ -115,7 +118,7 @@ static uint64_t deadline(const tutti_comm *comm, const tutti_call_opts *opts)
 {
     uint64_t ns = comm->timeout_ns;
     if (opts && opts->timeout_s > 0)
-        ns = (uint64_t)(opts->timeout_s * (double)TT_NS_PER_S);
+        ns = tt_seconds_to_ns(opts->timeout_s);
     return tt_now_ns() + ns;
 }
 
@@ -147,6 +150,7 @@ static tutti_err begin(tutti_comm *comm, const tt_call_in *call,
 
 /* The blocking call's own outcome; lives on its stack. */
 typedef struct result {
+    tt_engine *engine;
     _Atomic int flag;
     tutti_err err;
 } result;
@@ -154,8 +158,11 @@ typedef struct result {
 static void set_result(void *arg, tutti_err err)
 {
     result *r = arg;
+    tt_engine *e = r->engine;
     r->err = err;
+    /* From here on *r may be gone; the lock keeps the engine. */
     atomic_store_explicit(&r->flag, 1, memory_order_release);
+    tt_engine_wake(e);
 }
 
 static bool has_result(const void *arg)
@@ -191,8 +198,8 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     bool is_well = !err;
     if (is_well)
         err = begin(comm, call, start);
-    if (!err && call->req)
-        tt_engine_kick(comm->engine);
+    if (!err)
+        tt_engine_kick(comm->engine, !call->req);
     tt_engine_unlock(comm->engine);
     if (err && is_well)
         give_up(comm, err, call->shape.coll, tutti_strerror(err));
@@ -202,7 +209,7 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
 static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
                               tt_op_start *start)
 {
-    result r = {0};
+    result r = {.engine = comm->engine};
     start->done = set_result;
     start->arg = &r;
     tutti_err err = begin_locked(comm, call, start);

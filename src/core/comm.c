@@ -86,14 +86,14 @@ int tutti_comm_size(const tutti_comm *comm)
 
 const char *tutti_comm_message(const tutti_comm *comm)
 {
-    if (comm->message[0] != '\0' || tt_process_is_child())
+    if (tt_process_is_child())
         return comm->message;
-    /* An asynchronous call has failed: the team keeps the reason. */
+    /* The team keeps the reason of a failure, also of asynchronous calls. */
     const char *text;
     tt_engine_lock(comm->engine);
-    tt_team_state(comm->team, &text);
+    tutti_err err = tt_team_state(comm->team, &text);
     tt_engine_unlock(comm->engine);
-    return text;
+    return err ? text : comm->message;
 }
 
 const char *tutti_comm_transport(const tutti_comm *comm, int rank)
@@ -200,6 +200,20 @@ out:
     return err;
 }
 
+/* Nobody speaks to a new communicator before all have made theirs; and either
+ * all have it or none. */
+static tutti_err agree_on_split(tutti_comm *comm, tutti_err mine)
+{
+    int32_t worst = mine;
+    tutti_err err = tutti_all_reduce(comm, &worst, &worst, 1, TUTTI_I32,
+                                     TUTTI_MIN, NULL, NULL);
+    if (err || worst == TUTTI_OK)
+        return err;
+    return tt_comm_fail(comm, (tutti_err)worst,
+                        "a rank could not make its communicator: %s",
+                        tutti_strerror((tutti_err)worst));
+}
+
 tutti_err tutti_comm_split(tutti_comm *comm, int color, int key,
                            tutti_comm **out)
 {
@@ -213,15 +227,17 @@ tutti_err tutti_comm_split(tutti_comm *comm, int color, int key,
         return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory for a split");
     tutti_err err = tutti_all_gather(comm, &mine, votes, sizeof(mine), TUTTI_U8,
                                      NULL, NULL);
+    tutti_comm *made = NULL;
     if (!err) {
         comm->n_splits++;
-        if (color == -1)
-            *out = NULL;
-        else
-            err = make_split(comm, votes, color, out);
-        if (err)
-            tt_comm_fail(comm, err, "out of memory for a split");
+        if (color != -1)
+            err = make_split(comm, votes, color, &made);
+        err = agree_on_split(comm, err);
     }
     tt_free(&comm->mem, votes, comm->n_ranks, sizeof(*votes));
+    if (err)
+        tutti_comm_destroy(made);
+    else
+        *out = made;
     return err;
 }

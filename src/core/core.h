@@ -72,6 +72,7 @@ tutti_err tt_process_enter(tutti_diag *diag); /* EFORK in a child */
 bool tt_process_is_child(void);
 tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
                             tutti_diag *diag);
+void tt_process_retain(void); /* one more use of the engine */
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
 

@@ -19,6 +19,9 @@
 
 #define MAX_TRANSPORTS 8
 
+/* No transport has less. */
+static const uint32_t least_payload = 1024;
+
 typedef struct address {
     uint32_t len; /* 0: not offered */
     uint8_t bytes[TT_NET_ADDR_MAX];
@@ -263,9 +266,16 @@ static tutti_err exchange_hellos(start *st)
         return err;
     st->agreed = st->hellos[0].settings;
     st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';
+    if (st->agreed.window < 1 || st->agreed.window > 1024 ||
+        st->agreed.staging_max_bytes == 0)
+        return tt_fail(st->diag, TUTTI_EPROTO,
+                       "rank 0 sent settings that make no sense");
     for (uint32_t r = 0; r < st->n; r++)
         if (st->hellos[r].settings.max_payload < st->agreed.max_payload)
             st->agreed.max_payload = st->hellos[r].settings.max_payload;
+    if (st->n > 1 && st->agreed.max_payload < least_payload)
+        return tt_fail(st->diag, TUTTI_EPROTO,
+                       "a rank sent settings that make no sense");
     number_hosts(st);
     return TUTTI_OK;
 }
@@ -412,8 +422,16 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     report(st);
     uint64_t timeout_ns = st->settings.timeout_ns;
     if (opts && opts->timeout_s > 0)
-        timeout_ns = (uint64_t)(opts->timeout_s * (double)TT_NS_PER_S);
-    return make_comm(st, timeout_ns, out);
+        timeout_ns = tt_seconds_to_ns(opts->timeout_s);
+    /* Nobody may speak to a communicator that does not exist yet on the other
+     * side: one more round. */
+    tutti_comm *comm = NULL;
+    err = agree(st, make_comm(st, timeout_ns, &comm));
+    if (err)
+        tutti_comm_destroy(comm);
+    else
+        *out = comm;
+    return err;
 }
 
 /* *home is set to NULL when the mesh has taken it. */
@@ -441,7 +459,8 @@ tutti_err tutti_comm_create(const tutti_comm_opts *opts, tutti_comm **out)
     tutti_diag diag;
     tt_diag_clear(&diag);
     tutti_err err = tt_process_enter(&diag);
-    if (!err && (!out || (opts && opts->size != sizeof(*opts))))
+    if (!err && (!out || (opts && (opts->size != sizeof(*opts) ||
+                                   !(opts->timeout_s >= 0)))))
         err = tt_fail(&diag, TUTTI_EINVAL,
                       "tutti_comm_create: no place for the communicator, or "
                       "options without TUTTI_COMM_OPTS_INIT");

@@ -191,7 +191,6 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
     uint64_t total = tt_shape_total_bytes(want->shape);
     tt_layout lay = {
         .in_place = want->in_place,
-        .input_is_copy = want->copies_input,
         .front_bytes = front_bytes(comm, total),
         .front_window_bytes = window_bytes(comm, total),
         .staging_max_bytes = comm->agreed.staging_max_bytes,
@@ -244,7 +243,8 @@ tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
             return err;
         err = bind_part(comm, want, part, &fresh);
         if (err)
-            return tt_fail(diag, err, "out of memory for a plan");
+            return tt_fail(diag, err, "cannot bind a plan: %s",
+                           tutti_strerror(err));
         entry = oldest(comm);
         tt_engine_lock(comm->engine);
         tt_plan_unref(entry->plan);

@@ -2,7 +2,8 @@
  * process.c - the one engine of the process, shared by all communicators, and
  * what a forked child may do: nothing.
  *
- * The engine is made with the first communicator and goes with the last. */
+ * The engine is made with the first communicator and goes with the last
+ * communicator or request. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -68,30 +69,38 @@ tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
             else
                 process.engine = e;
         }
-    } else if (opts->yields) {
-        tt_engine_lock(process.engine);
-        tt_engine_set_yields(process.engine);
-        tt_engine_unlock(process.engine);
     }
     if (!err) {
         process.n_users++;
         *out = process.engine;
     }
     pthread_mutex_unlock(&process.lock);
+    /* Order of locks: the engine's before this one (a request that is done
+     * lets go of the process). */
+    if (!err && opts->yields) {
+        tt_engine_lock(*out);
+        tt_engine_set_yields(*out);
+        tt_engine_unlock(*out);
+    }
     return err;
 }
 
+void tt_process_retain(void)
+{
+    pthread_mutex_lock(&process.lock);
+    process.n_users++;
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* The last user cannot be inside the engine: an op's request is let go of by
+ * its communicator's end at the latest, and the communicator is a user. */
 void tt_process_release(void)
 {
-    tt_engine *gone = NULL;
     pthread_mutex_lock(&process.lock);
     if (--process.n_users == 0) {
-        gone = process.engine;
+        tt_engine_destroy(process.engine);
         process.engine = NULL;
+        tt_request_stop();
     }
     pthread_mutex_unlock(&process.lock);
-    if (!gone)
-        return;
-    tt_engine_destroy(gone);
-    tt_request_stop();
 }

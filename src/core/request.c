@@ -5,7 +5,7 @@
  *
  * A request is freed when both its user and the engine have let go of it. The
  * completion thread starts with the first callback and lives until the process
- * has no communicator left. */
+ * has neither a communicator nor a request left. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -47,6 +47,7 @@ static void unref(tutti_request *req)
     }
     tt_mem mem = req->mem;
     tt_free(&mem, req, 1, sizeof(*req));
+    tt_process_release();
 }
 
 static void *completion_main(void *unused)
@@ -97,11 +98,11 @@ void tt_request_stop(void)
     bool runs = queue.runs;
     queue.stops = true;
     queue.runs = false;
-    pthread_cond_signal(&queue.filled);
+    pthread_cond_broadcast(&queue.filled);
     pthread_mutex_unlock(&queue.lock);
     if (!runs)
         return;
-    /* The last communicator may be destroyed from within a callback. */
+    /* The last of them may go with a callback. */
     if (pthread_equal(queue.thread, pthread_self()))
         pthread_detach(queue.thread);
     else
@@ -119,6 +120,7 @@ tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
     tutti_request *req = tt_new(&comm->mem, 1, sizeof(*req));
     if (!req)
         return TUTTI_ENOMEM;
+    tt_process_retain(); /* it may outlive its communicator */
     req->mem = comm->mem;
     req->engine = comm->engine;
     req->callback = opts ? opts->callback : NULL;

@@ -2,7 +2,7 @@
  * drive.c - who drives the engine, and when it sleeps.
  *
  * At any time at most one thread drives: it polls the nets, pumps, and sleeps
- * in poll() on the nets' descriptors when nothing has moved for a while. A
+ * in epoll_wait() on the nets' descriptors when nothing has moved for a while. A
  * blocking call drives by itself (no hand-over between threads on the way of
  * a small message); the engine thread drives when asynchronous work is in
  * flight or to answer peers while the program computes. The lock is held
@@ -12,10 +12,10 @@
  * The engine thread keeps out of the way for quiet_ns after a blocking call,
  * so that a loop of blocking calls never wakes it. */
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -28,6 +28,9 @@ static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
 /* Longest sleep: with calls in flight (deadlines, liveness), and without. */
 static const int sleep_active_ms = 100;
 static const int sleep_idle_ms = 1000;
+/* The same while a transport has no room: it rings when it has, but this is
+ * not the place to rely on it. */
+static const int sleep_full_ms = 10;
 
 void tt_engine_lock(tt_engine *e)
 {
@@ -77,21 +80,28 @@ void tt_engine_flush(tt_engine *e)
     tt_op_recycle(e);
 }
 
-void tt_engine_wake(tt_engine *e)
+static void ring(tt_engine *e)
 {
     uint64_t one = 1;
-    if (e->n_sleeping > 0) {
-        ssize_t n = write(e->wake_fd, &one, sizeof(one));
-        (void)n; /* full means that it is readable already */
-    }
-    if (e->n_waits > 0 || e->is_quiet)
+    ssize_t n = write(e->wake_fd, &one, sizeof(one));
+    (void)n; /* full means that it is readable already */
+}
+
+void tt_engine_wake(tt_engine *e)
+{
+    if (e->n_sleeping > 0)
+        ring(e);
+    if (e->n_waits > 0)
         pthread_cond_broadcast(&e->changed);
 }
 
-void tt_engine_kick(tt_engine *e)
+void tt_engine_kick(tt_engine *e, bool waits)
 {
-    if (!e->is_driven && e->has_thread)
-        tt_engine_wake(e);
+    /* A sleeper does not know of sends that found no room. */
+    if (e->n_sleeping > 0 && (e->dirty || (!waits && !e->is_driven)))
+        ring(e);
+    if (!waits && !e->is_driven && e->is_quiet)
+        pthread_cond_broadcast(&e->changed);
 }
 
 void tt_engine_poke(tt_engine *e)
@@ -100,51 +110,52 @@ void tt_engine_poke(tt_engine *e)
         return;
     if (!e->is_driven)
         pass(e, false);
+    tt_engine_kick(e, true);
     pthread_mutex_unlock(&e->lock);
 }
 
 /* ------------------------------------------------------------------ sleep -- */
 
-static int arm_all(tt_engine *e, bool on, struct pollfd *fds, bool *busy)
+void tt_engine_listen(tt_engine *e, int fd, bool on)
 {
-    int n = 0;
-    fds[n++] = (struct pollfd){.fd = e->wake_fd, .events = POLLIN};
-    *busy = false;
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    if (fd >= 0)
+        epoll_ctl(e->epoll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+}
+
+/* Returns false when something is there already: do not sleep. */
+static bool arm_all(tt_engine *e, bool on)
+{
+    bool is_quiet = true;
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
-        for (uint32_t i = 0; i < mesh->n_nets; i++) {
-            tt_net *net = mesh->nets[i];
-            if (!net->ops->arm(net, on) && on)
-                *busy = true;
-            if (net->fd >= 0 && n < TT_MAX_NETS)
-                fds[n++] = (struct pollfd){.fd = net->fd, .events = POLLIN};
-        }
-    return n;
+        for (uint32_t i = 0; i < mesh->n_nets; i++)
+            is_quiet &= mesh->nets[i]->ops->arm(mesh->nets[i], on);
+    return is_quiet;
 }
 
 /* Sleeps until something happens; the lock is given up meanwhile. Two threads
- * may sleep at a time (the engine thread listens while a wait sleeps): both
- * poll the same descriptors, and the last one to wake disarms. */
+ * may sleep at a time (the engine thread listens while a wait sleeps). They
+ * share descriptors, so what wakes one may be gone before the other looks: who
+ * wakes first wakes the other, and the last one disarms. */
 static void sleep_once(tt_engine *e)
 {
-    struct pollfd fds[TT_MAX_NETS];
-    bool busy, unused;
-    int n = arm_all(e, true, fds, &busy);
     int ms = e->n_active > 0 ? sleep_active_ms : sleep_idle_ms;
     if (e->dirty)
-        ms = 1; /* a transport was full; room may come without an event */
+        ms = sleep_full_ms;
     e->n_sleeping++;
-    if (!busy) {
-        pthread_mutex_unlock(&e->lock);
-        int ready = poll(fds, (nfds_t)n, ms);
-        tt_engine_lock(e);
+    if (arm_all(e, true)) {
+        struct epoll_event event;
         uint64_t count;
-        if (ready > 0 && (fds[0].revents & POLLIN)) {
-            ssize_t got = read(e->wake_fd, &count, sizeof(count));
-            (void)got;
-        }
+        pthread_mutex_unlock(&e->lock);
+        epoll_wait(e->epoll_fd, &event, 1, ms);
+        tt_engine_lock(e);
+        ssize_t got = read(e->wake_fd, &count, sizeof(count));
+        (void)got; /* nothing, when something else has happened */
     }
     if (--e->n_sleeping == 0)
-        arm_all(e, false, fds, &unused);
+        arm_all(e, false);
+    else
+        ring(e);
 }
 
 /* ------------------------------------------------------------------ drive -- */
@@ -228,8 +239,10 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
         e->is_driven = false;
     }
     e->was_inline = true;
-    if (e->n_active > 0 || e->n_waits > 0)
-        tt_engine_wake(e);
+    if (e->n_waits > 0)
+        pthread_cond_broadcast(&e->changed); /* another wait takes over */
+    else if (e->n_active > 0)
+        tt_engine_kick(e, false);
     tt_engine_unlock(e);
 }
 
@@ -296,14 +309,21 @@ tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for the engine");
     e->mem = mem;
     e->opts = *opts;
+    e->epoll_fd = -1;
     e->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (e->wake_fd < 0) {
+    if (e->wake_fd >= 0)
+        e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (e->epoll_fd < 0) {
         tutti_err err = tt_fail_errno(diag, TUTTI_ESYS, errno,
                                       "cannot make an event descriptor");
+        if (e->wake_fd >= 0)
+            close(e->wake_fd);
         tt_free(mem, e, 1, sizeof(*e));
         return err;
     }
     tt_fork_watch(e->wake_fd);
+    tt_fork_watch(e->epoll_fd);
+    tt_engine_listen(e, e->wake_fd, true);
     pthread_mutex_init(&e->lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -321,12 +341,13 @@ void tt_engine_destroy(tt_engine *e)
     if (e->has_thread) {
         tt_engine_lock(e);
         e->stops = true;
-        tt_engine_wake(e);
+        ring(e);
+        pthread_cond_broadcast(&e->changed);
         tt_engine_unlock(e);
         pthread_join(e->thread, NULL);
     }
-    tt_fork_unwatch(e->wake_fd);
-    close(e->wake_fd);
+    tt_fork_close(&e->epoll_fd);
+    tt_fork_close(&e->wake_fd);
     pthread_cond_destroy(&e->changed);
     pthread_mutex_destroy(&e->lock);
     tt_free(e->mem, e, 1, sizeof(*e));

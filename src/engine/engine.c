@@ -156,8 +156,9 @@ static void *place(void *arg, const tt_msg *m)
 {
     tt_peer *peer = arg;
     tt_mesh *mesh = peer->mesh;
-    if (m->kind != TT_KIND_DATA)
-        return trash(mesh, m->len);
+    /* Payloads of several peers may be half read at a time. */
+    if (m->kind != TT_KIND_DATA && m->len <= sizeof(peer->control))
+        return peer->control;
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
     tt_side *side = op ? tt_op_side(op, peer) : NULL;
@@ -172,12 +173,10 @@ static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
 {
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
-    if (!op || data == peer->mesh->trash) {
-        if (op)
-            breach(team, peer, m);
+    if (!team || team->err)
         return; /* a slice of a call that has failed here */
-    }
-    tt_side *side = tt_op_side(op, peer);
+    bool is_trash = data && data == peer->mesh->trash;
+    tt_side *side = op && !is_trash ? tt_op_side(op, peer) : NULL;
     if (!side || tt_op_data(op, side, m, data))
         breach(team, peer, m);
 }
@@ -218,23 +217,28 @@ bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
 static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
 {
     tt_call call;
-    if (m->len != sizeof(call))
-        return;
     memcpy(&call, data, sizeof(call));
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
+    uint32_t rank = team ? tt_team_rank_of(team, peer) : TT_NONE;
     if (team && team->err)
         return;
+    if (team && rank == TT_NONE) {
+        tt_peer_gone(peer, TUTTI_EPROTO,
+                     "it spoke to a communicator that it is not in");
+        return;
+    }
     tt_past own;
-    if (!team || !tt_team_past(team, m->channel, m->seq, &own)) {
+    if (op) {
+        own = (tt_past){op->channel, op->seq, op->fingerprint, op->call};
+    } else if (!team || !tt_team_past(team, m->channel, m->seq, &own)) {
         if (team && m->channel == 0 && m->seq < team->next_seq)
             return; /* so old that it is forgotten */
         if (team)
-            note_lateness(team, tt_team_rank_of(team, peer), 0);
+            note_lateness(team, rank, 0);
         keep_early(peer, m, &call);
         return;
     }
-    uint32_t rank = tt_team_rank_of(team, peer);
     if (!tt_team_compare(team, rank, &own, &call, m->fingerprint) || !op)
         return;
     note_lateness(team, rank, (double)(tt_now_ns() - op->start_ns));
@@ -256,7 +260,7 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
 {
     tt_reason reason;
     tt_team *team = tt_team_find(peer->mesh, m->comm);
-    if (!team || m->len != sizeof(reason))
+    if (!team || tt_team_rank_of(team, peer) == TT_NONE)
         return;
     memcpy(&reason, data, sizeof(reason));
     reason.text[sizeof(reason.text) - 1] = '\0';
@@ -296,9 +300,10 @@ static void on_who(tt_peer *peer, const tt_msg *m)
     tt_msg answer = *m;
     tt_past own;
     answer.kind = TT_KIND_HERE;
-    answer.len = 0;
-    answer.slice = team && (tt_team_past(team, m->channel, m->seq, &own) ||
-                            (m->channel == 0 && m->seq < team->next_seq));
+    tt_op *op = team ? op_of(peer, m, &team) : NULL;
+    answer.slice = op ||
+                   (team && (tt_team_past(team, m->channel, m->seq, &own) ||
+                             (m->channel == 0 && m->seq < team->next_seq)));
     tt_peer_tell(peer, &answer, NULL);
 }
 
@@ -311,11 +316,42 @@ static void on_here(tt_peer *peer, const tt_msg *m)
         op->answers[rank] = m->slice ? 2 : 1;
 }
 
+/* Rules 1 and 3 of wire.h. */
+static bool is_well_formed(const tt_msg *m)
+{
+    if (m->magic != TT_MSG_MAGIC)
+        return false;
+    switch (m->kind) {
+    case TT_KIND_DATA:
+        return true; /* op.c compares with what it expects */
+    case TT_KIND_BIND:
+        return m->len == sizeof(tt_call);
+    case TT_KIND_ABORT:
+        return m->len == sizeof(tt_reason);
+    case TT_KIND_CREDIT:
+    case TT_KIND_BYE:
+    case TT_KIND_WHO:
+    case TT_KIND_HERE:
+    case TT_KIND_PING:
+    case TT_KIND_PONG:
+        return m->len == 0;
+    default:
+        return false;
+    }
+}
+
 static void arrived(void *arg, const tt_msg *m, const void *data)
 {
     tt_peer *peer = arg;
+    if (peer->is_lost)
+        return;
     peer->heard++;
     peer->placing = NULL;
+    if (!is_well_formed(m)) {
+        tt_peer_gone(peer, TUTTI_EPROTO,
+                     "it sent a message that makes no sense");
+        return;
+    }
     switch (m->kind) {
     case TT_KIND_DATA:
         on_data(peer, m, data);
@@ -341,14 +377,11 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     case TT_KIND_PING: {
         tt_msg pong = *m;
         pong.kind = TT_KIND_PONG;
-        pong.len = 0;
         tt_peer_tell(peer, &pong, NULL);
         return;
     }
-    case TT_KIND_PONG:
-        return;
     default:
-        tt_peer_gone(peer, TUTTI_EPROTO, "it sent an unknown kind of message");
+        return; /* PONG: being heard is all */
     }
 }
 
@@ -453,6 +486,8 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
             mesh->peers[r].conn->peer = &mesh->peers[r];
     mesh->next = e->meshes;
     e->meshes = mesh;
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        tt_engine_listen(e, mesh->nets[i]->fd, true);
     tt_engine_unlock(e);
     *out = mesh;
     return TUTTI_OK;
@@ -503,7 +538,11 @@ void tt_mesh_unref(tt_mesh *mesh)
             *dirty = (*dirty)->dirty_next;
         else
             dirty = &(*dirty)->dirty_next;
-    tt_engine_wake(e); /* the nets' descriptors go away under a sleeper */
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        tt_engine_listen(e, mesh->nets[i]->fd, false);
+    /* Nobody else knows the mesh any more: other communicators go on while it
+     * is brought to its end. */
+    tt_engine_unlock(e);
     /* What a failed call has left is worth less time. */
     uint64_t until = tt_now_ns() +
                      (mesh->is_broken ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);
@@ -523,7 +562,6 @@ void tt_mesh_unref(tt_mesh *mesh)
         ops->fini(net);
         tt_free(mesh->mem, net, 1, ops->net_size);
     }
-    tt_engine_unlock(e);
     free_mesh(mesh);
 }
 

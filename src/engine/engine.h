@@ -55,8 +55,9 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
 /* One pass if nobody else is at it; never blocks. [unlocked] */
 void tt_engine_poke(tt_engine *e);
 
-/* Work was handed in for which nobody waits: the thread takes over. [locked] */
-void tt_engine_kick(tt_engine *e);
+/* Work was handed in: whoever drives must see it. waits: the caller will wait
+ * for it, else the thread takes over when nobody drives. [locked] */
+void tt_engine_kick(tt_engine *e, bool waits);
 /* Sends what has been handed in by now. [locked] */
 void tt_engine_flush(tt_engine *e);
 /* Something that a sleeping wait may be waiting for has happened. [locked] */

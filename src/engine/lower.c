@@ -738,6 +738,12 @@ static tutti_err pack(work *w)
     pack_all_edges(w);
     pack_receives(w);
     make_staging(w);
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        if (b->sends[l].slice_bytes > w->lay->max_payload)
+            return TUTTI_ELIMIT;
+    for (uint32_t l = 0; l < b->n_recvs; l++)
+        if (b->recvs[l].slice_bytes > w->lay->max_payload)
+            return TUTTI_ELIMIT;
     err = make_copies(w);
     return err ? err : make_front(w);
 }

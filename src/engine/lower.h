@@ -128,8 +128,7 @@ typedef struct tt_bound {
 /* How a rank's blocks lie in its buffers. */
 typedef struct tt_layout {
     uint32_t elem_bytes;
-    bool in_place;      /* IN and OUT of a chunk are the same memory */
-    bool input_is_copy; /* IN is scratch of the engine: never equals OUT */
+    bool in_place; /* IN and OUT of a chunk are the same memory */
     /* Elements of a block; and its first element in IN and OUT (only asked
      * for blocks that the rank holds at the start, or must hold at the end). */
     uint64_t (*n_elems)(const void *ctx, uint64_t block);

@@ -43,10 +43,21 @@ uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank)
 
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer)
 {
-    for (uint32_t p = 0; p < op->b->n_partners; p++)
-        if (op->sides[p].peer == peer)
-            return &op->sides[p];
-    return NULL;
+    const tt_bound *b = op->b;
+    if (op->members) /* point to point: one partner, or none */
+        return b->n_partners > 0 && op->sides[0].peer == peer ? op->sides
+                                                              : NULL;
+    uint32_t rank = op->team->rank_of[peer->rank];
+    uint32_t low = 0, high = b->n_partners;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (b->partners[mid].peer < rank)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    bool is_found = low < b->n_partners && b->partners[low].peer == rank;
+    return is_found ? &op->sides[low] : NULL;
 }
 
 /* ------------------------------------------------------------------ heap -- */
@@ -132,7 +143,7 @@ static bool send_is_ready(const tt_op *op, uint32_t l)
 
 static void consider(tt_op *op, uint32_t l)
 {
-    if (op->heaped[l] || !send_is_ready(op, l))
+    if (op->is_over || op->heaped[l] || !send_is_ready(op, l))
         return;
     const tt_lane *lane = &op->b->sends[l];
     tt_side *side = &op->sides[lane->partner];

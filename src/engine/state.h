@@ -10,8 +10,7 @@
 #include "engine/engine.h"
 
 #define TT_OP_BUCKETS 256
-#define TT_HISTORY 256 /* calls of a team that are remembered */
-#define TT_MAX_NETS 16
+#define TT_HISTORY 256     /* calls of a team that are remembered */
 #define TT_EARLY_MAX 65536 /* calls that peers may be ahead */
 
 typedef struct tt_peer tt_peer;
@@ -93,7 +92,7 @@ struct tt_peer {
     tt_mesh *mesh;
     tt_conn *conn;
     uint32_t rank;
-    bool is_lost, is_dirty, is_blocked;
+    bool is_lost, is_dirty;
     char why[200]; /* lost */
     tt_peer *dirty_next;
     tt_side *ready;
@@ -106,6 +105,8 @@ struct tt_peer {
     tt_op *placing;               /* a payload is being read into its memory */
     uint64_t heard, heard_before; /* messages */
     uint64_t silent_since_ns;     /* while an op waits for it */
+    uint64_t watched_ns;          /* when it was last looked at */
+    unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
 typedef struct tt_past {
@@ -133,6 +134,7 @@ struct tt_team {
     uint64_t id, next_seq;
     uint32_t rank, n;
     uint32_t *members; /* mesh ranks */
+    uint32_t *rank_of; /* [mesh n_ranks] rank in the team, or TT_NONE */
     bool *has_left;    /* said BYE */
     double *lateness;  /* ns, moving average */
     tt_op *ops;
@@ -154,7 +156,7 @@ struct tt_engine {
     uint32_t n_waits;      /* waits that do not drive */
     uint32_t n_sleeping;   /* threads in poll() */
     uint32_t n_passes;
-    int wake_fd;
+    int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
     tt_mesh *meshes;
     tt_peer *dirty;
@@ -197,6 +199,9 @@ tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
                    uint64_t seq);
 bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
                   tt_past *out);
+
+/* drive.c */
+void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);

@@ -12,6 +12,16 @@
 #include "base/log.h"
 #include "engine/state.h"
 
+static void free_team(tt_team *team)
+{
+    const tt_mem *mem = team->mesh->mem;
+    tt_free(mem, team->members, team->n, sizeof(uint32_t));
+    tt_free(mem, team->has_left, team->n, sizeof(bool));
+    tt_free(mem, team->lateness, team->n, sizeof(double));
+    tt_free(mem, team->rank_of, team->mesh->n_ranks, sizeof(uint32_t));
+    tt_free(mem, team, 1, sizeof(*team));
+}
+
 tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                          uint32_t n, tt_team **out)
 {
@@ -23,15 +33,16 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
     team->members = tt_new(mem, n, sizeof(uint32_t));
     team->has_left = tt_new(mem, n, sizeof(bool));
     team->lateness = tt_new(mem, n, sizeof(double));
-    if (!team->members || !team->has_left || !team->lateness) {
-        tt_free(mem, team->members, n, sizeof(uint32_t));
-        tt_free(mem, team->has_left, n, sizeof(bool));
-        tt_free(mem, team->lateness, n, sizeof(double));
-        tt_free(mem, team, 1, sizeof(*team));
+    team->rank_of = tt_new(mem, mesh->n_ranks, sizeof(uint32_t));
+    if (!team->members || !team->has_left || !team->lateness ||
+        !team->rank_of) {
+        free_team(team);
         return TUTTI_ENOMEM;
     }
+    memset(team->rank_of, 0xff, mesh->n_ranks * sizeof(uint32_t));
     for (uint32_t i = 0; i < n; i++) {
         team->members[i] = members[i];
+        team->rank_of[members[i]] = i;
         if (members[i] == mesh->rank)
             team->rank = i;
     }
@@ -51,10 +62,7 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
 
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
 {
-    for (uint32_t i = 0; i < team->n; i++)
-        if (team->members[i] == peer->rank)
-            return i;
-    return TT_NONE;
+    return team->rank_of[peer->rank];
 }
 
 static void tell_all(tt_team *team, const tt_msg *m, const void *payload)
@@ -66,15 +74,17 @@ static void tell_all(tt_team *team, const tt_msg *m, const void *payload)
 
 /* Transports must let go of the buffers of the team's calls; messages of other
  * teams that were lent out are copied aside by the same cancel, so they count
- * as left. */
+ * as left. A payload that is being read for another team goes on. */
 static void take_back(tt_team *team)
 {
     for (uint32_t i = 0; i < team->n; i++) {
         tt_peer *peer = &team->mesh->peers[team->members[i]];
         if (!peer->conn || (peer->n_lent == 0 && !peer->placing))
             continue;
-        peer->conn->net->ops->cancel(peer->conn);
-        peer->placing = NULL;
+        bool is_ours = peer->placing && peer->placing->team == team;
+        peer->conn->net->ops->cancel(peer->conn, is_ours);
+        if (is_ours)
+            peer->placing = NULL;
         while (peer->n_lent > 0) {
             tt_lent lent = peer->lent[peer->lent_head];
             peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
@@ -254,10 +264,7 @@ void tt_team_leave(tt_team *team)
     }
     tt_engine_pump(mesh->engine);
     tt_op_recycle(mesh->engine);
-    tt_free(mesh->mem, team->members, team->n, sizeof(uint32_t));
-    tt_free(mesh->mem, team->has_left, team->n, sizeof(bool));
-    tt_free(mesh->mem, team->lateness, team->n, sizeof(double));
-    tt_free(mesh->mem, team, 1, sizeof(*team));
+    free_team(team);
 }
 
 tutti_err tt_team_state(const tt_team *team, const char **text)

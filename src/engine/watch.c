@@ -16,6 +16,16 @@
 #include "engine/state.h"
 
 static const uint64_t ask_ns = 500 * TT_NS_PER_MS;
+/* Ticks come every 10 to 100 ms while ops are active. */
+static const uint64_t watch_gap_ns = TT_NS_PER_S;
+
+/* Whether `r` takes part in the call, and can answer. */
+static bool is_asked(const tt_op *op, uint32_t r)
+{
+    if (op->members && r != op->members[0] && r != op->members[1])
+        return false;
+    return r != op->team->rank && !op->team->has_left[r];
+}
 
 static void ask(tt_op *op, uint64_t now_ns)
 {
@@ -25,7 +35,7 @@ static void ask(tt_op *op, uint64_t now_ns)
     op->answers = tt_new(op->plan->mem, team->n, 1);
     tt_msg m = tt_team_msg(team, TT_KIND_WHO, op->channel, op->seq);
     for (uint32_t r = 0; r < team->n; r++)
-        if (r != team->rank)
+        if (is_asked(op, r))
             tt_peer_tell(&team->mesh->peers[team->members[r]], &m, NULL);
 }
 
@@ -37,10 +47,7 @@ static uint32_t list_ranks(const tt_op *op, uint8_t answer, char *text,
     size_t used = 0;
     text[0] = '\0';
     for (uint32_t r = 0; r < op->team->n; r++) {
-        bool is_member = true;
-        if (op->members)
-            is_member = r == op->members[0] || r == op->members[1];
-        if (r == op->team->rank || !is_member || op->answers[r] != answer)
+        if (!is_asked(op, r) || op->answers[r] != answer)
             continue;
         if (first == TT_NONE)
             first = r;
@@ -106,7 +113,7 @@ static void expire(tt_op *op)
 static bool all_answered(const tt_op *op)
 {
     for (uint32_t r = 0; op->answers && r < op->team->n; r++)
-        if (r != op->team->rank && op->answers[r] == 0)
+        if (is_asked(op, r) && op->answers[r] == 0)
             return false;
     return true;
 }
@@ -117,7 +124,13 @@ static void watch_peer(tt_peer *peer, const tt_team *team, uint64_t now_ns)
     if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
         e->opts.liveness_ns == 0)
         return;
-    if (peer->heard != peer->heard_before || peer->silent_since_ns == 0) {
+    /* Silence counts only while somebody listens: after a pause without calls
+     * (or of this whole process) it begins anew. */
+    bool was_watched = now_ns - peer->watched_ns < watch_gap_ns;
+    if (peer->watched_ns == now_ns)
+        return; /* by another op, in this tick */
+    peer->watched_ns = now_ns;
+    if (peer->heard != peer->heard_before || !was_watched) {
         peer->heard_before = peer->heard;
         peer->silent_since_ns = now_ns;
         return;

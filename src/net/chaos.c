@@ -423,12 +423,12 @@ static bool chaos_arm(tt_net *base, bool on)
     return w->inner->arm(net->inner, on);
 }
 
-static void chaos_cancel(tt_conn *base)
+static void chaos_cancel(tt_conn *base, bool drops_input)
 {
     chaos_conn *conn = (chaos_conn *)base;
     if (!conn->inner || conn->is_dead)
         return;
-    conn->inner->net->ops->cancel(conn->inner);
+    conn->inner->net->ops->cancel(conn->inner, drops_input);
     clear(base->net->mem, &conn->lent);
 }
 

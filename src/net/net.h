@@ -156,12 +156,11 @@ typedef struct tt_net_ops {
      * sleep it is called with on == false (result ignored). */
     bool (*arm)(tt_net *net, bool on);
 
-    /* Stops borrowing: after it returns, the transport no longer touches any
-     * payload memory handed to it on this conn. Queued payloads are copied
-     * aside and still sent (left() is not called for them any more); what is
-     * still to come of a payload being placed is read and dropped, and
-     * arrived() is not called for it. */
-    void (*cancel)(tt_conn *conn);
+    /* Stops borrowing: queued payloads are copied aside and still sent (left()
+     * is not called for them any more). With drops_input the place of a
+     * payload that is being read is given back too: what is still to come of
+     * it is read and dropped, and arrived() is not called for it. */
+    void (*cancel)(tt_conn *conn, bool drops_input);
 
     /* The end is near: on all conns together, sends what was taken, ends the
      * streams and drops what still comes, until everything has been delivered

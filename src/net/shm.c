@@ -263,8 +263,9 @@ static bool shm_arm(tt_net *base, bool on)
     return is_idle;
 }
 
-static void shm_cancel(tt_conn *conn)
+static void shm_cancel(tt_conn *conn, bool drops_input)
 {
+    (void)drops_input;
     (void)conn; /* send() copies and arrived() takes: nothing is borrowed */
 }
 

@@ -305,12 +305,13 @@ static bool tcp_arm(tt_net *base, bool on)
 
 /* ------------------------------------------------------------- the end -- */
 
-static void tcp_cancel(tt_conn *base)
+static void tcp_cancel(tt_conn *base, bool drops_input)
 {
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     if (!conn->tx.out)
         return;
-    tt_tcp_rx_drop(&conn->rx);
+    if (drops_input)
+        tt_tcp_rx_drop(&conn->rx);
     if (tt_tcp_tx_own(&conn->tx))
         return;
     conn->broken = ENOMEM;

@@ -52,8 +52,9 @@ static bool sink_arm(tt_net *net, bool on)
     return true;
 }
 
-static void sink_cancel(tt_conn *conn)
+static void sink_cancel(tt_conn *conn, bool drops_input)
 {
+    (void)drops_input;
     (void)conn;
 }
 

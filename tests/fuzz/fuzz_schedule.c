@@ -2,7 +2,7 @@
  * fuzz_schedule.c - any bytes may be handed to the schedule parser. What it
  * refuses has a place; what it reads prints, reads back to the same schedule
  * and prints to the same bytes; the proof and the pictures of it end. */
-#include "support/fail_mem.h"
+#include "support/alloc.h"
 #include "support/fuzz_main.h"
 
 #include "export/export.h"
@@ -47,23 +47,23 @@ static void check_uses(const tt_mem *mem, const tutti_schedule *s)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    tt_fail_mem f;
-    tt_fail_mem_init(&f, 0);
+    tt_test_mem m;
+    const tt_mem mem = tt_test_mem_init(&m, 0);
     tutti_schedule *s = NULL;
     tutti_diag diag;
-    tutti_err err = tt_sched_parse(&f.mem, (const char *)data, len, &s, &diag);
+    tutti_err err = tt_sched_parse(&mem, (const char *)data, len, &s, &diag);
     /* A line of six bytes cannot justify more than a chunk or a transfer, and
      * doubling, sorting and the reallocation make it less than 24 times. */
-    if (f.peak_bytes > 4096 + 24 * len)
+    if (m.peak_bytes > 4096 + 24 * len)
         tt_fuzz_fail("the text costs more memory than it justifies");
     if (err && (diag.line == 0 || diag.column == 0 || !diag.text[0]))
         tt_fuzz_fail("an error without a place or a sentence");
     if (!err) {
-        check_round_trip(&f.mem, s);
-        check_uses(&f.mem, s);
+        check_round_trip(&mem, s);
+        check_uses(&mem, s);
     }
     tt_sched_free(s);
-    if (f.live_bytes != 0)
+    if (!tt_test_mem_is_clean(&m))
         tt_fuzz_fail("memory is lost");
     return 0;
 }
