@@ -8,67 +8,105 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What start-up needs and a rig does not keep; all arrays have n entries. */
+typedef struct meeting {
+    const tt_net_ops *ops;
+    tt_net **nets;
+    tt_conn ***conns; /* [n][n] */
+    unsigned char *addrs;
+    const void **addr;
+    size_t *lens;
+    uint32_t *members;
+} meeting;
+
+static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t r, tutti_diag *diag)
+{
+    m->members[r] = r;
+    m->conns[r] = calloc(rig->n, sizeof(tt_conn *));
+    m->nets[r] = tt_new(rig->mem, 1, m->ops->net_size);
+    *m->nets[r] = (tt_net){.ops = m->ops,
+                           .up = &tt_engine_up,
+                           .mem = rig->mem,
+                           .settings = &rig->settings,
+                           .rank = r,
+                           .n_ranks = rig->n};
+    tutti_err err = m->ops->open(m->nets[r], diag);
+    unsigned char *addr = m->addrs + (size_t)r * TT_NET_ADDR_MAX;
+    m->addr[r] = addr;
+    m->lens[r] = m->ops->address(m->nets[r], addr);
+    return err;
+}
+
+static tutti_err connect_net(tt_rig *rig, meeting *m, uint32_t r,
+                             tutti_diag *diag)
+{
+    for (uint32_t p = 0; p < rig->n; p++) {
+        if (p == r)
+            continue;
+        m->conns[r][p] = tt_new(rig->mem, 1, m->ops->conn_size);
+        *m->conns[r][p] = (tt_conn){.net = m->nets[r], .rank = p};
+    }
+    return m->ops->connect(m->nets[r], m->conns[r], m->addr, m->lens,
+                           UINT64_MAX, diag);
+}
+
+static tutti_err create_team(tt_rig *rig, meeting *m, uint32_t r,
+                             tutti_diag *diag)
+{
+    tt_engine_opts opts = {0};
+    tt_mesh_opts mopts = {.rank = r,
+                          .n_ranks = rig->n,
+                          .n_nets = 1,
+                          .nets = &m->nets[r],
+                          .conns = m->conns[r]};
+    tutti_err err = tt_engine_create(rig->mem, &opts, &rig->engines[r], diag);
+    if (!err)
+        err = tt_mesh_create(rig->engines[r], rig->mem, &mopts,
+                             &rig->meshes[r]);
+    if (!err)
+        err = tt_team_create(rig->meshes[r], 1, m->members, rig->n,
+                             &rig->teams[r]);
+    return err;
+}
+
+static void free_meeting(meeting *m, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++)
+        free(m->conns[r]);
+    free(m->nets);
+    free(m->conns);
+    free(m->addrs);
+    free(m->addr);
+    free(m->lens);
+    free(m->members);
+}
+
 tutti_err tt_rig_create(uint32_t n, const tt_net_ops *ops, const tt_mem *mem,
                         tt_rig *out)
 {
     tutti_diag diag;
     *out = (tt_rig){.n = n, .mem = mem};
-    tutti_err err = TUTTI_OK;
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
     out->engines = calloc(n, sizeof(*out->engines));
     out->meshes = calloc(n, sizeof(*out->meshes));
     out->teams = calloc(n, sizeof(*out->teams));
-    tt_net **nets = calloc(n, sizeof(*nets));
-    tt_conn ***conns = calloc(n, sizeof(*conns));
-    unsigned char *addrs = calloc(n, TT_NET_ADDR_MAX);
-    size_t *lens = calloc(n, sizeof(*lens));
-    const void **addr = calloc(n, sizeof(*addr));
-    uint32_t *members = calloc(n, sizeof(*members));
+    meeting m = {.ops = ops,
+                 .nets = calloc(n, sizeof(*m.nets)),
+                 .conns = calloc(n, sizeof(*m.conns)),
+                 .addrs = calloc(n, TT_NET_ADDR_MAX),
+                 .addr = calloc(n, sizeof(*m.addr)),
+                 .lens = calloc(n, sizeof(*m.lens)),
+                 .members = calloc(n, sizeof(*m.members))};
+    tutti_err err = TUTTI_OK;
     for (uint32_t r = 0; r < n; r++) {
-        nets[r] = tt_new(mem, 1, ops->net_size);
-        *nets[r] = (tt_net){.ops = ops,
-                            .up = &tt_engine_up,
-                            .mem = mem,
-                            .settings = &out->settings,
-                            .rank = r,
-                            .n_ranks = n};
-        err = err ? err : ops->open(nets[r], &diag);
-        addr[r] = addrs + (size_t)r * TT_NET_ADDR_MAX;
-        lens[r] = ops->address(nets[r], addrs + (size_t)r * TT_NET_ADDR_MAX);
-        members[r] = r;
+        tutti_err own = open_net(out, &m, r, &diag);
+        err = err ? err : own;
     }
-    for (uint32_t r = 0; r < n && !err; r++) {
-        conns[r] = calloc(n, sizeof(tt_conn *));
-        for (uint32_t p = 0; p < n; p++) {
-            if (p == r)
-                continue;
-            conns[r][p] = tt_new(mem, 1, ops->conn_size);
-            *conns[r][p] = (tt_conn){.net = nets[r], .rank = p};
-        }
-        err = ops->connect(nets[r], conns[r], addr, lens, UINT64_MAX, &diag);
-    }
-    for (uint32_t r = 0; r < n && !err; r++) {
-        tt_engine_opts opts = {0};
-        tt_mesh_opts mopts = {.rank = r,
-                              .n_ranks = n,
-                              .n_nets = 1,
-                              .nets = &nets[r],
-                              .conns = conns[r]};
-        err = tt_engine_create(mem, &opts, &out->engines[r], &diag);
-        if (!err)
-            err = tt_mesh_create(out->engines[r], mem, &mopts, &out->meshes[r]);
-        if (!err)
-            err = tt_team_create(out->meshes[r], 1, members, n, &out->teams[r]);
-    }
-    for (uint32_t r = 0; r < n; r++)
-        free(conns[r]);
-    free(conns);
-    free(nets);
-    free(addrs);
-    free(lens);
-    free(addr);
-    free(members);
-
+    for (uint32_t r = 0; r < n && !err; r++)
+        err = connect_net(out, &m, r, &diag);
+    for (uint32_t r = 0; r < n && !err; r++)
+        err = create_team(out, &m, r, &diag);
+    free_meeting(&m, n);
     return err;
 }
 

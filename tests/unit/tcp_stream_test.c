@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "net/tcp_stream.h"
-#include "support/fail_mem.h"
+#include "support/alloc.h"
 #include "support/seed.h"
 
 static uint64_t seed;
@@ -158,71 +158,103 @@ static void test_receive_nonsense(void **state)
     }
 }
 
+/* A sender whose bytes go straight into a receiver. */
+typedef struct line {
+    tt_tcp_tx tx;
+    tt_tcp_rx rx;
+    sink sink;
+    tt_rng rng;
+    uint32_t next; /* message to be queued */
+    uint64_t n_queued, n_left;
+} line;
+
+static unsigned char sent_data[N_LENGTHS][65536];
+
+/* What the sender has let go of is the caller's again. */
+static void spoil(uint32_t k)
+{
+    memset(sent_data[k], 0xee, lengths[k]);
+}
+
+/* Queues messages until there is no more room. */
+static void put_all(line *l)
+{
+    for (; l->next < N_LENGTHS; l->next++) {
+        const uint32_t k = l->next, cut = lengths[k] / 3;
+        unsigned char *data = sent_data[k];
+        for (uint32_t i = 0; i < lengths[k]; i++)
+            data[i] = (unsigned char)(k * 7 + i);
+        struct iovec iov[3] = {
+            {data, cut}, {data + cut, 0}, {data + cut, lengths[k] - cut}};
+        tt_msg m = {.magic = TT_MSG_MAGIC, .seq = k, .len = lengths[k]};
+        tt_sent sent = tt_tcp_tx_put(&l->tx, &m, iov, 3);
+        if (sent == TT_FULL)
+            return;
+        l->n_queued += sent == TT_QUEUED;
+        assert_int_equal(sent == TT_QUEUED, lengths[k] > TT_NET_INLINE);
+        if (sent == TT_LEFT)
+            spoil(k);
+    }
+}
+
+/* As cancel() does. */
+static void take_back(line *l)
+{
+    assert_true(tt_tcp_tx_own(&l->tx));
+    l->n_queued = l->n_left = 0;
+    for (uint32_t i = 0; i < l->next; i++)
+        spoil(i);
+}
+
+/* Lets a random part of what is due go through. */
+static void carry(line *l)
+{
+    struct iovec out[TT_TCP_IOV];
+    int n_out = tt_tcp_tx_gather(&l->tx, out);
+    assert_in_range(n_out, 1, TT_TCP_IOV);
+    const size_t most = tt_rng_below(&l->rng, 70000) + 1;
+    size_t gone = 0;
+    for (int i = 0; i < n_out && gone < most; i++) {
+        const unsigned char *from = out[i].iov_base;
+        size_t len = out[i].iov_len;
+        size_t part = len < most - gone ? len : most - gone;
+        for (size_t at = 0; at < part;) {
+            tt_msg bad;
+            size_t n = feed(&l->rx, from + at, part - at);
+            assert_true(tt_tcp_rx_took(&l->rx, n, &bad));
+            at += n;
+        }
+        gone += part;
+    }
+    l->n_left += tt_tcp_tx_took(&l->tx, gone);
+    assert_true(l->n_left <= l->n_queued);
+}
+
 /* What went out, byte by byte, goes into a receiver. */
 static void test_send(void **state)
 {
     (void)state;
-    static unsigned char data[N_LENGTHS][65536];
     static unsigned char room[1 << 20];
     tt_rng rng = {seed};
     for (int round = 0; round < 50; round++) {
-        tt_fail_mem f;
-        tt_fail_mem_init(&f, 0);
-        tt_tcp_tx tx = {.mem = &f.mem,
-                        .out = calloc(TT_TCP_QUEUE, sizeof(tt_tcp_out))};
-        sink s = {.room = room};
-        tt_tcp_rx rx = open_rx(&s);
-        uint64_t n_queued = 0;
-        uint64_t n_left = 0;
-        uint32_t k = 0;
-        while (s.n_arrived < N_LENGTHS) {
-            for (; k < N_LENGTHS; k++) {
-                for (uint32_t i = 0; i < lengths[k]; i++)
-                    data[k][i] = (unsigned char)(k * 7 + i);
-                uint32_t cut = lengths[k] / 3;
-                struct iovec iov[3] = {{data[k], cut},
-                                       {data[k] + cut, 0},
-                                       {data[k] + cut, lengths[k] - cut}};
-                tt_msg m = {.magic = TT_MSG_MAGIC, .seq = k, .len = lengths[k]};
-                tt_sent sent = tt_tcp_tx_put(&tx, &m, iov, 3);
-                if (sent == TT_FULL)
-                    break;
-                n_queued += sent == TT_QUEUED;
-                assert_int_equal(sent == TT_QUEUED, lengths[k] > TT_NET_INLINE);
-                if (sent == TT_LEFT)
-                    memset(data[k], 0xee, lengths[k]);
-            }
-            if (tt_rng_below(&rng, 8) == 0) { /* as cancel() does */
-                assert_true(tt_tcp_tx_own(&tx));
-                n_queued = n_left = 0;
-                for (uint32_t i = 0; i < k; i++)
-                    memset(data[i], 0xee, lengths[i]);
-            }
-            struct iovec out[TT_TCP_IOV];
-            int n_out = tt_tcp_tx_gather(&tx, out);
-            assert_in_range(n_out, 1, TT_TCP_IOV);
-            size_t most = tt_rng_below(&rng, 70000) + 1;
-            size_t gone = 0;
-            for (int i = 0; i < n_out && gone < most; i++) {
-                size_t part = out[i].iov_len < most - gone ? out[i].iov_len
-                                                           : most - gone;
-                for (size_t at = 0; at < part;) {
-                    tt_msg bad;
-                    const unsigned char *from = out[i].iov_base;
-                    size_t n = feed(&rx, from + at, part - at);
-                    assert_true(tt_tcp_rx_took(&rx, n, &bad));
-                    at += n;
-                }
-                gone += part;
-            }
-            n_left += tt_tcp_tx_took(&tx, gone);
-            assert_true(n_left <= n_queued);
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, 0);
+        line l = {.tx = {.mem = &mem,
+                         .out = calloc(TT_TCP_QUEUE, sizeof(tt_tcp_out))},
+                  .sink = {.room = room},
+                  .rng = {tt_rng_next(&rng)}};
+        l.rx = open_rx(&l.sink);
+        while (l.sink.n_arrived < N_LENGTHS) {
+            put_all(&l);
+            if (tt_rng_below(&l.rng, 8) == 0)
+                take_back(&l);
+            carry(&l);
         }
-        assert_int_equal(n_left, n_queued);
-        assert_int_equal(tx.n + tx.unsent, 0);
-        assert_int_equal(f.live_bytes, 0);
-        free(tx.out);
-        free(rx.buf);
+        assert_int_equal(l.n_left, l.n_queued);
+        assert_int_equal(l.tx.n + l.tx.unsent, 0);
+        assert_true(tt_test_mem_is_clean(&m));
+        free(l.tx.out);
+        free(l.rx.buf);
     }
 }
 
@@ -230,9 +262,9 @@ static void test_send_limits(void **state)
 {
     (void)state;
     static char data[TT_TCP_AHEAD];
-    tt_fail_mem f;
-    tt_fail_mem_init(&f, 1); /* the first allocation fails */
-    tt_tcp_tx tx = {.mem = &f.mem,
+    tt_test_mem m;
+    const tt_mem mem = tt_test_mem_init(&m, 1); /* the first allocation fails */
+    tt_tcp_tx tx = {.mem = &mem,
                     .out = calloc(TT_TCP_QUEUE, sizeof(tt_tcp_out))};
     tt_msg empty = {.magic = TT_MSG_MAGIC};
     for (int i = 0; i < TT_TCP_QUEUE; i++)
