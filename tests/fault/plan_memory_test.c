@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * plan_memory_test.c - every allocation of building a plan fails once: ENOMEM,
  * and nothing is left behind. */
-#include "support/fail_mem.h"
+#include "support/alloc.h"
 #include "support/tap.h"
 
 #include "plan/plan.h"
@@ -9,18 +9,21 @@
 /* Fails the k-th allocation; false when there was no k-th one. */
 static bool fails(const tt_planner *planner, const tt_problem *p, uint64_t k)
 {
-    tt_fail_mem f;
-    tt_fail_mem_init(&f, k);
+    tt_test_mem m;
+    const tt_mem mem = tt_test_mem_init(&m, k);
     tutti_schedule *s = NULL;
-    tutti_err err = tt_plan_build(planner, p, &f.mem, &s, NULL);
-    if (err != (f.has_failed ? TUTTI_ENOMEM : TUTTI_OK) || !s != f.has_failed)
+    tutti_err err = tt_plan_build(planner, p, &mem, &s, NULL);
+    bool has_failed = m.n_failed > 0;
+    if (err != (has_failed ? TUTTI_ENOMEM : TUTTI_OK) || !s != has_failed)
         fail_msg("%s, allocation %llu: error %d", planner->name,
                  (unsigned long long)k, err);
     tt_sched_free(s);
-    if (f.live_bytes > 0)
-        fail_msg("%s, allocation %llu: %zu bytes left behind", planner->name,
-                 (unsigned long long)k, f.live_bytes);
-    return f.has_failed;
+    if (!tt_test_mem_is_clean(&m))
+        fail_msg("%s, allocation %llu: %llu bytes left behind, %llu misuses",
+                 planner->name, (unsigned long long)k,
+                 (unsigned long long)m.live_bytes,
+                 (unsigned long long)m.n_misuses);
+    return has_failed;
 }
 
 static void each_allocation(void **state)

@@ -4,7 +4,7 @@
  * It counts, fails the k-th allocation, moves memory at every resize, fills
  * it with rubbish before handing it out and before taking it back, and
  * notices frees and resizes whose old size is wrong. Its function fits
- * tt_mem and tutti_comm_opts. See fail_mem.h for the lighter one.
+ * tt_mem and tutti_comm_opts.
  *
  *     tt_test_mem m;
  *     tt_mem mem = tt_test_mem_init(&m, k);   // k 0: none fails

@@ -4,7 +4,7 @@
  */
 #include "support/tap.h"
 
-#include "support/fail_mem.h"
+#include "support/alloc.h"
 #include "support/random_schedule.h"
 #include "support/seed.h"
 
@@ -224,16 +224,16 @@ static void test_kth_allocation_fails(void **state)
     for (const tt_format *f = tt_formats; f->name; f++) {
         uint64_t k = 1;
         for (;; k++) {
-            tt_fail_mem fail;
-            tt_fail_mem_init(&fail, k);
+            tt_test_mem m;
+            const tt_mem mem = tt_test_mem_init(&m, k);
             char *text = NULL;
             size_t len = 0;
-            tutti_err err = tt_export(s, f->name, &fail.mem, &text, &len, NULL);
-            assert_int_equal(err, fail.has_failed ? TUTTI_ENOMEM : TUTTI_OK);
+            tutti_err err = tt_export(s, f->name, &mem, &text, &len, NULL);
+            assert_int_equal(err, m.n_failed > 0 ? TUTTI_ENOMEM : TUTTI_OK);
             if (!err)
-                tt_free(&fail.mem, text, len + 1, 1);
-            assert_int_equal(fail.live_bytes, 0);
-            if (!fail.has_failed)
+                tt_free(&mem, text, len + 1, 1);
+            assert_true(tt_test_mem_is_clean(&m));
+            if (m.n_failed == 0)
                 break;
         }
         assert_true(k > 3);

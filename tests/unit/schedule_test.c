@@ -2,7 +2,7 @@
  * schedule_test.c - builder, table of collectives, walking, text form. */
 #include "support/tap.h"
 
-#include "support/fail_mem.h"
+#include "support/alloc.h"
 #include "support/random_schedule.h"
 #include "support/seed.h"
 
@@ -221,22 +221,22 @@ static void test_sorted_is_not_sorted_again(void **state)
 {
     (void)state;
     for (int is_sorted = 0; is_sorted < 2; is_sorted++) {
-        tt_fail_mem f;
-        tt_fail_mem_init(&f, 0);
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, 0);
         const tt_sched_head head = {TUTTI_ALL_REDUCE, 2, TT_NONE, 1};
         tt_builder *b = NULL;
-        assert_int_equal(tt_builder_create(&f.mem, &head, &b, NULL), 0);
+        assert_int_equal(tt_builder_create(&mem, &head, &b, NULL), 0);
         tt_builder_whole_blocks(b);
         for (uint32_t i = 0; i < 4096; i++)
             tt_builder_transfer(b, is_sorted ? i : 4095 - i, 0, 0, 1,
                                 TT_XFER_COPY);
-        uint64_t before = f.n_calls;
+        uint64_t before = m.n_allocs;
         tutti_schedule *s = NULL;
         assert_int_equal(tt_builder_seal(b, &s, NULL), TUTTI_OK);
         /* The chunks shrink, the schedule itself; and perhaps the scratch. */
-        assert_int_equal(f.n_calls - before, is_sorted ? 2 : 3);
+        assert_int_equal(m.n_allocs - before, is_sorted ? 2 : 3);
         tt_sched_free(s);
-        assert_int_equal(f.live_bytes, 0);
+        assert_true(tt_test_mem_is_clean(&m));
     }
 }
 
@@ -484,13 +484,13 @@ static void test_claims_cost_nothing(void **state)
         "tutti-schedule 1\ncollective all-to-all\nranks 65536\nparts 1\n";
     const char *const texts[] = {long_chunk, many_blocks, too_many_blocks};
     for (size_t i = 0; i < 3; i++) {
-        tt_fail_mem f;
-        tt_fail_mem_init(&f, 0);
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, 0);
         tutti_schedule *s = NULL;
-        tt_sched_parse(&f.mem, texts[i], strlen(texts[i]), &s, NULL);
-        assert_true(f.peak_bytes < 4096);
+        tt_sched_parse(&mem, texts[i], strlen(texts[i]), &s, NULL);
+        assert_true(m.peak_bytes < 4096);
         tt_sched_free(s);
-        assert_int_equal(f.live_bytes, 0);
+        assert_true(tt_test_mem_is_clean(&m));
     }
 }
 
@@ -526,12 +526,12 @@ static void test_kth_allocation_fails(void **state)
     (void)state;
     uint64_t k = 1;
     for (;; k++) {
-        tt_fail_mem f;
-        tt_fail_mem_init(&f, k);
-        tutti_err err = build_print_parse(&f.mem);
-        assert_int_equal(f.live_bytes, 0);
-        assert_int_equal(err, f.has_failed ? TUTTI_ENOMEM : TUTTI_OK);
-        if (!f.has_failed)
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, k);
+        tutti_err err = build_print_parse(&mem);
+        assert_true(tt_test_mem_is_clean(&m));
+        assert_int_equal(err, m.n_failed > 0 ? TUTTI_ENOMEM : TUTTI_OK);
+        if (m.n_failed == 0)
             break;
     }
     assert_true(k > 20);

@@ -3,7 +3,7 @@
  * the counterexample says so in one sentence. */
 #include "support/tap.h"
 
-#include "support/fail_mem.h"
+#include "support/alloc.h"
 #include "support/random_schedule.h"
 
 #include "verify/verify.h"
@@ -179,12 +179,12 @@ static void test_kth_allocation_fails(void **state)
     assert_int_equal(tt_random_schedule(&rng, TUTTI_ALL_REDUCE, 70, &s), 0);
     uint64_t k = 1;
     for (;; k++) {
-        tt_fail_mem f;
-        tt_fail_mem_init(&f, k);
-        tutti_err err = tt_verify(s, &f.mem, NULL);
-        assert_int_equal(f.live_bytes, 0);
-        assert_int_equal(err, f.has_failed ? TUTTI_ENOMEM : TUTTI_OK);
-        if (!f.has_failed)
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, k);
+        tutti_err err = tt_verify(s, &mem, NULL);
+        assert_true(tt_test_mem_is_clean(&m));
+        assert_int_equal(err, m.n_failed > 0 ? TUTTI_ENOMEM : TUTTI_OK);
+        if (m.n_failed == 0)
             break;
     }
     assert_true(k > 3);
@@ -219,11 +219,11 @@ static void test_large(void **state)
                 tt_builder_transfer(b, 0, c, c / M, c % M, TT_XFER_COPY);
         }
         assert_int_equal(tt_builder_seal(b, &s, NULL), TUTTI_OK);
-        tt_fail_mem f;
-        tt_fail_mem_init(&f, 0);
-        assert_int_equal(tt_verify(s, &f.mem, NULL), TUTTI_OK);
-        assert_true(f.peak_bytes < 16u << 20);
-        assert_int_equal(f.live_bytes, 0);
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, 0);
+        assert_int_equal(tt_verify(s, &mem, NULL), TUTTI_OK);
+        assert_true(m.peak_bytes < 16u << 20);
+        assert_true(tt_test_mem_is_clean(&m));
         tt_sched_free(s);
     }
 }
