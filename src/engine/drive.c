@@ -183,7 +183,7 @@ static void give_way(tt_engine *e)
  * to others. Two ranks that the kernel has put on one processor would otherwise
  * each poll until it sleeps, and so never be seen running at the same time and
  * moved apart. */
-static const uint32_t polls_per_yield = 64;
+static const uint32_t polls_per_yield = 256;
 
 /* After a pass that moved nothing: true when it is time to sleep. */
 static bool rest(tt_engine *e, spin *s)
