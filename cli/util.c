@@ -164,6 +164,9 @@ void cli_json_number(FILE *out, double value)
 
 /* ---------------------------------------------------------------- files -- */
 
+/* A ring of 4096 ranks is about 1 GiB of text; /dev/zero has no end. */
+static const size_t most_file_bytes = (size_t)1 << 31;
+
 static char *read_all(FILE *in, size_t *len)
 {
     size_t cap = 1 << 16;
@@ -173,6 +176,11 @@ static char *read_all(FILE *in, size_t *len)
         *len += fread(text + *len, 1, cap - *len, in);
         if (*len < cap)
             break;
+        if (cap >= most_file_bytes) {
+            free(text);
+            errno = EFBIG;
+            return NULL;
+        }
         cap *= 2;
         char *more = realloc(text, cap + 1);
         if (!more)
