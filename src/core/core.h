@@ -6,8 +6,10 @@
  * comm.c     communicators: split, destroy, abort, what they tell
  * plans.c    from a call to a bound plan, cached
  * call.c     checks a call, begins it, waits for it
- * collectives.c, p2p.c  the public calls
- * request.c  asynchronous outcomes, callbacks */
+ * collectives.c  the public calls, send and receive too
+ * request.c  asynchronous outcomes, callbacks
+ * alloc.c    tutti_alloc(), tutti_free()
+ * unstable.c plan, prove, read, write: calls without a communicator */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
 
