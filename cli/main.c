@@ -87,7 +87,7 @@ static int unknown(const char *word)
     return CLI_USAGE;
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
     if (!word[0]) {
@@ -108,4 +108,15 @@ int main(int argc, char **argv)
             return c->run(c, argc - 2, argv + 2);
     }
     return unknown(word);
+}
+
+int main(int argc, char **argv)
+{
+    int status = run_command(argc, argv);
+    /* A full disk shows only when the last of the output is written. */
+    bool is_lost = fflush(stdout) != 0 || ferror(stdout);
+    if (!is_lost || status != CLI_OK)
+        return status;
+    fprintf(stderr, "tutti: cannot write standard output\n");
+    return CLI_FAILED;
 }

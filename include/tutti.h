@@ -287,7 +287,8 @@ typedef struct tutti_call_opts {
  * to a request the caller owns when TUTTI_OK is returned. Buffers are borrowed
  * until the outcome is known. Collectives of one communicator match by the
  * order in which they are issued. Counts may be 0. Errors: EINVAL, ENOMEM,
- * EPEER, EMISMATCH, ETIMEOUT, EABORTED, ENET, EPROTO, EBUSY, EFORK, ENOFIT.
+ * EPEER, EMISMATCH, ETIMEOUT, EABORTED, ENET, EPROTO, EBUSY, EFORK, ENOFIT,
+ * ELIMIT (32768 calls of a communicator are in flight: wait for some).
  * N is the number of ranks, r this rank. */
 
 /* out[i] = op over all ranks of in[i], i < count, on every rank.

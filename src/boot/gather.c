@@ -293,9 +293,22 @@ static tutti_err serve_guests(gathering *g, const struct pollfd *polls,
     return TUTTI_OK;
 }
 
+/* Ours say HELLO at once: when all places are taken, who has been silent for
+ * longest goes. */
+static void make_room(gathering *g)
+{
+    uint32_t oldest = 0;
+    for (uint32_t i = 1; i < g->n_guests; i++)
+        if (g->guests[i].until_ns < g->guests[oldest].until_ns)
+            oldest = i;
+    if (g->n_guests == GUESTS)
+        drop_guest(g, oldest);
+}
+
 static void accept_guests(gathering *g)
 {
-    while (g->n_guests < GUESTS) {
+    /* Not without end: others are served in between. */
+    for (int n = 0; n < GUESTS; n++) {
         int fd = tt_sock_accept(g->boot->listener);
         if (fd < 0)
             return;
@@ -305,6 +318,7 @@ static void accept_guests(gathering *g)
             close(fd);
             continue;
         }
+        make_room(g);
         g->guests[g->n_guests++] = (guest){.fd = fd,
                                            .until_ns = tt_now_ns() + GUEST_NS};
     }
@@ -329,9 +343,7 @@ static tutti_err attend(gathering *g, tutti_diag *diag)
     const tt_boot *boot = g->boot;
     struct pollfd *members = g->polls + 1;
     struct pollfd *guests = g->polls + boot->n_ranks;
-    bool is_full = g->n_guests == GUESTS;
-    g->polls[0] = (struct pollfd){.fd = is_full ? -1 : boot->listener,
-                                  .events = POLLIN};
+    g->polls[0] = (struct pollfd){.fd = boot->listener, .events = POLLIN};
     for (uint32_t r = 1; r < boot->n_ranks; r++)
         members[r - 1] = (struct pollfd){.fd = boot->fds[r], .events = POLLIN};
     for (uint32_t i = 0; i < g->n_guests; i++)

@@ -190,6 +190,29 @@ out:
     return err;
 }
 
+bool tt_boot_is_well(tt_boot *boot, tutti_diag *diag)
+{
+    char byte;
+    for (uint32_t i = 0; i < boot->n_fds; i++) {
+        if (boot->fds[i] < 0)
+            continue;
+        ssize_t n = recv(boot->fds[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        /* Another rank may be ahead and have sent its next piece; rank 0
+         * speaks out of turn only to call the start off. */
+        if (n > 0 && boot->rank == 0)
+            continue;
+        if (n > 0)
+            tt_fail(diag, TUTTI_EPEER, "rank 0 has called the start off");
+        else
+            tt_fail(diag, TUTTI_EPEER, "rank %u died or left during start-up",
+                    i);
+        return false;
+    }
+    return true;
+}
+
 void tt_boot_close(tt_boot *boot)
 {
     if (!boot)

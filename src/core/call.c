@@ -54,10 +54,18 @@ static tutti_err check_sizes(tutti_comm *comm, const tt_shape *s)
     return TUTTI_OK;
 }
 
+/* A message and a barrier are performed as something else. */
+static const char *name_of(const tt_call_in *call)
+{
+    if (call->pair)
+        return tutti_coll_name(TUTTI_SENDRECV);
+    return tutti_coll_name(call->is_barrier ? TUTTI_BARRIER : call->shape.coll);
+}
+
 static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
 {
     const tt_shape *s = &call->shape;
-    const char *name = tutti_coll_name(s->coll);
+    const char *name = name_of(call);
     if (!tutti_type_bytes(call->type))
         return tt_comm_fail(comm, TUTTI_EINVAL, "%s: %d is no type", name,
                             (int)call->type);
@@ -65,7 +73,7 @@ static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
         return tt_comm_fail(
             comm, TUTTI_EINVAL, "%s: operation %s is not defined for %s", name,
             tutti_op_name(call->op), tutti_type_name(call->type));
-    if (s->root != TT_NONE && s->root >= s->n_ranks)
+    if (tt_coll_has_root(s->coll) && s->root >= s->n_ranks)
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "%s: there is no root %" PRId32 " among %" PRIu32
                             " ranks",
@@ -174,11 +182,12 @@ static bool has_result(const void *arg)
 /* A call that this rank cannot make. Where every rank sees the same (no planner
  * fits) it ends there; where only this rank is in need, the others must not be
  * left waiting for it. */
-static tutti_err give_up(tutti_comm *comm, tutti_err err, tutti_coll coll,
-                         const char *why)
+static tutti_err give_up(tutti_comm *comm, tutti_err err,
+                         const tt_call_in *call, const char *why)
 {
-    tt_comm_fail(comm, err, "%s: %s", tutti_coll_name(coll), why);
-    if (err == TUTTI_ENOFIT || err == TUTTI_ECONFIG || err == TUTTI_EINVAL)
+    tt_comm_fail(comm, err, "%s: %s", name_of(call), why);
+    if (err == TUTTI_ENOFIT || err == TUTTI_ECONFIG || err == TUTTI_EINVAL ||
+        err == TUTTI_ELIMIT)
         return err;
     char text[200];
     snprintf(text, sizeof(text), "rank %u cannot call %.150s", comm->rank,
@@ -202,7 +211,7 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
         tt_engine_kick(comm->engine, !call->req);
     tt_engine_unlock(comm->engine);
     if (err && is_well)
-        give_up(comm, err, call->shape.coll, tutti_strerror(err));
+        give_up(comm, err, call, tutti_strerror(err));
     return err;
 }
 
@@ -230,8 +239,7 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     tutti_request *req;
     tutti_err err = tt_request_create(comm, call->opts, &req);
     if (err)
-        return give_up(comm, err, call->shape.coll,
-                       "no memory or thread for a request");
+        return give_up(comm, err, call, "no memory or thread for a request");
     start->done = tt_request_done;
     start->arg = req;
     err = begin_locked(comm, call, start);
@@ -259,7 +267,7 @@ static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
     tt_plan_entry *entry;
     tutti_err err = tt_comm_plan(comm, &want, &entry, &diag);
     if (err)
-        return give_up(comm, err, s->coll, diag.text);
+        return give_up(comm, err, call, diag.text);
     tt_op_start start = {
         .plan = entry->plan,
         .call = describe(call, entry),

@@ -119,6 +119,8 @@ void tutti_comm_abort(tutti_comm *comm, const char *reason)
 
 tutti_err tutti_comm_lateness(const tutti_comm *comm, int rank, double *ns)
 {
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
     if (rank < 0 || (uint32_t)rank >= comm->n_ranks || !ns)
         return TUTTI_EINVAL;
     tt_engine_lock(comm->engine);

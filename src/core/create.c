@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "boot/boot.h"
 #include "core/core.h"
+#include "plan/plan.h"
 
 #define MAX_TRANSPORTS 8
 
@@ -88,6 +89,11 @@ static tutti_err parse_transports(const start *st, uint8_t *order)
     return TUTTI_OK;
 }
 
+static bool is_well(void *boot, tutti_diag *diag)
+{
+    return tt_boot_is_well(boot, diag);
+}
+
 static tutti_err open_nets(start *st, hello *mine)
 {
     for (size_t i = 0; i < MAX_TRANSPORTS && mine->order[i]; i++) {
@@ -105,6 +111,8 @@ static tutti_err open_nets(start *st, hello *mine)
                         .settings = &st->settings,
                         .rank = st->rank,
                         .n_ranks = st->n,
+                        .is_well = is_well,
+                        .is_well_arg = st->boot,
                         .fd = -1};
         st->nets[row] = net;
         tutti_err err = ops->open(net, st->diag);
@@ -389,6 +397,22 @@ static void report(const start *st)
                      st->conns[r]->net->ops->name);
 }
 
+/* A rule that cannot be read is refused here; whether its planners fit is seen
+ * call by call. */
+static tutti_err check_planner(const start *st)
+{
+    tutti_diag diag;
+    const tt_planner *planner;
+    tt_problem any = {.collective = TUTTI_ALL_REDUCE,
+                      .n_ranks = 2,
+                      .root = TT_NONE,
+                      .size_bytes = 1};
+    tutti_err err = tt_plan_choose(st->settings.planner, &any, &planner, &diag);
+    if (err != TUTTI_ECONFIG)
+        return TUTTI_OK;
+    return tt_fail(st->diag, err, "TUTTI_PLANNER: %.400s", diag.text);
+}
+
 static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
 {
     tutti_err err = tt_settings_read(&st->settings, st->diag);
@@ -396,6 +420,9 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
         return err;
     tt_log_setup((tutti_log_level)st->settings.log);
     tt_settings_warn_unknown();
+    err = check_planner(st);
+    if (err)
+        return err;
     err = tt_launch_detect(opts, &st->settings, &st->launch, st->diag);
     if (err)
         return err;

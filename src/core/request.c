@@ -230,14 +230,19 @@ tutti_err tutti_wait_any(tutti_request *const *reqs, size_t n, size_t *index)
 
 tutti_err tutti_request_fd(tutti_request *req, int *fd)
 {
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
     int have = atomic_load_explicit(&req->fd, memory_order_relaxed);
     if (have < 0) {
-        have = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (have < 0)
+        int mine = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (mine < 0)
             return TUTTI_ESYS;
-        tt_fork_watch(have);
+        tt_fork_watch(mine);
         /* Pairs with tt_request_done: one of the two sees the other. */
-        atomic_store_explicit(&req->fd, have, memory_order_seq_cst);
+        if (!atomic_compare_exchange_strong(&req->fd, &have, mine))
+            tt_fork_close(&mine); /* another thread was first */
+        else
+            have = mine;
         if (atomic_load_explicit(&req->is_done, memory_order_seq_cst))
             signal_fd(have);
     }

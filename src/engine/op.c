@@ -670,6 +670,7 @@ static void enlist(tt_op *op)
     if (team->ops)
         team->ops->prev = op;
     team->ops = op;
+    team->n_ops++;
     op->plan->n_refs++;
     e->n_active++;
     if (op->channel == 0)
@@ -691,6 +692,7 @@ static void delist(tt_op *op)
         op->team->ops = op->next;
     if (op->next)
         op->next->prev = op->prev;
+    op->team->n_ops--;
     e->n_active--;
 }
 
@@ -780,6 +782,8 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
 {
     if (team->err)
         return team->err;
+    if (team->n_ops >= TT_IN_FLIGHT_MAX)
+        return TUTTI_ELIMIT;
     tt_op *op = new_op(start->plan);
     if (!op)
         return TUTTI_ENOMEM;

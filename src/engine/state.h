@@ -10,8 +10,9 @@
 #include "engine/engine.h"
 
 #define TT_OP_BUCKETS 256
-#define TT_HISTORY 256     /* calls of a team that are remembered */
-#define TT_EARLY_MAX 65536 /* calls that peers may be ahead */
+#define TT_HISTORY 256         /* calls of a team that are remembered */
+#define TT_IN_FLIGHT_MAX 32768 /* calls of a communicator */
+#define TT_EARLY_MAX (2 * TT_IN_FLIGHT_MAX) /* of a peer that are ahead */
 
 typedef struct tt_peer tt_peer;
 
@@ -138,6 +139,7 @@ struct tt_team {
     bool *has_left;    /* said BYE */
     double *lateness;  /* ns, moving average */
     tt_op *ops;
+    uint32_t n_ops;
     tt_past past[TT_HISTORY];
     uint32_t n_past;
     tutti_err err;

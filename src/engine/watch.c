@@ -93,14 +93,17 @@ static void expire(tt_op *op)
         uint32_t dumb = list_ranks(op, 0, silent, sizeof(silent));
         culprit = list_ranks(op, 1, absent, sizeof(absent));
         if (culprit != TT_NONE)
-            snprintf(who, sizeof(who), "%s has not called it%s%s", absent,
+            snprintf(who, sizeof(who), "%s %s not called it%s%s", absent,
+                     strchr(absent, ',') ? "have" : "has",
                      dumb != TT_NONE ? "; no answer from " : "",
                      dumb != TT_NONE ? silent : "");
         else if (dumb != TT_NONE)
             snprintf(who, sizeof(who), "no answer from %s", silent);
         culprit = culprit == TT_NONE ? dumb : culprit;
     }
-    double waited = (double)(op->deadline_ns - op->start_ns) / 1e9;
+    uint64_t since = op->deadline_ns > op->start_ns ? op->start_ns
+                                                    : op->deadline_ns;
+    double waited = (double)(op->deadline_ns - since) / 1e9;
     snprintf(text, sizeof(text),
              "%s (call %" PRIu64 ") timed out on rank %" PRIu32
              " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64

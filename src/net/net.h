@@ -86,6 +86,10 @@ struct tt_net {
     const tt_mem *mem;
     const tt_settings *settings;
     uint32_t rank, n_ranks;
+    /* connect() asks now and then whether to go on; false with a sentence
+     * when a rank has died meanwhile. NULL: always. */
+    bool (*is_well)(void *arg, tutti_diag *diag);
+    void *is_well_arg;
     /* Set by open(): the most payload bytes of one message; and a pollable
      * descriptor that becomes readable when, after arm() returned true,
      * progress() has something to do (-1: never). */

@@ -49,6 +49,8 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
+/* How long to wait before looking whether all ranks still live. */
+#define LOOK_MS 200
 #define RETRY_MS 2 /* a full backlog: how long until the next try */
 
 /* Hello and reply. */
@@ -495,11 +497,15 @@ static tutti_err run(meeting *meet, uint64_t deadline_ns, tutti_diag *diag)
         if (now >= deadline_ns)
             return late(meet, diag);
         uint64_t left_ms = (deadline_ns - now) / TT_NS_PER_MS + 1;
-        int wait_ms = left_ms < 1000 ? (int)left_ms : 1000;
+        int wait_ms = left_ms < LOOK_MS ? (int)left_ms : LOOK_MS;
         if (must_retry && wait_ms > RETRY_MS)
             wait_ms = RETRY_MS;
-        if (poll(meet->polls, n, wait_ms) < 0 && errno != EINTR)
+        int ready = poll(meet->polls, n, wait_ms);
+        if (ready < 0 && errno != EINTR)
             return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll");
+        const tt_net *net = &meet->net->base;
+        if (ready == 0 && net->is_well && !net->is_well(net->is_well_arg, diag))
+            return TUTTI_EPEER;
         serve(meet);
     }
 }

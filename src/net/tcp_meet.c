@@ -34,6 +34,8 @@
 #define GIVE_UP_NS (5 * TT_NS_PER_S)
 /* A pause after a refusal, before the same address is tried again. */
 #define PAUSE_NS (50 * TT_NS_PER_MS)
+/* How long to wait before looking whether all ranks still live. */
+#define LOOK_MS 200
 /* A stranger who connects is heard for so long. */
 #define GUEST_NS (5 * TT_NS_PER_S)
 #define GUESTS 64
@@ -316,9 +318,29 @@ static void serve_call(meeting *m, call *c, const struct pollfd *p)
 
 /* ------------------------------------------------------------ listening -- */
 
+/* When all places are taken, the stranger who has been silent for longest
+ * goes; ours speak at once. */
+static bool make_room(meeting *m)
+{
+    guest *oldest = NULL;
+    if (m->n_guests < GUESTS)
+        return true;
+    for (uint32_t i = 0; i < m->n_guests; i++) {
+        guest *g = &m->guests[i];
+        if (g->rank == TT_NONE && (!oldest || g->until_ns < oldest->until_ns))
+            oldest = g;
+    }
+    if (!oldest)
+        return false;
+    close(oldest->fd);
+    *oldest = m->guests[--m->n_guests];
+    return true;
+}
+
 static void accept_guests(meeting *m)
 {
-    while (m->n_guests < GUESTS) {
+    /* Not without end: others are served in between. */
+    for (int n = 0; n < GUESTS && make_room(m); n++) {
         int fd = tt_sock_accept(m->net->listener);
         if (fd < 0)
             return;
@@ -427,8 +449,7 @@ static tutti_err fail_late(const meeting *m)
 static uint64_t fill_polls(meeting *m)
 {
     uint64_t wake = m->deadline_ns;
-    m->polls[0] = (struct pollfd){
-        .fd = m->n_guests < GUESTS ? m->net->listener : -1, .events = POLLIN};
+    m->polls[0] = (struct pollfd){.fd = m->net->listener, .events = POLLIN};
     struct pollfd *p = m->polls + 1;
     for (uint32_t i = 0; i < m->n_calls; i++, p++) {
         const call *c = &m->calls[i];
@@ -450,11 +471,14 @@ static tutti_err run(meeting *m)
     while (m->n_missing > 0) {
         uint64_t wake = fill_polls(m);
         uint32_t n_polls = 1 + m->n_calls + m->n_guests;
-        int n = poll(m->polls, n_polls, tt_poll_ms(wake, 1000));
+        int n = poll(m->polls, n_polls, tt_poll_ms(wake, LOOK_MS));
         if (n < 0 && errno != EINTR)
             return tt_fail_errno(m->diag, TUTTI_ESYS, errno, "poll");
         if (n < 0)
             continue;
+        const tt_net *net = &m->net->base;
+        if (n == 0 && net->is_well && !net->is_well(net->is_well_arg, m->diag))
+            return TUTTI_EPEER;
         uint64_t now = tt_now_ns();
         serve_guests(m, m->polls + 1 + m->n_calls);
         for (uint32_t i = 0; i < m->n_calls; i++) {
