@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * start_test.c - a rank that dies while the others connect to it is named at
+ * once, not when the start's deadline passes. */
+#include "support/tap.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TUTTI_UNSTABLE 1
+#include <tutti.h>
+
+#include "net/net.h"
+#include "support/procs.h"
+
+/* In the victim: the connect() at which it dies; 0: none. */
+static int dies_at;
+
+/* Stands in front of the C library's. */
+int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+    static int (*real)(int, const struct sockaddr *, socklen_t);
+    if (!real)
+        *(void **)(&real) = dlsym(RTLD_NEXT, "connect");
+    if (dies_at > 0 && --dies_at == 0)
+        kill(getpid(), SIGKILL);
+    return real(fd, to, len);
+}
+
+static double now_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+enum { RANKS = 3, VICTIM = 2 };
+
+static int die_connecting(int rank, int n, void *arg)
+{
+    tutti_comm *comm;
+    (void)n;
+    if (rank == VICTIM)
+        dies_at = *(const int *)arg;
+    double start = now_s();
+    tutti_err err = tutti_comm_create(NULL, &comm);
+    double took = now_s() - start;
+    if (!err)
+        return tt_procs_complain(rank, "it started");
+    if (!strstr(tutti_last_message(), "rank 2"))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (took > 5)
+        return tt_procs_complain(rank, "took %g s", took);
+    return 0;
+}
+
+static void a_death_while_connecting_is_named(void **state)
+{
+    (void)state;
+    /* The first connect() is that to rank 0's meeting place. */
+    for (int at = 2; at <= 3; at++)
+        for (size_t i = 0; tt_transports[i]; i++) {
+            int status[TT_PROCS_MAX];
+            tt_procs p = {.n = RANKS,
+                          .timeout_s = 20,
+                          .transports = tt_transports[i]->name,
+                          .run = die_connecting,
+                          .arg = &at};
+            if (strcmp(p.transports, "loop") == 0)
+                continue;
+            assert_true(tt_procs_run(&p, status));
+            assert_int_equal(status[0], 0);
+            assert_int_equal(status[1], 0);
+            assert_int_equal(status[VICTIM], SIGKILL);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_death_while_connecting_is_named),
+    };
+    return TT_RUN_TAP(tests);
+}
