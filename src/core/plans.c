@@ -3,7 +3,8 @@
  *
  *   call --choose--> planner --build--> schedule --verify--> proof
  *        --extract--> part (kept per planner, collective, root)
- *        --bind--> bound part (kept per size, least recently used goes)
+ *        --bind--> bound part (kept per exact shape; the least recently
+ *                  used goes)
  *
  * Planners are pure and every rank gives them the same problem, so every rank
  * plans by itself and gets the same bytes; the schedule's id is part of what

@@ -6,7 +6,7 @@
  * form one reduction), edges (who waits for whom, by walking the steps), then
  * everything is packed into arrays.
  *
- * Where values live (DESIGN 3): before the first receive of a chunk in the
+ * Where values live: before the first receive of a chunk in the
  * user's input, afterwards in the output, or in scratch where the rank must
  * not return the chunk; a chunk that is never received but must be returned
  * is copied when the call begins, and lives in the output from then on.
@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-/* A slice below this is not worth its header (DESIGN 6). */
+/* A slice below this is not worth its header. */
 static const uint64_t least_slice_bytes = 2048;
 /* Where sizes are not known to all ranks, chunks are cut on their own. */
 static const uint64_t lone_front_bytes = 64 * 1024;

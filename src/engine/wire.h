@@ -49,7 +49,7 @@ typedef struct tt_call {
     uint32_t root;  /* TT_NONE: none */
     uint64_t count; /* elements, as the caller gave them */
     uint64_t schedule_id;
-    uint64_t shape;      /* hash of counts, window, slices, planner */
+    uint64_t shape;      /* hash of counts, window, element size */
     uint64_t to_bytes;   /* that the sender of the BIND will send to you */
     uint64_t from_bytes; /* that it expects from you */
 } tt_call;
