@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * conformance_test.c - every collective, between real processes, over every
- * transport between processes: random data, random shapes, every planner,
- * blocking and not, in place and not, against a reference. */
+ * transport between processes: random data, shapes, types and operations, every
+ * planner, blocking and not, in place and not, against a reference. */
 #include "support/tap.h"
 
 #include <stdio.h>
@@ -15,29 +15,25 @@
 #include "support/procs.h"
 #include "support/seed.h"
 
-static const tutti_type types[] = {TUTTI_I8,  TUTTI_U8,   TUTTI_I32, TUTTI_I64,
-                                   TUTTI_F16, TUTTI_BF16, TUTTI_F32, TUTTI_F64};
-
-/* Small whole numbers: sums are exact in every type. */
-static int number(uint64_t seed, int rank, uint64_t i)
+/* Small whole numbers, exact in every type. */
+static int64_t number(uint64_t seed, int rank, uint64_t i)
 {
     tt_rng rng = {seed ^ (uint64_t)rank * 0x9e3779b97f4a7c15u ^ i << 8};
-    return (int)(tt_rng_next(&rng) % 5);
+    return (int64_t)(tt_rng_next(&rng) % 5) - 2;
 }
 
-static uint16_t half_of(int x)
+static uint16_t half_of(int64_t x)
 {
-    static const uint16_t bits[] = {0x0000, 0x3c00, 0x4000, 0x4200, 0x4400,
-                                    0x4500, 0x4600, 0x4700, 0x4800, 0x4880};
-    if (x < 10)
-        return bits[x];
-    int e = 0;
-    for (int y = x; y > 1; y >>= 1)
+    uint64_t size = (uint64_t)(x < 0 ? -x : x), e = 0;
+    if (x == 0)
+        return 0;
+    for (uint64_t y = size; y > 1; y >>= 1)
         e++;
-    return (uint16_t)((e + 15) << 10 | (((x << 10) >> e) & 0x3ff));
+    return (uint16_t)((x < 0) << 15 | (e + 15) << 10 |
+                      (((size << 10) >> e) & 0x3ff));
 }
 
-static uint16_t bhalf_of(int x)
+static uint16_t bhalf_of(int64_t x)
 {
     float f = (float)x;
     uint32_t bits;
@@ -45,19 +41,20 @@ static uint16_t bhalf_of(int x)
     return (uint16_t)(bits >> 16);
 }
 
-static void put(void *buf, tutti_type type, size_t i, int x)
+static bool is_float(tutti_type type)
+{
+    return type == TUTTI_F16 || type == TUTTI_BF16 || type == TUTTI_F32 ||
+           type == TUTTI_F64;
+}
+
+static bool is_unsigned(tutti_type type)
+{
+    return type == TUTTI_U8 || type == TUTTI_U32 || type == TUTTI_U64;
+}
+
+static void put(void *buf, tutti_type type, size_t i, int64_t x)
 {
     switch (type) {
-    case TUTTI_I8:
-    case TUTTI_U8:
-        ((uint8_t *)buf)[i] = (uint8_t)x;
-        return;
-    case TUTTI_I32:
-        ((int32_t *)buf)[i] = x;
-        return;
-    case TUTTI_I64:
-        ((int64_t *)buf)[i] = x;
-        return;
     case TUTTI_F16:
         ((uint16_t *)buf)[i] = half_of(x);
         return;
@@ -67,15 +64,81 @@ static void put(void *buf, tutti_type type, size_t i, int x)
     case TUTTI_F32:
         ((float *)buf)[i] = (float)x;
         return;
+    case TUTTI_F64:
+        ((double *)buf)[i] = (double)x;
+        return;
     default:
-        ((double *)buf)[i] = x;
+        break;
+    }
+    switch (tutti_type_bytes(type)) {
+    case 1:
+        ((uint8_t *)buf)[i] = (uint8_t)x;
+        return;
+    case 4:
+        ((uint32_t *)buf)[i] = (uint32_t)x;
+        return;
+    default:
+        ((int64_t *)buf)[i] = x;
         return;
     }
+}
+
+/* ------------------------------------------------------------- reference -- */
+
+/* What a whole number of the type is, back in 64 bits. */
+static int64_t narrow(tutti_type type, int64_t x)
+{
+    switch (type) {
+    case TUTTI_I8:
+        return (int8_t)x;
+    case TUTTI_U8:
+        return (uint8_t)x;
+    case TUTTI_I32:
+        return (int32_t)x;
+    case TUTTI_U32:
+        return (uint32_t)x;
+    default:
+        return x;
+    }
+}
+
+static bool is_less(tutti_type type, int64_t a, int64_t b)
+{
+    return is_unsigned(type) ? (uint64_t)a < (uint64_t)b : a < b;
+}
+
+static int64_t combine(tutti_op op, tutti_type type, int64_t a, int64_t b)
+{
+    bool is_bool = type == TUTTI_BOOL;
+    switch (op) {
+    case TUTTI_PROD:
+        return is_bool ? (a & b) : a * b;
+    case TUTTI_MIN:
+        return is_less(type, a, b) ? a : b;
+    case TUTTI_MAX:
+        return is_less(type, a, b) ? b : a;
+    case TUTTI_BAND:
+        return a & b;
+    case TUTTI_BOR:
+        return a | b;
+    case TUTTI_BXOR:
+        return a ^ b;
+    default: /* the sums */
+        return is_bool ? (a | b) : a + b;
+    }
+}
+
+static int64_t divide(tutti_type type, int64_t x, int n)
+{
+    if (is_unsigned(type))
+        return (int64_t)((uint64_t)x / (uint64_t)n);
+    return x / n;
 }
 
 typedef struct round_in {
     tutti_coll coll;
     tutti_type type;
+    tutti_op op;
     size_t counts[TT_PROCS_MAX], count; /* counts: the v variants */
     bool has_counts, in_place, is_async;
     int root;
@@ -88,18 +151,36 @@ static size_t block(const round_in *in, int b)
     return in->has_counts ? in->counts[b] : in->count;
 }
 
-/* What rank `who` contributes to block b (all-to-all: to rank b). */
-static int given(const round_in *in, int who, int b, size_t i)
+static bool reduces(tutti_coll coll)
 {
-    return number(in->seed + (uint64_t)b * 7919, who, i);
+    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_REDUCE ||
+           coll == TUTTI_REDUCE_SCATTER;
 }
 
-static int reduced(const round_in *in, int n, int b, size_t i)
+/* What rank `who` contributes to block b (all-to-all: to rank b). */
+static int64_t given(const round_in *in, int who, int n, int b, size_t i)
 {
-    int sum = 0;
-    for (int q = 0; q < n; q++)
-        sum += given(in, q, b, i);
-    return sum;
+    int64_t x = number(in->seed + (uint64_t)b * 7919, who, i);
+    if (in->type == TUTTI_BOOL)
+        return x & 1;
+    if (!is_float(in->type) || !reduces(in->coll))
+        return narrow(in->type, x);
+    if (in->op == TUTTI_PROD && x == 0) /* there is a -0 */
+        return 1;
+    /* So that quotients are whole. */
+    return in->op == TUTTI_AVG ? x * n : x;
+}
+
+static int64_t reduced(const round_in *in, int n, int b, size_t i)
+{
+    int64_t all = 0;
+    for (int q = 0; q < n; q++) {
+        int64_t x = given(in, q, n, b, i);
+        if (in->op == TUTTI_SCALED_SUM)
+            x *= q + 1;
+        all = narrow(in->type, q ? combine(in->op, in->type, all, x) : x);
+    }
+    return in->op == TUTTI_AVG ? divide(in->type, all, n) : all;
 }
 
 /* Writes the input (expected: the output) of `rank`; returns elements. */
@@ -110,7 +191,8 @@ static size_t fill(const round_in *in, int rank, int n, bool expected,
     bool is_root = rank == in->root;
     for (int b = 0; b < n; b++) {
         bool single = in->coll == TUTTI_ALL_REDUCE ||
-                      in->coll == TUTTI_REDUCE || in->coll == TUTTI_BROADCAST;
+                      in->coll == TUTTI_REDUCE || in->coll == TUTTI_BROADCAST ||
+                      in->coll == TUTTI_SENDRECV;
         if (single && b > 0)
             break;
         bool mine = b == rank, holds = true;
@@ -127,6 +209,9 @@ static size_t fill(const round_in *in, int rank, int n, bool expected,
         case TUTTI_BROADCAST:
             who = in->root;
             holds = expected || is_root;
+            break;
+        case TUTTI_SENDRECV: /* to the right, from the left */
+            who = expected ? (rank + n - 1) % n : rank;
             break;
         case TUTTI_REDUCE_SCATTER:
             sums = expected;
@@ -152,7 +237,7 @@ static size_t fill(const round_in *in, int rank, int n, bool expected,
         for (size_t i = 0; holds && i < block(in, b); i++, at++)
             if (buf)
                 put(buf, in->type, at,
-                    sums ? reduced(in, n, b, i) : given(in, who, name, i));
+                    sums ? reduced(in, n, b, i) : given(in, who, n, name, i));
     }
     return at;
 }
@@ -162,21 +247,21 @@ static tutti_err start(tutti_comm *comm, const round_in *in, const void *src,
 {
     tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
     o.planner = in->planner;
+    o.scale = tutti_comm_rank(comm) + 1;
     const tutti_type t = in->type;
     switch (in->coll) {
     case TUTTI_ALL_REDUCE:
-        return tutti_all_reduce(comm, src, dst, in->count, t, TUTTI_SUM, &o,
-                                req);
+        return tutti_all_reduce(comm, src, dst, in->count, t, in->op, &o, req);
     case TUTTI_REDUCE:
-        return tutti_reduce(comm, src, dst, in->count, t, TUTTI_SUM, in->root,
-                            &o, req);
+        return tutti_reduce(comm, src, dst, in->count, t, in->op, in->root, &o,
+                            req);
     case TUTTI_BROADCAST:
         return tutti_broadcast(comm, src, dst, in->count, t, in->root, &o, req);
     case TUTTI_REDUCE_SCATTER:
         if (in->has_counts)
-            return tutti_reduce_scatter_v(comm, src, dst, in->counts, t,
-                                          TUTTI_SUM, &o, req);
-        return tutti_reduce_scatter(comm, src, dst, in->count, t, TUTTI_SUM, &o,
+            return tutti_reduce_scatter_v(comm, src, dst, in->counts, t, in->op,
+                                          &o, req);
+        return tutti_reduce_scatter(comm, src, dst, in->count, t, in->op, &o,
                                     req);
     case TUTTI_ALL_GATHER:
         if (in->has_counts)
@@ -191,16 +276,50 @@ static tutti_err start(tutti_comm *comm, const round_in *in, const void *src,
     }
 }
 
+/* A ring of messages. Without requests rank 0 receives first, and so breaks
+ * the circle in which all would wait for each other. */
+static tutti_err pass_on(tutti_comm *comm, const round_in *in, const void *src,
+                         void *dst)
+{
+    int rank = tutti_comm_rank(comm), n = tutti_comm_size(comm);
+    int right = (rank + 1) % n, left = (rank + n - 1) % n;
+    tutti_request *sent = NULL, *got = NULL;
+    tutti_request **s = in->is_async ? &sent : NULL;
+    tutti_request **g = in->is_async ? &got : NULL;
+    tutti_err err = TUTTI_OK, late = TUTTI_OK;
+    if (rank > 0)
+        err = tutti_send(comm, src, in->count, in->type, right, NULL, s);
+    if (!err)
+        err = tutti_recv(comm, dst, in->count, in->type, left, NULL, g);
+    if (!err && rank == 0)
+        err = tutti_send(comm, src, in->count, in->type, right, NULL, s);
+    if (got)
+        late = tutti_wait(got);
+    if (sent)
+        err = tutti_wait(sent);
+    return err ? err : late;
+}
+
+/* One that is defined for the type. */
+static tutti_op random_op(tt_rng *rng, tutti_type type)
+{
+    tutti_op op;
+    do
+        op = (tutti_op)tt_rng_below(rng, TUTTI_OP_COUNT);
+    while (tutti_op_check(op, type));
+    return op;
+}
+
 static round_in random_round(tt_rng *rng, int n)
 {
-    static const tutti_coll colls[] = {TUTTI_ALL_REDUCE, TUTTI_REDUCE_SCATTER,
-                                       TUTTI_ALL_GATHER, TUTTI_BROADCAST,
-                                       TUTTI_REDUCE,     TUTTI_ALL_TO_ALL,
-                                       TUTTI_GATHER,     TUTTI_SCATTER};
+    static const tutti_coll colls[] = {
+        TUTTI_ALL_REDUCE, TUTTI_REDUCE_SCATTER, TUTTI_ALL_GATHER,
+        TUTTI_BROADCAST,  TUTTI_REDUCE,         TUTTI_ALL_TO_ALL,
+        TUTTI_GATHER,     TUTTI_SCATTER,        TUTTI_SENDRECV};
     static const size_t sizes[] = {0, 1, 3, 17, 1000, 4097, 30001, 200003};
     round_in in = {
-        .coll = colls[tt_rng_below(rng, 8)],
-        .type = types[tt_rng_below(rng, 8)],
+        .coll = colls[tt_rng_below(rng, n > 1 ? 9 : 8)],
+        .type = (tutti_type)tt_rng_below(rng, TUTTI_TYPE_COUNT),
         .count = sizes[tt_rng_below(rng, 8)],
         .in_place = tt_rng_below(rng, 2),
         .is_async = tt_rng_below(rng, 2),
@@ -208,6 +327,9 @@ static round_in random_round(tt_rng *rng, int n)
         .planner = "auto",
         .seed = tt_rng_next(rng),
     };
+    in.op = random_op(rng, in.type);
+    if (in.coll == TUTTI_SENDRECV)
+        in.in_place = false;
     bool has_v = in.coll == TUTTI_REDUCE_SCATTER || in.coll == TUTTI_ALL_GATHER;
     uint64_t wish = tt_rng_next(rng), rows = 0;
     tutti_planner_info row;
@@ -260,8 +382,12 @@ static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
     fill(in, rank, n, false, src);
     fill(in, rank, n, true, want);
     tutti_request *req = NULL;
-    tutti_err err = start(comm, in, src, dst, in->is_async ? &req : NULL);
-    if (!err && in->is_async)
+    tutti_err err;
+    if (in->coll == TUTTI_SENDRECV)
+        err = pass_on(comm, in, src, dst);
+    else
+        err = start(comm, in, src, dst, in->is_async ? &req : NULL);
+    if (!err && req)
         err = tutti_wait(req);
     int bad = 0;
     if (err)
@@ -269,28 +395,52 @@ static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
                                 tutti_comm_message(comm));
     else if (memcmp(dst, want, n_out * size) != 0)
         bad = tt_procs_complain(
-            rank, "wrong: %s of %zu %s by %s, in place %d, root %d, counts %d",
+            rank,
+            "wrong: %s of %zu %s %s by %s, in place %d, root %d, counts %d",
             tutti_coll_name(in->coll), in->count, tutti_type_name(in->type),
-            in->planner, in->in_place, in->root, in->has_counts);
+            tutti_op_name(in->op), in->planner, in->in_place, in->root,
+            in->has_counts);
     free(a);
     free(b);
     free(want);
     return bad;
 }
 
+/* No pair of type and operation is left to chance. */
+static int every_pair(tutti_comm *comm, int rank, int n, uint64_t seed)
+{
+    int bad = 0;
+    for (int t = 0; t < TUTTI_TYPE_COUNT; t++) {
+        for (int op = 0; op < TUTTI_OP_COUNT && !bad; op++) {
+            round_in in = {.type = (tutti_type)t,
+                           .op = (tutti_op)op,
+                           .count = 301,
+                           .in_place = op % 2,
+                           .planner = "auto",
+                           .seed = seed + (uint64_t)op};
+            if (!tutti_op_check(in.op, in.type))
+                bad = one_round(comm, rank, n, &in);
+        }
+    }
+    return bad;
+}
+
 static int rounds(int rank, int n, void *arg)
 {
     const int n_rounds = *(const int *)arg;
-    tt_rng rng = {tt_test_seed(7)};
+    const uint64_t seed = tt_test_seed(7);
+    tt_rng rng = {seed + ((uint64_t)n << 32)};
     tutti_comm *comm;
     tutti_err err = tutti_comm_create(NULL, &comm);
     if (err)
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    int bad = 0;
+    int bad = n < 5 && every_pair(comm, rank, n, seed);
     for (int i = 0; i < n_rounds && !bad; i++) {
         round_in in = random_round(&rng, n);
         bad = one_round(comm, rank, n, &in);
     }
+    if (bad)
+        tt_procs_complain(rank, "TT_SEED=%llu", (unsigned long long)seed);
     tutti_comm_destroy(comm);
     return bad;
 }
@@ -299,7 +449,7 @@ static void sweep(const char *transports)
 {
     static const int sizes[] = {1, 2, 3, 4, 5, 8};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        int status[TT_PROCS_MAX], n_rounds = sizes[i] > 4 ? 40 : 120;
+        int status[TT_PROCS_MAX], n_rounds = sizes[i] > 4 ? 40 : 100;
         tt_procs p = {.n = sizes[i],
                       .timeout_s = 60,
                       .transports = transports,
