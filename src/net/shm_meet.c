@@ -485,6 +485,7 @@ static tutti_err call_all(const meeting *meet, tutti_diag *diag)
 
 static tutti_err run(meeting *meet, uint64_t deadline_ns, tutti_diag *diag)
 {
+    uint64_t look_ns = tt_now_ns() + LOOK_MS * TT_NS_PER_MS;
     for (;;) {
         tutti_err err = call_all(meet, diag);
         if (err)
@@ -504,8 +505,11 @@ static tutti_err run(meeting *meet, uint64_t deadline_ns, tutti_diag *diag)
         if (ready < 0 && errno != EINTR)
             return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll");
         const tt_net *net = &meet->net->base;
-        if (ready == 0 && net->is_well && !net->is_well(net->is_well_arg, diag))
-            return TUTTI_EPEER;
+        if (net->is_well && tt_now_ns() >= look_ns) {
+            if (!net->is_well(net->is_well_arg, diag))
+                return TUTTI_EPEER;
+            look_ns = tt_now_ns() + LOOK_MS * TT_NS_PER_MS;
+        }
         serve(meet);
     }
 }

@@ -468,6 +468,7 @@ static uint64_t fill_polls(meeting *m)
 
 static tutti_err run(meeting *m)
 {
+    uint64_t look_ns = tt_now_ns() + LOOK_MS * TT_NS_PER_MS;
     while (m->n_missing > 0) {
         uint64_t wake = fill_polls(m);
         uint32_t n_polls = 1 + m->n_calls + m->n_guests;
@@ -477,9 +478,12 @@ static tutti_err run(meeting *m)
         if (n < 0)
             continue;
         const tt_net *net = &m->net->base;
-        if (n == 0 && net->is_well && !net->is_well(net->is_well_arg, m->diag))
-            return TUTTI_EPEER;
         uint64_t now = tt_now_ns();
+        if (net->is_well && now >= look_ns) {
+            if (!net->is_well(net->is_well_arg, m->diag))
+                return TUTTI_EPEER;
+            look_ns = now + LOOK_MS * TT_NS_PER_MS;
+        }
         serve_guests(m, m->polls + 1 + m->n_calls);
         for (uint32_t i = 0; i < m->n_calls; i++) {
             call *c = &m->calls[i];
