@@ -111,8 +111,8 @@ static int64_t combine(tutti_op op, tutti_type type, int64_t a, int64_t b)
 {
     bool is_bool = type == TUTTI_BOOL;
     switch (op) {
-    case TUTTI_PROD:
-        return is_bool ? (a & b) : a * b;
+    case TUTTI_PROD: /* wraps */
+        return is_bool ? (a & b) : (int64_t)((uint64_t)a * (uint64_t)b);
     case TUTTI_MIN:
         return is_less(type, a, b) ? a : b;
     case TUTTI_MAX:
