@@ -272,7 +272,8 @@ typedef struct tutti_call_opts {
     int priority;     /* higher is served first; equal on all ranks */
     double timeout_s; /* 0: the communicator's */
     double scale;     /* TUTTI_SCALED_SUM: this rank's factor; default 1 */
-    /* Called once, from the completion thread, when the request is done; may
+    /* Called once, from the completion thread, when the request is done
+     * (perhaps before the call that made it returns; *req is set by then); may
      * call tutti_request_free() and start collectives, may not wait. */
     void (*callback)(void *arg, tutti_err err);
     void *callback_arg;

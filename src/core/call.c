@@ -4,6 +4,7 @@
  * The check looks only at this rank's own arguments; what other ranks called
  * is compared by the engine when they meet. */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -242,11 +243,13 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
         return give_up(comm, err, call, "no memory or thread for a request");
     start->done = tt_request_done;
     start->arg = req;
+    /* A callback may want it before this returns. */
+    *call->req = req;
     err = begin_locked(comm, call, start);
-    if (err)
+    if (err) {
+        *call->req = NULL;
         tt_request_drop(req);
-    else
-        *call->req = req;
+    }
     return err;
 }
 
@@ -283,11 +286,28 @@ static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
                      : run_blocking(comm, call, &start);
 }
 
+/* One thread at a time. A callback may be so quick that the call it belongs to
+ * has not returned yet, so a short while is waited. */
+static bool enter(tutti_comm *comm)
+{
+    uint64_t until = 0;
+    while (
+        atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) {
+        uint64_t now = tt_now_ns();
+        if (until == 0)
+            until = now + 2 * TT_NS_PER_MS;
+        if (now > until)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
 {
     if (tt_process_is_child())
         return TUTTI_EFORK;
-    if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire))
+    if (!enter(comm))
         return TUTTI_EBUSY;
     call->shape.elem_bytes = (uint32_t)tutti_type_bytes(call->type);
     if (!call->pair) {

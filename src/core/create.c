@@ -32,6 +32,7 @@ typedef struct address {
 typedef struct hello {
     tt_host_id host;
     tt_agreed settings;                /* only rank 0's count */
+    cpu_set_t cpus;                    /* that the process may use */
     uint8_t order[MAX_TRANSPORTS];     /* rows of the table + 1; likewise */
     address addresses[MAX_TRANSPORTS]; /* by row of the table */
 } hello;
@@ -253,6 +254,8 @@ static tutti_err exchange_hellos(start *st)
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     }
     tt_host_id_get(&mine->host);
+    if (sched_getaffinity(0, sizeof(mine->cpus), &mine->cpus) != 0)
+        memset(&mine->cpus, 0xff, sizeof(mine->cpus)); /* not known: many */
     mine->settings = (tt_agreed){
         .window = st->settings.window,
         .front_bytes = st->settings.front_bytes,
@@ -290,15 +293,20 @@ static tutti_err exchange_hellos(start *st)
 
 /* ------------------------------------------------------------------ mesh -- */
 
+/* More ranks on this host than processors that any of them may use. Each rank
+ * alone may be bound to one. */
 static bool is_crowded(const start *st)
 {
     uint32_t here = 0;
-    cpu_set_t set;
-    for (uint32_t r = 0; r < st->n; r++)
-        here += st->hosts[r] == st->hosts[st->rank];
-    if (sched_getaffinity(0, sizeof(set), &set) != 0)
-        return false;
-    return here > (uint32_t)CPU_COUNT(&set);
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (uint32_t r = 0; r < st->n; r++) {
+        if (st->hosts[r] != st->hosts[st->rank])
+            continue;
+        here++;
+        CPU_OR(&all, &all, &st->hellos[r].cpus);
+    }
+    return here > (uint32_t)CPU_COUNT(&all);
 }
 
 static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)

@@ -96,11 +96,19 @@ void tt_process_retain(void)
  * its communicator's end at the latest, and the communicator is a user. */
 void tt_process_release(void)
 {
+    tt_engine *gone = NULL;
     pthread_mutex_lock(&process.lock);
     if (--process.n_users == 0) {
-        tt_engine_destroy(process.engine);
+        gone = process.engine;
         process.engine = NULL;
-        tt_request_stop();
     }
+    pthread_mutex_unlock(&process.lock);
+    if (!gone)
+        return;
+    tt_engine_destroy(gone);
+    /* Unless somebody has begun anew meanwhile. */
+    pthread_mutex_lock(&process.lock);
+    if (process.n_users == 0)
+        tt_request_stop();
     pthread_mutex_unlock(&process.lock);
 }
