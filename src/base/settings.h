@@ -61,7 +61,7 @@ typedef enum tt_setting_kind {
       "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact")  \
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
       "ports to listen on, 40000-40100; default: any free port")             \
-    X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "1MiB", "16KiB", "64MiB",     \
+    X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "256KiB", "16KiB", "64MiB",   \
       "shared-memory ring between two ranks, one direction; at most "        \
       "32MiB / ranks")
 
