@@ -90,15 +90,6 @@ void tt_addr_abstract(const char *name, tt_addr *out)
     out->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
-bool tt_addr_is_loopback(const tt_addr *addr)
-{
-    if (addr->u.sa.sa_family == AF_INET)
-        return ntohl(addr->u.v4.sin_addr.s_addr) >> 24 == 127;
-    if (addr->u.sa.sa_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(&addr->u.v6.sin6_addr);
-    return addr->u.sa.sa_family == AF_UNIX;
-}
-
 static const char *v6_text(const struct sockaddr_in6 *v6, char *out)
 {
     char ip[INET6_ADDRSTRLEN];

@@ -36,7 +36,6 @@ bool tt_hostport_split(const char *text, char *host, uint16_t *port);
 bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out);
 /* The abstract unix address "@name". */
 void tt_addr_abstract(const char *name, tt_addr *out);
-bool tt_addr_is_loopback(const tt_addr *addr);
 /* Prints into out (TT_SOCK_TEXT bytes) and returns it. */
 const char *tt_addr_text(const tt_addr *addr, char *out);
 /* The other end's address; "unknown" where there is none. */
