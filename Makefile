@@ -21,10 +21,19 @@ WARN := -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes \
         -Wmissing-prototypes -Wvla -Wpointer-arith
 # -ffp-contract=off: the bits of a sum must not depend on the compiler.
 FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
-        -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(CFLAGS) \
+        -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) \
         $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
-LDLIBS := -pthread -ldl -lm
+# Libraries that each serve one file: NAME=package; TT_HAVE_NAME is 0 or 1.
+have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
+HAVE_CLP := $(call have,clp)
+HAVE_XML2 := $(call have,libxml-2.0)
+FOUND := $(if $(filter 1,$(HAVE_CLP)),clp) \
+         $(if $(filter 1,$(HAVE_XML2)),libxml-2.0)
+OPTIONAL := -DTT_HAVE_CLP=$(HAVE_CLP) -DTT_HAVE_XML2=$(HAVE_XML2) \
+            $(if $(strip $(FOUND)),$(shell pkg-config --cflags $(FOUND)))
+LDLIBS := $(if $(strip $(FOUND)),$(shell pkg-config --libs $(FOUND))) \
+          -pthread -ldl -lm
 CMOCKA = $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 
 Q := $(if $(V),,@)
@@ -170,7 +179,8 @@ install: all
 	ln -sf libtutti.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION)
 	ln -sf libtutti.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libtutti.so
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' src/core/tutti.pc.in \
+	    -e 's|@VERSION@|$(VERSION)|' -e 's|@LDLIBS@|$(LDLIBS)|' \
+	    src/core/tutti.pc.in \
 	    >$(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
 
 uninstall:

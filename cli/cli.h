@@ -32,6 +32,9 @@ extern const cli_command cli_commands[]; /* ends with a NULL word */
 int cmd_show(const cli_command *self, int argc, char **argv);
 int cmd_verify(const cli_command *self, int argc, char **argv);
 int cmd_plan(const cli_command *self, int argc, char **argv);
+int cmd_topo(const cli_command *self, int argc, char **argv);
+int cmd_bound(const cli_command *self, int argc, char **argv);
+int cmd_sim(const cli_command *self, int argc, char **argv);
 int cmd_export(const cli_command *self, int argc, char **argv);
 int cmd_run(const cli_command *self, int argc, char **argv);
 int cmd_bench(const cli_command *self, int argc, char **argv);
@@ -118,6 +121,31 @@ int cli_write_file(const cli_command *self, const char *path, const char *text,
 
 /* Reads and parses a schedule; reports its own failures. NULL: failed. */
 tutti_schedule *cli_read_schedule(const cli_command *self, const char *path);
+
+/* -------------------------------------------------------------- networks -- */
+
+/* How far long work has come, shown on a terminal from the first second on.
+ * cli_progress_tell is a tutti_progress_fn whose ctx is the cli_progress. */
+typedef struct cli_progress {
+    double begin_s, shown_s;
+    bool is_terminal;
+    int width; /* of what stands on the terminal */
+} cli_progress;
+void cli_progress_begin(cli_progress *p);
+void cli_progress_tell(void *ctx, const char *what, uint64_t done,
+                       uint64_t total);
+void cli_progress_end(cli_progress *p); /* wipes it; may be called often */
+
+/* A file or generator; reports its own failures. NULL: failed. */
+tutti_topology *cli_open_network(const cli_command *self, const char *spec);
+/* The optimum, near enough for an efficiency; reports its own failures. */
+bool cli_find_bound(const cli_command *self, const tutti_topology *net,
+                    cli_progress *progress, tutti_bound_info *out);
+/* The schedule in the file `word` (*chosen NULL), or what the planner or rule
+ * `word` makes for net; reports its own failures. NULL: failed. */
+tutti_schedule *cli_make_schedule(const cli_command *self, const char *word,
+                                  const tutti_topology *net,
+                                  tutti_plan_opts *opts, const char **chosen);
 
 /* -------------------------------------------------------------- figures -- */
 

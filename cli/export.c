@@ -9,7 +9,7 @@ int cmd_export(const cli_command *self, int argc, char **argv)
     bool is_json = false;
     const cli_option options[] = {
         {"--to", "-t", CLI_TEXT, &format, "FORMAT",
-         "json, schedule (the text form) or picture"},
+         "json, schedule (the text form), picture or dot (Graphviz)"},
         {"--json", NULL, CLI_FLAG, &is_json, NULL, "the same as --to json"},
         {"--output", "-o", CLI_TEXT, &out, "OUT",
          "file to write (standard output)"},
@@ -22,8 +22,8 @@ int cmd_export(const cli_command *self, int argc, char **argv)
     if (is_json && !format)
         format = "json";
     if (!format)
-        return cli_usage(self, "say the format: --to json, --to schedule or "
-                               "--to picture");
+        return cli_usage(self, "say the format: --to json, --to schedule, "
+                               "--to picture or --to dot");
     tutti_schedule *sched = cli_read_schedule(self, words.at[0]);
     if (!sched)
         return CLI_FAILED;
@@ -34,8 +34,8 @@ int cmd_export(const cli_command *self, int argc, char **argv)
     tutti_schedule_free(sched);
     if (err == TUTTI_EINVAL)
         return cli_usage(self,
-                         "unknown format '%s': it is json, schedule or "
-                         "picture",
+                         "unknown format '%s': it is json, schedule, "
+                         "picture or dot",
                          format);
     if (err)
         return cli_fail_err(self, "cannot export", err, diag.text);

@@ -14,24 +14,49 @@ const cli_command cli_commands[] = {
      "  tutti show dbtree full:8 --coll broadcast --root 3\n"
      "  tutti show my.schedule\n"},
     {"verify", cmd_verify, "prove that a schedule does what it claims",
-     "FILE [--json]",
+     "FILE [--on SPEC] [--json]",
      "Proves the schedule in FILE (`-`: standard input): every rank ends with\n"
      "exactly the contributions that the collective promises. Otherwise names\n"
      "rank, chunk and step of a counterexample, and exits with 1.",
-     "  tutti plan full:8 --size 1MiB -o my.schedule\n"
-     "  tutti verify my.schedule\n"},
+     "  tutti plan torus:4x4 --planner multitree -o my.schedule\n"
+     "  tutti verify my.schedule\n"
+     "  tutti verify my.schedule --on torus:4x4\n"},
     {"plan", cmd_plan, "compare all planners on a network", "SPEC [options]",
      "Prints a row for every planner: whether it fits the network SPEC or why\n"
-     "not, what its schedule is like, and the predicted time. `*` marks the\n"
-     "one that is chosen; -o writes its schedule. SPEC is `full:N`: N equal\n"
-     "ranks, every two of them joined.",
-     "  tutti plan full:8 --size 64MiB\n"
-     "  tutti plan full:6 --size 4KiB --coll broadcast --root 2 --json\n"
-     "  tutti plan full:16 --size 1GB --planner ring -o ring-16.schedule\n"},
+     "not, what its schedule is like, its predicted time, and how near that "
+     "is\n"
+     "to the optimum. The last line names the one that `auto` takes; -o "
+     "writes\n"
+     "its schedule.",
+     "  tutti plan torus:4x4 --size 64MiB\n"
+     "  tutti plan racks:5+3@nic=400Mbit,trunk=200Mbit --size 4KiB --json\n"
+     "  tutti plan full:16 --coll broadcast --root 2 --planner ring -o r.s\n"},
+    {"topo", cmd_topo, "print a network as a file", "SPEC | --list [options]",
+     "Prints the network SPEC as a topology file. SPEC is a generator such as\n"
+     "`torus:8x8@16GB/s,150ns`, one of the machines of `--list`, a topology\n"
+     "file, or NCCL's topology XML.",
+     "  tutti topo racks:5+3@nic=400Mbit,trunk=200Mbit -o racks.topo\n"
+     "  tutti topo system.xml\n"
+     "  tutti topo --list\n"},
+    {"bound", cmd_bound, "find the least possible times on a network",
+     "SPEC [options]",
+     "Finds the least time that an all-reduce and an all-gather can take on\n"
+     "the network SPEC: exactly, or a lower bound and how far it may be off.",
+     "  tutti bound mesh:4x4\n"
+     "  tutti bound star:25,25,10,10@1Gbit --json\n"},
+    {"sim", cmd_sim, "simulate a schedule on a network",
+     "FILE|PLANNER SPEC [options]",
+     "Predicts how long the schedule in FILE, or the one that PLANNER makes,\n"
+     "takes on the network SPEC, and which link is busiest; --trace writes\n"
+     "what happens when.",
+     "  tutti sim ring mesh:4x4 --size 1GB --slices 64\n"
+     "  tutti sim multitree torus:8x8 --model packet --lockstep all\n"
+     "  tutti sim forest racks:5+3 --as-engine --trace trace.json\n"},
     {"export", cmd_export, "write a schedule in another format",
-     "FILE --to json|schedule|picture [-o OUT]",
+     "FILE --to json|schedule|picture|dot [-o OUT]",
      "Reads the schedule in FILE (`-`: standard input) and writes it as JSON,\n"
-     "in the text form `tutti-schedule 1`, or as a picture.",
+     "in the text form `tutti-schedule 1`, as a picture, or as a graph for\n"
+     "Graphviz. A trace over time is what `tutti sim --trace` writes.",
      "  tutti export my.schedule --to json -o my.json\n"
      "  tutti plan full:4 -o - | tutti export - --to picture\n"},
     {"run", cmd_run, "start the ranks of a job",

@@ -3,7 +3,6 @@
 #include "cli.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* What is known about one planner; times are negative when unknown. */
 typedef struct row {
@@ -11,17 +10,23 @@ typedef struct row {
     tutti_err err;
     char why_not[sizeof((tutti_diag *)0)->text];
     tutti_schedule_info info;
-    double time_s, plan_s, busbw;
+    double time_s, plan_s, busbw, efficiency;
 } row;
 
 typedef struct request {
     const cli_command *self;
     const char *spec;
     const char *planner; /* NULL: all */
+    tutti_topology *net;
+    tutti_bound_info bound;
     tutti_plan_opts opts;
     const char *out;
     bool is_json;
+    cli_progress progress;
 } request;
+
+/* What `auto` takes for equal too; the first row then wins. */
+static const double equal_times = 1.01;
 
 /* "planner ring does not fit X: REASON" repeats what the row says. */
 static const char *reason_of(const row *r, const char *said)
@@ -32,16 +37,37 @@ static const char *reason_of(const row *r, const char *said)
     return said[0] ? said : tutti_strerror(r->err);
 }
 
+static void predict(const request *rq, const tutti_schedule *sched, row *out)
+{
+    tutti_diag diag;
+    const tutti_plan_opts *o = &rq->opts;
+    if (tutti_predict(rq->net, sched, o->size_bytes, &out->time_s, &diag)) {
+        out->time_s = -1;
+        return;
+    }
+    if (out->time_s <= 0)
+        return;
+    out->busbw = (double)o->size_bytes / out->time_s / 1e9 *
+                 cli_bus_factor(o->collective, out->info.n_ranks);
+    out->efficiency = tutti_bound_s(rq->net, &rq->bound, o->collective, o->root,
+                                    o->size_bytes) /
+                      out->time_s;
+}
+
 /* Plans with `planner`; the caller frees *sched when row->err is TUTTI_OK. */
-static void fill(const request *rq, const char *planner, row *out,
+static void fill(request *rq, const char *planner, row *out,
                  tutti_schedule **sched)
 {
     tutti_plan_opts opts = rq->opts;
     opts.planner = planner;
     tutti_diag diag = {0};
-    *out = (row){.planner = planner, .time_s = -1, .plan_s = -1, .busbw = -1};
+    *out = (row){.planner = planner,
+                 .time_s = -1,
+                 .plan_s = -1,
+                 .busbw = -1,
+                 .efficiency = -1};
     double start = cli_now_s();
-    out->err = tutti_plan(rq->spec, &opts, sched, &out->planner, &diag);
+    out->err = tutti_plan(rq->net, &opts, sched, &out->planner, &diag);
     if (out->err) {
         snprintf(out->why_not, sizeof(out->why_not), "%s",
                  reason_of(out, diag.text));
@@ -49,12 +75,8 @@ static void fill(const request *rq, const char *planner, row *out,
     }
     out->plan_s = cli_now_s() - start;
     tutti_schedule_describe(*sched, &out->info);
-    opts.planner = out->planner;
-    if (tutti_predict(rq->spec, &opts, &out->time_s, &diag))
-        out->time_s = -1;
-    else if (out->time_s > 0)
-        out->busbw = (double)opts.size_bytes / out->time_s / 1e9 *
-                     cli_bus_factor(opts.collective, out->info.n_ranks);
+    predict(rq, *sched, out);
+    cli_progress_end(&rq->progress);
 }
 
 /* ----------------------------------------------------------------- print -- */
@@ -81,40 +103,49 @@ static void print_json(const row *r, bool is_first)
     cli_json_number(stdout, r->time_s);
     printf(",\"busbw_GBps\":");
     cli_json_number(stdout, r->busbw);
-    printf(",\"efficiency\":null,\"plan_s\":");
+    printf(",\"efficiency\":");
+    cli_json_number(stdout, r->efficiency);
+    printf(",\"plan_s\":");
     cli_json_number(stdout, r->plan_s);
     printf("}");
 }
 
-static void print_head(const request *rq, const char *chosen)
+static void print_head(const request *rq)
 {
     char size[32];
-    printf("# %s of %s on %s%s\n", tutti_coll_name(rq->opts.collective),
-           cli_size_text(rq->opts.size_bytes, size, sizeof(size)), rq->spec,
-           chosen ? "; * is chosen" : "");
-    printf("%-2s%-12s %7s %9s %10s %11s %10s %11s\n", "", "planner", "steps",
-           "chunks", "transfers", "time", "busbw", "planned in");
-    printf("%-2s%-12s %7s %9s %10s %11s %10s %11s\n", "", "", "", "", "",
-           "(predicted)", "(GB/s)", "");
+    char time[32];
+    const tutti_plan_opts *o = &rq->opts;
+    printf("# %s of %s on %s\n", tutti_coll_name(o->collective),
+           cli_size_text(o->size_bytes, size, sizeof(size)), rq->spec);
+    double least_s = tutti_bound_s(rq->net, &rq->bound, o->collective, o->root,
+                                   o->size_bytes);
+    printf("# no schedule takes less than %s\n",
+           cli_time_text(least_s, time, sizeof(time)));
+    printf("%-14s %7s %9s %10s %11s %10s %10s %11s\n", "planner", "steps",
+           "chunks", "transfers", "time", "busbw", "efficiency", "planned in");
+    printf("%-14s %7s %9s %10s %11s %10s %10s %11s\n", "", "", "", "",
+           "(predicted)", "(GB/s)", "", "");
 }
 
-static void print_row(const row *r, bool is_chosen)
+static void print_row(const row *r)
 {
-    const char *mark = is_chosen ? "*" : "";
     if (r->err) {
-        printf("%-2s%-12s does not fit: %s\n", mark, r->planner, r->why_not);
+        printf("%-14s does not fit: %s\n", r->planner, r->why_not);
         return;
     }
     char time[32] = "-";
     char busbw[32] = "-";
+    char efficiency[32] = "-";
     char planned[32];
     if (r->time_s >= 0)
         cli_time_text(r->time_s, time, sizeof(time));
     if (r->busbw >= 0)
-        snprintf(busbw, sizeof(busbw), "%.2f", r->busbw);
-    printf("%-2s%-12s %7u %9llu %10llu %11s %10s %11s\n", mark, r->planner,
+        snprintf(busbw, sizeof(busbw), "%.4g", r->busbw);
+    if (r->efficiency >= 0)
+        snprintf(efficiency, sizeof(efficiency), "%.3f", r->efficiency);
+    printf("%-14s %7u %9llu %10llu %11s %10s %10s %11s\n", r->planner,
            r->info.n_steps, (unsigned long long)r->info.n_chunks,
-           (unsigned long long)r->info.n_transfers, time, busbw,
+           (unsigned long long)r->info.n_transfers, time, busbw, efficiency,
            cli_time_text(r->plan_s, planned, sizeof(planned)));
 }
 
@@ -140,58 +171,83 @@ static bool shows_rows(const request *rq)
     return !rq->out || strcmp(rq->out, "-") != 0;
 }
 
-static void print(const request *rq, const row *r, const char *chosen,
-                  bool is_first)
+static void print(const request *rq, const row *r, bool is_first)
 {
+    if (!shows_rows(rq))
+        return;
     if (rq->is_json)
         print_json(r, is_first);
     else
-        print_row(r, chosen && !strcmp(chosen, r->planner));
+        print_row(r);
+    fflush(stdout);
 }
 
-/* A row for each planner of the table. */
-static void print_all(const request *rq, const char *chosen)
+/* A row for each planner of the table; *best is the one that `auto` takes. Its
+ * schedule is kept. False: none fits. */
+static bool plan_all(request *rq, row *best, tutti_schedule **kept)
 {
     tutti_planner_info planner;
-    bool is_terminal = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
+    *kept = NULL;
     for (size_t i = 0; tutti_planner_at(i, &planner); i++) {
-        if (is_terminal)
-            fprintf(stderr, "planning: %-12s\r", planner.name);
         row r;
         tutti_schedule *sched = NULL;
         fill(rq, planner.name, &r, &sched);
-        print(rq, &r, chosen, i == 0);
-        tutti_schedule_free(sched);
+        print(rq, &r, i == 0);
+        bool is_better = !r.err &&
+                         (!*kept || r.time_s * equal_times < best->time_s);
+        if (is_better) {
+            tutti_schedule_free(*kept);
+            *kept = sched;
+            *best = r;
+        } else {
+            tutti_schedule_free(sched);
+        }
     }
-    if (is_terminal)
-        fprintf(stderr, "%-24s\r", "");
+    return *kept != NULL;
 }
 
-/* The chosen or named planner is planned first: what is wrong with the
- * network, the collective or the root shows here, once. */
-static int work(const request *rq)
+/* False: it does not fit; the row says why. */
+static bool plan_one(request *rq, row *out, tutti_schedule **kept)
 {
-    row picked;
+    *kept = NULL;
+    fill(rq, rq->planner, out, kept);
+    if (!out->err || out->err == TUTTI_ENOFIT)
+        print(rq, out, true);
+    return !out->err;
+}
+
+/* What is wrong with the collective, the root or the rule shows here, once,
+ * before anything is printed. */
+static int check(const request *rq)
+{
+    uint32_t n = tutti_topology_ranks(rq->net);
+    if (cli_has_root(rq->opts.collective) && (uint32_t)rq->opts.root >= n)
+        return cli_fail(rq->self, "root %d is not a rank: %s has ranks 0 to %u",
+                        rq->opts.root, rq->spec, n - 1);
+    return CLI_OK;
+}
+
+static int work(request *rq)
+{
+    row best = {0};
     tutti_schedule *sched = NULL;
-    fill(rq, rq->planner, &picked, &sched);
-    bool is_misfit = picked.err == TUTTI_ENOFIT;
-    if (picked.err && (!is_misfit || rq->out || !rq->planner))
-        return cli_fail(
-            rq->self, "%s%s%s", is_misfit && rq->planner ? rq->planner : "",
-            is_misfit && rq->planner ? " does not fit: " : "", picked.why_not);
-    int status = picked.err ? CLI_FAILED : CLI_OK;
-    if (shows_rows(rq)) {
-        const char *chosen = picked.err ? NULL : picked.planner;
-        if (!rq->is_json)
-            print_head(rq, rq->planner ? NULL : chosen);
-        if (rq->planner)
-            print(rq, &picked, NULL, true);
-        else
-            print_all(rq, chosen);
-        if (rq->is_json)
-            printf("]\n");
-    }
-    if (rq->out && !status)
+    if (!cli_find_bound(rq->self, rq->net, &rq->progress, &rq->bound))
+        return CLI_FAILED;
+    cli_progress_end(&rq->progress);
+    if (shows_rows(rq) && !rq->is_json)
+        print_head(rq);
+    bool is_planned = rq->planner ? plan_one(rq, &best, &sched)
+                                  : plan_all(rq, &best, &sched);
+    if (shows_rows(rq) && rq->is_json)
+        printf("]\n");
+    if (!is_planned && rq->planner)
+        return cli_fail(rq->self, "%s: %s", rq->planner, best.why_not);
+    if (!is_planned)
+        return cli_fail(rq->self, "no planner fits");
+    int status = CLI_OK;
+    if (shows_rows(rq) && !rq->is_json && !rq->planner)
+        printf("# auto takes %s\n", best.planner);
+    if (rq->out)
         status = write_schedule(rq, sched);
     tutti_schedule_free(sched);
     return status;
@@ -226,5 +282,15 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
     rq.opts.root = (int)root;
     if (rq.planner && !strcmp(rq.planner, "all"))
         rq.planner = NULL;
-    return work(&rq);
+    cli_progress_begin(&rq.progress);
+    rq.opts.progress = cli_progress_tell;
+    rq.opts.progress_ctx = &rq.progress;
+    rq.net = cli_open_network(self, rq.spec);
+    if (!rq.net)
+        return CLI_FAILED;
+    int status = check(&rq);
+    if (!status)
+        status = work(&rq);
+    tutti_topology_free(rq.net);
+    return status;
 }

@@ -16,17 +16,22 @@ static int print(const cli_command *self, const tutti_schedule *sched,
     return status;
 }
 
-static tutti_schedule *plan(const cli_command *self, const char *planner,
-                            const char *spec, tutti_plan_opts *opts)
+static tutti_schedule *plan(const cli_command *self, char **words,
+                            tutti_plan_opts *opts)
 {
-    tutti_schedule *sched = NULL;
-    tutti_diag diag = {0};
-    opts->planner = planner;
-    tutti_err err = tutti_plan(spec, opts, &sched, NULL, &diag);
-    if (!err)
-        return sched;
-    cli_fail_err(self, "cannot plan", err, diag.text);
-    return NULL;
+    tutti_topology *net = cli_open_network(self, words[1]);
+    if (!net)
+        return NULL;
+    cli_progress progress;
+    const char *chosen;
+    cli_progress_begin(&progress);
+    opts->progress = cli_progress_tell;
+    opts->progress_ctx = &progress;
+    tutti_schedule *sched = cli_make_schedule(self, words[0], net, opts,
+                                              &chosen);
+    cli_progress_end(&progress);
+    tutti_topology_free(net);
+    return sched;
 }
 
 int cmd_show(const cli_command *self, int argc, char **argv)
@@ -51,9 +56,8 @@ int cmd_show(const cli_command *self, int argc, char **argv)
     if (root > INT32_MAX)
         return cli_usage(self, "--root is no rank");
     opts.root = (int)root;
-    tutti_schedule *sched = words.n == 1
-                                ? cli_read_schedule(self, words.at[0])
-                                : plan(self, words.at[0], words.at[1], &opts);
+    tutti_schedule *sched = words.n == 1 ? cli_read_schedule(self, words.at[0])
+                                         : plan(self, words.at, &opts);
     if (!sched)
         return CLI_FAILED;
     int status = print(self, sched, is_json ? "json" : "picture");

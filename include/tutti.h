@@ -460,10 +460,93 @@ typedef struct tutti_schedule_info {
 
 /* A row of the planner table. */
 typedef struct tutti_planner_info {
-    const char *name, *blurb;
+    const char *name, *blurb, *fits;
 } tutti_planner_info;
 /* false when index is past the end. */
 TUTTI_API bool tutti_planner_at(size_t index, tutti_planner_info *out);
+
+/* ------------------------------------------------------------ topologies -- */
+
+/* A network: immutable. */
+typedef struct tutti_topology tutti_topology;
+
+/* spec: a generator ("torus:8x8@16GB/s,150ns"), the name of one of the papers'
+ * machines, or the path of a topology file or of NCCL's topology XML. The
+ * caller owns *out. Errors: ESYS (no such file), EFORMAT, EINVAL, ELIMIT with
+ * line and column. */
+TUTTI_API tutti_err tutti_topology_open(const char *spec, tutti_topology **out,
+                                        tutti_diag *diag);
+/* The same from the text of a file or generator. */
+TUTTI_API tutti_err tutti_topology_parse(const char *text, size_t len,
+                                         tutti_topology **out,
+                                         tutti_diag *diag);
+TUTTI_API void tutti_topology_free(tutti_topology *net); /* accepts NULL */
+TUTTI_API uint32_t tutti_topology_ranks(const tutti_topology *net);
+/* As a topology file; the caller owns *text (tutti_text_free). */
+TUTTI_API tutti_err tutti_topology_text(const tutti_topology *net, char **text,
+                                        size_t *len);
+
+typedef struct tutti_topology_info {
+    uint32_t n_ranks, n_switches, n_links; /* links: one direction each */
+    uint64_t id;
+} tutti_topology_info;
+TUTTI_API void tutti_topology_describe(const tutti_topology *net,
+                                       tutti_topology_info *out);
+
+/* A directed link. `from` and `to` live as long as the topology. */
+typedef struct tutti_link_info {
+    const char *from, *to;
+    double bytes_per_s, latency_s;
+} tutti_link_info;
+/* false when index is past the end. */
+TUTTI_API bool tutti_link_at(const tutti_topology *net, size_t index,
+                             tutti_link_info *out);
+
+/* A row of the table of generators and named machines. */
+typedef struct tutti_generator_info {
+    const char *name, *form, *blurb;
+} tutti_generator_info;
+TUTTI_API bool tutti_generator_at(size_t index, tutti_generator_info *out);
+
+/* How far long work is: `what` a phrase; `done` pieces of `total` (0: unknown).
+ * Called often, in the caller's thread, while a function works. */
+typedef void (*tutti_progress_fn)(void *ctx, const char *what, uint64_t done,
+                                  uint64_t total);
+
+/* The least possible times on a network, in seconds per byte of the vector. */
+typedef struct tutti_bound_info {
+    uint32_t n_ranks;
+    double allreduce_s_per_byte;
+    bool is_exact; /* else: a lower bound, and the best schedule known takes
+                      (1 + gap) times as long; infinite: none is known */
+    double gap;
+    double allgather_s_per_byte;           /* and reduce-scatter; exact */
+    uint64_t allgather_num, allgather_den; /* seconds per bit: num / den */
+    double cut_s_per_byte;                 /* lower bounds of the all-reduce */
+    double aggregate_s_per_byte;           /* 0: there are switches */
+    double latency_s;                      /* no collective takes less */
+} tutti_bound_info;
+typedef struct tutti_bound_opts {
+    size_t size;
+    double gap;       /* good enough; 0: 1e-7 */
+    bool only_bounds; /* no column generation */
+    tutti_progress_fn progress;
+    void *progress_ctx;
+} tutti_bound_opts;
+#define TUTTI_BOUND_OPTS_INIT                      \
+    {                                              \
+        sizeof(tutti_bound_opts), 0, 0, NULL, NULL \
+    }
+/* opts may be NULL. */
+TUTTI_API tutti_err tutti_bound(const tutti_topology *net,
+                                const tutti_bound_opts *opts,
+                                tutti_bound_info *out, tutti_diag *diag);
+/* The least seconds of a collective of so many bytes, by `bound` of net. */
+TUTTI_API double tutti_bound_s(const tutti_topology *net,
+                               const tutti_bound_info *bound, tutti_coll coll,
+                               int root, uint64_t size_bytes);
+
+/* ---------------------------------------------------------------- plans -- */
 
 typedef struct tutti_plan_opts {
     size_t size;
@@ -472,21 +555,108 @@ typedef struct tutti_plan_opts {
     uint64_t size_bytes; /* of the vector; decides among planners */
     const char *planner; /* name, rule string ("0-4K:doubling,4K-:ring"), or
                              NULL = auto */
+    /* Reduce-scatter, all-gather: bytes of each rank's block, n_ranks of them;
+     * NULL: equal. */
+    const uint64_t *block_bytes;
+    tutti_progress_fn progress;
+    void *progress_ctx;
 } tutti_plan_opts;
-#define TUTTI_PLAN_OPTS_INIT                                  \
-    {                                                         \
-        sizeof(tutti_plan_opts), TUTTI_ALL_REDUCE, 0, 0, NULL \
+#define TUTTI_PLAN_OPTS_INIT                                               \
+    {                                                                      \
+        sizeof(tutti_plan_opts), TUTTI_ALL_REDUCE, 0, 0, NULL, NULL, NULL, \
+            NULL                                                           \
     }
 
-/* Plans for the network `spec` ("full:8"). The caller owns *out. *chosen (may
- * be NULL) is the planner's name. diag may be NULL. */
-TUTTI_API tutti_err tutti_plan(const char *spec, const tutti_plan_opts *opts,
+/* Plans for the network. The caller owns *out. *chosen (may be NULL) is the
+ * planner's name. diag may be NULL. */
+TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
+                               const tutti_plan_opts *opts,
                                tutti_schedule **out, const char **chosen,
                                tutti_diag *diag);
 
-/* The predicted seconds of a planner on spec, by its closed form. */
-TUTTI_API tutti_err tutti_predict(const char *spec, const tutti_plan_opts *o,
-                                  double *seconds, tutti_diag *diag);
+/* The seconds that the schedule is predicted to take: the fluid model with the
+ * engine's slices, credits and window. */
+TUTTI_API tutti_err tutti_predict(const tutti_topology *net,
+                                  const tutti_schedule *sched,
+                                  uint64_t size_bytes, double *seconds,
+                                  tutti_diag *diag);
+
+/* -------------------------------------------------------------- simulate -- */
+
+/* What happened to one slice of one transfer. */
+typedef struct tutti_event_info {
+    double begin_s, sent_s, end_s; /* leaves, has left, has been consumed */
+    uint64_t bytes;
+    uint32_t step, chunk, src, dst, slice;
+    bool reduces; /* else copies */
+} tutti_event_info;
+typedef void (*tutti_event_fn)(void *ctx, const tutti_event_info *event);
+
+typedef enum tutti_lockstep {
+    TUTTI_LOCKSTEP_OFF,
+    TUTTI_LOCKSTEP_RANK, /* a rank waits for its own earlier steps */
+    TUTTI_LOCKSTEP_ALL   /* ... and for everybody's */
+} tutti_lockstep;
+
+/* All zero but `size` and size_bytes: the fluid model, one slice per chunk. */
+typedef struct tutti_sim_opts {
+    size_t size;
+    uint64_t size_bytes;
+    const uint64_t *block_bytes; /* as in tutti_plan_opts */
+    uint32_t elem_bytes;         /* 0: 1 */
+    bool as_engine; /* slices, window and front window as the engine has them;
+                       the next four are not looked at */
+    uint32_t n_slices;
+    uint64_t front_bytes;
+    uint32_t window;
+    uint64_t front_window_bytes;
+    double overhead_s, gamma_s_per_byte;
+    tutti_lockstep lockstep;
+    bool by_step;
+    bool is_packet, cut_through;
+    uint32_t packet_bytes, flit_bytes, header_bytes;
+    bool message_mode;
+    tutti_event_fn on_event;
+    void *event_ctx;
+    tutti_progress_fn progress;
+    void *progress_ctx;
+} tutti_sim_opts;
+
+typedef struct tutti_sim_result {
+    double time_s;
+    double max_link_utilisation, mean_link_utilisation;
+    uint32_t busiest_link; /* UINT32_MAX: nothing was sent */
+    uint64_t n_messages, bytes, link_bytes;
+} tutti_sim_result;
+
+TUTTI_API tutti_err tutti_simulate(const tutti_topology *net,
+                                   const tutti_schedule *sched,
+                                   const tutti_sim_opts *opts,
+                                   tutti_sim_result *out, tutti_diag *diag);
+
+/* The same, and what happens when as a Chrome trace (JSON, for Perfetto or
+ * chrome://tracing). The caller owns *text (tutti_text_free). on_event is not
+ * looked at. */
+TUTTI_API tutti_err tutti_trace(const tutti_topology *net,
+                                const tutti_schedule *sched,
+                                const tutti_sim_opts *opts,
+                                tutti_sim_result *out, char **text, size_t *len,
+                                tutti_diag *diag);
+
+/* Does any step load a link beyond its capacity, when all transfers of a step
+ * are on the way together? A link's capacity is its rate over the slowest
+ * rate that the schedule uses, rounded down. */
+typedef struct tutti_contention_info {
+    bool is_free;
+    uint32_t step, link, n_transfers, capacity; /* the worst; when not free */
+    uint64_t n_overloaded; /* (step, link) pairs beyond their capacity */
+} tutti_contention_info;
+TUTTI_API tutti_err tutti_contention(const tutti_topology *net,
+                                     const tutti_schedule *sched,
+                                     tutti_contention_info *out,
+                                     tutti_diag *diag);
+
+/* ------------------------------------------------------------- schedules -- */
 
 TUTTI_API void tutti_schedule_free(tutti_schedule *sched);
 TUTTI_API void tutti_schedule_describe(const tutti_schedule *sched,
@@ -496,7 +666,7 @@ TUTTI_API tutti_err tutti_schedule_read(const char *text, size_t len,
                                         tutti_schedule **out, tutti_diag *diag);
 /* Proves the schedule: TUTTI_OK, or TUTTI_EPROOF and the counterexample. */
 TUTTI_API tutti_err tutti_verify(const tutti_schedule *sched, tutti_diag *diag);
-/* format: "schedule" (the text form), "json", "picture". The caller owns
+/* format: "schedule" (the text form), "json", "picture", "dot". The caller owns
  * *text (free with tutti_text_free); it is NUL-terminated. */
 TUTTI_API tutti_err tutti_export(const tutti_schedule *sched,
                                  const char *format, char **text, size_t *len,

@@ -25,43 +25,20 @@ static const struct {
 } inside = {1e-6, 1.0 / 8e9, 1.0 / 20e9},
   across = {25e-6, 1.0 / 1e9, 1.0 / 10e9};
 
-static const uint64_t kib = 1024;
-
 /* ----------------------------------------------------------------- fronts -- */
 
-static uint64_t isqrt(uint64_t x)
-{
-    uint64_t r = 0;
-    for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
-        if ((r + bit) * (r + bit) <= x)
-            r += bit;
-    return r;
-}
-
-/* Bytes of the whole vector per front. Across hosts as measured for TCP
- * (docs/engine.md): 32 KiB at 1 MiB, growing with the root of the size up to
- * 128 KiB. Inside a host a front should stay in the second-level cache. */
 static uint64_t front_bytes(const tutti_comm *comm, uint64_t total)
 {
     if (comm->agreed.front_bytes)
         return comm->agreed.front_bytes;
-    if (comm->agreed.n_hosts == 1)
-        return 512 * kib;
-    uint64_t front = 32 * isqrt(total);
-    if (front < 32 * kib)
-        return 32 * kib;
-    return front < 128 * kib ? front : 128 * kib;
+    return tt_front_bytes(total, comm->agreed.n_hosts == 1);
 }
 
-/* F: 64 KiB at 1 MiB, 256 KiB at 16 MiB, 512 KiB at 64 MiB; none in a host. */
 static uint64_t window_bytes(const tutti_comm *comm, uint64_t total)
 {
     if (comm->agreed.front_window_bytes)
         return comm->agreed.front_window_bytes;
-    if (comm->agreed.n_hosts == 1)
-        return 0;
-    uint64_t f = 64 * isqrt(total);
-    return f < 64 * kib ? 64 * kib : f;
+    return tt_front_window_bytes(total, comm->agreed.n_hosts == 1);
 }
 
 /* ------------------------------------------------------------------ parts -- */

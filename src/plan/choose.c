@@ -20,7 +20,8 @@
 #include <string.h>
 
 /* Predictions that differ by less than this are equal: the model is not so
- * good that it could tell. The first in the table then wins. */
+ * good that it could tell. The first in the table then wins: of equal plans
+ * those with the fewest flows per link come first there. */
 #define EQUAL_GUESS 1.01
 
 /* Longest size and name that are looked at. */
@@ -39,24 +40,85 @@ typedef struct range {
 
 /* ----------------------------------------------------------------- auto -- */
 
-static tutti_err pick_auto(const tt_problem *p, const tt_planner **out,
+/* By the closed forms. */
+static tutti_err pick_flat(const tt_problem *p, const tt_planner **out,
                            tutti_diag *diag)
 {
     double best_s = -1;
     for (size_t i = 0; tt_planners[i]; i++) {
-        if (tt_planners[i]->why_not(p))
+        const tt_planner *planner = tt_planners[i];
+        if (!planner->guess || planner->why_not(p))
             continue;
-        double guess_s = tt_planners[i]->guess(p);
+        double guess_s = planner->guess(p);
         if (best_s < 0 || guess_s < best_s)
             best_s = guess_s;
     }
     for (size_t i = 0; tt_planners[i]; i++) {
         const tt_planner *planner = tt_planners[i];
-        if (!planner->why_not(p) && planner->guess(p) <= best_s * EQUAL_GUESS) {
+        if (planner->guess && !planner->why_not(p) &&
+            planner->guess(p) <= best_s * EQUAL_GUESS) {
             *out = planner;
             return TUTTI_OK;
         }
     }
+    return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks",
+                   tutti_coll_name(p->collective), p->n_ranks);
+}
+
+typedef struct candidate {
+    const tt_planner *planner;
+    tutti_schedule *sched;
+    double time_s;
+} candidate;
+
+/* Builds and predicts one. ENOFIT where a planner finds out while it builds
+ * that it does not fit. */
+static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
+                         const tt_mem *mem, candidate *out, tutti_diag *diag)
+{
+    tt_problem quiet = *p;
+    quiet.progress = NULL;
+    *out = (candidate){.planner = planner};
+    tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
+    if (!err)
+        err = tt_plan_predict(out->sched, &quiet, mem, &out->time_s, diag);
+    if (err) {
+        tt_sched_free(out->sched);
+        out->sched = NULL;
+    }
+    return err;
+}
+
+/* By simulation. Planners come in the order of the table, so a later one must
+ * be faster by more than the model can tell. */
+static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
+                           candidate *best, tutti_diag *diag)
+{
+    uint64_t n_planners = 0;
+    while (tt_planners[n_planners])
+        n_planners++;
+    *best = (candidate){0};
+    for (size_t i = 0; i < n_planners; i++) {
+        candidate next;
+        tt_progress_tell(p->progress, tt_planners[i]->name, i, n_planners);
+        if (tt_planners[i]->why_not(p))
+            continue;
+        tutti_err err = try_one(tt_planners[i], p, mem, &next, diag);
+        if (err == TUTTI_ENOFIT || err == TUTTI_ELIMIT)
+            continue;
+        if (err) {
+            tt_sched_free(best->sched);
+            return err;
+        }
+        if (!best->sched || next.time_s * EQUAL_GUESS < best->time_s) {
+            tt_sched_free(best->sched);
+            *best = next;
+        } else {
+            tt_sched_free(next.sched);
+        }
+    }
+    if (best->sched)
+        return TUTTI_OK;
     return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks",
                    tutti_coll_name(p->collective), p->n_ranks);
 }
@@ -201,31 +263,60 @@ static tutti_err pick_by_size(const char *rule, const tt_problem *p,
 
 /* --------------------------------------------------------------- choose -- */
 
-tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
-                         const tt_planner **out, tutti_diag *diag)
+/* What the rule says: *out NULL means auto. */
+static tutti_err read_rule(const char *rule, const tt_problem *p,
+                           const tt_planner **out, tutti_diag *diag)
 {
+    *out = NULL;
     tutti_err err = tt_problem_check(p, diag);
-    if (err)
+    if (err || !rule || !*rule)
         return err;
-    if (!rule || !*rule)
-        return pick_auto(p, out, diag);
 
-    const tt_planner *chosen = NULL;
-    bool is_name = !strpbrk(rule, ":-,");
+    /* A range begins with a number or a dash, or has a colon or a comma. */
+    bool is_name = !strpbrk(rule, ":,") && !strchr("-0123456789", *rule);
     if (is_name)
-        err = parse_choice((span){rule, strlen(rule)}, &chosen, diag);
+        err = parse_choice((span){rule, strlen(rule)}, out, diag);
     else
-        err = pick_by_size(rule, p, &chosen, diag);
-    if (err)
-        return err;
-
-    const char *reason = chosen ? chosen->why_not(p) : NULL;
+        err = pick_by_size(rule, p, out, diag);
+    const char *reason = !err && *out ? (*out)->why_not(p) : NULL;
     if (reason && is_name)
         return tt_fail(
             diag, TUTTI_ENOFIT, "planner %s does not fit %s on %u ranks: %s",
-            chosen->name, tutti_coll_name(p->collective), p->n_ranks, reason);
-    if (!chosen || reason)
-        return pick_auto(p, out, diag);
+            (*out)->name, tutti_coll_name(p->collective), p->n_ranks, reason);
+    if (reason)
+        *out = NULL;
+    return err;
+}
+
+tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
+                         const tt_planner **out, tutti_diag *diag)
+{
+    const tt_planner *chosen;
+    tutti_err err = read_rule(rule, p, &chosen, diag);
+    if (err)
+        return err;
+    if (!chosen)
+        return pick_flat(p, out, diag);
     *out = chosen;
+    return TUTTI_OK;
+}
+
+tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
+                       tutti_schedule **out, const tt_planner **chosen,
+                       tutti_diag *diag)
+{
+    candidate best = {0};
+    tutti_err err = read_rule(rule, p, &best.planner, diag);
+    if (!err && !best.planner && p->topology)
+        err = make_auto(p, mem, &best, diag);
+    else if (!err && !best.planner)
+        err = pick_flat(p, &best.planner, diag);
+    if (!err && !best.sched)
+        err = tt_plan_build(best.planner, p, mem, &best.sched, diag);
+    if (err)
+        return err;
+    *out = best.sched;
+    if (chosen)
+        *chosen = best.planner;
     return TUTTI_OK;
 }

@@ -7,11 +7,13 @@
 #ifndef TT_PLAN_PLAN_H
 #define TT_PLAN_PLAN_H
 
-#include "schedule/schedule.h"
+#include "plan/optimum.h"
+#include "sim/sim.h"
 
-/* The network as planners see it for now: n equal ranks, each pair joined by
- * a path of alpha seconds and beta seconds per byte; gamma seconds per byte
- * reduced. */
+/* What to plan for. With a topology, that is the network. Without one it is
+ * flat: n equal ranks, each pair joined by a path of alpha seconds and beta
+ * seconds per byte, one message at a time each way. gamma: seconds per byte
+ * reduced, in both cases. */
 typedef struct tt_problem {
     tutti_coll collective;
     uint32_t n_ranks, root; /* root TT_NONE where there is none */
@@ -19,36 +21,72 @@ typedef struct tt_problem {
      * one rank sends. */
     uint64_t size_bytes;
     double alpha_s, beta_s_per_byte, gamma_s_per_byte;
+    const tutti_topology *topology; /* NULL: flat */
+    const tt_routes *routes; /* of the topology; NULL exactly when flat */
+    /* Reduce-scatter and all-gather: the blocks' sizes that the caller
+     * prescribes, [n_ranks]; NULL: equal. */
+    const uint64_t *block_bytes;
+    const tt_progress *progress; /* NULL: nobody listens */
 } tt_problem;
 
 typedef struct tt_planner {
     const char *name, *blurb;
+    /* The networks and N that it must fit, one phrase for people; the test of
+     * the table (tests/prop/topology_plan_test.c) holds each planner to it. */
+    const char *fits;
     /* Cheap. NULL: fits; else one phrase why not, static text. */
     const char *(*why_not)(const tt_problem *p);
-    /* Predicted seconds, closed form with pipelining where the engine does. */
+    /* Predicted seconds on a flat network, closed form with pipelining where
+     * the engine does. NULL: it needs a topology (and why_not says so). */
     double (*guess)(const tt_problem *p);
-    /* Adds all chunks and transfers. Called only when it fits. n_parts tells
-     * the head's n_parts before the builder is made. */
+    /* Simple planners: n_parts tells the head's n_parts before the builder is
+     * made; build adds all chunks and transfers. Called only when it fits. */
     uint64_t (*n_parts)(const tt_problem *p);
     void (*build)(const tt_problem *p, tt_builder *b);
+    /* Planners that must compute before they know the parts have this instead
+     * of the two: it makes the builder with tt_plan_builder() and fills it. On
+     * an error there is no builder. */
+    tutti_err (*make)(const tt_problem *p, const tt_mem *mem, tt_builder **out,
+                      tutti_diag *diag);
+    bool by_size; /* what it builds depends on size_bytes */
 } tt_planner;
 
 extern const tt_planner *const tt_planners[];        /* ends with NULL */
 const tt_planner *tt_planner_find(const char *name); /* NULL: no such */
 
 /* Builds, seals. Errors: ENOFIT with the reason, ENOMEM, ELIMIT, EINVAL (no
- * ranks, or the root is none of them). */
+ * ranks, or the root is none of them, or not the topology's N). */
 tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
                         const tt_mem *mem, tutti_schedule **out,
                         tutti_diag *diag);
 
-/* The planner that `rule` names for p: a name; "auto", NULL or "" (least guess
- * among those that fit; guesses within 1 % are equal, and the first in the
- * table wins); or ranges over size_bytes, "0-4K:doubling,4K-:ring" (a size in
- * no range, or a named planner that does not fit the collective when it was
- * chosen by a range: auto). choose.c has the grammar. Errors: ECONFIG (bad
- * rule), ENOFIT, and those of tt_plan_build's problem. */
+/* Seconds of a schedule on p's topology: the fluid model, cut, credited and
+ * windowed as the engine would be (tt_plan_sim_opts), with fewer slices where
+ * the simulation would be long. Errors: those of tt_simulate. */
+tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
+                          const tt_mem *mem, double *seconds, tutti_diag *diag);
+/* Bytes of the whole vector per front, and of the front window (0: none), for
+ * a vector of so many bytes; is_inside: all ranks on one host. The engine's
+ * plans and the prediction both take them from here. */
+uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside);
+uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside);
+/* How the engine would cut and window this vector between hosts. */
+void tt_plan_sim_opts(const tt_problem *p, tt_sim_opts *out);
+
+/* The planner that `rule` names for p: a name; "auto", NULL or "" (least time
+ * among those that fit; times within 1 % are equal, and the first in the table
+ * wins); or ranges over size_bytes, "0-4K:doubling,4K-:ring" (a size in no
+ * range, or a named planner that does not fit the collective when it was
+ * chosen by a range: auto). choose.c has the grammar. Flat problems only: auto
+ * goes by the closed forms. Errors: ECONFIG (bad rule), ENOFIT, and those of
+ * tt_plan_build's problem. */
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
                          const tt_planner **out, tutti_diag *diag);
+
+/* The same with the schedule, and on any network: with a topology, auto builds
+ * and predicts every planner that fits. *chosen may be NULL. */
+tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
+                       tutti_schedule **out, const tt_planner **chosen,
+                       tutti_diag *diag);
 
 #endif

@@ -40,6 +40,10 @@ tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag)
         return tt_fail(diag, TUTTI_EINVAL,
                        "the root of %s, %u, is not one of the %u ranks",
                        tutti_coll_name(p->collective), p->root, p->n_ranks);
+    if (p->topology && p->topology->n_ranks != p->n_ranks)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "the problem has %u ranks and its topology %u",
+                       p->n_ranks, p->topology->n_ranks);
     return TUTTI_OK;
 }
 

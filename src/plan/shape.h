@@ -30,6 +30,12 @@ tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag);
 tutti_err tt_planner_check(const tt_planner *planner, const tt_problem *p,
                            tutti_diag *diag);
 
+/* The builder of a schedule of p whose blocks have n_parts parts. Errors:
+ * ENOMEM, ELIMIT. */
+tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
+                          const tt_mem *mem, tt_builder **out,
+                          tutti_diag *diag);
+
 /* NULL when one schedule can hold so many transfers, else the reason. */
 const char *tt_too_many(uint64_t n_transfers);
 

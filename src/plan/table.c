@@ -35,6 +35,18 @@ tutti_err tt_planner_check(const tt_planner *planner, const tt_problem *p,
                    tutti_coll_name(p->collective), p->n_ranks, reason);
 }
 
+tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
+                          const tt_mem *mem, tt_builder **out, tutti_diag *diag)
+{
+    const tt_sched_head head = {
+        .collective = p->collective,
+        .n_ranks = p->n_ranks,
+        .root = tt_coll_has_root(p->collective) ? p->root : TT_NONE,
+        .n_parts = n_parts,
+    };
+    return tt_builder_create(mem, &head, out, diag);
+}
+
 tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
                         const tt_mem *mem, tutti_schedule **out,
                         tutti_diag *diag)
@@ -45,14 +57,12 @@ tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
     err = tt_planner_check(planner, p, diag);
     if (err)
         return err;
-    const tt_sched_head head = {
-        .collective = p->collective,
-        .n_ranks = p->n_ranks,
-        .root = tt_coll_has_root(p->collective) ? p->root : TT_NONE,
-        .n_parts = planner->n_parts(p),
-    };
     tt_builder *b = NULL;
-    err = tt_builder_create(mem, &head, &b, diag);
+    if (planner->make) {
+        err = planner->make(p, mem, &b, diag);
+        return err ? err : tt_builder_seal(b, out, diag);
+    }
+    err = tt_plan_builder(p, planner->n_parts(p), mem, &b, diag);
     if (err)
         return err;
     planner->build(p, b);

@@ -40,6 +40,7 @@
 #ifndef TT_SCHEDULE_SCHEDULE_H
 #define TT_SCHEDULE_SCHEDULE_H
 
+#include "base/limits.h"
 #include "base/mem.h"
 
 #define TT_XFER_OP_LIST(X) X(REDUCE, 0, "reduce") X(COPY, 1, "copy")
@@ -66,7 +67,6 @@ _Static_assert(sizeof(tt_chunk) == 24, "chunks are 24 bytes");
 _Static_assert(sizeof(tt_transfer) == 20, "transfers are 20 bytes");
 
 /* Limits: named and checked (TUTTI_ELIMIT). */
-#define TT_MAX_RANKS 65536u
 #define TT_MAX_PARTS (UINT64_C(1) << 40)
 #define TT_MAX_CHUNKS (UINT64_C(1) << 31)
 #define TT_MAX_TRANSFERS (UINT64_C(1) << 32)
@@ -158,6 +158,22 @@ tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
  * the block's end. The same exact integers on every rank. */
 uint64_t tt_sched_border(const tutti_schedule *s, uint64_t part,
                          uint64_t n_elems, uint64_t align);
+
+/* Into how many slices a chunk of so many bytes is cut where the whole vector
+ * has k fronts (k a power of two): k, or fewer where a slice would fall under
+ * TT_LEAST_SLICE; always a power of two. Engine and simulator cut like this. */
+#define TT_LEAST_SLICE 2048u
+#define TT_MOST_SLICES (1u << 20)
+uint32_t tt_sched_slices(uint64_t chunk_bytes, uint64_t k);
+
+/* First element of slice k of a chunk of n elements in n_slices (a power of
+ * two); k == n_slices gives n. Large slices begin at multiples of 16. */
+static inline uint64_t tt_slice_at(uint64_t n, uint32_t k, uint32_t n_slices)
+{
+    uint64_t at = (uint64_t)(((tt_u128)n * k) >> __builtin_ctz(n_slices));
+    bool round = k < n_slices && (n >> __builtin_ctz(n_slices)) >= 256;
+    return round ? at & ~(uint64_t)15 : at;
+}
 
 /* ------------------------------------------------------------ text form -- */
 

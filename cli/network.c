@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * network.c - what the sub-commands that work on a network share: opening it,
+ * planning, progress on the terminal, efficiency. */
+#include "cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* --------------------------------------------------------------- progress -- */
+
+void cli_progress_begin(cli_progress *p)
+{
+    *p = (cli_progress){.begin_s = cli_now_s(),
+                        .is_terminal = isatty(STDERR_FILENO)};
+}
+
+/* From the first second on, ten times a second at most. */
+void cli_progress_tell(void *ctx, const char *what, uint64_t done,
+                       uint64_t total)
+{
+    cli_progress *p = ctx;
+    double now = cli_now_s();
+    if (!p->is_terminal || now - p->begin_s < 1 || now - p->shown_s < 0.1)
+        return;
+    p->shown_s = now;
+    int width = total ? fprintf(stderr, "\r%s: %llu of %llu (%.0f s)", what,
+                                (unsigned long long)done,
+                                (unsigned long long)total, now - p->begin_s)
+                      : fprintf(stderr, "\r%s: %llu (%.0f s)", what,
+                                (unsigned long long)done, now - p->begin_s);
+    if (width < p->width)
+        fprintf(stderr, "%*s", p->width - width, "");
+    p->width = width > p->width ? width : p->width;
+}
+
+void cli_progress_end(cli_progress *p)
+{
+    if (p->width)
+        fprintf(stderr, "\r%*s\r", p->width, "");
+    p->width = 0;
+}
+
+/* ---------------------------------------------------------------- network -- */
+
+tutti_topology *cli_open_network(const cli_command *self, const char *spec)
+{
+    tutti_topology *net = NULL;
+    tutti_diag diag = {0};
+    tutti_err err = tutti_topology_open(spec, &net, &diag);
+    if (!err)
+        return net;
+    if (diag.line)
+        cli_fail(self, "%s:%u:%u: %s", spec, diag.line, diag.column, diag.text);
+    else
+        cli_fail_err(self, "cannot use this network", err, diag.text);
+    return NULL;
+}
+
+/* Good enough for an efficiency, and much faster than the last digit. */
+static const double optimum_gap = 0.005;
+
+bool cli_find_bound(const cli_command *self, const tutti_topology *net,
+                    cli_progress *progress, tutti_bound_info *out)
+{
+    tutti_bound_opts opts = TUTTI_BOUND_OPTS_INIT;
+    tutti_diag diag = {0};
+    opts.gap = optimum_gap;
+    opts.progress = cli_progress_tell;
+    opts.progress_ctx = progress;
+    tutti_err err = tutti_bound(net, &opts, out, &diag);
+    if (err)
+        cli_fail_err(self, "cannot find the optimum", err, diag.text);
+    return !err;
+}
+
+/* -------------------------------------------------------------- schedules -- */
+
+static bool is_file(const char *path)
+{
+    return !strcmp(path, "-") || strchr(path, '/') || !access(path, R_OK);
+}
+
+static bool is_planner(const char *word)
+{
+    tutti_planner_info row;
+    if (!strcmp(word, "auto"))
+        return true;
+    for (size_t i = 0; tutti_planner_at(i, &row); i++) {
+        if (!strcmp(word, row.name))
+            return true;
+    }
+    return false;
+}
+
+tutti_schedule *cli_make_schedule(const cli_command *self, const char *word,
+                                  const tutti_topology *net,
+                                  tutti_plan_opts *opts, const char **chosen)
+{
+    *chosen = NULL;
+    if (!is_planner(word) && is_file(word))
+        return cli_read_schedule(self, word);
+    tutti_schedule *sched = NULL;
+    tutti_diag diag = {0};
+    opts->planner = word;
+    tutti_err err = tutti_plan(net, opts, &sched, chosen, &diag);
+    if (!err)
+        return sched;
+    cli_fail_err(self, "cannot plan", err, diag.text);
+    return NULL;
+}

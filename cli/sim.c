@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * sim.c - `tutti sim`: how long a schedule takes on a network, and a trace. */
+#include "cli.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct request {
+    const cli_command *self;
+    const char *what, *spec;
+    const char *planner; /* NULL: the schedule came from a file */
+    const char *trace;
+    tutti_plan_opts plan;
+    tutti_sim_opts sim;
+    bool is_json;
+    cli_progress progress;
+} request;
+
+static double efficiency_of(const request *rq, const tutti_topology *net,
+                            const tutti_schedule_info *info, double time_s)
+{
+    tutti_bound_info bound;
+    cli_progress progress = rq->progress;
+    if (!cli_find_bound(rq->self, net, &progress, &bound) || time_s <= 0)
+        return NAN;
+    int root = info->root == UINT32_MAX ? 0 : (int)info->root;
+    return tutti_bound_s(net, &bound, info->collective, root,
+                         rq->sim.size_bytes) /
+           time_s;
+}
+
+static double busbw_of(const request *rq, const tutti_schedule_info *info,
+                       double time_s)
+{
+    if (time_s <= 0)
+        return NAN;
+    return (double)rq->sim.size_bytes / time_s / 1e9 *
+           cli_bus_factor(info->collective, info->n_ranks);
+}
+
+static void print_json(const request *rq, const tutti_schedule_info *info,
+                       const tutti_sim_result *r, const tutti_link_info *link,
+                       double efficiency)
+{
+    printf("{\"time_s\":%.12g,\"busbw_GBps\":", r->time_s);
+    cli_json_number(stdout, busbw_of(rq, info, r->time_s));
+    printf(",\"efficiency\":");
+    cli_json_number(stdout, efficiency);
+    printf(",\"max_link_utilisation\":%.9g,\"mean_link_utilisation\":%.9g,"
+           "\"busiest_link\":",
+           r->max_link_utilisation, r->mean_link_utilisation);
+    if (link->from) {
+        fputs("[", stdout);
+        cli_json_string(stdout, link->from);
+        fputs(",", stdout);
+        cli_json_string(stdout, link->to);
+        fputs("]", stdout);
+    } else {
+        fputs("null", stdout);
+    }
+    printf(",\"model\":\"%s\",\"planner\":",
+           rq->sim.is_packet ? "packet" : "fluid");
+    cli_json_string(stdout, rq->planner);
+    printf(",\"collective\":\"%s\",\"n_ranks\":%u,\"size_bytes\":%llu,"
+           "\"steps\":%u,\"transfers\":%llu,\"messages\":%llu,\"bytes\":%llu,"
+           "\"link_bytes\":%llu}\n",
+           tutti_coll_name(info->collective), info->n_ranks,
+           (unsigned long long)rq->sim.size_bytes, info->n_steps,
+           (unsigned long long)info->n_transfers,
+           (unsigned long long)r->n_messages, (unsigned long long)r->bytes,
+           (unsigned long long)r->link_bytes);
+}
+
+static void print_text(const request *rq, const tutti_schedule_info *info,
+                       const tutti_sim_result *r, const tutti_link_info *link,
+                       double efficiency)
+{
+    char time[32], size[32];
+    printf("%s of %s by %s on %s, %s model\n",
+           tutti_coll_name(info->collective),
+           cli_size_text(rq->sim.size_bytes, size, sizeof(size)),
+           rq->planner ? rq->planner : rq->what, rq->spec,
+           rq->sim.is_packet ? "packet" : "fluid");
+    printf("  time         %s\n", cli_time_text(r->time_s, time, sizeof(time)));
+    if (r->time_s > 0)
+        printf("  busbw        %.4g GB/s\n", busbw_of(rq, info, r->time_s));
+    if (isfinite(efficiency))
+        printf("  efficiency   %.3f of the optimum\n", efficiency);
+    if (link->from)
+        printf("  links        busiest %.3f (%s to %s), mean %.3f\n",
+               r->max_link_utilisation, link->from, link->to,
+               r->mean_link_utilisation);
+    printf("  messages     %llu\n", (unsigned long long)r->n_messages);
+}
+
+/* Simulates, and writes the trace if one is wanted. */
+static int simulate(request *rq, const tutti_topology *net,
+                    const tutti_schedule *sched, tutti_sim_result *out)
+{
+    tutti_diag diag = {0};
+    char *text = NULL;
+    size_t len = 0;
+    tutti_err err =
+        rq->trace ? tutti_trace(net, sched, &rq->sim, out, &text, &len, &diag)
+                  : tutti_simulate(net, sched, &rq->sim, out, &diag);
+    cli_progress_end(&rq->progress);
+    if (err)
+        return cli_fail_err(rq->self, "cannot simulate", err, diag.text);
+    int status = CLI_OK;
+    if (rq->trace)
+        status = cli_write_file(rq->self, rq->trace, text, len);
+    tutti_text_free(text);
+    return status;
+}
+
+static int work(request *rq, const tutti_topology *net)
+{
+    tutti_schedule *sched = cli_make_schedule(rq->self, rq->what, net,
+                                              &rq->plan, &rq->planner);
+    if (!sched)
+        return CLI_FAILED;
+    tutti_schedule_info info;
+    tutti_sim_result result;
+    tutti_link_info link = {0};
+    tutti_schedule_describe(sched, &info);
+    int status = simulate(rq, net, sched, &result);
+    tutti_schedule_free(sched);
+    if (status)
+        return status;
+    if (result.busiest_link != UINT32_MAX)
+        tutti_link_at(net, result.busiest_link, &link);
+    double efficiency = efficiency_of(rq, net, &info, result.time_s);
+    cli_progress_end(&rq->progress);
+    /* The trace has standard output for itself. */
+    if (rq->trace && !strcmp(rq->trace, "-"))
+        return CLI_OK;
+    if (rq->is_json)
+        print_json(rq, &info, &result, &link, efficiency);
+    else
+        print_text(rq, &info, &result, &link, efficiency);
+    return CLI_OK;
+}
+
+static const char *const lockstep_words[] = {"off", "rank", "all"};
+
+/* false: no such word. */
+static bool read_model(const char *model, const char *lockstep,
+                       tutti_sim_opts *o)
+{
+    if (!strcmp(model, "packet"))
+        o->is_packet = true;
+    else if (strcmp(model, "fluid") != 0)
+        return false;
+    for (int i = 0; i < 3; i++) {
+        if (!strcmp(lockstep, lockstep_words[i])) {
+            o->lockstep = (tutti_lockstep)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+int cmd_sim(const cli_command *self, int argc, char **argv)
+{
+    request rq = {.self = self,
+                  .plan = TUTTI_PLAN_OPTS_INIT,
+                  .sim = {.size = sizeof(tutti_sim_opts)}};
+    const char *model = "fluid";
+    const char *lockstep = "off";
+    uint64_t size = 64 << 20, root = 0, slices = 0, window = 0;
+    uint64_t packet = 0, flit = 0, header = 0, elem = 4;
+    double overhead_us = 0, gamma_ns = 0;
+    const cli_option options[] = {
+        {"--size", "-s", CLI_SIZE, &size, "SIZE", "of the vector (64MiB)"},
+        {"--coll", "-c", CLI_COLL, &rq.plan.collective, "COLLECTIVE",
+         "what a planner plans (all-reduce)"},
+        {"--root", "-r", CLI_COUNT, &root, "RANK", "its root (0)"},
+        {"--model", "-m", CLI_TEXT, &model, "MODEL",
+         "fluid (max-min fair sharing) or packet (fluid)"},
+        {"--as-engine", "-e", CLI_FLAG, &rq.sim.as_engine, NULL,
+         "slices, credit and front window as the engine chooses them"},
+        {"--slices", "-k", CLI_COUNT, &slices, "K", "slices per chunk (1)"},
+        {"--front", NULL, CLI_SIZE, &rq.sim.front_bytes, "SIZE",
+         "bytes of the vector per front, instead of --slices"},
+        {"--window", "-w", CLI_COUNT, &window, "W",
+         "credit in slices per transfer; 0: unlimited (0)"},
+        {"--front-window", NULL, CLI_SIZE, &rq.sim.front_window_bytes, "SIZE",
+         "how far new sends may run ahead of the result; 0: any (0)"},
+        {"--lockstep", "-l", CLI_TEXT, &lockstep, "WHO",
+         "off, rank (waits for its own earlier steps) or all (off)"},
+        {"--by-step", NULL, CLI_FLAG, &rq.sim.by_step, NULL,
+         "links serve the lowest step first (schedule priority)"},
+        {"--cut-through", NULL, CLI_FLAG, &rq.sim.cut_through, NULL,
+         "packet: heads move on before tails arrive"},
+        {"--packet", NULL, CLI_SIZE, &packet, "SIZE",
+         "packet: payload of a packet (no packets)"},
+        {"--flit", NULL, CLI_SIZE, &flit, "SIZE", "packet: flit (none)"},
+        {"--header", NULL, CLI_SIZE, &header, "SIZE",
+         "packet: header per packet (0)"},
+        {"--message-mode", NULL, CLI_FLAG, &rq.sim.message_mode, NULL,
+         "packet: one header per slice"},
+        {"--overhead", NULL, CLI_NUMBER, &overhead_us, "US",
+         "microseconds of work per message (0)"},
+        {"--gamma", NULL, CLI_NUMBER, &gamma_ns, "NS",
+         "nanoseconds to reduce a byte (0)"},
+        {"--elem", NULL, CLI_COUNT, &elem, "BYTES",
+         "bytes of an element, at which chunks are cut (4)"},
+        {"--trace", "-t", CLI_TEXT, &rq.trace, "FILE",
+         "write a Chrome trace, for Perfetto or chrome://tracing"},
+        {"--json", NULL, CLI_FLAG, &rq.is_json, NULL, "as JSON"},
+        {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
+    cli_words words;
+    if (!cli_parse(self, options, false, argc, argv, &words))
+        return words.status;
+    if (words.n != 2)
+        return cli_usage(self, "give a FILE or a PLANNER, and a network");
+    if (!read_model(model, lockstep, &rq.sim))
+        return cli_usage(self, "--model is fluid or packet, --lockstep is "
+                               "off, rank or all");
+    if (root > INT32_MAX)
+        return cli_usage(self, "--root is no rank");
+    const uint64_t limits[] = {slices, window, packet, flit, header, elem};
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        if (limits[i] > UINT32_MAX)
+            return cli_usage(self, "%llu is too much",
+                             (unsigned long long)limits[i]);
+    }
+    rq.what = words.at[0];
+    rq.spec = words.at[1];
+    rq.plan.root = (int)root;
+    rq.plan.size_bytes = rq.sim.size_bytes = size;
+    rq.sim.n_slices = (uint32_t)slices;
+    rq.sim.window = (uint32_t)window;
+    rq.sim.packet_bytes = (uint32_t)packet;
+    rq.sim.flit_bytes = (uint32_t)flit;
+    rq.sim.header_bytes = (uint32_t)header;
+    rq.sim.elem_bytes = (uint32_t)elem;
+    rq.sim.overhead_s = overhead_us * 1e-6;
+    rq.sim.gamma_s_per_byte = gamma_ns * 1e-9;
+    cli_progress_begin(&rq.progress);
+    rq.plan.progress = rq.sim.progress = cli_progress_tell;
+    rq.plan.progress_ctx = rq.sim.progress_ctx = &rq.progress;
+    tutti_topology *net = cli_open_network(self, rq.spec);
+    if (!net)
+        return CLI_FAILED;
+    int status = work(&rq, net);
+    tutti_topology_free(net);
+    return status;
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * networks.c - the functions of tutti.h behind TUTTI_UNSTABLE that are about a
+ * topology: open, bound, plan, predict, simulate, contention. Thin, like
+ * unstable.c. */
+#include "core/report.h"
+#include "plan/plan.h"
+#include "verify/verify.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Seconds per byte reduced, as long as nothing has measured it: 10 GB/s. */
+static const double nominal_gamma_s_per_byte = 0.1e-9;
+
+/* Larger topology files are refused before they fill the memory. */
+static const size_t max_file_bytes = (size_t)1 << 28;
+
+/* ----------------------------------------------------------------- files -- */
+
+/* Reads to the end; the caller frees *data of *cap bytes. */
+static tutti_err read_all(FILE *f, const char *path, tt_str *out,
+                          tutti_diag *diag)
+{
+    char piece[16384];
+    size_t n;
+    while ((n = fread(piece, 1, sizeof(piece), f)) > 0) {
+        if (out->len + n > max_file_bytes)
+            return tt_fail(diag, TUTTI_ELIMIT,
+                           "%s is larger than 256 MiB, which no topology "
+                           "needs",
+                           path);
+        tt_str_add(out, piece, n);
+    }
+    if (ferror(f))
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot read %s", path);
+    return TUTTI_OK;
+}
+
+static tutti_err open_file(const char *path, tutti_topology **out,
+                           tutti_diag *diag)
+{
+    FILE *f = fopen(path, "rbe");
+    if (!f && errno == ENOENT)
+        return tt_fail(diag, TUTTI_ESYS,
+                       "\"%.200s\" is neither a generator (`tutti topo "
+                       "--list` names them) nor a file",
+                       path);
+    if (!f)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot open %s", path);
+    tt_str text = {.mem = &tt_mem_std};
+    tutti_err err = read_all(f, path, &text, diag);
+    fclose(f);
+    char *data = NULL;
+    size_t len = 0;
+    if (err) {
+        tt_str_free(&text);
+        return err;
+    }
+    err = tt_str_finish(&text, &data, &len);
+    if (err)
+        return tt_fail(diag, err, "no memory for %s", path);
+    err = tt_topology_read(&tt_mem_std, data, len, out, diag);
+    tt_free(&tt_mem_std, data, len + 1, 1);
+    return err;
+}
+
+tutti_err tutti_topology_open(const char *spec, tutti_topology **out,
+                              tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_err err;
+    if (!spec || !*spec)
+        err = tt_fail(&found, TUTTI_EINVAL,
+                      "no network is given: name a file or a generator, such "
+                      "as full:8");
+    else if (tt_topology_is_generator(spec))
+        err = tt_topology_generate(&tt_mem_std, spec, out, &found);
+    else
+        err = open_file(spec, out, &found);
+    return tt_report(err, &found, diag);
+}
+
+tutti_err tutti_topology_parse(const char *text, size_t len,
+                               tutti_topology **out, tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_err err = tt_topology_read(&tt_mem_std, text, len, out, &found);
+    return tt_report(err, &found, diag);
+}
+
+/* ------------------------------------------------------------ topologies -- */
+
+void tutti_topology_free(tutti_topology *net)
+{
+    tt_topology_free(net);
+}
+
+uint32_t tutti_topology_ranks(const tutti_topology *net)
+{
+    return net->n_ranks;
+}
+
+tutti_err tutti_topology_text(const tutti_topology *net, char **text,
+                              size_t *len)
+{
+    tt_str out = {.mem = &tt_mem_std};
+    tt_topology_write(net, &out);
+    return tt_str_finish(&out, text, len);
+}
+
+void tutti_topology_describe(const tutti_topology *net,
+                             tutti_topology_info *out)
+{
+    *out = (tutti_topology_info){
+        .n_ranks = net->n_ranks,
+        .n_switches = net->n_nodes - net->n_ranks,
+        .n_links = net->n_links,
+        .id = net->id,
+    };
+}
+
+bool tutti_link_at(const tutti_topology *net, size_t index,
+                   tutti_link_info *out)
+{
+    if (index >= net->n_links)
+        return false;
+    const tt_link *link = &net->links[index];
+    *out = (tutti_link_info){
+        .from = net->nodes[link->from].name,
+        .to = net->nodes[link->to].name,
+        .bytes_per_s = tt_link_bytes_per_s(link),
+        .latency_s = tt_link_latency_s(link),
+    };
+    return true;
+}
+
+bool tutti_generator_at(size_t index, tutti_generator_info *out)
+{
+    return tt_generator_at(index, out);
+}
+
+/* ----------------------------------------------------------------- bound -- */
+
+tutti_err tutti_bound(const tutti_topology *net, const tutti_bound_opts *opts,
+                      tutti_bound_info *out, tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_bound_opts o;
+    tt_optimum best;
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    const tt_progress progress = {o.progress, o.progress_ctx};
+    const tt_optimum_opts how = {
+        .gap = o.gap,
+        .max_ranks = o.only_bounds ? 1 : 0,
+        .progress = &progress,
+    };
+    if (!err)
+        err = tt_optimum_find(net, &how, &tt_mem_std, &best, &found);
+    if (!err)
+        *out = (tutti_bound_info){
+            .n_ranks = best.n_ranks,
+            .allreduce_s_per_byte = best.allreduce_s_per_byte,
+            .is_exact = best.is_exact,
+            .gap = best.gap,
+            .allgather_s_per_byte = best.allgather_s_per_byte,
+            .allgather_num = best.allgather_num,
+            .allgather_den = best.allgather_den,
+            .cut_s_per_byte = best.cut_s_per_byte,
+            .aggregate_s_per_byte = best.aggregate_s_per_byte,
+            .latency_s = best.latency_s,
+        };
+    return tt_report(err, &found, diag);
+}
+
+double tutti_bound_s(const tutti_topology *net, const tutti_bound_info *bound,
+                     tutti_coll coll, int root, uint64_t size_bytes)
+{
+    const tt_optimum o = {
+        .n_ranks = bound->n_ranks,
+        .allreduce_s_per_byte = bound->allreduce_s_per_byte,
+        .allgather_s_per_byte = bound->allgather_s_per_byte,
+        .latency_s = bound->latency_s,
+    };
+    return tt_optimum_s(&o, net, coll, (uint32_t)root, size_bytes);
+}
+
+/* ------------------------------------------------------------------ plan -- */
+
+static tutti_err read_problem(const tutti_topology *net,
+                              const tutti_plan_opts *o, tt_problem *p,
+                              tutti_diag *diag)
+{
+    *p = (tt_problem){
+        .collective = o->collective,
+        .n_ranks = net->n_ranks,
+        .root = TT_NONE,
+        .size_bytes = o->size_bytes,
+        .gamma_s_per_byte = nominal_gamma_s_per_byte,
+        .topology = net,
+        .block_bytes = o->block_bytes,
+    };
+    if (!tt_coll_has_schedule(o->collective))
+        return tt_fail(diag, TUTTI_EINVAL, "a %s has no schedule of its own",
+                       tutti_coll_name(o->collective));
+    if (!tt_coll_has_root(o->collective))
+        return TUTTI_OK;
+    if (o->root < 0 || (uint32_t)o->root >= net->n_ranks)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "root %d is not a rank: the network has ranks 0 to %u",
+                       o->root, net->n_ranks - 1);
+    p->root = (uint32_t)o->root;
+    return TUTTI_OK;
+}
+
+tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
+                     tutti_schedule **out, const char **chosen,
+                     tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_plan_opts o;
+    tt_problem p;
+    tt_routes *routes = NULL;
+    const tt_planner *planner = NULL;
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    const tt_progress progress = {o.progress, o.progress_ctx};
+    if (!err)
+        err = read_problem(net, &o, &p, &found);
+    if (!err)
+        err = tt_routes_create(net, &tt_mem_std, &routes, &found);
+    if (!err) {
+        p.routes = routes;
+        p.progress = &progress;
+        err = tt_plan_make(o.planner, &p, &tt_mem_std, out, &planner, &found);
+    }
+    if (!err && chosen)
+        *chosen = planner->name;
+    tt_routes_free(routes);
+    return tt_report(err, &found, diag);
+}
+
+tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
+                        uint64_t size_bytes, double *seconds, tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    const tt_problem p = {
+        .collective = sched->collective,
+        .n_ranks = sched->n_ranks,
+        .root = sched->root,
+        .size_bytes = size_bytes,
+        .gamma_s_per_byte = nominal_gamma_s_per_byte,
+        .topology = net,
+    };
+    tutti_err err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
+    return tt_report(err, &found, diag);
+}
+
+/* -------------------------------------------------------------- simulate -- */
+
+static void pass_event(void *ctx, const tt_event *e)
+{
+    const tutti_sim_opts *o = ctx;
+    const tutti_event_info info = {
+        .begin_s = e->begin_s,
+        .sent_s = e->sent_s,
+        .end_s = e->end_s,
+        .bytes = e->bytes,
+        .step = e->step,
+        .chunk = e->chunk,
+        .src = e->src,
+        .dst = e->dst,
+        .slice = e->slice,
+        .reduces = e->op == TT_XFER_REDUCE,
+    };
+    o->on_event(o->event_ctx, &info);
+}
+
+/* What the caller asks for, in the simulator's words. */
+static void read_sim_opts(const tutti_topology *net,
+                          const tutti_schedule *sched, const tutti_sim_opts *o,
+                          tt_sim_opts *out)
+{
+    *out = (tt_sim_opts){
+        .is_packet = o->is_packet,
+        .size_bytes = o->size_bytes,
+        .block_bytes = o->block_bytes,
+        .n_slices = o->n_slices,
+        .front_bytes = o->front_bytes,
+        .window = o->window,
+        .front_window_bytes = o->front_window_bytes,
+    };
+    if (o->as_engine) {
+        const tt_problem p = {
+            .collective = sched->collective,
+            .n_ranks = sched->n_ranks,
+            .root = sched->root,
+            .size_bytes = o->size_bytes,
+            .topology = net,
+        };
+        tt_plan_sim_opts(&p, out);
+        out->is_packet = o->is_packet;
+        out->block_bytes = o->block_bytes;
+    }
+    out->elem_bytes = o->elem_bytes;
+    out->overhead_s = o->overhead_s;
+    out->gamma_s_per_byte = o->gamma_s_per_byte;
+    out->lockstep = o->lockstep;
+    out->by_step = o->by_step;
+    out->cut_through = o->cut_through;
+    out->packet_bytes = o->packet_bytes;
+    out->flit_bytes = o->flit_bytes;
+    out->header_bytes = o->header_bytes;
+    out->message_mode = o->message_mode;
+}
+
+tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,
+                         const tutti_sim_opts *opts, tutti_sim_result *out,
+                         tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_sim_opts o;
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    if (err)
+        return tt_report(err, &found, diag);
+    const tt_progress progress = {o.progress, o.progress_ctx};
+    const tt_event_sink sink = {pass_event, &o};
+    tt_sim_opts sim;
+    tt_sim_result result;
+    read_sim_opts(net, sched, &o, &sim);
+    sim.progress = &progress;
+    sim.sink = o.on_event ? &sink : NULL;
+    err = tt_simulate(sched, net, &sim, &tt_mem_std, &result, &found);
+    if (!err)
+        *out = (tutti_sim_result){
+            .time_s = result.time_s,
+            .max_link_utilisation = result.max_link_utilisation,
+            .mean_link_utilisation = result.mean_link_utilisation,
+            .busiest_link = result.busiest_link,
+            .n_messages = result.n_messages,
+            .bytes = result.bytes,
+            .link_bytes = result.link_bytes,
+        };
+    return tt_report(err, &found, diag);
+}
+
+tutti_err tutti_contention(const tutti_topology *net,
+                           const tutti_schedule *sched,
+                           tutti_contention_info *out, tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tt_routes *routes = NULL;
+    tutti_err err = tt_routes_create(net, &tt_mem_std, &routes, &found);
+    if (!err)
+        err = tt_contention(sched, net, routes, &tt_mem_std, out, &found);
+    tt_routes_free(routes);
+    return tt_report(err, &found, diag);
+}

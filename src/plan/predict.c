@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * predict.c - what a schedule would take on a topology, and how the engine
+ * would cut it there.
+ *
+ * The sizes of fronts and windows are those that docs/engine.md has measured;
+ * the engine's plans (core/plans.c) take them from here, so prediction and
+ * performance are cut alike.
+ * Cost       A simulation costs a few microseconds per slice and transfer.
+ *            Above MOST_MESSAGES slices in all the prediction takes fewer,
+ *            larger slices: it then errs on the slow side, by less than one
+ *            more front per step.
+ * Next       sim/sim.h. */
+#include "plan/shape.h"
+
+#include <math.h>
+
+/* About a second of simulation. */
+#define MOST_MESSAGES 400000u
+
+static const uint64_t kib = 1024;
+
+static uint64_t isqrt(uint64_t x)
+{
+    uint64_t r = 0;
+    for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
+        if ((r + bit) * (r + bit) <= x)
+            r += bit;
+    return r;
+}
+
+/* Across hosts as measured for TCP: 32 KiB at 1 MiB, growing with the root of
+ * the size up to 128 KiB. Inside a host a front should stay in the
+ * second-level cache. */
+uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside)
+{
+    if (is_inside)
+        return 512 * kib;
+    uint64_t front = 32 * isqrt(total_bytes);
+    if (front < 32 * kib)
+        return 32 * kib;
+    return front < 128 * kib ? front : 128 * kib;
+}
+
+/* 64 KiB at 1 MiB, 256 KiB at 16 MiB, 512 KiB at 64 MiB; none in a host. */
+uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside)
+{
+    if (is_inside)
+        return 0;
+    uint64_t f = 64 * isqrt(total_bytes);
+    return f < 64 * kib ? 64 * kib : f;
+}
+
+void tt_plan_sim_opts(const tt_problem *p, tt_sim_opts *out)
+{
+    bool has_window = p->collective == TUTTI_ALL_REDUCE ||
+                      p->collective == TUTTI_ALL_GATHER ||
+                      p->collective == TUTTI_BROADCAST;
+    *out = (tt_sim_opts){
+        .size_bytes = p->size_bytes,
+        .block_bytes = p->block_bytes,
+        .front_bytes = tt_front_bytes(p->size_bytes, false),
+        .window = 4, /* TUTTI_WINDOW's default */
+        .front_window_bytes =
+            has_window ? tt_front_window_bytes(p->size_bytes, false) : 0,
+        .gamma_s_per_byte = p->gamma_s_per_byte,
+        .progress = p->progress,
+    };
+}
+
+/* Larger fronts where the slices of all transfers would be too many. A front
+ * window must not be less than two fronts, or nothing overlaps. */
+static void bound_messages(const tutti_schedule *s, tt_sim_opts *o)
+{
+    double fronts = fmax(1, MOST_MESSAGES / fmax(1, (double)s->n_transfers));
+    double least = (double)o->size_bytes / fronts;
+    if (least <= (double)o->front_bytes)
+        return;
+    o->front_bytes = (uint64_t)ceil(least);
+    if (o->front_window_bytes && o->front_window_bytes < 2 * o->front_bytes)
+        o->front_window_bytes = 2 * o->front_bytes;
+}
+
+tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
+                          const tt_mem *mem, double *seconds, tutti_diag *diag)
+{
+    tt_sim_opts o;
+    tt_sim_result result;
+    tt_plan_sim_opts(p, &o);
+    bound_messages(s, &o);
+    tutti_err err = tt_simulate(s, p->topology, &o, mem, &result, diag);
+    if (!err)
+        *seconds = result.time_s;
+    return err;
+}

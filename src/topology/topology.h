@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * topology.h - the network: nodes, directed links, and which rank sits where.
+ *
+ * A node is a host that carries one rank, a switch, the hub of a host that
+ * carries several (its memory), or one such rank's slot at the hub. Only
+ * `rank` matters to most readers: a node with a rank sends, receives and
+ * reduces; every node forwards. A full-duplex cable is two links, each other's
+ * twin. Rates are whole bits per second and latencies whole picoseconds, so
+ * that a text reads back to the same network and the optimum is exact.
+ *
+ * Immutable once sealed; owned by `mem`. All functions are pure. [any thread]
+ *
+ * Next: network.c (how one is made), netfile.c (the file format;
+ * docs/topology.md has the grammar), generate.c (torus:8x8 and so on),
+ * routes.c. */
+#ifndef TT_TOPOLOGY_TOPOLOGY_H
+#define TT_TOPOLOGY_TOPOLOGY_H
+
+#include "base/limits.h"
+#include "base/str.h"
+
+/* Limits: named and checked (TUTTI_ELIMIT). Ranks: TT_MAX_RANKS. */
+#define TT_MAX_NODES (UINT32_C(1) << 18)
+#define TT_MAX_LINKS (UINT32_C(1) << 23)
+#define TT_MAX_DIMS 8u
+#define TT_MAX_RATE_BPS UINT64_C(1000000000000000) /* 1 Pbit/s */
+
+typedef enum tt_node_kind {
+    TT_NODE_HOST,   /* of one rank */
+    TT_NODE_SWITCH, /* no rank */
+    TT_NODE_HUB,    /* of a host of several ranks: joins its slots */
+    TT_NODE_SLOT    /* one rank of such a host */
+} tt_node_kind;
+
+typedef struct tt_node {
+    const char *name; /* "a", "core"; a slot: "a.0" */
+    uint32_t rank;    /* TT_NONE: none sits here */
+    uint32_t hub;     /* of a slot: its hub's node; else TT_NONE */
+    tt_node_kind kind;
+} tt_node;
+
+typedef struct tt_link {
+    uint32_t from, to;   /* nodes */
+    uint32_t twin;       /* the link back; TT_NONE: one way only */
+    uint64_t rate_bps;   /* > 0 */
+    uint64_t latency_ps; /* may be 0 */
+    const char *dev;     /* interface at `from`, or NULL */
+} tt_link;
+
+/* The nodes 0 .. product of dims - 1 are a grid, row by row (the last
+ * coordinate runs fastest), neighbours joined; wraps: also around. n_dims 0:
+ * not a grid. Routes are dimension ordered on grids. */
+typedef struct tt_grid {
+    uint32_t n_dims;
+    uint32_t dims[TT_MAX_DIMS];
+    bool wraps;
+} tt_grid;
+
+struct tutti_topology {
+    uint32_t n_ranks, n_nodes, n_links;
+    const tt_node *nodes;
+    const tt_link *links;
+    const uint32_t *rank_node; /* [n_ranks] */
+    /* The links that leave (enter) node v are out[first_out[v]] ..
+     * out[first_out[v + 1] - 1], in order of number. */
+    const uint32_t *first_out, *out, *first_in, *in;
+    tt_grid grid;
+    uint64_t id; /* FNV-1a of what tt_topology_write writes */
+    tt_arena arena;
+};
+
+/* Every one of these: the caller owns *out and frees it with
+ * tt_topology_free(). Errors: EFORMAT, EINVAL, ELIMIT with one sentence (and
+ * line and column where there is a text), ENOMEM. */
+
+/* A `tutti-topology 1` text. */
+tutti_err tt_topology_parse(const tt_mem *mem, const char *text, size_t len,
+                            tutti_topology **out, tutti_diag *diag);
+/* A generator: `racks:5+3@nic=400Mbit,trunk=200Mbit,order=interleaved`, or one
+ * of the papers' machines by name. Errors count columns from 1 in the spec. */
+tutti_err tt_topology_generate(const tt_mem *mem, const char *spec,
+                               tutti_topology **out, tutti_diag *diag);
+/* NCCL's topology XML (NCCL_TOPO_DUMP_FILE). ENOFIT: built without libxml2. */
+tutti_err tt_topology_import_nccl(const tt_mem *mem, const char *text,
+                                  size_t len, tutti_topology **out,
+                                  tutti_diag *diag);
+/* Whichever of the three the text is, by how it begins. */
+tutti_err tt_topology_read(const tt_mem *mem, const char *text, size_t len,
+                           tutti_topology **out, tutti_diag *diag);
+/* Does the spec begin with the name of a generator or machine? */
+bool tt_topology_is_generator(const char *spec);
+/* Names, forms and one-liners of all generators and machines, in table order;
+ * false past the end. */
+bool tt_generator_at(size_t index, tutti_generator_info *out);
+
+void tt_topology_free(tutti_topology *t); /* accepts NULL */
+
+/* The network as a file that reads back to the same one (same id). */
+void tt_topology_write(const tutti_topology *t, tt_str *out);
+
+static inline double tt_link_bytes_per_s(const tt_link *l)
+{
+    return (double)l->rate_bps / 8;
+}
+
+static inline double tt_link_latency_s(const tt_link *l)
+{
+    return (double)l->latency_ps * 1e-12;
+}
+
+/* What rank r can send and receive at most: the sum over its node's links. */
+uint64_t tt_rank_out_bps(const tutti_topology *t, uint32_t rank);
+uint64_t tt_rank_in_bps(const tutti_topology *t, uint32_t rank);
+
+/* --------------------------------------------------------------- making -- */
+
+/* Collects nodes and links in any order; an error is remembered and returned
+ * by seal, so makers need not check each add. */
+typedef struct tt_topo_builder tt_topo_builder;
+tutti_err tt_topo_builder_create(const tt_mem *mem, tt_topo_builder **out,
+                                 tutti_diag *diag);
+void tt_topo_builder_free(tt_topo_builder *b); /* accepts NULL */
+/* Names are copied, must be new, [A-Za-z0-9._-]+. They return the node's
+ * number. A host of several ranks makes its hub and its slots. */
+uint32_t tt_topo_switch(tt_topo_builder *b, const char *name);
+uint32_t tt_topo_host(tt_topo_builder *b, const char *name);
+typedef struct tt_wire {
+    uint64_t up_bps, down_bps; /* from first to second, and back; down 0:
+                                    one way only */
+    uint64_t latency_ps;       /* each way */
+    const char *dev;           /* at the first node; NULL: not known */
+} tt_wire;
+uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
+                          uint32_t n_ranks, const tt_wire *memory);
+void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
+                  const tt_wire *wire);
+void tt_topo_grid(tt_topo_builder *b, const tt_grid *grid);
+/* Ranks are numbered in the order in which hosts (slots) were added, unless
+ * this says otherwise: place[i] is the rank of the i-th of them; a permutation
+ * of all n. */
+void tt_topo_place(tt_topo_builder *b, const uint32_t *place, uint32_t n);
+/* Checks (duplicate names, rates, a path from every rank to every other, that
+ * a grid is one), takes and frees the builder also when it fails. */
+tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
+                       tutti_diag *diag);
+
+/* --------------------------------------------------------------- routes -- */
+
+/* Between any two ranks: the path of fewest links; dimension ordered on grids
+ * (last dimension first, the shorter way round, up when equal). Where several
+ * are as short, `rail` picks: at each fork with n equally good links, in order
+ * of number, the one numbered (dst rank + rail) mod n. Immutable. */
+typedef struct tt_routes tt_routes;
+tutti_err tt_routes_create(const tutti_topology *t, const tt_mem *mem,
+                           tt_routes **out, tutti_diag *diag);
+void tt_routes_free(tt_routes *r); /* accepts NULL */
+/* Links of the longest route. */
+uint32_t tt_routes_max_links(const tt_routes *r);
+/* Writes the links of the route, in order, to links[] (of at least
+ * tt_routes_max_links()); returns how many. src != dst. */
+uint32_t tt_route(const tt_routes *r, uint32_t src, uint32_t dst, uint8_t rail,
+                  uint32_t *links);
+/* Rails 0 .. this - 1 give the different routes of this pair (at least 1, at
+ * most 16); higher rails repeat them. */
+uint32_t tt_route_rails(const tt_routes *r, uint32_t src, uint32_t dst);
+
+#endif
