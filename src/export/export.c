@@ -15,6 +15,7 @@ const tt_format tt_formats[] = {
     {"schedule", "the text form, which reads back", write_schedule},
     {"json", "for other programs", tt_write_json},
     {"picture", "for people", tt_write_picture},
+    {"dot", "a graph for Graphviz", tt_write_dot},
     {NULL, NULL, NULL},
 };
 

@@ -14,6 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static tutti_topology *open_net(const char *spec)
+{
+    tutti_topology *net = NULL;
+    tutti_diag diag;
+    if (tutti_topology_open(spec, &net, &diag))
+        fail_msg("%s", diag.text);
+    return net;
+}
+
 static tutti_schedule *plan(const char *spec, const char *planner,
                             tutti_coll coll)
 {
@@ -23,8 +32,10 @@ static tutti_schedule *plan(const char *spec, const char *planner,
     opts.size_bytes = 1 << 20;
     tutti_schedule *s = NULL;
     tutti_diag diag;
-    if (tutti_plan(spec, &opts, &s, NULL, &diag))
+    tutti_topology *net = open_net(spec);
+    if (tutti_plan(net, &opts, &s, NULL, &diag))
         fail_msg("%s", diag.text);
+    tutti_topology_free(net);
     return s;
 }
 
@@ -142,32 +153,35 @@ static void test_errors(void **state)
     tutti_diag diag;
     char *text = NULL;
     size_t len = 0;
-    double seconds = 0;
     static const char *const specs[] = {
         "",        "full",    "full:",
         "full:0",  "full:-1", "full:65537",
-        "full:3x", "ring:3",  "full:99999999999999999999"};
+        "full:3x", "rng:3",   "full:99999999999999999999"};
+    tutti_topology *net = NULL;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
-        assert_int_equal(tutti_plan(specs[i], NULL, &s, NULL, &diag),
-                         TUTTI_EINVAL);
-        assert_non_null(strstr(diag.text, "full:N"));
-        assert_string_equal(tutti_last_message(), diag.text);
-        assert_int_equal(tutti_predict(specs[i], NULL, &seconds, NULL),
-                         TUTTI_EINVAL);
+        assert_int_not_equal(tutti_topology_open(specs[i], &net, &diag), 0);
+        assert_true(diag.text[0]);
+        assert_non_null(strstr(tutti_last_message(), diag.text));
+        assert_null(net);
     }
-    assert_int_equal(tutti_plan(NULL, NULL, &s, NULL, NULL), TUTTI_EINVAL);
+    assert_int_equal(tutti_topology_open(NULL, &net, NULL), TUTTI_EINVAL);
+    assert_int_equal(tutti_topology_open("/no/such", &net, NULL), TUTTI_ESYS);
+    assert_int_equal(tutti_topology_open("/", &net, NULL), TUTTI_ESYS);
+    assert_null(net);
+
+    net = open_net("full:3");
     tutti_plan_opts opts = TUTTI_PLAN_OPTS_INIT;
     opts.collective = TUTTI_BROADCAST;
     opts.root = 3;
-    assert_int_equal(tutti_plan("full:3", &opts, &s, NULL, &diag),
-                     TUTTI_EINVAL);
+    assert_int_equal(tutti_plan(net, &opts, &s, NULL, &diag), TUTTI_EINVAL);
     assert_non_null(strstr(diag.text, "ranks 0 to 2"));
     opts.root = -1;
-    assert_int_equal(tutti_plan("full:3", &opts, &s, NULL, NULL), TUTTI_EINVAL);
+    assert_int_equal(tutti_plan(net, &opts, &s, NULL, NULL), TUTTI_EINVAL);
     opts.collective = TUTTI_BARRIER;
-    assert_int_equal(tutti_plan("full:3", &opts, &s, NULL, NULL), TUTTI_EINVAL);
+    assert_int_equal(tutti_plan(net, &opts, &s, NULL, NULL), TUTTI_EINVAL);
     opts.size = 0;
-    assert_int_equal(tutti_plan("full:3", &opts, &s, NULL, NULL), TUTTI_EINVAL);
+    assert_int_equal(tutti_plan(net, &opts, &s, NULL, NULL), TUTTI_EINVAL);
+    tutti_topology_free(net);
     assert_null(s);
 
     assert_int_equal(tutti_schedule_read("x\n", 2, &s, &diag), TUTTI_EFORMAT);
@@ -175,12 +189,38 @@ static void test_errors(void **state)
     assert_memory_equal(tutti_last_message(), "line 1, column 1: ", 18);
     s = plan("full:3", "ring", TUTTI_ALL_REDUCE);
     assert_int_equal(tutti_export(s, "png", &text, &len, &diag), TUTTI_EINVAL);
-    assert_non_null(strstr(diag.text, "schedule, json, picture"));
+    assert_non_null(strstr(diag.text, "schedule, json, picture, dot"));
     assert_int_equal(tutti_export(s, NULL, &text, &len, &diag), TUTTI_EINVAL);
     assert_null(text);
     tutti_text_free(NULL);
     tutti_schedule_free(s);
     tutti_schedule_free(NULL);
+}
+
+/* Ranks 0 to 1 to 2: one cluster per chunk, solid and dashed arrows. */
+static void test_dot(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "tutti-schedule 1\ncollective all-reduce\nranks 2\nparts 4\n"
+        "chunk 0 0 1\nchunk 0 1 4\ntransfer 0 0 1 0 reduce\n"
+        "transfer 0 1 0 1 reduce\ntransfer 1 0 0 1 copy\n"
+        "transfer 1 1 1 0 copy\nend\n";
+    tutti_schedule *s = NULL;
+    assert_int_equal(tutti_schedule_read(text, strlen(text), &s, NULL), 0);
+    exports(s, "dot",
+            "digraph \"all-reduce of 2 ranks\" {\n  node [shape=circle];\n"
+            "  subgraph cluster_0 {\n"
+            "    label=\"chunk 0 of block 0: 0-1 of 4\";\n"
+            "    c0_1 [label=\"1\"];\n    c0_0 [label=\"0\"];\n"
+            "    c0_1 -> c0_0 [label=\"0\"];\n"
+            "    c0_0 -> c0_1 [label=\"1\", style=dashed];\n  }\n"
+            "  subgraph cluster_1 {\n"
+            "    label=\"chunk 1 of block 0: 1-4 of 4\";\n"
+            "    c1_0 [label=\"0\"];\n    c1_1 [label=\"1\"];\n"
+            "    c1_0 -> c1_1 [label=\"0\"];\n"
+            "    c1_1 -> c1_0 [label=\"1\", style=dashed];\n  }\n}\n");
+    tutti_schedule_free(s);
 }
 
 static void test_plan_and_describe(void **state)
@@ -193,7 +233,8 @@ static void test_plan_and_describe(void **state)
     tutti_schedule *s = NULL;
     tutti_schedule_info info;
     tutti_diag diag;
-    assert_int_equal(tutti_plan("full:4", &opts, &s, &chosen, &diag), 0);
+    tutti_topology *net = open_net("full:4");
+    assert_int_equal(tutti_plan(net, &opts, &s, &chosen, &diag), 0);
     assert_string_equal(diag.text, "");
     assert_non_null(chosen);
     tutti_schedule_describe(s, &info);
@@ -202,13 +243,12 @@ static void test_plan_and_describe(void **state)
     assert_int_equal(info.root, 2);
     assert_int_equal(info.id, s->id);
     assert_int_equal(tutti_verify(s, &diag), TUTTI_OK);
-    tutti_schedule_free(s);
     double one = 0, two = 0;
-    opts.size_bytes = 1 << 20;
-    assert_int_equal(tutti_predict("full:4", &opts, &one, NULL), TUTTI_OK);
-    opts.size_bytes = 1 << 22;
-    assert_int_equal(tutti_predict("full:4", &opts, &two, NULL), TUTTI_OK);
+    assert_int_equal(tutti_predict(net, s, 1 << 20, &one, NULL), TUTTI_OK);
+    assert_int_equal(tutti_predict(net, s, 1 << 22, &two, NULL), TUTTI_OK);
     assert_true(0 < one && one < two);
+    tutti_schedule_free(s);
+    tutti_topology_free(net);
     tutti_planner_info planner;
     size_t n = 0;
     for (; tutti_planner_at(n, &planner); n++)
@@ -247,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_picture_of_ring),
         cmocka_unit_test(test_pictures_of_random_schedules),
+        cmocka_unit_test(test_dot),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_plan_and_describe),
         cmocka_unit_test(test_kth_allocation_fails),
