@@ -520,11 +520,14 @@ typedef struct tutti_bound_info {
     bool is_exact; /* else: a lower bound, and the best schedule known takes
                       (1 + gap) times as long; infinite: none is known */
     double gap;
-    double allgather_s_per_byte;           /* and reduce-scatter; exact */
-    uint64_t allgather_num, allgather_den; /* seconds per bit: num / den */
-    double cut_s_per_byte;                 /* lower bounds of the all-reduce */
-    double aggregate_s_per_byte;           /* 0: there are switches */
-    double latency_s;                      /* no collective takes less */
+    double allgather_s_per_byte, reducescatter_s_per_byte;
+    /* The all-gather's exactly: num / den seconds per bit. den 0: not proven
+     * to be the optimum (tens of thousands of ranks); a lower bound. */
+    uint64_t allgather_num, allgather_den;
+    double cut_s_per_byte, aggregate_s_per_byte; /* lower bounds of the
+                                                    all-reduce */
+    double latency_s; /* no all-reduce, all-gather, reduce-scatter or
+                         all-to-all takes less */
 } tutti_bound_info;
 typedef struct tutti_bound_opts {
     size_t size;

@@ -2,19 +2,23 @@
  * optimum.h - the least possible time of a collective on a topology. Part of
  * the folder's face: include "plan/plan.h".
  *
- * Bandwidth (seconds per byte of the vector), PAPERS' section 0:
- *   all-gather, reduce-scatter   exact: max-flows, binary search, and the one
- *                                fraction that is left (ForestColl)
+ * Bandwidth (seconds per byte of the vector; docs/optimum.md tells more):
+ *   all-gather, reduce-scatter   exact: the worst cut, by max-flows (ForestColl)
  *   all-reduce, cut              every set of ranks that lacks some must import
- *                                a whole vector; also: each rank must
- *   all-reduce, aggregate        all links together carry 2(N-1) vectors; only
- *                                without switches (0: does not apply)
+ *                                a whole vector, and export one
+ *   all-reduce, aggregate        G groups of ranks pass 2(G-1) vectors between
+ *                                them, over the links that leave the groups;
+ *                                the most over some ways to make groups. With
+ *                                every rank a group by itself and no switches:
+ *                                2(N-1) vectors over all links
  *   all-reduce                   column generation over pairs of in-tree and
  *                                out-tree, with its certificate
- * Latency: ceil(log2 N) sends one after the other, or the longest route that
- * no schedule can avoid, whichever is longer.
+ * Latency: the quickest way between the two ranks that are farthest apart. (Not
+ * ceil(log2 N) sends: a rank may send to many at the same time, and a link's
+ * latency does not occupy the sender.)
  *
- * Next: flow.c (max-flow), optimum.c, columns.c (column generation). */
+ * Next: optimum.c, cuts.c and flow.c (max-flow), groups.c, latency.c, columns.c
+ * (column generation). */
 #ifndef TT_PLAN_OPTIMUM_H
 #define TT_PLAN_OPTIMUM_H
 
@@ -28,11 +32,14 @@ typedef struct tt_optimum {
     bool is_exact;               /* gap <= 1e-6 */
     double gap; /* best schedule found / lower bound - 1; 0 when exact;
                       infinite: no schedule was looked for */
-    double allgather_s_per_byte;
-    /* The same exactly: num / den seconds per bit. */
+    double allgather_s_per_byte, reducescatter_s_per_byte;
+    /* The all-gather's exactly: num / den seconds per bit. den 0: it would not
+     * fit, or the search became too long (tens of thousands of ranks) and
+     * what the two above say is a lower bound, not proven to be the optimum. */
     uint64_t allgather_num, allgather_den;
     double cut_s_per_byte, aggregate_s_per_byte;
-    double latency_s;
+    double latency_s; /* no all-reduce, all-gather, reduce-scatter or
+                         all-to-all takes less */
 } tt_optimum;
 
 typedef struct tt_optimum_opts {
