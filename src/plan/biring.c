@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * biring.c - the ring in both directions at once.
  *
- * Idea       The first half of the data goes clockwise as in ring.c, the
+ * Idea       The ranks sit around a ring as in ring.c; below, r + 1 is the
+ *            rank behind r on it.
+ *            The first half of the data goes clockwise as in ring.c, the
  *            second half the other way, so that a physical ring uses both
  *            directions of every link. All-reduce: 2n chunks, c and n + c
  *            belong to rank c. Reduce-scatter and all-gather: each block in
@@ -18,6 +20,7 @@
  *            0 ---> 1 ---> 2          0 <--- 1 <--- 2
  *            0 ---> 4 ---> 3          0 <--- 4 <--- 3
  * Next       doubling.c. */
+#include "plan/order.h"
 #include "plan/shape.h"
 
 static const char *why_not(const tt_problem *p)
@@ -77,7 +80,7 @@ static uint64_t n_parts(const tt_problem *p)
     }
 }
 
-/* The rank `gone` hops (at most n) from `start`. */
+/* The place `gone` hops (at most n) from place `start`. */
 static uint32_t walk(uint32_t n, uint32_t start, uint32_t gone, bool is_back)
 {
     return is_back ? tt_rank_sub(start, gone, n) : tt_rank_add(start, gone, n);
@@ -85,18 +88,18 @@ static uint32_t walk(uint32_t n, uint32_t start, uint32_t gone, bool is_back)
 
 /* Once round, both ways, from step `first`: see lap() of ring.c. Chunk c
  * belongs to rank c mod n in an all-reduce, otherwise to rank c / 2. */
-static void laps(const tt_problem *p, tt_builder *b, uint32_t first,
-                 uint32_t lead, tt_xfer_op op)
+static void laps(tt_builder *b, const tt_ring *g, bool is_all_reduce,
+                 uint32_t first, uint32_t lead)
 {
-    uint32_t n = p->n_ranks;
-    bool is_all_reduce = p->collective == TUTTI_ALL_REDUCE;
+    uint32_t n = g->n;
+    tt_xfer_op op = lead == 1 ? TT_XFER_REDUCE : TT_XFER_COPY;
     for (uint32_t s = 0; s + 1 < n; s++) {
         for (uint32_t c = 0; c < 2 * n; c++) {
             uint32_t owner = is_all_reduce ? c % n : c / 2;
             bool is_back = is_all_reduce ? c >= n : c % 2 == 1;
-            uint32_t src = walk(n, owner, lead + s, is_back);
+            uint32_t src = walk(n, g->place[owner], lead + s, is_back);
             uint32_t dst = walk(n, src, 1, is_back);
-            tt_builder_transfer(b, first + s, c, src, dst, op);
+            tt_builder_transfer(b, first + s, c, g->at[src], g->at[dst], op);
         }
     }
 }
@@ -104,18 +107,18 @@ static void laps(const tt_problem *p, tt_builder *b, uint32_t first,
 /* n/2 ranks hang after the root and (n-1)/2 before it. Out: in step s the
  * s-th hop of both chains. In: the hop at distance d from the root is made d
  * steps before the end, so that both chains arrive together. */
-static void chains(const tt_problem *p, tt_builder *b)
+static void chains(tt_builder *b, const tt_ring *g, uint32_t root, bool is_in)
 {
-    uint32_t n = p->n_ranks;
+    uint32_t n = g->n;
     uint32_t n_steps = n / 2;
-    bool is_in = p->collective == TUTTI_REDUCE;
     for (uint32_t s = 0; s < n_steps; s++) {
         uint32_t near = is_in ? n_steps - 1 - s : s;
         for (int is_back = 0; is_back <= 1; is_back++) {
             if (is_back && near >= (n - 1) / 2)
                 continue;
-            uint32_t inner = walk(n, p->root, near, is_back);
-            uint32_t outer = walk(n, inner, 1, is_back);
+            uint32_t place = walk(n, g->place[root], near, is_back);
+            uint32_t inner = g->at[place];
+            uint32_t outer = g->at[walk(n, place, 1, is_back)];
             if (is_in)
                 tt_builder_transfer(b, s, 0, outer, inner, TT_XFER_REDUCE);
             else
@@ -124,31 +127,45 @@ static void chains(const tt_problem *p, tt_builder *b)
     }
 }
 
-static void build(const tt_problem *p, tt_builder *b)
+static void fill(const tt_problem *p, const tt_ring *g, tt_builder *b)
 {
     tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
-        laps(p, b, 0, 1, TT_XFER_REDUCE);
-        laps(p, b, p->n_ranks - 1, 0, TT_XFER_COPY);
+        laps(b, g, true, 0, 1);
+        laps(b, g, true, g->n - 1, 0);
         break;
     case TUTTI_REDUCE_SCATTER:
-        laps(p, b, 0, 1, TT_XFER_REDUCE);
+        laps(b, g, false, 0, 1);
         break;
     case TUTTI_ALL_GATHER:
-        laps(p, b, 0, 0, TT_XFER_COPY);
+        laps(b, g, false, 0, 0);
         break;
     default: /* broadcast, reduce */
-        chains(p, b);
+        chains(b, g, p->root, p->collective == TUTTI_REDUCE);
         break;
     }
+}
+
+static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
+                      tutti_diag *diag)
+{
+    tt_arena arena = {.mem = mem};
+    tt_ring g;
+    tutti_err err = tt_order_ring(p, true, &arena, &g, diag);
+    if (!err)
+        err = tt_plan_builder(p, n_parts(p), mem, out, diag);
+    if (!err)
+        fill(p, &g, *out);
+    tt_arena_free(&arena);
+    return err;
 }
 
 const tt_planner tt_planner_biring = {
     .name = "biring",
     .blurb = "the ring in both directions at once, half of the data each way",
+    .fits = "every network; all-reduce up to 32768 ranks",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = n_parts,
-    .build = build,
+    .make = make,
 };

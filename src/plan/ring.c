@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * ring.c - everybody sends to the next rank only.
  *
- * Idea       n chunks, chunk c belongs to rank c. Reduce-scatter: chunk c
+ * Idea       The ranks sit around a ring: on a flat network in their own order,
+ *            else in one that fits the network (order.c); below, r + 1 is the
+ *            rank behind r on the ring.
+ *            n chunks, chunk c belongs to rank c. Reduce-scatter: chunk c
  *            starts at rank c + 1 and goes once round the ring, each rank
  *            adding its own, until rank c has all. All-gather: it starts at
  *            rank c and goes round again, each rank keeping a copy.
@@ -22,6 +25,7 @@
  *            receives one.
  * Next       biring.c (both directions), doubling.c (log n steps),
  *            verify/verify.c (the proof). */
+#include "plan/order.h"
 #include "plan/shape.h"
 
 static const char *why_not(const tt_problem *p)
@@ -68,55 +72,73 @@ static uint64_t n_parts(const tt_problem *p)
 }
 
 /* Once round, from step `first`: chunk c from rank c + lead to c + lead - 1. */
-static void lap(tt_builder *b, uint32_t n, uint32_t first, uint32_t lead,
+static void lap(tt_builder *b, const tt_ring *g, uint32_t first, uint32_t lead,
                 tt_xfer_op op)
 {
+    uint32_t n = g->n;
     for (uint32_t s = 0; s + 1 < n; s++) {
         for (uint32_t c = 0; c < n; c++) {
-            uint32_t src = tt_rank_add(c, (lead + s) % n, n);
-            tt_builder_transfer(b, first + s, c, src, tt_rank_add(src, 1, n),
-                                op);
+            uint32_t i = tt_rank_add(g->place[c], (lead + s) % n, n);
+            tt_builder_transfer(b, first + s, c, g->at[i],
+                                g->at[tt_rank_add(i, 1, n)], op);
         }
     }
 }
 
-static void chain(tt_builder *b, uint32_t n, uint32_t start, tt_xfer_op op)
+/* From place `start` through all others. */
+static void chain(tt_builder *b, const tt_ring *g, uint32_t start,
+                  tt_xfer_op op)
 {
-    for (uint32_t s = 0; s + 1 < n; s++) {
-        uint32_t src = tt_rank_add(start, s, n);
-        tt_builder_transfer(b, s, 0, src, tt_rank_add(src, 1, n), op);
+    for (uint32_t s = 0; s + 1 < g->n; s++) {
+        uint32_t i = tt_rank_add(start, s, g->n);
+        tt_builder_transfer(b, s, 0, g->at[i], g->at[tt_rank_add(i, 1, g->n)],
+                            op);
     }
 }
 
-static void build(const tt_problem *p, tt_builder *b)
+static void fill(const tt_problem *p, const tt_ring *g, tt_builder *b)
 {
-    uint32_t n = p->n_ranks;
+    uint32_t n = g->n;
     tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
-        lap(b, n, 0, 1, TT_XFER_REDUCE);
-        lap(b, n, n - 1, 0, TT_XFER_COPY);
+        lap(b, g, 0, 1, TT_XFER_REDUCE);
+        lap(b, g, n - 1, 0, TT_XFER_COPY);
         break;
     case TUTTI_REDUCE_SCATTER:
-        lap(b, n, 0, 1, TT_XFER_REDUCE);
+        lap(b, g, 0, 1, TT_XFER_REDUCE);
         break;
     case TUTTI_ALL_GATHER:
-        lap(b, n, 0, 0, TT_XFER_COPY);
+        lap(b, g, 0, 0, TT_XFER_COPY);
         break;
     case TUTTI_BROADCAST:
-        chain(b, n, p->root, TT_XFER_COPY);
+        chain(b, g, g->place[p->root], TT_XFER_COPY);
         break;
     default: /* reduce */
-        chain(b, n, tt_rank_add(p->root, 1, n), TT_XFER_REDUCE);
+        chain(b, g, tt_rank_add(g->place[p->root], 1, n), TT_XFER_REDUCE);
         break;
     }
+}
+
+static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
+                      tutti_diag *diag)
+{
+    tt_arena arena = {.mem = mem};
+    tt_ring g;
+    tutti_err err = tt_order_ring(p, false, &arena, &g, diag);
+    if (!err)
+        err = tt_plan_builder(p, n_parts(p), mem, out, diag);
+    if (!err)
+        fill(p, &g, *out);
+    tt_arena_free(&arena);
+    return err;
 }
 
 const tt_planner tt_planner_ring = {
     .name = "ring",
     .blurb = "everybody sends to the next rank only; least bytes, most steps",
+    .fits = "every network; all-reduce up to 46341 ranks",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = n_parts,
-    .build = build,
+    .make = make,
 };
