@@ -18,13 +18,10 @@
 
 #include <string.h>
 
-/* A slice below this is not worth its header. */
-static const uint64_t least_slice_bytes = 2048;
 /* Where sizes are not known to all ranks, chunks are cut on their own. */
 static const uint64_t lone_front_bytes = 64 * 1024;
 /* Borders inside a block are aligned to a cache line from this size up. */
 static const uint64_t aligned_block_bytes = 64 * 1024;
-static const uint32_t most_slices = 1u << 20;
 
 typedef struct chunk_info {
     uint64_t n_elems;
@@ -69,15 +66,7 @@ typedef struct work {
 static uint64_t pow2_up(uint64_t x)
 {
     uint64_t p = 1;
-    while (p < x && p < most_slices)
-        p *= 2;
-    return p;
-}
-
-static uint64_t pow2_down(uint64_t x)
-{
-    uint64_t p = 1;
-    while (p * 2 <= x && p < most_slices)
+    while (p < x && p < TT_MOST_SLICES)
         p *= 2;
     return p;
 }
@@ -96,7 +85,7 @@ static uint64_t front_count(const work *w)
                       (double)lay->max_block_bytes;
     double staged = in_bytes * lay->window / (double)lay->staging_max_bytes;
     if (staged > (double)k)
-        k = staged < most_slices ? (uint64_t)staged + 1 : most_slices;
+        k = staged < TT_MOST_SLICES ? (uint64_t)staged + 1 : TT_MOST_SLICES;
     return pow2_up(k);
 }
 
@@ -107,9 +96,8 @@ static uint32_t cut(const work *w, uint64_t n_elems, uint64_t k)
     uint64_t most = lay->max_payload / 2;
     if (lay->total_bytes == 0)
         k = pow2_up(ceil_div(bytes, lone_front_bytes));
-    uint64_t worth = pow2_down(bytes / least_slice_bytes);
-    uint64_t n = k < worth ? k : worth;
-    while (bytes / n > most && n < most_slices)
+    uint64_t n = tt_sched_slices(bytes, k);
+    while (bytes / n > most && n < TT_MOST_SLICES)
         n *= 2;
     return (uint32_t)n;
 }

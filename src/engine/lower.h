@@ -149,13 +149,4 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out);
 void tt_bound_free(tt_bound *bound); /* accepts NULL */
 
-/* First element of slice k of a chunk of n elements in n_slices (a power of
- * two); k == n_slices gives n. Large slices begin at multiples of 16. */
-static inline uint64_t tt_slice_at(uint64_t n, uint32_t k, uint32_t n_slices)
-{
-    uint64_t at = (uint64_t)(((tt_u128)n * k) >> __builtin_ctz(n_slices));
-    bool round = k < n_slices && (n >> __builtin_ctz(n_slices)) >= 256;
-    return round ? at & ~(uint64_t)15 : at;
-}
-
 #endif
