@@ -128,7 +128,8 @@ typedef struct tt_wire {
     uint64_t up_bps, down_bps; /* from first to second, and back; down 0:
                                     one way only */
     uint64_t latency_ps;       /* each way */
-    const char *dev;           /* at the first node; NULL: not known */
+    const char *dev, *far_dev; /* interfaces at the first and at the second
+                                  node; NULL: not known */
 } tt_wire;
 uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
                           uint32_t n_ranks, const tt_wire *memory);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * network.h - what the files of this folder share: the builder with places of
+ * a text, units, and steps on a grid. */
+#ifndef TT_TOPOLOGY_NETWORK_H
+#define TT_TOPOLOGY_NETWORK_H
+
+#include "topology/topology.h"
+
+/* --------------------------------------------------------------- places -- */
+
+/* Where in a text: line and column from 1. line 0, column > 0: in a generator
+ * spec, which has one line. Both 0: nowhere. */
+typedef struct tt_spot {
+    uint32_t line, column;
+} tt_spot;
+
+/* tt_fail() with the place, in the diag and at the head of the sentence. */
+tutti_err tt_fail_at(tutti_diag *diag, tutti_err err, tt_spot spot,
+                     const char *fmt, ...) TT_PRINTF(4, 5);
+
+/* A piece of somebody's text, shortened and with what cannot be printed as
+ * '?', for an error message. */
+typedef struct tt_quote {
+    char text[44];
+} tt_quote;
+tt_quote tt_quoted(const char *at, size_t len);
+
+/* Number of single-character changes between two words, at most `most`, which
+ * also stands for more (changes of place count once); for "did you mean". */
+uint32_t tt_edit_distance(const char *a, size_t a_len, const char *b,
+                          size_t b_len, uint32_t most);
+
+/* -------------------------------------------------------------- builder -- */
+
+/* Nodes and links added from now on come from here. */
+void tt_topo_at(tt_topo_builder *b, tt_spot spot);
+/* Remembers this error unless there is one already. */
+void tt_topo_refuse(tt_topo_builder *b, tutti_err err, tt_spot spot,
+                    const char *fmt, ...) TT_PRINTF(4, 5);
+/* The remembered error. */
+tutti_err tt_topo_error(const tt_topo_builder *b, tutti_diag *diag);
+/* The node of that name, or TT_NONE. */
+uint32_t tt_topo_find(const tt_topo_builder *b, const char *name, size_t len);
+/* The name most like this one, or NULL. */
+const char *tt_topo_nearest(const tt_topo_builder *b, const char *name,
+                            size_t len);
+tt_node_kind tt_topo_kind(const tt_topo_builder *b, uint32_t node);
+uint32_t tt_topo_n_ranks(const tt_topo_builder *b);
+const tt_mem *tt_topo_mem(const tt_topo_builder *b);
+/* The id: the hash of what tt_topology_write() writes. ENOMEM. */
+tutti_err tt_topology_hash(const tutti_topology *t, const tt_mem *mem,
+                           uint64_t *id);
+
+enum { TT_MAX_NAME = 255 };
+bool tt_name_is_good(const char *name, size_t len);
+
+/* ---------------------------------------------------------------- units -- */
+
+#define TT_MAX_LATENCY_PS UINT64_C(1000000000000000) /* 1000 s */
+
+/* Rates and latencies as people write them; see units.c. */
+typedef struct tt_amount {
+    uint64_t value;    /* bits per second, or picoseconds */
+    const char *error; /* one phrase when it is none; static text */
+    tutti_err err;
+    size_t len; /* characters read; on an error, up to what is wrong */
+    bool is_latency;
+} tt_amount;
+
+/* Reads a number with a unit at the start of text. */
+tt_amount tt_amount_read(const char *text, size_t len);
+
+/* A decimal factor: 2.5 = 25 / 10. */
+typedef struct tt_decimal {
+    uint64_t digits;
+    uint32_t n_places;
+    size_t len;   /* characters read; 0: it is not a number */
+    bool is_long; /* more digits than can be kept */
+} tt_decimal;
+tt_decimal tt_decimal_read(const char *text, size_t len);
+/* digits * unit / 10^n_places, exactly; false: not a whole number, or larger
+ * than most (*is_large). */
+bool tt_decimal_times(const tt_decimal *d, uint64_t unit, uint64_t most,
+                      uint64_t *out, bool *is_large);
+
+void tt_rate_write(tt_str *out, uint64_t bps);
+void tt_latency_write(tt_str *out, uint64_t ps);
+
+/* ---------------------------------------------------------------- grids -- */
+
+/* Nodes of the grid; 0: more than 2^32. */
+uint64_t tt_grid_size(const tt_grid *g);
+/* The direction of the step between two nodes: 2 * dim for upwards, 2 * dim + 1
+ * for downwards; TT_NONE when they are not neighbours. In a dimension of size 2
+ * the one neighbour of 0 is up, that of 1 down. */
+uint32_t tt_grid_direction(const tt_grid *g, uint32_t from, uint32_t to);
+
+#endif
