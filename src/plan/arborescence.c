@@ -201,8 +201,8 @@ bool tt_arbor_find(tt_arbor *a, const double *cost, uint32_t root,
     return true;
 }
 
-/* depth[] of all; path[] serves as the stack of one walk to the root. */
-static uint32_t measure(tt_arbor *a, const uint32_t *parent, uint32_t *depth)
+/* path[] serves as the stack of one walk to the root. */
+uint32_t tt_arbor_depth(tt_arbor *a, const uint32_t *parent, uint32_t *depth)
 {
     uint32_t deepest = 0;
     for (uint32_t v = 0; v < a->n; v++)
@@ -239,7 +239,7 @@ static bool hang_higher(const tt_arbor *a, const double *cost, double slack,
 uint32_t tt_arbor_flatten(tt_arbor *a, const double *cost, double slack,
                           uint32_t *parent, uint32_t *depth)
 {
-    uint32_t deepest = measure(a, parent, depth);
+    uint32_t deepest = tt_arbor_depth(a, parent, depth);
     bool has_changed = true;
     while (has_changed) {
         has_changed = false;
@@ -247,7 +247,7 @@ uint32_t tt_arbor_flatten(tt_arbor *a, const double *cost, double slack,
             if (parent[v] != v &&
                 hang_higher(a, cost, slack, v, parent, depth)) {
                 has_changed = true;
-                deepest = measure(a, parent, depth);
+                deepest = tt_arbor_depth(a, parent, depth);
             }
         }
     }

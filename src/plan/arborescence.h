@@ -32,9 +32,12 @@ tutti_err tt_arbor_init(tt_arbor *a, uint32_t n, tt_arena *arena);
 bool tt_arbor_find(tt_arbor *a, const double *cost, uint32_t root,
                    uint32_t *parent);
 
+/* depth[v]: hops to the root. Returns the greatest. */
+uint32_t tt_arbor_depth(tt_arbor *a, const uint32_t *parent, uint32_t *depth);
+
 /* Makes a tree flatter: hangs vertices nearer to the root, where their edge
- * costs at most `slack` more than it did, until nothing changes. depth[v]: hops
- * to the root. Returns the greatest. */
+ * costs at most `slack` more than it did, until nothing changes. Returns the
+ * greatest depth. */
 uint32_t tt_arbor_flatten(tt_arbor *a, const double *cost, double slack,
                           uint32_t *parent, uint32_t *depth);
 
