@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * forest.c - the best trees there are, each with the share it deserves.
+ *
+ * Idea       columns.c finds the trees and shares that keep the busiest link
+ *            busy for the least time; here they become a schedule. A chunk is a
+ *            share that one in-tree of a root reduces and one out-tree of that
+ *            root distributes; while one chunk is still being reduced another
+ *            is already on its way out, over the other direction of the links.
+ *            Shares need not be equal, and some ranks may be no root at all:
+ *            that is what schedules with equal shares leave on the table.
+ * Pairing    A root's in-trees and out-trees carry the same in total, but in
+ *            different portions. Laid side by side, each border of either
+ *            begins a chunk: k and l trees give at most k + l - 1 chunks. The
+ *            deepest in-trees are laid beside the flattest out-trees, so that
+ *            all chunks take about equally long to get through.
+ *
+ *              in-trees    |----a----|------b------|
+ *              out-trees   |--c--|--------d--------|
+ *              chunks      |a,c  |a,d|     b,d     |
+ *
+ * Steps      A chunk's own: all children of a vertex send in one step, the
+ *            deepest first, so each vertex makes one reduction.
+ * Cost       The least possible time, but for what it takes to fill the
+ *            pipeline. Planning is a linear programme: a tenth of a second for
+ *            25 ranks, a second for 64.
+ * Next       columns.c (where the trees come from). */
+#include "plan/columns.h"
+#include "plan/shape.h"
+
+#include <math.h>
+
+/* Of each block: fine enough that rounding a border costs nothing. */
+#define PARTS (UINT64_C(1) << 24)
+/* This near to the optimum is near enough for a schedule. */
+#define GOOD_ENOUGH 1e-5
+
+static const char *why_not(const tt_problem *p)
+{
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_ALL_GATHER:
+    case TUTTI_BROADCAST:
+    case TUTTI_REDUCE:
+        break;
+    default:
+        return "it has no gather, scatter or all-to-all";
+    }
+    return p->topology ? tt_columns_why_not(p->topology)
+                       : "it needs a topology";
+}
+
+typedef struct planting {
+    const tt_problem *p;
+    tt_builder *b;
+    uint32_t *depth; /* of each rank in the tree at hand */
+} planting;
+
+/* One tree of a chunk, from this step on; returns the step after it. */
+static uint32_t plant(planting *f, const tt_tree *tree, uint32_t chunk,
+                      uint32_t step)
+{
+    f->depth[tree->root] = 0;
+    for (uint32_t i = 0; i + 1 < f->p->n_ranks; i++) {
+        const tt_hop *hop = &tree->hops[i];
+        uint32_t child = tree->is_in ? hop->src : hop->dst;
+        uint32_t parent = tree->is_in ? hop->dst : hop->src;
+        uint32_t d = f->depth[parent];
+        f->depth[child] = d + 1;
+        tt_builder_rail(f->b, hop->rail);
+        if (tree->is_in)
+            tt_builder_transfer(f->b, step + tree->depth - 1 - d, chunk,
+                                hop->src, hop->dst, TT_XFER_REDUCE);
+        else
+            tt_builder_transfer(f->b, step + d, chunk, hop->src, hop->dst,
+                                TT_XFER_COPY);
+    }
+    return step + tree->depth;
+}
+
+/* The next chunk of a block ends where `share` of the block does; none when
+ * that is nowhere. */
+typedef struct cutter {
+    uint32_t block;
+    uint64_t done;
+    double whole; /* the block's share of the vector */
+} cutter;
+
+static bool cut(planting *f, cutter *c, double share, uint32_t *chunk)
+{
+    double end = c->whole > 0 ? share / c->whole : 1;
+    end = round(end * (double)PARTS);
+    uint64_t part = end >= (double)PARTS ? PARTS : (uint64_t)end;
+    if (part <= c->done)
+        return false;
+    *chunk = tt_builder_chunk(f->b, c->block, c->done, part);
+    c->done = part;
+    return true;
+}
+
+/* A root's trees of one side. */
+typedef struct row {
+    tt_tree *trees;
+    uint32_t n;
+} row;
+
+/* Deepest first, or flattest first; equal ones stay in order. */
+static void sort(row *r, bool deepest_first)
+{
+    for (uint32_t i = 1; i < r->n; i++) {
+        tt_tree tree = r->trees[i];
+        uint32_t k = i;
+        for (; k > 0; k--) {
+            uint32_t before = r->trees[k - 1].depth;
+            if (deepest_first ? before >= tree.depth : before <= tree.depth)
+                break;
+            r->trees[k] = r->trees[k - 1];
+        }
+        r->trees[k] = tree;
+    }
+}
+
+/* Less than this of a tree is rounding. */
+#define REST 1e-12
+
+/* Lays the rows side by side. *end: the share of the vector so far. */
+static void pair_up(planting *f, row in, row out, cutter *c, double *end)
+{
+    uint32_t i = 0, k = 0;
+    double in_used = 0, out_used = 0;
+    while (i < in.n && k < out.n) {
+        double in_left = in.trees[i].share - in_used;
+        double out_left = out.trees[k].share - out_used;
+        double share = fmin(in_left, out_left);
+        uint32_t chunk = 0;
+        *end += share;
+        if (cut(f, c, *end, &chunk)) {
+            uint32_t step = plant(f, &in.trees[i], chunk, 0);
+            plant(f, &out.trees[k], chunk, step);
+        }
+        in_used += share;
+        out_used += share;
+        if (in_left - share <= REST) {
+            i++;
+            in_used = 0;
+        }
+        if (out_left - share <= REST) {
+            k++;
+            out_used = 0;
+        }
+    }
+}
+
+static void one_side(planting *f, row trees, cutter *c, double *end)
+{
+    for (uint32_t i = 0; i < trees.n; i++) {
+        uint32_t chunk = 0;
+        *end += trees.trees[i].share;
+        if (cut(f, c, *end, &chunk))
+            plant(f, &trees.trees[i], chunk, 0);
+    }
+}
+
+/* The row that begins at *i. */
+static row next_row(const tt_columns *best, uint32_t *i)
+{
+    row r = {.trees = best->trees + *i};
+    while (*i < best->n_trees && best->trees[*i].root == r.trees->root &&
+           best->trees[*i].is_in == r.trees->is_in) {
+        r.n++;
+        ++*i;
+    }
+    sort(&r, r.trees->is_in);
+    return r;
+}
+
+static double sum_of(row r)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < r.n; i++)
+        sum += r.trees[i].share;
+    return sum;
+}
+
+static void plant_all(planting *f, const tt_columns *best)
+{
+    bool has_blocks = tt_coll_blocks(f->p->collective, f->p->n_ranks) > 1;
+    cutter c = {.whole = 1};
+    double end = 0;
+    uint32_t i = 0;
+    while (i < best->n_trees) {
+        row first = next_row(best, &i);
+        if (f->p->collective == TUTTI_ALL_REDUCE) {
+            pair_up(f, first, next_row(best, &i), &c, &end);
+            continue;
+        }
+        if (has_blocks) {
+            c = (cutter){.block = first.trees->root, .whole = sum_of(first)};
+            end = 0;
+        }
+        one_side(f, first, &c, &end);
+    }
+}
+
+static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
+                      tutti_diag *diag)
+{
+    const tt_columns_opts opts = {
+        .collective = p->collective,
+        .root = p->root,
+        .block_bytes = p->block_bytes,
+        .gap = GOOD_ENOUGH,
+        .progress = p->progress,
+    };
+    tt_columns best;
+    tutti_err err = tt_columns_find(p->topology, p->routes, &opts, mem, &best,
+                                    diag);
+    if (err)
+        return err;
+    planting f = {.p = p};
+    f.depth = tt_new(mem, p->n_ranks, sizeof(*f.depth));
+    if (!f.depth)
+        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for a forest of %u ranks",
+                      p->n_ranks);
+    else
+        err = tt_plan_builder(p, p->n_ranks == 1 ? 1 : PARTS, mem, &f.b, diag);
+    if (!err && p->n_ranks == 1)
+        tt_builder_whole_blocks(f.b);
+    else if (!err)
+        plant_all(&f, &best);
+    if (!err)
+        *out = f.b;
+    tt_free(mem, f.depth, p->n_ranks, sizeof(*f.depth));
+    tt_columns_free(&best);
+    return err;
+}
+
+const tt_planner tt_planner_forest = {
+    .name = "forest",
+    .blurb = "the best trees that the network has, with uneven shares",
+    .fits = "any network up to 256 ranks",
+    .why_not = why_not,
+    .make = make,
+};
