@@ -11,11 +11,15 @@
  * Next       docs/optimum.md; forest.c plans what the column generation
  *            found. */
 #include "plan/bounds.h"
+#include "plan/columns.h"
 #include "plan/plan.h"
 
 #include <math.h>
 
 #define EXACT_GAP 1e-6
+/* The bounds are exact; the linear programme's rounding must not spoil them. */
+#define ROUNDING 1e-9
+#define DEFAULT_MAX_RANKS 128u
 
 static double s_per_byte(tt_fraction f)
 {
@@ -69,6 +73,37 @@ static void set_gap(tt_optimum *o, double upper)
         o->gap = 0;
 }
 
+/* Raises the lower bound and lowers *upper, where it can. */
+static tutti_err improve(const tutti_topology *t, const tt_optimum_opts *opts,
+                         const tt_mem *mem, tt_optimum *o, double *upper)
+{
+    uint32_t max_ranks = opts->max_ranks ? opts->max_ranks : DEFAULT_MAX_RANKS;
+    if (t->n_ranks > max_ranks || tt_columns_why_not(t))
+        return TUTTI_OK;
+    const tt_columns_opts how = {
+        .gap = opts->gap,
+        .max_rounds = opts->max_rounds,
+        .only_value = true,
+        .progress = opts->progress,
+    };
+    tt_columns c;
+    tt_routes *routes = NULL;
+    tutti_err err = tt_routes_create(t, mem, &routes, NULL);
+    if (err)
+        return err;
+    err = tt_columns_find(t, routes, &how, mem, &c, NULL);
+    tt_routes_free(routes);
+    if (err == TUTTI_ENOFIT) /* the library gave up: what we had remains */
+        return TUTTI_OK;
+    if (err)
+        return err;
+    if (c.bound_s_per_byte > o->allreduce_s_per_byte * (1 + ROUNDING))
+        o->allreduce_s_per_byte = c.bound_s_per_byte;
+    *upper = fmin(*upper, c.s_per_byte);
+    tt_columns_free(&c);
+    return TUTTI_OK;
+}
+
 static tutti_err find(const tutti_topology *t, const tt_optimum_opts *opts,
                       const tt_mem *mem, tt_optimum *o)
 {
@@ -89,7 +124,12 @@ static tutti_err find(const tutti_topology *t, const tt_optimum_opts *opts,
     if (is_direct(t) && o->allgather_den)
         upper = o->allgather_s_per_byte + o->reducescatter_s_per_byte;
     set_gap(o, upper);
-    return TUTTI_OK;
+    if (o->is_exact)
+        return TUTTI_OK;
+    err = improve(t, opts, mem, o, &upper);
+    if (!err)
+        set_gap(o, upper);
+    return err;
 }
 
 tutti_err tt_optimum_find(const tutti_topology *t, const tt_optimum_opts *opts,
