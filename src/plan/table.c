@@ -12,6 +12,7 @@ const tt_planner *const tt_planners[] = {
     &tt_planner_halving,
     &tt_planner_dbtree,
     &tt_planner_direct,
+    &tt_planner_multitree,
     &tt_planner_forest,
     NULL,
 };

@@ -3,10 +3,10 @@
  *
  * Idea       A round trip of one or two dimensions is stretched over the
  *            other dimensions one by one. If h0 h1 .. hm is a round trip of a
- *            layer, walk h1 .. hm in the first layer, hm .. h1 in the next,
- *            and so on; then come back through the h0 of all layers:
+ *            layer, come up through the h0 of all layers, then walk h1 .. hm
+ *            in the first layer, hm .. h1 in the next, and so on:
  *
- *                h0  h1 - h2 - h3           h0  h1 - h2 - h3
+ *                h0 -h1 - h2 - h3           h0 -h1 - h2 - h3
  *                |               |          |               |
  *                h0  h1 - h2 - h3           h0  h1 - h2 - h3
  *                |   |                      |   |
@@ -51,12 +51,12 @@ static void stretch(walk *w, side s, uint32_t *spare)
     uint32_t m = w->n;
     memcpy(spare, w->at, m * sizeof(*spare));
     w->n = 0;
+    for (uint32_t i = s.n; i-- > 0;)
+        go(w, spare[0] + i * s.stride);
     for (uint32_t i = 0; i < s.n; i++) {
         for (uint32_t j = 1; j < m; j++)
             go(w, spare[i % 2 == 0 ? j : m - j] + i * s.stride);
     }
-    for (uint32_t i = s.n; i-- > 0;)
-        go(w, spare[0] + i * s.stride);
 }
 
 static void line(walk *w, side s)

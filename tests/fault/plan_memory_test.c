@@ -33,6 +33,8 @@ static void each_allocation(void **state)
         .collective = TUTTI_ALL_REDUCE, .n_ranks = 13, .root = TT_NONE};
     for (size_t i = 0; tt_planners[i]; i++) {
         uint64_t k = 1;
+        if (!tt_planners[i]->guess) /* it needs a topology */
+            continue;
         while (fails(tt_planners[i], &p, k))
             k++;
         assert_true(k > 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * plan_test.c - every planner x collective x number of ranks x root: it fits
- * or says why not; what it builds is proven, survives its text form, is built
+ * plan_test.c - flat networks: every planner x collective x number of ranks x
+ * root: it fits or says why not (one without a prediction needs a topology); what it builds is proven, survives its text form, is built
  * the same again, moves as many elements and takes as many steps as a closed
  * form says. The closed forms here are written from the definitions of the
  * algorithms and share nothing with the planners but arithmetic.
@@ -474,7 +474,8 @@ static int sweep(int coll, uint32_t n, bool is_light)
         n_roots = n;
     for (size_t i = 0; tt_planners[i]; i++) {
         k.planner = tt_planners[i];
-        bool is_served = served_by(k.planner)->colls >> coll & 1;
+        bool is_served = k.planner->guess &&
+                         served_by(k.planner)->colls >> coll & 1;
         n_fit += is_served;
         for (uint32_t j = 0; j < n_roots; j++) {
             k.problem = problem_of(coll, n, roots[n_roots - 1 - j]);

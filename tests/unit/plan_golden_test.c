@@ -52,6 +52,8 @@ static void five_ranks(void **state)
     (void)state;
     for (size_t i = 0; tt_planners[i]; i++) {
         char path[128];
+        if (!tt_planners[i]->guess) /* it needs a topology */
+            continue;
         snprintf(path, sizeof(path), "tests/golden/plan-%s-5.txt",
                  tt_planners[i]->name);
         size_t len = 0;

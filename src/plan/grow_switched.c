@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * grow_switched.c - trees whose branches are routes through switches.
+ *
+ * Idea       A rank has few links of its own, so here it is the ranks that
+ *            take turns: in its turn a rank looks for one other that holds a
+ *            chunk it lacks (a tree to which it does not belong) and to which a
+ *            route is free, on any rail. Of the chunks on offer it takes the
+ *            one that fewest ranks behind its own switch have, then the one
+ *            that fewest have at all. The step ends when nobody finds any.
+ *            Chunks that come in a step are on offer from the next on.
+ * Ways       whom a rank asks first. 0: in step s the rank s + 1 places before
+ *            it on the ring (all of them a shift, which fat trees carry
+ *            without contention). 1: those with the shortest routes. 2: those
+ *            with the longest routes, but only for what nobody behind the own
+ *            switch has yet, so that trunks are busy from the first step; then
+ *            the shortest. 3: as 2, with the turns in the order of need.
+ * Time       n * n looks per step at worst, each at n / 64 words.
+ * Next       multitree.c. */
+#include "plan/grow.h"
+
+#include "plan/shape.h"
+
+#include <string.h>
+
+/* A rank that gives, as another sees it. */
+typedef struct giver {
+    uint32_t rank, len; /* links of the route */
+} giver;
+
+typedef struct bed {
+    tt_grower *g;
+    size_t n_words;
+    /* Bit t of rank r: it belongs to tree t; joined it in this step. */
+    uint64_t *has, *got;
+    uint32_t *group;    /* of each rank: those behind the same switch */
+    uint32_t *n_behind; /* [group * n_trees + tree]: members behind it */
+    uint32_t *n_all;    /* [tree]: members */
+    giver *givers;      /* [n * (n - 1)], by length; NULL: way 0 */
+    uint32_t *turns, *n_missing;
+} bed;
+
+/* What to look for. */
+typedef struct wish {
+    uint32_t rank;
+    bool is_far; /* only what nobody behind the own switch has */
+} wish;
+
+/* ---------------------------------------------------------------- chunks -- */
+
+static uint32_t *behind(const bed *a, uint32_t rank, uint32_t tree)
+{
+    return &a->n_behind[(size_t)a->group[rank] * a->g->n_trees + tree];
+}
+
+/* The number of the lowest bit that is set, by halves. */
+static uint32_t lowest_bit(uint64_t bits)
+{
+    uint32_t n = 0;
+    for (uint32_t half = 32; half > 0; half /= 2) {
+        if ((bits & ((UINT64_C(1) << half) - 1)) == 0) {
+            bits >>= half;
+            n += half;
+        }
+    }
+    return n;
+}
+
+/* Is tree x rarer than tree y, as the rank sees it? */
+static bool is_rarer(const bed *a, uint32_t rank, uint32_t x, uint32_t y)
+{
+    uint32_t near_x = *behind(a, rank, x), near_y = *behind(a, rank, y);
+    return near_x != near_y ? near_x < near_y : a->n_all[x] < a->n_all[y];
+}
+
+/* The tree that the rank would take from the giver; TT_NONE: none. The giver's
+ * own comes first among equals. */
+static uint32_t pick_tree(const bed *a, wish w, uint32_t from)
+{
+    const uint64_t *theirs = a->has + from * a->n_words;
+    const uint64_t *has = a->has + w.rank * a->n_words;
+    const uint64_t *got = a->got + w.rank * a->n_words;
+    uint32_t best = TT_NONE;
+    for (size_t i = 0; i < a->n_words; i++) {
+        uint64_t useful = theirs[i] & ~has[i] & ~got[i];
+        for (; useful; useful &= useful - 1) {
+            uint32_t tree = (uint32_t)(i * 64) + lowest_bit(useful);
+            if (w.is_far && *behind(a, w.rank, tree) > 0)
+                continue;
+            bool is_first = best == TT_NONE || is_rarer(a, w.rank, tree, best);
+            bool is_own = !is_first && tt_grow_root(a->g, tree) == from &&
+                          !is_rarer(a, w.rank, best, tree);
+            if (is_first || is_own)
+                best = tree;
+        }
+    }
+    return best;
+}
+
+/* ---------------------------------------------------------------- routes -- */
+
+/* May anything still leave this rank in this step (enter, if is_in)? */
+static bool can_give(const tt_grower *g, uint32_t rank)
+{
+    const tutti_topology *t = g->t;
+    bool is_in = g->task->is_in;
+    const uint32_t *bounds = is_in ? t->first_in : t->first_out;
+    const uint32_t *links = is_in ? t->in : t->out;
+    uint32_t v = t->rank_node[rank];
+    for (uint32_t i = bounds[v]; i < bounds[v + 1]; i++) {
+        if (g->left[links[i]] > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool can_take(const tt_grower *g, uint32_t rank)
+{
+    const tutti_topology *t = g->t;
+    bool is_in = g->task->is_in;
+    const uint32_t *bounds = is_in ? t->first_out : t->first_in;
+    const uint32_t *links = is_in ? t->out : t->in;
+    uint32_t v = t->rank_node[rank];
+    for (uint32_t i = bounds[v]; i < bounds[v + 1]; i++) {
+        if (g->left[links[i]] > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Takes a free route from the giver to the rank. */
+static bool take_route(tt_grower *g, uint32_t from, uint32_t rank,
+                       uint8_t *rail)
+{
+    uint32_t n_rails = g->task->is_in ? tt_route_rails(g->routes, rank, from)
+                                      : tt_route_rails(g->routes, from, rank);
+    for (uint32_t i = 0; i < n_rails; i++) {
+        uint32_t len = tt_grow_route(g, from, rank, (uint8_t)i);
+        uint32_t j = 0;
+        while (j < len && g->left[g->route[j]] > 0)
+            j++;
+        if (j < len)
+            continue;
+        for (j = 0; j < len; j++)
+            g->left[g->route[j]]--;
+        *rail = (uint8_t)i;
+        return true;
+    }
+    return false;
+}
+
+static void join(bed *a, uint32_t tree, uint32_t rank)
+{
+    a->got[rank * a->n_words + tree / 64] |= UINT64_C(1) << (tree % 64);
+    a->n_all[tree]++;
+    a->n_missing[rank]--;
+    (*behind(a, rank, tree))++;
+}
+
+static bool take_from(bed *a, wish w, uint32_t from)
+{
+    tt_grower *g = a->g;
+    if (!can_give(g, from))
+        return false;
+    uint32_t tree = pick_tree(a, w, from);
+    uint8_t rail;
+    if (tree == TT_NONE || !take_route(g, from, w.rank, &rail))
+        return false;
+    join(a, tree, w.rank);
+    tt_grow_add(g, (tt_branch){.tree = tt_grow_root(g, tree),
+                               .parent = from,
+                               .child = w.rank,
+                               .step = g->out->n_steps,
+                               .rail = rail});
+    return true;
+}
+
+/* ----------------------------------------------------------------- turns -- */
+
+static bool ask_shift(bed *a, wish w)
+{
+    const tt_grower *g = a->g;
+    uint32_t first = g->out->n_steps;
+    for (uint32_t i = 0; i + 1 < g->n; i++) {
+        uint32_t back = 1 + (first + i) % (g->n - 1);
+        uint32_t place = tt_rank_sub(g->place[w.rank], back, g->n);
+        if (take_from(a, w, g->at[place]))
+            return true;
+    }
+    return false;
+}
+
+/* Those as far away as list[begin] take turns in being first. */
+static bool ask_equals(bed *a, wish w, const giver *list, uint32_t n)
+{
+    uint32_t first = a->g->out->n_steps % n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (take_from(a, w, list[(first + i) % n].rank))
+            return true;
+    }
+    return false;
+}
+
+static bool ask_near(bed *a, wish w)
+{
+    uint32_t n = a->g->n - 1;
+    const giver *list = a->givers + (size_t)w.rank * n;
+    for (uint32_t i = 0, j; i < n; i = j) {
+        for (j = i + 1; j < n && list[j].len == list[i].len;)
+            j++;
+        if (ask_equals(a, w, list + i, j - i))
+            return true;
+    }
+    return false;
+}
+
+static bool ask_far(bed *a, wish w)
+{
+    uint32_t n = a->g->n - 1;
+    const giver *list = a->givers + (size_t)w.rank * n;
+    for (uint32_t j = n, i; j > 0; j = i) {
+        for (i = j - 1; i > 0 && list[i - 1].len == list[j - 1].len;)
+            i--;
+        if (ask_equals(a, w, list + i, j - i))
+            return true;
+    }
+    return false;
+}
+
+static bool take_turn(bed *a, wish w)
+{
+    if (a->n_missing[w.rank] == 0 || !can_take(a->g, w.rank))
+        return false;
+    if (a->g->way == 0)
+        return ask_shift(a, w);
+    return w.is_far ? ask_far(a, w) : ask_near(a, w);
+}
+
+/* Those that lack most first; of equal ones as they stand: a counting sort
+ * would need more room than n * n / 2 compares take time. */
+static void sort_by_need(const bed *a)
+{
+    uint32_t *turns = a->turns;
+    for (uint32_t i = 1; i < a->g->n; i++) {
+        uint32_t rank = turns[i], j = i;
+        for (; j > 0 && a->n_missing[turns[j - 1]] < a->n_missing[rank]; j--)
+            turns[j] = turns[j - 1];
+        turns[j] = rank;
+    }
+}
+
+/* All ranks in turn, again and again until nobody finds anything. */
+static void take_turns(bed *a, bool is_far)
+{
+    const tt_grower *g = a->g;
+    uint32_t n_turns = g->n;
+    for (uint32_t i = 0; i < g->n; i++)
+        a->turns[i] = g->at[(i + g->out->n_steps) % g->n];
+    if (g->way == 3)
+        sort_by_need(a);
+    while (n_turns > 0) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < n_turns; i++) {
+            if (take_turn(a, (wish){a->turns[i], is_far}))
+                a->turns[n++] = a->turns[i];
+        }
+        n_turns = n;
+    }
+}
+
+static bool grow_step(bed *a)
+{
+    tt_grower *g = a->g;
+    size_t before = g->out->n;
+    memcpy(g->left, g->fresh, g->t->n_links * sizeof(*g->left));
+    if (g->way >= 2)
+        take_turns(a, true);
+    take_turns(a, false);
+    for (size_t i = 0; i < g->n * a->n_words; i++) {
+        a->has[i] |= a->got[i];
+        a->got[i] = 0;
+    }
+    g->out->n_steps++;
+    tt_grow_tell(g);
+    return g->out->n > before;
+}
+
+/* ----------------------------------------------------------------- start -- */
+
+static uint32_t switch_of(const tutti_topology *t, uint32_t rank)
+{
+    uint32_t v = t->rank_node[rank];
+    for (uint32_t i = t->first_out[v]; i < t->first_out[v + 1]; i++) {
+        uint32_t to = t->links[t->out[i]].to;
+        if (t->nodes[to].rank == TT_NONE)
+            return to;
+    }
+    return v;
+}
+
+static tutti_err find_groups(bed *a)
+{
+    tt_grower *g = a->g;
+    uint32_t *number = tt_arena_new(g->arena, g->t->n_nodes, sizeof(*number));
+    uint32_t n_groups = 0;
+    if (!number)
+        return TUTTI_ENOMEM;
+    memset(number, 0xff, g->t->n_nodes * sizeof(*number));
+    for (uint32_t r = 0; r < g->n; r++) {
+        uint32_t v = switch_of(g->t, r);
+        if (number[v] == TT_NONE)
+            number[v] = n_groups++;
+        a->group[r] = number[v];
+    }
+    a->n_behind = tt_arena_new(g->arena, (size_t)n_groups * g->n_trees,
+                               sizeof(*a->n_behind));
+    return a->n_behind ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+/* Shortest route first; of equal ones as they sit before it on the ring: a
+ * counting sort by length. */
+static tutti_err find_givers(bed *a)
+{
+    tt_grower *g = a->g;
+    size_t n = g->n, n_most = (size_t)tt_routes_max_links(g->routes) + 2;
+    a->givers = tt_arena_new(g->arena, n * (n - 1), sizeof(*a->givers));
+    uint32_t *first = tt_arena_new(g->arena, n_most, sizeof(*first));
+    giver *list = tt_arena_new(g->arena, n - 1, sizeof(*list));
+    if (!a->givers || !first || !list)
+        return TUTTI_ENOMEM;
+    for (uint32_t r = 0; r < g->n; r++) {
+        memset(first, 0, n_most * sizeof(*first));
+        for (uint32_t i = 0; i + 1 < g->n; i++) {
+            uint32_t place = tt_rank_sub(g->place[r], i + 1, g->n);
+            list[i].rank = g->at[place];
+            list[i].len = tt_grow_route(g, list[i].rank, r, 0);
+            first[list[i].len + 1]++;
+        }
+        for (size_t len = 1; len < n_most; len++)
+            first[len] += first[len - 1];
+        for (uint32_t i = 0; i + 1 < g->n; i++)
+            a->givers[r * (n - 1) + first[list[i].len]++] = list[i];
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err prepare(bed *a)
+{
+    tt_grower *g = a->g;
+    a->n_words = ((size_t)g->n_trees + 63) / 64;
+    a->has = tt_arena_new(g->arena, g->n * a->n_words, sizeof(*a->has));
+    a->got = tt_arena_new(g->arena, g->n * a->n_words, sizeof(*a->got));
+    a->group = tt_arena_new(g->arena, g->n, sizeof(*a->group));
+    a->n_all = tt_arena_new(g->arena, g->n_trees, sizeof(*a->n_all));
+    a->turns = tt_arena_new(g->arena, g->n, sizeof(*a->turns));
+    a->n_missing = tt_arena_new(g->arena, g->n, sizeof(*a->n_missing));
+    if (!a->has || !a->got || !a->group || !a->n_all || !a->turns ||
+        !a->n_missing || find_groups(a))
+        return TUTTI_ENOMEM;
+    for (uint32_t r = 0; r < g->n; r++)
+        a->n_missing[r] = g->n_trees;
+    for (uint32_t i = 0; i < g->n_trees; i++) {
+        uint32_t root = tt_grow_root(g, i);
+        join(a, i, root);
+        a->has[root * a->n_words + i / 64] |= UINT64_C(1) << (i % 64);
+    }
+    return g->way == 0 ? TUTTI_OK : find_givers(a);
+}
+
+tutti_err tt_grow_switched(tt_grower *g)
+{
+    bed a = {.g = g};
+    tutti_err err = prepare(&a);
+    size_t n_all = (size_t)g->n_trees * (g->n - 1);
+    while (!err && g->out->n < n_all) {
+        if (!grow_step(&a))
+            return TUTTI_ENOFIT;
+    }
+    return err;
+}
