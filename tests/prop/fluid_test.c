@@ -490,7 +490,7 @@ static tt_sim_opts random_opts(tt_rng *rng, bool is_even)
     tt_sim_opts o = {
         .size_bytes = 20000 + tt_rng_below(rng, 300000),
         .n_slices = 1u << tt_rng_below(rng, 5),
-        .window = (uint32_t)tt_rng_below(rng, 4),
+        .window = (uint32_t)tt_rng_below(rng, 8),
         .by_step = tt_rng_below(rng, 4) == 0,
     };
     /* With even rates several values are whole at one moment, and which the
