@@ -135,6 +135,17 @@ bool tt_name_is_good(const char *name, size_t len)
     return true;
 }
 
+bool tt_dev_is_good(const char *name, size_t len)
+{
+    if (len == 0 || len > TT_MAX_DEV)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] <= ' ' || name[i] > '~' || name[i] == '/' || name[i] == '#')
+            return false;
+    }
+    return true;
+}
+
 /* Where in the table the name is, or the free place where it belongs. */
 static size_t slot_of(const tt_topo_builder *b, const char *name, size_t len)
 {
@@ -383,6 +394,13 @@ static void add_cable(tt_topo_builder *b, cables *to, const cable *c)
     b->n_links += n_links;
 }
 
+/* An interface can be named at a host, in words that a file can have. */
+static bool dev_fits(const tt_topo_builder *b, uint32_t node, const char *dev)
+{
+    return !dev || (b->nodes[node].kind != TT_NODE_SWITCH &&
+                    tt_dev_is_good(dev, strlen(dev)));
+}
+
 void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                   const tt_wire *wire)
 {
@@ -395,6 +413,11 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
     if (a == z) {
         tt_topo_refuse(b, TUTTI_EINVAL, b->at, "`%s` is linked with itself",
                        tt_quoted(b->nodes[a].name, TT_MAX_NAME).text);
+        return;
+    }
+    if (!dev_fits(b, a, wire->dev) || !dev_fits(b, z, wire->far_dev)) {
+        tt_topo_refuse(b, TUTTI_EINVAL, b->at,
+                       "an interface is named at a switch, or badly");
         return;
     }
     cable c = {a,

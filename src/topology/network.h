@@ -51,8 +51,10 @@ const tt_mem *tt_topo_mem(const tt_topo_builder *b);
 tutti_err tt_topology_hash(const tutti_topology *t, const tt_mem *mem,
                            uint64_t *id);
 
-enum { TT_MAX_NAME = 255 };
+enum { TT_MAX_NAME = 255, TT_MAX_DEV = 63 };
 bool tt_name_is_good(const char *name, size_t len);
+/* Could it be the name of a network interface? */
+bool tt_dev_is_good(const char *name, size_t len);
 
 /* ---------------------------------------------------------------- units -- */
 

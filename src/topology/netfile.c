@@ -1,0 +1,679 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * netfile.c - reads a network from a file.
+ *
+ *     tutti-topology 1
+ *     switch core rack0          # forwards, never reduces
+ *     host   a b                 # one rank each
+ *     host   c ranks=4 memory=20GB/s,500ns
+ *     link   a rack0 400Mbit/100Mbit 20us dev=eth1   # up/down
+ *     link   b rack0 400Mbit
+ *     link   rack0 core 200Mbit 30us
+ *     link   c core 1GB/s 10us
+ *
+ * docs/topology.md has the grammar. Lines are read one after the other and
+ * handed to the builder at once; memory is taken for nodes, links and names
+ * only, so whatever a text claims, it costs no more than the limits allow, and
+ * reading ends at the first error. Every error has its line and column.
+ *
+ * Next       netwrite.c (the other way), network.c (what is checked).
+ */
+#include "topology/network.h"
+
+#include <string.h>
+
+/* Memory of a host with several ranks, unless told. */
+static const tt_wire default_memory = {.up_bps = UINT64_C(80000000000),
+                                       .down_bps = UINT64_C(80000000000),
+                                       .latency_ps = 1000000};
+
+typedef struct word {
+    const char *at; /* len 0: where the line ends */
+    size_t len;
+} word;
+
+typedef struct reader {
+    const char *following, *end; /* lines not begun; NULL: there is none */
+    const char *line_start;
+    const char *next, *line_end; /* what is not read of the line, no comment */
+    uint32_t line;
+    tutti_diag *diag;
+    tt_topo_builder *b;
+    uint32_t *place; /* ranks listed by `rank=`, in order of declaration */
+    size_t n_place, cap_place;
+    tt_spot with_rank, without_rank; /* the first host of either */
+    bool has_grid;
+} reader;
+
+/* ---------------------------------------------------------------- words -- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static tt_spot spot(const reader *r, const char *at)
+{
+    uint64_t column = (uint64_t)(at - r->line_start) + 1;
+    uint32_t most = UINT32_MAX;
+    return (tt_spot){r->line, column < most ? (uint32_t)column : most};
+}
+
+/* The next word of the line; len 0: there is none. */
+static word next_word(reader *r)
+{
+    const char *p = r->next;
+    while (p < r->line_end && is_blank(*p))
+        p++;
+    word w = {p, 0};
+    while (p < r->line_end && !is_blank(*p))
+        p++;
+    w.len = (size_t)(p - w.at);
+    r->next = p;
+    return w;
+}
+
+/* Makes the following line the one that is read. */
+static void begin_line(reader *r)
+{
+    const char *start = r->following;
+    const char *stop = memchr(start, '\n', (size_t)(r->end - start));
+    r->following = stop ? stop + 1 : NULL;
+    stop = stop ? stop : r->end;
+    const char *comment = memchr(start, '#', (size_t)(stop - start));
+    r->line_start = r->next = start;
+    r->line_end = comment ? comment : stop;
+    r->line += r->line < UINT32_MAX;
+}
+
+/* Goes to the first word of the next line that has one; len 0: the end. */
+static word next_line(reader *r)
+{
+    word w = {r->line_end, 0};
+    while (w.len == 0 && r->following) {
+        begin_line(r);
+        w = next_word(r);
+    }
+    return w;
+}
+
+static bool is_word(word w, const char *text)
+{
+    return w.len == strlen(text) && memcmp(w.at, text, w.len) == 0;
+}
+
+/* The word begins with "key="; *value is the rest. */
+static bool is_option(word w, const char *key, word *value)
+{
+    size_t n = strlen(key);
+    if (w.len <= n || memcmp(w.at, key, n) != 0 || w.at[n] != '=')
+        return false;
+    *value = (word){w.at + n + 1, w.len - n - 1};
+    return true;
+}
+
+static tutti_err unexpected(const reader *r, word w, const char *expected)
+{
+    if (w.len)
+        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
+                          "expected %s, but here is `%s`", expected,
+                          tt_quoted(w.at, w.len).text);
+    return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
+                      "expected %s, but the %s ends here", expected,
+                      r->following ? "line" : "text");
+}
+
+static tutti_err twice(const reader *r, word w)
+{
+    return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
+                      "`%s` says what has been said already",
+                      tt_quoted(w.at, w.len).text);
+}
+
+/* Decimal digits, the whole word, up to `most`. */
+static tutti_err read_number(const reader *r, word w, const char *what,
+                             uint32_t most, uint32_t *out)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < w.len; i++) {
+        unsigned digit = (unsigned)(unsigned char)w.at[i] - '0';
+        if (digit > 9)
+            return unexpected(r, w, what);
+        value = value > most ? value : value * 10 + digit;
+    }
+    if (w.len == 0)
+        return unexpected(r, w, what);
+    if (value > most)
+        return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, w.at),
+                          "%s can be at most %u", what, most);
+    *out = (uint32_t)value;
+    return TUTTI_OK;
+}
+
+/* The piece of a word before `separator`, taken off its front; the whole word
+ * when there is none. */
+static word cut(word *w, char separator)
+{
+    const char *stop = w->len ? memchr(w->at, separator, w->len) : NULL;
+    word piece = {w->at, stop ? (size_t)(stop - w->at) : w->len};
+    size_t used = piece.len + (stop != NULL);
+    *w = (word){w->at + used, w->len - used};
+    return piece;
+}
+
+/* -------------------------------------------------------------- amounts -- */
+
+static tutti_err bad_amount(const reader *r, word w, bool is_latency,
+                            const tt_amount *a)
+{
+    tutti_err err = a->error ? a->err : TUTTI_EFORMAT;
+    const char *what = is_latency ? "a latency such as 20us"
+                                  : "a rate such as 400Mbit or 16GB/s";
+    return tt_fail_at(r->diag, err, spot(r, w.at), "`%s` is not %s%s%s",
+                      tt_quoted(w.at, w.len).text, what, a->error ? ": " : "",
+                      a->error ? a->error : "");
+}
+
+/* The amount at the front of w, which is taken off it. */
+static tutti_err take_amount(const reader *r, word *w, bool is_latency,
+                             uint64_t *out)
+{
+    if (w->len == 0)
+        return unexpected(r, *w, is_latency ? "a latency" : "a rate");
+    tt_amount a = tt_amount_read(w->at, w->len);
+    if (!a.error && a.is_latency && !is_latency && a.value == 0)
+        a = (tt_amount){.error = "a rate must be above zero",
+                        .err = TUTTI_EINVAL};
+    if (a.error || a.is_latency != is_latency)
+        return bad_amount(r, *w, is_latency, &a);
+    *out = a.value;
+    *w = (word){w->at + a.len, w->len - a.len};
+    return TUTTI_OK;
+}
+
+/* RATE or RATE/RATE at the front of w. */
+static tutti_err take_rates(const reader *r, word *w, tt_wire *out,
+                            bool *has_down)
+{
+    tutti_err err = take_amount(r, w, false, &out->up_bps);
+    *has_down = !err && w->len && w->at[0] == '/';
+    if (!err)
+        out->down_bps = out->up_bps;
+    if (*has_down) {
+        *w = (word){w->at + 1, w->len - 1};
+        err = take_amount(r, w, false, &out->down_bps);
+    }
+    return err;
+}
+
+/* What is left of a word after all that it may be. */
+static tutti_err end_word(const reader *r, word rest)
+{
+    return rest.len ? unexpected(r, rest, "the end of the word") : TUTTI_OK;
+}
+
+/* ------------------------------------------------------ switches, hosts -- */
+
+/* The word as a name, in a buffer of TT_MAX_NAME + 1. */
+static tutti_err copy_name(const reader *r, word w, char *name)
+{
+    if (!tt_name_is_good(w.at, w.len))
+        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
+                          "`%s` is not a name: letters, digits, '.', '_' and "
+                          "'-', at most %d of them",
+                          tt_quoted(w.at, w.len).text, (int)TT_MAX_NAME);
+    memcpy(name, w.at, w.len);
+    name[w.len] = 0;
+    return TUTTI_OK;
+}
+
+static tutti_err read_switches(reader *r)
+{
+    word w = next_word(r);
+    if (w.len == 0)
+        return unexpected(r, w, "the name of a switch");
+    tutti_err err = TUTTI_OK;
+    for (; w.len && !err; w = next_word(r)) {
+        char name[TT_MAX_NAME + 1];
+        err = copy_name(r, w, name);
+        if (err)
+            break;
+        tt_topo_at(r->b, spot(r, w.at));
+        tt_topo_switch(r->b, name);
+        err = tt_topo_error(r->b, r->diag);
+    }
+    return err;
+}
+
+/* A `host` line. */
+typedef struct hosts {
+    const char *names; /* where they begin */
+    size_t n_names, n_ranks_listed;
+    uint32_t ranks_each;
+    bool has_ranks, has_list, has_memory;
+    tt_spot list_at;
+    tt_wire memory;
+} hosts;
+
+/* Adds one number to the ranks in order of declaration. */
+static tutti_err add_place(reader *r, uint32_t rank)
+{
+    if (tt_grow(tt_topo_mem(r->b), (void **)(void *)&r->place, &r->cap_place,
+                r->n_place + 1, sizeof(*r->place)))
+        return tt_fail(r->diag, TUTTI_ENOMEM, "no memory for the ranks");
+    r->place[r->n_place++] = rank;
+    return TUTTI_OK;
+}
+
+static tutti_err read_rank_list(reader *r, hosts *h, word list)
+{
+    h->list_at = spot(r, list.at);
+    tutti_err err = TUTTI_OK;
+    for (bool more = true; more && !err;) {
+        uint32_t rank = 0;
+        const char *end = list.at + list.len;
+        word one = cut(&list, ',');
+        more = one.at + one.len < end;
+        err = read_number(r, one, "the number of a rank", TT_MAX_RANKS - 1,
+                          &rank);
+        if (!err)
+            err = add_place(r, rank);
+        h->n_ranks_listed++;
+    }
+    return err;
+}
+
+static tutti_err read_memory(const reader *r, hosts *h, word value)
+{
+    bool has_down;
+    tutti_err err = take_rates(r, &value, &h->memory, &has_down);
+    if (!err && value.len && value.at[0] == ',') {
+        value = (word){value.at + 1, value.len - 1};
+        err = take_amount(r, &value, true, &h->memory.latency_ps);
+    }
+    return err ? err : end_word(r, value);
+}
+
+static tutti_err read_ranks_each(const reader *r, hosts *h, word value)
+{
+    tutti_err err = read_number(r, value, "the number of ranks", TT_MAX_RANKS,
+                                &h->ranks_each);
+    if (!err && h->ranks_each == 0)
+        return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, value.at),
+                          "a host has at least one rank");
+    return err;
+}
+
+static tutti_err read_host_option(reader *r, hosts *h, word w)
+{
+    word value;
+    bool *said = NULL;
+    tutti_err err = TUTTI_OK;
+    if (is_option(w, "ranks", &value)) {
+        said = &h->has_ranks;
+        err = read_ranks_each(r, h, value);
+    } else if (is_option(w, "rank", &value)) {
+        said = &h->has_list;
+        err = *said ? TUTTI_OK : read_rank_list(r, h, value);
+    } else if (is_option(w, "memory", &value)) {
+        said = &h->has_memory;
+        err = read_memory(r, h, value);
+    } else {
+        return unexpected(r, w, "`ranks=`, `rank=` or `memory=`");
+    }
+    if (!err && *said)
+        return twice(r, w);
+    *said = true;
+    return err;
+}
+
+/* How many ranks each host of the line has. */
+static tutti_err share_ranks(const reader *r, hosts *h)
+{
+    if (!h->has_list)
+        return TUTTI_OK;
+    size_t each = h->n_ranks_listed / h->n_names;
+    if (each * h->n_names != h->n_ranks_listed ||
+        (h->has_ranks && each != h->ranks_each))
+        return tt_fail_at(
+            r->diag, TUTTI_EFORMAT, h->list_at,
+            "`rank=` lists %zu, which is not %s for each of the line's hosts "
+            "(%zu)",
+            h->n_ranks_listed,
+            h->has_ranks ? "what `ranks=` says" : "the same number",
+            h->n_names);
+    h->ranks_each = (uint32_t)each;
+    return TUTTI_OK;
+}
+
+static bool is_assignment(word w)
+{
+    return w.len && memchr(w.at, '=', w.len);
+}
+
+static tutti_err read_host_line(reader *r, hosts *h)
+{
+    h->names = r->next;
+    word w = next_word(r);
+    for (; w.len && !is_assignment(w); w = next_word(r))
+        h->n_names++;
+    if (h->n_names == 0)
+        return unexpected(r, w, "the name of a host");
+    tutti_err err = TUTTI_OK;
+    for (; w.len && !err; w = next_word(r))
+        err = is_assignment(w) ? read_host_option(r, h, w)
+                               : unexpected(r, w,
+                                            "an option, as names come "
+                                            "before options");
+    return err ? err : share_ranks(r, h);
+}
+
+static tutti_err read_hosts(reader *r)
+{
+    hosts h = {.ranks_each = 1, .memory = default_memory};
+    tutti_err err = read_host_line(r, &h);
+    r->next = h.names;
+    tt_spot *first = h.has_list ? &r->with_rank : &r->without_rank;
+    for (size_t i = 0; i < h.n_names && !err; i++) {
+        char name[TT_MAX_NAME + 1];
+        word w = next_word(r);
+        err = copy_name(r, w, name);
+        if (err)
+            break;
+        tt_topo_at(r->b, spot(r, w.at));
+        if (first->line == 0)
+            *first = spot(r, w.at);
+        tt_topo_big_host(r->b, name, h.ranks_each, &h.memory);
+        err = tt_topo_error(r->b, r->diag);
+    }
+    if (!err)
+        r->next = r->line_end;
+    return err;
+}
+
+/* ---------------------------------------------------------------- links -- */
+
+typedef struct link_line {
+    word names[2];
+    uint32_t nodes[2];
+    tt_wire wire;
+    char devs[2][TT_MAX_DEV + 1];
+    bool has_down, has_latency, has_dev, is_one_way;
+} link_line;
+
+static tutti_err read_end(reader *r, link_line *l, int i)
+{
+    word w = next_word(r);
+    l->names[i] = w;
+    if (w.len == 0)
+        return unexpected(r, w, "the names of two nodes");
+    l->nodes[i] = tt_topo_find(r->b, w.at, w.len);
+    if (l->nodes[i] != TT_NONE)
+        return TUTTI_OK;
+    const char *like = tt_topo_nearest(r->b, w.at, w.len);
+    return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, w.at),
+                      "no node declared before has the name `%s`%s%.64s%s",
+                      tt_quoted(w.at, w.len).text,
+                      like ? "; did you mean `" : "", like ? like : "",
+                      like ? "`?" : "");
+}
+
+/* The interface's name at the front of the value, perhaps none. */
+static tutti_err take_dev(const reader *r, word *value, char *out)
+{
+    word one = cut(value, '/');
+    if (one.len && !tt_dev_is_good(one.at, one.len))
+        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, one.at),
+                          "`%s` is not the name of an interface",
+                          tt_quoted(one.at, one.len).text);
+    memcpy(out, one.at, one.len);
+    out[one.len] = 0;
+    return TUTTI_OK;
+}
+
+/* `dev=eth0`: at the first node that is no switch. `dev=eth0/eth1`: at both;
+ * `dev=/eth1`: at the second. */
+static tutti_err read_dev(const reader *r, link_line *l, word value)
+{
+    word whole = value;
+    bool is_pair = value.len && memchr(value.at, '/', value.len);
+    bool is_switch[2];
+    for (int i = 0; i < 2; i++)
+        is_switch[i] = tt_topo_kind(r->b, l->nodes[i]) == TT_NODE_SWITCH;
+    int at = is_pair || !is_switch[0] ? 0 : 1;
+    tutti_err err = take_dev(r, &value, l->devs[at]);
+    if (!err && is_pair)
+        err = take_dev(r, &value, l->devs[1]);
+    if (err || value.len)
+        return err ? err : unexpected(r, value, "the end of the word");
+    if (!l->devs[0][0] && !l->devs[1][0])
+        return unexpected(r, whole, "the name of an interface");
+    for (int i = 0; i < 2; i++) {
+        if (l->devs[i][0] && is_switch[i])
+            return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, whole.at),
+                              "`dev=` names the interface of a host, and `%s` "
+                              "is a switch",
+                              tt_quoted(l->names[i].at, l->names[i].len).text);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err read_link_option(const reader *r, link_line *l, word w)
+{
+    word value = w;
+    bool *said = &l->has_latency;
+    tutti_err err = TUTTI_OK;
+    if (is_word(w, "oneway")) {
+        said = &l->is_one_way;
+    } else if (is_option(w, "dev", &value)) {
+        said = &l->has_dev;
+        err = *said ? TUTTI_OK : read_dev(r, l, value);
+    } else if ((w.at[0] >= '0' && w.at[0] <= '9') || w.at[0] == '-') {
+        err = take_amount(r, &value, true, &l->wire.latency_ps);
+        err = err ? err : end_word(r, value);
+    } else {
+        return unexpected(r, w,
+                          "a latency, `dev=`, `oneway` or the end of the line");
+    }
+    if (!err && *said)
+        return twice(r, w);
+    *said = true;
+    return err;
+}
+
+static tutti_err check_one_way(const reader *r, const link_line *l, word rate)
+{
+    if (l->is_one_way && l->has_down)
+        return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, rate.at),
+                          "a one-way link has one rate");
+    if (l->is_one_way && l->devs[1][0])
+        return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, rate.at),
+                          "`dev=` of a one-way link is at its first node");
+    return TUTTI_OK;
+}
+
+/* The line after its keyword. */
+static tutti_err read_link_line(reader *r, link_line *l)
+{
+    tutti_err err = read_end(r, l, 0);
+    if (!err)
+        err = read_end(r, l, 1);
+    if (err)
+        return err;
+    word rate = next_word(r), rest = rate;
+    err = take_rates(r, &rest, &l->wire, &l->has_down);
+    if (!err)
+        err = end_word(r, rest);
+    for (word w; !err && (w = next_word(r)).len;)
+        err = read_link_option(r, l, w);
+    return err ? err : check_one_way(r, l, rate);
+}
+
+static tutti_err read_link(reader *r, word keyword)
+{
+    link_line l = {.is_one_way = false};
+    tutti_err err = read_link_line(r, &l);
+    if (err)
+        return err;
+    if (l.is_one_way)
+        l.wire.down_bps = 0;
+    l.wire.dev = l.devs[0][0] ? l.devs[0] : NULL;
+    l.wire.far_dev = l.devs[1][0] ? l.devs[1] : NULL;
+    tt_topo_at(r->b, spot(r, keyword.at));
+    tt_topo_link(r->b, l.nodes[0], l.nodes[1], &l.wire);
+    return tt_topo_error(r->b, r->diag);
+}
+
+/* ----------------------------------------------------------------- grid -- */
+
+static tutti_err read_sizes(const reader *r, word sizes, tt_grid *g)
+{
+    const char *start = sizes.at, *end = sizes.at + sizes.len;
+    tutti_err err = sizes.len ? TUTTI_OK : unexpected(r, sizes, "a size: 8x8");
+    for (bool more = true; more && !err;) {
+        if (g->n_dims == TT_MAX_DIMS)
+            return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, start),
+                              "a grid can have at most %u dimensions",
+                              TT_MAX_DIMS);
+        word one = cut(&sizes, 'x');
+        more = one.at + one.len < end;
+        err = read_number(r, one, "the size of a grid", TT_MAX_RANKS,
+                          &g->dims[g->n_dims++]);
+    }
+    return err;
+}
+
+static tutti_err read_grid(reader *r, word keyword)
+{
+    tt_grid g = {0};
+    if (r->has_grid)
+        return twice(r, keyword);
+    word sizes = next_word(r);
+    tutti_err err = read_sizes(r, sizes, &g);
+    if (err)
+        return err;
+    word kind = next_word(r);
+    g.wraps = is_word(kind, "torus");
+    if (!g.wraps && !is_word(kind, "mesh"))
+        return unexpected(r, kind, "`torus` or `mesh`");
+    word rest = next_word(r);
+    if (rest.len)
+        return unexpected(r, rest, "the end of the line");
+    r->has_grid = true;
+    tt_topo_at(r->b, spot(r, sizes.at));
+    tt_topo_grid(r->b, &g);
+    return TUTTI_OK;
+}
+
+/* ----------------------------------------------------------------- file -- */
+
+static tutti_err read_header(reader *r)
+{
+    word name = next_line(r);
+    if (!is_word(name, "tutti-topology"))
+        return unexpected(r, name, "`tutti-topology 1`");
+    word version = next_word(r);
+    if (!is_word(version, "1"))
+        return unexpected(r, version,
+                          "version 1, the only one that can be read");
+    word rest = next_word(r);
+    return rest.len ? unexpected(r, rest, "the end of the line") : TUTTI_OK;
+}
+
+static tutti_err read_lines(reader *r)
+{
+    tutti_err err = TUTTI_OK;
+    for (word w; !err && (w = next_line(r)).len;) {
+        if (is_word(w, "switch"))
+            err = read_switches(r);
+        else if (is_word(w, "host"))
+            err = read_hosts(r);
+        else if (is_word(w, "link"))
+            err = read_link(r, w);
+        else if (is_word(w, "grid"))
+            err = read_grid(r, w);
+        else
+            err = unexpected(r, w, "`switch`, `host`, `link` or `grid`");
+    }
+    return err;
+}
+
+static tutti_err place_ranks(reader *r)
+{
+    if (r->with_rank.line == 0)
+        return TUTTI_OK;
+    if (r->without_rank.line)
+        return tt_fail_at(r->diag, TUTTI_EFORMAT, r->without_rank,
+                          "this host has no `rank=`, but the one of line %u "
+                          "has; either all have or none",
+                          r->with_rank.line);
+    tt_topo_place(r->b, r->place, (uint32_t)r->n_place);
+    return TUTTI_OK;
+}
+
+tutti_err tt_topology_parse(const tt_mem *mem, const char *text, size_t len,
+                            tutti_topology **out, tutti_diag *diag)
+{
+    if (!text)
+        text = "";
+    reader r = {.following = text, .end = text + len, .diag = diag, .line = 0};
+    r.line_start = r.next = r.line_end = text;
+    tutti_err err = tt_topo_builder_create(mem, &r.b, diag);
+    if (err)
+        return err;
+    err = read_header(&r);
+    if (!err)
+        err = read_lines(&r);
+    if (!err)
+        err = place_ranks(&r);
+    tt_free(mem, r.place, r.cap_place, sizeof(*r.place));
+    if (err) {
+        tt_topo_builder_free(r.b);
+        return err;
+    }
+    tt_topo_at(r.b, spot(&r, r.line_end));
+    return tt_topo_seal(r.b, out, diag);
+}
+
+/* -------------------------------------------------------- any of the three */
+
+static bool is_space(char c)
+{
+    return is_blank(c) || c == '\n' || c == '\f' || c == '\v';
+}
+
+static tutti_err generate(const tt_mem *mem, const char *text, size_t len,
+                          tutti_topology **out, tutti_diag *diag)
+{
+    char *spec = tt_new(mem, len + 1, 1);
+    if (!spec)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for the network");
+    memcpy(spec, text, len);
+    tutti_err err = tt_topology_generate(mem, spec, out, diag);
+    tt_free(mem, spec, len + 1, 1);
+    return err;
+}
+
+tutti_err tt_topology_read(const tt_mem *mem, const char *text, size_t len,
+                           tutti_topology **out, tutti_diag *diag)
+{
+    static const char mark[] = "\xef\xbb\xbf", header[] = "tutti-topology";
+    if (!text)
+        text = "";
+    size_t skip = len >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+    size_t start = skip, end = len;
+    while (start < end && is_space(text[start]))
+        start++;
+    while (end > start && is_space(text[end - 1]))
+        end--;
+    const char *at = text + start;
+    size_t n = end - start;
+    if (n > 0 && *at == '<')
+        return tt_topology_import_nccl(mem, text, len, out, diag);
+    /* A spec is one line, and nothing but a spec. */
+    bool is_file =
+        n == 0 || *at == '#' || memchr(at, '\n', n) || memchr(at, 0, n) ||
+        (n >= strlen(header) && memcmp(at, header, strlen(header)) == 0);
+    if (!is_file)
+        return generate(mem, at, n, out, diag);
+    return tt_topology_parse(mem, text + skip, len - skip, out, diag);
+}
