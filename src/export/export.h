@@ -5,6 +5,7 @@
 #ifndef TT_EXPORT_EXPORT_H
 #define TT_EXPORT_EXPORT_H
 
+#include "base/event.h"
 #include "base/str.h"
 #include "schedule/schedule.h"
 
@@ -21,5 +22,32 @@ extern const tt_format tt_formats[]; /* ends with a NULL name */
 tutti_err tt_export(const tutti_schedule *s, const char *format,
                     const tt_mem *mem, char **text, size_t *len,
                     tutti_diag *diag);
+
+/* -------------------------------------------------------- Chrome trace -- */
+
+/* Events over time as JSON in Chrome's trace event format, for Perfetto and
+ * chrome://tracing: a process per rank, in it a track per peer and rail it
+ * sends to; a bar lasts while the slice leaves. trace.c has the format.
+ * Written as the events come, in any order; after each call out may be
+ * emptied into a file. An error (no memory) stays in out->err. */
+typedef struct tt_trace_opts {
+    uint32_t n_ranks;
+    const char *const *names; /* of the ranks, for people; NULL: "rank 3" */
+    /* Also where slices are consumed, and arrows to there: three times the
+     * size. */
+    bool has_arrows;
+} tt_trace_opts;
+
+typedef struct tt_trace {
+    tt_trace_opts opts;
+    tt_str *out;
+    uint64_t n_items, n_arrows;
+    uint64_t *tracks; /* that have their name: a hash table */
+    size_t n_tracks, cap_tracks;
+} tt_trace;
+
+void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts);
+void tt_trace_event(void *trace, const tt_event *e); /* as tt_event_sink.fn */
+void tt_trace_end(tt_trace *t); /* closes the text; frees t's memory */
 
 #endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * trace.c - events over time in Chrome's trace event format:
+ *
+ *     {"displayTimeUnit":"ns","traceEvents":[
+ *     {"name":"process_name","ph":"M","pid":0,"tid":0,"args":{"name":...}},
+ *     {"name":"thread_name","ph":"M","pid":0,"tid":257,"args":{...}},
+ *     {"name":"reduce 5.2","cat":"reduce","ph":"X","pid":0,"tid":257,
+ *      "ts":12.000345,"dur":4.1,"args":{"step":0,"chunk":5,"slice":2,
+ *      "bytes":65536,"done_us":17.2}},
+ *     ...]}
+ *
+ * with one item per line. pid is the rank. tid is 1 + 256 * peer + rail on the
+ * tracks of sends ("to 1"), and that plus 2^25 on those of receives ("from
+ * 1"). Times are microseconds, printed from whole picoseconds: bars that follow
+ * each other without a gap neither overlap nor part by rounding, and no locale
+ * has a say in it. An arrow is a pair of items ("s", "f") with one id, from the
+ * bar that leaves to a mark at the receiver. */
+#include "export/export.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Above any track of sends: 1 + 256 * 2^16. */
+static const uint64_t receives = UINT64_C(1) << 25;
+/* About 100 days: beyond, a time is cut. What is no number counts as 0. */
+static const double most_s = 9e6;
+
+static uint64_t picoseconds(double s)
+{
+    if (!(s > 0))
+        return 0;
+    return (uint64_t)llround((s < most_s ? s : most_s) * 1e12);
+}
+
+static void add_us(tt_str *out, uint64_t ps)
+{
+    uint64_t rest = ps % 1000000;
+    tt_str_u64(out, ps / 1000000);
+    if (rest == 0)
+        return;
+    char digits[8] = ".000000";
+    for (int i = 6; i > 0; i--, rest /= 10)
+        digits[i] = (char)('0' + rest % 10);
+    int n = 7;
+    while (digits[n - 1] == '0')
+        n--;
+    tt_str_add(out, digits, (size_t)n);
+}
+
+static void add_number(tt_str *out, const char *before, uint64_t value)
+{
+    tt_str_puts(out, before);
+    tt_str_u64(out, value);
+}
+
+/* In quotes. What is not plain ASCII is replaced: these are labels. */
+static void add_label(tt_str *out, const char *text)
+{
+    tt_str_add(out, "\"", 1);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            tt_str_add(out, "\\", 1);
+        tt_str_add(out, c < ' ' || c > '~' ? "?" : text, 1);
+    }
+    tt_str_add(out, "\"", 1);
+}
+
+static void next_item(tt_trace *t)
+{
+    tt_str_puts(t->out, t->n_items++ ? ",\n" : "\n");
+}
+
+/* "pid":1,"tid":2 */
+static void add_place(tt_str *out, uint32_t pid, uint64_t tid)
+{
+    add_number(out, "\"pid\":", pid);
+    add_number(out, ",\"tid\":", tid);
+}
+
+static void name_rank(tt_trace *t, uint32_t rank)
+{
+    char label[32];
+    snprintf(label, sizeof(label), "rank %u", rank);
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":\"process_name\",\"ph\":\"M\",");
+    add_place(t->out, rank, 0);
+    tt_str_puts(t->out, ",\"args\":{\"name\":");
+    add_label(t->out, t->opts.names ? t->opts.names[rank] : label);
+    tt_str_puts(t->out, "}}");
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",");
+    add_place(t->out, rank, 0);
+    add_number(t->out, ",\"args\":{\"sort_index\":", rank);
+    tt_str_puts(t->out, "}}");
+}
+
+/* --------------------------------------------------------------- tracks -- */
+
+/* Finds the key's place, or the free place where it belongs. Keys are never
+ * 0, and the table is never full. */
+static size_t find_track(const uint64_t *tracks, size_t cap, uint64_t key)
+{
+    size_t at = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 20) % cap;
+    while (tracks[at] && tracks[at] != key)
+        at = (at + 1) % cap;
+    return at;
+}
+
+static void grow_tracks(tt_trace *t)
+{
+    const tt_mem *mem = t->out->mem;
+    size_t cap = t->cap_tracks ? 2 * t->cap_tracks : 256;
+    uint64_t *tracks = tt_new(mem, cap, sizeof(*tracks));
+    if (!tracks) {
+        t->out->err = TUTTI_ENOMEM;
+        return;
+    }
+    for (size_t i = 0; i < t->cap_tracks; i++)
+        if (t->tracks[i])
+            tracks[find_track(tracks, cap, t->tracks[i])] = t->tracks[i];
+    tt_free(mem, t->tracks, t->cap_tracks, sizeof(*t->tracks));
+    t->tracks = tracks;
+    t->cap_tracks = cap;
+}
+
+/* The track's tid; says its name when it is used for the first time. */
+static uint64_t track(tt_trace *t, uint32_t rank, uint32_t peer, uint8_t rail,
+                      bool is_receive)
+{
+    uint64_t tid = 1 + 256 * (uint64_t)peer + rail + is_receive * receives;
+    uint64_t key = (uint64_t)rank << 32 | tid;
+    if (2 * (t->n_tracks + 1) > t->cap_tracks)
+        grow_tracks(t);
+    if (t->out->err)
+        return tid;
+    size_t at = find_track(t->tracks, t->cap_tracks, key);
+    if (t->tracks[at])
+        return tid;
+    t->tracks[at] = key;
+    t->n_tracks++;
+    char label[64];
+    int n = snprintf(label, sizeof(label), "%s %u", is_receive ? "from" : "to",
+                     peer);
+    if (rail)
+        snprintf(label + n, sizeof(label) - (size_t)n, " rail %u", rail);
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":\"thread_name\",\"ph\":\"M\",");
+    add_place(t->out, rank, tid);
+    tt_str_puts(t->out, ",\"args\":{\"name\":");
+    add_label(t->out, label);
+    tt_str_puts(t->out, "}}");
+    return tid;
+}
+
+/* ----------------------------------------------------------------- bars -- */
+
+typedef struct bar {
+    uint32_t pid;
+    uint64_t tid, from_ps, to_ps;
+} bar;
+
+static void add_bar(tt_trace *t, const tt_event *e, const bar *b)
+{
+    tt_str *out = t->out;
+    const char *what = e->op == TT_XFER_REDUCE ? "reduce" : "copy";
+    next_item(t);
+    tt_str_puts(out, "{\"name\":\"");
+    tt_str_puts(out, what);
+    add_number(out, " ", e->chunk);
+    add_number(out, ".", e->slice);
+    tt_str_puts(out, "\",\"cat\":\"");
+    tt_str_puts(out, what);
+    tt_str_puts(out, "\",\"ph\":\"X\",");
+    add_place(out, b->pid, b->tid);
+    tt_str_puts(out, ",\"ts\":");
+    add_us(out, b->from_ps);
+    tt_str_puts(out, ",\"dur\":");
+    add_us(out, b->to_ps - b->from_ps);
+    add_number(out, ",\"args\":{\"step\":", e->step);
+    add_number(out, ",\"chunk\":", e->chunk);
+    add_number(out, ",\"slice\":", e->slice);
+    add_number(out, ",\"bytes\":", e->bytes);
+    tt_str_puts(out, ",\"done_us\":");
+    add_us(out, picoseconds(e->end_s));
+    tt_str_puts(out, "}}");
+}
+
+/* One end of an arrow: it sticks to the bar around its time. */
+static void add_arrow(tt_trace *t, const char *end, const bar *b)
+{
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":\"slice\",\"cat\":\"slice\",");
+    tt_str_puts(t->out, end);
+    add_number(t->out, ",\"id\":", t->n_arrows);
+    tt_str_puts(t->out, ",");
+    add_place(t->out, b->pid, b->tid);
+    tt_str_puts(t->out, ",\"ts\":");
+    add_us(t->out, b->from_ps);
+    tt_str_puts(t->out, "}");
+}
+
+void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts)
+{
+    *t = (tt_trace){.opts = *opts, .out = out};
+    tt_str_puts(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    for (uint32_t r = 0; r < opts->n_ranks && !out->err; r++)
+        name_rank(t, r);
+}
+
+void tt_trace_event(void *trace, const tt_event *e)
+{
+    tt_trace *t = trace;
+    if (t->out->err)
+        return;
+    const uint64_t begin = picoseconds(e->begin_s);
+    uint64_t sent = picoseconds(e->sent_s), end = picoseconds(e->end_s);
+    sent = sent > begin ? sent : begin;
+    end = end > sent ? end : sent;
+    const bar out = {e->src, track(t, e->src, e->dst, e->rail, false), begin,
+                     sent};
+    add_bar(t, e, &out);
+    if (!t->opts.has_arrows)
+        return;
+    const bar in = {e->dst, track(t, e->dst, e->src, e->rail, true), end, end};
+    add_bar(t, e, &in);
+    add_arrow(t, "\"ph\":\"s\"", &out);
+    add_arrow(t, "\"ph\":\"f\",\"bp\":\"e\"", &in);
+    t->n_arrows++;
+}
+
+void tt_trace_end(tt_trace *t)
+{
+    tt_str_puts(t->out, "\n]}\n");
+    tt_free(t->out->mem, t->tracks, t->cap_tracks, sizeof(*t->tracks));
+    t->tracks = NULL;
+    t->n_tracks = t->cap_tracks = 0;
+}
