@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * flexreduce.c - uneven shares for uneven hierarchies (FlexReduce, DAC 2020).
+ *
+ * Idea       Boxes of two and of four GPUs with one uplink each: with equal
+ *            shares the larger box owns two thirds of the vector, and its
+ *            uplink limits all. So let every box own as much as its siblings,
+ *            whatever is in it, and divide that inside in the same way: the
+ *            share of a rank is the product, over the levels above it, of one
+ *            over the number of siblings. Reduce-scatter goes level by level
+ *            inwards out, all-gather back.
+ * Weights    `flexreduce` counts siblings, as the paper does. `flexreduce-bw`
+ *            weighs them by the rates of their uplinks, by water-filling
+ *            (shares.c), each level knowing what the levels above make its
+ *            members forward: equal uplinks give the paper's shares; uplinks
+ *            that grow with the box (one card per GPU) give equal shares where
+ *            two boxes meet; a slow rank gets little or nothing.
+ * Invariant  Each uplink carries (G - 1) / G of the vector per phase and
+ *            direction among G equal siblings, whatever their sizes.
+ * Cost       2 sum over levels of (k - 1) / k of the vector on each uplink of
+ *            k siblings. Chunks: one per rank where levels are alike, more
+ *            where borders do not coincide (segments.c).
+ * Picture    boxes 2+4, all-reduce, eight chunks; who owns them:
+ *
+ *            in box 0      | 0  0  0  0 | 1  1  1  1 |
+ *            in box 1      | 2  2| 3  3 | 4  4| 5  5 |
+ *            of all        | 0  2| 0  3 | 1  4| 1  5 |
+ * Next       hierarchy.c, levels.c, segments.c, blueconnect.c. */
+#include "plan/levels.h"
+
+static tutti_err make(const tt_problem *p, tt_weighting weighting,
+                      const tt_mem *mem, tt_builder **out, tutti_diag *diag)
+{
+    tt_arena arena = {.mem = mem};
+    tt_hierarchy h;
+    tt_levels l;
+    tutti_err err = tt_hierarchy_find(p->topology, &arena, &h, diag);
+    if (!err) {
+        err = tt_levels_init(&l, p, &h, weighting, &arena);
+        if (err)
+            tt_fail(diag, err, "no memory for the levels of a plan");
+    }
+    if (!err)
+        err = tt_levels_plan(&l, mem, out, diag);
+    tt_arena_free(&arena);
+    return err;
+}
+
+static tutti_err by_count(const tt_problem *p, const tt_mem *mem,
+                          tt_builder **out, tutti_diag *diag)
+{
+    return make(p, TT_BY_COUNT, mem, out, diag);
+}
+
+static tutti_err by_rate(const tt_problem *p, const tt_mem *mem,
+                         tt_builder **out, tutti_diag *diag)
+{
+    return make(p, TT_BY_RATE, mem, out, diag);
+}
+
+const tt_planner tt_planner_flexreduce = {
+    .name = "flexreduce",
+    .blurb = "level by level; each box as much as its siblings (FlexReduce)",
+    .fits = "any network, up to 8192 ranks",
+    .why_not = tt_levels_why_not,
+    .make = by_count,
+    .by_size = true,
+};
+
+const tt_planner tt_planner_flexreduce_bw = {
+    .name = "flexreduce-bw",
+    .blurb = "level by level; each box as much as its uplink is fast",
+    .fits = "any network, up to 8192 ranks",
+    .why_not = tt_levels_why_not,
+    .make = by_rate,
+    .by_size = true,
+};
