@@ -9,7 +9,7 @@
  *                T >= 2(G - 1) / (rates that leave the groups, together),
  *            the same for those that enter. Also each group is a cut.
  * Which      Every node by itself; each host with its slots; and what hangs
- *            together by links faster than r, for (up to 64) rates r that
+ *            together by links of rate r or more, for (up to 64) rates r that
  *            occur. That finds boxes behind their uplinks, racks behind their
  *            trunks, two sites behind their line. Others may be better: the
  *            column generation of columns.c finds the best of all prices.

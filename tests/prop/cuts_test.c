@@ -5,6 +5,7 @@
 #include "support/tap.h"
 
 #include "plan/bounds.h"
+#include "plan/columns.h"
 #include "plan/flow.h"
 #include "plan/plan.h"
 
@@ -263,6 +264,144 @@ static void test_flow_that_takes_too_long(void **state)
     tt_topology_free(t);
 }
 
+/* --------------------------------------------------- networks of a size -- */
+
+/* 20 to 80 nodes, every third a switch, in a ring with `more` chords each. */
+static tutti_topology *larger_net(tt_rng *rng, uint32_t more)
+{
+    tt_topo_builder *b = NULL;
+    tutti_topology *t = NULL;
+    tutti_diag diag = {0};
+    uint32_t n = 20 + (uint32_t)tt_rng_below(rng, 60);
+    assert_int_equal(tt_topo_builder_create(&tt_mem_std, &b, &diag), TUTTI_OK);
+    for (uint32_t i = 0; i < n; i++)
+        random_node(rng, b, i);
+    for (uint32_t i = 0; i < n * (1 + more); i++) {
+        tt_wire w = random_wire(rng, 1);
+        uint32_t a = i % n;
+        uint32_t z = i < n ? (i + 1) % n : (uint32_t)tt_rng_below(rng, n);
+        if (a != z)
+            tt_topo_link(b, a, z, &w);
+    }
+    if (tt_topo_seal(b, &t, &diag))
+        fail_msg("%s", diag.text);
+    return t;
+}
+
+/* Rank by rank, without the short cuts of cuts.c: at the ratio that was found
+ * everything flows; at one a billionth smaller it does not. */
+static void check_ratio(tt_flow *f, const tutti_topology *t, tt_fraction ratio)
+{
+    const uint64_t billion = UINT64_C(1000000000);
+    bool falls_short = false;
+    for (int times = 0; times < 2; times++) {
+        tt_flow_scale(f, ratio.num * billion,
+                      ratio.den * billion + (times ? ratio.den : 0));
+        tt_u128 want = f->supply * t->n_ranks;
+        for (uint32_t r = 0; r < t->n_ranks; r++) {
+            bool is_short = tt_flow_reach(f, t->rank_node[r], want) < want;
+            if (times == 0)
+                assert_false(is_short);
+            falls_short = falls_short || is_short;
+        }
+    }
+    assert_true(falls_short);
+}
+
+static tt_u128 pair_by_pair(const tutti_topology *t)
+{
+    tt_u128 least = ~(tt_u128)0;
+    for (uint32_t s = 0; s < t->n_ranks; s++) {
+        tt_flow f;
+        assert_int_equal(tt_flow_init(&f, t, false, 1, &tt_mem_std), TUTTI_OK);
+        tt_flow_join(&f, t->rank_node[s]);
+        for (uint32_t r = 0; r < t->n_ranks; r++) {
+            if (r != s) {
+                tt_u128 flow = tt_flow_reach(&f, t->rank_node[r], least);
+                least = flow < least ? flow : least;
+            }
+        }
+        tt_flow_fini(&f);
+    }
+    return least;
+}
+
+static void test_larger(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed(8)};
+    for (uint32_t i = 0; i < 30; i++) {
+        tutti_topology *t = larger_net(&rng, i % 4);
+        tt_bounds b = bounds_of(t);
+        tt_flow f;
+        assert_true(b.gather_is_exact && b.scatter_is_exact);
+        assert_int_equal(tt_flow_init(&f, t, false, 1, &tt_mem_std), TUTTI_OK);
+        check_ratio(&f, t, b.gather);
+        tt_flow_fini(&f);
+        assert_int_equal(tt_flow_init(&f, t, true, 1, &tt_mem_std), TUTTI_OK);
+        check_ratio(&f, t, b.scatter);
+        tt_flow_fini(&f);
+        equal(b.cut, (tt_fraction){1, pair_by_pair(t)}, "cut");
+        tt_topology_free(t);
+    }
+}
+
+/* ------------------------------------------------------------ all-reduce -- */
+
+/* The best trees take no less than the bounds say; and, where ranks are joined
+ * directly, no more than a reduce-scatter and an all-gather. */
+static void check_trees(const tutti_topology *t, const tt_columns *c)
+{
+    tt_optimum o;
+    const tt_optimum_opts bounds = {.max_ranks = 1};
+    assert_int_equal(tt_optimum_find(t, &bounds, &tt_mem_std, &o, NULL),
+                     TUTTI_OK);
+    double low = o.allreduce_s_per_byte;
+    double high = low * (1 + o.gap);
+    if (c->s_per_byte < low * (1 - 1e-9) || c->s_per_byte > high * (1 + 1e-6))
+        fail_msg("trees take %.12g, the bounds are %.12g and %.12g",
+                 c->s_per_byte, low, high);
+    assert_int_equal(tt_optimum_find(t, NULL, &tt_mem_std, &o, NULL), TUTTI_OK);
+    assert_true(o.is_exact && o.allreduce_s_per_byte >= low);
+    assert_true(fabs(o.allreduce_s_per_byte / c->s_per_byte - 1) < 2e-6);
+}
+
+/* Floating point has its limits: 1 bit/s beside 25 Gbit/s. */
+static bool is_too_uneven(const tutti_topology *t)
+{
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+    for (uint32_t e = 0; e < t->n_links; e++) {
+        uint64_t rate = t->links[e].rate_bps;
+        least = rate < least ? rate : least;
+        most = rate > most ? rate : most;
+    }
+    return most / least > 1000000;
+}
+
+static void test_trees(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed(9)};
+    for (int i = 0; i < 300; i++) {
+        tutti_topology *t = random_net(&rng);
+        if (t->n_ranks > 1 && !is_too_uneven(t) && !tt_columns_why_not(t)) {
+            const tt_columns_opts opts = {.only_value = true};
+            tt_routes *routes = NULL;
+            tt_columns c;
+            tutti_diag diag = {0};
+            assert_int_equal(tt_routes_create(t, &tt_mem_std, &routes, &diag),
+                             TUTTI_OK);
+            if (tt_columns_find(t, routes, &opts, &tt_mem_std, &c, &diag))
+                fail_msg("%s", diag.text);
+            check_trees(t, &c);
+            tt_columns_free(&c);
+            tt_routes_free(routes);
+        }
+        tt_topology_free(t);
+    }
+}
+
 /* ---------------------------------------------------------------- groups -- */
 
 /* The best over all ways to put nodes into groups: as restricted growth
@@ -421,6 +560,8 @@ int main(void)
         cmocka_unit_test(test_exact_fraction),
         cmocka_unit_test(test_flow),
         cmocka_unit_test(test_flow_that_takes_too_long),
+        cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_trees),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_latency),
         cmocka_unit_test(test_scaling),

@@ -6,6 +6,7 @@
 
 #include "support/alloc.h"
 
+#include "plan/columns.h"
 #include "plan/plan.h"
 
 #include <math.h>
@@ -124,6 +125,11 @@ static void check_golden(const golden *g)
         assert_true(o.is_exact && o.gap == 0);
     else
         assert_true(!o.is_exact && o.gap > 0);
+    if (!tt_columns_why_not(t)) {
+        o = optimum(t, NULL);
+        near(g->spec, "all-reduce", o.allreduce_s_per_byte, g->value[3]);
+        assert_true(o.is_exact && o.gap == 0);
+    }
     tt_topology_free(t);
 }
 
