@@ -18,7 +18,7 @@
  */
 #include "topology/network.h"
 
-#include "base/hash.h"
+#include "base/rng.h"
 
 #include <string.h>
 
@@ -72,7 +72,7 @@ static void put(sink *s, uint32_t i, uint32_t link)
     if (s->links)
         s->links[i] = link;
     else
-        s->hash += tt_fnv1a_u64(tt_fnv1a_u64(TT_FNV1A_START, i), link);
+        s->hash += tt_rng_next(&(tt_rng){(uint64_t)i << 32 | link});
 }
 
 /* ---------------------------------------------------------------- grids -- */
