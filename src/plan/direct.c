@@ -8,6 +8,12 @@
  *            others. All-to-all: block i*n + j from i to j, in the order of
  *            the distance j - i, so that in each step every rank sends one
  *            and receives one, instead of all sending to rank 0 first.
+ * Shares     On a network whose ranks are not equally fast the chunks of an
+ *            all-reduce are not equal: rank r moves 1 + (n - 2) x_r vectors
+ *            each way when it owns a share x_r, and shares.c has the shares
+ *            with which all end soonest. What counts is the slower of the two
+ *            directions of the rank's own links: direct exchange makes as much
+ *            come in as go out. A rank that is too slow owns nothing.
  * Invariant  No value passes through a rank that does not need it.
  * Cost       All-reduce: 2 steps, each rank sends 2(n-1)/n of the vector,
  *            least possible, but in 2(n-1) messages, and n-1 of them reach a
@@ -20,6 +26,8 @@
  *            step 0            step 1
  * Next       choose.c (which planner, when). */
 #include "plan/shape.h"
+
+#include "plan/shares.h"
 
 static const char *why_not(const tt_problem *p)
 {
@@ -54,11 +62,6 @@ static double guess(const tt_problem *p)
     default: /* all-gather, gather, scatter, all-to-all */
         return alpha_s + tt_cost_bytes(p, share, 0);
     }
-}
-
-static uint64_t n_parts(const tt_problem *p)
-{
-    return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
 }
 
 /* Chunk c from everybody else to rank `hub`. */
@@ -103,17 +106,21 @@ static void swap_all(tt_builder *b, uint32_t n)
     }
 }
 
+/* Chunk c, of so many, meets at rank hub[c]. */
+static void all_reduce(tt_builder *b, uint32_t n, const uint32_t *hub,
+                       uint32_t n_chunks)
+{
+    for (uint32_t c = 0; c < n_chunks; c++)
+        collect(b, n, c, hub[c]);
+    for (uint32_t c = 0; c < n_chunks; c++)
+        spread(b, n, 1, c, hub[c]);
+}
+
 static void build(const tt_problem *p, tt_builder *b)
 {
     uint32_t n = p->n_ranks;
-    tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
+    tt_builder_whole_blocks(b);
     switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-        for (uint32_t c = 0; c < n; c++)
-            collect(b, n, c, c);
-        for (uint32_t c = 0; c < n; c++)
-            spread(b, n, 1, c, c);
-        break;
     case TUTTI_REDUCE_SCATTER:
         for (uint32_t c = 0; c < n; c++)
             collect(b, n, c, c);
@@ -137,11 +144,90 @@ static void build(const tt_problem *p, tt_builder *b)
     }
 }
 
+/* --------------------------------------------------------- uneven shares -- */
+
+typedef struct shares {
+    uint64_t *parts; /* of each rank; may be 0 */
+    uint32_t *hub;   /* of each chunk */
+    double *rate, *share;
+} shares;
+
+static bool shares_init(shares *s, uint32_t n, tt_arena *arena)
+{
+    s->parts = tt_arena_new(arena, n, sizeof(*s->parts));
+    s->hub = tt_arena_new(arena, n, sizeof(*s->hub));
+    s->rate = tt_arena_new(arena, n, sizeof(*s->rate));
+    s->share = tt_arena_new(arena, n, sizeof(*s->share));
+    return s->parts && s->hub && s->rate && s->share;
+}
+
+/* Bits per second both ways; one rank alone has no links. */
+static double rate_of(const tutti_topology *t, uint32_t rank)
+{
+    uint64_t out_bps = tt_rank_out_bps(t, rank);
+    uint64_t in_bps = tt_rank_in_bps(t, rank);
+    uint64_t bps = out_bps < in_bps ? out_bps : in_bps;
+    return bps > 0 ? (double)bps : 1;
+}
+
+/* Returns n_parts; 0: no memory. */
+static uint64_t share_out(const tt_problem *p, shares *s, const tt_mem *mem)
+{
+    uint32_t n = p->n_ranks;
+    bool is_even = true;
+    for (uint32_t r = 0; r < n; r++) {
+        s->rate[r] = p->topology ? rate_of(p->topology, r) : 1;
+        s->parts[r] = 1;
+        is_even = is_even && s->rate[r] == s->rate[0];
+    }
+    if (is_even)
+        return n;
+    tt_shares_fill(s->rate, n, n - 2, s->share);
+    return tt_shares_whole(s->share, n, mem, s->parts);
+}
+
+static tutti_err make_all_reduce(const tt_problem *p, const tt_mem *mem,
+                                 tt_builder **out, tutti_diag *diag)
+{
+    tt_arena arena = {.mem = mem};
+    shares s;
+    uint64_t n_parts = 0;
+    if (shares_init(&s, p->n_ranks, &arena))
+        n_parts = share_out(p, &s, mem);
+    tutti_err err = n_parts > 0 ? tt_plan_builder(p, n_parts, mem, out, diag)
+                                : tt_fail(diag, TUTTI_ENOMEM,
+                                          "no memory for the shares");
+    uint64_t begin = 0;
+    uint32_t n_chunks = 0;
+    for (uint32_t r = 0; !err && r < p->n_ranks; r++) {
+        if (s.parts[r] == 0)
+            continue;
+        tt_builder_chunk(*out, 0, begin, begin + s.parts[r]);
+        begin += s.parts[r];
+        s.hub[n_chunks++] = r;
+    }
+    if (!err)
+        all_reduce(*out, p->n_ranks, s.hub, n_chunks);
+    tt_arena_free(&arena);
+    return err;
+}
+
+static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
+                      tutti_diag *diag)
+{
+    if (p->collective == TUTTI_ALL_REDUCE)
+        return make_all_reduce(p, mem, out, diag);
+    tutti_err err = tt_plan_builder(p, 1, mem, out, diag);
+    if (!err)
+        build(p, *out);
+    return err;
+}
+
 const tt_planner tt_planner_direct = {
     .name = "direct",
     .blurb = "everybody sends straight to whom it concerns; one step or two",
+    .fits = "every network; all-reduce up to 46341 ranks",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = n_parts,
-    .build = build,
+    .make = make,
 };

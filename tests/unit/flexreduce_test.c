@@ -9,11 +9,11 @@
 
 #include "support/alloc.h"
 #include "support/golden.h"
+#include "support/netplan.h"
 
 #include "base/rng.h"
 #include "plan/levels.h"
 #include "plan/shares.h"
-#include "verify/verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,15 +22,6 @@
 #define MiB (UINT64_C(1) << 20)
 
 /* ---------------------------------------------------------------- tools -- */
-
-static tutti_topology *network(const char *spec)
-{
-    tutti_topology *t = NULL;
-    tutti_diag diag = {0};
-    if (tt_topology_generate(&tt_mem_std, spec, &t, &diag))
-        fail_msg("%s: %s", spec, diag.text);
-    return t;
-}
 
 /* A hierarchy in brackets: "[[..][.]]", a dot is a rank. */
 typedef struct tree {
@@ -168,32 +159,6 @@ static void too_many_cuts(void **state)
 
 /* ---------------------------------------------------------------- plans -- */
 
-static tutti_schedule *plan(const char *planner, const tutti_topology *t,
-                            tutti_coll coll, uint64_t size,
-                            const uint64_t *block_bytes)
-{
-    tt_problem p = {.collective = coll,
-                    .n_ranks = t->n_ranks,
-                    .root = tt_coll_has_root(coll) ? t->n_ranks / 2 : TT_NONE,
-                    .size_bytes = size,
-                    .topology = t,
-                    .block_bytes = block_bytes};
-    tutti_schedule *s = NULL;
-    tutti_diag diag = {0};
-    if (tt_plan_build(tt_planner_find(planner), &p, &tt_mem_std, &s, &diag))
-        fail_msg("%s, %s, %u ranks: %s", planner, tutti_coll_name(coll),
-                 t->n_ranks, diag.text);
-    return s;
-}
-
-static void is_proven(const tutti_schedule *s, const char *what)
-{
-    tutti_diag diag = {0};
-    if (tt_verify(s, &tt_mem_std, &diag))
-        fail_msg("%s, %s, %u ranks: %s", what, tutti_coll_name(s->collective),
-                 s->n_ranks, diag.text);
-}
-
 static const tutti_coll colls[] = {TUTTI_ALL_REDUCE, TUTTI_REDUCE_SCATTER,
                                    TUTTI_ALL_GATHER, TUTTI_BROADCAST,
                                    TUTTI_REDUCE};
@@ -206,11 +171,11 @@ static void all_plans(const tutti_topology *t, const char *what,
     for (size_t i = 0; i < 5; i++) {
         for (size_t j = 0; j < 2; j++) {
             uint64_t size = (i + j) % 2 ? 1000 : 64 * MiB;
-            tutti_schedule *s = plan(planners[j], t, colls[i], size,
-                                     block_bytes);
-            tutti_schedule *again = plan(planners[j], t, colls[i], size,
-                                         block_bytes);
-            is_proven(s, what);
+            tutti_schedule *s = tt_test_plan(planners[j], t, colls[i], size,
+                                             block_bytes);
+            tutti_schedule *again = tt_test_plan(planners[j], t, colls[i], size,
+                                                 block_bytes);
+            tt_test_proven(s, what);
             assert_true(s->id == again->id);
             tt_sched_free(s);
             tt_sched_free(again);
@@ -247,7 +212,7 @@ static void generators(void **state)
                                         "bigraph:4x4",
                                         "minsky:3"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
-        tutti_topology *t = network(specs[i]);
+        tutti_topology *t = tt_test_network(specs[i]);
         all_plans(t, specs[i], NULL);
         tt_topology_free(t);
     }
@@ -333,10 +298,10 @@ static double leaves(const tutti_schedule *s, uint32_t first, uint32_t n)
 static void uplink_bytes(const char *spec, const uint32_t *boxes,
                          uint32_t n_boxes, double want)
 {
-    tutti_topology *t = network(spec);
+    tutti_topology *t = tt_test_network(spec);
     for (size_t i = 0; i < 4; i++) {
-        tutti_schedule *s = plan(planners[i % 2], t, TUTTI_ALL_REDUCE,
-                                 i < 2 ? 1000 : 512 * MiB, NULL);
+        tutti_schedule *s = tt_test_plan(planners[i % 2], t, TUTTI_ALL_REDUCE,
+                                         i < 2 ? 1000 : 512 * MiB, NULL);
         uint32_t first = 0;
         for (uint32_t g = 0; g < n_boxes; first += boxes[g++]) {
             double got = leaves(s, first, boxes[g]);
@@ -360,55 +325,21 @@ static void the_papers_uplinks(void **state)
 
 /* ---------------------------------------------------------- by the rates -- */
 
-/* Most seconds that any link works, for a vector of one byte. */
-static double busiest(const tutti_schedule *s, const tutti_topology *t)
-{
-    tt_routes *routes = NULL;
-    uint32_t links[64];
-    assert_int_equal(tt_routes_create(t, &tt_mem_std, &routes, NULL), TUTTI_OK);
-    double *busy = tt_new(&tt_mem_std, t->n_links, sizeof(*busy));
-    double most = 0;
-    for (uint64_t i = 0; i < s->n_transfers; i++) {
-        const tt_transfer *x = &s->transfers[i];
-        const tt_chunk *c = &s->chunks[x->chunk];
-        uint32_t n = tt_route(routes, x->src, x->dst, x->rail, links);
-        for (uint32_t j = 0; j < n; j++) {
-            busy[links[j]] += (double)(c->end - c->begin) / (double)s->n_parts /
-                              tt_link_bytes_per_s(&t->links[links[j]]);
-            most = fmax(most, busy[links[j]]);
-        }
-    }
-    tt_free(&tt_mem_std, busy, t->n_links, sizeof(*busy));
-    tt_routes_free(routes);
-    return most;
-}
-
-/* In seconds per bit / 1e6, on links of Mbit. */
-static void takes(const char *planner, const char *spec, double want)
-{
-    tutti_topology *t = network(spec);
-    tutti_schedule *s = plan(planner, t, TUTTI_ALL_REDUCE, 64 * MiB, NULL);
-    double got = busiest(s, t) * 1e6 / 8;
-    if (fabs(got - want) > 1e-4 * want)
-        fail_msg("%s, %s: %.6g instead of %.6g", planner, spec, got, want);
-    tt_sched_free(s);
-    tt_topology_free(t);
-}
-
 /* The optimum of each, PAPERS' section 0. */
 static void reaches_the_optimum(void **state)
 {
     (void)state;
-    takes("flexreduce-bw", "star:8@1Mbit", 1.75);
-    takes("flexreduce-bw", "star:2,2,2,2,2,2,2,1@500kbit", 2.0);
-    takes("flexreduce-bw", "star:25,25,10,10@1Mbit", 0.1);
-    takes("flexreduce-bw", "star:10,10,10,1@1Mbit", 1.0);
-    takes("flexreduce-bw", "racks:5+3@nic=400Mbit,trunk=200Mbit,nic.7=100Mbit",
-          0.01);
-    takes("flexreduce-bw", "racks:2+4@nic=10Mbit,trunk=1Mbit", 1.0);
-    takes("flexreduce", "racks:2+4@nic=10Mbit,trunk=1Mbit", 1.0);
-    takes("flexreduce-bw", "boxes:8+8+4@gpu=80Mbit,uplink=2Mbit", 2.0 / 3);
-    takes("flexreduce", "boxes:8+8+4@gpu=80Mbit,uplink=2Mbit", 2.0 / 3);
+    tt_test_takes("flexreduce-bw", "star:8@1Mbit", 1.75);
+    tt_test_takes("flexreduce-bw", "star:2,2,2,2,2,2,2,1@500kbit", 2.0);
+    tt_test_takes("flexreduce-bw", "star:25,25,10,10@1Mbit", 0.1);
+    tt_test_takes("flexreduce-bw", "star:10,10,10,1@1Mbit", 1.0);
+    tt_test_takes("flexreduce-bw",
+                  "racks:5+3@nic=400Mbit,trunk=200Mbit,nic.7=100Mbit", 0.01);
+    tt_test_takes("flexreduce-bw", "racks:2+4@nic=10Mbit,trunk=1Mbit", 1.0);
+    tt_test_takes("flexreduce", "racks:2+4@nic=10Mbit,trunk=1Mbit", 1.0);
+    tt_test_takes("flexreduce-bw", "boxes:8+8+4@gpu=80Mbit,uplink=2Mbit",
+                  2.0 / 3);
+    tt_test_takes("flexreduce", "boxes:8+8+4@gpu=80Mbit,uplink=2Mbit", 2.0 / 3);
 }
 
 /* Uplinks that grow with the box: two boxes share by size; of three, the
@@ -416,17 +347,18 @@ static void reaches_the_optimum(void **state)
 static void one_card_per_gpu(void **state)
 {
     (void)state;
-    takes("flexreduce",
-          "boxes:8+8+4@gpu=800Mbit,uplink.0=8Mbit,"
-          "uplink.1=8Mbit,uplink.2=4Mbit",
-          (1 + 1.0 / 3) / 4);
-    takes("flexreduce-bw",
-          "boxes:8+8+4@gpu=800Mbit,uplink.0=8Mbit,"
-          "uplink.1=8Mbit,uplink.2=4Mbit",
-          1.0 / 4);
+    tt_test_takes("flexreduce",
+                  "boxes:8+8+4@gpu=800Mbit,uplink.0=8Mbit,"
+                  "uplink.1=8Mbit,uplink.2=4Mbit",
+                  (1 + 1.0 / 3) / 4);
+    tt_test_takes("flexreduce-bw",
+                  "boxes:8+8+4@gpu=800Mbit,uplink.0=8Mbit,"
+                  "uplink.1=8Mbit,uplink.2=4Mbit",
+                  1.0 / 4);
     tutti_topology *t =
-        network("boxes:2+4@gpu=800Mbit,uplink.0=2Mbit,uplink.1=4Mbit");
-    tutti_schedule *s = plan("flexreduce-bw", t, TUTTI_ALL_REDUCE, MiB, NULL);
+        tt_test_network("boxes:2+4@gpu=800Mbit,uplink.0=2Mbit,uplink.1=4Mbit");
+    tutti_schedule *s = tt_test_plan("flexreduce-bw", t, TUTTI_ALL_REDUCE, MiB,
+                                     NULL);
     assert_true(fabs(leaves(s, 0, 2) - 2.0 / 3) < 1e-9);
     assert_true(fabs(leaves(s, 2, 4) - 1.0 / 3) < 1e-9);
     tt_sched_free(s);
@@ -441,9 +373,10 @@ static void golden_files(void **state)
     static const char *const names[][2] = {{"boxes:2+4", "boxes-2-4"},
                                            {"boxes:1+3", "boxes-1-3"}};
     for (size_t i = 0; i < 2; i++) {
-        tutti_topology *t = network(names[i][0]);
+        tutti_topology *t = tt_test_network(names[i][0]);
         for (size_t j = 0; j < 5; j++) {
-            tutti_schedule *s = plan("flexreduce", t, colls[j], MiB, NULL);
+            tutti_schedule *s = tt_test_plan("flexreduce", t, colls[j], MiB,
+                                             NULL);
             char path[128];
             snprintf(path, sizeof(path),
                      "tests/golden/plan-flexreduce-%s-%s.txt", names[i][1],
@@ -458,7 +391,7 @@ static void golden_files(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    tutti_topology *t = network("star:4");
+    tutti_topology *t = tt_test_network("star:4");
     for (size_t j = 0; j < 2; j++) {
         const tt_planner *planner = tt_planner_find(planners[j]);
         tt_problem p = {
@@ -481,7 +414,7 @@ static void refusals(void **state)
 static void no_memory(void **state)
 {
     (void)state;
-    tutti_topology *t = network("racks:2+3@nic=1Gbit,nic.0=123Mbit");
+    tutti_topology *t = tt_test_network("racks:2+3@nic=1Gbit,nic.0=123Mbit");
     for (size_t i = 0; i < 10; i++) {
         for (uint64_t k = 1;; k++) {
             tutti_coll coll = colls[i / 2];
