@@ -3,6 +3,7 @@
  * topology: open, bound, plan, predict, simulate, contention. Thin, like
  * unstable.c. */
 #include "core/report.h"
+#include "export/export.h"
 #include "plan/plan.h"
 #include "verify/verify.h"
 
@@ -320,24 +321,18 @@ static void read_sim_opts(const tutti_topology *net,
     out->message_mode = o->message_mode;
 }
 
-tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,
-                         const tutti_sim_opts *opts, tutti_sim_result *out,
-                         tutti_diag *diag)
+static tutti_err simulate(const tutti_topology *net,
+                          const tutti_schedule *sched, const tutti_sim_opts *o,
+                          const tt_event_sink *sink, tutti_sim_result *out,
+                          tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
-    tutti_sim_opts o;
-    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
-    if (err)
-        return tt_report(err, &found, diag);
-    const tt_progress progress = {o.progress, o.progress_ctx};
-    const tt_event_sink sink = {pass_event, &o};
+    const tt_progress progress = {o->progress, o->progress_ctx};
     tt_sim_opts sim;
     tt_sim_result result;
-    read_sim_opts(net, sched, &o, &sim);
+    read_sim_opts(net, sched, o, &sim);
     sim.progress = &progress;
-    sim.sink = o.on_event ? &sink : NULL;
-    err = tt_simulate(sched, net, &sim, &tt_mem_std, &result, &found);
+    sim.sink = sink;
+    tutti_err err = tt_simulate(sched, net, &sim, &tt_mem_std, &result, diag);
     if (!err)
         *out = (tutti_sim_result){
             .time_s = result.time_s,
@@ -348,6 +343,56 @@ tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,
             .bytes = result.bytes,
             .link_bytes = result.link_bytes,
         };
+    return err;
+}
+
+tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,
+                         const tutti_sim_opts *opts, tutti_sim_result *out,
+                         tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_sim_opts o;
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    const tt_event_sink sink = {pass_event, &o};
+    if (!err)
+        err = simulate(net, sched, &o, o.on_event ? &sink : NULL, out, &found);
+    return tt_report(err, &found, diag);
+}
+
+/* The ranks' names for the trace: those of their nodes. */
+static const char **rank_names(const tutti_topology *net, tt_arena *arena)
+{
+    const char **names = tt_arena_new(arena, net->n_ranks, sizeof(*names));
+    for (uint32_t r = 0; names && r < net->n_ranks; r++)
+        names[r] = net->nodes[net->rank_node[r]].name;
+    return names;
+}
+
+tutti_err tutti_trace(const tutti_topology *net, const tutti_schedule *sched,
+                      const tutti_sim_opts *opts, tutti_sim_result *out,
+                      char **text, size_t *len, tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_sim_opts o;
+    tt_arena arena = {.mem = &tt_mem_std};
+    tt_str json = {.mem = &tt_mem_std};
+    tt_trace trace;
+    const tt_trace_opts how = {.n_ranks = net->n_ranks,
+                               .names = rank_names(net, &arena)};
+    const tt_event_sink sink = {tt_trace_event, &trace};
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    if (!err) {
+        tt_trace_begin(&trace, &json, &how);
+        err = simulate(net, sched, &o, &sink, out, &found);
+        tt_trace_end(&trace);
+    }
+    if (err)
+        tt_str_free(&json);
+    else if ((err = tt_str_finish(&json, text, len)))
+        tt_fail(&found, err, "no memory for the trace");
+    tt_arena_free(&arena);
     return tt_report(err, &found, diag);
 }
 

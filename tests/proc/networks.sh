@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# networks.sh - topo, bound, plan, verify --on, sim: from a network to times.
+. "$(dirname "$0")/lib.sh"
+
+json() { # PYTHON EXPRESSION over d, the JSON of the last run
+    python3 -c "import json,sys; d = json.load(sys.stdin); print($1)" \
+        <"$tmp/out" 2>&1
+}
+
+# ------------------------------------------------------------------- topo
+while read -r spec; do
+    run "$tutti" topo "$spec" -o "$tmp/a.topo"
+    ends "topo $spec" 0
+    run "$tutti" topo "$tmp/a.topo"
+    same_file "$spec: the file reads back to the same network" "$tmp/a.topo"
+done <<'END'
+full:5
+ring:7
+star:25,25,10,10@1Gbit
+racks:5+3@nic=400Mbit,trunk=200Mbit,nic.7=100Mbit,order=interleaved
+racks:4+4@nic=400Mbit/100Mbit,trunk=200Mbit,order=random:7
+boxes:8+8+4
+torus:4x4@16GB/s,150ns
+mesh:3x4x2
+fattree:4x4
+bigraph:4x8
+minsky:2
+blueconnect-192
+END
+run "$tutti" topo --list
+ends "topo --list" 0
+like "it has the generators" "$out" '^torus:'
+run "$tutti" topo torus:3x3 --json
+is "topo --json" "$(json 'd["ranks"], d["switches"], len(d["links"])')" \
+    "9 0 36"
+
+cat >"$tmp/mine.topo" <<'END'
+tutti-topology 1
+# two hosts and a switch
+switch s
+host a b
+link a s 1Gbit 10us
+link b s 500Mbit/250Mbit 10us
+END
+run "$tutti" topo "$tmp/mine.topo" --json
+is "a file of one's own" "$(json 'd["ranks"], len(d["links"])')" "2 4"
+
+bad() { # WHAT LINE PATTERN: the text of stdin is refused at that line
+    cat >"$tmp/bad.topo"
+    run "$tutti" topo "$tmp/bad.topo"
+    ends "$1: refused" 1
+    one_sentence "$1: in one sentence"
+    like "$1: it says where" "$err" "bad.topo:$2:[0-9]+: .*$3"
+}
+bad "an unknown unit" 3 'Gbyts' <<'END'
+tutti-topology 1
+host a b
+link a b 1Gbyts 1us
+END
+bad "no unit" 3 '' <<'END'
+tutti-topology 1
+host a b
+link a b 100 1us
+END
+bad "a rate of zero" 3 '' <<'END'
+tutti-topology 1
+host a b
+link a b 0Gbit 1us
+END
+bad "a negative rate" 3 '' <<'END'
+tutti-topology 1
+host a b
+link a b -1Gbit 1us
+END
+bad "a name twice" 3 'a' <<'END'
+tutti-topology 1
+host a b
+switch a
+END
+bad "a link to nowhere" 3 'c' <<'END'
+tutti-topology 1
+host a b
+link a c 1Gbit 1us
+END
+run "$tutti" topo star:1000000
+ends "a million hosts: refused" 1
+one_sentence "in one sentence"
+printf 'tutti-topology 1\nhost a b c\nlink a b 1Gbit 1us\n' >"$tmp/apart"
+run "$tutti" bound "$tmp/apart"
+ends "a network in two pieces: refused" 1
+one_sentence "in one sentence"
+run "$tutti" topo "$tmp/none.topo"
+ends "no such file" 1
+one_sentence "in one sentence"
+run "$tutti" topo torsu:4x4
+ends "no such generator" 1
+one_sentence "in one sentence"
+
+# ------------------------------------------------------------------ bound
+run "$tutti" bound mesh:4x4@8Gbit --json
+ends "bound --json" 0
+is "it has all keys" "$(json '[k for k in ("ranks", "allreduce_s_per_byte",
+    "method", "gap", "allgather_s_per_byte", "cut_s_per_byte",
+    "aggregate_s_per_byte") if k not in d]')" "[]"
+is "the optimum of the mesh 4x4 is 5/8 of a link" \
+    "$(json 'd["ranks"], d["method"], abs(d["allreduce_s_per_byte"] * 1e9
+        / .625 - 1) < 1e-6, abs(d["allgather_s_per_byte"] * 1e9 * 32 / 15
+        - 1) < 1e-6')" "16 exact True True"
+run "$tutti" bound star:25,25,10,10@8Gbit --json
+is "that of a star of 25, 25, 10, 10 is 1/10" \
+    "$(json 'd["method"], abs(d["allreduce_s_per_byte"] * 1e10 - 1) < 1e-6,
+        d["aggregate_s_per_byte"]')" "exact True None"
+run "$tutti" bound star:25,25,10,10@8Gbit
+like "for people" "$out" '^all-reduce .* exact$'
+run "$tutti" bound full:1 --json
+ends "the bound of one rank alone" 0
+
+# ------------------------------------------------------------------- plan
+run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB --json
+ends "plan on racks" 0
+is "efficiencies are shares of the optimum" \
+    "$(json 'all(0 < r["efficiency"] <= 1.000001 for r in d if r["fits"])')" True
+is "forest comes near it" \
+    "$(json '[r["efficiency"] > .9 for r in d if r["planner"] == "forest"]')" \
+    "[True]"
+run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB
+auto=$(sed -n 's/^# auto takes //p' <<<"$out")
+run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB -p auto --json
+is "auto takes what the table says" "$(json 'd[0]["planner"]')" "$auto"
+run "$tutti" plan star:6 --size 64KiB -p 0-4K:doubling,4K-:forest --json
+is "a rule decides by size" "$(json 'd[0]["planner"]')" forest
+
+# ----------------------------------------------------------------- verify
+run "$tutti" plan torus:4x4 -p multitree -o "$tmp/tree"
+ends "multitree to a file" 0
+run "$tutti" verify "$tmp/tree" --on torus:4x4
+like "proven" "$out" '^proven: all-reduce over 16 ranks'
+like "and contention-free" "$out" '^contention-free on torus:4x4'
+run "$tutti" plan torus:4x4 -p direct -o "$tmp/direct"
+run "$tutti" verify "$tmp/direct" --on torus:4x4
+ends "contention is no failure" 0
+like "but is told" "$out" '^not contention-free on torus:4x4.* room for 1$'
+run "$tutti" verify "$tmp/direct" --on torus:4x4 --json
+is "in JSON too" "$(json 'd["contention_free"], d["overloaded"] > 0')" \
+    "False True"
+run "$tutti" verify "$tmp/direct" --on torus:4x5
+ends "a network of another size" 1
+one_sentence "in one sentence"
+
+# -------------------------------------------------------------------- sim
+run "$tutti" sim ring torus:4x4@8Gbit,0ns --size 16MiB --json
+ends "sim --json" 0
+is "its keys" "$(json '[k for k in ("time_s", "busbw_GBps", "efficiency",
+    "max_link_utilisation") if k not in d]')" "[]"
+is "a ring takes 2(n-1)/n of the vector over its slowest link" \
+    "$(json 'abs(d["time_s"] / (30 / 16 * 16 * 2**20 / 1e9) - 1) < 1e-3')" True
+run "$tutti" sim "$tmp/tree" torus:4x4 --model packet --lockstep all \
+    --packet 256 --flit 16 --header 16 --trace "$tmp/trace.json" --json
+ends "packets in lockstep, with a trace" 0
+is "the trace is JSON with events" "$(python3 -c "
+import json
+d = json.load(open('$tmp/trace.json'))
+d = d['traceEvents'] if isinstance(d, dict) else d
+print(sum(e['ph'] == 'X' for e in d) >= 480)" 2>&1)" True
+run "$tutti" sim ring full:4 --as-engine --coll broadcast --root 2
+ends "as the engine" 0
+like "for people" "$out" 'efficiency'
+run "$tutti" sim ring full:4 --model nonsense
+ends "an unknown model" 2
+run "$tutti" sim "$tmp/tree" full:4
+ends "a schedule of other ranks" 1
+one_sentence "in one sentence"
+run "$tutti" sim rign full:4
+ends "neither planner nor file" 1
+one_sentence "in one sentence"
+sed '$d' "$tmp/tree" | grep -v '^transfer 0 ' >"$tmp/unsound"
+echo end >>"$tmp/unsound"
+run "$tutti" sim "$tmp/unsound" torus:4x4
+[ "$rc" = 124 ] && fail "an unsound schedule hangs" || pass "no hang"
+run "$tutti" export "$tmp/tree" --to dot
+ends "export to Graphviz" 0
+is "every transfer is an arrow" "$(grep -c -- '->' <<<"$out")" \
+    "$(grep -c '^transfer' "$tmp/tree")"
+
+finish
