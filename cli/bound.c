@@ -11,9 +11,11 @@ static void print_json(const tutti_bound_info *b)
            b->n_ranks, b->allreduce_s_per_byte,
            b->is_exact ? "exact" : "bound");
     cli_json_number(stdout, b->gap);
-    printf(",\"allgather_s_per_byte\":%.12g,\"cut_s_per_byte\":%.12g,"
+    printf(",\"allgather_s_per_byte\":%.12g,"
+           "\"reducescatter_s_per_byte\":%.12g,\"cut_s_per_byte\":%.12g,"
            "\"aggregate_s_per_byte\":",
-           b->allgather_s_per_byte, b->cut_s_per_byte);
+           b->allgather_s_per_byte, b->reducescatter_s_per_byte,
+           b->cut_s_per_byte);
     cli_json_number(
         stdout, b->aggregate_s_per_byte > 0 ? b->aggregate_s_per_byte : NAN);
     printf(",\"latency_s\":%.9g,\"allgather_s_per_bit\":\"%llu/%llu\"}\n",
@@ -41,12 +43,10 @@ static void print_text(const tutti_bound_info *b, uint64_t size)
     char latency[32];
     print_line("all-reduce", b->allreduce_s_per_byte, size, remark);
     print_line("  by cuts", b->cut_s_per_byte, size, ", at least");
-    if (b->aggregate_s_per_byte > 0)
-        print_line("  by all links", b->aggregate_s_per_byte, size,
-                   ", at least");
-    else
-        printf("%-16s does not apply: there are switches\n", "  by all links");
-    print_line("all-gather", b->allgather_s_per_byte, size, "");
+    print_line("  by groups", b->aggregate_s_per_byte, size, ", at least");
+    const char *proven = b->allgather_den ? ", exact" : ", at least";
+    print_line("all-gather", b->allgather_s_per_byte, size, proven);
+    print_line("reduce-scatter", b->reducescatter_s_per_byte, size, proven);
     printf("%-16s %s: no collective on all ranks takes less\n", "latency",
            cli_time_text(b->latency_s, latency, sizeof(latency)));
 }

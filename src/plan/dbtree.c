@@ -126,6 +126,7 @@ static void build(const tt_problem *p, tt_builder *b)
 const tt_planner tt_planner_dbtree = {
     .name = "dbtree",
     .blurb = "two complementary binary trees, half of the data in each",
+    .fits = "every network; all-reduce, broadcast, reduce",
     .why_not = why_not,
     .guess = guess,
     .n_parts = n_parts,

@@ -157,6 +157,7 @@ static void build(const tt_problem *p, tt_builder *b)
 const tt_planner tt_planner_doubling = {
     .name = "doubling",
     .blurb = "exchange everything with ever farther ranks; fewest steps",
+    .fits = "every network; no reduce-scatter or all-to-all",
     .why_not = why_not,
     .guess = guess,
     .n_parts = tt_one_part,

@@ -72,6 +72,7 @@ static void build(const tt_problem *p, tt_builder *b)
 const tt_planner tt_planner_halving = {
     .name = "halving",
     .blurb = "exchange halves, quarters, ...; least bytes in 2 log n steps",
+    .fits = "every network; all-reduce, reduce-scatter, all-gather",
     .why_not = why_not,
     .guess = guess,
     .n_parts = n_parts,
