@@ -363,23 +363,25 @@ static tutti_err read_args(reader *r)
 
 /* ------------------------------------------------------------- overrides -- */
 
-static int compare(const tt_override *a, const tt_override *b)
+/* By kind, index, what is said, and the place in the spec. */
+static uint64_t subject(const tt_override *o)
 {
-    if (a->kind != b->kind)
-        return a->kind < b->kind ? -1 : 1;
-    if (a->index != b->index)
-        return a->index < b->index ? -1 : 1;
-    return (a->has_latency > b->has_latency) -
-           (a->has_latency < b->has_latency);
+    return (uint64_t)o->kind << 40 | (uint64_t)o->index << 1 | o->has_latency;
+}
+
+static bool is_before(const tt_override *a, const tt_override *b)
+{
+    uint64_t x = subject(a), y = subject(b);
+    return x != y ? x < y : a->at.column < b->at.column;
 }
 
 /* Heap sort: no worst case, whatever the text. */
 static void sift(tt_override *list, size_t root, size_t n)
 {
     for (size_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && compare(&list[child], &list[child + 1]) < 0)
+        if (child + 1 < n && is_before(&list[child], &list[child + 1]))
             child++;
-        if (compare(&list[root], &list[child]) >= 0)
+        if (!is_before(&list[root], &list[child]))
             return;
         tt_override swap = list[root];
         list[root] = list[child];
@@ -400,7 +402,7 @@ static tutti_err sort_overrides(const reader *r)
         sift(list, 0, i);
     }
     for (size_t i = 1; i < n; i++) {
-        if (compare(&list[i - 1], &list[i]) == 0)
+        if (subject(&list[i - 1]) == subject(&list[i]))
             return tt_fail_at(
                 r->diag, TUTTI_EINVAL, list[i].at, "`%s.%u` is given twice",
                 r->out->generator->kinds[list[i].kind].name, list[i].index);

@@ -411,8 +411,8 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
         return;
     }
     if (a == z) {
-        tt_topo_refuse(b, TUTTI_EINVAL, b->at, "`%s` is linked with itself",
-                       tt_quoted(b->nodes[a].name, TT_MAX_NAME).text);
+        tt_topo_refuse(b, TUTTI_EINVAL, b->at, "`%.100s` is linked with itself",
+                       b->nodes[a].name);
         return;
     }
     if (!dev_fits(b, a, wire->dev) || !dev_fits(b, z, wire->far_dev)) {
@@ -553,12 +553,12 @@ static void number_ranks(tt_topo_builder *b, const draft *d)
             node->rank = b->place[node->rank];
         if (node->rank >= b->n_ranks)
             tt_topo_refuse(b, TUTTI_EINVAL, b->spots[v],
-                           "`%s` has rank %u, but there are %u ranks, "
+                           "`%.100s` has rank %u, but there are %u ranks, "
                            "numbered from 0",
                            node->name, node->rank, b->n_ranks);
         else if (d->rank_node[node->rank] != TT_NONE)
             tt_topo_refuse(b, TUTTI_EINVAL, b->spots[v],
-                           "`%s` and `%s` both have rank %u",
+                           "`%.100s` and `%.100s` both have rank %u",
                            d->nodes[d->rank_node[node->rank]].name, node->name,
                            node->rank);
         else
@@ -574,7 +574,7 @@ static void check_links(tt_topo_builder *b, const draft *d)
         bool has_in = d->first_in[v] != d->first_in[v + 1];
         if (node->kind == TT_NODE_HOST && !has_out && !has_in)
             tt_topo_refuse(b, TUTTI_EINVAL, b->spots[v],
-                           "host `%s` has no link", node->name);
+                           "host `%.100s` has no link", node->name);
     }
 }
 

@@ -13,8 +13,8 @@ static uint32_t below(tt_rng *rng, uint32_t limit)
 static tt_wire wire(tt_rng *rng)
 {
     static const char *const devs[] = {NULL, NULL, NULL, "eth0", "ib0:1"};
-    static const uint64_t rates[] = {1, 999, 8000000, 400000000,
-                                     12500000000, TT_MAX_RATE_BPS};
+    static const uint64_t rates[] = {1,         999,         8000000,
+                                     400000000, 12500000000, TT_MAX_RATE_BPS};
     static const uint64_t latencies[] = {0, 1, 20000000, 150000, 1500};
     tt_wire w = {.up_bps = rates[below(rng, 6)],
                  .latency_ps = latencies[below(rng, 5)],
@@ -89,7 +89,10 @@ tutti_topology *tt_random_network(const tt_mem *mem, tt_rng *rng, uint32_t most)
         add_node(&m, rng, i);
     uint32_t shape = below(rng, 3); /* bushy, a chain, or a hub */
     for (uint32_t i = 1; i < n; i++)
-        join(&m, rng, i, shape == 0 ? below(rng, i) : shape == 1 ? i - 1 : 0,
+        join(&m, rng, i,
+             shape == 0   ? below(rng, i)
+             : shape == 1 ? i - 1
+                          : 0,
              false);
     uint32_t n_more = below(rng, 3) ? below(rng, 2 * n) : 0;
     for (uint32_t i = 0; i < n_more; i++)

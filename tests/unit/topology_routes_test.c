@@ -148,13 +148,13 @@ static void test_generated(void **state)
 {
     (void)state;
     static const char *const specs[] = {
-        "full:1",        "full:2",
-        "full:9",        "star:12",
-        "racks:5+3+1",   "racks:4+4@order=interleaved",
-        "boxes:8+8+4",   "fattree:4x4",
-        "bigraph:4x8",   "bigraph:2x3@order=random:7",
-        "minsky:3",      "racks:1",
-        "star:3,2,1",    "fattree:3x5@order=interleaved"};
+        "full:1",      "full:2",
+        "full:9",      "star:12",
+        "racks:5+3+1", "racks:4+4@order=interleaved",
+        "boxes:8+8+4", "fattree:4x4",
+        "bigraph:4x8", "bigraph:2x3@order=random:7",
+        "minsky:3",    "racks:1",
+        "star:3,2,1",  "fattree:3x5@order=interleaved"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         tutti_topology *t = network(specs[i]);
         check_all(t, true);
@@ -204,12 +204,21 @@ static void check_grid_route(const tutti_topology *t, const uint32_t *links,
 static void test_grids(void **state)
 {
     (void)state;
-    static const char *const specs[] = {
-        "ring:1",      "ring:2",      "ring:3",        "ring:8",
-        "ring:9",      "torus:4x4",   "torus:2x2",     "torus:1x5",
-        "torus:3x4x5", "mesh:4x4",    "mesh:1x1",      "mesh:2x3x4",
-        "torus:2x2x2x2x2", "mesh:5x3@order=interleaved",
-        "torus:4x6@order=random:3"};
+    static const char *const specs[] = {"ring:1",
+                                        "ring:2",
+                                        "ring:3",
+                                        "ring:8",
+                                        "ring:9",
+                                        "torus:4x4",
+                                        "torus:2x2",
+                                        "torus:1x5",
+                                        "torus:3x4x5",
+                                        "mesh:4x4",
+                                        "mesh:1x1",
+                                        "mesh:2x3x4",
+                                        "torus:2x2x2x2x2",
+                                        "mesh:5x3@order=interleaved",
+                                        "torus:4x6@order=random:3"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         tutti_topology *t = network(specs[i]);
         tt_routes *r = routes_of(t);
@@ -366,10 +375,14 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),      cmocka_unit_test(test_generated),
-        cmocka_unit_test(test_grids),       cmocka_unit_test(test_torus_way),
-        cmocka_unit_test(test_fattree_spreads), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_chain),       cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_generated),
+        cmocka_unit_test(test_grids),
+        cmocka_unit_test(test_torus_way),
+        cmocka_unit_test(test_fattree_spreads),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_no_memory),
     };
     return TT_RUN_TAP(tests);
