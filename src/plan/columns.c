@@ -19,12 +19,14 @@
  *            shortest ways: any of them).
  * Next       forest.c makes a schedule of the trees, optimum.c tells the rate.
  */
-#include "plan/master.h"
+#include "plan/fewflows.h"
 
 #include <math.h>
 
 /* A mesh of 16 x 16 takes about half a minute. */
 #define MAX_RANKS 256u
+/* Of every root in the startup. */
+#define TURNS 8
 #define DEFAULT_GAP 1e-7
 #define DEFAULT_ROUNDS 400u
 /* How much of the best prices is in the mixture. */
@@ -225,6 +227,7 @@ typedef struct work {
     tt_master m;
     tt_startup startup;
     double *mixed;
+    tt_fewflows few;
 } work;
 
 static tutti_err solve(work *w, const tt_columns_opts *opts, tt_columns *out)
@@ -236,17 +239,21 @@ static tutti_err solve(work *w, const tt_columns_opts *opts, tt_columns *out)
         .ctx = m,
         .price = tt_arena_new(&w->arena, n_links, sizeof(double)),
         .progress = opts->progress,
+        .turns = TURNS,
     };
     w->mixed = tt_arena_new(&w->arena, n_links, sizeof(*w->mixed));
     if (!w->startup.price || !w->mixed)
         return TUTTI_ENOMEM;
     tutti_err err = tt_startup_run(&w->net, &w->arena, &w->startup);
+    double rate = w->startup.rate;
+    if (!err && !opts->only_value)
+        err = tt_fewflows_plant(&w->few, &w->startup);
     if (!err)
-        err = tt_master_open(m, w->startup.rate);
+        err = tt_master_open(m, rate);
     if (!err)
         err = improve(m, opts, w->mixed, out);
     if (!err && !opts->only_value)
-        err = tt_master_flatten(m);
+        err = tt_fewflows_settle(&w->few, m);
     if (!err)
         err = write_all(m, out, &w->arena);
     return err;
@@ -288,6 +295,8 @@ tutti_err tt_columns_find(const tutti_topology *t, const tt_routes *routes,
     err = tt_treenet_init(&w.net, t, routes, opts, &w.arena);
     if (!err)
         err = tt_master_init(&w.m, &w.net, mem, &w.arena, diag);
+    if (!err && !opts->only_value)
+        err = tt_fewflows_init(&w.few, t, routes, &w.net, &w.arena);
     if (!err)
         err = solve(&w, opts, out);
     if (!err) {

@@ -33,6 +33,9 @@
 #define PARTS (UINT64_C(1) << 24)
 /* This near to the optimum is near enough for a schedule. */
 #define GOOD_ENOUGH 1e-5
+/* The way through a chunk's trees, in time that the whole of a front takes. A
+ * ring's chunks of 1/n and depth 2(n-1) have this too. */
+#define FRONTS_DEEP 2.0
 
 static const char *why_not(const tt_problem *p)
 {
@@ -78,24 +81,45 @@ static uint32_t plant(planting *f, const tt_tree *tree, uint32_t chunk,
     return step + tree->depth;
 }
 
-/* The next chunk of a block ends where `share` of the block does; none when
- * that is nowhere. */
+/* Where the next chunk begins. */
 typedef struct cutter {
     uint32_t block;
-    uint64_t done;
     double whole; /* the block's share of the vector */
+    double end;   /* share of the vector in the chunks of the block so far */
+    uint64_t part;
 } cutter;
 
+/* Adds a share to the block's; false: too little for a chunk. */
 static bool cut(planting *f, cutter *c, double share, uint32_t *chunk)
 {
-    double end = c->whole > 0 ? share / c->whole : 1;
+    c->end += share;
+    double end = c->whole > 0 ? c->end / c->whole : 1;
     end = round(end * (double)PARTS);
     uint64_t part = end >= (double)PARTS ? PARTS : (uint64_t)end;
-    if (part <= c->done)
+    if (part <= c->part)
         return false;
-    *chunk = tt_builder_chunk(f->b, c->block, c->done, part);
-    c->done = part;
+    *chunk = tt_builder_chunk(f->b, c->block, c->part, part);
+    c->part = part;
     return true;
+}
+
+/* A share that flows along these trees (one may be NULL), in chunks that are so
+ * small that the way through a deep tree is not longer than that of the
+ * ring's chunks. */
+static void flow(planting *f, cutter *c, double share, const tt_tree *in,
+                 const tt_tree *out)
+{
+    double depth = (in ? in->depth : 0) + (out ? out->depth : 0);
+    uint32_t n = (uint32_t)ceil(share * depth / FRONTS_DEEP);
+    n = n ? n : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t chunk = 0;
+        if (!cut(f, c, share / n, &chunk))
+            continue;
+        uint32_t step = in ? plant(f, in, chunk, 0) : 0;
+        if (out)
+            plant(f, out, chunk, step);
+    }
 }
 
 /* A root's trees of one side. */
@@ -123,8 +147,8 @@ static void sort(row *r, bool deepest_first)
 /* Less than this of a tree is rounding. */
 #define REST 1e-12
 
-/* Lays the rows side by side. *end: the share of the vector so far. */
-static void pair_up(planting *f, row in, row out, cutter *c, double *end)
+/* Lays the rows side by side. */
+static void pair_up(planting *f, row in, row out, cutter *c)
 {
     uint32_t i = 0, k = 0;
     double in_used = 0, out_used = 0;
@@ -132,12 +156,7 @@ static void pair_up(planting *f, row in, row out, cutter *c, double *end)
         double in_left = in.trees[i].share - in_used;
         double out_left = out.trees[k].share - out_used;
         double share = fmin(in_left, out_left);
-        uint32_t chunk = 0;
-        *end += share;
-        if (cut(f, c, *end, &chunk)) {
-            uint32_t step = plant(f, &in.trees[i], chunk, 0);
-            plant(f, &out.trees[k], chunk, step);
-        }
+        flow(f, c, share, &in.trees[i], &out.trees[k]);
         in_used += share;
         out_used += share;
         if (in_left - share <= REST) {
@@ -151,13 +170,12 @@ static void pair_up(planting *f, row in, row out, cutter *c, double *end)
     }
 }
 
-static void one_side(planting *f, row trees, cutter *c, double *end)
+static void one_side(planting *f, row r, cutter *c)
 {
-    for (uint32_t i = 0; i < trees.n; i++) {
-        uint32_t chunk = 0;
-        *end += trees.trees[i].share;
-        if (cut(f, c, *end, &chunk))
-            plant(f, &trees.trees[i], chunk, 0);
+    for (uint32_t i = 0; i < r.n; i++) {
+        const tt_tree *tree = &r.trees[i];
+        flow(f, c, tree->share, tree->is_in ? tree : NULL,
+             tree->is_in ? NULL : tree);
     }
 }
 
@@ -186,19 +204,16 @@ static void plant_all(planting *f, const tt_columns *best)
 {
     bool has_blocks = tt_coll_blocks(f->p->collective, f->p->n_ranks) > 1;
     cutter c = {.whole = 1};
-    double end = 0;
     uint32_t i = 0;
     while (i < best->n_trees) {
         row first = next_row(best, &i);
         if (f->p->collective == TUTTI_ALL_REDUCE) {
-            pair_up(f, first, next_row(best, &i), &c, &end);
+            pair_up(f, first, next_row(best, &i), &c);
             continue;
         }
-        if (has_blocks) {
+        if (has_blocks)
             c = (cutter){.block = first.trees->root, .whole = sum_of(first)};
-            end = 0;
-        }
-        one_side(f, first, &c, &end);
+        one_side(f, first, &c);
     }
 }
 

@@ -18,8 +18,10 @@
 #define NEGLIGIBLE 1e-8
 /* A column must improve the solution by more than the tolerance of lp.c. */
 #define IMPROVES 2e-9
-/* How far the rate may fall for flatter trees. */
-#define FLATTER 1e-9
+/* How far the rate may fall for trees that are otherwise better. */
+#define FALLS 1e-9
+/* What a hop of depth costs, against a message of a tree. */
+#define DEPTH 1e-4
 
 tutti_err tt_master_init(tt_master *m, tt_treenet *net, const tt_mem *mem,
                          tt_arena *arena, tutti_diag *diag)
@@ -204,7 +206,7 @@ static double reprice(tt_master *m, const double *prices)
             m->link_price[e] = row == TT_ROW_FREE ? 0 : INFINITY;
         }
     }
-    tt_treenet_price(m->net, m->link_price);
+    tt_treenet_price(m->net, m->link_price, NULL);
     return sum;
 }
 
@@ -265,24 +267,45 @@ tutti_err tt_master_price(tt_master *m, const double *prices)
     return TUTTI_OK;
 }
 
-/* ----------------------------------------------------------- flat trees -- */
+/* ---------------------------------------------------- of equals, the best -- */
 
-tutti_err tt_master_flatten(tt_master *m)
+tutti_err tt_master_prefer(tt_master *m, const double *message_cost)
 {
-    double rate = m->rate;
-    double *costs = tt_new(m->mem, m->n_goals + m->n_in_lp, sizeof(*costs));
+    const tt_treenet *net = m->net;
+    size_t n_columns = m->n_goals + m->n_pooled;
+    double *costs = tt_new(m->mem, n_columns, sizeof(*costs));
     if (!costs)
         return TUTTI_ENOMEM;
     for (size_t i = 0; i < m->n_in_lp; i++) {
         const tt_pooled *p = &m->pooled[i];
-        uint32_t depth = tt_treenet_depth(m->net, p->is_in,
-                                          m->msg + i * m->net->n);
-        costs[m->n_goals + i] = -m->net->share[p->root] * depth /
-                                (double)m->net->n;
+        const uint32_t *msg = m->msg + i * net->n;
+        double cost = DEPTH * tt_treenet_depth(m->net, p->is_in, msg);
+        for (uint32_t v = 0; v < net->n; v++)
+            cost += msg[v] == TT_NONE ? 0 : message_cost[msg[v]];
+        costs[m->n_goals + i] = -net->share[p->root] * cost / net->n;
     }
-    m->limits[m->n_rows - 1] = -rate * (1 - FLATTER);
+    m->limits[m->n_rows - 1] = -m->rate * (1 - FALLS);
     tt_lp_limits(m->lp, m->limits);
     tt_lp_costs(m->lp, costs);
-    tt_free(m->mem, costs, m->n_goals + m->n_in_lp, sizeof(*costs));
-    return tt_master_solve(m);
+    tt_free(m->mem, costs, n_columns, sizeof(*costs));
+    double rate = m->rate;
+    tutti_err err = tt_master_solve(m);
+    m->rate = rate;
+    return err;
+}
+
+void tt_master_flow(const tt_master *m, double *flow)
+{
+    const tt_treenet *net = m->net;
+    for (uint32_t i = 0; i < net->pairs.n_messages; i++)
+        flow[i] = 0;
+    for (size_t i = 0; i < m->n_in_lp; i++) {
+        const uint32_t *msg = m->msg + i * net->n;
+        double carried = tt_master_carried(m, i) *
+                         net->share[m->pooled[i].root];
+        for (uint32_t v = 0; v < net->n; v++) {
+            if (msg[v] != TT_NONE)
+                flow[msg[v]] += carried;
+        }
+    }
 }

@@ -73,8 +73,11 @@ tutti_err tt_master_solve(tt_master *m);
 tutti_err tt_master_price(tt_master *m, const double *prices);
 /* Prices for tt_treenet_find: those that gave the bound. */
 void tt_master_best_prices(tt_master *m);
-/* Of all solutions of this rate, one with flat trees. */
-tutti_err tt_master_flatten(tt_master *m);
+/* Of all solutions by this pool that have this rate: the one whose trees'
+ * messages cost least, and among these one with flat trees. */
+tutti_err tt_master_prefer(tt_master *m, const double *message_cost);
+/* What each message carries in the last solution. */
+void tt_master_flow(const tt_master *m, double *flow);
 /* What pooled[i] carries in the last solution, in units; of a goal that has
  * shares: this much of its root's share. */
 double tt_master_carried(const tt_master *m, size_t i);

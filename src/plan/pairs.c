@@ -95,7 +95,7 @@ static double price_of(const tt_pairs *p, const double *link_price, uint32_t m)
 }
 
 void tt_pairs_price(const tt_pairs *p, const double *link_price,
-                    tt_price_list *list)
+                    const double *factor, tt_price_list *list)
 {
     size_t n = p->n;
     for (size_t src = 0; src < n; src++) {
@@ -104,6 +104,7 @@ void tt_pairs_price(const tt_pairs *p, const double *link_price,
             double least = INFINITY;
             for (uint32_t m = p->first[pair]; m < p->first[pair + 1]; m++) {
                 double price = price_of(p, link_price, m);
+                price *= factor ? factor[m] : 1;
                 if (price < least) {
                     least = price;
                     list->best[pair] = m;

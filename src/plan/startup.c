@@ -18,9 +18,8 @@
 
 #include <math.h>
 
-/* Turns of every root, and how steep the prices are in turn i: at first e^20
- * between an idle link and the busiest. Steeper sooner is unstable. */
-#define TURNS 8
+/* How steep the prices are in turn i: at first e^20 between an idle link and
+ * the busiest. Steeper sooner is unstable. */
 #define STEEP_FIRST 20.0
 #define STEEP_MORE 3.0
 /* A root may be this much dearer than the cheapest one. */
@@ -42,7 +41,7 @@ static void reprice(run *r)
     double scale = r->busiest > 0 ? r->steep / r->busiest : 0;
     for (uint32_t e = 0; e < r->net->n_links; e++)
         r->s->price[e] = exp(r->load[e] * scale - r->steep) / r->net->rate[e];
-    tt_treenet_price(r->net, r->s->price);
+    tt_treenet_price(r->net, r->s->price, r->s->factor);
 }
 
 /* Counts the uses of both trees; returns the seconds per byte of the link that
@@ -125,8 +124,8 @@ tutti_err tt_startup_run(tt_treenet *net, tt_arena *arena, tt_startup *s)
     if (!r.load || !r.cost || !r.msg[0] || !r.msg[1] || !r.uses)
         return TUTTI_ENOMEM;
     tutti_err err = TUTTI_OK;
-    for (uint32_t i = 0; i < TURNS && !err; i++) {
-        tt_progress_tell(s->progress, "planting trees", i, TURNS);
+    for (uint32_t i = 0; i < s->turns && !err; i++) {
+        tt_progress_tell(s->progress, "planting trees", i, s->turns);
         r.steep = STEEP_FIRST + STEEP_MORE * i;
         for (uint32_t k = 0; k < net->n_roots && !err; k++)
             err = turn(&r, net->roots[k]);

@@ -68,9 +68,10 @@ tutti_err tt_treenet_init(tt_treenet *net, const tutti_topology *t,
     return err;
 }
 
-void tt_treenet_price(tt_treenet *net, const double *link_price)
+void tt_treenet_price(tt_treenet *net, const double *link_price,
+                      const double *factor)
 {
-    tt_pairs_price(&net->pairs, link_price, &net->list);
+    tt_pairs_price(&net->pairs, link_price, factor, &net->list);
 }
 
 double tt_treenet_find(tt_treenet *net, uint32_t root, bool is_in,

@@ -38,8 +38,10 @@ tutti_err tt_treenet_init(tt_treenet *net, const tutti_topology *t,
                           const tt_routes *routes, const tt_columns_opts *opts,
                           tt_arena *arena);
 
-/* Link prices for tt_treenet_find. */
-void tt_treenet_price(tt_treenet *net, const double *link_price);
+/* Prices for tt_treenet_find: of links, and what messages cost times that
+ * (NULL: 1). */
+void tt_treenet_price(tt_treenet *net, const double *link_price,
+                      const double *factor);
 /* The cheapest tree, as flat as it can be at that price; returns its price.
  * INFINITY: there is none. */
 double tt_treenet_find(tt_treenet *net, uint32_t root, bool is_in,
@@ -59,7 +61,9 @@ typedef struct tt_startup {
                       const uint32_t *msg);
     void *ctx;
     const tt_progress *progress;
-    double *price; /* [n_links] */
+    const double *factor; /* of messages, as for tt_treenet_price */
+    uint32_t turns;       /* of every root */
+    double *price;        /* [n_links] */
     double rate;
 } tt_startup;
 tutti_err tt_startup_run(tt_treenet *net, tt_arena *arena, tt_startup *s);
