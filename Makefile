@@ -46,12 +46,14 @@ TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
                               tests/proc/*.c))
 TEST_SH := $(filter-out %/lib.sh,$(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
+BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c)
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$B/%.o)
 SUPPORT_OBJ := $(SUPPORT_SRC:%.c=$B/%.o)
 EXAMPLES := $(EXAMPLE_SRC:%.c=$B/%)
+BENCHES := $(BENCH_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
 FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
@@ -68,11 +70,12 @@ TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
 .PHONY: all tests clean setup demo check check-deps check-format check-header \
-        format docs fuzz bench-peers install uninstall FORCE
+        format docs fuzz bench-peers bench-papers bench-scale install \
+        uninstall FORCE
 .SECONDARY:
 
 all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)
-tests: $(TESTS) $(FUZZ)
+tests: $(TESTS) $(FUZZ) $(BENCHES)
 
 $B/libtutti.a: $(LIB_OBJ)
 	$(call say,AR,$@)
@@ -91,7 +94,7 @@ $B/tutti: $(CLI_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
 
-$(EXAMPLES): $B/examples/%: $B/examples/%.o $B/libtutti.a
+$(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -114,7 +117,7 @@ $B/flags: FORCE
 	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' >$@
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) \
-         $(EXAMPLES:=.d) $(TESTS:=.d) $(FUZZ:=.d)
+         $(EXAMPLES:=.d) $(BENCHES:=.d) $(TESTS:=.d) $(FUZZ:=.d)
 
 setup:
 	$(Q)tools/setup check
@@ -166,8 +169,8 @@ fuzz:
 	    $(FUZZ_SRC:%.c=$B/fuzz/%)
 	$(Q)tools/fuzz $B/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC:%.c=%)
 
-bench-peers: all
-	$(Q)B=$B bench/peers/run $(BENCH_ARGS)
+bench-peers bench-papers bench-scale: bench-%: all $(BENCHES)
+	$(Q)B=$B bench/$*/run $(BENCH_ARGS)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \

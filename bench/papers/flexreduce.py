@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""FlexReduce (DAC 2020): uneven shares on uneven hierarchies. What the uplinks
+must carry by the theory of the reconstruction (docs/papers.md) gives the gains
+over the same hierarchy with equal shares and over a flat ring.
+
+Equal shares: reduce-scatter and all-gather by flexreduce with the owners and
+sizes prescribed, 1/N each; the two times added."""
+from desk import MIB, each, gain, ratio, seconds, size_text, table
+
+NAME = "flexreduce"
+TITLE = "FlexReduce (DAC 2020)"
+# Boxes, and by theory the gain over equal shares and over a flat ring.
+MACHINES = [("flexreduce-2+4", 4 / 3, 5 / 3), ("flexreduce-1+3", 1.5, 1.5),
+            ("flexreduce-3+4", 8 / 7, 12 / 7),
+            ("flexreduce-8+8+4", 1.2, 57 / 40)]
+SIZE = 256 * MIB
+LABELS = {"ring": "flat ring", "equal": "equal shares",
+          "flexreduce": "flexreduce", "forest": "forest"}
+
+
+def equal_shares(desk, size):
+    halves = [desk.time("flexreduce", size, coll=coll)
+              for coll in ("reduce-scatter", "all-gather")]
+    return None if None in halves else sum(halves)
+
+
+def one(desk, job):
+    machine, over_equal, over_ring = job
+    desk.net(machine)
+    desk.must("bound", 0.001)
+    times = {name: desk.time(name, SIZE)
+             for name in ("ring", "flexreduce", "forest")}
+    times["equal"] = equal_shares(desk, SIZE)
+    return {"machine": machine, "seconds": times, "size_bytes": SIZE,
+            "optimum_s": desk.must("optimum", "all-reduce", SIZE)["time_s"],
+            "theory": {"equal": over_equal, "ring": over_ring}}
+
+
+def measure(is_quick):
+    return {"machines": each("flexreduce", one,
+                             MACHINES[:1] if is_quick else MACHINES)}
+
+
+def report(result):
+    rows = []
+    for row in result["machines"]:
+        s = row["seconds"]
+        rows.append([row["machine"], seconds(row["optimum_s"])] +
+                    [seconds(s[name]) for name in LABELS] +
+                    ["%.2f / %s" % (row["theory"][name],
+                                    gain(ratio(s[name], s["flexreduce"])))
+                     for name in ("equal", "ring")] +
+                    [gain(ratio(s["equal"], s["forest"]))])
+    return ["  all-reduce of %s; gains: by theory / here" % size_text(SIZE)] + \
+        table(["machine", "optimum"] + list(LABELS.values()) +
+              ["over equal", "over ring", "forest over equal"], rows)
+
+
+def headline(result):
+    rows = []
+    for row in result["machines"]:
+        s = row["seconds"]
+        for name in ("equal", "ring"):
+            rows.append(("%s over %s, %s" % (
+                "flexreduce", LABELS[name], row["machine"][11:]),
+                "%.2fx *" % row["theory"][name],
+                gain(ratio(s[name], s["flexreduce"])),
+                "forest: " + gain(ratio(s[name], s["forest"]))))
+    return rows
+
+
+def chart(result, plt):
+    figure, axis = plt.subplots(figsize=(6.4, 3.2))
+    width = 0.2
+    for k, (name, label) in enumerate(LABELS.items()):
+        xs, ys = [], []
+        for i, row in enumerate(result["machines"]):
+            if row["seconds"][name]:
+                xs.append(i + (k - 1.5) * width)
+                ys.append(row["seconds"][name] / row["optimum_s"])
+        axis.bar(xs, ys, width, label=label, color=("C7", "C1", "C0", "C3")[k])
+    axis.axhline(1, color="0.3", linewidth=0.8)
+    axis.set_xticks(range(len(result["machines"])),
+                    [row["machine"][11:] for row in result["machines"]])
+    axis.set_xlabel("GPUs per box")
+    axis.set_ylabel("time / optimum")
+    axis.legend(frameon=False, ncols=4, loc="upper center",
+                bbox_to_anchor=(0.5, 1.16), fontsize=9)
+    return figure
