@@ -111,6 +111,16 @@ static bool is_option(word w, const char *key, word *value)
     return true;
 }
 
+/* What ends at this place of the line. */
+static const char *end_of_what(const reader *r, const char *at)
+{
+    while (at < r->line_end && is_blank(*at))
+        at++;
+    if (at < r->line_end)
+        return "word";
+    return r->following ? "line" : "text";
+}
+
 static tutti_err unexpected(const reader *r, word w, const char *expected)
 {
     if (w.len)
@@ -119,7 +129,7 @@ static tutti_err unexpected(const reader *r, word w, const char *expected)
                           tt_quoted(w.at, w.len).text);
     return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
                       "expected %s, but the %s ends here", expected,
-                      r->following ? "line" : "text");
+                      end_of_what(r, w.at));
 }
 
 static tutti_err twice(const reader *r, word w)
