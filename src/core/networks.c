@@ -284,10 +284,12 @@ static void pass_event(void *ctx, const tt_event *e)
 }
 
 /* What the caller asks for, in the simulator's words. */
-static void read_sim_opts(const tutti_topology *net,
-                          const tutti_schedule *sched, const tutti_sim_opts *o,
-                          tt_sim_opts *out)
+static tutti_err read_sim_opts(const tutti_topology *net,
+                               const tutti_schedule *sched,
+                               const tutti_sim_opts *o, tt_sim_opts *out,
+                               tutti_diag *diag)
 {
+    tutti_err err = TUTTI_OK;
     *out = (tt_sim_opts){
         .is_packet = o->is_packet,
         .size_bytes = o->size_bytes,
@@ -304,10 +306,10 @@ static void read_sim_opts(const tutti_topology *net,
             .root = sched->root,
             .size_bytes = o->size_bytes,
             .topology = net,
+            .block_bytes = o->block_bytes,
         };
-        tt_plan_sim_opts(&p, out);
+        err = tt_plan_sim_opts(sched, &p, &tt_mem_std, out, diag);
         out->is_packet = o->is_packet;
-        out->block_bytes = o->block_bytes;
     }
     out->elem_bytes = o->elem_bytes;
     out->overhead_s = o->overhead_s;
@@ -319,6 +321,7 @@ static void read_sim_opts(const tutti_topology *net,
     out->flit_bytes = o->flit_bytes;
     out->header_bytes = o->header_bytes;
     out->message_mode = o->message_mode;
+    return err;
 }
 
 static tutti_err simulate(const tutti_topology *net,
@@ -329,10 +332,12 @@ static tutti_err simulate(const tutti_topology *net,
     const tt_progress progress = {o->progress, o->progress_ctx};
     tt_sim_opts sim;
     tt_sim_result result;
-    read_sim_opts(net, sched, o, &sim);
+    tutti_err err = read_sim_opts(net, sched, o, &sim, diag);
+    if (err)
+        return err;
     sim.progress = &progress;
     sim.sink = sink;
-    tutti_err err = tt_simulate(sched, net, &sim, &tt_mem_std, &result, diag);
+    err = tt_simulate(sched, net, &sim, &tt_mem_std, &result, diag);
     if (!err)
         *out = (tutti_sim_result){
             .time_s = result.time_s,

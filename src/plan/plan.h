@@ -70,8 +70,13 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
  * plans and the prediction both take them from here. */
 uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside);
 uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside);
-/* How the engine would cut and window this vector between hosts. */
-void tt_plan_sim_opts(const tt_problem *p, tt_sim_opts *out);
+/* How p's vector is best cut and windowed between hosts when this schedule
+ * performs it on p's topology: fronts as above, and a front window that is at
+ * least what the pipeline holds when it is full (docs/simulator.md). Errors:
+ * those of tt_simulate. */
+tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, tt_sim_opts *out,
+                           tutti_diag *diag);
 
 /* The planner that `rule` names for p: a name; "auto", NULL or "" (least time
  * among those that fit; times within 1 % are equal, and the first in the table

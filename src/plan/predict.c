@@ -50,34 +50,67 @@ uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside)
     return f < 64 * kib ? 64 * kib : f;
 }
 
-void tt_plan_sim_opts(const tt_problem *p, tt_sim_opts *out)
+static bool has_front_window(tutti_coll coll)
 {
-    bool has_window = p->collective == TUTTI_ALL_REDUCE ||
-                      p->collective == TUTTI_ALL_GATHER ||
-                      p->collective == TUTTI_BROADCAST;
+    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
+           coll == TUTTI_BROADCAST;
+}
+
+/* A window must hold what is on the way when the pipeline is full, else it
+ * starves it. One front alone takes t seconds, of which the busiest link works
+ * u * t; when all runs at that link's pace, a front is done every u * t, so
+ * 1 / u fronts are on the way; and half as much again for unevenness. */
+static const double window_fronts = 1.5;
+
+static tutti_err widen(const tutti_schedule *s, const tt_problem *p,
+                       const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
+{
+    tt_sim_result front;
+    const tt_sim_opts alone = {
+        .size_bytes = o->front_bytes < p->size_bytes ? o->front_bytes
+                                                     : p->size_bytes,
+        .gamma_s_per_byte = o->gamma_s_per_byte,
+    };
+    tutti_err err = tt_simulate(s, p->topology, &alone, mem, &front, diag);
+    if (err || front.max_link_utilisation <= 0)
+        return err;
+    double need = window_fronts * (double)o->front_bytes /
+                  front.max_link_utilisation;
+    if (need > (double)o->front_window_bytes && need < 0x1p62)
+        o->front_window_bytes = (uint64_t)need;
+    return TUTTI_OK;
+}
+
+tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, tt_sim_opts *out,
+                           tutti_diag *diag)
+{
     *out = (tt_sim_opts){
         .size_bytes = p->size_bytes,
         .block_bytes = p->block_bytes,
         .front_bytes = tt_front_bytes(p->size_bytes, false),
         .window = 4, /* TUTTI_WINDOW's default */
-        .front_window_bytes =
-            has_window ? tt_front_window_bytes(p->size_bytes, false) : 0,
         .gamma_s_per_byte = p->gamma_s_per_byte,
         .progress = p->progress,
     };
+    if (!has_front_window(p->collective))
+        return TUTTI_OK;
+    out->front_window_bytes = tt_front_window_bytes(p->size_bytes, false);
+    return widen(s, p, mem, out, diag);
 }
 
-/* Larger fronts where the slices of all transfers would be too many. A front
- * window must not be less than two fronts, or nothing overlaps. */
+/* Larger fronts where the slices of all transfers would be too many, and a
+ * window of as many of them. */
 static void bound_messages(const tutti_schedule *s, tt_sim_opts *o)
 {
     double fronts = fmax(1, MOST_MESSAGES / fmax(1, (double)s->n_transfers));
     double least = (double)o->size_bytes / fronts;
     if (least <= (double)o->front_bytes)
         return;
+    double fronts_ahead = (double)o->front_window_bytes /
+                          (double)o->front_bytes;
     o->front_bytes = (uint64_t)ceil(least);
-    if (o->front_window_bytes && o->front_window_bytes < 2 * o->front_bytes)
-        o->front_window_bytes = 2 * o->front_bytes;
+    o->front_window_bytes = (uint64_t)ceil(fronts_ahead * least);
 }
 
 tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
@@ -85,9 +118,11 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
 {
     tt_sim_opts o;
     tt_sim_result result;
-    tt_plan_sim_opts(p, &o);
+    tutti_err err = tt_plan_sim_opts(s, p, mem, &o, diag);
+    if (err)
+        return err;
     bound_messages(s, &o);
-    tutti_err err = tt_simulate(s, p->topology, &o, mem, &result, diag);
+    err = tt_simulate(s, p->topology, &o, mem, &result, diag);
     if (!err)
         *seconds = result.time_s;
     return err;

@@ -136,7 +136,9 @@ static void check_times(const combo *k, const tutti_schedule *s,
     o.is_packet = true;
     o.cut_through = true;
     times_s[2] = simulate(k, s, &o);
-    tt_plan_sim_opts(p, &o);
+    tutti_diag diag = {0};
+    if (tt_plan_sim_opts(s, p, &tt_mem_std, &o, &diag))
+        need(false, k, diag.text);
     times_s[3] = simulate(k, s, &o);
     for (size_t i = 0; i < 4; i++) {
         char text[120];
