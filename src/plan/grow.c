@@ -21,8 +21,12 @@
 
 #include <string.h>
 
-/* Above so many ranks one way must do: an attempt takes seconds. */
-#define MOST_FOR_ALL_WAYS 512u
+/* All ways are tried up to so many ranks; one attempt then takes up to about a
+ * tenth of a second. Through switches it takes longer, and up to SOME_SWITCHED
+ * ranks the ways are tried that differ most. */
+#define MOST_DIRECT 256u
+#define MOST_SWITCHED 128u
+#define SOME_SWITCHED 256u
 
 uint32_t tt_grow_route(const tt_grower *g, uint32_t parent, uint32_t child,
                        uint8_t rail)
@@ -146,29 +150,34 @@ static tutti_err grow_one_way(tt_grower *g, bool is_direct)
     }
 }
 
+static uint32_t count_ways(const tt_grower *g, bool is_direct)
+{
+    if (is_direct)
+        return g->n <= MOST_DIRECT ? TT_GROW_DIRECT_WAYS : 1;
+    if (g->n <= MOST_SWITCHED)
+        return TT_GROW_SWITCHED_WAYS;
+    return g->n <= SOME_SWITCHED ? 3 : 1;
+}
+
 static tutti_err grow_all_ways(tt_grower *g, tt_trees *best)
 {
     tutti_err err;
     bool is_direct = tt_grow_is_direct(g, &err);
-    uint32_t n_ways = is_direct ? TT_GROW_DIRECT_WAYS : TT_GROW_SWITCHED_WAYS;
-    if (g->n > MOST_FOR_ALL_WAYS && g->task->root == TT_NONE)
-        n_ways = 1;
-    best->n_steps = UINT32_MAX;
+    uint32_t n_ways = count_ways(g, is_direct);
     for (g->way = 0; g->way < n_ways && !err; g->way++) {
         err = grow_one_way(g, is_direct);
-        if (err || g->out->n_steps >= best->n_steps)
+        if (err || (g->way > 0 && g->out->n_steps >= best->n_steps))
             continue;
-        tt_trees better = *g->out;
-        *g->out = *best;
-        *best = better;
+        memcpy(best->list, g->out->list, g->out->n * sizeof(*best->list));
+        best->n = g->out->n;
+        best->n_steps = g->out->n_steps;
         if (best->n_steps <= least_steps(g))
             break;
     }
     return err;
 }
 
-static tutti_err prepare(tt_grower *g, tt_trees *trial, tt_trees *best,
-                         tt_arena *result, tutti_diag *diag)
+static tutti_err prepare(tt_grower *g, tutti_diag *diag)
 {
     size_t n_all = (size_t)g->n_trees * (g->n - 1);
     tt_ring ring;
@@ -182,11 +191,20 @@ static tutti_err prepare(tt_grower *g, tt_trees *trial, tt_trees *best,
     g->route = tt_arena_new(g->arena,
                             (size_t)tt_routes_max_links(g->routes) + 1,
                             sizeof(*g->route));
-    trial->list = tt_arena_new(result, n_all, sizeof(*trial->list));
-    best->list = tt_arena_new(result, n_all, sizeof(*best->list));
-    if (!g->fresh || !g->left || !g->route || !trial->list || !best->list)
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory to grow %u trees",
-                       g->n_trees);
+    g->out->list = tt_arena_new(g->arena, n_all, sizeof(*g->out->list));
+    return g->fresh && g->left && g->route && g->out->list ? TUTTI_OK
+                                                           : TUTTI_ENOMEM;
+}
+
+static tutti_err grow_trees(tt_grower *g, tt_trees *best, tutti_diag *diag)
+{
+    tutti_err err = prepare(g, diag);
+    if (!err)
+        err = grow_all_ways(g, best);
+    if (err == TUTTI_ENOMEM)
+        return tt_fail(diag, err, "no memory to grow %u trees", g->n_trees);
+    if (err)
+        return tt_fail(diag, err, "the trees cannot reach all ranks");
     return TUTTI_OK;
 }
 
@@ -194,28 +212,24 @@ tutti_err tt_grow_trees(const tt_grow_task *task, tt_arena *arena,
                         tt_trees *out, tutti_diag *diag)
 {
     const tt_problem *p = task->p;
+    uint32_t n_trees = task->root == TT_NONE ? p->n_ranks : 1;
+    size_t n_all = (size_t)n_trees * (p->n_ranks - 1);
+    *out = (tt_trees){0};
+    if (n_all == 0)
+        return TUTTI_OK;
+    out->list = tt_arena_new(arena, n_all, sizeof(*out->list));
+    if (!out->list)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for %u trees", n_trees);
     tt_arena work = {.mem = arena->mem};
-    tt_trees trial = {0}, best = {0};
+    tt_trees trial = {0};
     tt_grower g = {.task = task,
                    .t = p->topology,
                    .routes = p->routes,
                    .arena = &work,
                    .n = p->n_ranks,
-                   .n_trees = task->root == TT_NONE ? p->n_ranks : 1,
+                   .n_trees = n_trees,
                    .out = &trial};
-    *out = best;
-    if (g.n == 1)
-        return TUTTI_OK;
-    tutti_err err = prepare(&g, &trial, &best, arena, diag);
-    if (!err) {
-        err = grow_all_ways(&g, &best);
-        if (err == TUTTI_ENOMEM)
-            tt_fail(diag, err, "no memory to grow %u trees", g.n_trees);
-        else if (err)
-            tt_fail(diag, err, "the trees cannot reach all ranks");
-    }
-    if (!err)
-        *out = best;
+    tutti_err err = grow_trees(&g, out, diag);
     tt_arena_free(&work);
     return err;
 }

@@ -33,8 +33,8 @@ typedef struct tt_grow_task {
 tutti_err tt_grow_trees(const tt_grow_task *task, tt_arena *arena,
                         tt_trees *out, tutti_diag *diag);
 
-/* Most ranks for which it does not take too long. */
-#define TT_GROW_MAX_RANKS 4096u
+/* Above, trees would take too much time and memory. */
+#define TT_GROW_MAX_RANKS 2048u
 
 /* -------------------------------------------------------- the two growers -- */
 
@@ -63,11 +63,11 @@ void tt_grow_add(tt_grower *g, tt_branch branch);
 void tt_grow_tell(const tt_grower *g);
 
 /* grow_direct.c: along single links between ranks. */
-#define TT_GROW_DIRECT_WAYS 3u
+#define TT_GROW_DIRECT_WAYS 12u
 bool tt_grow_is_direct(tt_grower *g, tutti_err *err);
 tutti_err tt_grow_direct(tt_grower *g);
 /* grow_switched.c: along routes through switches. */
-#define TT_GROW_SWITCHED_WAYS 4u
+#define TT_GROW_SWITCHED_WAYS 9u
 tutti_err tt_grow_switched(tt_grower *g);
 
 #endif

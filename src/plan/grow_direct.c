@@ -14,8 +14,11 @@
  *            that could not help once is not asked again: a cursor. Members
  *            whose neighbours all belong to the tree are dropped for ever.
  *            Then a step costs little more than what it adds.
- * Ways       in which order trees take turns: 0 by root; 1 smallest tree
- *            first; 2 as the roots sit on the ring.
+ * Ways       in which order trees take turns: the smallest first, by root, as
+ *            the roots sit on the ring; times which neighbour a member tries
+ *            first: always the same, another in each tree, another in each
+ *            tree and step, another after each rank that joins. Each of them
+ *            is the best somewhere.
  * Next       grow_switched.c. */
 #include "plan/grow.h"
 
@@ -161,6 +164,21 @@ static void begin_step(const garden *a, sapling *s)
     s->cursor = 0;
 }
 
+/* Which of a member's hops is tried first. */
+static uint32_t first_hop(const tt_grower *g, uint32_t tree, uint32_t size)
+{
+    switch (g->way / 3) {
+    case 0:
+        return 0;
+    case 1:
+        return tree;
+    case 2:
+        return tree + g->out->n_steps;
+    default:
+        return size;
+    }
+}
+
 /* Adds a rank to the tree; false: it cannot in this step. */
 static bool take_turn(garden *a, uint32_t tree)
 {
@@ -168,8 +186,11 @@ static bool take_turn(garden *a, uint32_t tree)
     sapling *s = &a->saplings[tree];
     for (; s->cursor < s->n_parents; s->cursor++) {
         uint32_t parent = s->live[s->cursor];
-        for (uint32_t j = a->h.first[parent]; j < a->h.first[parent + 1]; j++) {
-            const hop *x = &a->h.list[j];
+        uint32_t n_hops = a->h.first[parent + 1] - a->h.first[parent];
+        uint32_t first = first_hop(g, tree, s->size);
+        for (uint32_t j = 0; j < n_hops; j++) {
+            const hop *x =
+                &a->h.list[a->h.first[parent] + (first + j) % n_hops];
             if (g->left[x->link] == 0 || is_member(s, x->child))
                 continue;
             g->left[x->link]--;
@@ -205,14 +226,14 @@ static uint32_t line_up(garden *a)
     tt_grower *g = a->g;
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->n_trees; i++) {
-        bool is_by_place = g->way == 2 && g->n_trees > 1;
+        bool is_by_place = g->way % 3 == 2 && g->n_trees > 1;
         uint32_t tree = is_by_place ? g->at[i] : i;
         if (a->saplings[tree].size == g->n)
             continue;
         begin_step(a, &a->saplings[tree]);
         a->turns[n++] = tree;
     }
-    if (g->way == 1)
+    if (g->way % 3 == 0)
         sort_by_size(a, n);
     return n;
 }

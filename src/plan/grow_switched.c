@@ -8,12 +8,15 @@
  *            one that fewest ranks behind its own switch have, then the one
  *            that fewest have at all. The step ends when nobody finds any.
  *            Chunks that come in a step are on offer from the next on.
- * Ways       whom a rank asks first. 0: in step s the rank s + 1 places before
- *            it on the ring (all of them a shift, which fat trees carry
- *            without contention). 1: those with the shortest routes. 2: those
- *            with the longest routes, but only for what nobody behind the own
- *            switch has yet, so that trunks are busy from the first step; then
- *            the shortest. 3: as 2, with the turns in the order of need.
+ * Ways       whom a rank asks first:
+ *            - in step s the rank s + 1 places before it on the ring (all of
+ *              them together a shift, which fat trees carry well);
+ *            - those with the shortest routes;
+ *            - those with the longest routes, but only for what nobody behind
+ *              its switch has yet, so that trunks are busy from the first
+ *              step; then those with the shortest.
+ *            Times the order of turns: as on the ring, each step beginning with
+ *            the next; those that lack most first; by rank.
  * Time       n * n looks per step at worst, each at n / 64 words.
  * Next       multitree.c. */
 #include "plan/grow.h"
@@ -32,10 +35,15 @@ typedef struct bed {
     size_t n_words;
     /* Bit t of rank r: it belongs to tree t; joined it in this step. */
     uint64_t *has, *got;
-    uint32_t *group;    /* of each rank: those behind the same switch */
-    uint32_t *n_behind; /* [group * n_trees + tree]: members behind it */
-    uint32_t *n_all;    /* [tree]: members */
-    giver *givers;      /* [n * (n - 1)], by length; NULL: way 0 */
+    uint32_t *group;     /* of each rank: those behind the same switch */
+    uint32_t *n_behind;  /* [group * n_trees + tree]: members behind it */
+    uint64_t *is_behind; /* the same as bits: are there any? */
+    uint32_t *n_all;     /* [tree]: members */
+    /* [group * n_groups + group]: 1 + the last step in which nothing could go
+     * from the first to the second any more, whoever sent it. */
+    uint32_t *blocked;
+    uint32_t n_groups;
+    giver *givers; /* [n * (n - 1)], by length; NULL: way 0 */
     uint32_t *turns, *n_missing;
 } bed;
 
@@ -72,24 +80,34 @@ static bool is_rarer(const bed *a, uint32_t rank, uint32_t x, uint32_t y)
     return near_x != near_y ? near_x < near_y : a->n_all[x] < a->n_all[y];
 }
 
-/* The tree that the rank would take from the giver; TT_NONE: none. The giver's
- * own comes first among equals. */
+/* Word i of the trees that the rank would take from the giver. */
+static uint64_t offer(const bed *a, wish w, uint32_t from, size_t i)
+{
+    size_t n = a->n_words, at = w.rank * n + i;
+    uint64_t useful = a->has[from * n + i] & ~a->has[at] & ~a->got[at];
+    return w.is_far ? useful & ~a->is_behind[a->group[w.rank] * n + i] : useful;
+}
+
+static bool has_offer(const bed *a, wish w, uint32_t from)
+{
+    size_t i = 0;
+    while (i < a->n_words && !offer(a, w, from, i))
+        i++;
+    return i < a->n_words;
+}
+
+/* The rarest tree on offer; the giver's own comes first among equals. */
 static uint32_t pick_tree(const bed *a, wish w, uint32_t from)
 {
-    const uint64_t *theirs = a->has + from * a->n_words;
-    const uint64_t *has = a->has + w.rank * a->n_words;
-    const uint64_t *got = a->got + w.rank * a->n_words;
+    uint32_t own = tt_grow_tree(a->g, from);
     uint32_t best = TT_NONE;
     for (size_t i = 0; i < a->n_words; i++) {
-        uint64_t useful = theirs[i] & ~has[i] & ~got[i];
-        for (; useful; useful &= useful - 1) {
-            uint32_t tree = (uint32_t)(i * 64) + lowest_bit(useful);
-            if (w.is_far && *behind(a, w.rank, tree) > 0)
-                continue;
-            bool is_first = best == TT_NONE || is_rarer(a, w.rank, tree, best);
-            bool is_own = !is_first && tt_grow_root(a->g, tree) == from &&
+        for (uint64_t bits = offer(a, w, from, i); bits; bits &= bits - 1) {
+            uint32_t tree = (uint32_t)(i * 64) + lowest_bit(bits);
+            bool is_better = best == TT_NONE || is_rarer(a, w.rank, tree, best);
+            bool is_own = tree == own && best != TT_NONE &&
                           !is_rarer(a, w.rank, best, tree);
-            if (is_first || is_own)
+            if (is_better || is_own)
                 best = tree;
         }
     }
@@ -127,24 +145,40 @@ static bool can_take(const tt_grower *g, uint32_t rank)
     return false;
 }
 
-/* Takes a free route from the giver to the rank. */
-static bool take_route(tt_grower *g, uint32_t from, uint32_t rank,
-                       uint8_t *rail)
+/* The first link of this route that is full; len: none. */
+static uint32_t find_full(const tt_grower *g, uint32_t len)
 {
+    uint32_t i = 0;
+    while (i < len && g->left[g->route[i]] > 0)
+        i++;
+    return i;
+}
+
+/* Takes a free route from the giver to the rank. What is full between their
+ * switches, on all rails, is full for all their neighbours too. */
+static bool take_route(bed *a, uint32_t from, uint32_t rank, uint8_t *rail)
+{
+    tt_grower *g = a->g;
+    uint32_t *blocked =
+        &a->blocked[(size_t)a->group[from] * a->n_groups + a->group[rank]];
+    if (*blocked == g->out->n_steps + 1)
+        return false;
     uint32_t n_rails = g->task->is_in ? tt_route_rails(g->routes, rank, from)
                                       : tt_route_rails(g->routes, from, rank);
+    bool is_between = true;
     for (uint32_t i = 0; i < n_rails; i++) {
         uint32_t len = tt_grow_route(g, from, rank, (uint8_t)i);
-        uint32_t j = 0;
-        while (j < len && g->left[g->route[j]] > 0)
-            j++;
-        if (j < len)
+        uint32_t full = find_full(g, len);
+        is_between = is_between && full > 0 && full + 1 < len;
+        if (full < len)
             continue;
-        for (j = 0; j < len; j++)
+        for (uint32_t j = 0; j < len; j++)
             g->left[g->route[j]]--;
         *rail = (uint8_t)i;
         return true;
     }
+    if (is_between)
+        *blocked = g->out->n_steps + 1;
     return false;
 }
 
@@ -154,17 +188,18 @@ static void join(bed *a, uint32_t tree, uint32_t rank)
     a->n_all[tree]++;
     a->n_missing[rank]--;
     (*behind(a, rank, tree))++;
+    a->is_behind[a->group[rank] * a->n_words + tree / 64] |= UINT64_C(1)
+                                                             << (tree % 64);
 }
 
 static bool take_from(bed *a, wish w, uint32_t from)
 {
     tt_grower *g = a->g;
-    if (!can_give(g, from))
+    uint8_t rail;
+    if (!can_give(g, from) || !has_offer(a, w, from) ||
+        !take_route(a, from, w.rank, &rail))
         return false;
     uint32_t tree = pick_tree(a, w, from);
-    uint8_t rail;
-    if (tree == TT_NONE || !take_route(g, from, w.rank, &rail))
-        return false;
     join(a, tree, w.rank);
     tt_grow_add(g, (tt_branch){.tree = tt_grow_root(g, tree),
                                .parent = from,
@@ -230,13 +265,13 @@ static bool take_turn(bed *a, wish w)
 {
     if (a->n_missing[w.rank] == 0 || !can_take(a->g, w.rank))
         return false;
-    if (a->g->way == 0)
+    if (a->g->way % 3 == 0)
         return ask_shift(a, w);
     return w.is_far ? ask_far(a, w) : ask_near(a, w);
 }
 
-/* Those that lack most first; of equal ones as they stand: a counting sort
- * would need more room than n * n / 2 compares take time. */
+/* Those that lack most first; of equal ones as they stand. They differ little,
+ * so little is moved. */
 static void sort_by_need(const bed *a)
 {
     uint32_t *turns = a->turns;
@@ -252,10 +287,10 @@ static void sort_by_need(const bed *a)
 static void take_turns(bed *a, bool is_far)
 {
     const tt_grower *g = a->g;
-    uint32_t n_turns = g->n;
+    uint32_t n_turns = g->n, step = g->out->n_steps;
     for (uint32_t i = 0; i < g->n; i++)
-        a->turns[i] = g->at[(i + g->out->n_steps) % g->n];
-    if (g->way == 3)
+        a->turns[i] = g->way / 3 == 2 ? i : g->at[(i + step) % g->n];
+    if (g->way / 3 == 1)
         sort_by_need(a);
     while (n_turns > 0) {
         uint32_t n = 0;
@@ -272,7 +307,7 @@ static bool grow_step(bed *a)
     tt_grower *g = a->g;
     size_t before = g->out->n;
     memcpy(g->left, g->fresh, g->t->n_links * sizeof(*g->left));
-    if (g->way >= 2)
+    if (g->way % 3 == 2)
         take_turns(a, true);
     take_turns(a, false);
     for (size_t i = 0; i < g->n * a->n_words; i++) {
@@ -313,7 +348,12 @@ static tutti_err find_groups(bed *a)
     }
     a->n_behind = tt_arena_new(g->arena, (size_t)n_groups * g->n_trees,
                                sizeof(*a->n_behind));
-    return a->n_behind ? TUTTI_OK : TUTTI_ENOMEM;
+    a->n_groups = n_groups;
+    a->blocked = tt_arena_new(g->arena, (size_t)n_groups * n_groups,
+                              sizeof(*a->blocked));
+    a->is_behind = tt_arena_new(g->arena, n_groups * a->n_words,
+                                sizeof(*a->is_behind));
+    return a->n_behind && a->is_behind && a->blocked ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
 /* Shortest route first; of equal ones as they sit before it on the ring: a
@@ -363,7 +403,7 @@ static tutti_err prepare(bed *a)
         join(a, i, root);
         a->has[root * a->n_words + i / 64] |= UINT64_C(1) << (i % 64);
     }
-    return g->way == 0 ? TUTTI_OK : find_givers(a);
+    return g->way % 3 == 0 ? TUTTI_OK : find_givers(a);
 }
 
 tutti_err tt_grow_switched(tt_grower *g)

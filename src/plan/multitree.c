@@ -31,7 +31,7 @@ static const char *why_not(const tt_problem *p)
     if (!p->topology)
         return "it needs a topology";
     if (p->n_ranks > TT_GROW_MAX_RANKS)
-        return "more ranks than it can grow trees for (4096)";
+        return "more ranks than it can grow trees for (2048)";
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
     case TUTTI_REDUCE_SCATTER:
@@ -102,7 +102,7 @@ const tt_planner tt_planner_multitree = {
     .name = "multitree",
     .blurb = "a tree from every rank, grown together so that no link is "
              "loaded twice in a step",
-    .fits = "every topology of up to 4096 ranks",
+    .fits = "every topology of up to 2048 ranks",
     .why_not = why_not,
     .make = make,
 };
