@@ -378,6 +378,49 @@ static void test_headers(void **state)
     tt_topology_free(t);
 }
 
+typedef struct ends {
+    double at[4]; /* by src */
+} ends;
+
+static void keep_end(void *ctx, const tt_event *e)
+{
+    ends *z = ctx;
+    z->at[e->src] = e->end_s;
+}
+
+/* Three slices meet at a star's switch at one moment, on their way to rank 3:
+ * those of step 5, 1 and 0, from ranks 0, 1 and 2. First come first served:
+ * in order of rank; by step: the other way round. */
+static void test_queues(void **state)
+{
+    (void)state;
+    tutti_topology *t = network("star:4@1GB/s,0s");
+    tutti_schedule *s = NULL;
+    tt_builder *b = NULL;
+    const tt_sched_head head = {.collective = TUTTI_ALL_TO_ALL,
+                                .n_ranks = 4,
+                                .root = TT_NONE,
+                                .n_parts = 1};
+    assert_int_equal(tt_builder_create(&tt_mem_std, &head, &b, NULL), 0);
+    tt_builder_whole_blocks(b);
+    tt_builder_transfer(b, 5, 3, 0, 3, TT_XFER_COPY);
+    tt_builder_transfer(b, 1, 7, 1, 3, TT_XFER_COPY);
+    tt_builder_transfer(b, 0, 11, 2, 3, TT_XFER_COPY);
+    assert_int_equal(tt_builder_seal(b, &s, NULL), 0);
+    ends z;
+    const tt_event_sink sink = {keep_end, &z};
+    tt_sim_opts o = {.size_bytes = 4000, .is_packet = true, .sink = &sink};
+    simulated(s, t, &o);
+    for (int src = 0; src < 3; src++)
+        need_near(z.at[src], (2 + src) * 1e-6, 1e-9, "first come");
+    o.by_step = true;
+    simulated(s, t, &o);
+    for (int src = 0; src < 3; src++)
+        need_near(z.at[src], (4 - src) * 1e-6, 1e-9, "by step");
+    tt_sched_free(s);
+    tt_topology_free(t);
+}
+
 /* One message over h links of rates that differ: store-and-forward takes the
  * sum; cut-through the latencies and the slowest. */
 static void test_cut_through(void **state)
@@ -434,6 +477,29 @@ static void test_lockstep(void **state)
     }
     tt_sched_free(s);
     tt_topology_free(t);
+}
+
+/* Steps without contention, all in lockstep: each takes a chunk's time, in
+ * both models. */
+static void test_multitree(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {
+        "mesh:4x4@25GB/s,0s", "torus:4x4@25GB/s,0s", "mesh:5x5@25GB/s,0s"};
+    for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
+        tutti_topology *t = network(specs[i]);
+        const double m = 1 << 20;
+        tt_sim_opts o = {.size_bytes = (uint64_t)(m * t->n_ranks),
+                         .lockstep = TUTTI_LOCKSTEP_ALL};
+        tutti_schedule *s = planned("multitree", t, TUTTI_ALL_REDUCE,
+                                    o.size_bytes, true);
+        double want = s->n_steps * m / 25e9;
+        need_near(simulated(s, t, &o).time_s, want, 1e-9, specs[i]);
+        o.is_packet = true;
+        need_near(simulated(s, t, &o).time_s, want, 1e-9, specs[i]);
+        tt_sched_free(s);
+        tt_topology_free(t);
+    }
 }
 
 /* ----------------------------------------------------------------- events */
@@ -712,8 +778,10 @@ int main(void)
         cmocka_unit_test(test_credit),
         cmocka_unit_test(test_published_rings),
         cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_queues),
         cmocka_unit_test(test_cut_through),
         cmocka_unit_test(test_lockstep),
+        cmocka_unit_test(test_multitree),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_bad_input),
