@@ -578,7 +578,8 @@ TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
                                tutti_diag *diag);
 
 /* The seconds that the schedule is predicted to take: the fluid model with the
- * engine's slices, credits and window. */
+ * engine's slices, credits and window; reducing costs nothing (a topology does
+ * not say what it costs; tutti_simulate can be told). */
 TUTTI_API tutti_err tutti_predict(const tutti_topology *net,
                                   const tutti_schedule *sched,
                                   uint64_t size_bytes, double *seconds,

@@ -11,9 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Seconds per byte reduced, as long as nothing has measured it: 10 GB/s. */
-static const double nominal_gamma_s_per_byte = 0.1e-9;
-
 /* Larger topology files are refused before they fill the memory. */
 static const size_t max_file_bytes = (size_t)1 << 28;
 
@@ -202,7 +199,6 @@ static tutti_err read_problem(const tutti_topology *net,
         .n_ranks = net->n_ranks,
         .root = TT_NONE,
         .size_bytes = o->size_bytes,
-        .gamma_s_per_byte = nominal_gamma_s_per_byte,
         .topology = net,
         .block_bytes = o->block_bytes,
     };
@@ -256,7 +252,6 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
         .n_ranks = sched->n_ranks,
         .root = sched->root,
         .size_bytes = size_bytes,
-        .gamma_s_per_byte = nominal_gamma_s_per_byte,
         .topology = net,
     };
     tutti_err err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
