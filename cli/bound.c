@@ -47,7 +47,7 @@ static void print_text(const tutti_bound_info *b, uint64_t size)
     const char *proven = b->allgather_den ? ", exact" : ", at least";
     print_line("all-gather", b->allgather_s_per_byte, size, proven);
     print_line("reduce-scatter", b->reducescatter_s_per_byte, size, proven);
-    printf("%-16s %s: no collective on all ranks takes less\n", "latency",
+    printf("%-16s %s: no all-reduce or all-gather takes less\n", "latency",
            cli_time_text(b->latency_s, latency, sizeof(latency)));
 }
 
