@@ -11,8 +11,10 @@
  * sender's value of it is complete, credit is there and the front window
  * allows; of the sends that are ready, each connection (src, dst, rail) serves
  * the lowest (position, step, chunk), one slice at a time. As the engine does.
+ * docs/simulator.md says what is modelled how, and what is not.
  *
- * Pure; [any thread]. Next: sim.c (the event core), fluid.c, packet.c. */
+ * Pure; [any thread]. Next: world.h, sim.c (the event core), fluid.c,
+ * packet.c. */
 #ifndef TT_SIM_SIM_H
 #define TT_SIM_SIM_H
 
@@ -27,13 +29,15 @@ typedef struct tt_sim_opts {
     uint64_t size_bytes;
     const uint64_t *block_bytes;
     uint32_t elem_bytes; /* borders are whole elements; 0: 1 */
-    /* Slices: n_slices per chunk (not below the engine's least slice); or, when
-     * 0, so that a front has front_bytes; or, when that is 0 too, one. */
+    /* Slices: n_slices per chunk, rounded up to a power of two (not below the
+     * engine's least slice); or, when 0, so that a front has front_bytes; or,
+     * when that is 0 too, one. */
     uint32_t n_slices;
     uint64_t front_bytes;
     uint32_t window;             /* W, slices of credit; 0: unlimited */
-    uint64_t front_window_bytes; /* F; 0: none */
-    double overhead_s;       /* per slice, at the sender, before it leaves */
+    uint64_t front_window_bytes; /* F; 0: none; not with lockstep */
+    /* Per slice, before it leaves; a rank prepares one at a time. */
+    double overhead_s;
     double gamma_s_per_byte; /* reducing; a rank reduces one at a time */
     tutti_lockstep lockstep; /* tutti.h */
     bool by_step; /* links (packet) and connections serve the lowest step first
@@ -59,7 +63,8 @@ typedef struct tt_sim_result {
 } tt_sim_result;
 
 /* Errors: EINVAL (ranks of schedule and topology differ; bad options), EPROOF
- * (a transfer that can never start: the schedule is not sound), ENOMEM. */
+ * (a transfer that can never start: the schedule is not sound), ELIMIT (more
+ * bytes or messages than can be counted), ENOMEM. */
 tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
                       const tt_sim_opts *opts, const tt_mem *mem,
                       tt_sim_result *out, tutti_diag *diag);
