@@ -14,6 +14,8 @@ const tt_planner *const tt_planners[] = {
     &tt_planner_direct,
     &tt_planner_flexreduce,
     &tt_planner_flexreduce_bw,
+    &tt_planner_ring2d,
+    &tt_planner_hdrm,
     &tt_planner_multitree,
     &tt_planner_forest,
     NULL,
