@@ -42,7 +42,9 @@
 #include <libxml/parserInternals.h>
 
 enum { MAX_DEPTH = 64, MAX_BUSID = 32, MAX_LANES = 64, MAX_COUNT = 1024 };
-#define MAX_TEXT ((size_t)64 << 20)
+/* Things of one sort; what looks for one among them may look at all. */
+enum { MAX_THINGS = 8192 };
+#define MAX_TEXT ((size_t)16 << 20)
 #define MBIT UINT64_C(1000000)
 #define GBIT (1000 * MBIT)
 #define INSIDE_PS UINT64_C(500000)
@@ -160,6 +162,11 @@ static void refuse(import *m, tutti_err err, const char *text)
 
 static void *add(import *m, list *l, size_t size)
 {
+    if (l->n == MAX_THINGS) {
+        refuse(m, TUTTI_ELIMIT,
+               "there can be at most 8192 elements of one sort");
+        return NULL;
+    }
     if (tt_grow(m->mem, &l->items, &l->cap, l->n + 1, size)) {
         refuse(m, TUTTI_ENOMEM, "no memory for the network");
         return NULL;
@@ -722,7 +729,7 @@ static void finish(import *m)
 
 /* ---------------------------------------------------------------- parse -- */
 
-/* What libxml2 found wrong, in one sentence. */
+/* What libxml2 found wrong, in one sentence; the first counts. */
 static void xml_error(import *m)
 {
     const xmlError *e = xmlCtxtGetLastError(m->xml);
@@ -730,10 +737,17 @@ static void xml_error(import *m)
     int n = (int)strcspn(text, "\n");
     tt_spot at = {e && e->line > 0 ? (uint32_t)e->line : 1,
                   e && e->int2 > 0 ? (uint32_t)e->int2 : 1};
-    tutti_err err = e && e->code == XML_ERR_NO_MEMORY ? TUTTI_ENOMEM
-                                                      : TUTTI_EFORMAT;
-    m->err = tt_fail_at(m->diag, err, at, "this is not XML: %.*s",
-                        n < 200 ? n : 200, text);
+    bool no_memory = e && e->code == XML_ERR_NO_MEMORY;
+    if (!m->err)
+        m->err = tt_fail_at(m->diag, no_memory ? TUTTI_ENOMEM : TUTTI_EFORMAT,
+                            at, "this is not XML: %.*s", n < 200 ? n : 200,
+                            text);
+}
+
+static void on_error(void *ctx, const char *format, ...)
+{
+    (void)format;
+    xml_error(ctx);
 }
 
 static void parse(import *m)
@@ -741,9 +755,10 @@ static void parse(import *m)
     xmlSAXHandler sax = {.initialized = XML_SAX2_MAGIC,
                          .internalSubset = on_doctype,
                          .startElementNs = on_begin,
-                         .endElementNs = on_end};
-    xmlCtxtUseOptions(m->xml, XML_PARSE_NONET | XML_PARSE_NOERROR |
-                                  XML_PARSE_NOWARNING);
+                         .endElementNs = on_end,
+                         .error = on_error,
+                         .fatalError = on_error};
+    xmlCtxtUseOptions(m->xml, XML_PARSE_NONET | XML_PARSE_NOWARNING);
     memcpy(m->xml->sax, &sax, sizeof(sax));
     m->xml->userData = m;
     int rc = xmlParseDocument(m->xml);
@@ -764,7 +779,7 @@ tutti_err tt_topology_import_nccl(const tt_mem *mem, const char *text,
                           "the text is empty");
     if (len > MAX_TEXT)
         return tt_fail_at(diag, TUTTI_ELIMIT, (tt_spot){1, 1},
-                          "a topology of NCCL can be at most 64 MiB");
+                          "a topology of NCCL can be at most 16 MiB");
 import m = {.mem = mem, .diag = diag };
     tutti_err err = tt_topo_builder_create(mem, &m.b, diag);
     if (err)
@@ -774,6 +789,9 @@ import m = {.mem = mem, .diag = diag };
         parse(&m);
     else
         m.err = tt_fail(diag, TUTTI_ENOMEM, "no memory for the network");
+    /* libxml2 makes one for the entities of a DOCTYPE. */
+    if (m.xml && m.xml->myDoc)
+        xmlFreeDoc(m.xml->myDoc);
     xmlFreeParserCtxt(m.xml);
     drop(&m, &m.gpus, sizeof(gpu));
     drop(&m, &m.cpus, sizeof(cpu));

@@ -89,10 +89,11 @@ static void test_read(void **state)
            "link rack0 core 200Mbit 30us\n"
            "link b core 1kbit 0 dev=ib0 oneway\n");
     /* Links wait for nodes only, so memory stays in front. */
-    expect("host a\nhost b ranks=2\nlink a b 1Mbit\nhost c ranks=1 memory=1bit\n"
-           "link c b 1Mbit",
-           "host a\nhost b ranks=2 memory=80Gbit,1us\nhost c\n"
-           "link a b 1Mbit 0\nlink c b 1Mbit 0\n");
+    expect(
+        "host a\nhost b ranks=2\nlink a b 1Mbit\nhost c ranks=1 memory=1bit\n"
+        "link c b 1Mbit",
+        "host a\nhost b ranks=2 memory=80Gbit,1us\nhost c\n"
+        "link a b 1Mbit 0\nlink c b 1Mbit 0\n");
     expect("host a b memory=1Gbit/2Gbit,5ns ranks=2\nlink a b 1Mbit",
            "host a ranks=2 memory=1Gbit/2Gbit,5ns\n"
            "host b ranks=2 memory=1Gbit/2Gbit,5ns\nlink a b 1Mbit 0\n");
@@ -126,8 +127,8 @@ static void test_dev(void **state)
            "host b a\nlink b a 1Mbit 0 dev=/e1\n");
     expect("switch s\nhost a\nlink s a 1Mbit dev=/e1",
            "switch s\nhost a\nlink s a 1Mbit 0 dev=e1\n");
-    tutti_topology *t =
-        parse(HEAD "switch s\nhost a\nlink s a 1Mbit/2Mbit dev=e0");
+    tutti_topology *t = parse(HEAD
+                              "switch s\nhost a\nlink s a 1Mbit/2Mbit dev=e0");
     assert_null(t->links[0].dev);
     assert_string_equal(t->links[1].dev, "e0");
     assert_true(t->links[1].rate_bps == 2000000);
@@ -160,9 +161,12 @@ static void test_units(void **state)
     static const struct {
         const char *text;
         uint64_t ps;
-    } latencies[] = {{"0", 0},          {"0.0", 0},
-                     {"0us", 0},        {"1ps", 1},
-                     {"150ns", 150000}, {"0.5us", 500000},
+    } latencies[] = {{"0", 0},
+                     {"0.0", 0},
+                     {"0us", 0},
+                     {"1ps", 1},
+                     {"150ns", 150000},
+                     {"0.5us", 500000},
                      {"2ms", UINT64_C(2000000000)},
                      {"1000s", UINT64_C(1000000000000000)},
                      {"0.000000000001s", 1}};
@@ -190,12 +194,18 @@ static void test_round_trips(void **state)
 {
     (void)state;
     static const char *const specs[] = {
-        "full:5",           "ring:7@order=random:3",
-        "star:3,2.5@8Gbit", "racks:5+3@order=interleaved,nic.2=1bit/7bit",
-        "boxes:8+8+4",      "torus:3x4x2@16GB/s,150ns",
-        "mesh:4x4@order=interleaved", "fattree:3x4",
-        "bigraph:4x3",      "minsky:3@xbus.1=1us",
-        "star:300",         "full:1"};
+        "full:5",
+        "ring:7@order=random:3",
+        "star:3,2.5@8Gbit",
+        "racks:5+3@order=interleaved,nic.2=1bit/7bit",
+        "boxes:8+8+4",
+        "torus:3x4x2@16GB/s,150ns",
+        "mesh:4x4@order=interleaved",
+        "fattree:3x4",
+        "bigraph:4x3",
+        "minsky:3@xbus.1=1us",
+        "star:300",
+        "full:1"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         tutti_topology *t = NULL;
         tt_topology_generate(&tt_mem_std, specs[i], &t, NULL);
@@ -446,8 +456,9 @@ static void test_million(void **state)
     assert_int_equal(
         tt_topology_parse(&mem, text, (size_t)(at - text), &t, &diag),
         TUTTI_ELIMIT);
-    assert_string_equal(diag.text, "line 65538, column 6: a network can have at "
-                                   "most 65536 ranks");
+    assert_string_equal(diag.text,
+                        "line 65538, column 6: a network can have at "
+                        "most 65536 ranks");
     assert_true(m.peak_bytes < 32u << 20);
     assert_true(tt_test_mem_is_clean(&m));
     free(text);
@@ -513,9 +524,9 @@ static void test_any(void **state)
 static void test_no_memory(void **state)
 {
     (void)state;
-    static const char text[] =
-        HEAD "switch s\nhost a rank=2 \nhost b rank=0,1\n"
-             "link a s 1bit dev=eth0\nlink s b 1bit\n";
+    static const char text[] = HEAD
+        "switch s\nhost a rank=2 \nhost b rank=0,1\n"
+        "link a s 1bit dev=eth0\nlink s b 1bit\n";
     tutti_err err = TUTTI_ENOMEM;
     for (uint64_t k = 1; err; k++) {
         tt_test_mem m;

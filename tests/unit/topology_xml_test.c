@@ -4,22 +4,25 @@
 
 #include "support/alloc.h"
 
+#include "topology/topology.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CPU(i, more)                                                    \
-    "<cpu numaid=\"" #i "\" host_hash=\"0x1\" arch=\"x86_64\" "         \
+#define CPU(i, more)                                                   \
+    "<cpu numaid=\"" #i "\" host_hash=\"0x1\" arch=\"x86_64\" "        \
     "vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"143\" affinity=" \
     "\"ff\">\n" more "</cpu>\n"
-#define DEVICE(id, class, more)                                          \
-    "<pci busid=\"" id "\" class=\"" class "\" link_speed=\"16.0 GT/s " \
-    "PCIe\" link_width=\"16\">\n" more "</pci>\n"
-#define GPU(id, dev, rank, more)                                           \
-    DEVICE(id, "0x030200",                                                 \
-           "<gpu dev=\"" #dev "\" sm=\"90\" rank=\"" #rank "\" gdr=\"1\">" \
-           more "</gpu>\n")
-#define NVLINK(target, count, class)                       \
+#define DEVICE(id, class, more)                                               \
+    "<pci busid=\"" id "\" class=\"" class "\" link_speed=\"16.0 GT/s "       \
+                                           "PCIe\" link_width=\"16\">\n" more \
+                                           "</pci>\n"
+#define GPU(id, dev, rank, more)                           \
+    DEVICE(id, "0x030200",                                 \
+           "<gpu dev=\"" #dev "\" sm=\"90\" rank=\"" #rank \
+           "\" gdr=\"1\">" more "</gpu>\n")
+#define NVLINK(target, count, class)                      \
     "<nvlink target=\"" target "\" count=\"" #count "\" " \
     "tclass=\"" class "\"/>"
 
@@ -47,8 +50,8 @@ static void expect(const char *body, const char *want)
     tt_str_add(&s, "", 1);
     assert_string_equal(s.data, want);
     tutti_topology *u = NULL;
-    assert_int_equal(tt_topology_parse(&tt_mem_std, s.data, s.len - 1, &u, NULL),
-                     TUTTI_OK);
+    assert_int_equal(
+        tt_topology_parse(&tt_mem_std, s.data, s.len - 1, &u, NULL), TUTTI_OK);
     assert_true(t->id == u->id);
     tt_topology_free(t);
     tt_topology_free(u);
@@ -67,7 +70,7 @@ static void refused(const char *text, tutti_err err, uint32_t line,
     }
     if (got != err || diag.line != line || diag.column != column ||
         !strstr(diag.text, words))
-        fail_msg("error %d at %u:%u: %s", got, diag.line, diag.column,
+        fail_msg("%s: error %d at %u:%u: %s", text, got, diag.line, diag.column,
                  diag.text);
     assert_null(t);
 }
@@ -77,33 +80,32 @@ static void refused(const char *text, tutti_err err, uint32_t line,
 static void test_box(void **state)
 {
     (void)state;
-    expect(
-        CPU(0, DEVICE("0000:10:00.0", "0x060400",
-                      GPU("0000:11:00.0", 0, 1,
-                          NVLINK("0000:21:00.0", 4, "0x030200"))
-                          DEVICE("0000:12:00.0", "0x020000",
-                                 "<nic><net name=\"mlx5_0\" dev=\"0\" "
-                                 "speed=\"200000\" port=\"1\"/></nic>\n")))
-            CPU(1, GPU("0000:21:00.0", 1, 0,
-                       NVLINK("0000:11:00.0", 4, "0x030200"))),
-        "tutti-topology 1\n"
-        "switch cpu0\n"
-        "host gpu0 rank=1\n"
-        "switch pci0 nic0 cpu1\n"
-        "host gpu1 rank=0\n"
-        "link pci0 cpu0 192Gbit 500ns\n"
-        "link gpu0 pci0 192Gbit 500ns\n"
-        "link nic0 pci0 192Gbit 500ns\n"
-        "link gpu1 cpu1 192Gbit 500ns\n"
-        "link cpu0 cpu1 176Gbit 500ns\n"
-        "link gpu0 gpu1 659200Mbit 500ns\n");
+    expect(CPU(0, DEVICE("0000:10:00.0", "0x060400",
+                         GPU("0000:11:00.0", 0, 1,
+                             NVLINK("0000:21:00.0", 4, "0x030200"))
+                             DEVICE("0000:12:00.0", "0x020000",
+                                    "<nic><net name=\"mlx5_0\" dev=\"0\" "
+                                    "speed=\"200000\" port=\"1\"/></nic>\n")))
+               CPU(1, GPU("0000:21:00.0", 1, 0,
+                          NVLINK("0000:11:00.0", 4, "0x030200"))),
+           "tutti-topology 1\n"
+           "switch cpu0\n"
+           "host gpu0 rank=1\n"
+           "switch pci0 nic0 cpu1\n"
+           "host gpu1 rank=0\n"
+           "link pci0 cpu0 192Gbit 500ns\n"
+           "link gpu0 pci0 192Gbit 500ns\n"
+           "link nic0 pci0 192Gbit 500ns\n"
+           "link gpu1 cpu1 192Gbit 500ns\n"
+           "link cpu0 cpu1 176Gbit 500ns\n"
+           "link gpu0 gpu1 659200Mbit 500ns\n");
 }
 
 static void test_nvswitch(void **state)
 {
     (void)state;
-    expect(CPU(0, GPU("a", 0, 0, NVLINK("f", 9, "0x068000")
-                                     NVLINK("g", 9, "0x068000"))
+    expect(CPU(0, GPU("a", 0, 0,
+                      NVLINK("f", 9, "0x068000") NVLINK("g", 9, "0x068000"))
                       GPU("b", 1, 1, NVLINK("f", 18, "0x068000"))),
            "tutti-topology 1\n"
            "switch cpu0\n"
@@ -187,7 +189,7 @@ static void test_bad(void **state)
 {
     (void)state;
     refused("", TUTTI_EFORMAT, 1, 1, "empty");
-    refused("<system", TUTTI_EFORMAT, 1, 8, "not XML");
+    refused("<system version=\"1\"", TUTTI_EFORMAT, 1, 20, "not XML");
     refused("<system version=\"1\">\n<cpu>\n</system>", TUTTI_EFORMAT, 3, 10,
             "not XML: Opening and ending tag mismatch");
     refused("<graphs version=\"1\"/>", TUTTI_EFORMAT, 1, 1, "`system`");
@@ -221,6 +223,22 @@ static void test_deep(void **state)
     tt_str_free(&s);
 }
 
+/* So many elements that looking through all pairs of them would take hours. */
+static void test_many(void **state)
+{
+    (void)state;
+    tt_str s = {.mem = &tt_mem_std};
+    tt_str_puts(&s, "<system version=\"1\">");
+    uint32_t column = 0;
+    for (uint32_t i = 0; i < 200000; i++) {
+        column = i == 8192 ? (uint32_t)s.len + 1 : column;
+        tt_str_printf(&s, "<cpu host_hash=\"%x\"/>", i);
+    }
+    tt_str_add(&s, "", 1);
+    refused(s.data, TUTTI_ELIMIT, 1, column, "at most 8192");
+    tt_str_free(&s);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -249,10 +267,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_box),     cmocka_unit_test(test_nvswitch),
-        cmocka_unit_test(test_odd),     cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_pcilink), cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_deep),    cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_box),       cmocka_unit_test(test_nvswitch),
+        cmocka_unit_test(test_odd),       cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_pcilink),   cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_deep),      cmocka_unit_test(test_many),
+        cmocka_unit_test(test_no_memory),
     };
     return TT_RUN_TAP(tests);
 }
