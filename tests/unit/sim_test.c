@@ -379,18 +379,21 @@ static void test_headers(void **state)
 }
 
 typedef struct ends {
-    double at[4]; /* by src */
+    double begin_s, at[4]; /* at: by src */
 } ends;
 
 static void keep_end(void *ctx, const tt_event *e)
 {
     ends *z = ctx;
     z->at[e->src] = e->end_s;
+    if (e->src == 3 && e->dst == 1)
+        z->begin_s = e->begin_s;
 }
 
 /* Three slices meet at a star's switch at one moment, on their way to rank 3:
  * those of step 5, 1 and 0, from ranks 0, 1 and 2. First come first served:
- * in order of rank; by step: the other way round. */
+ * in order of rank; by step: the other way round. Two slices of rank 3: the
+ * second begins to leave when the first has left. */
 static void test_queues(void **state)
 {
     (void)state;
@@ -406,6 +409,8 @@ static void test_queues(void **state)
     tt_builder_transfer(b, 5, 3, 0, 3, TT_XFER_COPY);
     tt_builder_transfer(b, 1, 7, 1, 3, TT_XFER_COPY);
     tt_builder_transfer(b, 0, 11, 2, 3, TT_XFER_COPY);
+    tt_builder_transfer(b, 0, 12, 3, 0, TT_XFER_COPY);
+    tt_builder_transfer(b, 0, 13, 3, 1, TT_XFER_COPY);
     assert_int_equal(tt_builder_seal(b, &s, NULL), 0);
     ends z;
     const tt_event_sink sink = {keep_end, &z};
@@ -413,6 +418,7 @@ static void test_queues(void **state)
     simulated(s, t, &o);
     for (int src = 0; src < 3; src++)
         need_near(z.at[src], (2 + src) * 1e-6, 1e-9, "first come");
+    need_near(z.begin_s, 1e-6, 1e-9, "the second begins");
     o.by_step = true;
     simulated(s, t, &o);
     for (int src = 0; src < 3; src++)
