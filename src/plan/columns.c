@@ -23,10 +23,11 @@
 
 #include <math.h>
 
-/* A mesh of 16 x 16 takes about half a minute. */
-#define MAX_RANKS 256u
-/* Of every root in the startup. */
-#define TURNS 8
+/* Where the programmes take some seconds; twice as many take a minute. */
+#define MAX_RANKS 128u
+/* Turns of every root in the startup, and of all together. */
+#define TURNS 8u
+#define LEAST_TREES 48u
 #define DEFAULT_GAP 1e-7
 #define DEFAULT_ROUNDS 400u
 /* How much of the best prices is in the mixture. */
@@ -39,7 +40,7 @@ const char *tt_columns_why_not(const tutti_topology *t)
     if (!tt_lp_is_there())
         return "built without Clp, the library for linear programmes";
     if (t->n_ranks > MAX_RANKS)
-        return "finding the best trees takes too long above 256 ranks";
+        return "finding the best trees takes too long above 128 ranks";
     return NULL;
 }
 
@@ -75,6 +76,8 @@ static tutti_err improve(tt_master *m, const tt_columns_opts *opts,
         tt_progress_tell(opts->progress, "looking for better trees",
                          out->n_rounds, 0);
         tutti_err err = tt_master_solve(m);
+        if (err == TUTTI_ENOFIT && out->n_rounds > 0)
+            break; /* with what there is */
         if (!err)
             err = look(m, mixed, &n_found);
         if (err)
@@ -101,7 +104,7 @@ typedef struct harvest {
 static void share_out(harvest *h)
 {
     const tt_treenet *net = h->m->net;
-    for (size_t i = 0; i < h->m->n_in_lp; i++) {
+    for (size_t i = 0; i < h->m->n_solved; i++) {
         const tt_pooled *p = &h->m->pooled[i];
         double carried = tt_master_carried(h->m, i);
         if (carried > LEAST_SHARE)
@@ -184,7 +187,7 @@ static tutti_err write_root(harvest *h, uint32_t root, bool is_in)
 static size_t n_carrying(const tt_master *m)
 {
     size_t n = 0;
-    for (size_t i = 0; i < m->n_in_lp; i++)
+    for (size_t i = 0; i < m->n_solved; i++)
         n += tt_master_carried(m, i) > LEAST_SHARE;
     return n;
 }
@@ -239,7 +242,9 @@ static tutti_err solve(work *w, const tt_columns_opts *opts, tt_columns *out)
         .ctx = m,
         .price = tt_arena_new(&w->arena, n_links, sizeof(double)),
         .progress = opts->progress,
-        .turns = TURNS,
+        .turns = LEAST_TREES / w->net.n_roots > TURNS
+                     ? LEAST_TREES / w->net.n_roots
+                     : TURNS,
     };
     w->mixed = tt_arena_new(&w->arena, n_links, sizeof(*w->mixed));
     if (!w->startup.price || !w->mixed)

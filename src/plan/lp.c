@@ -123,13 +123,6 @@ static void hand_over(tt_lp *lp)
     lp->n_items = 0;
 }
 
-void tt_lp_drop(tt_lp *lp, uint32_t n, const int *columns)
-{
-    hand_over(lp);
-    if (n)
-        Clp_deleteColumns(lp->clp, (int)n, columns);
-}
-
 void tt_lp_costs(tt_lp *lp, const double *costs)
 {
     hand_over(lp);
@@ -178,11 +171,6 @@ const double *tt_lp_prices(const tt_lp *lp)
     return lp->prices;
 }
 
-bool tt_lp_is_basic(const tt_lp *lp, uint32_t column)
-{
-    return Clp_getColumnStatus(lp->clp, (int)column) == 1;
-}
-
 #else
 
 bool tt_lp_is_there(void)
@@ -214,13 +202,6 @@ tutti_err tt_lp_add(tt_lp *lp, const tt_lp_column *column)
     return TUTTI_ENOFIT;
 }
 
-void tt_lp_drop(tt_lp *lp, uint32_t n, const int *columns)
-{
-    (void)lp;
-    (void)n;
-    (void)columns;
-}
-
 void tt_lp_costs(tt_lp *lp, const double *costs)
 {
     (void)lp;
@@ -250,13 +231,6 @@ const double *tt_lp_prices(const tt_lp *lp)
 {
     (void)lp;
     return NULL;
-}
-
-bool tt_lp_is_basic(const tt_lp *lp, uint32_t column)
-{
-    (void)lp;
-    (void)column;
-    return false;
 }
 
 #endif

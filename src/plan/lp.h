@@ -23,9 +23,8 @@ tutti_err tt_lp_create(const tt_mem *mem, uint32_t n_rows, const double *limits,
                        tt_lp **out, tutti_diag *diag);
 void tt_lp_free(tt_lp *lp); /* accepts NULL */
 
-/* Columns are numbered as added; dropping renumbers the later ones. */
+/* Columns are numbered as added. Errors: ENOMEM. */
 tutti_err tt_lp_add(tt_lp *lp, const tt_lp_column *column);
-void tt_lp_drop(tt_lp *lp, uint32_t n, const int *columns);
 /* A new cost of every column. */
 void tt_lp_costs(tt_lp *lp, const double *costs);
 /* A new limit of every row. */
@@ -37,6 +36,5 @@ tutti_err tt_lp_solve(tt_lp *lp, tutti_diag *diag);
 /* Of the last solution; valid until the next call of anything else. */
 const double *tt_lp_values(const tt_lp *lp); /* of the columns */
 const double *tt_lp_prices(const tt_lp *lp); /* of the rows, >= 0 */
-bool tt_lp_is_basic(const tt_lp *lp, uint32_t column);
 
 #endif

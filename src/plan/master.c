@@ -18,8 +18,9 @@
 #define NEGLIGIBLE 1e-8
 /* A column must improve the solution by more than the tolerance of lp.c. */
 #define IMPROVES 2e-9
-/* How far the rate may fall for trees that are otherwise better. */
-#define FALLS 1e-9
+/* How far the rate may fall for trees that are otherwise better: as far as a
+ * few rows' tolerances can add up, or there is no solution. */
+#define FALLS 1e-7
 /* What a hop of depth costs, against a message of a tree. */
 #define DEPTH 1e-4
 
@@ -55,6 +56,7 @@ void tt_master_fini(tt_master *m)
     tt_lp_free(m->lp);
     tt_free(m->mem, m->pooled, m->cap_pooled, sizeof(*m->pooled));
     tt_free(m->mem, m->msg, m->cap_msg, sizeof(*m->msg));
+    tt_free(m->mem, m->value, m->cap_value, sizeof(*m->value));
 }
 
 tutti_err tt_master_take(void *ctx, uint32_t root, bool is_in,
@@ -109,6 +111,31 @@ static void lay_rows(tt_master *m)
     m->n_rows = row + 1;
 }
 
+static bool is_forbidden(tt_master *m, const uint32_t *msg)
+{
+    uint32_t n_used = tt_treenet_load(m->net, msg);
+    bool is = false;
+    for (uint32_t k = 0; k < n_used; k++)
+        is = is || m->link_row[m->net->used[k]] == TT_ROW_FORBIDDEN;
+    tt_treenet_unload(m->net, n_used);
+    return is;
+}
+
+/* Trees were taken before anybody knew which links are forbidden. */
+static void weed(tt_master *m)
+{
+    size_t n = m->net->n;
+    size_t kept = 0;
+    for (size_t i = 0; i < m->n_pooled; i++) {
+        if (is_forbidden(m, m->msg + i * n))
+            continue;
+        m->pooled[kept] = m->pooled[i];
+        memmove(m->msg + kept * n, m->msg + i * n, n * sizeof(*m->msg));
+        kept++;
+    }
+    m->n_pooled = kept;
+}
+
 /* The goal of `root`; TT_NONE: of all together. */
 static tutti_err add_goal(tt_master *m, uint32_t root)
 {
@@ -134,6 +161,8 @@ tutti_err tt_master_open(tt_master *m, double unit)
 {
     m->unit = unit;
     lay_rows(m);
+    if (m->slack > 0)
+        weed(m);
     tutti_err err = tt_lp_create(m->mem, m->n_rows, m->limits, &m->lp, m->diag);
     if (m->net->is_joint)
         return err ? err : add_goal(m, TT_NONE);
@@ -170,25 +199,36 @@ static tutti_err add_tree(tt_master *m, size_t i)
         m->lp, &(tt_lp_column){.n = n, .rows = m->rows, .values = m->values});
 }
 
-tutti_err tt_master_solve(tt_master *m)
+static tutti_err add_pool(tt_master *m)
 {
     tutti_err err = TUTTI_OK;
     for (; m->n_in_lp < m->n_pooled && !err; m->n_in_lp++)
         err = add_tree(m, m->n_in_lp);
+    return err;
+}
+
+tutti_err tt_master_solve(tt_master *m)
+{
+    size_t n_columns = m->n_goals + m->n_pooled;
+    tutti_err err = add_pool(m);
+    if (!err)
+        err = tt_grow(m->mem, (void **)&m->value, &m->cap_value, n_columns,
+                      sizeof(*m->value));
     if (!err)
         err = tt_lp_solve(m->lp, m->diag);
     if (err)
         return err;
-    const double *values = tt_lp_values(m->lp);
+    m->n_solved = m->n_in_lp;
+    memcpy(m->value, tt_lp_values(m->lp), n_columns * sizeof(*m->value));
     m->rate = 0;
     for (uint32_t g = 0; g < m->n_goals; g++)
-        m->rate += values[g];
+        m->rate += m->value[g];
     return TUTTI_OK;
 }
 
 double tt_master_carried(const tt_master *m, size_t i)
 {
-    return tt_lp_values(m->lp)[m->n_goals + i];
+    return i < m->n_solved ? m->value[m->n_goals + i] : 0;
 }
 
 /* -------------------------------------------------------------- pricing -- */
@@ -273,6 +313,9 @@ tutti_err tt_master_prefer(tt_master *m, const double *message_cost)
 {
     const tt_treenet *net = m->net;
     size_t n_columns = m->n_goals + m->n_pooled;
+    tutti_err err = add_pool(m);
+    if (err)
+        return err;
     double *costs = tt_new(m->mem, n_columns, sizeof(*costs));
     if (!costs)
         return TUTTI_ENOMEM;
@@ -284,14 +327,12 @@ tutti_err tt_master_prefer(tt_master *m, const double *message_cost)
             cost += msg[v] == TT_NONE ? 0 : message_cost[msg[v]];
         costs[m->n_goals + i] = -net->share[p->root] * cost / net->n;
     }
-    m->limits[m->n_rows - 1] = -m->rate * (1 - FALLS);
+    if (m->limits[m->n_rows - 1] >= 0) /* the first time: hold the rate */
+        m->limits[m->n_rows - 1] = -m->rate * (1 - FALLS);
     tt_lp_limits(m->lp, m->limits);
     tt_lp_costs(m->lp, costs);
     tt_free(m->mem, costs, n_columns, sizeof(*costs));
-    double rate = m->rate;
-    tutti_err err = tt_master_solve(m);
-    m->rate = rate;
-    return err;
+    return tt_master_solve(m);
 }
 
 void tt_master_flow(const tt_master *m, double *flow)

@@ -42,7 +42,11 @@ typedef struct tt_master {
     tt_pooled *pooled;
     uint32_t *msg;
     size_t n_pooled, n_in_lp, cap_pooled, cap_msg;
-    double rate;  /* of the last solution, in units */
+    /* The last solution: of each column, n_solved of them trees; of all goals
+     * together. */
+    double *value;
+    size_t n_solved, cap_value;
+    double rate;  /* in units */
     double bound; /* the best so far */
     double *best; /* [n_link_rows]: row prices that gave it; sum 1 */
     double *link_price;
@@ -66,7 +70,8 @@ tutti_err tt_master_take(void *m, uint32_t root, bool is_in,
 
 /* Makes the programme, when a rate is known that is possible. */
 tutti_err tt_master_open(tt_master *m, double unit);
-/* Solves it with all the pool: rate, tt_lp_prices(m->lp). */
+/* Solves it with all the pool: value, rate, tt_lp_prices(m->lp). ENOFIT: Clp
+ * has given up; value and rate are those of the last time. */
 tutti_err tt_master_solve(tt_master *m);
 /* Finds every root's cheapest trees at these prices of the link rows, and takes
  * those that improve the last solution. Improves bound. */
