@@ -508,6 +508,62 @@ static void test_multitree(void **state)
     }
 }
 
+/* What two ranks have between them in a step, the most of all pairs, over the
+ * rate of their link, and the latency; summed over the steps. */
+static double sum_of_steps(const tutti_schedule *s, uint64_t size)
+{
+    double sum = 0, most = 0, load[12][12] = {{0}};
+    assert_true(s->n_ranks <= 12);
+    for (uint64_t i = 0; i < s->n_transfers; i++) {
+        const tt_transfer *t = &s->transfers[i];
+        const tt_chunk *c = &s->chunks[t->chunk];
+        double *pair = &load[t->src][t->dst];
+        *pair += (double)(tt_sched_border(s, c->end, size, 1) -
+                          tt_sched_border(s, c->begin, size, 1));
+        most = fmax(most, *pair);
+        if (i + 1 < s->n_transfers && s->transfers[i + 1].step == t->step)
+            continue;
+        sum += most / B + A;
+        most = 0;
+        memset(load, 0, sizeof(load));
+    }
+    return sum;
+}
+
+/* Every planner where each two ranks have a link, in lockstep. For blueconnect
+ * this is its formula: 2 times the sum over its dimensions d of (p_d - 1) (a +
+ * M / (p_0 .. p_d) / B). */
+static void test_every_planner(void **state)
+{
+    (void)state;
+    tutti_topology *t = network("full:12@1GB/s,2us");
+    tt_routes *routes = NULL;
+    assert_int_equal(tt_routes_create(t, &tt_mem_std, &routes, NULL), 0);
+    for (size_t i = 0; tt_planners[i]; i++) {
+        tt_sim_opts o = {.size_bytes = 12 << 20,
+                         .lockstep = TUTTI_LOCKSTEP_ALL};
+        const tt_problem p = {.collective = TUTTI_ALL_REDUCE,
+                              .n_ranks = 12,
+                              .root = TT_NONE,
+                              .size_bytes = o.size_bytes,
+                              .topology = t,
+                              .routes = routes};
+        tutti_schedule *s = NULL;
+        tutti_err err = tt_plan_build(tt_planners[i], &p, &tt_mem_std, &s,
+                                      NULL);
+        if (err == TUTTI_ENOFIT)
+            continue;
+        assert_int_equal(err, TUTTI_OK);
+        double want = sum_of_steps(s, o.size_bytes);
+        need_near(simulated(s, t, &o).time_s, want, 1e-9, tt_planners[i]->name);
+        o.is_packet = true;
+        need_near(simulated(s, t, &o).time_s, want, 1e-9, tt_planners[i]->name);
+        tt_sched_free(s);
+    }
+    tt_routes_free(routes);
+    tt_topology_free(t);
+}
+
 /* ----------------------------------------------------------------- events */
 
 typedef struct story {
@@ -788,6 +844,7 @@ int main(void)
         cmocka_unit_test(test_cut_through),
         cmocka_unit_test(test_lockstep),
         cmocka_unit_test(test_multitree),
+        cmocka_unit_test(test_every_planner),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_bad_input),
