@@ -99,8 +99,7 @@ static const char *const networks[] = {
     "racks:4+4@nic=400Mbit,trunk=400Mbit,latency=0s",
     "racks:4+4@nic=400Mbit,trunk=400Mbit,latency=0s,order=interleaved",
     "racks:5+3@nic=400Mbit,nic.7=100Mbit,trunk=200Mbit,latency=0s",
-    "racks:5+3@nic=400Mbit,nic.7=100Mbit,trunk=200Mbit,latency=0s,"
-    "order=interleaved",
+    "racks:5+3@nic=4Gbit,nic.7=1Gbit,trunk=2Gbit,latency=0s,order=interleaved",
     "racks:2+4@nic=1Gbit,trunk=1Gbit,latency=0s",
     "racks:2+4@nic=10Gbit,trunk=1Gbit,latency=0s",
     "racks:4+3+1@nic=1Gbit,trunk=1Gbit,latency=0s",
