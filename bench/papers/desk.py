@@ -11,6 +11,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -73,6 +74,13 @@ class Desk:
             return None
         return answer
 
+    def read(self, text):
+        """A schedule that a script has written; it is proven."""
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(text)
+            file.flush()
+            return self.must("read", file.name)
+
     def time(self, planner, size, slices=128, coll="all-reduce", model=()):
         """Seconds by the simulator: no cost but that of the links, chunks in
         up to so many slices, no limit on what is on the way. None: it does
@@ -129,6 +137,15 @@ def each(what, work, jobs):
 
     with concurrent.futures.ThreadPoolExecutor(N_CORES) as pool:
         return list(pool.map(one, jobs))
+
+
+def schedule_text(n_ranks, n_parts, transfers):
+    """An all-reduce of equal chunks in the text form `tutti-schedule 1`."""
+    lines = ["tutti-schedule 1", "collective all-reduce",
+             "ranks %d" % n_ranks, "parts %d" % n_parts]
+    lines += ["chunk 0 %d %d" % (c, c + 1) for c in range(n_parts)]
+    lines += ["transfer %d %d %d %d %s" % t for t in transfers]
+    return "\n".join(lines) + "\nend\n"
 
 
 # ------------------------------------------------------------- numbers, text

@@ -207,8 +207,9 @@ def headline(result):
 
 def chart(result, plt):
     shown = ["blocking", "buckets", "ring", "butterfly", "hybrid", "auto"]
-    rows = [row for row in result["iterations"] if row["batch"] in
-            (result["iterations"][0]["batch"], 128)]
+    rows = [row for row in result["iterations"] if (row["model"], row["batch"])
+            in (("AlexNet", 64), ("AlexNet", 256), ("VGG-16", 32),
+                ("VGG-16", 64))] or result["iterations"]
     figure, axes = plt.subplots(1, len(rows), figsize=(2.4 * len(rows), 3),
                                 squeeze=False, sharey=True)
     for axis, row in zip(axes.flat, rows):

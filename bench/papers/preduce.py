@@ -240,7 +240,7 @@ def chart(result, plt):
         for x, row in zip(xs, rows):
             axis.text(x, row["gain"], "%.2f" % row["gain"], ha="center",
                       va="bottom", fontsize=9)
-    axis.axhspan(*CLAIMED, color="0.9", zorder=0, label="claimed")
+    axis.axhspan(*CLAIMED, color="0.92", zorder=0, label="claimed")
     axis.axhline(1, color="0.5", linewidth=0.8)
     axis.set_xticks(range(len(SCENARIOS)),
                     [label.replace(", ", ",\n").replace(" takes", "\ntakes")
@@ -248,5 +248,6 @@ def chart(result, plt):
                      for label in SCENARIOS], fontsize=9)
     axis.set_ylabel("updates per second\n/ all-reduce")
     axis.set_ylim(0, 1.15 * max(row["gain"] for row in result["rows"]))
-    axis.legend(frameon=False, ncols=3, loc="upper left", fontsize=9)
+    axis.legend(frameon=False, ncols=3, loc="lower center", fontsize=9,
+                bbox_to_anchor=(0.5, 1))
     return figure
