@@ -15,13 +15,13 @@
  *            possible, one more on tori; n - 1 where ranks have one link to a
  *            fat tree. Chunks are equal, so a rank with slow links holds up
  *            all others: forest.c does not have that weakness.
- * Picture    mesh:2x2, all-gather, a number is a step:
+ * Picture    mesh:2x2, the four trees of an all-gather; a number is a step:
  *
  *               0 -0-> 1     0 <-0- 1     0 -1-> 1     0 <-1- 1
- *               |      |     |      |     ^      ^     ^      ^
- *               0      1     1      0     0      0 ... (turned)
- *               v      v     v      v     |      |
- *               2      3     2      3     2      3
+ *               |      |     |      |     ^                   ^
+ *               0      1     1      0     0                   0
+ *               v      v     v      v     |                   |
+ *               2      3     2      3     2 -0-> 3     2 <-0- 3
  * Next       forest.c, ../verify/contention.c. */
 #include "plan/grow.h"
 #include "plan/shape.h"
