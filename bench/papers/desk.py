@@ -187,6 +187,16 @@ def size_text(size):
     return "%.1f MB" % (size / 1e6)
 
 
+def markdown(head, rows):
+    """The same as lines of a document."""
+    return ["| %s |" % " | ".join(map(str, row))
+            for row in [head, ["---"] * len(head)] + rows]
+
+
+def pair(one, other):
+    return "%s / %s" % (one, other)
+
+
 def table(head, rows, n_left=1):
     """Lines: the first columns to the left, the others to the right."""
     texts = [[str(cell) for cell in row] for row in [head] + rows]
@@ -198,3 +208,11 @@ def table(head, rows, n_left=1):
         lines.append("  " + "  ".join(cells).rstrip())
     lines.insert(1, "  " + "  ".join("-" * width for width in widths))
     return lines
+
+
+def headlines(results):
+    """Head and rows of the table of all papers."""
+    return ["paper", "figure", "claimed", "here", "beside"], [
+        (part.TITLE.split(" (")[0] if i == 0 else "",) + row
+        for part, result in results
+        for i, row in enumerate(part.headline(result))]

@@ -2,7 +2,7 @@
 """Every planner on the networks whose optimum is known: efficiency, that is
 the least possible time / the time by the simulator (fluid model, chunks in up
 to 128 slices), of a large all-reduce."""
-from desk import MIB, Desk, each, ratio, share, size_text, table
+from desk import MIB, Desk, each, markdown, ratio, share, size_text, table
 
 NAME = "efficiency"
 TITLE = "Every planner: optimum / time"
@@ -71,6 +71,14 @@ def headline(result):
                  row["network"]) for row in result["networks"])
     return [("least efficiency of forest", "-",
              "%.3f (%s)" % (worst[0], short(worst[1])), "")]
+
+
+def digest(result):
+    planners = planners_of(result)
+    return markdown(["network"] + planners, [
+        ["`%s`" % row["network"]] + [
+            share(ratio(row["optimum_s"], row["seconds"][name]))[:4]
+            for name in planners] for row in result["networks"]])
 
 
 def chart(result, plt):

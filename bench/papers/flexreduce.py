@@ -5,7 +5,8 @@ over the same hierarchy with equal shares and over a flat ring.
 
 Equal shares: reduce-scatter and all-gather by flexreduce with the owners and
 sizes prescribed, 1/N each; the two times added."""
-from desk import MIB, each, gain, ratio, seconds, size_text, table
+from desk import MIB, each, gain, markdown, pair, ratio, seconds, size_text, \
+    table
 
 NAME = "flexreduce"
 TITLE = "FlexReduce (DAC 2020)"
@@ -56,17 +57,33 @@ def report(result):
               ["over equal", "over ring", "forest over equal"], rows)
 
 
+def gains(row, system):
+    """Over equal shares / over a flat ring."""
+    s = row["seconds"]
+    return pair(*(gain(ratio(s[name], s[system]))
+                  for name in ("equal", "ring")))
+
+
 def headline(result):
+    return [("over equal shares / flat ring: " + row["machine"][11:],
+             pair(*("%.2fx" % row["theory"][name]
+                    for name in ("equal", "ring"))) + " *",
+             gains(row, "flexreduce"), "forest: " + gains(row, "forest"))
+            for row in result["machines"]]
+
+
+def digest(result):
     rows = []
     for row in result["machines"]:
         s = row["seconds"]
-        for name in ("equal", "ring"):
-            rows.append(("%s over %s, %s" % (
-                "flexreduce", LABELS[name], row["machine"][11:]),
-                "%.2fx *" % row["theory"][name],
-                gain(ratio(s[name], s["flexreduce"])),
-                "forest: " + gain(ratio(s[name], s["forest"]))))
-    return rows
+        rows.append([row["machine"][11:], seconds(row["optimum_s"])] +
+                    [seconds(s[name]) for name in LABELS] +
+                    ["%.2fx / %s" % (row["theory"][name],
+                                     gain(ratio(s[name], s["flexreduce"])))
+                     for name in ("equal", "ring")])
+    return markdown(["boxes", "optimum"] + list(LABELS.values()) +
+                    ["over equal: theory / here", "over ring: theory / here"],
+                    rows)
 
 
 def chart(result, plt):

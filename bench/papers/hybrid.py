@@ -9,7 +9,7 @@ gradients in the order in which they become ready:
     f_i = max(ready_i, f_(i+1)) + t_i,    exposed = f_1 - backward
 t_i is what Tutti predicts for the all-reduce of that layer's gradient. A
 multiply-add is two operations; a layer's backward costs twice its forward."""
-from desk import MIB, each, percent, seconds, table
+from desk import MIB, each, markdown, percent, seconds, table
 
 NAME = "hybrid"
 TITLE = "Hybrid all-reduce (KIPS 2021)"
@@ -27,6 +27,8 @@ LABELS = {"blocking": "ring after backward (blocking)",
           "halving": "halving per layer",
           "hybrid": "conv butterfly, fc ring (paper)",
           "forest": "forest per layer", "auto": "auto per layer"}
+DIGEST = ["blocking", "buckets", "ring", "butterfly", "hybrid", "auto",
+          "forest"]
 # Times within 1 % are equal to `auto`.
 EQUAL = 1.01
 
@@ -178,7 +180,7 @@ def best(result, policy, baseline):
     if not rows:
         return "-"
     most, row = max(rows, key=lambda pair: pair[0])
-    return "%s (%s, batch %d)" % (percent(most), row["model"], row["batch"])
+    return "%s (%s, batch %d)" % (percent(-most), row["model"], row["batch"])
 
 
 def report(result):
@@ -203,6 +205,22 @@ def headline(result):
              "auto: " + best(result, "auto", baseline))
             for baseline, label in (("blocking", "blocking"),
                                     ("buckets", "25 MiB buckets"))]
+
+
+def digest(result):
+    rows = []
+    for row in result["iterations"]:
+        s = row["seconds"]
+        rows.append([row["model"], row["batch"], seconds(s["compute"])] +
+                    ["%s (%s)" % (seconds(s[name]),
+                                  seconds(s[name] - s["compute"]))
+                     if s[name] else "-" for name in DIGEST] +
+                    [percent(reduction(row, name))
+                     for name in ("hybrid", "auto")])
+    return ["Time of an iteration (exposed communication in it).", ""] + \
+        markdown(["model", "batch", "computing"] +
+                 [LABELS[name] for name in DIGEST] +
+                 ["less by the paper's rule", "less by auto"], rows)
 
 
 def chart(result, plt):

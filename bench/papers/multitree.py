@@ -14,8 +14,8 @@ others in messages.
 `ring2d` is Tutti's: half of the data goes along the rows first, half along the
 columns. `ring2d, plain` has all of it go along the rows first; the script
 writes it. The paper's is not known to be either."""
-from desk import KIB, MIB, each, gain, geomean, ratio, schedule_text, \
-    size_text, table
+from desk import KIB, MIB, each, gain, geomean, markdown, pair, ratio, \
+    schedule_text, size_text, table
 
 NAME = "multitree"
 TITLE = "MultiTree (ISCA 2021)"
@@ -26,6 +26,13 @@ MACHINES = [("multitree-torus-4x4", "torus 4x4"),
             ("multitree-fattree-64", "fat-tree 64"),
             ("multitree-bigraph-32", "BiGraph 32"),
             ("multitree-bigraph-64", "BiGraph 64")]
+def is_grid(row):
+    return "torus" in row["machine"] or "mesh" in row["machine"]
+
+
+GRIDS = [("tori and meshes", is_grid)]
+PLACES = {"ring": [("all", lambda row: True)] + GRIDS, "ring2d": GRIDS,
+          "ring2d, plain": GRIDS}
 CLAIMED = {"ring": (2.2, 2.3), "ring2d": (1.51, 1.56),
            "ring2d, plain": (1.51, 1.56)}
 
@@ -124,10 +131,6 @@ def gains(row, over, system, at=slice(None)):
     return [ratio(x, y) for x, y in zip(a[at], b[at])]
 
 
-def is_grid(row):
-    return "torus" in row["machine"] or "mesh" in row["machine"]
-
-
 def overall(result, over, system, at=slice(None), among=lambda row: True):
     return geomean(g for row in result["machines"] if among(row)
                    for g in gains(row, over, system, at))
@@ -164,19 +167,30 @@ def report(result):
 
 
 def headline(result):
+    """Packets / message mode."""
     rows = []
-    grids = ("tori and meshes", is_grid)
-    places = {"ring": [("all", lambda row: True), grids]}
     for over, claimed in CLAIMED.items():
-        for system, claim in zip(("multitree", "multitree, messages"),
-                                 claimed):
-            for label, among in places.get(over, [grids]):
-                rows.append(("%s over %s: %s" % (system, over, label),
-                             gain(claim),
-                             gain(overall(result, over, system, among=among)),
-                             "forest: " + gain(overall(result, over, "forest",
-                                                       among=among))))
+        for label, among in PLACES[over]:
+            here = [gain(overall(result, over, name, among=among))
+                    for name in ("multitree", "multitree, messages")]
+            rows.append(("over %s, packets / messages: %s" % (over, label),
+                         pair(*map(gain, claimed)), pair(*here),
+                         "forest: " + gain(overall(result, over, "forest",
+                                                   among=among))))
     return rows
+
+
+def digest(result):
+    last = slice(-1, None)
+    shown = ["ring2d", "ring2d, plain", "hdrm", "dbtree", "multitree",
+             "multitree, messages", "multitree, free", "blueconnect", "forest"]
+    rows = [[row["label"]] + [
+        "-" if not any(gains(row, "ring", name)) else
+        pair(gain(geomean(gains(row, "ring", name))),
+             gain(geomean(gains(row, "ring", name, last))))
+        for name in shown] for row in result["machines"]]
+    return ["Times faster than a ring: mean over the sizes / at 64 MiB.", ""] \
+        + markdown(["machine"] + shown, rows)
 
 
 def chart(result, plt):

@@ -19,7 +19,7 @@ import heapq
 import math
 import random
 
-from desk import each, gain, seconds, share, table
+from desk import each, gain, markdown, seconds, share, table
 
 NAME = "preduce"
 TITLE = "Partial Reduce (SIGMOD 2021), modelled"
@@ -227,6 +227,16 @@ def headline(result):
              "%.2fx to %.1fx" % CLAIMED,
              "%s to %s" % (gain(min(g)), gain(max(g))), "modelled")
             for p, g in gains.items()]
+
+
+def digest(result):
+    rows = [[row["scenario"], row["p"], "%.1f" % row["all_updates_per_s"],
+             "%.1f" % row["updates_per_s"], gain(row["gain"]),
+             "%s / %s" % (share(row["theory"]), share(row["contraction"])),
+             "%.2f" % row["spread"]] for row in result["rows"]]
+    return markdown(["workers", "P", "updates/s, all-reduce",
+                     "updates/s, groups of P", "gain",
+                     "variance left: theory / here", "distance"], rows)
 
 
 def chart(result, plt):

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Puts the figures into docs/papers.md: what stands between a line
+`<!-- figures: NAME -->` and the next `<!-- end -->` is replaced."""
+import os
+import shutil
+
+import desk
+
+FOLDER = os.path.join(desk.ROOT, "docs")
+CHARTS = ["multitree", "efficiency"]
+
+
+def figures(results):
+    """{name: lines}."""
+    found = {"headlines": desk.markdown(*desk.headlines(results)) + [
+        "", "*: what theory gives; the paper has no number for it."]}
+    for part, result in results:
+        found[part.NAME] = part.digest(result)
+    return found
+
+
+def fill(results, charts):
+    path = os.path.join(FOLDER, "papers.md")
+    found, lines, skipping = figures(results), [], False
+    with open(path) as file:
+        for line in file.read().splitlines():
+            if line == "<!-- end -->":
+                skipping = False
+            if not skipping:
+                lines.append(line)
+            if line.startswith("<!-- figures: "):
+                skipping = True
+                lines += [""] + found[line.split()[2]] + [""]
+    with open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")
+    for name in CHARTS:
+        shutil.copyfile(os.path.join(charts, name + ".svg"),
+                        os.path.join(FOLDER, "papers-%s.svg" % name))
