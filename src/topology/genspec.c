@@ -523,7 +523,7 @@ bool tt_generator_at(size_t index, tutti_generator_info *out)
     }
     for (const tt_machine *m = tt_machines; m->name; m++) {
         if (i++ == index) {
-            *out = (tutti_generator_info){m->name, m->spec, m->blurb};
+            *out = (tutti_generator_info){m->name, m->name, m->blurb};
             return true;
         }
     }

@@ -13,7 +13,8 @@
  *   cpu      a switch cpuN; two of one host are joined by what such CPUs have
  *   pci      a switch pciN when there is something below it that is no GPU or
  *            NIC; of these the link to what is above, link_speed x link_width
- *   nvlink   a link between two GPUs, or to the CPU, or to one switch nvs
+ *   nvlink   a link between two GPUs, or to the CPU, or to the switch nvs, which
+ *            stands for all NVSwitches; those to the same place are one link
  *   c2c      a link to the CPU
  *   nic      a switch nicN. Each `net` of it is joined to a switch `network`,
  *            but only where the text has CPUs of several hosts: of one host
@@ -451,22 +452,44 @@ static gpu *open_gpu(import *m)
     return (gpu *)m->gpus.items + (m->gpus.n - 1);
 }
 
+/* Does it lead to an NVSwitch? All of these are one switch here. */
+static bool is_nvs(const peer *p)
+{
+    return strcmp(p->tclass, "0x068001") != 0 &&
+           strncmp(p->tclass, "0x03", 4) != 0;
+}
+
+/* Links of one GPU to the same place are one link. */
+static void add_nvlink(import *m, const peer *p)
+{
+    peer *old = m->nvlinks.items;
+    for (size_t i = m->nvlinks.n; i-- > 0 && old[i].index == p->index;) {
+        bool is_same = strcmp(old[i].target.text, p->target.text) == 0 ||
+                       (is_nvs(&old[i]) && is_nvs(p));
+        if (!is_same)
+            continue;
+        uint64_t sum = old[i].bps + p->bps;
+        old[i].bps = sum < TT_MAX_RATE_BPS ? sum : TT_MAX_RATE_BPS;
+        return;
+    }
+    peer *fresh = add(m, &m->nvlinks, sizeof(*fresh));
+    if (fresh)
+        *fresh = *p;
+}
+
 static void begin_nvlink(import *m, const attributes *a)
 {
-    gpu *g = open_gpu(m);
+    const gpu *g = open_gpu(m);
     uint32_t count = get_count(a, "count", MAX_COUNT, 1);
     if (!g || count == 0)
         return;
-    peer *p = add(m, &m->nvlinks, sizeof(*p));
-    if (!p)
-        return;
-    g = open_gpu(m);
-    p->node = g->node;
-    p->index = (uint32_t)m->gpus.n - 1;
-    p->bps = g->nvlink_bps * count;
-    p->at = here(m);
-    get(a, "target", p->target.text, sizeof(p->target.text));
-    get(a, "tclass", p->tclass, sizeof(p->tclass));
+    peer p = {.node = g->node,
+              .index = (uint32_t)m->gpus.n - 1,
+              .bps = g->nvlink_bps * count,
+              .at = here(m)};
+    get(a, "target", p.target.text, sizeof(p.target.text));
+    get(a, "tclass", p.tclass, sizeof(p.tclass));
+    add_nvlink(m, &p);
 }
 
 static void begin_c2c(import *m, const attributes *a)
@@ -671,13 +694,13 @@ static void join_nvlinks(import *m)
             if (is_first)
                 link(m, g->node, to->node, p[i].bps, back ? back : p[i].bps,
                      INSIDE_PS);
-        } else if (strcmp(p[i].tclass, "0x068001") == 0) {
-            const cpu *c = (const cpu *)m->cpus.items + g->cpu;
-            link(m, g->node, c->node, p[i].bps, p[i].bps, INSIDE_PS);
-        } else if (strncmp(p[i].tclass, "0x03", 4) != 0) {
+        } else if (is_nvs(&p[i])) {
             if (nvs == TT_NONE)
                 nvs = tt_topo_switch(m->b, "nvs");
             link(m, g->node, nvs, p[i].bps, p[i].bps, INSIDE_PS);
+        } else if (strncmp(p[i].tclass, "0x03", 4) != 0) {
+            const cpu *c = (const cpu *)m->cpus.items + g->cpu;
+            link(m, g->node, c->node, p[i].bps, p[i].bps, INSIDE_PS);
         }
     }
 }

@@ -219,7 +219,8 @@ uint32_t tt_edit_distance(const char *a, size_t a_len, const char *b,
 const char *tt_topo_nearest(const tt_topo_builder *b, const char *name,
                             size_t len)
 {
-    uint32_t best = len < 4 ? 2 : 3; /* farther away is no help */
+    /* Farther away is no help. */
+    uint32_t best = len < 3 ? 1 : len < 5 ? 2 : 3;
     const char *found = NULL;
     for (uint32_t v = 0; v < b->n_nodes && best > 1; v++) {
         const char *other = b->nodes[v].name;

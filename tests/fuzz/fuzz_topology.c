@@ -73,7 +73,7 @@ static bool is_modest(const uint8_t *data, size_t len)
     int n_digits = 0;
     for (size_t i = 0; i < len; i++) {
         n_digits = data[i] >= '0' && data[i] <= '9' ? n_digits + 1 : 0;
-        if (n_digits > 3)
+        if (n_digits > 2)
             return false;
     }
     return len < 64 || memchr(data, '\n', len);

@@ -251,9 +251,9 @@ static void test_bad_shapes(void **state)
     refused("rings:8", TUTTI_EINVAL, 1, "did you mean `ring`?");
     refused("multitree-tours-8x8", TUTTI_EINVAL, 1, "`multitree-torus-8x8`?");
     refused("nothing-like-it:8", TUTTI_EINVAL, 1, "`nothing-like-it`");
-    refused("ring", TUTTI_EFORMAT, 5, "needs a shape: ring:N");
+    refused("ring", TUTTI_EFORMAT, 5, "needs a shape: ring:8");
     refused("ring@1us", TUTTI_EFORMAT, 5, "needs a shape");
-    refused("ring:", TUTTI_EFORMAT, 6, "ring:N");
+    refused("ring:", TUTTI_EFORMAT, 6, "ring:8");
     refused("ring:x", TUTTI_EFORMAT, 6, "`x`");
     refused("ring:8x8", TUTTI_EFORMAT, 7, "`x8`");
     refused("ring:-3", TUTTI_EFORMAT, 6, "`-3`");

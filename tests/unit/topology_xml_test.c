@@ -113,8 +113,7 @@ static void test_nvswitch(void **state)
            "switch nvs\n"
            "link gpu0 cpu0 192Gbit 500ns\n"
            "link gpu1 cpu0 192Gbit 500ns\n"
-           "link gpu0 nvs 1483200Mbit 500ns\n"
-           "link gpu0 nvs 1483200Mbit 500ns\n"
+           "link gpu0 nvs 2966400Mbit 500ns\n"
            "link gpu1 nvs 2966400Mbit 500ns\n");
 }
 
