@@ -25,7 +25,7 @@
  * tenth of a second. Through switches it takes longer, and up to SOME_SWITCHED
  * ranks the ways are tried that differ most. */
 #define MOST_DIRECT 256u
-#define MOST_SWITCHED 128u
+#define MOST_SWITCHED 64u
 #define SOME_SWITCHED 256u
 
 uint32_t tt_grow_route(const tt_grower *g, uint32_t parent, uint32_t child,
@@ -33,6 +33,12 @@ uint32_t tt_grow_route(const tt_grower *g, uint32_t parent, uint32_t child,
 {
     return g->task->is_in ? tt_route(g->routes, child, parent, rail, g->route)
                           : tt_route(g->routes, parent, child, rail, g->route);
+}
+
+uint32_t tt_grow_rails(const tt_grower *g, uint32_t parent, uint32_t child)
+{
+    return g->task->is_in ? tt_route_rails(g->routes, child, parent)
+                          : tt_route_rails(g->routes, parent, child);
 }
 
 uint32_t tt_grow_tree(const tt_grower *g, uint32_t rank)

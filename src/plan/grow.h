@@ -56,6 +56,8 @@ typedef struct tt_grower {
 /* tt_route() in the direction of the data, to g->route. */
 uint32_t tt_grow_route(const tt_grower *g, uint32_t parent, uint32_t child,
                        uint8_t rail);
+/* tt_route_rails() likewise. */
+uint32_t tt_grow_rails(const tt_grower *g, uint32_t parent, uint32_t child);
 /* The number of the tree with this root, and back. */
 uint32_t tt_grow_tree(const tt_grower *g, uint32_t rank);
 uint32_t tt_grow_root(const tt_grower *g, uint32_t tree);

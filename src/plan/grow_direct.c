@@ -52,19 +52,20 @@ typedef struct garden {
 
 /* ------------------------------------------------------------------ hops -- */
 
-/* The rail on which the route between these neighbours is just this link. */
+/* The rail on which the route between these neighbours is just this link. It
+ * is nearly always the first; counting the others takes longer. */
 static bool find_rail(const tt_grower *g, uint32_t parent, uint32_t child,
                       uint32_t link, uint8_t *rail)
 {
-    uint32_t n_rails = g->task->is_in
-                           ? tt_route_rails(g->routes, child, parent)
-                           : tt_route_rails(g->routes, parent, child);
+    uint32_t n_rails = 1;
     for (uint32_t i = 0; i < n_rails; i++) {
         uint32_t len = tt_grow_route(g, parent, child, (uint8_t)i);
         if (len == 1 && g->route[0] == link) {
             *rail = (uint8_t)i;
             return true;
         }
+        if (i == 0)
+            n_rails = tt_grow_rails(g, parent, child);
     }
     return false;
 }

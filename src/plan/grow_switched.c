@@ -73,13 +73,6 @@ static uint32_t lowest_bit(uint64_t bits)
     return n;
 }
 
-/* Is tree x rarer than tree y, as the rank sees it? */
-static bool is_rarer(const bed *a, uint32_t rank, uint32_t x, uint32_t y)
-{
-    uint32_t near_x = *behind(a, rank, x), near_y = *behind(a, rank, y);
-    return near_x != near_y ? near_x < near_y : a->n_all[x] < a->n_all[y];
-}
-
 /* Word i of the trees that the rank would take from the giver. */
 static uint64_t offer(const bed *a, wish w, uint32_t from, size_t i)
 {
@@ -96,19 +89,22 @@ static bool has_offer(const bed *a, wish w, uint32_t from)
     return i < a->n_words;
 }
 
-/* The rarest tree on offer; the giver's own comes first among equals. */
+/* The rarest tree on offer; the giver's own comes first among equals. The one
+ * loop that all time is spent in. */
 static uint32_t pick_tree(const bed *a, wish w, uint32_t from)
 {
     uint32_t own = tt_grow_tree(a->g, from);
+    const uint32_t *n_behind = behind(a, w.rank, 0);
     uint32_t best = TT_NONE;
+    uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < a->n_words; i++) {
         for (uint64_t bits = offer(a, w, from, i); bits; bits &= bits - 1) {
             uint32_t tree = (uint32_t)(i * 64) + lowest_bit(bits);
-            bool is_better = best == TT_NONE || is_rarer(a, w.rank, tree, best);
-            bool is_own = tree == own && best != TT_NONE &&
-                          !is_rarer(a, w.rank, best, tree);
-            if (is_better || is_own)
-                best = tree;
+            uint64_t n = (uint64_t)n_behind[tree] << 32 | a->n_all[tree];
+            if (n > least || (n == least && tree != own))
+                continue;
+            best = tree;
+            least = n;
         }
     }
     return best;
@@ -163,8 +159,7 @@ static bool take_route(bed *a, uint32_t from, uint32_t rank, uint8_t *rail)
         &a->blocked[(size_t)a->group[from] * a->n_groups + a->group[rank]];
     if (*blocked == g->out->n_steps + 1)
         return false;
-    uint32_t n_rails = g->task->is_in ? tt_route_rails(g->routes, rank, from)
-                                      : tt_route_rails(g->routes, from, rank);
+    uint32_t n_rails = tt_grow_rails(g, from, rank);
     bool is_between = true;
     for (uint32_t i = 0; i < n_rails; i++) {
         uint32_t len = tt_grow_route(g, from, rank, (uint8_t)i);

@@ -31,8 +31,8 @@
  * this it would take seconds, and large networks are grids or trees. */
 #define MOST_IMPROVED 128u
 
-/* Links looked at while improving: about a quarter of a second. */
-#define MOST_WORK UINT64_C(50000000)
+/* Links looked at while improving: about a tenth of a second. */
+#define MOST_WORK UINT64_C(20000000)
 
 /* Moved at a time. */
 #define MOST_MOVED 3u
