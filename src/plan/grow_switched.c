@@ -60,19 +60,6 @@ static uint32_t *behind(const bed *a, uint32_t rank, uint32_t tree)
     return &a->n_behind[(size_t)a->group[rank] * a->g->n_trees + tree];
 }
 
-/* The number of the lowest bit that is set, by halves. */
-static uint32_t lowest_bit(uint64_t bits)
-{
-    uint32_t n = 0;
-    for (uint32_t half = 32; half > 0; half /= 2) {
-        if ((bits & ((UINT64_C(1) << half) - 1)) == 0) {
-            bits >>= half;
-            n += half;
-        }
-    }
-    return n;
-}
-
 /* Word i of the trees that the rank would take from the giver. */
 static uint64_t offer(const bed *a, wish w, uint32_t from, size_t i)
 {
@@ -99,7 +86,8 @@ static uint32_t pick_tree(const bed *a, wish w, uint32_t from)
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < a->n_words; i++) {
         for (uint64_t bits = offer(a, w, from, i); bits; bits &= bits - 1) {
-            uint32_t tree = (uint32_t)(i * 64) + lowest_bit(bits);
+            uint32_t tree = (uint32_t)(i * 64) +
+                            (uint32_t)__builtin_ctzll(bits);
             uint64_t n = (uint64_t)n_behind[tree] << 32 | a->n_all[tree];
             if (n > least || (n == least && tree != own))
                 continue;
@@ -159,12 +147,14 @@ static bool take_route(bed *a, uint32_t from, uint32_t rank, uint8_t *rail)
         &a->blocked[(size_t)a->group[from] * a->n_groups + a->group[rank]];
     if (*blocked == g->out->n_steps + 1)
         return false;
-    uint32_t n_rails = tt_grow_rails(g, from, rank);
+    uint32_t n_rails = 1;
     bool is_between = true;
     for (uint32_t i = 0; i < n_rails; i++) {
         uint32_t len = tt_grow_route(g, from, rank, (uint8_t)i);
         uint32_t full = find_full(g, len);
         is_between = is_between && full > 0 && full + 1 < len;
+        if (i == 0 && full < len)
+            n_rails = tt_grow_rails(g, from, rank);
         if (full < len)
             continue;
         for (uint32_t j = 0; j < len; j++)
