@@ -81,17 +81,9 @@ class Desk:
             file.flush()
             return self.must("read", file.name)
 
-    def time(self, planner, size, slices=128, coll="all-reduce", model=()):
-        """Seconds by the simulator: no cost but that of the links, chunks in
-        up to so many slices, no limit on what is on the way. None: it does
-        not fit."""
-        if not self.plan(planner, size, coll):
-            return None
-        return self.sim(size, "slices=%d" % slices, *model)
-
     def predict(self, planner, size, coll="all-reduce"):
-        """Seconds as the library predicts its engine on a CPU; None: it does
-        not fit."""
+        """Seconds as the library predicts them, which is what `auto` goes
+        by; None: it does not fit."""
         if not self.plan(planner, size, coll):
             return None
         return self.must("predict", int(size))["time_s"]

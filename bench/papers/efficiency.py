@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every planner on the networks whose optimum is known: efficiency, that is
-the least possible time / the time by the simulator (fluid model, chunks in up
-to 128 slices), of a large all-reduce."""
+the least possible time / the time that the library predicts, of a large
+all-reduce."""
 from desk import MIB, Desk, each, markdown, ratio, share, size_text, table
 
 NAME = "efficiency"
@@ -27,7 +27,7 @@ def one(desk, spec):
     bound = desk.must("bound", 0.005)
     least = desk.must("optimum", "all-reduce", SIZE)["time_s"]
     planners = desk.must("planners")["planners"]
-    times = {name: desk.time(name, SIZE) for name in planners}
+    times = {name: desk.predict(name, SIZE) for name in planners}
     least_here = min(t for t in times.values() if t)
     best = next(name for name, t in times.items()
                 if t and t <= EQUAL * least_here)
