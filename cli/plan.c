@@ -41,7 +41,7 @@ static void predict(const request *rq, const tutti_schedule *sched, row *out)
 {
     tutti_diag diag;
     const tutti_plan_opts *o = &rq->opts;
-    if (tutti_predict(rq->net, sched, o->size_bytes, &out->time_s, &diag)) {
+    if (tutti_predict(rq->net, sched, o, &out->time_s, &diag)) {
         out->time_s = -1;
         return;
     }

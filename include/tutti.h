@@ -577,12 +577,13 @@ TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
                                tutti_schedule **out, const char **chosen,
                                tutti_diag *diag);
 
-/* The seconds that the schedule is predicted to take: the fluid model with the
- * engine's slices, credits and window; reducing costs nothing (a topology does
- * not say what it costs; tutti_simulate can be told). */
+/* The seconds that the schedule is predicted to take for the vector that opts
+ * describe: the fluid model with the engine's slices, credits and window, but
+ * fewer slices where that would take long; reducing costs nothing (a topology
+ * does not say what it costs; tutti_simulate can be told). */
 TUTTI_API tutti_err tutti_predict(const tutti_topology *net,
                                   const tutti_schedule *sched,
-                                  uint64_t size_bytes, double *seconds,
+                                  const tutti_plan_opts *opts, double *seconds,
                                   tutti_diag *diag);
 
 /* -------------------------------------------------------------- simulate -- */

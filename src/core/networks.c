@@ -243,18 +243,25 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
 }
 
 tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
-                        uint64_t size_bytes, double *seconds, tutti_diag *diag)
+                        const tutti_plan_opts *opts, double *seconds,
+                        tutti_diag *diag)
 {
     tutti_diag found;
     tt_diag_clear(&found);
+    tutti_plan_opts o;
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    const tt_progress progress = {o.progress, o.progress_ctx};
     const tt_problem p = {
         .collective = sched->collective,
         .n_ranks = sched->n_ranks,
         .root = sched->root,
-        .size_bytes = size_bytes,
+        .size_bytes = o.size_bytes,
+        .block_bytes = o.block_bytes,
         .topology = net,
+        .progress = &progress,
     };
-    tutti_err err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
+    if (!err)
+        err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
     return tt_report(err, &found, diag);
 }
 

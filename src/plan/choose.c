@@ -76,12 +76,10 @@ typedef struct candidate {
 static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
                          const tt_mem *mem, candidate *out, tutti_diag *diag)
 {
-    tt_problem quiet = *p;
-    quiet.progress = NULL;
     *out = (candidate){.planner = planner};
     tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
     if (!err)
-        err = tt_plan_predict(out->sched, &quiet, mem, &out->time_s, diag);
+        err = tt_plan_predict(out->sched, p, mem, &out->time_s, diag);
     if (err) {
         tt_sched_free(out->sched);
         out->sched = NULL;

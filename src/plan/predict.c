@@ -5,17 +5,21 @@
  * The sizes of fronts and windows are those that docs/engine.md has measured;
  * the engine's plans (core/plans.c) take them from here, so prediction and
  * performance are cut alike.
- * Cost       A simulation costs a few microseconds per slice and transfer.
- *            Above MOST_MESSAGES slices in all the prediction takes fewer,
- *            larger slices: it then errs on the slow side, by less than one
- *            more front per step.
+ * Cost       A simulation costs a few microseconds per slice and transfer,
+ *            and where many connections share links some more for each of
+ *            them. Above MOST_MESSAGES slices in all, or MOST_WORK, the
+ *            prediction takes fewer, larger slices: it then errs on the slow
+ *            side, by less than one more front per step.
  * Next       sim/sim.h. */
 #include "plan/shape.h"
 
 #include <math.h>
 
-/* About a second of simulation. */
-#define MOST_MESSAGES 400000u
+/* About two seconds of simulation where connections hardly share links; and,
+ * as messages times connections, about five of the worst that was seen where
+ * they do (a tree per rank on a fat-tree). */
+#define MOST_MESSAGES 1.5e6
+#define MOST_WORK 60e6
 
 static const uint64_t kib = 1024;
 
@@ -99,18 +103,43 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
     return widen(s, p, mem, out, diag);
 }
 
-/* Larger fronts where the slices of all transfers would be too many, and a
- * window of as many of them. */
-static void bound_messages(const tutti_schedule *s, tt_sim_opts *o)
+/* How many different pairs of ranks send to each other; 0: no memory. */
+static uint64_t count_pairs(const tutti_schedule *s, const tt_mem *mem)
 {
-    double fronts = fmax(1, MOST_MESSAGES / fmax(1, (double)s->n_transfers));
-    double least = (double)o->size_bytes / fronts;
+    uint64_t n = s->n_ranks;
+    size_t n_bytes = (size_t)(n * n / 8 + 1);
+    uint8_t *seen = tt_new(mem, n_bytes, 1);
+    uint64_t count = 0;
+    for (uint64_t i = 0; seen && i < s->n_transfers; i++) {
+        uint64_t pair = s->transfers[i].src * n + s->transfers[i].dst;
+        uint8_t bit = (uint8_t)(1u << (pair % 8));
+        count += !(seen[pair / 8] & bit);
+        seen[pair / 8] |= bit;
+    }
+    tt_free(mem, seen, n_bytes, 1);
+    return count;
+}
+
+/* Larger fronts where the simulation would take long, and a window of as many
+ * of them. */
+static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
+                            const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
+{
+    uint64_t n_pairs = count_pairs(s, mem);
+    if (n_pairs == 0 && s->n_transfers > 0)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
+    double messages = MOST_MESSAGES;
+    if (n_pairs > t->n_links)
+        messages = fmin(messages, MOST_WORK / (double)n_pairs);
+    double most = fmax(1, messages / fmax(1, (double)s->n_transfers));
+    double fronts = exp2(floor(log2(most)));
+    double least = ceil((double)o->size_bytes / fronts);
     if (least <= (double)o->front_bytes)
-        return;
-    double fronts_ahead = (double)o->front_window_bytes /
-                          (double)o->front_bytes;
-    o->front_bytes = (uint64_t)ceil(least);
-    o->front_window_bytes = (uint64_t)ceil(fronts_ahead * least);
+        return TUTTI_OK;
+    double ahead = (double)o->front_window_bytes / (double)o->front_bytes;
+    o->front_bytes = (uint64_t)least;
+    o->front_window_bytes = (uint64_t)ceil(ahead * least);
+    return TUTTI_OK;
 }
 
 tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
@@ -119,10 +148,10 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
     tt_sim_opts o;
     tt_sim_result result;
     tutti_err err = tt_plan_sim_opts(s, p, mem, &o, diag);
-    if (err)
-        return err;
-    bound_messages(s, &o);
-    err = tt_simulate(s, p->topology, &o, mem, &result, diag);
+    if (!err)
+        err = bound_work(s, p->topology, mem, &o, diag);
+    if (!err)
+        err = tt_simulate(s, p->topology, &o, mem, &result, diag);
     if (!err)
         *seconds = result.time_s;
     return err;

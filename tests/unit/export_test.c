@@ -244,8 +244,10 @@ static void test_plan_and_describe(void **state)
     assert_int_equal(info.id, s->id);
     assert_int_equal(tutti_verify(s, &diag), TUTTI_OK);
     double one = 0, two = 0;
-    assert_int_equal(tutti_predict(net, s, 1 << 20, &one, NULL), TUTTI_OK);
-    assert_int_equal(tutti_predict(net, s, 1 << 22, &two, NULL), TUTTI_OK);
+    opts.size_bytes = 1 << 20;
+    assert_int_equal(tutti_predict(net, s, &opts, &one, NULL), TUTTI_OK);
+    opts.size_bytes = 1 << 22;
+    assert_int_equal(tutti_predict(net, s, &opts, &two, NULL), TUTTI_OK);
     assert_true(0 < one && one < two);
     tutti_schedule_free(s);
     tutti_topology_free(net);
