@@ -58,14 +58,9 @@ struct tt_topo_builder {
 static tutti_err fail_at(tutti_diag *diag, tutti_err err, tt_spot spot,
                          const char *fmt, va_list args)
 {
-    char sentence[440], where[48] = "";
+    char sentence[440];
     vsnprintf(sentence, sizeof(sentence), fmt, args);
-    if (spot.line)
-        snprintf(where, sizeof(where), "line %u, column %u: ", spot.line,
-                 spot.column);
-    else if (spot.column)
-        snprintf(where, sizeof(where), "column %u: ", spot.column);
-    tt_fail(diag, err, "%s%s", where, sentence);
+    tt_fail(diag, err, "%s", sentence);
     if (diag && spot.column) {
         diag->line = spot.line ? spot.line : 1;
         diag->column = spot.column;

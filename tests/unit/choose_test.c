@@ -34,8 +34,11 @@ static void names(void **state)
 {
     (void)state;
     for (size_t i = 0; tt_planners[i]; i++) {
-        expect(tt_planners[i]->name, 1 << 20, tt_planners[i]->name);
         assert_ptr_equal(tt_planner_find(tt_planners[i]->name), tt_planners[i]);
+        /* The others need more than a flat network. */
+        if (!tt_planners[i]->guess)
+            continue;
+        expect(tt_planners[i]->name, 1 << 20, tt_planners[i]->name);
     }
     assert_null(tt_planner_find("rings"));
     assert_null(tt_planner_find(""));

@@ -236,11 +236,8 @@ static void refused(const char *text, size_t len, tutti_err err, uint32_t line,
 {
     tutti_topology *t = NULL;
     tutti_diag diag = {0};
-    char want[600];
-    snprintf(want, sizeof(want), "line %u, column %u: %s", line, column,
-             sentence);
     tutti_err got = tt_topology_parse(&tt_mem_std, text, len, &t, &diag);
-    assert_string_equal(diag.text, want);
+    assert_string_equal(diag.text, sentence);
     assert_int_equal(got, err);
     assert_int_equal(diag.line, line);
     assert_int_equal(diag.column, column);
@@ -456,9 +453,9 @@ static void test_million(void **state)
     assert_int_equal(
         tt_topology_parse(&mem, text, (size_t)(at - text), &t, &diag),
         TUTTI_ELIMIT);
-    assert_string_equal(diag.text,
-                        "line 65538, column 6: a network can have at "
-                        "most 65536 ranks");
+    assert_string_equal(diag.text, "a network can have at most 65536 ranks");
+    assert_int_equal(diag.line, 65538);
+    assert_int_equal(diag.column, 6);
     assert_true(m.peak_bytes < 32u << 20);
     assert_true(tt_test_mem_is_clean(&m));
     free(text);

@@ -39,12 +39,9 @@ static void refused(const char *spec, tutti_err err, uint32_t column,
     tutti_topology *t = NULL;
     tutti_diag diag = {0};
     tutti_err got = tt_topology_generate(&tt_mem_std, spec, &t, &diag);
-    char place[32];
     if (got != err || !strstr(diag.text, words) || diag.column != column)
         fail_msg("%s: error %d, column %u: %s", spec, got, diag.column,
                  diag.text);
-    snprintf(place, sizeof(place), "column %u: ", column);
-    assert_memory_equal(diag.text, place, strlen(place));
     assert_int_equal(diag.line, 1);
     assert_null(t);
     assert_int_equal(tt_topology_generate(&tt_mem_std, spec, &t, NULL), err);
