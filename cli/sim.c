@@ -160,50 +160,97 @@ static bool read_model(const char *model, const char *lockstep,
     return false;
 }
 
+/* What the command line gives in wider types than the simulator's. */
+typedef struct numbers {
+    const char *model, *lockstep;
+    uint64_t root, slices, window, packet, flit, header, elem;
+    double overhead_us, gamma_ns;
+} numbers;
+
+/* Returns CLI_OK, or the status after a usage error. */
+static int read_numbers(request *rq, const numbers *n)
+{
+    const cli_command *self = rq->self;
+    if (!read_model(n->model, n->lockstep, &rq->sim))
+        return cli_usage(self, "--model is fluid or packet, --lockstep is "
+                               "off, rank or all");
+    if (n->root > INT32_MAX)
+        return cli_usage(self, "--root is no rank");
+    const uint64_t limits[] = {n->slices, n->window, n->packet,
+                               n->flit,   n->header, n->elem};
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        if (limits[i] > UINT32_MAX)
+            return cli_usage(self, "%llu is too much",
+                             (unsigned long long)limits[i]);
+    }
+    rq->plan.root = (int)n->root;
+    rq->sim.size_bytes = rq->plan.size_bytes;
+    rq->sim.n_slices = (uint32_t)n->slices;
+    rq->sim.window = (uint32_t)n->window;
+    rq->sim.packet_bytes = (uint32_t)n->packet;
+    rq->sim.flit_bytes = (uint32_t)n->flit;
+    rq->sim.header_bytes = (uint32_t)n->header;
+    rq->sim.elem_bytes = (uint32_t)n->elem;
+    rq->sim.overhead_s = n->overhead_us * 1e-6;
+    rq->sim.gamma_s_per_byte = n->gamma_ns * 1e-9;
+    return CLI_OK;
+}
+
+static int open_and_work(request *rq)
+{
+    cli_progress_begin(&rq->progress);
+    rq->plan.progress = rq->sim.progress = cli_progress_tell;
+    rq->plan.progress_ctx = rq->sim.progress_ctx = &rq->progress;
+    tutti_topology *net = cli_open_network(rq->self, rq->spec);
+    if (!net)
+        return CLI_FAILED;
+    int status = work(rq, net);
+    tutti_topology_free(net);
+    return status;
+}
+
 int cmd_sim(const cli_command *self, int argc, char **argv)
 {
     request rq = {.self = self,
                   .plan = TUTTI_PLAN_OPTS_INIT,
                   .sim = {.size = sizeof(tutti_sim_opts)}};
-    const char *model = "fluid";
-    const char *lockstep = "off";
-    uint64_t size = 64 << 20, root = 0, slices = 0, window = 0;
-    uint64_t packet = 0, flit = 0, header = 0, elem = 4;
-    double overhead_us = 0, gamma_ns = 0;
+    rq.plan.size_bytes = 64 << 20;
+    numbers n = {.model = "fluid", .lockstep = "off", .elem = 4};
     const cli_option options[] = {
-        {"--size", "-s", CLI_SIZE, &size, "SIZE", "of the vector (64MiB)"},
+        {"--size", "-s", CLI_SIZE, &rq.plan.size_bytes, "SIZE",
+         "of the vector (64MiB)"},
         {"--coll", "-c", CLI_COLL, &rq.plan.collective, "COLLECTIVE",
          "what a planner plans (all-reduce)"},
-        {"--root", "-r", CLI_COUNT, &root, "RANK", "its root (0)"},
-        {"--model", "-m", CLI_TEXT, &model, "MODEL",
+        {"--root", "-r", CLI_COUNT, &n.root, "RANK", "its root (0)"},
+        {"--model", "-m", CLI_TEXT, &n.model, "MODEL",
          "fluid (max-min fair sharing) or packet (fluid)"},
         {"--as-engine", "-e", CLI_FLAG, &rq.sim.as_engine, NULL,
          "slices, credit and front window as the engine chooses them"},
-        {"--slices", "-k", CLI_COUNT, &slices, "K", "slices per chunk (1)"},
+        {"--slices", "-k", CLI_COUNT, &n.slices, "K", "slices per chunk (1)"},
         {"--front", NULL, CLI_SIZE, &rq.sim.front_bytes, "SIZE",
          "bytes of the vector per front, instead of --slices"},
-        {"--window", "-w", CLI_COUNT, &window, "W",
+        {"--window", "-w", CLI_COUNT, &n.window, "W",
          "credit in slices per transfer; 0: unlimited (0)"},
         {"--front-window", NULL, CLI_SIZE, &rq.sim.front_window_bytes, "SIZE",
          "how far new sends may run ahead of the result; 0: any (0)"},
-        {"--lockstep", "-l", CLI_TEXT, &lockstep, "WHO",
+        {"--lockstep", "-l", CLI_TEXT, &n.lockstep, "WHO",
          "off, rank (waits for its own earlier steps) or all (off)"},
         {"--by-step", NULL, CLI_FLAG, &rq.sim.by_step, NULL,
          "links serve the lowest step first (schedule priority)"},
         {"--cut-through", NULL, CLI_FLAG, &rq.sim.cut_through, NULL,
          "packet: heads move on before tails arrive"},
-        {"--packet", NULL, CLI_SIZE, &packet, "SIZE",
+        {"--packet", NULL, CLI_SIZE, &n.packet, "SIZE",
          "packet: payload of a packet (no packets)"},
-        {"--flit", NULL, CLI_SIZE, &flit, "SIZE", "packet: flit (none)"},
-        {"--header", NULL, CLI_SIZE, &header, "SIZE",
+        {"--flit", NULL, CLI_SIZE, &n.flit, "SIZE", "packet: flit (none)"},
+        {"--header", NULL, CLI_SIZE, &n.header, "SIZE",
          "packet: header per packet (0)"},
         {"--message-mode", NULL, CLI_FLAG, &rq.sim.message_mode, NULL,
          "packet: one header per slice"},
-        {"--overhead", NULL, CLI_NUMBER, &overhead_us, "US",
+        {"--overhead", NULL, CLI_NUMBER, &n.overhead_us, "US",
          "microseconds of work per message (0)"},
-        {"--gamma", NULL, CLI_NUMBER, &gamma_ns, "NS",
+        {"--gamma", NULL, CLI_NUMBER, &n.gamma_ns, "NS",
          "nanoseconds to reduce a byte (0)"},
-        {"--elem", NULL, CLI_COUNT, &elem, "BYTES",
+        {"--elem", NULL, CLI_COUNT, &n.elem, "BYTES",
          "bytes of an element, at which chunks are cut (4)"},
         {"--trace", "-t", CLI_TEXT, &rq.trace, "FILE",
          "write a Chrome trace, for Perfetto or chrome://tracing"},
@@ -214,36 +261,8 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
         return words.status;
     if (words.n != 2)
         return cli_usage(self, "give a FILE or a PLANNER, and a network");
-    if (!read_model(model, lockstep, &rq.sim))
-        return cli_usage(self, "--model is fluid or packet, --lockstep is "
-                               "off, rank or all");
-    if (root > INT32_MAX)
-        return cli_usage(self, "--root is no rank");
-    const uint64_t limits[] = {slices, window, packet, flit, header, elem};
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        if (limits[i] > UINT32_MAX)
-            return cli_usage(self, "%llu is too much",
-                             (unsigned long long)limits[i]);
-    }
     rq.what = words.at[0];
     rq.spec = words.at[1];
-    rq.plan.root = (int)root;
-    rq.plan.size_bytes = rq.sim.size_bytes = size;
-    rq.sim.n_slices = (uint32_t)slices;
-    rq.sim.window = (uint32_t)window;
-    rq.sim.packet_bytes = (uint32_t)packet;
-    rq.sim.flit_bytes = (uint32_t)flit;
-    rq.sim.header_bytes = (uint32_t)header;
-    rq.sim.elem_bytes = (uint32_t)elem;
-    rq.sim.overhead_s = overhead_us * 1e-6;
-    rq.sim.gamma_s_per_byte = gamma_ns * 1e-9;
-    cli_progress_begin(&rq.progress);
-    rq.plan.progress = rq.sim.progress = cli_progress_tell;
-    rq.plan.progress_ctx = rq.sim.progress_ctx = &rq.progress;
-    tutti_topology *net = cli_open_network(self, rq.spec);
-    if (!net)
-        return CLI_FAILED;
-    int status = work(&rq, net);
-    tutti_topology_free(net);
-    return status;
+    int status = read_numbers(&rq, &n);
+    return status ? status : open_and_work(&rq);
 }
