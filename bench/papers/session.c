@@ -217,9 +217,13 @@ static void tell_contention(session *s)
 
 static void predict(session *s)
 {
+    tutti_plan_opts opts = TUTTI_PLAN_OPTS_INIT;
+    tutti_schedule_info info;
     double seconds = 0;
-    tutti_err err = tutti_predict(s->net, s->sched, count(s, 1, 0), &seconds,
-                                  &s->diag);
+    tutti_schedule_describe(s->sched, &info);
+    opts.collective = info.collective;
+    opts.size_bytes = count(s, 1, 0);
+    tutti_err err = tutti_predict(s->net, s->sched, &opts, &seconds, &s->diag);
     if (err)
         refuse_err(s, err);
     else
