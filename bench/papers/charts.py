@@ -14,7 +14,7 @@ def draw(results, folder):
         return
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
-    plt.rcParams.update({"svg.hashsalt": "tutti", "svg.fonttype": "none",
+    plt.rcParams.update({"svg.hashsalt": "tutti", "svg.fonttype": "path",
                          "axes.spines.top": False, "axes.spines.right": False,
                          "font.size": 9, "legend.fontsize": 9,
                          "figure.facecolor": "white"})

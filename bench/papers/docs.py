@@ -7,7 +7,7 @@ import shutil
 import desk
 
 FOLDER = os.path.join(desk.ROOT, "docs")
-CHARTS = ["multitree", "efficiency"]
+CHARTS = ["multitree", "flexreduce"]
 
 
 def figures(results):

@@ -199,20 +199,21 @@ def chart(result, plt):
              "hdrm": "C2", "dbtree": "C7", "forest": "C3"}
     n_columns = min(4, len(machines))
     n_rows = -(-len(machines) // n_columns)
-    figure, axes = plt.subplots(n_rows, n_columns, squeeze=False, sharex=True,
-                                figsize=(2.9 * n_columns, 2.6 * n_rows))
+    figure, axes = plt.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True,
+                                figsize=(2.6 * n_columns, 2.4 * n_rows))
     for axis, row in zip(axes.flat, machines):
         for name, colour in shown.items():
             numbers = gains(row, "ring", name)
             points = [(size, g) for size, g in zip(result["sizes"], numbers)
                       if g]
             if points:
-                axis.plot(*zip(*points), color=colour, label=name, marker=".",
-                          markersize=4, linewidth=1.4)
+                axis.plot(*zip(*points), color=colour, label=name)
         axis.axhline(1, color="0.6", linewidth=0.8)
         axis.set_title(row["label"], fontsize=10)
         axis.set_xscale("log", base=2)
-        axis.set_ylim(bottom=0)
+        axis.set_yscale("log", base=2)
+        axis.set_yticks([0.5, 1, 2, 4, 8], ["1/2", "1", "2", "4", "8"])
+        axis.minorticks_off()
         axis.set_xticks([32 * KIB, MIB, 32 * MIB],
                         ["32 KiB", "1 MiB", "32 MiB"])
     lines = {}
@@ -223,6 +224,7 @@ def chart(result, plt):
         axis.set_axis_off()
     for axis in axes.flat[max(0, len(machines) - n_columns):len(machines)]:
         axis.tick_params(labelbottom=True)
+    figure.subplots_adjust(wspace=0.12, hspace=0.25)
     for axis in axes[:, 0]:
         axis.set_ylabel("times faster than ring")
     where = axes.flat[-1] if len(machines) < axes.size else figure
