@@ -297,14 +297,18 @@ tutti_err tt_hierarchy_find(const tutti_topology *t, tt_arena *arena,
                             tt_hierarchy *out, tutti_diag *diag)
 {
     tt_rough rough = {0};
-    bool is_found = is_grid_of_ranks(t);
-    tutti_err err = is_found ? rough_grid(t, arena, &rough)
-                             : tt_rough_tree(t, arena, &rough, &is_found);
+    bool is_grid = is_grid_of_ranks(t);
+    bool is_found = is_grid;
+    tutti_err err = is_grid ? rough_grid(t, arena, &rough)
+                            : tt_rough_tree(t, arena, &rough, &is_found);
     if (!err && !is_found)
         err = tt_rough_cluster(t, arena, &rough);
     if (err)
         return tt_fail(diag, err, "no memory for the hierarchy");
-    return tt_hierarchy_make(&rough, arena, out, diag);
+    err = tt_hierarchy_make(&rough, arena, out, diag);
+    if (!err)
+        out->is_grid = is_grid;
+    return err;
 }
 
 uint32_t tt_hierarchy_dims(const tt_hierarchy *h,

@@ -25,6 +25,7 @@ typedef struct tt_hierarchy {
     tt_hier_node *nodes;         /* nodes[0]: the root; kids after parents */
     uint32_t *rank_at, *leaf_at; /* [n_ranks]: by place */
     uint32_t *place_of;          /* [n_ranks]: by rank */
+    bool is_grid; /* rates are sums of links all over the place */
 } tt_hierarchy;
 
 /* Of a network that is a tree: that tree, its root in the middle of the longest

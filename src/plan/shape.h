@@ -6,7 +6,8 @@
 
 #include "plan/plan.h"
 
-extern const tt_planner tt_planner_flexreduce, tt_planner_flexreduce_bw;
+extern const tt_planner tt_planner_blueconnect, tt_planner_flexreduce,
+    tt_planner_flexreduce_bw;
 extern const tt_planner tt_planner_ring, tt_planner_biring, tt_planner_doubling,
     tt_planner_halving, tt_planner_dbtree, tt_planner_direct, tt_planner_forest,
     tt_planner_multitree, tt_planner_ring2d, tt_planner_hdrm;

@@ -12,6 +12,7 @@ const tt_planner *const tt_planners[] = {
     &tt_planner_halving,
     &tt_planner_dbtree,
     &tt_planner_direct,
+    &tt_planner_blueconnect,
     &tt_planner_flexreduce,
     &tt_planner_flexreduce_bw,
     &tt_planner_ring2d,
