@@ -95,6 +95,7 @@ typedef struct cpu {
 typedef struct peer {
     uint32_t node;
     uint32_t index; /* nvlink: of the GPU */
+    uint64_t host;  /* on which it looks for its target */
     busid target;
     char tclass[12];
     uint64_t bps;
@@ -108,6 +109,7 @@ typedef struct net {
 
 typedef struct pci_switch {
     uint32_t node;
+    uint64_t host;
     busid id;
 } pci_switch;
 
@@ -115,6 +117,12 @@ typedef struct list {
     void *items;
     size_t n, cap;
 } list;
+
+/* A tag that was passed: its place, and its distance from the beginning. */
+typedef struct mark {
+    tt_spot at;
+    uint64_t offset;
+} mark;
 
 typedef struct import {
     const tt_mem *mem;
@@ -124,27 +132,38 @@ typedef struct import {
     xmlParserCtxtPtr xml;
     level levels[MAX_DEPTH];
     uint32_t depth;
-    uint32_t n_nics, n_pcis, n_gpus;
+    mark last;
+    uint32_t n_nics, n_pcis, n_gpus, n_nvlinks;
     list gpus, cpus, nvlinks, pcilinks, nets, pcis;
 } import;
 
 /* --------------------------------------------------------------- errors -- */
 
-/* Where the tag that is being read begins. */
-static tt_spot here(const import *m)
+/* Where the tag that is being read begins. libxml2 forgets what it has read,
+ * and a text may be one line of 16 MiB: on the line of the tag before, columns
+ * go on from there. */
+static tt_spot here(import *m)
 {
     const xmlParserInput *in = m->xml->input;
     if (!in || !in->base || !in->cur)
         return (tt_spot){1, 1};
     const xmlChar *at = in->cur;
-    uint32_t line = in->line > 0 ? (uint32_t)in->line : 1, column = 1;
+    uint32_t line = in->line > 0 ? (uint32_t)in->line : 1;
     while (at > in->base && *at != '<') {
         at--;
         line -= *at == '\n' && line > 1;
     }
-    for (; at > in->base && at[-1] != '\n'; at--)
-        column += column < UINT32_MAX;
-    return (tt_spot){line, column};
+    const uint64_t offset = in->consumed + (uint64_t)(at - in->base);
+    uint64_t column = 1;
+    if (line == m->last.at.line)
+        column = m->last.at.column + (offset - m->last.offset);
+    else
+        for (; at > in->base && at[-1] != '\n'; at--)
+            column++;
+    m->last.at = (tt_spot){line,
+                           column < UINT32_MAX ? (uint32_t)column : UINT32_MAX};
+    m->last.offset = offset;
+    return m->last.at;
 }
 
 static void stop(import *m, tutti_err err)
@@ -161,13 +180,19 @@ static void refuse(import *m, tutti_err err, const char *text)
         stop(m, tt_fail_at(m->diag, err, here(m), "%s", text));
 }
 
-static void *add(import *m, list *l, size_t size)
+/* May there be one more of a sort of which there are n? */
+static bool may_count(import *m, size_t n)
 {
-    if (l->n == MAX_THINGS) {
+    if (n >= MAX_THINGS)
         refuse(m, TUTTI_ELIMIT,
                "there can be at most 8192 elements of one sort");
+    return n < MAX_THINGS;
+}
+
+static void *add(import *m, list *l, size_t size)
+{
+    if (!may_count(m, l->n))
         return NULL;
-    }
     if (tt_grow(m->mem, &l->items, &l->cap, l->n + 1, size)) {
         refuse(m, TUTTI_ENOMEM, "no memory for the network");
         return NULL;
@@ -336,6 +361,12 @@ static void link(import *m, uint32_t a, uint32_t z, uint64_t up, uint64_t down,
     stop(m, tt_topo_error(m->b, m->diag));
 }
 
+/* The host of the CPU that was begun last. */
+static uint64_t present_host(const import *m)
+{
+    return m->cpus.n ? ((const cpu *)m->cpus.items)[m->cpus.n - 1].host : 0;
+}
+
 /* The innermost open element that is a cpu, or -1. */
 static int open_cpu(const import *m)
 {
@@ -363,7 +394,7 @@ static uint32_t node_above(import *m, uint32_t i)
         above = l->node;
         pci_switch *s = add(m, &m->pcis, sizeof(*s));
         if (s)
-            *s = (pci_switch){l->node, l->id};
+            *s = (pci_switch){l->node, present_host(m), l->id};
     }
     return above;
 }
@@ -377,13 +408,10 @@ static void begin_cpu(import *m, const attributes *a, level *l)
     *c = (cpu){l->node, get_hex(a, "host_hash"), cpu_rate(a)};
 }
 
-static void begin_pci(import *m, const attributes *a, level *l)
+static void begin_pci(const attributes *a, level *l)
 {
-    char class[16];
     get(a, "busid", l->id.text, sizeof(l->id.text));
-    get(a, "class", class, sizeof(class));
     l->bps = pci_rate(a);
-    (void)m;
 }
 
 /* A GPU or NIC inside a pci is one thing with it: the pci's link is its own. */
@@ -424,6 +452,8 @@ static void begin_nic(import *m, level *l)
         refuse(m, TUTTI_EFORMAT, "a `nic` must be inside a `cpu`");
         return;
     }
+    if (!may_count(m, m->n_nics))
+        return;
     l->node = named(m, "nic", m->n_nics++, false);
     link_device(m, l->node);
 }
@@ -481,10 +511,11 @@ static void begin_nvlink(import *m, const attributes *a)
 {
     const gpu *g = open_gpu(m);
     uint32_t count = get_count(a, "count", MAX_COUNT, 1);
-    if (!g || count == 0)
+    if (!g || count == 0 || !may_count(m, m->n_nvlinks++))
         return;
     peer p = {.node = g->node,
               .index = (uint32_t)m->gpus.n - 1,
+              .host = present_host(m),
               .bps = g->nvlink_bps * count,
               .at = here(m)};
     get(a, "target", p.target.text, sizeof(p.target.text));
@@ -514,6 +545,7 @@ static void begin_pcilink(import *m, const attributes *a)
     if (!p)
         return;
     p->node = node;
+    p->host = present_host(m);
     p->bps = m->levels[inner - 1].bps;
     p->at = here(m);
     get(a, "target", p->target.text, sizeof(p->target.text));
@@ -551,7 +583,7 @@ static void begin(import *m, tag kind, const attributes *a, level *l)
         begin_cpu(m, a, l);
         break;
     case TAG_PCI:
-        begin_pci(m, a, l);
+        begin_pci(a, l);
         break;
     case TAG_GPU:
         begin_gpu(m, a, l);
@@ -599,6 +631,7 @@ static void on_begin(void *ctx, const xmlChar *name, const xmlChar *prefix,
         refuse(m, TUTTI_ELIMIT, "elements can be nested at most 64 deep");
         return;
     }
+    here(m); /* so that the next tag's column is found from this one */
     level *l = &m->levels[m->depth++];
     *l = (level){.tag = kind, .node = TT_NONE};
     attributes a = {list_of, n_attributes};
@@ -652,11 +685,14 @@ static void join_nets(import *m)
         link(m, n[i].nic, outside, n[i].bps, n[i].bps, n[i].latency_ps);
 }
 
-static const gpu *find_gpu(const import *m, const busid *id)
+/* Bus ids are those of one host: every host may have the same. */
+static const gpu *find_gpu(const import *m, const peer *p)
 {
     const gpu *g = m->gpus.items;
+    const cpu *c = m->cpus.items;
     for (size_t i = 0; i < m->gpus.n; i++) {
-        if (g[i].id.text[0] && strcmp(g[i].id.text, id->text) == 0)
+        if (g[i].id.text[0] && c[g[i].cpu].host == p->host &&
+            strcmp(g[i].id.text, p->target.text) == 0)
             return &g[i];
     }
     return NULL;
@@ -686,7 +722,7 @@ static void join_nvlinks(import *m)
     uint32_t nvs = TT_NONE;
     for (size_t i = 0; i < m->nvlinks.n && !m->err; i++) {
         const gpu *g = (const gpu *)m->gpus.items + p[i].index;
-        const gpu *to = find_gpu(m, &p[i].target);
+        const gpu *to = find_gpu(m, &p[i]);
         bool is_first = true;
         tt_topo_at(m->b, p[i].at);
         if (to) {
@@ -712,7 +748,8 @@ static void join_pcilinks(import *m)
     for (size_t i = 0; i < m->pcilinks.n && !m->err; i++) {
         uint32_t to = TT_NONE;
         for (size_t k = 0; k < m->pcis.n; k++) {
-            if (strcmp(s[k].id.text, p[i].target.text) == 0)
+            if (s[k].host == p[i].host &&
+                strcmp(s[k].id.text, p[i].target.text) == 0)
                 to = s[k].node;
         }
         /* Both ends list it: the one that was made first makes it. */

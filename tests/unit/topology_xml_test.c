@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CPU(i, more)                                                   \
     "<cpu numaid=\"" #i "\" host_hash=\"0x1\" arch=\"x86_64\" "        \
@@ -164,6 +165,49 @@ static void test_hosts(void **state)
            "link nic1 network 100Gbit 0\n");
 }
 
+/* The hosts of a text may have the same bus ids: a link's target is on the
+ * host of the one that names it. */
+#define TWIN(host, a, z)                                                   \
+    "<cpu host_hash=\"" host "\"><pci busid=\"s\"><pcilink target=\"t\"/>" \
+    "<pci busid=\"1\"><gpu rank=\"" a "\" sm=\"70\">"                      \
+    "<nvlink target=\"2\" count=\"1\" tclass=\"0x03\"/></gpu></pci></pci>" \
+    "<pci busid=\"t\"><pcilink target=\"s\"/>"                             \
+    "<pci busid=\"2\"><gpu rank=\"" z "\" sm=\"70\">"                      \
+    "<nvlink target=\"1\" count=\"1\" tclass=\"0x03\"/></gpu></pci></pci>" \
+    "<nic><net speed=\"1000\"/></nic></cpu>"
+
+static void test_twins(void **state)
+{
+    (void)state;
+    expect(TWIN("0xa", "0", "1") TWIN("0xb", "2", "3"),
+           "tutti-topology 1\n"
+           "switch cpu0 pci0\n"
+           "host gpu0\n"
+           "switch pci1\n"
+           "host gpu1\n"
+           "switch nic0 cpu1 pci2\n"
+           "host gpu2\n"
+           "switch pci3\n"
+           "host gpu3\n"
+           "switch nic1 network\n"
+           "link pci0 cpu0 96Gbit 500ns\n"
+           "link gpu0 pci0 96Gbit 500ns\n"
+           "link pci1 cpu0 96Gbit 500ns\n"
+           "link gpu1 pci1 96Gbit 500ns\n"
+           "link nic0 cpu0 192Gbit 500ns\n"
+           "link pci2 cpu1 96Gbit 500ns\n"
+           "link gpu2 pci2 96Gbit 500ns\n"
+           "link pci3 cpu1 96Gbit 500ns\n"
+           "link gpu3 pci3 96Gbit 500ns\n"
+           "link nic1 cpu1 192Gbit 500ns\n"
+           "link gpu0 gpu1 160Gbit 500ns\n"
+           "link gpu2 gpu3 160Gbit 500ns\n"
+           "link pci0 pci1 96Gbit 500ns\n"
+           "link pci2 pci3 96Gbit 500ns\n"
+           "link nic0 network 1Gbit 0\n"
+           "link nic1 network 1Gbit 0\n");
+}
+
 /* Two PCI switches with a link of their own; both list it. */
 static void test_pcilink(void **state)
 {
@@ -238,6 +282,42 @@ static void test_many(void **state)
     tt_str_free(&s);
 }
 
+/* A long line: the parser forgets what it has read of it, and counting each
+ * tag's column from the line's beginning would take minutes. */
+static void test_long_line(void **state)
+{
+    (void)state;
+    tt_str s = {.mem = &tt_mem_std};
+    tt_str_puts(&s, "<system version=\"1\">\n<cpu>");
+    for (int i = 0; i < 1 << 20; i++)
+        tt_str_puts(&s, "        ");
+    tt_str_puts(&s, "<pci busid=\"1\"><gpu>");
+    for (int i = 0; i < 8000; i++)
+        tt_str_puts(&s, "<nvlink target=\"x\" count=\"1\"/>");
+    tt_str_puts(&s, "</gpu></pci></cpu>");
+    const uint32_t column = (uint32_t)s.len - 21 + 1;
+    tt_str_puts(&s, "<nic/></system>");
+    tt_str_add(&s, "", 1);
+    const clock_t start = clock();
+    refused(s.data, TUTTI_EFORMAT, 2, column, "inside a `cpu`");
+    assert_true(clock() - start < 10 * CLOCKS_PER_SEC);
+    tt_str_free(&s);
+}
+
+/* NVLinks to one place become one link; still there may not be any number. */
+static void test_many_nvlinks(void **state)
+{
+    (void)state;
+    tt_str s = {.mem = &tt_mem_std};
+    tt_str_puts(&s, "<system version=\"1\">\n<cpu><gpu>\n");
+    for (int i = 0; i < 8193; i++)
+        tt_str_puts(&s, "<nvlink target=\"x\" count=\"1\"/>\n");
+    tt_str_puts(&s, "</gpu></cpu></system>");
+    tt_str_add(&s, "", 1);
+    refused(s.data, TUTTI_ELIMIT, 3 + 8192, 1, "at most 8192");
+    tt_str_free(&s);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -266,11 +346,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_box),       cmocka_unit_test(test_nvswitch),
-        cmocka_unit_test(test_odd),       cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_pcilink),   cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_deep),      cmocka_unit_test(test_many),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_box),          cmocka_unit_test(test_nvswitch),
+        cmocka_unit_test(test_odd),          cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_pcilink),      cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_deep),         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_twins),        cmocka_unit_test(test_long_line),
+        cmocka_unit_test(test_many_nvlinks), cmocka_unit_test(test_no_memory),
     };
     return TT_RUN_TAP(tests);
 }
