@@ -23,8 +23,10 @@
  * inside a host get 500 ns.
  *
  * Safety     libxml2's SAX2 parser in its default limits: no network, no files,
- *            no entities (a DOCTYPE is an error), no tree. Its own memory is
- *            malloc's. Nothing in the text is trusted for a size.
+ *            no entities (a DOCTYPE is an error), no tree, and UTF-8 whatever
+ *            the text says of itself (converters of libxml2 write what they
+ *            find wrong to standard error). Its own memory is malloc's. Nothing
+ *            in the text is trusted for a size.
  * Next       netfile.c, whose format says the same in the open.
  */
 #include "topology/network.h"
@@ -818,7 +820,8 @@ static void parse(import *m)
                          .endElementNs = on_end,
                          .error = on_error,
                          .fatalError = on_error};
-    xmlCtxtUseOptions(m->xml, XML_PARSE_NONET | XML_PARSE_NOWARNING);
+    xmlCtxtUseOptions(m->xml, XML_PARSE_NONET | XML_PARSE_NOWARNING |
+                                  XML_PARSE_IGNORE_ENC);
     memcpy(m->xml->sax, &sax, sizeof(sax));
     m->xml->userData = m;
     int rc = xmlParseDocument(m->xml);
@@ -840,6 +843,9 @@ tutti_err tt_topology_import_nccl(const tt_mem *mem, const char *text,
     if (len > MAX_TEXT)
         return tt_fail_at(diag, TUTTI_ELIMIT, (tt_spot){1, 1},
                           "a topology of NCCL can be at most 16 MiB");
+    if (memchr(text, 0, len < 4 ? len : 4))
+        return tt_fail_at(diag, TUTTI_EFORMAT, (tt_spot){1, 1},
+                          "this is not XML in UTF-8");
 import m = {.mem = mem, .diag = diag };
     tutti_err err = tt_topo_builder_create(mem, &m.b, diag);
     if (err)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CPU(i, more)                                                   \
     "<cpu numaid=\"" #i "\" host_hash=\"0x1\" arch=\"x86_64\" "        \
@@ -254,6 +255,43 @@ static void test_bad(void **state)
             TUTTI_EINVAL, 2, 20, "no path from `gpu0` to `gpu1`");
 }
 
+/* Other encodings than UTF-8 are not looked at, and nothing is printed. */
+static void test_encodings(void **state)
+{
+    static const char *const texts[] = {
+        "<?xml version=\"1.0\" encoding=\"UTF-7\"?><system version=\"1\">"
+        "+AA\xff\xff-</system>",
+        "<?xml version=\"1.0\" encoding=\"SHIFT_JIS\"?><system "
+        "version=\"1\">\xff\xff-</system>"};
+    (void)state;
+    FILE *said = tmpfile();
+    assert_non_null(said);
+    fflush(stderr);
+    int kept = dup(STDERR_FILENO);
+    dup2(fileno(said), STDERR_FILENO);
+    tutti_diag diag[3];
+    tutti_err err[3];
+    tutti_topology *t;
+    for (size_t i = 0; i < 2; i++)
+        err[i] = import(texts[i], &t, &diag[i]);
+    memset(&diag[2], 0, sizeof(diag[2]));
+    err[2] = tt_topology_import_nccl(&tt_mem_std, "<\0\0\0\0\0\0\0\0\0\0", 12,
+                                     &t, &diag[2]);
+    fflush(stderr);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    fseek(said, 0, SEEK_END);
+    long n_said = ftell(said);
+    fclose(said);
+    if (err[0] == TUTTI_ENOFIT)
+        skip();
+    assert_int_equal(n_said, 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(err[i], TUTTI_EFORMAT);
+        assert_non_null(strstr(diag[i].text, "UTF-8"));
+    }
+}
+
 static void test_deep(void **state)
 {
     (void)state;
@@ -352,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_deep),         cmocka_unit_test(test_many),
         cmocka_unit_test(test_twins),        cmocka_unit_test(test_long_line),
         cmocka_unit_test(test_many_nvlinks), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_encodings),
     };
     return TT_RUN_TAP(tests);
 }
