@@ -260,6 +260,10 @@ static tutti_err read_order(reader *r, const arg *a)
     const char *at = a->value + head, *end = a->value + a->value_len;
     if (a->value_len > head && memcmp(a->value, random_head, head) == 0 &&
         digits(&at, end, UINT64_MAX - 1, &s->seed) && at == end) {
+        if (s->seed == UINT64_MAX)
+            return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, a->value + head),
+                              "a seed must be below %llu",
+                              (unsigned long long)UINT64_MAX);
         s->order = TT_ORDER_RANDOM;
         return TUTTI_OK;
     }
@@ -314,6 +318,9 @@ static tutti_err read_kind(reader *r, const arg *a)
         return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, dot + 1),
                           "a number from 0 must follow the '.', as in `%s.0=`",
                           kinds[k].name);
+    if (index >= TT_MAX_LINKS)
+        return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, dot + 1),
+                          "a network can have at most %u links", TT_MAX_LINKS);
     o.index = (uint32_t)index;
     tutti_err err = read_speed(r, a, &o.speed, &o.has_latency);
     if (err)

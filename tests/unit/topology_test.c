@@ -311,12 +311,16 @@ static void test_bad_args(void **state)
     refused("ring:8@link.=1Gbit", TUTTI_EFORMAT, 13, "must follow");
     refused("ring:8@link.x=1Gbit", TUTTI_EFORMAT, 13, "must follow");
     refused("ring:8@link.-1=1Gbit", TUTTI_EFORMAT, 13, "must follow");
-    refused("ring:8@link.99999999999999999999=1us", TUTTI_EINVAL, 8,
-            "numbered from 0");
+    refused("ring:8@link.99999999999999999999=1us", TUTTI_ELIMIT, 13,
+            "at most 8388608 links");
     refused("ring:8@link.1=1us,link.1=2us", TUTTI_EINVAL, 19, "twice");
     refused("ring:8@order=up", TUTTI_EFORMAT, 14, "`up`");
     refused("ring:8@order=random:", TUTTI_EFORMAT, 14, "random:SEED");
     refused("ring:8@order=random:x", TUTTI_EFORMAT, 14, "random:SEED");
+    refused("ring:8@order=random:18446744073709551615", TUTTI_ELIMIT, 21,
+            "below 18446744073709551615");
+    refused("ring:8@order=random:99999999999999999999999", TUTTI_ELIMIT, 21,
+            "below 18446744073709551615");
     refused("ring:8@order=given,order=given", TUTTI_EINVAL, 20, "again");
     refused("flexreduce-2+4@nic=1us", TUTTI_EFORMAT, 16, "gpu=, uplink=");
 }
