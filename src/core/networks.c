@@ -16,7 +16,7 @@ static const size_t max_file_bytes = (size_t)1 << 28;
 
 /* ----------------------------------------------------------------- files -- */
 
-/* Reads to the end; the caller frees *data of *cap bytes. */
+/* Reads to the end; the caller frees *out, also after a failure. */
 static tutti_err read_all(FILE *f, const char *path, tt_str *out,
                           tutti_diag *diag)
 {
@@ -112,9 +112,12 @@ tutti_err tutti_topology_text(const tutti_topology *net, char **text,
 void tutti_topology_describe(const tutti_topology *net,
                              tutti_topology_info *out)
 {
+    uint32_t n_switches = 0;
+    for (uint32_t v = 0; v < net->n_nodes; v++)
+        n_switches += net->nodes[v].kind == TT_NODE_SWITCH;
     *out = (tutti_topology_info){
         .n_ranks = net->n_ranks,
-        .n_switches = net->n_nodes - net->n_ranks,
+        .n_switches = n_switches,
         .n_links = net->n_links,
         .id = net->id,
     };
@@ -190,6 +193,13 @@ double tutti_bound_s(const tutti_topology *net, const tutti_bound_info *bound,
 
 /* ------------------------------------------------------------------ plan -- */
 
+/* Only these have a block for each rank, of the size that the caller says. */
+static const uint64_t *blocks_of(tutti_coll coll, const uint64_t *block_bytes)
+{
+    bool has_blocks = coll == TUTTI_REDUCE_SCATTER || coll == TUTTI_ALL_GATHER;
+    return has_blocks ? block_bytes : NULL;
+}
+
 static tutti_err read_problem(const tutti_topology *net,
                               const tutti_plan_opts *o, tt_problem *p,
                               tutti_diag *diag)
@@ -200,7 +210,7 @@ static tutti_err read_problem(const tutti_topology *net,
         .root = TT_NONE,
         .size_bytes = o->size_bytes,
         .topology = net,
-        .block_bytes = o->block_bytes,
+        .block_bytes = blocks_of(o->collective, o->block_bytes),
     };
     if (!tt_coll_has_schedule(o->collective))
         return tt_fail(diag, TUTTI_EINVAL, "a %s has no schedule of its own",
@@ -256,7 +266,7 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
         .n_ranks = sched->n_ranks,
         .root = sched->root,
         .size_bytes = o.size_bytes,
-        .block_bytes = o.block_bytes,
+        .block_bytes = blocks_of(sched->collective, o.block_bytes),
         .topology = net,
         .progress = &progress,
     };
@@ -292,10 +302,11 @@ static tutti_err read_sim_opts(const tutti_topology *net,
                                tutti_diag *diag)
 {
     tutti_err err = TUTTI_OK;
+    const uint64_t *block_bytes = blocks_of(sched->collective, o->block_bytes);
     *out = (tt_sim_opts){
         .is_packet = o->is_packet,
         .size_bytes = o->size_bytes,
-        .block_bytes = o->block_bytes,
+        .block_bytes = block_bytes,
         .n_slices = o->n_slices,
         .front_bytes = o->front_bytes,
         .window = o->window,
@@ -308,7 +319,7 @@ static tutti_err read_sim_opts(const tutti_topology *net,
             .root = sched->root,
             .size_bytes = o->size_bytes,
             .topology = net,
-            .block_bytes = o->block_bytes,
+            .block_bytes = block_bytes,
         };
         err = tt_plan_sim_opts(sched, &p, &tt_mem_std, out, diag);
         out->is_packet = o->is_packet;

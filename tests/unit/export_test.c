@@ -112,6 +112,64 @@ static void test_picture_of_ring(void **state)
     tutti_schedule_free(s);
 }
 
+/* The memory of a host with several ranks is no switch. */
+static void test_network_of_hubs(void **state)
+{
+    (void)state;
+    static const char text[] = "tutti-topology 1\nswitch s\nhost a b ranks=2\n"
+                               "link a s 1Gbit\nlink b s 1Gbit\n";
+    tutti_topology *net = NULL;
+    tutti_topology_info info;
+    tutti_diag diag;
+    assert_int_equal(tutti_topology_parse(text, strlen(text), &net, &diag), 0);
+    tutti_topology_describe(net, &info);
+    assert_int_equal(info.n_ranks, 4);
+    assert_int_equal(info.n_switches, 1);
+    assert_int_equal(info.n_links, 12);
+    tutti_topology_free(net);
+}
+
+/* Sizes of blocks are for all-gather and reduce-scatter; other collectives,
+ * which have more or fewer blocks than ranks, do not look at them. */
+static void test_block_bytes(void **state)
+{
+    (void)state;
+    static const struct row {
+        const char *planner;
+        tutti_coll coll;
+        uint64_t bytes;
+    } rows[] = {
+        {"direct", TUTTI_ALL_TO_ALL, 6 * 100},
+        {"ring", TUTTI_ALL_REDUCE, 4 * 300},
+        {"ring", TUTTI_ALL_GATHER, 2 * 7000},
+    };
+    uint64_t blocks[3] = {1000, 2000, 4000};
+    tutti_topology *net = open_net("full:3");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        tutti_plan_opts o = TUTTI_PLAN_OPTS_INIT;
+        tutti_sim_opts sim = {
+            .size = sizeof(sim), .size_bytes = 300, .block_bytes = blocks};
+        tutti_schedule *s = NULL;
+        tutti_sim_result r;
+        tutti_diag diag;
+        double with_s, without_s;
+        o.planner = rows[i].planner;
+        o.collective = rows[i].coll;
+        o.size_bytes = sim.size_bytes;
+        o.block_bytes = blocks;
+        assert_int_equal(tutti_plan(net, &o, &s, NULL, &diag), 0);
+        assert_int_equal(tutti_simulate(net, s, &sim, &r, &diag), 0);
+        assert_int_equal(r.bytes, rows[i].bytes);
+        assert_int_equal(tutti_predict(net, s, &o, &with_s, &diag), 0);
+        o.block_bytes = NULL;
+        assert_int_equal(tutti_predict(net, s, &o, &without_s, &diag), 0);
+        bool is_same = !(with_s < without_s || with_s > without_s);
+        assert_true(is_same == (rows[i].coll != TUTTI_ALL_GATHER));
+        tutti_schedule_free(s);
+    }
+    tutti_topology_free(net);
+}
+
 /* Neither too wide nor with blanks at the end of a line. */
 static void check_picture(const tutti_schedule *s)
 {
@@ -292,6 +350,8 @@ int main(void)
         cmocka_unit_test(test_dot),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_plan_and_describe),
+        cmocka_unit_test(test_network_of_hubs),
+        cmocka_unit_test(test_block_bytes),
         cmocka_unit_test(test_kth_allocation_fails),
     };
     return TT_RUN_TAP(tests);
