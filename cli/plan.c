@@ -182,6 +182,17 @@ static void print(const request *rq, const row *r, bool is_first)
     fflush(stdout);
 }
 
+/* Than the best so far, NULL: the first that fits. What could not be predicted
+ * is better than nothing only. */
+static bool is_better(const row *r, const row *best)
+{
+    if (r->err || !best)
+        return !r->err;
+    if (r->time_s < 0 || best->time_s < 0)
+        return r->time_s > best->time_s;
+    return r->time_s * equal_times < best->time_s;
+}
+
 /* A row for each planner of the table; *best is the one that `auto` takes. Its
  * schedule is kept. False: none fits. */
 static bool plan_all(request *rq, row *best, tutti_schedule **kept)
@@ -193,9 +204,7 @@ static bool plan_all(request *rq, row *best, tutti_schedule **kept)
         tutti_schedule *sched = NULL;
         fill(rq, planner.name, &r, &sched);
         print(rq, &r, i == 0);
-        bool is_better = !r.err &&
-                         (!*kept || r.time_s * equal_times < best->time_s);
-        if (is_better) {
+        if (is_better(&r, *kept ? best : NULL)) {
             tutti_schedule_free(*kept);
             *kept = sched;
             *best = r;
@@ -206,12 +215,18 @@ static bool plan_all(request *rq, row *best, tutti_schedule **kept)
     return *kept != NULL;
 }
 
-/* False: it does not fit; the row says why. */
+/* Is there a row? What is no planner and no rule has none. */
+static bool has_row(const row *r)
+{
+    return !r->err || r->err == TUTTI_ENOFIT;
+}
+
+/* False: it does not fit; the row, if it has one, says why. */
 static bool plan_one(request *rq, row *out, tutti_schedule **kept)
 {
     *kept = NULL;
     fill(rq, rq->planner, out, kept);
-    if (!out->err || out->err == TUTTI_ENOFIT)
+    if (has_row(out))
         print(rq, out, true);
     return !out->err;
 }
@@ -238,7 +253,7 @@ static int work(request *rq)
         print_head(rq);
     bool is_planned = rq->planner ? plan_one(rq, &best, &sched)
                                   : plan_all(rq, &best, &sched);
-    if (shows_rows(rq) && rq->is_json)
+    if (shows_rows(rq) && rq->is_json && (!rq->planner || has_row(&best)))
         printf("]\n");
     if (!is_planned && rq->planner)
         return cli_fail(rq->self, "%s: %s", rq->planner, best.why_not);

@@ -183,6 +183,12 @@ static int read_numbers(request *rq, const numbers *n)
             return cli_usage(self, "%llu is too much",
                              (unsigned long long)limits[i]);
     }
+    if (n->elem && rq->plan.size_bytes % n->elem)
+        return cli_usage(self,
+                         "%llu bytes are no whole number of elements of "
+                         "%llu bytes; --elem says how large they are",
+                         (unsigned long long)rq->plan.size_bytes,
+                         (unsigned long long)n->elem);
     rq->plan.root = (int)n->root;
     rq->sim.size_bytes = rq->plan.size_bytes;
     rq->sim.n_slices = (uint32_t)n->slices;

@@ -2,6 +2,8 @@
  * topo.c - `tutti topo`: a network as a file, or what networks there are. */
 #include "cli.h"
 
+#include <stdlib.h>
+
 static int list(void)
 {
     tutti_generator_info row;
@@ -10,22 +12,61 @@ static int list(void)
     return CLI_OK;
 }
 
-static void print_json(const tutti_topology *net)
+static void put_json(const tutti_topology *net, FILE *out)
 {
     tutti_topology_info info;
     tutti_link_info link;
     tutti_topology_describe(net, &info);
-    printf("{\"ranks\":%u,\"switches\":%u,\"id\":\"%016llx\",\"links\":[",
-           info.n_ranks, info.n_switches, (unsigned long long)info.id);
+    fprintf(out, "{\"ranks\":%u,\"switches\":%u,\"id\":\"%016llx\",\"links\":[",
+            info.n_ranks, info.n_switches, (unsigned long long)info.id);
     for (size_t i = 0; tutti_link_at(net, i, &link); i++) {
-        printf("%s\n {\"from\":", i ? "," : "");
-        cli_json_string(stdout, link.from);
-        printf(",\"to\":");
-        cli_json_string(stdout, link.to);
-        printf(",\"bytes_per_s\":%.17g,\"latency_s\":%.12g}", link.bytes_per_s,
-               link.latency_s);
+        fprintf(out, "%s\n {\"from\":", i ? "," : "");
+        cli_json_string(out, link.from);
+        fprintf(out, ",\"to\":");
+        cli_json_string(out, link.to);
+        fprintf(out, ",\"bytes_per_s\":%.17g,\"latency_s\":%.12g}",
+                link.bytes_per_s, link.latency_s);
     }
-    printf("]}\n");
+    fprintf(out, "]}\n");
+}
+
+/* As a text that the caller frees with free(); NULL: no memory. */
+static char *json_text(const tutti_topology *net, size_t *len)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, len);
+    if (!out)
+        return NULL;
+    put_json(net, out);
+    bool is_whole = !ferror(out);
+    if (fclose(out) == 0 && is_whole)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static int write_json(const cli_command *self, const tutti_topology *net,
+                      const char *path)
+{
+    size_t len = 0;
+    char *text = json_text(net, &len);
+    if (!text)
+        return cli_fail(self, "no memory for the network as JSON");
+    int status = cli_write_file(self, path, text, len);
+    free(text);
+    return status;
+}
+
+static int write_text(const cli_command *self, const tutti_topology *net,
+                      const char *path)
+{
+    char *text = NULL;
+    size_t len = 0;
+    tutti_err err = tutti_topology_text(net, &text, &len);
+    int status = err ? cli_fail_err(self, "cannot write the network", err, NULL)
+                     : cli_write_file(self, path, text, len);
+    tutti_text_free(text);
+    return status;
 }
 
 int cmd_topo(const cli_command *self, int argc, char **argv)
@@ -49,17 +90,8 @@ int cmd_topo(const cli_command *self, int argc, char **argv)
     tutti_topology *net = cli_open_network(self, words.at[0]);
     if (!net)
         return CLI_FAILED;
-    int status = CLI_OK;
-    if (is_json) {
-        print_json(net);
-    } else {
-        char *text = NULL;
-        size_t len = 0;
-        tutti_err err = tutti_topology_text(net, &text, &len);
-        status = err ? cli_fail_err(self, "cannot write the network", err, NULL)
-                     : cli_write_file(self, out, text, len);
-        tutti_text_free(text);
-    }
+    int status = is_json ? write_json(self, net, out)
+                         : write_text(self, net, out);
     tutti_topology_free(net);
     return status;
 }

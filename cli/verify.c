@@ -14,7 +14,7 @@ typedef struct answer {
     bool is_json, is_proven;
     tutti_schedule_info info;
     tutti_contention_info load;
-    char from[64], to[64]; /* the worst link */
+    char from[280], to[280]; /* the worst link; names are shorter */
 } answer;
 
 static void print_json(const answer *a, const tutti_diag *diag)

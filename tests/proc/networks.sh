@@ -35,6 +35,11 @@ run "$tutti" topo torus:3x3 --json
 is "topo --json" "$(json 'd["ranks"], d["switches"], len(d["links"])')" \
     "9 0 36"
 
+run "$tutti" topo star:3 --json -o "$tmp/star.json"
+ends "topo --json to a file" 0
+is "where it is" "$out $(python3 -c 'import json,sys
+print(len(json.load(sys.stdin)["links"]))' <"$tmp/star.json")" " 6"
+
 cat >"$tmp/mine.topo" <<'END'
 tutti-topology 1
 # two hosts and a switch
@@ -131,6 +136,9 @@ run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB -p auto --json
 is "auto takes what the table says" "$(json 'd[0]["planner"]')" "$auto"
 run "$tutti" plan star:6 --size 64KiB -p 0-4K:doubling,4K-:forest --json
 is "a rule decides by size" "$(json 'd[0]["planner"]')" forest
+run "$tutti" plan star:6 -p nosuch --json
+ends "no such planner" 1
+is "and no rows" "$out" ""
 
 # ----------------------------------------------------------------- verify
 run "$tutti" plan torus:4x4 -p multitree -o "$tmp/tree"
@@ -167,6 +175,12 @@ print(sum(e['ph'] == 'X' for e in d) >= 480)" 2>&1)" True
 run "$tutti" sim ring full:4 --as-engine --coll broadcast --root 2
 ends "as the engine" 0
 like "for people" "$out" 'efficiency'
+run "$tutti" sim ring full:2 --size 3
+ends "part of an element" 2
+like "is an error" "$err" 'whole number of elements of 4 bytes'
+run "$tutti" sim ring full:2 --size 3 --elem 1 --json
+ends "bytes" 0
+is "which all cross the link" "$(json 'd["bytes"]')" 6
 run "$tutti" sim ring full:4 --model nonsense
 ends "an unknown model" 2
 run "$tutti" sim "$tmp/tree" full:4
