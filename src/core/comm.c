@@ -15,7 +15,29 @@ static void free_comm(const tt_mem *mem, tutti_comm *comm)
     tt_free(mem, comm->hosts, comm->n_ranks, sizeof(uint32_t));
     tt_free(mem, comm->sent, comm->n_ranks, sizeof(uint64_t));
     tt_free(mem, comm->received, comm->n_ranks, sizeof(uint64_t));
+    tt_routes_free(comm->routes);
+    tt_topology_free(comm->topology);
     tt_free(mem, comm, 1, sizeof(*comm));
+}
+
+/* The communicator's own network and its routes. */
+static tutti_err take_topology(const tt_mem *mem, const tt_comm_parts *parts,
+                               tutti_comm *comm)
+{
+    const tutti_topology *t = parts->topology;
+    if (!t)
+        return TUTTI_OK;
+    uint32_t *all = tt_new(mem, parts->n, sizeof(*all));
+    if (!all)
+        return TUTTI_ENOMEM;
+    for (uint32_t r = 0; r < parts->n; r++)
+        all[r] = parts->seats ? parts->seats[r] : r;
+    tutti_err err = tt_topology_subset(t, all, parts->n, &comm->mem,
+                                       &comm->topology, NULL);
+    if (!err)
+        err = tt_routes_create(comm->topology, &comm->mem, &comm->routes, NULL);
+    tt_free(mem, all, parts->n, sizeof(*all));
+    return err;
 }
 
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
@@ -38,6 +60,8 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->received = tt_new(mem, parts->n, sizeof(uint64_t));
     tutti_err err = TUTTI_ENOMEM;
     if (comm->hosts && comm->sent && comm->received)
+        err = take_topology(mem, parts, comm);
+    if (!err)
         err = tt_team_create(parts->mesh, parts->id, parts->members, parts->n,
                              &comm->team);
     if (err) {
@@ -158,9 +182,10 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
     const uint32_t n_all = comm->n_ranks;
     uint32_t *members = tt_new(mem, n_all, sizeof(*members));
     uint32_t *hosts = tt_new(mem, n_all, sizeof(*hosts));
+    uint32_t *seats = tt_new(mem, n_all, sizeof(*seats));
     tutti_err err = TUTTI_ENOMEM;
     tt_engine *e;
-    if (!members || !hosts)
+    if (!members || !hosts || !seats)
         goto out;
     tt_agreed agreed = comm->agreed;
     tt_comm_parts parts = {
@@ -170,6 +195,8 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
         .n = select_members(comm, votes, color, members),
         .timeout_ns = comm->timeout_ns,
         .agreed = &agreed,
+        .topology = comm->topology,
+        .seats = seats,
     };
     agreed.n_hosts = 0;
     for (uint32_t i = 0; i < parts.n; i++) {
@@ -180,6 +207,7 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
         for (uint32_t j = 0; j < i && is_new; j++)
             is_new = hosts[j] != hosts[i];
         agreed.n_hosts += is_new;
+        seats[i] = members[i];
         members[i] = tt_team_member(comm->team, members[i]);
     }
     parts.id = tt_fnv1a_u64(TT_FNV1A_START, comm->id);
@@ -199,6 +227,7 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
 out:
     tt_free(mem, members, n_all, sizeof(*members));
     tt_free(mem, hosts, n_all, sizeof(*hosts));
+    tt_free(mem, seats, n_all, sizeof(*seats));
     return err;
 }
 

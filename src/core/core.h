@@ -4,25 +4,32 @@
  * process.c  the one engine of the process, and fork
  * create.c   start-up: settings, launch, rendezvous, transports, mesh
  * comm.c     communicators: split, destroy, abort, what they tell
+ * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * plans.c    from a call to a bound plan, cached
  * call.c     checks a call, begins it, waits for it
  * collectives.c  the public calls, send and receive too
  * request.c  asynchronous outcomes, callbacks
  * alloc.c    tutti_alloc(), tutti_free()
- * unstable.c plan, prove, read, write: calls without a communicator */
+ * networks.c topologies, plans for them, the simulator, and
+ * unstable.c schedules: calls without a communicator
+ * report.c   how those end */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
 
 #include <stdatomic.h>
 
 #include "base/settings.h"
+#include "boot/boot.h"
 #include "engine/engine.h"
+#include "topology/topology.h"
 
 /* What must be equal on all ranks: rank 0's settings. */
 typedef struct tt_agreed {
     uint64_t window, front_bytes, front_window_bytes, staging_max_bytes;
     uint32_t max_payload;
     uint32_t n_hosts;
+    uint32_t topology_bytes; /* of the network's text; 0: not known */
+    bool topology_has_names; /* its hosts may be the job's, by name */
     char planner[TT_SETTING_TEXT];
 } tt_agreed;
 
@@ -42,12 +49,19 @@ typedef struct tt_plan_entry {
 #define TT_PLAN_CACHE 64
 
 /* A rank's part of a schedule, kept for other sizes. */
+typedef struct tt_part_key {
+    uint64_t planner_hash; /* of the rule; flat networks: of the planner */
+    uint32_t root, rank, n_ranks;
+    uint8_t coll;
+    uint8_t size_class; /* of the vector: see plans.c; 0: any */
+    uint16_t pad;
+} tt_part_key;
+
 typedef struct tt_part_entry {
     struct tt_part_entry *next;
-    uint32_t root, rank, n_ranks;
-    tutti_coll coll;
-    const void *planner;
+    tt_part_key key;
     tt_part *part;
+    double fronts; /* in the pipeline when it is full; 0: not known */
 } tt_part_entry;
 
 struct tutti_comm {
@@ -58,7 +72,9 @@ struct tutti_comm {
     uint64_t id, n_splits, timeout_ns;
     uint32_t rank, n_ranks;
     tt_agreed agreed;
-    uint32_t *hosts; /* [n_ranks] number of each rank's host */
+    uint32_t *hosts;          /* [n_ranks] number of each rank's host */
+    tutti_topology *topology; /* of its ranks; NULL: not known */
+    tt_routes *routes;        /* of the topology */
     atomic_flag busy;
     char message[512];
     unsigned char barrier[1]; /* what a barrier reduces */
@@ -86,11 +102,42 @@ typedef struct tt_comm_parts {
     uint32_t n, rank;
     uint64_t id, timeout_ns;
     const tt_agreed *agreed;
+    const tutti_topology *topology; /* copied; NULL: not known */
+    /* Its ranks that are the members; NULL: all, in order. */
+    const uint32_t *seats;
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);
 tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
+
+/* networks.c: a generator, a machine or a file. */
+tutti_err tt_network_open(const char *spec, tutti_topology **out,
+                          tutti_diag *diag);
+
+/* known.c */
+typedef struct tt_known {
+    char *text; /* n_bytes + 1; NULL: not known */
+    size_t n_bytes;
+    bool has_names;
+} tt_known;
+typedef struct tt_known_job {
+    const tt_mem *mem; /* for the network */
+    tt_boot *boot;
+    uint32_t rank, n;
+    const tt_known *known;                               /* rank 0's counts */
+    const char *(*host)(const void *ctx, uint32_t rank); /* its host's name */
+    const void *ctx;
+} tt_known_job;
+/* Reads the setting. Errors: ECONFIG, ELIMIT, ENOMEM. */
+tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag);
+void tt_known_free(tt_known *k);
+/* Collective: rank 0's network, n_bytes of text, on all ranks; *out NULL when
+ * n_bytes is 0. Errors: ECONFIG (it is not this job's), those of boot and of
+ * the parser. */
+tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
+                         bool has_names, tutti_topology **out,
+                         tutti_diag *diag);
 
 /* plans.c */
 typedef struct tt_want {

@@ -56,6 +56,8 @@ typedef struct start {
     tt_conn **conns;              /* [n] that are up */
     uint32_t *hosts;              /* [n] */
     tt_agreed agreed;
+    tt_known known;           /* rank 0: what it has been told */
+    tutti_topology *topology; /* NULL: not known */
     tutti_diag *diag;
 } start;
 
@@ -265,7 +267,13 @@ static tutti_err exchange_hellos(start *st)
     };
     snprintf(mine->settings.planner, sizeof(mine->settings.planner), "%s",
              st->settings.planner);
-    tutti_err err = parse_transports(st, mine->order);
+    tutti_err err = TUTTI_OK;
+    if (st->rank == 0)
+        err = tt_known_read(st->settings.topology, &st->known, st->diag);
+    mine->settings.topology_bytes = (uint32_t)st->known.n_bytes;
+    mine->settings.topology_has_names = st->known.has_names;
+    if (!err)
+        err = parse_transports(st, mine->order);
     if (!err && st->n > 1)
         err = open_nets(st, mine);
     err = agree(st, err);
@@ -289,6 +297,30 @@ static tutti_err exchange_hellos(start *st)
                        "a rank sent settings that make no sense");
     number_hosts(st);
     return TUTTI_OK;
+}
+
+static const char *host_name(const void *ctx, uint32_t rank)
+{
+    const start *st = ctx;
+    return st->hellos[rank].host.name;
+}
+
+/* Rank 0's network, if it has one, on all ranks. */
+static tutti_err share_topology(start *st)
+{
+    const tt_known_job job = {
+        .mem = st->mem,
+        .boot = st->boot,
+        .rank = st->rank,
+        .n = st->n,
+        .known = &st->known,
+        .host = host_name,
+        .ctx = st,
+    };
+    tutti_err err = tt_known_share(&job, st->agreed.topology_bytes,
+                                   st->agreed.topology_has_names, &st->topology,
+                                   st->diag);
+    return st->agreed.topology_bytes ? agree(st, err) : err;
 }
 
 /* ------------------------------------------------------------------ mesh -- */
@@ -354,6 +386,8 @@ static void clean(start *st)
     tt_free(st->mem, st->conns, st->n, sizeof(*st->conns));
     tt_free(st->mem, st->hellos, st->n, sizeof(hello));
     tt_free(st->mem, st->hosts, st->n, sizeof(uint32_t));
+    tt_known_free(&st->known);
+    tt_topology_free(st->topology);
     tt_boot_close(st->boot);
 }
 
@@ -376,6 +410,7 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         .id = tt_fnv1a(TT_FNV1A_START, st->launch.job, strlen(st->launch.job)),
         .timeout_ns = timeout_ns,
         .agreed = &st->agreed,
+        .topology = st->topology,
     };
     tutti_err err = tt_process_engine(&opts, &e, st->diag);
     if (!err) {
@@ -449,6 +484,8 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
                        &st->boot, st->diag);
     if (!err)
         err = exchange_hellos(st);
+    if (!err)
+        err = share_topology(st);
     if (err)
         return err;
     err = agree(st, connect_all(st));

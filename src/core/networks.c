@@ -2,6 +2,7 @@
  * networks.c - the functions of tutti.h behind TUTTI_UNSTABLE that are about a
  * topology: open, bound, plan, predict, simulate, contention. Thin, like
  * unstable.c. */
+#include "core/core.h"
 #include "core/report.h"
 #include "export/export.h"
 #include "plan/plan.h"
@@ -63,21 +64,24 @@ static tutti_err open_file(const char *path, tutti_topology **out,
     return err;
 }
 
+tutti_err tt_network_open(const char *spec, tutti_topology **out,
+                          tutti_diag *diag)
+{
+    if (!spec || !*spec)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "no network is given: name a file or a generator, such "
+                       "as full:8");
+    if (tt_topology_is_generator(spec))
+        return tt_topology_generate(&tt_mem_std, spec, out, diag);
+    return open_file(spec, out, diag);
+}
+
 tutti_err tutti_topology_open(const char *spec, tutti_topology **out,
                               tutti_diag *diag)
 {
     tutti_diag found;
     tt_diag_clear(&found);
-    tutti_err err;
-    if (!spec || !*spec)
-        err = tt_fail(&found, TUTTI_EINVAL,
-                      "no network is given: name a file or a generator, such "
-                      "as full:8");
-    else if (tt_topology_is_generator(spec))
-        err = tt_topology_generate(&tt_mem_std, spec, out, &found);
-    else
-        err = open_file(spec, out, &found);
-    return tt_report(err, &found, diag);
+    return tt_report(tt_network_open(spec, out, &found), &found, diag);
 }
 
 tutti_err tutti_topology_parse(const char *text, size_t len,

@@ -34,10 +34,14 @@ static uint64_t front_bytes(const tutti_comm *comm, uint64_t total)
     return tt_front_bytes(total, comm->agreed.n_hosts == 1);
 }
 
-static uint64_t window_bytes(const tutti_comm *comm, uint64_t total)
+/* `fronts` are in the pipeline when it is full; 0: not known. */
+static uint64_t window_bytes(const tutti_comm *comm, uint64_t total,
+                             double fronts)
 {
     if (comm->agreed.front_window_bytes)
         return comm->agreed.front_window_bytes;
+    if (fronts > 0 && comm->agreed.n_hosts > 1)
+        return tt_front_window_for(total, front_bytes(comm, total), fronts);
     return tt_front_window_bytes(total, comm->agreed.n_hosts == 1);
 }
 
@@ -59,63 +63,119 @@ static tt_problem problem_of(const tutti_comm *comm, const tt_shape *shape)
     };
     if (shape->coll == TUTTI_ALL_TO_ALL)
         p.size_bytes /= shape->n_ranks;
+    p.topology = comm->topology;
+    p.routes = comm->routes;
     return p;
 }
 
-static tutti_err make_part(tutti_comm *comm, const tt_planner *planner,
-                           const tt_problem *p, uint32_t rank, tt_part **out,
+/* Vectors from half of 2^class to 2^class bytes are one class. On a known
+ * network a schedule is made for the class, by what 2^class bytes need, and
+ * serves all of it: planning takes long there. */
+static uint8_t class_of(uint64_t size_bytes)
+{
+    uint8_t class = 1;
+    while (class < 63 && (UINT64_C(1) << class) < size_bytes)
+        class ++;
+    return class;
+}
+
+/* Proves, and takes this rank's part; on a known network also how deep the
+ * pipeline is. Frees s. */
+static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
+                           tutti_schedule *s, uint32_t rank, tt_part_entry *out,
                            tutti_diag *diag)
 {
     const tt_mem *mem = &comm->mem;
-    tutti_schedule *s;
-    tutti_err err = tt_plan_build(planner, p, mem, &s, diag);
-    if (err)
-        return err;
-    err = tt_verify(s, mem, diag);
+    tutti_err err = tt_verify(s, mem, diag);
+    if (!err && p->topology)
+        err = tt_plan_pipeline(s, p, mem, &out->fronts, diag);
     if (!err)
-        err = tt_part_extract(s, rank, mem, out);
+        err = tt_part_extract(s, rank, mem, &out->part);
     if (err == TUTTI_ENOMEM)
         tt_fail(diag, err, "out of memory for a plan");
-    TT_DEBUG("planned %s for %u ranks by %s: id fnv1a:%016llx, %llu transfers",
-             tutti_coll_name(p->collective), p->n_ranks, planner->name,
+    TT_DEBUG("schedule of %s for %u ranks: id fnv1a:%016llx, %llu transfers",
+             tutti_coll_name(p->collective), p->n_ranks,
              (unsigned long long)s->id, (unsigned long long)s->n_transfers);
     tt_sched_free(s);
     return err;
 }
 
-static tutti_err find_part(tutti_comm *comm, const tt_want *want, tt_part **out,
-                           tutti_diag *diag)
+static tutti_err make_part(tutti_comm *comm, const char *rule,
+                           const tt_problem *p, uint32_t rank,
+                           tt_part_entry *out, tutti_diag *diag)
+{
+    tutti_schedule *s;
+    const tt_planner *planner;
+    tutti_err err = tt_plan_make(rule, p, &comm->mem, &s, &planner, diag);
+    if (err)
+        return err;
+    TT_DEBUG("%s plans %s of %llu bytes", planner->name,
+             tutti_coll_name(p->collective), (unsigned long long)p->size_bytes);
+    return take_part(comm, p, s, rank, out, diag);
+}
+
+static uint64_t hash_text(const char *text)
+{
+    return tt_fnv1a(TT_FNV1A_START, text, strlen(text));
+}
+
+/* What a schedule depends on: on a flat network the planner, cheaply chosen,
+ * whatever the size; on a known one the rule and the class of the size. */
+static tutti_err part_key(const tt_want *want, tt_problem *p, const char **rule,
+                          tt_part_key *key, tutti_diag *diag)
 {
     const tt_shape *shape = want->shape;
-    tt_problem p = problem_of(comm, shape);
-    const tt_planner *planner;
-    tutti_err err = tt_plan_choose(want->is_pair ? "direct" : want->planner, &p,
-                                   &planner, diag);
+    *rule = want->is_pair ? "direct" : want->planner;
+    *key = (tt_part_key){
+        .root = shape->root,
+        .rank = shape->rank,
+        .n_ranks = shape->n_ranks,
+        .coll = (uint8_t)shape->coll,
+    };
+    if (want->is_pair) {
+        p->topology = NULL;
+        p->routes = NULL;
+    }
+    if (p->topology) {
+        key->size_class = class_of(p->size_bytes);
+        p->size_bytes = UINT64_C(1) << key->size_class;
+    } else {
+        const tt_planner *planner;
+        tutti_err err = tt_plan_choose(*rule, p, &planner, diag);
+        if (err)
+            return err;
+        *rule = planner->name;
+    }
+    key->planner_hash = hash_text(*rule);
+    return TUTTI_OK;
+}
+
+static tutti_err find_part(tutti_comm *comm, const tt_want *want,
+                           tt_part_entry **out, tutti_diag *diag)
+{
+    tt_problem p = problem_of(comm, want->shape);
+    const char *rule;
+    tt_part_key key;
+    tutti_err err = part_key(want, &p, &rule, &key, diag);
     if (err)
         return err;
     for (tt_part_entry *e = comm->parts; e; e = e->next)
-        if (e->planner == planner && e->coll == shape->coll &&
-            e->root == shape->root && e->rank == shape->rank &&
-            e->n_ranks == shape->n_ranks) {
-            *out = e->part;
+        if (memcmp(&e->key, &key, sizeof(key)) == 0) {
+            *out = e;
             return TUTTI_OK;
         }
     tt_part_entry *entry = tt_new(&comm->mem, 1, sizeof(*entry));
     if (!entry)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
-    err = make_part(comm, planner, &p, shape->rank, &entry->part, diag);
+    entry->key = key;
+    err = make_part(comm, rule, &p, key.rank, entry, diag);
     if (err) {
         tt_free(&comm->mem, entry, 1, sizeof(*entry));
         return err;
     }
-    entry->planner = planner;
-    entry->coll = shape->coll;
-    entry->root = shape->root;
-    entry->rank = shape->rank;
-    entry->n_ranks = shape->n_ranks;
     entry->next = comm->parts;
     comm->parts = entry;
-    *out = entry->part;
+    *out = entry;
     return TUTTI_OK;
 }
 
@@ -164,20 +224,20 @@ static uint64_t shape_hash(const tt_want *want, const tt_bound *bound)
 }
 
 static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
-                           const tt_part *part, tt_plan_entry *entry)
+                           const tt_part_entry *part, tt_plan_entry *entry)
 {
     uint64_t total = tt_shape_total_bytes(want->shape);
     tt_layout lay = {
         .in_place = want->in_place,
         .front_bytes = front_bytes(comm, total),
-        .front_window_bytes = window_bytes(comm, total),
+        .front_window_bytes = window_bytes(comm, total, part->fronts),
         .staging_max_bytes = comm->agreed.staging_max_bytes,
         .window = (uint32_t)comm->agreed.window,
         .max_payload = comm->agreed.max_payload,
     };
     tt_shape_layout(want->shape, &lay);
     tt_bound *bound;
-    tutti_err err = tt_bound_create(part, &lay, &comm->mem, &bound);
+    tutti_err err = tt_bound_create(part->part, &lay, &comm->mem, &bound);
     if (err)
         return err;
     err = tt_plan_create(bound, &comm->mem, &entry->plan);
@@ -214,7 +274,7 @@ tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
     tt_plan_key key = key_of(want);
     tt_plan_entry *entry = lookup(comm, &key);
     if (!entry) {
-        tt_part *part = NULL;
+        tt_part_entry *part = NULL;
         tt_plan_entry fresh = {.key = key};
         tutti_err err = find_part(comm, want, &part, diag);
         if (err)

@@ -70,6 +70,14 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
  * plans and the prediction both take them from here. */
 uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside);
 uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside);
+/* How many fronts are on the way when s runs on p's topology at full speed;
+ * at least 1. Errors: those of tt_simulate. */
+tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, double *fronts,
+                           tutti_diag *diag);
+/* The front window for that, not less than tt_front_window_bytes(). */
+uint64_t tt_front_window_for(uint64_t total_bytes, uint64_t front_bytes,
+                             double fronts);
 /* How p's vector is best cut and windowed between hosts when this schedule
  * performs it on p's topology: fronts as above, and a front window that is at
  * least what the pipeline holds when it is full (docs/simulator.md). Errors:

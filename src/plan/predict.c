@@ -66,23 +66,30 @@ static bool has_front_window(tutti_coll coll)
  * 1 / u fronts are on the way; and half as much again for unevenness. */
 static const double window_fronts = 1.5;
 
-static tutti_err widen(const tutti_schedule *s, const tt_problem *p,
-                       const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
+tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, double *fronts, tutti_diag *diag)
 {
+    uint64_t front_bytes = tt_front_bytes(p->size_bytes, false);
     tt_sim_result front;
     const tt_sim_opts alone = {
-        .size_bytes = o->front_bytes < p->size_bytes ? o->front_bytes
-                                                     : p->size_bytes,
-        .gamma_s_per_byte = o->gamma_s_per_byte,
+        .size_bytes = front_bytes < p->size_bytes ? front_bytes : p->size_bytes,
+        .gamma_s_per_byte = p->gamma_s_per_byte,
     };
     tutti_err err = tt_simulate(s, p->topology, &alone, mem, &front, diag);
-    if (err || front.max_link_utilisation <= 0)
+    if (err)
         return err;
-    double need = window_fronts * (double)o->front_bytes /
-                  front.max_link_utilisation;
-    if (need > (double)o->front_window_bytes && need < 0x1p62)
-        o->front_window_bytes = (uint64_t)need;
+    *fronts = 1;
+    if (front.max_link_utilisation > 0)
+        *fronts = fmax(1, 1 / front.max_link_utilisation);
     return TUTTI_OK;
+}
+
+uint64_t tt_front_window_for(uint64_t total_bytes, uint64_t front_bytes,
+                             double fronts)
+{
+    uint64_t least = tt_front_window_bytes(total_bytes, false);
+    double need = fmin(window_fronts * fronts * (double)front_bytes, 0x1p62);
+    return need > (double)least ? (uint64_t)need : least;
 }
 
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
@@ -99,8 +106,12 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
     };
     if (!has_front_window(p->collective))
         return TUTTI_OK;
-    out->front_window_bytes = tt_front_window_bytes(p->size_bytes, false);
-    return widen(s, p, mem, out, diag);
+    double fronts;
+    tutti_err err = tt_plan_pipeline(s, p, mem, &fronts, diag);
+    if (!err)
+        out->front_window_bytes = tt_front_window_for(p->size_bytes,
+                                                      out->front_bytes, fronts);
+    return err;
 }
 
 /* How many different pairs of ranks send to each other; 0: no memory. */

@@ -93,6 +93,12 @@ bool tt_topology_is_generator(const char *spec);
  * false past the end. */
 bool tt_generator_at(size_t index, tutti_generator_info *out);
 
+/* The same network with these n different ranks of t only, members[i] as rank
+ * i; the hosts of the others go on forwarding. */
+tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
+                             uint32_t n, const tt_mem *mem,
+                             tutti_topology **out, tutti_diag *diag);
+
 void tt_topology_free(tutti_topology *t); /* accepts NULL */
 
 /* The network as a file that reads back to the same one (same id). */

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * known.c - the network that the job knows (TUTTI_TOPOLOGY), on every rank.
+ *
+ * Only rank 0 reads the setting and the file. The canonical text of the
+ * network goes to all in pieces, so a file needs to be on one host only, and
+ * all ranks plan for the same network, bit for bit.
+ *
+ * Who sits where: in a file whose hosts have the names of the job's hosts, by
+ * name, each rank at the next free place of its host; else, and for a
+ * generator, in order of rank.
+ * Next: plans.c. */
+#include "core/core.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* What one exchange carries; every rank receives it from every rank. */
+#define PIECE_BYTES 8192u
+
+/* A text larger than this belongs on every host, and we on a faster way. */
+static const uint64_t most_bytes = 4 << 20;
+
+tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag)
+{
+    tutti_topology *t = NULL;
+    *out = (tt_known){0};
+    if (!spec[0])
+        return TUTTI_OK;
+    tutti_diag why = {0};
+    tutti_err err = tt_network_open(spec, &t, &why);
+    if (err && why.line)
+        return tt_fail(diag, TUTTI_ECONFIG, "TUTTI_TOPOLOGY: %.80s:%u:%u: %s",
+                       spec, why.line, why.column, why.text);
+    if (err)
+        return tt_fail(diag, TUTTI_ECONFIG, "TUTTI_TOPOLOGY: %s", why.text);
+    tt_str text = {.mem = &tt_mem_std};
+    tt_topology_write(t, &text);
+    tt_topology_free(t);
+    size_t len = 0;
+    err = tt_str_finish(&text, &out->text, &len);
+    if (err)
+        return tt_fail(diag, err, "no memory for TUTTI_TOPOLOGY");
+    out->n_bytes = len;
+    out->has_names = !tt_topology_is_generator(spec);
+    if (len <= most_bytes)
+        return TUTTI_OK;
+    tt_known_free(out);
+    return tt_fail(diag, TUTTI_ELIMIT,
+                   "TUTTI_TOPOLOGY: the network is a text of %zu bytes, at "
+                   "most %llu are handed to all ranks",
+                   len, (unsigned long long)most_bytes);
+}
+
+void tt_known_free(tt_known *k)
+{
+    if (k->text)
+        tt_free(&tt_mem_std, k->text, k->n_bytes + 1, 1);
+    *k = (tt_known){0};
+}
+
+/* All ranks: rank 0's text, into text[n_bytes]. */
+static tutti_err spread(const tt_known_job *job, char *text, uint64_t n_bytes,
+                        tutti_diag *diag)
+{
+    char mine[PIECE_BYTES];
+    char *all = tt_new(&tt_mem_std, job->n, PIECE_BYTES);
+    tutti_err err = TUTTI_OK;
+    if (!all)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
+    for (uint64_t at = 0; at < n_bytes && !err; at += PIECE_BYTES) {
+        size_t len = (size_t)(n_bytes - at < PIECE_BYTES ? n_bytes - at
+                                                         : PIECE_BYTES);
+        memset(mine, 0, sizeof(mine));
+        if (job->rank == 0)
+            memcpy(mine, job->known->text + at, len);
+        err = tt_boot_exchange(job->boot, mine, sizeof(mine), all, diag);
+        memcpy(text + at, all, len);
+    }
+    tt_free(&tt_mem_std, all, job->n, PIECE_BYTES);
+    return err;
+}
+
+/* ------------------------------------------------------------ who where -- */
+
+static const char *host_of(const tutti_topology *t, uint32_t rank)
+{
+    const tt_node *node = &t->nodes[t->rank_node[rank]];
+    return node->hub == TT_NONE ? node->name : t->nodes[node->hub].name;
+}
+
+/* Equal, or equal up to the first dot of either. */
+static bool is_same_name(const char *a, const char *b)
+{
+    size_t short_a = strcspn(a, "."), short_b = strcspn(b, ".");
+    if (strcmp(a, b) == 0)
+        return true;
+    return (!a[short_a] || !b[short_b]) && short_a == short_b &&
+           strncmp(a, b, short_a) == 0;
+}
+
+static bool any_name(const tutti_topology *t, const tt_known_job *job)
+{
+    for (uint32_t i = 0; i < t->n_ranks; i++) {
+        if (is_same_name(host_of(t, i), job->host(job->ctx, 0)))
+            return true;
+    }
+    return false;
+}
+
+/* places[r]: the rank of t at whose place rank r of the job sits. */
+static tutti_err place_by_name(const tutti_topology *t, const tt_known_job *job,
+                               uint32_t *places, bool *is_taken,
+                               tutti_diag *diag)
+{
+    for (uint32_t r = 0; r < job->n; r++) {
+        const char *name = job->host(job->ctx, r);
+        uint32_t i = 0;
+        while (i < t->n_ranks &&
+               (is_taken[i] || !is_same_name(host_of(t, i), name)))
+            i++;
+        if (i == t->n_ranks)
+            return tt_fail(diag, TUTTI_ECONFIG,
+                           "TUTTI_TOPOLOGY has no place for rank %u: no host "
+                           "\"%.63s\", or too few ranks on it",
+                           r, name);
+        is_taken[i] = true;
+        places[r] = i;
+    }
+    return TUTTI_OK;
+}
+
+/* *whole becomes the network of the job's ranks. */
+static tutti_err seat(const tt_known_job *job, bool has_names,
+                      tutti_topology **whole, tutti_diag *diag)
+{
+    tutti_topology *t = *whole, *mine = NULL;
+    if (!has_names || !any_name(t, job)) {
+        if (t->n_ranks == job->n)
+            return TUTTI_OK;
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_TOPOLOGY describes %u ranks and the job has %u",
+                       t->n_ranks, job->n);
+    }
+    tt_arena arena = {.mem = &tt_mem_std};
+    uint32_t *places = tt_arena_new(&arena, job->n, sizeof(*places));
+    bool *is_taken = tt_arena_new(&arena, t->n_ranks, sizeof(*is_taken));
+    tutti_err err = TUTTI_OK;
+    if (!places || !is_taken)
+        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
+    if (!err)
+        err = place_by_name(t, job, places, is_taken, diag);
+    if (!err)
+        err = tt_topology_subset(t, places, job->n, job->mem, &mine, diag);
+    tt_arena_free(&arena);
+    if (err)
+        return err;
+    tt_topology_free(t);
+    *whole = mine;
+    return TUTTI_OK;
+}
+
+tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
+                         bool has_names, tutti_topology **out, tutti_diag *diag)
+{
+    *out = NULL;
+    if (n_bytes == 0)
+        return TUTTI_OK;
+    if (n_bytes > most_bytes)
+        return tt_fail(diag, TUTTI_EPROTO,
+                       "rank 0 sent a network of impossible size");
+    char *text = tt_new(&tt_mem_std, (size_t)n_bytes, 1);
+    if (!text)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
+    tutti_topology *t = NULL;
+    tutti_err err = spread(job, text, n_bytes, diag);
+    if (!err)
+        err = tt_topology_parse(job->mem, text, (size_t)n_bytes, &t, diag);
+    if (!err)
+        err = seat(job, has_names, &t, diag);
+    tt_free(&tt_mem_std, text, (size_t)n_bytes, 1);
+    if (err) {
+        tt_topology_free(t);
+        return err;
+    }
+    *out = t;
+    TT_INFO("plans are for the network %016llx of %u ranks",
+            (unsigned long long)t->id, t->n_ranks);
+    return TUTTI_OK;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * topology_subset_test.c - a network seen by some of its ranks: the routes
+ * between two of them are the same cables as before. */
+#include "support/alloc.h"
+#include "support/tap.h"
+
+#include "topology/topology.h"
+
+#include <string.h>
+
+static tutti_topology *make(const char *spec)
+{
+    tutti_topology *t = NULL;
+    tutti_diag diag = {0};
+    if (tt_topology_generate(&tt_mem_std, spec, &t, &diag))
+        fail_msg("%s: %s", spec, diag.text);
+    return t;
+}
+
+static uint32_t route(const tutti_topology *t, uint32_t src, uint32_t dst,
+                      uint32_t *links)
+{
+    tt_routes *r = NULL;
+    assert_int_equal(tt_routes_create(t, &tt_mem_std, &r, NULL), TUTTI_OK);
+    uint32_t n = tt_route(r, src, dst, 0, links);
+    tt_routes_free(r);
+    return n;
+}
+
+static void check(const char *spec, const uint32_t *members, uint32_t n)
+{
+    tutti_topology *t = make(spec);
+    tutti_topology *part = NULL;
+    tutti_diag diag = {0};
+    if (tt_topology_subset(t, members, n, &tt_mem_std, &part, &diag))
+        fail_msg("%s: %s", spec, diag.text);
+    assert_int_equal(part->n_ranks, n);
+    assert_int_equal(part->n_nodes, t->n_nodes);
+    assert_int_equal(part->n_links, t->n_links);
+    assert_int_equal(part->grid.n_dims > 0,
+                     t->grid.n_dims > 0 && n == t->n_ranks);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_string_equal(part->nodes[part->rank_node[i]].name,
+                            t->nodes[t->rank_node[members[i]]].name);
+        for (uint32_t j = 0; j < n; j++) {
+            uint32_t a[64], b[64];
+            if (i == j)
+                continue;
+            uint32_t n_a = route(part, i, j, a);
+            uint32_t n_b = route(t, members[i], members[j], b);
+            assert_int_equal(n_a, n_b);
+        }
+    }
+    for (uint32_t l = 0; l < t->n_links; l++) {
+        assert_int_equal(part->links[l].rate_bps, t->links[l].rate_bps);
+        assert_int_equal(part->links[l].latency_ps, t->links[l].latency_ps);
+        assert_int_equal(part->links[l].from, t->links[l].from);
+    }
+    tt_topology_free(part);
+    tt_topology_free(t);
+}
+
+static void parts_of_networks(void **state)
+{
+    (void)state;
+    const uint32_t some[] = {5, 0, 3};
+    const uint32_t one[] = {2};
+    const uint32_t all[] = {7, 6, 5, 4, 3, 2, 1, 0};
+    const char *const specs[] = {
+        "racks:5+3@nic=400Mbit/100Mbit,trunk=200Mbit", "star:8", "minsky:2",
+        "bigraph:4x2", "racks:4+4@order=random:3"};
+    for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
+        check(specs[i], some, 3);
+        check(specs[i], one, 1);
+        check(specs[i], all, 8);
+    }
+    check("torus:2x4", all, 8);
+    check("mesh:2x4", some, 3);
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    const uint32_t some[] = {5, 0, 3};
+    tutti_topology *t = make("racks:5+3");
+    for (uint64_t k = 1;; k++) {
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, k);
+        tutti_topology *part = NULL;
+        tutti_err err = tt_topology_subset(t, some, 3, &mem, &part, NULL);
+        assert_int_equal(err, m.n_failed ? TUTTI_ENOMEM : TUTTI_OK);
+        tt_topology_free(part);
+        assert_true(tt_test_mem_is_clean(&m));
+        if (!m.n_failed)
+            break;
+    }
+    tt_topology_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_of_networks),
+        cmocka_unit_test(no_memory),
+    };
+    return TT_RUN_TAP(tests);
+}
