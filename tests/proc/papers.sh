@@ -45,7 +45,7 @@ fi
 
 run "$papers" --quick --no-charts flexreduce
 like "a table" "$out" "^ *flexreduce-2\+4 .*1.33 / 1.33x"
-like "headlines" "$out" "flexreduce over equal shares, 2\+4 .*1.33x"
+like "headlines" "$out" "^ *FlexReduce .*2\+4 .*1.33x / 1.67x"
 run "$papers" nothing
 ends "no such part" 2
 B=$tmp/nowhere run "$papers" flexreduce --no-charts
