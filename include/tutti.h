@@ -440,6 +440,14 @@ TUTTI_API void tutti_log_set(tutti_log_fn fn, void *arg);
 /* ------------------------------------------------- unstable: may change -- */
 #if defined(TUTTI_UNSTABLE)
 
+/* All of it: [any thread]; networks and schedules are immutable, so threads may
+ * share them. A function writes its outputs only when it returns TUTTI_OK. diag
+ * may be NULL. Strings in structs of rows and infos are the library's and stay,
+ * unless it says otherwise. Option structs begin with their _INIT macro, or
+ * all zero but `size`, sizeof; NULL: all zero. Every function that can fail may
+ * also return TUTTI_ENOMEM, and TUTTI_ELIMIT beyond a limit of
+ * docs/topology.md. */
+
 /* One sentence about what is wrong, and where when that makes sense. */
 typedef struct tutti_diag {
     uint32_t rank, chunk, step; /* UINT32_MAX: does not apply */
@@ -472,11 +480,12 @@ typedef struct tutti_topology tutti_topology;
 
 /* spec: a generator ("torus:8x8@16GB/s,150ns"), the name of one of the papers'
  * machines, or the path of a topology file or of NCCL's topology XML. The
- * caller owns *out. Errors: ESYS (no such file), EFORMAT, EINVAL, ELIMIT with
- * line and column. */
+ * caller owns *out (tutti_topology_free). Errors: ESYS (no such file), EFORMAT,
+ * EINVAL, ELIMIT with line and column, ENOFIT (XML, and built without
+ * libxml2). */
 TUTTI_API tutti_err tutti_topology_open(const char *spec, tutti_topology **out,
                                         tutti_diag *diag);
-/* The same from the text of a file or generator. */
+/* The same from the text of a file, a generator or XML. */
 TUTTI_API tutti_err tutti_topology_parse(const char *text, size_t len,
                                          tutti_topology **out,
                                          tutti_diag *diag);
@@ -488,7 +497,7 @@ TUTTI_API tutti_err tutti_topology_text(const tutti_topology *net, char **text,
 
 typedef struct tutti_topology_info {
     uint32_t n_ranks, n_switches, n_links; /* links: one direction each */
-    uint64_t id;
+    uint64_t id;                           /* a hash of the network's file */
 } tutti_topology_info;
 TUTTI_API void tutti_topology_describe(const tutti_topology *net,
                                        tutti_topology_info *out);
@@ -540,11 +549,12 @@ typedef struct tutti_bound_opts {
     {                                              \
         sizeof(tutti_bound_opts), 0, 0, NULL, NULL \
     }
-/* opts may be NULL. */
+/* Column generation is the long part; only_bounds leaves it out. */
 TUTTI_API tutti_err tutti_bound(const tutti_topology *net,
                                 const tutti_bound_opts *opts,
                                 tutti_bound_info *out, tutti_diag *diag);
-/* The least seconds of a collective of so many bytes, by `bound` of net. */
+/* The least seconds of a collective of so many bytes (as tutti_plan_opts counts
+ * them), by `bound` of net. 0: one rank, send-recv, or the root is no rank. */
 TUTTI_API double tutti_bound_s(const tutti_topology *net,
                                const tutti_bound_info *bound, tutti_coll coll,
                                int root, uint64_t size_bytes);
@@ -555,7 +565,9 @@ typedef struct tutti_plan_opts {
     size_t size;
     tutti_coll collective;
     int root;
-    uint64_t size_bytes; /* of the vector; decides among planners */
+    /* Of the vector; decides among planners. Reduce-scatter, all-gather,
+     * gather, scatter: all blocks together; all-to-all: what one rank sends. */
+    uint64_t size_bytes;
     const char *planner; /* name, rule string ("0-4K:doubling,4K-:ring"), or
                              NULL = auto */
     /* Reduce-scatter, all-gather: bytes of each rank's block, n_ranks of them;
@@ -570,8 +582,10 @@ typedef struct tutti_plan_opts {
             NULL                                                           \
     }
 
-/* Plans for the network. The caller owns *out. *chosen (may be NULL) is the
- * planner's name. diag may be NULL. */
+/* Plans for the network. The caller owns *out (tutti_schedule_free). *chosen
+ * (may be NULL) is the planner's name. Errors: ENOFIT (diag says why), ECONFIG
+ * (no such planner, or a bad rule), EINVAL (the collective has no schedule, or
+ * the root is no rank). */
 TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
                                const tutti_plan_opts *opts,
                                tutti_schedule **out, const char **chosen,
@@ -580,7 +594,8 @@ TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
 /* The seconds that the schedule is predicted to take for the vector that opts
  * describe: the fluid model with the engine's slices, credits and window, but
  * fewer slices where that would take long; reducing costs nothing (a topology
- * does not say what it costs; tutti_simulate can be told). */
+ * does not say what it costs; tutti_simulate can be told). The collective and
+ * its root are the schedule's. Errors: as tutti_simulate. */
 TUTTI_API tutti_err tutti_predict(const tutti_topology *net,
                                   const tutti_schedule *sched,
                                   const tutti_plan_opts *opts, double *seconds,
@@ -603,24 +618,35 @@ typedef enum tutti_lockstep {
     TUTTI_LOCKSTEP_ALL   /* ... and for everybody's */
 } tutti_lockstep;
 
-/* All zero but `size` and size_bytes: the fluid model, one slice per chunk. */
+/* All zero but `size` and size_bytes: the fluid model, one slice per chunk.
+ * docs/simulator.md says what is modelled. */
 typedef struct tutti_sim_opts {
     size_t size;
-    uint64_t size_bytes;
+    uint64_t size_bytes;         /* as in tutti_plan_opts */
     const uint64_t *block_bytes; /* as in tutti_plan_opts */
-    uint32_t elem_bytes;         /* 0: 1 */
+    uint32_t elem_bytes; /* 0: 1; the part of an element at the end of the
+                            vector, or of a block, is left out */
     bool as_engine; /* slices, window and front window as the engine has them;
                        the next four are not looked at */
-    uint32_t n_slices;
-    uint64_t front_bytes;
-    uint32_t window;
-    uint64_t front_window_bytes;
-    double overhead_s, gamma_s_per_byte;
+    uint32_t n_slices; /* per chunk, rounded up to a power of two, fewer where
+                          they would fall under 2 KiB; 0: by front_bytes */
+    uint64_t front_bytes; /* slices so that one of every chunk is at most so
+                             much of the vector; 0: one slice */
+    uint32_t window;      /* credit, in slices per transfer; 0: unlimited */
+    uint64_t front_window_bytes; /* how far sends of own data run ahead of the
+                                    result; 0: any; not with lockstep */
+    double overhead_s;           /* of a rank, per slice it sends */
+    double gamma_s_per_byte;     /* of a rank, per byte and input it reduces */
     tutti_lockstep lockstep;
-    bool by_step;
-    bool is_packet, cut_through;
-    uint32_t packet_bytes, flit_bytes, header_bytes;
-    bool message_mode;
+    bool by_step;     /* connections, and links (packet), serve the lowest step
+                       first */
+    bool is_packet;   /* else fluid; the rest is of the packet model */
+    bool cut_through; /* else a slice is stored and forwarded */
+    uint32_t packet_bytes; /* payload of a packet; 0: no packets */
+    uint32_t flit_bytes;   /* payload and headers are whole flits; 0: 1 */
+    uint32_t header_bytes; /* of each packet */
+    bool message_mode;     /* one header per slice instead */
+    /* Called in the caller's thread, in order of consumption. */
     tutti_event_fn on_event;
     void *event_ctx;
     tutti_progress_fn progress;
@@ -629,11 +655,16 @@ typedef struct tutti_sim_opts {
 
 typedef struct tutti_sim_result {
     double time_s;
+    /* Busy seconds of the busiest link, and of all on average, by time_s. */
     double max_link_utilisation, mean_link_utilisation;
     uint32_t busiest_link; /* UINT32_MAX: nothing was sent */
-    uint64_t n_messages, bytes, link_bytes;
+    uint64_t n_messages;   /* slices */
+    uint64_t bytes;        /* payload over all transfers */
+    uint64_t link_bytes;   /* over all links, with headers */
 } tutti_sim_result;
 
+/* Errors: EINVAL (the schedule is for another number of ranks; bad options),
+ * EPROOF (a transfer that can never start: the schedule is not sound). */
 TUTTI_API tutti_err tutti_simulate(const tutti_topology *net,
                                    const tutti_schedule *sched,
                                    const tutti_sim_opts *opts,
@@ -650,7 +681,8 @@ TUTTI_API tutti_err tutti_trace(const tutti_topology *net,
 
 /* Does any step load a link beyond its capacity, when all transfers of a step
  * are on the way together? A link's capacity is its rate over the slowest
- * rate that the schedule uses, rounded down. */
+ * rate that the schedule uses, rounded down. Errors: EINVAL (another number of
+ * ranks). */
 typedef struct tutti_contention_info {
     bool is_free;
     uint32_t step, link, n_transfers, capacity; /* the worst; when not free */
@@ -666,13 +698,15 @@ TUTTI_API tutti_err tutti_contention(const tutti_topology *net,
 TUTTI_API void tutti_schedule_free(tutti_schedule *sched);
 TUTTI_API void tutti_schedule_describe(const tutti_schedule *sched,
                                        tutti_schedule_info *out);
-/* Reads the text form `tutti-schedule 1`. */
+/* Reads the text form `tutti-schedule 1`. The caller owns *out. Errors:
+ * EFORMAT, EINVAL, ELIMIT with line and column. */
 TUTTI_API tutti_err tutti_schedule_read(const char *text, size_t len,
                                         tutti_schedule **out, tutti_diag *diag);
 /* Proves the schedule: TUTTI_OK, or TUTTI_EPROOF and the counterexample. */
 TUTTI_API tutti_err tutti_verify(const tutti_schedule *sched, tutti_diag *diag);
 /* format: "schedule" (the text form), "json", "picture", "dot". The caller owns
- * *text (free with tutti_text_free); it is NUL-terminated. */
+ * *text (free with tutti_text_free); it is NUL-terminated. Errors: EINVAL (no
+ * such format; diag lists them). */
 TUTTI_API tutti_err tutti_export(const tutti_schedule *sched,
                                  const char *format, char **text, size_t *len,
                                  tutti_diag *diag);

@@ -88,7 +88,7 @@ static double log2_of(uint32_t n)
     return round(log2(n));
 }
 
-/* Every case in both models. `links`: how many a message crosses. */
+/* Every case in both models. */
 static void need_both(const char *planner, const char *spec,
                       const tt_sim_opts *opts, double fluid_s, double packet_s)
 {
