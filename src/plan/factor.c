@@ -38,10 +38,12 @@
 #define MOST_DIRECT (UINT64_C(1) << 19)
 
 /* Smaller pieces cost more in messages than they win (as in other libraries);
- * and a plan should stay below 340 MB. */
+ * and a plan should stay below 170 MB, with one piece of each variant, and
+ * below 20 MB with more. */
 #define LEAST_PIECE_BYTES 65536u
 #define MOST_PIECES 32u
-#define MOST_TRANSFERS (UINT64_C(1) << 24)
+#define MOST_TRANSFERS (UINT64_C(1) << 23)
+#define MOST_WITH_MORE (UINT64_C(1) << 20)
 
 /* What more pieces must save, of the time: below, the model cannot tell. */
 #define SAVING 0.01
@@ -380,10 +382,10 @@ static double mix_time(const fabric *f, const tt_blue *b, const mix *m)
            (double)f->p->size_bytes * bytes * m->loss;
 }
 
-static uint32_t most_pieces(const tt_problem *p)
+static uint32_t most_pieces(const tt_problem *p, uint64_t most_transfers)
 {
     uint64_t n = p->n_ranks;
-    uint64_t by_transfers = MOST_TRANSFERS / (2 * n * (n - 1));
+    uint64_t by_transfers = most_transfers / (2 * n * (n - 1));
     uint64_t by_bytes = p->size_bytes / LEAST_PIECE_BYTES;
     uint64_t most = by_transfers < by_bytes ? by_transfers : by_bytes;
     if (most < 1)
@@ -394,12 +396,13 @@ static uint32_t most_pieces(const tt_problem *p)
 /* Tries the variants that *b names with any number of pieces. */
 static void try_pieces(fabric *f, tt_blue *b, tt_blue *best)
 {
-    uint32_t most = most_pieces(f->p);
     uint32_t n = tt_blue_variants(b);
-    if (n > most)
+    if (n > most_pieces(f->p, MOST_TRANSFERS))
         return;
+    uint32_t most = most_pieces(f->p, MOST_WITH_MORE);
     mix m = try_mix(f, b);
-    for (b->n_pieces = n; b->n_pieces <= most; b->n_pieces *= 2) {
+    for (b->n_pieces = n; b->n_pieces == n || b->n_pieces <= most;
+         b->n_pieces *= 2) {
         b->time_s = mix_time(f, b, &m);
         if (best->n_pieces == 0 || b->time_s < best->time_s * (1 - SAVING))
             *best = *b;
