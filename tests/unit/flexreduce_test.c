@@ -323,6 +323,52 @@ static void the_papers_uplinks(void **state)
     uplink_bytes("boxes:8+8+4", (const uint32_t[]){8, 8, 4}, 3, 2.0 / 3);
 }
 
+/* Where levels are alike, the block of another box is with the rank in the same
+ * position, so that every rank sends n - 1 blocks to scatter them reduced. */
+static void same_positions(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"minsky:4",  "torus:2x2x3", "torus:4x8",
+                                        "racks:4+4", "fattree:4x4", "star:9"};
+    for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
+        tutti_topology *t = tt_test_network(specs[i]);
+        for (size_t j = 0; j < 4; j++) {
+            tutti_schedule *s = tt_test_plan(planners[j % 2], t,
+                                             TUTTI_REDUCE_SCATTER,
+                                             j < 2 ? 1000 : 512 * MiB, NULL);
+            uint32_t sent[64] = {0};
+            for (uint64_t k = 0; k < s->n_transfers; k++)
+                sent[s->transfers[k].src]++;
+            for (uint32_t r = 0; r < t->n_ranks; r++)
+                assert_int_equal(sent[r], t->n_ranks - 1);
+            tt_sched_free(s);
+        }
+        tt_topology_free(t);
+    }
+}
+
+/* Blocks of different sizes: strangers share the bytes, not the blocks. Of the
+ * two ranks of box 1 one gets three small blocks, the other the large one. */
+static void strangers_share_bytes(void **state)
+{
+    (void)state;
+    const uint64_t bytes[] = {100, 100, 100, 300, 600, 600};
+    tutti_topology *t = tt_test_network("boxes:4+2");
+    tutti_schedule *s = tt_test_plan("flexreduce", t, TUTTI_ALL_GATHER, 1800,
+                                     bytes);
+    uint64_t got[6] = {0}; /* from the other box */
+    for (uint64_t k = 0; k < s->n_transfers; k++) {
+        const tt_transfer *x = &s->transfers[k];
+        if ((x->src < 4) != (x->dst < 4))
+            got[x->dst] += bytes[s->chunks[x->chunk].block];
+    }
+    assert_int_equal(got[4], 300);
+    assert_int_equal(got[5], 300);
+    assert_int_equal(got[0] + got[1] + got[2] + got[3], 1200);
+    tt_sched_free(s);
+    tt_topology_free(t);
+}
+
 /* ---------------------------------------------------------- by the rates -- */
 
 /* The optimum of each, PAPERS' section 0. */
@@ -449,6 +495,8 @@ int main(void)
         cmocka_unit_test(generators),
         cmocka_unit_test(random_trees),
         cmocka_unit_test(the_papers_uplinks),
+        cmocka_unit_test(same_positions),
+        cmocka_unit_test(strangers_share_bytes),
         cmocka_unit_test(reaches_the_optimum),
         cmocka_unit_test(one_card_per_gpu),
         cmocka_unit_test(golden_files),
