@@ -608,6 +608,7 @@ typedef struct tutti_event_info {
     double begin_s, sent_s, end_s; /* leaves, has left, has been consumed */
     uint64_t bytes;
     uint32_t step, chunk, src, dst, slice;
+    uint8_t rail; /* with src and dst: the connection */
     bool reduces; /* else copies */
 } tutti_event_info;
 typedef void (*tutti_event_fn)(void *ctx, const tutti_event_info *event);

@@ -294,6 +294,7 @@ static void pass_event(void *ctx, const tt_event *e)
         .src = e->src,
         .dst = e->dst,
         .slice = e->slice,
+        .rail = e->rail,
         .reduces = e->op == TT_XFER_REDUCE,
     };
     o->on_event(o->event_ctx, &info);

@@ -170,6 +170,43 @@ static void test_block_bytes(void **state)
     tutti_topology_free(net);
 }
 
+static void keep_event(void *ctx, const tutti_event_info *event)
+{
+    tutti_event_info *events = ctx;
+    events[event->src] = *event;
+}
+
+/* What tutti.h passes on of an event is all there is. */
+static void test_events(void **state)
+{
+    (void)state;
+    static const char text[] = "tutti-schedule 1\ncollective all-reduce\n"
+                               "ranks 2\nparts 1\nchunk 0 0 1\n"
+                               "transfer 3 0 1 0 reduce 2\n"
+                               "transfer 7 0 0 1 copy\nend\n";
+    tutti_event_info events[2];
+    tutti_sim_opts o = {.size = sizeof(o),
+                        .size_bytes = 1000,
+                        .on_event = keep_event,
+                        .event_ctx = events};
+    tutti_sim_result r;
+    tutti_schedule *s = NULL;
+    tutti_topology *net = open_net("full:2@1GB/s,1us");
+    assert_int_equal(tutti_schedule_read(text, strlen(text), &s, NULL), 0);
+    assert_int_equal(tutti_simulate(net, s, &o, &r, NULL), 0);
+    assert_int_equal(r.n_messages, 2);
+    assert_true(events[1].step == 3 && events[1].rail == 2);
+    assert_true(events[1].reduces && !events[0].reduces);
+    assert_true(events[0].step == 7 && events[0].rail == 0);
+    assert_true(events[0].dst == 1 && events[1].bytes == 1000);
+    assert_true(events[1].begin_s < events[1].sent_s);
+    assert_true(events[1].sent_s < events[1].end_s);
+    assert_true(events[0].begin_s >= events[1].end_s);
+    assert_true(events[0].end_s >= r.time_s && events[0].end_s <= r.time_s);
+    tutti_schedule_free(s);
+    tutti_topology_free(net);
+}
+
 /* Neither too wide nor with blanks at the end of a line. */
 static void check_picture(const tutti_schedule *s)
 {
@@ -352,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_plan_and_describe),
         cmocka_unit_test(test_network_of_hubs),
         cmocka_unit_test(test_block_bytes),
+        cmocka_unit_test(test_events),
         cmocka_unit_test(test_kth_allocation_fails),
     };
     return TT_RUN_TAP(tests);
