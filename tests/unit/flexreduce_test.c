@@ -324,7 +324,7 @@ static void the_papers_uplinks(void **state)
 }
 
 /* Where levels are alike, the block of another box is with the rank in the same
- * position, so that every rank sends n - 1 blocks to scatter them reduced. */
+ * position, so that every rank receives as much as it sends. */
 static void same_positions(void **state)
 {
     (void)state;
@@ -336,11 +336,11 @@ static void same_positions(void **state)
             tutti_schedule *s = tt_test_plan(planners[j % 2], t,
                                              TUTTI_REDUCE_SCATTER,
                                              j < 2 ? 1000 : 512 * MiB, NULL);
-            uint32_t sent[64] = {0};
+            uint32_t got[64] = {0};
             for (uint64_t k = 0; k < s->n_transfers; k++)
-                sent[s->transfers[k].src]++;
+                got[s->transfers[k].dst]++;
             for (uint32_t r = 0; r < t->n_ranks; r++)
-                assert_int_equal(sent[r], t->n_ranks - 1);
+                assert_int_equal(got[r], t->n_ranks - 1);
             tt_sched_free(s);
         }
         tt_topology_free(t);
