@@ -332,10 +332,10 @@ static void same_positions(void **state)
                                         "racks:4+4", "fattree:4x4", "star:9"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
         tutti_topology *t = tt_test_network(specs[i]);
-        for (size_t j = 0; j < 4; j++) {
-            tutti_schedule *s = tt_test_plan(planners[j % 2], t,
+        for (size_t j = 0; j < 2; j++) {
+            tutti_schedule *s = tt_test_plan("flexreduce", t,
                                              TUTTI_REDUCE_SCATTER,
-                                             j < 2 ? 1000 : 512 * MiB, NULL);
+                                             j == 0 ? 1000 : 512 * MiB, NULL);
             uint32_t got[64] = {0};
             for (uint64_t k = 0; k < s->n_transfers; k++)
                 got[s->transfers[k].dst]++;
