@@ -73,8 +73,7 @@ uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside);
 /* How many fronts are on the way when s runs on p's topology at full speed;
  * at least 1. Errors: those of tt_simulate. */
 tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
-                           const tt_mem *mem, double *fronts,
-                           tutti_diag *diag);
+                           const tt_mem *mem, double *fronts, tutti_diag *diag);
 /* The front window for that, not less than tt_front_window_bytes(). */
 uint64_t tt_front_window_for(uint64_t total_bytes, uint64_t front_bytes,
                              double fronts);

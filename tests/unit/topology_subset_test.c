@@ -66,9 +66,9 @@ static void parts_of_networks(void **state)
     const uint32_t some[] = {5, 0, 3};
     const uint32_t one[] = {2};
     const uint32_t all[] = {7, 6, 5, 4, 3, 2, 1, 0};
-    const char *const specs[] = {
-        "racks:5+3@nic=400Mbit/100Mbit,trunk=200Mbit", "star:8", "minsky:2",
-        "bigraph:4x2", "racks:4+4@order=random:3"};
+    const char *const specs[] = {"racks:5+3@nic=400Mbit/100Mbit,trunk=200Mbit",
+                                 "star:8", "minsky:2", "bigraph:4x2",
+                                 "racks:4+4@order=random:3"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
         check(specs[i], some, 3);
         check(specs[i], one, 1);
