@@ -149,7 +149,7 @@ static tt_settings settings = {.timeout_ns = 10 * TT_NS_PER_S};
 
 static void open_side(side *s, uint32_t rank, uint32_t n)
 {
-    *s = (side){.deadline_ns = tt_now_ns() + 8 * TT_NS_PER_S};
+    *s = (side){.deadline_ns = tt_now_ns() + 30 * TT_NS_PER_S};
     s->net = calloc(1, tt_net_tcp.net_size);
     *s->net = (tt_net){.ops = &tt_net_tcp,
                        .mem = &tt_mem_std,
