@@ -8,15 +8,16 @@
  *            to each rank, 1/p0, goes through the next one; and so on. The
  *            all-gather is the film backwards. Within a group: a ring,
  *            halving, or directly, whatever is best there (factor.c).
- * Chunks     Chunk f of a piece, f a place with coordinates f0, f1, ..., ends
+ * Chunks     Chunk f of a portion, f a place with coordinates f0, f1, ..., ends
  *            its reduction there. In an all-reduce the chunks lie in the vector
  *            in order of the coordinate visited first, so that what a rank
  *            sends in a step is one run of chunks, and one message.
- * Pieces     The vector may be cut into pieces that follow each other through
- *            the dimensions, so that one fabric works on one piece and another
- *            on the next; and the pieces may visit the dimensions in different
- *            orders (Themis), and rings in both directions, so that all links
- *            work all the time. On a torus that is nearly the optimum.
+ * Portions   The vector may be cut into portions that follow each other
+ *            through the dimensions, so that one fabric works on one portion
+ *            and another on the next; and they may visit the dimensions in
+ *            different orders (Themis), and rings in both directions, so that
+ *            all links work all the time. On a torus that is nearly the
+ *            optimum.
  * Invariant  After the dimensions visited so far, chunk f is at the places that
  *            agree with f in these; each holds the inputs of all that agree
  *            with it in the others.
@@ -35,7 +36,7 @@
 
 #include "plan/levels.h"
 
-/* One variant of the pieces: where its stages are. */
+/* One variant of the portions: where its stages are. */
 typedef struct course {
     uint32_t order[TT_HIER_MAX_DIMS]; /* which dimension at which stage */
     uint32_t first[TT_HIER_MAX_DIMS]; /* step of a stage */
@@ -53,7 +54,7 @@ typedef struct weaver {
     tt_builder *out;
     const course *now;
     uint32_t n_steps; /* of one phase */
-    uint32_t offset;  /* of the piece's first step */
+    uint32_t offset;  /* of the portion's first step */
     bool is_forth, is_back;
 } weaver;
 
@@ -213,7 +214,7 @@ static uint32_t reversed(uint32_t v, uint32_t n)
     return r;
 }
 
-/* Where the chunk ends that is the i-th of its piece in the vector. */
+/* Where the chunk ends that is the i-th of its portion in the vector. */
 static uint32_t place_of_chunk(const tt_blue *b, const course *c, uint32_t i)
 {
     uint32_t place = 0;
@@ -228,20 +229,20 @@ static uint32_t place_of_chunk(const tt_blue *b, const course *c, uint32_t i)
     return place;
 }
 
-/* The chunks of piece number `piece`. */
-static void weave(weaver *w, uint32_t piece)
+/* The chunks of portion number `portion`. */
+static void weave(weaver *w, uint32_t portion)
 {
     uint32_t n = w->p->n_ranks;
-    uint32_t n_pieces = w->b->n_pieces;
+    uint32_t n_portions = w->b->n_portions;
     for (uint32_t i = 0; i < n; i++) {
         if (w->p->collective == TUTTI_ALL_REDUCE)
-            one_chunk(w, piece * n + i, place_of_chunk(w->b, w->now, i));
+            one_chunk(w, portion * n + i, place_of_chunk(w->b, w->now, i));
         else
-            one_chunk(w, i * n_pieces + piece, w->h->place_of[i]);
+            one_chunk(w, i * n_portions + portion, w->h->place_of[i]);
     }
 }
 
-/* How far behind the piece before it a piece of the same variant begins: as
+/* How far behind the portion before it a portion of the same variant begins: as
  * long as the longest dimension takes. */
 static uint32_t stagger(const tt_blue *b)
 {
@@ -266,9 +267,9 @@ static tutti_err weave_all(weaver *w, tt_arena *arena)
     }
     for (uint32_t d = 0; d < w->b->n_dims; d++)
         w->n_steps += tt_dim_steps(&w->b->dims[d]);
-    for (uint32_t i = 0; i < w->b->n_pieces; i++) {
+    for (uint32_t i = 0; i < w->b->n_portions; i++) {
         tt_progress_tell(w->p->progress, "writing transfers", i,
-                         w->b->n_pieces);
+                         w->b->n_portions);
         w->now = &courses[i % n_variants];
         w->offset = i / n_variants * stagger(w->b);
         weave(w, i);
@@ -287,7 +288,7 @@ tutti_err tt_blue_plan(const tt_problem *p, const tt_hierarchy *h,
         .is_forth = p->collective != TUTTI_ALL_GATHER,
         .is_back = p->collective != TUTTI_REDUCE_SCATTER,
     };
-    uint32_t n_chunks = b->n_pieces;
+    uint32_t n_chunks = b->n_portions;
     if (p->collective == TUTTI_ALL_REDUCE)
         n_chunks *= p->n_ranks;
     tutti_err err = tt_plan_builder(p, n_chunks, mem, &w.out, diag);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * factor.c - into which dimensions to take the ranks of a network apart, which
- * way in each, and in how many pieces to cut the vector: for blueconnect.c.
+ * way in each, and in how many portions to cut the vector: for blueconnect.c.
  *
  * Idea       Each dimension (stride s, size p) has its price, whatever the
  *            others are: the routes of all its messages, in all groups at
@@ -17,16 +17,16 @@
  *                2 sum_d [(p_d - 1) alpha_d
  *                         + (p_d - 1) / (p_0 ... p_d) M beta_d]
  *            Large vectors count latencies MOST_TURNS times.
- * Pieces     With V variants at once (orders of the dimensions, directions of
- *            rings) and m pieces of each, C = V m, the M bytes take
+ * Portions   With V variants at once (orders of the dimensions, directions of
+ *            rings) and m portions of each, C = V m, the M bytes take
  *                M (max(S / C, B / m) + (m - 1) B / m)
  *            where S is what the stages take one after the other, and B what
- *            the fullest link works for a mix of all variants; and each piece
+ *            the fullest link works for a mix of all variants; and each portion
  *            more costs MORE_MESSAGES of all latencies. It must save SAVING.
  * Cost       O(N) routes for each pair of divisors and step; direct only up to
  *            MOST_DIRECT routes.
- * Example    star:64: a single dimension by halving. torus:8x8, large: 8 x 8 by
- *            rings, four variants, all links in use all the time.
+ * Example    star:64, large: a single dimension, directly. torus:8x8, large:
+ *            8 x 8 by rings, four variants, all links in use all the time.
  * Next       blueconnect.c. */
 #include "plan/blueconnect.h"
 
@@ -37,15 +37,15 @@
 /* Routes that one direct exchange may be priced by: a tenth of a second. */
 #define MOST_DIRECT (UINT64_C(1) << 19)
 
-/* Smaller pieces cost more in messages than they win (as in other libraries);
- * and a plan should stay below 170 MB, with one piece of each variant, and
+/* Smaller portions cost more in messages than they win (as in other libraries);
+ * and a plan should stay below 170 MB, with one portion of each variant, and
  * below 20 MB with more. */
-#define LEAST_PIECE_BYTES 65536u
-#define MOST_PIECES 32u
+#define LEAST_PORTION_BYTES 65536u
+#define MOST_PORTIONS 32u
 #define MOST_TRANSFERS (UINT64_C(1) << 23)
 #define MOST_WITH_MORE (UINT64_C(1) << 20)
 
-/* What more pieces must save, of the time: below, the model cannot tell. */
+/* What more portions must save, of the time: below, the model cannot tell. */
 #define SAVING 0.01
 
 /* The engine sends no farther ahead of a rank's results than by its front
@@ -287,7 +287,7 @@ static void best_factors(fabric *f, tt_blue *b, stop *stops)
 {
     uint32_t n_stops = list_divisors(f->h->n_ranks, stops);
     best_path(f, stops, n_stops);
-    *b = (tt_blue){.n_orders = 1, .n_pieces = 1};
+    *b = (tt_blue){.n_orders = 1, .n_portions = 1};
     b->time_s = stops[0].time_s;
     uint32_t i = 0;
     while (i + 1 < n_stops) {
@@ -298,7 +298,7 @@ static void best_factors(fabric *f, tt_blue *b, stop *stops)
     }
 }
 
-/* ---------------------------------------------------------------- pieces -- */
+/* -------------------------------------------------------------- portions -- */
 
 static bool has_rings(const tt_blue *b)
 {
@@ -372,7 +372,7 @@ static double mix_time(const fabric *f, const tt_blue *b, const mix *m)
         latency_s += b->dims[d].latency_s;
         messages_s += b->dims[d].messages_s;
     }
-    double n = b->n_pieces;
+    double n = b->n_portions;
     double turns = n / tt_blue_variants(b);
     double first = fmax(m->alone / n, m->fullest / turns);
     double bytes = first + (turns - 1) * m->fullest / turns;
@@ -382,43 +382,43 @@ static double mix_time(const fabric *f, const tt_blue *b, const mix *m)
            (double)f->p->size_bytes * bytes * m->loss;
 }
 
-static uint32_t most_pieces(const tt_problem *p, uint64_t most_transfers)
+static uint32_t most_portions(const tt_problem *p, uint64_t most_transfers)
 {
     uint64_t n = p->n_ranks;
     uint64_t by_transfers = most_transfers / (2 * n * (n - 1));
-    uint64_t by_bytes = p->size_bytes / LEAST_PIECE_BYTES;
+    uint64_t by_bytes = p->size_bytes / LEAST_PORTION_BYTES;
     uint64_t most = by_transfers < by_bytes ? by_transfers : by_bytes;
     if (most < 1)
         return 1;
-    return most < MOST_PIECES ? (uint32_t)most : MOST_PIECES;
+    return most < MOST_PORTIONS ? (uint32_t)most : MOST_PORTIONS;
 }
 
-/* Tries the variants that *b names with any number of pieces. */
-static void try_pieces(fabric *f, tt_blue *b, tt_blue *best)
+/* Tries the variants that *b names with any number of portions. */
+static void try_portions(fabric *f, tt_blue *b, tt_blue *best)
 {
     uint32_t n = tt_blue_variants(b);
-    if (n > most_pieces(f->p, MOST_TRANSFERS))
+    if (n > most_portions(f->p, MOST_TRANSFERS))
         return;
-    uint32_t most = most_pieces(f->p, MOST_WITH_MORE);
+    uint32_t most = most_portions(f->p, MOST_WITH_MORE);
     mix m = try_mix(f, b);
-    for (b->n_pieces = n; b->n_pieces == n || b->n_pieces <= most;
-         b->n_pieces *= 2) {
+    for (b->n_portions = n; b->n_portions == n || b->n_portions <= most;
+         b->n_portions *= 2) {
         b->time_s = mix_time(f, b, &m);
-        if (best->n_pieces == 0 || b->time_s < best->time_s * (1 - SAVING))
+        if (best->n_portions == 0 || b->time_s < best->time_s * (1 - SAVING))
             *best = *b;
     }
 }
 
-static void best_pieces(fabric *f, tt_blue *b)
+static void best_portions(fabric *f, tt_blue *b)
 {
     tt_blue best = {0};
     for (int is_both = 0; is_both <= has_rings(b); is_both++) {
         b->is_both_ways = is_both;
         b->n_orders = 1;
-        try_pieces(f, b, &best);
+        try_portions(f, b, &best);
         b->n_orders = b->n_dims;
         if (b->n_dims > 1)
-            try_pieces(f, b, &best);
+            try_portions(f, b, &best);
     }
     *b = best;
 }
@@ -448,12 +448,12 @@ static void keep_better(fabric *f, tt_blue *b, tt_blue *best)
 {
     if (b->n_dims == 0)
         return;
-    best_pieces(f, b);
+    best_portions(f, b);
     if (best->n_dims == 0 || b->time_s < best->time_s * (1 - SAVING))
         *best = *b;
 }
 
-/* The shortest path does not know of pieces, which let dimensions overlap, and
+/* The shortest path does not know of portions, which let dimensions overlap and
  * rings use both directions of their links; so paths and dimensions that may
  * be better by that are tried as well. */
 static void best_of_all(fabric *f, stop *stops, tt_blue *best)
@@ -507,7 +507,7 @@ tutti_err tt_blue_price(const tt_problem *p, const tt_hierarchy *h,
     fabric f = {.p = p, .h = h};
     bool is_ok = fabric_init(&f, &arena);
     uint32_t stride = 1;
-    b->n_orders = b->n_pieces = 1;
+    b->n_orders = b->n_portions = 1;
     b->is_both_ways = false;
     b->time_s = 0;
     for (uint32_t d = 0; is_ok && d < b->n_dims; d++) {

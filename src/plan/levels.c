@@ -29,7 +29,7 @@
 #include "plan/levels.h"
 
 /* What a plan may have in transfers by the paper's cuts, and at all: 340 MB
- * and 2.7 GB. An all-reduce has at least one piece for each rank. */
+ * and 2.7 GB. An all-reduce has at least one segment for each rank. */
 #define PAPER_TRANSFERS (UINT64_C(1) << 24)
 #define MOST_TRANSFERS (UINT64_C(1) << 27)
 #define MOST_RANKS 8192u
@@ -110,7 +110,7 @@ static tutti_err time_steps(writer *w, tt_arena *arena)
 
 /* ------------------------------------------------------- free to choose -- */
 
-/* Where each node's pieces have been read up to. */
+/* Where each node's segments have been read up to. */
 typedef struct reader {
     const tt_segments *s;
     size_t *at;
@@ -122,9 +122,9 @@ static void read_owners(reader *r, writer *w)
     uint64_t end = r->s->at[0].list[r->at[0]].end;
     for (uint32_t v = w->h->n_nodes; v-- > 0;) {
         const tt_hier_node *node = &w->h->nodes[v];
-        const tt_piece *piece = &r->s->at[v].list[r->at[v]];
-        w->owner[v] = piece->place;
-        r->at[v] += piece->end == end;
+        const tt_segment *segment = &r->s->at[v].list[r->at[v]];
+        w->owner[v] = segment->place;
+        r->at[v] += segment->end == end;
         for (uint32_t i = 0; i < node->n_kids; i++) {
             if (owner_at_kid(w, node, i) == w->owner[v])
                 w->keeper[v] = i;
@@ -306,14 +306,14 @@ static tutti_err write_blocks(writer *w, tt_arena *arena)
 }
 
 /* All chunks once: as combinations when c is NULL, else as chains. */
-static void write_pieces(writer *w, reader *r, chains *c)
+static void write_segments(writer *w, reader *r, chains *c)
 {
-    const tt_pieces *pieces = &r->s->at[0];
+    const tt_segment_list *segments = &r->s->at[0];
     for (uint32_t v = 0; v < w->h->n_nodes; v++)
         r->at[v] = 0;
-    for (uint32_t chunk = 0; chunk < pieces->n; chunk++) {
+    for (uint32_t chunk = 0; chunk < segments->n; chunk++) {
         tt_progress_tell(w->l->p->progress, "writing transfers", chunk,
-                         pieces->n);
+                         segments->n);
         read_owners(r, w);
         if (c)
             cast(w, c, chunk);
@@ -334,10 +334,10 @@ static tutti_err write_chains(writer *w, reader *r, tt_arena *arena)
         c.is_above[v] = true;
     if (c.is_reduce) {
         c.is_dry = true;
-        write_pieces(w, r, &c);
+        write_segments(w, r, &c);
         c.is_dry = false;
     }
-    write_pieces(w, r, &c);
+    write_segments(w, r, &c);
     return TUTTI_OK;
 }
 
@@ -354,7 +354,7 @@ static tutti_err write_free(writer *w, const tt_segments *s, tt_arena *arena)
     }
     if (tt_coll_has_root(w->l->p->collective))
         return write_chains(w, &r, arena);
-    write_pieces(w, &r, NULL);
+    write_segments(w, &r, NULL);
     return TUTTI_OK;
 }
 
@@ -370,8 +370,8 @@ static tutti_err fill(writer *w, const tt_segments *s, tt_arena *arena)
     return s->at ? write_free(w, s, arena) : write_blocks(w, arena);
 }
 
-/* As many pieces as give so many transfers; one per rank in any case. */
-static uint64_t pieces_for(uint64_t n_transfers, uint32_t n_ranks)
+/* As many segments as give so many transfers; one per rank in any case. */
+static uint64_t segments_for(uint64_t n_transfers, uint32_t n_ranks)
 {
     uint64_t n = n_transfers / (2 * (uint64_t)n_ranks);
     return n > n_ranks ? n : n_ranks;
@@ -385,8 +385,8 @@ tutti_err tt_levels_plan(const tt_levels *l, const tt_mem *mem,
     tutti_err err = TUTTI_OK;
     if (coll != TUTTI_REDUCE_SCATTER && coll != TUTTI_ALL_GATHER) {
         const tt_segments_limits limits = {
-            .by_paper = pieces_for(PAPER_TRANSFERS, l->h->n_ranks),
-            .at_all = pieces_for(MOST_TRANSFERS, l->h->n_ranks),
+            .by_paper = segments_for(PAPER_TRANSFERS, l->h->n_ranks),
+            .at_all = segments_for(MOST_TRANSFERS, l->h->n_ranks),
         };
         err = tt_segments_make(l, &limits, mem, &s, diag);
         if (err)

@@ -31,27 +31,27 @@ tutti_err tt_levels_init(tt_levels *l, const tt_problem *p,
                          const tt_hierarchy *h, tt_weighting weighting,
                          tt_arena *arena);
 
-/* A piece of the vector that one rank below a node owns there; the next one
- * begins where it ends. */
-typedef struct tt_piece {
+/* Of the vector, what one rank below a node owns there; the next one begins
+ * where it ends. */
+typedef struct tt_segment {
     uint64_t end;
     uint32_t place, pad;
-} tt_piece;
+} tt_segment;
 
-typedef struct tt_pieces {
-    tt_piece *list;
+typedef struct tt_segment_list {
+    tt_segment *list;
     size_t n, cap;
-} tt_pieces;
+} tt_segment_list;
 
-/* Who owns what at every node; segments.c. The pieces of a node lie within
+/* Who owns what at every node; segments.c. The segments of a node lie within
  * those of its kids, so the root's are the chunks. */
 typedef struct tt_segments {
     uint64_t n_parts;
     uint32_t n_nodes;
-    tt_pieces *at; /* [n_nodes] */
+    tt_segment_list *at; /* [n_nodes] */
     const tt_mem *mem;
 } tt_segments;
-/* The most pieces that the root may have: as the paper cuts them, and when
+/* The most segments that the root may have: as the paper cuts them, and when
  * those are more, with fewer cuts and the same shares. */
 typedef struct tt_segments_limits {
     uint64_t by_paper, at_all;

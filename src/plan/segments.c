@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * segments.c - uneven shares: who owns which piece of the vector at each node
- * of a hierarchy (FlexReduce).
+ * segments.c - uneven shares: who owns which segment of the vector at each
+ * node of a hierarchy (FlexReduce).
  *
  * Idea       Below a leaf its rank owns all. At a node, look at the borders of
- *            all kids' pieces together: between two of them each kid has one
- *            owner. Cut such an interval in as many pieces as there are kids,
- *            by weight; the i-th goes to the owner at kid i. So every kid,
- *            large or small, ends with its weight's share of the vector, and a
- *            rank with the product of the shares on its way up.
- * Invariant  The pieces of a node cover the vector and lie within the pieces
- *            of every node below. No piece is empty.
- * Cuts       Intervals cut in k pieces, each of which is an interval one level
- *            up: the numbers multiply when borders do not coincide. Beyond a
- *            limit the pieces are dealt out as work is on one processor: kid i
- *            wants its share of each of its pieces, and cannot have it before
- *            that begins or after it ends. Whoever's piece ends first is
- *            served first. That meets all wants whenever it is possible (the
- *            rule of the earliest deadline), and it is, since cutting every
- *            interval does; now each border and each want met makes at most
- *            one piece. Where all borders coincide both rules are the same.
+ *            all kids' segments together: between two of them each kid has one
+ *            owner. Cut such an interval in as many segments as there are
+ *            kids, by weight; the i-th goes to the owner at kid i. So every
+ *            kid, large or small, ends with its weight's share of the vector,
+ *            and a rank with the product of the shares on its way up.
+ * Invariant  The segments of a node cover the vector and lie within those of
+ *            every node below. None is empty.
+ * Cuts       Intervals cut in k segments, each of which is an interval one
+ *            level up: the numbers multiply when borders do not coincide.
+ *            Beyond a limit they are dealt out as work is on one processor:
+ *            kid i wants its share of each of its segments, and cannot have it
+ *            before that begins or after it ends. Whoever's segment ends first
+ *            is served first. That meets all wants whenever it is possible
+ *            (the rule of the earliest deadline), and it is, since cutting
+ *            every interval does; now each border and each want met makes at
+ *            most one segment. Where all borders coincide both rules are the
+ *            same.
  * Parts      n_parts is the least number that all cuts divide, up to
  *            MOST_EXACT; beyond, that number, and cuts are rounded down.
  * Example    boxes:2+4: halves in one, quarters in the other, four intervals,
- *            eight pieces: 1/4 each for two ranks, 1/8 each for four.
+ *            eight segments: 1/4 each for two ranks, 1/8 each for four.
  * Next       levels.c. */
 #include "plan/levels.h"
 
@@ -34,13 +35,13 @@ typedef struct cutter {
     const tt_levels *l;
     tt_segments *s;
     uint32_t node;
-    uint64_t max_pieces;
+    uint64_t max_segments;
     bool is_dealt;  /* earliest deadline first */
-    size_t *at;     /* by kid: its present piece */
-    uint64_t *want; /* by kid: of its present piece, when dealt */
+    size_t *at;     /* by kid: its present segment */
+    uint64_t *want; /* by kid: of its present segment, when dealt */
 } cutter;
 
-/* There are too many pieces. */
+/* There are too many segments. */
 #define TOO_MANY TUTTI_ELIMIT
 
 /* ----------------------------------------------------------- arithmetic -- */
@@ -87,21 +88,21 @@ static uint64_t count_parts(const tt_levels *l, uint64_t *parts)
     return parts[0] > MOST_EXACT ? MOST_EXACT : parts[0];
 }
 
-/* --------------------------------------------------------------- pieces -- */
+/* ------------------------------------------------------------- segments -- */
 
 static tutti_err push(cutter *c, uint64_t end, uint32_t place)
 {
-    tt_pieces *p = &c->s->at[c->node];
-    if (p->n == c->max_pieces)
+    tt_segment_list *p = &c->s->at[c->node];
+    if (p->n == c->max_segments)
         return TOO_MANY;
     tutti_err err = tt_grow(c->s->mem, (void **)(void *)&p->list, &p->cap,
                             p->n + 1, sizeof(*p->list));
     if (!err)
-        p->list[p->n++] = (tt_piece){.end = end, .place = place};
+        p->list[p->n++] = (tt_segment){.end = end, .place = place};
     return err;
 }
 
-static const tt_piece *present(const cutter *c, uint32_t kid)
+static const tt_segment *present(const cutter *c, uint32_t kid)
 {
     const tt_hier_node *node = &c->l->h->nodes[c->node];
     return &c->s->at[node->first_kid + kid].list[c->at[kid]];
@@ -118,7 +119,7 @@ static uint64_t next_border(const cutter *c)
     return end;
 }
 
-/* What kid i wants of its present piece, which begins at `begin`: rounded so
+/* What kid i wants of its present segment, which begins at `begin`: rounded so
  * that its wants up to any border sum to its share of all up to there. */
 static void set_want(cutter *c, uint32_t kid, uint64_t begin)
 {
@@ -129,7 +130,7 @@ static void set_want(cutter *c, uint32_t kid, uint64_t begin)
                    share_of(begin, weight, total);
 }
 
-/* Kids whose piece ends at `border` go on to the next one. */
+/* Kids whose segment ends at `border` go on to the next one. */
 static void advance(cutter *c, uint64_t border)
 {
     for (uint32_t i = 0; i < c->l->h->nodes[c->node].n_kids; i++) {
@@ -141,7 +142,7 @@ static void advance(cutter *c, uint64_t border)
     }
 }
 
-/* The paper's rule: every interval in as many pieces as there are kids. */
+/* The paper's rule: every interval in as many segments as there are kids. */
 static tutti_err cut_interval(cutter *c, uint64_t begin, uint64_t end)
 {
     const tt_hier_node *node = &c->l->h->nodes[c->node];
@@ -162,7 +163,7 @@ static tutti_err cut_interval(cutter *c, uint64_t begin, uint64_t end)
 }
 
 /* Who wants something and has least time for it. Rounding may leave an
- * interval that nobody wants: then whoever had the last piece. */
+ * interval that nobody wants: then whoever had the last segment. */
 static uint32_t most_urgent(const cutter *c, uint32_t otherwise)
 {
     uint32_t best = TT_NONE;
@@ -250,12 +251,12 @@ static uint32_t most_kids(const tt_hierarchy *h)
 
 static tutti_err cut_within(cutter *c, const tt_segments_limits *limits)
 {
-    c->max_pieces = limits->by_paper;
+    c->max_segments = limits->by_paper;
     c->is_dealt = false;
     tutti_err err = cut_all(c);
     if (err != TOO_MANY)
         return err;
-    c->max_pieces = limits->at_all;
+    c->max_segments = limits->at_all;
     c->is_dealt = true;
     return cut_all(c);
 }
@@ -286,9 +287,9 @@ tutti_err tt_segments_make(const tt_levels *l, const tt_segments_limits *limits,
     if (err == TOO_MANY)
         return tt_fail(diag, TUTTI_ELIMIT,
                        "the levels of this network cut the vector into more "
-                       "than %llu pieces",
+                       "than %llu segments",
                        (unsigned long long)limits->at_all);
-    return tt_fail(diag, err, "no memory for the pieces of the vector");
+    return tt_fail(diag, err, "no memory for the segments of the vector");
 }
 
 void tt_segments_free(tt_segments *s)
@@ -296,7 +297,7 @@ void tt_segments_free(tt_segments *s)
     if (!s->at)
         return;
     for (uint32_t v = 0; v < s->n_nodes; v++)
-        tt_free(s->mem, s->at[v].list, s->at[v].cap, sizeof(tt_piece));
+        tt_free(s->mem, s->at[v].list, s->at[v].cap, sizeof(tt_segment));
     tt_free(s->mem, s->at, s->n_nodes, sizeof(*s->at));
     s->at = NULL;
 }

@@ -342,7 +342,7 @@ static void many_variants(void **state)
             b.dims[0].way = TT_WAY_HALVING;
             b.n_orders = n_orders;
             b.is_both_ways = is_both_ways;
-            b.n_pieces = 2 * tt_blue_variants(&b);
+            b.n_portions = 2 * tt_blue_variants(&b);
             for (size_t i = 0; i < 3; i++) {
                 s.p.collective = colls[i];
                 tutti_schedule *sched = planned(&s, &b);

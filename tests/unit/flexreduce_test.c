@@ -82,7 +82,7 @@ static double product_rule(const tt_hierarchy *h, uint32_t rank)
     return share;
 }
 
-static void has_shares(const char *text, size_t n_pieces,
+static void has_shares(const char *text, size_t n_segments,
                        const tt_segments_limits *limits)
 {
     tree t;
@@ -98,8 +98,8 @@ static void has_shares(const char *text, size_t n_pieces,
     owned(&s, &t.h, share);
     for (uint32_t r = 0; r < t.h.n_ranks; r++)
         assert_true(fabs(share[r] - product_rule(&t.h, r)) < 1e-12);
-    if (n_pieces > 0)
-        assert_int_equal(s.at[0].n, n_pieces);
+    if (n_segments > 0)
+        assert_int_equal(s.at[0].n, n_segments);
     tt_segments_free(&s);
     tt_arena_free(&t.arena);
 }
@@ -153,7 +153,7 @@ static void too_many_cuts(void **state)
                      TUTTI_OK);
     assert_int_equal(tt_segments_make(&l, &none, &tt_mem_std, &s, &diag),
                      TUTTI_ELIMIT);
-    assert_non_null(strstr(diag.text, "more than 5 pieces"));
+    assert_non_null(strstr(diag.text, "more than 5 segments"));
     tt_arena_free(&t.arena);
 }
 
