@@ -9,8 +9,9 @@
  *            and where many connections share links some more for each of
  *            them. Above MOST_MESSAGES slices in all, or MOST_WORK, the
  *            prediction takes fewer, larger slices: it then errs on the slow
- *            side, by less than one more front per step.
- * Next       sim/sim.h. */
+ *            side, by less than one more front per step. What takes too long
+ *            even then is added up (estimate.c).
+ * Next       sim/sim.h, estimate.c. */
 #include "plan/shape.h"
 
 #include <math.h>
@@ -20,6 +21,8 @@
  * they do (a tree per rank on a fat-tree). */
 #define MOST_MESSAGES 1.5e6
 #define MOST_WORK 60e6
+/* In one slice each, some seconds and a gigabyte. */
+#define MOST_TRANSFERS 5e6
 
 static const uint64_t kib = 1024;
 
@@ -60,14 +63,64 @@ static bool has_front_window(tutti_coll coll)
            coll == TUTTI_BROADCAST;
 }
 
+/* How many different pairs of ranks send to each other. */
+static tutti_err count_pairs(const tutti_schedule *s, const tt_mem *mem,
+                             uint64_t *out, tutti_diag *diag)
+{
+    uint64_t n = s->n_ranks;
+    size_t n_bytes = (size_t)(n * n / 8 + 1);
+    uint8_t *seen = tt_new(mem, n_bytes, 1);
+    if (!seen)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < s->n_transfers; i++) {
+        uint64_t pair = s->transfers[i].src * n + s->transfers[i].dst;
+        uint8_t bit = (uint8_t)(1u << (pair % 8));
+        count += !(seen[pair / 8] & bit);
+        seen[pair / 8] |= bit;
+    }
+    tt_free(mem, seen, n_bytes, 1);
+    *out = count;
+    return TUTTI_OK;
+}
+
+/* Would it take too long, each transfer in one slice? */
+static tutti_err is_endless(const tutti_schedule *s, const tt_problem *p,
+                            const tt_mem *mem, bool *out, tutti_diag *diag)
+{
+    double n_transfers = (double)s->n_transfers;
+    *out = false;
+    if (s->n_ranks != p->topology->n_ranks) /* the simulator says so */
+        return TUTTI_OK;
+    *out = n_transfers > MOST_TRANSFERS;
+    if (*out || n_transfers * n_transfers <= MOST_WORK)
+        return TUTTI_OK;
+    uint64_t n_pairs;
+    tutti_err err = count_pairs(s, mem, &n_pairs, diag);
+    if (!err)
+        *out = n_pairs > p->topology->n_links &&
+               n_transfers * (double)n_pairs > MOST_WORK;
+    return err;
+}
+
 /* A window must hold what is on the way when the pipeline is full, else it
  * starves it. One front alone takes t seconds, of which the busiest link works
  * u * t; when all runs at that link's pace, a front is done every u * t, so
  * 1 / u fronts are on the way; and half as much again for unevenness. */
 static const double window_fronts = 1.5;
 
-tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
-                           const tt_mem *mem, double *fronts, tutti_diag *diag)
+static double front_share(const tt_problem *p)
+{
+    uint64_t front_bytes = tt_front_bytes(p->size_bytes, false);
+    return front_bytes < p->size_bytes
+               ? (double)front_bytes / (double)p->size_bytes
+               : 1;
+}
+
+/* How busy the busiest link is while one front is on the way alone. */
+static tutti_err simulate_front(const tutti_schedule *s, const tt_problem *p,
+                                const tt_mem *mem, double *busy,
+                                tutti_diag *diag)
 {
     uint64_t front_bytes = tt_front_bytes(p->size_bytes, false);
     tt_sim_result front;
@@ -76,12 +129,35 @@ tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
         .gamma_s_per_byte = p->gamma_s_per_byte,
     };
     tutti_err err = tt_simulate(s, p->topology, &alone, mem, &front, diag);
-    if (err)
-        return err;
-    *fronts = 1;
-    if (front.max_link_utilisation > 0)
-        *fronts = fmax(1, 1 / front.max_link_utilisation);
-    return TUTTI_OK;
+    if (!err)
+        *busy = front.max_link_utilisation;
+    return err;
+}
+
+static tutti_err estimate_front(const tutti_schedule *s, const tt_problem *p,
+                                const tt_mem *mem, double *busy,
+                                tutti_diag *diag)
+{
+    double share = front_share(p);
+    tt_estimate e;
+    tutti_err err = tt_estimate_find(s, p, mem, &e, diag);
+    if (!err && e.busy_s > 0)
+        *busy = e.busy_s * share / (e.latency_s + e.bytes_s * share);
+    return err;
+}
+
+tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, double *fronts, tutti_diag *diag)
+{
+    bool is_long;
+    double busy = 0;
+    tutti_err err = is_endless(s, p, mem, &is_long, diag);
+    if (!err)
+        err = is_long ? estimate_front(s, p, mem, &busy, diag)
+                      : simulate_front(s, p, mem, &busy, diag);
+    if (!err)
+        *fronts = busy > 0 ? fmax(1, 1 / busy) : 1;
+    return err;
 }
 
 uint64_t tt_front_window_for(uint64_t total_bytes, uint64_t front_bytes,
@@ -114,31 +190,15 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
-/* How many different pairs of ranks send to each other; 0: no memory. */
-static uint64_t count_pairs(const tutti_schedule *s, const tt_mem *mem)
-{
-    uint64_t n = s->n_ranks;
-    size_t n_bytes = (size_t)(n * n / 8 + 1);
-    uint8_t *seen = tt_new(mem, n_bytes, 1);
-    uint64_t count = 0;
-    for (uint64_t i = 0; seen && i < s->n_transfers; i++) {
-        uint64_t pair = s->transfers[i].src * n + s->transfers[i].dst;
-        uint8_t bit = (uint8_t)(1u << (pair % 8));
-        count += !(seen[pair / 8] & bit);
-        seen[pair / 8] |= bit;
-    }
-    tt_free(mem, seen, n_bytes, 1);
-    return count;
-}
-
 /* Larger fronts where the simulation would take long, and a window of as many
  * of them. */
 static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
                             const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
 {
-    uint64_t n_pairs = count_pairs(s, mem);
-    if (n_pairs == 0 && s->n_transfers > 0)
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
+    uint64_t n_pairs;
+    tutti_err err = count_pairs(s, mem, &n_pairs, diag);
+    if (err)
+        return err;
     double messages = MOST_MESSAGES;
     if (n_pairs > t->n_links)
         messages = fmin(messages, MOST_WORK / (double)n_pairs);
@@ -153,12 +213,27 @@ static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
     return TUTTI_OK;
 }
 
+static tutti_err add_up(const tutti_schedule *s, const tt_problem *p,
+                        const tt_mem *mem, double *seconds, tutti_diag *diag)
+{
+    tt_estimate e;
+    tutti_err err = tt_estimate_find(s, p, mem, &e, diag);
+    if (!err)
+        *seconds = tt_estimate_s(&e, front_share(p));
+    return err;
+}
+
 tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
                           const tt_mem *mem, double *seconds, tutti_diag *diag)
 {
     tt_sim_opts o;
     tt_sim_result result;
-    tutti_err err = tt_plan_sim_opts(s, p, mem, &o, diag);
+    bool is_long;
+    tutti_err err = is_endless(s, p, mem, &is_long, diag);
+    if (!err && is_long)
+        return add_up(s, p, mem, seconds, diag);
+    if (!err)
+        err = tt_plan_sim_opts(s, p, mem, &o, diag);
     if (!err)
         err = bound_work(s, p->topology, mem, &o, diag);
     if (!err)

@@ -58,6 +58,20 @@ double tt_cost_bytes(const tt_problem *p, double moved, double reduced);
 double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
                          double total_s);
 
+/* ------------------------------------------------------- the estimate -- */
+
+/* estimate.c. Seconds of the vector of p on its topology: the bytes of all
+ * steps one after the other; their latencies; what the busiest link works. */
+typedef struct tt_estimate {
+    double bytes_s, latency_s, busy_s;
+} tt_estimate;
+/* Errors: ENOMEM. The ranks of s are the topology's. */
+tutti_err tt_estimate_find(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, tt_estimate *out,
+                           tutti_diag *diag);
+/* Pipelined in fronts of this share of the vector. */
+double tt_estimate_s(const tt_estimate *e, double front);
+
 /* ------------------------------------------------------- the butterfly -- */
 
 /* butterfly.c. Chunk c of n: the reduction of all ranks' values to rank c, and

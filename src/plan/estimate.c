@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * estimate.c - what a schedule takes on a topology, by adding up, where a
+ * simulation would never end.
+ *
+ * Idea       One front: the steps one after the other, each as long as its
+ *            busiest link, or its busiest rank where reducing takes time, and
+ *            the longest latency of its messages. The fronts behind it follow
+ *            at the pace of the link that is busiest in all.
+ * Errs       On the quick side where flows that share a link do not get equal
+ *            parts of it, on the slow side where steps overlap. Never below
+ *            what the links and latencies must take.
+ * Cost       The links of every transfer's route, once.
+ * Next       predict.c. */
+#include "plan/shape.h"
+
+#include <math.h>
+
+typedef struct sums {
+    const tutti_schedule *s;
+    const tt_problem *p;
+    const tt_routes *routes;
+    tt_arena arena;
+    /* Of each link, and behind them of each rank's reducing: seconds in this
+     * step, in all. */
+    double *step_s, *all_s;
+    uint32_t *touched, n_touched; /* in this step */
+    uint32_t *route;
+    double latency_s; /* the longest of this step */
+} sums;
+
+static double block_bytes(const sums *k, uint32_t block)
+{
+    if (k->p->block_bytes)
+        return (double)k->p->block_bytes[block];
+    /* All-to-all: the size is that of the blocks which one rank sends. */
+    bool is_to_all = k->s->collective == TUTTI_ALL_TO_ALL;
+    return (double)k->p->size_bytes /
+           (double)(is_to_all ? k->s->n_ranks : k->s->n_blocks);
+}
+
+static void load(sums *k, uint32_t i, double s)
+{
+    if (k->step_s[i] == 0 && s > 0)
+        k->touched[k->n_touched++] = i;
+    k->step_s[i] += s;
+    k->all_s[i] += s;
+}
+
+static void add(sums *k, const tt_transfer *x)
+{
+    const tutti_topology *t = k->p->topology;
+    const tt_chunk *c = &k->s->chunks[x->chunk];
+    double bytes = block_bytes(k, c->block) * (double)(c->end - c->begin) /
+                   (double)k->s->n_parts;
+    uint32_t n = tt_route(k->routes, x->src, x->dst, x->rail, k->route);
+    double latency_s = 0;
+    if (bytes == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        const tt_link *link = &t->links[k->route[i]];
+        load(k, k->route[i], bytes / tt_link_bytes_per_s(link));
+        latency_s += tt_link_latency_s(link);
+    }
+    if (x->op == TT_XFER_REDUCE)
+        load(k, t->n_links + x->dst, bytes * k->p->gamma_s_per_byte);
+    k->latency_s = fmax(k->latency_s, latency_s);
+}
+
+static void end_step(sums *k, tt_estimate *out)
+{
+    double longest_s = 0;
+    for (uint32_t i = 0; i < k->n_touched; i++) {
+        longest_s = fmax(longest_s, k->step_s[k->touched[i]]);
+        k->step_s[k->touched[i]] = 0;
+    }
+    out->bytes_s += longest_s;
+    out->latency_s += k->latency_s;
+    k->n_touched = 0;
+    k->latency_s = 0;
+}
+
+static void add_all(sums *k, tt_estimate *out)
+{
+    const tutti_schedule *s = k->s;
+    for (uint64_t i = 0; i < s->n_transfers; i++) {
+        add(k, &s->transfers[i]);
+        if (i + 1 < s->n_transfers &&
+            s->transfers[i + 1].step == s->transfers[i].step)
+            continue;
+        end_step(k, out);
+        tt_progress_tell(k->p->progress, "adding up", i + 1, s->n_transfers);
+    }
+    size_t n = (size_t)k->p->topology->n_links + s->n_ranks;
+    for (size_t i = 0; i < n; i++)
+        out->busy_s = fmax(out->busy_s, k->all_s[i]);
+}
+
+static tutti_err run(sums *k, tt_estimate *out)
+{
+    size_t n = (size_t)k->p->topology->n_links + k->s->n_ranks;
+    k->step_s = tt_arena_new(&k->arena, n, sizeof(*k->step_s));
+    k->all_s = tt_arena_new(&k->arena, n, sizeof(*k->all_s));
+    k->touched = tt_arena_new(&k->arena, n, sizeof(*k->touched));
+    k->route = tt_arena_new(&k->arena,
+                            (size_t)tt_routes_max_links(k->routes) + 1,
+                            sizeof(*k->route));
+    if (!k->step_s || !k->all_s || !k->touched || !k->route)
+        return TUTTI_ENOMEM;
+    add_all(k, out);
+    return TUTTI_OK;
+}
+
+tutti_err tt_estimate_find(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, tt_estimate *out,
+                           tutti_diag *diag)
+{
+    sums k = {.s = s, .p = p, .routes = p->routes, .arena = {.mem = mem}};
+    tt_routes *own = NULL;
+    tutti_err err = TUTTI_OK;
+    *out = (tt_estimate){0};
+    if (!p->routes) {
+        err = tt_routes_create(p->topology, mem, &own, diag);
+        k.routes = own;
+    }
+    if (!err)
+        err = run(&k, out);
+    tt_arena_free(&k.arena);
+    tt_routes_free(own);
+    if (err == TUTTI_ENOMEM)
+        return tt_fail(diag, err, "no memory for a prediction");
+    return err;
+}
+
+double tt_estimate_s(const tt_estimate *e, double front)
+{
+    return e->latency_s + e->bytes_s * front + e->busy_s * (1 - front);
+}

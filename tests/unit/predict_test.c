@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * predict_test.c - predictions that are added up: exact where steps do not
+ * overlap, near the simulator's elsewhere, and there at once where a
+ * simulation would take minutes or hours. */
+#include "support/alloc.h"
+#include "support/nets.h"
+#include "support/tap.h"
+
+#include "plan/shape.h"
+
+#include <math.h>
+#include <string.h>
+
+static tt_estimate estimate(const tt_problem *p, const tutti_schedule *s)
+{
+    tt_estimate e;
+    tutti_diag diag = {0};
+    if (tt_estimate_find(s, p, &tt_mem_std, &e, &diag))
+        fail_msg("%s", diag.text);
+    return e;
+}
+
+static void need_near(const char *what, double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-9 * fmax(fabs(want), 1e-9)))
+        fail_msg("%s: %.12g instead of %.12g", what, got, want);
+}
+
+/* N ranks of 1 GB/s and 10 us on a switch, 8 MB. */
+static void closed_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *planner;
+        double steps, step_s, busy_s;
+    } cases[] = {{"ring", 14, 0.001, 0.014},
+                 {"direct", 2, 0.007, 0.014},
+                 {"doubling", 3, 0.008, 0.024}};
+    tt_net_case c = tt_net_of("star:8@8Gbit,10us");
+    c.p.size_bytes = 8000000;
+    for (size_t i = 0; i < 3; i++) {
+        const char *name = cases[i].planner;
+        tutti_schedule *s = tt_net_plan(&c, name, TUTTI_ALL_REDUCE, 0);
+        tt_estimate e = estimate(&c.p, s);
+        need_near(name, e.bytes_s, cases[i].steps * cases[i].step_s);
+        need_near(name, e.latency_s, cases[i].steps * 20e-6);
+        need_near(name, e.busy_s, cases[i].busy_s);
+        need_near(name, tt_estimate_s(&e, 1), e.bytes_s + e.latency_s);
+        tt_sched_free(s);
+    }
+    tt_net_free(&c);
+}
+
+/* Uneven blocks, and ranks that reduce more slowly than links carry. */
+static void blocks_and_reducing(void **state)
+{
+    (void)state;
+    const uint64_t blocks[] = {3000000, 0, 1000000};
+    tt_net_case c = tt_net_of("star:3@8Gbit,0s");
+    c.p.size_bytes = 4000000;
+    c.p.block_bytes = blocks;
+    c.p.collective = TUTTI_REDUCE_SCATTER;
+    tutti_schedule *s = tt_net_plan(&c, "direct", TUTTI_REDUCE_SCATTER, 0);
+    need_near("blocks", estimate(&c.p, s).busy_s, 0.006);
+    c.p.gamma_s_per_byte = 2e-9;
+    need_near("reducing", estimate(&c.p, s).busy_s, 0.012);
+    tt_sched_free(s);
+    tt_net_free(&c);
+    c = tt_net_of("star:3@8Gbit,0s");
+    c.p.size_bytes = 3000000;
+    s = tt_net_plan(&c, "direct", TUTTI_ALL_TO_ALL, 0);
+    c.p.collective = TUTTI_ALL_TO_ALL;
+    need_near("all-to-all", estimate(&c.p, s).bytes_s, 0.002);
+    c.p.size_bytes = 0;
+    need_near("nothing", tt_estimate_s(&(tt_estimate){0}, 1), 0);
+    need_near("nothing", estimate(&c.p, s).bytes_s, 0);
+    tt_sched_free(s);
+    tt_net_free(&c);
+}
+
+/* What the simulator says, so far as it can be asked. */
+static void near_the_simulator(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"star:8",      "torus:4x4",
+                                        "mesh:4x4",    "racks:5+3",
+                                        "fattree:4x4", "boxes:2+4"};
+    for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
+        tt_net_case c = tt_net_of(specs[i]);
+        c.p.size_bytes = 16 << 20;
+        for (size_t j = 0; tt_planners[j]; j++) {
+            double want_s;
+            const char *name = tt_planners[j]->name;
+            if (tt_planners[j]->why_not(&c.p))
+                continue;
+            tutti_schedule *s = tt_net_plan(&c, name, TUTTI_ALL_REDUCE, 0);
+            tt_estimate e = estimate(&c.p, s);
+            assert_int_equal(
+                tt_plan_predict(s, &c.p, &tt_mem_std, &want_s, NULL), 0);
+            double ratio = tt_estimate_s(&e, 128. / (16 << 10)) / want_s;
+            if (!(ratio >= 0.75 && ratio <= 1.1))
+                fail_msg("%s on %s: %.3f of the simulated time", name, specs[i],
+                         ratio);
+            tt_sched_free(s);
+        }
+        tt_net_free(&c);
+    }
+}
+
+/* Thousands of connections that share links; that this ends is the test. */
+static void ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *planner;
+    } cases[] = {{"torus:16x16", "direct"},
+                 {"fattree:12x12", "multitree"},
+                 {"torus:20x20", "halving"},
+                 {"star:300", "flexreduce"}};
+    for (size_t i = 0; i < 4; i++) {
+        tt_net_case c = tt_net_of(cases[i].spec);
+        c.p.size_bytes = 64 << 20;
+        tutti_schedule *s = tt_net_plan(&c, cases[i].planner, TUTTI_ALL_REDUCE,
+                                        0);
+        double time_s = 0;
+        tt_sim_opts o;
+        assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL),
+                         0);
+        assert_int_equal(tt_plan_sim_opts(s, &c.p, &tt_mem_std, &o, NULL), 0);
+        assert_true(time_s >= estimate(&c.p, s).busy_s);
+        assert_true(o.front_window_bytes >=
+                    tt_front_window_bytes(c.p.size_bytes, false));
+        /* Without routes at hand it makes its own. */
+        double again_s = 0;
+        tt_problem bare = c.p;
+        bare.routes = NULL;
+        assert_int_equal(tt_plan_predict(s, &bare, &tt_mem_std, &again_s, NULL),
+                         0);
+        assert_true(again_s == time_s);
+        tt_sched_free(s);
+        tt_net_free(&c);
+    }
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    tt_net_case c = tt_net_of("racks:2+3");
+    c.p.size_bytes = 1 << 20;
+    tutti_schedule *s = tt_net_plan(&c, "direct", TUTTI_ALL_REDUCE, 0);
+    c.p.routes = NULL;
+    bool has_failed = true;
+    for (uint64_t k = 1; has_failed; k++) {
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, k);
+        tutti_diag diag = {0};
+        tt_estimate e;
+        tutti_err err = tt_estimate_find(s, &c.p, &mem, &e, &diag);
+        has_failed = m.n_failed > 0;
+        assert_int_equal(err, has_failed ? TUTTI_ENOMEM : TUTTI_OK);
+        assert_int_equal(diag.text[0] != '\0', has_failed);
+        assert_true(tt_test_mem_is_clean(&m));
+    }
+    tt_sched_free(s);
+    tt_net_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_forms),
+        cmocka_unit_test(blocks_and_reducing),
+        cmocka_unit_test(near_the_simulator),
+        cmocka_unit_test(ends),
+        cmocka_unit_test(no_memory),
+    };
+    return TT_RUN_TAP(tests);
+}
