@@ -28,8 +28,9 @@ tutti_err tt_pairs_init(tt_pairs *p, const tutti_topology *t,
                         const tt_routes *routes, tt_arena *arena);
 
 /* The cheapest message of each pair at these link prices (INFINITY: must not
- * be used), times the message's factor (NULL: 1): its price in out[src * n + dst] and in[dst * n + src], and which
- * it is in best[src * n + dst]; INFINITY where there is none. */
+ * be used), times the message's factor (NULL: 1): its price in
+ * out[src * n + dst] and in[dst * n + src], and which it is in
+ * best[src * n + dst]; INFINITY where there is none. */
 typedef struct tt_price_list {
     double *out, *in;
     uint32_t *best;
