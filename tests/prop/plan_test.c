@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * plan_test.c - flat networks: every planner x collective x number of ranks x
- * root: it fits or says why not (one without a prediction needs a topology); what it builds is proven, survives its text form, is built
- * the same again, moves as many elements and takes as many steps as a closed
- * form says. The closed forms here are written from the definitions of the
- * algorithms and share nothing with the planners but arithmetic.
+ * root: it fits or says why not (one without a prediction needs a topology);
+ * what it builds is proven, survives its text form, is built the same again,
+ * moves as many elements and takes as many steps as a closed form says. The
+ * closed forms here are written from the definitions of the algorithms and
+ * share nothing with the planners but arithmetic.
  *
  * TT_SEED=n changes the random block sizes. */
 #include "support/seed.h"
