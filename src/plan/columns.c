@@ -225,6 +225,59 @@ static tutti_err write_all(tt_master *m, tt_columns *out, tt_arena *arena)
     return err;
 }
 
+/* ------------------------------------------------------------------ stars -- */
+
+/* Every rank straight to the root, or from it. */
+static void star(const tt_pairs *pairs, uint32_t root, bool is_in,
+                 uint32_t *msg)
+{
+    size_t n = pairs->n;
+    for (uint32_t v = 0; v < n; v++)
+        msg[v] = pairs->first[is_in ? v * n + root : root * n + v];
+    msg[root] = TT_NONE;
+}
+
+/* Has every rank one link to every other, and are all of them alike? */
+static bool is_even(const tt_treenet *net)
+{
+    const tt_pairs *pairs = &net->pairs;
+    uint32_t n_pairs = net->n * (net->n - 1);
+    if (pairs->n_messages != n_pairs || pairs->m_first[n_pairs] != n_pairs ||
+        net->n_links != n_pairs)
+        return false;
+    double apart = 0;
+    for (uint32_t r = 0; r < net->n; r++)
+        apart = fmax(apart, fabs(net->share[r] - net->share[0]));
+    for (uint32_t e = 0; e < n_pairs; e++)
+        apart = fmax(apart, fabs(net->rate[e] - net->rate[0]));
+    return apart <= 0;
+}
+
+/* There the stars of all roots are the best trees, and equal prices prove it:
+ * from the many others that are nearly as good the programme would take
+ * minutes to find them. */
+static tutti_err take_stars(tt_master *m)
+{
+    tutti_err err = TUTTI_OK;
+    m->n_pooled = 0;
+    for (uint32_t r = 0; r < m->net->n; r++) {
+        for (int side = 0; side < 2 && !err; side++) {
+            if (!m->net->has_side[side])
+                continue;
+            star(&m->net->pairs, r, side, m->tree);
+            err = tt_master_take(m, r, side, m->tree);
+        }
+    }
+    return err;
+}
+
+static tutti_err prove_stars(tt_master *m, double *prices)
+{
+    for (uint32_t row = 0; row < m->n_link_rows; row++)
+        prices[row] = 1;
+    return tt_master_price(m, prices);
+}
+
 /* ------------------------------------------------------------------- all -- */
 
 typedef struct work {
@@ -256,8 +309,13 @@ static tutti_err solve(work *w, const tt_columns_opts *opts, tt_columns *out)
     double rate = w->startup.rate;
     if (!err && !opts->only_value)
         err = tt_fewflows_plant(&w->few, &w->startup);
+    bool has_stars = is_even(&w->net);
+    if (!err && has_stars)
+        err = take_stars(m);
     if (!err)
         err = tt_master_open(m, rate);
+    if (!err && has_stars)
+        err = prove_stars(m, w->mixed);
     if (!err)
         err = improve(m, opts, w->mixed, out);
     if (!err && !opts->only_value)

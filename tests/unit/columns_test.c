@@ -342,6 +342,29 @@ static void rates_far_apart(void **state)
     drop(&net);
 }
 
+/* The stars of all roots, found and proven in one round. */
+static void even_and_full(void **state)
+{
+    (void)state;
+    if (!tt_lp_is_there())
+        skip();
+    static const tutti_coll colls[] = {TUTTI_ALL_REDUCE, TUTTI_ALL_GATHER,
+                                       TUTTI_REDUCE_SCATTER};
+    network net = generate("full:24@1GB/s");
+    for (int i = 0; i < 3; i++) {
+        tt_columns c = best(
+            &net, &(tt_columns_opts){.collective = colls[i], .max_rounds = 1});
+        assert_true(c.gap <= 1e-6);
+        close_to(c.s_per_byte, (i == 0 ? 2 : 1) / 24e9, 1e-6);
+        close_to(busiest(&net, &c, i == 0), c.s_per_byte, 1e-9);
+        assert_int_equal(c.n_trees, i == 0 ? 48 : 24);
+        for (uint32_t k = 0; k < c.n_trees; k++)
+            assert_int_equal(c.trees[k].depth, 1);
+        tt_columns_free(&c);
+    }
+    drop(&net);
+}
+
 /* Blocks of any size, also empty ones: each has a tree. */
 static void uneven_blocks(void **state)
 {
@@ -510,6 +533,7 @@ int main(void)
         cmocka_unit_test(known_optima),
         cmocka_unit_test(eight_by_eight),
         cmocka_unit_test(rates_far_apart),
+        cmocka_unit_test(even_and_full),
         cmocka_unit_test(uneven_blocks),
         cmocka_unit_test(random_networks),
         cmocka_unit_test(no_trees),
