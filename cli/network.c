@@ -77,7 +77,7 @@ bool cli_find_bound(const cli_command *self, const tutti_topology *net,
 
 static bool is_file(const char *path)
 {
-    return !strcmp(path, "-") || strchr(path, '/') || !access(path, R_OK);
+    return !strcmp(path, "-") || strchr(path, '/') || !access(path, F_OK);
 }
 
 static bool is_planner(const char *word)

@@ -97,7 +97,8 @@ bool cli_size_parse(const char *text, uint64_t *out)
     } units[] = {{"", 1},        {"B", 1},         {"K", 1024},
                  {"KiB", 1024},  {"KB", 1e3},      {"kB", 1e3},
                  {"M", 1 << 20}, {"MiB", 1 << 20}, {"MB", 1e6},
-                 {"G", 1 << 30}, {"GiB", 1 << 30}, {"GB", 1e9}};
+                 {"G", 1 << 30}, {"GiB", 1 << 30}, {"GB", 1e9},
+                 {"T", 0x1p40},  {"TiB", 0x1p40},  {"TB", 1e12}};
     if (text[0] < '0' || text[0] > '9')
         return false;
     char *end;

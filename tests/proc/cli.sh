@@ -32,6 +32,8 @@ like "a missing value" "$err" '^tutti plan: --size needs a value'
 run "$tutti" plan full:4 --size=lots
 ends "a bad size is a usage error" 2
 like "it says what a size is" "$err" "'lots'.*64KiB"
+run "$tutti" plan full:4 --size 1TiB --planner ring
+ends "a TiB is a size" 0
 run "$tutti" plan full:4 --coll allreduce
 like "a bad collective lists them" "$err" 'all-reduce, reduce-scatter'
 run "$tutti" plan
