@@ -193,6 +193,25 @@ static bool is_better(const row *r, const row *best)
     return r->time_s * equal_times < best->time_s;
 }
 
+/* What `auto` does not try, this does not either. */
+static bool is_slow(const request *rq, const tutti_planner_info *planner,
+                    row *out)
+{
+    if (planner->auto_ranks == 0 ||
+        tutti_topology_ranks(rq->net) <= planner->auto_ranks)
+        return false;
+    *out = (row){.planner = planner->name,
+                 .err = TUTTI_ENOFIT,
+                 .time_s = -1,
+                 .plan_s = -1,
+                 .busbw = -1,
+                 .efficiency = -1};
+    snprintf(out->why_not, sizeof(out->why_not),
+             "above %u ranks it may plan for minutes: only --planner %s does",
+             planner->auto_ranks, planner->name);
+    return true;
+}
+
 /* A row for each planner of the table; *best is the one that `auto` takes. Its
  * schedule is kept. False: none fits. */
 static bool plan_all(request *rq, row *best, tutti_schedule **kept)
@@ -202,7 +221,8 @@ static bool plan_all(request *rq, row *best, tutti_schedule **kept)
     for (size_t i = 0; tutti_planner_at(i, &planner); i++) {
         row r;
         tutti_schedule *sched = NULL;
-        fill(rq, planner.name, &r, &sched);
+        if (!is_slow(rq, &planner, &r))
+            fill(rq, planner.name, &r, &sched);
         print(rq, &r, i == 0);
         if (is_better(&r, *kept ? best : NULL)) {
             tutti_schedule_free(*kept);

@@ -469,6 +469,9 @@ typedef struct tutti_schedule_info {
 /* A row of the planner table. */
 typedef struct tutti_planner_info {
     const char *name, *blurb, *fits;
+    /* Above so many ranks it plans for a minute or more, and `auto` leaves it
+     * alone; 0: there is no such number. */
+    uint32_t auto_ranks;
 } tutti_planner_info;
 /* false when index is past the end. */
 TUTTI_API bool tutti_planner_at(size_t index, tutti_planner_info *out);

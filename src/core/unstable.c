@@ -18,6 +18,7 @@ bool tutti_planner_at(size_t index, tutti_planner_info *out)
     out->name = tt_planners[index]->name;
     out->blurb = tt_planners[index]->blurb;
     out->fits = tt_planners[index]->fits;
+    out->auto_ranks = tt_planners[index]->auto_ranks;
     return true;
 }
 

@@ -87,6 +87,12 @@ static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
     return err;
 }
 
+static bool is_for_auto(const tt_planner *planner, const tt_problem *p)
+{
+    return (planner->auto_ranks == 0 || p->n_ranks <= planner->auto_ranks) &&
+           !planner->why_not(p);
+}
+
 /* By simulation. Planners come in the order of the table, so a later one must
  * be faster by more than the model can tell. */
 static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
@@ -99,7 +105,7 @@ static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
     for (size_t i = 0; i < n_planners; i++) {
         candidate next;
         tt_progress_tell(p->progress, tt_planners[i]->name, i, n_planners);
-        if (tt_planners[i]->why_not(p))
+        if (!is_for_auto(tt_planners[i], p))
             continue;
         tutti_err err = try_one(tt_planners[i], p, mem, &next, diag);
         if (err == TUTTI_ENOFIT || err == TUTTI_ELIMIT)

@@ -253,7 +253,8 @@ static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
 const tt_planner tt_planner_forest = {
     .name = "forest",
     .blurb = "the best trees that the network has, with uneven shares",
-    .fits = "any network up to 128 ranks",
+    .fits = "any network up to 192 ranks; auto: up to 128",
+    .auto_ranks = 128,
     .why_not = why_not,
     .make = make,
 };

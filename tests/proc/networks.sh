@@ -140,6 +140,16 @@ run "$tutti" plan star:6 -p nosuch --json
 ends "no such planner" 1
 is "and no rows" "$out" ""
 
+# Above so many ranks only those who name it get what plans for minutes.
+run "$tutti" plan star:129 --size 64KiB --json
+is "forest is not tried by itself" \
+    "$(json '[(r["fits"], "--planner forest" in r["why_not"])
+        for r in d if r["planner"] == "forest"]')" "[(False, True)]"
+run "$tutti" sim auto star:129 --size 64KiB --json
+is "nor by auto" "$(json 'd["planner"] != "forest"')" True
+run "$tutti" plan star:129 --size 64KiB -p forest --json
+is "but when it is named" "$(json 'd[0]["fits"]')" True
+
 # ----------------------------------------------------------------- verify
 run "$tutti" plan torus:4x4 -p multitree -o "$tmp/tree"
 ends "multitree to a file" 0
