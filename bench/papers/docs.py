@@ -7,7 +7,7 @@ import shutil
 import desk
 
 FOLDER = os.path.join(desk.ROOT, "docs")
-CHARTS = ["multitree", "flexreduce"]
+CHARTS = ["multitree", "flexreduce", "efficiency"]
 
 
 def figures(results):
