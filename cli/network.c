@@ -50,7 +50,8 @@ tutti_topology *cli_open_network(const cli_command *self, const char *spec)
     if (!err)
         return net;
     if (diag.line)
-        cli_fail(self, "%s:%u:%u: %s", spec, diag.line, diag.column, diag.text);
+        cli_fail(self, "%.200s:%u:%u: %s", spec, diag.line, diag.column,
+                 diag.text);
     else
         cli_fail_err(self, "cannot use this network", err, diag.text);
     return NULL;

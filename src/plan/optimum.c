@@ -226,16 +226,18 @@ double tt_optimum_s(const tt_optimum *o, const tutti_topology *t,
     double size = (double)size_bytes;
     double block = size / n;
     own k = own_links(t, root);
+    /* With less than a byte for each rank some blocks are empty, and nobody
+     * waits for them. */
+    double latency = size_bytes < n ? 0 : o->latency_s;
     switch (coll) {
     case TUTTI_ALL_REDUCE:
         return fmax(size * o->allreduce_s_per_byte, o->latency_s);
     case TUTTI_ALL_GATHER:
-        return fmax(size * o->allgather_s_per_byte, o->latency_s);
+        return fmax(size * o->allgather_s_per_byte, latency);
     case TUTTI_REDUCE_SCATTER:
-        return fmax(size * o->reducescatter_s_per_byte, o->latency_s);
+        return fmax(size * o->reducescatter_s_per_byte, latency);
     case TUTTI_ALL_TO_ALL:
-        return fmax((size - block) / fmin(k.least_out, k.least_in),
-                    o->latency_s);
+        return fmax((size - block) / fmin(k.least_out, k.least_in), latency);
     case TUTTI_BROADCAST:
         return fmax(size / fmin(k.root_out, k.least_in),
                     rooted_latency(t, root, false));
@@ -244,10 +246,10 @@ double tt_optimum_s(const tt_optimum *o, const tutti_topology *t,
                     rooted_latency(t, root, true));
     case TUTTI_SCATTER:
         return fmax(fmax((size - block) / k.root_out, block / k.least_in),
-                    rooted_latency(t, root, false));
+                    size_bytes < n ? 0 : rooted_latency(t, root, false));
     case TUTTI_GATHER:
         return fmax(fmax((size - block) / k.root_in, block / k.least_out),
-                    rooted_latency(t, root, true));
+                    size_bytes < n ? 0 : rooted_latency(t, root, true));
     case TUTTI_BARRIER:
         return o->latency_s;
     default: /* send-recv: between whom is not said */

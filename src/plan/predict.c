@@ -192,6 +192,33 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
 
 /* Larger fronts where the simulation would take long, and a window of as many
  * of them. */
+/* The longer routes are, the more links a flow shares, and the more flows hang
+ * together: both count. Only a grid's are long; roughly. */
+static double tangle(const tutti_topology *t)
+{
+    double sum = 0;
+    for (uint32_t d = 0; d < t->grid.n_dims; d++)
+        sum += t->grid.dims[d];
+    double hops = fmax(1, sum / 4);
+    return hops * hops;
+}
+
+/* Does credit hold slices back, because what it lets one connection have on
+ * the way is less than what a link holds there and back? Then larger slices
+ * with as much credit would be faster than the engine's. */
+static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
+                             const tt_sim_opts *o, uint64_t n_pairs)
+{
+    double slice = fmax(TT_LEAST_SLICE,
+                        (double)o->front_bytes / fmax(1, (double)s->n_chunks));
+    double active = fmax(1, (double)s->n_transfers / (2 * (double)n_pairs));
+    double held = 0;
+    for (uint32_t i = 0; i < t->n_links; i++)
+        held = fmax(held, tt_link_bytes_per_s(&t->links[i]) * 2 *
+                              tt_link_latency_s(&t->links[i]));
+    return o->window * slice * active < held;
+}
+
 static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
                             const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
 {
@@ -201,13 +228,15 @@ static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
         return err;
     double messages = MOST_MESSAGES;
     if (n_pairs > t->n_links)
-        messages = fmin(messages, MOST_WORK / (double)n_pairs);
+        messages = fmin(messages, MOST_WORK / (double)n_pairs / tangle(t));
     double most = fmax(1, messages / fmax(1, (double)s->n_transfers));
     double fronts = exp2(floor(log2(most)));
     double least = ceil((double)o->size_bytes / fronts);
     if (least <= (double)o->front_bytes)
         return TUTTI_OK;
     double ahead = (double)o->front_window_bytes / (double)o->front_bytes;
+    if (n_pairs > 0 && does_credit_bind(s, t, o, n_pairs))
+        o->window = 1;
     o->front_bytes = (uint64_t)least;
     o->front_window_bytes = (uint64_t)ceil(ahead * least);
     return TUTTI_OK;

@@ -493,7 +493,7 @@ static void no_trees(void **state)
                                      &tt_mem_std, &c, &diag),
                      TUTTI_EINVAL);
     drop(&net);
-    net = generate("star:129");
+    net = generate("star:193");
     assert_int_equal(tt_columns_find(net.t, net.routes, &(tt_columns_opts){0},
                                      &tt_mem_std, &c, &diag),
                      TUTTI_ENOFIT);

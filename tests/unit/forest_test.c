@@ -292,7 +292,7 @@ static void what_does_not_fit(void **state)
         tt_plan_build(&tt_planner_forest, &p, &tt_mem_std, &s, NULL),
         TUTTI_ENOFIT);
     drop(&p);
-    p = problem(TUTTI_ALL_REDUCE, "ring:129");
+    p = problem(TUTTI_ALL_REDUCE, "ring:193");
     assert_non_null(tt_planner_forest.why_not(&p));
     drop(&p);
 }

@@ -277,13 +277,16 @@ static void test_calls(void **state)
                      tutti_coll_name(rows[i].coll), rows[i].root, got,
                      rows[i].seconds);
     }
-    /* Nothing to carry: the latencies remain. */
+    /* Nothing to carry: the latencies remain, but for collectives of blocks of
+     * which some are empty then. */
     assert_true(is_near(o.latency_s, 7e-6, 1e-12));
     assert_true(is_near(tt_optimum_s(&o, t, TUTTI_ALL_REDUCE, TT_NONE, 0), 7e-6,
                         1e-12));
-    assert_true(
-        is_near(tt_optimum_s(&o, t, TUTTI_BROADCAST, 0, 0), 4e-6, 1e-12));
-    assert_true(is_near(tt_optimum_s(&o, t, TUTTI_GATHER, 3, 0), 4e-6, 1e-12));
+    const tutti_coll of_blocks[] = {TUTTI_ALL_GATHER, TUTTI_REDUCE_SCATTER,
+                                    TUTTI_ALL_TO_ALL, TUTTI_GATHER,
+                                    TUTTI_SCATTER};
+    for (size_t i = 0; i < 5; i++)
+        assert_true(tt_optimum_s(&o, t, of_blocks[i], 3, 0) <= 0);
     tt_topology_free(t);
 }
 
