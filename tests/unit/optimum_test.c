@@ -282,6 +282,8 @@ static void test_calls(void **state)
     assert_true(is_near(o.latency_s, 7e-6, 1e-12));
     assert_true(is_near(tt_optimum_s(&o, t, TUTTI_ALL_REDUCE, TT_NONE, 0), 7e-6,
                         1e-12));
+    assert_true(
+        is_near(tt_optimum_s(&o, t, TUTTI_BROADCAST, 0, 0), 4e-6, 1e-12));
     const tutti_coll of_blocks[] = {TUTTI_ALL_GATHER, TUTTI_REDUCE_SCATTER,
                                     TUTTI_ALL_TO_ALL, TUTTI_GATHER,
                                     TUTTI_SCATTER};
