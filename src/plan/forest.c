@@ -39,16 +39,9 @@
 
 static const char *why_not(const tt_problem *p)
 {
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-    case TUTTI_BROADCAST:
-    case TUTTI_REDUCE:
-        break;
-    default:
-        return "it has no gather, scatter or all-to-all";
-    }
+    const char *reason = tt_why_no_trees(p);
+    if (reason)
+        return reason;
     return p->topology ? tt_columns_why_not(p->topology)
                        : "it needs a topology";
 }

@@ -415,14 +415,5 @@ const char *tt_levels_why_not(const tt_problem *p)
         return "it needs a topology";
     if (p->n_ranks > MOST_RANKS)
         return "it plans for at most 8192 ranks";
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-    case TUTTI_BROADCAST:
-    case TUTTI_REDUCE:
-        return NULL;
-    default:
-        return "it has no gather, scatter or all-to-all";
-    }
+    return tt_why_no_trees(p);
 }

@@ -32,16 +32,7 @@ static const char *why_not(const tt_problem *p)
         return "it needs a topology";
     if (p->n_ranks > TT_GROW_MAX_RANKS)
         return "more ranks than it can grow trees for (2048)";
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-    case TUTTI_BROADCAST:
-    case TUTTI_REDUCE:
-        return NULL;
-    default:
-        return "it has no gather, scatter or all-to-all";
-    }
+    return tt_why_no_trees(p);
 }
 
 /* Up the trees: whoever joined last sends first. */

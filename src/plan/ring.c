@@ -31,17 +31,9 @@
 static const char *why_not(const tt_problem *p)
 {
     uint64_t n = p->n_ranks;
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
+    if (p->collective == TUTTI_ALL_REDUCE)
         return tt_too_many(2 * n * (n - 1));
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-    case TUTTI_BROADCAST:
-    case TUTTI_REDUCE:
-        return NULL;
-    default:
-        return "it has no gather, scatter or all-to-all";
-    }
+    return tt_why_no_trees(p);
 }
 
 static double guess(const tt_problem *p)

@@ -47,6 +47,20 @@ tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+const char *tt_why_no_trees(const tt_problem *p)
+{
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_ALL_GATHER:
+    case TUTTI_BROADCAST:
+    case TUTTI_REDUCE:
+        return NULL;
+    default:
+        return "it has no gather, scatter or all-to-all";
+    }
+}
+
 const char *tt_too_many(uint64_t n_transfers)
 {
     return n_transfers > TT_MAX_TRANSFERS

@@ -39,6 +39,10 @@ tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
                           const tt_mem *mem, tt_builder **out,
                           tutti_diag *diag);
 
+/* For planners that send along rings or trees, which serve a collective when
+ * every value goes to or comes from all: NULL, or the reason why not. */
+const char *tt_why_no_trees(const tt_problem *p);
+
 /* NULL when one schedule can hold so many transfers, else the reason. */
 const char *tt_too_many(uint64_t n_transfers);
 
