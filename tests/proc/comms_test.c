@@ -317,6 +317,60 @@ static int twenty_meshes_stay_fast(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* ---------------------------------------------------------- known network */
+
+/* Sums of 1 + rank, over all ranks of a communicator and by several planners,
+ * some of which need the network. */
+static int sums(tutti_comm *comm, int64_t want, const char *what)
+{
+    static const char *const rules[] = {"auto", "0-:forest", "0-:flexreduce",
+                                        "0-:multitree"};
+    enum { COUNT = 5003 };
+    static int64_t x[COUNT];
+    int bad = 0;
+    for (size_t i = 0; i < 4; i++) {
+        tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+        o.planner = rules[i];
+        for (int j = 0; j < COUNT; j++)
+            x[j] = 1 + tutti_comm_rank(comm);
+        bad |= tt_well(
+            comm,
+            tutti_all_reduce(comm, x, x, COUNT, TUTTI_I64, TUTTI_SUM, &o, NULL),
+            what);
+        for (int j = 0; j < COUNT && !bad; j++)
+            bad = x[j] != want;
+    }
+    return bad;
+}
+
+/* Halves of a job on racks, ranks in reverse order: each plans for what of the
+ * network is its own. */
+static int split_known(int rank, int n, void *arg)
+{
+    (void)arg;
+    tutti_comm *all, *half;
+    setenv("TUTTI_TOPOLOGY", "racks:3+2@nic=400Mbit,trunk=200Mbit", 1);
+    if (tutti_comm_create(NULL, &all))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    int bad = sums(all, 15, "all-reduce of all");
+    if (tt_well(all, tutti_comm_split(all, rank % 2, n - rank, &half), "split"))
+        return 1;
+    bad |= sums(half, rank % 2 ? 3 : 6, "all-reduce of half");
+    tutti_comm_destroy(half);
+    bad |= sums(all, 15, "all-reduce of all again");
+    tutti_comm_destroy(all);
+    return bad;
+}
+
+static void test_known_network(void **state)
+{
+    (void)state;
+    int status[TT_PROCS_MAX];
+    const tt_procs procs = {.n = 5, .timeout_s = 60, .run = split_known};
+    assert_true(tt_procs_run(&procs, status));
+    assert_int_equal(tt_procs_failures(status, 5), 0);
+}
+
 int main(void)
 {
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
@@ -332,6 +386,7 @@ int main(void)
         TT_CASE(the_innocent_survive, 3),
         TT_CASE(leaving_at_once_is_seen, 3),
         TT_CASE(twenty_meshes_stay_fast, 3),
+        cmocka_unit_test(test_known_network),
     };
     return TT_RUN_TAP(tests);
 }
