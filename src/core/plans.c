@@ -193,8 +193,7 @@ static tt_plan_key key_of(const tt_want *want)
     const tt_shape *s = want->shape;
     tt_plan_key key = {
         .count = s->count,
-        .planner_hash = tt_fnv1a(TT_FNV1A_START, want->planner,
-                                 strlen(want->planner)),
+        .planner_hash = hash_text(want->planner),
         /* The rank matters for pairs: 0 sends, 1 receives. */
         .root = want->is_pair ? s->rank : s->root,
         .elem_bytes = s->elem_bytes,

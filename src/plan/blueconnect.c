@@ -356,5 +356,4 @@ const tt_planner tt_planner_blueconnect = {
     .fits = "any network, up to 8192 ranks",
     .why_not = why_not,
     .make = make,
-    .by_size = true,
 };

@@ -63,7 +63,6 @@ const tt_planner tt_planner_flexreduce = {
     .fits = "any network, up to 8192 ranks",
     .why_not = tt_levels_why_not,
     .make = by_count,
-    .by_size = true,
 };
 
 const tt_planner tt_planner_flexreduce_bw = {
@@ -72,5 +71,4 @@ const tt_planner tt_planner_flexreduce_bw = {
     .fits = "any network, up to 8192 ranks",
     .why_not = tt_levels_why_not,
     .make = by_rate,
-    .by_size = true,
 };

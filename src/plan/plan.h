@@ -48,7 +48,6 @@ typedef struct tt_planner {
      * an error there is no builder. */
     tutti_err (*make)(const tt_problem *p, const tt_mem *mem, tt_builder **out,
                       tutti_diag *diag);
-    bool by_size; /* what it builds depends on size_bytes */
     /* Above so many ranks it plans for a minute or more, so only those who
      * name it get it, not `auto`; 0: there is no such number. */
     uint32_t auto_ranks;

@@ -190,8 +190,6 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
-/* Larger fronts where the simulation would take long, and a window of as many
- * of them. */
 /* The longer routes are, the more links a flow shares, and the more flows hang
  * together: both count. Only a grid's are long; roughly. */
 static double tangle(const tutti_topology *t)
@@ -219,6 +217,8 @@ static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
     return o->window * slice * active < held;
 }
 
+/* Larger fronts where the simulation would take long, and a window of as many
+ * of them. */
 static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
                             const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
 {
