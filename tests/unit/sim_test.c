@@ -340,6 +340,58 @@ static void test_published_rings(void **state)
     }
 }
 
+/* Times of 128 Mi fp32 on a mesh, as published for TTO (HPCA 2024): 357 cycles
+ * of 1 ns per message of 8 KiB. */
+static double tto_time(const tutti_topology *t, const char *planner,
+                       tutti_lockstep lockstep, uint32_t n_slices)
+{
+    const tt_sim_opts o = {.size_bytes = UINT64_C(512) << 20,
+                           .is_packet = true,
+                           .elem_bytes = 4,
+                           .packet_bytes = 8192,
+                           .header_bytes = 733,
+                           .n_slices = n_slices,
+                           .lockstep = lockstep};
+    tutti_schedule *s = planned(planner, t, TUTTI_ALL_REDUCE, o.size_bytes,
+                                true);
+    double time_s = simulated(s, t, &o).time_s;
+    tt_sched_free(s);
+    return time_s;
+}
+
+/* Their MultiTree took more steps than ours: its row is ours times that. And
+ * both directions < 2D ring < ring < double tree, as published. */
+static void test_published_others(void **state)
+{
+    (void)state;
+    static const struct row {
+        uint32_t side, steps, their_steps;
+        double multitree_s;
+    } rows[] = {
+        {4, 8, 10, 29.29e-3},
+        {5, 12, 14, 26.32e-3},
+        {8, 32, 34, 25.17e-3},
+        {9, 40, 44, 25.65e-3},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const struct row *row = &rows[i];
+        char spec[64];
+        snprintf(spec, sizeof(spec), "mesh:%ux%u@25GB/s,0s", row->side,
+                 row->side);
+        tutti_topology *t = network(spec);
+        double ours_s = tto_time(t, "multitree", TUTTI_LOCKSTEP_ALL, 1);
+        need_near(ours_s * row->their_steps / row->steps, row->multitree_s,
+                  0.02, "multitree");
+        double ring_s = tto_time(t, "ring", TUTTI_LOCKSTEP_RANK, 1);
+        double biring_s = tto_time(t, "biring", TUTTI_LOCKSTEP_OFF, 1);
+        double ring2d_s = tto_time(t, "ring2d", TUTTI_LOCKSTEP_RANK, 1);
+        double dbtree_s = tto_time(t, "dbtree", TUTTI_LOCKSTEP_OFF, 64);
+        assert_true(biring_s < ring2d_s && ring2d_s < ring_s &&
+                    ring_s < dbtree_s);
+        tt_topology_free(t);
+    }
+}
+
 static double ring_time(const tutti_topology *t, const tt_sim_opts *o)
 {
     tutti_schedule *s = planned("ring", t, TUTTI_ALL_REDUCE, o->size_bytes,
@@ -839,6 +891,7 @@ int main(void)
         cmocka_unit_test(test_slow_ranks),
         cmocka_unit_test(test_credit),
         cmocka_unit_test(test_published_rings),
+        cmocka_unit_test(test_published_others),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_queues),
         cmocka_unit_test(test_cut_through),
