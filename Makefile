@@ -46,7 +46,8 @@ TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
                               tests/proc/*.c))
 TEST_SH := $(filter-out %/lib.sh,$(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
-BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c)
+BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c) \
+             bench/peers/roofline.c
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
