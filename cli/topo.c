@@ -12,47 +12,89 @@ static int list(void)
     return CLI_OK;
 }
 
-static void put_json(const tutti_topology *net, FILE *out)
+static void put_nodes(const tutti_topology *net, FILE *out)
 {
-    tutti_topology_info info;
+    static const char *const kinds[] = {[TUTTI_NODE_HOST] = "host",
+                                        [TUTTI_NODE_SWITCH] = "switch",
+                                        [TUTTI_NODE_SLOT] = "slot"};
+    tutti_node_info node;
+    for (size_t i = 0; tutti_node_at(net, i, &node); i++) {
+        fprintf(out, "%s\n {\"name\":", i ? "," : "");
+        cli_json_string(out, node.name);
+        fprintf(out, ",\"kind\":\"%s\",\"host\":", kinds[node.kind]);
+        cli_json_string(out, node.host);
+        fprintf(out, ",\"rank\":");
+        cli_json_number(out, node.rank);
+        fputc('}', out);
+    }
+}
+
+static void put_links(const tutti_topology *net, FILE *out)
+{
     tutti_link_info link;
-    tutti_topology_describe(net, &info);
-    fprintf(out, "{\"ranks\":%u,\"switches\":%u,\"id\":\"%016llx\",\"links\":[",
-            info.n_ranks, info.n_switches, (unsigned long long)info.id);
     for (size_t i = 0; tutti_link_at(net, i, &link); i++) {
         fprintf(out, "%s\n {\"from\":", i ? "," : "");
         cli_json_string(out, link.from);
         fprintf(out, ",\"to\":");
         cli_json_string(out, link.to);
-        fprintf(out, ",\"bytes_per_s\":%.17g,\"latency_s\":%.12g}",
-                link.bytes_per_s, link.latency_s);
+        fprintf(out, ",\"bytes_per_s\":%.17g,\"rate_bps\":%llu",
+                link.bytes_per_s, (unsigned long long)link.rate_bps);
+        fprintf(out, ",\"latency_s\":%.12g,\"twin\":", link.latency_s);
+        cli_json_number(out, link.twin == SIZE_MAX ? -1.0 : (double)link.twin);
+        fprintf(out, ",\"dev\":");
+        cli_json_string(out, link.dev);
+        fputc('}', out);
     }
-    fprintf(out, "]}\n");
 }
 
-/* As a text that the caller frees with free(); NULL: no memory. */
-static char *json_text(const tutti_topology *net, size_t *len)
+static void put_route(void *ctx, int src, int dst, const uint32_t *links,
+                      uint32_t n_links)
 {
-    char *text = NULL;
-    FILE *out = open_memstream(&text, len);
-    if (!out)
-        return NULL;
-    put_json(net, out);
-    bool is_whole = !ferror(out);
-    if (fclose(out) == 0 && is_whole)
-        return text;
-    free(text);
-    return NULL;
+    FILE *out = ctx;
+    bool is_first = src == 0 && dst == 1;
+    fprintf(out, "%s\n [%d,%d,[", is_first ? "" : ",", src, dst);
+    for (uint32_t i = 0; i < n_links; i++)
+        fprintf(out, "%s%u", i ? "," : "", links[i]);
+    fputs("]]", out);
+}
+
+static tutti_err put_json(const tutti_topology *net, bool with_routes,
+                          FILE *out, tutti_diag *diag)
+{
+    tutti_topology_info info;
+    tutti_topology_describe(net, &info);
+    fprintf(out, "{\"ranks\":%u,\"switches\":%u,\"id\":\"%016llx\",\"nodes\":[",
+            info.n_ranks, info.n_switches, (unsigned long long)info.id);
+    put_nodes(net, out);
+    fprintf(out, "],\"links\":[");
+    put_links(net, out);
+    tutti_err err = TUTTI_OK;
+    if (with_routes) {
+        fprintf(out, "],\"routes\":[");
+        err = tutti_routes(net, put_route, out, diag);
+    }
+    fprintf(out, "]}\n");
+    return err;
 }
 
 static int write_json(const cli_command *self, const tutti_topology *net,
-                      const char *path)
+                      bool with_routes, const char *path)
 {
+    char *text = NULL;
     size_t len = 0;
-    char *text = json_text(net, &len);
-    if (!text)
+    tutti_diag diag = {0};
+    FILE *out = open_memstream(&text, &len);
+    if (!out)
         return cli_fail(self, "no memory for the network as JSON");
-    int status = cli_write_file(self, path, text, len);
+    tutti_err err = put_json(net, with_routes, out, &diag);
+    bool is_whole = !ferror(out);
+    int status = CLI_OK;
+    if (fclose(out) || !is_whole)
+        status = cli_fail(self, "no memory for the network as JSON");
+    else if (err)
+        status = cli_fail_err(self, "cannot find the routes", err, diag.text);
+    else
+        status = cli_write_file(self, path, text, len);
     free(text);
     return status;
 }
@@ -72,13 +114,15 @@ static int write_text(const cli_command *self, const tutti_topology *net,
 int cmd_topo(const cli_command *self, int argc, char **argv)
 {
     const char *out = NULL;
-    bool is_json = false, is_list = false;
+    bool is_json = false, is_list = false, with_routes = false;
     const cli_option options[] = {
         {"--list", "-l", CLI_FLAG, &is_list, NULL,
          "list the generators and the named machines"},
         {"--output", "-o", CLI_TEXT, &out, "FILE",
          "file to write (standard output)"},
-        {"--json", NULL, CLI_FLAG, &is_json, NULL, "ranks and links as JSON"},
+        {"--json", NULL, CLI_FLAG, &is_json, NULL, "nodes and links as JSON"},
+        {"--routes", NULL, CLI_FLAG, &with_routes, NULL,
+         "with --json: also the links between every two ranks"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))
@@ -87,10 +131,12 @@ int cmd_topo(const cli_command *self, int argc, char **argv)
         return list();
     if (words.n != 1)
         return cli_usage(self, "give one network, such as torus:4x4");
+    if (with_routes && !is_json)
+        return cli_usage(self, "--routes goes with --json");
     tutti_topology *net = cli_open_network(self, words.at[0]);
     if (!net)
         return CLI_FAILED;
-    int status = is_json ? write_json(self, net, out)
+    int status = is_json ? write_json(self, net, with_routes, out)
                          : write_text(self, net, out);
     tutti_topology_free(net);
     return status;

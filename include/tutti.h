@@ -505,14 +505,40 @@ typedef struct tutti_topology_info {
 TUTTI_API void tutti_topology_describe(const tutti_topology *net,
                                        tutti_topology_info *out);
 
-/* A directed link. `from` and `to` live as long as the topology. */
+/* A vertex of the network. Names live as long as the topology. */
+typedef enum tutti_node_kind {
+    TUTTI_NODE_HOST,   /* with one rank, or, with none, with slots */
+    TUTTI_NODE_SWITCH, /* forwards only */
+    TUTTI_NODE_SLOT    /* of one rank of a host of several */
+} tutti_node_kind;
+typedef struct tutti_node_info {
+    const char *name;
+    const char *host; /* of a slot: the host's name; else NULL */
+    tutti_node_kind kind;
+    int rank; /* -1: none */
+} tutti_node_info;
+/* false when index is past the end. */
+TUTTI_API bool tutti_node_at(const tutti_topology *net, size_t index,
+                             tutti_node_info *out);
+
+/* A directed link. Names live as long as the topology. */
 typedef struct tutti_link_info {
     const char *from, *to;
     double bytes_per_s, latency_s;
+    uint64_t rate_bps; /* the same rate, exactly */
+    size_t twin;       /* index of the link back; SIZE_MAX: one way only */
+    const char *dev;   /* the interface at `from`; NULL: not known */
 } tutti_link_info;
 /* false when index is past the end. */
 TUTTI_API bool tutti_link_at(const tutti_topology *net, size_t index,
                              tutti_link_info *out);
+
+/* The route from every rank to every other, by increasing (src, dst): the
+ * indices of its links, which are the callback's while it runs. */
+typedef void (*tutti_route_fn)(void *ctx, int src, int dst,
+                               const uint32_t *links, uint32_t n_links);
+TUTTI_API tutti_err tutti_routes(const tutti_topology *net, tutti_route_fn fn,
+                                 void *ctx, tutti_diag *diag);
 
 /* A row of the table of generators and named machines. */
 typedef struct tutti_generator_info {

@@ -127,6 +127,27 @@ void tutti_topology_describe(const tutti_topology *net,
     };
 }
 
+bool tutti_node_at(const tutti_topology *net, size_t index,
+                   tutti_node_info *out)
+{
+    static const tutti_node_kind kinds[] = {
+        [TT_NODE_HOST] = TUTTI_NODE_HOST,
+        [TT_NODE_SWITCH] = TUTTI_NODE_SWITCH,
+        [TT_NODE_HUB] = TUTTI_NODE_HOST,
+        [TT_NODE_SLOT] = TUTTI_NODE_SLOT,
+    };
+    if (index >= net->n_nodes)
+        return false;
+    const tt_node *node = &net->nodes[index];
+    *out = (tutti_node_info){
+        .name = node->name,
+        .host = node->hub == TT_NONE ? NULL : net->nodes[node->hub].name,
+        .kind = kinds[node->kind],
+        .rank = node->rank == TT_NONE ? -1 : (int)node->rank,
+    };
+    return true;
+}
+
 bool tutti_link_at(const tutti_topology *net, size_t index,
                    tutti_link_info *out)
 {
@@ -138,8 +159,42 @@ bool tutti_link_at(const tutti_topology *net, size_t index,
         .to = net->nodes[link->to].name,
         .bytes_per_s = tt_link_bytes_per_s(link),
         .latency_s = tt_link_latency_s(link),
+        .rate_bps = link->rate_bps,
+        .twin = link->twin == TT_NONE ? SIZE_MAX : link->twin,
+        .dev = link->dev,
     };
     return true;
+}
+
+static tutti_err hand_routes(const tutti_topology *net, const tt_routes *routes,
+                             tutti_route_fn fn, void *ctx)
+{
+    uint32_t most = tt_routes_max_links(routes);
+    uint32_t *links = tt_new(&tt_mem_std, (size_t)most + 1, sizeof(*links));
+    if (!links)
+        return TUTTI_ENOMEM;
+    for (uint32_t src = 0; src < net->n_ranks; src++) {
+        for (uint32_t dst = 0; dst < net->n_ranks; dst++) {
+            if (src != dst)
+                fn(ctx, (int)src, (int)dst, links,
+                   tt_route(routes, src, dst, 0, links));
+        }
+    }
+    tt_free(&tt_mem_std, links, (size_t)most + 1, sizeof(*links));
+    return TUTTI_OK;
+}
+
+tutti_err tutti_routes(const tutti_topology *net, tutti_route_fn fn, void *ctx,
+                       tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tt_routes *routes = NULL;
+    tutti_err err = tt_routes_create(net, &tt_mem_std, &routes, &found);
+    if (!err && (err = hand_routes(net, routes, fn, ctx)))
+        tt_fail(&found, err, "no memory for a route");
+    tt_routes_free(routes);
+    return tt_report(err, &found, diag);
 }
 
 bool tutti_generator_at(size_t index, tutti_generator_info *out)

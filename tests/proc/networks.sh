@@ -51,6 +51,33 @@ END
 run "$tutti" topo "$tmp/mine.topo" --json
 is "a file of one's own" "$(json 'd["ranks"], len(d["links"])')" "2 4"
 
+cat >"$tmp/big.topo" <<'END'
+tutti-topology 1
+host a rank=2
+host b ranks=2 rank=0,1
+switch s
+link a s 1Gbit/300Mbit 5us dev=lan0
+link b s 999999999999999bit
+END
+run "$tutti" topo "$tmp/big.topo" --json --routes
+is "nodes as JSON" "$(json '[[n[k] for k in ("name", "kind", "host", "rank")]
+    for n in d["nodes"]]')" "[['a', 'host', None, 2], \
+['b', 'host', None, None], ['b.0', 'slot', 'b', 0], ['b.1', 'slot', 'b', 1], \
+['s', 'switch', None, None]]"
+is "links as JSON, rates exactly" \
+    "$(json '[(k["rate_bps"], k["dev"], k["twin"]) for k in d["links"][4:]]')" \
+    "[(1000000000, 'lan0', 5), (300000000, None, 4), \
+(999999999999999, None, 7), (999999999999999, None, 6)]"
+is "routes as JSON" "$(json 'd["routes"]')" \
+    "[[0, 1, [0, 3]], [0, 2, [0, 6, 5]], [1, 0, [2, 1]], [1, 2, [2, 6, 5]], \
+[2, 0, [4, 7, 1]], [2, 1, [4, 7, 3]]]"
+run "$tutti" topo torus:2x3x3 --json --routes
+is "a route for every two ranks" \
+    "$(json 'len({(a, b) for a, b, way in d["routes"] if way})')" 306
+run "$tutti" topo full:3 --routes
+ends "--routes without --json" 2
+one_sentence "that is one sentence"
+
 bad() { # WHAT LINE PATTERN: the text of stdin is refused at that line
     cat >"$tmp/bad.topo"
     run "$tutti" topo "$tmp/bad.topo"
