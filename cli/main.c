@@ -75,7 +75,8 @@ const cli_command cli_commands[] = {
      "job: under `tutti run`, torchrun, mpirun or srun.",
      "  tutti run -n 4 tutti bench\n"
      "  tutti run -n 4 tutti bench all-gather -b 1KiB -e 1GB -f 4 --type bf16\n"
-     "  mpirun -n 2 tutti bench all-reduce -b 8 -e 8 -n 10000 --json\n"},
+     "  mpirun -n 2 tutti bench all-reduce -b 8 -e 8 -n 10000 --json\n"
+     "  tutti run -H a,b,c tutti bench --topology my.topo\n"},
     {"settings", cmd_settings, "list the TUTTI_* variables", "[options]",
      "Lists every TUTTI_* environment variable: its value, where it comes\n"
      "from, and what it does.",

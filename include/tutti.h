@@ -540,6 +540,13 @@ typedef void (*tutti_route_fn)(void *ctx, int src, int dst,
 TUTTI_API tutti_err tutti_routes(const tutti_topology *net, tutti_route_fn fn,
                                  void *ctx, tutti_diag *diag);
 
+/* The same network as TCP's payload sees it: of every full packet on a link
+ * between hosts 1448 of 1514 bytes; links inside a host stay as they are. The
+ * caller owns *out. */
+TUTTI_API tutti_err tutti_topology_payload(const tutti_topology *net,
+                                           tutti_topology **out,
+                                           tutti_diag *diag);
+
 /* A row of the table of generators and named machines. */
 typedef struct tutti_generator_info {
     const char *name, *form, *blurb;
@@ -619,6 +626,18 @@ TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
                                const tutti_plan_opts *opts,
                                tutti_schedule **out, const char **chosen,
                                tutti_diag *diag);
+
+/* The network that calls on comm are planned for, with comm's ranks; NULL: none
+ * is known (TUTTI_TOPOLOGY). Lives as long as comm. */
+TUTTI_API const tutti_topology *tutti_comm_topology(const tutti_comm *comm);
+/* The schedule that such a call on comm is performed by; opts->planner NULL:
+ * TUTTI_PLANNER; block_bytes is not looked at. Nothing is sent: no other rank
+ * need do the same. The caller owns *out; *chosen (may be NULL) is the planner's
+ * name. A barrier is an all-reduce of one byte. Errors: as tutti_plan. */
+TUTTI_API tutti_err tutti_comm_plan(const tutti_comm *comm,
+                                    const tutti_plan_opts *opts,
+                                    tutti_schedule **out, const char **chosen,
+                                    tutti_diag *diag);
 
 /* The seconds that the schedule is predicted to take for the vector that opts
  * describe: the fluid model with the engine's slices, credits and window, but

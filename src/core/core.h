@@ -21,6 +21,7 @@
 #include "base/settings.h"
 #include "boot/boot.h"
 #include "engine/engine.h"
+#include "plan/plan.h"
 #include "topology/topology.h"
 
 /* What must be equal on all ranks: rank 0's settings. */
@@ -149,6 +150,11 @@ typedef struct tt_want {
 tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
                        tt_plan_entry **out, tutti_diag *diag);
 void tt_comm_free_plans(tutti_comm *comm);
+/* What a call of `what` (collective, root, size, progress) is performed by;
+ * rule NULL: as agreed. The caller owns *out. */
+tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
+                           const char *rule, tutti_schedule **out,
+                           const char **chosen, tutti_diag *diag);
 
 /* call.c */
 typedef struct tt_call_in {

@@ -93,6 +93,15 @@ tutti_err tutti_topology_parse(const char *text, size_t len,
     return tt_report(err, &found, diag);
 }
 
+tutti_err tutti_topology_payload(const tutti_topology *net,
+                                 tutti_topology **out, tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    return tt_report(tt_topology_payload(net, &tt_mem_std, out, &found), &found,
+                     diag);
+}
+
 /* ------------------------------------------------------------ topologies -- */
 
 void tutti_topology_free(tutti_topology *net)
@@ -259,16 +268,15 @@ static const uint64_t *blocks_of(tutti_coll coll, const uint64_t *block_bytes)
     return has_blocks ? block_bytes : NULL;
 }
 
-static tutti_err read_problem(const tutti_topology *net,
-                              const tutti_plan_opts *o, tt_problem *p,
-                              tutti_diag *diag)
+/* Of n ranks. */
+static tutti_err read_problem(const tutti_plan_opts *o, uint32_t n,
+                              tt_problem *p, tutti_diag *diag)
 {
     *p = (tt_problem){
         .collective = o->collective,
-        .n_ranks = net->n_ranks,
+        .n_ranks = n,
         .root = TT_NONE,
         .size_bytes = o->size_bytes,
-        .topology = net,
         .block_bytes = blocks_of(o->collective, o->block_bytes),
     };
     if (!tt_coll_has_schedule(o->collective))
@@ -276,10 +284,10 @@ static tutti_err read_problem(const tutti_topology *net,
                        tutti_coll_name(o->collective));
     if (!tt_coll_has_root(o->collective))
         return TUTTI_OK;
-    if (o->root < 0 || (uint32_t)o->root >= net->n_ranks)
+    if (o->root < 0 || (uint32_t)o->root >= n)
         return tt_fail(diag, TUTTI_EINVAL,
                        "root %d is not a rank: the network has ranks 0 to %u",
-                       o->root, net->n_ranks - 1);
+                       o->root, n - 1);
     p->root = (uint32_t)o->root;
     return TUTTI_OK;
 }
@@ -297,10 +305,11 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
     if (!err)
-        err = read_problem(net, &o, &p, &found);
+        err = read_problem(&o, net->n_ranks, &p, &found);
     if (!err)
         err = tt_routes_create(net, &tt_mem_std, &routes, &found);
     if (!err) {
+        p.topology = net;
         p.routes = routes;
         p.progress = &progress;
         err = tt_plan_make(o.planner, &p, &tt_mem_std, out, &planner, &found);
@@ -308,6 +317,34 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
     if (!err && chosen)
         *chosen = planner->name;
     tt_routes_free(routes);
+    return tt_report(err, &found, diag);
+}
+
+const tutti_topology *tutti_comm_topology(const tutti_comm *comm)
+{
+    return comm->topology;
+}
+
+tutti_err tutti_comm_plan(const tutti_comm *comm, const tutti_plan_opts *opts,
+                          tutti_schedule **out, const char **chosen,
+                          tutti_diag *diag)
+{
+    tutti_diag found;
+    tt_diag_clear(&found);
+    tutti_plan_opts o;
+    tt_problem p;
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    const tt_progress progress = {o.progress, o.progress_ctx};
+    if (!err && o.collective == TUTTI_BARRIER) {
+        o.collective = TUTTI_ALL_REDUCE;
+        o.size_bytes = 1;
+    }
+    if (!err)
+        err = read_problem(&o, comm->n_ranks, &p, &found);
+    if (!err) {
+        p.progress = &progress;
+        err = tt_comm_schedule(comm, &p, o.planner, out, chosen, &found);
+    }
     return tt_report(err, &found, diag);
 }
 

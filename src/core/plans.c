@@ -47,24 +47,30 @@ static uint64_t window_bytes(const tutti_comm *comm, uint64_t total,
 
 /* ------------------------------------------------------------------ parts -- */
 
-static tt_problem problem_of(const tutti_comm *comm, const tt_shape *shape)
+/* Without collective, ranks and size. */
+static tt_problem blank_problem(const tutti_comm *comm)
 {
     bool is_inside = comm->agreed.n_hosts == 1;
-    tt_problem p = {
-        .collective = shape->coll,
-        .n_ranks = shape->n_ranks,
-        .root = shape->root,
-        .size_bytes = tt_shape_total_bytes(shape),
+    return (tt_problem){
         .alpha_s = is_inside ? inside.alpha_s : across.alpha_s,
         .beta_s_per_byte = is_inside ? inside.beta_s_per_byte
                                      : across.beta_s_per_byte,
         .gamma_s_per_byte = is_inside ? inside.gamma_s_per_byte
                                       : across.gamma_s_per_byte,
+        .topology = comm->topology,
+        .routes = comm->routes,
     };
+}
+
+static tt_problem problem_of(const tutti_comm *comm, const tt_shape *shape)
+{
+    tt_problem p = blank_problem(comm);
+    p.collective = shape->coll;
+    p.n_ranks = shape->n_ranks;
+    p.root = shape->root;
+    p.size_bytes = tt_shape_total_bytes(shape);
     if (shape->coll == TUTTI_ALL_TO_ALL)
         p.size_bytes /= shape->n_ranks;
-    p.topology = comm->topology;
-    p.routes = comm->routes;
     return p;
 }
 
@@ -148,6 +154,26 @@ static tutti_err part_key(const tt_want *want, tt_problem *p, const char **rule,
     }
     key->planner_hash = hash_text(*rule);
     return TUTTI_OK;
+}
+
+tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
+                           const char *rule, tutti_schedule **out,
+                           const char **chosen, tutti_diag *diag)
+{
+    tt_problem p = blank_problem(comm);
+    p.collective = what->collective;
+    p.n_ranks = comm->n_ranks;
+    p.root = what->root;
+    p.size_bytes = what->size_bytes;
+    p.progress = what->progress;
+    if (p.topology)
+        p.size_bytes = UINT64_C(1) << class_of(p.size_bytes);
+    const tt_planner *planner = NULL;
+    tutti_err err = tt_plan_make(rule ? rule : comm->agreed.planner, &p,
+                                 &tt_mem_std, out, &planner, diag);
+    if (!err && chosen)
+        *chosen = planner->name;
+    return err;
 }
 
 static tutti_err find_part(tutti_comm *comm, const tt_want *want,

@@ -26,6 +26,7 @@ typedef struct cable {
     uint32_t a, z;
     uint64_t up_bps, down_bps, latency_ps;
     const char *dev, *far_dev;
+    bool is_memory;
 } cable;
 
 typedef struct cables {
@@ -422,7 +423,8 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                wire->down_bps,
                wire->latency_ps,
                keep(b, wire->dev),
-               keep(b, wire->far_dev)};
+               keep(b, wire->far_dev),
+               wire->is_memory};
     if (!b->err)
         add_cable(b, &b->wires, &c);
 }
@@ -442,8 +444,12 @@ uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
         snprintf(slot, sizeof(slot), "%.*s.%u", (int)TT_MAX_NAME, name, i);
         uint32_t v = add_node(b, slot, TT_NODE_SLOT, hub);
         uint64_t down = memory->down_bps ? memory->down_bps : memory->up_bps;
-        cable c = {v,    hub, memory->up_bps, down, memory->latency_ps,
-                   NULL, NULL};
+        cable c = {.a = v,
+                   .z = hub,
+                   .up_bps = memory->up_bps,
+                   .down_bps = down,
+                   .latency_ps = memory->latency_ps,
+                   .is_memory = true};
         if (!b->err)
             add_cable(b, &b->memory, &c);
     }
@@ -504,11 +510,13 @@ static tt_link *lay_cables(tt_link *at, const tt_link *first,
         const cable *c = &from->list[i];
         uint32_t number = (uint32_t)(at - first);
         bool both = c->down_bps > 0;
-        *at++ = (tt_link){c->a,      c->z,          both ? number + 1 : TT_NONE,
-                          c->up_bps, c->latency_ps, c->dev};
+        uint32_t back = both ? number + 1 : TT_NONE;
+        *at++ = (tt_link){c->a,          c->z,   back,        c->up_bps,
+                          c->latency_ps, c->dev, c->is_memory};
         if (both)
             *at++ = (tt_link){c->z,        c->a,          number,
-                              c->down_bps, c->latency_ps, c->far_dev};
+                              c->down_bps, c->latency_ps, c->far_dev,
+                              c->is_memory};
     }
     return at;
 }

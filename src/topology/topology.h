@@ -45,6 +45,7 @@ typedef struct tt_link {
     uint64_t rate_bps;   /* > 0 */
     uint64_t latency_ps; /* may be 0 */
     const char *dev;     /* interface at `from`, or NULL */
+    bool is_memory;      /* inside a host of several ranks */
 } tt_link;
 
 /* The nodes 0 .. product of dims - 1 are a grid, row by row (the last
@@ -99,6 +100,14 @@ tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag);
 
+/* The same network as TCP's payload sees it: of a full packet on a link between
+ * hosts (MTU 1500, time stamps) 1448 of 1514 bytes; rates become whole bits per
+ * second again. */
+#define TT_TCP_PAYLOAD UINT64_C(1448)
+#define TT_TCP_PACKET UINT64_C(1514)
+tutti_err tt_topology_payload(const tutti_topology *t, const tt_mem *mem,
+                              tutti_topology **out, tutti_diag *diag);
+
 void tt_topology_free(tutti_topology *t); /* accepts NULL */
 
 /* The network as a file that reads back to the same one (same id). */
@@ -136,6 +145,7 @@ typedef struct tt_wire {
     uint64_t latency_ps;       /* each way */
     const char *dev, *far_dev; /* interfaces at the first and at the second
                                   node; NULL: not known */
+    bool is_memory;            /* inside a host of several ranks */
 } tt_wire;
 uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
                           uint32_t n_ranks, const tt_wire *memory);

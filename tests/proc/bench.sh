@@ -51,6 +51,54 @@ print(",".join(r), r["collective"], r["n_ranks"], r["planner"], r["size_bytes"],
 ' <<<"$out" 2>&1)" "collective,n_ranks,planner,size_bytes,count,type,op,inplace,\
 time_us,algbw_GBps,busbw_GBps,wrong all-reduce 2 ring 4096 1024 f32 sum 1 True 0"
 
+# -- on a known network -------------------------------------------------------
+run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 1KiB -e 3MiB -f 3072 -n 2 \
+    --topology star:3@1.514Gbit,0
+ends "--topology" 0
+is "its columns do not move the others" "$(wrong_sum)" "2 0"
+like "the network is named" "$out" '^# network star:3@1.514Gbit,0, .*: exact$'
+like "its columns have heads" "$out" ' predict +optimum +out-of +in +planner$'
+like "and values, N/A for none" "$out" \
+    '^ +3145728 .* [0-9.]+ +23172[.0-9]* +[0-9.]+ +[0-9.]+ +[a-z0-9]+$'
+
+# The least time of 3 MiB: 4/3 of it through a link whose payload is 1.448
+# Gbit/s; that of the rooted ones: all of it through one link.
+for case in "all-reduce 23172" "broadcast 17379" "reduce 17379" \
+    "all-gather 11586" "reduce-scatter 11586" "all-to-all 11586" \
+    "gather 11586" "scatter 11586" "send-recv None"; do
+    coll=${case% *}
+    run "$tutti" run -n 3 --no-prefix "$tutti" bench "$coll" -b 3MiB -e 3MiB \
+        -n 1 -w 0 --root 1 --json -t star:3@1.514Gbit,0
+    is "$coll on a known network" "$rc $(python3 -c 'import json,sys
+for r in json.load(sys.stdin):
+    best, time = r["optimum_us"], r["time_us"]
+    if not best:
+        print(best, r["predicted_us"], r["efficiency"], r["chosen"])
+    elif (0.99 * best <= r["predicted_us"] <= 4 * best and r["chosen"] and
+          abs(r["efficiency"] * time / best - 1) < 1e-6):
+        print(int(best))
+    else:
+        print(r)' <<<"$out" 2>&1 | sort -u)" \
+        "0 ${case#* }$([ "$coll" = send-recv ] && echo " None None None")"
+done
+run "$tutti" run -n 3 --no-prefix "$tutti" bench barrier -n 1 --json \
+    -t star:3@1Gbit,50us
+like "barrier on a known network" "$out" '"predicted_us":[0-9.]+,"optimum_us":100,'
+
+for case in "ring ring" "0-4K:doubling,4K-:ring doubling" "auto [b-z][a-z0-9]*"; do
+    run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 1KiB -e 1KiB -n 1 \
+        --json -t star:3 --planner "${case% *}"
+    like "${case% *} chose ${case#* }" "$out" "\"chosen\":\"${case#* }\""
+done
+
+run "$tutti" run -n 3 "$tutti" bench -e 8 --topology star:4
+ends "a network of other ranks" 1
+like "says what differs" "$err" 'describes 4 ranks and the job has 3'
+run "$tutti" run -n 2 "$tutti" bench -e 8 --topology $tmp/none
+ends "no such network" 1
+run "$tutti" bench -e 8 -n 1 --topology star:1
+ends "one rank on its network" 0
+
 planners=$("$tutti" plan full:5 --json |
     python3 -c 'import json,sys; print(*(r["planner"] for r in json.load(sys.stdin)))')
 n_planners=0

@@ -60,6 +60,59 @@ static void check(const char *spec, const uint32_t *members, uint32_t n)
     tt_topology_free(t);
 }
 
+/* Rates of cables shrink by 1448 / 1514, memory's do not, also in a network that
+ * was taken out of another; all else stays. */
+static void payload_of_networks(void **state)
+{
+    (void)state;
+    const char text[] = "tutti-topology 1\nhost a ranks=2 memory=8Gbit\n"
+                        "host b c\nswitch s\nlink a s 1514Mbit/757Mbit 5us\n"
+                        "link b s 3028kbit oneway\nlink s b 1bit\n"
+                        "link c s 1514bit\n";
+    const uint64_t rates[] = {UINT64_C(8000000000),
+                              UINT64_C(8000000000),
+                              UINT64_C(8000000000),
+                              UINT64_C(8000000000),
+                              1448000000,
+                              724000000,
+                              2896000,
+                              1,
+                              1,
+                              1448,
+                              1448};
+    const uint32_t some[] = {3, 1, 0, 2};
+    tutti_topology *nets[3] = {NULL};
+    tutti_diag diag = {0};
+    if (tt_topology_parse(&tt_mem_std, text, sizeof(text) - 1, &nets[0], &diag))
+        fail_msg("%s", diag.text);
+    assert_int_equal(
+        tt_topology_subset(nets[0], some, 4, &tt_mem_std, &nets[1], NULL),
+        TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            tt_topology_payload(nets[i], &tt_mem_std, &nets[2], NULL),
+            TUTTI_OK);
+        const tutti_topology *t = nets[i], *p = nets[2];
+        assert_int_equal(p->n_links, 11);
+        for (uint32_t l = 0; l < 11; l++) {
+            assert_int_equal(p->links[l].rate_bps, rates[l]);
+            assert_int_equal(p->links[l].latency_ps, t->links[l].latency_ps);
+            assert_int_equal(p->links[l].to, t->links[l].to);
+        }
+        for (uint32_t r = 0; r < 4; r++)
+            assert_int_equal(p->rank_node[r], t->rank_node[r]);
+        tt_topology_free(nets[2]);
+    }
+    tt_topology_free(nets[0]);
+    tt_topology_free(nets[1]);
+    tutti_topology *grid = make("torus:3x4");
+    assert_int_equal(tt_topology_payload(grid, &tt_mem_std, &nets[2], NULL),
+                     TUTTI_OK);
+    assert_int_equal(nets[2]->grid.n_dims, 2);
+    tt_topology_free(nets[2]);
+    tt_topology_free(grid);
+}
+
 static void parts_of_networks(void **state)
 {
     (void)state;
@@ -101,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_networks),
+        cmocka_unit_test(payload_of_networks),
         cmocka_unit_test(no_memory),
     };
     return TT_RUN_TAP(tests);
