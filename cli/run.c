@@ -252,6 +252,9 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         {"--ranks", "-n", CLI_COUNT, &n, "N", "how many ranks"},
         {"--hosts", "-H", CLI_TEXT, &host_text, "A:2,B:2",
          "hosts, with the ranks that each takes (1)"},
+        {"--address", NULL, CLI_TEXT, &job.address, "HOST:PORT",
+         "where the ranks of -H meet, on rank 0's host (the first host, any "
+         "port)"},
         {"--rsh", NULL, CLI_TEXT, &job.rsh, "COMMAND",
          "reaches a host, as COMMAND HOST COMMANDLINE (ssh)"},
         {"--bind", NULL, CLI_FLAG, &job.binds, NULL,
@@ -269,6 +272,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
     host_list hosts = {0};
     char address[320];
     int status = host_text ? parse_hosts(self, host_text, &hosts) : CLI_OK;
+    if (!status && job.address && !host_text)
+        status = cli_usage(self, "--address goes with -H");
     if (!status && job.binds && host_text)
         status = cli_usage(self, "--bind is for local ranks: leave out -H");
     if (!status)
@@ -277,7 +282,7 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         job.n = (uint32_t)n;
         job.program = words.at;
         words.at[words.n] = NULL;
-        if (hosts.n)
+        if (hosts.n && !job.address)
             job.address = make_address(&hosts.at[0], address, sizeof(address));
         status = run(&job, &hosts, prefixes, is_json);
     }

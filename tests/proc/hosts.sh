@@ -30,6 +30,11 @@ run "${on_hosts[@]}" --no-prefix sh -c 'echo $TUTTI_ADDR'
 like "they meet on the first host" "$(sort -u <<<"$out")" \
     '^a:(2[0-9]|3[01])[0-9]{3}$'
 is "at one place" "$(sort -u <<<"$out" | wc -l)" 1
+run "${on_hosts[@]}" --no-prefix --address 10.9.8.7:65 sh -c 'echo $TUTTI_ADDR'
+is "or where --address says" "$(sort -u <<<"$out")" 10.9.8.7:65
+run "$tutti" run -n 2 --address 10.9.8.7:65 true
+ends "--address without hosts" 2
+one_sentence "one sentence says so"
 head -c 50000 /dev/urandom >"$tmp/in"
 "${on_hosts[@]}" --no-prefix sh -c '[ $TUTTI_RANK = 0 ] && cat || true' \
     <"$tmp/in" >"$tmp/copy"
