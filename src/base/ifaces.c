@@ -3,9 +3,13 @@
 #include "base/ifaces.h"
 
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 static bool matches(const char *list, const char *name, bool is_exact)
 {
@@ -48,44 +52,170 @@ static bool is_usable(const struct ifaddrs *a)
            a->ifa_addr->sa_family == AF_INET6;
 }
 
+static tt_addr copy_addr(const struct sockaddr *sa)
+{
+    tt_addr addr = {.len = sizeof(struct sockaddr_in)};
+    if (sa->sa_family == AF_INET6)
+        addr.len = sizeof(struct sockaddr_in6);
+    memcpy(&addr.u, sa, addr.len);
+    return addr;
+}
+
+/* The bytes of the address; returns how many. */
+static unsigned ip_bytes(const tt_addr *addr, const uint8_t **ip)
+{
+    bool is_v6 = addr->u.sa.sa_family == AF_INET6;
+    *ip = is_v6 ? addr->u.v6.sin6_addr.s6_addr
+                : (const uint8_t *)&addr->u.v4.sin_addr;
+    return is_v6 ? 16 : 4;
+}
+
+static unsigned prefix_of(const struct ifaddrs *a)
+{
+    if (!a->ifa_netmask)
+        return a->ifa_addr->sa_family == AF_INET6 ? 128 : 32;
+    tt_addr mask = copy_addr(a->ifa_netmask);
+    /* Its own family is not always set. */
+    mask.u.sa.sa_family = a->ifa_addr->sa_family;
+    const uint8_t *ip;
+    unsigned n = ip_bytes(&mask, &ip);
+    unsigned bits = 0;
+    while (bits < 8 * n && (ip[bits / 8] & 0x80u >> bits % 8))
+        bits++;
+    return bits;
+}
+
+static bool is_loopback(const tt_addr *addr)
+{
+    if (addr->u.sa.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&addr->u.v6.sin6_addr);
+    return ntohl(addr->u.v4.sin_addr.s_addr) >> 24 == 127;
+}
+
+/* An address of the host itself may well sit on lo. */
+static tt_iface_order order_of(const tt_iface *one, unsigned flags)
+{
+    bool is_v6 = one->addr.u.sa.sa_family == AF_INET6;
+    bool is_local = is_v6 && IN6_IS_ADDR_LINKLOCAL(&one->addr.u.v6.sin6_addr);
+    if (is_loopback(&one->addr))
+        return TT_IFACE_LOOPBACK;
+    if (is_inner(one->name))
+        return is_local ? TT_IFACE_ORDERS : TT_IFACE_INNER;
+    if (is_local)
+        return flags & IFF_LOOPBACK ? TT_IFACE_ORDERS : TT_IFACE_LINK_LOCAL;
+    bool is_alone = one->prefix == (is_v6 ? 128 : 32) && one->far.len == 0;
+    return is_alone ? TT_IFACE_HOST : TT_IFACE_ORDINARY;
+}
+
 static tt_iface take(const struct ifaddrs *a)
 {
-    tt_iface one = {.addr.len = sizeof(struct sockaddr_in)};
-    if (a->ifa_addr->sa_family == AF_INET6)
-        one.addr.len = sizeof(struct sockaddr_in6);
-    memcpy(&one.addr.u, a->ifa_addr, one.addr.len);
+    tt_iface one = {.addr = copy_addr(a->ifa_addr), .prefix = prefix_of(a)};
+    const uint8_t *ip;
+    bool is_alone = one.prefix == 8 * ip_bytes(&one.addr, &ip);
+    /* Else it is the address for broadcasts. */
+    bool has_far = is_alone || (a->ifa_flags & IFF_POINTOPOINT);
+    const struct sockaddr *far = a->ifa_dstaddr;
+    if (has_far && far && far->sa_family == a->ifa_addr->sa_family)
+        one.far = copy_addr(far);
+    if (one.far.len && tt_addr_same_ip(&one.far, &one.addr))
+        one.far.len = 0;
     snprintf(one.name, sizeof(one.name), "%s", a->ifa_name);
-    if (a->ifa_flags & IFF_LOOPBACK)
-        one.order = TT_IFACE_LOOPBACK;
-    else if (is_inner(a->ifa_name))
-        one.order = TT_IFACE_INNER;
+    one.order = order_of(&one, a->ifa_flags);
+    if (a->ifa_flags & IFF_POINTOPOINT)
+        one.mbit = 10; /* a tunnel, most likely; what it says is made up */
     return one;
 }
 
-/* Link-local IPv6 addresses need the asker's own scope: no use to others. */
-static bool is_link_local(const tt_iface *one)
+/* 0 where the driver does not know. */
+static uint32_t speed_of(int sock, const char *name)
 {
-    return one->addr.u.sa.sa_family == AF_INET6 &&
-           IN6_IS_ADDR_LINKLOCAL(&one->addr.u.v6.sin6_addr);
+    struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
+    struct ifreq req = {.ifr_data = (void *)&cmd};
+    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
+    if (sock < 0 || ioctl(sock, SIOCETHTOOL, &req) != 0)
+        return 0;
+    uint32_t mbit = ethtool_cmd_speed(&cmd);
+    return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit;
+}
+
+uint32_t tt_iface_speed(uint32_t mbit)
+{
+    return mbit ? mbit : 1000;
+}
+
+/* Puts it where it belongs among out[0 .. n - 1]; when all places are taken
+ * the last one goes. Returns the new n. */
+static size_t insert(tt_iface *out, size_t n, size_t most, const tt_iface *one)
+{
+    size_t at = n;
+    while (at > 0 &&
+           (out[at - 1].order > one->order ||
+            (out[at - 1].order == one->order &&
+             tt_iface_speed(out[at - 1].mbit) < tt_iface_speed(one->mbit))))
+        at--;
+    if (at == most)
+        return n;
+    size_t kept = n < most ? n : most - 1;
+    memmove(out + at + 1, out + at, (kept - at) * sizeof(*out));
+    out[at] = *one;
+    return kept + 1;
+}
+
+/* The same address may be on several interfaces, each with another far end. */
+static bool is_known(const tt_iface *out, size_t n, const tt_iface *one)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (tt_addr_same_ip(&out[i].addr, &one->addr) &&
+            strcmp(out[i].name, one->name) == 0 &&
+            out[i].far.len == one->far.len)
+            return true;
+    }
+    return false;
 }
 
 size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most)
 {
     struct ifaddrs *list = NULL;
-    if (getifaddrs(&list) != 0)
+    if (most == 0 || getifaddrs(&list) != 0)
         return 0;
+    int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     size_t n = 0;
-    for (unsigned order = 0; order <= TT_IFACE_LOOPBACK; order++) {
-        for (const struct ifaddrs *a = list; a && n < most; a = a->ifa_next) {
-            if (!is_usable(a) || !tt_iface_allowed(filter, a->ifa_name))
-                continue;
-            tt_iface one = take(a);
-            if (one.order == order && !is_link_local(&one))
-                out[n++] = one;
-        }
+    for (const struct ifaddrs *a = list; a; a = a->ifa_next) {
+        if (!is_usable(a) || !tt_iface_allowed(filter, a->ifa_name))
+            continue;
+        tt_iface one = take(a);
+        if (one.order == TT_IFACE_ORDERS || is_known(out, n, &one))
+            continue;
+        if (one.mbit == 0)
+            one.mbit = speed_of(sock, one.name);
+        n = insert(out, n, most, &one);
     }
+    if (sock >= 0)
+        close(sock);
     freeifaddrs(list);
     return n;
+}
+
+bool tt_addr_same_ip(const tt_addr *a, const tt_addr *b)
+{
+    const uint8_t *ip_a, *ip_b;
+    unsigned n = ip_bytes(a, &ip_a);
+    ip_bytes(b, &ip_b);
+    return a->u.sa.sa_family == b->u.sa.sa_family && memcmp(ip_a, ip_b, n) == 0;
+}
+
+bool tt_iface_reaches(const tt_iface *iface, const tt_addr *to)
+{
+    const tt_addr *base = iface->far.len ? &iface->far : &iface->addr;
+    const uint8_t *ip, *to_ip;
+    if (base->u.sa.sa_family != to->u.sa.sa_family)
+        return false;
+    unsigned n = ip_bytes(base, &ip);
+    ip_bytes(to, &to_ip);
+    unsigned bits = iface->prefix < 8 * n ? iface->prefix : 8 * n;
+    unsigned rest = bits % 8;
+    return bits > 0 && memcmp(ip, to_ip, bits / 8) == 0 &&
+           (rest == 0 || (ip[bits / 8] ^ to_ip[bits / 8]) >> (8 - rest) == 0);
 }
 
 void tt_ifaces_names(char *out, size_t size)

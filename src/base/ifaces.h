@@ -9,14 +9,23 @@
 
 typedef enum tt_iface_order {
     TT_IFACE_ORDINARY,
-    TT_IFACE_INNER, /* bridges of containers and virtual machines */
-    TT_IFACE_LOOPBACK
+    TT_IFACE_HOST,       /* an address without a network: reached by routes */
+    TT_IFACE_INNER,      /* bridges of containers and virtual machines */
+    TT_IFACE_LOOPBACK,   /* 127.0.0.1, ::1 */
+    TT_IFACE_LINK_LOCAL, /* fe80::, means something on its own link only */
+    TT_IFACE_ORDERS
 } tt_iface_order;
 
+#define TT_IFACE_NAME 16 /* IFNAMSIZ */
+
+/* One address of an interface. */
 typedef struct tt_iface {
-    tt_addr addr; /* port 0 */
+    tt_addr addr;    /* port 0 */
+    tt_addr far;     /* the other end, where the system knows it; len 0: not */
+    unsigned prefix; /* bits of addr (or far) that are the network's */
+    uint32_t mbit;   /* speed of the interface; 0: not known */
     tt_iface_order order;
-    char name[16];
+    char name[TT_IFACE_NAME];
 } tt_iface;
 
 /* NCCL's syntax: a list of prefixes "eth,ib"; "^docker,lo" all but these;
@@ -24,9 +33,15 @@ typedef struct tt_iface {
 bool tt_iface_allowed(const char *filter, const char *name);
 
 /* Fills at most `most` entries of interfaces that are up and allowed, in
- * order; loopback only where `filter` does not exclude it. Returns how many.
- * Errors of the system give 0. */
+ * order, and of one order the fastest first; loopback only where `filter` does
+ * not exclude it. Returns how many. Errors of the system give 0. */
 size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most);
+
+/* Is `to` on the network of this address, or its other end? */
+bool tt_iface_reaches(const tt_iface *iface, const tt_addr *to);
+bool tt_addr_same_ip(const tt_addr *a, const tt_addr *b);
+/* Orders by speed: an unknown one is taken for 1 Gbit/s. */
+uint32_t tt_iface_speed(uint32_t mbit);
 
 /* "eth0, lo": the interfaces that are up, for messages. */
 void tt_ifaces_names(char *out, size_t size);

@@ -49,9 +49,12 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
 tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                            void *all, tutti_diag *diag);
 
-/* Between exchanges: false, with a sentence, when a rank is known to be gone
- * or rank 0 has called the start off. Never blocks. */
+/* Between exchanges: false, with a sentence, when a rank is known to be gone,
+ * or has called the start off. Never blocks. */
 bool tt_boot_is_well(tt_boot *boot, tutti_diag *diag);
+/* Between exchanges: this rank cannot go on, and need not be waited for. All
+ * should come to the next exchange, where it says why. Never blocks. */
+void tt_boot_call_off(tt_boot *boot);
 
 void tt_boot_close(tt_boot *boot); /* accepts NULL */
 

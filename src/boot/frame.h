@@ -9,6 +9,8 @@
  *   DATA     rank r  r's piece of an exchange
  *   ALL      rank 0  n_ranks pieces
  *   ERROR    rank 0  a sentence, at most TT_FRAME_TEXT; extra: -tutti_err
+ *   OFF      any     none: it cannot go on; rank 0 passes it on. In the next
+ *                    exchange all learn why
  *
  * Rules: (1) magic and version are checked before anything else and never
  * move; (2) job is the hash of the job's name and n_ranks the number of
@@ -30,7 +32,8 @@ typedef enum tt_frame_kind {
     TT_FRAME_READY = 3,
     TT_FRAME_DATA = 4,
     TT_FRAME_ALL = 5,
-    TT_FRAME_ERROR = 6
+    TT_FRAME_ERROR = 6,
+    TT_FRAME_OFF = 7
 } tt_frame_kind;
 
 typedef struct tt_frame {

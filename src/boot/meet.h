@@ -27,6 +27,7 @@ struct tt_boot {
     int *fds;
     uint32_t n_fds;
     int listener; /* rank 0, while it gathers; else -1 */
+    bool is_off;  /* the start was called off */
     /* The first failure: all later exchanges repeat it. */
     tutti_err broken;
     tutti_diag why;

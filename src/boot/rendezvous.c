@@ -190,21 +190,44 @@ out:
     return err;
 }
 
+void tt_boot_call_off(tt_boot *boot)
+{
+    tt_frame off = boot->like;
+    off.kind = TT_FRAME_OFF;
+    for (uint32_t i = 0; i < boot->n_fds && !boot->is_off; i++) {
+        /* Who is gone or does not read is found out in the exchange. */
+        if (boot->fds[i] >= 0)
+            tt_boot_put(boot, boot->fds[i], off, 0);
+    }
+    boot->is_off = true;
+}
+
+static bool is_off(const tt_frame *frame, const tt_frame *like)
+{
+    return tt_frame_check(frame, like, 0) == TT_FRAME_GOOD &&
+           frame->kind == TT_FRAME_OFF;
+}
+
 bool tt_boot_is_well(tt_boot *boot, tutti_diag *diag)
 {
-    char byte;
+    tt_frame frame = {0};
     for (uint32_t i = 0; i < boot->n_fds; i++) {
         if (boot->fds[i] < 0)
             continue;
-        ssize_t n = recv(boot->fds[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        ssize_t n = recv(boot->fds[i], &frame, sizeof(frame),
+                         MSG_PEEK | MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
+        bool calls_off = n == sizeof(frame) && is_off(&frame, &boot->like);
         /* Another rank may be ahead and have sent its next piece; rank 0
          * speaks out of turn only to call the start off. */
-        if (n > 0 && boot->rank == 0)
+        if (n > 0 && boot->rank == 0 && !calls_off)
             continue;
+        if (calls_off)
+            tt_boot_call_off(boot);
         if (n > 0)
-            tt_fail(diag, TUTTI_EPEER, "rank 0 has called the start off");
+            tt_fail(diag, TUTTI_EPEER, "rank %u has called the start off",
+                    frame.rank);
         else
             tt_fail(diag, TUTTI_EPEER, "rank %u died or left during start-up",
                     i);
@@ -282,6 +305,11 @@ static tutti_err hear_rank(collecting *c, uint32_t r)
                                  n < 0 ? ": " : "",
                                  n < 0 ? strerror(errno) : "");
         in->done += (size_t)n;
+        if (in_head && in->done == head && is_off(&in->head, &c->boot->like)) {
+            in->done = 0; /* its piece follows */
+            tt_boot_call_off(c->boot);
+            continue;
+        }
         if (in_head && in->done == head && check_piece(c, r) != TUTTI_OK)
             return TUTTI_EPROTO;
         if (in->done == head + c->len) {
@@ -399,7 +427,10 @@ static tutti_err exchange_leaf(tt_boot *boot, const void *mine, size_t len,
         why = tt_sock_write_all(boot->fds[0], mine, len, deadline_ns);
     /* When writing fails rank 0 may have said why before: read on. */
     tt_frame answer;
-    tutti_err err = tt_boot_hear(boot, &answer, len, deadline_ns, diag);
+    tutti_err err;
+    do
+        err = tt_boot_hear(boot, &answer, len, deadline_ns, diag);
+    while (!err && is_off(&answer, &boot->like));
     if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
         return fail_waiting(boot, diag);
     if (err)

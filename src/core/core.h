@@ -139,6 +139,10 @@ void tt_known_free(tt_known *k);
 tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
                          bool has_names, tutti_topology **out,
                          tutti_diag *diag);
+/* Which interfaces the network says for the connections of `rank`: into
+ * out[n_ranks]. The names are t's. Errors: ENOMEM. */
+tutti_err tt_known_hints(const tutti_topology *t, uint32_t rank,
+                         tt_net_hint *out, tutti_diag *diag);
 
 /* plans.c */
 typedef struct tt_want {

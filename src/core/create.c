@@ -39,7 +39,7 @@ typedef struct hello {
 
 typedef struct outcome {
     int32_t err;
-    char text[300];
+    char text[480];
 } outcome;
 
 typedef struct start {
@@ -54,6 +54,7 @@ typedef struct start {
     hello *hellos;                /* [n] */
     tt_net *nets[MAX_TRANSPORTS]; /* by row */
     tt_conn **conns;              /* [n] that are up */
+    tt_net_hint *hints;           /* [n] */
     uint32_t *hosts;              /* [n] */
     tt_agreed agreed;
     tt_known known;           /* rank 0: what it has been told */
@@ -163,6 +164,8 @@ static tutti_err connect_row(start *st, uint8_t row)
     }
     err = TUTTI_OK;
     if (st->nets[row])
+        st->nets[row]->hints = st->hints;
+    if (st->nets[row])
         err = ops->connect(st->nets[row], conns, addrs, lens, st->deadline_ns,
                            st->diag);
 out:
@@ -187,8 +190,15 @@ out:
 static tutti_err connect_all(start *st)
 {
     st->conns = tt_new(st->mem, st->n, sizeof(*st->conns));
-    if (!st->conns)
+    st->hints = tt_new(st->mem, st->n, sizeof(*st->hints));
+    if (!st->conns || !st->hints)
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    if (st->topology) {
+        tutti_err err = tt_known_hints(st->topology, st->rank, st->hints,
+                                       st->diag);
+        if (err)
+            return err;
+    }
     const uint8_t *order = st->hellos[0].order;
     for (size_t i = 0; i < MAX_TRANSPORTS && order[i]; i++) {
         uint8_t row = (uint8_t)(order[i] - 1);
@@ -212,25 +222,38 @@ static tutti_err connect_all(start *st)
 
 /* ------------------------------------------------------------- agreement -- */
 
-/* Every rank learns whether all are well; the first that is not is named. */
+/* Who only waited in vain, or was told to stop, knows less than others. */
+static int knowledge(int32_t err)
+{
+    return err == TUTTI_OK         ? 0
+           : err == TUTTI_EPEER    ? 1
+           : err == TUTTI_ETIMEOUT ? 2
+                                   : 3;
+}
+
+/* Every rank learns whether all are well; of those that are not the first of
+ * those who know most is named. */
 static tutti_err agree(start *st, tutti_err mine)
 {
     outcome own = {.err = mine};
     if (mine && st->diag)
-        snprintf(own.text, sizeof(own.text), "%.299s", st->diag->text);
+        snprintf(own.text, sizeof(own.text), "%.479s", st->diag->text);
     outcome *all = tt_new(st->mem, st->n, sizeof(*all));
     if (!all)
         return mine ? mine : tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), all,
                                      st->diag);
+    uint32_t worst = 0;
     for (uint32_t r = 0; !err && r < st->n; r++) {
         all[r].text[sizeof(all[r].text) - 1] = '\0';
-        if (all[r].err && r == st->rank)
-            err = tt_fail(st->diag, mine, "%s", own.text);
-        else if (all[r].err)
-            err = tt_fail(st->diag, TUTTI_EBOOT, "rank %u could not start: %s",
-                          r, all[r].text);
+        if (knowledge(all[r].err) > knowledge(all[worst].err))
+            worst = r;
     }
+    if (!err && all[worst].err && worst == st->rank)
+        err = tt_fail(st->diag, mine, "%s", own.text);
+    else if (!err && all[worst].err)
+        err = tt_fail(st->diag, TUTTI_EBOOT, "rank %u could not start: %s",
+                      worst, all[worst].text);
     tt_free(st->mem, all, st->n, sizeof(*all));
     return err;
 }
@@ -348,8 +371,10 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
     for (size_t i = 0; i < MAX_TRANSPORTS; i++)
         if (st->nets[i])
             nets[n_nets++] = st->nets[i];
-    for (uint32_t i = 0; i < n_nets; i++)
-        nets[i]->settings = NULL; /* ours go when the call ends */
+    for (uint32_t i = 0; i < n_nets; i++) { /* ours go when the call ends */
+        nets[i]->settings = NULL;
+        nets[i]->hints = NULL;
+    }
     tt_mesh_opts opts = {.rank = st->rank,
                          .n_ranks = st->n,
                          .n_nets = n_nets,
@@ -384,6 +409,7 @@ static void clean(start *st)
         tt_free(st->mem, net, 1, ops->net_size);
     }
     tt_free(st->mem, st->conns, st->n, sizeof(*st->conns));
+    tt_free(st->mem, st->hints, st->n, sizeof(*st->hints));
     tt_free(st->mem, st->hellos, st->n, sizeof(hello));
     tt_free(st->mem, st->hosts, st->n, sizeof(uint32_t));
     tt_known_free(&st->known);
@@ -488,7 +514,10 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
         err = share_topology(st);
     if (err)
         return err;
-    err = agree(st, connect_all(st));
+    err = connect_all(st);
+    if (err)
+        tt_boot_call_off(st->boot);
+    err = agree(st, err);
     if (err)
         return err;
     report(st);

@@ -79,6 +79,14 @@ typedef struct tt_net_up {
     void (*lost)(void *peer, tutti_err why, const char *text);
 } tt_net_up;
 
+/* Where the network is known and names interfaces: those that the connection
+ * to one rank has to use, here and there (NULL: any), and whether hosts forward
+ * between the two, so that no network of this host is the peer's as well. */
+typedef struct tt_net_hint {
+    const char *dev, *far_dev;
+    bool is_forwarded;
+} tt_net_hint;
+
 /* Head of every transport's per-process state. */
 struct tt_net {
     const struct tt_net_ops *ops;
@@ -90,6 +98,8 @@ struct tt_net {
      * when a rank has died meanwhile. NULL: always. */
     bool (*is_well)(void *arg, tutti_diag *diag);
     void *is_well_arg;
+    /* [n_ranks], for connect() only; NULL: none. */
+    const tt_net_hint *hints;
     /* Set by open(): the most payload bytes of one message; and a pollable
      * descriptor that becomes readable when, after arm() returned true,
      * progress() has something to do (-1: never). */

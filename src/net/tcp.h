@@ -4,26 +4,30 @@
  *   tcp.c         messages: send, flush, progress, cancel, close
  *   tcp_stream.c  the byte streams, without the socket
  *   tcp_meet.c    who connects to whom, on which address
+ *   tcp_ways.c    which of a peer's addresses to try, in which order
  *   tcp_addr.c    what address() tells, and the port range */
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 
-#include "base/sock.h"
+#include "base/ifaces.h"
 #include "net/tcp_stream.h"
 
 #define TT_TCP_MAX_PAYLOAD (4u << 20)
 #define TT_TCP_TOKEN 16
-/* 20 bytes each: they fit TT_NET_ADDR_MAX with room to spare. */
+/* 28 bytes each: they fit TT_NET_ADDR_MAX. Hosts may have hundreds, for their
+ * containers; the ones that others are most likely to reach are told. */
 #define TT_TCP_PLACES 32
 
 /* One way to reach a rank. */
 typedef struct tt_tcp_place {
     uint8_t family; /* 4 or 6 */
-    uint8_t is_loopback;
+    uint8_t order;  /* tt_iface_order */
     uint16_t port;
+    uint32_t mbit;  /* 0: not known */
+    uint32_t dev;   /* tt_tcp_dev() of the interface's name */
     uint8_t ip[16]; /* 4 of them for family 4 */
 } tt_tcp_place;
-_Static_assert(sizeof(tt_tcp_place) == 20, "a place is 20 bytes");
+_Static_assert(sizeof(tt_tcp_place) == 28, "a place is 28 bytes");
 
 /* What address() tells: this, cut after n_places. */
 typedef struct tt_tcp_card {
@@ -35,6 +39,32 @@ typedef struct tt_tcp_card {
     tt_tcp_place places[TT_TCP_PLACES];
 } tt_tcp_card;
 _Static_assert(sizeof(tt_tcp_card) <= TT_NET_ADDR_MAX, "a card fits");
+
+/* Own addresses that are looked at. */
+#define TT_TCP_OWN 128
+/* What the caller of a peer knows of its own host. */
+typedef struct tt_tcp_here {
+    const tt_tcp_card *card;
+    const char *filter;     /* TUTTI_SOCKET_IFNAME */
+    const tt_iface *ifaces; /* all, allowed or not */
+    size_t n_ifaces;
+} tt_tcp_here;
+
+typedef union tt_tcp_end {
+    struct sockaddr sa;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} tt_tcp_end;
+
+/* One try to reach a peer. */
+typedef struct tt_tcp_way {
+    tt_tcp_end to, from; /* from: family AF_UNSPEC where the kernel chooses */
+    uint32_t cost;       /* the order of tries */
+    bool is_routed;      /* by others */
+    bool is_guess; /* nothing says that the peer is on this interface's link */
+    char dev[TT_IFACE_NAME]; /* "" where the kernel chooses */
+} tt_tcp_way;
+#define TT_TCP_WAYS 48
 
 typedef struct tt_tcp_net {
     tt_net base;
@@ -71,10 +101,14 @@ tutti_err tt_tcp_card_fill(tt_tcp_card *card, const tt_net *net, uint16_t port,
 size_t tt_tcp_card_bytes(const tt_tcp_card *card);
 /* Reads bytes from outside; false when they make no sense. */
 bool tt_tcp_card_read(tt_tcp_card *card, const void *bytes, size_t len);
-/* The addresses of `card` that are worth a try from `own`'s host, best first;
- * returns how many. */
-size_t tt_tcp_card_addrs(const tt_tcp_card *card, const tt_tcp_card *own,
-                         tt_addr out[TT_TCP_PLACES]);
+/* ------------------------------------------------------------ tcp_ways.c */
+
+uint32_t tt_tcp_dev(const char *name);
+/* The ways to `peer` that are worth a try, best first; hint may be NULL.
+ * Returns how many. */
+size_t tt_tcp_ways(const tt_tcp_here *here, const tt_tcp_card *peer,
+                   const tt_net_hint *hint, tt_tcp_way out[TT_TCP_WAYS]);
+const char *tt_tcp_end_text(const tt_tcp_end *end, char *out);
 
 /* ------------------------------------------------------------ tcp_meet.c */
 

@@ -2,17 +2,14 @@
  * tcp_addr.c - on which addresses a rank can be reached.
  *
  * A card lists the addresses of all interfaces that are up and allowed, the
- * most promising first: ordinary ones, then bridges of containers (equal on
- * many hosts, so they often lead astray), then loopback, which only counts
- * inside one host and one network namespace. Nobody guesses which one works:
- * the connector tries them in turn (tcp_meet.c). */
+ * most promising first, as many as fit. Which of them a peer tries, and in
+ * which order, is the peer's business (tcp_ways.c). */
 #include <string.h>
 
 #include "base/hostid.h"
-#include "base/ifaces.h"
 #include "net/tcp.h"
 
-#define CARD_VERSION 1
+#define CARD_VERSION 2
 
 static bool parse_port(const char *text, size_t len, uint16_t *out)
 {
@@ -46,7 +43,9 @@ bool tt_tcp_parse_ports(const char *text, uint16_t *first, uint16_t *last)
 static tt_tcp_place place_of(const tt_iface *iface, uint16_t port)
 {
     tt_tcp_place place = {.port = port,
-                          .is_loopback = iface->order == TT_IFACE_LOOPBACK};
+                          .order = (uint8_t)iface->order,
+                          .mbit = iface->mbit,
+                          .dev = tt_tcp_dev(iface->name)};
     if (iface->addr.u.sa.sa_family == AF_INET) {
         place.family = 4;
         memcpy(place.ip, &iface->addr.u.v4.sin_addr, 4);
@@ -97,40 +96,4 @@ bool tt_tcp_card_read(tt_tcp_card *card, const void *bytes, size_t len)
     memcpy(card, bytes, len);
     return card->version == CARD_VERSION && card->n_places > 0 &&
            card->n_places <= TT_TCP_PLACES && tt_tcp_card_bytes(card) == len;
-}
-
-static bool to_addr(const tt_tcp_place *place, tt_addr *out)
-{
-    *out = (tt_addr){0};
-    if (place->port == 0)
-        return false;
-    if (place->family == 4) {
-        out->u.v4.sin_family = AF_INET;
-        out->u.v4.sin_port = htons(place->port);
-        memcpy(&out->u.v4.sin_addr, place->ip, 4);
-        out->len = sizeof(out->u.v4);
-        return true;
-    }
-    out->u.v6.sin6_family = AF_INET6;
-    out->u.v6.sin6_port = htons(place->port);
-    memcpy(&out->u.v6.sin6_addr, place->ip, 16);
-    out->len = sizeof(out->u.v6);
-    return place->family == 6;
-}
-
-/* On one host loopback is the surest and goes first: no firewall, no route. */
-size_t tt_tcp_card_addrs(const tt_tcp_card *card, const tt_tcp_card *own,
-                         tt_addr out[TT_TCP_PLACES])
-{
-    bool is_near = card->netns == own->netns &&
-                   memcmp(card->boot_id, own->boot_id, 16) == 0;
-    size_t n = 0;
-    for (int loopback = is_near ? 1 : 0; loopback >= 0; loopback--) {
-        for (uint16_t i = 0; i < card->n_places; i++) {
-            const tt_tcp_place *place = &card->places[i];
-            if (!!place->is_loopback == loopback && to_addr(place, &out[n]))
-                n++;
-        }
-    }
-    return n;
 }

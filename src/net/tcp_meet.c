@@ -13,10 +13,11 @@
  *            addresses everywhere) does not know the token. An answer that
  *            comes too late is no harm: the caller has closed that try, and
  *            without DONE the listener forgets it.
- * Time       Each address gets FIRST_TRY_NS, twice that in the next round and
- *            so on. A pair whose addresses have all refused for GIVE_UP_NS
- *            fails early; silence is waited for until the deadline.
- * Next       tcp.c. */
+ * Time       Each address gets FIRST_TRY_NS to connect, twice that in the next
+ *            round and so on, and ANSWER_NS more to answer. A pair whose
+ *            addresses have all refused for GIVE_UP_NS fails early; silence is
+ *            waited for until the deadline.
+ * Next       tcp_ways.c (which addresses, in which order), tcp.c. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -30,14 +31,19 @@
 #include "base/log.h"
 #include "net/tcp.h"
 
-#define FIRST_TRY_NS (500 * TT_NS_PER_MS)
-#define GIVE_UP_NS (5 * TT_NS_PER_S)
+#define FIRST_TRY_NS (100 * TT_NS_PER_MS)
+#define MOST_DOUBLINGS 5
+#define ANSWER_NS (1500 * TT_NS_PER_MS)
+#define GIVE_UP_NS (3 * TT_NS_PER_S)
 /* A pause after a refusal, before the same address is tried again. */
 #define PAUSE_NS (50 * TT_NS_PER_MS)
 /* How long to wait before looking whether all ranks still live. */
 #define LOOK_MS 200
 /* A stranger who connects is heard for so long. */
 #define GUEST_NS (5 * TT_NS_PER_S)
+/* Who is not called waits a little longer: the caller knows more, and calls
+ * the start off. */
+#define LATE_NS TT_NS_PER_S
 #define GUESTS 64
 
 #define WORD_MAGIC UINT32_C(0x63747474) /* "tttc" */
@@ -64,14 +70,13 @@ typedef struct call {
     bool is_done;
     int fd; /* -1: pausing */
     bool is_connected;
-    uint32_t n_addrs, next, round;
+    uint32_t n_ways, next, round;
     uint64_t until_ns;         /* of this try, or of the pause */
     uint64_t refused_since_ns; /* 0: some try was not refused */
     size_t got;
     word reply;
-    int why; /* of the last failure; 0: silence */
-    tt_tcp_card card;
-    tt_addr addrs[TT_TCP_PLACES];
+    int whys[TT_TCP_WAYS]; /* each one's last failure; 0: no answer */
+    tt_tcp_way ways[TT_TCP_WAYS];
 } call;
 
 /* Somebody who has called us. */
@@ -220,7 +225,7 @@ static bool is_right(const meeting *m, const word *w, word_kind kind)
            memcmp(w->token, m->net->card.token, TT_TCP_TOKEN) == 0;
 }
 
-static void settle(meeting *m, uint32_t rank, int fd)
+static void settle(meeting *m, uint32_t rank, int fd, const tt_tcp_way *way)
 {
     tt_tcp_conn *conn = (tt_tcp_conn *)m->conns[rank];
     set_options(&m->net->base, fd);
@@ -229,7 +234,14 @@ static void settle(meeting *m, uint32_t rank, int fd)
     tt_fork_watch(fd);
     tt_sock_peer_text(fd, conn->where);
     m->n_missing--;
-    TT_DEBUG("tcp: peer %u at %s", rank, conn->where);
+    if (!way)
+        TT_DEBUG("tcp: peer %u at %s, by its choice", rank, conn->where);
+    else
+        TT_DEBUG("tcp: peer %u at %s, %s%s", rank, conn->where,
+                 way->is_routed ? "by a route" : "on ",
+                 way->is_routed ? ""
+                 : way->dev[0]  ? way->dev
+                                : "this host");
 }
 
 /* -------------------------------------------------------------- calling -- */
@@ -238,34 +250,54 @@ static void settle(meeting *m, uint32_t rank, int fd)
 static void drop_call(call *c, int why)
 {
     uint64_t now = tt_now_ns();
+    uint32_t at = c->next;
     close(c->fd);
     c->fd = -1;
-    c->why = why;
-    c->next = (c->next + 1) % c->n_addrs;
+    c->whys[at] = why;
+    c->next = (c->next + 1) % c->n_ways;
     c->round += c->next == 0;
-    if (why == 0)
+    if (why == 0 && !c->ways[at].is_guess)
         c->refused_since_ns = 0;
     else if (c->refused_since_ns == 0)
         c->refused_since_ns = now;
     c->until_ns = c->next == 0 ? now + PAUSE_NS : now;
 }
 
+/* From the address of the interface that was chosen. The port is found when
+ * both ends are known, so that ports do not run short. */
+static int bind_call(int fd, const tt_tcp_end *from)
+{
+    int on = 1;
+    bool is_v4 = from->sa.sa_family == AF_INET;
+    if (from->sa.sa_family == AF_UNSPEC)
+        return 0;
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    return bind(fd, &from->sa, is_v4 ? sizeof(from->v4) : sizeof(from->v6)) == 0
+               ? 0
+               : errno;
+}
+
 static void start_call(const meeting *m, call *c)
 {
-    const tt_addr *to = &c->addrs[c->next];
-    uint64_t patience = FIRST_TRY_NS << (c->round < 5 ? c->round : 5);
-    c->until_ns = tt_now_ns() + patience;
+    const tt_tcp_way *way = &c->ways[c->next];
+    const tt_tcp_end *to = &way->to;
+    bool is_v4 = to->sa.sa_family == AF_INET;
+    uint32_t doublings = c->round < MOST_DOUBLINGS ? c->round : MOST_DOUBLINGS;
+    c->until_ns = tt_now_ns() + (FIRST_TRY_NS << doublings);
     c->is_connected = false;
     c->got = 0;
-    c->fd = tt_sock_new(to->u.sa.sa_family);
+    c->fd = tt_sock_new(to->sa.sa_family);
     if (c->fd < 0) {
         drop_call(c, -c->fd); /* no IPv6 here, say */
         return;
     }
     set_options(&m->net->base, c->fd);
-    if (connect(c->fd, &to->u.sa, to->len) != 0 && errno != EINPROGRESS &&
-        errno != EINTR)
-        drop_call(c, errno);
+    int why = bind_call(c->fd, &way->from);
+    if (why == 0 &&
+        connect(c->fd, &to->sa, is_v4 ? sizeof(to->v4) : sizeof(to->v6)) != 0)
+        why = errno;
+    if (why != 0 && why != EINPROGRESS && why != EINTR)
+        drop_call(c, why);
 }
 
 /* The connection stands: the next thing to wait for is the reply. */
@@ -283,13 +315,15 @@ static void greet(const meeting *m, call *c)
     }
     c->is_connected = true;
     /* The other side answers when it gets round to it. */
-    c->until_ns += 3 * FIRST_TRY_NS;
+    c->until_ns += ANSWER_NS;
 }
 
 static void serve_call(meeting *m, call *c, const struct pollfd *p)
 {
     if (c->fd < 0) {
-        if (tt_now_ns() >= c->until_ns)
+        /* Where there is no route the next one's turn comes at once. */
+        for (uint32_t i = 0;
+             i < c->n_ways && c->fd < 0 && tt_now_ns() >= c->until_ns; i++)
             start_call(m, c);
         return;
     }
@@ -309,7 +343,7 @@ static void serve_call(meeting *m, call *c, const struct pollfd *p)
             return;
         }
         c->is_done = true;
-        settle(m, c->rank, c->fd);
+        settle(m, c->rank, c->fd, &c->ways[c->next]);
         c->fd = -1;
     } else if (tt_now_ns() >= c->until_ns) {
         drop_call(c, 0);
@@ -369,7 +403,7 @@ static bool serve_guest(meeting *m, guest *g)
     g->got = 0;
     g->rank = g->heard.from;
     if (g->expects == WORD_DONE) {
-        settle(m, g->rank, g->fd);
+        settle(m, g->rank, g->fd, NULL);
         return true;
     }
     g->expects = WORD_DONE;
@@ -398,36 +432,73 @@ static void serve_guests(meeting *m, const struct pollfd *polls)
 
 /* --------------------------------------------------------------- errors -- */
 
-/* "rank 3 cannot reach rank 1 (10.0.0.5:4000: Connection refused), rank 2
- * (...)": as many as fit. */
-static tutti_err fail_calls(const meeting *m, tutti_err err)
+/* "10.0.0.5:4000 (Connection refused), 10.9.0.5:4000 (no answer) and 2 more" */
+static void tell_tries(const call *c, char *out, size_t size)
 {
-    char list[360];
     size_t used = 0;
-    for (uint32_t i = 0; i < m->n_calls && used + 200 < sizeof(list); i++) {
-        const call *c = &m->calls[i];
-        if (c->is_done || (err == TUTTI_ENET && c->refused_since_ns == 0))
+    uint32_t n_more = 0;
+    char text[TT_SOCK_TEXT], last[TT_SOCK_TEXT] = "";
+    for (uint32_t i = 0; i < c->n_ways; i++) {
+        tt_tcp_end_text(&c->ways[i].to, text);
+        /* The same one from another address of ours. */
+        bool is_again = strcmp(text, last) == 0;
+        n_more += !is_again && used + 130 > size;
+        if (is_again || n_more > 0)
             continue;
-        char text[TT_SOCK_TEXT];
-        uint32_t last = (c->next + c->n_addrs - 1) % c->n_addrs;
-        tt_addr_text(&c->addrs[last], text);
-        used += (size_t)snprintf(list + used, sizeof(list) - used,
-                                 "%srank %u (last tried %.60s: %.60s)",
-                                 used ? ", " : "", c->rank, text,
-                                 c->why ? strerror(c->why) : "no answer");
+        int why = c->whys[i];
+        used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.40s)",
+                                 i ? ", " : "", text,
+                                 why ? strerror(why) : "no answer");
+        memcpy(last, text, sizeof(last));
     }
-    return tt_fail(m->diag, err,
-                   "rank %u cannot reach %s; is a firewall between, or the "
-                   "wrong interface chosen (TUTTI_SOCKET_IFNAME)?",
-                   m->net->base.rank, list);
+    if (n_more > 0)
+        snprintf(out + used, size - used, " and %u more", n_more);
 }
 
-static tutti_err fail_late(const meeting *m)
+static const char no_answer[] =
+    "is a firewall between, or the wrong interface chosen "
+    "(TUTTI_SOCKET_IFNAME)?";
+static const char no_network[] =
+    "they have no network in common, so both need a route, and what is "
+    "between must forward (hosts: net.ipv4.ip_forward=1)";
+
+/* "rank 3 cannot reach rank 1: tried 10.0.0.5:4000 (Connection refused); is a
+ * firewall ...": the first one of them, and how many others. */
+static tutti_err fail_calls(const meeting *m, bool is_late)
 {
+    const call *first = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_calls; i++) {
+        const call *c = &m->calls[i];
+        if (c->is_done || (!is_late && c->refused_since_ns == 0))
+            continue;
+        first = n++ ? first : c;
+    }
+    bool is_routed = true;
+    for (uint32_t i = 0; i < first->n_ways; i++)
+        is_routed &= first->ways[i].is_routed || first->ways[i].is_guess;
+    char tries[240], others[40] = "";
+    tell_tries(first, tries, sizeof(tries));
+    if (n > 1)
+        snprintf(others, sizeof(others), " and %u other rank%s", n - 1,
+                 n > 2 ? "s" : "");
+    return tt_fail(m->diag, TUTTI_ENET,
+                   "rank %u cannot reach rank %u%s: tried %s; %s",
+                   m->net->base.rank, first->rank, others, tries,
+                   is_routed ? no_network : no_answer);
+}
+
+/* OK: not yet. */
+static tutti_err check_time(const meeting *m, uint64_t now)
+{
+    if (now < m->deadline_ns)
+        return TUTTI_OK;
     for (uint32_t i = 0; i < m->n_calls; i++) {
         if (!m->calls[i].is_done)
-            return fail_calls(m, TUTTI_ETIMEOUT);
+            return fail_calls(m, true);
     }
+    if (now < m->deadline_ns + LATE_NS)
+        return TUTTI_OK;
     char list[120];
     size_t used = 0;
     const tt_net *net = &m->net->base;
@@ -448,7 +519,9 @@ static tutti_err fail_late(const meeting *m)
 
 static uint64_t fill_polls(meeting *m)
 {
-    uint64_t wake = m->deadline_ns;
+    uint64_t wake = tt_now_ns() + LOOK_MS * TT_NS_PER_MS;
+    if (m->deadline_ns < wake && tt_now_ns() < m->deadline_ns)
+        wake = m->deadline_ns;
     m->polls[0] = (struct pollfd){.fd = m->net->listener, .events = POLLIN};
     struct pollfd *p = m->polls + 1;
     for (uint32_t i = 0; i < m->n_calls; i++, p++) {
@@ -491,27 +564,38 @@ static tutti_err run(meeting *m)
                 serve_call(m, c, &m->polls[1 + i]);
             if (!c->is_done && c->refused_since_ns != 0 &&
                 now > c->refused_since_ns + GIVE_UP_NS)
-                return fail_calls(m, TUTTI_ENET);
+                return fail_calls(m, false);
         }
         if (m->polls[0].revents != 0)
             accept_guests(m);
-        if (m->n_missing > 0 && now >= m->deadline_ns)
-            return fail_late(m);
+        tutti_err err = m->n_missing > 0 ? check_time(m, now) : TUTTI_OK;
+        if (err)
+            return err;
     }
     return TUTTI_OK;
 }
 
-static tutti_err add_call(meeting *m, uint32_t rank)
+static tutti_err add_call(meeting *m, const tt_tcp_here *here, uint32_t rank)
 {
+    const tt_net *net = &m->net->base;
+    const tt_net_hint *hint = net->hints ? &net->hints[rank] : NULL;
     call *c = &m->calls[m->n_calls];
     *c = (call){.rank = rank, .fd = -1};
-    size_t n = tt_tcp_card_addrs(&m->cards[rank], &m->net->card, c->addrs);
+    size_t n = tt_tcp_ways(here, &m->cards[rank], hint, c->ways);
+    if (n == 0 && hint && (hint->dev || hint->far_dev))
+        return tt_fail(m->diag, TUTTI_ENET,
+                       "TUTTI_TOPOLOGY says that rank %u reaches rank %u from "
+                       "interface %.15s at interface %.15s; they are not up, "
+                       "not allowed (TUTTI_SOCKET_IFNAME) or have no address",
+                       net->rank, rank, hint->dev ? hint->dev : "(any)",
+                       hint->far_dev ? hint->far_dev : "(any)");
     if (n == 0)
         return tt_fail(m->diag, TUTTI_ENET,
-                       "rank %u tells no address that rank %u could reach: it "
-                       "has only loopback, and is on another host",
-                       rank, m->net->base.rank);
-    c->n_addrs = (uint32_t)n;
+                       "rank %u tells no address that rank %u could reach: "
+                       "they are those of loopback or of rank %u's own host, "
+                       "and it is on another host",
+                       rank, net->rank, net->rank);
+    c->n_ways = (uint32_t)n;
     m->n_calls++;
     return TUTTI_OK;
 }
@@ -520,6 +604,11 @@ static tutti_err prepare(meeting *m, tt_tcp_card *cards,
                          const void *const *addrs, const size_t *addr_lens)
 {
     const tt_net *net = &m->net->base;
+    tt_iface own[TT_TCP_OWN];
+    tt_tcp_here here = {.card = &m->net->card,
+                        .filter = net->settings->interfaces,
+                        .ifaces = own,
+                        .n_ifaces = tt_ifaces_list("", own, TT_TCP_OWN)};
     for (uint32_t r = 0; r < net->n_ranks; r++) {
         if (!m->conns[r])
             continue;
@@ -530,7 +619,9 @@ static tutti_err prepare(meeting *m, tt_tcp_card *cards,
                            "rank %u told addresses that make no sense (%zu "
                            "bytes); do all ranks use the same Tutti?",
                            r, addr_lens[r]);
-        tutti_err err = r < net->rank ? add_call(m, r) : TUTTI_OK;
+        tutti_err err = TUTTI_OK;
+        if (r < net->rank)
+            err = add_call(m, &here, r);
         if (err)
             return err;
     }

@@ -27,6 +27,7 @@ typedef struct outcome {
     uint32_t blamed;
     double seconds;
     bool is_right; /* the exchanged data */
+    bool was_told; /* that the start was called off */
 } outcome;
 
 /* How one process behaves. */
@@ -35,6 +36,9 @@ typedef struct role {
     int delay_ms;
     uint64_t timeout_ms;
     int dies_before; /* exchange number 1 or 2; 0: never */
+    /* Before the last exchange one calls the start off, and the others, but
+     * for those who are there already, wait until they learn it. */
+    bool calls_off, waits;
 } role;
 
 typedef struct scene {
@@ -97,6 +101,13 @@ static void play(const role *me, outcome *seen)
     for (int round = 1; !seen->open && !seen->exchange && round <= 3; round++) {
         if (me->dies_before == round)
             _exit(0);
+        if (round == 3 && me->calls_off)
+            tt_boot_call_off(boot);
+        for (int i = 0; round == 3 && me->waits && !seen->was_told && i < 500;
+             i++) {
+            poll(NULL, 0, 10);
+            seen->was_told = !tt_boot_is_well(boot, &diag);
+        }
         seen->exchange = exchange(boot, me, round, lens[round - 1], seen,
                                   &diag);
     }
@@ -508,6 +519,32 @@ static void test_nowhere(void **state)
     drop(&s);
 }
 
+/* Whoever it is, all learn it, and all meet once more. */
+static void test_called_off(void **state)
+{
+    (void)state;
+    for (uint32_t who = 0; who < 3; who += 2) {
+        char where[64];
+        loopback(where, sizeof(where), "127.0.0.1");
+        scene s = {0};
+        for (uint32_t r = 0; r < 4; r++) {
+            role me = make_role(r, 4, where, "");
+            me.calls_off = r == who;
+            me.waits = r != who && r != 3;
+            start(&s, &me);
+        }
+        finish(&s);
+        for (uint32_t r = 0; r < 4; r++) {
+            assert_int_equal(s.seen[r].exchange, TUTTI_OK);
+            assert_true(s.seen[r].is_right);
+            assert_int_equal(s.seen[r].was_told, r != who && r != 3);
+            if (s.seen[r].was_told)
+                expect_text(&s.seen[r], "has called the start off");
+        }
+        drop(&s);
+    }
+}
+
 int main(void)
 {
     tt_log_setup(TUTTI_LOG_ERROR); /* strangers are worth a warning */
@@ -528,6 +565,7 @@ int main(void)
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_death_while_waiting),
         cmocka_unit_test(test_nowhere),
+        cmocka_unit_test(test_called_off),
     };
     return TT_RUN_TAP(tests);
 }

@@ -51,13 +51,19 @@ static void test_ifaces(void **state)
     tt_iface all[64];
     size_t n = tt_ifaces_list("", all, 64);
     assert_in_range(n, 1, 64);
-    for (size_t i = 1; i < n; i++)
-        assert_true(all[i - 1].order <= all[i].order);
-    assert_true(all[n - 1].order == TT_IFACE_LOOPBACK);
+    bool has_loopback = false;
+    for (size_t i = 0; i < n; i++) {
+        has_loopback |= all[i].order == TT_IFACE_LOOPBACK;
+        assert_true(i == 0 || all[i - 1].order <= all[i].order);
+        assert_true(tt_iface_reaches(&all[i], &all[i].addr) ||
+                    all[i].far.len > 0);
+    }
+    assert_true(has_loopback);
     assert_int_equal(tt_ifaces_list("", all, 1), 1);
     n = tt_ifaces_list("=lo", all, 64);
     for (size_t i = 0; i < n; i++)
         assert_string_equal(all[i].name, "lo");
+    assert_int_equal(tt_ifaces_list("", all, 0), 0);
     assert_int_equal(tt_ifaces_list("none-such", all, 64), 0);
     char names[64];
     tt_ifaces_names(names, sizeof(names));
@@ -85,11 +91,11 @@ static void test_ports(void **state)
     }
 }
 
-static tt_tcp_place place(const char *ip, uint16_t port, bool is_loopback)
+static tt_tcp_place place(const char *ip, uint16_t port, tt_iface_order order)
 {
     tt_addr addr;
     assert_true(tt_addr_numeric(ip, port, &addr));
-    tt_tcp_place p = {.family = 4, .port = port, .is_loopback = is_loopback};
+    tt_tcp_place p = {.family = 4, .port = port, .order = (uint8_t)order};
     memcpy(p.ip, &addr.u.v4.sin_addr, 4);
     if (addr.u.sa.sa_family == AF_INET6) {
         p.family = 6;
@@ -101,27 +107,14 @@ static tt_tcp_place place(const char *ip, uint16_t port, bool is_loopback)
 static void test_cards(void **state)
 {
     (void)state;
-    tt_tcp_card card = {.version = 1, .n_places = 3, .netns = 7};
-    card.places[0] = place("10.0.0.1", 5, false);
-    card.places[1] = place("fd00::1", 5, false);
-    card.places[2] = place("127.0.0.1", 5, true);
+    tt_tcp_card card = {.version = 2, .n_places = 3, .netns = 7};
+    card.places[0] = place("10.0.0.1", 5, TT_IFACE_ORDINARY);
+    card.places[1] = place("fd00::1", 5, TT_IFACE_ORDINARY);
+    card.places[2] = place("127.0.0.1", 5, TT_IFACE_LOOPBACK);
     tt_tcp_card got;
     size_t len = tt_tcp_card_bytes(&card);
     assert_true(tt_tcp_card_read(&got, &card, len));
     assert_memory_equal(&got, &card, sizeof(card));
-    tt_addr addrs[TT_TCP_PLACES];
-    char text[TT_SOCK_TEXT];
-    tt_tcp_card own = card;
-    assert_int_equal(tt_tcp_card_addrs(&card, &own, addrs), 3);
-    assert_string_equal(tt_addr_text(&addrs[0], text), "127.0.0.1:5");
-    assert_string_equal(tt_addr_text(&addrs[1], text), "10.0.0.1:5");
-    assert_string_equal(tt_addr_text(&addrs[2], text), "[fd00::1]:5");
-    own.netns = 8; /* a container of the same host: loopback is another */
-    assert_int_equal(tt_tcp_card_addrs(&card, &own, addrs), 2);
-    assert_string_equal(tt_addr_text(&addrs[0], text), "10.0.0.1:5");
-    card.places[0].family = 9;
-    card.places[1].port = 0;
-    assert_int_equal(tt_tcp_card_addrs(&card, &own, addrs), 0);
     for (size_t cut = 0; cut < len; cut++)
         assert_false(tt_tcp_card_read(&got, &card, cut));
     card.n_places = 4;
@@ -130,6 +123,211 @@ static void test_cards(void **state)
     assert_false(tt_tcp_card_read(&got, &card, sizeof(card)));
     card.n_places = 0;
     assert_false(tt_tcp_card_read(&got, &card, tt_tcp_card_bytes(&card)));
+}
+
+/* ------------------------------------------------------------------- ways */
+
+/* "eth0 10.0.0.1/24": an address of an interface; "a/32>b": with its other
+ * end. */
+static tt_iface iface(const char *text, tt_iface_order order, uint32_t mbit)
+{
+    tt_iface one = {.order = order, .mbit = mbit};
+    char ip[64], far[64] = "";
+    int n = sscanf(text, "%15s %63[^/]/%u>%63s", one.name, ip, &one.prefix,
+                   far);
+    assert_true(n >= 3 && tt_addr_numeric(ip, 0, &one.addr));
+    assert_true(!far[0] || tt_addr_numeric(far, 0, &one.far));
+    if (order == TT_IFACE_LINK_LOCAL)
+        one.addr.u.v6.sin6_scope_id = (uint32_t)one.name[3];
+    return one;
+}
+
+static void test_reaches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *own, *to;
+        bool does;
+    } cases[] = {
+        {"e 10.0.0.1/24", "10.0.0.255", true},
+        {"e 10.0.0.1/24", "10.0.1.1", false},
+        {"e 10.0.0.1/30", "10.0.0.2", true},
+        {"e 10.0.0.1/30", "10.0.0.5", false},
+        {"e 10.0.0.1/31", "10.0.0.0", true},
+        {"e 10.0.0.1/32", "10.0.0.1", true},
+        {"e 10.0.0.1/32", "10.0.0.0", false},
+        {"e 10.9.0.1/32>10.9.0.7", "10.9.0.7", true},
+        {"e 10.9.0.1/32>10.9.0.7", "10.9.0.1", false},
+        {"e 10.0.0.1/0", "10.0.0.1", false},
+        {"e 10.0.0.1/24", "fd00::1", false},
+        {"e fd00::1/64", "fd00::ffff:1", true},
+        {"e fd00::1/64", "fd00:0:0:1::1", false},
+        {"e fd00::1/63", "fd00:0:0:1::1", true},
+        {"e fd00::1/128", "fd00::1", true},
+        {"e fd00::1/128", "fd00::", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        tt_iface own = iface(cases[i].own, TT_IFACE_ORDINARY, 0);
+        tt_addr to;
+        assert_true(tt_addr_numeric(cases[i].to, 1, &to));
+        if (tt_iface_reaches(&own, &to) != cases[i].does)
+            fail_msg("%s and %s", cases[i].own, cases[i].to);
+    }
+}
+
+/* A host of a torus: two neighbours, an address of its own, a bridge of
+ * containers, a network for its administration. */
+static const tt_iface *torus_host(void)
+{
+    static tt_iface all[8];
+    all[0] = iface("eth1 10.0.1.1/30", TT_IFACE_ORDINARY, 10000);
+    all[1] = iface("eth2 10.0.2.1/30", TT_IFACE_ORDINARY, 10000);
+    all[2] = iface("mgmt 192.168.0.1/24", TT_IFACE_ORDINARY, 1000);
+    all[3] = iface("lo 10.9.0.1/32", TT_IFACE_HOST, 0);
+    all[4] = iface("docker0 172.17.0.1/16", TT_IFACE_INNER, 10000);
+    all[5] = iface("lo 127.0.0.1/8", TT_IFACE_LOOPBACK, 0);
+    all[6] = iface("eth1 fe80::1/64", TT_IFACE_LINK_LOCAL, 10000);
+    all[7] = iface("eth2 fe80::2/64", TT_IFACE_LINK_LOCAL, 10000);
+    return all;
+}
+
+/* What is expected: "to[%dev]" in order, separated by blanks. */
+static void expect_ways(const tt_tcp_here *here, const tt_tcp_card *peer,
+                        const tt_net_hint *hint, const char *wanted)
+{
+    tt_tcp_way ways[TT_TCP_WAYS];
+    char got[1000] = "", text[TT_SOCK_TEXT];
+    size_t n = tt_tcp_ways(here, peer, hint, ways);
+    for (size_t i = 0; i < n; i++) {
+        ways[i].to.sa.sa_family == AF_INET ? (ways[i].to.v4.sin_port = 0)
+                                           : (ways[i].to.v6.sin6_port = 0);
+        if (ways[i].to.sa.sa_family == AF_INET6)
+            ways[i].to.v6.sin6_scope_id = 0;
+        tt_tcp_end_text(&ways[i].to, text);
+        size_t used = strlen(got);
+        snprintf(got + used, sizeof(got) - used, "%s%.*s%s%s", i ? " " : "",
+                 (int)strlen(text) - 2, text, ways[i].dev[0] ? "%" : "",
+                 ways[i].dev);
+    }
+    assert_string_equal(got, wanted);
+}
+
+static tt_tcp_card card_of(const char *const *ips, const int *orders)
+{
+    tt_tcp_card card = {.netns = 8};
+    for (; ips[card.n_places]; card.n_places++) {
+        uint16_t i = card.n_places;
+        card.places[i] = place(ips[i], 5, (tt_iface_order)orders[i]);
+        char name[] = "eth0";
+        name[3] = (char)('0' + i);
+        card.places[i].dev = tt_tcp_dev(name);
+        card.places[i].mbit = 10000;
+    }
+    return card;
+}
+
+static void test_ways(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"10.0.2.2",    "10.0.7.1",   "10.9.0.2",
+                                      "192.168.0.2", "172.17.0.1", "127.0.0.1",
+                                      "fe80::9",     NULL};
+    static const int orders[] = {TT_IFACE_ORDINARY,  TT_IFACE_ORDINARY,
+                                 TT_IFACE_HOST,      TT_IFACE_ORDINARY,
+                                 TT_IFACE_INNER,     TT_IFACE_LOOPBACK,
+                                 TT_IFACE_LINK_LOCAL};
+    tt_tcp_card own = {.netns = 7}, peer = card_of(ips, orders);
+    tt_tcp_here here = {
+        .card = &own, .filter = "", .ifaces = torus_host(), .n_ifaces = 8};
+    /* On-link, the faster first; the host's own address; what may be routed;
+     * nobody goes to 172.17.0.1, which is here; link-local by both. */
+    expect_ways(&here, &peer, NULL,
+                "10.0.2.2%eth2 192.168.0.2%mgmt 10.9.0.2%lo 10.9.0.2 10.0.7.1 "
+                "[fe80::9]%eth1 [fe80::9]%eth2");
+    here.filter = "^mgmt";
+    expect_ways(&here, &peer, NULL,
+                "10.0.2.2%eth2 10.9.0.2%lo 10.9.0.2 10.0.7.1 192.168.0.2 "
+                "[fe80::9]%eth1 [fe80::9]%eth2");
+    here.filter = "=eth1";
+    expect_ways(&here, &peer, NULL,
+                "10.9.0.2 10.0.2.2 10.0.7.1 192.168.0.2 [fe80::9]%eth1");
+    here.filter = "";
+    here.n_ifaces = 4; /* no bridge here: there may be one there */
+    expect_ways(&here, &peer, NULL,
+                "10.0.2.2%eth2 192.168.0.2%mgmt 10.9.0.2%lo 10.9.0.2 10.0.7.1 "
+                "172.17.0.1");
+    here.n_ifaces = 0; /* nothing is known */
+    expect_ways(&here, &peer, NULL,
+                "10.9.0.2 10.0.2.2 10.0.7.1 192.168.0.2 172.17.0.1");
+    own.netns = 8; /* the same host */
+    expect_ways(&here, &peer, NULL,
+                "127.0.0.1 10.9.0.2 10.0.2.2 10.0.7.1 192.168.0.2 "
+                "172.17.0.1");
+    for (uint16_t i = 0; i < peer.n_places; i++)
+        peer.places[i].port = 0;
+    expect_ways(&here, &peer, NULL, "");
+    peer.places[0].port = 5;
+    peer.places[0].family = 9;
+    expect_ways(&here, &peer, NULL, "");
+}
+
+static void test_hints(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"10.0.1.2", "192.168.0.2", "10.5.0.1",
+                                      "fe80::9", NULL};
+    static const int orders[] = {TT_IFACE_ORDINARY, TT_IFACE_ORDINARY,
+                                 TT_IFACE_ORDINARY, TT_IFACE_LINK_LOCAL};
+    tt_tcp_card own = {.netns = 7}, peer = card_of(ips, orders);
+    tt_tcp_here here = {
+        .card = &own, .filter = "", .ifaces = torus_host(), .n_ifaces = 8};
+    tt_net_hint hint = {.dev = "mgmt", .far_dev = "eth1"};
+    expect_ways(&here, &peer, &hint, "192.168.0.2%mgmt");
+    hint = (tt_net_hint){.dev = "mgmt"};
+    expect_ways(&here, &peer, &hint,
+                "192.168.0.2%mgmt 10.0.1.2%mgmt 10.5.0.1%mgmt");
+    hint = (tt_net_hint){.far_dev = "eth2"};
+    expect_ways(&here, &peer, &hint, "10.5.0.1");
+    hint = (tt_net_hint){.dev = "eth1", .far_dev = "eth3"};
+    expect_ways(&here, &peer, &hint, "[fe80::9]%eth1");
+    hint = (tt_net_hint){.dev = "eth9"};
+    expect_ways(&here, &peer, &hint, "");
+    hint = (tt_net_hint){.far_dev = "eth9"};
+    expect_ways(&here, &peer, &hint, "");
+    /* Hosts between: no network of ours is the peer's, whatever it says. */
+    hint =
+        (tt_net_hint){.dev = "eth1", .far_dev = "eth0", .is_forwarded = true};
+    expect_ways(&here, &peer, &hint, "10.5.0.1");
+    hint = (tt_net_hint){0};
+    expect_ways(&here, &peer, &hint,
+                "10.0.1.2%eth1 192.168.0.2%mgmt 10.5.0.1 [fe80::9]%eth1 "
+                "[fe80::9]%eth2");
+    own.netns = 8; /* inside a host no interface matters */
+    hint = (tt_net_hint){.dev = "eth9", .far_dev = "eth9"};
+    tt_tcp_way ways[TT_TCP_WAYS];
+    assert_int_equal(tt_tcp_ways(&here, &peer, &hint, ways), 5);
+}
+
+/* More link-local addresses than there is room for tries: others stay. */
+static void test_many_ways(void **state)
+{
+    (void)state;
+    tt_iface own[12];
+    tt_tcp_card card = {.netns = 7}, peer = {.netns = 8, .n_places = 12};
+    for (int i = 0; i < 12; i++) {
+        char text[40];
+        snprintf(text, sizeof(text), "eth%c fe80::%d/64", 'a' + i, i + 1);
+        own[i] = iface(text, TT_IFACE_LINK_LOCAL, 0);
+        snprintf(text, sizeof(text), "fe80::1:%d", i);
+        peer.places[i] = place(text, 5, TT_IFACE_LINK_LOCAL);
+    }
+    peer.places[11] = place("10.0.0.1", 5, TT_IFACE_ORDINARY);
+    tt_tcp_here here = {
+        .card = &card, .filter = "", .ifaces = own, .n_ifaces = 12};
+    tt_tcp_way ways[TT_TCP_WAYS];
+    assert_int_equal(tt_tcp_ways(&here, &peer, NULL, ways), TT_TCP_WAYS);
+    assert_true(ways[0].to.sa.sa_family == AF_INET);
+    assert_true(ways[47].to.sa.sa_family == AF_INET6);
 }
 
 /* ---------------------------------------------------------------- meeting */
@@ -227,11 +425,13 @@ static void test_wrong_hosts(void **state)
     int fd = silent_listener(&silent);
     tt_tcp_card *card = (tt_tcp_card *)(void *)sides[2].cards[0];
     const tt_tcp_card *other = (tt_tcp_card *)(void *)sides[2].cards[1];
-    tt_tcp_place right = place("127.0.0.1", card->places[0].port, true);
+    tt_tcp_place right = place("127.0.0.1", card->places[0].port,
+                               TT_IFACE_LOOPBACK);
     card->n_places = 4;
-    card->places[0] = place("127.0.0.1", 1, true);
-    card->places[1] = place("127.0.0.1", silent, true);
-    card->places[2] = place("127.0.0.1", other->places[0].port, true);
+    card->places[0] = place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
+    card->places[1] = place("127.0.0.1", silent, TT_IFACE_LOOPBACK);
+    card->places[2] = place("127.0.0.1", other->places[0].port,
+                            TT_IFACE_LOOPBACK);
     card->places[3] = right;
     sides[2].lens[0] = tt_tcp_card_bytes(card);
     connect_sides(sides, 3);
@@ -258,8 +458,10 @@ static void test_two_jobs(void **state)
     uint16_t port_a = in_a->places[0].port;
     uint16_t port_b = in_b->places[0].port;
     in_a->n_places = in_b->n_places = 2;
-    in_a->places[0] = in_b->places[1] = place("127.0.0.1", port_b, true);
-    in_a->places[1] = in_b->places[0] = place("127.0.0.1", port_a, true);
+    in_a->places[0] = in_b->places[1] = place("127.0.0.1", port_b,
+                                              TT_IFACE_LOOPBACK);
+    in_a->places[1] = in_b->places[0] = place("127.0.0.1", port_a,
+                                              TT_IFACE_LOOPBACK);
     a[1].lens[0] = b[1].lens[0] = tt_tcp_card_bytes(in_a);
     side *all[] = {&a[0], &a[1], &b[0], &b[1]};
     for (int i = 0; i < 4; i++)
@@ -310,7 +512,7 @@ static void test_unreachable(void **state)
     open_sides(sides, 2);
     tt_tcp_card *card = (tt_tcp_card *)(void *)sides[1].cards[0];
     card->n_places = 1;
-    card->places[0] = place("127.0.0.1", 1, true);
+    card->places[0] = place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
     sides[1].lens[0] = tt_tcp_card_bytes(card);
     for (int r = 0; r < 2; r++)
         sides[r].deadline_ns = tt_now_ns() + 300 * TT_NS_PER_MS;
@@ -318,10 +520,10 @@ static void test_unreachable(void **state)
     assert_int_equal(sides[0].err, TUTTI_ETIMEOUT);
     assert_non_null(
         strstr(sides[0].diag.text, "rank 1 did not connect to rank 0"));
-    assert_int_equal(sides[1].err, TUTTI_ETIMEOUT);
+    assert_int_equal(sides[1].err, TUTTI_ENET);
     assert_non_null(strstr(sides[1].diag.text,
-                           "rank 1 cannot reach rank 0 (last tried "
-                           "127.0.0.1:1: Connection refused)"));
+                           "rank 1 cannot reach rank 0: tried 127.0.0.1:1 "
+                           "(Connection refused); is a firewall"));
     close_sides(sides, 2);
 }
 
@@ -468,6 +670,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_filter),      cmocka_unit_test(test_ifaces),
         cmocka_unit_test(test_ports),       cmocka_unit_test(test_cards),
+        cmocka_unit_test(test_reaches),     cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_hints),       cmocka_unit_test(test_many_ways),
         cmocka_unit_test(test_wrong_hosts), cmocka_unit_test(test_two_jobs),
         cmocka_unit_test(test_strangers),   cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_settings),    cmocka_unit_test(test_namespaces),
