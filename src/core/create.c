@@ -22,6 +22,10 @@
 
 /* No transport has less. */
 static const uint32_t least_payload = 1024;
+/* The limit of the setting, which rank 0 may have read elsewhere. */
+static const uint64_t most_eager_bytes = 64 << 10;
+/* How long a rank may keep to itself that it has entered a small call. */
+static const uint64_t speak_ns = TT_NS_PER_MS;
 
 typedef struct address {
     uint32_t len; /* 0: not offered */
@@ -286,6 +290,7 @@ static tutti_err exchange_hellos(start *st)
         .front_bytes = st->settings.front_bytes,
         .front_window_bytes = st->settings.front_window_bytes,
         .staging_max_bytes = st->settings.staging_max_bytes,
+        .eager_bytes = st->settings.eager_bytes,
         .max_payload = UINT32_MAX / 4,
     };
     snprintf(mine->settings.planner, sizeof(mine->settings.planner), "%s",
@@ -309,7 +314,8 @@ static tutti_err exchange_hellos(start *st)
     st->agreed = st->hellos[0].settings;
     st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';
     if (st->agreed.window < 1 || st->agreed.window > 1024 ||
-        st->agreed.staging_max_bytes == 0)
+        st->agreed.staging_max_bytes == 0 ||
+        st->agreed.eager_bytes > most_eager_bytes)
         return tt_fail(st->diag, TUTTI_EPROTO,
                        "rank 0 sent settings that make no sense");
     for (uint32_t r = 0; r < st->n; r++)
@@ -380,6 +386,7 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
                          .n_nets = n_nets,
                          .nets = nets,
                          .conns = st->conns,
+                         .eager_bytes = st->agreed.eager_bytes,
                          .home = *st->home};
     tutti_err err = tt_mesh_create(e, st->keep, &opts, out);
     if (err)
@@ -422,6 +429,7 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
     tt_engine *e;
     tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
                            .liveness_ns = st->settings.liveness_ns,
+                           .speak_ns = speak_ns,
                            .yields = is_crowded(st)};
     uint32_t *members = tt_new(st->mem, st->n, sizeof(*members));
     if (!members)

@@ -31,6 +31,8 @@ static const int sleep_idle_ms = 1000;
 /* The same while a transport has no room: it rings when it has, but this is
  * not the place to rely on it. */
 static const int sleep_full_ms = 10;
+/* And while calls have not told all partners that they are there. */
+static const int sleep_silent_ms = 1;
 
 void tt_engine_lock(tt_engine *e)
 {
@@ -140,7 +142,9 @@ static bool arm_all(tt_engine *e, bool on)
 static void sleep_once(tt_engine *e)
 {
     int ms = e->n_active > 0 ? sleep_active_ms : sleep_idle_ms;
-    if (e->dirty)
+    if (e->n_unsaid > 0)
+        ms = sleep_silent_ms;
+    else if (e->dirty)
         ms = sleep_full_ms;
     e->n_sleeping++;
     if (arm_all(e, true)) {
@@ -201,6 +205,13 @@ static bool rest(tt_engine *e, spin *s)
     return now - s->idle_since_ns >= e->opts.spin_ns;
 }
 
+/* Before a sleep: who hears nothing may be waiting for a word. */
+static void speak(tt_engine *e)
+{
+    tt_engine_speak(e, tt_now_ns());
+    tt_engine_pump(e);
+}
+
 /* One round of driving: a pass, and what follows from it. */
 static void drive(tt_engine *e, spin *s)
 {
@@ -213,6 +224,8 @@ static void drive(tt_engine *e, spin *s)
     }
     if (!rest(e, s))
         return;
+    if (e->n_unsaid > 0)
+        speak(e);
     sleep_once(e);
     tick(e);
     pass(e, true);

@@ -16,6 +16,7 @@
 static const size_t most_lent = 1024;
 /* Calls that a peer may be ahead before the list of them grows. */
 static const size_t first_early = 16;
+static const char stranger[] = "it spoke to a communicator that it is not in";
 
 /* ------------------------------------------------------------------- out -- */
 
@@ -29,19 +30,26 @@ void tt_peer_dirty(tt_peer *peer)
     e->dirty = peer;
 }
 
+static bool send_control(tt_peer *peer, const tt_msg *m, const void *payload)
+{
+    tt_msg now = *m;
+    struct iovec iov = {(void *)(uintptr_t)payload, m->len};
+    now.flags = peer->n_taken;
+    if (peer->conn->net->ops->send(peer->conn, &now, &iov, m->len > 0) ==
+        TT_FULL)
+        return false;
+    peer->n_told = peer->n_taken;
+    return true;
+}
+
 /* Control messages are copied; they wait here when the transport is full. */
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
 {
     if (peer->is_lost || !peer->conn)
         return;
-    if (peer->n_ctl == 0) {
-        struct iovec iov = {(void *)(uintptr_t)payload, m->len};
-        tt_sent sent = peer->conn->net->ops->send(peer->conn, m, &iov,
-                                                  m->len > 0);
-        if (sent != TT_FULL) {
-            tt_peer_dirty(peer);
-            return;
-        }
+    if (peer->n_ctl == 0 && send_control(peer, m, payload)) {
+        tt_peer_dirty(peer);
+        return;
     }
     if (peer->n_ctl == peer->ctl_cap) {
         size_t cap = peer->ctl_cap ? 2 * peer->ctl_cap : 16;
@@ -67,10 +75,8 @@ void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
 static bool pump_control(tt_peer *peer)
 {
     while (peer->n_ctl > 0) {
-        tt_ctl *ctl = &peer->ctl[peer->ctl_head];
-        struct iovec iov = {ctl->payload, ctl->m.len};
-        if (peer->conn->net->ops->send(peer->conn, &ctl->m, &iov,
-                                       ctl->m.len > 0) == TT_FULL)
+        const tt_ctl *ctl = &peer->ctl[peer->ctl_head];
+        if (!send_control(peer, &ctl->m, ctl->payload))
             return false;
         peer->ctl_head = (peer->ctl_head + 1) % peer->ctl_cap;
         peer->n_ctl--;
@@ -139,6 +145,11 @@ static tt_op *op_of(tt_peer *peer, const tt_msg *m, tt_team **team)
     return tt_op_find(peer->mesh->engine, *team, m->channel, m->seq);
 }
 
+static bool is_data(const tt_msg *m)
+{
+    return m->kind == TT_KIND_DATA || m->kind == TT_KIND_FIRST;
+}
+
 static void breach(tt_team *team, const tt_peer *peer, const tt_msg *m)
 {
     char text[200];
@@ -157,34 +168,121 @@ static void *place(void *arg, const tt_msg *m)
     tt_peer *peer = arg;
     tt_mesh *mesh = peer->mesh;
     /* Payloads of several peers may be half read at a time. */
-    if (m->kind != TT_KIND_DATA && m->len <= sizeof(peer->control))
+    if (!is_data(m) && m->len <= sizeof(peer->control))
         return peer->control;
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
     tt_side *side = op ? tt_op_side(op, peer) : NULL;
     void *to = side ? tt_op_place(op, side, m) : NULL;
-    if (!to)
-        return trash(mesh, m->len);
-    peer->placing = op;
-    return to;
-}
-
-static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
-{
-    tt_team *team;
-    tt_op *op = op_of(peer, m, &team);
-    if (!team || team->err)
-        return; /* a slice of a call that has failed here */
-    bool is_trash = data && data == peer->mesh->trash;
-    tt_side *side = op && !is_trash ? tt_op_side(op, peer) : NULL;
-    if (!side || tt_op_data(op, side, m, data))
-        breach(team, peer, m);
+    if (to)
+        peer->placing = op;
+    else if (team && !op && !team->err)
+        to = tt_eager_place(peer, m);
+    return to ? to : trash(mesh, m->len);
 }
 
 static void note_lateness(tt_team *team, uint32_t rank, double ns)
 {
     /* Moving average over about 16 calls. */
     team->lateness[rank] += (ns - team->lateness[rank]) / 16;
+}
+
+/* The partner is heard for the first time; it entered the call age_ns ago. */
+static void note_hearing(tt_op *op, tt_side *side, uint64_t age_ns)
+{
+    uint64_t waited = tt_now_ns() - op->start_ns;
+    uint32_t rank = tt_team_rank_of(op->team, side->peer);
+    note_lateness(op->team, rank,
+                  waited > age_ns ? (double)(waited - age_ns) : 0);
+    tt_op_hear(op, side);
+}
+
+static tt_past call_of(const tt_op *op)
+{
+    return (tt_past){.channel = op->channel,
+                     .seq = op->seq,
+                     .fingerprint = op->fingerprint,
+                     .call = op->call,
+                     .knows_bytes = op->b->total_bytes > 0};
+}
+
+/* Of a call that this rank has not entered, or is through with. Returns
+ * whether it is kept. */
+static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
+                            const void *data)
+{
+    tt_past own;
+    uint32_t rank = tt_team_rank_of(team, peer);
+    bool is_first = m->kind == TT_KIND_FIRST;
+    if (rank == TT_NONE) {
+        tt_peer_gone(peer, TUTTI_EPROTO, stranger);
+        return false;
+    }
+    if (tt_team_past(team, m->channel, m->seq, &own)) {
+        if (own.fingerprint == m->fingerprint)
+            breach(team, peer, m);
+        else if (is_first)
+            tt_eager_differ(peer, team, &own);
+        return false;
+    }
+    if (m->channel == 0 && m->seq < team->next_seq)
+        return false; /* so old that it is forgotten */
+    tutti_err err = tt_eager_keep(peer, m, data);
+    if (err == TUTTI_EPROTO)
+        breach(team, peer, m);
+    else if (err)
+        tt_peer_gone(peer, err, "out of memory");
+    else if (is_first)
+        note_lateness(team, rank, 0);
+    return !err;
+}
+
+/* A FIRST, or later data, of another call than op. */
+static void on_odd_data(tt_peer *peer, tt_op *op, tt_side *side,
+                        const tt_msg *m)
+{
+    if (m->kind == TT_KIND_FIRST) {
+        tt_past own = call_of(op);
+        tt_eager_differ(peer, op->team, &own);
+        if (side)
+            side->is_odd = true;
+    } else if (side && !side->is_odd) {
+        breach(op->team, peer, m);
+    }
+}
+
+void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_side *side = tt_op_side(op, peer);
+    tt_msg slice = *m;
+    uint64_t age_ns = 0;
+    if (m->kind == TT_KIND_FIRST) {
+        age_ns = m->slice * TT_NS_PER_US;
+        slice.slice = 0;
+    }
+    if (m->fingerprint != op->fingerprint) {
+        on_odd_data(peer, op, side, m);
+        return;
+    }
+    if (side && !side->is_bound)
+        note_hearing(op, side, age_ns);
+    bool is_trash = data && data == peer->mesh->trash;
+    if (!side || is_trash || tt_op_data(op, side, &slice, data))
+        breach(op->team, peer, m);
+}
+
+static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_team *team;
+    tt_op *op = op_of(peer, m, &team);
+    bool is_kept = false;
+    if (op)
+        tt_op_take(op, peer, m, data);
+    else if (team && !team->err) /* else its call has failed here */
+        is_kept = on_strange_data(peer, team, m, data);
+    if (m->kind == TT_KIND_FIRST && !is_kept)
+        tt_eager_take(peer);
+    tt_eager_placed(peer);
 }
 
 static void keep_early(tt_peer *peer, const tt_msg *m, const tt_call *call)
@@ -198,6 +296,7 @@ static void keep_early(tt_peer *peer, const tt_msg *m, const tt_call *call)
     }
     peer->early[peer->n_early++] = (tt_early){m->comm, m->channel, m->seq,
                                               m->fingerprint, *call};
+    peer->mesh->n_ahead++;
 }
 
 bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
@@ -224,13 +323,12 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
     if (team && team->err)
         return;
     if (team && rank == TT_NONE) {
-        tt_peer_gone(peer, TUTTI_EPROTO,
-                     "it spoke to a communicator that it is not in");
+        tt_peer_gone(peer, TUTTI_EPROTO, stranger);
         return;
     }
     tt_past own;
     if (op) {
-        own = (tt_past){op->channel, op->seq, op->fingerprint, op->call};
+        own = call_of(op);
     } else if (!team || !tt_team_past(team, m->channel, m->seq, &own)) {
         if (team && m->channel == 0 && m->seq < team->next_seq)
             return; /* so old that it is forgotten */
@@ -241,10 +339,34 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
     }
     if (!tt_team_compare(team, rank, &own, &call, m->fingerprint) || !op)
         return;
-    note_lateness(team, rank, (double)(tt_now_ns() - op->start_ns));
     tt_side *side = tt_op_side(op, peer);
-    if (side && !side->is_bound)
-        tt_op_bind_side(op, side);
+    if (!side)
+        return;
+    if (!side->is_bound)
+        note_hearing(op, side, 0);
+    tt_side_speak(side); /* it may wait for that */
+}
+
+/* What was sent to the peer as this rank's call is not the peer's. */
+static void on_differ(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_call call;
+    memcpy(&call, data, sizeof(call));
+    tt_team *team;
+    const tt_op *op = op_of(peer, m, &team);
+    uint32_t rank = team ? tt_team_rank_of(team, peer) : TT_NONE;
+    if (rank == TT_NONE || team->err)
+        return;
+    tt_past own;
+    bool is_known = op || tt_team_past(team, m->channel, m->seq, &own);
+    if (op)
+        own = call_of(op);
+    if (!is_known)
+        tt_team_forgot(team, rank, m, &call);
+    else if (own.fingerprint == m->fingerprint)
+        breach(team, peer, m);
+    else
+        tt_team_compare(team, rank, &own, &call, m->fingerprint);
 }
 
 static void on_credit(tt_peer *peer, const tt_msg *m)
@@ -324,7 +446,10 @@ static bool is_well_formed(const tt_msg *m)
     switch (m->kind) {
     case TT_KIND_DATA:
         return true; /* op.c compares with what it expects */
+    case TT_KIND_FIRST:
+        return m->len > 0;
     case TT_KIND_BIND:
+    case TT_KIND_DIFFER:
         return m->len == sizeof(tt_call);
     case TT_KIND_ABORT:
         return m->len == sizeof(tt_reason);
@@ -334,6 +459,7 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_HERE:
     case TT_KIND_PING:
     case TT_KIND_PONG:
+    case TT_KIND_TOOK:
         return m->len == 0;
     default:
         return false;
@@ -347,17 +473,21 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         return;
     peer->heard++;
     peer->placing = NULL;
-    if (!is_well_formed(m)) {
+    if (!is_well_formed(m) || !tt_eager_taken(peer, m->flags)) {
         tt_peer_gone(peer, TUTTI_EPROTO,
                      "it sent a message that makes no sense");
         return;
     }
     switch (m->kind) {
     case TT_KIND_DATA:
+    case TT_KIND_FIRST:
         on_data(peer, m, data);
         return;
     case TT_KIND_BIND:
         on_bind(peer, m, data);
+        return;
+    case TT_KIND_DIFFER:
+        on_differ(peer, m, data);
         return;
     case TT_KIND_CREDIT:
         on_credit(peer, m);
@@ -381,7 +511,7 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         return;
     }
     default:
-        return; /* PONG: being heard is all */
+        return; /* PONG, TOOK: being heard is all */
     }
 }
 
@@ -436,6 +566,7 @@ static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
 
 static void free_mesh(tt_mesh *mesh)
 {
+    tt_eager_free(mesh);
     for (uint32_t r = 0; mesh->peers && r < mesh->n_ranks; r++) {
         tt_peer *peer = &mesh->peers[r];
         tt_free(mesh->mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
@@ -464,6 +595,7 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
         .n_ranks = opts->n_ranks,
         .n_nets = opts->n_nets,
         .n_refs = 1,
+        .eager_bytes = opts->eager_bytes,
         .trash_bytes = sizeof(tt_reason),
     };
     for (uint32_t i = 0; i < opts->n_nets; i++)

@@ -28,7 +28,10 @@ typedef struct tt_op tt_op;
 typedef struct tt_engine_opts {
     uint64_t spin_ns;     /* how long a wait polls before it sleeps */
     uint64_t liveness_ns; /* 0: only closed connections count */
-    bool yields;          /* more ranks than cores on this host */
+    /* A call that has told a partner nothing for so long says that it is
+     * there (BIND): see wire.h. */
+    uint64_t speak_ns;
+    bool yields; /* more ranks than cores on this host */
 } tt_engine_opts;
 
 tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
@@ -71,7 +74,10 @@ typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets;
     tt_net **nets;   /* [n_nets] */
     tt_conn **conns; /* [n_ranks], own is NULL */
-    tt_mem *home;    /* mem itself, to be freed last; NULL: static */
+    /* Calls that cost a partner at most so much (lower.h: out_cost) do not
+     * wait for it; equal on all ranks; 0: all wait. */
+    uint64_t eager_bytes;
+    tt_mem *home; /* mem itself, to be freed last; NULL: static */
 } tt_mesh_opts;
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);

@@ -588,6 +588,20 @@ static uint64_t lane_bytes(const work *w, const tt_lane *lane)
     return n * w->lay->elem_bytes;
 }
 
+static void add_costs(tt_bound *b)
+{
+    for (uint32_t l = 0; l < b->n_recvs; l++)
+        b->partners[b->recvs[l].partner].in_cost +=
+            (uint64_t)b->recvs[l].n_slices * TT_SLICE_COST;
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        b->partners[b->sends[l].partner].out_cost +=
+            (uint64_t)b->sends[l].n_slices * TT_SLICE_COST;
+    for (uint32_t p = 0; p < b->n_partners; p++) {
+        b->partners[p].in_cost += b->partners[p].in_bytes;
+        b->partners[p].out_cost += b->partners[p].out_bytes;
+    }
+}
+
 static void make_staging(work *w)
 {
     tt_bound *b = w->b;
@@ -726,6 +740,7 @@ static tutti_err pack(work *w)
     pack_all_edges(w);
     pack_receives(w);
     make_staging(w);
+    add_costs(b);
     for (uint32_t l = 0; l < b->n_sends; l++)
         if (b->sends[l].slice_bytes > w->lay->max_payload)
             return TUTTI_ELIMIT;

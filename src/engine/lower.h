@@ -98,11 +98,15 @@ typedef struct tt_local_copy {
     tt_span from, to;
 } tt_local_copy;
 
+/* What a message takes besides its payload, at least its header. */
+#define TT_SLICE_COST 64
+
 typedef struct tt_partner {
     uint32_t peer;           /* member rank */
     uint32_t sends, n_sends; /* its send lanes: [sends, sends + n_sends) */
     uint32_t recvs, n_recvs; /* its receive lanes, in wire order, in index */
     uint64_t out_bytes, in_bytes;
+    uint64_t out_cost, in_cost; /* the same, and TT_SLICE_COST per slice */
 } tt_partner;
 
 typedef struct tt_bound {

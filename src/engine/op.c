@@ -127,7 +127,7 @@ static bool send_is_ready(const tt_op *op, uint32_t l)
 {
     const tt_lane *lane = &op->b->sends[l];
     uint32_t k = op->sent[l];
-    if (k >= lane->n_slices || !op->sides[lane->partner].is_bound ||
+    if (k >= lane->n_slices || !op->sides[lane->partner].is_open ||
         k >= op->acked[l] + op->b->window)
         return false;
     if (lane->is_origin && op->b->window_positions != UINT32_MAX &&
@@ -153,12 +153,45 @@ static void consider(tt_op *op, uint32_t l)
     link_side(side);
 }
 
-void tt_op_bind_side(tt_op *op, tt_side *side)
+static void open_side(tt_op *op, tt_side *side)
 {
     const tt_partner *partner = &op->b->partners[side - op->sides];
-    side->is_bound = true;
+    if (side->is_open)
+        return;
+    side->is_open = true;
     for (uint32_t i = 0; i < partner->n_sends; i++)
         consider(op, partner->sends + i);
+}
+
+void tt_op_hear(tt_op *op, tt_side *side)
+{
+    side->is_bound = true;
+    open_side(op, side);
+}
+
+static void note_spoken(tt_side *side)
+{
+    if (side->has_spoken)
+        return;
+    side->has_spoken = true;
+    side->op->n_unsaid--;
+    side->op->team->mesh->engine->n_unsaid--;
+}
+
+void tt_side_speak(tt_side *side)
+{
+    tt_op *op = side->op;
+    const tt_partner *partner = &op->b->partners[side - op->sides];
+    if (side->has_spoken || op->is_over)
+        return;
+    note_spoken(side);
+    tt_msg m = tt_team_msg(op->team, TT_KIND_BIND, op->channel, op->seq);
+    tt_call call = op->call;
+    call.to_bytes = partner->out_bytes;
+    call.from_bytes = partner->in_bytes;
+    m.fingerprint = op->fingerprint;
+    m.len = sizeof(call);
+    tt_peer_tell(side->peer, &m, &call);
 }
 
 void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m)
@@ -214,6 +247,15 @@ static void lend(tt_peer *peer, tt_op *op, uint32_t l)
     peer->lent[at] = (tt_lent){op, l};
 }
 
+/* What goes out in the call itself goes at once. */
+static uint32_t age_us(const tt_op *op)
+{
+    if (op->is_beginning)
+        return 0;
+    uint64_t us = (tt_now_ns() - op->start_ns) / TT_NS_PER_US;
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 /* Sends the least ready slice of this side. TT_FULL: nothing was sent. */
 tt_sent tt_op_send_next(tt_op *op, tt_side *side)
 {
@@ -235,9 +277,19 @@ tt_sent tt_op_send_next(tt_op *op, tt_side *side)
     m.lane = lane->wire;
     m.slice = k;
     m.len = (uint32_t)len;
+    m.flags = peer->n_taken;
+    if (side->is_eager) {
+        m.kind = TT_KIND_FIRST;
+        m.slice = age_us(op);
+    }
     tt_sent sent = peer->conn->net->ops->send(peer->conn, &m, iov, n);
     if (sent == TT_FULL)
         return TT_FULL;
+    peer->n_told = peer->n_taken;
+    if (side->is_eager) {
+        tt_eager_sent(side);
+        note_spoken(side);
+    }
     heap_pop(side);
     op->heaped[l] = false;
     op->sent[l] = k + 1;
@@ -438,6 +490,10 @@ static bool goes_direct(const tt_op *op, const tt_lane *lane, uint32_t k)
  * when nothing forbids it, else to its slot. NULL when m breaks a rule. */
 void *tt_op_place(tt_op *op, tt_side *side, const tt_msg *m)
 {
+    tt_msg slice = *m;
+    if (m->kind == TT_KIND_FIRST)
+        slice.slice = 0;
+    m = &slice;
     uint32_t l = check_data(op, side, m);
     if (l == TT_NONE)
         return NULL;
@@ -656,6 +712,8 @@ static void make_sides(tt_op *op)
             .heap = op->heaps + b->partners[p].sends,
         };
     }
+    op->n_unsaid = b->n_partners;
+    op->team->mesh->engine->n_unsaid += b->n_partners;
 }
 
 static void enlist(tt_op *op)
@@ -676,7 +734,8 @@ static void enlist(tt_op *op)
     if (op->channel == 0)
         team->next_seq++;
     team->past[team->n_past++ % TT_HISTORY] =
-        (tt_past){op->channel, op->seq, op->fingerprint, op->call};
+        (tt_past){op->channel, op->seq, op->fingerprint, op->call,
+                  op->b->total_bytes > 0};
 }
 
 static void delist(tt_op *op)
@@ -703,10 +762,14 @@ void tt_op_finish(tt_op *op, tutti_err err)
     if (op->is_over)
         return;
     op->is_over = true;
-    for (uint32_t p = 0; p < op->b->n_partners; p++)
+    for (uint32_t p = 0; p < op->b->n_partners; p++) {
         unlink_side(&op->sides[p]);
+        tt_eager_unreserve(&op->sides[p]);
+    }
     delist(op);
     tt_engine *e = op->team->mesh->engine;
+    e->n_unsaid -= op->n_unsaid;
+    op->n_unsaid = 0;
     op->next = e->over;
     e->over = op;
     op->done_fn(op->done_arg, err);
@@ -739,42 +802,81 @@ static void copy_local(tt_op *op)
     }
 }
 
-/* Tells every partner that the call is entered; a partner that came first is
- * found among the peer's early BINDs. */
+/* Tells every partner that the call is entered: at once, or, where what goes
+ * to and fro is small, with the first slice that goes there (see eager.c). */
 static void greet(tt_op *op)
 {
-    for (uint32_t p = 0; p < op->b->n_partners; p++) {
-        tt_peer *peer = op->sides[p].peer;
-        tt_msg m = tt_team_msg(op->team, TT_KIND_BIND, op->channel, op->seq);
-        tt_call call = op->call;
-        call.to_bytes = op->b->partners[p].out_bytes;
-        call.from_bytes = op->b->partners[p].in_bytes;
-        m.fingerprint = op->fingerprint;
-        m.len = sizeof(call);
-        tt_peer_tell(peer, &m, &call);
+    const uint64_t most = op->team->mesh->eager_bytes;
+    for (uint32_t p = 0; p < op->b->n_partners && !op->is_over; p++) {
+        const tt_partner *partner = &op->b->partners[p];
+        tt_side *side = &op->sides[p];
+        bool is_small = op->b->total_bytes > 0 && most > 0;
+        side->is_eager = is_small && partner->n_sends > 0 &&
+                         partner->out_cost <= most &&
+                         tt_eager_reserve(side->peer);
+        if (!is_small || partner->in_cost > most || side->is_asked ||
+            (partner->n_sends > 0 && !side->is_eager))
+            tt_side_speak(side);
+        if (side->is_eager)
+            open_side(op, side);
     }
 }
 
-static void meet_early(tt_op *op)
+/* What the peer has sent of the call before it was entered here. */
+static void take_kept(tt_op *op, tt_peer *peer)
+{
+    tt_keep *keep = tt_eager_find(peer, op->team->id, op->channel, op->seq);
+    if (!keep)
+        return;
+    tt_side *side = tt_op_side(op, peer);
+    if (side && keep->fingerprint == op->fingerprint)
+        tt_op_hear(op, side);
+    for (uint32_t at = 0; at < keep->used && !op->is_over;) {
+        tt_msg m;
+        memcpy(&m, keep->bytes + at, sizeof(m));
+        tt_op_take(op, peer, &m, keep->bytes + at + sizeof(m));
+        at += (uint32_t)((sizeof(m) + m.len + 7) & ~(size_t)7);
+    }
+    tt_eager_give_back(peer, keep);
+}
+
+static void take_early(tt_op *op, tt_peer *peer, uint32_t rank)
 {
     tt_team *team = op->team;
-    for (uint32_t r = 0; r < team->n && !op->is_over; r++) {
-        tt_peer *peer = &team->mesh->peers[team->members[r]];
-        for (size_t i = 0; i < peer->n_early && r != team->rank; i++) {
-            tt_early *early = &peer->early[i];
-            if (early->comm != team->id || early->channel != op->channel ||
-                early->seq != op->seq)
-                continue;
-            tt_early found = *early;
-            *early = peer->early[--peer->n_early];
-            tt_past own = {op->channel, op->seq, op->fingerprint, op->call};
-            if (!tt_team_compare(team, r, &own, &found.call, found.fingerprint))
-                return;
-            tt_side *side = tt_op_side(op, peer);
-            if (side)
-                tt_op_bind_side(op, side);
-            break;
-        }
+    for (size_t i = 0; i < peer->n_early; i++) {
+        tt_early *early = &peer->early[i];
+        if (early->comm != team->id || early->channel != op->channel ||
+            early->seq != op->seq)
+            continue;
+        tt_early found = *early;
+        *early = peer->early[--peer->n_early];
+        peer->mesh->n_ahead--;
+        tt_past own = {op->channel, op->seq, op->fingerprint, op->call,
+                       op->b->total_bytes > 0};
+        if (!tt_team_compare(team, rank, &own, &found.call, found.fingerprint))
+            return;
+        tt_side *side = tt_op_side(op, peer);
+        if (!side)
+            return;
+        side->is_asked = true;
+        tt_op_hear(op, side);
+        return;
+    }
+}
+
+/* Partners, and ranks that think they are, that came first. */
+static void meet_early(tt_op *op)
+{
+    const tt_team *team = op->team;
+    tt_mesh *mesh = team->mesh;
+    for (uint32_t r = 0; r < team->n && mesh->n_ahead > 0; r++) {
+        tt_peer *peer = &mesh->peers[team->members[r]];
+        if (r == team->rank)
+            continue;
+        if (peer->n_early > 0 && !op->is_over)
+            take_early(op, peer, r);
+        if (peer->n_kept > 0 && !op->is_over)
+            take_kept(op, peer);
     }
 }
 
@@ -796,15 +898,18 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     }
     make_sides(op);
     enlist(op);
+    op->is_beginning = true;
     copy_local(op);
-    greet(op);
     advance_front(op);
     meet_early(op);
+    if (!op->is_over)
+        greet(op);
     tt_engine *e = team->mesh->engine;
     if (op->n_open == 0)
         tt_op_finish(op, TUTTI_OK);
     tt_op_check_left(op);
     tt_engine_pump(e);
+    op->is_beginning = false;
     tt_op_recycle(e);
     return TUTTI_OK;
 }

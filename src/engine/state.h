@@ -22,6 +22,15 @@ typedef struct tt_early {
     tt_call call;
 } tt_early;
 
+/* What has come of a small call that was not entered here: messages, each a
+ * tt_msg and its payload, in memory of the mesh's eager_bytes. */
+typedef struct tt_keep {
+    struct tt_keep *next; /* in mesh->spare */
+    uint64_t comm, channel, seq, fingerprint;
+    uint32_t used; /* bytes */
+    unsigned char bytes[];
+} tt_keep;
+
 /* A control message that waits for room. */
 typedef struct tt_ctl {
     tt_msg m;
@@ -41,7 +50,13 @@ typedef struct tt_side {
     struct tt_side *next; /* in peer->ready */
     uint64_t *heap;       /* (position, lane) of the ready sends */
     uint32_t n_heap;
-    bool is_linked, is_bound;
+    bool is_linked;
+    bool is_bound;   /* the partner has entered the call */
+    bool is_open;    /* sends need not wait for that */
+    bool is_eager;   /* a place among its FIRSTs is reserved, none sent yet */
+    bool is_asked;   /* the partner waits for a BIND */
+    bool is_odd;     /* it was told DIFFER */
+    bool has_spoken; /* it was sent a BIND or a FIRST */
 } tt_side;
 
 struct tt_op {
@@ -70,7 +85,8 @@ struct tt_op {
     tt_side *sides;                /* [n_partners] */
     uint64_t *heaps;               /* [n_sends] */
     uint32_t front, n_open; /* n_open: lanes to leave + groups to finish */
-    bool is_over, is_asking;
+    uint32_t n_unsaid;      /* sides that have not spoken */
+    bool is_over, is_asking, is_beginning;
     uint64_t start_ns, deadline_ns, ask_until_ns;
     uint64_t moved_bytes;
     uint8_t *answers; /* [team size] of WHO: 0 none, 1 not entered, 2 entered */
@@ -103,6 +119,13 @@ struct tt_peer {
     size_t lent_cap, lent_head, n_lent;
     tt_early *early;
     size_t early_cap, n_early;
+    /* FIRSTs to it: sent, let go of, and places promised to sides. */
+    uint8_t n_first, n_first_taken, n_reserved;
+    /* FIRSTs from it: let go of, and of those it has been told of. */
+    uint8_t n_taken, n_told;
+    uint8_t n_kept;
+    tt_keep *kept[TT_EAGER_CALLS];
+    tt_keep *placing_keep;        /* a payload is being read into it */
     tt_op *placing;               /* a payload is being read into its memory */
     uint64_t heard, heard_before; /* messages */
     uint64_t silent_since_ns;     /* while an op waits for it */
@@ -113,6 +136,7 @@ struct tt_peer {
 typedef struct tt_past {
     uint64_t channel, seq, fingerprint;
     tt_call call;
+    bool knows_bytes; /* the fingerprint tells what every pair exchanges */
 } tt_past;
 
 struct tt_mesh {
@@ -126,7 +150,10 @@ struct tt_mesh {
     tt_team *teams;
     unsigned char *trash; /* payloads nobody wants */
     size_t trash_bytes;
-    bool is_broken; /* a team of it has failed */
+    uint64_t eager_bytes;
+    tt_keep *spare;   /* not in use */
+    uint64_t n_ahead; /* early BINDs and kept calls of all peers */
+    bool is_broken;   /* a team of it has failed */
 };
 
 struct tt_team {
@@ -160,6 +187,7 @@ struct tt_engine {
     uint32_t n_passes;
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
+    uint64_t n_unsaid; /* of all ops */
     tt_mesh *meshes;
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
@@ -172,7 +200,10 @@ tt_op *tt_op_find(const tt_engine *e, const tt_team *team, uint64_t channel,
 tt_team *tt_team_find(const tt_mesh *mesh, uint64_t id);
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer);
 uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank);
-void tt_op_bind_side(tt_op *op, tt_side *side);
+/* The partner has entered the call. */
+void tt_op_hear(tt_op *op, tt_side *side);
+/* Says that this rank has: BIND. */
+void tt_side_speak(tt_side *side);
 void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m);
 void tt_op_left(tt_op *op, uint32_t lane);
 void *tt_op_place(tt_op *op, tt_side *side, const tt_msg *m);
@@ -181,6 +212,34 @@ tutti_err tt_op_data(tt_op *op, tt_side *side, const tt_msg *m,
 tt_sent tt_op_send_next(tt_op *op, tt_side *side);
 void tt_op_finish(tt_op *op, tutti_err err);
 void tt_op_recycle(tt_engine *e);
+
+/* eager.c */
+/* A place for one more FIRST to this peer. */
+bool tt_eager_reserve(tt_peer *peer);
+/* A side's FIRST is sent; or will not be. */
+void tt_eager_sent(tt_side *side);
+void tt_eager_unreserve(tt_side *side);
+/* The peer lets go of FIRSTs; false: of more than there were. */
+bool tt_eager_taken(tt_peer *peer, uint8_t flags);
+/* Lets go of one of the peer's. */
+void tt_eager_take(tt_peer *peer);
+/* Where the payload of a slice goes whose call was not entered here; NULL: it
+ * breaks a rule, or memory is out. */
+void *tt_eager_place(tt_peer *peer, const tt_msg *m);
+/* Keeps it. Errors: EPROTO, ENOMEM. */
+tutti_err tt_eager_keep(tt_peer *peer, const tt_msg *m, const void *data);
+/* What was placed has arrived, and has been kept or not. */
+void tt_eager_placed(tt_peer *peer);
+/* Takes a call out of what is kept of a peer; NULL: there is none. To be
+ * given back. */
+tt_keep *tt_eager_find(tt_peer *peer, uint64_t comm, uint64_t channel,
+                       uint64_t seq);
+void tt_eager_give_back(tt_peer *peer, tt_keep *keep);
+/* Drops what is kept for a team. */
+void tt_eager_drop(tt_team *team);
+void tt_eager_free(tt_mesh *mesh);
+/* The call of the peer's FIRST differs from ours. */
+void tt_eager_differ(tt_peer *peer, tt_team *team, const tt_past *own);
 
 /* team.c */
 /* Fails the team when op needs a rank that has left and has not entered. */
@@ -194,11 +253,16 @@ void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
 void tt_engine_pump(tt_engine *e);
 /* Compares a peer's call with the own one; fails the team if they differ. */
+/* The peer called something else than a call that nobody remembers here. */
+void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
+                    const tt_call *theirs);
 bool tt_team_compare(tt_team *team, uint32_t peer_rank, const tt_past *own,
                      const tt_call *theirs, uint64_t fingerprint);
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer);
 tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
                    uint64_t seq);
+/* Takes a slice of the call, or finds that the peer calls something else. */
+void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
                   tt_past *out);
 
@@ -207,5 +271,7 @@ void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);
+/* Says BIND where calls have been silent for long. */
+void tt_engine_speak(tt_engine *e, uint64_t now_ns);
 
 #endif

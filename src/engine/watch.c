@@ -7,6 +7,8 @@
  * Liveness   a peer on another host that says nothing while an op waits for it
  *            is pinged; its engine thread answers whatever its program does.
  *            Peers on this host are watched by their transport.
+ * Silence    a partner that has been told nothing of a small call for a while
+ *            is told BIND: it may be in another call, or far ahead.
  * Runs about every 10 ms while ops are active. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -162,11 +164,31 @@ static void watch_op(tt_op *op, uint64_t now_ns)
         expire(op);
 }
 
+static void speak(const tt_team *team, uint64_t now_ns)
+{
+    const uint64_t speak_ns = team->mesh->engine->opts.speak_ns;
+    tt_op *next;
+    for (tt_op *op = team->ops; op && !team->err; op = next) {
+        next = op->next;
+        for (uint32_t p = 0; p < op->b->n_partners && op->n_unsaid > 0; p++)
+            if (now_ns - op->start_ns >= speak_ns)
+                tt_side_speak(&op->sides[p]);
+    }
+}
+
+void tt_engine_speak(tt_engine *e, uint64_t now_ns)
+{
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        for (tt_team *team = mesh->teams; team && e->n_unsaid > 0;
+             team = team->next)
+            speak(team, now_ns);
+}
+
 void tt_engine_tick(tt_engine *e, uint64_t now_ns)
 {
-    if (e->n_active == 0) {
+    if (e->n_active == 0)
         return;
-    }
+    tt_engine_speak(e, now_ns);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         for (tt_team *team = mesh->teams; team; team = team->next) {
             tt_op *next;

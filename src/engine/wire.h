@@ -8,8 +8,14 @@
  * BIND    tt_call   -                          I have entered this call: W
  *                                              slices of every lane to me
  *                                              are granted
+ * FIRST   elements  wire number, microseconds  slice 0, and the first of this
+ *                                              call that I send you; I entered
+ *                                              it so long ago; stands for BIND
  * DATA    elements  wire number, slice number  a slice
  * CREDIT  -         wire number, slices done   I have consumed so many
+ * DIFFER  tt_call   -                          what you sent belongs to
+ *                                              another call than mine
+ * TOOK    -         -                          only flags count
  * ABORT   tt_reason -                          the communicator has failed
  * BYE     -         0, 1 when nothing is open  I leave the communicator
  * WHO     -         -                          have you entered this call?
@@ -17,10 +23,18 @@
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *
- * Rules of validity: (1) magic right, kind known; (2) DATA only after the
- * receiver's BIND, slices of a lane in order, within credit, of exactly the
- * length that the receiver computes; (3) control payloads have exactly their
- * struct's size. A breach ends the communicator with TUTTI_EPROTO. */
+ * `flags` of every message: how many FIRSTs of the receiver's its sender has
+ * let go of, modulo 256: it has entered those calls, or they have failed.
+ *
+ * Rules of validity: (1) magic right, kind known; (2) the slices of a lane in
+ * order, within credit, of exactly the length that the receiver computes; (3)
+ * a slice comes after the receiver's BIND or FIRST of the call, unless its
+ * call began with a FIRST to that receiver; (4) at most TT_EAGER_CALLS FIRSTs
+ * are not let go of at a time, and the messages of a call that come before
+ * the receiver has entered it take, with their headers, at most eager_bytes
+ * (engine.h); (5) `flags` never counts a FIRST that was not sent; (6) control
+ * payloads have exactly their struct's size. A breach ends the communicator
+ * with TUTTI_EPROTO. */
 #ifndef TT_ENGINE_WIRE_H
 #define TT_ENGINE_WIRE_H
 
@@ -35,13 +49,20 @@
     X(WHO, 6)           \
     X(HERE, 7)          \
     X(PING, 8)          \
-    X(PONG, 9)
+    X(PONG, 9)          \
+    X(FIRST, 10)        \
+    X(DIFFER, 11)       \
+    X(TOOK, 12)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,
     TT_KIND_LIST(TT_X)
 #undef TT_X
 } tt_kind;
+
+/* Small calls that a peer may have begun to send to a rank that has not
+ * entered them. docs/engine.md has the reason for each of these numbers. */
+#define TT_EAGER_CALLS 8
 
 /* A call as the other side needs to know it, to compare and to name it. */
 typedef struct tt_call {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fuzz_engine.c - what a peer may send to an engine in the middle of a call.
  *
- * Rank 0 of three has begun an all-reduce; the input is what ranks 1 and 2
- * send: records of a control byte, a header, and a payload. Property: nothing
- * is read or written outside its buffers (sanitizers), a call ends only once,
- * and the communicator can be left afterwards. */
+ * Rank 0 of three begins an all-reduce, at once or when three messages have
+ * come; the input is what ranks 1 and 2 send: records of a control byte, a
+ * header, and a payload. Property: nothing is read or written outside its
+ * buffers (sanitizers), a call ends only once, and the communicator can be left
+ * afterwards. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +98,7 @@ typedef struct stage {
 
 enum { RANKS = 3, ELEMS = 1500 };
 
-static void set_up(stage *s)
+static void set_up(stage *s, uint64_t eager_bytes)
 {
     tt_engine_opts opts = {0};
     tutti_diag diag;
@@ -114,7 +115,8 @@ static void set_up(stage *s)
                          .n_ranks = RANKS,
                          .n_nets = 1,
                          .nets = &net,
-                         .conns = s->conns};
+                         .conns = s->conns,
+                         .eager_bytes = eager_bytes};
     if (tt_engine_create(&tt_mem_std, &opts, &s->engine, &diag) ||
         tt_mesh_create(s->engine, &tt_mem_std, &mesh, &s->mesh) ||
         tt_team_create(s->mesh, 1, members, RANKS, &s->team))
@@ -160,10 +162,19 @@ static void begin(stage *s, uint8_t kind)
                          .deadline_ns = UINT64_MAX,
                          .done = done,
                          .arg = s};
-    s->fingerprint = tt_call_fingerprint(&start.call);
-    if (tt_op_begin(s->team, &start))
-        tt_fuzz_fail("no call");
+    const char *text;
+    if (tt_op_begin(s->team, &start)) {
+        if (!tt_team_state(s->team, &text))
+            tt_fuzz_fail("no call");
+        s->n_done++; /* what came before has ended the team */
+    }
     tt_sched_free(schedule);
+}
+
+static uint64_t fingerprint_of(uint8_t kind)
+{
+    tt_call call = {.type = TUTTI_U32, .count = kind & 4 ? ELEMS : 2};
+    return tt_call_fingerprint(&call);
 }
 
 /* Bit 0: which peer; 1: right fingerprint; 2: read into a place first. */
@@ -176,6 +187,7 @@ static void feed(stage *s, uint8_t control, tt_msg m, const uint8_t *payload)
     m.comm = control & 8 ? m.comm : 1;
     m.channel = control & 16 ? m.channel : 0;
     m.seq = control & 32 ? m.seq : 0;
+    m.flags = control & 64 ? m.flags : 0;
     const void *data = m.len ? payload : NULL;
     if ((control & 4) && m.len) {
         void *place = tt_engine_up.place(conn->peer, &m);
@@ -191,11 +203,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     stage *s = calloc(1, sizeof(*s));
     uint8_t *payload = calloc(1, 4096);
-    size_t at = 1;
-    set_up(s);
+    uint8_t kind = len ? data[0] : 0;
+    size_t at = 1, n = 0;
+    set_up(s, kind & 32 ? 2048 : 0);
+    s->fingerprint = fingerprint_of(kind);
     tt_engine_lock(s->engine);
-    begin(s, len ? data[0] : 0);
-    while (at + 1 + sizeof(tt_msg) <= len) {
+    if (!(kind & 64))
+        begin(s, kind);
+    for (; at + 1 + sizeof(tt_msg) <= len; n++) {
+        if (n == 3 && (kind & 64))
+            begin(s, kind);
         tt_msg m;
         uint8_t control = data[at];
         memcpy(&m, data + at + 1, sizeof(m));
@@ -207,6 +224,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         feed(s, control, m, payload);
         tt_engine_step(s->engine);
     }
+    if (n <= 3 && (kind & 64))
+        begin(s, kind);
     if (s->n_done > 1)
         tt_fuzz_fail("a call ended twice");
     tt_team_leave(s->team);

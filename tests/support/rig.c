@@ -10,6 +10,7 @@
 
 /* What start-up needs and a rig does not keep; all arrays have n entries. */
 typedef struct meeting {
+    const tt_rig_opts *opts;
     const tt_net_ops *ops;
     tt_net **nets;
     tt_conn ***conns; /* [n][n] */
@@ -50,22 +51,23 @@ static tutti_err connect_net(tt_rig *rig, meeting *m, uint32_t r,
                            UINT64_MAX, diag);
 }
 
-static tutti_err create_team(tt_rig *rig, meeting *m, uint32_t r,
-                             tutti_diag *diag)
+static tutti_err create_teams(tt_rig *rig, meeting *m, uint32_t r,
+                              tutti_diag *diag)
 {
-    tt_engine_opts opts = {0};
+    tt_engine_opts opts = {.speak_ns = m->opts->is_silent ? UINT64_MAX : 0};
     tt_mesh_opts mopts = {.rank = r,
                           .n_ranks = rig->n,
                           .n_nets = 1,
                           .nets = &m->nets[r],
-                          .conns = m->conns[r]};
+                          .conns = m->conns[r],
+                          .eager_bytes = m->opts->eager_bytes};
     tutti_err err = tt_engine_create(rig->mem, &opts, &rig->engines[r], diag);
     if (!err)
         err = tt_mesh_create(rig->engines[r], rig->mem, &mopts,
                              &rig->meshes[r]);
-    if (!err)
-        err = tt_team_create(rig->meshes[r], 1, m->members, rig->n,
-                             &rig->teams[r]);
+    for (uint32_t t = 0; t < TT_RIG_TEAMS && !err; t++)
+        err = tt_team_create(rig->meshes[r], 1 + t, m->members, rig->n,
+                             &rig->teams[t][r]);
     return err;
 }
 
@@ -81,16 +83,18 @@ static void free_meeting(meeting *m, uint32_t n)
     free(m->members);
 }
 
-tutti_err tt_rig_create(uint32_t n, const tt_net_ops *ops, const tt_mem *mem,
-                        tt_rig *out)
+tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
 {
+    const uint32_t n = opts->n;
     tutti_diag diag;
-    *out = (tt_rig){.n = n, .mem = mem};
+    *out = (tt_rig){.n = n, .mem = opts->mem};
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
     out->engines = calloc(n, sizeof(*out->engines));
     out->meshes = calloc(n, sizeof(*out->meshes));
-    out->teams = calloc(n, sizeof(*out->teams));
-    meeting m = {.ops = ops,
+    for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
+        out->teams[t] = calloc(n, sizeof(*out->teams[t]));
+    meeting m = {.opts = opts,
+                 .ops = opts->ops,
                  .nets = calloc(n, sizeof(*m.nets)),
                  .conns = calloc(n, sizeof(*m.conns)),
                  .addrs = calloc(n, TT_NET_ADDR_MAX),
@@ -105,7 +109,7 @@ tutti_err tt_rig_create(uint32_t n, const tt_net_ops *ops, const tt_mem *mem,
     for (uint32_t r = 0; r < n && !err; r++)
         err = connect_net(out, &m, r, &diag);
     for (uint32_t r = 0; r < n && !err; r++)
-        err = create_team(out, &m, r, &diag);
+        err = create_teams(out, &m, r, &diag);
     free_meeting(&m, n);
     return err;
 }
@@ -114,15 +118,18 @@ void tt_rig_destroy(tt_rig *rig)
 {
     for (uint32_t r = 0; r < rig->n; r++) {
         tt_engine_lock(rig->engines[r]);
-        tt_team_leave(rig->teams[r]);
+        for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
+            tt_team_leave(rig->teams[t][r]);
         tt_engine_unlock(rig->engines[r]);
-        tt_mesh_unref(rig->meshes[r]); /* the team's */
+        for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
+            tt_mesh_unref(rig->meshes[r]); /* the teams' */
         tt_mesh_unref(rig->meshes[r]);
         tt_engine_destroy(rig->engines[r]);
     }
     free(rig->engines);
     free(rig->meshes);
-    free(rig->teams);
+    for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
+        free(rig->teams[t]);
 }
 
 typedef struct outcome {
@@ -253,60 +260,144 @@ static tutti_err begin(tt_rig *rig, job *j)
         .done = note,
         .arg = &j->outcome,
     };
-    return tt_op_begin(rig->teams[j->shape.rank], &start);
+    return tt_op_begin(rig->teams[c->team][j->shape.rank], &start);
 }
 
-bool tt_rig_perform(tt_rig *rig, const tt_rig_call *call, char *why,
-                    size_t why_size)
+/* The calls of one rank. */
+typedef struct script {
+    job *jobs; /* [n_calls] */
+    uint32_t next[TT_RIG_TEAMS], n_begun, n_done;
+    tutti_err err;
+} script;
+
+typedef struct play {
+    tt_rig *rig;
+    const tt_rig_call *calls;
+    uint32_t n_calls;
+    script *scripts; /* [n] */
+    tt_rng rng;
+    uint32_t favourite, lazy; /* has the machine; begins nothing */
+    char *why;
+    size_t why_size;
+} play;
+
+/* Begins the next call of a team of the rank's choice. */
+static tutti_err begin_next(play *p, uint32_t r)
+{
+    script *s = &p->scripts[r];
+    uint32_t team = (uint32_t)tt_rng_below(&p->rng, TT_RIG_TEAMS);
+    for (;; team = (team + 1) % TT_RIG_TEAMS) {
+        uint32_t *i = &s->next[team];
+        while (*i < p->n_calls && p->calls[*i].team != team)
+            ++*i;
+        if (*i == p->n_calls)
+            continue;
+        s->n_begun++;
+        return begin(p->rig, &s->jobs[(*i)++]);
+    }
+}
+
+/* True when something moved. */
+static bool step(play *p, uint32_t r)
+{
+    script *s = &p->scripts[r];
+    tt_engine *e = p->rig->engines[r];
+    bool moved = true;
+    tt_engine_lock(e);
+    if (s->n_begun < p->n_calls && r != p->lazy &&
+        tt_rng_below(&p->rng, 3) == 0)
+        s->err = begin_next(p, r);
+    else
+        moved = tt_engine_step(e) || s->n_begun < p->n_calls;
+    tt_engine_unlock(e);
+    s->n_done = 0;
+    for (uint32_t i = 0; i < p->n_calls; i++) {
+        s->n_done += s->jobs[i].outcome.is_done;
+        if (!s->err)
+            s->err = s->jobs[i].outcome.err;
+    }
+    return moved;
+}
+
+static bool report_error(play *p, uint32_t r)
+{
+    for (uint32_t t = 0; t < TT_RIG_TEAMS; t++) {
+        const char *text;
+        if (tt_team_state(p->rig->teams[t][r], &text))
+            snprintf(p->why, p->why_size, "rank %" PRIu32 ": %s", r, text);
+    }
+    return false;
+}
+
+/* Now and then one rank has the machine almost to itself and another begins
+ * nothing, so that the one may run far ahead of the other. */
+static bool run(play *p)
+{
+    const uint32_t n = p->rig->n;
+    uint32_t quiet = 0;
+    for (;;) {
+        if (tt_rng_below(&p->rng, 200) == 0) {
+            p->favourite = (uint32_t)tt_rng_below(&p->rng, n);
+            p->lazy = (uint32_t)tt_rng_below(&p->rng, 2 * n);
+        }
+        uint32_t r = tt_rng_below(&p->rng, 4)
+                         ? p->favourite
+                         : (uint32_t)tt_rng_below(&p->rng, n);
+        quiet = step(p, r) ? 0 : quiet + 1;
+        if (p->scripts[r].err)
+            return report_error(p, r);
+        uint32_t n_waiting = 0;
+        for (uint32_t i = 0; i < n; i++)
+            n_waiting += p->scripts[i].n_done < p->n_calls;
+        if (n_waiting == 0)
+            return true;
+        if (quiet > 4000 * n) {
+            snprintf(p->why, p->why_size, "stuck: %" PRIu32 " ranks wait",
+                     n_waiting);
+            return false;
+        }
+    }
+}
+
+static void free_job(tt_rig *rig, job *j, uint32_t r)
+{
+    if (j->plan) {
+        tt_engine_lock(rig->engines[r]);
+        tt_plan_unref(j->plan);
+        tt_engine_unlock(rig->engines[r]);
+    }
+    tt_part_free(j->part);
+    free(j->memory);
+}
+
+bool tt_rig_perform(tt_rig *rig, const tt_rig_call *calls, uint32_t n_calls,
+                    char *why, size_t why_size)
 {
     const uint32_t n = rig->n;
-    job *jobs = calloc(n, sizeof(*jobs));
-    bool *begun = calloc(n, sizeof(*begun));
-    tt_rng rng = {call->seed};
-    uint32_t left = n, quiet = 0;
+    job *jobs = calloc((size_t)n * n_calls, sizeof(*jobs));
+    play p = {.rig = rig,
+              .calls = calls,
+              .n_calls = n_calls,
+              .scripts = calloc(n, sizeof(script)),
+              .rng = {calls[0].seed},
+              .why = why,
+              .why_size = why_size};
     bool ok = true;
     snprintf(why, why_size, "out of memory");
-    for (uint32_t r = 0; r < n && ok; r++)
-        ok = prepare(rig, call, r, &jobs[r]) == TUTTI_OK;
-    while (ok && left > 0) {
-        uint32_t r = (uint32_t)tt_rng_below(&rng, n);
-        bool moved = true;
-        tt_engine_lock(rig->engines[r]);
-        if (!begun[r]) {
-            begun[r] = true;
-            ok = begin(rig, &jobs[r]) == TUTTI_OK;
-        } else {
-            moved = tt_engine_step(rig->engines[r]);
-        }
-        tt_engine_unlock(rig->engines[r]);
-        quiet = moved ? 0 : quiet + 1;
-        left = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            left += !jobs[i].outcome.is_done;
-            if (jobs[i].outcome.err) {
-                const char *text;
-                tt_team_state(rig->teams[i], &text);
-                snprintf(why, why_size, "rank %" PRIu32 ": %s", i, text);
-                ok = false;
-            }
-        }
-        if (quiet > 2000 * n) {
-            snprintf(why, why_size, "stuck: %" PRIu32 " ranks wait", left);
-            ok = false;
-        }
-    }
     for (uint32_t r = 0; r < n; r++) {
-        if (ok)
-            ok = walk_blocks(&jobs[r], true, false, why, why_size);
-        if (jobs[r].plan) {
-            tt_engine_lock(rig->engines[r]);
-            tt_plan_unref(jobs[r].plan);
-            tt_engine_unlock(rig->engines[r]);
-        }
-        tt_part_free(jobs[r].part);
-        free(jobs[r].memory);
+        p.scripts[r].jobs = jobs + (size_t)r * n_calls;
+        for (uint32_t i = 0; i < n_calls && ok; i++)
+            ok = prepare(rig, &calls[i], r, &p.scripts[r].jobs[i]) == TUTTI_OK;
     }
+    ok = ok && run(&p);
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t i = 0; i < n_calls; i++) {
+            job *j = &p.scripts[r].jobs[i];
+            if (ok)
+                ok = walk_blocks(j, true, false, why, why_size);
+            free_job(rig, j, r);
+        }
+    free(p.scripts);
     free(jobs);
-    free(begun);
     return ok;
 }

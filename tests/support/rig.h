@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * rig.h - N ranks inside one thread: an engine, a mesh and a team each, joined
- * by any same-process transport, and stepped in an order that a seed decides.
- */
+ * rig.h - N ranks inside one thread: an engine, a mesh and two teams each,
+ * joined by any same-process transport, and stepped in an order that a seed
+ * decides. */
 #ifndef TT_TESTS_RIG_H
 #define TT_TESTS_RIG_H
 
@@ -9,18 +9,27 @@
 #include "engine/engine.h"
 #include "engine/layout.h"
 
+enum { TT_RIG_TEAMS = 2 };
+
+typedef struct tt_rig_opts {
+    uint32_t n;
+    const tt_net_ops *ops; /* the transport, often tt_net_loop */
+    const tt_mem *mem;
+    uint64_t eager_bytes;
+    bool is_silent; /* a rank says BIND only where it must; else soon */
+} tt_rig_opts;
+
 typedef struct tt_rig {
     uint32_t n;
     tt_settings settings;
     const tt_mem *mem;
     tt_engine **engines;
     tt_mesh **meshes;
-    tt_team **teams;
+    tt_team **teams[TT_RIG_TEAMS];
 } tt_rig;
 
-/* Errors as the library's. ops: the transport, often tt_net_loop. */
-tutti_err tt_rig_create(uint32_t n, const tt_net_ops *ops, const tt_mem *mem,
-                        tt_rig *out);
+/* Errors as the library's. */
+tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out);
 void tt_rig_destroy(tt_rig *rig);
 
 typedef struct tt_rig_call {
@@ -33,11 +42,14 @@ typedef struct tt_rig_call {
     uint32_t window;
     uint64_t front_bytes, front_window_bytes;
     uint64_t seed;
+    uint32_t team;
 } tt_rig_call;
 
-/* Performs the collective on random data, steps until all are done, compares
- * with a reference. false: `why` says what went wrong (stuck, wrong, error). */
-bool tt_rig_perform(tt_rig *rig, const tt_rig_call *call, char *why,
-                    size_t why_size);
+/* Performs collectives on random data: every rank begins those of a team in
+ * order, mixes teams as it likes, waits for none, and is stepped until all are
+ * done; compares with a reference. false: `why` says what went wrong (stuck,
+ * wrong, error). */
+bool tt_rig_perform(tt_rig *rig, const tt_rig_call *calls, uint32_t n_calls,
+                    char *why, size_t why_size);
 
 #endif
