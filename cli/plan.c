@@ -2,6 +2,7 @@
  * plan.c - `tutti plan`: a row for every planner, and the schedule of one. */
 #include "cli.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What is known about one planner; times are negative when unknown. */
@@ -25,7 +26,8 @@ typedef struct request {
     cli_progress progress;
 } request;
 
-/* What `auto` takes for equal too; the first row then wins. */
+/* What `auto` takes for equal too; the row with the fewest transfers then
+ * wins, then the first. */
 static const double equal_times = 1.01;
 
 /* "planner ring does not fit X: REASON" repeats what the row says. */
@@ -184,13 +186,15 @@ static void print(const request *rq, const row *r, bool is_first)
 
 /* Than the best so far, NULL: the first that fits. What could not be predicted
  * is better than nothing only. */
-static bool is_better(const row *r, const row *best)
+static bool is_better(const row *r, const row *best, double fastest_s)
 {
     if (r->err || !best)
         return !r->err;
     if (r->time_s < 0 || best->time_s < 0)
         return r->time_s > best->time_s;
-    return r->time_s * equal_times < best->time_s;
+    return r->time_s * equal_times < best->time_s ||
+           (r->time_s <= fastest_s * equal_times &&
+            r->info.n_transfers < best->info.n_transfers);
 }
 
 /* What `auto` does not try, this does not either. */
@@ -217,6 +221,7 @@ static bool is_slow(const request *rq, const tutti_planner_info *planner,
 static bool plan_all(request *rq, row *best, tutti_schedule **kept)
 {
     tutti_planner_info planner;
+    double fastest_s = INFINITY;
     *kept = NULL;
     for (size_t i = 0; tutti_planner_at(i, &planner); i++) {
         row r;
@@ -224,7 +229,9 @@ static bool plan_all(request *rq, row *best, tutti_schedule **kept)
         if (!is_slow(rq, &planner, &r))
             fill(rq, planner.name, &r, &sched);
         print(rq, &r, i == 0);
-        if (is_better(&r, *kept ? best : NULL)) {
+        if (!r.err && r.time_s >= 0)
+            fastest_s = fmin(fastest_s, r.time_s);
+        if (is_better(&r, *kept ? best : NULL, fastest_s)) {
             tutti_schedule_free(*kept);
             *kept = sched;
             *best = r;

@@ -17,11 +17,14 @@
 
 #include "base/settings.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Predictions that differ by less than this are equal: the model is not so
- * good that it could tell. The first in the table then wins: of equal plans
- * those with the fewest flows per link come first there. */
+ * good that it could tell. Of equal plans the one with the fewest transfers
+ * wins, as each costs the processors work that no prediction knows of (on a
+ * torus of 16 real links forest's 1050 are 2 % faster than blueconnect's 1920,
+ * predicted equal); then the first in the table. */
 #define EQUAL_GUESS 1.01
 
 /* Longest size and name that are looked at. */
@@ -93,8 +96,17 @@ static bool is_for_auto(const tt_planner *planner, const tt_problem *p)
            !planner->why_not(p);
 }
 
-/* By simulation. Planners come in the order of the table, so a later one must
- * be faster by more than the model can tell. */
+/* fastest_s: of all so far, `next` included. */
+static bool is_better(const candidate *next, const candidate *best,
+                      double fastest_s)
+{
+    if (!best->sched || next->time_s * EQUAL_GUESS < best->time_s)
+        return true;
+    return next->time_s <= fastest_s * EQUAL_GUESS &&
+           next->sched->n_transfers < best->sched->n_transfers;
+}
+
+/* By simulation. */
 static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
                            candidate *best, tutti_diag *diag)
 {
@@ -102,6 +114,7 @@ static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
     while (tt_planners[n_planners])
         n_planners++;
     *best = (candidate){0};
+    double fastest_s = INFINITY;
     for (size_t i = 0; i < n_planners; i++) {
         candidate next;
         tt_progress_tell(p->progress, tt_planners[i]->name, i, n_planners);
@@ -114,7 +127,8 @@ static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
             tt_sched_free(best->sched);
             return err;
         }
-        if (!best->sched || next.time_s * EQUAL_GUESS < best->time_s) {
+        fastest_s = fmin(fastest_s, next.time_s);
+        if (is_better(&next, best, fastest_s)) {
             tt_sched_free(best->sched);
             *best = next;
         } else {

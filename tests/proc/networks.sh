@@ -161,6 +161,13 @@ run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB
 auto=$(sed -n 's/^# auto takes //p' <<<"$out")
 run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB -p auto --json
 is "auto takes what the table says" "$(json 'd[0]["planner"]')" "$auto"
+# On this torus the fastest and the one that auto takes are equal to 1 %.
+run "$tutti" plan torus:4x4@50Mbit --size 16MiB --json
+fewest=$(json 'min((r["transfers"], r["planner"]) for r in d if r["fits"] and
+    r["time_s"] <= 1.01 * min(q["time_s"] for q in d if q["fits"]))[1]')
+run "$tutti" plan torus:4x4@50Mbit --size 16MiB -p auto --json
+is "of equal plans auto takes the one with fewest transfers" \
+    "$(json 'd[0]["planner"]')" "$fewest"
 run "$tutti" plan star:6 --size 64KiB -p 0-4K:doubling,4K-:forest --json
 is "a rule decides by size" "$(json 'd[0]["planner"]')" forest
 run "$tutti" plan star:6 -p nosuch --json
