@@ -5,6 +5,7 @@
 #include "support/tap.h"
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -665,6 +666,87 @@ static void test_namespaces(void **state)
     assert_int_equal(status[1], 0);
 }
 
+/* ------------------------------------------------------------- congestion */
+
+/* A list of the kernel's; is `name` in it? */
+static bool is_listed(const char *list, const char *name)
+{
+    char path[100], words[400] = " ";
+    snprintf(path, sizeof(path), "/proc/sys/net/ipv4/tcp_%s_congestion_control",
+             list);
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd < 0 ? 0 : read(fd, words + 1, sizeof(words) - 3);
+    if (fd >= 0)
+        close(fd);
+    words[n > 0 ? n : 1] = ' '; /* the end of the line */
+    snprintf(path, sizeof(path), " %s ", name);
+    return strstr(words, path) != NULL;
+}
+
+static bool write_default(const char *name)
+{
+    int fd = open("/proc/sys/net/ipv4/tcp_congestion_control", O_WRONLY);
+    size_t len = strlen(name);
+    bool is_written = fd >= 0 && write(fd, name, len) == (ssize_t)len;
+    if (fd >= 0)
+        close(fd);
+    return is_written;
+}
+
+static bool uses(const side *s, uint32_t peer, const char *name)
+{
+    char got[32] = "";
+    socklen_t len = sizeof(got) - 1;
+    getsockopt(((const tt_tcp_conn *)s->conns[peer])->fd, IPPROTO_TCP,
+               TCP_CONGESTION, got, &len);
+    if (strcmp(got, name) != 0)
+        fprintf(stderr, "# %s instead of %s\n", got, name);
+    return strcmp(got, name) == 0;
+}
+
+/* In a network whose default is bbr: cubic for root, and for others what they
+ * may have. The caller's end and the one that was called. */
+static int congestion_rank(bool is_root)
+{
+    side sides[2];
+    bool is_right = true;
+    if (unshare(CLONE_NEWNET) != 0 || system("ip link set lo up") != 0 ||
+        !write_default("bbr"))
+        return 77;
+    if (!is_root && setresuid(65534, 65534, 65534) != 0)
+        return 77;
+    const char *wanted = is_root || is_listed("allowed", "cubic") ? "cubic"
+                                                                  : "reno";
+    open_sides(sides, 2);
+    connect_sides(sides, 2);
+    for (uint32_t r = 0; r < 2; r++)
+        is_right &= !sides[r].err && uses(&sides[r], 1 - r, wanted);
+    close_sides(sides, 2);
+    return is_right ? 0 : 1;
+}
+
+static void test_congestion(void **state)
+{
+    (void)state;
+    if (geteuid() != 0 || !is_listed("available", "bbr") ||
+        !is_listed("available", "cubic")) {
+        print_message("needs root, bbr and cubic\n");
+        skip();
+    }
+    for (int is_root = 0; is_root < 2; is_root++) {
+        int status = 1;
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(congestion_rank(is_root));
+        waitpid(pid, &status, 0);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+            print_message("this machine does not let us make namespaces\n");
+            skip();
+        }
+        assert_int_equal(status, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -675,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_wrong_hosts), cmocka_unit_test(test_two_jobs),
         cmocka_unit_test(test_strangers),   cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_settings),    cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_congestion),
     };
     return TT_RUN_TAP(tests);
 }
