@@ -354,15 +354,17 @@ static tutti_err share_topology(start *st)
 
 /* ------------------------------------------------------------------ mesh -- */
 
-/* More ranks on this host than processors that any of them may use. Each rank
- * alone may be bound to one. */
+/* More ranks on this machine than processors that any of them may use. Each rank
+ * alone may be bound to one, and hosts that are containers share them. */
 static bool is_crowded(const start *st)
 {
+    const tt_host_id *me = &st->hellos[st->rank].host;
     uint32_t here = 0;
     cpu_set_t all;
     CPU_ZERO(&all);
     for (uint32_t r = 0; r < st->n; r++) {
-        if (st->hosts[r] != st->hosts[st->rank])
+        const tt_host_id *at = &st->hellos[r].host;
+        if (memcmp(at->boot_id, me->boot_id, sizeof(me->boot_id)) != 0)
             continue;
         here++;
         CPU_OR(&all, &all, &st->hellos[r].cpus);
@@ -446,6 +448,9 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         .agreed = &st->agreed,
         .topology = st->topology,
     };
+    /* What crosses hosts takes longer than others need to be woken. */
+    if (opts.yields && st->agreed.n_hosts > 1)
+        opts.spin_ns = 0;
     tutti_err err = tt_process_engine(&opts, &e, st->diag);
     if (!err) {
         err = make_mesh(st, e, &parts.mesh);
