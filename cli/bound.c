@@ -55,6 +55,7 @@ int cmd_bound(const cli_command *self, int argc, char **argv)
 {
     tutti_bound_opts opts = TUTTI_BOUND_OPTS_INIT;
     uint64_t size = 64 << 20;
+    bool is_tcp = false;
     bool is_json = false;
     const cli_option options[] = {
         {"--size", "-s", CLI_SIZE, &size, "SIZE",
@@ -63,6 +64,8 @@ int cmd_bound(const cli_command *self, int argc, char **argv)
          "stop when so near to the optimum, 0.01 is 1 % (1e-7)"},
         {"--quick", "-q", CLI_FLAG, &opts.only_bounds, NULL,
          "only the bounds that need no linear program"},
+        {"--tcp", NULL, CLI_FLAG, &is_tcp, NULL,
+         "links between hosts carry TCP's payload, 1448/1514 of their rate"},
         {"--json", NULL, CLI_FLAG, &is_json, NULL, "as JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
@@ -72,7 +75,7 @@ int cmd_bound(const cli_command *self, int argc, char **argv)
         return cli_usage(self, "give one network, such as mesh:4x4");
     if (size == 0)
         return cli_usage(self, "--size must be more than nothing");
-    tutti_topology *net = cli_open_network(self, words.at[0]);
+    tutti_topology *net = cli_open_payload(self, words.at[0], is_tcp);
     if (!net)
         return CLI_FAILED;
     cli_progress progress;

@@ -138,6 +138,9 @@ void cli_progress_end(cli_progress *p); /* wipes it; may be called often */
 
 /* A file or generator; reports its own failures. NULL: failed. */
 tutti_topology *cli_open_network(const cli_command *self, const char *spec);
+/* The same as TCP's payload sees it, when is_tcp: for the option --tcp. */
+tutti_topology *cli_open_payload(const cli_command *self, const char *spec,
+                                 bool is_tcp);
 /* The optimum, near enough for an efficiency; reports its own failures. */
 bool cli_find_bound(const cli_command *self, const tutti_topology *net,
                     cli_progress *progress, tutti_bound_info *out);

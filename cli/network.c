@@ -57,6 +57,21 @@ tutti_topology *cli_open_network(const cli_command *self, const char *spec)
     return NULL;
 }
 
+tutti_topology *cli_open_payload(const cli_command *self, const char *spec,
+                                 bool is_tcp)
+{
+    tutti_topology *net = cli_open_network(self, spec);
+    if (!net || !is_tcp)
+        return net;
+    tutti_topology *payload = NULL;
+    tutti_diag diag = {0};
+    tutti_err err = tutti_topology_payload(net, &payload, &diag);
+    if (err)
+        cli_fail_err(self, "cannot use this network", err, diag.text);
+    tutti_topology_free(net);
+    return payload;
+}
+
 /* Good enough for an efficiency, and much faster than the last digit. */
 static const double optimum_gap = 0.005;
 

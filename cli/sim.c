@@ -12,6 +12,7 @@ typedef struct request {
     const char *trace;
     tutti_plan_opts plan;
     tutti_sim_opts sim;
+    bool is_tcp;
     bool is_json;
     cli_progress progress;
 } request;
@@ -207,7 +208,7 @@ static int open_and_work(request *rq)
     cli_progress_begin(&rq->progress);
     rq->plan.progress = rq->sim.progress = cli_progress_tell;
     rq->plan.progress_ctx = rq->sim.progress_ctx = &rq->progress;
-    tutti_topology *net = cli_open_network(rq->self, rq->spec);
+    tutti_topology *net = cli_open_payload(rq->self, rq->spec, rq->is_tcp);
     if (!net)
         return CLI_FAILED;
     int status = work(rq, net);
@@ -260,6 +261,8 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
          "bytes of an element, at which chunks are cut (4)"},
         {"--trace", "-t", CLI_TEXT, &rq.trace, "FILE",
          "write a Chrome trace, for Perfetto or chrome://tracing"},
+        {"--tcp", NULL, CLI_FLAG, &rq.is_tcp, NULL,
+         "links between hosts carry TCP's payload, 1448/1514 of their rate"},
         {"--json", NULL, CLI_FLAG, &rq.is_json, NULL, "as JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;

@@ -3,24 +3,29 @@
  * bench.c - times all-reduce (f32, sum, out of place) by the library that
  * peer.h stands for, and checks what it returns.
  *
- *     bench -b BYTES -e BYTES -n CALLS -w WARMUP [-a] -o FILE
+ *     bench -s BYTES:CALLS:WARMUP,... [-w WAY,...] [-x FACTOR] [-p MS] [-a]
+ *           -o FILE
  *     bench -i SECONDS -o FILE
  *
- * For each size from -b to -e, doubling, CALLS calls are timed, in batches.
- * A batch uses each of K pairs of buffers once: as many as make 64 MiB
- * together (above any cache of the machines in mind), at most 64, at least
- * one. Before each batch every rank writes all its inputs anew and all ranks
- * meet at a barrier; neither is timed. The time of a size is the mean over its
- * calls, of the slowest rank. Inputs are random integers small enough for
- * their sum to be exact in any order; after the warm-up and at the end every
- * element of every output of the last batch is compared.
+ * For each size, in turn, each way (-w: some of the library's algorithms;
+ * `all`; the library's own choice unless told) is warmed up and timed. Calls
+ * are timed in batches. A batch uses each of K pairs of buffers once: as many
+ * as make twice the last-level cache together, 64 MiB at least; for sizes below
+ * 32 KiB 64 pairs, which cost no more than they would have to; always at least
+ * one. Before each batch every rank writes all its inputs anew, all ranks meet,
+ * pause (-p) and meet again; none of this is timed. The time of a size is the
+ * mean over its calls, of the slowest rank. After the warm-up and at the end
+ * every element of the last batch's outputs is compared.
  *
- * -a takes the buffers from the library (tutti_alloc, MPI_Alloc_mem), not from
- * malloc. -i measures, instead of times, the processor time that a rank uses
- * while it waits SECONDS in an all-reduce for rank 0 that comes late.
+ * -x drops a way that took more than FACTOR times the time of the quickest at a
+ * size of 64 KiB or more from the larger sizes: bad algorithms take minutes on
+ * slow networks. -a takes the buffers from the library (tutti_alloc,
+ * MPI_Alloc_mem), not from malloc. -i measures, instead of times, the processor
+ * time that a rank uses while it waits SECONDS for rank 0 that comes late.
  *
  * Rank 0 writes rows of JSON, one a line, to FILE (a launcher may decorate
- * stdout). docs/bench.md defines the numbers. */
+ * stdout). with_gloo.py is the same loop in Python: what is changed here is
+ * changed there. docs/bench.md defines the numbers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,24 +34,45 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "data.h"
 #include "peer.h"
 
-enum { MAX_PAIRS = 64, PAGE = 4096 };
-static const size_t footprint_bytes = (size_t)64 << 20;
+enum { MAX_SIZES = 64, MAX_WAYS = 32, PAGE = 4096 };
+enum { FEW_PAIRS = 64, MANY_FROM = 32 << 10, DROP_FROM = 64 << 10 };
+static const size_t least_footprint = (size_t)64 << 20;
 
-struct config {
-    size_t min_bytes, max_bytes;
+/* What to do at one size. */
+typedef struct job {
+    size_t bytes;
     int n_calls, n_warmup;
+} job;
+
+typedef struct config {
+    job jobs[MAX_SIZES];
+    int n_jobs;
+    const char *ways; /* comma-separated, or "all" */
+    double drop_factor;
+    int pause_ms;
     int own_memory; /* of the library */
     double idle_s;  /* > 0: measure waiting instead */
     const char *out_path;
-};
+} config;
 
-struct buffers {
-    float *in[MAX_PAIRS], *out[MAX_PAIRS];
-    int n_pairs;
-    size_t count; /* elements of each */
-};
+typedef struct buffers {
+    char *in, *out; /* of `bytes` each */
+    size_t bytes;
+    int n_pairs; /* at this size */
+    size_t count, stride;
+} buffers;
+
+/* One way at one size. */
+typedef struct result {
+    double mean_s;
+    int n_batches;
+    uint64_t n_wrong;
+} result;
+
+static int n_batches_so_far; /* no two have the same data */
 
 static void die(const char *text)
 {
@@ -70,116 +96,167 @@ static double cpu_s(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* The element i that `rank` puts into its buffer `pair` of batch `batch`: an
- * integer of 11 bits, so that 2^13 ranks add up exactly in f32. */
-static float element(int rank, int pair, int batch, size_t i)
+/* --------------------------------------------------------------- buffers -- */
+
+static size_t footprint(void)
 {
-    uint32_t seed = (uint32_t)rank * 0x9E3779B1u ^
-                    (uint32_t)pair * 0x85EBCA77u ^
-                    (uint32_t)batch * 0xC2B2AE3Du;
-    uint32_t x = ((uint32_t)i + seed) * 0x27D4EB2Fu;
-    x ^= x >> 15;
-    x *= 0x2C1B3C6Du;
-    return (float)((int)(x >> 21) - 1024);
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    size_t twice = cache > 0 ? 2 * (size_t)cache : 0;
+    return twice > least_footprint ? twice : least_footprint;
 }
 
-static void fill(struct buffers *b, int batch)
+static char *get_memory(const config *c, size_t bytes)
 {
-    int rank = peer_rank();
-    for (int k = 0; k < b->n_pairs; k++)
-        for (size_t i = 0; i < b->count; i++)
-            b->in[k][i] = element(rank, k, batch, i);
-}
-
-/* How many elements of the first n outputs are not the sum. */
-static uint64_t count_wrong(const struct buffers *b, int n, int batch)
-{
-    uint64_t n_wrong = 0;
-    int n_ranks = peer_size();
-    for (int k = 0; k < n; k++) {
-        for (size_t i = 0; i < b->count; i++) {
-            float sum = 0;
-            for (int r = 0; r < n_ranks; r++)
-                sum += element(r, k, batch, i);
-            n_wrong += b->out[k][i] != sum;
-        }
-    }
-    return n_wrong;
-}
-
-static float *get_memory(const struct config *c, size_t bytes)
-{
-    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
-    float *ptr = c->own_memory ? peer_alloc(whole) : aligned_alloc(PAGE, whole);
+    char *ptr = c->own_memory ? peer_alloc(bytes) : aligned_alloc(PAGE, bytes);
     if (!ptr)
         die("out of memory");
-    memset(ptr, 0, whole);
+    memset(ptr, 0, bytes);
     return ptr;
 }
 
-/* Buffers for the largest size; smaller ones use their beginnings. */
-static void get_buffers(const struct config *c, struct buffers *b)
+static void get_buffers(const config *c, buffers *b)
 {
-    for (int k = 0; k < MAX_PAIRS; k++) {
-        /* Pair k serves only sizes of which k pairs fit the footprint. */
-        size_t bytes = k ? footprint_bytes / 2 / (size_t)k : c->max_bytes;
-        if (bytes > c->max_bytes)
-            bytes = c->max_bytes;
-        b->in[k] = get_memory(c, bytes);
-        b->out[k] = get_memory(c, bytes);
+    size_t most = footprint() / 2;
+    for (int i = 0; i < c->n_jobs; i++)
+        most = c->jobs[i].bytes > most ? c->jobs[i].bytes : most;
+    b->bytes = (most + PAGE - 1) / PAGE * PAGE;
+    b->in = get_memory(c, b->bytes);
+    b->out = get_memory(c, b->bytes);
+}
+
+static void shape_buffers(buffers *b, size_t bytes)
+{
+    b->count = bytes / sizeof(float);
+    b->stride = (bytes + PAGE - 1) / PAGE * PAGE;
+    size_t fit = footprint() / 2 / b->stride;
+    if (bytes < MANY_FROM && fit > FEW_PAIRS)
+        fit = FEW_PAIRS;
+    b->n_pairs = fit < 1 ? 1 : (int)fit;
+}
+
+static float *in_of(const buffers *b, int pair)
+{
+    return (float *)(void *)(b->in + (size_t)pair * b->stride);
+}
+
+static float *out_of(const buffers *b, int pair)
+{
+    return (float *)(void *)(b->out + (size_t)pair * b->stride);
+}
+
+/* ----------------------------------------------------------- measurement -- */
+
+static void begin_batch(const config *c, buffers *b)
+{
+    n_batches_so_far++;
+    for (int k = 0; k < b->n_pairs; k++)
+        data_fill(in_of(b, k), b->count, peer_rank(),
+                  (data_place){k, n_batches_so_far});
+    peer_barrier();
+    if (c->pause_ms > 0) {
+        usleep((useconds_t)c->pause_ms * 1000);
+        peer_barrier();
     }
 }
 
-/* Runs n calls in batches; returns the seconds they took, on this rank. */
-static double run_calls(struct buffers *b, int n, int *batch, uint64_t *n_wrong)
+/* Runs n calls in batches. */
+static result run_calls(const config *c, buffers *b, int n)
 {
-    double total_s = 0;
+    result r = {0, 0, 0};
     int done = 0;
     while (done < n) {
         int now = n - done < b->n_pairs ? n - done : b->n_pairs;
-        fill(b, ++*batch);
-        peer_barrier();
+        begin_batch(c, b);
         double start_s = now_s();
         for (int k = 0; k < now; k++)
-            peer_all_reduce(b->in[k], b->out[k], b->count);
-        total_s += now_s() - start_s;
+            peer_all_reduce(in_of(b, k), out_of(b, k), b->count);
+        r.mean_s += (now_s() - start_s) / n;
+        r.n_batches++;
         done += now;
-        if (done == n)
-            *n_wrong += count_wrong(b, now, *batch);
+        for (int k = 0; done == n && k < now; k++)
+            r.n_wrong += data_wrong(out_of(b, k), b->count, peer_size(),
+                                    (data_place){k, n_batches_so_far});
     }
-    return total_s;
+    return r;
 }
 
-static void measure_size(const struct config *c, struct buffers *b,
-                         size_t bytes, FILE *out)
+static result measure(const config *c, buffers *b, const job *j)
 {
-    size_t fit = footprint_bytes / 2 / bytes;
-    b->n_pairs = fit < 1 ? 1 : fit > MAX_PAIRS ? MAX_PAIRS : (int)fit;
-    b->count = bytes / sizeof(float);
-    int batch = 0;
-    uint64_t n_wrong = 0;
-    run_calls(b, c->n_warmup, &batch, &n_wrong);
-    double mean_s = run_calls(b, c->n_calls, &batch, &n_wrong) / c->n_calls;
-    double worst_s = peer_max(mean_s);
-    double n_wrong_max = peer_max((double)n_wrong);
+    uint64_t n_wrong = run_calls(c, b, j->n_warmup).n_wrong;
+    result r = run_calls(c, b, j->n_calls);
+    r.mean_s = peer_max(r.mean_s);
+    r.n_wrong = (uint64_t)peer_max((double)(r.n_wrong + n_wrong));
+    return r;
+}
+
+static void print_row(FILE *out, int way, const job *j, const result *r)
+{
+    const char *choice = peer_choice(j->bytes / sizeof(float));
+    double n = peer_size();
+    double algbw = (double)j->bytes / r->mean_s * 1e-9;
     if (!out)
         return;
-    double n = peer_size();
-    double algbw = (double)bytes / worst_s * 1e-9;
     fprintf(out,
-            "{\"collective\": \"all-reduce\", \"n_ranks\": %d, "
-            "\"size_bytes\": %zu, \"count\": %zu, \"type\": \"f32\", "
-            "\"op\": \"sum\", \"inplace\": false, \"calls\": %d, "
+            "{\"collective\": \"all-reduce\", \"n_ranks\": %d, \"way\": "
+            "\"%s\", \"choice\": %s%s%s, \"size_bytes\": %zu, \"type\": "
+            "\"f32\", \"op\": \"sum\", \"calls\": %d, \"batches\": %d, "
             "\"time_us\": %.4f, \"algbw_GBps\": %.6g, \"busbw_GBps\": %.6g, "
-            "\"wrong\": %.0f}\n",
-            peer_size(), bytes, b->count, c->n_calls, worst_s * 1e6, algbw,
-            algbw * 2 * (n - 1) / n, n_wrong_max);
+            "\"wrong\": %" PRIu64 "}\n",
+            peer_size(), peer_way(way), choice ? "\"" : "",
+            choice ? choice : "null", choice ? "\"" : "", j->bytes, j->n_calls,
+            r->n_batches, r->mean_s * 1e6, algbw, algbw * 2 * (n - 1) / n,
+            r->n_wrong);
     fflush(out);
 }
 
-static void measure_idle(const struct config *c, FILE *out)
+/* Is the way one of those that are asked for? */
+static int is_wanted(const config *c, int way)
+{
+    const char *name = peer_way(way);
+    size_t len = strlen(name);
+    if (!c->ways)
+        return way == 0;
+    if (strcmp(c->ways, "all") == 0)
+        return 1;
+    for (const char *at = c->ways; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, len) == 0 && (at[len] == ',' || !at[len]))
+            return 1;
+    }
+    return 0;
+}
+
+static void measure_all(const config *c, FILE *out)
+{
+    static buffers b;
+    int wanted[MAX_WAYS] = {0};
+    double times_s[MAX_WAYS];
+    get_buffers(c, &b);
+    for (int w = 0; w < MAX_WAYS && peer_way(w); w++)
+        wanted[w] = is_wanted(c, w);
+    for (int i = 0; i < c->n_jobs; i++) {
+        const job *j = &c->jobs[i];
+        double least_s = 1e30;
+        shape_buffers(&b, j->bytes);
+        for (int w = 0; w < MAX_WAYS; w++) {
+            if (!wanted[w])
+                continue;
+            peer_use(w);
+            result r = measure(c, &b, j);
+            times_s[w] = r.mean_s;
+            least_s = r.mean_s < least_s ? r.mean_s : least_s;
+            print_row(out, w, j, &r);
+        }
+        for (int w = 0; w < MAX_WAYS && c->drop_factor > 0; w++)
+            wanted[w] &= j->bytes < DROP_FROM ||
+                         times_s[w] <= c->drop_factor * least_s;
+    }
+}
+
+static void measure_idle(const config *c, FILE *out)
 {
     float in[2] = {1, 2}, sum[2];
+    peer_use(0);
     peer_all_reduce(in, sum, 2);
     peer_barrier();
     double start_s = now_s(), start_cpu_s = cpu_s();
@@ -193,21 +270,37 @@ static void measure_idle(const struct config *c, FILE *out)
                 peer_size(), c->idle_s, worst);
 }
 
-static int read_options(int argc, char **argv, struct config *c)
+/* --------------------------------------------------------------- options -- */
+
+static int read_jobs(char *text, config *c)
 {
-    for (int opt; (opt = getopt(argc, argv, "b:e:n:w:i:o:a")) != -1;) {
+    for (char *at = strtok(text, ","); at; at = strtok(NULL, ",")) {
+        job j;
+        if (c->n_jobs == MAX_SIZES ||
+            sscanf(at, "%zu:%d:%d", &j.bytes, &j.n_calls, &j.n_warmup) != 3 ||
+            j.bytes < sizeof(float) || j.n_calls < 1 || j.n_warmup < 0)
+            return 0;
+        c->jobs[c->n_jobs++] = j;
+    }
+    return c->n_jobs > 0;
+}
+
+static int read_options(int argc, char **argv, config *c)
+{
+    int is_good = 1;
+    for (int opt; (opt = getopt(argc, argv, "s:w:x:p:i:o:a")) != -1;) {
         switch (opt) {
-        case 'b':
-            c->min_bytes = strtoull(optarg, NULL, 10);
-            break;
-        case 'e':
-            c->max_bytes = strtoull(optarg, NULL, 10);
-            break;
-        case 'n':
-            c->n_calls = (int)strtol(optarg, NULL, 10);
+        case 's':
+            is_good &= read_jobs(optarg, c);
             break;
         case 'w':
-            c->n_warmup = (int)strtol(optarg, NULL, 10);
+            c->ways = optarg;
+            break;
+        case 'x':
+            c->drop_factor = strtod(optarg, NULL);
+            break;
+        case 'p':
+            c->pause_ms = (int)strtol(optarg, NULL, 10);
             break;
         case 'i':
             c->idle_s = strtod(optarg, NULL);
@@ -222,28 +315,23 @@ static int read_options(int argc, char **argv, struct config *c)
             return 0;
         }
     }
-    return c->out_path && c->min_bytes >= sizeof(float) &&
-           c->max_bytes >= c->min_bytes && c->n_calls > 0 && c->n_warmup > 0;
+    return is_good && c->out_path && (c->n_jobs > 0 || c->idle_s > 0);
 }
 
 int main(int argc, char **argv)
 {
-    static struct buffers b;
-    struct config c = {
-        .min_bytes = 8, .max_bytes = 8, .n_calls = 1, .n_warmup = 1};
+    static config c;
     peer_start(&argc, &argv);
     if (!read_options(argc, argv, &c))
-        die("usage: bench -b BYTES -e BYTES -n CALLS -w WARMUP [-a] -o FILE");
+        die("usage: bench -s BYTES:CALLS:WARMUP,... [-w WAYS] [-x FACTOR] "
+            "[-p MS] [-a] -o FILE");
     FILE *out = NULL;
     if (peer_rank() == 0 && !(out = fopen(c.out_path, "w")))
         die("the output file cannot be written");
-    if (c.idle_s > 0) {
+    if (c.idle_s > 0)
         measure_idle(&c, out);
-    } else {
-        get_buffers(&c, &b);
-        for (size_t bytes = c.min_bytes; bytes <= c.max_bytes; bytes *= 2)
-            measure_size(&c, &b, bytes, out);
-    }
+    else
+        measure_all(&c, out);
     if (out)
         fclose(out);
     peer_stop();

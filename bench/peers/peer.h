@@ -2,7 +2,8 @@
  * peer.h - what the benchmark needs from a library. with_tutti.c and
  * with_mpi.c implement it; bench.c, compiled once with each, measures, so that
  * every library runs the very same loop on the very same buffers. A function
- * that fails says why on stderr and ends the process. */
+ * that fails says why on stderr and ends the process.
+ * Next: data.h (inputs and their sums), bench.c. */
 #ifndef TUTTI_BENCH_PEER_H
 #define TUTTI_BENCH_PEER_H
 
@@ -12,6 +13,15 @@ void peer_start(int *argc, char ***argv);
 void peer_stop(void);
 int peer_rank(void);
 int peer_size(void);
+
+/* The ways in which the library can do it, its algorithms: 0 is its own
+ * choice. NULL past the end. Equal on all ranks. */
+const char *peer_way(int way);
+/* From now on; collective. */
+void peer_use(int way);
+/* What it takes for a vector of so many elements when it is left to itself;
+ * NULL: it does not say. */
+const char *peer_choice(size_t count);
 
 /* out = the sum of all ranks' in; blocks. */
 void peer_all_reduce(const float *in, float *out, size_t count);

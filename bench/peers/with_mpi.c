@@ -1,21 +1,111 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * with_mpi.c - the benchmark's functions by MPI, whichever mpicc brings. MPI's
- * default error handler ends the job, so results need no checks here. */
+ * default error handler ends the job, so results need no checks here.
+ *
+ * Open MPI's ways: its algorithms of all-reduce. It reads which one to force,
+ * and in which segments, when a communicator is made, and lets the tools
+ * interface (MPI_T) set both, so one job has a communicator for each. (Given
+ * --mca coll_tuned_use_dynamic_rules 1.) MPICH reads its choice once, when it
+ * starts; there a way is another launch, and here is only one. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "peer.h"
 
+/* Open MPI's algorithms by number. The segmented ring has several ways: the
+ * other algorithms of all-reduce do not look at segments. */
+static const struct {
+    const char *name;
+    int algorithm, segment_bytes;
+} all_ways[] = {{"default", 0, 0},
+                {"linear", 1, 0},
+                {"nonoverlapping", 2, 0},
+                {"doubling", 3, 0},
+                {"ring", 4, 0},
+                {"ring/64K", 5, 64 << 10},
+                {"ring/1M", 5, 1 << 20},
+                {"rabenseifner", 6, 0}};
+enum { N_WAYS = sizeof(all_ways) / sizeof(all_ways[0]) };
+
+static MPI_Comm comms[N_WAYS];
+static int n_ways, now;
+
+/* The number of a control variable of the library; -1: it has none. */
+static int find_variable(const char *name)
+{
+    int n = 0;
+    MPI_T_cvar_get_num(&n);
+    for (int i = 0; i < n; i++) {
+        char found[256];
+        int len = sizeof(found), skip, bind, scope;
+        MPI_Datatype type;
+        if (MPI_T_cvar_get_info(i, found, &len, &skip, &type, NULL, NULL, NULL,
+                                &bind, &scope) == MPI_SUCCESS &&
+            strcmp(found, name) == 0 && type == MPI_INT)
+            return i;
+    }
+    return -1;
+}
+
+static int set_variable(int index, int value)
+{
+    MPI_T_cvar_handle handle;
+    int count;
+    if (index < 0 ||
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS)
+        return 0;
+    int err = MPI_T_cvar_write(handle, &value);
+    MPI_T_cvar_handle_free(&handle);
+    return err == MPI_SUCCESS;
+}
+
+static void find_ways(void)
+{
+    int algorithm = find_variable("coll_tuned_allreduce_algorithm");
+    int segment = find_variable("coll_tuned_allreduce_algorithm_segmentsize");
+    comms[0] = MPI_COMM_WORLD;
+    n_ways = 1;
+    if (algorithm < 0 || segment < 0)
+        return;
+    for (; n_ways < N_WAYS; n_ways++) {
+        if (!set_variable(algorithm, all_ways[n_ways].algorithm) ||
+            !set_variable(segment, all_ways[n_ways].segment_bytes))
+            return;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[n_ways]);
+    }
+}
+
 void peer_start(int *argc, char ***argv)
 {
+    int provided;
     MPI_Init(argc, argv);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    find_ways();
 }
 
 void peer_stop(void)
 {
+    MPI_T_finalize();
     MPI_Finalize();
+}
+
+const char *peer_way(int way)
+{
+    return way < n_ways ? all_ways[way].name : NULL;
+}
+
+void peer_use(int way)
+{
+    now = way;
+}
+
+const char *peer_choice(size_t count)
+{
+    (void)count;
+    return NULL;
 }
 
 int peer_rank(void)
@@ -38,7 +128,7 @@ void peer_all_reduce(const float *in, float *out, size_t count)
         fprintf(stderr, "MPI-3 counts are ints\n");
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    MPI_Allreduce(in, out, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(in, out, (int)count, MPI_FLOAT, MPI_SUM, comms[now]);
 }
 
 void peer_barrier(void)

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * data.h - the inputs of the benchmark, and what their sum must be: the same
+ * for every library, Gloo's Python too, which loads data.c as a shared library.
+ *
+ * Inputs are whole numbers of 11 bits, a hash of (rank, pair, batch, element):
+ * no pattern hides a missing contribution, and the sum over up to 2^13 ranks is
+ * exact in f32 in any order, so one wrong bit counts. */
+#ifndef TUTTI_BENCH_DATA_H
+#define TUTTI_BENCH_DATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Which of the buffers of which batch. */
+typedef struct data_place {
+    int pair, batch;
+} data_place;
+
+/* The input of `rank`. */
+void data_fill(float *in, size_t count, int rank, data_place place);
+
+/* How many of the elements are not the sum over all ranks. */
+uint64_t data_wrong(const float *out, size_t count, int n_ranks,
+                    data_place place);
+
+#endif

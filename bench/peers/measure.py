@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The measurement: systems take turns at a place, round after round, and every
+row goes to the record at once.
+
+The record is a file of JSON rows, one a line, that only grows: a run that was
+interrupted loses nothing, and parts measured one by one add up (results.py)."""
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from networks import KIB, MIB, N_CORES, Broken
+from systems import last_line
+
+TIME_LIMIT_S = 1800  # for one launch
+PAUSE_MS = 100  # before a batch in a lab: its buckets fill up, see docs/bench.md
+
+# Up to this size so many calls are timed, after so many to warm up: equal for
+# all systems. With more ranks than cores a spinning system needs a time slice
+# of the kernel (milliseconds) per step, hence fewer. In a lab a large vector
+# takes seconds.
+CALLS = [(64 * KIB, 4000, 256), (1 * MIB, 400, 32), (16 * MIB, 40, 4),
+         (1 << 50, 8, 2)]
+CALLS_CROWDED = [(64 * KIB, 100, 10), (1 * MIB, 60, 6), (16 * MIB, 20, 2),
+                 (1 << 50, 5, 1)]
+CALLS_LAB = [(64 * KIB, 40, 5), (1 * MIB, 10, 2), (16 * MIB, 2, 1),
+             (1 << 50, 1, 1)]
+CALLS_QUICK = [(1 << 50, 2, 1)]
+
+
+def calls_of(size, place, is_quick):
+    table = CALLS_LAB if place.is_lab else \
+        CALLS_CROWDED if place.is_crowded else CALLS
+    for most, calls, warmup in CALLS_QUICK if is_quick else table:
+        if size <= most:
+            return "%d:%d:%d" % (size, calls, warmup)
+
+
+class Record:
+    """Rows that are there, and a file to which new ones are added."""
+
+    def __init__(self, path):
+        self.path, self.rows = path, []
+        if path and os.path.exists(path):
+            self.rows = read_rows(path)
+
+    def add(self, row):
+        self.rows.append(row)
+        if self.path:
+            with open(self.path, "a") as file:
+                print(json.dumps(row), file=file)
+
+    def sizes_done(self, **key):
+        return {row["size_bytes"] for row in self.rows if "time_us" in row
+                and all(row.get(k) == v for k, v in key.items())}
+
+
+def read_rows(path):
+    rows = []
+    with open(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                raise Broken("%s:%d is no row of a record; --json makes one"
+                             % (path, number))
+    return rows
+
+
+def say(text):
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
+
+
+def run_words(words, env, output):
+    """Runs a launcher; None, or what went wrong. It has a session of its own,
+    so that nothing of it stays behind."""
+    process = subprocess.Popen(
+        words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=TIME_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return "it took longer than %d s" % TIME_LIMIT_S
+    finally:
+        if process.poll() is None:
+            stop(process)
+    if process.returncode:
+        return "status %d: %s" % (process.returncode, last_line(err or out))
+    return None if os.path.exists(output) else "it wrote no results"
+
+
+def stop(process):
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def launch(system, place, variant, options, folder):
+    """Runs the benchmark once; its rows, those before a failure too, and the
+    failure or None."""
+    output = os.path.join(folder, "out")
+    for name in (output, output + ".store"):
+        if os.path.exists(name):
+            os.remove(name)
+    env = dict(os.environ, **place.environment())
+    env.update(system.environment(place, variant))
+    words = system.words(place, variant) + system.program + options + \
+        ["-o", output]
+    failure = run_words(words, env, output)
+    rows = read_rows(output) if os.path.exists(output) else []
+    return rows, failure
+
+
+def one_turn(system, place, variant, sizes, options, folder):
+    jobs = ",".join(calls_of(size, place, options.quick) for size in sizes)
+    words = ["-s", jobs] + system.options()
+    if place.is_lab:
+        words += ["-p", str(PAUSE_MS)]
+    rows, failure = launch(system, place, variant, words, folder)
+    for row in rows:
+        if row["wrong"]:
+            raise Broken("%s (%s) returned %d wrong elements of %d bytes" % (
+                system.label, row["way"], row["wrong"], row["size_bytes"]))
+    return rows, failure
+
+
+def take_turns(systems, place, sizes, options, record, folder):
+    turns = [(system, variant) for system in systems if system.fits(place)
+             for variant in system.variants(place)]
+    for round_number in range(1, options.rounds_at(place) + 1):
+        for system, variant in turns:
+            key = {"place": place.name, "system": system.name,
+                   "variant": variant, "round": round_number}
+            done = record.sizes_done(**key) if options.resume else ()
+            todo = [size for size in sizes if size not in done]
+            if not todo:
+                continue
+            say("%s, round %d: %s %s" % (place.name, round_number,
+                                         system.label, variant))
+            rows, failure = one_turn(system, place, variant, todo, options,
+                                     folder)
+            for row in rows:
+                record.add(dict(key, **row))
+            if failure:
+                record.add(dict(key, failure=failure))
+                print("# %s, %s %s: %s" % (place.name, system.label, variant,
+                                           failure), flush=True)
+
+
+def measure_place(systems, place, sizes, options, record, folder):
+    why_not = place.why_not()
+    if why_not:
+        print("# %s is left out: %s" % (place.name, why_not))
+        return False
+    facts = dict({"place": place.name, "title": place.title,
+                  "spec": place.spec, "n_ranks": place.n_ranks
+                  if not place.is_lab else None, "load": os.getloadavg()[0],
+                  "cores": N_CORES}, **place.facts(sizes))
+    record.add({"facts": facts})
+    place.open()
+    try:
+        take_turns(systems, place, sizes, options, record, folder)
+    finally:
+        place.close()
+    return True
+
+
+def measure_idle(systems, place, record, folder):
+    """The share of a core that a rank uses while it waits for another."""
+    for system in systems:
+        if not system.fits(place):
+            continue
+        for variant in system.variants(place)[:1]:
+            rows, failure = launch(system, place, variant, ["-i", "2"], folder)
+            for row in rows:
+                record.add({"system": system.name, "idle_cpu": row["cpu"]})
+            if failure:
+                print("# %s while it waits: %s" % (system.label, failure))

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where the systems run: on one host, or on a network of the lab (lab/).
+
+The table has every network that Tutti is held to. `least` is its optimum as
+theory gives it (docs/optimum.md), in seconds per Mbit of the vector; `tutti
+bound` must agree, or nothing is measured there."""
+import json
+import os
+import random
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.join(ROOT, os.environ.get("B", "build"))
+TUTTI = os.path.join(BUILD, "tutti")
+LAB = os.path.join(ROOT, "lab", "lab")
+RSH = os.path.join(ROOT, "lab", "rsh")
+N_CORES = len(os.sched_getaffinity(0))
+KIB, MIB = 1 << 10, 1 << 20
+PAYLOAD = 1448 / 1514  # of a full packet that TCP sends
+
+RACKS53 = "racks:5+3@nic=400Mbit,trunk=200Mbit,nic.7=100Mbit"
+# name, topology, optimum, title. Where the order of ranks makes a difference,
+# the second of a pair has it interleaved: one rank of each rack in turn; on a
+# star the slow host in the middle. (On a square torus or mesh an interleaved
+# order is the same network, reflected.)
+TABLE = [
+    ("star8", "star:8@200Mbit", 1.75 / 200, "star of 8 at 200 Mbit"),
+    ("half8", "star:2,2,2,2,2,2,2,1@100Mbit", 2.0 / 200,
+     "seven at 200 Mbit, one at 100"),
+    ("half8i", "star:2,2,2,1,2,2,2,2@100Mbit", 2.0 / 200,
+     "the same, the slow one in the middle"),
+    ("slow1", "star:10,10,10,1@40Mbit", 1.0 / 40,
+     "three at 400 Mbit, one at 40"),
+    ("slow1i", "star:10,1,10,10@40Mbit", 1.0 / 40,
+     "the same, the slow one second"),
+    ("racks44", "racks:4+4@nic=400Mbit,trunk=400Mbit", 1.75 / 400,
+     "racks 4+4, NIC = trunk = 400 Mbit"),
+    ("racks44i", "racks:4+4@nic=400Mbit,trunk=400Mbit,order=interleaved",
+     1.75 / 400, "the same, ranks alternate"),
+    ("racks53", RACKS53, 0.01,
+     "racks 5+3 at 400 Mbit, one host 100, trunk 200"),
+    ("racks53i", RACKS53 + ",order=interleaved", 0.01,
+     "the same, ranks alternate"),
+    ("racks431", "racks:4+3+1@200Mbit", 1.75 / 200,
+     "racks 4+3+1, NIC = trunk = 200 Mbit"),
+    ("racks431i", "racks:4+3+1@200Mbit,order=interleaved", 1.75 / 200,
+     "the same, ranks alternate"),
+    ("torus44", "torus:4x4@50Mbit", 0.46875 / 50,
+     "torus 4x4 of 50 Mbit links"),
+    ("mesh33", "mesh:3x3@100Mbit", 2 / 3 / 100,
+     "mesh 3x3 of 100 Mbit links"),
+    # Not one of those; small and quick, for trying the benchmark itself.
+    ("tiny", "star:2@400Mbit", 1 / 400, "two hosts at 400 Mbit"),
+]
+
+
+class Broken(Exception):
+    """One sentence."""
+
+
+def ask(words):
+    """What a program says as JSON."""
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise Broken("%s: %s" % (" ".join(words[:3]), lines[-1]))
+    return json.loads(done.stdout)
+
+
+class OneHost:
+    """All ranks on this machine."""
+    is_lab = False
+
+    def __init__(self, n_ranks):
+        self.name, self.n_ranks = "host%d" % n_ranks, n_ranks
+        self.title = "one host, %d ranks on %d cores" % (n_ranks, N_CORES)
+        self.spec = None
+        self.is_crowded = n_ranks > N_CORES
+
+    def why_not(self):
+        return None
+
+    def facts(self, sizes):
+        return {}
+
+    def open(self):
+        pass
+
+    def close(self):
+        pass
+
+    def ranks_words(self):
+        """What starts one process per rank."""
+        bind = [] if self.is_crowded else ["--bind"]
+        return [TUTTI, "run", "-n", str(self.n_ranks)] + bind
+
+    def once_words(self):
+        """What starts one process, such as a launcher."""
+        return []
+
+    def environment(self):
+        return {}
+
+
+class Network:
+    """One process per host of a lab."""
+    is_lab, is_crowded = True, True
+
+    def __init__(self, name, spec, least, title):
+        self.name, self.spec, self.title = name, spec, title
+        self.least, self.lab, self.plan = least, None, None
+
+    def why_not(self):
+        if os.geteuid() != 0:
+            return "network namespaces need root"
+        for program in ("ip", "tc", "nsenter"):
+            if not shutil.which(program):
+                return "there is no `%s` (Debian: iproute2, util-linux)" % \
+                    program
+        return None
+
+    def facts(self, sizes):
+        """What is known before anything is measured, from the topology alone:
+        the optimum, what each planner is predicted to take, free tokens."""
+        self.plan = ask([LAB, "plan", self.spec, "--tutti", TUTTI])
+        self.n_ranks = len(self.plan["host_of_rank"])
+        bound = ask([TUTTI, "bound", self.spec, "--tcp", "--json"])
+        least = bound["allreduce_s_per_byte"] / 8 * 1e6 * PAYLOAD
+        if abs(least / self.least - 1) > 0.001:
+            raise Broken("the optimum of %s is %g s per Mbit, and theory says "
+                         "%g" % (self.spec, least, self.least))
+        return {"n_ranks": self.n_ranks,
+                "optimum_s_per_byte": bound["allreduce_s_per_byte"],
+                "latency_s": bound["latency_s"], "free_s": self.free_seconds(),
+                "predicted_s": {str(size): self.predict(size)
+                                for size in sizes}}
+
+    def free_seconds(self):
+        """A full bucket of tc lets so much pass at once as the link carries in
+        this time; the longest of all links."""
+        return max(end["burst"] * 8 / end["rate_bps"]
+                   for wire in self.plan["wires"] for end in wire)
+
+    def predict(self, size):
+        rows = ask([TUTTI, "plan", self.spec, "--tcp", "--json", "--size",
+                    str(size)])
+        return {row["planner"]: row["time_s"] for row in rows if row["fits"]}
+
+    def open(self):
+        done = subprocess.run([LAB, "up", self.spec, "--tutti", TUTTI],
+                              capture_output=True, text=True)
+        if done.returncode:
+            raise Broken((done.stderr.strip() or "no lab").splitlines()[-1])
+        self.lab = done.stdout.split()[-1]
+
+    def close(self):
+        if self.lab:
+            subprocess.run([LAB, "down", self.lab])
+        self.lab = None
+
+    def hosts(self):
+        """In order of rank."""
+        return self.plan["host_of_rank"]
+
+    def ranks_words(self):
+        first = next(host["mgmt"] for host in self.plan["hosts"]
+                     if host["name"] == self.hosts()[0])
+        return [TUTTI, "run", "-H", ",".join(self.hosts()), "--rsh", RSH,
+                "--address", "%s:%d" % (first, random.randrange(20000, 32000)),
+                "--"]
+
+    def once_words(self):
+        return [RSH, self.hosts()[0], "exec"]
+
+    def environment(self):
+        return {"LAB_NAME": self.lab, "TUTTI_TOPOLOGY": self.spec}
+
+
+def named(names):
+    """The networks of these names; all of the table that are held to
+    something for `all`."""
+    known = {row[0]: row for row in TABLE}
+    chosen = [row[0] for row in TABLE if row[0] != "tiny"] \
+        if names == ["all"] else names
+    for name in chosen:
+        if name not in known:
+            raise Broken("there is no network `%s`; there are %s"
+                         % (name, " ".join(known)))
+    return [Network(*known[name]) for name in chosen]

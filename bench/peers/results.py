@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From the rows of a record to what tables and charts show: medians over the
+rounds, the best variant and way of each peer, efficiencies.
+
+efficiency  optimum / time. In a lab the optimum of the network at TCP's payload
+            rate; on one host the time of the roofline program.
+net         the same when the bytes that tc let through at once are taken off
+            the optimum: a bucket is full when a batch of calls begins, so all
+            calls of the batch together may take burst / rate less (of the link
+            where that is longest). Never more than what was really free.
+speedup     time of the best peer / time."""
+import statistics
+
+PEERS = ("openmpi", "mpich", "gloo")
+LABELS = {"tutti": "Tutti", "tutti-direct": "Tutti, direct", "gloo": "Gloo",
+          "openmpi": "Open MPI", "mpich": "MPICH", "roofline": "roofline"}
+
+
+def optimum(facts, size):
+    """Seconds; None: not known."""
+    if "optimum_s_per_byte" not in facts:
+        return None
+    return max(facts["optimum_s_per_byte"] * size, facts["latency_s"])
+
+
+def choose_name(row):
+    """How it was done, as a table says it."""
+    words = [row["variant"]] if row["variant"] not in ("default", "tcp") \
+        else []
+    if row["way"] != "default":
+        words.append(row["way"])
+    if row["way"] == "auto" and row.get("choice"):
+        words[-1] = "auto: " + row["choice"]
+    return ", ".join(words) or "default"
+
+
+class Place:
+    """What is known of one host or network."""
+
+    def __init__(self, name, record):
+        self.name = name
+        rows = [row for row in record if row.get("place") == name]
+        self.facts = {}
+        for row in record:
+            facts = row.get("facts", {})
+            if facts.get("place") == name:
+                predicted = dict(self.facts.get("predicted_s", {}),
+                                 **facts.get("predicted_s", {}))
+                self.facts = dict(facts, predicted_s=predicted)
+        self.failures = [row for row in rows if "failure" in row]
+        self.samples = {}
+        for row in rows:
+            if "time_us" in row:
+                key = (row["size_bytes"], row["system"], row["variant"],
+                       row["way"])
+                self.samples.setdefault(key, []).append(row)
+        self.sizes = sorted({key[0] for key in self.samples})
+
+    def summary(self, rows):
+        """Of the rounds of one way at one size."""
+        times = [row["time_us"] for row in rows]
+        middle = statistics.median(times)
+        row = rows[-1]
+        size, n = row["size_bytes"], row["n_ranks"]
+        result = {"time_us": middle, "min_us": min(times),
+                  "max_us": max(times), "rounds": len(rows),
+                  "busbw_GBps": size / middle * 1e-3 * 2 * (n - 1) / n,
+                  "name": choose_name(row), "way": row["way"],
+                  "choice": row.get("choice")}
+        least = optimum(self.facts, size)
+        if least is None and row["system"] != "roofline":
+            roof = self.samples.get((size, "roofline", "default", "default"))
+            least = roof and self.summary(roof)["time_us"] * 1e-6
+        if least:
+            result["optimum_us"] = least * 1e6
+            result["efficiency"] = least * 1e6 / middle
+        if least and "free_s" in self.facts:
+            free = self.facts["free_s"] * row["batches"] / row["calls"]
+            result["net"] = max(least - free, 0) * 1e6 / middle
+        return result
+
+    def at_size(self, size):
+        """system -> its best; peers of any variant and way. Tutti's is what
+        `auto` gave. Tutti's planners are "tutti/NAME"."""
+        found = {}
+        for (at, system, _, way), rows in self.samples.items():
+            if at != size:
+                continue
+            name = system
+            if system == "tutti" and way != "auto":
+                name = "tutti/" + way
+            result = self.summary(rows)
+            if name not in found or \
+                    result["time_us"] < found[name]["time_us"]:
+                found[name] = result
+        best = min((found[name]["time_us"] for name in PEERS
+                    if name in found), default=None)
+        for result in found.values():
+            if best:
+                result["speedup"] = best / result["time_us"]
+        return found
+
+
+def places(record):
+    names = []
+    for row in record:
+        name = row.get("place")
+        if name and name not in names:
+            names.append(name)
+    return [Place(name, record) for name in names]
+
+
+def predictions(place, sizes):
+    """Predicted and measured seconds of every planner."""
+    found = []
+    for size in sizes:
+        predicted = place.facts.get("predicted_s", {}).get(str(size), {})
+        for name, result in place.at_size(size).items():
+            planner = name.partition("/")[2]
+            if planner in predicted:
+                seconds = result["time_us"] * 1e-6
+                found.append({
+                    "place": place.name, "planner": planner,
+                    "size_bytes": size, "predicted_s": predicted[planner],
+                    "measured_s": seconds,
+                    "error": predicted[planner] / seconds - 1})
+    return found

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The systems: how each is built, started, and with which settings.
+
+A system has variants: launches that differ in settings which a library reads
+once, when it starts. Within a launch it may have ways (peer.h): algorithms that
+can be chosen call by call. docs/bench.md gives the reasons for the settings."""
+import os
+import shutil
+import subprocess
+
+from networks import BUILD, HERE, ROOT, RSH
+
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native"]
+VENV = os.path.join(BUILD, "venv", "bin", "python")
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def compile_c(compiler, sources, output, libraries=()):
+    """None, or why not."""
+    if not shutil.which(compiler[0]):
+        return "there is no %s on this machine" % compiler[0]
+    paths = [os.path.join(HERE, source) for source in sources]
+    done = subprocess.run(compiler + FLAGS + paths + ["-o", output] +
+                          list(libraries), capture_output=True, text=True)
+    if done.returncode:
+        return "it does not build: " + last_line(done.stderr)
+    return None
+
+
+def compiler_words():
+    return [os.environ.get("CC", "cc")]
+
+
+class System:
+    """A row of the tables. build() sets why_not when it cannot be measured."""
+    ways = None  # which of the library's ways; None: its own choice
+    drop = 2.0  # bench.c's -x
+    is_tutti = False
+
+    def __init__(self):
+        self.why_not = None
+        self.program = None
+
+    def fits(self, place):
+        return True
+
+    def sizes(self, sizes):
+        return sizes
+
+    def variants(self, place):
+        return ["default"]
+
+    def words(self, place, variant):
+        """Starts self.program on every rank, as words before it."""
+        return place.ranks_words()
+
+    def environment(self, place, variant):
+        return {}
+
+    def options(self):
+        """Of the program."""
+        words = ["-x", str(self.drop)] if self.drop else []
+        return words + (["-w", self.ways] if self.ways else [])
+
+
+class Tutti(System):
+    name, label, is_tutti = "tutti", "Tutti", True
+
+    def __init__(self, planners):
+        super().__init__()
+        self.ways = planners
+
+    def build(self, folder):
+        output = os.path.join(folder, "bench-" + self.name)
+        libraries = [os.path.join(BUILD, "libtutti.so"), "-Wl,-rpath," + BUILD,
+                     "-pthread"]
+        self.why_not = compile_c(
+            compiler_words() + ["-I" + os.path.join(ROOT, "include")],
+            ["bench.c", "data.c", "with_tutti.c"], output, libraries)
+        self.program = [output]
+
+
+class TuttiDirect(Tutti):
+    """With memory from tutti_alloc, which other ranks of the host may read."""
+    name, label = "tutti-direct", "Tutti, direct"
+
+    def fits(self, place):
+        return not place.is_lab
+
+    def options(self):
+        return super().options() + ["-a"]
+
+
+class Gloo(System):
+    """PyTorch's."""
+    name, label = "gloo", "Gloo"
+    ways, drop = None, None
+
+    def __init__(self, python):
+        super().__init__()
+        self.python = python or VENV
+
+    def build(self, folder):
+        data = os.path.join(folder, "data.so")
+        if not os.access(self.python, os.X_OK):
+            self.why_not = "there is no PyTorch at %s (--torch, or: python3 " \
+                "-m venv %s && %s -m pip install torch)" % (
+                    self.python, os.path.join(BUILD, "venv"), VENV)
+            return
+        done = subprocess.run([self.python, "-c", "import torch.distributed as"
+                               " d; d.ProcessGroupGloo"],
+                              capture_output=True, text=True)
+        if done.returncode:
+            self.why_not = "%s has no Gloo: %s" % (self.python,
+                                                   last_line(done.stderr))
+            return
+        self.why_not = compile_c(compiler_words() + ["-shared", "-fPIC"],
+                                 ["data.c"], data)
+        self.program = [self.python, os.path.join(HERE, "with_gloo.py"), data]
+
+    def environment(self, place, variant):
+        # One thread per rank adds numbers, as in the others.
+        return {"OMP_NUM_THREADS": "1"}
+
+
+class OpenMpi(System):
+    name, label = "openmpi", "Open MPI"
+    ways = "all"
+
+    def build(self, folder):
+        output = os.path.join(folder, "bench-openmpi")
+        self.why_not = compile_c(["mpicc.openmpi"],
+                                 ["bench.c", "data.c", "with_mpi.c"], output)
+        self.program = [output]
+
+    def variants(self, place):
+        return ["tcp"] if place.is_lab else ["cma", "copy"]
+
+    def words(self, place, variant):
+        words = place.once_words() + [
+            "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe",
+            "--mca", "pml", "ob1", "--mca", "coll", "^hcoll",
+            "--mca", "coll_tuned_use_dynamic_rules", "1"]
+        if place.is_crowded:
+            words += ["--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"]
+        else:
+            words += ["--bind-to", "core"]
+        if place.is_lab:
+            return words + self.lab_words(place)
+        single_copy = "cma" if variant == "cma" else "none"
+        return words + ["-n", str(place.n_ranks), "--mca", "btl", "self,vader",
+                        "--mca", "btl_vader_single_copy_mechanism",
+                        single_copy]
+
+    def lab_words(self, place):
+        hosts = ",".join(host + ":1" for host in place.hosts())
+        return ["-n", str(place.n_ranks), "--host", hosts, "--map-by", "node",
+                "--mca", "plm_rsh_agent", RSH,
+                "--mca", "plm_rsh_no_tree_spawn", "1",
+                "--mca", "oob_tcp_if_include", "mgmt0",
+                "--mca", "btl", "self,tcp",
+                "--mca", "btl_tcp_if_include", "10.0.0.0/16"]
+
+
+class Mpich(System):
+    name, label = "mpich", "MPICH"
+    ways = None
+
+    def build(self, folder):
+        output = os.path.join(folder, "bench-mpich")
+        self.why_not = compile_c(["mpicc.mpich"],
+                                 ["bench.c", "data.c", "with_mpi.c"], output)
+        self.program = [output]
+
+    def variants(self, place):
+        return ["auto", "recursive_doubling", "reduce_scatter_allgather"]
+
+    def words(self, place, variant):
+        words = place.once_words() + ["mpirun.mpich", "-n",
+                                      str(place.n_ranks)]
+        if place.is_lab:
+            return words + ["-hosts", ",".join(place.hosts()), "-launcher",
+                            "ssh", "-launcher-exec", RSH, "-iface", "mgmt0"]
+        return words + ([] if place.is_crowded else ["-bind-to", "core"])
+
+    def environment(self, place, variant):
+        env = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
+        if variant != "auto":
+            env["MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"] = variant
+            env["MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE"] = "0"
+        if place.is_lab:
+            env.update(UCX_TLS="tcp,self", MPIR_CVAR_NOLOCAL="1",
+                       UCX_NET_DEVICES="all")
+        return env
+
+
+def all_systems(options):
+    planners = "auto" if options.planners == "auto" else options.planners
+    systems = [Tutti(planners), TuttiDirect("auto"), Gloo(options.torch),
+               OpenMpi(), Mpich()]
+    if options.predict:
+        systems = [systems[0]]
+        systems[0].ways, systems[0].drop = "all", None
+    names = options.systems
+    return [system for system in systems if not names or system.name in names]

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tables of text."""
+import statistics
+
+from results import LABELS, predictions
+
+MIB = 1 << 20
+PREDICTED_SIZES = [8 * MIB, 16 * MIB, 32 * MIB, 64 * MIB]
+NET_UP_TO = MIB  # above, a bucket's worth is a percent at most
+
+
+def spell(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return "%d %s" % (size // unit, name)
+    return "%d B" % size
+
+
+def time_text(us):
+    for unit, scale in (("s", 1e6), ("ms", 1e3), ("us", 1)):
+        if us >= scale or unit == "us":
+            return "%.3f %s" % (us / scale, unit)
+
+
+def number(value, form="%.3f"):
+    return "-" if value is None else form % value
+
+
+def lines(head, rows, n_left):
+    """The first columns to the left, the others to the right."""
+    texts = [head] + rows
+    widths = [max(len(row[i]) for row in texts) for i in range(len(head))]
+    for row in texts:
+        cells = [cell.ljust(width) if i < n_left else cell.rjust(width)
+                 for i, (cell, width) in enumerate(zip(row, widths))]
+        yield ("  " + "  ".join(cells)).rstrip()
+
+
+def label(name):
+    system, _, planner = name.partition("/")
+    return "  " + planner if planner else LABELS.get(system, system)
+
+
+def sort_key(item):
+    name, result = item
+    order = list(LABELS)
+    system, _, planner = name.partition("/")
+    return order.index(system) if system in order else len(order), \
+        bool(planner), result["time_us"]
+
+
+def place_table(place):
+    facts = place.facts
+    has_free = "free_s" in facts
+    print("\n## %s: %s%s" % (place.name, facts.get("title", ""),
+                             " (%s)" % facts["spec"] if facts.get("spec")
+                             else ""))
+    print("all-reduce, f32 sum; load %.2f at the start" %
+          facts.get("load", float("nan")))
+    head = ["size", "system", "how", "time", "min", "max", "busbw GB/s",
+            "efficiency"] + ["net"] * has_free + ["x best peer"]
+    rows = []
+    for size in place.sizes:
+        first = spell(size)
+        found = place.at_size(size)
+        for name, result in sorted(found.items(), key=sort_key):
+            net = result.get("net") if size <= NET_UP_TO else None
+            rows.append([first, label(name), result["name"]] + [
+                time_text(result[key]) for key in ("time_us", "min_us",
+                                                   "max_us")] +
+                [number(result["busbw_GBps"], "%.4g"),
+                 number(result.get("efficiency"))] +
+                [number(net)] * has_free + [number(result.get("speedup"),
+                                                   "%.2f")])
+            first = ""
+    print("\n".join(lines(head, rows, 3)))
+    for failure in place.failures:
+        print("  # %s %s, round %d: %s" % (
+            LABELS[failure["system"]], failure["variant"], failure["round"],
+            failure["failure"]))
+
+
+def prediction_table(places):
+    """Every planner, predicted before the run from the topology alone."""
+    found = [row for place in places
+             for row in predictions(place, PREDICTED_SIZES)]
+    if not found:
+        return
+    print("\n## Predicted and measured")
+    rows = [[row["place"], spell(row["size_bytes"]), row["planner"],
+             time_text(row["predicted_s"] * 1e6),
+             time_text(row["measured_s"] * 1e6), "%+.1f %%" %
+             (100 * row["error"])] for row in found]
+    print("\n".join(lines(["network", "size", "planner", "predicted",
+                           "measured", "error"], rows, 3)))
+    errors = sorted(abs(row["error"]) for row in found)
+    worst = max(found, key=lambda row: abs(row["error"]))
+    print("  median error %.1f %%, worst %.1f %% (%s, %s, %s), of %d" % (
+        100 * statistics.median(errors), 100 * errors[-1], worst["place"],
+        worst["planner"], spell(worst["size_bytes"]), len(errors)))
+
+
+def idle_table(record):
+    shares = {row["system"]: row["idle_cpu"] for row in record
+              if "idle_cpu" in row}
+    if not shares:
+        return
+    print("\n## Processor use of a rank that waits 2 s for another (2 ranks)")
+    print("\n".join(lines(["system", "share of a core"], [
+        [LABELS[name], "%.1f %%" % (100 * share)]
+        for name, share in shares.items()], 1)))
