@@ -332,8 +332,10 @@ int main(int argc, char **argv)
         measure_idle(&c, out);
     else
         measure_all(&c, out);
-    if (out)
+    if (out) {
+        fprintf(out, "{\"done\": true}\n");
         fclose(out);
+    }
     peer_stop();
     return 0;
 }

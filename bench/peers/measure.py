@@ -9,11 +9,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 from networks import KIB, MIB, N_CORES, Broken
 from systems import last_line
 
 TIME_LIMIT_S = 1800  # for one launch
+END_S = 10  # for a launcher, after the last result
 PAUSE_MS = 100  # before a batch in a lab: its buckets fill up, see docs/bench.md
 
 # Up to this size so many calls are timed, after so many to warm up: equal for
@@ -74,30 +77,57 @@ def say(text):
 
 
 def run_words(words, env, output):
-    """Runs a launcher; None, or what went wrong. It has a session of its own,
-    so that nothing of it stays behind."""
-    process = subprocess.Popen(
-        words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True)
+    """Runs a launcher; None, or what went wrong before all was measured. (A
+    library that cannot end has measured all the same.) It has a session of its
+    own, so that nothing of it stays behind."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
+                                   stdout=said, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        try:
+            is_over = wait(process, output)
+        finally:
+            if process.poll() is None:
+                stop(process)
+        said.seek(0)
+        if is_complete(output):
+            return None
+        if not is_over:
+            return "it took longer than %d s" % TIME_LIMIT_S
+        return "status %d: %s" % (process.returncode, last_line(said.read()))
+
+
+def is_complete(output):
+    """Has rank 0 written its last line?"""
     try:
-        out, err = process.communicate(timeout=TIME_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        return "it took longer than %d s" % TIME_LIMIT_S
-    finally:
-        if process.poll() is None:
-            stop(process)
-    if process.returncode:
-        return "status %d: %s" % (process.returncode, last_line(err or out))
-    return None if os.path.exists(output) else "it wrote no results"
+        with open(output) as file:
+            return file.read().endswith('{"done": true}\n')
+    except OSError:
+        return False
+
+
+def wait(process, output):
+    """Until it ends, or does not end although all was measured; False: or for
+    too long."""
+    begun, seconds = time.monotonic(), 0.05
+    while time.monotonic() - begun < TIME_LIMIT_S:
+        try:
+            process.wait(seconds)
+            return True
+        except subprocess.TimeoutExpired:
+            if seconds == END_S:
+                return True
+            seconds = END_S if is_complete(output) else 0.25
+    return False
 
 
 def stop(process):
-    os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.communicate(timeout=10)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
 
 
 def launch(system, place, variant, options, folder):
@@ -113,7 +143,7 @@ def launch(system, place, variant, options, folder):
         ["-o", output]
     failure = run_words(words, env, output)
     rows = read_rows(output) if os.path.exists(output) else []
-    return rows, failure
+    return [row for row in rows if "done" not in row], failure
 
 
 def one_turn(system, place, variant, sizes, options, folder):
@@ -121,7 +151,8 @@ def one_turn(system, place, variant, sizes, options, folder):
     words = ["-s", jobs] + system.options()
     if place.is_lab:
         words += ["-p", str(PAUSE_MS)]
-    rows, failure = launch(system, place, variant, words, folder)
+    rows, failure = system.turn(place, sizes) or \
+        launch(system, place, variant, words, folder)
     for row in rows:
         if row["wrong"]:
             raise Broken("%s (%s) returned %d wrong elements of %d bytes" % (
@@ -173,7 +204,7 @@ def measure_place(systems, place, sizes, options, record, folder):
 def measure_idle(systems, place, record, folder):
     """The share of a core that a rank uses while it waits for another."""
     for system in systems:
-        if not system.fits(place):
+        if not system.fits(place) or system.name == "roofline":
             continue
         for variant in system.variants(place)[:1]:
             rows, failure = launch(system, place, variant, ["-i", "2"], folder)

@@ -160,6 +160,11 @@ class Network:
             subprocess.run([LAB, "down", self.lab])
         self.lab = None
 
+    def interface(self):
+        """By which every host is reached; None: their names differ."""
+        names = {host["ifname"] for host in self.plan["hosts"]}
+        return names.pop() if len(names) == 1 else None
+
     def hosts(self):
         """In order of rank."""
         return self.plan["host_of_rank"]

@@ -69,15 +69,21 @@ class Place:
                   "choice": row.get("choice")}
         least = optimum(self.facts, size)
         if least is None and row["system"] != "roofline":
-            roof = self.samples.get((size, "roofline", "default", "default"))
-            least = roof and self.summary(roof)["time_us"] * 1e-6
+            least = self.roof(size)
         if least:
             result["optimum_us"] = least * 1e6
             result["efficiency"] = least * 1e6 / middle
         if least and "free_s" in self.facts:
             free = self.facts["free_s"] * row["batches"] / row["calls"]
-            result["net"] = max(least - free, 0) * 1e6 / middle
+            if free < least / 2:
+                result["net"] = (least - free) * 1e6 / middle
         return result
+
+    def roof(self, size):
+        """Seconds of the roofline program; None: not measured."""
+        return min((self.summary(rows)["time_us"] * 1e-6
+                    for (at, system, _, _), rows in self.samples.items()
+                    if at == size and system == "roofline"), default=None)
 
     def at_size(self, size):
         """system -> its best; peers of any variant and way. Tutti's is what

@@ -4,11 +4,12 @@
 A system has variants: launches that differ in settings which a library reads
 once, when it starts. Within a launch it may have ways (peer.h): algorithms that
 can be chosen call by call. docs/bench.md gives the reasons for the settings."""
+import json
 import os
 import shutil
 import subprocess
 
-from networks import BUILD, HERE, ROOT, RSH
+from networks import BUILD, HERE, MIB, ROOT, RSH
 
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native"]
 VENV = os.path.join(BUILD, "venv", "bin", "python")
@@ -48,8 +49,9 @@ class System:
     def fits(self, place):
         return True
 
-    def sizes(self, sizes):
-        return sizes
+    def turn(self, place, sizes):
+        """Measures by itself; None: by bench.c."""
+        return None
 
     def variants(self, place):
         return ["default"]
@@ -194,14 +196,54 @@ class Mpich(System):
             env["MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE"] = "0"
         if place.is_lab:
             env.update(UCX_TLS="tcp,self", MPIR_CVAR_NOLOCAL="1",
-                       UCX_NET_DEVICES="all")
+                       UCX_NET_DEVICES=place.interface())
         return env
+
+    def fits(self, place):
+        # UCX has one list of interfaces for all hosts.
+        return not place.is_lab or place.interface() is not None
+
+
+class Roofline(System):
+    """What memory permits: a program of its own, not a library."""
+    name, label = "roofline", "roofline"
+
+    def build(self, folder):
+        self.program = [os.path.join(BUILD, "bench", "peers", "roofline")]
+        if not os.path.exists(self.program[0]):
+            self.why_not = "it is not built (make tests)"
+
+    def fits(self, place):
+        return not place.is_lab and not place.is_crowded
+
+    def turn(self, place, sizes):
+        """Rows as those of the others, and the failure or None."""
+        rows = []
+        for size in sizes:
+            if size < MIB:
+                continue
+            done = subprocess.run(
+                self.program + ["--ranks", str(place.n_ranks), "--min",
+                                str(size), "--max", str(size), "--rounds", "1",
+                                "--json"], capture_output=True, text=True)
+            if done.returncode:
+                return rows, last_line(done.stderr)
+            said = [json.loads(line) for line in done.stdout.splitlines()]
+            rows += [self.row(one) for one in said
+                     if not one["inplace"] and not one["roofline"]]
+        return rows, None
+
+    @staticmethod
+    def row(said):
+        way = "%s/%s" % (said.pop("stores"), said.pop("slice_bytes") or "all")
+        return dict(said, way=way, choice=None, calls=1, batches=1, wrong=0,
+                    busbw_GBps=None)
 
 
 def all_systems(options):
     planners = "auto" if options.planners == "auto" else options.planners
     systems = [Tutti(planners), TuttiDirect("auto"), Gloo(options.torch),
-               OpenMpi(), Mpich()]
+               OpenMpi(), Mpich(), Roofline()]
     if options.predict:
         systems = [systems[0]]
         systems[0].ways, systems[0].drop = "all", None

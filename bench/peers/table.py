@@ -6,7 +6,6 @@ from results import LABELS, predictions
 
 MIB = 1 << 20
 PREDICTED_SIZES = [8 * MIB, 16 * MIB, 32 * MIB, 64 * MIB]
-NET_UP_TO = MIB  # above, a bucket's worth is a percent at most
 
 
 def spell(size):
@@ -19,7 +18,7 @@ def spell(size):
 def time_text(us):
     for unit, scale in (("s", 1e6), ("ms", 1e3), ("us", 1)):
         if us >= scale or unit == "us":
-            return "%.3f %s" % (us / scale, unit)
+            return "%.4g %s" % (us / scale, unit)
 
 
 def number(value, form="%.3f"):
@@ -64,13 +63,13 @@ def place_table(place):
         first = spell(size)
         found = place.at_size(size)
         for name, result in sorted(found.items(), key=sort_key):
-            net = result.get("net") if size <= NET_UP_TO else None
-            rows.append([first, label(name), result["name"]] + [
+            how = "" if "/" in name else result["name"]
+            rows.append([first, label(name), how] + [
                 time_text(result[key]) for key in ("time_us", "min_us",
                                                    "max_us")] +
                 [number(result["busbw_GBps"], "%.4g"),
                  number(result.get("efficiency"))] +
-                [number(net)] * has_free + [number(result.get("speedup"),
+                [number(result.get("net"))] * has_free + [number(result.get("speedup"),
                                                    "%.2f")])
             first = ""
     print("\n".join(lines(head, rows, 3)))

@@ -198,6 +198,7 @@ def main():
         bench.get_buffers()
         for job in bench.options.sizes:
             bench.measure(*job)
+    bench.write({"done": True})
     bench.peer.barrier()
 
 

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# peers.sh - the benchmark side by side, tried with Tutti alone and few calls:
+# that it measures, records, goes on where it was, and shows what it recorded.
+# Says nothing about speed.
+. "$(dirname "$0")/lib.sh"
+limit=60
+peers() {
+    run env B="$B" "$here/../../bench/peers/run" --quick --no-charts "$@"
+}
+
+# what EXPRESSION: of the rows of the record, in Python.
+what() {
+    python3 -c 'import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+timed = [row for row in rows if "time_us" in row]
+facts = [row["facts"] for row in rows if "facts" in row]
+print(eval(sys.argv[2]))' "$tmp/record" "$1" 2>&1
+}
+
+peers --ranks 2 --systems tutti,tutti-direct --sizes 8,64KiB --planners \
+    auto,ring --json "$tmp/record"
+ends "two ranks on one host" 0
+like "a table" "$out" '^ +size +system +how +time +min +max +busbw GB/s'
+like "a row of it" "$out" '^ +64 KiB +Tutti +auto: [a-z]+ +[0-9.]+ us '
+like "a planner's row" "$out" '^ +ring +[0-9.]+ us '
+is "the record" "$(what '[(r["system"], r["way"], r["size_bytes"], r["round"],
+    r["n_ranks"], r["wrong"]) for r in timed]')" "[('tutti', 'auto', 8, 1, 2, 0),\
+ ('tutti', 'ring', 8, 1, 2, 0), ('tutti', 'auto', 65536, 1, 2, 0),\
+ ('tutti', 'ring', 65536, 1, 2, 0), ('tutti-direct', 'auto', 8, 1, 2, 0),\
+ ('tutti-direct', 'auto', 65536, 1, 2, 0)]"
+
+peers --ranks 2 --systems tutti --sizes 8,64KiB,1MiB --planners auto --json \
+    "$tmp/record" --resume
+ends "going on" 0
+is "measures what was missing" \
+    "$(what '[r["size_bytes"] for r in timed[6:]]')" "[1048576]"
+peers --from "$tmp/record"
+ends "--from" 0
+like "shows what was recorded" "$out" '^ +1 MiB +Tutti '
+grep -v '"facts"' "$tmp/record" >"$tmp/part"
+echo '{"place": "host2", "rou' >>"$tmp/part"
+peers --from "$tmp/part"
+ends "a record that is none" 1
+like "says where" "$err" "part:[0-9]+ is no row"
+peers --from "$tmp/none"
+ends "no record" 1
+one_sentence "says so once"
+
+# -- networks -----------------------------------------------------------------
+if [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null ||
+    ! command -v tc >/dev/null; then
+    skip "a network of the lab" "it needs root, network namespaces and tc"
+else
+    rm "$tmp/record"
+    peers --networks tiny --systems tutti --sizes 1KiB,1MiB --json "$tmp/record"
+    ends "a network of the lab" 0
+    like "efficiency and net" "$out" '^ +1 MiB +Tutti +auto: [a-z]+ .*s +[0-9.]+ +[0-9.]+ +[0-9.]+ +-$'
+    is "facts from the topology" "$(what '[(f["place"], f["n_ranks"],
+        round(f["optimum_s_per_byte"] * 1448 / 1514 * 400e6 / 8, 6),
+        round(f["free_s"] * 400e6), f["predicted_s"]["1048576"]["ring"] > 0.02)
+        for f in facts]')" "[('tiny', 2, 1.0, 1048576, True)]"
+    is "auto and planners, all right" "$(what '(len(timed) > 10,
+        {r["wrong"] for r in timed}, {r["way"] for r in timed} >
+        {"auto", "ring", "forest", "direct"})')" "(True, {0}, True)"
+    is "no lab is left" "$("$here/../../lab/lab" list | grep -c 'star:2@400Mbit')" 0
+fi
+
+peers --networks nowhere
+ends "an unknown network" 1
+like "names those there are" "$err" 'no network `nowhere`; there are star8 '
+peers --systems nothing
+ends "an unknown system" 2
+peers --sizes 7
+ends "half an element" 2
+peers --resume
+ends "--resume without a record" 2
+finish
