@@ -415,9 +415,18 @@ TUTTI_API void tutti_request_free(tutti_request *req);
 
 /* ---------------------------------------------------------------- memory -- */
 
-/* Memory that peers on the same host may come to read directly. Aligned to a
- * page, zeroed. NULL when out of memory. Any ordinary memory works as well. */
+/* Memory for buffers: whole pages, zeroed; NULL when out of memory. Any memory
+ * may be given to the calls above, but what lies in this one is read by ranks
+ * of the same host where it is, without a copy. It may be had before the first
+ * communicator, and outlives the last one.
+ *
+ * After fork() the child has the same addresses. What it writes there it alone
+ * sees; what it has not written follows the parent's memory. (Ordinary memory
+ * would be a snapshot.) Errors: none but NULL. [any thread] */
 TUTTI_API void *tutti_alloc(size_t bytes);
+
+/* Gives it back; accepts NULL. No call may be using it: one that does goes on
+ * with wrong data. [any thread] */
 TUTTI_API void tutti_free(void *ptr);
 
 /* ------------------------------------------------------------------- log -- */

@@ -69,7 +69,10 @@ typedef enum tt_setting_kind {
       "ports to listen on, 40000-40100; default: any free port")             \
     X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "256KiB", "16KiB", "64MiB",   \
       "shared-memory ring between two ranks, one direction; at most "        \
-      "32MiB / ranks")
+      "32MiB / ranks")                                                       \
+    X(shm_direct_bytes, "TUTTI_SHM_DIRECT", BYTES, "4KiB", "", "",           \
+      "messages from so many bytes in memory of tutti_alloc are read in "    \
+      "place by ranks of the same host; 0: never")
 
 typedef struct tt_settings {
 #define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];

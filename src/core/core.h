@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * core.h - what implements tutti.h: private to src/core.
  *
- * process.c  the one engine of the process, and fork
+ * process.c  what the process has one of, and fork
  * create.c   start-up: settings, launch, rendezvous, transports, mesh
  * comm.c     communicators: split, destroy, abort, what they tell
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
@@ -18,6 +18,7 @@
 
 #include <stdatomic.h>
 
+#include "base/regions.h"
 #include "base/settings.h"
 #include "boot/boot.h"
 #include "engine/engine.h"
@@ -95,6 +96,7 @@ tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
 void tt_process_retain(void); /* one more use of the engine */
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
+tt_regions *tt_process_regions(void); /* what tutti_alloc() gives */
 
 /* comm.c */
 /* Takes the mesh reference; hosts is copied. */

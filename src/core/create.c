@@ -117,6 +117,7 @@ static tutti_err open_nets(start *st, hello *mine)
                         .up = &tt_engine_up,
                         .mem = st->keep,
                         .settings = &st->settings,
+                        .regions = tt_process_regions(),
                         .rank = st->rank,
                         .n_ranks = st->n,
                         .is_well = is_well,

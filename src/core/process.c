@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * process.c - the one engine of the process, shared by all communicators, and
- * what a forked child may do: nothing.
+ * process.c - what the process has one of: the engine, shared by all
+ * communicators, and the memory of tutti_alloc(); and what a forked child may
+ * do: nothing.
  *
  * The engine is made with the first communicator and goes with the last
- * communicator or request. */
+ * communicator or request. The memory outlives it. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -17,18 +18,37 @@ static struct {
     uint64_t n_instances;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static tt_regions regions = TT_REGIONS_INIT(&tt_mem_std);
+
 static atomic_bool is_child;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void after_fork(void)
+static void before_fork(void)
+{
+    tt_regions_before_fork(&regions);
+}
+
+static void after_fork_in_parent(void)
+{
+    tt_regions_after_fork(&regions);
+}
+
+static void after_fork_in_child(void)
 {
     atomic_store_explicit(&is_child, true, memory_order_relaxed);
+    tt_regions_child(&regions); /* needs the descriptors */
     tt_fork_child();
 }
 
 static void install(void)
 {
-    pthread_atfork(NULL, NULL, after_fork);
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+tt_regions *tt_process_regions(void)
+{
+    pthread_once(&once, install);
+    return &regions;
 }
 
 bool tt_process_is_child(void)

@@ -10,6 +10,9 @@
  *              +8   tt_msg
  *              +56  payload of at most 8 bytes; a larger one starts at +64
  *
+ *            A REF record holds no payload of tt_msg's length but 8 bytes that
+ *            tell where it is (lend.h).
+ *
  *            Positions only grow; a position's place is position % size. A
  *            record that would cross the end of the ring is preceded by a PAD
  *            record that fills the ring up to its end.
@@ -48,6 +51,7 @@
 #define SMALL 8
 #define KIND_MSG UINT64_C(1)
 #define KIND_PAD UINT64_C(2)
+#define KIND_REF UINT64_C(3)
 #define KIND_SHIFT 56
 #define BYTES_MASK ((UINT64_C(1) << KIND_SHIFT) - 1)
 #define RING_MIN (16 << 10)
@@ -148,10 +152,11 @@ static void copy_in(unsigned char *to, uint32_t len, const struct iovec *iov,
     }
 }
 
-bool tt_ring_put(tt_ring_tx *tx, const tt_msg *m, const struct iovec *iov,
-                 int n_iov)
+/* A record with `len` bytes of iov. */
+static bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind, uint32_t len,
+                const struct iovec *iov, int n_iov)
 {
-    uint64_t bytes = record_bytes(m->len);
+    uint64_t bytes = record_bytes(len);
     uint64_t to_end = tx->size - (tx->pos & (tx->size - 1));
     uint64_t skip = bytes <= to_end ? 0 : to_end;
     uint64_t start = tx->pos + skip;
@@ -161,11 +166,11 @@ bool tt_ring_put(tt_ring_tx *tx, const tt_msg *m, const struct iovec *iov,
         return false;
     }
     unsigned char *record = tx->data + (start & (tx->size - 1));
-    copy_in(record + payload_at(m->len), m->len, iov, n_iov);
+    copy_in(record + payload_at(len), len, iov, n_iov);
     memcpy(record + MSG_AT, m, sizeof(*m));
     if (end >= tx->cleared)
         clear(tx, end);
-    show(tx, start, KIND_MSG, bytes);
+    show(tx, start, kind, bytes);
     if (TT_UNLIKELY(skip > 0))
         show(tx, tx->pos, KIND_PAD, skip);
     tx->pos = end;
@@ -173,6 +178,18 @@ bool tt_ring_put(tt_ring_tx *tx, const tt_msg *m, const struct iovec *iov,
     while (tx->cleared < tx->limit && tx->cleared - end < CLEAR_AHEAD)
         clear(tx, tx->cleared);
     return true;
+}
+
+bool tt_ring_put(tt_ring_tx *tx, const tt_msg *m, const struct iovec *iov,
+                 int n_iov)
+{
+    return put(tx, m, KIND_MSG, m->len, iov, n_iov);
+}
+
+bool tt_ring_put_ref(tt_ring_tx *tx, const tt_msg *m, uint64_t ref)
+{
+    const struct iovec iov = {.iov_base = &ref, .iov_len = sizeof(ref)};
+    return put(tx, m, KIND_REF, sizeof(ref), &iov, 1);
 }
 
 bool tt_ring_has_room(tt_ring_tx *tx)
@@ -215,7 +232,7 @@ int tt_ring_get(tt_ring_rx *rx, tt_msg *m, const void **data)
 {
     uint64_t word = word_at(rx, rx->pos);
     if (word == 0)
-        return 0;
+        return TT_RING_EMPTY;
     uint64_t start = rx->pos;
     if (TT_UNLIKELY(word >> KIND_SHIFT == KIND_PAD)) {
         start = after_pad(rx, word);
@@ -225,13 +242,16 @@ int tt_ring_get(tt_ring_rx *rx, tt_msg *m, const void **data)
     const unsigned char *record = rx->data + offset;
     /* Copied first, checked then: the writer could change it any time. */
     memcpy(m, record + MSG_AT, sizeof(*m));
-    uint64_t bytes = record_bytes(m->len);
-    if (TT_UNLIKELY(word != (KIND_MSG << KIND_SHIFT | bytes) ||
+    bool is_ref = word >> KIND_SHIFT == KIND_REF;
+    uint32_t len = is_ref ? sizeof(uint64_t) : m->len;
+    uint64_t bytes = record_bytes(len);
+    uint64_t kind = is_ref ? KIND_REF : KIND_MSG;
+    if (TT_UNLIKELY(word != (kind << KIND_SHIFT | bytes) ||
                     m->len > rx->max_payload || bytes > rx->size - offset))
-        return -1;
-    *data = m->len ? record + payload_at(m->len) : NULL;
+        return TT_RING_NONSENSE;
+    *data = len ? record + payload_at(len) : NULL;
     rx->end = start + bytes;
-    return 1;
+    return is_ref ? TT_RING_REF : TT_RING_MSG;
 }
 
 bool tt_ring_done(tt_ring_rx *rx)

@@ -60,11 +60,22 @@ void tt_ring_rx_init(tt_ring_rx *rx, tt_ring_ctl *ctl, void *data,
 bool tt_ring_put(tt_ring_tx *tx, const tt_msg *m, const struct iovec *iov,
                  int n_iov);
 
+/* Shows a message whose payload of m->len bytes lies elsewhere: `ref` tells the
+ * reader where. With len 0 it is a word to the reader's transport alone. */
+bool tt_ring_put_ref(tt_ring_tx *tx, const tt_msg *m, uint64_t ref);
+
 /* After a refused put: is there room now? */
 bool tt_ring_has_room(tt_ring_tx *tx);
 
-/* The oldest message: 1 = here (*data in the ring, NULL without payload, good
- * until tt_ring_done), 0 = none, -1 = the writer wrote nonsense. */
+/* The oldest message. */
+enum {
+    TT_RING_NONSENSE = -1, /* ... is what the writer wrote */
+    TT_RING_EMPTY = 0,
+    TT_RING_MSG =
+        1,          /* here; *data in the ring, NULL without payload, good until
+                        tt_ring_done() */
+    TT_RING_REF = 2 /* here; *data is where the 8 bytes of the ref are */
+};
 int tt_ring_get(tt_ring_rx *rx, tt_msg *m, const void **data);
 
 /* Gives the message's room back. True: the writer sleeps and must be woken;

@@ -20,14 +20,14 @@
  * -> drain -> close each conn -> fini. fini accepts a net whose open failed; close
  * accepts a conn that never connected. Both are idempotent.
  *
- * Next: loop.c (the smallest transport), msgring.h, shm.c, tcp.c.
+ * Next: loop.c (the smallest transport), msgring.h, lend.h, shm.c, tcp.c.
  */
 #ifndef TT_NET_NET_H
 #define TT_NET_NET_H
 
 #include <sys/uio.h>
 
-#include "base/mem.h"
+#include "base/regions.h"
 #include "base/settings.h"
 
 /* The wire header: 48 bytes, little-endian. Transports look at len only; the
@@ -93,6 +93,7 @@ struct tt_net {
     const tt_net_up *up;
     const tt_mem *mem;
     const tt_settings *settings;
+    tt_regions *regions; /* memory that peers may map; NULL: none */
     uint32_t rank, n_ranks;
     /* connect() asks now and then whether to go on; false with a sentence
      * when a rank has died meanwhile. NULL: always. */

@@ -6,6 +6,10 @@
  *            read in place by the receiver. There is nothing to clean up: the
  *            memory has no name and goes with the last process.
  *
+ * Direct     A large payload in memory from tutti_alloc() is not copied: the
+ *            ring says where it is, and the receiver reads it there (lend.c,
+ *            shm_segments.c).
+ *
  * Sleep      Every process has an eventfd, its bell, which all its peers
  *            hold. Who goes to sleep sets a flag in each ring and looks once
  *            more; who writes to a ring looks at the flag after the write
@@ -20,7 +24,7 @@
  * Cost       progress() without an event polls one word per peer and makes no
  *            system call. Only touched pages of the rings are real memory.
  *
- * Next       shm_meet.c (how the memory gets shared), msgring.c. */
+ * Next       shm_meet.c (how the memory gets shared), msgring.c, lend.c. */
 #include "net/shm.h"
 
 #include <errno.h>
@@ -80,6 +84,10 @@ static tutti_err shm_open_net(tt_net *base, tutti_diag *diag)
     if (err)
         return err;
     net->ring_size = tt_ring_size(ring_bytes(base));
+    uint64_t least = base->settings->shm_direct_bytes;
+    net->least_direct = least > TT_NET_INLINE ? least : TT_NET_INLINE + 1;
+    if (least == 0 || !base->regions)
+        net->least_direct = UINT64_MAX;
     base->max_payload = tt_ring_max_payload(net->ring_size);
     return tt_shm_listen(net, diag);
 }
@@ -140,8 +148,15 @@ static tt_sent shm_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
     tt_shm_conn *conn = (tt_shm_conn *)base;
     if (TT_UNLIKELY(!conn->memory || conn->is_lost))
         return TT_FULL;
+    const tt_shm_net *net = (const tt_shm_net *)base->net;
     bool must_wake = false;
-    tt_sent sent = tt_duplex_send(&conn->duplex, m, iov, n_iov, &must_wake);
+    tt_sent sent;
+    uint64_t ref;
+    if (m->len >= net->least_direct && n_iov == 1 &&
+        tt_shm_refer(conn, iov->iov_base, m->len, &ref))
+        sent = tt_duplex_lend(&conn->duplex, m, iov->iov_base, ref, &must_wake);
+    else
+        sent = tt_duplex_send(&conn->duplex, m, iov, n_iov, &must_wake);
     if (TT_UNLIKELY(must_wake))
         ring_bell(conn);
     return sent;
@@ -163,17 +178,19 @@ static void unwatch(const tt_shm_net *net, const tt_shm_conn *conn)
         epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->pidfd, NULL);
 }
 
+static bool has_exited(const tt_shm_conn *conn)
+{
+    struct pollfd sign = {.fd = conn->pidfd, .events = POLLIN};
+    return poll(&sign, 1, 0) > 0;
+}
+
 /* Something happened to the socket or to the pidfd of conn. */
 static void look_at(const tt_shm_net *net, tt_shm_conn *conn)
 {
-    char byte;
-    ssize_t n = recv(conn->sock, &byte, 1, MSG_DONTWAIT);
-    if (n == 1)
-        conn->has_left = true;
-    bool has_end = n >= 0 || (errno != EAGAIN && errno != EINTR);
-    struct pollfd exit_sign = {.fd = conn->pidfd, .events = POLLIN};
-    if (!has_end && poll(&exit_sign, 1, 0) <= 0)
+    tt_shm_heard heard = tt_shm_hear(conn);
+    if (heard == TT_SHM_QUIET && !has_exited(conn))
         return;
+    conn->has_left = heard == TT_SHM_BYE;
     conn->is_gone = true;
     unwatch(net, conn);
 }
@@ -225,6 +242,16 @@ static void lose_broken(tt_shm_net *net, uint32_t place)
     lose(net, place, TUTTI_EPROTO, text);
 }
 
+static void lose_stuck(tt_shm_net *net, uint32_t place)
+{
+    const tt_shm_conn *conn = net->live[place];
+    char text[96];
+    snprintf(text, sizeof(text),
+             "rank %u (pid %d) is stopped while it reads memory of this one",
+             conn->base.rank, conn->pid);
+    lose(net, place, TUTTI_EPEER, text);
+}
+
 static bool shm_progress(tt_net *base, bool has_event)
 {
     tt_shm_net *net = (tt_shm_net *)base;
@@ -238,9 +265,11 @@ static bool shm_progress(tt_net *base, bool has_event)
         moved |= n != 0 || tt_duplex_found_room(&conn->duplex);
         if (TT_UNLIKELY(n < 0)) {
             lose_broken(net, i);
-        } else if (TT_UNLIKELY(conn->is_gone) &&
-                   !tt_ring_has_message(&conn->duplex.rx)) {
+        } else if (TT_UNLIKELY(conn->is_gone) && n == 0) {
             lose_gone(net, i);
+            moved = true;
+        } else if (TT_UNLIKELY(conn->is_stuck)) {
+            lose_stuck(net, i);
             moved = true;
         } else {
             i++;
@@ -263,10 +292,19 @@ static bool shm_arm(tt_net *base, bool on)
     return is_idle;
 }
 
-static void shm_cancel(tt_conn *conn, bool drops_input)
+static bool is_there(void *arg)
+{
+    const tt_shm_conn *conn = arg;
+    return !conn->is_gone && !has_exited(conn);
+}
+
+/* Input is never borrowed: arrived() takes it. */
+static void shm_cancel(tt_conn *base, bool drops_input)
 {
     (void)drops_input;
-    (void)conn; /* send() copies and arrived() takes: nothing is borrowed */
+    tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (conn->memory && !tt_lend_revoke(&conn->duplex.lender, is_there, conn))
+        conn->is_stuck = true;
 }
 
 static void shm_close(tt_conn *base, uint64_t linger_ns)
@@ -275,6 +313,7 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
     tt_shm_conn *conn = (tt_shm_conn *)base;
     if (!conn->memory)
         return;
+    shm_cancel(base, true);
     tt_shm_net *net = (tt_shm_net *)base->net;
     for (uint32_t i = 0; i < net->n_live; i++) {
         if (net->live[i] == conn)
@@ -288,7 +327,8 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
     tt_fork_close(&conn->sock);
     tt_fork_close(&conn->bell);
     tt_fork_close(&conn->pidfd);
-    munmap(conn->memory, tt_duplex_bytes(net->ring_size));
+    tt_shm_unmap_segments(conn);
+    munmap(conn->memory, tt_shm_pair_bytes(net));
     conn->memory = NULL;
     conn->base.is_up = false;
 }

@@ -42,13 +42,10 @@
 #include "base/fdpass.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/memfd.h"
 #include "net/shm.h"
 
 #define MAGIC UINT32_C(0x316d6873) /* "shm1" */
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
 /* How long to wait before looking whether all ranks still live. */
 #define LOOK_MS 200
 #define RETRY_MS 2 /* a full backlog: how long until the next try */
@@ -162,47 +159,32 @@ static bool may_share(const tt_shm_net *net, uint32_t rank,
 
 /* ---------------------------------------------------------------- memory */
 
-static int create_memory(size_t bytes)
+size_t tt_shm_pair_bytes(const tt_shm_net *net)
 {
-    /* The flag is refused by old kernels, and demanded by some new ones. */
-    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    int fd = memfd_create("tutti", flags | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("tutti", flags);
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-static bool is_sound_memory(int fd, size_t bytes)
-{
-    struct stat st;
-    int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 &&
-           st.st_size == (off_t)bytes;
+    return tt_duplex_bytes(net->ring_size) +
+           tt_duplex_lend_bytes(net->ring_size);
 }
 
 /* Maps the memory of a pair; the lower rank is side 0. */
 static bool map_memory(const tt_shm_net *net, tt_shm_conn *conn, int fd)
 {
-    size_t bytes = tt_duplex_bytes(net->ring_size);
+    size_t bytes = tt_shm_pair_bytes(net);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         return false;
     madvise(memory, bytes, MADV_DONTFORK);
     conn->memory = memory;
-    tt_duplex_init(&conn->duplex, memory, net->ring_size,
-                   net->base.rank > conn->base.rank);
+    int side = net->base.rank > conn->base.rank;
+    tt_duplex_init(&conn->duplex, memory, net->ring_size, side);
+    tt_duplex_init_lending(&conn->duplex, memory, net->ring_size, side,
+                           tt_shm_resolve, conn);
     return true;
 }
 
 static void unmap_memory(const tt_shm_net *net, tt_shm_conn *conn)
 {
     if (conn->memory)
-        munmap(conn->memory, tt_duplex_bytes(net->ring_size));
+        munmap(conn->memory, tt_shm_pair_bytes(net));
     conn->memory = NULL;
 }
 
@@ -256,14 +238,14 @@ static tutti_err say_hello(const meeting *meet, uint32_t rank, tutti_diag *diag)
 {
     tt_shm_net *net = meet->net;
     shm_peer *peer = &meet->peers[rank];
-    int fd = create_memory(tt_duplex_bytes(net->ring_size));
+    int fd = tt_memfd_create("tutti", tt_shm_pair_bytes(net));
     if (fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "shared memory (memfd)");
     tt_fork_watch(fd);
     tutti_err err = TUTTI_OK;
     if (!map_memory(net, (tt_shm_conn *)meet->conns[rank], fd))
         err = tt_fail_errno(diag, TUTTI_ENOMEM, errno, "mapping %zu bytes",
-                            tt_duplex_bytes(net->ring_size));
+                            tt_shm_pair_bytes(net));
     greeting hello = {.magic = MAGIC, .rank = net->base.rank};
     memcpy(hello.token, peer->address.token, sizeof(hello.token));
     peer->state = PEER_REPLY;
@@ -323,7 +305,7 @@ static const char *take_hello(const meeting *meet, const greeting *hello,
     if (rank <= net->base.rank ||
         (peer->state != PEER_HELLO && peer->state != PEER_CALL))
         return "not expected";
-    if (!is_sound_memory(fds[0], tt_duplex_bytes(net->ring_size)) ||
+    if (!tt_memfd_is_sound(fds[0], tt_shm_pair_bytes(net)) ||
         !map_memory(net, (tt_shm_conn *)meet->conns[rank], fds[0])) {
         drop(meet, rank, "its memory is not acceptable");
         return "bad memory";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * conformance_test.c - every collective, between real processes, over every
  * transport between processes: random data, shapes, types and operations, every
- * planner, blocking and not, in place and not, against a reference. */
+ * planner, blocking and not, in place and not, in memory of the library and in
+ * any other, against a reference. */
 #include "support/tap.h"
 
 #include <stdio.h>
@@ -364,6 +365,31 @@ static size_t in_place_skip(const round_in *in, int rank, int n, bool *forward)
     return skip;
 }
 
+/* A buffer of `bytes`, at some offset in memory of the library (which ranks of
+ * one host read directly) or of malloc; every rank as it likes. */
+typedef struct memory {
+    char *base, *at;
+    bool is_own;
+} memory;
+
+static memory get_memory(tt_rng *rng, size_t bytes)
+{
+    memory m = {.is_own = tt_rng_below(rng, 3) > 0};
+    size_t skip = tt_rng_below(rng, 3) ? 8 * tt_rng_below(rng, 600) : 0;
+    m.base = m.is_own ? tutti_alloc(bytes + skip) : malloc(bytes + skip);
+    m.at = m.base + skip;
+    memset(m.at, 0x5a, bytes);
+    return m;
+}
+
+static void put_memory(memory m)
+{
+    if (m.is_own)
+        tutti_free(m.base);
+    else
+        free(m.base);
+}
+
 static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
 {
     size_t size = tutti_type_bytes(in->type);
@@ -372,9 +398,10 @@ static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
     size_t most = (n_in > n_out ? n_in : n_out) * size + 16;
     bool forward;
     size_t skip = in_place_skip(in, rank, n, &forward) * size;
-    char *a = malloc(most), *b = malloc(most), *want = malloc(most);
-    memset(b, 0x5a, most);
-    char *src = a, *dst = b;
+    tt_rng own = {in->seed ^ (uint64_t)rank << 32};
+    memory first = get_memory(&own, most), second = get_memory(&own, most);
+    char *a = first.at, *want = malloc(most);
+    char *src = a, *dst = second.at;
     if (in->in_place) {
         src = forward ? a : a + skip;
         dst = forward ? a + skip : a;
@@ -400,8 +427,8 @@ static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
             tutti_coll_name(in->coll), in->count, tutti_type_name(in->type),
             tutti_op_name(in->op), in->planner, in->in_place, in->root,
             in->has_counts);
-    free(a);
-    free(b);
+    put_memory(first);
+    put_memory(second);
     free(want);
     return bad;
 }
@@ -430,6 +457,8 @@ static int rounds(int rank, int n, void *arg)
     const int n_rounds = *(const int *)arg;
     const uint64_t seed = tt_test_seed(7);
     tt_rng rng = {seed + ((uint64_t)n << 32)};
+    if (n % 2) /* read in place whatever is not copied anyway */
+        setenv("TUTTI_SHM_DIRECT", "1", 1);
     tutti_comm *comm;
     tutti_err err = tutti_comm_create(NULL, &comm);
     if (err)

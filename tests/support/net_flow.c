@@ -70,7 +70,7 @@ static tt_flow *flow_new(tt_node *node, uint32_t rank)
     f->in.state = pair_seed(node, rank, node->rank);
     f->cuts.state = f->out.state ^ 1;
     for (int i = 0; i < FLOW_SLOTS; i++)
-        f->slot[i] = malloc(room);
+        f->slot[i] = tt_node_alloc(node, room);
     f->expected = malloc(room);
     return f;
 }
@@ -89,7 +89,7 @@ void tt_flows_close(tt_node *node)
     for (uint32_t r = 0; r < node->n_ranks; r++) {
         tt_flow *f = node->peers[r].test;
         for (int i = 0; f && i < FLOW_SLOTS; i++)
-            free(f->slot[i]);
+            tt_node_free(node, f->slot[i]);
         if (f)
             free(f->expected);
         free(f);

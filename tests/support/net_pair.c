@@ -169,12 +169,14 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
                       .ops = nodes->ops,
                       .rank = rank,
                       .n_ranks = nodes->n,
+                      .regions = TT_REGIONS_INIT(&tt_mem_std),
                       .n_fds = tt_count_fds()};
     tt_net *net = must(calloc(1, nodes->ops->net_size));
     net->ops = nodes->ops;
     net->up = &upcalls;
     net->mem = &tt_mem_std;
     net->settings = &nodes->settings;
+    net->regions = nodes->is_direct ? &node->regions : NULL;
     net->rank = rank;
     net->n_ranks = nodes->n;
     net->fd = -1;
@@ -241,8 +243,24 @@ void tt_node_close(tt_node *node)
     node->ops->fini(node->net);
 }
 
+void *tt_node_alloc(tt_node *node, size_t bytes)
+{
+    if (node->nodes->is_direct)
+        return must(tt_regions_alloc(&node->regions, bytes));
+    return must(malloc(bytes));
+}
+
+void tt_node_free(tt_node *node, void *ptr)
+{
+    if (node->nodes->is_direct)
+        tt_regions_free(&node->regions, ptr);
+    else
+        free(ptr);
+}
+
 static void node_free(tt_node *node)
 {
+    tt_regions_fini(&node->regions);
     for (uint32_t r = 0; r < node->n_ranks; r++) {
         free(node->conns[r]);
         free(node->peers[r].place);

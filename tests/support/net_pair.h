@@ -32,6 +32,7 @@ struct tt_node {
     const tt_nodes *nodes;
     tt_net *net;
     const tt_net_ops *ops;
+    tt_regions regions; /* used where nodes->is_direct */
     uint32_t rank, n_ranks;
     int n_fds; /* descriptors of the process before open() */
     tt_conn *conns[NODES_MAX];
@@ -50,6 +51,7 @@ struct tt_nodes {
     int (*body)(tt_node *node);
     void *arg; /* the body's */
     uint64_t seed;
+    bool is_direct;   /* payloads lie in memory that peers may map */
     bool is_threads;  /* threads instead of processes */
     double connect_s; /* deadline of connect; 0: 10 s */
     /* May change what `rank` sees of the others' addresses. */
@@ -76,6 +78,10 @@ uint64_t tt_test_seed(void);
 bool tt_node_turn(tt_node *node);
 /* Only progress, never sleeps. */
 bool tt_node_poll(tt_node *node, bool has_event);
+
+/* Memory for payloads: of the node's regions if is_direct, else of malloc. */
+void *tt_node_alloc(tt_node *node, size_t bytes);
+void tt_node_free(tt_node *node, void *ptr);
 
 /* As the engine does at the end; idempotent. */
 void tt_node_close(tt_node *node);

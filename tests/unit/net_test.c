@@ -79,10 +79,20 @@ static int exchange_body(tt_node *node)
     return node->failure[0] != 0;
 }
 
-static tt_nodes base_nodes(const tt_net_ops *ops, uint32_t n)
+/* What the promises are checked on: every row of the table, and shm once more
+ * with payloads that it need not copy. */
+typedef struct net_case {
+    const char *name;
+    const tt_net_ops *ops;
+    bool is_direct;
+} net_case;
+
+static tt_nodes base_nodes(const net_case *c, uint32_t n)
 {
-    tt_nodes nodes = {.ops = ops, .n = n, .seed = tt_test_seed()};
-    nodes.is_threads = ops == &tt_net_loop;
+    tt_nodes nodes = {.ops = c->ops, .n = n, .seed = tt_test_seed()};
+    nodes.is_threads = c->ops == &tt_net_loop;
+    nodes.is_direct = c->is_direct;
+    nodes.settings.shm_direct_bytes = c->is_direct;
     nodes.settings.shm_ring_bytes = RING_BYTES;
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
@@ -112,8 +122,9 @@ static void test_mischief(void **state)
     opts.delay_per_1000 = 100;
     opts.delay_turns = 20;
     exchange_arg arg = {.n_messages = 400};
-    tt_nodes nodes = base_nodes(tt_chaos_wrap(*state, &opts), 3);
-    nodes.is_threads = *state == &tt_net_loop;
+    const net_case *c = *state;
+    tt_nodes nodes = base_nodes(c, 3);
+    nodes.ops = tt_chaos_wrap(c->ops, &opts);
     nodes.body = exchange_body;
     nodes.arg = &arg;
     assert_int_equal(tt_nodes_run(&nodes), 0);
@@ -213,7 +224,7 @@ static int cancel_sender(tt_node *node)
 {
     tt_peer *peer = &node->peers[1];
     uint32_t len = node->net->max_payload;
-    unsigned char *data = malloc(len);
+    unsigned char *data = tt_node_alloc(node, len);
     for (uint64_t i = 0; i < CANCEL_ROUNDS && !node->failure[0]; i++) {
         tt_fill(data, len, i);
         tt_msg m = {.magic = TT_MSG_MAGIC, .len = len, .seq = i};
@@ -232,7 +243,7 @@ static int cancel_sender(tt_node *node)
             tt_node_fail(node, __FILE__, __LINE__, "left() after cancel()");
     }
     tt_node_close(node);
-    free(data);
+    tt_node_free(node, data);
     return node->failure[0] != 0;
 }
 
@@ -339,15 +350,18 @@ static void leave_child(bool is_careful)
 static int death_victim(tt_node *node)
 {
     const death_arg *arg = node->nodes->arg;
-    for (uint32_t r = 0; r < node->n_ranks; r++) {
-        for (uint64_t i = 0; r != node->rank && i < 10; i++) {
-            tt_msg m = {.magic = TT_MSG_MAGIC, .len = 8, .seq = i};
-            struct iovec iov = {.iov_base = &i, .iov_len = 8};
-            node->ops->send(node->conns[r], &m, &iov, 1);
+    enum { LEN = 2 * TT_NET_INLINE }; /* may be borrowed until the end */
+    void *data = tt_node_alloc(node, LEN);
+    for (uint64_t i = 0; i < 10; i++) {
+        for (uint32_t r = 0; r < node->n_ranks; r++) {
+            tt_msg m = {.magic = TT_MSG_MAGIC, .len = LEN, .seq = i};
+            struct iovec iov = {.iov_base = data, .iov_len = LEN};
+            if (r != node->rank)
+                node->ops->send(node->conns[r], &m, &iov, 1);
         }
+        tt_node_poll(node, false);
+        nap_ms(3);
     }
-    tt_node_poll(node, false);
-    nap_ms(30);
     if (arg->how != DIE_ALONE)
         leave_child(arg->how == DIE_WITH_CAREFUL_CHILD);
     raise(SIGKILL);
@@ -382,14 +396,14 @@ static int death_body(tt_node *node)
 
 static void test_death(void **state)
 {
-    const tt_net_ops *ops = *state;
+    const net_case *c = *state;
     for (int how = DIE_ALONE; how <= DIE_WITH_CAREFUL_CHILD; how++) {
         /* Between hosts a socket that a child holds hides the death: that is
          * what tt_fork_child() is for. */
-        if (how == DIE_WITH_CHILD && !ops->same_host)
+        if (how == DIE_WITH_CHILD && !c->ops->same_host)
             continue;
         death_arg arg = {.how = (int)how};
-        tt_nodes nodes = base_nodes(ops, 3);
+        tt_nodes nodes = base_nodes(c, 3);
         nodes.body = death_body;
         nodes.arg = &arg;
         nodes.n_killed = 1;
@@ -402,6 +416,7 @@ static void test_death(void **state)
 static int fork_body(tt_node *node)
 {
     uint32_t other = 1 - node->rank;
+    void *data = tt_node_alloc(node, 1);
     pid_t pid = fork();
     if (pid == 0) {
         tt_fork_child();
@@ -411,6 +426,7 @@ static int fork_body(tt_node *node)
     int status = -1;
     NODE_CHECK(node, waitpid(pid, &status, 0) == pid);
     NODE_CHECK(node, status == 0);
+    tt_node_free(node, data);
     tt_msg m = {.magic = TT_MSG_MAGIC};
     NODE_CHECK(node,
                node->ops->send(node->conns[other], &m, NULL, 0) == TT_LEFT);
@@ -468,24 +484,27 @@ static const struct {
 
 int main(void)
 {
-    static struct CMUnitTest tests[8 * N_PROMISES];
-    static char names[8 * N_PROMISES][64];
-    size_t n = 0;
-    tests[n++] = (struct CMUnitTest){.name = "table", .test_func = test_table};
-    for (const tt_net_ops *const *row = tt_transports; *row; row++) {
-        bool has_threads = *row == &tt_net_loop;
-        for (size_t i = 0; i < N_PROMISES; i++) {
-            if (has_threads && promises[i].needs_processes)
-                continue;
-            snprintf(names[n], sizeof(names[n]), "%s: %s", (*row)->name,
-                     promises[i].name);
-            tests[n] =
-                (struct CMUnitTest){.name = names[n],
-                                    .test_func = promises[i].run,
-                                    .initial_state = (void *)(size_t)*row};
-            n++;
-        }
+    enum { MOST = 9 };
+    static net_case cases[MOST];
+    static struct CMUnitTest tests[MOST * N_PROMISES + 1];
+    static char names[MOST * N_PROMISES][64];
+    size_t n_cases = 0, n = 0;
+    for (const tt_net_ops *const *row = tt_transports; *row; row++)
+        cases[n_cases++] = (net_case){.name = (*row)->name, .ops = *row};
+    cases[n_cases++] = (net_case){"shm, direct", &tt_net_shm, true};
+    for (size_t i = 0; i < n_cases * N_PROMISES; i++) {
+        const net_case *c = &cases[i / N_PROMISES];
+        if (c->ops == &tt_net_loop && promises[i % N_PROMISES].needs_processes)
+            continue;
+        snprintf(names[n], sizeof(names[n]), "%s: %s", c->name,
+                 promises[i % N_PROMISES].name);
+        tests[n] =
+            (struct CMUnitTest){.name = names[n],
+                                .test_func = promises[i % N_PROMISES].run,
+                                .initial_state = (void *)(uintptr_t)c};
+        n++;
     }
+    tests[n++] = (struct CMUnitTest){.name = "table", .test_func = test_table};
     tt_test_seed();
     return TT_RUN_TAP(tests);
 }

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -222,12 +223,125 @@ static void test_nonsense(void **state)
     assert_int_equal(tt_nodes_run(&nodes), 0);
 }
 
+/* Two nodes that may lend; rank 1 has lent one payload to rank 0, which can
+ * read rank 1's segment 0 since. */
+static int lend_one(tt_node *node)
+{
+    tt_peer *other = &node->peers[1 - node->rank];
+    unsigned char *data = tt_node_alloc(node, 4096);
+    tt_msg m = {.magic = TT_MSG_MAGIC, .len = 4096};
+    struct iovec iov = {.iov_base = data, .iov_len = m.len};
+    for (int n = 0; node->rank == 1 && other->n_left == 0; n++) {
+        NODE_CHECK(node, n < 5000);
+        node->ops->send(other->conn, &m, &iov, 1);
+        tt_node_poll(node, true);
+        usleep(1000);
+    }
+    while (node->rank == 0 && other->n_arrived == 0 && !other->is_lost)
+        NODE_CHECK(node, tt_node_poll(node, true) || usleep(1000) == 0);
+    return 0;
+}
+
+static uint64_t bad_ref;
+static uint32_t bad_len;
+
+/* A reference outside of what is mapped costs the connection, nothing else. */
+static int bad_ref_body(tt_node *node)
+{
+    tt_peer *other = &node->peers[1 - node->rank];
+    if (lend_one(node))
+        return 1;
+    tt_shm_conn *conn = (tt_shm_conn *)other->conn;
+    tt_msg m = {.magic = TT_MSG_MAGIC, .len = bad_len};
+    if (node->rank == 1)
+        NODE_CHECK(node, tt_ring_put_ref(&conn->duplex.tx, &m, bad_ref));
+    while (!other->is_lost)
+        NODE_CHECK(node, tt_node_poll(node, true) || usleep(1000) == 0);
+    if (node->rank == 0) {
+        NODE_CHECK(node, other->why == TUTTI_EPROTO);
+        NODE_CHECK(node, strstr(other->text, "rank 1") != NULL);
+    }
+    return 0;
+}
+
+static tt_nodes lending_nodes(int (*body)(tt_node *))
+{
+    tt_nodes nodes = {.ops = &tt_net_shm, .n = 2, .body = body};
+    nodes.settings.shm_ring_bytes = 64 << 10;
+    nodes.settings.shm_direct_bytes = 1;
+    nodes.is_direct = true;
+    return nodes;
+}
+
+static void test_bad_refs(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t ref;
+        uint32_t len;
+    } cases[] = {
+        {TT_SEGMENT_BYTES, 1},       {TT_SEGMENT_BYTES - 4095, 4096},
+        {UINT64_C(1) << 48, 1},      {UINT64_C(64) << 48, 1},
+        {UINT64_C(0xffff) << 48, 1}, {UINT64_MAX, 4096},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        bad_ref = cases[i].ref;
+        bad_len = cases[i].len;
+        tt_nodes nodes = lending_nodes(bad_ref_body);
+        assert_int_equal(tt_nodes_run(&nodes), 0);
+    }
+}
+
+/* Segments that are not what they should be are not mapped, and payloads in
+ * them arrive as copies: a file that may shrink, one of another size, no memfd
+ * at all. */
+static int bad_segment_body(tt_node *node)
+{
+    const int how = *(const int *)node->nodes->arg;
+    tt_peer *other = &node->peers[1 - node->rank];
+    tt_shm_conn *conn = (tt_shm_conn *)other->conn;
+    unsigned char *data = tt_node_alloc(node, 4096);
+    int fds[] = {memfd_create("unsealed", MFD_CLOEXEC),
+                 node->regions.segments[0].fd, STDERR_FILENO};
+    int own = node->regions.segments[0].fd;
+    NODE_CHECK(node, ftruncate(fds[0], TT_SEGMENT_BYTES) == 0);
+    node->regions.segments[0].fd = fds[how];
+    node->regions.segments[0].bytes -= how == 1 ? 4096 : 0;
+    tt_msg m = {.magic = TT_MSG_MAGIC, .len = 4096};
+    struct iovec iov = {.iov_base = data, .iov_len = m.len};
+    for (int n = 0; n < 20; n++) {
+        tt_sent sent = node->ops->send(other->conn, &m, &iov, 1);
+        NODE_CHECK(node, sent != TT_QUEUED);
+        n -= sent == TT_FULL;
+        NODE_CHECK(node, tt_node_poll(node, true) || usleep(1000) == 0);
+    }
+    while (other->n_arrived < 20)
+        NODE_CHECK(node, tt_node_poll(node, true) || usleep(1000) == 0);
+    NODE_CHECK(node, conn->announced == 1 && conn->readable == 0);
+    NODE_CHECK(node, conn->views[0].base == NULL && !other->is_lost);
+    node->regions.segments[0].fd = own;
+    node->regions.segments[0].bytes = TT_SEGMENT_BYTES;
+    close(fds[0]);
+    return 0;
+}
+
+static void test_bad_segments(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        tt_nodes nodes = lending_nodes(bad_segment_body);
+        nodes.arg = &how;
+        assert_int_equal(tt_nodes_run(&nodes), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apart),    cmocka_unit_test(test_agreement),
-        cmocka_unit_test(test_deadline), cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_apart),        cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_deadline),     cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_nonsense),     cmocka_unit_test(test_bad_refs),
+        cmocka_unit_test(test_bad_segments),
     };
     return TT_RUN_TAP(tests);
 }

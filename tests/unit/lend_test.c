@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * lend_test.c - payloads on loan: they come back in order, and what is revoked
+ * reaches the borrower as it was, although the lender spoils it at once. */
+#include "support/tap.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "net/lend.h"
+#include "support/seed.h"
+
+#define LEN 256
+#define N_PAYLOADS 20000
+
+typedef struct pair {
+    tt_lend_ctl *ctl;
+    unsigned char *area;
+    tt_lender lender;
+    tt_borrower borrower;
+    unsigned char data[TT_LEND_MAX][LEN];
+    _Atomic uint64_t shown; /* in place of a ring */
+    _Atomic bool is_wrong;
+} pair;
+
+static pair *pair_new(void)
+{
+    pair *p = calloc(1, sizeof(*p));
+    p->ctl = aligned_alloc(TT_CACHE_LINE, sizeof(*p->ctl));
+    memset(p->ctl, 0, sizeof(*p->ctl));
+    p->area = malloc(tt_lend_area_bytes(LEN));
+    tt_lender_init(&p->lender, p->ctl, p->area, LEN);
+    tt_borrower_init(&p->borrower, p->ctl, p->area, LEN);
+    return p;
+}
+
+static void pair_free(pair *p)
+{
+    free(p->ctl);
+    free(p->area);
+    free(p);
+}
+
+static unsigned char *data_of(pair *p, uint64_t n)
+{
+    return p->data[n % TT_LEND_MAX];
+}
+
+static void lend(pair *p)
+{
+    uint64_t n = p->lender.n_lent;
+    memset(data_of(p, n), (int)(n % 251), LEN);
+    tt_lend_add(&p->lender, data_of(p, n), LEN);
+    atomic_store(&p->shown, n + 1);
+}
+
+/* Takes the next payload; false: not now. */
+static bool take(pair *p, uint64_t n)
+{
+    const unsigned char *data = tt_borrow_begin(&p->borrower, data_of(p, n),
+                                                LEN);
+    if (!data)
+        return false;
+    for (size_t i = 0; i < LEN; i++)
+        if (data[i] != n % 251)
+            atomic_store(&p->is_wrong, true);
+    tt_borrow_end(&p->borrower);
+    return true;
+}
+
+static bool yes(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static bool no(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    pair *p = pair_new();
+    assert_false(tt_lend_is_out(&p->lender));
+    for (int i = 0; i < TT_LEND_MAX; i++) {
+        assert_true(tt_lend_has_room(&p->lender));
+        lend(p);
+    }
+    assert_false(tt_lend_has_room(&p->lender));
+    assert_int_equal(tt_lend_collect(&p->lender), 0);
+    assert_true(tt_lend_is_out(&p->lender));
+    assert_false(tt_lend_is_back(&p->lender));
+    for (uint64_t n = 0; n < 3; n++)
+        assert_true(take(p, n));
+    assert_true(tt_lend_is_back(&p->lender));
+    assert_int_equal(tt_lend_collect(&p->lender), 3);
+    assert_int_equal(tt_lend_collect(&p->lender), 0);
+    assert_true(tt_lend_has_room(&p->lender));
+    tt_lend_add(&p->lender, p->data[0], LEN);
+    tt_lend_undo(&p->lender);
+    assert_true(tt_lend_revoke(&p->lender, yes, NULL));
+    assert_false(tt_lend_is_out(&p->lender));
+    memset(p->data, 0xff, sizeof(p->data));
+    assert_true(tt_lend_revoke(&p->lender, yes, NULL)); /* nothing is out */
+    for (uint64_t n = 3; n < TT_LEND_MAX; n++)
+        assert_true(take(p, n));
+    assert_false(atomic_load(&p->is_wrong));
+    assert_int_equal(tt_lend_collect(&p->lender), 0); /* not reported */
+    lend(p);
+    assert_true(take(p, TT_LEND_MAX));
+    assert_int_equal(tt_lend_collect(&p->lender), 1);
+    pair_free(p);
+}
+
+static void test_wake(void **state)
+{
+    (void)state;
+    pair *p = pair_new();
+    lend(p);
+    lend(p);
+    assert_false(tt_borrow_must_wake(&p->borrower));
+    assert_true(take(p, 0));
+    assert_false(tt_borrow_must_wake(&p->borrower)); /* it does not sleep */
+    tt_lender_sleeps(&p->lender, true);
+    assert_false(tt_borrow_must_wake(&p->borrower)); /* it was told */
+    assert_true(take(p, 1));
+    assert_true(tt_borrow_must_wake(&p->borrower));
+    assert_false(tt_borrow_must_wake(&p->borrower));
+    pair_free(p);
+}
+
+/* A borrower that stops in the middle is waited for, but not for ever; one that
+ * has ended is not waited for. */
+static void test_stopped(void **state)
+{
+    (void)state;
+    pair *p = pair_new();
+    lend(p);
+    assert_non_null(tt_borrow_begin(&p->borrower, p->data[0], LEN));
+    assert_true(tt_lend_revoke(&p->lender, no, NULL));
+    pair_free(p);
+    p = pair_new();
+    lend(p);
+    assert_non_null(tt_borrow_begin(&p->borrower, p->data[0], LEN));
+    assert_false(tt_lend_revoke(&p->lender, yes, NULL));
+    pair_free(p);
+}
+
+/* Whatever the borrower writes, the lender notices or does not care. */
+static void test_nonsense(void **state)
+{
+    (void)state;
+    static const uint64_t values[] = {5, 6, 7, UINT64_MAX, UINT64_MAX - 1};
+    for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
+        pair *p = pair_new();
+        lend(p);
+        lend(p);
+        assert_true(take(p, 0));
+        assert_int_equal(tt_lend_collect(&p->lender), 1);
+        atomic_store(&p->ctl->taken, values[i]);
+        assert_int_equal(tt_lend_collect(&p->lender), 0);
+        assert_true(p->lender.is_broken);
+        assert_true(tt_lend_revoke(&p->lender, yes, NULL));
+        pair_free(p);
+    }
+    pair *p = pair_new();
+    lend(p);
+    assert_true(take(p, 0));
+    assert_int_equal(tt_lend_collect(&p->lender), 1);
+    atomic_store(&p->ctl->taken, 0); /* backwards */
+    lend(p);
+    assert_int_equal(tt_lend_collect(&p->lender), 0);
+    assert_true(p->lender.is_broken);
+    pair_free(p);
+}
+
+static void *borrow_all(void *arg)
+{
+    pair *p = arg;
+    for (uint64_t n = 0; n < N_PAYLOADS; n++) {
+        while (atomic_load(&p->shown) <= n || !take(p, n))
+            sched_yield();
+    }
+    return NULL;
+}
+
+/* Revokes at random moments and spoils at once what it got back. */
+static void test_race(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed(11)};
+    pair *p = pair_new();
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, borrow_all, p), 0);
+    uint64_t n_back = 0, n_revoked = 0;
+    while (n_back + n_revoked < N_PAYLOADS) {
+        if (p->lender.n_lent < N_PAYLOADS && tt_lend_has_room(&p->lender))
+            lend(p);
+        else
+            sched_yield();
+        if (tt_rng_below(&rng, 40) == 0) {
+            uint64_t n = p->lender.n_lent - p->lender.n_back;
+            assert_true(tt_lend_revoke(&p->lender, yes, NULL));
+            n_revoked += n;
+            memset(p->data, 0xff, sizeof(p->data));
+        }
+        n_back += tt_lend_collect(&p->lender);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(atomic_load(&p->is_wrong));
+    assert_false(p->lender.is_broken);
+    assert_int_equal(n_back + n_revoked, N_PAYLOADS);
+    assert_true(n_back > 0 && n_revoked > 0);
+    pair_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),   cmocka_unit_test(test_wake),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_race),
+    };
+    return TT_RUN_TAP(tests);
+}
