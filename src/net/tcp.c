@@ -25,6 +25,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -350,6 +351,16 @@ static int push_some(tt_tcp_conn *conn)
     return conn->broken ? -1 : 1;
 }
 
+/* Has the other host reset the connection? recv() says so once, and never
+ * after the end of its stream; what was unacknowledged then stays so. */
+static bool is_closed(const tt_tcp_conn *conn)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    return getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           info.tcpi_state == TCP_CLOSE;
+}
+
 /* One look at a conn that is about to close: true when nothing more can be
  * done for it: the other host has acknowledged all but the end of the stream
  * (which may be acknowledged late), or it is gone. */
@@ -363,7 +374,7 @@ static bool is_delivered(tt_tcp_conn *conn)
         shutdown(conn->fd, SHUT_WR);
         conn->is_shut = true;
     }
-    if (sent < 0 || drop_input(conn) < 0)
+    if (sent < 0 || drop_input(conn) < 0 || is_closed(conn))
         return true;
     return sent > 0 && (ioctl(conn->fd, SIOCOUTQ, &unacked) || unacked <= 1);
 }
