@@ -9,6 +9,8 @@
 #define TT_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TT_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define TT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+/* Soon to be read. Any address will do. */
+#define TT_PREFETCH(ptr) __builtin_prefetch(ptr)
 #define TT_MAYBE_UNUSED __attribute__((unused))
 #define TT_CACHE_LINE 64
 

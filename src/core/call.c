@@ -123,12 +123,11 @@ static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry)
     };
 }
 
-static uint64_t deadline(const tutti_comm *comm, const tutti_call_opts *opts)
+static uint64_t timeout(const tutti_comm *comm, const tutti_call_opts *opts)
 {
-    uint64_t ns = comm->timeout_ns;
     if (opts && opts->timeout_s > 0)
-        ns = tt_seconds_to_ns(opts->timeout_s);
-    return tt_now_ns() + ns;
+        return tt_seconds_to_ns(opts->timeout_s);
+    return comm->timeout_ns;
 }
 
 static tutti_err team_error(tutti_comm *comm)
@@ -200,8 +199,9 @@ static tutti_err give_up(tutti_comm *comm, tutti_err err,
     return err;
 }
 
+/* Begins, and waits for a result if there is one to wait for. */
 static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
-                              tt_op_start *start)
+                              tt_op_start *start, result *r)
 {
     tt_engine_lock(comm->engine);
     tutti_err err = team_error(comm);
@@ -210,6 +210,11 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
         err = begin(comm, call, start);
     if (!err)
         tt_engine_kick(comm->engine, !call->req);
+    if (!err && r) {
+        tt_engine_wait_locked(comm->engine, has_result, r);
+        if (r->err)
+            team_error(comm);
+    }
     tt_engine_unlock(comm->engine);
     if (err && is_well)
         give_up(comm, err, call, tutti_strerror(err));
@@ -222,16 +227,8 @@ static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
     result r = {.engine = comm->engine};
     start->done = set_result;
     start->arg = &r;
-    tutti_err err = begin_locked(comm, call, start);
-    if (err)
-        return err;
-    tt_engine_wait(comm->engine, has_result, &r);
-    if (r.err) {
-        tt_engine_lock(comm->engine);
-        team_error(comm);
-        tt_engine_unlock(comm->engine);
-    }
-    return r.err;
+    tutti_err err = begin_locked(comm, call, start, &r);
+    return err ? err : r.err;
 }
 
 static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
@@ -245,7 +242,7 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     start->arg = req;
     /* A callback may want it before this returns. */
     *call->req = req;
-    err = begin_locked(comm, call, start);
+    err = begin_locked(comm, call, start, NULL);
     if (err) {
         *call->req = NULL;
         tt_request_drop(req);
@@ -280,8 +277,9 @@ static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
         .copies_input = want.copies_input,
         .scale = opts ? opts->scale : 1,
         .priority = opts ? opts->priority : 0,
-        .deadline_ns = deadline(comm, opts),
+        .now_ns = tt_now_ns(),
     };
+    start.deadline_ns = start.now_ns + timeout(comm, opts);
     return call->req ? run_async(comm, call, &start)
                      : run_blocking(comm, call, &start);
 }

@@ -80,6 +80,7 @@ struct tutti_comm {
     tt_routes *routes;        /* of the topology */
     atomic_flag busy;
     char message[512];
+    uint64_t planner_hash;    /* of agreed.planner */
     unsigned char barrier[1]; /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
     tt_plan_entry *last; /* hit most recently */

@@ -214,12 +214,16 @@ static uint64_t hash_counts(uint64_t hash, const size_t *counts, uint32_t n)
     return hash;
 }
 
-static tt_plan_key key_of(const tt_want *want)
+static tt_plan_key key_of(tutti_comm *comm, const tt_want *want)
 {
+    if (!comm->planner_hash)
+        comm->planner_hash = hash_text(comm->agreed.planner);
     const tt_shape *s = want->shape;
     tt_plan_key key = {
         .count = s->count,
-        .planner_hash = hash_text(want->planner),
+        .planner_hash = want->planner == comm->agreed.planner
+                            ? comm->planner_hash
+                            : hash_text(want->planner),
         /* The rank matters for pairs: 0 sends, 1 receives. */
         .root = want->is_pair ? s->rank : s->root,
         .elem_bytes = s->elem_bytes,
@@ -296,7 +300,7 @@ static tt_plan_entry *lookup(tutti_comm *comm, const tt_plan_key *key)
 tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
                        tt_plan_entry **out, tutti_diag *diag)
 {
-    tt_plan_key key = key_of(want);
+    tt_plan_key key = key_of(comm, want);
     tt_plan_entry *entry = lookup(comm, &key);
     if (!entry) {
         tt_part_entry *part = NULL;

@@ -36,6 +36,8 @@ static const int sleep_silent_ms = 1;
 
 void tt_engine_lock(tt_engine *e)
 {
+    if (pthread_mutex_trylock(&e->lock) == 0)
+        return;
     atomic_fetch_add_explicit(&e->n_waiting, 1, memory_order_relaxed);
     pthread_mutex_lock(&e->lock);
     atomic_fetch_sub_explicit(&e->n_waiting, 1, memory_order_relaxed);
@@ -196,6 +198,7 @@ static bool rest(tt_engine *e, spin *s)
         TT_CPU_RELAX();
         return false;
     }
+    e->n_rests++;
     pthread_mutex_unlock(&e->lock);
     sched_yield();
     tt_engine_lock(e);
@@ -238,6 +241,13 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
     if (ready(arg))
         return;
     tt_engine_lock(e);
+    tt_engine_wait_locked(e, ready, arg);
+    tt_engine_unlock(e);
+}
+
+void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
+                           const void *arg)
+{
     while (!ready(arg)) {
         if (e->is_driven) {
             e->n_waits++;
@@ -256,7 +266,6 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
         pthread_cond_broadcast(&e->changed); /* another wait takes over */
     else if (e->n_active > 0)
         tt_engine_kick(e, false);
-    tt_engine_unlock(e);
 }
 
 void tt_engine_set_yields(tt_engine *e)

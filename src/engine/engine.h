@@ -54,6 +54,9 @@ bool tt_engine_step(tt_engine *e);
  * only in done callbacks and team failures. [unlocked; any thread] */
 void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
                     const void *arg);
+/* The same for a caller that holds the lock, once. [locked; any thread] */
+void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
+                           const void *arg);
 
 /* One pass if nobody else is at it; never blocks. [unlocked] */
 void tt_engine_poke(tt_engine *e);
@@ -130,6 +133,7 @@ typedef struct tt_op_start {
     double scale;      /* SCALED_SUM */
     int priority;
     uint64_t deadline_ns; /* absolute */
+    uint64_t now_ns;      /* when it is called; 0: ask the clock */
     /* Called once, [locked], when the op is over; not when start fails. */
     void (*done)(void *arg, tutti_err err);
     void *arg;

@@ -577,8 +577,14 @@ typedef struct carver {
 static void *carve(carver *c, uint64_t n, size_t size)
 {
     void *ptr = c->at ? c->at + c->used : NULL;
-    c->used += (n * size + TT_CACHE_LINE - 1) & ~(size_t)(TT_CACHE_LINE - 1);
+    c->used += (n * size + 7) & ~(size_t)7;
     return ptr;
+}
+
+static void *carve_lines(carver *c, uint64_t n_bytes)
+{
+    c->used = (c->used + TT_CACHE_LINE - 1) & ~(size_t)(TT_CACHE_LINE - 1);
+    return carve(c, n_bytes, 1);
 }
 
 static void carve_op(tt_op *op, const tt_plan *plan, carver *c)
@@ -591,14 +597,14 @@ static void carve_op(tt_op *op, const tt_plan *plan, carver *c)
     op->credited = carve(c, b->n_recvs, sizeof(uint32_t));
     op->done = carve(c, b->n_groups, sizeof(uint32_t));
     op->heaped = carve(c, b->n_sends, sizeof(bool));
-    op->results_left = carve(c, b->n_positions, sizeof(uint32_t));
     op->sides = carve(c, b->n_partners, sizeof(tt_side));
-    op->block_bytes = c->used; /* so far: what begin clears */
+    op->cleared_bytes = c->used;
+    op->results_left = carve(c, b->n_positions, sizeof(uint32_t));
     op->cursor = carve(c, b->n_recvs, sizeof(uint64_t));
     op->heaps = carve(c, b->n_sends, sizeof(uint64_t));
     op->sources = carve(c, plan->most_inputs + 1, sizeof(void *));
-    op->base[TT_SCRATCH] = carve(c, b->scratch_bytes, 1);
-    op->staging = carve(c, b->staging_bytes, 1);
+    op->base[TT_SCRATCH] = carve_lines(c, b->scratch_bytes);
+    op->staging = carve_lines(c, b->staging_bytes);
 }
 
 static tt_op *new_op(tt_plan *plan)
@@ -611,8 +617,11 @@ static tt_op *new_op(tt_plan *plan)
     op = tt_new(plan->mem, 1, sizeof(*op));
     if (!op)
         return NULL;
+    op->plan = plan;
+    op->b = plan->bound;
     carver count = {0};
     carve_op(op, plan, &count);
+    op->block_bytes = count.used;
     if (count.used == 0)
         return op;
     op->block = plan->mem->fn(plan->mem->ctx, NULL, 0, count.used);
@@ -622,53 +631,52 @@ static tt_op *new_op(tt_plan *plan)
     }
     carver c = {.at = op->block};
     carve_op(op, plan, &c);
-    memset(op->block, 0, op->block_bytes);
-    op->block_bytes = count.used;
     return op;
 }
 
-/* An idle op's counters are cleared when it is put back to work. */
+/* What the call is: the same as last time, most often. */
+static void name_op(tt_op *op, const tt_call *call)
+{
+    if (op->is_named && memcmp(&op->call, call, sizeof(*call)) == 0)
+        return;
+    tutti_type type = (tutti_type)call->type;
+    op->is_named = true;
+    op->call = *call;
+    op->fingerprint = tt_call_fingerprint(call);
+    op->reduce = tt_reduce_kernel(type, (tutti_op)call->op);
+    op->divide = call->op == TUTTI_AVG ? tt_divide_kernel(type) : NULL;
+}
+
+/* Everything that a call changes, and that may differ from the last one. */
 static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
 {
-    const tt_bound *b = start->plan->bound;
-    tt_op fresh = {
-        .team = team,
-        .plan = start->plan,
-        .b = b,
-        .call = start->call,
-        .channel = start->channel,
-        .seq = start->channel ? start->seq : team->next_seq,
-        .fingerprint = tt_call_fingerprint(&start->call),
-        .issue = team->mesh->engine->issues++,
-        .priority = start->priority,
-        .reduce = tt_reduce_kernel((tutti_type)start->call.type,
-                                   (tutti_op)start->call.op),
-        .divide = start->call.op == TUTTI_AVG
-                      ? tt_divide_kernel((tutti_type)start->call.type)
-                      : NULL,
-        .divisor = team->n,
-        .n_open = b->n_sends + b->n_groups,
-        .deadline_ns = start->deadline_ns,
-        .start_ns = tt_now_ns(),
-        .done_fn = start->done,
-        .done_arg = start->arg,
-        .copy = op->copy,
-        .copy_bytes = op->copy_bytes,
-        .block = op->block,
-        .block_bytes = op->block_bytes,
-    };
-    carver c = {.at = op->block};
-    carve_op(&fresh, start->plan, &c);
-    if (fresh.block)
-        memset(fresh.block, 0, fresh.block_bytes);
-    fresh.block_bytes = op->block_bytes;
-    if (b->n_positions && b->results_at)
-        memcpy(fresh.results_left, b->results_at,
+    const tt_bound *b = op->b;
+    name_op(op, &start->call);
+    op->team = team;
+    op->channel = start->channel;
+    op->seq = start->channel ? start->seq : team->next_seq;
+    op->issue = team->mesh->engine->issues++;
+    op->priority = start->priority;
+    op->divisor = team->n;
+    op->front = 0;
+    op->n_open = b->n_sends + b->n_groups;
+    op->is_over = op->is_asking = false;
+    op->deadline_ns = start->deadline_ns;
+    op->start_ns = start->now_ns ? start->now_ns : tt_now_ns();
+    op->start_pass = team->mesh->engine->n_passes;
+    op->start_rest = team->mesh->engine->n_rests;
+    op->moved_bytes = 0;
+    op->done_fn = start->done;
+    op->done_arg = start->arg;
+    if (op->block)
+        memset(op->block, 0, op->cleared_bytes);
+    if (b->results_at)
+        memcpy(op->results_left, b->results_at,
                b->n_positions * sizeof(uint32_t));
-    fresh.base[TT_OUT] = start->out;
+    op->base[TT_OUT] = start->out;
     /* The input is only read: COPY and REDUCE write to OUT and SCRATCH. */
-    fresh.base[TT_IN] = (unsigned char *)(uintptr_t)start->in;
-    *op = fresh;
+    op->base[TT_IN] = (unsigned char *)(uintptr_t)start->in;
+    op->members = NULL;
     if (start->members) {
         op->member_pair[0] = start->members[0];
         op->member_pair[1] = start->members[1];

@@ -87,6 +87,8 @@ struct tt_op {
     uint32_t front, n_open; /* n_open: lanes to leave + groups to finish */
     uint32_t n_unsaid;      /* sides that have not spoken */
     bool is_over, is_asking, is_beginning;
+    bool is_named; /* call, and what follows from it, have been set */
+    uint32_t start_pass, start_rest;
     uint64_t start_ns, deadline_ns, ask_until_ns;
     uint64_t moved_bytes;
     uint8_t *answers; /* [team size] of WHO: 0 none, 1 not entered, 2 entered */
@@ -94,8 +96,8 @@ struct tt_op {
     uint64_t copy_bytes;
     void (*done_fn)(void *arg, tutti_err err);
     void *done_arg;
-    unsigned char *block; /* all arrays */
-    size_t block_bytes;
+    unsigned char *block; /* all arrays; the first are cleared for a call */
+    size_t block_bytes, cleared_bytes;
 };
 
 struct tt_plan {
@@ -181,10 +183,10 @@ struct tt_engine {
     pthread_cond_t changed; /* done flags, driver changes */
     pthread_t thread;
     bool has_thread, stops, is_driven, is_quiet, was_inline;
-    _Atomic int n_waiting; /* threads that want the lock */
-    uint32_t n_waits;      /* waits that do not drive */
-    uint32_t n_sleeping;   /* threads in poll() */
-    uint32_t n_passes;
+    _Atomic int n_waiting;      /* threads that want the lock */
+    uint32_t n_waits;           /* waits that do not drive */
+    uint32_t n_sleeping;        /* threads in poll() */
+    uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
     uint64_t n_unsaid; /* of all ops */
