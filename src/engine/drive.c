@@ -248,6 +248,8 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
 void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
                            const void *arg)
 {
+    if (ready(arg))
+        return; /* the engine thread still has to listen */
     while (!ready(arg)) {
         if (e->is_driven) {
             e->n_waits++;
