@@ -373,12 +373,21 @@ static bool is_crowded(const start *st)
     return here > (uint32_t)CPU_COUNT(&all);
 }
 
+/* A net without connections would only be polled for nothing. */
+static bool is_used(const start *st, const tt_net *net)
+{
+    for (uint32_t r = 0; r < st->n; r++)
+        if (st->conns[r] && st->conns[r]->net == net)
+            return true;
+    return false;
+}
+
 static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
 {
     tt_net *nets[MAX_TRANSPORTS];
     uint32_t n_nets = 0;
     for (size_t i = 0; i < MAX_TRANSPORTS; i++)
-        if (st->nets[i])
+        if (st->nets[i] && is_used(st, st->nets[i]))
             nets[n_nets++] = st->nets[i];
     for (uint32_t i = 0; i < n_nets; i++) { /* ours go when the call ends */
         nets[i]->settings = NULL;
@@ -396,7 +405,9 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
         return tt_fail(st->diag, err, "out of memory for the mesh");
     *st->home = NULL;
     /* They are the mesh's now. */
-    memset(st->nets, 0, sizeof(st->nets));
+    for (size_t i = 0; i < MAX_TRANSPORTS; i++)
+        if (st->nets[i] && is_used(st, st->nets[i]))
+            st->nets[i] = NULL;
     memset(st->conns, 0, st->n * sizeof(*st->conns));
     return TUTTI_OK;
 }

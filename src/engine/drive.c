@@ -153,10 +153,12 @@ static void sleep_once(tt_engine *e)
         struct epoll_event event;
         uint64_t count;
         pthread_mutex_unlock(&e->lock);
-        epoll_wait(e->epoll_fd, &event, 1, ms);
+        int n = epoll_wait(e->epoll_fd, &event, 1, ms);
         tt_engine_lock(e);
-        ssize_t got = read(e->wake_fd, &count, sizeof(count));
-        (void)got; /* nothing, when something else has happened */
+        if (n > 0 && event.data.fd == e->wake_fd) {
+            ssize_t got = read(e->wake_fd, &count, sizeof(count));
+            (void)got; /* nothing, when another sleeper was faster */
+        }
     }
     if (--e->n_sleeping == 0)
         arm_all(e, false);

@@ -151,8 +151,10 @@ static bool push(tt_tcp_conn *conn)
             conn->broken = errno;
         return errno == EINTR;
     }
-    ((tt_tcp_net *)conn->base.net)->made_room = true;
     uint64_t n_left = tt_tcp_tx_took(&conn->tx, (size_t)n);
+    if (conn->has_refused || n_left > 0)
+        ((tt_tcp_net *)conn->base.net)->has_news = true;
+    conn->has_refused = false;
     if (n_left > 0)
         conn->base.net->up->left(conn->base.peer, n_left);
     return (size_t)n == wanted;
@@ -178,7 +180,9 @@ static tt_sent tcp_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     if (TT_UNLIKELY(!base->is_up || conn->is_lost || conn->broken))
         return TT_FULL;
-    return tt_tcp_tx_put(&conn->tx, m, iov, n_iov);
+    tt_sent sent = tt_tcp_tx_put(&conn->tx, m, iov, n_iov);
+    conn->has_refused = sent == TT_FULL;
+    return sent;
 }
 
 static void tcp_flush(tt_conn *base)
@@ -280,8 +284,8 @@ static bool tcp_progress(tt_net *base, bool has_event)
 {
     (void)has_event; /* there are no rare events: all come through epoll */
     tt_tcp_net *net = (tt_tcp_net *)base;
-    bool moved = net->made_room;
-    net->made_room = false;
+    bool moved = net->has_news;
+    net->has_news = false;
     if (net->n_live <= DIRECT && net->n_blocked == 0)
         return progress_direct(net, moved);
     struct epoll_event events[EVENTS];
@@ -301,7 +305,7 @@ static bool tcp_progress(tt_net *base, bool has_event)
 
 static bool tcp_arm(tt_net *base, bool on)
 {
-    return !on || !((const tt_tcp_net *)base)->made_room;
+    return !on || !((const tt_tcp_net *)base)->has_news;
 }
 
 /* ------------------------------------------------------------- the end -- */

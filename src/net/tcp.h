@@ -73,9 +73,9 @@ typedef struct tt_tcp_net {
     struct tt_tcp_conn **live; /* [n_ranks]; the first n_live are connected */
     uint32_t n_live;
     uint32_t n_blocked; /* of them wait until their socket takes more */
-    /* flush() has made room since the last progress(), which then says so:
-     * who was refused before would else sleep. */
-    bool made_room;
+    /* Since the last progress() flush() has made room for who was refused, or
+     * called left(): progress() says so, or they would sleep. */
+    bool has_news;
 } tt_tcp_net;
 
 typedef struct tt_tcp_conn {
@@ -83,8 +83,9 @@ typedef struct tt_tcp_conn {
     int fd; /* valid while is_open */
     bool is_open, is_lost;
     bool is_flushing, is_blocked;
-    bool is_shut; /* our stream has ended */
-    int broken;   /* errno of a failed send; told after all input is read */
+    bool has_refused; /* send() did, and there was no room since */
+    bool is_shut;     /* our stream has ended */
+    int broken;       /* errno of a failed send; told after all input is read */
     char where[TT_SOCK_TEXT];
     tt_tcp_rx rx;
     tt_tcp_tx tx;
