@@ -30,11 +30,6 @@ def set_hosts(lab, plan, congestion):
                 kernel.write_settings(script.settings(host, congestion))
 
 
-def all_at_once(batches):
-    for one in batches:
-        one.finish()
-
-
 def set_up(lab, plan, offers):
     """Addresses and links first; then rates, routes and entries."""
     net = script.switch_namespace(lab)
@@ -42,17 +37,16 @@ def set_up(lab, plan, offers):
     spaces = [(h, script.host_namespace(lab, h["name"]))
               for h in plan["hosts"]]
     switches = {s["name"] for s in plan["switches"]}
-    all_at_once(
-        [kernel.Batch("ip", script.set_up_switches(plan), net)] +
-        [kernel.Batch("ip", script.set_up_host(plan, h, offers["dummy"]), space)
+    kernel.all_at_once(
+        [("ip", script.set_up_switches(plan), net)] +
+        [("ip", script.set_up_host(plan, h, offers["dummy"]), space)
          for h, space in spaces])
-    all_at_once(
-        [kernel.Batch("tc", script.shape_all(plan, switches, has_netem), net),
-         kernel.Batch("bridge", script.fill_bridges(plan), net)] +
-        [kernel.Batch("tc", script.shape_all(plan, {h["name"]}, has_netem),
-                      space) for h, space in spaces] +
-        [kernel.Batch("ip", script.find_others(plan, h), space)
-         for h, space in spaces])
+    kernel.all_at_once(
+        [("tc", script.shape_all(plan, switches, has_netem), net),
+         ("bridge", script.fill_bridges(plan), net)] +
+        [("tc", script.shape_all(plan, {h["name"]}, has_netem), space)
+         for h, space in spaces] +
+        [("ip", script.find_others(plan, h), space) for h, space in spaces])
 
 
 def ports_forward(net):
@@ -62,26 +56,29 @@ def ports_forward(net):
 
 
 def wait_for_links(lab, plan):
+    """A link that is up drops packets until the kernel has looked at it once
+    more, which may be a second later: until it is `running`."""
     net = script.switch_namespace(lab)
-    kernel.wait_until(lambda: ports_forward(net), "the switches' ports are up")
-    for host in plan["hosts"]:
-        names = [host["ifname"], "mgmt0"] + [k["ifname"]
-                                             for k in host["links"]]
-        with kernel.inside(script.host_namespace(lab, host["name"])):
+    spaces = [(net, script.switch_interfaces(plan))]
+    spaces += [(script.host_namespace(lab, h["name"]),
+                script.host_interfaces(h)) for h in plan["hosts"]]
+    for space, names in spaces:
+        with kernel.inside(space):
             for name in names:
                 kernel.wait_until(lambda: kernel.is_running(name),
-                                  "%s of host %s is up" % (name,
-                                                           host["name"]))
+                                  "%s of %s is up" % (name, space))
+    kernel.wait_until(lambda: ports_forward(net), "the switches' ports are up")
 
 
 def write_hosts(lab, plan):
     labs.write_file(labs.path_of(lab, "hosts"), script.hosts_file(plan))
     os.mkdir(labs.path_of(lab, "host"))
+    topology = labs.path_of(lab, "network")
     for host in plan["hosts"]:
         space = script.host_namespace(lab, host["name"])
         lines = ["netns=" + shlex.quote(kernel.namespace_path(space))]
         lines += ["export %s=%s" % (name, shlex.quote(value)) for name, value
-                  in script.host_variables(lab, host).items()]
+                  in script.host_variables(lab, host, topology).items()]
         labs.write_file(labs.path_of(lab, "host", host["name"]),
                         "\n".join(lines) + "\n")
 

@@ -15,14 +15,17 @@ import sys
 import kernel
 import state as labs
 
-HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Those that were ignored when we came (nohup) stay ignored.
+HANDED_ON = tuple(number for number in (signal.SIGINT, signal.SIGTERM,
+                                        signal.SIGHUP)
+                  if signal.getsignal(number) != signal.SIG_IGN)
 FIRST_PORT, N_PORTS = 20000, 12000  # none that the system gives out itself
 FROM_KERNEL = 0x80  # si_code: the terminal's; the child has had it too
 
 
-def rank_words(state, plan, options):
+def rank_words(state, options):
     """`tutti run` and its options."""
-    hosts = {h["name"]: h for h in plan["hosts"]}
+    hosts = {h["name"]: h for h in state["hosts"]}
     first = hosts[state["host_of_rank"][0]]
     port = FIRST_PORT + random.randrange(N_PORTS)
     words = [options.tutti, "run", "-H", ",".join(state["host_of_rank"]),
@@ -70,15 +73,25 @@ def wait(process):
     return 128 - code if code < 0 else code
 
 
+def topology(state, options):
+    """For TUTTI_TOPOLOGY. The file names hosts, so it also fits a job in
+    another order, or of fewer ranks."""
+    if options.topology != "":
+        return options.topology
+    if state["order"] == "given" and not options.n:
+        return state["spec"]
+    return labs.path_of(state["name"], "network")
+
+
 def environment(state, options):
     env = dict(os.environ, LAB_NAME=state["name"])
-    if options.topology:
-        env["TUTTI_TOPOLOGY"] = options.topology
+    if options.topology is not None:
+        env["TUTTI_TOPOLOGY"] = topology(state, options)
     env.update(word.split("=", 1) for word in options.env)
     return env
 
 
-def run(state, plan, options):
+def run(state, options):
     words = once_words(state, options) if options.once else \
-        rank_words(state, plan, options)
+        rank_words(state, options)
     return wait(start(words, environment(state, options)))

@@ -28,23 +28,39 @@ libc = ctypes.CDLL(None, use_errno=True)
 # ------------------------------------------------------------------ batches
 
 class Batch:
-    """`TOOL -batch` with these lines; in a namespace, or in none."""
+    """`TOOL -batch` with these lines, started; in a namespace, or in none. It
+    ends with us: nothing is made any more when we take down."""
 
     def __init__(self, tool, lines, namespace=None):
         words = [tool] + (["-n", namespace] if namespace else [])
         self.lines, self.tool = lines, tool
-        self.process = None
-        if lines:
-            self.process = subprocess.Popen(
-                words + ["-batch", "-"], text=True, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            words + ["-batch", "-"], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            preexec_fn=lambda: die_with_parent(signal.SIGKILL))
 
     def finish(self):
-        if not self.process:
-            return
         _, said = self.process.communicate("\n".join(self.lines) + "\n")
         if self.process.returncode:
             raise Bad(explain(self.tool, self.lines, said))
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def all_at_once(batches):
+    """(tool, lines, namespace) each."""
+    started = []
+    try:
+        for tool, lines, namespace in batches:
+            if lines:
+                started.append(Batch(tool, lines, namespace))
+        for one in started:
+            one.finish()
+    finally:
+        for one in started:
+            one.stop()
 
 
 def explain(tool, lines, said):
@@ -56,7 +72,7 @@ def explain(tool, lines, said):
 
 
 def batch(tool, lines, namespace=None):
-    Batch(tool, lines, namespace).finish()
+    all_at_once([(tool, lines, namespace)])
 
 
 # --------------------------------------------------------------- namespaces
@@ -117,12 +133,11 @@ def write_words(path, words):
 
 def choose_congestion():
     """cubic, or reno, which is always there."""
-    subprocess.run(["modprobe", "-q", "tcp_cubic"], check=False,
-                   stderr=subprocess.DEVNULL) if shutil.which("modprobe") \
-        else None
-    available = read_words("/proc/sys/net/ipv4/"
-                           "tcp_available_congestion_control")
-    return "cubic" if "cubic" in available else "reno"
+    path = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+    if "cubic" not in read_words(path) and shutil.which("modprobe"):
+        subprocess.run(["modprobe", "-q", "tcp_cubic"], check=False,
+                       stderr=subprocess.DEVNULL)
+    return "cubic" if "cubic" in read_words(path) else "reno"
 
 
 @contextlib.contextmanager

@@ -26,22 +26,30 @@ def make_namespaces(lab, plan):
 
 # -------------------------------------------------------------------- cables
 
-def end_words(lab, switches, end):
+def end_words(lab, switches, end, index):
     where = switch_namespace(lab) if end["node"] in switches else \
         host_namespace(lab, end["node"])
-    words = "name %s netns %s" % (end["ifname"], where)
+    words = "name %s index %d netns %s" % (end["ifname"], index, where)
     return words + (" address " + end["mac"] if end["mac"] else "")
 
 
 def make_cables(lab, plan, has_dummy):
+    """Every end has a number that no other has: the kernel looks at once at
+    whether a link runs only when its ends' numbers differ, else within a
+    second."""
     switches = {s["name"] for s in plan["switches"]}
-    lines = ["link add %s type veth peer %s"
-             % (end_words(lab, switches, a), end_words(lab, switches, b))
-             for a, b in plan["wires"]]
+    lines, n = [], 1000
+    for a, b in plan["wires"]:
+        lines.append("link add %s type veth peer %s" % (
+            end_words(lab, switches, a, n),
+            end_words(lab, switches, b, n + 1)))
+        n += 2
     for i, host in enumerate(plan["hosts"]):
         here = host_namespace(lab, host["name"])
-        lines.append("link add name mgmt0 netns %s type veth peer name m%d "
-                     "netns %s" % (here, i, switch_namespace(lab)))
+        lines.append("link add name mgmt0 index %d netns %s type veth peer "
+                     "name m%d index %d netns %s"
+                     % (n, here, i, n + 1, switch_namespace(lab)))
+        n += 2
         if host["ifname"] == "host0":
             kind = "dummy" if has_dummy else "veth peer name host1 netns " \
                 + here
@@ -152,6 +160,17 @@ def settings(host, congestion):
 
 # ---------------------------------------------------------------------- names
 
+def switch_interfaces(plan):
+    names = ["m%d" % i for i in range(len(plan["hosts"]))]
+    switches = {s["name"] for s in plan["switches"]}
+    return names + [end["ifname"] for wire in plan["wires"] for end in wire
+                    if end["node"] in switches]
+
+
+def host_interfaces(host):
+    return ["mgmt0", host["ifname"]] + [k["ifname"] for k in host["links"]]
+
+
 def hosts_file(plan):
     lines = ["127.0.0.1 localhost"]
     lines += ["%s %s" % (h["address"], h["name"]) for h in plan["hosts"]]
@@ -161,9 +180,9 @@ def hosts_file(plan):
     return "\n".join(lines) + "\n"
 
 
-def host_variables(lab, host):
+def host_variables(lab, host, topology):
     """What a program on the host finds in its environment."""
-    return {"LAB_NAME": lab, "LAB_HOST": host["name"],
+    return {"LAB_NAME": lab, "LAB_TOPOLOGY": topology, "LAB_HOST": host["name"],
             "LAB_ADDR": host["address"], "LAB_MGMT": host["mgmt"],
             "LAB_IFNAME": host["ifname"],
             "LAB_LINKS": ",".join(k["ifname"] for k in host["links"])}

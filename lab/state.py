@@ -7,6 +7,7 @@
     host/NAME   what lab/rsh needs to get there; of all hosts when the lab is
                 ready
     rsh         leads to lab/rsh: a path without blanks
+    network     the topology as a file, ranks in the order of this lab
 
 A lab is `up` (stays until `down`), `running` (of a `lab run` that lives), or
 `left over`: its maker has died."""
@@ -55,16 +56,17 @@ def save(state):
                json.dumps(state, indent=1) + "\n")
 
 
-def create(spec, plan):
-    """Owned by this process until it is released."""
+def create(spec, plan, text):
+    """Owned by this process until it is released. text: the network's."""
     lab = claim()
+    write_file(path_of(lab, "network"), text)
     os.symlink(os.path.join(HERE, "rsh"), path_of(lab, "rsh"))
     state = {"name": lab, "spec": spec, "since": time.time(),
              "owner": [os.getpid(), kernel.start_time(os.getpid())],
              "namespaces": script.namespaces(lab, plan),
              "hosts": [{k: h[k] for k in ("name", "ranks", "address", "mgmt",
                                           "ifname")} for h in plan["hosts"]],
-             "host_of_rank": plan["host_of_rank"]}
+             "order": plan["order"], "host_of_rank": plan["host_of_rank"]}
     save(state)
     return state
 
@@ -95,11 +97,13 @@ def all_labs():
 
 def orphans():
     """Folders of who died before the first state was written."""
-    with contextlib.suppress(OSError):
-        return [name for name in os.listdir(ROOT)
-                if os.path.isdir(path_of(name)) and not read(name)
-                and kernel.start_time(int(name.split("-")[1])) is None]
-    return []
+    try:
+        names = [name for name in os.listdir(ROOT)
+                 if name.startswith("tutti-") and not read(name)]
+    except OSError:
+        return []
+    return [name for name in names
+            if kernel.start_time(int(name.split("-")[1])) is None]
 
 
 def status(state):

@@ -19,9 +19,10 @@ def find_tutti(given):
     return path
 
 
-def ask(tutti, *words):
-    done = subprocess.run([tutti, "topo"] + list(words), text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def ask(tutti, *words, text=None):
+    """What `tutti topo` prints; the file /dev/stdin is `text`."""
+    done = subprocess.run([tutti, "topo"] + list(words), input=text or "",
+                          text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE)
     if done.returncode:
         said = done.stderr.strip() or "%s topo failed" % tutti
@@ -29,9 +30,9 @@ def ask(tutti, *words):
     return done.stdout
 
 
-def read(tutti, spec):
+def read(tutti, spec, text=None):
     """The network as `tutti topo --json --routes` has it."""
-    return json.loads(ask(tutti, "--json", "--routes", "--", spec))
+    return json.loads(ask(tutti, "--json", "--routes", "--", spec, text=text))
 
 
 # --------------------------------------------------------------------- order
@@ -116,9 +117,11 @@ def renumber(text, net, old_ranks):
 
 
 def ordered(tutti, spec, order):
-    """The network of spec in that order, as a file's text; None: as given."""
-    if order == "given":
-        return None
+    """The network in that order of ranks: as a file's text, and as read()
+    has it."""
     text = ask(tutti, "--", spec)
     net = read(tutti, spec)
-    return renumber(text, net, read_order(order, text, net))
+    if order == "given":
+        return text, net
+    text = renumber(text, net, read_order(order, text, net))
+    return text, read(tutti, "/dev/stdin", text)
