@@ -13,8 +13,7 @@ sys.dont_write_bytecode = True
 
 import measure  # noqa: E402
 import results  # noqa: E402
-from results import LABELS  # noqa: E402
-from table import spell  # noqa: E402
+from results import LABELS, spell  # noqa: E402
 
 SIZE = 16 << 20  # of the chart of networks, else the largest that all have
 COLOURS = {"tutti": "#1b6ca8", "tutti-direct": "#7fb2d9", "gloo": "#e39b3b",
@@ -65,7 +64,7 @@ def efficiency(labs, plt):
             if height:
                 axis.text(x, height + 0.01, ("%.2f" % height).lstrip("0"),
                           ha="center", fontsize=6.5)
-    axis.axhline(1, color="0.4", linewidth=0.8)
+    axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
     axis.set_xticks(range(len(rows)), [lab.name for lab, _ in rows],
                     rotation=25, ha="right")
     axis.set_ylim(0, 1.12)
@@ -104,9 +103,9 @@ def draw(path, folder):
     plt = pyplot()
     places = results.places(measure.read_rows(path))
     labs = [place for place in places
-            if "optimum_s_per_byte" in place.facts and place.sizes]
+            if place.is_lab and place.sizes]
     hosts = [place for place in places
-             if "optimum_s_per_byte" not in place.facts and place.sizes]
+             if not place.is_lab and place.sizes]
     if labs:
         save(efficiency(labs, plt), plt, folder, "networks")
     if hosts:

@@ -11,9 +11,18 @@ net         the same when the bytes that tc let through at once are taken off
 speedup     time of the best peer / time."""
 import statistics
 
+KIB, MIB = 1 << 10, 1 << 20
+MOST_NET = 1.02  # tbf keeps its rate much more exactly than that
 PEERS = ("openmpi", "mpich", "gloo")
 LABELS = {"tutti": "Tutti", "tutti-direct": "Tutti, direct", "gloo": "Gloo",
           "openmpi": "Open MPI", "mpich": "MPICH", "roofline": "roofline"}
+
+
+def spell(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return "%d %s" % (size // unit, name)
+    return "%d B" % size
 
 
 def optimum(facts, size):
@@ -47,6 +56,7 @@ class Place:
                 predicted = dict(self.facts.get("predicted_s", {}),
                                  **facts.get("predicted_s", {}))
                 self.facts = dict(facts, predicted_s=predicted)
+        self.is_lab = "optimum_s_per_byte" in self.facts
         self.failures = [row for row in rows if "failure" in row]
         self.samples = {}
         for row in rows:
@@ -105,6 +115,14 @@ class Place:
             if best:
                 result["speedup"] = best / result["time_us"]
         return found
+
+
+    def impossible(self):
+        """Whatever is faster than the network lets it be, where that is no
+        matter of microseconds."""
+        return [(size, name) for size in self.sizes if size >= MIB
+                for name, result in self.at_size(size).items()
+                if result.get("net", 0) > MOST_NET]
 
 
 def places(record):

@@ -196,7 +196,9 @@ class Mpich(System):
             env["MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE"] = "0"
         if place.is_lab:
             env.update(UCX_TLS="tcp,self", MPIR_CVAR_NOLOCAL="1",
-                       UCX_NET_DEVICES=place.interface())
+                       UCX_NET_DEVICES=place.interface(),
+                       UCX_RNDV_THRESH="inf", UCX_TCP_TX_SEG_SIZE="1m",
+                       UCX_TCP_RX_SEG_SIZE="1m")
         return env
 
     def fits(self, place):

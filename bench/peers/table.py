@@ -2,17 +2,11 @@
 """Tables of text."""
 import statistics
 
-from results import LABELS, predictions
+import targets
+from results import LABELS, MIB, predictions, spell
+from targets import PREDICTED_SIZES
 
-MIB = 1 << 20
-PREDICTED_SIZES = [8 * MIB, 16 * MIB, 32 * MIB, 64 * MIB]
-
-
-def spell(size):
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit and size % unit == 0:
-            return "%d %s" % (size // unit, name)
-    return "%d B" % size
+SUMMARY_SIZES = [MIB, 16 * MIB, 64 * MIB]
 
 
 def time_text(us):
@@ -73,6 +67,9 @@ def place_table(place):
                                                    "%.2f")])
             first = ""
     print("\n".join(lines(head, rows, 3)))
+    for size, name in place.impossible():
+        print("  # %s at %s is faster than the links permit: what it sends does "
+              "not pass them" % (label(name).strip(), spell(size)))
     for failure in place.failures:
         print("  # %s %s, round %d: %s" % (
             LABELS[failure["system"]], failure["variant"], failure["round"],
@@ -97,6 +94,63 @@ def prediction_table(places):
     print("  median error %.1f %%, worst %.1f %% (%s, %s, %s), of %d" % (
         100 * statistics.median(errors), 100 * errors[-1], worst["place"],
         worst["planner"], spell(worst["size_bytes"]), len(errors)))
+
+
+def markdown(head, rows):
+    return ["| %s |" % " | ".join(row)
+            for row in [head, ["---"] * len(head)] + rows]
+
+
+def summary_of_networks(labs):
+    """Efficiencies in one table, for a document."""
+    sizes = [size for size in SUMMARY_SIZES
+             if any(size in lab.sizes for lab in labs)]
+    systems = [name for name in LABELS if any(
+        name in lab.at_size(size) for lab in labs for size in sizes)]
+    if not sizes or not systems:
+        return
+    print("\n## Optimum / time (1 MiB: net)\n")
+    head = ["network"] + ["%s: %s" % (spell(size), LABELS[name])
+                          if name == systems[0] else LABELS[name]
+                          for size in sizes for name in systems]
+    rows = []
+    for lab in labs:
+        cells = [(lab.at_size(size).get(name, {}), size)
+                 for size in sizes for name in systems]
+        rows.append([lab.facts["title"]] + [
+            number(result.get("net" if size == MIB else "efficiency"), "%.2f")
+            for result, size in cells])
+    print("\n".join(markdown(head, rows)))
+
+
+def summary_of_hosts(hosts):
+    for host in hosts:
+        systems = [name for name in LABELS if any(
+            name in host.at_size(size) for size in host.sizes)]
+        print("\n## %s\n" % host.facts.get("title", host.name))
+        rows = []
+        for size in host.sizes:
+            found = host.at_size(size)
+            best = found.get("tutti", {}).get("speedup")
+            rows.append([spell(size)] + [
+                time_text(found[name]["time_us"]) if name in found else "-"
+                for name in systems] + [number(best, "%.2f")])
+        print("\n".join(markdown(["size"] + [LABELS[name] for name in systems]
+                                 + ["best peer / Tutti"], rows)))
+
+
+def summary(places):
+    summary_of_hosts([place for place in places
+                      if not place.is_lab and place.sizes])
+    summary_of_networks([place for place in places
+                         if place.is_lab and place.sizes])
+    rows = [[one["what"], "%.3f" % one["value"], one["target"],
+             "yes" if one["is_met"] else "NO", one["where"]]
+            for one in targets.of(places)]
+    if rows:
+        print("\n## What Tutti is held to\n")
+        print("\n".join(lines(["what", "worst", "target", "met", "where"],
+                              rows, 1)))
 
 
 def idle_table(record):

@@ -20,14 +20,10 @@
 static const struct {
     const char *name;
     int algorithm, segment_bytes;
-} all_ways[] = {{"default", 0, 0},
-                {"linear", 1, 0},
-                {"nonoverlapping", 2, 0},
-                {"doubling", 3, 0},
-                {"ring", 4, 0},
-                {"ring/64K", 5, 64 << 10},
-                {"ring/1M", 5, 1 << 20},
-                {"rabenseifner", 6, 0}};
+} all_ways[] = {{"default", 0, 0},        {"linear", 1, 0},
+                {"nonoverlapping", 2, 0}, {"doubling", 3, 0},
+                {"ring", 4, 0},           {"ring/64K", 5, 64 << 10},
+                {"ring/1M", 5, 1 << 20},  {"rabenseifner", 6, 0}};
 enum { N_WAYS = sizeof(all_ways) / sizeof(all_ways[0]) };
 
 static MPI_Comm comms[N_WAYS];
