@@ -23,8 +23,8 @@ PAUSE_MS = 100  # before a batch in a lab: its buckets fill up, see docs/bench.m
 # all systems. With more ranks than cores a spinning system needs a time slice
 # of the kernel (milliseconds) per step, hence fewer. In a lab a large vector
 # takes seconds.
-CALLS = [(64 * KIB, 4000, 256), (1 * MIB, 400, 32), (16 * MIB, 40, 4),
-         (1 << 50, 8, 2)]
+CALLS = [(16 * KIB, 4000, 256), (64 * KIB, 1000, 128), (1 * MIB, 200, 16),
+         (16 * MIB, 20, 4), (1 << 50, 5, 2)]
 CALLS_CROWDED = [(64 * KIB, 100, 10), (1 * MIB, 60, 6), (16 * MIB, 20, 2),
                  (1 << 50, 5, 1)]
 CALLS_LAB = [(64 * KIB, 40, 5), (1 * MIB, 10, 2), (16 * MIB, 2, 1),
