@@ -22,8 +22,8 @@ peers --ranks 2 --systems tutti,tutti-direct --sizes 8,64KiB --planners \
     auto,ring --json "$tmp/record"
 ends "two ranks on one host" 0
 like "a table" "$out" '^ +size +system +how +time +min +max +busbw GB/s'
-like "a row of it" "$out" '^ +64 KiB +Tutti +auto: [a-z]+ +[0-9.]+ us '
-like "a planner's row" "$out" '^ +ring +[0-9.]+ us '
+like "a row of it" "$out" '^ +64 KiB +Tutti +auto: [a-z]+ +[0-9.]+ [mu]?s '
+like "a planner's row" "$out" '^ +ring +[0-9.]+ [mu]?s '
 is "the record" "$(what '[(r["system"], r["way"], r["size_bytes"], r["round"],
     r["n_ranks"], r["wrong"]) for r in timed]')" "[('tutti', 'auto', 8, 1, 2, 0),\
  ('tutti', 'ring', 8, 1, 2, 0), ('tutti', 'auto', 65536, 1, 2, 0),\
