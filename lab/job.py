@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 
 import kernel
 import state as labs
@@ -20,6 +21,7 @@ HANDED_ON = tuple(number for number in (signal.SIGINT, signal.SIGTERM,
                                         signal.SIGHUP)
                   if signal.getsignal(number) != signal.SIG_IGN)
 FIRST_PORT, N_PORTS = 20000, 12000  # none that the system gives out itself
+STUBBORN_S = 5  # mpirun takes two
 FROM_KERNEL = 0x80  # si_code: the terminal's; the child has had it too
 
 
@@ -60,11 +62,16 @@ def start(words, environment):
 
 
 def wait(process):
-    """Its exit status as a shell has it."""
+    """Its exit status as a shell has it. What does not end when it was asked
+    to is killed; the rest of it goes with the lab."""
+    deadline = None
     while process.poll() is None:
         info = signal.sigtimedwait(HANDED_ON + (signal.SIGCHLD,), 1)
+        if deadline and time.monotonic() > deadline:
+            process.kill()
         if not info or info.si_signo == signal.SIGCHLD:
             continue
+        deadline = deadline or time.monotonic() + STUBBORN_S
         is_shared = info.si_code == FROM_KERNEL and \
             os.getpgid(process.pid) == os.getpgrp()
         if not is_shared:

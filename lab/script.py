@@ -148,7 +148,9 @@ def find_others(plan, host):
 
 def settings(host, congestion):
     """What is written below /proc/sys/net in a host."""
-    values = {"ipv4/tcp_congestion_control": congestion}
+    values = {"ipv4/tcp_congestion_control": congestion,
+              # A connection does not begin with what another one learnt.
+              "ipv4/tcp_no_metrics_save": "1"}
     for which in ("all", "default"):
         values["ipv4/conf/%s/rp_filter" % which] = "0"
         values["ipv4/conf/%s/send_redirects" % which] = "0"

@@ -69,6 +69,19 @@ is "a burst for each rate" "$(json '[[e["burst"] for e in w]
     for w in d["wires"]]')" \
     "[[131072, 131072], [131072, 131072], [131072, 262144]]"
 
+shape() { # MICROSECONDS: what tc is told where the kernel has netem
+    python3 -B -c "import sys; sys.path.insert(0, '$here/../../lab')
+import script
+print(*script.shape({'ifname': 'e', 'rate_bps': 8000000, 'burst': 131072,
+                     'queue': 1000000, 'latency_s': $1e-6}, True), sep='\n')"
+}
+is "latency by netem, then the rate" "$(shape 20.5)" \
+    "qdisc add dev e root handle 2: netem delay 20.500us limit 1000000
+qdisc add dev e parent 2:1 handle 1: tbf rate 8000000bit burst 131072 limit \
+1000000"
+is "no netem without a latency" "$(shape 0)" \
+    "qdisc add dev e root handle 1: tbf rate 8000000bit burst 131072 limit 1000000"
+
 order() { # SPEC ORDER: hosts of the ranks
     run "$lab" plan "$1" --order "$2"
     json '" ".join(d["host_of_rank"])'
@@ -203,6 +216,14 @@ run "$lab" run star:2@100Mbit --once --env X=1 -- sh -c 'echo $X $LAB_HOST'
 is "one command" "$out" "1 h0"
 run "$lab" run star:3@100Mbit --topology star:5 -- "$tutti" bench -e 8
 like "a topology that does not match" "$err" 'describes 5 ranks and the job has 3'
+printf 'tutti-topology 1\nswitch s\nhost h0 h1 x\nlink h0 s 1Gbit\n%s\n%s\n' \
+    'link h1 s 1Gbit' 'link x s 1Gbit' >"$tmp/other.net"
+run "$lab" run star:3@100Mbit --topology "$tmp/other.net" -- "$tutti" bench -e 8
+like "one of other hosts" "$err" 'no place for rank 2: no host "h2"'
+run "$lab" run star:2@100Mbit --hold -- false
+held=$(sed -n 's/^lab: the lab stays: //p' <<<"$err")
+like "a lab that is kept after a failure" "$("$lab" list)" "^$held +up"
+"$lab" down "$held"
 bench=("$tutti" bench -b 4KiB -e 1MiB -f 256 -n 1 -w 0 --inplace 0)
 planners=$("$tutti" plan mesh:2x3 --json | python3 -c '
 import json, sys
@@ -246,7 +267,7 @@ kill -KILL "$maker"
 wait "$maker" 2>/dev/null
 like "a crash leaves a lab over" "$("$lab" list)" "^tutti-$maker +left over"
 like "its namespaces" "$(ip netns list)" "^tutti-$maker-h2"
-ip netns exec "tutti-$maker-h1" sleep "$mark" &
+ip netns exec "tutti-$maker-h1" sleep "$mark" >/dev/null 2>&1 &
 run "$lab" down --stale
 like "which down --stale takes away" "$out" "^tutti-$maker$"
 is "whole" "$(ip netns list | grep -c "tutti-$maker-") \
