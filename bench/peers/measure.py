@@ -12,11 +12,12 @@ import sys
 import tempfile
 import time
 
+import turns
 from networks import KIB, MIB, N_CORES, Broken
 from systems import last_line
 
 TIME_LIMIT_S = 1800  # for one launch
-END_S = 10  # for a launcher, after the last result
+END_S = 5  # for a launcher, after the last result
 PAUSE_MS = 100  # before a batch in a lab: its buckets fill up, see docs/bench.md
 
 # Up to this size so many calls are timed, after so many to warm up: equal for
@@ -146,13 +147,14 @@ def launch(system, place, variant, options, folder):
     return [row for row in rows if "done" not in row], failure
 
 
-def one_turn(system, place, variant, sizes, options, folder):
+def one_turn(turn, place, sizes, options, folder):
+    system = turn.system
     jobs = ",".join(calls_of(size, place, options.quick) for size in sizes)
-    words = ["-s", jobs] + system.options()
+    words = ["-s", jobs] + system.options(turn.ways)
     if place.is_lab:
         words += ["-p", str(PAUSE_MS)]
     rows, failure = system.turn(place, sizes) or \
-        launch(system, place, variant, words, folder)
+        launch(system, place, turn.variant, words, folder)
     for row in rows:
         if row["wrong"]:
             raise Broken("%s (%s) returned %d wrong elements of %d bytes" % (
@@ -161,26 +163,23 @@ def one_turn(system, place, variant, sizes, options, folder):
 
 
 def take_turns(systems, place, sizes, options, record, folder):
-    turns = [(system, variant) for system in systems if system.fits(place)
-             for variant in system.variants(place)]
-    for round_number in range(1, options.rounds_at(place) + 1):
-        for system, variant in turns:
-            key = {"place": place.name, "system": system.name,
-                   "variant": variant, "round": round_number}
-            done = record.sizes_done(**key) if options.resume else ()
-            todo = [size for size in sizes if size not in done]
-            if not todo:
-                continue
-            say("%s, round %d: %s %s" % (place.name, round_number,
-                                         system.label, variant))
-            rows, failure = one_turn(system, place, variant, todo, options,
-                                     folder)
-            for row in rows:
-                record.add(dict(key, **row))
-            if failure:
-                record.add(dict(key, failure=failure))
-                print("# %s, %s %s: %s" % (place.name, system.label, variant,
-                                           failure), flush=True)
+    for turn in turns.all_turns(systems, place, sizes,
+                                options.rounds_at(place), record):
+        key = {"place": place.name, "system": turn.system.name,
+               "variant": turn.variant, "round": turn.round}
+        done = record.sizes_done(**key) if options.resume else ()
+        todo = [size for size in turn.sizes if size not in done]
+        if not todo:
+            continue
+        say("%s, round %d: %s %s" % (place.name, turn.round,
+                                     turn.system.label, turn.variant))
+        rows, failure = one_turn(turn, place, todo, options, folder)
+        for row in rows:
+            record.add(dict(key, **row))
+        if failure:
+            record.add(dict(key, failure=failure))
+            print("# %s, %s %s: %s" % (place.name, turn.system.label,
+                                       turn.variant, failure), flush=True)
 
 
 def measure_place(systems, place, sizes, options, record, folder):

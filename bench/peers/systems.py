@@ -39,8 +39,8 @@ def compiler_words():
 class System:
     """A row of the tables. build() sets why_not when it cannot be measured."""
     ways = None  # which of the library's ways; None: its own choice
-    drop = 2.0  # bench.c's -x
-    is_tutti = False
+    drop = 2.0  # bench.c's -x; None: everything to the end
+    always = frozenset()  # ways that are measured in every round
 
     def __init__(self):
         self.why_not = None
@@ -63,14 +63,17 @@ class System:
     def environment(self, place, variant):
         return {}
 
-    def options(self):
-        """Of the program."""
+    def options(self, ways):
+        """Of the program; ways: only these of those that it has."""
         words = ["-x", str(self.drop)] if self.drop else []
+        if self.ways and ways and self.drop:
+            return words + ["-w", ",".join(sorted(ways | self.always))]
         return words + (["-w", self.ways] if self.ways else [])
 
 
 class Tutti(System):
-    name, label, is_tutti = "tutti", "Tutti", True
+    name, label = "tutti", "Tutti"
+    always = frozenset({"auto"})
 
     def __init__(self, planners):
         super().__init__()
@@ -93,8 +96,8 @@ class TuttiDirect(Tutti):
     def fits(self, place):
         return not place.is_lab
 
-    def options(self):
-        return super().options() + ["-a"]
+    def options(self, ways):
+        return super().options(ways) + ["-a"]
 
 
 class Gloo(System):
