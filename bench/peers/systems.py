@@ -80,13 +80,15 @@ class Tutti(System):
         self.ways = planners
 
     def build(self, folder):
-        output = os.path.join(folder, "bench-" + self.name)
+        output = os.path.join(folder, "bench-tutti")
+        self.program = [output]
+        if os.path.exists(output):
+            return
         libraries = [os.path.join(BUILD, "libtutti.so"), "-Wl,-rpath," + BUILD,
                      "-pthread"]
         self.why_not = compile_c(
             compiler_words() + ["-I" + os.path.join(ROOT, "include")],
             ["bench.c", "data.c", "with_tutti.c"], output, libraries)
-        self.program = [output]
 
 
 class TuttiDirect(Tutti):
@@ -113,7 +115,7 @@ class Gloo(System):
         data = os.path.join(folder, "data.so")
         if not os.access(self.python, os.X_OK):
             self.why_not = "there is no PyTorch at %s (--torch, or: python3 " \
-                "-m venv %s && %s -m pip install torch)" % (
+                "-m venv %s && %s -m pip install torch==2.13.0)" % (
                     self.python, os.path.join(BUILD, "venv"), VENV)
             return
         done = subprocess.run([self.python, "-c", "import torch.distributed as"

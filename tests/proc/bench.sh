@@ -85,6 +85,15 @@ run "$tutti" run -n 3 --no-prefix "$tutti" bench barrier -n 1 --json \
     -t star:3@1Gbit,50us
 like "barrier on a known network" "$out" '"predicted_us":[0-9.]+,"optimum_us":100,'
 
+is "--tcp of bound, plan and sim is that rate" "$({
+    "$tutti" bound star:3@1.514Gbit,0 --tcp --json
+    "$tutti" plan star:3@1.514Gbit,0 --tcp --json --size 3MiB -p ring
+    "$tutti" sim ring star:3@1.514Gbit,0 --tcp --json --size 3MiB
+} | python3 -c 'import json,sys
+bound, plan, sim = map(json.loads, sys.stdin)
+print(*(round(t * 1e6) for t in (bound["allreduce_s_per_byte"] * 3 * 2**20,
+    plan[0]["time_s"], sim["time_s"])))' 2>&1)" "23173 23173 23173"
+
 for case in "ring ring" "0-4K:doubling,4K-:ring doubling" "auto [b-z][a-z0-9]*"; do
     run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 1KiB -e 1KiB -n 1 \
         --json -t star:3 --planner "${case% *}"
