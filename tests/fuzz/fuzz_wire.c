@@ -123,22 +123,45 @@ static void check_stream(const uint8_t *data, size_t len, uint64_t seed)
     free(rx.buf);
 }
 
+/* What a host with an address of every kind makes of the card. */
+static void check_ways(const tt_tcp_card *card)
+{
+    tt_iface own[TT_IFACE_ORDERS];
+    memset(own, 0, sizeof(own));
+    for (int i = 0; i < TT_IFACE_ORDERS; i++) {
+        own[i].order = (tt_iface_order)i;
+        own[i].name[0] = (char)('a' + i);
+        own[i].prefix = 8;
+        tt_addr_numeric(i == TT_IFACE_LINK_LOCAL ? "fe80::1" : "10.0.0.1", 0,
+                        &own[i].addr);
+    }
+    tt_tcp_card mine = {.netns = card->rank & 1 ? card->netns : 1};
+    tt_tcp_here here = {.card = &mine,
+                        .filter = "",
+                        .ifaces = own,
+                        .n_ifaces = TT_IFACE_ORDERS};
+    tt_net_hint hint = {.dev = card->rank & 2 ? "a" : NULL,
+                        .is_forwarded = card->rank & 4};
+    tt_tcp_way ways[TT_TCP_WAYS];
+    size_t n = tt_tcp_ways(&here, card, &hint, ways);
+    if (n > TT_TCP_WAYS)
+        tt_fuzz_fail("more ways than there is room for");
+    for (size_t i = 0; i < n; i++) {
+        char text[TT_SOCK_TEXT];
+        tt_tcp_end_text(&ways[i].to, text);
+        if (i > 0 && ways[i].cost < ways[i - 1].cost)
+            tt_fuzz_fail("ways out of order");
+    }
+}
+
 static void check_card(const uint8_t *data, size_t len)
 {
     tt_tcp_card card;
-    tt_tcp_card own = {.version = 1};
-    tt_addr addrs[TT_TCP_PLACES];
     if (!tt_tcp_card_read(&card, data, len))
         return;
     if (tt_tcp_card_bytes(&card) != len || memcmp(&card, data, len) != 0)
         tt_fuzz_fail("a card that is not what came");
-    size_t n = tt_tcp_card_addrs(&card, &own, addrs);
-    if (n > card.n_places)
-        tt_fuzz_fail("more addresses than places");
-    for (size_t i = 0; i < n; i++) {
-        char text[TT_SOCK_TEXT];
-        tt_addr_text(&addrs[i], text);
-    }
+    check_ways(&card);
 }
 
 /* The first byte says how the rest comes in pieces. */
