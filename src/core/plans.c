@@ -24,6 +24,9 @@ static const struct {
     double alpha_s, beta_s_per_byte, gamma_s_per_byte;
 } inside = {1e-6, 1.0 / 8e9, 1.0 / 20e9},
   across = {25e-6, 1.0 / 1e9, 1.0 / 10e9};
+/* And what a message takes beside a known network: system calls, and waking
+ * who waits. */
+static const double overhead_s = 20e-6;
 
 /* ----------------------------------------------------------------- fronts -- */
 
@@ -57,6 +60,7 @@ static tt_problem blank_problem(const tutti_comm *comm)
                                      : across.beta_s_per_byte,
         .gamma_s_per_byte = is_inside ? inside.gamma_s_per_byte
                                       : across.gamma_s_per_byte,
+        .overhead_s = is_inside ? 0 : overhead_s,
         .topology = comm->topology,
         .routes = comm->routes,
     };

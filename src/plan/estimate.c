@@ -4,7 +4,8 @@
  *
  * Idea       One front: the steps one after the other, each as long as its
  *            busiest link, or its busiest rank where reducing takes time, and
- *            the longest latency of its messages. The fronts behind it follow
+ *            the longest latency of its messages, and the overhead of the rank
+ *            that sends or receives most of them. The fronts behind it follow
  *            at the pace of the link that is busiest in all.
  * Errs       On the quick side where flows that share a link do not get equal
  *            parts of it, on the slow side where steps overlap. Never below
@@ -14,6 +15,10 @@
 #include "plan/shape.h"
 
 #include <math.h>
+#include <string.h>
+
+/* Ranks of whose pairs a table is made: 64 MB. */
+#define MOST_PAIRED 4096
 
 typedef struct sums {
     const tutti_schedule *s;
@@ -26,6 +31,10 @@ typedef struct sums {
     uint32_t *touched, n_touched; /* in this step */
     uint32_t *route;
     double latency_s; /* the longest of this step */
+    /* Messages of this step: per rank, out and in (NULL: they cost nothing);
+     * the most; the last step in which each pair had one, + 1 (NULL: so many
+     * ranks that every transfer counts). */
+    uint32_t *n_out, *n_in, n_most, *paired;
 } sums;
 
 static double block_bytes(const sums *k, uint32_t block)
@@ -46,6 +55,20 @@ static void load(sums *k, uint32_t i, double s)
     k->all_s[i] += s;
 }
 
+/* What a rank sends to another in a step is one message. */
+static void count_message(sums *k, const tt_transfer *x)
+{
+    if (k->paired) {
+        uint32_t *last = &k->paired[(size_t)x->src * k->s->n_ranks + x->dst];
+        if (*last == x->step + 1)
+            return;
+        *last = x->step + 1;
+    }
+    uint32_t out = ++k->n_out[x->src], in = ++k->n_in[x->dst];
+    uint32_t more = out > in ? out : in;
+    k->n_most = more > k->n_most ? more : k->n_most;
+}
+
 static void add(sums *k, const tt_transfer *x)
 {
     const tutti_topology *t = k->p->topology;
@@ -64,6 +87,8 @@ static void add(sums *k, const tt_transfer *x)
     if (x->op == TT_XFER_REDUCE)
         load(k, t->n_links + x->dst, bytes * k->p->gamma_s_per_byte);
     k->latency_s = fmax(k->latency_s, latency_s);
+    if (k->n_out)
+        count_message(k, x);
 }
 
 static void end_step(sums *k, tt_estimate *out)
@@ -75,8 +100,14 @@ static void end_step(sums *k, tt_estimate *out)
     }
     out->bytes_s += longest_s;
     out->latency_s += k->latency_s;
+    out->overhead_s += k->n_most * k->p->overhead_s;
     k->n_touched = 0;
     k->latency_s = 0;
+    if (k->n_most > 0) {
+        memset(k->n_out, 0, k->s->n_ranks * sizeof(*k->n_out));
+        memset(k->n_in, 0, k->s->n_ranks * sizeof(*k->n_in));
+    }
+    k->n_most = 0;
 }
 
 static void add_all(sums *k, tt_estimate *out)
@@ -106,6 +137,17 @@ static tutti_err run(sums *k, tt_estimate *out)
                             sizeof(*k->route));
     if (!k->step_s || !k->all_s || !k->touched || !k->route)
         return TUTTI_ENOMEM;
+    if (k->p->overhead_s > 0) {
+        size_t ranks = k->s->n_ranks;
+        bool is_huge = ranks > MOST_PAIRED;
+        if (!is_huge)
+            k->paired = tt_arena_new(&k->arena, ranks * ranks,
+                                     sizeof(uint32_t));
+        k->n_out = tt_arena_new(&k->arena, ranks, sizeof(uint32_t));
+        k->n_in = tt_arena_new(&k->arena, ranks, sizeof(uint32_t));
+        if ((!k->paired && !is_huge) || !k->n_out || !k->n_in)
+            return TUTTI_ENOMEM;
+    }
     add_all(k, out);
     return TUTTI_OK;
 }
@@ -133,5 +175,6 @@ tutti_err tt_estimate_find(const tutti_schedule *s, const tt_problem *p,
 
 double tt_estimate_s(const tt_estimate *e, double front)
 {
-    return e->latency_s + e->bytes_s * front + e->busy_s * (1 - front);
+    return e->latency_s + e->overhead_s + e->bytes_s * front +
+           e->busy_s * (1 - front);
 }

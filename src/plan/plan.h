@@ -21,6 +21,10 @@ typedef struct tt_problem {
      * one rank sends. */
     uint64_t size_bytes;
     double alpha_s, beta_s_per_byte, gamma_s_per_byte;
+    /* What a message costs a rank that sends or receives it, beside the
+     * network. Counts on a topology (alpha has it already), and there for the
+     * first front: that of others hides behind what is on the way. */
+    double overhead_s;
     const tutti_topology *topology; /* NULL: flat */
     const tt_routes *routes; /* of the topology; NULL exactly when flat */
     /* Reduce-scatter and all-gather: the blocks' sizes that the caller

@@ -242,6 +242,28 @@ static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
     return TUTTI_OK;
 }
 
+/* One front, of ranks whose messages take time beside the network's: it goes
+ * step by step, and in each of them what the engine sends to a peer is one
+ * message, which the simulator does not know. */
+static bool is_one_front(const tt_problem *p)
+{
+    return p->overhead_s > 0 &&
+           p->size_bytes <= tt_front_bytes(p->size_bytes, false);
+}
+
+static tutti_err add_overhead(const tutti_schedule *s, const tt_problem *p,
+                              const tt_mem *mem, double *seconds,
+                              tutti_diag *diag)
+{
+    tt_estimate e;
+    if (p->overhead_s <= 0)
+        return TUTTI_OK;
+    tutti_err err = tt_estimate_find(s, p, mem, &e, diag);
+    if (!err)
+        *seconds += e.overhead_s;
+    return err;
+}
+
 static tutti_err add_up(const tutti_schedule *s, const tt_problem *p,
                         const tt_mem *mem, double *seconds, tutti_diag *diag)
 {
@@ -259,7 +281,7 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
     tt_sim_result result;
     bool is_long;
     tutti_err err = is_endless(s, p, mem, &is_long, diag);
-    if (!err && is_long)
+    if (!err && (is_long || is_one_front(p)))
         return add_up(s, p, mem, seconds, diag);
     if (!err)
         err = tt_plan_sim_opts(s, p, mem, &o, diag);
@@ -267,7 +289,8 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
         err = bound_work(s, p->topology, mem, &o, diag);
     if (!err)
         err = tt_simulate(s, p->topology, &o, mem, &result, diag);
-    if (!err)
-        *seconds = result.time_s;
-    return err;
+    if (err)
+        return err;
+    *seconds = result.time_s;
+    return add_overhead(s, p, mem, seconds, diag);
 }

@@ -65,9 +65,10 @@ double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
 /* ------------------------------------------------------- the estimate -- */
 
 /* estimate.c. Seconds of the vector of p on its topology: the bytes of all
- * steps one after the other; their latencies; what the busiest link works. */
+ * steps one after the other; their latencies; what the busiest link works; what
+ * messages cost the rank that in each step sends or receives most of them. */
 typedef struct tt_estimate {
-    double bytes_s, latency_s, busy_s;
+    double bytes_s, latency_s, busy_s, overhead_s;
 } tt_estimate;
 /* Errors: ENOMEM. The ranks of s are the topology's. */
 tutti_err tt_estimate_find(const tutti_schedule *s, const tt_problem *p,

@@ -51,6 +51,63 @@ static void closed_forms(void **state)
     tt_net_free(&c);
 }
 
+/* What a rank sends to another in a step is one message; the rank with the
+ * most of them counts. */
+static void overheads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *planner;
+        double messages;
+    } cases[] = {{"ring", 14}, {"direct", 14}, {"doubling", 3}, {"halving", 6}};
+    tt_net_case c = tt_net_of("star:8@200Mbit,10us");
+    c.p.overhead_s = 1e-5;
+    for (size_t i = 0; i < 4; i++) {
+        const char *name = cases[i].planner;
+        tutti_schedule *s = tt_net_plan(&c, name, TUTTI_ALL_REDUCE, 0);
+        double with_s, without_s;
+        c.p.size_bytes = 32 << 10;
+        tt_estimate e = estimate(&c.p, s);
+        need_near(name, e.overhead_s, cases[i].messages * 1e-5);
+        assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &with_s, NULL),
+                         0);
+        need_near(name, with_s, e.bytes_s + e.latency_s + e.overhead_s);
+        c.p.size_bytes = 16 << 20;
+        tt_problem light = c.p;
+        light.overhead_s = 0;
+        tt_plan_predict(s, &c.p, &tt_mem_std, &with_s, NULL);
+        tt_plan_predict(s, &light, &tt_mem_std, &without_s, NULL);
+        need_near(name, with_s, without_s + cases[i].messages * 1e-5);
+        tt_sched_free(s);
+    }
+    tt_net_free(&c);
+}
+
+static const char *choice(const tt_net_case *c)
+{
+    tutti_schedule *s;
+    const tt_planner *planner;
+    tutti_diag diag = {0};
+    if (tt_plan_make("auto", &c->p, &tt_mem_std, &s, &planner, &diag))
+        fail_msg("%s", diag.text);
+    tt_sched_free(s);
+    return planner->name;
+}
+
+/* Where messages cost something, few of them are best for small vectors. */
+static void few_messages_for_small_vectors(void **state)
+{
+    (void)state;
+    tt_net_case c = tt_net_of("star:8@200Mbit");
+    c.p.size_bytes = 1 << 10;
+    assert_string_equal(choice(&c), "direct");
+    c.p.overhead_s = 20e-6;
+    assert_string_equal(choice(&c), "doubling");
+    c.p.size_bytes = 8 << 10;
+    assert_string_equal(choice(&c), "halving");
+    tt_net_free(&c);
+}
+
 /* Uneven blocks, and ranks that reduce more slowly than links carry. */
 static void blocks_and_reducing(void **state)
 {
@@ -149,6 +206,7 @@ static void no_memory(void **state)
     c.p.size_bytes = 1 << 20;
     tutti_schedule *s = tt_net_plan(&c, "direct", TUTTI_ALL_REDUCE, 0);
     c.p.routes = NULL;
+    c.p.overhead_s = 1e-5;
     bool has_failed = true;
     for (uint64_t k = 1; has_failed; k++) {
         tt_test_mem m;
@@ -169,6 +227,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_forms),
+        cmocka_unit_test(overheads),
+        cmocka_unit_test(few_messages_for_small_vectors),
         cmocka_unit_test(blocks_and_reducing),
         cmocka_unit_test(near_the_simulator),
         cmocka_unit_test(ends),
