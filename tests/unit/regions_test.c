@@ -55,7 +55,7 @@ static void test_random(void **state)
     enum { N = 60, ROUNDS = 3000 };
     tt_rng rng = {tt_test_seed(1)};
     tt_regions r = TT_REGIONS_INIT(&tt_mem_std);
-    buffer b[N] = {{NULL}};
+    buffer b[N] = {{NULL, 0, 0}};
     for (int i = 0; i < ROUNDS; i++) {
         buffer *x = &b[tt_rng_below(&rng, N)];
         if (x->at) {
