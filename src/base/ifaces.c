@@ -134,7 +134,7 @@ static uint32_t speed_of(int sock, const char *name)
     snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
     if (sock < 0 || ioctl(sock, SIOCETHTOOL, &req) != 0)
         return 0;
-    uint32_t mbit = ethtool_cmd_speed(&cmd);
+    uint32_t mbit = (uint32_t)cmd.speed_hi << 16 | cmd.speed;
     return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit;
 }
 

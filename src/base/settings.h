@@ -67,6 +67,9 @@ typedef enum tt_setting_kind {
       "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact")  \
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
       "ports to listen on, 40000-40100; default: any free port")             \
+    X(sockets, "TUTTI_SOCKETS", COUNT, "1", "1", "16",                       \
+      "TCP sockets between two ranks, over all networks that are equally "   \
+      "good")                                                                \
     X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "256KiB", "16KiB", "64MiB",   \
       "shared-memory ring between two ranks, one direction; at most "        \
       "32MiB / ranks")                                                       \

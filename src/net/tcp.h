@@ -36,6 +36,7 @@ typedef struct tt_tcp_card {
     uint8_t token[TT_TCP_TOKEN]; /* who knows it may connect */
     uint8_t boot_id[16];         /* loopback: equal boot_id and netns only */
     uint64_t netns;
+    uint32_t n_strands, pad; /* sockets it would like; the fewer count */
     tt_tcp_place places[TT_TCP_PLACES];
 } tt_tcp_card;
 _Static_assert(sizeof(tt_tcp_card) <= TT_NET_ADDR_MAX, "a card fits");
@@ -72,23 +73,46 @@ typedef struct tt_tcp_net {
     tt_tcp_card card;
     struct tt_tcp_conn **live; /* [n_ranks]; the first n_live are connected */
     uint32_t n_live;
-    uint32_t n_blocked; /* of them wait until their socket takes more */
+    uint32_t n_blocked; /* sockets that wait until they take more */
+    uint32_t n_more;    /* conns that left input unread without an event */
+    bool has_turns;     /* some conn has several sockets */
     /* Since the last progress() flush() has made room for who was refused, or
      * called left(): progress() says so, or they would sleep. */
     bool has_news;
 } tt_tcp_net;
 
-typedef struct tt_tcp_conn {
-    tt_conn base;
+/* One socket of a conn. */
+typedef struct tt_tcp_strand {
+    struct tt_tcp_conn *conn;
     int fd; /* valid while is_open */
-    bool is_open, is_lost;
-    bool is_flushing, is_blocked;
-    bool has_refused; /* send() did, and there was no room since */
-    bool is_shut;     /* our stream has ended */
-    int broken;       /* errno of a failed send; told after all input is read */
-    char where[TT_SOCK_TEXT];
+    bool is_open, is_blocked;
+    bool is_shut;    /* our stream has ended */
+    uint32_t n_left; /* messages that have left, but older ones have not */
     tt_tcp_rx rx;
     tt_tcp_tx tx;
+} tt_tcp_strand;
+
+/* A large message ends the turn of its strand: the next message goes by the
+ * next one. Both sides count alike, so messages are read in the order in which
+ * they were sent, and nothing has to be said. */
+#define TT_TCP_TURN_BYTES (4u << 10)
+#define TT_TCP_STRANDS 16
+
+typedef struct tt_tcp_conn {
+    tt_conn base;
+    bool is_lost;
+    bool is_flushing;
+    bool has_refused; /* send() did, and there was no room since */
+    bool has_more;    /* input was left unread without an event */
+    int broken;       /* errno of a failed send; told after all input is read */
+    char where[TT_SOCK_TEXT];
+    uint32_t n_strands, n_open;
+    tt_tcp_strand *strands; /* [n_strands] */
+    uint32_t to, from;      /* whose turn it is to send, to receive */
+    /* The strands of the messages that are borrowed, oldest first: a ring of
+     * TT_TCP_QUEUE * n_strands. */
+    uint8_t *lent;
+    uint32_t first_lent, n_lent;
 } tt_tcp_conn;
 
 /* ------------------------------------------------------------ tcp_addr.c */
@@ -109,12 +133,16 @@ uint32_t tt_tcp_dev(const char *name);
  * Returns how many. */
 size_t tt_tcp_ways(const tt_tcp_here *here, const tt_tcp_card *peer,
                    const tt_net_hint *hint, tt_tcp_way out[TT_TCP_WAYS]);
+/* The way of another socket of a connection whose first one went ways[first]:
+ * over the networks that are as good in turn. */
+uint32_t tt_tcp_way_of(const tt_tcp_way *ways, uint32_t n, uint32_t first,
+                       uint32_t strand);
 const char *tt_tcp_end_text(const tt_tcp_end *end, char *out);
 
 /* ------------------------------------------------------------ tcp_meet.c */
 
 tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag);
-/* Gives every conn that is not NULL its socket (fd, is_open, where). */
+/* Gives every conn that is not NULL its n_strands sockets. */
 tutti_err tt_tcp_meet(tt_tcp_net *net, tt_conn *const *conns,
                       const void *const *addrs, const size_t *addr_lens,
                       uint64_t deadline_ns, tutti_diag *diag);

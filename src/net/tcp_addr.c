@@ -77,6 +77,7 @@ tutti_err tt_tcp_card_fill(tt_tcp_card *card, const tt_net *net, uint16_t port,
     memcpy(card->boot_id, host.boot_id, sizeof(card->boot_id));
     card->netns = host.netns;
     card->n_places = (uint16_t)n;
+    card->n_strands = (uint32_t)net->settings->sockets;
     for (size_t i = 0; i < n; i++)
         card->places[i] = place_of(&ifaces[i], port);
     return TUTTI_OK;

@@ -47,7 +47,7 @@
 #define GUESTS 64
 
 #define WORD_MAGIC UINT32_C(0x63747474) /* "tttc" */
-#define WORD_VERSION 1
+#define WORD_VERSION 2
 
 typedef enum word_kind {
     WORD_HELLO = 1,
@@ -60,9 +60,10 @@ typedef struct word {
     uint32_t magic;
     uint16_t version, kind;
     uint32_t from, to;           /* ranks */
+    uint32_t strand, pad;        /* which socket of the pair */
     uint8_t token[TT_TCP_TOKEN]; /* of the side that hears this */
 } word;
-_Static_assert(sizeof(word) == 32, "a word of the handshake is 32 bytes");
+_Static_assert(sizeof(word) == 40, "a word of the handshake is 40 bytes");
 
 /* A call to a lower rank. */
 typedef struct call {
@@ -70,7 +71,9 @@ typedef struct call {
     bool is_done;
     int fd; /* -1: pausing */
     bool is_connected;
+    uint32_t strand, n_strands;
     uint32_t n_ways, next, round;
+    uint32_t first;            /* the way of the first strand */
     uint64_t until_ns;         /* of this try, or of the pause */
     uint64_t refused_since_ns; /* 0: some try was not refused */
     size_t got;
@@ -83,7 +86,7 @@ typedef struct call {
 typedef struct guest {
     int fd;
     word_kind expects; /* HELLO, then DONE */
-    uint32_t rank;
+    uint32_t rank, strand;
     uint64_t until_ns;
     size_t got;
     word heard;
@@ -190,14 +193,16 @@ tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
 
 /* ---------------------------------------------------------- both sides -- */
 
-/* A socket that is new has room for 32 bytes: a short write is a failure. */
-static bool say(const meeting *m, int fd, word_kind kind, uint32_t to)
+/* A socket that is new has room for 40 bytes: a short write is a failure. */
+static bool say(const meeting *m, int fd, word_kind kind, uint32_t to,
+                uint32_t strand)
 {
     word w = {.magic = WORD_MAGIC,
               .version = WORD_VERSION,
               .kind = (uint16_t)kind,
               .from = m->net->base.rank,
-              .to = to};
+              .to = to,
+              .strand = strand};
     memcpy(w.token, m->cards[to].token, sizeof(w.token));
     return send(fd, &w, sizeof(w), MSG_NOSIGNAL) == sizeof(w);
 }
@@ -225,19 +230,25 @@ static bool is_right(const meeting *m, const word *w, word_kind kind)
            memcmp(w->token, m->net->card.token, TT_TCP_TOKEN) == 0;
 }
 
-static void settle(meeting *m, uint32_t rank, int fd, const tt_tcp_way *way)
+/* way: NULL where the other side chose it. */
+static void settle(meeting *m, const word *w, int fd, const tt_tcp_way *way)
 {
+    uint32_t rank = w->from;
     tt_tcp_conn *conn = (tt_tcp_conn *)m->conns[rank];
+    tt_tcp_strand *strand = &conn->strands[w->strand];
     set_options(&m->net->base, fd);
-    conn->fd = fd;
-    conn->is_open = true;
+    strand->fd = fd;
+    strand->is_open = true;
     tt_fork_watch(fd);
-    tt_sock_peer_text(fd, conn->where);
-    m->n_missing--;
+    char where[TT_SOCK_TEXT];
+    tt_sock_peer_text(fd, where);
+    if (w->strand == 0)
+        memcpy(conn->where, where, sizeof(where));
+    m->n_missing -= ++conn->n_open == conn->n_strands;
     if (!way)
-        TT_DEBUG("tcp: peer %u at %s, by its choice", rank, conn->where);
+        TT_DEBUG("tcp: peer %u at %s, by its choice", rank, where);
     else
-        TT_DEBUG("tcp: peer %u at %s, %s%s", rank, conn->where,
+        TT_DEBUG("tcp: peer %u at %s, %s%s", rank, where,
                  way->is_routed ? "by a route" : "on ",
                  way->is_routed ? ""
                  : way->dev[0]  ? way->dev
@@ -307,7 +318,7 @@ static void greet(const meeting *m, call *c)
     socklen_t len = sizeof(why);
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
         why = errno;
-    if (why == 0 && !say(m, c->fd, WORD_HELLO, c->rank))
+    if (why == 0 && !say(m, c->fd, WORD_HELLO, c->rank, c->strand))
         why = errno;
     if (why != 0) {
         drop_call(c, why);
@@ -316,6 +327,18 @@ static void greet(const meeting *m, call *c)
     c->is_connected = true;
     /* The other side answers when it gets round to it. */
     c->until_ns += ANSWER_NS;
+}
+
+/* One socket stands: the next one. */
+static void next_strand(call *c)
+{
+    c->fd = -1;
+    if (c->strand == 0)
+        c->first = c->next;
+    c->is_done = ++c->strand == c->n_strands;
+    c->next = tt_tcp_way_of(c->ways, c->n_ways, c->first, c->strand);
+    c->round = 0;
+    c->refused_since_ns = c->until_ns = 0;
 }
 
 static void serve_call(meeting *m, call *c, const struct pollfd *p)
@@ -335,16 +358,16 @@ static void serve_call(meeting *m, call *c, const struct pollfd *p)
     if (p->fd == c->fd && p->revents != 0)
         heard = hear(c->fd, &c->reply, &c->got);
     if (heard < 0 || (heard > 0 && (!is_right(m, &c->reply, WORD_REPLY) ||
-                                    c->reply.from != c->rank))) {
+                                    c->reply.from != c->rank ||
+                                    c->reply.strand != c->strand))) {
         drop_call(c, heard < 0 && errno ? errno : ECONNREFUSED);
     } else if (heard > 0) {
-        if (!say(m, c->fd, WORD_DONE, c->rank)) {
+        if (!say(m, c->fd, WORD_DONE, c->rank, c->strand)) {
             drop_call(c, errno);
             return;
         }
-        c->is_done = true;
-        settle(m, c->rank, c->fd, &c->ways[c->next]);
-        c->fd = -1;
+        settle(m, &c->reply, c->fd, &c->ways[c->next]);
+        next_strand(c);
     } else if (tt_now_ns() >= c->until_ns) {
         drop_call(c, 0);
     }
@@ -385,30 +408,38 @@ static void accept_guests(meeting *m)
     }
 }
 
+/* Only higher ranks call, and only once for each strand. */
+static bool is_expected(const meeting *m, const guest *g)
+{
+    const word *w = &g->heard;
+    const tt_tcp_conn *conn = (const tt_tcp_conn *)m->conns[w->from];
+    return w->from > m->net->base.rank && w->strand < conn->n_strands &&
+           !conn->strands[w->strand].is_open &&
+           (g->expects == WORD_HELLO ||
+            (w->from == g->rank && w->strand == g->strand));
+}
+
 /* True when the guest goes: settled, or sent away. */
 static bool serve_guest(meeting *m, guest *g)
 {
     int heard = hear(g->fd, &g->heard, &g->got);
     if (heard == 0)
         return false;
-    const tt_tcp_conn *conn = NULL;
-    if (heard > 0 && is_right(m, &g->heard, g->expects))
-        conn = (const tt_tcp_conn *)m->conns[g->heard.from];
-    /* Only higher ranks call, and only one connection is taken. */
-    if (!conn || conn->is_open || g->heard.from < m->net->base.rank ||
-        (g->expects == WORD_DONE && g->heard.from != g->rank)) {
+    if (heard < 0 || !is_right(m, &g->heard, g->expects) ||
+        !is_expected(m, g)) {
         close(g->fd);
         return true;
     }
     g->got = 0;
     g->rank = g->heard.from;
+    g->strand = g->heard.strand;
     if (g->expects == WORD_DONE) {
-        settle(m, g->rank, g->fd, NULL);
+        settle(m, &g->heard, g->fd, NULL);
         return true;
     }
     g->expects = WORD_DONE;
     g->until_ns = m->deadline_ns; /* it is one of us */
-    if (say(m, g->fd, WORD_REPLY, g->rank))
+    if (say(m, g->fd, WORD_REPLY, g->rank, g->strand))
         return false;
     close(g->fd);
     return true;
@@ -504,7 +535,7 @@ static tutti_err check_time(const meeting *m, uint64_t now)
     const tt_net *net = &m->net->base;
     for (uint32_t r = net->rank + 1; r < net->n_ranks; r++) {
         const tt_tcp_conn *conn = (const tt_tcp_conn *)m->conns[r];
-        if (conn && !conn->is_open && used + 20 < sizeof(list))
+        if (conn && conn->n_open < conn->n_strands && used + 20 < sizeof(list))
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%u",
                                      used ? ", " : "", r);
     }
@@ -580,7 +611,9 @@ static tutti_err add_call(meeting *m, const tt_tcp_here *here, uint32_t rank)
     const tt_net *net = &m->net->base;
     const tt_net_hint *hint = net->hints ? &net->hints[rank] : NULL;
     call *c = &m->calls[m->n_calls];
-    *c = (call){.rank = rank, .fd = -1};
+    *c = (call){.rank = rank,
+                .fd = -1,
+                .n_strands = ((tt_tcp_conn *)m->conns[rank])->n_strands};
     size_t n = tt_tcp_ways(here, &m->cards[rank], hint, c->ways);
     if (n == 0 && hint && (hint->dev || hint->far_dev))
         return tt_fail(m->diag, TUTTI_ENET,

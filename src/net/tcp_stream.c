@@ -4,7 +4,8 @@
  * Receiving has two states: between payloads, everything is read into buf and
  * taken apart there; inside a payload (left > 0), the rest of it is read
  * straight to its place and only what follows it into buf. After every step
- * buf holds less than one header, so moving it to the front is cheap.
+ * buf holds less than one header, so moving it to the front is cheap; at the
+ * end of a turn it may hold more.
  * Next: tcp.c. */
 #include "net/tcp_stream.h"
 
@@ -42,6 +43,7 @@ static void advance(tt_tcp_rx *rx, uint32_t n)
         return;
     bool is_dropped = rx->is_dropping;
     rx->is_dropping = false;
+    rx->is_over = rx->turn_bytes > 0 && rx->m.len >= rx->turn_bytes;
     if (!is_dropped)
         rx->up->arrived(rx->peer, &rx->m, rx->at - rx->m.len);
 }
@@ -68,7 +70,7 @@ static bool take_apart(tt_tcp_rx *rx, uint32_t have, tt_msg *bad)
 {
     const char *at = rx->buf;
     const char *end = rx->buf + have;
-    while (at < end) {
+    while (at < end && !rx->is_over) {
         size_t rest = (size_t)(end - at);
         if (rx->left > 0) {
             uint32_t n = least(rx->left, rest);
@@ -100,6 +102,12 @@ bool tt_tcp_rx_took(tt_tcp_rx *rx, size_t n, tt_msg *bad)
     uint32_t direct = least(rx->left, n);
     advance(rx, direct);
     return n == direct || take_apart(rx, (uint32_t)(n - direct), bad);
+}
+
+bool tt_tcp_rx_resume(tt_tcp_rx *rx, tt_msg *bad)
+{
+    rx->is_over = false;
+    return take_apart(rx, rx->have, bad);
 }
 
 void tt_tcp_rx_drop(tt_tcp_rx *rx)

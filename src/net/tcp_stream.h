@@ -27,14 +27,23 @@ typedef struct tt_tcp_rx {
     uint32_t left; /* what is still to come of it */
     bool is_dropping;
     uint32_t tail; /* how much of buf to offer */
+    /* A message of at least so many bytes ends this stream's turn, and what
+     * follows it waits in buf; 0: there are no turns. */
+    uint32_t turn_bytes;
+    bool is_over; /* its turn is */
 } tt_tcp_rx;
 
-/* Where the next bytes are to be read: 1 or 2 segments. */
+/* Where the next bytes are to be read: 1 or 2 segments. Not when its turn is
+ * over. */
 int tt_tcp_rx_want(const tt_tcp_rx *rx, struct iovec out[2]);
 
 /* n > 0 bytes have been read there: hands up what is whole. False: what came
  * is no header; *bad is a copy of it. Upcalls may call tt_tcp_rx_drop(). */
 bool tt_tcp_rx_took(tt_tcp_rx *rx, size_t n, tt_msg *bad);
+
+/* It is this stream's turn again. As tt_tcp_rx_took(); the turn may be over at
+ * once. */
+bool tt_tcp_rx_resume(tt_tcp_rx *rx, tt_msg *bad);
 
 /* Forgets where the current payload goes; it is read and dropped. */
 void tt_tcp_rx_drop(tt_tcp_rx *rx);

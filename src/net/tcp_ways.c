@@ -230,3 +230,19 @@ size_t tt_tcp_ways(const tt_tcp_here *here, const tt_tcp_card *peer,
     }
     return s.n;
 }
+
+uint32_t tt_tcp_way_of(const tt_tcp_way *ways, uint32_t n, uint32_t first,
+                       uint32_t strand)
+{
+    uint32_t equal[TT_TCP_WAYS] = {first}, n_equal = 1;
+    if (ways[first].is_routed || ways[first].is_guess || !ways[first].dev[0])
+        return first;
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_new = ways[i].cost == ways[first].cost;
+        for (uint32_t k = 0; k < n_equal; k++)
+            is_new &= strcmp(ways[i].dev, ways[equal[k]].dev) != 0;
+        if (is_new)
+            equal[n_equal++] = i;
+    }
+    return equal[strand % n_equal];
+}

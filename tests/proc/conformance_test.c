@@ -501,6 +501,14 @@ static void over_tcp(void **state)
     sweep("tcp");
 }
 
+static void over_sockets(void **state)
+{
+    (void)state;
+    setenv("TUTTI_SOCKETS", "3", 1);
+    sweep("tcp");
+    unsetenv("TUTTI_SOCKETS");
+}
+
 static void over_both(void **state)
 {
     (void)state;
@@ -512,6 +520,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_shm),
         cmocka_unit_test(over_tcp),
+        cmocka_unit_test(over_sockets),
         cmocka_unit_test(over_both),
     };
     return TT_RUN_TAP(tests);

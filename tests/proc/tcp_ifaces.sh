@@ -133,6 +133,23 @@ right "link-local addresses only"
 like "with the scope of the own interface" "$chosen" '^1>0 \[fe80:.*%p\] on p$'
 on_hosts=10.200.0.1,10.200.0.2,10.200.0.3
 
+# -- several sockets ----------------------------------------------------------
+make_hosts || exit 1
+wire a p 10.1.0.1/30 b p 10.1.0.2/30
+wire a q 10.1.0.5/30 b q 10.1.0.6/30
+on_hosts=10.200.0.1,10.200.0.2
+job TUTTI_SOCKETS=3
+right "three sockets and two cables"
+is "both of which they use, in turn" "$chosen" \
+    "1>0 10.1.0.1 on p
+1>0 10.1.0.1 on p
+1>0 10.1.0.5 on q"
+on b link set q down
+job TUTTI_SOCKETS=3 TUTTI_START_TIMEOUT=5s
+right "three sockets, and one of two cables is cut"
+is "the other one serves all" "$(grep -c ' on p$' <<<"$chosen")" 3
+on_hosts=10.200.0.1,10.200.0.2,10.200.0.3
+
 # -- networks that lead astray ------------------------------------------------
 # x: the same private network on cables of their own, and smaller than that of
 # mg, so it is tried first; docker0: the same address everywhere.

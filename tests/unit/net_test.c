@@ -85,6 +85,7 @@ typedef struct net_case {
     const char *name;
     const tt_net_ops *ops;
     bool is_direct;
+    uint64_t sockets; /* of TCP; 0: one */
 } net_case;
 
 static tt_nodes base_nodes(const net_case *c, uint32_t n)
@@ -94,6 +95,7 @@ static tt_nodes base_nodes(const net_case *c, uint32_t n)
     nodes.is_direct = c->is_direct;
     nodes.settings.shm_direct_bytes = c->is_direct;
     nodes.settings.shm_ring_bytes = RING_BYTES;
+    nodes.settings.sockets = c->sockets;
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.liveness_ns = TT_NS_PER_S;
@@ -491,7 +493,8 @@ int main(void)
     size_t n_cases = 0, n = 0;
     for (const tt_net_ops *const *row = tt_transports; *row; row++)
         cases[n_cases++] = (net_case){.name = (*row)->name, .ops = *row};
-    cases[n_cases++] = (net_case){"shm, direct", &tt_net_shm, true};
+    cases[n_cases++] = (net_case){"shm, direct", &tt_net_shm, true, 0};
+    cases[n_cases++] = (net_case){"tcp, 3 sockets", &tt_net_tcp, false, 3};
     for (size_t i = 0; i < n_cases * N_PROMISES; i++) {
         const net_case *c = &cases[i / N_PROMISES];
         if (c->ops == &tt_net_loop && promises[i % N_PROMISES].needs_processes)

@@ -107,6 +107,46 @@ static void test_receive(void **state)
     }
 }
 
+/* A turn ends with a large message, and nothing of the next one is handed up
+ * before it is the stream's turn again. */
+static void test_receive_turns(void **state)
+{
+    (void)state;
+    static unsigned char stream[1 << 18];
+    static unsigned char room[1 << 20];
+    size_t len = make_stream(stream);
+    uint64_t n_large = 0;
+    for (size_t i = 0; i < N_LENGTHS; i++)
+        n_large += lengths[i] >= 300;
+    tt_rng rng = {seed};
+    for (uint32_t limit = 1; limit < 200000; limit = limit * 3 + 1) {
+        sink s = {.room = room};
+        tt_tcp_rx rx = open_rx(&s);
+        rx.turn_bytes = 300;
+        tt_msg bad;
+        uint64_t n_turns = 0;
+        for (size_t at = 0; at < len || rx.is_over;) {
+            uint64_t n_arrived = s.n_arrived;
+            if (rx.is_over) {
+                n_turns++;
+                assert_true(lengths[n_arrived - 1] >= 300);
+                assert_true(tt_tcp_rx_resume(&rx, &bad));
+            } else {
+                size_t n = 1 + tt_rng_below(&rng, limit);
+                n = feed(&rx, stream + at, n < len - at ? n : len - at);
+                assert_true(tt_tcp_rx_took(&rx, n, &bad));
+                at += n;
+            }
+            for (uint64_t i = n_arrived; i + 1 < s.n_arrived; i++)
+                assert_true(lengths[i] < 300);
+        }
+        assert_int_equal(n_turns, n_large);
+        assert_int_equal(s.n_arrived, N_LENGTHS);
+        assert_int_equal(rx.left + rx.have, 0);
+        free(rx.buf);
+    }
+}
+
 static void test_receive_drop(void **state)
 {
     (void)state;
@@ -288,6 +328,7 @@ int main(void)
     printf("# TT_SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_receive),
+        cmocka_unit_test(test_receive_turns),
         cmocka_unit_test(test_receive_drop),
         cmocka_unit_test(test_receive_nonsense),
         cmocka_unit_test(test_send),

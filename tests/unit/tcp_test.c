@@ -309,6 +309,30 @@ static void test_hints(void **state)
     assert_int_equal(tt_tcp_ways(&here, &peer, &hint, ways), 5);
 }
 
+/* Further sockets go by the networks that are as good as the first one's. */
+static void test_way_of(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t cost;
+        const char *dev;
+        bool is_routed;
+    } rows[] = {{1012, "a", false}, {1012, "a", false}, {1012, "b", false},
+                {1013, "c", false}, {1012, "d", false}, {2000, "", true}};
+    tt_tcp_way ways[6] = {0};
+    for (int i = 0; i < 6; i++) {
+        ways[i].cost = rows[i].cost;
+        ways[i].is_routed = rows[i].is_routed;
+        snprintf(ways[i].dev, sizeof(ways[i].dev), "%s", rows[i].dev);
+    }
+    static const uint32_t turns[] = {0, 2, 4, 0, 2};
+    for (uint32_t k = 0; k < 5; k++)
+        assert_int_equal(tt_tcp_way_of(ways, 6, 0, k), turns[k]);
+    assert_int_equal(tt_tcp_way_of(ways, 6, 2, 1), 0);
+    assert_int_equal(tt_tcp_way_of(ways, 6, 3, 1), 3); /* alone */
+    assert_int_equal(tt_tcp_way_of(ways, 6, 5, 3), 5);
+}
+
 /* More link-local addresses than there is room for tries: others stay. */
 static void test_many_ways(void **state)
 {
@@ -697,8 +721,8 @@ static bool uses(const side *s, uint32_t peer, const char *name)
 {
     char got[32] = "";
     socklen_t len = sizeof(got) - 1;
-    getsockopt(((const tt_tcp_conn *)s->conns[peer])->fd, IPPROTO_TCP,
-               TCP_CONGESTION, got, &len);
+    getsockopt(((const tt_tcp_conn *)s->conns[peer])->strands[0].fd,
+               IPPROTO_TCP, TCP_CONGESTION, got, &len);
     if (strcmp(got, name) != 0)
         fprintf(stderr, "# %s instead of %s\n", got, name);
     return strcmp(got, name) == 0;
@@ -754,10 +778,10 @@ int main(void)
         cmocka_unit_test(test_ports),       cmocka_unit_test(test_cards),
         cmocka_unit_test(test_reaches),     cmocka_unit_test(test_ways),
         cmocka_unit_test(test_hints),       cmocka_unit_test(test_many_ways),
-        cmocka_unit_test(test_wrong_hosts), cmocka_unit_test(test_two_jobs),
-        cmocka_unit_test(test_strangers),   cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_settings),    cmocka_unit_test(test_namespaces),
-        cmocka_unit_test(test_congestion),
+        cmocka_unit_test(test_way_of),      cmocka_unit_test(test_wrong_hosts),
+        cmocka_unit_test(test_two_jobs),    cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_unreachable), cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_namespaces),  cmocka_unit_test(test_congestion),
     };
     return TT_RUN_TAP(tests);
 }
