@@ -53,7 +53,7 @@ typedef enum tt_setting_kind {
       "how long a wait polls before it sleeps")                              \
     X(window, "TUTTI_WINDOW", COUNT, "4", "1", "1024",                       \
       "credit: slices of one transfer on the way at a time")                 \
-    X(eager_bytes, "TUTTI_EAGER", BYTES, "8KiB", "", "64KiB",                \
+    X(eager_bytes, "TUTTI_EAGER", BYTES, "16KiB", "", "64KiB",               \
       "calls that send a peer at most so much, headers counted, do not "     \
       "wait until it has called; 0: all wait")                               \
     X(front_bytes, "TUTTI_FRONT", BYTES, "0", "", "1GiB",                    \
