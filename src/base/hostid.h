@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * hostid.h - who this process is, to find out which ranks share a host. */
+ * hostid.h - who this process is, to find out which ranks share a host; and what
+ * they share there. */
 #ifndef TT_BASE_HOSTID_H
 #define TT_BASE_HOSTID_H
 
@@ -13,5 +14,8 @@ typedef struct tt_host_id {
 } tt_host_id;
 
 void tt_host_id_get(tt_host_id *out);
+
+/* Of the last-level cache, as the kernel tells; a guess where it does not. */
+uint64_t tt_host_cache_bytes(void);
 
 #endif

@@ -63,6 +63,9 @@ typedef enum tt_setting_kind {
       "0: chosen by size")                                                   \
     X(staging_max_bytes, "TUTTI_STAGING_MAX", BYTES, "64MiB", "64KiB", "",   \
       "most staging memory one collective may use on a rank")                \
+    X(cache_bytes, "TUTTI_CACHE", BYTES, "0", "", "",                        \
+      "the cache that the ranks of a host share: results are stored past "   \
+      "it when it cannot hold all buffers; 0: as the system says")           \
     X(interfaces, "TUTTI_SOCKET_IFNAME", STRING, "", "", "",                 \
       "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact")  \
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
@@ -70,7 +73,7 @@ typedef enum tt_setting_kind {
     X(sockets, "TUTTI_SOCKETS", COUNT, "1", "1", "16",                       \
       "TCP sockets between two ranks, over all networks that are equally "   \
       "good")                                                                \
-    X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "256KiB", "16KiB", "64MiB",   \
+    X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "1MiB", "16KiB", "64MiB",     \
       "shared-memory ring between two ranks, one direction; at most "        \
       "32MiB / ranks")                                                       \
     X(shm_direct_bytes, "TUTTI_SHM_DIRECT", BYTES, "4KiB", "", "",           \

@@ -28,6 +28,7 @@
 /* What must be equal on all ranks: rank 0's settings. */
 typedef struct tt_agreed {
     uint64_t window, front_bytes, front_window_bytes, staging_max_bytes;
+    uint64_t cache_bytes; /* of a host */
     uint64_t eager_bytes;
     uint32_t max_payload;
     uint32_t n_hosts;

@@ -291,6 +291,8 @@ static tutti_err exchange_hellos(start *st)
         .front_bytes = st->settings.front_bytes,
         .front_window_bytes = st->settings.front_window_bytes,
         .staging_max_bytes = st->settings.staging_max_bytes,
+        .cache_bytes = st->settings.cache_bytes ? st->settings.cache_bytes
+                                                : tt_host_cache_bytes(),
         .eager_bytes = st->settings.eager_bytes,
         .max_payload = UINT32_MAX / 4,
     };

@@ -48,6 +48,16 @@ static uint64_t window_bytes(const tutti_comm *comm, uint64_t total,
     return tt_front_window_bytes(total, comm->agreed.n_hosts == 1);
 }
 
+/* Whether what the ranks of this host put in and get out is more than their
+ * cache holds. */
+static bool exceeds_cache(const tutti_comm *comm, uint64_t total)
+{
+    uint64_t n_here = 0;
+    for (uint32_t r = 0; r < comm->n_ranks; r++)
+        n_here += comm->hosts[r] == comm->hosts[comm->rank];
+    return total >= comm->agreed.cache_bytes / (2 * n_here);
+}
+
 /* ------------------------------------------------------------------ parts -- */
 
 /* Without collective, ranks and size. */
@@ -267,6 +277,7 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         .staging_max_bytes = comm->agreed.staging_max_bytes,
         .window = (uint32_t)comm->agreed.window,
         .max_payload = comm->agreed.max_payload,
+        .streams = exceeds_cache(comm, total),
     };
     tt_shape_layout(want->shape, &lay);
     tt_bound *bound;

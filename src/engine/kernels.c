@@ -17,13 +17,15 @@
  * Clones     On x86-64 the loader picks the AVX2 or AVX-512 copy of a loop
  *            for the processor at hand; the bits are the same in all.
  * Cost       Two sources: memory bound for all but 16-bit sums.
- * Next       half.h (16-bit conversions), tests/unit/reduce_test.c. */
+ * Next       half.h (16-bit conversions), stream.c (results that are larger
+ *            than the cache), tests/unit/reduce_test.c. */
 #include "engine/reduce.h"
 
 #include <limits.h>
 #include <string.h>
 
 #include "engine/half.h"
+#include "engine/lines.h"
 
 /* The resolver that picks a clone runs before a sanitizer has started. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -281,6 +283,50 @@ tt_reduce_fn tt_reduce_kernel(tutti_type type, tutti_op op)
     if ((unsigned)type >= TUTTI_TYPE_COUNT || (unsigned)op >= TUTTI_OP_COUNT)
         return NULL;
     return reduce_table[type][op];
+}
+
+/* ------------------------------------------------------- past the cache -- */
+
+/* A line is made where it stays in registers or in the first-level cache. Loads
+ * and stores must alternate that finely: a block of 4 KiB at a time is no
+ * faster than ordinary stores. */
+#define DEFINE_LINES(name, stored, acc_t, load, save, op)               \
+    TT_CLONES static void name##_lines(void *dst, const void *a_,       \
+                                       const void *b_, size_t n_lines)  \
+    {                                                                   \
+        enum { N = TT_CACHE_LINE / sizeof(stored) };                    \
+        const stored *a = a_;                                           \
+        const stored *b = b_;                                           \
+        for (size_t line = 0; line < n_lines; line++, a += N, b += N) { \
+            _Alignas(TT_CACHE_LINE) unsigned char made[TT_CACHE_LINE];  \
+            for (size_t i = 0; i < N; i++) {                            \
+                acc_t x = load(a[i]);                                   \
+                acc_t y = load(b[i]);                                   \
+                ((stored *)(void *)made)[i] = save((acc_t)op(x, y));    \
+            }                                                           \
+            tt_line_store((char *)dst + line * TT_CACHE_LINE, made);    \
+        }                                                               \
+    }
+DEFINE_LINES(sum_8, mem_u8, uint8_t, LOAD_PLAIN, SAVE_PLAIN, SUM)
+DEFINE_LINES(sum_32, mem_u32, uint32_t, LOAD_PLAIN, SAVE_PLAIN, SUM)
+DEFINE_LINES(sum_64, mem_u64, uint64_t, LOAD_PLAIN, SAVE_PLAIN, SUM)
+DEFINE_LINES(sum_f16, mem_u16, float, LOAD_F16, SAVE_F16, SUM)
+DEFINE_LINES(sum_bf16, mem_u16, float, LOAD_BF16, SAVE_BF16, SUM)
+DEFINE_LINES(sum_f32, mem_f32, float, LOAD_PLAIN, SAVE_PLAIN, SUM)
+DEFINE_LINES(sum_f64, mem_f64, double, LOAD_PLAIN, SAVE_PLAIN, SUM)
+
+/* Only sums; whatever else somebody reduces may be slower. */
+tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op)
+{
+    static const tt_lines_fn table[TUTTI_TYPE_COUNT] = {
+        [TUTTI_I8] = sum_8_lines,    [TUTTI_U8] = sum_8_lines,
+        [TUTTI_I32] = sum_32_lines,  [TUTTI_U32] = sum_32_lines,
+        [TUTTI_I64] = sum_64_lines,  [TUTTI_U64] = sum_64_lines,
+        [TUTTI_F16] = sum_f16_lines, [TUTTI_BF16] = sum_bf16_lines,
+        [TUTTI_F32] = sum_f32_lines, [TUTTI_F64] = sum_f64_lines,
+    };
+    bool is_sum = op == TUTTI_SUM || op == TUTTI_AVG || op == TUTTI_SCALED_SUM;
+    return is_sum && (unsigned)type < TUTTI_TYPE_COUNT ? table[type] : NULL;
 }
 
 /* ---------------------------------------------------- division, scaling -- */

@@ -669,6 +669,9 @@ static tutti_err make_front(work *w)
             b->results_at[k * b->groups[g].stride - 1]++;
     }
     const tt_layout *lay = w->lay;
+    for (uint32_t g = 0; g < b->n_groups; g++)
+        b->groups[g].streams = lay->streams && b->groups[g].is_result &&
+                               b->groups[g].n_sends + b->groups[g].n_nexts == 0;
     bool everywhere = w->part->collective == TUTTI_ALL_REDUCE ||
                       w->part->collective == TUTTI_ALL_GATHER ||
                       w->part->collective == TUTTI_BROADCAST;

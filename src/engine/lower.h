@@ -86,6 +86,7 @@ typedef struct tt_piece {
 typedef struct tt_group {
     uint32_t n_slices, stride;
     bool is_copy, is_result;   /* is_result: the last word on result chunks */
+    bool streams;              /* ... which this rank does not send, either */
     uint32_t lanes, n_lanes;   /* receive lanes, in bound->index */
     uint32_t pieces, n_pieces; /* in order of chunk */
     uint32_t preds, n_preds;   /* groups that must be done before */
@@ -146,6 +147,7 @@ typedef struct tt_layout {
     uint64_t staging_max_bytes;
     uint32_t window; /* W */
     uint32_t max_payload;
+    bool streams; /* the result is stored past the cache (may differ) */
 } tt_layout;
 
 /* Errors: ENOMEM, ELIMIT. */

@@ -342,6 +342,22 @@ static bool may_apply(const tt_op *op, uint32_t g, uint32_t k)
     return true;
 }
 
+static void store_past_cache(const tt_op *op, const tt_group *group,
+                             const tt_piece *piece, void *to, size_t count)
+{
+    const tt_reduction r = {
+        .reduce = op->reduce,
+        .lines = op->lines,
+        .divide = piece->divides ? op->divide : NULL,
+        .divisor = op->divisor,
+        .elem_bytes = op->b->elem_bytes,
+    };
+    if (group->is_copy)
+        tt_stream_copy(to, op->sources[1], count * r.elem_bytes);
+    else
+        tt_stream_reduce(&r, to, op->sources, piece->n_inputs + 1, count);
+}
+
 static void apply_piece(tt_op *op, const tt_piece *piece, uint32_t at,
                         const tt_group *group, uint32_t k,
                         const unsigned char *direct)
@@ -362,13 +378,15 @@ static void apply_piece(tt_op *op, const tt_piece *piece, uint32_t at,
                              op->cursor[l];
         op->cursor[l] += bytes;
     }
-    if (group->is_copy) {
-        if (op->sources[1] != to)
-            memcpy(to, op->sources[1], bytes);
+    if (group->is_copy && op->sources[1] == to)
         return;
-    }
-    op->reduce(to, op->sources, piece->n_inputs + 1, count);
-    if (piece->divides && op->divide)
+    if (group->streams)
+        store_past_cache(op, group, piece, to, count);
+    else if (group->is_copy)
+        memcpy(to, op->sources[1], bytes);
+    else
+        op->reduce(to, op->sources, piece->n_inputs + 1, count);
+    if (piece->divides && op->divide && !group->streams)
         op->divide(to, count, op->divisor);
 }
 
@@ -644,6 +662,7 @@ static void name_op(tt_op *op, const tt_call *call)
     op->call = *call;
     op->fingerprint = tt_call_fingerprint(call);
     op->reduce = tt_reduce_kernel(type, (tutti_op)call->op);
+    op->lines = tt_lines_kernel(type, (tutti_op)call->op);
     op->divide = call->op == TUTTI_AVG ? tt_divide_kernel(type) : NULL;
 }
 

@@ -6,6 +6,10 @@
 
 #define CTL_BYTES 4096 /* a page, so that the data starts on one */
 
+/* Payload to hand up at a time, wherever it lies: then it is the turn of what
+ * this side has to send, or the other side, which waits for that, would idle. */
+static const uint64_t enough_bytes = 64 << 10;
+
 _Static_assert(2 * (sizeof(tt_ring_ctl) + sizeof(tt_lend_ctl)) <= CTL_BYTES,
                "all fit a page");
 
@@ -113,7 +117,7 @@ static int take_ref(tt_duplex *d, tt_conn *conn, const tt_msg *m,
 int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
 {
     const tt_net_up *up = conn->net->up;
-    uint64_t enough = d->rx.pos + d->rx.size / 2;
+    uint64_t taken = 0;
     int n = 0;
     if (tt_lend_is_out(&d->lender)) {
         uint64_t n_back = tt_lend_collect(&d->lender);
@@ -131,9 +135,10 @@ int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
             up->arrived(conn->peer, &m, data);
         if (got <= 0)
             break;
+        taken += d->rx.end - d->rx.pos + (got == TT_RING_REF ? m.len : 0);
         *wake |= tt_ring_done(&d->rx);
         n++;
-        if (d->rx.pos >= enough)
+        if (taken >= enough_bytes)
             break;
     }
     *wake |= tt_borrow_must_wake(&d->borrower);

@@ -53,7 +53,7 @@ void tt_duplex_nudge(tt_duplex *d);
 /* tt_net_ops.flush; returns whether to wake. */
 bool tt_duplex_flush(tt_duplex *d);
 
-/* Hands what has come to conn's engine, at most about half a ring of it, and
+/* Hands what has come to conn's engine, about 64 KiB of it at most, and
  * what has come back of what was lent. Returns the number of messages and
  * payloads, -1 when the other side wrote nonsense. */
 int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake);

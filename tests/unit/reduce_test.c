@@ -286,16 +286,18 @@ typedef struct reduce_case {
     size_t count;
     uint32_t shift; /* decides the misalignments */
     int alias;      /* dst is this source; -1: none */
+    bool is_past_cache;
 } reduce_case;
 
 static void fail_case(const reduce_case *c, size_t i, uint64_t got,
                       uint64_t want)
 {
-    fail_msg("%s %s, %u sources, element %zu of %zu, shift %u, alias %d: "
-             "got %llx, want %llx (TT_SEED %llu)",
+    fail_msg("%s %s, %u sources, element %zu of %zu, shift %u, alias %d, past "
+             "the cache %d: got %llx, want %llx (TT_SEED %llu)",
              tutti_type_name(c->type), tutti_op_name(c->op), c->n_src, i,
-             c->count, c->shift, c->alias, (unsigned long long)got,
-             (unsigned long long)want, (unsigned long long)seed);
+             c->count, c->shift, c->alias, c->is_past_cache,
+             (unsigned long long)got, (unsigned long long)want,
+             (unsigned long long)seed);
 }
 
 static void check_case(buffers *b, tt_rng *rng, const reduce_case *c)
@@ -325,7 +327,15 @@ static void check_case(buffers *b, tt_rng *rng, const reduce_case *c)
 
     tt_reduce_fn kernel = tt_reduce_kernel(c->type, c->op);
     assert_non_null(kernel);
-    kernel(dst, src, c->n_src, c->count);
+    const tt_reduction past = {
+        .reduce = kernel,
+        .lines = tt_lines_kernel(c->type, c->op),
+        .elem_bytes = (uint32_t)tutti_type_bytes(c->type),
+    };
+    if (c->is_past_cache)
+        tt_stream_reduce(&past, dst, src, c->n_src, c->count);
+    else
+        kernel(dst, src, c->n_src, c->count);
     for (size_t i = 0; i < c->count; i++) {
         uint64_t got = get(c->type, dst, i);
         if (!same(c->type, c->n_src == 1 ? TUTTI_MIN : c->op, got, want[i]))
@@ -336,6 +346,13 @@ static void check_case(buffers *b, tt_rng *rng, const reduce_case *c)
         assert_int_equal((dst + bytes)[i], 0xa5);
     }
     free(want);
+}
+
+static void check_both(buffers *b, tt_rng *rng, reduce_case c)
+{
+    check_case(b, rng, &c);
+    c.is_past_cache = true;
+    check_case(b, rng, &c);
 }
 
 /* Calls check for every defined pair, with fresh buffers. */
@@ -355,9 +372,9 @@ static void check_small(buffers *b, tt_rng *rng, tutti_type type, tutti_op op)
 {
     for (uint32_t n = 1; n <= MAX_SRC; n++)
         for (size_t count = 0; count <= 67; count++)
-            check_case(b, rng,
-                       &(reduce_case){type, op, n, count,
-                                      (uint32_t)count * 5 + n, -1});
+            check_both(b, rng,
+                       (reduce_case){type, op, n, count,
+                                     (uint32_t)count * 5 + n, -1, false});
 }
 
 static void test_small(void **state)
@@ -371,9 +388,9 @@ static void check_large(buffers *b, tt_rng *rng, tutti_type type, tutti_op op)
     static const size_t counts[] = {511, 513, 1025, 4097};
     for (uint32_t n = 2; n <= 5; n++)
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-            check_case(
-                b, rng,
-                &(reduce_case){type, op, n, counts[i], (uint32_t)i + n, -1});
+            check_both(b, rng,
+                       (reduce_case){type, op, n, counts[i], (uint32_t)i + n,
+                                     -1, false});
 }
 
 static void test_large(void **state)
@@ -388,9 +405,9 @@ static void check_alias(buffers *b, tt_rng *rng, tutti_type type, tutti_op op)
     for (uint32_t n = 1; n <= 6; n++)
         for (int alias = 0; alias < (int)n; alias++)
             for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-                check_case(b, rng,
-                           &(reduce_case){type, op, n, counts[i],
-                                          (uint32_t)i * 3, alias});
+                check_both(b, rng,
+                           (reduce_case){type, op, n, counts[i],
+                                         (uint32_t)i * 3, alias, false});
 }
 
 static void test_alias(void **state)
@@ -414,7 +431,7 @@ static void check_place(buffers *b, tt_rng *rng, tutti_type type, tutti_op op)
         }
         uint8_t *dst = b->raw[MAX_SRC] + MARGIN;
         kernel(dst, src, n, count);
-        reduce_case c = {type, op, n, count, 0, -1};
+        reduce_case c = {type, op, n, count, 0, -1, false};
         uint64_t first = get(type, dst, 0);
         for (size_t i = 1; i < count; i++)
             if (!same(type, op, get(type, dst, i), first))
@@ -426,6 +443,49 @@ static void test_place(void **state)
 {
     (void)state;
     for_pairs(check_place);
+}
+
+/* Copies past the cache, of all lengths, from and to anywhere, and quotients. */
+static void test_past_cache(void **state)
+{
+    (void)state;
+    enum { MOST = 700 };
+    static uint8_t from[MOST + MARGIN], to[MOST + 2 * MARGIN];
+    tt_rng rng = {seed};
+    for (int round = 0; round < 4000; round++) {
+        size_t n = tt_rng_below(&rng, MOST);
+        const uint8_t *src = from + tt_rng_below(&rng, MARGIN);
+        uint8_t *dst = to + 16 + tt_rng_below(&rng, MARGIN);
+        for (size_t i = 0; i < sizeof(from); i++)
+            from[i] = (uint8_t)tt_rng_next(&rng);
+        memset(to, 0xa5, sizeof(to));
+        tt_stream_copy(dst, src, n);
+        assert_memory_equal(dst, src, n);
+        for (size_t i = 0; i < 16; i++)
+            assert_true((dst - 16)[i] == 0xa5 && (dst + n)[i] == 0xa5);
+    }
+    static float x[MAX_COUNT], y[MAX_COUNT], got[MAX_COUNT], want[MAX_COUNT];
+    for (size_t i = 0; i < MAX_COUNT; i++) {
+        x[i] = (float)tt_rng_below(&rng, 1000) / 7;
+        y[i] = (float)tt_rng_below(&rng, 1000) / 11;
+    }
+    const void *src[] = {x, y};
+    const tt_reduction r = {
+        .reduce = tt_reduce_kernel(TUTTI_F32, TUTTI_AVG),
+        .lines = tt_lines_kernel(TUTTI_F32, TUTTI_AVG),
+        .divide = tt_divide_kernel(TUTTI_F32),
+        .divisor = 3,
+        .elem_bytes = sizeof(float),
+    };
+    r.reduce(want, src, 2, MAX_COUNT);
+    r.divide(want, MAX_COUNT, 3);
+    for (size_t skip = 0; skip < 40; skip++) {
+        src[0] = x + skip;
+        src[1] = y + skip;
+        tt_stream_reduce(&r, got + skip, src, 2, MAX_COUNT - 2 * skip);
+        assert_memory_equal(got + skip, want + skip,
+                            (MAX_COUNT - 2 * skip) * sizeof(float));
+    }
 }
 
 /* ------------------------------------------------------ 16-bit formats -- */
@@ -736,6 +796,7 @@ int main(void)
         cmocka_unit_test_setup(test_large, set_up),
         cmocka_unit_test_setup(test_alias, set_up),
         cmocka_unit_test_setup(test_place, set_up),
+        cmocka_unit_test_setup(test_past_cache, set_up),
         cmocka_unit_test(test_nan_and_zero),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_one_rounding),
