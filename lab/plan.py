@@ -321,8 +321,8 @@ def make(net, options):
     place_addresses(hosts, wires, switches)
     note_limits(wires, hosts, notes)
     plan = {"hosts": list(hosts.values()), "switches": list(switches.values()),
-            "wires": wires, "routes": [], "notes": notes, "order": options["order"],
-            "host_of_rank": [None] * net["ranks"],
+            "wires": wires, "routes": [], "notes": notes,
+            "order": options["order"], "host_of_rank": [None] * net["ranks"],
             "latency_s": max(link["latency_s"] for link in net["links"])}
     for host in plan["hosts"]:
         for rank in host["ranks"]:

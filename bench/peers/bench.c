@@ -248,8 +248,8 @@ static void measure_all(const config *c, FILE *out)
             print_row(out, w, j, &r);
         }
         for (int w = 0; w < MAX_WAYS && c->drop_factor > 0; w++)
-            wanted[w] &= j->bytes < DROP_FROM ||
-                         times_s[w] <= c->drop_factor * least_s;
+            wanted[w] = wanted[w] && (j->bytes < DROP_FROM ||
+                                      times_s[w] <= c->drop_factor * least_s);
     }
 }
 

@@ -116,7 +116,6 @@ class Place:
                 result["speedup"] = best / result["time_us"]
         return found
 
-
     def impossible(self):
         """Whatever is faster than the network lets it be, where that is no
         matter of microseconds."""

@@ -63,13 +63,13 @@ def place_table(place):
                                                    "max_us")] +
                 [number(result["busbw_GBps"], "%.4g"),
                  number(result.get("efficiency"))] +
-                [number(result.get("net"))] * has_free + [number(result.get("speedup"),
-                                                   "%.2f")])
+                [number(result.get("net"))] * has_free +
+                [number(result.get("speedup"), "%.2f")])
             first = ""
     print("\n".join(lines(head, rows, 3)))
     for size, name in place.impossible():
-        print("  # %s at %s is faster than the links permit: what it sends does "
-              "not pass them" % (label(name).strip(), spell(size)))
+        print("  # %s at %s is faster than the links permit: what it sends "
+              "does not pass them" % (label(name).strip(), spell(size)))
     for failure in place.failures:
         print("  # %s %s, round %d: %s" % (
             LABELS[failure["system"]], failure["variant"], failure["round"],
