@@ -80,20 +80,13 @@ def wait(process):
     return 128 - code if code < 0 else code
 
 
-def topology(state, options):
-    """For TUTTI_TOPOLOGY. The file names hosts, so it also fits a job in
-    another order, or of fewer ranks."""
-    if options.topology != "":
-        return options.topology
-    if state["order"] == "given" and not options.n:
-        return state["spec"]
-    return labs.path_of(state["name"], "network")
-
-
 def environment(state, options):
     env = dict(os.environ, LAB_NAME=state["name"])
     if options.topology is not None:
-        env["TUTTI_TOPOLOGY"] = topology(state, options)
+        # The lab's own copy names hosts: it fits any order, fewer ranks, and
+        # a caller in another folder.
+        env["TUTTI_TOPOLOGY"] = options.topology or \
+            labs.path_of(state["name"], "network")
     env.update(word.split("=", 1) for word in options.env)
     return env
 

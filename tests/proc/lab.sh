@@ -195,6 +195,12 @@ is "a job in it" "$(sort <<<"$out")" "0 a
 1 b
 2 c
 3 c"
+rm "$tmp/uneven.net"
+run "$lab" run "$name" --topology -- sh -c 'grep -c ^host $TUTTI_TOPOLOGY'
+is "the lab has a copy of its topology" "$rc $out" "0 2
+2
+2
+2"
 run "$lab" run "$name" --order interleaved -- true
 ends "another order needs another lab" 2
 like "list" "$("$lab" list)" "^$name +up +3 hosts .*uneven.net$"
