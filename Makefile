@@ -99,6 +99,8 @@ $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
 
+$B/bench/peers/roofline: $B/bench/peers/data.o
+
 $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
@@ -118,7 +120,8 @@ $B/flags: FORCE
 	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' >$@
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) \
-         $(EXAMPLES:=.d) $(BENCHES:=.d) $(TESTS:=.d) $(FUZZ:=.d)
+         $(EXAMPLES:=.d) $(BENCHES:=.d) $B/bench/peers/data.d $(TESTS:=.d) \
+         $(FUZZ:=.d)
 
 setup:
 	$(Q)tools/setup check

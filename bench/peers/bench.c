@@ -13,9 +13,9 @@
  * as make twice the last-level cache together, 64 MiB at least; for sizes below
  * 32 KiB 64 pairs, which cost no more than they would have to; always at least
  * one. Before each batch every rank writes all its inputs anew, all ranks meet,
- * pause (-p) and meet again; none of this is timed. The time of a size is the
- * mean over its calls, of the slowest rank. After the warm-up and at the end
- * every element of the last batch's outputs is compared.
+ * pause (-p) and meet again; after it every element of all outputs is compared;
+ * none of this is timed. The time of a size is the mean over its calls, of the
+ * slowest rank.
  *
  * -x drops a way that took more than FACTOR times the time of the quickest at a
  * size of 64 KiB or more from the larger sizes: bad algorithms take minutes on
@@ -39,7 +39,6 @@
 
 enum { MAX_SIZES = 64, MAX_WAYS = 32, PAGE = 4096 };
 enum { FEW_PAIRS = 64, MANY_FROM = 32 << 10, DROP_FROM = 64 << 10 };
-static const size_t least_footprint = (size_t)64 << 20;
 
 /* What to do at one size. */
 typedef struct job {
@@ -98,13 +97,6 @@ static double cpu_s(void)
 
 /* --------------------------------------------------------------- buffers -- */
 
-static size_t footprint(void)
-{
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    size_t twice = cache > 0 ? 2 * (size_t)cache : 0;
-    return twice > least_footprint ? twice : least_footprint;
-}
-
 static char *get_memory(const config *c, size_t bytes)
 {
     char *ptr = c->own_memory ? peer_alloc(bytes) : aligned_alloc(PAGE, bytes);
@@ -116,7 +108,7 @@ static char *get_memory(const config *c, size_t bytes)
 
 static void get_buffers(const config *c, buffers *b)
 {
-    size_t most = footprint() / 2;
+    size_t most = data_footprint() / 2;
     for (int i = 0; i < c->n_jobs; i++)
         most = c->jobs[i].bytes > most ? c->jobs[i].bytes : most;
     b->bytes = (most + PAGE - 1) / PAGE * PAGE;
@@ -128,7 +120,7 @@ static void shape_buffers(buffers *b, size_t bytes)
 {
     b->count = bytes / sizeof(float);
     b->stride = (bytes + PAGE - 1) / PAGE * PAGE;
-    size_t fit = footprint() / 2 / b->stride;
+    size_t fit = data_footprint() / 2 / b->stride;
     if (bytes < MANY_FROM && fit > FEW_PAIRS)
         fit = FEW_PAIRS;
     b->n_pairs = fit < 1 ? 1 : (int)fit;
@@ -173,7 +165,7 @@ static result run_calls(const config *c, buffers *b, int n)
         r.mean_s += (now_s() - start_s) / n;
         r.n_batches++;
         done += now;
-        for (int k = 0; done == n && k < now; k++)
+        for (int k = 0; k < now; k++)
             r.n_wrong += data_wrong(out_of(b, k), b->count, peer_size(),
                                     (data_place){k, n_batches_so_far});
     }

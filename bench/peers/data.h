@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * data.h - the inputs of the benchmark, and what their sum must be: the same
- * for every library, Gloo's Python too, which loads data.c as a shared library.
+ * data.h - the inputs of the benchmark, how much memory they take, and what
+ * their sum must be: the same for every library, Gloo's Python too, which loads
+ * data.c as a shared library.
  *
  * Inputs are whole numbers of 11 bits, a hash of (rank, pair, batch, element):
  * no pattern hides a missing contribution, and the sum over up to 2^13 ranks is
@@ -15,6 +16,11 @@
 typedef struct data_place {
     int pair, batch;
 } data_place;
+
+/* Bytes that all buffers of a batch take together, inputs and outputs: twice
+ * the last-level cache, 64 MiB at least, so that no call finds its own in it.
+ */
+size_t data_footprint(void);
 
 /* The input of `rank`. */
 void data_fill(float *in, size_t count, int rank, data_place place);

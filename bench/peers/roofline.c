@@ -20,10 +20,10 @@
  * share; ordinary stores, non-temporal stores for what is copied, and for the
  * sum too; out of place and in place. The best of each kind of store is
  * printed, and the best of all is the roofline; --json has every variant. As
- * in bench.c buffers rotate so that a batch of calls uses 64 MiB of each rank's
- * memory, every input is written anew before a batch, and a time is the mean
- * over a batch's calls, of the slowest rank; here the median of R batches
- * counts. Every element of the outputs of each last batch is checked. */
+ * in bench.c buffers rotate so that a batch of calls uses twice the last-level
+ * cache of each rank's memory (data.h), every input is written anew before a
+ * batch, every output is checked after it, and a time is the mean over the calls
+ * of a batch, of the slowest rank; here the median of R batches counts. */
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
@@ -40,6 +40,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "data.h"
+
 #if defined(__SSE2__)
 #include <immintrin.h>
 #define HAS_STREAMS 1
@@ -47,8 +49,7 @@
 #define HAS_STREAMS 0
 #endif
 
-enum { MAX_RANKS = 64, MAX_PAIRS = 64, MAX_ROUNDS = 99, LINE = 16 /*floats*/ };
-static const size_t footprint_bytes = (size_t)64 << 20;
+enum { MAX_RANKS = 64, MAX_ROUNDS = 99, LINE = 16 /*floats*/ };
 
 enum stores { PLAIN, STREAM_COPY, STREAM_ALL, N_STORES };
 static const char *const store_names[] = {"plain", "nt-copy", "nt-all"};
@@ -252,16 +253,6 @@ static void all_reduce(struct rank *me, const struct call *c)
 
 /* ----------------------------------------------------------- measurement -- */
 
-/* Integers of 11 bits: sums are exact in any order. */
-static float element(int rank, uint64_t batch, size_t i)
-{
-    uint32_t x = ((uint32_t)i + (uint32_t)rank * 0x9E3779B1u +
-                  (uint32_t)batch * 0xC2B2AE3Du) *
-                 0x27D4EB2Fu;
-    x ^= x >> 15;
-    return (float)((int)(x >> 21) - 1024);
-}
-
 /* Pair `pair` of buffers of a call; in place the output is the input. */
 static struct call call_of(const struct job *job, size_t bytes,
                            const struct variant *v, size_t pair)
@@ -278,30 +269,17 @@ static struct call call_of(const struct job *job, size_t bytes,
     return c;
 }
 
-static uint64_t count_wrong(const struct rank *me, const struct call *c,
-                            uint64_t batch)
-{
-    uint64_t n_wrong = 0;
-    for (size_t i = 0; i < c->count; i++) {
-        float sum = 0;
-        for (int r = 0; r < me->job->n_ranks; r++)
-            sum += element(r, batch, i);
-        n_wrong += c->out[me->rank][i] != sum;
-    }
-    return n_wrong;
-}
-
 /* One batch; the seconds of a call on the slowest rank. */
 static double run_batch(struct rank *me, size_t bytes, const struct variant *v,
-                        uint64_t batch, bool is_last)
+                        int batch)
 {
     const struct job *job = me->job;
-    size_t n_pairs = footprint_bytes / 2 / bytes;
-    n_pairs = n_pairs < 1 ? 1 : n_pairs > MAX_PAIRS ? MAX_PAIRS : n_pairs;
+    size_t n_pairs = data_footprint() / 2 / bytes;
+    n_pairs = n_pairs < 1 ? 1 : n_pairs;
     for (size_t p = 0; p < n_pairs; p++) {
         struct call c = call_of(job, bytes, v, p);
-        for (size_t i = 0; i < c.count; i++)
-            c.in[me->rank][i] = element(me->rank, batch, i);
+        data_fill(c.in[me->rank], c.count, me->rank,
+                  (data_place){(int)p, batch});
     }
     meet(me);
     double start_s = now_s();
@@ -312,9 +290,10 @@ static double run_batch(struct rank *me, size_t bytes, const struct variant *v,
     struct progress *mine = &job->progress[me->rank];
     mine->mean_s = (now_s() - start_s) / (double)n_pairs;
     mine->n_wrong = 0;
-    for (size_t p = 0; is_last && p < n_pairs; p++) {
+    for (size_t p = 0; p < n_pairs; p++) {
         struct call c = call_of(job, bytes, v, p);
-        mine->n_wrong += count_wrong(me, &c, batch);
+        mine->n_wrong += data_wrong(c.out[me->rank], c.count, job->n_ranks,
+                                    (data_place){(int)p, batch});
     }
     meet(me);
     double worst_s = 0;
@@ -340,9 +319,9 @@ static double measure(struct rank *me, size_t bytes, const struct variant *v)
 {
     double times[MAX_ROUNDS];
     int n = me->job->n_rounds;
-    run_batch(me, bytes, v, 0, false);
+    run_batch(me, bytes, v, 0);
     for (int i = 0; i < n; i++)
-        times[i] = run_batch(me, bytes, v, (uint64_t)i + 1, i == n - 1);
+        times[i] = run_batch(me, bytes, v, i + 1);
     qsort(times, (size_t)n, sizeof(times[0]), by_time);
     return times[n / 2];
 }
@@ -530,8 +509,8 @@ int main(int argc, char **argv)
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
         job.is_crowded = job.n_ranks > CPU_COUNT(&allowed);
     job.progress = get_shared((size_t)job.n_ranks * sizeof(*job.progress));
-    size_t bytes = 2 * job.max_bytes > footprint_bytes ? 2 * job.max_bytes
-                                                       : footprint_bytes;
+    size_t bytes = data_footprint();
+    bytes = 2 * job.max_bytes > bytes ? 2 * job.max_bytes : bytes;
     for (int r = 0; r < job.n_ranks; r++)
         job.memory[r] = get_shared(bytes);
     pid_t parent = getpid();

@@ -31,7 +31,6 @@ import torch.distributed as dist  # noqa: E402
 
 PAGE = 4096
 FEW_PAIRS, MANY_FROM = 64, 32 << 10
-LEAST_FOOTPRINT = 64 << 20
 TIMEOUT = datetime.timedelta(minutes=10)
 
 
@@ -47,15 +46,8 @@ def load_data(path):
     data.data_fill.restype = None
     data.data_wrong.argtypes = data.data_fill.argtypes
     data.data_wrong.restype = ctypes.c_uint64
+    data.data_footprint.restype = ctypes.c_size_t
     return data
-
-
-def footprint():
-    try:
-        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
-    except (ValueError, OSError):
-        cache = 0
-    return max(2 * cache, LEAST_FOOTPRINT)
 
 
 class Peer:
@@ -99,14 +91,15 @@ class Bench:
         self.out = open(options.output, "w") if self.peer.rank == 0 else None
 
     def get_buffers(self):
-        most = max([footprint() // 2] + [job[0] for job in self.options.sizes])
+        most = max([self.data.data_footprint() // 2] +
+                   [job[0] for job in self.options.sizes])
         self.buffer = torch.zeros(most // PAGE * 1024 + 2048)
         skip = -self.buffer.data_ptr() % PAGE // 4
         self.buffer = self.buffer[skip:]
 
     def shape_buffers(self, size):
         self.stride = -(-size // PAGE) * PAGE
-        fit = footprint() // 2 // self.stride
+        fit = self.data.data_footprint() // 2 // self.stride
         if size < MANY_FROM:
             fit = min(fit, FEW_PAIRS)
         self.pairs = [self.buffer[k * self.stride // 4:][:size // 4]
@@ -134,10 +127,9 @@ class Bench:
             mean += (time.monotonic() - begun) / n
             batches += 1
             done += len(pairs)
-            if done == n:
-                wrong += sum(self.data.data_wrong(
-                    pair.data_ptr(), len(pair), self.peer.size,
-                    Place(k, self.batch)) for k, pair in enumerate(pairs))
+            wrong += sum(self.data.data_wrong(
+                pair.data_ptr(), len(pair), self.peer.size,
+                Place(k, self.batch)) for k, pair in enumerate(pairs))
         return mean, batches, wrong
 
     def measure(self, size, calls, warmup):
