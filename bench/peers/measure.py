@@ -88,8 +88,7 @@ def run_words(words, env, output):
         try:
             is_over = wait(process, output)
         finally:
-            if process.poll() is None:
-                stop(process)
+            stop(process)
         said.seek(0)
         if is_complete(output):
             return None
@@ -123,6 +122,7 @@ def wait(process, output):
 
 
 def stop(process):
+    """The launcher, if it still runs, and what it has left behind."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -143,6 +143,7 @@ def launch(system, place, variant, options, folder):
     words = system.words(place, variant) + system.program + options + \
         ["-o", output]
     failure = run_words(words, env, output)
+    place.end_all()
     rows = read_rows(output) if os.path.exists(output) else []
     return [row for row in rows if "done" not in row], failure
 

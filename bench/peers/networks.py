@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -16,6 +17,8 @@ BUILD = os.path.join(ROOT, os.environ.get("B", "build"))
 TUTTI = os.path.join(BUILD, "tutti")
 LAB = os.path.join(ROOT, "lab", "lab")
 RSH = os.path.join(ROOT, "lab", "rsh")
+sys.path.append(os.path.dirname(LAB))
+import kernel  # noqa: E402
 N_CORES = len(os.sched_getaffinity(0))
 KIB, MIB = 1 << 10, 1 << 20
 PAYLOAD = 1448 / 1514  # of a full packet that TCP sends
@@ -88,6 +91,9 @@ class OneHost:
     def open(self):
         pass
 
+    def end_all(self):
+        pass
+
     def close(self):
         pass
 
@@ -111,6 +117,7 @@ class Network:
     def __init__(self, name, spec, least, title):
         self.name, self.spec, self.title = name, spec, title
         self.least, self.lab, self.plan = least, None, None
+        self.namespaces = []
 
     def why_not(self):
         if os.geteuid() != 0:
@@ -149,11 +156,16 @@ class Network:
         return {row["planner"]: row["time_s"] for row in rows if row["fits"]}
 
     def open(self):
-        done = subprocess.run([LAB, "up", self.spec, "--tutti", TUTTI],
-                              capture_output=True, text=True)
-        if done.returncode:
-            raise Broken((done.stderr.strip() or "no lab").splitlines()[-1])
-        self.lab = done.stdout.split()[-1]
+        state = ask([LAB, "up", self.spec, "--tutti", TUTTI, "--json"])
+        self.lab, self.namespaces = state["name"], state["namespaces"]
+
+    def end_all(self):
+        """What a launch has left behind on the hosts: there a remote shell has
+        started it, so it is in no group of the launcher's."""
+        try:
+            kernel.end_processes(self.namespaces)
+        except kernel.Bad as why:
+            raise Broken(str(why))
 
     def close(self):
         if self.lab:

@@ -22,8 +22,9 @@
  * printed, and the best of all is the roofline; --json has every variant. As
  * in bench.c buffers rotate so that a batch of calls uses twice the last-level
  * cache of each rank's memory (data.h), every input is written anew before a
- * batch, every output is checked after it, and a time is the mean over the calls
- * of a batch, of the slowest rank; here the median of R batches counts. */
+ * batch, every output is checked after it, and a time is the mean over the
+ * calls of a batch, of the slowest rank; here the median of R batches counts.
+ */
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>

@@ -35,6 +35,13 @@ peers --ranks 2 --systems tutti --sizes 8,64KiB,1MiB --planners auto --json \
 ends "going on" 0
 is "measures what was missing" \
     "$(what '[r["size_bytes"] for r in timed[6:]]')" "[1048576]"
+mark=$((RANDOM + 300000)).$$
+is "what a launcher leaves behind is ended" "$(python3 -B -c "import os, sys
+sys.path.insert(0, '$here/../../bench/peers')
+import measure
+print(measure.run_words(['sh', '-c', 'echo \$1 >$tmp/out; sleep $mark &', '-',
+                         '{\"done\": true}'], os.environ, '$tmp/out'))" 2>&1
+    ) $(pgrep -fc "sleep $mark")" "None 0"
 peers --from "$tmp/record"
 ends "--from" 0
 like "shows what was recorded" "$out" '^ +1 MiB +Tutti '
