@@ -4,8 +4,10 @@ row goes to the record at once.
 
 The record is a file of JSON rows, one a line, that only grows: a run that was
 interrupted loses nothing, and parts measured one by one add up (results.py)."""
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import tempfile
 import time
 
 import turns
-from networks import KIB, MIB, N_CORES, Broken
+from networks import BUILD, KIB, MIB, N_CORES, ROOT, Broken
 from systems import last_line
 
 TIME_LIMIT_S = 1800  # for one launch
@@ -58,6 +60,33 @@ class Record:
     def sizes_done(self, **key):
         return {row["size_bytes"] for row in self.rows if "time_us" in row
                 and all(row.get(k) == v for k, v in key.items())}
+
+
+def built():
+    """Which Tutti: the commit (None where there is no git), and a digest of
+    the library as it is built."""
+    with open(os.path.join(BUILD, "libtutti.so"), "rb") as file:
+        found = {"library": hashlib.sha256(file.read()).hexdigest()[:16]}
+    commit = None
+    if shutil.which("git"):
+        commit = subprocess.run(
+            ["git", "-C", ROOT, "describe", "--always", "--dirty"],
+            capture_output=True, text=True).stdout.strip()
+    return dict(found, commit=commit or None)
+
+
+def check_goes_on(record, is_resumed):
+    """Medians must not mix what different libraries have done."""
+    if record.rows and not is_resumed:
+        raise Broken("%s has rows already: add to them with --resume, or name "
+                     "another file" % record.path)
+    now = built()["library"]
+    for row in record.rows:
+        facts = row.get("facts", {})
+        if facts.get("library", now) != now:
+            raise Broken("%s has rows of another build of Tutti (commit %s): "
+                         "build that one again, or name another file"
+                         % (record.path, facts["commit"]))
 
 
 def read_rows(path):
@@ -191,7 +220,7 @@ def measure_place(systems, place, sizes, options, record, folder):
     facts = dict({"place": place.name, "title": place.title,
                   "spec": place.spec, "n_ranks": place.n_ranks
                   if not place.is_lab else None, "load": os.getloadavg()[0],
-                  "cores": N_CORES}, **place.facts(sizes))
+                  "cores": N_CORES}, **place.facts(sizes), **built())
     record.add({"facts": facts})
     place.open()
     try:

@@ -35,6 +35,13 @@ peers --ranks 2 --systems tutti --sizes 8,64KiB,1MiB --planners auto --json \
 ends "going on" 0
 is "measures what was missing" \
     "$(what '[r["size_bytes"] for r in timed[6:]]')" "[1048576]"
+peers --ranks 2 --systems tutti --sizes 8 --json "$tmp/record"
+ends "a record that has rows, without --resume" 1
+like "says what to do" "$err" 'record has rows already: .* --resume, or name'
+sed 's/"library": "[0-9a-f]*"/"library": "0"/' "$tmp/record" >"$tmp/older"
+peers --ranks 2 --systems tutti --sizes 8 --json "$tmp/older" --resume
+ends "rows of another build" 1
+like "says so" "$err" 'older has rows of another build of Tutti \(commit '
 mark=$((RANDOM + 300000)).$$
 is "what a launcher leaves behind is ended" "$(python3 -B -c "import os, sys
 sys.path.insert(0, '$here/../../bench/peers')
