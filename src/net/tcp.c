@@ -269,14 +269,17 @@ static tt_sent tcp_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     if (TT_UNLIKELY(!base->is_up || conn->is_lost || conn->broken))
         return TT_FULL;
-    tt_sent sent = tt_tcp_tx_put(&conn->strands[conn->to].tx, m, iov, n_iov);
+    uint32_t size = TT_TCP_QUEUE * conn->n_strands;
+    tt_sent sent = TT_FULL; /* behind a blocked strand many may wait as left */
+    if (conn->n_lent < size)
+        sent = tt_tcp_tx_put(&conn->strands[conn->to].tx, m, iov, n_iov);
     conn->has_refused = sent == TT_FULL;
-    if (sent == TT_QUEUED) {
-        uint32_t size = TT_TCP_QUEUE * conn->n_strands;
+    if (sent == TT_FULL)
+        return sent;
+    if (sent == TT_QUEUED)
         conn->lent[(conn->first_lent + conn->n_lent++) % size] =
             (uint8_t)conn->to;
-    }
-    if (sent != TT_FULL && m->len >= TT_TCP_TURN_BYTES)
+    if (tt_tcp_ends_turn(&conn->turn_bytes, m->len, TT_TCP_TURN_BYTES))
         conn->to = (conn->to + 1) % conn->n_strands;
     return sent;
 }

@@ -92,9 +92,10 @@ typedef struct tt_tcp_strand {
     tt_tcp_tx tx;
 } tt_tcp_strand;
 
-/* A large message ends the turn of its strand: the next message goes by the
- * next one. Both sides count alike, so messages are read in the order in which
- * they were sent, and nothing has to be said. */
+/* A strand's turn ends with the message that brings its payloads to so many
+ * bytes: the next message goes by the next strand. Both sides count alike, so
+ * messages are read in the order in which they were sent, and nothing has to be
+ * said. */
 #define TT_TCP_TURN_BYTES (4u << 10)
 #define TT_TCP_STRANDS 16
 
@@ -109,6 +110,7 @@ typedef struct tt_tcp_conn {
     uint32_t n_strands, n_open;
     tt_tcp_strand *strands; /* [n_strands] */
     uint32_t to, from;      /* whose turn it is to send, to receive */
+    uint32_t turn_bytes;    /* sent in this turn */
     /* The strands of the messages that are borrowed, oldest first: a ring of
      * TT_TCP_QUEUE * n_strands. */
     uint8_t *lent;

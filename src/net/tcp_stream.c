@@ -43,7 +43,8 @@ static void advance(tt_tcp_rx *rx, uint32_t n)
         return;
     bool is_dropped = rx->is_dropping;
     rx->is_dropping = false;
-    rx->is_over = rx->turn_bytes > 0 && rx->m.len >= rx->turn_bytes;
+    rx->is_over = rx->turn_bytes > 0 &&
+                  tt_tcp_ends_turn(&rx->in_turn, rx->m.len, rx->turn_bytes);
     if (!is_dropped)
         rx->up->arrived(rx->peer, &rx->m, rx->at - rx->m.len);
 }

@@ -27,11 +27,24 @@ typedef struct tt_tcp_rx {
     uint32_t left; /* what is still to come of it */
     bool is_dropping;
     uint32_t tail; /* how much of buf to offer */
-    /* A message of at least so many bytes ends this stream's turn, and what
-     * follows it waits in buf; 0: there are no turns. */
+    /* This stream's turn ends with the message that brings its payloads to so
+     * many bytes, and what follows it waits in buf; 0: there are no turns. */
     uint32_t turn_bytes;
-    bool is_over; /* its turn is */
+    uint32_t in_turn; /* bytes so far */
+    bool is_over;     /* its turn is */
 } tt_tcp_rx;
+
+/* Counts a message of len bytes; true when it is the last one of the turn. */
+static inline bool tt_tcp_ends_turn(uint32_t *in_turn, uint32_t len,
+                                    uint32_t turn_bytes)
+{
+    if (len < turn_bytes - *in_turn) {
+        *in_turn += len;
+        return false;
+    }
+    *in_turn = 0;
+    return true;
+}
 
 /* Where the next bytes are to be read: 1 or 2 segments. Not when its turn is
  * over. */

@@ -295,6 +295,90 @@ static void test_cancel(void **state)
     assert_int_equal(tt_nodes_run(&nodes), 0);
 }
 
+/* -------------------------------------------------------------- borrowing */
+
+enum { MOST_LOANS = 800, LOAN_BYTES = 64 << 10 };
+
+/* Messages that wait as borrowed or have left, in order. */
+typedef struct loans {
+    unsigned char *data[MOST_LOANS];
+    uint32_t len[MOST_LOANS];
+    uint32_t n, n_spoilt;
+    uint64_t n_sent;
+} loans;
+
+/* What has left is the program's again, which writes to it. */
+static void spoil_what_left(tt_node *node, loans *l)
+{
+    for (; l->n_spoilt < node->peers[1].n_left; l->n_spoilt++)
+        memset(l->data[l->n_spoilt], 0xee, l->len[l->n_spoilt]);
+}
+
+static bool send_loan(tt_node *node, loans *l, uint32_t len)
+{
+    if (l->n == MOST_LOANS)
+        return false;
+    unsigned char *data = tt_node_alloc(node, len);
+    tt_fill(data, len, l->n_sent);
+    const tt_msg m = {.magic = TT_MSG_MAGIC, .len = len, .seq = l->n_sent};
+    const struct iovec iov = {.iov_base = data, .iov_len = len};
+    tt_sent sent = node->ops->send(node->conns[1], &m, &iov, 1);
+    l->n_sent += sent != TT_FULL;
+    if (sent == TT_QUEUED) {
+        l->len[l->n] = len;
+        l->data[l->n++] = data;
+    } else {
+        tt_node_free(node, data);
+    }
+    tt_node_poll(node, false);
+    spoil_what_left(node, l);
+    return sent != TT_FULL;
+}
+
+/* Where a transport has several streams this fills one of them, and then sends
+ * what the others have room for. */
+static int loan_sender(tt_node *node)
+{
+    static loans l;
+    l = (loans){.n = 0};
+    uint32_t most = node->net->max_payload;
+    uint32_t large = most < LOAN_BYTES ? most : LOAN_BYTES;
+    while (send_loan(node, &l, large) && l.n == node->peers[1].n_left) {
+        send_loan(node, &l, large / 16);
+        send_loan(node, &l, large / 16);
+    }
+    for (int i = 0; i < 200; i++)
+        send_loan(node, &l, 1000);
+    while (node->peers[1].n_left < l.n && tt_node_turn(node))
+        spoil_what_left(node, &l);
+    uint64_t n_back = node->peers[1].n_left;
+    tt_node_close(node);
+    for (uint32_t i = 0; i < l.n; i++)
+        tt_node_free(node, l.data[i]);
+    NODE_CHECK(node, n_back == l.n);
+    return node->failure[0] != 0;
+}
+
+static int loan_body(tt_node *node)
+{
+    if (node->rank == 0)
+        return loan_sender(node);
+    uint64_t next = 0;
+    node->peers[0].test = &next;
+    node->on_arrived = cancel_arrived;
+    nap_ms(300);
+    while (!node->peers[0].is_lost && tt_node_turn(node))
+        continue;
+    return node->failure[0] != 0;
+}
+
+static void test_loans(void **state)
+{
+    tt_nodes nodes = base_nodes(*state, 2);
+    nodes.body = loan_body;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
+}
+
 /* ------------------------------------------------------- close and death */
 
 /* Rank 0 sends what it can and leaves at once; rank 1 looks late, and must
@@ -478,6 +562,7 @@ static const struct {
     {"no wake-up is lost", test_token, false},
     {"back-pressure", test_full, false},
     {"cancel", test_cancel, false},
+    {"what is borrowed is not told to have left", test_loans, false},
     {"close delivers", test_leave, false},
     {"a death is noticed", test_death, true},
     {"a child keeps nothing", test_fork, true},
