@@ -25,10 +25,11 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 
-/* What must be equal on all ranks: rank 0's settings. */
+/* What must be equal on all ranks: rank 0's settings. But for the cache, which
+ * is this host's. */
 typedef struct tt_agreed {
     uint64_t window, front_bytes, front_window_bytes, staging_max_bytes;
-    uint64_t cache_bytes; /* of a host */
+    uint64_t cache_bytes;
     uint64_t eager_bytes;
     uint32_t max_payload;
     uint32_t n_hosts;

@@ -291,8 +291,6 @@ static tutti_err exchange_hellos(start *st)
         .front_bytes = st->settings.front_bytes,
         .front_window_bytes = st->settings.front_window_bytes,
         .staging_max_bytes = st->settings.staging_max_bytes,
-        .cache_bytes = st->settings.cache_bytes ? st->settings.cache_bytes
-                                                : tt_host_cache_bytes(),
         .eager_bytes = st->settings.eager_bytes,
         .max_payload = UINT32_MAX / 4,
     };
@@ -315,6 +313,8 @@ static tutti_err exchange_hellos(start *st)
     if (err)
         return err;
     st->agreed = st->hellos[0].settings;
+    st->agreed.cache_bytes = st->settings.cache_bytes ? st->settings.cache_bytes
+                                                      : tt_host_cache_bytes();
     st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';
     if (st->agreed.window < 1 || st->agreed.window > 1024 ||
         st->agreed.staging_max_bytes == 0 ||

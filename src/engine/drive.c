@@ -272,9 +272,11 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
         tt_engine_kick(e, false);
 }
 
-void tt_engine_set_yields(tt_engine *e)
+void tt_engine_set_yields(tt_engine *e, uint64_t spin_ns)
 {
     e->opts.yields = true;
+    if (spin_ns < e->opts.spin_ns)
+        e->opts.spin_ns = spin_ns;
 }
 
 /* ----------------------------------------------------------------- thread -- */

@@ -44,8 +44,9 @@ tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag);
 void tt_engine_lock(tt_engine *e);
 void tt_engine_unlock(tt_engine *e);
 
-/* More ranks than cores on this host: waits yield. [locked] */
-void tt_engine_set_yields(tt_engine *e);
+/* More ranks than cores on this host: waits yield, and poll no longer than
+ * spin_ns. [locked] */
+void tt_engine_set_yields(tt_engine *e, uint64_t spin_ns);
 
 /* One pass over all nets; true when anything moved. [locked] */
 bool tt_engine_step(tt_engine *e);

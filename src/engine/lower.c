@@ -677,9 +677,12 @@ static tutti_err make_front(work *w)
                       w->part->collective == TUTTI_BROADCAST;
     b->window_positions = UINT32_MAX;
     if (everywhere && lay->front_window_bytes && lay->total_bytes) {
-        uint64_t f = ceil_div(lay->front_window_bytes * b->n_positions,
-                              lay->total_bytes);
-        b->window_positions = f < UINT32_MAX ? (uint32_t)f : UINT32_MAX;
+        uint64_t window = lay->front_window_bytes, total = lay->total_bytes;
+        if (window < total) {
+            uint64_t f = tt_mul_div(window, b->n_positions, total);
+            f += tt_mul_div(f, total, b->n_positions) < window; /* up */
+            b->window_positions = (uint32_t)f;
+        }
     }
     return TUTTI_OK;
 }

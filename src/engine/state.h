@@ -186,7 +186,7 @@ struct tt_engine {
     bool has_thread, stops, is_driven, is_quiet, was_inline;
     _Atomic int n_waiting;      /* threads that want the lock */
     uint32_t n_waits;           /* waits that do not drive */
-    uint32_t n_sleeping;        /* threads in poll() */
+    uint32_t n_sleeping;        /* threads in epoll_wait() */
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
@@ -255,10 +255,10 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
 void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
 void tt_engine_pump(tt_engine *e);
-/* Compares a peer's call with the own one; fails the team if they differ. */
 /* The peer called something else than a call that nobody remembers here. */
 void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
                     const tt_call *theirs);
+/* Compares a peer's call with the own one; fails the team if they differ. */
 bool tt_team_compare(tt_team *team, uint32_t peer_rank, const tt_past *own,
                      const tt_call *theirs, uint64_t fingerprint);
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer);

@@ -114,9 +114,12 @@ tt_shm_heard tt_shm_hear(tt_shm_conn *conn)
             return len == 1 ? TT_SHM_BYE : TT_SHM_END;
         note n;
         int fd;
-        if (tt_fdpass_recv(conn->sock, &n, sizeof(n), &fd, 1) != 1) {
+        int came = tt_fdpass_recv(conn->sock, &n, sizeof(n), &fd, 1);
+        if (came != 1) {
             TT_DEBUG("peer %u: its memory came without a descriptor",
                      conn->base.rank);
+            if (came < 0 && (errno == ENOMEM || errno == ENOBUFS))
+                return TT_SHM_QUIET; /* it is still there: another time */
             continue; /* we have too many: payloads are copied as before */
         }
         tt_fork_watch(fd);
