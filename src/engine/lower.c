@@ -670,8 +670,7 @@ static tutti_err make_front(work *w)
     }
     const tt_layout *lay = w->lay;
     for (uint32_t g = 0; g < b->n_groups; g++)
-        b->groups[g].streams = lay->streams && b->groups[g].is_result &&
-                               b->groups[g].n_sends + b->groups[g].n_nexts == 0;
+        b->groups[g].streams = lay->streams && b->groups[g].is_result;
     bool everywhere = w->part->collective == TUTTI_ALL_REDUCE ||
                       w->part->collective == TUTTI_ALL_GATHER ||
                       w->part->collective == TUTTI_BROADCAST;

@@ -86,7 +86,7 @@ typedef struct tt_piece {
 typedef struct tt_group {
     uint32_t n_slices, stride;
     bool is_copy, is_result;   /* is_result: the last word on result chunks */
-    bool streams;              /* ... which this rank does not send, either */
+    bool streams;              /* it is stored past the cache */
     uint32_t lanes, n_lanes;   /* receive lanes, in bound->index */
     uint32_t pieces, n_pieces; /* in order of chunk */
     uint32_t preds, n_preds;   /* groups that must be done before */

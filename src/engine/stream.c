@@ -8,7 +8,7 @@
  * Kernels    Sums of two sources have kernels of their own (tt_lines_fn). All
  *            other reductions, and those that divide, make a small block in the
  *            first-level cache first, which gains less.
- * Next       kernels.c; op.c says which results are meant. */
+ * Next       kernels.c; lower.c says which results are meant. */
 #include "engine/lines.h"
 #include "engine/reduce.h"
 
