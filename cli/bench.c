@@ -10,7 +10,6 @@
  * Next       bench_measure.c, bench_print.c. */
 #include "bench.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static tutti_err run_size(bench *b, const bench_shape *s)
@@ -72,15 +71,14 @@ static const char *find_misuse(const bench *b)
 
 static int run(bench *b)
 {
-    /* Rank 0's counts, as with every launcher's variable. */
-    if (b->network.spec && setenv("TUTTI_TOPOLOGY", b->network.spec, 1))
-        return cli_fail(b->self, "out of memory");
+    int status = bench_network_set(b);
+    if (status)
+        return status;
     tutti_err err = tutti_comm_create(NULL, &b->comm);
     if (err)
         return cli_fail_err(b->self, "cannot start", err, tutti_last_message());
     b->call.rank = tutti_comm_rank(b->comm);
     b->call.n_ranks = tutti_comm_size(b->comm);
-    int status = CLI_OK;
     const char *misuse = find_misuse(b);
     if (misuse && bench_prints(b))
         cli_usage(b->self, "%s", misuse);
@@ -131,6 +129,10 @@ static int check_arguments(bench *b, const cli_words *words, const char *place,
         return cli_usage(b->self, "--root is no rank");
     if (b->factor < 2)
         return cli_usage(b->self, "-f must be 2 or more");
+    if (b->step == 0)
+        return cli_usage(b->self, "-i must be more than nothing");
+    if (b->step == UINT64_MAX)
+        b->step = 0;
     if (b->least > b->most)
         return cli_usage(b->self, "-b is more than -e");
     b->call.root = (int)root;
@@ -155,6 +157,7 @@ int cmd_bench(const cli_command *self, int argc, char **argv)
                .least = 8,
                .most = 128 << 20,
                .factor = 2,
+               .step = UINT64_MAX, /* not given */
                .n_warmup = 5,
                .check = 1,
                .rotate = 1};

@@ -98,6 +98,10 @@ typedef struct bench_promise {
     const char *planner; /* that plans it */
 } bench_promise;
 
+/* Tells the ranks which network was given, if one was; rank 0's counts, as
+ * with every launcher's variable. Reports its own failures; returns the exit
+ * status. */
+int bench_network_set(const bench *b);
 /* Finds the optimum, on rank 0, when a network was given; reports its own
  * failures. */
 bool bench_network_open(bench *b);

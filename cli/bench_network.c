@@ -8,6 +8,22 @@
  * Next       bench_print.c. */
 #include "bench.h"
 
+#include <stdlib.h>
+
+int bench_network_set(const bench *b)
+{
+    const char *spec = b->network.spec;
+    if (!spec)
+        return CLI_OK;
+    if (!spec[0]) { /* as a variable it would count as none */
+        tutti_topology_free(cli_open_network(b->self, spec));
+        return CLI_FAILED;
+    }
+    if (setenv("TUTTI_TOPOLOGY", spec, 1))
+        return cli_fail(b->self, "out of memory");
+    return CLI_OK;
+}
+
 bool bench_network_open(bench *b)
 {
     bench_network *n = &b->network;

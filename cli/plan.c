@@ -321,6 +321,8 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
         return words.status;
     if (words.n != 1)
         return cli_usage(self, "give one network, such as full:8");
+    if (rq.opts.size_bytes == 0)
+        return cli_usage(self, "--size must be more than nothing");
     if (root > INT32_MAX)
         return cli_usage(self, "--root is no rank");
     rq.spec = words.at[0];

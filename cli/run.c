@@ -218,6 +218,41 @@ static int run(run_job *job, const host_list *hosts, bool prefixes,
     return status;
 }
 
+/* host:port or [ipv6]:port, as the ranks will read it. */
+static bool is_address(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || colon == text)
+        return false;
+    size_t len = (size_t)(colon - text);
+    bool is_host = text[0] == '[' ? len > 2 && colon[-1] == ']'
+                                  : !memchr(text, ':', len);
+    size_t digits = strspn(colon + 1, "0123456789");
+    unsigned long port = strtoul(colon + 1, NULL, 10);
+    return is_host && len < 256 && digits <= 5 && !colon[1 + digits] &&
+           port >= 1 && port <= UINT16_MAX;
+}
+
+/* Of the options those that are for hosts only, or for this machine only. */
+static int check_places(const run_job *job, bool has_hosts)
+{
+    const char *address = job->address;
+    const char *rsh = job->rsh;
+    if (!has_hosts && (address || rsh))
+        return cli_usage(job->self, "%s goes with -H",
+                         address ? "--address" : "--rsh");
+    if (has_hosts && job->binds)
+        return cli_usage(job->self, "--bind is for local ranks: leave out -H");
+    if (address && !is_address(address))
+        return cli_usage(job->self,
+                         "--address '%s' is wrong: expected host:port or "
+                         "[ipv6]:port, the port from 1 to 65535",
+                         address);
+    if (rsh && !rsh[strspn(rsh, " \t")])
+        return cli_usage(job->self, "--rsh names no program");
+    return CLI_OK;
+}
+
 /* Says what is wrong with the words of the command line, or completes them. */
 static int check(const cli_command *self, const cli_words *words,
                  const host_list *hosts, uint64_t *n)
@@ -240,7 +275,6 @@ static int check(const cli_command *self, const cli_words *words,
 int cmd_run(const cli_command *self, int argc, char **argv)
 {
     run_job job = {.self = self,
-                   .rsh = "ssh -o BatchMode=yes -o ConnectTimeout=10",
                    .grace_s = 5,
                    .guard_fd = -1,
                    .sinks = {{.fd = STDOUT_FILENO}, {.fd = STDERR_FILENO}}};
@@ -272,16 +306,16 @@ int cmd_run(const cli_command *self, int argc, char **argv)
     host_list hosts = {0};
     char address[320];
     int status = host_text ? parse_hosts(self, host_text, &hosts) : CLI_OK;
-    if (!status && job.address && !host_text)
-        status = cli_usage(self, "--address goes with -H");
-    if (!status && job.binds && host_text)
-        status = cli_usage(self, "--bind is for local ranks: leave out -H");
+    if (!status)
+        status = check_places(&job, host_text);
     if (!status)
         status = check(self, &words, &hosts, &n);
     if (!status) {
         job.n = (uint32_t)n;
         job.program = words.at;
         words.at[words.n] = NULL;
+        if (!job.rsh)
+            job.rsh = "ssh -o BatchMode=yes -o ConnectTimeout=10";
         if (hosts.n && !job.address)
             job.address = make_address(&hosts.at[0], address, sizeof(address));
         status = run(&job, &hosts, prefixes, is_json);

@@ -127,6 +127,8 @@ int cmd_topo(const cli_command *self, int argc, char **argv)
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))
         return words.status;
+    if (is_list && (words.n || is_json || with_routes || out))
+        return cli_usage(self, "--list goes alone");
     if (is_list)
         return list();
     if (words.n != 1)

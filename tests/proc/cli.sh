@@ -68,6 +68,25 @@ run "$tutti" bench send-recv
 ends "bench: send-recv alone" 2
 run "$tutti" bench broadcast --root 1
 ends "bench: a root that is no rank" 2
+refused() { # PATTERN WORDS...: a usage error, in one sentence
+    run "$tutti" "${@:2}"
+    ends "${*:2}: a usage error" 2
+    one_sentence "in one sentence"
+    like "it says what" "$err" "$1"
+}
+refused 'more than nothing' bench --step 0
+refused 'more than nothing' plan full:4 -s 0
+refused 'goes alone' topo --json --list
+refused 'goes alone' topo --routes --list
+refused 'goes alone' topo full:4 --list
+run "$tutti" bench --topology ''
+ends "bench: an empty network" 1
+is "as topo says it" "$err" "$("$tutti" topo '' 2>&1 | sed s/topo:/bench:/)"
+for address in '' b b: :9 b:0 b:65536 b:9x fe80::1:9 '[]:9' '[b:9'; do
+    refused 'expected host:port or' run -H localhost --address "$address" true
+done
+refused 'goes with -H' run -n 2 --rsh ssh true
+refused 'names no program' run -H localhost --rsh ' ' true
 run "$tutti" run -n 2
 ends "run: no program" 2
 run "$tutti" run true
