@@ -41,6 +41,8 @@ class Bad(Exception):
 
 
 def size_text(n):
+    if n % KIB:
+        return "%d bytes" % n
     return "%d KiB" % (n // KIB) if n % MIB else "%d MiB" % (n // MIB)
 
 
@@ -77,9 +79,10 @@ def check_names(hosts):
         raise Bad("the topology has %d hosts; a lab has at most %d"
                   % (len(hosts), MOST_HOSTS))
     for name in hosts:
-        if len(name) > 64 or name.startswith("-"):
+        if len(name) > 64 or name.startswith("-") or name in (".", ".."):
             raise Bad("`%s` cannot be a host's name: it needs at most 64 "
-                      "letters, the first no dash" % name)
+                      "letters, the first no dash, and not to be `.` or `..`"
+                      % name)
 
 
 def number_hosts(hosts):
@@ -113,8 +116,13 @@ def make_end(link, options):
                   "else every packet is split and the processor is measured, "
                   "not the network" % (size_text(burst), rate_text(bps),
                                        size_text(least)))
+    queue = options["queue"] or max(QUEUE, burst)
+    if queue < burst:
+        raise Bad("a queue of %s is too small: it must hold the burst of %s, "
+                  "else TCP's large packets may not fit, and are dropped"
+                  % (size_text(queue), size_text(burst)))
     return {"node": link["from"], "to": link["to"], "rate_bps": bps,
-            "burst": burst, "queue": options["queue"] or QUEUE,
+            "burst": burst, "queue": queue,
             "latency_s": link["latency_s"], "dev": link["dev"]}
 
 
@@ -323,7 +331,8 @@ def make(net, options):
     plan = {"hosts": list(hosts.values()), "switches": list(switches.values()),
             "wires": wires, "routes": [], "notes": notes,
             "order": options["order"], "host_of_rank": [None] * net["ranks"],
-            "latency_s": max(link["latency_s"] for link in net["links"])}
+            "latency_s": max((link["latency_s"] for link in net["links"]),
+                             default=0)}
     for host in plan["hosts"]:
         for rank in host["ranks"]:
             plan["host_of_rank"][rank] = host["name"]

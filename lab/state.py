@@ -14,6 +14,7 @@ A lab is `up` (stays until `down`), `running` (of a `lab run` that lives), or
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -33,9 +34,9 @@ def path_of(lab, *names):
 
 def write_file(path, text):
     """Whole or not at all."""
-    with open(path + ".new", "w") as f:
+    with open(path + "~", "w") as f:  # no host's name has this letter
         f.write(text)
-    os.rename(path + ".new", path)
+    os.rename(path + "~", path)
 
 
 # -------------------------------------------------------------------- making
@@ -99,7 +100,8 @@ def orphans():
     """Folders of who died before the first state was written."""
     try:
         names = [name for name in os.listdir(ROOT)
-                 if name.startswith("tutti-") and not read(name)]
+                 if re.fullmatch("tutti-[0-9]+(-[0-9]+)?", name)
+                 and not read(name)]
     except OSError:
         return []
     return [name for name in names

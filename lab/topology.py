@@ -14,8 +14,9 @@ def find_tutti(given):
     """--tutti, else that of the build directory $B."""
     build = os.path.join(os.path.dirname(HERE), os.environ.get("B", "build"))
     path = os.path.abspath(given or os.path.join(build, "tutti"))
-    if not os.access(path, os.X_OK):
-        raise Bad("there is no %s: run `make`, set B, or say --tutti" % path)
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        raise Bad("there is no program %s: run `make`, set B, or say --tutti"
+                  % path)
     return path
 
 
@@ -32,7 +33,12 @@ def ask(tutti, *words, text=None):
 
 def read(tutti, spec, text=None):
     """The network as `tutti topo --json --routes` has it."""
-    return json.loads(ask(tutti, "--json", "--routes", "--", spec, text=text))
+    said = ask(tutti, "--json", "--routes", "--", spec, text=text)
+    try:
+        return json.loads(said)
+    except ValueError:
+        raise Bad("%s is no program `tutti`: it does not tell what a network "
+                  "is" % tutti)
 
 
 # --------------------------------------------------------------------- order

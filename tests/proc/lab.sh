@@ -119,6 +119,20 @@ refused "an interface that cannot be" 'cannot be an interface' \
 refused "what no bridge can express" 'by two ports' "$lab" up "$tmp/twisted.net"
 refused "no command" 'give a command' "$lab" run star:2
 refused "no program" 'there is no' "$lab" up star:2 --tutti "$tmp/none"
+refused "a folder as program" 'there is no program' \
+    "$lab" up star:2 --tutti "$tmp"
+refused "another program" 'is no program `tutti`' \
+    "$lab" up star:2 --tutti "$(type -P true)"
+refused "a small queue" 'hold the burst of 128 KiB' \
+    "$lab" up star:2@100Mbit --queue 64KiB
+sed 's/host a b/host .. b/; s/link a/link ../' "$tmp/uneven.net" >"$tmp/dots.net"
+refused "a host that is no file" "\`\.\.\` cannot be a host's name" \
+    "$lab" up "$tmp/dots.net"
+for grace in -1 nan inf; do
+    refused "--grace $grace" 'no time in seconds' \
+        "$lab" run star:2 --grace $grace -- true
+done
+refused "--once --json" 'not with --once' "$lab" run star:2 --once --json -- true
 refused "no such lab" 'there is no lab' "$lab" exec tutti-0 h0 -- true
 
 if [ "$(id -u)" != 0 ]; then
@@ -218,6 +232,8 @@ run "$lab" run star:3@100Mbit --grace 0.2 -- sh -c \
     "[ \$TUTTI_RANK = 1 ] && exit 6; sleep $mark"
 ends "the status of who failed" 6
 is "the others are ended" "$(pgrep -fc "sleep $mark")" 0
+run "$lab" run full:1 -- sh -c 'echo $LAB_ADDR $LAB_IFNAME'
+is "one host without a link" "$rc $out" "0 10.0.0.1 host0"
 run "$lab" run star:2@100Mbit --once --env X=1 -- sh -c 'echo $X $LAB_HOST'
 is "one command" "$out" "1 h0"
 run "$lab" run star:3@100Mbit --topology star:5 -- "$tutti" bench -e 8
@@ -274,7 +290,11 @@ wait "$maker" 2>/dev/null
 like "a crash leaves a lab over" "$("$lab" list)" "^tutti-$maker +left over"
 like "its namespaces" "$(ip netns list)" "^tutti-$maker-h2"
 ip netns exec "tutti-$maker-h1" sleep "$mark" >/dev/null 2>&1 &
+foreign=/run/tutti-lab/tutti-$maker.x
+mkdir "$foreign"
 run "$lab" down --stale
+rmdir "$foreign"
+is "what is no lab stays" "$rc $?" "0 0"
 like "which down --stale takes away" "$out" "^tutti-$maker$"
 is "whole" "$(ip netns list | grep -c "tutti-$maker-") \
 $("$lab" list | grep -c "^tutti-$maker ") $(pgrep -fc "sleep $mark")" "0 0 0"
