@@ -48,9 +48,21 @@ class Record:
     """Rows that are there, and a file to which new ones are added."""
 
     def __init__(self, path):
-        self.path, self.rows = path, []
+        self.path, self.rows, self.half = path, [], b""
         if path and os.path.exists(path):
-            self.rows = read_rows(path)
+            self.rows, self.half = read_record(path)
+
+    def mend(self):
+        """The end that an interruption has left: what is added begins a
+        line."""
+        if not self.rows and not self.half:
+            return
+        with open(self.path, "r+b") as file:
+            end = file.seek(-len(self.half), os.SEEK_END)
+            file.truncate()
+            file.seek(max(end - 1, 0))
+            if file.read() not in (b"", b"\n"):
+                file.write(b"\n")
 
     def add(self, row):
         self.rows.append(row)
@@ -78,7 +90,7 @@ def built():
 
 def check_goes_on(record, is_resumed):
     """Medians must not mix what different libraries have done."""
-    if record.rows and not is_resumed:
+    if (record.rows or record.half) and not is_resumed:
         raise Broken("%s has rows already: add to them with --resume, or name "
                      "another file" % record.path)
     now = built()["library"]
@@ -90,16 +102,34 @@ def check_goes_on(record, is_resumed):
                          % (record.path, facts["commit"]))
 
 
-def read_rows(path):
+def read_row(line):
+    """None: it is none."""
+    try:
+        row = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def read_record(path):
+    """The rows, and what is there of a last one that was not written whole."""
     rows = []
-    with open(path) as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
+            row = read_row(line)
+            if row is None and line[:1] == b"{" and line[-1:] != b"\n":
+                print("# %s:%d: the last row is not whole, and left out"
+                      % (path, number), file=sys.stderr)
+                return rows, line
+            if row is None:
                 raise Broken("%s:%d is no row of a record; --json makes one"
                              % (path, number))
-    return rows
+            rows.append(row)
+    return rows, b""
+
+
+def read_rows(path):
+    return read_record(path)[0]
 
 
 def say(text):
@@ -223,8 +253,8 @@ def measure_place(systems, place, sizes, options, record, folder):
                   if not place.is_lab else None, "load": os.getloadavg()[0],
                   "cores": N_CORES}, **place.facts(sizes), **built())
     record.add({"facts": facts})
-    place.open()
     try:
+        place.open()
         take_turns(systems, place, sizes, options, record, folder)
     finally:
         place.close()

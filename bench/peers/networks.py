@@ -4,10 +4,12 @@
 The table has every network that Tutti is held to. `least` is its optimum as
 theory gives it (docs/optimum.md), in seconds per Mbit of the vector; `tutti
 bound` must agree, or nothing is measured there."""
+import contextlib
 import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -59,8 +61,22 @@ TABLE = [
 ]
 
 
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Broken(Exception):
     """One sentence."""
+
+
+@contextlib.contextmanager
+def undisturbed():
+    """Signals wait: a lab that is made is also known, and none is left half
+    taken down. (What is called in here inherits that.)"""
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
 def ask(words):
@@ -70,6 +86,12 @@ def ask(words):
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
         raise Broken("%s: %s" % (" ".join(words[:3]), lines[-1]))
     return json.loads(done.stdout)
+
+
+def planners():
+    """The names of all, and `auto`."""
+    rows = ask([TUTTI, "plan", "full:2", "--json", "--size", "8"])
+    return {"auto"} | {row["planner"] for row in rows}
 
 
 class OneHost:
@@ -156,8 +178,9 @@ class Network:
         return {row["planner"]: row["time_s"] for row in rows if row["fits"]}
 
     def open(self):
-        state = ask([LAB, "up", self.spec, "--tutti", TUTTI, "--json"])
-        self.lab, self.namespaces = state["name"], state["namespaces"]
+        with undisturbed():
+            state = ask([LAB, "up", self.spec, "--tutti", TUTTI, "--json"])
+            self.lab, self.namespaces = state["name"], state["namespaces"]
 
     def end_all(self):
         """What a launch has left behind on the hosts: there a remote shell has
@@ -168,9 +191,10 @@ class Network:
             raise Broken(str(why))
 
     def close(self):
-        if self.lab:
-            subprocess.run([LAB, "down", self.lab])
-        self.lab = None
+        with undisturbed():
+            if self.lab:
+                subprocess.run([LAB, "down", self.lab])
+            self.lab = None
 
     def interface(self):
         """By which every host is reached; None: their names differ."""

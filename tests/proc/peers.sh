@@ -57,6 +57,22 @@ echo '{"place": "host2", "rou' >>"$tmp/part"
 peers --from "$tmp/part"
 ends "a record that is none" 1
 like "says where" "$err" "part:[0-9]+ is no row"
+for line in '[1]' '7' 'x' $'{"a": "\xff"}'; do
+    { cat "$tmp/record"; echo "$line"; } >"$tmp/part"
+    peers --from "$tmp/part"
+    ends "${line@Q} is no row" 1
+    one_sentence "says so once"
+done
+ends_in() { # the last bytes of a record; goes on there
+    { head -c -1 "$tmp/record"; printf "$1"; } >"$tmp/part"
+    peers --ranks 2 --systems tutti --sizes 8 --json "$tmp/part" --resume
+    is "going on after \`$1\`" "$rc $(head -n "$(wc -l <"$tmp/record")" \
+        "$tmp/part" | cmp - "$tmp/record")" "0 "
+    peers --from "$tmp/part"
+    is "all rows are good" "$rc $err" "0 "
+}
+ends_in ''
+ends_in '\n{"place": "host2", "sys'
 peers --from "$tmp/none"
 ends "no record" 1
 one_sentence "says so once"
@@ -77,16 +93,44 @@ else
     is "auto and planners, all right" "$(what '(len(timed) > 10,
         {r["wrong"] for r in timed}, {r["way"] for r in timed} >
         {"auto", "ring", "forest", "direct"})')" "(True, {0}, True)"
-    is "no lab is left" "$("$here/../../lab/lab" list | grep -c 'star:2@400Mbit')" 0
+    labs() {
+        "$here/../../lab/lab" list | grep -c 'star:2@400Mbit'
+    }
+    is "no lab is left" "$(labs)" 0
+    for signal in INT HUP; do # while a lab is made
+        env --default-signal=INT,HUP B="$B" "$here/../../bench/peers/run" \
+            --quick --no-charts --networks tiny --systems tutti \
+            --planners auto >/dev/null 2>&1 &
+        pid=$!
+        for i in $(seq 1000); do
+            pgrep -f -P "$pid" 'lab/lab up' >/dev/null && break
+            sleep 0.02
+        done
+        kill -$signal "$pid"
+        wait "$pid"
+        is "SIG$signal leaves no lab" "$? $(labs)" "130 0"
+    done
 fi
 
-peers --networks nowhere
-ends "an unknown network" 1
+refused() { # WORDS...: status 2 and one sentence
+    peers "$@"
+    ends "$*: refused" 2
+    one_sentence "in one sentence"
+}
+for option in ranks networks sizes systems planners; do
+    refused --$option ''
+done
+for rounds in 0 -1 x; do
+    refused --rounds $rounds
+done
+refused --planners auto,rign
+like "names those there are" "$err" 'no planner `rign`; there are auto .*ring'
+refused --planners ring
+refused --ranks 0
+refused --networks nowhere --json "$tmp/nothing"
+is "nothing is written" "$(ls "$tmp/nothing" 2>/dev/null)" ""
 like "names those there are" "$err" 'no network `nowhere`; there are star8 '
-peers --systems nothing
-ends "an unknown system" 2
-peers --sizes 7
-ends "half an element" 2
-peers --resume
-ends "--resume without a record" 2
+refused --systems nothing
+refused --sizes 7
+refused --resume
 finish
