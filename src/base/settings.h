@@ -73,9 +73,9 @@ typedef enum tt_setting_kind {
     X(sockets, "TUTTI_SOCKETS", COUNT, "1", "1", "16",                       \
       "TCP sockets between two ranks, over all networks that are equally "   \
       "good")                                                                \
-    X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "1MiB", "16KiB", "64MiB",     \
-      "shared-memory ring between two ranks, one direction; at most "        \
-      "32MiB / ranks")                                                       \
+    X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "0", "", "64MiB",             \
+      "shared-memory ring between two ranks, one direction; from 16KiB, at " \
+      "most 32MiB / ranks; 0: 1MiB in a job of two ranks, else 256KiB")      \
     X(shm_direct_bytes, "TUTTI_SHM_DIRECT", BYTES, "4KiB", "", "",           \
       "messages from so many bytes in memory of tutti_alloc are read in "    \
       "place by ranks of the same host; 0: never")

@@ -120,6 +120,8 @@ static void pair_leave(loop_pair *pair, int side)
 
 /* --------------------------------------------------------------- set-up -- */
 
+static const uint64_t default_ring_bytes = 256 << 10;
+
 static tutti_err loop_open(tt_net *base, tutti_diag *diag)
 {
     loop_net *net = (loop_net *)base;
@@ -135,7 +137,8 @@ static tutti_err loop_open(tt_net *base, tutti_diag *diag)
     pthread_mutex_lock(&registry.lock);
     net->id = ++registry.last_id;
     pthread_mutex_unlock(&registry.lock);
-    net->ring_size = tt_ring_size(base->settings->shm_ring_bytes);
+    uint64_t wish = base->settings->shm_ring_bytes;
+    net->ring_size = tt_ring_size(wish ? wish : default_ring_bytes);
     base->max_payload = tt_ring_max_payload(net->ring_size);
     return TUTTI_OK;
 }

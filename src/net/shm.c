@@ -57,9 +57,17 @@ static tutti_err watch(const tt_shm_net *net, int fd, tt_shm_conn *conn,
 static const uint64_t most_ring_bytes = 32 << 20;
 static const uint64_t least_ring_bytes = 64 << 10;
 
+/* A ring goes through all its memory, however short the messages are. What two
+ * ranks need for long slices would with more of them push everything else out
+ * of the caches near the cores. */
+static const uint64_t ring_bytes_of_two = 1 << 20;
+static const uint64_t ring_bytes_of_many = 256 << 10;
+
 static uint64_t ring_bytes(const tt_net *net)
 {
     uint64_t wish = net->settings->shm_ring_bytes;
+    if (wish == 0)
+        wish = net->n_ranks == 2 ? ring_bytes_of_two : ring_bytes_of_many;
     uint64_t share = most_ring_bytes / net->n_ranks;
     if (share < least_ring_bytes)
         share = least_ring_bytes;
