@@ -20,6 +20,8 @@
 
 #define MAX_TRANSPORTS 8
 
+/* How long a rank polls for others that share its cores, on other hosts. */
+static const uint64_t crowd_spin_ns = 100000;
 /* No transport has less. */
 static const uint32_t least_payload = 1024;
 /* The limit of the setting, which rank 0 may have read elsewhere. */
@@ -444,6 +446,7 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
 {
     tt_engine *e;
     tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
+                           .spin_large_ns = st->settings.spin_ns,
                            .liveness_ns = st->settings.liveness_ns,
                            .speak_ns = speak_ns,
                            .yields = is_crowded(st)};
@@ -462,9 +465,13 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         .agreed = &st->agreed,
         .topology = st->topology,
     };
-    /* What crosses hosts takes longer than others need to be woken. */
-    if (opts.yields && st->agreed.n_hosts > 1)
-        opts.spin_ns = 0;
+    /* What crosses hosts takes longer than others need to be woken; a small call
+     * does not, or not much. */
+    if (opts.yields && st->agreed.n_hosts > 1) {
+        opts.spin_large_ns = 0;
+        if (opts.spin_ns > crowd_spin_ns)
+            opts.spin_ns = crowd_spin_ns;
+    }
     tutti_err err = tt_process_engine(&opts, &e, st->diag);
     if (!err) {
         err = make_mesh(st, e, &parts.mesh);

@@ -99,7 +99,7 @@ tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
      * lets go of the process). */
     if (!err && opts->yields) {
         tt_engine_lock(*out);
-        tt_engine_set_yields(*out, opts->spin_ns);
+        tt_engine_set_yields(*out, opts);
         tt_engine_unlock(*out);
     }
     return err;

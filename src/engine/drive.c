@@ -207,7 +207,8 @@ static bool rest(tt_engine *e, spin *s)
     uint64_t now = tt_now_ns();
     if (s->idle_since_ns == 0)
         s->idle_since_ns = now;
-    return now - s->idle_since_ns >= e->opts.spin_ns;
+    return now - s->idle_since_ns >=
+           (e->n_large > 0 ? e->opts.spin_large_ns : e->opts.spin_ns);
 }
 
 /* Before a sleep: who hears nothing may be waiting for a word. */
@@ -272,11 +273,13 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
         tt_engine_kick(e, false);
 }
 
-void tt_engine_set_yields(tt_engine *e, uint64_t spin_ns)
+void tt_engine_set_yields(tt_engine *e, const tt_engine_opts *opts)
 {
     e->opts.yields = true;
-    if (spin_ns < e->opts.spin_ns)
-        e->opts.spin_ns = spin_ns;
+    if (opts->spin_ns < e->opts.spin_ns)
+        e->opts.spin_ns = opts->spin_ns;
+    if (opts->spin_large_ns < e->opts.spin_large_ns)
+        e->opts.spin_large_ns = opts->spin_large_ns;
 }
 
 /* ----------------------------------------------------------------- thread -- */

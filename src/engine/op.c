@@ -743,6 +743,11 @@ static void make_sides(tt_op *op)
     op->team->mesh->engine->n_unsaid += b->n_partners;
 }
 
+static bool is_large(const tt_op *op)
+{
+    return op->b->total_bytes > 64 << 10;
+}
+
 static void enlist(tt_op *op)
 {
     tt_team *team = op->team;
@@ -758,6 +763,7 @@ static void enlist(tt_op *op)
     team->n_ops++;
     op->plan->n_refs++;
     e->n_active++;
+    e->n_large += is_large(op);
     if (op->channel == 0)
         team->next_seq++;
     team->past[team->n_past++ % TT_HISTORY] =
@@ -780,6 +786,7 @@ static void delist(tt_op *op)
         op->next->prev = op->prev;
     op->team->n_ops--;
     e->n_active--;
+    e->n_large -= is_large(op);
 }
 
 /* The op stays readable until tt_op_recycle: its callers may be in the middle
