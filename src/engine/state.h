@@ -190,7 +190,7 @@ struct tt_engine {
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
-    uint64_t n_large; /* of those that are active */
+    uint64_t n_large;  /* of those that are active */
     uint64_t n_unsaid; /* of all ops */
     tt_mesh *meshes;
     tt_peer *dirty;
