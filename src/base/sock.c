@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,23 @@ static bool parse_port(const char *text, uint16_t *out)
         return false;
     *out = (uint16_t)value;
     return true;
+}
+
+bool tt_ports_parse(const char *text, uint16_t *first, uint16_t *last)
+{
+    *first = *last = 0;
+    if (text[0] == '\0')
+        return true;
+    char from[8] = "";
+    size_t n = strcspn(text, "-");
+    if (n >= sizeof(from))
+        return false;
+    memcpy(from, text, n);
+    if (!parse_port(from, first))
+        return false;
+    *last = *first;
+    return text[n] == '\0' ||
+           (parse_port(text + n + 1, last) && *first <= *last);
 }
 
 bool tt_hostport_split(const char *text, char *host, uint16_t *port)
@@ -148,6 +166,23 @@ int tt_sock_new(int family)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     return fd < 0 ? -errno : fd;
+}
+
+bool tt_sock_congestion(int fd)
+{
+    static const char *const names[] = {"cubic", "reno"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, names[i],
+                       (socklen_t)strlen(names[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+void tt_sock_hurry(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 int tt_sock_listen(const tt_addr *addr, int backlog)

@@ -32,6 +32,9 @@ typedef struct tt_addr {
  * TT_SOCK_HOST bytes. */
 bool tt_hostport_split(const char *text, char *host, uint16_t *port);
 
+/* "40000-40100" or "40000"; "" gives 0 and 0. */
+bool tt_ports_parse(const char *text, uint16_t *first, uint16_t *last);
+
 /* A numeric IPv4 or IPv6 address; false when host is a name. */
 bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out);
 /* The abstract unix address "@name". */
@@ -44,6 +47,12 @@ const char *tt_sock_peer_text(int fd, char *out);
 uint16_t tt_sock_port(int fd);
 
 int tt_sock_new(int family);
+/* Cubic, else reno; never the system's own choice, which may be bbr: it loses on
+ * links that several flows share, and collapses where buffers are shallow. What
+ * a listener accepts inherits it. False where neither may be chosen. */
+bool tt_sock_congestion(int fd);
+/* Small messages go at once; of TCP, else nothing happens. */
+void tt_sock_hurry(int fd);
 /* Binds and listens; IPv6 sockets take IPv4 too where the address is the
  * wildcard. */
 int tt_sock_listen(const tt_addr *addr, int backlog);

@@ -49,6 +49,21 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
 tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                            void *all, tutti_diag *diag);
 
+/* The same where only rank 0 needs what all say: `all` is rank 0's, the others
+ * give NULL and do not wait for anybody. */
+tutti_err tt_boot_collect(tt_boot *boot, const void *mine, size_t len,
+                          void *all, tutti_diag *diag);
+/* What rank 0 has in `bytes` (len, equal on all ranks, at most 64 KiB), on all
+ * ranks. Rank 0 does not wait. */
+tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
+                        tutti_diag *diag);
+/* What the exchanges from now on belong to, for sentences (a constant;
+ * "start-up" before), and how long one may take. */
+void tt_boot_phase(tt_boot *boot, const char *phase, uint64_t timeout_ns);
+/* Rank 0, between exchanges: the next one fails on all ranks with this error
+ * and sentence. */
+void tt_boot_fail(tt_boot *boot, tutti_err err, const tutti_diag *diag);
+
 /* Between exchanges: false, with a sentence, when a rank is known to be gone,
  * or has called the start off. Never blocks. */
 bool tt_boot_is_well(tt_boot *boot, tutti_diag *diag);

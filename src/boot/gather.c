@@ -318,6 +318,7 @@ static void accept_guests(gathering *g)
             close(fd);
             continue;
         }
+        tt_sock_hurry(fd);
         make_room(g);
         g->guests[g->n_guests++] = (guest){.fd = fd,
                                            .until_ns = tt_now_ns() + GUEST_NS};

@@ -130,6 +130,7 @@ static tutti_err try_addr(seeking *s, const tt_addr *addr, tutti_diag *diag)
         return tt_fail(diag, TUTTI_EBOOT,
                        "%s is held by a process of another user", text);
     }
+    tt_sock_hurry(fd);
     boot->fds[0] = fd;
     int why = say_hello(s, fd);
     tutti_err err = TUTTI_AGAIN;

@@ -15,6 +15,7 @@ struct tt_boot {
     const tt_mem *mem;
     uint32_t rank, n_ranks;
     uint64_t timeout_ns; /* of one exchange */
+    const char *phase;   /* what exchanges belong to, for sentences */
     tt_frame like;       /* what this rank's headers begin with */
     /* Where the ranks meet: host and port, or an abstract unix address. */
     bool is_local;

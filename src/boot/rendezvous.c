@@ -5,7 +5,8 @@
  *            of everything, so it decides and tells; nobody else talks to
  *            anybody else.
  * Cost       One exchange of pieces of len bytes: rank 0 reads N len bytes and
- *            writes N N len. N = 1024 and 1 KiB: 1 GiB once, at start-up.
+ *            writes N N len. N = 1024 and 1 KiB: 1 GiB once, at start-up. What
+ *            goes one way (collect, share) costs N len.
  * Invariant  All ranks get the same outcome of open and of each exchange,
  *            but for the rank that died and losses at the very end.
  * Next       gather.c (rank 0), join.c (the others), frame.h (the bytes). */
@@ -46,8 +47,8 @@ static tutti_err fail_read(const tt_boot *boot, int why, tutti_diag *diag)
         return TUTTI_ETIMEOUT; /* the caller knows what was waited for */
     }
     return tt_boot_blame(
-        diag, TUTTI_EPEER, 0, "rank 0 at %s left during start-up: %s",
-        boot->where, why == EPIPE ? "it closed the connection" : strerror(why));
+        diag, TUTTI_EPEER, 0, "rank 0 at %s left during %s: %s", boot->where,
+        boot->phase, why == EPIPE ? "it closed the connection" : strerror(why));
 }
 
 static tutti_err hear_error(const tt_boot *boot, const tt_frame *frame,
@@ -166,6 +167,7 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
     boot->rank = launch->rank;
     boot->n_ranks = launch->n_ranks;
     boot->timeout_ns = settings->start_timeout_ns;
+    boot->phase = "start-up";
     boot->listener = -1;
     boot->like = (tt_frame){
         .magic = TT_FRAME_MAGIC,
@@ -229,8 +231,8 @@ bool tt_boot_is_well(tt_boot *boot, tutti_diag *diag)
             tt_fail(diag, TUTTI_EPEER, "rank %u has called the start off",
                     frame.rank);
         else
-            tt_fail(diag, TUTTI_EPEER, "rank %u died or left during start-up",
-                    i);
+            tt_fail(diag, TUTTI_EPEER, "rank %u died or left during %s", i,
+                    boot->phase);
         return false;
     }
     return true;
@@ -277,11 +279,11 @@ static tutti_err check_piece(const collecting *c, uint32_t r)
         head->rank == r && head->seq == boot->like.seq && head->len == c->len)
         return TUTTI_OK;
     return tt_boot_blame(c->diag, TUTTI_EPROTO, r,
-                         "rank %u sent something unexpected at start-up "
+                         "rank %u sent something unexpected during %s "
                          "(%llu bytes in exchange %u, expected %zu in %u); do "
                          "all ranks run the same program and Tutti?",
-                         r, (unsigned long long)head->len, head->seq, c->len,
-                         boot->like.seq);
+                         r, boot->phase, (unsigned long long)head->len,
+                         head->seq, c->len, boot->like.seq);
 }
 
 /* Reads what rank r has sent; stops waiting for it when its piece is whole. */
@@ -301,8 +303,8 @@ static tutti_err hear_rank(collecting *c, uint32_t r)
             return TUTTI_OK;
         if (n <= 0)
             return tt_boot_blame(c->diag, TUTTI_EPEER, r,
-                                 "rank %u died or left during start-up%s%s", r,
-                                 n < 0 ? ": " : "",
+                                 "rank %u died or left during %s%s%s", r,
+                                 c->boot->phase, n < 0 ? ": " : "",
                                  n < 0 ? strerror(errno) : "");
         in->done += (size_t)n;
         if (in_head && in->done == head && is_off(&in->head, &c->boot->like)) {
@@ -327,9 +329,9 @@ static tutti_err fail_slow(const collecting *c)
         r++;
     return tt_boot_blame(c->diag, TUTTI_ETIMEOUT, r,
                          "rank %u%s did not take part in exchange %u of "
-                         "start-up within %.3g s",
+                         "%s within %.3g s",
                          r, c->n_waiting > 1 ? " (and others)" : "",
-                         c->boot->like.seq,
+                         c->boot->like.seq, c->boot->phase,
                          (double)c->boot->timeout_ns / TT_NS_PER_S);
 }
 
@@ -344,8 +346,8 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
         int ms = tt_poll_ms(deadline_ns, 60000);
         int n = poll(c->polls, boot->n_ranks, ms);
         if (n < 0 && errno != EINTR)
-            return tt_fail_errno(c->diag, TUTTI_ESYS, errno,
-                                 "poll at start-up");
+            return tt_fail_errno(c->diag, TUTTI_ESYS, errno, "poll during %s",
+                                 c->boot->phase);
         if (n <= 0 && ms == 0)
             return fail_slow(c);
         for (uint32_t r = 1; n > 0 && r < boot->n_ranks; r++) {
@@ -359,31 +361,31 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
     return TUTTI_OK;
 }
 
-static tutti_err spread(collecting *c, uint64_t deadline_ns)
+static tutti_err spread(tt_boot *boot, const void *bytes, uint64_t len,
+                        uint64_t deadline_ns, tutti_diag *diag)
 {
-    tt_boot *boot = c->boot;
     tt_frame head = boot->like;
     head.kind = TT_FRAME_ALL;
-    head.len = (uint64_t)boot->n_ranks * c->len;
+    head.len = len;
     for (uint32_t r = 1; r < boot->n_ranks; r++) {
         int why = tt_boot_put(boot, boot->fds[r], head, deadline_ns);
         if (why == 0)
-            why = tt_sock_write_all(boot->fds[r], c->all, (size_t)head.len,
+            why = tt_sock_write_all(boot->fds[r], bytes, (size_t)len,
                                     deadline_ns);
         if (why == 0)
             continue;
         /* Half a message has gone out to it: no sentence can follow. */
         close(boot->fds[r]);
         boot->fds[r] = -1;
-        return tt_boot_blame(c->diag, TUTTI_EPEER, r,
-                             "rank %u died or left during start-up: %s", r,
-                             strerror(why));
+        return tt_boot_blame(diag, TUTTI_EPEER, r,
+                             "rank %u died or left during %s: %s", r,
+                             boot->phase, strerror(why));
     }
     return TUTTI_OK;
 }
 
-static tutti_err exchange_root(tt_boot *boot, size_t len, char *all,
-                               tutti_diag *diag)
+static tutti_err collect_root(tt_boot *boot, size_t len, char *all,
+                              tutti_diag *diag)
 {
     tutti_err err = TUTTI_ENOMEM;
     collecting c = {.boot = boot, .len = len, .all = all, .diag = diag};
@@ -393,63 +395,94 @@ static tutti_err exchange_root(tt_boot *boot, size_t len, char *all,
         tt_fail(diag, err, "out of memory for %u ranks", boot->n_ranks);
         goto out;
     }
-    uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns;
-    err = collect(&c, deadline_ns);
-    if (!err)
-        err = spread(&c, deadline_ns);
+    err = collect(&c, tt_now_ns() + boot->timeout_ns);
 out:
     tt_free(boot->mem, c.from, boot->n_ranks, sizeof(*c.from));
     tt_free(boot->mem, c.polls, boot->n_ranks, sizeof(*c.polls));
-    if (err)
-        tt_boot_tell(boot, err, diag);
     return err;
 }
 
 static tutti_err fail_waiting(const tt_boot *boot, tutti_diag *diag)
 {
     return tt_boot_blame(diag, TUTTI_ETIMEOUT, 0,
-                         "rank 0 at %s did not finish exchange %u of start-up "
-                         "within %.3g s",
-                         boot->where, boot->like.seq,
+                         "rank 0 at %s did not finish exchange %u of %s within "
+                         "%.3g s",
+                         boot->where, boot->like.seq, boot->phase,
                          (double)boot->timeout_ns / TT_NS_PER_S);
 }
 
-/* Rank 0 gives up first and names the rank, so wait a little longer. */
-static tutti_err exchange_leaf(tt_boot *boot, const void *mine, size_t len,
-                               char *all, tutti_diag *diag)
+/* When writing fails rank 0 may have said why before: the next read tells. */
+static void put_piece(tt_boot *boot, const void *mine, size_t len,
+                      uint64_t deadline_ns)
 {
-    uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns + 2 * TT_NS_PER_S;
     tt_frame head = boot->like;
     head.kind = TT_FRAME_DATA;
     head.len = len;
-    int why = tt_boot_put(boot, boot->fds[0], head, deadline_ns);
-    if (why == 0)
-        why = tt_sock_write_all(boot->fds[0], mine, len, deadline_ns);
-    /* When writing fails rank 0 may have said why before: read on. */
+    if (tt_boot_put(boot, boot->fds[0], head, deadline_ns) == 0)
+        tt_sock_write_all(boot->fds[0], mine, len, deadline_ns);
+}
+
+/* len bytes from rank 0, of pieces of `piece`. */
+static tutti_err hear_all(tt_boot *boot, void *bytes, uint64_t len,
+                          size_t piece, uint64_t deadline_ns, tutti_diag *diag)
+{
     tt_frame answer;
     tutti_err err;
     do
-        err = tt_boot_hear(boot, &answer, len, deadline_ns, diag);
+        err = tt_boot_hear(boot, &answer, piece, deadline_ns, diag);
     while (!err && is_off(&answer, &boot->like));
     if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
         return fail_waiting(boot, diag);
     if (err)
         return err;
     if (answer.kind != TT_FRAME_ALL || answer.seq != boot->like.seq ||
-        answer.len != (uint64_t)boot->n_ranks * len)
+        answer.len != len)
         return tt_boot_blame(diag, TUTTI_EPROTO, 0,
-                             "rank 0 sent something unexpected at start-up "
+                             "rank 0 sent something unexpected during %s "
                              "(message %u of %llu bytes in exchange %u)",
-                             answer.kind, (unsigned long long)answer.len,
-                             answer.seq);
-    why = tt_sock_read_all(boot->fds[0], all, (size_t)answer.len, deadline_ns);
+                             boot->phase, answer.kind,
+                             (unsigned long long)answer.len, answer.seq);
+    int why = tt_sock_read_all(boot->fds[0], bytes, (size_t)len, deadline_ns);
     if (why == ETIMEDOUT)
         return fail_waiting(boot, diag);
     return why == 0 ? TUTTI_OK : fail_read(boot, why, diag);
 }
 
-tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
-                           void *all, tutti_diag *diag)
+typedef enum direction {
+    TO_ROOT = 1,
+    FROM_ROOT = 2,
+    BOTH = TO_ROOT | FROM_ROOT
+} direction;
+
+static tutti_err run_root(tt_boot *boot, direction how, size_t len, void *all)
+{
+    uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns;
+    uint64_t n = how == FROM_ROOT ? 1 : boot->n_ranks;
+    tutti_err err = TUTTI_OK;
+    if (how & TO_ROOT)
+        err = collect_root(boot, len, all, &boot->why);
+    if (!err && (how & FROM_ROOT))
+        err = spread(boot, all, n * len, deadline_ns, &boot->why);
+    if (err)
+        tt_boot_tell(boot, err, &boot->why);
+    return err;
+}
+
+/* Rank 0 gives up first and names the rank, so wait a little longer. */
+static tutti_err run_leaf(tt_boot *boot, direction how, const void *mine,
+                          size_t len, void *all)
+{
+    uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns + 2 * TT_NS_PER_S;
+    uint64_t n = how == FROM_ROOT ? 1 : boot->n_ranks;
+    if (how & TO_ROOT)
+        put_piece(boot, mine, len, deadline_ns);
+    if (how & FROM_ROOT)
+        return hear_all(boot, all, n * len, len, deadline_ns, &boot->why);
+    return TUTTI_OK;
+}
+
+static tutti_err run(tt_boot *boot, direction how, const void *mine, size_t len,
+                     void *all, tutti_diag *diag)
 {
     tutti_err err = boot->broken;
     if (!err && len > TT_BOOT_PIECE_MAX)
@@ -458,16 +491,49 @@ tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                        len, TT_BOOT_PIECE_MAX);
     if (!err) {
         boot->like.seq++;
-        if (len > 0)
+        if (len > 0 && (how & TO_ROOT) && all)
             memmove((char *)all + (size_t)boot->rank * len, mine, len);
         tt_diag_clear(&boot->why);
-        if (boot->n_ranks > 1 && boot->rank == 0)
-            err = exchange_root(boot, len, all, &boot->why);
-        else if (boot->n_ranks > 1)
-            err = exchange_leaf(boot, mine, len, all, &boot->why);
+        if (boot->n_ranks > 1)
+            err = boot->rank == 0 ? run_root(boot, how, len, all)
+                                  : run_leaf(boot, how, mine, len, all);
         boot->broken = err;
     }
     if (err && diag)
         *diag = boot->why;
     return err;
+}
+
+tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
+                           void *all, tutti_diag *diag)
+{
+    return run(boot, BOTH, mine, len, all, diag);
+}
+
+tutti_err tt_boot_collect(tt_boot *boot, const void *mine, size_t len,
+                          void *all, tutti_diag *diag)
+{
+    return run(boot, TO_ROOT, mine, len, boot->rank == 0 ? all : NULL, diag);
+}
+
+tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
+                        tutti_diag *diag)
+{
+    return run(boot, FROM_ROOT, NULL, len, bytes, diag);
+}
+
+void tt_boot_phase(tt_boot *boot, const char *phase, uint64_t timeout_ns)
+{
+    boot->phase = phase;
+    boot->timeout_ns = timeout_ns;
+}
+
+void tt_boot_fail(tt_boot *boot, tutti_err err, const tutti_diag *diag)
+{
+    if (boot->broken)
+        return;
+    boot->broken = err;
+    boot->why = *diag;
+    if (boot->n_ranks > 1)
+        tt_boot_tell(boot, err, diag);
 }

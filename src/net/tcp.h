@@ -5,7 +5,7 @@
  *   tcp_stream.c  the byte streams, without the socket
  *   tcp_meet.c    who connects to whom, on which address
  *   tcp_ways.c    which of a peer's addresses to try, in which order
- *   tcp_addr.c    what address() tells, and the port range */
+ *   tcp_addr.c    what address() tells */
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 
@@ -119,8 +119,6 @@ typedef struct tt_tcp_conn {
 
 /* ------------------------------------------------------------ tcp_addr.c */
 
-/* "40000-40100" or "40000"; "" gives 0 and 0. */
-bool tt_tcp_parse_ports(const char *text, uint16_t *first, uint16_t *last);
 /* Fills the card but for the token. Errors: ECONFIG when no interface is
  * allowed. */
 tutti_err tt_tcp_card_fill(tt_tcp_card *card, const tt_net *net, uint16_t port,

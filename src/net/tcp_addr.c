@@ -11,35 +11,6 @@
 
 #define CARD_VERSION 2
 
-static bool parse_port(const char *text, size_t len, uint16_t *out)
-{
-    uint32_t value = 0;
-    if (len == 0 || len > 5)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-        value = value * 10 + (uint32_t)(text[i] - '0');
-    }
-    *out = (uint16_t)value;
-    return value > 0 && value <= UINT16_MAX;
-}
-
-bool tt_tcp_parse_ports(const char *text, uint16_t *first, uint16_t *last)
-{
-    *first = *last = 0;
-    if (text[0] == '\0')
-        return true;
-    size_t n = strcspn(text, "-");
-    if (!parse_port(text, n, first))
-        return false;
-    *last = *first;
-    if (text[n] == '\0')
-        return true;
-    return parse_port(text + n + 1, strlen(text + n + 1), last) &&
-           *first <= *last;
-}
-
 static tt_tcp_place place_of(const tt_iface *iface, uint16_t port)
 {
     tt_tcp_place place = {.port = port,

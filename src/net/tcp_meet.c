@@ -107,17 +107,10 @@ typedef struct meeting {
 
 /* -------------------------------------------------------------- sockets -- */
 
-/* Never the system's own choice, which may be bbr: it loses on links that
- * several flows share, and collapses where buffers are shallow. */
 static void choose_congestion(int fd)
 {
-    static const char *const names[] = {"cubic", "reno"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, names[i],
-                       (socklen_t)strlen(names[i])) == 0)
-            return;
-    }
-    TT_DEBUG("tcp: neither cubic nor reno may be chosen");
+    if (!tt_sock_congestion(fd))
+        TT_DEBUG("tcp: neither cubic nor reno may be chosen");
 }
 
 static void set_option(int fd, int level, int option, int value)
@@ -164,7 +157,7 @@ tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
     const tt_net *base = &net->base;
     uint16_t first;
     uint16_t last;
-    if (!tt_tcp_parse_ports(base->settings->ports, &first, &last))
+    if (!tt_ports_parse(base->settings->ports, &first, &last))
         return tt_fail(diag, TUTTI_ECONFIG,
                        "TUTTI_PORT_RANGE is \"%.60s\"; expected ports such as "
                        "40000-40100",

@@ -545,6 +545,72 @@ static void test_called_off(void **state)
     }
 }
 
+/* What goes one way: rank 0 hears all, then all hear rank 0, time and again;
+ * and what rank 0 says when it gives up. */
+static void play_one_way(uint32_t rank, uint32_t n, const char *job,
+                         outcome *seen)
+{
+    tutti_diag diag;
+    tt_diag_clear(&diag);
+    tt_settings settings = {.start_timeout_ns = 8 * TT_NS_PER_S};
+    tt_launch launch = {.rank = rank, .n_ranks = n};
+    snprintf(launch.job, sizeof(launch.job), "%s", job);
+    tt_boot *boot = NULL;
+    seen->open = tt_boot_open(&launch, &settings, &tt_mem_std,
+                              tt_now_ns() + settings.start_timeout_ns, &boot,
+                              &diag);
+    tt_boot_phase(boot, "the test", 2 * TT_NS_PER_S);
+    seen->is_right = true;
+    for (uint32_t round = 0; round < 100; round++) {
+        uint32_t mine[3] = {rank, round, rank * round}, all[3 * MOST] = {0};
+        uint32_t said[2] = {rank == 0 ? round : 0, rank == 0 ? 7 : 0};
+        if (tt_boot_collect(boot, mine, sizeof(mine), all, &diag) ||
+            tt_boot_share(boot, said, sizeof(said), &diag))
+            seen->is_right = false;
+        seen->is_right &= said[0] == round && said[1] == 7;
+        for (uint32_t r = 0; rank == 0 && r < n; r++)
+            seen->is_right &= all[3 * r] == r && all[3 * r + 1] == round &&
+                              all[3 * r + 2] == r * round;
+    }
+    if (rank == 0) {
+        tutti_diag why;
+        tt_fail(&why, TUTTI_ENET, "the network is not what it was");
+        tt_boot_fail(boot, TUTTI_ENET, &why);
+    }
+    char byte = 0;
+    tt_boot_collect(boot, &byte, 1, rank == 0 ? (char[MOST]){0} : NULL, &diag);
+    seen->exchange = tt_boot_share(boot, &byte, 1, &diag);
+    snprintf(seen->text, sizeof(seen->text), "%s", diag.text);
+    tt_boot_close(boot);
+}
+
+static void test_one_way(void **state)
+{
+    (void)state;
+    char job[64];
+    snprintf(job, sizeof(job), "boot_test one way %ld", (long)getpid());
+    for (uint32_t n = 1; n <= 5; n += 2) {
+        outcome *seen = mmap(NULL, MOST * sizeof(*seen), PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(seen, MAP_FAILED);
+        for (uint32_t r = 0; r < n; r++) {
+            if (fork() == 0) {
+                play_one_way(r, n, job, &seen[r]);
+                _exit(0);
+            }
+        }
+        for (uint32_t r = 0; r < n; r++)
+            assert_true(wait(NULL) > 0);
+        for (uint32_t r = 0; r < n; r++) {
+            assert_int_equal(seen[r].open, TUTTI_OK);
+            assert_true(seen[r].is_right);
+            assert_int_equal(seen[r].exchange, TUTTI_ENET);
+            expect_text(&seen[r], "the network is not what it was");
+        }
+        munmap(seen, MOST * sizeof(*seen));
+    }
+}
+
 int main(void)
 {
     tt_log_setup(TUTTI_LOG_ERROR); /* strangers are worth a warning */
@@ -566,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_death_while_waiting),
         cmocka_unit_test(test_nowhere),
         cmocka_unit_test(test_called_off),
+        cmocka_unit_test(test_one_way),
     };
     return TT_RUN_TAP(tests);
 }

@@ -77,17 +77,17 @@ static void test_ports(void **state)
     (void)state;
     uint16_t a;
     uint16_t b;
-    assert_true(tt_tcp_parse_ports("", &a, &b));
+    assert_true(tt_ports_parse("", &a, &b));
     assert_int_equal(a + b, 0);
-    assert_true(tt_tcp_parse_ports("40000", &a, &b));
+    assert_true(tt_ports_parse("40000", &a, &b));
     assert_true(a == 40000 && b == 40000);
-    assert_true(tt_tcp_parse_ports("1-65535", &a, &b));
+    assert_true(tt_ports_parse("1-65535", &a, &b));
     assert_true(a == 1 && b == 65535);
     static const char *const bad[] = {"0",   "x",     "1-",    "-1",
                                       "5-4", "1-2-3", "65536", "1-65536",
                                       " 1",  "1 ",    "1-0",   "100000"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        if (tt_tcp_parse_ports(bad[i], &a, &b))
+        if (tt_ports_parse(bad[i], &a, &b))
             fail_msg("\"%s\" was taken", bad[i]);
     }
 }
