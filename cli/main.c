@@ -77,6 +77,15 @@ const cli_command cli_commands[] = {
      "  tutti run -n 4 tutti bench all-gather -b 1KiB -e 1GB -f 4 --type bf16\n"
      "  mpirun -n 2 tutti bench all-reduce -b 8 -e 8 -n 10000 --json\n"
      "  tutti run -H a,b,c tutti bench --topology my.topo\n"},
+    {"probe", cmd_probe, "measure the network of a job", "[options]",
+     "Measures the network between the hosts of a job: which interfaces reach\n"
+     "each other, how fast links are alone and together. Writes it as a\n"
+     "topology file that says where each figure comes from. Start it as a "
+     "job,\n"
+     "under `tutti run`, torchrun, mpirun or srun, on links that are idle.",
+     "  tutti run -H a,b,c --no-prefix tutti probe -o my.topo\n"
+     "  srun tutti probe --explain -o my.topo\n"
+     "  tutti run -H a,b,c tutti bench --topology my.topo\n"},
     {"settings", cmd_settings, "list the TUTTI_* variables", "[options]",
      "Lists every TUTTI_* environment variable: its value, where it comes\n"
      "from, and what it does.",

@@ -604,6 +604,74 @@ TUTTI_API double tutti_bound_s(const tutti_topology *net,
                                const tutti_bound_info *bound, tutti_coll coll,
                                int root, uint64_t size_bytes);
 
+/* ---------------------------------------------------------------- probe -- */
+
+/* The network between the hosts of a job, measured. */
+typedef struct tutti_probe tutti_probe;
+
+typedef struct tutti_probe_opts {
+    size_t size;
+    double time_s;              /* measures no longer than this; 0: 10 */
+    tutti_progress_fn progress; /* called on rank 0, with per cent of 100 */
+    void *progress_ctx;
+} tutti_probe_opts;
+#define TUTTI_PROBE_OPTS_INIT                   \
+    {                                           \
+        sizeof(tutti_probe_opts), 0, NULL, NULL \
+    }
+/* Every rank of a job calls it, started by any launcher, as it would call
+ * tutti_comm_create; no communicator is needed or made. The ranks find each
+ * other, one of each host finds out which interfaces reach each other and how
+ * fast they are alone and together, and rank 0 infers the network. Blocks. The
+ * links should be idle. The caller owns *out (tutti_probe_free). Errors, on all
+ * ranks: as tutti_comm_create; ENET (hosts that cannot reach each other, by
+ * name), EPEER and ETIMEOUT (a rank that has left or does not answer), EINVAL
+ * (a time that is none). */
+TUTTI_API tutti_err tutti_probe_run(const tutti_probe_opts *opts,
+                                    tutti_probe **out, tutti_diag *diag);
+TUTTI_API void tutti_probe_free(tutti_probe *probe); /* accepts NULL */
+
+/* What follows is known on rank 0 alone; elsewhere there is no network, no note
+ * and no way. Everything lives as long as the probe. */
+typedef struct tutti_probe_info {
+    uint32_t rank, n_ranks; /* known everywhere */
+    uint32_t n_hosts, n_interfaces, n_rounds;
+    double seconds;
+} tutti_probe_info;
+TUTTI_API void tutti_probe_describe(const tutti_probe *probe,
+                                    tutti_probe_info *out);
+/* NULL where it is not known. Rates are those of the links, with headers. */
+TUTTI_API const tutti_topology *tutti_probe_topology(const tutti_probe *probe);
+
+/* Where figures come from, and what could not be found out. */
+typedef enum tutti_note_kind {
+    TUTTI_NOTE_LINK,    /* what the figures of a link rest on */
+    TUTTI_NOTE_UNKNOWN, /* what traffic could not tell */
+    TUTTI_NOTE_DOUBT    /* measurements that do not fit together */
+} tutti_note_kind;
+typedef struct tutti_probe_note {
+    tutti_note_kind kind;
+    const char *text; /* one line */
+} tutti_probe_note;
+/* false when index is past the end. */
+TUTTI_API bool tutti_probe_note_at(const tutti_probe *probe, size_t index,
+                                   tutti_probe_note *out);
+
+/* One address of a host, called from one address of another. */
+typedef struct tutti_probe_way {
+    const char *from, *to; /* hosts */
+    const char *from_dev, *to_dev, *from_address, *to_address;
+    const char *outcome; /* "connects, in one subnet", "no answer", ... */
+    bool connects;
+    bool is_chosen;     /* of all ways from this host to that one */
+    const char *why;    /* it is chosen, or not; NULL: it does not connect */
+    double latency_s;   /* one way; 0: not known */
+    double bytes_per_s; /* of the link; 0: not known */
+} tutti_probe_way;
+/* By host from and host to; false when index is past the end. */
+TUTTI_API bool tutti_probe_way_at(const tutti_probe *probe, size_t index,
+                                  tutti_probe_way *out);
+
 /* ---------------------------------------------------------------- plans -- */
 
 typedef struct tutti_plan_opts {

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * infer.h - what network is it? The pure part of the probe: which flows to
+ * measure next, and what the measured rates say.
+ *
+ *     tt_infer_open(&spec, mem, &inf, &diag);
+ *     while (tt_infer_next(inf, &round, &diag) == TUTTI_AGAIN) {
+ *         ... run the flows of the round at the same time, measure each ...
+ *         tt_infer_told(inf, bps, round.n_flows, &diag);
+ *     }
+ *     tt_infer_finish(inf, &topology, &diag);
+ *
+ * No sockets, clock or environment: the same spec and the same answers give
+ * the same rounds and the same network on every machine. What could not be
+ * told apart, and what each figure rests on, is in the notes. docs/probe.md
+ * tells how it works and how often it is right.
+ *
+ * A **port** is an interface of a host, a **plane** the ports that reach each
+ * other, a **round** flows that run at the same time.
+ *
+ * Not thread safe; one object, one thread at a time. Nothing blocks.
+ *
+ * Next: infer.c (the order of things), plane.h (what all files here share). */
+#ifndef TT_INFER_INFER_H
+#define TT_INFER_INFER_H
+
+#include "topology/topology.h"
+
+typedef struct tt_infer tt_infer;
+
+typedef struct tt_infer_port {
+    uint32_t host;
+    const char *dev; /* the interface's name, for `dev=`; NULL: not known */
+} tt_infer_port;
+
+typedef enum tt_reach {
+    TT_REACH_NONE,   /* no connection came about, or was not tried */
+    TT_REACH_ROUTED, /* by way of routers, or of other hosts */
+    TT_REACH_LINK    /* both addresses are in one subnet */
+} tt_reach;
+
+typedef struct tt_infer_spec {
+    uint32_t n_hosts, n_ports;
+    const char *const *names;   /* of hosts, as in topology files */
+    const tt_infer_port *ports; /* by host */
+    const uint8_t *reach;       /* [n_ports][n_ports]: a tt_reach, from, to */
+    const uint32_t *n_ranks;    /* of each host; NULL: one each */
+    const uint32_t *place;      /* as in tt_topo_place(); NULL: in order */
+    double noise;        /* standard error of a rate, relative; 0: 0.05 */
+    double unfair;       /* how unlike flows that share a link are; 0: 0.1 */
+    uint32_t max_rounds; /* 0: as many as it takes (which is bounded) */
+    uint64_t seed;       /* of the random pairings */
+} tt_infer_spec;
+
+typedef struct tt_infer_flow {
+    uint32_t src, dst; /* ports */
+    /* What is expected at least: how long the caller must measure. 0: no
+     * idea yet. */
+    double guess_bps;
+} tt_infer_flow;
+
+typedef struct tt_infer_round {
+    uint32_t number;   /* from 0 */
+    uint32_t n_likely; /* rounds there will be in all, as it looks now */
+    uint32_t n_flows;
+    const tt_infer_flow *flows; /* valid until it is told */
+    const char *why;            /* one phrase for people */
+} tt_infer_round;
+
+typedef enum tt_infer_note_kind {
+    TT_NOTE_LINK,    /* what the figures of a link rest on */
+    TT_NOTE_UNKNOWN, /* what traffic could not tell */
+    TT_NOTE_DOUBT    /* measurements that do not fit together */
+} tt_infer_note_kind;
+
+typedef struct tt_infer_note {
+    tt_infer_note_kind kind;
+    const char *text; /* one line */
+} tt_infer_note;
+
+enum { TT_INFER_MAX_PORTS = 4096 };
+
+/* The spec is copied. Errors: EINVAL (with a sentence), ENET (hosts that no
+ * port connects, named pairwise), ELIMIT, ENOMEM. */
+tutti_err tt_infer_open(const tt_infer_spec *spec, const tt_mem *mem,
+                        tt_infer **out, tutti_diag *diag);
+void tt_infer_close(tt_infer *inf); /* accepts NULL */
+
+/* AGAIN: *round is to be run; OK: nothing more to measure. Asking again
+ * without telling gives the same round. Errors: ENOMEM. */
+tutti_err tt_infer_next(tt_infer *inf, tt_infer_round *round, tutti_diag *diag);
+/* Bits per second of each flow of the round; what is no number, or not above
+ * zero, was not measured. Errors: EINVAL (no such round), EPEER (a host whose
+ * flows have not been measured for several rounds), ENOMEM. */
+tutti_err tt_infer_told(tt_infer *inf, const double *bps, uint32_t n_flows,
+                        tutti_diag *diag);
+/* One way from port to port; the least of what is told counts. [any time
+ * before finish] */
+void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
+                      uint64_t latency_ps);
+
+/* The network as measured so far; may be called at any time, and again. The
+ * caller owns *out. Errors: ENET (too little was measured), ENOMEM. */
+tutti_err tt_infer_finish(tt_infer *inf, tutti_topology **out,
+                          tutti_diag *diag);
+/* Notes of the last finish, valid until the next; false past the end. */
+bool tt_infer_note_at(const tt_infer *inf, size_t index, tt_infer_note *out);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * begin.c - what rank 0 tells the inference before the first round: hosts,
+ * interfaces, who reaches whom and how soon. Hosts that cannot reach each other
+ * end the probe here, by name. Next: probe_rounds.c. */
+#include <stdio.h>
+
+#include "probe/parts.h"
+
+static bool reaches(const tt_probe *p, uint32_t a, uint32_t b)
+{
+    const tt_probe_host *x = &p->hosts[a], *y = &p->hosts[b];
+    for (uint32_t i = x->first_port; i < x->first_port + x->n_ports; i++) {
+        for (uint32_t k = y->first_port; k < y->first_port + y->n_ports; k++) {
+            if (p->best[(size_t)i * p->n_ports + k] != TT_NONE)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* "eth0 10.0.0.1 to eth1 10.1.0.2 (no answer)": what was tried in vain. */
+static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
+                       size_t size)
+{
+    uint32_t n_more = 0;
+    size_t used = 0;
+    snprintf(out, size, "no addresses of one family");
+    for (uint32_t i = p->first_try[a]; i < p->first_try[a + 1]; i++) {
+        const tutti_probe_way *w = &p->ways[i];
+        if (p->place_host[p->tries[i].dst] != b)
+            continue;
+        n_more += used + 150 > size;
+        if (n_more == 0)
+            used += (size_t)snprintf(
+                out + used, size - used, "%s%s %.45s to %s %.45s (%.30s)",
+                used ? ", " : "", w->from_dev, w->from_address, w->to_dev,
+                w->to_address, w->outcome);
+    }
+    if (n_more > 0)
+        snprintf(out + used, size - used, " and %u more", n_more);
+}
+
+/* Hosts that cannot reach each other, by name. */
+static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
+{
+    char pairs[120] = "", tries[260] = "";
+    uint32_t n = 0;
+    size_t used = 0;
+    for (uint32_t a = 0; a < p->n_hosts; a++) {
+        for (uint32_t b = a + 1; b < p->n_hosts; b++) {
+            if (reaches(p, a, b) && reaches(p, b, a))
+                continue;
+            if (n++ == 0)
+                reaches(p, a, b) ? tell_tries(p, b, a, tries, sizeof(tries))
+                                 : tell_tries(p, a, b, tries, sizeof(tries));
+            if (used + 30 < sizeof(pairs))
+                used += (size_t)snprintf(pairs + used, sizeof(pairs) - used,
+                                         "%s%.12s and %.12s", used ? ", " : "",
+                                         p->hosts[a].name, p->hosts[b].name);
+        }
+    }
+    if (n == 0)
+        return TUTTI_OK;
+    return tt_fail(
+        diag, TUTTI_ENET,
+        "%u pair%s of hosts cannot reach each other: %s%s; tried %s; "
+        "is a firewall between, or the wrong interface chosen "
+        "(TUTTI_SOCKET_IFNAME)?",
+        n, n > 1 ? "s" : "", pairs, n > 1 && used > 90 ? ", ..." : "", tries);
+}
+
+typedef struct inputs {
+    const char **names;
+    uint8_t *reach;
+    uint32_t *n_ranks, *place;
+} inputs;
+
+static tutti_err make_inputs(tt_probe *p, inputs *in, tutti_diag *diag)
+{
+    size_t n = (size_t)p->n_ports * p->n_ports;
+    uint32_t used = 0;
+    in->names = tt_arena_new(&p->arena, p->n_hosts, sizeof(*in->names));
+    in->reach = tt_arena_new(&p->arena, n + 1, 1);
+    in->n_ranks = tt_arena_new(&p->arena, p->n_hosts, sizeof(uint32_t));
+    in->place = tt_arena_new(&p->arena, p->job->n_ranks, sizeof(uint32_t));
+    if (!in->names || !in->reach || !in->n_ranks || !in->place)
+        return tt_probe_no_memory(diag);
+    for (uint32_t h = 0; h < p->n_hosts; h++) {
+        in->names[h] = p->hosts[h].name;
+        in->n_ranks[h] = p->hosts[h].n_ranks;
+        for (uint32_t r = 0; r < p->job->n_ranks; r++) {
+            if (p->host_of[r] == h)
+                in->place[used++] = r;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t number = p->best[i];
+        tt_try_state state = number == TT_NONE
+                                 ? TT_TRY_NOT
+                                 : (tt_try_state)p->marks[number].state;
+        in->reach[i] = state == TT_TRY_LINK     ? TT_REACH_LINK
+                       : state == TT_TRY_ROUTED ? TT_REACH_ROUTED
+                                                : TT_REACH_NONE;
+    }
+    return TUTTI_OK;
+}
+
+/* Rank 0: what the inference has to know before the first round. */
+tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
+{
+    inputs in;
+    tutti_err err = tt_probe_choose(p, diag);
+    if (!err)
+        err = check_reach(p, diag);
+    if (!err)
+        err = make_inputs(p, &in, diag);
+    if (err)
+        return err;
+    const tt_infer_spec spec = {.n_hosts = p->n_hosts,
+                                .n_ports = p->n_ports,
+                                .names = in.names,
+                                .ports = p->ports,
+                                .reach = in.reach,
+                                .n_ranks = in.n_ranks,
+                                .place = in.place,
+                                .seed = p->job->seed};
+    err = tt_infer_open(&spec, p->mem, &p->infer, diag);
+    for (uint32_t i = 0; !err && i < p->n_ports * p->n_ports; i++) {
+        if (p->best[i] != TT_NONE)
+            tt_infer_latency(p->infer, i / p->n_ports, i % p->n_ports,
+                             p->marks[p->best[i]].rtt_us * UINT64_C(500000));
+    }
+    return err;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * probe.h - measures the network between the hosts of a job.
+ *
+ * All ranks have met (boot/boot.h); the lowest rank of each host is its agent,
+ * the others only wait. The agents try which interfaces reach each other
+ * (reach.c) and run rounds of flows (flows.c) that the inference asks for
+ * (infer/infer.h). Rates are those of the link: headers are counted, as in
+ * topology files.
+ *
+ * Next: probe.c (the order of things), parts.h (what all files here share). */
+#ifndef TT_PROBE_PROBE_H
+#define TT_PROBE_PROBE_H
+
+#include "base/ifaces.h"
+#include "boot/boot.h"
+#include "infer/infer.h"
+
+typedef struct tt_probe tt_probe;
+
+typedef struct tt_probe_job {
+    const tt_mem *mem;
+    tt_boot *boot; /* borrowed; unusable when the probe has failed */
+    uint32_t rank, n_ranks;
+    const tt_settings *settings; /* interfaces, ports */
+    uint64_t time_ns;            /* the bound; 0: 10 s */
+    uint64_t seed;               /* of the inference; equal on all ranks */
+    tutti_progress_fn progress;  /* rank 0's; percents of 100; or NULL */
+    void *progress_ctx;
+    /* For tests: another host than the kernel says, with these addresses. */
+    const tt_host_id *id;
+    const tt_iface *ifaces;
+    size_t n_ifaces;
+} tt_probe_job;
+
+/* Every rank calls it; blocks. On rank 0 *out has what was found, elsewhere it
+ * is empty. Errors, the same on all ranks: ECONFIG (no interface, a bad
+ * range of ports), ENET (hosts that cannot reach each other, by name), EPEER,
+ * ETIMEOUT (a rank that has left, or stopped answering, by number), ESYS,
+ * ENOMEM. */
+tutti_err tt_probe_run(const tt_probe_job *job, tt_probe **out,
+                       tutti_diag *diag);
+void tt_probe_free(tt_probe *p); /* accepts NULL */
+
+/* NULL on ranks other than 0. Lives as long as the probe. */
+const tutti_topology *tt_probe_topology(const tt_probe *p);
+bool tt_probe_note_at(const tt_probe *p, size_t index, tt_infer_note *out);
+/* Every pair of addresses of different hosts, and what became of it, by host
+ * from and host to; strings live as long as the probe. */
+bool tt_probe_way_at(const tt_probe *p, size_t index, tutti_probe_way *out);
+void tt_probe_describe(const tt_probe *p, tutti_probe_info *out);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * probe_rounds.c - round after round of flows, as the inference asks.
+ *
+ * Idea       Rank 0 asks the inference what to measure next, and tells all;
+ *            the agents connect; when all are ready rank 0 says go; when all
+ *            have measured it collects the rates. Everybody goes through the
+ *            same exchanges.
+ * Time       How long a round takes follows from what is expected: long enough
+ *            for some hundred KiB, no longer than a tenth of a second, plus what
+ *            long latencies need. When the next round would pass the bound the
+ *            probe ends with what it has.
+ * Next       flows.c; infer/infer.h. */
+#include <math.h>
+#include <string.h>
+
+#include "probe/parts.h"
+
+/* What goes before the measure: more than an idle link lets pass at once. */
+static const double warm_bytes = 256 << 10, measure_bytes = 512 << 10;
+static const uint32_t least_warm_us = 15000, most_warm_us = 40000,
+                      least_measure_us = 30000, most_measure_us = 100000,
+                      unknown_warm_us = 30000, unknown_measure_us = 40000,
+                      most_rtt_us = 300000;
+/* What each flow may have in a queue (as long as its link needs for queue_s),
+ * and all together. */
+static const uint32_t queue_bytes = 1 << 20, least_window = 32 << 10,
+                      most_queued = 256 << 10, most_window = 64 << 20,
+                      unknown_queued = 128 << 10;
+static const double queue_s = 0.002;
+/* How often a flow's own queue must have passed before it is measured. */
+static const double settling = 5;
+/* Packets go in pieces of about piece_s, so that many arrive in a round. */
+static const uint32_t least_piece = 2896, most_piece = 64 << 10,
+                      unknown_piece = 8 << 10;
+static const double piece_s = 0.001;
+/* Of a path of which nothing is known yet. */
+static const double unknown_bps = 10e9;
+/* What finishing may take. */
+#define RESERVE_NS (100 * TT_NS_PER_MS)
+
+/* More in a round would be a mistake. */
+#define FLOWS_PER_TRY 4
+
+typedef struct rounds {
+    tt_probe *p;
+    tt_probe_round head;
+    tt_probe_flow *flows; /* [head.n_flows] */
+    double *bps;          /* of those that end here */
+    size_t flows_cap, bps_cap;
+    /* Rank 0's. */
+    tt_infer_round asked;
+    uint32_t *index; /* [asked.n_flows]: in flows; TT_NONE: no way */
+    double *all;     /* [n_ranks][head.n_flows] */
+    double *told;    /* [asked.n_flows] */
+    size_t index_cap, all_cap, told_cap;
+    uint64_t longest_ns; /* of a round, so far */
+} rounds;
+
+static uint32_t clamp(double value, uint32_t least, uint32_t most)
+{
+    if (!(value > least))
+        return least;
+    return value < most ? (uint32_t)value : most;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Makes the round long enough for one flow. */
+static void stretch(rounds *r, const tt_infer_flow *flow, uint32_t number)
+{
+    tt_probe_round *head = &r->head;
+    double guess = flow->guess_bps;
+    bool is_known = guess > 0;
+    uint32_t rtt_us = r->p->marks[number].rtt_us;
+    rtt_us = rtt_us < most_rtt_us ? rtt_us : most_rtt_us;
+    uint32_t warm_us = unknown_warm_us, measure_us = unknown_measure_us;
+    if (is_known) {
+        warm_us = clamp(warm_bytes * 8e6 / guess, least_warm_us, most_warm_us);
+        measure_us = clamp(measure_bytes * 8e6 / guess, least_measure_us,
+                           most_measure_us);
+    }
+    head->measure_us = larger(head->measure_us, measure_us + 2 * rtt_us);
+    double most_bps = is_known ? 4 * guess : unknown_bps;
+    double path = most_bps / 8 * rtt_us * 1e-6;
+    double share = (double)queue_bytes / r->asked.n_flows;
+    double queue = is_known ? guess / 8 * queue_s : unknown_queued;
+    queue = clamp(queue < share ? queue : share, least_window, most_queued);
+    head->window_bytes = larger(head->window_bytes,
+                                clamp(path + queue, least_window, most_window));
+    if (is_known)
+        warm_us = larger(warm_us, clamp(settling * 8e6 * queue / guess,
+                                        least_warm_us, most_warm_us));
+    head->warm_us = larger(head->warm_us, warm_us + 10 * rtt_us);
+}
+
+static uint32_t piece_of(double guess)
+{
+    return guess > 0 ? clamp(guess / 8 * piece_s, least_piece, most_piece)
+                     : unknown_piece;
+}
+
+static tutti_err make_room(rounds *r, tutti_diag *diag)
+{
+    const tt_mem *mem = r->p->mem;
+    size_t n = r->head.n_flows, n_asked = r->asked.n_flows;
+    bool is_root = r->p->job->rank == 0;
+    tutti_err err = tt_grow(mem, (void **)&r->flows, &r->flows_cap, n,
+                            sizeof(*r->flows));
+    if (!err)
+        err = tt_grow(mem, (void **)&r->bps, &r->bps_cap, n, sizeof(*r->bps));
+    if (!err && is_root)
+        err = tt_grow(mem, (void **)&r->index, &r->index_cap, n_asked,
+                      sizeof(*r->index));
+    if (!err && is_root)
+        err = tt_grow(mem, (void **)&r->told, &r->told_cap, n_asked,
+                      sizeof(*r->told));
+    if (!err && is_root)
+        err = tt_grow(mem, (void **)&r->all, &r->all_cap,
+                      n * r->p->job->n_ranks, sizeof(*r->all));
+    return err ? tt_probe_no_memory(diag) : TUTTI_OK;
+}
+
+static uint32_t *best_of(const rounds *r, uint32_t i)
+{
+    const tt_infer_flow *flow = &r->asked.flows[i];
+    return &r->p->best[(size_t)flow->src * r->p->n_ports + flow->dst];
+}
+
+/* Rank 0: the next round that has a flow; none when it is over. */
+static tutti_err plan_round(rounds *r, tutti_diag *diag)
+{
+    tt_probe *p = r->p;
+    for (r->head.n_flows = 0; r->head.n_flows == 0;) {
+        r->head = (tt_probe_round){.number = p->n_rounds};
+        uint64_t used_ns = tt_now_ns() - p->begin_ns;
+        if (used_ns + r->longest_ns + RESERVE_NS > p->time_ns)
+            return TUTTI_OK;
+        tutti_err err = tt_infer_next(p->infer, &r->asked, diag);
+        if (err != TUTTI_AGAIN || r->asked.n_flows == 0)
+            return err == TUTTI_AGAIN ? TUTTI_OK : err;
+        for (uint32_t i = 0; i < r->asked.n_flows; i++)
+            r->head.n_flows += *best_of(r, i) != TT_NONE;
+        err = make_room(r, diag);
+        uint32_t n = 0;
+        for (uint32_t i = 0; !err && i < r->asked.n_flows; i++) {
+            uint32_t number = *best_of(r, i);
+            r->told[i] = 0;
+            r->index[i] = number == TT_NONE ? TT_NONE : n;
+            if (number == TT_NONE)
+                continue;
+            r->flows[n++] = (tt_probe_flow){
+                .number = number,
+                .is_free = p->marks[number].is_free,
+                .piece_bytes = piece_of(r->asked.flows[i].guess_bps)};
+            stretch(r, &r->asked.flows[i], number);
+        }
+        if (!err && n == 0) /* nothing that could be measured */
+            err = tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
+        if (err)
+            return err;
+    }
+    return TUTTI_OK;
+}
+
+static void tell_progress(const rounds *r)
+{
+    uint32_t n = r->asked.n_likely > 0 ? r->asked.n_likely : 1;
+    tt_probe *p = r->p;
+    double done = (double)p->n_rounds / n;
+    double time = (double)(tt_now_ns() - p->begin_ns) / (double)p->time_ns;
+    done = done > time ? done : time;
+    tt_probe_tell(p, r->asked.why, 10 + (uint32_t)(89 * (done < 1 ? done : 1)));
+}
+
+/* Rank 0: what the receivers have measured. */
+static tutti_err take_rates(rounds *r, tutti_diag *diag)
+{
+    tt_probe *p = r->p;
+    uint32_t n = r->head.n_flows;
+    for (uint32_t i = 0; i < r->asked.n_flows; i++) {
+        if (r->index[i] == TT_NONE)
+            continue;
+        const tt_infer_flow *flow = &r->asked.flows[i];
+        uint32_t host = p->ports[flow->dst].host;
+        double bps = r->all[(size_t)p->hosts[host].rank * n + r->index[i]];
+        double *most = &p->bps[(size_t)flow->src * p->n_ports + flow->dst];
+        r->told[i] = isfinite(bps) && bps > 0 ? bps : 0;
+        *most = r->told[i] > *most ? r->told[i] : *most;
+    }
+    return tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
+}
+
+/* The same steps on every rank: tell, connect, go, measure, collect. */
+static tutti_err run_round(rounds *r, tutti_diag *diag)
+{
+    tt_probe *p = r->p;
+    size_t n = r->head.n_flows;
+    uint64_t begin_ns = tt_now_ns();
+    tt_traffic *f = NULL;
+    tutti_err err = tt_probe_share(p, r->flows, n * sizeof(*r->flows), diag);
+    if (err)
+        return err;
+    memset(r->bps, 0, n * sizeof(*r->bps));
+    for (size_t i = 0; i < n && !err; i++) {
+        if (r->flows[i].number >= p->n_tries)
+            err = tt_fail(diag, TUTTI_EPROTO,
+                          "rank 0 asked for a flow that makes no sense");
+    }
+    if (!err && p->me != TT_NONE) {
+        f = tt_traffic_open(p, &r->head, r->flows, r->bps);
+        err = f ? tt_traffic_connect(f, diag) : tt_probe_no_memory(diag);
+    }
+    err = tt_probe_agree(p, err, diag); /* all are ready: go */
+    if (!err) {
+        tutti_err mine = f ? tt_traffic_run(f, diag) : TUTTI_OK;
+        err = tt_probe_agree(p, mine, diag);
+    }
+    tt_traffic_close(f);
+    if (!err)
+        err = tt_probe_collect(p, r->bps, n * sizeof(*r->bps), r->all, diag);
+    uint64_t ns = tt_now_ns() - begin_ns;
+    r->longest_ns = ns > r->longest_ns ? ns : r->longest_ns;
+    return err;
+}
+
+static tutti_err run_rounds(rounds *r, tutti_diag *diag)
+{
+    tt_probe *p = r->p;
+    bool is_root = p->job->rank == 0;
+    for (;;) {
+        tutti_err err = is_root ? plan_round(r, diag) : TUTTI_OK;
+        if (err) {
+            tt_boot_fail(p->job->boot, err, diag);
+            return err;
+        }
+        err = tt_probe_share(p, &r->head, sizeof(r->head), diag);
+        if (err || r->head.n_flows == 0)
+            return err;
+        if (r->head.n_flows > FLOWS_PER_TRY * (uint64_t)p->n_tries)
+            err = tt_fail(diag, TUTTI_EPROTO,
+                          "rank 0 asked for %u flows, which makes no sense",
+                          r->head.n_flows);
+        else if (!is_root)
+            err = make_room(r, diag);
+        err = tt_probe_agree(p, err, diag);
+        if (!err && is_root)
+            tell_progress(r);
+        if (!err)
+            err = run_round(r, diag);
+        if (!err && is_root)
+            err = take_rates(r, diag);
+        if (err && is_root) /* the others wait for the next round */
+            tt_boot_fail(p->job->boot, err, diag);
+        if (err)
+            return err;
+        p->n_rounds++;
+    }
+}
+
+tutti_err tt_probe_rounds(tt_probe *p, tutti_diag *diag)
+{
+    rounds r = {.p = p};
+    tutti_err err = run_rounds(&r, diag);
+    tt_free(p->mem, r.flows, r.flows_cap, sizeof(*r.flows));
+    tt_free(p->mem, r.bps, r.bps_cap, sizeof(*r.bps));
+    tt_free(p->mem, r.index, r.index_cap, sizeof(*r.index));
+    tt_free(p->mem, r.told, r.told_cap, sizeof(*r.told));
+    tt_free(p->mem, r.all, r.all_cap, sizeof(*r.all));
+    return err;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * reach.c - which interfaces reach each other, and how long a word takes.
+ *
+ * Idea       Every agent calls (calls.c). When all have, every agent looks who
+ *            has called it with the right token. Rank 0 joins both: a pair
+ *            reaches when the one end was acknowledged and the other one
+ *            heard. What is acknowledged and not heard is another host at the
+ *            same address.
+ * Free       An interface that reaches nobody may still carry an address that
+ *            others reach by routes over its neighbours (10.9.0.1 on lo or a
+ *            dummy interface). Such pairs are tried again, without binding to
+ *            the interface.
+ * Next       probe_rounds.c. */
+#include <string.h>
+
+#include "probe/parts.h"
+
+/* The most tries that begin, or end, at one host. */
+static uint32_t most_tries(const tt_probe *p)
+{
+    uint32_t most = 0;
+    for (uint32_t h = 0; h < p->n_hosts; h++) {
+        uint32_t n = p->first_try[h + 1] - p->first_try[h];
+        most = n > most ? n : most;
+        most = p->n_into[h] > most ? p->n_into[h] : most;
+    }
+    return most;
+}
+
+/* One round of tries: what it needs on every rank, and on rank 0. */
+typedef struct round {
+    tt_probe *p;
+    const uint8_t *is_idle; /* NULL: bound to interfaces */
+    uint32_t stride;        /* of what a rank tells */
+    tt_probe_mark *marks, *all_marks;
+    uint8_t *heard, *mine, *all; /* heard: by try; mine: those that end here */
+    uint32_t *used;              /* [n_hosts] */
+    tt_calls *calls;             /* agents */
+} round;
+
+static tutti_err open_round(round *r, tutti_diag *diag)
+{
+    tt_probe *p = r->p;
+    size_t n_all = p->job->rank == 0 ? (size_t)p->job->n_ranks * r->stride : 0;
+    r->marks = tt_new(p->mem, r->stride, sizeof(*r->marks));
+    r->all_marks = tt_new(p->mem, n_all, sizeof(*r->marks));
+    r->heard = tt_new(p->mem, p->n_tries, 1);
+    r->mine = tt_new(p->mem, r->stride, 1);
+    r->all = tt_new(p->mem, n_all, 1);
+    r->used = tt_new(p->mem, p->n_hosts, sizeof(*r->used));
+    if (r->marks && r->heard && p->me != TT_NONE)
+        r->calls = tt_calls_open(p, r->is_idle, r->marks, r->heard);
+    bool is_made = r->marks && r->heard && r->mine && r->used &&
+                   (!n_all || (r->all_marks && r->all)) &&
+                   (p->me == TT_NONE || r->calls);
+    return is_made ? TUTTI_OK : tt_probe_no_memory(diag);
+}
+
+static void close_round(round *r)
+{
+    tt_probe *p = r->p;
+    size_t n_all = p->job->rank == 0 ? (size_t)p->job->n_ranks * r->stride : 0;
+    tt_calls_close(r->calls);
+    tt_free(p->mem, r->marks, r->stride, sizeof(*r->marks));
+    tt_free(p->mem, r->all_marks, n_all, sizeof(*r->marks));
+    tt_free(p->mem, r->heard, p->n_tries, 1);
+    tt_free(p->mem, r->mine, r->stride, 1);
+    tt_free(p->mem, r->all, n_all, 1);
+    tt_free(p->mem, r->used, p->n_hosts, sizeof(*r->used));
+}
+
+/* Of the states of a try, bound and free, the better one counts. */
+static void take_marks(const round *r)
+{
+    tt_probe *p = r->p;
+    for (uint32_t h = 0; h < p->n_hosts; h++) {
+        const tt_probe_mark *from = r->all_marks +
+                                    (size_t)p->hosts[h].rank * r->stride;
+        tt_probe_mark *to = p->marks + p->first_try[h];
+        uint32_t n = p->first_try[h + 1] - p->first_try[h];
+        for (uint32_t i = 0; i < n; i++) {
+            if (from[i].state > to[i].state && from[i].state < TT_TRY_STATES)
+                to[i] = from[i];
+        }
+    }
+}
+
+static void take_heard(const round *r)
+{
+    tt_probe *p = r->p;
+    for (uint32_t i = 0; i < p->n_tries; i++) {
+        uint32_t h = p->place_host[p->tries[i].dst];
+        size_t at = (size_t)p->hosts[h].rank * r->stride + r->used[h]++;
+        tt_probe_mark *mark = &p->marks[i];
+        if (!r->all[at] && mark->is_free == (r->is_idle != NULL) &&
+            mark->state >= TT_TRY_ROUTED)
+            mark->state = TT_TRY_STRANGE;
+    }
+}
+
+static tutti_err run_round(round *r, tutti_diag *diag)
+{
+    tt_probe *p = r->p;
+    tutti_err err = TUTTI_OK;
+    if (r->calls)
+        err = tt_calls_run(r->calls, diag);
+    err = tt_probe_agree(p, err, diag); /* all have called */
+    if (err)
+        return err;
+    if (r->calls)
+        tt_calls_hear_rest(r->calls);
+    uint32_t n = 0;
+    for (uint32_t i = 0; r->calls && i < p->n_tries; i++) {
+        if (p->place_host[p->tries[i].dst] == p->me)
+            r->mine[n++] = r->heard[i];
+    }
+    err = tt_probe_collect(p, r->marks, r->stride * sizeof(*r->marks),
+                           r->all_marks, diag);
+    if (!err)
+        err = tt_probe_collect(p, r->mine, r->stride, r->all, diag);
+    if (!err && p->job->rank == 0) {
+        take_marks(r);
+        take_heard(r);
+    }
+    return err;
+}
+
+static tutti_err try_all(tt_probe *p, const uint8_t *is_idle, tutti_diag *diag)
+{
+    round r = {.p = p, .is_idle = is_idle, .stride = most_tries(p)};
+    if (r.stride == 0)
+        return TUTTI_OK;
+    tt_probe_be_patient(p, tt_calls_limit_ns(r.stride));
+    tutti_err err = tt_probe_agree(p, open_round(&r, diag), diag);
+    if (!err)
+        err = run_round(&r, diag);
+    close_round(&r);
+    tt_probe_be_patient(p, 0);
+    return err;
+}
+
+/* ------------------------------------------------------------- choosing -- */
+
+/* Which of two pairs of addresses of the same interfaces is to be used. */
+static bool is_better(const tt_probe *p, uint32_t a, uint32_t b)
+{
+    const tt_probe_mark *x = &p->marks[a], *y = &p->marks[b];
+    if (x->state != y->state)
+        return x->state > y->state;
+    /* Those that mean something beyond their link. */
+    return p->places[p->tries[a].src].order < p->places[p->tries[b].src].order;
+}
+
+static void choose_best(tt_probe *p)
+{
+    size_t n = (size_t)p->n_ports * p->n_ports;
+    for (size_t i = 0; i < n; i++)
+        p->best[i] = TT_NONE;
+    for (uint32_t i = 0; i < p->n_tries; i++) {
+        const tt_probe_try *t = &p->tries[i];
+        uint32_t *best = &p->best[(size_t)p->place_port[t->src] * p->n_ports +
+                                  p->place_port[t->dst]];
+        if (p->marks[i].state >= TT_TRY_ROUTED &&
+            (*best == TT_NONE || is_better(p, i, *best)))
+            *best = i;
+    }
+}
+
+/* is_idle: of interfaces that reach nobody. False: a free round would try
+ * nothing. */
+static bool find_idle(const tt_probe *p, uint8_t *is_idle)
+{
+    memset(is_idle, 1, p->n_ports);
+    for (size_t i = 0; i < (size_t)p->n_ports * p->n_ports; i++) {
+        if (p->best[i] == TT_NONE)
+            continue;
+        is_idle[i / p->n_ports] = 0;
+        is_idle[i % p->n_ports] = 0;
+    }
+    for (uint32_t i = 0; i < p->n_tries; i++) {
+        const tt_probe_try *t = &p->tries[i];
+        if (is_idle[p->place_port[t->src]] && is_idle[p->place_port[t->dst]] &&
+            p->marks[i].state != TT_TRY_OWN)
+            return true;
+    }
+    return false;
+}
+
+static tutti_err make_tables(tt_probe *p, uint8_t **is_idle, tutti_diag *diag)
+{
+    size_t n = (size_t)p->n_ports * p->n_ports;
+    *is_idle = tt_arena_new(&p->arena, p->n_ports + 1, 1);
+    bool is_made = *is_idle;
+    if (p->job->rank == 0) {
+        p->marks = tt_arena_new(&p->arena, p->n_tries + 1, sizeof(*p->marks));
+        p->best = tt_arena_new(&p->arena, n + 1, sizeof(*p->best));
+        p->bps = tt_arena_new(&p->arena, n + 1, sizeof(*p->bps));
+        is_made = is_made && p->marks && p->best && p->bps;
+    }
+    return is_made ? TUTTI_OK : tt_probe_no_memory(diag);
+}
+
+tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag)
+{
+    uint8_t *is_idle = NULL;
+    tutti_err err = tt_probe_tries(p, diag);
+    if (!err)
+        err = make_tables(p, &is_idle, diag);
+    err = tt_probe_agree(p, err, diag);
+    if (!err)
+        err = try_all(p, NULL, diag);
+    if (err)
+        return err;
+    if (p->job->rank == 0) {
+        choose_best(p);
+        is_idle[p->n_ports] = find_idle(p, is_idle);
+    }
+    err = tt_probe_share(p, is_idle, p->n_ports + 1, diag);
+    if (!err && is_idle[p->n_ports])
+        err = try_all(p, is_idle, diag);
+    if (!err && p->job->rank == 0)
+        choose_best(p);
+    return err;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * together.c - what all ranks of a probe do at the same time: agree that all
+ * are well, collect, share. Next: probe.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "probe/parts.h"
+
+/* The longest piece of one exchange. */
+#define PIECE ((size_t)64 << 10)
+
+/* How a rank fares. */
+typedef struct saying {
+    int32_t err;
+    char text[300];
+} saying;
+_Static_assert(sizeof(saying) == TT_PROBE_SAYING, "there is room for it");
+
+void tt_probe_tell(tt_probe *p, const char *what, uint32_t percent)
+{
+    const tt_probe_job *job = p->job;
+    percent = percent < 100 ? percent : 100;
+    p->percent = percent > p->percent ? percent : p->percent;
+    if (job->progress && job->rank == 0)
+        job->progress(job->progress_ctx, what, p->percent, 100);
+}
+
+tutti_err tt_probe_no_memory(tutti_diag *diag)
+{
+    return tt_fail(diag, TUTTI_ENOMEM, "out of memory in the probe");
+}
+
+void tt_probe_be_patient(const tt_probe *p, uint64_t more_ns)
+{
+    const uint64_t leaf_ns = 15 * TT_PROBE_PATIENCE_NS;
+    bool is_root = p->job->rank == 0;
+    tt_boot_phase(p->job->boot, "the probe",
+                  (is_root ? TT_PROBE_PATIENCE_NS : leaf_ns) + more_ns);
+}
+
+/* Rank 0: fails when one of them does. */
+static tutti_err judge(tt_probe *p, saying *all, tutti_diag *diag)
+{
+    uint32_t n = p->job->n_ranks, r = 0;
+    while (r < n && all[r].err == TUTTI_OK)
+        r++;
+    if (r == n)
+        return TUTTI_OK;
+    char *text = all[r].text;
+    text[sizeof(all[r].text) - 1] = '\0';
+    for (char *c = text; *c; c++)
+        *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;
+    tutti_err err = tutti_errname((tutti_err)all[r].err)[0] == 'E'
+                        ? (tutti_err)all[r].err
+                        : TUTTI_EPROTO;
+    bool has_host = p->n_hosts > 0;
+    if (r == 0)
+        tt_fail(diag, err, "%s", text);
+    else
+        tt_fail(diag, err, "rank %u%s%s: %s", r, has_host ? " on " : "",
+                has_host ? p->hosts[p->host_of[r]].name : "", text);
+    tt_boot_fail(p->job->boot, err, diag);
+    return err;
+}
+
+tutti_err tt_probe_agree(tt_probe *p, tutti_err mine, tutti_diag *diag)
+{
+    saying own = {.err = mine};
+    uint8_t is_well = 1;
+    if (mine)
+        snprintf(own.text, sizeof(own.text), "%.299s", diag->text);
+    tutti_err err = tt_boot_collect(p->job->boot, &own, sizeof(own), p->says,
+                                    diag);
+    if (!err && p->job->rank == 0)
+        err = judge(p, p->says, diag);
+    if (!err)
+        err = tt_boot_share(p->job->boot, &is_well, sizeof(is_well), diag);
+    return err;
+}
+
+tutti_err tt_probe_collect(tt_probe *p, const void *mine, size_t len, void *all,
+                           tutti_diag *diag)
+{
+    uint32_t n = p->job->n_ranks;
+    bool is_root = p->job->rank == 0;
+    if (len <= PIECE)
+        return tt_boot_collect(p->job->boot, mine, len, all, diag);
+    char *piece = is_root ? tt_new(p->mem, n, PIECE) : NULL;
+    tutti_err err = is_root && !piece ? tt_probe_no_memory(diag) : TUTTI_OK;
+    if (err)
+        tt_boot_fail(p->job->boot, err, diag);
+    for (size_t at = 0; !err && at < len; at += PIECE) {
+        size_t part = len - at < PIECE ? len - at : PIECE;
+        err = tt_boot_collect(p->job->boot, (const char *)mine + at, part,
+                              piece, diag);
+        for (uint32_t r = 0; !err && is_root && r < n; r++)
+            memcpy((char *)all + r * len + at, piece + r * part, part);
+    }
+    tt_free(p->mem, piece, n, PIECE);
+    return err;
+}
+
+tutti_err tt_probe_share(tt_probe *p, void *bytes, size_t len, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    for (size_t at = 0; !err && at < len; at += PIECE) {
+        size_t part = len - at < PIECE ? len - at : PIECE;
+        err = tt_boot_share(p->job->boot, (char *)bytes + at, part, diag);
+    }
+    return err;
+}

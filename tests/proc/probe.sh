@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# probe.sh - `tutti probe` on networks of the lab, and on hosts with interfaces
+# that lead astray. Rates are looked at with a wide margin: this is no benchmark.
+. "$(dirname "$0")/lib.sh"
+
+lab=$here/../../lab/lab
+export B
+limit=60
+
+# links FILE: "a net0 200Mbit 201Mbit" for each, without latency and comments.
+links() {
+    python3 - "$tutti" "$1" <<'P'
+import json, subprocess, sys
+net = json.loads(subprocess.check_output([sys.argv[1], "topo", sys.argv[2], "--json"]))
+for link in net["links"]:
+    print(link["from"], link["to"], link["dev"] or "-", round(link["rate_bps"] / 1e6))
+P
+}
+# near FILE FROM MBIT: the links that leave FROM carry that, within a quarter.
+near() {
+    links "$1" | awk -v from="$2" -v want="$3" '
+        $1 == from { n++; if ($4 < want * 0.75 || $4 > want * 1.25) bad = 1 }
+        END { exit !n || bad }'
+}
+all_near() { # WHAT FILE FROM:MBIT...
+    local what=$1 file=$2 one bad=
+    shift 2
+    for one in "$@"; do
+        near "$file" "${one%:*}" "${one#*:}" || bad="$bad $one"
+    done
+    if [ -z "$bad" ]; then pass "$what"; else fail "$what" "not so:$bad" "$(links "$file")"; fi
+}
+
+# -- without a network ----------------------------------------------------------
+run "$tutti" probe --help
+ends "help" 0
+like "it has an example" "$out" 'tutti run .* tutti probe'
+run "$tutti" probe --time 0
+ends "no time" 2
+one_sentence "is a usage error"
+run "$tutti" probe extra
+ends "a word too much" 2
+
+what="probes of networks in a box"
+if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
+    skip "$what" "needs root and what lab/lab needs"
+    finish
+fi
+
+# -- networks of the lab --------------------------------------------------------
+run "$lab" run star:3@200Mbit -- "$tutti" probe -o "$tmp/star.net" --explain
+ends "a star" 0
+like "it is a topology file" "$(head -1 "$tmp/star.net")" '^tutti-topology 1$'
+like "that says how it came about" "$(cat "$tmp/star.net")" \
+    '^# measured by tutti probe: 3 hosts, 3 interfaces, [0-9]+ rounds of flows, [0-9.]+ s$'
+all_near "200 Mbit/s each" "$tmp/star.net" h0:200 h1:200 h2:200
+like "the interface is named" "$(links "$tmp/star.net")" '^h1 .* eth0 '
+like "explained" "$out" \
+    'eth0 10\.0\.0\.1 -> eth0 10\.0\.0\.2: connects, in one subnet, .* CHOSEN: the only pair'
+is "once, by rank 0" "$(grep -c 'h0 to h1' <<<"$out")" 1
+
+cat >"$tmp/uneven.net" <<'N'
+tutti-topology 1
+switch s
+host a b c
+link a s 400Mbit/100Mbit
+link b s 200Mbit
+link c s 50Mbit/200Mbit
+N
+run "$lab" run "$tmp/uneven.net" -- "$tutti" probe -o "$tmp/got.net"
+ends "uneven links, both ways" 0
+all_near "as they are" "$tmp/got.net" b:200 c:50
+run "$lab" run racks:2+2@nic=200Mbit,trunk=200Mbit -- "$tutti" probe \
+    --json -o "$tmp/racks.json"
+ends "two racks" 0
+run python3 -c 'import json, sys
+net = json.load(open(sys.argv[1]))
+print(net["ranks"], net["hosts"], net["seconds"] < 12, len(net["ways"]))' "$tmp/racks.json"
+is "as JSON, in time" "$out" "4 4 True 12"
+
+# Whoever stops in the middle is named; the rest ends.
+cat >"$tmp/stop" <<'S'
+#!/bin/sh
+# stop TUTTI FILE: a probe; rank 2 stops half a second after its begin.
+[ "$TUTTI_RANK" = 2 ] || exec "$1" probe -o "$2"
+"$1" probe & sleep 0.5
+kill -STOP $!; sleep 8
+kill -KILL $!; wait
+S
+chmod +x "$tmp/stop"
+run "$lab" run star:5@5Mbit --grace 1 -- "$tmp/stop" "$tutti" "$tmp/lost.net"
+[ "$rc" != 0 ] && pass "a rank that stops" || fail "a rank that stops" "$err"
+like "is named, with its host" "$err" \
+    'rank 2 (did not take part in|died or left during).* the probe.*\(rank 2 is on h2\)'
+
+# -- interfaces that lead astray ------------------------------------------------
+#            mg 10.200.0.1..3, where ranks meet, slow
+#     fast 10.77.0.1..3, under another name on each host
+names=("tpa$$" "tpb$$" "tpc$$" "tps$$")
+at_exit='for ns in "${names[@]}"; do ip netns del "$ns" 2>/dev/null; done;'$at_exit
+on() { # NUMBER IP-ARGUMENTS...
+    local ns=${names[$1]}
+    shift
+    ip -n "$ns" "$@"
+}
+wire() { # HOST DEV BRIDGE MBIT [ADDRESS]: a cable to a switch, as slow both ways
+    on "$1" link add "$2" type veth peer name "$3-$1" netns "${names[3]}" &&
+        on "$1" link set "$2" up && on 3 link set "$3-$1" master "$3" up || return
+    tc -n "${names[$1]}" qdisc add dev "$2" root tbf rate "$4mbit" burst 128kb limit 1mb
+    tc -n "${names[3]}" qdisc add dev "$3-$1" root tbf rate "$4mbit" burst 128kb limit 1mb
+    [ -z "${5-}" ] || on "$1" addr add "$5" dev "$2"
+}
+make_hosts() {
+    local i
+    for i in "${names[@]}"; do
+        ip netns del "$i" 2>/dev/null
+        ip netns add "$i" && ip -n "$i" link set lo up || return
+    done
+    for i in swm swf; do
+        on 3 link add "$i" type bridge && on 3 link set "$i" up || return
+    done
+    for i in 0 1 2; do
+        wire "$i" aa0 swm 20 "10.200.0.$((i + 1))/24" || return
+    done
+}
+cat >"$tmp/rsh" <<R
+#!/bin/sh
+case \$1 in *.1) ns=${names[0]} ;; *.2) ns=${names[1]} ;; *) ns=${names[2]} ;; esac
+shift
+exec ip netns exec \$ns sh -c "\$*"
+R
+chmod +x "$tmp/rsh"
+probe() { # ARGUMENTS...: on three hosts
+    rm -f "$tmp/net"
+    run "$tutti" run --no-prefix --rsh "$tmp/rsh" \
+        -H 10.200.0.1,10.200.0.2,10.200.0.3 "$tutti" probe -o "$tmp/net" \
+        --explain "$@"
+}
+
+make_hosts 2>"$tmp/err" || { fail "network namespaces" "$(cat "$tmp/err")"; finish; }
+for i in 0 1 2; do
+    wire "$i" "fast$i" swf 200 "10.77.0.$((i + 1))/24"
+    # docker0: the same address on all, up because something hangs on it
+    on "$i" link add docker0 type bridge
+    on "$i" link add veth0 type veth peer name veth1
+    on "$i" link set veth0 master docker0 up
+    on "$i" link set veth1 up
+    on "$i" addr add 172.17.0.1/16 dev docker0
+    on "$i" link set docker0 up
+done
+# The kernel takes up to a second to call them running.
+for i in $(seq 30); do
+    [ "$(for k in 0 1 2; do on $k link show docker0; done | grep -c 'LOWER_UP.*state UP')" = 3 ] && break
+    sleep 0.1
+done
+probe
+ends "a slow interface first, docker0, names that differ" 0
+is "the fast one is chosen, everywhere" \
+    "$(grep -c '^  fast[0-2] 10.77.0.[123] -> fast[0-2] 10.77.0.[123]: .*CHOSEN' <<<"$out")" 6
+like "docker0 is no way" "$out" \
+    'docker0 172\.17\.0\.1 -> docker0 172\.17\.0\.1: is an address of the calling host itself$'
+like "nor from another interface" "$out" \
+    'docker0 172\.17\.0\.1 -> aa0 10\.200\.0\.2: (no answer|[A-Z])'
+
+# IPv6 only, apart from where they meet
+for i in 0 1 2; do
+    on "$i" addr flush dev "fast$i" scope global
+    on "$i" -6 addr add "fd00:7::$((i + 1))/64" dev "fast$i" nodad
+    on "$i" link del docker0
+done
+probe
+ends "IPv6" 0
+is "is chosen, by addresses that mean something everywhere" \
+    "$(grep -c '^  fast[0-2] fd00:7::[123] -> .*CHOSEN' <<<"$out")" 6
+for i in 0 1 2; do on "$i" -6 addr flush dev "fast$i" scope global; done
+probe
+ends "link-local addresses alone" 0
+is "are chosen" "$(grep -c '^  fast[0-2] fe80:.* -> fast[0-2] fe80:.*CHOSEN' <<<"$out")" 6
+
+# A host that is cut off
+run env TUTTI_SOCKET_IFNAME=fast "$tutti" run --no-prefix --rsh "$tmp/rsh" \
+    -H 10.200.0.1,10.200.0.2,10.200.0.3 "$tutti" probe -o "$tmp/net"
+ends "with TUTTI_SOCKET_IFNAME" 0
+on 3 link set swf-2 nomaster
+run env TUTTI_SOCKET_IFNAME=fast "$tutti" run --no-prefix --rsh "$tmp/rsh" \
+    -H 10.200.0.1,10.200.0.2,10.200.0.3 "$tutti" probe -o "$tmp/net"
+ends "a host that nobody reaches" 1
+like "pairs are named" "$err" \
+    '2 pairs of hosts cannot reach each other: [^;]* and [^;]*, [^;]* and [^;]*; tried fast0 .* to fast2 .*'
+
+finish
