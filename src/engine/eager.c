@@ -183,8 +183,8 @@ void tt_eager_give_back(tt_peer *peer, tt_keep *keep)
 
 void tt_eager_drop(tt_team *team)
 {
-    for (uint32_t r = 0; r < team->n; r++) {
-        tt_peer *peer = &team->mesh->peers[team->members[r]];
+    for (uint32_t p = 0; p < team->mesh->n_peers; p++) {
+        tt_peer *peer = &team->mesh->peers[p];
         for (size_t i = 0; i < peer->n_kept;) {
             tt_keep *keep = peer->kept[i];
             if (keep->comm != team->id)
@@ -203,8 +203,8 @@ static void free_keep(const tt_mesh *mesh, tt_keep *keep)
 
 void tt_eager_free(tt_mesh *mesh)
 {
-    for (uint32_t r = 0; mesh->peers && r < mesh->n_ranks; r++) {
-        tt_peer *peer = &mesh->peers[r];
+    for (uint32_t p = 0; mesh->peers && p < mesh->n_peers; p++) {
+        tt_peer *peer = &mesh->peers[p];
         tt_eager_placed(peer);
         while (peer->n_kept > 0)
             free_keep(mesh, peer->kept[--peer->n_kept]);

@@ -199,9 +199,39 @@ static void note_hearing(tt_op *op, tt_side *side, uint64_t age_ns)
     bool is_late = e->n_rests != op->start_rest ||
                    e->n_passes - op->start_pass >= passes;
     uint64_t waited = is_late ? tt_now_ns() - op->start_ns : 0;
-    note_lateness(op->team, rank,
-                  waited > age_ns ? (double)(waited - age_ns) : 0);
+    if (!tt_op_is_heard(op, side->peer))
+        note_lateness(op->team, rank,
+                      waited > age_ns ? (double)(waited - age_ns) : 0);
     tt_op_hear(op, side);
+}
+
+/* The peer has spoken of this call, by this port, before it was entered. */
+static bool is_ahead(const tt_peer *peer, const tt_msg *m)
+{
+    for (size_t i = 0; i < peer->n_early; i++) {
+        const tt_early *early = &peer->early[i];
+        if (early->comm == m->comm && early->channel == m->channel &&
+            early->seq == m->seq)
+            return true;
+    }
+    for (size_t i = 0; i < peer->n_kept; i++) {
+        const tt_keep *keep = peer->kept[i];
+        if (keep->comm == m->comm && keep->channel == m->channel &&
+            keep->seq == m->seq)
+            return true;
+    }
+    return false;
+}
+
+/* A peer that is ahead with a call is in time, and that counts once, however
+ * many ports tell of it. */
+static void note_early(tt_team *team, const tt_peer *peer, const tt_msg *m)
+{
+    const tt_peer *other = &peer->mesh->peers[peer->rank];
+    for (; other; other = other->next_port)
+        if (other != peer && is_ahead(other, m))
+            return;
+    note_lateness(team, tt_team_rank_of(team, peer), 0);
 }
 
 static tt_past call_of(const tt_op *op)
@@ -234,13 +264,13 @@ static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
     }
     if (m->channel == 0 && m->seq < team->next_seq)
         return false; /* so old that it is forgotten */
+    if (is_first)
+        note_early(team, peer, m);
     tutti_err err = tt_eager_keep(peer, m, data);
     if (err == TUTTI_EPROTO)
         breach(team, peer, m);
     else if (err)
         tt_peer_gone(peer, err, "out of memory");
-    else if (is_first)
-        note_lateness(team, rank, 0);
     return !err;
 }
 
@@ -340,11 +370,11 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
         if (team && m->channel == 0 && m->seq < team->next_seq)
             return; /* so old that it is forgotten */
         if (team)
-            note_lateness(team, rank, 0);
+            note_early(team, peer, m);
         keep_early(peer, m, &call);
         return;
     }
-    if (!tt_team_compare(team, rank, &own, &call, m->fingerprint) || !op)
+    if (!tt_team_compare(team, peer, &own, &call, m->fingerprint) || !op)
         return;
     tt_side *side = tt_op_side(op, peer);
     if (!side)
@@ -373,7 +403,7 @@ static void on_differ(tt_peer *peer, const tt_msg *m, const void *data)
     else if (own.fingerprint == m->fingerprint)
         breach(team, peer, m);
     else
-        tt_team_compare(team, rank, &own, &call, m->fingerprint);
+        tt_team_compare(team, peer, &own, &call, m->fingerprint);
 }
 
 static void on_credit(tt_peer *peer, const tt_msg *m)
@@ -406,7 +436,7 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
     uint32_t rank = tt_team_rank_of(team, peer);
     if (rank == TT_NONE)
         return;
-    team->has_left[rank] = true;
+    team->has_left[peer - peer->mesh->peers] = true;
     if (m->slice == 0) {
         char text[160];
         snprintf(text, sizeof(text),
@@ -547,40 +577,62 @@ const tt_net_up tt_engine_up = {
 
 /* ------------------------------------------------------------------ mesh -- */
 
+static tutti_err make_peer(tt_peer *peer, tt_conn *conn)
+{
+    const tt_mem *mem = peer->mesh->mem;
+    peer->lent = tt_new(mem, most_lent, sizeof(tt_lent));
+    if (!peer->lent)
+        return TUTTI_ENOMEM;
+    peer->lent_cap = most_lent;
+    peer->early = tt_new(mem, first_early, sizeof(tt_early));
+    if (!peer->early)
+        return TUTTI_ENOMEM;
+    peer->early_cap = first_early;
+    peer->conn = conn;
+    return TUTTI_OK;
+}
+
+/* Behind the last port of its rank. */
+static void add_port(tt_mesh *mesh, tt_peer *peer)
+{
+    tt_peer *last = &mesh->peers[peer->rank];
+    while (last->next_port)
+        last = last->next_port;
+    last->next_port = peer;
+    peer->port = (uint8_t)(last->port + 1);
+}
+
 static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
 {
-    mesh->peers = tt_new(mesh->mem, mesh->n_ranks, sizeof(tt_peer));
+    tutti_err err = TUTTI_OK;
+    mesh->peers = tt_new(mesh->mem, mesh->n_peers, sizeof(tt_peer));
     if (!mesh->peers)
         return TUTTI_ENOMEM;
-    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
-        tt_peer *peer = &mesh->peers[r];
+    for (uint32_t i = 0; i < mesh->n_peers && !err; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        bool is_more = i >= mesh->n_ranks;
+        tt_conn *conn = is_more ? opts->more[i - mesh->n_ranks]
+                                : opts->conns[i];
         peer->mesh = mesh;
-        peer->rank = r;
-        if (r == mesh->rank)
-            continue;
-        peer->lent = tt_new(mesh->mem, most_lent, sizeof(tt_lent));
-        if (!peer->lent)
-            return TUTTI_ENOMEM;
-        peer->lent_cap = most_lent;
-        peer->early = tt_new(mesh->mem, first_early, sizeof(tt_early));
-        if (!peer->early)
-            return TUTTI_ENOMEM;
-        peer->early_cap = first_early;
-        peer->conn = opts->conns[r];
+        peer->rank = is_more ? conn->rank : i;
+        if (is_more)
+            add_port(mesh, peer);
+        if (peer->rank != mesh->rank)
+            err = make_peer(peer, conn);
     }
-    return TUTTI_OK;
+    return err;
 }
 
 static void free_mesh(tt_mesh *mesh)
 {
     tt_eager_free(mesh);
-    for (uint32_t r = 0; mesh->peers && r < mesh->n_ranks; r++) {
-        tt_peer *peer = &mesh->peers[r];
+    for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
         tt_free(mesh->mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
         tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
         tt_free(mesh->mem, peer->early, peer->early_cap, sizeof(tt_early));
     }
-    tt_free(mesh->mem, mesh->peers, mesh->n_ranks, sizeof(tt_peer));
+    tt_free(mesh->mem, mesh->peers, mesh->n_peers, sizeof(tt_peer));
     tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);
     tt_free(mesh->mem, mesh->nets, mesh->n_nets, sizeof(tt_net *));
     const tt_mem mem = *mesh->mem;
@@ -601,6 +653,7 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
         .rank = opts->rank,
         .n_ranks = opts->n_ranks,
         .n_nets = opts->n_nets,
+        .n_peers = opts->n_ranks + opts->n_more,
         .n_refs = 1,
         .eager_bytes = opts->eager_bytes,
         .trash_bytes = sizeof(tt_reason),
@@ -620,9 +673,9 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
     for (uint32_t i = 0; i < opts->n_nets; i++)
         mesh->nets[i] = opts->nets[i];
     tt_engine_lock(e);
-    for (uint32_t r = 0; r < mesh->n_ranks; r++)
-        if (mesh->peers[r].conn)
-            mesh->peers[r].conn->peer = &mesh->peers[r];
+    for (uint32_t i = 0; i < mesh->n_peers; i++)
+        if (mesh->peers[i].conn)
+            mesh->peers[i].conn->peer = &mesh->peers[i];
     mesh->next = e->meshes;
     e->meshes = mesh;
     for (uint32_t i = 0; i < mesh->n_nets; i++)
@@ -649,8 +702,8 @@ static void drain(tt_mesh *mesh)
     tt_engine_pump(e);
     while (busy && tt_now_ns() < until) {
         busy = false;
-        for (uint32_t r = 0; r < mesh->n_ranks; r++)
-            busy |= !mesh->peers[r].is_lost && mesh->peers[r].n_ctl > 0;
+        for (uint32_t i = 0; i < mesh->n_peers; i++)
+            busy |= !mesh->peers[i].is_lost && mesh->peers[i].n_ctl > 0;
         if (busy)
             tt_engine_step(e);
     }
@@ -688,8 +741,8 @@ void tt_mesh_unref(tt_mesh *mesh)
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         if (mesh->nets[i]->ops->drain)
             mesh->nets[i]->ops->drain(mesh->nets[i], until);
-    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
-        tt_conn *conn = mesh->peers[r].conn;
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_conn *conn = mesh->peers[i].conn;
         if (!conn)
             continue;
         conn->net->ops->close(conn, 0);
@@ -715,4 +768,12 @@ const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)
         return "self";
     const tt_conn *conn = mesh->peers[rank].conn;
     return conn ? conn->net->ops->name : NULL;
+}
+
+uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank)
+{
+    uint32_t n = 0;
+    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
+        n++;
+    return n;
 }

@@ -73,12 +73,18 @@ void tt_engine_wake(tt_engine *e);
 
 /* ----------------------------------------------------------------- mesh -- */
 
-/* conns[r] for every other rank. The mesh owns nets and conns (memory from mem
+/* A pair of ranks has one port, or several where rails between them use
+ * different interfaces; each has a conn of its own. Port 0 carries what
+ * belongs to no transfer.
+ *
+ * conns[r] for every other rank: port 0. more: the other ports, of each rank in
+ * order; both ends have as many. The mesh owns nets and conns (memory from mem
  * by their ops' sizes) once it returns TUTTI_OK. */
 typedef struct tt_mesh_opts {
-    uint32_t rank, n_ranks, n_nets;
+    uint32_t rank, n_ranks, n_nets, n_more;
     tt_net **nets;   /* [n_nets] */
     tt_conn **conns; /* [n_ranks], own is NULL */
+    tt_conn **more;  /* [n_more]; conn->rank says whose; may be NULL */
     /* Calls that cost a partner at most so much (lower.h: out_cost) do not
      * wait for it; equal on all ranks; 0: all wait. */
     uint64_t eager_bytes;
@@ -93,6 +99,8 @@ tt_mesh *tt_mesh_ref(tt_mesh *mesh);
 void tt_mesh_unref(tt_mesh *mesh);
 const tt_mem *tt_mesh_mem(const tt_mesh *mesh);
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
+/* Ports to another rank: at least 1. */
+uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
 
 /* ----------------------------------------------------------------- team -- */
 

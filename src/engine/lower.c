@@ -210,18 +210,26 @@ static bool extends(const work *w, const tt_lane *lane, const tt_transfer *t,
            lane->slice_bytes + bytes <= w->lay->max_payload / 2;
 }
 
-static void add_lane(work *w, const tt_transfer *t, uint32_t *open,
+/* Where tables by peer and port have them. */
+static size_t key_of(const work *w, uint32_t peer, uint32_t port)
+{
+    return (size_t)peer * w->part->n_ports + port;
+}
+
+static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
                      uint32_t *wires)
 {
+    const tt_transfer *t = &x->t;
     bool is_send = t->src == w->part->rank;
     uint32_t peer = is_send ? t->dst : t->src;
+    size_t key = 2 * key_of(w, peer, x->port) + is_send;
     tt_lane *lanes = is_send ? w->sends : w->recvs;
     uint32_t *n = is_send ? &w->n_sends : &w->n_recvs;
     size_t at = find_chunk(w->part, t->chunk);
     const chunk_info *info = &w->info[at];
     if (info->n_elems == 0)
         return;
-    uint32_t *last = &open[2 * (size_t)peer + is_send];
+    uint32_t *last = &open[key];
     uint64_t bytes = info->n_elems * w->lay->elem_bytes;
     if (*last != TT_NONE && extends(w, &lanes[*last], t, at)) {
         lanes[*last].n_chunks++;
@@ -239,10 +247,11 @@ static void add_lane(work *w, const tt_transfer *t, uint32_t *open,
         .step = t->step,
         .chunk = (uint32_t)at,
         .n_chunks = 1,
-        .wire = wires[2 * (size_t)peer + is_send]++,
+        .wire = wires[key]++,
         .n_slices = info->n_slices,
         .stride = w->b->n_positions / info->n_slices,
         .is_copy = t->op == TT_XFER_COPY,
+        .port = x->port,
         .slice_bytes = slice * w->lay->elem_bytes,
     };
     *last = (*n)++;
@@ -253,7 +262,7 @@ static tutti_err make_lanes(work *w)
     const tt_part *part = w->part;
     if (part->n_xfers == 0)
         return TUTTI_OK;
-    size_t n = 2 * (size_t)part->n_ranks;
+    size_t n = 2 * key_of(w, part->n_ranks, 0);
     uint32_t *open = tt_arena_new(&w->arena, n, sizeof(*open));
     uint32_t *wires = tt_arena_new(&w->arena, n, sizeof(*wires));
     w->sends = tt_arena_new(&w->arena, part->n_xfers, sizeof(tt_lane));
@@ -263,7 +272,7 @@ static tutti_err make_lanes(work *w)
         return TUTTI_ENOMEM;
     memset(open, 0xff, n * sizeof(*open));
     for (uint64_t i = 0; i < part->n_xfers; i++)
-        add_lane(w, &part->xfers[i].t, open, wires);
+        add_lane(w, &part->xfers[i], open, wires);
     return TUTTI_OK;
 }
 
@@ -528,50 +537,59 @@ static uint64_t round_up(uint64_t x)
     return (x + TT_CACHE_LINE - 1) & ~(uint64_t)(TT_CACHE_LINE - 1);
 }
 
-/* Partners sorted by peer; sends regrouped by partner. The numbers in edges
- * speak of schedule order, so `where` maps them first. */
+static size_t lane_key(const work *w, const tt_lane *lane)
+{
+    return key_of(w, lane->peer, lane->port);
+}
+
+/* Partners sorted by peer and port; sends regrouped by partner. The numbers in
+ * edges speak of schedule order, so `where` maps them first. */
 static tutti_err make_partners(work *w)
 {
     tt_bound *b = w->b;
-    const uint32_t n = w->part->n_ranks;
-    uint32_t *out = tt_arena_new(&w->arena, (size_t)n + 1, sizeof(*out));
-    uint32_t *in = tt_arena_new(&w->arena, (size_t)n + 1, sizeof(*in));
+    const size_t n = key_of(w, w->part->n_ranks, 0);
+    uint32_t *out = tt_arena_new(&w->arena, n + 1, sizeof(*out));
+    uint32_t *in = tt_arena_new(&w->arena, n + 1, sizeof(*in));
     uint32_t *where = w->n_sends
                           ? tt_arena_new(&w->arena, w->n_sends, sizeof(*where))
                           : out;
     if (!out || !in || !where)
         return TUTTI_ENOMEM;
     for (uint32_t l = 0; l < w->n_sends; l++)
-        out[w->sends[l].peer]++;
+        out[lane_key(w, &w->sends[l])]++;
     for (uint32_t l = 0; l < w->n_recvs; l++)
-        in[w->recvs[l].peer]++;
-    for (uint32_t r = 0; r < n; r++)
-        b->n_partners += out[r] > 0 || in[r] > 0;
+        in[lane_key(w, &w->recvs[l])]++;
+    for (size_t k = 0; k < n; k++)
+        b->n_partners += out[k] > 0 || in[k] > 0;
     if (b->n_partners == 0)
         return TUTTI_OK;
     b->partners = tt_arena_new(&b->arena, b->n_partners, sizeof(tt_partner));
     if (!b->partners)
         return TUTTI_ENOMEM;
     uint32_t p = 0, sends = 0;
-    for (uint32_t r = 0; r < n; r++) {
-        if (out[r] == 0 && in[r] == 0)
+    for (size_t k = 0; k < n; k++) {
+        if (out[k] == 0 && in[k] == 0)
             continue;
-        b->partners[p] =
-            (tt_partner){.peer = r, .sends = sends, .recvs = b->index[0]};
-        sends += out[r];
-        b->index[0] += in[r];
-        out[r] = p++; /* from now on: the partner's number */
+        b->partners[p] = (tt_partner){.peer = (uint32_t)(k / w->part->n_ports),
+                                      .port = (uint32_t)(k % w->part->n_ports),
+                                      .sends = sends,
+                                      .recvs = b->index[0]};
+        sends += out[k];
+        b->index[0] += in[k];
+        out[k] = p++; /* from now on: the partner's number */
     }
     for (uint32_t l = 0; l < w->n_sends; l++) {
-        tt_partner *partner = &b->partners[out[w->sends[l].peer]];
+        p = out[lane_key(w, &w->sends[l])];
+        tt_partner *partner = &b->partners[p];
         where[l] = partner->sends + partner->n_sends++;
         b->sends[where[l]] = w->sends[l];
-        b->sends[where[l]].partner = out[w->sends[l].peer];
+        b->sends[where[l]].partner = p;
     }
     for (uint32_t l = 0; l < w->n_recvs; l++) {
-        tt_partner *partner = &b->partners[out[w->recvs[l].peer]];
+        p = out[lane_key(w, &w->recvs[l])];
+        tt_partner *partner = &b->partners[p];
         b->index[partner->recvs + partner->n_recvs++] = l;
-        b->recvs[l].partner = out[w->recvs[l].peer];
+        b->recvs[l].partner = p;
     }
     for (size_t i = 0; i < w->group_to_send.n; i++)
         w->group_to_send.list[i].to = where[w->group_to_send.list[i].to];

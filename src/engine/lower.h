@@ -25,6 +25,7 @@
 typedef struct tt_part_xfer {
     tt_transfer t;
     bool completes; /* the reduction it belongs to makes the value whole */
+    uint8_t port;   /* by which it goes (engine.h) */
 } tt_part_xfer;
 
 /* A chunk that matters to this rank. */
@@ -40,6 +41,7 @@ typedef struct tt_part {
     uint64_t n_blocks, n_parts, id;
     uint64_t max_in_parts; /* most parts that any one rank receives */
     uint64_t n_xfers, n_chunks;
+    uint32_t n_ports;      /* more than the port of any transfer */
     tt_part_xfer *xfers;   /* sorted as in the schedule */
     tt_part_chunk *chunks; /* sorted by number */
     tt_arena arena;
@@ -47,6 +49,12 @@ typedef struct tt_part {
 
 tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
                           const tt_mem *mem, tt_part **out);
+/* The port of each transfer, by its rail; else it is 0. port_of must say the
+ * same at both ends. */
+void tt_part_set_ports(tt_part *part,
+                       uint8_t (*port_of)(const void *ctx,
+                                          const tt_transfer *t),
+                       const void *ctx);
 void tt_part_free(tt_part *part); /* accepts NULL */
 
 /* ---------------------------------------------------------------- bound -- */
@@ -64,11 +72,13 @@ typedef struct tt_lane {
     uint32_t peer;    /* member rank */
     uint32_t partner; /* index into bound->partners */
     uint32_t step, chunk, n_chunks;
-    uint32_t wire; /* number among the lanes src -> dst, equal on both ends */
+    uint32_t wire; /* number among the lanes src -> dst of this port, equal on
+                      both ends */
     uint32_t n_slices;
     uint32_t stride; /* positions per slice: bound->n_positions / n_slices */
     uint32_t group;  /* receive lanes: the group */
     bool is_copy, is_origin, is_contiguous;
+    uint8_t port;
     uint32_t span;             /* first of n_chunks spans */
     uint32_t preds, n_preds;   /* send: groups that must be done before */
     uint32_t blocks, n_blocks; /* send: groups that wait for it to leave */
@@ -104,6 +114,7 @@ typedef struct tt_local_copy {
 
 typedef struct tt_partner {
     uint32_t peer;           /* member rank */
+    uint32_t port;           /* a peer is as many partners as ports are used */
     uint32_t sends, n_sends; /* its send lanes: [sends, sends + n_sends) */
     uint32_t recvs, n_recvs; /* its receive lanes, in wire order, in index */
     uint64_t out_bytes, in_bytes;
@@ -123,7 +134,7 @@ typedef struct tt_bound {
     tt_piece *pieces;
     tt_span *spans;
     uint32_t *index;      /* all lists of numbers */
-    tt_partner *partners; /* sorted by peer */
+    tt_partner *partners; /* sorted by peer and port */
     tt_local_copy *copies;
     /* Result groups that end at each position (for the front). */
     uint32_t *results_at;

@@ -56,8 +56,23 @@ tt_side *tt_op_side(tt_op *op, const tt_peer *peer)
         else
             high = mid;
     }
-    bool is_found = low < b->n_partners && b->partners[low].peer == rank;
-    return is_found ? &op->sides[low] : NULL;
+    for (; low < b->n_partners && b->partners[low].peer == rank; low++)
+        if (b->partners[low].port == peer->port)
+            return &op->sides[low];
+    return NULL;
+}
+
+bool tt_op_is_heard(tt_op *op, const tt_peer *peer)
+{
+    const tt_peer *other = &peer->mesh->peers[peer->rank];
+    if (!other->next_port)
+        return false;
+    for (; other; other = other->next_port) {
+        const tt_side *side = tt_op_side(op, other);
+        if (side && side->is_bound)
+            return true;
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------ heap -- */
@@ -732,10 +747,12 @@ static void make_sides(tt_op *op)
     const tt_bound *b = op->b;
     for (uint32_t p = 0; p < b->n_partners; p++) {
         uint32_t rank = tt_op_team_rank(op, b->partners[p].peer);
-        const tt_team *team = op->team;
+        tt_peer *peer = tt_team_peer(op->team, rank);
+        while (peer->port < b->partners[p].port)
+            peer = peer->next_port;
         op->sides[p] = (tt_side){
             .op = op,
-            .peer = &team->mesh->peers[team->members[rank]],
+            .peer = peer,
             .heap = op->heaps + b->partners[p].sends,
         };
     }
@@ -874,7 +891,7 @@ static void take_kept(tt_op *op, tt_peer *peer)
     tt_eager_give_back(peer, keep);
 }
 
-static void take_early(tt_op *op, tt_peer *peer, uint32_t rank)
+static void take_early(tt_op *op, tt_peer *peer)
 {
     tt_team *team = op->team;
     for (size_t i = 0; i < peer->n_early; i++) {
@@ -887,7 +904,7 @@ static void take_early(tt_op *op, tt_peer *peer, uint32_t rank)
         peer->mesh->n_ahead--;
         tt_past own = {op->channel, op->seq, op->fingerprint, op->call,
                        op->b->total_bytes > 0};
-        if (!tt_team_compare(team, rank, &own, &found.call, found.fingerprint))
+        if (!tt_team_compare(team, peer, &own, &found.call, found.fingerprint))
             return;
         tt_side *side = tt_op_side(op, peer);
         if (!side)
@@ -902,15 +919,15 @@ static void take_early(tt_op *op, tt_peer *peer, uint32_t rank)
 static void meet_early(tt_op *op)
 {
     const tt_team *team = op->team;
-    tt_mesh *mesh = team->mesh;
+    const tt_mesh *mesh = team->mesh;
     for (uint32_t r = 0; r < team->n && mesh->n_ahead > 0; r++) {
-        tt_peer *peer = &mesh->peers[team->members[r]];
-        if (r == team->rank)
-            continue;
-        if (peer->n_early > 0 && !op->is_over)
-            take_early(op, peer, r);
-        if (peer->n_kept > 0 && !op->is_over)
-            take_kept(op, peer);
+        tt_peer *peer = r == team->rank ? NULL : tt_team_peer(team, r);
+        for (; peer; peer = peer->next_port) {
+            if (peer->n_early > 0 && !op->is_over)
+                take_early(op, peer);
+            if (peer->n_kept > 0 && !op->is_over)
+                take_kept(op, peer);
+        }
     }
 }
 

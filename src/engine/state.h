@@ -108,12 +108,15 @@ struct tt_plan {
     tt_op *idle; /* linked by next */
 };
 
+/* Another rank by one of its ports. */
 struct tt_peer {
     tt_mesh *mesh;
     tt_conn *conn;
     uint32_t rank;
+    uint8_t port;
     bool is_lost, is_dirty;
-    char why[200]; /* lost */
+    tt_peer *next_port; /* of the same rank */
+    char why[200];      /* lost */
     tt_peer *dirty_next;
     tt_side *ready;
     tt_ctl *ctl; /* ring */
@@ -148,8 +151,11 @@ struct tt_mesh {
     tt_mem *home; /* freed last */
     tt_mesh *next;
     uint32_t rank, n_ranks, n_nets, n_refs;
+    uint32_t n_peers;
     tt_net **nets;
-    tt_peer *peers; /* [n_ranks]; the own one is unused */
+    /* [n_peers]: first port 0 of each rank (the own one is unused), then the
+     * other ports. */
+    tt_peer *peers;
     tt_team *teams;
     unsigned char *trash; /* payloads nobody wants */
     size_t trash_bytes;
@@ -166,8 +172,9 @@ struct tt_team {
     uint32_t rank, n;
     uint32_t *members; /* mesh ranks */
     uint32_t *rank_of; /* [mesh n_ranks] rank in the team, or TT_NONE */
-    bool *has_left;    /* said BYE */
-    double *lateness;  /* ns, moving average */
+    /* [mesh n_peers] said BYE by this port: nothing will follow there. */
+    bool *has_left;
+    double *lateness; /* ns, moving average */
     tt_op *ops;
     uint32_t n_ops;
     tt_past past[TT_HISTORY];
@@ -204,6 +211,8 @@ tt_op *tt_op_find(const tt_engine *e, const tt_team *team, uint64_t channel,
 tt_team *tt_team_find(const tt_mesh *mesh, uint64_t id);
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer);
 uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank);
+/* Another port of the peer has spoken of the call already. */
+bool tt_op_is_heard(tt_op *op, const tt_peer *peer);
 /* The partner has entered the call. */
 void tt_op_hear(tt_op *op, tt_side *side);
 /* Says that this rank has: BIND. */
@@ -260,9 +269,12 @@ void tt_engine_pump(tt_engine *e);
 void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
                     const tt_call *theirs);
 /* Compares a peer's call with the own one; fails the team if they differ. */
-bool tt_team_compare(tt_team *team, uint32_t peer_rank, const tt_past *own,
+bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_past *own,
                      const tt_call *theirs, uint64_t fingerprint);
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer);
+/* Port 0 of a member; next_port leads on. */
+tt_peer *tt_team_peer(const tt_team *team, uint32_t rank);
+bool tt_team_has_left(const tt_team *team, const tt_peer *peer);
 tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
                    uint64_t seq);
 /* Takes a slice of the call, or finds that the peer calls something else. */

@@ -16,7 +16,7 @@ static void free_team(tt_team *team)
 {
     const tt_mem *mem = team->mesh->mem;
     tt_free(mem, team->members, team->n, sizeof(uint32_t));
-    tt_free(mem, team->has_left, team->n, sizeof(bool));
+    tt_free(mem, team->has_left, team->mesh->n_peers, sizeof(bool));
     tt_free(mem, team->lateness, team->n, sizeof(double));
     tt_free(mem, team->rank_of, team->mesh->n_ranks, sizeof(uint32_t));
     tt_free(mem, team, 1, sizeof(*team));
@@ -31,7 +31,7 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
         return TUTTI_ENOMEM;
     *team = (tt_team){.mesh = mesh, .id = id, .n = n};
     team->members = tt_new(mem, n, sizeof(uint32_t));
-    team->has_left = tt_new(mem, n, sizeof(bool));
+    team->has_left = tt_new(mem, mesh->n_peers, sizeof(bool));
     team->lateness = tt_new(mem, n, sizeof(double));
     team->rank_of = tt_new(mem, mesh->n_ranks, sizeof(uint32_t));
     if (!team->members || !team->has_left || !team->lateness ||
@@ -51,9 +51,10 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
     team->next = mesh->teams;
     mesh->teams = team;
     for (uint32_t i = 0; i < n && !team->err; i++) {
-        const tt_peer *peer = &mesh->peers[members[i]];
-        if (peer->is_lost)
-            tt_team_fail(team, TUTTI_EPEER, i, peer->why);
+        const tt_peer *peer = tt_team_peer(team, i);
+        for (; peer && !team->err; peer = peer->next_port)
+            if (peer->is_lost)
+                tt_team_fail(team, TUTTI_EPEER, i, peer->why);
     }
     tt_engine_unlock(mesh->engine);
     *out = team;
@@ -65,33 +66,53 @@ uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
     return team->rank_of[peer->rank];
 }
 
+tt_peer *tt_team_peer(const tt_team *team, uint32_t rank)
+{
+    return &team->mesh->peers[team->members[rank]];
+}
+
+bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
+{
+    return team->has_left[peer - team->mesh->peers];
+}
+
+/* By every port: each of their conns must have heard it before it ends. */
 static void tell_all(tt_team *team, const tt_msg *m, const void *payload)
 {
-    for (uint32_t i = 0; i < team->n; i++)
-        if (i != team->rank && !team->has_left[i])
-            tt_peer_tell(&team->mesh->peers[team->members[i]], m, payload);
+    for (uint32_t i = 0; i < team->n; i++) {
+        tt_peer *peer = i == team->rank ? NULL : tt_team_peer(team, i);
+        for (; peer; peer = peer->next_port)
+            if (!tt_team_has_left(team, peer))
+                tt_peer_tell(peer, m, payload);
+    }
 }
 
 /* Transports must let go of the buffers of the team's calls; messages of other
  * teams that were lent out are copied aside by the same cancel, so they count
  * as left. A payload that is being read for another team goes on. */
+static void take_back_from(tt_team *team, tt_peer *peer)
+{
+    if (!peer->conn || (peer->n_lent == 0 && !peer->placing))
+        return;
+    bool is_ours = peer->placing && peer->placing->team == team;
+    peer->conn->net->ops->cancel(peer->conn, is_ours);
+    if (is_ours)
+        peer->placing = NULL;
+    while (peer->n_lent > 0) {
+        tt_lent lent = peer->lent[peer->lent_head];
+        peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
+        peer->n_lent--;
+        if (lent.op->team != team)
+            tt_op_left(lent.op, lent.lane);
+    }
+}
+
 static void take_back(tt_team *team)
 {
     for (uint32_t i = 0; i < team->n; i++) {
-        tt_peer *peer = &team->mesh->peers[team->members[i]];
-        if (!peer->conn || (peer->n_lent == 0 && !peer->placing))
-            continue;
-        bool is_ours = peer->placing && peer->placing->team == team;
-        peer->conn->net->ops->cancel(peer->conn, is_ours);
-        if (is_ours)
-            peer->placing = NULL;
-        while (peer->n_lent > 0) {
-            tt_lent lent = peer->lent[peer->lent_head];
-            peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
-            peer->n_lent--;
-            if (lent.op->team != team)
-                tt_op_left(lent.op, lent.lane);
-        }
+        tt_peer *peer = tt_team_peer(team, i);
+        for (; peer; peer = peer->next_port)
+            take_back_from(team, peer);
     }
 }
 
@@ -166,8 +187,8 @@ void tt_op_check_left(tt_op *op)
     tt_team *team = op->team;
     for (uint32_t p = 0; !op->is_over && p < op->b->n_partners; p++) {
         uint32_t r = tt_op_team_rank(op, op->b->partners[p].peer);
-        if (!team->has_left[r] || op->sides[p].is_bound ||
-            is_served(op, &op->b->partners[p]))
+        if (!tt_team_has_left(team, op->sides[p].peer) ||
+            op->sides[p].is_bound || is_served(op, &op->b->partners[p]))
             continue;
         char text[200], call[96];
         tt_call_print(&op->call, call, sizeof(call));
@@ -178,8 +199,19 @@ void tt_op_check_left(tt_op *op)
     }
 }
 
+static void print_loss(const tt_peer *peer, uint32_t rank, char *text,
+                       size_t size)
+{
+    uint32_t n = tt_mesh_n_ports(peer->mesh, peer->rank);
+    int used = snprintf(text, size, "rank %u is lost: %s", rank, peer->why);
+    if (n > 1 && used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, " (connection %u of %u)",
+                 peer->port + 1u, n);
+}
+
 /* A conn is gone: every team with that rank in it fails, unless the rank had
- * left it in good order. */
+ * left it in good order. That other ports are well does not help: what was on
+ * the way by this one is lost. */
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
 {
     if (peer->is_lost)
@@ -188,10 +220,10 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
     snprintf(peer->why, sizeof(peer->why), "%s", text);
     for (tt_team *team = peer->mesh->teams; team; team = team->next) {
         uint32_t rank = tt_team_rank_of(team, peer);
-        if (rank == TT_NONE || team->has_left[rank] || team->err)
+        if (rank == TT_NONE || team->err || tt_team_has_left(team, peer))
             continue;
         char line[300];
-        snprintf(line, sizeof(line), "rank %u is lost: %s", rank, text);
+        print_loss(peer, rank, line, sizeof(line));
         tt_team_fail(team, why, rank, line);
     }
 }
@@ -211,10 +243,12 @@ static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
     tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
 }
 
-/* The bytes that this rank's op and the peer's expect to exchange. */
-static bool same_bytes(tt_team *team, uint32_t peer_rank, const tt_past *own,
+/* The bytes that this rank's op and the peer's expect to exchange by this
+ * port. */
+static bool same_bytes(tt_team *team, const tt_peer *peer, const tt_past *own,
                        const tt_call *theirs)
 {
+    const uint32_t peer_rank = tt_team_rank_of(team, peer);
     const tt_op *op = tt_op_find(team->mesh->engine, team, own->channel,
                                  own->seq);
     uint64_t out = 0, in = 0;
@@ -223,7 +257,7 @@ static bool same_bytes(tt_team *team, uint32_t peer_rank, const tt_past *own,
     if (!op && own->knows_bytes)
         return true;
     for (uint32_t p = 0; op && p < op->b->n_partners; p++)
-        if (tt_op_team_rank(op, op->b->partners[p].peer) == peer_rank) {
+        if (op->sides[p].peer == peer) {
             out = op->b->partners[p].out_bytes;
             in = op->b->partners[p].in_bytes;
         }
@@ -250,11 +284,11 @@ void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
     tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
 }
 
-bool tt_team_compare(tt_team *team, uint32_t peer_rank, const tt_past *own,
+bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_past *own,
                      const tt_call *theirs, uint64_t fingerprint)
 {
     if (fingerprint == own->fingerprint)
-        return same_bytes(team, peer_rank, own, theirs);
+        return same_bytes(team, peer, own, theirs);
     const tt_call *mine = &own->call;
     bool same_call = mine->coll == theirs->coll && mine->type == theirs->type &&
                      mine->op == theirs->op && mine->root == theirs->root &&
@@ -264,7 +298,7 @@ bool tt_team_compare(tt_team *team, uint32_t peer_rank, const tt_past *own,
         more = ", with different schedules (is the planner the same?)";
     else if (same_call)
         more = ", with different counts or settings";
-    mismatch(team, peer_rank, own, theirs, more);
+    mismatch(team, tt_team_rank_of(team, peer), own, theirs, more);
     return false;
 }
 
@@ -285,12 +319,12 @@ void tt_team_leave(tt_team *team)
     while (*at != team)
         at = &(*at)->next;
     *at = team->next;
-    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
-        tt_peer *peer = &mesh->peers[r];
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
         size_t n = 0;
-        for (size_t i = 0; i < peer->n_early; i++)
-            if (peer->early[i].comm != team->id)
-                peer->early[n++] = peer->early[i];
+        for (size_t k = 0; k < peer->n_early; k++)
+            if (peer->early[k].comm != team->id)
+                peer->early[n++] = peer->early[k];
         mesh->n_ahead -= peer->n_early - n;
         peer->n_early = n;
     }

@@ -26,7 +26,8 @@ static bool is_asked(const tt_op *op, uint32_t r)
 {
     if (op->members && r != op->members[0] && r != op->members[1])
         return false;
-    return r != op->team->rank && !op->team->has_left[r];
+    return r != op->team->rank &&
+           !tt_team_has_left(op->team, tt_team_peer(op->team, r));
 }
 
 static void ask(tt_op *op, uint64_t now_ns)
@@ -38,7 +39,7 @@ static void ask(tt_op *op, uint64_t now_ns)
     tt_msg m = tt_team_msg(team, TT_KIND_WHO, op->channel, op->seq);
     for (uint32_t r = 0; r < team->n; r++)
         if (is_asked(op, r))
-            tt_peer_tell(&team->mesh->peers[team->members[r]], &m, NULL);
+            tt_peer_tell(tt_team_peer(team, r), &m, NULL);
 }
 
 /* "rank 3" or "ranks 1, 4" of those whose answer is `answer`. */

@@ -50,6 +50,7 @@ static tt_rig_opts random_opts(tt_rng *rng, uint32_t n, const tt_net_ops *ops)
                          .ops = ops,
                          .mem = &tt_mem_std,
                          .eager_bytes = eager[tt_rng_below(rng, 4)],
+                         .n_ports = 1 + (uint32_t)tt_rng_below(rng, 3),
                          .is_silent = tt_rng_below(rng, 2)};
 }
 

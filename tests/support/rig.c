@@ -8,73 +8,100 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What start-up needs and a rig does not keep; all arrays have n entries. */
+/* What start-up needs and a rig does not keep. Each port has a net of its own:
+ * the one of port k of rank r is number k * n + r. */
 typedef struct meeting {
     const tt_rig_opts *opts;
     const tt_net_ops *ops;
-    tt_net **nets;
-    tt_conn ***conns; /* [n][n] */
-    unsigned char *addrs;
-    const void **addr;
-    size_t *lens;
-    uint32_t *members;
+    tt_net **nets;        /* [n_ports * n] */
+    tt_conn ***conns;     /* [n_ports * n][n] */
+    unsigned char *addrs; /* [n_ports * n] */
+    const void **addr;    /* likewise */
+    size_t *lens;         /* likewise */
+    uint32_t *members;    /* [n] */
 } meeting;
 
-static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t r, tutti_diag *diag)
+uint32_t tt_rig_n_ports(uint32_t a, uint32_t b, uint32_t n_ports)
 {
+    return 1 + (a + b) % n_ports;
+}
+
+static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t i, tutti_diag *diag)
+{
+    uint32_t r = i % rig->n;
     m->members[r] = r;
-    m->conns[r] = calloc(rig->n, sizeof(tt_conn *));
-    m->nets[r] = tt_new(rig->mem, 1, m->ops->net_size);
-    *m->nets[r] = (tt_net){.ops = m->ops,
+    m->conns[i] = calloc(rig->n, sizeof(tt_conn *));
+    m->nets[i] = tt_new(rig->mem, 1, m->ops->net_size);
+    *m->nets[i] = (tt_net){.ops = m->ops,
                            .up = &tt_engine_up,
                            .mem = rig->mem,
                            .settings = &rig->settings,
                            .rank = r,
                            .n_ranks = rig->n};
-    tutti_err err = m->ops->open(m->nets[r], diag);
-    unsigned char *addr = m->addrs + (size_t)r * TT_NET_ADDR_MAX;
-    m->addr[r] = addr;
-    m->lens[r] = m->ops->address(m->nets[r], addr);
+    tutti_err err = m->ops->open(m->nets[i], diag);
+    unsigned char *addr = m->addrs + (size_t)i * TT_NET_ADDR_MAX;
+    m->addr[i] = addr;
+    m->lens[i] = m->ops->address(m->nets[i], addr);
     return err;
 }
 
-static tutti_err connect_net(tt_rig *rig, meeting *m, uint32_t r,
+static tutti_err connect_net(tt_rig *rig, meeting *m, uint32_t i,
                              tutti_diag *diag)
 {
+    uint32_t r = i % rig->n, port = i / rig->n;
     for (uint32_t p = 0; p < rig->n; p++) {
-        if (p == r)
+        if (p == r || port >= tt_rig_n_ports(r, p, rig->n_ports))
             continue;
-        m->conns[r][p] = tt_new(rig->mem, 1, m->ops->conn_size);
-        *m->conns[r][p] = (tt_conn){.net = m->nets[r], .rank = p};
+        m->conns[i][p] = tt_new(rig->mem, 1, m->ops->conn_size);
+        *m->conns[i][p] = (tt_conn){.net = m->nets[i], .rank = p};
     }
-    return m->ops->connect(m->nets[r], m->conns[r], m->addr, m->lens,
-                           UINT64_MAX, diag);
+    size_t first = (size_t)port * rig->n;
+    return m->ops->connect(m->nets[i], m->conns[i], m->addr + first,
+                           m->lens + first, UINT64_MAX, diag);
+}
+
+static tutti_err create_mesh(tt_rig *rig, meeting *m, uint32_t r)
+{
+    const uint32_t n = rig->n, n_ports = rig->n_ports;
+    tt_net **nets = calloc(n_ports, sizeof(*nets));
+    tt_conn **more = calloc((size_t)n_ports * n, sizeof(*more));
+    tt_mesh_opts opts = {.rank = r,
+                         .n_ranks = n,
+                         .n_nets = n_ports,
+                         .nets = nets,
+                         .conns = m->conns[r],
+                         .more = more,
+                         .eager_bytes = m->opts->eager_bytes};
+    for (uint32_t k = 0; k < n_ports; k++) {
+        nets[k] = m->nets[(size_t)k * n + r];
+        for (uint32_t p = 0; k > 0 && p < n; p++)
+            if (m->conns[(size_t)k * n + r][p])
+                more[opts.n_more++] = m->conns[(size_t)k * n + r][p];
+    }
+    tutti_err err = tt_mesh_create(rig->engines[r], rig->mem, &opts,
+                                   &rig->meshes[r]);
+    free(nets);
+    free(more);
+    return err;
 }
 
 static tutti_err create_teams(tt_rig *rig, meeting *m, uint32_t r,
                               tutti_diag *diag)
 {
     tt_engine_opts opts = {.speak_ns = m->opts->is_silent ? UINT64_MAX : 0};
-    tt_mesh_opts mopts = {.rank = r,
-                          .n_ranks = rig->n,
-                          .n_nets = 1,
-                          .nets = &m->nets[r],
-                          .conns = m->conns[r],
-                          .eager_bytes = m->opts->eager_bytes};
     tutti_err err = tt_engine_create(rig->mem, &opts, &rig->engines[r], diag);
     if (!err)
-        err = tt_mesh_create(rig->engines[r], rig->mem, &mopts,
-                             &rig->meshes[r]);
+        err = create_mesh(rig, m, r);
     for (uint32_t t = 0; t < TT_RIG_TEAMS && !err; t++)
         err = tt_team_create(rig->meshes[r], 1 + t, m->members, rig->n,
                              &rig->teams[t][r]);
     return err;
 }
 
-static void free_meeting(meeting *m, uint32_t n)
+static void free_meeting(meeting *m, uint32_t n_nets)
 {
-    for (uint32_t r = 0; r < n; r++)
-        free(m->conns[r]);
+    for (uint32_t i = 0; i < n_nets; i++)
+        free(m->conns[i]);
     free(m->nets);
     free(m->conns);
     free(m->addrs);
@@ -87,7 +114,9 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
 {
     const uint32_t n = opts->n;
     tutti_diag diag;
-    *out = (tt_rig){.n = n, .mem = opts->mem};
+    const uint32_t n_ports = opts->n_ports ? opts->n_ports : 1;
+    const uint32_t n_nets = n * n_ports;
+    *out = (tt_rig){.n = n, .n_ports = n_ports, .mem = opts->mem};
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
     out->engines = calloc(n, sizeof(*out->engines));
     out->meshes = calloc(n, sizeof(*out->meshes));
@@ -95,22 +124,22 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
         out->teams[t] = calloc(n, sizeof(*out->teams[t]));
     meeting m = {.opts = opts,
                  .ops = opts->ops,
-                 .nets = calloc(n, sizeof(*m.nets)),
-                 .conns = calloc(n, sizeof(*m.conns)),
-                 .addrs = calloc(n, TT_NET_ADDR_MAX),
-                 .addr = calloc(n, sizeof(*m.addr)),
-                 .lens = calloc(n, sizeof(*m.lens)),
+                 .nets = calloc(n_nets, sizeof(*m.nets)),
+                 .conns = calloc(n_nets, sizeof(*m.conns)),
+                 .addrs = calloc(n_nets, TT_NET_ADDR_MAX),
+                 .addr = calloc(n_nets, sizeof(*m.addr)),
+                 .lens = calloc(n_nets, sizeof(*m.lens)),
                  .members = calloc(n, sizeof(*m.members))};
     tutti_err err = TUTTI_OK;
-    for (uint32_t r = 0; r < n; r++) {
-        tutti_err own = open_net(out, &m, r, &diag);
+    for (uint32_t i = 0; i < n_nets; i++) {
+        tutti_err own = open_net(out, &m, i, &diag);
         err = err ? err : own;
     }
-    for (uint32_t r = 0; r < n && !err; r++)
-        err = connect_net(out, &m, r, &diag);
+    for (uint32_t i = 0; i < n_nets && !err; i++)
+        err = connect_net(out, &m, i, &diag);
     for (uint32_t r = 0; r < n && !err; r++)
         err = create_teams(out, &m, r, &diag);
-    free_meeting(&m, n);
+    free_meeting(&m, n_nets);
     return err;
 }
 
@@ -200,6 +229,15 @@ static bool walk_blocks(const job *j, bool output, bool fill, char *why,
     return true;
 }
 
+/* Any port of the pair, the same at both ends. */
+static uint8_t port_of(const void *ctx, const tt_transfer *t)
+{
+    const tt_rig *rig = ctx;
+    uint32_t n = tt_rig_n_ports(t->src, t->dst, rig->n_ports);
+    tt_rng rng = {(uint64_t)t->chunk << 32 | t->step << 8 | t->src};
+    return (uint8_t)tt_rng_below(&rng, n);
+}
+
 static tutti_err prepare(tt_rig *rig, const tt_rig_call *c, uint32_t r, job *j)
 {
     const tutti_schedule *s = c->schedule;
@@ -236,6 +274,8 @@ static tutti_err prepare(tt_rig *rig, const tt_rig_call *c, uint32_t r, job *j)
     tt_shape_layout(&j->shape, &lay);
     tutti_err err = tt_part_extract(s, r, rig->mem, &j->part);
     tt_bound *bound;
+    if (!err)
+        tt_part_set_ports(j->part, port_of, rig);
     if (!err)
         err = tt_bound_create(j->part, &lay, rig->mem, &bound);
     if (!err)

@@ -16,11 +16,15 @@ typedef struct tt_rig_opts {
     const tt_net_ops *ops; /* the transport, often tt_net_loop */
     const tt_mem *mem;
     uint64_t eager_bytes;
-    bool is_silent; /* a rank says BIND only where it must; else soon */
+    bool is_silent;   /* a rank says BIND only where it must; else soon */
+    uint32_t n_ports; /* at most so many per pair, some have fewer; 0: one */
 } tt_rig_opts;
 
+/* Ports of a pair in a rig where there are at most n_ports. */
+uint32_t tt_rig_n_ports(uint32_t a, uint32_t b, uint32_t n_ports);
+
 typedef struct tt_rig {
-    uint32_t n;
+    uint32_t n, n_ports;
     tt_settings settings;
     const tt_mem *mem;
     tt_engine **engines;
