@@ -204,6 +204,25 @@ typedef struct tutti_request tutti_request;
 typedef void *(*tutti_alloc_fn)(void *ctx, void *ptr, size_t old_bytes,
                                 size_t new_bytes);
 
+/* A place that all ranks of a communicator can write to and read from, for
+ * programs that have one (a file system, a key-value service, PyTorch's store):
+ * the ranks then meet through it and need no address. Each communicator needs
+ * one of its own, or keys of its own in it (a prefix). The functions are called
+ * by the thread that is in tutti_comm_create(), until it returns; what they
+ * return other than said here ends it with TUTTI_EBOOT.
+ *
+ * put    makes len bytes (at most 2048) known under key, over what was there:
+ *        TUTTI_OK.
+ * get    waits until key is known, at most timeout_s seconds; TUTTI_AGAIN when
+ *        it is not. Copies the value, if it has at most cap bytes, to buf and
+ *        stores its length: TUTTI_OK. */
+typedef struct tutti_store {
+    tutti_err (*put)(void *ctx, const char *key, const void *bytes, size_t len);
+    tutti_err (*get)(void *ctx, const char *key, void *buf, size_t cap,
+                     size_t *len, double timeout_s);
+    void *ctx;
+} tutti_store;
+
 /* All zero means default. `size` is sizeof(tutti_comm_opts). */
 typedef struct tutti_comm_opts {
     size_t size;
@@ -215,14 +234,18 @@ typedef struct tutti_comm_opts {
     double timeout_s;     /* deadline of every wait; 0: TUTTI_TIMEOUT */
     tutti_alloc_fn alloc; /* NULL: malloc; called from any thread */
     void *alloc_ctx;
+    /* The ranks meet through it, and not at an address; needs n_ranks. NULL:
+     * none. Borrowed until tutti_comm_create() returns. */
+    const tutti_store *store;
+    double start_timeout_s; /* of start-up; 0: TUTTI_START_TIMEOUT */
 } tutti_comm_opts;
-#define TUTTI_COMM_OPTS_INIT                               \
-    {                                                      \
-        sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL \
+#define TUTTI_COMM_OPTS_INIT                                        \
+    {                                                               \
+        sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL, NULL, 0 \
     }
 
 /* Makes the communicator of all ranks of the job; collective; blocks until
- * all ranks are there or the start-up deadline (TUTTI_START_TIMEOUT) passes.
+ * all ranks are there or the start-up deadline (start_timeout_s) passes.
  * opts may be NULL. On success the caller owns *out; on failure *out is left
  * alone and tutti_last_message() explains.
  * Errors: ECONFIG, EBOOT, ENET, ENOMEM, ESYS, ETIMEOUT, EFORK. [any thread] */

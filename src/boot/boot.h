@@ -23,6 +23,9 @@ typedef struct tt_launch {
     /* Rank 0: a socket that listens at `address` already, made by the
      * launcher or by launch.c; never closed here. 0: none. */
     int listen_fd;
+    /* The ranks meet through it, whatever else is said; borrowed until the
+     * start-up is over. NULL: none. */
+    const tutti_store *store;
 } tt_launch;
 
 /* opts may be NULL. Order: explicit opts; TUTTI_*; torchrun's RANK,

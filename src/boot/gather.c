@@ -50,7 +50,7 @@ typedef struct gathering {
     char refused[160];    /* the last one sent away, for the timeout's text */
 } gathering;
 
-static int bind_wildcard(uint16_t port, int backlog)
+int tt_boot_listen_any(uint16_t port, int backlog)
 {
     tt_addr any = {.u.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)},
                    .len = sizeof(any.u.v6)};
@@ -73,14 +73,14 @@ static int bind_here(const tt_boot *boot, int backlog)
     const char *host = strcmp(boot->host, "localhost") == 0 ? "127.0.0.1"
                                                             : boot->host;
     if (!tt_addr_numeric(host, boot->port, &addr))
-        return bind_wildcard(boot->port, backlog);
+        return tt_boot_listen_any(boot->port, backlog);
     int fd = tt_sock_listen(&addr, backlog);
     if (fd != -EADDRNOTAVAIL)
         return fd;
     TT_WARN("%s is not an address of this host: rank 0 listens on all "
             "addresses, port %u",
             boot->host, boot->port);
-    return bind_wildcard(boot->port, backlog);
+    return tt_boot_listen_any(boot->port, backlog);
 }
 
 static tutti_err fail_listen(const tt_boot *boot, int why, tutti_diag *diag)
@@ -190,7 +190,11 @@ static void refuse(gathering *g, guest *who, const char *fmt, ...)
     put_error(g->boot, who->fd, TUTTI_EBOOT, text);
     shutdown(who->fd, SHUT_WR);
     tt_sock_peer_text(who->fd, from);
-    TT_WARN("start-up: sent %s away: %s", from, text);
+    /* In a store that is used again, old values are nobody's mistake. */
+    if (g->boot->store)
+        TT_DEBUG("start-up: sent %s away: %s", from, text);
+    else
+        TT_WARN("start-up: sent %s away: %s", from, text);
     snprintf(g->refused, sizeof(g->refused), "; sent %.40s away: %.90s", from,
              text);
 }
@@ -236,8 +240,9 @@ static tutti_err judge(gathering *g, guest *who, tutti_diag *diag)
     case TT_FRAME_OTHER_JOB:
         refuse(g, who,
                "rank 0 at %s belongs to another job; give each job its own "
-               "port or its own name",
-               boot->where);
+               "%s",
+               boot->where,
+               boot->store ? "store or prefix" : "port or its own name");
         return TUTTI_AGAIN;
     case TT_FRAME_OTHER_SIZE:
         return tt_boot_blame(diag, TUTTI_ECONFIG, hello->rank,

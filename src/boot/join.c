@@ -22,7 +22,6 @@
 #define TRY_NS (3 * TT_NS_PER_S)
 /* Rank 0's sentence about the missing ranks may take that long. */
 #define GRACE_NS (2 * TT_NS_PER_S)
-#define ADDRS_MAX 8
 
 typedef struct seeking {
     tt_boot *boot;
@@ -34,7 +33,8 @@ typedef struct seeking {
     uint64_t pause_ms;
 } seeking;
 
-static size_t find_addrs(seeking *s, tt_addr *out)
+/* By name or number. */
+static size_t resolve(seeking *s, tt_addr *out)
 {
     const tt_boot *boot = s->boot;
     if (boot->is_local) {
@@ -54,7 +54,7 @@ static size_t find_addrs(seeking *s, tt_addr *out)
         return 0;
     }
     size_t n = 0;
-    for (struct addrinfo *a = list; a && n < ADDRS_MAX; a = a->ai_next) {
+    for (struct addrinfo *a = list; a && n < TT_BOOT_WAYS; a = a->ai_next) {
         if (a->ai_addrlen > sizeof(out[n].u))
             continue;
         out[n] = (tt_addr){.len = a->ai_addrlen};
@@ -63,6 +63,23 @@ static size_t find_addrs(seeking *s, tt_addr *out)
     }
     freeaddrinfo(list);
     return n;
+}
+
+static tutti_err find_addrs(seeking *s, tt_addr *out, size_t *n,
+                            tutti_diag *diag)
+{
+    *n = 0;
+    if (!s->boot->store) {
+        *n = resolve(s, out);
+        return TUTTI_OK;
+    }
+    tutti_err err = tt_store_find(s->boot, s->deadline_ns, out, n, diag);
+    if (err != TUTTI_AGAIN)
+        return err;
+    snprintf(s->tried, sizeof(s->tried),
+             "rank 0 has not put its addresses "
+             "into the store");
+    return TUTTI_OK;
 }
 
 static int say_hello(seeking *s, int fd)
@@ -83,8 +100,17 @@ static tutti_err hear_answers(seeking *s, tutti_diag *diag)
     tt_boot *boot = s->boot;
     tt_frame frame;
     uint64_t until = s->deadline_ns;
+    /* Another address may be the right one. */
+    if (boot->store && tt_now_ns() + TRY_NS < until)
+        until = tt_now_ns() + TRY_NS;
     for (;;) {
         tutti_err err = tt_boot_hear(boot, &frame, 0, until, diag);
+        if (err && err != TUTTI_ECONFIG && boot->store && !s->is_met) {
+            snprintf(s->tried, sizeof(s->tried), "%.199s",
+                     diag->text[0] ? diag->text : "no answer");
+            tt_diag_clear(diag);
+            return TUTTI_AGAIN;
+        }
         if (err == TUTTI_EPEER && !s->is_met) {
             snprintf(s->tried, sizeof(s->tried),
                      "it closed the connection without an answer");
@@ -102,7 +128,7 @@ static tutti_err hear_answers(seeking *s, tutti_diag *diag)
                            "%u) at start-up",
                            boot->where, frame.kind);
         s->is_met = true;
-        until += GRACE_NS;
+        until = s->deadline_ns + GRACE_NS;
     }
 }
 
@@ -186,8 +212,11 @@ tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag)
                  .rng = {.state = boot->rank},
                  .pause_ms = 1};
     do {
-        tt_addr addrs[ADDRS_MAX];
-        size_t n = find_addrs(&s, addrs);
+        tt_addr addrs[TT_BOOT_WAYS];
+        size_t n;
+        tutti_err found = find_addrs(&s, addrs, &n, diag);
+        if (found)
+            return found;
         for (size_t i = 0; i < n; i++) {
             tutti_err err = try_addr(&s, &addrs[i], diag);
             if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')

@@ -405,6 +405,10 @@ tutti_err tt_launch_detect(const tutti_comm_opts *opts,
     tutti_err err = find_ranks(opts, settings, out, &found, diag);
     if (err || out->n_ranks == 1)
         return err;
+    if (opts && opts->store) {
+        out->store = opts->store;
+        return TUTTI_OK;
+    }
     snprintf(out->job, sizeof(out->job), "%s", settings->job);
     err = find_address(opts, settings, found, out, diag);
     if (err)

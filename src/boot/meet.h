@@ -8,6 +8,9 @@
 #include "boot/boot.h"
 #include "boot/frame.h"
 
+/* The most addresses at which rank 0 is looked for. */
+#define TT_BOOT_WAYS 16
+
 /* The longest piece of an exchange. */
 #define TT_BOOT_PIECE_MAX (64 * 1024)
 
@@ -23,6 +26,9 @@ struct tt_boot {
     uint16_t port;
     tt_addr local;
     char where[TT_SETTING_TEXT]; /* the same, for sentences */
+    /* The program's; NULL: none. Both are looked at while it is opened only. */
+    const tutti_store *store;
+    const char *interfaces; /* TUTTI_SOCKET_IFNAME */
     /* Rank 0: fds[r] is rank r's (fds[0] is -1); others: fds[0] is rank 0's;
      * n_fds of them. */
     int *fds;
@@ -42,6 +48,18 @@ tutti_err tt_boot_gather(tt_boot *boot, int listen_fd, uint64_t deadline_ns,
 void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag);
 /* Other ranks: finds rank 0 and waits for READY (join.c). */
 tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag);
+
+/* Listens on all addresses; a descriptor or -errno (gather.c). */
+int tt_boot_listen_any(uint16_t port, int backlog);
+
+/* Rank 0: listens, and tells where in the store (store.c). The caller owns
+ * *listen_fd. */
+tutti_err tt_store_offer(tt_boot *boot, const tt_settings *set, int *listen_fd,
+                         tutti_diag *diag);
+/* The others: rank 0's addresses (TT_BOOT_WAYS) as the store has them now, the
+ * most promising first; waits for them. AGAIN: not there by the deadline. */
+tutti_err tt_store_find(tt_boot *boot, uint64_t deadline_ns, tt_addr *out,
+                        size_t *n, tutti_diag *diag);
 
 /* Reads one header from rank 0 and checks it; an ERROR frame is read whole
  * and becomes the result. */

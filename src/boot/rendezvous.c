@@ -9,7 +9,7 @@
  *            goes one way (collect, share) costs N len.
  * Invariant  All ranks get the same outcome of open and of each exchange,
  *            but for the rank that died and losses at the very end.
- * Next       gather.c (rank 0), join.c (the others), frame.h (the bytes). */
+ * Next       gather.c (rank 0), join.c (the others), store.c, frame.h (the bytes). */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -94,6 +94,11 @@ tutti_err tt_boot_hear(tt_boot *boot, tt_frame *frame, uint64_t piece,
 static tutti_err set_place(tt_boot *boot, const tt_launch *launch,
                            tutti_diag *diag)
 {
+    if (boot->store) {
+        snprintf(boot->where, sizeof(boot->where),
+                 "the place that the program's store tells");
+        return TUTTI_OK;
+    }
     if (launch->address[0] != '\0') {
         snprintf(boot->where, sizeof(boot->where), "%s", launch->address);
         if (tt_hostport_split(launch->address, boot->host, &boot->port))
@@ -148,6 +153,26 @@ static tutti_err check_launch(const tt_launch *launch, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+static tutti_err meet(tt_boot *boot, const tt_launch *launch,
+                      const tt_settings *settings, uint64_t deadline_ns,
+                      tutti_diag *diag)
+{
+    boot->store = launch->store;
+    boot->interfaces = settings->interfaces;
+    tutti_err err = set_up(boot, launch, diag);
+    int listen_fd = launch->listen_fd;
+    if (!err && boot->store && boot->rank == 0)
+        err = tt_store_offer(boot, settings, &listen_fd, diag);
+    if (err)
+        return err;
+    if (boot->rank != 0)
+        return tt_boot_join(boot, deadline_ns, diag);
+    err = tt_boot_gather(boot, listen_fd, deadline_ns, diag);
+    if (boot->store)
+        close(listen_fd);
+    return err;
+}
+
 tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
                        const tt_mem *mem, uint64_t deadline_ns, tt_boot **out,
                        tutti_diag *diag)
@@ -176,11 +201,7 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
         .rank = launch->rank,
         .n_ranks = launch->n_ranks};
     if (boot->n_ranks > 1)
-        err = set_up(boot, launch, &why);
-    if (!err && boot->n_ranks > 1 && boot->rank == 0)
-        err = tt_boot_gather(boot, launch->listen_fd, deadline_ns, &why);
-    else if (!err && boot->n_ranks > 1)
-        err = tt_boot_join(boot, deadline_ns, &why);
+        err = meet(boot, launch, settings, deadline_ns, &why);
 out:
     if (!err) {
         *out = boot;

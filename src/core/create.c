@@ -529,6 +529,8 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     err = tt_launch_detect(opts, &st->settings, &st->launch, st->diag);
     if (err)
         return err;
+    if (opts && opts->start_timeout_s > 0)
+        st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
     st->rank = st->launch.rank;
     st->n = st->launch.n_ranks;
     tt_log_rank((int)st->rank);
@@ -589,16 +591,30 @@ static tutti_err start_up(const tt_mem *mem, tt_mem **home,
     return err;
 }
 
+static tutti_err check_opts(const tutti_comm_opts *opts, tutti_comm **out,
+                            tutti_diag *diag)
+{
+    if (!out ||
+        (opts && (opts->size != sizeof(*opts) || !(opts->timeout_s >= 0) ||
+                  !(opts->start_timeout_s >= 0))))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "tutti_comm_create: no place for the communicator, or "
+                       "options without TUTTI_COMM_OPTS_INIT");
+    if (opts && opts->store &&
+        (opts->n_ranks <= 0 || !opts->store->put || !opts->store->get))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "tutti_comm_create: a store needs n_ranks and rank, and "
+                       "both of its functions");
+    return TUTTI_OK;
+}
+
 tutti_err tutti_comm_create(const tutti_comm_opts *opts, tutti_comm **out)
 {
     tutti_diag diag;
     tt_diag_clear(&diag);
     tutti_err err = tt_process_enter(&diag);
-    if (!err && (!out || (opts && (opts->size != sizeof(*opts) ||
-                                   !(opts->timeout_s >= 0)))))
-        err = tt_fail(&diag, TUTTI_EINVAL,
-                      "tutti_comm_create: no place for the communicator, or "
-                      "options without TUTTI_COMM_OPTS_INIT");
+    if (!err)
+        err = check_opts(opts, out, &diag);
     if (!err) {
         /* Meshes outlive communicators, so the allocator gets a home that the
          * mesh takes over. */
