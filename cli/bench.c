@@ -183,7 +183,8 @@ int cmd_bench(const cli_command *self, int argc, char **argv)
         {"--planner", "-p", CLI_TEXT, &b.planner, "PLANNER",
          "planner or rules by size (TUTTI_PLANNER)"},
         {"--topology", "-t", CLI_TEXT, &b.network.spec, "SPEC",
-         "plan for this network, and compare with its optimum"},
+         "plan for this network (auto: as measured), and compare with its "
+         "optimum"},
         {"--check", "-c", CLI_COUNT, &b.check, "0|1", "check the results (1)"},
         {"--rotate", NULL, CLI_COUNT, &b.rotate, "0|1",
          "walk through more memory than caches hold, from 32KiB up (1)"},

@@ -159,6 +159,10 @@ static void print_network(const bench_network *n)
 {
     const tutti_bound_info *o = &n->optimum;
     char remark[64] = "exact";
+    if (!n->payload) {
+        printf("#\n# network %s: all ranks are on one host\n", n->spec);
+        return;
+    }
     if (!o->is_exact && isfinite(o->gap))
         snprintf(remark, sizeof(remark), "within %.3g %%", 100 * o->gap);
     else if (!o->is_exact)

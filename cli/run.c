@@ -272,6 +272,20 @@ static int check(const cli_command *self, const cli_words *words,
     return CLI_OK;
 }
 
+/* --probe: the ranks measure their network, and plan for it. */
+static int ask_for_probe(const cli_command *self)
+{
+    const char *given = getenv("TUTTI_TOPOLOGY");
+    if (given && *given && strcmp(given, "auto"))
+        return cli_usage(self,
+                         "--probe measures the network, and TUTTI_TOPOLOGY "
+                         "says that it is %s: use one of them",
+                         given);
+    if (setenv("TUTTI_TOPOLOGY", "auto", 1))
+        return cli_fail(self, "out of memory");
+    return CLI_OK;
+}
+
 int cmd_run(const cli_command *self, int argc, char **argv)
 {
     run_job job = {.self = self,
@@ -282,6 +296,7 @@ int cmd_run(const cli_command *self, int argc, char **argv)
     const char *host_text = NULL;
     bool prefixes = true;
     bool is_json = false;
+    bool probes = false;
     const cli_option options[] = {
         {"--ranks", "-n", CLI_COUNT, &n, "N", "how many ranks"},
         {"--hosts", "-H", CLI_TEXT, &host_text, "A:2,B:2",
@@ -293,6 +308,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
          "reaches a host, as COMMAND HOST COMMANDLINE (ssh)"},
         {"--bind", NULL, CLI_FLAG, &job.binds, NULL,
          "each local rank to one processor, in turn (not with -H)"},
+        {"--probe", NULL, CLI_FLAG, &probes, NULL,
+         "measure the network first, and plan for it (TUTTI_TOPOLOGY=auto)"},
         {"--no-prefix", NULL, CLI_UNFLAG, &prefixes, NULL,
          "do not put [rank] before each line"},
         {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
@@ -310,6 +327,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         status = check_places(&job, host_text);
     if (!status)
         status = check(self, &words, &hosts, &n);
+    if (!status && probes)
+        status = ask_for_probe(self);
     if (!status) {
         job.n = (uint32_t)n;
         job.program = words.at;

@@ -38,8 +38,11 @@ typedef enum tt_setting_kind {
     X(planner, "TUTTI_PLANNER", STRING, "auto", "", "",                      \
       "planner, or rules by size: 0-4K:doubling,4K-:ring")                   \
     X(topology, "TUTTI_TOPOLOGY", STRING, "", "", "",                        \
-      "the network: a generator such as star:8@1Gbit, or a topology file; "  \
-      "rank 0's counts")                                                     \
+      "the network: a generator such as star:8@1Gbit, a topology file, or "  \
+      "auto: it is measured; rank 0's counts")                               \
+    X(probe_cache, "TUTTI_PROBE_CACHE", STRING, "", "", "",                  \
+      "directory for measured networks, or off; default: tutti in "          \
+      "$XDG_CACHE_HOME or ~/.cache; rank 0's counts")                        \
     X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
       "log level: error, warn, info, debug or trace")                        \
     X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \

@@ -5,6 +5,7 @@
  * create.c   start-up: settings, launch, rendezvous, transports, mesh
  * comm.c     communicators: split, destroy, abort, what they tell
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
+ * learn.c    that is measured (learn.h: fingerprint.c, probe_cache.c)
  * plans.c    from a call to a bound plan, cached
  * call.c     checks a call, begins it, waits for it
  * collectives.c  the public calls, send and receive too
@@ -35,6 +36,7 @@ typedef struct tt_agreed {
     uint32_t n_hosts;
     uint32_t topology_bytes; /* of the network's text; 0: not known */
     bool topology_has_names; /* its hosts may be the job's, by name */
+    bool topology_is_learnt; /* it is measured: see learn.h */
     char planner[TT_SETTING_TEXT];
 } tt_agreed;
 

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "boot/boot.h"
 #include "core/core.h"
+#include "core/learn.h"
 #include "plan/plan.h"
 
 #define MAX_TRANSPORTS 8
@@ -299,7 +300,8 @@ static tutti_err exchange_hellos(start *st)
     snprintf(mine->settings.planner, sizeof(mine->settings.planner), "%s",
              st->settings.planner);
     tutti_err err = TUTTI_OK;
-    if (st->rank == 0)
+    mine->settings.topology_is_learnt = tt_learn_is_wanted(&st->settings);
+    if (st->rank == 0 && !mine->settings.topology_is_learnt)
         err = tt_known_read(st->settings.topology, &st->known, st->diag);
     mine->settings.topology_bytes = (uint32_t)st->known.n_bytes;
     mine->settings.topology_has_names = st->known.has_names;
@@ -337,6 +339,26 @@ static const char *host_name(const void *ctx, uint32_t rank)
 {
     const start *st = ctx;
     return st->hellos[rank].host.name;
+}
+
+/* TUTTI_TOPOLOGY=auto: rank 0 gets a network. */
+static tutti_err learn_topology(start *st)
+{
+    const tt_learn_job job = {
+        .mem = st->mem,
+        .boot = st->boot,
+        .rank = st->rank,
+        .n_ranks = st->n,
+        .n_hosts = st->agreed.n_hosts,
+        .settings = &st->settings,
+    };
+    if (!st->agreed.topology_is_learnt)
+        return TUTTI_OK;
+    uint64_t begin_ns = tt_now_ns();
+    tutti_err err = tt_learn(&job, &st->known, &st->agreed.topology_bytes,
+                             st->diag);
+    st->deadline_ns += tt_now_ns() - begin_ns; /* what comes has its own time */
+    return err;
 }
 
 /* Rank 0's network, if it has one, on all ranks. */
@@ -546,6 +568,8 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
                        &st->boot, st->diag);
     if (!err)
         err = exchange_hellos(st);
+    if (!err)
+        err = learn_topology(st);
     if (!err)
         err = share_topology(st);
     if (err)

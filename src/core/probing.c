@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "core/core.h"
+#include "core/learn.h"
 #include "core/report.h"
 #include "probe/probe.h"
 
@@ -64,7 +64,18 @@ static tutti_err run(start *st, const tutti_probe_opts *opts, tutti_probe *out)
         .progress = opts->progress,
         .progress_ctx = opts->progress_ctx,
     };
-    return tt_probe_run(&job, &out->found, st->diag);
+    const tt_learn_job who = {.mem = &tt_mem_std,
+                              .boot = st->boot,
+                              .rank = out->rank,
+                              .n_ranks = out->n_ranks,
+                              .settings = &st->settings};
+    uint64_t fingerprint;
+    err = tt_fingerprint(&who, &fingerprint, st->diag);
+    if (!err)
+        err = tt_probe_run(&job, &out->found, st->diag);
+    if (!err && out->rank == 0) /* a later job need not measure */
+        tt_learn_keep(&st->settings, fingerprint, out->found);
+    return err;
 }
 
 tutti_err tutti_probe_run(const tutti_probe_opts *opts, tutti_probe **out,

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * learn.c - the network is measured, not given (TUTTI_TOPOLOGY=auto).
+ *
+ *   fingerprint of all hosts -> was it measured before? -> else the probe
+ *   -> it is kept, sifted (sift.c), and spread as a file's is (known.c)
+ *
+ * Rank 0 decides and tells: whether there is a file counts on its host only.
+ * The network's ranks are the job's, in order, whatever hosts are called.
+ * Next       probe/probe.h, probe_cache.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "core/learn.h"
+
+#define MOST_DIR 4000
+/* Pairs of hosts that are told at level info. */
+#define MOST_TOLD 64
+
+bool tt_learn_is_wanted(const tt_settings *settings)
+{
+    return strcmp(settings->topology, "auto") == 0;
+}
+
+/* ------------------------------------------------------------ for people -- */
+
+static void tell_way(const tutti_probe_way *w, bool is_late)
+{
+    char figures[64] = "";
+    int n = 0;
+    if (w->latency_s > 0)
+        n = snprintf(figures, sizeof(figures), ", %.3g ms", w->latency_s * 1e3);
+    if (w->bytes_per_s > 0)
+        snprintf(figures + n, sizeof(figures) - (size_t)n, ", %.4g Mbit/s",
+                 w->bytes_per_s * 8e-6);
+    TT_LOG(is_late ? TUTTI_LOG_DEBUG : TUTTI_LOG_INFO,
+           "%s to %s: %s %s to %s %s%s (%s)", w->from, w->to, w->from_dev,
+           w->from_address, w->to_dev, w->to_address, figures,
+           w->why ? w->why : "");
+}
+
+/* Which interfaces two hosts take, and why. */
+static void tell_ways(const tt_probe *probe)
+{
+    tutti_probe_way w;
+    size_t n = 0;
+    for (size_t i = 0; tt_probe_way_at(probe, i, &w); i++) {
+        if (w.is_chosen)
+            tell_way(&w, n++ >= MOST_TOLD);
+    }
+    if (n > MOST_TOLD)
+        TT_INFO("and %zu more, which TUTTI_LOG=debug tells", n - MOST_TOLD);
+}
+
+static void tell(const tt_probe *probe)
+{
+    tutti_probe_info info;
+    tt_infer_note note;
+    tt_probe_describe(probe, &info);
+    TT_INFO("measured the network: %u hosts, %u interfaces, %u rounds of "
+            "flows, %.1f s",
+            info.n_hosts, info.n_interfaces, info.n_rounds, info.seconds);
+    tell_ways(probe);
+    for (size_t i = 0; tt_probe_note_at(probe, i, &note); i++) {
+        if (note.kind != TT_NOTE_LINK)
+            TT_INFO("%s: %s",
+                    note.kind == TT_NOTE_DOUBT ? "doubtful" : "not known",
+                    note.text);
+    }
+}
+
+/* --------------------------------------------------------------- keeping -- */
+
+/* The file: the network, with what it rests on. */
+static void put_file(const tt_probe *probe, tt_str *out)
+{
+    tutti_probe_info info;
+    tt_infer_note note;
+    tt_str plain = {.mem = &tt_mem_std};
+    tt_topology_write(tt_probe_topology(probe), &plain);
+    const char *end = plain.err ? NULL : memchr(plain.data, '\n', plain.len);
+    size_t first = end ? (size_t)(end - plain.data) + 1 : 0;
+    tt_probe_describe(probe, &info);
+    if (end)
+        tt_str_add(out, plain.data, first);
+    tt_str_printf(out,
+                  "# measured: %u hosts, %u interfaces, %u rounds of flows, "
+                  "%.1f s\n",
+                  info.n_hosts, info.n_interfaces, info.n_rounds, info.seconds);
+    for (size_t i = 0; tt_probe_note_at(probe, i, &note); i++)
+        tt_str_printf(out, "# %s\n", note.text);
+    if (end)
+        tt_str_add(out, end + 1, plain.len - first);
+    if (plain.err)
+        out->err = plain.err;
+    tt_str_free(&plain);
+}
+
+void tt_learn_keep(const tt_settings *settings, uint64_t fingerprint,
+                   const tt_probe *probe)
+{
+    char dir[MOST_DIR];
+    char *text;
+    size_t len;
+    tutti_probe_info info;
+    tt_probe_cache_dir(settings, dir, sizeof(dir));
+    tt_probe_describe(probe, &info);
+    tt_str str = {.mem = &tt_mem_std};
+    if (!dir[0] || info.n_hosts < 2)
+        return;
+    put_file(probe, &str);
+    if (tt_str_finish(&str, &text, &len)) {
+        TT_WARN("no memory to keep the measured network");
+        return;
+    }
+    tt_probe_cache_write(dir, fingerprint, text, len);
+    tt_free(&tt_mem_std, text, len + 1, 1);
+}
+
+/* -------------------------------------------------------------- learning -- */
+
+static tutti_err take_text(const tutti_topology *t, tt_known *out,
+                           tutti_diag *diag)
+{
+    tt_str text = {.mem = &tt_mem_std};
+    tt_topology_write(t, &text);
+    *out = (tt_known){0};
+    tutti_err err = tt_str_finish(&text, &out->text, &out->n_bytes);
+    return err ? tt_fail(diag, err, "no memory for the measured network") : err;
+}
+
+/* Rank 0: only what is worth planning with. */
+static tutti_err sift(tt_known *known, tutti_diag *diag)
+{
+    tutti_topology *t, *less = NULL;
+    tutti_err err = tt_topology_parse(&tt_mem_std, known->text, known->n_bytes,
+                                      &t, diag);
+    if (err)
+        return err;
+    err = tt_learn_sift(t, &less, diag);
+    if (!err && less) {
+        tt_known_free(known);
+        err = take_text(less, known, diag);
+    }
+    tt_topology_free(less);
+    tt_topology_free(t);
+    return err;
+}
+
+static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
+                         tt_known *known, tutti_diag *diag)
+{
+    tt_probe *probe = NULL;
+    const tt_probe_job what = {.mem = &tt_mem_std,
+                               .boot = job->boot,
+                               .rank = job->rank,
+                               .n_ranks = job->n_ranks,
+                               .settings = job->settings,
+                               .seed = TT_FNV1A_START};
+    tutti_err err = tt_probe_run(&what, &probe, diag);
+    if (!err && job->rank == 0) {
+        err = take_text(tt_probe_topology(probe), known, diag);
+        if (err)
+            tt_boot_fail(job->boot, err, diag);
+    }
+    if (!err && job->rank == 0) {
+        tell(probe);
+        tt_learn_keep(job->settings, fingerprint, probe);
+    }
+    tt_probe_free(probe);
+    return err;
+}
+
+tutti_err tt_learn(const tt_learn_job *job, tt_known *known, uint32_t *n_bytes,
+                   tutti_diag *diag)
+{
+    uint64_t fingerprint;
+    uint8_t is_kept = 0;
+    *n_bytes = 0;
+    if (job->n_hosts == 1) {
+        if (job->rank == 0)
+            TT_INFO("all ranks are on one host, so no network is measured");
+        return TUTTI_OK;
+    }
+    tutti_err err = tt_fingerprint(job, &fingerprint, diag);
+    if (!err && job->rank == 0) {
+        char dir[MOST_DIR];
+        tt_probe_cache_dir(job->settings, dir, sizeof(dir));
+        is_kept = tt_probe_cache_read(dir, fingerprint, job->n_ranks, known);
+    }
+    if (!err)
+        err = tt_boot_share(job->boot, &is_kept, sizeof(is_kept), diag);
+    if (!err && !is_kept)
+        err = measure(job, fingerprint, known, diag);
+    tt_boot_phase(job->boot, "start-up", job->settings->start_timeout_ns);
+    if (!err && job->rank == 0) {
+        err = sift(known, diag);
+        if (err)
+            tt_boot_fail(job->boot, err, diag);
+    }
+    *n_bytes = (uint32_t)known->n_bytes;
+    if (!err)
+        err = tt_boot_share(job->boot, n_bytes, sizeof(*n_bytes), diag);
+    return err;
+}

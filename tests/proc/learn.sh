@@ -1,0 +1,243 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# learn.sh - jobs that measure their network (TUTTI_TOPOLOGY=auto): all ranks
+# plan for the same one, what was measured is found again, and interfaces that
+# lead astray are left alone, in time.
+. "$(dirname "$0")/lib.sh"
+
+lab=$here/../../lab/lab
+export B TUTTI_LOG=info
+cache=$tmp/cache
+limit=60
+
+# id: of the network that each rank plans for, once each
+ids() { sed -nE 's/.*plans are for the network ([0-9a-f]{16}) .*/\1/p' <<<"$err" | sort | uniq -c | awk '{print $1}'; }
+right() { # WHAT: the last job's results are
+    like "$1" "$out" '# Out of bounds values : 0 OK'
+}
+
+# -- without a network ----------------------------------------------------------
+run "$tutti" run --probe
+ends "no program" 2
+run env TUTTI_TOPOLOGY=full:2 "$tutti" run --probe -n 2 true
+ends "two networks at once" 2
+like "is a usage error" "$err" '--probe measures .* TUTTI_TOPOLOGY says that it is full:2'
+run env TUTTI_TOPOLOGY=auto TUTTI_PROBE_CACHE="$cache" "$tutti" run --probe -n 2 \
+    "$tutti" bench -b 1KiB -e 1KiB -n 2
+right "one host"
+like "has nothing to measure" "$err" 'all ranks are on one host, so'
+is "and nothing to keep" "$(ls "$cache" 2>/dev/null)" ""
+run env TUTTI_PROBE_CACHE="$cache" "$tutti" run -n 2 \
+    "$tutti" bench -b 1KiB -e 1KiB -n 2 --topology auto
+right "a benchmark on one host"
+like "says so" "$out" '# network auto: all ranks are on one host$'
+
+what="jobs that measure networks in a box"
+if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
+    skip "$what" "needs root and what lab/lab needs"
+    finish
+fi
+
+# -- measured once ----------------------------------------------------------------
+job() { # NAME=VALUE...: three hosts of a lab
+    run env TUTTI_TOPOLOGY=auto TUTTI_PROBE_CACHE="$cache" "$@" \
+        "$lab" run star:3@200Mbit -- "$tutti" bench -b 256KiB -e 256KiB -n 3
+}
+file() { ls "$cache"/*; }
+again() { # WHAT SENTENCE: was said, once, and it was measured again
+    right "$1"
+    is "one sentence" "$(grep -c 'the network is measured again' <<<"$err")" 1
+    like "says it" "$err" "tutti warn rank 0: .*$2; the network is measured again"
+    like "it is measured" "$err" 'measured the network: 3 hosts'
+}
+job
+right "a network that is not known"
+like "is measured" "$err" 'tutti info rank 0: measured the network: 3 hosts, 3 interfaces'
+like "each pair of hosts is told, with interfaces and why" "$err" \
+    'h0 to h2: eth0 10\.0\.0\.1 to eth0 10\.0\.0\.3, .* Mbit/s \(.*\)'
+is "all ranks plan for the same" "$(ids)" 3
+is "it is kept" "$(file | wc -l)" 1
+like "as a topology file" "$("$tutti" topo "$(file)" --json)" '"ranks":3'
+job
+right "the same network again"
+like "is known" "$err" "the network was measured before: $cache/[0-9a-f]{16}\.topo"
+is "and not measured" "$(grep -c 'measured the network' <<<"$err")" 0
+is "all ranks plan for the same as before" "$(ids)" 3
+truncate -s -1 "$(file)"
+job
+again "a damaged file" damaged
+job
+like "is replaced" "$err" 'the network was measured before'
+sed -i 's/^# cache 1 ...../# cache 1 fffff/' "$(file)"
+sum() { # the file's checksum is right again
+    python3 - "$1" <<'P'
+import sys
+data = open(sys.argv[1], "rb").read()
+data = data[:data.rindex(b"# checksum ")]
+h = 0xcbf29ce484222325
+for b in data:
+    h = (h ^ b) * 0x100000001b3 % 2**64
+open(sys.argv[1], "wb").write(data + b"# checksum %016x\n" % h)
+P
+}
+sum "$(file)"
+job
+again "a file of another cluster" "is of other hosts, or of another Tutti"
+job TUTTI_SOCKET_IFNAME==eth0,mgmt0
+like "other interfaces" "$err" 'measured the network: 3 hosts, 6 interfaces'
+is "are another network" "$(file | wc -l)" 2
+job TUTTI_PROBE_CACHE=off
+like "without a cache" "$err" 'measured the network'
+is "nothing is kept" "$(file | wc -l)" 2
+job TUTTI_PROBE_CACHE=/proc/nowhere
+right "a directory that cannot be"
+like "is a warning" "$err" 'tutti warn rank 0: cannot keep the measured network in /proc/nowhere: '
+
+rm -rf "$cache"
+run env TUTTI_PROBE_CACHE="$cache" "$lab" run star:3@200Mbit -- "$tutti" probe -o "$tmp/net"
+ends "what tutti probe has measured" 0
+job
+like "need not be measured again" "$err" 'the network was measured before'
+
+# -- interfaces that lead astray ----------------------------------------------------
+# Three hosts; mg is where ranks meet, the others are cables to switches.
+names=("tla$$" "tlb$$" "tlc$$" "tls$$")
+at_exit='for ns in "${names[@]}"; do ip netns del "$ns" 2>/dev/null; done;'$at_exit
+on() { # NUMBER IP-ARGUMENTS...
+    local ns=${names[$1]}
+    shift
+    ip -n "$ns" "$@"
+}
+make_hosts() { # SWITCH...
+    local i
+    for i in "${names[@]}"; do
+        ip netns del "$i" 2>/dev/null
+        ip netns add "$i" && ip -n "$i" link set lo up || return
+    done
+    for i; do
+        on 3 link add "$i" type bridge mcast_snooping 0 && on 3 link set "$i" up || return
+    done
+}
+wire() { # HOST DEV SWITCH MBIT [ADDRESS...]: a cable to a switch, as slow both ways
+    local host=$1 dev=$2 port=$3-$1 ns=${names[$1]}
+    on "$1" link add "$2" type veth peer name "$port" netns "${names[3]}" &&
+        on "$1" link set "$2" up && on 3 link set "$port" master "$3" up || return
+    tc -n "$ns" qdisc add dev "$2" root tbf rate "$4mbit" burst 128kb limit 1mb
+    tc -n "${names[3]}" qdisc add dev "$port" root tbf rate "$4mbit" burst 128kb limit 1mb
+    shift 4
+    for address; do
+        case $address in
+        *:*) on "$host" addr add "$address" dev "$dev" nodad ;;
+        *) on "$host" addr add "$address" dev "$dev" ;;
+        esac
+    done
+}
+bridges() { # docker0: the same address on all, up because something hangs on it
+    local i
+    for i in 0 1 2; do
+        on "$i" link add docker0 type bridge
+        on "$i" link add veth0 type veth peer name veth1
+        on "$i" link set veth0 master docker0 up
+        on "$i" link set veth1 up
+        on "$i" addr add 172.17.0.1/16 dev docker0
+        on "$i" link set docker0 up
+    done
+}
+# The kernel takes up to a second to call a bridge running.
+settle() {
+    local i
+    for i in $(seq 30); do
+        [ "$(for k in 0 1 2; do on $k link show; done | grep -c 'LOWER_UP.*state LOWERLAYERDOWN\|NO-CARRIER')" = 0 ] && return
+        sleep 0.1
+    done
+}
+sent() { # DEV DEV DEV: KiB that the three hosts have sent by them
+    local i=0 total=0 dev
+    for dev; do
+        total=$((total + $(on $i -s -j link show "$dev" | python3 -c '
+import json, sys
+print(json.load(sys.stdin)[0]["stats64"]["tx"]["bytes"] >> 10)')))
+        i=$((i + 1))
+    done
+    echo $total
+}
+# hosts ADDRESS NAME=VALUE... -- COMMAND...: a rank on each host; sets ms
+hosts() {
+    local i address=$1 pids=() begin
+    shift
+    local sets=()
+    while [ "$1" != -- ]; do
+        sets+=("$1")
+        shift
+    done
+    shift
+    begin=$(date +%s%N)
+    for i in 0 1 2; do
+        ip netns exec "${names[$i]}" env TUTTI_RANK=$i TUTTI_SIZE=3 \
+            TUTTI_ADDR="$address:$port" TUTTI_PROBE_CACHE=off TUTTI_TIMEOUT=20s \
+            "${sets[@]}" timeout $limit "$@" >"$tmp/out$i" 2>"$tmp/err$i" </dev/null &
+        pids+=($!)
+    done
+    rc=0
+    for i in "${pids[@]}"; do wait "$i" || rc=$?; done
+    ms=$((($(date +%s%N) - begin) / 1000000))
+    out=$(cat "$tmp/out0") err=$(cat "$tmp"/err[012])
+    port=$((port + 1))
+}
+port=$(some_port)
+# A machine that does something else at the same time may need another try.
+starts() { # WHAT ADDRESS NAME=VALUE...
+    local what=$1 address=$2 i
+    shift 2
+    for i in 1 2 3; do
+        hosts "$address" "$@" -- "$tutti" bench -b 4KiB -e 4KiB -n 1 -w 0 --inplace 0
+        [ "$rc" != 0 ] || [ "$ms" -gt 3000 ] || break
+    done
+    right "$what"
+    echo "# $ms ms"
+    [ "$ms" -le 3000 ] && pass "within 3 s" || fail "within 3 s" "$ms ms" "$err"
+}
+# trap_ WHAT ADDRESS DEV DEV DEV: plain and measured; these have carried the data
+trap_() {
+    local what=$1 address=$2
+    shift 2
+    starts "$what: a plain start" "$address"
+    starts "$what: a start with auto" "$address" TUTTI_TOPOLOGY=auto
+    local before after
+    before=$(sent "$@")
+    hosts "$address" TUTTI_TOPOLOGY=auto -- "$tutti" bench -b 1MiB -e 1MiB -n 8 \
+        -w 0 --inplace 0 --check 0
+    ends "$what: with data" 0
+    after=$(sent "$@")
+    # 8 calls, and one that is not timed: 4/3 MiB by each of three hosts
+    [ $((after - before)) -gt $((9 * 4 * 1024)) ] && pass "the fast one has carried it" ||
+        fail "the fast one has carried it" "$((after - before)) KiB" "$err"
+}
+
+make_hosts sw 2>"$tmp/err" || { fail "network namespaces" "$(cat "$tmp/err")"; finish; }
+names_of=(en0 eth7 fast2)
+for i in 0 1 2; do wire $i ${names_of[i]} sw 200 10.77.0.$((i + 1))/24; done
+bridges
+settle
+trap_ "a docker0 on every host, and names that differ" 10.77.0.1 "${names_of[@]}"
+
+make_hosts slow sw
+for i in 0 1 2; do
+    wire $i aa0 slow 10 10.200.0.$((i + 1))/24
+    wire $i eth1 sw 200 10.77.0.$((i + 1))/24
+done
+settle
+trap_ "a slow interface first" 10.200.0.1 eth1 eth1 eth1
+like "the slow one is told" "$err" 'interfaces such as aa0 are left out: at most 10\.?[0-9]* Mbit/s'
+like "and why the other is taken" "$err" 'eth1 10\.77\.0\.1 to eth1 10\.77\.0\.3, .* \(the fastest'
+hosts 10.200.0.1 TUTTI_TOPOLOGY=auto TUTTI_SOCKET_IFNAME==aa0 -- \
+    "$tutti" bench -b 4KiB -e 4KiB -n 1 -w 0 --inplace 0
+right "TUTTI_SOCKET_IFNAME"
+is "decides" "$(grep -c 'aa0 10.* to aa0 10.*the only pair' <<<"$err")" 6
+
+make_hosts sw
+for i in 0 1 2; do wire $i eth0 sw 200 fd00:77::$((i + 1))/64; done
+settle
+trap_ "IPv6 only" "[fd00:77::1]" eth0 eth0 eth0
+
+finish
