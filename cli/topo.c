@@ -47,15 +47,35 @@ static void put_links(const tutti_topology *net, FILE *out)
     }
 }
 
+static void put_numbers(FILE *out, const uint32_t *links, uint32_t n_links)
+{
+    for (uint32_t i = 0; i < n_links; i++)
+        fprintf(out, "%s%u", i ? "," : "", links[i]);
+    fputs("]]", out);
+}
+
 static void put_route(void *ctx, int src, int dst, const uint32_t *links,
                       uint32_t n_links)
 {
     FILE *out = ctx;
     bool is_first = src == 0 && dst == 1;
     fprintf(out, "%s\n [%d,%d,[", is_first ? "" : ",", src, dst);
-    for (uint32_t i = 0; i < n_links; i++)
-        fprintf(out, "%s%u", i ? "," : "", links[i]);
-    fputs("]]", out);
+    put_numbers(out, links, n_links);
+}
+
+typedef struct rail_list {
+    FILE *out;
+    bool has_some;
+} rail_list;
+
+static void put_rail(void *ctx, int src, int dst, int rail,
+                     const uint32_t *links, uint32_t n_links)
+{
+    rail_list *list = ctx;
+    fprintf(list->out, "%s\n [%d,%d,%d,[", list->has_some ? "," : "", src, dst,
+            rail);
+    put_numbers(list->out, links, n_links);
+    list->has_some = true;
 }
 
 static tutti_err put_json(const tutti_topology *net, bool with_routes,
@@ -72,6 +92,10 @@ static tutti_err put_json(const tutti_topology *net, bool with_routes,
     if (with_routes) {
         fprintf(out, "],\"routes\":[");
         err = tutti_routes(net, put_route, out, diag);
+        fprintf(out, "],\"rails\":[");
+        rail_list list = {.out = out};
+        if (!err)
+            err = tutti_rails(net, put_rail, &list, diag);
     }
     fprintf(out, "]}\n");
     return err;

@@ -571,6 +571,11 @@ typedef void (*tutti_route_fn)(void *ctx, int src, int dst,
                                const uint32_t *links, uint32_t n_links);
 TUTTI_API tutti_err tutti_routes(const tutti_topology *net, tutti_route_fn fn,
                                  void *ctx, tutti_diag *diag);
+/* The other routes of each pair, where it has several: rails 1 and up. */
+typedef void (*tutti_rail_fn)(void *ctx, int src, int dst, int rail,
+                              const uint32_t *links, uint32_t n_links);
+TUTTI_API tutti_err tutti_rails(const tutti_topology *net, tutti_rail_fn fn,
+                                void *ctx, tutti_diag *diag);
 
 /* The same network as TCP's payload sees it: of every full packet on a link
  * between hosts 1448 of 1514 bytes; links inside a host stay as they are. The

@@ -226,6 +226,21 @@ def host_routes(net, hosts, begin_of, notes):
     return routes
 
 
+def host_rails(net, hosts, begin_of):
+    """[from, to, links] of the further routes between first ranks that lead
+    from a host to another with only switches between."""
+    host_of = {rank: h["name"] for h in hosts.values() for rank in h["ranks"]}
+    first = {h["ranks"][0] for h in hosts.values() if h["ranks"]}
+    rails = []
+    for src, dst, _, links in net["rails"]:
+        way = [i for i in links if i in begin_of]
+        between = [net["links"][i]["to"] for i in way[:-1]]
+        if src in first and dst in first and host_of[src] != host_of[dst] and \
+                not any(node in hosts for node in between):
+            rails.append((host_of[src], host_of[dst], way))
+    return rails
+
+
 def next_links(net, routes):
     """(node, destination) -> the link by which to leave."""
     table = {}
@@ -296,11 +311,43 @@ class Router:
         here = self.owner.get((link["wire"], 1 - link["side"]))
         return link["address"] and here != host["name"]
 
-    def fill(self):
+    def may_teach(self, links, mac):
+        """Whether the switches have no other way to that interface."""
+        ports = [self.plan["wires"][wire][side] for wire, side in
+                 (self.end(link, False) for link in links[1:])]
+        return all(self.entries.get((port["node"], mac), port["ifname"]) ==
+                   port["ifname"] for port in ports)
+
+    def connect_rail(self, src, dst, links):
+        """The way of one rail: between the two interfaces at its ends. A
+        second way to one address is for who asks for its interface, so it
+        gets a metric."""
+        leaving = self.at[self.end(links[0], False)]
+        coming = self.at[self.end(links[-1], True)]
+        target = coming["address"] or self.hosts[dst]["address"]
+        if (src, leaving["ifname"], target) in self.neighbours or \
+                not self.may_teach(links, coming["mac"]):
+            return
+        self.teach_switches(links, coming["mac"])
+        self.neighbours[src, leaving["ifname"], target] = coming["mac"]
+        if target == coming["address"] and (src, target) not in self.direct:
+            self.direct.add((src, target))
+            self.plan["routes"] = [r for r in self.plan["routes"]
+                                   if r[:2] != [src, target]]
+            self.plan["routes"].append([src, target, None, leaving["ifname"]])
+            return
+        metric = 1 + sum(r[:2] == [src, target] for r in self.plan["rails"])
+        self.plan["rails"].append([src, target, leaving["ifname"], metric])
+
+    def fill(self, rails):
         for host in self.plan["hosts"]:
             for dst in self.plan["hosts"]:
                 if host is not dst:
                     self.connect(host, dst)
+        self.direct = {(route[0], route[1]) for route in self.plan["routes"]
+                       if route[2] is None}
+        for rail in rails:
+            self.connect_rail(*rail)
         self.plan["neighbours"] = [list(key) + [mac] for key, mac
                                    in self.neighbours.items()]
         self.plan["entries"] = [[port, mac] for (_, mac), port
@@ -329,7 +376,7 @@ def make(net, options):
     place_addresses(hosts, wires, switches)
     note_limits(wires, hosts, notes)
     plan = {"hosts": list(hosts.values()), "switches": list(switches.values()),
-            "wires": wires, "routes": [], "notes": notes,
+            "wires": wires, "routes": [], "rails": [], "notes": notes,
             "order": options["order"], "host_of_rank": [None] * net["ranks"],
             "latency_s": max((link["latency_s"] for link in net["links"]),
                              default=0)}
@@ -337,5 +384,5 @@ def make(net, options):
         for rank in host["ranks"]:
             plan["host_of_rank"][rank] = host["name"]
     table = next_links(net, host_routes(net, hosts, begin_of, notes))
-    Router(plan, net, begin_of, table).fill()
+    Router(plan, net, begin_of, table).fill(host_rails(net, hosts, begin_of))
     return plan

@@ -143,6 +143,10 @@ def find_others(plan, host):
             lines.append("route add %s/32 %sdev %s src %s%s" % (
                 target, "via %s " % via if via else "", ifname,
                 host["address"], " onlink" if via else ""))
+    lines += ["route add %s/32 dev %s src %s metric %d"
+              % (target, ifname, host["address"], metric)
+              for name, target, ifname, metric in plan["rails"]
+              if name == host["name"]]
     return lines
 
 

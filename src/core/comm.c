@@ -15,6 +15,7 @@ static void free_comm(const tt_mem *mem, tutti_comm *comm)
     tt_free(mem, comm->hosts, comm->n_ranks, sizeof(uint32_t));
     tt_free(mem, comm->sent, comm->n_ranks, sizeof(uint64_t));
     tt_free(mem, comm->received, comm->n_ranks, sizeof(uint64_t));
+    tt_comm_free_rails(comm);
     tt_routes_free(comm->routes);
     tt_topology_free(comm->topology);
     tt_free(mem, comm, 1, sizeof(*comm));
@@ -38,6 +39,14 @@ static tutti_err take_topology(const tt_mem *mem, const tt_comm_parts *parts,
         err = tt_routes_create(comm->topology, &comm->mem, &comm->routes, NULL);
     tt_free(mem, all, parts->n, sizeof(*all));
     return err;
+}
+
+static void leave(tutti_comm *comm)
+{
+    tt_engine_lock(comm->engine);
+    tt_team_leave(comm->team);
+    tt_engine_unlock(comm->engine);
+    tt_mesh_unref(comm->mesh); /* the team's */
 }
 
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
@@ -64,6 +73,11 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     if (!err)
         err = tt_team_create(parts->mesh, parts->id, parts->members, parts->n,
                              &comm->team);
+    if (!err) {
+        err = tt_comm_map_rails(comm);
+        if (err)
+            leave(comm);
+    }
     if (err) {
         free_comm(mem, comm);
         return err;

@@ -6,6 +6,7 @@
  * comm.c     communicators: split, destroy, abort, what they tell
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * learn.c    that is measured (learn.h: fingerprint.c, probe_cache.c)
+ * rails.c    the connections of a pair of ranks
  * plans.c    from a call to a bound plan, cached
  * call.c     checks a call, begins it, waits for it
  * collectives.c  the public calls, send and receive too
@@ -71,6 +72,8 @@ typedef struct tt_part_entry {
     double fronts; /* in the pipeline when it is full; 0: not known */
 } tt_part_entry;
 
+typedef struct tt_rail_map tt_rail_map;
+
 struct tutti_comm {
     tt_mem mem;
     tt_mesh *mesh;
@@ -82,6 +85,7 @@ struct tutti_comm {
     uint32_t *hosts;          /* [n_ranks] number of each rank's host */
     tutti_topology *topology; /* of its ranks; NULL: not known */
     tt_routes *routes;        /* of the topology */
+    tt_rail_map *rails;       /* [n_ranks]; NULL: one port per pair */
     atomic_flag busy;
     char message[512];
     uint64_t planner_hash;    /* of agreed.planner */
@@ -147,10 +151,49 @@ void tt_known_free(tt_known *k);
 tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
                          bool has_names, tutti_topology **out,
                          tutti_diag *diag);
-/* Which interfaces the network says for the connections of `rank`: into
- * out[n_ranks]. The names are t's. Errors: ENOMEM. */
-tutti_err tt_known_hints(const tutti_topology *t, uint32_t rank,
-                         tt_net_hint *out, tutti_diag *diag);
+
+/* rails.c */
+#define TT_PORTS_MAX 8
+/* What the network says of the connections of one rank. */
+typedef struct tt_rail_hints {
+    uint32_t n;
+    uint32_t *n_ports;                /* [n] to each rank; at least 1 */
+    tt_net_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
+} tt_rail_hints;
+/* No hints, one port each. Errors: ENOMEM. */
+tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
+                               tt_rail_hints *out);
+void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem);
+/* The names are t's. Errors: ENOMEM. */
+tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
+                             tt_rail_hints *out, tutti_diag *diag);
+/* The connections beyond port 0, and their nets. */
+typedef struct tt_rails {
+    uint32_t n_nets;
+    tt_net *nets[TT_PORTS_MAX - 1];
+    tt_conn **more; /* of each rank in order of port */
+    size_t n_more, cap;
+} tt_rails;
+typedef struct tt_rails_job {
+    const tt_mem *mem; /* for nets and conns */
+    tt_boot *boot;
+    uint32_t rank, n;
+    const tt_rail_hints *hints;
+    tt_conn *const *conns; /* [n] port 0 */
+    uint64_t deadline_ns;
+    /* All ranks: did it go well everywhere? */
+    tutti_err (*agree)(void *ctx, tutti_err mine);
+    void *ctx;
+} tt_rails_job;
+/* Collective, when every rank has the same network (NULL: none) and its port 0
+ * connections. What there is in *out is the caller's in any case. */
+tutti_err tt_rails_connect(const tt_rails_job *job, const tutti_topology *t,
+                           tt_rails *out, tutti_diag *diag);
+void tt_rails_free(tt_rails *rails, const tt_mem *mem);
+/* Which rail of the communicator's network goes by which port. */
+tutti_err tt_comm_map_rails(tutti_comm *comm);
+void tt_comm_free_rails(tutti_comm *comm);
+void tt_comm_set_ports(const tutti_comm *comm, tt_part *part);
 
 /* plans.c */
 typedef struct tt_want {

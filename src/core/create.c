@@ -61,8 +61,9 @@ typedef struct start {
     hello *hellos;                /* [n] */
     tt_net *nets[MAX_TRANSPORTS]; /* by row */
     tt_conn **conns;              /* [n] that are up */
-    tt_net_hint *hints;           /* [n] */
-    uint32_t *hosts;              /* [n] */
+    tt_rail_hints hints;
+    tt_rails rails;  /* connections beyond these */
+    uint32_t *hosts; /* [n] */
     tt_agreed agreed;
     tt_known known;           /* rank 0: what it has been told */
     tutti_topology *topology; /* NULL: not known */
@@ -172,7 +173,7 @@ static tutti_err connect_row(start *st, uint8_t row)
     }
     err = TUTTI_OK;
     if (st->nets[row])
-        st->nets[row]->hints = st->hints;
+        st->nets[row]->hints = st->hints.hints[0];
     if (st->nets[row])
         err = ops->connect(st->nets[row], conns, addrs, lens, st->deadline_ns,
                            st->diag);
@@ -198,12 +199,11 @@ out:
 static tutti_err connect_all(start *st)
 {
     st->conns = tt_new(st->mem, st->n, sizeof(*st->conns));
-    st->hints = tt_new(st->mem, st->n, sizeof(*st->hints));
-    if (!st->conns || !st->hints)
+    if (!st->conns || tt_rail_hints_create(st->n, st->mem, &st->hints))
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     if (st->topology) {
-        tutti_err err = tt_known_hints(st->topology, st->rank, st->hints,
-                                       st->diag);
+        tutti_err err = tt_rail_hints_read(st->topology, st->rank, &st->hints,
+                                           st->diag);
         if (err)
             return err;
     }
@@ -264,6 +264,27 @@ static tutti_err agree(start *st, tutti_err mine)
                       worst, all[worst].text);
     tt_free(st->mem, all, st->n, sizeof(*all));
     return err;
+}
+
+static tutti_err agree_on(void *st, tutti_err mine)
+{
+    return agree(st, mine);
+}
+
+static tutti_err connect_rails(start *st)
+{
+    const tt_rails_job job = {
+        .mem = st->keep,
+        .boot = st->boot,
+        .rank = st->rank,
+        .n = st->n,
+        .hints = &st->hints,
+        .conns = st->conns,
+        .deadline_ns = st->deadline_ns,
+        .agree = agree_on,
+        .ctx = st,
+    };
+    return tt_rails_connect(&job, st->topology, &st->rails, st->diag);
 }
 
 static void number_hosts(start *st)
@@ -410,11 +431,13 @@ static bool is_used(const start *st, const tt_net *net)
 
 static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
 {
-    tt_net *nets[MAX_TRANSPORTS];
+    tt_net *nets[MAX_TRANSPORTS + TT_PORTS_MAX];
     uint32_t n_nets = 0;
     for (size_t i = 0; i < MAX_TRANSPORTS; i++)
         if (st->nets[i] && is_used(st, st->nets[i]))
             nets[n_nets++] = st->nets[i];
+    for (uint32_t i = 0; i < st->rails.n_nets; i++)
+        nets[n_nets++] = st->rails.nets[i];
     for (uint32_t i = 0; i < n_nets; i++) { /* ours go when the call ends */
         nets[i]->settings = NULL;
         nets[i]->hints = NULL;
@@ -424,6 +447,8 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
                          .n_nets = n_nets,
                          .nets = nets,
                          .conns = st->conns,
+                         .n_more = (uint32_t)st->rails.n_more,
+                         .more = st->rails.more,
                          .eager_bytes = st->agreed.eager_bytes,
                          .home = *st->home};
     tutti_err err = tt_mesh_create(e, st->keep, &opts, out);
@@ -435,11 +460,14 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
         if (st->nets[i] && is_used(st, st->nets[i]))
             st->nets[i] = NULL;
     memset(st->conns, 0, st->n * sizeof(*st->conns));
+    st->rails.n_nets = 0;
+    st->rails.n_more = 0;
     return TUTTI_OK;
 }
 
 static void clean(start *st)
 {
+    tt_rails_free(&st->rails, st->keep);
     for (uint32_t r = 0; st->conns && r < st->n; r++) {
         tt_conn *conn = st->conns[r];
         if (!conn)
@@ -456,7 +484,7 @@ static void clean(start *st)
         tt_free(st->mem, net, 1, ops->net_size);
     }
     tt_free(st->mem, st->conns, st->n, sizeof(*st->conns));
-    tt_free(st->mem, st->hints, st->n, sizeof(*st->hints));
+    tt_rail_hints_free(&st->hints, st->mem);
     tt_free(st->mem, st->hellos, st->n, sizeof(hello));
     tt_free(st->mem, st->hosts, st->n, sizeof(uint32_t));
     tt_known_free(&st->known);
@@ -578,6 +606,8 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     if (err)
         tt_boot_call_off(st->boot);
     err = agree(st, err);
+    if (!err)
+        err = connect_rails(st);
     if (err)
         return err;
     report(st);

@@ -9,9 +9,7 @@
  * name, each rank at the next free place of its host; else, and for a
  * generator, in order of rank.
  *
- * A network that names interfaces (dev=) also says which of them connections
- * use.
- * Next: plans.c. */
+ * Next: rails.c (which interfaces connections use). */
 #include "core/core.h"
 
 #include <stdio.h>
@@ -191,61 +189,4 @@ tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
     TT_INFO("plans are for the network %016llx of %u ranks",
             (unsigned long long)t->id, t->n_ranks);
     return TUTTI_OK;
-}
-
-/* ------------------------------------------------------------ interfaces -- */
-
-/* The host that the node is a part of: its hub, or the node itself. */
-static uint32_t host_node(const tutti_topology *t, uint32_t node)
-{
-    uint32_t hub = t->nodes[node].hub;
-    return hub == TT_NONE ? node : hub;
-}
-
-/* What the route says of its two ends. */
-static tt_net_hint read_route(const tutti_topology *t, const uint32_t *links,
-                              uint32_t n)
-{
-    tt_net_hint hint = {0};
-    uint32_t here = host_node(t, t->links[links[0]].from);
-    uint32_t there = host_node(t, t->links[links[n - 1]].to);
-    for (uint32_t i = 0; i < n; i++) {
-        const tt_link *link = &t->links[links[i]];
-        uint32_t from = host_node(t, link->from), to = host_node(t, link->to);
-        if (from == to)
-            continue; /* inside a host */
-        if (from == here)
-            hint.dev = link->dev;
-        if (to == there && link->twin != TT_NONE)
-            hint.far_dev = t->links[link->twin].dev;
-        if (to != there && t->nodes[to].kind != TT_NODE_SWITCH)
-            hint.is_forwarded = true;
-    }
-    return hint;
-}
-
-tutti_err tt_known_hints(const tutti_topology *t, uint32_t rank,
-                         tt_net_hint *out, tutti_diag *diag)
-{
-    bool any = false;
-    memset(out, 0, t->n_ranks * sizeof(*out));
-    for (uint32_t i = 0; i < t->n_links && !any; i++)
-        any = t->links[i].dev != NULL;
-    if (!any)
-        return TUTTI_OK;
-    tt_routes *routes = NULL;
-    tutti_err err = tt_routes_create(t, &tt_mem_std, &routes, diag);
-    uint32_t n_links = err ? 0 : tt_routes_max_links(routes);
-    uint32_t *links = tt_new(&tt_mem_std, n_links, sizeof(*links));
-    if (!err && !links)
-        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
-    for (uint32_t r = 0; !err && r < t->n_ranks; r++) {
-        if (r != rank)
-            out[r] = read_route(t, links, tt_route(routes, rank, r, 0, links));
-        /* Without names nothing is known of what else there is. */
-        out[r].is_forwarded &= out[r].dev || out[r].far_dev;
-    }
-    tt_free(&tt_mem_std, links, n_links, sizeof(*links));
-    tt_routes_free(routes);
-    return err;
 }

@@ -175,8 +175,29 @@ bool tutti_link_at(const tutti_topology *net, size_t index,
     return true;
 }
 
+/* Who is told of routes: of the first ones, or of the others. */
+typedef struct listener {
+    tutti_route_fn route;
+    tutti_rail_fn rail;
+    void *ctx;
+} listener;
+
+static void hand_pair(const tt_routes *routes, uint32_t src, uint32_t dst,
+                      uint32_t *links, const listener *to)
+{
+    if (to->route) {
+        to->route(to->ctx, (int)src, (int)dst, links,
+                  tt_route(routes, src, dst, 0, links));
+        return;
+    }
+    uint32_t n = tt_route_rails(routes, src, dst);
+    for (uint32_t rail = 1; rail < n; rail++)
+        to->rail(to->ctx, (int)src, (int)dst, (int)rail, links,
+                 tt_route(routes, src, dst, (uint8_t)rail, links));
+}
+
 static tutti_err hand_routes(const tutti_topology *net, const tt_routes *routes,
-                             tutti_route_fn fn, void *ctx)
+                             const listener *to)
 {
     uint32_t most = tt_routes_max_links(routes);
     uint32_t *links = tt_new(&tt_mem_std, (size_t)most + 1, sizeof(*links));
@@ -185,25 +206,36 @@ static tutti_err hand_routes(const tutti_topology *net, const tt_routes *routes,
     for (uint32_t src = 0; src < net->n_ranks; src++) {
         for (uint32_t dst = 0; dst < net->n_ranks; dst++) {
             if (src != dst)
-                fn(ctx, (int)src, (int)dst, links,
-                   tt_route(routes, src, dst, 0, links));
+                hand_pair(routes, src, dst, links, to);
         }
     }
     tt_free(&tt_mem_std, links, (size_t)most + 1, sizeof(*links));
     return TUTTI_OK;
 }
 
-tutti_err tutti_routes(const tutti_topology *net, tutti_route_fn fn, void *ctx,
-                       tutti_diag *diag)
+static tutti_err find_routes(const tutti_topology *net, const listener *to,
+                             tutti_diag *diag)
 {
     tutti_diag found;
     tt_diag_clear(&found);
     tt_routes *routes = NULL;
     tutti_err err = tt_routes_create(net, &tt_mem_std, &routes, &found);
-    if (!err && (err = hand_routes(net, routes, fn, ctx)))
+    if (!err && (err = hand_routes(net, routes, to)))
         tt_fail(&found, err, "no memory for a route");
     tt_routes_free(routes);
     return tt_report(err, &found, diag);
+}
+
+tutti_err tutti_routes(const tutti_topology *net, tutti_route_fn fn, void *ctx,
+                       tutti_diag *diag)
+{
+    return find_routes(net, &(listener){.route = fn, .ctx = ctx}, diag);
+}
+
+tutti_err tutti_rails(const tutti_topology *net, tutti_rail_fn fn, void *ctx,
+                      tutti_diag *diag)
+{
+    return find_routes(net, &(listener){.rail = fn, .ctx = ctx}, diag);
 }
 
 bool tutti_generator_at(size_t index, tutti_generator_info *out)

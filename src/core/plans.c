@@ -111,6 +111,8 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
         err = tt_plan_pipeline(s, p, mem, &out->fronts, diag);
     if (!err)
         err = tt_part_extract(s, rank, mem, &out->part);
+    if (!err && p->topology)
+        tt_comm_set_ports(comm, out->part);
     if (err == TUTTI_ENOMEM)
         tt_fail(diag, err, "out of memory for a plan");
     TT_DEBUG("schedule of %s for %u ranks: id fnv1a:%016llx, %llu transfers",

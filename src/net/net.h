@@ -85,6 +85,7 @@ typedef struct tt_net_up {
 typedef struct tt_net_hint {
     const char *dev, *far_dev;
     bool is_forwarded;
+    bool is_rail; /* one of several connections: it must not go elsewhere */
 } tt_net_hint;
 
 /* Head of every transport's per-process state. */
@@ -128,6 +129,7 @@ typedef struct tt_net_ops {
     size_t net_size;  /* the core allocates these, zeroed, and fills the */
     size_t conn_size; /* heads except max_payload, fd and is_up */
     bool same_host;   /* works only between processes of one host */
+    bool binds;       /* keeps to the interfaces of hints */
 
     /* Opens listeners and the like. Errors: ESYS, ENET, ECONFIG, ENOMEM. */
     tutti_err (*open)(tt_net *net, tutti_diag *diag);

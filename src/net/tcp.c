@@ -624,6 +624,7 @@ const tt_net_ops tt_net_tcp = {
     .net_size = sizeof(tt_tcp_net),
     .conn_size = sizeof(tt_tcp_conn),
     .same_host = false,
+    .binds = true,
     .open = tcp_open,
     .address = tcp_address,
     .connect = tcp_connect,

@@ -281,6 +281,20 @@ static int bind_call(int fd, const tt_tcp_end *from)
                : errno;
 }
 
+/* The socket of one of several rails goes by its interface whatever the routes
+ * say, and at both ends. Kernels before 5.7 let only root do that; there the
+ * addresses alone must lead the right way. */
+static int bind_rail(const meeting *m, int fd, uint32_t rank)
+{
+    const tt_net *net = &m->net->base;
+    const tt_net_hint *hint = net->hints ? &net->hints[rank] : NULL;
+    if (!hint || !hint->is_rail || !hint->dev)
+        return 0;
+    int rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, hint->dev,
+                        (socklen_t)strlen(hint->dev));
+    return rc == 0 || errno == EPERM ? 0 : errno;
+}
+
 static void start_call(const meeting *m, call *c)
 {
     const tt_tcp_way *way = &c->ways[c->next];
@@ -296,7 +310,9 @@ static void start_call(const meeting *m, call *c)
         return;
     }
     set_options(&m->net->base, c->fd);
-    int why = bind_call(c->fd, &way->from);
+    int why = bind_rail(m, c->fd, c->rank);
+    if (why == 0)
+        why = bind_call(c->fd, &way->from);
     if (why == 0 &&
         connect(c->fd, &to->sa, is_v4 ? sizeof(to->v4) : sizeof(to->v6)) != 0)
         why = errno;
@@ -432,7 +448,8 @@ static bool serve_guest(meeting *m, guest *g)
     }
     g->expects = WORD_DONE;
     g->until_ns = m->deadline_ns; /* it is one of us */
-    if (say(m, g->fd, WORD_REPLY, g->rank, g->strand))
+    if (bind_rail(m, g->fd, g->rank) == 0 &&
+        say(m, g->fd, WORD_REPLY, g->rank, g->strand))
         return false;
     close(g->fd);
     return true;

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rails.c - which connections a pair of ranks has, and which rail goes by
+ * which.
+ *
+ * Idea       Where the network has several routes between two ranks that leave
+ *            or enter their hosts by different interfaces, and names these
+ *            (dev=), each pair of interfaces is a port with a connection of its
+ *            own, bound to them. Routes that differ only inside the network
+ *            share a port: nobody at its edge can choose among them.
+ * Numbers    Both ends must number ports alike, and both must see the same
+ *            ones although the rails from a to b and from b to a differ: the
+ *            routes of both ways are read, interfaces are told from the lower
+ *            rank to the higher, and ports are in order of speed, then of
+ *            latency, then of the interfaces' names. So port 0, which carries
+ *            whatever has no rail, is the fastest.
+ * Nets       Port k of all pairs belongs to one net of a transport, with
+ *            listeners and addresses of its own; so no transport knows of
+ *            ports.
+ * Next: create.c, plans.c. */
+#include "core/core.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+enum { MAX_RAILS = 16 }; /* tt_route_rails() */
+
+/* One route, told the same at both ends. */
+typedef struct way {
+    const char *low, *high; /* interfaces of the lower and the higher rank */
+    uint64_t bps, latency_ps;
+    bool is_named; /* a connection can be bound to it */
+    bool is_forwarded;
+} way;
+
+typedef struct reader {
+    const tutti_topology *t;
+    const tt_routes *routes;
+    uint32_t *links; /* of the longest route */
+} reader;
+
+/* The host that the node is a part of: its hub, or the node itself. */
+static uint32_t host_node(const tutti_topology *t, uint32_t node)
+{
+    uint32_t hub = t->nodes[node].hub;
+    return hub == TT_NONE ? node : hub;
+}
+
+static way read_way(const reader *r, uint32_t src, uint32_t dst, uint8_t rail)
+{
+    const tutti_topology *t = r->t;
+    uint32_t n = tt_route(r->routes, src, dst, rail, r->links);
+    uint32_t here = host_node(t, t->links[r->links[0]].from);
+    uint32_t there = host_node(t, t->links[r->links[n - 1]].to);
+    const char *out = NULL, *in = NULL;
+    way w = {.bps = UINT64_MAX};
+    for (uint32_t i = 0; i < n; i++) {
+        const tt_link *link = &t->links[r->links[i]];
+        uint32_t from = host_node(t, link->from), to = host_node(t, link->to);
+        if (from == to)
+            continue; /* inside a host */
+        w.bps = link->rate_bps < w.bps ? link->rate_bps : w.bps;
+        w.latency_ps += link->latency_ps;
+        if (from == here)
+            out = link->dev;
+        if (to == there && link->twin != TT_NONE)
+            in = t->links[link->twin].dev;
+        if (to != there && t->nodes[to].kind != TT_NODE_SWITCH)
+            w.is_forwarded = true;
+    }
+    w.low = src < dst ? out : in;
+    w.high = src < dst ? in : out;
+    /* Without names nothing is known of what else there is. */
+    w.is_forwarded &= w.low || w.high;
+    w.is_named = (w.low || w.high) && !w.is_forwarded;
+    return w;
+}
+
+/* ---------------------------------------------------------------- ports -- */
+
+static int compare_names(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "");
+}
+
+static bool is_same_port(const way *a, const way *b)
+{
+    return compare_names(a->low, b->low) == 0 &&
+           compare_names(a->high, b->high) == 0;
+}
+
+static bool is_before(const way *a, const way *b)
+{
+    if (a->bps != b->bps)
+        return a->bps > b->bps;
+    if (a->latency_ps != b->latency_ps)
+        return a->latency_ps < b->latency_ps;
+    int low = compare_names(a->low, b->low);
+    return low != 0 ? low < 0 : compare_names(a->high, b->high) < 0;
+}
+
+/* Into its place among those that are there; of equal ports the better route
+ * counts. */
+static uint32_t add_way(way *ports, uint32_t n, way w)
+{
+    uint32_t at = 0;
+    while (at < n && !is_same_port(&ports[at], &w))
+        at++;
+    if (at < n && !is_before(&w, &ports[at]))
+        return n;
+    if (at == n && n == 2 * MAX_RAILS)
+        return n;
+    n += at == n;
+    for (; at > 0 && is_before(&w, &ports[at - 1]); at--)
+        ports[at] = ports[at - 1];
+    ports[at] = w;
+    return n;
+}
+
+/* The ports of a pair; 0 when nothing can be bound. */
+static uint32_t list_ports(const reader *r, uint32_t a, uint32_t b,
+                           way ports[2 * MAX_RAILS])
+{
+    const uint32_t ends[2] = {a < b ? a : b, a < b ? b : a};
+    uint32_t n = 0;
+    for (int back = 0; back < 2; back++) {
+        uint32_t src = ends[back], dst = ends[!back];
+        uint32_t n_rails = tt_route_rails(r->routes, src, dst);
+        for (uint32_t rail = 0; rail < n_rails; rail++) {
+            way w = read_way(r, src, dst, (uint8_t)rail);
+            if (w.is_named)
+                n = add_way(ports, n, w);
+        }
+    }
+    return n < TT_PORTS_MAX ? n : TT_PORTS_MAX;
+}
+
+static bool names_interfaces(const tutti_topology *t)
+{
+    for (uint32_t i = 0; i < t->n_links; i++)
+        if (t->links[i].dev)
+            return true;
+    return false;
+}
+
+static tt_net_hint hint_of(const way *w, bool is_low, bool is_one_of_several)
+{
+    return (tt_net_hint){.dev = is_low ? w->low : w->high,
+                         .far_dev = is_low ? w->high : w->low,
+                         .is_forwarded = w->is_forwarded,
+                         .is_rail = is_one_of_several};
+}
+
+static void read_hints(const reader *r, uint32_t rank, uint32_t peer,
+                       tt_rail_hints *out)
+{
+    way ports[2 * MAX_RAILS];
+    uint32_t n = list_ports(r, rank, peer, ports);
+    if (n < 2) {
+        way w = read_way(r, rank, peer, 0);
+        out->hints[0][peer] = hint_of(&w, rank < peer, false);
+        return;
+    }
+    out->n_ports[peer] = n;
+    for (uint32_t k = 0; k < n; k++)
+        out->hints[k][peer] = hint_of(&ports[k], rank < peer, true);
+}
+
+tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
+                             tt_rail_hints *out, tutti_diag *diag)
+{
+    if (!names_interfaces(t))
+        return TUTTI_OK;
+    tt_routes *routes = NULL;
+    tutti_err err = tt_routes_create(t, &tt_mem_std, &routes, diag);
+    uint32_t n_links = err ? 0 : tt_routes_max_links(routes);
+    uint32_t *links = tt_new(&tt_mem_std, n_links, sizeof(*links));
+    if (!err && !links)
+        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
+    const reader r = {.t = t, .routes = routes, .links = links};
+    for (uint32_t p = 0; !err && p < t->n_ranks; p++)
+        if (p != rank)
+            read_hints(&r, rank, p, out);
+    tt_free(&tt_mem_std, links, n_links, sizeof(*links));
+    tt_routes_free(routes);
+    return err;
+}
+
+tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
+                               tt_rail_hints *out)
+{
+    *out = (tt_rail_hints){.n = n};
+    out->n_ports = tt_new(mem, n, sizeof(*out->n_ports));
+    for (uint32_t k = 0; k < TT_PORTS_MAX; k++) {
+        out->hints[k] = tt_new(mem, n, sizeof(tt_net_hint));
+        if (!out->hints[k] || !out->n_ports)
+            return TUTTI_ENOMEM;
+    }
+    for (uint32_t r = 0; r < n; r++)
+        out->n_ports[r] = 1;
+    return TUTTI_OK;
+}
+
+void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem)
+{
+    for (uint32_t k = 0; k < TT_PORTS_MAX; k++)
+        tt_free(mem, h->hints[k], h->n, sizeof(tt_net_hint));
+    tt_free(mem, h->n_ports, h->n, sizeof(*h->n_ports));
+    *h = (tt_rail_hints){0};
+}
+
+/* ----------------------------------------------------------- connecting -- */
+
+/* What a rank tells for one round. */
+typedef struct call_me {
+    uint32_t len; /* 0: there is no such port */
+    uint8_t bytes[TT_NET_ADDR_MAX];
+} call_me;
+
+/* Whether this pair has a port k: both ends find the same. */
+static bool has_port(const tt_rails_job *job, uint32_t r, uint32_t k)
+{
+    return r != job->rank && job->hints->n_ports[r] > k && job->conns[r] &&
+           job->conns[r]->net->ops->binds;
+}
+
+/* The transport of further ports: that of the first ones. */
+static const tt_net *example(const tt_rails_job *job, uint32_t k)
+{
+    for (uint32_t r = 0; r < job->n; r++)
+        if (has_port(job, r, k))
+            return job->conns[r]->net;
+    return NULL;
+}
+
+static tutti_err open_net(const tt_rails_job *job, uint32_t k, tt_rails *out,
+                          call_me *mine, tutti_diag *diag)
+{
+    const tt_net *like = example(job, k);
+    if (!like)
+        return TUTTI_OK;
+    tt_net *net = tt_new(job->mem, 1, like->ops->net_size);
+    if (!net)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for transport %s",
+                       like->ops->name);
+    *net = (tt_net){.ops = like->ops,
+                    .up = like->up,
+                    .mem = job->mem,
+                    .settings = like->settings,
+                    .regions = like->regions,
+                    .rank = like->rank,
+                    .n_ranks = like->n_ranks,
+                    .is_well = like->is_well,
+                    .is_well_arg = like->is_well_arg,
+                    .hints = job->hints->hints[k],
+                    .fd = -1};
+    out->nets[out->n_nets++] = net;
+    tutti_err err = net->ops->open(net, diag);
+    if (!err)
+        mine->len = (uint32_t)net->ops->address(net, mine->bytes);
+    return err;
+}
+
+typedef struct round {
+    tt_net *net;
+    tt_conn **conns; /* [n] */
+    const void **addrs;
+    size_t *lens;
+} round;
+
+static tutti_err make_conns(const tt_rails_job *job, uint32_t k,
+                            const call_me *all, round *now, tt_rails *out)
+{
+    for (uint32_t r = 0; r < job->n; r++) {
+        now->addrs[r] = all[r].bytes;
+        now->lens[r] = all[r].len <= TT_NET_ADDR_MAX ? all[r].len : 0;
+        if (!has_port(job, r, k))
+            continue;
+        void **list = (void **)&out->more;
+        tutti_err err = tt_grow(job->mem, list, &out->cap, out->n_more + 1,
+                                sizeof(tt_conn *));
+        if (err)
+            return err;
+        now->conns[r] = tt_new(job->mem, 1, now->net->ops->conn_size);
+        if (!now->conns[r])
+            return TUTTI_ENOMEM;
+        *now->conns[r] = (tt_conn){.net = now->net, .rank = r};
+        out->more[out->n_more++] = now->conns[r];
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err connect_net(const tt_rails_job *job, uint32_t k,
+                             const call_me *all, tt_rails *out,
+                             tutti_diag *diag)
+{
+    if (!example(job, k))
+        return TUTTI_OK;
+    tt_arena arena = {.mem = &tt_mem_std};
+    round now = {
+        .net = out->nets[out->n_nets - 1],
+        .conns = tt_arena_new(&arena, job->n, sizeof(tt_conn *)),
+        .addrs = tt_arena_new(&arena, job->n, sizeof(void *)),
+        .lens = tt_arena_new(&arena, job->n, sizeof(size_t)),
+    };
+    tutti_err err = TUTTI_ENOMEM;
+    if (now.conns && now.addrs && now.lens)
+        err = make_conns(job, k, all, &now, out);
+    if (err)
+        tt_fail(diag, err, "out of memory for connections");
+    else
+        err = now.net->ops->connect(now.net, now.conns, now.addrs, now.lens,
+                                    job->deadline_ns, diag);
+    tt_arena_free(&arena);
+    return err;
+}
+
+static tutti_err connect_round(const tt_rails_job *job, uint32_t k,
+                               tt_rails *out, tutti_diag *diag)
+{
+    tt_arena arena = {.mem = &tt_mem_std};
+    call_me *mine = tt_arena_new(&arena, 1, sizeof(*mine));
+    call_me *all = tt_arena_new(&arena, job->n, sizeof(*all));
+    tutti_err err = TUTTI_OK;
+    if (!mine || !all)
+        err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for connections");
+    else
+        err = open_net(job, k, out, mine, diag);
+    err = job->agree(job->ctx, err);
+    if (!err)
+        err = tt_boot_exchange(job->boot, mine, sizeof(*mine), all, diag);
+    if (!err) {
+        err = connect_net(job, k, all, out, diag);
+        if (err)
+            tt_boot_call_off(job->boot);
+        err = job->agree(job->ctx, err);
+    }
+    tt_arena_free(&arena);
+    return err;
+}
+
+/* The most ports of any pair of the job. */
+static tutti_err count_rounds(const tt_rails_job *job, uint32_t *out,
+                              tutti_diag *diag)
+{
+    uint32_t mine = 1;
+    for (uint32_t r = 0; r < job->n; r++)
+        for (uint32_t k = 1; k < job->hints->n_ports[r]; k++)
+            if (has_port(job, r, k) && k >= mine)
+                mine = k + 1;
+    *out = 1;
+    uint32_t *all = tt_new(&tt_mem_std, job->n, sizeof(*all));
+    tutti_err err = job->agree(job->ctx, all ? TUTTI_OK : TUTTI_ENOMEM);
+    if (!err)
+        err = tt_boot_exchange(job->boot, &mine, sizeof(mine), all, diag);
+    for (uint32_t r = 0; !err && r < job->n; r++)
+        *out = all[r] > *out ? all[r] : *out;
+    tt_free(&tt_mem_std, all, job->n, sizeof(*all));
+    if (!err && *out > TT_PORTS_MAX)
+        return tt_fail(diag, TUTTI_EPROTO,
+                       "a rank told a number of ports that makes no sense");
+    return err;
+}
+
+tutti_err tt_rails_connect(const tt_rails_job *job, const tutti_topology *t,
+                           tt_rails *out, tutti_diag *diag)
+{
+    uint32_t n_rounds;
+    if (!t || !names_interfaces(t) || job->n < 2)
+        return TUTTI_OK;
+    tutti_err err = count_rounds(job, &n_rounds, diag);
+    for (uint32_t k = 1; !err && k < n_rounds; k++)
+        err = connect_round(job, k, out, diag);
+    if (!err && n_rounds > 1)
+        TT_INFO("up to %u connections per pair of ranks, one for each rail",
+                n_rounds);
+    return err;
+}
+
+void tt_rails_free(tt_rails *rails, const tt_mem *mem)
+{
+    for (size_t i = 0; i < rails->n_more; i++) {
+        tt_conn *conn = rails->more[i];
+        conn->net->ops->close(conn, 0);
+        tt_free(mem, conn, 1, conn->net->ops->conn_size);
+    }
+    for (uint32_t i = 0; i < rails->n_nets; i++) {
+        tt_net *net = rails->nets[i];
+        const tt_net_ops *ops = net->ops;
+        ops->fini(net);
+        tt_free(mem, net, 1, ops->net_size);
+    }
+    tt_free(mem, rails->more, rails->cap, sizeof(tt_conn *));
+    *rails = (tt_rails){0};
+}
+
+/* ----------------------------------------------------- rails of a schedule -- */
+
+/* The port of each rail between this rank and the others: rails from it, then
+ * rails to it. */
+struct tt_rail_map {
+    uint8_t n_rails[2];
+    uint8_t port[2][MAX_RAILS];
+};
+
+static void map_rails(const reader *r, uint32_t rank, uint32_t peer,
+                      uint32_t n_ports, tt_rail_map *out)
+{
+    way ports[2 * MAX_RAILS];
+    uint32_t n = list_ports(r, rank, peer, ports);
+    for (int back = 0; back < 2; back++) {
+        uint32_t src = back ? peer : rank, dst = back ? rank : peer;
+        uint32_t n_rails = tt_route_rails(r->routes, src, dst);
+        out->n_rails[back] = (uint8_t)n_rails;
+        for (uint32_t rail = 0; rail < n_rails; rail++) {
+            way w = read_way(r, src, dst, (uint8_t)rail);
+            uint32_t k = 0;
+            while (k < n && !is_same_port(&ports[k], &w))
+                k++;
+            out->port[back][rail] = (uint8_t)(k < n_ports && k < n ? k : 0);
+        }
+    }
+}
+
+tutti_err tt_comm_map_rails(tutti_comm *comm)
+{
+    bool any = false;
+    for (uint32_t p = 0; p < comm->n_ranks; p++) {
+        uint32_t member = tt_team_member(comm->team, p);
+        any |= p != comm->rank && tt_mesh_n_ports(comm->mesh, member) > 1;
+    }
+    if (!any || !comm->topology)
+        return TUTTI_OK;
+    uint32_t n_links = tt_routes_max_links(comm->routes);
+    uint32_t *links = tt_new(&tt_mem_std, n_links, sizeof(*links));
+    comm->rails = tt_new(&comm->mem, comm->n_ranks, sizeof(*comm->rails));
+    const reader r = {comm->topology, comm->routes, links};
+    for (uint32_t p = 0; links && comm->rails && p < comm->n_ranks; p++) {
+        uint32_t member = tt_team_member(comm->team, p);
+        if (p != comm->rank)
+            map_rails(&r, comm->rank, p, tt_mesh_n_ports(comm->mesh, member),
+                      &comm->rails[p]);
+    }
+    tt_free(&tt_mem_std, links, n_links, sizeof(*links));
+    return links && comm->rails ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+void tt_comm_free_rails(tutti_comm *comm)
+{
+    tt_free(&comm->mem, comm->rails, comm->n_ranks, sizeof(*comm->rails));
+    comm->rails = NULL;
+}
+
+static uint8_t port_of(const void *ctx, const tt_transfer *t)
+{
+    const tutti_comm *comm = ctx;
+    bool is_back = t->dst == comm->rank;
+    const tt_rail_map *map = &comm->rails[is_back ? t->src : t->dst];
+    return map->port[is_back][t->rail % map->n_rails[is_back]];
+}
+
+void tt_comm_set_ports(const tutti_comm *comm, tt_part *part)
+{
+    if (comm->rails)
+        tt_part_set_ports(part, port_of, comm);
+}
