@@ -40,10 +40,6 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
 
 LIB_SRC := $(sort $(wildcard src/*/*.c))
-# Until src/infer is there: all pairs, one at a time.
-ifeq ($(wildcard src/infer/*.c),)
-LIB_SRC += tests/support/infer/pairs.c
-endif
 CLI_SRC := $(sort $(wildcard cli/*.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \

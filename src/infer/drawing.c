@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * drawing.c - what was found, as a network (topology/topology.h), with a note
+ * for each of its figures.
+ *
+ * Names      Hosts as they were given. The switch of a plane is `switch0`,
+ *            `switch1`, ... by plane; one that others hang from is `core0`, and
+ *            these are `rack0`, `rack1`, ... by their first interface, as are
+ *            two that are joined by one trunk. (`net-` is put before a name
+ *            that a host has.)
+ * Next       reckon.c, delays.c; findings.c keeps the notes. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "infer/whole.h"
+
+typedef struct drawer {
+    tt_infer *inf;
+    tt_topo_builder *b;
+    uint32_t *host_node; /* [n_hosts] */
+    uint32_t *joined;    /* [n_hosts + planes]: a forest of what is connected */
+    uint32_t n_racks;
+    bool has_latency;
+    tt_plane *plane; /* the present one, and its figures */
+    tt_figures figures;
+    uint32_t which;
+    uint32_t *node;     /* [n_nodes]: in the network */
+    char (*names)[300]; /* [n_nodes] */
+} drawer;
+
+/* Nobody has measured it; what docs/topology.md has as the default. */
+static const tt_wire memory = {.up_bps = UINT64_C(80000000000),
+                               .down_bps = UINT64_C(80000000000),
+                               .latency_ps = 1000000,
+                               .is_memory = true};
+
+static uint32_t joined(drawer *d, uint32_t i)
+{
+    while (d->joined[i] != i)
+        i = d->joined[i] = d->joined[d->joined[i]];
+    return i;
+}
+
+static void join(drawer *d, uint32_t a, uint32_t b)
+{
+    d->joined[joined(d, a)] = joined(d, b);
+}
+
+static uint64_t picoseconds(double seconds)
+{
+    /* Whole nanoseconds, three digits. */
+    return seconds < INFINITY ? tt_figure_round(seconds * 1e9) * 1000 : 0;
+}
+
+static tt_wire wire_of(drawer *d, uint32_t at)
+{
+    const tt_figures *f = &d->figures;
+    tt_wire w = {.up_bps = tt_figure_round(f->up_bps[at]),
+                 .down_bps = tt_figure_round(f->down_bps[at]),
+                 .latency_ps = picoseconds(f->latency_s[at])};
+    d->has_latency |= w.latency_ps > 0;
+    return w;
+}
+
+/* ------------------------------------------------------------------- notes */
+
+static void note_way(const drawer *d, uint32_t at, bool down, tt_str *text)
+{
+    const tt_figures *f = &d->figures;
+    const tt_evidence *e = down ? &f->down[at] : &f->up[at];
+    uint8_t doubt = f->doubt[at];
+    const char *way = down ? "down" : "up";
+    char rate[32];
+    tt_rate_text(down ? f->down_bps[at] : f->up_bps[at], rate);
+    if (doubt & (down ? TT_DOWN_UNKNOWN : TT_UP_UNKNOWN))
+        tt_str_printf(text, "%s not measured", way);
+    else if (doubt & (down ? TT_DOWN_LEAST : TT_UP_LEAST))
+        tt_str_printf(text, "%s %s or more: never the limit in %u rounds", way,
+                      rate, e->n_looks);
+    else
+        tt_str_printf(text, "%s %s, full in %u of %u rounds", way, rate,
+                      e->n_full, e->n_looks);
+}
+
+static void note_link(drawer *d, uint32_t at, const char *from, const char *dev,
+                      const char *to)
+{
+    tt_str text = {.mem = d->inf->mem};
+    uint8_t doubt = d->figures.doubt[at];
+    note_way(d, at, false, &text);
+    tt_str_puts(&text, "; ");
+    note_way(d, at, true, &text);
+    tt_str_add(&text, "", 1);
+    if (text.err)
+        d->inf->text.err = text.err;
+    else
+        tt_note(d->inf, doubt ? TT_NOTE_UNKNOWN : TT_NOTE_LINK,
+                "%s%s%s - %s: %s", from, dev ? " " : "", dev ? dev : "", to,
+                text.data);
+    tt_str_free(&text);
+}
+
+/* Of flows, how many are far from what the network as drawn says? */
+static void note_misfit(drawer *d)
+{
+    const tt_plane *p = d->plane;
+    uint32_t n_far = p->spare.n_far, n = p->looks.n_told_flows;
+    if (n_far > 2 + n / 50)
+        tt_note(d->inf, TT_NOTE_DOUBT,
+                "%s: %u of %u flows ran at another rate than this network "
+                "explains; links in loops, other traffic, or hosts that are "
+                "too slow do that",
+                d->names[0], n_far, n);
+}
+
+static void note_common(drawer *d)
+{
+    const tt_infer *inf = d->inf;
+    bool any = inf->n_planes + inf->cables.n > 0;
+    if (inf->is_cut)
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "ended after %u rounds, before everything was measured: thin "
+                "trunks may be missing",
+                inf->number);
+    if (inf->cables.n > 0)
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "of two interfaces that reach only each other the slower one "
+                "gives the rate");
+    if (inf->n_planes > 0)
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "switches and trunks that never hold traffic back do not show");
+    if (any && !d->has_latency)
+        tt_note(d->inf, TT_NOTE_UNKNOWN, "latencies were not measured");
+    if (inf->n_ranks > inf->spec.n_hosts)
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "memory of hosts with several ranks was not measured: 10 GB/s "
+                "is assumed");
+}
+
+/* ------------------------------------------------------------------- nodes */
+
+static bool is_taken(const drawer *d, const char *name)
+{
+    for (uint32_t h = 0; h < d->inf->spec.n_hosts; h++) {
+        if (strcmp(tt_host_name(d->inf, h), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_switch(drawer *d, uint32_t v, const char *kind, uint32_t number)
+{
+    char *name = d->names[v];
+    size_t size = sizeof(d->names[v]), len = 0;
+    for (;;) {
+        snprintf(name + len, size - len, "%s%u", kind, number);
+        if (!is_taken(d, name) || len + 32 > size)
+            break;
+        memcpy(name + len, "net-", 4);
+        len += 4;
+    }
+    d->node[v] = tt_topo_switch(d->b, name);
+}
+
+static void add_switches(drawer *d)
+{
+    const tt_tree *t = d->plane->tree;
+    if (t->n_nodes == 1) {
+        add_switch(d, 0, "switch", d->which);
+        return;
+    }
+    uint32_t n_inner = 0;
+    for (uint32_t v = 1; v < t->n_nodes; v++)
+        n_inner += t->nodes[v].parent == 0;
+    /* The two ends of one trunk are of one kind. */
+    if (n_inner == 1)
+        add_switch(d, 0, "rack", d->n_racks++);
+    else
+        add_switch(d, 0, "core", d->which);
+    /* By first leaf; of those with the same the larger first. */
+    for (uint32_t i = 0; i < d->plane->n; i++) {
+        for (uint32_t v = 1; v < t->n_nodes; v++) {
+            if (!d->names[v][0] && tt_set_has(t->nodes[v].in, i))
+                add_switch(d, v, "rack", d->n_racks++);
+        }
+    }
+}
+
+static void add_hosts(drawer *d)
+{
+    const tt_infer_spec *s = &d->inf->spec;
+    for (uint32_t h = 0; h < s->n_hosts; h++)
+        d->host_node[h] = tt_topo_big_host(
+            d->b, s->names[h], s->n_ranks ? s->n_ranks[h] : 1, &memory);
+}
+
+/* ------------------------------------------------------------------- links */
+
+static void add_leaves(drawer *d)
+{
+    const tt_plane *p = d->plane;
+    for (uint32_t i = 0; i < p->n; i++) {
+        uint32_t host = p->host[i], v = p->tree->leaf_node[i];
+        const char *name = tt_host_name(d->inf, host);
+        tt_wire w = wire_of(d, i);
+        w.dev = tt_port_dev(d->inf, p->port[i]);
+        if (w.up_bps == 0) {
+            tt_note(d->inf, TT_NOTE_DOUBT,
+                    "%s %s is left out: none of its flows could be measured",
+                    name, w.dev ? w.dev : "");
+            continue;
+        }
+        tt_topo_link(d->b, d->host_node[host], d->node[v], &w);
+        note_link(d, i, name, w.dev, d->names[v]);
+        join(d, host, d->inf->spec.n_hosts + d->which);
+    }
+}
+
+static void add_trunks(drawer *d)
+{
+    const tt_tree *t = d->plane->tree;
+    for (uint32_t v = 1; v < t->n_nodes; v++) {
+        uint32_t up = t->nodes[v].parent;
+        tt_wire w = wire_of(d, d->plane->n + v);
+        /* Nothing below it was measured: only so that it hangs together. */
+        w.up_bps = w.up_bps ? w.up_bps : 1;
+        w.down_bps = w.down_bps ? w.down_bps : 1;
+        tt_topo_link(d->b, d->node[v], d->node[up], &w);
+        note_link(d, d->plane->n + v, d->names[v], NULL, d->names[up]);
+    }
+}
+
+static tutti_err draw_plane(drawer *d, uint32_t which)
+{
+    d->which = which;
+    d->plane = &d->inf->planes[which];
+    tutti_err err = tt_reckon(d->plane, &d->figures);
+    uint32_t n = d->plane->tree->n_nodes;
+    if (!err) {
+        d->node = tt_arena_new(&d->figures.arena, n, sizeof(*d->node));
+        d->names = tt_arena_new(&d->figures.arena, n, sizeof(*d->names));
+        err = d->node && d->names ? TUTTI_OK : TUTTI_ENOMEM;
+    }
+    if (!err) {
+        add_switches(d);
+        add_leaves(d);
+        add_trunks(d);
+        note_misfit(d);
+    }
+    tt_figures_free(&d->figures);
+    return err;
+}
+
+/* A cable, and its figures. */
+typedef struct wire {
+    const tt_cable *cable;
+    double bps[2], latency_s;
+    const char *from, *to;
+} wire;
+
+static void note_cable(drawer *d, const wire *w)
+{
+    char up[32], down[32];
+    const tt_cable_way *way = w->cable->way;
+    tt_note(d->inf, TT_NOTE_LINK, "%s - %s: up %s, down %s, mean of %u rounds",
+            w->from, w->to, tt_rate_text(w->bps[0], up),
+            tt_rate_text(w->bps[1], down), way[0].n_alone + way[0].n_together);
+    for (int back = 0; back < 2; back++) {
+        double together, bps = tt_cable_rate(w->cable, back, &together);
+        if (together <= 0 || together >= bps * 0.85)
+            continue;
+        tt_note(d->inf, TT_NOTE_DOUBT,
+                "%s - %s: only %s %s while all cables are in use: the hosts "
+                "have limits of their own",
+                w->from, w->to, back ? "down" : "up",
+                tt_rate_text(together, up));
+    }
+}
+
+static const char *dev_text(const drawer *d, uint32_t port)
+{
+    const char *dev = tt_port_dev(d->inf, port);
+    return dev ? dev : "";
+}
+
+static void draw_cable(drawer *d, wire *w)
+{
+    const tt_cable *c = w->cable;
+    w->from = tt_host_name(d->inf, c->host[0]);
+    w->to = tt_host_name(d->inf, c->host[1]);
+    if (w->bps[0] <= 0 && w->bps[1] <= 0) {
+        tt_note(d->inf, TT_NOTE_DOUBT,
+                "%s %s - %s %s is left out: nothing could be measured", w->from,
+                dev_text(d, c->port[0]), w->to, dev_text(d, c->port[1]));
+        return;
+    }
+    if (w->bps[0] <= 0 || w->bps[1] <= 0) {
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "%s - %s: measured one way only, the other is taken as equal",
+                w->from, w->to);
+        w->bps[0] = w->bps[1] = fmax(w->bps[0], w->bps[1]);
+    }
+    tt_wire link = {.up_bps = tt_figure_round(w->bps[0]),
+                    .down_bps = tt_figure_round(w->bps[1]),
+                    .latency_ps = picoseconds(w->latency_s),
+                    .dev = tt_port_dev(d->inf, c->port[0]),
+                    .far_dev = tt_port_dev(d->inf, c->port[1])};
+    d->has_latency |= link.latency_ps > 0;
+    tt_topo_link(d->b, d->host_node[c->host[0]], d->host_node[c->host[1]],
+                 &link);
+    join(d, c->host[0], c->host[1]);
+    note_cable(d, w);
+}
+
+/* Cables that errors alone can make differ are equal, too. */
+static tutti_err draw_cables(drawer *d)
+{
+    const tt_cables *c = &d->inf->cables;
+    const tt_mem *mem = d->inf->mem;
+    double together, *bps = tt_new(mem, (size_t)2 * c->n + 1, sizeof(*bps));
+    double *latency = tt_new(mem, (size_t)c->n + 1, sizeof(*latency));
+    tutti_err err = bps && latency ? TUTTI_OK : TUTTI_ENOMEM;
+    for (uint32_t i = 0; i < c->n && !err; i++) {
+        const tt_cable *w = &c->list[i];
+        bps[2 * i] = tt_cable_rate(w, 0, &together);
+        bps[2 * i + 1] = tt_cable_rate(w, 1, &together);
+        latency[i] = w->latency_s < INFINITY ? w->latency_s : 0;
+    }
+    if (!err)
+        err = tt_figures_even(bps, 2 * c->n, TT_RATE_SPREAD, mem);
+    if (!err)
+        err = tt_figures_even(latency, c->n, TT_LATENCY_SPREAD, mem);
+    for (uint32_t i = 0; i < c->n && !err; i++) {
+        wire w = {.cable = &c->list[i],
+                  .bps = {bps[2 * i], bps[2 * i + 1]},
+                  .latency_s = latency[i]};
+        draw_cable(d, &w);
+    }
+    tt_free(mem, bps, (size_t)2 * c->n + 1, sizeof(*bps));
+    tt_free(mem, latency, (size_t)c->n + 1, sizeof(*latency));
+    return err;
+}
+
+/* --------------------------------------------------------------------- all */
+
+static tutti_err check_joined(drawer *d, tutti_diag *diag)
+{
+    const tt_infer *inf = d->inf;
+    for (uint32_t h = 1; h < inf->spec.n_hosts; h++) {
+        if (joined(d, h) != joined(d, 0))
+            return tt_fail(diag, TUTTI_ENET,
+                           "too little was measured: nothing between hosts %s "
+                           "and %s after %u rounds",
+                           tt_host_name(inf, 0), tt_host_name(inf, h),
+                           inf->number);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err draw_all(drawer *d, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    add_hosts(d);
+    for (uint32_t i = 0; i < d->inf->n_planes && !err; i++)
+        err = draw_plane(d, i);
+    if (!err)
+        err = draw_cables(d);
+    if (!err) {
+        note_common(d);
+        err = d->inf->text.err;
+    }
+    if (err)
+        return tt_fail(diag, err, "out of memory");
+    if (d->inf->spec.place)
+        tt_topo_place(d->b, d->inf->spec.place, d->inf->n_ranks);
+    return check_joined(d, diag);
+}
+
+tutti_err tt_draw(tt_infer *inf, tutti_topology **out, tutti_diag *diag)
+{
+    drawer d = {.inf = inf};
+    uint32_t n = inf->spec.n_hosts + inf->n_planes;
+    tt_notes_clear(inf);
+    tutti_err err = tt_topo_builder_create(inf->mem, &d.b, diag);
+    if (err)
+        return err;
+    d.host_node = tt_new(inf->mem, n, sizeof(*d.host_node));
+    d.joined = tt_new(inf->mem, n, sizeof(*d.joined));
+    for (uint32_t i = 0; i < n && d.joined; i++)
+        d.joined[i] = i;
+    err = d.host_node && d.joined
+              ? draw_all(&d, diag)
+              : tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    tt_free(inf->mem, d.host_node, n, sizeof(*d.host_node));
+    tt_free(inf->mem, d.joined, n, sizeof(*d.joined));
+    if (!err)
+        return tt_topo_seal(d.b, out, diag);
+    tt_topo_builder_free(d.b);
+    return err;
+}

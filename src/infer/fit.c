@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * fit.c - the rates of a model's links from what was measured, and how well
+ * the model then explains it.
+ *
+ * Rates      What passed a link in a round is known: the sum of its flows. In
+ *            rounds in which the model says that the link was full, that sum
+ *            is the link's rate; where it never was, the largest sum is what
+ *            the link can do at least. Which links were full depends on the
+ *            rates, so this is repeated a few times.
+ *            Sums are taken from the top: a round in which the link was not
+ *            full after all, for a reason the model does not know yet, lies
+ *            below the others and is left out.
+ * Score      Flows that share a full link are seldom exactly equal; their sum
+ *            is exact. So the score adds, in units of the expected error, the
+ *            square of how far each flow is from its max-min rate (loosely
+ *            where it shares its link) and of how far each full link's sum is
+ *            from the link's rate. No single one counts for more than 25: a
+ *            stray measurement must not decide.
+ * Cost       A few times all rounds by maxmin.c.
+ * Next       seek.c, which makes models to be fitted. */
+#include "infer/plane.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_FITS = 4 };
+
+static const double worst_square = 25;
+/* Errors that do not shrink when more flows are added up. */
+static const double common = 0.02;
+/* A link this full was full. */
+static const double full = 0.95;
+/* ... and below this it surely was not. */
+static const double nearly = 0.85;
+
+static double square(double x)
+{
+    return x * x;
+}
+
+/* --------------------------------------------------------------- passages -- */
+
+/* What the links carry in one round, as it is filled. */
+static tutti_err set_loads(tt_plane *p, const tt_model *m, uint32_t n_flows)
+{
+    const tt_filler *f = &p->filler;
+    uint32_t n_links = tt_model_links(m);
+    if (tt_grow(p->mem, (void **)(void *)&p->load, &p->caps[4], n_links,
+                sizeof(*p->load)) ||
+        tt_grow(p->mem, (void **)(void *)&p->n_sure, &p->caps[5], n_links, 4))
+        return TUTTI_ENOMEM;
+    memset(p->load, 0, n_links * sizeof(*p->load));
+    memset(p->n_sure, 0, n_links * sizeof(*p->n_sure));
+    for (uint32_t l = 0; l < n_links; l++) {
+        for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
+            p->load[l] += f->bps[f->users[u]];
+    }
+    for (uint32_t i = 0; i < n_flows; i++) {
+        uint32_t n_near = 0, which = 0;
+        for (uint32_t k = f->start[i]; k < f->start[i + 1]; k++) {
+            uint32_t l = f->way[k];
+            if (p->load[l] < nearly * *tt_model_bps(m, l))
+                continue;
+            n_near++;
+            which = l;
+        }
+        if (n_near == 1 && p->load[which] >= full * *tt_model_bps(m, which))
+            p->n_sure[which]++;
+    }
+    return TUTTI_OK;
+}
+
+/* Adds what passed each link in one round; the flows are filled. Rounds in
+ * which a flow of the link was not measured say nothing about it. */
+static tutti_err add_passages(tt_plane *p, const tt_model *m,
+                              const tt_look *look, size_t *n)
+{
+    const tt_filler *f = &p->filler;
+    const tt_flow *flows = p->looks.flows + look->first;
+    uint32_t n_links = tt_model_links(m);
+    tutti_err err = set_loads(p, m, look->n);
+    if (err)
+        return err;
+    if (tt_grow(p->mem, (void **)(void *)&p->passages, &p->caps[0],
+                *n + n_links, sizeof(*p->passages)))
+        return TUTTI_ENOMEM;
+    for (uint32_t l = 0; l < n_links; l++) {
+        if (f->first[l] == f->first[l + 1])
+            continue;
+        tt_passage *a = &p->passages[*n];
+        *a = (tt_passage){.link = l,
+                          .n_flows = f->first[l + 1] - f->first[l],
+                          .n_sure = p->n_sure[l],
+                          .load = p->load[l]};
+        for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
+            a->bps += flows[f->users[u]].bps;
+        a->is_full = a->load >= full * *tt_model_bps(m, l);
+        *n += !isnan(a->bps);
+    }
+    return TUTTI_OK;
+}
+
+/* Sorts the passages by link into by_link, link_first. */
+static tutti_err sort_passages(tt_plane *p, uint32_t n_links, size_t n)
+{
+    if (tt_grow(p->mem, (void **)(void *)&p->by_link, &p->caps[1], n + 1, 4) ||
+        tt_grow(p->mem, (void **)(void *)&p->link_first, &p->caps[2],
+                n_links + 2, 4))
+        return TUTTI_ENOMEM;
+    memset(p->link_first, 0, (n_links + 2) * sizeof(*p->link_first));
+    uint32_t *next = p->link_first + 1;
+    for (size_t i = 0; i < n; i++)
+        p->link_first[p->passages[i].link + 2]++;
+    for (uint32_t l = 0; l < n_links; l++)
+        next[l + 1] += next[l];
+    for (size_t i = 0; i < n; i++)
+        p->by_link[next[p->passages[i].link]++] = (uint32_t)i;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------ rates -- */
+
+/* The upper level of what passed a link: the mean of the highest passages that
+ * errors alone can make differ; 0: there are none. One in eight may be a stray
+ * one: it begins below them. */
+static double top_of(const tt_plane *p, uint32_t link)
+{
+    enum { MOST_STRAY = 8 };
+    double best[MOST_STRAY + 1] = {0};
+    uint32_t from = p->link_first[link], to = p->link_first[link + 1];
+    uint32_t skip = (to - from + 4) / 8;
+    skip = skip < MOST_STRAY ? skip : MOST_STRAY;
+    for (uint32_t k = from; k < to; k++) {
+        double v = p->passages[p->by_link[k]].bps;
+        for (uint32_t i = 0; i <= skip; i++) {
+            if (v <= best[i])
+                continue;
+            double w = best[i];
+            best[i] = v;
+            v = w;
+        }
+    }
+    double top = best[skip];
+    for (int i = 0; i < 5 && top > 0; i++) {
+        double sum = 0, weight = 0;
+        for (uint32_t k = from; k < to; k++) {
+            const tt_passage *a = &p->passages[p->by_link[k]];
+            double err = 2.5 * p->noise / sqrt(a->n_flows) + common;
+            if (a->bps < top * (1 - err))
+                continue;
+            double w = a->n_flows < 16 ? a->n_flows : 16;
+            sum += w * a->bps;
+            weight += w;
+        }
+        if (weight <= 0)
+            break;
+        top = sum / weight;
+    }
+    return top;
+}
+
+/* The mean of the passages in which surely this link was the limit, without
+ * those far below the highest; their weight. */
+static double sure_of(const tt_plane *p, uint32_t link, double *weight)
+{
+    uint32_t from = p->link_first[link], to = p->link_first[link + 1];
+    double mean = 0;
+    for (int i = 0; i < 4; i++) {
+        double sum = 0;
+        *weight = 0;
+        for (uint32_t k = from; k < to; k++) {
+            const tt_passage *a = &p->passages[p->by_link[k]];
+            double err = 2.5 * p->noise / sqrt(a->n_flows) + common;
+            if (a->n_sure == 0 || a->bps < mean * (1 - err))
+                continue;
+            double w = a->n_sure < 16 ? a->n_sure : 16;
+            sum += w * a->bps;
+            *weight += w;
+        }
+        if (*weight <= 0)
+            return 0;
+        mean = sum / *weight;
+    }
+    return mean;
+}
+
+static double set_rates(tt_plane *p, tt_model *m)
+{
+    double most = 0;
+    for (uint32_t l = 0; l < tt_model_links(m); l++) {
+        double *bps = tt_model_bps(m, l);
+        double weight, top = top_of(p, l), sure = sure_of(p, l, &weight);
+        if (top <= 0)
+            continue;
+        double now = (weight * sure + 2 * top) / (weight + 2);
+        if (sure > top * (1 + 3.5 * p->noise / sqrt(weight + 1e-9)))
+            now = sure;
+        double change = fabs(log(now / *bps));
+        most = change > most ? change : most;
+        *bps = now;
+    }
+    return most;
+}
+
+/* ------------------------------------------------------------------ score -- */
+
+static double capped(double z)
+{
+    return square(z) < worst_square ? square(z) : worst_square;
+}
+
+/* How far one round, as it is filled, is from what was measured. */
+static double look_score(const tt_plane *p, tt_model *m, const tt_look *look)
+{
+    const tt_filler *f = &p->filler;
+    const tt_flow *flows = p->looks.flows + look->first;
+    double score = 0;
+    double shared = sqrt(square(p->noise) + square(p->unfair));
+    for (uint32_t l = 0; l < tt_model_links(m); l++) {
+        double got = 0, wanted = 0;
+        uint32_t n = 0;
+        for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++) {
+            uint32_t i = f->users[u];
+            if (f->by[i] != l || isnan(flows[i].bps))
+                continue;
+            got += flows[i].bps;
+            wanted += f->bps[i];
+            n++;
+        }
+        if (n == 0)
+            continue;
+        for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++) {
+            uint32_t i = f->users[u];
+            if (f->by[i] != l || isnan(flows[i].bps))
+                continue;
+            double far = capped(log(flows[i].bps / f->bps[i]) /
+                                (n == 1 ? p->noise : shared));
+            score += far;
+            m->n_far += far > 12;
+            if (l == m->watched) {
+                m->n_held++;
+                m->n_near += far < 4;
+            }
+        }
+        if (n > 1)
+            score += capped(log(got / wanted) /
+                            sqrt(square(p->noise) / n + square(common)));
+    }
+    return score;
+}
+
+/* Fills all rounds: the passages, the score, and, when asked, what is
+ * expected of each flow. */
+static tutti_err fill_all(tt_plane *p, tt_model *m, size_t *n_passages,
+                          double *expected)
+{
+    *n_passages = 0;
+    m->score = 0;
+    m->n_held = m->n_near = m->n_far = 0;
+    for (uint32_t t = 0; t < p->looks.n_told; t++) {
+        const tt_look *look = &p->looks.list[t];
+        tutti_err err = tt_maxmin(&p->filler, m, p->looks.flows + look->first,
+                                  look->n);
+        if (!err && !expected)
+            err = add_passages(p, m, look, n_passages);
+        if (err)
+            return err;
+        m->score += look_score(p, m, look);
+        if (expected)
+            memcpy(expected + look->first, p->filler.bps,
+                   look->n * sizeof(*expected));
+    }
+    return TUTTI_OK;
+}
+
+tutti_err tt_fit(tt_plane *p, tt_model *m)
+{
+    for (int i = 0; i < MAX_FITS; i++) {
+        size_t n;
+        tutti_err err = fill_all(p, m, &n, NULL);
+        if (!err)
+            err = sort_passages(p, tt_model_links(m), n);
+        if (err)
+            return err;
+        if (i + 1 == MAX_FITS || set_rates(p, m) < 0.005)
+            break;
+    }
+    return TUTTI_OK;
+}
+
+tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link)
+{
+    tt_evidence e = {0};
+    for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1]; k++) {
+        const tt_passage *a = &p->passages[p->by_link[k]];
+        e.n_looks++;
+        e.n_full += a->is_full;
+        e.was_limit |= a->is_full && a->n_sure > 0;
+    }
+    return e;
+}
+
+bool tt_is_sure(const tt_plane *p, uint32_t link)
+{
+    double weight, top = top_of(p, link), sure = sure_of(p, link, &weight);
+    bool differ = fabs(sure / top - 1) > p->noise;
+    return weight >= (differ ? 8 : 3);
+}
+
+tutti_err tt_predict(tt_plane *p, const tt_model *m)
+{
+    size_t n;
+    if (tt_grow(p->mem, (void **)(void *)&p->expected, &p->caps[3],
+                p->looks.n_flows + 1, sizeof(*p->expected)))
+        return TUTTI_ENOMEM;
+    tt_model copy = *m; /* only its score changes */
+    return fill_all(p, &copy, &n, p->expected);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * infer.c - the order of things: what each plane would like to measure next
+ * runs at the same time, in one round.
+ *
+ * Idea       Planes know nothing of each other, and are measured at the same
+ *            time also where they share hosts: that is how they will be used,
+ *            and a host that cannot feed all its interfaces at once has no more
+ *            than it can feed. Each plane goes its own course (plane.c); those
+ *            that have come to their end are left out of further rounds.
+ * Invariant  The look that a plane has in the round, if any, is the first that
+ *            it has not been told.
+ * Next       opening.c, plane.c, drawing.c. */
+#include <math.h>
+#include <string.h>
+
+#include "infer/whole.h"
+
+/* So many rounds without any answer from a host that was asked. */
+enum { MAX_SILENT = 4 };
+
+/* --------------------------------------------------------- open and close */
+
+tutti_err tt_infer_open(const tt_infer_spec *spec, const tt_mem *mem,
+                        tt_infer **out, tutti_diag *diag)
+{
+    tutti_err err = tt_infer_check(spec, diag);
+    if (err)
+        return err;
+    tt_infer *inf = tt_new(mem, 1, sizeof(*inf));
+    if (!inf)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    inf->mem = mem;
+    inf->arena.mem = mem;
+    inf->text.mem = mem;
+    err = tt_infer_make(inf, spec, diag);
+    if (err)
+        tt_infer_close(inf);
+    else
+        *out = inf;
+    return err;
+}
+
+void tt_infer_close(tt_infer *inf)
+{
+    if (!inf)
+        return;
+    for (uint32_t i = 0; inf->planes && i < inf->n_planes; i++)
+        tt_plane_close(&inf->planes[i]);
+    tt_free(inf->mem, inf->flows, inf->cap_flows, sizeof(*inf->flows));
+    tt_free(inf->mem, inf->findings, inf->cap_findings, sizeof(*inf->findings));
+    tt_str_free(&inf->text);
+    tt_arena_free(&inf->arena);
+    tt_free(inf->mem, inf, 1, sizeof(*inf));
+}
+
+/* ------------------------------------------------------------------- next */
+
+static tutti_err add_flow(tt_infer *inf, uint32_t src, uint32_t dst)
+{
+    tutti_err err = tt_grow(inf->mem, (void **)(void *)&inf->flows,
+                            &inf->cap_flows, inf->n_flows + 1,
+                            sizeof(*inf->flows));
+    if (!err)
+        inf->flows[inf->n_flows++] = (tt_infer_flow){.src = src, .dst = dst};
+    return err;
+}
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* What the ports have shown that they can do, shared; 0: nothing is known. */
+static void guess_by_ports(tt_infer *inf, uint32_t first)
+{
+    memset(inf->n_up, 0, inf->spec.n_ports * sizeof(*inf->n_up));
+    memset(inf->n_down, 0, inf->spec.n_ports * sizeof(*inf->n_down));
+    for (uint32_t i = first; i < inf->n_flows; i++) {
+        inf->n_up[inf->flows[i].src]++;
+        inf->n_down[inf->flows[i].dst]++;
+    }
+    for (uint32_t i = first; i < inf->n_flows; i++) {
+        tt_infer_flow *f = &inf->flows[i];
+        f->guess_bps = least(inf->up_bps[f->src] / inf->n_up[f->src],
+                             inf->down_bps[f->dst] / inf->n_down[f->dst]);
+    }
+}
+
+static tutti_err add_look(tt_infer *inf, tt_plane *p, const tt_look *look)
+{
+    const tt_flow *flows = p->looks.flows + look->first;
+    uint32_t first = inf->n_flows;
+    tutti_err err = TUTTI_OK;
+    for (uint32_t i = 0; i < look->n && !err; i++)
+        err = add_flow(inf, p->port[flows[i].src], p->port[flows[i].dst]);
+    if (err)
+        return err;
+    guess_by_ports(inf, first);
+    if (p->n_thoughts == 0)
+        return TUTTI_OK;
+    err = tt_maxmin(&p->filler, &p->best, flows, look->n);
+    for (uint32_t i = 0; i < look->n && !err; i++) {
+        tt_infer_flow *f = &inf->flows[first + i];
+        f->guess_bps = least(f->guess_bps, p->filler.bps[i]);
+    }
+    return err;
+}
+
+static tutti_err add_cables(tt_infer *inf)
+{
+    tt_cables *c = &inf->cables;
+    uint32_t first = inf->n_flows;
+    tutti_err err = TUTTI_OK;
+    if (tt_cables_left(c) == 0)
+        return TUTTI_OK;
+    for (uint32_t i = 0; i < c->n && !err; i++) {
+        const tt_cable *w = &c->list[i];
+        if (!tt_cables_now(c, i))
+            continue;
+        for (int back = 0; back < 2 && !err; back++) {
+            if (w->can[back])
+                err = add_flow(inf, w->port[back], w->port[!back]);
+        }
+    }
+    if (!err)
+        guess_by_ports(inf, first);
+    return err;
+}
+
+static tutti_err make_round(tt_infer *inf, const char **why)
+{
+    inf->n_flows = 0;
+    *why = "cables";
+    tutti_err err = add_cables(inf);
+    for (uint32_t i = inf->n_planes; i-- > 0 && !err;) {
+        tt_look *look;
+        err = tt_plane_next(&inf->planes[i], &look);
+        if (err || !look)
+            continue;
+        err = add_look(inf, &inf->planes[i], look);
+        *why = look->why;
+    }
+    return err;
+}
+
+static uint32_t count_likely(const tt_infer *inf)
+{
+    uint32_t most = tt_cables_left(&inf->cables) + inf->number;
+    for (uint32_t i = 0; i < inf->n_planes; i++) {
+        uint32_t n = tt_plane_likely(&inf->planes[i]);
+        most = n > most ? n : most;
+    }
+    uint32_t limit = inf->spec.max_rounds;
+    return limit > 0 && limit < most ? limit : most;
+}
+
+tutti_err tt_infer_next(tt_infer *inf, tt_infer_round *round, tutti_diag *diag)
+{
+    if (!inf->is_out) {
+        tutti_err err = make_round(inf, &inf->why);
+        if (err)
+            return tt_fail(diag, err, "out of memory");
+        if (inf->n_flows == 0)
+            return TUTTI_OK;
+        inf->is_cut = inf->spec.max_rounds > 0 &&
+                      inf->number >= inf->spec.max_rounds;
+        if (inf->is_cut)
+            return TUTTI_OK;
+        inf->is_out = true;
+    }
+    *round = (tt_infer_round){.number = inf->number,
+                              .n_likely = count_likely(inf),
+                              .n_flows = inf->n_flows,
+                              .flows = inf->flows,
+                              .why = inf->why};
+    return TUTTI_AGAIN;
+}
+
+/* ------------------------------------------------------------------- told */
+
+static double good(double bps)
+{
+    return isfinite(bps) && bps > 0 ? bps : NAN;
+}
+
+/* Hosts of the round: has any of their flows been measured? */
+static tutti_err count_silent(tt_infer *inf, const double *bps,
+                              tutti_diag *diag)
+{
+    const tt_infer_port *ports = inf->spec.ports;
+    uint32_t worst = 0, n = inf->n_flows;
+    for (uint32_t i = 0; i < 2 * n; i++) /* once each: marked by the top bit */
+        inf->n_silent[ports[i < n ? inf->flows[i].src : inf->flows[i - n].dst]
+                          .host] |= 1U << 31;
+    for (uint32_t h = 0; h < inf->spec.n_hosts; h++) {
+        if (inf->n_silent[h] >> 31)
+            inf->n_silent[h] = (inf->n_silent[h] & 0xffff) + 1;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (isnan(good(bps[i])))
+            continue;
+        inf->n_silent[ports[inf->flows[i].src].host] = 0;
+        inf->n_silent[ports[inf->flows[i].dst].host] = 0;
+    }
+    for (uint32_t h = 1; h < inf->spec.n_hosts; h++)
+        worst = inf->n_silent[h] > inf->n_silent[worst] ? h : worst;
+    if (inf->n_silent[worst] < MAX_SILENT)
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_EPEER,
+                   "nothing from or to host %s could be measured in %d rounds; "
+                   "is it still there?",
+                   tt_host_name(inf, worst), MAX_SILENT);
+}
+
+static void note_most(tt_infer *inf, const double *bps)
+{
+    uint32_t n = inf->spec.n_ports;
+    memset(inf->sum_up, 0, n * sizeof(*inf->sum_up));
+    memset(inf->sum_down, 0, n * sizeof(*inf->sum_down));
+    for (uint32_t i = 0; i < inf->n_flows; i++) {
+        double got = good(bps[i]);
+        inf->sum_up[inf->flows[i].src] += isnan(got) ? 0 : got;
+        inf->sum_down[inf->flows[i].dst] += isnan(got) ? 0 : got;
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        inf->up_bps[p] = fmax(inf->up_bps[p], inf->sum_up[p]);
+        inf->down_bps[p] = fmax(inf->down_bps[p], inf->sum_down[p]);
+    }
+}
+
+/* In the order in which make_round has put them there. */
+static void tell_all(tt_infer *inf, const double *bps)
+{
+    tt_cables *c = &inf->cables;
+    bool any = tt_cables_left(c) > 0;
+    for (uint32_t i = 0; i < c->n && any; i++) {
+        for (int back = 0; back < 2 && tt_cables_now(c, i); back++) {
+            if (c->list[i].can[back])
+                tt_cables_told(c, i, back, good(*bps++));
+        }
+    }
+    if (any)
+        tt_cables_step(c);
+    for (uint32_t i = inf->n_planes; i-- > 0;) {
+        tt_plane *p = &inf->planes[i];
+        if (p->looks.n_told == p->looks.n)
+            continue;
+        const tt_look *look = &p->looks.list[p->looks.n_told];
+        for (uint32_t k = 0; k < look->n; k++)
+            p->looks.flows[look->first + k].bps = good(*bps++);
+        tt_plane_told(p);
+    }
+}
+
+tutti_err tt_infer_told(tt_infer *inf, const double *bps, uint32_t n_flows,
+                        tutti_diag *diag)
+{
+    if (!inf->is_out)
+        return tt_fail(diag, TUTTI_EINVAL, "no round waits to be told");
+    if (n_flows != inf->n_flows)
+        return tt_fail(diag, TUTTI_EINVAL, "told of %u flows, not of %u",
+                       n_flows, inf->n_flows);
+    note_most(inf, bps);
+    tell_all(inf, bps);
+    inf->is_out = false;
+    inf->number++;
+    return count_silent(inf, bps, diag);
+}
+
+void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
+                      uint64_t latency_ps)
+{
+    uint32_t n = inf->spec.n_ports;
+    double seconds = (double)latency_ps * 1e-12;
+    if (src >= n || dst >= n || src == dst || inf->plane_of[src] == TT_NONE ||
+        inf->plane_of[src] != inf->plane_of[dst])
+        return;
+    if (inf->plane_of[src] >= inf->n_planes) {
+        tt_cable *c = &inf->cables.list[inf->plane_of[src] - inf->n_planes];
+        c->latency_s = least(c->latency_s, seconds);
+        return;
+    }
+    tt_plane *p = &inf->planes[inf->plane_of[src]];
+    float *at =
+        &p->latency_s[(size_t)inf->leaf_of[src] * p->n + inf->leaf_of[dst]];
+    *at = seconds < (double)*at ? (float)seconds : *at;
+}
+
+/* ------------------------------------------------------------------ finish */
+
+tutti_err tt_infer_finish(tt_infer *inf, tutti_topology **out, tutti_diag *diag)
+{
+    for (uint32_t i = 0; i < inf->n_planes; i++) {
+        tutti_err err = tt_plane_settle(&inf->planes[i]);
+        if (err)
+            return tt_fail(diag, err, "out of memory");
+    }
+    return tt_draw(inf, out, diag);
+}

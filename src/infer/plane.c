@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * plane.c - the course of things in one plane: general rounds, then again and
+ * again a thought (seek.c) and the rounds that it asks for, until it asks for
+ * none.
+ *
+ * Next       rounds.c, seek.c. */
+#include "infer/plane.h"
+
+#include <math.h>
+#include <string.h>
+
+/* More thoughts have never helped. */
+enum { MAX_THOUGHTS = 8 };
+
+/* ------------------------------------------------------------------ memory */
+
+static bool make_scratch(tt_plane *p)
+{
+    tt_arena *a = &p->arena;
+    uint32_t n = p->n;
+    p->max_stressed = 8 * n + 8;
+    p->senders = tt_arena_new(a, n, sizeof(uint32_t));
+    p->receivers = tt_arena_new(a, n, sizeof(uint32_t));
+    p->to = tt_arena_new(a, n, sizeof(uint32_t));
+    p->node = tt_arena_new(a, n, sizeof(uint32_t));
+    p->kid = tt_arena_new(a, n, sizeof(uint32_t));
+    p->used = tt_arena_new(a, n, sizeof(bool));
+    p->some = tt_arena_new(a, (size_t)2 * n + 4, sizeof(bool));
+    p->seek_set = tt_arena_new(a, p->n_words, sizeof(uint64_t));
+    p->seek_set2 = tt_arena_new(a, p->n_words, sizeof(uint64_t));
+    p->stressed = tt_arena_new(a, (size_t)p->max_stressed * (p->n_words + 1),
+                               8);
+    return p->senders && p->receivers && p->to && p->node && p->kid &&
+           p->used && p->some && p->seek_set && p->seek_set2 && p->stressed;
+}
+
+tutti_err tt_plane_open(tt_plane *p, uint32_t n, const tt_mem *mem)
+{
+    *p = (tt_plane){.mem = mem, .arena = {.mem = mem}, .filler = {.mem = mem}};
+    p->n = n;
+    p->n_words = (n + 63) / 64;
+    tt_arena *a = &p->arena;
+    p->can = tt_arena_new(a, (size_t)n * n, 1);
+    p->latency_s = tt_arena_new(a, (size_t)n * n, sizeof(float));
+    p->port = tt_arena_new(a, n, sizeof(uint32_t));
+    p->host = tt_arena_new(a, n, sizeof(uint32_t));
+    if (!p->can || !p->latency_s || !p->port || !p->host || !make_scratch(p) ||
+        !tt_model_create(&p->best, n, a) || !tt_model_create(&p->trial, n, a) ||
+        !tt_model_create(&p->spare, n, a) || !tt_model_create(&p->kept, n, a) ||
+        !tt_tree_create(p))
+        return TUTTI_ENOMEM;
+    for (size_t i = 0; i < (size_t)n * n; i++)
+        p->latency_s[i] = INFINITY;
+    return TUTTI_OK;
+}
+
+void tt_plane_close(tt_plane *p)
+{
+    if (!p->mem)
+        return;
+    tt_free(p->mem, p->passages, p->caps[0], sizeof(*p->passages));
+    tt_free(p->mem, p->by_link, p->caps[1], sizeof(*p->by_link));
+    tt_free(p->mem, p->link_first, p->caps[2], sizeof(*p->link_first));
+    tt_free(p->mem, p->expected, p->caps[3], sizeof(*p->expected));
+    tt_free(p->mem, p->load, p->caps[4], sizeof(*p->load));
+    tt_free(p->mem, p->n_sure, p->caps[5], sizeof(*p->n_sure));
+    tt_free(p->mem, p->looks.flows, p->looks.cap_flows, sizeof(tt_flow));
+    tt_free(p->mem, p->looks.list, p->looks.cap_looks, sizeof(tt_look));
+    tt_seeker_close(p);
+    tt_filler_free(&p->filler);
+    tt_arena_free(&p->arena);
+}
+
+/* ------------------------------------------------------------------ course */
+
+tutti_err tt_plane_settle(tt_plane *p)
+{
+    if (p->n_sought == p->looks.n_told)
+        return TUTTI_OK;
+    p->n_sought = p->looks.n_told;
+    p->work = 0;
+    return tt_seek(p);
+}
+
+/* The next looks; none: it is over. */
+static tutti_err think(tt_plane *p)
+{
+    tutti_err err = TUTTI_OK;
+    if (p->n_thoughts == 0 && p->chain_at == 0) {
+        p->chain_level = 5; /* the whole plane */
+        err = tt_fit(p, &p->best);
+    }
+    if (!err)
+        err = tt_rounds_chained(p);
+    if (err || p->looks.n > p->looks.n_told)
+        return err;
+    err = tt_plane_settle(p);
+    return err ? err : tt_rounds_targeted(p);
+}
+
+tutti_err tt_plane_next(tt_plane *p, tt_look **next)
+{
+    tt_looks *l = &p->looks;
+    tutti_err err = TUTTI_OK;
+    *next = NULL;
+    if (l->n == 0 && !p->is_done)
+        err = tt_rounds_general(p);
+    if (!err && l->n_told == l->n && !p->is_done) {
+        if (p->n_thoughts < MAX_THOUGHTS)
+            err = think(p);
+        if (l->n > l->n_told && l->list[l->n - 1].n == 0)
+            l->n--; /* a look without flows is none */
+        p->is_done = !err && l->n_told == l->n;
+    }
+    if (!err && l->n_told < l->n)
+        *next = &l->list[l->n_told];
+    return err;
+}
+
+void tt_plane_told(tt_plane *p)
+{
+    const tt_look *look = &p->looks.list[p->looks.n_told++];
+    p->looks.n_told_flows = look->first + look->n;
+}
+
+uint32_t tt_plane_likely(const tt_plane *p)
+{
+    /* As many again as the general ones, as long as nothing is known. */
+    if (p->is_done || p->n_thoughts > 0)
+        return p->looks.n;
+    return p->looks.n + p->looks.n / 3;
+}

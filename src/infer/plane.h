@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * plane.h - what the files of this folder share: the ports that reach each
+ * other, what was measured among them, and the network that would explain it.
+ *
+ * A plane's ports are numbered 0 .. n - 1, its **leaves**. A **cut** is some
+ * of the leaves: all that these send to the others passes one link. In a tree
+ * every link between switches is two cuts, the leaves below it and the others.
+ * A **model** is the leaves' own rates and the cuts'. Private to the folder. */
+#ifndef TT_INFER_PLANE_H
+#define TT_INFER_PLANE_H
+
+#include "base/rng.h"
+#include "infer/infer.h"
+
+/* ----------------------------------------------------------------- sets -- */
+
+/* Of leaves: (n + 63) / 64 words. */
+static inline bool tt_set_has(const uint64_t *set, uint32_t i)
+{
+    return set[i >> 6] >> (i & 63) & 1;
+}
+
+static inline void tt_set_flip(uint64_t *set, uint32_t i)
+{
+    set[i >> 6] ^= UINT64_C(1) << (i & 63);
+}
+
+static inline void tt_set_add(uint64_t *set, uint32_t i)
+{
+    set[i >> 6] |= UINT64_C(1) << (i & 63);
+}
+
+/* ---------------------------------------------------------------- model -- */
+
+typedef struct tt_cut {
+    uint64_t *in; /* a set */
+    double bps;   /* from those within to those without */
+} tt_cut;
+
+/* Links of a model are numbered: i: up from leaf i; n + i: down to it; 2n + c:
+ * cut c. */
+typedef struct tt_model {
+    uint32_t n, n_words, n_cuts, max_cuts;
+    double *leaf_bps; /* [2n]: links 0 .. 2n - 1 */
+    tt_cut *cuts;     /* [max_cuts] */
+    double score;     /* how far from what was measured; see fit.c */
+    /* Of one link: flows that it holds back, and those of them that are near
+     * what was measured. */
+    uint32_t watched, n_held, n_near;
+    uint32_t n_far; /* flows that are far from what was measured */
+} tt_model;
+
+static inline uint32_t tt_model_links(const tt_model *m)
+{
+    return 2 * m->n + m->n_cuts;
+}
+
+static inline double *tt_model_bps(const tt_model *m, uint32_t link)
+{
+    return link < 2 * m->n ? &m->leaf_bps[link] : &m->cuts[link - 2 * m->n].bps;
+}
+
+bool tt_model_create(tt_model *m, uint32_t n, tt_arena *arena);
+void tt_model_copy(tt_model *to, const tt_model *from);
+void tt_model_add(tt_model *m, const uint64_t *in, double bps);
+void tt_model_drop(tt_model *m, uint32_t cut);
+/* Can one tree have both cuts? */
+bool tt_cuts_agree(const tt_model *m, const uint64_t *a, const uint64_t *b);
+
+/* -------------------------------------------------------------- measured -- */
+
+typedef struct tt_flow {
+    uint32_t src, dst; /* leaves */
+    double bps;        /* as measured; NAN: it was not */
+} tt_flow;
+
+/* A round, as far as it concerns one plane. */
+typedef struct tt_look {
+    uint32_t round; /* TT_NONE: not yet */
+    uint32_t first, n;
+    const char *why;
+} tt_look;
+
+typedef struct tt_looks {
+    tt_flow *flows;
+    tt_look *list;
+    size_t cap_flows, cap_looks;
+    uint32_t n_flows, n;
+    /* Of the looks and of their flows; the rest is still to be done. */
+    uint32_t n_told, n_told_flows;
+} tt_looks;
+
+/* -------------------------------------------------------------- max-min -- */
+
+/* Rates of flows that share the model's links max-min fairly. */
+typedef struct tt_filler {
+    const tt_mem *mem;
+    double *left, *bps;      /* [links]; [flows] */
+    uint32_t *count, *first; /* [links], [links + 1] */
+    uint32_t *by;            /* [flows]: the link that holds it back */
+    uint32_t *start, *way;   /* [flows + 1]; links of each flow */
+    uint32_t *users;         /* flows of each link */
+    uint32_t *active;        /* links not yet full */
+    size_t caps[9];
+} tt_filler;
+
+/* ENOMEM. bps and by have the answer. */
+tutti_err tt_maxmin(tt_filler *f, const tt_model *m, const tt_flow *flows,
+                    uint32_t n_flows);
+void tt_filler_free(tt_filler *f);
+
+/* ---------------------------------------------------------------- plane -- */
+
+/* What passed a link in a round. */
+typedef struct tt_passage {
+    double bps, load; /* as measured, as the model has it */
+    uint32_t link, n_flows;
+    uint32_t n_sure; /* flows that no other full link held back */
+    bool is_full;
+} tt_passage;
+
+typedef struct tt_plane {
+    const tt_mem *mem;
+    tt_arena arena;
+    uint32_t n, n_words;
+    uint32_t *port, *host; /* of each leaf */
+    uint8_t *can;          /* [n][n]: may this leaf send to that one? */
+    float *latency_s;      /* [n][n]; INFINITY: not told */
+    double noise, unfair;
+    tt_rng rng;
+    tt_looks looks;
+    tt_model best, trial, spare, kept;
+    tt_filler filler;
+    tt_passage *passages;
+    uint32_t *by_link, *link_first;
+    double *expected; /* of each flow, by `best` */
+    double *load;     /* [links]: of one round */
+    uint32_t *n_sure; /* [links]: of one round */
+    size_t caps[6];
+    struct tt_seeker *seek;
+    struct tt_tree *tree;
+    /* The course of it. */
+    uint64_t work, max_work; /* of the search, in flows and links looked at */
+    uint32_t n_thoughts;     /* how often it has looked for structure */
+    uint32_t n_sought;       /* looks told when it last did */
+    bool is_done;
+    uint64_t *stressed; /* sets that were measured on purpose */
+    uint32_t n_stressed, max_stressed;
+    uint32_t chain_level, chain_at;
+    /* scratch of rounds.c, [n] each */
+    uint32_t *senders, *receivers, *to, *node, *kid;
+    bool *used, *some;
+    uint64_t *seek_set, *seek_set2; /* scratch */
+} tt_plane;
+
+/* plane.c. The caller sets port, host, can, noise, unfair and rng. ENOMEM. */
+tutti_err tt_plane_open(tt_plane *p, uint32_t n, const tt_mem *mem);
+void tt_plane_close(tt_plane *p); /* accepts half-opened ones */
+/* The next look that is not told yet; NULL: nothing more to measure. */
+tutti_err tt_plane_next(tt_plane *p, tt_look **next);
+/* Its flows have been measured. */
+void tt_plane_told(tt_plane *p);
+/* The best model of what was told so far. */
+tutti_err tt_plane_settle(tt_plane *p);
+/* How many looks there will be, as it looks now. */
+uint32_t tt_plane_likely(const tt_plane *p);
+
+/* fit.c: sets the rates and the score of the model. */
+tutti_err tt_fit(tt_plane *p, tt_model *m);
+/* Sets p->expected. */
+tutti_err tt_predict(tt_plane *p, const tt_model *m);
+/* What the rate of a link rests on, after a fit of the same model. */
+typedef struct tt_evidence {
+    uint32_t n_looks, n_full; /* in which it was used, was full */
+    bool was_limit;           /* of a flow, and nothing else was */
+} tt_evidence;
+tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link);
+/* Does the rate of this link rest on enough? */
+bool tt_is_sure(const tt_plane *p, uint32_t link);
+
+/* seek.c: finds cuts that explain what p->best does not. */
+tutti_err tt_seek(tt_plane *p);
+void tt_seeker_close(tt_plane *p);
+
+/* tree.c: the cuts of a model as a tree, its root in the middle. Nodes come
+ * after their parents. */
+typedef struct tt_tree_node {
+    uint32_t parent; /* TT_NONE: the root, which is node 0 */
+    uint32_t n_leaves, n_kids;
+    uint64_t *in;            /* the leaves below */
+    double up_bps, down_bps; /* 0: never the limit */
+} tt_tree_node;
+
+typedef struct tt_tree {
+    uint32_t n_nodes, max_nodes;
+    tt_tree_node *nodes;
+    uint32_t *leaf_node; /* [n] */
+} tt_tree;
+
+bool tt_tree_create(tt_plane *p);
+void tt_tree_build(tt_plane *p, const tt_model *m);
+
+/* rounds.c: adds looks. */
+tutti_err tt_rounds_general(tt_plane *p);
+tutti_err tt_rounds_targeted(tt_plane *p);
+tutti_err tt_rounds_chained(tt_plane *p);
+
+#endif

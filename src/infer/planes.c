@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * planes.c - ports to planes: what one switch, some switches or a router join.
+ *
+ * Idea       Ports that reach each other by a link are together (a **subnet**).
+ *            So are subnets that a router joins - but not those that only other
+ *            hosts join, by passing on what is not for them: on a torus of
+ *            cables everybody reaches everybody, and yet there are only the
+ *            cables. Two subnets stay apart when they
+ *              1. have a port of the same host (it would reach itself), or
+ *              2. have hosts that cables (subnets of two hosts) connect.
+ *            Of the others those whose ports have the same names are joined
+ *            first: rail 0 of one rack with rail 0 of the next. If hosts are
+ *            left that are connected by nothing, whatever reaches joins.
+ * Cost       ports^2, and subnets^2 bits.
+ * Next       infer.c. */
+#include "infer/planes.h"
+
+#include <string.h>
+
+typedef struct finder {
+    const tt_infer_spec *spec;
+    tt_arena arena;
+    uint32_t
+        *subnet; /* [n_ports]: a forest of sets; the roots stand for them */
+    uint32_t *cabled; /* [n_hosts]: the same, of hosts that cables connect */
+    uint64_t *apart;  /* [n_ports][n_words]: of subnets that are roots */
+    uint32_t n_words;
+} finder;
+
+static uint32_t root(uint32_t *set, uint32_t i)
+{
+    while (set[i] != i)
+        i = set[i] = set[set[i]];
+    return i;
+}
+
+/* The lesser root stands for both. */
+static void unite(uint32_t *set, uint32_t a, uint32_t b)
+{
+    a = root(set, a);
+    b = root(set, b);
+    set[a > b ? a : b] = a > b ? b : a;
+}
+
+static uint8_t reach(const finder *f, uint32_t p, uint32_t q)
+{
+    const tt_infer_spec *s = f->spec;
+    if (s->ports[p].host == s->ports[q].host)
+        return TT_REACH_NONE;
+    uint8_t to = s->reach[(size_t)p * s->n_ports + q];
+    uint8_t from = s->reach[(size_t)q * s->n_ports + p];
+    return to > from ? to : from;
+}
+
+static void join_links(finder *f)
+{
+    for (uint32_t p = 0; p < f->spec->n_ports; p++) {
+        for (uint32_t q = 0; q < p; q++) {
+            if (reach(f, p, q) == TT_REACH_LINK)
+                unite(f->subnet, p, q);
+        }
+    }
+}
+
+/* Hosts whose subnet has nobody else are connected by a cable. */
+static tutti_err join_cabled(finder *f)
+{
+    const tt_infer_spec *s = f->spec;
+    uint32_t *a = tt_arena_new(&f->arena, s->n_ports, sizeof(*a));
+    uint32_t *b = tt_arena_new(&f->arena, s->n_ports, sizeof(*b));
+    uint8_t *n = tt_arena_new(&f->arena, s->n_ports, 1); /* hosts, up to 3 */
+    if (!a || !b || !n)
+        return TUTTI_ENOMEM;
+    for (uint32_t p = 0; p < s->n_ports; p++) {
+        uint32_t r = root(f->subnet, p), host = s->ports[p].host;
+        if (n[r] == 0)
+            a[r] = host;
+        else if (host != a[r] && n[r] == 1)
+            b[r] = host;
+        else if (host == a[r] || (n[r] > 1 && host == b[r]))
+            continue;
+        n[r] += n[r] < 3;
+    }
+    for (uint32_t r = 0; r < s->n_ports; r++) {
+        if (n[r] == 2)
+            unite(f->cabled, a[r], b[r]);
+    }
+    return TUTTI_OK;
+}
+
+static bool are_apart(const finder *f, uint32_t a, uint32_t b)
+{
+    return f->apart[(size_t)a * f->n_words + b / 64] >> b % 64 & 1;
+}
+
+static void part(finder *f, uint32_t a, uint32_t b)
+{
+    f->apart[(size_t)a * f->n_words + b / 64] |= UINT64_C(1) << b % 64;
+    f->apart[(size_t)b * f->n_words + a / 64] |= UINT64_C(1) << a % 64;
+}
+
+/* By the two rules above. */
+static void find_apart(finder *f)
+{
+    const tt_infer_spec *s = f->spec;
+    for (uint32_t p = 0; p < s->n_ports; p++) {
+        uint32_t a = root(f->subnet, p);
+        for (uint32_t q = 0; q < p; q++) {
+            uint32_t b = root(f->subnet, q);
+            uint32_t hp = s->ports[p].host, hq = s->ports[q].host;
+            if (a != b && root(f->cabled, hp) == root(f->cabled, hq))
+                part(f, a, b);
+        }
+    }
+}
+
+static void join(finder *f, uint32_t a, uint32_t b)
+{
+    unite(f->subnet, a, b);
+    uint32_t r = root(f->subnet, a), gone = r == a ? b : a;
+    const uint64_t *lost = f->apart + (size_t)gone * f->n_words;
+    for (uint32_t c = 0; c < f->spec->n_ports; c++) {
+        if (lost[c / 64] >> c % 64 & 1)
+            part(f, r, c);
+    }
+}
+
+static bool same_name(const finder *f, uint32_t p, uint32_t q)
+{
+    const char *a = f->spec->ports[p].dev, *b = f->spec->ports[q].dev;
+    return a && b && strcmp(a, b) == 0;
+}
+
+static void join_routed(finder *f, bool same_names)
+{
+    for (uint32_t p = 0; p < f->spec->n_ports; p++) {
+        for (uint32_t q = 0; q < p; q++) {
+            if (reach(f, p, q) != TT_REACH_ROUTED ||
+                (same_names && !same_name(f, p, q)))
+                continue;
+            uint32_t a = root(f->subnet, p), b = root(f->subnet, q);
+            if (a != b && !are_apart(f, a, b))
+                join(f, a, b);
+        }
+    }
+}
+
+/* Hosts that nothing connects yet. */
+static void join_rest(finder *f)
+{
+    const tt_infer_spec *s = f->spec;
+    uint32_t *host = f->cabled; /* from now on: by whatever connects */
+    for (uint32_t p = 0; p < s->n_ports; p++) {
+        for (uint32_t q = 0; q < p; q++) {
+            if (root(f->subnet, p) == root(f->subnet, q))
+                unite(host, s->ports[p].host, s->ports[q].host);
+        }
+    }
+    for (uint32_t p = 0; p < s->n_ports; p++) {
+        for (uint32_t q = 0; q < p; q++) {
+            uint32_t hp = s->ports[p].host, hq = s->ports[q].host;
+            if (reach(f, p, q) == TT_REACH_NONE ||
+                root(host, hp) == root(host, hq))
+                continue;
+            unite(host, hp, hq);
+            unite(f->subnet, p, q);
+        }
+    }
+}
+
+static bool is_alone(finder *f, uint32_t port)
+{
+    for (uint32_t q = 0; q < f->spec->n_ports; q++) {
+        if (q != port && root(f->subnet, q) == root(f->subnet, port))
+            return false;
+    }
+    return true;
+}
+
+static void number(finder *f, uint32_t *of, uint32_t *n_planes)
+{
+    uint32_t n = 0;
+    for (uint32_t p = 0; p < f->spec->n_ports; p++) {
+        uint32_t r = root(f->subnet, p);
+        if (r < p)
+            of[p] = of[r];
+        else
+            of[p] = is_alone(f, p) ? TT_NONE : n++;
+    }
+    *n_planes = n;
+}
+
+static tutti_err make(finder *f)
+{
+    uint32_t n = f->spec->n_ports, n_hosts = f->spec->n_hosts;
+    f->n_words = (n + 63) / 64;
+    f->subnet = tt_arena_new(&f->arena, n, sizeof(*f->subnet));
+    f->cabled = tt_arena_new(&f->arena, n_hosts, sizeof(*f->cabled));
+    f->apart = tt_arena_new(&f->arena, (size_t)n * f->n_words,
+                            sizeof(*f->apart));
+    if (!f->subnet || !f->cabled || !f->apart)
+        return TUTTI_ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        f->subnet[i] = i;
+    for (uint32_t i = 0; i < n_hosts; i++)
+        f->cabled[i] = i;
+    return TUTTI_OK;
+}
+
+tutti_err tt_planes_find(const tt_infer_spec *spec, const tt_mem *mem,
+                         uint32_t *of, uint32_t *n_planes)
+{
+    finder f = {.spec = spec, .arena = {.mem = mem}};
+    tutti_err err = make(&f);
+    if (!err) {
+        join_links(&f);
+        err = join_cabled(&f);
+    }
+    if (!err) {
+        find_apart(&f);
+        join_routed(&f, true);
+        join_routed(&f, false);
+        join_rest(&f);
+        number(&f, of, n_planes);
+    }
+    tt_arena_free(&f.arena);
+    return err;
+}
