@@ -301,10 +301,11 @@ typedef struct tutti_call_opts {
     void (*callback)(void *arg, tutti_err err);
     void *callback_arg;
     const char *planner; /* NULL: TUTTI_PLANNER; equal on all ranks */
+    int tag;             /* of messages: 0 or more */
 } tutti_call_opts;
-#define TUTTI_CALL_OPTS_INIT                               \
-    {                                                      \
-        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL \
+#define TUTTI_CALL_OPTS_INIT                                  \
+    {                                                         \
+        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL, 0 \
     }
 
 /* Common to all: `opts` may be NULL; `req` NULL blocks, otherwise *req is set
@@ -403,8 +404,11 @@ TUTTI_API tutti_err tutti_scatter(tutti_comm *comm, const void *in, void *out,
 TUTTI_API tutti_err tutti_barrier(tutti_comm *comm, const tutti_call_opts *opts,
                                   tutti_request **req);
 
-/* The n-th send from rank a to rank b matches b's n-th recv from a; counts
- * and types must agree (EMISMATCH). A rank may not send to itself. */
+/* The n-th send from rank a to rank b with a tag (opts->tag) matches b's n-th
+ * recv from a with that tag; counts and types must agree (EMISMATCH). Messages
+ * with other tags, and collectives, may overtake them. A rank may not send to
+ * itself. A tag that a pair of ranks has used costs 16 bytes until the
+ * communicator ends. */
 TUTTI_API tutti_err tutti_send(tutti_comm *comm, const void *buf, size_t count,
                                tutti_type type, int to,
                                const tutti_call_opts *opts,
@@ -413,6 +417,17 @@ TUTTI_API tutti_err tutti_recv(tutti_comm *comm, void *buf, size_t count,
                                tutti_type type, int from,
                                const tutti_call_opts *opts,
                                tutti_request **req);
+
+/* The same from whoever has sent, or will send, a message with this tag to this
+ * rank. *from (may be NULL) is its rank, when the call has returned or the
+ * request is done with TUTTI_OK; it is borrowed until then. Among several who
+ * have sent, each has its turn. A rank's message goes to a recv that names the
+ * rank where one has been called, to a recv_any otherwise, to the one that was
+ * called first. count must not be 0. */
+TUTTI_API tutti_err tutti_recv_any(tutti_comm *comm, void *buf, size_t count,
+                                   tutti_type type, int *from,
+                                   const tutti_call_opts *opts,
+                                   tutti_request **req);
 
 /* -------------------------------------------------------------- requests -- */
 

@@ -58,7 +58,7 @@ static tutti_err check_sizes(tutti_comm *comm, const tt_shape *s)
 /* A message and a barrier are performed as something else. */
 static const char *name_of(const tt_call_in *call)
 {
-    if (call->pair)
+    if (call->is_message)
         return tutti_coll_name(TUTTI_SENDRECV);
     return tutti_coll_name(call->is_barrier ? TUTTI_BARRIER : call->shape.coll);
 }
@@ -85,6 +85,10 @@ static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
     if (call->opts && !(call->opts->timeout_s >= 0))
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "%s: a timeout is a number of seconds", name);
+    if (call->opts && call->opts->tag < 0)
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "%s: tag %d; a tag is 0 or more", name,
+                            call->opts->tag);
     tutti_err err = check_sizes(comm, s);
     if (err)
         return err;
@@ -109,7 +113,7 @@ static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry)
     uint64_t count = s->count;
     for (uint32_t r = 0; s->counts && r < s->n_ranks; r++)
         count += s->counts[r];
-    bool is_pair = call->pair != NULL;
+    bool is_pair = call->is_message;
     return (tt_call){
         .coll = (uint8_t)(is_pair            ? TUTTI_SENDRECV
                           : call->is_barrier ? TUTTI_BARRIER
@@ -137,23 +141,6 @@ static tutti_err team_error(tutti_comm *comm)
     if (err)
         tt_comm_fail(comm, err, "%s", text);
     return err;
-}
-
-static tutti_err begin(tutti_comm *comm, const tt_call_in *call,
-                       tt_op_start *start)
-{
-    if (call->pair) {
-        uint32_t from = call->pair[0], to = call->pair[1];
-        uint64_t *counter = from == comm->rank ? &comm->sent[to]
-                                               : &comm->received[from];
-        start->members = call->pair;
-        start->channel = 1 + (uint64_t)from * comm->n_ranks + to;
-        start->seq = *counter;
-        tutti_err err = tt_op_begin(comm->team, start);
-        *counter += !err;
-        return err;
-    }
-    return tt_op_begin(comm->team, start);
 }
 
 /* The blocking call's own outcome; lives on its stack. */
@@ -207,7 +194,8 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     tutti_err err = team_error(comm);
     bool is_well = !err;
     if (is_well)
-        err = begin(comm, call, start);
+        err = call->is_message ? tt_message_begin(comm, call, start)
+                               : tt_op_begin(comm->team, start);
     if (!err)
         tt_engine_kick(comm->engine, !call->req);
     if (!err && r) {
@@ -259,7 +247,7 @@ static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
     bool is_same = compare_places(call) == PLACE_SAME;
     tt_want want = {
         .shape = s,
-        .is_pair = call->pair != NULL,
+        .is_pair = call->is_message,
         .copies_input = is_scaled || (is_same && s->coll == TUTTI_ALL_TO_ALL),
         .planner = opts && opts->planner ? opts->planner : comm->agreed.planner,
     };
@@ -308,7 +296,7 @@ tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
     if (!enter(comm))
         return TUTTI_EBUSY;
     call->shape.elem_bytes = (uint32_t)tutti_type_bytes(call->type);
-    if (!call->pair) {
+    if (!call->is_message) {
         call->shape.rank = comm->rank;
         call->shape.n_ranks = comm->n_ranks;
     }

@@ -13,8 +13,7 @@
 static void free_comm(const tt_mem *mem, tutti_comm *comm)
 {
     tt_free(mem, comm->hosts, comm->n_ranks, sizeof(uint32_t));
-    tt_free(mem, comm->sent, comm->n_ranks, sizeof(uint64_t));
-    tt_free(mem, comm->received, comm->n_ranks, sizeof(uint64_t));
+    tt_comm_free_tallies(comm);
     tt_comm_free_rails(comm);
     tt_routes_free(comm->routes);
     tt_topology_free(comm->topology);
@@ -65,10 +64,8 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->agreed = *parts->agreed;
     atomic_flag_clear(&comm->busy);
     comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
-    comm->sent = tt_new(mem, parts->n, sizeof(uint64_t));
-    comm->received = tt_new(mem, parts->n, sizeof(uint64_t));
     tutti_err err = TUTTI_ENOMEM;
-    if (comm->hosts && comm->sent && comm->received)
+    if (comm->hosts)
         err = take_topology(mem, parts, comm);
     if (!err)
         err = tt_team_create(parts->mesh, parts->id, parts->members, parts->n,

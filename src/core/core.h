@@ -9,7 +9,8 @@
  * rails.c    the connections of a pair of ranks
  * plans.c    from a call to a bound plan, cached
  * call.c     checks a call, begins it, waits for it
- * collectives.c  the public calls, send and receive too
+ * collectives.c  the public calls
+ * messages.c send and receive: tags, receives from any rank
  * request.c  asynchronous outcomes, callbacks
  * alloc.c    tutti_alloc(), tutti_free()
  * networks.c topologies, plans for them, the simulator, and
@@ -94,7 +95,9 @@ struct tutti_comm {
     tt_plan_entry *last; /* hit most recently */
     uint64_t n_lookups;
     tt_part_entry *parts;
-    uint64_t *sent, *received; /* [n_ranks] messages so far */
+    /* How many messages of each pair and tag there were; see messages.c. */
+    struct tt_tally *tallies; /* [tally_cap], a hash table */
+    size_t tally_cap, n_tallies;
 };
 
 /* process.c */
@@ -220,10 +223,18 @@ typedef struct tt_call_in {
     tutti_op op;
     const tutti_call_opts *opts;
     tutti_request **req;
-    const uint32_t *pair; /* send-recv: {from, to} in ranks of the comm */
-    bool is_barrier;
+    bool is_barrier, is_message;
+    uint32_t from, to; /* of a message, in ranks of the comm; from may be
+                          TT_NONE: any */
+    int *source;       /* from any: who it was */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+
+/* messages.c */
+/* Begins a message: start, but for members, channel and seq. [locked] */
+tutti_err tt_message_begin(tutti_comm *comm, const tt_call_in *call,
+                           tt_op_start *start);
+void tt_comm_free_tallies(tutti_comm *comm);
 
 /* request.c */
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,

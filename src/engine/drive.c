@@ -54,6 +54,8 @@ static bool pass(tt_engine *e, bool has_event)
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         for (uint32_t i = 0; i < mesh->n_nets; i++)
             moved |= mesh->nets[i]->ops->progress(mesh->nets[i], has_event);
+    if (e->has_news)
+        tt_any_run(e);
     tt_engine_pump(e);
     tt_op_recycle(e);
     return moved;

@@ -271,6 +271,7 @@ static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
         breach(team, peer, m);
     else if (err)
         tt_peer_gone(peer, err, "out of memory");
+    team->mesh->engine->has_news |= team->anys != NULL;
     return !err;
 }
 
@@ -372,6 +373,7 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
         if (team)
             note_early(team, peer, m);
         keep_early(peer, m, &call);
+        peer->mesh->engine->has_news |= team && team->anys;
         return;
     }
     if (!tt_team_compare(team, peer, &own, &call, m->fingerprint) || !op)
@@ -451,6 +453,7 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
         next = op->next;
         tt_op_check_left(op);
     }
+    team->mesh->engine->has_news |= team->anys != NULL;
 }
 
 static void on_who(tt_peer *peer, const tt_msg *m)

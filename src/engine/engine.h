@@ -122,10 +122,14 @@ uint32_t tt_team_member(const tt_team *team, uint32_t rank);
 
 /* ------------------------------------------------------------------- op -- */
 
+/* In a channel of messages, above the bits that tell the pair: the tag. */
+#define TT_CHANNEL_TAG 33
+
 /* Reference-counted home of a bound part and its idle ops. */
 typedef struct tt_plan tt_plan;
 /* Takes the bound part. */
 tutti_err tt_plan_create(tt_bound *bound, const tt_mem *mem, tt_plan **out);
+void tt_plan_ref(tt_plan *plan);   /* [locked] */
 void tt_plan_unref(tt_plan *plan); /* accepts NULL; [locked] */
 const tt_bound *tt_plan_bound(const tt_plan *plan);
 
@@ -152,5 +156,23 @@ typedef struct tt_op_start {
 /* Starts it; it may be over (done called) on return. Errors: ENOMEM; the
  * team's failure. [locked] */
 tutti_err tt_op_begin(tt_team *team, const tt_op_start *start);
+
+/* A receive from whoever sends first, until it has found out: then its owner
+ * begins an ordinary one. The owner's memory. */
+typedef struct tt_any {
+    struct tt_any *next; /* the engine's, like team */
+    tt_team *team;
+    uint64_t start_ns, deadline_ns;
+    int tag; /* for sentences */
+    /* What the next message from `rank` would be. [locked] */
+    void (*expect)(const struct tt_any *any, uint32_t rank, uint64_t *channel,
+                   uint64_t *seq);
+    /* Called once: `rank` has sent, and its message is to be received now; or
+     * err, and the team has failed or is left. The engine knows it no more.
+     * [locked] */
+    void (*found)(struct tt_any *any, uint32_t rank, tutti_err err);
+} tt_any;
+/* May call found before it returns. [locked] */
+void tt_any_begin(tt_team *team, tt_any *any);
 
 #endif

@@ -588,6 +588,11 @@ static void free_op(tt_plan *plan, tt_op *op)
     tt_free(plan->mem, op, 1, sizeof(*op));
 }
 
+void tt_plan_ref(tt_plan *plan)
+{
+    plan->n_refs++;
+}
+
 void tt_plan_unref(tt_plan *plan)
 {
     if (!plan || --plan->n_refs > 0)

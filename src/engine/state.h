@@ -182,6 +182,8 @@ struct tt_team {
     tutti_err err;
     uint32_t culprit;
     char text[512];
+    tt_any *anys;      /* that wait, the oldest first */
+    uint32_t any_last; /* the rank that one of them has found last */
 };
 
 struct tt_engine {
@@ -199,6 +201,7 @@ struct tt_engine {
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */
     uint64_t n_unsaid; /* of all ops */
+    bool has_news;     /* for the receives from any rank of some team */
     tt_mesh *meshes;
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
@@ -281,6 +284,12 @@ tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
 void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
                   tt_past *out);
+
+/* any.c: what waits is served where something new was kept, or a rank has left;
+ * all fail; a deadline may have passed. */
+void tt_any_run(tt_engine *e);
+void tt_any_end(tt_team *team, tutti_err err);
+void tt_any_expire(tt_team *team, uint64_t now_ns);
 
 /* drive.c */
 void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */

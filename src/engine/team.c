@@ -122,6 +122,7 @@ static void end_ops(tt_team *team, tutti_err err)
         take_back(team);
     while (team->ops)
         tt_op_finish(team->ops, err);
+    tt_any_end(team, err);
     tt_eager_drop(team);
 }
 
@@ -231,10 +232,13 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
 static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
                      const tt_call *theirs, const char *more)
 {
-    char a[96], b[96], text[480], where[40];
+    char a[96], b[96], text[480], where[64];
     tt_call_print(&own->call, a, sizeof(a));
     tt_call_print(theirs, b, sizeof(b));
-    if (own->channel)
+    if (own->channel >> TT_CHANNEL_TAG)
+        snprintf(where, sizeof(where), "message %" PRIu64 " of tag %" PRIu64,
+                 own->seq + 1, own->channel >> TT_CHANNEL_TAG);
+    else if (own->channel)
         snprintf(where, sizeof(where), "message %" PRIu64, own->seq + 1);
     else
         snprintf(where, sizeof(where), "call %" PRIu64, own->seq + 1);

@@ -90,6 +90,10 @@ static void expire(tt_op *op)
     uint32_t n_steps;
     uint32_t step = steps_done(op, &n_steps);
     tt_call_print(&op->call, call, sizeof(call));
+    char tag[32] = "";
+    if (op->channel >> TT_CHANNEL_TAG)
+        snprintf(tag, sizeof(tag), ", tag %" PRIu64,
+                 op->channel >> TT_CHANNEL_TAG);
     uint32_t culprit = TT_NONE;
     snprintf(who, sizeof(who), "all ranks have called it");
     if (op->answers) {
@@ -108,10 +112,10 @@ static void expire(tt_op *op)
                                                     : op->deadline_ns;
     double waited = (double)(op->deadline_ns - since) / 1e9;
     snprintf(text, sizeof(text),
-             "%s (call %" PRIu64 ") timed out on rank %" PRIu32
+             "%s (call %" PRIu64 "%s) timed out on rank %" PRIu32
              " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64
              " bytes received",
-             call, op->seq + 1, op->team->rank, waited, who, step, n_steps,
+             call, op->seq + 1, tag, op->team->rank, waited, who, step, n_steps,
              op->moved_bytes);
     tt_team_fail(op->team, TUTTI_ETIMEOUT, culprit, text);
 }
@@ -165,6 +169,16 @@ static void watch_op(tt_op *op, uint64_t now_ns)
         expire(op);
 }
 
+/* It may be any of them that does not answer any more. */
+static void watch_any(tt_team *team, uint64_t now_ns)
+{
+    for (uint32_t r = 0; team->anys && r < team->n; r++)
+        for (tt_peer *peer = tt_team_peer(team, r); peer && r != team->rank;
+             peer = peer->next_port)
+            watch_peer(peer, team, now_ns);
+    tt_any_expire(team, now_ns);
+}
+
 static void speak(const tt_team *team, uint64_t now_ns)
 {
     const uint64_t speak_ns = team->mesh->engine->opts.speak_ns;
@@ -197,5 +211,6 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
                 next = op->next;
                 watch_op(op, now_ns);
             }
+            watch_any(team, now_ns);
         }
 }
