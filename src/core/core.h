@@ -167,9 +167,10 @@ typedef struct tt_rail_hints {
 tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
                                tt_rail_hints *out);
 void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem);
-/* The names are t's. Errors: ENOMEM. */
+/* The names are t's. hosts: number of each rank's host. Errors: ENOMEM. */
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
-                             tt_rail_hints *out, tutti_diag *diag);
+                             const uint32_t *hosts, tt_rail_hints *out,
+                             tutti_diag *diag);
 /* The connections beyond port 0, and their nets. */
 typedef struct tt_rails {
     uint32_t n_nets;

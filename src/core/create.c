@@ -202,8 +202,8 @@ static tutti_err connect_all(start *st)
     if (!st->conns || tt_rail_hints_create(st->n, st->mem, &st->hints))
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     if (st->topology) {
-        tutti_err err = tt_rail_hints_read(st->topology, st->rank, &st->hints,
-                                           st->diag);
+        tutti_err err = tt_rail_hints_read(st->topology, st->rank, st->hosts,
+                                           &st->hints, st->diag);
         if (err)
             return err;
     }

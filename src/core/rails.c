@@ -151,11 +151,12 @@ static tt_net_hint hint_of(const way *w, bool is_low, bool is_one_of_several)
                          .is_rail = is_one_of_several};
 }
 
+/* Ranks that share a host in truth have no network between them. */
 static void read_hints(const reader *r, uint32_t rank, uint32_t peer,
-                       tt_rail_hints *out)
+                       bool is_near, tt_rail_hints *out)
 {
     way ports[2 * MAX_RAILS];
-    uint32_t n = list_ports(r, rank, peer, ports);
+    uint32_t n = is_near ? 0 : list_ports(r, rank, peer, ports);
     if (n < 2) {
         way w = read_way(r, rank, peer, 0);
         out->hints[0][peer] = hint_of(&w, rank < peer, false);
@@ -167,7 +168,8 @@ static void read_hints(const reader *r, uint32_t rank, uint32_t peer,
 }
 
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
-                             tt_rail_hints *out, tutti_diag *diag)
+                             const uint32_t *hosts, tt_rail_hints *out,
+                             tutti_diag *diag)
 {
     if (!names_interfaces(t))
         return TUTTI_OK;
@@ -180,7 +182,7 @@ tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
     const reader r = {.t = t, .routes = routes, .links = links};
     for (uint32_t p = 0; !err && p < t->n_ranks; p++)
         if (p != rank)
-            read_hints(&r, rank, p, out);
+            read_hints(&r, rank, p, hosts[p] == hosts[rank], out);
     tt_free(&tt_mem_std, links, n_links, sizeof(*links));
     tt_routes_free(routes);
     return err;

@@ -20,6 +20,9 @@
 /* Ranks of whose pairs a table is made: 64 MB. */
 #define MOST_PAIRED 4096
 
+enum { RAIL_BITS = 7, STEP_BITS = 25 };
+_Static_assert(TT_MAX_STEPS < 1u << STEP_BITS, "a step has room");
+
 typedef struct sums {
     const tutti_schedule *s;
     const tt_problem *p;
@@ -32,8 +35,8 @@ typedef struct sums {
     uint32_t *route;
     double latency_s; /* the longest of this step */
     /* Messages of this step: per rank, out and in (NULL: they cost nothing);
-     * the most; the last step in which each pair had one, + 1 (NULL: so many
-     * ranks that every transfer counts). */
+     * the most; the last step in which each pair had one, + 1, and above it
+     * the rails by which (NULL: so many ranks that every transfer counts). */
     uint32_t *n_out, *n_in, n_most, *paired;
 } sums;
 
@@ -55,14 +58,17 @@ static void load(sums *k, uint32_t i, double s)
     k->all_s[i] += s;
 }
 
-/* What a rank sends to another in a step is one message. */
+/* What a rank sends to another in a step by a rail is one message. */
 static void count_message(sums *k, const tt_transfer *x)
 {
     if (k->paired) {
         uint32_t *last = &k->paired[(size_t)x->src * k->s->n_ranks + x->dst];
-        if (*last == x->step + 1)
+        uint32_t rail = UINT32_C(1) << (STEP_BITS + x->rail % RAIL_BITS);
+        if ((*last & ((UINT32_C(1) << STEP_BITS) - 1)) != x->step + 1)
+            *last = x->step + 1;
+        if (*last & rail)
             return;
-        *last = x->step + 1;
+        *last |= rail;
     }
     uint32_t out = ++k->n_out[x->src], in = ++k->n_in[x->dst];
     uint32_t more = out > in ? out : in;

@@ -250,4 +250,5 @@ const tt_planner tt_planner_forest = {
     .auto_ranks = 128,
     .why_not = why_not,
     .make = make,
+    .knows_rails = true,
 };

@@ -96,4 +96,5 @@ const tt_planner tt_planner_multitree = {
     .fits = "every topology of up to 2048 ranks",
     .why_not = why_not,
     .make = make,
+    .knows_rails = true,
 };

@@ -52,6 +52,8 @@ typedef struct tt_planner {
      * an error there is no builder. */
     tutti_err (*make)(const tt_problem *p, const tt_mem *mem, tt_builder **out,
                       tutti_diag *diag);
+    /* It says by which rail each transfer goes; for others stripe.c does. */
+    bool knows_rails;
     /* Above so many ranks it plans for a minute or more, so only those who
      * name it get it, not `auto`; 0: there is no such number. */
     uint32_t auto_ranks;

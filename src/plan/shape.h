@@ -39,6 +39,12 @@ tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
                           const tt_mem *mem, tt_builder **out,
                           tutti_diag *diag);
 
+/* stripe.c. Replaces a schedule that knows only one way between two ranks by
+ * one that uses all their network cards, where that is predicted to be faster.
+ * When it fails *s is NULL. */
+tutti_err tt_stripe(tutti_schedule **s, const tt_problem *p, const tt_mem *mem,
+                    tutti_diag *diag);
+
 /* For planners that send along rings or trees, which serve a collective when
  * every value goes to or comes from all: NULL, or the reason why not. */
 const char *tt_why_no_trees(const tt_problem *p);

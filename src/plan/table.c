@@ -47,24 +47,35 @@ tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
     return tt_builder_create(mem, &head, out, diag);
 }
 
-tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
-                        const tt_mem *mem, tutti_schedule **out,
-                        tutti_diag *diag)
+static tutti_err build(const tt_planner *planner, const tt_problem *p,
+                       const tt_mem *mem, tutti_schedule **out,
+                       tutti_diag *diag)
 {
-    tutti_err err = tt_problem_check(p, diag);
-    if (err)
-        return err;
-    err = tt_planner_check(planner, p, diag);
-    if (err)
-        return err;
     tt_builder *b = NULL;
     if (planner->make) {
-        err = planner->make(p, mem, &b, diag);
+        tutti_err err = planner->make(p, mem, &b, diag);
         return err ? err : tt_builder_seal(b, out, diag);
     }
-    err = tt_plan_builder(p, planner->n_parts(p), mem, &b, diag);
+    tutti_err err = tt_plan_builder(p, planner->n_parts(p), mem, &b, diag);
     if (err)
         return err;
     planner->build(p, b);
     return tt_builder_seal(b, out, diag);
+}
+
+tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
+                        const tt_mem *mem, tutti_schedule **out,
+                        tutti_diag *diag)
+{
+    tutti_schedule *s = NULL;
+    tutti_err err = tt_problem_check(p, diag);
+    if (!err)
+        err = tt_planner_check(planner, p, diag);
+    if (!err)
+        err = build(planner, p, mem, &s, diag);
+    if (!err && !planner->knows_rails)
+        err = tt_stripe(&s, p, mem, diag);
+    if (!err)
+        *out = s;
+    return err;
 }

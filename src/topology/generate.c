@@ -5,6 +5,8 @@
  * links of a kind are numbered as they are made, which is what `nic.7=` counts:
  *     full       hosts h0..; a link for each pair, (0,1) (0,2) .. (1,2) ..
  *     star       hosts on `core`, one NIC each
+ *     rails      hosts on `s0` and on `s1`, a NIC each: all of the first, then
+ *                all of the second
  *     racks      hosts on their rack's switch, the rack's trunk to `core`
  *     boxes      the same, with GPUs g0.. and uplinks
  *     ring, torus, mesh   host by host, its links upwards, last dimension first
@@ -107,17 +109,27 @@ static void apply_overrides(tt_gen *g, uint32_t kind, uint32_t index,
     g->next_override = i;
 }
 
-/* Joins two nodes by the next link of the kind, of this speed. */
-static void join_at(tt_gen *g, uint32_t kind, uint32_t a, uint32_t z,
-                    const tt_speed *speed)
+/* Joins two nodes by the next link of the kind, of this speed and with these
+ * interfaces (or none). */
+static void join_by(tt_gen *g, uint32_t kind, uint32_t a, uint32_t z, tt_wire w)
 {
-    tt_wire w = {.up_bps = speed->up_bps,
-                 .down_bps = speed->down_bps,
-                 .latency_ps = speed->latency_ps};
     if (g->s->n_overrides)
         apply_overrides(g, kind, g->n_links[kind], &w);
     g->n_links[kind]++;
     tt_topo_link(g->b, a, z, &w);
+}
+
+static tt_wire wire_of(const tt_speed *speed)
+{
+    return (tt_wire){.up_bps = speed->up_bps,
+                     .down_bps = speed->down_bps,
+                     .latency_ps = speed->latency_ps};
+}
+
+static void join_at(tt_gen *g, uint32_t kind, uint32_t a, uint32_t z,
+                    const tt_speed *speed)
+{
+    join_by(g, kind, a, z, wire_of(speed));
 }
 
 static void join(tt_gen *g, uint32_t kind, uint32_t a, uint32_t z)
@@ -231,6 +243,22 @@ void tt_make_star(tt_gen *g)
     for (uint32_t i = 0; i < n && !failed(g); i++) {
         tt_speed speed = s->factors ? scaled(g, i) : s->speeds[0];
         join_at(g, 0, i, core, &speed);
+    }
+}
+
+void tt_make_rails(tt_gen *g)
+{
+    const tt_genspec *s = g->s;
+    uint32_t n = s->numbers[0];
+    for (uint32_t i = 0; i < n && !failed(g); i++)
+        add_host(g, "h", i);
+    for (uint32_t k = 0; k < 2; k++)
+        add_switch(g, "s", k);
+    for (uint32_t k = 0; k < 2; k++) {
+        tt_wire w = wire_of(&s->speeds[k]);
+        w.dev = s->generator->kinds[k].name;
+        for (uint32_t i = 0; i < n && !failed(g); i++)
+            join_by(g, k, i, n + k, w);
     }
 }
 

@@ -8,6 +8,7 @@
 
 void tt_make_full(tt_gen *g);
 void tt_make_star(tt_gen *g);
+void tt_make_rails(tt_gen *g);
 void tt_make_racks(tt_gen *g);
 void tt_make_boxes(tt_gen *g);
 void tt_make_torus(tt_gen *g);

@@ -54,7 +54,7 @@ link b c 10Mbit
 END
 
 # -- plans --------------------------------------------------------------------
-specs=(star:5 racks:3+2 racks:4+4@order=interleaved fattree:2x3 fattree:4x4
+specs=(star:5 rails:3 racks:3+2 racks:4+4@order=interleaved fattree:2x3 fattree:4x4
     bigraph:4x4 mesh:2x3 torus:4x4 torus:2x3x3 ring:5 full:4 minsky:2
     boxes:4+4 star:60 "$tmp/uneven.net" "$tmp/many.net")
 run python3 "$here/lab_walk.py" "$tutti" "$lab" "${specs[@]}"

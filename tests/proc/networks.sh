@@ -19,6 +19,7 @@ full:5
 ring:7
 star:25,25,10,10@1Gbit
 racks:5+3@nic=400Mbit,trunk=200Mbit,nic.7=100Mbit,order=interleaved
+rails:3@eth0=400Mbit,eth1=100Mbit/50Mbit,eth1.2=1Gbit
 racks:4+4@nic=400Mbit/100Mbit,trunk=200Mbit,order=random:7
 boxes:8+8+4
 torus:4x4@16GB/s,150ns

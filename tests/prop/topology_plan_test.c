@@ -23,6 +23,7 @@ static uint64_t seed = 1;
 
 #define ANY_TREE                                                         \
     "star:8", "star:25,25,10,10@1Gbit", "racks:4+4", "racks:5+3",        \
+        "rails:5@eth0=400Mbit,eth1=100Mbit",                             \
         "racks:4+3+1@nic=1Gbit,trunk=1Gbit", "boxes:2+4", "boxes:8+8+4", \
         "racks:4+4@nic=400Mbit,trunk=400Mbit,order=interleaved", "minsky:3"
 #define ANY_GRID                                                            \

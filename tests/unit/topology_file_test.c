@@ -204,6 +204,7 @@ static void test_round_trips(void **state)
         "fattree:3x4",
         "bigraph:4x3",
         "minsky:3@xbus.1=1us",
+        "rails:3@eth1.2=5us",
         "star:300",
         "full:1"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
@@ -214,7 +215,7 @@ static void test_round_trips(void **state)
         tt_topology_free(t);
     }
     tutti_generator_info info;
-    for (size_t i = 10; tt_generator_at(i, &info); i++) {
+    for (size_t i = 11; tt_generator_at(i, &info); i++) {
         tutti_topology *t = NULL;
         tt_topology_generate(&tt_mem_std, info.name, &t, NULL);
         assert_non_null(t);

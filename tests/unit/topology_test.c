@@ -230,7 +230,7 @@ static void test_table(void **state)
         assert_true(info.form[0] && info.blurb[0]);
         assert_true(tt_topology_is_generator(info.name));
     }
-    assert_int_equal(n, 10 + 13);
+    assert_int_equal(n, 11 + 13);
     assert_false(tt_topology_is_generator("rings:8"));
     assert_false(tt_topology_is_generator(""));
     assert_false(tt_topology_is_generator("ri"));
