@@ -149,6 +149,16 @@ static tutti_err sift(tt_known *known, tutti_diag *diag)
     return err;
 }
 
+/* A job wants to begin, and a few hosts need few rounds; from seven on as much
+ * time as tutti probe takes. What is cut short then is the confirmation. */
+static uint64_t time_for(uint32_t n_hosts)
+{
+    uint64_t ns = TT_NS_PER_S / 4 * n_hosts * n_hosts;
+    if (n_hosts > 6)
+        return 10 * TT_NS_PER_S;
+    return ns < 2 * TT_NS_PER_S ? 2 * TT_NS_PER_S : ns;
+}
+
 static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
                          tt_known *known, tutti_diag *diag)
 {
@@ -158,6 +168,7 @@ static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
                                .rank = job->rank,
                                .n_ranks = job->n_ranks,
                                .settings = job->settings,
+                               .time_ns = time_for(job->n_hosts),
                                .seed = TT_FNV1A_START};
     tutti_err err = tt_probe_run(&what, &probe, diag);
     if (!err && job->rank == 0) {

@@ -17,6 +17,8 @@
 
 /* So many rounds without any answer from a host that was asked. */
 enum { MAX_SILENT = 4 };
+/* As in core/sift.c, and some: neither must hang on the noise. */
+#define MUCH_FASTER 10.0
 
 /* --------------------------------------------------------- open and close */
 
@@ -127,6 +129,42 @@ static tutti_err add_cables(tt_infer *inf)
     return err;
 }
 
+/* Has all that the plane's ports have shown been so much less than what those
+ * of the other one have, which joins its hosts too? */
+static bool is_minor_to(const tt_infer *inf, const tt_plane *p,
+                        const tt_plane *other)
+{
+    double most = 0, least_seen = INFINITY;
+    for (uint32_t i = 0; i < p->n; i++) {
+        double up = inf->up_bps[p->port[i]], down = inf->down_bps[p->port[i]];
+        most = fmax(most, fmax(up, down));
+        least_seen = fmin(least_seen, fmin(up, down));
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        uint32_t k = 0;
+        while (k < other->n && other->host[k] != p->host[i])
+            k++;
+        if (k == other->n || inf->up_bps[other->port[k]] < MUCH_FASTER * most ||
+            inf->down_bps[other->port[k]] < MUCH_FASTER * most)
+            return false;
+    }
+    return least_seen > 0;
+}
+
+/* A plane that nobody will plan with, a network for administration beside one
+ * for data, is not worth more rounds once each port of it has been measured:
+ * they take long there. */
+static void leave_minor(const tt_infer *inf, tt_plane *p)
+{
+    tt_looks *l = &p->looks;
+    for (uint32_t i = 0; i < inf->n_planes && !p->is_done && l->n_told; i++)
+        p->is_done = is_minor_to(inf, p, &inf->planes[i]);
+    if (p->is_done && l->n_told < l->n) {
+        l->n = l->n_told;
+        l->n_flows = l->n_told_flows;
+    }
+}
+
 static tutti_err make_round(tt_infer *inf, const char **why)
 {
     inf->n_flows = 0;
@@ -134,6 +172,7 @@ static tutti_err make_round(tt_infer *inf, const char **why)
     tutti_err err = add_cables(inf);
     for (uint32_t i = inf->n_planes; i-- > 0 && !err;) {
         tt_look *look;
+        leave_minor(inf, &inf->planes[i]);
         err = tt_plane_next(&inf->planes[i], &look);
         if (err || !look)
             continue;
