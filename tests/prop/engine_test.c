@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "net/chaos.h"
 #include "net/table.h"
@@ -158,6 +159,45 @@ static void delays_change_nothing(void **state)
     }
 }
 
+/* One connection of one pair is closed somewhere in between: all ranks get the
+ * call to its end, or learn that it failed. */
+static void a_lost_port_is_noticed(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(5);
+    tt_rng rng = {seed};
+    int n_lost = 0, n_named = 0;
+    for (int round = 0; round < 300; round++) {
+        uint32_t n = 2 + (uint32_t)tt_rng_below(&rng, 4);
+        char why[400];
+        size_t counts[64];
+        tt_chaos_opts chaos = TT_CHAOS_OPTS_INIT;
+        chaos.kill_at = 1 + tt_rng_below(&rng, 12);
+        chaos.only_rank = (uint32_t)tt_rng_below(&rng, n);
+        chaos.only_peer = (chaos.only_rank + 1) % n;
+        tt_rig_opts opts = random_opts(&rng, n,
+                                       tt_chaos_wrap(&tt_net_loop, &chaos));
+        opts.n_ports = 3;
+        tt_rig rig;
+        tutti_schedule *s;
+        assert_int_equal(tt_rig_create(&opts, &rig), 0);
+        assert_int_equal(tt_random_schedule(&rng, TUTTI_ALL_REDUCE, n, &s), 0);
+        tt_rig_call c = random_call(&rng, s, counts);
+        c.count = 4099;
+        if (!tt_rig_perform(&rig, &c, 1, why, sizeof(why))) {
+            n_lost++;
+            n_named += strstr(why, "is lost") && strstr(why, "(connection");
+            if (strstr(why, "stuck"))
+                fail_msg("round %d: %s (TT_SEED=%llu)", round, why,
+                         (unsigned long long)seed);
+        }
+        tt_sched_free(s);
+        tt_rig_destroy(&rig);
+    }
+    assert_true(n_lost > 50);
+    assert_true(n_named > 20);
+}
+
 enum { MANY = 40 };
 
 /* Many calls in flight on two teams that every rank mixes as it likes; roots
@@ -205,6 +245,7 @@ int main(void)
         cmocka_unit_test(random_schedules_finish),
         cmocka_unit_test(every_planner_performs),
         cmocka_unit_test(delays_change_nothing),
+        cmocka_unit_test(a_lost_port_is_noticed),
         cmocka_unit_test(many_calls_in_any_order),
     };
     return TT_RUN_TAP(tests);

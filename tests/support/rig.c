@@ -359,14 +359,44 @@ static bool step(play *p, uint32_t r)
     return moved;
 }
 
+/* A team that has failed at one rank must soon have failed at all. */
+static void check_all_told(play *p, uint32_t t)
+{
+    const char *text;
+    for (uint32_t i = 0; i < 1000; i++)
+        for (uint32_t r = 0; r < p->rig->n; r++) {
+            tt_engine_lock(p->rig->engines[r]);
+            tt_engine_step(p->rig->engines[r]);
+            tt_engine_unlock(p->rig->engines[r]);
+        }
+    for (uint32_t r = 0; r < p->rig->n; r++)
+        if (!tt_team_state(p->rig->teams[t][r], &text))
+            snprintf(p->why, p->why_size,
+                     "stuck: rank %" PRIu32 " was not told of a failure", r);
+}
+
 static bool report_error(play *p, uint32_t r)
 {
     for (uint32_t t = 0; t < TT_RIG_TEAMS; t++) {
         const char *text;
-        if (tt_team_state(p->rig->teams[t][r], &text))
-            snprintf(p->why, p->why_size, "rank %" PRIu32 ": %s", r, text);
+        if (!tt_team_state(p->rig->teams[t][r], &text))
+            continue;
+        snprintf(p->why, p->why_size, "rank %" PRIu32 ": %s", r, text);
+        check_all_told(p, t);
     }
     return false;
+}
+
+/* Buffers are let go of before they are freed. */
+static void give_up(tt_rig *rig)
+{
+    for (uint32_t r = 0; r < rig->n; r++) {
+        tt_engine_lock(rig->engines[r]);
+        for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
+            tt_team_fail(rig->teams[t][r], TUTTI_EABORTED, TT_NONE, "given up");
+        tt_engine_flush(rig->engines[r]);
+        tt_engine_unlock(rig->engines[r]);
+    }
 }
 
 /* Now and then one rank has the machine almost to itself and another begins
@@ -430,6 +460,8 @@ bool tt_rig_perform(tt_rig *rig, const tt_rig_call *calls, uint32_t n_calls,
             ok = prepare(rig, &calls[i], r, &p.scripts[r].jobs[i]) == TUTTI_OK;
     }
     ok = ok && run(&p);
+    if (!ok)
+        give_up(rig);
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t i = 0; i < n_calls; i++) {
             job *j = &p.scripts[r].jobs[i];

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# rails.sh - hosts with two network cards of different speed: both carry what
+# they should, results are right, and when one dies the job ends and says so.
+# No timings.
+. "$(dirname "$0")/lib.sh"
+
+lab=$here/../../lab/lab
+export B
+limit=60
+spec=rails:3@eth0=400Mbit,eth1=100Mbit
+what="two cards per host"
+if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v tc >/dev/null; then
+    skip "$what" "needs root, iproute2 and tc to make a lab"
+    finish
+fi
+run "$lab" up "$spec"
+name=$out
+if [ "$rc" = 2 ]; then
+    skip "$what" "cannot make a lab: ${err##*$'\n'}"
+    finish
+fi
+at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
+ends "a lab of it" 0
+
+# job NAME=VALUE... -- BENCH-ARGUMENTS: the sent bytes of eth0 and eth1 of the
+# first host are in sent.
+sent_now() {
+    "$lab" exec "$name" h0 -- cat /sys/class/net/eth0/statistics/tx_bytes \
+        /sys/class/net/eth1/statistics/tx_bytes | tr '\n' ' '
+}
+job() {
+    local vars=() before after
+    while [ "$1" != -- ]; do
+        vars+=("$1")
+        shift
+    done
+    shift
+    before=$(sent_now)
+    run env TUTTI_SOCKET_IFNAME=^mgmt0 TUTTI_TIMEOUT=20s "${vars[@]}" \
+        "$lab" run "$name" --topology ${topology:+"$topology"} -- \
+        "$tutti" bench "$@"
+    after=$(sent_now)
+    sent=$(awk -v a="$before" -v b="$after" 'BEGIN {
+        split(a, x); split(b, y); print y[1] - x[1], y[2] - x[2] }')
+}
+slow_share() { # LEAST MOST: of eth1, in percent
+    awk -v l="$1" -v m="$2" '{ p = 100 * $2 / ($1 + $2)
+        print (p >= l && p <= m) ? "right" : p }' <<<"$sent"
+}
+right() {
+    ends "$1: ends" 0
+    like "$1: results" "$out" '# Out of bounds values : 0 OK'
+}
+
+for coll in all-reduce all-gather all-to-all broadcast; do
+    job -- "$coll" -b 8 -e 2MiB -f 512 -n 3 -w 1
+    right "$coll"
+done
+job TUTTI_PLANNER=ring -- all-reduce -b 4MiB -e 4MiB -n 4 -w 1
+right "ring"
+is "ring: a fifth by the slow card" "$(slow_share 14 26)" right
+job -- all-reduce -b 4MiB -e 4MiB -n 4 -w 1
+right "auto"
+is "auto: about a fifth" "$(slow_share 10 30)" right
+job TUTTI_PLANNER=doubling -- all-reduce -b 8 -e 8 -n 300 -w 1
+right "small ones"
+is "they take the fast card" "$(slow_share 0 10)" right
+job TUTTI_SOCKETS=2 -- all-reduce -b 1MiB -e 1MiB -n 3 -w 1
+right "two sockets each"
+
+# Interfaces that are not there.
+"$tutti" topo "$spec" | sed 's/eth1/eth7/' >"$tmp/wrong.topo"
+topology=$tmp/wrong.topo
+job TUTTI_START_TIMEOUT=5s -- all-reduce -b 8 -e 8
+ends "a card that is not there" 1
+like "is named" "$err" 'interface eth7 at interface eth7; they are not up'
+topology=
+
+# -- one card dies ------------------------------------------------------------
+# Its packets are lost without a word, as of a cable that is pulled.
+before=$(sent_now)
+env TUTTI_SOCKET_IFNAME=^mgmt0 TUTTI_LIVENESS=2s TUTTI_PLANNER=ring \
+    timeout -k 5 50 "$lab" run "$name" --topology -- "$tutti" bench \
+    all-reduce -b 1MiB -e 1MiB -n 100000 >"$tmp/out" 2>"$tmp/err" &
+job=$!
+for _ in {1..200}; do
+    sleep 0.1
+    [ "$(awk -v a="$before" -v b="$(sent_now)" 'BEGIN {
+        split(a, x); split(b, y); print (y[2] - x[2] > 500000) }')" = 1 ] && break
+done
+"$lab" exec "$name" h1 -- ip link set eth1 down
+wait "$job"
+rc=$?
+err=$(cat "$tmp/err")
+ends "a card dies: the job ends" 1
+like "who was lost, by which connection" "$err" \
+    'rank [0-2] is lost: it does not answer any more \(connection 2 of 2\)'
+finish
