@@ -21,6 +21,7 @@
 #include "infer/plane.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_FITS = 4 };
@@ -304,7 +305,53 @@ bool tt_is_sure(const tt_plane *p, uint32_t link)
 {
     double weight, top = top_of(p, link), sure = sure_of(p, link, &weight);
     bool differ = fabs(sure / top - 1) > p->noise;
-    return weight >= (differ ? 8 : 3);
+    bool quiet = p->noise < 0.03;
+    return weight >= (differ ? (quiet ? 4 : 8) : (quiet ? 2 : 3));
+}
+
+/* How far flows that had a link for themselves are from what the model says;
+ * adds them to p->residual. */
+static void add_residuals(tt_plane *p, const tt_look *look, size_t *n)
+{
+    const tt_filler *f = &p->filler;
+    for (uint32_t i = 0; i < look->n; i++) {
+        uint32_t l = f->by[i], n_held = 0;
+        for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
+            n_held += f->by[f->users[u]] == l;
+        double got = p->looks.flows[look->first + i].bps;
+        if (n_held == 1 && !isnan(got))
+            p->residual[(*n)++] = fabs(log(got / f->bps[i]));
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+tutti_err tt_fit_noise(tt_plane *p)
+{
+    static const double least = 0.02; /* nothing is as exact as that */
+    enum { ENOUGH = 16 };
+    size_t n = 0;
+    if (tt_grow(p->mem, (void **)(void *)&p->residual, &p->caps[6],
+                p->looks.n_told_flows + 1, sizeof(*p->residual)))
+        return TUTTI_ENOMEM;
+    for (uint32_t t = 0; t < p->looks.n_told; t++) {
+        const tt_look *look = &p->looks.list[t];
+        if (tt_maxmin(&p->filler, &p->best, p->looks.flows + look->first,
+                      look->n))
+            return TUTTI_ENOMEM;
+        add_residuals(p, look, &n);
+    }
+    if (n < ENOUGH)
+        return TUTTI_OK;
+    qsort(p->residual, n, sizeof(*p->residual), by_value);
+    /* Half of a normal error is within 0.674 of its deviation. */
+    double seen = p->residual[n / 2] / 0.674;
+    p->noise = fmin(p->most_noise, fmax(seen, least));
+    return TUTTI_OK;
 }
 
 tutti_err tt_predict(tt_plane *p, const tt_model *m)

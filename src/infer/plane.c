@@ -24,14 +24,17 @@ static bool make_scratch(tt_plane *p)
     p->to = tt_arena_new(a, n, sizeof(uint32_t));
     p->node = tt_arena_new(a, n, sizeof(uint32_t));
     p->kid = tt_arena_new(a, n, sizeof(uint32_t));
+    p->differ = tt_arena_new(a, n, sizeof(double));
     p->used = tt_arena_new(a, n, sizeof(bool));
+    p->taken = tt_arena_new(a, n, sizeof(bool));
     p->some = tt_arena_new(a, (size_t)2 * n + 4, sizeof(bool));
     p->seek_set = tt_arena_new(a, p->n_words, sizeof(uint64_t));
     p->seek_set2 = tt_arena_new(a, p->n_words, sizeof(uint64_t));
     p->stressed = tt_arena_new(a, (size_t)p->max_stressed * (p->n_words + 1),
                                8);
     return p->senders && p->receivers && p->to && p->node && p->kid &&
-           p->used && p->some && p->seek_set && p->seek_set2 && p->stressed;
+           p->differ && p->used && p->taken && p->some && p->seek_set &&
+           p->seek_set2 && p->stressed;
 }
 
 tutti_err tt_plane_open(tt_plane *p, uint32_t n, const tt_mem *mem)
@@ -64,6 +67,7 @@ void tt_plane_close(tt_plane *p)
     tt_free(p->mem, p->expected, p->caps[3], sizeof(*p->expected));
     tt_free(p->mem, p->load, p->caps[4], sizeof(*p->load));
     tt_free(p->mem, p->n_sure, p->caps[5], sizeof(*p->n_sure));
+    tt_free(p->mem, p->residual, p->caps[6], sizeof(*p->residual));
     tt_free(p->mem, p->looks.flows, p->looks.cap_flows, sizeof(tt_flow));
     tt_free(p->mem, p->looks.list, p->looks.cap_looks, sizeof(tt_look));
     tt_seeker_close(p);
@@ -79,23 +83,41 @@ tutti_err tt_plane_settle(tt_plane *p)
         return TUTTI_OK;
     p->n_sought = p->looks.n_told;
     p->work = 0;
-    return tt_seek(p);
+    tutti_err err = tt_seek(p);
+    return err ? err : tt_fit_noise(p);
 }
 
 /* The next looks; none: it is over. */
 static tutti_err think(tt_plane *p)
 {
-    tutti_err err = TUTTI_OK;
-    if (p->n_thoughts == 0 && p->chain_at == 0) {
-        p->chain_level = 5; /* the whole plane */
-        err = tt_fit(p, &p->best);
-    }
-    if (!err)
-        err = tt_rounds_chained(p);
+    tutti_err err = tt_rounds_chained(p);
     if (err || p->looks.n > p->looks.n_told)
         return err;
     err = tt_plane_settle(p);
-    return err ? err : tt_rounds_targeted(p);
+    if (!err)
+        err = tt_rounds_targeted(p);
+    tt_looks *l = &p->looks;
+    if (l->n > l->n_told && l->list[l->n - 1].n == 0)
+        l->n--; /* a look without flows is none */
+    return err;
+}
+
+/* All looks are told. */
+static tutti_err go_on(tt_plane *p)
+{
+    tutti_err err;
+    switch (p->stage++) {
+    case 0:
+        return tt_rounds_first(p);
+    case 1:
+        return tt_rounds_general(p);
+    case 2:
+        tt_rounds_chain_all(p);
+        err = tt_fit(p, &p->best);
+        return err ? err : think(p);
+    default:
+        return p->n_thoughts < MAX_THOUGHTS ? think(p) : TUTTI_OK;
+    }
 }
 
 tutti_err tt_plane_next(tt_plane *p, tt_look **next)
@@ -103,13 +125,8 @@ tutti_err tt_plane_next(tt_plane *p, tt_look **next)
     tt_looks *l = &p->looks;
     tutti_err err = TUTTI_OK;
     *next = NULL;
-    if (l->n == 0 && !p->is_done)
-        err = tt_rounds_general(p);
-    if (!err && l->n_told == l->n && !p->is_done) {
-        if (p->n_thoughts < MAX_THOUGHTS)
-            err = think(p);
-        if (l->n > l->n_told && l->list[l->n - 1].n == 0)
-            l->n--; /* a look without flows is none */
+    if (l->n_told == l->n && !p->is_done) {
+        err = go_on(p);
         p->is_done = !err && l->n_told == l->n;
     }
     if (!err && l->n_told < l->n)
@@ -125,8 +142,8 @@ void tt_plane_told(tt_plane *p)
 
 uint32_t tt_plane_likely(const tt_plane *p)
 {
-    /* As many again as the general ones, as long as nothing is known. */
-    if (p->is_done || p->n_thoughts > 0)
+    if (p->is_done || p->n_thoughts > 1)
         return p->looks.n;
-    return p->looks.n + p->looks.n / 3;
+    /* What mostly follows, as long as nothing is known. */
+    return p->stage < 2 ? 3 * p->looks.n : p->looks.n + p->looks.n / 3;
 }

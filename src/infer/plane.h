@@ -76,7 +76,6 @@ typedef struct tt_flow {
 
 /* A round, as far as it concerns one plane. */
 typedef struct tt_look {
-    uint32_t round; /* TT_NONE: not yet */
     uint32_t first, n;
     const char *why;
 } tt_look;
@@ -126,7 +125,8 @@ typedef struct tt_plane {
     uint32_t *port, *host; /* of each leaf */
     uint8_t *can;          /* [n][n]: may this leaf send to that one? */
     float *latency_s;      /* [n][n]; INFINITY: not told */
-    double noise, unfair;
+    double noise, unfair;  /* relative errors, as it looks now */
+    double most_noise;     /* as the caller expects */
     tt_rng rng;
     tt_looks looks;
     tt_model best, trial, spare, kept;
@@ -136,20 +136,23 @@ typedef struct tt_plane {
     double *expected; /* of each flow, by `best` */
     double *load;     /* [links]: of one round */
     uint32_t *n_sure; /* [links]: of one round */
-    size_t caps[6];
+    size_t caps[7];
+    double *residual; /* scratch of fit.c */
     struct tt_seeker *seek;
     struct tt_tree *tree;
     /* The course of it. */
     uint64_t work, max_work; /* of the search, in flows and links looked at */
+    uint32_t stage, twin;    /* the look that is measured twice */
     uint32_t n_thoughts;     /* how often it has looked for structure */
     uint32_t n_sought;       /* looks told when it last did */
     bool is_done;
     uint64_t *stressed; /* sets that were measured on purpose */
     uint32_t n_stressed, max_stressed;
     uint32_t chain_level, chain_at;
-    /* scratch of rounds.c, [n] each */
+    /* scratch of pairing.c, rounds.c, target.c, [n] each; some: [nodes] */
     uint32_t *senders, *receivers, *to, *node, *kid;
-    bool *used, *some;
+    double *differ;
+    bool *used, *taken, *some;
     uint64_t *seek_set, *seek_set2; /* scratch */
 } tt_plane;
 
@@ -167,6 +170,8 @@ uint32_t tt_plane_likely(const tt_plane *p);
 
 /* fit.c: sets the rates and the score of the model. */
 tutti_err tt_fit(tt_plane *p, tt_model *m);
+/* Sets p->noise from how well p->best fits. */
+tutti_err tt_fit_noise(tt_plane *p);
 /* Sets p->expected. */
 tutti_err tt_predict(tt_plane *p, const tt_model *m);
 /* What the rate of a link rests on, after a fit of the same model. */
@@ -200,9 +205,14 @@ typedef struct tt_tree {
 bool tt_tree_create(tt_plane *p);
 void tt_tree_build(tt_plane *p, const tt_model *m);
 
-/* rounds.c: adds looks. */
+/* rounds.c: adds looks. First these; when they are told, those. */
+tutti_err tt_rounds_first(tt_plane *p);
 tutti_err tt_rounds_general(tt_plane *p);
+/* target.c: adds looks, or none: there is nothing more to ask. */
 tutti_err tt_rounds_targeted(tt_plane *p);
+/* The next look of a chain. Chains begin anew after targeted looks, or by the
+ * second. */
 tutti_err tt_rounds_chained(tt_plane *p);
+void tt_rounds_chain_all(tt_plane *p);
 
 #endif

@@ -9,7 +9,8 @@
  *            as the inferred network says, so that nothing was made up.
  *
  * TT_SEED replays; TT_COUNT worlds (10000 is the full test), TT_KIND, TT_HOSTS
- * of one kind or size only, TT_NOISE in per cent, TT_VERBOSE tells which were
+ * of one kind or size only, TT_NOISE (in per cent, as are
+ * TT_UNFAIR and TT_STRAY), TT_VERBOSE tells which were
  * not recovered, and why. */
 #include "support/tap.h"
 
@@ -108,6 +109,21 @@ static bool trunks_match(const world *w, const world *got, char *why)
     return good;
 }
 
+/* Trunks of the inferred network whose hosts do not sit together in truth. */
+static uint32_t made_up(const world *w, const world *got)
+{
+    bool in[WORLD_PORTS];
+    uint32_t n = 0;
+    for (uint32_t v = got->n_ports; v < got->n_nodes; v++) {
+        if (got->parent[v] < 0)
+            continue;
+        set_side(got, v, false, in);
+        double bps = find_trunk(w, in);
+        n += bps <= 0;
+    }
+    return n;
+}
+
 /* Random flows: all to the next in a random order, some of these, pairs, or
  * three for each. */
 static uint32_t random_flows(const world *w, tt_rng *rng, int kind,
@@ -160,6 +176,7 @@ typedef struct tally {
     uint32_t n[WORLD_KINDS], n_good[WORLD_KINDS];
     uint32_t worlds[8], rounds[8], most_rounds[8]; /* by log2 of ports */
     double cpu_s, most_cpu_s;
+    uint32_t n_made_up;
 } tally;
 
 static double cpu_now(void)
@@ -181,7 +198,7 @@ static void count_rounds(tally *all, uint32_t n_ports, uint32_t n_rounds)
 }
 
 static bool recover(const world *w, tt_rng *rng, uint64_t seed,
-                    world_measure *m, char *why)
+                    world_measure *m, char *why, uint32_t *n_made_up)
 {
     static world got;
     tt_infer_spec spec = world_spec(w, seed);
@@ -200,7 +217,8 @@ static bool recover(const world *w, tt_rng *rng, uint64_t seed,
         sprintf(why, "not a forest of the same interfaces");
     else
         good = rates_match(w, &got, why) && trunks_match(w, &got, why) &&
-               flows_match(w, &got, rng, why);
+               flows_match(w, &got, rng, why),
+        *n_made_up += made_up(w, &got);
     tt_topology_free(t);
     tt_infer_close(inf);
     return good;
@@ -222,6 +240,8 @@ static void report(const tally *all)
     }
     print_message("# recovered %.2f %%, %.3f s of CPU each, at most %.2f s\n",
                   100. * n_good / n, all->cpu_s / n, all->most_cpu_s);
+    print_message("# %u worlds' worth of trunks that are not there: %u\n", n,
+                  all->n_made_up);
     for (uint32_t b = 0; b < 8; b++) {
         if (all->worlds[b])
             print_message("# %3u-%u interfaces: %.1f rounds, at most %u\n",
@@ -245,11 +265,12 @@ static void test_recovered(void **state)
         tt_rng rng = {.state = seed + i};
         char why[300] = "";
         world_measure m = {.noise = (double)number("TT_NOISE", 5) / 100,
-                           .unfair = 0.1};
+                           .unfair = (double)number("TT_UNFAIR", 10) / 100,
+                           .stray = (double)number("TT_STRAY", 0) / 100};
         rng.state = tt_rng_next(&rng);
         world_make(&w, &rng, kind, (uint32_t)number("TT_HOSTS", 0));
         double begin = cpu_now();
-        bool good = recover(&w, &rng, seed + i, &m, why);
+        bool good = recover(&w, &rng, seed + i, &m, why, &all.n_made_up);
         double cpu_s = cpu_now() - begin;
         all.cpu_s += cpu_s;
         all.most_cpu_s = fmax(all.most_cpu_s, cpu_s);

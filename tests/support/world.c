@@ -456,8 +456,11 @@ tutti_err world_probe(const world *w, tt_infer *inf, tt_rng *rng,
         if (round.n_flows > WORLD_FLOWS)
             return tt_fail(diag, TUTTI_ELIMIT, "too many flows in a round");
         world_run(w, round.flows, round.n_flows, m->unfair, rng, bps);
-        for (uint32_t i = 0; i < round.n_flows; i++)
+        for (uint32_t i = 0; i < round.n_flows; i++) {
             bps[i] *= 1 + m->noise * world_gauss(rng);
+            if (m->stray > 0 && uniform(rng) < m->stray)
+                bps[i] *= .5 + .4 * uniform(rng);
+        }
         m->n_rounds++;
         m->n_flows += round.n_flows;
         err = tt_infer_told(inf, bps, round.n_flows, diag);

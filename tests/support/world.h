@@ -62,6 +62,7 @@ double world_gauss(tt_rng *rng);
 /* Measures until nothing is left, with that noise; how many rounds. */
 typedef struct world_measure {
     double noise, unfair;
+    double stray; /* of so many flows half to nine tenths get through */
     uint32_t n_rounds, n_flows;
 } world_measure;
 tutti_err world_probe(const world *w, tt_infer *inf, tt_rng *rng,

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * target.c - what is measured because something is suspected.
+ *
+ * Chains     Pairs that ran slower than the model says stay, the others are
+ *            paired anew: look by look more flows meet at what is thin.
+ * Trunks     Every part of the tree against the rest, both ways; so those that
+ *            hang from a node directly beside others that sit together.
+ * Interfaces whose rate rests on little: one with many, near ones first, until
+ *            these could do more than it can.
+ * Insides    Pairings between the kids of a node, for all nodes of a height at
+ *            once, whatever is above them.
+ * Invariant  What was measured once on purpose is not measured again, so this
+ *            ends.
+ * Next       plane.c, which calls these; seek.c, which suspects. */
+#include "infer/pairing.h"
+
+#include <string.h>
+
+/* What a set was noted for. */
+enum { AS_PART = 1, AS_STAR = 3, AS_INSIDE = 100 };
+
+/* Notes the set; false: it is there already, or there are too many. */
+static bool note_set(tt_plane *p, const uint64_t *in, uint32_t what)
+{
+    size_t n = p->n_words + 1, bytes = p->n_words * sizeof(*in);
+    for (uint32_t i = 0; i < p->n_stressed; i++) {
+        if (p->stressed[i * n] == what &&
+            memcmp(p->stressed + i * n + 1, in, bytes) == 0)
+            return false;
+    }
+    if (p->n_stressed == p->max_stressed)
+        return false;
+    p->stressed[p->n_stressed * n] = what;
+    memcpy(p->stressed + p->n_stressed++ * n + 1, in, bytes);
+    return true;
+}
+
+/* ------------------------------------------------------------------- trunks */
+
+/* Everybody of one side sends to the other side, everybody there receives. */
+static tutti_err add_crossing(tt_plane *p, const uint64_t *in, bool from_in)
+{
+    tutti_err err = TUTTI_OK;
+    uint32_t n_from = 0, n_to = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (tt_set_has(in, i) == from_in)
+            p->senders[n_from++] = i;
+        else
+            p->receivers[n_to++] = i;
+    }
+    tt_shuffle(p, p->senders, n_from);
+    tt_shuffle(p, p->receivers, n_to);
+    uint32_t n = n_from > n_to ? n_from : n_to;
+    for (uint32_t i = 0; i < n && !err; i++) {
+        uint32_t src = p->senders[i % n_from];
+        for (uint32_t k = 0; k < n_to; k++) {
+            uint32_t dst = p->receivers[(i + k) % n_to];
+            if (!tt_may(p, src, dst))
+                continue;
+            err = tt_look_add(p, src, dst);
+            break;
+        }
+    }
+    return err;
+}
+
+static tutti_err add_stress(tt_plane *p, const uint64_t *in)
+{
+    tutti_err err = TUTTI_OK;
+    for (int i = 0; i < (tt_is_quiet(p) ? 1 : 2) && !err; i++) {
+        err = tt_look_begin(p, "a suspected trunk");
+        if (!err)
+            err = add_crossing(p, in, true);
+        if (!err)
+            err = add_crossing(p, in, false);
+    }
+    return err;
+}
+
+/* Those that hang from the node directly. */
+static tutti_err add_rest(tt_plane *p, uint32_t v)
+{
+    const tt_tree *t = p->tree;
+    uint32_t size = 0;
+    memset(p->seek_set, 0, p->n_words * sizeof(*p->seek_set));
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (t->leaf_node[i] != v)
+            continue;
+        tt_set_add(p->seek_set, i);
+        size++;
+    }
+    if (size < 2 || size + 2 > p->n || size == t->nodes[v].n_leaves ||
+        !note_set(p, p->seek_set, AS_PART))
+        return TUTTI_OK;
+    return add_stress(p, p->seek_set);
+}
+
+/* --------------------------------------------------------------- interfaces */
+
+/* What leaf c could send to (receive from) its partners of this look, if it
+ * could all. */
+static tutti_err star_total(tt_plane *p, uint32_t link, double *total)
+{
+    const tt_look *look = &p->looks.list[p->looks.n - 1];
+    double was = p->best.leaf_bps[link];
+    p->best.leaf_bps[link] = (double)TT_MAX_RATE_BPS;
+    tutti_err err = tt_maxmin(&p->filler, &p->best,
+                              p->looks.flows + look->first, look->n);
+    p->best.leaf_bps[link] = was;
+    *total = 0;
+    for (uint32_t i = 0; i < look->n && !err; i++) {
+        const tt_flow *f = &p->looks.flows[look->first + i];
+        if ((link < p->n ? f->src : p->n + f->dst) == link)
+            *total += p->filler.bps[i];
+    }
+    return err;
+}
+
+/* The best partner of c that is left: near ones first. */
+static uint32_t next_partner(const tt_plane *p, uint32_t c, bool inward)
+{
+    const uint64_t *near = p->tree->nodes[p->tree->leaf_node[c]].in;
+    double most = 0;
+    uint32_t best = TT_NONE;
+    for (uint32_t k = 0; k < p->n; k++) {
+        uint32_t i = p->senders[k];
+        if (p->used[i] || i == c || !tt_may(p, inward ? i : c, inward ? c : i))
+            continue;
+        double v = p->best.leaf_bps[inward ? i : p->n + i];
+        v *= tt_set_has(near, i) ? 4 : 1;
+        if (v <= most)
+            continue;
+        most = v;
+        best = i;
+    }
+    return best;
+}
+
+/* To (from) its best partners, until they could do more than it can. */
+static tutti_err add_spokes(tt_plane *p, uint32_t c, bool inward,
+                            uint32_t *n_spokes)
+{
+    enum { MOST = 16, LEAST = 3 };
+    uint32_t link = inward ? p->n + c : c;
+    double total = 0;
+    tutti_err err = TUTTI_OK;
+    for (uint32_t k = 0; k < MOST && !err; k++) {
+        uint32_t i = next_partner(p, c, inward);
+        if (i == TT_NONE ||
+            (k >= LEAST && total > 1.6 * p->best.leaf_bps[link]))
+            break;
+        p->used[i] = true;
+        (*n_spokes)++;
+        err = tt_look_add(p, inward ? i : c, inward ? c : i);
+        if (!err)
+            err = star_total(p, link, &total);
+    }
+    return err;
+}
+
+/* Both ways; the same partners may serve for both. p->used: taken by other
+ * stars of the look; p->taken: the same, before this one. */
+static tutti_err add_star(tt_plane *p, uint32_t c)
+{
+    uint32_t n_out = 0, n_in = 0;
+    bool *before = p->taken;
+    p->used[c] = true;
+    memcpy(before, p->used, p->n * sizeof(*before));
+    tutti_err err = add_spokes(p, c, false, &n_out);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < p->n; i++) { /* the other way: the same are free */
+        bool mine = p->used[i] && !before[i];
+        p->used[i] = before[i];
+        before[i] = mine;
+    }
+    err = add_spokes(p, c, true, &n_in);
+    for (uint32_t i = 0; i < p->n; i++)
+        p->used[i] |= before[i];
+    return err;
+}
+
+/* Are so many partners left that a star makes sense? */
+static bool has_room(const tt_plane *p, uint32_t c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        n += !p->used[i] && i != c && tt_may(p, c, i);
+    return n >= 4;
+}
+
+/* As many stars at once as find partners. */
+static tutti_err add_unsure(tt_plane *p)
+{
+    uint64_t *one = p->seek_set;
+    bool begun = false;
+    tutti_err err = TUTTI_OK;
+    for (uint32_t i = 0; i < p->n; i++)
+        p->senders[i] = i;
+    tt_shuffle(p, p->senders, p->n);
+    memset(one, 0, p->n_words * sizeof(*one));
+    for (uint32_t i = 0; i < p->n && !err && p->n > 2; i++) {
+        if (tt_is_sure(p, i) && tt_is_sure(p, p->n + i))
+            continue;
+        one[0] = i;
+        if (!note_set(p, one, AS_STAR + (p->n_thoughts > 0)))
+            continue;
+        if (!begun || p->used[i] || !has_room(p, i)) {
+            memset(p->used, 0, p->n * sizeof(*p->used));
+            err = tt_look_begin(p, "one with many");
+            begun = true;
+        }
+        if (!err)
+            err = add_star(p, i);
+    }
+    return err;
+}
+
+/* ------------------------------------------------------------------ insides */
+
+/* Sets p->node and p->kid: the h-th node above each leaf, where all that are
+ * to be measured are new; false: none is. */
+static bool climb_to(tt_plane *p, uint32_t h)
+{
+    const tt_tree *t = p->tree;
+    bool any = false;
+    for (uint32_t i = 0; i < p->n; i++) {
+        uint32_t v = t->leaf_node[i], kid = p->n + i;
+        for (uint32_t k = 0; k < h && v != TT_NONE; k++) {
+            kid = v;
+            v = t->nodes[v].parent;
+        }
+        p->node[i] = v == 0 || (v != TT_NONE && !p->some[v]) ? TT_NONE : v;
+        p->kid[i] = kid;
+        any |= p->node[i] != TT_NONE;
+    }
+    return any;
+}
+
+static tutti_err add_inside(tt_plane *p, uint32_t h)
+{
+    static const char *const why = "within racks";
+    tt_rule r = {.local = true};
+    bool quiet = tt_is_quiet(p);
+    if (!climb_to(p, h))
+        return TUTTI_OK;
+    tutti_err err = tt_look_masked(p, &r, why, quiet ? 1 : 3);
+    for (uint32_t each = quiet ? 2 : 1; each <= 3 && !err; each++)
+        err = tt_look_pairing(p, &r, why, each);
+    return err;
+}
+
+/* ------------------------------------------------------------------- chains */
+
+enum { WHOLE = 5, CHAIN = 4 }; /* the chain's level of the plane; its looks */
+
+/* Pairs that ran slower than expected stay; *n_slow of them. */
+static tutti_err keep_slow(tt_plane *p, uint32_t *n_slow)
+{
+    const tt_look *look = &p->looks.list[p->looks.n_told - 1];
+    const tt_flow *flows = p->looks.flows + look->first;
+    *n_slow = 0;
+    tutti_err err = tt_maxmin(&p->filler, &p->best, flows, look->n);
+    for (uint32_t i = 0; i < look->n && !err; i++) {
+        if (!(flows[i].bps < 0.9 * p->filler.bps[i]))
+            continue;
+        p->to[flows[i].src] = flows[i].dst;
+        p->used[flows[i].dst] = true;
+        (*n_slow)++;
+    }
+    return err;
+}
+
+static tutti_err add_link(tt_plane *p, const tt_rule *r)
+{
+    uint32_t n_slow = 1;
+    tutti_err err = TUTTI_OK;
+    tt_pair_none(p);
+    if (p->chain_at > 0)
+        err = keep_slow(p, &n_slow);
+    /* Where there is no noise, nothing slow means nothing thin. */
+    if (err || (tt_is_quiet(p) && p->chain_at > 1 && n_slow == 0))
+        return err;
+    tt_pair_rest(p, r);
+    err = tt_look_begin(p, "what slows others down");
+    return err ? err : tt_look_pairs(p, 100);
+}
+
+tutti_err tt_rounds_chained(tt_plane *p)
+{
+    tt_rule all = {0}, local = {.local = true};
+    for (; p->chain_level <= WHOLE; p->chain_level++, p->chain_at = 0) {
+        bool whole = p->chain_level == WHOLE;
+        if (p->chain_at == (tt_is_quiet(p) ? CHAIN - 1 : CHAIN) ||
+            (whole && p->n_thoughts > 0) ||
+            (!whole && !climb_to(p, p->chain_level)))
+            continue;
+        uint32_t before = p->looks.n;
+        tutti_err err = add_link(p, whole ? &all : &local);
+        p->chain_at++;
+        if (err || p->looks.n > before)
+            return err;
+    }
+    return TUTTI_OK;
+}
+
+void tt_rounds_chain_all(tt_plane *p)
+{
+    p->chain_level = WHOLE;
+    p->chain_at = 0;
+}
+
+/* ---------------------------------------------------------------------- all */
+
+tutti_err tt_rounds_targeted(tt_plane *p)
+{
+    tt_tree *t = p->tree;
+    tt_rule all = {0};
+    tutti_err err = TUTTI_OK;
+    tt_tree_build(p, &p->best);
+    for (uint32_t v = 0; v < t->n_nodes; v++)
+        p->some[v] = note_set(p, t->nodes[v].in, AS_PART);
+    for (uint32_t v = 1; v < t->n_nodes && !err; v++) {
+        if (p->some[v])
+            err = add_stress(p, t->nodes[v].in);
+    }
+    for (uint32_t v = 0; v < t->n_nodes && !err; v++)
+        err = add_rest(p, v);
+    if (!err)
+        err = add_unsure(p);
+    p->n_thoughts++;
+    p->chain_level = p->chain_at = 0;
+    for (uint32_t v = 0; v < t->n_nodes; v++)
+        p->some[v] = note_set(p, t->nodes[v].in,
+                              AS_INSIDE + t->nodes[v].n_kids);
+    for (uint32_t h = 0; h < WHOLE && !err; h++)
+        err = add_inside(p, h);
+    bool quiet = tt_is_quiet(p);
+    if (!err && p->looks.n_told < p->looks.n && (!quiet || p->n_thoughts == 1))
+        err = tt_look_masked(p, &all, "all again", quiet ? 0 : 1);
+    return err;
+}
