@@ -175,11 +175,13 @@ def name_ends(wires, hosts, switches):
             ports[end["node"]] += 1
             continue
         host = hosts[end["node"]]
+        is_named = end["dev"] is not None
         end["ifname"] = name_interface(host, end)
         end["mac"] = "02:00:00:%02x:%02x:%02x" % (
             host["number"], len(host["links"]) >> 8, len(host["links"]) & 255)
         host["links"].append({"ifname": end["ifname"], "mac": end["mac"],
-                              "wire": w, "side": side, "address": None})
+                              "wire": w, "side": side, "address": None,
+                              "is_named": is_named})
     for name, n in ports.items():
         if n > MOST_PORTS:
             raise Bad("switch `%s` has %d links; a bridge has at most %d"

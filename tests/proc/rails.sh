@@ -37,7 +37,7 @@ job() {
     done
     shift
     before=$(sent_now)
-    run env TUTTI_SOCKET_IFNAME=^mgmt0 TUTTI_TIMEOUT=20s "${vars[@]}" \
+    run env TUTTI_TIMEOUT=20s "${vars[@]}" \
         "$lab" run "$name" --topology ${topology:+"$topology"} -- \
         "$tutti" bench "$@"
     after=$(sent_now)
@@ -80,7 +80,7 @@ topology=
 # -- one card dies ------------------------------------------------------------
 # Its packets are lost without a word, as of a cable that is pulled.
 before=$(sent_now)
-env TUTTI_SOCKET_IFNAME=^mgmt0 TUTTI_LIVENESS=2s TUTTI_PLANNER=ring \
+env TUTTI_LIVENESS=2s TUTTI_PLANNER=ring \
     timeout -k 5 50 "$lab" run "$name" --topology -- "$tutti" bench \
     all-reduce -b 1MiB -e 1MiB -n 100000 >"$tmp/out" 2>"$tmp/err" &
 job=$!
