@@ -188,11 +188,11 @@ def hosts_file(plan):
 
 def host_variables(lab, host, topology):
     """What a program on the host finds in its environment. Interfaces that the
-    topology names are for whoever knows it."""
+    topology names are for data by themselves, each for its own part."""
     links = [k["ifname"] for k in host["links"]]
     data = [host["ifname"]]
     if len(links) > 1 and all(k["is_named"] for k in host["links"]):
-        data += links
+        data = links
     return {"LAB_NAME": lab, "LAB_TOPOLOGY": topology, "LAB_HOST": host["name"],
             "LAB_ADDR": host["address"], "LAB_MGMT": host["mgmt"],
             "LAB_IFNAME": host["ifname"], "LAB_DATA": ",".join(data),

@@ -69,6 +69,12 @@ is "they take the fast card" "$(slow_share 0 10)" right
 job TUTTI_SOCKETS=2 -- all-reduce -b 1MiB -e 1MiB -n 3 -w 1
 right "two sockets each"
 
+topology=auto
+job TUTTI_PROBE_CACHE=off -- all-reduce -b 4MiB -e 4MiB -n 8 -w 1
+right "a network that was measured"
+is "about a fifth of that too" "$(slow_share 5 45)" right
+topology=
+
 # Interfaces that are not there.
 "$tutti" topo "$spec" | sed 's/eth1/eth7/' >"$tmp/wrong.topo"
 topology=$tmp/wrong.topo
