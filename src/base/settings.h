@@ -43,6 +43,11 @@ typedef enum tt_setting_kind {
     X(probe_cache, "TUTTI_PROBE_CACHE", STRING, "", "", "",                  \
       "directory for measured networks, or off; default: tutti in "          \
       "$XDG_CACHE_HOME or ~/.cache; rank 0's counts")                        \
+    X(drift, "TUTTI_DRIFT", COUNT, "1", "0", "1",                            \
+      "on a known network: warn when large calls take much longer than "     \
+      "predicted; rank 0's counts")                                          \
+    X(replan, "TUTTI_REPLAN", COUNT, "0", "0", "1",                          \
+      "then measure it again and change the plans; rank 0's counts")         \
     X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
       "log level: error, warn, info, debug or trace")                        \
     X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "core/core.h"
+#include "core/drift.h"
 
 /* A vector may not be longer than this, in bytes: products stay exact. */
 static const uint64_t most_bytes = UINT64_C(1) << 48;
@@ -193,6 +193,8 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     tt_engine_lock(comm->engine);
     tutti_err err = team_error(comm);
     bool is_well = !err;
+    if (is_well && call->predicted_s > 0)
+        tt_drift_watch(comm, start, call->predicted_s);
     if (is_well)
         err = call->is_message ? tt_message_begin(comm, call, start)
                                : tt_op_begin(comm->team, start);
@@ -238,7 +240,9 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     return err;
 }
 
-static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
+/* Finds the plan of a call; *start lacks who is told when it is over. */
+static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
+                         tt_op_start *start)
 {
     tutti_diag diag;
     const tutti_call_opts *opts = call->opts;
@@ -249,14 +253,14 @@ static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
         .shape = s,
         .is_pair = call->is_message,
         .copies_input = is_scaled || (is_same && s->coll == TUTTI_ALL_TO_ALL),
-        .planner = opts && opts->planner ? opts->planner : comm->agreed.planner,
+        .planner = rule,
     };
     want.in_place = is_same && !want.copies_input;
     tt_plan_entry *entry;
     tutti_err err = tt_comm_plan(comm, &want, &entry, &diag);
     if (err)
         return give_up(comm, err, call, diag.text);
-    tt_op_start start = {
+    *start = (tt_op_start){
         .plan = entry->plan,
         .call = describe(call, entry),
         .in = call->in,
@@ -267,9 +271,46 @@ static tutti_err perform(tutti_comm *comm, const tt_call_in *call)
         .priority = opts ? opts->priority : 0,
         .now_ns = tt_now_ns(),
     };
-    start.deadline_ns = start.now_ns + timeout(comm, opts);
+    if (call->predicted_s > 0)
+        call->predicted_s = entry->predicted_s;
+    return TUTTI_OK;
+}
+
+static tutti_err perform(tutti_comm *comm, tt_call_in *call)
+{
+    const tutti_call_opts *opts = call->opts;
+    uint64_t timeout_ns = timeout(comm, opts);
+    tt_op_start start;
+    call->predicted_s = 0;
+    if (comm->drift && tt_drift_counts(call)) {
+        tutti_err err = tt_drift_check(comm, timeout_ns);
+        if (err)
+            return err;
+        call->predicted_s = 1;
+    }
+    const char *rule = opts && opts->planner ? opts->planner
+                                             : comm->agreed.planner;
+    tutti_err err = prepare(comm, call, rule, &start);
+    if (err)
+        return err;
+    start.deadline_ns = start.now_ns + timeout_ns;
     return call->req ? run_async(comm, call, &start)
                      : run_blocking(comm, call, &start);
+}
+
+tutti_err tt_comm_begin(tutti_comm *comm, tt_call_in *call, const tt_begin *how)
+{
+    tt_op_start start;
+    call->shape.elem_bytes = (uint32_t)tutti_type_bytes(call->type);
+    call->shape.rank = comm->rank;
+    call->shape.n_ranks = comm->n_ranks;
+    tutti_err err = prepare(comm, call, how->rule, &start);
+    if (err)
+        return err;
+    start.deadline_ns = start.now_ns + how->timeout_ns;
+    start.done = how->done;
+    start.arg = how->arg;
+    return begin_locked(comm, call, &start, NULL);
 }
 
 /* One thread at a time. A callback may be so quick that the call it belongs to

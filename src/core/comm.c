@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * comm.c - communicators: what makes one, splits one, ends one.
  * Next: call.c. */
-#include "core/core.h"
+#include "core/drift.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@ static void free_comm(const tt_mem *mem, tutti_comm *comm)
     tt_free(mem, comm->hosts, comm->n_ranks, sizeof(uint32_t));
     tt_comm_free_tallies(comm);
     tt_comm_free_rails(comm);
+    tt_drift_free(comm);
     tt_routes_free(comm->routes);
     tt_topology_free(comm->topology);
     tt_free(mem, comm, 1, sizeof(*comm));
@@ -72,6 +73,8 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                              &comm->team);
     if (!err) {
         err = tt_comm_map_rails(comm);
+        if (!err)
+            err = tt_drift_create(comm);
         if (err)
             leave(comm);
     }
@@ -89,6 +92,7 @@ void tutti_comm_destroy(tutti_comm *comm)
     if (!comm || tt_process_is_child())
         return;
     tt_mesh *mesh = comm->mesh;
+    tt_drift_end(comm);
     tt_engine_lock(comm->engine);
     tt_team_leave(comm->team);
     tt_comm_free_plans(comm);

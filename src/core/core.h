@@ -11,6 +11,7 @@
  * call.c     checks a call, begins it, waits for it
  * collectives.c  the public calls
  * messages.c send and receive: tags, receives from any rank
+ * drift.c    is the network as predicted (drift.h: suspect.c, replan.c)
  * request.c  asynchronous outcomes, callbacks
  * alloc.c    tutti_alloc(), tutti_free()
  * networks.c topologies, plans for them, the simulator, and
@@ -39,6 +40,7 @@ typedef struct tt_agreed {
     uint32_t topology_bytes; /* of the network's text; 0: not known */
     bool topology_has_names; /* its hosts may be the job's, by name */
     bool topology_is_learnt; /* it is measured: see learn.h */
+    bool watches_drift, replans;
     char planner[TT_SETTING_TEXT];
 } tt_agreed;
 
@@ -51,8 +53,9 @@ typedef struct tt_plan_key {
 typedef struct tt_plan_entry {
     tt_plan_key key;
     tt_plan *plan;
-    uint64_t shape; /* for the fingerprint */
-    uint64_t used;  /* for least recently used */
+    uint64_t shape;     /* for the fingerprint */
+    uint64_t used;      /* for least recently used */
+    double predicted_s; /* 0: not known */
 } tt_plan_entry;
 
 #define TT_PLAN_CACHE 64
@@ -70,7 +73,8 @@ typedef struct tt_part_entry {
     struct tt_part_entry *next;
     tt_part_key key;
     tt_part *part;
-    double fronts; /* in the pipeline when it is full; 0: not known */
+    double fronts;      /* in the pipeline when it is full; 0: not known */
+    double predicted_s; /* of the largest size of its class; 0: not known */
 } tt_part_entry;
 
 typedef struct tt_rail_map tt_rail_map;
@@ -89,6 +93,7 @@ struct tutti_comm {
     tt_rail_map *rails;       /* [n_ranks]; NULL: one port per pair */
     atomic_flag busy;
     char message[512];
+    struct tt_drift *drift;   /* NULL: nobody watches; drift.h */
     uint64_t planner_hash;    /* of agreed.planner */
     unsigned char barrier[1]; /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
@@ -197,6 +202,16 @@ void tt_rails_free(tt_rails *rails, const tt_mem *mem);
 /* Which rail of the communicator's network goes by which port. */
 tutti_err tt_comm_map_rails(tutti_comm *comm);
 void tt_comm_free_rails(tutti_comm *comm);
+/* The same where the ports were made for another network; told by interface.
+ * The caller owns *out (comm->mem, [n_ranks]); NULL: one port per pair. Errors:
+ * ENOMEM. */
+typedef struct tt_rail_net {
+    const tutti_topology *topology;
+    const tt_routes *routes;
+} tt_rail_net;
+tutti_err tt_rail_map_make(const tutti_comm *comm, tt_rail_net ports,
+                           tt_rail_net rails, tt_rail_map **out);
+void tt_rail_map_free(const tutti_comm *comm, tt_rail_map *map);
 void tt_comm_set_ports(const tutti_comm *comm, tt_part *part);
 
 /* plans.c */
@@ -225,11 +240,22 @@ typedef struct tt_call_in {
     const tutti_call_opts *opts;
     tutti_request **req;
     bool is_barrier, is_message;
-    uint32_t from, to; /* of a message, in ranks of the comm; from may be
+    uint32_t from, to;  /* of a message, in ranks of the comm; from may be
                           TT_NONE: any */
-    int *source;       /* from any: who it was */
+    int *source;        /* from any: who it was */
+    double predicted_s; /* set here: of a call that is watched; else 0 */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+/* Begins a call of the library's own, in the middle of one of the user's. done:
+ * as in tt_op_start; not called on an error. The next call drives it. */
+typedef struct tt_begin {
+    const char *rule; /* planner */
+    uint64_t timeout_ns;
+    void (*done)(void *arg, tutti_err err);
+    void *arg;
+} tt_begin;
+tutti_err tt_comm_begin(tutti_comm *comm, tt_call_in *call,
+                        const tt_begin *how);
 
 /* messages.c */
 /* Begins a message: start, but for members, channel and seq. [locked] */

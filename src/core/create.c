@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "boot/boot.h"
-#include "core/core.h"
+#include "core/drift.h"
 #include "core/learn.h"
 #include "plan/plan.h"
 
@@ -321,6 +321,8 @@ static tutti_err exchange_hellos(start *st)
     snprintf(mine->settings.planner, sizeof(mine->settings.planner), "%s",
              st->settings.planner);
     tutti_err err = TUTTI_OK;
+    mine->settings.watches_drift = st->settings.drift;
+    mine->settings.replans = st->settings.replan;
     mine->settings.topology_is_learnt = tt_learn_is_wanted(&st->settings);
     if (st->rank == 0 && !mine->settings.topology_is_learnt)
         err = tt_known_read(st->settings.topology, &st->known, st->diag);
@@ -592,7 +594,7 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
         snprintf(st->launch.job + used, sizeof(st->launch.job) - used, "#%llu",
                  (unsigned long long)instance);
     st->deadline_ns = tt_now_ns() + st->settings.start_timeout_ns;
-    err = tt_boot_open(&st->launch, &st->settings, st->mem, st->deadline_ns,
+    err = tt_boot_open(&st->launch, &st->settings, st->keep, st->deadline_ns,
                        &st->boot, st->diag);
     if (!err)
         err = exchange_hellos(st);
@@ -617,12 +619,17 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     /* Nobody may speak to a communicator that does not exist yet on the other
      * side: one more round. */
     tutti_comm *comm = NULL;
-    err = agree(st, make_comm(st, timeout_ns, &comm));
-    if (err)
+    err = make_comm(st, timeout_ns, &comm);
+    if (!err && tt_replan_prepare(comm, &st->settings))
+        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    err = agree(st, err);
+    if (err) {
         tutti_comm_destroy(comm);
-    else
-        *out = comm;
-    return err;
+        return err;
+    }
+    tt_replan_give(comm, &st->boot);
+    *out = comm;
+    return TUTTI_OK;
 }
 
 /* *home is set to NULL when the mesh has taken it. */

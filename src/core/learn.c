@@ -196,7 +196,7 @@ tutti_err tt_learn(const tt_learn_job *job, tt_known *known, uint32_t *n_bytes,
         return TUTTI_OK;
     }
     tutti_err err = tt_fingerprint(job, &fingerprint, diag);
-    if (!err && job->rank == 0) {
+    if (!err && job->rank == 0 && !job->is_fresh) {
         char dir[MOST_DIR];
         tt_probe_cache_dir(job->settings, dir, sizeof(dir));
         is_kept = tt_probe_cache_read(dir, fingerprint, job->n_ranks, known);

@@ -21,6 +21,7 @@ typedef struct tt_learn_job {
     tt_boot *boot;
     uint32_t rank, n_ranks, n_hosts;
     const tt_settings *settings;
+    bool is_fresh; /* whatever was measured before */
 } tt_learn_job;
 
 /* ---------------------------------------------------------------- learn.c */

@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "core/core.h"
+#include "core/drift.h"
 #include "plan/plan.h"
 #include "verify/verify.h"
 
@@ -109,6 +109,9 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
     tutti_err err = tt_verify(s, mem, diag);
     if (!err && p->topology)
         err = tt_plan_pipeline(s, p, mem, &out->fronts, diag);
+    if (!err && comm->drift &&
+        tt_drift_counts_size(p->collective, p->size_bytes))
+        out->predicted_s = tt_drift_predict(comm, s, p);
     if (!err)
         err = tt_part_extract(s, rank, mem, &out->part);
     if (!err && p->topology)
@@ -291,6 +294,10 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         tt_bound_free(bound);
     else
         entry->shape = shape_hash(want, bound);
+    /* At these sizes time is in proportion to size. */
+    if (part->predicted_s > 0)
+        entry->predicted_s = part->predicted_s * (double)total /
+                             (double)(UINT64_C(1) << part->key.size_class);
     return err;
 }
 

@@ -405,11 +405,17 @@ struct tt_rail_map {
     uint8_t port[2][MAX_RAILS];
 };
 
-static void map_rails(const reader *r, uint32_t rank, uint32_t peer,
-                      uint32_t n_ports, tt_rail_map *out)
+typedef struct rail_at {
+    uint32_t rank, peer, n_ports;
+} rail_at;
+
+/* made: the network for which the ports were made. */
+static void map_rails(const reader *made, const reader *r, const rail_at *at,
+                      tt_rail_map *out)
 {
     way ports[2 * MAX_RAILS];
-    uint32_t n = list_ports(r, rank, peer, ports);
+    uint32_t rank = at->rank, peer = at->peer;
+    uint32_t n = list_ports(made, rank, peer, ports);
     for (int back = 0; back < 2; back++) {
         uint32_t src = back ? peer : rank, dst = back ? rank : peer;
         uint32_t n_rails = tt_route_rails(r->routes, src, dst);
@@ -419,37 +425,53 @@ static void map_rails(const reader *r, uint32_t rank, uint32_t peer,
             uint32_t k = 0;
             while (k < n && !is_same_port(&ports[k], &w))
                 k++;
-            out->port[back][rail] = (uint8_t)(k < n_ports && k < n ? k : 0);
+            out->port[back][rail] = (uint8_t)(k < at->n_ports && k < n ? k : 0);
         }
     }
 }
 
-tutti_err tt_comm_map_rails(tutti_comm *comm)
+tutti_err tt_rail_map_make(const tutti_comm *comm, tt_rail_net ports,
+                           tt_rail_net rails, tt_rail_map **out)
 {
     bool any = false;
+    *out = NULL;
     for (uint32_t p = 0; p < comm->n_ranks; p++) {
         uint32_t member = tt_team_member(comm->team, p);
         any |= p != comm->rank && tt_mesh_n_ports(comm->mesh, member) > 1;
     }
-    if (!any || !comm->topology)
+    if (!any || !rails.topology)
         return TUTTI_OK;
-    uint32_t n_links = tt_routes_max_links(comm->routes);
+    uint32_t n_links = tt_routes_max_links(rails.routes);
+    uint32_t n_made = tt_routes_max_links(ports.routes);
+    n_links = n_made > n_links ? n_made : n_links;
     uint32_t *links = tt_new(&tt_mem_std, n_links, sizeof(*links));
-    comm->rails = tt_new(&comm->mem, comm->n_ranks, sizeof(*comm->rails));
-    const reader r = {comm->topology, comm->routes, links};
-    for (uint32_t p = 0; links && comm->rails && p < comm->n_ranks; p++) {
+    *out = tt_new(&comm->mem, comm->n_ranks, sizeof(**out));
+    const reader made = {ports.topology, ports.routes, links};
+    const reader r = {rails.topology, rails.routes, links};
+    for (uint32_t p = 0; links && *out && p < comm->n_ranks; p++) {
         uint32_t member = tt_team_member(comm->team, p);
+        const rail_at at = {comm->rank, p, tt_mesh_n_ports(comm->mesh, member)};
         if (p != comm->rank)
-            map_rails(&r, comm->rank, p, tt_mesh_n_ports(comm->mesh, member),
-                      &comm->rails[p]);
+            map_rails(&made, &r, &at, &(*out)[p]);
     }
     tt_free(&tt_mem_std, links, n_links, sizeof(*links));
-    return links && comm->rails ? TUTTI_OK : TUTTI_ENOMEM;
+    return links && *out ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+tutti_err tt_comm_map_rails(tutti_comm *comm)
+{
+    const tt_rail_net net = {comm->topology, comm->routes};
+    return tt_rail_map_make(comm, net, net, &comm->rails);
+}
+
+void tt_rail_map_free(const tutti_comm *comm, tt_rail_map *map)
+{
+    tt_free(&comm->mem, map, comm->n_ranks, sizeof(*map));
 }
 
 void tt_comm_free_rails(tutti_comm *comm)
 {
-    tt_free(&comm->mem, comm->rails, comm->n_ranks, sizeof(*comm->rails));
+    tt_rail_map_free(comm, comm->rails);
     comm->rails = NULL;
 }
 

@@ -98,6 +98,8 @@ tt_mesh *tt_mesh_ref(tt_mesh *mesh);
 /* The last one flushes, closes and frees everything. [unlocked] */
 void tt_mesh_unref(tt_mesh *mesh);
 const tt_mem *tt_mesh_mem(const tt_mesh *mesh);
+/* Adds up what is known of the conns to a rank; false: nothing. [locked] */
+bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, tt_net_pace *out);
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 /* Ports to another rank: at least 1. */
 uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
@@ -116,6 +118,8 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
+/* No op is open. [locked] */
+bool tt_team_is_idle(const tt_team *team);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
 /* The mesh rank of a member. */
 uint32_t tt_team_member(const tt_team *team, uint32_t rank);

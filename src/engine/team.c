@@ -343,6 +343,11 @@ tutti_err tt_team_state(const tt_team *team, const char **text)
     return team->err;
 }
 
+bool tt_team_is_idle(const tt_team *team)
+{
+    return team->n_ops == 0;
+}
+
 double tt_team_lateness(const tt_team *team, uint32_t rank)
 {
     return team->lateness[rank];

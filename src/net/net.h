@@ -118,6 +118,12 @@ struct tt_conn {
     bool is_up;    /* set by connect() when both sides agreed */
 };
 
+/* What a conn has sent since it exists. */
+typedef struct tt_net_pace {
+    uint64_t bytes;   /* that the other side has acknowledged */
+    uint64_t busy_ns; /* while something waited for that */
+} tt_net_pace;
+
 typedef enum tt_sent {
     TT_FULL,  /* no room now (or lost): nothing was taken; try again later */
     TT_LEFT,  /* taken, and the payload's memory is free already */
@@ -190,6 +196,9 @@ typedef struct tt_net_ops {
     void (*close)(tt_conn *conn, uint64_t linger_ns);
 
     void (*fini)(tt_net *net);
+
+    /* NULL: the transport does not know. Costs a system call. */
+    void (*pace)(const tt_conn *conn, tt_net_pace *out);
 } tt_net_ops;
 
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */

@@ -636,4 +636,5 @@ const tt_net_ops tt_net_tcp = {
     .drain = tcp_drain,
     .close = tcp_close,
     .fini = tcp_fini,
+    .pace = tt_tcp_pace,
 };

@@ -5,7 +5,8 @@
  *   tcp_stream.c  the byte streams, without the socket
  *   tcp_meet.c    who connects to whom, on which address
  *   tcp_ways.c    which of a peer's addresses to try, in which order
- *   tcp_addr.c    what address() tells */
+ *   tcp_addr.c    what address() tells
+ *   tcp_pace.c    how fast sockets have been */
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 
@@ -138,6 +139,10 @@ size_t tt_tcp_ways(const tt_tcp_here *here, const tt_tcp_card *peer,
 uint32_t tt_tcp_way_of(const tt_tcp_way *ways, uint32_t n, uint32_t first,
                        uint32_t strand);
 const char *tt_tcp_end_text(const tt_tcp_end *end, char *out);
+
+/* ------------------------------------------------------------ tcp_pace.c */
+
+void tt_tcp_pace(const tt_conn *base, tt_net_pace *out);
 
 /* ------------------------------------------------------------ tcp_meet.c */
 

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * drift.c - do large calls take as long as was predicted?
+ *
+ * Idea       A rank's own time from its call to its end also holds the time
+ *            for which it has waited for others. Of a call whose result needs
+ *            all ranks the **least** of their times is that from the last
+ *            rank's call on: stragglers make no drift. Every CALLS large calls
+ *            the ranks tell each other what their calls took, and how fast
+ *            their connections were while they sent (tt_net_pace), in an
+ *            all-gather of some bytes that nobody waits for; rank 0 judges.
+ * Overlap    Where calls overlap, a call's time is what it adds to the end of
+ *            those before it; calls in groups of GROUP then say what one alone
+ *            cannot.
+ * Drift      Each group of CALLS calls in a row has taken SLOW times as long
+ *            as predicted: one hiccup is none. It is said once.
+ * Agreement  The calls that count, and when the ranks speak, are the same on
+ *            all ranks, because calls match by their order. With TUTTI_REPLAN
+ *            the call where they speak waits for all, so that all decide alike
+ *            from the same figures.
+ * Next       suspect.c, replan.c. */
+#include "core/drift.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define CALLS TT_DRIFT_CALLS
+#define PAIRS TT_DRIFT_PACES
+#define GROUP 2
+#define SLOW 1.5
+#define SLOTS 64 /* large calls that may be open at a time */
+#define END_NS TT_NS_PER_S
+
+static const uint64_t least_bytes = 1 << 20;
+
+/* A call that is watched; number + 1, so that 0 is none. */
+typedef struct slot {
+    uint64_t number, begin_ns, end_ns; /* end 0: still open, or it failed */
+    double predicted_s;
+    tutti_coll coll;
+    void (*done)(void *arg, tutti_err err);
+    void *arg;
+    bool is_open;
+} slot;
+
+/* One talk: alive until it is over and was judged. */
+typedef struct talk {
+    struct talk *next;
+    tutti_comm *comm;
+    atomic_int is_over;
+    tutti_err err;
+    double predicted_s[CALLS];
+    tt_drift_saying mine;
+    tt_drift_saying all[]; /* [n_ranks] */
+} talk;
+
+struct tt_drift {
+    uint64_t n_calls; /* that count */
+    slot slots[SLOTS];
+    tt_net_pace *seen; /* [n_ranks]: at the last talk */
+    talk *talks;       /* oldest first */
+    bool has_said;     /* what there is to say */
+    tt_replan *replan; /* NULL: never */
+};
+
+/* --------------------------------------------------------- life and death -- */
+
+tutti_err tt_drift_create(tutti_comm *comm)
+{
+    if (!comm->topology || !comm->agreed.watches_drift ||
+        comm->agreed.n_hosts < 2 || comm->n_ranks < 2)
+        return TUTTI_OK;
+    tt_drift *d = comm->drift = tt_new(&comm->mem, 1, sizeof(*d));
+    if (!d)
+        return TUTTI_ENOMEM;
+    d->seen = tt_new(&comm->mem, comm->n_ranks, sizeof(*d->seen));
+    return d->seen ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+static size_t talk_bytes(const tutti_comm *comm)
+{
+    return sizeof(talk) + comm->n_ranks * sizeof(tt_drift_saying);
+}
+
+static void free_talk(tutti_comm *comm, talk *t)
+{
+    tt_free(&comm->mem, t, 1, talk_bytes(comm));
+}
+
+static bool is_over(const void *arg)
+{
+    const talk *t = arg;
+    return atomic_load_explicit(&t->is_over, memory_order_acquire) != 0;
+}
+
+/* Ranks that have had the last call's result have all begun the talk before
+ * it, so this is a matter of moments; who comes in vain does not wait long. */
+void tt_drift_end(tutti_comm *comm)
+{
+    const struct timespec moment = {.tv_nsec = 100000};
+    uint64_t until_ns = tt_now_ns() + END_NS;
+    for (talk *t = comm->drift ? comm->drift->talks : NULL; t; t = t->next) {
+        while (!is_over(t) && tt_now_ns() < until_ns) {
+            tt_engine_poke(comm->engine);
+            nanosleep(&moment, NULL);
+        }
+    }
+}
+
+void tt_drift_free(tutti_comm *comm)
+{
+    tt_drift *d = comm->drift;
+    if (!d)
+        return;
+    while (d->talks) {
+        talk *t = d->talks;
+        d->talks = t->next;
+        free_talk(comm, t);
+    }
+    tt_replan_free(d->replan);
+    tt_free(&comm->mem, d->seen, comm->n_ranks, sizeof(*d->seen));
+    tt_free(&comm->mem, d, 1, sizeof(*d));
+    comm->drift = NULL;
+}
+
+tt_replan **tt_drift_replan(tutti_comm *comm)
+{
+    return comm->drift ? &comm->drift->replan : NULL;
+}
+
+/* ------------------------------------------------------------ prediction -- */
+
+/* Those whose result needs what every rank has. */
+bool tt_drift_counts_size(tutti_coll coll, uint64_t bytes)
+{
+    return bytes >= least_bytes &&
+           (coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
+            coll == TUTTI_REDUCE_SCATTER);
+}
+
+bool tt_drift_counts(const tt_call_in *call)
+{
+    return !call->is_message && !call->is_barrier &&
+           tt_drift_counts_size(call->shape.coll,
+                                tt_shape_total_bytes(&call->shape));
+}
+
+double tt_drift_predict(const tutti_comm *comm, const tutti_schedule *s,
+                        const tt_problem *p)
+{
+    double seconds = 0;
+    if (!p->topology || tt_plan_predict(s, p, &comm->mem, &seconds, NULL))
+        return 0;
+    /* Headers take their part of the links. */
+    return seconds * (double)TT_TCP_PACKET / (double)TT_TCP_PAYLOAD;
+}
+
+/* -------------------------------------------------------------- watching -- */
+
+static void end_call(void *arg, tutti_err err)
+{
+    slot *s = arg;
+    s->end_ns = err ? 0 : tt_now_ns();
+    s->is_open = false;
+    s->done(s->arg, err);
+}
+
+void tt_drift_watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
+{
+    tt_drift *d = comm->drift;
+    uint64_t number = d->n_calls; /* check() has counted it */
+    slot *s = &d->slots[number % SLOTS];
+    if (s->is_open)
+        return; /* that many are open: this one is not watched */
+    *s = (slot){.number = number,
+                .begin_ns = start->now_ns,
+                .predicted_s = predicted_s,
+                .coll = (tutti_coll)start->call.coll,
+                .done = start->done,
+                .arg = start->arg,
+                .is_open = true};
+    start->done = end_call;
+    start->arg = s;
+}
+
+static const slot *find(const tt_drift *d, uint64_t number)
+{
+    const slot *s = &d->slots[number % SLOTS];
+    return s->number == number && s->end_ns ? s : NULL;
+}
+
+/* ------------------------------------------------------------- what is said */
+
+/* Of calls first .. first + CALLS - 1; those before them are looked at too.
+ * [locked] */
+static void say_times(const tt_drift *d, uint64_t first, talk *t)
+{
+    uint64_t ends_ns = 0; /* of all before */
+    uint64_t from = first > CALLS ? first - CALLS : 1;
+    for (uint64_t i = from; i < first + CALLS; i++) {
+        const slot *s = find(d, i);
+        uint64_t begin_ns = 0;
+        if (s)
+            begin_ns = s->begin_ns > ends_ns ? s->begin_ns : ends_ns;
+        if (i >= first) {
+            t->mine.took_s[i - first] = -1;
+            t->predicted_s[i - first] = s ? s->predicted_s : 0;
+        }
+        if (i >= first && s)
+            t->mine.took_s[i - first] =
+                s->end_ns > begin_ns
+                    ? (float)((double)(s->end_ns - begin_ns) * 1e-9)
+                    : 0;
+        if (s && s->end_ns > ends_ns)
+            ends_ns = s->end_ns;
+    }
+}
+
+/* Puts a pace among those that are told: half of the places for the slowest,
+ * half for the fastest. */
+static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
+                      float pace)
+{
+    uint32_t at = *n;
+    while (at > 0 && mine->paces[at - 1].bytes_per_s > pace)
+        at--;
+    if (*n == PAIRS && at == PAIRS / 2)
+        return; /* in the middle */
+    if (*n == PAIRS && at < PAIRS / 2)
+        memmove(&mine->paces[at + 1], &mine->paces[at],
+                (PAIRS / 2 - 1 - at) * sizeof(mine->paces[0]));
+    else if (*n == PAIRS)
+        memmove(&mine->paces[PAIRS / 2], &mine->paces[PAIRS / 2 + 1],
+                (--at - PAIRS / 2) * sizeof(mine->paces[0]));
+    else
+        memmove(&mine->paces[at + 1], &mine->paces[at],
+                ((*n)++ - at) * sizeof(mine->paces[0]));
+    mine->paces[at].to = to;
+    mine->paces[at].bytes_per_s = pace;
+}
+
+/* Since the last talk. Who has sent little says nothing: credit and the like.
+ * [locked] */
+static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
+{
+    tt_drift *d = comm->drift;
+    uint32_t n = 0;
+    uint64_t most = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t r = 0; r < comm->n_ranks; r++) {
+            tt_net_pace now, *seen = &d->seen[r];
+            if (r == comm->rank ||
+                !tt_mesh_pace(comm->mesh, tt_team_member(comm->team, r), &now))
+                continue;
+            uint64_t bytes = now.bytes - seen->bytes;
+            uint64_t busy_ns = now.busy_ns - seen->busy_ns;
+            if (pass == 0) {
+                most = bytes > most ? bytes : most;
+                continue;
+            }
+            if (bytes > most / 8 && busy_ns > 0)
+                keep_pace(mine, &n, r,
+                          (float)((double)bytes * 1e9 / (double)busy_ns));
+            *seen = now;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------- talks */
+
+static void end_talk(void *arg, tutti_err err)
+{
+    talk *t = arg;
+    tt_engine *e = t->comm->engine;
+    t->err = err;
+    atomic_store_explicit(&t->is_over, 1, memory_order_release);
+    tt_engine_wake(e);
+}
+
+/* Begins an all-gather of len bytes; t is the outcome's home. */
+static tutti_err gather(tutti_comm *comm, talk *t, const void *mine, void *all,
+                        size_t len, uint64_t timeout_ns)
+{
+    const tt_begin how = {.rule = "doubling",
+                          .timeout_ns = timeout_ns,
+                          .done = end_talk,
+                          .arg = t};
+    tt_call_in call = {
+        .shape = {.coll = TUTTI_ALL_GATHER, .root = TT_NONE, .count = len},
+        .in = mine,
+        .out = all,
+        .type = TUTTI_U8};
+    return tt_comm_begin(comm, &call, &how);
+}
+
+static talk *add_talk(tutti_comm *comm)
+{
+    talk **at = &comm->drift->talks;
+    while (*at)
+        at = &(*at)->next;
+    *at = tt_new(&comm->mem, 1, talk_bytes(comm));
+    if (*at)
+        (*at)->comm = comm;
+    return *at;
+}
+
+static void drop_talk(tutti_comm *comm, talk *t)
+{
+    talk **at = &comm->drift->talks;
+    while (*at && *at != t)
+        at = &(*at)->next;
+    if (*at)
+        *at = t->next;
+    free_talk(comm, t);
+}
+
+tutti_err tt_drift_least(tutti_comm *comm, int32_t *value, uint64_t timeout_ns)
+{
+    talk *t = tt_new(&comm->mem, 1, talk_bytes(comm));
+    int32_t *all = (int32_t *)(void *)(t ? t->all : NULL);
+    if (!t)
+        return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory");
+    t->comm = comm;
+    tutti_err err = gather(comm, t, value, all, sizeof(*value), timeout_ns);
+    if (!err) {
+        tt_engine_wait(comm->engine, is_over, t);
+        err = t->err;
+    }
+    for (uint32_t r = 0; !err && r < comm->n_ranks; r++)
+        *value = all[r] < *value ? all[r] : *value;
+    free_talk(comm, t);
+    return err;
+}
+
+/* ----------------------------------------------------------------- judging */
+
+bool tt_drift_is_slow(const tt_drift_saying *all, uint32_t n,
+                      const double *predicted_s, tt_drift_verdict *out)
+{
+    *out = (tt_drift_verdict){0};
+    for (uint32_t g = 0; g < CALLS; g += GROUP) {
+        double took_s = 0, should_s = 0;
+        for (uint32_t i = g; i < g + GROUP; i++) {
+            float least = INFINITY;
+            bool is_known = predicted_s[i] > 0;
+            for (uint32_t r = 0; r < n; r++) {
+                is_known &= all[r].took_s[i] >= 0;
+                least = fminf(least, all[r].took_s[i]);
+            }
+            if (!is_known)
+                return false;
+            took_s += (double)least;
+            should_s += predicted_s[i];
+        }
+        if (!(took_s > SLOW * should_s))
+            return false;
+        out->took_s += took_s;
+        out->predicted_s += should_s;
+    }
+    return true;
+}
+
+static void find_suspect(const tutti_comm *comm, const talk *t, char *out,
+                         size_t size)
+{
+    uint32_t n = 0, most = comm->n_ranks * PAIRS;
+    tt_drift_pair *pairs = tt_new(&comm->mem, most, sizeof(*pairs));
+    out[0] = '\0';
+    for (uint32_t r = 0; pairs && r < comm->n_ranks; r++) {
+        for (uint32_t i = 0; i < PAIRS; i++) {
+            uint32_t to = t->all[r].paces[i].to;
+            float pace = t->all[r].paces[i].bytes_per_s;
+            if (pace > 0 && isfinite(pace) && to < comm->n_ranks && to != r)
+                pairs[n++] = (tt_drift_pair){r, to, pace};
+        }
+    }
+    if (pairs &&
+        tt_drift_suspect(comm->topology, comm->routes, pairs, n, out, size))
+        out[0] = '\0';
+    tt_free(&comm->mem, pairs, most, sizeof(*pairs));
+}
+
+static void warn(const tutti_comm *comm, const talk *t,
+                 const tt_drift_verdict *v, bool replans)
+{
+    char suspect[300];
+    find_suspect(comm, t, suspect, sizeof(suspect));
+    TT_WARN("the network is slower than it was described: the last %d large "
+            "calls that were looked at took %.3g s instead of %.3g s, %.1f "
+            "times as long%s%s; %s",
+            CALLS, v->took_s, v->predicted_s, v->took_s / v->predicted_s,
+            suspect[0] ? "; " : "", suspect,
+            replans ? "it is measured again"
+                    : "tutti probe measures it, and TUTTI_REPLAN=1 does so "
+                      "during the job");
+}
+
+/* Rank 0: what there is to say, once. */
+static bool judge(tutti_comm *comm, const talk *t, bool replans)
+{
+    tt_drift_verdict v;
+    tt_drift *d = comm->drift;
+    if (t->err || !tt_drift_is_slow(t->all, comm->n_ranks, t->predicted_s, &v))
+        return false;
+    if (comm->rank == 0 && (!d->has_said || replans))
+        warn(comm, t, &v, replans);
+    d->has_said = true;
+    return true;
+}
+
+static void judge_finished(tutti_comm *comm)
+{
+    while (comm->drift->talks && is_over(comm->drift->talks)) {
+        talk *t = comm->drift->talks;
+        if (comm->rank == 0)
+            judge(comm, t, false);
+        drop_talk(comm, t);
+    }
+}
+
+static bool is_idle(const void *arg)
+{
+    const tutti_comm *comm = arg;
+    const char *text;
+    return tt_team_is_idle(comm->team) || tt_team_state(comm->team, &text);
+}
+
+/* All ranks wait for each other here, and come to the same end. */
+static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
+{
+    tt_drift *d = comm->drift;
+    tt_engine_wait(comm->engine, is_over, t);
+    tutti_err err = t->err;
+    bool may = !err && t->all[0].may_replan;
+    bool is_due = !err && judge(comm, t, may) && may;
+    drop_talk(comm, t);
+    if (!is_due)
+        return err;
+    tt_engine_wait(comm->engine, is_idle, comm);
+    err = tt_replan_run(comm, d->replan, timeout_ns);
+    d->has_said = false;
+    memset(d->slots, 0, sizeof(d->slots));
+    return err;
+}
+
+tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
+{
+    tt_drift *d = comm->drift;
+    bool waits = comm->agreed.replans && d->replan;
+    if (!waits)
+        judge_finished(comm);
+    uint64_t number = ++d->n_calls;
+    if (number % CALLS != 0 || number < 3 * CALLS)
+        return TUTTI_OK;
+    talk *t = add_talk(comm);
+    if (!t)
+        return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory");
+    tt_engine_lock(comm->engine);
+    say_times(d, number - 2 * CALLS, t);
+    say_paces(comm, &t->mine);
+    tt_engine_unlock(comm->engine);
+    t->mine.may_replan = comm->rank == 0 && waits && tt_replan_may(d->replan);
+    tutti_err err = gather(comm, t, &t->mine, t->all, sizeof(t->mine),
+                           timeout_ns);
+    if (err)
+        drop_talk(comm, t);
+    return err || !waits ? err : decide(comm, t, timeout_ns);
+}

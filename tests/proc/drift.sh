@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# drift.sh - a link becomes slower in the middle of a job: it is said once, with
+# the link; with TUTTI_REPLAN=1 all ranks measure again and go on with new plans.
+. "$(dirname "$0")/lib.sh"
+
+lab=$here/../../lab/lab
+export B TUTTI_LOG=info
+limit=60
+
+what="a link that becomes slower"
+if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
+    skip "$what" "needs root and what lab/lab needs"
+    finish
+fi
+name=$("$lab" up star:4@200Mbit) || exit 1
+at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
+
+# job N NAME=VALUE...: N calls of 1 MiB, of which the first take 60 ms; half a
+# second after they have begun h1 sends at 80 Mbit/s
+slow=80mbit
+job() {
+    local n=$1 i pid
+    shift
+    tc -n "$name-h1" qdisc change dev eth0 root tbf rate 200mbit burst 128kb limit 1mb
+    : >"$tmp/err"
+    timeout -k 5 $limit env TUTTI_TOPOLOGY=star:4@200Mbit "$@" "$lab" run "$name" -- \
+        "$tutti" bench -b 1MiB -e 1MiB -n "$n" -w 2 --inplace 0 >"$tmp/out" 2>"$tmp/err" </dev/null &
+    pid=$!
+    for i in $(seq 100); do
+        [ "$(grep -c ' hosts$' "$tmp/err")" -ge 4 ] && break
+        sleep 0.1
+    done
+    sleep 0.5
+    [ -z "$slow" ] ||
+        tc -n "$name-h1" qdisc change dev eth0 root tbf rate $slow burst 128kb limit 1mb
+    wait $pid
+    rc=$?
+    out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+}
+right() {
+    ends "$1" 0
+    like "the results are right" "$out" '# Out of bounds values : 0 OK'
+}
+# ids: of the networks that ranks have planned for, how many ranks each
+ids() { sed -nE 's/.*plans are for the network ([0-9a-f]{16}) .*/\1/p' <<<"$err" | sort | uniq -c | awk '{print $1}' | tr '\n' ' '; }
+
+job 36
+right "a link that becomes slower"
+is "is told once, by rank 0" \
+    "$(grep -c 'the network is slower than it was described' <<<"$err")" 1
+like "with how much, and the link" "$err" \
+    'tutti warn rank 0: the network is slower .* took [0-9.]+ s instead of [0-9.]+ s, [0-9.]+ times as long; the link suspected is h1 - core: rank 1 sent to rank [023] at [0-9.]+ Mbit/s; tutti probe measures it, and TUTTI_REPLAN=1'
+is "and nothing else happens" "$(ids)" "4 "
+
+job 42 TUTTI_REPLAN=1
+right "with TUTTI_REPLAN=1"
+like "it is measured again" "$err" 'rank 0: the network is slower .*; it is measured again$'
+like "with what it can do now" "$err" 'h1 to h2: eth0 .*, [78][0-9.]* Mbit/s'
+like "and all ranks are told" "$err" 'all ranks plan for the network as it is now'
+is "all plan for the new one, once" "$(ids)" "4 4 "
+
+job 36 TUTTI_DRIFT=0
+right "with TUTTI_DRIFT=0"
+is "nobody looks" "$(grep -c 'slower than' <<<"$err")" 0
+
+slow=
+job 36
+right "a link that stays as it is"
+is "is no reason to say anything" "$(grep -c 'slower than' <<<"$err")" 0
+finish

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * drift_test.c - when calls are too slow for their network, and which link it
+ * is. */
+#include "support/tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/drift.h"
+
+#define CALLS TT_DRIFT_CALLS
+
+/* Three ranks; each call was predicted to take a second. */
+static tt_drift_saying all[3];
+static double predicted_s[CALLS];
+
+static void all_took(float seconds)
+{
+    for (int i = 0; i < CALLS; i++) {
+        predicted_s[i] = 1;
+        for (int r = 0; r < 3; r++)
+            all[r].took_s[i] = seconds;
+    }
+}
+
+static bool is_slow(void)
+{
+    tt_drift_verdict v;
+    return tt_drift_is_slow(all, 3, predicted_s, &v);
+}
+
+static void test_slow(void **state)
+{
+    (void)state;
+    tt_drift_verdict v;
+    all_took(1);
+    assert_false(is_slow());
+    all_took(1.4f);
+    assert_false(is_slow());
+    all_took(2);
+    assert_true(tt_drift_is_slow(all, 3, predicted_s, &v));
+    assert_true(fabs(v.took_s - 16) < 1e-6 && fabs(v.predicted_s - 8) < 1e-6);
+}
+
+static void test_not_slow(void **state)
+{
+    (void)state;
+    all_took(1); /* one hiccup, however long */
+    for (int r = 0; r < 3; r++)
+        all[r].took_s[3] = 1000;
+    assert_false(is_slow());
+    all_took(3); /* a rank that always comes last, and waits for nobody */
+    for (int i = 0; i < CALLS; i++)
+        all[1].took_s[i] = 1;
+    assert_false(is_slow());
+    all_took(3); /* ranks that come late in turn */
+    for (int i = 0; i < CALLS; i++)
+        all[i % 3].took_s[i] = 1;
+    assert_false(is_slow());
+    all_took(3); /* one call was not seen */
+    all[2].took_s[7] = -1;
+    assert_false(is_slow());
+    all_took(3); /* nor predicted */
+    predicted_s[0] = 0;
+    assert_false(is_slow());
+    all_took(3);
+    all[0].took_s[0] = NAN;
+    assert_false(is_slow());
+}
+
+static void test_overlap(void **state)
+{
+    (void)state;
+    all_took(3); /* two that end together: the second one adds nothing */
+    for (int i = 1; i < CALLS; i += 2) {
+        for (int r = 0; r < 3; r++) {
+            all[r].took_s[i - 1] = 6;
+            all[r].took_s[i] = 0;
+        }
+    }
+    assert_true(is_slow());
+}
+
+/* ---------------------------------------------------------------- suspects */
+
+static char said[300];
+
+static void look(const char *spec, const tt_drift_pair *pairs, uint32_t n)
+{
+    tutti_topology *t;
+    tt_routes *routes;
+    assert_int_equal(tt_network_open(spec, &t, NULL), TUTTI_OK);
+    assert_int_equal(tt_routes_create(t, &tt_mem_std, &routes, NULL), TUTTI_OK);
+    assert_int_equal(tt_drift_suspect(t, routes, pairs, n, said, sizeof(said)),
+                     TUTTI_OK);
+    tt_routes_free(routes);
+    tt_topology_free(t);
+}
+
+static void says(const char *what)
+{
+    if (!strstr(said, what))
+        print_message("# it said: %s\n", said);
+    assert_non_null(strstr(said, what));
+}
+
+static void test_star(void **state)
+{
+    (void)state;
+    /* All send to all; what leaves h1 waits, and so do acknowledgements of
+     * what it receives. */
+    tt_drift_pair pairs[12];
+    uint32_t n = 0;
+    for (uint32_t a = 0; a < 4; a++)
+        for (uint32_t b = 0; b < 4; b++)
+            if (a != b)
+                pairs[n++] = (tt_drift_pair){a, b,
+                                             a == 1   ? 1e6f
+                                             : b == 1 ? 2e6f
+                                                      : 20e6f};
+    look("star:4@200Mbit", pairs, n);
+    says("the link suspected is h1 - core: rank 1 sent to rank ");
+    says("at 8 Mbit/s");
+}
+
+static void test_ring(void **state)
+{
+    (void)state;
+    const tt_drift_pair pairs[] = {
+        {0, 1, 20e6f}, {1, 2, 1e6f},  {2, 3, 20e6f},
+        {3, 4, 20e6f}, {4, 0, 20e6f},
+    };
+    /* One pair alone: either end of its route. */
+    look("star:5@200Mbit", pairs, 5);
+    assert_string_equal(said, "");
+    const tt_drift_pair more[] = {
+        {0, 1, 2e6f}, {1, 2, 1e6f}, {2, 3, 20e6f}, {3, 4, 20e6f}, {4, 0, 20e6f},
+    };
+    look("star:5@200Mbit", more, 5);
+    says("is h1 - core: rank 1 sent to rank 2 at 8 Mbit/s");
+}
+
+static void test_trunk(void **state)
+{
+    (void)state;
+    const tt_drift_pair pairs[] = {
+        {0, 1, 20e6f}, {1, 0, 21e6f}, {2, 3, 19e6f}, {3, 2, 20e6f},
+        {0, 2, 1e6f},  {2, 0, 1e6f},  {1, 3, 1e6f},  {3, 1, 2e6f},
+    };
+    look("racks:2+2@nic=200Mbit,trunk=200Mbit", pairs, 8);
+    says("the links suspected are rack0 - core, rack1 - core: rank ");
+}
+
+static void test_nothing(void **state)
+{
+    (void)state;
+    const tt_drift_pair even[] = {{0, 1, 5e6f}, {1, 2, 6e6f}, {2, 0, 7e6f}};
+    look("star:3@200Mbit", even, 3);
+    assert_string_equal(said, "");
+    look("star:3@200Mbit", even, 0);
+    assert_string_equal(said, "");
+    /* A slow link that is as slow as it should be. */
+    const tt_drift_pair uneven[] = {{0, 1, 5e6f},
+                                    {1, 0, 5e6f},
+                                    {2, 3, 0.5e6f},
+                                    {3, 2, 0.5e6f},
+                                    {0, 2, 0.5e6f}};
+    look("star:10,10,1,1@20Mbit", uneven, 5);
+    assert_string_equal(said, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slow),    cmocka_unit_test(test_not_slow),
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_star),
+        cmocka_unit_test(test_ring),    cmocka_unit_test(test_trunk),
+        cmocka_unit_test(test_nothing),
+    };
+    return TT_RUN_TAP(tests);
+}
