@@ -51,7 +51,7 @@ void tt_filler_free(tt_filler *f)
     tt_free(f->mem, f->start, f->caps[6], 4);
     tt_free(f->mem, f->way, f->caps[7], 4);
     tt_free(f->mem, f->users, f->caps[8], 4);
-    *f = (tt_filler){.mem = f->mem};
+    *f = (tt_filler){.mem = f->mem, .work = f->work};
 }
 
 /* The links of each flow, and how many flows each link has. */
@@ -123,6 +123,7 @@ tutti_err tt_maxmin(tt_filler *f, const tt_model *m, const tt_flow *flows,
     if (!room(f, tt_model_links(m), n_flows) || lay_ways(f, m, flows, n_flows))
         return TUTTI_ENOMEM;
     uint32_t n_active = lay_users(f, m, n_flows);
+    f->work += (uint64_t)n_flows * (8 + m->n_cuts) + 4 * m->n;
     for (uint32_t i = 0; i < n_flows; i++)
         f->by[i] = TT_NONE;
     while (n_active > 0) {
@@ -136,6 +137,7 @@ tutti_err tt_maxmin(tt_filler *f, const tt_model *m, const tt_flow *flows,
             double share = f->left[l] / f->count[l];
             least = share < least ? share : least;
         }
+        f->work += 2 * n_active;
         n_active = n;
         least = least > 0 ? least : 0;
         for (uint32_t a = 0; a < n_active; a++) {

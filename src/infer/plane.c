@@ -12,6 +12,11 @@
 /* More thoughts have never helped. */
 enum { MAX_THOUGHTS = 8 };
 
+/* What all searches of a plane together may use: about as many nanoseconds,
+ * but counted, so that it is the same everywhere. Most need a tenth of it. */
+static const uint64_t work_per_plane = 700000000, work_per_leaf = 40000000,
+                      most_work = UINT64_C(3000000000);
+
 /* ------------------------------------------------------------------ memory */
 
 static bool make_scratch(tt_plane *p)
@@ -82,7 +87,11 @@ tutti_err tt_plane_settle(tt_plane *p)
     if (p->n_sought == p->looks.n_told)
         return TUTTI_OK;
     p->n_sought = p->looks.n_told;
-    p->work = 0;
+    /* Each search may use half of what is left. */
+    uint64_t all = work_per_plane + p->n * work_per_leaf;
+    all = all < most_work ? all : most_work;
+    uint64_t used = p->filler.work < all ? p->filler.work : all;
+    p->max_work = p->filler.work + (all - used) / 2;
     tutti_err err = tt_seek(p);
     return err ? err : tt_fit_noise(p);
 }

@@ -101,6 +101,7 @@ typedef struct tt_filler {
     uint32_t *users;         /* flows of each link */
     uint32_t *active;        /* links not yet full */
     size_t caps[9];
+    uint64_t work; /* done so far, in about as many nanoseconds */
 } tt_filler;
 
 /* ENOMEM. bps and by have the answer. */
@@ -141,10 +142,10 @@ typedef struct tt_plane {
     struct tt_seeker *seek;
     struct tt_tree *tree;
     /* The course of it. */
-    uint64_t work, max_work; /* of the search, in flows and links looked at */
-    uint32_t stage, twin;    /* the look that is measured twice */
-    uint32_t n_thoughts;     /* how often it has looked for structure */
-    uint32_t n_sought;       /* looks told when it last did */
+    uint64_t max_work; /* of filler.work, which weigh.c and kin.c count too */
+    uint32_t stage, twin; /* the look that is measured twice */
+    uint32_t n_thoughts;  /* how often it has looked for structure */
+    uint32_t n_sought;    /* looks told when it last did */
     bool is_done;
     uint64_t *stressed; /* sets that were measured on purpose */
     uint32_t n_stressed, max_stressed;
@@ -155,6 +156,12 @@ typedef struct tt_plane {
     bool *used, *taken, *some;
     uint64_t *seek_set, *seek_set2; /* scratch */
 } tt_plane;
+
+/* Has the search used up what it may? */
+static inline bool tt_is_spent(const tt_plane *p)
+{
+    return p->filler.work >= p->max_work;
+}
 
 /* plane.c. The caller sets port, host, can, noise, unfair and rng. ENOMEM. */
 tutti_err tt_plane_open(tt_plane *p, uint32_t n, const tt_mem *mem);

@@ -2,18 +2,14 @@
  * seek.c - finds the links that nobody sees: which leaves sit together behind
  * something that is too thin for them.
  *
- * Idea       The cuts found so far make a tree. A new link of a tree puts some
- *            of the kids of one node below a node of their own; so node by
- *            node sets of kids are tried: all of them where there are few,
- *            else those near the groups that behave alike (kin.c), improved by
- *            moving one kid in or out as long as that gains (weigh.c). The
- *            best are then fitted beside the other cuts (fit.c); a cut stays
- *            if what it explains is worth more than its price. Cuts that have
- *            become needless go, and each is sought once more beside the
- *            others, so that a first guess need not be right.
- * Cost       A few hundred sets weighed and a dozen fitted, for each link that
- *            is found.
- * Next       rounds.c, which measures what is suspected. */
+ * Idea       The cuts found so far make a tree. Node by node sets of its kids
+ *            are weighed (climb.c), and the best fitted beside the other cuts
+ *            (fit.c); a cut stays if what it explains is worth more than its
+ *            price. Cuts that have become needless go, and each is sought once
+ *            more beside the others, so that a first guess need not be right.
+ * Cost       A dozen fits for each link that is found; when the search has
+ *            used up what it may, what was found until then is the answer.
+ * Next       target.c, which measures what is suspected. */
 #include "infer/seek.h"
 
 #include <math.h>
@@ -21,250 +17,9 @@
 
 enum {
     MAX_TRIES = 8,  /* of each pool, fitted */
-    MAX_SWEEPS = 6, /* of a climb */
-    ALL_SETS = 8    /* so many atoms: all sets are tried */
+    MAX_PASSES = 3, /* over the tree */
+    MAX_RETHINKS = 40
 };
-
-static const double enough = 20;
-
-/* -------------------------------------------------------------------- pools */
-
-static bool is_known(const tt_plane *p, const uint64_t *set)
-{
-    size_t bytes = p->n_words * sizeof(*set);
-    for (uint32_t c = 0; c < p->best.n_cuts; c++) {
-        if (memcmp(p->best.cuts[c].in, set, bytes) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Keeps the set, if it is new and among the best. */
-static void keep(const tt_plane *p, tt_pool *pool, const uint64_t *set,
-                 const double gain_bps[2])
-{
-    size_t bytes = p->n_words * sizeof(*set);
-    for (uint32_t i = 0; i < pool->n; i++) {
-        if (memcmp(pool->list[i].in, set, bytes) == 0)
-            return;
-    }
-    uint32_t at = pool->n;
-    if (at < TT_MAX_FOUND)
-        pool->n++;
-    else if (pool->list[--at].gain >= gain_bps[0])
-        return;
-    uint64_t *in = pool->list[at].in;
-    memcpy(in, set, bytes);
-    for (; at > 0 && pool->list[at - 1].gain < gain_bps[0]; at--)
-        pool->list[at] = pool->list[at - 1];
-    pool->list[at] =
-        (tt_found){.in = in, .gain = gain_bps[0], .bps = gain_bps[1]};
-}
-
-static uint32_t set_size(const uint64_t *set, uint32_t n_words)
-{
-    uint32_t n = 0;
-    for (uint32_t w = 0; w < n_words; w++) {
-        for (uint64_t x = set[w]; x; x &= x - 1)
-            n++;
-    }
-    return n;
-}
-
-/* Could it be a cut, and is it none yet? */
-static bool is_open(const tt_plane *p, const uint64_t *set)
-{
-    uint32_t size = set_size(set, p->n_words);
-    return size >= 2 && size + 2 <= p->n && !is_known(p, set);
-}
-
-static void invert(const tt_plane *p, uint64_t *set)
-{
-    for (uint32_t w = 0; w < p->n_words; w++)
-        set[w] = ~set[w];
-    if (p->n % 64)
-        set[p->n_words - 1] &= (UINT64_C(1) << p->n % 64) - 1;
-}
-
-/* -------------------------------------------------------------------- atoms */
-
-/* The kids of node v move as one; the other leaves stay where they are. */
-static void set_atoms(tt_plane *p, uint32_t v)
-{
-    tt_seeker *s = p->seek;
-    const tt_tree *t = p->tree;
-    uint32_t n = 0, at = 0;
-    s->is_root = v == 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        s->atom_of[i] = TT_NONE;
-    for (uint32_t u = v + 1; u < t->n_nodes; u++) {
-        if (t->nodes[u].parent != v)
-            continue;
-        s->atom_first[n] = at;
-        for (uint32_t i = 0; i < p->n; i++) {
-            if (!tt_set_has(t->nodes[u].in, i))
-                continue;
-            s->atom_of[i] = n;
-            s->atom_leaf[at++] = i;
-        }
-        n++;
-    }
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (t->leaf_node[i] != v)
-            continue;
-        s->atom_first[n] = at;
-        s->atom_of[i] = n++;
-        s->atom_leaf[at++] = i;
-    }
-    s->atom_first[n] = at;
-    s->n_atoms = n;
-}
-
-static void flip_atom(tt_plane *p, uint32_t a)
-{
-    tt_seeker *s = p->seek;
-    for (uint32_t k = s->atom_first[a]; k < s->atom_first[a + 1]; k++)
-        tt_weigh_flip(p, s->set, s->atom_leaf[k]);
-}
-
-/* ------------------------------------------------------------------ climbing */
-
-/* Does flipping atom a (and b, unless TT_NONE) gain? Then they stay so. */
-static bool flip_if_better(tt_plane *p, const uint32_t ab[2], int mode,
-                           double gain_bps[2])
-{
-    tt_seeker *s = p->seek;
-    for (int i = 0; i < 2 && ab[i] != TT_NONE; i++)
-        flip_atom(p, ab[i]);
-    uint32_t size = set_size(s->set, p->n_words);
-    if (size >= 2 && size + 2 <= p->n) {
-        double bps, gain = tt_weigh(p, mode, &bps);
-        if (gain > gain_bps[0] + 1e-6) {
-            gain_bps[0] = gain;
-            gain_bps[1] = bps;
-            return true;
-        }
-    }
-    for (int i = 0; i < 2 && ab[i] != TT_NONE; i++)
-        flip_atom(p, ab[i]);
-    return false;
-}
-
-static bool exchange(tt_plane *p, int mode, double gain_bps[2])
-{
-    tt_seeker *s = p->seek;
-    for (uint32_t a = 0; a < s->n_atoms; a++) {
-        for (uint32_t b = a + 1; b < s->n_atoms; b++) {
-            bool a_in = tt_set_has(s->set, s->atom_leaf[s->atom_first[a]]);
-            bool b_in = tt_set_has(s->set, s->atom_leaf[s->atom_first[b]]);
-            if (a_in != b_in &&
-                flip_if_better(p, (uint32_t[2]){a, b}, mode, gain_bps))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* From s->set to the best set near it. */
-static void climb(tt_plane *p, int mode, double gain_bps[2])
-{
-    tt_seeker *s = p->seek;
-    tt_weigh_start(p, s->set);
-    gain_bps[0] = tt_weigh(p, mode, &gain_bps[1]);
-    for (int sweep = 0; sweep < MAX_SWEEPS; sweep++) {
-        bool better = false;
-        for (uint32_t a = 0; a < s->n_atoms; a++)
-            better |= flip_if_better(p, (uint32_t[2]){a, TT_NONE}, mode,
-                                     gain_bps);
-        if (!better && (s->n_atoms > 16 || !exchange(p, mode, gain_bps)))
-            break;
-    }
-}
-
-static void climb_seeds(tt_plane *p)
-{
-    tt_seeker *s = p->seek;
-    for (int mode = 0; mode < 2; mode++) {
-        for (uint32_t i = 0; i < s->seeds[mode].n; i++) {
-            double gain_bps[2];
-            memcpy(s->set, s->seeds[mode].list[i].in,
-                   p->n_words * sizeof(*s->set));
-            climb(p, mode, gain_bps);
-            if (gain_bps[0] >= enough && is_open(p, s->set))
-                keep(p, &s->found[mode], s->set, gain_bps);
-        }
-        s->seeds[mode].n = 0;
-    }
-}
-
-/* The set, and its inverse, as seeds. */
-static void add_seed(tt_plane *p, const uint64_t *set)
-{
-    tt_seeker *s = p->seek;
-    memcpy(s->other, set, p->n_words * sizeof(*set));
-    for (int inverse = 0; inverse < 2; inverse++) {
-        tt_weigh_start(p, s->other);
-        for (int mode = 0; mode < 2; mode++) {
-            double gain_bps[2];
-            gain_bps[0] = tt_weigh(p, mode, &gain_bps[1]);
-            if (set_size(s->other, p->n_words) >= 1)
-                keep(p, &s->seeds[mode], s->other, gain_bps);
-        }
-        invert(p, s->other);
-    }
-}
-
-/* Few atoms: all sets, weighed and done. */
-static void try_all(tt_plane *p)
-{
-    tt_seeker *s = p->seek;
-    size_t bytes = p->n_words * sizeof(*s->set);
-    for (uint32_t which = 1; which < UINT32_C(1) << s->n_atoms; which++) {
-        memset(s->set, 0, bytes);
-        for (uint32_t k = 0; k < s->atom_first[s->n_atoms]; k++) {
-            uint32_t leaf = s->atom_leaf[k];
-            if (which >> s->atom_of[leaf] & 1)
-                tt_set_add(s->set, leaf);
-        }
-        for (int inverse = 0; inverse < 2 - s->is_root; inverse++) {
-            if (is_open(p, s->set)) {
-                tt_weigh_start(p, s->set);
-                for (int mode = 0; mode < 2; mode++) {
-                    double gain_bps[2];
-                    gain_bps[0] = tt_weigh(p, mode, &gain_bps[1]);
-                    if (gain_bps[0] >= enough)
-                        keep(p, &s->found[mode], s->set, gain_bps);
-                }
-            }
-            invert(p, s->set);
-        }
-    }
-}
-
-/* Fills the pools with sets of kids of node v. */
-static void search_at(tt_plane *p, uint32_t v)
-{
-    tt_seeker *s = p->seek;
-    s->found[0].n = s->found[1].n = s->seeds[0].n = s->seeds[1].n = 0;
-    set_atoms(p, v);
-    if (s->n_atoms < 2)
-        return;
-    if (s->n_atoms <= ALL_SETS) {
-        try_all(p);
-        return;
-    }
-    tt_kin_groups(p, add_seed);
-    climb_seeds(p);
-    /* Those that hang from v directly; the whole of v. */
-    memset(p->seek_set, 0, p->n_words * sizeof(*p->seek_set));
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (p->tree->leaf_node[i] == v)
-            tt_set_add(p->seek_set, i);
-    }
-    add_seed(p, p->seek_set);
-    add_seed(p, p->tree->nodes[v].in);
-    climb_seeds(p);
-}
 
 /* --------------------------------------------------------------- acceptance */
 
@@ -314,7 +69,7 @@ static tutti_err collect_bids(tt_plane *p, bid *bids, uint32_t *n_bids)
     uint32_t n = 0;
     for (uint32_t k = 0; k < 2 * MAX_TRIES; k++) {
         const tt_pool *pool = &s->found[k / MAX_TRIES];
-        if (k % MAX_TRIES >= pool->n)
+        if (k % MAX_TRIES >= pool->n || tt_is_spent(p))
             continue;
         bid now = {.found = &pool->list[k % MAX_TRIES]};
         double score;
@@ -341,7 +96,7 @@ static tutti_err take_best(tt_plane *p, bool *taken)
     uint32_t n;
     tutti_err err = collect_bids(p, bids, &n);
     for (uint32_t i = 0; i < n && !err; i++) {
-        bool agrees = !is_known(p, bids[i].found->in);
+        bool agrees = !tt_is_known(p, bids[i].found->in);
         for (uint32_t c = 0; c < p->best.n_cuts; c++)
             agrees &= tt_cuts_agree(&p->best, p->best.cuts[c].in,
                                     bids[i].found->in);
@@ -383,75 +138,78 @@ static tutti_err look_anew(tt_plane *p)
     return err;
 }
 
-/* Each cut once more, beside the others: is there a better one near it? */
-static tutti_err polish(tt_plane *p)
+/* ---------------------------------------------------------- second thoughts */
+
+/* Are the leaves of the set, or all others, below the node? */
+static bool is_at(const tt_plane *p, const uint64_t *set, uint32_t node)
 {
-    tt_seeker *s = p->seek;
-    for (uint32_t c = p->best.n_cuts; c-- > 0;) {
-        if (c >= p->best.n_cuts)
-            continue;
-        tt_model_copy(&p->spare, &p->best);
-        tt_model_drop(&p->best, c);
-        tutti_err err = look_anew(p);
-        if (err)
-            return err;
-        /* The node that has it among its kids now. */
-        uint32_t v = 0;
-        for (uint32_t u = 0; u < p->tree->n_nodes; u++) {
-            bool inside = true, outside = true;
-            for (uint32_t i = 0; i < p->n; i++) {
-                bool below = tt_set_has(p->tree->nodes[u].in, i);
-                bool in = tt_set_has(p->spare.cuts[c].in, i);
-                inside &= below || !in;
-                outside &= below || in;
-            }
-            if (inside || outside)
-                v = u;
-        }
-        set_atoms(p, v);
-        bool better = false;
-        for (int mode = 0; mode < 2 && !better; mode++) {
-            double gain_bps[2], now;
-            memcpy(s->set, p->spare.cuts[c].in, p->n_words * 8);
-            climb(p, mode, gain_bps);
-            if (memcmp(s->set, p->spare.cuts[c].in, p->n_words * 8) == 0)
-                continue;
-            memcpy(s->other, s->set, p->n_words * 8);
-            tt_found f = {.in = s->other, .bps = gain_bps[1]};
-            err = try_with(p, &f, &now);
-            if (err)
-                return err;
-            now -= price(p); /* it was dropped before */
-            better = now < p->spare.score;
-        }
-        tt_model_copy(&p->best, better ? &p->trial : &p->spare);
+    const uint64_t *below = p->tree->nodes[node].in;
+    bool inside = true, outside = true;
+    for (uint32_t i = 0; i < p->n; i++) {
+        bool in = tt_set_has(set, i), is_below = tt_set_has(below, i);
+        inside &= is_below || !in;
+        outside &= is_below || in;
     }
-    return TUTTI_OK;
+    return inside || outside;
 }
 
-/* The node of the tree that could have the set among its kids. */
+/* The lowest node of which the set, or its inverse, can be some kids. */
 static uint32_t node_for(const tt_plane *p, const uint64_t *set)
 {
-    const tt_tree *t = p->tree;
     uint32_t v = 0;
-    for (uint32_t u = 1; u < t->n_nodes; u++) {
-        bool inside = true;
-        for (uint32_t w = 0; w < p->n_words; w++)
-            inside &= (set[w] & ~t->nodes[u].in[w]) == 0;
-        if (inside)
+    for (uint32_t u = 1; u < p->tree->n_nodes; u++) {
+        if (is_at(p, set, u))
             v = u; /* later ones are smaller */
     }
     return v;
 }
 
-/* Without both directions of a link that was found: is there a better one? */
-static tutti_err rethink(tt_plane *p, uint32_t node, bool *better)
+/* p->best lacks cut `cut` of p->spare: is there a better one near it? Then it is
+ * the trial. */
+static tutti_err climb_near(tt_plane *p, const tt_cut *cut, bool *better)
 {
     tt_seeker *s = p->seek;
-    (void)s;
-    uint64_t *set = p->seek_set2;
-    memcpy(set, p->tree->nodes[node].in, p->n_words * 8);
-    tt_model_copy(&p->kept, &p->best);
+    size_t bytes = p->n_words * sizeof(*cut->in);
+    uint32_t v = node_for(p, cut->in);
+    *better = false;
+    for (int mode = 0; mode < 2 && !*better; mode++) {
+        double gain_bps[2], now;
+        memcpy(s->set, cut->in, bytes);
+        tt_climb_from(p, v, mode, gain_bps);
+        if (memcmp(s->set, cut->in, bytes) == 0)
+            continue;
+        memcpy(s->other, s->set, bytes);
+        tt_found found = {.in = s->other, .bps = gain_bps[1]};
+        tutti_err err = try_with(p, &found, &now);
+        if (err)
+            return err;
+        *better = now - price(p) < p->spare.score;
+    }
+    return TUTTI_OK;
+}
+
+/* Each cut once more, beside the others. */
+static tutti_err polish(tt_plane *p)
+{
+    for (uint32_t c = p->best.n_cuts; c-- > 0 && !tt_is_spent(p);) {
+        bool better;
+        if (c >= p->best.n_cuts)
+            continue;
+        tt_model_copy(&p->spare, &p->best);
+        tt_model_drop(&p->best, c);
+        tutti_err err = look_anew(p);
+        if (!err)
+            err = climb_near(p, &p->spare.cuts[c], &better);
+        if (err)
+            return err;
+        tt_model_copy(&p->best, better ? &p->trial : &p->spare);
+    }
+    return TUTTI_OK;
+}
+
+/* Drops both directions of the link. */
+static void drop_link(tt_plane *p, const uint64_t *set)
+{
     for (uint32_t c = p->best.n_cuts; c-- > 0;) {
         bool same = true, opposite = true;
         for (uint32_t i = 0; i < p->n; i++) {
@@ -462,16 +220,24 @@ static tutti_err rethink(tt_plane *p, uint32_t node, bool *better)
         if (same || opposite)
             tt_model_drop(&p->best, c);
     }
+}
+
+/* Without a link that was found: is there a better one? */
+static tutti_err rethink(tt_plane *p, uint32_t node, bool *better)
+{
+    uint64_t *set = p->seek_set2;
+    memcpy(set, p->tree->nodes[node].in, p->n_words * sizeof(*set));
+    tt_model_copy(&p->kept, &p->best);
+    drop_link(p, set);
     tutti_err err = tt_fit(p, &p->best);
-    for (int i = 0; i < 3 && !err; i++) {
-        bool taken = false;
+    bool taken = true;
+    for (int i = 0; i < MAX_PASSES && taken && !err; i++) {
+        taken = false;
         err = look_anew(p);
         if (err)
             break;
-        search_at(p, node_for(p, set));
+        tt_climb_find(p, node_for(p, set));
         err = take_best(p, &taken);
-        if (!taken)
-            break;
     }
     double now = p->best.score +
                  price(p) * ((double)p->best.n_cuts - (double)p->kept.n_cuts);
@@ -483,8 +249,11 @@ static tutti_err rethink(tt_plane *p, uint32_t node, bool *better)
 
 static tutti_err rethink_all(tt_plane *p)
 {
-    for (uint32_t v = 1, n = 0; v < p->tree->n_nodes && n < 40; v++, n++) {
+    uint32_t n = 0;
+    for (uint32_t v = 1; v < p->tree->n_nodes && n < MAX_RETHINKS; v++, n++) {
         bool better = false;
+        if (tt_is_spent(p))
+            break;
         tutti_err err = rethink(p, v, &better);
         if (!err)
             err = look_anew(p);
@@ -498,38 +267,49 @@ static tutti_err rethink_all(tt_plane *p)
 
 /* ---------------------------------------------------------------------- all */
 
+static bool make_kin(tt_seeker *s, tt_arena *a, size_t n, size_t n_words)
+{
+    s->away = tt_arena_new(a, n * n, sizeof(*s->away));
+    s->seen = tt_arena_new(a, n * n, sizeof(*s->seen));
+    s->level = tt_arena_new(a, n, sizeof(*s->level));
+    s->n_short = tt_arena_new(a, n, sizeof(*s->n_short));
+    s->groups = tt_arena_new(a, n * n_words, sizeof(*s->groups));
+    s->size = tt_arena_new(a, n, sizeof(*s->size));
+    s->least_away = tt_arena_new(a, n, sizeof(*s->least_away));
+    s->nearest = tt_arena_new(a, n, sizeof(*s->nearest));
+    return s->away && s->seen && s->level && s->n_short && s->groups &&
+           s->size && s->least_away && s->nearest;
+}
+
+static bool make_pools(tt_seeker *s, tt_arena *a, size_t n_words)
+{
+    tt_pool *pools[4] = {&s->found[0], &s->found[1], &s->seeds[0],
+                         &s->seeds[1]};
+    uint64_t *words = tt_arena_new(a, 4 * TT_MAX_FOUND * n_words, 8);
+    for (size_t i = 0; i < 4 * TT_MAX_FOUND && words; i++)
+        pools[i / TT_MAX_FOUND]->list[i % TT_MAX_FOUND].in = words +
+                                                             i * n_words;
+    return words != NULL;
+}
+
 static tutti_err make(tt_plane *p)
 {
     tt_arena *a = &p->arena;
-    uint32_t n = p->n;
-    tt_seeker *s = p->seek = tt_arena_new(a, 1, sizeof(*s));
+    size_t n = p->n;
+    tt_seeker *s = tt_arena_new(a, 1, sizeof(*s));
     if (!s)
         return TUTTI_ENOMEM;
-    s->first = tt_arena_new(a, (size_t)n + 3, sizeof(*s->first));
+    s->first = tt_arena_new(a, n + 3, sizeof(*s->first));
     s->set = tt_arena_new(a, p->n_words, sizeof(*s->set));
     s->other = tt_arena_new(a, p->n_words, sizeof(*s->set));
-    s->atom_first = tt_arena_new(a, (size_t)n + 2, sizeof(*s->atom_first));
+    s->atom_first = tt_arena_new(a, n + 2, sizeof(*s->atom_first));
     s->atom_leaf = tt_arena_new(a, n, sizeof(*s->atom_leaf));
     s->atom_of = tt_arena_new(a, n, sizeof(*s->atom_of));
-    s->away = tt_arena_new(a, (size_t)n * n, sizeof(*s->away));
-    s->seen = tt_arena_new(a, (size_t)n * n, sizeof(*s->seen));
-    s->level = tt_arena_new(a, n, sizeof(*s->level));
-    s->n_short = tt_arena_new(a, n, sizeof(*s->n_short));
-    s->groups = tt_arena_new(a, (size_t)n * p->n_words, sizeof(*s->groups));
-    s->size = tt_arena_new(a, n, sizeof(*s->size));
-    uint64_t *words = tt_arena_new(a, (size_t)4 * TT_MAX_FOUND * p->n_words, 8);
     if (!s->first || !s->set || !s->other || !s->atom_first || !s->atom_leaf ||
-        !s->atom_of || !s->away || !s->seen || !s->level || !s->n_short ||
-        !s->groups || !s->size || !words)
+        !s->atom_of || !make_kin(s, a, n, p->n_words) ||
+        !make_pools(s, a, p->n_words))
         return TUTTI_ENOMEM;
-    tt_pool *pools[4] = {&s->found[0], &s->found[1], &s->seeds[0],
-                         &s->seeds[1]};
-    for (int k = 0; k < 4; k++) {
-        for (uint32_t i = 0; i < TT_MAX_FOUND; i++) {
-            pools[k]->list[i].in = words;
-            words += p->n_words;
-        }
-    }
+    p->seek = s;
     return TUTTI_OK;
 }
 
@@ -540,15 +320,23 @@ static tutti_err pass(tt_plane *p, bool *taken)
     tutti_err err = look_anew(p);
     for (uint32_t v = 0; v < p->tree->n_nodes && !err; v++) {
         bool here = false;
-        search_at(p, v);
+        if (tt_is_spent(p))
+            break;
+        tt_climb_find(p, v);
         err = take_best(p, &here);
-        if (here && !err) {
-            *taken = true;
-            err = look_anew(p);
-            v = (uint32_t)-1; /* the tree is another: from its root again */
-        }
+        if (!here || err)
+            continue;
+        *taken = true;
+        err = look_anew(p);
+        v = (uint32_t)-1; /* the tree is another: from its root again */
     }
     return err;
+}
+
+/* Flows that the model does not explain, and more than strays are. */
+static bool is_doubtful(const tt_plane *p)
+{
+    return p->best.n_far > 3 + p->looks.n_told_flows / 400;
 }
 
 void tt_seeker_close(tt_plane *p)
@@ -562,15 +350,12 @@ void tt_seeker_close(tt_plane *p)
     tt_free(p->mem, s->sums, s->caps[3], sizeof(*s->sums));
 }
 
-tutti_err tt_seek(tt_plane *p)
+/* Passes over the tree, until one finds nothing more. */
+static tutti_err search(tt_plane *p)
 {
-    tutti_err err = p->seek ? TUTTI_OK : make(p);
-    if (!err)
-        err = tt_weigh_prepare(p);
-    if (!err)
-        err = tt_fit(p, &p->best);
-    bool more = p->n >= 4;
-    for (uint32_t i = 0; i < 3 && more && !err; i++) {
+    bool more = true;
+    tutti_err err = TUTTI_OK;
+    for (uint32_t i = 0; i < MAX_PASSES && more && !err; i++) {
         err = pass(p, &more);
         if (!err)
             err = polish(p);
@@ -579,11 +364,20 @@ tutti_err tt_seek(tt_plane *p)
     }
     if (!err)
         err = look_anew(p);
-    if (!err && p->best.n_far > 3 + p->looks.n_told_flows / 400)
+    if (!err && is_doubtful(p))
         err = rethink_all(p);
+    return err ? err : prune(p);
+}
+
+tutti_err tt_seek(tt_plane *p)
+{
+    bool is_open = p->n >= 4 && p->n <= TT_SEEK_LEAVES;
+    tutti_err err = is_open && !p->seek ? make(p) : TUTTI_OK;
+    if (!err && is_open)
+        err = tt_weigh_prepare(p);
     if (!err)
-        err = prune(p);
-    if (!err)
-        err = look_anew(p);
-    return err;
+        err = tt_fit(p, &p->best);
+    if (!err && is_open)
+        err = search(p);
+    return err ? err : tt_predict(p, &p->best);
 }

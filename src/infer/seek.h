@@ -11,7 +11,11 @@ typedef struct tt_found {
     double gain, bps;
 } tt_found;
 
-enum { TT_MAX_FOUND = 16 };
+enum {
+    TT_MAX_FOUND = 16,
+    TT_SEEK_LEAVES =
+        1024 /* more are not searched: memory and time are leaves^2 */
+};
 
 /* The best so far, best first. */
 typedef struct tt_pool {
@@ -39,12 +43,14 @@ typedef struct tt_seeker {
     uint32_t *atom_of;                /* of each leaf; TT_NONE */
     bool is_root;
     /* kin.c */
-    double *away;      /* [n][n] */
-    double *seen;      /* [n][n] */
-    double *level;     /* [n] */
-    uint32_t *n_short; /* [n] */
-    uint64_t *groups;  /* [n] sets */
-    uint32_t *size;    /* [n] */
+    double *away;       /* [n][n] */
+    double *seen;       /* [n][n] */
+    double *level;      /* [n] */
+    uint32_t *n_short;  /* [n] */
+    uint64_t *groups;   /* [n] sets */
+    uint32_t *size;     /* [n] */
+    double *least_away; /* [n] */
+    uint32_t *nearest;  /* [n] */
 } tt_seeker;
 
 /* weigh.c. Before: expected rates are set, looks are told. */
@@ -58,5 +64,12 @@ double tt_weigh(tt_plane *p, int mode, double *bps);
 /* kin.c: calls `each` with groups of atoms (as sets of leaves) that behave
  * alike. */
 void tt_kin_groups(tt_plane *p, void (*each)(tt_plane *, const uint64_t *));
+
+/* climb.c: fills s->found with sets of kids of node v that may be cuts, new
+ * ones, best first. */
+void tt_climb_find(tt_plane *p, uint32_t v);
+/* From s->set, a set of kids of node v, to the best near it. */
+void tt_climb_from(tt_plane *p, uint32_t v, int mode, double gain_bps[2]);
+bool tt_is_known(const tt_plane *p, const uint64_t *set);
 
 #endif

@@ -98,6 +98,7 @@ void tt_weigh_expect(tt_plane *p)
 void tt_weigh_start(tt_plane *p, const uint64_t *in)
 {
     tt_seeker *s = p->seek;
+    p->filler.work += p->looks.n_told_flows;
     for (uint32_t t = 0; t < p->looks.n_told; t++) {
         const tt_look *l = &p->looks.list[t];
         tt_sum *sum = &s->sums[t];
@@ -119,6 +120,7 @@ void tt_weigh_flip(tt_plane *p, uint64_t *in, uint32_t leaf)
 {
     tt_seeker *s = p->seek;
     bool was_in = tt_set_has(in, leaf);
+    p->filler.work += s->first[leaf + 1] - s->first[leaf];
     for (uint32_t k = s->first[leaf]; k < s->first[leaf + 1]; k++) {
         uint32_t i = s->mine[k];
         const tt_flow *f = &p->looks.flows[i];
@@ -199,6 +201,7 @@ double tt_weigh(tt_plane *p, int mode, double *bps)
 {
     double best = 0;
     *bps = 0;
+    p->filler.work += (uint64_t)16 * p->looks.n_told;
     for (int from_top = 0; from_top < 2; from_top++) {
         double rate = rate_near(p, from_top);
         if (rate <= 0)

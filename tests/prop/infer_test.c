@@ -17,7 +17,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "support/seed.h"
 #include "support/world.h"
@@ -179,13 +178,6 @@ typedef struct tally {
     uint32_t n_made_up;
 } tally;
 
-static double cpu_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void count_rounds(tally *all, uint32_t n_ports, uint32_t n_rounds)
 {
     uint32_t bits = 0;
@@ -269,19 +261,17 @@ static void test_recovered(void **state)
                            .stray = (double)number("TT_STRAY", 0) / 100};
         rng.state = tt_rng_next(&rng);
         world_make(&w, &rng, kind, (uint32_t)number("TT_HOSTS", 0));
-        double begin = cpu_now();
         bool good = recover(&w, &rng, seed + i, &m, why, &all.n_made_up);
-        double cpu_s = cpu_now() - begin;
-        all.cpu_s += cpu_s;
-        all.most_cpu_s = fmax(all.most_cpu_s, cpu_s);
+        all.cpu_s += m.cpu_s;
+        all.most_cpu_s = fmax(all.most_cpu_s, m.cpu_s);
         all.n[w.kind]++;
         all.n_good[w.kind] += good;
         count_rounds(&all, w.n_ports, m.n_rounds);
-        if (getenv("TT_VERBOSE") && (!good || cpu_s > 1))
+        if (getenv("TT_VERBOSE") && (!good || m.cpu_s > 1))
             print_message("# TT_SEED=%llu kind %d, %u hosts, %u rounds, %.2f "
                           "s: %s\n",
                           (unsigned long long)(seed + i), w.kind, w.n_hosts,
-                          m.n_rounds, cpu_s, why);
+                          m.n_rounds, m.cpu_s, why);
     }
     report(&all);
 }

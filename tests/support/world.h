@@ -11,7 +11,7 @@
 #include "infer/infer.h"
 
 enum {
-    WORLD_PORTS = 256,
+    WORLD_PORTS = 600,
     WORLD_NODES = 2 * WORLD_PORTS,
     WORLD_FLOWS = 4096,
     WORLD_DEPTH = 12
@@ -64,6 +64,7 @@ typedef struct world_measure {
     double noise, unfair;
     double stray; /* of so many flows half to nine tenths get through */
     uint32_t n_rounds, n_flows;
+    double cpu_s; /* of the inference */
 } world_measure;
 tutti_err world_probe(const world *w, tt_infer *inf, tt_rng *rng,
                       world_measure *m, tutti_diag *diag);
