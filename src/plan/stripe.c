@@ -2,9 +2,9 @@
  * stripe.c - uses all network cards of a pair of ranks, for planners that know
  * only one way between two ranks.
  *
- * Idea       Where routes between two ranks leave or enter their hosts by
- *            different links, those of each pair of links are a plane; the
- *            planes of a pair are numbered from the fastest. Every chunk is cut
+ * Idea       Where routes between two ranks leave and enter their hosts by
+ *            different links, each is a plane; the planes of a pair are numbered
+ *            from the fastest, and share no link of either host. Every chunk is cut
  *            into one piece per plane, as large as what the plane carries, and
  *            the piece's transfers take the rails of that plane. The pieces do
  *            not wait for each other, as chunks never do.
@@ -103,6 +103,22 @@ static uint32_t add_plane(plane *planes, uint32_t n, const plane *next)
     return n + 1;
 }
 
+/* Leaves the fastest one, the fastest of those that share no link with it, and
+ * so on: the others would only halve what these have. */
+static uint32_t keep_disjoint(plane *planes, uint32_t n)
+{
+    uint32_t n_kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_apart = true;
+        for (uint32_t k = 0; k < n_kept; k++)
+            is_apart &= planes[k].first != planes[i].first &&
+                        planes[k].last != planes[i].last;
+        if (is_apart)
+            planes[n_kept++] = planes[i];
+    }
+    return n_kept;
+}
+
 static void learn_pair(work *w, uint32_t src, uint32_t dst)
 {
     pair *pr = &w->pairs[(size_t)src * w->from->n_ranks + dst];
@@ -115,6 +131,7 @@ static void learn_pair(work *w, uint32_t src, uint32_t dst)
         n = add_plane(planes, n, &next);
     }
     w->has_several |= n > 1;
+    n = keep_disjoint(planes, n);
     n = n < MAX_PLANES ? n : MAX_PLANES;
     while (n > 1 && planes[n - 1].bps < planes[0].bps / least_fraction)
         n--;
