@@ -149,7 +149,7 @@ static void hear(tt_traffic *f, end *g)
     }
     g->role = RECEIVER;
     g->flow = g->word.number;
-    if (f->round->window_bytes <= FIXED) /* else it grows as it will */
+    if (f->flows[g->flow].window_bytes <= FIXED) /* else it grows as it will */
         set_option(g->fd, SOL_SOCKET, SO_RCVBUF, FIXED);
     set_option(g->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
     f->n_missing--;
@@ -275,7 +275,7 @@ static bool take(const tt_traffic *f, end *e)
 {
     /* The kernel forgets it when it learns how large packets are. */
     set_option(e->fd, IPPROTO_TCP, TCP_WINDOW_CLAMP,
-               (int)f->round->window_bytes);
+               (int)f->flows[e->flow].window_bytes);
     for (int i = 0; i < PIECES; i++) {
         union {
             struct cmsghdr align;

@@ -200,13 +200,13 @@ double tt_meter_overhead(uint32_t mss, bool is_v6, bool has_stamps);
 typedef struct tt_probe_round {
     uint32_t number, n_flows; /* no flows: there are no more rounds */
     uint32_t warm_us, measure_us;
-    uint32_t window_bytes; /* how much may be on the way, of each flow */
 } tt_probe_round;
 
 typedef struct tt_probe_flow {
     uint32_t number; /* of a try */
     uint32_t is_free;
-    uint32_t piece_bytes; /* that its packets are taken together to */
+    uint32_t piece_bytes;  /* that its packets are taken together to */
+    uint32_t window_bytes; /* how much may be on the way */
 } tt_probe_flow;
 
 typedef struct tt_traffic tt_traffic;

@@ -16,17 +16,19 @@
 #include "probe/parts.h"
 
 /* What goes before the measure: more than an idle link lets pass at once. */
-static const double warm_bytes = 256 << 10, measure_bytes = 512 << 10;
-static const uint32_t least_warm_us = 15000, most_warm_us = 40000,
-                      least_measure_us = 30000, most_measure_us = 100000,
+static const double warm_bytes = 160 << 10, measure_bytes = 512 << 10;
+static const uint32_t least_warm_us = 15000, most_warm_us = 200000,
+                      least_measure_us = 30000, most_measure_us = 120000,
                       unknown_warm_us = 30000, unknown_measure_us = 40000,
                       most_rtt_us = 300000;
 /* What each flow may have in a queue (as long as its link needs for queue_s),
  * and all together. */
 static const uint32_t queue_bytes = 1 << 20, least_window = 32 << 10,
-                      most_queued = 256 << 10, most_window = 64 << 20,
-                      unknown_queued = 128 << 10;
-static const double queue_s = 0.002;
+                      slow_window = 8 << 10, most_queued = 256 << 10,
+                      most_window = 64 << 20, unknown_queued = 128 << 10;
+static const double queue_s = 0.002, slow_s = 0.01;
+/* Both ways are equally fast if one has that of the other. */
+static const double even = 0.8;
 /* How often a flow's own queue must have passed before it is measured. */
 static const double settling = 5;
 /* Packets go in pieces of about piece_s, so that many arrive in a round. */
@@ -35,6 +37,8 @@ static const uint32_t least_piece = 2896, most_piece = 64 << 10,
 static const double piece_s = 0.001;
 /* Of a path of which nothing is known yet. */
 static const double unknown_bps = 10e9;
+/* How long the next round waits at most for the queues of the last one. */
+static const double most_empty_s = 0.5;
 /* What finishing may take. */
 #define RESERVE_NS (100 * TT_NS_PER_MS)
 
@@ -53,7 +57,9 @@ typedef struct rounds {
     double *all;     /* [n_ranks][head.n_flows] */
     double *told;    /* [asked.n_flows] */
     size_t index_cap, all_cap, told_cap;
-    uint64_t longest_ns; /* of a round, so far */
+    uint32_t window_bytes; /* of most flows */
+    uint64_t longest_ns;   /* of a round, so far */
+    uint64_t empty_ns; /* when the queues of the last one will have passed */
 } rounds;
 
 static uint32_t clamp(double value, uint32_t least, uint32_t most)
@@ -87,13 +93,34 @@ static void stretch(rounds *r, const tt_infer_flow *flow, uint32_t number)
     double path = most_bps / 8 * rtt_us * 1e-6;
     double share = (double)queue_bytes / r->asked.n_flows;
     double queue = is_known ? guess / 8 * queue_s : unknown_queued;
-    queue = clamp(queue < share ? queue : share, least_window, most_queued);
-    head->window_bytes = larger(head->window_bytes,
-                                clamp(path + queue, least_window, most_window));
+    uint32_t least = is_known
+                         ? clamp(guess / 8 * slow_s, slow_window, least_window)
+                         : least_window;
+    queue = clamp(queue < share ? queue : share, least, most_queued);
+    r->window_bytes = larger(r->window_bytes,
+                             clamp(path + queue, least, most_window));
     if (is_known)
         warm_us = larger(warm_us, clamp(settling * 8e6 * queue / guess,
                                         least_warm_us, most_warm_us));
     head->warm_us = larger(head->warm_us, warm_us + 10 * rtt_us);
+}
+
+/* All flows have the same window, or those that share a link would not share it
+ * evenly. But with as much on the way there as back a pair would be as slow both
+ * ways as the slower one: that one has less. */
+static void set_window(rounds *r, uint32_t i)
+{
+    const tt_infer_flow *flow = &r->asked.flows[i];
+    double fast = flow->guess_bps;
+    for (uint32_t k = 0; k < r->asked.n_flows; k++) {
+        const tt_infer_flow *back = &r->asked.flows[k];
+        if (back->src == flow->dst && back->dst == flow->src)
+            fast = fmax(fast, back->guess_bps);
+    }
+    double part = flow->guess_bps > 0 ? flow->guess_bps / fast : 1;
+    part = part > even ? 1 : part;
+    r->flows[r->index[i]].window_bytes = clamp(part * r->window_bytes,
+                                               slow_window, r->window_bytes);
 }
 
 static uint32_t piece_of(double guess)
@@ -129,6 +156,17 @@ static uint32_t *best_of(const rounds *r, uint32_t i)
     return &r->p->best[(size_t)flow->src * r->p->n_ports + flow->dst];
 }
 
+/* What is still in the queues would come before the next flows. */
+static void let_pass(const rounds *r)
+{
+    uint64_t now_ns = tt_now_ns();
+    uint64_t ns = r->empty_ns > now_ns ? r->empty_ns - now_ns : 0;
+    struct timespec rest = {.tv_sec = (time_t)(ns / TT_NS_PER_S),
+                            .tv_nsec = (long)(ns % TT_NS_PER_S)};
+    if (ns > 0)
+        nanosleep(&rest, NULL);
+}
+
 /* Rank 0: the next round that has a flow; none when it is over. */
 static tutti_err plan_round(rounds *r, tutti_diag *diag)
 {
@@ -144,6 +182,7 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
         for (uint32_t i = 0; i < r->asked.n_flows; i++)
             r->head.n_flows += *best_of(r, i) != TT_NONE;
         err = make_room(r, diag);
+        r->window_bytes = 0;
         uint32_t n = 0;
         for (uint32_t i = 0; !err && i < r->asked.n_flows; i++) {
             uint32_t number = *best_of(r, i);
@@ -156,6 +195,10 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
                 .is_free = p->marks[number].is_free,
                 .piece_bytes = piece_of(r->asked.flows[i].guess_bps)};
             stretch(r, &r->asked.flows[i], number);
+        }
+        for (uint32_t i = 0; !err && i < r->asked.n_flows; i++) {
+            if (r->index[i] != TT_NONE)
+                set_window(r, i);
         }
         if (!err && n == 0) /* nothing that could be measured */
             err = tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
@@ -180,6 +223,7 @@ static tutti_err take_rates(rounds *r, tutti_diag *diag)
 {
     tt_probe *p = r->p;
     uint32_t n = r->head.n_flows;
+    double wait_s = 0;
     for (uint32_t i = 0; i < r->asked.n_flows; i++) {
         if (r->index[i] == TT_NONE)
             continue;
@@ -189,7 +233,11 @@ static tutti_err take_rates(rounds *r, tutti_diag *diag)
         double *most = &p->bps[(size_t)flow->src * p->n_ports + flow->dst];
         r->told[i] = isfinite(bps) && bps > 0 ? bps : 0;
         *most = r->told[i] > *most ? r->told[i] : *most;
+        if (r->told[i] > 0)
+            wait_s = fmax(wait_s,
+                          8 * r->flows[r->index[i]].window_bytes / r->told[i]);
     }
+    r->empty_ns += tt_seconds_to_ns(fmin(wait_s, most_empty_s));
     return tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
 }
 
@@ -216,6 +264,7 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
     err = tt_probe_agree(p, err, diag); /* all are ready: go */
     if (!err) {
         tutti_err mine = f ? tt_traffic_run(f, diag) : TUTTI_OK;
+        r->empty_ns = tt_now_ns();
         err = tt_probe_agree(p, mine, diag);
     }
     tt_traffic_close(f);
@@ -232,6 +281,8 @@ static tutti_err run_rounds(rounds *r, tutti_diag *diag)
     bool is_root = p->job->rank == 0;
     for (;;) {
         tutti_err err = is_root ? plan_round(r, diag) : TUTTI_OK;
+        if (is_root && r->head.n_flows > 0)
+            let_pass(r);
         if (err) {
             tt_boot_fail(p->job->boot, err, diag);
             return err;
