@@ -101,6 +101,29 @@ void tt_pair_none(tt_plane *p)
     }
 }
 
+static bool is_free(const tt_plane *p, uint32_t i)
+{
+    return p->to[i] == TT_NONE && !p->used[i];
+}
+
+/* Couples, each of which sends both ways: in this way flows are measured best
+ * (docs/probe.md). */
+static void pair_couples(tt_plane *p, const tt_rule *r)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        uint32_t a = p->senders[i];
+        for (uint32_t k = 0; k < p->n && is_free(p, a); k++) {
+            uint32_t b = p->receivers[k];
+            if (a == b || !is_free(p, b) || !fits(p, r, a, b) ||
+                !fits(p, r, b, a))
+                continue;
+            p->to[a] = b;
+            p->to[b] = a;
+            p->used[a] = p->used[b] = true;
+        }
+    }
+}
+
 void tt_pair_rest(tt_plane *p, const tt_rule *r)
 {
     uint32_t n = p->n;
@@ -108,6 +131,9 @@ void tt_pair_rest(tt_plane *p, const tt_rule *r)
         p->senders[i] = p->receivers[i] = i;
     tt_shuffle(p, p->senders, n);
     tt_shuffle(p, p->receivers, n);
+    pair_couples(p, r);
+    if (n > 4 && !(r->from && !r->both))
+        return; /* an odd one is left out */
     for (uint32_t i = 0; i < n; i++) {
         uint32_t s = p->senders[i];
         for (uint32_t k = 0; p->to[s] == TT_NONE && k < n; k++) {
@@ -128,8 +154,14 @@ tutti_err tt_look_pairs(tt_plane *p, uint32_t per_cent)
 {
     tutti_err err = TUTTI_OK;
     for (uint32_t s = 0; s < p->n && !err; s++) {
-        if (p->to[s] != TT_NONE && tt_below(p, 100) < per_cent)
-            err = tt_look_add(p, s, p->to[s]);
+        uint32_t d = p->to[s];
+        bool is_couple = d != TT_NONE && p->to[d] == s;
+        if (d == TT_NONE || (is_couple && d < s) ||
+            tt_below(p, 100) >= per_cent)
+            continue;
+        err = tt_look_add(p, s, d);
+        if (!err && is_couple)
+            err = tt_look_add(p, d, s);
     }
     return err;
 }

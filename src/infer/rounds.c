@@ -3,7 +3,7 @@
  *
  * First      pairs alone (what each interface can do), all at the same time in
  *            a random pairing, that once more (how much noise there is), and
- *            all to the k-th next, k = 1, 2, 4, ..., both ways.
+ *            each with the one whose number differs in some bits.
  * Then       stars of four (is it the sender or the receiver?), halves of the
  *            plane against each other, parts of random pairings, all to three
  *            at once. Where there is noise more of these.
@@ -15,16 +15,17 @@
 
 #include "infer/pairing.h"
 
-/* Pairs almost alone, both ways at once; in 16 looks at most. */
-static tutti_err add_alone(tt_plane *p)
+/* Partners for all; some twice if their number is odd. */
+static uint32_t find_partners(tt_plane *p)
 {
-    uint32_t n = p->n, per_look = (n + 31) / 32, n_now = per_look;
+    uint32_t n = p->n, n_pairs = 0;
     memset(p->used, 0, n * sizeof(*p->used));
     for (uint32_t i = 0; i < n; i++)
         p->senders[i] = i;
     tt_shuffle(p, p->senders, n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t a = p->senders[i], b = TT_NONE;
+        p->to[a] = TT_NONE;
         for (uint32_t k = 1; k < n && !p->used[a]; k++) {
             uint32_t c = p->senders[(i + k) % n];
             bool may = tt_may(p, a, c) || tt_may(p, c, a);
@@ -34,17 +35,31 @@ static tutti_err add_alone(tt_plane *p)
         if (b == TT_NONE)
             continue;
         p->used[a] = p->used[b] = true;
-        bool next = n_now == per_look;
-        tutti_err err = next ? tt_look_begin(p, "pairs alone") : TUTTI_OK;
-        n_now = next ? 1 : n_now + 1;
-        if (!err && tt_may(p, a, b))
-            err = tt_look_add(p, a, b);
-        if (!err && tt_may(p, b, a))
-            err = tt_look_add(p, b, a);
-        if (err)
-            return err;
+        p->to[a] = b;
+        n_pairs++;
     }
-    return TUTTI_OK;
+    return n_pairs;
+}
+
+/* Pairs almost alone, one way at a time; in about 32 looks at most. */
+static tutti_err add_alone(tt_plane *p)
+{
+    uint32_t per_look = (find_partners(p) + 15) / 16, n_now = per_look;
+    tutti_err err = TUTTI_OK;
+    for (int back = 0; back < 2; back++, n_now = per_look) {
+        for (uint32_t i = 0; i < p->n && !err; i++) {
+            uint32_t a = p->senders[i], b = p->to[a];
+            uint32_t src = back ? b : a, dst = back ? a : b;
+            if (b == TT_NONE || !tt_may(p, src, dst))
+                continue;
+            bool next = n_now == per_look;
+            err = next ? tt_look_begin(p, "pairs alone") : TUTTI_OK;
+            n_now = next ? 1 : n_now + 1;
+            if (!err)
+                err = tt_look_add(p, src, dst);
+        }
+    }
+    return err;
 }
 
 /* The same flows twice. */
@@ -58,23 +73,27 @@ static tutti_err add_twins(tt_plane *p)
     return err ? err : tt_look_pairs(p, 100);
 }
 
+/* Each with the one whose number differs in these bits. */
+static tutti_err add_flips(tt_plane *p, uint32_t bits)
+{
+    tutti_err err = tt_look_begin(p, "by numbers");
+    for (uint32_t i = 0; i < p->n && !err; i++) {
+        uint32_t j = i ^ bits;
+        if (j < p->n && tt_may(p, i, j))
+            err = tt_look_add(p, i, j);
+    }
+    return err;
+}
+
 static tutti_err add_shifts(tt_plane *p)
 {
-    for (uint32_t k = 1; k < p->n; k *= 2) {
-        for (int back = 0; back < 2; back++) {
-            if (back && 2 * k == p->n)
-                continue;
-            tutti_err err = tt_look_begin(p, "shifts");
-            for (uint32_t i = 0; i < p->n && !err; i++) {
-                uint32_t j = (i + (back ? p->n - k : k)) % p->n;
-                if (tt_may(p, i, j))
-                    err = tt_look_add(p, i, j);
-            }
-            if (err)
-                return err;
-        }
+    tutti_err err = TUTTI_OK;
+    for (uint32_t k = 1; k < p->n && !err; k *= 2) {
+        err = add_flips(p, k);
+        if (!err && k > 1)
+            err = add_flips(p, 2 * k - 1);
     }
-    return TUTTI_OK;
+    return err;
 }
 
 /* Member c of a group with its other members, both ways. */

@@ -37,29 +37,29 @@ static bool note_set(tt_plane *p, const uint64_t *in, uint32_t what)
 
 /* ------------------------------------------------------------------- trunks */
 
-/* Everybody of one side sends to the other side, everybody there receives. */
-static tutti_err add_crossing(tt_plane *p, const uint64_t *in, bool from_in)
+/* Everybody of one side with somebody of the other side, both ways. */
+static tutti_err add_crossing(tt_plane *p, const uint64_t *in)
 {
     tutti_err err = TUTTI_OK;
-    uint32_t n_from = 0, n_to = 0;
+    uint32_t n_in = 0, n_out = 0;
     for (uint32_t i = 0; i < p->n; i++) {
-        if (tt_set_has(in, i) == from_in)
-            p->senders[n_from++] = i;
+        if (tt_set_has(in, i))
+            p->senders[n_in++] = i;
         else
-            p->receivers[n_to++] = i;
+            p->receivers[n_out++] = i;
     }
-    tt_shuffle(p, p->senders, n_from);
-    tt_shuffle(p, p->receivers, n_to);
-    uint32_t n = n_from > n_to ? n_from : n_to;
+    tt_shuffle(p, p->senders, n_in);
+    tt_shuffle(p, p->receivers, n_out);
+    uint32_t n = n_in > n_out ? n_in : n_out;
     for (uint32_t i = 0; i < n && !err; i++) {
-        uint32_t src = p->senders[i % n_from];
-        for (uint32_t k = 0; k < n_to; k++) {
-            uint32_t dst = p->receivers[(i + k) % n_to];
-            if (!tt_may(p, src, dst))
-                continue;
-            err = tt_look_add(p, src, dst);
-            break;
-        }
+        uint32_t a = p->senders[i % n_in], k = 0;
+        while (k < n_out && !tt_may(p, a, p->receivers[(i + k) % n_out]))
+            k++;
+        uint32_t b = p->receivers[(i + k) % n_out];
+        if (k < n_out)
+            err = tt_look_add(p, a, b);
+        if (!err && k < n_out && tt_may(p, b, a))
+            err = tt_look_add(p, b, a);
     }
     return err;
 }
@@ -70,9 +70,7 @@ static tutti_err add_stress(tt_plane *p, const uint64_t *in)
     for (int i = 0; i < (tt_is_quiet(p) ? 1 : 2) && !err; i++) {
         err = tt_look_begin(p, "a suspected trunk");
         if (!err)
-            err = add_crossing(p, in, true);
-        if (!err)
-            err = add_crossing(p, in, false);
+            err = add_crossing(p, in);
     }
     return err;
 }
@@ -267,6 +265,13 @@ static tutti_err keep_slow(tt_plane *p, uint32_t *n_slow)
         p->to[flows[i].src] = flows[i].dst;
         p->used[flows[i].dst] = true;
         (*n_slow)++;
+    }
+    for (uint32_t i = 0; i < look->n && !err; i++) { /* couples stay whole */
+        uint32_t a = flows[i].src, b = flows[i].dst;
+        if (p->to[b] != a || p->to[a] != TT_NONE || p->used[b])
+            continue;
+        p->to[a] = b;
+        p->used[b] = true;
     }
     return err;
 }
