@@ -211,6 +211,8 @@ typedef struct tt_rail_net {
 } tt_rail_net;
 tutti_err tt_rail_map_make(const tutti_comm *comm, tt_rail_net ports,
                            tt_rail_net rails, tt_rail_map **out);
+/* A rail to the rank that goes by the port. */
+uint8_t tt_comm_rail_of(const tutti_comm *comm, uint32_t rank, uint32_t port);
 void tt_rail_map_free(const tutti_comm *comm, tt_rail_map *map);
 void tt_comm_set_ports(const tutti_comm *comm, tt_part *part);
 

@@ -61,7 +61,7 @@ typedef struct talk {
 struct tt_drift {
     uint64_t n_calls; /* that count */
     slot slots[SLOTS];
-    tt_net_pace *seen; /* [n_ranks]: at the last talk */
+    tt_net_pace *seen; /* [n_ranks][TT_PORTS_MAX]: at the last talk */
     talk *talks;       /* oldest first */
     bool has_said;     /* what there is to say */
     tt_replan *replan; /* NULL: never */
@@ -77,7 +77,8 @@ tutti_err tt_drift_create(tutti_comm *comm)
     tt_drift *d = comm->drift = tt_new(&comm->mem, 1, sizeof(*d));
     if (!d)
         return TUTTI_ENOMEM;
-    d->seen = tt_new(&comm->mem, comm->n_ranks, sizeof(*d->seen));
+    d->seen = tt_new(&comm->mem, comm->n_ranks,
+                     TT_PORTS_MAX * sizeof(*d->seen));
     return d->seen ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
@@ -122,7 +123,8 @@ void tt_drift_free(tutti_comm *comm)
         free_talk(comm, t);
     }
     tt_replan_free(d->replan);
-    tt_free(&comm->mem, d->seen, comm->n_ranks, sizeof(*d->seen));
+    tt_free(&comm->mem, d->seen, comm->n_ranks,
+            TT_PORTS_MAX * sizeof(*d->seen));
     tt_free(&comm->mem, d, 1, sizeof(*d));
     comm->drift = NULL;
 }
@@ -223,7 +225,7 @@ static void say_times(const tt_drift *d, uint64_t first, talk *t)
 /* Puts a pace among those that are told: half of the places for the slowest,
  * half for the fastest. */
 static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
-                      float pace)
+                      uint8_t rail, float pace)
 {
     uint32_t at = *n;
     while (at > 0 && mine->paces[at - 1].bytes_per_s > pace)
@@ -239,35 +241,44 @@ static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
     else
         memmove(&mine->paces[at + 1], &mine->paces[at],
                 ((*n)++ - at) * sizeof(mine->paces[0]));
-    mine->paces[at].to = to;
+    mine->paces[at].to = (uint16_t)to;
+    mine->paces[at].rail = rail;
     mine->paces[at].bytes_per_s = pace;
 }
 
-/* Since the last talk. Who has sent little says nothing: credit and the like.
- * [locked] */
+/* Of connection i, by rank and port: since the last talk. [locked] */
+static bool find_pace(tutti_comm *comm, uint32_t i, tt_net_pace *out)
+{
+    tt_net_pace now, *seen = &comm->drift->seen[i];
+    uint32_t to = i / TT_PORTS_MAX;
+    if (to == comm->rank ||
+        !tt_mesh_pace(comm->mesh, tt_team_member(comm->team, to),
+                      i % TT_PORTS_MAX, &now))
+        return false;
+    *out = (tt_net_pace){now.bytes - seen->bytes, now.busy_ns - seen->busy_ns};
+    *seen = now;
+    return true;
+}
+
+/* Who has sent little says nothing: credit and the like. [locked] */
 static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
 {
-    tt_drift *d = comm->drift;
-    uint32_t n = 0;
+    uint32_t n = 0, n_conns = comm->n_ranks * TT_PORTS_MAX;
     uint64_t most = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t r = 0; r < comm->n_ranks; r++) {
-            tt_net_pace now, *seen = &d->seen[r];
-            if (r == comm->rank ||
-                !tt_mesh_pace(comm->mesh, tt_team_member(comm->team, r), &now))
-                continue;
-            uint64_t bytes = now.bytes - seen->bytes;
-            uint64_t busy_ns = now.busy_ns - seen->busy_ns;
-            if (pass == 0) {
-                most = bytes > most ? bytes : most;
-                continue;
-            }
-            if (bytes > most / 8 && busy_ns > 0)
-                keep_pace(mine, &n, r,
-                          (float)((double)bytes * 1e9 / (double)busy_ns));
-            *seen = now;
-        }
+    tt_net_pace *paces = tt_new(&comm->mem, n_conns, sizeof(*paces));
+    for (uint32_t i = 0; paces && i < n_conns; i++) {
+        if (find_pace(comm, i, &paces[i]) && paces[i].bytes > most)
+            most = paces[i].bytes;
     }
+    for (uint32_t i = 0; paces && i < n_conns; i++) {
+        uint32_t to = i / TT_PORTS_MAX;
+        if (paces[i].bytes <= most / 8 || paces[i].busy_ns == 0)
+            continue;
+        keep_pace(
+            mine, &n, to, tt_comm_rail_of(comm, to, i % TT_PORTS_MAX),
+            (float)((double)paces[i].bytes * 1e9 / (double)paces[i].busy_ns));
+    }
+    tt_free(&comm->mem, paces, n_conns, sizeof(*paces));
 }
 
 /* ------------------------------------------------------------------- talks */
@@ -375,7 +386,8 @@ static void find_suspect(const tutti_comm *comm, const talk *t, char *out,
             uint32_t to = t->all[r].paces[i].to;
             float pace = t->all[r].paces[i].bytes_per_s;
             if (pace > 0 && isfinite(pace) && to < comm->n_ranks && to != r)
-                pairs[n++] = (tt_drift_pair){r, to, pace};
+                pairs[n++] = (tt_drift_pair){r, to, pace,
+                                             t->all[r].paces[i].rail};
         }
     }
     if (pairs &&

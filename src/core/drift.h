@@ -39,7 +39,8 @@ void tt_drift_watch(tutti_comm *comm, tt_op_start *start, double predicted_s);
 typedef struct tt_drift_saying {
     float took_s[TT_DRIFT_CALLS]; /* negative: not known */
     struct {
-        uint32_t to;
+        uint16_t to;
+        uint8_t rail, pad;
         float bytes_per_s; /* 0: no more */
     } paces[TT_DRIFT_PACES];
     uint32_t may_replan; /* rank 0's counts */
@@ -60,6 +61,7 @@ bool tt_drift_is_slow(const tt_drift_saying *all, uint32_t n,
 typedef struct tt_drift_pair {
     uint32_t from, to;
     float bytes_per_s;
+    uint8_t rail;
 } tt_drift_pair;
 
 /* -------------------------------------------------------------- suspect.c */

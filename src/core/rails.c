@@ -464,6 +464,17 @@ tutti_err tt_comm_map_rails(tutti_comm *comm)
     return tt_rail_map_make(comm, net, net, &comm->rails);
 }
 
+uint8_t tt_comm_rail_of(const tutti_comm *comm, uint32_t rank, uint32_t port)
+{
+    uint8_t rail = 0;
+    if (!comm->rails)
+        return 0;
+    const tt_rail_map *map = &comm->rails[rank];
+    while (rail < map->n_rails[0] && map->port[0][rail] != port)
+        rail++;
+    return rail < map->n_rails[0] ? rail : 0;
+}
+
 void tt_rail_map_free(const tutti_comm *comm, tt_rail_map *map)
 {
     tt_free(&comm->mem, map, comm->n_ranks, sizeof(*map));

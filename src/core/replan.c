@@ -21,14 +21,20 @@
 #define REST_NS (60 * TT_NS_PER_S)
 #define MOST_DOUBLINGS 6
 
+/* A network that was the communicator's: the program may look at it still. */
+typedef struct past {
+    struct past *next;
+    tutti_topology *topology;
+    tt_routes *routes;
+} past;
+
 struct tt_replan {
     const tt_mem *mem;
     tt_boot *boot; /* NULL: broken */
     tt_settings settings;
     uint64_t next_ns; /* rank 0: not before */
     uint32_t n_done;
-    tutti_topology *wired; /* for which connections were made, when it is no */
-    tt_routes *wired_routes; /* longer the communicator's; else NULL */
+    past *pasts; /* the last one is that for which connections were made */
 };
 
 tutti_err tt_replan_prepare(tutti_comm *comm, const tt_settings *settings)
@@ -57,8 +63,13 @@ void tt_replan_free(tt_replan *r)
     if (!r)
         return;
     tt_boot_close(r->boot);
-    tt_routes_free(r->wired_routes);
-    tt_topology_free(r->wired);
+    while (r->pasts) {
+        past *p = r->pasts;
+        r->pasts = p->next;
+        tt_routes_free(p->routes);
+        tt_topology_free(p->topology);
+        tt_free(r->mem, p, 1, sizeof(*p));
+    }
     tt_free(r->mem, r, 1, sizeof(*r));
 }
 
@@ -103,6 +114,7 @@ static tutti_err measure(const tutti_comm *comm, tt_replan *r,
 
 /* Everything that may fail comes before anything is changed. */
 typedef struct fresh {
+    past *old; /* a place for what was there before */
     tutti_topology *topology;
     tt_routes *routes;
     tt_rail_map *rails;
@@ -121,8 +133,12 @@ static tutti_err make(tutti_comm *comm, const tt_replan *r,
     tt_free(&comm->mem, all, comm->n_ranks, sizeof(*all));
     if (!err)
         err = tt_routes_create(out->topology, &comm->mem, &out->routes, NULL);
-    const tt_rail_net wired = {r->wired ? r->wired : comm->topology,
-                               r->wired ? r->wired_routes : comm->routes};
+    out->old = tt_new(&comm->mem, 1, sizeof(*out->old));
+    if (!out->old)
+        return TUTTI_ENOMEM;
+    tt_rail_net wired = {comm->topology, comm->routes};
+    for (const past *p = r->pasts; p; p = p->next)
+        wired = (tt_rail_net){p->topology, p->routes};
     const tt_rail_net now = {out->topology, out->routes};
     return err ? err : tt_rail_map_make(comm, wired, now, &out->rails);
 }
@@ -134,21 +150,18 @@ static void change(tutti_comm *comm, tt_replan *r, fresh *f)
     tt_engine_unlock(comm->engine);
     memset(comm->plans, 0, sizeof(comm->plans));
     comm->last = NULL;
-    fresh old = {comm->topology, comm->routes, comm->rails};
+    *f->old = (past){r->pasts, comm->topology, comm->routes};
+    r->pasts = f->old;
+    tt_comm_free_rails(comm);
     comm->topology = f->topology;
     comm->routes = f->routes;
     comm->rails = f->rails;
-    *f = old;
-    if (r->wired)
-        return;
-    r->wired = old.topology;
-    r->wired_routes = old.routes;
-    f->topology = NULL;
-    f->routes = NULL;
+    *f = (fresh){0};
 }
 
 static void drop(tutti_comm *comm, fresh *f)
 {
+    tt_free(&comm->mem, f->old, 1, sizeof(past));
     tt_rail_map_free(comm, f->rails);
     tt_routes_free(f->routes);
     tt_topology_free(f->topology);

@@ -8,7 +8,8 @@
  *            of its route; those nearer to the slowest of all than to the
  *            fastest are slow, the others well. Acknowledgements wait in the
  *            same queue, so what passes a link the other way is slow too: both
- *            directions are one suspect. It is the link with most slow pairs,
+ *            directions are one suspect, and ways there and back are taken for
+ *            the same. It is the link with most slow pairs,
  *            each that is well counting against it twice.
  * Limits     With one slow link. Of links that always occur together, as in a
  *            job of two hosts, all are named, up to MOST_NAMED. */
@@ -27,10 +28,9 @@ typedef struct finder {
     const tt_routes *routes;
     const tt_drift_pair *pairs;
     uint32_t n;
-    double *pace;      /* [n] of what its route should carry */
-    int32_t *score;    /* [n_links]; of a link with a twin: of the lower one */
-    uint32_t *links;   /* of one route */
-    uint32_t *counted; /* [n_links]: by which pair last, + 1 */
+    double *pace;    /* [n] of what its route should carry */
+    int32_t *score;  /* [n_links]; of a link with a twin: of the lower one */
+    uint32_t *links; /* of one route */
     uint32_t max_links;
     double limit; /* slower is slow */
 } finder;
@@ -45,7 +45,7 @@ static uint32_t both_ways(const tutti_topology *t, uint32_t link)
 static double route_rate(finder *f, const tt_drift_pair *p)
 {
     double least = INFINITY;
-    uint32_t n = tt_route(f->routes, p->from, p->to, 0, f->links);
+    uint32_t n = tt_route(f->routes, p->from, p->to, p->rail, f->links);
     for (uint32_t i = 0; i < n; i++)
         least = fmin(least, tt_link_bytes_per_s(&f->t->links[f->links[i]]));
     return least;
@@ -65,15 +65,14 @@ static bool find_limit(finder *f)
     return f->n > 0 && most >= LEAST_SPREAD * least;
 }
 
-static void add_route(finder *f, uint32_t pair, uint32_t from, uint32_t to)
+static void add_route(finder *f, uint32_t pair)
 {
-    uint32_t n = tt_route(f->routes, from, to, 0, f->links);
+    const tt_drift_pair *p = &f->pairs[pair];
+    uint32_t n = tt_route(f->routes, p->from, p->to, p->rail, f->links);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t link = both_ways(f->t, f->links[i]);
-        if (f->t->links[link].is_memory || f->counted[link] == pair + 1)
-            continue;
-        f->counted[link] = pair + 1;
-        f->score[link] += f->pace[pair] < f->limit ? 1 : -2;
+        if (!f->t->links[link].is_memory)
+            f->score[link] += f->pace[pair] < f->limit ? 1 : -2;
     }
 }
 
@@ -90,7 +89,7 @@ static size_t put_link(const tutti_topology *t, uint32_t number, char *out,
     return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }
 
-/* The slowest pair whose data or acknowledgements pass one of the links. */
+/* The slowest pair. */
 static const tt_drift_pair *slowest(const finder *f)
 {
     uint32_t at = 0;
@@ -128,10 +127,8 @@ static void look(finder *f, char *out, size_t size)
     int32_t best = 0;
     if (!find_limit(f))
         return;
-    for (uint32_t i = 0; i < f->n; i++) {
-        add_route(f, i, f->pairs[i].from, f->pairs[i].to);
-        add_route(f, i, f->pairs[i].to, f->pairs[i].from);
-    }
+    for (uint32_t i = 0; i < f->n; i++)
+        add_route(f, i);
     for (uint32_t i = 0; i < f->t->n_links; i++)
         best = f->score[i] > best ? f->score[i] : best;
     if (best > 0)
@@ -150,9 +147,8 @@ tutti_err tt_drift_suspect(const tutti_topology *t, const tt_routes *routes,
     f.max_links = tt_routes_max_links(routes);
     f.pace = tt_arena_new(&arena, n, sizeof(double));
     f.score = tt_arena_new(&arena, t->n_links, sizeof(int32_t));
-    f.counted = tt_arena_new(&arena, t->n_links, sizeof(uint32_t));
     f.links = tt_arena_new(&arena, f.max_links, sizeof(uint32_t));
-    bool is_made = f.pace && f.score && f.counted && f.links;
+    bool is_made = f.pace && f.score && f.links;
     if (is_made)
         look(&f, out, size);
     tt_arena_free(&arena);

@@ -773,19 +773,17 @@ const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)
     return conn ? conn->net->ops->name : NULL;
 }
 
-bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, tt_net_pace *out)
+bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
+                  tt_net_pace *out)
 {
     *out = (tt_net_pace){0};
-    bool is_known = false;
-    if (rank == mesh->rank)
+    const tt_peer *p = rank == mesh->rank ? NULL : &mesh->peers[rank];
+    while (p && p->port != port)
+        p = p->next_port;
+    if (!p || !p->conn || p->is_lost || !p->conn->net->ops->pace)
         return false;
-    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port) {
-        if (!p->conn || p->is_lost || !p->conn->net->ops->pace)
-            continue;
-        p->conn->net->ops->pace(p->conn, out);
-        is_known = true;
-    }
-    return is_known;
+    p->conn->net->ops->pace(p->conn, out);
+    return true;
 }
 
 uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank)

@@ -98,8 +98,9 @@ tt_mesh *tt_mesh_ref(tt_mesh *mesh);
 /* The last one flushes, closes and frees everything. [unlocked] */
 void tt_mesh_unref(tt_mesh *mesh);
 const tt_mem *tt_mesh_mem(const tt_mesh *mesh);
-/* Adds up what is known of the conns to a rank; false: nothing. [locked] */
-bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, tt_net_pace *out);
+/* What is known of a port's conn to a rank; false: nothing. [locked] */
+bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
+                  tt_net_pace *out);
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 /* Ports to another rank: at least 1. */
 uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);

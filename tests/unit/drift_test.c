@@ -118,7 +118,8 @@ static void test_star(void **state)
                 pairs[n++] = (tt_drift_pair){a, b,
                                              a == 1   ? 1e6f
                                              : b == 1 ? 2e6f
-                                                      : 20e6f};
+                                                      : 20e6f,
+                                             0};
     look("star:4@200Mbit", pairs, n);
     says("the link suspected is h1 - core: rank 1 sent to rank ");
     says("at 8 Mbit/s");
@@ -128,14 +129,15 @@ static void test_ring(void **state)
 {
     (void)state;
     const tt_drift_pair pairs[] = {
-        {0, 1, 20e6f}, {1, 2, 1e6f},  {2, 3, 20e6f},
-        {3, 4, 20e6f}, {4, 0, 20e6f},
+        {0, 1, 20e6f, 0}, {1, 2, 1e6f, 0},  {2, 3, 20e6f, 0},
+        {3, 4, 20e6f, 0}, {4, 0, 20e6f, 0},
     };
     /* One pair alone: either end of its route. */
     look("star:5@200Mbit", pairs, 5);
     assert_string_equal(said, "");
     const tt_drift_pair more[] = {
-        {0, 1, 2e6f}, {1, 2, 1e6f}, {2, 3, 20e6f}, {3, 4, 20e6f}, {4, 0, 20e6f},
+        {0, 1, 2e6f, 0},  {1, 2, 1e6f, 0},  {2, 3, 20e6f, 0},
+        {3, 4, 20e6f, 0}, {4, 0, 20e6f, 0},
     };
     look("star:5@200Mbit", more, 5);
     says("is h1 - core: rank 1 sent to rank 2 at 8 Mbit/s");
@@ -145,27 +147,68 @@ static void test_trunk(void **state)
 {
     (void)state;
     const tt_drift_pair pairs[] = {
-        {0, 1, 20e6f}, {1, 0, 21e6f}, {2, 3, 19e6f}, {3, 2, 20e6f},
-        {0, 2, 1e6f},  {2, 0, 1e6f},  {1, 3, 1e6f},  {3, 1, 2e6f},
+        {0, 1, 20e6f, 0}, {1, 0, 21e6f, 0}, {2, 3, 19e6f, 0}, {3, 2, 20e6f, 0},
+        {0, 2, 1e6f, 0},  {2, 0, 1e6f, 0},  {1, 3, 1e6f, 0},  {3, 1, 2e6f, 0},
     };
     look("racks:2+2@nic=200Mbit,trunk=200Mbit", pairs, 8);
     says("the links suspected are rack0 - core, rack1 - core: rank ");
 }
 
+/* Two interfaces each: the faster network is slow at one host. */
+static void test_rails(void **state)
+{
+    (void)state;
+    const char text[] = "tutti-topology 1\nswitch s f\nhost a b c\n"
+                        "link a s 100Mbit 1us dev=e0\n"
+                        "link b s 100Mbit 1us dev=e0\n"
+                        "link c s 100Mbit 1us dev=e0\n"
+                        "link a f 400Mbit 1us dev=e1\n"
+                        "link b f 400Mbit 1us dev=e1\n"
+                        "link c f 400Mbit 1us dev=e1\n";
+    tutti_topology *t;
+    tt_routes *routes;
+    tt_drift_pair pairs[12];
+    uint32_t n = 0, links[8];
+    assert_int_equal(
+        tt_topology_parse(&tt_mem_std, text, sizeof(text) - 1, &t, NULL),
+        TUTTI_OK);
+    assert_int_equal(tt_routes_create(t, &tt_mem_std, &routes, NULL), TUTTI_OK);
+    for (uint32_t i = 0; i < 18; i++) {
+        uint32_t a = i / 6, b = i / 2 % 3;
+        uint8_t rail = i % 2;
+        if (a == b)
+            continue;
+        tt_route(routes, a, b, rail, links);
+        bool is_fast = t->links[links[0]].rate_bps > 200000000;
+        bool is_slow = is_fast && (a == 1 || b == 1);
+        pairs[n++] = (tt_drift_pair){a, b,
+                                     is_slow   ? 2e6f
+                                     : is_fast ? 40e6f
+                                               : 11e6f,
+                                     rail};
+    }
+    assert_int_equal(tt_drift_suspect(t, routes, pairs, n, said, sizeof(said)),
+                     TUTTI_OK);
+    says("the link suspected is b - f (e1): rank ");
+    tt_routes_free(routes);
+    tt_topology_free(t);
+}
+
 static void test_nothing(void **state)
 {
     (void)state;
-    const tt_drift_pair even[] = {{0, 1, 5e6f}, {1, 2, 6e6f}, {2, 0, 7e6f}};
+    const tt_drift_pair even[] = {
+        {0, 1, 5e6f, 0}, {1, 2, 6e6f, 0}, {2, 0, 7e6f, 0}};
     look("star:3@200Mbit", even, 3);
     assert_string_equal(said, "");
     look("star:3@200Mbit", even, 0);
     assert_string_equal(said, "");
     /* A slow link that is as slow as it should be. */
-    const tt_drift_pair uneven[] = {{0, 1, 5e6f},
-                                    {1, 0, 5e6f},
-                                    {2, 3, 0.5e6f},
-                                    {3, 2, 0.5e6f},
-                                    {0, 2, 0.5e6f}};
+    const tt_drift_pair uneven[] = {{0, 1, 5e6f, 0},
+                                    {1, 0, 5e6f, 0},
+                                    {2, 3, 0.5e6f, 0},
+                                    {3, 2, 0.5e6f, 0},
+                                    {0, 2, 0.5e6f, 0}};
     look("star:10,10,1,1@20Mbit", uneven, 5);
     assert_string_equal(said, "");
 }
@@ -176,7 +219,7 @@ int main(void)
         cmocka_unit_test(test_slow),    cmocka_unit_test(test_not_slow),
         cmocka_unit_test(test_overlap), cmocka_unit_test(test_star),
         cmocka_unit_test(test_ring),    cmocka_unit_test(test_trunk),
-        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_rails),   cmocka_unit_test(test_nothing),
     };
     return TT_RUN_TAP(tests);
 }
