@@ -222,28 +222,42 @@ static double good(double bps)
     return isfinite(bps) && bps > 0 ? bps : NAN;
 }
 
-/* Hosts of the round: has any of their flows been measured? */
+/* One end of a flow, and where the other is. */
+static void hear(tt_infer *inf, uint32_t host, uint32_t peer, bool measured)
+{
+    tt_silence *s = &inf->silence[host];
+    s->is_heard |= measured;
+    if (measured || (peer == s->peer && inf->spec.n_hosts > 2))
+        return;
+    s->is_asked = true;
+    s->next_peer = peer;
+}
+
+/* Hosts that do not answer, whoever asks. (That two do not reach each other
+ * may be their own affair.) */
 static tutti_err count_silent(tt_infer *inf, const double *bps,
                               tutti_diag *diag)
 {
     const tt_infer_port *ports = inf->spec.ports;
-    uint32_t worst = 0, n = inf->n_flows;
-    for (uint32_t i = 0; i < 2 * n; i++) /* once each: marked by the top bit */
-        inf->n_silent[ports[i < n ? inf->flows[i].src : inf->flows[i - n].dst]
-                          .host] |= 1U << 31;
+    uint32_t worst = 0;
+    for (uint32_t i = 0; i < inf->n_flows; i++) {
+        uint32_t src = ports[inf->flows[i].src].host;
+        uint32_t dst = ports[inf->flows[i].dst].host;
+        bool measured = !isnan(good(bps[i]));
+        hear(inf, src, dst, measured);
+        hear(inf, dst, src, measured);
+    }
     for (uint32_t h = 0; h < inf->spec.n_hosts; h++) {
-        if (inf->n_silent[h] >> 31)
-            inf->n_silent[h] = (inf->n_silent[h] & 0xffff) + 1;
+        tt_silence *s = &inf->silence[h];
+        if (s->is_heard)
+            s->n = 0;
+        else if (s->is_asked)
+            s->n++;
+        s->peer = s->is_asked ? s->next_peer : s->peer;
+        s->is_heard = s->is_asked = false;
+        worst = s->n > inf->silence[worst].n ? h : worst;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (isnan(good(bps[i])))
-            continue;
-        inf->n_silent[ports[inf->flows[i].src].host] = 0;
-        inf->n_silent[ports[inf->flows[i].dst].host] = 0;
-    }
-    for (uint32_t h = 1; h < inf->spec.n_hosts; h++)
-        worst = inf->n_silent[h] > inf->n_silent[worst] ? h : worst;
-    if (inf->n_silent[worst] < MAX_SILENT)
+    if (inf->silence[worst].n < MAX_SILENT)
         return TUTTI_OK;
     return tt_fail(diag, TUTTI_EPEER,
                    "nothing from or to host %s could be measured in %d rounds; "

@@ -211,6 +211,9 @@ tutti_err tt_planes_find(const tt_infer_spec *spec, const tt_mem *mem,
                          uint32_t *of, uint32_t *n_planes)
 {
     finder f = {.spec = spec, .arena = {.mem = mem}};
+    *n_planes = 0;
+    if (spec->n_ports == 0)
+        return TUTTI_OK;
     tutti_err err = make(&f);
     if (!err) {
         join_links(&f);

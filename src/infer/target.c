@@ -187,6 +187,12 @@ static bool has_room(const tt_plane *p, uint32_t c)
     return n >= 4;
 }
 
+/* What nothing can be measured of will not become surer. */
+static bool is_sure(const tt_plane *p, uint32_t link)
+{
+    return tt_evidence_of(p, link).n_looks == 0 || tt_is_sure(p, link);
+}
+
 /* As many stars at once as find partners. */
 static tutti_err add_unsure(tt_plane *p)
 {
@@ -198,7 +204,7 @@ static tutti_err add_unsure(tt_plane *p)
     tt_shuffle(p, p->senders, p->n);
     memset(one, 0, p->n_words * sizeof(*one));
     for (uint32_t i = 0; i < p->n && !err && p->n > 2; i++) {
-        if (tt_is_sure(p, i) && tt_is_sure(p, p->n + i))
+        if (is_sure(p, i) && is_sure(p, p->n + i))
             continue;
         one[0] = i;
         if (!note_set(p, one, AS_STAR + (p->n_thoughts > 0)))

@@ -13,6 +13,12 @@ typedef struct tt_finding {
     size_t at; /* in the text */
 } tt_finding;
 
+/* Of a host: rounds without any answer, each with another peer. */
+typedef struct tt_silence {
+    uint32_t n, peer, next_peer;
+    bool is_heard, is_asked; /* in this round */
+} tt_silence;
+
 struct tt_infer {
     const tt_mem *mem;
     tt_arena arena;
@@ -34,7 +40,7 @@ struct tt_infer {
     double *up_bps, *down_bps; /* [n_ports]: the most that has passed */
     double *sum_up, *sum_down; /* the same, in one round */
     uint32_t *n_up, *n_down;   /* flows of each port in the round */
-    uint32_t *n_silent;        /* [n_hosts]: rounds without any answer */
+    tt_silence *silence;       /* [n_hosts] */
     /* What the last finish found. */
     tt_str text; /* of the notes, each with its NUL */
     tt_finding *findings;

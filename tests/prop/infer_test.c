@@ -248,7 +248,7 @@ static void test_recovered(void **state)
 {
     (void)state;
     static world w;
-    uint64_t seed = tt_test_seed(1), count = number("TT_COUNT", 100);
+    uint64_t seed = tt_test_seed(1), count = number("TT_COUNT", 60);
     int kind = (int)number("TT_KIND", (uint64_t)-1);
     tally all = {0};
     print_message("# TT_SEED=%llu TT_COUNT=%llu\n", (unsigned long long)seed,

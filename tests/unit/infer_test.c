@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * infer_test.c - the interface of infer.h: what it refuses, which planes it
+ * sees, what it draws and notes. How often it is right: tests/prop. */
+#include "support/tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/alloc.h"
+#include "support/world.h"
+
+static world w; /* large */
+
+/* A spec, what became of it, and the network, as text. */
+typedef struct outcome {
+    tutti_err err;
+    tutti_diag diag;
+    world_measure measure;
+    char text[16384], notes[16384];
+    world got;
+    bool is_read;
+} outcome;
+
+static outcome o;
+
+static void keep_notes(const tt_infer *inf)
+{
+    tt_infer_note note;
+    o.notes[0] = '\0';
+    for (size_t i = 0; tt_infer_note_at(inf, i, &note); i++) {
+        static const char *const kinds[] = {"link", "unknown", "doubt"};
+        size_t at = strlen(o.notes);
+        snprintf(o.notes + at, sizeof(o.notes) - at, "%s: %s\n",
+                 kinds[note.kind], note.text);
+    }
+}
+
+static void keep_topology(const tutti_topology *t)
+{
+    tt_str text = {.mem = &tt_mem_std};
+    tt_topology_write(t, &text);
+    assert_int_equal(text.err, 0);
+    assert_true(text.len < sizeof(o.text));
+    memcpy(o.text, text.data, text.len);
+    o.text[text.len] = '\0';
+    tt_str_free(&text);
+    o.is_read = world_read(&w, t, &o.got);
+}
+
+static void finish(tt_infer *inf)
+{
+    tutti_topology *t = NULL;
+    o.err = tt_infer_finish(inf, &t, &o.diag);
+    if (o.err)
+        return;
+    keep_notes(inf);
+    keep_topology(t);
+    tt_topology_free(t);
+}
+
+static tt_infer *open_it(const tt_infer_spec *spec)
+{
+    tt_infer *inf = NULL;
+    memset(&o, 0, sizeof(o));
+    o.err = tt_infer_open(spec, &tt_mem_std, &inf, &o.diag);
+    return inf;
+}
+
+/* All of it, in world w. */
+static void infer(const tt_infer_spec *spec, double noise)
+{
+    tt_rng rng = {.state = 7};
+    tt_infer *inf = open_it(spec);
+    assert_int_equal(o.err, TUTTI_OK);
+    for (uint32_t p = 0; p < w.n_ports; p++) {
+        for (uint32_t q = 0; q < w.n_ports; q++) {
+            if (w.reach[p * w.n_ports + q] == TT_REACH_LINK)
+                tt_infer_latency(inf, p, q,
+                                 (uint64_t)(world_latency(&w, p, q) * 1e12));
+        }
+    }
+    o.measure.noise = noise;
+    o.err = world_probe(&w, inf, &rng, &o.measure, &o.diag);
+    if (!o.err)
+        finish(inf);
+    tt_infer_close(inf);
+}
+
+static void expect(const char *text, const char *what)
+{
+    if (!strstr(text, what))
+        fail_msg("no `%s` in:\n%s", what, text);
+}
+
+static void refused(const tt_infer_spec *spec, tutti_err err, const char *text)
+{
+    tt_infer *inf = open_it(spec);
+    assert_null(inf);
+    assert_int_equal(o.err, err);
+    expect(o.diag.text, text);
+}
+
+/* ------------------------------------------------------------------ refused */
+
+static void test_bad_specs(void **state)
+{
+    (void)state;
+    world_star(&w, 3, 1e9);
+    tt_infer_spec good = world_spec(&w, 1), s = good;
+    s.n_hosts = 0;
+    refused(&s, TUTTI_EINVAL, "there are no hosts");
+    s = good;
+    s.names = (const char *[]){"a", "", "c"};
+    refused(&s, TUTTI_EINVAL, "host 1 has no name");
+    s = good;
+    s.n_ranks = (uint32_t[]){1, 0, 1};
+    refused(&s, TUTTI_EINVAL, "host h1 has no rank");
+    s = good;
+    s.ports = (tt_infer_port[]){{0, NULL}, {1, NULL}, {3, NULL}};
+    refused(&s, TUTTI_EINVAL, "port 2 is on host 3 of 3");
+    s = good;
+    s.reach = NULL;
+    refused(&s, TUTTI_EINVAL, "ports, but not what they reach");
+    s = good;
+    s.reach = (uint8_t[]){0, 2, 2, 2, 0, 3, 2, 2, 0};
+    refused(&s, TUTTI_EINVAL, "reach from port 1 to port 2");
+    s = good;
+    s.noise = NAN;
+    refused(&s, TUTTI_EINVAL, "noise");
+    s = good;
+    s.n_ports = TT_INFER_MAX_PORTS + 1;
+    refused(&s, TUTTI_ELIMIT, "4097 interfaces are more than 4096");
+    tt_infer_close(NULL);
+}
+
+static void test_not_connected(void **state)
+{
+    (void)state;
+    world_star(&w, 3, 1e9);
+    tt_infer_spec s = world_spec(&w, 1);
+    s.reach = (uint8_t[]){0, 2, 0, 2, 0, 0, 0, 0, 0};
+    refused(&s, TUTTI_ENET, ": h0 and h2, h1 and h2");
+    s.reach = (uint8_t[]){0, 2, 0, 2, 0, 0, 0, 2, 0}; /* h2 to h1 is enough */
+    refused(&s, TUTTI_ENET, ": h0 and h2");
+    world_star(&w, 6, 1e9);
+    memset(w.reach, 0, sizeof(w.reach));
+    s = world_spec(&w, 1);
+    refused(&s, TUTTI_ENET, "h0 and h4, and 11 more pairs");
+}
+
+static void test_told_wrongly(void **state)
+{
+    (void)state;
+    world_star(&w, 3, 1e9);
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_infer *inf = open_it(&s);
+    tt_infer_round a, b;
+    double bps[2] = {1e9, 1e9};
+    assert_int_equal(tt_infer_told(inf, bps, 2, &o.diag), TUTTI_EINVAL);
+    expect(o.diag.text, "no round waits");
+    assert_int_equal(tt_infer_next(inf, &a, &o.diag), TUTTI_AGAIN);
+    assert_int_equal(tt_infer_next(inf, &b, &o.diag), TUTTI_AGAIN);
+    assert_int_equal(a.number, b.number);
+    assert_int_equal(a.n_flows, b.n_flows);
+    assert_ptr_equal(a.flows, b.flows);
+    assert_int_equal(a.number, 0);
+    assert_true(a.n_likely > 0 && a.n_flows == 2 && a.why);
+    assert_int_equal(tt_infer_told(inf, bps, 1, &o.diag), TUTTI_EINVAL);
+    expect(o.diag.text, "told of 1 flows, not of 2");
+    assert_int_equal(tt_infer_told(inf, bps, 2, &o.diag), TUTTI_OK);
+    assert_int_equal(tt_infer_told(inf, bps, 2, &o.diag), TUTTI_EINVAL);
+    /* Two of three hosts were measured. */
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_ENET);
+    expect(o.diag.text, "too little was measured");
+    tt_infer_latency(inf, 99, 0, 1); /* no such port: nothing happens */
+    tt_infer_close(inf);
+}
+
+/* Measures all but what touches the host. */
+static tutti_err probe_without(tt_infer *inf, uint32_t host, uint32_t *rounds)
+{
+    tt_infer_round round;
+    tt_rng rng = {.state = 1};
+    double bps[256];
+    tutti_err err;
+    *rounds = 0;
+    while ((err = tt_infer_next(inf, &round, &o.diag)) == TUTTI_AGAIN) {
+        world_run(&w, round.flows, round.n_flows, 0, &rng, bps);
+        for (uint32_t i = 0; i < round.n_flows; i++) {
+            if (w.ports[round.flows[i].src].host == host ||
+                w.ports[round.flows[i].dst].host == host)
+                bps[i] = *rounds % 2 ? NAN : 0;
+        }
+        ++*rounds;
+        err = tt_infer_told(inf, bps, round.n_flows, &o.diag);
+        if (err)
+            break;
+    }
+    return err;
+}
+
+static void test_silent_host(void **state)
+{
+    (void)state;
+    uint32_t rounds;
+    world_star(&w, 6, 1e9);
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_infer *inf = open_it(&s);
+    assert_int_equal(probe_without(inf, 3, &rounds), TUTTI_EPEER);
+    expect(o.diag.text, "nothing from or to host h3 could be measured");
+    assert_true(rounds < 30);
+    tt_infer_close(inf);
+}
+
+/* --------------------------------------------------------------------- stars */
+
+static void test_star(void **state)
+{
+    (void)state;
+    world_star(&w, 5, 4e8);
+    w.up[2] = 1e8;
+    w.down[4] = 2e8;
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "host h0 h1 h2 h3 h4\nswitch switch0\n");
+    expect(o.text, "link h0 switch0 ");
+    expect(o.text, " 10us dev=eth0");
+    assert_true(o.is_read);
+    for (uint32_t p = 0; p < 5; p++) {
+        assert_true(fabs(o.got.up[p] / w.up[p] - 1) < .05);
+        assert_true(fabs(o.got.down[p] / w.down[p] - 1) < .05);
+    }
+    expect(o.notes, "link: h0 eth0 - switch0: up ");
+    expect(o.notes, "unknown: switches and trunks that never hold");
+    assert_true(o.measure.n_rounds <= 40);
+}
+
+static void test_two_hosts(void **state)
+{
+    (void)state;
+    world_star(&w, 2, 4e8);
+    w.up[0] = 1e8;
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "host h0 h1\nlink h0 h1 ");
+    expect(o.text, " 20us dev=eth0/eth0");
+    expect(o.notes, "of two interfaces that reach only each other");
+}
+
+static void test_ranks(void **state)
+{
+    (void)state;
+    world_star(&w, 3, 4e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    s.n_ranks = (uint32_t[]){2, 1, 1};
+    s.place = (uint32_t[]){0, 2, 1, 3};
+    s.names = (const char *[]){"switch0", "b", "c"};
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "host switch0 rank=0,2 memory=80Gbit,1us\nhost b rank=1\n");
+    expect(o.text, "switch net-switch0\n");
+    expect(o.notes, "memory of hosts with several ranks was not measured");
+}
+
+static void test_one_host(void **state)
+{
+    (void)state;
+    tt_infer_spec s = {.n_hosts = 1,
+                       .names = (const char *[]){"a"},
+                       .n_ranks = (uint32_t[]){2}};
+    tt_infer_round round;
+    tt_infer *inf = open_it(&s);
+    assert_int_equal(tt_infer_next(inf, &round, &o.diag), TUTTI_OK);
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "host a ranks=2");
+    tt_infer_close(inf);
+}
+
+/* A second interface of h1 never answers. */
+static void test_not_measured(void **state)
+{
+    (void)state;
+    world_star(&w, 4, 4e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_infer_port ports[5] = {
+        {0, "eth0"}, {1, "eth0"}, {2, "eth0"}, {3, "eth0"}, {1, "eth1"}};
+    uint8_t reach[25];
+    memset(reach, TT_REACH_LINK, sizeof(reach));
+    s.n_ports = 5;
+    s.ports = ports;
+    s.reach = reach;
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    tt_rng rng = {.state = 1};
+    double bps[256];
+    while (tt_infer_next(inf, &round, &o.diag) == TUTTI_AGAIN) {
+        tt_infer_flow known[256];
+        for (uint32_t i = 0; i < round.n_flows; i++) {
+            known[i] = round.flows[i];
+            assert_int_not_equal(ports[known[i].src].host,
+                                 ports[known[i].dst].host);
+            known[i].src %= 4;
+            known[i].dst %= 4;
+        }
+        world_run(&w, known, round.n_flows, 0, &rng, bps);
+        for (uint32_t i = 0; i < round.n_flows; i++) {
+            if (round.flows[i].src == 4 || round.flows[i].dst == 4)
+                bps[i] = -1;
+        }
+        assert_int_equal(tt_infer_told(inf, bps, round.n_flows, &o.diag),
+                         TUTTI_OK);
+    }
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.notes, "doubt: h1 eth1 is left out");
+    assert_null(strstr(o.text, "eth1"));
+    tt_infer_close(inf);
+}
+
+/* --------------------------------------------------------- racks and planes */
+
+static void test_racks(void **state)
+{
+    (void)state;
+    world_star(&w, 8, 4e8);
+    world_rack(&w, 4, 8, 4e8, 4e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "switch rack0 rack1\n");
+    expect(o.text, "link h3 rack");
+    expect(o.notes, "link: rack1 - rack0: up 4");
+    world_star(&w, 9, 4e8);
+    for (uint32_t k = 0; k < 3; k++)
+        w.parent[3 * k] = 9, world_rack(&w, 3 * k, 3 * k + 3, 3e8, 3e8);
+    s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    expect(o.text, "switch core0 rack0 rack1 rack2\n");
+    expect(o.text, "link h0 rack0 ");
+    expect(o.text, "link h8 rack2 ");
+}
+
+static void test_rails(void **state)
+{
+    (void)state;
+    tt_rng rng = {.state = 3};
+    world_make(&w, &rng, WORLD_RAILS, 5);
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    assert_true(o.is_read);
+    expect(o.text, "dev=eth1");
+    assert_int_not_equal(world_root(&o.got, 0), world_root(&o.got, 5));
+}
+
+/* A torus: only its cables are measured, whatever reaches by way of others. */
+static void test_cables(void **state)
+{
+    (void)state;
+    tt_rng rng = {.state = 3};
+    for (int i = 0; i < 8; i++) {
+        world_make(&w, &rng, WORLD_CABLES, 12);
+        tt_infer_spec s = world_spec(&w, 1);
+        infer(&s, 0.01);
+        assert_int_equal(o.err, TUTTI_OK);
+        assert_true(o.is_read);
+        assert_null(strstr(o.text, "switch"));
+        assert_true(o.measure.n_rounds <= 15);
+    }
+}
+
+/* Subnets that a router joins are one plane; with rails, one for each name. */
+static void test_routed(void **state)
+{
+    (void)state;
+    tt_rng rng = {.state = 3};
+    world_star(&w, 6, 4e8);
+    for (uint32_t i = 0; i < 36; i++) {
+        if (i / 6 / 3 != i % 6 / 3)
+            w.reach[i] = TT_REACH_ROUTED;
+    }
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "switch switch0\n");
+    world_make(&w, &rng, WORLD_RAILS, 6);
+    for (uint32_t i = 0; i < 144; i++) {
+        uint32_t p = i / 12, q = i % 12;
+        bool same_rack = p % 6 / 3 == q % 6 / 3;
+        if (p % 6 != q % 6)
+            w.reach[i] = p / 6 == q / 6 && same_rack ? TT_REACH_LINK
+                                                     : TT_REACH_ROUTED;
+    }
+    s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    assert_true(o.is_read);
+    for (uint32_t p = 1; p < 6; p++) {
+        assert_int_equal(world_root(&o.got, p), world_root(&o.got, 0));
+        assert_int_not_equal(world_root(&o.got, 6 + p), world_root(&o.got, 0));
+    }
+}
+
+/* ------------------------------------------------------------------- course */
+
+static void test_same_again(void **state)
+{
+    (void)state;
+    static char text[sizeof(o.text)], notes[sizeof(o.notes)];
+    tt_rng rng = {.state = 5};
+    world_make(&w, &rng, WORLD_UNEVEN_RACKS, 12);
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.05);
+    uint32_t n_rounds = o.measure.n_rounds, n_flows = o.measure.n_flows;
+    memcpy(text, o.text, sizeof(text));
+    memcpy(notes, o.notes, sizeof(notes));
+    infer(&s, 0.05);
+    assert_int_equal(o.measure.n_rounds, n_rounds);
+    assert_int_equal(o.measure.n_flows, n_flows);
+    assert_string_equal(o.text, text);
+    assert_string_equal(o.notes, notes);
+}
+
+static void test_few_rounds(void **state)
+{
+    (void)state;
+    world_star(&w, 8, 4e8);
+    world_rack(&w, 4, 8, 2e8, 2e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    for (uint32_t n = 4; n < 40; n += 7) {
+        s.max_rounds = n;
+        infer(&s, 0.02);
+        assert_int_equal(o.err, TUTTI_OK);
+        assert_int_equal(o.measure.n_rounds, n);
+        char wanted[64];
+        snprintf(wanted, sizeof(wanted), "unknown: ended after %u rounds", n);
+        expect(o.notes, wanted);
+    }
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    world_star(&w, 5, 4e8);
+    world_rack(&w, 3, 5, 2e8, 2e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    bool failed = true;
+    for (uint64_t k = 0; failed; k += 1 + k / 16) {
+        tt_test_mem counted;
+        tt_mem mem = tt_test_mem_init(&counted, k + 1);
+        tt_infer *inf = NULL;
+        tutti_topology *t = NULL;
+        tt_rng rng = {.state = 1};
+        world_measure m = {.noise = 0.01};
+        tutti_err err = tt_infer_open(&s, &mem, &inf, &o.diag);
+        if (!err)
+            err = world_probe(&w, inf, &rng, &m, &o.diag);
+        if (!err)
+            err = tt_infer_finish(inf, &t, &o.diag);
+        failed = err != TUTTI_OK;
+        if (failed)
+            assert_int_equal(err, TUTTI_ENOMEM);
+        tt_topology_free(t);
+        tt_infer_close(inf);
+        assert_true(tt_test_mem_is_clean(&counted));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_not_connected),
+        cmocka_unit_test(test_told_wrongly),
+        cmocka_unit_test(test_silent_host),
+        cmocka_unit_test(test_star),
+        cmocka_unit_test(test_two_hosts),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_one_host),
+        cmocka_unit_test(test_not_measured),
+        cmocka_unit_test(test_racks),
+        cmocka_unit_test(test_rails),
+        cmocka_unit_test(test_cables),
+        cmocka_unit_test(test_routed),
+        cmocka_unit_test(test_same_again),
+        cmocka_unit_test(test_few_rounds),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return TT_RUN_TAP(tests);
+}
