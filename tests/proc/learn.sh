@@ -99,6 +99,21 @@ ends "what tutti probe has measured" 0
 job
 like "need not be measured again" "$err" 'the network was measured before'
 
+# Who stops in the middle is named, by all; the job ends.
+cat >"$tmp/stop" <<'S'
+#!/bin/sh
+# stop TUTTI: a job; rank 2 stops half a second after its begin.
+[ "$TUTTI_RANK" = 2 ] || exec "$1" bench -b 4KiB -e 4KiB -n 1
+"$1" bench -b 4KiB -e 4KiB -n 1 & sleep 0.5
+kill -STOP $!; sleep 8
+kill -KILL $!; wait
+S
+chmod +x "$tmp/stop"
+run env TUTTI_TOPOLOGY=auto "$lab" run star:4@5Mbit --grace 1 -- "$tmp/stop" "$tutti"
+[ "$rc" != 0 ] && pass "a rank that stops" || fail "a rank that stops" "$err"
+like "is named, with its host" "$err" \
+    'cannot start: .*rank 2 (did not take part in|died or left during).* the probe.*\(rank 2 is on h2\)'
+
 # -- interfaces that lead astray ----------------------------------------------------
 # Three hosts; mg is where ranks meet, the others are cables to switches.
 names=("tla$$" "tlb$$" "tlc$$" "tls$$")
@@ -235,6 +250,12 @@ hosts 10.200.0.1 TUTTI_TOPOLOGY=auto TUTTI_SOCKET_IFNAME==aa0 -- \
     "$tutti" bench -b 4KiB -e 4KiB -n 1 -w 0 --inplace 0
 right "TUTTI_SOCKET_IFNAME"
 is "decides" "$(grep -c 'aa0 10.* to aa0 10.*the only pair' <<<"$err")" 6
+on 3 link set sw-2 nomaster
+hosts 10.200.0.1 TUTTI_TOPOLOGY=auto TUTTI_SOCKET_IFNAME==eth1 -- \
+    "$tutti" bench -b 4KiB -e 4KiB -n 1 -w 0 --inplace 0
+ends "a host that nobody reaches" 1
+is "is an error on all ranks, which names pairs and tries" \
+    "$(grep -c '2 pairs of hosts cannot reach each other: .* and .*; tried eth1 .* to eth1 ' <<<"$err")" 3
 
 make_hosts sw
 for i in 0 1 2; do wire $i eth0 sw 200 fd00:77::$((i + 1))/64; done
