@@ -24,15 +24,17 @@ FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
         -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) \
         $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
-# Libraries that each serve one file: NAME=package; TT_HAVE_NAME is 0 or 1.
+# Libraries that each serve one part; TT_HAVE_NAME is 0 or 1. UCX is not linked.
 have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
 HAVE_CLP := $(call have,clp)
 HAVE_XML2 := $(call have,libxml-2.0)
+HAVE_UCX := $(call have,"ucx >= 1.12")
 FOUND := $(if $(filter 1,$(HAVE_CLP)),clp) \
-         $(if $(filter 1,$(HAVE_XML2)),libxml-2.0)
-OPTIONAL := -DTT_HAVE_CLP=$(HAVE_CLP) -DTT_HAVE_XML2=$(HAVE_XML2) \
-            $(if $(strip $(FOUND)),$(shell pkg-config --cflags $(FOUND)))
-LDLIBS := $(if $(strip $(FOUND)),$(shell pkg-config --libs $(FOUND))) \
+         $(if $(filter 1,$(HAVE_XML2)),libxml-2.0) \
+         $(if $(filter 1,$(HAVE_UCX)),ucx)
+OPTIONAL := $(foreach X,CLP XML2 UCX,-DTT_HAVE_$X=$(HAVE_$X)) \
+            $(foreach P,$(FOUND),$(shell pkg-config --cflags $P))
+LDLIBS := $(foreach P,$(filter-out ucx,$(FOUND)),$(shell pkg-config --libs $P)) \
           -pthread -ldl -lm
 CMOCKA = $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 

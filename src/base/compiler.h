@@ -12,6 +12,7 @@
 /* Soon to be read. Any address will do. */
 #define TT_PREFETCH(ptr) __builtin_prefetch(ptr)
 #define TT_MAYBE_UNUSED __attribute__((unused))
+#define TT_TYPEOF(x) __typeof__(x)
 #define TT_CACHE_LINE 64
 
 /* The struct that holds `member` at `ptr`. */

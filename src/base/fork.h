@@ -3,8 +3,9 @@
  *
  * A child (a data loader's worker) that held our sockets would hide the death
  * of its parent from the peers. Every transport therefore watches each
- * descriptor it opens until it closes it; tt_fork_child() closes
- * all of them in the child. Shared mappings are excluded by MADV_DONTFORK. */
+ * descriptor it opens until it closes it; tt_fork_child() closes all of them
+ * in the child, and what a watched epoll watches. Shared mappings are excluded
+ * by MADV_DONTFORK. */
 #ifndef TT_BASE_FORK_H
 #define TT_BASE_FORK_H
 

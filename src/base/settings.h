@@ -33,8 +33,10 @@ typedef enum tt_setting_kind {
       "a name that all ranks of a job share; keeps two jobs apart")          \
     X(listen_fd, "TUTTI_LISTEN_FD", STRING, "", "", "",                      \
       "rank 0's listening socket, inherited; set by the launcher")           \
-    X(transports, "TUTTI_TRANSPORTS", STRING, "shm,tcp", "", "",             \
-      "transports that may be used, the preferred one first")                \
+    X(transports, "TUTTI_TRANSPORTS", STRING, "auto", "", "",                \
+      "transports that may be used, the preferred one first, of shm, ucx "   \
+      "and tcp; auto is shm,tcp, and shm,ucx,tcp between hosts with an "     \
+      "active RDMA device")                                                  \
     X(planner, "TUTTI_PLANNER", STRING, "auto", "", "",                      \
       "planner, or rules by size: 0-4K:doubling,4K-:ring")                   \
     X(topology, "TUTTI_TOPOLOGY", STRING, "", "", "",                        \

@@ -23,6 +23,13 @@
 
 /* How long a rank polls for others that share its cores, on other hosts. */
 static const uint64_t crowd_spin_ns = 100000;
+
+/* What TUTTI_TRANSPORTS=auto stands for: what is not built in, or not wanted on
+ * this host, is left out. */
+static const char automatic[] = "shm,ucx,tcp";
+/* In hello.order: connect() may miss. */
+#define MAY_MISS 0x80
+
 /* No transport has less. */
 static const uint32_t least_payload = 1024;
 /* The limit of the setting, which rank 0 may have read elsewhere. */
@@ -40,7 +47,7 @@ typedef struct hello {
     tt_host_id host;
     tt_agreed settings;                /* only rank 0's count */
     cpu_set_t cpus;                    /* that the process may use */
-    uint8_t order[MAX_TRANSPORTS];     /* rows of the table + 1; likewise */
+    uint8_t order[MAX_TRANSPORTS];     /* rows + 1, MAY_MISS; likewise */
     address addresses[MAX_TRANSPORTS]; /* by row of the table */
 } hello;
 
@@ -72,26 +79,45 @@ typedef struct start {
 
 /* ------------------------------------------------------------ transports -- */
 
+static bool is_automatic(const start *st)
+{
+    return strcmp(st->settings.transports, "auto") == 0;
+}
+
+/* The row + 1 of the name; 0: none. */
+static uint8_t row_of(const char *name)
+{
+    for (uint8_t row = 0; row < MAX_TRANSPORTS && tt_transports[row]; row++) {
+        if (strcmp(tt_transports[row]->name, name) == 0)
+            return (uint8_t)(row + 1);
+    }
+    return 0;
+}
+
 /* Rows of the table in the order of the setting "shm,tcp". */
 static tutti_err parse_transports(const start *st, uint8_t *order)
 {
-    const char *at = st->settings.transports;
+    const char *at = is_automatic(st) ? automatic : st->settings.transports;
     size_t n = 0;
     memset(order, 0, MAX_TRANSPORTS);
     while (*at) {
+        char name[32];
         size_t len = strcspn(at, ",");
-        uint8_t row = 0;
-        while (tt_transports[row] &&
-               (strlen(tt_transports[row]->name) != len ||
-                strncmp(tt_transports[row]->name, at, len) != 0))
-            row++;
-        if (!tt_transports[row] || row >= MAX_TRANSPORTS)
+        snprintf(name, sizeof(name), "%.*s", (int)len, at);
+        uint8_t row = row_of(name);
+        const char *lack = tt_transport_lack(name);
+        if (!row && lack && !is_automatic(st))
+            return tt_fail(st->diag, TUTTI_ECONFIG, "TUTTI_TRANSPORTS: %s: %s",
+                           name, lack);
+        if (!row && !lack)
             return tt_fail(st->diag, TUTTI_ECONFIG,
                            "TUTTI_TRANSPORTS: '%.*s' is no transport; use a "
                            "list such as shm,tcp",
                            (int)len, at);
-        if (n < MAX_TRANSPORTS)
-            order[n++] = (uint8_t)(row + 1);
+        if (row && n < MAX_TRANSPORTS)
+            order[n++] =
+                (uint8_t)(row |
+                          (tt_transports[row - 1]->may_miss ? MAY_MISS : 0));
         at += len + (at[len] == ',');
     }
     if (n == 0)
@@ -101,40 +127,75 @@ static tutti_err parse_transports(const start *st, uint8_t *order)
     return TUTTI_OK;
 }
 
+/* Into a number from 0; false: that is the end. */
+static bool read_order(uint8_t entry, uint8_t *row)
+{
+    *row = (uint8_t)((entry & ~MAY_MISS) - 1);
+    return entry != 0;
+}
+
 static bool is_well(void *boot, tutti_diag *diag)
 {
     return tt_boot_is_well(boot, diag);
 }
 
+static void drop_net(start *st, uint8_t row)
+{
+    tt_net *net = st->nets[row];
+    if (!net)
+        return;
+    const tt_net_ops *ops = net->ops;
+    ops->fini(net);
+    tt_free(st->mem, net, 1, ops->net_size);
+    st->nets[row] = NULL;
+}
+
+static tutti_err open_net(start *st, uint8_t row, hello *mine)
+{
+    const tt_net_ops *ops = tt_transports[row];
+    tt_net *net = tt_new(st->keep, 1, ops->net_size);
+    if (!net)
+        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory for transport %s",
+                       ops->name);
+    *net = (tt_net){.ops = ops,
+                    .up = &tt_engine_up,
+                    .mem = st->keep,
+                    .settings = &st->settings,
+                    .regions = tt_process_regions(),
+                    .rank = st->rank,
+                    .n_ranks = st->n,
+                    .is_well = is_well,
+                    .is_well_arg = st->boot,
+                    .fd = -1};
+    st->nets[row] = net;
+    tutti_err err = ops->open(net, st->diag);
+    if (err)
+        return err;
+    mine->addresses[row].len =
+        (uint32_t)ops->address(net, mine->addresses[row].bytes);
+    if (net->max_payload < mine->settings.max_payload)
+        mine->settings.max_payload = net->max_payload;
+    return TUTTI_OK;
+}
+
+/* What was not asked for by name is no reason to fail. */
 static tutti_err open_nets(start *st, hello *mine)
 {
-    for (size_t i = 0; i < MAX_TRANSPORTS && mine->order[i]; i++) {
-        uint8_t row = (uint8_t)(mine->order[i] - 1);
+    uint8_t row;
+    for (size_t i = 0; i < MAX_TRANSPORTS && read_order(mine->order[i], &row);
+         i++) {
         const tt_net_ops *ops = tt_transports[row];
-        if (st->nets[row])
+        bool may_fail = is_automatic(st) && ops->is_wanted;
+        if (st->nets[row] || (may_fail && !ops->is_wanted()))
             continue;
-        tt_net *net = tt_new(st->keep, 1, ops->net_size);
-        if (!net)
-            return tt_fail(st->diag, TUTTI_ENOMEM,
-                           "out of memory for transport %s", ops->name);
-        *net = (tt_net){.ops = ops,
-                        .up = &tt_engine_up,
-                        .mem = st->keep,
-                        .settings = &st->settings,
-                        .regions = tt_process_regions(),
-                        .rank = st->rank,
-                        .n_ranks = st->n,
-                        .is_well = is_well,
-                        .is_well_arg = st->boot,
-                        .fd = -1};
-        st->nets[row] = net;
-        tutti_err err = ops->open(net, st->diag);
-        if (err)
+        tutti_err err = open_net(st, row, mine);
+        if (err && !may_fail)
             return err;
-        mine->addresses[row].len =
-            (uint32_t)ops->address(net, mine->addresses[row].bytes);
-        if (net->max_payload < mine->settings.max_payload)
-            mine->settings.max_payload = net->max_payload;
+        if (err) {
+            TT_INFO("goes on without the transport %s: %s", ops->name,
+                    st->diag->text);
+            drop_net(st, row);
+        }
     }
     return TUTTI_OK;
 }
@@ -196,36 +257,110 @@ out:
     return err;
 }
 
+static void drop_conn(start *st, uint32_t rank)
+{
+    tt_conn *conn = st->conns[rank];
+    conn->net->ops->close(conn, 0);
+    tt_free(st->mem, conn, 1, conn->net->ops->conn_size);
+    st->conns[rank] = NULL;
+}
+
+/* After a transport that may miss: what only one side of a pair takes for
+ * connected is dropped. All ranks come here, whether or not they are well. */
+static tutti_err compare_sides(start *st, uint8_t row, tutti_err mine)
+{
+    const size_t size = 1 + ((size_t)st->n + 7) / 8; /* the error, a bit each */
+    uint8_t *own = tt_new(st->mem, 1, size);
+    uint8_t *all = tt_new(st->mem, st->n, size);
+    tutti_err err = TUTTI_ENOMEM;
+    if (!own || !all) {
+        tt_fail(st->diag, err, "out of memory for connections");
+        goto out;
+    }
+    own[0] = mine != TUTTI_OK;
+    for (uint32_t r = 0; !mine && r < st->n; r++)
+        if (st->conns[r] && st->conns[r]->net == st->nets[row])
+            own[1 + r / 8] |= (uint8_t)(1 << r % 8);
+    tutti_diag why;
+    err = tt_boot_exchange(st->boot, own, size, all, &why);
+    if (err && !mine)
+        tt_fail(st->diag, err, "%s", why.text);
+    for (uint32_t r = 0; !err && !mine && r < st->n; r++) {
+        const uint8_t *other = all + r * size;
+        if (other[0]) /* it says why in the next exchange */
+            err = tt_fail(st->diag, TUTTI_EPEER, "rank %u has failed", r);
+        if (!err && st->conns[r] && st->conns[r]->net == st->nets[row] &&
+            !(other[1 + st->rank / 8] >> st->rank % 8 & 1))
+            drop_conn(st, r);
+    }
+out:
+    tt_free(st->mem, own, 1, size);
+    tt_free(st->mem, all, st->n, size);
+    return mine ? mine : err;
+}
+
+static tutti_err fail_unconnected(const start *st, uint32_t r)
+{
+    /* What a transport that may miss has left there. */
+    char why[200] = "";
+    if (st->diag && st->diag->text[0])
+        snprintf(why, sizeof(why), "; %.190s", st->diag->text);
+    return tt_fail(st->diag, TUTTI_ENET,
+                   "rank %u on %.63s and rank %u on %.63s have no transport in "
+                   "common that connects them (rank 0 allows %.60s)%s",
+                   st->rank, st->hellos[st->rank].host.name, r,
+                   st->hellos[r].host.name, st->settings.transports, why);
+}
+
+/* By any rank; all see the same. */
+static bool is_offered(const start *st, uint8_t row)
+{
+    bool is_offered = false;
+    for (uint32_t r = 0; row < MAX_TRANSPORTS && r < st->n; r++)
+        is_offered |= st->hellos[r].addresses[row].len > 0;
+    return is_offered;
+}
+
+/* A rank that has failed already only takes part in the comparisons. */
+static tutti_err connect_rows(start *st, tutti_err err)
+{
+    const uint8_t *order = st->hellos[0].order;
+    uint8_t row;
+    if (err)
+        tt_boot_call_off(st->boot);
+    for (size_t i = 0; i < MAX_TRANSPORTS && read_order(order[i], &row); i++) {
+        bool is_known = false;
+        if (!is_offered(st, row))
+            continue;
+        for (uint8_t r = 0; tt_transports[r] && !is_known; r++)
+            is_known = r == row;
+        if (is_known && !err) {
+            err = connect_row(st, row);
+            if (err)
+                tt_boot_call_off(st->boot);
+        }
+        if (order[i] & MAY_MISS)
+            err = compare_sides(st, row, err);
+    }
+    return err;
+}
+
 static tutti_err connect_all(start *st)
 {
     st->conns = tt_new(st->mem, st->n, sizeof(*st->conns));
+    tutti_err err = TUTTI_OK;
     if (!st->conns || tt_rail_hints_create(st->n, st->mem, &st->hints))
-        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    if (st->topology) {
-        tutti_err err = tt_rail_hints_read(st->topology, st->rank, st->hosts,
-                                           &st->hints, st->diag);
-        if (err)
-            return err;
-    }
-    const uint8_t *order = st->hellos[0].order;
-    for (size_t i = 0; i < MAX_TRANSPORTS && order[i]; i++) {
-        uint8_t row = (uint8_t)(order[i] - 1);
-        bool is_known = false;
-        for (uint8_t r = 0; tt_transports[r] && !is_known; r++)
-            is_known = r == row;
-        tutti_err err = is_known ? connect_row(st, row) : TUTTI_OK;
-        if (err)
-            return err;
-    }
-    for (uint32_t r = 0; r < st->n; r++)
+        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    if (!err && st->topology)
+        err = tt_rail_hints_read(st->topology, st->rank, st->hosts, &st->hints,
+                                 st->diag);
+    if (!err)
+        tt_diag_clear(st->diag);
+    err = connect_rows(st, err);
+    for (uint32_t r = 0; !err && r < st->n; r++)
         if (r != st->rank && !st->conns[r])
-            return tt_fail(st->diag, TUTTI_ENET,
-                           "rank %u on %.63s and rank %u on %.63s have no "
-                           "transport in common that connects them (rank 0 "
-                           "allows %s)",
-                           st->rank, st->hellos[st->rank].host.name, r,
-                           st->hellos[r].host.name, st->settings.transports);
-    return TUTTI_OK;
+            err = fail_unconnected(st, r);
+    return err;
 }
 
 /* ------------------------------------------------------------- agreement -- */
@@ -470,21 +605,11 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
 static void clean(start *st)
 {
     tt_rails_free(&st->rails, st->keep);
-    for (uint32_t r = 0; st->conns && r < st->n; r++) {
-        tt_conn *conn = st->conns[r];
-        if (!conn)
-            continue;
-        conn->net->ops->close(conn, 0);
-        tt_free(st->mem, conn, 1, conn->net->ops->conn_size);
-    }
-    for (size_t i = 0; i < MAX_TRANSPORTS; i++) {
-        tt_net *net = st->nets[i];
-        if (!net)
-            continue;
-        const tt_net_ops *ops = net->ops;
-        ops->fini(net);
-        tt_free(st->mem, net, 1, ops->net_size);
-    }
+    for (uint32_t r = 0; st->conns && r < st->n; r++)
+        if (st->conns[r])
+            drop_conn(st, r);
+    for (uint8_t i = 0; i < MAX_TRANSPORTS; i++)
+        drop_net(st, i);
     tt_free(st->mem, st->conns, st->n, sizeof(*st->conns));
     tt_rail_hints_free(&st->hints, st->mem);
     tt_free(st->mem, st->hellos, st->n, sizeof(hello));

@@ -136,6 +136,13 @@ typedef struct tt_net_ops {
     size_t conn_size; /* heads except max_payload, fd and is_up */
     bool same_host;   /* works only between processes of one host */
     bool binds;       /* keeps to the interfaces of hints */
+    /* connect() may leave pairs down that it should connect, or up on one side
+     * only: the core compares what both sides say. With TUTTI_OK, diag may say
+     * why a pair is down. */
+    bool may_miss;
+    /* TUTTI_TRANSPORTS=auto: whether this host has what the transport is for.
+     * NULL: always. */
+    bool (*is_wanted)(void);
 
     /* Opens listeners and the like. Errors: ESYS, ENET, ECONFIG, ENOMEM. */
     tutti_err (*open)(tt_net *net, tutti_diag *diag);
@@ -147,9 +154,9 @@ typedef struct tt_net_ops {
     /* Connects conns[r] for every r where conns[r] is not NULL (never the own
      * rank); all ranks call it at about the same time with matching sets.
      * addrs[r], addr_lens[r]: what rank r's address() wrote (untrusted). Sets
-     * is_up on both sides or on neither; a same_host transport leaves is_up
-     * false where the other side cannot be reached this way, which is no
-     * error. Blocks at most until deadline_ns (tt_now_ns clock).
+     * is_up on both sides or on neither (but see may_miss); a same_host
+     * transport leaves is_up false where the other side cannot be reached this
+     * way, which is no error. Blocks at most until deadline_ns (tt_now_ns clock).
      * Errors: ENET, ETIMEOUT with the ranks' numbers; ESYS, ENOMEM. */
     tutti_err (*connect)(tt_net *net, tt_conn *const *conns,
                          const void *const *addrs, const size_t *addr_lens,
@@ -203,5 +210,8 @@ typedef struct tt_net_ops {
 
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */
 const tt_net_ops *tt_transport_find(const char *name);
+/* What is missing where a known transport has no row; NULL: nothing is, or the
+ * name is not known. */
+const char *tt_transport_lack(const char *name);
 
 #endif

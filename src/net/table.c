@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * table.c - every transport, one row each, the preferred one first.
+ * table.c - every transport, one row each.
  *
  * Optional transports appear here inside #if and in the Makefile, nowhere
- * else. */
+ * else. They come last: ranks tell each other rows by number, and one that is
+ * built without them numbers the others as all do. */
 #include <string.h>
 
 #include "net/table.h"
 
+#if TT_HAVE_UCX
+#define UCX_ROW &tt_net_ucx
+#define UCX_LACK NULL
+#else
+#define UCX_ROW NULL
+#define UCX_LACK                                                      \
+    "this Tutti was built without UCX; install its headers (Debian: " \
+    "libucx-dev) and build again, or leave ucx out"
+#endif
+
 const tt_net_ops *const tt_transports[] = {&tt_net_shm, &tt_net_tcp,
-                                           &tt_net_loop, NULL};
+                                           &tt_net_loop, UCX_ROW, NULL};
 
 const tt_net_ops *tt_transport_find(const char *name)
 {
@@ -17,4 +28,9 @@ const tt_net_ops *tt_transport_find(const char *name)
             return *row;
     }
     return NULL;
+}
+
+const char *tt_transport_lack(const char *name)
+{
+    return strcmp(name, "ucx") == 0 ? UCX_LACK : NULL;
 }

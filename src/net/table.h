@@ -8,5 +8,6 @@
 extern const tt_net_ops tt_net_shm;
 extern const tt_net_ops tt_net_tcp;
 extern const tt_net_ops tt_net_loop;
+extern const tt_net_ops tt_net_ucx; /* when built with TT_HAVE_UCX */
 
 #endif

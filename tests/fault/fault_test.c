@@ -20,6 +20,7 @@
 
 #include "net/net.h"
 #include "support/procs.h"
+#include "support/ucx.h"
 
 static double now_s(void)
 {
@@ -63,12 +64,16 @@ static void run_on(const char *transports, tt_procs p, int excused)
             assert_int_equal(status[r], 0);
 }
 
-/* Every transport between processes. */
+/* Every transport between processes; ucx by what it can do in turns. */
 static void everywhere(tt_procs p, int excused)
 {
-    for (size_t i = 0; tt_transports[i]; i++)
-        if (strcmp(tt_transports[i]->name, "loop") != 0)
-            run_on(tt_transports[i]->name, p, excused);
+    static int turn;
+    bool has_ucx = !tt_ucx_use(turn++ % 2 ? TT_UCX_BY_SHM : TT_UCX_BY_TCP);
+    for (size_t i = 0; tt_transports[i]; i++) {
+        const char *name = tt_transports[i]->name;
+        if (strcmp(name, "loop") != 0 && (strcmp(name, "ucx") != 0 || has_ucx))
+            run_on(name, p, excused);
+    }
 }
 
 /* ----------------------------------------------------------------- death -- */

@@ -13,6 +13,7 @@
 
 #include "support/alloc.h"
 #include "support/procs.h"
+#include "support/ucx.h"
 
 #define PAST_THE_LAST 7
 
@@ -112,6 +113,17 @@ static void over_tcp(void **state)
     sweep(2, "tcp");
 }
 
+static void over_ucx(void **state)
+{
+    (void)state;
+    const char *lack = tt_ucx_use(TT_UCX_BY_TCP);
+    if (lack) {
+        print_message("# skipped: %s\n", lack);
+        skip();
+    }
+    sweep(2, "ucx");
+}
+
 /* ------------------------------------------------------- none per slice -- */
 
 typedef struct load {
@@ -167,8 +179,9 @@ static int count_calls(int rank, int n, void *arg)
 
 static void no_allocation(load l)
 {
-    static const char *const transports[] = {"shm", "tcp"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const transports[] = {"shm", "tcp", "ucx"};
+    int n = tt_ucx_use(TT_UCX_BY_TCP) ? 2 : 3;
+    for (int i = 0; i < n; i++) {
         int status[TT_PROCS_MAX];
         tt_procs p = {.n = 3,
                       .timeout_s = 30,
@@ -202,6 +215,7 @@ int main(void)
         cmocka_unit_test(alone),
         cmocka_unit_test(over_shm),
         cmocka_unit_test(over_tcp),
+        cmocka_unit_test(over_ucx),
         cmocka_unit_test(no_allocation_per_slice),
         cmocka_unit_test(no_allocation_per_small_call),
     };

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "support/procs.h"
 #include "support/seed.h"
+#include "support/ucx.h"
 
 /* Small whole numbers, exact in every type. */
 static int64_t number(uint64_t seed, int rank, uint64_t i)
@@ -517,6 +518,17 @@ static void over_both(void **state)
     sweep("shm,tcp");
 }
 
+/* By each of what UCX can do without special hardware. */
+static void over_ucx(void **state)
+{
+    const char *lack = tt_ucx_use(*state);
+    if (lack) {
+        print_message("# skipped: %s\n", lack);
+        skip();
+    }
+    sweep("ucx");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +536,12 @@ int main(void)
         cmocka_unit_test(over_tcp),
         cmocka_unit_test(over_sockets),
         cmocka_unit_test(over_both),
+        {.name = "over_ucx_by_tcp",
+         .test_func = over_ucx,
+         .initial_state = TT_UCX_BY_TCP},
+        {.name = "over_ucx_by_shm",
+         .test_func = over_ucx,
+         .initial_state = TT_UCX_BY_SHM},
     };
     return TT_RUN_TAP(tests);
 }

@@ -392,7 +392,7 @@ static void test_defaults(void **state)
     tt_settings s;
     tutti_diag diag = {0};
     assert_int_equal(tt_settings_read(&s, &diag), TUTTI_OK);
-    assert_string_equal(s.transports, "shm,tcp");
+    assert_string_equal(s.transports, "auto");
     assert_string_equal(s.address, "");
     assert_int_equal(s.window, 4);
     assert_int_equal(s.timeout_ns, UINT64_C(300000000000));

@@ -18,6 +18,7 @@
 #include "net/chaos.h"
 #include "net/table.h"
 #include "support/net_flow.h"
+#include "support/ucx.h"
 
 #define RING_BYTES (64 << 10) /* small: it wraps and fills often */
 
@@ -85,11 +86,23 @@ typedef struct net_case {
     const char *name;
     const tt_net_ops *ops;
     bool is_direct;
-    uint64_t sockets; /* of TCP; 0: one */
+    uint64_t sockets;    /* of TCP; 0: one */
+    const char *ucx_tls; /* of the transport ucx */
 } net_case;
+
+/* The test ends here where the case cannot be had. */
+static void need(const net_case *c)
+{
+    const char *lack = c->ucx_tls ? tt_ucx_use(c->ucx_tls) : NULL;
+    if (!lack)
+        return;
+    print_message("# skipped: %s\n", lack);
+    skip();
+}
 
 static tt_nodes base_nodes(const net_case *c, uint32_t n)
 {
+    need(c);
     tt_nodes nodes = {.ops = c->ops, .n = n, .seed = tt_test_seed()};
     nodes.is_threads = c->ops == &tt_net_loop;
     nodes.is_direct = c->is_direct;
@@ -576,10 +589,19 @@ int main(void)
     static struct CMUnitTest tests[MOST * N_PROMISES + 1];
     static char names[MOST * N_PROMISES][64];
     size_t n_cases = 0, n = 0;
-    for (const tt_net_ops *const *row = tt_transports; *row; row++)
-        cases[n_cases++] = (net_case){.name = (*row)->name, .ops = *row};
-    cases[n_cases++] = (net_case){"shm, direct", &tt_net_shm, true, 0};
-    cases[n_cases++] = (net_case){"tcp, 3 sockets", &tt_net_tcp, false, 3};
+    const tt_net_ops *ucx = tt_transport_find("ucx"); /* NULL: not built */
+    for (const tt_net_ops *const *row = tt_transports; *row; row++) {
+        if (*row != ucx)
+            cases[n_cases++] = (net_case){.name = (*row)->name, .ops = *row};
+    }
+    cases[n_cases++] = (net_case){
+        .name = "shm, direct", .ops = &tt_net_shm, .is_direct = true};
+    cases[n_cases++] =
+        (net_case){.name = "tcp, 3 sockets", .ops = &tt_net_tcp, .sockets = 3};
+    cases[n_cases++] =
+        (net_case){.name = "ucx by tcp", .ops = ucx, .ucx_tls = TT_UCX_BY_TCP};
+    cases[n_cases++] =
+        (net_case){.name = "ucx by shm", .ops = ucx, .ucx_tls = TT_UCX_BY_SHM};
     for (size_t i = 0; i < n_cases * N_PROMISES; i++) {
         const net_case *c = &cases[i / N_PROMISES];
         if (c->ops == &tt_net_loop && promises[i % N_PROMISES].needs_processes)
