@@ -8,9 +8,8 @@
  *            the ranks tell each other what their calls took, and how fast
  *            their connections were while they sent (tt_net_pace), in an
  *            all-gather of some bytes that nobody waits for; rank 0 judges.
- * Overlap    Where calls overlap, a call's time is what it adds to the end of
- *            those before it; calls in groups of GROUP then say what one alone
- *            cannot.
+ * Overlap    Calls that overlap share the time in which any of them was open as
+ *            they were predicted to need it.
  * Drift      Each group of CALLS calls in a row has taken SLOW times as long
  *            as predicted: one hiccup is none. It is said once.
  * Agreement  The calls that count, and when the ranks speak, are the same on
@@ -189,36 +188,48 @@ void tt_drift_watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
     start->arg = s;
 }
 
-static const slot *find(const tt_drift *d, uint64_t number)
-{
-    const slot *s = &d->slots[number % SLOTS];
-    return s->number == number && s->end_ns ? s : NULL;
-}
-
 /* ------------------------------------------------------------- what is said */
 
-/* Of calls first .. first + CALLS - 1; those before them are looked at too.
- * [locked] */
+void tt_drift_share(const tt_drift_time *calls, uint32_t n, float *took_s)
+{
+    for (uint32_t i = 0, end = 0; i < n; i = end) {
+        uint64_t until_ns = calls[i].end_ns;
+        double predicted_s = 0;
+        bool is_known = calls[i].begin_ns > 0, hangs = is_known;
+        for (end = i; end == i || hangs; end++) {
+            is_known &= calls[end].end_ns > 0 && calls[end].predicted_s > 0;
+            predicted_s += calls[end].predicted_s;
+            if (calls[end].end_ns > until_ns)
+                until_ns = calls[end].end_ns;
+            /* Of one without an end nobody knows what it overlaps. */
+            hangs = calls[i].begin_ns > 0 && end + 1 < n &&
+                    calls[end + 1].begin_ns > 0 &&
+                    (calls[end + 1].begin_ns < until_ns || !is_known);
+        }
+        double busy_s = (double)(until_ns - calls[i].begin_ns) * 1e-9;
+        for (uint32_t k = i; k < end; k++)
+            took_s[k] =
+                is_known ? (float)(busy_s * calls[k].predicted_s / predicted_s)
+                         : -1;
+    }
+}
+
+/* Of calls first .. first + CALLS - 1; those before and after that overlap
+ * them are looked at too. [locked] */
 static void say_times(const tt_drift *d, uint64_t first, talk *t)
 {
-    uint64_t ends_ns = 0; /* of all before */
-    uint64_t from = first > CALLS ? first - CALLS : 1;
-    for (uint64_t i = from; i < first + CALLS; i++) {
-        const slot *s = find(d, i);
-        uint64_t begin_ns = 0;
-        if (s)
-            begin_ns = s->begin_ns > ends_ns ? s->begin_ns : ends_ns;
-        if (i >= first) {
-            t->mine.took_s[i - first] = -1;
-            t->predicted_s[i - first] = s ? s->predicted_s : 0;
-        }
-        if (i >= first && s)
-            t->mine.took_s[i - first] =
-                s->end_ns > begin_ns
-                    ? (float)((double)(s->end_ns - begin_ns) * 1e-9)
-                    : 0;
-        if (s && s->end_ns > ends_ns)
-            ends_ns = s->end_ns;
+    tt_drift_time calls[3 * CALLS] = {0};
+    float took_s[3 * CALLS];
+    for (uint32_t i = 0; i < 3 * CALLS; i++) {
+        uint64_t number = first - CALLS + i;
+        const slot *s = &d->slots[number % SLOTS];
+        if (number > 0 && s->number == number)
+            calls[i] = (tt_drift_time){s->begin_ns, s->end_ns, s->predicted_s};
+    }
+    tt_drift_share(calls, 3 * CALLS, took_s);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        t->mine.took_s[i] = took_s[CALLS + i];
+        t->predicted_s[i] = calls[CALLS + i].predicted_s;
     }
 }
 

@@ -51,6 +51,14 @@ _Static_assert(sizeof(tt_drift_saying) == 88, "a saying is 88 bytes");
 typedef struct tt_drift_verdict {
     double took_s, predicted_s; /* of all calls together */
 } tt_drift_verdict;
+/* When a call was open, and what was predicted; end 0: not known. */
+typedef struct tt_drift_time {
+    uint64_t begin_ns, end_ns;
+    double predicted_s;
+} tt_drift_time;
+/* What each of n calls has taken, in order of their begin; negative: not
+ * known, nor of those that it overlaps. Pure. */
+void tt_drift_share(const tt_drift_time *calls, uint32_t n, float *took_s);
 /* Has every group of calls taken much longer than predicted, from the last rank
  * on? all: [n]; predicted_s: by call. Pure. */
 bool tt_drift_is_slow(const tt_drift_saying *all, uint32_t n,

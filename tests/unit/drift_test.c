@@ -69,17 +69,29 @@ static void test_not_slow(void **state)
     assert_false(is_slow());
 }
 
-static void test_overlap(void **state)
+static void test_share(void **state)
 {
     (void)state;
-    all_took(3); /* two that end together: the second one adds nothing */
-    for (int i = 1; i < CALLS; i += 2) {
-        for (int r = 0; r < 3; r++) {
-            all[r].took_s[i - 1] = 6;
-            all[r].took_s[i] = 0;
-        }
-    }
-    assert_true(is_slow());
+    const uint64_t s = 1000000000;
+    float took[7];
+    /* One alone; three together, of which the second ends last; one that nobody
+     * has seen; one alone; one after it. */
+    const tt_drift_time calls[7] = {
+        {1 * s, 2 * s, 0.5}, {10 * s, 14 * s, 1}, {11 * s, 18 * s, 2},
+        {12 * s, 15 * s, 1}, {0, 0, 0},           {20 * s, 23 * s, 1},
+        {23 * s, 24 * s, 1},
+    };
+    const float want[7] = {1, 2, 4, 2, -1, 3, 1};
+    tt_drift_share(calls, 7, took);
+    for (int i = 0; i < 7; i++)
+        assert_true(fabsf(took[i] - want[i]) < 1e-6f);
+    /* One is still open. */
+    const tt_drift_time open[4] = {{1 * s, 2 * s, 1},
+                                   {3 * s, 5 * s, 1},
+                                   {4 * s, 0, 1},
+                                   {9 * s, 10 * s, 1}};
+    tt_drift_share(open, 4, took);
+    assert_true(took[0] > 0 && took[1] < 0 && took[2] < 0 && took[3] < 0);
 }
 
 /* ---------------------------------------------------------------- suspects */
@@ -216,10 +228,10 @@ static void test_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slow),    cmocka_unit_test(test_not_slow),
-        cmocka_unit_test(test_overlap), cmocka_unit_test(test_star),
-        cmocka_unit_test(test_ring),    cmocka_unit_test(test_trunk),
-        cmocka_unit_test(test_rails),   cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_slow),  cmocka_unit_test(test_not_slow),
+        cmocka_unit_test(test_share), cmocka_unit_test(test_star),
+        cmocka_unit_test(test_ring),  cmocka_unit_test(test_trunk),
+        cmocka_unit_test(test_rails), cmocka_unit_test(test_nothing),
     };
     return TT_RUN_TAP(tests);
 }
