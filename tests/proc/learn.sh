@@ -109,7 +109,7 @@ kill -STOP $!; sleep 8
 kill -KILL $!; wait
 S
 chmod +x "$tmp/stop"
-run env TUTTI_TOPOLOGY=auto "$lab" run star:4@5Mbit --grace 1 -- "$tmp/stop" "$tutti"
+run env TUTTI_TOPOLOGY=auto "$lab" run star:4@5Mbit --grace 4 -- "$tmp/stop" "$tutti"
 [ "$rc" != 0 ] && pass "a rank that stops" || fail "a rank that stops" "$err"
 like "is named, with its host" "$err" \
     'cannot start: .*rank 2 (did not take part in|died or left during).* the probe.*\(rank 2 is on h2\)'

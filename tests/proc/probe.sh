@@ -89,7 +89,7 @@ kill -STOP $!; sleep 8
 kill -KILL $!; wait
 S
 chmod +x "$tmp/stop"
-run "$lab" run star:5@5Mbit --grace 1 -- "$tmp/stop" "$tutti" "$tmp/lost.net"
+run "$lab" run star:5@5Mbit --grace 4 -- "$tmp/stop" "$tutti" "$tmp/lost.net"
 [ "$rc" != 0 ] && pass "a rank that stops" || fail "a rank that stops" "$err"
 like "is named, with its host" "$err" \
     'rank 2 (did not take part in|died or left during).* the probe.*\(rank 2 is on h2\)'

@@ -322,8 +322,8 @@ static void test_leaves_all(void **state)
         "tutti-topology 1\nswitch s f\nhost a b c\n"
         "link a s 10Mbit 9us\nlink b s 10Mbit 9us\nlink c s 10Mbit 9us\n"
         "link a f 1Gbit 5us\nlink b f 1Gbit 5us\n",
-        "tutti-topology 1\nhost a b c\nlink a b 1Gbit 5us\n"
-        "link b c 1Mbit 5us\n",
+        ("tutti-topology 1\nhost a b c\nlink a b 1Gbit 5us\n"
+         "link b c 1Mbit 5us\n"),
     };
     for (size_t i = 0; i < sizeof(networks) / sizeof(networks[0]); i++)
         assert_null(sifted(networks[i]));
