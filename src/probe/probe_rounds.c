@@ -24,8 +24,9 @@ static const uint32_t least_warm_us = 15000, most_warm_us = 200000,
 /* What each flow may have in a queue (as long as its link needs for queue_s),
  * and all together. */
 static const uint32_t queue_bytes = 1 << 20, least_window = 32 << 10,
-                      slow_window = 8 << 10, most_queued = 256 << 10,
-                      most_window = 64 << 20, unknown_queued = 128 << 10;
+                      slow_window = 16 << 10, least_part = 8 << 10,
+                      most_queued = 256 << 10, most_window = 64 << 20,
+                      unknown_queued = 128 << 10;
 static const double queue_s = 0.002, slow_s = 0.01;
 /* Both ways are equally fast if one has that of the other. */
 static const double even = 0.8;
@@ -120,7 +121,7 @@ static void set_window(rounds *r, uint32_t i)
     double part = flow->guess_bps > 0 ? flow->guess_bps / fast : 1;
     part = part > even ? 1 : part;
     r->flows[r->index[i]].window_bytes = clamp(part * r->window_bytes,
-                                               slow_window, r->window_bytes);
+                                               least_part, r->window_bytes);
 }
 
 static uint32_t piece_of(double guess)
