@@ -14,6 +14,7 @@
 enum {
     MAX_SWEEPS = 6,    /* of a climb */
     MAX_EXCHANGE = 16, /* so many atoms: pairs are exchanged, too */
+    FEW_ATOMS = 24,    /* with more, fewer climbs */
     ALL_SETS = 8       /* so many atoms: all sets are tried */
 };
 
@@ -174,11 +175,19 @@ static void climb(tt_plane *p, int mode, double gain_bps[2])
     }
 }
 
+/* Of many atoms a climb is long, and the first seeds lead far enough. */
+static uint32_t seeds_of(const tt_plane *p, int mode)
+{
+    uint32_t n = p->seek->seeds[mode].n;
+    uint32_t most = 4 + FEW_ATOMS * TT_MAX_FOUND / p->seek->n_atoms;
+    return n < most ? n : most;
+}
+
 static void climb_seeds(tt_plane *p)
 {
     tt_seeker *s = p->seek;
     for (int mode = 0; mode < 2; mode++) {
-        for (uint32_t i = 0; i < s->seeds[mode].n && !tt_is_spent(p); i++) {
+        for (uint32_t i = 0; i < seeds_of(p, mode) && !tt_is_spent(p); i++) {
             double gain_bps[2];
             memcpy(s->set, s->seeds[mode].list[i].in,
                    p->n_words * sizeof(*s->set));

@@ -304,8 +304,8 @@ tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link)
 bool tt_is_sure(const tt_plane *p, uint32_t link)
 {
     double weight, top = top_of(p, link), sure = sure_of(p, link, &weight);
-    bool differ = fabs(sure / top - 1) > p->noise;
-    bool quiet = p->noise < 0.03;
+    bool differ = fabs(sure / top - 1) > p->seen_noise;
+    bool quiet = tt_is_quiet(p);
     return weight >= (differ ? (quiet ? 4 : 8) : (quiet ? 2 : 3));
 }
 
@@ -350,7 +350,7 @@ tutti_err tt_fit_noise(tt_plane *p)
     qsort(p->residual, n, sizeof(*p->residual), by_value);
     /* Half of a normal error is within 0.674 of its deviation. */
     double seen = p->residual[n / 2] / 0.674;
-    p->noise = fmin(p->most_noise, fmax(seen, least));
+    p->seen_noise = fmin(p->noise, fmax(seen, least));
     return TUTTI_OK;
 }
 

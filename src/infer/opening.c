@@ -183,7 +183,7 @@ static tutti_err make_plane(tt_infer *inf, uint32_t which, uint32_t n)
     tutti_err err = tt_plane_open(p, n, inf->mem);
     if (err)
         return err;
-    p->noise = p->most_noise = s->noise;
+    p->noise = p->seen_noise = s->noise;
     p->unfair = s->unfair;
     p->rng.state = s->seed + UINT64_C(0x9e3779b97f4a7c15) * which;
     uint32_t at = 0;

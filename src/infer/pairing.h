@@ -18,12 +18,6 @@ static inline bool tt_may(const tt_plane *p, uint32_t src, uint32_t dst)
     return p->can[(size_t)src * p->n + dst];
 }
 
-/* There is so little noise that once is enough. */
-static inline bool tt_is_quiet(const tt_plane *p)
-{
-    return p->noise < 0.03;
-}
-
 uint32_t tt_log2_up(uint32_t n);
 uint32_t tt_below(tt_plane *p, uint32_t limit); /* random */
 void tt_shuffle(tt_plane *p, uint32_t *list, uint32_t n);

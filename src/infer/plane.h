@@ -126,8 +126,8 @@ typedef struct tt_plane {
     uint32_t *port, *host; /* of each leaf */
     uint8_t *can;          /* [n][n]: may this leaf send to that one? */
     float *latency_s;      /* [n][n]; INFINITY: not told */
-    double noise, unfair;  /* relative errors, as it looks now */
-    double most_noise;     /* as the caller expects */
+    double noise, unfair;  /* relative errors, as the caller expects them */
+    double seen_noise;     /* as they are, at most that */
     tt_rng rng;
     tt_looks looks;
     tt_model best, trial, spare, kept;
@@ -157,6 +157,13 @@ typedef struct tt_plane {
     uint64_t *seek_set, *seek_set2; /* scratch */
 } tt_plane;
 
+/* There is so little noise that once is enough. */
+static inline bool tt_is_quiet(const tt_plane *p)
+{
+    return p->seen_noise < 0.03 &&
+           p->best.n_far <= 2 + p->looks.n_told_flows / 100;
+}
+
 /* Has the search used up what it may? */
 static inline bool tt_is_spent(const tt_plane *p)
 {
@@ -177,7 +184,7 @@ uint32_t tt_plane_likely(const tt_plane *p);
 
 /* fit.c: sets the rates and the score of the model. */
 tutti_err tt_fit(tt_plane *p, tt_model *m);
-/* Sets p->noise from how well p->best fits. */
+/* Sets p->seen_noise from how well p->best fits. */
 tutti_err tt_fit_noise(tt_plane *p);
 /* Sets p->expected. */
 tutti_err tt_predict(tt_plane *p, const tt_model *m);

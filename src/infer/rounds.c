@@ -181,7 +181,7 @@ static void estimate_noise(tt_plane *p)
      * quartile; of |x - y| of normal x, y it is 0.451 of their deviation. */
     double seen = differ[n / 4] / 0.451;
     double now = sqrt((p->noise * p->noise + n * seen * seen) / (n + 1));
-    p->noise = fmin(p->noise, fmax(now, least));
+    p->seen_noise = fmin(p->noise, fmax(now, least));
 }
 
 tutti_err tt_rounds_first(tt_plane *p)
