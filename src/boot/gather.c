@@ -436,8 +436,8 @@ tutti_err tt_boot_gather(tt_boot *boot, int listen_fd, uint64_t deadline_ns,
 {
     size_t n_polls = boot->n_ranks + (size_t)GUESTS;
     tutti_err err = TUTTI_ENOMEM;
-    gathering *g = tt_new(boot->mem, 1, sizeof(*g));
-    struct pollfd *polls = tt_new(boot->mem, n_polls, sizeof(*polls));
+    gathering *g = tt_new(&boot->mem, 1, sizeof(*g));
+    struct pollfd *polls = tt_new(&boot->mem, n_polls, sizeof(*polls));
     if (!g || !polls) {
         tt_fail(diag, err, "out of memory for %u ranks", boot->n_ranks);
         goto out;
@@ -460,7 +460,7 @@ out:
     if (boot->listener >= 0)
         close(boot->listener);
     boot->listener = -1;
-    tt_free(boot->mem, polls, n_polls, sizeof(*polls));
-    tt_free(boot->mem, g, 1, sizeof(*g));
+    tt_free(&boot->mem, polls, n_polls, sizeof(*polls));
+    tt_free(&boot->mem, g, 1, sizeof(*g));
     return err;
 }

@@ -15,7 +15,7 @@
 #define TT_BOOT_PIECE_MAX (64 * 1024)
 
 struct tt_boot {
-    const tt_mem *mem;
+    tt_mem mem; /* a copy: it may outlive what the caller has */
     uint32_t rank, n_ranks;
     uint64_t timeout_ns; /* of one exchange */
     const char *phase;   /* what exchanges belong to, for sentences */

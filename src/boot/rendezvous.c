@@ -129,7 +129,7 @@ static tutti_err set_up(tt_boot *boot, const tt_launch *launch,
                         tutti_diag *diag)
 {
     boot->n_fds = launch->rank == 0 ? launch->n_ranks : 1;
-    boot->fds = tt_new(boot->mem, boot->n_fds, sizeof(*boot->fds));
+    boot->fds = tt_new(&boot->mem, boot->n_fds, sizeof(*boot->fds));
     if (!boot->fds) {
         boot->n_fds = 0;
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u ranks",
@@ -188,7 +188,7 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
         err = tt_fail(&why, TUTTI_ENOMEM, "out of memory at start-up");
         goto out;
     }
-    boot->mem = mem;
+    boot->mem = *mem;
     boot->rank = launch->rank;
     boot->n_ranks = launch->n_ranks;
     boot->timeout_ns = settings->start_timeout_ns;
@@ -267,9 +267,9 @@ void tt_boot_close(tt_boot *boot)
         if (boot->fds[i] >= 0)
             close(boot->fds[i]);
     }
-    const tt_mem *mem = boot->mem;
-    tt_free(mem, boot->fds, boot->n_fds, sizeof(*boot->fds));
-    tt_free(mem, boot, 1, sizeof(*boot));
+    const tt_mem mem = boot->mem;
+    tt_free(&mem, boot->fds, boot->n_fds, sizeof(*boot->fds));
+    tt_free(&mem, boot, 1, sizeof(*boot));
 }
 
 /* -------------------------------------------------------- exchanging -- */
@@ -410,16 +410,16 @@ static tutti_err collect_root(tt_boot *boot, size_t len, char *all,
 {
     tutti_err err = TUTTI_ENOMEM;
     collecting c = {.boot = boot, .len = len, .all = all, .diag = diag};
-    c.from = tt_new(boot->mem, boot->n_ranks, sizeof(*c.from));
-    c.polls = tt_new(boot->mem, boot->n_ranks, sizeof(*c.polls));
+    c.from = tt_new(&boot->mem, boot->n_ranks, sizeof(*c.from));
+    c.polls = tt_new(&boot->mem, boot->n_ranks, sizeof(*c.polls));
     if (!c.from || !c.polls) {
         tt_fail(diag, err, "out of memory for %u ranks", boot->n_ranks);
         goto out;
     }
     err = collect(&c, tt_now_ns() + boot->timeout_ns);
 out:
-    tt_free(boot->mem, c.from, boot->n_ranks, sizeof(*c.from));
-    tt_free(boot->mem, c.polls, boot->n_ranks, sizeof(*c.polls));
+    tt_free(&boot->mem, c.from, boot->n_ranks, sizeof(*c.from));
+    tt_free(&boot->mem, c.polls, boot->n_ranks, sizeof(*c.polls));
     return err;
 }
 

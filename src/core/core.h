@@ -202,15 +202,11 @@ void tt_rails_free(tt_rails *rails, const tt_mem *mem);
 /* Which rail of the communicator's network goes by which port. */
 tutti_err tt_comm_map_rails(tutti_comm *comm);
 void tt_comm_free_rails(tutti_comm *comm);
-/* The same where the ports were made for another network; told by interface.
- * The caller owns *out (comm->mem, [n_ranks]); NULL: one port per pair. Errors:
- * ENOMEM. */
-typedef struct tt_rail_net {
-    const tutti_topology *topology;
-    const tt_routes *routes;
-} tt_rail_net;
-tutti_err tt_rail_map_make(const tutti_comm *comm, tt_rail_net ports,
-                           tt_rail_net rails, tt_rail_map **out);
+/* The same for another network of its ranks: ports are known by their
+ * interfaces. The caller owns *out (comm->mem, [n_ranks]); NULL: one port per
+ * pair. Errors: ENOMEM. */
+tutti_err tt_rail_map_make(const tutti_comm *comm, const tutti_topology *t,
+                           const tt_routes *routes, tt_rail_map **out);
 /* A rail to the rank that goes by the port. */
 uint8_t tt_comm_rail_of(const tutti_comm *comm, uint32_t rank, uint32_t port);
 void tt_rail_map_free(const tutti_comm *comm, tt_rail_map *map);

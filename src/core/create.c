@@ -604,7 +604,7 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
 
 static void clean(start *st)
 {
-    tt_rails_free(&st->rails, st->keep);
+    tt_rails_free(&st->rails, st->mem);
     for (uint32_t r = 0; st->conns && r < st->n; r++)
         if (st->conns[r])
             drop_conn(st, r);

@@ -21,6 +21,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 
 enum { MAX_RAILS = 16 }; /* tt_route_rails() */
@@ -143,6 +144,15 @@ static bool names_interfaces(const tutti_topology *t)
     return false;
 }
 
+/* Of two interfaces, the lower rank's first; never 0. */
+static uint64_t rail_id(const char *low, const char *high)
+{
+    uint64_t hash = TT_FNV1A_START;
+    hash = tt_fnv1a(hash, low ? low : "", low ? strlen(low) + 1 : 1);
+    hash = tt_fnv1a(hash, high ? high : "", high ? strlen(high) + 1 : 1);
+    return hash ? hash : 1;
+}
+
 static tt_net_hint hint_of(const way *w, bool is_low, bool is_one_of_several)
 {
     return (tt_net_hint){.dev = is_low ? w->low : w->high,
@@ -219,6 +229,14 @@ typedef struct call_me {
     uint8_t bytes[TT_NET_ADDR_MAX];
 } call_me;
 
+/* Port k of rank r, for tt_mesh_port(). */
+static uint64_t rail_of(const tt_rails_job *job, uint32_t r, uint32_t k)
+{
+    const tt_net_hint *h = &job->hints->hints[k][r];
+    return job->rank < r ? rail_id(h->dev, h->far_dev)
+                         : rail_id(h->far_dev, h->dev);
+}
+
 /* Whether this pair has a port k: both ends find the same. */
 static bool has_port(const tt_rails_job *job, uint32_t r, uint32_t k)
 {
@@ -286,7 +304,8 @@ static tutti_err make_conns(const tt_rails_job *job, uint32_t k,
         now->conns[r] = tt_new(job->mem, 1, now->net->ops->conn_size);
         if (!now->conns[r])
             return TUTTI_ENOMEM;
-        *now->conns[r] = (tt_conn){.net = now->net, .rank = r};
+        *now->conns[r] =
+            (tt_conn){.net = now->net, .rank = r, .rail = rail_of(job, r, k)};
         out->more[out->n_more++] = now->conns[r];
     }
     return TUTTI_OK;
@@ -370,6 +389,9 @@ tutti_err tt_rails_connect(const tt_rails_job *job, const tutti_topology *t,
     uint32_t n_rounds;
     if (!t || !names_interfaces(t) || job->n < 2)
         return TUTTI_OK;
+    for (uint32_t r = 0; r < job->n; r++)
+        if (job->conns[r])
+            job->conns[r]->rail = rail_of(job, r, 0);
     tutti_err err = count_rounds(job, &n_rounds, diag);
     for (uint32_t k = 1; !err && k < n_rounds; k++)
         err = connect_round(job, k, out, diag);
@@ -405,33 +427,27 @@ struct tt_rail_map {
     uint8_t port[2][MAX_RAILS];
 };
 
-typedef struct rail_at {
-    uint32_t rank, peer, n_ports;
-} rail_at;
-
-/* made: the network for which the ports were made. */
-static void map_rails(const reader *made, const reader *r, const rail_at *at,
+static void map_rails(const tutti_comm *comm, const reader *r, uint32_t peer,
                       tt_rail_map *out)
 {
-    way ports[2 * MAX_RAILS];
-    uint32_t rank = at->rank, peer = at->peer;
-    uint32_t n = list_ports(made, rank, peer, ports);
+    uint32_t rank = comm->rank, far = tt_team_member(comm->team, peer);
+    /* A port's ends are told by the ranks of the whole job. */
+    bool is_turned = (rank < peer) != (tt_team_member(comm->team, rank) < far);
     for (int back = 0; back < 2; back++) {
         uint32_t src = back ? peer : rank, dst = back ? rank : peer;
         uint32_t n_rails = tt_route_rails(r->routes, src, dst);
         out->n_rails[back] = (uint8_t)n_rails;
         for (uint32_t rail = 0; rail < n_rails; rail++) {
             way w = read_way(r, src, dst, (uint8_t)rail);
-            uint32_t k = 0;
-            while (k < n && !is_same_port(&ports[k], &w))
-                k++;
-            out->port[back][rail] = (uint8_t)(k < at->n_ports && k < n ? k : 0);
+            uint64_t id = is_turned ? rail_id(w.high, w.low)
+                                    : rail_id(w.low, w.high);
+            out->port[back][rail] = tt_mesh_port(comm->mesh, far, id);
         }
     }
 }
 
-tutti_err tt_rail_map_make(const tutti_comm *comm, tt_rail_net ports,
-                           tt_rail_net rails, tt_rail_map **out)
+tutti_err tt_rail_map_make(const tutti_comm *comm, const tutti_topology *t,
+                           const tt_routes *routes, tt_rail_map **out)
 {
     bool any = false;
     *out = NULL;
@@ -439,29 +455,22 @@ tutti_err tt_rail_map_make(const tutti_comm *comm, tt_rail_net ports,
         uint32_t member = tt_team_member(comm->team, p);
         any |= p != comm->rank && tt_mesh_n_ports(comm->mesh, member) > 1;
     }
-    if (!any || !rails.topology)
+    if (!any || !t)
         return TUTTI_OK;
-    uint32_t n_links = tt_routes_max_links(rails.routes);
-    uint32_t n_made = tt_routes_max_links(ports.routes);
-    n_links = n_made > n_links ? n_made : n_links;
+    uint32_t n_links = tt_routes_max_links(routes);
     uint32_t *links = tt_new(&tt_mem_std, n_links, sizeof(*links));
     *out = tt_new(&comm->mem, comm->n_ranks, sizeof(**out));
-    const reader made = {ports.topology, ports.routes, links};
-    const reader r = {rails.topology, rails.routes, links};
-    for (uint32_t p = 0; links && *out && p < comm->n_ranks; p++) {
-        uint32_t member = tt_team_member(comm->team, p);
-        const rail_at at = {comm->rank, p, tt_mesh_n_ports(comm->mesh, member)};
+    const reader r = {t, routes, links};
+    for (uint32_t p = 0; links && *out && p < comm->n_ranks; p++)
         if (p != comm->rank)
-            map_rails(&made, &r, &at, &(*out)[p]);
-    }
+            map_rails(comm, &r, p, &(*out)[p]);
     tt_free(&tt_mem_std, links, n_links, sizeof(*links));
     return links && *out ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
 tutti_err tt_comm_map_rails(tutti_comm *comm)
 {
-    const tt_rail_net net = {comm->topology, comm->routes};
-    return tt_rail_map_make(comm, net, net, &comm->rails);
+    return tt_rail_map_make(comm, comm->topology, comm->routes, &comm->rails);
 }
 
 uint8_t tt_comm_rail_of(const tutti_comm *comm, uint32_t rank, uint32_t port)

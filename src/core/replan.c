@@ -34,7 +34,7 @@ struct tt_replan {
     tt_settings settings;
     uint64_t next_ns; /* rank 0: not before */
     uint32_t n_done;
-    past *pasts; /* the last one is that for which connections were made */
+    past *pasts;
 };
 
 tutti_err tt_replan_prepare(tutti_comm *comm, const tt_settings *settings)
@@ -120,8 +120,8 @@ typedef struct fresh {
     tt_rail_map *rails;
 } fresh;
 
-static tutti_err make(tutti_comm *comm, const tt_replan *r,
-                      const tutti_topology *measured, fresh *out)
+static tutti_err make(const tutti_comm *comm, const tutti_topology *measured,
+                      fresh *out)
 {
     uint32_t *all = tt_new(&comm->mem, comm->n_ranks, sizeof(*all));
     if (!all)
@@ -136,11 +136,9 @@ static tutti_err make(tutti_comm *comm, const tt_replan *r,
     out->old = tt_new(&comm->mem, 1, sizeof(*out->old));
     if (!out->old)
         return TUTTI_ENOMEM;
-    tt_rail_net wired = {comm->topology, comm->routes};
-    for (const past *p = r->pasts; p; p = p->next)
-        wired = (tt_rail_net){p->topology, p->routes};
-    const tt_rail_net now = {out->topology, out->routes};
-    return err ? err : tt_rail_map_make(comm, wired, now, &out->rails);
+    return err ? err
+               : tt_rail_map_make(comm, out->topology, out->routes,
+                                  &out->rails);
 }
 
 static void change(tutti_comm *comm, tt_replan *r, fresh *f)
@@ -186,7 +184,7 @@ tutti_err tt_replan_run(tutti_comm *comm, tt_replan *r, uint64_t timeout_ns)
         mine = measure(comm, r, &measured, &diag);
     bool is_broken = mine != TUTTI_OK;
     if (!mine)
-        mine = make(comm, r, measured, &f);
+        mine = make(comm, measured, &f);
     tt_topology_free(measured);
     int32_t worst = mine;
     tutti_err err = tt_drift_least(comm, &worst, timeout_ns);

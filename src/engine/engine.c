@@ -793,3 +793,11 @@ uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank)
         n++;
     return n;
 }
+
+uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail)
+{
+    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
+        if (p->conn && p->conn->rail == rail)
+            return p->port;
+    return 0;
+}

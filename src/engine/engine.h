@@ -104,6 +104,8 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 /* Ports to another rank: at least 1. */
 uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
+/* The port whose conn has this rail; 0 when none has. */
+uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
 
 /* ----------------------------------------------------------------- team -- */
 

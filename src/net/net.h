@@ -115,6 +115,7 @@ struct tt_conn {
     void *peer;    /* the engine's, handed to every upcall; set after connect()
                       and before the first progress() */
     uint32_t rank; /* of the other side */
+    uint64_t rail; /* the engine's: which of several conns to that rank */
     bool is_up;    /* set by connect() when both sides agreed */
 };
 
