@@ -23,6 +23,7 @@ trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(TUTTI_[A-Z_]*\|OMPI_[A-Za-z_]*\|PMIX\?_[A-Za-z_]*\|SLURM_[A-Z_]*\|RANK\|WORLD_SIZE\|MASTER_[A-Z]*\)=.*/\1/p'); do
     unset "$name"
 done
+export TUTTI_PROBE_CACHE=off # nor do they leave anything at home
 
 # run COMMAND...: sets out, err (texts) and rc. 124: it took too long.
 run() {
