@@ -13,7 +13,7 @@
 
 #include "infer/whole.h"
 
-enum { SWEEPS = 50 };
+enum { SWEEPS = 50, FEW_SWEEPS = 10, MANY = 512 };
 
 typedef struct sharer {
     const tt_plane *p;
@@ -79,7 +79,8 @@ tutti_err tt_delays_share(const tt_plane *p, double *seconds)
     uint32_t *links = tt_new(p->mem, n_links + 2, sizeof(*links));
     memset(seconds, 0, n_links * sizeof(*seconds));
     bool have = s.gift && s.n_gifts && links;
-    for (int i = 0; i < SWEEPS && have; i++)
+    int n_sweeps = p->n > MANY ? FEW_SWEEPS : SWEEPS;
+    for (int i = 0; i < n_sweeps && have; i++)
         sweep(&s, n_links, links);
     tt_free(p->mem, s.gift, n_links, sizeof(*s.gift));
     tt_free(p->mem, s.n_gifts, n_links, sizeof(*s.n_gifts));

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "infer/seek.h"
 #include "infer/whole.h"
 
 typedef struct drawer {
@@ -111,6 +112,14 @@ static void note_misfit(drawer *d)
                 "explains; links in loops, other traffic, or hosts that are "
                 "too slow do that",
                 d->names[0], n_far, n);
+}
+
+static void note_size(drawer *d)
+{
+    if (d->plane->n > TT_SEEK_LEAVES)
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "%s: racks were not looked for, of more than %d interfaces",
+                d->names[0], TT_SEEK_LEAVES);
 }
 
 static void note_common(drawer *d)
@@ -246,6 +255,7 @@ static tutti_err draw_plane(drawer *d, uint32_t which)
         add_leaves(d);
         add_trunks(d);
         note_misfit(d);
+        note_size(d);
     }
     tt_figures_free(&d->figures);
     return err;
