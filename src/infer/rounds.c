@@ -130,25 +130,20 @@ static tutti_err add_stars(tt_plane *p)
     return TUTTI_OK;
 }
 
-/* One half to the other, then the other way: by each bit of the number, or at
- * random. One way at a time nothing waits for what comes the other way, so this
- * is right also where links are asymmetric and nothing is known of them. */
+/* One half with the other: by each bit of the number, or at random. */
 static tutti_err add_half(tt_plane *p, uint32_t bit, bool is_random)
 {
-    tt_rule r = {.from = p->seek_set};
+    tt_rule r = {.from = p->seek_set, .both = true};
+    memset(p->seek_set, 0, p->n_words * sizeof(*p->seek_set));
     for (uint32_t i = 0; i < p->n; i++)
         p->senders[i] = i;
     if (is_random)
         tt_shuffle(p, p->senders, p->n);
-    memset(p->seek_set, 0, p->n_words * sizeof(*p->seek_set));
     for (uint32_t i = 0; i < p->n; i++) {
         if (is_random ? i < p->n / 2 : i >> bit & 1)
             tt_set_add(p->seek_set, p->senders[i]);
     }
-    tutti_err err = tt_look_pairing(p, &r, "halves", 1);
-    for (uint32_t i = 0; i < p->n; i++)
-        tt_set_flip(p->seek_set, i);
-    return err ? err : tt_look_pairing(p, &r, "halves", 1);
+    return tt_look_pairing(p, &r, "halves", 1);
 }
 
 static int by_size(const void *a, const void *b)
