@@ -447,6 +447,12 @@ TUTTI_API tutti_err tutti_wait_any(tutti_request *const *reqs, size_t n,
  * owns it. Errors: ESYS. [any thread] */
 TUTTI_API tutti_err tutti_request_fd(tutti_request *req, int *fd);
 
+/* Gives a request a callback (see tutti_call_opts) that it was not made with;
+ * it is called also when the request is done already. Errors: EINVAL (it has
+ * one), ESYS (no thread). [any thread, one at a time] */
+TUTTI_API tutti_err tutti_request_callback(
+    tutti_request *req, void (*callback)(void *arg, tutti_err err), void *arg);
+
 /* Gives the request up; the collective itself goes on, and its buffers stay
  * borrowed until it ends. Accepts NULL. [any thread] */
 TUTTI_API void tutti_request_free(tutti_request *req);

@@ -22,10 +22,15 @@ struct tutti_request {
     _Atomic int n_refs;
     _Atomic int fd; /* -1: none */
     tutti_err err;
+    _Atomic int calls; /* whether somebody is to be called: see below */
     void (*callback)(void *arg, tutti_err err);
     void *callback_arg;
     tutti_request *next; /* in the completion thread's queue */
 };
+
+/* A callback may be given while the request is being done: each side changes
+ * `calls` once, and who comes second puts the request into the queue. */
+enum { CALLS_NOBODY, CALLS_CALLBACK, CALLS_ARE_OVER };
 
 static struct {
     pthread_mutex_t lock;
@@ -125,6 +130,7 @@ tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
     req->engine = comm->engine;
     req->callback = opts ? opts->callback : NULL;
     req->callback_arg = opts ? opts->callback_arg : NULL;
+    atomic_init(&req->calls, req->callback ? CALLS_CALLBACK : CALLS_NOBODY);
     atomic_init(&req->fd, -1);
     atomic_init(&req->n_refs, 2);
     *out = req;
@@ -144,6 +150,40 @@ static void signal_fd(int fd)
     (void)n; /* it cannot be full: it is written once or twice */
 }
 
+/* The reference goes with it. */
+static void enqueue(tutti_request *req)
+{
+    pthread_mutex_lock(&queue.lock);
+    req->next = NULL;
+    *queue.tail = req;
+    queue.tail = &req->next;
+    pthread_cond_signal(&queue.filled);
+    pthread_mutex_unlock(&queue.lock);
+}
+
+tutti_err tutti_request_callback(tutti_request *req,
+                                 void (*callback)(void *arg, tutti_err err),
+                                 void *arg)
+{
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    if (!callback || req->callback)
+        return TUTTI_EINVAL;
+    tutti_err err = start_thread();
+    if (err)
+        return err;
+    req->callback = callback;
+    req->callback_arg = arg;
+    int before = CALLS_NOBODY;
+    if (atomic_compare_exchange_strong_explicit(
+            &req->calls, &before, CALLS_CALLBACK, memory_order_acq_rel,
+            memory_order_acquire))
+        return TUTTI_OK;
+    atomic_fetch_add_explicit(&req->n_refs, 1, memory_order_relaxed);
+    enqueue(req);
+    return TUTTI_OK;
+}
+
 void tt_request_done(void *arg, tutti_err err)
 {
     tutti_request *req = arg;
@@ -154,16 +194,11 @@ void tt_request_done(void *arg, tutti_err err)
     if (fd >= 0)
         signal_fd(fd);
     tt_engine_wake(req->engine);
-    if (!req->callback) {
+    if (atomic_exchange_explicit(&req->calls, CALLS_ARE_OVER,
+                                 memory_order_acq_rel) == CALLS_CALLBACK)
+        enqueue(req);
+    else
         unref(req);
-        return;
-    }
-    pthread_mutex_lock(&queue.lock);
-    req->next = NULL;
-    *queue.tail = req;
-    queue.tail = &req->next;
-    pthread_cond_signal(&queue.filled);
-    pthread_mutex_unlock(&queue.lock);
 }
 
 static bool is_done(const void *arg)

@@ -67,6 +67,52 @@ static void next_link(void *arg, tutti_err err)
         sem_post(&c->ended);
 }
 
+typedef struct late_call {
+    sem_t called;
+    _Atomic int n;
+} late_call;
+
+static void note_call(void *arg, tutti_err err)
+{
+    late_call *c = arg;
+    c->n += err ? 100 : 1;
+    sem_post(&c->called);
+}
+
+/* Before the call is over, after, and twice. */
+static int callbacks_come_late(tutti_comm *world, int rank, int n)
+{
+    late_call c;
+    int bad = 0;
+    (void)n;
+    memset(&c, 0, sizeof(c));
+    sem_init(&c.called, 0, 0);
+    for (int i = 0; i < 300 && !bad; i++) {
+        tutti_request *req;
+        int32_t x = rank;
+        bad |= tt_well(world,
+                       tutti_all_reduce(world, &x, &x, 1, TUTTI_I32, TUTTI_SUM,
+                                        NULL, &req),
+                       "all-reduce");
+        size_t index;
+        if (i % 3 == 0)
+            bad |= tt_well(world, tutti_wait_any(&req, 1, &index), "wait");
+        bad |= tt_well(world, tutti_request_callback(req, note_call, &c),
+                       "callback");
+        bad |= tt_expect(world, tutti_request_callback(req, note_call, &c),
+                         TUTTI_EINVAL, "a second callback");
+        if (i % 2)
+            bad |= tt_well(world, tutti_wait(req), "wait");
+        else
+            tutti_request_free(req);
+        sem_wait(&c.called);
+    }
+    if (!bad && c.n != 300)
+        bad = tt_procs_complain(rank, "%d callbacks", (int)c.n);
+    sem_destroy(&c.called);
+    return bad;
+}
+
 static void count_failure(void *arg, tutti_err err)
 {
     _Atomic int *counts = arg;
@@ -513,6 +559,7 @@ static int bad_arguments_are_refused(tutti_comm *world, int rank, int n)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TT_CASE(callbacks_come_late, 3),
         TT_CASE(callbacks_start_and_free, 3),
         TT_CASE(descriptors_become_readable, 3),
         TT_CASE(requests_may_be_given_up, 3),
