@@ -302,10 +302,12 @@ typedef struct tutti_call_opts {
     void *callback_arg;
     const char *planner; /* NULL: TUTTI_PLANNER; equal on all ranks */
     int tag;             /* of messages: 0 or more */
+    bool waits; /* the caller waits for the request at once: no other thread is
+                   woken to perform the call */
 } tutti_call_opts;
-#define TUTTI_CALL_OPTS_INIT                                  \
-    {                                                         \
-        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL, 0 \
+#define TUTTI_CALL_OPTS_INIT                                         \
+    {                                                                \
+        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL, 0, false \
     }
 
 /* Common to all: `opts` may be NULL; `req` NULL blocks, otherwise *req is set

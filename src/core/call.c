@@ -199,7 +199,8 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
         err = call->is_message ? tt_message_begin(comm, call, start)
                                : tt_op_begin(comm->team, start);
     if (!err)
-        tt_engine_kick(comm->engine, !call->req);
+        tt_engine_kick(comm->engine,
+                       !call->req || (call->opts && call->opts->waits));
     if (!err && r) {
         tt_engine_wait_locked(comm->engine, has_result, r);
         if (r->err)
