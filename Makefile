@@ -46,6 +46,7 @@ CLI_SRC := $(sort $(wildcard cli/*.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
                               tests/proc/*.c))
+TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
 TEST_SH := $(filter-out %/lib.sh,$(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c) \
@@ -73,7 +74,7 @@ TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
 .PHONY: all tests clean setup demo check check-deps check-format check-header \
-        format docs fuzz bench-peers bench-papers bench-scale install \
+        format docs fuzz torch check-torch bench-peers bench-papers bench-scale install \
         uninstall FORCE
 .SECONDARY:
 
@@ -144,6 +145,7 @@ CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" tools/check-format \
           tools/check-header tools/check-symbols tools/check-docs \
           $(TESTS) $(FUZZ) $(TEST_SH) \
+          $(TORCH_TESTS:%="tools/torch test $B %") \
           $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
           -- "tools/check-tree $B/tree"
 
@@ -156,7 +158,16 @@ check:
 	    $(ASAN_TESTS:%.c=$B/asan/%) || true
 	+$(Q)$(again) -k B=$B/tsan SAN=thread OPT=-O1 \
 	    $(TSAN_TESTS:%.c=$B/tsan/%) || true
+	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B || true
 	$(Q)B=$B JOBS=$(JOBS) tools/run-tests $(CHECKS)
+
+# The PyTorch backend, for PYTHON's torch (see tools/torch).
+torch:
+	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B
+
+check-torch: torch
+	$(Q)B=$B JOBS=1 tools/run-tests \
+	    $(TORCH_TESTS:%="tools/torch test $B %")
 
 check-deps check-format check-header:
 	$(Q)tools/$@

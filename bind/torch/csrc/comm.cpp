@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// comm.cpp - see comm.h. Next: work.cpp.
+#include "comm.h"
+
+#include <cstring>
+
+#include <c10/util/Exception.h>
+
+namespace tutti_torch
+{
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+
+// torch's store behind the functions of a tutti_store; nothing may be thrown
+// through the library.
+struct StoreAdapter {
+    c10::intrusive_ptr<c10d::Store> store;
+    std::string why; // it failed
+};
+
+tutti_err put(void *ctx, const char *key, const void *bytes, size_t len)
+{
+    auto *adapter = static_cast<StoreAdapter *>(ctx);
+    try {
+        const auto *at = static_cast<const uint8_t *>(bytes);
+        adapter->store->set(key, std::vector<uint8_t>(at, at + len));
+        return TUTTI_OK;
+    } catch (const std::exception &e) {
+        adapter->why = e.what();
+    } catch (...) {
+        adapter->why = "unknown";
+    }
+    return TUTTI_EBOOT;
+}
+
+tutti_err get(void *ctx, const char *key, void *buf, size_t cap, size_t *len,
+              double timeout_s)
+{
+    auto *adapter = static_cast<StoreAdapter *>(ctx);
+    const auto ms =
+        std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000) + 1);
+    const auto start = Clock::now();
+    try {
+        adapter->store->wait({key}, ms);
+        const auto value = adapter->store->get(key);
+        *len = value.size();
+        if (value.size() <= cap)
+            std::memcpy(buf, value.data(), value.size());
+        return TUTTI_OK;
+    } catch (const std::exception &e) {
+        adapter->why = e.what();
+    } catch (...) {
+        adapter->why = "unknown";
+    }
+    // Stores tell in their own ways that a key has not come; the clock is sure.
+    return Clock::now() - start >= ms ? TUTTI_AGAIN : TUTTI_EBOOT;
+}
+
+} // namespace
+
+std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
+                                 int rank, int size,
+                                 std::chrono::milliseconds timeout)
+{
+    StoreAdapter adapter{store, ""};
+    const tutti_store callbacks{put, get, &adapter};
+    tutti_comm_opts opts = TUTTI_COMM_OPTS_INIT;
+    opts.rank = rank;
+    opts.n_ranks = size;
+    opts.store = &callbacks;
+    opts.timeout_s = static_cast<double>(timeout.count()) / 1000;
+    opts.start_timeout_s = opts.timeout_s;
+    tutti_comm *comm = nullptr;
+    const tutti_err err = tutti_comm_create(&opts, &comm);
+    if (err) {
+        C10_THROW_ERROR(
+            DistBackendError,
+            c10::str(
+                "tutti, rank ", rank, " of ", size, ": ", tutti_last_message(),
+                adapter.why.empty() ? "" : "; the store said: ", adapter.why));
+    }
+    return std::shared_ptr<Comm>(new Comm(comm, rank));
+}
+
+Comm::~Comm()
+{
+    close();
+}
+
+void Comm::issue(const char *what,
+                 const std::function<tutti_err(tutti_comm *)> &call)
+{
+    std::lock_guard<std::mutex> one(calls_);
+    // comm_ changes only under both locks, so here it stays.
+    TORCH_CHECK(comm_ != nullptr, "tutti ", what,
+                ": the process group has been shut down",
+                last_.empty() ? "" : "; before that: ", last_);
+    const tutti_err err = call(comm_);
+    if (err)
+        std::rethrow_exception(error(what, err));
+}
+
+void Comm::abort(const std::string &reason)
+{
+    std::lock_guard<std::mutex> lock(life_);
+    if (comm_)
+        tutti_comm_abort(comm_, reason.c_str());
+}
+
+void Comm::close()
+{
+    std::lock_guard<std::mutex> one(calls_);
+    tutti_comm *comm = nullptr;
+    {
+        std::lock_guard<std::mutex> lock(life_);
+        comm = comm_;
+        if (comm)
+            last_ = tutti_comm_message(comm);
+        comm_ = nullptr;
+    }
+    tutti_comm_destroy(comm);
+}
+
+std::string Comm::message()
+{
+    std::lock_guard<std::mutex> lock(life_);
+    return comm_ ? tutti_comm_message(comm_) : last_;
+}
+
+std::exception_ptr Comm::error(const char *what, tutti_err err)
+{
+    std::string text = message();
+    if (text.empty())
+        text = tutti_strerror(err);
+    text = c10::str("[rank ", rank_, "] tutti ", what, ": ", text);
+    if (err != TUTTI_EINVAL && err != TUTTI_EBUSY) {
+        std::lock_guard<std::mutex> lock(life_);
+        if (!failure_)
+            failure_ = err;
+    }
+    const c10::SourceLocation here{__func__, __FILE__, __LINE__};
+    if (err == TUTTI_EINVAL)
+        return std::make_exception_ptr(c10::ValueError(here, text));
+    return std::make_exception_ptr(c10::DistBackendError(here, text));
+}
+
+tutti_err Comm::failure()
+{
+    std::lock_guard<std::mutex> lock(life_);
+    return failure_;
+}
+
+} // namespace tutti_torch

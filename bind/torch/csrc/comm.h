@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// comm.h - a communicator as the process group holds it: made through torch's
+// store, used by one thread at a time, closed once, with its last words kept.
+#pragma once
+
+#include <tutti.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace tutti_torch
+{
+
+class Comm
+{
+  public:
+    // Meets the other ranks through the store. Throws DistBackendError.
+    static std::shared_ptr<Comm>
+    open(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+         std::chrono::milliseconds timeout);
+
+    ~Comm();
+
+    // Makes one call; calls of several threads go one after the other. Throws
+    // when it is refused, or the communicator has failed or is closed.
+    void issue(const char *what,
+               const std::function<tutti_err(tutti_comm *)> &call);
+
+    // Ends what is in flight here and on all other ranks. Any thread.
+    void abort(const std::string &reason);
+
+    // Calls that are in flight end with an error. Any thread; twice is once.
+    void close();
+
+    // The exception that tells of an outcome. A deadline that passed is kept
+    // apart: see failure().
+    std::exception_ptr error(const char *what, tutti_err err);
+
+    // Of the communicator, TUTTI_OK while it is well.
+    tutti_err failure();
+
+  private:
+    Comm(tutti_comm *comm, int rank) : comm_(comm), rank_(rank)
+    {
+    }
+    std::string message();
+
+    // Calls, one at a time; and the life of comm_. In this order.
+    std::mutex calls_, life_;
+    tutti_comm *comm_;
+    const int rank_;
+    std::string last_; // when comm_ is gone
+    tutti_err failure_ = TUTTI_OK;
+};
+
+} // namespace tutti_torch

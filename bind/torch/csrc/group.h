@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// group.h - ProcessGroupTutti: torch's collectives as calls of tutti.h.
+//
+// No algorithm here. A method checks its tensors, finds the call of tutti that
+// is meant, and returns a Work (work.h). Lists of tensors become one place
+// behind another (Row in tensors.h), with a copy only where they do not lie so.
+// Methods that exist in newer torch only are not marked `override`.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "comm.h"
+#include "tensors.h"
+#include "work.h"
+
+namespace tutti_torch
+{
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Millis = std::chrono::milliseconds;
+
+class ProcessGroupTutti : public c10d::Backend
+{
+  public:
+    ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank,
+                      int size, c10::intrusive_ptr<Options> options);
+    ~ProcessGroupTutti() override;
+
+    const std::string getBackendName() const override
+    {
+        return "tutti";
+    }
+    bool supportsSplitting() const override
+    {
+        return true;
+    }
+    bool supportsCoalescing() const override
+    {
+        return true;
+    }
+    bool supportsTensorAlloc(c10::DeviceIndex)
+    {
+        return true;
+    }
+    // Memory that ranks of the same host read where it is (tutti_alloc).
+    at::Tensor allocateTensor(long size, at::TensorOptions options = {});
+
+    c10::intrusive_ptr<Options> getBackendOptions()
+    {
+        return options_;
+    }
+    void setTimeout(Millis timeout)
+    {
+        options_->timeout = timeout;
+    }
+
+    WorkPtr broadcast(Tensors &tensors,
+                      const c10d::BroadcastOptions &opts) override;
+    WorkPtr allreduce(Tensors &tensors,
+                      const c10d::AllreduceOptions &opts) override;
+    WorkPtr
+    allreduce_coalesced(Tensors &tensors,
+                        const c10d::AllreduceCoalescedOptions &opts) override;
+    WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &opts) override;
+    WorkPtr allgather(std::vector<Tensors> &outputs, Tensors &inputs,
+                      const c10d::AllgatherOptions &opts) override;
+    WorkPtr _allgather_base(at::Tensor &output, at::Tensor &input,
+                            const c10d::AllgatherOptions &opts) override;
+    WorkPtr allgather_coalesced(std::vector<Tensors> &outputs, Tensors &inputs,
+                                const c10d::AllgatherOptions &opts) override;
+    WorkPtr allgather_into_tensor_coalesced(
+        Tensors &outputs, Tensors &inputs,
+        const c10d::AllgatherOptions &opts) override;
+    WorkPtr gather(std::vector<Tensors> &outputs, Tensors &inputs,
+                   const c10d::GatherOptions &opts) override;
+    WorkPtr scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                    const c10d::ScatterOptions &opts) override;
+    WorkPtr reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
+                           const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr
+    _reduce_scatter_base(at::Tensor &output, at::Tensor &input,
+                         const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr reduce_scatter_tensor_coalesced(
+        Tensors &outputs, Tensors &inputs,
+        const c10d::ReduceScatterOptions &opts) override;
+    WorkPtr alltoall_base(at::Tensor &output, at::Tensor &input,
+                          std::vector<int64_t> &output_splits,
+                          std::vector<int64_t> &input_splits,
+                          const c10d::AllToAllOptions &opts) override;
+    WorkPtr alltoall(Tensors &outputs, Tensors &inputs,
+                     const c10d::AllToAllOptions &opts) override;
+    WorkPtr send(Tensors &tensors, int to, int tag) override;
+    WorkPtr recv(Tensors &tensors, int from, int tag) override;
+    WorkPtr recvAnysource(Tensors &tensors, int tag) override;
+    WorkPtr barrier(const c10d::BarrierOptions &opts) override;
+    void monitoredBarrier(const c10d::BarrierOptions &opts,
+                          bool wait_all) override;
+
+    void startCoalescing() override;
+    WorkPtr endCoalescing() override;
+
+    void setSequenceNumberForGroup() override
+    {
+    }
+    uint64_t getSequenceNumberForGroup() override;
+
+    c10::intrusive_ptr<Backend>
+    split(const c10::intrusive_ptr<c10d::Store> &store,
+          const std::vector<int> &ranks,
+          const c10::intrusive_ptr<Options> &opts);
+    void abort();
+    void shutdown();
+    c10d::ErrorType getError();
+
+  private:
+    // What a Work is made of, beside the calls.
+    struct Job {
+        const char *name;  // "all-reduce", for sentences
+        const char *title; // "tutti:all_reduce", for profiles
+        c10d::OpType op;
+        Millis timeout;
+        Tensors inputs;               // for profiles
+        std::vector<Tensors> outputs; // of the Work
+        bool waits = false;           // the caller, at once
+    };
+    using Add = std::function<void(Call &, const tutti_call_opts &)>;
+    // A Work of the calls that `add` makes, or, while coalescing, of all.
+    WorkPtr start(Job job, const Add &add);
+    tutti_call_opts options_of(Millis timeout) const;
+    Millis timeout_of(Millis timeout) const;
+
+    void add_allreduce(Call &call, tutti_call_opts opts, const at::Tensor &t,
+                       const c10d::ReduceOp &op);
+    void add_allgather(Call &call, const tutti_call_opts &opts,
+                       const at::Tensor &output, const at::Tensor &input);
+    void add_allgather_list(Call &call, const tutti_call_opts &opts,
+                            const Tensors &outputs, const at::Tensor &input);
+    void add_reduce_scatter(Call &call, tutti_call_opts opts,
+                            const at::Tensor &output, const at::Tensor &input,
+                            const c10d::ReduceOp &op);
+    WorkPtr message(Tensors &tensors, int other, int tag, c10d::OpType op);
+    // Rank 0's and the others' part of a monitored barrier.
+    void hear_all(Millis timeout, bool wait_all);
+    void report_to_0(Millis timeout);
+
+    const c10::intrusive_ptr<Options> options_;
+    std::shared_ptr<Comm> comm_;
+    // Of collectives; messages count for themselves in tutti.
+    std::atomic<uint64_t> seq_{0};
+    // Collectives that may not be over, for barriers: these follow them.
+    std::mutex recent_lock_;
+    std::vector<std::weak_ptr<Call>> recent_;
+    std::vector<std::shared_ptr<Call>> unfinished();
+    void note(const std::shared_ptr<Call> &call);
+    std::mutex lock_;            // of what is coalesced
+    std::shared_ptr<Call> open_; // while coalescing
+    Job open_job_{};
+};
+
+} // namespace tutti_torch

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// work.cpp - see work.h. Next: group.cpp.
+#include "work.h"
+
+#include <poll.h>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/Exception.h>
+
+namespace tutti_torch
+{
+
+Call::~Call()
+{
+    for (auto *req : reqs_)
+        tutti_request_free(req);
+}
+
+void Call::add(tutti_call_opts opts, const Issue &issue, Tensors keep,
+               Step after)
+{
+    tutti_request *req = nullptr;
+    // Nothing may fail once the library has the buffers.
+    reqs_.reserve(reqs_.size() + 1);
+    after_.reserve(after_.size() + 1);
+    keep_.insert(keep_.end(), keep.begin(), keep.end());
+    comm_->issue(name_,
+                 [&](tutti_comm *comm) { return issue(comm, &opts, &req); });
+    reqs_.push_back(req);
+    after_.push_back(std::move(after));
+}
+
+void Call::close(c10::IValue value, c10::TypePtr type, Step on_end)
+{
+    value_ = std::move(value);
+    type_ = std::move(type);
+    on_end_ = std::move(on_end);
+}
+
+bool Call::all_done() const
+{
+    for (auto *req : reqs_)
+        if (tutti_test(req) == TUTTI_AGAIN)
+            return false;
+    for (const auto &call : before_)
+        if (!call->is_over())
+            return false;
+    return true;
+}
+
+bool Call::is_over()
+{
+    if (settled_.load(std::memory_order_acquire))
+        return true;
+    if (!all_done())
+        return false;
+    settle();
+    return true;
+}
+
+// All requests are done. What it follows it waits for, but what goes wrong
+// there is not its business.
+void Call::settle()
+{
+    for (const auto &call : before_) {
+        try {
+            call->wait(kNoTimeout);
+        } catch (const std::exception &) {
+        }
+    }
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    Step on_end;
+    {
+        std::lock_guard<std::mutex> lock(lock_);
+        if (settled_.load(std::memory_order_relaxed))
+            return;
+        for (auto *req : reqs_) {
+            const tutti_err err = tutti_test(req);
+            if (err && !outcome_)
+                outcome_ = comm_->error(name_, err);
+        }
+        try {
+            at::AutoDispatchBelowADInplaceOrView guard;
+            for (size_t i = 0; !outcome_ && i < after_.size(); i++)
+                if (after_[i])
+                    after_[i]();
+        } catch (...) {
+            outcome_ = std::current_exception();
+        }
+        after_.clear();
+        keep_.clear();
+        future = future_;
+        on_end = std::move(on_end_);
+        settled_.store(true, std::memory_order_release);
+    }
+    if (on_end)
+        on_end();
+    if (future && outcome_)
+        future->setError(outcome_);
+    else if (future)
+        future->markCompleted(value_);
+}
+
+void Call::wait(std::chrono::milliseconds timeout)
+{
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    for (size_t i = 0;
+         !settled_.load(std::memory_order_acquire) && i < reqs_.size(); i++) {
+        size_t index = 0;
+        if (tutti_test(reqs_[i]) != TUTTI_AGAIN)
+            continue;
+        if (timeout == kNoTimeout) {
+            tutti_wait_any(&reqs_[i], 1, &index);
+            continue;
+        }
+        int fd = -1;
+        const tutti_err err = tutti_request_fd(reqs_[i], &fd);
+        TORCH_CHECK(!err, "tutti ", name_, ": ", tutti_strerror(err));
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            until - std::chrono::steady_clock::now());
+        pollfd p{fd, POLLIN, 0};
+        if (left.count() > 0)
+            ::poll(&p, 1,
+                   static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
+        TORCH_CHECK(tutti_test(reqs_[i]) != TUTTI_AGAIN, "tutti ", name_,
+                    ": Operation timed out! wait() was given ", timeout.count(),
+                    " ms");
+    }
+    settle();
+    if (outcome_)
+        std::rethrow_exception(outcome_);
+}
+
+std::exception_ptr Call::outcome()
+{
+    std::lock_guard<std::mutex> lock(lock_);
+    return outcome_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Call::future()
+{
+    std::unique_lock<std::mutex> lock(lock_);
+    if (future_)
+        return future_;
+    future_ = c10::make_intrusive<c10::ivalue::Future>(type_);
+    if (settled_.load(std::memory_order_relaxed)) {
+        if (outcome_)
+            future_->setError(outcome_);
+        else
+            future_->markCompleted(value_);
+        return future_;
+    }
+    ask_for_callbacks();
+    return future_;
+}
+
+namespace
+{
+struct Holder {
+    std::shared_ptr<Call> call;
+};
+} // namespace
+
+void Call::on_done(void *holder, tutti_err)
+{
+    std::unique_ptr<Holder> own(static_cast<Holder *>(holder));
+    if (own->call->left_.fetch_sub(1, std::memory_order_acq_rel) > 1)
+        return;
+    try {
+        own->call->settle();
+    } catch (const std::exception &e) {
+        // Of a callback of the future; there is nobody to tell but the user.
+        TORCH_WARN("tutti ", own->call->name(), ", in a callback: ", e.what());
+    }
+}
+
+// With the lock. False: there is no thread to call back; whoever waits or polls
+// settles it.
+bool Call::ask_for_callbacks()
+{
+    if (has_callbacks_)
+        return true;
+    has_callbacks_ = true;
+    left_.store(reqs_.size(), std::memory_order_relaxed);
+    bool is_well = true;
+    for (auto *req : reqs_) {
+        auto *holder = new Holder{shared_from_this()};
+        if (tutti_request_callback(req, on_done, holder)) {
+            delete holder;
+            is_well = false;
+        }
+    }
+    return is_well;
+}
+
+void Call::detach()
+{
+    if (is_over())
+        return;
+    {
+        std::lock_guard<std::mutex> lock(lock_);
+        if (settled_.load(std::memory_order_relaxed) || ask_for_callbacks())
+            return;
+    }
+    // Buffers must not go while the library has them.
+    size_t index = 0;
+    for (auto *req : reqs_)
+        tutti_wait_any(&req, 1, &index);
+}
+
+// ------------------------------------------------------------------ work --
+
+TuttiWork::~TuttiWork()
+{
+    if (call_)
+        call_->detach();
+}
+
+void TuttiWork::take(std::shared_ptr<Call> call, std::vector<Tensors> outputs)
+{
+    call_ = std::move(call);
+    outputs_ = std::move(outputs);
+    const auto list = c10::ListType::create(c10::TensorType::get());
+    auto on_end = std::move(recordFunctionEndCallback_);
+    recordFunctionEndCallback_ = nullptr;
+    if (outputs_.size() > 1)
+        call_->close(c10::IValue(outputs_), c10::ListType::create(list),
+                     std::move(on_end));
+    else
+        call_->close(c10::IValue(outputs_.empty() ? Tensors() : outputs_[0]),
+                     list, std::move(on_end));
+}
+
+bool TuttiWork::isCompleted()
+{
+    return call_->is_over();
+}
+
+bool TuttiWork::isSuccess() const
+{
+    return call_->is_over() && !call_->outcome();
+}
+
+std::exception_ptr TuttiWork::exception() const
+{
+    return call_->outcome();
+}
+
+int TuttiWork::sourceRank() const
+{
+    return call_->source;
+}
+
+Tensors TuttiWork::result()
+{
+    TORCH_CHECK(isCompleted(),
+                "Work needs to be completed before calling result(). "
+                "Should call wait() before result().");
+    TORCH_CHECK(
+        outputs_.size() <= 1,
+        "work result does not support list of lists, use .getFuture() and "
+        "value()");
+    return outputs_.empty() ? Tensors() : outputs_[0];
+}
+
+void TuttiWork::synchronize()
+{
+}
+
+bool TuttiWork::wait(std::chrono::milliseconds timeout)
+{
+    call_->wait(timeout);
+    return true;
+}
+
+void TuttiWork::abort()
+{
+    TORCH_CHECK(
+        false,
+        "tutti: one call cannot be aborted alone; abort the process group");
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> TuttiWork::getFuture()
+{
+    return call_->future();
+}
+
+uint64_t TuttiWork::getSequencenumber() const
+{
+    return seq_;
+}
+
+} // namespace tutti_torch

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// work.h - what a call returns: torch's Work over requests of tutti.
+//
+// A Call is the calls of one Work (more than one when they are coalesced), what
+// is to be done when they are over (copies to where the caller wants the
+// result), and the outcome. Whoever first sees that they are over (a wait, a
+// poll, the completion thread) settles it, once. The completion thread is asked
+// for only when there is a future to complete, or nobody left to wait: a Work
+// that was dropped keeps its Call, and with it the tensors, until it is over.
+//
+// Futures are completed, and their callbacks run, on the thread that settles:
+// without a lock, so they may take the GIL; never on the engine's.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "comm.h"
+
+namespace tutti_torch
+{
+
+using Tensors = std::vector<at::Tensor>;
+using Step = std::function<void()>;
+
+class Call : public std::enable_shared_from_this<Call>
+{
+  public:
+    Call(std::shared_ptr<Comm> comm, const char *name)
+        : comm_(std::move(comm)), name_(name)
+    {
+    }
+    ~Call();
+
+    // Makes a call of tutti; `keep` lives until it is over, then `after` is run
+    // if it went well. Throws when it is refused.
+    using Issue = std::function<tutti_err(tutti_comm *, const tutti_call_opts *,
+                                          tutti_request **)>;
+    void add(tutti_call_opts opts, const Issue &issue, Tensors keep,
+             Step after);
+
+    // It is not over before these are.
+    void follow(std::vector<std::shared_ptr<Call>> before)
+    {
+        before_ = std::move(before);
+    }
+    bool is_settled() const
+    {
+        return settled_.load(std::memory_order_acquire);
+    }
+
+    // All is added. `value`: of the future.
+    void close(c10::IValue value, c10::TypePtr type, Step on_end);
+
+    bool is_over();                               // settles it, then
+    void wait(std::chrono::milliseconds timeout); // throws what went wrong
+    std::exception_ptr outcome();                 // null: well, or not over
+    c10::intrusive_ptr<c10::ivalue::Future> future();
+    void detach(); // nobody will wait
+
+    // Of a receive from any rank: who it was.
+    int source = -1;
+    const char *name() const
+    {
+        return name_;
+    }
+
+  private:
+    void settle();
+    bool ask_for_callbacks();
+    static void on_done(void *holder, tutti_err err);
+    bool all_done() const;
+
+    const std::shared_ptr<Comm> comm_;
+    const char *const name_;
+    std::vector<tutti_request *> reqs_;
+    std::vector<Step> after_;
+    Tensors keep_;
+    std::vector<std::shared_ptr<Call>> before_;
+    Step on_end_;
+    std::mutex lock_;
+    std::atomic<bool> settled_{false};
+    std::atomic<size_t> left_{0}; // callbacks to come
+    bool has_callbacks_ = false;
+    std::exception_ptr outcome_;
+    c10::IValue value_;
+    c10::TypePtr type_;
+    c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+class TuttiWork : public c10d::Work
+{
+  public:
+    TuttiWork(int rank, c10d::OpType op, const char *title,
+              const std::optional<Tensors> &inputs, uint64_t seq)
+        : c10d::Work(rank, op, title, inputs), seq_(seq)
+    {
+    }
+    ~TuttiWork() override;
+
+    // The call is made; `outputs` are what result() and the future give.
+    void take(std::shared_ptr<Call> call, std::vector<Tensors> outputs);
+
+    bool isCompleted() override;
+    bool isSuccess() const override;
+    std::exception_ptr exception() const override;
+    int sourceRank() const override;
+    Tensors result() override;
+    void synchronize() override;
+    bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+    void abort() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    uint64_t getSequencenumber() const override;
+
+  private:
+    std::shared_ptr<Call> call_;
+    std::vector<Tensors> outputs_;
+    const uint64_t seq_;
+};
+
+} // namespace tutti_torch

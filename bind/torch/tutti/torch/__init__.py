@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The backend "tutti" for torch.distributed.
+
+    import tutti.torch
+    torch.distributed.init_process_group("tutti")
+
+Importing it is all there is to do. Tensors are on the CPU; for other devices
+name a backend each: init_process_group("cpu:tutti,cuda:nccl").
+"""
+
+import torch  # noqa: F401  loads the libraries that the extension needs
+import torch.distributed as dist
+
+from tutti import _register
+from tutti.torch import _c
+
+__version__ = _c.version()
+
+
+def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+    """torch.distributed.monitored_barrier(), which itself only takes Gloo's groups.
+
+    A barrier that names who is late: rank 0 raises "Rank 3 failed to pass
+    monitoredBarrier in 1000 ms" (all that are late with wait_all_ranks), the others
+    learn it from rank 0. After that the group is aborted.
+    """
+    if dist._rank_not_in_group(group):
+        return
+    group = group or dist.group.WORLD
+    if timeout is None:
+        group.monitored_barrier(wait_all_ranks=wait_all_ranks)
+    else:
+        group.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+
+_register.register()

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What goes wrong, and how it is told: a killed rank, late ranks, calls that do
+not match, tensors that cannot be used; and that nothing is left at the end.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import timedelta
+from functools import partial
+
+import ranks
+
+if not ranks.MISSING:
+    import torch
+    import torch.distributed as dist
+
+    import tutti.torch
+
+
+def raises(kind, words, call):
+    """call() must raise `kind` with all words in its text."""
+    try:
+        call()
+    except kind as error:
+        for word in words:
+            assert word in str(error), f"no {word!r} in: {error}"
+        return
+    raise AssertionError(f"nothing was raised; expected {words}")
+
+
+def is_killed(rank, size):
+    """The last rank dies in the middle; the others name it within 5 s."""
+    x = torch.ones(1000)
+    dist.all_reduce(x)
+    if rank == size - 1:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    began = time.monotonic()
+    raises(RuntimeError, [f"rank {size - 1}"], lambda: dist.all_reduce(x))
+    assert time.monotonic() - began < 5.5, time.monotonic() - began
+    # It stays so, also for calls with futures.
+    raises(RuntimeError, [f"rank {size - 1}"], lambda: dist.barrier())
+    group = dist.group.WORLD._get_backend(torch.device("cpu"))
+    del group
+    dist.destroy_process_group()
+
+
+def is_killed_with_future(rank, size):
+    """A future learns of it too."""
+    x = torch.ones(1000)
+    dist.all_reduce(x)
+    if rank == 0:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    future = dist.all_reduce(x, async_op=True).get_future()
+    raises(RuntimeError, ["rank 0"], future.wait)
+    dist.destroy_process_group()
+
+
+def mismatch(rank, size):
+    """Other sizes, other types: an error that names both calls, on all ranks."""
+    odd = {"all-reduce of 11 f32": torch.ones(11), "all-reduce of 10 i32": torch.ones(10).int()}
+    for words, x in odd.items():
+        group = dist.new_group()
+        if rank != 1:
+            x = torch.ones(10)
+        words = [words, "all-reduce of 10 f32", "rank 1"]
+        raises(RuntimeError, words, partial(dist.all_reduce, x, group=group))
+        dist.destroy_process_group(group)
+
+
+def late(rank, size):
+    """Deadlines, and who has not come."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    x = torch.ones(10)
+    if rank != 1:
+        raises(RuntimeError, ["timed out", "rank 1"], lambda: dist.all_reduce(x, group=group))
+    else:
+        time.sleep(3)
+        raises(RuntimeError, ["timed out"], lambda: dist.all_reduce(x, group=group))
+    dist.destroy_process_group(group)
+    # A wait that gives up leaves the call as it was.
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        raises(RuntimeError, ["Operation timed out"], lambda: work.wait(timedelta(seconds=0.2)))
+        dist.all_reduce(torch.ones(1), async_op=True)
+        work.wait()
+    else:
+        time.sleep(0.7)
+        dist.all_reduce(x)
+        dist.all_reduce(torch.ones(1))
+
+
+def monitored(rank, size):
+    """A barrier that names those who are late."""
+    tutti.torch.monitored_barrier(timeout=timedelta(seconds=5))
+    group = dist.new_group()
+    wait = timedelta(seconds=1)
+    if rank == 0:
+        words = [f"Rank {1} failed to pass monitoredBarrier in 1000 ms"]
+        if size > 2:
+            words = ["Ranks 1, 2 failed to pass monitoredBarrier"]
+        raises(RuntimeError, words, partial(tutti.torch.monitored_barrier, group, wait, True))
+    elif rank > 2:
+        raises(
+            RuntimeError,
+            [f"Rank {rank} successfully reached monitoredBarrier", "failed to pass"],
+            partial(tutti.torch.monitored_barrier, group, wait, True),
+        )
+    else:
+        time.sleep(2)
+    dist.destroy_process_group(group)
+
+
+def bad_tensors(rank, size):
+    """Refused before anything is sent, so the group stays as it was."""
+    meta = torch.ones(3, device="meta")
+    pg = dist.group.WORLD._get_backend(torch.device("cpu"))
+    raises(RuntimeError, ["only supports CPU tensors", "cuda:nccl"], lambda: pg.allreduce([meta], dist.AllreduceOptions()))
+    sparse = torch.eye(3).to_sparse()
+    raises(RuntimeError, ["only supports dense"], lambda: pg.broadcast([sparse], dist.BroadcastOptions()))
+    short = torch.ones(3, dtype=torch.int16)
+    raises(RuntimeError, ["Invalid scalar type"], lambda: dist.all_reduce(short))
+    x = torch.ones(3)
+    raises(RuntimeError, ["BAND with non-integral"], lambda: dist.all_reduce(x, dist.ReduceOp.BAND))
+    raises((RuntimeError, ValueError), [], lambda: dist.broadcast(x, size))
+    outs = [torch.ones(4) for _ in range(size)]
+    raises(RuntimeError, ["invalid tensor size"], lambda: dist.all_gather(outs, x))
+    raises(RuntimeError, ["world_size"], lambda: dist.all_gather_into_tensor(torch.ones(4), x))
+    raises(RuntimeError, ["world size"], lambda: dist.reduce_scatter_tensor(torch.ones(4), x))
+    raises(RuntimeError, [], lambda: dist.all_to_all_single(torch.ones(size), torch.ones(size), [1], [1]))
+    dist.all_reduce(x)
+    assert x[0] == size, x
+
+
+def aborted(rank, size):
+    """abort() ends what is in flight, on all ranks."""
+    group = dist.new_group()
+    pg = group._get_backend(torch.device("cpu"))
+    x = torch.ones(10)
+    if rank == 0:
+        timer = threading.Timer(0.5, pg.abort)
+        timer.start()
+        raises(RuntimeError, ["rank 0 aborted"], lambda: dist.all_reduce(x, group=group))
+    elif rank == 1:
+        time.sleep(1)
+        raises(RuntimeError, ["rank 0 aborted"], lambda: dist.all_reduce(x, group=group))
+    else:
+        raises(RuntimeError, ["rank 0 aborted"], lambda: dist.all_reduce(x, group=group))
+    dist.destroy_process_group(group)
+    raises((RuntimeError, ValueError), [], lambda: dist.all_reduce(x, group=group))
+
+
+def open_files():
+    """What the process has open, by kind."""
+    names = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink(f"/proc/self/fd/{name}").split(":")[0])
+        except OSError:
+            pass
+    return sorted(names)
+
+
+def nothing_is_left(rank, size):
+    """Threads and descriptors before and after, groups made and gone."""
+    path = os.environ["TT_TEST_STORE"]
+
+    def once(i):
+        dist.init_process_group(
+            "tutti", init_method=f"file://{path}-{i}", rank=rank, world_size=size
+        )
+        other = dist.new_group()
+        x = torch.ones(100000)
+        dist.all_reduce(x)
+        dist.all_reduce(x, group=other, async_op=True).get_future().wait()
+        dist.destroy_process_group()
+
+    def left():
+        return len(os.listdir("/proc/self/task")), open_files()
+
+    once(0)
+    time.sleep(1)  # what torch itself starts with the first group, stays
+    before = left()
+    for i in range(1, 4):
+        once(i)
+    patience = time.monotonic() + 5
+    while left() != before and time.monotonic() < patience:
+        time.sleep(0.1)  # a callback may be just returning
+    assert left() == before, f"{before} became {left()}"
+
+
+def leftovers():
+    """nothing_is_left() makes its groups itself."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["TT_TEST_STORE"] = os.path.join(directory, "store")
+        ranks.run(nothing_is_left, 2, backend=None)
+
+
+def in_turn(rank, size):
+    """Those that leave the job's own group whole, in one job."""
+    for part in (bad_tensors, mismatch, late, monitored, aborted):
+        try:
+            part(rank, size)
+        except Exception as error:
+            raise AssertionError(f"in {part.__name__}: {error}") from error
+
+
+TESTS = [
+    ("a killed rank is named by all others", partial(ranks.run, is_killed, 4, dies=(3,))),
+    ("a future learns that rank 0 was killed", partial(ranks.run, is_killed_with_future, 2, dies=(0,))),
+    ("bad tensors, mismatches, deadlines, aborts, 2 ranks", partial(ranks.run, in_turn, 2)),
+    ("bad tensors, mismatches, deadlines, aborts, 4 ranks", partial(ranks.run, in_turn, 4)),
+    ("no thread and no socket is left", leftovers),
+]
+
+if __name__ == "__main__":
+    sys.exit(ranks.main(TESTS))

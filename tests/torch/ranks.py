@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tests of the PyTorch backend share: ranks as processes, and TAP.
+
+A test is a function of (rank, size) that raises when something is wrong. run()
+starts it on so many ranks, each with the process group "tutti" (or none), and
+tells how each has ended. main() prints TAP for a list of (name, function).
+"""
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+
+try:
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as mp
+
+    import tutti.torch  # noqa: F401
+
+    MISSING = None
+except ImportError as error:  # said by main()
+    MISSING = str(error)
+
+PATIENCE = 120
+
+
+def _rank(rank, size, test, path, backend, results):
+    """One rank: its exception's text, or None, goes to results."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
+    torch.set_num_threads(1)
+    text = None
+    try:
+        if backend:
+            dist.init_process_group(
+                backend, init_method=f"file://{path}", rank=rank, world_size=size
+            )
+        torch.set_printoptions(threshold=20)
+        test(rank, size)
+        if backend and dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()
+    except BaseException:  # noqa: BLE001  all of it is the test's outcome
+        text = traceback.format_exc()
+    results.put((rank, text))
+    results.close()
+    results.join_thread()
+
+
+def run(test, size, backend="tutti", dies=()):
+    """Runs test on `size` ranks; those in `dies` need not end well."""
+    context = mp.get_context("spawn")
+    results = context.Queue()
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "store")
+        ranks = [
+            context.Process(target=_rank, args=(r, size, test, path, backend, results))
+            for r in range(size)
+        ]
+        for process in ranks:
+            process.start()
+        deadline = time.monotonic() + PATIENCE
+        for process in ranks:
+            process.join(max(0.1, deadline - time.monotonic()))
+        late = [r for r, process in enumerate(ranks) if process.is_alive()]
+        for process in ranks:
+            process.kill()
+            process.join()
+        told = {}
+        while not results.empty():
+            rank, text = results.get()
+            told[rank] = text
+    problems = [f"rank {r} did not end within {PATIENCE} s" for r in late]
+    for rank in range(size):
+        if rank in dies or rank in late:
+            continue
+        text = told.get(rank, f"it ended with status {ranks[rank].exitcode} and no word")
+        if text:
+            problems.append(f"rank {rank}: {text}")
+    if problems:
+        raise AssertionError("\n".join(problems))
+
+
+def main(tests):
+    """Prints TAP; the exit status says whether all is well."""
+    if MISSING:
+        print(f"1..0 # SKIP {MISSING}; pip install torch==2.13.0 and bind/torch")
+        return 0
+    print(f"1..{len(tests)}", flush=True)
+    failed = 0
+    for number, (name, test) in enumerate(tests, 1):
+        try:
+            test()
+            print(f"ok {number} - {name}", flush=True)
+        except AssertionError as error:
+            failed += 1
+            print(f"not ok {number} - {name}")
+            for line in str(error).splitlines():
+                print(f"# {line}")
+            sys.stdout.flush()
+    return 1 if failed else 0
