@@ -94,7 +94,8 @@ static tutti_err add_passages(tt_plane *p, const tt_model *m,
                           .n_sure = p->n_sure[l],
                           .load = p->load[l]};
         for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
-            a->bps += flows[f->users[u]].bps;
+            a->bps += a->n_flows == 1 ? flows[f->users[u]].bps
+                                      : flows[f->users[u]].mean_bps;
         a->is_full = a->load >= full * *tt_model_bps(m, l);
         *n += !isnan(a->bps);
     }
@@ -224,7 +225,7 @@ static double look_score(const tt_plane *p, tt_model *m, const tt_look *look)
             uint32_t i = f->users[u];
             if (f->by[i] != l || isnan(flows[i].bps))
                 continue;
-            got += flows[i].bps;
+            got += flows[i].mean_bps;
             wanted += f->bps[i];
             n++;
         }

@@ -222,6 +222,12 @@ static double good(double bps)
     return isfinite(bps) && bps > 0 ? bps : NAN;
 }
 
+static double mean_of(const tt_infer_rate *rate)
+{
+    double mean = good(rate->mean_bps);
+    return isnan(mean) || isnan(good(rate->bps)) ? good(rate->bps) : mean;
+}
+
 /* One end of a flow, and where the other is. */
 static void hear(tt_infer *inf, uint32_t host, uint32_t peer, bool measured)
 {
@@ -235,7 +241,7 @@ static void hear(tt_infer *inf, uint32_t host, uint32_t peer, bool measured)
 
 /* Hosts that do not answer, whoever asks. (That two do not reach each other
  * may be their own affair.) */
-static tutti_err count_silent(tt_infer *inf, const double *bps,
+static tutti_err count_silent(tt_infer *inf, const tt_infer_rate *rates,
                               tutti_diag *diag)
 {
     const tt_infer_port *ports = inf->spec.ports;
@@ -243,7 +249,7 @@ static tutti_err count_silent(tt_infer *inf, const double *bps,
     for (uint32_t i = 0; i < inf->n_flows; i++) {
         uint32_t src = ports[inf->flows[i].src].host;
         uint32_t dst = ports[inf->flows[i].dst].host;
-        bool measured = !isnan(good(bps[i]));
+        bool measured = !isnan(good(rates[i].bps));
         hear(inf, src, dst, measured);
         hear(inf, dst, src, measured);
     }
@@ -265,13 +271,13 @@ static tutti_err count_silent(tt_infer *inf, const double *bps,
                    tt_host_name(inf, worst), MAX_SILENT);
 }
 
-static void note_most(tt_infer *inf, const double *bps)
+static void note_most(tt_infer *inf, const tt_infer_rate *rates)
 {
     uint32_t n = inf->spec.n_ports;
     memset(inf->sum_up, 0, n * sizeof(*inf->sum_up));
     memset(inf->sum_down, 0, n * sizeof(*inf->sum_down));
     for (uint32_t i = 0; i < inf->n_flows; i++) {
-        double got = good(bps[i]);
+        double got = mean_of(&rates[i]);
         inf->sum_up[inf->flows[i].src] += isnan(got) ? 0 : got;
         inf->sum_down[inf->flows[i].dst] += isnan(got) ? 0 : got;
     }
@@ -282,14 +288,14 @@ static void note_most(tt_infer *inf, const double *bps)
 }
 
 /* In the order in which make_round has put them there. */
-static void tell_all(tt_infer *inf, const double *bps)
+static void tell_all(tt_infer *inf, const tt_infer_rate *rate)
 {
     tt_cables *c = &inf->cables;
     bool any = tt_cables_left(c) > 0;
     for (uint32_t i = 0; i < c->n && any; i++) {
         for (int back = 0; back < 2 && tt_cables_now(c, i); back++) {
             if (c->list[i].can[back])
-                tt_cables_told(c, i, back, good(*bps++));
+                tt_cables_told(c, i, back, good((rate++)->bps));
         }
     }
     if (any)
@@ -299,25 +305,28 @@ static void tell_all(tt_infer *inf, const double *bps)
         if (p->looks.n_told == p->looks.n)
             continue;
         const tt_look *look = &p->looks.list[p->looks.n_told];
-        for (uint32_t k = 0; k < look->n; k++)
-            p->looks.flows[look->first + k].bps = good(*bps++);
+        for (uint32_t k = 0; k < look->n; k++, rate++) {
+            tt_flow *flow = &p->looks.flows[look->first + k];
+            flow->bps = good(rate->bps);
+            flow->mean_bps = mean_of(rate);
+        }
         tt_plane_told(p);
     }
 }
 
-tutti_err tt_infer_told(tt_infer *inf, const double *bps, uint32_t n_flows,
-                        tutti_diag *diag)
+tutti_err tt_infer_told(tt_infer *inf, const tt_infer_rate *rates,
+                        uint32_t n_flows, tutti_diag *diag)
 {
     if (!inf->is_out)
         return tt_fail(diag, TUTTI_EINVAL, "no round waits to be told");
     if (n_flows != inf->n_flows)
         return tt_fail(diag, TUTTI_EINVAL, "told of %u flows, not of %u",
                        n_flows, inf->n_flows);
-    note_most(inf, bps);
-    tell_all(inf, bps);
+    note_most(inf, rates);
+    tell_all(inf, rates);
     inf->is_out = false;
     inf->number++;
-    return count_silent(inf, bps, diag);
+    return count_silent(inf, rates, diag);
 }
 
 void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,

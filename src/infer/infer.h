@@ -5,7 +5,7 @@
  *     tt_infer_open(&spec, mem, &inf, &diag);
  *     while (tt_infer_next(inf, &round, &diag) == TUTTI_AGAIN) {
  *         ... run the flows of the round at the same time, measure each ...
- *         tt_infer_told(inf, bps, round.n_flows, &diag);
+ *         tt_infer_told(inf, rates, round.n_flows, &diag);
  *     }
  *     tt_infer_finish(inf, &topology, &diag);
  *
@@ -58,6 +58,14 @@ typedef struct tt_infer_flow {
     double guess_bps;
 } tt_infer_flow;
 
+/* What was measured of a flow, in bits per second. Flows that share a link take
+ * turns to pause: each alone is best told by how it runs when it does not, what
+ * passes the link by their means. */
+typedef struct tt_infer_rate {
+    double bps;      /* not above zero, or no number: it was not measured */
+    double mean_bps; /* over all of the time that was measured; 0: as bps */
+} tt_infer_rate;
+
 typedef struct tt_infer_round {
     uint32_t number;   /* from 0 */
     uint32_t n_likely; /* rounds there will be in all, as it looks now */
@@ -88,11 +96,10 @@ void tt_infer_close(tt_infer *inf); /* accepts NULL */
 /* AGAIN: *round is to be run; OK: nothing more to measure. Asking again
  * without telling gives the same round. Errors: ENOMEM. */
 tutti_err tt_infer_next(tt_infer *inf, tt_infer_round *round, tutti_diag *diag);
-/* Bits per second of each flow of the round; what is no number, or not above
- * zero, was not measured. Errors: EINVAL (no such round), EPEER (a host whose
+/* What was measured of each flow of the round. Errors: EINVAL (no such round), EPEER (a host whose
  * flows have not been measured for several rounds), ENOMEM. */
-tutti_err tt_infer_told(tt_infer *inf, const double *bps, uint32_t n_flows,
-                        tutti_diag *diag);
+tutti_err tt_infer_told(tt_infer *inf, const tt_infer_rate *rates,
+                        uint32_t n_flows, tutti_diag *diag);
 /* One way from port to port; the least of what is told counts. [any time
  * before finish] */
 void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,

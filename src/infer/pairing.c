@@ -55,7 +55,8 @@ tutti_err tt_look_add(tt_plane *p, uint32_t src, uint32_t dst)
     if (tt_grow(p->mem, (void **)(void *)&l->flows, &l->cap_flows,
                 l->n_flows + 1, sizeof(*l->flows)))
         return TUTTI_ENOMEM;
-    l->flows[l->n_flows++] = (tt_flow){.src = src, .dst = dst, .bps = NAN};
+    l->flows[l->n_flows++] =
+        (tt_flow){.src = src, .dst = dst, .bps = NAN, .mean_bps = NAN};
     l->list[l->n - 1].n++;
     return TUTTI_OK;
 }

@@ -72,6 +72,7 @@ bool tt_cuts_agree(const tt_model *m, const uint64_t *a, const uint64_t *b);
 typedef struct tt_flow {
     uint32_t src, dst; /* leaves */
     double bps;        /* as measured; NAN: it was not */
+    double mean_bps;   /* likewise; means add up on links that flows share */
 } tt_flow;
 
 /* A round, as far as it concerns one plane. */

@@ -50,7 +50,7 @@ struct tt_traffic {
     const tt_probe *p;
     const tt_probe_round *round;
     const tt_probe_flow *flows;
-    double *bps;
+    tt_infer_rate *rates;
     uint32_t n_missing; /* ends */
     uint32_t n_ends;    /* places for them */
     end *ends;
@@ -305,10 +305,11 @@ static void measure(const tt_traffic *f, const end *e)
     getsockopt(e->fd, IPPROTO_TCP, TCP_INFO, &info, &len);
     const tt_probe *p = f->p;
     uint32_t place = p->tries[f->flows[e->flow].number].dst;
-    f->bps[e->flow] =
-        8 * tt_meter_rate(&e->meter) *
-        tt_meter_overhead(info.tcpi_rcv_mss, p->places[place].family == 6,
-                          info.tcpi_options & TCPI_OPT_TIMESTAMPS);
+    double bits =
+        8 * tt_meter_overhead(info.tcpi_rcv_mss, p->places[place].family == 6,
+                              info.tcpi_options & TCPI_OPT_TIMESTAMPS);
+    f->rates[e->flow] = (tt_infer_rate){bits * tt_meter_rate(&e->meter),
+                                        bits * tt_meter_mean(&e->meter)};
 }
 
 tutti_err tt_traffic_run(tt_traffic *f, tutti_diag *diag)
@@ -341,12 +342,12 @@ tutti_err tt_traffic_run(tt_traffic *f, tutti_diag *diag)
 /* ------------------------------------------------------- opening, closing -- */
 
 tt_traffic *tt_traffic_open(const tt_probe *p, const tt_probe_round *round,
-                            const tt_probe_flow *flows, double *bps)
+                            const tt_probe_flow *flows, tt_infer_rate *rates)
 {
     tt_traffic *f = tt_new(p->mem, 1, sizeof(*f));
     if (!f)
         return NULL;
-    *f = (tt_traffic){.p = p, .round = round, .flows = flows, .bps = bps};
+    *f = (tt_traffic){.p = p, .round = round, .flows = flows, .rates = rates};
     f->n_ends = GUESTS;
     for (uint32_t i = 0; i < round->n_flows; i++)
         f->n_ends += (from_host(f, i) == p->me) + (to_host(f, i) == p->me);

@@ -8,6 +8,8 @@
  *            slowest do not: when a process has to wait for a processor its
  *            flow pauses, and then a link (a token bucket) lets pass at once
  *            what it has saved.
+ * Mean       All slots: when one flow pauses others have its part of a link that
+ *            they share, so only means add up to what passed the link.
  * Settling   What comes before `warm` does not count, for the same reason, and
  *            because TCP starts slowly. Where that was not long enough the
  *            second half differs from the first, and counts alone.
@@ -95,6 +97,12 @@ double tt_meter_rate(const tt_meter *m)
     bool has_settled = n < 4 || (early > late * (1 - settled) &&
                                  early < late * (1 + settled));
     return has_settled ? middle(slots, n) : middle(slots + n / 2, n - n / 2);
+}
+
+double tt_meter_mean(const tt_meter *m)
+{
+    uint64_t window_ns = m->end_ns - m->warm_ns;
+    return (double)m->counted * 1e9 / (double)window_ns;
 }
 
 double tt_meter_overhead(uint32_t mss, bool is_v6, bool has_stamps)

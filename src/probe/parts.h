@@ -190,6 +190,8 @@ typedef struct tt_meter {
 void tt_meter_add(tt_meter *m, uint64_t n, uint64_t now_ns);
 /* Bytes per second once the rate has settled; 0: nothing has come. */
 double tt_meter_rate(const tt_meter *m);
+/* The same over all of the time from warm to end. */
+double tt_meter_mean(const tt_meter *m);
 /* Bits on the wire for each bit of payload: headers of a full packet. mss: of
  * its payload. */
 double tt_meter_overhead(uint32_t mss, bool is_v6, bool has_stamps);
@@ -210,10 +212,10 @@ typedef struct tt_probe_flow {
 } tt_probe_flow;
 
 typedef struct tt_traffic tt_traffic;
-/* bps: by flow; run() sets it for flows that end here. All are borrowed. NULL:
+/* rates: by flow; run() sets them for flows that end here. All are borrowed. NULL:
  * no memory. */
 tt_traffic *tt_traffic_open(const tt_probe *p, const tt_probe_round *round,
-                            const tt_probe_flow *flows, double *bps);
+                            const tt_probe_flow *flows, tt_infer_rate *rates);
 /* Connects what begins or ends here; a flow that does not come about is left
  * out. Errors: ESYS. */
 tutti_err tt_traffic_connect(tt_traffic *f, tutti_diag *diag);

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "probe/parts.h"
 
 /* What goes before the measure: more than an idle link lets pass at once. */
@@ -50,13 +51,13 @@ typedef struct rounds {
     tt_probe *p;
     tt_probe_round head;
     tt_probe_flow *flows; /* [head.n_flows] */
-    double *bps;          /* of those that end here */
-    size_t flows_cap, bps_cap;
+    tt_infer_rate *rates; /* of those that end here */
+    size_t flows_cap, rates_cap;
     /* Rank 0's. */
     tt_infer_round asked;
-    uint32_t *index; /* [asked.n_flows]: in flows; TT_NONE: no way */
-    double *all;     /* [n_ranks][head.n_flows] */
-    double *told;    /* [asked.n_flows] */
+    uint32_t *index;     /* [asked.n_flows]: in flows; TT_NONE: no way */
+    tt_infer_rate *all;  /* [n_ranks][head.n_flows] */
+    tt_infer_rate *told; /* [asked.n_flows] */
     size_t index_cap, all_cap, told_cap;
     uint32_t window_bytes; /* of most flows */
     uint64_t longest_ns;   /* of a round, so far */
@@ -138,7 +139,8 @@ static tutti_err make_room(rounds *r, tutti_diag *diag)
     tutti_err err = tt_grow(mem, (void **)&r->flows, &r->flows_cap, n,
                             sizeof(*r->flows));
     if (!err)
-        err = tt_grow(mem, (void **)&r->bps, &r->bps_cap, n, sizeof(*r->bps));
+        err = tt_grow(mem, (void **)&r->rates, &r->rates_cap, n,
+                      sizeof(*r->rates));
     if (!err && is_root)
         err = tt_grow(mem, (void **)&r->index, &r->index_cap, n_asked,
                       sizeof(*r->index));
@@ -187,7 +189,7 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
         uint32_t n = 0;
         for (uint32_t i = 0; !err && i < r->asked.n_flows; i++) {
             uint32_t number = *best_of(r, i);
-            r->told[i] = 0;
+            r->told[i] = (tt_infer_rate){0};
             r->index[i] = number == TT_NONE ? TT_NONE : n;
             if (number == TT_NONE)
                 continue;
@@ -219,6 +221,18 @@ static void tell_progress(const rounds *r)
     tt_probe_tell(p, r->asked.why, 10 + (uint32_t)(89 * (done < 1 ? done : 1)));
 }
 
+/* For who wonders what the network rests on. */
+static void tell_flow(const rounds *r, uint32_t i)
+{
+    const tt_probe *p = r->p;
+    const tt_infer_port *src = &p->ports[r->asked.flows[i].src];
+    const tt_infer_port *dst = &p->ports[r->asked.flows[i].dst];
+    TT_DEBUG("round %u, %s: %s %s to %s %s, %.4g Mbit/s, mean %.4g",
+             r->head.number, r->asked.why, p->hosts[src->host].name, src->dev,
+             p->hosts[dst->host].name, dst->dev, r->told[i].bps * 1e-6,
+             r->told[i].mean_bps * 1e-6);
+}
+
 /* Rank 0: what the receivers have measured. */
 static tutti_err take_rates(rounds *r, tutti_diag *diag)
 {
@@ -230,13 +244,14 @@ static tutti_err take_rates(rounds *r, tutti_diag *diag)
             continue;
         const tt_infer_flow *flow = &r->asked.flows[i];
         uint32_t host = p->ports[flow->dst].host;
-        double bps = r->all[(size_t)p->hosts[host].rank * n + r->index[i]];
+        r->told[i] = r->all[(size_t)p->hosts[host].rank * n + r->index[i]];
         double *most = &p->bps[(size_t)flow->src * p->n_ports + flow->dst];
-        r->told[i] = isfinite(bps) && bps > 0 ? bps : 0;
-        *most = r->told[i] > *most ? r->told[i] : *most;
-        if (r->told[i] > 0)
-            wait_s = fmax(wait_s,
-                          8 * r->flows[r->index[i]].window_bytes / r->told[i]);
+        double bps = r->told[i].bps;
+        bps = isfinite(bps) && bps > 0 ? bps : 0;
+        *most = bps > *most ? bps : *most;
+        tell_flow(r, i);
+        if (bps > 0)
+            wait_s = fmax(wait_s, 8 * r->flows[r->index[i]].window_bytes / bps);
     }
     r->empty_ns += tt_seconds_to_ns(fmin(wait_s, most_empty_s));
     return tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
@@ -252,14 +267,14 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
     tutti_err err = tt_probe_share(p, r->flows, n * sizeof(*r->flows), diag);
     if (err)
         return err;
-    memset(r->bps, 0, n * sizeof(*r->bps));
+    memset(r->rates, 0, n * sizeof(*r->rates));
     for (size_t i = 0; i < n && !err; i++) {
         if (r->flows[i].number >= p->n_tries)
             err = tt_fail(diag, TUTTI_EPROTO,
                           "rank 0 asked for a flow that makes no sense");
     }
     if (!err && p->me != TT_NONE) {
-        f = tt_traffic_open(p, &r->head, r->flows, r->bps);
+        f = tt_traffic_open(p, &r->head, r->flows, r->rates);
         err = f ? tt_traffic_connect(f, diag) : tt_probe_no_memory(diag);
     }
     err = tt_probe_agree(p, err, diag); /* all are ready: go */
@@ -270,7 +285,8 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
     }
     tt_traffic_close(f);
     if (!err)
-        err = tt_probe_collect(p, r->bps, n * sizeof(*r->bps), r->all, diag);
+        err = tt_probe_collect(p, r->rates, n * sizeof(*r->rates), r->all,
+                               diag);
     uint64_t ns = tt_now_ns() - begin_ns;
     r->longest_ns = ns > r->longest_ns ? ns : r->longest_ns;
     return err;
@@ -317,7 +333,7 @@ tutti_err tt_probe_rounds(tt_probe *p, tutti_diag *diag)
     rounds r = {.p = p};
     tutti_err err = run_rounds(&r, diag);
     tt_free(p->mem, r.flows, r.flows_cap, sizeof(*r.flows));
-    tt_free(p->mem, r.bps, r.bps_cap, sizeof(*r.bps));
+    tt_free(p->mem, r.rates, r.rates_cap, sizeof(*r.rates));
     tt_free(p->mem, r.index, r.index_cap, sizeof(*r.index));
     tt_free(p->mem, r.told, r.told_cap, sizeof(*r.told));
     tt_free(p->mem, r.all, r.all_cap, sizeof(*r.all));

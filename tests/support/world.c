@@ -469,6 +469,15 @@ static void measure(const world *w, const tt_infer_round *round, tt_rng *rng,
     m->n_flows += round->n_flows;
 }
 
+tutti_err world_tell(tt_infer *inf, const double *bps, uint32_t n,
+                     tutti_diag *diag)
+{
+    static tt_infer_rate rates[WORLD_FLOWS];
+    for (uint32_t i = 0; i < n && i < WORLD_FLOWS; i++)
+        rates[i] = (tt_infer_rate){.bps = bps[i]};
+    return tt_infer_told(inf, rates, n, diag);
+}
+
 tutti_err world_probe(const world *w, tt_infer *inf, tt_rng *rng,
                       world_measure *m, tutti_diag *diag)
 {
@@ -483,7 +492,7 @@ tutti_err world_probe(const world *w, tt_infer *inf, tt_rng *rng,
         if (round.n_flows > WORLD_FLOWS)
             return tt_fail(diag, TUTTI_ELIMIT, "too many flows in a round");
         measure(w, &round, rng, m, bps);
-        err = tt_infer_told(inf, bps, round.n_flows, diag);
+        err = world_tell(inf, bps, round.n_flows, diag);
         if (err)
             return err;
     }

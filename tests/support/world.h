@@ -68,6 +68,9 @@ typedef struct world_measure {
 } world_measure;
 tutti_err world_probe(const world *w, tt_infer *inf, tt_rng *rng,
                       world_measure *m, tutti_diag *diag);
+/* As tt_infer_told(), of flows whose means are their rates. */
+tutti_err world_tell(tt_infer *inf, const double *bps, uint32_t n,
+                     tutti_diag *diag);
 
 /* What the network says of the same ports: like w, but for rates and switches.
  * false: a port of w is missing, or it is no forest. */

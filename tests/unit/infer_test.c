@@ -157,7 +157,7 @@ static void test_told_wrongly(void **state)
     tt_infer *inf = open_it(&s);
     tt_infer_round a, b;
     double bps[2] = {1e9, 1e9};
-    assert_int_equal(tt_infer_told(inf, bps, 2, &o.diag), TUTTI_EINVAL);
+    assert_int_equal(world_tell(inf, bps, 2, &o.diag), TUTTI_EINVAL);
     expect(o.diag.text, "no round waits");
     assert_int_equal(tt_infer_next(inf, &a, &o.diag), TUTTI_AGAIN);
     assert_int_equal(tt_infer_next(inf, &b, &o.diag), TUTTI_AGAIN);
@@ -166,11 +166,11 @@ static void test_told_wrongly(void **state)
     assert_ptr_equal(a.flows, b.flows);
     assert_int_equal(a.number, 0);
     assert_true(a.n_likely > 0 && a.n_flows <= 2 && a.why);
-    assert_int_equal(tt_infer_told(inf, bps, a.n_flows + 1, &o.diag),
+    assert_int_equal(world_tell(inf, bps, a.n_flows + 1, &o.diag),
                      TUTTI_EINVAL);
     expect(o.diag.text, "flows, not of");
-    assert_int_equal(tt_infer_told(inf, bps, a.n_flows, &o.diag), TUTTI_OK);
-    assert_int_equal(tt_infer_told(inf, bps, a.n_flows, &o.diag), TUTTI_EINVAL);
+    assert_int_equal(world_tell(inf, bps, a.n_flows, &o.diag), TUTTI_OK);
+    assert_int_equal(world_tell(inf, bps, a.n_flows, &o.diag), TUTTI_EINVAL);
     /* Two of three hosts were measured. */
     finish(inf);
     assert_int_equal(o.err, TUTTI_ENET);
@@ -195,7 +195,7 @@ static tutti_err probe_without(tt_infer *inf, uint32_t host, uint32_t *rounds)
                 bps[i] = *rounds % 2 ? NAN : 0;
         }
         ++*rounds;
-        err = tt_infer_told(inf, bps, round.n_flows, &o.diag);
+        err = world_tell(inf, bps, round.n_flows, &o.diag);
         if (err)
             break;
     }
@@ -313,7 +313,7 @@ static void test_not_measured(void **state)
             if (round.flows[i].src == 4 || round.flows[i].dst == 4)
                 bps[i] = -1;
         }
-        assert_int_equal(tt_infer_told(inf, bps, round.n_flows, &o.diag),
+        assert_int_equal(world_tell(inf, bps, round.n_flows, &o.diag),
                          TUTTI_OK);
     }
     finish(inf);

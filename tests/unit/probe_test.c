@@ -82,6 +82,29 @@ static void test_rate_with_pauses(void **state)
     }
 }
 
+/* Three flows share a link and one of them rests, in turn: what each does when
+ * it does not rest adds up to more than the link has, their means do not. */
+static void test_means_add_up(void **state)
+{
+    (void)state;
+    tt_meter m[3];
+    double rates = 0, means = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        m[i] = (tt_meter){.warm_ns = 10 * MS, .end_ns = 58 * MS};
+    for (uint64_t t = 1; t < 70; t++) {
+        uint64_t rests = t / 6 % 3;
+        for (uint64_t i = 0; i < 3; i++)
+            if (i != rests)
+                tt_meter_add(&m[i], 15000, t * MS + 300);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        rates += tt_meter_rate(&m[i]);
+        means += tt_meter_mean(&m[i]);
+    }
+    assert_true(means > 29e6 && means < 31e6);
+    assert_true(rates > 35e6);
+}
+
 static void test_rate_of_few(void **state)
 {
     (void)state;
@@ -417,6 +440,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rate),
         cmocka_unit_test(test_rate_settles),
+        cmocka_unit_test(test_means_add_up),
         cmocka_unit_test(test_rate_with_pauses),
         cmocka_unit_test(test_rate_of_few),
         cmocka_unit_test(test_overhead),
