@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What comes next when the ranks do not end by themselves. */
@@ -181,12 +182,12 @@ static bool is_better_cause(const run_task *task, const run_task *cause)
     return !cause || (task->was_signalled && !cause->was_signalled);
 }
 
-static void look_for_ended(watch *w)
+/* Those that have ended since the last look; the better one of `cause` and of
+ * these. */
+static run_task *scan(watch *w, run_task *cause)
 {
-    run_job *job = w->job;
-    run_task *cause = NULL;
-    for (uint32_t i = 0; i < job->n; i++) {
-        run_task *task = &job->tasks[i];
+    for (uint32_t i = 0; i < w->job->n; i++) {
+        run_task *task = &w->job->tasks[i];
         if (!ended_now(w, task))
             continue;
         read_rest(&task->out);
@@ -197,6 +198,27 @@ static void look_for_ended(watch *w)
         if (is_better_cause(task, cause))
             cause = task;
     }
+    return cause;
+}
+
+/* A process that is killed closes its connections a moment before it is seen to
+ * have ended; others, who fail by that, may be seen before it. */
+static run_task *look_again(watch *w, run_task *cause)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    for (int i = 0; i < 10 && w->n_running && !cause->was_signalled; i++) {
+        nanosleep(&moment, NULL);
+        cause = scan(w, cause);
+    }
+    return cause;
+}
+
+static void look_for_ended(watch *w)
+{
+    run_job *job = w->job;
+    run_task *cause = scan(w, NULL);
+    if (cause && !job->cause && !job->interrupted)
+        cause = look_again(w, cause);
     if (!w->n_running && !w->ended_s) {
         w->ended_s = cli_now_s();
         if (!job->interrupted) /* whoever reads the output may take his time */

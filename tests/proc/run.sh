@@ -70,6 +70,12 @@ run "$tutti" run -n 3 sh -c '[ $TUTTI_RANK = 1 ] && kill -9 $$; sleep 0.2'
 ends "a killed rank: 128 and the signal" 137
 like "it says so" "$err" \
     '^tutti run: rank 1 \(pid [0-9]+\) was killed by signal 9 \(Killed\)$'
+
+run "$tutti" run -n 3 sh -c \
+    '[ $TUTTI_RANK = 0 ] && exec sleep 60; [ $TUTTI_RANK = 1 ] && exit 1
+     sleep 0.03; kill -9 $$'
+ends "who is killed a moment after another has failed" 137
+like "is named" "$err" '^tutti run: rank 2 .* was killed by signal 9'
 start=$(now_ms)
 run "$tutti" run --grace 0.5 -n 3 sh -c \
     "[ \$TUTTI_RANK = 1 ] && exit 3; trap '' TERM; sleep $mark & wait; sleep $mark"
