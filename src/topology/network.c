@@ -52,6 +52,7 @@ struct tt_topo_builder {
     tt_spot grid_at;
     uint32_t *place; /* [n_place], or NULL */
     uint32_t n_place;
+    bool is_part; /* of a network: switches may have been hosts */
 };
 
 /* --------------------------------------------------------------- errors -- */
@@ -391,11 +392,16 @@ static void add_cable(tt_topo_builder *b, cables *to, const cable *c)
     b->n_links += n_links;
 }
 
+void tt_topo_is_part(tt_topo_builder *b)
+{
+    b->is_part = true;
+}
+
 /* An interface can be named at a host, in words that a file can have. */
 static bool dev_fits(const tt_topo_builder *b, uint32_t node, const char *dev)
 {
-    return !dev || (b->nodes[node].kind != TT_NODE_SWITCH &&
-                    tt_dev_is_good(dev, strlen(dev)));
+    bool has_devs = b->nodes[node].kind != TT_NODE_SWITCH || b->is_part;
+    return !dev || (has_devs && tt_dev_is_good(dev, strlen(dev)));
 }
 
 void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,

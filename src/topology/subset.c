@@ -90,6 +90,7 @@ static tutti_err copy(const tutti_topology *t, const choice *c,
     else
         tt_fail(diag, err, "no memory for a copy of a network");
     if (!err) {
+        tt_topo_is_part(b);
         add_nodes(t, number, place, b);
         add_links(t, c->rate_bps, b);
         /* A grid with holes is none. */

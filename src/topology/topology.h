@@ -135,6 +135,9 @@ typedef struct tt_topo_builder tt_topo_builder;
 tutti_err tt_topo_builder_create(const tt_mem *mem, tt_topo_builder **out,
                                  tutti_diag *diag);
 void tt_topo_builder_free(tt_topo_builder *b); /* accepts NULL */
+/* A copy of a part of a network: what was a host is a switch where no rank of the
+ * part is, or where the host has several, and its interfaces keep their names. */
+void tt_topo_is_part(tt_topo_builder *b);
 /* Names are copied, must be new, [A-Za-z0-9._-]+. They return the node's
  * number. A host of several ranks makes its hub and its slots. */
 uint32_t tt_topo_switch(tt_topo_builder *b, const char *name);

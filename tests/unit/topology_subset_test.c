@@ -131,6 +131,32 @@ static void parts_of_networks(void **state)
     check("mesh:2x4", some, 3);
 }
 
+/* Interfaces have names also where a host becomes a switch: it has several
+ * ranks, or none of the part. */
+static void interfaces_of_parts(void **state)
+{
+    (void)state;
+    const char text[] = "tutti-topology 1\nhost a ranks=2\nhost b c\n"
+                        "switch s\nlink a s 1Gbit dev=eth0\n"
+                        "link s b 1Gbit dev=eth1\nlink b c 1Gbit dev=x/y\n";
+    const uint32_t some[] = {2, 1};
+    tutti_topology *t = NULL, *part = NULL, *payload = NULL;
+    tutti_diag diag = {0};
+    if (tt_topology_parse(&tt_mem_std, text, sizeof(text) - 1, &t, &diag) ||
+        tt_topology_subset(t, some, 2, &tt_mem_std, &part, &diag) ||
+        tt_topology_payload(part, &tt_mem_std, &payload, &diag))
+        fail_msg("%s", diag.text);
+    const tutti_topology *copies[] = {part, payload};
+    for (uint32_t l = 0; l < 2 * t->n_links; l++) {
+        const char *dev = t->links[l / 2].dev;
+        const char *copy = copies[l % 2]->links[l / 2].dev;
+        assert_string_equal(copy ? copy : "-", dev ? dev : "-");
+    }
+    tt_topology_free(payload);
+    tt_topology_free(part);
+    tt_topology_free(t);
+}
+
 static void no_memory(void **state)
 {
     (void)state;
@@ -155,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_networks),
         cmocka_unit_test(payload_of_networks),
+        cmocka_unit_test(interfaces_of_parts),
         cmocka_unit_test(no_memory),
     };
     return TT_RUN_TAP(tests);
