@@ -24,8 +24,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-enum { MAX_RAILS = 16 }; /* tt_route_rails() */
-
 /* One route, told the same at both ends. */
 typedef struct way {
     const char *low, *high; /* interfaces of the lower and the higher rank */
@@ -109,7 +107,7 @@ static uint32_t add_way(way *ports, uint32_t n, way w)
         at++;
     if (at < n && !is_before(&w, &ports[at]))
         return n;
-    if (at == n && n == 2 * MAX_RAILS)
+    if (at == n && n == 2 * TT_RAILS_MAX)
         return n;
     n += at == n;
     for (; at > 0 && is_before(&w, &ports[at - 1]); at--)
@@ -120,7 +118,7 @@ static uint32_t add_way(way *ports, uint32_t n, way w)
 
 /* The ports of a pair; 0 when nothing can be bound. */
 static uint32_t list_ports(const reader *r, uint32_t a, uint32_t b,
-                           way ports[2 * MAX_RAILS])
+                           way ports[2 * TT_RAILS_MAX])
 {
     const uint32_t ends[2] = {a < b ? a : b, a < b ? b : a};
     uint32_t n = 0;
@@ -165,7 +163,7 @@ static tt_net_hint hint_of(const way *w, bool is_low, bool is_one_of_several)
 static void read_hints(const reader *r, uint32_t rank, uint32_t peer,
                        bool is_near, tt_rail_hints *out)
 {
-    way ports[2 * MAX_RAILS];
+    way ports[2 * TT_RAILS_MAX];
     uint32_t n = is_near ? 0 : list_ports(r, rank, peer, ports);
     if (n < 2) {
         way w = read_way(r, rank, peer, 0);
@@ -424,7 +422,7 @@ void tt_rails_free(tt_rails *rails, const tt_mem *mem)
  * rails to it. */
 struct tt_rail_map {
     uint8_t n_rails[2];
-    uint8_t port[2][MAX_RAILS];
+    uint8_t port[2][TT_RAILS_MAX];
 };
 
 static void map_rails(const tutti_comm *comm, const reader *r, uint32_t peer,

@@ -21,7 +21,7 @@
 #include <string.h>
 
 /* A table of pairs is kept. */
-enum { MAX_RAILS = 16, MAX_PLANES = 8, MOST_RANKS = 4096 };
+enum { MAX_PLANES = 8, MOST_RANKS = 4096 };
 
 /* Slower planes cost more messages than they save. */
 static const uint64_t least_fraction = 50;
@@ -124,7 +124,7 @@ static void learn_pair(work *w, uint32_t src, uint32_t dst)
     pair *pr = &w->pairs[(size_t)src * w->from->n_ranks + dst];
     if (pr->is_known)
         return;
-    plane planes[MAX_RAILS];
+    plane planes[TT_RAILS_MAX];
     uint32_t n = 0, n_rails = tt_route_rails(w->p->routes, src, dst);
     for (uint32_t rail = 0; rail < n_rails; rail++) {
         plane next = read_plane(w, src, dst, (uint8_t)rail);

@@ -26,8 +26,6 @@
 /* Entries of the table of distances, 2 bytes each. */
 #define MAX_TABLE (UINT64_C(1) << 28)
 
-enum { MAX_RAILS = 16 };
-
 struct tt_routes {
     const tutti_topology *t;
     tt_arena arena;
@@ -544,7 +542,7 @@ static uint32_t route(const tt_routes *r, uint32_t src, uint32_t dst,
 static uint32_t count_rails(const tt_routes *r, uint32_t src, uint32_t dst,
                             uint32_t most)
 {
-    uint64_t seen[MAX_RAILS];
+    uint64_t seen[TT_RAILS_MAX];
     if (r->t->grid.n_dims || src == dst)
         return 1;
     for (uint32_t rail = 0; rail < most; rail++) {
@@ -561,13 +559,13 @@ static uint32_t count_rails(const tt_routes *r, uint32_t src, uint32_t dst,
 
 uint32_t tt_route_rails(const tt_routes *r, uint32_t src, uint32_t dst)
 {
-    return count_rails(r, src, dst, MAX_RAILS);
+    return count_rails(r, src, dst, TT_RAILS_MAX);
 }
 
 uint32_t tt_route(const tt_routes *r, uint32_t src, uint32_t dst, uint8_t rail,
                   uint32_t *links)
 {
-    uint32_t most = rail < MAX_RAILS ? rail + 1u : (uint32_t)MAX_RAILS;
+    uint32_t most = rail < TT_RAILS_MAX ? rail + 1u : TT_RAILS_MAX;
     uint32_t n_rails = rail ? count_rails(r, src, dst, most) : 1;
     sink s = {.links = links};
     return route(r, src, dst, rail % n_rails, &s);

@@ -180,8 +180,9 @@ uint32_t tt_routes_max_links(const tt_routes *r);
  * tt_routes_max_links()); returns how many. src != dst. */
 uint32_t tt_route(const tt_routes *r, uint32_t src, uint32_t dst, uint8_t rail,
                   uint32_t *links);
+#define TT_RAILS_MAX 16
 /* Rails 0 .. this - 1 give the different routes of this pair (at least 1, at
- * most 16); higher rails repeat them. */
+ * most TT_RAILS_MAX); higher rails repeat them. */
 uint32_t tt_route_rails(const tt_routes *r, uint32_t src, uint32_t dst);
 
 #endif
