@@ -3,6 +3,7 @@
  * interfaces, who reaches whom and how soon. Hosts that cannot reach each other
  * end the probe here, by name. Next: probe_rounds.c. */
 #include <stdio.h>
+#include <string.h>
 
 #include "probe/parts.h"
 
@@ -43,8 +44,8 @@ static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
 /* Hosts that cannot reach each other, by name. */
 static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
 {
-    char pairs[120] = "", tries[260] = "";
-    uint32_t n = 0;
+    char pairs[160] = "", tries[260] = "";
+    uint32_t n = 0, n_named = 0;
     size_t used = 0;
     for (uint32_t a = 0; a < p->n_hosts; a++) {
         for (uint32_t b = a + 1; b < p->n_hosts; b++) {
@@ -53,10 +54,13 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
             if (n++ == 0)
                 reaches(p, a, b) ? tell_tries(p, b, a, tries, sizeof(tries))
                                  : tell_tries(p, a, b, tries, sizeof(tries));
-            if (used + 30 < sizeof(pairs))
-                used += (size_t)snprintf(pairs + used, sizeof(pairs) - used,
-                                         "%s%.12s and %.12s", used ? ", " : "",
-                                         p->hosts[a].name, p->hosts[b].name);
+            const char *x = p->hosts[a].name, *y = p->hosts[b].name;
+            size_t len = strlen(", ") + strlen(x) + strlen(" and ") + strlen(y);
+            if (n_named + 1 < n || len >= sizeof(pairs) - used)
+                continue; /* those that are named are the first ones */
+            used += (size_t)snprintf(pairs + used, sizeof(pairs) - used,
+                                     "%s%s and %s", used ? ", " : "", x, y);
+            n_named++;
         }
     }
     if (n == 0)
@@ -66,7 +70,7 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
         "%u pair%s of hosts cannot reach each other: %s%s; tried %s; "
         "is a firewall between, or the wrong interface chosen "
         "(TUTTI_SOCKET_IFNAME)?",
-        n, n > 1 ? "s" : "", pairs, n > 1 && used > 90 ? ", ..." : "", tries);
+        n, n > 1 ? "s" : "", pairs, n > n_named ? ", ..." : "", tries);
 }
 
 typedef struct inputs {

@@ -167,7 +167,7 @@ typedef struct role {
     uint8_t host;
     const char *addresses[3];
     deed deed;
-    const char *ports;
+    const char *ports, *name; /* name: the host's; "host a" */
 } role;
 
 static void progress(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -218,7 +218,8 @@ static void play(uint32_t rank, uint32_t n, const role *me, const char *name,
              me->ports ? me->ports : "");
     tt_launch launch = {.rank = rank, .n_ranks = n};
     snprintf(launch.job, sizeof(launch.job), "%s", name);
-    tt_host_id id = {.boot_id = {1}, .netns = me->host, .name = "host a"};
+    tt_host_id id = {.boot_id = {1}, .netns = me->host};
+    snprintf(id.name, sizeof(id.name), "%s", me->name ? me->name : "host a");
     tt_iface ifaces[3];
     tt_boot *boot;
     tutti_diag diag;
@@ -404,6 +405,30 @@ static void test_no_way(void **state)
     drop(seen);
 }
 
+/* Names that begin alike are told whole; what finds no room is counted. */
+static void test_no_way_by_long_names(void **state)
+{
+    (void)state;
+    const role roles[] = {
+        {.host = 1, .addresses = {"127.0.1.1"}, .name = "compute-node-0001"},
+        {.host = 2, .addresses = {"198.51.100.2"}, .name = "compute-node-0002"},
+        {.host = 3,
+         .addresses = {"198.51.100.3"},
+         .name = "compute-node-of-the-third-row-with-a-long-name-0003"},
+        {.host = 4,
+         .addresses = {"198.51.100.4"},
+         .name = "compute-node-0004"}};
+    outcome *seen = run(roles, 4);
+    expect_failure(seen, roles, 4, TUTTI_ENET,
+                   "6 pairs of hosts cannot reach each other: "
+                   "compute-node-0001 and compute-node-0002, "
+                   "compute-node-0001 and "
+                   "compute-node-of-the-third-row-with-a-long-name-0003, "
+                   "compute-node-0001 and compute-node-0004, ...; tried lo "
+                   "127.0.1.1 to lo 198.51.100.2 (");
+    drop(seen);
+}
+
 static void test_bad_ports(void **state)
 {
     (void)state;
@@ -448,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_no_way),
+        cmocka_unit_test(test_no_way_by_long_names),
         cmocka_unit_test(test_bad_ports),
         cmocka_unit_test(test_lost),
     };
