@@ -445,11 +445,14 @@ static void judge_finished(tutti_comm *comm)
     }
 }
 
-static bool is_idle(const void *arg)
+/* Messages may stay open: who is to send may do so only after this call. Their
+ * plans are of no network (plans.c). */
+static bool is_between_calls(const void *arg)
 {
     const tutti_comm *comm = arg;
     const char *text;
-    return tt_team_is_idle(comm->team) || tt_team_state(comm->team, &text);
+    return tt_team_is_between_calls(comm->team) ||
+           tt_team_state(comm->team, &text);
 }
 
 /* All ranks wait for each other here, and come to the same end. */
@@ -463,7 +466,7 @@ static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
     drop_talk(comm, t);
     if (!is_due)
         return err;
-    tt_engine_wait(comm->engine, is_idle, comm);
+    tt_engine_wait(comm->engine, is_between_calls, comm);
     err = tt_replan_run(comm, d->replan, timeout_ns);
     d->has_said = false;
     memset(d->slots, 0, sizeof(d->slots));

@@ -92,7 +92,7 @@ void tt_replan_give(tutti_comm *comm, tt_boot **boot);
 void tt_replan_free(tt_replan *r); /* accepts NULL */
 /* Rank 0: is it time, after the last one? */
 bool tt_replan_may(const tt_replan *r);
-/* All ranks, with no call open: measures, and changes network and plans. What
+/* All ranks, with no call open but messages: measures, and changes network and plans. What
  * fails leaves them as they are, with a warning. Errors: those of a call. */
 tutti_err tt_replan_run(tutti_comm *comm, tt_replan *r, uint64_t timeout_ns);
 

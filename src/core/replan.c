@@ -2,11 +2,12 @@
  * replan.c - during a job the network is measured again, and plans change
  * (TUTTI_REPLAN).
  *
- * All ranks come here between two calls, with none open (drift.c), and go
- * through the same steps: the probe over the connections of the start, which
- * were kept; the new network, spread as at the start; one last word whether
- * all have it. Then all change network and plans, or none. Connections stay as
- * they are; which of them is which rail is told by interface.
+ * All ranks come here between two calls, with none open but messages
+ * (drift.c), and go through the same steps: the probe over the connections of
+ * the start, which were kept; the new network, spread as at the start; one last
+ * word whether all have it. Then all change network and plans, or none.
+ * Connections stay as they are; which of them is which rail is told by
+ * interface.
  * Cost       A probe, during which calls wait; then plans are made anew. The
  *            next may be after REST_NS, twice that, and so on: a network that
  *            is never as measured must not be measured for ever.

@@ -121,8 +121,8 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
-/* No op is open. [locked] */
-bool tt_team_is_idle(const tt_team *team);
+/* No call of all ranks is open; messages may be. [locked] */
+bool tt_team_is_between_calls(const tt_team *team);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
 /* The mesh rank of a member. */
 uint32_t tt_team_member(const tt_team *team, uint32_t rank);

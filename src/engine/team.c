@@ -343,9 +343,12 @@ tutti_err tt_team_state(const tt_team *team, const char **text)
     return team->err;
 }
 
-bool tt_team_is_idle(const tt_team *team)
+bool tt_team_is_between_calls(const tt_team *team)
 {
-    return team->n_ops == 0;
+    const tt_op *op = team->ops;
+    while (op && op->channel != 0)
+        op = op->next;
+    return !op;
 }
 
 double tt_team_lateness(const tt_team *team, uint32_t rank)
