@@ -166,16 +166,8 @@ static bool has_result(const void *arg)
     return atomic_load_explicit(&r->flag, memory_order_acquire) != 0;
 }
 
-/* A call that this rank cannot make. Where every rank sees the same (no planner
- * fits) it ends there; where only this rank is in need, the others must not be
- * left waiting for it. */
-static tutti_err give_up(tutti_comm *comm, tutti_err err,
-                         const tt_call_in *call, const char *why)
+void tt_comm_call_off(tutti_comm *comm, tutti_err err)
 {
-    tt_comm_fail(comm, err, "%s: %s", name_of(call), why);
-    if (err == TUTTI_ENOFIT || err == TUTTI_ECONFIG || err == TUTTI_EINVAL ||
-        err == TUTTI_ELIMIT)
-        return err;
     char text[200];
     snprintf(text, sizeof(text), "rank %u cannot call %.150s", comm->rank,
              comm->message);
@@ -183,6 +175,17 @@ static tutti_err give_up(tutti_comm *comm, tutti_err err,
     tt_team_fail(comm->team, err, comm->rank, text);
     tt_engine_flush(comm->engine);
     tt_engine_unlock(comm->engine);
+}
+
+/* A call that this rank cannot make. Where every rank sees the same (no planner
+ * fits) it ends there. */
+static tutti_err give_up(tutti_comm *comm, tutti_err err,
+                         const tt_call_in *call, const char *why)
+{
+    tt_comm_fail(comm, err, "%s: %s", name_of(call), why);
+    if (err != TUTTI_ENOFIT && err != TUTTI_ECONFIG && err != TUTTI_EINVAL &&
+        err != TUTTI_ELIMIT)
+        tt_comm_call_off(comm, err);
     return err;
 }
 

@@ -131,6 +131,9 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);
 tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
+/* Only this rank cannot make the call that its message names: the others must
+ * not be left waiting for it. */
+void tt_comm_call_off(tutti_comm *comm, tutti_err err);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,

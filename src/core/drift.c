@@ -294,6 +294,15 @@ static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
 
 /* ------------------------------------------------------------------- talks */
 
+/* The others must not wait for this rank's part of a talk. */
+static tutti_err no_memory(tutti_comm *comm)
+{
+    tt_comm_fail(comm, TUTTI_ENOMEM, "%s: out of memory",
+                 tutti_coll_name(TUTTI_ALL_GATHER));
+    tt_comm_call_off(comm, TUTTI_ENOMEM);
+    return TUTTI_ENOMEM;
+}
+
 static void end_talk(void *arg, tutti_err err)
 {
     talk *t = arg;
@@ -345,7 +354,7 @@ tutti_err tt_drift_least(tutti_comm *comm, int32_t *value, uint64_t timeout_ns)
     talk *t = tt_new(&comm->mem, 1, talk_bytes(comm));
     int32_t *all = (int32_t *)(void *)(t ? t->all : NULL);
     if (!t)
-        return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory");
+        return no_memory(comm);
     t->comm = comm;
     tutti_err err = gather(comm, t, value, all, sizeof(*value), timeout_ns);
     if (!err) {
@@ -484,7 +493,7 @@ tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
         return TUTTI_OK;
     talk *t = add_talk(comm);
     if (!t)
-        return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory");
+        return no_memory(comm);
     tt_engine_lock(comm->engine);
     say_times(d, number - 2 * CALLS, t);
     say_paces(comm, &t->mine);
