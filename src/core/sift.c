@@ -99,9 +99,11 @@ static bool find_planes(sifting *s)
         p->most_bps = l->rate_bps > p->most_bps ? l->rate_bps : p->most_bps;
         p->dev = l->dev ? l->dev : p->dev;
     }
+    /* Those that are first of theirs keep their numbers, so the order in which
+     * this is done does not matter. */
     for (uint32_t v = 0; v < t->n_nodes; v++)
-        s->of_node[v] = is_switch(t, v) ? number[first_of(s->of_node, v)]
-                                        : TT_NONE;
+        number[v] = is_switch(t, v) ? number[first_of(s->of_node, v)] : TT_NONE;
+    s->of_node = number;
     return true;
 }
 

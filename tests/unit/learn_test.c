@@ -280,6 +280,17 @@ static void sifts_to(const char *text, const char *want)
     tt_topology_free(t);
 }
 
+/* Switches that are joined, numbered after the hosts. */
+static void test_sifts_chains(void **state)
+{
+    (void)state;
+    assert_null(sifted("tutti-topology 1\nhost a b c d\nswitch s0 s1 s2 s3\n"
+                       "link a s0 1Gbit 5us\nlink b s1 1Gbit 5us\n"
+                       "link c s2 1Gbit 5us\nlink d s3 1Gbit 5us\n"
+                       "link s0 s1 1Gbit 5us\nlink s1 s2 1Gbit 5us\n"
+                       "link s2 s3 1Gbit 5us\n"));
+}
+
 static void test_sifts(void **state)
 {
     (void)state;
@@ -343,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_directory),
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_sifts),
+        cmocka_unit_test(test_sifts_chains),
         cmocka_unit_test(test_leaves_all),
     };
     return TT_RUN_TAP(tests);
