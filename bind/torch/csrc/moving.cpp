@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// moving.cpp - calls that move data and reduce nothing: broadcast,
+// all-gather, gather, scatter, all-to-all; see group.h.
+#include "parts.h"
+
+namespace tutti_torch
+{
+
+WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors,
+                                     const c10d::BroadcastOptions &opts)
+{
+    c10d::assertRootRank(complain("broadcast"), opts.rootRank, size_);
+    check_one("broadcast", tensors);
+    c10d::assertRootTensor(complain("broadcast"), opts.rootTensor,
+                           tensors.size());
+    return start({"broadcast",
+                  "tutti:broadcast",
+                  OpType::BROADCAST,
+                  opts.timeout,
+                  tensors,
+                  {tensors},
+                  waits(opts, 0)},
+                 [&](Call &call, const tutti_call_opts &o) {
+                     const auto &t = tensors[0];
+                     const auto e = to_move(t);
+                     const int root = static_cast<int>(opts.rootRank);
+                     auto place = rank_ == root ? filled_place_for(t)
+                                                : place_for(t);
+                     call.add(
+                         o,
+                         [&](tutti_comm *c, const tutti_call_opts *p,
+                             tutti_request **req) {
+                             void *at = place.to.data_ptr();
+                             return tutti_broadcast(c, at, at, count_of(t, e),
+                                                    e.type, root, p, req);
+                         },
+                         {t, place.to}, rank_ == root ? nullptr : place.after);
+                 });
+}
+
+void ProcessGroupTutti::add_allgather(Call &call, const tutti_call_opts &opts,
+                                      const at::Tensor &output,
+                                      const at::Tensor &input)
+{
+    const char *what = "_allgather_base";
+    check_tensors(what, {output, input});
+    check_same_type(what, input, output);
+    if (input.numel() * size_ != output.numel())
+        complain(what)(c10::str(
+            "output tensor size must be equal to world_size times input tensor "
+            "size (",
+            output.numel(), " is not ", size_, " * ", input.numel(), ")"));
+    const auto e = to_move(input);
+    auto in = packed(input);
+    auto place = place_for(output);
+    call.add(
+        opts,
+        [&](tutti_comm *c, const tutti_call_opts *o, tutti_request **req) {
+            return tutti_all_gather(c, in.data_ptr(), place.to.data_ptr(),
+                                    count_of(input, e), e.type, o, req);
+        },
+        {in, output, place.to}, place.after);
+}
+
+WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor &output,
+                                           at::Tensor &input,
+                                           const c10d::AllgatherOptions &opts)
+{
+    return start({"all-gather",
+                  "tutti:_all_gather_base",
+                  OpType::_ALLGATHER_BASE,
+                  opts.timeout,
+                  {input},
+                  {{output}},
+                  waits(opts, 0)},
+                 [&](Call &call, const tutti_call_opts &o) {
+                     add_allgather(call, o, output, input);
+                 });
+}
+
+WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(
+    Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts)
+{
+    c10d::assertInputOutputTensorListsSameSize(
+        complain("allgather_into_tensor_coalesced"), outputs.size(),
+        inputs.size());
+    return start({"all-gather",
+                  "tutti:_all_gather_base",
+                  OpType::_ALLGATHER_BASE,
+                  opts.timeout,
+                  inputs,
+                  {outputs},
+                  waits(opts, 0)},
+                 [&](Call &call, const tutti_call_opts &o) {
+                     for (size_t i = 0; i < inputs.size(); i++)
+                         add_allgather(call, o, outputs[i], inputs[i]);
+                 });
+}
+
+// Sizes may differ, where all ranks know them.
+void ProcessGroupTutti::add_allgather_list(Call &call,
+                                           const tutti_call_opts &opts,
+                                           const Tensors &outputs,
+                                           const at::Tensor &input)
+{
+    const char *what = "allgather";
+    check_tensors(what, outputs);
+    check_tensor(what, input);
+    for (const auto &t : outputs)
+        c10d::assertTypeMatch(complain(what), input.options(), {t}, 0);
+    if (outputs[rank_].numel() != input.numel())
+        c10d::assertSizesMatch(complain(what), input.sizes(), outputs, rank_);
+    const auto e = to_move(input);
+    auto in = packed(input);
+    Row row(outputs);
+    std::vector<size_t> counts;
+    for (const auto &t : outputs)
+        counts.push_back(count_of(t, e));
+    auto keep = outputs;
+    keep.insert(keep.end(), {in, row.tensor()});
+    call.add(
+        opts,
+        [&](tutti_comm *c, const tutti_call_opts *o, tutti_request **req) {
+            return tutti_all_gather_v(c, in.data_ptr(), row.data(),
+                                      counts.data(), e.type, o, req);
+        },
+        keep, row.unfill());
+}
+
+WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs,
+                                     Tensors &inputs,
+                                     const c10d::AllgatherOptions &opts)
+{
+    const char *what = "allgather";
+    c10d::assertSingleElementInput(complain(what), inputs);
+    c10d::assertInputOutputTensorListsSameSize(complain(what), outputs.size(),
+                                               inputs.size());
+    if (outputs[0].size() != static_cast<size_t>(size_))
+        complain(what)(
+            c10::str("invalid output tensor list at index 0 (expected length ",
+                     size_, ", got ", outputs[0].size(), ")"));
+    return start({"all-gather", "tutti:all_gather", OpType::ALLGATHER,
+                  opts.timeout, inputs, outputs, waits(opts, 0)},
+                 [&](Call &call, const tutti_call_opts &o) {
+                     add_allgather_list(call, o, outputs[0], inputs[0]);
+                 });
+}
+
+WorkPtr
+ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs,
+                                       Tensors &inputs,
+                                       const c10d::AllgatherOptions &opts)
+{
+    const char *what = "allgather_coalesced";
+    c10d::assertNonEmpty(complain(what), inputs);
+    c10d::assertAllgatherCoalescedOutputTensorLists(complain(what), outputs,
+                                                    inputs.size(), size_);
+    return start({"all-gather", "tutti:all_gather", OpType::ALLGATHER_COALESCED,
+                  opts.timeout, inputs, outputs, waits(opts, 0)},
+                 [&](Call &call, const tutti_call_opts &o) {
+                     for (size_t i = 0; i < inputs.size(); i++) {
+                         Tensors column;
+                         for (const auto &list : outputs)
+                             column.push_back(list[i]);
+                         add_allgather_list(call, o, column, inputs[i]);
+                     }
+                 });
+}
+
+WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs,
+                                  Tensors &inputs,
+                                  const c10d::GatherOptions &opts)
+{
+    const char *what = "gather";
+    const int root = static_cast<int>(opts.rootRank);
+    c10d::assertRootRank(complain(what), opts.rootRank, size_);
+    c10d::assertSingleElementInput(complain(what), inputs);
+    check_tensors(what, inputs);
+    if (rank_ == root) {
+        c10d::assertGatherOutputTensorList(complain(what), outputs, size_);
+        check_tensors(what, outputs[0]);
+        c10d::assertTypeAndSizesMatch(complain(what), outputs[0],
+                                      inputs[0].options(), inputs[0].sizes());
+    } else {
+        c10d::assertEmptyOutputTensorList(complain(what), outputs);
+    }
+    return start({"gather", "tutti:gather", OpType::GATHER, opts.timeout,
+                  inputs, outputs, waits(opts, 0)},
+                 [&](Call &call, const tutti_call_opts &o) {
+                     const auto e = to_move(inputs[0]);
+                     auto in = packed(inputs[0]);
+                     Row row(rank_ == root ? outputs[0] : Tensors());
+                     auto keep = rank_ == root ? outputs[0] : Tensors();
+                     keep.insert(keep.end(), {in, row.tensor()});
+                     call.add(
+                         o,
+                         [&](tutti_comm *c, const tutti_call_opts *p,
+                             tutti_request **req) {
+                             return tutti_gather(
+                                 c, in.data_ptr(),
+                                 rank_ == root ? row.data() : nullptr,
+                                 count_of(in, e), e.type, root, p, req);
+                         },
+                         keep, rank_ == root ? row.unfill() : nullptr);
+                 });
+}
+
+WorkPtr ProcessGroupTutti::scatter(Tensors &outputs,
+                                   std::vector<Tensors> &inputs,
+                                   const c10d::ScatterOptions &opts)
+{
+    const char *what = "scatter";
+    const int root = static_cast<int>(opts.rootRank);
+    c10d::assertRootRank(complain(what), opts.rootRank, size_);
+    c10d::assertSingleElementOutput(complain(what), outputs);
+    check_tensors(what, outputs);
+    if (rank_ == root) {
+        c10d::assertScatterInputTensorList(complain(what), inputs, size_);
+        check_tensors(what, inputs[0]);
+        c10d::assertTypeAndSizesMatch(complain(what), inputs[0],
+                                      outputs[0].options(), outputs[0].sizes());
+    } else {
+        c10d::assertEmptyInputTensorList(complain(what), inputs);
+    }
+    return start(
+        {"scatter",
+         "tutti:scatter",
+         OpType::SCATTER,
+         opts.timeout,
+         rank_ == root ? inputs[0] : Tensors(),
+         {outputs},
+         waits(opts, 0)},
+        [&](Call &call, const tutti_call_opts &o) {
+            const auto e = to_move(outputs[0]);
+            Row row(rank_ == root ? inputs[0] : Tensors());
+            row.fill();
+            auto place = place_for(outputs[0]);
+            auto keep = rank_ == root ? inputs[0] : Tensors();
+            keep.insert(keep.end(), {outputs[0], place.to, row.tensor()});
+            call.add(
+                o,
+                [&](tutti_comm *c, const tutti_call_opts *p,
+                    tutti_request **req) {
+                    return tutti_scatter(
+                        c, rank_ == root ? row.data() : nullptr,
+                        place.to.data_ptr(), count_of(outputs[0], e), e.type,
+                        root, p, req);
+                },
+                keep, place.after);
+        });
+}
+
+namespace
+{
+
+// Elements for each rank, of a tensor that is split along dimension 0.
+std::vector<size_t> split_counts(const at::Tensor &t,
+                                 const std::vector<int64_t> &splits, int size,
+                                 const Elements &e)
+{
+    c10d::checkSplitSizes(splits, t, size);
+    const int64_t rows = t.size(0);
+    const size_t row = rows > 0 ? count_of(t, e) / rows : 0;
+    std::vector<size_t> counts;
+    for (int r = 0; r < size; r++) {
+        const int64_t n = splits.empty() ? rows / size : splits[r];
+        TORCH_CHECK(n >= 0, "ProcessGroupTutti::alltoall_base: a split of ", n);
+        counts.push_back(static_cast<size_t>(n) * row);
+    }
+    return counts;
+}
+
+} // namespace
+
+WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input,
+                                         std::vector<int64_t> &output_splits,
+                                         std::vector<int64_t> &input_splits,
+                                         const c10d::AllToAllOptions &opts)
+{
+    const char *what = "alltoall_base";
+    check_tensors(what, {output, input});
+    check_same_type(what, input, output);
+    TORCH_CHECK(input.dim() > 0 && output.dim() > 0,
+                "ProcessGroupTutti::alltoall_base: a tensor without dimensions "
+                "cannot be "
+                "split");
+    return start(
+        {"all-to-all",
+         "tutti:all_to_all",
+         OpType::ALLTOALL_BASE,
+         opts.timeout,
+         {input},
+         {{output}},
+         waits(opts, 0)},
+        [&](Call &call, const tutti_call_opts &o) {
+            const auto e = to_move(input);
+            const auto n_in = split_counts(input, input_splits, size_, e);
+            const auto n_out = split_counts(output, output_splits, size_, e);
+            auto in = packed(input);
+            auto place = place_for(output);
+            call.add(
+                o,
+                [&](tutti_comm *c, const tutti_call_opts *p,
+                    tutti_request **req) {
+                    return tutti_all_to_all_v(c, in.data_ptr(), n_in.data(),
+                                              place.to.data_ptr(), n_out.data(),
+                                              e.type, p, req);
+                },
+                {in, output, place.to}, place.after);
+        });
+}
+
+WorkPtr ProcessGroupTutti::alltoall(Tensors &outputs, Tensors &inputs,
+                                    const c10d::AllToAllOptions &opts)
+{
+    const char *what = "alltoall";
+    c10d::assertAllToAllTensorListSizes(complain(what), outputs.size(),
+                                        inputs.size(), size_);
+    check_tensors(what, outputs);
+    check_tensors(what, inputs);
+    for (int r = 0; r < size_; r++) {
+        check_same_type(what, inputs[0], inputs[r]);
+        check_same_type(what, inputs[0], outputs[r]);
+    }
+    return start({"all-to-all",
+                  "tutti:all_to_all",
+                  OpType::ALLTOALL,
+                  opts.timeout,
+                  inputs,
+                  {outputs},
+                  waits(opts, 0)},
+                 [&](Call &call, const tutti_call_opts &o) {
+                     const auto e = to_move(inputs[0]);
+                     std::vector<size_t> n_in, n_out;
+                     for (int r = 0; r < size_; r++) {
+                         n_in.push_back(count_of(inputs[r], e));
+                         n_out.push_back(count_of(outputs[r], e));
+                     }
+                     Row from(inputs), to(outputs);
+                     from.fill();
+                     auto keep = inputs;
+                     keep.insert(keep.end(), outputs.begin(), outputs.end());
+                     keep.insert(keep.end(), {from.tensor(), to.tensor()});
+                     call.add(
+                         o,
+                         [&](tutti_comm *c, const tutti_call_opts *p,
+                             tutti_request **req) {
+                             return tutti_all_to_all_v(
+                                 c, from.data(), n_in.data(), to.data(),
+                                 n_out.data(), e.type, p, req);
+                         },
+                         keep, to.unfill());
+                 });
+}
+
+} // namespace tutti_torch
