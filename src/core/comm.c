@@ -34,9 +34,10 @@ static tutti_err take_topology(const tt_mem *mem, const tt_comm_parts *parts,
     for (uint32_t r = 0; r < parts->n; r++)
         all[r] = parts->seats ? parts->seats[r] : r;
     tutti_err err = tt_topology_subset(t, all, parts->n, &comm->mem,
-                                       &comm->topology, NULL);
+                                       &comm->topology, parts->diag);
     if (!err)
-        err = tt_routes_create(comm->topology, &comm->mem, &comm->routes, NULL);
+        err = tt_routes_create(comm->topology, &comm->mem, &comm->routes,
+                               parts->diag);
     tt_free(mem, all, parts->n, sizeof(*all));
     return err;
 }

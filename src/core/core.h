@@ -126,6 +126,7 @@ typedef struct tt_comm_parts {
     const tutti_topology *topology; /* copied; NULL: not known */
     /* Its ranks that are the members; NULL: all, in order. */
     const uint32_t *seats;
+    tutti_diag *diag; /* says what is wrong with the network; or NULL */
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);

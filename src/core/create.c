@@ -633,6 +633,7 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
     for (uint32_t r = 0; r < st->n; r++)
         members[r] = r;
     tt_comm_parts parts = {
+        .diag = st->diag,
         .members = members,
         .hosts = st->hosts,
         .n = st->n,
@@ -655,7 +656,9 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         if (!err) {
             err = tt_comm_make(st->keep, e, &parts, out);
             if (err) {
-                tt_fail(st->diag, err, "out of memory for the communicator");
+                if (err == TUTTI_ENOMEM)
+                    tt_fail(st->diag, err,
+                            "out of memory for the communicator");
                 tt_mesh_unref(parts.mesh);
             }
         }

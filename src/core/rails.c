@@ -38,24 +38,18 @@ typedef struct reader {
     uint32_t *links; /* of the longest route */
 } reader;
 
-/* The host that the node is a part of: its hub, or the node itself. */
-static uint32_t host_node(const tutti_topology *t, uint32_t node)
-{
-    uint32_t hub = t->nodes[node].hub;
-    return hub == TT_NONE ? node : hub;
-}
-
 static way read_way(const reader *r, uint32_t src, uint32_t dst, uint8_t rail)
 {
     const tutti_topology *t = r->t;
     uint32_t n = tt_route(r->routes, src, dst, rail, r->links);
-    uint32_t here = host_node(t, t->links[r->links[0]].from);
-    uint32_t there = host_node(t, t->links[r->links[n - 1]].to);
+    uint32_t here = tt_node_host(t, t->links[r->links[0]].from);
+    uint32_t there = tt_node_host(t, t->links[r->links[n - 1]].to);
     const char *out = NULL, *in = NULL;
     way w = {.bps = UINT64_MAX};
     for (uint32_t i = 0; i < n; i++) {
         const tt_link *link = &t->links[r->links[i]];
-        uint32_t from = host_node(t, link->from), to = host_node(t, link->to);
+        uint32_t from = tt_node_host(t, link->from),
+                 to = tt_node_host(t, link->to);
         if (from == to)
             continue; /* inside a host */
         w.bps = link->rate_bps < w.bps ? link->rate_bps : w.bps;

@@ -56,12 +56,6 @@ typedef struct work {
     uint64_t n_shares;
 } work;
 
-static uint32_t host_node(const tutti_topology *t, uint32_t node)
-{
-    uint32_t hub = t->nodes[node].hub;
-    return hub == TT_NONE ? node : hub;
-}
-
 static plane read_plane(const work *w, uint32_t src, uint32_t dst, uint8_t rail)
 {
     const tutti_topology *t = w->p->topology;
@@ -69,7 +63,7 @@ static plane read_plane(const work *w, uint32_t src, uint32_t dst, uint8_t rail)
     plane out = {.first = TT_NONE, .bps = UINT64_MAX, .rail = rail};
     for (uint32_t i = 0; i < n; i++) {
         const tt_link *link = &t->links[w->links[i]];
-        if (host_node(t, link->from) == host_node(t, link->to))
+        if (tt_node_host(t, link->from) == tt_node_host(t, link->to))
             continue; /* inside a host */
         if (out.first == TT_NONE)
             out.first = w->links[i];
@@ -222,9 +216,9 @@ static bool has_cards(const tutti_topology *t)
     if (t->grid.n_dims)
         return false;
     for (uint32_t r = 0; r < t->n_ranks; r++) {
-        uint32_t host = host_node(t, t->rank_node[r]), n = 0;
+        uint32_t host = tt_node_host(t, t->rank_node[r]), n = 0;
         for (uint32_t i = t->first_out[host]; i < t->first_out[host + 1]; i++)
-            n += host_node(t, t->links[t->out[i]].to) != host;
+            n += tt_node_host(t, t->links[t->out[i]].to) != host;
         if (n > 1)
             return true;
     }

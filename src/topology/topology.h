@@ -123,6 +123,13 @@ static inline double tt_link_latency_s(const tt_link *l)
     return (double)l->latency_ps * 1e-12;
 }
 
+/* The host that a node is a part of: its hub, or the node itself. */
+static inline uint32_t tt_node_host(const tutti_topology *t, uint32_t node)
+{
+    uint32_t hub = t->nodes[node].hub;
+    return hub == TT_NONE ? node : hub;
+}
+
 /* What rank r can send and receive at most: the sum over its node's links. */
 uint64_t tt_rank_out_bps(const tutti_topology *t, uint32_t rank);
 uint64_t tt_rank_in_bps(const tutti_topology *t, uint32_t rank);
