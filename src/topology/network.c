@@ -435,6 +435,29 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
         add_cable(b, &b->wires, &c);
 }
 
+uint32_t tt_topo_hub(tt_topo_builder *b, const char *name)
+{
+    return add_node(b, name, TT_NODE_HUB, TT_NONE);
+}
+
+uint32_t tt_topo_slot(tt_topo_builder *b, uint32_t hub, const char *name,
+                      const tt_wire *memory)
+{
+    if (!wire_is_good(b, memory))
+        return TT_NONE;
+    uint32_t v = add_node(b, name, TT_NODE_SLOT, hub);
+    uint64_t down = memory->down_bps ? memory->down_bps : memory->up_bps;
+    const cable c = {.a = v,
+                     .z = hub,
+                     .up_bps = memory->up_bps,
+                     .down_bps = down,
+                     .latency_ps = memory->latency_ps,
+                     .is_memory = true};
+    if (!b->err)
+        add_cable(b, &b->memory, &c);
+    return v;
+}
+
 uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
                           uint32_t n_ranks, const tt_wire *memory)
 {
@@ -444,20 +467,11 @@ uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
         tt_topo_refuse(b, TUTTI_EINVAL, b->at, "a host needs a rank");
     if (!wire_is_good(b, memory))
         return TT_NONE;
-    uint32_t hub = add_node(b, name, TT_NODE_HUB, TT_NONE);
+    uint32_t hub = tt_topo_hub(b, name);
     for (uint32_t i = 0; i < n_ranks && !b->err; i++) {
         char slot[TT_MAX_NAME + 16];
         snprintf(slot, sizeof(slot), "%.*s.%u", (int)TT_MAX_NAME, name, i);
-        uint32_t v = add_node(b, slot, TT_NODE_SLOT, hub);
-        uint64_t down = memory->down_bps ? memory->down_bps : memory->up_bps;
-        cable c = {.a = v,
-                   .z = hub,
-                   .up_bps = memory->up_bps,
-                   .down_bps = down,
-                   .latency_ps = memory->latency_ps,
-                   .is_memory = true};
-        if (!b->err)
-            add_cable(b, &b->memory, &c);
+        tt_topo_slot(b, hub, slot, memory);
     }
     return b->err ? TT_NONE : hub;
 }

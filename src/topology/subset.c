@@ -4,6 +4,9 @@
  * go on forwarding, as switches do), and with the rates that TCP leaves. */
 #include "topology/topology.h"
 
+/* What is left of the rate of a link. */
+typedef uint64_t rate_fn(const tt_link *link);
+
 /* members[rank] of t becomes ranks_of[...] of the new network: the inverse. */
 static uint32_t *invert(const tutti_topology *t, const uint32_t *members,
                         uint32_t n, tt_arena *arena)
@@ -16,26 +19,75 @@ static uint32_t *invert(const tutti_topology *t, const uint32_t *members,
     return number;
 }
 
-/* Every node in its old place, so that links keep their numbers; place[] is
- * the new rank of each host as it is added. */
-static void add_nodes(const tutti_topology *t, const uint32_t *number,
-                      uint32_t *place, tt_topo_builder *b)
+typedef struct copier {
+    const tutti_topology *t;
+    tt_topo_builder *b;
+    uint32_t *number; /* of ranks of t: their new ones; TT_NONE: none */
+    uint32_t *node;   /* of nodes of t: their new ones; TT_NONE: none */
+    uint32_t *place;  /* the new rank of each host or slot as it is added */
+    uint32_t n_placed;
+} copier;
+
+static uint32_t new_rank(const copier *c, uint32_t v)
 {
-    uint32_t n_hosts = 0;
-    for (uint32_t v = 0; v < t->n_nodes; v++) {
-        const tt_node *node = &t->nodes[v];
-        uint32_t rank = node->rank == TT_NONE ? TT_NONE : number[node->rank];
-        if (rank == TT_NONE) {
-            tt_topo_switch(b, node->name);
-            continue;
-        }
-        tt_topo_host(b, node->name);
-        place[n_hosts++] = rank;
-    }
-    tt_topo_place(b, place, n_hosts);
+    uint32_t rank = c->t->nodes[v].rank;
+    return rank == TT_NONE ? TT_NONE : c->number[rank];
 }
 
-/* What is left of a rate; nothing is lost inside a host. */
+/* Is a rank of the part at this hub? Its slots come behind it. */
+static bool is_in_use(const copier *c, uint32_t hub)
+{
+    const tutti_topology *t = c->t;
+    for (uint32_t v = hub + 1; v < t->n_nodes && t->nodes[v].hub == hub; v++) {
+        if (new_rank(c, v) != TT_NONE)
+            return true;
+    }
+    return false;
+}
+
+static tt_wire wire_of(const tutti_topology *t, uint32_t i, rate_fn *rate_bps)
+{
+    const tt_link *link = &t->links[i];
+    const tt_link *back = link->twin == TT_NONE ? NULL : &t->links[link->twin];
+    return (tt_wire){.up_bps = rate_bps(link),
+                     .down_bps = back ? rate_bps(back) : 0,
+                     .latency_ps = link->latency_ps,
+                     .dev = link->dev,
+                     .far_dev = back ? back->dev : NULL,
+                     .is_memory = link->is_memory};
+}
+
+static uint32_t add_slot(const copier *c, uint32_t v, rate_fn *rate_bps)
+{
+    const tutti_topology *t = c->t;
+    const tt_wire memory = wire_of(t, t->out[t->first_out[v]], rate_bps);
+    return tt_topo_slot(c->b, c->node[t->nodes[v].hub], t->nodes[v].name,
+                        &memory);
+}
+
+/* In the old order; so are links, and where nobody is left out they keep their
+ * numbers. */
+static void add_nodes(copier *c, rate_fn *rate_bps)
+{
+    const tutti_topology *t = c->t;
+    for (uint32_t v = 0; v < t->n_nodes; v++) {
+        const tt_node *node = &t->nodes[v];
+        uint32_t rank = new_rank(c, v);
+        if (rank != TT_NONE)
+            c->place[c->n_placed++] = rank;
+        if (node->kind == TT_NODE_SLOT)
+            c->node[v] = rank == TT_NONE ? TT_NONE : add_slot(c, v, rate_bps);
+        else if (rank != TT_NONE)
+            c->node[v] = tt_topo_host(c->b, node->name);
+        else if (node->kind == TT_NODE_HUB && is_in_use(c, v))
+            c->node[v] = tt_topo_hub(c->b, node->name);
+        else
+            c->node[v] = tt_topo_switch(c->b, node->name);
+    }
+    tt_topo_place(c->b, c->place, c->n_placed);
+}
+
+/* Nothing is lost inside a host. */
 static uint64_t payload_of(const tt_link *link)
 {
     if (link->is_memory)
@@ -49,24 +101,16 @@ static uint64_t all_of(const tt_link *link)
     return link->rate_bps;
 }
 
-static void add_links(const tutti_topology *t,
-                      uint64_t (*rate_bps)(const tt_link *link),
-                      tt_topo_builder *b)
+/* Memory came with its slots. */
+static void add_links(const copier *c, rate_fn *rate_bps)
 {
+    const tutti_topology *t = c->t;
     for (uint32_t i = 0; i < t->n_links; i++) {
         const tt_link *link = &t->links[i];
-        bool is_two_way = link->twin != TT_NONE;
-        if (is_two_way && link->twin < i)
+        if (link->is_memory || (link->twin != TT_NONE && link->twin < i))
             continue;
-        const tt_wire wire = {
-            .up_bps = rate_bps(link),
-            .down_bps = is_two_way ? rate_bps(&t->links[link->twin]) : 0,
-            .latency_ps = link->latency_ps,
-            .dev = link->dev,
-            .far_dev = is_two_way ? t->links[link->twin].dev : NULL,
-            .is_memory = link->is_memory,
-        };
-        tt_topo_link(b, link->from, link->to, &wire);
+        const tt_wire wire = wire_of(t, i, rate_bps);
+        tt_topo_link(c->b, c->node[link->from], c->node[link->to], &wire);
     }
 }
 
@@ -74,29 +118,36 @@ static void add_links(const tutti_topology *t,
 typedef struct choice {
     const uint32_t *members; /* [n]; NULL: all, in order */
     uint32_t n;
-    uint64_t (*rate_bps)(const tt_link *link);
+    rate_fn *rate_bps;
 } choice;
 
-static tutti_err copy(const tutti_topology *t, const choice *c,
+static void fill(copier *c, const choice *what)
+{
+    const tutti_topology *t = c->t;
+    tt_topo_is_part(c->b);
+    add_nodes(c, what->rate_bps);
+    add_links(c, what->rate_bps);
+    /* A grid with holes is none. */
+    if (t->grid.n_dims > 0 && what->n == t->n_ranks)
+        tt_topo_grid(c->b, &t->grid);
+}
+
+static tutti_err copy(const tutti_topology *t, const choice *what,
                       const tt_mem *mem, tutti_topology **out, tutti_diag *diag)
 {
     tt_arena arena = {.mem = mem};
-    tt_topo_builder *b = NULL;
-    uint32_t *number = invert(t, c->members, c->n, &arena);
-    uint32_t *place = tt_arena_new(&arena, c->n, sizeof(*place));
+    copier c = {.t = t,
+                .number = invert(t, what->members, what->n, &arena),
+                .node = tt_arena_new(&arena, t->n_nodes, sizeof(uint32_t)),
+                .place = tt_arena_new(&arena, what->n, sizeof(uint32_t))};
     tutti_err err = TUTTI_ENOMEM;
-    if (number && place)
-        err = tt_topo_builder_create(mem, &b, diag);
+    if (c.number && c.node && c.place)
+        err = tt_topo_builder_create(mem, &c.b, diag);
     else
         tt_fail(diag, err, "no memory for a copy of a network");
     if (!err) {
-        tt_topo_is_part(b);
-        add_nodes(t, number, place, b);
-        add_links(t, c->rate_bps, b);
-        /* A grid with holes is none. */
-        if (t->grid.n_dims > 0 && c->n == t->n_ranks)
-            tt_topo_grid(b, &t->grid);
-        err = tt_topo_seal(b, out, diag);
+        fill(&c, what);
+        err = tt_topo_seal(c.b, out, diag);
     }
     tt_arena_free(&arena);
     return err;

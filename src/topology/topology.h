@@ -95,7 +95,8 @@ bool tt_topology_is_generator(const char *spec);
 bool tt_generator_at(size_t index, tutti_generator_info *out);
 
 /* The same network with these n different ranks of t only, members[i] as rank
- * i; the hosts of the others go on forwarding. */
+ * i. Hosts without any go on forwarding, as switches; those of several ranks keep
+ * the slots of members. */
 tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag);
@@ -143,7 +144,7 @@ tutti_err tt_topo_builder_create(const tt_mem *mem, tt_topo_builder **out,
                                  tutti_diag *diag);
 void tt_topo_builder_free(tt_topo_builder *b); /* accepts NULL */
 /* A copy of a part of a network: what was a host is a switch where no rank of the
- * part is, or where the host has several, and its interfaces keep their names. */
+ * part is, and its interfaces keep their names. */
 void tt_topo_is_part(tt_topo_builder *b);
 /* Names are copied, must be new, [A-Za-z0-9._-]+. They return the node's
  * number. A host of several ranks makes its hub and its slots. */
@@ -159,6 +160,10 @@ typedef struct tt_wire {
 } tt_wire;
 uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
                           uint32_t n_ranks, const tt_wire *memory);
+/* The same piece by piece: the hub, and at once its slots, by any names. */
+uint32_t tt_topo_hub(tt_topo_builder *b, const char *name);
+uint32_t tt_topo_slot(tt_topo_builder *b, uint32_t hub, const char *name,
+                      const tt_wire *memory);
 void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                   const tt_wire *wire);
 void tt_topo_grid(tt_topo_builder *b, const tt_grid *grid);

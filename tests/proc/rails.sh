@@ -83,6 +83,30 @@ ends "a card that is not there" 1
 like "is named" "$err" 'interface eth7 at interface eth7; they are not up'
 topology=
 
+# -- several ranks on each host ---------------------------------------------------
+cat >"$tmp/two.topo" <<'T'
+tutti-topology 1
+host h0 ranks=2
+host h1 ranks=2
+switch s0 s1
+link h0 s0 400Mbit 10us dev=eth0
+link h0 s1 100Mbit 10us dev=eth1
+link h1 s0 400Mbit 10us dev=eth0
+link h1 s1 100Mbit 10us dev=eth1
+T
+three=$name
+name=$("$lab" up "$tmp/two.topo") || exit 1
+at_exit='"$lab" down "$name" >/dev/null 2>&1; "$lab" down "$three" >/dev/null 2>&1;'$at_exit
+for topology in "" auto; do
+    what="2 hosts of 2 cards and 2 ranks${topology:+, measured}"
+    job TUTTI_PROBE_CACHE=off -- all-reduce -b 4MiB -e 4MiB -n 8 -w 1
+    right "$what"
+    is "$what: about a fifth by the slow card" "$(slow_share 10 40)" right
+done
+topology=
+"$lab" down "$name" >/dev/null 2>&1
+name=$three
+
 # -- one card dies ------------------------------------------------------------
 # Its packets are lost without a word, as of a cable that is pulled.
 before=$(sent_now)

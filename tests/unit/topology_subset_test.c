@@ -27,6 +27,44 @@ static uint32_t route(const tutti_topology *t, uint32_t src, uint32_t dst,
     return n;
 }
 
+/* What links are, whatever their numbers. */
+static void same_links(const tutti_topology *t, const uint32_t *a,
+                       const tutti_topology *part, const uint32_t *b,
+                       uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const tt_link *x = &t->links[a[i]], *y = &part->links[b[i]];
+        assert_int_equal(x->rate_bps, y->rate_bps);
+        assert_int_equal(x->latency_ps, y->latency_ps);
+        assert_int_equal(x->is_memory, y->is_memory);
+        assert_string_equal(t->nodes[x->from].name, part->nodes[y->from].name);
+        assert_string_equal(t->nodes[x->to].name, part->nodes[y->to].name);
+    }
+}
+
+/* Slots of others are left out; hosts of nobody forward. */
+static uint32_t n_left_out(const tutti_topology *t, const tutti_topology *part)
+{
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < t->n_nodes; v++)
+        n += t->nodes[v].kind == TT_NODE_SLOT;
+    for (uint32_t v = 0; v < part->n_nodes; v++)
+        n -= part->nodes[v].kind == TT_NODE_SLOT;
+    return n;
+}
+
+static bool has_one_way(const tutti_topology *t)
+{
+    tt_routes *r = NULL;
+    bool is_so = t->grid.n_dims == 0 &&
+                 tt_routes_create(t, &tt_mem_std, &r, NULL) == TUTTI_OK;
+    for (uint32_t i = 0; is_so && i < t->n_ranks * t->n_ranks; i++)
+        is_so = i / t->n_ranks == i % t->n_ranks ||
+                tt_route_rails(r, i / t->n_ranks, i % t->n_ranks) == 1;
+    tt_routes_free(r);
+    return is_so;
+}
+
 static void check(const char *spec, const uint32_t *members, uint32_t n)
 {
     tutti_topology *t = make(spec);
@@ -35,8 +73,9 @@ static void check(const char *spec, const uint32_t *members, uint32_t n)
     if (tt_topology_subset(t, members, n, &tt_mem_std, &part, &diag))
         fail_msg("%s: %s", spec, diag.text);
     assert_int_equal(part->n_ranks, n);
-    assert_int_equal(part->n_nodes, t->n_nodes);
-    assert_int_equal(part->n_links, t->n_links);
+    uint32_t n_less = n_left_out(t, part);
+    assert_int_equal(part->n_nodes, t->n_nodes - n_less);
+    assert_int_equal(part->n_links, t->n_links - 2 * n_less);
     assert_int_equal(part->grid.n_dims > 0,
                      t->grid.n_dims > 0 && n == t->n_ranks);
     for (uint32_t i = 0; i < n; i++) {
@@ -49,9 +88,12 @@ static void check(const char *spec, const uint32_t *members, uint32_t n)
             uint32_t n_a = route(part, i, j, a);
             uint32_t n_b = route(t, members[i], members[j], b);
             assert_int_equal(n_a, n_b);
+            /* Which of several ways is a matter of the rank's number. */
+            if (has_one_way(t))
+                same_links(t, b, part, a, n_a);
         }
     }
-    for (uint32_t l = 0; l < t->n_links; l++) {
+    for (uint32_t l = 0; l < t->n_links && n_less == 0; l++) {
         assert_int_equal(part->links[l].rate_bps, t->links[l].rate_bps);
         assert_int_equal(part->links[l].latency_ps, t->links[l].latency_ps);
         assert_int_equal(part->links[l].from, t->links[l].from);
@@ -131,8 +173,46 @@ static void parts_of_networks(void **state)
     check("mesh:2x4", some, 3);
 }
 
-/* Interfaces have names also where a host becomes a switch: it has several
- * ranks, or none of the part. */
+/* Hosts of several ranks stay such: their hub, and the slots of members. */
+static void big_hosts_of_parts(void **state)
+{
+    (void)state;
+    const char text[] =
+        "tutti-topology 1\nhost a ranks=3 memory=8Gbit,1us\n"
+        "host b ranks=2\nhost c ranks=2\nswitch s\n"
+        "link a s 1Gbit dev=eth0\nlink b s 1Gbit\nlink c s 1Gbit\n";
+    const uint32_t some[] = {4, 2, 0}; /* b.1, a.2, a.0 */
+    const char *const names[] = {"b.1", "a.2", "a.0"};
+    const char *const hosts[] = {"b", "a", "a"};
+    tutti_topology *t = NULL, *part = NULL, *payload = NULL;
+    tutti_diag diag = {0};
+    if (tt_topology_parse(&tt_mem_std, text, sizeof(text) - 1, &t, &diag) ||
+        tt_topology_subset(t, some, 3, &tt_mem_std, &part, &diag) ||
+        tt_topology_payload(part, &tt_mem_std, &payload, &diag))
+        fail_msg("%s", diag.text);
+    const tutti_topology *copies[] = {part, payload};
+    for (int i = 0; i < 2; i++) {
+        const tutti_topology *p = copies[i];
+        assert_int_equal(p->n_nodes, 7); /* a, 2 slots, b, 1 slot, c, s */
+        for (uint32_t r = 0; r < 3; r++) {
+            uint32_t v = p->rank_node[r];
+            assert_int_equal(p->nodes[v].kind, TT_NODE_SLOT);
+            assert_string_equal(p->nodes[v].name, names[r]);
+            assert_string_equal(p->nodes[tt_node_host(p, v)].name, hosts[r]);
+        }
+        assert_int_equal(p->nodes[5].kind, TT_NODE_SWITCH); /* c */
+        assert_true(p->links[0].is_memory);
+        assert_int_equal(p->links[0].rate_bps, UINT64_C(8000000000));
+        assert_int_equal(p->links[0].latency_ps, 1000000);
+        assert_string_equal(p->links[6].dev, "eth0");
+    }
+    tt_topology_free(payload);
+    tt_topology_free(part);
+    tt_topology_free(t);
+}
+
+/* Interfaces have names also where a host becomes a switch: it has no rank of
+ * the part. */
 static void interfaces_of_parts(void **state)
 {
     (void)state;
@@ -147,8 +227,9 @@ static void interfaces_of_parts(void **state)
         tt_topology_payload(part, &tt_mem_std, &payload, &diag))
         fail_msg("%s", diag.text);
     const tutti_topology *copies[] = {part, payload};
-    for (uint32_t l = 0; l < 2 * t->n_links; l++) {
-        const char *dev = t->links[l / 2].dev;
+    uint32_t n_less = t->n_links - part->n_links; /* memory, of others */
+    for (uint32_t l = 0; l < 2 * part->n_links; l++) {
+        const char *dev = t->links[l / 2 + n_less].dev;
         const char *copy = copies[l % 2]->links[l / 2].dev;
         assert_string_equal(copy ? copy : "-", dev ? dev : "-");
     }
@@ -181,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_networks),
         cmocka_unit_test(payload_of_networks),
+        cmocka_unit_test(big_hosts_of_parts),
         cmocka_unit_test(interfaces_of_parts),
         cmocka_unit_test(no_memory),
     };
