@@ -49,7 +49,7 @@ TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
 TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
 TEST_SH := $(filter-out %/lib.sh,$(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
-BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c) \
+BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c) \
              bench/peers/roofline.c
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 

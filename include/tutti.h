@@ -459,6 +459,86 @@ TUTTI_API tutti_err tutti_request_callback(
  * borrowed until it ends. Accepts NULL. [any thread] */
 TUTTI_API void tutti_request_free(tutti_request *req);
 
+/* ------------------------------------------------------------- partial -- */
+
+/* Partial reduce: workers that have finished a step average their models in
+ * groups of those that are ready, instead of waiting for everybody. A
+ * controller decides who is in which group; docs/partial.md has its rules.
+ * Workers may leave, die and come back. */
+
+/* All zero means default. `size` is sizeof(tutti_partial_opts). */
+typedef struct tutti_partial_opts {
+    size_t size;
+    /* What the controller goes by. Of a communicator rank 0's count; workers
+     * of a controller elsewhere take what it was started with. */
+    int group_size;      /* P, 2 to the number of workers; 0: chosen online */
+    int min_group;       /* what goes before P are ready; 0: 2 */
+    int history;         /* groups that must mix everybody, at least
+                            ceil((n-1)/(P-1)); 0: 4 times that */
+    bool is_dynamic;     /* weights by staleness; else 1/P each */
+    double decay;        /* per iteration behind, up to 1; 0: 0.5 */
+    double max_wait_s;   /* nobody waits longer for a group; 0: 10 */
+    double soft_wait_s;  /* then min_group go; 0: none; -1: adapts itself */
+    double join_wait_s;  /* for another component; 0: twice a step */
+    int recentre_every;  /* iterations until a group of all; 0: never */
+    double end_wait_s;   /* for the last group of all; 0: 300 */
+    double start_wait_s; /* for all workers; 0: TUTTI_START_TIMEOUT */
+} tutti_partial_opts;
+#define TUTTI_PARTIAL_OPTS_INIT                                         \
+    {                                                                   \
+        sizeof(tutti_partial_opts), 0, 0, 0, false, 0, 0, 0, 0, 0, 0, 0 \
+    }
+
+/* name, number, text
+ * ORDINARY: of those that were ready. RECENTRE: of everybody alive, or whoever
+ * was there when the wait was over. FINAL: of those who had announced their
+ * last. */
+#define TUTTI_GROUP_KIND_LIST(X) \
+    X(ORDINARY, 0, "ordinary")   \
+    X(RECENTRE, 1, "recentre")   \
+    X(FINAL, 2, "final")
+
+typedef enum tutti_group_kind {
+#define TUTTI_X(name, number, text) TUTTI_GROUP_##name = number,
+    TUTTI_GROUP_KIND_LIST(TUTTI_X)
+#undef TUTTI_X
+        TUTTI_GROUP_KIND_COUNT = 3
+} tutti_group_kind;
+TUTTI_API const char *tutti_group_kind_name(tutti_group_kind kind);
+
+typedef struct tutti_group_member {
+    uint32_t worker, incarnation; /* incarnation: how often it has come */
+    uint64_t iteration;
+    double weight; /* 0 exactly for newcomers among others */
+} tutti_group_member;
+
+#define TUTTI_STALENESS_BINS 16
+
+/* What a controller has seen. */
+typedef struct tutti_partial_metrics {
+    uint32_t n_workers, n_alive, n_ready;
+    uint32_t group_size;          /* P as it is now */
+    uint32_t window;              /* of history, as it is now, in groups */
+    uint32_t n_components;        /* of those alive, over the window */
+    uint32_t most_components;     /* that a full window ever had */
+    uint32_t pad;                 /* 0 */
+    uint64_t n_groups, n_members; /* n_members: over all groups */
+    uint64_t n_broken;            /* members that their group failed */
+    uint64_t n_frozen;            /* groups that joined components on purpose */
+    uint64_t n_holds, n_late;     /* waits for a second component; in vain */
+    uint64_t n_kind[TUTTI_GROUP_KIND_COUNT];
+    uint64_t n_joins, n_leaves, n_deaths;
+    /* Members by iterations behind the foremost of their group: 0, 1, 2-3, 4-7
+     * and so on; the last: and more. */
+    uint64_t staleness[TUTTI_STALENESS_BINS];
+    double mean_staleness;
+    /* 1 - second eigenvalue of the mean averaging matrix of the window: the
+     * share of the variance between workers that a group takes away; and what
+     * random groups of this size would. */
+    double spectral_gap, random_gap;
+    double soft_wait_s;
+} tutti_partial_metrics;
+
 /* ---------------------------------------------------------------- memory -- */
 
 /* Memory for buffers: whole pages, zeroed; NULL when out of memory. Any memory
@@ -888,6 +968,59 @@ TUTTI_API tutti_err tutti_export(const tutti_schedule *sched,
                                  const char *format, char **text, size_t *len,
                                  tutti_diag *diag);
 TUTTI_API void tutti_text_free(char *text);
+
+/* -------------------------------------------------------------- grouping -- */
+
+/* The rule by which a controller forms groups, by itself: no sockets, no clock.
+ * Times are the caller's, in nanoseconds, and must not run backwards; the same
+ * events give the same groups. One thread at a time. For simulations. */
+typedef struct tutti_grouping tutti_grouping;
+
+typedef struct tutti_group_decision {
+    uint64_t id; /* 1, 2, ... */
+    tutti_group_kind kind;
+    uint32_t n;
+    bool is_even;                      /* the mean: every weight is 1/n */
+    uint64_t iteration;                /* the greatest of its members' */
+    const tutti_group_member *members; /* by worker; the callback's */
+} tutti_group_decision;
+/* Called inside the event that made the group; must not call the grouping. */
+typedef void (*tutti_group_fn)(void *ctx, const tutti_group_decision *group);
+
+/* The caller owns *out. Errors: EINVAL (a bad option). */
+TUTTI_API tutti_err tutti_grouping_create(const tutti_partial_opts *opts,
+                                          uint32_t n_workers, tutti_group_fn fn,
+                                          void *ctx, tutti_grouping **out,
+                                          tutti_diag *diag);
+TUTTI_API void tutti_grouping_free(tutti_grouping *g); /* accepts NULL */
+/* Events; EINVAL when the worker is not in the state for one. No group is made
+ * before all have joined once, or start_wait_s is over. host: equal for
+ * workers of one host. */
+TUTTI_API tutti_err tutti_grouping_join(tutti_grouping *g, uint32_t worker,
+                                        uint64_t host, uint64_t now_ns);
+TUTTI_API tutti_err tutti_grouping_announce(tutti_grouping *g, uint32_t worker,
+                                            uint64_t iteration, bool is_last,
+                                            uint64_t now_ns);
+TUTTI_API tutti_err tutti_grouping_done(tutti_grouping *g, uint32_t worker,
+                                        uint64_t group, bool well,
+                                        uint64_t now_ns);
+TUTTI_API tutti_err tutti_grouping_leave(tutti_grouping *g, uint32_t worker,
+                                         uint64_t now_ns);
+TUTTI_API void tutti_grouping_tick(tutti_grouping *g, uint64_t now_ns);
+/* When a tick could make a group next; UINT64_MAX: only an event can. */
+TUTTI_API uint64_t tutti_grouping_deadline(const tutti_grouping *g);
+TUTTI_API void tutti_grouping_measure(tutti_grouping *g,
+                                      tutti_partial_metrics *out);
+/* Groups of so many members. */
+TUTTI_API uint64_t tutti_grouping_n_of_size(const tutti_grouping *g,
+                                            uint32_t size);
+/* Feeds the events of a log (`tutti controller --log`) to a new rule and
+ * compares every group; fn (may be NULL) hears of them. Errors: EFORMAT,
+ * EMISMATCH (the rule decides otherwise), with the line. */
+TUTTI_API tutti_err tutti_grouping_replay(const char *text, size_t len,
+                                          tutti_group_fn fn, void *ctx,
+                                          tutti_partial_metrics *out,
+                                          tutti_diag *diag);
 
 /* A row of the settings table, with its value and source as seen now. */
 typedef struct tutti_setting_info {

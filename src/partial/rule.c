@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rule.c - the controller's events, and when a group is due.
+ *
+ * Idea       Every event changes the state of one worker; then groups are
+ *            decided as long as one is due. A tick is an event that changes
+ *            nothing but the time.
+ * Invariant  A worker is in at most one group at a time; a READY one is in
+ *            exactly one queue; nobody is READY for longer than max_wait (a
+ *            final announcement: end_wait) after the last event that concerned
+ *            it, if ticks come when tt_rule_deadline() asks for them.
+ * Cost       O(P) per group, and what mixing.c says.
+ * Next       choice.c, mixing.c, groupsize.c; controller.c gives it a body. */
+#include "partial/rulestate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* SDPipe's rule for the wait: doubled where a group stayed below min_group, a
+ * tenth less otherwise. */
+static const double least_soft_ns = 1e4;
+static const double first_soft_ns = 1e6;
+static const double most_soft_ns = 1e7;
+
+static const double newest_step_share = 0.1;
+
+/* ----------------------------------------------------------------- queue -- */
+
+static void push(tt_rule *rule, tt_queue *q, uint32_t worker)
+{
+    tt_worker_slot *w = &rule->workers[worker];
+    w->prev = q->tail;
+    w->next = TT_NONE;
+    if (q->tail != TT_NONE)
+        rule->workers[q->tail].next = worker;
+    else
+        q->head = worker;
+    q->tail = worker;
+    q->n++;
+}
+
+static void unlink_from(tt_rule *rule, tt_queue *q, uint32_t worker)
+{
+    tt_worker_slot *w = &rule->workers[worker];
+    if (w->prev != TT_NONE)
+        rule->workers[w->prev].next = w->next;
+    else
+        q->head = w->next;
+    if (w->next != TT_NONE)
+        rule->workers[w->next].prev = w->prev;
+    else
+        q->tail = w->prev;
+    q->n--;
+}
+
+static tt_queue *queue_of(tt_rule *rule, const tt_worker_slot *w)
+{
+    return w->is_last ? &rule->ended : &rule->ready;
+}
+
+/* ---------------------------------------------------------------- groups -- */
+
+static void count_staleness(tt_rule *rule, uint64_t staleness)
+{
+    uint32_t bin = 0;
+    for (uint64_t s = staleness; s > 0 && bin + 1 < TUTTI_STALENESS_BINS;
+         s /= 2)
+        bin++;
+    rule->told.staleness[bin]++;
+    rule->staleness_sum += staleness;
+}
+
+static int by_worker(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void describe(tt_rule *rule, tt_decision *d)
+{
+    qsort(rule->chosen, rule->n_chosen, sizeof(uint32_t), by_worker);
+    d->n = rule->n_chosen;
+    d->members = rule->members;
+    d->iteration = 0;
+    for (uint32_t i = 0; i < d->n; i++) {
+        const tt_worker_slot *w = &rule->workers[rule->chosen[i]];
+        rule->members[i] = (tt_group_member){.worker = rule->chosen[i],
+                                             .incarnation = w->incarnation,
+                                             .iteration = w->iteration};
+        if (w->iteration > d->iteration)
+            d->iteration = w->iteration;
+    }
+    tt_rule_weigh(rule, d);
+}
+
+/* The chosen leave their queue and are busy; who gets a model has one. */
+static void engage(tt_rule *rule, const tt_decision *d)
+{
+    bool has_model = rule->n_veterans == 0;
+    for (uint32_t i = 0; i < d->n; i++)
+        has_model = has_model ||
+                    !rule->workers[d->members[i].worker].is_newcomer;
+    for (uint32_t i = 0; i < d->n; i++) {
+        tt_worker_slot *w = &rule->workers[d->members[i].worker];
+        unlink_from(rule, queue_of(rule, w), d->members[i].worker);
+        rule->is_chosen[d->members[i].worker] = false;
+        w->state = TT_WORKER_BUSY;
+        w->group = d->id;
+        w->group_n = d->n;
+        if (w->is_newcomer && has_model) {
+            w->is_newcomer = false;
+            rule->n_veterans += !w->is_last;
+        }
+        count_staleness(rule, d->iteration - d->members[i].iteration);
+    }
+    rule->told.n_members += d->n;
+    rule->told.n_kind[d->kind]++;
+    rule->n_of_size[d->n]++;
+}
+
+static void adapt_wait(tt_rule *rule, const tt_decision *d)
+{
+    if (!rule->opts.adapts || d->kind != TUTTI_GROUP_ORDINARY)
+        return;
+    bool is_small = d->n < rule->opts.min_group;
+    double ns = rule->soft_wait_ns * (is_small ? 2 : 0.9);
+    rule->soft_wait_ns = ns > most_soft_ns    ? most_soft_ns
+                         : ns < least_soft_ns ? least_soft_ns
+                                              : ns;
+}
+
+static void decide(tt_rule *rule, tt_group_kind kind)
+{
+    tt_decision d = {.id = ++rule->told.n_groups, .kind = kind};
+    describe(rule, &d);
+    tt_mixing_add(rule, d.id);
+    engage(rule, &d);
+    adapt_wait(rule, &d);
+    rule->n_chosen = 0;
+    rule->hold_ns = 0;
+    if (kind == TUTTI_GROUP_RECENTRE) {
+        rule->updates = 0;
+        rule->recentre_ns = 0;
+    }
+    if (kind == TUTTI_GROUP_FINAL)
+        rule->ended_ns = 0;
+    if (!rule->opts.group_size)
+        tt_sizes_next(&rule->sizes, tt_rule_active(rule));
+    if (rule->log)
+        tt_log_group(rule, &d);
+    rule->up.decided(rule->up.ctx, &d);
+}
+
+/* -------------------------------------------------------------- when due -- */
+
+static bool is_over(const tt_rule *rule, uint64_t since, uint64_t wait)
+{
+    return since != 0 && rule->now - since >= wait;
+}
+
+static bool try_final(tt_rule *rule)
+{
+    if (rule->ended.n == 0 ||
+        (tt_rule_active(rule) > 0 &&
+         !is_over(rule, rule->ended_ns, rule->opts.end_wait_ns)))
+        return false;
+    tt_rule_choose_all(rule, &rule->ended);
+    decide(rule, TUTTI_GROUP_FINAL);
+    return true;
+}
+
+static bool is_recentre_due(tt_rule *rule)
+{
+    uint32_t active = tt_rule_active(rule);
+    if (rule->opts.recentre_every == 0 || active < 2 ||
+        rule->updates < rule->opts.recentre_every * active)
+        return false;
+    if (rule->recentre_ns == 0)
+        rule->recentre_ns = rule->now;
+    return true;
+}
+
+static bool try_recentre(tt_rule *rule)
+{
+    if (rule->ready.n < tt_rule_active(rule) &&
+        !is_over(rule, rule->recentre_ns, rule->opts.max_wait_ns))
+        return false;
+    tt_rule_choose_all(rule, &rule->ready);
+    decide(rule, TUTTI_GROUP_RECENTRE);
+    return true;
+}
+
+static bool try_ordinary(tt_rule *rule)
+{
+    const uint32_t want = tt_rule_want(rule);
+    uint32_t least = rule->opts.min_group < want ? rule->opts.min_group : want;
+    uint64_t since = rule->workers[rule->ready.head].ready_ns;
+    bool is_late = is_over(rule, since, rule->opts.max_wait_ns);
+    uint64_t soft = (uint64_t)rule->soft_wait_ns;
+    if (rule->ready.n < want && !is_late &&
+        (soft == 0 || rule->ready.n < least || !is_over(rule, since, soft)))
+        return false;
+    uint32_t n = rule->ready.n < want ? rule->ready.n : want;
+    if (!tt_rule_choose(rule, n)) {
+        if (!is_late)
+            return false;
+        tt_rule_choose_all(rule, &rule->ready);
+    }
+    decide(rule, TUTTI_GROUP_ORDINARY);
+    return true;
+}
+
+static void run(tt_rule *rule)
+{
+    if (rule->n_expected > 0 &&
+        is_over(rule, rule->start_ns, rule->opts.start_wait_ns)) {
+        rule->n_expected = 0;
+        tt_mixing_forget_look(&rule->mixing);
+    }
+    bool more = rule->n_expected == 0;
+    while (more) {
+        more = try_final(rule);
+        if (rule->ready.n == 0)
+            continue;
+        more = (is_recentre_due(rule) ? try_recentre(rule)
+                                      : try_ordinary(rule)) ||
+               more;
+    }
+}
+
+/* ---------------------------------------------------------------- events -- */
+
+static void set_now(tt_rule *rule, uint64_t now)
+{
+    if (rule->start_ns == 0)
+        rule->start_ns = now > 0 ? now : 1;
+    if (now > rule->now)
+        rule->now = now;
+    if (rule->now == 0)
+        rule->now = 1; /* 0 means never */
+}
+
+tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t host,
+                       uint32_t flags, uint64_t now, bool *is_newcomer)
+{
+    if (worker >= rule->opts.n ||
+        rule->workers[worker].state != TT_WORKER_ABSENT)
+        return TUTTI_EINVAL;
+    tt_worker_slot *w = &rule->workers[worker];
+    set_now(rule, now);
+    bool is_late = rule->told.n_groups > 0 || w->has_come;
+    rule->n_expected -= rule->n_expected > 0 && !w->has_come;
+    *w = (tt_worker_slot){
+        .state = TT_WORKER_AWAY,
+        .has_come = true,
+        .is_newcomer = is_late && !(flags & TT_JOIN_CURRENT),
+        .incarnation = w->incarnation + 1,
+        .host = host,
+    };
+    rule->n_alive++;
+    rule->n_veterans += !w->is_newcomer;
+    rule->told.n_joins++;
+    tt_mixing_forget_look(&rule->mixing);
+    if (is_newcomer)
+        *is_newcomer = w->is_newcomer;
+    if (rule->log)
+        tt_log_join(rule, worker, host, flags);
+    run(rule);
+    return TUTTI_OK;
+}
+
+static void note_step(tt_rule *rule, tt_worker_slot *w)
+{
+    if (w->announced_ns > 0) {
+        double ns = (double)(rule->now - w->announced_ns);
+        double share = rule->step_ns > 0 ? newest_step_share : 1;
+        rule->step_ns += share * (ns - rule->step_ns);
+    }
+    w->announced_ns = rule->now;
+}
+
+static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
+{
+    w->state = TT_WORKER_AWAY;
+    if (!well && w->group > 0) {
+        tt_mixing_strike(rule, w->group);
+    } else if (rule->opts.group_size == 0) {
+        double s = (double)(rule->now - w->ready_ns) * 1e-9;
+        tt_sizes_took(&rule->sizes, w->group_n, s);
+    }
+    w->group = 0;
+}
+
+tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
+                           bool is_last, uint64_t now)
+{
+    if (worker >= rule->opts.n)
+        return TUTTI_EINVAL;
+    tt_worker_slot *w = &rule->workers[worker];
+    if (w->state != TT_WORKER_AWAY || (w->is_last && !is_last))
+        return TUTTI_EINVAL;
+    set_now(rule, now);
+    note_step(rule, w);
+    if (is_last && !w->is_last) {
+        w->is_last = true;
+        rule->n_alive--;
+        rule->n_veterans -= !w->is_newcomer;
+        if (rule->ended.n == 0)
+            rule->ended_ns = rule->now;
+        tt_mixing_forget_look(&rule->mixing);
+    } else {
+        rule->updates++;
+    }
+    w->state = TT_WORKER_READY;
+    w->iteration = iteration;
+    w->ready_ns = rule->now;
+    push(rule, queue_of(rule, w), worker);
+    if (rule->log)
+        tt_log_announce(rule, worker, iteration, is_last);
+    run(rule);
+    return TUTTI_OK;
+}
+
+tutti_err tt_rule_done(tt_rule *rule, uint32_t worker, uint64_t group,
+                       bool well, uint64_t now)
+{
+    if (worker >= rule->opts.n ||
+        rule->workers[worker].state != TT_WORKER_BUSY ||
+        rule->workers[worker].group != group)
+        return TUTTI_EINVAL;
+    set_now(rule, now);
+    rule->told.n_broken += !well;
+    end_group(rule, &rule->workers[worker], well);
+    if (rule->log)
+        tt_log_done(rule, worker, group, well);
+    run(rule);
+    return TUTTI_OK;
+}
+
+tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
+                        uint64_t now)
+{
+    if (worker >= rule->opts.n ||
+        rule->workers[worker].state == TT_WORKER_ABSENT)
+        return TUTTI_EINVAL;
+    tt_worker_slot *w = &rule->workers[worker];
+    set_now(rule, now);
+    if (w->state == TT_WORKER_READY)
+        unlink_from(rule, queue_of(rule, w), worker);
+    w->state = TT_WORKER_ABSENT;
+    if (!w->is_last) {
+        rule->n_alive--;
+        rule->n_veterans -= !w->is_newcomer;
+    }
+    w->is_last = false;
+    rule->told.n_deaths += is_dead;
+    rule->told.n_leaves += !is_dead;
+    tt_mixing_forget_look(&rule->mixing);
+    if (rule->log)
+        tt_log_leave(rule, worker, is_dead);
+    run(rule);
+    return TUTTI_OK;
+}
+
+void tt_rule_tick(tt_rule *rule, uint64_t now)
+{
+    set_now(rule, now);
+    if (rule->log)
+        tt_log_tick(rule);
+    run(rule);
+}
+
+static uint64_t sooner(uint64_t best, uint64_t since, uint64_t wait)
+{
+    uint64_t at = wait < TT_NEVER - since ? since + wait : TT_NEVER;
+    return since != 0 && at < best ? at : best;
+}
+
+uint64_t tt_rule_deadline(const tt_rule *rule)
+{
+    const tt_rule_opts *o = &rule->opts;
+    uint64_t at = TT_NEVER;
+    if (rule->ended.n > 0)
+        at = sooner(at, rule->ended_ns, o->end_wait_ns);
+    if (rule->n_expected > 0 && rule->ready.n + rule->ended.n > 0)
+        at = sooner(at, rule->start_ns, o->start_wait_ns);
+    if (rule->ready.n == 0)
+        return at;
+    uint64_t since = rule->workers[rule->ready.head].ready_ns;
+    if (rule->recentre_ns)
+        return sooner(at, rule->recentre_ns, o->max_wait_ns);
+    at = sooner(at, since, o->max_wait_ns);
+    uint64_t soft = (uint64_t)rule->soft_wait_ns;
+    if (soft > 0 && rule->now - since < soft)
+        at = sooner(at, since, soft);
+    uint64_t join = o->join_wait_ns ? o->join_wait_ns
+                                    : (uint64_t)(2 * rule->step_ns);
+    return sooner(at, rule->hold_ns, join);
+}
+
+/* ------------------------------------------------------------------ life -- */
+
+static tutti_err check(const tt_rule_opts *o, tutti_diag *diag)
+{
+    if (o->n == 0 || o->n > TT_RULE_WORKERS_MAX)
+        return tt_fail(diag, TUTTI_EINVAL, "%u workers: 1 to %u are possible",
+                       o->n, TT_RULE_WORKERS_MAX);
+    if (o->group_size > o->n || (o->group_size == 1 && o->n > 1))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "groups of %u among %u workers: choose 2 to %u, or 0 "
+                       "to have it chosen",
+                       o->group_size, o->n, o->n);
+    if (!(o->decay >= 0 && o->decay <= 1))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "a decay of %g: it lies above 0 and is at most 1",
+                       o->decay);
+    uint32_t least = tt_mixing_least(o->n, o->group_size);
+    if (o->window > 0 && o->group_size > 0 && o->window < least)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "a history of %u groups: fewer than %u groups of %u "
+                       "cannot connect %u workers",
+                       o->window, least, o->group_size, o->n);
+    if (o->window > TT_RULE_WINDOW_MAX)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "a history of %u groups: at most %u are kept", o->window,
+                       TT_RULE_WINDOW_MAX);
+    return TUTTI_OK;
+}
+
+static void set_defaults(tt_rule_opts *o)
+{
+    if (o->min_group == 0)
+        o->min_group = 2;
+    if (o->decay == 0)
+        o->decay = 0.5;
+    if (o->max_wait_ns == 0)
+        o->max_wait_ns = 10 * TT_NS_PER_S;
+    if (o->end_wait_ns == 0)
+        o->end_wait_ns = 300 * TT_NS_PER_S;
+    if (o->start_wait_ns == 0)
+        o->start_wait_ns = 60 * TT_NS_PER_S;
+}
+
+static tutti_err allocate(tt_rule *rule)
+{
+    const tt_mem *mem = &rule->mem;
+    const uint32_t n = rule->opts.n;
+    rule->workers = tt_new(mem, n, sizeof(*rule->workers));
+    rule->chosen = tt_new(mem, n, sizeof(*rule->chosen));
+    rule->is_chosen = tt_new(mem, n, sizeof(*rule->is_chosen));
+    rule->members = tt_new(mem, n, sizeof(*rule->members));
+    rule->iterations = tt_new(mem, n, sizeof(*rule->iterations));
+    rule->weights = tt_new(mem, n, sizeof(*rule->weights));
+    rule->n_of_size = tt_new(mem, (size_t)n + 1, sizeof(*rule->n_of_size));
+    bool is_good = rule->workers && rule->chosen && rule->is_chosen &&
+                   rule->members && rule->iterations && rule->weights &&
+                   rule->n_of_size;
+    return is_good ? tt_mixing_init(&rule->mixing, &rule->opts, mem)
+                   : TUTTI_ENOMEM;
+}
+
+tutti_err tt_rule_create(const tt_rule_opts *opts, const tt_rule_up *up,
+                         const tt_mem *mem, tt_rule **out, tutti_diag *diag)
+{
+    tutti_err err = check(opts, diag);
+    if (err)
+        return err;
+    tt_rule *rule = tt_new(mem, 1, sizeof(*rule));
+    if (!rule)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
+    rule->mem = *mem;
+    rule->opts = *opts;
+    rule->up = *up;
+    set_defaults(&rule->opts);
+    err = allocate(rule);
+    if (err) {
+        tt_rule_free(rule);
+        return tt_fail(diag, err, "out of memory for %u workers", opts->n);
+    }
+    rule->ready = rule->ended = (tt_queue){TT_NONE, TT_NONE, 0};
+    rule->n_expected = opts->n;
+    rule->soft_wait_ns = (double)rule->opts.soft_wait_ns;
+    if (rule->opts.adapts && rule->soft_wait_ns == 0)
+        rule->soft_wait_ns = first_soft_ns;
+    tt_sizes_init(&rule->sizes, opts->n);
+    *out = rule;
+    return TUTTI_OK;
+}
+
+void tt_rule_free(tt_rule *rule)
+{
+    if (!rule)
+        return;
+    const tt_mem mem = rule->mem;
+    const uint32_t n = rule->opts.n;
+    tt_mixing_fini(&rule->mixing, &rule->opts, &mem);
+    tt_free(&mem, rule->workers, n, sizeof(*rule->workers));
+    tt_free(&mem, rule->chosen, n, sizeof(*rule->chosen));
+    tt_free(&mem, rule->is_chosen, n, sizeof(*rule->is_chosen));
+    tt_free(&mem, rule->members, n, sizeof(*rule->members));
+    tt_free(&mem, rule->iterations, n, sizeof(*rule->iterations));
+    tt_free(&mem, rule->weights, n, sizeof(*rule->weights));
+    tt_free(&mem, rule->n_of_size, (size_t)n + 1, sizeof(*rule->n_of_size));
+    tt_free(&mem, rule, 1, sizeof(*rule));
+}
+
+void tt_rule_record(tt_rule *rule, tt_str *log)
+{
+    rule->log = log;
+    if (log)
+        tt_log_begin(rule);
+}
+
+/* ------------------------------------------------------------- questions -- */
+
+const tt_rule_opts *tt_rule_opts_of(const tt_rule *rule)
+{
+    return &rule->opts;
+}
+
+uint32_t tt_rule_incarnation(const tt_rule *rule, uint32_t worker)
+{
+    return rule->workers[worker].incarnation;
+}
+
+bool tt_rule_is_there(const tt_rule *rule, uint32_t worker)
+{
+    return rule->workers[worker].state != TT_WORKER_ABSENT;
+}
+
+uint64_t tt_rule_group_of(const tt_rule *rule, uint32_t worker)
+{
+    const tt_worker_slot *w = &rule->workers[worker];
+    return w->state == TT_WORKER_BUSY ? w->group : 0;
+}
+
+uint64_t tt_rule_n_of_size(const tt_rule *rule, uint32_t size)
+{
+    return size <= rule->opts.n ? rule->n_of_size[size] : 0;
+}
+
+void tt_rule_measure(tt_rule *rule, tt_rule_metrics *out)
+{
+    tt_rule_metrics *t = &rule->told;
+    uint32_t active = tt_rule_active(rule);
+    t->n_workers = rule->opts.n;
+    t->n_alive = rule->n_alive;
+    t->n_ready = rule->ready.n + rule->ended.n;
+    t->group_size = tt_rule_want(rule);
+    t->window = tt_mixing_window(rule);
+    t->n_components = tt_mixing_components(rule);
+    t->spectral_gap = tt_mixing_gap(rule);
+    t->random_gap = active > 1 ? (t->group_size - 1.0) / (active - 1.0) : 1;
+    t->soft_wait_s = rule->soft_wait_ns * 1e-9;
+    t->mean_staleness = t->n_members
+                            ? (double)rule->staleness_sum / (double)t->n_members
+                            : 0;
+    *out = *t;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rulestate.h - the rule's own structs; private to src/partial.
+ *
+ * rule.c       events, when a group is due
+ * choice.c     who is in it
+ * mixing.c     the history: components, what it mixes
+ * weights.c    the weights in it
+ * groupsize.c  P, when it is to be chosen
+ * grouplog.c   the log, and its replay */
+#ifndef TT_PARTIAL_RULESTATE_H
+#define TT_PARTIAL_RULESTATE_H
+
+#include "base/clock.h"
+#include "partial/rule.h"
+
+typedef enum tt_worker_state {
+    TT_WORKER_ABSENT,
+    TT_WORKER_AWAY, /* computes */
+    TT_WORKER_READY,
+    TT_WORKER_BUSY /* in a group */
+} tt_worker_state;
+
+typedef struct tt_worker_slot {
+    uint8_t state;
+    bool has_come;                    /* ever */
+    bool is_newcomer;                 /* its model counts for nothing yet */
+    bool is_last;                     /* it announces no more steps */
+    uint32_t incarnation, next, prev; /* in the queue; TT_NONE ends it */
+    uint32_t group_n;                 /* busy: of its group */
+    uint64_t host, iteration, group;
+    uint64_t ready_ns, announced_ns; /* announced_ns 0: never */
+} tt_worker_slot;
+
+typedef struct tt_queue {
+    uint32_t head, tail, n;
+} tt_queue;
+
+/* The last groups: a ring of groups over a ring of members. */
+typedef struct tt_past_group {
+    uint64_t id, first; /* first: counts members since the beginning */
+    uint32_t n;         /* 0: it broke, and joined nobody */
+} tt_past_group;
+
+typedef struct tt_mixing {
+    tt_past_group *groups; /* [group_cap] */
+    uint32_t *members;     /* [member_cap] */
+    uint32_t group_cap, member_cap;
+    uint64_t n_groups, n_members; /* since the beginning */
+    /* The graph of the last groups is connected as long as no more than so many
+     * groups have been counted; 0: not known. */
+    uint64_t connected_until;
+    uint32_t *part;              /* [n] union-find, of the last look */
+    uint64_t looked;             /* n_groups then + 1; 0: out of date */
+    uint32_t components, window; /* then */
+    double *x, *y;               /* [n] for the spectral gap */
+} tt_mixing;
+
+#define TT_SIZES_MAX 40
+
+/* What each size of group has taken. */
+typedef struct tt_sizes {
+    uint32_t n;
+    uint32_t size[TT_SIZES_MAX];
+    double mean_s[TT_SIZES_MAX];
+    uint32_t count[TT_SIZES_MAX];
+    uint32_t now;   /* index */
+    uint64_t trial; /* groups until another size is tried */
+    uint64_t n_trials;
+} tt_sizes;
+
+struct tt_rule {
+    tt_mem mem;
+    tt_rule_opts opts;
+    tt_rule_up up;
+    tt_str *log;
+    tt_worker_slot *workers; /* [n] */
+    tt_queue ready, ended;   /* ended: those who have announced their last */
+    uint32_t n_alive;        /* that still compute: neither absent nor ended */
+    uint32_t n_expected;     /* have never come, and may still */
+    uint32_t n_veterans;     /* of n_alive: not newcomers */
+    uint64_t now, start_ns;  /* start_ns 0: nothing has happened */
+    uint64_t ended_ns;       /* when the first announced its last */
+    uint64_t updates;        /* announcements since the last re-centring */
+    uint64_t recentre_ns;    /* since when it has been due; 0: it is not */
+    uint64_t hold_ns;        /* since when a second component is awaited */
+    uint64_t free_until;     /* no hold before so many groups */
+    double step_ns;          /* between two announcements of a worker */
+    double soft_wait_ns;
+    tt_mixing mixing;
+    tt_sizes sizes;
+    /* The group being made. */
+    uint32_t *chosen; /* [n] */
+    bool *is_chosen;  /* [n] */
+    uint32_t n_chosen;
+    bool chose_across;        /* it joins components, on purpose */
+    tt_group_member *members; /* [n] */
+    uint64_t *iterations;     /* [n] */
+    double *weights;          /* [n] */
+    uint64_t *n_of_size;      /* [n + 1] */
+    uint64_t staleness_sum;
+    tt_rule_metrics told; /* the counters in it */
+};
+
+/* choice.c */
+/* Workers that an ordinary group can have. */
+uint32_t tt_rule_active(const tt_rule *rule);
+/* P at the moment, at most the active. */
+uint32_t tt_rule_want(const tt_rule *rule);
+/* Chooses `want` of the ready; false: they must wait for somebody else. */
+bool tt_rule_choose(tt_rule *rule, uint32_t want);
+/* All of the queue. */
+void tt_rule_choose_all(tt_rule *rule, const tt_queue *queue);
+
+/* mixing.c */
+tutti_err tt_mixing_init(tt_mixing *m, const tt_rule_opts *opts,
+                         const tt_mem *mem);
+void tt_mixing_fini(tt_mixing *m, const tt_rule_opts *opts, const tt_mem *mem);
+void tt_mixing_add(tt_rule *rule, uint64_t id);
+void tt_mixing_strike(tt_rule *rule, uint64_t id); /* the group broke */
+void tt_mixing_forget_look(tt_mixing *m);          /* others are alive now */
+uint32_t tt_mixing_window(const tt_rule *rule);
+/* Least groups that can connect n workers in groups of p. */
+uint32_t tt_mixing_least(uint32_t n, uint32_t p);
+/* The window is full, and has several components: part[] tells which. */
+bool tt_mixing_is_frozen(tt_rule *rule);
+uint32_t tt_mixing_part(const tt_rule *rule, uint32_t worker);
+uint32_t tt_mixing_components(tt_rule *rule);
+double tt_mixing_gap(tt_rule *rule);
+
+/* weights.c */
+void tt_rule_weigh(tt_rule *rule, tt_decision *d);
+
+/* groupsize.c */
+void tt_sizes_init(tt_sizes *s, uint32_t n);
+uint32_t tt_sizes_now(const tt_sizes *s);
+void tt_sizes_took(tt_sizes *s, uint32_t size, double seconds);
+/* A group has been made: which size is next, of n active. */
+void tt_sizes_next(tt_sizes *s, uint32_t n);
+
+/* grouplog.c */
+void tt_log_begin(tt_rule *rule);
+void tt_log_join(tt_rule *rule, uint32_t worker, uint64_t host, uint32_t flags);
+void tt_log_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
+                     bool is_last);
+void tt_log_done(tt_rule *rule, uint32_t worker, uint64_t group, bool well);
+void tt_log_leave(tt_rule *rule, uint32_t worker, bool is_dead);
+void tt_log_tick(tt_rule *rule);
+void tt_log_group(tt_rule *rule, const tt_decision *d);
+
+#endif

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rule_test.c - the rule of partial reduce, event by event. */
+#include "support/tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "support/alloc.h"
+#include "support/fleet.h"
+
+static tt_fleet f;
+
+/* The members of a group, as "0 2 3". */
+static void spell(const tt_decision *d, char *text, size_t size)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < d->n && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%u", i ? " " : "",
+                               d->members[i].worker);
+}
+
+/* Of the last one. */
+static const char *who(void)
+{
+    static char text[64];
+    spell(&f.last, text, sizeof(text));
+    return text;
+}
+
+static char texts[8][64];
+static int n_texts;
+
+static void decided(void *unused, const tt_decision *d)
+{
+    (void)unused;
+    spell(d, texts[n_texts++ % 8], sizeof(texts[0]));
+}
+
+static void say(uint32_t worker)
+{
+    f.now++;
+    tt_fleet_announce(&f, worker, 1);
+}
+
+static void tick_at(uint64_t now)
+{
+    f.now = now;
+    tt_rule_tick(f.rule, now);
+}
+
+static void test_first_ready_first(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 5, .group_size = 3});
+    say(4);
+    say(1);
+    assert_int_equal(f.n_groups, 0);
+    say(3);
+    assert_string_equal(who(), "1 3 4");
+    assert_true(f.last.is_even);
+    assert_true(f.last.members[0].weight == 1.0 / 3);
+    say(0);
+    say(3);
+    say(2);
+    assert_string_equal(who(), "0 2 3");
+    tt_fleet_close(&f);
+}
+
+static void test_events_that_cannot_be(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 3, .group_size = 3});
+    tt_rule *r = f.rule;
+    assert_int_equal(tt_rule_join(r, 0, 0, 0, 5, NULL), TUTTI_EINVAL);
+    assert_int_equal(tt_rule_join(r, 3, 0, 0, 5, NULL), TUTTI_EINVAL);
+    assert_int_equal(tt_rule_done(r, 0, 1, true, 5), TUTTI_EINVAL);
+    assert_int_equal(tt_rule_announce(r, 7, 1, false, 5), TUTTI_EINVAL);
+    say(0);
+    assert_int_equal(tt_rule_announce(r, 0, 2, false, 5), TUTTI_EINVAL);
+    assert_int_equal(tt_rule_leave(r, 0, false, 5), TUTTI_OK);
+    assert_int_equal(tt_rule_leave(r, 0, false, 5), TUTTI_EINVAL);
+    assert_int_equal(tt_rule_announce(r, 0, 2, false, 5), TUTTI_EINVAL);
+    tt_fleet_close(&f);
+}
+
+static void test_bad_options(void **state)
+{
+    (void)state;
+    static const tt_rule_opts bad[] = {
+        {.n = 0},
+        {.n = 4, .group_size = 5},
+        {.n = 4, .group_size = 1},
+        {.n = 4, .group_size = 2, .decay = 1.5},
+        {.n = 4, .group_size = 2, .decay = -1},
+        {.n = 8, .group_size = 2, .window = 6}, /* 7 connect 8 in pairs */
+        {.n = 1u << 20},
+    };
+    tt_rule_up up = {0};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        tt_rule *rule = NULL;
+        tutti_diag diag = {0};
+        assert_int_equal(
+            tt_rule_create(&bad[i], &up, &tt_mem_std, &rule, &diag),
+            TUTTI_EINVAL);
+        assert_true(strlen(diag.text) > 20);
+        assert_null(rule);
+    }
+}
+
+static void test_nobody_waits_beyond_the_bound(void **state)
+{
+    (void)state;
+    tt_fleet_open(
+        &f, &(tt_rule_opts){.n = 4, .group_size = 4, .max_wait_ns = 1000});
+    tick_at(100);
+    tt_fleet_announce(&f, 2, 1);
+    tick_at(600);
+    tt_fleet_announce(&f, 0, 1);
+    assert_int_equal(tt_rule_deadline(f.rule), 1100);
+    tick_at(1099);
+    assert_int_equal(f.n_groups, 0);
+    tick_at(1100);
+    assert_string_equal(who(), "0 2");
+    assert_int_equal(tt_rule_deadline(f.rule), TT_NEVER);
+    tt_fleet_close(&f);
+    /* Alone, too. */
+    tt_fleet_open(
+        &f, &(tt_rule_opts){.n = 4, .group_size = 4, .max_wait_ns = 1000});
+    say(3);
+    tick_at(5000);
+    assert_string_equal(who(), "3");
+    tt_fleet_close(&f);
+}
+
+static void test_soft_wait(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 6,
+                                      .group_size = 4,
+                                      .min_group = 2,
+                                      .soft_wait_ns = 100,
+                                      .max_wait_ns = 10000});
+    tick_at(1000);
+    tt_fleet_announce(&f, 5, 1);
+    tick_at(1100); /* one is below the minimum */
+    assert_int_equal(f.n_groups, 0);
+    f.now = 1150;
+    tt_fleet_announce(&f, 1, 1);
+    assert_string_equal(who(), "1 5");
+    tt_fleet_close(&f);
+}
+
+static void test_adaptive_wait(void **state)
+{
+    (void)state;
+    tt_rule_metrics m;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 2,
+                                      .group_size = 2,
+                                      .adapts = true,
+                                      .max_wait_ns = TT_NS_PER_S});
+    for (uint32_t i = 0; i < 200; i++)
+        say(i % 2);
+    tt_rule_measure(f.rule, &m);
+    assert_true(m.soft_wait_s <= 1.01e-5); /* full groups: the least */
+    f.stays_busy = true;
+    for (int i = 0; i < 40; i++) {
+        say(0);
+        tick_at(f.now + 2 * TT_NS_PER_S); /* groups of one */
+        assert_string_equal(who(), "0");
+        assert_int_equal(tt_rule_done(f.rule, 0, f.last.id, true, f.now), 0);
+    }
+    tt_rule_measure(f.rule, &m);
+    assert_true(m.soft_wait_s == 0.01);
+    tt_fleet_close(&f);
+}
+
+/* Workers 0 1 2 are on one host, 3 4 5 on another. While nobody may form a group
+ * (one has never come) a queue grows, and then there is a choice. */
+static void test_hosts_first(void **state)
+{
+    (void)state;
+    tt_rule *rule;
+    tt_rule_up up = {decided, NULL};
+    tt_rule_opts opts = {.n = 7, .group_size = 2, .start_wait_ns = 1000};
+    assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &rule, NULL), 0);
+    for (uint32_t w = 0; w < 6; w++)
+        assert_int_equal(tt_rule_join(rule, w, w / 3, 0, 1, NULL), TUTTI_OK);
+    n_texts = 0;
+    static const uint32_t order[] = {4, 0, 1, 5, 2, 3};
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(tt_rule_announce(rule, order[i], 1, false, 2 + i), 0);
+    assert_int_equal(n_texts, 0);
+    assert_int_equal(tt_rule_deadline(rule), 1001);
+    tt_rule_tick(rule, 1001);
+    assert_int_equal(n_texts, 3);
+    assert_string_equal(texts[0], "4 5");
+    assert_string_equal(texts[1], "0 1");
+    assert_string_equal(texts[2], "2 3");
+    tt_rule_free(rule);
+}
+
+static void test_recentre(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 4,
+                                      .group_size = 2,
+                                      .recentre_every = 2,
+                                      .max_wait_ns = 1000});
+    for (int i = 0; i < 2; i++)
+        for (uint32_t w = 0; w < 4; w++)
+            say(w);
+    /* The 8th announcement makes it due: its group is the first to wait. */
+    assert_int_equal(f.n_groups, 3);
+    say(0);
+    assert_int_equal(f.n_groups, 3);
+    say(1);
+    assert_int_equal(f.n_groups, 4);
+    assert_int_equal(f.last.kind, TUTTI_GROUP_RECENTRE);
+    assert_int_equal(f.last.n, 4);
+    tt_fleet_close(&f);
+}
+
+static void test_recentre_does_not_wait_for_ever(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 3,
+                                      .group_size = 2,
+                                      .recentre_every = 1,
+                                      .max_wait_ns = 1000});
+    say(0);
+    say(1); /* two of three updates: not due */
+    assert_int_equal(f.last.n, 2);
+    say(0); /* due now */
+    say(1);
+    assert_int_equal(f.n_groups, 1);
+    assert_int_equal(tt_rule_deadline(f.rule), 1004);
+    tick_at(1004);
+    assert_int_equal(f.last.kind, TUTTI_GROUP_RECENTRE);
+    assert_string_equal(who(), "0 1");
+    tt_fleet_close(&f);
+}
+
+static void test_the_end(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 3, .group_size = 2});
+    assert_int_equal(tt_rule_announce(f.rule, 0, 9, true, 10), TUTTI_OK);
+    f.now = 10;
+    say(1);
+    say(2);
+    assert_string_equal(who(), "1 2"); /* those who go on do */
+    assert_int_equal(tt_rule_announce(f.rule, 1, 9, true, 30), TUTTI_OK);
+    f.now = 30;
+    say(2); /* the last one that trains need not wait */
+    assert_string_equal(who(), "2");
+    assert_int_equal(tt_rule_announce(f.rule, 2, 9, true, 50), TUTTI_OK);
+    assert_int_equal(f.last.kind, TUTTI_GROUP_FINAL);
+    assert_string_equal(who(), "0 1 2");
+    tt_fleet_close(&f);
+    /* Bounded. */
+    tt_fleet_open(&f,
+                  &(tt_rule_opts){.n = 3, .group_size = 2, .end_wait_ns = 500});
+    assert_int_equal(tt_rule_announce(f.rule, 0, 9, true, 10), TUTTI_OK);
+    assert_int_equal(tt_rule_deadline(f.rule), 510);
+    tick_at(510);
+    assert_int_equal(f.last.kind, TUTTI_GROUP_FINAL);
+    assert_string_equal(who(), "0");
+    tt_fleet_close(&f);
+}
+
+static void test_death_in_every_state(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 4, .group_size = 3});
+    assert_int_equal(tt_rule_leave(f.rule, 0, true, 2), TUTTI_OK); /* away */
+    say(1);
+    say(2);
+    assert_int_equal(tt_rule_leave(f.rule, 2, true, 5), TUTTI_OK); /* ready */
+    f.stays_busy = true;
+    f.now = 6;
+    /* Two are left: P shrinks to 2. */
+    tt_fleet_announce(&f, 3, 1);
+    assert_string_equal(who(), "1 3");
+    assert_int_equal(tt_rule_leave(f.rule, 3, true, 7), TUTTI_OK); /* busy */
+    assert_int_equal(tt_rule_done(f.rule, 1, f.last.id, false, 8), TUTTI_OK);
+    tt_rule_metrics m;
+    tt_rule_measure(f.rule, &m);
+    assert_int_equal(m.n_alive, 1);
+    assert_int_equal(m.n_deaths, 3);
+    assert_int_equal(m.n_broken, 1);
+    tt_fleet_announce(&f, 1, 2); /* alone it need not wait */
+    assert_string_equal(who(), "1");
+    tt_fleet_close(&f);
+}
+
+static void test_newcomer(void **state)
+{
+    (void)state;
+    bool is_newcomer = false;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 3, .group_size = 2});
+    say(0);
+    say(1);
+    assert_int_equal(tt_rule_leave(f.rule, 1, true, 10), TUTTI_OK);
+    assert_int_equal(tt_rule_join(f.rule, 1, 0, 0, 11, &is_newcomer), TUTTI_OK);
+    assert_true(is_newcomer);
+    assert_int_equal(tt_rule_incarnation(f.rule, 1), 2);
+    assert_int_equal(tt_rule_leave(f.rule, 2, true, 12), TUTTI_OK);
+    assert_int_equal(tt_rule_join(f.rule, 2, 0, 0, 13, &is_newcomer), TUTTI_OK);
+    assert_true(is_newcomer);
+    f.now = 20;
+    say(1);
+    uint64_t groups = f.n_groups;
+    say(2); /* two newcomers: somebody must bring a model */
+    assert_int_equal(f.n_groups, groups);
+    say(0);
+    assert_string_equal(who(), "0 1");
+    assert_false(f.last.is_even);
+    assert_true(f.last.members[0].weight == 1);
+    assert_true(f.last.members[1].weight == 0);
+    say(1); /* it counts now; 2 does not */
+    assert_string_equal(who(), "1 2");
+    assert_true(f.last.members[0].weight == 1);
+    say(2);
+    say(1);
+    assert_true(f.last.is_even);
+    /* One that has the weights says so. */
+    assert_int_equal(tt_rule_leave(f.rule, 0, true, 40), TUTTI_OK);
+    assert_int_equal(
+        tt_rule_join(f.rule, 0, 0, TT_JOIN_CURRENT, 41, &is_newcomer),
+        TUTTI_OK);
+    assert_false(is_newcomer);
+    tt_fleet_close(&f);
+}
+
+static void test_everybody_is_new(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 2, .group_size = 2});
+    say(0);
+    say(1);
+    for (uint32_t w = 0; w < 2; w++)
+        assert_int_equal(tt_rule_leave(f.rule, w, true, 10), TUTTI_OK);
+    for (uint32_t w = 0; w < 2; w++)
+        assert_int_equal(tt_rule_join(f.rule, w, 0, 0, 11, NULL), TUTTI_OK);
+    f.now = 20;
+    say(0);
+    say(1);
+    assert_int_equal(f.last.n, 2);
+    assert_true(f.last.is_even);
+    tt_fleet_close(&f);
+}
+
+/* --------------------------------------------------------------- weights -- */
+
+static void test_weights(void **state)
+{
+    (void)state;
+    tt_rng rng = {7};
+    for (int round = 0; round < 2000; round++) {
+        uint64_t k[64];
+        double w[64];
+        uint32_t n = 1 + (uint32_t)tt_rng_below(&rng, 64);
+        double decay = (1 + (double)tt_rng_below(&rng, 100)) / 100;
+        uint64_t range = round % 3 ? 8 : 100000;
+        for (uint32_t i = 0; i < n; i++)
+            k[i] = tt_rng_below(&rng, range);
+        tt_weights_dynamic(k, n, decay, w);
+        double sum = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            sum += w[i];
+            assert_true(w[i] > 0);
+            for (uint32_t j = 0; j < n; j++) {
+                if (k[i] == k[j])
+                    assert_true(w[i] == w[j]);
+                if (k[i] > k[j])
+                    assert_true(w[i] >= w[j]);
+                if (k[i] > k[j] && decay > 0.2 && decay < 1 && range == 8)
+                    assert_true(w[i] > w[j]);
+            }
+        }
+        assert_true(fabs(sum - 1) < 1e-12);
+    }
+    double w[2];
+    tt_weights_dynamic((uint64_t[]){5, 3}, 2, 0.5, w);
+    assert_true(w[0] == 0.8 && w[1] == 0.2);
+    tt_weights_dynamic((uint64_t[]){5, 3}, 2, 1, w);
+    assert_true(w[0] == 0.5 && w[1] == 0.5);
+}
+
+static void test_dynamic_groups(void **state)
+{
+    (void)state;
+    tt_fleet_open(&f,
+                  &(tt_rule_opts){.n = 2, .group_size = 2, .is_dynamic = true});
+    tt_fleet_announce(&f, 0, 7);
+    tt_fleet_announce(&f, 1, 6);
+    assert_int_equal(f.last.iteration, 7);
+    assert_false(f.last.is_even);
+    assert_true(fabs(f.last.members[0].weight - 2.0 / 3) < 1e-15);
+    tt_fleet_announce(&f, 0, 8);
+    tt_fleet_announce(&f, 1, 8);
+    assert_true(f.last.is_even);
+    tt_rule_metrics m;
+    tt_rule_measure(f.rule, &m);
+    assert_int_equal(m.staleness[0], 3);
+    assert_int_equal(m.staleness[1], 1);
+    assert_true(m.mean_staleness == 0.25);
+    tt_fleet_close(&f);
+}
+
+/* ---------------------------------------------------------------- memory -- */
+
+static void test_memory(void **state)
+{
+    (void)state;
+    tt_rule_opts opts = {.n = 8, .group_size = 2};
+    tt_rule_up up = {0};
+    for (uint64_t k = 1; k < 100; k++) {
+        tt_test_mem m;
+        tt_mem mem = tt_test_mem_init(&m, k);
+        tt_rule *rule = NULL;
+        tutti_err err = tt_rule_create(&opts, &up, &mem, &rule, NULL);
+        assert_true(err == (rule ? TUTTI_OK : TUTTI_ENOMEM));
+        tt_rule_free(rule);
+        assert_true(tt_test_mem_is_clean(&m));
+        if (!err)
+            return;
+    }
+    fail_msg("it never succeeds");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_ready_first),
+        cmocka_unit_test(test_events_that_cannot_be),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_nobody_waits_beyond_the_bound),
+        cmocka_unit_test(test_soft_wait),
+        cmocka_unit_test(test_adaptive_wait),
+        cmocka_unit_test(test_hosts_first),
+        cmocka_unit_test(test_recentre),
+        cmocka_unit_test(test_recentre_does_not_wait_for_ever),
+        cmocka_unit_test(test_the_end),
+        cmocka_unit_test(test_death_in_every_state),
+        cmocka_unit_test(test_newcomer),
+        cmocka_unit_test(test_everybody_is_new),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_dynamic_groups),
+        cmocka_unit_test(test_memory),
+    };
+    return TT_RUN_TAP(tests);
+}
