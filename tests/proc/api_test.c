@@ -454,9 +454,12 @@ static int all_to_all_by_sizes(tutti_comm *world, int rank, int n)
     if (!comm)
         return 1;
     odd[0] = rank == n - 1 ? 3 : 1;
-    int bad = tt_expect(
-        comm, tutti_all_to_all_v(comm, x, odd, y, ones, TUTTI_I32, NULL, NULL),
-        TUTTI_EMISMATCH, "other sizes");
+    tutti_err err = tutti_all_to_all_v(comm, x, odd, y, ones, TUTTI_I32, NULL,
+                                       NULL);
+    /* Who exchanges nothing of the wrong size may have ended before. */
+    int bad = 0;
+    if (err || rank == 0 || rank == n - 1)
+        bad = tt_expect(comm, err, TUTTI_EMISMATCH, "other sizes");
     tutti_comm_destroy(comm);
     return bad;
 }
