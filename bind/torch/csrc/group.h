@@ -23,6 +23,8 @@ namespace tutti_torch
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Millis = std::chrono::milliseconds;
+struct How;   // planned.h
+struct Times; // planned.h
 
 class ProcessGroupTutti : public c10d::Backend
 {
@@ -97,6 +99,18 @@ class ProcessGroupTutti : public c10d::Backend
     WorkPtr send(Tensors &tensors, int to, int tag) override;
     WorkPtr recv(Tensors &tensors, int from, int tag) override;
     WorkPtr recvAnysource(Tensors &tensors, int tag) override;
+    // See planned.h.
+    std::tuple<WorkPtr, std::shared_ptr<Times>>
+    all_reduce_planned(const at::Tensor &input, const at::Tensor &output,
+                       const How &how);
+    void with_comm(const char *what,
+                   const std::function<void(tutti_comm *)> &use)
+    {
+        comm_->issue(what, [&](tutti_comm *comm) {
+            use(comm);
+            return TUTTI_OK;
+        });
+    }
     WorkPtr barrier(const c10d::BarrierOptions &opts) override;
     void monitoredBarrier(const c10d::BarrierOptions &opts,
                           bool wait_all) override;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// module.cpp - what Python sees: create(), version(). tutti/torch/__init__.py
-// registers it with torch.distributed.
+// module.cpp - what Python sees: create(), version(), and what planned.h has.
+// tutti/torch/__init__.py registers it with torch.distributed.
 #include <torch/extension.h>
 
 #include <pybind11/chrono.h>
 
 #include "group.h"
+#include "planned.h"
 
 namespace
 {
@@ -21,6 +22,32 @@ create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
     return c10::make_intrusive<ProcessGroupTutti>(store, rank, size, options);
 }
 
+void define_planned(py::module_ &m)
+{
+    py::class_<Times, std::shared_ptr<Times>>(m, "Times")
+        .def_readonly("started", &Times::started)
+        .def_property_readonly(
+            "finished", [](const Times &t) { return t.finished.load(); });
+    m.def(
+        "all_reduce",
+        [](const BackendPtr &group, const at::Tensor &in, const at::Tensor &out,
+           const std::string &planner, int priority, bool average) {
+            py::gil_scoped_release release;
+            return planned_all_reduce(group, in, out,
+                                      {planner, priority, average});
+        },
+        py::arg("group"), py::arg("input"), py::arg("output"),
+        py::arg("planner") = "", py::arg("priority") = 0,
+        py::arg("average") = false, "See planned.h.");
+    const py::call_guard<py::gil_scoped_release> no_gil;
+    m.def("predict", &predict, py::arg("group"), py::arg("bytes"),
+          py::arg("planner") = "", no_gil, "Seconds, and the planner's name.");
+    m.def("network", &network, py::arg("group"), no_gil,
+          "The group's network in words, and whether it is known.");
+    m.def("allocate", &allocate, py::arg("bytes"),
+          "A tensor of bytes that ranks of this host read in place.");
+}
+
 } // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
@@ -28,5 +55,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
           py::arg("timeout"), py::call_guard<py::gil_scoped_release>(),
           "Meets the other ranks through the store; a process group of tutti.");
+    define_planned(m);
     m.def("version", &tutti_version, "The version of the library.");
 }

@@ -33,4 +33,15 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
         group.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
 
 
+def predict(group, size_bytes, planner=""):
+    """Seconds that an all-reduce of so many bytes is predicted to take on the
+    group's network, and the planner's name ("": the one that would be chosen)."""
+    return _c.predict(backend_of(group or dist.group.WORLD), size_bytes, planner)
+
+
 _register.register()
+
+from tutti.torch.ddp_hook import HookState, hook  # noqa: E402
+from tutti.torch.parallel import DataParallel, backend_of  # noqa: E402
+
+__all__ = ["DataParallel", "HookState", "hook", "monitored_barrier", "predict"]
