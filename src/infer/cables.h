@@ -33,8 +33,8 @@ typedef struct tt_cables {
 tutti_err tt_cables_plan(tt_cables *c, uint32_t n_hosts, const tt_mem *mem);
 /* Looks that are left. */
 uint32_t tt_cables_left(const tt_cables *c);
-/* Is the cable measured in the present look? */
-bool tt_cables_now(const tt_cables *c, uint32_t cable);
+/* Is this way of the cable measured in the present look? */
+bool tt_cables_now(const tt_cables *c, uint32_t cable, int back);
 /* NAN: not measured. */
 void tt_cables_told(tt_cables *c, uint32_t cable, int back, double bps);
 /* The present look is over. */

@@ -272,9 +272,10 @@ static void note_cable(drawer *d, const wire *w)
 {
     char up[32], down[32];
     const tt_cable_way *way = w->cable->way;
-    tt_note(d->inf, TT_NOTE_LINK, "%s - %s: up %s, down %s, mean of %u rounds",
-            w->from, w->to, tt_rate_text(w->bps[0], up),
-            tt_rate_text(w->bps[1], down), way[0].n_alone + way[0].n_together);
+    tt_note(d->inf, TT_NOTE_LINK,
+            "%s - %s: up %s, down %s, in the middle of %u rounds", w->from,
+            w->to, tt_rate_text(w->bps[0], up), tt_rate_text(w->bps[1], down),
+            way[0].n_alone);
     for (int back = 0; back < 2; back++) {
         double together, bps = tt_cable_rate(w->cable, back, &together);
         if (together <= 0 || together >= bps * 0.85)

@@ -2,8 +2,8 @@
  * figures.c - figures for people and planners: equal links get equal figures.
  *
  * Idea       Sorted, figures fall into runs without a wide gap. A run that is
- *            narrow as a whole is one figure, their mean; one that is wide is
- *            cut at its widest gap, and so on.
+ *            narrow as a whole is one figure, the middle one: strays do not
+ *            move it. One that is wide is cut at its widest gap, and so on.
  * Why        Sixteen equal interfaces, measured, are sixteen rates; a planner
  *            that believes them finds no symmetry.
  * Next       drawing.c. */
@@ -55,11 +55,9 @@ static void even_run(item *items, uint32_t n, double spread)
         items = left ? items + at : items;
         n = left ? n - at : at;
     }
-    double sum = 0;
+    double middle = (items[(n - 1) / 2].value + items[n / 2].value) / 2;
     for (uint32_t i = 0; i < n; i++)
-        sum += items[i].value;
-    for (uint32_t i = 0; i < n; i++)
-        items[i].value = sum / n;
+        items[i].value = middle;
 }
 
 tutti_err tt_figures_even(double *values, uint32_t n, double spread,

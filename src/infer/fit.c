@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fit.c - the rates of a model's links from what was measured, and how well
- * the model then explains it.
+ * fit.c - what passed a model's links in each round, and how well the model
+ * explains what was measured.
  *
- * Rates      What passed a link in a round is known: the sum of its flows. In
- *            rounds in which the model says that the link was full, that sum
- *            is the link's rate; where it never was, the largest sum is what
- *            the link can do at least. Which links were full depends on the
- *            rates, so this is repeated a few times.
- *            Sums are taken from the top: a round in which the link was not
- *            full after all, for a reason the model does not know yet, lies
- *            below the others and is left out.
  * Score      Flows that share a full link are seldom exactly equal; their sum
  *            is exact. So the score adds, in units of the expected error, the
  *            square of how far each flow is from its max-min rate (loosely
@@ -17,7 +9,7 @@
  *            from the link's rate. No single one counts for more than 25: a
  *            stray measurement must not decide.
  * Cost       A few times all rounds by maxmin.c.
- * Next       seek.c, which makes models to be fitted. */
+ * Next       rates.c, the links' rates; seek.c, which makes models to be fitted. */
 #include "infer/plane.h"
 
 #include <math.h>
@@ -27,8 +19,6 @@
 enum { MAX_FITS = 4 };
 
 static const double worst_square = 25;
-/* Errors that do not shrink when more flows are added up. */
-static const double common = 0.02;
 /* A link this full was full. */
 static const double full = 0.95;
 /* ... and below this it surely was not. */
@@ -107,7 +97,9 @@ static tutti_err sort_passages(tt_plane *p, uint32_t n_links, size_t n)
 {
     if (tt_grow(p->mem, (void **)(void *)&p->by_link, &p->caps[1], n + 1, 4) ||
         tt_grow(p->mem, (void **)(void *)&p->link_first, &p->caps[2],
-                n_links + 2, 4))
+                n_links + 2, 4) ||
+        tt_grow(p->mem, (void **)(void *)&p->votes, &p->caps[7], n + 1,
+                sizeof(*p->votes)))
         return TUTTI_ENOMEM;
     memset(p->link_first, 0, (n_links + 2) * sizeof(*p->link_first));
     uint32_t *next = p->link_first + 1;
@@ -118,90 +110,6 @@ static tutti_err sort_passages(tt_plane *p, uint32_t n_links, size_t n)
     for (size_t i = 0; i < n; i++)
         p->by_link[next[p->passages[i].link]++] = (uint32_t)i;
     return TUTTI_OK;
-}
-
-/* ------------------------------------------------------------------ rates -- */
-
-/* The upper level of what passed a link: the mean of the highest passages that
- * errors alone can make differ; 0: there are none. One in eight may be a stray
- * one: it begins below them. */
-static double top_of(const tt_plane *p, uint32_t link)
-{
-    enum { MOST_STRAY = 8 };
-    double best[MOST_STRAY + 1] = {0};
-    uint32_t from = p->link_first[link], to = p->link_first[link + 1];
-    uint32_t skip = (to - from + 4) / 8;
-    skip = skip < MOST_STRAY ? skip : MOST_STRAY;
-    for (uint32_t k = from; k < to; k++) {
-        double v = p->passages[p->by_link[k]].bps;
-        for (uint32_t i = 0; i <= skip; i++) {
-            if (v <= best[i])
-                continue;
-            double w = best[i];
-            best[i] = v;
-            v = w;
-        }
-    }
-    double top = best[skip];
-    for (int i = 0; i < 5 && top > 0; i++) {
-        double sum = 0, weight = 0;
-        for (uint32_t k = from; k < to; k++) {
-            const tt_passage *a = &p->passages[p->by_link[k]];
-            double err = 2.5 * p->noise / sqrt(a->n_flows) + common;
-            if (a->bps < top * (1 - err))
-                continue;
-            double w = a->n_flows < 16 ? a->n_flows : 16;
-            sum += w * a->bps;
-            weight += w;
-        }
-        if (weight <= 0)
-            break;
-        top = sum / weight;
-    }
-    return top;
-}
-
-/* The mean of the passages in which surely this link was the limit, without
- * those far below the highest; their weight. */
-static double sure_of(const tt_plane *p, uint32_t link, double *weight)
-{
-    uint32_t from = p->link_first[link], to = p->link_first[link + 1];
-    double mean = 0;
-    for (int i = 0; i < 4; i++) {
-        double sum = 0;
-        *weight = 0;
-        for (uint32_t k = from; k < to; k++) {
-            const tt_passage *a = &p->passages[p->by_link[k]];
-            double err = 2.5 * p->noise / sqrt(a->n_flows) + common;
-            if (a->n_sure == 0 || a->bps < mean * (1 - err))
-                continue;
-            double w = a->n_sure < 16 ? a->n_sure : 16;
-            sum += w * a->bps;
-            *weight += w;
-        }
-        if (*weight <= 0)
-            return 0;
-        mean = sum / *weight;
-    }
-    return mean;
-}
-
-static double set_rates(tt_plane *p, tt_model *m)
-{
-    double most = 0;
-    for (uint32_t l = 0; l < tt_model_links(m); l++) {
-        double *bps = tt_model_bps(m, l);
-        double weight, top = top_of(p, l), sure = sure_of(p, l, &weight);
-        if (top <= 0)
-            continue;
-        double now = (weight * sure + 2 * top) / (weight + 2);
-        if (sure > top * (1 + 3.5 * p->noise / sqrt(weight + 1e-9)))
-            now = sure;
-        double change = fabs(log(now / *bps));
-        most = change > most ? change : most;
-        *bps = now;
-    }
-    return most;
 }
 
 /* ------------------------------------------------------------------ score -- */
@@ -245,8 +153,8 @@ static double look_score(const tt_plane *p, tt_model *m, const tt_look *look)
             }
         }
         if (n > 1)
-            score += capped(log(got / wanted) /
-                            sqrt(square(p->noise) / n + square(common)));
+            score += capped(log(got / wanted) / sqrt(square(p->noise) / n +
+                                                     square(TT_COMMON_ERROR)));
     }
     return score;
 }
@@ -284,30 +192,10 @@ tutti_err tt_fit(tt_plane *p, tt_model *m)
             err = sort_passages(p, tt_model_links(m), n);
         if (err)
             return err;
-        if (i + 1 == MAX_FITS || set_rates(p, m) < 0.005)
+        if (i + 1 == MAX_FITS || tt_rates_set(p, m) < 0.005)
             break;
     }
     return TUTTI_OK;
-}
-
-tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link)
-{
-    tt_evidence e = {0};
-    for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1]; k++) {
-        const tt_passage *a = &p->passages[p->by_link[k]];
-        e.n_looks++;
-        e.n_full += a->is_full;
-        e.was_limit |= a->is_full && a->n_sure > 0;
-    }
-    return e;
-}
-
-bool tt_is_sure(const tt_plane *p, uint32_t link)
-{
-    double weight, top = top_of(p, link), sure = sure_of(p, link, &weight);
-    bool differ = fabs(sure / top - 1) > p->seen_noise;
-    bool quiet = tt_is_quiet(p);
-    return weight >= (differ ? (quiet ? 4 : 8) : (quiet ? 2 : 3));
 }
 
 /* How far flows that had a link for themselves are from what the model says;

@@ -16,7 +16,7 @@
 #include "infer/whole.h"
 
 /* So many rounds without any answer from a host that was asked. */
-enum { MAX_SILENT = 4 };
+enum { MAX_SILENT = 6 };
 /* As in core/sift.c, and some: neither must hang on the noise. */
 #define MUCH_FASTER 10.0
 
@@ -113,19 +113,21 @@ static tutti_err add_cables(tt_infer *inf)
     tt_cables *c = &inf->cables;
     uint32_t first = inf->n_flows;
     tutti_err err = TUTTI_OK;
-    if (tt_cables_left(c) == 0)
-        return TUTTI_OK;
-    for (uint32_t i = 0; i < c->n && !err; i++) {
-        const tt_cable *w = &c->list[i];
-        if (!tt_cables_now(c, i))
-            continue;
-        for (int back = 0; back < 2 && !err; back++) {
-            if (w->can[back])
+    /* A look is empty where all cables can be used one way only. */
+    while (!err && inf->n_flows == first && tt_cables_left(c) > 0) {
+        for (uint32_t i = 0; i < 2 * c->n && !err; i++) {
+            const tt_cable *w = &c->list[i / 2];
+            uint32_t back = i & 1;
+            if (w->can[back] && tt_cables_now(c, i / 2, back))
                 err = add_flow(inf, w->port[back], w->port[!back]);
         }
+        if (!err && inf->n_flows == first)
+            tt_cables_step(c);
     }
     if (!err)
         guess_by_ports(inf, first);
+    for (uint32_t i = first; i < inf->n_flows; i++)
+        inf->flows[i].is_alone = true;
     return err;
 }
 
@@ -293,8 +295,8 @@ static void tell_all(tt_infer *inf, const tt_infer_rate *rate)
     tt_cables *c = &inf->cables;
     bool any = tt_cables_left(c) > 0;
     for (uint32_t i = 0; i < c->n && any; i++) {
-        for (int back = 0; back < 2 && tt_cables_now(c, i); back++) {
-            if (c->list[i].can[back])
+        for (int back = 0; back < 2; back++) {
+            if (c->list[i].can[back] && tt_cables_now(c, i, back))
                 tt_cables_told(c, i, back, good((rate++)->bps));
         }
     }

@@ -56,6 +56,8 @@ typedef struct tt_infer_flow {
     /* What is expected at least: how long the caller must measure. 0: no
      * idea yet. */
     double guess_bps;
+    bool is_alone; /* on its links: what it has in their queues is in nobody's
+                      way */
 } tt_infer_flow;
 
 /* What was measured of a flow, in bits per second. Flows that share a link take

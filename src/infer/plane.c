@@ -23,7 +23,7 @@ static bool make_scratch(tt_plane *p)
 {
     tt_arena *a = &p->arena;
     uint32_t n = p->n;
-    p->max_stressed = 8 * n + 8;
+    p->max_stressed = 10 * n + 8;
     p->senders = tt_arena_new(a, n, sizeof(uint32_t));
     p->receivers = tt_arena_new(a, n, sizeof(uint32_t));
     p->to = tt_arena_new(a, n, sizeof(uint32_t));
@@ -73,6 +73,7 @@ void tt_plane_close(tt_plane *p)
     tt_free(p->mem, p->load, p->caps[4], sizeof(*p->load));
     tt_free(p->mem, p->n_sure, p->caps[5], sizeof(*p->n_sure));
     tt_free(p->mem, p->residual, p->caps[6], sizeof(*p->residual));
+    tt_free(p->mem, p->votes, p->caps[7], sizeof(*p->votes));
     tt_free(p->mem, p->looks.flows, p->looks.cap_flows, sizeof(tt_flow));
     tt_free(p->mem, p->looks.list, p->looks.cap_looks, sizeof(tt_look));
     tt_seeker_close(p);
@@ -119,8 +120,10 @@ static tutti_err go_on(tt_plane *p)
     case 0:
         return tt_rounds_first(p);
     case 1:
-        return tt_rounds_general(p);
+        return tt_rounds_second(p);
     case 2:
+        return tt_rounds_general(p);
+    case 3:
         tt_rounds_chain_all(p);
         err = tt_fit(p, &p->best);
         return err ? err : think(p);
@@ -154,5 +157,5 @@ uint32_t tt_plane_likely(const tt_plane *p)
     if (p->is_done || p->n_thoughts > 1)
         return p->looks.n;
     /* What mostly follows, as long as nothing is known. */
-    return p->stage < 2 ? 3 * p->looks.n : p->looks.n + p->looks.n / 3;
+    return p->stage < 3 ? 3 * p->looks.n : p->looks.n + p->looks.n / 3;
 }

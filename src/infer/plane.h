@@ -120,6 +120,11 @@ typedef struct tt_passage {
     bool is_full;
 } tt_passage;
 
+/* A passage that counts, for how much, and how far off it may be. */
+typedef struct tt_vote {
+    double bps, weight, error;
+} tt_vote;
+
 typedef struct tt_plane {
     const tt_mem *mem;
     tt_arena arena;
@@ -138,7 +143,8 @@ typedef struct tt_plane {
     double *expected; /* of each flow, by `best` */
     double *load;     /* [links]: of one round */
     uint32_t *n_sure; /* [links]: of one round */
-    size_t caps[7];
+    tt_vote *votes;   /* scratch of rates.c: [passages] */
+    size_t caps[8];
     double *residual; /* scratch of fit.c */
     struct tt_seeker *seek;
     struct tt_tree *tree;
@@ -189,6 +195,11 @@ tutti_err tt_fit(tt_plane *p, tt_model *m);
 tutti_err tt_fit_noise(tt_plane *p);
 /* Sets p->expected. */
 tutti_err tt_predict(tt_plane *p, const tt_model *m);
+/* Errors that do not shrink when more flows are added up. */
+#define TT_COMMON_ERROR 0.02
+
+/* rates.c: from the passages; the largest change, as a logarithm. */
+double tt_rates_set(tt_plane *p, tt_model *m);
 /* What the rate of a link rests on, after a fit of the same model. */
 typedef struct tt_evidence {
     uint32_t n_looks, n_full; /* in which it was used, was full */
@@ -220,8 +231,9 @@ typedef struct tt_tree {
 bool tt_tree_create(tt_plane *p);
 void tt_tree_build(tt_plane *p, const tt_model *m);
 
-/* rounds.c: adds looks. First these; when they are told, those. */
+/* rounds.c: adds looks. First these; when they are told, those; then those. */
 tutti_err tt_rounds_first(tt_plane *p);
+tutti_err tt_rounds_second(tt_plane *p);
 tutti_err tt_rounds_general(tt_plane *p);
 /* target.c: adds looks, or none: there is nothing more to ask. */
 tutti_err tt_rounds_targeted(tt_plane *p);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * rounds.c - what is measured before anything is known.
  *
- * First      pairs alone (what each interface can do), all at the same time in
- *            a random pairing, that once more (how much noise there is), and
- *            each with the one whose number differs in some bits.
- * Then       stars of four (is it the sender or the receiver?), halves of the
- *            plane against each other, parts of random pairings, all to three
- *            at once. Where there is noise more of these.
- * Cost       About 16 + 7 log n looks, with noise 16 + 12 log n.
+ * First      Pairs alone, one way at a time (what can each interface do?); stars
+ *            of four, one way at a time (is it the sender or the receiver?).
+ *            From then on it is known which interfaces are faster one way: rounds
+ *            in which all send both ways need to know (probe_rounds.c).
+ * Then       All at the same time in a random pairing, that once more (how much
+ *            noise is there?), each with the one whose number differs in some
+ *            bits, halves of the plane against each other, parts of random
+ *            pairings, all to three at once. Where there is noise more of these.
+ * Cost       About 20 + 7 log n looks, with noise 20 + 12 log n.
  * Next       target.c, which measures what is suspected. */
 #include <math.h>
 #include <stdlib.h>
@@ -96,38 +98,68 @@ static tutti_err add_shifts(tt_plane *p)
     return err;
 }
 
-/* Member c of a group with its other members, both ways. */
+/* Member c of a group to all its other members, or from them: one way at a time,
+ * since what passes the other way would be in the way of its
+ * acknowledgements. */
 static tutti_err add_group(tt_plane *p, const uint32_t *group, uint32_t n,
-                           uint32_t c)
+                           uint32_t c, bool inward)
 {
     tutti_err err = TUTTI_OK;
-    for (uint32_t k = 0; k < n && !err; k++) {
-        if (k == c)
-            continue;
-        if (tt_may(p, group[c], group[k]))
-            err = tt_look_add(p, group[c], group[k]);
-        if (!err && tt_may(p, group[k], group[c]))
-            err = tt_look_add(p, group[k], group[c]);
+    for (uint32_t k = 0; k < n && c < n && !err; k++) {
+        uint32_t src = group[inward ? k : c], dst = group[inward ? c : k];
+        if (k != c && tt_may(p, src, dst))
+            err = tt_look_add(p, src, dst);
     }
     return err;
 }
 
-/* Groups of four at once, each of the four its centre in turn. */
+/* Groups of four at once (the last one may have up to six), each member its
+ * centre in turn. */
 static tutti_err add_stars(tt_plane *p)
 {
-    uint32_t n = p->n, size = n < 4 ? n : 4;
+    enum { SIZE = 4 };
+    uint32_t n = p->n, rest = n % SIZE, last = n < 2 * SIZE - 1 ? n : SIZE;
+    if (n > last && rest > 0 && rest < 3)
+        last = SIZE + rest;
     for (uint32_t i = 0; i < n; i++)
         p->senders[i] = i;
     tt_shuffle(p, p->senders, n);
-    for (uint32_t c = 0; c < size; c++) {
+    for (uint32_t turn = 0; turn < 2 * last; turn++) {
         tutti_err err = tt_look_begin(p, "one with three");
-        for (uint32_t at = 0; at + c < n && !err; at += size)
-            err = add_group(p, p->senders + at, n - at < size ? n - at : size,
-                            c);
+        for (uint32_t at = 0, size; at < n && !err; at += size) {
+            size = n - at <= last ? n - at : SIZE;
+            err = add_group(p, p->senders + at, size, turn / 2, turn & 1);
+        }
         if (err)
             return err;
     }
     return TUTTI_OK;
+}
+
+/* Once more, one after the other, what came to nothing, of interfaces of which
+ * nothing else is known: what is measured next builds upon it. */
+static tutti_err add_failed(tt_plane *p)
+{
+    uint32_t n = p->looks.n_told_flows;
+    bool *sent = p->used, *received = p->taken;
+    tutti_err err = TUTTI_OK;
+    memset(sent, 0, p->n * sizeof(*sent));
+    memset(received, 0, p->n * sizeof(*received));
+    for (uint32_t i = 0; i < n; i++) {
+        const tt_flow *flow = &p->looks.flows[i];
+        sent[flow->src] |= !isnan(flow->bps);
+        received[flow->dst] |= !isnan(flow->bps);
+    }
+    for (uint32_t i = 0; i < n && !err; i++) {
+        tt_flow flow = p->looks.flows[i];
+        if (!isnan(flow.bps) || (sent[flow.src] && received[flow.dst]))
+            continue;
+        sent[flow.src] = received[flow.dst] = true;
+        err = tt_look_begin(p, "pairs alone");
+        if (!err)
+            err = tt_look_add(p, flow.src, flow.dst);
+    }
+    return err;
 }
 
 /* One half with the other: by each bit of the number, or at random. */
@@ -181,7 +213,14 @@ static void estimate_noise(tt_plane *p)
 
 tutti_err tt_rounds_first(tt_plane *p)
 {
-    tutti_err err = add_alone(p);
+    return add_alone(p);
+}
+
+tutti_err tt_rounds_second(tt_plane *p)
+{
+    tutti_err err = add_failed(p);
+    if (!err && p->n > 2)
+        err = add_stars(p);
     if (!err)
         err = add_twins(p);
     return err ? err : add_shifts(p);
@@ -194,8 +233,6 @@ tutti_err tt_rounds_general(tt_plane *p)
     estimate_noise(p);
     bool quiet = tt_is_quiet(p);
     uint32_t bits = tt_log2_up(p->n);
-    if (p->n > 2)
-        err = add_stars(p);
     for (uint32_t b = 0; b < bits && !err; b++)
         err = add_half(p, b, false);
     for (uint32_t b = 0; b < bits && !err && !quiet; b++)

@@ -133,9 +133,11 @@ static tutti_err prune(tt_plane *p)
 static tutti_err look_anew(tt_plane *p)
 {
     tutti_err err = tt_predict(p, &p->best);
+    if (err)
+        return err;
     tt_weigh_expect(p);
     tt_tree_build(p, &p->best);
-    return err;
+    return TUTTI_OK;
 }
 
 /* ---------------------------------------------------------- second thoughts */

@@ -135,8 +135,7 @@ static uint32_t next_partner(const tt_plane *p, uint32_t c, bool inward)
 }
 
 /* To (from) its best partners, until they could do more than it can. */
-static tutti_err add_spokes(tt_plane *p, uint32_t c, bool inward,
-                            uint32_t *n_spokes)
+static tutti_err add_spokes(tt_plane *p, uint32_t c, bool inward)
 {
     enum { MOST = 16, LEAST = 3 };
     uint32_t link = inward ? p->n + c : c;
@@ -148,33 +147,10 @@ static tutti_err add_spokes(tt_plane *p, uint32_t c, bool inward,
             (k >= LEAST && total > 1.6 * p->best.leaf_bps[link]))
             break;
         p->used[i] = true;
-        (*n_spokes)++;
         err = tt_look_add(p, inward ? i : c, inward ? c : i);
         if (!err)
             err = star_total(p, link, &total);
     }
-    return err;
-}
-
-/* Both ways; the same partners may serve for both. p->used: taken by other
- * stars of the look; p->taken: the same, before this one. */
-static tutti_err add_star(tt_plane *p, uint32_t c)
-{
-    uint32_t n_out = 0, n_in = 0;
-    bool *before = p->taken;
-    p->used[c] = true;
-    memcpy(before, p->used, p->n * sizeof(*before));
-    tutti_err err = add_spokes(p, c, false, &n_out);
-    if (err)
-        return err;
-    for (uint32_t i = 0; i < p->n; i++) { /* the other way: the same are free */
-        bool mine = p->used[i] && !before[i];
-        p->used[i] = before[i];
-        before[i] = mine;
-    }
-    err = add_spokes(p, c, true, &n_in);
-    for (uint32_t i = 0; i < p->n; i++)
-        p->used[i] |= before[i];
     return err;
 }
 
@@ -193,8 +169,8 @@ static bool is_sure(const tt_plane *p, uint32_t link)
     return tt_evidence_of(p, link).n_looks == 0 || tt_is_sure(p, link);
 }
 
-/* As many stars at once as find partners. */
-static tutti_err add_unsure(tt_plane *p)
+/* As many stars at once as find partners; one way, as in rounds.c. */
+static tutti_err add_unsure(tt_plane *p, bool inward)
 {
     uint64_t *one = p->seek_set;
     bool begun = false;
@@ -202,20 +178,21 @@ static tutti_err add_unsure(tt_plane *p)
     for (uint32_t i = 0; i < p->n; i++)
         p->senders[i] = i;
     tt_shuffle(p, p->senders, p->n);
-    memset(one, 0, p->n_words * sizeof(*one));
     for (uint32_t i = 0; i < p->n && !err && p->n > 2; i++) {
-        if (is_sure(p, i) && is_sure(p, p->n + i))
+        if (is_sure(p, inward ? p->n + i : i))
             continue;
-        one[0] = i;
-        if (!note_set(p, one, AS_STAR + (p->n_thoughts > 0)))
+        memset(one, 0, p->n_words * sizeof(*one));
+        tt_set_add(one, i);
+        if (!note_set(p, one, AS_STAR + 2 * inward + (p->n_thoughts > 0)))
             continue;
         if (!begun || p->used[i] || !has_room(p, i)) {
             memset(p->used, 0, p->n * sizeof(*p->used));
             err = tt_look_begin(p, "one with many");
             begun = true;
         }
+        p->used[i] = true;
         if (!err)
-            err = add_star(p, i);
+            err = add_spokes(p, i, inward);
     }
     return err;
 }
@@ -337,8 +314,8 @@ tutti_err tt_rounds_targeted(tt_plane *p)
     }
     for (uint32_t v = 0; v < t->n_nodes && !err; v++)
         err = add_rest(p, v);
-    if (!err)
-        err = add_unsure(p);
+    for (int inward = 0; inward < 2 && !err; inward++)
+        err = add_unsure(p, inward);
     p->n_thoughts++;
     p->chain_level = p->chain_at = 0;
     for (uint32_t v = 0; v < t->n_nodes; v++)

@@ -63,7 +63,7 @@ static inline const char *tt_host_name(const tt_infer *inf, uint32_t host)
 tutti_err tt_delays_share(const tt_plane *p, double *seconds);
 
 /* Figures as close as this, errors alone can make differ. */
-#define TT_RATE_SPREAD 0.06
+#define TT_RATE_SPREAD 0.08
 #define TT_LATENCY_SPREAD 0.4
 
 /* figures.c: figures that errors alone can make differ become the same; 0 stays

@@ -28,7 +28,7 @@ static const uint32_t queue_bytes = 1 << 20, least_window = 32 << 10,
                       slow_window = 16 << 10, least_part = 8 << 10,
                       most_queued = 256 << 10, most_window = 64 << 20,
                       unknown_queued = 128 << 10;
-static const double queue_s = 0.002, slow_s = 0.01;
+static const double queue_s = 0.002, slow_s = 0.01, alone_s = 0.03;
 /* Both ways are equally fast if one has that of the other. */
 static const double even = 0.8;
 /* How often a flow's own queue must have passed before it is measured. */
@@ -76,35 +76,54 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* What the flow may have in queues. */
+static double queue_of(const rounds *r, const tt_infer_flow *flow)
+{
+    double guess = flow->guess_bps,
+           share = (double)queue_bytes / r->asked.n_flows;
+    if (guess <= 0)
+        return clamp(share, least_window, unknown_queued);
+    if (flow->is_alone)
+        return clamp(guess / 8 * alone_s, least_window, most_queued);
+    double queue = guess / 8 * queue_s;
+    uint32_t least = clamp(guess / 8 * slow_s, slow_window, least_window);
+    return clamp(queue < share ? queue : share, least, most_queued);
+}
+
+/* On its path and in its queues. */
+static uint32_t window_of(const rounds *r, const tt_infer_flow *flow,
+                          uint32_t rtt_us)
+{
+    double most_bps = flow->guess_bps > 0 ? 4 * flow->guess_bps : unknown_bps;
+    return clamp(most_bps / 8 * rtt_us * 1e-6 + queue_of(r, flow), slow_window,
+                 most_window);
+}
+
 /* Makes the round long enough for one flow. */
-static void stretch(rounds *r, const tt_infer_flow *flow, uint32_t number)
+static void stretch(rounds *r, uint32_t i, uint32_t number)
 {
     tt_probe_round *head = &r->head;
+    const tt_infer_flow *flow = &r->asked.flows[i];
     double guess = flow->guess_bps;
-    bool is_known = guess > 0;
     uint32_t rtt_us = r->p->marks[number].rtt_us;
     rtt_us = rtt_us < most_rtt_us ? rtt_us : most_rtt_us;
     uint32_t warm_us = unknown_warm_us, measure_us = unknown_measure_us;
-    if (is_known) {
+    if (guess > 0) {
         warm_us = clamp(warm_bytes * 8e6 / guess, least_warm_us, most_warm_us);
         measure_us = clamp(measure_bytes * 8e6 / guess, least_measure_us,
                            most_measure_us);
     }
+    /* Alone it is as fast as it will be before its queue is full. */
+    if (guess > 0 && !flow->is_alone)
+        warm_us = larger(warm_us,
+                         clamp(settling * 8e6 * queue_of(r, flow) / guess,
+                               least_warm_us, most_warm_us));
     head->measure_us = larger(head->measure_us, measure_us + 2 * rtt_us);
-    double most_bps = is_known ? 4 * guess : unknown_bps;
-    double path = most_bps / 8 * rtt_us * 1e-6;
-    double share = (double)queue_bytes / r->asked.n_flows;
-    double queue = is_known ? guess / 8 * queue_s : unknown_queued;
-    uint32_t least = is_known
-                         ? clamp(guess / 8 * slow_s, slow_window, least_window)
-                         : least_window;
-    queue = clamp(queue < share ? queue : share, least, most_queued);
-    r->window_bytes = larger(r->window_bytes,
-                             clamp(path + queue, least, most_window));
-    if (is_known)
-        warm_us = larger(warm_us, clamp(settling * 8e6 * queue / guess,
-                                        least_warm_us, most_warm_us));
     head->warm_us = larger(head->warm_us, warm_us + 10 * rtt_us);
+    uint32_t window = window_of(r, flow, rtt_us);
+    r->flows[r->index[i]].window_bytes = window;
+    if (!flow->is_alone)
+        r->window_bytes = larger(r->window_bytes, window);
 }
 
 /* All flows have the same window, or those that share a link would not share it
@@ -114,6 +133,8 @@ static void set_window(rounds *r, uint32_t i)
 {
     const tt_infer_flow *flow = &r->asked.flows[i];
     double fast = flow->guess_bps;
+    if (flow->is_alone)
+        return;
     for (uint32_t k = 0; k < r->asked.n_flows; k++) {
         const tt_infer_flow *back = &r->asked.flows[k];
         if (back->src == flow->dst && back->dst == flow->src)
@@ -197,7 +218,7 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
                 .number = number,
                 .is_free = p->marks[number].is_free,
                 .piece_bytes = piece_of(r->asked.flows[i].guess_bps)};
-            stretch(r, &r->asked.flows[i], number);
+            stretch(r, i, number);
         }
         for (uint32_t i = 0; !err && i < r->asked.n_flows; i++) {
             if (r->index[i] != TT_NONE)

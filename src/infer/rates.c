@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rates.c - the rates of a model's links from what was measured.
+ *
+ * Idea       What passed a link in a round is known: the sum of its flows. In
+ *            rounds in which the model says that the link was full, that sum
+ *            is the link's rate; where it never was, the largest sum is what
+ *            the link can do at least. Which links were full depends on the
+ *            rates, so this is repeated a few times (fit.c).
+ *            Sums are taken from the top: a round in which the link was not
+ *            full after all, for a reason the model does not know yet, lies
+ *            below the others and is left out.
+ * Next       fit.c. */
+#include "infer/plane.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* How far errors may take what was measured in this passage. */
+static double error_of(const tt_plane *p, const tt_passage *a)
+{
+    return 2.5 * p->noise / sqrt(a->n_flows) + TT_COMMON_ERROR;
+}
+
+/* The upper level of what passed a link: the mean of the highest passages that
+ * errors alone can make differ; 0: there are none. One in eight may be a stray
+ * one: it begins below them. */
+static double top_of(const tt_plane *p, uint32_t link)
+{
+    enum { MOST_STRAY = 8 };
+    double best[MOST_STRAY + 1] = {0};
+    uint32_t from = p->link_first[link], to = p->link_first[link + 1];
+    uint32_t skip = (to - from + 4) / 8;
+    skip = skip < MOST_STRAY ? skip : MOST_STRAY;
+    for (uint32_t k = from; k < to; k++) {
+        double v = p->passages[p->by_link[k]].bps;
+        for (uint32_t i = 0; i <= skip; i++) {
+            if (v <= best[i])
+                continue;
+            double w = best[i];
+            best[i] = v;
+            v = w;
+        }
+    }
+    double top = best[skip];
+    for (int i = 0; i < 5 && top > 0; i++) {
+        double sum = 0, weight = 0;
+        for (uint32_t k = from; k < to; k++) {
+            const tt_passage *a = &p->passages[p->by_link[k]];
+            if (a->bps < top * (1 - error_of(p, a)))
+                continue;
+            double w = a->n_flows < 16 ? a->n_flows : 16;
+            sum += w * a->bps;
+            weight += w;
+        }
+        if (weight <= 0)
+            break;
+        top = sum / weight;
+    }
+    return top;
+}
+
+/* Of one passage, however many flows it is the sum of. */
+enum { MOST_WEIGHT = 4 };
+
+static int by_rate(const void *a, const void *b)
+{
+    const tt_vote *x = a, *y = b;
+    return (x->bps > y->bps) - (x->bps < y->bps);
+}
+
+/* The passages in which surely this link was the limit, lowest first. */
+static uint32_t find_votes(const tt_plane *p, uint32_t link)
+{
+    uint32_t n = 0;
+    for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1]; k++) {
+        const tt_passage *a = &p->passages[p->by_link[k]];
+        uint32_t weight = a->n_sure < MOST_WEIGHT ? a->n_sure : MOST_WEIGHT;
+        if (weight > 0)
+            p->votes[n++] = (tt_vote){a->bps, weight, error_of(p, a)};
+    }
+    qsort(p->votes, n, sizeof(*p->votes), by_rate);
+    return n;
+}
+
+/* The mean of the middle half: hosts that are busy make some flows fall short,
+ * and others run ahead when a link lets pass what it has saved. */
+static double middle_of(const tt_vote *votes, uint32_t n, double weight)
+{
+    double from = weight / 4, to = 3 * weight / 4, at = 0, sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double begin = fmax(at, from), end = fmin(at + votes[i].weight, to);
+        at += votes[i].weight;
+        sum += end > begin ? (end - begin) * votes[i].bps : 0;
+    }
+    return sum / (to - from);
+}
+
+/* The middle of the passages in which surely this link was the limit, without
+ * those far below the others; their weight. */
+static double sure_of(const tt_plane *p, uint32_t link, double *weight)
+{
+    uint32_t n = find_votes(p, link), n_left = n;
+    double middle = 0;
+    for (int i = 0; i < 4; i++) {
+        *weight = 0;
+        n = n_left;
+        n_left = 0;
+        for (uint32_t k = 0; k < n; k++) {
+            tt_vote v = p->votes[k];
+            if (v.bps < middle * (1 - v.error))
+                continue;
+            p->votes[n_left++] = v;
+            *weight += v.weight;
+        }
+        if (*weight <= 0)
+            return 0;
+        middle = middle_of(p->votes, n_left, *weight);
+    }
+    return middle;
+}
+
+double tt_rates_set(tt_plane *p, tt_model *m)
+{
+    double most = 0;
+    for (uint32_t l = 0; l < tt_model_links(m); l++) {
+        double *bps = tt_model_bps(m, l);
+        double weight, top = top_of(p, l), sure = sure_of(p, l, &weight);
+        if (top <= 0)
+            continue;
+        double now = (weight * sure + 2 * top) / (weight + 2);
+        if (sure > top * (1 + 3.5 * p->noise / sqrt(weight + 1e-9)))
+            now = sure;
+        double change = fabs(log(now / *bps));
+        most = change > most ? change : most;
+        *bps = now;
+    }
+    return most;
+}
+
+tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link)
+{
+    tt_evidence e = {0};
+    for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1]; k++) {
+        const tt_passage *a = &p->passages[p->by_link[k]];
+        e.n_looks++;
+        e.n_full += a->is_full;
+        e.was_limit |= a->is_full && a->n_sure > 0;
+    }
+    return e;
+}
+
+bool tt_is_sure(const tt_plane *p, uint32_t link)
+{
+    double weight, top = top_of(p, link), sure = sure_of(p, link, &weight);
+    bool differ = fabs(sure / top - 1) > p->seen_noise;
+    bool quiet = tt_is_quiet(p);
+    return weight >= (differ ? (quiet ? 4 : 8) : (quiet ? 2 : 3));
+}
