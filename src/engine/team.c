@@ -2,8 +2,10 @@
  * team.c - a communicator as the engine sees it, and how it fails.
  *
  * Failure is final and shared: the rank that notices it ends its own calls and
- * tells every other member in one ABORT (every pair has a conn, so nobody has
- * to pass it on). A rank that had returned already gets it from its next call.
+ * tells every other member in one ABORT. Who is told tells it once more before
+ * its own calls end: the process may leave then, and who sees its conns close
+ * must know the cause before. A rank that had returned already gets it from its
+ * next call.
  * Next: drive.c. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -157,14 +159,14 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
     tt_engine_wake(team->mesh->engine);
 }
 
-/* Told by another member, who has told everybody: passing it on would only
- * echo. */
+/* Told by another member. */
 void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text)
 {
     if (team->err)
         return;
     note_failure(team, err, culprit, text);
+    tell_failure(team);
     end_ops(team, err);
     tt_engine_wake(team->mesh->engine);
 }

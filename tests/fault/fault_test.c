@@ -143,8 +143,50 @@ static void a_forked_child_hides_no_death(void **state)
     death d = {0, true};
     everywhere((tt_procs){.n = 3, .run = die_in_the_middle, .arg = &d}, 0);
 }
+/* The last but one dies; those before it hear of it and are gone at once, all
+ * before the last one looks: it must not take one of them for the cause. */
+static int look_last(int rank, int n, void *arg)
+{
+    tutti_comm *comm;
+    float x = 1;
+    (void)arg;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    if (err && err != TUTTI_EPEER)
+        return tt_procs_complain(rank, "%s", tutti_comm_message(comm));
+    if (rank == n - 1)
+        raise(SIGSTOP);
+    if (rank == n - 2) {
+        usleep(20000);
+        raise(SIGKILL);
+    }
+    if (!err)
+        err = tutti_all_reduce(comm, &x, &x, 1, TUTTI_F32, TUTTI_SUM, NULL,
+                               NULL);
+    want w = {TUTTI_EPEER, 20, {"rank 2 is lost"}};
+    _exit(check(rank, comm, err, 0, &w));
+}
 
-/* -------------------------------------------------------------- deadline -- */
+static void wake_the_last(const pid_t *pids, int n, double seconds, void *arg)
+{
+    (void)seconds;
+    (void)arg;
+    for (int r = 0; r < n - 1; r++)
+        if (kill(pids[r], 0) == 0)
+            return;
+    if (tt_procs_is_stopped(pids[n - 1]))
+        kill(pids[n - 1], SIGCONT);
+}
+
+/* Not ucx: what a process sent last goes down with it there. */
+static void who_left_because_of_it_is_not_named(void **state)
+{
+    (void)state;
+    tt_procs p = {.n = 4, .run = look_last, .watch = wake_the_last};
+    run_on("shm", p, 2);
+    run_on("tcp", p, 2);
+}
 
 static int never_call(int rank, int n, void *arg)
 {
@@ -585,6 +627,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(a_forked_child_hides_no_death),
+        cmocka_unit_test(who_left_because_of_it_is_not_named),
         cmocka_unit_test(a_rank_that_never_calls_is_named),
         cmocka_unit_test(different_calls_are_named),
         cmocka_unit_test(abort_frees_waiting_ranks),

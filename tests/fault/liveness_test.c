@@ -84,27 +84,12 @@ static int wait_for_stopped(int rank, int n, void *arg)
     return bad;
 }
 
-static bool is_stopped(pid_t pid)
-{
-    char name[64], text[256] = "";
-    snprintf(name, sizeof(name), "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(name, "r");
-    if (!f)
-        return false;
-    size_t n = fread(text, 1, sizeof(text) - 1, f);
-    fclose(f);
-    text[n] = '\0';
-    const char *end = strrchr(text, ')');
-    return end && end[1] == ' ' && end[2] == 'T';
-}
-
-/* The stopped rank goes on after the others have given it up. Told to go on
- * when it is not stopped, LeakSanitizer would not come to its end. */
+/* The stopped rank goes on after the others have given it up. */
 static void let_go(const pid_t *pids, int n, double seconds, void *arg)
 {
     double *since = arg;
     (void)n;
-    if (!is_stopped(pids[2]))
+    if (!tt_procs_is_stopped(pids[2]))
         return;
     if (*since == 0)
         *since = seconds;

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -86,6 +87,20 @@ int tt_procs_failures(const int *status, int n)
     for (int r = 0; r < n; r++)
         failures += !(WIFEXITED(status[r]) && WEXITSTATUS(status[r]) == 0);
     return failures;
+}
+
+bool tt_procs_is_stopped(pid_t pid)
+{
+    char name[64], text[256] = "";
+    snprintf(name, sizeof(name), "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(name, "r");
+    if (!f)
+        return false;
+    size_t n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    const char *end = strrchr(text, ')');
+    return end && end[1] == ' ' && end[2] == 'T';
 }
 
 int tt_procs_complain(int rank, const char *fmt, ...)

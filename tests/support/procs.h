@@ -28,6 +28,10 @@ bool tt_procs_run(const tt_procs *procs, int *status);
 /* The number of ranks whose status is not a plain exit 0. */
 int tt_procs_failures(const int *status, int n);
 
+/* Whether SIGSTOP has stopped it. A watch sends SIGCONT to nobody else: whom
+ * LeakSanitizer looks at when it ends would hang. */
+bool tt_procs_is_stopped(pid_t pid);
+
 /* fprintf to stderr with "rank R: " in front; returns 1. */
 int tt_procs_complain(int rank, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
