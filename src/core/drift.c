@@ -14,8 +14,8 @@
  *            as predicted: one hiccup is none. It is said once.
  * Agreement  The calls that count, and when the ranks speak, are the same on
  *            all ranks, because calls match by their order. With TUTTI_REPLAN
- *            the call where they speak waits for all, so that all decide alike
- *            from the same figures.
+ *            the call where they speak waits for all, and rank 0 says whether
+ *            the network is measured again.
  * Next       suspect.c, replan.c. */
 #include "core/drift.h"
 
@@ -328,6 +328,14 @@ static tutti_err gather(tutti_comm *comm, talk *t, const void *mine, void *all,
     return tt_comm_begin(comm, &call, &how);
 }
 
+/* Paces are told of the time since this. [locked] */
+static void forget_paces(tutti_comm *comm)
+{
+    tt_net_pace pace;
+    for (uint32_t i = 0; i < comm->n_ranks * TT_PORTS_MAX; i++)
+        find_pace(comm, i, &pace);
+}
+
 static talk *add_talk(tutti_comm *comm)
 {
     talk **at = &comm->drift->talks;
@@ -431,14 +439,14 @@ static void warn(const tutti_comm *comm, const talk *t,
                       "during the job");
 }
 
-/* Rank 0: what there is to say, once. */
+/* Rank 0, whose verdict it is; what there is to say is said once. */
 static bool judge(tutti_comm *comm, const talk *t, bool replans)
 {
     tt_drift_verdict v;
     tt_drift *d = comm->drift;
     if (t->err || !tt_drift_is_slow(t->all, comm->n_ranks, t->predicted_s, &v))
         return false;
-    if (comm->rank == 0 && (!d->has_said || replans))
+    if (!d->has_said || replans)
         warn(comm, t, &v, replans);
     d->has_said = true;
     return true;
@@ -464,14 +472,29 @@ static bool is_between_calls(const void *arg)
            tt_team_state(comm->team, &text);
 }
 
+/* All ranks: is it slow, as rank 0 sees it? What was predicted, and what
+ * follows from the same figures, may differ by a rounding between ranks, or for
+ * want of memory; what all do must not. */
+static tutti_err ask_root(tutti_comm *comm, const talk *t, uint64_t timeout_ns,
+                          bool *is_due)
+{
+    int32_t calm = comm->rank == 0 && judge(comm, t, true) ? 0 : 1;
+    tutti_err err = tt_drift_least(comm, &calm, timeout_ns);
+    *is_due = !err && calm == 0;
+    return err;
+}
+
 /* All ranks wait for each other here, and come to the same end. */
 static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
 {
     tt_drift *d = comm->drift;
+    bool is_due = false;
     tt_engine_wait(comm->engine, is_over, t);
     tutti_err err = t->err;
-    bool may = !err && t->all[0].may_replan;
-    bool is_due = !err && judge(comm, t, may) && may;
+    if (!err && t->all[0].may_replan)
+        err = ask_root(comm, t, timeout_ns, &is_due);
+    else if (!err && comm->rank == 0)
+        judge(comm, t, false);
     drop_talk(comm, t);
     if (!is_due)
         return err;
@@ -482,20 +505,15 @@ static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
     return err;
 }
 
-tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
+/* Tells the others how the last calls went. */
+static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns, bool waits)
 {
     tt_drift *d = comm->drift;
-    bool waits = comm->agreed.replans && d->replan;
-    if (!waits)
-        judge_finished(comm);
-    uint64_t number = ++d->n_calls;
-    if (number % CALLS != 0 || number < 3 * CALLS)
-        return TUTTI_OK;
     talk *t = add_talk(comm);
     if (!t)
         return no_memory(comm);
     tt_engine_lock(comm->engine);
-    say_times(d, number - 2 * CALLS, t);
+    say_times(d, d->n_calls - 2 * CALLS, t);
     say_paces(comm, &t->mine);
     tt_engine_unlock(comm->engine);
     t->mine.may_replan = comm->rank == 0 && waits && tt_replan_may(d->replan);
@@ -504,4 +522,21 @@ tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
     if (err)
         drop_talk(comm, t);
     return err || !waits ? err : decide(comm, t, timeout_ns);
+}
+
+tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
+{
+    tt_drift *d = comm->drift;
+    bool waits = comm->agreed.replans && d->replan;
+    if (!waits)
+        judge_finished(comm);
+    uint64_t number = ++d->n_calls;
+    if (number % CALLS != 0)
+        return TUTTI_OK;
+    if (number >= 3 * CALLS)
+        return begin_talk(comm, timeout_ns, waits);
+    tt_engine_lock(comm->engine);
+    forget_paces(comm);
+    tt_engine_unlock(comm->engine);
+    return TUTTI_OK;
 }
