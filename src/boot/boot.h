@@ -63,6 +63,13 @@ tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
 /* What the exchanges from now on belong to, for sentences (a constant;
  * "start-up" before), and how long one may take. */
 void tt_boot_phase(tt_boot *boot, const char *phase, uint64_t timeout_ns);
+/* On all ranks, until the next phase: rank 0 may take as long as it likes, as
+ * long as it is alive; the others give it up when they have not heard of it for
+ * timeout_ns and a little. While it waits in an exchange it sees to that itself;
+ * else it calls tt_boot_alive() at least every second. tt_boot_is_well() has no
+ * place in such a phase. */
+void tt_boot_beats(tt_boot *boot);
+void tt_boot_alive(tt_boot *boot); /* costs next to nothing; never blocks */
 /* Rank 0, between exchanges: the next one fails on all ranks with this error
  * and sentence. */
 void tt_boot_fail(tt_boot *boot, tutti_err err, const tutti_diag *diag);

@@ -11,6 +11,7 @@
  *   ERROR    rank 0  a sentence, at most TT_FRAME_TEXT; extra: -tutti_err
  *   OFF      any     none: it cannot go on; rank 0 passes it on. In the next
  *                    exchange all learn why
+ *   ALIVE    rank 0  none: it is still at it
  *
  * Rules: (1) magic and version are checked before anything else and never
  * move; (2) job is the hash of the job's name and n_ranks the number of
@@ -23,7 +24,7 @@
 #include "base/err.h"
 
 #define TT_FRAME_MAGIC UINT32_C(0x62747474) /* "tttb" */
-#define TT_FRAME_VERSION 1
+#define TT_FRAME_VERSION 2
 #define TT_FRAME_TEXT 400
 
 typedef enum tt_frame_kind {
@@ -33,7 +34,8 @@ typedef enum tt_frame_kind {
     TT_FRAME_DATA = 4,
     TT_FRAME_ALL = 5,
     TT_FRAME_ERROR = 6,
-    TT_FRAME_OFF = 7
+    TT_FRAME_OFF = 7,
+    TT_FRAME_ALIVE = 8
 } tt_frame_kind;
 
 typedef struct tt_frame {

@@ -19,7 +19,9 @@ struct tt_boot {
     uint32_t rank, n_ranks;
     uint64_t timeout_ns; /* of one exchange */
     const char *phase;   /* what exchanges belong to, for sentences */
-    tt_frame like;       /* what this rank's headers begin with */
+    bool beats;          /* rank 0 tells the others that it is alive */
+    uint64_t next_beat_ns;
+    tt_frame like; /* what this rank's headers begin with */
     /* Where the ranks meet: host and port, or an abstract unix address. */
     bool is_local;
     char host[TT_SOCK_HOST];

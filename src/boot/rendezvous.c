@@ -21,6 +21,9 @@
 #include "base/log.h"
 #include "boot/meet.h"
 
+/* How often rank 0 says that it is alive. */
+#define BEAT_NS (500 * TT_NS_PER_MS)
+
 tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,
                         const char *fmt, ...)
 {
@@ -272,6 +275,34 @@ void tt_boot_close(tt_boot *boot)
     tt_free(&mem, boot, 1, sizeof(*boot));
 }
 
+/* -------------------------------------------------------- being alive -- */
+
+/* Whole or not at all: what has begun must end, or the next frame would be
+ * read from its middle. Who does not read anything is found out elsewhere. */
+static void tell_alive(tt_boot *boot, int fd)
+{
+    tt_frame alive = boot->like;
+    alive.kind = TT_FRAME_ALIVE;
+    ssize_t n = send(fd, &alive, sizeof(alive), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0 && (size_t)n < sizeof(alive))
+        tt_sock_write_all(fd, (const char *)&alive + n,
+                          sizeof(alive) - (size_t)n, tt_now_ns() + BEAT_NS);
+}
+
+void tt_boot_alive(tt_boot *boot)
+{
+    if (!boot->beats || boot->rank != 0 || boot->broken)
+        return;
+    uint64_t now_ns = tt_now_ns();
+    if (now_ns < boot->next_beat_ns)
+        return;
+    boot->next_beat_ns = now_ns + BEAT_NS;
+    for (uint32_t r = 1; r < boot->n_fds; r++) {
+        if (boot->fds[r] >= 0)
+            tell_alive(boot, boot->fds[r]);
+    }
+}
+
 /* -------------------------------------------------------- exchanging -- */
 
 /* Rank 0's view of one exchange: what has come of each rank's header and
@@ -364,12 +395,13 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
         c->polls[r] = (struct pollfd){.fd = boot->fds[r], .events = POLLIN};
     c->n_waiting = boot->n_ranks - 1;
     while (c->n_waiting > 0) {
-        int ms = tt_poll_ms(deadline_ns, 60000);
+        tt_boot_alive(boot);
+        int ms = tt_poll_ms(deadline_ns, boot->beats ? 100 : 60000);
         int n = poll(c->polls, boot->n_ranks, ms);
         if (n < 0 && errno != EINTR)
             return tt_fail_errno(c->diag, TUTTI_ESYS, errno, "poll during %s",
                                  c->boot->phase);
-        if (n <= 0 && ms == 0)
+        if (n <= 0 && tt_now_ns() >= deadline_ns)
             return fail_slow(c);
         for (uint32_t r = 1; n > 0 && r < boot->n_ranks; r++) {
             if (c->polls[r].fd < 0 || c->polls[r].revents == 0)
@@ -423,8 +455,22 @@ out:
     return err;
 }
 
+/* Rank 0 gives up first and names the rank, so wait a little longer. */
+static uint64_t leaf_timeout_ns(const tt_boot *boot)
+{
+    return boot->timeout_ns + 2 * TT_NS_PER_S;
+}
+
 static tutti_err fail_waiting(const tt_boot *boot, tutti_diag *diag)
 {
+    if (boot->beats)
+        return tt_boot_blame(diag, TUTTI_ETIMEOUT, 0,
+                             "rank 0 at %s has not been heard of for %.3g s "
+                             "during %s (exchange %u); it was stopped, or "
+                             "cannot be reached any more",
+                             boot->where,
+                             (double)leaf_timeout_ns(boot) / TT_NS_PER_S,
+                             boot->phase, boot->like.seq);
     return tt_boot_blame(diag, TUTTI_ETIMEOUT, 0,
                          "rank 0 at %s did not finish exchange %u of %s within "
                          "%.3g s",
@@ -449,9 +495,12 @@ static tutti_err hear_all(tt_boot *boot, void *bytes, uint64_t len,
 {
     tt_frame answer;
     tutti_err err;
-    do
+    do {
         err = tt_boot_hear(boot, &answer, piece, deadline_ns, diag);
-    while (!err && is_off(&answer, &boot->like));
+        if (!err && answer.kind == TT_FRAME_ALIVE)
+            deadline_ns = tt_now_ns() + leaf_timeout_ns(boot);
+    } while (!err &&
+             (is_off(&answer, &boot->like) || answer.kind == TT_FRAME_ALIVE));
     if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
         return fail_waiting(boot, diag);
     if (err)
@@ -489,11 +538,10 @@ static tutti_err run_root(tt_boot *boot, direction how, size_t len, void *all)
     return err;
 }
 
-/* Rank 0 gives up first and names the rank, so wait a little longer. */
 static tutti_err run_leaf(tt_boot *boot, direction how, const void *mine,
                           size_t len, void *all)
 {
-    uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns + 2 * TT_NS_PER_S;
+    uint64_t deadline_ns = tt_now_ns() + leaf_timeout_ns(boot);
     uint64_t n = how == FROM_ROOT ? 1 : boot->n_ranks;
     if (how & TO_ROOT)
         put_piece(boot, mine, len, deadline_ns);
@@ -547,6 +595,12 @@ void tt_boot_phase(tt_boot *boot, const char *phase, uint64_t timeout_ns)
 {
     boot->phase = phase;
     boot->timeout_ns = timeout_ns;
+    boot->beats = false;
+}
+
+void tt_boot_beats(tt_boot *boot)
+{
+    boot->beats = boot->n_ranks > 1;
 }
 
 void tt_boot_fail(tt_boot *boot, tutti_err err, const tutti_diag *diag)

@@ -49,6 +49,9 @@ typedef struct tt_infer_spec {
     double unfair;       /* how unlike flows that share a link are; 0: 0.1 */
     uint32_t max_rounds; /* 0: as many as it takes (which is bounded) */
     uint64_t seed;       /* of the random pairings */
+    /* Called now and then while it computes, which may take seconds; or NULL. */
+    void (*tick)(void *ctx);
+    void *tick_ctx;
 } tt_infer_spec;
 
 typedef struct tt_infer_flow {

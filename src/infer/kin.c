@@ -191,7 +191,7 @@ void tt_kin_groups(tt_plane *p, void (*each)(tt_plane *, const uint64_t *))
         uint32_t a = 0, b = 0;
         measure_all(p, measure);
         begin_groups(p);
-        p->filler.work += pairs * (4 + p->looks.n_told / 2);
+        tt_filler_work(&p->filler, pairs * (4 + p->looks.n_told / 2));
         while (find_nearest(s, &a, &b)) {
             join(p, a, b);
             each(p, s->groups + (size_t)a * p->n_words);

@@ -123,7 +123,7 @@ tutti_err tt_maxmin(tt_filler *f, const tt_model *m, const tt_flow *flows,
     if (!room(f, tt_model_links(m), n_flows) || lay_ways(f, m, flows, n_flows))
         return TUTTI_ENOMEM;
     uint32_t n_active = lay_users(f, m, n_flows);
-    f->work += (uint64_t)n_flows * (8 + m->n_cuts) + 4 * m->n;
+    tt_filler_work(f, (uint64_t)n_flows * (8 + m->n_cuts) + 4 * m->n);
     for (uint32_t i = 0; i < n_flows; i++)
         f->by[i] = TT_NONE;
     while (n_active > 0) {

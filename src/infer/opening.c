@@ -185,6 +185,8 @@ static tutti_err make_plane(tt_infer *inf, uint32_t which, uint32_t n)
         return err;
     p->noise = p->seen_noise = s->noise;
     p->unfair = s->unfair;
+    p->filler.tick = s->tick;
+    p->filler.tick_ctx = s->tick_ctx;
     p->rng.state = s->seed + UINT64_C(0x9e3779b97f4a7c15) * which;
     uint32_t at = 0;
     for (uint32_t port = 0; port < s->n_ports; port++) {

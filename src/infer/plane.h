@@ -103,7 +103,21 @@ typedef struct tt_filler {
     uint32_t *active;        /* links not yet full */
     size_t caps[9];
     uint64_t work; /* done so far, in about as many nanoseconds */
+    /* Called when so much more has been done; NULL: never. */
+    void (*tick)(void *ctx);
+    void *tick_ctx;
+    uint64_t next_tick; /* of work */
 } tt_filler;
+
+static inline void tt_filler_work(tt_filler *f, uint64_t more)
+{
+    const uint64_t between = 20000000;
+    f->work += more;
+    if (!f->tick || f->work < f->next_tick)
+        return;
+    f->next_tick = f->work + between;
+    f->tick(f->tick_ctx);
+}
 
 /* ENOMEM. bps and by have the answer. */
 tutti_err tt_maxmin(tt_filler *f, const tt_model *m, const tt_flow *flows,

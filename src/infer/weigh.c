@@ -201,7 +201,7 @@ double tt_weigh(tt_plane *p, int mode, double *bps)
 {
     double best = 0;
     *bps = 0;
-    p->filler.work += (uint64_t)16 * p->looks.n_told;
+    tt_filler_work(&p->filler, (uint64_t)16 * p->looks.n_told);
     for (int from_top = 0; from_top < 2; from_top++) {
         double rate = rate_near(p, from_top);
         if (rate <= 0)

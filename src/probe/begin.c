@@ -109,6 +109,11 @@ static tutti_err make_inputs(tt_probe *p, inputs *in, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+static void tick(void *ctx)
+{
+    tt_probe_alive(ctx);
+}
+
 /* Rank 0: what the inference has to know before the first round. */
 tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
 {
@@ -127,7 +132,9 @@ tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
                                 .reach = in.reach,
                                 .n_ranks = in.n_ranks,
                                 .place = in.place,
-                                .seed = p->job->seed};
+                                .seed = p->job->seed,
+                                .tick = tick,
+                                .tick_ctx = p};
     err = tt_infer_open(&spec, p->mem, &p->infer, diag);
     for (uint32_t i = 0; !err && i < p->n_ports * p->n_ports; i++) {
         if (p->best[i] != TT_NONE)

@@ -279,6 +279,7 @@ tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag)
     uint64_t deadline_ns = tt_now_ns() + tt_calls_limit_ns(n) - TRY_NS;
     tt_probe_tell(p, "trying addresses", r->is_idle ? 7 : 3);
     for (begin_calls(r); r->n_live > 0; begin_calls(r)) {
+        tt_probe_alive(p);
         uint32_t n_polls = fill_polls(r), n_guests = r->n_guests;
         int got = poll(r->polls, n_polls, TICK_MS);
         if (got < 0 && errno != EINTR)

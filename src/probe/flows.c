@@ -194,6 +194,7 @@ tutti_err tt_traffic_connect(tt_traffic *f, tutti_diag *diag)
     uint64_t deadline_ns = tt_now_ns() + SETUP_NS;
     begin_calls(f);
     while (f->n_missing > 0 && tt_now_ns() < deadline_ns) {
+        tt_probe_alive(f->p);
         int got = wait_for(f, false, deadline_ns);
         if (got < 0)
             return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll");
@@ -319,6 +320,7 @@ tutti_err tt_traffic_run(tt_traffic *f, tutti_diag *diag)
     uint64_t end_ns = f->begin_ns + TAIL_NS +
                       (f->round->warm_us + f->round->measure_us) * TT_NS_PER_US;
     while (tt_now_ns() < end_ns) {
+        tt_probe_alive(f->p);
         if (wait_for(f, true, end_ns) < 0)
             return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll");
         for (uint32_t i = 0; i < f->n_ends; i++) {

@@ -123,9 +123,10 @@ struct tt_probe {
 /* Says so to whom the caller named; never less than before. */
 void tt_probe_tell(tt_probe *p, const char *what, uint32_t percent);
 tutti_err tt_probe_no_memory(tutti_diag *diag);
-/* What comes next may take so much longer than talking does. Rank 0 gives up
- * first, because it can say who is missing. */
+/* What comes next may take so much longer than talking does. */
 void tt_probe_be_patient(const tt_probe *p, uint64_t more_ns);
+/* Now and then in whatever takes long: the others hear that rank 0 is alive. */
+void tt_probe_alive(const tt_probe *p);
 /* All ranks: each says how it fares (diag: why not); fails everywhere,
  * naming the rank and its host, when one fares ill. */
 tutti_err tt_probe_agree(tt_probe *p, tutti_err mine, tutti_diag *diag);

@@ -32,10 +32,13 @@ tutti_err tt_probe_no_memory(tutti_diag *diag)
 
 void tt_probe_be_patient(const tt_probe *p, uint64_t more_ns)
 {
-    const uint64_t leaf_ns = 15 * TT_PROBE_PATIENCE_NS;
-    bool is_root = p->job->rank == 0;
-    tt_boot_phase(p->job->boot, "the probe",
-                  (is_root ? TT_PROBE_PATIENCE_NS : leaf_ns) + more_ns);
+    tt_boot_phase(p->job->boot, "the probe", TT_PROBE_PATIENCE_NS + more_ns);
+    tt_boot_beats(p->job->boot);
+}
+
+void tt_probe_alive(const tt_probe *p)
+{
+    tt_boot_alive(p->job->boot);
 }
 
 /* Rank 0: fails when one of them does. */

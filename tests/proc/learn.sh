@@ -102,17 +102,22 @@ like "need not be measured again" "$err" 'the network was measured before'
 # Who stops in the middle is named, by all; the job ends.
 cat >"$tmp/stop" <<'S'
 #!/bin/sh
-# stop TUTTI: a job; rank 2 stops half a second after its begin.
-[ "$TUTTI_RANK" = 2 ] || exec "$1" bench -b 4KiB -e 4KiB -n 1
+# stop TUTTI RANK: a job; this rank stops half a second after its begin.
+[ "$TUTTI_RANK" = "$2" ] || exec "$1" bench -b 4KiB -e 4KiB -n 1
 "$1" bench -b 4KiB -e 4KiB -n 1 & sleep 0.5
-kill -STOP $!; sleep 8
+kill -STOP $!; sleep 12
 kill -KILL $!; wait
 S
 chmod +x "$tmp/stop"
-run env TUTTI_TOPOLOGY=auto "$lab" run star:4@5Mbit --grace 4 -- "$tmp/stop" "$tutti"
+run env TUTTI_TOPOLOGY=auto "$lab" run star:4@5Mbit --grace 4 -- "$tmp/stop" "$tutti" 2
 [ "$rc" != 0 ] && pass "a rank that stops" || fail "a rank that stops" "$err"
 like "is named, with its host" "$err" \
     'cannot start: .*rank 2 (did not take part in|died or left during).* the probe.*\(rank 2 is on h2\)'
+
+run env TUTTI_TOPOLOGY=auto "$lab" run star:4@5Mbit --grace 4 -- "$tmp/stop" "$tutti" 0
+[ "$rc" != 0 ] && pass "rank 0 that stops" || fail "rank 0 that stops" "$err"
+is "is named by all others, with its host" "$(grep -cE \
+    'cannot start: rank 0 at .* has not been heard of for 6 s during the probe .*\(rank 0 is on h0\)' <<<"$err")" 3
 
 # -- interfaces that lead astray ----------------------------------------------------
 # Three hosts; mg is where ranks meet, the others are cables to switches.

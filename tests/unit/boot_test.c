@@ -611,6 +611,76 @@ static void test_one_way(void **state)
     }
 }
 
+/* Rank 0 takes longer than the others would wait, but says that it is alive;
+ * then it is stopped. */
+static void play_stopped(uint32_t rank, uint32_t n, const char *job,
+                         outcome *seen)
+{
+    tutti_diag diag;
+    tt_diag_clear(&diag);
+    tt_settings settings = {.start_timeout_ns = 8 * TT_NS_PER_S};
+    tt_launch launch = {.rank = rank, .n_ranks = n};
+    snprintf(launch.job, sizeof(launch.job), "%s", job);
+    tt_boot *boot = NULL;
+    seen->open = tt_boot_open(&launch, &settings, &tt_mem_std,
+                              tt_now_ns() + settings.start_timeout_ns, &boot,
+                              &diag);
+    tt_boot_phase(boot, "the test", 500 * TT_NS_PER_MS);
+    tt_boot_beats(boot);
+    uint32_t said = rank == 0 ? 7 : 0;
+    uint64_t until_ns = tt_now_ns() + 3500 * TT_NS_PER_MS;
+    while (rank == 0 && tt_now_ns() < until_ns) {
+        tt_boot_alive(boot);
+        poll(NULL, 0, 50);
+    }
+    seen->is_right = !tt_boot_share(boot, &said, sizeof(said), &diag) &&
+                     said == 7;
+    uint64_t start = tt_now_ns();
+    if (rank == 0)
+        kill(getpid(), SIGSTOP);
+    seen->exchange = tt_boot_share(boot, &said, sizeof(said), &diag);
+    seen->seconds = (double)(tt_now_ns() - start) / TT_NS_PER_S;
+    seen->blamed = diag.rank;
+    snprintf(seen->text, sizeof(seen->text), "%s", diag.text);
+    tt_boot_close(boot);
+}
+
+static void test_stopped_rank_0(void **state)
+{
+    enum { N = 3 };
+    (void)state;
+    char job[64];
+    snprintf(job, sizeof(job), "boot_test stopped %ld", (long)getpid());
+    outcome *seen = mmap(NULL, N * sizeof(*seen), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(seen, MAP_FAILED);
+    pid_t pids[N];
+    for (uint32_t r = 0; r < N; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            play_stopped(r, N, job, &seen[r]);
+            _exit(0);
+        }
+    }
+    for (uint32_t r = N; r-- > 0;) {
+        if (r == 0)
+            kill(pids[0], SIGKILL);
+        assert_int_equal(waitpid(pids[r], NULL, 0), pids[r]);
+    }
+    for (uint32_t r = 0; r < N; r++) {
+        assert_int_equal(seen[r].open, TUTTI_OK);
+        assert_true(seen[r].is_right);
+    }
+    for (uint32_t r = 1; r < N; r++) {
+        assert_int_equal(seen[r].exchange, TUTTI_ETIMEOUT);
+        assert_int_equal(seen[r].blamed, 0);
+        expect_text(&seen[r],
+                    "has not been heard of for 2.5 s during the test");
+        assert_true(seen[r].seconds < 10);
+    }
+    munmap(seen, N * sizeof(*seen));
+}
+
 int main(void)
 {
     tt_log_setup(TUTTI_LOG_ERROR); /* strangers are worth a warning */
@@ -633,6 +703,7 @@ int main(void)
         cmocka_unit_test(test_nowhere),
         cmocka_unit_test(test_called_off),
         cmocka_unit_test(test_one_way),
+        cmocka_unit_test(test_stopped_rank_0),
     };
     return TT_RUN_TAP(tests);
 }
