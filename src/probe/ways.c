@@ -4,10 +4,13 @@
  *
  * Of the pairs of interfaces that reach each other the fastest is taken, as
  * measured; where this very pair was not, what each end has carried at most
- * with others counts, the slower of both. Among equals an address on the same
+ * with others counts, the slower of both. Once the network is known none is
+ * faster than its interfaces there: the most of many measurements is one in which
+ * the link had saved up for a burst. Among equals an address on the same
  * link goes before one that is routed, then the least latency. Of the addresses
  * of an interface the one that flows took is the interface's.
  * Next       probe.c. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,9 +30,10 @@ static double most_of(const tt_probe *p, uint32_t port, bool is_out)
     return most;
 }
 
-/* What two interfaces carry, as far as it is known; outs, ins: by port. */
+/* What two interfaces carry, as far as it is known; outs, ins: by port; limits:
+ * the same in the network that was found. */
 typedef struct speeds {
-    double *out, *in;
+    double *out, *in, *out_limit, *in_limit;
 } speeds;
 
 static double speed_of(const tt_probe *p, const speeds *s, uint32_t number)
@@ -37,9 +41,28 @@ static double speed_of(const tt_probe *p, const speeds *s, uint32_t number)
     uint32_t a = p->place_port[p->tries[number].src];
     uint32_t b = p->place_port[p->tries[number].dst];
     double bps = p->bps[(size_t)a * p->n_ports + b];
-    if (bps > 0)
-        return bps;
-    return s->out[a] < s->in[b] ? s->out[a] : s->in[b];
+    if (!(bps > 0))
+        bps = fmin(s->out[a], s->in[b]);
+    return fmin(bps, fmin(s->out_limit[a], s->in_limit[b]));
+}
+
+/* Of links without a name, and of interfaces that are not in the network,
+ * nothing is known. */
+static void find_limits(const tt_probe *p, uint32_t port, const speeds *s)
+{
+    const tutti_topology *t = p->topology;
+    const char *dev = p->ports[port].dev;
+    const char *host = p->hosts[p->ports[port].host].name;
+    s->out_limit[port] = s->in_limit[port] = INFINITY;
+    for (uint32_t i = 0; t && dev && i < t->n_links; i++) {
+        const tt_link *l = &t->links[i];
+        if (!l->dev || strcmp(l->dev, dev) != 0 ||
+            strcmp(t->nodes[l->from].name, host) != 0)
+            continue;
+        s->out_limit[port] = (double)l->rate_bps;
+        if (l->twin != TT_NONE)
+            s->in_limit[port] = (double)t->links[l->twin].rate_bps;
+    }
 }
 
 static bool is_better(const tt_probe *p, const speeds *s, uint32_t a,
@@ -166,25 +189,35 @@ static void fill_ways(tt_probe *p, const speeds *s, const char *const *texts)
     }
 }
 
+static bool find_speeds(tt_probe *p, const speeds *s)
+{
+    if (!s->out || !s->in || !s->out_limit || !s->in_limit)
+        return false;
+    for (uint32_t i = 0; i < p->n_ports; i++) {
+        s->out[i] = most_of(p, i, true);
+        s->in[i] = most_of(p, i, false);
+        find_limits(p, i, s);
+    }
+    return true;
+}
+
 tutti_err tt_probe_choose(tt_probe *p, tutti_diag *diag)
 {
-    speeds s = {.out = tt_new(p->mem, p->n_ports + 1, sizeof(double)),
-                .in = tt_new(p->mem, p->n_ports + 1, sizeof(double))};
-    const char **texts = tt_new(p->mem, p->n_places + 1, sizeof(*texts));
+    tt_arena arena = {.mem = p->mem};
+    size_t n = p->n_ports + 1;
+    const speeds s = {.out = tt_arena_new(&arena, n, sizeof(double)),
+                      .in = tt_arena_new(&arena, n, sizeof(double)),
+                      .out_limit = tt_arena_new(&arena, n, sizeof(double)),
+                      .in_limit = tt_arena_new(&arena, n, sizeof(double))};
+    const char **texts = tt_arena_new(&arena, p->n_places + 1, sizeof(*texts));
     p->ways = tt_arena_new(&p->arena, p->n_tries + 1, sizeof(*p->ways));
-    bool is_made = s.out && s.in && texts && p->ways;
-    for (uint32_t i = 0; is_made && i < p->n_ports; i++) {
-        s.out[i] = most_of(p, i, true);
-        s.in[i] = most_of(p, i, false);
-    }
+    bool is_made = find_speeds(p, &s) && texts && p->ways;
     for (uint32_t i = 0; is_made && i < p->n_places; i++) {
         texts[i] = address(p, i);
         is_made = texts[i];
     }
     if (is_made)
         fill_ways(p, &s, texts);
-    tt_free(p->mem, texts, p->n_places + 1, sizeof(*texts));
-    tt_free(p->mem, s.out, p->n_ports + 1, sizeof(double));
-    tt_free(p->mem, s.in, p->n_ports + 1, sizeof(double));
+    tt_arena_free(&arena);
     return is_made ? TUTTI_OK : tt_probe_no_memory(diag);
 }

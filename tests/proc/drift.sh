@@ -17,8 +17,8 @@ name=$("$lab" up star:4@200Mbit) || exit 1
 at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
 
 # job N NAME=VALUE...: N calls of 1 MiB, of which the first take 60 ms; half a
-# second after they have begun h1 sends at 80 Mbit/s
-slow=80mbit
+# second after they have begun h1 sends at 50 Mbit/s
+slow=50mbit
 job() {
     local n=$1 i pid
     shift
@@ -42,30 +42,46 @@ right() {
     ends "$1" 0
     like "the results are right" "$out" '# Out of bounds values : 0 OK'
 }
+# job_until PATTERN N NAME=VALUE...: a machine that does something else at the
+# same time may need another try, until a line of stderr is so; !PATTERN: none.
+job_until() {
+    local pattern=$1 wanted=0 try
+    shift
+    [ "${pattern#!}" = "$pattern" ] || wanted=1
+    for try in 1 2 3; do
+        job "$@"
+        grep -qE -- "${pattern#!}" <<<"$err"
+        [ $? = $wanted ] && return
+        echo "# try $try: not as it should be"
+    done
+}
 # ids: of the networks that ranks have planned for, how many ranks each
 ids() { sed -nE 's/.*plans are for the network ([0-9a-f]{16}) .*/\1/p' <<<"$err" | sort | uniq -c | awk '{print $1}' | tr '\n' ' '; }
 
-job 36
+suspect='the link suspected is h1 - core: rank 1 sent to rank [023] at [0-9.]+ Mbit/s'
+job_until "$suspect" 33
 right "a link that becomes slower"
 is "is told once, by rank 0" \
     "$(grep -c 'the network is slower than it was described' <<<"$err")" 1
 like "with how much, and the link" "$err" \
-    'tutti warn rank 0: the network is slower .* took [0-9.]+ s instead of [0-9.]+ s, [0-9.]+ times as long; the link suspected is h1 - core: rank 1 sent to rank [023] at [0-9.]+ Mbit/s; tutti probe measures it, and TUTTI_REPLAN=1'
+    "tutti warn rank 0: the network is slower .* took [0-9.]+ s instead of [0-9.]+ s, [0-9.]+ times as long; $suspect; tutti probe measures it, and TUTTI_REPLAN=1"
 is "and nothing else happens" "$(ids)" "4 "
 
-job 42 TUTTI_REPLAN=1
+# Between the old rate and half of the new one there is much room.
+now='h1 to h2: eth0 .*, [3-7][0-9](\.[0-9]+)? Mbit/s'
+job_until "$now" 38 TUTTI_REPLAN=1
 right "with TUTTI_REPLAN=1"
 like "it is measured again" "$err" 'rank 0: the network is slower .*; it is measured again$'
-like "with what it can do now" "$err" 'h1 to h2: eth0 .*, [78][0-9.]* Mbit/s'
+like "with what it can do now" "$err" "$now"
 like "and all ranks are told" "$err" 'all ranks plan for the network as it is now'
 is "all plan for the new one, once" "$(ids)" "4 4 "
 
-job 36 TUTTI_DRIFT=0
+job 33 TUTTI_DRIFT=0
 right "with TUTTI_DRIFT=0"
 is "nobody looks" "$(grep -c 'slower than' <<<"$err")" 0
 
 slow=
-job 36
+job_until '!slower than' 33
 right "a link that stays as it is"
 is "is no reason to say anything" "$(grep -c 'slower than' <<<"$err")" 0
 finish
