@@ -696,7 +696,8 @@ static tutti_err check_planner(const start *st)
     return tt_fail(st->diag, err, "TUTTI_PLANNER: %.400s", diag.text);
 }
 
-static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
+/* Who this rank is, and how the job is to be. */
+static tutti_err detect(start *st, const tutti_comm_opts *opts)
 {
     tutti_err err = tt_settings_read(&st->settings, st->diag);
     if (err)
@@ -704,13 +705,14 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     tt_log_setup((tutti_log_level)st->settings.log);
     tt_settings_warn_unknown();
     err = check_planner(st);
-    if (err)
-        return err;
-    err = tt_launch_detect(opts, &st->settings, &st->launch, st->diag);
+    if (!err)
+        err = tt_launch_detect(opts, &st->settings, &st->launch, st->diag);
     if (err)
         return err;
     if (opts && opts->start_timeout_s > 0)
         st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
+    if (opts && opts->timeout_s > 0)
+        st->settings.timeout_ns = tt_seconds_to_ns(opts->timeout_s);
     st->rank = st->launch.rank;
     st->n = st->launch.n_ranks;
     tt_log_rank((int)st->rank);
@@ -721,9 +723,15 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     if (instance > 0 && used > 0)
         snprintf(st->launch.job + used, sizeof(st->launch.job) - used, "#%llu",
                  (unsigned long long)instance);
+    return TUTTI_OK;
+}
+
+/* From the meeting to connections between all. */
+static tutti_err meet(start *st)
+{
     st->deadline_ns = tt_now_ns() + st->settings.start_timeout_ns;
-    err = tt_boot_open(&st->launch, &st->settings, st->keep, st->deadline_ns,
-                       &st->boot, st->diag);
+    tutti_err err = tt_boot_open(&st->launch, &st->settings, st->keep,
+                                 st->deadline_ns, &st->boot, st->diag);
     if (!err)
         err = exchange_hellos(st);
     if (!err)
@@ -736,18 +744,21 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     if (err)
         tt_boot_call_off(st->boot);
     err = agree(st, err);
+    return err ? err : connect_rails(st);
+}
+
+static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
+{
+    tutti_comm *comm = NULL;
+    tutti_err err = detect(st, opts);
     if (!err)
-        err = connect_rails(st);
+        err = meet(st);
     if (err)
         return err;
     report(st);
-    uint64_t timeout_ns = st->settings.timeout_ns;
-    if (opts && opts->timeout_s > 0)
-        timeout_ns = tt_seconds_to_ns(opts->timeout_s);
     /* Nobody may speak to a communicator that does not exist yet on the other
      * side: one more round. */
-    tutti_comm *comm = NULL;
-    err = make_comm(st, timeout_ns, &comm);
+    err = make_comm(st, st->settings.timeout_ns, &comm);
     if (!err && tt_replan_prepare(comm, &st->settings))
         err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     err = agree(st, err);
