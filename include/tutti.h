@@ -464,7 +464,32 @@ TUTTI_API void tutti_request_free(tutti_request *req);
 /* Partial reduce: workers that have finished a step average their models in
  * groups of those that are ready, instead of waiting for everybody. A
  * controller decides who is in which group; docs/partial.md has its rules.
- * Workers may leave, die and come back. */
+ * Workers may leave, die and come back. The life of a worker:
+ *
+ *     tutti_partial *p;
+ *     err = tutti_partial_open(comm, NULL, &p);
+ *     for (i = 1; i <= n_steps; i++) {
+ *         local_step(model);
+ *         err = tutti_partial_announce(p, i, i == n_steps, NULL, NULL);
+ *         if (!err)
+ *             err = tutti_partial_reduce(p, model, n, TUTTI_F32, NULL, NULL);
+ *         if (!err)
+ *             err = tutti_partial_commit(p, NULL, NULL);
+ *         if (err && tutti_partial_state(p))
+ *             die(tutti_partial_message(p));
+ *     }
+ *     tutti_partial_close(p);
+ *
+ * Failures.  A group may break: a member died, left, or did something else. The
+ * call then fails (EPEER, ETIMEOUT, EMISMATCH, ENET), the buffers are as they
+ * were, and the worker goes on: it announces again. When the controller is gone
+ * or has counted this worker as dead, tutti_partial_state() is not TUTTI_OK,
+ * and every call returns it until tutti_partial_rejoin(). The communicator has
+ * no part in all this: it may even be destroyed.
+ *
+ * Threads.  One at a time; a thread of the library's own moves the data. Types
+ * are f16, bf16, f32 and f64. */
+typedef struct tutti_partial tutti_partial;
 
 /* All zero means default. `size` is sizeof(tutti_partial_opts). */
 typedef struct tutti_partial_opts {
@@ -483,11 +508,88 @@ typedef struct tutti_partial_opts {
     int recentre_every;  /* iterations until a group of all; 0: never */
     double end_wait_s;   /* for the last group of all; 0: 300 */
     double start_wait_s; /* for all workers; 0: TUTTI_START_TIMEOUT */
+    double liveness_s;   /* silence that means death; 0: TUTTI_LIVENESS */
+    const char *log;     /* file for all events and groups; NULL: none */
+    /* This worker's own. */
+    double timeout_s;    /* of a group; 0: TUTTI_TIMEOUT */
+    const char *planner; /* equal on all; NULL: TUTTI_PLANNER */
+    bool is_current;     /* it has the others' weights: no newcomer */
 } tutti_partial_opts;
-#define TUTTI_PARTIAL_OPTS_INIT                                         \
-    {                                                                   \
-        sizeof(tutti_partial_opts), 0, 0, 0, false, 0, 0, 0, 0, 0, 0, 0 \
+#define TUTTI_PARTIAL_OPTS_INIT                                             \
+    {                                                                       \
+        sizeof(tutti_partial_opts), 0, 0, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, \
+            NULL, 0, NULL, false                                            \
     }
+
+/* Makes a worker of every rank, by its number, with a controller in rank 0's
+ * process; collective, blocks. comm is not needed afterwards. opts may be NULL.
+ * On success the caller owns *out; on failure tutti_last_message() explains, on
+ * all ranks. Errors: EINVAL, EBOOT, ESYS, ENOMEM, and those of comm. */
+TUTTI_API tutti_err tutti_partial_open(tutti_comm *comm,
+                                       const tutti_partial_opts *opts,
+                                       tutti_partial **out);
+
+/* Joins a controller that runs elsewhere (`tutti controller`, or
+ * tutti_controller_open) at host:port; NULL: TUTTI_CONTROLLER. worker -1: any
+ * place that is free. Blocks, at most TUTTI_START_TIMEOUT. Errors: EINVAL,
+ * ECONFIG, EBOOT, ESYS, ENOMEM. */
+TUTTI_API tutti_err tutti_partial_join(const char *controller, int worker,
+                                       const tutti_partial_opts *opts,
+                                       tutti_partial **out);
+
+/* Leaves and frees; accepts NULL. What is in progress ends with EABORTED. With
+ * the controller in this process, all others' partial reduce ends; it waits
+ * for them to leave, at most end_wait_s. */
+TUTTI_API void tutti_partial_close(tutti_partial *p);
+
+/* This worker has finished a step, its `iteration`-th; the outcome comes when
+ * it is in a group. is_last: it will announce no more; the group is that of all
+ * who have said so (kind FINAL). Errors: EINVAL (a group is in progress). */
+TUTTI_API tutti_err tutti_partial_announce(tutti_partial *p, uint64_t iteration,
+                                           bool is_last,
+                                           const tutti_call_opts *opts,
+                                           tutti_request **req);
+
+/* Averages a buffer with those of the other members: all give the same ones,
+ * in the same order, each as soon as it is ready. The buffer is copied before
+ * this returns, and is written by tutti_partial_commit() only. Done: the
+ * average of this buffer is here. Errors: EINVAL; those of the group. */
+TUTTI_API tutti_err tutti_partial_reduce(tutti_partial *p, void *buf,
+                                         size_t count, tutti_type type,
+                                         const tutti_call_opts *opts,
+                                         tutti_request **req);
+
+/* Ends the group: when all its averages are here they are written to the
+ * buffers; or, if it breaks, none is. Other members may fare otherwise, until
+ * the next group of all. Errors: those of the group. */
+TUTTI_API tutti_err tutti_partial_commit(tutti_partial *p,
+                                         const tutti_call_opts *opts,
+                                         tutti_request **req);
+
+/* Gives the group up: it breaks, for all members that have not committed. */
+TUTTI_API void tutti_partial_abandon(tutti_partial *p, const char *reason);
+
+/* Nobody waits for this worker any more; and: it comes back, in its old place.
+ * is_current as in the options. Blocks like tutti_partial_join(). */
+TUTTI_API void tutti_partial_leave(tutti_partial *p);
+TUTTI_API tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current);
+
+typedef struct tutti_partial_info {
+    uint32_t worker, n_workers, incarnation; /* the last: how often it came */
+    bool is_newcomer; /* the others have averaged without it: its model counts
+                         for nothing until a group has given it theirs, so it
+                         announces before its first step */
+    bool is_dynamic;
+    bool has_controller;         /* in this process */
+    uint64_t n_groups, n_broken; /* that this worker was in */
+} tutti_partial_info;
+TUTTI_API void tutti_partial_describe(tutti_partial *p,
+                                      tutti_partial_info *out);
+
+/* TUTTI_OK, or why this worker is lost. [any thread] */
+TUTTI_API tutti_err tutti_partial_state(tutti_partial *p);
+/* The sentence of the last failure; "" if none. Valid until the next call. */
+TUTTI_API const char *tutti_partial_message(tutti_partial *p);
 
 /* name, number, text
  * ORDINARY: of those that were ready. RECENTRE: of everybody alive, or whoever
@@ -511,6 +613,20 @@ typedef struct tutti_group_member {
     uint64_t iteration;
     double weight; /* 0 exactly for newcomers among others */
 } tutti_group_member;
+
+/* The group that this worker is in, or was in last. */
+typedef struct tutti_partial_group {
+    uint64_t id;
+    tutti_group_kind kind;
+    uint32_t n, rank;   /* members, and this worker's place among them */
+    bool is_even;       /* the mean: every weight is 1/n */
+    uint64_t iteration; /* the greatest of its members': a dynamic worker goes
+                           on from there */
+    const tutti_group_member *members; /* by worker; until it announces next */
+} tutti_partial_group;
+/* Errors: EINVAL: none yet, or it waits for the next. */
+TUTTI_API tutti_err tutti_partial_group_of(tutti_partial *p,
+                                           tutti_partial_group *out);
 
 #define TUTTI_STALENESS_BINS 16
 
@@ -538,6 +654,31 @@ typedef struct tutti_partial_metrics {
     double spectral_gap, random_gap;
     double soft_wait_s;
 } tutti_partial_metrics;
+
+/* Errors: EINVAL: the controller is in another process. */
+TUTTI_API tutti_err tutti_partial_measure(tutti_partial *p,
+                                          tutti_partial_metrics *out);
+
+/* A controller by itself, so that no worker is special: `tutti controller`.
+ * listen: host:port; NULL: every address, any port. Of opts what the
+ * controller goes by counts. It has a thread of its own. Errors: EINVAL, ESYS,
+ * ECONFIG, ENOMEM; tutti_last_message() explains. */
+typedef struct tutti_controller tutti_controller;
+TUTTI_API tutti_err tutti_controller_open(const char *listen,
+                                          uint32_t n_workers,
+                                          const tutti_partial_opts *opts,
+                                          tutti_controller **out);
+TUTTI_API int tutti_controller_port(const tutti_controller *c);
+TUTTI_API void tutti_controller_measure(tutti_controller *c,
+                                        tutti_partial_metrics *out);
+/* Groups of so many members. */
+TUTTI_API uint64_t tutti_controller_n_of_size(tutti_controller *c,
+                                              uint32_t size);
+/* TUTTI_OK when workers have come and all have gone; TUTTI_AGAIN when that has
+ * not happened within the time. */
+TUTTI_API tutti_err tutti_controller_wait(tutti_controller *c, double seconds);
+/* Accepts NULL. Workers that are still there are lost. */
+TUTTI_API void tutti_controller_close(tutti_controller *c);
 
 /* ---------------------------------------------------------------- memory -- */
 

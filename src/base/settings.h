@@ -88,7 +88,10 @@ typedef enum tt_setting_kind {
       "most 32MiB / ranks; 0: 1MiB in a job of two ranks, else 256KiB")      \
     X(shm_direct_bytes, "TUTTI_SHM_DIRECT", BYTES, "4KiB", "", "",           \
       "messages from so many bytes in memory of tutti_alloc are read in "    \
-      "place by ranks of the same host; 0: never")
+      "place by ranks of the same host; 0: never")                           \
+    X(controller, "TUTTI_CONTROLLER", STRING, "", "", "",                    \
+      "where the controller of partial reduce listens, host:port; for "      \
+      "workers that join one by themselves")
 
 typedef struct tt_settings {
 #define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];

@@ -117,17 +117,23 @@ void tt_request_stop(void)
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
                             tutti_request **out)
 {
+    return tt_request_make(&comm->mem, comm->engine, opts, out);
+}
+
+tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
+                          const tutti_call_opts *opts, tutti_request **out)
+{
     if (opts && opts->callback) {
         tutti_err err = start_thread();
         if (err)
             return err;
     }
-    tutti_request *req = tt_new(&comm->mem, 1, sizeof(*req));
+    tutti_request *req = tt_new(mem, 1, sizeof(*req));
     if (!req)
         return TUTTI_ENOMEM;
     tt_process_retain(); /* it may outlive its communicator */
-    req->mem = comm->mem;
-    req->engine = comm->engine;
+    req->mem = *mem;
+    req->engine = engine;
     req->callback = opts ? opts->callback : NULL;
     req->callback_arg = opts ? opts->callback_arg : NULL;
     atomic_init(&req->calls, req->callback ? CALLS_CALLBACK : CALLS_NOBODY);
@@ -199,6 +205,15 @@ void tt_request_done(void *arg, tutti_err err)
         enqueue(req);
     else
         unref(req);
+}
+
+void tt_request_end(void *arg, tutti_err err)
+{
+    tutti_request *req = arg;
+    tt_engine *engine = req->engine; /* the request may go */
+    tt_engine_lock(engine);
+    tt_request_done(req, err);
+    tt_engine_unlock(engine);
 }
 
 static bool is_done(const void *arg)

@@ -2,11 +2,18 @@
  * partial.h - partial reduce: the face of src/partial.
  *
  *   rule        who averages with whom; pure (rule.h)
+ *   controller  the rule with a body: hears announcements, tells groups
+ *               (controller.h)
+ *   worker      a member: its session, its ties to others, its group (worker.h)
+ *   talk        what they say; where they are (talk.h)
  *
  * docs/partial.md tells the whole. */
 #ifndef TT_PARTIAL_PARTIAL_H
 #define TT_PARTIAL_PARTIAL_H
 
+#include "partial/controller.h"
 #include "partial/rule.h"
+#include "partial/talk.h"
+#include "partial/worker.h"
 
 #endif

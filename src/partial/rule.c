@@ -107,7 +107,8 @@ static void engage(tt_rule *rule, const tt_decision *d)
         w->state = TT_WORKER_BUSY;
         w->group = d->id;
         w->group_n = d->n;
-        if (w->is_newcomer && has_model) {
+        w->was_newcomer = w->is_newcomer && has_model;
+        if (w->was_newcomer) {
             w->is_newcomer = false;
             rule->n_veterans += !w->is_last;
         }
@@ -282,6 +283,10 @@ static void note_step(tt_rule *rule, tt_worker_slot *w)
 static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
 {
     w->state = TT_WORKER_AWAY;
+    if (!well && w->was_newcomer) {
+        w->is_newcomer = true;
+        rule->n_veterans -= !w->is_last;
+    }
     if (!well && w->group > 0) {
         tt_mixing_strike(rule, w->group);
     } else if (rule->opts.group_size == 0) {

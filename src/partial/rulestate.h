@@ -24,6 +24,7 @@ typedef struct tt_worker_slot {
     uint8_t state;
     bool has_come;                    /* ever */
     bool is_newcomer;                 /* its model counts for nothing yet */
+    bool was_newcomer;                /* busy: until this group */
     bool is_last;                     /* it announces no more steps */
     uint32_t incarnation, next, prev; /* in the queue; TT_NONE ends it */
     uint32_t group_n;                 /* busy: of its group */

@@ -1,0 +1,626 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * partial.c - partial reduce as tutti.h shows it: workers and controllers.
+ *
+ * Idea       src/partial does the work and knows neither requests nor planners.
+ *            Here its callbacks end requests, and groups are planned as an
+ *            all-reduce of as many ranks would be: so P = N with equal weights
+ *            is the same sum, bit for bit, as tutti_all_reduce() with AVG.
+ * Opening    With a communicator rank 0 opens a controller and tells all its
+ *            addresses; each rank joins, and all agree whether it went well.
+ * Next       partial/worker.h, partial/controller.h. */
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ifaces.h"
+#include "base/log.h"
+#include "core/core.h"
+#include "core/grouping.h"
+#include "core/report.h"
+
+#define MOST_PLACES 16
+
+/* What rank 0 tells all. */
+typedef struct meeting {
+    int32_t err;
+    uint32_t n;
+    uint64_t token, host;
+    tt_addr places[MOST_PLACES]; /* the first: of this host */
+} meeting;
+
+struct tutti_controller {
+    tt_controller *c;
+};
+
+struct tutti_partial {
+    tt_mem mem;
+    tt_settings settings;
+    tt_engine *engine;
+    tt_worker *worker;
+    tt_controller *controller; /* in this process; NULL: elsewhere */
+    uint64_t end_wait_ns;
+    char planner[TT_SETTING_TEXT];
+    tutti_topology *topology; /* ranks are workers; NULL: not known */
+    bool is_inside;           /* all workers are on one host */
+    char message[TT_WORKER_TEXT];
+};
+
+/* As in plans.c: what planners assume where no topology says better. */
+static const struct {
+    double alpha_s, beta_s_per_byte, gamma_s_per_byte;
+} inside = {1e-6, 1.0 / 8e9, 1.0 / 20e9},
+  across = {25e-6, 1.0 / 1e9, 1.0 / 10e9};
+
+static const uint64_t default_end_wait_ns = 300 * TT_NS_PER_S;
+
+/* Slices that a socket of the same host takes well. */
+static const uint64_t inside_front_bytes = 512 * 1024;
+
+/* ------------------------------------------------------------------ plans -- */
+
+static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
+                            tt_worker_plan *out, tutti_diag *diag)
+{
+    const tutti_partial *p = ctx;
+    tutti_topology *own = NULL;
+    tt_routes *routes = NULL;
+    tutti_err err = TUTTI_OK;
+    tt_problem problem = {
+        .collective = TUTTI_ALL_REDUCE,
+        .n_ranks = shape->n,
+        .root = TT_NONE,
+        .size_bytes = shape->bytes,
+        .alpha_s = shape->is_inside ? inside.alpha_s : across.alpha_s,
+        .beta_s_per_byte = shape->is_inside ? inside.beta_s_per_byte
+                                            : across.beta_s_per_byte,
+        .gamma_s_per_byte = shape->is_inside ? inside.gamma_s_per_byte
+                                             : across.gamma_s_per_byte,
+    };
+    if (p->topology) {
+        err = tt_topology_subset(p->topology, shape->workers, shape->n, &p->mem,
+                                 &own, diag);
+        if (!err)
+            err = tt_routes_create(own, &p->mem, &routes, diag);
+        problem.topology = own;
+        problem.routes = routes;
+    }
+    if (!err)
+        err = tt_plan_make(p->planner, &problem, &p->mem, &out->schedule, NULL,
+                           diag);
+    tt_routes_free(routes);
+    tt_topology_free(own);
+    out->front_bytes = shape->is_inside ? inside_front_bytes
+                                        : tt_front_bytes(shape->bytes, false);
+    out->front_window_bytes = tt_front_window_bytes(shape->bytes,
+                                                    shape->is_inside);
+    return err;
+}
+
+/* --------------------------------------------------------------- opening -- */
+
+static void free_partial(tutti_partial *p)
+{
+    if (!p)
+        return;
+    const tt_mem mem = p->mem;
+    tt_worker_close(p->worker);
+    if (p->controller)
+        tt_controller_wait(p->controller, p->end_wait_ns);
+    tt_controller_close(p->controller);
+    tt_topology_free(p->topology);
+    if (p->engine)
+        tt_process_release();
+    tt_free(&mem, p, 1, sizeof(*p));
+}
+
+static tutti_err make(const tutti_partial_opts *o, tutti_partial **out,
+                      tutti_diag *diag)
+{
+    tutti_partial *p = tt_new(&tt_mem_std, 1, sizeof(*p));
+    if (!p)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for partial reduce");
+    p->mem = tt_mem_std;
+    tutti_err err = tt_settings_read(&p->settings, diag);
+    if (!err && o->planner && strlen(o->planner) >= sizeof(p->planner))
+        err = tt_fail(diag, TUTTI_EINVAL, "the planner's name is too long");
+    if (!err) {
+        snprintf(p->planner, sizeof(p->planner), "%s",
+                 o->planner ? o->planner : p->settings.planner);
+        tt_engine_opts opts = {.spin_ns = p->settings.spin_ns,
+                               .spin_large_ns = p->settings.spin_ns,
+                               .liveness_ns = p->settings.liveness_ns,
+                               .speak_ns = TT_NS_PER_MS};
+        tt_log_setup((tutti_log_level)p->settings.log);
+        err = tt_process_engine(&opts, &p->engine, diag);
+    }
+    if (err)
+        free_partial(p);
+    else
+        *out = p;
+    return err;
+}
+
+static tutti_err read_opts(const tutti_partial_opts *given,
+                           tutti_partial_opts *o, tutti_diag *diag)
+{
+    tutti_err err = tt_process_enter(diag);
+    if (!err)
+        err = tt_read_opts(given, o, sizeof(*o), diag);
+    if (!err && (!(o->timeout_s >= 0) || !(o->liveness_s >= 0)))
+        err = tt_fail(diag, TUTTI_EINVAL,
+                      "timeout_s and liveness_s must not be negative");
+    return err;
+}
+
+static uint64_t time_or(double s, uint64_t otherwise)
+{
+    return s > 0 ? tt_seconds_to_ns(s) : otherwise;
+}
+
+static tutti_err open_controller(const tutti_partial_opts *o, uint32_t n,
+                                 const tt_settings *settings,
+                                 tt_controller_opts *how, tt_controller **out,
+                                 tutti_diag *diag)
+{
+    tutti_err err = tt_grouping_opts(o, n, &how->rule, diag);
+    if (err)
+        return err;
+    if (how->rule.start_wait_ns == 0)
+        how->rule.start_wait_ns = settings->start_timeout_ns;
+    how->ports = settings->ports;
+    how->liveness_ns = time_or(o->liveness_s, settings->liveness_ns);
+    how->log = o->log;
+    return tt_controller_open(how, &tt_mem_std, out, diag);
+}
+
+static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
+                             tt_worker_opts *how, tutti_diag *diag)
+{
+    how->settings = &p->settings;
+    how->is_current = o->is_current;
+    how->timeout_ns = time_or(o->timeout_s, p->settings.timeout_ns);
+    how->join_timeout_ns = p->settings.start_timeout_ns;
+    how->plan = plan_group;
+    how->plan_ctx = p;
+    how->plans_by_member = p->topology != NULL;
+    return tt_worker_open(how, &p->mem, &p->worker, diag);
+}
+
+/* Rank 0: the controller, and where it is. */
+static tutti_err host_meeting(tutti_partial *p, const tutti_partial_opts *o,
+                              uint32_t n, meeting *m, tutti_diag *diag)
+{
+    tt_iface ifaces[MOST_PLACES];
+    m->token = tt_place_random();
+    m->host = tt_place_host();
+    tt_controller_opts how = {.token = m->token};
+    tutti_err err = open_controller(o, n, &p->settings, &how, &p->controller,
+                                    diag);
+    if (err)
+        return err;
+    p->end_wait_ns = how.rule.end_wait_ns ? how.rule.end_wait_ns
+                                          : default_end_wait_ns;
+    uint16_t port = tt_controller_port(p->controller);
+    tt_addr_numeric("127.0.0.1", port, &m->places[m->n++]);
+    size_t found = tt_ifaces_list(p->settings.interfaces, ifaces,
+                                  MOST_PLACES - 1);
+    for (size_t i = 0; i < found; i++) {
+        tt_addr *to = &m->places[m->n];
+        if (ifaces[i].order == TT_IFACE_LOOPBACK)
+            continue;
+        *to = ifaces[i].addr;
+        if (to->u.sa.sa_family == AF_INET6)
+            to->u.v6.sin6_port = htons(port);
+        else
+            to->u.v4.sin_port = htons(port);
+        m->n++;
+    }
+    return TUTTI_OK;
+}
+
+/* Everybody's error is the worst of all. */
+static tutti_err agree(tutti_comm *comm, tutti_err mine, tutti_diag *diag)
+{
+    int32_t worst = mine;
+    tutti_err err = tutti_all_reduce(comm, &worst, &worst, 1, TUTTI_I32,
+                                     TUTTI_MIN, NULL, NULL);
+    if (err)
+        return tt_fail(diag, err, "%s", tutti_comm_message(comm));
+    if (mine || worst == TUTTI_OK)
+        return mine;
+    return tt_fail(diag, (tutti_err)worst,
+                   "another rank cannot begin partial reduce: %s",
+                   tutti_strerror((tutti_err)worst));
+}
+
+static tutti_err meet(tutti_partial *p, tutti_comm *comm,
+                      const tutti_partial_opts *o, meeting *m, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    if (comm->rank == 0)
+        err = host_meeting(p, o, comm->n_ranks, m, diag);
+    m->err = err;
+    tutti_err sent = tutti_broadcast(comm, m, m, sizeof(*m), TUTTI_U8, 0, NULL,
+                                     NULL);
+    if (sent)
+        return tt_fail(diag, sent, "%s", tutti_comm_message(comm));
+    if (m->err && comm->rank != 0)
+        return tt_fail(diag, (tutti_err)m->err,
+                       "rank 0 cannot open a controller: %s",
+                       tutti_strerror((tutti_err)m->err));
+    return err;
+}
+
+static tutti_err copy_topology(tutti_partial *p, const tutti_comm *comm,
+                               tutti_diag *diag)
+{
+    if (!comm->topology)
+        return TUTTI_OK;
+    uint32_t *all = tt_new(&p->mem, comm->n_ranks, sizeof(*all));
+    if (!all)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a network");
+    for (uint32_t r = 0; r < comm->n_ranks; r++)
+        all[r] = r;
+    tutti_err err = tt_topology_subset(comm->topology, all, comm->n_ranks,
+                                       &p->mem, &p->topology, diag);
+    tt_free(&p->mem, all, comm->n_ranks, sizeof(*all));
+    return err;
+}
+
+static tutti_err join_meeting(tutti_partial *p, tutti_comm *comm,
+                              const tutti_partial_opts *o, const meeting *m,
+                              tutti_diag *diag)
+{
+    /* The loopback address is for the controller's host alone. */
+    bool is_here = m->host == tt_place_host();
+    uint32_t skip = !is_here && m->n > 1;
+    if (m->n == 0 || m->n > MOST_PLACES)
+        return tt_fail(diag, TUTTI_EPROTO, "rank 0 tells no place to meet");
+    tt_worker_opts how = {.controllers = m->places + skip,
+                          .n_controllers = m->n - skip,
+                          .worker = comm->rank,
+                          .n_workers = comm->n_ranks,
+                          .token = m->token};
+    tutti_err err = copy_topology(p, comm, diag);
+    return err ? err : open_worker(p, o, &how, diag);
+}
+
+tutti_err tutti_partial_open(tutti_comm *comm, const tutti_partial_opts *opts,
+                             tutti_partial **out)
+{
+    tutti_diag diag;
+    tutti_partial_opts o;
+    tutti_partial *p = NULL;
+    meeting m = {0};
+    tt_diag_clear(&diag);
+    if (!comm || !out) {
+        tt_fail(&diag, TUTTI_EINVAL, "comm and out must not be NULL");
+        return tt_report(TUTTI_EINVAL, &diag, NULL);
+    }
+    tutti_err err = read_opts(opts, &o, &diag);
+    if (!err)
+        err = make(&o, &p, &diag);
+    /* From here on all ranks take the same steps. */
+    tutti_err all = agree(comm, err, &diag);
+    if (!all)
+        all = meet(p, comm, &o, &m, &diag);
+    if (!all || m.err == TUTTI_OK) {
+        err = all ? all : join_meeting(p, comm, &o, &m, &diag);
+        all = agree(comm, err, &diag);
+    }
+    if (all && p)
+        p->end_wait_ns = 0;
+    if (all)
+        free_partial(p);
+    else
+        *out = p;
+    return tt_report(all, &diag, NULL);
+}
+
+/* "host:port" by name or number. */
+static uint32_t resolve(const char *text, tt_addr *out, tutti_diag *diag)
+{
+    char host[TT_SOCK_HOST];
+    char service[8];
+    uint16_t port;
+    if (!tt_hostport_split(text, host, &port)) {
+        tt_fail(diag, TUTTI_ECONFIG,
+                "\"%.200s\" is no place of a controller; expected host:port "
+                "or [ipv6]:port",
+                text);
+        return 0;
+    }
+    if (tt_addr_numeric(host, port, out))
+        return 1;
+    snprintf(service, sizeof(service), "%u", port);
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    int why = getaddrinfo(host, service, &hints, &list);
+    uint32_t n = 0;
+    for (struct addrinfo *a = why ? NULL : list; a && n < MOST_PLACES;
+         a = a->ai_next) {
+        if (a->ai_addrlen > sizeof(out[n].u))
+            continue;
+        out[n] = (tt_addr){.len = a->ai_addrlen};
+        memcpy(&out[n++].u, a->ai_addr, a->ai_addrlen);
+    }
+    if (!why)
+        freeaddrinfo(list);
+    if (n == 0)
+        tt_fail(diag, TUTTI_ECONFIG, "%.100s: %s", host,
+                why ? gai_strerror(why) : "no address");
+    return n;
+}
+
+static tutti_err join(const char *controller, int worker,
+                      const tutti_partial_opts *o, tutti_partial *p,
+                      tutti_diag *diag)
+{
+    tt_addr places[MOST_PLACES];
+    const char *where = controller ? controller : p->settings.controller;
+    if (!where[0])
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "where is the controller? Name its host:port, or set "
+                       "TUTTI_CONTROLLER");
+    if (worker < -1)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "worker %d: a worker is 0 or more, or -1: any", worker);
+    uint32_t n = resolve(where, places, diag);
+    if (n == 0)
+        return TUTTI_ECONFIG;
+    tt_worker_opts how = {.controllers = places,
+                          .n_controllers = n,
+                          .worker = worker < 0 ? TT_NONE : (uint32_t)worker};
+    return open_worker(p, o, &how, diag);
+}
+
+tutti_err tutti_partial_join(const char *controller, int worker,
+                             const tutti_partial_opts *opts,
+                             tutti_partial **out)
+{
+    tutti_diag diag;
+    tutti_partial_opts o;
+    tutti_partial *p = NULL;
+    tt_diag_clear(&diag);
+    tutti_err err = read_opts(opts, &o, &diag);
+    if (!err && !out)
+        err = tt_fail(&diag, TUTTI_EINVAL, "out must not be NULL");
+    if (!err)
+        err = make(&o, &p, &diag);
+    if (!err)
+        err = join(controller, worker, &o, p, &diag);
+    if (err)
+        free_partial(p);
+    else
+        *out = p;
+    return tt_report(err, &diag, NULL);
+}
+
+void tutti_partial_close(tutti_partial *p)
+{
+    if (!tt_process_is_child())
+        free_partial(p);
+}
+
+/* ------------------------------------------------------------------ calls -- */
+
+static tutti_err fail(tutti_partial *p, tutti_err err, const char *text)
+{
+    snprintf(p->message, sizeof(p->message), "%s", text);
+    return err;
+}
+
+static tutti_err prepare(tutti_partial *p, const tutti_call_opts *opts,
+                         tutti_request **out)
+{
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    p->message[0] = '\0';
+    if (opts && opts->size != sizeof(*opts))
+        return fail(p, TUTTI_EINVAL, "options without TUTTI_CALL_OPTS_INIT");
+    tutti_err err = tt_request_make(&p->mem, p->engine, opts, out);
+    return err ? fail(p, err, "out of memory for a request") : err;
+}
+
+/* The request is with the worker now, or err. */
+static tutti_err finish(tutti_err err, tutti_request *made, tutti_request **req)
+{
+    if (err) {
+        tt_request_drop(made);
+        if (req)
+            *req = NULL;
+        return err;
+    }
+    if (!req)
+        return tutti_wait(made);
+    *req = made;
+    return TUTTI_OK;
+}
+
+tutti_err tutti_partial_announce(tutti_partial *p, uint64_t iteration,
+                                 bool is_last, const tutti_call_opts *opts,
+                                 tutti_request **req)
+{
+    tutti_request *made;
+    tutti_err err = prepare(p, opts, &made);
+    if (err)
+        return err;
+    if (req)
+        *req = made;
+    return finish(
+        tt_worker_announce(p->worker, iteration, is_last, tt_request_end, made),
+        made, req);
+}
+
+tutti_err tutti_partial_reduce(tutti_partial *p, void *buf, size_t count,
+                               tutti_type type, const tutti_call_opts *opts,
+                               tutti_request **req)
+{
+    tutti_request *made;
+    tutti_err err = prepare(p, opts, &made);
+    if (err)
+        return err;
+    if (req)
+        *req = made;
+    return finish(
+        tt_worker_reduce(p->worker, buf, count, type, tt_request_end, made),
+        made, req);
+}
+
+tutti_err tutti_partial_commit(tutti_partial *p, const tutti_call_opts *opts,
+                               tutti_request **req)
+{
+    tutti_request *made;
+    tutti_err err = prepare(p, opts, &made);
+    if (err)
+        return err;
+    if (req)
+        *req = made;
+    return finish(tt_worker_commit(p->worker, tt_request_end, made), made, req);
+}
+
+void tutti_partial_abandon(tutti_partial *p, const char *reason)
+{
+    if (!tt_process_is_child())
+        tt_worker_abandon(p->worker, reason);
+}
+
+void tutti_partial_leave(tutti_partial *p)
+{
+    if (!tt_process_is_child())
+        tt_worker_leave(p->worker);
+}
+
+tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current)
+{
+    tutti_diag diag;
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    tt_diag_clear(&diag);
+    p->message[0] = '\0';
+    tutti_err err = tt_worker_rejoin(p->worker, is_current, &diag);
+    return err ? fail(p, err, diag.text) : TUTTI_OK;
+}
+
+/* --------------------------------------------------------------- questions -- */
+
+void tutti_partial_describe(tutti_partial *p, tutti_partial_info *out)
+{
+    tt_worker_info info;
+    tt_worker_tell(p->worker, &info);
+    *out = (tutti_partial_info){.worker = info.worker,
+                                .n_workers = info.n_workers,
+                                .incarnation = info.incarnation,
+                                .is_newcomer = info.is_newcomer,
+                                .is_dynamic = info.is_dynamic,
+                                .has_controller = p->controller != NULL,
+                                .n_groups = info.n_groups,
+                                .n_broken = info.n_broken};
+}
+
+tutti_err tutti_partial_state(tutti_partial *p)
+{
+    char text[TT_WORKER_TEXT];
+    return tt_process_is_child() ? TUTTI_EFORK
+                                 : tt_worker_state(p->worker, text);
+}
+
+const char *tutti_partial_message(tutti_partial *p)
+{
+    if (!tt_process_is_child() && p->message[0] == '\0')
+        tt_worker_state(p->worker, p->message);
+    return p->message;
+}
+
+tutti_err tutti_partial_group_of(tutti_partial *p, tutti_partial_group *out)
+{
+    tt_worker_group g;
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    tutti_err err = tt_worker_group_of(p->worker, &g);
+    if (!err)
+        *out = (tutti_partial_group){.id = g.id,
+                                     .kind = g.kind,
+                                     .n = g.n,
+                                     .rank = g.me,
+                                     .is_even = g.is_even,
+                                     .iteration = g.iteration,
+                                     .members = g.members};
+    return err;
+}
+
+tutti_err tutti_partial_measure(tutti_partial *p, tutti_partial_metrics *out)
+{
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    if (!p->controller)
+        return fail(p, TUTTI_EINVAL,
+                    "the controller that could tell is in another process");
+    tt_controller_measure(p->controller, out);
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------ controllers -- */
+
+tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
+                                const tutti_partial_opts *opts,
+                                tutti_controller **out)
+{
+    tutti_diag diag;
+    tutti_partial_opts o;
+    tt_settings settings;
+    tt_addr places[MOST_PLACES];
+    tutti_controller *c = NULL;
+    tt_controller_opts how = {0};
+    tt_diag_clear(&diag);
+    tutti_err err = read_opts(opts, &o, &diag);
+    if (!err)
+        err = tt_settings_read(&settings, &diag);
+    if (!err) {
+        tt_log_setup((tutti_log_level)settings.log);
+        how.token = tt_place_random();
+        how.listen = listen ? places : NULL;
+        if (listen && resolve(listen, places, &diag) == 0)
+            err = TUTTI_ECONFIG;
+    }
+    if (!err) {
+        c = tt_new(&tt_mem_std, 1, sizeof(*c));
+        err = c ? open_controller(&o, n_workers, &settings, &how, &c->c, &diag)
+                : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
+    }
+    if (err)
+        tt_free(&tt_mem_std, c, 1, sizeof(*c));
+    else
+        *out = c;
+    return tt_report(err, &diag, NULL);
+}
+
+int tutti_controller_port(const tutti_controller *c)
+{
+    return tt_controller_port(c->c);
+}
+
+void tutti_controller_measure(tutti_controller *c, tutti_partial_metrics *out)
+{
+    tt_controller_measure(c->c, out);
+}
+
+uint64_t tutti_controller_n_of_size(tutti_controller *c, uint32_t size)
+{
+    return tt_controller_n_of_size(c->c, size);
+}
+
+tutti_err tutti_controller_wait(tutti_controller *c, double seconds)
+{
+    uint64_t ns = seconds > 0 ? tt_seconds_to_ns(seconds) : 0;
+    return tt_controller_wait(c->c, ns) ? TUTTI_OK : TUTTI_AGAIN;
+}
+
+void tutti_controller_close(tutti_controller *c)
+{
+    if (!c || tt_process_is_child())
+        return;
+    tt_controller_close(c->c);
+    tt_free(&tt_mem_std, c, 1, sizeof(*c));
+}

@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * controller.c - the rule's body.
+ *
+ * Idea       One thread, one epoll. A message becomes an event of the rule; the
+ *            rule's decisions become messages, queued and flushed after each
+ *            turn. A connection that ends, or is silent for liveness_ns, is a
+ *            death; the other members of its group are told at once.
+ * Invariant  A slot has at most one connection; the newest wins, so that a
+ *            worker that was started again need not wait until its death is
+ *            noticed.
+ * Trust      Nothing received is believed for a size; an event that cannot be
+ *            (the rule says EINVAL) ends the connection.
+ * Next       talk.h (the messages), worker.c (the other end). */
+#include "partial/controller.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "partial/talk.h"
+
+typedef struct guest {
+    struct guest *next;
+    tt_pipe pipe;
+    uint32_t worker; /* TT_NONE: has not joined */
+    bool says_bye, is_gone, waits_out;
+    uint64_t heard_ns;
+    tt_seat seat;
+} guest;
+
+struct tt_controller {
+    tt_mem mem;
+    tt_controller_opts o;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread, stops;
+    int listener, epoll_fd, wake_fd;
+    tt_rule *rule;
+    tt_str log;
+    FILE *log_file;
+    guest *guests;
+    guest **by_worker; /* [n] */
+    uint32_t n_here;
+    bool has_come;
+    uint64_t turn_ns; /* when the last turn was */
+    tt_seat *seats;   /* [n] of a group being told */
+    char *message;    /* of a group: head and seats */
+    size_t message_bytes;
+};
+
+enum { MOST_GUESTS_BEYOND = 64 };
+static const uint64_t join_within_ns = 10 * TT_NS_PER_S;
+
+/* ----------------------------------------------------------------- guests -- */
+
+static void watch(tt_controller *c, guest *g, int op, bool out)
+{
+    struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0u),
+                            .data.ptr = g};
+    epoll_ctl(c->epoll_fd, op, g->pipe.fd, &e);
+    g->waits_out = out;
+}
+
+static void flush_guest(tt_controller *c, guest *g)
+{
+    if (g->is_gone)
+        return;
+    bool is_empty = tt_pipe_flush(&g->pipe);
+    if (g->waits_out == is_empty)
+        watch(c, g, EPOLL_CTL_MOD, !is_empty);
+}
+
+static void say(guest *g, tt_talk_kind kind, uint64_t number, const char *text)
+{
+    tt_talk head = tt_talk_head(kind, number, text ? strlen(text) : 0);
+    tt_pipe_put(&g->pipe, &head, text);
+}
+
+static void refuse(tt_controller *c, guest *g, tutti_err err, const char *text)
+{
+    say(g, TT_TALK_REFUSE, (uint64_t)-err, text);
+    tt_pipe_flush(&g->pipe);
+    g->says_bye = true;
+    g->is_gone = true;
+    (void)c;
+}
+
+/* The other members of the worker's group, which are still at it. */
+static void tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
+                        const char *text)
+{
+    tt_talk head = tt_talk_head(TT_TALK_BROKEN, group, strlen(text));
+    head.who = worker;
+    for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++)
+        if (w != worker && c->by_worker[w] &&
+            tt_rule_group_of(c->rule, w) == group)
+            tt_pipe_put(&c->by_worker[w]->pipe, &head, text);
+}
+
+/* Its worker is not there any more. */
+static void lose_worker(tt_controller *c, guest *g, const char *how)
+{
+    uint32_t worker = g->worker;
+    if (worker == TT_NONE)
+        return;
+    char text[TT_TALK_TEXT];
+    snprintf(text, sizeof(text), "worker %u %s", worker, how);
+    TT_INFO("partial reduce: %s", text);
+    tell_broken(c, worker, tt_rule_group_of(c->rule, worker), text);
+    g->worker = TT_NONE;
+    c->by_worker[worker] = NULL;
+    c->n_here--;
+    tt_rule_leave(c->rule, worker, !g->says_bye, tt_now_ns());
+}
+
+static void free_guest(tt_controller *c, guest *g)
+{
+    epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.fd, NULL);
+    tt_pipe_close(&g->pipe);
+    tt_free(&c->mem, g, 1, sizeof(*g));
+}
+
+static void sweep(tt_controller *c)
+{
+    for (guest *g = c->guests; g; g = g->next) {
+        g->is_gone = g->is_gone || g->pipe.is_broken;
+        if (g->is_gone)
+            lose_worker(c, g, g->says_bye ? "has left" : "has died");
+    }
+    guest **at = &c->guests;
+    while (*at) {
+        guest *g = *at;
+        if (!g->is_gone) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        free_guest(c, g);
+    }
+}
+
+static void accept_guests(tt_controller *c)
+{
+    uint32_t n = 0;
+    for (guest *g = c->guests; g; g = g->next)
+        n++;
+    for (;;) {
+        int fd = tt_sock_accept(c->listener);
+        if (fd < 0)
+            return;
+        guest *g = n < c->o.rule.n + MOST_GUESTS_BEYOND
+                       ? tt_new(&c->mem, 1, sizeof(*g))
+                       : NULL;
+        if (!g) {
+            close(fd);
+            continue;
+        }
+        n++;
+        tt_sock_hurry(fd);
+        tt_pipe_open(&g->pipe, &c->mem, fd);
+        g->worker = TT_NONE;
+        g->heard_ns = tt_now_ns();
+        g->next = c->guests;
+        c->guests = g;
+        watch(c, g, EPOLL_CTL_ADD, false);
+    }
+}
+
+/* ---------------------------------------------------------------- joining -- */
+
+static uint32_t free_slot(const tt_controller *c)
+{
+    uint32_t used = TT_NONE;
+    for (uint32_t w = 0; w < c->o.rule.n; w++) {
+        if (c->by_worker[w])
+            continue;
+        if (tt_rule_incarnation(c->rule, w) == 0)
+            return w;
+        used = used == TT_NONE ? w : used;
+    }
+    return used;
+}
+
+static bool check_join(tt_controller *c, guest *g, const tt_talk *head,
+                       const tt_join *join)
+{
+    char text[TT_TALK_TEXT];
+    const uint32_t n = c->o.rule.n;
+    if (join->token && c->o.token && join->token != c->o.token)
+        snprintf(text, sizeof(text), "this controller is another job's");
+    else if (join->n && join->n != n)
+        snprintf(text, sizeof(text),
+                 "the controller was started for %u workers, this one counts "
+                 "%u; start both with the same number",
+                 n, join->n);
+    else if (head->who != TT_NONE && head->who >= n)
+        snprintf(text, sizeof(text), "worker %u of %u: workers go from 0 to %u",
+                 head->who, n, n - 1);
+    else if (head->who == TT_NONE && free_slot(c) == TT_NONE)
+        snprintf(text, sizeof(text),
+                 "all %u places are taken; start the controller for more "
+                 "workers",
+                 n);
+    else
+        return true;
+    refuse(c, g, TUTTI_EINVAL, text);
+    return false;
+}
+
+static void take_seat(guest *g, uint32_t worker, const tt_join *join)
+{
+    tt_addr from = {.len = sizeof(from.u)};
+    if (getpeername(g->pipe.fd, &from.u.sa, &from.len) != 0)
+        from = (tt_addr){0};
+    g->worker = worker;
+    g->seat = (tt_seat){.worker = worker,
+                        .host = join->host,
+                        .nest = join->nest,
+                        .port = join->port};
+    tt_place_ip(&from, g->seat.ip);
+    g->seat.at_controller = tt_place_is_loopback(g->seat.ip);
+}
+
+static void join_guest(tt_controller *c, guest *g, const tt_talk *head,
+                       const tt_join *join)
+{
+    if (!check_join(c, g, head, join))
+        return;
+    uint32_t worker = head->who != TT_NONE ? head->who : free_slot(c);
+    guest *old = c->by_worker[worker];
+    if (old) {
+        lose_worker(c, old, "has been started again");
+        refuse(c, old, TUTTI_EPEER,
+               "another process has joined in this worker's place");
+    }
+    bool is_newcomer = false;
+    uint32_t flags = join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0;
+    take_seat(g, worker, join);
+    c->by_worker[worker] = g;
+    c->n_here++;
+    c->has_come = true;
+    tt_rule_join(c->rule, worker, join->host, flags, tt_now_ns(), &is_newcomer);
+    tt_welcome welcome = {
+        .token = c->o.token,
+        .liveness_ns = c->o.liveness_ns,
+        .n = c->o.rule.n,
+        .incarnation = tt_rule_incarnation(c->rule, worker),
+        .is_newcomer = is_newcomer,
+        .is_dynamic = c->o.rule.is_dynamic,
+    };
+    tt_talk reply = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
+    reply.who = worker;
+    tt_pipe_put(&g->pipe, &reply, &welcome);
+    TT_DEBUG("partial reduce: worker %u has joined, %u of %u are here", worker,
+             c->n_here, c->o.rule.n);
+}
+
+/* ---------------------------------------------------------------- events -- */
+
+static uint64_t most_len(uint8_t kind)
+{
+    switch (kind) {
+    case TT_TALK_JOIN:
+        return sizeof(tt_join);
+    case TT_TALK_DONE:
+        return TT_TALK_TEXT - 1;
+    default:
+        return 0;
+    }
+}
+
+static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
+                      const unsigned char *payload)
+{
+    bool well = head->len == 0;
+    uint64_t group = head->number;
+    if (!well && tt_rule_group_of(c->rule, g->worker) == group) {
+        char text[TT_TALK_TEXT];
+        snprintf(text, sizeof(text), "%.*s", (int)head->len,
+                 (const char *)payload);
+        tell_broken(c, g->worker, group, text);
+    }
+    return tt_rule_done(c->rule, g->worker, group, well, tt_now_ns()) ==
+           TUTTI_OK;
+}
+
+/* False: it cannot be. */
+static bool hear(tt_controller *c, guest *g, const tt_talk *head,
+                 const unsigned char *payload)
+{
+    tt_join join;
+    if (head->len > most_len(head->kind))
+        return false;
+    if (g->worker == TT_NONE) {
+        if (head->kind != TT_TALK_JOIN || head->len != sizeof(join))
+            return false;
+        memcpy(&join, payload, sizeof(join));
+        join_guest(c, g, head, &join);
+        return true;
+    }
+    switch (head->kind) {
+    case TT_TALK_ANNOUNCE:
+        return tt_rule_announce(c->rule, g->worker, head->number,
+                                head->flags & TT_TALK_LAST,
+                                tt_now_ns()) == TUTTI_OK;
+    case TT_TALK_DONE:
+        return hear_done(c, g, head, payload);
+    case TT_TALK_LEAVE:
+        g->says_bye = true;
+        g->is_gone = true;
+        return true;
+    case TT_TALK_BEAT:
+        say(g, TT_TALK_BEAT, 0, NULL);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void hear_guest(tt_controller *c, guest *g)
+{
+    tt_talk head;
+    const unsigned char *payload;
+    tt_pipe_fill(&g->pipe);
+    g->heard_ns = tt_now_ns();
+    /* What came before the end counts. */
+    while (!g->is_gone &&
+           tt_pipe_next(&g->pipe, TT_TALK_TEXT, &head, &payload)) {
+        if (hear(c, g, &head, payload))
+            continue;
+        char text[TT_TALK_TEXT];
+        snprintf(text, sizeof(text),
+                 "the controller cannot make sense of message %u", head.kind);
+        refuse(c, g, TUTTI_EPROTO, text);
+        g->says_bye = false;
+    }
+}
+
+static void decided(void *ctx, const tutti_group_decision *d)
+{
+    tt_controller *c = ctx;
+    tt_group_head group = {.iteration = d->iteration,
+                           .kind = d->kind,
+                           .n = d->n,
+                           .is_even = d->is_even};
+    size_t bytes = sizeof(group) + d->n * sizeof(tt_seat);
+    tt_talk head = tt_talk_head(TT_TALK_GROUP, d->id, bytes);
+    for (uint32_t i = 0; i < d->n; i++) {
+        const tutti_group_member *m = &d->members[i];
+        const guest *g = c->by_worker[m->worker];
+        c->seats[i] = g ? g->seat : (tt_seat){.worker = m->worker};
+        c->seats[i].incarnation = m->incarnation;
+        c->seats[i].iteration = m->iteration;
+        c->seats[i].weight = m->weight;
+    }
+    memcpy(c->message + sizeof(group), c->seats, d->n * sizeof(tt_seat));
+    for (uint32_t i = 0; i < d->n; i++) {
+        guest *g = c->by_worker[d->members[i].worker];
+        group.me = i;
+        memcpy(c->message, &group, sizeof(group));
+        if (g)
+            tt_pipe_put(&g->pipe, &head, c->message);
+    }
+}
+
+/* ---------------------------------------------------------------- thread -- */
+
+static void check_silence(tt_controller *c, uint64_t now)
+{
+    const uint64_t limit = c->o.liveness_ns;
+    /* Who was not running itself cannot blame others. */
+    bool was_away = limit > 0 && now - c->turn_ns > limit / 2;
+    c->turn_ns = now;
+    for (guest *g = c->guests; g; g = g->next) {
+        if (was_away)
+            g->heard_ns = now;
+        uint64_t most = g->worker == TT_NONE ? join_within_ns : limit;
+        if (g->is_gone || most == 0 || now - g->heard_ns <= most)
+            continue;
+        char text[TT_TALK_TEXT];
+        snprintf(text, sizeof(text),
+                 "this worker was silent for %.3g s, and the others go on "
+                 "without it",
+                 (double)most * 1e-9);
+        refuse(c, g, TUTTI_EPEER, text);
+        g->says_bye = false;
+    }
+}
+
+static void write_log(tt_controller *c)
+{
+    if (!c->log_file || c->log.len == 0)
+        return;
+    if (fwrite(c->log.data, 1, c->log.len, c->log_file) != c->log.len ||
+        fflush(c->log_file) != 0)
+        TT_WARN("partial reduce: cannot write the log %s: %s", c->o.log,
+                strerror(errno));
+    c->log.len = 0;
+}
+
+static void turn(tt_controller *c, const struct epoll_event *events, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.ptr == &c->listener) {
+            accept_guests(c);
+        } else if (events[i].data.ptr == &c->wake_fd) {
+            uint64_t count;
+            ssize_t got = read(c->wake_fd, &count, sizeof(count));
+            (void)got;
+        } else {
+            guest *g = events[i].data.ptr;
+            if (!g->is_gone)
+                hear_guest(c, g);
+        }
+    }
+    uint64_t now = tt_now_ns();
+    if (tt_rule_deadline(c->rule) <= now)
+        tt_rule_tick(c->rule, now);
+    check_silence(c, now);
+    /* A death may make groups, whose messages may find another death. */
+    for (int again = 0; again < 2; again++) {
+        for (guest *g = c->guests; g; g = g->next)
+            flush_guest(c, g);
+        sweep(c);
+    }
+    for (guest *g = c->guests; g; g = g->next)
+        flush_guest(c, g);
+    write_log(c);
+    pthread_cond_broadcast(&c->changed);
+}
+
+static int wait_ms(const tt_controller *c)
+{
+    uint64_t at = tt_rule_deadline(c->rule);
+    uint64_t beat = tt_now_ns() +
+                    (c->o.liveness_ns ? c->o.liveness_ns / 4 : TT_NS_PER_S);
+    return tt_poll_ms(at < beat ? at : beat, 1000);
+}
+
+static void *thread_main(void *arg)
+{
+    tt_controller *c = arg;
+    struct epoll_event events[64];
+    pthread_mutex_lock(&c->lock);
+    c->turn_ns = tt_now_ns();
+    while (!c->stops) {
+        int ms = wait_ms(c);
+        pthread_mutex_unlock(&c->lock);
+        int n = epoll_wait(c->epoll_fd, events, 64, ms);
+        pthread_mutex_lock(&c->lock);
+        turn(c, events, n > 0 ? n : 0);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ life -- */
+
+static tutti_err listen_at(tt_controller *c, tutti_diag *diag)
+{
+    uint16_t first = 0;
+    uint16_t last = 0;
+    char text[TT_SOCK_TEXT] = "any address";
+    if (c->o.listen) {
+        tt_addr_text(c->o.listen, text);
+        c->listener = tt_sock_listen(c->o.listen, 1024);
+    } else {
+        if (c->o.ports && !tt_ports_parse(c->o.ports, &first, &last))
+            return tt_fail(diag, TUTTI_ECONFIG,
+                           "TUTTI_PORT_RANGE is \"%.60s\"; expected "
+                           "40000-40100 or one port",
+                           c->o.ports);
+        c->listener = tt_place_listen(first, last);
+    }
+    if (c->listener < 0) {
+        int why = -c->listener;
+        c->listener = -1;
+        return tt_fail_errno(diag, TUTTI_ESYS, why,
+                             "the controller cannot listen at %s", text);
+    }
+    tt_fork_watch(c->listener);
+    return TUTTI_OK;
+}
+
+static tutti_err open_fds(tt_controller *c, tutti_diag *diag)
+{
+    c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tt_fork_watch(c->epoll_fd);
+    tt_fork_watch(c->wake_fd);
+    if (c->epoll_fd < 0 || c->wake_fd < 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno,
+                             "no descriptors for a controller");
+    tutti_err err = listen_at(c, diag);
+    if (err)
+        return err;
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &c->listener};
+    epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->listener, &e);
+    e.data.ptr = &c->wake_fd;
+    epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->wake_fd, &e);
+    return TUTTI_OK;
+}
+
+static tutti_err open_log(tt_controller *c, tutti_diag *diag)
+{
+    if (!c->o.log)
+        return TUTTI_OK;
+    c->log_file = fopen(c->o.log, "we");
+    if (!c->log_file)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot write %.200s",
+                             c->o.log);
+    c->log.mem = &c->mem;
+    tt_rule_record(c->rule, &c->log);
+    return TUTTI_OK;
+}
+
+static tutti_err start(tt_controller *c, tutti_diag *diag)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int why = pthread_create(&c->thread, NULL, thread_main, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (why != 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, why,
+                             "no thread for a controller");
+    c->has_thread = true;
+    return TUTTI_OK;
+}
+
+tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
+                             tt_controller **out, tutti_diag *diag)
+{
+    tt_controller *c = tt_new(mem, 1, sizeof(*c));
+    if (!c)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
+    c->mem = *mem;
+    c->o = *o;
+    c->listener = c->epoll_fd = c->wake_fd = -1;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    tt_rule_up up = {decided, c};
+    tutti_err err = tt_rule_create(&o->rule, &up, &c->mem, &c->rule, diag);
+    if (!err) {
+        c->o.rule = *tt_rule_opts_of(c->rule);
+        c->message_bytes = sizeof(tt_group_head) +
+                           (size_t)o->rule.n * sizeof(tt_seat);
+        c->by_worker = tt_new(mem, o->rule.n, sizeof(*c->by_worker));
+        c->seats = tt_new(mem, o->rule.n, sizeof(*c->seats));
+        c->message = tt_new(mem, c->message_bytes, 1);
+        if (!c->by_worker || !c->seats || !c->message)
+            err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
+    }
+    if (!err)
+        err = open_log(c, diag);
+    if (!err)
+        err = open_fds(c, diag);
+    if (!err)
+        err = start(c, diag);
+    if (err)
+        tt_controller_close(c);
+    else
+        *out = c;
+    return err;
+}
+
+static void stop(tt_controller *c)
+{
+    uint64_t one = 1;
+    pthread_mutex_lock(&c->lock);
+    c->stops = true;
+    ssize_t n = write(c->wake_fd, &one, sizeof(one));
+    (void)n;
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+}
+
+void tt_controller_close(tt_controller *c)
+{
+    if (!c)
+        return;
+    if (c->has_thread)
+        stop(c);
+    while (c->guests) {
+        guest *g = c->guests;
+        c->guests = g->next;
+        say(g, TT_TALK_REFUSE, (uint64_t)-TUTTI_EPEER,
+            "the controller has been closed");
+        tt_pipe_flush(&g->pipe);
+        free_guest(c, g);
+    }
+    write_log(c);
+    if (c->log_file)
+        fclose(c->log_file);
+    tt_str_free(&c->log);
+    tt_fork_close(&c->listener);
+    tt_fork_close(&c->epoll_fd);
+    tt_fork_close(&c->wake_fd);
+    const tt_mem mem = c->mem;
+    const uint32_t n = c->o.rule.n;
+    tt_rule_free(c->rule);
+    tt_free(&mem, c->by_worker, n, sizeof(*c->by_worker));
+    tt_free(&mem, c->seats, n, sizeof(*c->seats));
+    tt_free(&mem, c->message, c->message_bytes, 1);
+    pthread_mutex_destroy(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    tt_free(&mem, c, 1, sizeof(*c));
+}
+
+uint16_t tt_controller_port(const tt_controller *c)
+{
+    return tt_sock_port(c->listener);
+}
+
+void tt_controller_measure(tt_controller *c, tt_rule_metrics *out)
+{
+    pthread_mutex_lock(&c->lock);
+    tt_rule_measure(c->rule, out);
+    pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t tt_controller_n_of_size(tt_controller *c, uint32_t size)
+{
+    pthread_mutex_lock(&c->lock);
+    uint64_t n = tt_rule_n_of_size(c->rule, size);
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+bool tt_controller_wait(tt_controller *c, uint64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t sum = (uint64_t)until.tv_nsec + ns;
+    until.tv_sec += (time_t)(sum / TT_NS_PER_S);
+    until.tv_nsec = (long)(sum % TT_NS_PER_S);
+    int rc = 0;
+    pthread_mutex_lock(&c->lock);
+    while (rc == 0 && !(c->has_come && c->n_here == 0))
+        rc = pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    bool is_over = c->has_come && c->n_here == 0;
+    pthread_mutex_unlock(&c->lock);
+    return is_over;
+}

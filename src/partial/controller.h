@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * controller.h - the rule (rule.h) with a body: a thread that listens, hears
+ * workers and tells them their groups. It is off the data path: O(P) small
+ * messages per group. */
+#ifndef TT_PARTIAL_CONTROLLER_H
+#define TT_PARTIAL_CONTROLLER_H
+
+#include "base/settings.h"
+#include "base/sock.h"
+#include "partial/rule.h"
+
+typedef struct tt_controller tt_controller;
+
+typedef struct tt_controller_opts {
+    tt_rule_opts rule;
+    /* Where it listens; NULL: on every address, at a port of `ports`. */
+    const tt_addr *listen;
+    const char *ports;    /* TUTTI_PORT_RANGE; NULL: any */
+    uint64_t token;       /* of the job; 0: any worker may come */
+    uint64_t liveness_ns; /* 0: silence never means death */
+    const char *log;      /* file for the log of events and groups, or NULL */
+} tt_controller_opts;
+
+/* Errors: EINVAL, ESYS, ENOMEM. */
+tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
+                             tt_controller **out, tutti_diag *diag);
+/* Ends the connections, and with them the workers' partial reduce. */
+void tt_controller_close(tt_controller *c); /* accepts NULL */
+uint16_t tt_controller_port(const tt_controller *c);
+void tt_controller_measure(tt_controller *c, tt_rule_metrics *out);
+uint64_t tt_controller_n_of_size(tt_controller *c, uint32_t size);
+/* Waits until workers have come and all have gone: true; or for so long. */
+bool tt_controller_wait(tt_controller *c, uint64_t ns);
+
+#endif

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * exchange.c - performs a bound part on the shadow of a buffer.
+ *
+ * Send       slice k of a lane goes when the partner has begun the bucket, k is
+ *            less than W beyond what it has consumed (credit), the groups
+ *            before it have done slice k, and, for own data, the front window
+ *            reaches it. Of those that may go the least position goes first.
+ * Group      slice k is applied when it has arrived on all its lanes, the
+ *            groups before have done it, and the sends that read the same
+ *            memory have left it. Inputs in order of src: the bits do not
+ *            depend on arrival.
+ * No hang    as docs/engine.md proves for the engine: the conditions are the
+ *            same.
+ * Cost       next() looks at all lanes of a partner: a few for the groups that
+ *            partial reduce has.
+ * Next       mesh.c moves the bytes. */
+#include "partial/exchange.h"
+
+#include <string.h>
+
+static unsigned char *address(const tt_job *job, const tt_span *span,
+                              uint64_t elem)
+{
+    return job->base[span->base] + span->offset + elem * job->b->elem_bytes;
+}
+
+/* ----------------------------------------------------------------- sends -- */
+
+static bool may_send(const tt_job *job, uint32_t l)
+{
+    const tt_bound *b = job->b;
+    const tt_lane *lane = &b->sends[l];
+    uint32_t k = job->sent[l];
+    if (k >= lane->n_slices || k >= job->acked[l] + b->window)
+        return false;
+    if (lane->is_origin && b->window_positions != UINT32_MAX &&
+        (uint64_t)k * lane->stride >=
+            (uint64_t)job->front + b->window_positions)
+        return false;
+    for (uint32_t i = 0; i < lane->n_preds; i++)
+        if (job->finished[b->index[lane->preds + i]] <= k)
+            return false;
+    return true;
+}
+
+/* Merged lanes of many chunks are packed. */
+static void gather(tt_job *job, const tt_lane *lane, tt_job_slice *out)
+{
+    const tt_span *span = &job->b->spans[lane->span];
+    const uint64_t size = job->b->elem_bytes;
+    uint64_t first = tt_slice_at(span->n_elems, out->slice, lane->n_slices);
+    uint64_t last = tt_slice_at(span->n_elems, out->slice + 1, lane->n_slices);
+    out->len = lane->n_chunks > 1 ? lane->slice_bytes : (last - first) * size;
+    out->n_iov = 1;
+    if (lane->is_contiguous) {
+        out->iov[0] = (struct iovec){address(job, span, first), out->len};
+        return;
+    }
+    if (lane->n_chunks <= TT_JOB_IOV) {
+        for (uint32_t i = 0; i < lane->n_chunks; i++)
+            out->iov[i] = (struct iovec){address(job, &span[i], 0),
+                                         span[i].n_elems * size};
+        out->n_iov = (int)lane->n_chunks;
+        return;
+    }
+    unsigned char *to = job->staging + lane->staging;
+    out->iov[0] = (struct iovec){to, out->len};
+    for (uint32_t i = 0; i < lane->n_chunks; i++) {
+        memcpy(to, address(job, &span[i], 0), span[i].n_elems * size);
+        to += span[i].n_elems * size;
+    }
+}
+
+bool tt_job_next(tt_job *job, uint32_t partner, tt_job_slice *out)
+{
+    const tt_partner *p = &job->b->partners[partner];
+    uint64_t best = UINT64_MAX;
+    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++) {
+        uint64_t at = (uint64_t)job->sent[l] * job->b->sends[l].stride;
+        if (at < best && may_send(job, l)) {
+            best = at;
+            out->l = l;
+        }
+    }
+    if (best == UINT64_MAX)
+        return false;
+    const tt_lane *lane = &job->b->sends[out->l];
+    out->wire = lane->wire;
+    out->slice = job->sent[out->l]++;
+    gather(job, lane, out);
+    return true;
+}
+
+void tt_job_credit(tt_job *job, uint32_t partner, uint32_t wire,
+                   uint32_t consumed)
+{
+    const tt_partner *p = &job->b->partners[partner];
+    if (wire >= p->n_sends)
+        return;
+    uint32_t l = p->sends + wire;
+    if (consumed > job->acked[l] && consumed <= job->sent[l])
+        job->acked[l] = consumed;
+}
+
+/* ---------------------------------------------------------------- groups -- */
+
+static unsigned char *slot(const tt_job *job, const tt_lane *lane, uint32_t k)
+{
+    uint64_t stride = (lane->slice_bytes + TT_CACHE_LINE - 1) &
+                      ~(uint64_t)(TT_CACHE_LINE - 1);
+    return job->staging + lane->staging + (k % job->b->window) * stride;
+}
+
+/* Whether nothing but its inputs keeps slice k of the group. */
+static bool is_free(const tt_job *job, const tt_group *group, uint32_t k)
+{
+    const uint32_t *index = job->b->index;
+    for (uint32_t i = 0; i < group->n_gates; i++)
+        if (job->left[index[group->gates + i]] <= k)
+            return false;
+    for (uint32_t i = 0; i < group->n_preds; i++)
+        if (job->finished[index[group->preds + i]] <= k)
+            return false;
+    return true;
+}
+
+static bool has_arrived(const tt_job *job, const tt_group *group, uint32_t k)
+{
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        if (job->arrived[job->b->index[group->lanes + i]] <= k)
+            return false;
+    return true;
+}
+
+/* The place of a copied slice; NULL: it has to be put together. */
+static unsigned char *copied_to(const tt_job *job, const tt_lane *lane,
+                                uint32_t k)
+{
+    const tt_group *group = &job->b->groups[lane->group];
+    const tt_piece *piece = &job->b->pieces[group->pieces];
+    if (!group->is_copy || !lane->is_contiguous || group->n_lanes != 1)
+        return NULL;
+    return address(job, &piece->to,
+                   tt_slice_at(piece->to.n_elems, k, lane->n_slices));
+}
+
+static void apply_piece(tt_job *job, const tt_piece *piece, uint32_t at,
+                        const tt_group *group, uint32_t k)
+{
+    const tt_bound *b = job->b;
+    uint64_t n = piece->to.n_elems;
+    uint64_t first = tt_slice_at(n, k, group->n_slices);
+    uint64_t count = tt_slice_at(n, k + 1, group->n_slices) - first;
+    unsigned char *to = address(job, &piece->to, first);
+    job->sources[0] = address(job, &piece->own, first);
+    for (uint32_t i = 0; i < piece->n_inputs; i++) {
+        uint32_t l = b->index[piece->inputs + i];
+        if (b->recvs[l].chunk == at)
+            job->cursor[l] = 0;
+        job->sources[1 + i] = slot(job, &b->recvs[l], k) + job->cursor[l];
+        job->cursor[l] += count * b->elem_bytes;
+    }
+    if (group->is_copy)
+        memcpy(to, job->sources[1], count * b->elem_bytes);
+    else
+        job->reduce(to, job->sources, piece->n_inputs + 1, count);
+    if (piece->divides && job->divide)
+        job->divide(to, count, job->o.n);
+}
+
+static void close_one(tt_job *job)
+{
+    if (--job->n_open == 0)
+        job->is_over = true;
+}
+
+static void try_group(tt_job *job, uint32_t g);
+
+static void finish_slice(tt_job *job, uint32_t g)
+{
+    const tt_bound *b = job->b;
+    const tt_group *group = &b->groups[g];
+    uint32_t k = ++job->finished[g];
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        job->applied[b->index[group->lanes + i]] = k;
+    if (group->is_result)
+        job->results_left[k * group->stride - 1]--;
+    while (job->front < b->n_positions && job->results_left[job->front] == 0)
+        job->front++;
+    for (uint32_t i = 0; i < group->n_nexts; i++)
+        try_group(job, b->index[group->nexts + i]);
+    if (k == group->n_slices)
+        close_one(job);
+}
+
+static void apply(tt_job *job, uint32_t g)
+{
+    const tt_bound *b = job->b;
+    const tt_group *group = &b->groups[g];
+    uint32_t k = job->finished[g];
+    const tt_lane *lane = &b->recvs[b->index[group->lanes]];
+    for (uint32_t p = 0; p < group->n_pieces; p++)
+        apply_piece(job, &b->pieces[group->pieces + p], lane->chunk + p, group,
+                    k);
+    finish_slice(job, g);
+}
+
+static void try_group(tt_job *job, uint32_t g)
+{
+    const tt_group *group = &job->b->groups[g];
+    while (job->finished[g] < group->n_slices &&
+           has_arrived(job, group, job->finished[g]) &&
+           is_free(job, group, job->finished[g]))
+        apply(job, g);
+}
+
+void tt_job_left(tt_job *job, uint32_t l)
+{
+    const tt_lane *lane = &job->b->sends[l];
+    job->left[l]++;
+    for (uint32_t i = 0; i < lane->n_blocks; i++)
+        try_group(job, job->b->index[lane->blocks + i]);
+    if (job->left[l] == lane->n_slices)
+        close_one(job);
+}
+
+bool tt_job_is_done_with(const tt_job *job, uint32_t partner)
+{
+    const tt_bound *b = job->b;
+    const tt_partner *p = &b->partners[partner];
+    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
+        if (job->left[l] < b->sends[l].n_slices)
+            return false;
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        uint32_t l = b->index[p->recvs + i];
+        if (job->arrived[l] < b->recvs[l].n_slices)
+            return false;
+    }
+    return true;
+}
+
+uint32_t tt_job_partner(const tt_job *job, uint32_t member)
+{
+    uint32_t low = 0;
+    uint32_t high = job->b ? job->b->n_partners : 0;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (job->b->partners[mid].peer == member)
+            return mid;
+        if (job->b->partners[mid].peer < member)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return TT_NONE;
+}
+
+/* -------------------------------------------------------------- receives -- */
+
+static uint64_t slice_bytes(const tt_job *job, const tt_lane *lane, uint32_t k)
+{
+    const tt_bound *b = job->b;
+    if (lane->n_chunks > 1)
+        return lane->slice_bytes;
+    const tt_group *group = &b->groups[lane->group];
+    const tt_lane *first = &b->recvs[b->index[group->lanes]];
+    uint64_t n =
+        b->pieces[group->pieces + (lane->chunk - first->chunk)].to.n_elems;
+    return (tt_slice_at(n, k + 1, lane->n_slices) -
+            tt_slice_at(n, k, lane->n_slices)) *
+           b->elem_bytes;
+}
+
+static uint32_t find_recv(const tt_job *job, uint32_t partner, uint32_t wire)
+{
+    const tt_partner *p = &job->b->partners[partner];
+    return wire < p->n_recvs ? job->b->index[p->recvs + wire] : TT_NONE;
+}
+
+/* A copy whose time has come goes straight to its place. */
+static unsigned char *direct(const tt_job *job, const tt_lane *lane, uint32_t k)
+{
+    const tt_group *group = &job->b->groups[lane->group];
+    if (job->finished[lane->group] != k || !is_free(job, group, k))
+        return NULL;
+    return copied_to(job, lane, k);
+}
+
+void *tt_job_place(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
+                   uint64_t len)
+{
+    uint32_t l = find_recv(job, partner, wire);
+    if (l == TT_NONE || job->is_over)
+        return NULL;
+    const tt_lane *lane = &job->b->recvs[l];
+    if (slice != job->arrived[l] || slice >= lane->n_slices ||
+        slice >= job->credited[l] + job->b->window ||
+        len != slice_bytes(job, lane, slice))
+        return NULL;
+    unsigned char *to = direct(job, lane, slice);
+    job->is_direct[l] = to != NULL;
+    return to ? to : slot(job, lane, slice);
+}
+
+void tt_job_arrived(tt_job *job, uint32_t partner, uint32_t wire,
+                    uint32_t slice)
+{
+    uint32_t l = find_recv(job, partner, wire);
+    const tt_lane *lane = &job->b->recvs[l];
+    job->arrived[l] = slice + 1;
+    if (job->is_direct[l])
+        finish_slice(job, lane->group);
+    try_group(job, lane->group);
+}
+
+bool tt_job_next_credit(tt_job *job, uint32_t partner, uint32_t *wire,
+                        uint32_t *consumed)
+{
+    const tt_bound *b = job->b;
+    const tt_partner *p = &b->partners[partner];
+    const uint32_t batch = b->window > 1 ? b->window / 2 : 1;
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        uint32_t l = b->index[p->recvs + i];
+        const tt_lane *lane = &b->recvs[l];
+        if (lane->n_slices <= job->credited[l] + b->window ||
+            job->applied[l] - job->credited[l] < batch)
+            continue;
+        *consumed = job->credited[l] = job->applied[l];
+        *wire = i;
+        return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------ life -- */
+
+typedef struct carver {
+    unsigned char *at; /* NULL: only adds up */
+    size_t used;
+} carver;
+
+static void *carve(carver *c, uint64_t n, size_t size, size_t align)
+{
+    c->used = (c->used + align - 1) & ~(align - 1);
+    void *ptr = c->at ? c->at + c->used : NULL;
+    c->used += n * size;
+    return ptr;
+}
+
+static void carve_job(tt_job *job, carver *c)
+{
+    const tt_bound *b = job->b;
+    const size_t u32 = sizeof(uint32_t);
+    if (b) {
+        job->sources = carve(c, job->o.bond->most_inputs + 1u,
+                             sizeof(job->sources[0]), 8);
+        job->cursor = carve(c, b->n_recvs, sizeof(uint64_t), 8);
+        job->sent = carve(c, b->n_sends, u32, 4);
+        job->left = carve(c, b->n_sends, u32, 4);
+        job->acked = carve(c, b->n_sends, u32, 4);
+        job->arrived = carve(c, b->n_recvs, u32, 4);
+        job->credited = carve(c, b->n_recvs, u32, 4);
+        job->applied = carve(c, b->n_recvs, u32, 4);
+        job->finished = carve(c, b->n_groups, u32, 4);
+        job->results_left = carve(c, b->n_positions, u32, 4);
+        job->has_bound = carve(c, b->n_partners, sizeof(bool), 1);
+        job->has_said = carve(c, b->n_partners, sizeof(bool), 1);
+        job->is_direct = carve(c, b->n_recvs, sizeof(bool), 1);
+        job->staging = carve(c, b->staging_bytes, 1, TT_CACHE_LINE);
+        job->base[TT_SCRATCH] = carve(c, b->scratch_bytes, 1, TT_CACHE_LINE);
+    }
+    job->shadow = carve(c, job->bytes, 1, TT_CACHE_LINE);
+}
+
+/* The member's contribution. */
+static void fill(tt_job *job)
+{
+    const tt_job_opts *o = &job->o;
+    if (job->bytes == 0)
+        return;
+    if (o->is_even || o->n == 1)
+        memcpy(job->shadow, o->buf, job->bytes);
+    else if (o->weight > 0)
+        tt_scale_kernel(o->type)(job->shadow, o->buf, o->count, o->weight);
+    else
+        memset(job->shadow, 0, job->bytes);
+}
+
+static void start(tt_job *job)
+{
+    const tt_bound *b = job->b;
+    job->base[TT_IN] = job->base[TT_OUT] = job->shadow;
+    job->reduce = tt_reduce_kernel(job->o.type, TUTTI_SUM);
+    job->divide = job->o.is_even ? tt_divide_kernel(job->o.type) : NULL;
+    job->n_open = b ? b->n_sends + b->n_groups : 0;
+    job->is_over = job->n_open == 0;
+    if (b && b->results_at)
+        memcpy(job->results_left, b->results_at,
+               b->n_positions * sizeof(uint32_t));
+    while (b && job->front < b->n_positions &&
+           job->results_left[job->front] == 0)
+        job->front++;
+}
+
+tutti_err tt_job_create(const tt_job_opts *o, const tt_mem *mem, tt_job **out)
+{
+    tt_job *job = tt_new(mem, 1, sizeof(*job));
+    if (!job)
+        return TUTTI_ENOMEM;
+    job->mem = mem;
+    job->o = *o;
+    job->b = o->bond ? o->bond->b : NULL;
+    job->bytes = o->count * tutti_type_bytes(o->type);
+    carver c = {0};
+    carve_job(job, &c);
+    job->block_bytes = c.used + TT_CACHE_LINE;
+    job->block = tt_new(mem, job->block_bytes, 1);
+    if (!job->block) {
+        tt_free(mem, job, 1, sizeof(*job));
+        return TUTTI_ENOMEM;
+    }
+    uintptr_t skew = (uintptr_t)job->block % TT_CACHE_LINE;
+    c = (carver){.at = job->block + (skew ? TT_CACHE_LINE - skew : 0)};
+    carve_job(job, &c);
+    fill(job);
+    start(job);
+    *out = job;
+    return TUTTI_OK;
+}
+
+void tt_job_write(tt_job *job)
+{
+    if (job->bytes > 0)
+        memcpy(job->o.buf, job->shadow, job->bytes);
+}
+
+void tt_bond_unref(tt_bond *bond)
+{
+    if (!bond || --bond->n_refs > 0)
+        return;
+    tt_bound_free(bond->b);
+    tt_free(bond->mem, bond, 1, sizeof(*bond));
+}
+
+void tt_job_free(tt_job *job)
+{
+    if (!job)
+        return;
+    const tt_mem *mem = job->mem;
+    tt_bond_unref(job->o.bond);
+    tt_free(mem, job->block, job->block_bytes, 1);
+    tt_free(mem, job, 1, sizeof(*job));
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * session.h - a worker's own structs; private to src/partial.
+ *
+ * worker.c   life, the thread, the calls
+ * visit.c    joining the controller, and what it says
+ * ties.c    connections to other workers, and what they say
+ * crew.c     the group that the worker is in: begun, broken, committed */
+#ifndef TT_PARTIAL_SESSION_H
+#define TT_PARTIAL_SESSION_H
+
+#include <pthread.h>
+
+#include "partial/exchange.h"
+#include "partial/talk.h"
+#include "partial/worker.h"
+
+#define TT_EARLY_BINDS 65536u
+#define TT_BONDS 64
+
+typedef enum tt_worker_phase {
+    TT_PHASE_IDLE,
+    TT_PHASE_ANNOUNCED,
+    TT_PHASE_GROUP,
+    TT_PHASE_COMMIT
+} tt_worker_phase;
+
+/* A BIND of a bucket that is not begun here. */
+typedef struct tt_early_bind {
+    uint64_t group;
+    uint32_t bucket, pad;
+    tt_bind bind;
+} tt_early_bind;
+
+typedef enum tt_tie_state {
+    TT_TIE_CONNECTING,
+    TT_TIE_GREETING, /* accepted: it has not said who it is */
+    TT_TIE_UP,
+    TT_TIE_CLOSED /* freed at the end of the turn */
+} tt_tie_state;
+
+/* A connection to another worker. */
+typedef struct tt_tie {
+    struct tt_tie *next;
+    tt_worker *w;
+    tt_tie_state state;
+    int fd;
+    uint32_t worker, incarnation; /* of the other side; TT_NONE: not known */
+    bool is_unix, waits_out;
+    uint64_t since_ns; /* in this state */
+    tt_seat seat;      /* connecting: to whom */
+    /* Reading. */
+    tt_talk head;
+    size_t head_at;
+    unsigned char *to; /* of the payload; NULL: it is dropped */
+    size_t to_at;
+    tt_job *reading; /* the payload belongs to it */
+    uint32_t reading_partner;
+    unsigned char small[64];
+    /* Writing: small messages first, then the slice. */
+    unsigned char *out;
+    size_t out_cap, out_len, out_at;
+    tt_talk send_head;
+    struct iovec iov[TT_JOB_IOV + 1];
+    int n_iov, iov_at;
+    tt_job *sending; /* NULL: no slice is being sent */
+    uint32_t sending_lane;
+    tt_early_bind *early;
+    size_t n_early, early_cap;
+} tt_tie;
+
+typedef struct tt_crew {
+    uint64_t id, iteration;
+    tt_group_kind kind;
+    uint32_t n, me, n_jobs;
+    bool is_even, is_inside;
+    tt_seat *seats;           /* [n] */
+    tt_group_member *members; /* [n] */
+    uint32_t *workers;        /* [n] */
+    uint64_t deadline_ns;
+    tutti_err err; /* it is broken */
+    tt_job *jobs, **jobs_end;
+    uint32_t cap; /* of the arrays */
+} tt_crew;
+
+typedef struct tt_bond_entry {
+    tt_bond *bond;
+    uint64_t key, used;
+} tt_bond_entry;
+
+struct tt_worker {
+    tt_mem mem;
+    tt_worker_opts o;
+    tt_settings settings;
+    pthread_mutex_t lock;
+    pthread_t thread;
+    bool has_thread, stops;
+    int epoll_fd, wake_fd, listener, nest_fd;
+    uint16_t port;
+    uint64_t nest, host, token;
+    /* The controller. */
+    tt_pipe pipe;
+    bool pipe_waits_out;
+    uint8_t controller_ip[16];
+    uint32_t controller_scope;
+    char where[TT_SOCK_TEXT];
+    uint64_t liveness_ns, heard_ns, said_ns, turn_ns;
+    uint32_t id, n, incarnation;
+    bool is_newcomer, is_dynamic, has_left;
+    tutti_err err; /* lost */
+    char text[TT_WORKER_TEXT];
+    /* What is going on. */
+    tt_worker_phase phase;
+    tt_worker_done done; /* of the announcement or the commit */
+    void *done_arg;
+    uint64_t announced; /* iteration */
+    tt_crew crew;
+    uint64_t ended; /* the last group that is over here */
+    uint64_t n_groups, n_broken;
+    tt_tie *ties;
+    tt_tie **by_worker; /* [n] that are connecting or up */
+    tt_bond_entry bonds[TT_BONDS];
+    uint64_t n_lookups;
+    unsigned char trash[4096];
+};
+
+/* Everything below: [locked]. */
+
+/* visit.c */
+tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag);
+void tt_visit_hear(tt_worker *w);
+void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload);
+void tt_visit_flush(tt_worker *w);
+/* Beats, and listens for silence. */
+void tt_visit_check(tt_worker *w, uint64_t now);
+/* The worker is lost; fmt a sentence. */
+void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
+    TT_PRINTF(3, 4);
+void tt_worker_note(tt_worker *w, const char *fmt, ...) TT_PRINTF(2, 3);
+
+/* ties.c */
+void tt_ties_accept(tt_worker *w, int listener);
+void tt_tie_event(tt_tie *tie, uint32_t events);
+/* Connects to the members that this job shares lanes with, says BIND. */
+void tt_ties_need(tt_worker *w, tt_job *job);
+/* Sends what may be sent. */
+void tt_ties_pump(tt_worker *w);
+/* Nothing of the job's memory is read or written any more. */
+void tt_ties_forget(tt_worker *w, const tt_job *job);
+void tt_tie_close(tt_tie *tie);
+/* Old connections, those that take too long. */
+void tt_ties_check(tt_worker *w, uint64_t now);
+void tt_ties_sweep(tt_worker *w); /* frees the closed ones */
+/* When tt_ties_check() has something to do next. */
+uint64_t tt_ties_deadline(const tt_worker *w);
+
+/* crew.c */
+tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
+                        const unsigned char *payload);
+tt_job *tt_crew_job(tt_worker *w, uint64_t group, uint32_t bucket);
+/* Breaks the group. culprit TT_NONE: nobody; tells: the controller is told. */
+void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
+                   ...) TT_PRINTF(4, 5);
+/* A partner has said what it has begun; breaks the group if it differs. */
+void tt_crew_bound(tt_worker *w, tt_job *job, uint32_t partner,
+                   const tt_bind *bind);
+/* Something has come: tells those who wait. */
+void tt_crew_advance(tt_worker *w);
+void tt_crew_check(tt_worker *w, uint64_t now);
+void tt_crew_end(tt_worker *w);
+/* Whether this connection's end leaves the group without something. */
+bool tt_crew_needs(const tt_worker *w, const tt_tie *tie);
+void tt_crew_fini(tt_worker *w);
+
+/* worker.c */
+void tt_worker_wake(tt_worker *w);
+void tt_worker_call(tt_worker *w, tutti_err err); /* w->done, once */
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * talk.c - see talk.h. */
+#include "partial/talk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/hash.h"
+#include "base/hostid.h"
+
+/* More than this unsent: the other side does not read. */
+static const size_t most_unsent = (size_t)64 << 20;
+static const size_t read_bytes = 16384;
+
+tt_talk tt_talk_head(tt_talk_kind kind, uint64_t number, size_t len)
+{
+    return (tt_talk){.magic = TT_TALK_MAGIC,
+                     .version = TT_TALK_VERSION,
+                     .kind = (uint8_t)kind,
+                     .len = (uint32_t)len,
+                     .number = number};
+}
+
+bool tt_talk_is_sound(const tt_talk *head, uint64_t most_len)
+{
+    return head->magic == TT_TALK_MAGIC && head->version == TT_TALK_VERSION &&
+           head->len <= most_len;
+}
+
+/* ------------------------------------------------------------------ pipe -- */
+
+void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd)
+{
+    *p = (tt_pipe){.mem = mem, .fd = fd};
+    tt_fork_watch(fd);
+}
+
+void tt_pipe_close(tt_pipe *p)
+{
+    if (!p->mem)
+        return;
+    tt_fork_close(&p->fd);
+    tt_free(p->mem, p->in, p->in_cap, 1);
+    tt_free(p->mem, p->out, p->out_cap, 1);
+    *p = (tt_pipe){.fd = -1};
+}
+
+static void append(tt_pipe *p, const void *bytes, size_t len)
+{
+    if (tt_grow(p->mem, (void **)(void *)&p->out, &p->out_cap, p->out_len + len,
+                1)) {
+        p->is_broken = true;
+        return;
+    }
+    if (len > 0)
+        memcpy(p->out + p->out_len, bytes, len);
+    p->out_len += len;
+}
+
+void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload)
+{
+    if (p->fd < 0 || p->is_broken)
+        return;
+    if (p->out_at == p->out_len)
+        p->out_at = p->out_len = 0;
+    if (p->out_len - p->out_at > most_unsent) {
+        p->is_broken = true;
+        return;
+    }
+    append(p, head, sizeof(*head));
+    if (!p->is_broken)
+        append(p, payload, head->len);
+}
+
+bool tt_pipe_flush(tt_pipe *p)
+{
+    while (p->fd >= 0 && !p->is_broken && p->out_at < p->out_len) {
+        ssize_t n = send(p->fd, p->out + p->out_at, p->out_len - p->out_at,
+                         MSG_NOSIGNAL);
+        if (n >= 0)
+            p->out_at += (size_t)n;
+        else if (errno == EAGAIN)
+            return false;
+        else if (errno != EINTR)
+            p->is_broken = true;
+    }
+    return true;
+}
+
+void tt_pipe_fill(tt_pipe *p)
+{
+    if (p->in_at > 0) {
+        memmove(p->in, p->in + p->in_at, p->in_len - p->in_at);
+        p->in_len -= p->in_at;
+        p->in_at = 0;
+    }
+    while (p->fd >= 0 && !p->is_broken) {
+        if (tt_grow(p->mem, (void **)(void *)&p->in, &p->in_cap,
+                    p->in_len + read_bytes, 1)) {
+            p->is_broken = true;
+            return;
+        }
+        ssize_t n = recv(p->fd, p->in + p->in_len, read_bytes, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n <= 0)
+            p->is_broken = true;
+        else
+            p->in_len += (size_t)n;
+        if (n < (ssize_t)read_bytes)
+            return;
+    }
+}
+
+bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
+                  const unsigned char **payload)
+{
+    size_t have = p->in_len - p->in_at;
+    if (have < sizeof(*head))
+        return false;
+    memcpy(head, p->in + p->in_at, sizeof(*head));
+    if (!tt_talk_is_sound(head, most_len)) {
+        p->is_broken = true;
+        p->in_at = p->in_len = 0;
+        return false;
+    }
+    if (have < sizeof(*head) + head->len)
+        return false;
+    *payload = p->in + p->in_at + sizeof(*head);
+    p->in_at += sizeof(*head) + head->len;
+    return true;
+}
+
+/* ---------------------------------------------------------------- places -- */
+
+uint64_t tt_place_host(void)
+{
+    tt_host_id id;
+    tt_host_id_get(&id);
+    uint64_t hash = tt_fnv1a(TT_FNV1A_START, id.boot_id, sizeof(id.boot_id));
+    hash = tt_fnv1a_u64(hash, id.netns);
+    return tt_fnv1a_u64(hash, id.uid);
+}
+
+void tt_place_nest(uint64_t nest, tt_addr *out)
+{
+    char name[48];
+    snprintf(name, sizeof(name), "tutti-partial-%016llx",
+             (unsigned long long)nest);
+    tt_addr_abstract(name, out);
+}
+
+static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+void tt_place_ip(const tt_addr *addr, uint8_t ip[16])
+{
+    memset(ip, 0, 16);
+    if (addr->u.sa.sa_family == AF_INET6) {
+        memcpy(ip, &addr->u.v6.sin6_addr, 16);
+    } else if (addr->u.sa.sa_family == AF_INET) {
+        memcpy(ip, mapped, sizeof(mapped));
+        memcpy(ip + 12, &addr->u.v4.sin_addr, 4);
+    }
+}
+
+bool tt_place_addr(const uint8_t ip[16], uint16_t port, uint32_t scope,
+                   tt_addr *out)
+{
+    static const uint8_t none[16];
+    *out = (tt_addr){0};
+    if (memcmp(ip, none, sizeof(none)) == 0 || port == 0)
+        return false;
+    if (memcmp(ip, mapped, sizeof(mapped)) == 0) {
+        out->u.v4.sin_family = AF_INET;
+        out->u.v4.sin_port = htons(port);
+        memcpy(&out->u.v4.sin_addr, ip + 12, 4);
+        out->len = sizeof(out->u.v4);
+        return true;
+    }
+    out->u.v6.sin6_family = AF_INET6;
+    out->u.v6.sin6_port = htons(port);
+    out->u.v6.sin6_scope_id = scope;
+    memcpy(&out->u.v6.sin6_addr, ip, 16);
+    out->len = sizeof(out->u.v6);
+    return true;
+}
+
+bool tt_place_is_loopback(const uint8_t ip[16])
+{
+    static const uint8_t one[16] = {[15] = 1};
+    return memcmp(ip, one, 16) == 0 ||
+           (memcmp(ip, mapped, sizeof(mapped)) == 0 && ip[12] == 127);
+}
+
+uint64_t tt_place_random(void)
+{
+    uint64_t value = 0;
+    while (value == 0) {
+        if (getrandom(&value, sizeof(value), 0) != (ssize_t)sizeof(value))
+            value = tt_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^
+                    (uint64_t)getpid();
+    }
+    return value;
+}
+
+static int listen_at(uint16_t port)
+{
+    tt_addr any = {0};
+    any.u.v6.sin6_family = AF_INET6;
+    any.u.v6.sin6_port = htons(port);
+    any.len = sizeof(any.u.v6);
+    int fd = tt_sock_listen(&any, 1024);
+    if (fd >= 0 || fd == -EADDRINUSE)
+        return fd;
+    any = (tt_addr){0};
+    any.u.v4.sin_family = AF_INET;
+    any.u.v4.sin_port = htons(port);
+    any.len = sizeof(any.u.v4);
+    return tt_sock_listen(&any, 1024);
+}
+
+int tt_place_listen(uint16_t first, uint16_t last)
+{
+    int fd = -EADDRINUSE;
+    uint32_t port = first;
+    for (; port <= last && fd == -EADDRINUSE; port++)
+        fd = listen_at((uint16_t)port);
+    if (fd >= 0)
+        tt_sock_congestion(fd);
+    return fd;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * visit.c - a worker and the controller: joining, hearing, beating.
+ *
+ * Joining blocks and is done by the caller's thread; from the welcome on the
+ * worker's thread has the connection. Of several addresses (a host has several
+ * interfaces) the first that answers as the controller of this job is taken.
+ * Next: crew.c (what a group is). */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "partial/session.h"
+
+/* An address that does not answer must not use up the time of the others. */
+static const uint64_t try_ns = 3 * TT_NS_PER_S;
+static const uint64_t again_ns = 100 * TT_NS_PER_MS;
+
+void tt_worker_note(tt_worker *w, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(w->text, sizeof(w->text), fmt, args);
+    va_end(args);
+}
+
+void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
+{
+    char text[TT_WORKER_TEXT];
+    va_list args;
+    if (w->err)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    w->err = err;
+    tt_pipe_close(&w->pipe);
+    if (w->phase == TT_PHASE_GROUP || w->phase == TT_PHASE_COMMIT)
+        tt_crew_break(w, err, false, "%s", text);
+    memcpy(w->text, text, sizeof(text));
+    if (w->phase == TT_PHASE_ANNOUNCED) {
+        w->phase = TT_PHASE_IDLE;
+        tt_worker_call(w, err);
+    }
+}
+
+/* --------------------------------------------------------------- joining -- */
+
+static tutti_err refused(tt_worker *w, int fd, const tt_talk *head,
+                         uint64_t deadline, tutti_diag *diag)
+{
+    char text[TT_TALK_TEXT] = "";
+    size_t len = head->len < sizeof(text) ? head->len : sizeof(text) - 1;
+    if (tt_sock_read_all(fd, text, len, deadline) != 0)
+        text[0] = '\0';
+    tutti_err err = (tutti_err) - (int64_t)head->number;
+    if (err >= 0 || head->number > 1000)
+        err = TUTTI_EBOOT;
+    return tt_fail(diag, err, "the controller at %s refuses: %s", w->where,
+                   text[0] ? text : "it does not say why");
+}
+
+static int send_join(tt_worker *w, int fd, bool is_current, uint64_t deadline)
+{
+    tt_join join = {.token = w->o.token,
+                    .host = w->host,
+                    .nest = w->nest,
+                    .n = w->o.n_workers,
+                    .port = w->port,
+                    .flags = is_current ? TT_TALK_CURRENT : 0};
+    unsigned char bytes[sizeof(tt_talk) + sizeof(join)];
+    tt_talk head = tt_talk_head(TT_TALK_JOIN, 0, sizeof(join));
+    head.who = w->incarnation > 0 ? w->id : w->o.worker;
+    memcpy(bytes, &head, sizeof(head));
+    memcpy(bytes + sizeof(head), &join, sizeof(join));
+    return tt_sock_write_all(fd, bytes, sizeof(bytes), deadline);
+}
+
+/* AGAIN: nobody is there (yet), or not the controller; *why says what. */
+static tutti_err greet(tt_worker *w, int fd, bool is_current, uint64_t deadline,
+                       tt_welcome *out, uint32_t *id, tutti_diag *diag)
+{
+    tt_talk head;
+    int why = send_join(w, fd, is_current, deadline);
+    if (why == 0)
+        why = tt_sock_read_all(fd, &head, sizeof(head), deadline);
+    if (why != 0) {
+        tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
+                w->where,
+                why == EPIPE ? "it closed the connection" : strerror(why));
+        return TUTTI_AGAIN;
+    }
+    if (!tt_talk_is_sound(&head, TT_TALK_TEXT)) {
+        tt_fail(diag, TUTTI_EBOOT,
+                "what listens at %s is no controller of this version",
+                w->where);
+        return TUTTI_AGAIN;
+    }
+    if (head.kind == TT_TALK_REFUSE)
+        return refused(w, fd, &head, deadline, diag);
+    if (head.kind != TT_TALK_WELCOME || head.len != sizeof(*out) ||
+        tt_sock_read_all(fd, out, sizeof(*out), deadline) != 0) {
+        tt_fail(diag, TUTTI_EBOOT, "the controller at %s has gone", w->where);
+        return TUTTI_AGAIN;
+    }
+    *id = head.who;
+    return TUTTI_OK;
+}
+
+static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
+                        uint32_t id, tutti_diag *diag)
+{
+    if (welcome->n == 0 || welcome->n > TT_RULE_WORKERS_MAX ||
+        id >= welcome->n || (w->n > 0 && w->n != welcome->n)) {
+        close(fd);
+        return tt_fail(diag, TUTTI_EPROTO,
+                       "the controller at %s counts %u workers", w->where,
+                       welcome->n);
+    }
+    if (!w->by_worker) {
+        w->by_worker = tt_new(&w->mem, welcome->n, sizeof(*w->by_worker));
+        if (!w->by_worker) {
+            close(fd);
+            return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u workers",
+                           welcome->n);
+        }
+    }
+    w->n = welcome->n;
+    w->id = id;
+    w->incarnation = welcome->incarnation;
+    w->is_newcomer = welcome->is_newcomer;
+    w->is_dynamic = welcome->is_dynamic;
+    w->token = welcome->token;
+    w->liveness_ns = welcome->liveness_ns;
+    w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
+    w->ended = 0;
+    tt_pipe_open(&w->pipe, &w->mem, fd);
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->pipe};
+    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, fd, &e);
+    w->pipe_waits_out = false;
+    w->err = TUTTI_OK;
+    w->has_left = false;
+    return TUTTI_OK;
+}
+
+static tutti_err try_one(tt_worker *w, const tt_addr *to, bool is_current,
+                         uint64_t deadline, tutti_diag *diag)
+{
+    tt_welcome welcome;
+    uint32_t id = 0;
+    uint64_t soon = tt_now_ns() + try_ns;
+    if (soon > deadline)
+        soon = deadline;
+    tt_addr_text(to, w->where);
+    int fd = tt_sock_connect(to, soon);
+    if (fd < 0) {
+        tt_fail_errno(diag, TUTTI_EBOOT, -fd, "no controller answers at %s",
+                      w->where);
+        return TUTTI_AGAIN;
+    }
+    tt_sock_hurry(fd);
+    tutti_err err = greet(w, fd, is_current, soon, &welcome, &id, diag);
+    if (err) {
+        close(fd);
+        return err;
+    }
+    tt_place_ip(to, w->controller_ip);
+    w->controller_scope = to->u.sa.sa_family == AF_INET6
+                              ? to->u.v6.sin6_scope_id
+                              : 0;
+    return settle(w, fd, &welcome, id, diag);
+}
+
+/* Refusals by another job's controller are no reason to stop: something else
+ * may listen at one of several addresses. */
+tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
+{
+    const uint64_t deadline = tt_now_ns() + w->o.join_timeout_ns;
+    for (;;) {
+        tutti_err err = TUTTI_AGAIN;
+        tutti_err refusal = TUTTI_AGAIN;
+        tutti_diag why;
+        for (uint32_t i = 0; i < w->o.n_controllers; i++) {
+            err = try_one(w, &w->o.controllers[i], is_current, deadline, diag);
+            if (err == TUTTI_OK)
+                return err;
+            if (err != TUTTI_AGAIN && diag) {
+                refusal = err;
+                why = *diag;
+            }
+        }
+        if (refusal != TUTTI_AGAIN) {
+            *diag = why;
+            return refusal;
+        }
+        if (tt_now_ns() + again_ns >= deadline)
+            return TUTTI_EBOOT;
+        struct timespec pause = {.tv_nsec = (long)again_ns};
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* --------------------------------------------------------------- talking -- */
+
+void tt_visit_flush(tt_worker *w)
+{
+    if (w->pipe.fd < 0)
+        return;
+    bool is_empty = tt_pipe_flush(&w->pipe);
+    if (w->pipe_waits_out != is_empty)
+        return;
+    w->pipe_waits_out = !is_empty;
+    struct epoll_event e = {.events = EPOLLIN | (is_empty ? 0u : EPOLLOUT),
+                            .data.ptr = &w->pipe};
+    epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, w->pipe.fd, &e);
+}
+
+void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload)
+{
+    tt_pipe_put(&w->pipe, head, payload);
+    w->said_ns = tt_now_ns();
+    tt_visit_flush(w);
+}
+
+static void hear_refusal(tt_worker *w, const tt_talk *head,
+                         const unsigned char *payload)
+{
+    tutti_err err = head->number > 0 && head->number < 1000
+                        ? (tutti_err) - (int64_t)head->number
+                        : TUTTI_EPEER;
+    tt_worker_lose(w, err, "%.*s (controller at %s)", (int)head->len,
+                   (const char *)payload, w->where);
+}
+
+static void hear(tt_worker *w, const tt_talk *head,
+                 const unsigned char *payload)
+{
+    switch (head->kind) {
+    case TT_TALK_GROUP:
+        if (tt_crew_begin(w, head, payload))
+            tt_worker_lose(w, TUTTI_EPROTO,
+                           "the controller at %s tells a group that cannot be",
+                           w->where);
+        break;
+    case TT_TALK_BROKEN:
+        if (head->number == w->crew.id && head->len < TT_TALK_TEXT)
+            tt_crew_break(w, TUTTI_EPEER, true, "%.*s", (int)head->len,
+                          (const char *)payload);
+        break;
+    case TT_TALK_REFUSE:
+        hear_refusal(w, head, payload);
+        break;
+    case TT_TALK_BEAT:
+        break;
+    default:
+        tt_worker_lose(w, TUTTI_EPROTO,
+                       "the controller at %s says what makes no sense",
+                       w->where);
+    }
+}
+
+void tt_visit_hear(tt_worker *w)
+{
+    tt_talk head;
+    const unsigned char *payload;
+    uint64_t most = sizeof(tt_group_head) + (uint64_t)w->n * sizeof(tt_seat);
+    if (most < TT_TALK_TEXT)
+        most = TT_TALK_TEXT;
+    if (w->pipe.fd < 0)
+        return;
+    tt_pipe_fill(&w->pipe);
+    w->heard_ns = tt_now_ns();
+    while (!w->err && w->pipe.fd >= 0 &&
+           tt_pipe_next(&w->pipe, most, &head, &payload))
+        hear(w, &head, payload);
+    if (!w->err && w->pipe.is_broken)
+        tt_worker_lose(w, TUTTI_EPEER,
+                       "the controller at %s has gone: it closed the "
+                       "connection",
+                       w->where);
+}
+
+void tt_visit_check(tt_worker *w, uint64_t now)
+{
+    const uint64_t limit = w->liveness_ns;
+    bool was_away = now - w->turn_ns > limit / 2;
+    w->turn_ns = now;
+    if (w->err || w->pipe.fd < 0 || limit == 0)
+        return;
+    if (was_away)
+        w->heard_ns = now;
+    if (now - w->said_ns >= limit / 4) {
+        tt_talk beat = tt_talk_head(TT_TALK_BEAT, 0, 0);
+        tt_visit_say(w, &beat, NULL);
+    }
+    if (now - w->heard_ns > limit + limit / 2)
+        tt_worker_lose(w, TUTTI_ETIMEOUT,
+                       "the controller at %s has been silent for %.3g s",
+                       w->where, (double)(now - w->heard_ns) * 1e-9);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * worker.h - a worker's end of partial reduce: its session with the
+ * controller, its connections to other workers, its group.
+ *
+ * A worker is IDLE, or has ANNOUNCED, or is in a group until it commits or
+ * abandons it. What belongs to a group may fail (EPEER, ETIMEOUT, ...): the
+ * buffers are as they were, and it announces again. When the controller is
+ * gone, or has counted this worker as dead, the worker is lost: every call
+ * says so until it joins again.
+ *
+ * Threads: one thread of the worker's own moves everything. The functions may
+ * be called from any thread, one at a time; `done` callbacks come from either,
+ * under the worker's lock: they must not call back. */
+#ifndef TT_PARTIAL_WORKER_H
+#define TT_PARTIAL_WORKER_H
+
+#include "base/settings.h"
+#include "base/sock.h"
+#include "partial/rule.h"
+
+typedef struct tt_worker tt_worker;
+typedef void (*tt_worker_done)(void *arg, tutti_err err);
+
+/* How members average so many bytes. workers: by place in the group. */
+typedef struct tt_worker_shape {
+    const uint32_t *workers;
+    uint32_t n;
+    bool is_inside; /* all on one host */
+    uint64_t bytes;
+} tt_worker_shape;
+typedef struct tt_worker_plan {
+    tutti_schedule *schedule; /* for the caller to free */
+    uint64_t front_bytes, front_window_bytes;
+} tt_worker_plan;
+
+typedef struct tt_worker_opts {
+    const tt_settings *settings; /* copied */
+    /* Where the controller may be; tried in this order. Copied. */
+    const tt_addr *controllers;
+    uint32_t n_controllers;
+    uint32_t worker;     /* TT_NONE: the controller chooses */
+    uint32_t n_workers;  /* 0: as the controller says */
+    uint64_t token;      /* of the job; 0: any */
+    bool is_current;     /* it has the weights of the others */
+    uint64_t timeout_ns; /* of a group */
+    uint64_t join_timeout_ns;
+    /* Equal on all members for equal shapes. [any thread] */
+    tutti_err (*plan)(void *ctx, const tt_worker_shape *shape,
+                      tt_worker_plan *out, tutti_diag *diag);
+    void *plan_ctx;
+    bool plans_by_member; /* else by their number and is_inside alone */
+} tt_worker_opts;
+
+/* Blocks until it has joined. Errors: EBOOT, ETIMEOUT, EINVAL (refused), ESYS,
+ * ENOMEM. mem must outlive the worker. */
+tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
+                         tt_worker **out, tutti_diag *diag);
+/* Leaves; what is in progress ends with EABORTED. Accepts NULL. */
+void tt_worker_close(tt_worker *w);
+
+/* Errors: EINVAL (a group is in progress), the worker's loss. */
+tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
+                             tt_worker_done done, void *arg);
+/* The group that it is in; members live until the next announcement. Errors:
+ * EINVAL: none. */
+typedef struct tt_worker_group {
+    uint64_t id, iteration;
+    tt_group_kind kind;
+    uint32_t n, me;
+    bool is_even;
+    const tt_group_member *members;
+} tt_worker_group;
+tutti_err tt_worker_group_of(tt_worker *w, tt_worker_group *out);
+/* The next buffer; all members give the same ones in the same order. Errors:
+ * EINVAL, ENOMEM, the group's failure. */
+tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
+                           tutti_type type, tt_worker_done done, void *arg);
+/* When all is averaged, writes the buffers; or none of them. */
+tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg);
+/* Breaks the group; nothing when there is none. */
+void tt_worker_abandon(tt_worker *w, const char *reason);
+
+/* Others need not wait for it from here on. */
+void tt_worker_leave(tt_worker *w);
+/* Comes back; blocks like open. */
+tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag);
+
+typedef struct tt_worker_info {
+    uint32_t worker, n_workers, incarnation;
+    bool is_newcomer, is_dynamic;
+    uint64_t n_groups, n_broken; /* that it was in */
+} tt_worker_info;
+void tt_worker_tell(tt_worker *w, tt_worker_info *out);
+/* TUTTI_OK, or why it is lost. text: TT_WORKER_TEXT bytes: the last sentence
+ * of a failure, "" if none. */
+#define TT_WORKER_TEXT 512
+tutti_err tt_worker_state(tt_worker *w, char *text);
+
+#endif

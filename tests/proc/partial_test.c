@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * partial_test.c - partial reduce between real processes. */
+#include "support/tap.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TUTTI_UNSTABLE 1
+#include <tutti.h>
+
+#include "support/procs.h"
+
+static int well(tutti_partial *p, int rank, tutti_err err, const char *what)
+{
+    if (!err)
+        return 0;
+    return tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
+                             p ? tutti_partial_message(p)
+                               : tutti_last_message());
+}
+
+static void run(int n, int (*fn)(int, int, void *), void *arg)
+{
+    int status[TT_PROCS_MAX];
+    tt_procs p = {.n = n, .timeout_s = 60, .run = fn, .arg = arg};
+    assert_true(tt_procs_run(&p, status));
+    assert_int_equal(tt_procs_failures(status, n), 0);
+}
+
+static void fill(float *x, size_t n, int rank)
+{
+    uint32_t seed = (uint32_t)rank * 7919u + 17u;
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        x[i] = (float)((int)(seed >> 9) - (1 << 22)) * 1e-5f;
+    }
+}
+
+/* P = N with equal weights is the all-reduce AVG, bit for bit. */
+static int same_as_all_reduce(int rank, int n, void *arg)
+{
+    static const size_t counts[] = {1, 0, 7, 1000, 300001};
+    const char *planner = arg;
+    tutti_comm *comm;
+    tutti_partial *p;
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    o.group_size = n;
+    o.planner = planner;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (well(NULL, rank, tutti_partial_open(comm, &o, &p), "open"))
+        return 1;
+    float *x[5], *y[5];
+    for (int step = 1; step <= 3; step++) {
+        tutti_request *req[5];
+        if (well(p, rank,
+                 tutti_partial_announce(p, (uint64_t)step, step == 3, NULL,
+                                        NULL),
+                 "announce"))
+            return 1;
+        for (int i = 0; i < 5; i++) {
+            x[i] = malloc(counts[i] * sizeof(float) + 4);
+            y[i] = malloc(counts[i] * sizeof(float) + 4);
+            fill(x[i], counts[i], rank + 10 * step);
+            memcpy(y[i], x[i], counts[i] * sizeof(float));
+            if (well(p, rank,
+                     tutti_partial_reduce(p, x[i], counts[i], TUTTI_F32, NULL,
+                                          &req[i]),
+                     "reduce"))
+                return 1;
+            tutti_call_opts c = TUTTI_CALL_OPTS_INIT;
+            c.planner = planner;
+            tutti_all_reduce(comm, y[i], y[i], counts[i], TUTTI_F32, TUTTI_AVG,
+                             &c, NULL);
+        }
+        for (int i = 0; i < 5; i++)
+            if (well(p, rank, tutti_wait(req[i]), "wait"))
+                return 1;
+        if (well(p, rank, tutti_partial_commit(p, NULL, NULL), "commit"))
+            return 1;
+        tutti_partial_group g;
+        if (tutti_partial_group_of(p, &g) || g.n != (uint32_t)n || !g.is_even ||
+            g.kind != (step == 3 ? TUTTI_GROUP_FINAL : TUTTI_GROUP_ORDINARY))
+            return tt_procs_complain(rank, "not the group that it should be");
+        for (int i = 0; i < 5; i++) {
+            if (memcmp(x[i], y[i], counts[i] * sizeof(float)) != 0)
+                return tt_procs_complain(rank, "buffer %d differs (%s)", i,
+                                         planner ? planner : "auto");
+            free(x[i]);
+            free(y[i]);
+        }
+    }
+    tutti_partial_close(p);
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
+static void test_same_as_all_reduce(void **state)
+{
+    (void)state;
+    static const char *const planners[] = {NULL,      "ring",   "direct",
+                                           "halving", "dbtree", "doubling"};
+    for (int i = 0; i < 6; i++)
+        run(i == 0 ? 5 : 4, same_as_all_reduce, (void *)(uintptr_t)planners[i]);
+    run(1, same_as_all_reduce, NULL);
+    run(2, same_as_all_reduce, NULL);
+}
+
+/* Groups of 2 of 5 workers of different speeds; the mean of all stays. */
+static int mixes(int rank, int n, void *arg)
+{
+    tutti_comm *comm;
+    tutti_partial *p;
+    enum { COUNT = 5000, STEPS = 60 };
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    o.group_size = 2;
+    o.recentre_every = 25;
+    o.is_dynamic = arg != NULL;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (well(NULL, rank, tutti_partial_open(comm, &o, &p), "open"))
+        return 1;
+    static double x[COUNT], mean[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        x[i] = rank * 100 + i % 13;
+    tutti_all_reduce(comm, x, mean, COUNT, TUTTI_F64, TUTTI_AVG, NULL, NULL);
+    for (int step = 1; step <= STEPS; step++) {
+        usleep((useconds_t)(200 * (1 + rank)));
+        if (well(p, rank,
+                 tutti_partial_announce(p, (uint64_t)step, step == STEPS, NULL,
+                                        NULL),
+                 "announce") ||
+            well(p, rank,
+                 tutti_partial_reduce(p, x, COUNT / 2, TUTTI_F64, NULL, NULL),
+                 "reduce") ||
+            well(p, rank,
+                 tutti_partial_reduce(p, x + COUNT / 2, COUNT - COUNT / 2,
+                                      TUTTI_F64, NULL, NULL),
+                 "reduce") ||
+            well(p, rank, tutti_partial_commit(p, NULL, NULL), "commit"))
+            return 1;
+    }
+    for (int i = 0; i < COUNT; i++)
+        if (arg ? !(x[i] >= i % 13 && x[i] <= (n - 1) * 100 + i % 13)
+                : fabs(x[i] - mean[i]) > 1e-9)
+            return tt_procs_complain(rank, "element %d is %g, not %g", i, x[i],
+                                     mean[i]);
+    tutti_partial_metrics m;
+    if (rank == 0 && (tutti_partial_measure(p, &m) || m.n_broken > 0 ||
+                      m.n_kind[TUTTI_GROUP_FINAL] != 1 ||
+                      m.n_kind[TUTTI_GROUP_RECENTRE] == 0))
+        return tt_procs_complain(rank, "the metrics are odd");
+    tutti_partial_close(p);
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
+static void test_mixes(void **state)
+{
+    (void)state;
+    run(5, mixes, NULL);
+    run(5, mixes, "dynamic");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_as_all_reduce),
+        cmocka_unit_test(test_mixes),
+    };
+    return TT_RUN_TAP(tests);
+}
