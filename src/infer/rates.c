@@ -21,44 +21,6 @@ static double error_of(const tt_plane *p, const tt_passage *a)
     return 2.5 * p->noise / sqrt(a->n_flows) + TT_COMMON_ERROR;
 }
 
-/* The upper level of what passed a link: the mean of the highest passages that
- * errors alone can make differ; 0: there are none. One in eight may be a stray
- * one: it begins below them. */
-static double top_of(const tt_plane *p, uint32_t link)
-{
-    enum { MOST_STRAY = 8 };
-    double best[MOST_STRAY + 1] = {0};
-    uint32_t from = p->link_first[link], to = p->link_first[link + 1];
-    uint32_t skip = (to - from + 4) / 8;
-    skip = skip < MOST_STRAY ? skip : MOST_STRAY;
-    for (uint32_t k = from; k < to; k++) {
-        double v = p->passages[p->by_link[k]].bps;
-        for (uint32_t i = 0; i <= skip; i++) {
-            if (v <= best[i])
-                continue;
-            double w = best[i];
-            best[i] = v;
-            v = w;
-        }
-    }
-    double top = best[skip];
-    for (int i = 0; i < 5 && top > 0; i++) {
-        double sum = 0, weight = 0;
-        for (uint32_t k = from; k < to; k++) {
-            const tt_passage *a = &p->passages[p->by_link[k]];
-            if (a->bps < top * (1 - error_of(p, a)))
-                continue;
-            double w = a->n_flows < 16 ? a->n_flows : 16;
-            sum += w * a->bps;
-            weight += w;
-        }
-        if (weight <= 0)
-            break;
-        top = sum / weight;
-    }
-    return top;
-}
-
 /* Of one passage, however many flows it is the sum of. */
 enum { MOST_WEIGHT = 4 };
 
@@ -95,6 +57,52 @@ static double middle_of(const tt_vote *votes, uint32_t n, double weight)
     return sum / (to - from);
 }
 
+/* What begins the upper level: the highest, but one in eight may be a stray. */
+static double peak_of(const tt_plane *p, uint32_t link)
+{
+    enum { MOST_STRAY = 8 };
+    double best[MOST_STRAY + 1] = {0};
+    uint32_t from = p->link_first[link], to = p->link_first[link + 1];
+    uint32_t skip = (to - from + 4) / 8;
+    skip = skip < MOST_STRAY ? skip : MOST_STRAY;
+    for (uint32_t k = from; k < to; k++) {
+        double v = p->passages[p->by_link[k]].bps;
+        for (uint32_t i = 0; i <= skip; i++) {
+            if (v <= best[i])
+                continue;
+            double w = best[i];
+            best[i] = v;
+            v = w;
+        }
+    }
+    return best[skip];
+}
+
+/* The upper level of what passed a link: the mean of the highest passages that
+ * errors alone can make differ; 0: there are none. *n: how many these are. */
+static double top_of(const tt_plane *p, uint32_t link, double *n)
+{
+    double top = peak_of(p, link);
+    for (int i = 0; i < 5 && top > 0; i++) {
+        double sum = 0, weight = 0;
+        *n = 0;
+        for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1];
+             k++) {
+            const tt_passage *a = &p->passages[p->by_link[k]];
+            if (a->bps < top * (1 - error_of(p, a)))
+                continue;
+            double w = a->n_flows < MOST_WEIGHT ? a->n_flows : MOST_WEIGHT;
+            sum += w * a->bps;
+            weight += w;
+            *n += 1;
+        }
+        if (weight <= 0)
+            break;
+        top = sum / weight;
+    }
+    return top;
+}
+
 /* The middle of the passages in which surely this link was the limit, without
  * those far below the others; their weight. */
 static double sure_of(const tt_plane *p, uint32_t link, double *weight)
@@ -119,17 +127,28 @@ static double sure_of(const tt_plane *p, uint32_t link, double *weight)
     return middle;
 }
 
+static double rate_of(const tt_plane *p, uint32_t link, bool is_last)
+{
+    double weight, n, top = top_of(p, link, &n);
+    double sure = sure_of(p, link, &weight);
+    if (sure > top * (1 + 3.5 * p->noise / sqrt(weight + 1e-9)))
+        return sure;
+    double other = is_last && top > sure && n > 2 ? n : 2;
+    return (weight * sure + other * top) / (weight + other);
+}
+
+double tt_rate_of(const tt_plane *p, uint32_t link)
+{
+    return rate_of(p, link, true);
+}
+
 double tt_rates_set(tt_plane *p, tt_model *m)
 {
     double most = 0;
     for (uint32_t l = 0; l < tt_model_links(m); l++) {
-        double *bps = tt_model_bps(m, l);
-        double weight, top = top_of(p, l), sure = sure_of(p, l, &weight);
-        if (top <= 0)
+        double now = rate_of(p, l, false), *bps = tt_model_bps(m, l);
+        if (now <= 0)
             continue;
-        double now = (weight * sure + 2 * top) / (weight + 2);
-        if (sure > top * (1 + 3.5 * p->noise / sqrt(weight + 1e-9)))
-            now = sure;
         double change = fabs(log(now / *bps));
         most = change > most ? change : most;
         *bps = now;
@@ -151,7 +170,8 @@ tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link)
 
 bool tt_is_sure(const tt_plane *p, uint32_t link)
 {
-    double weight, top = top_of(p, link), sure = sure_of(p, link, &weight);
+    double weight, n, top = top_of(p, link, &n),
+                      sure = sure_of(p, link, &weight);
     bool differ = fabs(sure / top - 1) > p->seen_noise;
     bool quiet = tt_is_quiet(p);
     return weight >= (differ ? (quiet ? 4 : 8) : (quiet ? 2 : 3));

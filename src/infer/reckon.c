@@ -29,18 +29,17 @@ static tutti_err make(const tt_plane *p, tt_figures *f)
 }
 
 /* One way of a leaf's link. */
-static double leaf_rate(const tt_plane *p, const tt_model *m, uint32_t link,
-                        tt_evidence *e)
+static double leaf_rate(const tt_plane *p, uint32_t link, tt_evidence *e)
 {
     *e = tt_evidence_of(p, link);
-    return e->n_looks > 0 ? m->leaf_bps[link] : 0;
+    return e->n_looks > 0 ? tt_rate_of(p, link) : 0;
 }
 
-static void reckon_leaves(const tt_plane *p, const tt_model *m, tt_figures *f)
+static void reckon_leaves(const tt_plane *p, tt_figures *f)
 {
     for (uint32_t i = 0; i < p->n; i++) {
-        f->up_bps[i] = leaf_rate(p, m, i, &f->up[i]);
-        f->down_bps[i] = leaf_rate(p, m, p->n + i, &f->down[i]);
+        f->up_bps[i] = leaf_rate(p, i, &f->up[i]);
+        f->down_bps[i] = leaf_rate(p, p->n + i, &f->down[i]);
         bool any_up = f->up_bps[i] > 0, any_down = f->down_bps[i] > 0;
         if (any_up && !f->up[i].was_limit)
             f->doubt[i] |= TT_UP_LEAST;
@@ -135,7 +134,7 @@ tutti_err tt_reckon(tt_plane *p, tt_figures *f)
         err = make(p, f);
     if (err)
         return err;
-    reckon_leaves(p, &p->spare, f);
+    reckon_leaves(p, f);
     reckon_trunks(p, &p->spare, f);
     err = even_rates(p, f);
     if (!err)
