@@ -177,6 +177,40 @@ static void test_cables(void **state)
     tt_infer_close(inf);
 }
 
+/* Where several send to one interface at once it falls short, because its host is
+ * busy; single flows show what its link can do. */
+static void test_falls_short(void **state)
+{
+    (void)state;
+    static world got;
+    world_star(&w, 8, 4e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_rng rng = {.state = 7};
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    while (ask(inf, &round)) {
+        double bps[MOST];
+        uint32_t n = 0;
+        world_run(&w, round.flows, round.n_flows, 0, &rng, bps);
+        for (uint32_t i = 0; i < round.n_flows; i++)
+            n += round.flows[i].dst == 2;
+        for (uint32_t i = 0; i < round.n_flows; i++) {
+            bool is_short = n > 1 && round.flows[i].dst == 2;
+            bps[i] *= (1 + 0.005 * world_gauss(&rng)) * (is_short ? 0.88 : 1);
+        }
+        tell(inf, &round, bps);
+    }
+    tutti_topology *t = NULL;
+    assert_int_equal(tt_infer_finish(inf, &t, &diag), TUTTI_OK);
+    assert_true(world_read(&w, t, &got));
+    for (uint32_t p = 0; p < 8; p++) {
+        assert_true(fabs(got.up[p] / 4e8 - 1) < 0.03);
+        assert_true(fabs(got.down[p] / 4e8 - 1) < 0.05);
+    }
+    tt_topology_free(t);
+    tt_infer_close(inf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_fast_one_way),
         cmocka_unit_test(test_failed_again),
         cmocka_unit_test(test_cables),
+        cmocka_unit_test(test_falls_short),
     };
     return TT_RUN_TAP(tests);
 }
