@@ -276,6 +276,10 @@ TUTTI_API const char *tutti_comm_transport(const tutti_comm *comm, int rank);
  * The pointer is valid until the next call on comm. */
 TUTTI_API const char *tutti_comm_message(const tutti_comm *comm);
 
+/* What has ended comm, TUTTI_OK while it is well: also a failure that this rank
+ * was told of and no call of it has seen yet. [any thread] */
+TUTTI_API tutti_err tutti_comm_failure(const tutti_comm *comm);
+
 /* Ends every call in progress on comm, here and on the other ranks, with
  * TUTTI_EABORTED and the reason (may be NULL). Never blocks. [any thread] */
 TUTTI_API void tutti_comm_abort(tutti_comm *comm, const char *reason);

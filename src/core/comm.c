@@ -136,6 +136,17 @@ const char *tutti_comm_message(const tutti_comm *comm)
     return err ? text : comm->message;
 }
 
+tutti_err tutti_comm_failure(const tutti_comm *comm)
+{
+    const char *text;
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    tt_engine_lock(comm->engine);
+    tutti_err err = tt_team_state(comm->team, &text);
+    tt_engine_unlock(comm->engine);
+    return err;
+}
+
 const char *tutti_comm_transport(const tutti_comm *comm, int rank)
 {
     if (rank < 0 || (uint32_t)rank >= comm->n_ranks)
