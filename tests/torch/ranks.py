@@ -29,6 +29,7 @@ PATIENCE = 120
 def _rank(rank, size, test, path, backend, results):
     """One rank: its exception's text, or None, goes to results."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
+    os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(os.path.dirname(path), "calls_"))
     torch.set_num_threads(1)
     text = None
     try:

@@ -6,6 +6,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "recorder.h"
+
 namespace tutti_torch
 {
 
@@ -90,8 +92,43 @@ Comm::~Comm()
     close();
 }
 
+void Comm::watch(std::function<void(const std::string &)> on_failure)
+{
+    on_failure_ = std::move(on_failure);
+    Watch::get().add(this);
+}
+
+// Peers that have left in peace are no failure until somebody calls them.
+void Comm::look()
+{
+    std::string text;
+    tutti_err err = TUTTI_OK;
+    {
+        std::lock_guard<std::mutex> lock(life_);
+        if (!comm_ || failure_)
+            return;
+        err = tutti_comm_failure(comm_);
+        if (!err || err == TUTTI_EPEER)
+            return;
+        text = tutti_comm_message(comm_);
+    }
+    note(err, text);
+}
+
+void Comm::note(tutti_err err, const std::string &text)
+{
+    {
+        std::lock_guard<std::mutex> lock(life_);
+        if (failure_)
+            return;
+        failure_ = err;
+    }
+    if (on_failure_)
+        on_failure_(text);
+}
+
 void Comm::issue(const char *what,
-                 const std::function<tutti_err(tutti_comm *)> &call)
+                 c10::function_ref<tutti_err(tutti_comm *)> call)
 {
     std::lock_guard<std::mutex> one(calls_);
     // comm_ changes only under both locks, so here it stays.
@@ -112,6 +149,8 @@ void Comm::abort(const std::string &reason)
 
 void Comm::close()
 {
+    if (on_failure_)
+        Watch::get().remove(this);
     std::lock_guard<std::mutex> one(calls_);
     tutti_comm *comm = nullptr;
     {
@@ -135,12 +174,11 @@ std::exception_ptr Comm::error(const char *what, tutti_err err)
     std::string text = message();
     if (text.empty())
         text = tutti_strerror(err);
-    text = c10::str("[rank ", rank_, "] tutti ", what, ": ", text);
-    if (err != TUTTI_EINVAL && err != TUTTI_EBUSY) {
-        std::lock_guard<std::mutex> lock(life_);
-        if (!failure_)
-            failure_ = err;
-    }
+    if (err != TUTTI_EINVAL && err != TUTTI_EBUSY)
+        note(err, text);
+    // The words that Gloo has for it, because programs look for them.
+    const char *gloo = err == TUTTI_ETIMEOUT ? "Timed out waiting: " : "";
+    text = c10::str("[rank ", rank_, "] tutti ", what, ": ", gloo, text);
     const c10::SourceLocation here{__func__, __FILE__, __LINE__};
     if (err == TUTTI_EINVAL)
         return std::make_exception_ptr(c10::ValueError(here, text));
@@ -150,7 +188,7 @@ std::exception_ptr Comm::error(const char *what, tutti_err err)
 tutti_err Comm::failure()
 {
     std::lock_guard<std::mutex> lock(life_);
-    return failure_;
+    return failure_ || !comm_ ? failure_ : tutti_comm_failure(comm_);
 }
 
 } // namespace tutti_torch

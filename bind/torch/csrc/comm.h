@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include <c10/util/FunctionRef.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -27,10 +28,15 @@ class Comm
 
     ~Comm();
 
+    // To be called when it fails, once, by whatever thread sees it first; also
+    // (see Watch) when that is none of the caller's.
+    void watch(std::function<void(const std::string &)> on_failure);
+    void look();
+
     // Makes one call; calls of several threads go one after the other. Throws
     // when it is refused, or the communicator has failed or is closed.
     void issue(const char *what,
-               const std::function<tutti_err(tutti_comm *)> &call);
+               c10::function_ref<tutti_err(tutti_comm *)> call);
 
     // Ends what is in flight here and on all other ranks. Any thread.
     void abort(const std::string &reason);
@@ -50,6 +56,7 @@ class Comm
     {
     }
     std::string message();
+    void note(tutti_err err, const std::string &text);
 
     // Calls, one at a time; and the life of comm_. In this order.
     std::mutex calls_, life_;
@@ -57,6 +64,7 @@ class Comm
     const int rank_;
     std::string last_; // when comm_ is gone
     tutti_err failure_ = TUTTI_OK;
+    std::function<void(const std::string &)> on_failure_;
 };
 
 } // namespace tutti_torch

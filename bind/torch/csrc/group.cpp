@@ -35,15 +35,74 @@ class WithoutGil
     PyThreadState *const state_;
 };
 
+struct Names {
+    const char *plain; // for sentences
+    const char *title; // for profiles
+};
+
+Names names_of(OpType op)
+{
+    switch (op) {
+    case OpType::BROADCAST:
+        return {"broadcast", "tutti:broadcast"};
+    case OpType::ALLREDUCE:
+    case OpType::ALLREDUCE_COALESCED:
+        return {"all-reduce", "tutti:all_reduce"};
+    case OpType::_ALLREDUCE_SPARSE:
+        return {"all-reduce of sparse tensors", "tutti:sparse_all_reduce"};
+    case OpType::REDUCE:
+        return {"reduce", "tutti:reduce"};
+    case OpType::ALLGATHER:
+    case OpType::ALLGATHER_COALESCED:
+        return {"all-gather", "tutti:all_gather"};
+    case OpType::_ALLGATHER_BASE:
+        return {"all-gather", "tutti:_all_gather_base"};
+    case OpType::GATHER:
+        return {"gather", "tutti:gather"};
+    case OpType::SCATTER:
+        return {"scatter", "tutti:scatter"};
+    case OpType::REDUCE_SCATTER:
+        return {"reduce-scatter", "tutti:reduce_scatter"};
+    case OpType::_REDUCE_SCATTER_BASE:
+    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
+        return {"reduce-scatter", "tutti:_reduce_scatter_base"};
+    case OpType::ALLTOALL:
+    case OpType::ALLTOALL_BASE:
+        return {"all-to-all", "tutti:all_to_all"};
+    case OpType::SEND:
+        return {"send", "tutti:send"};
+    case OpType::RECV:
+        return {"recv", "tutti:recv"};
+    case OpType::RECVANYSOURCE:
+        return {"recvAnysource", "tutti:recvAnySource"};
+    case OpType::BARRIER:
+        return {"barrier", "tutti:barrier"};
+    default:
+        return {"coalesced call", "tutti:coalesced"};
+    }
+}
+
+std::shared_ptr<GroupName> with_ranks(GroupName name, int size)
+{
+    for (int r = 0; name.ranks.size() < static_cast<size_t>(size); r++)
+        name.ranks.push_back(static_cast<uint64_t>(r));
+    return std::make_shared<GroupName>(std::move(name));
+}
+
 } // namespace
 
 ProcessGroupTutti::ProcessGroupTutti(
     const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-    c10::intrusive_ptr<Options> options)
+    c10::intrusive_ptr<Options> options, GroupName name)
     : Backend(rank, size), options_(std::move(options)),
-      comm_(Comm::open(store, rank, size, options_->timeout))
+      comm_(Comm::open(store, rank, size, options_->timeout)),
+      name_(with_ranks(std::move(name), size))
 {
     init();
+    if (Recorder::get().dumps_on_failure())
+        comm_->watch([me = name_->ranks[rank]](const std::string &why) {
+            Recorder::get().dump(me, why);
+        });
 }
 
 ProcessGroupTutti::~ProcessGroupTutti()
@@ -75,33 +134,59 @@ tutti_call_opts ProcessGroupTutti::options_of(Millis timeout) const
     return opts;
 }
 
-WorkPtr ProcessGroupTutti::start(Job job, const Add &add)
+WorkPtr ProcessGroupTutti::start(Job job, Add add)
 {
     auto opts = options_of(job.timeout);
     opts.waits = job.waits;
     const bool is_message = c10d::isP2POp(job.op);
-    const uint64_t seq = is_message ? seq_.load() : ++seq_;
     std::unique_lock<std::mutex> lock(lock_);
     if (open_) {
         add(*open_, opts);
-        auto &all = open_job_;
-        if (all.outputs.empty())
-            all.outputs.emplace_back();
+        if (is_message)
+            record(open_, job, 0);
+        else
+            open_collectives_ = true;
         for (const auto &list : job.outputs)
-            all.outputs[0].insert(all.outputs[0].end(), list.begin(),
-                                  list.end());
+            open_outputs_[0].insert(open_outputs_[0].end(), list.begin(),
+                                    list.end());
         // Python's coalescing manager looks at the Work of the whole only.
         return nullptr;
     }
     lock.unlock();
-    auto work = c10::make_intrusive<TuttiWork>(rank_, job.op, job.title,
+    const uint64_t seq = is_message ? seq_.load() : ++seq_;
+    const auto names = names_of(job.op);
+    auto work = c10::make_intrusive<TuttiWork>(rank_, job.op, names.title,
                                                job.inputs, seq);
-    auto call = std::make_shared<Call>(comm_, job.name);
+    auto call = std::make_shared<Call>(comm_, names.plain);
     add(*call, opts);
     if (!is_message)
         note(call);
+    record(call, job, seq);
     work->take(std::move(call), std::move(job.outputs));
     return work;
+}
+
+// Whom a receive from any rank meets is not known: it is not recorded.
+void ProcessGroupTutti::record(const std::shared_ptr<Call> &call,
+                               const Job &job, uint64_t seq)
+{
+    auto &recorder = Recorder::get();
+    if (!recorder.is_on() || job.op == OpType::RECVANYSOURCE)
+        return;
+    if (job.other >= 0) {
+        std::lock_guard<std::mutex> guard(sent_lock_);
+        seq = ++sent_[{job.op == OpType::SEND, job.other, job.tag}];
+    }
+    // torch tells names after the group is made, and not to a group within
+    // that of TORCH_DISTRIBUTED_DEBUG=DETAIL.
+    std::call_once(is_named_, [this] {
+        if (name_->name.empty())
+            name_->name = getGroupUid();
+        name_->desc = getGroupDesc().empty() ? "undefined" : getGroupDesc();
+    });
+    Event event{name_, call,      job.op, seq, timeout_of(job.timeout).count(),
+                rank_, job.other, job.tag};
+    call->record(recorder.begin(std::move(event), job.inputs, job.outputs));
 }
 
 void ProcessGroupTutti::note(const std::shared_ptr<Call> &call)
@@ -136,17 +221,22 @@ void ProcessGroupTutti::startCoalescing()
     std::lock_guard<std::mutex> lock(lock_);
     TORCH_CHECK(!open_, "tutti: startCoalescing() within startCoalescing()");
     open_ = std::make_shared<Call>(comm_, "coalesced call");
-    open_job_ = Job{};
+    open_outputs_.assign(1, {});
+    open_collectives_ = false;
 }
 
 WorkPtr ProcessGroupTutti::endCoalescing()
 {
     std::lock_guard<std::mutex> lock(lock_);
     TORCH_CHECK(open_, "tutti: endCoalescing() without startCoalescing()");
+    const uint64_t seq = open_collectives_ ? ++seq_ : seq_.load();
     auto work = c10::make_intrusive<TuttiWork>(
-        rank_, OpType::COALESCED, "tutti:coalesced", std::nullopt, seq_.load());
+        rank_, OpType::COALESCED, "tutti:coalesced", std::nullopt, seq);
     note(open_);
-    work->take(std::move(open_), std::move(open_job_.outputs));
+    if (open_collectives_)
+        record(open_, {OpType::COALESCED, c10d::kUnsetTimeout, false, {}, {}},
+               seq);
+    work->take(std::move(open_), std::move(open_outputs_));
     open_ = nullptr;
     return work;
 }
@@ -169,9 +259,12 @@ ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store> &store,
     auto options = c10::make_intrusive<Options>(*options_);
     if (opts && opts->timeout.count() > 0)
         options->timeout = opts->timeout;
+    GroupName name;
+    for (const int r : ranks)
+        name.ranks.push_back(name_->ranks[static_cast<size_t>(r)]);
     return c10::make_intrusive<ProcessGroupTutti>(
         store, static_cast<int>(it - ranks.begin()),
-        static_cast<int>(ranks.size()), options);
+        static_cast<int>(ranks.size()), options, std::move(name));
 }
 
 void ProcessGroupTutti::abort()

@@ -8,13 +8,16 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "comm.h"
+#include "recorder.h"
 #include "tensors.h"
 #include "work.h"
 
@@ -29,8 +32,10 @@ struct Times; // planned.h
 class ProcessGroupTutti : public c10d::Backend
 {
   public:
+    // name: for the flight recorder; no ranks: those of the job.
     ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank,
-                      int size, c10::intrusive_ptr<Options> options);
+                      int size, c10::intrusive_ptr<Options> options,
+                      GroupName name);
     ~ProcessGroupTutti() override;
 
     const std::string getBackendName() const override
@@ -65,6 +70,8 @@ class ProcessGroupTutti : public c10d::Backend
                       const c10d::BroadcastOptions &opts) override;
     WorkPtr allreduce(Tensors &tensors,
                       const c10d::AllreduceOptions &opts) override;
+    WorkPtr allreduce_sparse(Tensors &tensors,
+                             const c10d::AllreduceOptions &opts) override;
     WorkPtr
     allreduce_coalesced(Tensors &tensors,
                         const c10d::AllreduceCoalescedOptions &opts) override;
@@ -134,17 +141,35 @@ class ProcessGroupTutti : public c10d::Backend
   private:
     // What a Work is made of, beside the calls.
     struct Job {
-        const char *name;  // "all-reduce", for sentences
-        const char *title; // "tutti:all_reduce", for profiles
         c10d::OpType op;
         Millis timeout;
+        bool waits;                   // the caller, at once
         Tensors inputs;               // for profiles
         std::vector<Tensors> outputs; // of the Work
-        bool waits = false;           // the caller, at once
+        int other = -1, tag = 0;      // of messages
     };
-    using Add = std::function<void(Call &, const tutti_call_opts &)>;
+    template <class Opts>
+    static Job job(c10d::OpType op, const Opts &opts, Tensors inputs,
+                   std::vector<Tensors> outputs)
+    {
+        return {op, opts.timeout, waits(opts, 0), std::move(inputs),
+                std::move(outputs)};
+    }
+    // Whether the caller will wait at once; torch before 2.7 does not say.
+    template <class Opts>
+    static auto waits(const Opts &opts, int) -> decltype(opts.asyncOp)
+    {
+        return !opts.asyncOp;
+    }
+    template <class Opts> static bool waits(const Opts &, long)
+    {
+        return false;
+    }
+    using Add = c10::function_ref<void(Call &, const tutti_call_opts &)>;
     // A Work of the calls that `add` makes, or, while coalescing, of all.
-    WorkPtr start(Job job, const Add &add);
+    WorkPtr start(Job job, Add add);
+    void record(const std::shared_ptr<Call> &call, const Job &job,
+                uint64_t seq);
     tutti_call_opts options_of(Millis timeout) const;
     Millis timeout_of(Millis timeout) const;
 
@@ -153,10 +178,15 @@ class ProcessGroupTutti : public c10d::Backend
     void add_allgather(Call &call, const tutti_call_opts &opts,
                        const at::Tensor &output, const at::Tensor &input);
     void add_allgather_list(Call &call, const tutti_call_opts &opts,
-                            const Tensors &outputs, const at::Tensor &input);
+                            const Tensors &outputs, const Tensors &inputs,
+                            Step after);
     void add_reduce_scatter(Call &call, tutti_call_opts opts,
                             const at::Tensor &output, const at::Tensor &input,
                             const c10d::ReduceOp &op);
+    WorkPtr allreduce_several(Tensors &tensors,
+                              const c10d::AllreduceOptions &opts);
+    // What each rank has of a sparse tensor: nnz, dimensions, sizes.
+    at::Tensor gather_shapes(const at::Tensor &mine, Millis timeout);
     WorkPtr message(Tensors &tensors, int other, int tag, c10d::OpType op);
     // Rank 0's and the others' part of a monitored barrier.
     void hear_all(Millis timeout, bool wait_all);
@@ -173,7 +203,13 @@ class ProcessGroupTutti : public c10d::Backend
     void note(const std::shared_ptr<Call> &call);
     std::mutex lock_;            // of what is coalesced
     std::shared_ptr<Call> open_; // while coalescing
-    Job open_job_{};
+    std::vector<Tensors> open_outputs_;
+    bool open_collectives_ = false; // not messages only
+    // For the flight recorder.
+    const std::shared_ptr<GroupName> name_;
+    std::once_flag is_named_;
+    std::mutex sent_lock_;
+    std::map<std::tuple<bool, int, int>, uint64_t> sent_; // and received
 };
 
 } // namespace tutti_torch

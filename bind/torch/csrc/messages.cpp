@@ -23,11 +23,14 @@ WorkPtr ProcessGroupTutti::message(Tensors &tensors, int other, int tag,
     check_one(what, tensors);
     TORCH_CHECK(tag >= 0, "Tag must be nonnegative");
     TORCH_CHECK(tag < barrier_tag, "Tag must be less than ", barrier_tag);
-    const char *title = is_send  ? "tutti:send"
-                        : is_any ? "tutti:recvAnySource"
-                                 : "tutti:recv";
     return start(
-        {what, title, op, c10d::kUnsetTimeout, tensors, {tensors}},
+        {op,
+         c10d::kUnsetTimeout,
+         false,
+         is_send ? tensors : Tensors(),
+         {is_send ? Tensors() : tensors},
+         other,
+         tag},
         [&](Call &call, tutti_call_opts o) {
             const auto &t = tensors[0];
             const auto e = to_move(t);
@@ -39,8 +42,7 @@ WorkPtr ProcessGroupTutti::message(Tensors &tensors, int other, int tag,
                 call.source = other;
             call.add(
                 o,
-                [&](tutti_comm *c, const tutti_call_opts *p,
-                    tutti_request **req) {
+                [&](auto *c, auto *p, auto **req) {
                     if (is_send)
                         return tutti_send(c, at, n, e.type, other, p, req);
                     if (is_any)
@@ -71,22 +73,16 @@ WorkPtr ProcessGroupTutti::recvAnysource(Tensors &tensors, int tag)
 
 WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions &opts)
 {
-    return start(
-        {"barrier",
-         "tutti:barrier",
-         OpType::BARRIER,
-         opts.timeout,
-         {},
-         {},
-         waits(opts, 0)},
-        [&](Call &call, const tutti_call_opts &o) {
-            call.follow(unfinished());
-            call.add(
-                o,
-                [&](tutti_comm *c, const tutti_call_opts *p,
-                    tutti_request **req) { return tutti_barrier(c, p, req); },
-                {}, nullptr);
-        });
+    return start(job(OpType::BARRIER, opts, {}, {}),
+                 [&](Call &call, const tutti_call_opts &o) {
+                     call.follow(unfinished());
+                     call.add(
+                         o,
+                         [&](auto *c, auto *p, auto **req) {
+                             return tutti_barrier(c, p, req);
+                         },
+                         {}, nullptr);
+                 });
 }
 
 namespace
@@ -104,7 +100,7 @@ struct Bytes {
         auto byte = at::zeros({1}, at::kByte);
         call->add(
             opts,
-            [&](tutti_comm *c, const tutti_call_opts *o, tutti_request **req) {
+            [&](auto *c, auto *o, auto **req) {
                 void *at = byte.data_ptr();
                 return is_send ? tutti_send(c, at, 1, TUTTI_U8, other, o, req)
                                : tutti_recv(c, at, 1, TUTTI_U8, other, o, req);
@@ -184,7 +180,11 @@ void ProcessGroupTutti::report_to_0(Millis timeout)
 void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions &opts,
                                          bool wait_all)
 {
-    const auto timeout = timeout_of(opts.timeout);
+    const bool is_given = opts.timeout != c10d::kUnsetTimeout;
+    const auto timeout = is_given ? opts.timeout : options_->timeout;
+    if (rank_ == 0 && timeout.count() <= 0)
+        TORCH_CHECK(false, "[Rank 0]: Rank 0 timed out in monitoredBarrier "
+                           "after 0 ms.");
     if (rank_ == 0)
         hear_all(timeout, wait_all);
     else

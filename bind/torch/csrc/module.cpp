@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// module.cpp - what Python sees: create(), version(), and what planned.h has.
-// tutti/torch/__init__.py registers it with torch.distributed.
+// module.cpp - what Python sees: create(), version(), flight_record(), and what
+// planned.h has. tutti/torch/__init__.py registers it with torch.distributed.
 #include <torch/extension.h>
 
 #include <pybind11/chrono.h>
@@ -15,11 +15,14 @@ using namespace tutti_torch;
 
 c10::intrusive_ptr<c10d::Backend>
 create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-       const std::chrono::milliseconds &timeout)
+       const std::chrono::milliseconds &timeout, std::string name,
+       std::vector<uint64_t> ranks)
 {
     auto options = c10::make_intrusive<c10d::Backend::Options>("tutti",
                                                                timeout);
-    return c10::make_intrusive<ProcessGroupTutti>(store, rank, size, options);
+    return c10::make_intrusive<ProcessGroupTutti>(
+        store, rank, size, options,
+        GroupName{std::move(name), "", std::move(ranks)});
 }
 
 void define_planned(py::module_ &m)
@@ -53,8 +56,14 @@ void define_planned(py::module_ &m)
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
-          py::arg("timeout"), py::call_guard<py::gil_scoped_release>(),
-          "Meets the other ranks through the store; a process group of tutti.");
+          py::arg("timeout"), py::arg("name") = "",
+          py::arg("ranks") = std::vector<uint64_t>(),
+          py::call_guard<py::gil_scoped_release>(),
+          "Meets the other ranks through the store; a process group of tutti. "
+          "ranks: its members, as the job numbers them; none: all.");
+    m.def(
+        "flight_record", [] { return py::bytes(Recorder::get().text()); },
+        "What this rank has called last, as a pickle for torchfrtrace.");
     define_planned(m);
     m.def("version", &tutti_version, "The version of the library.");
 }

@@ -10,31 +10,29 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors,
                                      const c10d::BroadcastOptions &opts)
 {
     c10d::assertRootRank(complain("broadcast"), opts.rootRank, size_);
-    check_one("broadcast", tensors);
     c10d::assertRootTensor(complain("broadcast"), opts.rootTensor,
-                           tensors.size());
-    return start({"broadcast",
-                  "tutti:broadcast",
-                  OpType::BROADCAST,
-                  opts.timeout,
-                  tensors,
-                  {tensors},
-                  waits(opts, 0)},
+                           static_cast<int64_t>(tensors.size()));
+    check_tensors("broadcast", tensors);
+    c10d::assertTypeAndSizesMatch(complain("broadcast"), tensors,
+                                  tensors[0].options(), tensors[0].sizes());
+    return start(job(OpType::BROADCAST, opts, tensors, {tensors}),
                  [&](Call &call, const tutti_call_opts &o) {
-                     const auto &t = tensors[0];
+                     const auto &t = tensors[opts.rootTensor];
                      const auto e = to_move(t);
                      const int root = static_cast<int>(opts.rootRank);
                      auto place = rank_ == root ? filled_place_for(t)
                                                 : place_for(t);
+                     auto after = rank_ == root ? nullptr : place.after;
+                     if (tensors.size() > 1)
+                         after = copies_to(tensors, place.to);
                      call.add(
                          o,
-                         [&](tutti_comm *c, const tutti_call_opts *p,
-                             tutti_request **req) {
+                         [&](auto *c, auto *p, auto **req) {
                              void *at = place.to.data_ptr();
                              return tutti_broadcast(c, at, at, count_of(t, e),
                                                     e.type, root, p, req);
                          },
-                         {t, place.to}, rank_ == root ? nullptr : place.after);
+                         {t, place.to}, after);
                  });
 }
 
@@ -55,7 +53,7 @@ void ProcessGroupTutti::add_allgather(Call &call, const tutti_call_opts &opts,
     auto place = place_for(output);
     call.add(
         opts,
-        [&](tutti_comm *c, const tutti_call_opts *o, tutti_request **req) {
+        [&](auto *c, auto *o, auto **req) {
             return tutti_all_gather(c, in.data_ptr(), place.to.data_ptr(),
                                     count_of(input, e), e.type, o, req);
         },
@@ -66,13 +64,7 @@ WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor &output,
                                            at::Tensor &input,
                                            const c10d::AllgatherOptions &opts)
 {
-    return start({"all-gather",
-                  "tutti:_all_gather_base",
-                  OpType::_ALLGATHER_BASE,
-                  opts.timeout,
-                  {input},
-                  {{output}},
-                  waits(opts, 0)},
+    return start(job(OpType::_ALLGATHER_BASE, opts, {input}, {{output}}),
                  [&](Call &call, const tutti_call_opts &o) {
                      add_allgather(call, o, output, input);
                  });
@@ -84,47 +76,56 @@ WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(
     c10d::assertInputOutputTensorListsSameSize(
         complain("allgather_into_tensor_coalesced"), outputs.size(),
         inputs.size());
-    return start({"all-gather",
-                  "tutti:_all_gather_base",
-                  OpType::_ALLGATHER_BASE,
-                  opts.timeout,
-                  inputs,
-                  {outputs},
-                  waits(opts, 0)},
+    return start(job(OpType::_ALLGATHER_BASE, opts, inputs, {outputs}),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++)
                          add_allgather(call, o, outputs[i], inputs[i]);
                  });
 }
 
-// Sizes may differ, where all ranks know them.
+// Sizes may differ, where all ranks know them. Each rank has as many outputs as
+// there are inputs. `after`, if any, is done last.
 void ProcessGroupTutti::add_allgather_list(Call &call,
                                            const tutti_call_opts &opts,
                                            const Tensors &outputs,
-                                           const at::Tensor &input)
+                                           const Tensors &inputs, Step after)
 {
     const char *what = "allgather";
+    const size_t n = inputs.size();
     check_tensors(what, outputs);
-    check_tensor(what, input);
-    for (const auto &t : outputs)
-        c10d::assertTypeMatch(complain(what), input.options(), {t}, 0);
-    if (outputs[rank_].numel() != input.numel())
-        c10d::assertSizesMatch(complain(what), input.sizes(), outputs, rank_);
-    const auto e = to_move(input);
-    auto in = packed(input);
-    Row row(outputs);
-    std::vector<size_t> counts;
-    for (const auto &t : outputs)
-        counts.push_back(count_of(t, e));
+    check_tensors(what, inputs);
+    for (size_t i = 0; i < n; i++) {
+        const auto &mine = outputs[static_cast<size_t>(rank_) * n + i];
+        if (mine.numel() != inputs[i].numel())
+            c10d::assertSizesMatch(complain(what), inputs[i].sizes(), {mine},
+                                   0);
+    }
+    const auto e = to_move(inputs[0]);
+    std::vector<size_t> counts(static_cast<size_t>(size_), 0);
+    for (size_t i = 0; i < outputs.size(); i++) {
+        check_same_type(what, inputs[i % n], outputs[i]);
+        check_same_type(what, inputs[0], outputs[i]);
+        counts[i / n] += count_of(outputs[i], e);
+    }
+    Row in(inputs), row(outputs);
+    in.fill();
     auto keep = outputs;
-    keep.insert(keep.end(), {in, row.tensor()});
+    keep.insert(keep.end(), inputs.begin(), inputs.end());
+    keep.insert(keep.end(), {in.tensor(), row.tensor()});
+    Step last = row.unfill();
+    if (after)
+        last = [first = std::move(last), then = std::move(after)] {
+            if (first)
+                first();
+            then();
+        };
     call.add(
         opts,
-        [&](tutti_comm *c, const tutti_call_opts *o, tutti_request **req) {
-            return tutti_all_gather_v(c, in.data_ptr(), row.data(),
-                                      counts.data(), e.type, o, req);
+        [&](auto *c, auto *o, auto **req) {
+            return tutti_all_gather_v(c, in.data(), row.data(), counts.data(),
+                                      e.type, o, req);
         },
-        keep, row.unfill());
+        std::move(keep), std::move(last));
 }
 
 WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs,
@@ -132,17 +133,25 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs,
                                      const c10d::AllgatherOptions &opts)
 {
     const char *what = "allgather";
-    c10d::assertSingleElementInput(complain(what), inputs);
+    c10d::assertNonEmpty(complain(what), inputs);
     c10d::assertInputOutputTensorListsSameSize(complain(what), outputs.size(),
                                                inputs.size());
-    if (outputs[0].size() != static_cast<size_t>(size_))
-        complain(what)(
-            c10::str("invalid output tensor list at index 0 (expected length ",
-                     size_, ", got ", outputs[0].size(), ")"));
-    return start({"all-gather", "tutti:all_gather", OpType::ALLGATHER,
-                  opts.timeout, inputs, outputs, waits(opts, 0)},
+    const size_t n = static_cast<size_t>(size_) * inputs.size();
+    for (size_t i = 0; i < outputs.size(); i++)
+        if (outputs[i].size() != n)
+            complain(what)(c10::str("invalid output tensor list at index ", i,
+                                    " (expected length ", n, ", got ",
+                                    outputs[i].size(), ")"));
+    Step after; // the other lists get the same
+    if (inputs.size() > 1)
+        after = [outputs] {
+            for (const auto &list : outputs)
+                for (size_t i = 0; i < list.size(); i++)
+                    list[i].detach().copy_(outputs[0][i]);
+        };
+    return start(job(OpType::ALLGATHER, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
-                     add_allgather_list(call, o, outputs[0], inputs[0]);
+                     add_allgather_list(call, o, outputs[0], inputs, after);
                  });
 }
 
@@ -155,14 +164,14 @@ ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs,
     c10d::assertNonEmpty(complain(what), inputs);
     c10d::assertAllgatherCoalescedOutputTensorLists(complain(what), outputs,
                                                     inputs.size(), size_);
-    return start({"all-gather", "tutti:all_gather", OpType::ALLGATHER_COALESCED,
-                  opts.timeout, inputs, outputs, waits(opts, 0)},
+    return start(job(OpType::ALLGATHER_COALESCED, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++) {
                          Tensors column;
                          for (const auto &list : outputs)
                              column.push_back(list[i]);
-                         add_allgather_list(call, o, column, inputs[i]);
+                         add_allgather_list(call, o, column, {inputs[i]},
+                                            nullptr);
                      }
                  });
 }
@@ -184,8 +193,7 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs,
     } else {
         c10d::assertEmptyOutputTensorList(complain(what), outputs);
     }
-    return start({"gather", "tutti:gather", OpType::GATHER, opts.timeout,
-                  inputs, outputs, waits(opts, 0)},
+    return start(job(OpType::GATHER, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
                      const auto e = to_move(inputs[0]);
                      auto in = packed(inputs[0]);
@@ -194,8 +202,7 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs,
                      keep.insert(keep.end(), {in, row.tensor()});
                      call.add(
                          o,
-                         [&](tutti_comm *c, const tutti_call_opts *p,
-                             tutti_request **req) {
+                         [&](auto *c, auto *p, auto **req) {
                              return tutti_gather(
                                  c, in.data_ptr(),
                                  rank_ == root ? row.data() : nullptr,
@@ -223,13 +230,8 @@ WorkPtr ProcessGroupTutti::scatter(Tensors &outputs,
         c10d::assertEmptyInputTensorList(complain(what), inputs);
     }
     return start(
-        {"scatter",
-         "tutti:scatter",
-         OpType::SCATTER,
-         opts.timeout,
-         rank_ == root ? inputs[0] : Tensors(),
-         {outputs},
-         waits(opts, 0)},
+        job(OpType::SCATTER, opts, rank_ == root ? inputs[0] : Tensors(),
+            {outputs}),
         [&](Call &call, const tutti_call_opts &o) {
             const auto e = to_move(outputs[0]);
             Row row(rank_ == root ? inputs[0] : Tensors());
@@ -239,8 +241,7 @@ WorkPtr ProcessGroupTutti::scatter(Tensors &outputs,
             keep.insert(keep.end(), {outputs[0], place.to, row.tensor()});
             call.add(
                 o,
-                [&](tutti_comm *c, const tutti_call_opts *p,
-                    tutti_request **req) {
+                [&](auto *c, auto *p, auto **req) {
                     return tutti_scatter(
                         c, rank_ == root ? row.data() : nullptr,
                         place.to.data_ptr(), count_of(outputs[0], e), e.type,
@@ -285,13 +286,7 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input,
                 "cannot be "
                 "split");
     return start(
-        {"all-to-all",
-         "tutti:all_to_all",
-         OpType::ALLTOALL_BASE,
-         opts.timeout,
-         {input},
-         {{output}},
-         waits(opts, 0)},
+        job(OpType::ALLTOALL_BASE, opts, {input}, {{output}}),
         [&](Call &call, const tutti_call_opts &o) {
             const auto e = to_move(input);
             const auto n_in = split_counts(input, input_splits, size_, e);
@@ -300,8 +295,7 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input,
             auto place = place_for(output);
             call.add(
                 o,
-                [&](tutti_comm *c, const tutti_call_opts *p,
-                    tutti_request **req) {
+                [&](auto *c, auto *p, auto **req) {
                     return tutti_all_to_all_v(c, in.data_ptr(), n_in.data(),
                                               place.to.data_ptr(), n_out.data(),
                                               e.type, p, req);
@@ -322,13 +316,7 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors &outputs, Tensors &inputs,
         check_same_type(what, inputs[0], inputs[r]);
         check_same_type(what, inputs[0], outputs[r]);
     }
-    return start({"all-to-all",
-                  "tutti:all_to_all",
-                  OpType::ALLTOALL,
-                  opts.timeout,
-                  inputs,
-                  {outputs},
-                  waits(opts, 0)},
+    return start(job(OpType::ALLTOALL, opts, inputs, {outputs}),
                  [&](Call &call, const tutti_call_opts &o) {
                      const auto e = to_move(inputs[0]);
                      std::vector<size_t> n_in, n_out;
@@ -343,8 +331,7 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors &outputs, Tensors &inputs,
                      keep.insert(keep.end(), {from.tensor(), to.tensor()});
                      call.add(
                          o,
-                         [&](tutti_comm *c, const tutti_call_opts *p,
-                             tutti_request **req) {
+                         [&](auto *c, auto *p, auto **req) {
                              return tutti_all_to_all_v(
                                  c, from.data(), n_in.data(), to.data(),
                                  n_out.data(), e.type, p, req);

@@ -5,6 +5,7 @@
 
 #include <climits>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
 
@@ -21,17 +22,6 @@ inline std::function<void(const std::string &)> complain(const char *what)
     return [what](const std::string &msg) {
         TORCH_CHECK(false, "ProcessGroupTutti::", what, ": ", msg);
     };
-}
-
-// Whether the caller will wait at once; torch before 2.7 does not say.
-template <class Opts>
-auto waits(const Opts &opts, int) -> decltype(opts.asyncOp)
-{
-    return !opts.asyncOp;
-}
-template <class Opts> bool waits(const Opts &, long)
-{
-    return false;
 }
 
 inline size_t count_of(const at::Tensor &t, const Elements &e)
@@ -60,6 +50,16 @@ inline Place filled_place_for(const at::Tensor &t)
     if (place.after)
         place.to.copy_(t.detach());
     return place;
+}
+
+// Copies `from` to each of the tensors.
+inline Step copies_to(const Tensors &tensors, const at::Tensor &from)
+{
+    return [tensors, from] {
+        for (const auto &t : tensors)
+            if (!t.is_same(from))
+                t.detach().copy_(from);
+    };
 }
 
 inline void check_same_type(const char *what, const at::Tensor &a,

@@ -120,20 +120,14 @@ ProcessGroupTutti::all_reduce_planned(const at::Tensor &input,
     const auto e = to_reduce(output, op);
     const auto n = count_of(output, e);
     auto work = start(
-        {"all-reduce",
-         "tutti:all_reduce",
-         OpType::ALLREDUCE,
-         kNoTimeout,
-         {input},
-         {{output}}},
+        {OpType::ALLREDUCE, kNoTimeout, false, {input}, {{output}}},
         [&](Call &call, tutti_call_opts o) {
             o.priority = how.priority;
             o.planner = how.planner.empty() ? nullptr : how.planner.c_str();
             times->started = now_ns();
             call.add(
                 o,
-                [&](tutti_comm *c, const tutti_call_opts *p,
-                    tutti_request **req) {
+                [&](auto *c, auto *p, auto **req) {
                     return tutti_all_reduce(c, input.data_ptr(),
                                             output.data_ptr(), n, e.type,
                                             op_of(op), p, req);

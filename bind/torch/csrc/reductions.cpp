@@ -16,7 +16,7 @@ void ProcessGroupTutti::add_allreduce(Call &call, tutti_call_opts opts,
     opts.scale = scale_of(op);
     call.add(
         opts,
-        [&](tutti_comm *comm, const tutti_call_opts *o, tutti_request **req) {
+        [&](auto *comm, auto *o, auto **req) {
             void *at = place.to.data_ptr();
             return tutti_all_reduce(comm, at, at, n, e.type, how, o, req);
         },
@@ -26,16 +26,65 @@ void ProcessGroupTutti::add_allreduce(Call &call, tutti_call_opts opts,
 WorkPtr ProcessGroupTutti::allreduce(Tensors &tensors,
                                      const c10d::AllreduceOptions &opts)
 {
-    check_one("allreduce", tensors);
-    return start({"all-reduce",
-                  "tutti:all_reduce",
-                  OpType::ALLREDUCE,
-                  opts.timeout,
-                  tensors,
-                  {tensors},
-                  waits(opts, 0)},
+    c10d::assertNonEmpty(complain("allreduce"), tensors);
+    if (tensors[0].defined() && tensors[0].is_sparse())
+        return allreduce_sparse(tensors, opts);
+    check_tensors("allreduce", tensors);
+    if (tensors.size() > 1)
+        return allreduce_several(tensors, opts);
+    return start(job(OpType::ALLREDUCE, opts, tensors, {tensors}),
                  [&](Call &call, const tutti_call_opts &o) {
                      add_allreduce(call, o, tensors[0], opts.reduceOp);
+                 });
+}
+
+namespace
+{
+
+// Of the tensors of one rank; all have the same type and sizes.
+at::Tensor reduced(const Tensors &tensors, tutti_op op)
+{
+    auto all = at::stack(tensors);
+    switch (op) {
+    case TUTTI_SUM:
+    case TUTTI_SCALED_SUM:
+        return all.sum(0, false, all.scalar_type());
+    case TUTTI_PROD:
+        return all.prod(0, false, all.scalar_type());
+    case TUTTI_MIN:
+        return all.amin(0);
+    case TUTTI_MAX:
+        return all.amax(0);
+    default:
+        complain("allreduce")(
+            c10::str(tutti_op_name(op), " takes one tensor per rank"));
+        return {};
+    }
+}
+
+} // namespace
+
+// Over all tensors of all ranks; all get the result.
+WorkPtr ProcessGroupTutti::allreduce_several(Tensors &tensors,
+                                             const c10d::AllreduceOptions &opts)
+{
+    c10d::assertTypeAndSizesMatch(complain("allreduce"), tensors,
+                                  tensors[0].options(), tensors[0].sizes());
+    return start(job(OpType::ALLREDUCE, opts, tensors, {tensors}),
+                 [&](Call &call, tutti_call_opts o) {
+                     const auto e = to_reduce(tensors[0], opts.reduceOp);
+                     const auto how = op_of(opts.reduceOp);
+                     at::AutoDispatchBelowADInplaceOrView guard;
+                     auto sum = reduced(tensors, how).contiguous();
+                     o.scale = scale_of(opts.reduceOp);
+                     call.add(
+                         o,
+                         [&](auto *c, auto *p, auto **req) {
+                             return tutti_all_reduce(
+                                 c, sum.data_ptr(), sum.data_ptr(),
+                                 count_of(sum, e), e.type, how, p, req);
+                         },
+                         {sum}, copies_to(tensors, sum));
                  });
 }
 
@@ -48,13 +97,7 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(
         if (t.scalar_type() != tensors[0].scalar_type())
             complain("allreduce_coalesced")(
                 "tensors must all have the same type");
-    return start({"all-reduce",
-                  "tutti:all_reduce",
-                  OpType::ALLREDUCE_COALESCED,
-                  opts.timeout,
-                  tensors,
-                  {tensors},
-                  waits(opts, 0)},
+    return start(job(OpType::ALLREDUCE_COALESCED, opts, tensors, {tensors}),
                  [&](Call &call, tutti_call_opts o) {
                      // One call for all: small ones would cost a round each.
                      const auto e = to_reduce(tensors[0], opts.reduceOp);
@@ -69,8 +112,7 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(
                      keep.push_back(row.tensor());
                      call.add(
                          o,
-                         [&](tutti_comm *c, const tutti_call_opts *p,
-                             tutti_request **req) {
+                         [&](auto *c, auto *p, auto **req) {
                              return tutti_all_reduce(c, row.data(), row.data(),
                                                      n, e.type, how, p, req);
                          },
@@ -83,13 +125,7 @@ WorkPtr ProcessGroupTutti::reduce(Tensors &tensors,
 {
     c10d::assertRootRank(complain("reduce"), opts.rootRank, size_);
     check_one("reduce", tensors);
-    return start({"reduce",
-                  "tutti:reduce",
-                  OpType::REDUCE,
-                  opts.timeout,
-                  tensors,
-                  {tensors},
-                  waits(opts, 0)},
+    return start(job(OpType::REDUCE, opts, tensors, {tensors}),
                  [&](Call &call, tutti_call_opts o) {
                      const auto &t = tensors[0];
                      const auto e = to_reduce(t, opts.reduceOp);
@@ -99,8 +135,7 @@ WorkPtr ProcessGroupTutti::reduce(Tensors &tensors,
                      o.scale = scale_of(opts.reduceOp);
                      call.add(
                          o,
-                         [&](tutti_comm *c, const tutti_call_opts *p,
-                             tutti_request **req) {
+                         [&](auto *c, auto *p, auto **req) {
                              void *at = place.to.data_ptr();
                              return tutti_reduce(c, at, at, count_of(t, e),
                                                  e.type, how, root, p, req);
@@ -130,7 +165,7 @@ void ProcessGroupTutti::add_reduce_scatter(Call &call, tutti_call_opts opts,
     opts.scale = scale_of(op);
     call.add(
         opts,
-        [&](tutti_comm *comm, const tutti_call_opts *o, tutti_request **req) {
+        [&](auto *comm, auto *o, auto **req) {
             return tutti_reduce_scatter(comm, in.data_ptr(),
                                         place.to.data_ptr(), n, e.type, how, o,
                                         req);
@@ -142,13 +177,7 @@ WorkPtr
 ProcessGroupTutti::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                                         const c10d::ReduceScatterOptions &opts)
 {
-    return start({"reduce-scatter",
-                  "tutti:_reduce_scatter_base",
-                  OpType::_REDUCE_SCATTER_BASE,
-                  opts.timeout,
-                  {input},
-                  {{output}},
-                  waits(opts, 0)},
+    return start(job(OpType::_REDUCE_SCATTER_BASE, opts, {input}, {{output}}),
                  [&](Call &call, const tutti_call_opts &o) {
                      add_reduce_scatter(call, o, output, input, opts.reduceOp);
                  });
@@ -160,18 +189,13 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     c10d::assertInputOutputTensorListsSameSize(
         complain("reduce_scatter_tensor_coalesced"), outputs.size(),
         inputs.size());
-    return start({"reduce-scatter",
-                  "tutti:_reduce_scatter_base",
-                  OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-                  opts.timeout,
-                  inputs,
-                  {outputs},
-                  waits(opts, 0)},
-                 [&](Call &call, const tutti_call_opts &o) {
-                     for (size_t i = 0; i < inputs.size(); i++)
-                         add_reduce_scatter(call, o, outputs[i], inputs[i],
-                                            opts.reduceOp);
-                 });
+    return start(
+        job(OpType::REDUCE_SCATTER_TENSOR_COALESCED, opts, inputs, {outputs}),
+        [&](Call &call, const tutti_call_opts &o) {
+            for (size_t i = 0; i < inputs.size(); i++)
+                add_reduce_scatter(call, o, outputs[i], inputs[i],
+                                   opts.reduceOp);
+        });
 }
 
 WorkPtr
@@ -189,13 +213,7 @@ ProcessGroupTutti::reduce_scatter(Tensors &outputs,
     if (inputs[0][rank_].numel() != outputs[0].numel())
         complain(what)("the output has not the size of this rank's input");
     return start(
-        {"reduce-scatter",
-         "tutti:reduce_scatter",
-         OpType::REDUCE_SCATTER,
-         opts.timeout,
-         inputs[0],
-         {outputs},
-         waits(opts, 0)},
+        job(OpType::REDUCE_SCATTER, opts, inputs[0], {outputs}),
         [&](Call &call, tutti_call_opts o) {
             const auto e = to_reduce(outputs[0], opts.reduceOp);
             const auto how = op_of(opts.reduceOp);
@@ -210,8 +228,7 @@ ProcessGroupTutti::reduce_scatter(Tensors &outputs,
             o.scale = scale_of(opts.reduceOp);
             call.add(
                 o,
-                [&](tutti_comm *c, const tutti_call_opts *p,
-                    tutti_request **req) {
+                [&](auto *c, auto *p, auto **req) {
                     return tutti_reduce_scatter_v(
                         c, row.data(), place.to.data_ptr(), counts.data(),
                         e.type, how, p, req);

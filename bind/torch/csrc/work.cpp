@@ -7,6 +7,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
+#include "recorder.h"
+
 namespace tutti_torch
 {
 
@@ -16,25 +18,42 @@ Call::~Call()
         tutti_request_free(req);
 }
 
-void Call::add(tutti_call_opts opts, const Issue &issue, Tensors keep,
+void Call::add(const tutti_call_opts &opts, Issue issue, Tensors keep,
                Step after)
 {
     tutti_request *req = nullptr;
     // Nothing may fail once the library has the buffers.
     reqs_.reserve(reqs_.size() + 1);
     after_.reserve(after_.size() + 1);
-    keep_.insert(keep_.end(), keep.begin(), keep.end());
+    if (keep_.empty())
+        keep_ = std::move(keep);
+    else
+        keep_.insert(keep_.end(), keep.begin(), keep.end());
     comm_->issue(name_,
                  [&](tutti_comm *comm) { return issue(comm, &opts, &req); });
     reqs_.push_back(req);
     after_.push_back(std::move(after));
 }
 
-void Call::close(c10::IValue value, c10::TypePtr type, Step on_end)
+void Call::close(std::vector<Tensors> outputs, Step on_end)
 {
-    value_ = std::move(value);
-    type_ = std::move(type);
+    outputs_ = std::move(outputs);
     on_end_ = std::move(on_end);
+}
+
+c10::IValue Call::value() const
+{
+    if (outputs_.size() > 1)
+        return outputs_;
+    return outputs_.empty() ? Tensors() : outputs_[0];
+}
+
+bool Call::went_well() const
+{
+    for (auto *req : reqs_)
+        if (tutti_test(req) != TUTTI_OK)
+            return false;
+    return true;
 }
 
 bool Call::all_done() const
@@ -89,6 +108,8 @@ void Call::settle()
         }
         after_.clear();
         keep_.clear();
+        for (const uint64_t id : records_)
+            Recorder::get().end(id, !outcome_);
         future = future_;
         on_end = std::move(on_end_);
         settled_.store(true, std::memory_order_release);
@@ -98,7 +119,7 @@ void Call::settle()
     if (future && outcome_)
         future->setError(outcome_);
     else if (future)
-        future->markCompleted(value_);
+        future->markCompleted(value());
 }
 
 void Call::wait(std::chrono::milliseconds timeout)
@@ -142,12 +163,15 @@ c10::intrusive_ptr<c10::ivalue::Future> Call::future()
     std::unique_lock<std::mutex> lock(lock_);
     if (future_)
         return future_;
-    future_ = c10::make_intrusive<c10::ivalue::Future>(type_);
+    auto type = c10::ListType::create(c10::TensorType::get());
+    if (outputs_.size() > 1)
+        type = c10::ListType::create(type);
+    future_ = c10::make_intrusive<c10::ivalue::Future>(type);
     if (settled_.load(std::memory_order_relaxed)) {
         if (outcome_)
             future_->setError(outcome_);
         else
-            future_->markCompleted(value_);
+            future_->markCompleted(value());
         return future_;
     }
     ask_for_callbacks();
@@ -219,16 +243,8 @@ TuttiWork::~TuttiWork()
 void TuttiWork::take(std::shared_ptr<Call> call, std::vector<Tensors> outputs)
 {
     call_ = std::move(call);
-    outputs_ = std::move(outputs);
-    const auto list = c10::ListType::create(c10::TensorType::get());
-    auto on_end = std::move(recordFunctionEndCallback_);
+    call_->close(std::move(outputs), std::move(recordFunctionEndCallback_));
     recordFunctionEndCallback_ = nullptr;
-    if (outputs_.size() > 1)
-        call_->close(c10::IValue(outputs_), c10::ListType::create(list),
-                     std::move(on_end));
-    else
-        call_->close(c10::IValue(outputs_.empty() ? Tensors() : outputs_[0]),
-                     list, std::move(on_end));
 }
 
 bool TuttiWork::isCompleted()
@@ -256,11 +272,12 @@ Tensors TuttiWork::result()
     TORCH_CHECK(isCompleted(),
                 "Work needs to be completed before calling result(). "
                 "Should call wait() before result().");
+    const auto &outputs = call_->outputs();
     TORCH_CHECK(
-        outputs_.size() <= 1,
+        outputs.size() <= 1,
         "work result does not support list of lists, use .getFuture() and "
         "value()");
-    return outputs_.empty() ? Tensors() : outputs_[0];
+    return outputs.empty() ? Tensors() : outputs[0];
 }
 
 void TuttiWork::synchronize()

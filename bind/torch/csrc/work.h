@@ -20,6 +20,8 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <c10/util/FunctionRef.h>
+
 #include "comm.h"
 
 namespace tutti_torch
@@ -39,10 +41,15 @@ class Call : public std::enable_shared_from_this<Call>
 
     // Makes a call of tutti; `keep` lives until it is over, then `after` is run
     // if it went well. Throws when it is refused.
-    using Issue = std::function<tutti_err(tutti_comm *, const tutti_call_opts *,
-                                          tutti_request **)>;
-    void add(tutti_call_opts opts, const Issue &issue, Tensors keep,
+    using Issue = c10::function_ref<tutti_err(
+        tutti_comm *, const tutti_call_opts *, tutti_request **)>;
+    void add(const tutti_call_opts &opts, Issue issue, Tensors keep,
              Step after);
+    // Its end is told to the recorder under this number.
+    void record(uint64_t id)
+    {
+        records_.push_back(id);
+    }
 
     // It is not over before these are.
     void follow(std::vector<std::shared_ptr<Call>> before)
@@ -54,12 +61,17 @@ class Call : public std::enable_shared_from_this<Call>
         return settled_.load(std::memory_order_acquire);
     }
 
-    // All is added. `value`: of the future.
-    void close(c10::IValue value, c10::TypePtr type, Step on_end);
+    // All is added. `outputs`: the value of the future.
+    void close(std::vector<Tensors> outputs, Step on_end);
+    const std::vector<Tensors> &outputs() const
+    {
+        return outputs_;
+    }
 
     bool is_over();                               // settles it, then
     void wait(std::chrono::milliseconds timeout); // throws what went wrong
     std::exception_ptr outcome();                 // null: well, or not over
+    bool went_well() const; // all calls have, settled or not
     c10::intrusive_ptr<c10::ivalue::Future> future();
     void detach(); // nobody will wait
 
@@ -72,6 +84,7 @@ class Call : public std::enable_shared_from_this<Call>
 
   private:
     void settle();
+    c10::IValue value() const;
     bool ask_for_callbacks();
     static void on_done(void *holder, tutti_err err);
     bool all_done() const;
@@ -88,8 +101,8 @@ class Call : public std::enable_shared_from_this<Call>
     std::atomic<size_t> left_{0}; // callbacks to come
     bool has_callbacks_ = false;
     std::exception_ptr outcome_;
-    c10::IValue value_;
-    c10::TypePtr type_;
+    std::vector<Tensors> outputs_;
+    std::vector<uint64_t> records_;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -119,7 +132,6 @@ class TuttiWork : public c10d::Work
 
   private:
     std::shared_ptr<Call> call_;
-    std::vector<Tensors> outputs_;
     const uint64_t seq_;
 };
 

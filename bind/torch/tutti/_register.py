@@ -5,6 +5,8 @@ torch calls register() itself when it is imported (entry point torch.backends), 
 it is quick and cannot fail: the extension is loaded with the first process group.
 """
 
+import functools
+
 
 def _create(options, backend_options=None):
     """Called by torch.distributed for each process group."""
@@ -13,7 +15,33 @@ def _create(options, backend_options=None):
     timeout = options.timeout
     if backend_options is not None:
         timeout = getattr(backend_options, "_timeout", timeout)
-    return _c.create(options.store, options.group_rank, options.group_size, timeout)
+    name = str(getattr(options, "group_id", "") or "")
+    ranks = getattr(options, "global_ranks_in_group", None) or []
+    return _c.create(
+        options.store, options.group_rank, options.group_size, timeout, name, list(ranks)
+    )
+
+
+def _extend_monitored_barrier(dist):
+    """torch.distributed.monitored_barrier() for Tutti's groups as well.
+
+    torch asks there for the name "gloo" before it calls the group, which knows how;
+    nothing else can be registered. Groups of other backends go to torch's function.
+    """
+    from torch.distributed import distributed_c10d as c10d
+
+    theirs = c10d.monitored_barrier
+
+    @functools.wraps(theirs)
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        if dist._rank_not_in_group(group) or dist.get_backend(group) != "tutti":
+            return theirs(group, timeout, wait_all_ranks)
+        from tutti.torch import monitored_barrier as ours
+
+        return ours(group, timeout, wait_all_ranks)
+
+    for module in (dist, c10d):
+        module.monitored_barrier = monitored_barrier
 
 
 def register():
@@ -22,3 +50,4 @@ def register():
 
     if dist.is_available() and "TUTTI" not in dist.Backend._plugins:
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        _extend_monitored_barrier(dist)

@@ -8,6 +8,8 @@ Importing it is all there is to do. Tensors are on the CPU; for other devices
 name a backend each: init_process_group("cpu:tutti,cuda:nccl").
 """
 
+from datetime import timedelta
+
 import torch  # noqa: F401  loads the libraries that the extension needs
 import torch.distributed as dist
 
@@ -18,7 +20,7 @@ __version__ = _c.version()
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-    """torch.distributed.monitored_barrier(), which itself only takes Gloo's groups.
+    """What torch.distributed.monitored_barrier() does for Tutti's groups.
 
     A barrier that names who is late: rank 0 raises "Rank 3 failed to pass
     monitoredBarrier in 1000 ms" (all that are late with wait_all_ranks), the others
@@ -27,6 +29,8 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     if dist._rank_not_in_group(group):
         return
     group = group or dist.group.WORLD
+    if isinstance(timeout, (int, float)):
+        timeout = timedelta(seconds=timeout)
     if timeout is None:
         group.monitored_barrier(wait_all_ranks=wait_all_ranks)
     else:
