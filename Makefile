@@ -73,7 +73,7 @@ ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
-.PHONY: all tests clean setup demo check check-deps check-format check-header \
+.PHONY: all tests clean setup demo demo-torch check check-deps check-format check-header \
         format docs fuzz torch check-torch bench-peers bench-papers bench-scale install \
         uninstall FORCE
 .SECONDARY:
@@ -164,6 +164,10 @@ check:
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B
+
+# The example of training by torchrun, with Gloo and with Tutti.
+demo-torch: torch
+	$(Q)tools/demo-torch $B
 
 check-torch: torch
 	$(Q)B=$B JOBS=1 tools/run-tests \

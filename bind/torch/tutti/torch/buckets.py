@@ -3,9 +3,10 @@
 same host read where it is.
 
 A gradient lives in its bucket: `view` is the parameter's .grad from the moment it
-is ready. What autograd has made elsewhere is copied in, but for a bucket of one
-gradient, which is reduced from where it is, into the bucket. Buckets start in
-the order of the plan, which is the same on all ranks.
+is ready. What autograd has made elsewhere is copied in, divided by the number of ranks
+on the way, and the bucket is summed up; but a bucket of one gradient is averaged
+from where that is, into the bucket, without a copy. Buckets start in the order of
+the plan, which is the same on all ranks.
 """
 
 import math
@@ -30,8 +31,9 @@ class Bucket:
     `n_flags` more elements at the end carry, averaged over the ranks, whether a
     parameter has had a gradient (see Reducer)."""
 
-    def __init__(self, choice, params, n_flags=0):
-        self.choice = choice
+    def __init__(self, choice, params, n_ranks, n_flags=0):
+        self.choice, self.scale = choice, 1.0 / n_ranks
+        self.is_alone = len(choice.members) == 1 and not n_flags
         self.params = [params[i] for i in choice.members]
         sizes = [p.numel() for p in self.params]
         first = self.params[0]
@@ -59,16 +61,20 @@ class Bucket:
             view.zero_()
             return
         if grad.data_ptr() == view.data_ptr():
+            if not self.is_alone:
+                grad.detach().mul_(self.scale)
             return
         if grad.layout != torch.strided or grad.dtype != view.dtype:
             raise RuntimeError(
                 "tutti.torch: a gradient that is sparse or of another type than its "
                 "parameter cannot be averaged; make it dense (sparse=False)"
             )
-        if len(self.params) == 1 and self.flags is None and grad.stride() == view.stride():
-            self.source = grad
+        if not self.is_alone:
+            torch.mul(grad.detach(), self.scale, out=view)
+        elif grad.stride() == view.stride():
+            self.source = grad.detach()
         else:
-            view.copy_(grad)
+            view.copy_(grad.detach())
         p.grad = view
 
     def start(self, group):
@@ -77,7 +83,7 @@ class Bucket:
         self.ready_ns = time.monotonic_ns()
         source = self.flat if self.source is None else self.source
         self.work, self.times = _c.all_reduce(
-            group, source, self.flat, c.planner, c.priority, True
+            group, source, self.flat, c.planner, c.priority, self.is_alone
         )
         self.source = None
 
@@ -103,10 +109,10 @@ class Reducer:
     known, because buckets start in order."""
 
     def __init__(self, group, params, choices):
-        self.group, self.params = group, params
+        self.group, self.params, n_ranks = group, params, group.size()
         last = len(choices) - 1
         self.buckets = [
-            Bucket(c, params, len(params) if k == last else 0)
+            Bucket(c, params, n_ranks, len(params) if k == last else 0)
             for k, c in enumerate(choices)
         ]
         self.place = {}
