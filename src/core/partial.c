@@ -52,6 +52,7 @@ static const struct {
 } inside = {1e-6, 1.0 / 8e9, 1.0 / 20e9},
   across = {25e-6, 1.0 / 1e9, 1.0 / 10e9};
 
+static const uint64_t group_spin_ns = 20 * TT_NS_PER_US;
 static const uint64_t default_end_wait_ns = 300 * TT_NS_PER_S;
 
 /* Slices that a socket of the same host takes well. */
@@ -127,8 +128,9 @@ static tutti_err make(const tutti_partial_opts *o, tutti_partial **out,
     if (!err) {
         snprintf(p->planner, sizeof(p->planner), "%s",
                  o->planner ? o->planner : p->settings.planner);
-        tt_engine_opts opts = {.spin_ns = p->settings.spin_ns,
-                               .spin_large_ns = p->settings.spin_ns,
+        /* Where no communicator says otherwise: waits for groups are long. */
+        tt_engine_opts opts = {.spin_ns = group_spin_ns,
+                               .spin_large_ns = group_spin_ns,
                                .liveness_ns = p->settings.liveness_ns,
                                .speak_ns = TT_NS_PER_MS};
         tt_log_setup((tutti_log_level)p->settings.log);

@@ -213,6 +213,7 @@ void tt_request_end(void *arg, tutti_err err)
     tt_engine *engine = req->engine; /* the request may go */
     tt_engine_lock(engine);
     tt_request_done(req, err);
+    tt_engine_alert(engine);
     tt_engine_unlock(engine);
 }
 

@@ -101,6 +101,14 @@ void tt_engine_wake(tt_engine *e)
         pthread_cond_broadcast(&e->changed);
 }
 
+void tt_engine_alert(tt_engine *e)
+{
+    /* Who drives may be on its way to sleep, past its last look. */
+    if (e->is_driven && e->n_sleeping == 0)
+        ring(e);
+    tt_engine_wake(e);
+}
+
 void tt_engine_kick(tt_engine *e, bool waits)
 {
     /* A sleeper does not know of sends that found no room. */

@@ -70,6 +70,8 @@ void tt_engine_kick(tt_engine *e, bool waits);
 void tt_engine_flush(tt_engine *e);
 /* Something that a sleeping wait may be waiting for has happened. [locked] */
 void tt_engine_wake(tt_engine *e);
+/* The same where it did not happen in a pass. [locked; any thread] */
+void tt_engine_alert(tt_engine *e);
 
 /* ----------------------------------------------------------------- mesh -- */
 

@@ -604,15 +604,17 @@ static bool pump(tt_tie *tie)
 {
     bool has_moved = false;
     for (int i = 0; i < SLICES_A_TURN; i++) {
-        if (tie->sending && !send_slice(tie))
-            return has_moved;
+        if (tie->sending) {
+            if (!send_slice(tie))
+                return has_moved;
+            has_moved = true; /* others may have waited for it to leave */
+        }
         if (!send_small(tie))
             return has_moved;
         if (!choose_slice(tie))
             return has_moved;
-        has_moved = true;
     }
-    return has_moved;
+    return true;
 }
 
 /* Credit that became due with the last slice goes, too. */
