@@ -73,6 +73,40 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
         n, n > 1 ? "s" : "", pairs, n > n_named ? ", ..." : "", tries);
 }
 
+/* Hosts that still have another way: interfaces are named. */
+static tutti_err fail_ports(const tt_probe *p, const uint8_t *is_lost,
+                            tutti_diag *diag)
+{
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = p->n_ports * p->n_ports; i-- > 0;) {
+        n += is_lost[i];
+        first = is_lost[i] ? i : first;
+    }
+    const tt_infer_port *from = &p->ports[first / p->n_ports];
+    const tt_infer_port *to = &p->ports[first % p->n_ports];
+    char more[60] = "";
+    if (n > 1)
+        snprintf(more, sizeof(more),
+                 ", and so have %u more pairs of interfaces", n - 1);
+    return tt_fail(diag, TUTTI_ENET,
+                   "while the network was measured %s of host %s has ceased to "
+                   "reach %s of host %s%s; mend it, or leave interfaces out "
+                   "with TUTTI_SOCKET_IFNAME",
+                   from->dev, p->hosts[from->host].name, to->dev,
+                   p->hosts[to->host].name, more);
+}
+
+tutti_err tt_probe_say_lost(tt_probe *p, const uint8_t *is_lost,
+                            tutti_diag *diag)
+{
+    for (uint32_t i = 0; i < p->n_ports * p->n_ports; i++)
+        p->best[i] = is_lost[i] ? TT_NONE : p->best[i];
+    tutti_err err = tt_probe_choose(p, diag);
+    if (!err)
+        err = check_reach(p, diag);
+    return err ? err : fail_ports(p, is_lost, diag);
+}
+
 typedef struct inputs {
     const char **names;
     uint8_t *reach;

@@ -105,6 +105,7 @@ struct tt_probe {
     int ears[TT_PROBE_PLACES + 1]; /* listeners of its interfaces, and
                                            one for all of them */
     uint32_t n_ears;               /* without the last */
+    const uint8_t *is_idle; /* by port: tried without binding too; or NULL */
     uint8_t token[TT_PROBE_TOKEN];
     /* Rank 0's. */
     tt_probe_mark *marks; /* [n_tries] */
@@ -170,6 +171,9 @@ void tt_calls_close(tt_calls *r); /* accepts NULL */
 
 /* Fills marks, best (rank 0). */
 tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag);
+/* All ranks: do those still reach each other that did before? Errors: ENET, by
+ * name; ENOMEM. */
+tutti_err tt_probe_look_again(tt_probe *p, tutti_diag *diag);
 
 /* --------------------------------------------------------------- meter.c */
 
@@ -203,6 +207,7 @@ double tt_meter_overhead(uint32_t mss, bool is_v6, bool has_stamps);
 typedef struct tt_probe_round {
     uint32_t number, n_flows; /* no flows: there are no more rounds */
     uint32_t warm_us, measure_us;
+    uint32_t looks_again; /* not a round: who still reaches whom? */
 } tt_probe_round;
 
 typedef struct tt_probe_flow {
@@ -229,6 +234,10 @@ void tt_traffic_close(tt_traffic *f); /* accepts NULL */
 /* Rank 0, after reach: opens the inference. Errors: ENET (hosts that cannot
  * reach each other), and those of tt_infer_open(). */
 tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag);
+/* Rank 0, of pairs of ports that reach each other no more: ENET, in a sentence.
+ * is_lost: [n_ports][n_ports]. */
+tutti_err tt_probe_say_lost(tt_probe *p, const uint8_t *is_lost,
+                            tutti_diag *diag);
 
 /* -------------------------------------------------------- probe_rounds.c */
 

@@ -44,6 +44,9 @@ static const double most_empty_s = 0.5;
 /* What finishing may take. */
 #define RESERVE_NS (100 * TT_NS_PER_MS)
 
+/* How often, at most, somebody who could not be measured is looked for. */
+#define MOST_LOOKS 3
+
 /* More in a round would be a mistake. */
 #define FLOWS_PER_TRY 4
 
@@ -61,6 +64,8 @@ typedef struct rounds {
     size_t index_cap, all_cap, told_cap;
     uint32_t window_bytes; /* of most flows */
     uint64_t longest_ns;   /* of a round, so far */
+    bool is_in_doubt;      /* a flow could not be measured */
+    uint32_t n_looks;
     uint64_t empty_ns; /* when the queues of the last one will have passed */
 } rounds;
 
@@ -269,6 +274,7 @@ static tutti_err take_rates(rounds *r, tutti_diag *diag)
         double *most = &p->bps[(size_t)flow->src * p->n_ports + flow->dst];
         double bps = r->told[i].bps;
         bps = isfinite(bps) && bps > 0 ? bps : 0;
+        r->is_in_doubt |= !(bps > 0);
         *most = bps > *most ? bps : *most;
         tell_flow(r, i);
         if (bps > 0)
@@ -313,19 +319,38 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
     return err;
 }
 
+/* Rank 0: what all do next. */
+static tutti_err plan_next(rounds *r, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    if (r->is_in_doubt && r->n_looks < MOST_LOOKS) {
+        r->head = (tt_probe_round){.looks_again = 1};
+        r->is_in_doubt = false;
+        r->n_looks++;
+    } else {
+        err = plan_round(r, diag);
+        if (r->head.n_flows > 0)
+            let_pass(r);
+    }
+    if (err)
+        tt_boot_fail(r->p->job->boot, err, diag);
+    return err;
+}
+
 static tutti_err run_rounds(rounds *r, tutti_diag *diag)
 {
     tt_probe *p = r->p;
     bool is_root = p->job->rank == 0;
     for (;;) {
-        tutti_err err = is_root ? plan_round(r, diag) : TUTTI_OK;
-        if (is_root && r->head.n_flows > 0)
-            let_pass(r);
-        if (err) {
-            tt_boot_fail(p->job->boot, err, diag);
+        tutti_err err = is_root ? plan_next(r, diag) : TUTTI_OK;
+        if (err)
             return err;
-        }
         err = tt_probe_share(p, &r->head, sizeof(r->head), diag);
+        if (!err && r->head.looks_again) {
+            err = tt_probe_look_again(p, diag);
+            if (!err)
+                continue;
+        }
         if (err || r->head.n_flows == 0)
             return err;
         if (r->head.n_flows > FLOWS_PER_TRY * (uint64_t)p->n_tries)

@@ -10,6 +10,8 @@
  *            others reach by routes over its neighbours (10.9.0.1 on lo or a
  *            dummy interface). Such pairs are tried again, without binding to
  *            the interface.
+ * Again      Where a flow could not be measured, all are tried again, and who
+ *            reached each other before and does not now ends the probe by name.
  * Next       probe_rounds.c. */
 #include <string.h>
 
@@ -200,6 +202,73 @@ static tutti_err make_tables(tt_probe *p, uint8_t **is_idle, tutti_diag *diag)
     return is_made ? TUTTI_OK : tt_probe_no_memory(diag);
 }
 
+/* ---------------------------------------------------------- looking again -- */
+
+/* Tries all as if for the first time. [rank 0: marks are those of this time] */
+static tutti_err retry_all(tt_probe *p, tutti_diag *diag)
+{
+    bool is_root = p->job->rank == 0;
+    if (is_root)
+        memset(p->marks, 0, (p->n_tries + 1) * sizeof(*p->marks));
+    tutti_err err = try_all(p, NULL, diag);
+    if (!err && p->is_idle)
+        err = try_all(p, p->is_idle, diag);
+    return err;
+}
+
+/* Rank 0, of those that are lost already: who still is? */
+static uint8_t count_lost(const tt_probe *p, uint8_t *is_lost)
+{
+    uint8_t any = 0;
+    for (size_t i = 0; i < (size_t)p->n_ports * p->n_ports; i++) {
+        is_lost[i] &= p->best[i] != TT_NONE &&
+                      p->marks[p->best[i]].state < TT_TRY_ROUTED;
+        any |= is_lost[i];
+    }
+    return any;
+}
+
+/* Twice, because one answer may be late. *any: what is told to all. */
+static tutti_err find_lost(tt_probe *p, uint8_t *is_lost, uint8_t *any,
+                           tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    *any = 1;
+    for (int i = 0; i < 2 && !err && *any; i++) {
+        err = retry_all(p, diag);
+        if (!err && p->job->rank == 0)
+            *any = count_lost(p, is_lost);
+        if (!err)
+            err = tt_probe_share(p, any, 1, diag);
+    }
+    return err;
+}
+
+tutti_err tt_probe_look_again(tt_probe *p, tutti_diag *diag)
+{
+    size_t n = (size_t)p->n_ports * p->n_ports;
+    bool is_root = p->job->rank == 0;
+    tt_probe_mark *marks = p->marks;
+    uint8_t *is_lost = is_root ? tt_arena_new(&p->arena, n + 1, 1) : NULL;
+    uint8_t any = 0;
+    if (is_root) {
+        p->marks = tt_arena_new(&p->arena, p->n_tries + 1, sizeof(*p->marks));
+        if (is_lost)
+            memset(is_lost, 1, n);
+    }
+    bool is_made = !is_root || (is_lost && p->marks);
+    tutti_err err =
+        tt_probe_agree(p, is_made ? TUTTI_OK : tt_probe_no_memory(diag), diag);
+    if (!err)
+        err = find_lost(p, is_lost, &any, diag);
+    if (err || !any) {
+        p->marks = marks;
+        return err;
+    }
+    return tt_probe_agree(
+        p, is_root ? tt_probe_say_lost(p, is_lost, diag) : err, diag);
+}
+
 tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag)
 {
     uint8_t *is_idle = NULL;
@@ -216,7 +285,8 @@ tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag)
         is_idle[p->n_ports] = find_idle(p, is_idle);
     }
     err = tt_probe_share(p, is_idle, p->n_ports + 1, diag);
-    if (!err && is_idle[p->n_ports])
+    p->is_idle = is_idle[p->n_ports] ? is_idle : NULL;
+    if (!err && p->is_idle)
         err = try_all(p, is_idle, diag);
     if (!err && p->job->rank == 0)
         choose_best(p);
