@@ -16,6 +16,8 @@
 #include "core/learn.h"
 
 #define MOST_DIR 4000
+/* How long another job that measures the same network is waited for. */
+#define MOST_WAIT_NS (20 * TT_NS_PER_S)
 /* Pairs of hosts that are told at level info. */
 #define MOST_TOLD 64
 
@@ -184,11 +186,45 @@ static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
     return err;
 }
 
+/* Rank 0: was it measured before, or is it by another job just now? *lock: held
+ * while this one measures, or -1. */
+static bool find_kept(const tt_learn_job *job, uint64_t fingerprint,
+                      const char *dir, tt_known *known, int *lock)
+{
+    uint64_t patience = job->settings->start_timeout_ns / 2;
+    patience = patience < MOST_WAIT_NS ? patience : MOST_WAIT_NS;
+    *lock = -1;
+    if (job->is_fresh)
+        return false;
+    if (tt_probe_cache_read(dir, fingerprint, job->n_ranks, known))
+        return true;
+    return tt_probe_cache_lock(dir, fingerprint, tt_now_ns() + patience,
+                               lock) &&
+           tt_probe_cache_read(dir, fingerprint, job->n_ranks, known);
+}
+
+/* From the cache, or by the probe; the same on all ranks. */
+static tutti_err find_network(const tt_learn_job *job, uint64_t fingerprint,
+                              tt_known *known, tutti_diag *diag)
+{
+    char dir[MOST_DIR] = "";
+    uint8_t is_kept = 0;
+    int lock = -1;
+    if (job->rank == 0) {
+        tt_probe_cache_dir(job->settings, dir, sizeof(dir));
+        is_kept = find_kept(job, fingerprint, dir, known, &lock);
+    }
+    tutti_err err = tt_boot_share(job->boot, &is_kept, sizeof(is_kept), diag);
+    if (!err && !is_kept)
+        err = measure(job, fingerprint, known, diag);
+    tt_probe_cache_unlock(dir, fingerprint, lock);
+    return err;
+}
+
 tutti_err tt_learn(const tt_learn_job *job, tt_known *known, uint32_t *n_bytes,
                    tutti_diag *diag)
 {
     uint64_t fingerprint;
-    uint8_t is_kept = 0;
     *n_bytes = 0;
     if (job->n_hosts == 1) {
         if (job->rank == 0)
@@ -196,15 +232,8 @@ tutti_err tt_learn(const tt_learn_job *job, tt_known *known, uint32_t *n_bytes,
         return TUTTI_OK;
     }
     tutti_err err = tt_fingerprint(job, &fingerprint, diag);
-    if (!err && job->rank == 0 && !job->is_fresh) {
-        char dir[MOST_DIR];
-        tt_probe_cache_dir(job->settings, dir, sizeof(dir));
-        is_kept = tt_probe_cache_read(dir, fingerprint, job->n_ranks, known);
-    }
     if (!err)
-        err = tt_boot_share(job->boot, &is_kept, sizeof(is_kept), diag);
-    if (!err && !is_kept)
-        err = measure(job, fingerprint, known, diag);
+        err = find_network(job, fingerprint, known, diag);
     tt_boot_phase(job->boot, "start-up", job->settings->start_timeout_ns);
     if (!err && job->rank == 0) {
         err = sift(known, diag);

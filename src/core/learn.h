@@ -62,6 +62,12 @@ void tt_probe_cache_dir(const tt_settings *settings, char *out, size_t size);
  * read, or is not what was kept, is a warning. */
 bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
                          uint32_t n_ranks, tt_known *out);
+/* Rank 0, before it measures: true when another job was measuring the same, and
+ * has ended, so that there may be a file now. *lock is held until unlock(); -1
+ * where there is none: then nobody is waited for. */
+bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint,
+                         uint64_t until_ns, int *lock);
+void tt_probe_cache_unlock(const char *dir, uint64_t fingerprint, int lock);
 /* text: a topology file, of len bytes. What fails is a warning. */
 void tt_probe_cache_write(const char *dir, uint64_t fingerprint,
                           const char *text, size_t len);

@@ -10,15 +10,20 @@
  * It is a topology file, and serves as one. Nothing in it is trusted: who
  * finds it damaged, or of other hosts, says so and measures again, and the
  * new file takes its place at once (rename), so nobody reads half of one.
- * Two jobs at a time write one after the other; the last one stays. */
+ * Two jobs that begin at the same time would see half of the network each: the
+ * one waits until the other has measured. A lock (flock) on a file beside it says
+ * so, and ends with its process. Of those that cannot lock the last one stays. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "core/learn.h"
@@ -82,12 +87,69 @@ static int make_dir(const char *dir)
     }
 }
 
-static bool name_file(char *path, size_t size, const char *dir,
-                      uint64_t fingerprint)
+static bool name_file(char path[MOST_PATH], const char *dir,
+                      uint64_t fingerprint, const char *kind)
 {
-    int n = snprintf(path, size, "%s/%016llx.topo", dir,
-                     (unsigned long long)fingerprint);
-    return n > 0 && (size_t)n < size;
+    int n = snprintf(path, MOST_PATH, "%s/%016llx.%s", dir,
+                     (unsigned long long)fingerprint, kind);
+    return n > 0 && n < MOST_PATH;
+}
+
+/* --------------------------------------------------------------- locking -- */
+
+/* Is it still the file of that name? Who unlocks removes it. */
+static bool is_current(int fd, const char *path)
+{
+    struct stat here, there;
+    return fstat(fd, &here) == 0 && stat(path, &there) == 0 &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/* Returns the locked file, -EWOULDBLOCK, or -errno. */
+static int try_lock(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                  0600);
+    if (fd < 0)
+        return -errno;
+    int why = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    if (!why && is_current(fd, path))
+        return fd;
+    close(fd);
+    return why == 0 || why == EINTR ? -EWOULDBLOCK : -why;
+}
+
+bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint,
+                         uint64_t until_ns, int *lock)
+{
+    const struct timespec moment = {.tv_nsec = 50 * 1000000};
+    char path[MOST_PATH];
+    bool has_waited = false;
+    *lock = -1;
+    if (!dir[0] || make_dir(dir) != 0 ||
+        !name_file(path, dir, fingerprint, "lock"))
+        return false;
+    for (;;) {
+        *lock = try_lock(path);
+        if (*lock != -EWOULDBLOCK || tt_now_ns() >= until_ns)
+            break;
+        if (!has_waited)
+            TT_INFO("another job measures this network: waiting for it");
+        has_waited = true;
+        nanosleep(&moment, NULL);
+    }
+    *lock = *lock < 0 ? -1 : *lock;
+    return has_waited;
+}
+
+void tt_probe_cache_unlock(const char *dir, uint64_t fingerprint, int lock)
+{
+    char path[MOST_PATH];
+    if (lock < 0)
+        return;
+    if (name_file(path, dir, fingerprint, "lock"))
+        unlink(path);
+    close(lock);
 }
 
 /* --------------------------------------------------------------- reading -- */
@@ -175,7 +237,7 @@ bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
     char *text;
     size_t len = 0;
     *out = (tt_known){0};
-    if (!dir[0] || !name_file(path, sizeof(path), dir, fingerprint))
+    if (!dir[0] || !name_file(path, dir, fingerprint, "topo"))
         return false;
     int why = read_file(path, &text, &len);
     if (why == ENOENT)
@@ -249,7 +311,7 @@ void tt_probe_cache_write(const char *dir, uint64_t fingerprint,
         tt_str_puts(&str, line);
     }
     int why = tt_str_finish(&str, &data, &whole) ? ENOMEM : make_dir(dir);
-    if (!why && !name_file(path, sizeof(path), dir, fingerprint))
+    if (!why && !name_file(path, dir, fingerprint, "topo"))
         why = ENAMETOOLONG;
     if (!why && whole > most_bytes)
         why = EFBIG;

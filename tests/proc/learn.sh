@@ -93,6 +93,26 @@ job TUTTI_PROBE_CACHE=/proc/nowhere
 right "a directory that cannot be"
 like "is a warning" "$err" 'tutti warn rank 0: cannot keep the measured network in /proc/nowhere: '
 
+# Two jobs at once: the one measures, the other waits for what it finds.
+rm -rf "$cache"
+name=$("$lab" up star:3@100Mbit) || exit 1
+two=()
+for i in a b; do
+    timeout -k 5 $limit env TUTTI_TOPOLOGY=auto TUTTI_PROBE_CACHE="$cache" \
+        "$lab" run "$name" -- "$tutti" bench -b 256KiB -e 256KiB -n 3 \
+        >"$tmp/out$i" 2>"$tmp/err$i" </dev/null &
+    two+=($!)
+done
+rc=0
+for i in "${two[@]}"; do wait "$i" || rc=$?; done
+"$lab" down "$name" >/dev/null 2>&1
+out=$(cat "$tmp"/out[ab]) err=$(cat "$tmp"/err[ab])
+ends "two jobs at once" 0
+is "one of them measures" "$(grep -c 'measured the network: ' <<<"$err")" 1
+is "the other takes what was measured" "$(grep -c 'the network was measured before' <<<"$err")" 1
+is "both plan for it" "$(ids)" 6
+is "nothing else is left" "$(ls "$cache" | grep -vc '\.topo$')" 0
+
 rm -rf "$cache"
 run env TUTTI_PROBE_CACHE="$cache" "$lab" run star:3@200Mbit -- "$tutti" probe -o "$tmp/net"
 ends "what tutti probe has measured" 0
