@@ -25,7 +25,7 @@
 
 #define TT_FRAME_MAGIC UINT32_C(0x62747474) /* "tttb" */
 #define TT_FRAME_VERSION 2
-#define TT_FRAME_TEXT 400
+#define TT_FRAME_TEXT 500
 
 typedef enum tt_frame_kind {
     TT_FRAME_HELLO = 1,

@@ -27,7 +27,8 @@
 #define TT_PROBE_TOKEN 16
 /* How long rank 0 waits for an agent that has nothing left to do. */
 #define TT_PROBE_PATIENCE_NS (4 * TT_NS_PER_S)
-#define TT_PROBE_SAYING 304 /* bytes in which a rank says how it fares */
+/* Bytes in which a rank says how it fares: a tutti_err, and a sentence. */
+#define TT_PROBE_SAYING (sizeof(((tutti_diag *)0)->text) + sizeof(int32_t))
 
 /* One address, as told to all; 48 bytes, little-endian. */
 typedef struct tt_probe_place {

@@ -47,8 +47,9 @@ static const double most_empty_s = 0.5;
 /* How often, at most, somebody who could not be measured is looked for. */
 #define MOST_LOOKS 3
 
-/* More in a round would be a mistake. */
+/* More in a round, or longer, would be a mistake. */
 #define FLOWS_PER_TRY 4
+#define MOST_ROUND_US 20000000u
 
 typedef struct rounds {
     tt_probe *p;
@@ -337,6 +338,23 @@ static tutti_err plan_next(rounds *r, tutti_diag *diag)
     return err;
 }
 
+/* Of what rank 0 has told. */
+static tutti_err check_head(const rounds *r, tutti_diag *diag)
+{
+    const tt_probe_round *head = &r->head;
+    if (head->n_flows > FLOWS_PER_TRY * (uint64_t)r->p->n_tries)
+        return tt_fail(diag, TUTTI_EPROTO,
+                       "rank 0 asked for %u flows, which makes no sense",
+                       head->n_flows);
+    if (head->measure_us == 0 || head->measure_us > MOST_ROUND_US ||
+        head->warm_us > MOST_ROUND_US - head->measure_us)
+        return tt_fail(diag, TUTTI_EPROTO,
+                       "rank 0 asked for a round of %u and %u us, which makes "
+                       "no sense",
+                       head->warm_us, head->measure_us);
+    return TUTTI_OK;
+}
+
 static tutti_err run_rounds(rounds *r, tutti_diag *diag)
 {
     tt_probe *p = r->p;
@@ -353,11 +371,8 @@ static tutti_err run_rounds(rounds *r, tutti_diag *diag)
         }
         if (err || r->head.n_flows == 0)
             return err;
-        if (r->head.n_flows > FLOWS_PER_TRY * (uint64_t)p->n_tries)
-            err = tt_fail(diag, TUTTI_EPROTO,
-                          "rank 0 asked for %u flows, which makes no sense",
-                          r->head.n_flows);
-        else if (!is_root)
+        err = check_head(r, diag);
+        if (!err && !is_root)
             err = make_room(r, diag);
         err = tt_probe_agree(p, err, diag);
         if (!err && is_root)

@@ -8,13 +8,9 @@
 
 /* The longest piece of one exchange. */
 #define PIECE ((size_t)64 << 10)
-
-/* How a rank fares. */
-typedef struct saying {
-    int32_t err;
-    char text[300];
-} saying;
-_Static_assert(sizeof(saying) == TT_PROBE_SAYING, "there is room for it");
+/* A sentence. */
+#define TEXT sizeof(((tutti_diag *)0)->text)
+_Static_assert(TT_PROBE_SAYING == TEXT + sizeof(int32_t), "there is room");
 
 void tt_probe_tell(tt_probe *p, const char *what, uint32_t percent)
 {
@@ -41,21 +37,15 @@ void tt_probe_alive(const tt_probe *p)
     tt_boot_alive(p->job->boot);
 }
 
-/* Rank 0: fails when one of them does. */
-static tutti_err judge(tt_probe *p, saying *all, tutti_diag *diag)
+/* Rank 0: fails as rank r has. */
+static tutti_err fail_as(tt_probe *p, uint32_t r, int32_t code, char *text,
+                         tutti_diag *diag)
 {
-    uint32_t n = p->job->n_ranks, r = 0;
-    while (r < n && all[r].err == TUTTI_OK)
-        r++;
-    if (r == n)
-        return TUTTI_OK;
-    char *text = all[r].text;
-    text[sizeof(all[r].text) - 1] = '\0';
+    text[TEXT - 1] = '\0';
     for (char *c = text; *c; c++)
         *c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;
-    tutti_err err = tutti_errname((tutti_err)all[r].err)[0] == 'E'
-                        ? (tutti_err)all[r].err
-                        : TUTTI_EPROTO;
+    tutti_err err = tutti_errname((tutti_err)code)[0] == 'E' ? (tutti_err)code
+                                                             : TUTTI_EPROTO;
     bool has_host = p->n_hosts > 0;
     if (r == 0)
         tt_fail(diag, err, "%s", text);
@@ -66,19 +56,39 @@ static tutti_err judge(tt_probe *p, saying *all, tutti_diag *diag)
     return err;
 }
 
+/* One of them fares ill: says why, and fails with that. */
+static tutti_err tell_why(tt_probe *p, tutti_err mine, tutti_diag *diag)
+{
+    char text[TEXT] = "";
+    uint32_t n = p->job->n_ranks, r = 0;
+    const int32_t *codes = p->says;
+    char *all = (char *)p->says + n * sizeof(*codes);
+    uint8_t nothing = 0;
+    if (mine)
+        snprintf(text, sizeof(text), "%s", diag->text);
+    tutti_err err = tt_boot_collect(p->job->boot, text, sizeof(text), all,
+                                    diag);
+    while (!err && p->job->rank == 0 && codes[r] == TUTTI_OK)
+        r++;
+    if (!err && p->job->rank == 0)
+        err = fail_as(p, r, codes[r], all + r * TEXT, diag);
+    /* Who has not failed by now has it from rank 0. */
+    return err ? err
+               : tt_boot_share(p->job->boot, &nothing, sizeof(nothing), diag);
+}
+
 tutti_err tt_probe_agree(tt_probe *p, tutti_err mine, tutti_diag *diag)
 {
-    saying own = {.err = mine};
+    int32_t own = mine;
     uint8_t is_well = 1;
-    if (mine)
-        snprintf(own.text, sizeof(own.text), "%.299s", diag->text);
+    const int32_t *codes = p->says;
     tutti_err err = tt_boot_collect(p->job->boot, &own, sizeof(own), p->says,
                                     diag);
-    if (!err && p->job->rank == 0)
-        err = judge(p, p->says, diag);
+    for (uint32_t r = 0; !err && p->job->rank == 0 && r < p->job->n_ranks; r++)
+        is_well &= codes[r] == TUTTI_OK;
     if (!err)
         err = tt_boot_share(p->job->boot, &is_well, sizeof(is_well), diag);
-    return err;
+    return err || is_well ? err : tell_why(p, mine, diag);
 }
 
 tutti_err tt_probe_collect(tt_probe *p, const void *mine, size_t len, void *all,

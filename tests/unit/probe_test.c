@@ -426,6 +426,9 @@ static void test_no_way_by_long_names(void **state)
                    "compute-node-of-the-third-row-with-a-long-name-0003, "
                    "compute-node-0001 and compute-node-0004, ...; tried lo "
                    "127.0.1.1 to lo 198.51.100.2 (");
+    expect_failure(seen, roles, 4, TUTTI_ENET,
+                   "); is a firewall between, or the wrong interface chosen "
+                   "(TUTTI_SOCKET_IFNAME)?");
     drop(seen);
 }
 
