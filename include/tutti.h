@@ -1125,8 +1125,9 @@ typedef struct tutti_group_decision {
     uint64_t id; /* 1, 2, ... */
     tutti_group_kind kind;
     uint32_t n;
-    bool is_even;                      /* the mean: every weight is 1/n */
-    uint64_t iteration;                /* the greatest of its members' */
+    bool is_even;       /* the mean: every weight is 1/n */
+    bool has_model;     /* not newcomers alone, where others have a model */
+    uint64_t iteration; /* the greatest of its members' */
     const tutti_group_member *members; /* by worker; the callback's */
 } tutti_group_decision;
 /* Called inside the event that made the group; must not call the grouping. */

@@ -42,6 +42,11 @@ static void drop_choice(tt_rule *rule)
 void tt_rule_choose_all(tt_rule *rule, const tt_queue *queue)
 {
     drop_choice(rule);
+    tt_rule_choose_more(rule, queue);
+}
+
+void tt_rule_choose_more(tt_rule *rule, const tt_queue *queue)
+{
     for (uint32_t w = queue->head; w != TT_NONE; w = rule->workers[w].next)
         take(rule, w);
 }
@@ -126,10 +131,8 @@ bool tt_rule_choose(tt_rule *rule, uint32_t want)
     }
     take_in_order(rule, want, true);
     take_in_order(rule, want, false);
-    if (want > 1 || rule->n_veterans > 0) {
-        if (!take_veteran(rule))
-            return false;
-    }
+    if (!take_veteran(rule))
+        return false;
     rule->told.n_frozen += rule->chose_across;
     return true;
 }

@@ -349,9 +349,10 @@ static void decided(void *ctx, const tutti_group_decision *d)
 {
     tt_controller *c = ctx;
     tt_group_head group = {.iteration = d->iteration,
-                           .kind = d->kind,
                            .n = d->n,
-                           .is_even = d->is_even};
+                           .kind = (uint8_t)d->kind,
+                           .is_even = d->is_even,
+                           .has_model = d->has_model};
     size_t bytes = sizeof(group) + d->n * sizeof(tt_seat);
     tt_talk head = tt_talk_head(TT_TALK_GROUP, d->id, bytes);
     for (uint32_t i = 0; i < d->n; i++) {

@@ -82,6 +82,7 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     c->n = group.n;
     c->me = group.me;
     c->is_even = group.is_even != 0;
+    c->has_model = group.has_model != 0;
     c->is_inside = true;
     c->n_jobs = 0;
     c->err = TUTTI_OK;
@@ -147,6 +148,7 @@ void tt_crew_end(tt_worker *w)
     }
     c->jobs_end = &c->jobs;
     w->phase = TT_PHASE_IDLE;
+    tt_ties_over(w);
 }
 
 void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
@@ -199,7 +201,7 @@ void tt_crew_advance(tt_worker *w)
     for (tt_job *job = c->jobs; job; job = job->next)
         tt_job_write(job);
     w->ended = c->id;
-    w->is_newcomer = false;
+    w->is_newcomer = w->is_newcomer && !c->has_model;
     say_done(w, NULL);
     tt_crew_end(w);
     tt_worker_call(w, TUTTI_OK);

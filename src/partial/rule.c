@@ -82,11 +82,13 @@ static void describe(tt_rule *rule, tt_decision *d)
     d->n = rule->n_chosen;
     d->members = rule->members;
     d->iteration = 0;
+    d->has_model = rule->n_veterans == 0;
     for (uint32_t i = 0; i < d->n; i++) {
         const tt_worker_slot *w = &rule->workers[rule->chosen[i]];
         rule->members[i] = (tt_group_member){.worker = rule->chosen[i],
                                              .incarnation = w->incarnation,
                                              .iteration = w->iteration};
+        d->has_model = d->has_model || !w->is_newcomer;
         if (w->iteration > d->iteration)
             d->iteration = w->iteration;
     }
@@ -96,10 +98,6 @@ static void describe(tt_rule *rule, tt_decision *d)
 /* The chosen leave their queue and are busy; who gets a model has one. */
 static void engage(tt_rule *rule, const tt_decision *d)
 {
-    bool has_model = rule->n_veterans == 0;
-    for (uint32_t i = 0; i < d->n; i++)
-        has_model = has_model ||
-                    !rule->workers[d->members[i].worker].is_newcomer;
     for (uint32_t i = 0; i < d->n; i++) {
         tt_worker_slot *w = &rule->workers[d->members[i].worker];
         unlink_from(rule, queue_of(rule, w), d->members[i].worker);
@@ -107,10 +105,10 @@ static void engage(tt_rule *rule, const tt_decision *d)
         w->state = TT_WORKER_BUSY;
         w->group = d->id;
         w->group_n = d->n;
-        w->was_newcomer = w->is_newcomer && has_model;
+        w->was_newcomer = w->is_newcomer && d->has_model;
         if (w->was_newcomer) {
             w->is_newcomer = false;
-            rule->n_veterans += !w->is_last;
+            rule->n_veterans++;
         }
         count_staleness(rule, d->iteration - d->members[i].iteration);
     }
@@ -159,13 +157,29 @@ static bool is_over(const tt_rule *rule, uint64_t since, uint64_t wait)
     return since != 0 && rule->now - since >= wait;
 }
 
+/* All who still compute are ready, and only those who have ended can give them
+ * a model. */
+static bool await_model(const tt_rule *rule)
+{
+    if (rule->ready.n == 0 || rule->ready.n < tt_rule_active(rule))
+        return false;
+    for (uint32_t w = rule->ready.head; w != TT_NONE; w = rule->workers[w].next)
+        if (!rule->workers[w].is_newcomer)
+            return false;
+    return true;
+}
+
 static bool try_final(tt_rule *rule)
 {
-    if (rule->ended.n == 0 ||
-        (tt_rule_active(rule) > 0 &&
-         !is_over(rule, rule->ended_ns, rule->opts.end_wait_ns)))
+    if (rule->ended.n == 0)
+        return false;
+    bool gives_model = await_model(rule);
+    if (!gives_model && tt_rule_active(rule) > 0 &&
+        !is_over(rule, rule->ended_ns, rule->opts.end_wait_ns))
         return false;
     tt_rule_choose_all(rule, &rule->ended);
+    if (gives_model)
+        tt_rule_choose_more(rule, &rule->ready);
     decide(rule, TUTTI_GROUP_FINAL);
     return true;
 }
@@ -285,7 +299,7 @@ static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
     w->state = TT_WORKER_AWAY;
     if (!well && w->was_newcomer) {
         w->is_newcomer = true;
-        rule->n_veterans -= !w->is_last;
+        rule->n_veterans--;
     }
     if (!well && w->group > 0) {
         tt_mixing_strike(rule, w->group);
@@ -309,7 +323,6 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
     if (is_last && !w->is_last) {
         w->is_last = true;
         rule->n_alive--;
-        rule->n_veterans -= !w->is_newcomer;
         if (rule->ended.n == 0)
             rule->ended_ns = rule->now;
         tt_mixing_forget_look(&rule->mixing);
@@ -353,10 +366,8 @@ tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
     if (w->state == TT_WORKER_READY)
         unlink_from(rule, queue_of(rule, w), worker);
     w->state = TT_WORKER_ABSENT;
-    if (!w->is_last) {
-        rule->n_alive--;
-        rule->n_veterans -= !w->is_newcomer;
-    }
+    rule->n_alive -= !w->is_last;
+    rule->n_veterans -= !w->is_newcomer;
     w->is_last = false;
     rule->told.n_deaths += is_dead;
     rule->told.n_leaves += !is_dead;

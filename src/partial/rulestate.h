@@ -78,7 +78,7 @@ struct tt_rule {
     tt_queue ready, ended;   /* ended: those who have announced their last */
     uint32_t n_alive;        /* that still compute: neither absent nor ended */
     uint32_t n_expected;     /* have never come, and may still */
-    uint32_t n_veterans;     /* of n_alive: not newcomers */
+    uint32_t n_veterans;     /* there, and no newcomers */
     uint64_t now, start_ns;  /* start_ns 0: nothing has happened */
     uint64_t ended_ns;       /* when the first announced its last */
     uint64_t updates;        /* announcements since the last re-centring */
@@ -111,6 +111,7 @@ uint32_t tt_rule_want(const tt_rule *rule);
 bool tt_rule_choose(tt_rule *rule, uint32_t want);
 /* All of the queue. */
 void tt_rule_choose_all(tt_rule *rule, const tt_queue *queue);
+void tt_rule_choose_more(tt_rule *rule, const tt_queue *queue);
 
 /* mixing.c */
 tutti_err tt_mixing_init(tt_mixing *m, const tt_rule_opts *opts,

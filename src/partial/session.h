@@ -72,7 +72,7 @@ typedef struct tt_crew {
     uint64_t id, iteration;
     tt_group_kind kind;
     uint32_t n, me, n_jobs;
-    bool is_even, is_inside;
+    bool is_even, is_inside, has_model;
     tt_seat *seats;           /* [n] */
     tt_group_member *members; /* [n] */
     uint32_t *workers;        /* [n] */
@@ -146,6 +146,8 @@ void tt_ties_need(tt_worker *w, tt_job *job);
 void tt_ties_pump(tt_worker *w);
 /* Nothing of the job's memory is read or written any more. */
 void tt_ties_forget(tt_worker *w, const tt_job *job);
+/* The last group is over here: tells those who have begun more of it. */
+void tt_ties_over(tt_worker *w);
 void tt_tie_close(tt_tie *tie);
 /* Old connections, those that take too long. */
 void tt_ties_check(tt_worker *w, uint64_t now);

@@ -99,7 +99,8 @@ _Static_assert(sizeof(tt_seat) == 64, "as sent");
 
 typedef struct tt_group_head {
     uint64_t iteration;
-    uint32_t kind, n, me, is_even;
+    uint32_t n, me;
+    uint8_t kind, is_even, has_model, pad[5];
 } tt_group_head;
 _Static_assert(sizeof(tt_group_head) == 24, "as sent");
 

@@ -318,6 +318,24 @@ static void drop_old_binds(tt_tie *tie)
     tie->n_early = n;
 }
 
+void tt_ties_over(tt_worker *w)
+{
+    for (tt_tie *tie = w->ties; tie; tie = tie->next) {
+        uint64_t told = 0;
+        for (size_t i = 0; i < tie->n_early && tie->state == TT_TIE_UP; i++) {
+            const tt_early_bind *e = &tie->early[i];
+            uint64_t group = e->group;
+            bool was_done = group == w->crew.id && !w->crew.err &&
+                            e->bucket < w->crew.n_jobs;
+            if (group > w->ended || group == told || was_done)
+                continue;
+            told = group;
+            say_over(tie, group);
+        }
+        drop_old_binds(tie);
+    }
+}
+
 static bool keep_bind(tt_tie *tie, const tt_bind *bind)
 {
     drop_old_binds(tie);
