@@ -86,6 +86,15 @@ const cli_command cli_commands[] = {
      "  tutti run -H a,b,c --no-prefix tutti probe -o my.topo\n"
      "  srun tutti probe --explain -o my.topo\n"
      "  tutti run -H a,b,c tutti bench --topology my.topo\n"},
+    {"controller", cmd_controller, "form the groups of partial reduce",
+     "-n N [options]",
+     "Hears workers announce that they have finished a step, and tells them\n"
+     "with whom to average. Ends, with a summary, when all workers have come\n"
+     "and gone, or on Ctrl-C. Workers find it through TUTTI_CONTROLLER.",
+     "  tutti controller -n 8 --group 4 --listen 0.0.0.0:29600 &\n"
+     "  TUTTI_CONTROLLER=head:29600 ./worker\n"
+     "  tutti controller -n 64 --dynamic --recentre 500 --log groups.log\n"
+     "  tutti controller --replay groups.log --json\n"},
     {"settings", cmd_settings, "list the TUTTI_* variables", "[options]",
      "Lists every TUTTI_* environment variable: its value, where it comes\n"
      "from, and what it does.",

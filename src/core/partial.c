@@ -189,6 +189,14 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
     return tt_worker_open(how, &p->mem, &p->worker, diag);
 }
 
+static void set_port(tt_addr *addr, uint16_t port)
+{
+    if (addr->u.sa.sa_family == AF_INET6)
+        addr->u.v6.sin6_port = htons(port);
+    else
+        addr->u.v4.sin_port = htons(port);
+}
+
 /* Rank 0: the controller, and where it is. */
 static tutti_err host_meeting(tutti_partial *p, const tutti_partial_opts *o,
                               uint32_t n, meeting *m, tutti_diag *diag)
@@ -212,10 +220,7 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_partial_opts *o,
         if (ifaces[i].order == TT_IFACE_LOOPBACK)
             continue;
         *to = ifaces[i].addr;
-        if (to->u.sa.sa_family == AF_INET6)
-            to->u.v6.sin6_port = htons(port);
-        else
-            to->u.v4.sin_port = htons(port);
+        set_port(to, port);
         m->n++;
     }
     return TUTTI_OK;
@@ -320,32 +325,23 @@ tutti_err tutti_partial_open(tutti_comm *comm, const tutti_partial_opts *opts,
     return tt_report(all, &diag, NULL);
 }
 
-/* "host:port" by name or number. */
-static uint32_t resolve(const char *text, tt_addr *out, tutti_diag *diag)
+/* By name or number. Returns how many; diag says why none. */
+static uint32_t look_up(const char *host, uint16_t port, tt_addr *out,
+                        tutti_diag *diag)
 {
-    char host[TT_SOCK_HOST];
-    char service[8];
-    uint16_t port;
-    if (!tt_hostport_split(text, host, &port)) {
-        tt_fail(diag, TUTTI_ECONFIG,
-                "\"%.200s\" is no place of a controller; expected host:port "
-                "or [ipv6]:port",
-                text);
-        return 0;
-    }
     if (tt_addr_numeric(host, port, out))
         return 1;
-    snprintf(service, sizeof(service), "%u", port);
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
-    int why = getaddrinfo(host, service, &hints, &list);
+    int why = getaddrinfo(host, NULL, &hints, &list);
     uint32_t n = 0;
     for (struct addrinfo *a = why ? NULL : list; a && n < MOST_PLACES;
          a = a->ai_next) {
         if (a->ai_addrlen > sizeof(out[n].u))
             continue;
         out[n] = (tt_addr){.len = a->ai_addrlen};
-        memcpy(&out[n++].u, a->ai_addr, a->ai_addrlen);
+        memcpy(&out[n].u, a->ai_addr, a->ai_addrlen);
+        set_port(&out[n++], port);
     }
     if (!why)
         freeaddrinfo(list);
@@ -353,6 +349,29 @@ static uint32_t resolve(const char *text, tt_addr *out, tutti_diag *diag)
         tt_fail(diag, TUTTI_ECONFIG, "%.100s: %s", host,
                 why ? gai_strerror(why) : "no address");
     return n;
+}
+
+/* "host:port"; to listen, port 0 is any. */
+static uint32_t resolve(const char *text, bool listens, tt_addr *out,
+                        tutti_diag *diag)
+{
+    char host[TT_SOCK_HOST];
+    char copy[TT_SETTING_TEXT];
+    uint16_t port;
+    size_t len = strlen(text);
+    bool is_any = listens && len > 2 && len < sizeof(copy) &&
+                  strcmp(text + len - 2, ":0") == 0;
+    snprintf(copy, sizeof(copy), "%s", text);
+    if (is_any)
+        copy[len - 1] = '1';
+    if (len >= sizeof(copy) || !tt_hostport_split(copy, host, &port)) {
+        tt_fail(diag, TUTTI_ECONFIG,
+                "\"%.200s\" is no place of a controller; expected host:port "
+                "or [ipv6]:port",
+                text);
+        return 0;
+    }
+    return look_up(host, is_any ? 0 : port, out, diag);
 }
 
 static tutti_err join(const char *controller, int worker,
@@ -368,7 +387,7 @@ static tutti_err join(const char *controller, int worker,
     if (worker < -1)
         return tt_fail(diag, TUTTI_EINVAL,
                        "worker %d: a worker is 0 or more, or -1: any", worker);
-    uint32_t n = resolve(where, places, diag);
+    uint32_t n = resolve(where, false, places, diag);
     if (n == 0)
         return TUTTI_ECONFIG;
     tt_worker_opts how = {.controllers = places,
@@ -583,7 +602,7 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
         tt_log_setup((tutti_log_level)settings.log);
         how.token = tt_place_random();
         how.listen = listen ? places : NULL;
-        if (listen && resolve(listen, places, &diag) == 0)
+        if (listen && resolve(listen, true, places, &diag) == 0)
             err = TUTTI_ECONFIG;
     }
     if (!err) {

@@ -5,8 +5,8 @@
  *            rule's decisions become messages, queued and flushed after each
  *            turn. A connection that ends, or is silent for liveness_ns, is a
  *            death; the other members of its group are told at once.
- * Invariant  A slot has at most one connection; the newest wins, so that a
- *            worker that was started again need not wait until its death is
+ * Invariant  A slot has at most one connection. Who wants one that is taken is
+ *            told to try again: the death of the one before may not have been
  *            noticed.
  * Trust      Nothing received is believed for a size; an event that cannot be
  *            (the rule says EINVAL) ends the connection.
@@ -195,6 +195,7 @@ static bool check_join(tt_controller *c, guest *g, const tt_talk *head,
 {
     char text[TT_TALK_TEXT];
     const uint32_t n = c->o.rule.n;
+    tutti_err err = TUTTI_EINVAL;
     if (join->token && c->o.token && join->token != c->o.token)
         snprintf(text, sizeof(text), "this controller is another job's");
     else if (join->n && join->n != n)
@@ -205,14 +206,21 @@ static bool check_join(tt_controller *c, guest *g, const tt_talk *head,
     else if (head->who != TT_NONE && head->who >= n)
         snprintf(text, sizeof(text), "worker %u of %u: workers go from 0 to %u",
                  head->who, n, n - 1);
-    else if (head->who == TT_NONE && free_slot(c) == TT_NONE)
+    else if (head->who == TT_NONE && free_slot(c) == TT_NONE) {
+        err = TUTTI_EBUSY;
         snprintf(text, sizeof(text),
                  "all %u places are taken; start the controller for more "
                  "workers",
                  n);
-    else
+    } else if (head->who != TT_NONE && c->by_worker[head->who]) {
+        err = TUTTI_EBUSY; /* its death may not be noticed yet */
+        snprintf(text, sizeof(text),
+                 "another process is worker %u; give each its own number",
+                 head->who);
+    } else {
         return true;
-    refuse(c, g, TUTTI_EINVAL, text);
+    }
+    refuse(c, g, err, text);
     return false;
 }
 
@@ -236,12 +244,6 @@ static void join_guest(tt_controller *c, guest *g, const tt_talk *head,
     if (!check_join(c, g, head, join))
         return;
     uint32_t worker = head->who != TT_NONE ? head->who : free_slot(c);
-    guest *old = c->by_worker[worker];
-    if (old) {
-        lose_worker(c, old, "has been started again");
-        refuse(c, old, TUTTI_EPEER,
-               "another process has joined in this worker's place");
-    }
     bool is_newcomer = false;
     uint32_t flags = join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0;
     take_seat(g, worker, join);

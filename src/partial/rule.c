@@ -245,6 +245,17 @@ static void run(tt_rule *rule)
 
 /* ---------------------------------------------------------------- events -- */
 
+static void measure_mixing(tt_rule *rule, tt_rule_metrics *out);
+
+/* The workers begin to end: how well they mixed until here is kept. */
+static void keep_mixing(tt_rule *rule)
+{
+    if (rule->has_mixed || tt_rule_active(rule) < 2)
+        return;
+    rule->has_mixed = true;
+    measure_mixing(rule, &rule->told);
+}
+
 static void set_now(tt_rule *rule, uint64_t now)
 {
     if (rule->start_ns == 0)
@@ -321,6 +332,7 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
     set_now(rule, now);
     note_step(rule, w);
     if (is_last && !w->is_last) {
+        keep_mixing(rule);
         w->is_last = true;
         rule->n_alive--;
         if (rule->ended.n == 0)
@@ -363,6 +375,8 @@ tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
         return TUTTI_EINVAL;
     tt_worker_slot *w = &rule->workers[worker];
     set_now(rule, now);
+    if (tt_rule_active(rule) == 2)
+        keep_mixing(rule);
     if (w->state == TT_WORKER_READY)
         unlink_from(rule, queue_of(rule, w), worker);
     w->state = TT_WORKER_ABSENT;
@@ -555,21 +569,27 @@ uint64_t tt_rule_n_of_size(const tt_rule *rule, uint32_t size)
     return size <= rule->opts.n ? rule->n_of_size[size] : 0;
 }
 
+static void measure_mixing(tt_rule *rule, tt_rule_metrics *out)
+{
+    uint32_t active = tt_rule_active(rule);
+    out->group_size = tt_rule_want(rule);
+    out->window = tt_mixing_window(rule);
+    out->n_components = tt_mixing_components(rule);
+    out->spectral_gap = tt_mixing_gap(rule);
+    out->random_gap = active > 1 ? (out->group_size - 1.0) / (active - 1.0) : 1;
+}
+
 void tt_rule_measure(tt_rule *rule, tt_rule_metrics *out)
 {
     tt_rule_metrics *t = &rule->told;
-    uint32_t active = tt_rule_active(rule);
     t->n_workers = rule->opts.n;
     t->n_alive = rule->n_alive;
     t->n_ready = rule->ready.n + rule->ended.n;
-    t->group_size = tt_rule_want(rule);
-    t->window = tt_mixing_window(rule);
-    t->n_components = tt_mixing_components(rule);
-    t->spectral_gap = tt_mixing_gap(rule);
-    t->random_gap = active > 1 ? (t->group_size - 1.0) / (active - 1.0) : 1;
     t->soft_wait_s = rule->soft_wait_ns * 1e-9;
     t->mean_staleness = t->n_members
                             ? (double)rule->staleness_sum / (double)t->n_members
                             : 0;
+    if (tt_rule_active(rule) > 1 || !rule->has_mixed)
+        measure_mixing(rule, t);
     *out = *t;
 }

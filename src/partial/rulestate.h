@@ -99,6 +99,7 @@ struct tt_rule {
     double *weights;          /* [n] */
     uint64_t *n_of_size;      /* [n + 1] */
     uint64_t staleness_sum;
+    bool has_mixed;       /* told has the mixing as it was before the end */
     tt_rule_metrics told; /* the counters in it */
 };
 

@@ -189,7 +189,7 @@ tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
             err = try_one(w, &w->o.controllers[i], is_current, deadline, diag);
             if (err == TUTTI_OK)
                 return err;
-            if (err != TUTTI_AGAIN && diag) {
+            if (err != TUTTI_AGAIN && err != TUTTI_EBUSY) {
                 refusal = err;
                 why = *diag;
             }

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# controller.sh - `tutti controller`: workers find it, its log replays, its
+# summary adds up, and what is wrong is said. TAP.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/proc/lib.sh
+
+# Three workers of the example, by the controller in another process.
+log=$tmp/groups.log
+"$tutti" controller -n 3 --group 2 --recentre 10 --listen 127.0.0.1:0 \
+    --log "$log" --json >"$tmp/summary" 2>"$tmp/where" &
+controller=$!
+at_exit='kill "$controller" 2>/dev/null; rm -rf "$tmp"'
+for _ in $(seq 100); do
+    port=$(sed -n 's/.* at port //p' "$tmp/where")
+    [ -n "$port" ] && break
+    sleep 0.1
+done
+for worker in 0 1 2; do
+    TUTTI_CONTROLLER=127.0.0.1:$port timeout 30 "$B/examples/partial" \
+        --worker "$worker" --steps 30 >"$tmp/worker$worker" 2>&1 &
+    workers="${workers-} $!"
+done
+failed=0
+for pid in $workers; do
+    wait "$pid" || failed=$((failed + 1))
+done
+is "three workers end well" "$failed" 0
+cat "$tmp"/worker* | grep -v '^worker' | sed 's/^/# /'
+is "they end with one model" \
+    "$(sed -n 's/.*mean //p' "$tmp"/worker* | sort -u | wc -l)" 1
+wait "$controller"
+is "the controller ends when they have gone" $? 0
+like "its summary is JSON" "$(python3 -m json.tool <"$tmp/summary")" '"groups"'
+is "all have left" "$(python3 -c 'import json, sys
+m = json.load(open(sys.argv[1]))
+print(m["joins"], m["leaves"], m["deaths"], m["broken"], m["kinds"][2])' \
+    "$tmp/summary")" "3 3 0 0 1"
+
+run "$tutti" controller --replay "$log" --json
+ends "the log replays" 0
+is "... to the same summary" "$out" "$(cat "$tmp/summary")"
+run "$tutti" controller --replay "$log"
+like "... in words, too" "$out" '^sizes .* 2: '
+sed '0,/^group \([0-9]*\) ordinary/s//group \1 final/' "$log" >"$tmp/other"
+run "$tutti" controller --replay "$tmp/other"
+ends "a log that was changed does not" 1
+like "... and where is said" "$err" 'line [0-9]+: the rule decides otherwise'
+
+run "$tutti" controller
+ends "a number of workers is needed" 2
+run "$tutti" controller -n 4 --group 5
+ends "groups that are too large" 1
+one_sentence "... are refused in one sentence"
+run "$tutti" controller -n 4 --group many
+ends "a size that is none" 2
+run "$tutti" controller -n 4 --listen nowhere
+ends "a place that is none" 1
+"$tutti" controller -n 2 --stay --listen 127.0.0.1:0 >/dev/null 2>"$tmp/where" &
+controller=$!
+for _ in $(seq 100); do
+    port=$(sed -n 's/.* at port //p' "$tmp/where")
+    [ -n "$port" ] && break
+    sleep 0.1
+done
+export TUTTI_START_TIMEOUT=300ms
+run env TUTTI_CONTROLLER=127.0.0.1:"$port" "$B/examples/partial" --worker 7
+like "a worker that does not exist is refused" "$err" 'workers go from 0 to 1'
+TUTTI_CONTROLLER=127.0.0.1:$port "$B/examples/partial" --worker 1 \
+    >/dev/null 2>&1 &
+other=$!
+at_exit='kill "$controller" "$other" 2>/dev/null; rm -rf "$tmp"'
+sleep 0.3
+run env TUTTI_CONTROLLER=127.0.0.1:"$port" "$B/examples/partial" --worker 1
+like "two cannot be one worker" "$err" 'another process is worker 1'
+kill "$other" "$controller"
+unset TUTTI_START_TIMEOUT
+
+run "$B/examples/partial" --worker 0
+ends "a worker without a controller" 1
+like "... says what to set" "$err" TUTTI_CONTROLLER
+run env TUTTI_START_TIMEOUT=300ms TUTTI_CONTROLLER=127.0.0.1:1 \
+    "$B/examples/partial" --worker 0
+ends "a controller that is not there" 1
+like "... is named" "$err" 'no controller answers at 127.0.0.1:1'
+finish
