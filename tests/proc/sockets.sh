@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# sockets.sh - several sockets between two ranks (TUTTI_SOCKETS), where a network
+# carries less of one flow than of several: all of them carry their part. No
+# timings.
+. "$(dirname "$0")/lib.sh"
+
+lab=$here/../../lab/lab
+export B
+limit=60
+what="several sockets over one link"
+if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
+    skip "$what" "needs root and what lab/lab needs"
+    finish
+fi
+name=$("$lab" up star:2@200Mbit) || exit 1
+at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
+
+# The interface counts, and limits to a quarter of the link, each port that h1,
+# who connects, may choose.
+ip netns exec "$name-h1" sysctl -qw net.ipv4.ip_local_port_range="40000 40015"
+classes() { # HOST OFFSET: of that port in a packet
+    local ns=$name-$1 k
+    tc -n "$ns" qdisc del dev eth0 root 2>/dev/null
+    tc -n "$ns" qdisc add dev eth0 root handle 1: htb default 99 r2q 1000 &&
+        tc -n "$ns" class add dev eth0 parent 1: classid 1:1 htb rate 200mbit burst 64kb || return
+    for k in {0..15}; do
+        tc -n "$ns" class add dev eth0 parent 1:1 classid 1:$((k + 10)) htb rate 50mbit burst 16kb &&
+            tc -n "$ns" qdisc add dev eth0 parent 1:$((k + 10)) bfifo limit 256kb &&
+            tc -n "$ns" filter add dev eth0 parent 1: protocol ip prio 1 u32 \
+                match ip protocol 6 0xff match u16 $k 0x000f at "$2" flowid 1:$((k + 10)) || return
+    done
+}
+if ! { classes h0 22 && classes h1 20; } 2>"$tmp/err"; then
+    skip "$what" "tc cannot tell flows apart: $(grep -v Warning "$tmp/err" | head -n 1)"
+    finish
+fi
+
+sent_now() { # bytes by port
+    tc -n "$name-h1" -s class show dev eth0 |
+        awk '/^class htb 1:1 / { skip = 1; next } /^class/ { skip = 0; id = $3 }
+             /^ Sent/ && !skip { print id, $2 }' | sort
+}
+# job WHAT COMMAND...: how many sockets had at least a tenth of the bytes, and at
+# most twice their part: "4 of 4"
+job() {
+    local before title=$1
+    shift
+    before=$(sent_now)
+    run "$lab" run "$name" -- "$@"
+    ends "$title" 0
+    like "$title: results" "$out" '# Out of bounds values : 0 OK'
+    used=$(join <(echo "$before") <(sent_now) | awk '{ n = $3 - $2; all += n; of[NR] = n }
+        END { for (i in of) if (of[i] > all / 10) { many++; most = of[i] > most ? of[i] : most }
+              print many + 0, most <= 2 * all / many ? "even" : "uneven" }')
+}
+bench=("$tutti" bench -b 2MiB -e 2MiB -n 4 -w 1 --inplace 0)
+job "by default" "${bench[@]}"
+is "one socket" "$used" "1 even"
+job "TUTTI_SOCKETS=4" env TUTTI_SOCKETS=4 "${bench[@]}"
+is "four sockets, each with its part" "$used" "4 even"
+cat >"$tmp/differ" <<'S'
+#!/bin/sh
+TUTTI_SOCKETS=$((4 - 2 * TUTTI_RANK)) exec "$@"
+S
+chmod +x "$tmp/differ"
+job "4 on one side, 2 on the other" "$tmp/differ" "${bench[@]}"
+is "the smaller number" "$used" "2 even"
+job "with a topology" env TUTTI_TOPOLOGY=star:2@200Mbit TUTTI_SOCKETS=4 "${bench[@]}"
+is "as many" "$used" "4 even"
+finish
