@@ -332,6 +332,56 @@ bool tt_job_next_credit(tt_job *job, uint32_t partner, uint32_t *wire,
     return false;
 }
 
+/* ------------------------------------------------------------------ pool -- */
+
+void tt_pool_init(tt_pool *p, const tt_mem *mem)
+{
+    *p = (tt_pool){.mem = mem};
+    pthread_mutex_init(&p->lock, NULL);
+}
+
+void tt_pool_fini(tt_pool *p)
+{
+    for (int i = 0; i < TT_POOL_BLOCKS; i++)
+        if (p->spare[i].block)
+            p->mem->fn(p->mem->ctx, p->spare[i].block, p->spare[i].bytes, 0);
+    pthread_mutex_destroy(&p->lock);
+}
+
+/* At least *bytes, and not much more; *bytes is what there is. Not zeroed. */
+static unsigned char *take_block(tt_pool *p, size_t *bytes)
+{
+    unsigned char *found = NULL;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < TT_POOL_BLOCKS && !found; i++) {
+        size_t have = p->spare[i].bytes;
+        if (!p->spare[i].block || have < *bytes || have / 4 * 3 > *bytes)
+            continue;
+        found = p->spare[i].block;
+        p->spare[i].block = NULL;
+        *bytes = have;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return found ? found : p->mem->fn(p->mem->ctx, NULL, 0, *bytes);
+}
+
+static void give_block(tt_pool *p, unsigned char *block, size_t bytes)
+{
+    pthread_mutex_lock(&p->lock);
+    uint32_t at = 0;
+    while (at < TT_POOL_BLOCKS && p->spare[at].block)
+        at++;
+    if (at == TT_POOL_BLOCKS)
+        at = p->next++ % TT_POOL_BLOCKS;
+    unsigned char *old = p->spare[at].block;
+    size_t old_bytes = p->spare[at].bytes;
+    p->spare[at].block = block;
+    p->spare[at].bytes = bytes;
+    pthread_mutex_unlock(&p->lock);
+    if (old)
+        p->mem->fn(p->mem->ctx, old, old_bytes, 0);
+}
+
 /* ------------------------------------------------------------------ life -- */
 
 typedef struct carver {
@@ -366,6 +416,7 @@ static void carve_job(tt_job *job, carver *c)
         job->has_bound = carve(c, b->n_partners, sizeof(bool), 1);
         job->has_said = carve(c, b->n_partners, sizeof(bool), 1);
         job->is_direct = carve(c, b->n_recvs, sizeof(bool), 1);
+        job->cleared_bytes = c->used;
         job->staging = carve(c, b->staging_bytes, 1, TT_CACHE_LINE);
         job->base[TT_SCRATCH] = carve(c, b->scratch_bytes, 1, TT_CACHE_LINE);
     }
@@ -402,25 +453,27 @@ static void start(tt_job *job)
         job->front++;
 }
 
-tutti_err tt_job_create(const tt_job_opts *o, const tt_mem *mem, tt_job **out)
+tutti_err tt_job_create(const tt_job_opts *o, tt_pool *pool, tt_job **out)
 {
+    const tt_mem *mem = pool->mem;
     tt_job *job = tt_new(mem, 1, sizeof(*job));
     if (!job)
         return TUTTI_ENOMEM;
-    job->mem = mem;
+    job->pool = pool;
     job->o = *o;
     job->b = o->bond ? o->bond->b : NULL;
     job->bytes = o->count * tutti_type_bytes(o->type);
     carver c = {0};
     carve_job(job, &c);
     job->block_bytes = c.used + TT_CACHE_LINE;
-    job->block = tt_new(mem, job->block_bytes, 1);
+    job->block = take_block(pool, &job->block_bytes);
     if (!job->block) {
         tt_free(mem, job, 1, sizeof(*job));
         return TUTTI_ENOMEM;
     }
     uintptr_t skew = (uintptr_t)job->block % TT_CACHE_LINE;
     c = (carver){.at = job->block + (skew ? TT_CACHE_LINE - skew : 0)};
+    memset(c.at, 0, job->cleared_bytes);
     carve_job(job, &c);
     fill(job);
     start(job);
@@ -446,8 +499,8 @@ void tt_job_free(tt_job *job)
 {
     if (!job)
         return;
-    const tt_mem *mem = job->mem;
+    tt_pool *pool = job->pool;
     tt_bond_unref(job->o.bond);
-    tt_free(mem, job->block, job->block_bytes, 1);
-    tt_free(mem, job, 1, sizeof(*job));
+    give_block(pool, job->block, job->block_bytes);
+    tt_free(pool->mem, job, 1, sizeof(*job));
 }

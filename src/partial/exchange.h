@@ -14,11 +14,27 @@
 #ifndef TT_PARTIAL_EXCHANGE_H
 #define TT_PARTIAL_EXCHANGE_H
 
+#include <pthread.h>
 #include <sys/uio.h>
 
 #include "engine/engine.h"
 
 #define TT_JOB_IOV 64
+
+/* Memory of jobs that are over, for the next ones: a model is averaged again
+ * and again, and fresh pages cost as much as copying it. [any thread] */
+enum { TT_POOL_BLOCKS = 32 };
+typedef struct tt_pool {
+    const tt_mem *mem;
+    pthread_mutex_t lock;
+    struct {
+        unsigned char *block;
+        size_t bytes;
+    } spare[TT_POOL_BLOCKS];
+    uint32_t next; /* to give way when all are taken */
+} tt_pool;
+void tt_pool_init(tt_pool *p, const tt_mem *mem);
+void tt_pool_fini(tt_pool *p);
 
 /* A bound part that several jobs may use. */
 typedef struct tt_bond {
@@ -48,7 +64,7 @@ typedef struct tt_job {
     void (*done)(void *arg, tutti_err err);
     void *arg;
     /* Its own. */
-    const tt_mem *mem;
+    tt_pool *pool;
     tt_job_opts o;
     const tt_bound *b; /* NULL: alone */
     unsigned char *base[3];
@@ -66,11 +82,11 @@ typedef struct tt_job {
     uint32_t front, n_open;
     bool is_over;
     unsigned char *block;
-    size_t block_bytes;
+    size_t block_bytes, cleared_bytes;
 } tt_job;
 
 /* Copies the buffer. Errors: ENOMEM (and the bond's reference stays). */
-tutti_err tt_job_create(const tt_job_opts *o, const tt_mem *mem, tt_job **out);
+tutti_err tt_job_create(const tt_job_opts *o, tt_pool *pool, tt_job **out);
 /* Nothing more goes to the partner, or comes from it. */
 bool tt_job_is_done_with(const tt_job *job, uint32_t partner);
 /* The partner that is this member; TT_NONE: it is none. */

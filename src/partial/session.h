@@ -118,6 +118,7 @@ struct tt_worker {
     uint64_t n_groups, n_broken;
     tt_tie *ties;
     tt_tie **by_worker; /* [n] that are connecting or up */
+    tt_pool pool;
     tt_bond_entry bonds[TT_BONDS];
     uint64_t n_lookups;
     unsigned char trash[4096];

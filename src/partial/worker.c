@@ -179,6 +179,7 @@ static void free_worker(tt_worker *w)
     tt_ties_sweep(w);
     for (int i = 0; i < TT_BONDS; i++)
         tt_bond_unref(w->bonds[i].bond);
+    tt_pool_fini(&w->pool);
     tt_pipe_close(&w->pipe);
     tt_fork_close(&w->listener);
     tt_fork_close(&w->nest_fd);
@@ -199,6 +200,7 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a worker");
     w->mem = *mem;
     w->epoll_fd = w->wake_fd = w->listener = w->nest_fd = w->pipe.fd = -1;
+    tt_pool_init(&w->pool, &w->mem);
     w->host = tt_place_host();
     w->crew.jobs_end = &w->crew.jobs;
     pthread_mutex_init(&w->lock, NULL);
@@ -528,7 +530,7 @@ tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
     }
     e.job.bond = e.bond;
     if (!err)
-        err = tt_job_create(&e.job, &w->mem, &job);
+        err = tt_job_create(&e.job, &w->pool, &job);
     pthread_mutex_lock(&w->lock);
     if (is_new)
         keep_bond(w, e.key, e.bond);
