@@ -84,4 +84,20 @@ run env TUTTI_START_TIMEOUT=300ms TUTTI_CONTROLLER=127.0.0.1:1 \
     "$B/examples/partial" --worker 0
 ends "a controller that is not there" 1
 like "... is named" "$err" 'no controller answers at 127.0.0.1:1'
+
+# Between hosts workers meet by TCP, at the addresses that the controller saw.
+export B
+if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v tc >/dev/null; then
+    skip "workers on four hosts" "needs root, iproute2 and tc to make a lab"
+else
+    run lab/lab run racks:2+2@400Mbit --topology -- \
+        "$B/examples/partial" --group 3 --steps 12
+    if [ "$rc" != 0 ] && ! grep -q '^worker' <<<"$out"; then
+        skip "workers on four hosts" "cannot make a lab: ${err##*$'\n'}"
+    else
+        is "workers on four hosts end with one model" \
+            "$(sed -n 's/.* 0 broke, mean //p' <<<"$out" | sort | uniq -c |
+                awk '{ print $1 }')" 4
+    fi
+fi
 finish
