@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# lost.sh - ranks that stop, hosts that are cut off and cards that die while the
+# network is measured (TUTTI_TOPOLOGY=auto): all ranks say who was lost, soon.
+. "$(dirname "$0")/lib.sh"
+
+lab=$here/../../lab/lab
+export B TUTTI_LOG=info
+limit=60
+
+what="losses while a network is measured"
+if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
+    skip "$what" "needs root and what lab/lab needs"
+    finish
+fi
+
+# Who stops in the middle is named, by all; the job ends.
+cat >"$tmp/stop" <<'S'
+#!/bin/sh
+# stop TUTTI RANK [FILE]: a job; this rank stops half a second after its begin,
+# or when FILE, what it has said, tells of rounds.
+[ "$TUTTI_RANK" = "$2" ] || exec "$1" bench -b 4KiB -e 4KiB -n 1
+"$1" bench -b 4KiB -e 4KiB -n 1 2>"${3:-/dev/stderr}" &
+[ -n "$3" ] || sleep 0.5
+until [ -z "$3" ] || grep -q 'round 3, ' "$3"; do sleep 0.05; done
+kill -STOP $!; sleep 12
+kill -KILL $!; wait
+S
+chmod +x "$tmp/stop"
+run env TUTTI_TOPOLOGY=auto "$lab" run star:4@5Mbit --grace 4 -- "$tmp/stop" "$tutti" 2
+[ "$rc" != 0 ] && pass "a rank that stops" || fail "a rank that stops" "$err"
+like "is named, with its host" "$err" \
+    'cannot start: .*rank 2 (did not take part in|died or left during).* the probe.*\(rank 2 is on h2\)'
+
+run env TUTTI_TOPOLOGY=auto TUTTI_LOG=debug \
+    "$lab" run star:4@5Mbit --grace 4 -- "$tmp/stop" "$tutti" 0 "$tmp/said"
+[ "$rc" != 0 ] && pass "rank 0 that stops" || fail "rank 0 that stops" "$err"
+is "is named by all others, with its host" "$(grep -cE \
+    'cannot start: rank 0 at .* has not been heard of for 6 s during the probe .*\(rank 0 is on h0\)' <<<"$err")" 3
+
+# A host that is cut off in the middle: who cannot reach whom is told by all.
+# cut SPEC HOST DEV: the interface goes down when some rounds have run.
+cut() {
+    local name pid i
+    name=$("$lab" up "$1") || return
+    : >"$tmp/err"
+    timeout -k 5 $limit env TUTTI_TOPOLOGY=auto TUTTI_LOG=debug \
+        "$lab" run "$name" -- "$tutti" bench -b 4KiB -e 4KiB -n 1 >"$tmp/out" 2>"$tmp/err" </dev/null &
+    pid=$!
+    for i in $(seq 200); do
+        grep -q 'round 3, ' "$tmp/err" && break
+        sleep 0.05
+    done
+    ip -n "$name-$2" link set "$3" down
+    wait $pid
+    rc=$?
+    err=$(cat "$tmp/err")
+    "$lab" down "$name" >/dev/null 2>&1
+}
+cut star:3@20Mbit h2 eth0
+ends "a host that is cut off" 1
+is "is told by all, with whom it cannot reach" "$(grep -cE \
+    'cannot start: 2 pairs of hosts cannot reach each other: h0 and h2, h1 and h2; tried eth0 ' <<<"$err")" 3
+cut rails:3@eth0=40Mbit,eth1=20Mbit h2 eth1
+ends "one of two cards that dies" 1
+is "is told by all" "$(grep -cE \
+    'cannot start: while the network was measured eth1 of host h. has ceased to reach eth1 of host h., and so have 3 more' <<<"$err")" 3
+
+finish
