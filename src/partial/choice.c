@@ -97,15 +97,23 @@ static bool take_veteran(tt_rule *rule)
     return true;
 }
 
+uint64_t tt_rule_join_wait(const tt_rule *rule)
+{
+    const tt_rule_opts *o = &rule->opts;
+    double two_steps = 2 * rule->step_ns;
+    uint64_t wait = o->max_wait_ns;
+    if (o->join_wait_ns > 0)
+        wait = o->join_wait_ns;
+    else if (two_steps < (double)wait)
+        wait = (uint64_t)two_steps;
+    return wait < o->max_wait_ns ? wait : o->max_wait_ns;
+}
+
 /* A frozen graph may wait for another component, but not for long, and after
  * that not again before the window has turned over. */
 static bool must_hold(tt_rule *rule)
 {
-    uint64_t limit = rule->opts.join_wait_ns;
-    if (limit == 0)
-        limit = (uint64_t)(2 * rule->step_ns);
-    if (limit > rule->opts.max_wait_ns)
-        limit = rule->opts.max_wait_ns;
+    const uint64_t limit = tt_rule_join_wait(rule);
     if (rule->mixing.n_groups < rule->free_until)
         return false;
     if (rule->hold_ns == 0) {

@@ -423,9 +423,7 @@ uint64_t tt_rule_deadline(const tt_rule *rule)
     uint64_t soft = (uint64_t)rule->soft_wait_ns;
     if (soft > 0 && rule->now - since < soft)
         at = sooner(at, since, soft);
-    uint64_t join = o->join_wait_ns ? o->join_wait_ns
-                                    : (uint64_t)(2 * rule->step_ns);
-    return sooner(at, rule->hold_ns, join);
+    return sooner(at, rule->hold_ns, tt_rule_join_wait(rule));
 }
 
 /* ------------------------------------------------------------------ life -- */
@@ -450,6 +448,13 @@ static tutti_err check(const tt_rule_opts *o, tutti_diag *diag)
                        "a history of %u groups: fewer than %u groups of %u "
                        "cannot connect %u workers",
                        o->window, least, o->group_size, o->n);
+    const uint64_t most = TT_RULE_WAIT_MAX;
+    if (o->soft_wait_ns > most || o->max_wait_ns > most ||
+        o->join_wait_ns > most || o->end_wait_ns > most ||
+        o->start_wait_ns > most || o->recentre_every > TT_RULE_EVERY_MAX)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "a wait of more than a hundred years, or more than "
+                       "2^40 iterations between groups of all");
     if (o->window > TT_RULE_WINDOW_MAX)
         return tt_fail(diag, TUTTI_EINVAL,
                        "a history of %u groups: at most %u are kept", o->window,

@@ -29,6 +29,8 @@
 /* Limits, checked. */
 #define TT_RULE_WORKERS_MAX 16384u
 #define TT_RULE_WINDOW_MAX (1u << 20)
+#define TT_RULE_WAIT_MAX (UINT64_C(1) << 62) /* ns */
+#define TT_RULE_EVERY_MAX (UINT64_C(1) << 40)
 
 /* All zero means default, but for n. Times in nanoseconds. */
 typedef struct tt_rule_opts {

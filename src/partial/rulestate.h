@@ -110,6 +110,8 @@ uint32_t tt_rule_active(const tt_rule *rule);
 uint32_t tt_rule_want(const tt_rule *rule);
 /* Chooses `want` of the ready; false: they must wait for somebody else. */
 bool tt_rule_choose(tt_rule *rule, uint32_t want);
+/* How long a frozen graph may wait for another component. */
+uint64_t tt_rule_join_wait(const tt_rule *rule);
 /* All of the queue. */
 void tt_rule_choose_all(tt_rule *rule, const tt_queue *queue);
 void tt_rule_choose_more(tt_rule *rule, const tt_queue *queue);

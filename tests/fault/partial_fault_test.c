@@ -57,8 +57,6 @@ typedef struct shared {
     end ends[MOST];
     _Atomic int step[MOST];
     _Atomic int pid[MOST];
-    bool is_dynamic;
-    int tcp; /* see stage */
     tutti_partial_metrics m;
 } shared;
 
@@ -104,8 +102,9 @@ static tutti_partial *join(shared *s, int worker, bool is_current)
 static int control(shared *s, const tutti_partial_opts *o)
 {
     tutti_controller *c;
-    if (tutti_controller_open("127.0.0.1:0", (uint32_t)s->n, o, &c) &&
-        tutti_controller_open(NULL, (uint32_t)s->n, o, &c))
+    char where[64];
+    snprintf(where, sizeof(where), "127.0.0.1:%d", atomic_load(&s->port));
+    if (tutti_controller_open(where, (uint32_t)s->n, o, &c))
         return tt_procs_complain(-1, "%s", tutti_last_message());
     atomic_store(&s->port, tutti_controller_port(c));
     double end_s = now_s() + 40;
@@ -317,7 +316,10 @@ static int lose_controller(int rank, int n, void *arg)
             usleep(1000);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        return 0;
+        usleep(300000);
+        tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+        o.group_size = 2;
+        return control(s, &o); /* a new one, at the same port */
     }
     tutti_partial *p = join(s, rank - 1, false);
     if (!p)
@@ -337,7 +339,17 @@ static int lose_controller(int rank, int n, void *arg)
                                  tutti_partial_message(p));
     if (tutti_partial_announce(p, 1, false, NULL, NULL) != TUTTI_EPEER)
         return tt_procs_complain(rank, "it goes on");
+    tutti_partial_info info;
+    if (tutti_partial_rejoin(p, true))
+        return tt_procs_complain(rank, "rejoin: %s", tutti_partial_message(p));
+    tutti_partial_describe(p, &info);
+    if (info.is_newcomer || info.worker != (uint32_t)rank - 1)
+        return tt_procs_complain(rank, "it is another worker now");
+    for (int step = 100; step <= 110; step++)
+        if (average(p, &(fate){0}, step, step == 110))
+            return tt_procs_complain(rank, "%s", tutti_partial_message(p));
     tutti_partial_close(p);
+    atomic_fetch_add(&s->n_done, 1);
     return 0;
 }
 
