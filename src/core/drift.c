@@ -431,9 +431,11 @@ static void warn(const tutti_comm *comm, const talk *t,
     find_suspect(comm, t, suspect, sizeof(suspect));
     TT_WARN("the network is slower than it was described: the last %d large "
             "calls that were looked at took %.3g s instead of %.3g s, %.1f "
-            "times as long%s%s; %s",
+            "times as long; %s; %s",
             CALLS, v->took_s, v->predicted_s, v->took_s / v->predicted_s,
-            suspect[0] ? "; " : "", suspect,
+            suspect[0] ? suspect
+                       : "no link stands out, so it may be that hosts are busy "
+                         "with something else",
             replans ? "it is measured again"
                     : "tutti probe measures it, and TUTTI_REPLAN=1 does so "
                       "during the job");

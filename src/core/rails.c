@@ -38,6 +38,15 @@ typedef struct reader {
     uint32_t *links; /* of the longest route */
 } reader;
 
+/* Does a link lead to a host that forwards? In a part of a network such a host is
+ * a switch that has interfaces. */
+static bool is_to_forwarder(const tutti_topology *t, const tt_link *link,
+                            uint32_t to)
+{
+    return t->nodes[to].kind != TT_NODE_SWITCH ||
+           (link->twin != TT_NONE && t->links[link->twin].dev);
+}
+
 static way read_way(const reader *r, uint32_t src, uint32_t dst, uint8_t rail)
 {
     const tutti_topology *t = r->t;
@@ -58,8 +67,7 @@ static way read_way(const reader *r, uint32_t src, uint32_t dst, uint8_t rail)
             out = link->dev;
         if (to == there && link->twin != TT_NONE)
             in = t->links[link->twin].dev;
-        if (to != there && t->nodes[to].kind != TT_NODE_SWITCH)
-            w.is_forwarded = true;
+        w.is_forwarded |= to != there && is_to_forwarder(t, link, to);
     }
     w.low = src < dst ? out : in;
     w.high = src < dst ? in : out;

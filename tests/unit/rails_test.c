@@ -98,6 +98,32 @@ static void two_cards(void **state)
     tt_net_free(&c);
 }
 
+/* A host between two others forwards also where none of its ranks takes part. */
+static void forwarders(void **state)
+{
+    (void)state;
+    const char text[] = "tutti-topology 1\nhost a c\nhost b ranks=2\nhost d\n"
+                        "link a b 1Gbit dev=p/q\nlink b c 1Gbit dev=r/p\n"
+                        "link c d 1Gbit dev=q/p\n";
+    const uint32_t ends[] = {0, 4}; /* a, d */
+    tutti_topology *nets[2];
+    tutti_diag diag = {0};
+    if (tt_topology_parse(&tt_mem_std, text, sizeof(text) - 1, &nets[0],
+                          &diag) ||
+        tt_topology_subset(nets[0], ends, 2, &tt_mem_std, &nets[1], &diag))
+        fail_msg("%s", diag.text);
+    for (uint32_t i = 0; i < 2; i++) {
+        views v;
+        look(nets[i], NULL, &v);
+        const tt_net_hint *h = &v.of[0].hints[0][i ? 1 : 4];
+        assert_true(h->is_forwarded);
+        assert_string_equal(h->dev, "p");
+        assert_string_equal(h->far_dev, "p");
+        forget(&v);
+        tt_topology_free(nets[i]);
+    }
+}
+
 /* Spines, both ways round a ring, and links without names make no ports. */
 static void no_cards(void **state)
 {
@@ -179,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_cards),
+        cmocka_unit_test(forwarders),
         cmocka_unit_test(no_cards),
         cmocka_unit_test(both_ends_agree),
     };
