@@ -163,7 +163,7 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     c->err = err;
-    w->ended = c->id;
+    w->ended = w->broken = c->id;
     w->n_broken++;
     tt_worker_note(w, "group %llu broke: %s", (unsigned long long)c->id, text);
     TT_INFO("worker %u: %s", w->id, w->text);

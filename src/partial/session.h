@@ -114,7 +114,7 @@ struct tt_worker {
     void *done_arg;
     uint64_t announced; /* iteration */
     tt_crew crew;
-    uint64_t ended; /* the last group that is over here */
+    uint64_t ended, broken; /* the last group that is over here; that broke */
     uint64_t n_groups, n_broken;
     tt_tie *ties;
     tt_tie **by_worker; /* [n] that are connecting or up */

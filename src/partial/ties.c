@@ -303,8 +303,11 @@ static bool hear_hello(tt_tie *tie)
     return true;
 }
 
+/* Of one that broke the controller tells, and why. */
 static void say_over(tt_tie *tie, uint64_t group)
 {
+    if (group == tie->w->broken)
+        return;
     tt_talk head = tt_talk_head(TT_TALK_OVER, group, 0);
     put(tie, &head, NULL);
 }

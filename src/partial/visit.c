@@ -138,7 +138,7 @@ static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
     w->token = welcome->token;
     w->liveness_ns = welcome->liveness_ns;
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
-    w->ended = 0;
+    w->ended = w->broken = 0;
     tt_pipe_open(&w->pipe, &w->mem, fd);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->pipe};
     epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, fd, &e);
