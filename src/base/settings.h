@@ -80,9 +80,9 @@ typedef enum tt_setting_kind {
       "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact")  \
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
       "ports to listen on, 40000-40100; default: any free port")             \
-    X(sockets, "TUTTI_SOCKETS", COUNT, "1", "1", "16",                       \
+    X(sockets, "TUTTI_SOCKETS", COUNT, "0", "0", "16",                       \
       "TCP sockets between two ranks, over all networks that are equally "   \
-      "good")                                                                \
+      "good; 0: one, or as many as the network's file says")                 \
     X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "0", "", "64MiB",             \
       "shared-memory ring between two ranks, one direction; from 16KiB, at " \
       "most 32MiB / ranks; 0: 1MiB in a job of two ranks, else 256KiB")      \

@@ -534,6 +534,10 @@ static tutti_err share_topology(start *st)
     tutti_err err = tt_known_share(&job, st->agreed.topology_bytes,
                                    st->agreed.topology_has_names, &st->topology,
                                    st->diag);
+    for (size_t row = 0; row < MAX_TRANSPORTS && !err && st->topology; row++) {
+        if (st->nets[row])
+            st->nets[row]->n_sockets = st->topology->n_sockets;
+    }
     return st->agreed.topology_bytes ? agree(st, err) : err;
 }
 

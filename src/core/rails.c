@@ -273,6 +273,7 @@ static tutti_err open_net(const tt_rails_job *job, uint32_t k, tt_rails *out,
                     .is_well = like->is_well,
                     .is_well_arg = like->is_well_arg,
                     .hints = job->hints->hints[k],
+                    .n_sockets = like->n_sockets,
                     .fd = -1};
     out->nets[out->n_nets++] = net;
     tutti_err err = net->ops->open(net, diag);

@@ -204,6 +204,7 @@ static tutti_err copy(sifting *s, tutti_topology **out, tutti_diag *diag)
     if (err)
         return err;
     add_nodes(s, map, place, b);
+    tt_topo_sockets(b, t->n_sockets);
     for (uint32_t i = 0; i < t->n_links; i++) {
         uint32_t p = s->of_link[i];
         const tt_link *l = &t->links[i];

@@ -382,6 +382,7 @@ static tutti_err draw_all(drawer *d, tutti_diag *diag)
     }
     if (err)
         return tt_fail(diag, err, "out of memory");
+    tt_topo_sockets(d->b, d->inf->n_sockets);
     if (d->inf->spec.place)
         tt_topo_place(d->b, d->inf->spec.place, d->inf->n_ranks);
     return check_joined(d, diag);

@@ -350,6 +350,11 @@ void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
     *at = seconds < (double)*at ? (float)seconds : *at;
 }
 
+void tt_infer_sockets(tt_infer *inf, uint32_t n)
+{
+    inf->n_sockets = n;
+}
+
 /* ------------------------------------------------------------------ finish */
 
 tutti_err tt_infer_finish(tt_infer *inf, tutti_topology **out, tutti_diag *diag)

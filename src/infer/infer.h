@@ -110,6 +110,10 @@ tutti_err tt_infer_told(tt_infer *inf, const tt_infer_rate *rates,
 void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
                       uint64_t latency_ps);
 
+/* So many connections were each flow that was measured, since one does not fill
+ * a link. [any time before finish] */
+void tt_infer_sockets(tt_infer *inf, uint32_t n);
+
 /* The network as measured so far; may be called at any time, and again. The
  * caller owns *out. Errors: ENET (too little was measured), ENOMEM. */
 tutti_err tt_infer_finish(tt_infer *inf, tutti_topology **out,

@@ -23,7 +23,7 @@ struct tt_infer {
     const tt_mem *mem;
     tt_arena arena;
     tt_infer_spec spec; /* all it points to is in the arena */
-    uint32_t n_ranks;
+    uint32_t n_ranks, n_sockets;
     tt_plane *planes; /* of three ports and more */
     uint32_t n_planes;
     tt_cables cables;

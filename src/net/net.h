@@ -102,6 +102,9 @@ struct tt_net {
     void *is_well_arg;
     /* [n_ranks], for connect() only; NULL: none. */
     const tt_net_hint *hints;
+    /* How many sockets fill a link, by what is known of the network, the same on
+     * all ranks; for connect(). 0: one. */
+    uint32_t n_sockets;
     /* Set by open(): the most payload bytes of one message; and a pollable
      * descriptor that becomes readable when, after arm() returned true,
      * progress() has something to do (-1: never). */

@@ -92,18 +92,25 @@ static tutti_err set_up_strand(const tt_tcp_net *net, tt_tcp_strand *s)
     return s->rx.buf && s->tx.out ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
+/* What a side would like; the network says it where the side does not. */
+static uint32_t strands_of(const tt_tcp_net *net, const tt_tcp_card *card)
+{
+    uint32_t n = card->n_strands ? card->n_strands : net->base.n_sockets;
+    return n < 1 ? 1 : n > TT_TCP_STRANDS ? TT_TCP_STRANDS : n;
+}
+
 /* As many strands as both sides would like. */
 static tutti_err set_up_conn(tt_tcp_net *net, tt_tcp_conn *conn,
                              const void *addr, size_t addr_len)
 {
     const tt_mem *mem = net->base.mem;
     tt_tcp_card card;
-    uint32_t n = net->card.n_strands;
-    if (!tt_tcp_card_read(&card, addr, addr_len))
-        n = 1; /* found and told in tcp_meet.c */
-    else if (card.n_strands < n)
-        n = card.n_strands;
-    n = n < 1 ? 1 : n > TT_TCP_STRANDS ? TT_TCP_STRANDS : n;
+    uint32_t n = 1;
+    if (tt_tcp_card_read(&card, addr, addr_len)) { /* else tcp_meet.c tells */
+        uint32_t mine = strands_of(net, &net->card);
+        n = strands_of(net, &card);
+        n = mine < n ? mine : n;
+    }
     conn->strands = tt_new(mem, n, sizeof(*conn->strands));
     if (!conn->strands)
         return TUTTI_ENOMEM;

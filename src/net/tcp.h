@@ -37,7 +37,8 @@ typedef struct tt_tcp_card {
     uint8_t token[TT_TCP_TOKEN]; /* who knows it may connect */
     uint8_t boot_id[16];         /* loopback: equal boot_id and netns only */
     uint64_t netns;
-    uint32_t n_strands, pad; /* sockets it would like; the fewer count */
+    uint32_t n_strands, pad; /* sockets it would like, the fewer count; 0: what
+                                the network needs */
     tt_tcp_place places[TT_TCP_PLACES];
 } tt_tcp_card;
 _Static_assert(sizeof(tt_tcp_card) <= TT_NET_ADDR_MAX, "a card fits");

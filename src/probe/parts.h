@@ -240,6 +240,21 @@ tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag);
 tutti_err tt_probe_say_lost(tt_probe *p, const uint8_t *is_lost,
                             tutti_diag *diag);
 
+/* --------------------------------------------------------------- split.c */
+
+/* How many connections fill a link? Pure; zero is the beginning. */
+typedef struct tt_split {
+    uint32_t level, n_told;
+    double bps[2]; /* by fewer, by more */
+    bool is_done;
+} tt_split;
+
+/* By how many connections the pair is to be measured next; 0: it is decided. */
+uint32_t tt_split_next(const tt_split *s);
+void tt_split_told(tt_split *s, double bps);
+/* As far as it is known. */
+uint32_t tt_split_count(const tt_split *s);
+
 /* -------------------------------------------------------- probe_rounds.c */
 
 /* Until the inference has what it needs, or the time is over. */

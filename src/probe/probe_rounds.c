@@ -48,7 +48,7 @@ static const double most_empty_s = 0.5;
 #define MOST_LOOKS 3
 
 /* More in a round, or longer, would be a mistake. */
-#define FLOWS_PER_TRY 4
+#define FLOWS_PER_TRY 64
 #define MOST_ROUND_US 20000000u
 
 typedef struct rounds {
@@ -59,7 +59,12 @@ typedef struct rounds {
     size_t flows_cap, rates_cap;
     /* Rank 0's. */
     tt_infer_round asked;
-    uint32_t *index;     /* [asked.n_flows]: in flows; TT_NONE: no way */
+    tt_split split;
+    tt_infer_flow sample; /* what split.c measures; asked then is this */
+    uint32_t n_each;      /* connections of a flow in this round */
+    bool is_sample;
+    uint32_t *index;     /* [asked.n_flows]: its first in flows; TT_NONE: no
+                            way */
     tt_infer_rate *all;  /* [n_ranks][head.n_flows] */
     tt_infer_rate *told; /* [asked.n_flows] */
     size_t index_cap, all_cap, told_cap;
@@ -96,13 +101,13 @@ static double queue_of(const rounds *r, const tt_infer_flow *flow)
     return clamp(queue < share ? queue : share, least, most_queued);
 }
 
-/* On its path and in its queues. */
+/* On its path and in its queues, of each of its connections. */
 static uint32_t window_of(const rounds *r, const tt_infer_flow *flow,
                           uint32_t rtt_us)
 {
     double most_bps = flow->guess_bps > 0 ? 4 * flow->guess_bps : unknown_bps;
-    return clamp(most_bps / 8 * rtt_us * 1e-6 + queue_of(r, flow), slow_window,
-                 most_window);
+    double all = most_bps / 8 * rtt_us * 1e-6 + queue_of(r, flow);
+    return clamp(all / r->n_each, slow_window, most_window);
 }
 
 /* Makes the round long enough for one flow. */
@@ -127,7 +132,8 @@ static void stretch(rounds *r, uint32_t i, uint32_t number)
     head->measure_us = larger(head->measure_us, measure_us + 2 * rtt_us);
     head->warm_us = larger(head->warm_us, warm_us + 10 * rtt_us);
     uint32_t window = window_of(r, flow, rtt_us);
-    r->flows[r->index[i]].window_bytes = window;
+    for (uint32_t k = 0; k < r->n_each; k++)
+        r->flows[r->index[i] + k].window_bytes = window;
     if (!flow->is_alone)
         r->window_bytes = larger(r->window_bytes, window);
 }
@@ -148,8 +154,9 @@ static void set_window(rounds *r, uint32_t i)
     }
     double part = flow->guess_bps > 0 ? flow->guess_bps / fast : 1;
     part = part > even ? 1 : part;
-    r->flows[r->index[i]].window_bytes = clamp(part * r->window_bytes,
-                                               least_part, r->window_bytes);
+    for (uint32_t k = 0; k < r->n_each; k++)
+        r->flows[r->index[i] + k].window_bytes =
+            clamp(part * r->window_bytes, least_part, r->window_bytes);
 }
 
 static uint32_t piece_of(double guess)
@@ -197,6 +204,49 @@ static void let_pass(const rounds *r)
         nanosleep(&rest, NULL);
 }
 
+/* What is to be measured: the sample, as long as split.c asks for it, then what
+ * the inference would like. AGAIN: it is in asked; OK: nothing. */
+static tutti_err ask(rounds *r, tutti_diag *diag)
+{
+    tutti_err err = tt_infer_next(r->p->infer, &r->asked, diag);
+    uint32_t n = tt_split_next(&r->split);
+    if (err != TUTTI_AGAIN || r->asked.n_flows == 0)
+        return err == TUTTI_AGAIN ? TUTTI_OK : err;
+    r->sample = r->asked.flows[0];
+    r->is_sample = n > 0 && *best_of(r, 0) != TT_NONE;
+    r->n_each = r->is_sample ? n : tt_split_count(&r->split);
+    if (r->is_sample) {
+        r->asked.flows = &r->sample;
+        r->asked.n_flows = 1;
+        r->asked.why = "one connection, or several";
+    }
+    return err;
+}
+
+/* The flows of what is asked. */
+static void fill(rounds *r)
+{
+    uint32_t n = 0;
+    r->window_bytes = 0;
+    for (uint32_t i = 0; i < r->asked.n_flows; i++) {
+        uint32_t number = *best_of(r, i);
+        r->told[i] = (tt_infer_rate){0};
+        r->index[i] = number == TT_NONE ? TT_NONE : n;
+        for (uint32_t k = 0; k < r->n_each && number != TT_NONE; k++)
+            r->flows[n++] =
+                (tt_probe_flow){.number = number,
+                                .is_free = r->p->marks[number].is_free,
+                                .piece_bytes = piece_of(
+                                    r->asked.flows[i].guess_bps / r->n_each)};
+        if (number != TT_NONE)
+            stretch(r, i, number);
+    }
+    for (uint32_t i = 0; i < r->asked.n_flows; i++) {
+        if (r->index[i] != TT_NONE)
+            set_window(r, i);
+    }
+}
+
 /* Rank 0: the next round that has a flow; none when it is over. */
 static tutti_err plan_round(rounds *r, tutti_diag *diag)
 {
@@ -206,31 +256,16 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
         uint64_t used_ns = tt_now_ns() - p->begin_ns;
         if (used_ns + r->longest_ns + RESERVE_NS > p->time_ns)
             return TUTTI_OK;
-        tutti_err err = tt_infer_next(p->infer, &r->asked, diag);
-        if (err != TUTTI_AGAIN || r->asked.n_flows == 0)
-            return err == TUTTI_AGAIN ? TUTTI_OK : err;
+        tutti_err err = ask(r, diag);
+        if (err != TUTTI_AGAIN)
+            return err;
         for (uint32_t i = 0; i < r->asked.n_flows; i++)
-            r->head.n_flows += *best_of(r, i) != TT_NONE;
+            r->head.n_flows += *best_of(r, i) != TT_NONE ? r->n_each : 0;
         err = make_room(r, diag);
-        r->window_bytes = 0;
-        uint32_t n = 0;
-        for (uint32_t i = 0; !err && i < r->asked.n_flows; i++) {
-            uint32_t number = *best_of(r, i);
-            r->told[i] = (tt_infer_rate){0};
-            r->index[i] = number == TT_NONE ? TT_NONE : n;
-            if (number == TT_NONE)
-                continue;
-            r->flows[n++] = (tt_probe_flow){
-                .number = number,
-                .is_free = p->marks[number].is_free,
-                .piece_bytes = piece_of(r->asked.flows[i].guess_bps)};
-            stretch(r, i, number);
-        }
-        for (uint32_t i = 0; !err && i < r->asked.n_flows; i++) {
-            if (r->index[i] != TT_NONE)
-                set_window(r, i);
-        }
-        if (!err && n == 0) /* nothing that could be measured */
+        if (err)
+            return err;
+        fill(r);
+        if (r->head.n_flows == 0) /* nothing that could be measured */
             err = tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
         if (err)
             return err;
@@ -260,29 +295,62 @@ static void tell_flow(const rounds *r, uint32_t i)
              r->told[i].mean_bps * 1e-6);
 }
 
+/* All connections of a flow. */
+static tt_infer_rate rate_of(const rounds *r, uint32_t i)
+{
+    uint32_t n = r->head.n_flows;
+    uint32_t host = r->p->ports[r->asked.flows[i].dst].host;
+    const tt_infer_rate *rates = r->all + (size_t)r->p->hosts[host].rank * n +
+                                 r->index[i];
+    tt_infer_rate all = rates[0];
+    for (uint32_t k = 1; k < r->n_each; k++) {
+        all.mean_bps += rates[k].mean_bps;
+        /* They take turns to pause; what they do when not is more. */
+        all.bps = all.mean_bps;
+    }
+    return all;
+}
+
+/* The sample's rate: then it may be known how many connections fill a link. */
+static void tell_split(rounds *r)
+{
+    tt_split *s = &r->split;
+    tt_split_told(s, r->told[0].bps);
+    uint32_t n = tt_split_count(s);
+    if (!s->is_done || n == 1)
+        return;
+    tt_infer_sockets(r->p->infer, n);
+    TT_INFO(
+        "one connection does not fill a link: every flow is %u of them, and "
+        "jobs use as many (TUTTI_SOCKETS)",
+        n);
+}
+
 /* Rank 0: what the receivers have measured. */
 static tutti_err take_rates(rounds *r, tutti_diag *diag)
 {
     tt_probe *p = r->p;
-    uint32_t n = r->head.n_flows;
     double wait_s = 0;
     for (uint32_t i = 0; i < r->asked.n_flows; i++) {
         if (r->index[i] == TT_NONE)
             continue;
         const tt_infer_flow *flow = &r->asked.flows[i];
-        uint32_t host = p->ports[flow->dst].host;
-        r->told[i] = r->all[(size_t)p->hosts[host].rank * n + r->index[i]];
+        r->told[i] = rate_of(r, i);
         double *most = &p->bps[(size_t)flow->src * p->n_ports + flow->dst];
         double bps = r->told[i].bps;
         bps = isfinite(bps) && bps > 0 ? bps : 0;
         r->is_in_doubt |= !(bps > 0);
         *most = bps > *most ? bps : *most;
         tell_flow(r, i);
+        double window = (double)r->n_each * r->flows[r->index[i]].window_bytes;
         if (bps > 0)
-            wait_s = fmax(wait_s, 8 * r->flows[r->index[i]].window_bytes / bps);
+            wait_s = fmax(wait_s, 8 * window / bps);
     }
     r->empty_ns += tt_seconds_to_ns(fmin(wait_s, most_empty_s));
-    return tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
+    if (!r->is_sample)
+        return tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);
+    tell_split(r);
+    return TUTTI_OK;
 }
 
 /* The same steps on every rank: tell, connect, go, measure, collect. */

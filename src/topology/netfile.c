@@ -41,7 +41,7 @@ typedef struct reader {
     uint32_t *place; /* ranks listed by `rank=`, in order of declaration */
     size_t n_place, cap_place;
     tt_spot with_rank, without_rank; /* the first host of either */
-    bool has_grid;
+    bool has_grid, has_sockets;
 } reader;
 
 /* ---------------------------------------------------------------- words -- */
@@ -574,6 +574,26 @@ static tutti_err read_grid(reader *r, word keyword)
     return TUTTI_OK;
 }
 
+static tutti_err read_sockets(reader *r, word keyword)
+{
+    uint32_t n;
+    if (r->has_sockets)
+        return twice(r, keyword);
+    word number = next_word(r);
+    tutti_err err = read_number(r, number, "the number of sockets",
+                                TT_MAX_SOCKETS, &n);
+    if (err)
+        return err;
+    if (n == 0)
+        return unexpected(r, number, "how many sockets fill a link, 1 to 16");
+    word rest = next_word(r);
+    if (rest.len)
+        return unexpected(r, rest, "the end of the line");
+    r->has_sockets = true;
+    tt_topo_sockets(r->b, n);
+    return TUTTI_OK;
+}
+
 /* ----------------------------------------------------------------- file -- */
 
 static tutti_err read_header(reader *r)
@@ -601,8 +621,11 @@ static tutti_err read_lines(reader *r)
             err = read_link(r, w);
         else if (is_word(w, "grid"))
             err = read_grid(r, w);
+        else if (is_word(w, "sockets"))
+            err = read_sockets(r, w);
         else
-            err = unexpected(r, w, "`switch`, `host`, `link` or `grid`");
+            err = unexpected(r, w,
+                             "`switch`, `host`, `link`, `grid` or `sockets`");
     }
     return err;
 }

@@ -49,6 +49,7 @@ struct tt_topo_builder {
     uint32_t *table; /* hash of names: node + 1 */
     size_t n_table;  /* a power of two, or 0 */
     tt_grid grid;
+    uint32_t n_sockets;
     tt_spot grid_at;
     uint32_t *place; /* [n_place], or NULL */
     uint32_t n_place;
@@ -482,6 +483,11 @@ void tt_topo_grid(tt_topo_builder *b, const tt_grid *grid)
     b->grid_at = b->at;
 }
 
+void tt_topo_sockets(tt_topo_builder *b, uint32_t n)
+{
+    b->n_sockets = n;
+}
+
 void tt_topo_place(tt_topo_builder *b, const uint32_t *place, uint32_t n)
 {
     if (b->err)
@@ -778,6 +784,7 @@ tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
                                 .first_in = d.first_in,
                                 .in = d.in,
                                 .grid = b->grid,
+                                .n_sockets = b->n_sockets ? b->n_sockets : 1,
                                 .arena = b->arena};
         if (tt_topology_hash(d.t, b->mem, &d.t->id))
             no_memory(b);

@@ -119,6 +119,15 @@ static void put_grid(writer *w)
     end_line(w);
 }
 
+static void put_sockets(writer *w)
+{
+    if (w->t->n_sockets < 2)
+        return;
+    tt_str_puts(w->out, "sockets ");
+    tt_str_u64(w->out, w->t->n_sockets);
+    end_line(w);
+}
+
 /* " dev=eth0": of the first node if it is a host, else of the second;
  * " dev=eth0/eth1" or "dev=/eth1" when that does not tell. */
 static void put_devs(writer *w, const tt_link *l)
@@ -181,6 +190,7 @@ static void put_all(writer *w)
     end_line(w);
     put_nodes(w);
     put_grid(w);
+    put_sockets(w);
     put_links(w);
 }
 

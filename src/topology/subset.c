@@ -125,6 +125,7 @@ static void fill(copier *c, const choice *what)
 {
     const tutti_topology *t = c->t;
     tt_topo_is_part(c->b);
+    tt_topo_sockets(c->b, t->n_sockets);
     add_nodes(c, what->rate_bps);
     add_links(c, what->rate_bps);
     /* A grid with holes is none. */

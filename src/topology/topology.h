@@ -23,6 +23,7 @@
 #define TT_MAX_NODES (UINT32_C(1) << 18)
 #define TT_MAX_LINKS (UINT32_C(1) << 23)
 #define TT_MAX_DIMS 8u
+#define TT_MAX_SOCKETS 16u
 #define TT_MAX_RATE_BPS UINT64_C(1000000000000000) /* 1 Pbit/s */
 
 typedef enum tt_node_kind {
@@ -66,7 +67,8 @@ struct tutti_topology {
      * out[first_out[v + 1] - 1], in order of number. */
     const uint32_t *first_out, *out, *first_in, *in;
     tt_grid grid;
-    uint64_t id; /* FNV-1a of what tt_topology_write writes */
+    uint32_t n_sockets; /* that fill a link between hosts; 1 unless told */
+    uint64_t id;        /* FNV-1a of what tt_topology_write writes */
     tt_arena arena;
 };
 
@@ -167,6 +169,8 @@ uint32_t tt_topo_slot(tt_topo_builder *b, uint32_t hub, const char *name,
 void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                   const tt_wire *wire);
 void tt_topo_grid(tt_topo_builder *b, const tt_grid *grid);
+/* How many connections fill a link between hosts; 1 unless told. */
+void tt_topo_sockets(tt_topo_builder *b, uint32_t n);
 /* Ranks are numbered in the order in which hosts (slots) were added, unless
  * this says otherwise: place[i] is the rank of the i-th of them; a permutation
  * of all n. */

@@ -429,6 +429,32 @@ static void close_sides(side *sides, uint32_t n)
     }
 }
 
+/* Who says nothing uses as many sockets as the network needs; the fewer of two
+ * count. */
+static void test_sockets(void **state)
+{
+    (void)state;
+    static const uint32_t said[3] = {0, 0, 2};
+    side sides[3];
+    open_sides(sides, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        ((tt_tcp_net *)(void *)sides[r].net)->card.n_strands = said[r];
+        sides[r].net->n_sockets = 4;
+        for (uint32_t of = 0; of < 3; of++)
+            ((tt_tcp_card *)(void *)sides[r].cards[of])->n_strands = said[of];
+    }
+    connect_sides(sides, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        assert_int_equal(sides[r].err, TUTTI_OK);
+        for (uint32_t of = 0; of < 3; of++) {
+            const tt_tcp_conn *conn = (tt_tcp_conn *)(void *)sides[r].conns[of];
+            if (conn)
+                assert_int_equal(conn->n_strands, r == 2 || of == 2 ? 2 : 4);
+        }
+    }
+    close_sides(sides, 3);
+}
+
 static int silent_listener(uint16_t *port)
 {
     tt_addr addr;
@@ -778,10 +804,11 @@ int main(void)
         cmocka_unit_test(test_ports),       cmocka_unit_test(test_cards),
         cmocka_unit_test(test_reaches),     cmocka_unit_test(test_ways),
         cmocka_unit_test(test_hints),       cmocka_unit_test(test_many_ways),
-        cmocka_unit_test(test_way_of),      cmocka_unit_test(test_wrong_hosts),
-        cmocka_unit_test(test_two_jobs),    cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_unreachable), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_namespaces),  cmocka_unit_test(test_congestion),
+        cmocka_unit_test(test_way_of),      cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_wrong_hosts), cmocka_unit_test(test_two_jobs),
+        cmocka_unit_test(test_strangers),   cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_settings),    cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_congestion),
     };
     return TT_RUN_TAP(tests);
 }

@@ -55,6 +55,7 @@ static void check_round_trip(const tutti_topology *t)
         assert_string_equal(a->dev ? a->dev : "", b->dev ? b->dev : "");
     }
     assert_memory_equal(&t->grid, &u->grid, sizeof(t->grid));
+    assert_int_equal(t->n_sockets, u->n_sockets);
     tt_topology_free(u);
     tt_str_free(&s);
     tt_str_free(&again);
@@ -108,6 +109,10 @@ static void test_read(void **state)
            "link a c 1Mbit\nlink b d 1Mbit",
            "host a b c d\ngrid 2x2 mesh\nlink a b 1Mbit 0\nlink d c 1Mbit 0\n"
            "link a c 1Mbit 0\nlink b d 1Mbit 0\n");
+    expect("host a b\nsockets 4 # each flow is limited\nlink a b 1Mbit",
+           "host a b\nsockets 4\nlink a b 1Mbit 0\n");
+    expect("sockets 1\nhost a b\nlink a b 1Mbit",
+           "host a b\nlink a b 1Mbit 0\n");
     expect("host a", "host a\n");
     /* One slot may have a link of its own. */
     expect("host a ranks=2\nhost b\nlink a.1 b 1Mbit\nlink a.0 a 1Mbit",
@@ -279,7 +284,8 @@ static void test_bad_nodes(void **state)
 {
     (void)state;
     bad("hosts a", TUTTI_EFORMAT, 2, 1,
-        "expected `switch`, `host`, `link` or `grid`, but here is `hosts`");
+        "expected `switch`, `host`, `link`, `grid` or `sockets`, but here is "
+        "`hosts`");
     bad("switch", TUTTI_EFORMAT, 2, 7,
         "expected the name of a switch, but the text ends here");
     bad("host \n", TUTTI_EFORMAT, 2, 6,
@@ -406,6 +412,14 @@ static void test_bad_whole(void **state)
         "there is no path from `a` to `c`");
     bad("host a b\nlink a b 1bit oneway", TUTTI_EINVAL, 2, 8,
         "there is no path from `b` to `a`");
+    bad("sockets 0", TUTTI_EFORMAT, 2, 9,
+        "expected how many sockets fill a link, 1 to 16, but here is `0`");
+    bad("sockets 17", TUTTI_ELIMIT, 2, 9,
+        "the number of sockets can be at most 16");
+    bad("sockets 2 2", TUTTI_EFORMAT, 2, 11,
+        "expected the end of the line, but here is `2`");
+    bad("sockets 2\nsockets 2", TUTTI_EFORMAT, 3, 1,
+        "`sockets` says what has been said already");
     bad("grid 2x2 ring", TUTTI_EFORMAT, 2, 10,
         "expected `torus` or `mesh`, but here is `ring`");
     bad("grid", TUTTI_EFORMAT, 2, 5,

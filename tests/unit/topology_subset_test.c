@@ -76,6 +76,7 @@ static void check(const char *spec, const uint32_t *members, uint32_t n)
     uint32_t n_less = n_left_out(t, part);
     assert_int_equal(part->n_nodes, t->n_nodes - n_less);
     assert_int_equal(part->n_links, t->n_links - 2 * n_less);
+    assert_int_equal(part->n_sockets, t->n_sockets);
     assert_int_equal(part->grid.n_dims > 0,
                      t->grid.n_dims > 0 && n == t->n_ranks);
     for (uint32_t i = 0; i < n; i++) {
