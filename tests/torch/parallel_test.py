@@ -304,8 +304,9 @@ def network(alpha, beta, n=8):
 
 
 def model_never_worse():
-    """PAPERS' model of exposed time, on many networks: auto is never worse than
-    the better pure choice, than the paper's rule, or than ddp."""
+    """PAPERS' model of exposed time, on many networks: the step by auto is never
+    longer than by the better pure choice, by the paper's rule, or by ddp, but for
+    what auto does not look at."""
     g = torch.Generator().manual_seed(5)
     for trial in range(60):
         draw = lambda low, high: low * (high / low) ** torch.rand((), generator=g).item()  # noqa: E731
@@ -316,14 +317,14 @@ def model_never_worse():
         facts = facts_of(layers, t)
         facts.overlaps = trial % 3 == 0
 
-        def cost(choices):
-            return sum(policy.waits(facts, policy.with_priorities(facts, choices)))
+        def step(choices):
+            exposed_ = policy.waits(facts, policy.with_priorities(facts, choices))
+            return facts.backward + sum(exposed_)
 
-        auto = sum(policy.waits(facts, policy.decide("auto", facts)))
+        auto = facts.backward + sum(policy.waits(facts, policy.decide("auto", facts)))
         pure = [[policy.priced(facts, m, p, "") for m in policy.by_layer(facts)] for p in ("ring", "doubling")]
-        others = pure + [policy.ddp(facts), policy.hybrid(facts)]
-        worst = min(cost(choices) for choices in others)
-        assert auto <= worst * 1.005 + 1e-5, (trial, auto, [cost(c) for c in others])
+        others = [step(choices) for choices in (*pure, policy.ddp(facts), policy.hybrid(facts))]
+        assert auto <= min(others) / (1 - policy.MARGIN) + 1e-9, (trial, auto, others)
 
 
 def model_by_hand():

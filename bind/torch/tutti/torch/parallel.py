@@ -79,7 +79,7 @@ class DataParallel(torch.nn.Module):
         self.broadcast_buffers, self.warmup = broadcast_buffers, warmup
         self._optimizer = lambda: None
         self._syncs, self._running, self._open = True, False, False
-        self.steps = 0
+        self.steps, self._curves = 0, {}
         self._find_parameters()
         self._start_alike()
         self._plan(list(reversed(range(len(self.params)))))
@@ -139,6 +139,7 @@ class DataParallel(torch.nn.Module):
             cap=self.caps[0],
             first_cap=self.caps[1],
             has_times=gradients is not None,
+            curves=self._curves,
         )
         choices = agree.from_rank_0(lambda: policies.decide(self.policy, facts), self.process_group)
         self.reducer = Reducer(self.backend, self.params, choices)

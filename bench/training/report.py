@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What was measured, as tables and a chart.
+
+The least possible time of a step is what it computes, and what no order of
+messages and no grouping can hide: layers 1..m cannot begin before layer m's
+gradient is there, their all-reduce takes at least the network's optimum, and
+layer m's forward pass (or, without overlap with it, the end of the backward pass)
+waits for the last of them. The same as least() of tutti/torch/exposed.py."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+LABELS = {"gloo": "DDP on Gloo", "tutti": "DDP on Tutti", "ddp": "policy ddp",
+          "hybrid": "policy hybrid", "auto": "policy auto",
+          "auto+": "auto, overlap with forward",
+          "ddp+": "ddp, overlap with forward",
+          "hybrid+": "hybrid, overlap with forward"}
+WORST = 1.03  # auto against the better of the others
+
+
+def bound_of(found, factor):
+    return {"s_per_byte": found["allreduce_s_per_byte"] * factor,
+            "latency_s": found["latency_s"]}
+
+
+def medians(rows):
+    """Of a way's rounds."""
+    return {key: statistics.median(row[key] for row in rows)
+            for key in ("step_s", "computing_s")}
+
+
+def computing_of(result):
+    """Seconds of a step without communication: the same network in all ways,
+    so one figure."""
+    return min(medians(rows)["computing_s"] for rows in result["ways"].values())
+
+
+def least(layers, computing, optimum, overlaps):
+    """Of a step. layers: [(name, bytes, forward seconds)], the first one first;
+    backward takes twice as long as forward."""
+    most, total, before = 0.0, 0, 0.0
+    for _, size, forward in layers:
+        total += size
+        took = optimum["latency_s"] + optimum["s_per_byte"] * total
+        hidden = before * (3 if overlaps else 2)
+        most = max(most, took - hidden)
+        before += forward
+    return computing + most
+
+
+def ms(seconds):
+    return "%.1f ms" % (seconds * 1e3) if seconds < 1 else "%.2f s" % seconds
+
+
+def table(head, rows):
+    cells = [head] + rows
+    widths = [max(len(row[k]) for row in cells) for k in range(len(head))]
+    lines = ["  " + "  ".join(
+        cell.ljust(w) if k == 0 else cell.rjust(w)
+        for k, (cell, w) in enumerate(zip(row, widths))) for row in cells]
+    return [line.rstrip() for line in lines]
+
+
+def steps(result):
+    """Rows: way, step, against Gloo, exposed, against Gloo."""
+    computing = computing_of(result)
+    base = result["ways"].get("gloo")
+    base = medians(base) if base else None
+    bounds = least_of(result, computing)
+    rows = []
+    for way, found in result["ways"].items():
+        step = medians(found)["step_s"]
+        open_ = max(step - computing, 0)
+        row = [LABELS.get(way, way), ms(step), "-", ms(open_), "-"]
+        if base:
+            was = max(base["step_s"] - computing, 0)
+            row[2] = "%+.0f %%" % (100 * (step / base["step_s"] - 1))
+            row[4] = "%.1f x" % (was / open_) if open_ > 0 else "-"
+        if bounds:
+            row.append("%.2f" % (bounds[way.endswith("+")] / step))
+        rows.append(row)
+    head = ["way", "step", "to Gloo", "exposed", "less than Gloo"]
+    return table(head + ["least / step"] * bool(bounds), rows)
+
+
+def least_of(result, computing):
+    """(without, with overlap with the forward pass); None: not a lab."""
+    if "optimum" not in result:
+        return None
+    return [least(result["layers"], computing, result["optimum"], overlaps)
+            for overlaps in (False, True)]
+
+
+def layers(result):
+    """Exposed time of each bucket in the last round of each policy."""
+    lines = []
+    for way, found in result["ways"].items():
+        rows = [[", ".join(row["layers"]), "%.2f MB" % (row["bytes"] / 1e6),
+                 row["planner"], ms(row["predicted_s"]), ms(row["measured"]),
+                 ms(row["exposed"])] for row in found[-1].get("layers", [])]
+        if rows:
+            lines += ["", "  %s, rank 0, last step:" % LABELS.get(way, way)]
+            lines += table(["layers", "bytes", "algorithm", "predicted",
+                            "measured", "exposed"], rows)
+    return lines
+
+
+def verdicts(result):
+    ways = {way: medians(rows)["step_s"] for way, rows in result["ways"].items()}
+    if not {"auto", "hybrid", "ddp"} <= set(ways):
+        return []
+    ratio = ways["auto"] / min(ways["hybrid"], ways["ddp"])
+    return ["  auto / the better of hybrid and ddp: %.3f%s" % (
+        ratio, "" if ratio <= WORST else " (more than %.2f)" % WORST)]
+
+
+def of(result):
+    computing = computing_of(result)
+    lines = ["## " + result["title"], ""]
+    if "alone" in result:
+        found = result["alone"]["seconds"]
+        total = sum(result["alone"]["sizes"])
+        lines += ["  All-reduces of DDP's buckets alone (%d, %.1f MB): %s" % (
+            len(result["alone"]["sizes"]), total / 1e6, ", ".join(
+                "%s %s (%.1f x)" % (name, ms(s), found["gloo"] / s)
+                for name, s in found.items()))]
+    bounds = least_of(result, computing)
+    if bounds:
+        lines += ["  Computing is slept, gradients are real. Least possible step: "
+                  "%s; with overlap with the next forward pass %s." % (
+                      ms(bounds[0]), ms(bounds[1]))]
+    lines += ["  A step computes %s." % ms(computing), ""]
+    return lines + steps(result) + layers(result) + verdicts(result)
+
+
+# ------------------------------------------------------------------- chart --
+
+def pyplot():
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    plt.rcParams.update({"svg.hashsalt": "tutti", "svg.fonttype": "path",
+                         "axes.spines.top": False, "axes.spines.right": False,
+                         "font.size": 9, "figure.facecolor": "white"})
+    return plt
+
+
+def draw(path, folder):
+    """Steps on lab networks: computing, and what is exposed."""
+    with open(path) as file:
+        results = [r for r in json.load(file) if "optimum" in r]
+    plt = pyplot()
+    figure, axes = plt.subplots(1, len(results), squeeze=False,
+                                figsize=(3.3 * len(results), 2.6))
+    for axis, result in zip(axes[0], results):
+        computing = computing_of(result)
+        ways = list(result["ways"])[::-1]
+        times = [medians(result["ways"][way])["step_s"] for way in ways]
+        names = [LABELS.get(way, way) for way in ways]
+        axis.barh(names, [computing] * len(ways), color="0.75",
+                  label="computing")
+        axis.barh(names, [max(t - computing, 0) for t in times],
+                  left=computing, color=["#e39b3b" if way == "gloo" else
+                                         "#1b6ca8" for way in ways],
+                  label="exposed communication")
+        for bound, style in zip(least_of(result, computing), ("--", ":")):
+            axis.axvline(bound, color="C3", linewidth=0.9, linestyle=style)
+        axis.set_title(result["title"], fontsize=8, loc="left")
+        axis.set_xlabel("seconds per step")
+        if axis is not axes[0][0]:
+            axis.set_yticklabels([])
+    figure.text(0, -0.06, "grey: computing; red: the least possible step, without "
+                "(dashed) and with (dotted) overlap with the next forward pass",
+                fontsize=8)
+    figure.tight_layout()
+    os.makedirs(folder, exist_ok=True)
+    for kind, about in (("png", {"Software": None}), ("svg", {"Date": None})):
+        figure.savefig(os.path.join(folder, "training." + kind), dpi=110,
+                       bbox_inches="tight", metadata=about)
+
+
+def chart(path, results, folder):
+    """By the first Python that has matplotlib: often only the system's."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        if path:
+            with open(path) as had:
+                results = json.load(had)
+        json.dump(results, file)
+        file.flush()
+        for python in (sys.executable, "/usr/bin/python3"):
+            done = subprocess.run([python, __file__, file.name, folder],
+                                  capture_output=True, text=True)
+            if not done.returncode:
+                print("charts in " + folder)
+                return
+    print("bench/training: no charts: " + done.stderr.strip().splitlines()[-1],
+          file=sys.stderr)
+
+
+if __name__ == "__main__":
+    draw(sys.argv[1], sys.argv[2])
