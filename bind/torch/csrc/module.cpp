@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // module.cpp - what Python sees: create(), version(), flight_record(), and what
-// planned.h has. tutti/torch/__init__.py registers it with torch.distributed.
+// planned.h and partial.h have. tutti/torch/__init__.py registers it with
+// torch.distributed.
 #include <torch/extension.h>
 
 #include <pybind11/chrono.h>
 
 #include "group.h"
+#include "partial.h"
 #include "planned.h"
 
 namespace
@@ -65,5 +67,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         "flight_record", [] { return py::bytes(Recorder::get().text()); },
         "What this rank has called last, as a pickle for torchfrtrace.");
     define_planned(m);
+    define_partial(m);
     m.def("version", &tutti_version, "The version of the library.");
 }

@@ -47,5 +47,9 @@ _register.register()
 
 from tutti.torch.ddp_hook import HookState, hook  # noqa: E402
 from tutti.torch.parallel import DataParallel, backend_of  # noqa: E402
+from tutti.torch.partial import Controller, PartialReduce, WorkerLost  # noqa: E402
 
-__all__ = ["DataParallel", "HookState", "hook", "monitored_barrier", "predict"]
+__all__ = [
+    "Controller", "DataParallel", "HookState", "PartialReduce", "WorkerLost", "hook",
+    "monitored_barrier", "predict",
+]

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From runs to medians, a table, and the targets."""
+import statistics
+
+ALL_REDUCE = ("ddp-gloo", "ddp-tutti")
+PARTIAL = ("constant", "dynamic")
+
+
+def median(values):
+    values = [v for v in values if v is not None]
+    return statistics.median(values) if values else None
+
+
+def summary(runs):
+    """{(task, speed): {method: medians}}"""
+    found = {}
+    for run in runs:
+        rows = found.setdefault((run["task"], run["speed"]), {})
+        rows.setdefault(run["method"], []).append(run)
+    return {case: {m: _medians(some) for m, some in rows.items()}
+            for case, rows in found.items()}
+
+
+def _medians(some):
+    never = sum(r["to_goal"] is None for r in some)
+    # A run that never got there counts as slower than all that did.
+    times = sorted(float("inf") if r["to_goal"] is None else r["to_goal"]
+                   for r in some)
+    return {"runs": len(some), "never": never,
+            "to_goal": statistics.median(times),
+            "spread": (times[0], times[-1]),
+            "seconds": median([r["seconds"] for r in some]),
+            "final": median([r["final"] for r in some])}
+
+
+def _ratio(a, b):
+    return "-" if not a or not b or float("inf") in (a["to_goal"],
+                                                     b["to_goal"]) \
+        else "%.2f" % (a["to_goal"] / b["to_goal"])
+
+
+def best_all_reduce(rows):
+    """The faster of the two, which is what others are compared with."""
+    there = [rows[m] for m in ALL_REDUCE if m in rows]
+    return min(there, key=lambda row: row["to_goal"]) if there else None
+
+
+def table(rows, titles):
+    """Markdown lines."""
+    base, gossip = best_all_reduce(rows), rows.get("ad-psgd")
+    lines = ["| method | to the goal, s | (least, most) | against all-reduce "
+             "| against AD-PSGD | whole run, s | final accuracy |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for method, title in titles.items():
+        row = rows.get(method)
+        if not row:
+            continue
+        lines.append("| %s | %.2f | (%.2f, %.2f) | %s | %s | %.1f | %.1f %% |"
+                     % (title, row["to_goal"], *row["spread"],
+                        _ratio(base, row), _ratio(gossip, row),
+                        row["seconds"], 100 * row["final"]))
+    return lines
+
+
+def _faster(rows, method):
+    base = best_all_reduce(rows)
+    if not base or method not in rows:
+        return None
+    return base["to_goal"] / rows[method]["to_goal"]
+
+
+LEAST = {"slow2": 1.21, "slow5": 3, "equal": 0.95}
+
+
+def targets(case, rows):
+    """[(what, found, wanted, whether it holds)]"""
+    found, base = [], best_all_reduce(rows)
+    for method in PARTIAL:
+        if method not in rows or not base:
+            continue
+        times = _faster(rows, method)
+        if case[1] in LEAST:
+            found.append((method + " against all-reduce", times,
+                          LEAST[case[1]], times >= LEAST[case[1]]))
+        if "ad-psgd" in rows:
+            times = rows["ad-psgd"]["to_goal"] / rows[method]["to_goal"]
+            found.append((method + " against AD-PSGD", times, 1.2,
+                          times >= 1.2))
+        behind = 100 * (base["final"] - rows[method]["final"])
+        found.append((method + ", points behind all-reduce at the end", behind,
+                      0.5, behind <= 0.5))
+    return found

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the workers of partial reduce average: parameters, the model's buffers, and
+what the optimizer remembers of each parameter.
+
+All of it is laid into flat tensors ("buckets"), which are the same on all workers:
+which parts the optimizer will remember is found out by one step on a small
+stand-in, so also a worker that has not made a step yet has a place for them. What
+is missing counts as zero, and is made when an average that is not zero arrives.
+Parts of another shape than the parameter (factored moments) stay local.
+"""
+
+import torch
+
+# What an optimizer remembers of a parameter; the stand-in has this shape.
+STAND_IN = (2, 3)
+
+
+def _stand_in_state(optimizer, group):
+    """The state that the optimizer makes for a parameter of such a group."""
+    like = group["params"][0]
+    options = {k: v for k, v in group.items() if k not in ("params", "param_names")}
+    p = torch.nn.Parameter(torch.zeros(STAND_IN, dtype=like.dtype, device=like.device))
+    p.grad = torch.zeros_like(p)
+    twin = type(optimizer)([{"params": [p], **options}])
+    twin.step()
+    return dict(twin.state.get(p, {}))
+
+
+def is_number(value):
+    return torch.is_tensor(value) and value.is_floating_point()
+
+
+class Weight:
+    """A parameter, or a buffer of the model."""
+
+    def __init__(self, tensor):
+        self.tensor = self.like = tensor
+
+    def read(self, view):
+        view.copy_(self.tensor.detach())
+
+    def write(self, view):
+        self.tensor.detach().copy_(view)
+
+
+class Memory:
+    """One of the tensors that the optimizer keeps for a parameter."""
+
+    def __init__(self, optimizer, p, key, state):
+        self.optimizer, self.p, self.key, self.state = optimizer, p, key, state
+        self.is_count = state[key].dim() == 0
+        self.like = torch.zeros((), dtype=torch.float32) if self.is_count else p
+
+    def _present(self):
+        return self.optimizer.state.get(self.p, {}).get(self.key)
+
+    def read(self, view):
+        value = self._present()
+        if value is None:
+            view.zero_()
+        else:
+            view.copy_(value)
+
+    def write(self, view):
+        value = self._present()
+        if value is None:
+            if not view.any():
+                return
+            value = self._make()
+        value.copy_(view.round() if self.is_count else view)
+
+    def reset(self):
+        value = self._present()
+        if value is not None:
+            value.zero_()
+
+    def _make(self):
+        made = self.optimizer.state[self.p]
+        for key, value in self.state.items():
+            if key in made:
+                continue
+            if is_number(value) and value.shape == STAND_IN:
+                made[key] = torch.zeros_like(self.p)
+            elif torch.is_tensor(value):
+                made[key] = torch.zeros_like(value)
+            else:
+                made[key] = value
+        return made[self.key]
+
+
+def memories_of(optimizer):
+    """{parameter: its Memory objects}, the same on all workers."""
+    found = {}
+    for group in optimizer.param_groups:
+        try:
+            state = _stand_in_state(optimizer, group)
+        except Exception as error:
+            raise ValueError(
+                f"tutti.torch.PartialReduce: what {type(optimizer).__name__} remembers cannot "
+                f'be found out ({error}); momentum="keep" leaves it alone'
+            ) from error
+        keys = [k for k, v in state.items() if is_number(v) and v.shape in (STAND_IN, ())]
+        for p in group["params"]:
+            found[p] = [Memory(optimizer, p, key, state) for key in keys]
+    return found
+
+
+class Bucket:
+    """Parts of one type, in one flat tensor; `params` have been stepped when it may
+    be read."""
+
+    def __init__(self, dtype):
+        self.dtype, self.parts, self.params, self.n = dtype, [], [], 0
+
+    def add(self, part):
+        self.parts.append(part)
+        self.n += part.like.numel()
+
+    def lay(self):
+        self.flat = torch.zeros(self.n, dtype=self.dtype)
+        self.views, at = [], 0
+        for part in self.parts:
+            view = self.flat[at : at + part.like.numel()]
+            self.views.append(view.view(part.like.shape))
+            at += part.like.numel()
+
+    def read(self):
+        for part, view in zip(self.parts, self.views):
+            part.read(view)
+
+    def write(self):
+        for part, view in zip(self.parts, self.views):
+            part.write(view)
+
+
+class Packer:
+    """Fills buckets up to a size, one open for each type."""
+
+    def __init__(self, cap_bytes):
+        self.cap, self.open, self.done = cap_bytes, {}, []
+
+    def bucket(self, dtype, n):
+        bucket = self.open.get(dtype)
+        size = torch.empty((), dtype=dtype).element_size()
+        if bucket and bucket.n and (bucket.n + n) * size > self.cap:
+            self.done.append(self.open.pop(dtype))
+            bucket = None
+        return bucket or self.open.setdefault(dtype, Bucket(dtype))
+
+    def take(self, parts, param=None):
+        """Parts of one type, into one bucket: it is ready when `param` is stepped."""
+        bucket = self.bucket(parts[0].like.dtype, sum(p.like.numel() for p in parts))
+        for part in parts:
+            bucket.add(part)
+        if param is not None:
+            bucket.params.append(param)
+
+    def close(self):
+        buckets = self.done + list(self.open.values())
+        for bucket in buckets:
+            bucket.lay()
+        return buckets
+
+
+def buckets_of(model, optimizer, averages_memory, averages_buffers, cap_bytes):
+    """The buckets, in the order in which they are averaged: last layers first."""
+    packer = Packer(cap_bytes)
+    memories = memories_of(optimizer) if averages_memory else {}
+    late = []  # known only when all parameters have been stepped
+    seen = set()
+    for p in reversed([p for g in optimizer.param_groups for p in g["params"]]):
+        same = [m for m in memories.get(p, ()) if m.like.dtype == p.dtype and not m.is_count]
+        late += [m for m in memories.get(p, ()) if m not in same]
+        packer.take([Weight(p), *same], p)
+        seen.add(p)
+    for p in model.parameters():
+        if p not in seen and p.requires_grad:
+            raise ValueError(
+                "tutti.torch.PartialReduce: the model has parameters that the optimizer "
+                "does not have; give it all, or set requires_grad=False"
+            )
+    if averages_buffers:
+        late += [Weight(b) for b in model.buffers() if b.is_floating_point()]
+    buckets = packer.close()
+    packer = Packer(cap_bytes)
+    for part in late:
+        packer.take([part])
+    return buckets + packer.close()

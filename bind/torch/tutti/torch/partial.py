@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""PartialReduce: training that does not wait for slow workers.
+
+    average = tutti.torch.PartialReduce(model, optimizer, group_size=4)
+    for x, y in data:
+        average.zero_grad()
+        loss_of(model(x), y).backward()
+        average.step()              # was: optimizer.step()
+    average.finish()                # all workers have the same weights
+
+Each worker makes the optimizer's step on its own gradients, then averages its
+weights with those of the first others that are ready (docs/partial.md). Steps go
+bucket by bucket: what has been stepped is on its way while the rest is stepped.
+
+Workers are the ranks of a process group "tutti"; or they join a controller
+(tutti.torch.Controller, or `tutti controller`) by its address, and may then die,
+and be started again, as they like. A group that breaks because a member died
+leaves this worker with the weights it had; it goes on. WorkerLost is raised when
+the controller is gone, or has counted this worker as dead: see rejoin().
+"""
+
+import torch
+import torch.distributed as dist
+
+from tutti.torch import _c
+from tutti.torch.averaged import buckets_of, memories_of
+
+MODES = ("constant", "dynamic")
+MOMENTUM = ("average", "reset", "keep")
+RULES = (
+    "min_group", "history", "decay", "max_wait_s", "soft_wait_s", "join_wait_s",
+    "end_wait_s", "start_wait_s", "liveness_s", "timeout_s", "log", "planner",
+)
+
+
+class WorkerLost(RuntimeError):
+    """This worker is in no group any more until rejoin()."""
+
+
+def _one_of(name, value, allowed):
+    if value not in allowed:
+        raise ValueError(f'tutti.torch: {name} is one of {", ".join(allowed)}, not "{value}"')
+
+
+def options_of(group_size, mode, recentre_every, rules):
+    """The library's options; `rules` as tutti_partial_opts names them."""
+    _one_of("mode", mode, MODES)
+    made = _c.PartialOptions()
+    made.group_size = 0 if group_size in (None, "auto") else group_size
+    made.is_dynamic = mode == "dynamic"
+    made.recentre_every = recentre_every
+    for name, value in rules.items():
+        if name not in RULES:
+            raise TypeError(f'tutti.torch: there is no option "{name}"; others are {", ".join(RULES)}')
+        setattr(made, name, value)
+    return made
+
+
+class Controller:
+    """Decides who averages with whom, in a process of its own choice.
+
+    n_workers is how many there may be; `listen` a host:port, else any; the other
+    options are PartialReduce's, which workers take from here."""
+
+    def __init__(self, n_workers, listen="", group_size="auto", mode="constant",
+                 recentre_every=0, **rules):
+        options = options_of(group_size, mode, recentre_every, rules)
+        self._controller = _c.Controller(listen, n_workers, options)
+        self.port = self._controller.port
+
+    def metrics(self):
+        return self._controller.metrics()
+
+    def wait(self, seconds):
+        """Whether all workers have come and gone, within that time."""
+        return self._controller.wait(seconds)
+
+    def close(self):
+        self._controller.close()
+
+
+class PartialReduce:
+    """See the file's beginning.
+
+    group_size      members of a group; "auto": chosen while it runs
+    mode            "constant": each counts 1/n; "dynamic": the further a worker is
+                    behind, the less it counts, and it goes on from the foremost
+    momentum        what the optimizer remembers is averaged too ("average"), set to
+                    zero after each averaging ("reset"), or left alone ("keep")
+    recentre_every  steps (of a mean worker) until all workers are one group; 0: never
+    average_buffers the model's floating-point buffers too (running means and so on)
+    overlap         step and average bucket by bucket; False: the optimizer steps
+                    once, for those that look at all parameters together
+    process_group   whose ranks are the workers; default: all, where there is one
+    controller      host:port, instead of a process group; worker: which one this is,
+                    -1: any that is free. Weights must begin equal (a seed, a file)
+    is_current      this worker has the others' weights though it comes late
+    """
+
+    def __init__(self, model, optimizer, group_size="auto", mode="constant",
+                 momentum="average", recentre_every=0, average_buffers=True,
+                 overlap=True, bucket_cap_mb=4, process_group=None, controller=None,
+                 worker=-1, is_current=False, **rules):
+        _one_of("momentum", momentum, MOMENTUM)
+        self.model, self.optimizer = model, optimizer
+        self.momentum, self.overlap = momentum, overlap
+        self.buckets = buckets_of(model, optimizer, momentum == "average", average_buffers,
+                                  int(bucket_cap_mb * (1 << 20)))
+        memories = memories_of(optimizer) if momentum == "reset" else {}
+        self._memories = [memory for some in memories.values() for memory in some]
+        options = options_of(group_size, mode, recentre_every, rules)
+        options.is_current = is_current
+        self.iteration = 0
+        self.group = None     # what the last group was: kind, members, weights, ...
+        self.n_broken = 0     # groups that this worker was in, and that broke
+        self.last_failure = ""
+        self._metrics = None
+        self._session = self._open(options, process_group, controller, worker)
+        self.worker = self._session.describe()["worker"]
+        self._catch_up()
+
+    def _open(self, options, group, controller, worker):
+        if group is None and controller is None and dist.is_initialized():
+            group = dist.group.WORLD
+        if group is None:
+            return _c.partial_join(controller or "", worker, options)
+        from tutti.torch.parallel import backend_of
+
+        backend = backend_of(group)
+        self._begin_equal(group)
+        if dist.get_world_size(group) == 1:
+            options.group_size = 0  # there is nobody to form groups with
+        return _c.partial_open(backend, options)
+
+    @torch.no_grad()
+    def _begin_equal(self, group):
+        """All start from rank 0's weights."""
+        source = dist.get_global_rank(group, 0)
+        for tensor in [*self.model.parameters(), *self.model.buffers()]:
+            dist.broadcast(tensor.detach(), source, group=group)
+
+    def _catch_up(self):
+        """The others have gone ahead: this worker gets their weights first."""
+        while self._session.describe()["is_newcomer"]:
+            self._average(self._session.announce(self.iteration, False), self.buckets)
+
+    # ------------------------------------------------------------ steps --
+
+    def step(self, closure=None):
+        """The optimizer's step, and averaging with a group. Returns what the
+        optimizer does."""
+        session = self._is_open()
+        self.iteration += 1
+        self._loss = None
+        asked = session.announce(self.iteration, False)
+        try:
+            self._average(asked, self._stepped(closure))
+        except WorkerLost:
+            raise
+        except BaseException as error:
+            asked.wait()
+            session.abandon(f"worker {self.worker} failed: {type(error).__name__}")
+            raise
+        return self._loss
+
+    def average(self):
+        """Averaging alone, for who has called the optimizer's step()."""
+        self.iteration += 1
+        self._average(self._is_open().announce(self.iteration, False), self.buckets)
+
+    def _stepped(self, closure):
+        """Makes the optimizer's step; gives buckets as they are ready for averaging."""
+        owners = [b for b in self.buckets if b.params]
+        if closure is not None or not self.overlap or len(owners) < 2:
+            self._loss = self.optimizer.step() if closure is None else self.optimizer.step(closure)
+            yield from self.buckets
+            return
+        grads = [(p, p.grad) for b in owners for p in b.params]
+        by_param = dict(grads)
+        try:
+            for p, _ in grads:
+                p.grad = None
+            for bucket in self.buckets:
+                if bucket.params:
+                    self._step_some(bucket.params, by_param)
+                yield bucket
+        finally:
+            for p, grad in grads:
+                p.grad = grad
+
+    def _step_some(self, params, grads):
+        for p in params:
+            p.grad = grads[p]
+        self._loss = self.optimizer.step()
+        for p in params:
+            p.grad = None
+
+    @torch.no_grad()
+    def _average(self, asked, buckets):
+        """Whether the group came to its end; WorkerLost, or the weights are as they
+        were, when not."""
+        session, err, ready = self._session, None, []
+        for bucket in buckets:
+            with torch.no_grad():
+                bucket.read()
+            ready.append(bucket)
+            if err is None and asked.is_over():
+                err = asked.wait()
+            if err == 0:
+                err, ready = self._hand_over(ready), []
+        if err is None:
+            err = asked.wait()
+        err = err or self._hand_over(ready) or session.commit()
+        self.group = session.group()
+        if err:
+            return self._failed(err)
+        for bucket in self.buckets:
+            bucket.write()
+        for memory in self._memories:
+            memory.reset()
+        if self.group["iteration"] > self.iteration and self._goes_on_from_foremost():
+            self.iteration = self.group["iteration"]
+        return True
+
+    def _goes_on_from_foremost(self):
+        info = self._session.describe()
+        return info["is_dynamic"] or any(m[3] == 0 and m[0] == self.worker for m in self.group["members"])
+
+    def _hand_over(self, buckets):
+        """They are on their way; the commit waits for them."""
+        for bucket in buckets:
+            err = self._session.reduce(bucket.flat)
+            if err:
+                return err
+        return 0
+
+    def _failed(self, err):
+        self.n_broken += 1
+        self.last_failure = self._session.message() or _c.strerror(err)
+        if self._session.state():
+            raise WorkerLost(f"tutti.torch.PartialReduce: {self.last_failure}")
+        return False
+
+    # -------------------------------------------------------------- life --
+
+    def finish(self):
+        """The last group, of all workers: they have the same weights then. Ends the
+        partial reduce."""
+        session = self._is_open()
+        attempts = session.describe()["n_workers"] + 2
+        for _ in range(attempts):
+            if self._average(session.announce(self.iteration, True), self.buckets):
+                return self.close()
+        self.close()
+        raise RuntimeError(
+            f"tutti.torch.PartialReduce: the last group broke {attempts} times: {self.last_failure}"
+        )
+
+    def close(self):
+        """Leaves without a last group; finish() does it too."""
+        if self._session:
+            self._metrics = self.metrics()
+            self._session.close()
+        self._session = None
+
+    def leave(self):
+        """Nobody waits for this worker from here on, until rejoin()."""
+        self._is_open().leave()
+
+    def rejoin(self, is_current=False):
+        """Comes back after leave() or WorkerLost, and takes the others' weights."""
+        if self._is_open().rejoin(is_current):
+            raise WorkerLost(f"tutti.torch.PartialReduce: {self._session.message()}")
+        self._catch_up()
+
+    def _is_open(self):
+        if self._session is None:
+            raise RuntimeError("tutti.torch.PartialReduce: finish() or close() has ended it")
+        return self._session
+
+    # --------------------------------------------------------- questions --
+
+    def metrics(self):
+        """What the controller has seen, where it is in this process; else None."""
+        return self._session.metrics() if self._session else self._metrics
+
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    def state_dict(self):
+        """All but the model's: the optimizer's state and the number of steps."""
+        return {"iteration": self.iteration, "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state):
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.iteration = state["iteration"]

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Partial reduce: groups of all are synchronous model averaging bit for bit, what
+the optimizer remembers is averaged, reset or kept, saved training goes on with the
+same bits, and workers die, leave and come back while the others learn.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from functools import partial
+
+import ranks
+
+if not ranks.MISSING:
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    import tutti.torch
+    from tutti.torch import _c
+
+STEPS = 6
+
+
+def net_of(seed=7):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def sgd(net):
+    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+
+
+def adam(net):
+    return torch.optim.Adam(net.parameters(), lr=0.01)
+
+
+def learn(net, rank, k):
+    """The gradients of step k of this worker."""
+    torch.manual_seed(1000 * k + rank)
+    net.zero_grad()
+    nn.functional.cross_entropy(net(torch.randn(8, 6)), torch.randint(0, 3, (8,))).backward()
+
+
+def weights(net):
+    tensors = [*net.parameters(), *(b for b in net.buffers() if b.is_floating_point())]
+    return torch.cat([t.detach().flatten() for t in tensors])
+
+
+def memory(optimizer):
+    """In the order of the parameters."""
+    states = [optimizer.state[p] for g in optimizer.param_groups for p in g["params"]]
+    return torch.cat([v.flatten() for s in states for v in s.values() if torch.is_tensor(v)])
+
+
+def all_equal(tensor, size, what):
+    parts = [torch.empty_like(tensor) for _ in range(size)]
+    dist.all_gather(parts, tensor)
+    for part in parts[1:]:
+        assert torch.equal(part, parts[0]), f"{what} differ between workers"
+
+
+def averaged(net, optimizer, average):
+    """Synchronous model averaging by hand, in the same buckets."""
+    group = tutti.torch.backend_of(dist.group.WORLD)
+    optimizer.step()
+    with torch.no_grad():
+        for bucket in average.buckets:
+            bucket.read()
+            work, _ = _c.all_reduce(group, bucket.flat, bucket.flat, "ring", average=True)
+            work.wait()
+            bucket.write()
+
+
+def synchronous(rank, size):
+    """P = N: the bits of averaging by hand, overlapped or not."""
+    for make in (sgd, adam):
+        nets = [net_of(), net_of()]
+        optimizers = [make(net) for net in nets]
+        options = {"group_size": size, "bucket_cap_mb": 4e-4, "planner": "ring"}
+        by_group = tutti.torch.PartialReduce(nets[0], optimizers[0], **options)
+        twin = net_of()
+        buckets = tutti.torch.PartialReduce(twin, make(twin), **options)
+        buckets.close()
+        buckets.buckets = tutti.torch.partial.buckets_of(nets[1], optimizers[1], True, True, 419)
+        assert len(by_group.buckets) == len(buckets.buckets) > 3, len(by_group.buckets)
+        for k in range(STEPS):
+            for net in nets:
+                learn(net, rank, k)
+            by_group.step()
+            averaged(nets[1], optimizers[1], buckets)
+            assert len(by_group.group["members"]) == size
+            a, b = (weights(net) for net in nets)
+            assert torch.equal(a, b), f"step {k} with {make.__name__}: {(a - b).abs().max()}"
+            assert torch.equal(memory(optimizers[0]), memory(optimizers[1])), f"{make.__name__}, {k}"
+        by_group.finish()
+        all_equal(weights(nets[0]), size, "weights")
+
+
+def modes(rank, size):
+    """Small groups; constant and dynamic weights; all end equal."""
+    for mode in ("constant", "dynamic"):
+        net = net_of()
+        average = tutti.torch.PartialReduce(net, sgd(net), group_size=2, mode=mode, decay=0.25)
+        for k in range(STEPS * (1 if rank == size - 1 else 3)):
+            learn(net, rank, k)
+            average.step()
+            assert not average.n_broken, average.last_failure
+            members = average.group["members"]
+            assert abs(sum(m[3] for m in members) - 1) < 1e-12, members
+            for a in members:
+                for b in members:
+                    stale = a[2] < b[2] and mode == "dynamic"
+                    assert a[3] < b[3] if stale else a[3] <= b[3] or a[2] > b[2], members
+            if mode == "dynamic":
+                assert average.iteration >= max(m[2] for m in members)
+        average.finish()
+        all_equal(weights(net), size, f"weights, {mode}")
+        assert average.group["kind"] == "final", average.group
+        if rank == 0:
+            assert average.metrics()["kinds"]["final"] == 1, average.metrics()
+
+
+def momentum(rank, size):
+    """Averaged it is equal on all, reset it is nothing, kept it is each one's own."""
+    for choice in ("average", "reset", "keep"):
+        net = net_of()
+        optimizer = adam(net)
+        average = tutti.torch.PartialReduce(net, optimizer, group_size=size, momentum=choice)
+        for k in range(2):
+            learn(net, rank, k)
+            average.step()
+        mine = memory(optimizer)
+        parts = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(parts, mine)
+        same = all(torch.equal(part, parts[0]) for part in parts)
+        assert same == (choice != "keep"), choice
+        assert bool(mine.any()) == (choice != "reset"), choice
+        all_equal(weights(net), size, "weights")
+        average.finish()
+
+
+def saved(rank, size):
+    """Half of the steps, saved, loaded, the other half: the bits of all at once."""
+    def some(net, optimizer, state, steps):
+        average = tutti.torch.PartialReduce(net, optimizer, group_size=size)
+        if state:
+            net.load_state_dict(state["net"])
+            average.load_state_dict(state["average"])
+        while average.iteration < steps:
+            learn(net, rank, average.iteration)
+            average.step()
+        state = {"net": net.state_dict(), "average": average.state_dict()}
+        average.close()
+        return state
+
+    whole, parts = net_of(), net_of()
+    some(whole, adam(whole), None, STEPS)
+    state = some(parts, adam(parts), None, STEPS // 2)
+    fresh = net_of(8)
+    some(fresh, adam(fresh), state, STEPS)
+    assert torch.equal(weights(whole), weights(fresh)), "what was loaded goes on otherwise"
+
+
+def refusals(rank, size):
+    net = net_of()
+    for bad, error in (({"mode": "best"}, ValueError), ({"momentum": "lost"}, ValueError),
+                       ({"speed": 3}, TypeError), ({"group_size": size + 1}, RuntimeError)):
+        try:
+            tutti.torch.PartialReduce(net, sgd(net), **bad)
+        except error as refusal:
+            assert "tutti" in str(refusal), refusal
+        else:
+            raise AssertionError(f"{bad} is taken")
+
+
+def every_part(rank, size):
+    """All in one job."""
+    for part in (synchronous, modes, momentum, saved, refusals):
+        try:
+            part(rank, size)
+        except Exception as error:
+            raise AssertionError(f"in {part.__name__}: {type(error).__name__} {error}") from error
+
+
+def touch(*names):
+    open(os.path.join(*names), "w", encoding="utf-8").close()
+
+
+def wait_for_steps(folder, n):
+    """Until worker 0 has made n more of them."""
+    there = len([f for f in os.listdir(folder) if f.startswith("step")])
+    while not os.path.exists(os.path.join(folder, f"step{there + n}")):
+        time.sleep(0.01)
+
+
+def worker(folder, port, rank, size):
+    """Worker 1 is killed in its fifth step; worker 2 leaves, comes back with weights
+    that count for nothing, and then as a new one."""
+    net = net_of()
+    where = {"controller": f"127.0.0.1:{port}", "worker": rank}
+    average = tutti.torch.PartialReduce(net, sgd(net), **where)
+    k = 0
+    while k < 8 or rank != 2 and not os.path.exists(os.path.join(folder, "back")):
+        learn(net, rank, k)
+        average.step()
+        if rank == 0:
+            touch(folder, f"step{k}")
+        if rank == 1 and k == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if rank == 2 and k in (3, 6):
+            average = come_back(average, net, where, folder, as_new=k == 6)
+        k += 1
+    average.finish()
+    torch.save(weights(net), os.path.join(folder, f"{rank}.pt"))
+
+
+def come_back(average, net, where, folder, as_new):
+    """With weights of a million, which the others must not see."""
+    average.close() if as_new else average.leave()
+    wait_for_steps(folder, 3)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.fill_(1e6)
+    if as_new:
+        average = tutti.torch.PartialReduce(net, sgd(net), **where)
+        touch(folder, "back")
+    else:
+        average.rejoin()
+    assert weights(net).abs().max() < 1e3, "it did not get the others' weights"
+    assert average.iteration > 0, "it does not know how far the others are"
+    return average
+
+
+def deaths():
+    """The others learn on, and end with the same weights."""
+    controller = tutti.torch.Controller(4, group_size=2, liveness_s=3)
+    with tempfile.TemporaryDirectory() as folder:
+        test = partial(worker, folder, controller.port)
+        ranks.run(test, 4, backend=None, dies=(1,))
+        ends = [torch.load(os.path.join(folder, f"{r}.pt")) for r in (0, 2, 3)]
+    assert all(torch.equal(end, ends[0]) for end in ends), "weights differ at the end"
+    assert ends[0].abs().max() < 1e3, "weights of one who came back have counted"
+    metrics = controller.metrics()
+    controller.close()
+    assert metrics["deaths"] == 1 and metrics["joins"] == 6, metrics
+
+
+def alone(rank, size):
+    """One worker is a group by itself."""
+    net = net_of()
+    average = tutti.torch.PartialReduce(net, sgd(net), group_size=4)
+    for k in range(3):
+        learn(net, rank, k)
+        average.step()
+    average.finish()
+
+
+TESTS = [
+    ("P = N, modes, momentum, state_dict, refusals", partial(ranks.run, every_part, 4)),
+    ("a worker is killed, another leaves and comes back", deaths),
+    ("one worker", partial(ranks.run, alone, 1)),
+]
+
+if __name__ == "__main__":
+    sys.exit(ranks.main(TESTS))
