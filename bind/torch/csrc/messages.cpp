@@ -24,13 +24,7 @@ WorkPtr ProcessGroupTutti::message(Tensors &tensors, int other, int tag,
     TORCH_CHECK(tag >= 0, "Tag must be nonnegative");
     TORCH_CHECK(tag < barrier_tag, "Tag must be less than ", barrier_tag);
     return start(
-        {op,
-         c10d::kUnsetTimeout,
-         false,
-         is_send ? tensors : Tensors(),
-         {is_send ? Tensors() : tensors},
-         other,
-         tag},
+        {op, c10d::kUnsetTimeout, false, tensors, {tensors}, other, tag},
         [&](Call &call, tutti_call_opts o) {
             const auto &t = tensors[0];
             const auto e = to_move(t);

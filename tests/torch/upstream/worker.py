@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs torch's own distributed tests on one backend and one world size.
 
-    worker.py BACKEND SIZE LIMIT FD NAMES...
+    worker.py BACKEND LIKE SIZE LIMIT FD NAMES...
 
 The tests are those that torch's wheel ships (torch.testing._internal.distributed.
 distributed_test). They choose by the name of the backend what they run; for "tutti"
-their lists are opened by giving them a name that is equal to "gloo" as well. Nothing
-of them is copied or changed. Ranks are forked, so that torch is loaded once.
+their lists are opened by giving them a name that is equal to LIKE as well ("gloo", or
+"mpi" for what is written for MPI alone). Nothing of them is copied or changed. Ranks are forked, so that torch is loaded once.
 
 A line of JSON per test goes to the descriptor FD. NAMES: of tests; none: all.
 """
@@ -20,16 +20,21 @@ from unittest import mock
 
 
 class Alias(str):
-    """A name that the tests' lists take for Gloo's, and torch for its own."""
+    """A name that the tests' lists take for another's, and torch for its own."""
+
+    def __new__(cls, name, like):
+        self = super().__new__(cls, name)
+        self.like = like
+        return self
 
     def __eq__(self, other):
-        return str.__eq__(self, other) or other == "gloo"
+        return str.__eq__(self, other) or other == self.like
 
     def __ne__(self, other):
         return not self == other
 
     def __hash__(self):
-        return hash("gloo")
+        return hash(self.like)
 
 
 def stand_in_for_expecttest():
@@ -44,7 +49,7 @@ def stand_in_for_expecttest():
         sys.modules["expecttest"] = module
 
 
-def load(backend, size, limit):
+def load(backend, like, size, limit):
     """The module of the tests, as if they knew of the backend."""
     os.environ.update(BACKEND=backend, WORLD_SIZE=str(size))
     stand_in_for_expecttest()
@@ -55,7 +60,7 @@ def load(backend, size, limit):
     torch.set_num_threads(1)
     common.TIMEOUT_DEFAULT = limit
     common.TIMEOUT_OVERRIDE.clear()
-    if backend == "gloo":
+    if backend == like:
         from torch.testing._internal.distributed import distributed_test as tests
 
         return tests
@@ -68,7 +73,7 @@ def load(backend, size, limit):
     real = os.environ.__class__.__getitem__
 
     def get(self, key):
-        return Alias(backend) if key == "BACKEND" else real(self, key)
+        return Alias(backend, like) if key == "BACKEND" else real(self, key)
 
     # Read while the module is loaded, by decorators and by what runs later.
     with mock.patch.object(os.environ.__class__, "__getitem__", get):
@@ -112,9 +117,10 @@ def run_one(tests, name):
 
 
 def main():
-    backend, size, limit, fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    tests = case(load(backend, size, limit))
-    names = sys.argv[5:] or unittest.TestLoader().getTestCaseNames(tests)
+    backend, like = sys.argv[1:3]
+    size, limit, fd = (int(word) for word in sys.argv[3:6])
+    tests = case(load(backend, like, size, limit))
+    names = sys.argv[6:] or unittest.TestLoader().getTestCaseNames(tests)
     os.set_inheritable(fd, False)
     with os.fdopen(fd, "w") as out:
         for name in names:
