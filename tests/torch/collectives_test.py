@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every collective of torch.distributed, compared with Gloo on the same inputs."""
 
+import ctypes
+import os
+import shutil
 import sys
+import tempfile
 from functools import partial
 
 import ranks
@@ -277,6 +281,86 @@ def works(rank, size):
         same(x, torch.ones(3), "alone")
 
 
+def sparse(rank, size):
+    """all_reduce of sparse tensors: as Gloo's, and with nothing on some ranks."""
+    gloo = dist.new_group(backend="gloo")
+    for shape in ((6,), (5, 4), (3, 2, 2)):
+        dense = make(rank, torch.float32, 60)[: torch.Size(shape).numel()].reshape(shape)
+        dense = dense * (dense > 2) * (rank != 1)
+        for sparse_dims in range(1, len(shape) + 1):
+            mine, theirs = dense.to_sparse(sparse_dims), dense.to_sparse(sparse_dims)
+            dist.all_reduce(mine)
+            dist.all_reduce(theirs, group=gloo)
+            same(mine.to_dense(), theirs.to_dense(), f"sparse {shape}")
+            again = dense.to_sparse(sparse_dims)
+            dist.all_reduce(again, async_op=True).wait()
+            same(again.to_dense(), theirs.to_dense(), f"sparse {shape}, asynchronous")
+    x = torch.sparse_coo_tensor([[0, 0, 2]], [1.0, 2.0, 3.0], (4,))
+    dist.all_reduce(x)
+    same(x.to_dense(), torch.tensor([3.0, 0.0, 3.0, 0.0]) * size, "not coalesced")
+
+
+def several(rank, size):
+    """Several tensors per rank, where Gloo takes them."""
+    groups = [dist.new_group(backend=b)._get_backend(torch.device("cpu")) for b in ("tutti", "gloo")]
+    for op in (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX):
+        lists = [[make(rank, torch.float32, 40, seed=s) for s in (1, 2, 3)] for _ in groups]
+        for group, tensors in zip(groups, lists):
+            options = dist.AllreduceOptions()
+            options.reduceOp = op
+            group.allreduce(tensors, options).wait()
+        for a, b in zip(*lists):
+            same(a, b, f"allreduce of several, {op}")
+    for root in (0, 1):
+        lists = [[make(rank, torch.float32, 40, seed=s) for s in (1, 2)] for _ in groups]
+        for group, tensors in zip(groups, lists):
+            options = dist.BroadcastOptions()
+            options.rootRank, options.rootTensor = root, 1
+            group.broadcast(tensors, options).wait()
+        for a, b in zip(*lists):
+            same(a, b, "broadcast of several")
+    inputs = [make(rank, torch.float32, 7, seed=s) for s in (1, 2)]
+    outputs = [[torch.zeros(7) for _ in range(2 * size)] for _ in inputs]
+    groups[0].allgather(outputs, inputs).wait()
+    want = [make(r, torch.float32, 7, seed=s) for r in range(size) for s in (1, 2)]
+    for column in outputs:
+        for a, b in zip(column, want):
+            same(a, b, "allgather of several")
+
+
+def holds_the_gil(rank, size):
+    """A callback that keeps the GIL does not stop the engine: the next call ends on
+    the other ranks meanwhile."""
+    libc = ctypes.PyDLL(None)  # its calls keep the GIL
+    box = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(box)
+    sign = os.path.join(box[0], "ended").encode()
+    seen = []
+
+    def hold(future):
+        for _ in range(1200):
+            if libc.access(sign, 0) == 0:
+                seen.append(True)
+                return
+            libc.usleep(50000)
+
+    interval = sys.getswitchinterval()
+    works = [dist.all_reduce(torch.ones(300000), async_op=True) for _ in range(2)]
+    if rank == 0:
+        sys.setswitchinterval(1e6)
+        future = works[0].get_future().then(hold)
+        future.wait()
+        sys.setswitchinterval(interval)
+        assert seen, "the second call did not end on rank 1 while the callback ran"
+    works[1].wait()
+    if rank == 1:
+        with open(sign, "w"):
+            pass
+    dist.barrier()
+    if rank == 0:
+        shutil.rmtree(box[0])
+
+
 PARTS = (
     ("all_reduce and reduce", reduces),
     ("operations and layouts that Gloo has not", more_operations),
@@ -285,6 +369,9 @@ PARTS = (
     ("coalesced", coalesced),
     ("messages", messages),
     ("works, futures, groups", works),
+    ("sparse tensors", sparse),
+    ("several tensors per rank", several),
+    ("a callback that keeps the GIL", holds_the_gil),
 )
 
 

@@ -72,6 +72,39 @@ def mismatch(rank, size):
         dist.destroy_process_group(group)
 
 
+def other_calls(rank, size):
+    """Rank 1 calls something else than the others: an error on all ranks, no hang."""
+    x, n = torch.ones(10), size - 1
+    pairs = {
+        "sizes": (lambda g: dist.broadcast(x, 0, group=g), lambda g: dist.broadcast(torch.ones(11), 0, group=g)),
+        "roots": (lambda g: dist.broadcast(x, 0, group=g), lambda g: dist.broadcast(x, n, group=g)),
+        "operations": (lambda g: dist.all_reduce(x, group=g), lambda g: dist.all_reduce(x, dist.ReduceOp.MAX, group=g)),
+        "calls": (lambda g: dist.all_reduce(x, group=g), lambda g: dist.barrier(group=g)),
+        "types of all_gather": (
+            lambda g: dist.all_gather_into_tensor(torch.ones(10 * size), x, group=g),
+            lambda g: dist.all_gather_into_tensor(torch.ones(10 * size).int(), x.int(), group=g),
+        ),
+        "sizes of reduce_scatter": (
+            lambda g: dist.reduce_scatter_tensor(x, torch.ones(10 * size), group=g),
+            lambda g: dist.reduce_scatter_tensor(torch.ones(9), torch.ones(9 * size), group=g),
+        ),
+    }
+    if size == 2:
+        del pairs["roots"]  # two roots that send to each other are done; nobody sees it
+    for what, (right, wrong) in pairs.items():
+        group = dist.new_group(timeout=timedelta(seconds=20))
+
+        def call(it=wrong if rank == 1 else right, group=group):
+            it(group)
+            dist.barrier(group=group)  # who only sends may be done before it is noticed
+
+        try:
+            raises(RuntimeError, ["rank 1"], call)
+        except AssertionError as error:
+            raise AssertionError(f"{what}: {error}") from None
+        dist.destroy_process_group(group)
+
+
 def late(rank, size):
     """Deadlines, and who has not come."""
     group = dist.new_group(timeout=timedelta(seconds=1))
@@ -97,13 +130,15 @@ def late(rank, size):
 def monitored(rank, size):
     """A barrier that names those who are late."""
     tutti.torch.monitored_barrier(timeout=timedelta(seconds=5))
+    dist.monitored_barrier(timeout=timedelta(seconds=5))
+    dist.monitored_barrier(dist.new_group(backend="gloo"))
     group = dist.new_group()
     wait = timedelta(seconds=1)
     if rank == 0:
         words = [f"Rank {1} failed to pass monitoredBarrier in 1000 ms"]
         if size > 2:
             words = ["Ranks 1, 2 failed to pass monitoredBarrier"]
-        raises(RuntimeError, words, partial(tutti.torch.monitored_barrier, group, wait, True))
+        raises(RuntimeError, words, partial(dist.monitored_barrier, group, wait, True))
     elif rank > 2:
         raises(
             RuntimeError,
@@ -122,6 +157,11 @@ def bad_tensors(rank, size):
     raises(RuntimeError, ["only supports CPU tensors", "cuda:nccl"], lambda: pg.allreduce([meta], dist.AllreduceOptions()))
     sparse = torch.eye(3).to_sparse()
     raises(RuntimeError, ["only supports dense"], lambda: pg.broadcast([sparse], dist.BroadcastOptions()))
+    raises(RuntimeError, ["only SUM"], lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX))
+    other = torch.eye(3 + (rank == 1)).to_sparse()
+    raises(RuntimeError, ["Sparse dimensions do not match"], lambda: dist.all_reduce(other))
+    pair = [torch.ones(3), torch.ones(4)]
+    raises(RuntimeError, ["invalid tensor size"], lambda: pg.allreduce(pair, dist.AllreduceOptions()))
     short = torch.ones(3, dtype=torch.int16)
     raises(RuntimeError, ["Invalid scalar type"], lambda: dist.all_reduce(short))
     x = torch.ones(3)
@@ -204,11 +244,39 @@ def leftovers():
 
 def in_turn(rank, size):
     """Those that leave the job's own group whole, in one job."""
-    for part in (bad_tensors, mismatch, late, monitored, aborted):
+    for part in (bad_tensors, mismatch, other_calls, late, monitored, aborted):
         try:
             part(rank, size)
         except Exception as error:
             raise AssertionError(f"in {part.__name__}: {error}") from error
+
+
+def detailed(rank, size):
+    """Within the wrapper of TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+    assert dist.get_debug_level() == dist.DebugLevel.DETAIL
+    x = torch.ones(10)
+    dist.all_reduce(x)
+    assert x[0] == size, x
+    dist.all_reduce(x, async_op=True).wait()
+    things = [None] * size
+    dist.all_gather_object(things, rank)
+    assert things == list(range(size)), things
+    dist.monitored_barrier(timeout=timedelta(seconds=10))
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+    net(torch.ones(1, 3)).sum().backward()
+    group = dist.new_group()
+    odd = torch.ones(10 + (rank == 1))
+    raises(RuntimeError, ["mismatch"], lambda: dist.all_reduce(odd, group=group))
+    dist.destroy_process_group(group)
+
+
+def debug():
+    """torch reads the level when it is loaded."""
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+    try:
+        ranks.run(detailed, 3)
+    finally:
+        del os.environ["TORCH_DISTRIBUTED_DEBUG"]
 
 
 TESTS = [
@@ -216,6 +284,7 @@ TESTS = [
     ("a future learns that rank 0 was killed", partial(ranks.run, is_killed_with_future, 2, dies=(0,))),
     ("bad tensors, mismatches, deadlines, aborts, 2 ranks", partial(ranks.run, in_turn, 2)),
     ("bad tensors, mismatches, deadlines, aborts, 4 ranks", partial(ranks.run, in_turn, 4)),
+    ("TORCH_DISTRIBUTED_DEBUG=DETAIL", debug),
     ("no thread and no socket is left", leftovers),
 ]
 

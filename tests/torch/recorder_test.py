@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The flight recorder: torch's analyser names the rank that did not come, from the
+files that the ranks have written when a call timed out.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from functools import partial
+
+import ranks
+
+if not ranks.MISSING:
+    import torch
+    import torch.distributed as dist
+
+    from tutti.torch import _c
+
+ABSENT = 2
+
+
+def calls(rank, size):
+    """Some of all kinds, in two groups; nothing here may look wrong afterwards."""
+    x = torch.ones(10)
+    dist.all_reduce(x)
+    dist.broadcast(x, 1)
+    dist.barrier()
+    dist.reduce(x, 0)
+    dist.all_gather([torch.zeros(10) for _ in range(size)], x)
+    dist.all_gather_into_tensor(torch.zeros(size * 10), x)
+    dist.reduce_scatter_tensor(torch.zeros(10), torch.ones(size * 10))
+    dist.all_to_all_single(torch.zeros(size), torch.ones(size))
+    if rank == 0:
+        dist.send(x, 1, tag=3)
+    if rank == 1:
+        dist.recv(x, 0, tag=3)
+    with dist._coalescing_manager(device=torch.device("cpu")):
+        dist.all_gather_into_tensor(torch.zeros(size * 10), x)
+    pair = dist.new_group([0, 1])
+    if rank < 2:
+        dist.all_reduce(x, group=pair)
+
+
+def one_does_not_come(rank, size, directory):
+    """It does not even call anything later on, and yet its file is there."""
+    calls(rank, size)
+    group = dist.new_group(timeout=timedelta(seconds=2), group_desc="the late")
+    dist.all_reduce(torch.ones(5), group=group)
+    if rank != ABSENT:
+        try:
+            dist.all_reduce(torch.ones(77), group=group)
+        except RuntimeError as error:
+            assert f"rank {ABSENT} has not called it" in str(error), error
+    patience = time.monotonic() + 60
+    while len([f for f in os.listdir(directory) if not f.endswith(".part")]) < size:
+        assert time.monotonic() < patience, f"only {os.listdir(directory)}"
+        time.sleep(0.1)
+    record = pickle.loads(_c.flight_record())
+    assert record["version"] == "2.10" and record["entries"], record
+    states = [e["state"] for e in record["entries"] if e["process_group"][1] == "the late"]
+    assert states[:1] == ["completed"], states
+    dist.destroy_process_group(group)
+
+
+def analysed(directory):
+    """What torch's analyser says of the files."""
+    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.flight_recorder.fr_trace"]
+    done = subprocess.run([*command, directory, "-p", "calls_"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def named():
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = os.path.join(directory, "calls_")
+        try:
+            ranks.run(partial(one_does_not_come, directory=directory), 3)
+        finally:
+            del os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+        text = analysed(directory)
+        assert f"missing ranks: {{{ABSENT}}}" in text, text
+        assert "gloo:all_reduce" in text and "[[77]]" in text, text
+        assert text.count("sequence number") == 1, f"more than one thing looks wrong: {text}"
+
+
+TESTS = [("torch's analyser names the rank that did not come", named)]
+
+if __name__ == "__main__":
+    sys.exit(ranks.main(TESTS))
