@@ -19,10 +19,13 @@
  * Next       suspect.c, replan.c. */
 #include "core/drift.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -31,6 +34,7 @@
 #define PAIRS TT_DRIFT_PACES
 #define GROUP 2
 #define SLOW 1.5
+#define STARVED 0.2F
 #define SLOTS 64 /* large calls that may be open at a time */
 #define END_NS TT_NS_PER_S
 
@@ -61,6 +65,10 @@ struct tt_drift {
     uint64_t n_calls; /* that count */
     slot slots[SLOTS];
     tt_net_pace *seen; /* [n_ranks][TT_PORTS_MAX]: at the last talk */
+    struct {
+        pid_t thread;
+        uint64_t waited_ns, now_ns;
+    } then;            /* at the last talk too */
     talk *talks;       /* oldest first */
     bool has_said;     /* what there is to say */
     tt_replan *replan; /* NULL: never */
@@ -292,6 +300,39 @@ static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
     tt_free(&comm->mem, paces, n_conns, sizeof(*paces));
 }
 
+/* For how long this thread could have run and had no processor; false where the
+ * kernel does not count that. */
+static bool read_waited(uint64_t *ns)
+{
+    char text[80];
+    int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    const char *second = strchr(text, ' ');
+    *ns = second ? strtoull(second, NULL, 10) : 0;
+    return second != NULL;
+}
+
+/* The share since the last time; 0: not known. */
+static float find_waited(tt_drift *d)
+{
+    uint64_t waited_ns = 0, now_ns = tt_now_ns();
+    bool is_known = read_waited(&waited_ns);
+    pid_t thread = gettid();
+    float share = 0;
+    if (is_known && d->then.thread == thread && now_ns > d->then.now_ns)
+        share = (float)(waited_ns - d->then.waited_ns) /
+                (float)(now_ns - d->then.now_ns);
+    d->then.thread = is_known ? thread : 0;
+    d->then.waited_ns = waited_ns;
+    d->then.now_ns = now_ns;
+    return share;
+}
+
 /* ------------------------------------------------------------------- talks */
 
 /* The others must not wait for this rank's part of a talk. */
@@ -413,9 +454,11 @@ static void find_suspect(const tutti_comm *comm, const talk *t, char *out,
         for (uint32_t i = 0; i < PAIRS; i++) {
             uint32_t to = t->all[r].paces[i].to;
             float pace = t->all[r].paces[i].bytes_per_s;
-            if (pace > 0 && isfinite(pace) && to < comm->n_ranks && to != r)
-                pairs[n++] = (tt_drift_pair){r, to, pace,
-                                             t->all[r].paces[i].rail};
+            if (!(pace > 0 && isfinite(pace) && to < comm->n_ranks && to != r))
+                continue;
+            TT_DEBUG("rank %u sent to rank %u at %.3g Mbit/s", r, to,
+                     (double)pace * 8e-6);
+            pairs[n++] = (tt_drift_pair){r, to, pace, t->all[r].paces[i].rail};
         }
     }
     if (pairs &&
@@ -424,18 +467,33 @@ static void find_suspect(const tutti_comm *comm, const talk *t, char *out,
     tt_free(&comm->mem, pairs, most, sizeof(*pairs));
 }
 
+/* Calls are slow too where processors are busy, and then links are suspected
+ * that are not to blame. */
+static void find_starved(const tutti_comm *comm, const talk *t, char *out,
+                         size_t size)
+{
+    uint32_t most = 0;
+    out[0] = '\0';
+    for (uint32_t r = 1; r < comm->n_ranks; r++)
+        most = t->all[r].waited > t->all[most].waited ? r : most;
+    float share = t->all[most].waited;
+    if (share >= STARVED && share <= 1)
+        snprintf(out, size,
+                 "; rank %u has waited for a processor for %.0f %% of the time",
+                 most, (double)share * 100);
+}
+
 static void warn(const tutti_comm *comm, const talk *t,
                  const tt_drift_verdict *v, bool replans)
 {
-    char suspect[300];
+    char suspect[300], starved[100];
     find_suspect(comm, t, suspect, sizeof(suspect));
+    find_starved(comm, t, starved, sizeof(starved));
     TT_WARN("the network is slower than it was described: the last %d large "
             "calls that were looked at took %.3g s instead of %.3g s, %.1f "
-            "times as long; %s; %s",
+            "times as long; %s%s; %s",
             CALLS, v->took_s, v->predicted_s, v->took_s / v->predicted_s,
-            suspect[0] ? suspect
-                       : "no link stands out, so it may be that hosts are busy "
-                         "with something else",
+            suspect[0] ? suspect : "no link stands out", starved,
             replans ? "it is measured again"
                     : "tutti probe measures it, and TUTTI_REPLAN=1 does so "
                       "during the job");
@@ -518,6 +576,7 @@ static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns, bool waits)
     say_times(d, d->n_calls - 2 * CALLS, t);
     say_paces(comm, &t->mine);
     tt_engine_unlock(comm->engine);
+    t->mine.waited = find_waited(d);
     t->mine.may_replan = comm->rank == 0 && waits && tt_replan_may(d->replan);
     tutti_err err = gather(comm, t, &t->mine, t->all, sizeof(t->mine),
                            timeout_ns);
@@ -540,5 +599,6 @@ tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
     tt_engine_lock(comm->engine);
     forget_paces(comm);
     tt_engine_unlock(comm->engine);
+    find_waited(d);
     return TUTTI_OK;
 }

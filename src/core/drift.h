@@ -44,7 +44,7 @@ typedef struct tt_drift_saying {
         float bytes_per_s; /* 0: no more */
     } paces[TT_DRIFT_PACES];
     uint32_t may_replan; /* rank 0's counts */
-    uint32_t pad;
+    float waited; /* share of the time for which its thread had no processor */
 } tt_drift_saying;
 _Static_assert(sizeof(tt_drift_saying) == 88, "a saying is 88 bytes");
 

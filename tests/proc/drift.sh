@@ -64,7 +64,7 @@ right "a link that becomes slower"
 is "is told once, by rank 0" \
     "$(grep -c 'the network is slower than it was described' <<<"$err")" 1
 like "with how much, and the link" "$err" \
-    "tutti warn rank 0: the network is slower .* took [0-9.]+ s instead of [0-9.]+ s, [0-9.]+ times as long; $suspect; tutti probe measures it, and TUTTI_REPLAN=1"
+    "tutti warn rank 0: the network is slower .* took [0-9.]+ s instead of [0-9.]+ s, [0-9.]+ times as long; $suspect(; rank [0-3] has waited for a processor for [0-9]+ % of the time)?; tutti probe measures it, and TUTTI_REPLAN=1"
 is "and nothing else happens" "$(ids)" "4 "
 
 # Between the old rate and half of the new one there is much room.
