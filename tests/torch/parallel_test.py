@@ -322,8 +322,11 @@ def model_never_worse():
             return facts.backward + sum(exposed_)
 
         auto = facts.backward + sum(policy.waits(facts, policy.decide("auto", facts)))
-        pure = [[policy.priced(facts, m, p, "") for m in policy.by_layer(facts)] for p in ("ring", "doubling")]
-        others = [step(choices) for choices in (*pure, policy.ddp(facts), policy.hybrid(facts))]
+        pure = [
+            [policy.priced(facts, m, planner, "") for m in policy.by_layer(facts)]
+            for planner in ("ring", "doubling")
+        ]
+        others = [step(one) for one in (*pure, policy.ddp(facts), policy.hybrid(facts))]
         assert auto <= min(others) / (1 - policy.MARGIN) + 1e-9, (trial, auto, others)
 
 
@@ -350,13 +353,18 @@ def every(parts, rank, size):
             raise AssertionError(f"in {part.__name__}: {type(error).__name__} {error}") from error
 
 
+IN_TWO = (policies, delayed_is_exact, accumulation, hooks, states, refusals)
 TESTS = [
     ("the model of exposed time, by hand", model_by_hand),
     ("auto is never worse than the better pure choice", model_never_worse),
-    ("policies, delayed steps, no_sync(), hook, states, refusals, 2 ranks",
-     partial(ranks.run, partial(every, (policies, delayed_is_exact, accumulation, hooks, states, refusals)), 2)),
-    ("policies, shared, frozen, unused, two types, 4 ranks",
-     partial(ranks.run, partial(every, (policies, odd_models)), 4)),
+    (
+        "policies, delayed steps, no_sync(), hook, states, refusals, 2 ranks",
+        partial(ranks.run, partial(every, IN_TWO), 2),
+    ),
+    (
+        "policies, shared, frozen, unused, two types, 4 ranks",
+        partial(ranks.run, partial(every, (policies, odd_models)), 4),
+    ),
     ("a rank with fewer batches", partial(ranks.run, uneven, 3)),
     ("a rank is killed", partial(ranks.run, killed, 3, dies=(1,))),
 ]

@@ -23,7 +23,11 @@ import torch
 def snapshot(groups):
     """The groups' settings as they are now; tensors among them are copied."""
     return [
-        {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
+        {
+            k: v.clone() if isinstance(v, torch.Tensor) else v
+            for k, v in group.items()
+            if k != "params"
+        }
         for group in groups
     ]
 
@@ -33,7 +37,10 @@ class DelayedOptimizer(torch.optim.Optimizer):
 
     def __init__(self, inner, net):
         if isinstance(inner, torch.optim.LBFGS):
-            raise ValueError("tutti.torch: LBFGS looks at all gradients together, so its steps cannot be delayed")
+            raise ValueError(
+                "tutti.torch: LBFGS looks at all gradients together, so its steps "
+                "cannot be delayed"
+            )
         self.inner, self.net = inner, net
         self.is_asked = False
         super().__init__(inner.param_groups, inner.defaults)

@@ -29,7 +29,10 @@ from tutti.torch import policy as policies
 from tutti.torch.buckets import Reducer, gradients_of, kind_of
 from tutti.torch.delayed import DelayedOptimizer
 
-CLEAR = "every rank must make the same steps: if one has fewer batches than the others, they wait for it in vain"
+UNEVEN = (
+    "every rank must make the same steps: if one has fewer batches than the others, "
+    "they wait for it in vain"
+)
 
 
 def backend_of(group):
@@ -93,7 +96,10 @@ class DataParallel(torch.nn.Module):
             raise ValueError("tutti.torch.DataParallel: the module has no parameter to train")
         for name, _, _, p in found:
             if p.device.type != "cpu":
-                raise ValueError(f"tutti.torch: parameter {name} is on {p.device}; only CPU tensors are reduced")
+                raise ValueError(
+                    f"tutti.torch: parameter {name} is on {p.device}; only CPU tensors "
+                    "are reduced"
+                )
         self.params = [p for _, _, _, p in found]
         self.gradients = [
             policies.Gradient(name, layer, kind, p.numel() * p.element_size(), str(p.dtype))
@@ -107,7 +113,8 @@ class DataParallel(torch.nn.Module):
         self._backward_ns = self._forward_ns = 0
 
     def _start_alike(self):
-        agree.check_same([(g.name, p) for g, p in zip(self.gradients, self.params)], self.process_group)
+        named = [(g.name, p) for g, p in zip(self.gradients, self.params)]
+        agree.check_same(named, self.process_group)
         tensors = [*self.module.parameters(), *self.module.buffers()]
         with torch.no_grad():
             agree.broadcast([t for t in tensors if t.numel()], self.process_group)
@@ -181,8 +188,8 @@ class DataParallel(torch.nn.Module):
         if self._running:
             self._running = False
             raise RuntimeError(
-                "tutti.torch.DataParallel: the backward pass before this forward pass has not come to its end "
-                "(an exception in it?); the ranks no longer do the same"
+                "tutti.torch.DataParallel: the backward pass before this forward pass has "
+                "not come to its end (an exception in it?); the ranks no longer do the same"
             )
         if self.steps == self.warmup and self.steps > 0:
             self.finish()
@@ -223,8 +230,9 @@ class DataParallel(torch.nn.Module):
         self._begin()
         if self.reducer.seen[i]:
             raise RuntimeError(
-                f"tutti.torch.DataParallel: {self.gradients[i].name} got a second gradient in one backward "
-                "pass; checkpoint with use_reentrant=False, or accumulate within no_sync()"
+                f"tutti.torch.DataParallel: {self.gradients[i].name} got a second gradient in "
+                "one backward pass; checkpoint with use_reentrant=False, or accumulate within "
+                "no_sync()"
             )
         self._ready_ns[i] = time.monotonic_ns() - self._begun_ns
         self._order.append(i)
@@ -250,7 +258,7 @@ class DataParallel(torch.nn.Module):
             yield
         except dist.DistBackendError as error:
             if hasattr(error, "add_note"):
-                error.add_note(f"in step {self.steps + 1} of tutti.torch.DataParallel; {CLEAR}")
+                error.add_note(f"in step {self.steps + 1} of tutti.torch.DataParallel; {UNEVEN}")
             raise
 
     # ------------------------------------------------------------ the ending --
