@@ -5,6 +5,7 @@
     torchrun --nproc-per-node 4 examples/train_cnn.py --model alexnet
     torchrun --nproc-per-node 4 examples/train_cnn.py --model vgg --backend gloo
     torchrun --nproc-per-node 4 examples/train_cnn.py --parallel tutti --policy hybrid
+    torchrun --nproc-per-node 4 examples/train_cnn.py --parallel partial
 
 AlexNet and VGG-16 for images of 64x64, drawn at random: what is looked at is time.
 Convolutions have few parameters and come last in the backward pass, fully
@@ -59,8 +60,9 @@ MODELS = {"alexnet": alexnet, "vgg": vgg}
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=("tutti", "gloo"), default="tutti")
-    parser.add_argument("--parallel", choices=("ddp", "tutti"), default="ddp",
-                        help="DistributedDataParallel, or tutti.torch.DataParallel")
+    parser.add_argument("--parallel", choices=("ddp", "tutti", "partial"), default="ddp",
+                        help="DistributedDataParallel, or tutti.torch.DataParallel, "
+                        "or tutti.torch.PartialReduce")
     parser.add_argument("--policy", choices=("auto", "ddp", "hybrid"), default="auto",
                         help="of tutti.torch.DataParallel")
     parser.add_argument("--overlap", action="store_true",
@@ -70,8 +72,8 @@ def read_options():
     parser.add_argument("--batch", type=int, default=4, help="images per rank")
     parser.add_argument("--steps", type=int, default=8)
     options = parser.parse_args()
-    if options.parallel == "tutti" and options.backend != "tutti":
-        parser.error("--parallel tutti needs --backend tutti")
+    if options.parallel != "ddp" and options.backend != "tutti":
+        parser.error(f"--parallel {options.parallel} needs --backend tutti")
     if min(options.hidden, options.batch, options.steps) < 1:
         parser.error("--hidden, --batch and --steps are at least 1")
     return options
@@ -91,6 +93,10 @@ def wrap(net, options):
         return net, torch.optim.SGD(net.parameters(), lr=1e-4)
     import tutti.torch
 
+    if options.parallel == "partial":
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+        size = min(2, dist.get_world_size())
+        return net, tutti.torch.PartialReduce(net, optimizer, group_size=size)
     net = tutti.torch.DataParallel(net, policy=options.policy, overlap_forward=options.overlap)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
     return net, net.delayed(optimizer) if options.overlap else optimizer
@@ -119,6 +125,8 @@ def main():
     torch.manual_seed(1)
     net, optimizer = wrap(MODELS[options.model](options.hidden), options)
     seconds = statistics.median(train(net, optimizer, options))
+    if options.parallel == "partial":
+        optimizer.finish()
     if dist.get_rank() == 0:
         if options.parallel == "tutti":
             print(net.explain())
