@@ -77,7 +77,7 @@ static double trunk_rate(const tt_plane *p, const tt_model *m, uint32_t cut,
     if (cut == TT_NONE)
         return 0;
     *e = tt_evidence_of(p, 2 * m->n + cut);
-    return m->cuts[cut].bps;
+    return tt_rate_of(p, 2 * m->n + cut);
 }
 
 /* Nodes come after their parents, so what is below one is known first. */
