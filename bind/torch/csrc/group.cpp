@@ -64,7 +64,6 @@ Names names_of(OpType op)
     case OpType::REDUCE_SCATTER:
         return {"reduce-scatter", "tutti:reduce_scatter"};
     case OpType::_REDUCE_SCATTER_BASE:
-    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
         return {"reduce-scatter", "tutti:_reduce_scatter_base"};
     case OpType::ALLTOALL:
     case OpType::ALLTOALL_BASE:

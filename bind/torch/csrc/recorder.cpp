@@ -92,8 +92,6 @@ const char *name_of(c10d::OpType op)
         return "reduce_scatter";
     case OpType::_REDUCE_SCATTER_BASE:
         return "_reduce_scatter_base";
-    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
-        return "REDUCE_SCATTER_coalesced";
     case OpType::ALLTOALL:
     case OpType::ALLTOALL_BASE:
         return "all_to_all";

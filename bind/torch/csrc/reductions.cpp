@@ -189,13 +189,12 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     c10d::assertInputOutputTensorListsSameSize(
         complain("reduce_scatter_tensor_coalesced"), outputs.size(),
         inputs.size());
-    return start(
-        job(OpType::REDUCE_SCATTER_TENSOR_COALESCED, opts, inputs, {outputs}),
-        [&](Call &call, const tutti_call_opts &o) {
-            for (size_t i = 0; i < inputs.size(); i++)
-                add_reduce_scatter(call, o, outputs[i], inputs[i],
-                                   opts.reduceOp);
-        });
+    return start(job(OpType::_REDUCE_SCATTER_BASE, opts, inputs, {outputs}),
+                 [&](Call &call, const tutti_call_opts &o) {
+                     for (size_t i = 0; i < inputs.size(); i++)
+                         add_reduce_scatter(call, o, outputs[i], inputs[i],
+                                            opts.reduceOp);
+                 });
 }
 
 WorkPtr
