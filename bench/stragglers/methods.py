@@ -134,7 +134,8 @@ def partial_reduce(w, mode):
     log = {"log": w.run.log} if w.run.log and w.rank == 0 else {}
     average = tutti.torch.PartialReduce(
         w.net, w.optimizer, group_size=w.run.group, mode=mode,
-        momentum=w.run.momentum, recentre_every=w.run.recentre, **log)
+        momentum=w.run.momentum, recentre_every=w.run.recentre,
+        soft_wait_s=w.run.soft_wait, history=w.run.history, **log)
     w.start()
     while (j := w.draw()) is not None:
         w.gradient(j)
@@ -143,6 +144,7 @@ def partial_reduce(w, mode):
         w.keep()
     average.finish()
     note(w, average)
+    w.metrics = average.metrics()
 
 
 def note(w, average):

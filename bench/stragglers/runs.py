@@ -32,6 +32,7 @@ class Run:
         self.n, self.base = options.workers, options.step_ms * 1e-3
         self.steps = options.steps[task.NAME]
         self.group, self.recentre = options.group, options.recentre
+        self.soft_wait, self.history = options.soft_wait, options.history
         self.momentum, self.hosts = options.momentum, hosts
         self.log = self.store = None
 
@@ -70,7 +71,8 @@ def _child(run, rank, board, results):
         w = Worker(run, rank, board)
         METHODS[run.method][1](w)
         seconds, weights = w.end()
-        told.update(seconds=seconds, weights=weights, n=w.k, groups=w.groups)
+        told.update(seconds=seconds, weights=weights, n=w.k, groups=w.groups,
+                    metrics=w.metrics)
         board.barrier.wait()
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -163,4 +165,5 @@ def perform(run):
             "method": run.method, "seed": run.seed, "seconds": seconds,
             "steps": [one["n"] for one in told], "final": final,
             "to_goal": time_to(points, run.task.goal), "curve": points,
+            "metrics": told[0]["metrics"],
             "groups": sorted(g for one in told for g in one["groups"])}

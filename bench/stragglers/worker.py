@@ -60,6 +60,7 @@ class Worker:
         self.k = self.at = 0
         self.groups = []
         self.last_tick = -1
+        self.metrics = None
 
     def flat(self):
         """The weights in one tensor that the net's parameters are views of."""
