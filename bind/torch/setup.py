@@ -66,7 +66,7 @@ setup(
             include_dirs=[str(ROOT / "include")],
             library_dirs=[str(BUILD)],
             libraries=["tutti"],
-            extra_compile_args=["-O2", "-g0", "-Wall", "-Wno-unknown-pragmas"],
+            extra_compile_args=["-O2", "-g0", "-Wall", "-Wno-unknown-pragmas", "-fvisibility=hidden"],
             extra_link_args=["-Wl,-rpath,$ORIGIN"],
         )
     ],

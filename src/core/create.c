@@ -23,6 +23,8 @@
 
 /* How long a rank polls for others that share its cores, on other hosts. */
 static const uint64_t crowd_spin_ns = 100000;
+/* Of the engine's thread where programs may compute on all processors. */
+static const uint64_t aside_spin_ns = 20000;
 
 /* What TUTTI_TRANSPORTS=auto stands for: what is not built in, or not wanted on
  * this host, is left out. */
@@ -543,9 +545,10 @@ static tutti_err share_topology(start *st)
 
 /* ------------------------------------------------------------------ mesh -- */
 
-/* More ranks on this machine than processors that any of them may use. Each rank
- * alone may be bound to one, and hosts that are containers share them. */
-static bool is_crowded(const start *st)
+/* More threads of ranks, so many each, on this machine than processors that any
+ * rank may use. Each rank alone may be bound to one, and hosts that are containers
+ * share them. */
+static bool is_crowded(const start *st, uint32_t n_threads)
 {
     const tt_host_id *me = &st->hellos[st->rank].host;
     uint32_t here = 0;
@@ -558,7 +561,7 @@ static bool is_crowded(const start *st)
         here++;
         CPU_OR(&all, &all, &st->hellos[r].cpus);
     }
-    return here > (uint32_t)CPU_COUNT(&all);
+    return here * n_threads > (uint32_t)CPU_COUNT(&all);
 }
 
 /* A net without connections would only be polled for nothing. */
@@ -628,9 +631,10 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
     tt_engine *e;
     tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
                            .spin_large_ns = st->settings.spin_ns,
+                           .spin_aside_ns = st->settings.spin_ns,
                            .liveness_ns = st->settings.liveness_ns,
                            .speak_ns = speak_ns,
-                           .yields = is_crowded(st)};
+                           .yields = is_crowded(st, 1)};
     uint32_t *members = tt_new(st->mem, st->n, sizeof(*members));
     if (!members)
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
@@ -654,6 +658,8 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         if (opts.spin_ns > crowd_spin_ns)
             opts.spin_ns = crowd_spin_ns;
     }
+    if (is_crowded(st, 2) && opts.spin_aside_ns > aside_spin_ns)
+        opts.spin_aside_ns = aside_spin_ns;
     tutti_err err = tt_process_engine(&opts, &e, st->diag);
     if (!err) {
         err = make_mesh(st, e, &parts.mesh);

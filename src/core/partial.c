@@ -131,6 +131,7 @@ static tutti_err make(const tutti_partial_opts *o, tutti_partial **out,
         /* Where no communicator says otherwise: waits for groups are long. */
         tt_engine_opts opts = {.spin_ns = group_spin_ns,
                                .spin_large_ns = group_spin_ns,
+                               .spin_aside_ns = group_spin_ns,
                                .liveness_ns = p->settings.liveness_ns,
                                .speak_ns = TT_NS_PER_MS};
         tt_log_setup((tutti_log_level)p->settings.log);

@@ -97,9 +97,9 @@ tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
     pthread_mutex_unlock(&process.lock);
     /* Order of locks: the engine's before this one (a request that is done
      * lets go of the process). */
-    if (!err && opts->yields) {
+    if (!err) {
         tt_engine_lock(*out);
-        tt_engine_set_yields(*out, opts);
+        tt_engine_restrain(*out, opts);
         tt_engine_unlock(*out);
     }
     return err;

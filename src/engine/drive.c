@@ -181,7 +181,23 @@ static void sleep_once(tt_engine *e)
 typedef struct spin {
     uint64_t idle_since_ns; /* 0: something moved just now */
     uint32_t idle_passes;
+    bool is_aside; /* by the engine's thread */
 } spin;
+
+static void has_moved(spin *s)
+{
+    s->idle_since_ns = 0;
+    s->idle_passes = 0;
+}
+
+/* How long to poll before the next sleep. */
+static uint64_t spin_of(const tt_engine *e, const spin *s)
+{
+    uint64_t ns = e->n_large > 0 ? e->opts.spin_large_ns : e->opts.spin_ns;
+    if (s->is_aside && e->n_waits == 0 && ns > e->opts.spin_aside_ns)
+        return e->opts.spin_aside_ns;
+    return ns;
+}
 
 /* The mutex is not fair: wait until the others have had it, but not long. */
 static void give_way(tt_engine *e)
@@ -217,8 +233,7 @@ static bool rest(tt_engine *e, spin *s)
     uint64_t now = tt_now_ns();
     if (s->idle_since_ns == 0)
         s->idle_since_ns = now;
-    return now - s->idle_since_ns >=
-           (e->n_large > 0 ? e->opts.spin_large_ns : e->opts.spin_ns);
+    return now - s->idle_since_ns >= spin_of(e, s);
 }
 
 /* Before a sleep: who hears nothing may be waiting for a word. */
@@ -235,7 +250,7 @@ static void drive(tt_engine *e, spin *s)
     if (++e->n_passes % 1024 == 0)
         tick(e); /* even a busy engine must see deadlines */
     if (pass(e, false)) {
-        *s = (spin){0};
+        has_moved(s);
         return;
     }
     if (!rest(e, s))
@@ -245,7 +260,7 @@ static void drive(tt_engine *e, spin *s)
     sleep_once(e);
     tick(e);
     pass(e, true);
-    *s = (spin){0};
+    has_moved(s);
 }
 
 void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
@@ -283,13 +298,20 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
         tt_engine_kick(e, false);
 }
 
-void tt_engine_set_yields(tt_engine *e, const tt_engine_opts *opts)
+static void lower(uint64_t *limit, uint64_t to)
 {
+    if (*limit > to)
+        *limit = to;
+}
+
+void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts)
+{
+    lower(&e->opts.spin_aside_ns, opts->spin_aside_ns);
+    if (!opts->yields)
+        return;
     e->opts.yields = true;
-    if (opts->spin_ns < e->opts.spin_ns)
-        e->opts.spin_ns = opts->spin_ns;
-    if (opts->spin_large_ns < e->opts.spin_large_ns)
-        e->opts.spin_large_ns = opts->spin_large_ns;
+    lower(&e->opts.spin_ns, opts->spin_ns);
+    lower(&e->opts.spin_large_ns, opts->spin_large_ns);
 }
 
 /* ----------------------------------------------------------------- thread -- */
@@ -309,7 +331,7 @@ static void keep_quiet(tt_engine *e)
 static void *thread_main(void *arg)
 {
     tt_engine *e = arg;
-    spin s = {0};
+    spin s = {.is_aside = true};
     tt_engine_lock(e);
     while (!e->stops) {
         bool was_inline = e->was_inline;

@@ -28,7 +28,10 @@ typedef struct tt_op tt_op;
 typedef struct tt_engine_opts {
     uint64_t spin_ns;       /* how long a wait polls before it sleeps */
     uint64_t spin_large_ns; /* while a call of more than 64 KiB is on the way */
-    uint64_t liveness_ns;   /* 0: only closed connections count */
+    /* The engine's thread while nobody waits: the program may be computing on
+     * the same processors. */
+    uint64_t spin_aside_ns;
+    uint64_t liveness_ns; /* 0: only closed connections count */
     /* A call that has told a partner nothing for so long says that it is
      * there (BIND): see wire.h. */
     uint64_t speak_ns;
@@ -45,9 +48,10 @@ tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag);
 void tt_engine_lock(tt_engine *e);
 void tt_engine_unlock(tt_engine *e);
 
-/* More ranks than cores on this host: waits yield, and poll no longer than opts
- * has it. [locked] */
-void tt_engine_set_yields(tt_engine *e, const tt_engine_opts *opts);
+/* For one more communicator: where it has more ranks than cores on this host
+ * waits yield, and poll no longer than opts has it; nor does the engine's thread
+ * in any case. [locked] */
+void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts);
 
 /* One pass over all nets; true when anything moved. [locked] */
 bool tt_engine_step(tt_engine *e);
