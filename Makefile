@@ -166,7 +166,9 @@ torch:
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B
 
 # The example of training by torchrun, with Gloo and with Tutti.
-demo-torch: torch
+demo-torch:
+	$(Q)tools/torch install $B
+	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B
 	$(Q)tools/demo-torch $B
 
 check-torch: torch
