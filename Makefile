@@ -73,9 +73,9 @@ ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
-.PHONY: all tests clean setup demo demo-torch check check-deps check-format check-header \
-        format docs fuzz torch check-torch bench-peers bench-papers bench-scale install \
-        uninstall FORCE
+.PHONY: all tests clean setup demo demo-torch check check-deps check-format \
+        check-header format docs fuzz torch check-torch bench-peers bench-papers \
+        bench-scale install uninstall FORCE
 .SECONDARY:
 
 all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)

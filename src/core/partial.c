@@ -433,16 +433,23 @@ static tutti_err fail(tutti_partial *p, tutti_err err, const char *text)
     return err;
 }
 
+/* *req, if it is wanted, is set before the worker can end it. */
 static tutti_err prepare(tutti_partial *p, const tutti_call_opts *opts,
-                         tutti_request **out)
+                         tutti_request **req, tutti_request **made)
 {
+    if (req)
+        *req = NULL;
     if (tt_process_is_child())
         return TUTTI_EFORK;
     p->message[0] = '\0';
     if (opts && opts->size != sizeof(*opts))
         return fail(p, TUTTI_EINVAL, "options without TUTTI_CALL_OPTS_INIT");
-    tutti_err err = tt_request_make(&p->mem, p->engine, opts, out);
-    return err ? fail(p, err, "out of memory for a request") : err;
+    tutti_err err = tt_request_make(&p->mem, p->engine, opts, made);
+    if (err)
+        return fail(p, err, "out of memory for a request");
+    if (req)
+        *req = *made;
+    return TUTTI_OK;
 }
 
 /* The request is with the worker now, or err. */
@@ -465,11 +472,9 @@ tutti_err tutti_partial_announce(tutti_partial *p, uint64_t iteration,
                                  tutti_request **req)
 {
     tutti_request *made;
-    tutti_err err = prepare(p, opts, &made);
+    tutti_err err = prepare(p, opts, req, &made);
     if (err)
         return err;
-    if (req)
-        *req = made;
     return finish(
         tt_worker_announce(p->worker, iteration, is_last, tt_request_end, made),
         made, req);
@@ -480,11 +485,9 @@ tutti_err tutti_partial_reduce(tutti_partial *p, void *buf, size_t count,
                                tutti_request **req)
 {
     tutti_request *made;
-    tutti_err err = prepare(p, opts, &made);
+    tutti_err err = prepare(p, opts, req, &made);
     if (err)
         return err;
-    if (req)
-        *req = made;
     return finish(
         tt_worker_reduce(p->worker, buf, count, type, tt_request_end, made),
         made, req);
@@ -494,11 +497,9 @@ tutti_err tutti_partial_commit(tutti_partial *p, const tutti_call_opts *opts,
                                tutti_request **req)
 {
     tutti_request *made;
-    tutti_err err = prepare(p, opts, &made);
+    tutti_err err = prepare(p, opts, req, &made);
     if (err)
         return err;
-    if (req)
-        *req = made;
     return finish(tt_worker_commit(p->worker, tt_request_end, made), made, req);
 }
 

@@ -4,15 +4,10 @@
 # the link; with TUTTI_REPLAN=1 all ranks measure again and go on with new plans.
 . "$(dirname "$0")/lib.sh"
 
-lab=$here/../../lab/lab
 export B TUTTI_LOG=info
 limit=60
 
-what="a link that becomes slower"
-if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
-    skip "$what" "needs root and what lab/lab needs"
-    finish
-fi
+needs_lab "a link that becomes slower"
 name=$("$lab" up star:4@200Mbit) || exit 1
 at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
 

@@ -5,7 +5,6 @@
 # lead astray are left alone, in time.
 . "$(dirname "$0")/lib.sh"
 
-lab=$here/../../lab/lab
 export B TUTTI_LOG=info
 cache=$tmp/cache
 limit=60
@@ -33,10 +32,7 @@ right "a benchmark on one host"
 like "says so" "$out" '# network auto: all ranks are on one host$'
 
 what="jobs that measure networks in a box"
-if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
-    skip "$what" "needs root and what lab/lab needs"
-    finish
-fi
+needs_lab "$what"
 
 # -- measured once ----------------------------------------------------------------
 job() { # NAME=VALUE...: three hosts of a lab

@@ -98,6 +98,16 @@ some_port() {
     echo $((20000 + (RANDOM * 32768 + RANDOM) % 12000))
 }
 
+# For tests on networks of the lab, which it names: ends the script where no
+# lab can be made.
+needs_lab() { # WHAT
+    lab=$here/../../lab/lab
+    if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
+        skip "$1" "needs root and what lab/lab needs"
+        finish
+    fi
+}
+
 finish() {
     echo "1..$n_checks"
     [ "$n_failed" = 0 ]

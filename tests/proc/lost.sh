@@ -4,15 +4,10 @@
 # network is measured (TUTTI_TOPOLOGY=auto): all ranks say who was lost, soon.
 . "$(dirname "$0")/lib.sh"
 
-lab=$here/../../lab/lab
 export B TUTTI_LOG=info
 limit=60
 
-what="losses while a network is measured"
-if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
-    skip "$what" "needs root and what lab/lab needs"
-    finish
-fi
+needs_lab "losses while a network is measured"
 
 # Who stops in the middle is named, by all; the job ends.
 cat >"$tmp/stop" <<'S'

@@ -4,7 +4,6 @@
 # that lead astray. Rates are looked at with a wide margin: this is no benchmark.
 . "$(dirname "$0")/lib.sh"
 
-lab=$here/../../lab/lab
 export B
 limit=60
 
@@ -43,10 +42,7 @@ run "$tutti" probe extra
 ends "a word too much" 2
 
 what="probes of networks in a box"
-if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
-    skip "$what" "needs root and what lab/lab needs"
-    finish
-fi
+needs_lab "$what"
 
 # -- networks of the lab --------------------------------------------------------
 run "$lab" run star:3@200Mbit -- "$tutti" probe -o "$tmp/star.net" --explain

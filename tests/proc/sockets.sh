@@ -5,14 +5,10 @@
 # timings.
 . "$(dirname "$0")/lib.sh"
 
-lab=$here/../../lab/lab
 export B
 limit=60
 what="several sockets over one link"
-if [ "$(id -u)" != 0 ] || ! "$lab" run star:2@100Mbit --once -- true >/dev/null 2>&1; then
-    skip "$what" "needs root and what lab/lab needs"
-    finish
-fi
+needs_lab "$what"
 name=$("$lab" up star:2@200Mbit) || exit 1
 at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
 
