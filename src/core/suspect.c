@@ -76,6 +76,7 @@ static void add_route(finder *f, uint32_t pair)
     }
 }
 
+/* Returns its length; 0, and nothing is put: there is no room. */
 static size_t put_link(const tutti_topology *t, uint32_t number, char *out,
                        size_t size)
 {
@@ -86,7 +87,10 @@ static size_t put_link(const tutti_topology *t, uint32_t number, char *out,
     int n = snprintf(out, size, "%.60s - %.60s%s%.15s%s",
                      t->nodes[link->from].name, t->nodes[link->to].name,
                      dev ? " (" : "", dev ? dev : "", dev ? ")" : "");
-    return n > 0 && (size_t)n < size ? (size_t)n : 0;
+    if (n > 0 && (size_t)n < size)
+        return (size_t)n;
+    out[0] = '\0';
+    return 0;
 }
 
 /* The slowest pair. */
@@ -100,26 +104,36 @@ static const tt_drift_pair *slowest(const finder *f)
 
 static void name_links(const finder *f, int32_t best, char *out, size_t size)
 {
+    char tail[80];
     const tt_drift_pair *p = slowest(f);
     uint32_t n = 0, n_best = 0;
     size_t used = 0;
     for (uint32_t i = 0; i < f->t->n_links; i++)
         n_best += f->score[i] == best;
+    snprintf(tail, sizeof(tail), ": rank %u sent to rank %u at %.3g Mbit/s",
+             p->from, p->to, (double)p->bytes_per_s * 8e-6);
     used = (size_t)snprintf(out, size, "the link%s suspected %s ",
                             n_best > 1 ? "s" : "", n_best > 1 ? "are" : "is");
+    /* What has to come after the names has its room. */
+    size_t most = size - strlen(tail) - strlen(", and 4294967295 more");
     for (uint32_t i = 0; i < f->t->n_links && n < MOST_NAMED; i++) {
         if (f->score[i] != best)
             continue;
-        if (n++ > 0)
-            used += (size_t)snprintf(out + used, size - used, ", ");
-        used += put_link(f->t, i, out + used, size - used);
+        const char *comma = n > 0 ? ", " : "";
+        if (used + strlen(comma) >= most)
+            break;
+        size_t len = put_link(f->t, i, out + used + strlen(comma),
+                              most - used - strlen(comma));
+        if (len == 0)
+            break;
+        memcpy(out + used, comma, strlen(comma));
+        used += strlen(comma) + len;
+        n++;
     }
     if (n_best > n)
-        used += (size_t)snprintf(out + used, size - used, " and %u more",
-                                 n_best - n);
-    snprintf(out + used, size - used,
-             ": rank %u sent to rank %u at %.3g Mbit/s", p->from, p->to,
-             (double)p->bytes_per_s * 8e-6);
+        used += (size_t)snprintf(out + used, size - used, "%s%u more",
+                                 n > 0 ? " and " : "", n_best - n);
+    snprintf(out + used, size - used, "%s", tail);
 }
 
 static void look(finder *f, char *out, size_t size)

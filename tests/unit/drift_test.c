@@ -206,6 +206,49 @@ static void test_rails(void **state)
     tt_topology_free(t);
 }
 
+/* Sentences of every length up to the room for them, and beyond: hosts on two
+ * sides of a chain of switches with long names. */
+static void test_long_names(void **state)
+{
+    (void)state;
+    const tt_drift_pair pairs[] = {
+        {0, 1, 20e6f, 0}, {1, 0, 20e6f, 0}, {2, 3, 20e6f, 0}, {3, 2, 20e6f, 0},
+        {0, 2, 1e6f, 0},  {2, 0, 1e6f, 0},  {1, 3, 1e6f, 0},
+    };
+    char name[61], text[4000], room[400];
+    memset(name, 'x', 60);
+    for (int len = 10; len <= 60; len++) {
+        tutti_topology *t;
+        tt_routes *routes;
+        name[60] = '\0';
+        const char *x = name + 60 - len;
+        int n = snprintf(
+            text, sizeof(text),
+            "tutti-topology 1\nswitch A%s B%s C%s D%s E%s F%s\nhost a b c d\n"
+            "link a A%s 200Mbit 1us\nlink b A%s 200Mbit 1us\n"
+            "link c F%s 200Mbit 1us\nlink d F%s 200Mbit 1us\n"
+            "link A%s B%s 200Mbit 1us\nlink B%s C%s 200Mbit 1us\n"
+            "link C%s D%s 200Mbit 1us\nlink D%s E%s 200Mbit 1us\n"
+            "link E%s F%s 200Mbit 1us\n",
+            x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x);
+        assert_int_equal(
+            tt_topology_parse(&tt_mem_std, text, (size_t)n, &t, NULL),
+            TUTTI_OK);
+        assert_int_equal(tt_routes_create(t, &tt_mem_std, &routes, NULL),
+                         TUTTI_OK);
+        for (size_t size = 150; size <= 300; size++) {
+            memset(room, '#', sizeof(room));
+            assert_int_equal(tt_drift_suspect(t, routes, pairs, 7, room, size),
+                             TUTTI_OK);
+            assert_true(strnlen(room, size) < size);
+            for (size_t i = size; i < sizeof(room); i++)
+                assert_int_equal(room[i], '#');
+        }
+        tt_routes_free(routes);
+        tt_topology_free(t);
+    }
+}
+
 static void test_nothing(void **state)
 {
     (void)state;
@@ -228,10 +271,11 @@ static void test_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slow),  cmocka_unit_test(test_not_slow),
-        cmocka_unit_test(test_share), cmocka_unit_test(test_star),
-        cmocka_unit_test(test_ring),  cmocka_unit_test(test_trunk),
-        cmocka_unit_test(test_rails), cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_slow),    cmocka_unit_test(test_not_slow),
+        cmocka_unit_test(test_share),   cmocka_unit_test(test_star),
+        cmocka_unit_test(test_ring),    cmocka_unit_test(test_trunk),
+        cmocka_unit_test(test_rails),   cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_nothing),
     };
     return TT_RUN_TAP(tests);
 }
