@@ -113,7 +113,7 @@ static void begin_calls(tt_calls *r)
         r->n_live++;
         c->fd = tt_wire_call(p, c->number, r->is_idle != NULL);
         int why = c->fd < 0 ? -c->fd : 0;
-        if (why == EMFILE || why == ENFILE) {
+        if ((why == EMFILE || why == ENFILE) && r->n_live > 1) {
             c->fd = -1; /* later, when others have ended */
             r->next--;
             r->n_live--;

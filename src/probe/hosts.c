@@ -75,10 +75,9 @@ static uint32_t list_own(tt_probe *p)
 static int listen_on(const tt_probe *p, const char *dev, int *ear)
 {
     uint16_t first, last;
-    bool is_bound;
     if (!tt_ports_parse(p->job->settings->ports, &first, &last))
         return EINVAL;
-    *ear = tt_wire_listen(dev, first, last, &is_bound);
+    *ear = tt_wire_listen(dev, first, last);
     return *ear < 0 ? -*ear : 0;
 }
 

@@ -102,6 +102,8 @@ double tt_meter_rate(const tt_meter *m)
 double tt_meter_mean(const tt_meter *m)
 {
     uint64_t window_ns = m->end_ns - m->warm_ns;
+    if (m->counted == 0) /* then there may be no window either */
+        return 0;
     return (double)m->counted * 1e9 / (double)window_ns;
 }
 

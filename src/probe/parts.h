@@ -116,6 +116,7 @@ struct tt_probe {
     tt_infer *infer;
     tutti_topology *topology;
     uint32_t n_rounds;
+    bool is_cut; /* there was more to measure, and no time for it */
     double seconds;
     tutti_probe_way *ways; /* [n_tries], for people */
 };
@@ -196,7 +197,7 @@ typedef struct tt_meter {
 void tt_meter_add(tt_meter *m, uint64_t n, uint64_t now_ns);
 /* Bytes per second once the rate has settled; 0: nothing has come. */
 double tt_meter_rate(const tt_meter *m);
-/* The same over all of the time from warm to end. */
+/* The same over all of the time from warm to end; 0: nothing has come. */
 double tt_meter_mean(const tt_meter *m);
 /* Bits on the wire for each bit of payload: headers of a full packet. mss: of
  * its payload. */
@@ -299,8 +300,7 @@ int tt_wire_hear(const tt_probe *p, int fd, tt_wire_word *w, size_t *got);
 bool tt_wire_is_right(const tt_probe *p, const tt_wire_word *w,
                       uint32_t try_number, uint32_t ear);
 /* A listener; dev "" for all interfaces. Returns the socket, or -errno. */
-int tt_wire_listen(const char *dev, uint16_t first, uint16_t last,
-                   bool *is_bound);
+int tt_wire_listen(const char *dev, uint16_t first, uint16_t last);
 /* Ends a connection without a trace. */
 void tt_wire_cut(int fd);
 

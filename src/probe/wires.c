@@ -21,10 +21,10 @@
 
 enum { BACKLOG = 4096 };
 
-static bool bind_dev(int fd, const char *dev)
+/* Where that is not allowed the address must do. */
+static void bind_dev(int fd, const char *dev)
 {
-    return setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, dev,
-                      (socklen_t)strlen(dev)) == 0;
+    setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, dev, (socklen_t)strlen(dev));
 }
 
 static const int on = 1;
@@ -33,7 +33,7 @@ static const int on = 1;
 static int bind_call(int fd, const tt_iface *own, bool is_free)
 {
     if (!is_free)
-        bind_dev(fd, own->name); /* else the address must do */
+        bind_dev(fd, own->name);
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
     return bind(fd, &own->addr.u.sa, own->addr.len) == 0 ? 0 : errno;
 }
@@ -114,7 +114,7 @@ bool tt_wire_is_right(const tt_probe *p, const tt_wire_word *w,
     return ear == p->n_ears || ear == port;
 }
 
-static int listen_at(int family, const char *dev, uint16_t port, bool *is_bound)
+static int listen_at(int family, const char *dev, uint16_t port)
 {
     tt_addr any = {.u.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)},
                    .len = sizeof(any.u.v6)};
@@ -126,7 +126,8 @@ static int listen_at(int family, const char *dev, uint16_t port, bool *is_bound)
     int fd = tt_sock_new(family);
     if (fd < 0)
         return fd;
-    *is_bound = dev[0] != '\0' && bind_dev(fd, dev);
+    if (dev[0])
+        bind_dev(fd, dev);
     if (family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     tt_sock_congestion(fd); /* what is accepted inherits it */
@@ -137,14 +138,13 @@ static int listen_at(int family, const char *dev, uint16_t port, bool *is_bound)
     return -why;
 }
 
-int tt_wire_listen(const char *dev, uint16_t first, uint16_t last,
-                   bool *is_bound)
+int tt_wire_listen(const char *dev, uint16_t first, uint16_t last)
 {
     int fd = -EADDRINUSE;
     for (uint32_t port = first; port <= last && fd == -EADDRINUSE; port++) {
-        fd = listen_at(AF_INET6, dev, (uint16_t)port, is_bound);
+        fd = listen_at(AF_INET6, dev, (uint16_t)port);
         if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL)
-            fd = listen_at(AF_INET, dev, (uint16_t)port, is_bound);
+            fd = listen_at(AF_INET, dev, (uint16_t)port);
     }
     return fd;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -108,6 +109,9 @@ static void test_means_add_up(void **state)
 static void test_rate_of_few(void **state)
 {
     (void)state;
+    tt_meter none = {0}; /* nothing at all has come: it has no times */
+    assert_true(tt_meter_rate(&none) == 0);
+    assert_true(tt_meter_mean(&none) == 0);
     tt_meter m = new_meter(); /* nothing between warm and end */
     tt_meter_add(&m, 1000, 5 * MS);
     tt_meter_add(&m, 1000, 60 * MS);
@@ -168,6 +172,7 @@ typedef struct role {
     const char *addresses[3];
     deed deed;
     const char *ports, *name; /* name: the host's; "host a" */
+    bool has_few_files;       /* for listeners, but for no call */
 } role;
 
 static void progress(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -188,6 +193,16 @@ static size_t own_ifaces(const role *me, tt_iface *out)
                  n == 0 ? "lo" : "other");
     }
     return n;
+}
+
+static void leave_few_files(void)
+{
+    /* Its interface's, and that of all. */
+    int one = dup(STDIN_FILENO), other = dup(STDIN_FILENO);
+    rlim_t most = (rlim_t)other + 1;
+    assert_true(one >= 0 && other > one && !close(one) && !close(other));
+    struct rlimit few = {.rlim_cur = most, .rlim_max = most};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 }
 
 static void copy_ways(const tt_probe *p, outcome *seen)
@@ -232,6 +247,8 @@ static void play(uint32_t rank, uint32_t n, const role *me, const char *name,
         _exit(0);
     if (me->deed == STOPS)
         raise(SIGSTOP);
+    if (me->has_few_files)
+        leave_few_files();
     tt_probe_job job = {.mem = &tt_mem_std,
                         .boot = boot,
                         .rank = rank,
@@ -405,6 +422,19 @@ static void test_no_way(void **state)
     drop(seen);
 }
 
+/* What is no matter of the network is told as what it is. */
+static void test_no_files(void **state)
+{
+    (void)state;
+    const role roles[] = {
+        {.host = 1, .addresses = {"127.0.1.1"}, .has_few_files = true},
+        {.host = 2, .addresses = {"127.0.1.2"}}};
+    outcome *seen = run(roles, 2);
+    expect_failure(seen, roles, 2, TUTTI_ENET,
+                   "tried lo 127.0.1.1 to lo 127.0.1.2 (Too many open files)");
+    drop(seen);
+}
+
 /* Names that begin alike are told whole; what finds no room is counted. */
 static void test_no_way_by_long_names(void **state)
 {
@@ -476,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_no_way),
+        cmocka_unit_test(test_no_files),
         cmocka_unit_test(test_no_way_by_long_names),
         cmocka_unit_test(test_bad_ports),
         cmocka_unit_test(test_lost),
