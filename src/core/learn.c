@@ -18,6 +18,8 @@
 #define MOST_DIR 4000
 /* How long another job that measures the same network is waited for. */
 #define MOST_WAIT_NS (20 * TT_NS_PER_S)
+/* How long the others wait for a rank 0 of which they do not hear. */
+#define PATIENCE_NS (4 * TT_NS_PER_S)
 /* Pairs of hosts that are told at level info. */
 #define MOST_TOLD 64
 
@@ -27,6 +29,10 @@ bool tt_learn_is_wanted(const tt_settings *settings)
 }
 
 /* ------------------------------------------------------------ for people -- */
+
+static const char *const note_words[] = {[TT_NOTE_LINK] = "",
+                                         [TT_NOTE_UNKNOWN] = "not known: ",
+                                         [TT_NOTE_DOUBT] = "doubtful: "};
 
 static void tell_way(const tutti_probe_way *w, bool is_late)
 {
@@ -67,9 +73,7 @@ static void tell(const tt_probe *probe)
     tell_ways(probe);
     for (size_t i = 0; tt_probe_note_at(probe, i, &note); i++) {
         if (note.kind != TT_NOTE_LINK)
-            TT_INFO("%s: %s",
-                    note.kind == TT_NOTE_DOUBT ? "doubtful" : "not known",
-                    note.text);
+            TT_INFO("%s%s", note_words[note.kind], note.text);
     }
 }
 
@@ -92,7 +96,7 @@ static void put_file(const tt_probe *probe, tt_str *out)
                   "%.1f s\n",
                   info.n_hosts, info.n_interfaces, info.n_rounds, info.seconds);
     for (size_t i = 0; tt_probe_note_at(probe, i, &note); i++)
-        tt_str_printf(out, "# %s\n", note.text);
+        tt_str_printf(out, "# %s%s\n", note_words[note.kind], note.text);
     if (end)
         tt_str_add(out, end + 1, plain.len - first);
     if (plain.err)
@@ -153,7 +157,7 @@ static tutti_err sift(tt_known *known, tutti_diag *diag)
 
 /* A job wants to begin, and a few hosts need few rounds; from seven on as much
  * time as tutti probe takes. What is cut short then is the confirmation. */
-static uint64_t time_for(uint32_t n_hosts)
+uint64_t tt_learn_time_ns(uint32_t n_hosts)
 {
     uint64_t ns = TT_NS_PER_S / 4 * n_hosts * n_hosts;
     if (n_hosts > 6)
@@ -170,7 +174,7 @@ static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
                                .rank = job->rank,
                                .n_ranks = job->n_ranks,
                                .settings = job->settings,
-                               .time_ns = time_for(job->n_hosts),
+                               .time_ns = tt_learn_time_ns(job->n_hosts),
                                .seed = TT_FNV1A_START};
     tutti_err err = tt_probe_run(&what, &probe, diag);
     if (!err && job->rank == 0) {
@@ -186,20 +190,44 @@ static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
     return err;
 }
 
+void tt_learn_begin(tt_boot *boot)
+{
+    tt_boot_phase(boot, "the search for a measured network", PATIENCE_NS);
+    tt_boot_beats(boot);
+}
+
+/* Rank 0: true when another job was measuring the same, and has ended, so that
+ * there may be a file now; or takes too long. */
+static bool wait_for_other(const tt_learn_job *job, uint64_t fingerprint,
+                           const char *dir, int *lock)
+{
+    const struct timespec moment = {.tv_nsec = 50 * TT_NS_PER_MS};
+    uint64_t patience = job->settings->start_timeout_ns / 2;
+    patience = patience < MOST_WAIT_NS ? patience : MOST_WAIT_NS;
+    uint64_t until_ns = tt_now_ns() + patience;
+    bool has_waited = false;
+    while (!tt_probe_cache_lock(dir, fingerprint, lock) &&
+           tt_now_ns() < until_ns) {
+        if (!has_waited)
+            TT_INFO("another job measures this network: waiting for it");
+        has_waited = true;
+        tt_boot_alive(job->boot);
+        nanosleep(&moment, NULL);
+    }
+    return has_waited;
+}
+
 /* Rank 0: was it measured before, or is it by another job just now? *lock: held
  * while this one measures, or -1. */
 static bool find_kept(const tt_learn_job *job, uint64_t fingerprint,
                       const char *dir, tt_known *known, int *lock)
 {
-    uint64_t patience = job->settings->start_timeout_ns / 2;
-    patience = patience < MOST_WAIT_NS ? patience : MOST_WAIT_NS;
     *lock = -1;
     if (job->is_fresh)
         return false;
     if (tt_probe_cache_read(dir, fingerprint, job->n_ranks, known))
         return true;
-    return tt_probe_cache_lock(dir, fingerprint, tt_now_ns() + patience,
-                               lock) &&
+    return wait_for_other(job, fingerprint, dir, lock) &&
            tt_probe_cache_read(dir, fingerprint, job->n_ranks, known);
 }
 
@@ -231,6 +259,7 @@ tutti_err tt_learn(const tt_learn_job *job, tt_known *known, uint32_t *n_bytes,
             TT_INFO("all ranks are on one host, so no network is measured");
         return TUTTI_OK;
     }
+    tt_learn_begin(job->boot);
     tutti_err err = tt_fingerprint(job, &fingerprint, diag);
     if (!err)
         err = find_network(job, fingerprint, known, diag);

@@ -33,6 +33,10 @@ bool tt_learn_is_wanted(const tt_settings *settings);
  * all ranks. */
 tutti_err tt_learn(const tt_learn_job *job, tt_known *known, uint32_t *n_bytes,
                    tutti_diag *diag);
+/* From here on a rank that has stopped, rank 0 too, is noticed in seconds. */
+void tt_learn_begin(tt_boot *boot);
+/* How long a job measures so many hosts. */
+uint64_t tt_learn_time_ns(uint32_t n_hosts);
 /* Rank 0: keeps what was measured for the next job; what fails is a warning. */
 void tt_learn_keep(const tt_settings *settings, uint64_t fingerprint,
                    const tt_probe *probe);
@@ -62,11 +66,10 @@ void tt_probe_cache_dir(const tt_settings *settings, char *out, size_t size);
  * read, or is not what was kept, is a warning. */
 bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
                          uint32_t n_ranks, tt_known *out);
-/* Rank 0, before it measures: true when another job was measuring the same, and
- * has ended, so that there may be a file now. *lock is held until unlock(); -1
- * where there is none: then nobody is waited for. */
-bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint,
-                         uint64_t until_ns, int *lock);
+/* Rank 0, before it measures: false when another job measures the same just now.
+ * *lock is held until unlock(); -1 where none can be made: then nobody is waited
+ * for. */
+bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint, int *lock);
 void tt_probe_cache_unlock(const char *dir, uint64_t fingerprint, int lock);
 /* text: a topology file, of len bytes. What fails is a warning. */
 void tt_probe_cache_write(const char *dir, uint64_t fingerprint,

@@ -20,10 +20,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "core/learn.h"
@@ -119,27 +117,16 @@ static int try_lock(const char *path)
     return why == 0 || why == EINTR ? -EWOULDBLOCK : -why;
 }
 
-bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint,
-                         uint64_t until_ns, int *lock)
+bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint, int *lock)
 {
-    const struct timespec moment = {.tv_nsec = 50 * 1000000};
     char path[MOST_PATH];
-    bool has_waited = false;
     *lock = -1;
     if (!dir[0] || make_dir(dir) != 0 ||
         !name_file(path, dir, fingerprint, "lock"))
-        return false;
-    for (;;) {
-        *lock = try_lock(path);
-        if (*lock != -EWOULDBLOCK || tt_now_ns() >= until_ns)
-            break;
-        if (!has_waited)
-            TT_INFO("another job measures this network: waiting for it");
-        has_waited = true;
-        nanosleep(&moment, NULL);
-    }
-    *lock = *lock < 0 ? -1 : *lock;
-    return has_waited;
+        return true;
+    int fd = try_lock(path);
+    *lock = fd < 0 ? -1 : fd;
+    return fd != -EWOULDBLOCK;
 }
 
 void tt_probe_cache_unlock(const char *dir, uint64_t fingerprint, int lock)

@@ -46,6 +46,19 @@ static tutti_err meet(start *st)
                         &st->boot, st->diag);
 }
 
+/* Rank 0: a later job need not measure what it could not do better itself. */
+static void keep(const start *st, uint64_t fingerprint, const tt_probe_job *job,
+                 const tt_probe *found)
+{
+    tutti_probe_info info;
+    tt_probe_describe(found, &info);
+    if (tt_probe_is_cut(found) && job->time_ns > 0 &&
+        job->time_ns < tt_learn_time_ns(info.n_hosts))
+        TT_INFO("what was measured in so little time is not kept for jobs");
+    else
+        tt_learn_keep(&st->settings, fingerprint, found);
+}
+
 static tutti_err run(start *st, const tutti_probe_opts *opts, tutti_probe *out)
 {
     tutti_err err = meet(st);
@@ -70,11 +83,12 @@ static tutti_err run(start *st, const tutti_probe_opts *opts, tutti_probe *out)
                               .n_ranks = out->n_ranks,
                               .settings = &st->settings};
     uint64_t fingerprint;
+    tt_learn_begin(st->boot);
     err = tt_fingerprint(&who, &fingerprint, st->diag);
     if (!err)
         err = tt_probe_run(&job, &out->found, st->diag);
-    if (!err && out->rank == 0) /* a later job need not measure */
-        tt_learn_keep(&st->settings, fingerprint, out->found);
+    if (!err && out->rank == 0)
+        keep(st, fingerprint, &job, out->found);
     return err;
 }
 

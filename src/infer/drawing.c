@@ -138,6 +138,11 @@ static void note_common(drawer *d)
     if (inf->n_planes > 0)
         tt_note(d->inf, TT_NOTE_UNKNOWN,
                 "switches and trunks that never hold traffic back do not show");
+    if (inf->n_planes > 0)
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "switches are drawn as a tree: where they have loops (several "
+                "spines, a ring) its trunks are what the measured flows could "
+                "have");
     if (any && !d->has_latency)
         tt_note(d->inf, TT_NOTE_UNKNOWN, "latencies were not measured");
     if (inf->n_ranks > inf->spec.n_hosts)
@@ -361,9 +366,10 @@ static tutti_err check_joined(drawer *d, tutti_diag *diag)
         if (joined(d, h) != joined(d, 0))
             return tt_fail(diag, TUTTI_ENET,
                            "too little was measured: nothing between hosts %s "
-                           "and %s after %u rounds",
+                           "and %s after %u rounds%s",
                            tt_host_name(inf, 0), tt_host_name(inf, h),
-                           inf->number);
+                           inf->number,
+                           inf->is_cut ? "; it needs more time" : "");
     }
     return TUTTI_OK;
 }

@@ -355,6 +355,11 @@ void tt_infer_sockets(tt_infer *inf, uint32_t n)
     inf->n_sockets = n;
 }
 
+void tt_infer_cut(tt_infer *inf)
+{
+    inf->is_cut = true;
+}
+
 /* ------------------------------------------------------------------ finish */
 
 tutti_err tt_infer_finish(tt_infer *inf, tutti_topology **out, tutti_diag *diag)

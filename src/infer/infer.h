@@ -114,6 +114,9 @@ void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
  * a link. [any time before finish] */
 void tt_infer_sockets(tt_infer *inf, uint32_t n);
 
+/* There is more to measure, and no time for it: finish says so. */
+void tt_infer_cut(tt_infer *inf);
+
 /* The network as measured so far; may be called at any time, and again. The
  * caller owns *out. Errors: ENET (too little was measured), ENOMEM. */
 tutti_err tt_infer_finish(tt_infer *inf, tutti_topology **out,

@@ -133,3 +133,8 @@ void tt_probe_describe(const tt_probe *p, tutti_probe_info *out)
                               .n_rounds = p->n_rounds,
                               .seconds = p->seconds};
 }
+
+bool tt_probe_is_cut(const tt_probe *p)
+{
+    return p->is_cut;
+}

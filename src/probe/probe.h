@@ -48,5 +48,7 @@ bool tt_probe_note_at(const tt_probe *p, size_t index, tt_infer_note *out);
  * from and host to; strings live as long as the probe. */
 bool tt_probe_way_at(const tt_probe *p, size_t index, tutti_probe_way *out);
 void tt_probe_describe(const tt_probe *p, tutti_probe_info *out);
+/* On rank 0: was there more to measure when the time was over? */
+bool tt_probe_is_cut(const tt_probe *p);
 
 #endif

@@ -253,12 +253,15 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
     tt_probe *p = r->p;
     for (r->head.n_flows = 0; r->head.n_flows == 0;) {
         r->head = (tt_probe_round){.number = p->n_rounds};
-        uint64_t used_ns = tt_now_ns() - p->begin_ns;
-        if (used_ns + r->longest_ns + RESERVE_NS > p->time_ns)
-            return TUTTI_OK;
         tutti_err err = ask(r, diag);
         if (err != TUTTI_AGAIN)
             return err;
+        uint64_t used_ns = tt_now_ns() - p->begin_ns;
+        p->is_cut = used_ns + r->longest_ns + RESERVE_NS > p->time_ns;
+        if (p->is_cut) {
+            tt_infer_cut(p->infer);
+            return TUTTI_OK;
+        }
         for (uint32_t i = 0; i < r->asked.n_flows; i++)
             r->head.n_flows += *best_of(r, i) != TT_NONE ? r->n_each : 0;
         err = make_room(r, diag);

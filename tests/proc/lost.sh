@@ -33,6 +33,24 @@ run env TUTTI_TOPOLOGY=auto TUTTI_LOG=debug \
 is "is named by all others, with its host" "$(grep -cE \
     'cannot start: rank 0 at .* has not been heard of for [67](\.[0-9])? s during the probe .*\(rank 0 is on h0\)' <<<"$err")" 3
 
+# Before the probe, while it waits for another job that measures the same: the lock
+# is ours.
+name=$("$lab" up star:3@50Mbit) || exit 1
+at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
+job=(env TUTTI_TOPOLOGY=auto TUTTI_PROBE_CACHE="$tmp/cache" "$lab" run "$name" --grace 4 --)
+run "${job[@]}" "$tutti" bench -b 4KiB -e 4KiB -n 1
+ends "a network that is measured" 0
+kept=$(ls "$tmp"/cache/*.topo)
+rm "$kept"
+exec 9>"${kept%.topo}.lock"
+flock 9
+sed -i "s/'round 3, '/'waiting for it'/" "$tmp/stop"
+run "${job[@]}" "$tmp/stop" "$tutti" 0 "$tmp/said"
+exec 9>&-
+[ "$rc" != 0 ] && pass "rank 0 that stops before" || fail "rank 0 that stops before" "$err"
+is "is named by all others, as soon" "$(grep -cE \
+    'cannot start: rank 0 at .* has not been heard of for [67](\.[0-9])? s during the search for a measured network' <<<"$err")" 2
+
 # A host that is cut off in the middle: who cannot reach whom is told by all.
 # cut SPEC HOST DEV: the interface goes down when some rounds have run.
 cut() {

@@ -236,6 +236,7 @@ static void test_star(void **state)
     }
     expect(o.notes, "link: h0 eth0 - switch0: up ");
     expect(o.notes, "unknown: switches and trunks that never hold");
+    expect(o.notes, "unknown: switches are drawn as a tree");
     assert_true(o.measure.n_rounds <= 40);
 }
 
@@ -250,6 +251,7 @@ static void test_two_hosts(void **state)
     expect(o.text, "host h0 h1\nlink h0 h1 ");
     expect(o.text, " 20us dev=eth0/eth0");
     expect(o.notes, "of two interfaces that reach only each other");
+    assert_null(strstr(o.notes, "tree")); /* there is no switch */
 }
 
 static void test_ranks(void **state)
@@ -444,6 +446,39 @@ static void test_few_rounds(void **state)
     }
 }
 
+/* The caller has no more time, while a round waits to be told. */
+static void test_no_time(void **state)
+{
+    (void)state;
+    world_star(&w, 4, 4e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    tt_rng rng = {.state = 1};
+    double bps[64];
+    for (uint32_t n = 0; n < 12; n++) {
+        assert_int_equal(tt_infer_next(inf, &round, &o.diag), TUTTI_AGAIN);
+        world_run(&w, round.flows, round.n_flows, 0, &rng, bps);
+        assert_int_equal(world_tell(inf, bps, round.n_flows, &o.diag),
+                         TUTTI_OK);
+    }
+    finish(inf); /* so far nobody has said that this is all */
+    assert_int_equal(o.err, TUTTI_OK);
+    assert_null(strstr(o.notes, "ended after"));
+    assert_int_equal(tt_infer_next(inf, &round, &o.diag), TUTTI_AGAIN);
+    tt_infer_cut(inf);
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.notes, "unknown: ended after 12 rounds, before everything was");
+    tt_infer_close(inf);
+    inf = open_it(&s);
+    tt_infer_cut(inf);
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_ENET);
+    expect(o.diag.text, "after 0 rounds; it needs more time");
+    tt_infer_close(inf);
+}
+
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -490,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_routed),
         cmocka_unit_test(test_same_again),
         cmocka_unit_test(test_few_rounds),
+        cmocka_unit_test(test_no_time),
         cmocka_unit_test(test_out_of_memory),
     };
     return TT_RUN_TAP(tests);
