@@ -7,18 +7,6 @@
 
 #include "probe/parts.h"
 
-static bool reaches(const tt_probe *p, uint32_t a, uint32_t b)
-{
-    const tt_probe_host *x = &p->hosts[a], *y = &p->hosts[b];
-    for (uint32_t i = x->first_port; i < x->first_port + x->n_ports; i++) {
-        for (uint32_t k = y->first_port; k < y->first_port + y->n_ports; k++) {
-            if (p->best[(size_t)i * p->n_ports + k] != TT_NONE)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* "eth0 10.0.0.1 to eth1 10.1.0.2 (no answer)": what was tried in vain. */
 static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
                        size_t size)
@@ -49,11 +37,12 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
     size_t used = 0;
     for (uint32_t a = 0; a < p->n_hosts; a++) {
         for (uint32_t b = a + 1; b < p->n_hosts; b++) {
-            if (reaches(p, a, b) && reaches(p, b, a))
+            if (tt_probe_reaches(p, a, b) && tt_probe_reaches(p, b, a))
                 continue;
             if (n++ == 0)
-                reaches(p, a, b) ? tell_tries(p, b, a, tries, sizeof(tries))
-                                 : tell_tries(p, a, b, tries, sizeof(tries));
+                tt_probe_reaches(p, a, b)
+                    ? tell_tries(p, b, a, tries, sizeof(tries))
+                    : tell_tries(p, a, b, tries, sizeof(tries));
             const char *x = p->hosts[a].name, *y = p->hosts[b].name;
             size_t len = strlen(", ") + strlen(x) + strlen(" and ") + strlen(y);
             if (n_named + 1 < n || len >= sizeof(pairs) - used)

@@ -7,8 +7,11 @@
  *            a few single bytes, each when the one before has been
  *            acknowledged: the least round trip is the kernel's own measure
  *            (TCP_INFO), so it does not matter when the other process runs.
- * Time       Each try has TRY_NS; all together LIMIT_NS and that, more only
- *            where there are more silent pairs than fit at a time.
+ * Time       Each try has TRY_NS to connect, or PATIENT_NS, in which a packet may
+ *            be lost; who is connected has TALK_NS more, for far hosts need some
+ *            round trips. What was acknowledged by then reaches. All together
+ *            have LIMIT_NS and that, more only where there are more silent pairs
+ *            than fit at a time.
  * Next       reach.c. */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -21,6 +24,8 @@
 #include "probe/parts.h"
 
 #define TRY_NS (500 * TT_NS_PER_MS)
+#define PATIENT_NS (1600 * TT_NS_PER_MS) /* SYNs are sent again after 1 s */
+#define TALK_NS (1500 * TT_NS_PER_MS)
 #define LIMIT_NS (700 * TT_NS_PER_MS) /* of the first CALLS of them */
 #define CALLS 128
 #define GUESTS 256
@@ -47,9 +52,10 @@ typedef struct guest {
 struct tt_calls {
     tt_probe *p;
     const uint8_t *is_idle; /* [n_ports]: of a free round; else NULL */
-    tt_probe_mark *marks;   /* of own tries, from the first one on */
-    uint8_t *heard;         /* [n_tries] */
-    uint32_t next, n_live;  /* tries, calls */
+    bool is_patient;
+    tt_probe_mark *marks;  /* of own tries, from the first one on */
+    uint8_t *heard;        /* [n_tries] */
+    uint32_t next, n_live; /* tries, calls */
     uint32_t n_guests;
     call calls[CALLS];
     guest guests[GUESTS];
@@ -97,6 +103,11 @@ static bool is_due(tt_calls *r, uint32_t number)
     return mark->state != TT_TRY_OWN;
 }
 
+static uint64_t try_ns(bool is_patient)
+{
+    return is_patient ? PATIENT_NS : TRY_NS;
+}
+
 static void begin_calls(tt_calls *r)
 {
     const tt_probe *p = r->p;
@@ -109,7 +120,8 @@ static void begin_calls(tt_calls *r)
             r->next++;
         if (r->next == end)
             return;
-        *c = (call){.number = r->next++, .until_ns = tt_now_ns() + TRY_NS};
+        *c = (call){.number = r->next++,
+                    .until_ns = tt_now_ns() + try_ns(r->is_patient)};
         r->n_live++;
         c->fd = tt_wire_call(p, c->number, r->is_idle != NULL);
         int why = c->fd < 0 ? -c->fd : 0;
@@ -132,10 +144,19 @@ static void greet(tt_calls *r, call *c)
     int why = tt_wire_outcome(c->fd);
     if (why == 0 && !tt_wire_say(p, c->fd, TT_WIRE_TRY, c->number, 0, host))
         why = errno;
-    if (why)
+    if (why) {
         end_call(r, c, TT_TRY_FAILED, why);
-    else
-        c->is_connected = true;
+        return;
+    }
+    c->is_connected = true;
+    c->until_ns = tt_now_ns() + TALK_NS;
+}
+
+static void reaches(tt_calls *r, call *c)
+{
+    bool is_link = !r->is_idle &&
+                   tt_probe_is_link(r->p, &r->p->tries[c->number]);
+    end_call(r, c, is_link ? TT_TRY_LINK : TT_TRY_ROUTED, 0);
 }
 
 /* The next byte when the last has been acknowledged. */
@@ -153,9 +174,16 @@ static void ping(tt_calls *r, call *c)
             end_call(r, c, TT_TRY_FAILED, errno);
         return;
     }
-    bool is_link = !r->is_idle &&
-                   tt_probe_is_link(r->p, &r->p->tries[c->number]);
-    end_call(r, c, is_link ? TT_TRY_LINK : TT_TRY_ROUTED, 0);
+    reaches(r, c);
+}
+
+/* Its time is over. */
+static void give_up(tt_calls *r, call *c)
+{
+    if (c->n_pings > 0)
+        reaches(r, c);
+    else
+        end_call(r, c, TT_TRY_SILENT, 0);
 }
 
 static void serve_calls(tt_calls *r, const struct pollfd *polls)
@@ -172,7 +200,7 @@ static void serve_calls(tt_calls *r, const struct pollfd *polls)
         else if (c->is_connected)
             ping(r, c);
         if (c->fd >= 0 && now >= c->until_ns)
-            end_call(r, c, TT_TRY_SILENT, 0);
+            give_up(r, c);
     }
 }
 
@@ -266,9 +294,10 @@ static uint32_t fill_polls(tt_calls *r)
     return (uint32_t)(at - r->polls);
 }
 
-uint64_t tt_calls_limit_ns(uint32_t n)
+uint64_t tt_calls_limit_ns(uint32_t n, bool is_patient)
 {
-    return LIMIT_NS + TRY_NS + n / CALLS * (TRY_NS / 2);
+    uint64_t each_ns = try_ns(is_patient);
+    return LIMIT_NS + each_ns + TALK_NS + n / CALLS * (each_ns / 2);
 }
 
 tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag)
@@ -276,7 +305,8 @@ tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag)
     tt_probe *p = r->p;
     r->next = p->first_try[p->me];
     uint32_t n = p->first_try[p->me + 1] - r->next;
-    uint64_t deadline_ns = tt_now_ns() + tt_calls_limit_ns(n) - TRY_NS;
+    uint64_t deadline_ns = tt_now_ns() + tt_calls_limit_ns(n, r->is_patient) -
+                           TALK_NS - try_ns(r->is_patient);
     tt_probe_tell(p, "trying addresses", r->is_idle ? 7 : 3);
     for (begin_calls(r); r->n_live > 0; begin_calls(r)) {
         tt_probe_alive(p);
@@ -295,13 +325,16 @@ tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-tt_calls *tt_calls_open(tt_probe *p, const uint8_t *is_idle,
-                        tt_probe_mark *marks, uint8_t *heard)
+tt_calls *tt_calls_open(tt_probe *p, const tt_calls_spec *spec)
 {
     tt_calls *r = tt_new(p->mem, 1, sizeof(*r));
     if (!r)
         return NULL;
-    *r = (tt_calls){.p = p, .is_idle = is_idle, .marks = marks, .heard = heard};
+    *r = (tt_calls){.p = p,
+                    .is_idle = spec->is_idle,
+                    .is_patient = spec->is_patient,
+                    .marks = spec->marks,
+                    .heard = spec->heard};
     for (uint32_t i = 0; i < CALLS; i++)
         r->calls[i].fd = -1;
     return r;

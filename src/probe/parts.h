@@ -156,13 +156,21 @@ void tt_probe_place_addr(const tt_probe_place *place, uint16_t port,
 /* --------------------------------------------------------------- calls.c */
 
 typedef struct tt_calls tt_calls;
+
+/* All are borrowed. */
+typedef struct tt_calls_spec {
+    /* By port; then only pairs of these are tried, and without binding to the
+     * interface; or NULL. */
+    const uint8_t *is_idle;
+    bool is_patient;      /* one packet of a call may be lost */
+    tt_probe_mark *marks; /* of own tries, from the first one on */
+    uint8_t *heard;       /* by try; set to 1 */
+} tt_calls_spec;
+
 /* How long so many calls may take. */
-uint64_t tt_calls_limit_ns(uint32_t n);
-/* is_idle: by port; then only pairs of these are tried, and without binding to
- * the interface; or NULL. marks: of own tries, from the first one on. heard:
- * by try; set to 1. All are borrowed. NULL: no memory. */
-tt_calls *tt_calls_open(tt_probe *p, const uint8_t *is_idle,
-                        tt_probe_mark *marks, uint8_t *heard);
+uint64_t tt_calls_limit_ns(uint32_t n, bool is_patient);
+/* NULL: no memory. */
+tt_calls *tt_calls_open(tt_probe *p, const tt_calls_spec *spec);
 /* Calls all. Errors: ESYS. */
 tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag);
 /* When all agents have called: hears what still waits in the queues. */
@@ -173,6 +181,8 @@ void tt_calls_close(tt_calls *r); /* accepts NULL */
 
 /* Fills marks, best (rank 0). */
 tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag);
+/* Rank 0, then: by any interfaces, this way. */
+bool tt_probe_reaches(const tt_probe *p, uint32_t from_host, uint32_t to_host);
 /* All ranks: do those still reach each other that did before? Errors: ENET, by
  * name; ENOMEM. */
 tutti_err tt_probe_look_again(tt_probe *p, tutti_diag *diag);

@@ -8,7 +8,7 @@
  * Time       How long a round takes follows from what is expected: long enough
  *            for some hundred KiB, no longer than a tenth of a second, plus what
  *            long latencies need. When the next round would pass the bound the
- *            probe ends with what it has.
+ *            probe ends with what it has, if that is something of every host.
  * Next       flows.c; infer/infer.h. */
 #include <math.h>
 #include <string.h>
@@ -43,6 +43,8 @@ static const double unknown_bps = 10e9;
 static const double most_empty_s = 0.5;
 /* What finishing may take. */
 #define RESERVE_NS (100 * TT_NS_PER_MS)
+/* How much later the first rounds, of which nothing can be left out, may end. */
+#define MOST_LATE_NS (30 * TT_NS_PER_S)
 
 /* How often, at most, somebody who could not be measured is looked for. */
 #define MOST_LOOKS 3
@@ -204,6 +206,30 @@ static void let_pass(const rounds *r)
         nanosleep(&rest, NULL);
 }
 
+/* Has something of every host been measured? */
+static bool is_enough(const tt_probe *p)
+{
+    for (uint32_t h = 0; h < p->n_hosts; h++) {
+        uint32_t first = p->hosts[h].first_port;
+        bool any = false;
+        for (uint32_t i = first; i < first + p->hosts[h].n_ports; i++) {
+            for (uint32_t k = 0; k < p->n_ports && !any; k++)
+                any = p->bps[(size_t)i * p->n_ports + k] > 0 ||
+                      p->bps[(size_t)k * p->n_ports + i] > 0;
+        }
+        if (!any)
+            return false;
+    }
+    return true;
+}
+
+/* Would the next round pass the bound? */
+static bool is_late(const rounds *r, uint64_t bound_ns)
+{
+    uint64_t used_ns = tt_now_ns() - r->p->begin_ns;
+    return used_ns + r->longest_ns + RESERVE_NS > bound_ns;
+}
+
 /* What is to be measured: the sample, as long as split.c asks for it, then what
  * the inference would like. AGAIN: it is in asked; OK: nothing. */
 static tutti_err ask(rounds *r, tutti_diag *diag)
@@ -212,6 +238,10 @@ static tutti_err ask(rounds *r, tutti_diag *diag)
     uint32_t n = tt_split_next(&r->split);
     if (err != TUTTI_AGAIN || r->asked.n_flows == 0)
         return err == TUTTI_AGAIN ? TUTTI_OK : err;
+    if (is_late(r, r->p->time_ns)) { /* what is left is for what must be */
+        r->split.is_done = true;
+        n = 0;
+    }
     r->sample = r->asked.flows[0];
     r->is_sample = n > 0 && *best_of(r, 0) != TT_NONE;
     r->n_each = r->is_sample ? n : tt_split_count(&r->split);
@@ -256,8 +286,8 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
         tutti_err err = ask(r, diag);
         if (err != TUTTI_AGAIN)
             return err;
-        uint64_t used_ns = tt_now_ns() - p->begin_ns;
-        p->is_cut = used_ns + r->longest_ns + RESERVE_NS > p->time_ns;
+        p->is_cut = is_late(r, p->time_ns) &&
+                    (is_late(r, p->time_ns + MOST_LATE_NS) || is_enough(p));
         if (p->is_cut) {
             tt_infer_cut(p->infer);
             return TUTTI_OK;

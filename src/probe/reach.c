@@ -10,6 +10,8 @@
  *            others reach by routes over its neighbours (10.9.0.1 on lo or a
  *            dummy interface). Such pairs are tried again, without binding to
  *            the interface.
+ * Patience   Hosts that do not reach each other by then are tried once more, with
+ *            time for one lost packet; so are all others.
  * Again      Where a flow could not be measured, all are tried again, and who
  *            reached each other before and does not now ends the probe by name.
  * Next       probe_rounds.c. */
@@ -33,7 +35,8 @@ static uint32_t most_tries(const tt_probe *p)
 typedef struct round {
     tt_probe *p;
     const uint8_t *is_idle; /* NULL: bound to interfaces */
-    uint32_t stride;        /* of what a rank tells */
+    bool is_patient;
+    uint32_t stride; /* of what a rank tells */
     tt_probe_mark *marks, *all_marks;
     uint8_t *heard, *mine, *all; /* heard: by try; mine: those that end here */
     uint32_t *used;              /* [n_hosts] */
@@ -50,8 +53,12 @@ static tutti_err open_round(round *r, tutti_diag *diag)
     r->mine = tt_new(p->mem, r->stride, 1);
     r->all = tt_new(p->mem, n_all, 1);
     r->used = tt_new(p->mem, p->n_hosts, sizeof(*r->used));
+    const tt_calls_spec spec = {.is_idle = r->is_idle,
+                                .is_patient = r->is_patient,
+                                .marks = r->marks,
+                                .heard = r->heard};
     if (r->marks && r->heard && p->me != TT_NONE)
-        r->calls = tt_calls_open(p, r->is_idle, r->marks, r->heard);
+        r->calls = tt_calls_open(p, &spec);
     bool is_made = r->marks && r->heard && r->mine && r->used &&
                    (!n_all || (r->all_marks && r->all)) &&
                    (p->me == TT_NONE || r->calls);
@@ -71,32 +78,35 @@ static void close_round(round *r)
     tt_free(p->mem, r->used, p->n_hosts, sizeof(*r->used));
 }
 
-/* Of the states of a try, bound and free, the better one counts. */
-static void take_marks(const round *r)
+static tt_probe_mark *told_mark(const round *r, uint32_t number)
 {
-    tt_probe *p = r->p;
-    for (uint32_t h = 0; h < p->n_hosts; h++) {
-        const tt_probe_mark *from = r->all_marks +
-                                    (size_t)p->hosts[h].rank * r->stride;
-        tt_probe_mark *to = p->marks + p->first_try[h];
-        uint32_t n = p->first_try[h + 1] - p->first_try[h];
-        for (uint32_t i = 0; i < n; i++) {
-            if (from[i].state > to[i].state && from[i].state < TT_TRY_STATES)
-                to[i] = from[i];
-        }
-    }
+    const tt_probe *p = r->p;
+    uint32_t h = p->place_host[p->tries[number].src];
+    return r->all_marks + (size_t)p->hosts[h].rank * r->stride + number -
+           p->first_try[h];
 }
 
+/* Who was acknowledged, and not heard, has reached somebody else. */
 static void take_heard(const round *r)
 {
-    tt_probe *p = r->p;
+    const tt_probe *p = r->p;
     for (uint32_t i = 0; i < p->n_tries; i++) {
         uint32_t h = p->place_host[p->tries[i].dst];
         size_t at = (size_t)p->hosts[h].rank * r->stride + r->used[h]++;
-        tt_probe_mark *mark = &p->marks[i];
-        if (!r->all[at] && mark->is_free == (r->is_idle != NULL) &&
-            mark->state >= TT_TRY_ROUTED)
+        tt_probe_mark *mark = told_mark(r, i);
+        if (!r->all[at] && mark->state >= TT_TRY_ROUTED)
             mark->state = TT_TRY_STRANGE;
+    }
+}
+
+/* Of the states of a try, in all rounds, the best one counts. */
+static void take_marks(const round *r)
+{
+    const tt_probe *p = r->p;
+    for (uint32_t i = 0; i < p->n_tries; i++) {
+        const tt_probe_mark *mark = told_mark(r, i);
+        if (mark->state > p->marks[i].state && mark->state < TT_TRY_STATES)
+            p->marks[i] = *mark;
     }
 }
 
@@ -121,23 +131,36 @@ static tutti_err run_round(round *r, tutti_diag *diag)
     if (!err)
         err = tt_probe_collect(p, r->mine, r->stride, r->all, diag);
     if (!err && p->job->rank == 0) {
-        take_marks(r);
         take_heard(r);
+        take_marks(r);
     }
     return err;
 }
 
-static tutti_err try_all(tt_probe *p, const uint8_t *is_idle, tutti_diag *diag)
+static tutti_err try_some(tt_probe *p, const uint8_t *is_idle, bool is_patient,
+                          tutti_diag *diag)
 {
-    round r = {.p = p, .is_idle = is_idle, .stride = most_tries(p)};
+    round r = {.p = p,
+               .is_idle = is_idle,
+               .is_patient = is_patient,
+               .stride = most_tries(p)};
     if (r.stride == 0)
         return TUTTI_OK;
-    tt_probe_be_patient(p, tt_calls_limit_ns(r.stride));
+    tt_probe_be_patient(p, tt_calls_limit_ns(r.stride, is_patient));
     tutti_err err = tt_probe_agree(p, open_round(&r, diag), diag);
     if (!err)
         err = run_round(&r, diag);
     close_round(&r);
     tt_probe_be_patient(p, 0);
+    return err;
+}
+
+/* Bound to interfaces, and then those without that reach nobody else. */
+static tutti_err try_all(tt_probe *p, bool is_patient, tutti_diag *diag)
+{
+    tutti_err err = try_some(p, NULL, is_patient, diag);
+    if (!err && p->is_idle)
+        err = try_some(p, p->is_idle, is_patient, diag);
     return err;
 }
 
@@ -205,15 +228,11 @@ static tutti_err make_tables(tt_probe *p, uint8_t **is_idle, tutti_diag *diag)
 /* ---------------------------------------------------------- looking again -- */
 
 /* Tries all as if for the first time. [rank 0: marks are those of this time] */
-static tutti_err retry_all(tt_probe *p, tutti_diag *diag)
+static tutti_err retry_all(tt_probe *p, bool is_patient, tutti_diag *diag)
 {
-    bool is_root = p->job->rank == 0;
-    if (is_root)
+    if (p->job->rank == 0)
         memset(p->marks, 0, (p->n_tries + 1) * sizeof(*p->marks));
-    tutti_err err = try_all(p, NULL, diag);
-    if (!err && p->is_idle)
-        err = try_all(p, p->is_idle, diag);
-    return err;
+    return try_all(p, is_patient, diag);
 }
 
 /* Rank 0, of those that are lost already: who still is? */
@@ -235,7 +254,7 @@ static tutti_err find_lost(tt_probe *p, uint8_t *is_lost, uint8_t *any,
     tutti_err err = TUTTI_OK;
     *any = 1;
     for (int i = 0; i < 2 && !err && *any; i++) {
-        err = retry_all(p, diag);
+        err = retry_all(p, i > 0, diag);
         if (!err && p->job->rank == 0)
             *any = count_lost(p, is_lost);
         if (!err)
@@ -269,15 +288,33 @@ tutti_err tt_probe_look_again(tt_probe *p, tutti_diag *diag)
         p, is_root ? tt_probe_say_lost(p, is_lost, diag) : err, diag);
 }
 
-tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag)
+bool tt_probe_reaches(const tt_probe *p, uint32_t from_host, uint32_t to_host)
 {
-    uint8_t *is_idle = NULL;
-    tutti_err err = tt_probe_tries(p, diag);
-    if (!err)
-        err = make_tables(p, &is_idle, diag);
-    err = tt_probe_agree(p, err, diag);
-    if (!err)
-        err = try_all(p, NULL, diag);
+    const tt_probe_host *x = &p->hosts[from_host], *y = &p->hosts[to_host];
+    for (uint32_t i = x->first_port; i < x->first_port + x->n_ports; i++) {
+        for (uint32_t k = y->first_port; k < y->first_port + y->n_ports; k++) {
+            if (p->best[(size_t)i * p->n_ports + k] != TT_NONE)
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool all_reach(const tt_probe *p)
+{
+    for (uint32_t a = 0; a < p->n_hosts; a++) {
+        for (uint32_t b = 0; b < p->n_hosts; b++) {
+            if (a != b && !tt_probe_reaches(p, a, b))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Bound to interfaces first, which tells which of them are idle. */
+static tutti_err try_first(tt_probe *p, uint8_t *is_idle, tutti_diag *diag)
+{
+    tutti_err err = try_some(p, NULL, false, diag);
     if (err)
         return err;
     if (p->job->rank == 0) {
@@ -287,7 +324,27 @@ tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag)
     err = tt_probe_share(p, is_idle, p->n_ports + 1, diag);
     p->is_idle = is_idle[p->n_ports] ? is_idle : NULL;
     if (!err && p->is_idle)
-        err = try_all(p, is_idle, diag);
+        err = try_some(p, is_idle, false, diag);
+    if (!err && p->job->rank == 0)
+        choose_best(p);
+    return err;
+}
+
+tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag)
+{
+    uint8_t *is_idle = NULL, is_enough = 0;
+    tutti_err err = tt_probe_tries(p, diag);
+    if (!err)
+        err = make_tables(p, &is_idle, diag);
+    err = tt_probe_agree(p, err, diag);
+    if (!err)
+        err = try_first(p, is_idle, diag);
+    if (!err && p->job->rank == 0)
+        is_enough = all_reach(p);
+    if (!err)
+        err = tt_probe_share(p, &is_enough, sizeof(is_enough), diag);
+    if (!err && !is_enough)
+        err = try_all(p, true, diag);
     if (!err && p->job->rank == 0)
         choose_best(p);
     return err;
