@@ -47,7 +47,8 @@ EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
                               tests/proc/*.c))
 TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
-TEST_SH := $(filter-out %/lib.sh,$(sort $(wildcard tests/*/*.sh)))
+TEST_SH := $(filter-out %/lib.sh %/lib_hosts.sh, \
+                        $(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c) \
              bench/peers/roofline.c

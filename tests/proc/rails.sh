@@ -5,23 +5,12 @@
 # No timings.
 . "$(dirname "$0")/lib.sh"
 
-lab=$here/../../lab/lab
 export B
 limit=60
 spec=rails:3@eth0=400Mbit,eth1=100Mbit
-what="two cards per host"
-if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v tc >/dev/null; then
-    skip "$what" "needs root, iproute2 and tc to make a lab"
-    finish
-fi
-run "$lab" up "$spec"
-name=$out
-if [ "$rc" = 2 ]; then
-    skip "$what" "cannot make a lab: ${err##*$'\n'}"
-    finish
-fi
+needs_lab "two cards per host"
+name=$("$lab" up "$spec") || exit 1
 at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
-ends "a lab of it" 0
 
 # job NAME=VALUE... -- BENCH-ARGUMENTS: the sent bytes of eth0 and eth1 of the
 # first host are in sent.
