@@ -215,11 +215,3 @@ void tt_eager_free(tt_mesh *mesh)
         free_keep(mesh, keep);
     }
 }
-
-void tt_eager_differ(tt_peer *peer, tt_team *team, const tt_past *own)
-{
-    tt_msg m = tt_team_msg(team, TT_KIND_DIFFER, own->channel, own->seq);
-    m.fingerprint = own->fingerprint;
-    m.len = sizeof(own->call);
-    tt_peer_tell(peer, &m, &own->call);
-}

@@ -259,7 +259,7 @@ static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
         if (own.fingerprint == m->fingerprint)
             breach(team, peer, m);
         else if (is_first)
-            tt_eager_differ(peer, team, &own);
+            tt_team_differ(team, peer, &own);
         return false;
     }
     if (m->channel == 0 && m->seq < team->next_seq)
@@ -275,18 +275,14 @@ static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
     return !err;
 }
 
-/* A FIRST, or later data, of another call than op. */
-static void on_odd_data(tt_peer *peer, tt_op *op, tt_side *side,
-                        const tt_msg *m)
+/* A FIRST, or data that no FIRST came before, of another call than op. */
+static void on_odd_data(tt_peer *peer, tt_op *op, const tt_msg *m)
 {
-    if (m->kind == TT_KIND_FIRST) {
-        tt_past own = call_of(op);
-        tt_eager_differ(peer, op->team, &own);
-        if (side)
-            side->is_odd = true;
-    } else if (side && !side->is_odd) {
+    tt_past own = call_of(op);
+    if (m->kind == TT_KIND_FIRST)
+        tt_team_differ(op->team, peer, &own);
+    else
         breach(op->team, peer, m);
-    }
 }
 
 void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data)
@@ -294,12 +290,14 @@ void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data)
     tt_side *side = tt_op_side(op, peer);
     tt_msg slice = *m;
     uint64_t age_ns = 0;
+    if (op->team->is_odd)
+        return;
     if (m->kind == TT_KIND_FIRST) {
         age_ns = m->slice * TT_NS_PER_US;
         slice.slice = 0;
     }
     if (m->fingerprint != op->fingerprint) {
-        on_odd_data(peer, op, side, m);
+        on_odd_data(peer, op, m);
         return;
     }
     if (side && !side->is_bound)
@@ -316,7 +314,7 @@ static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
     bool is_kept = false;
     if (op)
         tt_op_take(op, peer, m, data);
-    else if (team && !team->err) /* else its call has failed here */
+    else if (team && !team->err && !team->is_odd) /* else it fails, or has */
         is_kept = on_strange_data(peer, team, m, data);
     if (m->kind == TT_KIND_FIRST && !is_kept)
         tt_eager_take(peer);
@@ -439,7 +437,8 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
     if (rank == TT_NONE)
         return;
     team->has_left[peer - peer->mesh->peers] = true;
-    if (m->slice == 0) {
+    tt_team_check_odd(team, peer);
+    if (m->slice == 0 && !team->err) {
         char text[160];
         snprintf(text, sizeof(text),
                  "rank %u destroyed its communicator while a call was in "

@@ -55,7 +55,6 @@ typedef struct tt_side {
     bool is_open;    /* sends need not wait for that */
     bool is_eager;   /* a place among its FIRSTs is reserved, none sent yet */
     bool is_asked;   /* the partner waits for a BIND */
-    bool is_odd;     /* it was told DIFFER */
     bool has_spoken; /* it was sent a BIND or a FIRST */
 } tt_side;
 
@@ -182,6 +181,11 @@ struct tt_team {
     tutti_err err;
     uint32_t culprit;
     char text[512];
+    /* A member was told DIFFER, of this call: until it answers, what comes is
+     * not taken, so that no later call ends well. */
+    bool is_odd;
+    uint32_t odd_rank;
+    tt_past odd;
     tt_any *anys;      /* that wait, the oldest first */
     uint32_t any_last; /* the rank that one of them has found last */
 };
@@ -254,10 +258,12 @@ void tt_eager_give_back(tt_peer *peer, tt_keep *keep);
 /* Drops what is kept for a team. */
 void tt_eager_drop(tt_team *team);
 void tt_eager_free(tt_mesh *mesh);
-/* The call of the peer's FIRST differs from ours. */
-void tt_eager_differ(tt_peer *peer, tt_team *team, const tt_past *own);
 
 /* team.c */
+/* The call of the peer's FIRST differs from ours. */
+void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own);
+/* Fails the team when the peer has left and cannot say what it called. */
+void tt_team_check_odd(tt_team *team, const tt_peer *peer);
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
 void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,

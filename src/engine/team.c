@@ -308,6 +308,33 @@ bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_past *own,
     return false;
 }
 
+void tt_team_check_odd(tt_team *team, const tt_peer *peer)
+{
+    uint32_t rank = tt_team_rank_of(team, peer);
+    if (!team->is_odd || team->odd_rank != rank ||
+        !tt_team_has_left(team, peer))
+        return;
+    char call[96], text[240];
+    tt_call_print(&team->odd.call, call, sizeof(call));
+    snprintf(text, sizeof(text),
+             "call %" PRIu64 ": rank %u called %s, rank %u called something "
+             "else and has left",
+             team->odd.seq + 1, team->rank, call, rank);
+    tt_team_fail(team, TUTTI_EMISMATCH, rank, text);
+}
+
+void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own)
+{
+    tt_msg m = tt_team_msg(team, TT_KIND_DIFFER, own->channel, own->seq);
+    m.fingerprint = own->fingerprint;
+    m.len = sizeof(own->call);
+    tt_peer_tell(peer, &m, &own->call);
+    team->is_odd = true;
+    team->odd_rank = tt_team_rank_of(team, peer);
+    team->odd = *own;
+    tt_team_check_odd(team, peer);
+}
+
 void tt_team_leave(tt_team *team)
 {
     tt_mesh *mesh = team->mesh;

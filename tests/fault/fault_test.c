@@ -312,6 +312,46 @@ static void different_calls_are_named(void **state)
     }
 }
 
+/* Each takes itself for the root, sends and returns. Rank 1 leaves at once, or,
+ * as rank 0 does, calls on: no further call may end well. */
+static int call_two_roots(int rank, int n, void *arg)
+{
+    const bool leaves = *(const bool *)arg;
+    tutti_comm *comm;
+    float x[4] = {0};
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    double start = now_s();
+    tutti_err err = tutti_broadcast(comm, x, x, 4, TUTTI_F32,
+                                    rank < 2 ? rank : 0, NULL, NULL);
+    if (leaves && rank == 1) {
+        tutti_comm_destroy(comm);
+        return 0;
+    }
+    if (!err)
+        err = tutti_all_reduce(comm, x, x, 4, TUTTI_F32, TUTTI_SUM, NULL, NULL);
+    want w = {TUTTI_EMISMATCH, 1.5, {"root 0", n > 2 ? NULL : "rank 1 called"}};
+    if (!leaves)
+        w.says[2] = "root 1";
+    int bad = check(rank, comm, err, now_s() - start, &w);
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void two_roots_are_noticed(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        bool leaves = kind > 0;
+        tt_procs p = {.n = 2, .run = call_two_roots, .arg = &leaves};
+        for (int i = 0; i < 5; i++)
+            everywhere(p, -1);
+        if (!leaves)
+            everywhere(
+                (tt_procs){.n = 4, .run = call_two_roots, .arg = &leaves}, -1);
+    }
+}
+
 /* ----------------------------------------------------------------- abort -- */
 
 static void *abort_later(void *comm)
@@ -630,6 +670,7 @@ int main(void)
         cmocka_unit_test(who_left_because_of_it_is_not_named),
         cmocka_unit_test(a_rank_that_never_calls_is_named),
         cmocka_unit_test(different_calls_are_named),
+        cmocka_unit_test(two_roots_are_noticed),
         cmocka_unit_test(abort_frees_waiting_ranks),
         cmocka_unit_test(leaving_with_work_is_defined),
         cmocka_unit_test(leaving_early_loses_nothing),
