@@ -71,7 +71,7 @@ static tutti_err pick_flat(const tt_problem *p, const tt_planner **out,
 typedef struct candidate {
     const tt_planner *planner;
     tutti_schedule *sched;
-    double time_s;
+    double time_s; /* INFINITY: more than the problem's most_s */
 } candidate;
 
 /* Builds and predicts one. ENOFIT where a planner finds out while it builds
@@ -81,7 +81,12 @@ static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
 {
     *out = (candidate){.planner = planner};
     tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
+    bool is_over = false;
     if (!err)
+        err = tt_estimate_is_over(out->sched, p, mem, &is_over, diag);
+    if (is_over)
+        out->time_s = INFINITY;
+    else if (!err)
         err = tt_plan_predict(out->sched, p, mem, &out->time_s, diag);
     if (err) {
         tt_sched_free(out->sched);
@@ -106,10 +111,12 @@ static bool is_better(const candidate *next, const candidate *best,
            next->sched->n_transfers < best->sched->n_transfers;
 }
 
-/* By simulation. */
-static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
+/* By simulation, of those that can still win. */
+static tutti_err make_auto(const tt_problem *problem, const tt_mem *mem,
                            candidate *best, tutti_diag *diag)
 {
+    tt_problem asked = *problem;
+    const tt_problem *p = &asked;
     uint64_t n_planners = 0;
     while (tt_planners[n_planners])
         n_planners++;
@@ -128,6 +135,7 @@ static tutti_err make_auto(const tt_problem *p, const tt_mem *mem,
             return err;
         }
         fastest_s = fmin(fastest_s, next.time_s);
+        asked.most_s = fastest_s * EQUAL_GUESS;
         if (is_better(&next, best, fastest_s)) {
             tt_sched_free(best->sched);
             *best = next;

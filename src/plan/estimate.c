@@ -179,6 +179,17 @@ tutti_err tt_estimate_find(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
+tutti_err tt_estimate_is_over(const tutti_schedule *s, const tt_problem *p,
+                              const tt_mem *mem, bool *out, tutti_diag *diag)
+{
+    tt_estimate e = {0};
+    tutti_err err = TUTTI_OK;
+    if (p->most_s > 0)
+        err = tt_estimate_find(s, p, mem, &e, diag);
+    *out = !err && p->most_s > 0 && e.busy_s > p->most_s;
+    return err;
+}
+
 double tt_estimate_s(const tt_estimate *e, double front)
 {
     return e->latency_s + e->overhead_s + e->bytes_s * front +

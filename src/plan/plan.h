@@ -31,6 +31,9 @@ typedef struct tt_problem {
      * prescribes, [n_ranks]; NULL: equal. */
     const uint64_t *block_bytes;
     const tt_progress *progress; /* NULL: nobody listens */
+    /* What takes longer than this is not asked for: which of two such
+     * schedules is better need not be found out. 0: all are asked for. */
+    double most_s;
 } tt_problem;
 
 typedef struct tt_planner {

@@ -63,21 +63,25 @@ static bool has_front_window(tutti_coll coll)
            coll == TUTTI_BROADCAST;
 }
 
-/* How many different pairs of ranks send to each other. */
-static tutti_err count_pairs(const tutti_schedule *s, const tt_mem *mem,
+/* How many connections there are: (from, to, rail), as the simulator's. */
+static tutti_err count_conns(const tutti_schedule *s, const tt_mem *mem,
                              uint64_t *out, tutti_diag *diag)
 {
-    uint64_t n = s->n_ranks;
-    size_t n_bytes = (size_t)(n * n / 8 + 1);
+    uint64_t n = s->n_ranks, n_rails = 1;
+    for (uint64_t i = 0; i < s->n_transfers; i++)
+        if (s->transfers[i].rail >= n_rails)
+            n_rails = s->transfers[i].rail + UINT64_C(1);
+    size_t n_bytes = (size_t)(n * n * n_rails / 8 + 1);
     uint8_t *seen = tt_new(mem, n_bytes, 1);
     if (!seen)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
     uint64_t count = 0;
     for (uint64_t i = 0; i < s->n_transfers; i++) {
-        uint64_t pair = s->transfers[i].src * n + s->transfers[i].dst;
-        uint8_t bit = (uint8_t)(1u << (pair % 8));
-        count += !(seen[pair / 8] & bit);
-        seen[pair / 8] |= bit;
+        const tt_transfer *x = &s->transfers[i];
+        uint64_t conn = (x->src * n + x->dst) * n_rails + x->rail;
+        uint8_t bit = (uint8_t)(1u << (conn % 8));
+        count += !(seen[conn / 8] & bit);
+        seen[conn / 8] |= bit;
     }
     tt_free(mem, seen, n_bytes, 1);
     *out = count;
@@ -95,11 +99,11 @@ static tutti_err is_endless(const tutti_schedule *s, const tt_problem *p,
     *out = n_transfers > MOST_TRANSFERS;
     if (*out || n_transfers * n_transfers <= MOST_WORK)
         return TUTTI_OK;
-    uint64_t n_pairs;
-    tutti_err err = count_pairs(s, mem, &n_pairs, diag);
+    uint64_t n_conns;
+    tutti_err err = count_conns(s, mem, &n_conns, diag);
     if (!err)
-        *out = n_pairs > p->topology->n_links &&
-               n_transfers * (double)n_pairs > MOST_WORK;
+        *out = n_conns > p->topology->n_links &&
+               n_transfers * (double)n_conns > MOST_WORK;
     return err;
 }
 
@@ -190,26 +194,74 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
-/* The longer routes are, the more links a flow shares, and the more flows hang
- * together: both count. Only a grid's are long; roughly. */
-static double tangle(const tutti_topology *t)
+enum { ROUTES_LOOKED_AT = 1024 };
+
+/* Links of a route, on the average over some transfers. */
+static tutti_err mean_hops(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, double *out, tutti_diag *diag)
 {
-    double sum = 0;
+    tt_routes *own = NULL;
+    const tt_routes *routes = p->routes;
+    tutti_err err = TUTTI_OK;
+    if (!routes) {
+        err = tt_routes_create(p->topology, mem, &own, diag);
+        routes = own;
+    }
+    if (err)
+        return err;
+    size_t n_links = (size_t)tt_routes_max_links(routes) + 1;
+    uint32_t *links = tt_new(mem, n_links, sizeof(*links));
+    uint64_t stride = s->n_transfers / ROUTES_LOOKED_AT + 1, n = 0, sum = 0;
+    for (uint64_t i = 0; links && i < s->n_transfers; i += stride) {
+        const tt_transfer *x = &s->transfers[i];
+        sum += tt_route(routes, x->src, x->dst, x->rail, links);
+        n++;
+    }
+    if (!links)
+        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
+    tt_free(mem, links, n_links, sizeof(*links));
+    tt_routes_free(own);
+    *out = n > 0 ? (double)sum / (double)n : 1;
+    return err;
+}
+
+static bool has_switches(const tutti_topology *t)
+{
+    for (uint32_t v = 0; v < t->n_nodes; v++)
+        if (t->nodes[v].kind == TT_NODE_SWITCH)
+            return true;
+    return false;
+}
+
+/* The longer routes are, the more links a flow shares, and the more flows hang
+ * together: both count. Only those from host to host are long; roughly. A
+ * measured network may be a grid that does not say so. */
+static tutti_err tangle(const tutti_schedule *s, const tt_problem *p,
+                        const tt_mem *mem, double *out, tutti_diag *diag)
+{
+    const tutti_topology *t = p->topology;
+    double sum = 0, hops = 1;
+    tutti_err err = TUTTI_OK;
     for (uint32_t d = 0; d < t->grid.n_dims; d++)
         sum += t->grid.dims[d];
-    double hops = fmax(1, sum / 4);
-    return hops * hops;
+    if (t->grid.n_dims > 0)
+        hops = sum / 4;
+    else if (!has_switches(t))
+        err = mean_hops(s, p, mem, &hops, diag);
+    hops = fmax(1, hops);
+    *out = hops * hops;
+    return err;
 }
 
 /* Does credit hold slices back, because what it lets one connection have on
  * the way is less than what a link holds there and back? Then larger slices
  * with as much credit would be faster than the engine's. */
 static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
-                             const tt_sim_opts *o, uint64_t n_pairs)
+                             const tt_sim_opts *o, uint64_t n_conns)
 {
     double slice = fmax(TT_LEAST_SLICE,
                         (double)o->front_bytes / fmax(1, (double)s->n_chunks));
-    double active = fmax(1, (double)s->n_transfers / (2 * (double)n_pairs));
+    double active = fmax(1, (double)s->n_transfers / (2 * (double)n_conns));
     double held = 0;
     for (uint32_t i = 0; i < t->n_links; i++)
         held = fmax(held, tt_link_bytes_per_s(&t->links[i]) * 2 *
@@ -219,23 +271,26 @@ static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
 
 /* Larger fronts where the simulation would take long, and a window of as many
  * of them. */
-static tutti_err bound_work(const tutti_schedule *s, const tutti_topology *t,
+static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
                             const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
 {
-    uint64_t n_pairs;
-    tutti_err err = count_pairs(s, mem, &n_pairs, diag);
+    const tutti_topology *t = p->topology;
+    uint64_t n_conns;
+    double tangled = 1, messages = MOST_MESSAGES;
+    tutti_err err = count_conns(s, mem, &n_conns, diag);
+    if (!err && n_conns > t->n_links)
+        err = tangle(s, p, mem, &tangled, diag);
     if (err)
         return err;
-    double messages = MOST_MESSAGES;
-    if (n_pairs > t->n_links)
-        messages = fmin(messages, MOST_WORK / (double)n_pairs / tangle(t));
+    if (n_conns > t->n_links)
+        messages = fmin(messages, MOST_WORK / (double)n_conns / tangled);
     double most = fmax(1, messages / fmax(1, (double)s->n_transfers));
     double fronts = exp2(floor(log2(most)));
     double least = ceil((double)o->size_bytes / fronts);
     if (least <= (double)o->front_bytes)
         return TUTTI_OK;
     double ahead = (double)o->front_window_bytes / (double)o->front_bytes;
-    if (n_pairs > 0 && does_credit_bind(s, t, o, n_pairs))
+    if (n_conns > 0 && does_credit_bind(s, t, o, n_conns))
         o->window = 1;
     o->front_bytes = (uint64_t)least;
     o->front_window_bytes = (uint64_t)ceil(ahead * least);
@@ -286,7 +341,7 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
     if (!err)
         err = tt_plan_sim_opts(s, p, mem, &o, diag);
     if (!err)
-        err = bound_work(s, p->topology, mem, &o, diag);
+        err = bound_work(s, p, mem, &o, diag);
     if (!err)
         err = tt_simulate(s, p->topology, &o, mem, &result, diag);
     if (err)

@@ -80,6 +80,10 @@ typedef struct tt_estimate {
 tutti_err tt_estimate_find(const tutti_schedule *s, const tt_problem *p,
                            const tt_mem *mem, tt_estimate *out,
                            tutti_diag *diag);
+/* Whether s must take longer than p->most_s, as its busiest link alone does:
+ * known without a simulation. Errors: ENOMEM. */
+tutti_err tt_estimate_is_over(const tutti_schedule *s, const tt_problem *p,
+                              const tt_mem *mem, bool *out, tutti_diag *diag);
 /* Pipelined in fronts of this share of the vector. */
 double tt_estimate_s(const tt_estimate *e, double front);
 

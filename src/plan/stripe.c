@@ -239,13 +239,21 @@ static tutti_err learn(work *w, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-/* Whether the pieces are faster than all on the fastest plane. */
+/* Whether the pieces are faster than all on the fastest plane. Where both are
+ * too slow it does not matter. */
 static tutti_err compare(const work *w, const tutti_schedule *one,
                          const tutti_schedule *many, bool *out,
                          tutti_diag *diag)
 {
     double one_s = 0, many_s = 0;
-    tutti_err err = tt_plan_predict(one, w->p, w->mem, &one_s, diag);
+    bool is_one_over, is_over = false;
+    tutti_err err = tt_estimate_is_over(one, w->p, w->mem, &is_one_over, diag);
+    if (!err && is_one_over)
+        err = tt_estimate_is_over(many, w->p, w->mem, &is_over, diag);
+    *out = false;
+    if (err || is_over)
+        return err;
+    err = tt_plan_predict(one, w->p, w->mem, &one_s, diag);
     if (!err)
         err = tt_plan_predict(many, w->p, w->mem, &many_s, diag);
     *out = many_s * equal_guess < one_s;

@@ -7,6 +7,7 @@
 #include "verify/verify.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define MBIT UINT64_C(1000000)
 
@@ -30,6 +31,15 @@ tt_net_case tt_net_of(const char *spec)
     tutti_diag diag = {0};
     if (tt_topology_generate(&tt_mem_std, spec, &t, &diag))
         fail_msg("%s: %s", spec, diag.text);
+    return case_of(t);
+}
+
+tt_net_case tt_net_parse(const char *text)
+{
+    tutti_topology *t = NULL;
+    tutti_diag diag = {0};
+    if (tt_topology_parse(&tt_mem_std, text, strlen(text), &t, &diag))
+        fail_msg("%s", diag.text);
     return case_of(t);
 }
 

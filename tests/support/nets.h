@@ -15,6 +15,8 @@ typedef struct tt_net_case {
 } tt_net_case;
 
 tt_net_case tt_net_of(const char *spec);
+/* Of the text of a topology file. */
+tt_net_case tt_net_parse(const char *text);
 /* Of n ranks; kind 0: a tree of switches, hosts anywhere; 1: hosts joined
  * directly, with some links more than hold them together; 2: racks whose trunks
  * and NICs differ; 3: a ring of one-way links, and some one-way short cuts. */

@@ -9,6 +9,7 @@
 #include "plan/shape.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static tt_estimate estimate(const tt_problem *p, const tutti_schedule *s)
@@ -199,6 +200,72 @@ static void ends(void **state)
     }
 }
 
+/* A torus of 4x4 as measured: no grid is named, and no two delays are equal, so
+ * that hardly two flows end together. */
+static tt_net_case measured_torus(void)
+{
+    char text[4096];
+    int n = snprintf(text, sizeof(text), "tutti-topology 1\nhost");
+    for (int i = 0; i < 16; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, " h%d", i);
+    for (int i = 0; i < 32; i++) {
+        int row = i / 2 / 4, column = i / 2 % 4;
+        int other = i % 2 ? (row + 1) % 4 * 4 + column
+                          : row * 4 + (column + 1) % 4;
+        n += snprintf(text + n, sizeof(text) - (size_t)n,
+                      "\nlink h%d h%d 50Mbit %dns", i / 2, other,
+                      3000 + 77 * i);
+    }
+    n += snprintf(text + n, sizeof(text) - (size_t)n, "\n");
+    return tt_net_parse(text);
+}
+
+static void count_tells(void *ctx, const char *what, uint64_t done,
+                        uint64_t total)
+{
+    (void)done, (void)total;
+    *(uint32_t *)ctx += strcmp(what, "simulating") == 0;
+}
+
+/* 960 connections over links that they share: simulated with few slices, so
+ * the simulator (which tells every 65536 of them) has nothing to tell. */
+static void measured_grid(void **state)
+{
+    (void)state;
+    tt_net_case c = measured_torus();
+    uint32_t n_tells = 0;
+    const tt_progress progress = {count_tells, &n_tells};
+    c.p.size_bytes = 16 << 20;
+    tutti_schedule *s = tt_net_plan(&c, "direct", TUTTI_ALL_REDUCE, 0);
+    assert_int_equal(s->n_transfers, 1920);
+    double time_s = 0;
+    c.p.progress = &progress;
+    assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL), 0);
+    assert_true(time_s >= estimate(&c.p, s).busy_s);
+    assert_int_equal(n_tells, 0);
+    tt_sched_free(s);
+    tt_net_free(&c);
+}
+
+/* The busiest link of `direct` works for 14 ms. */
+static void more_than_is_asked_for(void **state)
+{
+    (void)state;
+    tt_net_case c = tt_net_of("star:8@8Gbit,10us");
+    c.p.size_bytes = 8000000;
+    tutti_schedule *s = tt_net_plan(&c, "direct", TUTTI_ALL_REDUCE, 0);
+    static const double most_s[] = {0, 0.0141, 0.0139};
+    for (size_t i = 0; i < 3; i++) {
+        bool is_over;
+        c.p.most_s = most_s[i];
+        assert_int_equal(
+            tt_estimate_is_over(s, &c.p, &tt_mem_std, &is_over, NULL), 0);
+        assert_int_equal(is_over, i == 2);
+    }
+    tt_sched_free(s);
+    tt_net_free(&c);
+}
+
 static void no_memory(void **state)
 {
     (void)state;
@@ -232,6 +299,8 @@ int main(void)
         cmocka_unit_test(blocks_and_reducing),
         cmocka_unit_test(near_the_simulator),
         cmocka_unit_test(ends),
+        cmocka_unit_test(measured_grid),
+        cmocka_unit_test(more_than_is_asked_for),
         cmocka_unit_test(no_memory),
     };
     return TT_RUN_TAP(tests);
