@@ -206,16 +206,19 @@ static void let_pass(const rounds *r)
         nanosleep(&rest, NULL);
 }
 
-/* Has something of every host been measured? */
+/* Has an interface of every host been measured both ways? */
 static bool is_enough(const tt_probe *p)
 {
     for (uint32_t h = 0; h < p->n_hosts; h++) {
         uint32_t first = p->hosts[h].first_port;
         bool any = false;
-        for (uint32_t i = first; i < first + p->hosts[h].n_ports; i++) {
-            for (uint32_t k = 0; k < p->n_ports && !any; k++)
-                any = p->bps[(size_t)i * p->n_ports + k] > 0 ||
-                      p->bps[(size_t)k * p->n_ports + i] > 0;
+        for (uint32_t i = first; i < first + p->hosts[h].n_ports && !any; i++) {
+            bool sends = false, receives = false;
+            for (uint32_t k = 0; k < p->n_ports; k++) {
+                sends |= p->bps[(size_t)i * p->n_ports + k] > 0;
+                receives |= p->bps[(size_t)k * p->n_ports + i] > 0;
+            }
+            any = sends && receives;
         }
         if (!any)
             return false;
