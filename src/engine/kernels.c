@@ -289,44 +289,74 @@ tt_reduce_fn tt_reduce_kernel(tutti_type type, tutti_op op)
 
 /* A line is made where it stays in registers or in the first-level cache. Loads
  * and stores must alternate that finely: a block of 4 KiB at a time is no
- * faster than ordinary stores. */
-#define DEFINE_LINES(name, stored, acc_t, load, save, op)               \
-    TT_CLONES static void name##_lines(void *dst, const void *a_,       \
-                                       const void *b_, size_t n_lines)  \
-    {                                                                   \
-        enum { N = TT_CACHE_LINE / sizeof(stored) };                    \
-        const stored *a = a_;                                           \
-        const stored *b = b_;                                           \
-        for (size_t line = 0; line < n_lines; line++, a += N, b += N) { \
-            _Alignas(TT_CACHE_LINE) unsigned char made[TT_CACHE_LINE];  \
-            for (size_t i = 0; i < N; i++) {                            \
-                acc_t x = load(a[i]);                                   \
-                acc_t y = load(b[i]);                                   \
-                ((stored *)(void *)made)[i] = save((acc_t)op(x, y));    \
-            }                                                           \
-            tt_line_store((char *)dst + line * TT_CACHE_LINE, made);    \
-        }                                                               \
+ * faster than ordinary stores. `n` is a constant wherever this is used; `end` is
+ * what becomes of a sum, for means the same roundings as by the division below. */
+#define DEFINE_LINES(name, stored, acc_t, load, save, end)                    \
+    TT_INLINE void name##_of(unsigned char *dst, const void *const *src,      \
+                             const uint32_t n, size_t n_lines, acc_t d)       \
+    {                                                                         \
+        enum { N = TT_CACHE_LINE / sizeof(stored) };                          \
+        for (size_t line = 0; line < n_lines; line++, dst += TT_CACHE_LINE) { \
+            _Alignas(TT_CACHE_LINE) unsigned char made[TT_CACHE_LINE];        \
+            for (size_t i = 0; i < N; i++) {                                  \
+                acc_t x = load(((const stored *)src[0])[line * N + i]);       \
+                for (uint32_t k = 1; k < n; k++) {                            \
+                    acc_t y = load(((const stored *)src[k])[line * N + i]);   \
+                    x = (acc_t)SUM(x, y);                                     \
+                }                                                             \
+                ((stored *)(void *)made)[i] = save(end(x, d));                \
+            }                                                                 \
+            tt_line_store(dst, made);                                         \
+        }                                                                     \
+    }                                                                         \
+    TT_CLONES static void name##_lines(void *dst, const void *const *src,     \
+                                       uint32_t n_src, size_t n_lines,        \
+                                       uint32_t divisor)                      \
+    {                                                                         \
+        const acc_t d = (acc_t)divisor;                                       \
+        if (n_src == 2)                                                       \
+            name##_of(dst, src, 2, n_lines, d);                               \
+        else if (n_src == 3)                                                  \
+            name##_of(dst, src, 3, n_lines, d);                               \
+        else                                                                  \
+            name##_of(dst, src, TT_LINES_MOST, n_lines, d);                   \
     }
-DEFINE_LINES(sum_8, mem_u8, uint8_t, LOAD_PLAIN, SAVE_PLAIN, SUM)
-DEFINE_LINES(sum_32, mem_u32, uint32_t, LOAD_PLAIN, SAVE_PLAIN, SUM)
-DEFINE_LINES(sum_64, mem_u64, uint64_t, LOAD_PLAIN, SAVE_PLAIN, SUM)
-DEFINE_LINES(sum_f16, mem_u16, float, LOAD_F16, SAVE_F16, SUM)
-DEFINE_LINES(sum_bf16, mem_u16, float, LOAD_BF16, SAVE_BF16, SUM)
-DEFINE_LINES(sum_f32, mem_f32, float, LOAD_PLAIN, SAVE_PLAIN, SUM)
-DEFINE_LINES(sum_f64, mem_f64, double, LOAD_PLAIN, SAVE_PLAIN, SUM)
+#define AS_IS(x, d) ((void)(d), (x))
+#define MEAN(x, d) ((x) / (d))
+#define MEAN_F16(x, d) (LOAD_F16(SAVE_F16(x)) / (d))
+#define MEAN_BF16(x, d) (LOAD_BF16(SAVE_BF16(x)) / (d))
+DEFINE_LINES(sum_8, mem_u8, uint8_t, LOAD_PLAIN, SAVE_PLAIN, AS_IS)
+DEFINE_LINES(sum_32, mem_u32, uint32_t, LOAD_PLAIN, SAVE_PLAIN, AS_IS)
+DEFINE_LINES(sum_64, mem_u64, uint64_t, LOAD_PLAIN, SAVE_PLAIN, AS_IS)
+DEFINE_LINES(sum_f16, mem_u16, float, LOAD_F16, SAVE_F16, AS_IS)
+DEFINE_LINES(sum_bf16, mem_u16, float, LOAD_BF16, SAVE_BF16, AS_IS)
+DEFINE_LINES(sum_f32, mem_f32, float, LOAD_PLAIN, SAVE_PLAIN, AS_IS)
+DEFINE_LINES(sum_f64, mem_f64, double, LOAD_PLAIN, SAVE_PLAIN, AS_IS)
+DEFINE_LINES(mean_f16, mem_u16, float, LOAD_F16, SAVE_F16, MEAN_F16)
+DEFINE_LINES(mean_bf16, mem_u16, float, LOAD_BF16, SAVE_BF16, MEAN_BF16)
+DEFINE_LINES(mean_f32, mem_f32, float, LOAD_PLAIN, SAVE_PLAIN, MEAN)
+DEFINE_LINES(mean_f64, mem_f64, double, LOAD_PLAIN, SAVE_PLAIN, MEAN)
 
-/* Only sums; whatever else somebody reduces may be slower. */
-tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op)
+/* Only sums, and of floats means; whatever else somebody reduces may be slower. */
+tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op, bool divides)
 {
-    static const tt_lines_fn table[TUTTI_TYPE_COUNT] = {
+    static const tt_lines_fn sums[TUTTI_TYPE_COUNT] = {
         [TUTTI_I8] = sum_8_lines,    [TUTTI_U8] = sum_8_lines,
         [TUTTI_I32] = sum_32_lines,  [TUTTI_U32] = sum_32_lines,
         [TUTTI_I64] = sum_64_lines,  [TUTTI_U64] = sum_64_lines,
         [TUTTI_F16] = sum_f16_lines, [TUTTI_BF16] = sum_bf16_lines,
         [TUTTI_F32] = sum_f32_lines, [TUTTI_F64] = sum_f64_lines,
     };
+    static const tt_lines_fn means[TUTTI_TYPE_COUNT] = {
+        [TUTTI_F16] = mean_f16_lines,
+        [TUTTI_BF16] = mean_bf16_lines,
+        [TUTTI_F32] = mean_f32_lines,
+        [TUTTI_F64] = mean_f64_lines,
+    };
     bool is_sum = op == TUTTI_SUM || op == TUTTI_AVG || op == TUTTI_SCALED_SUM;
-    return is_sum && (unsigned)type < TUTTI_TYPE_COUNT ? table[type] : NULL;
+    if (!is_sum || (unsigned)type >= TUTTI_TYPE_COUNT)
+        return NULL;
+    return divides ? means[type] : sums[type];
 }
 
 /* ---------------------------------------------------- division, scaling -- */

@@ -360,10 +360,11 @@ static bool may_apply(const tt_op *op, uint32_t g, uint32_t k)
 static void store_past_cache(const tt_op *op, const tt_group *group,
                              const tt_piece *piece, void *to, size_t count)
 {
+    const bool divides = piece->divides && op->divide;
     const tt_reduction r = {
         .reduce = op->reduce,
-        .lines = op->lines,
-        .divide = piece->divides ? op->divide : NULL,
+        .lines = divides ? op->mean_lines : op->lines,
+        .divide = divides ? op->divide : NULL,
         .divisor = op->divisor,
         .elem_bytes = op->b->elem_bytes,
     };
@@ -682,7 +683,8 @@ static void name_op(tt_op *op, const tt_call *call)
     op->call = *call;
     op->fingerprint = tt_call_fingerprint(call);
     op->reduce = tt_reduce_kernel(type, (tutti_op)call->op);
-    op->lines = tt_lines_kernel(type, (tutti_op)call->op);
+    op->lines = tt_lines_kernel(type, (tutti_op)call->op, false);
+    op->mean_lines = tt_lines_kernel(type, (tutti_op)call->op, true);
     op->divide = call->op == TUTTI_AVG ? tt_divide_kernel(type) : NULL;
 }
 

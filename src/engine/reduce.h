@@ -11,14 +11,17 @@
 #ifndef TT_ENGINE_REDUCE_H
 #define TT_ENGINE_REDUCE_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 typedef void (*tt_reduce_fn)(void *dst, const void *const *src, uint32_t n_src,
                              size_t count);
-/* The same of two sources for whole cache lines, at a dst that is aligned to
- * one, stored past the cache. */
-typedef void (*tt_lines_fn)(void *dst, const void *a, const void *b,
-                            size_t n_lines);
+/* The same of 2 to TT_LINES_MOST sources for whole cache lines, at a dst that is
+ * aligned to one, stored past the cache; means are divided, too. */
+#define TT_LINES_MOST 4
+typedef void (*tt_lines_fn)(void *dst, const void *const *src, uint32_t n_src,
+                            size_t n_lines, uint32_t divisor);
 /* dst[i] = dst[i] / n: truncates to zero for integers, one rounding for
  * floats (16-bit floats divide in f32). */
 typedef void (*tt_divide_fn)(void *dst, size_t count, uint32_t n);
@@ -30,8 +33,8 @@ typedef void (*tt_scale_fn)(void *dst, const void *src, size_t count,
 /* NULL where op is not defined for type (see TUTTI_OP_LIST). AVG and
  * SCALED_SUM give SUM's kernel. */
 tt_reduce_fn tt_reduce_kernel(tutti_type type, tutti_op op);
-tt_lines_fn tt_lines_kernel(tutti_type type,
-                            tutti_op op);       /* NULL: use others */
+tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op,
+                            bool divides);      /* NULL: use others */
 tt_divide_fn tt_divide_kernel(tutti_type type); /* NULL for BOOL */
 tt_scale_fn tt_scale_kernel(tutti_type type);   /* NULL unless a float */
 
@@ -41,7 +44,7 @@ tt_scale_fn tt_scale_kernel(tutti_type type);   /* NULL unless a float */
  * and the result is visible to other threads as any other. */
 typedef struct tt_reduction {
     tt_reduce_fn reduce;
-    tt_lines_fn lines;   /* may be NULL */
+    tt_lines_fn lines;   /* divides where `divide` is set; may be NULL */
     tt_divide_fn divide; /* NULL: nothing to divide */
     uint32_t divisor, elem_bytes;
 } tt_reduction;

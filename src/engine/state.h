@@ -69,7 +69,7 @@ struct tt_op {
     unsigned char *base[3]; /* by tt_base */
     unsigned char *staging;
     tt_reduce_fn reduce;
-    tt_lines_fn lines;
+    tt_lines_fn lines, mean_lines;
     tt_divide_fn divide; /* NULL: nothing to divide */
     uint32_t divisor;
     const uint32_t *members;

@@ -5,8 +5,8 @@
  *            the line from memory. Where nobody will read a result before it
  *            has left the cache, it is stored past it, in whole lines; what is
  *            before the first and behind the last one is stored as usual.
- * Kernels    Sums of two sources have kernels of their own (tt_lines_fn). All
- *            other reductions, and those that divide, make a small block in the
+ * Kernels    Sums and means of few sources have kernels of their own
+ *            (tt_lines_fn). All other reductions make a small block in the
  *            first-level cache first, which gains less.
  * Next       kernels.c; lower.c says which results are meant. */
 #include "engine/lines.h"
@@ -77,6 +77,15 @@ static void by_blocks(const job *j, size_t first, size_t count)
     }
 }
 
+static void by_lines(const job *j, size_t first, size_t n_lines)
+{
+    const void *src[TT_LINES_MOST];
+    const size_t skip = first * j->r->elem_bytes;
+    for (uint32_t i = 0; i < j->n_src; i++)
+        src[i] = (const unsigned char *)j->src[i] + skip;
+    j->r->lines(j->dst + skip, src, j->n_src, n_lines, j->r->divisor);
+}
+
 void tt_stream_reduce(const tt_reduction *r, void *dst, const void *const *src,
                       uint32_t n_src, size_t count)
 {
@@ -95,9 +104,8 @@ void tt_stream_reduce(const tt_reduction *r, void *dst, const void *const *src,
     size_t end = head + n_lines * per_line;
     if (head > 0)
         reduce_to(&j, dst, 0, head);
-    if (r->lines && n_src == 2 && !r->divide)
-        r->lines(j.dst + head * size, (const char *)src[0] + head * size,
-                 (const char *)src[1] + head * size, n_lines);
+    if (r->lines && n_src >= 2 && n_src <= TT_LINES_MOST)
+        by_lines(&j, head, n_lines);
     else
         by_blocks(&j, head, end - head);
     if (end < count)

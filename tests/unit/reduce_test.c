@@ -329,7 +329,7 @@ static void check_case(buffers *b, tt_rng *rng, const reduce_case *c)
     assert_non_null(kernel);
     const tt_reduction past = {
         .reduce = kernel,
-        .lines = tt_lines_kernel(c->type, c->op),
+        .lines = tt_lines_kernel(c->type, c->op, false),
         .elem_bytes = (uint32_t)tutti_type_bytes(c->type),
     };
     if (c->is_past_cache)
@@ -464,27 +464,44 @@ static void test_past_cache(void **state)
         for (size_t i = 0; i < 16; i++)
             assert_true((dst - 16)[i] == 0xa5 && (dst + n)[i] == 0xa5);
     }
-    static float x[MAX_COUNT], y[MAX_COUNT], got[MAX_COUNT], want[MAX_COUNT];
-    for (size_t i = 0; i < MAX_COUNT; i++) {
-        x[i] = (float)tt_rng_below(&rng, 1000) / 7;
-        y[i] = (float)tt_rng_below(&rng, 1000) / 11;
-    }
-    const void *src[] = {x, y};
-    const tt_reduction r = {
-        .reduce = tt_reduce_kernel(TUTTI_F32, TUTTI_AVG),
-        .lines = tt_lines_kernel(TUTTI_F32, TUTTI_AVG),
-        .divide = tt_divide_kernel(TUTTI_F32),
-        .divisor = 3,
-        .elem_bytes = sizeof(float),
-    };
-    r.reduce(want, src, 2, MAX_COUNT);
-    r.divide(want, MAX_COUNT, 3);
-    for (size_t skip = 0; skip < 40; skip++) {
-        src[0] = x + skip;
-        src[1] = y + skip;
-        tt_stream_reduce(&r, got + skip, src, 2, MAX_COUNT - 2 * skip);
-        assert_memory_equal(got + skip, want + skip,
-                            (MAX_COUNT - 2 * skip) * sizeof(float));
+}
+
+/* Means past the cache: the bits of a sum that is divided afterwards, at any
+ * alignment, of any number of sources. */
+static void test_means_past_cache(void **state)
+{
+    (void)state;
+    enum { COUNT = 1000, MOST = TT_LINES_MOST + 2 };
+    static uint8_t raw[MOST][COUNT * 8], got[COUNT * 8 + 64], want[COUNT * 8];
+    tt_rng rng = {seed};
+    for (int type = 0; type < TUTTI_TYPE_COUNT; type++) {
+        const tutti_type t = (tutti_type)type;
+        if (tutti_op_check(TUTTI_AVG, t) != TUTTI_OK)
+            continue;
+        const size_t size = tutti_type_bytes(t);
+        for (uint32_t n = 1; n <= MOST; n++) {
+            const tt_reduction r = {
+                .reduce = tt_reduce_kernel(t, TUTTI_AVG),
+                .lines = tt_lines_kernel(t, TUTTI_AVG, true),
+                .divide = tt_divide_kernel(t),
+                .divisor = 2 + n,
+                .elem_bytes = (uint32_t)size,
+            };
+            const void *src[MOST];
+            for (uint32_t k = 0; k < n; k++) {
+                src[k] = raw[k];
+                for (size_t i = 0; i < COUNT; i++)
+                    put(t, raw[k], i, draw(&rng, t));
+            }
+            r.reduce(want, src, n, COUNT);
+            r.divide(want, COUNT, r.divisor);
+            for (size_t skip = 0; skip < 64 / size; skip += 3) {
+                tt_stream_reduce(&r, got + skip * size, src, n, COUNT);
+                for (size_t i = 0; i < COUNT; i++)
+                    assert_true(same(t, TUTTI_SUM, get(t, got + skip * size, i),
+                                     get(t, want, i)));
+            }
+        }
     }
 }
 
@@ -797,6 +814,7 @@ int main(void)
         cmocka_unit_test_setup(test_alias, set_up),
         cmocka_unit_test_setup(test_place, set_up),
         cmocka_unit_test_setup(test_past_cache, set_up),
+        cmocka_unit_test_setup(test_means_past_cache, set_up),
         cmocka_unit_test(test_nan_and_zero),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_one_rounding),
