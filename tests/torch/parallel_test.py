@@ -106,6 +106,49 @@ def delayed_is_exact(rank, size):
             assert torch.equal(state[k][name], other[k][name]), (k, name)
 
 
+def waits_are_no_computing(rank, size):
+    """When a layer is needed is counted without what was waited for buckets, else
+    waits would make plans that take them for time to hide in."""
+    net = tutti.torch.DataParallel(model(), overlap_forward=True, policy="hybrid")
+    optimizer = net.delayed(sgd(net))
+    train(net, optimizer, rank, steps=4)
+    for bucket in net.reducer.buckets:
+        wait = bucket.wait
+        bucket.wait = lambda wait=wait: wait() * 0 + 10**15
+    x, _ = batch(rank, 0)
+    net(x)
+    needed = [net._needed_ns[i] for i in range(len(net.params))]
+    assert needed == sorted(needed, reverse=True) and needed[0] >= 0, needed
+    assert -needed[-1] > 10**15 * (len(net.reducer.buckets) - 2), needed
+
+
+def ddp_in_shared_memory(rank, size):
+    """DDP's buckets lie where ranks of this host read them, without a word from
+    the user. (torch before 2.7 asks nobody.)"""
+    if tuple(int(x) for x in torch.__version__.split(".")[:2]) < (2, 7):
+        return
+    places = []
+
+    def look(state, bucket):
+        places.append(mapping_of(bucket.buffer().data_ptr()))
+        return tutti.torch.hook(state, bucket)
+
+    net = DistributedDataParallel(model())
+    net.register_comm_hook(tutti.torch.HookState(net.module), look)
+    train(net, sgd(net), rank, steps=3)
+    assert places and all("tutti-alloc" in name for name in places), places
+
+
+def mapping_of(address):
+    """The line of /proc/self/maps."""
+    with open("/proc/self/maps") as file:
+        for line in file:
+            low, high = (int(x, 16) for x in line.split()[0].split("-"))
+            if low <= address < high:
+                return line
+    return ""
+
+
 class Odd(nn.Module):
     """Shared, frozen, unused parameters, and two types."""
 
@@ -353,7 +396,10 @@ def every(parts, rank, size):
             raise AssertionError(f"in {part.__name__}: {type(error).__name__} {error}") from error
 
 
-IN_TWO = (policies, delayed_is_exact, accumulation, hooks, states, refusals)
+IN_TWO = (
+    policies, delayed_is_exact, waits_are_no_computing, accumulation, hooks,
+    ddp_in_shared_memory, states, refusals,
+)
 TESTS = [
     ("the model of exposed time, by hand", model_by_hand),
     ("auto is never worse than the better pure choice", model_never_worse),

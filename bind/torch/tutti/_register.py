@@ -6,11 +6,24 @@ it is quick and cannot fail: the extension is loaded with the first process grou
 """
 
 import functools
+import os
+
+
+def _place_ddp_buckets(torch):
+    """DDP's buckets from the backend, so that ranks of one host read them where they
+    are. torch asks for that by the environment, for all backends alike, so it is left
+    as it is where another one may have devices of its own."""
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
 
 
 def _create(options, backend_options=None):
     """Called by torch.distributed for each process group."""
+    import torch
+
     from tutti.torch import _c
+
+    _place_ddp_buckets(torch)
 
     timeout = options.timeout
     if backend_options is not None:

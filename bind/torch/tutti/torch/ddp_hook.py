@@ -10,9 +10,8 @@
 DDP makes the buckets and their order; the hook chooses how each is reduced. A
 bucket may hold layers of several kinds: "hybrid" takes the kind that has the most
 bytes in it. Later buckets are served first, because the backward pass ends with
-them. Averages, as DDP does; DDP's bucket_cap_mb is the size of buckets, and
-DDP_DISABLE_COMM_MEM=0 in the environment has them made in memory that ranks of
-the same host read where it is.
+them. Averages, as DDP does; DDP's bucket_cap_mb is the size of buckets, and its
+gradient_as_bucket_view=True saves the copy of each bucket back to the gradients.
 """
 
 import time

@@ -109,7 +109,7 @@ class DataParallel(torch.nn.Module):
         self._ready_ns, self._needed_ns = [0] * n, [0] * n
         self._order = []
         self._entered, self._outside = set(), set()
-        self._begun_ns = self._forward_begun = 0
+        self._begun_ns = self._forward_begun = self._forward_waited = 0
         self._backward_ns = self._forward_ns = 0
 
     def _start_alike(self):
@@ -172,11 +172,11 @@ class DataParallel(torch.nn.Module):
         is_training = torch.is_grad_enabled() and self._syncs
         if is_training:
             self._before_forward()
-        self._forward_begun = time.monotonic_ns()
+        self._forward_begun, self._forward_waited = time.monotonic_ns(), 0
         self._entered.clear()
         self._enter(self._outside)
         out = self.module(*inputs, **kwargs)
-        self._forward_ns = time.monotonic_ns() - self._forward_begun
+        self._forward_ns = self._forward_time()
         self.finish()
         if is_training:
             for leaf in _pytree.tree_leaves(out):
@@ -201,9 +201,13 @@ class DataParallel(torch.nn.Module):
                 with torch.no_grad():
                     agree.broadcast(buffers, self.process_group)
 
+    def _forward_time(self):
+        """Since the forward pass began, without what it has waited for buckets."""
+        return time.monotonic_ns() - self._forward_begun - self._forward_waited
+
     def _enter(self, owned):
         """A layer's forward pass: its gradients must have been applied."""
-        now = time.monotonic_ns() - self._forward_begun
+        now = self._forward_time()
         for i in owned:
             self._needed_ns[i] = now
         self._entered.update(owned)
@@ -289,7 +293,7 @@ class DataParallel(torch.nn.Module):
 
     def _finish_bucket(self, bucket):
         with self._telling():
-            bucket.wait()
+            self._forward_waited += bucket.wait()
         optimizer = self._optimizer()
         if optimizer is not None:
             optimizer.apply(bucket.params)
