@@ -18,8 +18,6 @@
 #define MOST_DIR 4000
 /* How long another job that measures the same network is waited for. */
 #define MOST_WAIT_NS (20 * TT_NS_PER_S)
-/* How long the others wait for a rank 0 of which they do not hear. */
-#define PATIENCE_NS (4 * TT_NS_PER_S)
 /* Pairs of hosts that are told at level info. */
 #define MOST_TOLD 64
 
@@ -192,7 +190,8 @@ static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
 
 void tt_learn_begin(tt_boot *boot)
 {
-    tt_boot_phase(boot, "the search for a measured network", PATIENCE_NS);
+    tt_boot_phase(boot, "the search for a measured network",
+                  TT_PROBE_PATIENCE_NS);
     tt_boot_beats(boot);
 }
 
@@ -259,7 +258,8 @@ tutti_err tt_learn(const tt_learn_job *job, tt_known *known, uint32_t *n_bytes,
             TT_INFO("all ranks are on one host, so no network is measured");
         return TUTTI_OK;
     }
-    tt_learn_begin(job->boot);
+    if (!job->is_fresh) /* else calls may end sooner on one rank than on others */
+        tt_learn_begin(job->boot);
     tutti_err err = tt_fingerprint(job, &fingerprint, diag);
     if (!err)
         err = find_network(job, fingerprint, known, diag);

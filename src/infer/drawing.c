@@ -75,12 +75,15 @@ static void note_way(const drawer *d, uint32_t at, bool down, tt_str *text)
     tt_rate_text(down ? f->down_bps[at] : f->up_bps[at], rate);
     if (doubt & (down ? TT_DOWN_UNKNOWN : TT_UP_UNKNOWN))
         tt_str_printf(text, "%s not measured", way);
+    else if (e->n_looks == 0) /* the other way of a trunk */
+        tt_str_printf(text, "%s never the limit: %s as what is below it", way,
+                      rate);
     else if (doubt & (down ? TT_DOWN_LEAST : TT_UP_LEAST))
-        tt_str_printf(text, "%s %s or more: never the limit in %u rounds", way,
-                      rate, e->n_looks);
+        tt_str_printf(text, "%s %s or more: never the limit in %u round%s", way,
+                      rate, e->n_looks, e->n_looks == 1 ? "" : "s");
     else
-        tt_str_printf(text, "%s %s, full in %u of %u rounds", way, rate,
-                      e->n_full, e->n_looks);
+        tt_str_printf(text, "%s %s, full in %u of %u round%s", way, rate,
+                      e->n_full, e->n_looks, e->n_looks == 1 ? "" : "s");
 }
 
 static void note_link(drawer *d, uint32_t at, const char *from, const char *dev,

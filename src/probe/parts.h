@@ -20,13 +20,10 @@
 #ifndef TT_PROBE_PARTS_H
 #define TT_PROBE_PARTS_H
 
-#include "base/clock.h"
 #include "probe/probe.h"
 
 #define TT_PROBE_PLACES 32 /* addresses that a host tells */
 #define TT_PROBE_TOKEN 16
-/* How long rank 0 waits for an agent that has nothing left to do. */
-#define TT_PROBE_PATIENCE_NS (4 * TT_NS_PER_S)
 /* Bytes in which a rank says how it fares: a tutti_err, and a sentence. */
 #define TT_PROBE_SAYING (sizeof(((tutti_diag *)0)->text) + sizeof(int32_t))
 

@@ -11,9 +11,14 @@
 #ifndef TT_PROBE_PROBE_H
 #define TT_PROBE_PROBE_H
 
+#include "base/clock.h"
 #include "base/ifaces.h"
 #include "boot/boot.h"
 #include "infer/infer.h"
+
+/* How long rank 0 waits for a rank that has nothing left to do, and a little more
+ * the others for rank 0. */
+#define TT_PROBE_PATIENCE_NS (4 * TT_NS_PER_S)
 
 typedef struct tt_probe tt_probe;
 

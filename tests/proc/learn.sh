@@ -62,6 +62,10 @@ right "the same network again"
 like "is known" "$err" "the network was measured before: $cache/[0-9a-f]{16}\.topo"
 is "and not measured" "$(grep -c 'measured the network' <<<"$err")" 0
 is "all ranks plan for the same as before" "$(ids)" 3
+run env TUTTI_PROBE_CACHE="$cache" "$lab" run "$name" -- \
+    "$tutti" bench -b 256KiB -e 256KiB -n 3 --topology auto
+right "a benchmark with --topology auto"
+is "plans for it too" "$(ids)" 3
 truncate -s -1 "$(file)"
 job
 again "a damaged file" damaged

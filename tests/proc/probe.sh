@@ -70,8 +70,11 @@ run "$lab" run "$tmp/uneven.net" -- "$tutti" probe -o "$tmp/got.net"
 ends "uneven links, both ways" 0
 all_near "as they are" "$tmp/got.net" a:400 ">a:100" b:200 ">b:200" c:50 ">c:200"
 run "$lab" run racks:2+2@nic=200Mbit,trunk=200Mbit -- "$tutti" probe \
-    --json -o "$tmp/racks.json"
+    --json --verbose -o "$tmp/racks.json"
 ends "two racks" 0
+like "how far it is is told" "$err" '^probe: +[0-9]+ % trying addresses$'
+like "up to the end" "$err" '^probe: +[1-9][0-9] % '
+is "by rank 0" "$(grep -c '% meeting$' <<<"$err")" 1
 run python3 -c 'import json, sys
 net = json.load(open(sys.argv[1]))
 print(net["ranks"], net["hosts"], net["seconds"] < 12, len(net["ways"]))' "$tmp/racks.json"

@@ -87,6 +87,17 @@ static void infer(const tt_infer_spec *spec, double noise)
     tt_infer_close(inf);
 }
 
+/* How many rounds with little noise. */
+static void infer_rounds(const tt_infer_spec *spec)
+{
+    tt_rng rng = {.state = 7};
+    tt_infer *inf = open_it(spec);
+    assert_int_equal(o.err, TUTTI_OK);
+    o.measure.noise = 0.01;
+    assert_int_equal(world_probe(&w, inf, &rng, &o.measure, &o.diag), TUTTI_OK);
+    tt_infer_close(inf);
+}
+
 static void expect(const char *text, const char *what)
 {
     if (!strstr(text, what))
@@ -348,6 +359,21 @@ static void test_racks(void **state)
     expect(o.text, "link h8 rack2 ");
 }
 
+/* What a trunk that is thin one way carries the other way is no figure of its
+ * own. */
+static void test_thin_one_way(void **state)
+{
+    (void)state;
+    world_star(&w, 8, 4e8);
+    world_rack(&w, 4, 8, 4e8, 16e8);
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.notes, ": up 400Mbit, full in ");
+    expect(o.notes, " rounds; down never the limit: 1.6Gbit as what is below");
+    assert_null(strstr(o.notes, " 0 round"));
+}
+
 static void test_rails(void **state)
 {
     (void)state;
@@ -427,6 +453,25 @@ static void test_same_again(void **state)
     assert_int_equal(o.measure.n_flows, n_flows);
     assert_string_equal(o.text, text);
     assert_string_equal(o.notes, notes);
+}
+
+/* Rounds grow with the logarithm of the hosts, and what is suspected. */
+static void test_growth(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 3; bits <= 8; bits++) {
+        uint32_t n = 1u << bits;
+        world_star(&w, n, 4e8);
+        tt_infer_spec s = world_spec(&w, 1);
+        infer_rounds(&s);
+        assert_true(o.measure.n_rounds <= 16 + 10 * bits);
+        for (uint32_t k = 0; k < n; k += n / 4)
+            world_rack(&w, k, k + n / 4, 5e7 * n, 5e7 * n);
+        s = world_spec(&w, 1);
+        if (bits <= 6)
+            infer_rounds(&s);
+        assert_true(o.measure.n_rounds <= 32 + 10 * bits);
+    }
 }
 
 static void test_few_rounds(void **state)
@@ -520,10 +565,12 @@ int main(void)
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_not_measured),
         cmocka_unit_test(test_racks),
+        cmocka_unit_test(test_thin_one_way),
         cmocka_unit_test(test_rails),
         cmocka_unit_test(test_cables),
         cmocka_unit_test(test_routed),
         cmocka_unit_test(test_same_again),
+        cmocka_unit_test(test_growth),
         cmocka_unit_test(test_few_rounds),
         cmocka_unit_test(test_no_time),
         cmocka_unit_test(test_out_of_memory),
