@@ -15,6 +15,8 @@
 
 #include "infer/whole.h"
 
+/* So many rounds in vain are enough for one way of an interface. */
+enum { MAX_VAIN = 3 };
 /* So many rounds without any answer from a host that was asked. */
 enum { MAX_SILENT = 6 };
 /* As in core/sift.c, and some: neither must hang on the noise. */
@@ -289,6 +291,23 @@ static void note_most(tt_infer *inf, const tt_infer_rate *rates)
     }
 }
 
+static void count_vain(tt_infer *inf)
+{
+    uint32_t n = inf->spec.n_ports;
+    memset(inf->n_up, 0, n * sizeof(*inf->n_up));
+    memset(inf->n_down, 0, n * sizeof(*inf->n_down));
+    for (uint32_t i = 0; i < inf->n_flows; i++) {
+        inf->n_up[inf->flows[i].src]++;
+        inf->n_down[inf->flows[i].dst]++;
+    }
+    for (uint32_t p = 0; p < n; p++) {
+        if (inf->n_up[p] > 0 && inf->vain_up[p] < MAX_VAIN)
+            inf->vain_up[p]++;
+        if (inf->n_down[p] > 0 && inf->vain_down[p] < MAX_VAIN)
+            inf->vain_down[p]++;
+    }
+}
+
 /* In the order in which make_round has put them there. */
 static void tell_all(tt_infer *inf, const tt_infer_rate *rate)
 {
@@ -325,6 +344,7 @@ tutti_err tt_infer_told(tt_infer *inf, const tt_infer_rate *rates,
         return tt_fail(diag, TUTTI_EINVAL, "told of %u flows, not of %u",
                        n_flows, inf->n_flows);
     note_most(inf, rates);
+    count_vain(inf);
     tell_all(inf, rates);
     inf->is_out = false;
     inf->number++;
@@ -353,6 +373,35 @@ void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
 void tt_infer_sockets(tt_infer *inf, uint32_t n)
 {
     inf->n_sockets = n;
+}
+
+/* Can the port send to any of its plane, or hear any of them? */
+static bool can(const tt_infer *inf, uint32_t port, bool down)
+{
+    uint32_t at = inf->plane_of[port], leaf = inf->leaf_of[port];
+    if (at == TT_NONE)
+        return false;
+    if (at >= inf->n_planes)
+        return inf->cables.list[at - inf->n_planes].can[leaf ^ down];
+    const tt_plane *p = &inf->planes[at];
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (p->can[(size_t)(down ? i : leaf) * p->n + (down ? leaf : i)])
+            return true;
+    }
+    return false;
+}
+
+bool tt_infer_is_enough(const tt_infer *inf)
+{
+    for (uint32_t p = 0; p < inf->spec.n_ports; p++) {
+        if (!(inf->up_bps[p] > 0) && inf->vain_up[p] < MAX_VAIN &&
+            can(inf, p, false))
+            return false;
+        if (!(inf->down_bps[p] > 0) && inf->vain_down[p] < MAX_VAIN &&
+            can(inf, p, true))
+            return false;
+    }
+    return true;
 }
 
 void tt_infer_cut(tt_infer *inf)

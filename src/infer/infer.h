@@ -114,6 +114,9 @@ void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
  * a link. [any time before finish] */
 void tt_infer_sockets(tt_infer *inf, uint32_t n);
 
+/* Has every interface been measured both ways, as far as it can be? Before that
+ * the network would lack some. */
+bool tt_infer_is_enough(const tt_infer *inf);
 /* There is more to measure, and no time for it: finish says so. */
 void tt_infer_cut(tt_infer *inf);
 

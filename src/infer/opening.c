@@ -281,12 +281,14 @@ static bool make_room(tt_infer *inf)
     inf->sum_down = tt_arena_new(a, n, sizeof(double));
     inf->n_up = tt_arena_new(a, n, sizeof(uint32_t));
     inf->n_down = tt_arena_new(a, n, sizeof(uint32_t));
+    inf->vain_up = tt_arena_new(a, n, 1);
+    inf->vain_down = tt_arena_new(a, n, 1);
     inf->silence = tt_arena_new(a, inf->spec.n_hosts, sizeof(*inf->silence));
     for (uint32_t h = 0; inf->silence && h < inf->spec.n_hosts; h++)
         inf->silence[h].peer = TT_NONE;
     return inf->plane_of && inf->leaf_of && inf->up_bps && inf->down_bps &&
            inf->sum_up && inf->sum_down && inf->n_up && inf->n_down &&
-           inf->silence;
+           inf->vain_up && inf->vain_down && inf->silence;
 }
 
 tutti_err tt_infer_make(tt_infer *inf, const tt_infer_spec *spec,

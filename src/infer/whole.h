@@ -35,12 +35,13 @@ struct tt_infer {
     size_t cap_flows;
     uint32_t n_flows, number;
     const char *why;
-    bool is_out;               /* it waits to be told */
-    bool is_cut;               /* there was more to measure */
-    double *up_bps, *down_bps; /* [n_ports]: the most that has passed */
-    double *sum_up, *sum_down; /* the same, in one round */
-    uint32_t *n_up, *n_down;   /* flows of each port in the round */
-    tt_silence *silence;       /* [n_hosts] */
+    bool is_out;                  /* it waits to be told */
+    bool is_cut;                  /* there was more to measure */
+    double *up_bps, *down_bps;    /* [n_ports]: the most that has passed */
+    double *sum_up, *sum_down;    /* the same, in one round */
+    uint32_t *n_up, *n_down;      /* flows of each port in the round */
+    uint8_t *vain_up, *vain_down; /* rounds in which none could be measured */
+    tt_silence *silence;          /* [n_hosts] */
     /* What the last finish found. */
     tt_str text; /* of the notes, each with its NUL */
     tt_finding *findings;

@@ -8,7 +8,7 @@
  * Time       How long a round takes follows from what is expected: long enough
  *            for some hundred KiB, no longer than a tenth of a second, plus what
  *            long latencies need. When the next round would pass the bound the
- *            probe ends with what it has, if that is something of every host.
+ *            probe ends with what it has, if that is something of every interface.
  * Next       flows.c; infer/infer.h. */
 #include <math.h>
 #include <string.h>
@@ -206,26 +206,6 @@ static void let_pass(const rounds *r)
         nanosleep(&rest, NULL);
 }
 
-/* Has an interface of every host been measured both ways? */
-static bool is_enough(const tt_probe *p)
-{
-    for (uint32_t h = 0; h < p->n_hosts; h++) {
-        uint32_t first = p->hosts[h].first_port;
-        bool any = false;
-        for (uint32_t i = first; i < first + p->hosts[h].n_ports && !any; i++) {
-            bool sends = false, receives = false;
-            for (uint32_t k = 0; k < p->n_ports; k++) {
-                sends |= p->bps[(size_t)i * p->n_ports + k] > 0;
-                receives |= p->bps[(size_t)k * p->n_ports + i] > 0;
-            }
-            any = sends && receives;
-        }
-        if (!any)
-            return false;
-    }
-    return true;
-}
-
 /* Would the next round pass the bound? */
 static bool is_late(const rounds *r, uint64_t bound_ns)
 {
@@ -290,7 +270,8 @@ static tutti_err plan_round(rounds *r, tutti_diag *diag)
         if (err != TUTTI_AGAIN)
             return err;
         p->is_cut = is_late(r, p->time_ns) &&
-                    (is_late(r, p->time_ns + MOST_LATE_NS) || is_enough(p));
+                    (is_late(r, p->time_ns + MOST_LATE_NS) ||
+                     tt_infer_is_enough(p->infer));
         if (p->is_cut) {
             tt_infer_cut(p->infer);
             return TUTTI_OK;

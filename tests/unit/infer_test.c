@@ -492,6 +492,54 @@ static void test_few_rounds(void **state)
 }
 
 /* The caller has no more time, while a round waits to be told. */
+/* Rounds until every interface has been measured, or in vain, with one that is
+ * not; as TT_NONE: all are. */
+static uint32_t rounds_until_enough(uint32_t dead)
+{
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    tt_rng rng = {.state = 1};
+    uint32_t n = 0;
+    double bps[256];
+    while (!tt_infer_is_enough(inf)) {
+        assert_int_equal(tt_infer_next(inf, &round, &o.diag), TUTTI_AGAIN);
+        world_run(&w, round.flows, round.n_flows, 0, &rng, bps);
+        for (uint32_t i = 0; i < round.n_flows; i++) {
+            if (round.flows[i].src == dead || round.flows[i].dst == dead)
+                bps[i] = NAN;
+        }
+        assert_int_equal(world_tell(inf, bps, round.n_flows, &o.diag),
+                         TUTTI_OK);
+        n++;
+    }
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_OK);
+    tt_infer_close(inf);
+    return n;
+}
+
+static void test_enough(void **state)
+{
+    (void)state;
+    tt_rng rng = {.state = 5};
+    world_star(&w, 3, 4e8);
+    uint32_t n = rounds_until_enough(TT_NONE);
+    assert_true(n >= 2 && n <= 6);
+    assert_null(strstr(o.notes, "up not measured"));
+    assert_null(strstr(o.notes, "down not measured"));
+    world_make(&w, &rng, WORLD_CABLES, 6);
+    rounds_until_enough(TT_NONE);
+    assert_null(strstr(o.notes, "left out"));
+    assert_null(strstr(o.notes, "one way only"));
+    world_make(&w, &rng, WORLD_RAILS, 5); /* one card passes nothing */
+    n = rounds_until_enough(3);
+    assert_true(n >= 3 && n <= 16);
+    const char *first = strstr(o.notes, "is left out: none of its flows");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "is left out"));
+}
+
 static void test_no_time(void **state)
 {
     (void)state;
@@ -572,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_same_again),
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_few_rounds),
+        cmocka_unit_test(test_enough),
         cmocka_unit_test(test_no_time),
         cmocka_unit_test(test_out_of_memory),
     };
