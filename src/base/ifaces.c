@@ -11,14 +11,21 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* Of a name: "eth0:1" is a label of an address of eth0, and no interface. */
+static size_t without_label(const char *name)
+{
+    return strcspn(name, ":,");
+}
+
 static bool matches(const char *list, const char *name, bool is_exact)
 {
+    size_t len = without_label(name);
     for (const char *at = list; *at != '\0';) {
-        size_t n = strcspn(at, ",");
-        bool is_hit = n > 0 && strncmp(at, name, n) == 0;
-        if (is_hit && (!is_exact || name[n] == '\0'))
+        size_t n = without_label(at);
+        bool is_hit = n > 0 && n <= len && strncmp(at, name, n) == 0;
+        if (is_hit && (!is_exact || n == len))
             return true;
-        at += n;
+        at += strcspn(at, ",");
         at += *at == ',';
     }
     return false;
@@ -119,7 +126,8 @@ static tt_iface take(const struct ifaddrs *a)
         one.far = copy_addr(far);
     if (one.far.len && tt_addr_same_ip(&one.far, &one.addr))
         one.far.len = 0;
-    snprintf(one.name, sizeof(one.name), "%s", a->ifa_name);
+    snprintf(one.name, sizeof(one.name), "%.*s",
+             (int)without_label(a->ifa_name), a->ifa_name);
     one.order = order_of(&one, a->ifa_flags);
     if (a->ifa_flags & IFF_POINTOPOINT)
         one.mbit = 10; /* a tunnel, most likely; what it says is made up */

@@ -18,7 +18,8 @@ typedef enum tt_iface_order {
 
 #define TT_IFACE_NAME 16 /* IFNAMSIZ */
 
-/* One address of an interface. */
+/* One address of an interface. Its name is that of the device, also where the
+ * address has a label (eth0:1) of its own. */
 typedef struct tt_iface {
     tt_addr addr;    /* port 0 */
     tt_addr far;     /* the other end, where the system knows it; len 0: not */

@@ -191,10 +191,13 @@ trap_() {
 
 make_hosts sw 2>"$tmp/err" || { fail "network namespaces" "$(cat "$tmp/err")"; finish; }
 names_of=(en0 eth7 fast2)
-for i in 0 1 2; do wire $i ${names_of[i]} sw 200 10.77.0.$((i + 1))/24; done
+for i in 0 1 2; do
+    wire $i ${names_of[i]} sw 200 10.77.0.$((i + 1))/24
+    on $i addr add 10.78.0.$((i + 1))/24 dev ${names_of[i]} label ${names_of[i]}:1
+done
 add_docker
 settle
-trap_ "a docker0 on every host, and names that differ" 10.77.0.1 "${names_of[@]}"
+trap_ "a docker0 on every host, names that differ, two addresses" 10.77.0.1 "${names_of[@]}"
 
 make_hosts slow sw
 for i in 0 1 2; do

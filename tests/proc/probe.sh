@@ -106,7 +106,8 @@ like "is named, with its host" "$err" \
 
 # -- interfaces that lead astray ------------------------------------------------
 #     aa0    10.200.0.1..3, where ranks meet, slow
-#     fast0  10.77.0.1..3, under another name on each host
+#     fast0  10.77.0.1..3, under another name on each host; an address with a
+#            label is no other interface
 hosts_begin tp
 cat >"$tmp/rsh" <<R
 #!/bin/sh
@@ -126,13 +127,15 @@ make_hosts swm swf 2>"$tmp/err" || { fail "network namespaces" "$(cat "$tmp/err"
 for i in 0 1 2; do
     wire "$i" aa0 swm 20 "10.200.0.$((i + 1))/24"
     wire "$i" "fast$i" swf 200 "10.77.0.$((i + 1))/24"
+    on "$i" addr add "10.78.0.$((i + 1))/24" dev "fast$i" label "fast$i:old"
 done
 add_docker
 settle
 probe
 ends "a slow interface first, docker0, names that differ" 0
+like "three interfaces each" "$(cat "$tmp/net")" '3 hosts, 9 interfaces'
 is "the fast one is chosen, everywhere" \
-    "$(grep -c '^  fast[0-2] 10.77.0.[123] -> fast[0-2] 10.77.0.[123]: .*CHOSEN' <<<"$out")" 6
+    "$(grep -c '^  fast[0-2] 10.7[78].0.[123] -> fast[0-2] 10.7[78].0.[123]: .*CHOSEN' <<<"$out")" 6
 like "docker0 is no way" "$out" \
     'docker0 172\.17\.0\.1 -> docker0 172\.17\.0\.1: is an address of the calling host itself$'
 like "nor from another interface" "$out" \

@@ -4,7 +4,10 @@
  * connecting, two network namespaces. */
 #include "support/tap.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -38,12 +41,67 @@ static void test_filter(void **state)
         {"^docker,lo", "lo", false}, {"^docker,lo", "lo0", false},
         {"^=lo", "lo0", true},       {"^=lo", "lo", false},
         {",,eth", "eth0", true},     {",,eth", "ib0", false},
+        {"=eth0", "eth0:1", true},   {"=eth0:1,ib0", "eth0", true},
+        {"=eth0:1", "eth01", false}, {"^=eth0", "eth0:1", false},
+        {"eth0:1", "eth", false},    {"eth1", "eth0:1", false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (tt_iface_allowed(cases[i].filter, cases[i].name) !=
             cases[i].is_allowed)
             fail_msg("\"%s\" and %s", cases[i].filter, cases[i].name);
     }
+}
+
+/* What getifaddrs() finds; NULL: what there is. */
+static struct ifaddrs *made_up;
+
+/* These stand in front of the C library's. */
+int getifaddrs(struct ifaddrs **out)
+{
+    static int (*real)(struct ifaddrs **);
+    if (!real)
+        *(void **)(&real) = dlsym(RTLD_NEXT, "getifaddrs");
+    *out = made_up;
+    return made_up ? 0 : real(out);
+}
+
+void freeifaddrs(struct ifaddrs *list)
+{
+    static void (*real)(struct ifaddrs *);
+    if (!real)
+        *(void **)(&real) = dlsym(RTLD_NEXT, "freeifaddrs");
+    if (list != made_up)
+        real(list);
+}
+
+/* Addresses with labels are of the same interface. */
+static void test_labels(void **state)
+{
+    (void)state;
+    tt_addr addrs[2], mask;
+    tt_iface all[4];
+    assert_true(tt_addr_numeric("10.1.0.1", 0, &addrs[0]));
+    assert_true(tt_addr_numeric("10.2.0.1", 0, &addrs[1]));
+    assert_true(tt_addr_numeric("255.255.255.0", 0, &mask));
+    char plain[] = "eth0", label[] = "eth0:some";
+    struct ifaddrs list[2] = {{.ifa_next = &list[1],
+                               .ifa_name = plain,
+                               .ifa_flags = IFF_UP | IFF_RUNNING,
+                               .ifa_addr = &addrs[0].u.sa,
+                               .ifa_netmask = &mask.u.sa},
+                              {.ifa_name = label,
+                               .ifa_flags = IFF_UP | IFF_RUNNING,
+                               .ifa_addr = &addrs[1].u.sa,
+                               .ifa_netmask = &mask.u.sa}};
+    made_up = list;
+    size_t n = tt_ifaces_list("", all, 4);
+    assert_int_equal(tt_ifaces_list("=eth0", all, 4), 2);
+    assert_int_equal(tt_ifaces_list("=eth0:some", all, 4), 2);
+    assert_int_equal(tt_ifaces_list("=eth1", all, 4), 0);
+    made_up = NULL;
+    assert_int_equal(n, 2);
+    assert_string_equal(all[0].name, "eth0");
+    assert_string_equal(all[1].name, "eth0");
 }
 
 static void test_ifaces(void **state)
@@ -800,15 +858,15 @@ static void test_congestion(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_filter),      cmocka_unit_test(test_ifaces),
-        cmocka_unit_test(test_ports),       cmocka_unit_test(test_cards),
-        cmocka_unit_test(test_reaches),     cmocka_unit_test(test_ways),
-        cmocka_unit_test(test_hints),       cmocka_unit_test(test_many_ways),
-        cmocka_unit_test(test_way_of),      cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_wrong_hosts), cmocka_unit_test(test_two_jobs),
-        cmocka_unit_test(test_strangers),   cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_settings),    cmocka_unit_test(test_namespaces),
-        cmocka_unit_test(test_congestion),
+        cmocka_unit_test(test_filter),      cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_ifaces),      cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_cards),       cmocka_unit_test(test_reaches),
+        cmocka_unit_test(test_ways),        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_many_ways),   cmocka_unit_test(test_way_of),
+        cmocka_unit_test(test_sockets),     cmocka_unit_test(test_wrong_hosts),
+        cmocka_unit_test(test_two_jobs),    cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_unreachable), cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_namespaces),  cmocka_unit_test(test_congestion),
     };
     return TT_RUN_TAP(tests);
 }
