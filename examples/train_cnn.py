@@ -15,6 +15,7 @@ tutti.torch.DataParallel makes of that. Prints the time of a step, and with
 """
 
 import argparse
+import os
 import statistics
 import time
 
@@ -35,12 +36,24 @@ def classifier(n_in, hidden):
             nn.ReLU(), nn.Linear(hidden, CLASSES)]
 
 
+def named(layers):
+    """In a row, as the papers call them: conv1, conv2, .., fc6, .."""
+    net, count = nn.Sequential(), 0
+    for k, layer in enumerate(layers):
+        name = str(k)
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            count += 1
+            name = f"{'conv' if isinstance(layer, nn.Conv2d) else 'fc'}{count}"
+        net.add_module(name, layer)
+    return net
+
+
 def alexnet(hidden):
     """3x64x64; the convolutions of AlexNet, a smaller first stride."""
-    return nn.Sequential(
+    return named([
         *conv(3, 64, 11, 4), nn.MaxPool2d(2), *conv(64, 192, 5), *conv(192, 384, 3),
         *conv(384, 256, 3), *conv(256, 256, 3), nn.AdaptiveAvgPool2d(6),
-        *classifier(256 * 36, hidden))
+        *classifier(256 * 36, hidden)])
 
 
 def vgg(hidden):
@@ -51,7 +64,7 @@ def vgg(hidden):
             layers += conv(n_in, width, 3)
             n_in = width
         layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, *classifier(512 * 4, hidden))
+    return named([*layers, *classifier(512 * 4, hidden)])
 
 
 MODELS = {"alexnet": alexnet, "vgg": vgg}
@@ -74,6 +87,8 @@ def read_options():
     options = parser.parse_args()
     if options.parallel != "ddp" and options.backend != "tutti":
         parser.error(f"--parallel {options.parallel} needs --backend tutti")
+    if "RANK" not in os.environ:
+        parser.error("no rank of a job: start it with torchrun --nproc-per-node 2 " + __file__)
     if min(options.hidden, options.batch, options.steps) < 1:
         parser.error("--hidden, --batch and --steps are at least 1")
     return options

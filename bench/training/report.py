@@ -13,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 
-LABELS = {"gloo": "DDP on Gloo", "tutti": "DDP on Tutti", "ddp": "policy ddp",
+LABELS = {"gloo": "DDP on Gloo", "tutti": "DDP on Tutti",
+          "gloo-view": "DDP on Gloo, views", "tutti-view": "DDP on Tutti, views",
+          "ddp": "policy ddp",
           "hybrid": "policy hybrid", "auto": "policy auto",
           "auto+": "auto, overlap with forward",
           "ddp+": "ddp, overlap with forward",
@@ -24,6 +26,16 @@ WORST = 1.03  # auto against the better of the others
 def bound_of(found, factor):
     return {"s_per_byte": found["allreduce_s_per_byte"] * factor,
             "latency_s": found["latency_s"]}
+
+
+def joined(before, after):
+    """Two results of one part, as one with the rounds of both."""
+    for way, rows in before["ways"].items():
+        after["ways"][way] = rows + after["ways"].get(way, [])
+    if "alone" in before:
+        for name, seconds in before["alone"]["seconds"].items():
+            after["alone"]["seconds"].setdefault(name, [])[:0] = seconds
+    return after
 
 
 def medians(rows):
@@ -73,7 +85,8 @@ def table(head, rows):
 
 
 def steps(result):
-    """Rows: way, step, against Gloo, exposed, against Gloo."""
+    """Rows: way, step, against Gloo, exposed, against Gloo's (where gradients are
+    views of buckets, against Gloo's with such)."""
     computing = computing_of(result)
     base = result["ways"].get("gloo")
     base = medians(base) if base else None
@@ -83,7 +96,8 @@ def steps(result):
         step, open_ = medians(found)["step_s"], exposed(result, found)
         row = [LABELS.get(way, way), ms(step), "-", ms(open_), "-"]
         if base:
-            was = exposed(result, result["ways"]["gloo"])
+            same = "gloo-view" if way.endswith("-view") else "gloo"
+            was = exposed(result, result["ways"].get(same, result["ways"]["gloo"]))
             row[2] = "%+.0f %%" % (100 * (step / base["step_s"] - 1))
             row[4] = "%.1f x" % (was / open_) if open_ > 0 else "-"
         if bounds:
@@ -133,9 +147,12 @@ def verdicts(result):
 
 def of(result):
     computing = computing_of(result)
-    lines = ["## " + result["title"], ""]
+    rounds = {len(rows) for rows in result["ways"].values()}
+    lines = ["## %s (medians of %s rounds)" % (
+        result["title"], " to ".join(map(str, sorted(rounds)))), ""]
     if "alone" in result:
-        found = result["alone"]["seconds"]
+        found = {name: statistics.median(seconds)
+                 for name, seconds in result["alone"]["seconds"].items()}
         total = sum(result["alone"]["sizes"])
         lines += ["  All-reduces of DDP's buckets alone (%d, %.1f MB): %s" % (
             len(result["alone"]["sizes"]), total / 1e6, ", ".join(

@@ -3,8 +3,9 @@
 
     worker.py --model NAME --ways W,W,... -o FILE
 
-Ways: gloo (PyTorch's DDP), tutti (the same), ddp, hybrid, auto (policies of
-tutti.torch.DataParallel), each with + for overlap with the next forward pass. Both
+Ways: gloo (PyTorch's DDP), tutti (the same), each with -view for
+gradient_as_bucket_view; ddp, hybrid, auto (policies of tutti.torch.DataParallel),
+each with + for overlap with the next forward pass. Both
 backends are in one process and take turns, round after round; each way's time is
 that of some steps from barrier to barrier, of the slowest rank. Rank 0 writes one
 JSON object. Rank and size come from `tutti run` or the lab.
@@ -13,7 +14,6 @@ import argparse
 import datetime
 import json
 import os
-import statistics
 import time
 import warnings
 
@@ -62,9 +62,11 @@ class Way:
         self.name, self.x = name, models.batch(options.model, dist.get_rank())
         net = models.make(options.model, options.seconds)
         sgd = lambda n: torch.optim.SGD(n.parameters(), lr=1e-3)  # noqa: E731
-        if name in groups:
+        backend, _, view = name.partition("-")
+        if backend in groups:
             self.net = torch.nn.parallel.DistributedDataParallel(
-                net, process_group=groups[name], bucket_cap_mb=options.cap)
+                net, process_group=groups[backend], bucket_cap_mb=options.cap,
+                gradient_as_bucket_view=bool(view))
             self.optimizer = sgd(self.net)
             return
         self.net = tutti.torch.DataParallel(
@@ -146,8 +148,7 @@ def alone(groups, options):
                 ("gloo", groups["gloo"], plain), ("tutti", groups["tutti"], plain),
                 ("tutti, own memory", groups["tutti"], own)):
             found.setdefault(name, []).append(reduce_all(group, tensors))
-    return {"sizes": sizes, "seconds": {k: statistics.median(v)
-                                        for k, v in found.items()}}
+    return {"sizes": sizes, "seconds": found}
 
 
 def reduce_all(group, tensors):

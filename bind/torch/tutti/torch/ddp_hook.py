@@ -79,7 +79,7 @@ class HookState:
             if one.times is not None and one.times.finished:
                 one.record["measured"] = (one.times.finished - one.times.started) * 1e-9
             rows.append(explain.row_of(k, one.choice, one.layers, one.record))
-        head = f'policy "{self.policy}" under DDP, {where}, {len(rows)} buckets'
+        head = f'policy "{self.policy}" under DDP, {where}, {explain.buckets_text(rows)}'
         return "\n".join([head, *explain.table(rows)])
 
 

@@ -22,6 +22,10 @@ def time_text(seconds):
     return f"{seconds * 1e6:.3g} us"
 
 
+def buckets_text(rows):
+    return f"{len(rows)} bucket{'s' * (len(rows) != 1)}"
+
+
 def layers_text(names):
     """`a, b`, or `a .. z (9)`."""
     names = list(dict.fromkeys(names))

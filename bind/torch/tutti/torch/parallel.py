@@ -343,7 +343,7 @@ class DataParallel(torch.nn.Module):
             for k, (b, record) in enumerate(zip(self.reducer.buckets, self.records))
         ]
         total = sum(record.get("exposed", 0.0) for record in self.records)
-        head = f'policy "{self.policy}", {where}, {len(rows)} buckets'
+        head = f'policy "{self.policy}", {where}, {explain.buckets_text(rows)}'
         if self.steps <= self.warmup:
             head += f"; planned anew from measured times after step {self.warmup}"
         end = (
