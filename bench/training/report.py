@@ -148,8 +148,9 @@ def verdicts(result):
 def of(result):
     computing = computing_of(result)
     rounds = {len(rows) for rows in result["ways"].values()}
-    lines = ["## %s (medians of %s rounds)" % (
-        result["title"], " to ".join(map(str, sorted(rounds)))), ""]
+    lines = ["## %s (medians of %s round%s)" % (
+        result["title"], " to ".join(map(str, sorted(rounds))),
+        "s" * (max(rounds) > 1)), ""]
     if "alone" in result:
         found = {name: statistics.median(seconds)
                  for name, seconds in result["alone"]["seconds"].items()}
@@ -172,6 +173,7 @@ def of(result):
 def pyplot():
     import matplotlib
     matplotlib.use("Agg")
+    import matplotlib.patches  # noqa: F401
     from matplotlib import pyplot as plt
     plt.rcParams.update({"svg.hashsalt": "tutti", "svg.fonttype": "path",
                          "axes.spines.top": False, "axes.spines.right": False,
@@ -179,38 +181,61 @@ def pyplot():
     return plt
 
 
+COLUMNS = 3
+GREY, RED, ORANGE, BLUE = "0.78", "#c0392b", "#e39b3b", "#1b6ca8"
+
+
 def draw(path, folder):
-    """Steps on lab networks: computing, and what is exposed."""
+    """A panel for each part: computing, exposed communication, the least."""
     with open(path) as file:
-        results = [r for r in json.load(file) if "optimum" in r]
+        results = sorted(json.load(file), key=lambda r: "optimum" not in r)
     plt = pyplot()
-    figure, axes = plt.subplots(1, len(results), squeeze=False,
-                                figsize=(3.3 * len(results), 2.6))
-    for axis, result in zip(axes[0], results):
-        computing = computing_of(result)
-        ways = list(result["ways"])[::-1]
-        times = [medians(result["ways"][way])["step_s"] for way in ways]
-        names = [LABELS.get(way, way) for way in ways]
-        axis.barh(names, [computing] * len(ways), color="0.75",
-                  label="computing")
-        axis.barh(names, [max(t - computing, 0) for t in times],
-                  left=computing, color=["#e39b3b" if way == "gloo" else
-                                         "#1b6ca8" for way in ways],
-                  label="exposed communication")
-        for bound, style in zip(least_of(result, computing), ("--", ":")):
-            axis.axvline(bound, color="C3", linewidth=0.9, linestyle=style)
-        axis.set_title(result["title"], fontsize=8, loc="left")
-        axis.set_xlabel("seconds per step")
-        if axis is not axes[0][0]:
-            axis.set_yticklabels([])
-    figure.text(0, -0.06, "grey: computing; red: the least possible step, without "
-                "(dashed) and with (dotted) overlap with the next forward pass",
-                fontsize=8)
-    figure.tight_layout()
+    n_rows = -(-len(results) // COLUMNS)
+    figure, axes = plt.subplots(n_rows, COLUMNS, squeeze=False,
+                                figsize=(4.6 * COLUMNS, 1.9 * n_rows + 0.5))
+    for axis in axes.flat[len(results):]:
+        axis.set_visible(False)
+    for axis, result in zip(axes.flat, results):
+        panel(axis, result)
+    figure.legend(handles=legend(plt), loc="lower center", ncol=4, frameon=False)
+    figure.tight_layout(rect=(0, 0.4 / (1.9 * n_rows + 0.5), 1, 1))
     os.makedirs(folder, exist_ok=True)
     for kind, about in (("png", {"Software": None}), ("svg", {"Date": None})):
         figure.savefig(os.path.join(folder, "training." + kind), dpi=110,
-                       bbox_inches="tight", metadata=about)
+                       metadata=about)
+
+
+def panel(axis, result):
+    """Bars, the first way on top; the number behind each is the step."""
+    ways = list(result["ways"])[::-1]
+    bounds = least_of(result, computing_of(result))
+    longest = 0.0
+    for at, way in enumerate(ways):
+        rows = result["ways"][way]
+        step, open_ = medians(rows)["step_s"], exposed(result, rows)
+        longest = max(longest, step)
+        axis.barh(at, step - open_, color=GREY)
+        axis.barh(at, open_, left=step - open_,
+                  color=ORANGE if way.startswith("gloo") else BLUE)
+        axis.text(step, at, "  " + ms(step).replace(".0 ms", " ms"),
+                  va="center", fontsize=8)
+        if bounds:
+            bound = bounds[way.endswith("+")]
+            axis.plot([bound, bound], [at - 0.45, at + 0.45], color=RED,
+                      linewidth=1.6)
+    axis.set_xlim(0, longest * 1.22)
+    axis.set_yticks(range(len(ways)), [LABELS.get(way, way) for way in ways])
+    axis.tick_params(axis="y", length=0)
+    axis.set_title(result["title"], fontsize=9, loc="center")
+    axis.set_xlabel("seconds per step", fontsize=8)
+
+
+def legend(plt):
+    patch = plt.matplotlib.patches.Patch
+    return [patch(color=GREY, label="computing"),
+            patch(color=ORANGE, label="exposed communication, Gloo"),
+            patch(color=BLUE, label="exposed communication, Tutti"),
+            plt.Line2D([], [], color=RED, label="least possible step")]
 
 
 def chart(path, results, folder):
