@@ -112,8 +112,8 @@ static void note_misfit(drawer *d)
     if (n_far > 2 + n / 50)
         tt_note(d->inf, TT_NOTE_DOUBT,
                 "%s: %u of %u flows ran at another rate than this network "
-                "explains; links in loops, other traffic, or hosts that are "
-                "too slow do that",
+                "explains; links in loops, interfaces that share a wire "
+                "(VLANs), other traffic, or hosts that are too slow do that",
                 d->names[0], n_far, n);
 }
 

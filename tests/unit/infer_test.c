@@ -387,6 +387,37 @@ static void test_rails(void **state)
     assert_int_not_equal(world_root(&o.got, 0), world_root(&o.got, 5));
 }
 
+/* Two VLANs of one card: what does not fit is told. */
+static void test_shared_wire(void **state)
+{
+    (void)state;
+    enum { HOSTS = 5 };
+    tt_rng rng = {.state = 3};
+    world_make(&w, &rng, WORLD_RAILS, HOSTS);
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    tt_infer_flow wire[256];
+    double bps[256];
+    static world star; /* large */
+    world_star(&star, HOSTS, 4e8);
+    while (tt_infer_next(inf, &round, &o.diag) == TUTTI_AGAIN) {
+        for (uint32_t i = 0; i < round.n_flows; i++) {
+            wire[i] = round.flows[i];
+            wire[i].src %= HOSTS;
+            wire[i].dst %= HOSTS;
+        }
+        world_run(&star, wire, round.n_flows, 0.02, &rng, bps);
+        assert_int_equal(world_tell(inf, bps, round.n_flows, &o.diag),
+                         TUTTI_OK);
+    }
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.notes, "doubt: ");
+    expect(o.notes, " flows ran at another rate than this network explains");
+    tt_infer_close(inf);
+}
+
 /* A torus: only its cables are measured, whatever reaches by way of others. */
 static void test_cables(void **state)
 {
@@ -615,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_racks),
         cmocka_unit_test(test_thin_one_way),
         cmocka_unit_test(test_rails),
+        cmocka_unit_test(test_shared_wire),
         cmocka_unit_test(test_cables),
         cmocka_unit_test(test_routed),
         cmocka_unit_test(test_same_again),
