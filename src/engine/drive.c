@@ -181,7 +181,9 @@ static void sleep_once(tt_engine *e)
 typedef struct spin {
     uint64_t idle_since_ns; /* 0: something moved just now */
     uint32_t idle_passes;
-    bool is_aside; /* by the engine's thread */
+    bool is_aside;                  /* by the engine's thread */
+    bool (*ready)(const void *arg); /* what a wait waits for; NULL: none */
+    const void *arg;
 } spin;
 
 static void has_moved(spin *s)
@@ -257,6 +259,10 @@ static void drive(tt_engine *e, spin *s)
         return;
     if (e->n_unsaid > 0)
         speak(e);
+    /* It may have come while the lock was given up to rest; and the word of it
+     * may have woken the engine's thread instead, which sleeps, too. */
+    if (s->ready && s->ready(s->arg))
+        return;
     sleep_once(e);
     tick(e);
     pass(e, true);
@@ -286,7 +292,7 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
             continue;
         }
         e->is_driven = true;
-        spin s = {0};
+        spin s = {.ready = ready, .arg = arg};
         while (!ready(arg))
             drive(e, &s);
         e->is_driven = false;
