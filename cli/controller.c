@@ -14,8 +14,7 @@
 typedef struct options {
     const char *listen, *group, *replay;
     uint64_t n, min_group, history, recentre;
-    double soft_wait_s;
-    bool adapts, stays, is_json;
+    bool is_patient, stays, is_json;
     tutti_partial_opts o;
 } options;
 
@@ -219,7 +218,8 @@ static int start(const cli_command *self, options *o)
     o->o.min_group = (int)o->min_group;
     o->o.history = (int)o->history;
     o->o.recentre_every = (int)o->recentre;
-    o->o.soft_wait_s = o->adapts ? -1 : o->soft_wait_s;
+    if (o->is_patient)
+        o->o.soft_wait_s = -1;
     return serve(self, o);
 }
 
@@ -239,10 +239,10 @@ int cmd_controller(const cli_command *self, int argc, char **argv)
          "... by this factor for each iteration behind (0.5)"},
         {"--min-group", NULL, CLI_COUNT, &o.min_group, "N",
          "what goes before P are ready (2)"},
-        {"--soft-wait", NULL, CLI_NUMBER, &o.soft_wait_s, "S",
-         "... after so many seconds (never)"},
-        {"--adaptive", NULL, CLI_FLAG, &o.adapts, NULL,
-         "... after a time that follows the groups' sizes"},
+        {"--soft-wait", NULL, CLI_NUMBER, &o.o.soft_wait_s, "S",
+         "... after so many seconds (a quarter of a step)"},
+        {"--patient", NULL, CLI_FLAG, &o.is_patient, NULL,
+         "... never: groups wait until P are ready"},
         {"--max-wait", NULL, CLI_NUMBER, &o.o.max_wait_s, "S",
          "nobody waits longer for a group (10)"},
         {"--history", NULL, CLI_COUNT, &o.history, "N",

@@ -507,7 +507,8 @@ typedef struct tutti_partial_opts {
     bool is_dynamic;     /* weights by staleness; else 1/P each */
     double decay;        /* per iteration behind, up to 1; 0: 0.5 */
     double max_wait_s;   /* nobody waits longer for a group; 0: 10 */
-    double soft_wait_s;  /* then min_group go; 0: none; -1: adapts itself */
+    double soft_wait_s;  /* then min_group go; 0: a quarter of a step, as
+                            measured, where P is not all; -1: they never do */
     double join_wait_s;  /* for another component; 0: twice a step */
     int recentre_every;  /* iterations until a group of all; 0: never */
     double end_wait_s;   /* for the last group of all; 0: 300 */

@@ -61,7 +61,7 @@ tutti_err tt_grouping_opts(const tutti_partial_opts *o, uint32_t n,
         .min_group = (uint32_t)o->min_group,
         .window = (uint32_t)o->history,
         .is_dynamic = o->is_dynamic,
-        .adapts = o->soft_wait_s == -1,
+        .adapts = o->soft_wait_s == 0,
         .decay = o->decay,
         .recentre_every = (uint64_t)o->recentre_every,
     };

@@ -15,13 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SDPipe's rule for the wait: doubled where a group stayed below min_group, a
- * tenth less otherwise. */
-static const double least_soft_ns = 1e4;
-static const double first_soft_ns = 1e6;
-static const double most_soft_ns = 1e7;
-
 static const double newest_step_share = 0.1;
+
+/* How long a small group waits for more, as a share of what a step takes.
+ * Among 8 workers, one of them 5 times slower, groups of 4 that wait until they
+ * are full leave a third of the time unused: those whose group was full come
+ * back together, and three wait for one of them. With a quarter of a step it is
+ * a sixth, and groups have 3 members; with a twentieth they have 2. */
+static const double soft_share = 0.25;
 
 /* ----------------------------------------------------------------- queue -- */
 
@@ -117,24 +118,12 @@ static void engage(tt_rule *rule, const tt_decision *d)
     rule->n_of_size[d->n]++;
 }
 
-static void adapt_wait(tt_rule *rule, const tt_decision *d)
-{
-    if (!rule->opts.adapts || d->kind != TUTTI_GROUP_ORDINARY)
-        return;
-    bool is_small = d->n < rule->opts.min_group;
-    double ns = rule->soft_wait_ns * (is_small ? 2 : 0.9);
-    rule->soft_wait_ns = ns > most_soft_ns    ? most_soft_ns
-                         : ns < least_soft_ns ? least_soft_ns
-                                              : ns;
-}
-
 static void decide(tt_rule *rule, tt_group_kind kind)
 {
     tt_decision d = {.id = ++rule->told.n_groups, .kind = kind};
     describe(rule, &d);
     tt_mixing_add(rule, d.id);
     engage(rule, &d);
-    adapt_wait(rule, &d);
     rule->n_chosen = 0;
     rule->hold_ns = 0;
     if (kind == TUTTI_GROUP_RECENTRE) {
@@ -205,13 +194,22 @@ static bool try_recentre(tt_rule *rule)
     return true;
 }
 
+/* Groups of all are meant to be that: no part of them goes first. */
+static uint64_t soft_wait(const tt_rule *rule)
+{
+    if (!rule->opts.adapts)
+        return rule->opts.soft_wait_ns;
+    bool is_part = tt_rule_want(rule) < tt_rule_active(rule);
+    return is_part ? (uint64_t)(soft_share * rule->step_ns) : 0;
+}
+
 static bool try_ordinary(tt_rule *rule)
 {
     const uint32_t want = tt_rule_want(rule);
     uint32_t least = rule->opts.min_group < want ? rule->opts.min_group : want;
     uint64_t since = rule->workers[rule->ready.head].ready_ns;
     bool is_late = is_over(rule, since, rule->opts.max_wait_ns);
-    uint64_t soft = (uint64_t)rule->soft_wait_ns;
+    uint64_t soft = soft_wait(rule);
     if (rule->ready.n < want && !is_late &&
         (soft == 0 || rule->ready.n < least || !is_over(rule, since, soft)))
         return false;
@@ -297,17 +295,17 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t host,
 
 static void note_step(tt_rule *rule, tt_worker_slot *w)
 {
-    if (w->announced_ns > 0) {
-        double ns = (double)(rule->now - w->announced_ns);
+    if (w->released_ns > 0) {
+        double ns = (double)(rule->now - w->released_ns);
         double share = rule->step_ns > 0 ? newest_step_share : 1;
         rule->step_ns += share * (ns - rule->step_ns);
     }
-    w->announced_ns = rule->now;
 }
 
 static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
 {
     w->state = TT_WORKER_AWAY;
+    w->released_ns = rule->now;
     if (!well && w->was_newcomer) {
         w->is_newcomer = true;
         rule->n_veterans--;
@@ -420,7 +418,7 @@ uint64_t tt_rule_deadline(const tt_rule *rule)
     if (rule->recentre_ns)
         return sooner(at, rule->recentre_ns, o->max_wait_ns);
     at = sooner(at, since, o->max_wait_ns);
-    uint64_t soft = (uint64_t)rule->soft_wait_ns;
+    uint64_t soft = soft_wait(rule);
     if (soft > 0 && rule->now - since < soft)
         at = sooner(at, since, soft);
     return sooner(at, rule->hold_ns, tt_rule_join_wait(rule));
@@ -514,9 +512,6 @@ tutti_err tt_rule_create(const tt_rule_opts *opts, const tt_rule_up *up,
     }
     rule->ready = rule->ended = (tt_queue){TT_NONE, TT_NONE, 0};
     rule->n_expected = opts->n;
-    rule->soft_wait_ns = (double)rule->opts.soft_wait_ns;
-    if (rule->opts.adapts && rule->soft_wait_ns == 0)
-        rule->soft_wait_ns = first_soft_ns;
     tt_sizes_init(&rule->sizes, opts->n);
     *out = rule;
     return TUTTI_OK;
@@ -590,7 +585,7 @@ void tt_rule_measure(tt_rule *rule, tt_rule_metrics *out)
     t->n_workers = rule->opts.n;
     t->n_alive = rule->n_alive;
     t->n_ready = rule->ready.n + rule->ended.n;
-    t->soft_wait_s = rule->soft_wait_ns * 1e-9;
+    t->soft_wait_s = (double)soft_wait(rule) * 1e-9;
     t->mean_staleness = t->n_members
                             ? (double)rule->staleness_sum / (double)t->n_members
                             : 0;

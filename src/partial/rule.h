@@ -40,7 +40,7 @@ typedef struct tt_rule_opts {
     uint32_t window;     /* groups of history; 0: 4 ceil((n-1)/(P-1)) */
     bool is_dynamic;     /* weights by staleness; else 1/P */
     bool is_blind;       /* looks at no history: for comparison only */
-    bool adapts;         /* soft_wait follows the sizes of groups */
+    bool adapts;         /* soft_wait is a quarter of a step; 0 if P is all */
     double decay;        /* 0: 0.5 */
     uint64_t soft_wait_ns, max_wait_ns; /* 0: none, 10 s */
     uint64_t join_wait_ns;              /* frozen; 0: twice a step */

@@ -29,7 +29,7 @@ typedef struct tt_worker_slot {
     uint32_t incarnation, next, prev; /* in the queue; TT_NONE ends it */
     uint32_t group_n;                 /* busy: of its group */
     uint64_t host, iteration, group;
-    uint64_t ready_ns, announced_ns; /* announced_ns 0: never */
+    uint64_t ready_ns, released_ns; /* by its last group; 0: never */
 } tt_worker_slot;
 
 typedef struct tt_queue {
@@ -85,8 +85,7 @@ struct tt_rule {
     uint64_t recentre_ns;    /* since when it has been due; 0: it is not */
     uint64_t hold_ns;        /* since when a second component is awaited */
     uint64_t free_until;     /* no hold before so many groups */
-    double step_ns;          /* between two announcements of a worker */
-    double soft_wait_ns;
+    double step_ns;          /* from a worker's group to its announcement */
     tt_mixing mixing;
     tt_sizes sizes;
     /* The group being made. */

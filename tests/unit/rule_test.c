@@ -153,27 +153,51 @@ static void test_soft_wait(void **state)
     tt_fleet_close(&f);
 }
 
+/* By itself: a quarter of a step, where a group is not of all. */
 static void test_adaptive_wait(void **state)
 {
     (void)state;
     tt_rule_metrics m;
-    tt_fleet_open(&f, &(tt_rule_opts){.n = 2,
-                                      .group_size = 2,
-                                      .adapts = true,
-                                      .max_wait_ns = TT_NS_PER_S});
-    for (uint32_t i = 0; i < 200; i++)
-        say(i % 2);
+    tt_fleet_open(
+        &f, &(tt_rule_opts){
+                .n = 6, .group_size = 4, .adapts = true, .max_wait_ns = 10000});
+    tick_at(1000);
+    for (uint32_t w = 0; w < 4; w++)
+        tt_fleet_announce(&f, w, 1);
+    assert_string_equal(who(), "0 1 2 3");
+    f.now = 1400;
+    tt_fleet_announce(&f, 2, 2);
+    f.now = 1440;
+    tt_fleet_announce(&f, 4, 1); /* its first: no step is known of it */
+    assert_int_equal(tt_rule_deadline(f.rule), 1500);
+    tick_at(1499);
+    assert_int_equal(f.n_groups, 1);
+    tick_at(1500);
+    assert_string_equal(who(), "2 4");
     tt_rule_measure(f.rule, &m);
-    assert_true(m.soft_wait_s <= 1.01e-5); /* full groups: the least */
-    f.stays_busy = true;
-    for (int i = 0; i < 40; i++) {
-        say(0);
-        tick_at(f.now + 2 * TT_NS_PER_S); /* groups of one */
-        assert_string_equal(who(), "0");
-        assert_int_equal(tt_rule_done(f.rule, 0, f.last.id, true, f.now), 0);
-    }
+    assert_true(m.soft_wait_s > 99e-9 && m.soft_wait_s < 101e-9);
+    tt_fleet_close(&f);
+}
+
+static void test_groups_of_all_wait(void **state)
+{
+    (void)state;
+    tt_rule_metrics m;
+    tt_fleet_open(
+        &f, &(tt_rule_opts){
+                .n = 3, .group_size = 3, .adapts = true, .max_wait_ns = 10000});
+    for (uint32_t w = 0; w < 3; w++)
+        say(w);
+    assert_string_equal(who(), "0 1 2");
+    f.now += 100;
+    say(0);
+    say(1);
+    tick_at(f.now + 5000);
+    assert_int_equal(f.n_groups, 1);
+    say(2);
+    assert_string_equal(who(), "0 1 2");
     tt_rule_measure(f.rule, &m);
-    assert_true(m.soft_wait_s == 0.01);
+    assert_true(m.soft_wait_s == 0);
     tt_fleet_close(&f);
 }
 
@@ -441,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_nobody_waits_beyond_the_bound),
         cmocka_unit_test(test_soft_wait),
         cmocka_unit_test(test_adaptive_wait),
+        cmocka_unit_test(test_groups_of_all_wait),
         cmocka_unit_test(test_hosts_first),
         cmocka_unit_test(test_recentre),
         cmocka_unit_test(test_recentre_does_not_wait_for_ever),
