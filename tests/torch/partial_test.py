@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Partial reduce: groups of all are synchronous model averaging bit for bit, what
 the optimizer remembers is averaged, reset or kept, saved training goes on with the
-same bits, and workers die, leave and come back while the others learn.
+same bits, workers that step ahead of their averages keep the mean, and workers die,
+leave and come back while the others learn.
 """
 
 import os
@@ -142,6 +143,61 @@ def momentum(rank, size):
         average.finish()
 
 
+def ahead(rank, size):
+    """What averaging has changed arrives a step late, on what the step has made."""
+    for make in (sgd, adam):
+        nets = [net_of(), net_of()]
+        optimizers = [make(net) for net in nets]
+        options = {"group_size": size, "ahead": 1}
+        average = tutti.torch.PartialReduce(nets[0], optimizers[0], **options)
+        twin = tutti.torch.PartialReduce(nets[1], optimizers[1], **options)
+        before = mean = None
+        for k in range(STEPS):
+            for net in nets:
+                learn(net, rank, k)
+            average.step()
+            optimizers[1].step()
+            with torch.no_grad():
+                before, mean = by_hand(twin, before, mean)
+            assert torch.allclose(weights(nets[0]), weights(nets[1]), atol=1e-6), f"step {k}"
+            assert torch.allclose(memory(optimizers[0]), memory(optimizers[1]), atol=1e-6), f"step {k}"
+        assert average.n_broken == 0 and len(average.group["members"]) == size
+        twin.close()
+        average.finish()
+        all_equal(weights(nets[0]), size, "weights")
+
+
+def by_hand(average, before, mean):
+    """Adds what the last averaging has changed; what goes into the next one, and what
+    comes out of it."""
+    for i, bucket in enumerate(average.buckets):
+        if before is not None:
+            bucket.flat.copy_(mean[i])
+            bucket.before = before[i]
+            bucket.change()
+        bucket.read()
+    before = [b.flat.clone() for b in average.buckets]
+    mean = [b.clone() for b in before]
+    for m in mean:
+        dist.all_reduce(m, op=dist.ReduceOp.AVG)
+    return before, mean
+
+
+def no_square_is_negative(rank, size):
+    """Changes are added, yet no sum of squares gets below nothing."""
+    net = net_of()
+    optimizer = adam(net)
+    learn(net, rank, 0)
+    optimizer.step()
+    found = tutti.torch.averaged.memories_of(optimizer)
+    for p, memories in found.items():
+        positive = {m.key for m in memories if m.is_positive}
+        assert positive == {"step", "exp_avg_sq"}, positive
+        for m in memories:
+            m.add(torch.full_like(m.like, -5.0))
+            assert (optimizer.state[p][m.key].min() >= 0) == m.is_positive, m.key
+
+
 def saved(rank, size):
     """Half of the steps, saved, loaded, the other half: the bits of all at once."""
     def some(net, optimizer, state, steps):
@@ -167,7 +223,7 @@ def saved(rank, size):
 def refusals(rank, size):
     net = net_of()
     for bad, error in (({"mode": "best"}, ValueError), ({"momentum": "lost"}, ValueError),
-                       ({"speed": 3}, TypeError), ({"group_size": size + 1}, RuntimeError)):
+                       ({"speed": 3}, TypeError), ({"ahead": -1}, ValueError), ({"group_size": size + 1}, RuntimeError)):
         try:
             tutti.torch.PartialReduce(net, sgd(net), **bad)
         except error as refusal:
@@ -178,7 +234,7 @@ def refusals(rank, size):
 
 def every_part(rank, size):
     """All in one job."""
-    for part in (synchronous, modes, momentum, saved, refusals):
+    for part in (synchronous, modes, momentum, ahead, no_square_is_negative, saved, refusals):
         try:
             part(rank, size)
         except Exception as error:
@@ -196,11 +252,11 @@ def wait_for_steps(folder, n):
         time.sleep(0.01)
 
 
-def worker(folder, port, rank, size):
+def worker(folder, port, steps, rank, size):
     """Worker 1 is killed in its fifth step; worker 2 leaves, comes back with weights
     that count for nothing, and then as a new one."""
     net = net_of()
-    where = {"controller": f"127.0.0.1:{port}", "worker": rank}
+    where = {"controller": f"127.0.0.1:{port}", "worker": rank, "ahead": steps}
     average = tutti.torch.PartialReduce(net, sgd(net), **where)
     k = 0
     while k < 8 or rank != 2 and not os.path.exists(os.path.join(folder, "back")):
@@ -234,11 +290,11 @@ def come_back(average, net, where, folder, as_new):
     return average
 
 
-def deaths():
+def deaths(steps):
     """The others learn on, and end with the same weights."""
     controller = tutti.torch.Controller(4, group_size=2, liveness_s=3)
     with tempfile.TemporaryDirectory() as folder:
-        test = partial(worker, folder, controller.port)
+        test = partial(worker, folder, controller.port, steps)
         ranks.run(test, 4, backend=None, dies=(1,))
         ends = [torch.load(os.path.join(folder, f"{r}.pt")) for r in (0, 2, 3)]
     assert all(torch.equal(end, ends[0]) for end in ends), "weights differ at the end"
@@ -259,8 +315,9 @@ def alone(rank, size):
 
 
 TESTS = [
-    ("P = N, modes, momentum, state_dict, refusals", partial(ranks.run, every_part, 4)),
-    ("a worker is killed, another leaves and comes back", deaths),
+    ("P = N, modes, momentum, ahead, state_dict, refusals", partial(ranks.run, every_part, 4)),
+    ("a worker is killed, another leaves and comes back", partial(deaths, 0)),
+    ("the same, stepping ahead", partial(deaths, 2)),
     ("one worker", partial(ranks.run, alone, 1)),
 ]
 

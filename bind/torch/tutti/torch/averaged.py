@@ -20,7 +20,7 @@ def _stand_in_state(optimizer, group):
     like = group["params"][0]
     options = {k: v for k, v in group.items() if k not in ("params", "param_names")}
     p = torch.nn.Parameter(torch.zeros(STAND_IN, dtype=like.dtype, device=like.device))
-    p.grad = torch.zeros_like(p)
+    p.grad = torch.full_like(p, -1)  # only what is a sum of squares gets positive
     twin = type(optimizer)([{"params": [p], **options}])
     twin.step()
     return dict(twin.state.get(p, {}))
@@ -42,6 +42,9 @@ class Weight:
     def write(self, view):
         self.tensor.detach().copy_(view)
 
+    def add(self, change):
+        self.tensor.detach().add_(change)
+
 
 class Memory:
     """One of the tensors that the optimizer keeps for a parameter."""
@@ -49,6 +52,8 @@ class Memory:
     def __init__(self, optimizer, p, key, state):
         self.optimizer, self.p, self.key, self.state = optimizer, p, key, state
         self.is_count = state[key].dim() == 0
+        # Sums of squares, and counts: changes must not make them negative.
+        self.is_positive = bool(state[key].min() > 0)
         self.like = torch.zeros((), dtype=torch.float32) if self.is_count else p
 
     def _present(self):
@@ -68,6 +73,14 @@ class Memory:
                 return
             value = self._make()
         value.copy_(view.round() if self.is_count else view)
+
+    def add(self, change):
+        value = self._present()
+        if value is None:
+            return self.write(change)
+        value.add_(change.round() if self.is_count else change)
+        if self.is_positive:
+            value.clamp_(min=0)
 
     def reset(self):
         value = self._present()
@@ -131,6 +144,16 @@ class Bucket:
     def write(self):
         for part, view in zip(self.parts, self.views):
             part.write(view)
+
+    def remember(self):
+        """What has been read is what change() starts from."""
+        self.before = self.flat.clone()
+
+    def change(self):
+        """Adds what averaging has changed."""
+        self.flat.sub_(self.before)
+        for part, view in zip(self.parts, self.views):
+            part.add(view)
 
 
 class Packer:

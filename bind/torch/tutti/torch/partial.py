@@ -10,7 +10,8 @@
 
 Each worker makes the optimizer's step on its own gradients, then averages its
 weights with those of the first others that are ready (docs/partial.md). Steps go
-bucket by bucket: what has been stepped is on its way while the rest is stepped.
+bucket by bucket: what has been stepped is on its way while the rest is stepped. With
+`ahead` a worker does not wait for its group, but computes the next gradients.
 
 Workers are the ranks of a process group "tutti"; or they join a controller
 (tutti.torch.Controller, or `tutti controller`) by its address, and may then die,
@@ -23,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 from tutti.torch import _c
+from tutti.torch.ahead import Flight
 from tutti.torch.averaged import buckets_of, memories_of
 
 MODES = ("constant", "dynamic")
@@ -89,6 +91,8 @@ class PartialReduce:
                     zero after each averaging ("reset"), or left alone ("keep")
     recentre_every  steps (of a mean worker) until all workers are one group; 0: never
     average_buffers the model's floating-point buffers too (running means and so on)
+    ahead           steps that are made while a group's average is on its way, at most;
+                    0: step() comes back with it (ahead.py)
     overlap         step and average bucket by bucket; False: the optimizer steps
                     once, for those that look at all parameters together
     process_group   whose ranks are the workers; default: all, where there is one
@@ -99,15 +103,19 @@ class PartialReduce:
 
     def __init__(self, model, optimizer, group_size="auto", mode="constant",
                  momentum="average", recentre_every=0, average_buffers=True,
-                 overlap=True, bucket_cap_mb=4, process_group=None, controller=None,
+                 ahead=0, overlap=True, bucket_cap_mb=4, process_group=None, controller=None,
                  worker=-1, is_current=False, **rules):
         _one_of("momentum", momentum, MOMENTUM)
         self.model, self.optimizer = model, optimizer
-        self.momentum, self.overlap = momentum, overlap
+        if ahead < 0:
+            raise ValueError("tutti.torch: ahead is the number of steps, 0 or more")
+        self.momentum, self.overlap, self.ahead = momentum, overlap, ahead
         self.buckets = buckets_of(model, optimizer, momentum == "average", average_buffers,
                                   int(bucket_cap_mb * (1 << 20)))
         memories = memories_of(optimizer) if momentum == "reset" else {}
         self._memories = [memory for some in memories.values() for memory in some]
+        if ahead:  # nobody waits while a group fills
+            rules.setdefault("soft_wait_s", -1)
         options = options_of(group_size, mode, recentre_every, rules)
         options.is_current = is_current
         self.iteration = 0
@@ -115,6 +123,7 @@ class PartialReduce:
         self.n_broken = 0     # groups that this worker was in, and that broke
         self.last_failure = ""
         self._metrics = None
+        self._flight = None   # the average that is on its way (ahead)
         self._session = self._open(options, process_group, controller, worker)
         self.worker = self._session.describe()["worker"]
         self._catch_up()
@@ -152,6 +161,10 @@ class PartialReduce:
         session = self._is_open()
         self.iteration += 1
         self._loss = None
+        if self.ahead:
+            self._loss = self.optimizer.step(closure)
+            self._go_ahead()
+            return self._loss
         asked = session.announce(self.iteration, False)
         try:
             self._average(asked, self._stepped(closure))
@@ -165,8 +178,37 @@ class PartialReduce:
 
     def average(self):
         """Averaging alone, for who has called the optimizer's step()."""
+        session = self._is_open()
         self.iteration += 1
-        self._average(self._is_open().announce(self.iteration, False), self.buckets)
+        if self.ahead:
+            return self._go_ahead()
+        self._average(session.announce(self.iteration, False), self.buckets)
+
+    @torch.no_grad()
+    def _go_ahead(self):
+        """A step has been made. The average that is there is added, and the next one
+        begins; or it is still on its way."""
+        if self._flight:
+            self._flight.n_steps += 1
+            if not self._flight.is_due(self.ahead):
+                return
+            self._land()
+        self._flight = Flight(self._session, self.buckets, self.iteration)
+
+    @torch.no_grad()
+    def _land(self):
+        """Waits for the average that is on its way, and adds what it changes."""
+        flight, self._flight = self._flight, None
+        if not flight:
+            return
+        err = flight.end()
+        self.group = self._session.group()
+        if err:
+            self._failed(err)
+            return
+        for bucket in self.buckets:
+            bucket.change()
+        self._after_group(flight.iteration)
 
     def _stepped(self, closure):
         """Makes the optimizer's step; gives buckets as they are ready for averaging."""
@@ -216,11 +258,14 @@ class PartialReduce:
             return self._failed(err)
         for bucket in self.buckets:
             bucket.write()
+        self._after_group(self.iteration)
+        return True
+
+    def _after_group(self, announced):
         for memory in self._memories:
             memory.reset()
-        if self.group["iteration"] > self.iteration and self._goes_on_from_foremost():
-            self.iteration = self.group["iteration"]
-        return True
+        if self.group["iteration"] > announced and self._goes_on_from_foremost():
+            self.iteration += self.group["iteration"] - announced
 
     def _goes_on_from_foremost(self):
         info = self._session.describe()
@@ -247,6 +292,7 @@ class PartialReduce:
         """The last group, of all workers: they have the same weights then. Ends the
         partial reduce."""
         session = self._is_open()
+        self._land()
         attempts = session.describe()["n_workers"] + 2
         for _ in range(attempts):
             if self._average(session.announce(self.iteration, True), self.buckets):
@@ -259,19 +305,30 @@ class PartialReduce:
     def close(self):
         """Leaves without a last group; finish() does it too."""
         if self._session:
+            self._drop()
             self._metrics = self.metrics()
             self._session.close()
         self._session = None
 
     def leave(self):
         """Nobody waits for this worker from here on, until rejoin()."""
-        self._is_open().leave()
+        session = self._is_open()
+        self._drop()
+        session.leave()
 
     def rejoin(self, is_current=False):
         """Comes back after leave() or WorkerLost, and takes the others' weights."""
-        if self._is_open().rejoin(is_current):
+        session = self._is_open()
+        self._drop()
+        if session.rejoin(is_current):
             raise WorkerLost(f"tutti.torch.PartialReduce: {self._session.message()}")
         self._catch_up()
+
+    def _drop(self):
+        """The average that is on its way, if any, counts for nothing."""
+        flight, self._flight = self._flight, None
+        if flight:
+            flight.end()
 
     def _is_open(self):
         if self._session is None:
