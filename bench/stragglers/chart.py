@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt  # noqa: E402
 
 COLOURS = {"ddp-gloo": "#999999", "ddp-tutti": "#333333", "local": "#e69f00",
            "majority": "#cc79a7", "ad-psgd": "#009e73", "constant": "#0072b2",
-           "dynamic": "#d55e00"}
+           "dynamic": "#d55e00", "waiting": "#56b4e9"}
 SECONDS = 2.0  # of the timeline
 
 
@@ -36,7 +36,7 @@ def curves(data, task, folder):
     for axes, speed in zip(panels[0], speeds):
         for r in runs:
             if r["speed"] == speed and r["seed"] == seed:
-                axes.plot(*zip(*r["curve"]), lw=1.3,
+                axes.plot(*list(zip(*r["curve"]))[:2], lw=1.3,
                           color=COLOURS[r["method"]],
                           label=data["methods"][r["method"]])
         axes.axhline(data["goals"][task], color="black", lw=0.6, ls=":")

@@ -6,7 +6,9 @@ local SGD       weights are averaged over all after every 8 steps of each worker
 majority        eager reduce: the all-reduce begins when a worker drawn by lot is
                 ready; who is late gives its gradient to the next one
 AD-PSGD         pairwise gossip (gossip.py)
-partial reduce  tutti.torch.PartialReduce, constant and dynamic weights
+partial reduce  tutti.torch.PartialReduce: waiting for the group's average, as the
+                paper has it; or going ahead with the next gradient meanwhile,
+                with constant and with dynamic weights
 
 A method is a function of a Worker; it calls start() when it is ready."""
 import threading
@@ -18,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from gossip import ad_psgd
 
 LOCAL_STEPS = 8
-GROUP = 4
 
 
 def all_reduce(w, backend):
@@ -55,39 +56,41 @@ class Eager:
     def __init__(self, w, size):
         self.w, self.sum = w, torch.zeros(size)
         self.results, self.n_done = [], 0
-        self.is_last = False
+        self.is_last, self.rate = False, w.rate_at(w.run.steps)
         self.change = threading.Condition()
-        self.is_new = False
+        self.is_waiting = False
         self.thread = threading.Thread(target=self._rounds, daemon=True)
 
     def _rounds(self):
         draw = torch.Generator().manual_seed(self.w.run.seed)
-        last = torch.zeros(1)
-        while last.item() == 0:
+        told = torch.zeros(2)  # whether it is the last, and the learning rate
+        while told[0] == 0:
             starter = int(torch.randint(self.w.n, (1,), generator=draw))
             if starter == self.w.rank:
                 with self.change:
-                    self.change.wait_for(lambda: self.is_new or self.is_last)
-                    last.fill_(float(self.is_last))
-            dist.broadcast(last, starter)
+                    self.change.wait_for(lambda: self.is_waiting or self.is_last)
+                    told[0], told[1] = float(self.is_last), self.rate
+            dist.broadcast(told, starter)
             with self.change:
                 mine, self.sum = self.sum, torch.zeros_like(self.sum)
-                self.is_new = False
             dist.all_reduce(mine)
             with self.change:
-                self.results.append(mine / self.w.n)
+                self.results.append((mine / self.w.n, told[1].item()))
                 self.n_done += 1
+                self.is_waiting = False
                 self.change.notify_all()
         with self.change:
             self.is_last = True
             self.change.notify_all()
 
-    def give(self, gradient, seen):
+    def give(self, gradient, rate, seen):
         """Adds a gradient; the averages since round `seen`, at least one unless
-        there is none to come."""
+        there is none to come. Who has missed a round does not start one: its
+        gradient is late, and it computes another first."""
         with self.change:
             self.sum += gradient
-            self.is_new = True
+            self.rate = rate
+            self.is_waiting = self.n_done == seen
             self.change.notify_all()
             self.change.wait_for(lambda: self.n_done > seen or
                                  not self.thread.is_alive())
@@ -109,9 +112,10 @@ def majority(w):
     eager = Eager(w, sum(sizes))
 
     def apply(averages):
-        for average in averages:
+        for average, rate in averages:
             for p, part in zip(params, average.split(sizes)):
                 p.grad = part.view_as(p)
+            w.set_rate(rate)  # all workers make the same step
             w.optimizer.step()
 
     w.start()
@@ -120,22 +124,22 @@ def majority(w):
     while (j := w.draw()) is not None:
         w.gradient(j)
         averages = eager.give(torch.cat([p.grad.flatten() for p in params]),
-                              seen)
+                              w.rate_at(j), seen)
         seen += len(averages)
         apply(averages)
         w.keep()
     apply(eager.end())
 
 
-def partial_reduce(w, mode):
+def partial_reduce(w, mode, ahead):
     import tutti.torch
 
     w.connect("tutti")
     log = {"log": w.run.log} if w.run.log and w.rank == 0 else {}
     average = tutti.torch.PartialReduce(
         w.net, w.optimizer, group_size=w.run.group, mode=mode,
-        momentum=w.run.momentum, recentre_every=w.run.recentre,
-        soft_wait_s=w.run.soft_wait, history=w.run.history, **log)
+        momentum=w.run.momentum, recentre_every=w.run.recentre, ahead=ahead,
+        history=w.run.history, **log)
     w.start()
     while (j := w.draw()) is not None:
         w.gradient(j)
@@ -150,7 +154,8 @@ def partial_reduce(w, mode):
 def note(w, average):
     """A group, once: by its first member."""
     group = average.group
-    if group and group["rank"] == 0:
+    if group and group["id"] != w.noted and group["rank"] == 0:
+        w.noted = group["id"]
         w.groups.append((w.now(), group["kind"],
                          [m[0] for m in group["members"]]))
 
@@ -161,8 +166,10 @@ METHODS = {
     "local": ("local SGD, every %d steps" % LOCAL_STEPS, local_sgd),
     "majority": ("majority (eager) reduce", majority),
     "ad-psgd": ("AD-PSGD (pairwise gossip)", ad_psgd),
-    "constant": ("partial reduce, constant",
-                 lambda w: partial_reduce(w, "constant")),
-    "dynamic": ("partial reduce, dynamic",
-                lambda w: partial_reduce(w, "dynamic")),
+    "waiting": ("partial reduce, constant, waiting",
+                lambda w: partial_reduce(w, "constant", 0)),
+    "constant": ("partial reduce, constant, ahead",
+                 lambda w: partial_reduce(w, "constant", w.run.ahead)),
+    "dynamic": ("partial reduce, dynamic, ahead",
+                lambda w: partial_reduce(w, "dynamic", w.run.ahead)),
 }

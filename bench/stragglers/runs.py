@@ -32,7 +32,7 @@ class Run:
         self.n, self.base = options.workers, options.step_ms * 1e-3
         self.steps = options.steps[task.NAME]
         self.group, self.recentre = options.group, options.recentre
-        self.soft_wait, self.history = options.soft_wait, options.history
+        self.ahead, self.history = options.ahead, options.history
         self.momentum, self.hosts = options.momentum, hosts
         self.log = self.store = None
 
@@ -70,9 +70,7 @@ def _child(run, rank, board, results):
                               TUTTI_SOCKET_IFNAME="=eth0")
         w = Worker(run, rank, board)
         METHODS[run.method][1](w)
-        seconds, weights = w.end()
-        told.update(seconds=seconds, weights=weights, n=w.k, groups=w.groups,
-                    metrics=w.metrics)
+        told.update(w.end())
         board.barrier.wait()
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -129,28 +127,30 @@ def accuracy_of(task, net, flat):
 
 
 def curve_of(run, board, seconds):
-    """[(seconds, accuracy)] of the mean of the workers' models."""
+    """[(seconds, accuracy, batches)] of the mean of the workers' models."""
     net, points = run.task.net(run.seed), []
-    last = [None] * run.n
+    last, steps = [None] * run.n, np.zeros(run.n, int)
     for tick in range(min(board.n_ticks, int(seconds / TICK) + 1)):
         for r in range(run.n):
             if board.kept[r, tick]:
                 last[r] = board.weights[r, tick].astype(np.float32)
+                steps[r] = board.steps[r, tick]
         if all(w is not None for w in last):
             points.append((round(tick * TICK, 3),
-                           accuracy_of(run.task, net, np.mean(last, 0))))
+                           accuracy_of(run.task, net, np.mean(last, 0)),
+                           int(steps.sum())))
     return points
 
 
-def time_to(points, goal):
-    """When the accuracy first reached the goal; None: never."""
-    before = (0, 0)
-    for t, a in points:
-        if a >= goal:
-            t0, a0 = before
-            return t0 + (t - t0) * (goal - a0) / max(a - a0, 1e-9)
-        before = (t, a)
-    return None
+def first_at(points, goal):
+    """(seconds, batches) when the accuracy first reached the goal, or Nones."""
+    before = (0, 0, 0)
+    for point in points:
+        if point[1] >= goal:
+            share = (goal - before[1]) / max(point[1] - before[1], 1e-9)
+            return [before[i] + (point[i] - before[i]) * share for i in (0, 2)]
+        before = point
+    return None, None
 
 
 def perform(run):
@@ -160,10 +160,12 @@ def perform(run):
     points = curve_of(run, board, seconds)
     end = np.mean([one["weights"] for one in told], 0)
     final = accuracy_of(run.task, run.task.net(run.seed), end)
-    points.append((seconds, final))
+    points.append((seconds, final, sum(one["n"] for one in told)))
+    to_goal, batches = first_at(points, run.task.goal)
     return {"task": run.task.NAME, "speed": run.speed.name,
             "method": run.method, "seed": run.seed, "seconds": seconds,
             "steps": [one["n"] for one in told], "final": final,
-            "to_goal": time_to(points, run.task.goal), "curve": points,
+            "to_goal": to_goal, "batches": batches, "curve": points,
+            "parts": [one["parts"] for one in told],
             "metrics": told[0]["metrics"],
             "groups": sorted(g for one in told for g in one["groups"])}

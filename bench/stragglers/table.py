@@ -3,7 +3,7 @@
 import statistics
 
 ALL_REDUCE = ("ddp-gloo", "ddp-tutti")
-PARTIAL = ("constant", "dynamic")
+PARTIAL = ("waiting", "constant", "dynamic")
 
 
 def median(values):
@@ -30,6 +30,10 @@ def _medians(some):
             "to_goal": statistics.median(times),
             "spread": (times[0], times[-1]),
             "seconds": median([r["seconds"] for r in some]),
+            "batches": median([r["batches"] for r in some]),
+            "rate": median([sum(r["steps"]) / r["seconds"] for r in some]),
+            "late": median([p["late"] for r in some for p in r["parts"]]),
+            "cpu": median([p["cpu"] for r in some for p in r["parts"]]),
             "final": median([r["final"] for r in some])}
 
 
@@ -49,17 +53,29 @@ def table(rows, titles):
     """Markdown lines."""
     base, gossip = best_all_reduce(rows), rows.get("ad-psgd")
     lines = ["| method | to the goal, s | (least, most) | against all-reduce "
-             "| against AD-PSGD | whole run, s | final accuracy |",
-             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+             "| against AD-PSGD | batches to the goal | batches/s "
+             "| whole run, s | final accuracy |",
+             "| --- |" + " ---: |" * 8]
     for method, title in titles.items():
         row = rows.get(method)
         if not row:
             continue
-        lines.append("| %s | %.2f | (%.2f, %.2f) | %s | %s | %.1f | %.1f %% |"
+        lines.append("| %s | %.2f | (%.2f, %.2f) | %s | %s | %s | %.0f | %.1f "
+                     "| %.1f %% |"
                      % (title, row["to_goal"], *row["spread"],
                         _ratio(base, row), _ratio(gossip, row),
-                        row["seconds"], 100 * row["final"]))
+                        "%.0f" % row["batches"] if row["batches"] else "-",
+                        row["rate"], row["seconds"], 100 * row["final"]))
     return lines
+
+
+def late(rows):
+    """How far real steps are from the emulated ones: a sentence."""
+    late = [1e3 * row["late"] for row in rows.values()]
+    cpu = [1e3 * row["cpu"] for row in rows.values()]
+    return ("A step took %+.1f to %+.1f ms more than emulated (medians of the "
+            "methods), and %.1f to %.1f ms of a processor."
+            % (min(late), max(late), min(cpu), max(cpu)))
 
 
 def _faster(rows, method):

@@ -61,7 +61,7 @@ class Task:
 
 class Digits(Task):
     NAME, TITLE = "digits", "CNN on the digits"
-    batch, goal = 16, 0.95
+    batch, goal = 16, 0.93
 
     def __init__(self):
         path = os.path.join(ROOT, "examples", "data", "digits.csv")
@@ -102,7 +102,7 @@ def read_text():
 
 class Text(Task):
     NAME, TITLE = "text", "character-level language model, King James Bible"
-    batch, goal, context = 64, 0.40, 12
+    batch, goal, context = 64, 0.38, 12
 
     def __init__(self):
         text = read_text()
@@ -130,7 +130,7 @@ class Text(Task):
             nn.Linear(128, self.n_letters))
 
     def optimizer(self, net):
-        return torch.optim.Adam(net.parameters(), lr=0.01)
+        return torch.optim.SGD(net.parameters(), lr=0.7, momentum=0.9)
 
 
 TASKS = {task.NAME: task for task in (Digits, Text)}

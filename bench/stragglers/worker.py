@@ -2,14 +2,19 @@
 """One worker of one run: what all methods share, and what is kept of it.
 
 All workers draw the numbers of their batches from one counter, so a fast worker
-does more of them and the run ends after the same number for all methods. A
-step's time is emulated: the worker sleeps, then computes a real gradient. At
-every tick of the clock a worker leaves a copy of its weights for the parent
-process, which looks at them when the run is over."""
+does more of them and the run ends after the same number for all methods.
+
+A step's time is emulated: the worker sleeps, then computes a real gradient, and
+both together take what speeds.py says. How long it may sleep it knows from how
+long its gradients have taken until now, beside those of the other workers on the
+same processors; averaging, and all that a method does beside the gradient, comes
+on top. At every tick of the clock a worker leaves a copy of its weights for the
+parent process, which looks at them when the run is over."""
 import ctypes
 import mmap
 import multiprocessing
 import os
+import statistics
 import time
 
 import numpy as np
@@ -18,6 +23,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 CLONE_NEWNET = 0x40000000
+NEWEST = 0.1  # how much the newest gradient counts in what one takes
 fork = multiprocessing.get_context("fork")
 
 
@@ -33,6 +39,7 @@ class Board:
         # Untouched pages of these cost nothing.
         self.weights = _shared((n, n_ticks, n_weights), np.float16)
         self.kept = _shared((n, n_ticks), np.bool_)
+        self.steps = _shared((n, n_ticks), np.int32)
 
 
 def _shared(shape, kind):
@@ -60,7 +67,15 @@ class Worker:
         self.k = self.at = 0
         self.groups = []
         self.last_tick = -1
-        self.metrics = None
+        self.metrics = self.noted = None
+        self.compute_s = self.ended_at = self.out_at = 0
+        self.times = []  # (step, by emulation; gradient; between steps), seconds
+        first = next(self.net.parameters())  # whose gradient comes last
+        first.register_post_accumulate_grad_hook(self._computed)
+
+    def _computed(self, _):
+        """DDP's backward() waits for others after this."""
+        self.ended_at = time.monotonic()
 
     def flat(self):
         """The weights in one tensor that the net's parameters are views of."""
@@ -84,6 +99,7 @@ class Worker:
         if self.board.barrier.wait() == 0:
             self.board.begin.value = time.monotonic()
         self.board.barrier.wait()
+        self.cpu = time.process_time()
         self.keep()
 
     def now(self):
@@ -98,15 +114,30 @@ class Worker:
 
     def gradient(self, j, net=None):
         """Of batch j; sleeps first."""
+        begin = time.monotonic()
         self.optimizer.zero_grad()
-        time.sleep(self.run.speed.seconds(self.run.base, self.run.seed,
-                                          self.rank, self.k))
+        wanted = self.run.speed.seconds(self.run.base, self.run.seed, self.rank,
+                                        self.k)
+        time.sleep(max(0, begin + wanted - self.compute_s - time.monotonic()))
+        awake = time.monotonic()
         self.k += 1
-        rate = self.rate * max(0.1, 1 - j / self.run.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.set_rate(self.rate_at(j))
         x, y = self.batch_of(j)
         cross_entropy((net or self.net)(x), y).backward()
+        took = self.ended_at - awake
+        share = NEWEST if self.times else 1
+        self.compute_s += share * (took - self.compute_s)
+        self.times.append((self.ended_at - begin, wanted, took,
+                           begin - self.out_at if self.out_at else 0))
+        self.out_at = self.ended_at
+
+    def rate_at(self, j):
+        """The learning rate when batch j is drawn."""
+        return self.rate * max(0.1, 1 - j / self.run.steps)
+
+    def set_rate(self, rate):
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     @torch.no_grad()
     def keep(self):
@@ -119,10 +150,19 @@ class Worker:
         for p in self.net.parameters():
             row[at:at + p.numel()] = p.flatten().numpy()
             at += p.numel()
+        self.board.steps[self.rank, tick] = self.k
         self.board.kept[self.rank, tick] = True
 
     def end(self):
-        """(seconds, the last weights)."""
-        with torch.no_grad():
-            flat = torch.cat([p.flatten() for p in self.net.parameters()])
-            return self.now(), flat.numpy()
+        """What is known when the worker is done."""
+        seconds, cpu = self.now(), time.process_time() - self.cpu
+        flat = torch.cat([p.detach().flatten() for p in self.net.parameters()])
+        step, wanted, gradient, between = zip(*self.times)
+        return {"seconds": seconds, "weights": flat.numpy(), "n": self.k,
+                "groups": self.groups, "metrics": self.metrics,
+                "parts": {"late": statistics.median(
+                              a - b for a, b in zip(step, wanted)),
+                          "gradient": statistics.median(gradient),
+                          "between": statistics.median(between),
+                          "between_mean": statistics.mean(between),
+                          "cpu": cpu / self.k}}
