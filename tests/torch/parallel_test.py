@@ -383,6 +383,11 @@ def model_by_hand():
     waits = exposed.exposed([m(0, 10, 5, 0), m(1, 2, 0, 1)], 2, True)
     assert waits == [4, 1], waits
     assert exposed.least([8, 4], [1, 2], [3, 0], 2, lambda b: b / 2) == 6 - 1 - 3
+    facts = facts_of([("conv", 1 << 20, 1.0), ("fc", 1 << 20, 1.0)], network(1e-5, 1e-9), 1)
+    assert {c.priority for c in policy.decide("auto", facts)} == {0}
+    facts.overlaps = True
+    chosen = policy.with_priorities(facts, policy.hybrid(facts))
+    assert [(c.members, c.priority) for c in chosen] == [([1], 0), ([0], 1)], chosen
     rows = policy.hybrid(facts_of([("conv", 100, 1), ("fc", 400, 1)], network(1e-5, 1e-9)))
     assert [(c.planner, c.members) for c in rows] == [("ring", [1]), ("doubling", [0])]
 

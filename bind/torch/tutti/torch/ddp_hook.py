@@ -9,8 +9,8 @@
 
 DDP makes the buckets and their order; the hook chooses how each is reduced. A
 bucket may hold layers of several kinds: "hybrid" takes the kind that has the most
-bytes in it. Later buckets are served first, because the backward pass ends with
-them. Averages, as DDP does; DDP's bucket_cap_mb is the size of buckets, and its
+bytes in it. Buckets are served as they come: DDP waits for all of them. Averages, as
+DDP does; DDP's bucket_cap_mb is the size of buckets, and its
 gradient_as_bucket_view=True saves the copy of each bucket back to the gradients.
 """
 
@@ -69,13 +69,13 @@ class HookState:
         elif self.policy == "ddp":
             why = "DDP's bucket, the library's choice"
         seconds, name = _c.predict(self.backend, size, planner)
-        return policies.Choice([], planner, why, bucket.index(), size, seconds, name)
+        return policies.Choice([], planner, why, 0, size, seconds, name)
 
     def explain(self):
         """As DataParallel.explain(); DDP does not tell what of it was exposed."""
         where, _ = _c.network(self.backend)
         rows = []
-        for k, one in enumerate(sorted(self.seen.values(), key=lambda one: one.choice.priority)):
+        for k, (_, one) in enumerate(sorted(self.seen.items())):
             if one.times is not None and one.times.finished:
                 one.record["measured"] = (one.times.finished - one.times.started) * 1e-9
             rows.append(explain.row_of(k, one.choice, one.layers, one.record))

@@ -193,9 +193,12 @@ def priced(facts, members, planner, why):
 
 def with_priorities(facts, choices):
     """What the next forward pass needs first goes first; without its times, what
-    becomes ready last."""
+    becomes ready last. Without overlap all are waited for together, and one after
+    the other they fill the links best."""
+    if not facts.overlaps:
+        return choices
     rank = sorted(range(len(choices)), key=lambda k: (-choices[k].needed, k))
-    if not facts.overlaps or not facts.has_times:
+    if not facts.has_times:
         rank = range(len(choices))
     for priority, k in enumerate(rank):
         choices[k].priority = priority
