@@ -11,6 +11,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* From so many addresses of a family on those of an interface are further ones. */
+enum { MANY = 4 };
+
 /* Of a name: "eth0:1" is a label of an address of eth0, and no interface. */
 static size_t without_label(const char *name)
 {
@@ -151,15 +154,21 @@ uint32_t tt_iface_speed(uint32_t mbit)
     return mbit ? mbit : 1000;
 }
 
+static bool is_before(const tt_iface *a, const tt_iface *b)
+{
+    if (a->is_further != b->is_further)
+        return b->is_further;
+    if (a->order != b->order)
+        return a->order < b->order;
+    return tt_iface_speed(a->mbit) > tt_iface_speed(b->mbit);
+}
+
 /* Puts it where it belongs among out[0 .. n - 1]; when all places are taken
  * the last one goes. Returns the new n. */
 static size_t insert(tt_iface *out, size_t n, size_t most, const tt_iface *one)
 {
     size_t at = n;
-    while (at > 0 &&
-           (out[at - 1].order > one->order ||
-            (out[at - 1].order == one->order &&
-             tt_iface_speed(out[at - 1].mbit) < tt_iface_speed(one->mbit))))
+    while (at > 0 && is_before(one, &out[at - 1]))
         at--;
     if (at == most)
         return n;
@@ -181,17 +190,33 @@ static bool is_known(const tt_iface *out, size_t n, const tt_iface *one)
     return false;
 }
 
+/* How many addresses of its family the interface has before this one: the
+ * kernel tells them in a row. */
+static size_t count_before(const struct ifaddrs *last, const struct ifaddrs *a,
+                           size_t n)
+{
+    size_t len = without_label(a->ifa_name);
+    bool is_same = last && without_label(last->ifa_name) == len &&
+                   memcmp(last->ifa_name, a->ifa_name, len) == 0 &&
+                   last->ifa_addr->sa_family == a->ifa_addr->sa_family;
+    return is_same ? n + 1 : 0;
+}
+
 size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most)
 {
     struct ifaddrs *list = NULL;
+    const struct ifaddrs *last = NULL;
     if (most == 0 || getifaddrs(&list) != 0)
         return 0;
     int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    size_t n = 0;
+    size_t n = 0, n_before = 0;
     for (const struct ifaddrs *a = list; a; a = a->ifa_next) {
         if (!is_usable(a) || !tt_iface_allowed(filter, a->ifa_name))
             continue;
         tt_iface one = take(a);
+        n_before = count_before(last, a, n_before);
+        one.is_further = n_before >= MANY;
+        last = a;
         if (one.order == TT_IFACE_ORDERS || is_known(out, n, &one))
             continue;
         if (one.mbit == 0)

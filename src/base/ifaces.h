@@ -26,6 +26,7 @@ typedef struct tt_iface {
     unsigned prefix; /* bits of addr (or far) that are the network's */
     uint32_t mbit;   /* speed of the interface; 0: not known */
     tt_iface_order order;
+    bool is_further; /* the interface has several of this family before it */
     char name[TT_IFACE_NAME];
 } tt_iface;
 
@@ -35,7 +36,9 @@ bool tt_iface_allowed(const char *filter, const char *name);
 
 /* Fills at most `most` entries of interfaces that are up and allowed, in
  * order, and of one order the fastest first; loopback only where `filter` does
- * not exclude it. Returns how many. Errors of the system give 0. */
+ * not exclude it. Further addresses of interfaces that have many come last, so
+ * that they leave room for the others. Returns how many. Errors of the system
+ * give 0. */
 size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most);
 
 /* Is `to` on the network of this address, or its other end? */

@@ -17,7 +17,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "probe/parts.h"
+
+/* Of a host, to choose from. */
+#define MOST_ADDRESSES 256
 
 /* -------------------------------------------------------------- listening -- */
 
@@ -52,11 +56,47 @@ static tt_probe_place place_of(const tt_iface *iface, uint16_t port)
     return place;
 }
 
+/* Is the interface among the own ones? */
+static bool is_told(const tt_probe *p, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(p->own[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Those of containers come last, and nobody misses them. */
+static void warn_left_out(const tt_probe *p, uint32_t n, const tt_iface *all,
+                          size_t n_all)
+{
+    for (size_t i = 0; i < n_all; i++) {
+        if (all[i].order > TT_IFACE_HOST || is_told(p, n, all[i].name))
+            continue;
+        TT_WARN(
+            "interface %s, and perhaps others, are not tried: this host has "
+            "more than %d addresses; TUTTI_SOCKET_IFNAME can choose",
+            all[i].name, TT_PROBE_PLACES);
+        return;
+    }
+}
+
+/* One of many of its interface, on a network of which another one is told? */
+static bool is_one_more(const tt_probe *p, uint32_t n, const tt_iface *one)
+{
+    for (uint32_t i = 0; one->is_further && i < n; i++) {
+        if (strcmp(p->own[i].name, one->name) == 0 &&
+            tt_iface_reaches(&p->own[i], &one->addr))
+            return true;
+    }
+    return false;
+}
+
 /* The addresses that others may try. */
 static uint32_t list_own(tt_probe *p)
 {
     const tt_probe_job *job = p->job;
-    tt_iface all[2 * TT_PROBE_PLACES];
+    tt_iface all[MOST_ADDRESSES];
     size_t n_all = sizeof(all) / sizeof(all[0]);
     if (job->ifaces) {
         n_all = job->n_ifaces < n_all ? job->n_ifaces : n_all;
@@ -66,9 +106,10 @@ static uint32_t list_own(tt_probe *p)
     }
     uint32_t n = 0;
     for (size_t i = 0; i < n_all && n < TT_PROBE_PLACES; i++) {
-        if (all[i].order != TT_IFACE_LOOPBACK)
+        if (all[i].order != TT_IFACE_LOOPBACK && !is_one_more(p, n, &all[i]))
             p->own[n++] = all[i];
     }
+    warn_left_out(p, n, all, n_all);
     return n;
 }
 

@@ -141,6 +141,20 @@ like "docker0 is no way" "$out" \
 like "nor from another interface" "$out" \
     'docker0 172\.17\.0\.1 -> aa0 10\.200\.0\.2: (no answer|[A-Z])'
 
+# An interface with so many addresses that there is no room for others
+for i in 0 1 2; do
+    for k in $(seq 40); do on "$i" addr add "10.30.$i.$k/16" dev aa0; done
+done
+probe
+ends "an interface with many addresses" 0
+is "leaves room for the fast one" \
+    "$(grep -c '^  fast[0-2] 10.77.0.[123] -> .*CHOSEN' <<<"$out")" 6
+run env TUTTI_TOPOLOGY=auto TUTTI_LOG=debug "$tutti" run --rsh "$tmp/rsh" \
+    -H 10.200.0.1,10.200.0.2,10.200.0.3 "$tutti" bench -e 4KiB
+ends "a job there" 0
+is "takes it" "$(grep -c ' tcp: peer .* on fast[0-2]$' <<<"$err")" 3
+for i in 0 1 2; do on "$i" addr flush dev aa0 to 10.30.0.0/16; done
+
 # IPv6 only, apart from where they meet
 for i in 0 1 2; do
     on "$i" addr flush dev "fast$i" scope global
