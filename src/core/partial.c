@@ -276,6 +276,20 @@ static tutti_err copy_topology(tutti_partial *p, const tutti_comm *comm,
     return err;
 }
 
+/* The switch that the worker's host hangs at, by number; 0: there is none. */
+static uint32_t site_of(const tutti_topology *t, uint32_t worker)
+{
+    uint32_t at = TT_NONE;
+    uint32_t host = t ? tt_node_host(t, t->rank_node[worker]) : 0;
+    for (uint32_t i = t ? t->first_out[host] : 0;
+         t && i < t->first_out[host + 1]; i++) {
+        uint32_t to = t->links[t->out[i]].to;
+        if (t->nodes[to].kind == TT_NODE_SWITCH && to < at)
+            at = to;
+    }
+    return at == TT_NONE ? 0 : at + 1;
+}
+
 static tutti_err join_meeting(tutti_partial *p, tutti_comm *comm,
                               const tutti_partial_opts *o, const meeting *m,
                               tutti_diag *diag)
@@ -291,6 +305,7 @@ static tutti_err join_meeting(tutti_partial *p, tutti_comm *comm,
                           .n_workers = comm->n_ranks,
                           .token = m->token};
     tutti_err err = copy_topology(p, comm, diag);
+    how.site = site_of(p->topology, comm->rank);
     return err ? err : open_worker(p, o, &how, diag);
 }
 

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * choice.c - which of the ready workers form the next group.
  *
- * Order      The one that has waited longest is always in it, so nobody
- *            starves. Where the graph is frozen, next come those whose
+ * Order      The one that has waited longest is in it, so nobody starves. Where the graph is frozen, next come those whose
  *            components are not in the group yet, in the order of the queue;
  *            if all of the queue is one component, the group waits. Then those
- *            on the host of the first, then the others, in that order.
+ *            on the host of the first, then those of its site, then the
+ *            others, in that order.
+ * Sites      (racks, where the network is known) The first P of one site go
+ *            before who has waited longest; but not for longer than a quarter
+ *            of a step, and then it has whom it gets. What sites then do not
+ *            mix the frozen graph does.
  * Newcomers  bring no model. A group needs somebody who has one, as long as
  *            anybody alive has.
  * Next       mixing.c (components), rule.c (when). */
@@ -71,14 +75,56 @@ static void take_across(tt_rule *rule, uint32_t want)
     rule->chose_across = rule->n_chosen > before;
 }
 
-static void take_in_order(tt_rule *rule, uint32_t want, bool same_host)
+/* Those whose place is that of the first but for its lowest bits. */
+static void take_in_order(tt_rule *rule, uint32_t want, uint32_t but_bits)
 {
-    uint64_t host = rule->workers[rule->ready.head].host;
+    uint64_t place = rule->workers[rule->chosen[0]].place;
     uint32_t w = rule->ready.head;
     for (; w != TT_NONE && rule->n_chosen < want; w = rule->workers[w].next)
         if (!rule->is_chosen[w] &&
-            (!same_host || rule->workers[w].host == host))
+            (but_bits == 64 ||
+             (rule->workers[w].place ^ place) >> but_bits == 0))
             take(rule, w);
+}
+
+static bool is_site(const tt_rule *rule, uint32_t a, uint32_t b)
+{
+    return (rule->workers[a].place ^ rule->workers[b].place) >> 32 == 0;
+}
+
+/* The first of the queue whose site has `want` in it; TT_NONE: no site has. */
+static uint32_t first_of_site(const tt_rule *rule, uint32_t want)
+{
+    const tt_worker_slot *all = rule->workers;
+    for (uint32_t w = rule->ready.head; w != TT_NONE; w = all[w].next) {
+        uint32_t n = 0;
+        for (uint32_t v = w; v != TT_NONE; v = all[v].next)
+            n += is_site(rule, w, v);
+        if (n >= want)
+            return w;
+    }
+    return TT_NONE;
+}
+
+/* As many as that of the first one's site are there at all, and may come. */
+static bool has_mates(const tt_rule *rule, uint32_t want)
+{
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < rule->opts.n; w++)
+        n += rule->workers[w].state != TT_WORKER_ABSENT &&
+             !rule->workers[w].is_last && is_site(rule, w, rule->ready.head);
+    return n >= want;
+}
+
+/* Who begins an ordinary group; TT_NONE: they wait for one of a single site. */
+static uint32_t first_near(const tt_rule *rule, uint32_t want)
+{
+    const uint32_t head = rule->ready.head;
+    uint64_t waited = rule->now - rule->workers[head].ready_ns;
+    if (!rule->has_sites || waited >= tt_rule_patience(rule))
+        return head;
+    uint32_t first = first_of_site(rule, want);
+    return first == TT_NONE && !has_mates(rule, want) ? head : first;
 }
 
 /* The last to be chosen gives way to a veteran, if none is in the group. */
@@ -131,14 +177,20 @@ static bool must_hold(tt_rule *rule)
 bool tt_rule_choose(tt_rule *rule, uint32_t want)
 {
     drop_choice(rule);
-    take(rule, rule->ready.head);
     if (want > 1 && tt_mixing_is_frozen(rule)) {
+        take(rule, rule->ready.head);
         take_across(rule, want);
         if (!rule->chose_across && must_hold(rule))
             return false;
+    } else {
+        uint32_t first = first_near(rule, want);
+        if (first == TT_NONE)
+            return false;
+        take(rule, first);
     }
-    take_in_order(rule, want, true);
-    take_in_order(rule, want, false);
+    take_in_order(rule, want, 0);
+    take_in_order(rule, want, 32);
+    take_in_order(rule, want, 64);
     if (!take_veteran(rule))
         return false;
     rule->told.n_frozen += rule->chose_across;

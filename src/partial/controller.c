@@ -238,6 +238,13 @@ static void take_seat(guest *g, uint32_t worker, const tt_join *join)
     g->seat.at_controller = tt_place_is_loopback(g->seat.ip);
 }
 
+/* As the rule wants it: hosts in the lower half, sites in the upper one. */
+static uint64_t place_of(const tt_join *join)
+{
+    uint32_t host = (uint32_t)(join->host ^ join->host >> 32);
+    return (uint64_t)join->site << 32 | host;
+}
+
 static void join_guest(tt_controller *c, guest *g, const tt_talk *head,
                        const tt_join *join)
 {
@@ -250,7 +257,8 @@ static void join_guest(tt_controller *c, guest *g, const tt_talk *head,
     c->by_worker[worker] = g;
     c->n_here++;
     c->has_come = true;
-    tt_rule_join(c->rule, worker, join->host, flags, tt_now_ns(), &is_newcomer);
+    tt_rule_join(c->rule, worker, place_of(join), flags, tt_now_ns(),
+                 &is_newcomer);
     tt_welcome welcome = {
         .token = c->o.token,
         .liveness_ns = c->o.liveness_ns,

@@ -4,7 +4,7 @@
  *
  *   tutti-groups 1
  *   options NAME VALUE ...                  what differs from 0
- *   TIME join WORKER host=HEX flags=N
+ *   TIME join WORKER host=HEX (its place) flags=N
  *   TIME announce WORKER ITERATION [last]
  *   TIME done WORKER GROUP [broken]
  *   TIME leave WORKER [dead]
@@ -51,10 +51,10 @@ void tt_log_begin(tt_rule *rule)
     tt_str_printf(rule->log, " decay %a\n", o->decay);
 }
 
-void tt_log_join(tt_rule *rule, uint32_t worker, uint64_t host, uint32_t flags)
+void tt_log_join(tt_rule *rule, uint32_t worker, uint64_t place, uint32_t flags)
 {
     tt_str_printf(rule->log, "%" PRIu64 " join %u host=%" PRIx64 " flags=%u\n",
-                  rule->now, worker, host, flags);
+                  rule->now, worker, place, flags);
 }
 
 void tt_log_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
@@ -176,7 +176,7 @@ static tutti_err begin_event(replay *r)
 }
 
 typedef struct event {
-    uint64_t now, number, host;
+    uint64_t now, number, place;
     uint32_t worker, flags;
     char word[16], more[16];
 } event;
@@ -189,7 +189,7 @@ static bool read_event(const char *line, event *e)
         return true;
     if (n == 2 && strcmp(e->word, "join") == 0)
         return sscanf(line, "%*s join %u host=%" SCNx64 " flags=%u", &e->worker,
-                      &e->host, &e->flags) == 3;
+                      &e->place, &e->flags) == 3;
     if (n == 2 && strcmp(e->word, "leave") == 0)
         return sscanf(line, "%*s leave %u %15s", &e->worker, e->more) >= 1;
     if (n != 2 ||
@@ -202,7 +202,7 @@ static bool read_event(const char *line, event *e)
 static tutti_err feed(tt_rule *rule, const event *e)
 {
     if (strcmp(e->word, "join") == 0)
-        return tt_rule_join(rule, e->worker, e->host, e->flags, e->now, NULL);
+        return tt_rule_join(rule, e->worker, e->place, e->flags, e->now, NULL);
     if (strcmp(e->word, "announce") == 0)
         return tt_rule_announce(rule, e->worker, e->number,
                                 strcmp(e->more, "last") == 0, e->now);

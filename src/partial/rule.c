@@ -194,13 +194,18 @@ static bool try_recentre(tt_rule *rule)
     return true;
 }
 
+uint64_t tt_rule_patience(const tt_rule *rule)
+{
+    return (uint64_t)(soft_share * rule->step_ns);
+}
+
 /* Groups of all are meant to be that: no part of them goes first. */
 static uint64_t soft_wait(const tt_rule *rule)
 {
     if (!rule->opts.adapts)
         return rule->opts.soft_wait_ns;
     bool is_part = tt_rule_want(rule) < tt_rule_active(rule);
-    return is_part ? (uint64_t)(soft_share * rule->step_ns) : 0;
+    return is_part ? tt_rule_patience(rule) : 0;
 }
 
 static bool try_ordinary(tt_rule *rule)
@@ -264,7 +269,7 @@ static void set_now(tt_rule *rule, uint64_t now)
         rule->now = 1; /* 0 means never */
 }
 
-tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t host,
+tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
                        uint32_t flags, uint64_t now, bool *is_newcomer)
 {
     if (worker >= rule->opts.n ||
@@ -279,8 +284,9 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t host,
         .has_come = true,
         .is_newcomer = is_late && !(flags & TT_JOIN_CURRENT),
         .incarnation = w->incarnation + 1,
-        .host = host,
+        .place = place,
     };
+    rule->has_sites = rule->has_sites || place >> 32 != 0;
     rule->n_alive++;
     rule->n_veterans += !w->is_newcomer;
     rule->told.n_joins++;
@@ -288,7 +294,7 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t host,
     if (is_newcomer)
         *is_newcomer = w->is_newcomer;
     if (rule->log)
-        tt_log_join(rule, worker, host, flags);
+        tt_log_join(rule, worker, place, flags);
     run(rule);
     return TUTTI_OK;
 }
@@ -421,6 +427,9 @@ uint64_t tt_rule_deadline(const tt_rule *rule)
     uint64_t soft = soft_wait(rule);
     if (soft > 0 && rule->now - since < soft)
         at = sooner(at, since, soft);
+    uint64_t patience = rule->has_sites ? tt_rule_patience(rule) : 0;
+    if (rule->now - since < patience)
+        at = sooner(at, since, patience);
     return sooner(at, rule->hold_ns, tt_rule_join_wait(rule));
 }
 

@@ -13,7 +13,9 @@
  *   unless the last `window` groups leave the workers in several components
  *   (the graph is frozen): then the group must have a member of a second
  *   component, and waits for one for a bounded time;
- *   among several that would do, those on the host of the first one go first;
+ *   among several that would do, those on the host of the first one go first,
+ *   then those of its site; and P of one site go before others, which wait for
+ *   more of theirs for a bounded time;
  *   where P are not ready, a group of min_group goes after soft_wait, and
  *   whoever is ready after max_wait;
  *   every recentre_every iterations, and at the end, everybody alive is one
@@ -80,10 +82,11 @@ void tt_rule_record(tt_rule *rule, tt_str *log);
 enum {
     TT_JOIN_CURRENT = 1, /* it has the current weights */
 };
-/* host: a number that is equal for workers of one host. *is_newcomer (may be
+/* place: equal for workers of one host; its upper half, the site, for those that
+ * reach each other cheaply (0: not known). *is_newcomer (may be
  * NULL): others have averaged without it; its model has no weight in the first
  * group, from which it gets theirs. */
-tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t host,
+tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
                        uint32_t flags, uint64_t now, bool *is_newcomer);
 tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
                            bool is_last, uint64_t now);

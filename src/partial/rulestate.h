@@ -28,7 +28,7 @@ typedef struct tt_worker_slot {
     bool is_last;                     /* it announces no more steps */
     uint32_t incarnation, next, prev; /* in the queue; TT_NONE ends it */
     uint32_t group_n;                 /* busy: of its group */
-    uint64_t host, iteration, group;
+    uint64_t place, iteration, group;
     uint64_t ready_ns, released_ns; /* by its last group; 0: never */
 } tt_worker_slot;
 
@@ -85,6 +85,7 @@ struct tt_rule {
     uint64_t recentre_ns;    /* since when it has been due; 0: it is not */
     uint64_t hold_ns;        /* since when a second component is awaited */
     uint64_t free_until;     /* no hold before so many groups */
+    bool has_sites;          /* somebody has told one */
     double step_ns;          /* from a worker's group to its announcement */
     tt_mixing mixing;
     tt_sizes sizes;
@@ -107,6 +108,8 @@ struct tt_rule {
 uint32_t tt_rule_active(const tt_rule *rule);
 /* P at the moment, at most the active. */
 uint32_t tt_rule_want(const tt_rule *rule);
+/* How long a small group, or one of several sites, waits for better ones. */
+uint64_t tt_rule_patience(const tt_rule *rule);
 /* Chooses `want` of the ready; false: they must wait for somebody else. */
 bool tt_rule_choose(tt_rule *rule, uint32_t want);
 /* How long a frozen graph may wait for another component. */
@@ -143,7 +146,8 @@ void tt_sizes_next(tt_sizes *s, uint32_t n);
 
 /* grouplog.c */
 void tt_log_begin(tt_rule *rule);
-void tt_log_join(tt_rule *rule, uint32_t worker, uint64_t host, uint32_t flags);
+void tt_log_join(tt_rule *rule, uint32_t worker, uint64_t place,
+                 uint32_t flags);
 void tt_log_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
                      bool is_last);
 void tt_log_done(tt_rule *rule, uint32_t worker, uint64_t group, bool well);

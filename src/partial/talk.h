@@ -29,7 +29,7 @@
 #include "base/sock.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 1
+#define TT_TALK_VERSION 2
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {
@@ -70,10 +70,12 @@ typedef struct tt_join {
     uint64_t host;  /* equal for workers that can meet at unix sockets */
     uint64_t nest;  /* names the unix socket where it listens */
     uint32_t n;     /* workers that it thinks there are; 0: it does not */
+    uint32_t site;  /* equal for workers near each other; 0: not known */
     uint16_t port;  /* where it listens */
     uint16_t flags;
+    uint32_t unused; /* 0 */
 } tt_join;
-_Static_assert(sizeof(tt_join) == 32, "as sent");
+_Static_assert(sizeof(tt_join) == 40, "as sent");
 
 typedef struct tt_welcome {
     uint64_t token;

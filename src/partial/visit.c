@@ -71,6 +71,7 @@ static int send_join(tt_worker *w, int fd, bool is_current, uint64_t deadline)
                     .host = w->host,
                     .nest = w->nest,
                     .n = w->o.n_workers,
+                    .site = w->o.site,
                     .port = w->port,
                     .flags = is_current ? TT_TALK_CURRENT : 0};
     unsigned char bytes[sizeof(tt_talk) + sizeof(join)];

@@ -41,6 +41,7 @@ typedef struct tt_worker_opts {
     uint32_t worker;     /* TT_NONE: the controller chooses */
     uint32_t n_workers;  /* 0: as the controller says */
     uint64_t token;      /* of the job; 0: any */
+    uint32_t site;       /* equal for workers near each other; 0: not known */
     bool is_current;     /* it has the weights of the others */
     uint64_t timeout_ns; /* of a group */
     uint64_t join_timeout_ns;

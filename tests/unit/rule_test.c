@@ -226,6 +226,44 @@ static void test_hosts_first(void **state)
     tt_rule_free(rule);
 }
 
+/* Workers 0 to 3 are in one rack, 4 to 7 in another: groups of one rack first,
+ * but nobody waits for that longer than a quarter of a step. */
+static void test_sites_first(void **state)
+{
+    (void)state;
+    tt_rule *rule;
+    tt_rule_up up = {decided, NULL};
+    tt_rule_opts opts = {.n = 8, .group_size = 2};
+    assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &rule, NULL), 0);
+    for (uint64_t w = 0; w < 8; w++) {
+        uint64_t place = (1 + w / 4) << 32 | w;
+        assert_int_equal(tt_rule_join(rule, (uint32_t)w, place, 0, 1, NULL),
+                         TUTTI_OK);
+    }
+    n_texts = 0;
+    for (uint32_t w = 0; w < 8; w++) /* no step is known */
+        assert_int_equal(
+            tt_rule_announce(rule, w / 2 + w % 2 * 4, 1, false, 1000), 0);
+    assert_int_equal(n_texts, 4);
+    assert_string_equal(texts[0], "0 4");
+    for (uint32_t w = 0; w < 8; w++)
+        assert_int_equal(tt_rule_done(rule, w, w % 4 + 1, true, 1000), 0);
+    n_texts = 0;
+    assert_int_equal(tt_rule_announce(rule, 0, 2, false, 1400), 0);
+    assert_int_equal(tt_rule_announce(rule, 4, 2, false, 1400), 0);
+    assert_int_equal(n_texts, 0);
+    assert_int_equal(tt_rule_deadline(rule), 1500);
+    assert_int_equal(tt_rule_announce(rule, 5, 2, false, 1400), 0);
+    assert_string_equal(texts[0], "4 5");
+    assert_int_equal(tt_rule_announce(rule, 6, 2, false, 1400), 0);
+    tt_rule_tick(rule, 1499);
+    assert_int_equal(n_texts, 1);
+    tt_rule_tick(rule, 1500);
+    assert_int_equal(n_texts, 2);
+    assert_string_equal(texts[1], "0 6");
+    tt_rule_free(rule);
+}
+
 static void test_recentre(void **state)
 {
     (void)state;
@@ -467,6 +505,7 @@ int main(void)
         cmocka_unit_test(test_adaptive_wait),
         cmocka_unit_test(test_groups_of_all_wait),
         cmocka_unit_test(test_hosts_first),
+        cmocka_unit_test(test_sites_first),
         cmocka_unit_test(test_recentre),
         cmocka_unit_test(test_recentre_does_not_wait_for_ever),
         cmocka_unit_test(test_the_end),
