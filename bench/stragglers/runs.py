@@ -67,7 +67,8 @@ def _child(run, rank, board, results):
         if run.hosts:
             enter(run.hosts[rank])
             os.environ.update(GLOO_SOCKET_IFNAME="eth0",
-                              TUTTI_SOCKET_IFNAME="=eth0")
+                              TUTTI_SOCKET_IFNAME="=eth0",
+                              TUTTI_TOPOLOGY=run.speed.network)
         w = Worker(run, rank, board)
         METHODS[run.method][1](w)
         told.update(w.end())

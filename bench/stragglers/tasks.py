@@ -118,6 +118,14 @@ class Text(Task):
         test = windows[rows].long()
         super().__init__((windows[:border],), (test[:, :-1], test[:, -1]))
 
+    def batches(self, seed):
+        """No run comes to the end of the text: windows are drawn by lot."""
+        def of(j):
+            draw = torch.Generator().manual_seed(seed * 1000000 + j)
+            return self.pick(torch.randint(self.size(), (self.batch,),
+                                           generator=draw))
+        return of
+
     def pick(self, rows):
         window = self.train[0][rows].long()
         return window[:, :-1], window[:, -1]

@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 CLONE_NEWNET = 0x40000000
+WARM = 3  # gradients before time begins
 NEWEST = 0.1  # how much the newest gradient counts in what one takes
 fork = multiprocessing.get_context("fork")
 
@@ -72,6 +73,9 @@ class Worker:
         self.times = []  # (step, by emulation; gradient; between steps), seconds
         first = next(self.net.parameters())  # whose gradient comes last
         first.register_post_accumulate_grad_hook(self._computed)
+        for j in range(WARM):  # the first one takes many times as long
+            self.compute_s = self._compute(j, self.net)
+        self.optimizer.zero_grad()
 
     def _computed(self, _):
         """DDP's backward() waits for others after this."""
@@ -119,17 +123,20 @@ class Worker:
         wanted = self.run.speed.seconds(self.run.base, self.run.seed, self.rank,
                                         self.k)
         time.sleep(max(0, begin + wanted - self.compute_s - time.monotonic()))
-        awake = time.monotonic()
         self.k += 1
         self.set_rate(self.rate_at(j))
-        x, y = self.batch_of(j)
-        cross_entropy((net or self.net)(x), y).backward()
-        took = self.ended_at - awake
-        share = NEWEST if self.times else 1
-        self.compute_s += share * (took - self.compute_s)
+        took = self._compute(j, net or self.net)
+        self.compute_s += NEWEST * (took - self.compute_s)
         self.times.append((self.ended_at - begin, wanted, took,
                            begin - self.out_at if self.out_at else 0))
         self.out_at = self.ended_at
+
+    def _compute(self, j, net):
+        """Seconds that it takes, beside all others on these processors."""
+        awake = time.monotonic()
+        x, y = self.batch_of(j)
+        cross_entropy(net(x), y).backward()
+        return self.ended_at - awake
 
     def rate_at(self, j):
         """The learning rate when batch j is drawn."""
