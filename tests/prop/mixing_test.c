@@ -104,6 +104,33 @@ static double pairs_for_ever(bool is_blind, uint64_t n_groups)
     return left;
 }
 
+/* Racks of four, groups of four: each rack is always ready together. */
+static double racks(bool is_blind, uint64_t n_groups)
+{
+    uint64_t steps[8];
+    tt_rng rng = {tt_test_seed(5)};
+    tt_fleet_open_sites(
+        &f, &(tt_rule_opts){.n = 8, .group_size = 4, .is_blind = is_blind}, 4);
+    for (uint32_t w = 0; w < 8; w++)
+        steps[w] = w < 4 ? 1000000 : 1003000;
+    tt_fleet_scatter(&f, &rng);
+    double before = tt_fleet_variance(&f);
+    tt_fleet_run(&f, steps, n_groups);
+    double left = tt_fleet_variance(&f) / before;
+    tt_fleet_close(&f);
+    return left;
+}
+
+static void test_sites_mix(void **state)
+{
+    (void)state;
+    double blind = racks(true, 2000);
+    double seeing = racks(false, 1000);
+    printf("# variance left: blind %.3g, by the rule %.3g\n", blind, seeing);
+    assert_true(blind > 0.05);
+    assert_true(seeing < 1e-6);
+}
+
 static void test_no_isolation(void **state)
 {
     (void)state;
@@ -318,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_contraction),
         cmocka_unit_test(test_mean_is_kept),
         cmocka_unit_test(test_no_isolation),
+        cmocka_unit_test(test_sites_mix),
         cmocka_unit_test(test_every_window_connects),
         cmocka_unit_test(test_bounded_hold),
         cmocka_unit_test(test_size_is_chosen),

@@ -80,6 +80,11 @@ static void finish(tt_fleet *f)
 
 void tt_fleet_open(tt_fleet *f, const tt_rule_opts *opts)
 {
+    tt_fleet_open_sites(f, opts, 0);
+}
+
+void tt_fleet_open_sites(tt_fleet *f, const tt_rule_opts *opts, uint32_t n_each)
+{
     memset(f, 0, sizeof(*f));
     tutti_diag diag = {0};
     tt_rule_up up = {decided, f};
@@ -88,9 +93,12 @@ void tt_fleet_open(tt_fleet *f, const tt_rule_opts *opts)
     tt_fleet_part(f);
     if (tt_rule_create(opts, &up, &tt_mem_std, &f->rule, &diag))
         fail_msg("%s", diag.text);
-    for (uint32_t w = 0; w < f->n; w++)
-        assert_int_equal(tt_rule_join(f->rule, w, w, 0, f->now, NULL),
-                         TUTTI_OK);
+    for (uint32_t w = 0; w < f->n; w++) {
+        uint64_t site = n_each > 0 ? 1 + w / n_each : 0;
+        assert_int_equal(
+            tt_rule_join(f->rule, w, site << 32 | w, 0, f->now, NULL),
+            TUTTI_OK);
+    }
 }
 
 void tt_fleet_close(tt_fleet *f)

@@ -33,6 +33,9 @@ typedef struct tt_fleet {
 
 /* All n join at time 1, each on the host of its number. */
 void tt_fleet_open(tt_fleet *f, const tt_rule_opts *opts);
+/* n_each of them at a site. */
+void tt_fleet_open_sites(tt_fleet *f, const tt_rule_opts *opts,
+                         uint32_t n_each);
 void tt_fleet_close(tt_fleet *f);
 /* Gaussian-like numbers. */
 void tt_fleet_scatter(tt_fleet *f, tt_rng *rng);
