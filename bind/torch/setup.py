@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import torch
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
@@ -54,6 +55,11 @@ class Build(BuildExtension):
             place = Path(self.get_ext_fullpath(extension.name)).parent
             place.mkdir(parents=True, exist_ok=True)
             shutil.copy2(self.library.resolve(), place / SONAME)
+            (place / "_built.py").write_text(
+                "# SPDX-License-Identifier: BSD-3-Clause\n"
+                '"""What the extension was built for; written by setup.py."""\n\n'
+                f'TORCH = "{torch.__version__}"\n'
+            )
 
 
 setup(

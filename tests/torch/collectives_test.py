@@ -328,6 +328,113 @@ def several(rank, size):
             same(a, b, "allgather of several")
 
 
+def callbacks(rank, size):
+    """They may call collectives, and wait for other futures, several deep."""
+    def again(depth):
+        def call(future):
+            nested = dist.all_reduce(future.value()[0].clone(), async_op=True).get_future()
+            return (nested.then(again(depth - 1)) if depth else nested).wait()
+        return call
+
+    x = torch.ones(10)
+    last = dist.all_reduce(x.clone(), async_op=True).get_future().then(again(3)).wait()
+    while not torch.is_tensor(last):
+        last = last[0]
+    same(last, torch.full((10,), float(size**5)), "nested futures")
+
+    def waits(future):
+        dist.barrier()
+        return later.wait()[0]
+
+    first = dist.all_reduce(x.clone(), async_op=True).get_future()
+    later = dist.all_reduce(x.clone(), async_op=True).get_future()
+    same(first.then(waits).wait(), torch.full((10,), float(size)), "a later future in a callback")
+
+    def fails(future):
+        raise ValueError("the callback's own")
+
+    future = dist.all_reduce(x.clone(), async_op=True).get_future().then(fails)
+    try:
+        future.wait()
+    except Exception as error:
+        assert "the callback's own" in str(error), error
+    else:
+        raise AssertionError("what a callback raises is lost")
+
+
+def empty(rank, size):
+    """Tensors of no elements, on all ranks or on some, and of no dimensions."""
+    none = torch.empty(0)
+    nones = [torch.empty(0) for _ in range(size)]
+    dist.broadcast(none, 0)
+    dist.reduce(none, 1)
+    dist.all_gather(nones, none)
+    dist.all_gather_into_tensor(none, torch.empty(0))
+    dist.gather(none, nones if rank == 0 else None)
+    dist.scatter(none, nones if rank == 0 else None)
+    dist.reduce_scatter(none, nones)
+    dist.reduce_scatter_tensor(none, torch.empty(0))
+    dist.all_to_all(nones, [torch.empty(0) for _ in range(size)])
+    dist.all_to_all_single(torch.empty(0, 4), torch.empty(0, 4))
+    dist.all_reduce_coalesced([none, torch.empty(0)])
+    if rank == 0:
+        dist.send(none, 1)
+    if rank == 1:
+        dist.recv(none, 0)
+    right, left = (rank + 1) % size, (rank - 1) % size
+    to, of = [3 * (r == right) for r in range(size)], [3 * (r == left) for r in range(size)]
+    out = torch.empty(3)
+    dist.all_to_all_single(out, torch.full((3,), float(rank)), of, to)
+    same(out, torch.full((3,), float(left)), "all_to_all_single with empty splits")
+    out = torch.empty(size)
+    dist.all_gather_into_tensor(out, torch.tensor(float(rank)))
+    same(out, torch.arange(float(size)), "all_gather of single numbers")
+    out = torch.tensor(0.0)
+    dist.reduce_scatter_tensor(out, torch.ones(size))
+    same(out, torch.tensor(float(size)), "reduce_scatter into a single number")
+
+
+def strided(rank, size):
+    """Tensors that do not lie in one piece, in and out."""
+    def x(r=rank):
+        return (torch.arange(12.0) + 100 * r).reshape(3, 4).t()
+
+    whole = torch.cat([x(r) for r in range(size)])
+    total = sum(x(r) for r in range(size))
+    outs = [torch.zeros(3, 4).t() for _ in range(size)]
+    dist.gather(x(), outs if rank == 1 else None, dst=1)
+    if rank == 1:
+        same(torch.cat(outs), whole, "gather")
+    out = torch.zeros(8, 3)[::2]
+    dist.scatter(out, [x(r) for r in range(size)] if rank == 0 else None)
+    same(out, x(), "scatter")
+    dist.reduce_scatter(out, [x() for _ in range(size)])
+    same(out, total, "reduce_scatter")
+    dist.reduce_scatter_tensor(out, torch.cat([x()] * size).t().contiguous().t())
+    same(out, total, "reduce_scatter_tensor")
+    dist.all_to_all(outs, [x() for _ in range(size)])
+    same(torch.cat(outs), whole, "all_to_all")
+    wide = torch.zeros(4 * size, 6)[:, ::2]
+    dist.all_gather_into_tensor(wide, x())
+    same(wide, whole, "all_gather_into_tensor")
+    dist.all_to_all_single(wide.zero_(), torch.cat([x()] * size).t().contiguous().t())
+    same(wide, whole, "all_to_all_single")
+    out = x()
+    dist.reduce(out, 1)
+    same(out, total if rank == 1 else x(), "reduce, which leaves the others as they are")
+    out = torch.zeros(3, 4).t()
+    if rank == 0:
+        dist.send(x(), 1)
+    if rank == 1:
+        dist.recv(out, 0)
+        same(out, x(0), "recv")
+    block = torch.arange(size * 4.0) + rank
+    part = block.chunk(size)[rank]
+    want = sum(torch.arange(size * 4.0) + r for r in range(size)).chunk(size)[rank]
+    dist.reduce_scatter_tensor(part, block)
+    same(part, want, "reduce_scatter in place")
+
+
 def holds_the_gil(rank, size):
     """A callback that keeps the GIL does not stop the engine: the next call ends on
     the other ranks meanwhile."""
@@ -371,6 +478,9 @@ PARTS = (
     ("works, futures, groups", works),
     ("sparse tensors", sparse),
     ("several tensors per rank", several),
+    ("callbacks that call and wait", callbacks),
+    ("tensors of no elements", empty),
+    ("tensors not in one piece", strided),
     ("a callback that keeps the GIL", holds_the_gil),
 )
 

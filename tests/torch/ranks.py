@@ -4,6 +4,9 @@
 A test is a function of (rank, size) that raises when something is wrong. run()
 starts it on so many ranks, each with the process group "tutti" (or none), and
 tells how each has ended. main() prints TAP for a list of (name, function).
+
+Ranks are forked by a process that has imported torch, and nothing more: importing
+it takes longer than most tests.
 """
 
 import os
@@ -24,10 +27,20 @@ except ImportError as error:  # said by main()
     MISSING = str(error)
 
 PATIENCE = 120
+# What takes long to import; torch._dynamo comes with the first step of an optimizer.
+PRELOAD = ["tutti.torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"]
 
 
-def _rank(rank, size, test, path, backend, results):
+def _adopt(environment):
+    """That of the test, and what torch has read of it when it was loaded."""
+    os.environ.clear()
+    os.environ.update(environment)
+    dist.set_debug_level_from_env()
+
+
+def _rank(rank, size, test, path, backend, results, environment):
     """One rank: its exception's text, or None, goes to results."""
+    _adopt(environment)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
     os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.join(os.path.dirname(path), "calls_"))
     torch.set_num_threads(1)
@@ -51,12 +64,13 @@ def _rank(rank, size, test, path, backend, results):
 
 def run(test, size, backend="tutti", dies=()):
     """Runs test on `size` ranks; those in `dies` need not end well."""
-    context = mp.get_context("spawn")
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
     results = context.Queue()
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "store")
         ranks = [
-            context.Process(target=_rank, args=(r, size, test, path, backend, results))
+            context.Process(target=_rank, args=(r, size, test, path, backend, results, dict(os.environ)))
             for r in range(size)
         ]
         for process in ranks:

@@ -63,6 +63,8 @@ def one_does_not_come(rank, size, directory):
     assert record["version"] == "2.10" and record["entries"], record
     states = [e["state"] for e in record["entries"] if e["process_group"][1] == "the late"]
     assert states[:1] == ["completed"], states
+    frames = record["entries"][-1]["frames"]
+    assert any(f["filename"] == __file__ and f["name"] == "one_does_not_come" for f in frames), frames
     dist.destroy_process_group(group)
 
 
@@ -76,15 +78,18 @@ def analysed(directory):
 
 def named():
     with tempfile.TemporaryDirectory() as directory:
-        os.environ["TORCH_FR_DUMP_TEMP_FILE"] = os.path.join(directory, "calls_")
+        more = {"TORCH_FR_DUMP_TEMP_FILE": os.path.join(directory, "calls_"), "TORCH_DISTRIBUTED_DEBUG": "INFO"}
+        os.environ.update(more)
         try:
             ranks.run(partial(one_does_not_come, directory=directory), 3)
         finally:
-            del os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+            for name in more:
+                del os.environ[name]
         text = analysed(directory)
         assert f"missing ranks: {{{ABSENT}}}" in text, text
         assert "gloo:all_reduce" in text and "[[77]]" in text, text
         assert text.count("sequence number") == 1, f"more than one thing looks wrong: {text}"
+        assert "one_does_not_come" in text, f"where it was called is not told: {text}"
 
 
 TESTS = [("torch's analyser names the rank that did not come", named)]

@@ -66,6 +66,20 @@ def ddp(rank, size):
     close(train(views, rank), losses[1], "with bucket views")
 
 
+def compressed(rank, size):
+    """DDP with torch's PowerSGD hook, whose callbacks wait for further calls."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
+
+    gloo = dist.new_group(backend="gloo")
+    losses = []
+    for group in (None, gloo):
+        net = DistributedDataParallel(model(), process_group=group)
+        state = power.PowerSGDState(group, matrix_approximation_rank=1, start_powerSGD_iter=2)
+        net.register_comm_hook(state, power.powerSGD_hook)
+        losses.append(train(net, rank))
+    close(losses[0], losses[1], "losses with PowerSGD")
+
+
 def sharded(rank, size):
     """FSDP2, and a checkpoint that is saved and loaded."""
     losses = {}
@@ -109,7 +123,7 @@ def dtensors(rank, size):
 
 def every_part(rank, size):
     """All in one job."""
-    for part in (ddp, sharded, dtensors):
+    for part in (ddp, compressed, sharded, dtensors):
         try:
             part(rank, size)
         except Exception as error:

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include "recorder.h"
+#include "runner.h"
 
 namespace tutti_torch
 {
@@ -119,8 +120,8 @@ void Comm::note(tutti_err err, const std::string &text)
 {
     {
         std::lock_guard<std::mutex> lock(life_);
-        if (failure_)
-            return;
+        if (failure_ || (!comm_ && err == TUTTI_EABORTED))
+            return; // it was destroyed, which is no failure
         failure_ = err;
     }
     if (on_failure_)
@@ -151,16 +152,19 @@ void Comm::close()
 {
     if (on_failure_)
         Watch::get().remove(this);
-    std::lock_guard<std::mutex> one(calls_);
-    tutti_comm *comm = nullptr;
     {
-        std::lock_guard<std::mutex> lock(life_);
-        comm = comm_;
-        if (comm)
-            last_ = tutti_comm_message(comm);
-        comm_ = nullptr;
+        std::lock_guard<std::mutex> one(calls_);
+        tutti_comm *comm = nullptr;
+        {
+            std::lock_guard<std::mutex> lock(life_);
+            comm = comm_;
+            if (comm)
+                last_ = tutti_comm_message(comm);
+            comm_ = nullptr;
+        }
+        tutti_comm_destroy(comm);
     }
-    tutti_comm_destroy(comm);
+    Runner::get().drain(this);
 }
 
 std::string Comm::message()
@@ -173,7 +177,9 @@ std::exception_ptr Comm::error(const char *what, tutti_err err)
 {
     std::string text = message();
     if (text.empty())
-        text = tutti_strerror(err);
+        text = err == TUTTI_EABORTED
+                   ? "the process group was destroyed before it was over"
+                   : tutti_strerror(err);
     if (err != TUTTI_EINVAL && err != TUTTI_EBUSY)
         note(err, text);
     // The words that Gloo has for it, because programs look for them.

@@ -180,7 +180,11 @@ void ProcessGroupTutti::record(const std::shared_ptr<Call> &call,
     // that of TORCH_DISTRIBUTED_DEBUG=DETAIL.
     std::call_once(is_named_, [this] {
         if (name_->name.empty())
+#if TUTTI_TORCH_AT_LEAST(2, 5)
             name_->name = getGroupUid();
+#else
+            name_->name = getGroupName();
+#endif
         name_->desc = getGroupDesc().empty() ? "undefined" : getGroupDesc();
     });
     Event event{name_, call,      job.op, seq, timeout_of(job.timeout).count(),
@@ -278,6 +282,7 @@ void ProcessGroupTutti::shutdown()
     comm_->close();
 }
 
+#if TUTTI_TORCH_AT_LEAST(2, 7)
 c10d::ErrorType ProcessGroupTutti::getError()
 {
     switch (comm_->failure()) {
@@ -293,5 +298,6 @@ c10d::ErrorType ProcessGroupTutti::getError()
         return c10d::ErrorType::COMM_ERROR;
     }
 }
+#endif
 
 } // namespace tutti_torch

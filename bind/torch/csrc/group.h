@@ -19,6 +19,7 @@
 #include "comm.h"
 #include "recorder.h"
 #include "tensors.h"
+#include "torch_version.h"
 #include "work.h"
 
 namespace tutti_torch
@@ -46,7 +47,7 @@ class ProcessGroupTutti : public c10d::Backend
     {
         return true;
     }
-    bool supportsCoalescing() const override
+    bool supportsCoalescing() const
     {
         return true;
     }
@@ -136,7 +137,9 @@ class ProcessGroupTutti : public c10d::Backend
           const c10::intrusive_ptr<Options> &opts);
     void abort();
     void shutdown();
+#if TUTTI_TORCH_AT_LEAST(2, 7)
     c10d::ErrorType getError();
+#endif
 
   private:
     // What a Work is made of, beside the calls.

@@ -9,6 +9,7 @@
 #include "group.h"
 #include "partial.h"
 #include "planned.h"
+#include "runner.h"
 
 namespace
 {
@@ -66,6 +67,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def(
         "flight_record", [] { return py::bytes(Recorder::get().text()); },
         "What this rank has called last, as a pickle for torchfrtrace.");
+    m.def(
+        "finish", [] { Runner::get().finish(std::chrono::seconds(5)); },
+        py::call_guard<py::gil_scoped_release>(), "See runner.h.");
     define_planned(m);
     define_partial(m);
     m.def("version", &tutti_version, "The version of the library.");

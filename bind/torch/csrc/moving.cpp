@@ -73,9 +73,8 @@ WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor &output,
 WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(
     Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts)
 {
-    c10d::assertInputOutputTensorListsSameSize(
-        complain("allgather_into_tensor_coalesced"), outputs.size(),
-        inputs.size());
+    check_same_length("allgather_into_tensor_coalesced", outputs.size(),
+                      inputs.size());
     return start(job(OpType::_ALLGATHER_BASE, opts, inputs, {outputs}),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++)
@@ -134,8 +133,7 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs,
 {
     const char *what = "allgather";
     c10d::assertNonEmpty(complain(what), inputs);
-    c10d::assertInputOutputTensorListsSameSize(complain(what), outputs.size(),
-                                               inputs.size());
+    check_same_length(what, outputs.size(), inputs.size());
     const size_t n = static_cast<size_t>(size_) * inputs.size();
     for (size_t i = 0; i < outputs.size(); i++)
         if (outputs[i].size() != n)
@@ -162,8 +160,7 @@ ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs,
 {
     const char *what = "allgather_coalesced";
     c10d::assertNonEmpty(complain(what), inputs);
-    c10d::assertAllgatherCoalescedOutputTensorLists(complain(what), outputs,
-                                                    inputs.size(), size_);
+    check_columns(what, outputs, inputs.size(), size_);
     return start(job(OpType::ALLGATHER_COALESCED, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++) {
@@ -186,12 +183,12 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs,
     c10d::assertSingleElementInput(complain(what), inputs);
     check_tensors(what, inputs);
     if (rank_ == root) {
-        c10d::assertGatherOutputTensorList(complain(what), outputs, size_);
+        check_row(what, "output", outputs, size_);
         check_tensors(what, outputs[0]);
         c10d::assertTypeAndSizesMatch(complain(what), outputs[0],
                                       inputs[0].options(), inputs[0].sizes());
     } else {
-        c10d::assertEmptyOutputTensorList(complain(what), outputs);
+        check_empty(what, "output", outputs);
     }
     return start(job(OpType::GATHER, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
@@ -222,12 +219,12 @@ WorkPtr ProcessGroupTutti::scatter(Tensors &outputs,
     c10d::assertSingleElementOutput(complain(what), outputs);
     check_tensors(what, outputs);
     if (rank_ == root) {
-        c10d::assertScatterInputTensorList(complain(what), inputs, size_);
+        check_row(what, "input", inputs, size_);
         check_tensors(what, inputs[0]);
         c10d::assertTypeAndSizesMatch(complain(what), inputs[0],
                                       outputs[0].options(), outputs[0].sizes());
     } else {
-        c10d::assertEmptyInputTensorList(complain(what), inputs);
+        check_empty(what, "input", inputs);
     }
     return start(
         job(OpType::SCATTER, opts, rank_ == root ? inputs[0] : Tensors(),
@@ -308,8 +305,8 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors &outputs, Tensors &inputs,
                                     const c10d::AllToAllOptions &opts)
 {
     const char *what = "alltoall";
-    c10d::assertAllToAllTensorListSizes(complain(what), outputs.size(),
-                                        inputs.size(), size_);
+    check_world_size(what, "input", inputs.size(), size_);
+    check_world_size(what, "output", outputs.size(), size_);
     check_tensors(what, outputs);
     check_tensors(what, inputs);
     for (int r = 0; r < size_; r++) {

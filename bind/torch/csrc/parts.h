@@ -77,4 +77,54 @@ inline void check_one(const char *what, const Tensors &tensors)
     check_tensors(what, tensors);
 }
 
+inline void check_same_length(const char *what, size_t n_outputs,
+                              size_t n_inputs)
+{
+    if (n_outputs != n_inputs)
+        complain(what)(
+            "requires input/output tensor lists to have the same length");
+}
+
+// A list for each of the ranks, of one tensor per input.
+inline void check_columns(const char *what, const std::vector<Tensors> &lists,
+                          size_t n_inputs, int size)
+{
+    if (lists.size() != static_cast<size_t>(size))
+        complain(what)("output lists should be equal to world size");
+    for (const auto &list : lists)
+        if (list.size() != n_inputs)
+            complain(what)(c10::str("invalid output size: (expected length ",
+                                    n_inputs, ", got ", list.size(), ")"));
+}
+
+// What the root of a gather or scatter gives: one list, a tensor per rank.
+inline void check_row(const char *what, const char *which,
+                      const std::vector<Tensors> &lists, int size)
+{
+    if (lists.size() != 1)
+        complain(what)(c10::str("requires a single-element ", which,
+                                " list containing a list with ", size,
+                                " tensors."));
+    if (lists[0].size() != static_cast<size_t>(size))
+        complain(what)(c10::str("Incorrect ", which, " list size ",
+                                lists[0].size(), ". It should be ", size,
+                                ", same as size of the process group."));
+}
+
+// And the others.
+inline void check_empty(const char *what, const char *which,
+                        const std::vector<Tensors> &lists)
+{
+    if (!lists.empty())
+        complain(what)(c10::str("requires empty ", which, " on non-root"));
+}
+
+inline void check_world_size(const char *what, const char *which, size_t n,
+                             int size)
+{
+    if (n != static_cast<size_t>(size))
+        complain(what)(c10::str(which, " tensor list size ", n,
+                                " does not match world size ", size));
+}
+
 } // namespace tutti_torch

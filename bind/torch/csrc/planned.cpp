@@ -31,7 +31,7 @@ ProcessGroupTutti &tutti_of(const BackendPtr &group)
     return *found;
 }
 
-int64_t now_ns()
+int64_t steady_ns()
 {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())
@@ -124,7 +124,7 @@ ProcessGroupTutti::all_reduce_planned(const at::Tensor &input,
         [&](Call &call, tutti_call_opts o) {
             o.priority = how.priority;
             o.planner = how.planner.empty() ? nullptr : how.planner.c_str();
-            times->started = now_ns();
+            times->started = steady_ns();
             call.add(
                 o,
                 [&](auto *c, auto *p, auto **req) {
@@ -132,7 +132,7 @@ ProcessGroupTutti::all_reduce_planned(const at::Tensor &input,
                                             output.data_ptr(), n, e.type,
                                             op_of(op), p, req);
                 },
-                {input, output}, [times] { times->finished = now_ns(); });
+                {input, output}, [times] { times->finished = steady_ns(); });
         });
     // With a future it is settled at once when it is over, whoever waits.
     if (work)

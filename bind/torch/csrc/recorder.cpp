@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <pthread.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <c10/util/Logging.h>
+#include <torch/csrc/distributed/c10d/debug.h>
 #include <torch/csrc/jit/serialization/pickler.h>
+#include <torch/csrc/profiler/combined_traceback.h>
 
 namespace tutti_torch
 {
@@ -179,6 +181,34 @@ std::string pickled(const c10::IValue &value)
     return text;
 }
 
+// The innermost first. They are told in words here, where the GIL may be taken;
+// who writes the file may have locks.
+std::vector<Frame> frames_here()
+{
+    const auto trace = torch::CapturedTraceback::gather(true, false, false);
+    const auto told = torch::symbolize({trace.get()});
+    std::vector<Frame> frames;
+    for (const auto i : told.tracebacks.at(0)) {
+        const auto &f = told.all_frames.at(i);
+        frames.push_back(
+            {f.funcname, f.filename, static_cast<int64_t>(f.lineno)});
+    }
+    return frames;
+}
+
+List list_of(const std::vector<Frame> &frames)
+{
+    auto all = new_list();
+    for (const auto &f : frames) {
+        auto one = new_dict();
+        one.insert("name", f.name);
+        one.insert("filename", f.file);
+        one.insert("line", f.line);
+        all.push_back(one);
+    }
+    return all;
+}
+
 } // namespace
 
 Recorder &Recorder::get()
@@ -197,6 +227,7 @@ Recorder::Recorder()
     size_ = n > 0 ? static_cast<size_t>(std::min(n, 1000000L)) : 0;
     dumps_ = !dumps ||
              (std::strcmp(dumps, "0") != 0 && std::strcmp(dumps, "false") != 0);
+    has_frames_ = c10d::debug_level() != c10d::DebugLevel::Off;
 }
 
 void Recorder::Shapes::add(const at::Tensor &t)
@@ -216,6 +247,7 @@ void Recorder::Shapes::clear()
 uint64_t Recorder::begin(Event event, const Tensors &inputs,
                          const std::vector<Tensors> &outputs)
 {
+    auto frames = has_frames_ ? frames_here() : std::vector<Frame>();
     std::lock_guard<std::mutex> guard(lock_);
     const uint64_t id = next_++;
     if (ring_.size() < size_)
@@ -226,6 +258,7 @@ uint64_t Recorder::begin(Event event, const Tensors &inputs,
     e.created_ns = now_ns();
     e.completed_ns = 0;
     e.has_ended = e.is_well = false;
+    e.frames = std::move(frames);
     e.in.clear();
     e.out.clear();
     for (const auto &t : inputs)
@@ -279,7 +312,7 @@ c10::IValue Recorder::entry_of(const Entry &e) const
     d.insert("retired", e.has_ended);
     d.insert("timeout_ms", e.event.timeout_ms);
     d.insert("is_p2p", is_message);
-    d.insert("frames", new_list());
+    d.insert("frames", list_of(e.frames));
     return d;
 }
 
@@ -342,7 +375,10 @@ void Recorder::dump(uint64_t rank, const std::string &why)
 
 Watch &Watch::get()
 {
-    static auto *one = new Watch();
+    static Watch *one = [] {
+        pthread_atfork(nullptr, nullptr, [] { one = new Watch(); });
+        return new Watch();
+    }();
     return *one;
 }
 
@@ -354,14 +390,11 @@ void Watch::add(Comm *comm)
     if (comms_.size() > 1)
         return;
     is_over_ = false;
-    pid_ = ::getpid();
     thread_ = std::thread([this] { run(); });
 }
 
 void Watch::remove(Comm *comm)
 {
-    if (pid_ != ::getpid())
-        return;
     std::lock_guard<std::mutex> life(life_);
     {
         std::lock_guard<std::mutex> guard(lock_);

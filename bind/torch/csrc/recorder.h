@@ -5,7 +5,8 @@
 // One per process, as the file is one per rank and tells of all its groups. The
 // last TORCH_FR_BUFFER_SIZE calls (2000; 0: none) lie in a ring; the places are
 // used again, so that recording allocates nothing after a while. The file is
-// written when a group first fails, unless TORCH_NCCL_DUMP_ON_TIMEOUT is 0. Its
+// written when a group first fails, unless TORCH_NCCL_DUMP_ON_TIMEOUT is 0. Python's
+// frames are in it where TORCH_DISTRIBUTED_DEBUG is INFO or DETAIL. Its
 // form is that of torch's recorder of NCCL; because the analyser refuses names
 // that it does not know, calls stand there as Gloo's ("gloo:all_reduce").
 #pragma once
@@ -16,8 +17,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <sys/types.h>
 
 #include "comm.h"
 #include "work.h"
@@ -40,6 +39,12 @@ struct Event {
     uint64_t seq;
     int64_t timeout_ms;
     int rank, other, tag;
+};
+
+// Where in Python it was called.
+struct Frame {
+    std::string name, file;
+    int64_t line;
 };
 
 class Recorder
@@ -81,11 +86,12 @@ class Recorder
         int64_t created_ns = 0, completed_ns = 0;
         bool has_ended = false, is_well = false;
         Shapes in, out;
+        std::vector<Frame> frames;
     };
     c10::IValue entry_of(const Entry &e) const;
 
     size_t size_;
-    bool dumps_;
+    bool dumps_, has_frames_;
     std::mutex lock_;
     std::vector<Entry> ring_;
     uint64_t next_ = 0;
@@ -97,6 +103,7 @@ class Recorder
 class Watch
 {
   public:
+    // Of this process: a forked child has one of its own.
     static Watch &get();
     void add(Comm *comm);
     // It is not looked at afterwards. The last one ends the thread.
@@ -109,7 +116,6 @@ class Watch
     bool is_over_ = false;
     std::condition_variable changed_;
     std::thread thread_;
-    pid_t pid_ = 0; // a forked child has no such thread
 };
 
 } // namespace tutti_torch

@@ -186,9 +186,8 @@ ProcessGroupTutti::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &opts)
 {
-    c10d::assertInputOutputTensorListsSameSize(
-        complain("reduce_scatter_tensor_coalesced"), outputs.size(),
-        inputs.size());
+    check_same_length("reduce_scatter_tensor_coalesced", outputs.size(),
+                      inputs.size());
     return start(job(OpType::_REDUCE_SCATTER_BASE, opts, inputs, {outputs}),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++)
@@ -204,7 +203,7 @@ ProcessGroupTutti::reduce_scatter(Tensors &outputs,
 {
     const char *what = "reduce_scatter";
     c10d::assertSingleElementOutput(complain(what), outputs);
-    c10d::assertScatterInputTensorList(complain(what), inputs, size_);
+    check_row(what, "input", inputs, size_);
     check_tensors(what, outputs);
     check_tensors(what, inputs[0]);
     for (const auto &t : inputs[0])

@@ -3,11 +3,6 @@
 #include "tensors.h"
 
 #include <c10/util/Exception.h>
-#include <torch/version.h>
-
-#define TUTTI_TORCH_AT_LEAST(major, minor) \
-    (TORCH_VERSION_MAJOR > (major) ||      \
-     (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace tutti_torch
 {

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "recorder.h"
+#include "runner.h"
 
 namespace tutti_torch
 {
@@ -188,14 +189,11 @@ struct Holder {
 void Call::on_done(void *holder, tutti_err)
 {
     std::unique_ptr<Holder> own(static_cast<Holder *>(holder));
-    if (own->call->left_.fetch_sub(1, std::memory_order_acq_rel) > 1)
+    auto call = std::move(own->call);
+    if (call->left_.fetch_sub(1, std::memory_order_acq_rel) > 1)
         return;
-    try {
-        own->call->settle();
-    } catch (const std::exception &e) {
-        // Of a callback of the future; there is nobody to tell but the user.
-        TORCH_WARN("tutti ", own->call->name(), ", in a callback: ", e.what());
-    }
+    const void *owner = call->comm_.get();
+    Runner::get().run(owner, [call = std::move(call)] { call->settle(); });
 }
 
 // With the lock. False: there is no thread to call back; whoever waits or polls

@@ -4,12 +4,13 @@
 // A Call is the calls of one Work (more than one when they are coalesced), what
 // is to be done when they are over (copies to where the caller wants the
 // result), and the outcome. Whoever first sees that they are over (a wait, a
-// poll, the completion thread) settles it, once. The completion thread is asked
-// for only when there is a future to complete, or nobody left to wait: a Work
-// that was dropped keeps its Call, and with it the tensors, until it is over.
+// poll, a thread of the runner) settles it, once. That is asked for only when
+// there is a future to complete, or nobody left to wait: a Work that was dropped
+// keeps its Call, and with it the tensors, until it is over.
 //
 // Futures are completed, and their callbacks run, on the thread that settles:
-// without a lock, so they may take the GIL; never on the engine's.
+// without a lock, so they may take the GIL; never on the engine's or on the
+// completion thread of tutti.h, where nothing may wait (runner.h).
 #pragma once
 
 #include <atomic>

@@ -8,13 +8,18 @@ Importing it is all there is to do. Tensors are on the CPU; for other devices
 name a backend each: init_process_group("cpu:tutti,cuda:nccl").
 """
 
+import atexit
 from datetime import timedelta
 
-import torch  # noqa: F401  loads the libraries that the extension needs
+import torch  # loads the libraries that the extension needs
 import torch.distributed as dist
 
 from tutti import _register
-from tutti.torch import _c
+
+try:
+    from tutti.torch import _c
+except ImportError as error:
+    raise ImportError(_register.why_not_loaded(error)) from error
 
 __version__ = _c.version()
 
@@ -44,6 +49,8 @@ def predict(group, size_bytes, planner=""):
 
 
 _register.register()
+# Callbacks of futures are over before Python is.
+atexit.register(_c.finish)
 
 from tutti.torch.ddp_hook import HookState, hook  # noqa: E402
 from tutti.torch.parallel import DataParallel, backend_of  # noqa: E402
