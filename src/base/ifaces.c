@@ -2,6 +2,7 @@
  * ifaces.c - see ifaces.h. */
 #include "base/ifaces.h"
 
+#include <dirent.h>
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -249,6 +250,37 @@ bool tt_iface_reaches(const tt_iface *iface, const tt_addr *to)
     unsigned rest = bits % 8;
     return bits > 0 && memcmp(ip, to_ip, bits / 8) == 0 &&
            (rest == 0 || (ip[bits / 8] ^ to_ip[bits / 8]) >> (8 - rest) == 0);
+}
+
+/* What the interface stands on; false: on nothing, or on several. */
+static bool find_lower(const char *sysfs, const char *name,
+                       char out[TT_IFACE_NAME])
+{
+    static const char prefix[] = "lower_";
+    char path[300];
+    uint32_t n = 0;
+    snprintf(path, sizeof(path), "%.250s/%s", sysfs, name);
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        if (strncmp(entry->d_name, prefix, sizeof(prefix) - 1) != 0)
+            continue;
+        snprintf(out, TT_IFACE_NAME, "%.15s",
+                 entry->d_name + sizeof(prefix) - 1);
+        n++;
+    }
+    if (dir)
+        closedir(dir);
+    return n == 1;
+}
+
+void tt_iface_card(const char *sysfs, const char *name, char out[TT_IFACE_NAME])
+{
+    enum { DEEPEST = 8 }; /* the kernel's own limit */
+    char lower[TT_IFACE_NAME];
+    snprintf(out, TT_IFACE_NAME, "%s", name);
+    for (int i = 0; i < DEEPEST && find_lower(sysfs, out, lower); i++)
+        memcpy(out, lower, TT_IFACE_NAME);
 }
 
 void tt_ifaces_names(char *out, size_t size)

@@ -3,7 +3,7 @@
  * fingerprint of the hosts.
  *
  *     tutti-topology 1
- *     # cache 1 0123456789abcdef        version, fingerprint
+ *     # cache 2 0123456789abcdef        version, fingerprint
  *     ...                               the network, with comments
  *     # checksum 0123456789abcdef       of all bytes before this line
  *

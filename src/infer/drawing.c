@@ -125,6 +125,41 @@ static void note_size(drawer *d)
                 d->names[0], TT_SEEK_LEAVES);
 }
 
+/* The port that is used instead; TT_NONE: it is used itself, or reaches
+ * nobody. */
+static uint32_t used_instead(const tt_infer *inf, uint32_t port)
+{
+    const tt_infer_port *ports = inf->spec.ports;
+    uint32_t p = 0, n = inf->spec.n_ports;
+    while (p < n &&
+           (ports[p].host != ports[port].host ||
+            ports[p].card != ports[port].card || inf->plane_of[p] == TT_NONE))
+        p++;
+    bool is_out = ports[port].card && inf->plane_of[port] == TT_NONE;
+    return is_out && p < n ? p : TT_NONE;
+}
+
+static void note_shared(drawer *d)
+{
+    const tt_infer *inf = d->inf;
+    uint32_t n = 0, first = 0;
+    for (uint32_t p = inf->spec.n_ports; p-- > 0;) {
+        if (used_instead(inf, p) == TT_NONE)
+            continue;
+        first = p;
+        n++;
+    }
+    if (n == 0)
+        return;
+    const char *dev = tt_port_dev(inf, first);
+    const char *other = tt_port_dev(inf, used_instead(inf, first));
+    tt_note(d->inf, TT_NOTE_UNKNOWN,
+            "%s of %s is left out, and so are %u more: it is on one card with "
+            "%s",
+            dev ? dev : "", tt_host_name(inf, inf->spec.ports[first].host),
+            n - 1, other ? other : "another");
+}
+
 static void note_common(drawer *d)
 {
     const tt_infer *inf = d->inf;
@@ -146,6 +181,7 @@ static void note_common(drawer *d)
                 "switches are drawn as a tree: where they have loops (several "
                 "spines, a ring) its trunks are what the measured flows could "
                 "have");
+    note_shared(d);
     if (any && !d->has_latency)
         tt_note(d->inf, TT_NOTE_UNKNOWN, "latencies were not measured");
     if (inf->n_ranks > inf->spec.n_hosts)

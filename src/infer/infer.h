@@ -30,6 +30,8 @@ typedef struct tt_infer tt_infer;
 typedef struct tt_infer_port {
     uint32_t host;
     const char *dev; /* the interface's name, for `dev=`; NULL: not known */
+    uint32_t card;   /* interfaces of a host on one card have the same; 0: not
+                        known */
 } tt_infer_port;
 
 typedef enum tt_reach {

@@ -143,6 +143,7 @@ static bool copy_names(tt_infer *inf, const tt_infer_spec *s)
     for (uint32_t p = 0; p < s->n_ports; p++) {
         const char *dev = s->ports[p].dev;
         ports[p].host = s->ports[p].host;
+        ports[p].card = s->ports[p].card;
         ports[p].dev = copy_text(&inf->arena, dev);
         if (dev && !ports[p].dev)
             return false;

@@ -11,6 +11,9 @@
  *            Of the others those whose ports have the same names are joined
  *            first: rail 0 of one rack with rail 0 of the next. If hosts are
  *            left that are connected by nothing, whatever reaches joins.
+ * Cards      VLANs of one card are planes that have one another's rate. One that
+ *            has all its interfaces on cards of another plane, which joins the
+ *            same hosts, is left out.
  * Cost       ports^2, and subnets^2 bits.
  * Next       infer.c. */
 #include "infer/planes.h"
@@ -25,6 +28,7 @@ typedef struct finder {
     uint32_t *cabled; /* [n_hosts]: the same, of hosts that cables connect */
     uint64_t *apart;  /* [n_ports][n_words]: of subnets that are roots */
     uint32_t n_words;
+    uint32_t *mate; /* [n_ports]: the next one on the same card */
 } finder;
 
 static uint32_t root(uint32_t *set, uint32_t i)
@@ -190,6 +194,123 @@ static void number(finder *f, uint32_t *of, uint32_t *n_planes)
     *n_planes = n;
 }
 
+/* ------------------------------------------------------- one card, twice -- */
+
+/* The ports of a host on one card, in rings. */
+static void find_mates(finder *f)
+{
+    const tt_infer_port *ports = f->spec->ports;
+    for (uint32_t p = 0; p < f->spec->n_ports; p++) {
+        f->mate[p] = p;
+        for (uint32_t q = 0; q < p && f->mate[p] == p && ports[p].card; q++) {
+            if (ports[q].host != ports[p].host ||
+                ports[q].card != ports[p].card)
+                continue;
+            f->mate[p] = f->mate[q];
+            f->mate[q] = p;
+        }
+    }
+}
+
+/* The port's mate in the plane; TT_NONE: there is none. */
+static uint32_t mate_in(const finder *f, const uint32_t *of, uint32_t port,
+                        uint32_t plane)
+{
+    uint32_t p = f->mate[port];
+    while (p != port && of[p] != plane)
+        p = f->mate[p];
+    return p != port ? p : TT_NONE;
+}
+
+static bool reaches(const finder *f, uint32_t p, uint32_t q)
+{
+    return f->spec->reach[(size_t)p * f->spec->n_ports + q] != TT_REACH_NONE;
+}
+
+/* To the host by any port, both ways? */
+static bool reaches_host(const finder *f, uint32_t port, uint32_t host)
+{
+    bool to = false, from = false;
+    for (uint32_t q = 0; q < f->spec->n_ports; q++) {
+        if (f->spec->ports[q].host != host)
+            continue;
+        to |= reaches(f, port, q);
+        from |= reaches(f, q, port);
+    }
+    return to && from;
+}
+
+/* Does the mate reach the hosts that the port reaches? */
+static bool is_as_good(const finder *f, uint32_t mate, uint32_t port)
+{
+    for (uint32_t q = 0; q < f->spec->n_ports; q++) {
+        if ((reaches(f, port, q) || reaches(f, q, port)) &&
+            !reaches_host(f, mate, f->spec->ports[q].host))
+            return false;
+    }
+    return true;
+}
+
+/* In one plane: the first port on a card stays. */
+static void leave_out_twins(const finder *f, uint32_t *of)
+{
+    for (uint32_t p = f->spec->n_ports; p-- > 0;) {
+        uint32_t first = of[p] == TT_NONE ? TT_NONE : mate_in(f, of, p, of[p]);
+        if (first != TT_NONE && first < p && is_as_good(f, first, p))
+            of[p] = TT_NONE;
+    }
+}
+
+/* Is all that `less` joins joined by `more` too, by the same cards? */
+static bool covers(const finder *f, const uint32_t *of, uint32_t more,
+                   uint32_t less)
+{
+    uint32_t n = f->spec->n_ports;
+    for (uint32_t a = 0; a < n; a++) {
+        uint32_t p = of[a] == less ? mate_in(f, of, a, more) : 0;
+        if (p == TT_NONE)
+            return false;
+        for (uint32_t b = 0; b < n && of[a] == less; b++) {
+            uint32_t q = of[b] == less ? mate_in(f, of, b, more) : TT_NONE;
+            if (q != TT_NONE && reaches(f, a, b) && !reaches(f, p, q))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Another plane with all that this one has. Of two that are equal the first
+ * stays. */
+static bool is_covered(const finder *f, const uint32_t *of, uint32_t plane)
+{
+    uint32_t port = 0;
+    while (of[port] != plane)
+        port++;
+    for (uint32_t p = f->mate[port]; p != port; p = f->mate[p]) {
+        uint32_t other = of[p];
+        if (other != TT_NONE && other != plane && covers(f, of, other, plane) &&
+            (other < plane || !covers(f, of, plane, other)))
+            return true;
+    }
+    return false;
+}
+
+static void leave_out_shared(const finder *f, uint32_t *of, uint32_t *n_planes)
+{
+    leave_out_twins(f, of);
+    for (uint32_t plane = *n_planes; plane-- > 0;) {
+        if (!is_covered(f, of, plane))
+            continue;
+        for (uint32_t p = 0; p < f->spec->n_ports; p++) {
+            if (of[p] == plane)
+                of[p] = TT_NONE;
+            else if (of[p] != TT_NONE && of[p] > plane)
+                of[p]--;
+        }
+        --*n_planes;
+    }
+}
+
 static tutti_err make(finder *f)
 {
     uint32_t n = f->spec->n_ports, n_hosts = f->spec->n_hosts;
@@ -198,7 +319,8 @@ static tutti_err make(finder *f)
     f->cabled = tt_arena_new(&f->arena, n_hosts, sizeof(*f->cabled));
     f->apart = tt_arena_new(&f->arena, (size_t)n * f->n_words,
                             sizeof(*f->apart));
-    if (!f->subnet || !f->cabled || !f->apart)
+    f->mate = tt_arena_new(&f->arena, n, sizeof(*f->mate));
+    if (!f->subnet || !f->cabled || !f->apart || !f->mate)
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         f->subnet[i] = i;
@@ -225,6 +347,8 @@ tutti_err tt_planes_find(const tt_infer_spec *spec, const tt_mem *mem,
         join_routed(&f, false);
         join_rest(&f);
         number(&f, of, n_planes);
+        find_mates(&f);
+        leave_out_shared(&f, of, n_planes);
     }
     tt_arena_free(&f.arena);
     return err;

@@ -10,13 +10,12 @@
  * Next       tries.c. */
 #include <ctype.h>
 #include <errno.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "probe/parts.h"
 
@@ -25,26 +24,19 @@
 
 /* -------------------------------------------------------------- listening -- */
 
-static uint32_t mtu_of(const char *dev)
+static uint32_t card_of(const char *dev)
 {
-    struct ifreq req;
-    memset(&req, 0, sizeof(req));
-    snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", dev);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return 0;
-    bool is_known = ioctl(fd, SIOCGIFMTU, &req) == 0 && req.ifr_mtu > 0;
-    close(fd);
-    return is_known ? (uint32_t)req.ifr_mtu : 0;
+    char card[TT_IFACE_NAME];
+    tt_iface_card("/sys/class/net", dev, card);
+    uint32_t hash = (uint32_t)tt_fnv1a(TT_FNV1A_START, card, strlen(card));
+    return hash ? hash : 1;
 }
 
 static tt_probe_place place_of(const tt_iface *iface, uint16_t port)
 {
     tt_probe_place place = {.order = (uint8_t)iface->order,
                             .port = port,
-                            .mbit = iface->mbit,
-                            .mtu = mtu_of(iface->name),
-                            .prefix = iface->prefix,
+                            .on_card = card_of(iface->name),
                             .family = 4};
     memcpy(place.dev, iface->name, sizeof(place.dev));
     if (iface->addr.u.sa.sa_family == AF_INET) {
@@ -297,8 +289,10 @@ static void number_ports(tt_probe *p, uint32_t h)
                strcmp(p->ports[port].dev, p->places[at].dev) != 0)
             port++;
         if (port == p->n_ports)
-            p->ports[p->n_ports++] = (tt_infer_port){.host = h,
-                                                     .dev = p->places[at].dev};
+            p->ports[p->n_ports++] =
+                (tt_infer_port){.host = h,
+                                .dev = p->places[at].dev,
+                                .card = p->places[at].on_card};
         p->place_port[at] = port;
         p->place_host[at] = h;
     }

@@ -27,16 +27,15 @@
 /* Bytes in which a rank says how it fares: a tutti_err, and a sentence. */
 #define TT_PROBE_SAYING (sizeof(((tutti_diag *)0)->text) + sizeof(int32_t))
 
-/* One address, as told to all; 48 bytes, little-endian. */
+/* One address, as told to all; 40 bytes, little-endian. */
 typedef struct tt_probe_place {
     char dev[TT_IFACE_NAME];
     uint8_t family, order; /* 4 or 6; tt_iface_order */
     uint16_t port;         /* of its interface's listener */
-    uint32_t mbit, mtu;    /* 0: not known */
-    uint32_t prefix;
-    uint8_t ip[16]; /* 4 of them for family 4 */
+    uint32_t on_card; /* equal for interfaces of the host on one card; not 0 */
+    uint8_t ip[16];   /* 4 of them for family 4 */
 } tt_probe_place;
-_Static_assert(sizeof(tt_probe_place) == 48, "a place is 48 bytes");
+_Static_assert(sizeof(tt_probe_place) == 40, "a place is 40 bytes");
 
 /* What an agent tells of its host. */
 typedef struct tt_probe_card {

@@ -115,6 +115,8 @@ static const char *reason(const tt_probe *p, const speeds *s, uint32_t number,
     if (number == chosen)
         return y > 0 ? "the fastest, or as fast as others and nearer"
                      : "the nearest; speeds were not measured";
+    if (y > 0 && !(x > 0))
+        return "was not measured";
     if (is_equal)
         return "as fast as the chosen one, but not nearer";
     return "slower than the chosen one";

@@ -128,7 +128,7 @@ static void test_bad_specs(void **state)
     s.n_ranks = (uint32_t[]){1, 0, 1};
     refused(&s, TUTTI_EINVAL, "host h1 has no rank");
     s = good;
-    s.ports = (tt_infer_port[]){{0, NULL}, {1, NULL}, {3, NULL}};
+    s.ports = (tt_infer_port[]){{0, NULL, 0}, {1, NULL, 0}, {3, NULL, 0}};
     refused(&s, TUTTI_EINVAL, "port 2 is on host 3 of 3");
     s = good;
     s.reach = NULL;
@@ -301,8 +301,11 @@ static void test_not_measured(void **state)
     (void)state;
     world_star(&w, 4, 4e8);
     tt_infer_spec s = world_spec(&w, 1);
-    tt_infer_port ports[5] = {
-        {0, "eth0"}, {1, "eth0"}, {2, "eth0"}, {3, "eth0"}, {1, "eth1"}};
+    tt_infer_port ports[5] = {{0, "eth0", 0},
+                              {1, "eth0", 0},
+                              {2, "eth0", 0},
+                              {3, "eth0", 0},
+                              {1, "eth1", 0}};
     uint8_t reach[25];
     memset(reach, TT_REACH_LINK, sizeof(reach));
     s.n_ports = 5;
@@ -416,6 +419,58 @@ static void test_shared_wire(void **state)
     expect(o.notes, "doubt: ");
     expect(o.notes, " flows ran at another rate than this network explains");
     tt_infer_close(inf);
+}
+
+/* What the probe knows to be on one card is one network. */
+static void test_cards(void **state)
+{
+    (void)state;
+    enum { HOSTS = 5, PORTS = 2 * HOSTS };
+    tt_rng rng = {.state = 3};
+    tt_infer_port ports[PORTS];
+    world_make(&w, &rng, WORLD_RAILS, HOSTS);
+    tt_infer_spec s = world_spec(&w, 1);
+    memcpy(ports, s.ports, sizeof(ports));
+    for (uint32_t p = 0; p < PORTS; p++)
+        ports[p].card = 7; /* of its host */
+    s.ports = ports;
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    assert_null(strstr(o.text, "eth1"));
+    expect(o.notes, "unknown: eth1 of h0 is left out, and so are 4 more: it is "
+                    "on one card with eth0");
+    /* The one that joins more hosts stays. */
+    w.reach[0 * PORTS + 1] = w.reach[1 * PORTS + 0] = TT_REACH_NONE;
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    assert_null(strstr(o.text, "eth0"));
+    expect(o.text, "dev=eth1");
+    /* Each has what the other one lacks. */
+    w.reach[7 * PORTS + 8] = w.reach[8 * PORTS + 7] = TT_REACH_NONE;
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "dev=eth0");
+    expect(o.text, "dev=eth1");
+    assert_null(strstr(o.notes, "left out"));
+    /* One host has them on two cards. */
+    w.reach[7 * PORTS + 8] = w.reach[8 * PORTS + 7] = TT_REACH_LINK;
+    w.reach[0 * PORTS + 1] = w.reach[1 * PORTS + 0] = TT_REACH_LINK;
+    ports[3].card = 8;
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, "dev=eth1");
+    assert_null(strstr(o.notes, "left out"));
+    /* In one subnet. */
+    world_make(&w, &rng, WORLD_BONDS, HOSTS);
+    s = world_spec(&w, 1);
+    memcpy(ports, s.ports, s.n_ports * sizeof(*ports));
+    for (uint32_t p = 0; p < s.n_ports; p++)
+        ports[p].card = 7;
+    s.ports = ports;
+    assert_true(s.n_ports > HOSTS);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    assert_null(strstr(o.text, "eth1"));
 }
 
 /* A torus: only its cables are measured, whatever reaches by way of others. */
@@ -647,6 +702,7 @@ int main(void)
         cmocka_unit_test(test_thin_one_way),
         cmocka_unit_test(test_rails),
         cmocka_unit_test(test_shared_wire),
+        cmocka_unit_test(test_cards),
         cmocka_unit_test(test_cables),
         cmocka_unit_test(test_routed),
         cmocka_unit_test(test_same_again),

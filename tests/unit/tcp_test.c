@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,6 +103,61 @@ static void test_labels(void **state)
     assert_int_equal(n, 2);
     assert_string_equal(all[0].name, "eth0");
     assert_string_equal(all[1].name, "eth0");
+}
+
+/* A tree such as /sys/class/net. */
+static char sysfs[64];
+
+static int make_sysfs(void **state)
+{
+    static const char *const dirs[] = {"eth0",
+                                       "eth0.5",
+                                       "eth0.5/lower_eth0",
+                                       "br0",
+                                       "br0/upper_x",
+                                       "br0/lower_eth0.5",
+                                       "bond0",
+                                       "bond0.7",
+                                       "bond0.7/lower_bond0",
+                                       "bond0/lower_e1",
+                                       "bond0/lower_e2",
+                                       "a",
+                                       "a/lower_b",
+                                       "b",
+                                       "b/lower_a"};
+    (void)state;
+    char path[128];
+    snprintf(sysfs, sizeof(sysfs), "/tmp/tutti-ifaces-XXXXXX");
+    bool is_made = mkdtemp(sysfs);
+    for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]) && is_made; i++) {
+        snprintf(path, sizeof(path), "%s/%s", sysfs, dirs[i]);
+        is_made = mkdir(path, 0700) == 0;
+    }
+    return is_made ? 0 : 1;
+}
+
+static int remove_sysfs(void **state)
+{
+    (void)state;
+    char command[100];
+    snprintf(command, sizeof(command), "rm -r '%s'", sysfs);
+    return system(command);
+}
+
+static void test_one_card(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"eth0", "eth0"},   {"eth0.5", "eth0"},   {"br0", "eth0"},
+        {"bond0", "bond0"}, {"bond0.7", "bond0"}, {"none-such", "none-such"}};
+    char card[TT_IFACE_NAME];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        tt_iface_card(sysfs, cases[i][0], card);
+        assert_string_equal(card, cases[i][1]);
+    }
+    tt_iface_card(sysfs, "a", card); /* it ends */
+    tt_iface_card("/nowhere/at/all", "eth0", card);
+    assert_string_equal(card, "eth0");
 }
 
 static void test_ifaces(void **state)
@@ -859,15 +915,26 @@ static void test_congestion(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_filter),      cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_ifaces),      cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_cards),       cmocka_unit_test(test_reaches),
-        cmocka_unit_test(test_ways),        cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_many_ways),   cmocka_unit_test(test_way_of),
-        cmocka_unit_test(test_sockets),     cmocka_unit_test(test_wrong_hosts),
-        cmocka_unit_test(test_two_jobs),    cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_unreachable), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_namespaces),  cmocka_unit_test(test_congestion),
+        cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_labels),
+        cmocka_unit_test_setup_teardown(test_one_card, make_sysfs,
+                                        remove_sysfs),
+        cmocka_unit_test(test_ifaces),
+        cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_cards),
+        cmocka_unit_test(test_reaches),
+        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_many_ways),
+        cmocka_unit_test(test_way_of),
+        cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_wrong_hosts),
+        cmocka_unit_test(test_two_jobs),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_congestion),
     };
     return TT_RUN_TAP(tests);
 }
