@@ -66,10 +66,12 @@ void tt_probe_cache_dir(const tt_settings *settings, char *out, size_t size)
         out[0] = '\0';
 }
 
-/* With those above it. Returns 0, or errno. */
+/* With those above it. Returns 0, or errno: why the first of those that are not
+ * there could not be made. */
 static int make_dir(const char *dir)
 {
     char path[MOST_PATH];
+    int why = 0;
     if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
         return ENAMETOOLONG;
     for (char *at = path + 1;; at++) {
@@ -77,10 +79,10 @@ static int make_dir(const char *dir)
             continue;
         bool is_last = *at == '\0';
         *at = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST && is_last)
-            return errno;
+        bool is_made = mkdir(path, 0700) == 0 || errno == EEXIST;
+        why = is_made ? 0 : why ? why : errno;
         if (is_last)
-            return 0;
+            return why;
         *at = '/';
     }
 }

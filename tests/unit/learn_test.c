@@ -3,6 +3,7 @@
  * again, and nothing else is believed. */
 #include "support/tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,6 +209,16 @@ static void test_no_place(void **state)
     n_warnings = 0;
     tt_probe_cache_write("/proc/nowhere", PRINT, network, sizeof(network) - 1);
     assert_int_equal(n_warnings, 1);
+    /* Why the first one could not be made: not that it lacks after that. */
+    snprintf(under, sizeof(under), "%s/more/and/more", path);
+    tt_probe_cache_write(under, PRINT, network, sizeof(network) - 1);
+    assert_non_null(strstr(warning, strerror(ENOTDIR)));
+    if (mkdir("/sys/nowhere", 0700) != 0 && errno != ENOENT) {
+        const char *why = strerror(errno);
+        tt_probe_cache_write("/sys/nowhere/under", PRINT, network,
+                             sizeof(network) - 1);
+        assert_non_null(strstr(warning, why));
+    }
 }
 
 static void test_directory(void **state)
