@@ -171,8 +171,8 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
         say_done(w, text);
     for (tt_job *job = c->jobs; job; job = job->next) {
         tt_ties_forget(w, job);
-        if (!job->is_over)
-            finish_job(job, err);
+        /* One that is complete may not have been told yet, and nobody will. */
+        finish_job(job, job->is_over ? TUTTI_OK : err);
     }
     if (w->phase == TT_PHASE_COMMIT) {
         tt_crew_end(w);
