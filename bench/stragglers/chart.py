@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt  # noqa: E402
 COLOURS = {"ddp-gloo": "#999999", "ddp-tutti": "#333333", "local": "#e69f00",
            "majority": "#cc79a7", "ad-psgd": "#009e73", "constant": "#0072b2",
            "dynamic": "#d55e00", "waiting": "#56b4e9"}
-SECONDS = 2.0  # of the timeline
+SECONDS = 1.2  # of the timeline
 
 
 def save(figure, folder, name):
@@ -26,30 +26,52 @@ def save(figure, folder, name):
     plt.close(figure)
 
 
-def curves(data, task, folder):
-    """One panel for each speed; the first seed."""
-    runs = [r for r in data["runs"] if r["task"] == task]
-    speeds = [s for s in data["speeds"] if any(r["speed"] == s for r in runs)]
-    seed = min(r["seed"] for r in runs)
-    figure, panels = plt.subplots(1, len(speeds), sharey=True, squeeze=False,
-                                  figsize=(3.4 * len(speeds), 3.2))
-    for axes, speed in zip(panels[0], speeds):
-        for r in runs:
-            if r["speed"] == speed and r["seed"] == seed:
-                axes.plot(*list(zip(*r["curve"]))[:2], lw=1.3,
-                          color=COLOURS[r["method"]],
-                          label=data["methods"][r["method"]])
-        axes.axhline(data["goals"][task], color="black", lw=0.6, ls=":")
-        axes.set_title(data["speeds"][speed], fontsize=9)
-        axes.set_xlabel("seconds")
-        axes.set_xlim(left=0)
+def thin(curve, most=150):
+    """The curve's seconds and accuracies, not more points than are seen."""
+    some = curve[::1 + len(curve) // most]
+    if some[-1] != curve[-1]:
+        some = [*some, curve[-1]]
+    return list(zip(*some))[:2]
+
+
+def panel(axes, data, runs, task, speed, seed):
+    for r in runs:
+        if (r["task"], r["speed"], r["seed"]) == (task, speed, seed):
+            axes.plot(*thin(r["curve"]), lw=1.2, color=COLOURS[r["method"]],
+                      label=data["methods"][r["method"]])
     goal = data["goals"][task]
-    panels[0][0].set_ylim(max(0, goal - 0.35), None)
-    panels[0][0].set_ylabel("accuracy of the mean model")
-    panels[0][-1].legend(fontsize=7, loc="lower right")
-    figure.suptitle("%s, seed %d; a step's time is emulated by sleeping"
-                    % (data["tasks"][task], seed), fontsize=9, y=1.02)
-    save(figure, folder, "stragglers-" + task)
+    axes.axhline(goal, color="black", lw=0.6, ls=":")
+    axes.set_title(data["speeds"][speed].split(", racks:")[0], fontsize=9)
+    axes.set_xlim(left=0)
+    axes.set_ylim(max(0, goal - 0.35), None)
+
+
+def curves(data, folder):
+    """A row for each task, a panel for each speed; the first seed."""
+    runs, seed = data["runs"], min(r["seed"] for r in data["runs"])
+    there = {(r["task"], r["speed"]) for r in runs}
+    tasks = [t for t in data["tasks"] if any(t == x[0] for x in there)]
+    speeds = [s for s in data["speeds"] if any(s == x[1] for x in there)]
+    figure, rows = plt.subplots(len(tasks), len(speeds), squeeze=False,
+                                figsize=(2.9 * len(speeds), 2.7 * len(tasks)))
+    handles = {}
+    for row, task in zip(rows, tasks):
+        row[0].set_ylabel("%s\naccuracy of the mean model"
+                          % data["tasks"][task].split(",")[0])
+        for axes, speed in zip(row, speeds):
+            if (task, speed) not in there:
+                axes.set_axis_off()
+                continue
+            panel(axes, data, runs, task, speed, seed)
+            axes.set_xlabel("seconds")
+            handles.update({text: line for line, text in
+                            zip(*axes.get_legend_handles_labels())})
+    figure.tight_layout(rect=(0, 0.14 / len(tasks), 1, 1))
+    figure.legend(handles.values(), handles.keys(), fontsize=8, ncol=4,
+                  loc="lower center", frameon=False)
+    figure.suptitle("seed %d; a step's time is emulated by sleeping" % seed,
+                    fontsize=9, y=1.01)
+    save(figure, folder, "stragglers")
 
 
 def timeline(data, run, folder):
@@ -78,8 +100,7 @@ def main():
     plt.rcParams.update({"svg.hashsalt": "tutti", "font.size": 8,
                          "axes.spines.top": False,
                          "axes.spines.right": False})
-    for task in {r["task"] for r in data["runs"]}:
-        curves(data, task, folder)
+    curves(data, folder)
     partial = [r for r in data["runs"] if r["groups"]]
     partial.sort(key=lambda r: (r["speed"] != "slow5",
                                 r["method"] != "constant"))
