@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 
-LABELS = {"gloo": "DDP on Gloo", "tutti": "DDP on Tutti",
-          "gloo-view": "DDP on Gloo, views", "tutti-view": "DDP on Tutti, views",
+LABELS = {"gloo": "DDP on Gloo", "gloo-view": "DDP on Gloo, views",
+          "tutti": "DDP on Tutti", "tutti-view": "DDP on Tutti, views",
           "ddp": "policy ddp",
           "hybrid": "policy hybrid", "auto": "policy auto",
           "auto+": "auto, overlap with forward",
           "ddp+": "ddp, overlap with forward",
           "hybrid+": "hybrid, overlap with forward"}
+PARTS = ["racks", "slowracks", "slow", "flat", "racks4", "slow4", "gigabit",
+         "cnn2", "transformer2", "cnn4", "transformer4"]  # in the chart
 WORST = 1.03  # auto against the better of the others
 
 
@@ -188,7 +190,7 @@ GREY, RED, ORANGE, BLUE = "0.78", "#c0392b", "#e39b3b", "#1b6ca8"
 def draw(path, folder):
     """A panel for each part: computing, exposed communication, the least."""
     with open(path) as file:
-        results = sorted(json.load(file), key=lambda r: "optimum" not in r)
+        results = sorted(json.load(file), key=lambda r: PARTS.index(r["part"]))
     plt = pyplot()
     n_rows = -(-len(results) // COLUMNS)
     figure, axes = plt.subplots(n_rows, COLUMNS, squeeze=False,
@@ -207,7 +209,8 @@ def draw(path, folder):
 
 def panel(axis, result):
     """Bars, the first way on top; the number behind each is the step."""
-    ways = list(result["ways"])[::-1]
+    known = list(LABELS)
+    ways = sorted(result["ways"], key=known.index, reverse=True)
     bounds = least_of(result, computing_of(result))
     longest = 0.0
     for at, way in enumerate(ways):
@@ -217,8 +220,8 @@ def panel(axis, result):
         axis.barh(at, step - open_, color=GREY)
         axis.barh(at, open_, left=step - open_,
                   color=ORANGE if way.startswith("gloo") else BLUE)
-        axis.text(step, at, "  " + ms(step).replace(".0 ms", " ms"),
-                  va="center", fontsize=8)
+        words = "%.2f s" % step if step >= 1 else "%.0f ms" % (step * 1e3)
+        axis.text(step, at, "  " + words, va="center", fontsize=8)
         if bounds:
             bound = bounds[way.endswith("+")]
             axis.plot([bound, bound], [at - 0.45, at + 0.45], color=RED,
