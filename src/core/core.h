@@ -42,6 +42,7 @@ typedef struct tt_agreed {
     bool topology_has_names; /* its hosts may be the job's, by name */
     bool topology_is_learnt; /* it is measured: see learn.h */
     bool watches_drift, replans;
+    bool is_crowded; /* one host, with fewer processors than ranks */
     char planner[TT_SETTING_TEXT];
 } tt_agreed;
 

@@ -435,6 +435,25 @@ static void number_hosts(start *st)
     }
 }
 
+/* More threads of ranks, so many each, on this machine than processors that any
+ * rank may use. Each rank alone may be bound to one, and hosts that are containers
+ * share them. */
+static bool is_crowded(const start *st, uint32_t n_threads)
+{
+    const tt_host_id *me = &st->hellos[st->rank].host;
+    uint32_t here = 0;
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (uint32_t r = 0; r < st->n; r++) {
+        const tt_host_id *at = &st->hellos[r].host;
+        if (memcmp(at->boot_id, me->boot_id, sizeof(me->boot_id)) != 0)
+            continue;
+        here++;
+        CPU_OR(&all, &all, &st->hellos[r].cpus);
+    }
+    return here * n_threads > (uint32_t)CPU_COUNT(&all);
+}
+
 static tutti_err exchange_hellos(start *st)
 {
     hello *mine = tt_new(st->mem, 1, sizeof(*mine));
@@ -492,6 +511,7 @@ static tutti_err exchange_hellos(start *st)
         return tt_fail(st->diag, TUTTI_EPROTO,
                        "a rank sent settings that make no sense");
     number_hosts(st);
+    st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
     return TUTTI_OK;
 }
 
@@ -544,25 +564,6 @@ static tutti_err share_topology(start *st)
 }
 
 /* ------------------------------------------------------------------ mesh -- */
-
-/* More threads of ranks, so many each, on this machine than processors that any
- * rank may use. Each rank alone may be bound to one, and hosts that are containers
- * share them. */
-static bool is_crowded(const start *st, uint32_t n_threads)
-{
-    const tt_host_id *me = &st->hellos[st->rank].host;
-    uint32_t here = 0;
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (uint32_t r = 0; r < st->n; r++) {
-        const tt_host_id *at = &st->hellos[r].host;
-        if (memcmp(at->boot_id, me->boot_id, sizeof(me->boot_id)) != 0)
-            continue;
-        here++;
-        CPU_OR(&all, &all, &st->hellos[r].cpus);
-    }
-    return here * n_threads > (uint32_t)CPU_COUNT(&all);
-}
 
 /* A net without connections would only be polled for nothing. */
 static bool is_used(const start *st, const tt_net *net)

@@ -28,6 +28,30 @@ static const struct {
  * who waits. */
 static const double overhead_s = 20e-6;
 
+/* Where ranks wait for processors, what counts is how often one waits for another
+ * to have had one: large all-reduces take two steps, and more slices of a transfer
+ * may be on the way than the usual ones. */
+static const uint64_t crowd_direct_bytes = 4 << 20;
+static const uint32_t usual_window = 4, crowd_window = 16;
+
+static const char *rule_of(const tutti_comm *comm, const char *rule,
+                           const tt_problem *p)
+{
+    bool is_auto = !rule || !rule[0] || strcmp(rule, "auto") == 0;
+    if (is_auto && comm->agreed.is_crowded && !p->topology &&
+        p->collective == TUTTI_ALL_REDUCE &&
+        p->size_bytes >= crowd_direct_bytes)
+        return "direct";
+    return rule;
+}
+
+static uint32_t slices_ahead(const tutti_comm *comm)
+{
+    uint32_t window = (uint32_t)comm->agreed.window;
+    return comm->agreed.is_crowded && window == usual_window ? crowd_window
+                                                             : window;
+}
+
 /* ----------------------------------------------------------------- fronts -- */
 
 static uint64_t front_bytes(const tutti_comm *comm, uint64_t total)
@@ -150,7 +174,8 @@ static tutti_err part_key(const tt_want *want, tt_problem *p, const char **rule,
                           tt_part_key *key, tutti_diag *diag)
 {
     const tt_shape *shape = want->shape;
-    *rule = want->is_pair ? "direct" : want->planner;
+    if (want->is_pair)
+        *rule = "direct";
     *key = (tt_part_key){
         .root = shape->root,
         .rank = shape->rank,
@@ -188,8 +213,8 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
     if (p.topology)
         p.size_bytes = UINT64_C(1) << class_of(p.size_bytes);
     const tt_planner *planner = NULL;
-    tutti_err err = tt_plan_make(rule ? rule : comm->agreed.planner, &p,
-                                 &tt_mem_std, out, &planner, diag);
+    rule = rule_of(comm, rule ? rule : comm->agreed.planner, &p);
+    tutti_err err = tt_plan_make(rule, &p, &tt_mem_std, out, &planner, diag);
     if (!err && chosen)
         *chosen = planner->name;
     return err;
@@ -199,7 +224,7 @@ static tutti_err find_part(tutti_comm *comm, const tt_want *want,
                            tt_part_entry **out, tutti_diag *diag)
 {
     tt_problem p = problem_of(comm, want->shape);
-    const char *rule;
+    const char *rule = rule_of(comm, want->planner, &p);
     tt_part_key key;
     tutti_err err = part_key(want, &p, &rule, &key, diag);
     if (err)
@@ -280,7 +305,7 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         .front_bytes = front_bytes(comm, total),
         .front_window_bytes = window_bytes(comm, total, part->fronts),
         .staging_max_bytes = comm->agreed.staging_max_bytes,
-        .window = (uint32_t)comm->agreed.window,
+        .window = slices_ahead(comm),
         .max_payload = comm->agreed.max_payload,
         .streams = exceeds_cache(comm, total),
     };
