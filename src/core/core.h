@@ -155,6 +155,9 @@ typedef struct tt_known_job {
     const tt_known *known;                               /* rank 0's counts */
     const char *(*host)(const void *ctx, uint32_t rank); /* its host's name */
     const void *ctx;
+    const uint32_t
+        *hosts; /* [n]: which ranks share one, numbered in order of the
+                              ranks; NULL where names do not count */
 } tt_known_job;
 /* Reads the setting. Errors: ECONFIG, ELIMIT, ENOMEM. */
 tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag);

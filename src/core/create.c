@@ -552,6 +552,7 @@ static tutti_err share_topology(start *st)
         .known = &st->known,
         .host = host_name,
         .ctx = st,
+        .hosts = st->hosts,
     };
     tutti_err err = tt_known_share(&job, st->agreed.topology_bytes,
                                    st->agreed.topology_has_names, &st->topology,

@@ -7,7 +7,8 @@
  *
  * Who sits where: in a file whose hosts have the names of the job's hosts, by
  * name, each rank at the next free place of its host; else, and for a
- * generator, in order of rank.
+ * generator, in order of rank. Hosts of one name are numbered as by the probe:
+ * "a", "a-2", "a-3", unless the file has several places on "a".
  *
  * Next: rails.c (which interfaces connections use). */
 #include "core/core.h"
@@ -110,6 +111,32 @@ static bool any_name(const tutti_topology *t, const tt_known_job *job)
     return false;
 }
 
+/* The how manieth host of its name is that of rank r? 1: the first. Hosts are
+ * numbered in order of their first ranks. */
+static uint32_t number_of(const tt_known_job *job, uint32_t r)
+{
+    const char *name = job->host(job->ctx, r);
+    uint32_t n = 1, n_seen = 0;
+    for (uint32_t q = 0; q < job->n && n_seen < job->hosts[r]; q++) {
+        if (job->hosts[q] != n_seen)
+            continue; /* not its host's first one */
+        n_seen++;
+        n += strcmp(job->host(job->ctx, q), name) == 0;
+    }
+    return n;
+}
+
+/* A free place of a host of that name; n_ranks: there is none. */
+static uint32_t find_place(const tutti_topology *t, const char *name,
+                           const bool *is_taken)
+{
+    uint32_t i = 0;
+    while (i < t->n_ranks &&
+           (is_taken[i] || !is_same_name(host_of(t, i), name)))
+        i++;
+    return i;
+}
+
 /* places[r]: the rank of t at whose place rank r of the job sits. */
 static tutti_err place_by_name(const tutti_topology *t, const tt_known_job *job,
                                uint32_t *places, bool *is_taken,
@@ -117,10 +144,13 @@ static tutti_err place_by_name(const tutti_topology *t, const tt_known_job *job,
 {
     for (uint32_t r = 0; r < job->n; r++) {
         const char *name = job->host(job->ctx, r);
-        uint32_t i = 0;
-        while (i < t->n_ranks &&
-               (is_taken[i] || !is_same_name(host_of(t, i), name)))
-            i++;
+        uint32_t number = number_of(job, r), i = t->n_ranks;
+        char numbered[64];
+        snprintf(numbered, sizeof(numbered), "%.50s-%u", name, number);
+        if (number > 1)
+            i = find_place(t, numbered, is_taken);
+        if (i == t->n_ranks)
+            i = find_place(t, name, is_taken);
         if (i == t->n_ranks)
             return tt_fail(diag, TUTTI_ECONFIG,
                            "TUTTI_TOPOLOGY has no place for rank %u: no host "

@@ -171,6 +171,12 @@ ends "a job there" 0
 is "takes it" "$(grep -c ' tcp: peer .* on fast[0-2]$' <<<"$err")" 3
 for i in 0 1 2; do on "$i" addr flush dev aa0 to 10.30.0.0/16; done
 
+# These hosts have one name: what was written of them is theirs all the same
+run env TUTTI_TOPOLOGY="$tmp/net" TUTTI_LOG=debug "$tutti" run --rsh "$tmp/rsh" \
+    -H 10.200.0.1,10.200.0.2,10.200.0.3 "$tutti" bench -e 4KiB
+ends "hosts of one name, and a file of tutti probe" 0
+is "names the interfaces of each" "$(grep -c ' tcp: peer .* on fast[0-2]$' <<<"$err")" 3
+
 # IPv6 only, apart from where they meet
 for i in 0 1 2; do
     on "$i" addr flush dev "fast$i" scope global
