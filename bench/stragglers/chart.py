@@ -70,7 +70,7 @@ def curves(data, folder):
     figure.legend(handles.values(), handles.keys(), fontsize=8, ncol=4,
                   loc="lower center", frameon=False)
     figure.suptitle("seed %d; a step's time is emulated by sleeping" % seed,
-                    fontsize=9, y=1.01)
+                    fontsize=9, y=1.05)
     save(figure, folder, "stragglers")
 
 

@@ -69,6 +69,31 @@ def table(rows, titles):
     return lines
 
 
+def overview(data, task):
+    """A row for each method, a column for each speed: Markdown lines."""
+    cases = {c[1]: rows for c, rows in summary(data["runs"]).items()
+             if c[0] == task}
+    speeds = [s for s in data["speeds"] if s in cases]
+    lines = ["| method | " + " | ".join(speeds) + " |",
+             "| --- |" + " ---: |" * len(speeds)]
+    for method, title in data["methods"].items():
+        cells = [_cell(cases[s], method) for s in speeds]
+        if any(cell != "-" for cell in cells):
+            lines.append("| %s | %s |" % (title, " | ".join(cells)))
+    return lines
+
+
+def _cell(rows, method):
+    row = rows.get(method)
+    if not row:
+        return "-"
+    if row["to_goal"] == float("inf"):
+        return "never; %.0f/s; %.1f %%" % (row["rate"], 100 * row["final"])
+    return "%.2f s, %sx; %.0f at %.0f/s; %.1f %%" % (
+        row["to_goal"], _ratio(best_all_reduce(rows), row), row["batches"],
+        row["rate"], 100 * row["final"])
+
+
 def late(rows):
     """How far real steps are from the emulated ones: a sentence."""
     late = [1e3 * row["late"] for row in rows.values()]
