@@ -41,7 +41,8 @@ def panel(axes, data, runs, task, speed, seed):
                       label=data["methods"][r["method"]])
     goal = data["goals"][task]
     axes.axhline(goal, color="black", lw=0.6, ls=":")
-    axes.set_title(data["speeds"][speed].split(", racks:")[0], fontsize=9)
+    title = data["speeds"][speed]
+    axes.set_title("two racks" if ", racks:" in title else title, fontsize=9)
     axes.set_xlim(left=0)
     axes.set_ylim(max(0, goal - 0.35), None)
 
