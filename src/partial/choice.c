@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * choice.c - which of the ready workers form the next group.
  *
- * Order      The one that has waited longest is in it, so nobody starves. Where the graph is frozen, next come those whose
- *            components are not in the group yet, in the order of the queue;
- *            if all of the queue is one component, the group waits. Then those
- *            on the host of the first, then those of its site, then the
- *            others, in that order.
+ * Order      The one that has waited longest is in it, so nobody starves.
+ *            Where the graph is frozen, next come those whose components are
+ *            not in the group yet, in the order of the queue; if all of the
+ *            queue is one component, the group waits. Then those on the host of
+ *            the first, then those of its site, then the others, in that order.
  * Sites      (racks, where the network is known) The first P of one site go
  *            before who has waited longest; but not for longer than a quarter
  *            of a step, and then it has whom it gets. What sites then do not
