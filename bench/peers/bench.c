@@ -15,7 +15,8 @@
  * one. Before each batch every rank writes all its inputs anew, all ranks meet,
  * pause (-p) and meet again; after it every element of all outputs is compared;
  * none of this is timed. The time of a size is the mean over its calls, of the
- * slowest rank.
+ * slowest rank. Before all that the first way runs for a second at the first
+ * size, untimed: processes that have just begun are slower.
  *
  * -x drops a way that took more than FACTOR times the time of the quickest at a
  * size of 64 KiB or more from the larger sizes: bad algorithms take minutes on
@@ -38,6 +39,7 @@
 #include "peer.h"
 
 enum { MAX_SIZES = 64, MAX_WAYS = 32, PAGE = 4096 };
+static const double warm_s = 1;
 enum { FEW_PAIRS = 64, MANY_FROM = 32 << 10, DROP_FROM = 64 << 10 };
 
 /* What to do at one size. */
@@ -218,6 +220,25 @@ static int is_wanted(const config *c, int way)
     return 0;
 }
 
+static int first_of(const int *wanted)
+{
+    for (int w = 0; w < MAX_WAYS; w++)
+        if (wanted[w])
+            return w;
+    return 0;
+}
+
+/* Rank 0's clock counts. */
+static void warm_up(const config *c, buffers *b, const job *j)
+{
+    double start_s = now_s(), passed_s = 0;
+    shape_buffers(b, j->bytes);
+    while (passed_s < warm_s) {
+        run_calls(c, b, j->n_warmup);
+        passed_s = peer_max(peer_rank() == 0 ? now_s() - start_s : 0);
+    }
+}
+
 static void measure_all(const config *c, FILE *out)
 {
     static buffers b;
@@ -226,6 +247,8 @@ static void measure_all(const config *c, FILE *out)
     get_buffers(c, &b);
     for (int w = 0; w < MAX_WAYS && peer_way(w); w++)
         wanted[w] = is_wanted(c, w);
+    peer_use(first_of(wanted));
+    warm_up(c, &b, &c->jobs[0]);
     for (int i = 0; i < c->n_jobs; i++) {
         const job *j = &c->jobs[i];
         double least_s = 1e30;
