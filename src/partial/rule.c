@@ -106,6 +106,7 @@ static void engage(tt_rule *rule, const tt_decision *d)
         w->state = TT_WORKER_BUSY;
         w->group = d->id;
         w->group_n = d->n;
+        w->is_final = d->kind == TUTTI_GROUP_FINAL;
         w->was_newcomer = w->is_newcomer && d->has_model;
         if (w->was_newcomer) {
             w->is_newcomer = false;
@@ -158,12 +159,18 @@ static bool await_model(const tt_rule *rule)
     return true;
 }
 
+/* Some compute, or their last group broke and they have not said so again. */
+static bool may_more_end(const tt_rule *rule)
+{
+    return tt_rule_active(rule) > 0 || rule->ended.n < rule->n_ending;
+}
+
 static bool try_final(tt_rule *rule)
 {
     if (rule->ended.n == 0)
         return false;
     bool gives_model = await_model(rule);
-    if (!gives_model && tt_rule_active(rule) > 0 &&
+    if (!gives_model && may_more_end(rule) &&
         !is_over(rule, rule->ended_ns, rule->opts.end_wait_ns))
         return false;
     tt_rule_choose_all(rule, &rule->ended);
@@ -177,8 +184,10 @@ static bool is_recentre_due(tt_rule *rule)
 {
     uint32_t active = tt_rule_active(rule);
     if (rule->opts.recentre_every == 0 || active < 2 ||
-        rule->updates < rule->opts.recentre_every * active)
+        rule->updates < rule->opts.recentre_every * active) {
+        rule->recentre_ns = 0;
         return false;
+    }
     if (rule->recentre_ns == 0)
         rule->recentre_ns = rule->now;
     return true;
@@ -312,6 +321,10 @@ static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
 {
     w->state = TT_WORKER_AWAY;
     w->released_ns = rule->now;
+    if (well && w->is_final && w->is_last) {
+        w->has_ended = true;
+        rule->n_ending--;
+    }
     if (!well && w->was_newcomer) {
         w->is_newcomer = true;
         rule->n_veterans--;
@@ -325,6 +338,22 @@ static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
     w->group = 0;
 }
 
+/* It announces its last; again, where its last group broke. */
+static void begin_to_end(tt_rule *rule, tt_worker_slot *w)
+{
+    if (!w->is_last) {
+        keep_mixing(rule);
+        w->is_last = true;
+        rule->n_alive--;
+        rule->n_ending++;
+        tt_mixing_forget_look(&rule->mixing);
+    }
+    rule->n_ending += w->has_ended;
+    w->has_ended = false;
+    if (rule->ended.n == 0)
+        rule->ended_ns = rule->now;
+}
+
 tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
                            bool is_last, uint64_t now)
 {
@@ -335,16 +364,10 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
         return TUTTI_EINVAL;
     set_now(rule, now);
     note_step(rule, w);
-    if (is_last && !w->is_last) {
-        keep_mixing(rule);
-        w->is_last = true;
-        rule->n_alive--;
-        if (rule->ended.n == 0)
-            rule->ended_ns = rule->now;
-        tt_mixing_forget_look(&rule->mixing);
-    } else {
+    if (is_last)
+        begin_to_end(rule, w);
+    else
         rule->updates++;
-    }
     w->state = TT_WORKER_READY;
     w->iteration = iteration;
     w->ready_ns = rule->now;
@@ -385,6 +408,7 @@ tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
         unlink_from(rule, queue_of(rule, w), worker);
     w->state = TT_WORKER_ABSENT;
     rule->n_alive -= !w->is_last;
+    rule->n_ending -= w->is_last && !w->has_ended;
     rule->n_veterans -= !w->is_newcomer;
     w->is_last = false;
     rule->told.n_deaths += is_dead;
@@ -404,10 +428,12 @@ void tt_rule_tick(tt_rule *rule, uint64_t now)
     run(rule);
 }
 
-static uint64_t sooner(uint64_t best, uint64_t since, uint64_t wait)
+/* What is over by now has been looked at: it waits for an event. */
+static uint64_t sooner(const tt_rule *rule, uint64_t best, uint64_t since,
+                       uint64_t wait)
 {
     uint64_t at = wait < TT_NEVER - since ? since + wait : TT_NEVER;
-    return since != 0 && at < best ? at : best;
+    return since != 0 && at > rule->now && at < best ? at : best;
 }
 
 uint64_t tt_rule_deadline(const tt_rule *rule)
@@ -415,22 +441,21 @@ uint64_t tt_rule_deadline(const tt_rule *rule)
     const tt_rule_opts *o = &rule->opts;
     uint64_t at = TT_NEVER;
     if (rule->ended.n > 0)
-        at = sooner(at, rule->ended_ns, o->end_wait_ns);
+        at = sooner(rule, at, rule->ended_ns, o->end_wait_ns);
     if (rule->n_expected > 0 && rule->ready.n + rule->ended.n > 0)
-        at = sooner(at, rule->start_ns, o->start_wait_ns);
+        at = sooner(rule, at, rule->start_ns, o->start_wait_ns);
     if (rule->ready.n == 0)
         return at;
     uint64_t since = rule->workers[rule->ready.head].ready_ns;
     if (rule->recentre_ns)
-        return sooner(at, rule->recentre_ns, o->max_wait_ns);
-    at = sooner(at, since, o->max_wait_ns);
+        return sooner(rule, at, rule->recentre_ns, o->max_wait_ns);
+    at = sooner(rule, at, since, o->max_wait_ns);
     uint64_t soft = soft_wait(rule);
-    if (soft > 0 && rule->now - since < soft)
-        at = sooner(at, since, soft);
-    uint64_t patience = rule->has_sites ? tt_rule_patience(rule) : 0;
-    if (rule->now - since < patience)
-        at = sooner(at, since, patience);
-    return sooner(at, rule->hold_ns, tt_rule_join_wait(rule));
+    if (soft > 0)
+        at = sooner(rule, at, since, soft);
+    if (rule->has_sites)
+        at = sooner(rule, at, since, tt_rule_patience(rule));
+    return sooner(rule, at, rule->hold_ns, tt_rule_join_wait(rule));
 }
 
 /* ------------------------------------------------------------------ life -- */

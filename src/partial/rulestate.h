@@ -26,6 +26,8 @@ typedef struct tt_worker_slot {
     bool is_newcomer;                 /* its model counts for nothing yet */
     bool was_newcomer;                /* busy: until this group */
     bool is_last;                     /* it announces no more steps */
+    bool is_final;                    /* busy: in a group of the end */
+    bool has_ended;                   /* such a group went well for it */
     uint32_t incarnation, next, prev; /* in the queue; TT_NONE ends it */
     uint32_t group_n;                 /* busy: of its group */
     uint64_t place, iteration, group;
@@ -78,6 +80,7 @@ struct tt_rule {
     tt_queue ready, ended;   /* ended: those who have announced their last */
     uint32_t n_alive;        /* that still compute: neither absent nor ended */
     uint32_t n_expected;     /* have never come, and may still */
+    uint32_t n_ending;       /* is_last, and not has_ended */
     uint32_t n_veterans;     /* there, and no newcomers */
     uint64_t now, start_ns;  /* start_ns 0: nothing has happened */
     uint64_t ended_ns;       /* when the first announced its last */

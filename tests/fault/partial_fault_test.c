@@ -47,6 +47,7 @@ enum {
 typedef struct end {
     uint64_t group;
     double value;
+    bool is_alone; /* in its last group, and never killed */
 } end;
 
 typedef struct shared {
@@ -126,7 +127,7 @@ typedef struct fate {
 static fate fate_of(const shared *s, int worker)
 {
     tt_rng rng = {s->seed * 1000 + (uint64_t)worker};
-    fate f = {.step = 1 + (int)tt_rng_below(&rng, STEPS - 1),
+    fate f = {.step = 1 + (int)tt_rng_below(&rng, STEPS),
               .place = 1 + (int)tt_rng_below(&rng, PLACES - 1),
               .comes_back = tt_rng_below(&rng, 2) == 1};
     if (worker == 0 || tt_rng_below(&rng, 2) == 0)
@@ -216,7 +217,8 @@ static int work(shared *s, int worker, const fate *f, int life)
         model_a[i] = model_b[i] = NAN;
     if (life > 0 && !info.is_newcomer)
         return tt_procs_complain(worker, "it came back, but is no newcomer");
-    for (int step = life ? f->step : 1; step <= STEPS;) {
+    int first = f->step < STEPS ? f->step : STEPS - 1;
+    for (int step = life ? first : 1; step <= STEPS;) {
         usleep((useconds_t)tt_rng_below(&rng, 4000));
         bool was_newcomer = info.is_newcomer;
         tutti_err err = average(p, f, life ? -1 : step, step == STEPS);
@@ -235,7 +237,7 @@ static int work(shared *s, int worker, const fate *f, int life)
     tutti_partial_group g;
     if (tutti_partial_group_of(p, &g) || g.kind != TUTTI_GROUP_FINAL)
         return tt_procs_complain(worker, "the last group is not the final one");
-    s->ends[worker] = (end){g.id, model_a[17]};
+    s->ends[worker] = (end){g.id, model_a[17], g.n == 1 && life == 0};
     tutti_partial_close(p);
     return 0;
 }
@@ -299,6 +301,12 @@ static void test_kills_by_seed(void **state)
                     fail_msg("seed %d: workers %d and %d differ", (int)seed, a,
                              b);
         assert_true(s->ends[0].group > 0);
+        int n_alone = 0;
+        for (int w = 0; w < s->n; w++)
+            n_alone += s->ends[w].is_alone;
+        if (n_alone > 1)
+            fail_msg("seed %d: %d workers end by themselves", (int)seed,
+                     n_alone);
         munmap(s, sizeof(*s));
     }
 }

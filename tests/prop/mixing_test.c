@@ -274,6 +274,7 @@ static tt_str record(uint64_t seed)
         else
             tt_rule_announce(f.rule, w, ++iterations[w], i > 1900 && w == 0,
                              f.now);
+        assert_true(tt_rule_deadline(f.rule) > f.now);
     }
     assert_int_equal(log.err, TUTTI_OK);
     return log;

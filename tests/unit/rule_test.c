@@ -333,6 +333,79 @@ static void test_the_end(void **state)
     tt_fleet_close(&f);
 }
 
+/* The last group breaks: those who are left end in one group, not one by one;
+ * who has its result, and who leaves, is not waited for. */
+static void test_the_end_breaks(void **state)
+{
+    (void)state;
+    tt_fleet_open(
+        &f, &(tt_rule_opts){.n = 5, .group_size = 2, .end_wait_ns = 5000});
+    f.stays_busy = true;
+    for (uint32_t w = 0; w < 5; w++)
+        assert_int_equal(tt_rule_announce(f.rule, w, 9, true, 10), TUTTI_OK);
+    assert_string_equal(who(), "0 1 2 3 4");
+    uint64_t id = f.last.id;
+    assert_int_equal(tt_rule_done(f.rule, 0, id, true, 20), TUTTI_OK);
+    assert_int_equal(tt_rule_leave(f.rule, 4, true, 21), TUTTI_OK);
+    assert_int_equal(tt_rule_done(f.rule, 1, id, false, 22), TUTTI_OK);
+    assert_int_equal(tt_rule_announce(f.rule, 1, 9, true, 23), TUTTI_OK);
+    assert_int_equal(f.n_groups, 1); /* 2 and 3 are at it still */
+    assert_int_equal(tt_rule_done(f.rule, 2, id, false, 24), TUTTI_OK);
+    assert_int_equal(tt_rule_done(f.rule, 3, id, false, 25), TUTTI_OK);
+    assert_int_equal(tt_rule_announce(f.rule, 2, 9, true, 26), TUTTI_OK);
+    assert_int_equal(f.n_groups, 1);
+    assert_int_equal(tt_rule_deadline(f.rule), 5023);
+    assert_int_equal(tt_rule_leave(f.rule, 3, false, 27), TUTTI_OK);
+    assert_int_equal(f.last.kind, TUTTI_GROUP_FINAL);
+    assert_string_equal(who(), "1 2");
+    /* Again, and one of them does not say so: for a bounded time. */
+    for (uint32_t w = 1; w < 3; w++)
+        tt_rule_done(f.rule, w, f.last.id, false, 30);
+    assert_int_equal(tt_rule_announce(f.rule, 1, 9, true, 31), TUTTI_OK);
+    assert_int_equal(f.n_groups, 2);
+    tick_at(5031);
+    assert_string_equal(who(), "1");
+    tt_fleet_close(&f);
+}
+
+/* A time that is over, and of which nothing followed, is not told as the next:
+ * the controller would ask again and again. */
+static void test_deadlines_lie_ahead(void **state)
+{
+    (void)state;
+    tt_rule *rule;
+    tt_rule_up up = {decided, NULL};
+    tt_rule_opts opts = {
+        .n = 3, .group_size = 2, .max_wait_ns = 1000, .start_wait_ns = 6000};
+    assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &rule, NULL), 0);
+    for (uint32_t w = 0; w < 2; w++)
+        assert_int_equal(tt_rule_join(rule, w, 0, 0, 1, NULL), TUTTI_OK);
+    n_texts = 0;
+    assert_int_equal(tt_rule_announce(rule, 0, 1, false, 10), TUTTI_OK);
+    tt_rule_tick(rule, 1010); /* longer than anybody waits; one has not come */
+    assert_int_equal(n_texts, 0);
+    assert_int_equal(tt_rule_deadline(rule), 6001);
+    tt_rule_free(rule);
+    /* A group of all was due, and is not any more: there is one worker more. */
+    opts = (tt_rule_opts){
+        .n = 3, .group_size = 2, .recentre_every = 2, .max_wait_ns = 1000};
+    assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &rule, NULL), 0);
+    for (uint32_t w = 0; w < 3; w++)
+        assert_int_equal(tt_rule_join(rule, w, 0, 0, 1, NULL), TUTTI_OK);
+    assert_int_equal(tt_rule_leave(rule, 2, true, 2), TUTTI_OK);
+    for (uint64_t k = 1; k <= 4; k++) {
+        assert_int_equal(tt_rule_announce(rule, 0, k, false, 5 * k), TUTTI_OK);
+        assert_int_equal(tt_rule_leave(rule, 0, true, 5 * k), TUTTI_OK);
+        assert_int_equal(tt_rule_join(rule, 0, 0, TT_JOIN_CURRENT, 5 * k, NULL),
+                         TUTTI_OK);
+    }
+    assert_int_equal(tt_rule_join(rule, 2, 0, TT_JOIN_CURRENT, 30, NULL), 0);
+    assert_int_equal(tt_rule_announce(rule, 0, 1, false, 500), TUTTI_OK);
+    tt_rule_tick(rule, 1100);
+    assert_true(tt_rule_deadline(rule) > 1100);
+    tt_rule_free(rule);
+}
+
 static void test_death_in_every_state(void **state)
 {
     (void)state;
@@ -509,6 +582,8 @@ int main(void)
         cmocka_unit_test(test_recentre),
         cmocka_unit_test(test_recentre_does_not_wait_for_ever),
         cmocka_unit_test(test_the_end),
+        cmocka_unit_test(test_the_end_breaks),
+        cmocka_unit_test(test_deadlines_lie_ahead),
         cmocka_unit_test(test_death_in_every_state),
         cmocka_unit_test(test_newcomer),
         cmocka_unit_test(test_everybody_is_new),
