@@ -236,12 +236,14 @@ static void raise_tie(tt_tie *tie)
     tie->since_ns = tt_now_ns();
     if (w->phase < TT_PHASE_GROUP || w->crew.err)
         return;
-    for (tt_job *job = w->crew.jobs; job && !w->crew.err; job = job->next)
+    for (tt_job *job = w->crew.jobs; job; job = job->next)
         for (uint32_t p = 0; job->b && p < job->b->n_partners; p++) {
             const tt_seat *seat = &w->crew.seats[job->b->partners[p].peer];
             if (seat->worker == tie->worker && !job->has_said[p] &&
                 tie_to(w, seat) == tie)
                 need(w, job, p);
+            if (w->crew.err) /* the jobs may be gone */
+                return;
         }
 }
 
@@ -272,7 +274,10 @@ static void finish_connect(tt_tie *tie)
     }
     tt_seat seat = tie->seat;
     bool was_unix = tie->is_unix;
+    bool is_needed = tt_crew_needs(w, tie);
     tt_tie_close(tie);
+    if (!is_needed)
+        return;
     if (was_unix)
         begin_tie(w, &seat, false);
     else
@@ -578,7 +583,8 @@ static void say_credits(tt_tie *tie, tt_job *job, uint32_t p)
 {
     tt_talk head = tt_talk_head(TT_TALK_CREDIT, tie->w->crew.id, 0);
     head.who = job->bucket;
-    while (tt_job_next_credit(job, p, &head.lane, &head.slice))
+    while (tie->state == TT_TIE_UP &&
+           tt_job_next_credit(job, p, &head.lane, &head.slice))
         put(tie, &head, NULL);
 }
 
@@ -713,10 +719,11 @@ void tt_ties_check(tt_worker *w, uint64_t now)
         if (tie->state == TT_TIE_CLOSED || tie->state == TT_TIE_UP ||
             now - tie->since_ns < connect_ns)
             continue;
-        bool was_connecting = tie->state == TT_TIE_CONNECTING;
+        /* It may have been begun for a group that is over. */
+        bool is_needed = tt_crew_needs(w, tie);
         uint32_t worker = tie->worker;
         tt_tie_close(tie);
-        if (was_connecting)
+        if (is_needed)
             tt_crew_break(w, TUTTI_ENET, true,
                           "worker %u cannot reach worker %u within %.3g s",
                           w->id, worker, (double)connect_ns * 1e-9);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * crew_test.c - a group that breaks ends every call that waits for it: of those
  * buffers that are not complete with what went wrong, of one that has become so
- * in the same turn well. */
+ * in the same turn well. A connection that fails breaks no group but its own. */
 #include "support/tap.h"
 
+#include "base/clock.h"
 #include "partial/session.h"
 
 typedef struct told {
@@ -40,10 +41,62 @@ static void test_break_ends_all(void **state)
     assert_int_equal(complete.n + half.n, 2);
 }
 
+/* Worker 2 is in a group with worker 1, and cannot reach worker `other`. */
+static tutti_err cannot_reach(uint32_t other)
+{
+    tt_lane lane = {.n_slices = 1};
+    tt_partner partner = {.peer = 0, .n_sends = 1};
+    tt_bound bound = {
+        .n_partners = 1, .n_sends = 1, .partners = &partner, .sends = &lane};
+    uint32_t left = 0;
+    tt_job job = {.b = &bound, .left = &left};
+    tt_seat seats[2] = {{.worker = 1, .incarnation = 3},
+                        {.worker = 2, .incarnation = 1}};
+    uint32_t workers[2] = {1, 2};
+    tt_tie *by_worker[3] = {NULL};
+    tt_worker *w = tt_new(&tt_mem_std, 1, sizeof(*w));
+    tt_tie *tie = tt_new(&tt_mem_std, 1, sizeof(*tie));
+    assert_true(w && tie);
+    w->mem = tt_mem_std;
+    w->id = 2;
+    w->n = 3;
+    w->epoll_fd = w->pipe.fd = -1;
+    w->by_worker = by_worker;
+    w->phase = TT_PHASE_GROUP;
+    w->crew = (tt_crew){.id = 8,
+                        .n = 2,
+                        .me = 1,
+                        .seats = seats,
+                        .workers = workers,
+                        .jobs = &job};
+    tie->w = w;
+    tie->state = TT_TIE_CONNECTING;
+    tie->fd = -1;
+    tie->worker = other;
+    tie->incarnation = 3;
+    tie->since_ns = 1;
+    w->ties = by_worker[other] = tie;
+    tt_ties_check(w, 100 * TT_NS_PER_S);
+    assert_int_equal(tie->state, TT_TIE_CLOSED);
+    assert_null(by_worker[other]);
+    tutti_err err = w->crew.err;
+    tt_ties_sweep(w);
+    tt_free(&tt_mem_std, w, 1, sizeof(*w));
+    return err;
+}
+
+static void test_connection_of_an_old_group(void **state)
+{
+    (void)state;
+    assert_int_equal(cannot_reach(1), TUTTI_ENET);
+    assert_int_equal(cannot_reach(0), TUTTI_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_break_ends_all),
+        cmocka_unit_test(test_connection_of_an_old_group),
     };
     return TT_RUN_TAP(tests);
 }
