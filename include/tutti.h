@@ -663,6 +663,8 @@ typedef struct tutti_partial_metrics {
 /* Errors: EINVAL: the controller is in another process. */
 TUTTI_API tutti_err tutti_partial_measure(tutti_partial *p,
                                           tutti_partial_metrics *out);
+/* Groups of so many members; 0 where the controller is in another process. */
+TUTTI_API uint64_t tutti_partial_n_of_size(tutti_partial *p, uint32_t size);
 
 /* A controller by itself, so that no worker is special: `tutti controller`.
  * listen: host:port; NULL: every address, any port. Of opts what the
@@ -680,7 +682,7 @@ TUTTI_API void tutti_controller_measure(tutti_controller *c,
 TUTTI_API uint64_t tutti_controller_n_of_size(tutti_controller *c,
                                               uint32_t size);
 /* TUTTI_OK when workers have come and all have gone; TUTTI_AGAIN when that has
- * not happened within the time. */
+ * not happened within the time. Errors: EFORK. */
 TUTTI_API tutti_err tutti_controller_wait(tutti_controller *c, double seconds);
 /* Accepts NULL. Workers that are still there are lost. */
 TUTTI_API void tutti_controller_close(tutti_controller *c);

@@ -41,9 +41,10 @@ struct tutti_partial {
     tt_controller *controller; /* in this process; NULL: elsewhere */
     uint64_t end_wait_ns;
     char planner[TT_SETTING_TEXT];
-    tutti_topology *topology; /* ranks are workers; NULL: not known */
-    bool is_inside;           /* all workers are on one host */
-    char message[TT_WORKER_TEXT];
+    tutti_topology *topology;     /* ranks are workers; NULL: not known */
+    bool is_inside;               /* all workers are on one host */
+    char message[TT_WORKER_TEXT]; /* of a call that did not reach the worker */
+    char told[TT_WORKER_TEXT];    /* what the worker said last */
 };
 
 /* As in plans.c: what planners assume where no topology says better. */
@@ -545,8 +546,9 @@ tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current)
 
 void tutti_partial_describe(tutti_partial *p, tutti_partial_info *out)
 {
-    tt_worker_info info;
-    tt_worker_tell(p->worker, &info);
+    tt_worker_info info = {0};
+    if (!tt_process_is_child())
+        tt_worker_tell(p->worker, &info);
     *out = (tutti_partial_info){.worker = info.worker,
                                 .n_workers = info.n_workers,
                                 .incarnation = info.incarnation,
@@ -566,9 +568,10 @@ tutti_err tutti_partial_state(tutti_partial *p)
 
 const char *tutti_partial_message(tutti_partial *p)
 {
-    if (!tt_process_is_child() && p->message[0] == '\0')
-        tt_worker_state(p->worker, p->message);
-    return p->message;
+    if (p->message[0] != '\0' || tt_process_is_child())
+        return p->message;
+    tt_worker_state(p->worker, p->told);
+    return p->told;
 }
 
 tutti_err tutti_partial_group_of(tutti_partial *p, tutti_partial_group *out)
@@ -597,6 +600,13 @@ tutti_err tutti_partial_measure(tutti_partial *p, tutti_partial_metrics *out)
                     "the controller that could tell is in another process");
     tt_controller_measure(p->controller, out);
     return TUTTI_OK;
+}
+
+uint64_t tutti_partial_n_of_size(tutti_partial *p, uint32_t size)
+{
+    if (tt_process_is_child() || !p->controller)
+        return 0;
+    return tt_controller_n_of_size(p->controller, size);
 }
 
 /* ------------------------------------------------------------ controllers -- */
@@ -641,16 +651,21 @@ int tutti_controller_port(const tutti_controller *c)
 
 void tutti_controller_measure(tutti_controller *c, tutti_partial_metrics *out)
 {
-    tt_controller_measure(c->c, out);
+    if (tt_process_is_child())
+        *out = (tutti_partial_metrics){0};
+    else
+        tt_controller_measure(c->c, out);
 }
 
 uint64_t tutti_controller_n_of_size(tutti_controller *c, uint32_t size)
 {
-    return tt_controller_n_of_size(c->c, size);
+    return tt_process_is_child() ? 0 : tt_controller_n_of_size(c->c, size);
 }
 
 tutti_err tutti_controller_wait(tutti_controller *c, double seconds)
 {
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
     uint64_t ns = seconds > 0 ? tt_seconds_to_ns(seconds) : 0;
     return tt_controller_wait(c->c, ns) ? TUTTI_OK : TUTTI_AGAIN;
 }

@@ -32,6 +32,7 @@ typedef struct guest {
     tt_pipe pipe;
     uint32_t worker; /* TT_NONE: has not joined */
     bool says_bye, is_gone, waits_out;
+    uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
     tt_seat seat;
 } guest;
@@ -46,6 +47,7 @@ struct tt_controller {
     int listener, epoll_fd, wake_fd;
     tt_rule *rule;
     tt_str log;
+    char log_name[256]; /* for messages */
     FILE *log_file;
     guest *guests;
     guest **by_worker; /* [n] */
@@ -100,10 +102,14 @@ static void tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
 {
     tt_talk head = tt_talk_head(TT_TALK_BROKEN, group, strlen(text));
     head.who = worker;
-    for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++)
-        if (w != worker && c->by_worker[w] &&
-            tt_rule_group_of(c->rule, w) == group)
-            tt_pipe_put(&c->by_worker[w]->pipe, &head, text);
+    for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++) {
+        guest *g = c->by_worker[w];
+        if (w == worker || !g || g->broken == group ||
+            tt_rule_group_of(c->rule, w) != group)
+            continue;
+        g->broken = group;
+        tt_pipe_put(&g->pipe, &head, text);
+    }
 }
 
 /* Its worker is not there any more. */
@@ -122,6 +128,13 @@ static void lose_worker(tt_controller *c, guest *g, const char *how)
     tt_rule_leave(c->rule, worker, !g->says_bye, tt_now_ns());
 }
 
+static void lose_if_gone(tt_controller *c, guest *g)
+{
+    g->is_gone = g->is_gone || g->pipe.is_broken;
+    if (g->is_gone)
+        lose_worker(c, g, g->says_bye ? "has left" : "has died");
+}
+
 static void free_guest(tt_controller *c, guest *g)
 {
     epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.fd, NULL);
@@ -131,11 +144,8 @@ static void free_guest(tt_controller *c, guest *g)
 
 static void sweep(tt_controller *c)
 {
-    for (guest *g = c->guests; g; g = g->next) {
-        g->is_gone = g->is_gone || g->pipe.is_broken;
-        if (g->is_gone)
-            lose_worker(c, g, g->says_bye ? "has left" : "has died");
-    }
+    for (guest *g = c->guests; g; g = g->next)
+        lose_if_gone(c, g);
     guest **at = &c->guests;
     while (*at) {
         guest *g = *at;
@@ -353,6 +363,7 @@ static void hear_guest(tt_controller *c, guest *g)
         refuse(c, g, TUTTI_EPROTO, text);
         g->says_bye = false;
     }
+    lose_if_gone(c, g); /* before somebody else gets into a group with it */
 }
 
 static void decided(void *ctx, const tutti_group_decision *d)
@@ -407,15 +418,24 @@ static void check_silence(tt_controller *c, uint64_t now)
     }
 }
 
+/* A log with a hole does not replay: one that cannot be written ends. */
 static void write_log(tt_controller *c)
 {
-    if (!c->log_file || c->log.len == 0)
+    if (!c->log_file || (c->log.len == 0 && !c->log.err))
         return;
-    if (fwrite(c->log.data, 1, c->log.len, c->log_file) != c->log.len ||
-        fflush(c->log_file) != 0)
-        TT_WARN("partial reduce: cannot write the log %s: %s", c->o.log,
-                strerror(errno));
-    c->log.len = 0;
+    if (c->log.err)
+        errno = ENOMEM;
+    if (!c->log.err &&
+        fwrite(c->log.data, 1, c->log.len, c->log_file) == c->log.len &&
+        fflush(c->log_file) == 0) {
+        c->log.len = 0;
+        return;
+    }
+    TT_WARN("partial reduce: the log %s ends here: %s", c->log_name,
+            strerror(errno));
+    tt_rule_record(c->rule, NULL);
+    fclose(c->log_file);
+    c->log_file = NULL;
 }
 
 static void turn(tt_controller *c, const struct epoll_event *events, int n)
@@ -530,6 +550,7 @@ static tutti_err open_log(tt_controller *c, tutti_diag *diag)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot write %.200s",
                              c->o.log);
     c->log.mem = &c->mem;
+    snprintf(c->log_name, sizeof(c->log_name), "%s", c->o.log);
     tt_rule_record(c->rule, &c->log);
     return TUTTI_OK;
 }
@@ -575,6 +596,8 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
         err = open_log(c, diag);
     if (!err)
         err = open_fds(c, diag);
+    c->o.log = c->o.ports = NULL; /* the caller's */
+    c->o.listen = NULL;
     if (!err)
         err = start(c, diag);
     if (err)

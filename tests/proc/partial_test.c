@@ -3,9 +3,11 @@
 #include "support/tap.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TUTTI_UNSTABLE 1
@@ -153,6 +155,11 @@ static int mixes(int rank, int n, void *arg)
                       m.n_kind[TUTTI_GROUP_FINAL] != 1 ||
                       m.n_kind[TUTTI_GROUP_RECENTRE] == 0))
         return tt_procs_complain(rank, "the metrics are odd");
+    uint64_t n_groups = 0;
+    for (uint32_t size = 0; size <= 2u * (uint32_t)n; size++)
+        n_groups += tutti_partial_n_of_size(p, size);
+    if (n_groups != (rank == 0 ? m.n_groups : 0))
+        return tt_procs_complain(rank, "the sizes do not add up");
     tutti_partial_close(p);
     tutti_comm_destroy(comm);
     return 0;
@@ -165,11 +172,108 @@ static void test_mixes(void **state)
     run(5, mixes, "dynamic");
 }
 
+/* A forked child may ask, and is told that it has nothing. */
+static int in_child(tutti_partial *p, tutti_controller *c)
+{
+    tutti_partial_info info;
+    tutti_partial_metrics m;
+    alarm(10);
+    tutti_partial_describe(p, &info);
+    tutti_controller_measure(c, &m);
+    int bad = info.n_workers != 0 || m.n_workers != 0;
+    bad |= tutti_controller_wait(c, 60) != TUTTI_EFORK;
+    bad |= tutti_controller_n_of_size(c, 1) != 0;
+    bad |= tutti_partial_n_of_size(p, 1) != 0;
+    bad |= tutti_partial_announce(p, 9, false, NULL, NULL) != TUTTI_EFORK;
+    bad |= tutti_partial_state(p) != TUTTI_EFORK;
+    bad |= strlen(tutti_partial_message(p)) > 0;
+    tutti_partial_close(p);
+    tutti_controller_close(c);
+    return bad;
+}
+
+static int forks(int rank, int n, void *arg)
+{
+    tutti_controller *c;
+    tutti_partial *p;
+    char where[64];
+    int status = -1;
+    (void)arg;
+    if (well(NULL, rank, tutti_controller_open(NULL, (uint32_t)n, NULL, &c),
+             "controller"))
+        return 1;
+    snprintf(where, sizeof(where), "127.0.0.1:%d", tutti_controller_port(c));
+    if (well(NULL, rank, tutti_partial_join(where, -1, NULL, &p), "join") ||
+        well(p, rank, tutti_partial_announce(p, 1, false, NULL, NULL), "group"))
+        return 1;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(in_child(p, c));
+    waitpid(pid, &status, 0);
+    int bad = status != 0;
+    bad |= well(p, rank, tutti_partial_commit(p, NULL, NULL), "commit");
+    bad |= tutti_controller_n_of_size(c, 1) != 1;
+    tutti_partial_close(p);
+    tutti_controller_close(c);
+    return bad;
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    run(1, forks, NULL);
+}
+
+static _Atomic int n_told;
+
+static void hear_log(void *arg, tutti_log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    n_told += strstr(line, "the log /dev/full ends here") != NULL;
+}
+
+/* A log that cannot be written is told of once, by the name it was given. */
+static int loses_log(int rank, int n, void *arg)
+{
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    tutti_controller *c;
+    tutti_partial *p;
+    char where[64];
+    char name[] = "/dev/full";
+    (void)arg;
+    o.log = name;
+    tutti_log_set(hear_log, NULL);
+    if (well(NULL, rank, tutti_controller_open(NULL, (uint32_t)n, &o, &c),
+             "controller"))
+        return 1;
+    memset(name, 'x', sizeof(name) - 1);
+    snprintf(where, sizeof(where), "127.0.0.1:%d", tutti_controller_port(c));
+    if (well(NULL, rank, tutti_partial_join(where, 0, NULL, &p), "join"))
+        return 1;
+    for (uint64_t step = 1; step <= 5; step++)
+        if (well(p, rank, tutti_partial_announce(p, step, false, NULL, NULL),
+                 "announce") ||
+            well(p, rank, tutti_partial_commit(p, NULL, NULL), "commit"))
+            return 1;
+    tutti_partial_close(p);
+    tutti_controller_close(c);
+    return n_told == 1 ? 0 : tt_procs_complain(rank, "told %d times", n_told);
+}
+
+static void test_log_that_fails(void **state)
+{
+    (void)state;
+    run(1, loses_log, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_as_all_reduce),
         cmocka_unit_test(test_mixes),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_log_that_fails),
     };
     return TT_RUN_TAP(tests);
 }
