@@ -508,7 +508,8 @@ typedef struct tutti_partial_opts {
     double decay;        /* per iteration behind, up to 1; 0: 0.5 */
     double max_wait_s;   /* nobody waits longer for a group; 0: 10 */
     double soft_wait_s;  /* then min_group go; 0: a quarter of a step, as
-                            measured, where P is not all; -1: they never do */
+                            measured, where P is not all, and not all
+                            go ahead; -1: they never do */
     double join_wait_s;  /* for another component; 0: twice a step */
     int recentre_every;  /* iterations until a group of all; 0: never */
     double end_wait_s;   /* for the last group of all; 0: 300 */
@@ -519,11 +520,13 @@ typedef struct tutti_partial_opts {
     double timeout_s;    /* of a group; 0: TUTTI_TIMEOUT */
     const char *planner; /* equal on all; NULL: TUTTI_PLANNER */
     bool is_current;     /* it has the others' weights: no newcomer */
+    bool goes_ahead;     /* it computes on while its group averages: nobody
+                            waits while a group fills, so groups may be better */
 } tutti_partial_opts;
 #define TUTTI_PARTIAL_OPTS_INIT                                             \
     {                                                                       \
         sizeof(tutti_partial_opts), 0, 0, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, \
-            NULL, 0, NULL, false                                            \
+            NULL, 0, NULL, false, false                                     \
     }
 
 /* Makes a worker of every rank, by its number, with a controller in rank 0's
@@ -1144,7 +1147,7 @@ TUTTI_API tutti_err tutti_grouping_create(const tutti_partial_opts *opts,
 TUTTI_API void tutti_grouping_free(tutti_grouping *g); /* accepts NULL */
 /* Events; EINVAL when the worker is not in the state for one. No group is made
  * before all have joined once, or start_wait_s is over. host: equal for
- * workers of one host. */
+ * workers of one host; its upper half: for those of one rack (0: not known). */
 TUTTI_API tutti_err tutti_grouping_join(tutti_grouping *g, uint32_t worker,
                                         uint64_t host, uint64_t now_ns);
 TUTTI_API tutti_err tutti_grouping_announce(tutti_grouping *g, uint32_t worker,

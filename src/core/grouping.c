@@ -71,6 +71,7 @@ tutti_err tt_grouping_opts(const tutti_partial_opts *o, uint32_t n,
 struct tutti_grouping {
     tt_rule *rule;
     tt_rule_up up;
+    uint32_t flags; /* of joining */
 };
 
 static void nobody(void *ctx, const tutti_group_decision *group)
@@ -99,6 +100,7 @@ tutti_err tutti_grouping_create(const tutti_partial_opts *opts,
     }
     if (!err) {
         g->up = (tt_rule_up){fn ? fn : nobody, ctx};
+        g->flags = o.goes_ahead ? TT_JOIN_AHEAD : 0;
         err = tt_rule_create(&rule_opts, &g->up, &tt_mem_std, &g->rule, &found);
     }
     if (err)
@@ -119,7 +121,7 @@ void tutti_grouping_free(tutti_grouping *g)
 tutti_err tutti_grouping_join(tutti_grouping *g, uint32_t worker, uint64_t host,
                               uint64_t now_ns)
 {
-    return tt_rule_join(g->rule, worker, host, 0, now_ns, NULL);
+    return tt_rule_join(g->rule, worker, host, g->flags, now_ns, NULL);
 }
 
 tutti_err tutti_grouping_announce(tutti_grouping *g, uint32_t worker,

@@ -183,6 +183,7 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
 {
     how->settings = &p->settings;
     how->is_current = o->is_current;
+    how->goes_ahead = o->goes_ahead;
     how->timeout_ns = time_or(o->timeout_s, p->settings.timeout_ns);
     how->join_timeout_ns = p->settings.start_timeout_ns;
     how->plan = plan_group;

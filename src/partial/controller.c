@@ -262,7 +262,8 @@ static void join_guest(tt_controller *c, guest *g, const tt_talk *head,
         return;
     uint32_t worker = head->who != TT_NONE ? head->who : free_slot(c);
     bool is_newcomer = false;
-    uint32_t flags = join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0;
+    uint32_t flags = (join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0) |
+                     (join->flags & TT_TALK_AHEAD ? TT_JOIN_AHEAD : 0);
     take_seat(g, worker, join);
     c->by_worker[worker] = g;
     c->n_here++;

@@ -53,9 +53,18 @@ static void unlink_from(tt_rule *rule, tt_queue *q, uint32_t worker)
     q->n--;
 }
 
-static tt_queue *queue_of(tt_rule *rule, const tt_worker_slot *w)
+static void enqueue(tt_rule *rule, uint32_t worker)
 {
-    return w->is_last ? &rule->ended : &rule->ready;
+    const tt_worker_slot *w = &rule->workers[worker];
+    push(rule, w->is_last ? &rule->ended : &rule->ready, worker);
+    rule->sites[w->site].n_ready += !w->is_last;
+}
+
+static void unqueue(tt_rule *rule, uint32_t worker)
+{
+    const tt_worker_slot *w = &rule->workers[worker];
+    unlink_from(rule, w->is_last ? &rule->ended : &rule->ready, worker);
+    rule->sites[w->site].n_ready -= !w->is_last;
 }
 
 /* ---------------------------------------------------------------- groups -- */
@@ -99,20 +108,27 @@ static void describe(tt_rule *rule, tt_decision *d)
 /* The chosen leave their queue and are busy; who gets a model has one. */
 static void engage(tt_rule *rule, const tt_decision *d)
 {
+    const bool is_far = tt_sites_is_far(rule);
     for (uint32_t i = 0; i < d->n; i++) {
-        tt_worker_slot *w = &rule->workers[d->members[i].worker];
-        unlink_from(rule, queue_of(rule, w), d->members[i].worker);
-        rule->is_chosen[d->members[i].worker] = false;
+        const tt_group_member *m = &d->members[i];
+        tt_worker_slot *w = &rule->workers[m->worker];
+        unqueue(rule, m->worker);
+        rule->is_chosen[m->worker] = false;
+        rule->sites[w->site].n_far += is_far;
         w->state = TT_WORKER_BUSY;
+        w->is_far = is_far;
         w->group = d->id;
-        w->group_n = d->n;
         w->is_final = d->kind == TUTTI_GROUP_FINAL;
+        w->group_n = rule->counts_as == TT_NONE ? d->n : rule->counts_as;
+        w->group_ns = rule->now;
+        w->base = rule->opts.is_dynamic || m->weight == 0 ? d->iteration
+                                                          : m->iteration;
         w->was_newcomer = w->is_newcomer && d->has_model;
         if (w->was_newcomer) {
             w->is_newcomer = false;
             rule->n_veterans++;
         }
-        count_staleness(rule, d->iteration - d->members[i].iteration);
+        count_staleness(rule, d->iteration - m->iteration);
     }
     rule->told.n_members += d->n;
     rule->told.n_kind[d->kind]++;
@@ -203,33 +219,43 @@ static bool try_recentre(tt_rule *rule)
     return true;
 }
 
-uint64_t tt_rule_patience(const tt_rule *rule)
+bool tt_rule_goes_ahead(const tt_rule *rule)
 {
-    return (uint64_t)(soft_share * rule->step_ns);
+    return rule->n_ahead > 0 && rule->n_ahead == rule->n_there;
 }
 
-/* Groups of all are meant to be that: no part of them goes first. */
-static uint64_t soft_wait(const tt_rule *rule)
+/* Groups of all are meant to be that: no part of them goes first. Where nobody
+ * waits while a group fills, it may. */
+uint64_t tt_rule_soft_wait(const tt_rule *rule)
 {
     if (!rule->opts.adapts)
         return rule->opts.soft_wait_ns;
     bool is_part = tt_rule_want(rule) < tt_rule_active(rule);
-    return is_part ? tt_rule_patience(rule) : 0;
+    return is_part && !tt_rule_goes_ahead(rule)
+               ? (uint64_t)(soft_share * rule->step_ns)
+               : 0;
 }
 
-static bool try_ordinary(tt_rule *rule)
+static bool choose(tt_rule *rule)
 {
     const uint32_t want = tt_rule_want(rule);
     uint32_t least = rule->opts.min_group < want ? rule->opts.min_group : want;
     uint64_t since = rule->workers[rule->ready.head].ready_ns;
-    bool is_late = is_over(rule, since, rule->opts.max_wait_ns);
-    uint64_t soft = soft_wait(rule);
-    if (rule->ready.n < want && !is_late &&
+    uint64_t soft = tt_rule_soft_wait(rule);
+    if (tt_sites_matter(rule))
+        return tt_sites_choose(rule);
+    if (rule->ready.n < want && !is_over(rule, since, rule->opts.max_wait_ns) &&
         (soft == 0 || rule->ready.n < least || !is_over(rule, since, soft)))
         return false;
     uint32_t n = rule->ready.n < want ? rule->ready.n : want;
-    if (!tt_rule_choose(rule, n)) {
-        if (!is_late)
+    return tt_rule_choose(rule, n);
+}
+
+static bool try_ordinary(tt_rule *rule)
+{
+    uint64_t since = rule->workers[rule->ready.head].ready_ns;
+    if (!choose(rule)) {
+        if (!is_over(rule, since, rule->opts.max_wait_ns))
             return false;
         tt_rule_choose_all(rule, &rule->ready);
     }
@@ -292,11 +318,14 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
         .state = TT_WORKER_AWAY,
         .has_come = true,
         .is_newcomer = is_late && !(flags & TT_JOIN_CURRENT),
+        .goes_ahead = (flags & TT_JOIN_AHEAD) != 0,
         .incarnation = w->incarnation + 1,
+        .site = tt_sites_enter(rule, place),
         .place = place,
     };
-    rule->has_sites = rule->has_sites || place >> 32 != 0;
     rule->n_alive++;
+    rule->n_there++;
+    rule->n_ahead += w->goes_ahead;
     rule->n_veterans += !w->is_newcomer;
     rule->told.n_joins++;
     tt_mixing_forget_look(&rule->mixing);
@@ -308,17 +337,21 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
     return TUTTI_OK;
 }
 
-static void note_step(tt_rule *rule, tt_worker_slot *w)
+/* Who goes ahead has made steps while its group worked. */
+static void note_step(tt_rule *rule, tt_worker_slot *w, uint64_t iteration)
 {
-    if (w->released_ns > 0) {
-        double ns = (double)(rule->now - w->released_ns);
-        double share = rule->step_ns > 0 ? newest_step_share : 1;
-        rule->step_ns += share * (ns - rule->step_ns);
-    }
+    if (w->released_ns == 0)
+        return;
+    double ns = (double)(rule->now - w->released_ns);
+    if (w->goes_ahead && iteration > w->base)
+        ns = (double)(rule->now - w->ready_ns) / (double)(iteration - w->base);
+    double share = rule->step_ns > 0 ? newest_step_share : 1;
+    rule->step_ns += share * (ns - rule->step_ns);
 }
 
 static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
 {
+    tt_sites_end(rule, w, well);
     w->state = TT_WORKER_AWAY;
     w->released_ns = rule->now;
     if (well && w->is_final && w->is_last) {
@@ -345,6 +378,7 @@ static void begin_to_end(tt_rule *rule, tt_worker_slot *w)
         keep_mixing(rule);
         w->is_last = true;
         rule->n_alive--;
+        rule->sites[w->site].n_active--;
         rule->n_ending++;
         tt_mixing_forget_look(&rule->mixing);
     }
@@ -363,7 +397,7 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
     if (w->state != TT_WORKER_AWAY || (w->is_last && !is_last))
         return TUTTI_EINVAL;
     set_now(rule, now);
-    note_step(rule, w);
+    note_step(rule, w, iteration);
     if (is_last)
         begin_to_end(rule, w);
     else
@@ -371,7 +405,7 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
     w->state = TT_WORKER_READY;
     w->iteration = iteration;
     w->ready_ns = rule->now;
-    push(rule, queue_of(rule, w), worker);
+    enqueue(rule, worker);
     if (rule->log)
         tt_log_announce(rule, worker, iteration, is_last);
     run(rule);
@@ -405,10 +439,16 @@ tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
     if (tt_rule_active(rule) == 2)
         keep_mixing(rule);
     if (w->state == TT_WORKER_READY)
-        unlink_from(rule, queue_of(rule, w), worker);
+        unqueue(rule, worker);
+    if (w->state == TT_WORKER_BUSY)
+        tt_sites_end(rule, w, false);
     w->state = TT_WORKER_ABSENT;
     rule->n_alive -= !w->is_last;
     rule->n_ending -= w->is_last && !w->has_ended;
+    rule->n_there--;
+    rule->n_ahead -= w->goes_ahead;
+    rule->sites[w->site].n_there--;
+    rule->sites[w->site].n_active -= !w->is_last;
     rule->n_veterans -= !w->is_newcomer;
     w->is_last = false;
     rule->told.n_deaths += is_dead;
@@ -440,21 +480,25 @@ uint64_t tt_rule_deadline(const tt_rule *rule)
 {
     const tt_rule_opts *o = &rule->opts;
     uint64_t at = TT_NEVER;
+    if (rule->n_expected > 0) /* nothing else counts until they are here */
+        return rule->ready.n + rule->ended.n > 0
+                   ? sooner(rule, at, rule->start_ns, o->start_wait_ns)
+                   : at;
     if (rule->ended.n > 0)
         at = sooner(rule, at, rule->ended_ns, o->end_wait_ns);
-    if (rule->n_expected > 0 && rule->ready.n + rule->ended.n > 0)
-        at = sooner(rule, at, rule->start_ns, o->start_wait_ns);
     if (rule->ready.n == 0)
         return at;
     uint64_t since = rule->workers[rule->ready.head].ready_ns;
     if (rule->recentre_ns)
         return sooner(rule, at, rule->recentre_ns, o->max_wait_ns);
     at = sooner(rule, at, since, o->max_wait_ns);
-    uint64_t soft = soft_wait(rule);
+    uint64_t soft = tt_rule_soft_wait(rule);
     if (soft > 0)
         at = sooner(rule, at, since, soft);
-    if (rule->has_sites)
-        at = sooner(rule, at, since, tt_rule_patience(rule));
+    if (tt_sites_matter(rule)) {
+        uint64_t sites = tt_sites_deadline(rule);
+        at = sites < at ? sites : at;
+    }
     return sooner(rule, at, rule->hold_ns, tt_rule_join_wait(rule));
 }
 
@@ -519,9 +563,10 @@ static tutti_err allocate(tt_rule *rule)
     rule->iterations = tt_new(mem, n, sizeof(*rule->iterations));
     rule->weights = tt_new(mem, n, sizeof(*rule->weights));
     rule->n_of_size = tt_new(mem, (size_t)n + 1, sizeof(*rule->n_of_size));
-    bool is_good = rule->workers && rule->chosen && rule->is_chosen &&
-                   rule->members && rule->iterations && rule->weights &&
-                   rule->n_of_size;
+    rule->sites = tt_new(mem, n, sizeof(*rule->sites));
+    bool is_good = rule->workers && rule->sites && rule->chosen &&
+                   rule->is_chosen && rule->members && rule->iterations &&
+                   rule->weights && rule->n_of_size;
     return is_good ? tt_mixing_init(&rule->mixing, &rule->opts, mem)
                    : TUTTI_ENOMEM;
 }
@@ -564,6 +609,7 @@ void tt_rule_free(tt_rule *rule)
     tt_free(&mem, rule->members, n, sizeof(*rule->members));
     tt_free(&mem, rule->iterations, n, sizeof(*rule->iterations));
     tt_free(&mem, rule->weights, n, sizeof(*rule->weights));
+    tt_free(&mem, rule->sites, n, sizeof(*rule->sites));
     tt_free(&mem, rule->n_of_size, (size_t)n + 1, sizeof(*rule->n_of_size));
     tt_free(&mem, rule, 1, sizeof(*rule));
 }
@@ -619,7 +665,7 @@ void tt_rule_measure(tt_rule *rule, tt_rule_metrics *out)
     t->n_workers = rule->opts.n;
     t->n_alive = rule->n_alive;
     t->n_ready = rule->ready.n + rule->ended.n;
-    t->soft_wait_s = (double)soft_wait(rule) * 1e-9;
+    t->soft_wait_s = (double)tt_rule_soft_wait(rule) * 1e-9;
     t->mean_staleness = t->n_members
                             ? (double)rule->staleness_sum / (double)t->n_members
                             : 0;

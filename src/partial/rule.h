@@ -13,9 +13,9 @@
  *   unless the last `window` groups leave the workers in several components
  *   (the graph is frozen): then the group must have a member of a second
  *   component, and waits for one for a bounded time;
- *   among several that would do, those on the host of the first one go first,
- *   then those of its site; and P of one site go before others, which wait for
- *   more of theirs for a bounded time;
+ *   among several that would do, those on the host of the first one go first;
+ *   where they are at several sites, groups are of one site, and now and then of
+ *   everybody who is ready, as often as it costs little;
  *   where P are not ready, a group of min_group goes after soft_wait, and
  *   whoever is ready after max_wait;
  *   every recentre_every iterations, and at the end, everybody alive is one
@@ -42,7 +42,8 @@ typedef struct tt_rule_opts {
     uint32_t window;     /* groups of history; 0: 4 ceil((n-1)/(P-1)) */
     bool is_dynamic;     /* weights by staleness; else 1/P */
     bool is_blind;       /* looks at no history: for comparison only */
-    bool adapts;         /* soft_wait is a quarter of a step; 0 if P is all */
+    bool adapts;         /* soft_wait is a quarter of a step; 0 if P is all, or
+                            if all go ahead */
     double decay;        /* 0: 0.5 */
     uint64_t soft_wait_ns, max_wait_ns; /* 0: none, 10 s */
     uint64_t join_wait_ns;              /* frozen; 0: twice a step */
@@ -81,6 +82,7 @@ void tt_rule_record(tt_rule *rule, tt_str *log);
 
 enum {
     TT_JOIN_CURRENT = 1, /* it has the current weights */
+    TT_JOIN_AHEAD = 2,   /* it computes while its group works */
 };
 /* place: equal for workers of one host; its upper half, the site, for those that
  * reach each other cheaply (0: not known). *is_newcomer (may be

@@ -3,6 +3,7 @@
  *
  * rule.c       events, when a group is due
  * choice.c     who is in it
+ * sites.c      who is in it, where workers are at several sites
  * mixing.c     the history: components, what it mixes
  * weights.c    the weights in it
  * groupsize.c  P, when it is to be chosen
@@ -28,11 +29,30 @@ typedef struct tt_worker_slot {
     bool is_last;                     /* it announces no more steps */
     bool is_final;                    /* busy: in a group of the end */
     bool has_ended;                   /* such a group went well for it */
+    bool goes_ahead;                  /* it computes while a group works */
+    bool is_far;                      /* busy: its group has several sites */
     uint32_t incarnation, next, prev; /* in the queue; TT_NONE ends it */
-    uint32_t group_n;                 /* busy: of its group */
+    uint32_t group_n;                 /* busy: counts as of that size */
+    uint32_t site;                    /* index */
     uint64_t place, iteration, group;
+    uint64_t base; /* the iteration that its last group left it at */
     uint64_t ready_ns, released_ns; /* by its last group; 0: never */
+    uint64_t group_ns;              /* busy: since when */
 } tt_worker_slot;
+
+/* Workers that reach each other cheaply, a rack. Group of several sites: "far".
+ * Idle ones (nobody is there) are used again. */
+typedef struct tt_site {
+    uint32_t id;                  /* as places have it */
+    uint32_t n_there;             /* workers that are not absent */
+    uint32_t n_active;            /* of those, who still compute */
+    uint32_t n_ready;             /* of those, who are */
+    uint32_t n_far;               /* are in a far group */
+    uint32_t n_chosen;            /* for the group being made */
+    uint64_t rested_ns, pause_ns; /* since its last far group; the least */
+    uint64_t tried_ns;            /* it waited for others in vain; 0: never */
+    uint64_t looked;              /* the last look at it */
+} tt_site;
 
 typedef struct tt_queue {
     uint32_t head, tail, n;
@@ -88,8 +108,12 @@ struct tt_rule {
     uint64_t recentre_ns;    /* since when it has been due; 0: it is not */
     uint64_t hold_ns;        /* since when a second component is awaited */
     uint64_t free_until;     /* no hold before so many groups */
-    bool has_sites;          /* somebody has told one */
-    double step_ns;          /* from a worker's group to its announcement */
+    double step_ns;          /* that a worker computes */
+    uint32_t n_there, n_ahead; /* not absent; of those, who go ahead */
+    tt_site *sites;            /* [n] */
+    uint32_t n_sites;          /* that have been used */
+    uint64_t n_looks;
+    double near_ns; /* that a group of one site takes */
     tt_mixing mixing;
     tt_sizes sizes;
     /* The group being made. */
@@ -97,6 +121,8 @@ struct tt_rule {
     bool *is_chosen;  /* [n] */
     uint32_t n_chosen;
     bool chose_across;        /* it joins components, on purpose */
+    uint32_t counts_as;       /* of which size it tells the time; 0: none,
+                                 TT_NONE: its own */
     tt_group_member *members; /* [n] */
     uint64_t *iterations;     /* [n] */
     double *weights;          /* [n] */
@@ -106,13 +132,30 @@ struct tt_rule {
     tt_rule_metrics told; /* the counters in it */
 };
 
+/* sites.c */
+/* The index of the site of that number, which has one more worker. */
+uint32_t tt_sites_enter(tt_rule *rule, uint64_t place);
+/* Groups are made of one site, or of several: there are such. */
+bool tt_sites_matter(const tt_rule *rule);
+/* As tt_rule_choose(), where sites matter: who is in the next group, if one is
+ * due. */
+bool tt_sites_choose(tt_rule *rule);
+/* The members chosen are busy from now on, with a group. */
+bool tt_sites_is_far(const tt_rule *rule);
+/* The worker has done with its group, or is gone. */
+void tt_sites_end(tt_rule *rule, tt_worker_slot *w, bool well);
+/* When a wait of tt_sites_choose() is over. */
+uint64_t tt_sites_deadline(const tt_rule *rule);
+
 /* choice.c */
 /* Workers that an ordinary group can have. */
 uint32_t tt_rule_active(const tt_rule *rule);
 /* P at the moment, at most the active. */
 uint32_t tt_rule_want(const tt_rule *rule);
-/* How long a small group, or one of several sites, waits for better ones. */
-uint64_t tt_rule_patience(const tt_rule *rule);
+/* All workers compute while their groups work: nobody waits for one. */
+bool tt_rule_goes_ahead(const tt_rule *rule);
+/* How long a small group waits for more; 0: for ever. */
+uint64_t tt_rule_soft_wait(const tt_rule *rule);
 /* Chooses `want` of the ready; false: they must wait for somebody else. */
 bool tt_rule_choose(tt_rule *rule, uint32_t want);
 /* How long a frozen graph may wait for another component. */
@@ -120,6 +163,17 @@ uint64_t tt_rule_join_wait(const tt_rule *rule);
 /* All of the queue. */
 void tt_rule_choose_all(tt_rule *rule, const tt_queue *queue);
 void tt_rule_choose_more(tt_rule *rule, const tt_queue *queue);
+/* What choice.c and sites.c share. */
+void tt_rule_drop_choice(tt_rule *rule);
+void tt_rule_take(tt_rule *rule, uint32_t worker);
+/* Those whose place is that of the first but for its lowest bits, in order. */
+void tt_rule_take_near(tt_rule *rule, uint32_t want, uint32_t but_bits);
+/* Of a frozen graph, one of each component that is not in the group yet. */
+void tt_rule_take_across(tt_rule *rule, uint32_t want);
+/* Whether the frozen graph goes on waiting for another component. */
+bool tt_rule_must_hold(tt_rule *rule);
+/* Somebody has a model; false: wait. */
+bool tt_rule_take_veteran(tt_rule *rule);
 
 /* mixing.c */
 tutti_err tt_mixing_init(tt_mixing *m, const tt_rule_opts *opts,

@@ -73,7 +73,8 @@ static int send_join(tt_worker *w, int fd, bool is_current, uint64_t deadline)
                     .n = w->o.n_workers,
                     .site = w->o.site,
                     .port = w->port,
-                    .flags = is_current ? TT_TALK_CURRENT : 0};
+                    .flags = (uint16_t)((is_current ? TT_TALK_CURRENT : 0) |
+                                        (w->o.goes_ahead ? TT_TALK_AHEAD : 0))};
     unsigned char bytes[sizeof(tt_talk) + sizeof(join)];
     tt_talk head = tt_talk_head(TT_TALK_JOIN, 0, sizeof(join));
     head.who = w->incarnation > 0 ? w->id : w->o.worker;

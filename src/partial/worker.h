@@ -43,6 +43,7 @@ typedef struct tt_worker_opts {
     uint64_t token;      /* of the job; 0: any */
     uint32_t site;       /* equal for workers near each other; 0: not known */
     bool is_current;     /* it has the weights of the others */
+    bool goes_ahead;     /* it computes while its group averages */
     uint64_t timeout_ns; /* of a group */
     uint64_t join_timeout_ns;
     /* Equal on all members for equal shapes. [any thread] */

@@ -110,7 +110,8 @@ static double racks(bool is_blind, uint64_t n_groups)
     uint64_t steps[8];
     tt_rng rng = {tt_test_seed(5)};
     tt_fleet_open_sites(
-        &f, &(tt_rule_opts){.n = 8, .group_size = 4, .is_blind = is_blind}, 4);
+        &f, &(tt_rule_opts){.n = 8, .group_size = 4, .is_blind = is_blind}, 4,
+        false);
     for (uint32_t w = 0; w < 8; w++)
         steps[w] = w < 4 ? 1000000 : 1003000;
     tt_fleet_scatter(&f, &rng);
@@ -129,6 +130,105 @@ static void test_sites_mix(void **state)
     printf("# variance left: blind %.3g, by the rule %.3g\n", blind, seeing);
     assert_true(blind > 0.05);
     assert_true(seeing < 1e-6);
+}
+
+/* Two racks of four, equally fast but for a little, not in step to begin with;
+ * groups of four take an eighth of a step, between racks two and a half. */
+typedef struct crossing {
+    double per_step; /* announcement to announcement, in steps */
+    double far_share, left;
+} crossing;
+
+static crossing cross(bool goes_ahead, uint64_t far_ns, uint64_t n_groups)
+{
+    const uint64_t step = 40 * TT_NS_PER_MS;
+    uint64_t steps[8];
+    tt_rng rng = {tt_test_seed(6)};
+    tt_rule_opts opts = {.n = 8, .group_size = 4, .adapts = true};
+    tt_fleet_open_sites(&f, &opts, 4, goes_ahead);
+    f.near_ns = step / 8;
+    f.far_ns = far_ns;
+    for (uint32_t w = 0; w < 8; w++)
+        steps[w] = step + (w < 4 ? 0 : step / 2) +
+                   tt_rng_below(&rng, step / 16);
+    tt_fleet_run(&f, steps, 8); /* the racks are apart by half a step */
+    for (uint32_t w = 4; w < 8; w++)
+        steps[w] -= step / 2;
+    tt_fleet_run(&f, steps, 40);
+    tt_fleet_scatter(&f, &rng);
+    double before = tt_fleet_variance(&f);
+    uint64_t began = f.now;
+    uint64_t n_far = f.n_far;
+    uint64_t iterations = 0;
+    for (uint32_t w = 0; w < 8; w++)
+        iterations -= f.iterations[w];
+    tt_fleet_run(&f, steps, n_groups);
+    for (uint32_t w = 0; w < 8; w++)
+        iterations += f.iterations[w];
+    crossing c = {(double)(f.now - began) * 8 / (double)iterations /
+                      (double)step,
+                  (double)(f.n_far - n_far) / (double)n_groups,
+                  tt_fleet_variance(&f) / before};
+    printf("# %s, %2d ms between racks: a step takes %.2f, %.2f of the groups "
+           "cross, variance left %.3g\n",
+           goes_ahead ? "ahead" : "waiting", (int)(far_ns / TT_NS_PER_MS),
+           c.per_step, c.far_share, c.left);
+    tt_fleet_close(&f);
+    return c;
+}
+
+/* What crosses the slow trunk costs little time, and still mixes. */
+static void test_crossing_costs_little(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        static const uint64_t far_ms[] = {5, 20, 50, 100};
+        uint64_t far_ns = far_ms[i] * TT_NS_PER_MS;
+        crossing waiting = cross(false, far_ns, 400);
+        crossing ahead = cross(true, far_ns, 400);
+        /* 1.125 for the near groups, a sixteenth for uneven steps. */
+        assert_true(waiting.per_step < (far_ms[i] < 100 ? 1.4 : 1.6));
+        assert_true(ahead.per_step < 1.1);
+        assert_true(waiting.far_share > 1.0 / 14 && waiting.far_share < 0.5);
+        assert_true(ahead.far_share > 1.0 / 14 && ahead.far_share < 0.5);
+        assert_true(waiting.left < 1e-20 && ahead.left < 1e-20);
+    }
+}
+
+/* Sites of any number and size, any speeds and times: nobody waits for a better
+ * group for more than two steps and a half when there is anybody else; every
+ * window mixes; and the rule never asks for a tick in the past. */
+static void test_sites_of_all_kinds(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed(7)};
+    for (int round = 0; round < 60; round++) {
+        uint64_t step[TT_FLEET_MAX];
+        uint32_t n = 4 + (uint32_t)tt_rng_below(&rng, 29);
+        uint32_t p = 2 + (uint32_t)tt_rng_below(&rng, 5);
+        uint32_t each = 1 + (uint32_t)tt_rng_below(&rng, 8);
+        tt_rule_opts opts = {
+            .n = n, .group_size = p < n ? p : 2, .adapts = round % 4 > 0};
+        tt_rule_metrics m;
+        tt_fleet_open_sites(&f, &opts, each, round % 2 == 1);
+        f.near_ns = tt_rng_below(&rng, 50 * TT_NS_PER_MS);
+        f.far_ns = f.near_ns + tt_rng_below(&rng, 300 * TT_NS_PER_MS);
+        for (uint32_t w = 0; w < n; w++)
+            step[w] = 40 * TT_NS_PER_MS *
+                          (tt_rng_below(&rng, 8) ? 1 : 1 + w % 5) +
+                      tt_rng_below(&rng, 4 * TT_NS_PER_MS);
+        tt_fleet_run(&f, step, 20 * n);
+        tt_rule_measure(f.rule, &m);
+        for (int span = 0; span < 4; span++) {
+            tt_fleet_part(&f);
+            tt_fleet_run(&f, step, 3 * m.window);
+            for (uint32_t w = 1; w < n; w++)
+                assert_int_equal(tt_fleet_find(&f, w), tt_fleet_find(&f, 0));
+        }
+        if (f.longest_ns > TT_NS_PER_S)
+            fail_msg("round %d: %.3f s", round, (double)f.longest_ns * 1e-9);
+        tt_fleet_close(&f);
+    }
 }
 
 static void test_no_isolation(void **state)
@@ -232,6 +332,11 @@ static void nobody(void *unused, const tt_decision *d)
     (void)d;
 }
 
+static uint64_t place_of(uint32_t worker, bool has_sites)
+{
+    return (has_sites ? (uint64_t)(1 + worker / 5) << 32 : 0) | worker / 3;
+}
+
 static tt_str record(uint64_t seed)
 {
     uint64_t step[TT_FLEET_MAX];
@@ -254,8 +359,10 @@ static tt_str record(uint64_t seed)
     tt_rule_up up = {nobody, NULL};
     assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &f.rule, NULL), 0);
     tt_rule_record(f.rule, &log);
+    bool has_sites = tt_rng_below(&rng, 2) == 1;
+    uint32_t flags = tt_rng_below(&rng, 2) ? TT_JOIN_AHEAD : 0;
     for (uint32_t w = 0; w < n; w++)
-        tt_rule_join(f.rule, w, w / 3, 0, f.now, NULL);
+        tt_rule_join(f.rule, w, place_of(w, has_sites), flags, f.now, NULL);
     for (uint32_t w = 0; w < n; w++)
         step[w] = 1 + tt_rng_below(&rng, 1000);
     uint64_t iterations[TT_FLEET_MAX] = {0};
@@ -270,7 +377,7 @@ static tt_str record(uint64_t seed)
         else if (tt_rng_below(&rng, 50) == 0)
             tt_rule_leave(f.rule, w, true, f.now);
         else if (!tt_rule_is_there(f.rule, w))
-            tt_rule_join(f.rule, w, w / 3, 0, f.now, NULL);
+            tt_rule_join(f.rule, w, place_of(w, has_sites), flags, f.now, NULL);
         else
             tt_rule_announce(f.rule, w, ++iterations[w], i > 1900 && w == 0,
                              f.now);
@@ -347,6 +454,8 @@ int main(void)
         cmocka_unit_test(test_mean_is_kept),
         cmocka_unit_test(test_no_isolation),
         cmocka_unit_test(test_sites_mix),
+        cmocka_unit_test(test_crossing_costs_little),
+        cmocka_unit_test(test_sites_of_all_kinds),
         cmocka_unit_test(test_every_window_connects),
         cmocka_unit_test(test_bounded_hold),
         cmocka_unit_test(test_size_is_chosen),

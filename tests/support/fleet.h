@@ -26,6 +26,15 @@ typedef struct tt_fleet {
     uint32_t n_to_finish;
     bool is_running;
     uint64_t next[TT_FLEET_MAX]; /* announcement; 0: waits for a group */
+    uint32_t n_each;             /* at a site; 0: there are none */
+    uint64_t near_ns, far_ns; /* that a group of one site takes, of several */
+    uint64_t ends[TT_FLEET_MAX]; /* when the group does; 0: in none */
+    uint64_t announced[TT_FLEET_MAX];
+    bool is_far[TT_FLEET_MAX]; /* its group has several sites */
+    bool goes_ahead;           /* steps go on while a group works */
+    uint64_t n_far;            /* groups of several sites */
+    uint64_t waited_ns;        /* from announcing to the group's end, all */
+    uint64_t longest_ns;       /* from announcing to a group */
     uint64_t iterations[TT_FLEET_MAX];
     /* Whom groups have joined since tt_fleet_part(). */
     uint32_t part[TT_FLEET_MAX];
@@ -33,9 +42,9 @@ typedef struct tt_fleet {
 
 /* All n join at time 1, each on the host of its number. */
 void tt_fleet_open(tt_fleet *f, const tt_rule_opts *opts);
-/* n_each of them at a site. */
-void tt_fleet_open_sites(tt_fleet *f, const tt_rule_opts *opts,
-                         uint32_t n_each);
+/* n_each of them at a site. With goes_ahead they say so. */
+void tt_fleet_open_sites(tt_fleet *f, const tt_rule_opts *opts, uint32_t n_each,
+                         bool goes_ahead);
 void tt_fleet_close(tt_fleet *f);
 /* Gaussian-like numbers. */
 void tt_fleet_scatter(tt_fleet *f, tt_rng *rng);
@@ -46,8 +55,9 @@ void tt_fleet_part(tt_fleet *f);
 uint32_t tt_fleet_find(const tt_fleet *f, uint32_t worker);
 /* Announces, then finishes the groups that it made. */
 void tt_fleet_announce(tt_fleet *f, uint32_t worker, uint64_t iteration);
-/* Worker w's steps take step_ns[w]; until so many more groups have
- * been made. */
+/* Worker w's steps take step_ns[w], groups what near_ns and far_ns say (before
+ * the workers join: goes_ahead); until so many more groups have been made. After
+ * every event the rule must not ask for a tick in the past. */
 void tt_fleet_run(tt_fleet *f, const uint64_t *step_ns, uint64_t n_groups);
 
 #endif

@@ -226,42 +226,137 @@ static void test_hosts_first(void **state)
     tt_rule_free(rule);
 }
 
-/* Workers 0 to 3 are in one rack, 4 to 7 in another: groups of one rack first,
- * but nobody waits for that longer than a quarter of a step. */
-static void test_sites_first(void **state)
+/* Workers 0 to 3 are in one rack, 4 to 7 in another. */
+static void open_racks(bool goes_ahead)
+{
+    tt_fleet_open_sites(
+        &f, &(tt_rule_opts){.n = 8, .group_size = 4, .adapts = true}, 4,
+        goes_ahead);
+    f.stays_busy = true;
+}
+
+static void all_at(uint64_t now, uint32_t first, uint32_t last)
+{
+    f.now = now;
+    for (uint32_t w = first; w <= last; w++)
+        tt_fleet_announce(&f, w, ++f.iterations[w]);
+}
+
+/* All who are in a group. */
+static void done_at(uint64_t now)
+{
+    f.now = now;
+    for (uint32_t w = 0; w < 8; w++) {
+        uint64_t group = tt_rule_group_of(f.rule, w);
+        if (group > 0)
+            assert_int_equal(tt_rule_done(f.rule, w, group, true, now), 0);
+    }
+    f.n_to_finish = 0;
+}
+
+/* Groups of one rack, and of everybody as often as that is cheap. */
+static void test_near_and_far(void **state)
 {
     (void)state;
-    tt_rule *rule;
-    tt_rule_up up = {decided, NULL};
-    tt_rule_opts opts = {.n = 8, .group_size = 2};
-    assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &rule, NULL), 0);
-    for (uint64_t w = 0; w < 8; w++) {
-        uint64_t place = (1 + w / 4) << 32 | w;
-        assert_int_equal(tt_rule_join(rule, (uint32_t)w, place, 0, 1, NULL),
-                         TUTTI_OK);
+    open_racks(false);
+    uint64_t t = 1000;
+    all_at(t, 0, 7); /* no step is known: first come first */
+    done_at(t += 40);
+    all_at(t += 400, 0, 7);
+    assert_string_equal(who(), "0 1 2 3 4 5 6 7");
+    done_at(t += 40); /* a step and a half, 600, is rest enough */
+    f.n_groups = 0;
+    all_at(t += 400, 0, 7);
+    assert_int_equal(f.n_groups, 2);
+    assert_string_equal(who(), "4 5 6 7");
+    done_at(t += 20);
+    all_at(t += 400, 0, 7);
+    assert_string_equal(who(), "0 1 2 3 4 5 6 7");
+    done_at(t += 320); /* 300 more than a near one: an eighth of 2400 */
+    f.n_groups = 0;
+    for (int i = 0; i < 5; i++) {
+        all_at(t += 400, 0, 7);
+        done_at(t += 20);
     }
-    n_texts = 0;
-    for (uint32_t w = 0; w < 8; w++) /* no step is known */
-        assert_int_equal(
-            tt_rule_announce(rule, w / 2 + w % 2 * 4, 1, false, 1000), 0);
-    assert_int_equal(n_texts, 4);
-    assert_string_equal(texts[0], "0 4");
-    for (uint32_t w = 0; w < 8; w++)
-        assert_int_equal(tt_rule_done(rule, w, w % 4 + 1, true, 1000), 0);
-    n_texts = 0;
-    assert_int_equal(tt_rule_announce(rule, 0, 2, false, 1400), 0);
-    assert_int_equal(tt_rule_announce(rule, 4, 2, false, 1400), 0);
-    assert_int_equal(n_texts, 0);
-    assert_int_equal(tt_rule_deadline(rule), 1500);
-    assert_int_equal(tt_rule_announce(rule, 5, 2, false, 1400), 0);
-    assert_string_equal(texts[0], "4 5");
-    assert_int_equal(tt_rule_announce(rule, 6, 2, false, 1400), 0);
-    tt_rule_tick(rule, 1499);
-    assert_int_equal(n_texts, 1);
-    tt_rule_tick(rule, 1500);
-    assert_int_equal(n_texts, 2);
-    assert_string_equal(texts[1], "0 6");
-    tt_rule_free(rule);
+    assert_int_equal(f.n_groups, 5 * 2);
+    all_at(t += 400, 0, 7);
+    assert_string_equal(who(), "0 1 2 3 4 5 6 7");
+    tt_fleet_close(&f);
+}
+
+/* A rack waits for the other, and goes by itself when that does not come. */
+static void test_far_wait_is_bounded(void **state)
+{
+    (void)state;
+    open_racks(false);
+    all_at(1000, 0, 7);
+    done_at(1040);
+    f.n_groups = 0;
+    all_at(1440, 0, 3); /* a step takes 400 */
+    tick_at(1440 + 299);
+    assert_int_equal(f.n_groups, 0);
+    tick_at(1440 + 300);
+    assert_int_equal(f.n_groups, 1);
+    assert_string_equal(who(), "0 1 2 3");
+    done_at(1760);
+    all_at(2160, 0, 3); /* it has waited in vain: not again */
+    assert_int_equal(f.n_groups, 2);
+    done_at(2170);
+    all_at(2400, 4, 7); /* but it comes when the other one waits */
+    assert_int_equal(f.n_groups, 2);
+    all_at(2570, 0, 3);
+    assert_string_equal(who(), "0 1 2 3 4 5 6 7");
+    tt_fleet_close(&f);
+}
+
+/* Who is late does not keep its rack: for a quarter of a step; nobody waits for
+ * those who go ahead, so there it is a whole one. */
+static void small_near_groups(bool goes_ahead, uint64_t wait)
+{
+    open_racks(goes_ahead);
+    all_at(1000, 0, 7);
+    done_at(1040);
+    all_at(1440, 0, 7); /* a step: 400 of one that waits, else 440 */
+    done_at(1441);
+    f.n_groups = 0;
+    all_at(1841, 0, 2);
+    tick_at(1841 + wait - 1);
+    assert_int_equal(f.n_groups, 0);
+    tick_at(1841 + wait + 1);
+    assert_int_equal(f.n_groups, 1);
+    assert_string_equal(who(), "0 1 2");
+    tt_fleet_close(&f);
+}
+
+static void test_small_near_groups(void **state)
+{
+    (void)state;
+    small_near_groups(false, 100);
+    small_near_groups(true, 429); /* 440 with a tenth of 401, three times */
+}
+
+/* One that is alone in its rack, or whose mates do not come. */
+static void test_left_over(void **state)
+{
+    (void)state;
+    tt_fleet_open_sites(
+        &f, &(tt_rule_opts){.n = 5, .group_size = 3, .adapts = true}, 4, false);
+    f.stays_busy = true;
+    all_at(1000, 0, 4);
+    assert_int_equal(f.n_groups, 2);
+    assert_string_equal(who(), "3 4");
+    tt_fleet_close(&f);
+    open_racks(false);
+    all_at(1000, 0, 7);
+    done_at(1040);
+    all_at(1440, 0, 7);
+    done_at(1441);
+    f.n_groups = 0;
+    all_at(1841, 1, 1);
+    all_at(1841, 6, 6);
+    tick_at(1841 + 790);
+    assert_string_equal(who(), "1 6");
+    tt_fleet_close(&f);
 }
 
 static void test_recentre(void **state)
@@ -578,7 +673,10 @@ int main(void)
         cmocka_unit_test(test_adaptive_wait),
         cmocka_unit_test(test_groups_of_all_wait),
         cmocka_unit_test(test_hosts_first),
-        cmocka_unit_test(test_sites_first),
+        cmocka_unit_test(test_near_and_far),
+        cmocka_unit_test(test_far_wait_is_bounded),
+        cmocka_unit_test(test_small_near_groups),
+        cmocka_unit_test(test_left_over),
         cmocka_unit_test(test_recentre),
         cmocka_unit_test(test_recentre_does_not_wait_for_ever),
         cmocka_unit_test(test_the_end),

@@ -317,6 +317,7 @@ void define_options(py::module_ &m)
     TT_FIELD(liveness_s, double);
     TT_FIELD(timeout_s, double);
     TT_FIELD(is_current, bool);
+    TT_FIELD(goes_ahead, bool);
 #undef TT_FIELD
 }
 

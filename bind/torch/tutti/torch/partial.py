@@ -114,10 +114,9 @@ class PartialReduce:
                                   int(bucket_cap_mb * (1 << 20)))
         memories = memories_of(optimizer) if momentum == "reset" else {}
         self._memories = [memory for some in memories.values() for memory in some]
-        if ahead:  # nobody waits while a group fills
-            rules.setdefault("soft_wait_s", -1)
         options = options_of(group_size, mode, recentre_every, rules)
         options.is_current = is_current
+        options.goes_ahead = ahead > 0  # nobody waits while a group fills
         self.iteration = 0
         self.group = None     # what the last group was: kind, members, weights, ...
         self.n_broken = 0     # groups that this worker was in, and that broke
