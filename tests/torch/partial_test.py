@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from functools import partial
 
@@ -52,8 +53,9 @@ def weights(net):
 
 def memory(optimizer):
     """In the order of the parameters."""
-    states = [optimizer.state[p] for g in optimizer.param_groups for p in g["params"]]
-    return torch.cat([v.flatten() for s in states for v in s.values() if torch.is_tensor(v)])
+    states = [optimizer.state.get(p, {}) for g in optimizer.param_groups for p in g["params"]]
+    return torch.cat([torch.zeros(0), *(v.flatten() for s in states for v in s.values()
+                                        if torch.is_tensor(v))])
 
 
 def all_equal(tensor, size, what):
@@ -183,21 +185,6 @@ def by_hand(average, before, mean):
     return before, mean
 
 
-def no_square_is_negative(rank, size):
-    """Changes are added, yet no sum of squares gets below nothing."""
-    net = net_of()
-    optimizer = adam(net)
-    learn(net, rank, 0)
-    optimizer.step()
-    found = tutti.torch.averaged.memories_of(optimizer)
-    for p, memories in found.items():
-        positive = {m.key for m in memories if m.is_positive}
-        assert positive == {"step", "exp_avg_sq"}, positive
-        for m in memories:
-            m.add(torch.full_like(m.like, -5.0))
-            assert (optimizer.state[p][m.key].min() >= 0) == m.is_positive, m.key
-
-
 def saved(rank, size):
     """Half of the steps, saved, loaded, the other half: the bits of all at once."""
     def some(net, optimizer, state, steps):
@@ -220,6 +207,20 @@ def saved(rank, size):
     assert torch.equal(weights(whole), weights(fresh)), "what was loaded goes on otherwise"
 
 
+def loaded_ahead(rank, size):
+    """What is on its way changes nothing of what is loaded."""
+    net = net_of()
+    average = tutti.torch.PartialReduce(net, sgd(net), group_size=size, ahead=9)
+    state = {"net": {k: v.clone() for k, v in net.state_dict().items()}, "average": average.state_dict()}
+    learn(net, rank, 0)
+    average.step()
+    net.load_state_dict(state["net"])
+    average.load_state_dict(state["average"])
+    average._land()
+    assert torch.equal(weights(net), weights(net_of())) and average.iteration == 0
+    average.finish()
+
+
 def refusals(rank, size):
     net = net_of()
     for bad, error in (({"mode": "best"}, ValueError), ({"momentum": "lost"}, ValueError),
@@ -234,7 +235,7 @@ def refusals(rank, size):
 
 def every_part(rank, size):
     """All in one job."""
-    for part in (synchronous, modes, momentum, ahead, no_square_is_negative, saved, refusals):
+    for part in (synchronous, modes, momentum, ahead, saved, loaded_ahead, refusals):
         try:
             part(rank, size)
         except Exception as error:
@@ -304,6 +305,52 @@ def deaths(steps):
     assert metrics["deaths"] == 1 and metrics["joins"] == 6, metrics
 
 
+def survivor(folder, port, rank, size):
+    """Keeps its weights while there is no controller."""
+    net = net_of()
+    average = tutti.torch.PartialReduce(net, sgd(net), controller=f"127.0.0.1:{port}", worker=rank)
+    k = n_lost = 0
+    while k < 5 or not os.path.exists(os.path.join(folder, "again")):
+        learn(net, rank, k)
+        try:
+            average.step()
+            k += 1
+            touch(folder, f"{rank}.{k}")
+        except tutti.torch.WorkerLost as lost:
+            assert "controller at 127.0.0.1" in str(lost), lost
+            n_lost += 1
+            average.rejoin(is_current=True)
+    average.finish()
+    assert n_lost == 1, n_lost
+    torch.save(weights(net), os.path.join(folder, f"{rank}.pt"))
+
+
+def restarted():
+    """A controller goes, and comes again at the same place: training goes on."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = tutti.torch.Controller(2, group_size=2)
+        later = []
+
+        def exchange():
+            while not all(os.path.exists(os.path.join(folder, f"{r}.3")) for r in (0, 1)):
+                time.sleep(0.01)
+            first.close()
+            later.append(tutti.torch.Controller(2, listen=f"127.0.0.1:{first.port}", group_size=2))
+            while later[0].metrics()["groups"] < 2:
+                time.sleep(0.01)
+            touch(folder, "again")
+
+        thread = threading.Thread(target=exchange, daemon=True)
+        thread.start()
+        ranks.run(partial(survivor, folder, first.port), 2, backend=None)
+        thread.join()
+        ends = [torch.load(os.path.join(folder, f"{r}.pt")) for r in (0, 1)]
+    assert torch.equal(*ends), "weights differ at the end"
+    sizes = later[0].metrics()["sizes"]
+    later[0].close()
+    assert sizes[2] >= 2, sizes
+
+
 def alone(rank, size):
     """One worker is a group by itself."""
     net = net_of()
@@ -318,6 +365,7 @@ TESTS = [
     ("P = N, modes, momentum, ahead, state_dict, refusals", partial(ranks.run, every_part, 4)),
     ("a worker is killed, another leaves and comes back", partial(deaths, 0)),
     ("the same, stepping ahead", partial(deaths, 2)),
+    ("the controller is started again", restarted),
     ("one worker", partial(ranks.run, alone, 1)),
 ]
 

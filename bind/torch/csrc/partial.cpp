@@ -221,9 +221,14 @@ py::object group_of(Partial &self)
     return d;
 }
 
-py::dict metrics_of(const tutti_partial_metrics &m)
+template <typename OfSize>
+py::dict metrics_of(const tutti_partial_metrics &m, OfSize n_of_size)
 {
-    py::dict d, kinds;
+    py::dict d, kinds, sizes;
+    for (uint32_t size = 1; size <= m.n_workers; size++)
+        if (const uint64_t n = n_of_size(size))
+            sizes[py::int_(size)] = n;
+    d["sizes"] = sizes;
     for (int k = 0; k < TUTTI_GROUP_KIND_COUNT; k++)
         kinds[tutti_group_kind_name(static_cast<tutti_group_kind>(k))] =
             m.n_kind[k];
@@ -257,7 +262,9 @@ py::object measure(Partial &self)
     tutti_partial_metrics m;
     if (tutti_partial_measure(self.open(), &m))
         return py::none();
-    return metrics_of(m);
+    return metrics_of(m, [&](uint32_t size) {
+        return tutti_partial_n_of_size(self.open(), size);
+    });
 }
 
 class Controller
@@ -333,7 +340,9 @@ void define_controller(py::module_ &m)
              [](Controller &c) {
                  tutti_partial_metrics m;
                  tutti_controller_measure(c.open(), &m);
-                 return metrics_of(m);
+                 return metrics_of(m, [&](uint32_t size) {
+                     return tutti_controller_n_of_size(c.open(), size);
+                 });
              })
         .def("wait", &Controller::wait, no_gil)
         .def("close", &Controller::close, no_gil);

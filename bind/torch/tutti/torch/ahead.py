@@ -18,7 +18,7 @@ class Flight(threading.Thread):
         super().__init__(name="tutti-partial", daemon=True)
         self.session, self.buckets, self.iteration = session, buckets, iteration
         self.n_steps = 0  # made since
-        self.error = None
+        self.error = self.failure = None
         for bucket in buckets:
             bucket.read()
             bucket.remember()
@@ -26,10 +26,14 @@ class Flight(threading.Thread):
         self.start()
 
     def run(self):
-        err = self.asked.wait()
-        for bucket in self.buckets:
-            err = err or self.session.reduce(bucket.flat)
-        self.error = err or self.session.commit()
+        try:
+            err = self.asked.wait()
+            for bucket in self.buckets:
+                err = err or self.session.reduce(bucket.flat)
+            self.error = err or self.session.commit()
+        except BaseException as failure:  # end() raises it
+            self.failure = failure
+            self.session.abandon(f"an average failed: {type(failure).__name__}")
 
     def is_due(self, most_steps):
         """Its result is there, or must be waited for."""
@@ -38,4 +42,6 @@ class Flight(threading.Thread):
     def end(self):
         """Waits; an error of the library, 0: the buckets have the averages."""
         self.join()
+        if self.failure:
+            raise self.failure
         return self.error

@@ -3,35 +3,65 @@
 what the optimizer remembers of each parameter.
 
 All of it is laid into flat tensors ("buckets"), which are the same on all workers:
-which parts the optimizer will remember is found out by one step on a small
+which parts the optimizer will remember is found out by two steps on a small
 stand-in, so also a worker that has not made a step yet has a place for them. What
 is missing counts as zero, and is made when an average that is not zero arrives.
 Parts of another shape than the parameter (factored moments) stay local.
 """
 
+import inspect
+
 import torch
 
 # What an optimizer remembers of a parameter; the stand-in has this shape.
 STAND_IN = (2, 3)
+TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def _stand_in_state(optimizer, group):
-    """The state that the optimizer makes for a parameter of such a group."""
-    like = group["params"][0]
-    options = {k: v for k, v in group.items() if k not in ("params", "param_names")}
-    p = torch.nn.Parameter(torch.zeros(STAND_IN, dtype=like.dtype, device=like.device))
-    p.grad = torch.full_like(p, -1)  # only what is a sum of squares gets positive
-    twin = type(optimizer)([{"params": [p], **options}])
-    twin.step()
-    return dict(twin.state.get(p, {}))
+class StandIn:
+    """What the optimizer remembers of a parameter of such a group: before its first
+    step, after that, and after the second."""
+
+    def __init__(self, optimizer, group):
+        like = group["params"][0]
+        options = {k: v for k, v in group.items() if k not in ("params", "param_names")}
+        p = torch.nn.Parameter(torch.zeros(STAND_IN, dtype=like.dtype, device=like.device))
+        # Of both signs: only what is a sum of squares gets positive everywhere.
+        p.grad = torch.tensor([1.0, -1.0] * 3).view(STAND_IN).to(p)
+        known = inspect.signature(type(optimizer)).parameters
+        asked = {k: v for k, v in options.items() if k in known}
+        twin = type(optimizer)([{"params": [p], **options}], **asked)
+        self.before = _copied(twin.state.get(p, {}))
+        twin.step()
+        self.first = _copied(twin.state.get(p, {}))
+        twin.step()
+        self.second = dict(twin.state.get(p, {}))
+        # One that has other parts, too, cannot be made here for a parameter.
+        self.is_whole = all(not torch.is_tensor(v) or v.shape in (STAND_IN, ())
+                            for v in self.first.values())
+
+    def is_count(self, key):
+        """Of steps; other scalars are factors."""
+        return self.first[key].dim() == 0 and (self.first[key] == 1 and self.second[key] == 2).item()
+
+
+def _copied(state):
+    return {k: v.clone() if torch.is_tensor(v) else v for k, v in state.items()}
 
 
 def is_number(value):
     return torch.is_tensor(value) and value.is_floating_point()
 
 
+def _add_positive(tensor, change, before):
+    """Adds, but not below half of what it is, or of what the average is: one that
+    was great when it was announced would else come to nothing, and is divided by."""
+    least = torch.minimum(tensor, change + before) / 2
+    torch.maximum(tensor + change, least, out=tensor)
+
+
 class Weight:
-    """A parameter, or a buffer of the model."""
+    """A parameter."""
 
     def __init__(self, tensor):
         self.tensor = self.like = tensor
@@ -42,19 +72,35 @@ class Weight:
     def write(self, view):
         self.tensor.detach().copy_(view)
 
-    def add(self, change):
-        self.tensor.detach().add_(change)
+    def add(self, change, before):
+        self.tensor.detach().add_(change.to(self.tensor))
+
+
+class Record(Weight):
+    """A buffer of the model. A variance that runs along must not become negative."""
+
+    def add(self, change, before):
+        tensor = self.tensor.detach()
+        change, before = change.to(tensor), before.to(tensor)
+        if tensor.numel() and min(tensor.min(), before.min()) >= 0:
+            _add_positive(tensor, change, before)
+        else:
+            tensor.add_(change)
 
 
 class Memory:
     """One of the tensors that the optimizer keeps for a parameter."""
 
-    def __init__(self, optimizer, p, key, state):
-        self.optimizer, self.p, self.key, self.state = optimizer, p, key, state
-        self.is_count = state[key].dim() == 0
-        # Sums of squares, and counts: changes must not make them negative.
-        self.is_positive = bool(state[key].min() > 0)
-        self.like = torch.zeros((), dtype=torch.float32) if self.is_count else p
+    def __init__(self, optimizer, p, key, stand_in):
+        self.optimizer, self.p, self.key, self.stand_in = optimizer, p, key, stand_in
+        first = stand_in.first[key]
+        self.is_scalar = first.dim() == 0
+        self.is_count = stand_in.is_count(key)
+        # Sums of squares, and the like: changes must not make them negative.
+        self.is_positive = bool(first.min() > 0)
+        self.like = torch.zeros((), dtype=first.dtype)
+        if not self.is_scalar:
+            self.like = self.like.expand(p.shape)
 
     def _present(self):
         return self.optimizer.state.get(self.p, {}).get(self.key)
@@ -69,31 +115,38 @@ class Memory:
     def write(self, view):
         value = self._present()
         if value is None:
-            if not view.any():
+            if not self.stand_in.is_whole or not view.any():
                 return
             value = self._make()
         value.copy_(view.round() if self.is_count else view)
 
-    def add(self, change):
+    def add(self, change, before):
         value = self._present()
         if value is None:
             return self.write(change)
-        value.add_(change.round() if self.is_count else change)
-        if self.is_positive:
-            value.clamp_(min=0)
+        change, before = change.to(value), before.to(value)
+        if self.is_count:
+            value.add_(change.round()).clamp_(min=0)
+        elif self.is_positive:
+            _add_positive(value, change, before)
+        else:
+            value.add_(change)
 
     def reset(self):
-        value = self._present()
-        if value is not None:
-            value.zero_()
+        """As it was before the first step; what the first step makes, it makes again."""
+        first = self.stand_in.before.get(self.key)
+        if first is None:
+            self.optimizer.state.pop(self.p, None)
+        elif self._present() is not None:
+            self._present().fill_(first.flatten()[0])
 
     def _make(self):
         made = self.optimizer.state[self.p]
-        for key, value in self.state.items():
+        for key, value in self.stand_in.first.items():
             if key in made:
                 continue
             if is_number(value) and value.shape == STAND_IN:
-                made[key] = torch.zeros_like(self.p)
+                made[key] = torch.zeros_like(self.p, dtype=value.dtype)
             elif torch.is_tensor(value):
                 made[key] = torch.zeros_like(value)
             else:
@@ -106,15 +159,15 @@ def memories_of(optimizer):
     found = {}
     for group in optimizer.param_groups:
         try:
-            state = _stand_in_state(optimizer, group)
+            stand_in = StandIn(optimizer, group)
         except Exception as error:
             raise ValueError(
                 f"tutti.torch.PartialReduce: what {type(optimizer).__name__} remembers cannot "
                 f'be found out ({error}); momentum="keep" leaves it alone'
             ) from error
-        keys = [k for k, v in state.items() if is_number(v) and v.shape in (STAND_IN, ())]
+        keys = [k for k, v in stand_in.first.items() if is_number(v) and v.shape in (STAND_IN, ())]
         for p in group["params"]:
-            found[p] = [Memory(optimizer, p, key, state) for key in keys]
+            found[p] = [Memory(optimizer, p, key, stand_in) for key in keys]
     return found
 
 
@@ -152,8 +205,10 @@ class Bucket:
     def change(self):
         """Adds what averaging has changed."""
         self.flat.sub_(self.before)
+        at = 0
         for part, view in zip(self.parts, self.views):
-            part.add(view)
+            part.add(view, self.before[at : at + view.numel()].view(view.shape))
+            at += view.numel()
 
 
 class Packer:
@@ -192,10 +247,16 @@ def buckets_of(model, optimizer, averages_memory, averages_buffers, cap_bytes):
     late = []  # known only when all parameters have been stepped
     seen = set()
     for p in reversed([p for g in optimizer.param_groups for p in g["params"]]):
-        same = [m for m in memories.get(p, ()) if m.like.dtype == p.dtype and not m.is_count]
+        same = [m for m in memories.get(p, ()) if m.like.dtype == p.dtype and not m.is_scalar]
         late += [m for m in memories.get(p, ()) if m not in same]
         packer.take([Weight(p), *same], p)
         seen.add(p)
+    for p in seen:
+        if p.dtype not in TYPES:
+            raise ValueError(
+                f"tutti.torch.PartialReduce: parameters of {p.dtype} cannot be averaged; "
+                "f16, bf16, f32 and f64 can"
+            )
     for p in model.parameters():
         if p not in seen and p.requires_grad:
             raise ValueError(
@@ -203,7 +264,7 @@ def buckets_of(model, optimizer, averages_memory, averages_buffers, cap_bytes):
                 "does not have; give it all, or set requires_grad=False"
             )
     if averages_buffers:
-        late += [Weight(b) for b in model.buffers() if b.is_floating_point()]
+        late += [Record(b) for b in model.buffers() if b.is_floating_point()]
     buckets = packer.close()
     packer = Packer(cap_bytes)
     for part in late:

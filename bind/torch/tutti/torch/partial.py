@@ -87,8 +87,8 @@ class PartialReduce:
     group_size      members of a group; "auto": chosen while it runs
     mode            "constant": each counts 1/n; "dynamic": the further a worker is
                     behind, the less it counts, and it goes on from the foremost
-    momentum        what the optimizer remembers is averaged too ("average"), set to
-                    zero after each averaging ("reset"), or left alone ("keep")
+    momentum        what the optimizer remembers is averaged too ("average"),
+                    forgotten after each averaging ("reset"), or left alone ("keep")
     recentre_every  steps (of a mean worker) until all workers are one group; 0: never
     average_buffers the model's floating-point buffers too (running means and so on)
     ahead           steps that are made while a group's average is on its way, at most;
@@ -283,6 +283,7 @@ class PartialReduce:
         self.last_failure = self._session.message() or _c.strerror(err)
         if self._session.state():
             raise WorkerLost(f"tutti.torch.PartialReduce: {self.last_failure}")
+        self._session.abandon(self.last_failure)  # where it has not broken by itself
         return False
 
     # -------------------------------------------------------------- life --
@@ -327,7 +328,7 @@ class PartialReduce:
         """The average that is on its way, if any, counts for nothing."""
         flight, self._flight = self._flight, None
         if flight:
-            flight.end()
+            flight.join()
 
     def _is_open(self):
         if self._session is None:
@@ -352,5 +353,8 @@ class PartialReduce:
         return {"iteration": self.iteration, "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state):
+        """Before it, or after it, load the model's. What is on its way is of other
+        weights, and counts for nothing."""
+        self._drop()
         self.optimizer.load_state_dict(state["optimizer"])
         self.iteration = state["iteration"]
