@@ -13,8 +13,8 @@
  *
  * Times in nanoseconds. Weights are hexadecimal floats: exact. A group line
  * follows the event that made it. A replay feeds the events to a new rule with
- * the same options and compares each group line, byte by byte. Lines that
- * begin with # are comments. */
+ * the same options, which writes a log of its own, and compares each line, byte
+ * by byte. Lines that begin with # are comments. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -216,6 +216,20 @@ static tutti_err feed(tt_rule *rule, const event *e)
     return TUTTI_OK;
 }
 
+/* An event as the new rule has written it: its own line comes first, then the
+ * groups. */
+static tutti_err compare_event(replay *r, const char *line)
+{
+    const char *end = r->made.data ? strchr(r->made.data, '\n') : NULL;
+    if (r->made.err)
+        return r->made.err;
+    size_t len = end ? (size_t)(end - r->made.data) : 0;
+    if (!end || strlen(line) != len || memcmp(r->made.data, line, len) != 0)
+        return refuse(r, TUTTI_EFORMAT, "the rule writes this event otherwise");
+    r->at = len + 1;
+    return TUTTI_OK;
+}
+
 static tutti_err replay_line(replay *r, char *line)
 {
     event e;
@@ -232,27 +246,26 @@ static tutti_err replay_line(replay *r, char *line)
         return refuse(r, TUTTI_EFORMAT, "not an event");
     if (feed(r->rule, &e))
         return refuse(r, TUTTI_EFORMAT, "this cannot happen here");
-    /* Its own line comes first, then the groups. */
-    const char *end = r->made.data ? strchr(r->made.data, '\n') : NULL;
-    r->at = end ? (size_t)(end - r->made.data) + 1 : 0;
-    return r->made.err;
+    return compare_event(r, line);
 }
 
 static tutti_err replay_text(replay *r, char *text)
 {
     tutti_err err = TUTTI_OK;
     char *at = text;
-    while (!err && at && *at) {
+    while (!err && *at) {
         char *end = strchr(at, '\n');
-        if (end)
-            *end = '\0';
         r->line++;
+        if (!end)
+            return refuse(r, TUTTI_EFORMAT, "the log ends within a line");
+        *end = '\0';
         if (r->line == 1 && strcmp(at, first_line) != 0)
             return refuse(r, TUTTI_EFORMAT, "this is no log of groups");
         if (r->line > 1)
             err = replay_line(r, at);
-        at = end ? end + 1 : NULL;
+        at = end + 1;
     }
+    r->line += r->line == 0;
     if (!err && !r->rule)
         return refuse(r, TUTTI_EFORMAT, "the options are missing");
     return err ? err : begin_event(r);
@@ -262,6 +275,12 @@ tutti_err tt_rule_replay(const char *text, size_t len, const tt_mem *mem,
                          const tt_rule_up *up, tt_rule_metrics *metrics,
                          tutti_diag *diag)
 {
+    const char *nul = len > 0 ? memchr(text, 0, len) : NULL;
+    if (nul)
+        return tt_fail(diag, TUTTI_EFORMAT,
+                       "byte %zu is 0: this is no log of groups, or it is "
+                       "damaged",
+                       (size_t)(nul - text));
     replay r = {.mem = mem, .up = *up, .made = {.mem = mem}, .diag = diag};
     char *copy = tt_new(mem, len + 1, 1);
     if (!copy)
