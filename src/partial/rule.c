@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double newest_step_share = 0.1;
+static const double newest_step_share = 0.1, newest_own_share = 0.3;
 
 /* How long a small group waits for more, as a share of what a step takes.
  * Among 8 workers, one of them 5 times slower, groups of 4 that wait until they
@@ -322,6 +322,7 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
         .incarnation = w->incarnation + 1,
         .site = tt_sites_enter(rule, place),
         .place = place,
+        .joined_ns = rule->now,
     };
     rule->n_alive++;
     rule->n_there++;
@@ -337,16 +338,21 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
     return TUTTI_OK;
 }
 
-/* Who goes ahead has made steps while its group worked. */
+/* Who goes ahead has made steps while its group worked. The first step began when
+ * the worker joined, or later. */
 static void note_step(tt_rule *rule, tt_worker_slot *w, uint64_t iteration)
 {
-    if (w->released_ns == 0)
+    if (w->released_ns == 0) {
+        rule->guess_ns = (double)(rule->now - w->joined_ns);
         return;
+    }
     double ns = (double)(rule->now - w->released_ns);
     if (w->goes_ahead && iteration > w->base)
         ns = (double)(rule->now - w->ready_ns) / (double)(iteration - w->base);
     double share = rule->step_ns > 0 ? newest_step_share : 1;
+    double own_share = w->step_ns > 0 ? newest_own_share : 1;
     rule->step_ns += share * (ns - rule->step_ns);
+    w->step_ns += own_share * (ns - w->step_ns);
 }
 
 static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
@@ -497,7 +503,7 @@ uint64_t tt_rule_deadline(const tt_rule *rule)
         at = sooner(rule, at, since, soft);
     if (tt_sites_matter(rule)) {
         uint64_t sites = tt_sites_deadline(rule);
-        at = sites < at ? sites : at;
+        at = sites < at && sites > rule->now ? sites : at;
     }
     return sooner(rule, at, rule->hold_ns, tt_rule_join_wait(rule));
 }

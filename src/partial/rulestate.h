@@ -37,7 +37,9 @@ typedef struct tt_worker_slot {
     uint64_t place, iteration, group;
     uint64_t base; /* the iteration that its last group left it at */
     uint64_t ready_ns, released_ns; /* by its last group; 0: never */
-    uint64_t group_ns;              /* busy: since when */
+    uint64_t joined_ns;
+    uint64_t group_ns; /* busy: since when */
+    double step_ns;    /* that it computes; 0: not known */
 } tt_worker_slot;
 
 /* Workers that reach each other cheaply, a rack. Group of several sites: "far".
@@ -52,6 +54,7 @@ typedef struct tt_site {
     uint64_t rested_ns, pause_ns; /* since its last far group; the least */
     uint64_t tried_ns;            /* it waited for others in vain; 0: never */
     uint64_t looked;              /* the last look at it */
+    bool is_due;                  /* a far group may be */
 } tt_site;
 
 typedef struct tt_queue {
@@ -113,7 +116,9 @@ struct tt_rule {
     tt_site *sites;            /* [n] */
     uint32_t n_sites;          /* that have been used */
     uint64_t n_looks;
-    double near_ns; /* that a group of one site takes */
+    double guess_ns;  /* of a step, at most, while none is known */
+    double near_ns;   /* that a group of one site takes */
+    uint64_t wake_ns; /* when the next wait in sites.c ends */
     tt_mixing mixing;
     tt_sizes sizes;
     /* The group being made. */

@@ -3,8 +3,13 @@
  * say, with a slow trunk between them.
  *
  * Near       An ordinary group is of one site: its first P, or all of it where
- *            it has fewer. After the soft wait (of workers that go ahead, which
- *            nobody waits for: a whole step) fewer will do, at least min_group.
+ *            it has fewer. At least min_group of them go when nobody else of the
+ *            site is about to come: workers take about as long as for their last
+ *            steps, so the rule knows. Who is expected within three quarters of a
+ *            step is waited for, until a quarter of a step after that; so of two
+ *            halves of a site that are equally fast one meets the other, and
+ *            afterwards they are in step. (Of workers that go ahead nobody waits:
+ *            there groups may fill for a whole step.)
  * Far        What the slow network carries hardly depends on how many average:
  *            a plan that knows it brings one sum out of each site and one
  *            average back. So a far group is of everybody, up to P of each of
@@ -12,10 +17,7 @@
  * How often  After a far group its sites rest: at least a step and a half, so
  *            that there are near groups between, and so long that what the far
  *            one took longer than a near one is a small share of the time. Then
- *            the next one is due, and a site that is ready waits for the others,
- *            three quarters of a step at most (going ahead: a whole one), so that
- *            of two sites that are equally fast one meets the other; in vain not
- *            again for six steps. Afterwards they are in step, and need not wait.
+ *            the next one is due: sites wait for each other as mates do.
  * Frozen     A far group is due at once, and waits as choice.c says.
  * Left over  Who has no mates, or has waited two steps for them, goes with
  *            whomever it gets. So nobody waits longer than that for a better
@@ -24,7 +26,9 @@
  * Next       choice.c, rule.c. */
 #include "partial/rulestate.h"
 
-static const double least_rest = 1.5, tired_steps = 6;
+static const double least_rest = 1.5, tired_steps = 6, mates_steps = 2;
+/* Who is expected so soon is waited for, and so long after that. */
+static const double foreseen_steps = 0.75, late_steps = 0.25;
 /* So many times what a far group takes longer than a near one: of workers that
  * wait for it, and of those that go ahead. */
 static const double rest_times = 8, rest_times_ahead = 2;
@@ -69,21 +73,59 @@ bool tt_sites_matter(const tt_rule *rule)
 
 /* ------------------------------------------------------------------ waits -- */
 
-static bool has_waited(const tt_rule *rule, uint32_t worker, uint64_t wait)
+/* Every wait goes through this: a tick is needed when it ends. */
+static bool is_past(tt_rule *rule, uint64_t at)
 {
-    return rule->now - rule->workers[worker].ready_ns >= wait;
+    if (rule->now >= at)
+        return true;
+    rule->wake_ns = at < rule->wake_ns ? at : rule->wake_ns;
+    return false;
 }
 
+static uint64_t steps(const tt_rule *rule, double n)
+{
+    return (uint64_t)(n * (rule->step_ns > 0 ? rule->step_ns : rule->guess_ns));
+}
+
+/* By itself it waits for those who are about to come, and not for others. */
+static bool foresees(const tt_rule *rule)
+{
+    return rule->opts.adapts && !tt_rule_goes_ahead(rule);
+}
+
+/* Until when somebody who is ready since then should wait for those of the site
+ * (NULL: of all sites whose far group is due, but for `but`) who compute: 0: none
+ * of them is about to come. */
+static uint64_t awaited(tt_rule *rule, const tt_site *site, const tt_site *but,
+                        uint64_t since)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < rule->opts.n; i++) {
+        const tt_worker_slot *w = &rule->workers[i];
+        const tt_site *s = &rule->sites[w->site];
+        if (w->state != TT_WORKER_AWAY || w->is_last ||
+            (site ? s != site : s == but || !s->is_due))
+            continue;
+        uint64_t at = w->released_ns + (uint64_t)w->step_ns;
+        if (w->step_ns <= 0)
+            at = since + steps(rule, foreseen_steps); /* not known */
+        else if (at < since)
+            at = since; /* it is late */
+        if (at <= since + steps(rule, foreseen_steps) && at > last)
+            last = at;
+    }
+    return last > 0 ? last + steps(rule, late_steps) : 0;
+}
+
+/* As a program wants it, or those who go ahead. */
 static uint64_t near_wait(const tt_rule *rule)
 {
-    bool adapts = rule->opts.adapts && tt_rule_goes_ahead(rule);
-    return adapts ? (uint64_t)rule->step_ns : tt_rule_soft_wait(rule);
+    return rule->opts.adapts ? steps(rule, 1) : rule->opts.soft_wait_ns;
 }
 
 static uint64_t far_wait(const tt_rule *rule)
 {
-    double steps = tt_rule_goes_ahead(rule) ? 1 : 0.75;
-    return (uint64_t)(steps * rule->step_ns);
+    return steps(rule, tt_rule_goes_ahead(rule) ? 1 : foreseen_steps);
 }
 
 /* Who has no mates, or has mates that do not come. */
@@ -91,20 +133,28 @@ static uint64_t lone_wait(const tt_rule *rule, uint32_t worker, uint32_t want)
 {
     const tt_site *s = site_of(rule, worker);
     return s->n_active < 2 || want < 2 ? far_wait(rule)
-                                       : tt_rule_join_wait(rule);
+                                       : steps(rule, mates_steps);
 }
 
-static bool is_due(const tt_rule *rule, const tt_site *s)
+/* Which sites may have a far group. Returns how many. */
+static uint32_t look_who_is_due(tt_rule *rule, bool takes_all)
 {
-    return !rule->opts.is_blind && s->n_active > 0 && s->n_far == 0 &&
-           rule->now - s->rested_ns >= s->pause_ns;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rule->n_sites; i++) {
+        tt_site *s = &rule->sites[i];
+        s->is_due = s->n_active > 0 &&
+                    (takes_all || (!rule->opts.is_blind && s->n_far == 0 &&
+                                   is_past(rule, s->rested_ns + s->pause_ns)));
+        n += s->is_due;
+    }
+    return n;
 }
 
 /* It does not wait for others again so soon, but comes when they do. */
 static bool is_tired(const tt_rule *rule, const tt_site *s)
 {
     return s->tried_ns > 0 &&
-           (double)(rule->now - s->tried_ns) < tired_steps * rule->step_ns;
+           rule->now - s->tried_ns < steps(rule, tired_steps);
 }
 
 static void rest(tt_rule *rule, tt_site *s, double excess_ns)
@@ -130,8 +180,9 @@ void tt_sites_end(tt_rule *rule, tt_worker_slot *w, bool well)
 {
     tt_site *s = &rule->sites[w->site];
     double ns = (double)(rule->now - w->group_ns);
+    bool is_costly = well && rule->near_ns > 0 && ns > rule->near_ns;
     if (w->is_far && --s->n_far == 0)
-        rest(rule, s, well && ns > rule->near_ns ? ns - rule->near_ns : 0);
+        rest(rule, s, is_costly ? ns - rule->near_ns : 0);
     if (!w->is_far && well)
         rule->near_ns += (rule->near_ns > 0 ? newest_near_share : 1) *
                          (ns - rule->near_ns);
@@ -149,8 +200,8 @@ static void drop(tt_rule *rule)
         rule->sites[i].n_chosen = 0;
 }
 
-/* Up to P of each of up to P sites. Returns of how many. */
-static uint32_t gather(tt_rule *rule, uint32_t want, bool takes_all)
+/* Up to P of each of up to P sites that are due. Returns of how many. */
+static uint32_t gather(tt_rule *rule, uint32_t want)
 {
     uint32_t n = 0;
     drop(rule);
@@ -158,7 +209,7 @@ static uint32_t gather(tt_rule *rule, uint32_t want, bool takes_all)
     for (; w != TT_NONE; w = rule->workers[w].next) {
         tt_site *s = site_of(rule, w);
         if (s->n_chosen == want || (s->n_chosen == 0 && n == want) ||
-            (!takes_all && !is_due(rule, s)))
+            !s->is_due)
             continue;
         n += s->n_chosen++ == 0;
         tt_rule_take(rule, w);
@@ -167,19 +218,28 @@ static uint32_t gather(tt_rule *rule, uint32_t want, bool takes_all)
 }
 
 /* The group cannot become larger. */
-static bool is_complete(const tt_rule *rule, uint32_t want, bool takes_all)
+static bool is_complete(const tt_rule *rule, uint32_t want)
 {
     uint32_t n = 0;
     uint32_t n_due = 0;
     for (uint32_t i = 0; i < rule->n_sites; i++) {
         const tt_site *s = &rule->sites[i];
         uint32_t most = s->n_active < want ? s->n_active : want;
-        n_due += s->n_active > 0 && (takes_all || is_due(rule, s));
+        n_due += s->is_due;
         n += s->n_chosen > 0;
         if (s->n_chosen > 0 && s->n_chosen < most)
             return false;
     }
     return n == (n_due < want ? n_due : want);
+}
+
+/* Nobody comes who would make it larger, or soon enough. */
+static bool is_full_enough(tt_rule *rule, uint32_t want)
+{
+    uint64_t since = rule->workers[rule->chosen[0]].ready_ns;
+    return is_complete(rule, want) ||
+           is_past(rule, foresees(rule) ? awaited(rule, NULL, NULL, since)
+                                        : since + far_wait(rule));
 }
 
 static bool has_parts(const tt_rule *rule)
@@ -194,49 +254,61 @@ static bool has_parts(const tt_rule *rule)
 /* The graph is frozen: the group has members of several components. */
 static verdict try_frozen(tt_rule *rule, uint32_t want)
 {
-    gather(rule, want, true);
+    look_who_is_due(rule, true);
+    gather(rule, want);
     rule->chose_across = has_parts(rule);
-    if (!rule->chose_across) { /* those of another part may be behind */
-        drop(rule);
-        tt_rule_take(rule, rule->ready.head);
-        tt_rule_take_across(rule, want);
-        if (!rule->chose_across)
-            return tt_rule_must_hold(rule) ? WAIT : NO;
-        tt_rule_take_near(rule, want, 0);
-        tt_rule_take_near(rule, want, 32);
-        tt_rule_take_near(rule, want, 64);
-        return GO;
-    }
-    return is_complete(rule, want, true) ||
-                   has_waited(rule, rule->chosen[0], far_wait(rule))
-               ? GO
-               : WAIT;
+    if (rule->chose_across)
+        return is_full_enough(rule, want) ? GO : WAIT;
+    drop(rule); /* those of another part may be behind */
+    tt_rule_take(rule, rule->ready.head);
+    tt_rule_take_across(rule, want);
+    if (!rule->chose_across)
+        return tt_rule_must_hold(rule) ? WAIT : NO;
+    tt_rule_take_near(rule, want, 0);
+    tt_rule_take_near(rule, want, 32);
+    tt_rule_take_near(rule, want, 64);
+    return GO;
+}
+
+/* Only one site is there: whether it waits for the others. */
+static bool waits_for_others(tt_rule *rule)
+{
+    tt_site *s = site_of(rule, rule->chosen[0]);
+    uint64_t since = rule->workers[rule->chosen[0]].ready_ns;
+    if (foresees(rule))
+        return !is_past(rule, awaited(rule, NULL, s, since));
+    if (is_tired(rule, s))
+        return false;
+    if (!is_past(rule, since + far_wait(rule)))
+        return true;
+    s->tried_ns = rule->now;
+    return false;
 }
 
 static verdict try_far(tt_rule *rule, uint32_t want)
 {
-    uint32_t n_due = 0;
-    for (uint32_t i = 0; i < rule->n_sites; i++)
-        n_due += is_due(rule, &rule->sites[i]);
-    if (n_due < 2)
+    if (look_who_is_due(rule, false) < 2)
         return NO;
-    uint32_t n = gather(rule, want, false);
-    if (n == 0)
-        return NO;
-    tt_site *s = site_of(rule, rule->chosen[0]);
-    bool is_over = has_waited(rule, rule->chosen[0], far_wait(rule));
+    uint32_t n = gather(rule, want);
     if (n > 1)
-        return is_over || is_complete(rule, want, false) ? GO : WAIT;
-    if (is_tired(rule, s))
-        return NO;
-    if (!is_over)
-        return WAIT;
-    if (rule->step_ns > 0)
-        s->tried_ns = rule->now;
-    return NO;
+        return is_full_enough(rule, want) ? GO : WAIT;
+    return n > 0 && waits_for_others(rule) ? WAIT : NO;
 }
 
 /* ------------------------------------------------------------------- near -- */
+
+/* Fewer than there could be: nobody comes who would make them more, or soon
+ * enough. */
+static bool will_do(tt_rule *rule, uint32_t least, uint32_t first)
+{
+    const tt_site *s = site_of(rule, first);
+    uint64_t since = rule->workers[first].ready_ns;
+    if (s->n_ready < 2 || s->n_ready < least)
+        return false;
+    if (foresees(rule))
+        return is_past(rule, awaited(rule, s, NULL, since));
+    return near_wait(rule) > 0 && is_past(rule, since + near_wait(rule));
+}
 
 /* The group of which this worker, the first of its site, is; false: it waits. */
 static bool try_near(tt_rule *rule, uint32_t want, uint32_t first)
@@ -244,23 +316,21 @@ static bool try_near(tt_rule *rule, uint32_t want, uint32_t first)
     const tt_site *s = site_of(rule, first);
     uint32_t most = s->n_active < want ? s->n_active : want;
     uint32_t least = rule->opts.min_group < want ? rule->opts.min_group : want;
-    uint64_t soft = near_wait(rule);
+    uint64_t since = rule->workers[first].ready_ns;
     bool is_full = most > 1 && s->n_ready >= most;
-    bool will_do = s->n_ready >= least && s->n_ready > 1 && soft > 0 &&
-                   has_waited(rule, first, soft);
-    if (!is_full && !will_do &&
-        !has_waited(rule, first, lone_wait(rule, first, want)))
+    bool is_near = is_full || will_do(rule, least, first);
+    if (!is_near && !is_past(rule, since + lone_wait(rule, first, want)))
         return false;
     drop(rule);
     tt_rule_take(rule, first);
     tt_rule_take_near(rule, want, 0);
     tt_rule_take_near(rule, want, 32);
     rule->counts_as = is_full ? want : TT_NONE;
-    if (is_full || will_do)
+    if (is_near)
         return true;
     tt_rule_take_near(rule, want, 64);
     rule->counts_as = 0;
-    return rule->n_chosen >= (soft > 0 ? least : want);
+    return rule->n_chosen >= (near_wait(rule) > 0 ? least : want);
 }
 
 /* Sites whose next group is a far one, which is awaited, do not count. */
@@ -272,8 +342,7 @@ static bool choose_near(tt_rule *rule, uint32_t want, bool awaits_far)
         tt_site *s = site_of(rule, w);
         bool is_first = s->looked != look;
         s->looked = look;
-        if (is_first && !(awaits_far && is_due(rule, s)) &&
-            try_near(rule, want, w))
+        if (is_first && !(awaits_far && s->is_due) && try_near(rule, want, w))
             return true;
     }
     return false;
@@ -283,6 +352,7 @@ bool tt_sites_choose(tt_rule *rule)
 {
     const uint32_t want = tt_rule_want(rule);
     bool is_frozen = tt_mixing_is_frozen(rule);
+    rule->wake_ns = TT_NEVER;
     verdict v = is_frozen ? try_frozen(rule, want) : NO;
     if (v == NO && !is_frozen)
         v = try_far(rule, want);
@@ -301,20 +371,5 @@ bool tt_sites_choose(tt_rule *rule)
 
 uint64_t tt_sites_deadline(const tt_rule *rule)
 {
-    const uint32_t want = tt_rule_want(rule);
-    uint64_t at = TT_NEVER;
-    for (uint32_t w = rule->ready.head; w != TT_NONE;
-         w = rule->workers[w].next) {
-        const tt_site *s = site_of(rule, w);
-        const uint64_t since = rule->workers[w].ready_ns;
-        const uint64_t waits[] = {near_wait(rule), far_wait(rule),
-                                  lone_wait(rule, w, want)};
-        for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
-            if (rule->now - since < waits[i] && since + waits[i] < at)
-                at = since + waits[i];
-        if (s->n_far == 0 && rule->now - s->rested_ns < s->pause_ns &&
-            s->rested_ns + s->pause_ns < at)
-            at = s->rested_ns + s->pause_ns;
-    }
-    return at;
+    return rule->wake_ns;
 }
