@@ -172,6 +172,181 @@ static void test_mixes(void **state)
     run(5, mixes, "dynamic");
 }
 
+/* Numbers of the type: normal ones, near 1. */
+static void fill_type(void *x, size_t n, tutti_type type, int rank)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t r = ((uint32_t)i * 97u + (uint32_t)rank * 31u) * 2654435761u;
+        double value = (r >> 31 ? -1.0 : 1.0) * (1 + (double)(r >> 8) * 1e-6);
+        if (type == TUTTI_F64)
+            ((double *)x)[i] = value;
+        else if (type == TUTTI_F32)
+            ((float *)x)[i] = (float)value;
+        else if (type == TUTTI_BF16)
+            ((uint16_t *)x)[i] = (uint16_t)((r >> 31) << 15 |
+                                            (120 + r % 9) << 7 |
+                                            (r >> 9 & 127));
+        else
+            ((uint16_t *)x)[i] = (uint16_t)((r >> 31) << 15 |
+                                            (12 + r % 7) << 10 |
+                                            (r >> 9 & 1023));
+    }
+}
+
+/* All types that there are; others are refused, and the group goes on. */
+static int types(int rank, int n, void *arg)
+{
+    enum { COUNT = 4099 };
+    static const tutti_type all[] = {TUTTI_F16, TUTTI_BF16, TUTTI_F32,
+                                     TUTTI_F64};
+    static uint64_t x[4][COUNT], y[4][COUNT];
+    tutti_comm *comm;
+    tutti_partial *p;
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    tutti_call_opts c = TUTTI_CALL_OPTS_INIT;
+    (void)arg;
+    o.group_size = n;
+    o.planner = c.planner = "ring";
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (well(NULL, rank, tutti_partial_open(comm, &o, &p), "open") ||
+        well(p, rank, tutti_partial_announce(p, 1, true, NULL, NULL),
+             "announce"))
+        return 1;
+    if (tutti_partial_reduce(p, x, 1, TUTTI_I32, NULL, NULL) != TUTTI_EINVAL ||
+        !strstr(tutti_partial_message(p), "f16, bf16, f32 and f64 only"))
+        return tt_procs_complain(rank, "i32: %s", tutti_partial_message(p));
+    for (int i = 0; i < 4; i++) {
+        fill_type(x[i], COUNT, all[i], rank);
+        memcpy(y[i], x[i], sizeof(x[i]));
+        tutti_all_reduce(comm, y[i], y[i], COUNT, all[i], TUTTI_AVG, &c, NULL);
+        if (well(p, rank,
+                 tutti_partial_reduce(p, x[i], COUNT, all[i], NULL, NULL),
+                 tutti_type_name(all[i])))
+            return 1;
+    }
+    if (well(p, rank, tutti_partial_commit(p, NULL, NULL), "commit"))
+        return 1;
+    tutti_partial_close(p);
+    tutti_comm_destroy(comm);
+    return memcmp(x, y, sizeof(x)) ? tt_procs_complain(rank, "it differs") : 0;
+}
+
+static void test_types(void **state)
+{
+    (void)state;
+    run(3, types, NULL);
+}
+
+/* Two workers in one process, of which one goes away in the middle. */
+typedef struct pair {
+    tutti_partial *p[2];
+    char where[64];
+} pair;
+
+static tutti_err meet(pair *w)
+{
+    tutti_request *req[2];
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    o.is_current = true;
+    tutti_err err = w->p[0] ? TUTTI_OK
+                            : tutti_partial_join(w->where, 0, &o, &w->p[0]);
+    for (int i = 0; i < 2 && !err; i++)
+        err = tutti_partial_announce(w->p[i], 1, false, NULL, &req[i]);
+    for (int i = 0; i < 2 && !err; i++)
+        err = tutti_wait(req[i]);
+    return err;
+}
+
+/* Its request ends; the other one's group breaks, and its numbers stay. */
+static int goes(pair *w, tutti_request *req, double *x, const char *when)
+{
+    enum { COUNT = 1 << 19 };
+    tutti_partial_close(w->p[0]);
+    w->p[0] = NULL;
+    tutti_err err = tutti_wait(req);
+    if (err != TUTTI_EABORTED)
+        return tt_procs_complain(0, "%s: %s", when, tutti_errname(err));
+    x[0] = 1;
+    err = tutti_partial_reduce(w->p[1], x, COUNT, TUTTI_F64, NULL, NULL);
+    if (err != TUTTI_EPEER || x[0] != 1)
+        return tt_procs_complain(1, "%s: %s, %g", when, tutti_errname(err),
+                                 x[0]);
+    return 0;
+}
+
+static int closes(int rank, int n, void *arg)
+{
+    enum { COUNT = 1 << 19 };
+    static double x[2][COUNT];
+    tutti_controller *c;
+    tutti_request *req;
+    pair w = {{NULL, NULL}, ""};
+    (void)arg;
+    (void)n;
+    if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
+             "controller"))
+        return 1;
+    snprintf(w.where, sizeof(w.where), "127.0.0.1:%d",
+             tutti_controller_port(c));
+    if (well(NULL, rank, tutti_partial_join(w.where, 1, NULL, &w.p[1]),
+             "join") ||
+        well(w.p[1], rank, meet(&w), "meet"))
+        return 1;
+    if (well(w.p[0], 0,
+             tutti_partial_reduce(w.p[0], x[0], COUNT, TUTTI_F64, NULL, &req),
+             "reduce") ||
+        goes(&w, req, x[1], "a buffer on its way") ||
+        well(w.p[1], rank, meet(&w), "meet again"))
+        return 1;
+    if (well(w.p[0], 0,
+             tutti_partial_reduce(w.p[0], x[0], COUNT, TUTTI_F64, NULL, &req),
+             "reduce"))
+        return 1;
+    tutti_request_free(req);
+    if (well(w.p[0], 0, tutti_partial_commit(w.p[0], NULL, &req), "commit") ||
+        goes(&w, req, x[1], "a commit") ||
+        well(w.p[1], 1, tutti_partial_announce(w.p[1], 3, false, NULL, NULL),
+             "alone") ||
+        well(w.p[1], 1, tutti_partial_commit(w.p[1], NULL, NULL), "alone"))
+        return 1;
+    tutti_partial_close(w.p[1]);
+    tutti_controller_close(c);
+    return 0;
+}
+
+/* It has announced, and nobody else is there. */
+static int closes_early(int rank, int n, void *arg)
+{
+    tutti_controller *c;
+    tutti_request *req;
+    tutti_partial *p;
+    char where[64];
+    (void)arg;
+    (void)n;
+    if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
+             "controller"))
+        return 1;
+    snprintf(where, sizeof(where), "127.0.0.1:%d", tutti_controller_port(c));
+    if (well(NULL, rank, tutti_partial_join(where, 1, NULL, &p), "join") ||
+        well(p, rank, tutti_partial_announce(p, 1, false, NULL, &req),
+             "announce"))
+        return 1;
+    tutti_partial_close(p);
+    tutti_err err = tutti_wait(req);
+    tutti_controller_close(c);
+    return err == TUTTI_EABORTED
+               ? 0
+               : tt_procs_complain(rank, "%s", tutti_errname(err));
+}
+
+static void test_closes_midway(void **state)
+{
+    (void)state;
+    run(1, closes_early, NULL);
+    run(1, closes, NULL);
+}
+
 /* A forked child may ask, and is told that it has nothing. */
 static int in_child(tutti_partial *p, tutti_controller *c)
 {
@@ -272,6 +447,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_as_all_reduce),
         cmocka_unit_test(test_mixes),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_closes_midway),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_log_that_fails),
     };
