@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 
 static bool parse_port(const char *text, uint16_t *out)
 {
@@ -214,6 +216,25 @@ int tt_sock_accept(int listener)
         if (errno != EINTR && errno != ECONNABORTED)
             return -errno;
     }
+}
+
+int tt_sock_spare(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+    tt_fork_watch(fd);
+    return fd;
+}
+
+bool tt_sock_turn_away(int listener, int err, int *spare_fd)
+{
+    if ((err != -EMFILE && err != -ENFILE) || *spare_fd < 0)
+        return false;
+    tt_fork_close(spare_fd);
+    int fd = tt_sock_accept(listener);
+    if (fd >= 0)
+        close(fd);
+    *spare_fd = tt_sock_spare();
+    return fd >= 0;
 }
 
 static int finish_connect(int fd, uint64_t deadline_ns)

@@ -58,6 +58,14 @@ void tt_sock_hurry(int fd);
 int tt_sock_listen(const tt_addr *addr, int backlog);
 /* Accepts one connection; -EAGAIN when there is none. */
 int tt_sock_accept(int listener);
+
+/* A descriptor kept for tt_sock_turn_away(), watched (fork.h); -1: none. */
+int tt_sock_spare(void);
+
+/* tt_sock_accept() has said err. If there are no descriptors left, whoever
+ * waits longest is turned away with the spare one, or the listener would be
+ * ready for ever. True: there may be more. */
+bool tt_sock_turn_away(int listener, int err, int *spare_fd);
 /* Connects, waiting at most until deadline_ns (then -ETIMEDOUT). */
 int tt_sock_connect(const tt_addr *to, uint64_t deadline_ns);
 

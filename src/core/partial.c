@@ -26,6 +26,7 @@ typedef struct meeting {
     int32_t err;
     uint32_t n;
     uint64_t token, host;
+    char why[512];               /* err */
     tt_addr places[MOST_PLACES]; /* the first: of this host */
 } meeting;
 
@@ -251,14 +252,14 @@ static tutti_err meet(tutti_partial *p, tutti_comm *comm,
     if (comm->rank == 0)
         err = host_meeting(p, o, comm->n_ranks, m, diag);
     m->err = err;
+    snprintf(m->why, sizeof(m->why), "%s", diag->text);
     tutti_err sent = tutti_broadcast(comm, m, m, sizeof(*m), TUTTI_U8, 0, NULL,
                                      NULL);
     if (sent)
         return tt_fail(diag, sent, "%s", tutti_comm_message(comm));
     if (m->err && comm->rank != 0)
         return tt_fail(diag, (tutti_err)m->err,
-                       "rank 0 cannot open a controller: %s",
-                       tutti_strerror((tutti_err)m->err));
+                       "rank 0 cannot open a controller: %s", m->why);
     return err;
 }
 
@@ -624,6 +625,8 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
     tt_controller_opts how = {0};
     tt_diag_clear(&diag);
     tutti_err err = read_opts(opts, &o, &diag);
+    if (!err && !out)
+        err = tt_fail(&diag, TUTTI_EINVAL, "out must not be NULL");
     if (!err)
         err = tt_settings_read(&settings, &diag);
     if (!err) {

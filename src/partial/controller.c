@@ -34,6 +34,7 @@ typedef struct guest {
     bool says_bye, is_gone, waits_out;
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
+    uint64_t since_ns; /* connected; joins soon, whatever it says meanwhile */
     tt_seat seat;
 } guest;
 
@@ -45,6 +46,7 @@ struct tt_controller {
     pthread_t thread;
     bool has_thread, stops;
     int listener, epoll_fd, wake_fd;
+    int spare_fd; /* given up for a moment when there are no more */
     tt_rule *rule;
     tt_str log;
     char log_name[256]; /* for messages */
@@ -59,7 +61,7 @@ struct tt_controller {
     size_t message_bytes;
 };
 
-enum { MOST_GUESTS_BEYOND = 64 };
+enum { MOST_STRANGERS = 64 };
 static const uint64_t join_within_ns = 10 * TT_NS_PER_S;
 
 /* ----------------------------------------------------------------- guests -- */
@@ -98,10 +100,11 @@ static void refuse(tt_controller *c, guest *g, tutti_err err, const char *text)
 
 /* The other members of the worker's group, which are still at it. */
 static void tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
-                        const char *text)
+                        uint8_t flags, const char *text)
 {
     tt_talk head = tt_talk_head(TT_TALK_BROKEN, group, strlen(text));
     head.who = worker;
+    head.flags = flags;
     for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++) {
         guest *g = c->by_worker[w];
         if (w == worker || !g || g->broken == group ||
@@ -121,7 +124,7 @@ static void lose_worker(tt_controller *c, guest *g, const char *how)
     char text[TT_TALK_TEXT];
     snprintf(text, sizeof(text), "worker %u %s", worker, how);
     TT_INFO("partial reduce: %s", text);
-    tell_broken(c, worker, tt_rule_group_of(c->rule, worker), text);
+    tell_broken(c, worker, tt_rule_group_of(c->rule, worker), 0, text);
     g->worker = TT_NONE;
     c->by_worker[worker] = NULL;
     c->n_here--;
@@ -158,30 +161,63 @@ static void sweep(tt_controller *c)
     }
 }
 
+static void add_guest(tt_controller *c, int fd)
+{
+    guest *g = tt_new(&c->mem, 1, sizeof(*g));
+    if (!g) {
+        close(fd);
+        return;
+    }
+    tt_sock_hurry(fd);
+    tt_pipe_open(&g->pipe, &c->mem, fd);
+    g->worker = TT_NONE;
+    g->heard_ns = g->since_ns = tt_now_ns();
+    g->next = c->guests;
+    c->guests = g;
+    watch(c, g, EPOLL_CTL_ADD, false);
+}
+
+/* Those that have not joined; the one that came first. */
+static guest *first_stranger(const tt_controller *c, uint32_t *n)
+{
+    guest *first = NULL;
+    *n = 0;
+    for (guest *g = c->guests; g; g = g->next) {
+        if (g->worker != TT_NONE || g->is_gone)
+            continue;
+        ++*n;
+        first = g; /* the list begins with the last */
+    }
+    return first;
+}
+
+/* Who came first and has not joined makes room: a worker joins as soon as it
+ * comes. Connections that idle cannot keep workers away. */
+static void make_room(const tt_controller *c)
+{
+    uint32_t n;
+    guest *first = first_stranger(c, &n);
+    if (first)
+        first->is_gone = true;
+}
+
 static void accept_guests(tt_controller *c)
 {
-    uint32_t n = 0;
-    for (guest *g = c->guests; g; g = g->next)
-        n++;
+    const uint32_t most = c->o.rule.n + MOST_STRANGERS;
+    uint32_t n;
+    first_stranger(c, &n);
     for (;;) {
         int fd = tt_sock_accept(c->listener);
-        if (fd < 0)
+        bool is_turned_away = fd < 0 &&
+                              tt_sock_turn_away(c->listener, fd, &c->spare_fd);
+        if (fd < 0 && !is_turned_away)
             return;
-        guest *g = n < c->o.rule.n + MOST_GUESTS_BEYOND
-                       ? tt_new(&c->mem, 1, sizeof(*g))
-                       : NULL;
-        if (!g) {
-            close(fd);
+        if (is_turned_away || n >= most)
+            make_room(c);
+        if (fd < 0)
             continue;
-        }
-        n++;
-        tt_sock_hurry(fd);
-        tt_pipe_open(&g->pipe, &c->mem, fd);
-        g->worker = TT_NONE;
-        g->heard_ns = tt_now_ns();
-        g->next = c->guests;
-        c->guests = g;
-        watch(c, g, EPOLL_CTL_ADD, false);
+        n += n < most;
+        add_guest(c, fd);
     }
 }
 
@@ -308,7 +344,7 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
         char text[TT_TALK_TEXT];
         snprintf(text, sizeof(text), "%.*s", (int)head->len,
                  (const char *)payload);
-        tell_broken(c, g->worker, group, text);
+        tell_broken(c, g->worker, group, head->flags, text);
     }
     return tt_rule_done(c->rule, g->worker, group, well, tt_now_ns()) ==
            TUTTI_OK;
@@ -405,14 +441,17 @@ static void check_silence(tt_controller *c, uint64_t now)
     c->turn_ns = now;
     for (guest *g = c->guests; g; g = g->next) {
         if (was_away)
-            g->heard_ns = now;
-        uint64_t most = g->worker == TT_NONE ? join_within_ns : limit;
-        if (g->is_gone || most == 0 || now - g->heard_ns <= most)
+            g->heard_ns = g->since_ns = now;
+        bool is_stranger = g->worker == TT_NONE;
+        uint64_t most = is_stranger ? join_within_ns : limit;
+        uint64_t since = is_stranger ? g->since_ns : g->heard_ns;
+        if (g->is_gone || most == 0 || now - since <= most)
             continue;
         char text[TT_TALK_TEXT];
         snprintf(text, sizeof(text),
-                 "this worker was silent for %.3g s, and the others go on "
-                 "without it",
+                 is_stranger ? "nobody has joined by this connection for %.3g s"
+                             : "this worker was silent for %.3g s, and the "
+                               "others go on without it",
                  (double)most * 1e-9);
         refuse(c, g, TUTTI_EPEER, text);
         g->says_bye = false;
@@ -527,6 +566,7 @@ static tutti_err open_fds(tt_controller *c, tutti_diag *diag)
 {
     c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    c->spare_fd = tt_sock_spare();
     tt_fork_watch(c->epoll_fd);
     tt_fork_watch(c->wake_fd);
     if (c->epoll_fd < 0 || c->wake_fd < 0)
@@ -578,7 +618,7 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
     c->mem = *mem;
     c->o = *o;
-    c->listener = c->epoll_fd = c->wake_fd = -1;
+    c->listener = c->epoll_fd = c->wake_fd = c->spare_fd = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     tt_rule_up up = {decided, c};
@@ -637,6 +677,7 @@ void tt_controller_close(tt_controller *c)
     if (c->log_file)
         fclose(c->log_file);
     tt_str_free(&c->log);
+    tt_fork_close(&c->spare_fd);
     tt_fork_close(&c->listener);
     tt_fork_close(&c->epoll_fd);
     tt_fork_close(&c->wake_fd);

@@ -119,12 +119,13 @@ tt_job *tt_crew_job(tt_worker *w, uint64_t group, uint32_t bucket)
 
 /* ------------------------------------------------------------------- end -- */
 
-static void say_done(tt_worker *w, const char *why)
+static void say_done(tt_worker *w, tutti_err err, const char *why)
 {
     size_t len = why ? strlen(why) : 0;
     if (len >= TT_TALK_TEXT)
         len = TT_TALK_TEXT - 1;
     tt_talk head = tt_talk_head(TT_TALK_DONE, w->crew.id, len);
+    head.flags = err == TUTTI_EMISMATCH ? TT_TALK_DIFFERS : 0;
     tt_visit_say(w, &head, why);
 }
 
@@ -168,7 +169,7 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
     tt_worker_note(w, "group %llu broke: %s", (unsigned long long)c->id, text);
     TT_INFO("worker %u: %s", w->id, w->text);
     if (tells)
-        say_done(w, text);
+        say_done(w, err, text);
     for (tt_job *job = c->jobs; job; job = job->next) {
         tt_ties_forget(w, job);
         /* One that is complete may not have been told yet, and nobody will. */
@@ -202,7 +203,7 @@ void tt_crew_advance(tt_worker *w)
         tt_job_write(job);
     w->ended = c->id;
     w->is_newcomer = w->is_newcomer && !c->has_model;
-    say_done(w, NULL);
+    say_done(w, TUTTI_OK, NULL);
     tt_crew_end(w);
     tt_worker_call(w, TUTTI_OK);
 }

@@ -95,6 +95,7 @@ struct tt_worker {
     pthread_t thread;
     bool has_thread, stops;
     int epoll_fd, wake_fd, listener, nest_fd;
+    int spare_fd; /* given up for a moment when there are no more */
     uint16_t port;
     uint64_t nest, host, token;
     /* The controller. */

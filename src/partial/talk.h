@@ -65,6 +65,7 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_LAST 1    /* ANNOUNCE */
 #define TT_TALK_CURRENT 1 /* JOIN: it has the current weights */
 #define TT_TALK_AHEAD 2   /* JOIN: it computes while its group averages */
+#define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
 
 typedef struct tt_join {
     uint64_t token; /* of the job; 0: whichever */

@@ -26,7 +26,7 @@
 
 static const uint64_t connect_ns = 10 * TT_NS_PER_S;
 /* Slices received or sent at a time, before another connection has a turn. */
-enum { SLICES_A_TURN = 32 };
+enum { SLICES_A_TURN = 32, MOST_STRANGERS = 64 };
 
 /* ---------------------------------------------------------------- opening -- */
 
@@ -99,13 +99,33 @@ void tt_ties_sweep(tt_worker *w)
     }
 }
 
+/* Who came first and has not said who it is makes room: a worker says it as soon
+ * as it comes. */
+static void make_room(tt_worker *w, uint32_t most)
+{
+    uint32_t n = 0;
+    tt_tie *first = NULL;
+    for (tt_tie *tie = w->ties; tie; tie = tie->next) {
+        n += tie->state == TT_TIE_GREETING;
+        if (tie->state == TT_TIE_GREETING)
+            first = tie; /* the list begins with the last */
+    }
+    if (n > most)
+        tt_tie_close(first);
+}
+
 void tt_ties_accept(tt_worker *w, int listener)
 {
     for (;;) {
         int fd = tt_sock_accept(listener);
         uint32_t uid;
-        if (fd < 0)
+        bool is_turned_away = fd < 0 &&
+                              tt_sock_turn_away(listener, fd, &w->spare_fd);
+        if (fd < 0 && !is_turned_away)
             return;
+        make_room(w, is_turned_away ? 0 : w->n + MOST_STRANGERS);
+        if (fd < 0)
+            continue;
         if (listener == w->nest_fd &&
             (!tt_sock_peer_uid(fd, &uid) || uid != (uint32_t)geteuid())) {
             close(fd);

@@ -179,28 +179,36 @@ static tutti_err try_one(tt_worker *w, const tt_addr *to, bool is_current,
 }
 
 /* Refusals by another job's controller are no reason to stop: something else
- * may listen at one of several addresses. */
+ * may listen at one of several addresses. That the place is taken is what is
+ * told in the end, not that the time was over in the middle of a try. */
 tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
 {
     const uint64_t deadline = tt_now_ns() + w->o.join_timeout_ns;
+    uint64_t busy_ns = 0; /* when the place was taken last */
+    tutti_diag why = {0};
     for (;;) {
-        tutti_err err = TUTTI_AGAIN;
         tutti_err refusal = TUTTI_AGAIN;
-        tutti_diag why;
         for (uint32_t i = 0; i < w->o.n_controllers; i++) {
-            err = try_one(w, &w->o.controllers[i], is_current, deadline, diag);
+            tutti_err err = try_one(w, &w->o.controllers[i], is_current,
+                                    deadline, diag);
             if (err == TUTTI_OK)
                 return err;
-            if (err != TUTTI_AGAIN && err != TUTTI_EBUSY) {
+            if (err == TUTTI_AGAIN)
+                continue;
+            why = *diag;
+            if (err == TUTTI_EBUSY)
+                busy_ns = tt_now_ns();
+            else
                 refusal = err;
-                why = *diag;
-            }
         }
-        if (refusal != TUTTI_AGAIN) {
+        const uint64_t now = tt_now_ns();
+        bool is_late = now + again_ns >= deadline;
+        bool was_busy = busy_ns > 0 && now - busy_ns < try_ns;
+        if (refusal != TUTTI_AGAIN || (is_late && was_busy))
             *diag = why;
+        if (refusal != TUTTI_AGAIN)
             return refusal;
-        }
-        if (tt_now_ns() + again_ns >= deadline)
+        if (is_late)
             return TUTTI_EBOOT;
         struct timespec pause = {.tv_nsec = (long)again_ns};
         nanosleep(&pause, NULL);
@@ -251,8 +259,10 @@ static void hear(tt_worker *w, const tt_talk *head,
         break;
     case TT_TALK_BROKEN:
         if (head->number == w->crew.id && head->len < TT_TALK_TEXT)
-            tt_crew_break(w, TUTTI_EPEER, true, "%.*s", (int)head->len,
-                          (const char *)payload);
+            tt_crew_break(w,
+                          head->flags & TT_TALK_DIFFERS ? TUTTI_EMISMATCH
+                                                        : TUTTI_EPEER,
+                          true, "%.*s", (int)head->len, (const char *)payload);
         break;
     case TT_TALK_REFUSE:
         hear_refusal(w, head, payload);

@@ -136,6 +136,7 @@ static tutti_err open_fds(tt_worker *w, tutti_diag *diag)
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     tt_fork_watch(w->epoll_fd);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w->spare_fd = tt_sock_spare();
     if (w->epoll_fd < 0 || w->wake_fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno,
                              "no descriptors for partial reduce");
@@ -184,6 +185,7 @@ static void free_worker(tt_worker *w)
     tt_fork_close(&w->listener);
     tt_fork_close(&w->nest_fd);
     tt_fork_close(&w->wake_fd);
+    tt_fork_close(&w->spare_fd);
     tt_fork_close(&w->epoll_fd);
     tt_free(&mem, w->by_worker, w->n, sizeof(*w->by_worker));
     tt_free(&mem, (void *)(uintptr_t)w->o.controllers, w->o.n_controllers,
@@ -200,6 +202,7 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a worker");
     w->mem = *mem;
     w->epoll_fd = w->wake_fd = w->listener = w->nest_fd = w->pipe.fd = -1;
+    w->spare_fd = -1;
     tt_pool_init(&w->pool, &w->mem);
     w->host = tt_place_host();
     w->crew.jobs_end = &w->crew.jobs;

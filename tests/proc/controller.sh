@@ -48,6 +48,16 @@ run "$tutti" controller --replay "$tmp/other"
 ends "a log that was changed does not" 1
 like "... and where is said" "$err" 'line [0-9]+: the rule decides otherwise'
 
+head -c -3 "$log" >"$tmp/other"
+run "$tutti" controller --replay "$tmp/other"
+like "a log that was cut off is damaged" "$err" 'the log ends within a line'
+{ head -n 5 "$log"; head -c 100 /dev/zero; tail -n +6 "$log"; } >"$tmp/other"
+run "$tutti" controller --replay "$tmp/other"
+like "... with zeros in it, too" "$err" 'byte [0-9]+ is 0'
+sed '0,/^\([0-9]* announce .*\)$/s//\1 lst/' "$log" >"$tmp/other"
+run "$tutti" controller --replay "$tmp/other"
+like "an event that was changed is no event" "$err" 'writes this event otherwise'
+
 run "$tutti" controller
 ends "a number of workers is needed" 2
 run "$tutti" controller -n 4 --group 5
@@ -75,6 +85,41 @@ sleep 0.3
 run env TUTTI_CONTROLLER=127.0.0.1:"$port" "$B/examples/partial" --worker 1
 like "two cannot be one worker" "$err" 'another process is worker 1'
 kill "$other" "$controller"
+
+# Whoever connects and says nothing keeps nobody away, nor does a lack of
+# descriptors; and a log that cannot be written is said once.
+export TUTTI_START_TIMEOUT=5s
+(
+    ulimit -n 40
+    exec "$tutti" controller -n 3 --group 2 --listen 127.0.0.1:0 \
+        --log /dev/full 2>"$tmp/where"
+) >"$tmp/summary" &
+controller=$!
+at_exit='kill "$controller" 2>/dev/null; rm -rf "$tmp"'
+for _ in $(seq 100); do
+    port=$(sed -n 's/.* at port //p' "$tmp/where")
+    [ -n "$port" ] && break
+    sleep 0.1
+done
+for _ in $(seq 60); do
+    exec {idle}<>"/dev/tcp/127.0.0.1/$port" && printf t >&"$idle"
+done 2>/dev/null
+workers=
+for worker in 0 1 2; do
+    TUTTI_CONTROLLER=127.0.0.1:$port timeout 30 "$B/examples/partial" \
+        --worker "$worker" --steps 30 >"$tmp/worker$worker" 2>&1 &
+    workers="$workers $!"
+done
+failed=0
+for pid in $workers; do
+    wait "$pid" || failed=$((failed + 1))
+done
+is "workers join beside 60 that idle" "$failed" 0
+cat "$tmp"/worker* | grep -v '^worker' | sed 's/^/# /'
+wait "$controller"
+is "the controller ends when they have gone" $? 0
+is "a full disk is told once" \
+    "$(grep -c 'the log /dev/full ends here' "$tmp/where")" 1
 unset TUTTI_START_TIMEOUT
 
 run "$B/examples/partial" --worker 0
