@@ -92,12 +92,12 @@ export TUTTI_START_TIMEOUT=5s
 (
     ulimit -n 40
     exec "$tutti" controller -n 3 --group 2 --listen 127.0.0.1:0 \
-        --log /dev/full 2>"$tmp/where"
+        --log /dev/full 2>"$tmp/full"
 ) >"$tmp/summary" &
 controller=$!
 at_exit='kill "$controller" 2>/dev/null; rm -rf "$tmp"'
 for _ in $(seq 100); do
-    port=$(sed -n 's/.* at port //p' "$tmp/where")
+    port=$(sed -n 's/.* at port //p' "$tmp/full" 2>/dev/null)
     [ -n "$port" ] && break
     sleep 0.1
 done
@@ -119,7 +119,7 @@ cat "$tmp"/worker* | grep -v '^worker' | sed 's/^/# /'
 wait "$controller"
 is "the controller ends when they have gone" $? 0
 is "a full disk is told once" \
-    "$(grep -c 'the log /dev/full ends here' "$tmp/where")" 1
+    "$(grep -c 'the log /dev/full ends here' "$tmp/full")" 1
 unset TUTTI_START_TIMEOUT
 
 run "$B/examples/partial" --worker 0
