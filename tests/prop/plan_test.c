@@ -57,8 +57,8 @@ static void need_equal(uint64_t got, uint64_t want, const combo *k,
 #define SCATTERS (BIT(GATHER) | BIT(SCATTER))
 
 /* Steps of each collective in the order of tutti_coll; c: ceil(log2 n), l:
- * log2 n rounded down (+ 2 when n is no power of two), a plain n: n - 1, h:
- * n / 2, digits: so many times what follows. */
+ * log2 n rounded down (+ 2 when n is no power of two), p: the same and log2 of
+ * the parts, a plain n: n - 1, h: n / 2, digits: so many times what follows. */
 static const struct served {
     const char *name;
     uint32_t colls;
@@ -73,6 +73,7 @@ static const struct served {
     {"halving",
      BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER) | BIT(ALL_GATHER),
      {"2c", "1c", "1c"}},
+    {"halfway", BIT(ALL_REDUCE), {"1p"}},
     {"dbtree",
      BIT(ALL_REDUCE) | BIT(BROADCAST) | BIT(REDUCE),
      {"2c", "", "", "1c", "1c"}},
@@ -109,7 +110,7 @@ static uint64_t log2_ceil(uint64_t n)
     return log2_floor(n) + !is_pow2(n);
 }
 
-static uint64_t steps_of(const char *form, uint64_t n)
+static uint64_t steps_of(const char *form, uint64_t n, uint64_t n_parts)
 {
     uint64_t times = (uint64_t)(form[0] - '0');
     switch (n == 1 ? '0' : form[1]) {
@@ -121,6 +122,8 @@ static uint64_t steps_of(const char *form, uint64_t n)
         return times * log2_ceil(n);
     case 'l':
         return times * (log2_floor(n) + (is_pow2(n) ? 0 : 2));
+    case 'p':
+        return steps_of("1l", n, 0) + log2_floor(n_parts);
     case '1':
         return times;
     default:
@@ -184,6 +187,16 @@ static uint64_t doubling_sent(uint32_t r, uint32_t n, uint64_t count)
     return logs * count;
 }
 
+/* By all ranks: each part by half of the players of a power of two, a quarter
+ * ...; by one in each exchange of equals and in the folds. */
+static uint64_t halfway_sent(const tutti_schedule *s, uint64_t count)
+{
+    uint64_t players = UINT64_C(1) << log2_floor(s->n_ranks);
+    uint64_t holders = players / s->n_parts; /* of a part, in the middle */
+    uint64_t ends = players - holders + s->n_ranks - players;
+    return (2 * ends + log2_floor(holders) * holders) * count;
+}
+
 static uint64_t biring_sent(uint32_t r, uint32_t n, uint64_t count)
 {
     uint32_t next = (r + 1) % n;
@@ -223,6 +236,11 @@ static void check_all_reduce(combo *k, uint64_t count)
     uint32_t n = k->problem.n_ranks;
     bool is_dbtree = strcmp(name, "dbtree") == 0;
     count_elements(k, &count);
+    if (strcmp(name, "halfway") == 0) {
+        need_equal(sum_of(k->sent, n), halfway_sent(k->sched, count), k,
+                   "elements in all");
+        return;
+    }
     for (uint32_t r = 0; r < n; r++) {
         if (is_dbtree)
             need(k->sent[r] <= 2 * count + 1, k, "a rank sends too much");
@@ -422,7 +440,8 @@ static void check_built(combo *k, bool is_light)
     tutti_schedule *s = build(k);
     k->sched = s;
     need_equal(s->n_steps,
-               steps_of(row->steps[k->problem.collective], k->problem.n_ranks),
+               steps_of(row->steps[k->problem.collective], k->problem.n_ranks,
+                        s->n_parts),
                k, "steps");
     check_proof(k);
     check_elements(k);

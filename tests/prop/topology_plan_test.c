@@ -42,6 +42,7 @@ static const struct row {
     {"biring", {ANY}, {NULL}},
     {"doubling", {ANY}, {NULL}},
     {"halving", {ANY}, {NULL}},
+    {"halfway", {ANY}, {NULL}},
     {"dbtree", {ANY}, {NULL}},
     {"direct", {ANY}, {NULL}},
     {"ring2d",

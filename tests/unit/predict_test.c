@@ -105,7 +105,7 @@ static void few_messages_for_small_vectors(void **state)
     c.p.overhead_s = 20e-6;
     assert_string_equal(choice(&c), "doubling");
     c.p.size_bytes = 8 << 10;
-    assert_string_equal(choice(&c), "halving");
+    assert_string_equal(choice(&c), "halfway");
     tt_net_free(&c);
 }
 

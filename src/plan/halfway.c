@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * halfway.c - halves for some steps, then exchanges what is left as doubling
+ * does, then gathers: fewer steps than halving, fewer bytes than doubling.
+ *
+ * Idea       Of 2^L ranks: in step s < k rank r and r xor 2^s each give away
+ *            half of what they still work on, so parts shrink to 2^-k of the
+ *            vector; in the steps k to L-1 partners exchange all of that; then
+ *            the first k exchanges backwards. k, from 1 to L-1, is where the
+ *            predicted time is least. Ranks beyond a power of two are folded
+ *            as in doubling.c; below 4 ranks (k = 0) it is doubling.
+ * Invariant  After step s a rank has, of its part, the inputs of the 2^(s+1)
+ *            ranks that differ from it in the lowest s + 1 bits.
+ * Cost       L + k steps (+ 2 with folding); every rank sends 2(1 - 2^-k) +
+ *            (L-k) 2^-k of the vector. k = L-1 sends no more than halving, and
+ *            takes a step less; k = 0 would be doubling. For vectors of a few
+ *            KiB, where a step and the bytes cost about the same.
+ * Picture    n = 8, k = 1: what rank 0 sends.
+ *
+ *            step     0    |   1      2    |   3
+ *            with     1    |   2      4    |   1
+ *            sends    1/2  |  1/2    1/2   |  1/2
+ * Source     R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective
+ *            Communication Operations in MPICH, 2005 (both ends); its middle.
+ * Next       halving.c, doubling.c. */
+#include "plan/shape.h"
+
+/* Greatest L with 2^L <= n. */
+static uint32_t log2_floor(uint32_t n)
+{
+    return tt_log2_ceil(n / 2 + 1);
+}
+
+static const char *why_not(const tt_problem *p)
+{
+    if (p->collective != TUTTI_ALL_REDUCE)
+        return "it has only all-reduce";
+    return tt_too_many((uint64_t)p->n_ranks * p->n_ranks);
+}
+
+static double cost(const tt_problem *p, uint32_t k)
+{
+    uint32_t n_log = log2_floor(p->n_ranks);
+    double is_folded = (1u << n_log) != p->n_ranks;
+    double part = 1.0 / (1u << k);
+    double both = n_log - k; /* exchanges of equals */
+    double steps = n_log + k + 2 * is_folded;
+    return tt_cost_alpha(p, steps, steps) +
+           tt_cost_bytes(p, 2 * (1 - part) + both * part + 2 * is_folded,
+                         1 - part + both * part + is_folded);
+}
+
+static uint32_t best_k(const tt_problem *p)
+{
+    uint32_t best = p->n_ranks >= 4;
+    for (uint32_t k = 2; k < log2_floor(p->n_ranks); k++)
+        if (cost(p, k) < cost(p, best))
+            best = k;
+    return best;
+}
+
+static double guess(const tt_problem *p)
+{
+    return cost(p, best_k(p));
+}
+
+static uint64_t n_parts(const tt_problem *p)
+{
+    return UINT64_C(1) << best_k(p);
+}
+
+typedef struct halfway {
+    tt_builder *b;
+    uint32_t n, n_log, k;
+    uint32_t step;
+} halfway;
+
+/* The rank that plays number v of the power of two. */
+static uint32_t rank_of(const halfway *h, uint32_t v)
+{
+    uint32_t n_folded = h->n - (1u << h->n_log);
+    return v < n_folded ? 2 * v : v + n_folded;
+}
+
+/* The first of the parts that v works on when the lowest `bits` bits of ranks
+ * are decided: the lowest decides most, so that the parts are a run of
+ * 2^(k - bits), and near ranks exchange the largest halves. */
+static uint32_t first_part(const halfway *h, uint32_t v, uint32_t bits)
+{
+    uint32_t part = 0;
+    for (uint32_t i = 0; i < bits; i++)
+        part |= (v >> i & 1) << (h->k - 1 - i);
+    return part;
+}
+
+/* Every v sends v xor 2^bit the parts that `owner` of the two works on when
+ * `decided` bits are. */
+static void exchange(halfway *h, uint32_t bit, uint32_t decided, tt_xfer_op op,
+                     bool is_owner_dst)
+{
+    for (uint32_t v = 0; v < 1u << h->n_log; v++) {
+        uint32_t w = v ^ (1u << bit);
+        uint32_t first = first_part(h, is_owner_dst ? w : v, decided);
+        for (uint32_t i = 0; i < 1u << (h->k - decided); i++)
+            tt_builder_transfer(h->b, h->step, first + i, rank_of(h, v),
+                                rank_of(h, w), op);
+    }
+    h->step++;
+}
+
+static void fold(halfway *h, tt_xfer_op op)
+{
+    uint32_t n_folded = h->n - (1u << h->n_log);
+    bool is_in = op == TT_XFER_REDUCE;
+    for (uint32_t i = 0; i < n_folded; i++)
+        for (uint32_t part = 0; part < 1u << h->k; part++)
+            tt_builder_transfer(h->b, h->step, part, 2 * i + is_in,
+                                2 * i + !is_in, op);
+    h->step += n_folded > 0;
+}
+
+static void build(const tt_problem *p, tt_builder *b)
+{
+    halfway h = {.b = b,
+                 .n = p->n_ranks,
+                 .n_log = log2_floor(p->n_ranks),
+                 .k = best_k(p)};
+    tt_builder_equal_chunks(b, 1u << h.k);
+    fold(&h, TT_XFER_REDUCE);
+    for (uint32_t s = 0; s < h.k; s++)
+        exchange(&h, s, s + 1, TT_XFER_REDUCE, true);
+    for (uint32_t s = h.k; s < h.n_log; s++)
+        exchange(&h, s, h.k, TT_XFER_REDUCE, true);
+    for (uint32_t s = h.k; s > 0; s--)
+        exchange(&h, s - 1, s, TT_XFER_COPY, false);
+    fold(&h, TT_XFER_COPY);
+}
+
+const tt_planner tt_planner_halfway = {
+    .name = "halfway",
+    .blurb = "halving for some steps, doubling in the middle; a few KiB",
+    .fits = "every network; all-reduce",
+    .why_not = why_not,
+    .guess = guess,
+    .n_parts = n_parts,
+    .build = build,
+};
