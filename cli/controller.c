@@ -236,7 +236,7 @@ int cmd_controller(const cli_command *self, int argc, char **argv)
         {"--dynamic", NULL, CLI_FLAG, &o.o.is_dynamic, NULL,
          "weights by staleness, not 1/P each"},
         {"--decay", NULL, CLI_NUMBER, &o.o.decay, "X",
-         "... by this factor for each iteration behind (0.5)"},
+         "... by this factor for each iteration behind (0.8)"},
         {"--min-group", NULL, CLI_COUNT, &o.min_group, "N",
          "what goes before P are ready (2)"},
         {"--soft-wait", NULL, CLI_NUMBER, &o.o.soft_wait_s, "S",

@@ -505,7 +505,7 @@ typedef struct tutti_partial_opts {
     int history;         /* groups that must mix everybody, at least
                             ceil((n-1)/(P-1)); 0: 4 times that */
     bool is_dynamic;     /* weights by staleness; else 1/P each */
-    double decay;        /* per iteration behind, up to 1; 0: 0.5 */
+    double decay;        /* per iteration behind, up to 1; 0: 0.8 */
     double max_wait_s;   /* nobody waits longer for a group; 0: 10 */
     double soft_wait_s;  /* then min_group go; 0: a quarter of a step, as
                             measured, where P is not all, and not all

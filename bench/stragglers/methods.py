@@ -139,7 +139,7 @@ def partial_reduce(w, mode, ahead):
     average = tutti.torch.PartialReduce(
         w.net, w.optimizer, group_size=w.run.group, mode=mode,
         momentum=w.run.momentum, recentre_every=w.run.recentre, ahead=ahead,
-        history=w.run.history, **log)
+        history=w.run.history, decay=w.run.decay, **log)
     w.start()
     while (j := w.draw()) is not None:
         w.gradient(j)

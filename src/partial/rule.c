@@ -549,7 +549,7 @@ static void set_defaults(tt_rule_opts *o)
     if (o->min_group == 0)
         o->min_group = 2;
     if (o->decay == 0)
-        o->decay = 0.5;
+        o->decay = 0.8;
     if (o->max_wait_ns == 0)
         o->max_wait_ns = 10 * TT_NS_PER_S;
     if (o->end_wait_ns == 0)

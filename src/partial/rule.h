@@ -44,7 +44,7 @@ typedef struct tt_rule_opts {
     bool is_blind;       /* looks at no history: for comparison only */
     bool adapts;         /* soft_wait is a quarter of a step; 0 if P is all, or
                             if all go ahead */
-    double decay;        /* 0: 0.5 */
+    double decay;        /* 0: 0.8 */
     uint64_t soft_wait_ns, max_wait_ns; /* 0: none, 10 s */
     uint64_t join_wait_ns;              /* frozen; 0: twice a step */
     uint64_t recentre_every;            /* iterations; 0: never */
