@@ -361,11 +361,24 @@ def alone(rank, size):
     average.finish()
 
 
+def closed_while_it_waits(rank, size):
+    """Who has closed is gone, though somebody keeps its request."""
+    net = net_of()
+    controller = tutti.torch.Controller(2)
+    average = tutti.torch.PartialReduce(net, sgd(net), controller=f"127.0.0.1:{controller.port}")
+    asked = average._session.announce(1, False)
+    average.close()
+    assert controller.wait(20), "it has not left"
+    assert asked.wait() != 0
+    controller.close()
+
+
 TESTS = [
     ("P = N, modes, momentum, ahead, state_dict, refusals", partial(ranks.run, every_part, 4)),
     ("a worker is killed, another leaves and comes back", partial(deaths, 0)),
     ("the same, stepping ahead", partial(deaths, 2)),
     ("the controller is started again", restarted),
+    ("closed while it waits", partial(ranks.run, closed_while_it_waits, 1, backend=None)),
     ("one worker", partial(ranks.run, alone, 1)),
 ]
 

@@ -46,14 +46,11 @@ struct Session {
     }
 };
 
-// An announcement; the session lives as long.
+// An announcement. It may outlive the session, which ends it.
 class Request
 {
   public:
-    explicit Request(std::shared_ptr<Session> session)
-        : session_(std::move(session))
-    {
-    }
+    Request() = default;
     Request(const Request &) = delete;
     Request &operator=(const Request &) = delete;
     ~Request()
@@ -79,7 +76,6 @@ class Request
     }
 
   private:
-    std::shared_ptr<Session> session_;
     tutti_request *req_ = nullptr;
     tutti_err err_ = TUTTI_OK;
 };
@@ -95,7 +91,7 @@ class Partial
 
     RequestPtr announce(uint64_t iteration, bool is_last)
     {
-        auto made = std::make_shared<Request>(session_);
+        auto made = std::make_shared<Request>();
         tutti_request *req = nullptr;
         const tutti_err err = tutti_partial_announce(open(), iteration, is_last,
                                                      nullptr, &req);
