@@ -11,6 +11,7 @@
 #include "base/err.h"
 
 #define TT_SETTING_TEXT 256
+#define TT_USUAL_WINDOW 4 /* where TUTTI_WINDOW is 0 */
 
 typedef enum tt_setting_kind {
     TT_SETTING_STRING,
@@ -61,9 +62,9 @@ typedef enum tt_setting_kind {
       "waited for is lost; 0s: only closed connections count")               \
     X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                      \
       "how long a wait polls before it sleeps")                              \
-    X(window, "TUTTI_WINDOW", COUNT, "4", "1", "1024",                       \
-      "credit: slices of one transfer on the way at a time; the default is " \
-      "16 in a job on one host that has fewer processors than ranks")        \
+    X(window, "TUTTI_WINDOW", COUNT, "0", "0", "1024",                       \
+      "credit: slices of one transfer on the way at a time; 0: 4, but 16 "   \
+      "in a job on one host that has fewer processors than ranks")           \
     X(eager_bytes, "TUTTI_EAGER", BYTES, "16KiB", "", "64KiB",               \
       "calls that send a peer at most so much, headers counted, do not "     \
       "wait until it has called; 0: all wait")                               \

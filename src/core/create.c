@@ -499,8 +499,7 @@ static tutti_err exchange_hellos(start *st)
     st->agreed.cache_bytes = st->settings.cache_bytes ? st->settings.cache_bytes
                                                       : tt_host_cache_bytes();
     st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';
-    if (st->agreed.window < 1 || st->agreed.window > 1024 ||
-        st->agreed.staging_max_bytes == 0 ||
+    if (st->agreed.window > 1024 || st->agreed.staging_max_bytes == 0 ||
         st->agreed.eager_bytes > most_eager_bytes)
         return tt_fail(st->diag, TUTTI_EPROTO,
                        "rank 0 sent settings that make no sense");

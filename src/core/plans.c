@@ -32,7 +32,7 @@ static const double overhead_s = 20e-6;
  * to have had one: large all-reduces take two steps, and more slices of a transfer
  * may be on the way than the usual ones. */
 static const uint64_t crowd_direct_bytes = 4 << 20;
-static const uint32_t usual_window = 4, crowd_window = 16;
+static const uint32_t crowd_window = 16;
 
 static const char *rule_of(const tutti_comm *comm, const char *rule,
                            const tt_problem *p)
@@ -47,9 +47,9 @@ static const char *rule_of(const tutti_comm *comm, const char *rule,
 
 static uint32_t slices_ahead(const tutti_comm *comm)
 {
-    uint32_t window = (uint32_t)comm->agreed.window;
-    return comm->agreed.is_crowded && window == usual_window ? crowd_window
-                                                             : window;
+    if (comm->agreed.window > 0)
+        return (uint32_t)comm->agreed.window;
+    return comm->agreed.is_crowded ? crowd_window : TT_USUAL_WINDOW;
 }
 
 /* ----------------------------------------------------------------- fronts -- */

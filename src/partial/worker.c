@@ -358,6 +358,7 @@ static tutti_err make_bond(tt_worker *w, const tt_worker_shape *shape,
         err = bond ? TUTTI_OK : TUTTI_ENOMEM;
     }
     if (!err) {
+        uint64_t window = w->settings.window;
         tt_shape what = {.coll = TUTTI_ALL_REDUCE,
                          .rank = me,
                          .n_ranks = shape->n,
@@ -368,7 +369,7 @@ static tutti_err make_bond(tt_worker *w, const tt_worker_shape *shape,
                          .front_bytes = plan.front_bytes,
                          .front_window_bytes = plan.front_window_bytes,
                          .staging_max_bytes = w->settings.staging_max_bytes,
-                         .window = (uint32_t)w->settings.window,
+                         .window = window ? (uint32_t)window : TT_USUAL_WINDOW,
                          .max_payload = most_payload};
         tt_shape_layout(&what, &lay);
         *bond = (tt_bond){.mem = &w->mem, .id = plan.schedule->id, .n_refs = 1};

@@ -14,6 +14,8 @@
  * Next       sim/sim.h, estimate.c. */
 #include "plan/shape.h"
 
+#include "base/settings.h"
+
 #include <math.h>
 
 /* About two seconds of simulation where connections hardly share links; and,
@@ -180,7 +182,7 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
         .size_bytes = p->size_bytes,
         .block_bytes = p->block_bytes,
         .front_bytes = tt_front_bytes(p->size_bytes, false),
-        .window = 4, /* TUTTI_WINDOW's default */
+        .window = TT_USUAL_WINDOW,
         .gamma_s_per_byte = p->gamma_s_per_byte,
         .progress = p->progress,
     };

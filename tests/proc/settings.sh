@@ -52,7 +52,7 @@ wrong() {
     local said
     said=$(TUTTI_WINDOW=many "$tutti" settings 2>&1 >/dev/null)
     [ $? -eq 1 ] && [ "$said" = 'tutti settings: TUTTI_WINDOW is "many";'\
-' expected: count, 1 to 1024' ]
+' expected: count, 0 to 1024' ]
 }
 
 usage() {

@@ -35,7 +35,7 @@ refused "an address that cannot be reached" "rank 0 at 192\.0\.2\.1:" \
     TUTTI_RANK=1 TUTTI_SIZE=2 TUTTI_ADDR=192.0.2.1:20000
 refused "a host that has no address" "no\.such\.host\.invalid" \
     TUTTI_RANK=1 TUTTI_SIZE=2 TUTTI_ADDR=no.such.host.invalid:20000
-refused "a setting out of range" 'TUTTI_WINDOW is "0"; expected' TUTTI_WINDOW=0
+refused "a setting out of range" 'TUTTI_WINDOW is "1025"; expected' TUTTI_WINDOW=1025
 refused "a setting with a wrong unit" 'TUTTI_TIMEOUT is "5 parsec"' \
     'TUTTI_TIMEOUT=5 parsec'
 refused "an unknown transport" "TUTTI_TRANSPORTS" TUTTI_TRANSPORTS=pigeon

@@ -394,7 +394,7 @@ static void test_defaults(void **state)
     assert_int_equal(tt_settings_read(&s, &diag), TUTTI_OK);
     assert_string_equal(s.transports, "auto");
     assert_string_equal(s.address, "");
-    assert_int_equal(s.window, 4);
+    assert_int_equal(s.window, 0);
     assert_int_equal(s.timeout_ns, UINT64_C(300000000000));
     assert_int_equal(s.staging_max_bytes, 64 << 20);
     assert_int_equal(s.log, TUTTI_LOG_WARN);
@@ -419,8 +419,8 @@ static void test_bad_values(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
-        {"TUTTI_WINDOW", "0", "from 1 to 1024"},
-        {"TUTTI_WINDOW", "1025", "a whole number"},
+        {"TUTTI_WINDOW", "-1", "a whole number"},
+        {"TUTTI_WINDOW", "1025", "from 0 to 1024"},
         {"TUTTI_WINDOW", "", "a whole number"},
         {"TUTTI_TIMEOUT", "0.5ms", "at least 1ms"},
         {"TUTTI_TIMEOUT", "fast", "a time such as"},
