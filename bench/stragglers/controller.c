@@ -2,7 +2,7 @@
  * controller.c - how fast the controller of partial reduce decides, with
  * workers that do not exist.
  *
- *   build/bench/stragglers/controller [WORKERS [P [ANNOUNCEMENTS [SEED]]]]
+ *   build/bench/stragglers/controller [WORKERS [P [ANNOUNCEMENTS [SEED [SITE]]]]]
  *
  * Each worker's steps take their own seeded time, so that all together
  * announce 10 000 times a second of simulated time; one in ten is five times
@@ -10,7 +10,8 @@
  * announcement, with the groups that it makes, and of the members' being done.
  * Prints announcements per second of one core, and quantiles. P 0: chosen
  * online; "pairs" of workers that are always ready together (the frozen graph)
- * with a negative P. */
+ * with a negative P. SITE workers
+ * are at a site each (0: that is not known). */
 #define TUTTI_UNSTABLE 1
 #include <tutti.h>
 
@@ -179,7 +180,7 @@ static bool set_up(bench *b, uint64_t n_announcements)
     b->group = calloc(b->n, sizeof(*b->group));
     b->heap = calloc(b->n, sizeof(*b->heap));
     b->done = calloc(2 * (size_t)b->n, sizeof(*b->done));
-    b->took = calloc(6 * n_announcements + 4096, sizeof(*b->took));
+    b->took = calloc(16 * n_announcements + 4096, sizeof(*b->took));
     return b->next && b->step && b->iterations && b->group && b->heap &&
            b->done && b->took;
 }
@@ -189,17 +190,19 @@ int main(int argc, char **argv)
     bench b = {.n = argc > 1 ? (uint32_t)atoi(argv[1]) : 1024,
                .p = argc > 2 ? atoi(argv[2]) : 8,
                .seed = argc > 4 ? (uint64_t)atoll(argv[4]) : 1};
+    uint32_t each = argc > 5 ? (uint32_t)atoi(argv[5]) : 0;
     uint64_t n = argc > 3 ? (uint64_t)atoll(argv[3]) : 100000;
     if (b.n < 2 || b.n > MOST || n < 1 || !set_up(&b, n)) {
         fprintf(stderr, "usage: controller [WORKERS [P [ANNOUNCEMENTS "
-                        "[SEED]]]]\n");
+                        "[SEED [SITE]]]]]\n");
         return 2;
     }
     b.now = 1;
     uint32_t size = b.p < 0 ? (uint32_t)-b.p : 1;
     uint64_t mean_ns = UINT64_C(1000000000) * b.n / RATE;
     for (uint32_t w = 0; w < b.n; w++) {
-        tutti_grouping_join(b.g, w, w / 8, b.now);
+        uint64_t site = each > 0 ? 1 + w / each : 0;
+        tutti_grouping_join(b.g, w, site << 32 | w / 8, b.now);
         bool is_slow = b.p >= 0 && w % 10 == 9;
         b.step[w] = mean_ns * (is_slow ? 5 : 1) + 1000 * (w / size);
         b.next[w] = b.now + 1 + (b.p < 0 ? 0 : next_random(&b) % mean_ns);

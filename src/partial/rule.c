@@ -320,10 +320,10 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
         .is_newcomer = is_late && !(flags & TT_JOIN_CURRENT),
         .goes_ahead = (flags & TT_JOIN_AHEAD) != 0,
         .incarnation = w->incarnation + 1,
-        .site = tt_sites_enter(rule, place),
         .place = place,
         .joined_ns = rule->now,
     };
+    tt_sites_enter(rule, worker);
     rule->n_alive++;
     rule->n_there++;
     rule->n_ahead += w->goes_ahead;
@@ -453,8 +453,7 @@ tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
     rule->n_ending -= w->is_last && !w->has_ended;
     rule->n_there--;
     rule->n_ahead -= w->goes_ahead;
-    rule->sites[w->site].n_there--;
-    rule->sites[w->site].n_active -= !w->is_last;
+    tt_sites_leave(rule, worker);
     rule->n_veterans -= !w->is_newcomer;
     w->is_last = false;
     rule->told.n_deaths += is_dead;

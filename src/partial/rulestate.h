@@ -34,6 +34,7 @@ typedef struct tt_worker_slot {
     uint32_t incarnation, next, prev; /* in the queue; TT_NONE ends it */
     uint32_t group_n;                 /* busy: counts as of that size */
     uint32_t site;                    /* index */
+    uint32_t site_next, site_prev;    /* in its list; TT_NONE ends it */
     uint64_t place, iteration, group;
     uint64_t base; /* the iteration that its last group left it at */
     uint64_t ready_ns, released_ns; /* by its last group; 0: never */
@@ -46,7 +47,8 @@ typedef struct tt_worker_slot {
  * Idle ones (nobody is there) are used again. */
 typedef struct tt_site {
     uint32_t id;                  /* as places have it */
-    uint32_t n_there;             /* workers that are not absent */
+    uint32_t first;               /* of its workers */
+    uint32_t n_there;             /* those that are not absent */
     uint32_t n_active;            /* of those, who still compute */
     uint32_t n_ready;             /* of those, who are */
     uint32_t n_far;               /* are in a far group */
@@ -138,8 +140,9 @@ struct tt_rule {
 };
 
 /* sites.c */
-/* The index of the site of that number, which has one more worker. */
-uint32_t tt_sites_enter(tt_rule *rule, uint64_t place);
+/* The worker is at the site of its place, and is not any more. */
+void tt_sites_enter(tt_rule *rule, uint32_t worker);
+void tt_sites_leave(tt_rule *rule, uint32_t worker);
 /* Groups are made of one site, or of several: there are such. */
 bool tt_sites_matter(const tt_rule *rule);
 /* As tt_rule_choose(), where sites matter: who is in the next group, if one is

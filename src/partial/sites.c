@@ -22,7 +22,7 @@
  * Left over  Who has no mates, or has waited two steps for them, goes with
  *            whomever it gets. So nobody waits longer than that for a better
  *            group, as long as two are ready.
- * Cost       O(ready + sites).
+ * Cost       O(workers of the sites where somebody is ready or that are due).
  * Next       choice.c, rule.c. */
 #include "partial/rulestate.h"
 
@@ -39,25 +39,47 @@ static tt_site *site_of(const tt_rule *rule, uint32_t worker)
     return &rule->sites[rule->workers[worker].site];
 }
 
-uint32_t tt_sites_enter(tt_rule *rule, uint64_t place)
+/* The site of that number, else one where nobody is. */
+static uint32_t find_site(tt_rule *rule, uint32_t id)
 {
-    const uint32_t id = (uint32_t)(place >> 32);
-    uint32_t idle = TT_NONE;
+    uint32_t idle = rule->n_sites;
     for (uint32_t i = 0; i < rule->n_sites; i++) {
         if (rule->sites[i].id == id)
+            return i;
+        if (rule->sites[i].n_there == 0)
             idle = i;
-        else if (rule->sites[i].n_there == 0 && idle == TT_NONE)
-            idle = i;
-        if (rule->sites[i].id == id)
-            break;
     }
-    if (idle == TT_NONE)
-        idle = rule->n_sites++;
-    if (rule->sites[idle].id != id)
-        rule->sites[idle] = (tt_site){.id = id};
-    rule->sites[idle].n_there++;
-    rule->sites[idle].n_active++;
+    rule->n_sites += idle == rule->n_sites;
+    rule->sites[idle] = (tt_site){.id = id, .first = TT_NONE};
     return idle;
+}
+
+void tt_sites_enter(tt_rule *rule, uint32_t worker)
+{
+    tt_worker_slot *w = &rule->workers[worker];
+    w->site = find_site(rule, (uint32_t)(w->place >> 32));
+    tt_site *s = &rule->sites[w->site];
+    w->site_next = s->first;
+    w->site_prev = TT_NONE;
+    if (s->first != TT_NONE)
+        rule->workers[s->first].site_prev = worker;
+    s->first = worker;
+    s->n_there++;
+    s->n_active++;
+}
+
+void tt_sites_leave(tt_rule *rule, uint32_t worker)
+{
+    const tt_worker_slot *w = &rule->workers[worker];
+    tt_site *s = &rule->sites[w->site];
+    if (w->site_prev != TT_NONE)
+        rule->workers[w->site_prev].site_next = w->site_next;
+    else
+        s->first = w->site_next;
+    if (w->site_next != TT_NONE)
+        rule->workers[w->site_next].site_prev = w->site_prev;
+    s->n_there--;
+    s->n_active -= !w->is_last;
 }
 
 bool tt_sites_matter(const tt_rule *rule)
@@ -94,27 +116,36 @@ static bool foresees(const tt_rule *rule)
 }
 
 /* Until when somebody who is ready since then should wait for those of the site
- * (NULL: of all sites whose far group is due, but for `but`) who compute: 0: none
- * of them is about to come. */
-static uint64_t awaited(tt_rule *rule, const tt_site *site, const tt_site *but,
-                        uint64_t since)
+ * who compute; 0: none of them is about to come. */
+static uint64_t awaited(tt_rule *rule, const tt_site *site, uint64_t since)
 {
+    const uint64_t soon = steps(rule, foreseen_steps);
     uint64_t last = 0;
-    for (uint32_t i = 0; i < rule->opts.n; i++) {
+    for (uint32_t i = site->first; i != TT_NONE;) {
         const tt_worker_slot *w = &rule->workers[i];
-        const tt_site *s = &rule->sites[w->site];
-        if (w->state != TT_WORKER_AWAY || w->is_last ||
-            (site ? s != site : s == but || !s->is_due))
-            continue;
         uint64_t at = w->released_ns + (uint64_t)w->step_ns;
+        i = w->site_next;
         if (w->step_ns <= 0)
-            at = since + steps(rule, foreseen_steps); /* not known */
+            at = since + soon; /* not known */
         else if (at < since)
             at = since; /* it is late */
-        if (at <= since + steps(rule, foreseen_steps) && at > last)
+        if (w->state == TT_WORKER_AWAY && !w->is_last && at <= since + soon &&
+            at > last)
             last = at;
     }
     return last > 0 ? last + steps(rule, late_steps) : 0;
+}
+
+/* The same, for those of all sites whose far group is due, but for one. */
+static uint64_t awaited_far(tt_rule *rule, const tt_site *but, uint64_t since)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < rule->n_sites; i++) {
+        const tt_site *s = &rule->sites[i];
+        uint64_t at = s->is_due && s != but ? awaited(rule, s, since) : 0;
+        last = at > last ? at : last;
+    }
+    return last;
 }
 
 /* As a program wants it, or those who go ahead. */
@@ -238,7 +269,7 @@ static bool is_full_enough(tt_rule *rule, uint32_t want)
 {
     uint64_t since = rule->workers[rule->chosen[0]].ready_ns;
     return is_complete(rule, want) ||
-           is_past(rule, foresees(rule) ? awaited(rule, NULL, NULL, since)
+           is_past(rule, foresees(rule) ? awaited_far(rule, NULL, since)
                                         : since + far_wait(rule));
 }
 
@@ -276,7 +307,7 @@ static bool waits_for_others(tt_rule *rule)
     tt_site *s = site_of(rule, rule->chosen[0]);
     uint64_t since = rule->workers[rule->chosen[0]].ready_ns;
     if (foresees(rule))
-        return !is_past(rule, awaited(rule, NULL, s, since));
+        return !is_past(rule, awaited_far(rule, s, since));
     if (is_tired(rule, s))
         return false;
     if (!is_past(rule, since + far_wait(rule)))
@@ -306,7 +337,7 @@ static bool will_do(tt_rule *rule, uint32_t least, uint32_t first)
     if (s->n_ready < 2 || s->n_ready < least)
         return false;
     if (foresees(rule))
-        return is_past(rule, awaited(rule, s, NULL, since));
+        return is_past(rule, awaited(rule, s, since));
     return near_wait(rule) > 0 && is_past(rule, since + near_wait(rule));
 }
 

@@ -637,7 +637,7 @@ static void test_dynamic_groups(void **state)
     tt_fleet_announce(&f, 1, 6);
     assert_int_equal(f.last.iteration, 7);
     assert_false(f.last.is_even);
-    assert_true(fabs(f.last.members[0].weight - 2.0 / 3) < 1e-15);
+    assert_true(fabs(f.last.members[0].weight - 1 / 1.8) < 1e-15);
     tt_fleet_announce(&f, 0, 8);
     tt_fleet_announce(&f, 1, 8);
     assert_true(f.last.is_even);
