@@ -620,7 +620,11 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
     c->o = *o;
     c->listener = c->epoll_fd = c->wake_fd = c->spare_fd = -1;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->changed, NULL);
+    pthread_condattr_t steady; /* the time of day may jump */
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &steady);
+    pthread_condattr_destroy(&steady);
     tt_rule_up up = {decided, c};
     tutti_err err = tt_rule_create(&o->rule, &up, &c->mem, &c->rule, diag);
     if (!err) {
@@ -715,7 +719,7 @@ uint64_t tt_controller_n_of_size(tt_controller *c, uint32_t size)
 bool tt_controller_wait(tt_controller *c, uint64_t ns)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     uint64_t sum = (uint64_t)until.tv_nsec + ns;
     until.tv_sec += (time_t)(sum / TT_NS_PER_S);
     until.tv_nsec = (long)(sum % TT_NS_PER_S);

@@ -178,6 +178,20 @@ def types(rank, size):
         raise AssertionError("complex parameters are taken")
 
 
+def refused(rank, size):
+    """What remembers of all parameters together; and a group without any."""
+    net = net_of()
+    try:
+        buckets(net, optim.LBFGS(net.parameters()))
+    except ValueError as refusal:
+        assert "LBFGS" in str(refusal) and 'momentum="keep"' in str(refusal), refusal
+    else:
+        raise AssertionError("LBFGS is taken")
+    assert buckets_of(net, optim.LBFGS(net.parameters()), False, True, 64)
+    optimizer = optim.Adam([{"params": list(net.parameters())}, {"params": []}])
+    assert len(memories_of(optimizer)) == 4
+
+
 class Session:
     """One that cannot."""
 
@@ -214,6 +228,7 @@ TESTS = [(name, partial(ranks.run, test, 1, backend=None)) for name, test in (
     ("an average of equals, newcomers, who forgets: all optimizers", all_optimizers),
     ("what must stay positive does", signs),
     ("types of parameters and of what is remembered", types),
+    ("optimizers that are refused, groups without parameters", refused),
     ("an average on its way that fails", failing_flight),
 )]
 

@@ -233,9 +233,25 @@ def refusals(rank, size):
             raise AssertionError(f"{bad} is taken")
 
 
+def more_parameters(rank, size):
+    """Those that come later would be nobody else's."""
+    net, more = net_of(), nn.Linear(3, 3)
+    optimizer = sgd(net)
+    average = tutti.torch.PartialReduce(net, optimizer, group_size=size)
+    optimizer.add_param_group({"params": list(more.parameters())})
+    for call in (average.step, average.average, average.finish):
+        try:
+            call()
+        except RuntimeError as refusal:
+            assert "wrap it again" in str(refusal), refusal
+        else:
+            raise AssertionError("what came later is left out")
+    average.close()
+
+
 def every_part(rank, size):
     """All in one job."""
-    for part in (synchronous, modes, momentum, ahead, saved, loaded_ahead, refusals):
+    for part in (synchronous, modes, momentum, ahead, saved, loaded_ahead, more_parameters, refusals):
         try:
             part(rank, size)
         except Exception as error:

@@ -158,6 +158,8 @@ def memories_of(optimizer):
     """{parameter: its Memory objects}, the same on all workers."""
     found = {}
     for group in optimizer.param_groups:
+        if not group["params"]:
+            continue
         try:
             stand_in = StandIn(optimizer, group)
         except Exception as error:
@@ -240,13 +242,17 @@ class Packer:
         return buckets
 
 
+def params_of(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
 def buckets_of(model, optimizer, averages_memory, averages_buffers, cap_bytes):
     """The buckets, in the order in which they are averaged: last layers first."""
     packer = Packer(cap_bytes)
     memories = memories_of(optimizer) if averages_memory else {}
     late = []  # known only when all parameters have been stepped
     seen = set()
-    for p in reversed([p for g in optimizer.param_groups for p in g["params"]]):
+    for p in reversed(params_of(optimizer)):
         same = [m for m in memories.get(p, ()) if m.like.dtype == p.dtype and not m.is_scalar]
         late += [m for m in memories.get(p, ()) if m not in same]
         packer.take([Weight(p), *same], p)

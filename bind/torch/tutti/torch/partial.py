@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from tutti.torch import _c
 from tutti.torch.ahead import Flight
-from tutti.torch.averaged import buckets_of, memories_of
+from tutti.torch.averaged import buckets_of, memories_of, params_of
 
 MODES = ("constant", "dynamic")
 MOMENTUM = ("average", "reset", "keep")
@@ -112,6 +112,7 @@ class PartialReduce:
         self.momentum, self.overlap, self.ahead = momentum, overlap, ahead
         self.buckets = buckets_of(model, optimizer, momentum == "average", average_buffers,
                                   int(bucket_cap_mb * (1 << 20)))
+        self._n_params = len(params_of(optimizer))
         memories = memories_of(optimizer) if momentum == "reset" else {}
         self._memories = [memory for some in memories.values() for memory in some]
         options = options_of(group_size, mode, recentre_every, rules)
@@ -157,7 +158,7 @@ class PartialReduce:
     def step(self, closure=None):
         """The optimizer's step, and averaging with a group. Returns what the
         optimizer does."""
-        session = self._is_open()
+        session = self._begin()
         self.iteration += 1
         self._loss = None
         if self.ahead:
@@ -177,7 +178,7 @@ class PartialReduce:
 
     def average(self):
         """Averaging alone, for who has called the optimizer's step()."""
-        session = self._is_open()
+        session = self._begin()
         self.iteration += 1
         if self.ahead:
             return self._go_ahead()
@@ -291,7 +292,7 @@ class PartialReduce:
     def finish(self):
         """The last group, of all workers: they have the same weights then. Ends the
         partial reduce."""
-        session = self._is_open()
+        session = self._begin()
         self._land()
         attempts = session.describe()["n_workers"] + 2
         for _ in range(attempts):
@@ -334,6 +335,16 @@ class PartialReduce:
         if self._session is None:
             raise RuntimeError("tutti.torch.PartialReduce: finish() or close() has ended it")
         return self._session
+
+    def _begin(self):
+        """Before an announcement."""
+        session = self._is_open()
+        if len(params_of(self.optimizer)) != self._n_params:
+            raise RuntimeError(
+                "tutti.torch.PartialReduce: the optimizer has other parameters than when it "
+                "was wrapped, which would not be averaged; close(), and wrap it again"
+            )
+        return session
 
     # --------------------------------------------------------- questions --
 
