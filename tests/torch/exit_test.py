@@ -5,17 +5,19 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 
 import ranks
 
-JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "exit_job.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def ends():
+def ends(word, job, *arguments):
+    """Both ranks of the job print the word, and end well."""
     with tempfile.TemporaryDirectory() as directory:
         store = os.path.join(directory, "store")
         env = dict(os.environ, TORCH_FR_DUMP_TEMP_FILE=os.path.join(directory, "calls_"))
-        command = [sys.executable, "-W", "ignore", JOB]
+        command = [sys.executable, "-W", "ignore", os.path.join(HERE, job), *arguments]
         jobs = [
             subprocess.Popen(
                 [*command, str(rank), store], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -29,10 +31,21 @@ def ends():
                 job.kill()
                 raise AssertionError(f"rank {rank} does not end: {job.communicate()[0]}") from None
             assert job.returncode == 0, f"rank {rank} ended with {job.returncode}: {output}"
-            assert "the callback is over" in output, f"rank {rank}: {output}"
+            assert word in output, f"rank {rank}: {output}"
 
 
-TESTS = [("a program ends in the middle of calls and callbacks", ends)]
+def daemons():
+    for kind in ("never", "loop", "ahead", "step"):
+        try:
+            ends("main is over", "daemon_job.py", kind)
+        except AssertionError as error:
+            raise AssertionError(f"{kind}: {error}") from None
+
+
+TESTS = [
+    ("a program ends in the middle of calls and callbacks", partial(ends, "the callback is over", "exit_job.py")),
+    ("daemon threads in collectives do not hold it up, nor abort it", daemons),
+]
 
 if __name__ == "__main__":
     sys.exit(ranks.main(TESTS))

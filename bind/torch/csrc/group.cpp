@@ -6,8 +6,9 @@
 
 #include <algorithm>
 
-#include <Python.h>
 #include <c10/util/Exception.h>
+
+#include "wayback.h"
 
 namespace tutti_torch
 {
@@ -16,24 +17,6 @@ using c10d::OpType;
 
 namespace
 {
-
-// Destroying a communicator waits for the completion thread, which may be
-// waiting for the GIL.
-class WithoutGil
-{
-  public:
-    WithoutGil() : state_(PyGILState_Check() ? PyEval_SaveThread() : nullptr)
-    {
-    }
-    ~WithoutGil()
-    {
-        if (state_)
-            PyEval_RestoreThread(state_);
-    }
-
-  private:
-    PyThreadState *const state_;
-};
 
 struct Names {
     const char *plain; // for sentences
@@ -135,6 +118,7 @@ tutti_call_opts ProcessGroupTutti::options_of(Millis timeout) const
 
 WorkPtr ProcessGroupTutti::start(Job job, Add add)
 {
+    const WayBack back;
     auto opts = options_of(job.timeout);
     opts.waits = job.waits;
     const bool is_message = c10d::isP2POp(job.op);
@@ -270,6 +254,8 @@ ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store> &store,
         static_cast<int>(ranks.size()), options, std::move(name));
 }
 
+// Destroying a communicator waits for the completion thread, which may be
+// waiting for the GIL.
 void ProcessGroupTutti::abort()
 {
     WithoutGil free;

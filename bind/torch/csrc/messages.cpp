@@ -2,6 +2,7 @@
 // messages.cpp - messages between two ranks, and barriers, of which the
 // monitored one is made of messages; see group.h.
 #include "parts.h"
+#include "wayback.h"
 
 namespace tutti_torch
 {
@@ -174,6 +175,7 @@ void ProcessGroupTutti::report_to_0(Millis timeout)
 void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions &opts,
                                          bool wait_all)
 {
+    const WayBack back;
     const bool is_given = opts.timeout != c10d::kUnsetTimeout;
     const auto timeout = is_given ? opts.timeout : options_->timeout;
     if (rank_ == 0 && timeout.count() <= 0)

@@ -10,6 +10,7 @@
 #include "partial.h"
 #include "planned.h"
 #include "runner.h"
+#include "wayback.h"
 
 namespace
 {
@@ -38,14 +39,14 @@ void define_planned(py::module_ &m)
         "all_reduce",
         [](const BackendPtr &group, const at::Tensor &in, const at::Tensor &out,
            const std::string &planner, int priority, bool average) {
-            py::gil_scoped_release release;
+            WithoutGil free;
             return planned_all_reduce(group, in, out,
                                       {planner, priority, average});
         },
         py::arg("group"), py::arg("input"), py::arg("output"),
         py::arg("planner") = "", py::arg("priority") = 0,
         py::arg("average") = false, "See planned.h.");
-    const py::call_guard<py::gil_scoped_release> no_gil;
+    const py::call_guard<WithoutGil> no_gil;
     m.def("predict", &predict, py::arg("group"), py::arg("bytes"),
           py::arg("planner") = "", no_gil, "Seconds, and the planner's name.");
     m.def("network", &network, py::arg("group"), no_gil,
@@ -61,15 +62,19 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
           py::arg("timeout"), py::arg("name") = "",
           py::arg("ranks") = std::vector<uint64_t>(),
-          py::call_guard<py::gil_scoped_release>(),
+          py::call_guard<WithoutGil>(),
           "Meets the other ranks through the store; a process group of tutti. "
           "ranks: its members, as the job numbers them; none: all.");
     m.def(
         "flight_record", [] { return py::bytes(Recorder::get().text()); },
         "What this rank has called last, as a pickle for torchfrtrace.");
     m.def(
-        "finish", [] { Runner::get().finish(std::chrono::seconds(5)); },
-        py::call_guard<py::gil_scoped_release>(), "See runner.h.");
+        "finish",
+        [] {
+            Runner::get().finish(std::chrono::seconds(5));
+            WayBack::close();
+        },
+        py::call_guard<WithoutGil>(), "Python ends: see runner.h, wayback.h.");
     define_planned(m);
     define_partial(m);
     m.def("version", &tutti_version, "The version of the library.");

@@ -3,11 +3,15 @@
 #include "partial.h"
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include <poll.h>
+
 #include "group.h"
 #include "parts.h"
+#include "wayback.h"
 
 namespace tutti_torch
 {
@@ -46,7 +50,9 @@ struct Session {
     }
 };
 
-// An announcement. It may outlive the session, which ends it.
+using SessionPtr = std::shared_ptr<Session>;
+
+// An announcement, or a commit. It may outlive the session, which ends it.
 class Request
 {
   public:
@@ -67,6 +73,16 @@ class Request
     {
         return !req_ || tutti_test(req_) != TUTTI_AGAIN;
     }
+    // Whether it is over within that time.
+    bool wait_for(double seconds)
+    {
+        int fd = -1;
+        if (is_over() || tutti_request_fd(req_, &fd))
+            return true; // wait() tells
+        pollfd p{fd, POLLIN, 0};
+        ::poll(&p, 1, static_cast<int>(seconds * 1000));
+        return is_over();
+    }
     int wait()
     {
         if (req_)
@@ -82,19 +98,22 @@ class Request
 
 using RequestPtr = std::shared_ptr<Request>;
 
+// The session may be closed while another thread is in a call: that one keeps it.
 class Partial
 {
   public:
-    explicit Partial(std::shared_ptr<Session> s) : session_(std::move(s))
+    explicit Partial(SessionPtr s) : session_(std::move(s))
     {
     }
 
     RequestPtr announce(uint64_t iteration, bool is_last)
     {
+        const auto session = open();
         auto made = std::make_shared<Request>();
         tutti_request *req = nullptr;
-        const tutti_err err = tutti_partial_announce(open(), iteration, is_last,
-                                                     nullptr, &req);
+        keep(nullptr);
+        const tutti_err err = tutti_partial_announce(session->p, iteration,
+                                                     is_last, nullptr, &req);
         made->take(err, req);
         return made;
     }
@@ -103,56 +122,79 @@ class Partial
     {
         TORCH_CHECK_VALUE(t.is_cpu() && t.is_contiguous(),
                           "tutti: a bucket is a contiguous tensor on the CPU");
+        const auto session = open();
         const auto e = to_reduce(t, c10d::ReduceOp(c10d::ReduceOp::AVG));
         const auto n = count_of(t, e);
         tutti_request *req = nullptr;
-        kept_.push_back(t);
-        const tutti_err err = tutti_partial_reduce(open(), t.data_ptr(), n,
+        keep(&t);
+        const tutti_err err = tutti_partial_reduce(session->p, t.data_ptr(), n,
                                                    e.type, nullptr, &req);
         tutti_request_free(req);
         return err;
     }
-    int commit()
+    RequestPtr commit()
     {
-        const int err = tutti_partial_commit(open(), nullptr, nullptr);
-        kept_.clear();
-        return err;
+        const auto session = open();
+        auto made = std::make_shared<Request>();
+        tutti_request *req = nullptr;
+        const tutti_err err = tutti_partial_commit(session->p, nullptr, &req);
+        made->take(err, req);
+        return made;
     }
     void abandon(const std::string &why)
     {
-        tutti_partial_abandon(open(), why.c_str());
-        kept_.clear();
+        const auto session = open();
+        tutti_partial_abandon(session->p, why.c_str());
     }
     void leave()
     {
-        tutti_partial_leave(open());
+        tutti_partial_leave(open()->p);
     }
     int rejoin(bool is_current)
     {
-        return tutti_partial_rejoin(open(), is_current);
+        return tutti_partial_rejoin(open()->p, is_current);
     }
     int state()
     {
-        return tutti_partial_state(open());
+        return tutti_partial_state(open()->p);
     }
     std::string message()
     {
-        return tutti_partial_message(open());
+        return tutti_partial_message(open()->p);
     }
     void close()
     {
-        kept_.clear();
-        session_.reset();
+        SessionPtr last;
+        {
+            const std::lock_guard<std::mutex> lock(lock_);
+            last = std::move(session_);
+            session_ = nullptr;
+        }
+        if (last) // who waits for something keeps it a while
+            tutti_partial_leave(last->p);
+        last = nullptr;
+        keep(nullptr);
     }
-    tutti_partial *open()
+    SessionPtr open()
     {
+        const std::lock_guard<std::mutex> lock(lock_);
         TORCH_CHECK(session_ && session_->p,
                     "tutti: this partial reduce is closed");
-        return session_->p;
+        return session_;
     }
 
   private:
-    std::shared_ptr<Session> session_;
+    // What the library writes at a commit lives until the next announcement.
+    void keep(const at::Tensor *t)
+    {
+        const std::lock_guard<std::mutex> lock(lock_);
+        if (t)
+            kept_.push_back(*t);
+        else
+            kept_.clear();
+    }
+    std::mutex lock_;
+    SessionPtr session_;
     Tensors kept_;
 };
 
@@ -183,7 +225,7 @@ PartialPtr join_partial(const std::string &where, int worker, Options &options)
 py::dict describe(Partial &self)
 {
     tutti_partial_info info;
-    tutti_partial_describe(self.open(), &info);
+    tutti_partial_describe(self.open()->p, &info);
     py::dict d;
     d["worker"] = info.worker;
     d["n_workers"] = info.n_workers;
@@ -199,7 +241,8 @@ py::dict describe(Partial &self)
 py::object group_of(Partial &self)
 {
     tutti_partial_group g;
-    if (tutti_partial_group_of(self.open(), &g))
+    const auto session = self.open();
+    if (tutti_partial_group_of(session->p, &g))
         return py::none();
     py::list members;
     for (uint32_t i = 0; i < g.n; i++) {
@@ -256,10 +299,10 @@ py::dict metrics_of(const tutti_partial_metrics &m, OfSize n_of_size)
 py::object measure(Partial &self)
 {
     tutti_partial_metrics m;
-    if (tutti_partial_measure(self.open(), &m))
+    if (tutti_partial_measure(self.open()->p, &m))
         return py::none();
     return metrics_of(m, [&](uint32_t size) {
-        return tutti_partial_n_of_size(self.open(), size);
+        return tutti_partial_n_of_size(self.open()->p, size);
     });
 }
 
@@ -326,7 +369,7 @@ void define_options(py::module_ &m)
 
 void define_controller(py::module_ &m)
 {
-    const py::call_guard<py::gil_scoped_release> no_gil;
+    const py::call_guard<WithoutGil> no_gil;
     py::class_<Controller>(m, "Controller")
         .def(py::init<const std::string &, uint32_t, Options &>(), no_gil)
         .def_property_readonly(
@@ -348,11 +391,12 @@ void define_controller(py::module_ &m)
 
 void define_partial(py::module_ &m)
 {
-    const py::call_guard<py::gil_scoped_release> no_gil;
+    const py::call_guard<WithoutGil> no_gil;
     define_options(m);
     define_controller(m);
     py::class_<Request, RequestPtr>(m, "PartialRequest")
         .def("wait", &Request::wait, no_gil)
+        .def("wait_for", &Request::wait_for, no_gil)
         .def("is_over", &Request::is_over);
     py::class_<Partial, PartialPtr>(m, "Partial")
         .def("announce", &Partial::announce, no_gil)
@@ -369,6 +413,7 @@ void define_partial(py::module_ &m)
         .def("metrics", &measure);
     m.def("partial_open", &open_partial, no_gil);
     m.def("partial_join", &join_partial, no_gil);
+    m.attr("EMISMATCH") = static_cast<int>(TUTTI_EMISMATCH);
     m.def("strerror",
           [](int err) { return tutti_strerror(static_cast<tutti_err>(err)); });
 }

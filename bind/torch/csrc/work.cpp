@@ -9,6 +9,7 @@
 
 #include "recorder.h"
 #include "runner.h"
+#include "wayback.h"
 
 namespace tutti_torch
 {
@@ -284,6 +285,7 @@ void TuttiWork::synchronize()
 
 bool TuttiWork::wait(std::chrono::milliseconds timeout)
 {
+    const WayBack back;
     call_->wait(timeout);
     return true;
 }
