@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from functools import partial
 
 import ranks
@@ -224,11 +225,15 @@ def loaded_ahead(rank, size):
 def refusals(rank, size):
     net = net_of()
     for bad, error in (({"mode": "best"}, ValueError), ({"momentum": "lost"}, ValueError),
-                       ({"speed": 3}, TypeError), ({"ahead": -1}, ValueError), ({"group_size": size + 1}, RuntimeError)):
+                       ({"speed": 3}, TypeError), ({"ahead": -1}, ValueError), ({"ahead": "2"}, ValueError), ({"group_size": "4"}, TypeError),
+                       ({"decay": None}, TypeError), ({"bucket_cap_mb": float("nan")}, ValueError),
+                       ({"process_group": dist.group.WORLD, "worker": 1}, ValueError),
+                       ({"group_size": size + 1}, RuntimeError)):
         try:
             tutti.torch.PartialReduce(net, sgd(net), **bad)
         except error as refusal:
             assert "tutti" in str(refusal), refusal
+            assert error is not RuntimeError or f"groups of {size + 1} among" in str(refusal), refusal
         else:
             raise AssertionError(f"{bad} is taken")
 
@@ -249,9 +254,112 @@ def more_parameters(rank, size):
     average.close()
 
 
+class Odd(nn.Module if not ranks.MISSING else object):
+    """With what is not averaged, and what must survive it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.main = nn.Linear(6, 3)
+        self.codes = nn.Parameter(torch.ones(4, dtype=torch.int64), requires_grad=False)
+        self.nothing = nn.Parameter(torch.empty(0, 5))
+        self.turned = nn.Parameter(torch.randn(3, 6).t())
+        self.coarse = nn.Parameter(torch.zeros(3, dtype=torch.bfloat16))
+        self.register_buffer("mask", torch.triu(torch.full((3, 3), float("-inf")), 1))
+        self.register_buffer("wide", torch.ones(1).expand(4))
+
+    def forward(self, x):
+        return self.main(x) + x @ self.turned + self.coarse + self.nothing.sum()
+
+
+def odd_models(rank, size):
+    for make in (sgd, adam):
+        for steps in (0, 1):
+            net = Odd()
+            average = tutti.torch.PartialReduce(net, make(net), group_size=size, ahead=steps)
+            for k in range(STEPS):
+                learn(net, rank, k)
+                average.step()
+            assert not average.n_broken, average.last_failure
+            average.finish()
+            all_equal(torch.cat([p.detach().flatten() for p in net.parameters()]), size, "weights")
+            assert torch.equal(net.mask, Odd().mask), net.mask
+            assert net.codes.tolist() == [1] * 4
+
+
+def differences(rank, size):
+    """What must be equal is compared before anybody waits for anybody."""
+    for what in ("the optimizer", "momentum", "parameter 0.weight", "bucket 0"):
+        net = net_of()
+        options = {}
+        make = adam if what == "the optimizer" and rank == 1 else sgd
+        if what == "momentum" and rank == 1:
+            options["momentum"] = "keep"
+        if what == "parameter 0.weight" and rank == 1:
+            net = nn.Sequential(nn.Linear(5, 16))
+        if what == "bucket 0" and rank == 1:
+            options["bucket_cap_mb"] = 1e-4
+        try:
+            tutti.torch.PartialReduce(net, make(net), **options)
+        except ValueError as error:
+            assert f"on rank 1 {what} is" in str(error), error
+        else:
+            raise AssertionError(f"{what} may differ")
+
+
+def nobody_is_poisoned(rank, size):
+    """One worker's weights are no numbers any more: it is told, the others learn on."""
+    for steps in (0, 2):
+        net = net_of()
+        average = tutti.torch.PartialReduce(net, sgd(net), group_size=2, ahead=steps)
+        try:
+            for k in range(STEPS):
+                learn(net, rank, k)
+                if rank == 1 and k == 2:
+                    net[0].weight.grad[0, 0] = float("nan")
+                average.step()
+            average.finish()
+            assert rank != 1, "nothing is said"
+        except tutti.torch.NotFinite as error:
+            assert rank == 1, error
+            average.close()
+        assert bool(torch.isfinite(weights(net)).all()) == (rank != 1)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupted(rank, size):
+    """A signal is heard while the worker waits for its group, and it can go on."""
+
+    def ring(*_):
+        raise Interrupted()
+
+    net = net_of()
+    optimizer = sgd(net)
+    average = tutti.torch.PartialReduce(net, optimizer, group_size=size)
+    began = time.monotonic()
+    for k in range(STEPS):
+        learn(net, rank, k)
+        if k == 2 and rank != 0:
+            time.sleep(2)
+        if k == 2 and rank == 0:
+            signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            average.step()
+        except Interrupted:
+            assert rank == 0 and time.monotonic() - began < 1.8, "the signal is heard late"
+        assert all(p.grad is not None for p in net.parameters())
+    average.finish()
+    all_equal(weights(net), size, "weights")
+
+
 def every_part(rank, size):
     """All in one job."""
-    for part in (synchronous, modes, momentum, ahead, saved, loaded_ahead, more_parameters, refusals):
+    for part in (synchronous, modes, momentum, ahead, saved, loaded_ahead, refusals, odd_models,
+                 differences, nobody_is_poisoned, more_parameters, interrupted):
         try:
             part(rank, size)
         except Exception as error:
@@ -367,6 +475,30 @@ def restarted():
     assert sizes[2] >= 2, sizes
 
 
+def other_model(port, rank, size):
+    """With a controller elsewhere only the groups can tell."""
+    net = nn.Linear(6, 3 + rank)
+    try:
+        average = tutti.torch.PartialReduce(net, sgd(net), controller=f"127.0.0.1:{port}", worker=rank)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for k in range(20):
+                learn(net, rank, k)
+                average.step()
+        raise AssertionError("another model is no error")
+    except RuntimeError as error:
+        # Who comes second may find that the first one has left.
+        assert "all members must reduce the same buffers" in str(error), error
+        assert len(told) == 1 and "of f32" in str(told[0].message), told
+    average.close()
+
+
+def other_models():
+    controller = tutti.torch.Controller(2)
+    ranks.run(partial(other_model, controller.port), 2, backend=None)
+    controller.close()
+
+
 def alone(rank, size):
     """One worker is a group by itself."""
     net = net_of()
@@ -395,6 +527,7 @@ TESTS = [
     ("the same, stepping ahead", partial(deaths, 2)),
     ("the controller is started again", restarted),
     ("closed while it waits", partial(ranks.run, closed_while_it_waits, 1, backend=None)),
+    ("workers with different models are told", other_models),
     ("one worker", partial(ranks.run, alone, 1)),
 ]
 

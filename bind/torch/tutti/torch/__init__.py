@@ -54,9 +54,9 @@ atexit.register(_c.finish)
 
 from tutti.torch.ddp_hook import HookState, hook  # noqa: E402
 from tutti.torch.parallel import DataParallel, backend_of  # noqa: E402
-from tutti.torch.partial import Controller, PartialReduce, WorkerLost  # noqa: E402
+from tutti.torch.partial import Controller, NotFinite, PartialReduce, WorkerLost  # noqa: E402
 
 __all__ = [
-    "Controller", "DataParallel", "HookState", "PartialReduce", "WorkerLost", "hook",
+    "Controller", "DataParallel", "HookState", "NotFinite", "PartialReduce", "WorkerLost", "hook",
     "monitored_barrier", "predict",
 ]

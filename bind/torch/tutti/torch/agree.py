@@ -3,6 +3,7 @@
 one plan. All of it is collective, over the group's own calls."""
 
 import hashlib
+import itertools
 
 import torch
 import torch.distributed as dist
@@ -31,6 +32,19 @@ def difference(mine, first):
             )
         return f"parameter {here[0]} is {here[1]}, on rank 0 {there[1]}"
     return None
+
+
+def check_list(mine, group, who):
+    """Raises on every rank when a rank's list of (name, description) is not rank 0's."""
+    lists = [None] * dist.get_world_size(group)
+    dist.all_gather_object(lists, mine, group=group)
+    for rank, one in enumerate(lists):
+        for here, there in itertools.zip_longest(one, lists[0], fillvalue=("nothing more", "")):
+            if here != there:
+                raise ValueError(
+                    f"{who}: on rank {rank} {' is '.join(filter(None, here))}, on rank 0 "
+                    f"{' is '.join(filter(None, there))}; all ranks must have the same"
+                )
 
 
 def check_same(params, group):

@@ -23,7 +23,7 @@ class StandIn:
     step, after that, and after the second."""
 
     def __init__(self, optimizer, group):
-        like = group["params"][0]
+        like = next(p for p in group["params"] if p.dtype in TYPES)
         options = {k: v for k, v in group.items() if k not in ("params", "param_names")}
         p = torch.nn.Parameter(torch.zeros(STAND_IN, dtype=like.dtype, device=like.device))
         # Of both signs: only what is a sum of squares gets positive everywhere.
@@ -47,6 +47,11 @@ class StandIn:
 
 def _copied(state):
     return {k: v.clone() if torch.is_tensor(v) else v for k, v in state.items()}
+
+
+def is_finite(flat):
+    """The sum shows it in one pass; it may also be too large itself."""
+    return bool(torch.isfinite(flat.sum())) or bool(torch.isfinite(flat).all())
 
 
 def is_number(value):
@@ -77,11 +82,13 @@ class Weight:
 
 
 class Record(Weight):
-    """A buffer of the model. A variance that runs along must not become negative."""
+    """A buffer of the model. A variance that runs along must not become negative; what is
+    infinite (a mask) stays."""
 
     def add(self, change, before):
         tensor = self.tensor.detach()
-        change, before = change.to(tensor), before.to(tensor)
+        before = before.to(tensor)
+        change = change.to(tensor).masked_fill(before.isinf(), 0)
         if tensor.numel() and min(tensor.min(), before.min()) >= 0:
             _add_positive(tensor, change, before)
         else:
@@ -103,7 +110,11 @@ class Memory:
             self.like = self.like.expand(p.shape)
 
     def _present(self):
-        return self.optimizer.state.get(self.p, {}).get(self.key)
+        state = self.optimizer.state.get(self.p, {})
+        value = state.get(self.key)
+        if value is not None and value.layout != torch.strided:  # of sparse gradients
+            value = state[self.key] = value.to_dense()
+        return value
 
     def read(self, view):
         value = self._present()
@@ -158,7 +169,8 @@ def memories_of(optimizer):
     """{parameter: its Memory objects}, the same on all workers."""
     found = {}
     for group in optimizer.param_groups:
-        if not group["params"]:
+        params = [p for p in group["params"] if p.dtype in TYPES]
+        if not params:
             continue
         try:
             stand_in = StandIn(optimizer, group)
@@ -168,7 +180,7 @@ def memories_of(optimizer):
                 f'be found out ({error}); momentum="keep" leaves it alone'
             ) from error
         keys = [k for k, v in stand_in.first.items() if is_number(v) and v.shape in (STAND_IN, ())]
-        for p in group["params"]:
+        for p in params:
             found[p] = [Memory(optimizer, p, key, stand_in) for key in keys]
     return found
 
@@ -243,34 +255,43 @@ class Packer:
 
 
 def params_of(optimizer):
-    return [p for group in optimizer.param_groups for p in group["params"]]
+    return [p for g in optimizer.param_groups for p in g["params"]]
 
 
-def buckets_of(model, optimizer, averages_memory, averages_buffers, cap_bytes):
-    """The buckets, in the order in which they are averaged: last layers first."""
-    packer = Packer(cap_bytes)
-    memories = memories_of(optimizer) if averages_memory else {}
-    late = []  # known only when all parameters have been stepped
-    seen = set()
-    for p in reversed(params_of(optimizer)):
-        same = [m for m in memories.get(p, ()) if m.like.dtype == p.dtype and not m.is_scalar]
-        late += [m for m in memories.get(p, ()) if m not in same]
-        packer.take([Weight(p), *same], p)
-        seen.add(p)
-    for p in seen:
-        if p.dtype not in TYPES:
+def check_params(model, params):
+    """Raises for what is trained, and cannot be averaged or would not be."""
+    for p in params:
+        if p.requires_grad and p.dtype not in TYPES:
             raise ValueError(
                 f"tutti.torch.PartialReduce: parameters of {p.dtype} cannot be averaged; "
                 "f16, bf16, f32 and f64 can"
             )
-    for p in model.parameters():
-        if p not in seen and p.requires_grad:
-            raise ValueError(
-                "tutti.torch.PartialReduce: the model has parameters that the optimizer "
-                "does not have; give it all, or set requires_grad=False"
-            )
+    known = set(params)
+    if any(p.requires_grad and p not in known for p in model.parameters()):
+        raise ValueError(
+            "tutti.torch.PartialReduce: the model has parameters that the optimizer "
+            "does not have; give it all, or set requires_grad=False"
+        )
+
+
+def is_expanded(tensor):
+    """Its values share one place, so nothing can be written there."""
+    return any(step == 0 and n > 1 for step, n in zip(tensor.stride(), tensor.shape))
+
+
+def buckets_of(model, optimizer, averages_memory, averages_buffers, cap_bytes):
+    """The buckets, in the order in which they are averaged: last layers first."""
+    params = params_of(optimizer)
+    check_params(model, params)
+    packer = Packer(cap_bytes)
+    memories = memories_of(optimizer) if averages_memory else {}
+    late = []  # known only when all parameters have been stepped
+    for p in reversed([p for p in params if p.dtype in TYPES]):
+        same = [m for m in memories.get(p, ()) if m.like.dtype == p.dtype and not m.is_scalar]
+        late += [m for m in memories.get(p, ()) if m not in same]
+        packer.take([Weight(p), *same], p)
     if averages_buffers:
-        late += [Record(b) for b in model.buffers() if b.is_floating_point()]
+        late += [Record(b) for b in model.buffers() if b.dtype in TYPES and not is_expanded(b)]
     buckets = packer.close()
     packer = Packer(cap_bytes)
     for part in late:

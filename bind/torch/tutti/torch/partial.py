@@ -20,12 +20,17 @@ leaves this worker with the weights it had; it goes on. WorkerLost is raised whe
 the controller is gone, or has counted this worker as dead: see rejoin().
 """
 
+import atexit
+import threading
+import warnings
+import weakref
+
 import torch
 import torch.distributed as dist
 
-from tutti.torch import _c
-from tutti.torch.ahead import Flight
-from tutti.torch.averaged import buckets_of, memories_of, params_of
+from tutti.torch import _c, agree
+from tutti.torch.ahead import Flight, Retreat
+from tutti.torch.averaged import buckets_of, is_expanded, is_finite, memories_of, params_of
 
 MODES = ("constant", "dynamic")
 MOMENTUM = ("average", "reset", "keep")
@@ -33,10 +38,18 @@ RULES = (
     "min_group", "history", "decay", "max_wait_s", "soft_wait_s", "join_wait_s",
     "end_wait_s", "start_wait_s", "liveness_s", "timeout_s", "log", "planner",
 )
+COUNTS = ("group_size", "min_group", "history", "recentre_every")
+TEXTS = ("log", "planner")
+# Groups in a row that reduced other buffers, before that is taken for a mistake.
+MISMATCHES = 3
 
 
 class WorkerLost(RuntimeError):
     """This worker is in no group any more until rejoin()."""
+
+
+class NotFinite(ArithmeticError):
+    """This worker's weights are infinite or no numbers; nobody has got them."""
 
 
 def _one_of(name, value, allowed):
@@ -48,14 +61,47 @@ def options_of(group_size, mode, recentre_every, rules):
     """The library's options; `rules` as tutti_partial_opts names them."""
     _one_of("mode", mode, MODES)
     made = _c.PartialOptions()
-    made.group_size = 0 if group_size in (None, "auto") else group_size
     made.is_dynamic = mode == "dynamic"
-    made.recentre_every = recentre_every
+    _put(made, "group_size", 0 if group_size in (None, "auto") else group_size)
+    _put(made, "recentre_every", recentre_every)
     for name, value in rules.items():
         if name not in RULES:
             raise TypeError(f'tutti.torch: there is no option "{name}"; others are {", ".join(RULES)}')
-        setattr(made, name, value)
+        _put(made, name, value)
     return made
+
+
+def _put(made, name, value):
+    try:
+        setattr(made, name, value)
+    except TypeError:
+        kind = "a whole number" if name in COUNTS else "a text" if name in TEXTS else "a number"
+        also = ', or "auto"' if name == "group_size" else ""
+        raise TypeError(f"tutti.torch: {name} is {kind}{also}, not {value!r}") from None
+
+
+def _check_numbers(ahead, bucket_cap_mb):
+    if not isinstance(ahead, int) or ahead < 0:
+        raise ValueError(f"tutti.torch: ahead is the number of steps, 0 or more, not {ahead!r}")
+    if not isinstance(bucket_cap_mb, (int, float)) or not 0 <= bucket_cap_mb < float("inf"):
+        raise ValueError(f"tutti.torch: bucket_cap_mb is a number, 0 or more, not {bucket_cap_mb!r}")
+
+
+def _result_of(asked):
+    """Waits, and lets Python hear of signals meanwhile."""
+    while not asked.wait_for(0.2):
+        pass
+    return asked.wait()
+
+
+_sessions = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    """Python ends: workers leave, and no thread is at an average any more."""
+    for one in list(_sessions):
+        one._abort()
 
 
 class Controller:
@@ -99,17 +145,22 @@ class PartialReduce:
     controller      host:port, instead of a process group; worker: which one this is,
                     -1: any that is free. Weights must begin equal (a seed, a file)
     is_current      this worker has the others' weights though it comes late
+    check_finite    weights that are infinite or no numbers are given to nobody: step()
+                    raises NotFinite
     """
 
     def __init__(self, model, optimizer, group_size="auto", mode="constant",
                  momentum="average", recentre_every=0, average_buffers=True,
                  ahead=0, overlap=True, bucket_cap_mb=4, process_group=None, controller=None,
-                 worker=-1, is_current=False, **rules):
+                 worker=-1, is_current=False, check_finite=True, **rules):
         _one_of("momentum", momentum, MOMENTUM)
+        _check_numbers(ahead, bucket_cap_mb)
+        if process_group is not None and (controller is not None or worker != -1):
+            raise ValueError("tutti.torch: workers are the ranks of process_group, or those that "
+                             "join a controller, not both")
         self.model, self.optimizer = model, optimizer
-        if ahead < 0:
-            raise ValueError("tutti.torch: ahead is the number of steps, 0 or more")
         self.momentum, self.overlap, self.ahead = momentum, overlap, ahead
+        self.check_finite = check_finite
         self.buckets = buckets_of(model, optimizer, momentum == "average", average_buffers,
                                   int(bucket_cap_mb * (1 << 20)))
         self._n_params = len(params_of(optimizer))
@@ -122,11 +173,18 @@ class PartialReduce:
         self.group = None     # what the last group was: kind, members, weights, ...
         self.n_broken = 0     # groups that this worker was in, and that broke
         self.last_failure = ""
+        self._n_mismatches = 0  # in a row
         self._metrics = None
+        self._session = None
         self._flight = None   # the average that is on its way (ahead)
         self._session = self._open(options, process_group, controller, worker)
+        _sessions.add(self)
         self.worker = self._session.describe()["worker"]
-        self._catch_up()
+        try:
+            self._catch_up()
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self, options, group, controller, worker):
         if group is None and controller is None and dist.is_initialized():
@@ -136,22 +194,35 @@ class PartialReduce:
         from tutti.torch.parallel import backend_of
 
         backend = backend_of(group)
+        agree.check_list(self._layout(options.planner), group, "tutti.torch.PartialReduce")
         self._begin_equal(group)
         if dist.get_world_size(group) == 1:
             options.group_size = 0  # there is nobody to form groups with
         return _c.partial_open(backend, options)
+
+    def _layout(self, planner):
+        """What must be the same on all workers, as (name, description)."""
+        mine = [("the optimizer", type(self.optimizer).__name__), ("momentum", self.momentum),
+                ("planner", planner or "the default")]
+        mine += [(f"parameter {name}", f"{tuple(p.shape)} {str(p.dtype).removeprefix('torch.')}")
+                 for name, p in self.model.named_parameters()]
+        mine += [(f"bucket {k}", f"{b.n} of {str(b.dtype).removeprefix('torch.')}")
+                 for k, b in enumerate(self.buckets)]
+        return mine
 
     @torch.no_grad()
     def _begin_equal(self, group):
         """All start from rank 0's weights."""
         source = dist.get_global_rank(group, 0)
         for tensor in [*self.model.parameters(), *self.model.buffers()]:
-            dist.broadcast(tensor.detach(), source, group=group)
+            if not is_expanded(tensor):
+                dist.broadcast(tensor.detach(), source, group=group)
 
     def _catch_up(self):
-        """The others have gone ahead: this worker gets their weights first."""
+        """The others have gone ahead: this worker gets their weights first. What it has
+        counts for nothing."""
         while self._session.describe()["is_newcomer"]:
-            self._average(self._session.announce(self.iteration, False), self.buckets)
+            self._average(self._session.announce(self.iteration, False), self.buckets, checks=False)
 
     # ------------------------------------------------------------ steps --
 
@@ -165,15 +236,8 @@ class PartialReduce:
             self._loss = self.optimizer.step(closure)
             self._go_ahead()
             return self._loss
-        asked = session.announce(self.iteration, False)
-        try:
-            self._average(asked, self._stepped(closure))
-        except WorkerLost:
-            raise
-        except BaseException as error:
-            asked.wait()
-            session.abandon(f"worker {self.worker} failed: {type(error).__name__}")
-            raise
+        self._drop()
+        self._average(session.announce(self.iteration, False), self._stepped(closure))
         return self._loss
 
     def average(self):
@@ -182,6 +246,7 @@ class PartialReduce:
         self.iteration += 1
         if self.ahead:
             return self._go_ahead()
+        self._drop()
         self._average(session.announce(self.iteration, False), self.buckets)
 
     @torch.no_grad()
@@ -193,6 +258,8 @@ class PartialReduce:
             if not self._flight.is_due(self.ahead):
                 return
             self._land()
+        for bucket in self.buckets:
+            self._read(bucket)
         self._flight = Flight(self._session, self.buckets, self.iteration)
 
     @torch.no_grad()
@@ -202,6 +269,8 @@ class PartialReduce:
         if not flight:
             return
         err = flight.end()
+        if not flight.brings_average:
+            return
         self.group = self._session.group()
         if err:
             self._failed(err)
@@ -237,31 +306,57 @@ class PartialReduce:
         for p in params:
             p.grad = None
 
-    @torch.no_grad()
-    def _average(self, asked, buckets):
+    def _average(self, asked, buckets, checks=True):
         """Whether the group came to its end; WorkerLost, or the weights are as they
         were, when not."""
+        try:
+            return self._reduce(asked, buckets, checks)
+        except WorkerLost:
+            raise
+        except BaseException as error:
+            if buckets is not self.buckets:
+                buckets.close()  # the gradients come back
+            self._give_up(asked, f"worker {self.worker} failed: {type(error).__name__}")
+            raise
+
+    def _give_up(self, asked, why):
+        if asked.is_over():
+            self._session.abandon(why)
+        else:
+            self._flight = Retreat(self._session, asked, why)
+
+    @torch.no_grad()
+    def _read(self, bucket, checks=True):
+        bucket.read()
+        if checks and self.check_finite and bucket.params and not is_finite(bucket.flat):
+            raise NotFinite(
+                f"tutti.torch.PartialReduce: the weights of worker {self.worker} are infinite or no "
+                f"numbers after step {self.iteration}; the others have not got them"
+            )
+
+    def _reduce(self, asked, buckets, checks):
         session, err, ready = self._session, None, []
         for bucket in buckets:
-            with torch.no_grad():
-                bucket.read()
+            self._read(bucket, checks)
             ready.append(bucket)
             if err is None and asked.is_over():
                 err = asked.wait()
             if err == 0:
                 err, ready = self._hand_over(ready), []
         if err is None:
-            err = asked.wait()
-        err = err or self._hand_over(ready) or session.commit()
+            err = _result_of(asked)
+        err = err or self._hand_over(ready) or _result_of(session.commit())
         self.group = session.group()
         if err:
             return self._failed(err)
-        for bucket in self.buckets:
-            bucket.write()
+        with torch.no_grad():
+            for bucket in self.buckets:
+                bucket.write()
         self._after_group(self.iteration)
         return True
 
     def _after_group(self, announced):
+        self._n_mismatches = 0
         for memory in self._memories:
             memory.reset()
         if self.group["iteration"] > announced and self._goes_on_from_foremost():
@@ -280,12 +375,24 @@ class PartialReduce:
         return 0
 
     def _failed(self, err):
+        session = self._session
         self.n_broken += 1
-        self.last_failure = self._session.message() or _c.strerror(err)
-        if self._session.state():
+        self.last_failure = session.message() or _c.strerror(err)
+        if session.state():
             raise WorkerLost(f"tutti.torch.PartialReduce: {self.last_failure}")
-        self._session.abandon(self.last_failure)  # where it has not broken by itself
+        session.abandon(self.last_failure)  # nobody waits for it, if it has not broken yet
+        if err == _c.EMISMATCH:
+            self._mismatched()
         return False
+
+    def _mismatched(self):
+        """Others have other buffers: no failure that passes."""
+        self._n_mismatches += 1
+        text = f"tutti.torch.PartialReduce: {self.last_failure}"
+        if self._n_mismatches >= MISMATCHES:
+            raise RuntimeError(f"{text} ({MISMATCHES} groups in a row)")
+        if self._n_mismatches == 1:
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
 
     # -------------------------------------------------------------- life --
 
@@ -304,12 +411,26 @@ class PartialReduce:
         )
 
     def close(self):
-        """Leaves without a last group; finish() does it too."""
+        """Leaves without a last group; finish() does it too. With the controller in this
+        process it waits until the others have gone, too."""
+        session = self._session
+        if session is None:
+            return
+        self._drop()
+        self._metrics, self._session = session.metrics(), None
+        closing = threading.Thread(target=session.close, name="tutti-partial-close", daemon=True)
+        try:
+            closing.start()
+        except RuntimeError:  # Python ends
+            return session.close()
+        while closing.is_alive():  # signals are heard
+            closing.join(0.2)
+
+    def _abort(self):
+        """Leaves at once: what is on its way ends with an error."""
         if self._session:
-            self._drop()
-            self._metrics = self.metrics()
-            self._session.close()
-        self._session = None
+            self._session.leave()
+            self.close()
 
     def leave(self):
         """Nobody waits for this worker from here on, until rejoin()."""
@@ -329,7 +450,7 @@ class PartialReduce:
         """The average that is on its way, if any, counts for nothing."""
         flight, self._flight = self._flight, None
         if flight:
-            flight.join()
+            flight.end(raises=False)
 
     def _is_open(self):
         if self._session is None:
