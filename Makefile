@@ -66,7 +66,7 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 # tests, with TSan all tests that make threads, and in both what is named in
 # _MORE (a source) but not what is named in _SLOW.
 ASAN_MORE := tests/proc/conformance_test.c
-ASAN_SLOW := tests/fault/partial_fault_test.c
+ASAN_SLOW :=
 TSAN_MORE := tests/proc/conformance_test.c
 TSAN_SLOW :=
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \

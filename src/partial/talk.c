@@ -64,7 +64,7 @@ static void append(tt_pipe *p, const void *bytes, size_t len)
 
 void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload)
 {
-    if (p->fd < 0 || p->is_broken)
+    if (p->fd < 0 || p->is_broken || p->is_deaf)
         return;
     if (p->out_at == p->out_len)
         p->out_at = p->out_len = 0;
@@ -77,6 +77,13 @@ void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload)
         append(p, payload, head->len);
 }
 
+/* Why it was closed may be among what was not read yet. */
+static void forget_unsent(tt_pipe *p)
+{
+    p->is_deaf = true;
+    p->out_at = p->out_len = 0;
+}
+
 bool tt_pipe_flush(tt_pipe *p)
 {
     while (p->fd >= 0 && !p->is_broken && p->out_at < p->out_len) {
@@ -86,6 +93,8 @@ bool tt_pipe_flush(tt_pipe *p)
             p->out_at += (size_t)n;
         else if (errno == EAGAIN)
             return false;
+        else if (errno == EPIPE || errno == ECONNRESET)
+            forget_unsent(p);
         else if (errno != EINTR)
             p->is_broken = true;
     }

@@ -133,6 +133,7 @@ typedef struct tt_pipe {
     unsigned char *in, *out;
     size_t in_cap, in_len, in_at;
     size_t out_cap, out_len, out_at;
+    bool is_deaf; /* the other side has closed it; what it said may be read */
     bool is_broken;
 } tt_pipe;
 

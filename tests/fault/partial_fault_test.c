@@ -386,7 +386,7 @@ static int stop_one(int rank, int n, void *arg)
     if (rank == 0) {
         tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
         o.group_size = 3;
-        o.max_wait_s = 10; /* liveness must be what frees the others, in 8 */
+        o.max_wait_s = 20; /* liveness must be what frees the others */
         o.liveness_s = 1;
         return control(s, &o);
     }

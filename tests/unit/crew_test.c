@@ -4,6 +4,8 @@
  * in the same turn well. A connection that fails breaks no group but its own. */
 #include "support/tap.h"
 
+#include <sys/socket.h>
+
 #include "base/clock.h"
 #include "partial/session.h"
 
@@ -92,11 +94,40 @@ static void test_connection_of_an_old_group(void **state)
     assert_int_equal(cannot_reach(0), TUTTI_OK);
 }
 
+/* Who was counted as dead says something before it has read why. */
+static void test_last_words_are_heard(void **state)
+{
+    (void)state;
+    static const char why[] = "this worker was silent";
+    int fds[2];
+    tt_pipe here;
+    tt_pipe there;
+    tt_talk head = tt_talk_head(TT_TALK_REFUSE, 0, sizeof(why));
+    const unsigned char *payload;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
+                     0);
+    tt_pipe_open(&here, &tt_mem_std, fds[0]);
+    tt_pipe_open(&there, &tt_mem_std, fds[1]);
+    tt_pipe_put(&there, &head, why);
+    assert_true(tt_pipe_flush(&there));
+    tt_pipe_close(&there);
+    tt_talk beat = tt_talk_head(TT_TALK_BEAT, 0, 0);
+    tt_pipe_put(&here, &beat, NULL);
+    assert_true(tt_pipe_flush(&here));
+    tt_pipe_fill(&here);
+    assert_true(tt_pipe_next(&here, sizeof(why), &head, &payload));
+    assert_string_equal((const char *)payload, why);
+    tt_pipe_fill(&here);
+    assert_true(here.is_broken);
+    tt_pipe_close(&here);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_break_ends_all),
         cmocka_unit_test(test_connection_of_an_old_group),
+        cmocka_unit_test(test_last_words_are_heard),
     };
     return TT_RUN_TAP(tests);
 }
