@@ -500,16 +500,19 @@ typedef struct tutti_partial_opts {
     size_t size;
     /* What the controller goes by. Of a communicator rank 0's count; workers
      * of a controller elsewhere take what it was started with. */
-    int group_size;      /* P, 2 to the number of workers; 0: chosen online */
+    int group_size;      /* P, 2 to the number of workers; 0: those who come
+                            within half a step of the first, at least
+                            min_group; with soft_wait_s, P is chosen by
+                            what sizes take */
     int min_group;       /* what goes before P are ready; 0: 2 */
     int history;         /* groups that must mix everybody, at least
                             ceil((n-1)/(P-1)); 0: 4 times that */
     bool is_dynamic;     /* weights by staleness; else 1/P each */
     double decay;        /* per iteration behind, up to 1; 0: 0.8 */
     double max_wait_s;   /* nobody waits longer for a group; 0: 10 */
-    double soft_wait_s;  /* then min_group go; 0: a quarter of a step, as
-                            measured, where P is not all, and not all
-                            go ahead; -1: they never do */
+    double soft_wait_s;  /* then min_group go; 0: where P is given, a
+                            quarter of a step, as measured, unless P is
+                            all, or all go ahead; -1: they never do */
     double join_wait_s;  /* for another component; 0: twice a step */
     int recentre_every;  /* iterations until a group of all; 0: never */
     double end_wait_s;   /* for the last group of all; 0: 300 */

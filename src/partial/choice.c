@@ -19,9 +19,11 @@ uint32_t tt_rule_active(const tt_rule *rule)
 
 uint32_t tt_rule_want(const tt_rule *rule)
 {
-    uint32_t want = rule->opts.group_size ? rule->opts.group_size
-                                          : tt_sizes_now(&rule->sizes);
     uint32_t active = tt_rule_active(rule);
+    uint32_t want = rule->opts.group_size;
+    if (want == 0)
+        want = tt_soon_rules(rule) ? tt_soon_most(rule)
+                                   : tt_sizes_now(&rule->sizes);
     want = want < active ? want : active;
     return want > 0 ? want : 1;
 }

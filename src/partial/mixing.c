@@ -30,7 +30,10 @@ uint32_t tt_mixing_least(uint32_t n, uint32_t p)
 uint32_t tt_mixing_window(const tt_rule *rule)
 {
     uint32_t n = tt_rule_active(rule);
-    uint32_t least = tt_mixing_least(n, tt_rule_want(rule));
+    /* Where groups are of those who come, they may be as small as that. */
+    uint32_t p = tt_soon_rules(rule) ? rule->opts.min_group
+                                     : tt_rule_want(rule);
+    uint32_t least = tt_mixing_least(n, p);
     uint32_t window = rule->opts.window ? rule->opts.window
                                         : WINDOW_FACTOR * least;
     if (window < least)

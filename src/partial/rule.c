@@ -224,6 +224,19 @@ bool tt_rule_goes_ahead(const tt_rule *rule)
     return rule->n_ahead > 0 && rule->n_ahead == rule->n_there;
 }
 
+bool tt_rule_is_past(tt_rule *rule, uint64_t at)
+{
+    if (rule->now >= at)
+        return true;
+    rule->wake_ns = at < rule->wake_ns ? at : rule->wake_ns;
+    return false;
+}
+
+uint64_t tt_rule_steps(const tt_rule *rule, double n)
+{
+    return (uint64_t)(n * (rule->step_ns > 0 ? rule->step_ns : rule->guess_ns));
+}
+
 /* Groups of all are meant to be that: no part of them goes first. Where nobody
  * waits while a group fills, it may. */
 uint64_t tt_rule_soft_wait(const tt_rule *rule)
@@ -231,21 +244,32 @@ uint64_t tt_rule_soft_wait(const tt_rule *rule)
     if (!rule->opts.adapts)
         return rule->opts.soft_wait_ns;
     bool is_part = tt_rule_want(rule) < tt_rule_active(rule);
-    return is_part && !tt_rule_goes_ahead(rule)
+    return is_part && !tt_rule_goes_ahead(rule) && !tt_soon_rules(rule)
                ? (uint64_t)(soft_share * rule->step_ns)
                : 0;
+}
+
+/* Those who are ready need not wait for more. */
+static bool is_enough(tt_rule *rule, uint32_t want)
+{
+    uint32_t least = rule->opts.min_group < want ? rule->opts.min_group : want;
+    uint64_t since = rule->workers[rule->ready.head].ready_ns;
+    uint64_t soft = tt_rule_soft_wait(rule);
+    if (rule->ready.n >= want || is_over(rule, since, rule->opts.max_wait_ns))
+        return true;
+    if (rule->ready.n < least)
+        return false;
+    return tt_soon_rules(rule) ? tt_soon_none_comes(rule, since)
+                               : soft > 0 && is_over(rule, since, soft);
 }
 
 static bool choose(tt_rule *rule)
 {
     const uint32_t want = tt_rule_want(rule);
-    uint32_t least = rule->opts.min_group < want ? rule->opts.min_group : want;
-    uint64_t since = rule->workers[rule->ready.head].ready_ns;
-    uint64_t soft = tt_rule_soft_wait(rule);
+    rule->wake_ns = TT_NEVER;
     if (tt_sites_matter(rule))
         return tt_sites_choose(rule);
-    if (rule->ready.n < want && !is_over(rule, since, rule->opts.max_wait_ns) &&
-        (soft == 0 || rule->ready.n < least || !is_over(rule, since, soft)))
+    if (!is_enough(rule, want))
         return false;
     uint32_t n = rule->ready.n < want ? rule->ready.n : want;
     return tt_rule_choose(rule, n);
@@ -500,10 +524,8 @@ uint64_t tt_rule_deadline(const tt_rule *rule)
     uint64_t soft = tt_rule_soft_wait(rule);
     if (soft > 0)
         at = sooner(rule, at, since, soft);
-    if (tt_sites_matter(rule)) {
-        uint64_t sites = tt_sites_deadline(rule);
-        at = sites < at && sites > rule->now ? sites : at;
-    }
+    if (rule->wake_ns < at && rule->wake_ns > rule->now)
+        at = rule->wake_ns;
     return sooner(rule, at, rule->hold_ns, tt_rule_join_wait(rule));
 }
 

@@ -4,6 +4,7 @@
  * rule.c       events, when a group is due
  * choice.c     who is in it
  * sites.c      who is in it, where workers are at several sites
+ * soon.c       who is waited for, when P is to be chosen
  * mixing.c     the history: components, what it mixes
  * weights.c    the weights in it
  * groupsize.c  P, when it is to be chosen
@@ -120,7 +121,7 @@ struct tt_rule {
     uint64_t n_looks;
     double guess_ns;  /* of a step, at most, while none is known */
     double near_ns;   /* that a group of one site takes */
-    uint64_t wake_ns; /* when the next wait in sites.c ends */
+    uint64_t wake_ns; /* when the next wait in sites.c or soon.c ends */
     tt_mixing mixing;
     tt_sizes sizes;
     /* The group being made. */
@@ -152,8 +153,22 @@ bool tt_sites_choose(tt_rule *rule);
 bool tt_sites_is_far(const tt_rule *rule);
 /* The worker has done with its group, or is gone. */
 void tt_sites_end(tt_rule *rule, tt_worker_slot *w, bool well);
-/* When a wait of tt_sites_choose() is over. */
-uint64_t tt_sites_deadline(const tt_rule *rule);
+
+/* soon.c */
+/* Neither P nor how long a group waits is given. */
+bool tt_soon_rules(const tt_rule *rule);
+/* P then: all, or the largest site. */
+uint32_t tt_soon_most(const tt_rule *rule);
+/* A group whose first member is ready since then need not wait: nobody else is
+ * about to come. Else wake_ns tells when to ask again. */
+bool tt_soon_none_comes(tt_rule *rule, uint64_t since);
+
+/* rule.c */
+/* Whether it is past, now. Waits that workers' steps are the measure of go through
+ * this: wake_ns is when the first of them ends. */
+bool tt_rule_is_past(tt_rule *rule, uint64_t at);
+/* So many steps, as measured or guessed. */
+uint64_t tt_rule_steps(const tt_rule *rule, double n);
 
 /* choice.c */
 /* Workers that an ordinary group can have. */

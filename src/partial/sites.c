@@ -95,20 +95,6 @@ bool tt_sites_matter(const tt_rule *rule)
 
 /* ------------------------------------------------------------------ waits -- */
 
-/* Every wait goes through this: a tick is needed when it ends. */
-static bool is_past(tt_rule *rule, uint64_t at)
-{
-    if (rule->now >= at)
-        return true;
-    rule->wake_ns = at < rule->wake_ns ? at : rule->wake_ns;
-    return false;
-}
-
-static uint64_t steps(const tt_rule *rule, double n)
-{
-    return (uint64_t)(n * (rule->step_ns > 0 ? rule->step_ns : rule->guess_ns));
-}
-
 /* By itself it waits for those who are about to come, and not for others. */
 static bool foresees(const tt_rule *rule)
 {
@@ -119,7 +105,7 @@ static bool foresees(const tt_rule *rule)
  * who compute; 0: none of them is about to come. */
 static uint64_t awaited(tt_rule *rule, const tt_site *site, uint64_t since)
 {
-    const uint64_t soon = steps(rule, foreseen_steps);
+    const uint64_t soon = tt_rule_steps(rule, foreseen_steps);
     uint64_t last = 0;
     for (uint32_t i = site->first; i != TT_NONE;) {
         const tt_worker_slot *w = &rule->workers[i];
@@ -133,7 +119,7 @@ static uint64_t awaited(tt_rule *rule, const tt_site *site, uint64_t since)
             at > last)
             last = at;
     }
-    return last > 0 ? last + steps(rule, late_steps) : 0;
+    return last > 0 ? last + tt_rule_steps(rule, late_steps) : 0;
 }
 
 /* The same, for those of all sites whose far group is due, but for one. */
@@ -151,12 +137,12 @@ static uint64_t awaited_far(tt_rule *rule, const tt_site *but, uint64_t since)
 /* As a program wants it, or those who go ahead. */
 static uint64_t near_wait(const tt_rule *rule)
 {
-    return rule->opts.adapts ? steps(rule, 1) : rule->opts.soft_wait_ns;
+    return rule->opts.adapts ? tt_rule_steps(rule, 1) : rule->opts.soft_wait_ns;
 }
 
 static uint64_t far_wait(const tt_rule *rule)
 {
-    return steps(rule, tt_rule_goes_ahead(rule) ? 1 : foreseen_steps);
+    return tt_rule_steps(rule, tt_rule_goes_ahead(rule) ? 1 : foreseen_steps);
 }
 
 /* Who has no mates, or has mates that do not come. */
@@ -164,7 +150,7 @@ static uint64_t lone_wait(const tt_rule *rule, uint32_t worker, uint32_t want)
 {
     const tt_site *s = site_of(rule, worker);
     return s->n_active < 2 || want < 2 ? far_wait(rule)
-                                       : steps(rule, mates_steps);
+                                       : tt_rule_steps(rule, mates_steps);
 }
 
 /* Which sites may have a far group. Returns how many. */
@@ -174,8 +160,9 @@ static uint32_t look_who_is_due(tt_rule *rule, bool takes_all)
     for (uint32_t i = 0; i < rule->n_sites; i++) {
         tt_site *s = &rule->sites[i];
         s->is_due = s->n_active > 0 &&
-                    (takes_all || (!rule->opts.is_blind && s->n_far == 0 &&
-                                   is_past(rule, s->rested_ns + s->pause_ns)));
+                    (takes_all ||
+                     (!rule->opts.is_blind && s->n_far == 0 &&
+                      tt_rule_is_past(rule, s->rested_ns + s->pause_ns)));
         n += s->is_due;
     }
     return n;
@@ -185,7 +172,7 @@ static uint32_t look_who_is_due(tt_rule *rule, bool takes_all)
 static bool is_tired(const tt_rule *rule, const tt_site *s)
 {
     return s->tried_ns > 0 &&
-           rule->now - s->tried_ns < steps(rule, tired_steps);
+           rule->now - s->tried_ns < tt_rule_steps(rule, tired_steps);
 }
 
 static void rest(tt_rule *rule, tt_site *s, double excess_ns)
@@ -269,8 +256,8 @@ static bool is_full_enough(tt_rule *rule, uint32_t want)
 {
     uint64_t since = rule->workers[rule->chosen[0]].ready_ns;
     return is_complete(rule, want) ||
-           is_past(rule, foresees(rule) ? awaited_far(rule, NULL, since)
-                                        : since + far_wait(rule));
+           tt_rule_is_past(rule, foresees(rule) ? awaited_far(rule, NULL, since)
+                                                : since + far_wait(rule));
 }
 
 static bool has_parts(const tt_rule *rule)
@@ -307,10 +294,10 @@ static bool waits_for_others(tt_rule *rule)
     tt_site *s = site_of(rule, rule->chosen[0]);
     uint64_t since = rule->workers[rule->chosen[0]].ready_ns;
     if (foresees(rule))
-        return !is_past(rule, awaited_far(rule, s, since));
+        return !tt_rule_is_past(rule, awaited_far(rule, s, since));
     if (is_tired(rule, s))
         return false;
-    if (!is_past(rule, since + far_wait(rule)))
+    if (!tt_rule_is_past(rule, since + far_wait(rule)))
         return true;
     s->tried_ns = rule->now;
     return false;
@@ -337,8 +324,9 @@ static bool will_do(tt_rule *rule, uint32_t least, uint32_t first)
     if (s->n_ready < 2 || s->n_ready < least)
         return false;
     if (foresees(rule))
-        return is_past(rule, awaited(rule, s, since));
-    return near_wait(rule) > 0 && is_past(rule, since + near_wait(rule));
+        return tt_rule_is_past(rule, awaited(rule, s, since));
+    return near_wait(rule) > 0 &&
+           tt_rule_is_past(rule, since + near_wait(rule));
 }
 
 /* The group of which this worker, the first of its site, is; false: it waits. */
@@ -350,7 +338,8 @@ static bool try_near(tt_rule *rule, uint32_t want, uint32_t first)
     uint64_t since = rule->workers[first].ready_ns;
     bool is_full = most > 1 && s->n_ready >= most;
     bool is_near = is_full || will_do(rule, least, first);
-    if (!is_near && !is_past(rule, since + lone_wait(rule, first, want)))
+    if (!is_near &&
+        !tt_rule_is_past(rule, since + lone_wait(rule, first, want)))
         return false;
     drop(rule);
     tt_rule_take(rule, first);
@@ -383,7 +372,6 @@ bool tt_sites_choose(tt_rule *rule)
 {
     const uint32_t want = tt_rule_want(rule);
     bool is_frozen = tt_mixing_is_frozen(rule);
-    rule->wake_ns = TT_NEVER;
     verdict v = is_frozen ? try_frozen(rule, want) : NO;
     if (v == NO && !is_frozen)
         v = try_far(rule, want);
@@ -398,9 +386,4 @@ bool tt_sites_choose(tt_rule *rule)
         return false;
     rule->told.n_frozen += crosses;
     return true;
-}
-
-uint64_t tt_sites_deadline(const tt_rule *rule)
-{
-    return rule->wake_ns;
 }

@@ -324,6 +324,62 @@ static void test_size_is_chosen(void **state)
     }
 }
 
+/* Eight workers that are half a step apart to begin with, then as fast as each
+ * other but for a little; one of them `times` slower. */
+typedef struct gathering {
+    double size;     /* of groups, mean */
+    double per_step; /* of the fast ones, announcement to announcement */
+} gathering;
+
+static gathering gather(bool goes_ahead, uint64_t times)
+{
+    const uint64_t step = 40 * TT_NS_PER_MS;
+    uint64_t steps[8];
+    tt_rule_metrics before;
+    tt_rule_metrics m;
+    tt_rng rng = {tt_test_seed(8)};
+    tt_fleet_open_sites(&f, &(tt_rule_opts){.n = 8, .adapts = true}, 8,
+                        goes_ahead);
+    f.is_quiet = true;
+    f.near_ns = step / 8;
+    for (uint32_t w = 0; w < 8; w++)
+        steps[w] = step + (w < 4 ? 0 : step / 2) +
+                   tt_rng_below(&rng, step / 32);
+    tt_fleet_run(&f, steps, 4);
+    for (uint32_t w = 4; w < 8; w++)
+        steps[w] -= step / 2;
+    steps[3] *= times;
+    tt_fleet_run(&f, steps, 60);
+    tt_rule_measure(f.rule, &before);
+    uint64_t began = f.now;
+    uint64_t iterations = f.iterations[0];
+    tt_fleet_run(&f, steps, 300);
+    tt_rule_measure(f.rule, &m);
+    iterations = f.iterations[0] - iterations;
+    gathering g = {(double)(m.n_members - before.n_members) / 300,
+                   (double)(f.now - began) / (double)iterations / (double)step};
+    printf("# %s, one %d times slower: groups of %.2f, a step takes %.2f\n",
+           goes_ahead ? "ahead" : "waiting", (int)times, g.size, g.per_step);
+    tt_fleet_close(&f);
+    return g;
+}
+
+/* By itself a group is of all who come at about the same time, and who does not
+ * keeps nobody. */
+static void test_groups_of_those_who_come(void **state)
+{
+    (void)state;
+    for (int goes_ahead = 0; goes_ahead < 2; goes_ahead++) {
+        gathering equal = gather(goes_ahead, 1);
+        gathering slow = gather(goes_ahead, 5);
+        /* 1.125 for the groups, a thirty-second for uneven steps. */
+        assert_true(equal.size > (goes_ahead ? 4.2 : 7.5));
+        assert_true(equal.per_step < (goes_ahead ? 1.1 : 1.25));
+        assert_true(slow.size > 4.5);
+        assert_true(slow.per_step < (goes_ahead ? 1.1 : 1.35));
+    }
+}
+
 /* ---------------------------------------------------------------- replay -- */
 
 static void nobody(void *unused, const tt_decision *d)
@@ -459,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_every_window_connects),
         cmocka_unit_test(test_bounded_hold),
         cmocka_unit_test(test_size_is_chosen),
+        cmocka_unit_test(test_groups_of_those_who_come),
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_bad_logs),
     };

@@ -130,7 +130,7 @@ class Controller:
 class PartialReduce:
     """See the file's beginning.
 
-    group_size      members of a group; "auto": chosen while it runs
+    group_size      members of a group; "auto": all who come at about the same time
     mode            "constant": each counts 1/n; "dynamic": the further a worker is
                     behind, the less it counts, and it goes on from the foremost
     momentum        what the optimizer remembers is averaged too ("average"),
