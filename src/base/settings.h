@@ -65,9 +65,10 @@ typedef enum tt_setting_kind {
     X(window, "TUTTI_WINDOW", COUNT, "0", "0", "1024",                       \
       "credit: slices of one transfer on the way at a time; 0: 4, but 16 "   \
       "in a job on one host that has fewer processors than ranks")           \
-    X(eager_bytes, "TUTTI_EAGER", BYTES, "16KiB", "", "64KiB",               \
+    X(eager_bytes, "TUTTI_EAGER", BYTES, "68KiB", "", "128KiB",              \
       "calls that send a peer at most so much, headers counted, do not "     \
-      "wait until it has called; 0: all wait")                               \
+      "wait until it has called; less, down to 16KiB, in jobs of more than " \
+      "60 ranks; 0: all wait")                                               \
     X(front_bytes, "TUTTI_FRONT", BYTES, "0", "", "1GiB",                    \
       "bytes of the whole vector in one front of slices; 0: chosen by size") \
     X(front_window_bytes, "TUTTI_FRONT_WINDOW", BYTES, "0", "", "1GiB",      \

@@ -43,6 +43,8 @@ typedef struct tt_agreed {
     bool topology_is_learnt; /* it is measured: see learn.h */
     bool watches_drift, replans;
     bool is_crowded; /* one host, with fewer processors than ranks */
+    /* Several hosts, all of them on one machine: processors to a rank; else 0. */
+    double shared_cpus;
     char planner[TT_SETTING_TEXT];
 } tt_agreed;
 

@@ -35,7 +35,10 @@ static const char automatic[] = "shm,ucx,tcp";
 /* No transport has less. */
 static const uint32_t least_payload = 1024;
 /* The limit of the setting, which rank 0 may have read elsewhere. */
-static const uint64_t most_eager_bytes = 64 << 10;
+static const uint64_t most_eager_bytes = 128 << 10;
+/* What small calls may have a rank keep in all, where that is enough for this
+ * much of each. */
+static const uint64_t most_kept_bytes = 32 << 20, least_eager_bytes = 16 << 10;
 /* How long a rank may keep to itself that it has entered a small call. */
 static const uint64_t speak_ns = TT_NS_PER_MS;
 
@@ -435,10 +438,8 @@ static void number_hosts(start *st)
     }
 }
 
-/* More threads of ranks, so many each, on this machine than processors that any
- * rank may use. Each rank alone may be bound to one, and hosts that are containers
- * share them. */
-static bool is_crowded(const start *st, uint32_t n_threads)
+/* Ranks on this machine, and the processors that any of them may use. */
+static uint32_t count_here(const start *st, uint32_t *n_cpus)
 {
     const tt_host_id *me = &st->hellos[st->rank].host;
     uint32_t here = 0;
@@ -451,7 +452,25 @@ static bool is_crowded(const start *st, uint32_t n_threads)
         here++;
         CPU_OR(&all, &all, &st->hellos[r].cpus);
     }
-    return here * n_threads > (uint32_t)CPU_COUNT(&all);
+    *n_cpus = (uint32_t)CPU_COUNT(&all);
+    return here;
+}
+
+/* More threads of ranks, so many each, on this machine than processors that any
+ * rank may use. Each rank alone may be bound to one, and hosts that are containers
+ * share them. */
+static bool is_crowded(const start *st, uint32_t n_threads)
+{
+    uint32_t n_cpus;
+    return count_here(st, &n_cpus) * n_threads > n_cpus;
+}
+
+/* See tt_agreed. */
+static double shared_cpus(const start *st)
+{
+    uint32_t n_cpus;
+    bool is_all = count_here(st, &n_cpus) == st->n;
+    return is_all && st->agreed.n_hosts > 1 ? n_cpus / (double)st->n : 0;
 }
 
 static tutti_err exchange_hellos(start *st)
@@ -511,7 +530,17 @@ static tutti_err exchange_hellos(start *st)
                        "a rank sent settings that make no sense");
     number_hosts(st);
     st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
+    st->agreed.shared_cpus = shared_cpus(st);
     return TUTTI_OK;
+}
+
+/* See mesh_opts: TT_EAGER_CALLS calls of every rank may have to be kept. */
+static uint64_t eager_bytes(const start *st)
+{
+    uint64_t room = most_kept_bytes / TT_EAGER_CALLS / st->n;
+    if (room < least_eager_bytes)
+        room = least_eager_bytes;
+    return st->agreed.eager_bytes < room ? st->agreed.eager_bytes : room;
 }
 
 static const char *host_name(const void *ctx, uint32_t rank)
@@ -594,7 +623,7 @@ static tutti_err make_mesh(start *st, tt_engine *e, tt_mesh **out)
                          .conns = st->conns,
                          .n_more = (uint32_t)st->rails.n_more,
                          .more = st->rails.more,
-                         .eager_bytes = st->agreed.eager_bytes,
+                         .eager_bytes = eager_bytes(st),
                          .home = *st->home};
     tutti_err err = tt_mesh_create(e, st->keep, &opts, out);
     if (err)

@@ -27,6 +27,8 @@ static const struct {
 /* And what a message takes beside a known network: system calls, and waking
  * who waits. */
 static const double overhead_s = 20e-6;
+/* The same of the processors, where all ranks share those of one machine. */
+static const double message_cpu_s = 14e-6;
 
 /* Where ranks wait for processors, what counts is how often one waits for another
  * to have had one: large all-reduces take two steps, and more slices of a transfer
@@ -84,6 +86,16 @@ static bool exceeds_cache(const tutti_comm *comm, uint64_t total)
 
 /* ------------------------------------------------------------------ parts -- */
 
+/* What the processors of one machine take for a message of every rank. */
+static double shared_seconds(const tutti_comm *comm)
+{
+    double cpus = comm->agreed.shared_cpus;
+    if (cpus <= 0)
+        return 0;
+    return message_cpu_s / cpus > overhead_s ? message_cpu_s / cpus
+                                             : overhead_s;
+}
+
 /* Without collective, ranks and size. */
 static tt_problem blank_problem(const tutti_comm *comm)
 {
@@ -95,6 +107,7 @@ static tt_problem blank_problem(const tutti_comm *comm)
         .gamma_s_per_byte = is_inside ? inside.gamma_s_per_byte
                                       : across.gamma_s_per_byte,
         .overhead_s = is_inside ? 0 : overhead_s,
+        .shared_s = shared_seconds(comm),
         .topology = comm->topology,
         .routes = comm->routes,
     };

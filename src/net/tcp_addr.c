@@ -9,7 +9,7 @@
 #include "base/hostid.h"
 #include "net/tcp.h"
 
-#define CARD_VERSION 2
+#define CARD_VERSION 3
 
 static tt_tcp_place place_of(const tt_iface *iface, uint16_t port)
 {

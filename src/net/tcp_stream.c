@@ -54,6 +54,31 @@ static bool is_right(const tt_tcp_rx *rx)
     return rx->m.magic == TT_MSG_MAGIC && rx->m.len <= rx->max_payload;
 }
 
+/* The bytes of the header that begins at `at`, where there are `rest`; more
+ * than that: it is not whole. */
+static size_t head_bytes(const char *at, size_t rest)
+{
+    uint16_t magic;
+    if (rest < sizeof(magic))
+        return sizeof(tt_msg);
+    memcpy(&magic, at, sizeof(magic));
+    return magic == TT_TCP_BRIEF ? sizeof(tt_tcp_brief) : sizeof(tt_msg);
+}
+
+static void read_brief(tt_tcp_rx *rx, const char *at)
+{
+    tt_tcp_brief brief;
+    memcpy(&brief, at, sizeof(brief));
+    if (rx->m.magic != TT_MSG_MAGIC)
+        rx->m.magic = brief.magic; /* nothing came before: it is not right */
+    rx->m.kind = brief.kind;
+    rx->m.flags = brief.flags;
+    rx->m.len = brief.len;
+    rx->m.slice = brief.slice;
+    rx->m.lane = brief.lane;
+    rx->m.seq += brief.n_calls;
+}
+
 /* A header has been read. */
 static void begin(tt_tcp_rx *rx)
 {
@@ -81,10 +106,14 @@ static bool take_apart(tt_tcp_rx *rx, uint32_t have, tt_msg *bad)
             advance(rx, n);
             continue;
         }
-        if (rest < sizeof(rx->m))
+        size_t n_head = head_bytes(at, rest);
+        if (rest < n_head)
             break;
-        memcpy(&rx->m, at, sizeof(rx->m));
-        at += sizeof(rx->m);
+        if (n_head == sizeof(rx->m))
+            memcpy(&rx->m, at, n_head);
+        else
+            read_brief(rx, at);
+        at += n_head;
         if (!is_right(rx)) {
             *bad = rx->m;
             return false;
@@ -118,6 +147,28 @@ void tt_tcp_rx_drop(tt_tcp_rx *rx)
 
 /* -------------------------------------------------------------- sending -- */
 
+/* Chooses the header of out->m: brief where it may be. */
+static void make_head(tt_tcp_out *out, const tt_msg *before)
+{
+    const tt_msg *m = &out->m;
+    out->head = m;
+    out->head_len = sizeof(*m);
+    if (before->magic != TT_MSG_MAGIC || m->magic != TT_MSG_MAGIC ||
+        m->comm != before->comm || m->channel != before->channel ||
+        m->fingerprint != before->fingerprint || m->lane > UINT16_MAX ||
+        m->seq - before->seq > UINT16_MAX)
+        return;
+    out->brief = (tt_tcp_brief){.magic = TT_TCP_BRIEF,
+                                .kind = m->kind,
+                                .flags = m->flags,
+                                .len = m->len,
+                                .slice = m->slice,
+                                .lane = (uint16_t)m->lane,
+                                .n_calls = (uint16_t)(m->seq - before->seq)};
+    out->head = &out->brief;
+    out->head_len = sizeof(out->brief);
+}
+
 tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,
                       int n_iov)
 {
@@ -128,8 +179,10 @@ tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,
     out->sent = 0;
     out->aside = NULL;
     out->is_borrowed = m->len > TT_NET_INLINE;
+    make_head(out, &tx->last);
+    tx->last = *m;
     tx->n++;
-    tx->unsent += sizeof(*m) + m->len;
+    tx->unsent += out->head_len + m->len;
     if (out->is_borrowed) {
         out->n_iov = (uint32_t)n_iov;
         memcpy(out->iov, iov, (size_t)n_iov * sizeof(*iov));
@@ -150,11 +203,13 @@ static int gather_one(tt_tcp_out *out, struct iovec *to, int most)
 {
     int n = 0;
     size_t skip = out->sent;
-    if (skip < sizeof(out->m)) {
-        to[n++] = (struct iovec){(char *)&out->m + skip, sizeof(out->m) - skip};
+    if (skip < out->head_len) {
+        const char *head = out->head;
+        to[n++] = (struct iovec){(void *)(uintptr_t)(head + skip),
+                                 out->head_len - skip};
         skip = 0;
     } else {
-        skip -= sizeof(out->m);
+        skip -= out->head_len;
     }
     for (uint32_t i = 0; i < out->n_iov && n < most; i++) {
         const struct iovec *seg = &out->iov[i];
@@ -194,7 +249,7 @@ uint64_t tt_tcp_tx_took(tt_tcp_tx *tx, size_t n)
     tx->unsent -= n;
     while (tx->n > 0) {
         tt_tcp_out *out = &tx->out[tx->first];
-        uint32_t rest = (uint32_t)sizeof(out->m) + out->m.len - out->sent;
+        uint32_t rest = out->head_len + out->m.len - out->sent;
         if (n < rest) {
             out->sent += (uint32_t)n;
             return n_left;

@@ -2,8 +2,10 @@
  * tcp_stream.h - the two directions of a TCP connection as byte streams,
  * without the socket: tests and the fuzzer feed them by hand.
  *
- * The stream is headers (tt_msg) and payloads, nothing between them. A header
- * is right when its magic is TT_MSG_MAGIC and its len at most max_payload. */
+ * The stream is headers and payloads, nothing between them. A header is a
+ * tt_msg, or brief: what it shares with the message before it in this stream is
+ * left out. It is right when its magic is TT_MSG_MAGIC, or TT_TCP_BRIEF and a
+ * message came before, and its len is at most max_payload. */
 #ifndef TT_NET_TCP_STREAM_H
 #define TT_NET_TCP_STREAM_H
 
@@ -15,6 +17,21 @@
  * would be copied twice. */
 #define TT_TCP_TAIL 512
 
+/* A header that says: communicator, channel and fingerprint are those of the
+ * message before, seq is n_calls more. Most messages of a call, and of equal
+ * calls one after the other, are so. Little-endian as tt_msg. */
+typedef struct tt_tcp_brief {
+    uint16_t magic; /* TT_TCP_BRIEF */
+    uint8_t kind;
+    uint8_t flags;
+    uint32_t len;
+    uint32_t slice;
+    uint16_t lane;
+    uint16_t n_calls;
+} tt_tcp_brief;
+#define TT_TCP_BRIEF 0x7462
+_Static_assert(sizeof(tt_tcp_brief) == 16, "a brief header is 16 bytes");
+
 /* Receiving. */
 typedef struct tt_tcp_rx {
     char *buf; /* TT_TCP_BUF bytes, the owner's */
@@ -22,7 +39,7 @@ typedef struct tt_tcp_rx {
     void *peer;
     uint32_t max_payload;
     uint32_t have; /* bytes at the start of buf: part of a header */
-    tt_msg m;      /* the message whose payload is being read */
+    tt_msg m;      /* the last one whose header was read; its payload is next */
     char *at;      /* where its next byte goes */
     uint32_t left; /* what is still to come of it */
     bool is_dropping;
@@ -69,6 +86,9 @@ void tt_tcp_rx_drop(tt_tcp_rx *rx);
 
 typedef struct tt_tcp_out {
     tt_msg m;
+    tt_tcp_brief brief;
+    const void *head; /* of what goes out: m or brief */
+    uint32_t head_len;
     uint32_t sent; /* of header and payload */
     uint32_t n_iov;
     bool is_borrowed;
@@ -82,6 +102,7 @@ typedef struct tt_tcp_tx {
     tt_tcp_out *out; /* [TT_TCP_QUEUE], a ring */
     uint32_t first, n;
     uint64_t unsent; /* bytes of all of them */
+    tt_msg last;     /* that was put; magic 0: none was */
 } tt_tcp_tx;
 
 tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,

@@ -58,8 +58,13 @@ static void load(sums *k, uint32_t i, double s)
     k->all_s[i] += s;
 }
 
-/* What a rank sends to another in a step by a rail is one message. */
-static void count_message(sums *k, const tt_transfer *x)
+/* What a message takes of a link besides its payload: a header, a packet that is
+ * not full, and an acknowledgement, over TCP. */
+static const double message_bytes = 16 + 66 + 66;
+
+/* What a rank sends to another in a step by a rail is one message: false, it is
+ * part of one that was counted. */
+static bool count_message(sums *k, const tt_transfer *x)
 {
     if (k->paired) {
         uint32_t *last = &k->paired[(size_t)x->src * k->s->n_ranks + x->dst];
@@ -67,12 +72,13 @@ static void count_message(sums *k, const tt_transfer *x)
         if ((*last & ((UINT32_C(1) << STEP_BITS) - 1)) != x->step + 1)
             *last = x->step + 1;
         if (*last & rail)
-            return;
+            return false;
         *last |= rail;
     }
     uint32_t out = ++k->n_out[x->src], in = ++k->n_in[x->dst];
     uint32_t more = out > in ? out : in;
     k->n_most = more > k->n_most ? more : k->n_most;
+    return true;
 }
 
 static void add(sums *k, const tt_transfer *x)
@@ -85,16 +91,17 @@ static void add(sums *k, const tt_transfer *x)
     double latency_s = 0;
     if (bytes == 0)
         return;
+    double sent = bytes;
+    if (k->n_out && count_message(k, x) && k->p->shared_s > 0)
+        sent += message_bytes;
     for (uint32_t i = 0; i < n; i++) {
         const tt_link *link = &t->links[k->route[i]];
-        load(k, k->route[i], bytes / tt_link_bytes_per_s(link));
+        load(k, k->route[i], sent / tt_link_bytes_per_s(link));
         latency_s += tt_link_latency_s(link);
     }
     if (x->op == TT_XFER_REDUCE)
         load(k, t->n_links + x->dst, bytes * k->p->gamma_s_per_byte);
     k->latency_s = fmax(k->latency_s, latency_s);
-    if (k->n_out)
-        count_message(k, x);
 }
 
 static void end_step(sums *k, tt_estimate *out)

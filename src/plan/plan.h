@@ -25,6 +25,11 @@ typedef struct tt_problem {
      * network. Counts on a topology (alpha has it already), and there for the
      * first front: that of others hides behind what is on the way. */
     double overhead_s;
+    /* All ranks sit on one machine, whose processors they share: what a message
+     * of every rank takes of them; its links are limited by token buckets, which
+     * make up for waits. 0: each host is a machine of its own. Counts beside
+     * overhead_s, for vectors of one front. */
+    double shared_s;
     const tutti_topology *topology; /* NULL: flat */
     const tt_routes *routes; /* of the topology; NULL exactly when flat */
     /* Reduce-scatter and all-gather: the blocks' sizes that the caller

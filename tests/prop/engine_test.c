@@ -46,11 +46,11 @@ static tt_rig_call random_call(tt_rng *rng, const tutti_schedule *s,
 /* What a rank may send before it has heard from its partner. */
 static tt_rig_opts random_opts(tt_rng *rng, uint32_t n, const tt_net_ops *ops)
 {
-    static const uint64_t eager[] = {0, 200, 2048, 16384};
+    static const uint64_t eager[] = {0, 200, 2048, 16384, 69632};
     return (tt_rig_opts){.n = n,
                          .ops = ops,
                          .mem = &tt_mem_std,
-                         .eager_bytes = eager[tt_rng_below(rng, 4)],
+                         .eager_bytes = eager[tt_rng_below(rng, 5)],
                          .n_ports = 1 + (uint32_t)tt_rng_below(rng, 3),
                          .is_silent = tt_rng_below(rng, 2)};
 }

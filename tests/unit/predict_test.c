@@ -95,6 +95,26 @@ static const char *choice(const tt_net_case *c)
     return planner->name;
 }
 
+/* Where hosts are namespaces of one machine, messages take its processors while
+ * links make up for waits: more of them are worth while, from a size on. */
+static void shared_machine(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t kib;
+        const char *planner;
+    } best[] = {{1, "doubling"}, {4, "halfway"},  {8, "halving"},
+                {16, "halving"}, {32, "halving"}, {64, "halving"}};
+    tt_net_case c = tt_net_of("star:8@200Mbit");
+    c.p.overhead_s = 20e-6;
+    c.p.shared_s = 56e-6;
+    for (size_t i = 0; i < sizeof(best) / sizeof(best[0]); i++) {
+        c.p.size_bytes = best[i].kib << 10;
+        assert_string_equal(choice(&c), best[i].planner);
+    }
+    tt_net_free(&c);
+}
+
 /* Where messages cost something, few of them are best for small vectors. */
 static void few_messages_for_small_vectors(void **state)
 {
@@ -296,6 +316,7 @@ int main(void)
         cmocka_unit_test(closed_forms),
         cmocka_unit_test(overheads),
         cmocka_unit_test(few_messages_for_small_vectors),
+        cmocka_unit_test(shared_machine),
         cmocka_unit_test(blocks_and_reducing),
         cmocka_unit_test(near_the_simulator),
         cmocka_unit_test(ends),

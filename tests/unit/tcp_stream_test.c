@@ -23,6 +23,30 @@ typedef struct sink {
     unsigned char *room;
 } sink;
 
+static const uint32_t lengths[] = {0,     1, 8,    300, 0,     9000,
+                                   40000, 3, 8192, 0,   65536, 5};
+#define N_LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
+
+/* Some differ from the one before in a way that a brief header cannot say. */
+static tt_msg message(uint32_t k)
+{
+    return (tt_msg){.magic = TT_MSG_MAGIC,
+                    .kind = (uint8_t)(k + 1),
+                    .flags = (uint8_t)(255 - k),
+                    .len = lengths[k],
+                    .comm = 7 + (k >= 2),
+                    .channel = k >= 4,
+                    .seq = (k + UINT64_C(1)) << (k == 6 ? 40 : 3),
+                    .fingerprint = k >= 10 ? UINT64_MAX : 5,
+                    .lane = k == 9 ? 1 << 16 : k,
+                    .slice = UINT32_MAX - k};
+}
+
+static bool is_brief(uint32_t k)
+{
+    return k != 0 && k != 2 && k != 4 && k != 6 && k != 7 && k != 9 && k != 10;
+}
+
 static void *on_place(void *arg, const tt_msg *m)
 {
     sink *s = arg;
@@ -33,28 +57,45 @@ static void *on_place(void *arg, const tt_msg *m)
 static void on_arrived(void *arg, const tt_msg *m, const void *data)
 {
     sink *s = arg;
-    assert_int_equal(m->seq, s->n_arrived);
+    const uint32_t k = s->n_arrived;
+    const tt_msg want = message(k);
+    assert_memory_equal(m, &want, sizeof(want));
     assert_true((data != NULL) == (m->len > 0));
     for (uint32_t i = 0; i < m->len; i++)
         assert_int_equal(((const unsigned char *)data)[i],
-                         (unsigned char)(m->seq * 7 + i));
+                         (unsigned char)(k * 7 + i));
     s->n_arrived++;
 }
 
 static const tt_net_up stream_up = {.place = on_place, .arrived = on_arrived};
 
-static const uint32_t lengths[] = {0,     1, 8,    300, 0,     9000,
-                                   40000, 3, 8192, 0,   65536, 5};
-#define N_LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
+/* Every header that may be is brief. */
+static size_t put_head(unsigned char *out, uint32_t k)
+{
+    const tt_msg m = message(k);
+    if (!is_brief(k)) {
+        memcpy(out, &m, sizeof(m));
+        return sizeof(m);
+    }
+    const tt_tcp_brief b = {
+        .magic = TT_TCP_BRIEF,
+        .kind = m.kind,
+        .flags = m.flags,
+        .len = m.len,
+        .slice = m.slice,
+        .lane = (uint16_t)m.lane,
+        .n_calls = (uint16_t)(m.seq - message(k - 1).seq),
+    };
+    memcpy(out, &b, sizeof(b));
+    return sizeof(b);
+}
 
 static size_t make_stream(unsigned char *out)
 {
     size_t used = 0;
     for (uint32_t k = 0; k < N_LENGTHS; k++) {
-        tt_msg m = {.magic = TT_MSG_MAGIC, .seq = k, .len = lengths[k]};
-        memcpy(out + used, &m, sizeof(m));
-        used += sizeof(m);
-        for (uint32_t i = 0; i < m.len; i++)
+        used += put_head(out + used, k);
+        for (uint32_t i = 0; i < lengths[k]; i++)
             out[used++] = (unsigned char)(k * 7 + i);
     }
     return used;
@@ -169,7 +210,7 @@ static void test_receive_drop(void **state)
     tt_tcp_rx rx = open_rx(&s);
     tt_msg bad;
     size_t at = 0;
-    while (rx.left == 0 || rx.m.seq < 6) { /* until the one of 40000 bytes */
+    while (rx.left == 0 || s.n_arrived < 6) { /* until the one of 40000 bytes */
         size_t n = feed(&rx, stream + at, 100);
         assert_true(tt_tcp_rx_took(&rx, n, &bad));
         at += n;
@@ -211,13 +252,29 @@ static void test_receive_nonsense(void **state)
     }
 }
 
+/* What is brief says nothing where no message came before. */
+static void test_receive_brief_first(void **state)
+{
+    (void)state;
+    const tt_tcp_brief first = {.magic = TT_TCP_BRIEF, .kind = 2};
+    sink s = {.rx = NULL};
+    tt_tcp_rx rx = open_rx(&s);
+    tt_msg bad = {.magic = 0};
+    memcpy(rx.buf, &first, sizeof(first));
+    assert_false(tt_tcp_rx_took(&rx, sizeof(first), &bad));
+    assert_int_equal(bad.magic, TT_TCP_BRIEF);
+    assert_int_equal(s.n_arrived, 0);
+    free(rx.buf);
+}
+
 /* A sender whose bytes go straight into a receiver. */
 typedef struct line {
     tt_tcp_tx tx;
     tt_tcp_rx rx;
     sink sink;
     tt_rng rng;
-    uint32_t next; /* message to be queued */
+    uint32_t next;    /* message to be queued */
+    uint64_t n_bytes; /* that went out */
     uint64_t n_queued, n_left;
 } line;
 
@@ -239,7 +296,7 @@ static void put_all(line *l)
             data[i] = (unsigned char)(k * 7 + i);
         struct iovec iov[3] = {
             {data, cut}, {data + cut, 0}, {data + cut, lengths[k] - cut}};
-        tt_msg m = {.magic = TT_MSG_MAGIC, .seq = k, .len = lengths[k]};
+        tt_msg m = message(k);
         tt_sent sent = tt_tcp_tx_put(&l->tx, &m, iov, 3);
         if (sent == TT_FULL)
             return;
@@ -279,6 +336,7 @@ static void carry(line *l)
         }
         gone += part;
     }
+    l->n_bytes += gone;
     l->n_left += tt_tcp_tx_took(&l->tx, gone);
     assert_true(l->n_left <= l->n_queued);
 }
@@ -287,7 +345,8 @@ static void carry(line *l)
 static void test_send(void **state)
 {
     (void)state;
-    static unsigned char room[1 << 20];
+    static unsigned char room[1 << 20], stream[1 << 18];
+    const size_t n_bytes = make_stream(stream);
     tt_rng rng = {seed};
     for (int round = 0; round < 50; round++) {
         tt_test_mem m;
@@ -305,6 +364,7 @@ static void test_send(void **state)
         }
         assert_int_equal(l.n_left, l.n_queued);
         assert_int_equal(l.tx.n + l.tx.unsent, 0);
+        assert_int_equal(l.n_bytes, n_bytes);
         assert_true(tt_test_mem_is_clean(&m));
         free(l.tx.out);
         free(l.rx.buf);
@@ -344,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_receive_turns),
         cmocka_unit_test(test_receive_drop),
         cmocka_unit_test(test_receive_nonsense),
+        cmocka_unit_test(test_receive_brief_first),
         cmocka_unit_test(test_send),
         cmocka_unit_test(test_send_limits),
     };

@@ -223,7 +223,7 @@ static tt_tcp_place place(const char *ip, uint16_t port, tt_iface_order order)
 static void test_cards(void **state)
 {
     (void)state;
-    tt_tcp_card card = {.version = 2, .n_places = 3, .netns = 7};
+    tt_tcp_card card = {.version = 3, .n_places = 3, .netns = 7};
     card.places[0] = place("10.0.0.1", 5, TT_IFACE_ORDINARY);
     card.places[1] = place("fd00::1", 5, TT_IFACE_ORDINARY);
     card.places[2] = place("127.0.0.1", 5, TT_IFACE_LOOPBACK);
