@@ -67,8 +67,8 @@ typedef enum tt_setting_kind {
       "in a job on one host that has fewer processors than ranks")           \
     X(eager_bytes, "TUTTI_EAGER", BYTES, "68KiB", "", "128KiB",              \
       "calls that send a peer at most so much, headers counted, do not "     \
-      "wait until it has called; less, down to 16KiB, in jobs of more than " \
-      "60 ranks; 0: all wait")                                               \
+      "wait until it has called; at most 16KiB on one host, and less in "    \
+      "jobs of more than 60 ranks, down to 16KiB; 0: all wait")              \
     X(front_bytes, "TUTTI_FRONT", BYTES, "0", "", "1GiB",                    \
       "bytes of the whole vector in one front of slices; 0: chosen by size") \
     X(front_window_bytes, "TUTTI_FRONT_WINDOW", BYTES, "0", "", "1GiB",      \

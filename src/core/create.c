@@ -37,7 +37,8 @@ static const uint32_t least_payload = 1024;
 /* The limit of the setting, which rank 0 may have read elsewhere. */
 static const uint64_t most_eager_bytes = 128 << 10;
 /* What small calls may have a rank keep in all, where that is enough for this
- * much of each. */
+ * much of each, which is the most inside one host: memory is quicker read where
+ * it lies than kept. */
 static const uint64_t most_kept_bytes = 32 << 20, least_eager_bytes = 16 << 10;
 /* How long a rank may keep to itself that it has entered a small call. */
 static const uint64_t speak_ns = TT_NS_PER_MS;
@@ -538,7 +539,7 @@ static tutti_err exchange_hellos(start *st)
 static uint64_t eager_bytes(const start *st)
 {
     uint64_t room = most_kept_bytes / TT_EAGER_CALLS / st->n;
-    if (room < least_eager_bytes)
+    if (room < least_eager_bytes || st->agreed.n_hosts == 1)
         room = least_eager_bytes;
     return st->agreed.eager_bytes < room ? st->agreed.eager_bytes : room;
 }
