@@ -73,6 +73,25 @@ def _extend_monitored_barrier(dist):
         module.monitored_barrier = monitored_barrier
 
 
+def _name_backend_of_ddp(dist):
+    """The name in DDP's logging data (_get_ddp_logging_data()), which its C++ calls
+    "custom" for every backend that is not torch's own."""
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    theirs = getattr(DDP, "_get_ddp_logging_data", None)
+    if theirs is None:
+        return
+
+    @functools.wraps(theirs)
+    def named(self):
+        data = theirs(self)
+        if data.get("backend_name") == "custom" and dist.get_backend(self.process_group) == "tutti":
+            data["backend_name"] = "tutti"
+        return data
+
+    DDP._get_ddp_logging_data = named
+
+
 def register():
     """Twice is no mistake."""
     import torch.distributed as dist
@@ -80,3 +99,4 @@ def register():
     if dist.is_available() and "TUTTI" not in dist.Backend._plugins:
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
         _extend_monitored_barrier(dist)
+        _name_backend_of_ddp(dist)

@@ -6,7 +6,7 @@
 
 Prints how many ran and passed with each, and which differ, with the reason. Ends
 with 0 when at least 95 % of what ran with Gloo ran with Tutti and all that passed
-with Gloo passed, apart from EXPECTED. Needs torch's wheel and numpy.
+with Gloo passed. Needs torch's wheel and numpy.
 """
 
 import argparse
@@ -19,10 +19,6 @@ import tempfile
 import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What no backend outside of torch can pass, with the reason.
-EXPECTED = {
-    "test_ddp_logging_data_cpu": 'the logging data of torch\'s DDP call each backend that is not torch\'s own "custom"',
-}
 # Written for MPI alone, because Gloo had no all-to-all; not counted with the rest.
 MPI_ONLY = "all_to_all"
 Run = collections.namedtuple("Run", "backend like size")
@@ -121,10 +117,9 @@ def compare(size, gloo, tutti):
         a, b = (r.get(name, {"state": "absent", "why": ""}) for r in (gloo, tutti))
         if a["state"] == b["state"]:
             continue
-        expected = EXPECTED.get(name)
-        bad += a["state"] == "passed" and not expected
+        bad += a["state"] == "passed"
         print(f"    {name}: {a['state']} with gloo, {b['state']} with tutti")
-        for line in (expected or b["why"] or a["why"]).splitlines():
+        for line in (b["why"] or a["why"]).splitlines():
             print(f"        {line}")
     return len(ran), len(both), bad
 
