@@ -3,6 +3,7 @@
 #include "base/ifaces.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -286,9 +287,13 @@ void tt_iface_card(const char *sysfs, const char *name, char out[TT_IFACE_NAME])
 void tt_ifaces_names(char *out, size_t size)
 {
     tt_iface all[64];
+    errno = 0;
     size_t n = tt_ifaces_list("", all, sizeof(all) / sizeof(all[0]));
     size_t used = 0;
-    snprintf(out, size, "none");
+    if (n == 0 && errno != 0)
+        snprintf(out, size, "they cannot be listed: %s", strerror(errno));
+    else
+        snprintf(out, size, "none");
     for (size_t i = 0; i < n && used + sizeof(all[i].name) + 2 < size; i++) {
         bool is_new = true;
         for (size_t j = 0; j < i; j++)

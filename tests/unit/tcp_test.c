@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -185,6 +186,22 @@ static void test_ifaces(void **state)
     tt_ifaces_names(names, sizeof(names));
     assert_non_null(strstr(names, "lo"));
     tt_ifaces_names(names, 4); /* too short: cut, not overrun */
+}
+
+/* No descriptor is left: that is said, and not that there is no interface. */
+static void test_ifaces_no_descriptor(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    int next = dup(0);
+    const struct rlimit none = {(rlim_t)next, before.rlim_max};
+    close(next);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    char names[64];
+    tt_ifaces_names(names, sizeof(names));
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_string_equal(names, "they cannot be listed: Too many open files");
 }
 
 static void test_ports(void **state)
@@ -920,6 +937,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_card, make_sysfs,
                                         remove_sysfs),
         cmocka_unit_test(test_ifaces),
+        cmocka_unit_test(test_ifaces_no_descriptor),
         cmocka_unit_test(test_ports),
         cmocka_unit_test(test_cards),
         cmocka_unit_test(test_reaches),
