@@ -7,6 +7,7 @@ gradients, shared, frozen, of several types; accumulation; checkpoints; failures
 import os
 import signal
 import sys
+from datetime import timedelta
 from functools import partial
 
 import ranks
@@ -287,6 +288,51 @@ def refusals(rank, size):
             assert words in str(error), error
 
 
+class Breaks(torch.autograd.Function if not ranks.MISSING else object):
+    """Nothing; its backward pass raises, if it is to."""
+
+    @staticmethod
+    def forward(ctx, x, does):
+        ctx.does = does
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.does:
+            raise ArithmeticError("broken")
+        return grad, None
+
+
+def broken(rank, size):
+    """An exception in one rank's backward pass, after a bucket was started. Layers are
+    alike, so its next call could be taken for the one that the others wait for; it
+    makes none, and wrapped again by all, it trains."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    inner = nn.ModuleList(nn.Linear(6, 6, bias=False) for _ in range(4))
+    net = tutti.torch.DataParallel(inner, policy="hybrid", process_group=group)
+
+    def step(net, breaks):
+        net.zero_grad()
+        net.module[3](net.module[2](Breaks.apply(net(torch.ones(1, 6)), breaks))).sum().backward()
+
+    inner.forward = lambda x: inner[1](inner[0](x))
+    step(net, False)
+    for attempt in range(3):
+        try:
+            step(net, rank == 1)
+            raise AssertionError(f"attempt {attempt} went well")
+        except ArithmeticError:
+            assert rank == 1 and attempt == 0
+        except dist.DistBackendError as error:
+            assert rank != 1 and "rank 1 has not called it" in str(error), error
+        except RuntimeError as error:
+            assert rank == 1 and attempt > 0 and "wrap the module again" in str(error), error
+    net = tutti.torch.DataParallel(inner, policy="hybrid")
+    for _ in range(4):
+        step(net, False)
+    equal_everywhere([p.grad for p in net.parameters()], size)
+
+
 def uneven(rank, size):
     """A rank with fewer batches leaves; the others are told, and do not hang."""
     net = tutti.torch.DataParallel(model())
@@ -403,13 +449,13 @@ def every(parts, rank, size):
 
 IN_TWO = (
     policies, delayed_is_exact, waits_are_no_computing, accumulation, hooks,
-    ddp_in_shared_memory, states, refusals,
+    ddp_in_shared_memory, states, refusals, broken,
 )
 TESTS = [
     ("the model of exposed time, by hand", model_by_hand),
     ("auto is never worse than the better pure choice", model_never_worse),
     (
-        "policies, delayed steps, no_sync(), hook, states, refusals, 2 ranks",
+        "policies, delayed steps, no_sync(), hook, states, refusals, broken steps, 2 ranks",
         partial(ranks.run, partial(every, IN_TWO), 2),
     ),
     (

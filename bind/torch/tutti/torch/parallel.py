@@ -186,10 +186,12 @@ class DataParallel(torch.nn.Module):
 
     def _before_forward(self):
         if self._running:
-            self._running = False
+            # For good: buckets of another place may be of the same size, so the
+            # others' calls would match this rank's, and averages be wrong.
             raise RuntimeError(
                 "tutti.torch.DataParallel: the backward pass before this forward pass has "
-                "not come to its end (an exception in it?); the ranks no longer do the same"
+                "not come to its end (an exception in it?), so the ranks no longer do the "
+                "same; all of them must wrap the module again, or end"
             )
         if self.steps == self.warmup and self.steps > 0:
             self.finish()
