@@ -170,6 +170,19 @@ def bad_tensors(rank, size):
     raises(RuntimeError, ["world_size"], lambda: dist.all_gather_into_tensor(torch.ones(4), x))
     raises(RuntimeError, ["world size"], lambda: dist.reduce_scatter_tensor(torch.ones(4), x))
     raises(RuntimeError, [], lambda: dist.all_to_all_single(torch.ones(size), torch.ones(size), [1], [1]))
+    wide, alone = torch.ones(1).expand(3), "single memory location"
+    outs = [wide for _ in range(size)]
+    for call in (
+        # All others come, and would wait for this rank, or go on without it.
+        lambda: dist.all_reduce(wide),
+        lambda: dist.reduce_scatter_tensor(wide, torch.ones(3 * size)),
+        lambda: dist.all_gather(outs, x),
+        lambda: dist.all_to_all(outs, [x] * size),
+    ):
+        if rank == 1:
+            raises(RuntimeError, [alone], call)
+    wide = wide + 0 if rank != 1 else wide  # it may be sent
+    dist.broadcast(wide, 1)
     dist.all_reduce(x)
     assert x[0] == size, x
 

@@ -20,9 +20,10 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors,
                      const auto &t = tensors[opts.rootTensor];
                      const auto e = to_move(t);
                      const int root = static_cast<int>(opts.rootRank);
-                     auto place = rank_ == root ? filled_place_for(t)
-                                                : place_for(t);
-                     auto after = rank_ == root ? nullptr : place.after;
+                     const auto place = rank_ == root
+                                            ? Place{packed(t), nullptr}
+                                            : place_for(t);
+                     auto after = place.after;
                      if (tensors.size() > 1)
                          after = copies_to(tensors, place.to);
                      call.add(

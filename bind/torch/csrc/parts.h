@@ -5,6 +5,7 @@
 
 #include <climits>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
@@ -39,6 +40,7 @@ inline Place place_for(const at::Tensor &t)
 {
     if (t.is_contiguous())
         return {t, nullptr};
+    at::assert_no_internal_overlap(t); // before anything is sent
     auto apart = at::empty(t.sizes(), t.options());
     return {apart, [t, apart] { t.detach().copy_(apart); }};
 }

@@ -131,7 +131,9 @@ WorkPtr ProcessGroupTutti::reduce(Tensors &tensors,
                      const auto e = to_reduce(t, opts.reduceOp);
                      const auto how = op_of(opts.reduceOp);
                      const int root = static_cast<int>(opts.rootRank);
-                     auto place = filled_place_for(t);
+                     const auto place = rank_ == root
+                                            ? filled_place_for(t)
+                                            : Place{packed(t), nullptr};
                      o.scale = scale_of(opts.reduceOp);
                      call.add(
                          o,
@@ -140,7 +142,7 @@ WorkPtr ProcessGroupTutti::reduce(Tensors &tensors,
                              return tutti_reduce(c, at, at, count_of(t, e),
                                                  e.type, how, root, p, req);
                          },
-                         {t, place.to}, rank_ == root ? place.after : nullptr);
+                         {t, place.to}, place.after);
                  });
 }
 

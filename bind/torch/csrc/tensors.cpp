@@ -2,6 +2,7 @@
 // tensors.cpp - see tensors.h. Next: group.cpp.
 #include "tensors.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
 namespace tutti_torch
@@ -203,6 +204,8 @@ std::function<void()> Row::unfill()
 {
     if (!is_apart_)
         return nullptr;
+    for (const auto &t : list_)
+        at::assert_no_internal_overlap(t); // before anything is sent
     return [list = list_, row = row_] {
         int64_t at = 0;
         for (const auto &t : list) {
