@@ -129,7 +129,7 @@ def modes(rank, size):
 
 def momentum(rank, size):
     """Averaged it is equal on all, reset it is nothing, kept it is each one's own."""
-    for choice in ("average", "reset", "keep"):
+    for choice in ("auto", "average", "reset", "keep"):
         net = net_of()
         optimizer = adam(net)
         average = tutti.torch.PartialReduce(net, optimizer, group_size=size, momentum=choice)
@@ -144,6 +144,10 @@ def momentum(rank, size):
         assert bool(mine.any()) == (choice != "reset"), choice
         all_equal(weights(net), size, "weights")
         average.finish()
+    net = net_of()
+    average = tutti.torch.PartialReduce(net, sgd(net), group_size=size, ahead=1)
+    assert average.momentum == "keep" and sum(b.n for b in average.buckets) == weights(net).numel()
+    average.close()
 
 
 def ahead(rank, size):
@@ -151,7 +155,7 @@ def ahead(rank, size):
     for make in (sgd, adam):
         nets = [net_of(), net_of()]
         optimizers = [make(net) for net in nets]
-        options = {"group_size": size, "ahead": 1}
+        options = {"group_size": size, "ahead": 1, "momentum": "average"}
         average = tutti.torch.PartialReduce(nets[0], optimizers[0], **options)
         twin = tutti.torch.PartialReduce(nets[1], optimizers[1], **options)
         before = mean = None
@@ -276,7 +280,8 @@ def odd_models(rank, size):
     for make in (sgd, adam):
         for steps in (0, 1):
             net = Odd()
-            average = tutti.torch.PartialReduce(net, make(net), group_size=size, ahead=steps)
+            average = tutti.torch.PartialReduce(net, make(net), group_size=size, ahead=steps,
+                                                momentum="average")
             for k in range(STEPS):
                 learn(net, rank, k)
                 average.step()

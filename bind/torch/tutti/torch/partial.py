@@ -33,7 +33,7 @@ from tutti.torch.ahead import Flight, Retreat
 from tutti.torch.averaged import buckets_of, is_expanded, is_finite, memories_of, params_of
 
 MODES = ("constant", "dynamic")
-MOMENTUM = ("average", "reset", "keep")
+MOMENTUM = ("auto", "average", "reset", "keep")
 RULES = (
     "min_group", "history", "decay", "max_wait_s", "soft_wait_s", "join_wait_s",
     "end_wait_s", "start_wait_s", "liveness_s", "timeout_s", "log", "planner",
@@ -134,7 +134,8 @@ class PartialReduce:
     mode            "constant": each counts 1/n; "dynamic": the further a worker is
                     behind, the less it counts, and it goes on from the foremost
     momentum        what the optimizer remembers is averaged too ("average"),
-                    forgotten after each averaging ("reset"), or left alone ("keep")
+                    forgotten after each averaging ("reset"), or left alone ("keep");
+                    "auto": averaged, but left alone by who goes ahead
     recentre_every  steps (of a mean worker) until all workers are one group; 0: never
     average_buffers the model's floating-point buffers too (running means and so on)
     ahead           steps that are made while a group's average is on its way, at most;
@@ -150,11 +151,13 @@ class PartialReduce:
     """
 
     def __init__(self, model, optimizer, group_size="auto", mode="constant",
-                 momentum="average", recentre_every=0, average_buffers=True,
+                 momentum="auto", recentre_every=0, average_buffers=True,
                  ahead=0, overlap=True, bucket_cap_mb=4, process_group=None, controller=None,
                  worker=-1, is_current=False, check_finite=True, **rules):
         _one_of("momentum", momentum, MOMENTUM)
         _check_numbers(ahead, bucket_cap_mb)
+        if momentum == "auto":  # an average of it would come steps too late
+            momentum = "keep" if ahead else "average"
         if process_group is not None and (controller is not None or worker != -1):
             raise ValueError("tutti.torch: workers are the ranks of process_group, or those that "
                              "join a controller, not both")
