@@ -15,7 +15,7 @@
  * Next       rule.c; sites.c does it for the mates of a site. */
 #include "partial/rulestate.h"
 
-/* Of a step. Eight workers, text, groups of all who were expected within a
+/* Of a step. Eight simulated workers, text, groups of all who were expected within a
  * quarter, a half, 0.7 and 0.9 of a step: the half was the best with random
  * slow-downs, the others about as good with one slow worker and with none. */
 static const double soon_steps = 0.5, late_steps = 0.25;
