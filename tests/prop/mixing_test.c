@@ -139,12 +139,13 @@ typedef struct crossing {
     double far_share, left;
 } crossing;
 
-static crossing cross(bool goes_ahead, uint64_t far_ns, uint64_t n_groups)
+static crossing cross(bool goes_ahead, uint32_t group_size, uint64_t far_ns)
 {
+    const uint64_t n_groups = 400;
     const uint64_t step = 40 * TT_NS_PER_MS;
     uint64_t steps[8];
     tt_rng rng = {tt_test_seed(6)};
-    tt_rule_opts opts = {.n = 8, .group_size = 4, .adapts = true};
+    tt_rule_opts opts = {.n = 8, .group_size = group_size, .adapts = true};
     tt_fleet_open_sites(&f, &opts, 4, goes_ahead);
     f.near_ns = step / 8;
     f.far_ns = far_ns;
@@ -184,8 +185,9 @@ static void test_crossing_costs_little(void **state)
     for (int i = 0; i < 4; i++) {
         static const uint64_t far_ms[] = {5, 20, 50, 100};
         uint64_t far_ns = far_ms[i] * TT_NS_PER_MS;
-        crossing waiting = cross(false, far_ns, 400);
-        crossing ahead = cross(true, far_ns, 400);
+        /* Without a size it is that of a rack. */
+        crossing waiting = cross(false, i < 2 ? 0 : 4, far_ns);
+        crossing ahead = cross(true, i < 2 ? 0 : 4, far_ns);
         /* 1.125 for the near groups, a sixteenth for uneven steps. */
         assert_true(waiting.per_step < (far_ms[i] < 100 ? 1.4 : 1.6));
         assert_true(ahead.per_step < 1.1);
