@@ -84,7 +84,9 @@ static bool open_segment(tt_segment *s, uint64_t bytes)
         return false;
     }
     tt_fork_watch(fd);
-    *s = (tt_segment){.base = base, .bytes = bytes, .fd = fd};
+    s->base = base;
+    s->bytes = bytes;
+    s->fd = fd;
     return true;
 }
 
@@ -146,6 +148,8 @@ static void remove_from(tt_segment *s, uint64_t offset)
     }
     if (low == s->n_used || s->used[low].offset != offset)
         return; /* not the beginning of a buffer */
+    if (s->is_torn)
+        return; /* who was stopped may still write there */
     uint64_t bytes = s->used[low].bytes;
     if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)offset, (off_t)bytes) != 0)
@@ -155,7 +159,7 @@ static void remove_from(tt_segment *s, uint64_t offset)
             (s->n_used - low) * sizeof(tt_extent));
 }
 
-uint32_t tt_regions_find(const tt_regions *r, const void *ptr, size_t len)
+static uint32_t locate(const tt_regions *r, const void *ptr, size_t len)
 {
     /* Acquire: pairs with the release in add_segment(). */
     uint32_t n = atomic_load_explicit(&r->n_segments, memory_order_acquire);
@@ -170,6 +174,15 @@ uint32_t tt_regions_find(const tt_regions *r, const void *ptr, size_t len)
     return TT_NONE;
 }
 
+uint32_t tt_regions_find(const tt_regions *r, const void *ptr, size_t len)
+{
+    uint32_t i = locate(r, ptr, len);
+    if (i != TT_NONE && TT_UNLIKELY(atomic_load_explicit(
+                            &r->segments[i].is_torn, memory_order_relaxed)))
+        return TT_NONE;
+    return i;
+}
+
 /* ------------------------------------------------------------------ calls */
 
 void *tt_regions_alloc(tt_regions *r, size_t bytes)
@@ -182,7 +195,8 @@ void *tt_regions_alloc(tt_regions *r, size_t bytes)
     pthread_mutex_lock(&r->lock);
     uint32_t n = r->is_child ? 0 : atomic_load(&r->n_segments);
     for (uint32_t i = 0; i < n && !ptr; i++)
-        ptr = place(r, &r->segments[i], whole);
+        if (!r->segments[i].is_torn)
+            ptr = place(r, &r->segments[i], whole);
     if (!ptr && !r->is_child) {
         tt_segment *s = add_segment(r, whole);
         if (s)
@@ -196,7 +210,7 @@ void tt_regions_free(tt_regions *r, void *ptr)
 {
     if (!ptr)
         return;
-    uint32_t i = tt_regions_find(r, ptr, 1);
+    uint32_t i = locate(r, ptr, 1);
     if (i == TT_NONE) {
         free_ordinary(ptr);
         return;
@@ -205,6 +219,25 @@ void tt_regions_free(tt_regions *r, void *ptr)
     tt_segment *s = &r->segments[i];
     if (!r->is_child) /* a child's view goes with the child */
         remove_from(s, (uint64_t)((unsigned char *)ptr - s->base));
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* A private view follows the memory until a page of it is written. */
+void tt_regions_tear(tt_regions *r, void *ptr, size_t len)
+{
+    uint32_t i = locate(r, ptr, len);
+    if (i == TT_NONE)
+        return;
+    tt_segment *s = &r->segments[i];
+    uint64_t page = page_bytes();
+    uint64_t at = (uint64_t)((unsigned char *)ptr - s->base);
+    uint64_t first = at / page * page, last = round_up(at + len, page);
+    pthread_mutex_lock(&r->lock);
+    atomic_store_explicit(&s->is_torn, true, memory_order_relaxed);
+    if (mmap(s->base + first, last - first, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, s->fd,
+             (off_t)first) == MAP_FAILED)
+        TT_DEBUG("memory stays shared: %s", strerror(errno));
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -239,6 +272,7 @@ void tt_regions_fini(tt_regions *r)
         tt_segment *s = &r->segments[i];
         munmap(s->base, s->bytes);
         tt_fork_close(&s->fd);
+        s->is_torn = false;
         tt_free(r->mem, s->used, s->cap, sizeof(tt_extent));
     }
     atomic_store(&r->n_segments, 0);

@@ -27,6 +27,7 @@ typedef struct tt_extent {
 } tt_extent;
 
 typedef struct tt_segment {
+    _Atomic bool is_torn; /* nobody else is to use it any more */
     unsigned char *base;
     uint64_t bytes;
     int fd;
@@ -59,9 +60,14 @@ void *tt_regions_alloc(tt_regions *r, size_t bytes);
 /* Accepts NULL. [any thread] */
 void tt_regions_free(tt_regions *r, void *ptr);
 
-/* The number of the segment in which all of [ptr, ptr + len) lies, or TT_NONE.
- * No lock, no system call. [any thread] */
+/* The number of the segment in which all of [ptr, ptr + len) lies, or TT_NONE;
+ * that also where it is torn. No lock, no system call. [any thread] */
 uint32_t tt_regions_find(const tt_regions *r, const void *ptr, size_t len);
+
+/* What others write to [ptr, ptr + len) from now on is not seen here; what is
+ * there stays. The segment is not shared any more, nor used for new buffers.
+ * For a peer that was stopped in the middle of writing. [any thread] */
+void tt_regions_tear(tt_regions *r, void *ptr, size_t len);
 
 /* Around fork(): before it, after it in the parent, after it in the child (in
  * place of the parent's; async-signal-safe). */

@@ -432,6 +432,42 @@ static void chaos_cancel(tt_conn *base, bool drops_input)
     clear(base->net->mem, &conn->lent);
 }
 
+static bool chaos_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
+{
+    const chaos_conn *conn = (chaos_conn *)base;
+    return conn->inner && !conn->is_dead &&
+           conn->inner->net->ops->grant(conn->inner, mine, out);
+}
+
+static void chaos_withdraw(tt_conn *base, const tt_buffers *mine,
+                           uint64_t number)
+{
+    const chaos_conn *conn = (chaos_conn *)base;
+    if (conn->inner && !conn->is_dead)
+        conn->inner->net->ops->withdraw(conn->inner, mine, number);
+}
+
+static bool chaos_reach(tt_conn *base, const tt_grant *theirs, tt_buffers *out)
+{
+    const chaos_conn *conn = (chaos_conn *)base;
+    return conn->inner && !conn->is_dead &&
+           conn->inner->net->ops->reach(conn->inner, theirs, out);
+}
+
+static bool chaos_hold(tt_conn *base, uint64_t number)
+{
+    const chaos_conn *conn = (chaos_conn *)base;
+    return conn->inner && !conn->is_dead &&
+           conn->inner->net->ops->hold(conn->inner, number);
+}
+
+static void chaos_release(tt_conn *base)
+{
+    const chaos_conn *conn = (chaos_conn *)base;
+    if (conn->inner && !conn->is_dead)
+        conn->inner->net->ops->release(conn->inner);
+}
+
 static void chaos_drain(tt_net *base, uint64_t deadline_ns)
 {
     chaos_net *net = (chaos_net *)base;
@@ -495,6 +531,11 @@ const tt_net_ops *tt_chaos_wrap(const tt_net_ops *inner,
         .progress = chaos_progress,
         .arm = chaos_arm,
         .cancel = chaos_cancel,
+        .grant = inner->grant ? chaos_grant : NULL,
+        .withdraw = chaos_withdraw,
+        .reach = chaos_reach,
+        .hold = chaos_hold,
+        .release = chaos_release,
         .drain = chaos_drain,
         .close = chaos_close,
         .fini = chaos_fini,

@@ -10,7 +10,9 @@
  * this side has to send, or the other side, which waits for that, would idle. */
 static const uint64_t enough_bytes = 64 << 10;
 
-_Static_assert(2 * (sizeof(tt_ring_ctl) + sizeof(tt_lend_ctl)) <= CTL_BYTES,
+_Static_assert(2 * (sizeof(tt_ring_ctl) + sizeof(tt_lend_ctl) +
+                    sizeof(tt_grant_ctl)) <=
+                   CTL_BYTES,
                "all fit a page");
 
 size_t tt_duplex_bytes(uint32_t ring_size)
@@ -28,6 +30,11 @@ void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side)
                     ring_size);
     tt_ring_rx_init(&d->rx, &ctl[other], data + (size_t)other * ring_size,
                     ring_size);
+    tt_grant_ctl *grants = (void *)((unsigned char *)memory +
+                                    2 * sizeof(tt_ring_ctl) +
+                                    2 * sizeof(tt_lend_ctl));
+    d->granter = (tt_granter){.ctl = &grants[side]};
+    d->theirs = &grants[other];
 }
 
 size_t tt_duplex_lend_bytes(uint32_t ring_size)

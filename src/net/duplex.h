@@ -7,11 +7,13 @@
  * ring s and reads the other one. Functions that return or report "wake"
  * leave it to the transport to ring the other side's bell.
  *
- * A transport may add lending (lend.h): the page then holds two tt_lend_ctl as
- * well, and the block ends with the two areas for payloads aside. */
+ * A transport may add lending (lend.h): the block then ends with the two areas
+ * for payloads aside. The page holds two tt_lend_ctl and two tt_grant_ctl
+ * (grant.h) as well. */
 #ifndef TT_NET_DUPLEX_H
 #define TT_NET_DUPLEX_H
 
+#include "net/grant.h"
 #include "net/lend.h"
 #include "net/msgring.h"
 
@@ -26,8 +28,10 @@ typedef struct tt_duplex {
     tt_borrower borrower;
     tt_resolve_fn resolve; /* NULL: no lending */
     void *resolve_arg;
-    bool is_unrung; /* messages were put since the last flush */
-    bool is_full;   /* the last put was refused, and no room was seen since */
+    tt_granter granter;   /* of what is ours */
+    tt_grant_ctl *theirs; /* as their guest */
+    bool is_unrung;       /* messages were put since the last flush */
+    bool is_full; /* the last put was refused, and no room was seen since */
 } tt_duplex;
 
 size_t tt_duplex_bytes(uint32_t ring_size);

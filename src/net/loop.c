@@ -6,6 +6,7 @@
  *            (duplex.h). The first of the two that connects creates it in the
  *            process-wide registry, the second finds it there, so nobody ever
  *            waits. The last one to close unmaps it.
+ * Grants     Both sides have the same addresses: the pair says which.
  * Invariant  The registry's mutex guards the list, `closed` and `bell`; it is
  *            never taken while messages are moved, only to wake a sleeper, at
  *            connect, close and fini, and on a slow tick.
@@ -28,6 +29,7 @@ typedef struct loop_pair {
     int bell[2];    /* eventfd of a side that has connected, else -1 */
     bool closed[2];
     uint32_t ring_size;
+    tt_buffers granted[2][TT_GRANTS_MAX]; /* by side */
 } loop_pair;
 
 typedef struct loop_conn {
@@ -302,6 +304,63 @@ static void loop_cancel(tt_conn *conn, bool drops_input)
     (void)conn; /* send() copies and arrived() takes: nothing is borrowed */
 }
 
+static bool is_there(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static bool loop_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
+{
+    loop_conn *conn = (loop_conn *)base;
+    uint64_t least = base->net->settings->shm_direct_bytes;
+    if (!conn->pair || conn->is_lost || least == 0 || mine->bytes < least)
+        return false;
+    uint64_t number = tt_grant_open(&conn->duplex.granter);
+    if (number == 0)
+        return false;
+    conn->pair->granted[conn->side][tt_grant_place(number)] = *mine;
+    *out = (tt_grant){number, mine->in != NULL, mine->out != NULL};
+    return true;
+}
+
+static void loop_withdraw(tt_conn *base, const tt_buffers *mine,
+                          uint64_t number)
+{
+    (void)mine;
+    loop_conn *conn = (loop_conn *)base;
+    if (conn->pair)
+        tt_grant_close(&conn->duplex.granter, number, is_there, conn);
+}
+
+static bool loop_hold(tt_conn *base, uint64_t number)
+{
+    const loop_conn *conn = (loop_conn *)base;
+    return conn->pair && tt_grant_hold(conn->duplex.theirs, number);
+}
+
+static void loop_release(tt_conn *base)
+{
+    const loop_conn *conn = (loop_conn *)base;
+    if (conn->pair)
+        tt_grant_release(conn->duplex.theirs);
+}
+
+/* The numbers alone count: messages may be spoilt, for a test. */
+static bool loop_reach(tt_conn *base, const tt_grant *theirs, tt_buffers *out)
+{
+    const loop_conn *conn = (loop_conn *)base;
+    uint32_t place = tt_grant_place(theirs->number);
+    if (!loop_hold(base, theirs->number))
+        return true; /* withdrawn: nothing is there any more */
+    const tt_buffers *there = &conn->pair->granted[1 - conn->side][place];
+    bool is_same = there->bytes == out->bytes;
+    if (is_same)
+        *out = *there;
+    loop_release(base);
+    return is_same;
+}
+
 static void loop_close(tt_conn *base, uint64_t linger_ns)
 {
     (void)linger_ns; /* what was taken is in the ring, which stays */
@@ -313,6 +372,7 @@ static void loop_close(tt_conn *base, uint64_t linger_ns)
         if (net->live[i] == conn)
             net->live[i] = net->live[--net->n_live];
     }
+    tt_grant_close_all(&conn->duplex.granter, is_there, conn);
     pthread_mutex_lock(&registry.lock);
     pair_leave(conn->pair, conn->side);
     pthread_mutex_unlock(&registry.lock);
@@ -360,6 +420,11 @@ const tt_net_ops tt_net_loop = {
     .progress = loop_progress,
     .arm = loop_arm,
     .cancel = loop_cancel,
+    .grant = loop_grant,
+    .withdraw = loop_withdraw,
+    .reach = loop_reach,
+    .hold = loop_hold,
+    .release = loop_release,
     .close = loop_close,
     .fini = loop_fini,
 };

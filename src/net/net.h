@@ -20,7 +20,8 @@
  * -> drain -> close each conn -> fini. fini accepts a net whose open failed; close
  * accepts a conn that never connected. Both are idempotent.
  *
- * Next: loop.c (the smallest transport), msgring.h, lend.h, shm.c, tcp.c.
+ * Next: loop.c (the smallest transport), msgring.h, lend.h, grant.h, shm.c,
+ * tcp.c.
  */
 #ifndef TT_NET_NET_H
 #define TT_NET_NET_H
@@ -128,6 +129,19 @@ typedef struct tt_net_pace {
     uint64_t busy_ns; /* while something waited for that */
 } tt_net_pace;
 
+/* Buffers of one call, as one side has them or as the other side sees them. */
+typedef struct tt_buffers {
+    const void *in; /* NULL: not to be had */
+    void *out;
+    size_t bytes; /* of each */
+} tt_buffers;
+
+/* What a guest is told, by a message of the engine. */
+typedef struct tt_grant {
+    uint64_t number;  /* 0: nothing is granted */
+    uint64_t in, out; /* the transport's; 0: not this one */
+} tt_grant;
+
 typedef enum tt_sent {
     TT_FULL,  /* no room now (or lost): nothing was taken; try again later */
     TT_LEFT,  /* taken, and the payload's memory is free already */
@@ -207,6 +221,21 @@ typedef struct tt_net_ops {
     void (*close)(tt_conn *conn, uint64_t linger_ns);
 
     void (*fini)(tt_net *net);
+
+    /* Memory within reach: the other side may read the input and write the output
+     * of a call until withdraw(). NULL, all five: never. False: it cannot; in
+     * and out may be granted or not each on its own. */
+    bool (*grant)(tt_conn *conn, const tt_buffers *mine, tt_grant *out);
+    /* Nobody touches them after this. Waits while the other side does, some
+     * microseconds; the conn is lost if that takes a second. */
+    void (*withdraw)(tt_conn *conn, const tt_buffers *mine, uint64_t number);
+    /* Where the other side's buffers (of out->bytes each) are here. False: that
+     * makes no sense. */
+    bool (*reach)(tt_conn *conn, const tt_grant *theirs, tt_buffers *out);
+    /* To be called around every use; false: withdrawn, the other side's call has
+     * failed. One grant of a conn at a time. */
+    bool (*hold)(tt_conn *conn, uint64_t number);
+    void (*release)(tt_conn *conn);
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);

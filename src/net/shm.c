@@ -8,7 +8,8 @@
  *
  * Direct     A large payload in memory from tutti_alloc() is not copied: the
  *            ring says where it is, and the receiver reads it there (lend.c,
- *            shm_segments.c).
+ *            shm_segments.c). Whole buffers of a call may be granted: then the
+ *            other side reads and writes them by itself (shm_grants.c).
  *
  * Sleep      Every process has an eventfd, its bell, which all its peers
  *            hold. Who goes to sleep sets a flag in each ring and looks once
@@ -255,7 +256,7 @@ static void lose_stuck(tt_shm_net *net, uint32_t place)
     const tt_shm_conn *conn = net->live[place];
     char text[96];
     snprintf(text, sizeof(text),
-             "rank %u (pid %d) is stopped while it reads memory of this one",
+             "rank %u (pid %d) is stopped while it uses memory of this one",
              conn->base.rank, conn->pid);
     lose(net, place, TUTTI_EPEER, text);
 }
@@ -300,7 +301,7 @@ static bool shm_arm(tt_net *base, bool on)
     return is_idle;
 }
 
-static bool is_there(void *arg)
+bool tt_shm_is_there(void *arg)
 {
     const tt_shm_conn *conn = arg;
     return !conn->is_gone && !has_exited(conn);
@@ -311,7 +312,8 @@ static void shm_cancel(tt_conn *base, bool drops_input)
 {
     (void)drops_input;
     tt_shm_conn *conn = (tt_shm_conn *)base;
-    if (conn->memory && !tt_lend_revoke(&conn->duplex.lender, is_there, conn))
+    if (conn->memory &&
+        !tt_lend_revoke(&conn->duplex.lender, tt_shm_is_there, conn))
         conn->is_stuck = true;
 }
 
@@ -322,6 +324,7 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
     if (!conn->memory)
         return;
     shm_cancel(base, true);
+    tt_grant_close_all(&conn->duplex.granter, tt_shm_is_there, conn);
     tt_shm_net *net = (tt_shm_net *)base->net;
     for (uint32_t i = 0; i < net->n_live; i++) {
         if (net->live[i] == conn)
@@ -367,6 +370,11 @@ const tt_net_ops tt_net_shm = {
     .progress = shm_progress,
     .arm = shm_arm,
     .cancel = shm_cancel,
+    .grant = tt_shm_grant,
+    .withdraw = tt_shm_withdraw,
+    .reach = tt_shm_reach,
+    .hold = tt_shm_hold,
+    .release = tt_shm_release,
     .close = shm_close,
     .fini = shm_fini,
 };

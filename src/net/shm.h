@@ -21,7 +21,7 @@ _Static_assert(sizeof(tt_shm_card) <= TT_NET_ADDR_MAX, "the address fits");
 
 /* A segment of the other process, as mapped here. */
 typedef struct tt_shm_view {
-    const unsigned char *base; /* NULL: not */
+    unsigned char *base; /* NULL: not */
     uint64_t bytes;
 } tt_shm_view;
 
@@ -29,7 +29,7 @@ typedef struct tt_shm_conn {
     tt_conn base;
     bool is_gone;  /* the other process: only the ring is left to read */
     bool has_left; /* ... and it said good-bye */
-    bool is_stuck; /* it was stopped while it read what is ours again */
+    bool is_stuck; /* it was stopped while it used what is ours again */
     bool is_lost;
     tt_duplex duplex;
     void *memory; /* of the pair (duplex.h); NULL: not connected */
@@ -62,6 +62,16 @@ tutti_err tt_shm_meet(tt_shm_net *net, tt_conn *const *conns,
                       const void *const *addrs, const size_t *addr_lens,
                       uint64_t deadline_ns, tutti_diag *diag);
 
+/* shm.c: whether the other process (a tt_shm_conn) may still do something. */
+bool tt_shm_is_there(void *conn);
+
+/* shm_grants.c: the transport's grant, withdraw, reach, hold and release. */
+bool tt_shm_grant(tt_conn *conn, const tt_buffers *mine, tt_grant *out);
+void tt_shm_withdraw(tt_conn *conn, const tt_buffers *mine, uint64_t number);
+bool tt_shm_reach(tt_conn *conn, const tt_grant *theirs, tt_buffers *out);
+bool tt_shm_hold(tt_conn *conn, uint64_t number);
+void tt_shm_release(tt_conn *conn);
+
 /* The bytes of a pair's memory. */
 size_t tt_shm_pair_bytes(const tt_shm_net *net);
 
@@ -70,6 +80,8 @@ size_t tt_shm_pair_bytes(const tt_shm_net *net);
  * or data is ordinary memory. */
 bool tt_shm_refer(tt_shm_conn *conn, const void *data, size_t len,
                   uint64_t *ref);
+/* `bytes` bytes of the other side's memory at a reference; NULL: it is nonsense. */
+void *tt_shm_find(const tt_shm_conn *conn, uint64_t ref, uint64_t bytes);
 /* A tt_resolve_fn of a conn. */
 const void *tt_shm_resolve(void *conn, uint64_t ref, uint32_t len);
 /* Takes all segments that have come on the socket; then a good-bye or an end

@@ -11,7 +11,8 @@
  *            cannot map it never sets the bit.
  * Trust      The socket's other end has this user's uid (shm_meet.c). What comes
  *            must be a memfd that cannot shrink, or reading it could kill us,
- *            and a reference must lie inside. It is mapped read-only.
+ *            and a reference must lie inside. It is written only where the
+ *            other side has granted it (shm_grants.c).
  * Life       Segments stay until their process ends, and mappings until the
  *            connection closes; what frees a buffer frees its pages at once,
  *            whoever has them mapped. A peer's mappings are addresses only.
@@ -90,7 +91,7 @@ static const char *take_segment(tt_shm_conn *conn, const note *n, int fd)
         return "it has come before";
     if (n->bytes == 0 || !tt_memfd_is_sound(fd, n->bytes))
         return "its memory is not acceptable";
-    void *base = tt_memfd_map(fd, n->bytes, PROT_READ);
+    void *base = tt_memfd_map(fd, n->bytes, PROT_READ | PROT_WRITE);
     if (!base)
         return strerror(errno);
     madvise(base, n->bytes, MADV_DONTDUMP);
@@ -132,6 +133,17 @@ tt_shm_heard tt_shm_hear(tt_shm_conn *conn)
     }
 }
 
+void *tt_shm_find(const tt_shm_conn *conn, uint64_t ref, uint64_t bytes)
+{
+    uint64_t segment = ref >> OFFSET_BITS, offset = ref & OFFSET_MASK;
+    if (segment >= TT_SEGMENTS_MAX)
+        return NULL;
+    const tt_shm_view *view = &conn->views[segment];
+    if (!view->base || offset > view->bytes || bytes > view->bytes - offset)
+        return NULL;
+    return view->base + offset;
+}
+
 const void *tt_shm_resolve(void *arg, uint64_t ref, uint32_t len)
 {
     tt_shm_conn *conn = arg;
@@ -139,13 +151,7 @@ const void *tt_shm_resolve(void *arg, uint64_t ref, uint32_t len)
         tt_shm_hear(conn); /* an end is seen again by who looks for it */
         return conn;
     }
-    uint64_t segment = ref >> OFFSET_BITS, offset = ref & OFFSET_MASK;
-    if (segment >= TT_SEGMENTS_MAX)
-        return NULL;
-    const tt_shm_view *view = &conn->views[segment];
-    if (offset > view->bytes || len > view->bytes - offset)
-        return NULL;
-    return view->base + offset;
+    return tt_shm_find(conn, ref, len);
 }
 
 void tt_shm_unmap_segments(tt_shm_conn *conn)
@@ -153,7 +159,7 @@ void tt_shm_unmap_segments(tt_shm_conn *conn)
     for (uint32_t i = 0; i < TT_SEGMENTS_MAX; i++) {
         tt_shm_view *view = &conn->views[i];
         if (view->base)
-            munmap((void *)(uintptr_t)view->base, view->bytes);
+            munmap(view->base, view->bytes);
         *view = (tt_shm_view){.base = NULL};
     }
 }

@@ -262,12 +262,44 @@ static void test_sound(void **state)
     assert_false(tt_memfd_is_sound(-1, 0));
 }
 
+/* What is torn keeps what it has, and does not see what others write later; no
+ * new buffer is near it. */
+static void test_tear(void **state)
+{
+    (void)state;
+    tt_regions r = TT_REGIONS_INIT(&tt_mem_std);
+    unsigned char *a = tt_regions_alloc(&r, 4 * PAGE);
+    unsigned char *b = tt_regions_alloc(&r, PAGE);
+    const tt_segment *s = &r.segments[0];
+    unsigned char *there = tt_memfd_map(s->fd, s->bytes,
+                                        PROT_READ | PROT_WRITE);
+    assert_non_null(there);
+    memset(a, 1, 4 * PAGE);
+    memset(b, 2, PAGE);
+    tt_regions_tear(&r, a + PAGE + 10, PAGE);
+    assert_true(is_filled(a, 4 * PAGE, 1));
+    memset(a + PAGE, 3, 2 * PAGE); /* the program's */
+    memset(there + (a - s->base), 9, 4 * PAGE);
+    assert_true(is_filled(a + PAGE, 2 * PAGE, 3));
+    assert_true(is_filled(a, PAGE, 9)); /* was not torn */
+    assert_true(is_filled(b, PAGE, 2));
+    assert_int_equal(tt_regions_find(&r, a, 1), TT_NONE);
+    unsigned char *c = tt_regions_alloc(&r, PAGE);
+    assert_int_equal(tt_regions_find(&r, c, PAGE), 1);
+    tt_regions_free(&r, a);
+    tt_regions_free(&r, b);
+    tt_regions_free(&r, c);
+    munmap(there, s->bytes);
+    tt_regions_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random), cmocka_unit_test(test_find),
         cmocka_unit_test(test_large),  cmocka_unit_test(test_fork),
         cmocka_unit_test(test_limits), cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_tear),
     };
     return TT_RUN_TAP(tests);
 }

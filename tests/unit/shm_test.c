@@ -253,6 +253,11 @@ static int bad_ref_body(tt_node *node)
         return 1;
     tt_shm_conn *conn = (tt_shm_conn *)other->conn;
     tt_msg m = {.magic = TT_MSG_MAGIC, .len = bad_len};
+    const tt_grant grant = {TT_GRANTS_MAX, bad_ref + 1, bad_ref + 1};
+    tt_buffers far = {.bytes = bad_len};
+    NODE_CHECK(node, bad_ref == UINT64_MAX ||
+                         !node->ops->reach(other->conn, &grant, &far));
+    NODE_CHECK(node, !node->ops->hold(other->conn, grant.number));
     if (node->rank == 1)
         NODE_CHECK(node, tt_ring_put_ref(&conn->duplex.tx, &m, bad_ref));
     while (!other->is_lost)
