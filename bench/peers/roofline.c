@@ -13,12 +13,18 @@
  * which is the least work for a rank that may read the others' memory: for 2
  * ranks it reads two halves, writes one and copies one. It works slice by
  * slice, so that what is copied may still lie in the cache, and says how far it
- * is in one word. Ranks begin and end every call together, as an all-reduce
+ * is in one word. Or, where it may write the others' memory too ("put"), it
+ *
+ *   1. reads its share of all N inputs and writes the sum to all N outputs,
+ *
+ * block by block, and nothing else: every input is read once, every result
+ * written once. Ranks begin and end every call together, as an all-reduce
  * must: inputs may change after it, outputs may be read.
  *
  * Every size is measured in every variant: slices of 128 KiB up to the whole
  * share; ordinary stores, non-temporal stores for what is copied, and for the
- * sum too; out of place and in place. The best of each kind of store is
+ * sum too; put with ordinary and with non-temporal stores; out of place and in
+ * place. The best of each kind of store is
  * printed, and the best of all is the roofline; --json has every variant. As
  * in bench.c buffers rotate so that a batch of calls uses twice the last-level
  * cache of each rank's memory (data.h), every input is written anew before a
@@ -52,8 +58,9 @@
 
 enum { MAX_RANKS = 64, MAX_ROUNDS = 99, LINE = 16 /*floats*/ };
 
-enum stores { PLAIN, STREAM_COPY, STREAM_ALL, N_STORES };
-static const char *const store_names[] = {"plain", "nt-copy", "nt-all"};
+enum stores { PLAIN, STREAM_COPY, STREAM_ALL, PUT, STREAM_PUT, N_STORES };
+static const char *const store_names[] = {"plain", "nt-copy", "nt-all", "put",
+                                          "nt-put"};
 /* 0: the whole share is one slice. */
 static const size_t slice_sizes[] = {128 << 10, 512 << 10, 2 << 20, 0};
 enum { N_SLICES = sizeof(slice_sizes) / sizeof(slice_sizes[0]) };
@@ -142,15 +149,22 @@ static void add_stream(float *to, const float *a, const float *b, size_t n)
 #endif
 }
 
+/* To be followed by fence_stream(). */
 static void copy_stream(float *to, const float *from, size_t n)
 {
 #if HAS_STREAMS
     for (size_t i = 0; i < n; i += LINE)
         for (size_t k = i; k < i + LINE; k += 4)
             _mm_stream_ps(to + k, _mm_load_ps(from + k));
-    _mm_sfence();
 #else
     memcpy(to, from, n * sizeof(float));
+#endif
+}
+
+static void fence_stream(void)
+{
+#if HAS_STREAMS
+    _mm_sfence();
 #endif
 }
 
@@ -231,15 +245,40 @@ static void copy_slices(const struct rank *me, const struct call *c, size_t k)
                    n * sizeof(float));
         else
             copy_stream(c->out[me->rank] + first, c->out[r] + first, n);
+        fence_stream();
     }
+}
+
+enum { BLOCK = 1024 /*floats*/ };
+
+/* To all outputs, from a block in the first-level cache. */
+static void put_share(const struct rank *me, const struct call *c)
+{
+    const struct job *job = me->job;
+    _Alignas(64) float sum[BLOCK];
+    size_t first = border(job, c->count, me->rank, 0, 1);
+    size_t end = border(job, c->count, me->rank, 1, 1);
+    for (size_t at = first; at < end; at += BLOCK) {
+        size_t n = end - at < BLOCK ? end - at : BLOCK;
+        const float *a = c->in[me->rank] + at;
+        for (int i = 1; i < job->n_ranks; i++) {
+            add_plain(sum, a, c->in[(me->rank + i) % job->n_ranks] + at, n);
+            a = sum;
+        }
+        for (int r = 0; r < job->n_ranks; r++)
+            if (c->stores == STREAM_PUT)
+                copy_stream(c->out[r] + at, sum, n);
+            else
+                memcpy(c->out[r] + at, sum, n * sizeof(float));
+    }
+    fence_stream();
 }
 
 /* A rank copies one slice behind what it reduces, so that nobody waits for
  * one who is a little slower. */
-static void all_reduce(struct rank *me, const struct call *c)
+static void reduce_and_copy(struct rank *me, const struct call *c)
 {
     struct progress *mine = &me->job->progress[me->rank];
-    meet(me);
     for (size_t k = 0; k < c->n_slices; k++) {
         reduce_slice(me, c, k);
         say(&mine->reduced, me->n_slices + k + 1);
@@ -248,6 +287,16 @@ static void all_reduce(struct rank *me, const struct call *c)
     }
     copy_slices(me, c, c->n_slices - 1);
     me->n_slices += c->n_slices;
+}
+
+static void all_reduce(struct rank *me, const struct call *c)
+{
+    struct progress *mine = &me->job->progress[me->rank];
+    meet(me);
+    if (c->stores < PUT)
+        reduce_and_copy(me, c);
+    else
+        put_share(me, c);
     say(&mine->left, ++me->n_calls);
     wait_for_all(me->job, offsetof(struct progress, left), me->n_calls);
 }
@@ -364,7 +413,11 @@ static void measure_size(struct rank *me, size_t bytes, bool in_place)
                                        .slice_bytes = slice_sizes[i % N_SLICES],
                                        .in_place = in_place}};
         bool is_whole = r.variant.slice_bytes >= bytes / (size_t)job->n_ranks;
-        if (is_whole || (r.variant.stores != PLAIN && !HAS_STREAMS))
+        /* What is put needs no slices. */
+        bool is_more = r.variant.stores >= PUT && r.variant.slice_bytes > 0;
+        if (is_whole || is_more ||
+            (r.variant.stores != PLAIN && r.variant.stores != PUT &&
+             !HAS_STREAMS))
             continue;
         r.time_s = measure(me, bytes, &r.variant);
         struct result *kind = &best[r.variant.stores];
