@@ -56,6 +56,7 @@ static bool pass(tt_engine *e, bool has_event)
             moved |= mesh->nets[i]->ops->progress(mesh->nets[i], has_event);
     if (e->has_news)
         tt_any_run(e);
+    moved |= tt_within_step(e);
     tt_engine_pump(e);
     tt_op_recycle(e);
     return moved;
@@ -159,7 +160,7 @@ static void sleep_once(tt_engine *e)
     else if (e->dirty)
         ms = sleep_full_ms;
     e->n_sleeping++;
-    if (arm_all(e, true)) {
+    if (arm_all(e, true) && !e->work) {
         struct epoll_event event;
         uint64_t count;
         pthread_mutex_unlock(&e->lock);

@@ -263,7 +263,11 @@ static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
         return false;
     }
     if (m->channel == 0 && m->seq < team->next_seq)
-        return false; /* so old that it is forgotten */
+        return false;             /* so old that it is forgotten */
+    if (m->kind == TT_KIND_PUT) { /* into which buffer? */
+        breach(team, peer, m);
+        return false;
+    }
     if (is_first)
         note_early(team, peer, m);
     tutti_err err = tt_eager_keep(peer, m, data);
@@ -321,7 +325,7 @@ static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
     tt_eager_placed(peer);
 }
 
-static void keep_early(tt_peer *peer, const tt_msg *m, const tt_call *call)
+static void keep_early(tt_peer *peer, const tt_msg *m, const tt_binding *bind)
 {
     void **list = (void **)&peer->early;
     if (peer->n_early >= TT_EARLY_MAX ||
@@ -330,8 +334,14 @@ static void keep_early(tt_peer *peer, const tt_msg *m, const tt_call *call)
         tt_peer_gone(peer, TUTTI_ELIMIT, "it is too many calls ahead");
         return;
     }
-    peer->early[peer->n_early++] = (tt_early){m->comm, m->channel, m->seq,
-                                              m->fingerprint, *call};
+    peer->early[peer->n_early++] = (tt_early){
+        .comm = m->comm,
+        .channel = m->channel,
+        .seq = m->seq,
+        .fingerprint = m->fingerprint,
+        .call = bind->call,
+        .grant = bind->grant,
+    };
     peer->mesh->n_ahead++;
 }
 
@@ -351,8 +361,8 @@ bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
 
 static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
 {
-    tt_call call;
-    memcpy(&call, data, sizeof(call));
+    tt_binding bind = {.grant = {0}};
+    memcpy(&bind, data, m->len);
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
     uint32_t rank = team ? tt_team_rank_of(team, peer) : TT_NONE;
@@ -370,17 +380,18 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
             return; /* so old that it is forgotten */
         if (team)
             note_early(team, peer, m);
-        keep_early(peer, m, &call);
+        keep_early(peer, m, &bind);
         peer->mesh->engine->has_news |= team && team->anys;
         return;
     }
-    if (!tt_team_compare(team, peer, &own, &call, m->fingerprint) || !op)
+    if (!tt_team_compare(team, peer, &own, &bind.call, m->fingerprint) || !op)
         return;
     tt_side *side = tt_op_side(op, peer);
     if (!side)
         return;
     if (!side->is_bound)
         note_hearing(op, side, 0);
+    tt_within_hear(op, side, &bind.grant);
     tt_side_speak(side); /* it may wait for that */
 }
 
@@ -488,11 +499,13 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_FIRST:
         return m->len > 0;
     case TT_KIND_BIND:
+        return m->len == sizeof(tt_call) || m->len == sizeof(tt_binding);
     case TT_KIND_DIFFER:
         return m->len == sizeof(tt_call);
     case TT_KIND_ABORT:
         return m->len == sizeof(tt_reason);
     case TT_KIND_CREDIT:
+    case TT_KIND_PUT:
     case TT_KIND_BYE:
     case TT_KIND_WHO:
     case TT_KIND_HERE:
@@ -520,6 +533,7 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     switch (m->kind) {
     case TT_KIND_DATA:
     case TT_KIND_FIRST:
+    case TT_KIND_PUT:
         on_data(peer, m, data);
         return;
     case TT_KIND_BIND:

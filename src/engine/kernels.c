@@ -287,39 +287,49 @@ tt_reduce_fn tt_reduce_kernel(tutti_type type, tutti_op op)
 
 /* ------------------------------------------------------- past the cache -- */
 
+TT_INLINE void store_line(const tt_lines_to *to, size_t at,
+                          const unsigned char *made)
+{
+    uint32_t i = 0;
+    for (; i < to->n_past; i++)
+        tt_line_store(to->dst[i] + at, made);
+    for (; i < to->n_dst; i++)
+        memcpy(to->dst[i] + at, made, TT_CACHE_LINE);
+}
+
 /* A line is made where it stays in registers or in the first-level cache. Loads
  * and stores must alternate that finely: a block of 4 KiB at a time is no
  * faster than ordinary stores. `n` is a constant wherever this is used; `end` is
  * what becomes of a sum, for means the same roundings as by the division below. */
-#define DEFINE_LINES(name, stored, acc_t, load, save, end)                    \
-    TT_INLINE void name##_of(unsigned char *dst, const void *const *src,      \
-                             const uint32_t n, size_t n_lines, acc_t d)       \
-    {                                                                         \
-        enum { N = TT_CACHE_LINE / sizeof(stored) };                          \
-        for (size_t line = 0; line < n_lines; line++, dst += TT_CACHE_LINE) { \
-            _Alignas(TT_CACHE_LINE) unsigned char made[TT_CACHE_LINE];        \
-            for (size_t i = 0; i < N; i++) {                                  \
-                acc_t x = load(((const stored *)src[0])[line * N + i]);       \
-                for (uint32_t k = 1; k < n; k++) {                            \
-                    acc_t y = load(((const stored *)src[k])[line * N + i]);   \
-                    x = (acc_t)SUM(x, y);                                     \
-                }                                                             \
-                ((stored *)(void *)made)[i] = save(end(x, d));                \
-            }                                                                 \
-            tt_line_store(dst, made);                                         \
-        }                                                                     \
-    }                                                                         \
-    TT_CLONES static void name##_lines(void *dst, const void *const *src,     \
-                                       uint32_t n_src, size_t n_lines,        \
-                                       uint32_t divisor)                      \
-    {                                                                         \
-        const acc_t d = (acc_t)divisor;                                       \
-        if (n_src == 2)                                                       \
-            name##_of(dst, src, 2, n_lines, d);                               \
-        else if (n_src == 3)                                                  \
-            name##_of(dst, src, 3, n_lines, d);                               \
-        else                                                                  \
-            name##_of(dst, src, TT_LINES_MOST, n_lines, d);                   \
+#define DEFINE_LINES(name, stored, acc_t, load, save, end)                     \
+    TT_INLINE void name##_of(const tt_lines_to *to, const void *const *src,    \
+                             const uint32_t n, size_t n_lines, acc_t d)        \
+    {                                                                          \
+        enum { N = TT_CACHE_LINE / sizeof(stored) };                           \
+        for (size_t line = 0; line < n_lines; line++) {                        \
+            _Alignas(TT_CACHE_LINE) unsigned char made[TT_CACHE_LINE];         \
+            for (size_t i = 0; i < N; i++) {                                   \
+                acc_t x = load(((const stored *)src[0])[line * N + i]);        \
+                for (uint32_t k = 1; k < n; k++) {                             \
+                    acc_t y = load(((const stored *)src[k])[line * N + i]);    \
+                    x = (acc_t)SUM(x, y);                                      \
+                }                                                              \
+                ((stored *)(void *)made)[i] = save(end(x, d));                 \
+            }                                                                  \
+            store_line(to, line *TT_CACHE_LINE, made);                         \
+        }                                                                      \
+    }                                                                          \
+    TT_CLONES static void name##_lines(const tt_lines_to *to,                  \
+                                       const void *const *src, uint32_t n_src, \
+                                       size_t n_lines, uint32_t divisor)       \
+    {                                                                          \
+        const acc_t d = (acc_t)divisor;                                        \
+        if (n_src == 2)                                                        \
+            name##_of(to, src, 2, n_lines, d);                                 \
+        else if (n_src == 3)                                                   \
+            name##_of(to, src, 3, n_lines, d);                                 \
+        else                                                                   \
+            name##_of(to, src, TT_LINES_MOST, n_lines, d);                     \
     }
 #define AS_IS(x, d) ((void)(d), (x))
 #define MEAN(x, d) ((x) / (d))

@@ -252,6 +252,9 @@ static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
         .stride = w->b->n_positions / info->n_slices,
         .is_copy = t->op == TT_XFER_COPY,
         .port = x->port,
+        .is_pull = x->may_pull && info->n_slices > 1,
+        .is_put = x->may_put && info->n_slices > 1,
+        .vector_at = x->may_put ? info->home.offset : info->in.offset,
         .slice_bytes = slice * w->lay->elem_bytes,
     };
     *last = (*n)++;
@@ -295,6 +298,7 @@ static void make_groups(work *w)
         }
         g->n_lanes++;
         lane->group = w->n_groups - 1;
+        g->pulls |= lane->is_pull;
         if (lane->chunk + lane->n_chunks > reach)
             reach = lane->chunk + lane->n_chunks;
     }
@@ -584,12 +588,14 @@ static tutti_err make_partners(work *w)
         where[l] = partner->sends + partner->n_sends++;
         b->sends[where[l]] = w->sends[l];
         b->sends[where[l]].partner = p;
+        partner->grants |= w->sends[l].is_pull;
     }
     for (uint32_t l = 0; l < w->n_recvs; l++) {
         p = out[lane_key(w, &w->recvs[l])];
         tt_partner *partner = &b->partners[p];
         b->index[partner->recvs + partner->n_recvs++] = l;
         b->recvs[l].partner = p;
+        partner->grants |= b->recvs[l].is_put;
     }
     for (size_t i = 0; i < w->group_to_send.n; i++)
         w->group_to_send.list[i].to = where[w->group_to_send.list[i].to];

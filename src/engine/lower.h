@@ -25,7 +25,12 @@
 typedef struct tt_part_xfer {
     tt_transfer t;
     bool completes; /* the reduction it belongs to makes the value whole */
-    uint8_t port;   /* by which it goes (engine.h) */
+    /* All-reduce, where both ranks can use the other's buffers (within.c): its
+     * receiver may read it in the sender's input as soon as the sender has
+     * entered the call; its sender may write it to the receiver's output as soon
+     * as it has the value. */
+    bool may_pull, may_put;
+    uint8_t port; /* by which it goes (engine.h) */
 } tt_part_xfer;
 
 /* A chunk that matters to this rank. */
@@ -78,6 +83,10 @@ typedef struct tt_lane {
     uint32_t stride; /* positions per slice: bound->n_positions / n_slices */
     uint32_t group;  /* receive lanes: the group */
     bool is_copy, is_origin, is_contiguous;
+    /* As tt_part_xfer's, for chunks of several slices: those are in no lane
+     * nor group with others, and both ends know it. */
+    bool is_pull, is_put;
+    uint64_t vector_at; /* where the chunk is in the input or output */
     uint8_t port;
     uint32_t span;             /* first of n_chunks spans */
     uint32_t preds, n_preds;   /* send: groups that must be done before */
@@ -97,6 +106,7 @@ typedef struct tt_group {
     uint32_t n_slices, stride;
     bool is_copy, is_result;   /* is_result: the last word on result chunks */
     bool streams;              /* it is stored past the cache */
+    bool pulls;                /* a lane of it is_pull */
     uint32_t lanes, n_lanes;   /* receive lanes, in bound->index */
     uint32_t pieces, n_pieces; /* in order of chunk */
     uint32_t preds, n_preds;   /* groups that must be done before */
@@ -117,6 +127,7 @@ typedef struct tt_partner {
     uint32_t port;           /* a peer is as many partners as ports are used */
     uint32_t sends, n_sends; /* its send lanes: [sends, sends + n_sends) */
     uint32_t recvs, n_recvs; /* its receive lanes, in wire order, in index */
+    bool grants;             /* it may pull or put one of its lanes here */
     uint64_t out_bytes, in_bytes;
     uint64_t out_cost, in_cost; /* the same, and TT_SLICE_COST per slice */
 } tt_partner;

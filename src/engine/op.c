@@ -15,7 +15,7 @@
  *            first, whatever the order of arrival.
  * No hang    order events by (slice, step, send before apply): each waits only
  *            for smaller ones. docs/engine.md has the proof.
- * Next: engine.c. */
+ * Next: take.c, within.c, engine.c. */
 #include <string.h>
 
 #include "engine/state.h"
@@ -142,8 +142,9 @@ static bool send_is_ready(const tt_op *op, uint32_t l)
 {
     const tt_lane *lane = &op->b->sends[l];
     uint32_t k = op->sent[l];
-    if (k >= lane->n_slices || !op->sides[lane->partner].is_open ||
-        k >= op->acked[l] + op->b->window)
+    const tt_side *side = &op->sides[lane->partner];
+    if (k >= lane->n_slices || !side->is_open ||
+        k >= op->acked[l] + op->b->window || (lane->is_pull && side->mine.in))
         return false;
     if (lane->is_origin && op->b->window_positions != UINT32_MAX &&
         (uint64_t)k * lane->stride >=
@@ -156,7 +157,7 @@ static bool send_is_ready(const tt_op *op, uint32_t l)
     return true;
 }
 
-static void consider(tt_op *op, uint32_t l)
+void tt_op_consider(tt_op *op, uint32_t l)
 {
     if (op->is_over || op->heaped[l] || !send_is_ready(op, l))
         return;
@@ -175,7 +176,7 @@ static void open_side(tt_op *op, tt_side *side)
         return;
     side->is_open = true;
     for (uint32_t i = 0; i < partner->n_sends; i++)
-        consider(op, partner->sends + i);
+        tt_op_consider(op, partner->sends + i);
 }
 
 void tt_op_hear(tt_op *op, tt_side *side)
@@ -201,12 +202,12 @@ void tt_side_speak(tt_side *side)
         return;
     note_spoken(side);
     tt_msg m = tt_team_msg(op->team, TT_KIND_BIND, op->channel, op->seq);
-    tt_call call = op->call;
-    call.to_bytes = partner->out_bytes;
-    call.from_bytes = partner->in_bytes;
+    tt_binding bind = {.call = op->call, .grant = side->mine};
+    bind.call.to_bytes = partner->out_bytes;
+    bind.call.from_bytes = partner->in_bytes;
     m.fingerprint = op->fingerprint;
-    m.len = sizeof(call);
-    tt_peer_tell(side->peer, &m, &call);
+    m.len = side->mine.number ? sizeof(bind) : sizeof(bind.call);
+    tt_peer_tell(side->peer, &m, &bind);
 }
 
 void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m)
@@ -215,15 +216,16 @@ void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m)
     if (m->lane >= partner->n_sends)
         return;
     uint32_t l = partner->sends + m->lane;
+    const tt_lane *lane = &op->b->sends[l];
+    if (lane->is_pull && side->mine.in) {
+        while (op->left[l] < m->slice && op->left[l] < lane->n_slices &&
+               !op->is_over)
+            tt_op_left(op, l);
+        return;
+    }
     if (m->slice > op->acked[l] && m->slice <= op->sent[l])
         op->acked[l] = m->slice;
-    consider(op, l);
-}
-
-static unsigned char *address(const tt_op *op, const tt_span *span,
-                              uint64_t elem)
-{
-    return op->base[span->base] + span->offset + elem * op->b->elem_bytes;
+    tt_op_consider(op, l);
 }
 
 /* The segments of slice k; packs them where they would be too many. */
@@ -238,19 +240,19 @@ static int gather(tt_op *op, const tt_lane *lane, uint32_t k, struct iovec *iov,
     if (lane->n_chunks > 1)
         *len = lane->slice_bytes; /* merged lanes have one slice */
     if (lane->is_contiguous) {
-        iov[0] = (struct iovec){address(op, span, first), *len};
+        iov[0] = (struct iovec){tt_op_address(op, span, first), *len};
         return 1;
     }
     if (lane->n_chunks <= TT_NET_IOV_MAX) {
         for (uint32_t i = 0; i < lane->n_chunks; i++)
-            iov[i] = (struct iovec){address(op, &span[i], 0),
+            iov[i] = (struct iovec){tt_op_address(op, &span[i], 0),
                                     span[i].n_elems * size};
         return (int)lane->n_chunks;
     }
     unsigned char *to = op->staging + lane->staging;
     iov[0] = (struct iovec){to, *len};
     for (uint32_t i = 0; i < lane->n_chunks; i++) {
-        memcpy(to, address(op, &span[i], 0), span[i].n_elems * size);
+        memcpy(to, tt_op_address(op, &span[i], 0), span[i].n_elems * size);
         to += span[i].n_elems * size;
     }
     return 1;
@@ -285,14 +287,17 @@ tt_sent tt_op_send_next(tt_op *op, tt_side *side)
     const tt_lane *lane = &op->b->sends[l];
     uint32_t k = op->sent[l];
     struct iovec iov[TT_NET_IOV_MAX];
-    uint64_t len;
-    int n = gather(op, lane, k, iov, &len);
+    uint64_t len = 0;
+    bool is_put = op->placed_from[l] && k + 1 >= op->placed_from[l];
+    int n = is_put ? 0 : gather(op, lane, k, iov, &len);
     tt_msg m = tt_team_msg(op->team, TT_KIND_DATA, op->channel, op->seq);
     m.fingerprint = op->fingerprint;
     m.lane = lane->wire;
     m.slice = k;
     m.len = (uint32_t)len;
     m.flags = peer->n_taken;
+    if (is_put)
+        m.kind = TT_KIND_PUT;
     if (side->is_eager) {
         m.kind = TT_KIND_FIRST;
         m.slice = age_us(op);
@@ -308,7 +313,7 @@ tt_sent tt_op_send_next(tt_op *op, tt_side *side)
     heap_pop(side);
     op->heaped[l] = false;
     op->sent[l] = k + 1;
-    consider(op, l);
+    tt_op_consider(op, l);
     if (side->n_heap == 0)
         unlink_side(side);
     if (sent == TT_QUEUED)
@@ -318,251 +323,13 @@ tt_sent tt_op_send_next(tt_op *op, tt_side *side)
     return sent;
 }
 
-/* -------------------------------------------------------------- receives -- */
+/* ------------------------------------------------------------------ life -- */
 
-static void credit_back(tt_op *op, uint32_t l, uint32_t consumed)
-{
-    const tt_lane *lane = &op->b->recvs[l];
-    const uint32_t window = op->b->window;
-    uint32_t batch = window > 1 ? window / 2 : 1;
-    if (lane->n_slices <= op->credited[l] + window ||
-        consumed - op->credited[l] < batch)
-        return;
-    op->credited[l] = consumed;
-    tt_msg m = tt_team_msg(op->team, TT_KIND_CREDIT, op->channel, op->seq);
-    m.fingerprint = op->fingerprint;
-    m.lane = lane->wire;
-    m.slice = consumed;
-    tt_peer_tell(op->sides[lane->partner].peer, &m, NULL);
-}
-
-static unsigned char *slot(const tt_op *op, const tt_lane *lane, uint32_t k)
-{
-    uint64_t stride = (lane->slice_bytes + TT_CACHE_LINE - 1) &
-                      ~(uint64_t)(TT_CACHE_LINE - 1);
-    return op->staging + lane->staging + (k % op->b->window) * stride;
-}
-
-static bool may_apply(const tt_op *op, uint32_t g, uint32_t k)
-{
-    const tt_group *group = &op->b->groups[g];
-    const uint32_t *gate = op->b->index + group->gates;
-    for (uint32_t i = 0; i < group->n_gates; i++)
-        if (op->left[gate[i]] <= k)
-            return false;
-    const uint32_t *pred = op->b->index + group->preds;
-    for (uint32_t i = 0; i < group->n_preds; i++)
-        if (op->done[pred[i]] <= k)
-            return false;
-    return true;
-}
-
-static void store_past_cache(const tt_op *op, const tt_group *group,
-                             const tt_piece *piece, void *to, size_t count)
-{
-    const bool divides = piece->divides && op->divide;
-    const tt_reduction r = {
-        .reduce = op->reduce,
-        .lines = divides ? op->mean_lines : op->lines,
-        .divide = divides ? op->divide : NULL,
-        .divisor = op->divisor,
-        .elem_bytes = op->b->elem_bytes,
-    };
-    if (group->is_copy)
-        tt_stream_copy(to, op->sources[1], count * r.elem_bytes);
-    else
-        tt_stream_reduce(&r, to, op->sources, piece->n_inputs + 1, count);
-}
-
-static void apply_piece(tt_op *op, const tt_piece *piece, uint32_t at,
-                        const tt_group *group, uint32_t k,
-                        const unsigned char *direct)
-{
-    const tt_bound *b = op->b;
-    const uint64_t n = piece->to.n_elems;
-    uint64_t first = tt_slice_at(n, k, group->n_slices);
-    uint64_t count = tt_slice_at(n, k + 1, group->n_slices) - first;
-    uint64_t bytes = count * b->elem_bytes;
-    unsigned char *to = address(op, &piece->to, first);
-    op->sources[0] = address(op, &piece->own, first);
-    for (uint32_t i = 0; i < piece->n_inputs; i++) {
-        uint32_t l = b->index[piece->inputs + i];
-        const tt_lane *lane = &b->recvs[l];
-        if (lane->chunk == at)
-            op->cursor[l] = 0;
-        op->sources[1 + i] = (direct ? direct : slot(op, lane, k)) +
-                             op->cursor[l];
-        op->cursor[l] += bytes;
-    }
-    if (group->is_copy && op->sources[1] == to)
-        return;
-    if (group->streams)
-        store_past_cache(op, group, piece, to, count);
-    else if (group->is_copy)
-        memcpy(to, op->sources[1], bytes);
-    else
-        op->reduce(to, op->sources, piece->n_inputs + 1, count);
-    if (piece->divides && op->divide && !group->streams)
-        op->divide(to, count, op->divisor);
-}
-
-static void close_one(tt_op *op)
+void tt_op_close_one(tt_op *op)
 {
     if (--op->n_open == 0)
         tt_op_finish(op, TUTTI_OK);
 }
-
-static void advance_front(tt_op *op)
-{
-    const tt_bound *b = op->b;
-    uint32_t before = op->front;
-    while (op->front < b->n_positions && op->results_left[op->front] == 0)
-        op->front++;
-    if (op->front == before || b->window_positions == UINT32_MAX)
-        return;
-    for (uint32_t l = 0; l < b->n_sends; l++)
-        if (b->sends[l].is_origin)
-            consider(op, l);
-}
-
-static bool has_arrived(const tt_op *op, const tt_group *group, uint32_t k)
-{
-    const uint32_t *lanes = op->b->index + group->lanes;
-    for (uint32_t i = 0; i < group->n_lanes; i++)
-        if (op->arrived[lanes[i]] <= k)
-            return false;
-    return true;
-}
-
-static void apply(tt_op *op, uint32_t g, const unsigned char *direct);
-
-/* Applies all slices of a group whose time has come. */
-static void try_group(tt_op *op, uint32_t g)
-{
-    const tt_group *group = &op->b->groups[g];
-    while (!op->is_over && op->done[g] < group->n_slices &&
-           has_arrived(op, group, op->done[g]) && may_apply(op, g, op->done[g]))
-        apply(op, g, NULL);
-}
-
-/* Applies the next slice of group g; its inputs lie in their slots, or (one
- * lane only) at `direct`. Then tells everybody who waited for it. */
-static void apply(tt_op *op, uint32_t g, const unsigned char *direct)
-{
-    const tt_bound *b = op->b;
-    const tt_group *group = &b->groups[g];
-    uint32_t k = op->done[g];
-    uint32_t at = b->recvs[b->index[group->lanes]].chunk;
-    for (uint32_t p = 0; p < group->n_pieces; p++)
-        apply_piece(op, &b->pieces[group->pieces + p], at + p, group, k,
-                    direct);
-    op->done[g] = k + 1;
-    for (uint32_t i = 0; i < group->n_lanes; i++)
-        credit_back(op, b->index[group->lanes + i], k + 1);
-    if (group->is_result) {
-        op->results_left[(k + 1) * group->stride - 1]--;
-        advance_front(op);
-    }
-    for (uint32_t i = 0; i < group->n_sends; i++)
-        consider(op, b->index[group->sends + i]);
-    for (uint32_t i = 0; i < group->n_nexts; i++)
-        try_group(op, b->index[group->nexts + i]);
-    if (op->done[g] == group->n_slices)
-        close_one(op);
-}
-
-void tt_op_left(tt_op *op, uint32_t l)
-{
-    const tt_bound *b = op->b;
-    const tt_lane *lane = &b->sends[l];
-    if (op->is_over)
-        return;
-    op->left[l]++;
-    for (uint32_t i = 0; i < lane->n_blocks && !op->is_over; i++)
-        try_group(op, b->index[lane->blocks + i]);
-    if (op->left[l] == lane->n_slices && !op->is_over)
-        close_one(op);
-}
-
-static uint64_t slice_bytes(const tt_op *op, const tt_lane *lane, uint32_t k)
-{
-    if (lane->n_chunks > 1)
-        return lane->slice_bytes;
-    const tt_group *group = &op->b->groups[lane->group];
-    const tt_lane *first = &op->b->recvs[op->b->index[group->lanes]];
-    const tt_piece *piece =
-        &op->b->pieces[group->pieces + (lane->chunk - first->chunk)];
-    uint64_t n = piece->to.n_elems;
-    return (tt_slice_at(n, k + 1, lane->n_slices) -
-            tt_slice_at(n, k, lane->n_slices)) *
-           op->b->elem_bytes;
-}
-
-/* The lane that m's payload belongs to, or TT_NONE when it breaks a rule. */
-static uint32_t check_data(const tt_op *op, const tt_side *side,
-                           const tt_msg *m)
-{
-    const tt_partner *partner = &op->b->partners[side - op->sides];
-    if (m->fingerprint != op->fingerprint || m->lane >= partner->n_recvs)
-        return TT_NONE;
-    uint32_t l = op->b->index[partner->recvs + m->lane];
-    const tt_lane *lane = &op->b->recvs[l];
-    if (m->slice != op->arrived[l] || m->slice >= lane->n_slices ||
-        m->slice >= op->credited[l] + op->b->window ||
-        m->len != slice_bytes(op, lane, m->slice))
-        return TT_NONE;
-    return l;
-}
-
-static bool goes_direct(const tt_op *op, const tt_lane *lane, uint32_t k)
-{
-    return op->b->groups[lane->group].n_lanes == 1 &&
-           op->done[lane->group] == k && may_apply(op, lane->group, k);
-}
-
-/* Where a streaming transport may write the payload: straight to its place
- * when nothing forbids it, else to its slot. NULL when m breaks a rule. */
-void *tt_op_place(tt_op *op, tt_side *side, const tt_msg *m)
-{
-    tt_msg slice = *m;
-    if (m->kind == TT_KIND_FIRST)
-        slice.slice = 0;
-    m = &slice;
-    uint32_t l = check_data(op, side, m);
-    if (l == TT_NONE)
-        return NULL;
-    const tt_lane *lane = &op->b->recvs[l];
-    const tt_group *group = &op->b->groups[lane->group];
-    if (!group->is_copy || !lane->is_contiguous ||
-        !goes_direct(op, lane, m->slice))
-        return slot(op, lane, m->slice);
-    const tt_piece *piece = &op->b->pieces[group->pieces];
-    return address(op, &piece->to,
-                   tt_slice_at(piece->to.n_elems, m->slice, lane->n_slices));
-}
-
-/* Takes a slice. Errors: EPROTO (the text is the caller's). */
-tutti_err tt_op_data(tt_op *op, tt_side *side, const tt_msg *m,
-                     const void *data)
-{
-    uint32_t l = check_data(op, side, m);
-    if (l == TT_NONE)
-        return TUTTI_EPROTO;
-    const tt_lane *lane = &op->b->recvs[l];
-    op->moved_bytes += m->len;
-    op->arrived[l]++;
-    if (goes_direct(op, lane, m->slice)) {
-        apply(op, lane->group, data);
-        return TUTTI_OK;
-    }
-    unsigned char *to = slot(op, lane, m->slice);
-    if (to != data)
-        memcpy(to, data, m->len);
-    try_group(op, lane->group);
-    return TUTTI_OK;
-}
-
-/* ------------------------------------------------------------------ life -- */
 
 tutti_err tt_plan_create(tt_bound *bound, const tt_mem *mem, tt_plan **out)
 {
@@ -634,6 +401,8 @@ static void carve_op(tt_op *op, const tt_plan *plan, carver *c)
     op->acked = carve(c, b->n_sends, sizeof(uint32_t));
     op->arrived = carve(c, b->n_recvs, sizeof(uint32_t));
     op->credited = carve(c, b->n_recvs, sizeof(uint32_t));
+    op->placed_from = carve(c, b->n_sends, sizeof(uint32_t));
+    op->put_from = carve(c, b->n_recvs, sizeof(uint32_t));
     op->done = carve(c, b->n_groups, sizeof(uint32_t));
     op->heaped = carve(c, b->n_sends, sizeof(bool));
     op->sides = carve(c, b->n_partners, sizeof(tt_side));
@@ -642,6 +411,7 @@ static void carve_op(tt_op *op, const tt_plan *plan, carver *c)
     op->cursor = carve(c, b->n_recvs, sizeof(uint64_t));
     op->heaps = carve(c, b->n_sends, sizeof(uint64_t));
     op->sources = carve(c, plan->most_inputs + 1, sizeof(void *));
+    op->targets = carve(c, (uint64_t)b->n_sends + 1, sizeof(void *));
     op->base[TT_SCRATCH] = carve_lines(c, b->scratch_bytes);
     op->staging = carve_lines(c, b->staging_bytes);
 }
@@ -702,6 +472,7 @@ static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
     op->front = 0;
     op->n_open = b->n_sends + b->n_groups;
     op->is_over = op->is_asking = false;
+    op->n_near = 0;
     op->deadline_ns = start->deadline_ns;
     op->start_ns = start->now_ns ? start->now_ns : tt_now_ns();
     op->start_pass = team->mesh->engine->n_passes;
@@ -824,6 +595,7 @@ void tt_op_finish(tt_op *op, tutti_err err)
         unlink_side(&op->sides[p]);
         tt_eager_unreserve(&op->sides[p]);
     }
+    tt_within_end(op);
     delist(op);
     tt_engine *e = op->team->mesh->engine;
     e->n_unsaid -= op->n_unsaid;
@@ -853,8 +625,8 @@ static void copy_local(tt_op *op)
     const tt_bound *b = op->b;
     for (uint32_t i = 0; i < b->n_copies; i++) {
         const tt_local_copy *c = &b->copies[i];
-        unsigned char *to = address(op, &c->to, 0);
-        const unsigned char *from = address(op, &c->from, 0);
+        unsigned char *to = tt_op_address(op, &c->to, 0);
+        const unsigned char *from = tt_op_address(op, &c->from, 0);
         if (to != from)
             memcpy(to, from, c->to.n_elems * b->elem_bytes);
     }
@@ -918,6 +690,7 @@ static void take_early(tt_op *op, tt_peer *peer)
             return;
         side->is_asked = true;
         tt_op_hear(op, side);
+        tt_within_hear(op, side, &found.grant);
         return;
     }
 }
@@ -955,10 +728,11 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
         return err;
     }
     make_sides(op);
+    tt_within_offer(op);
     enlist(op);
     op->is_beginning = true;
     copy_local(op);
-    advance_front(op);
+    tt_op_advance_front(op);
     meet_early(op);
     if (!op->is_over)
         greet(op);

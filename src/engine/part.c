@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * part.c - takes one rank's part out of a schedule.
  *
- * The only thing that a rank's own transfers do not tell is which reduction
- * makes a value whole (where an average divides). The schedule is proven, so
- * counting contributions is enough: sets need not be tracked.
+ * What a rank's own transfers do not tell: which reduction makes a value whole
+ * (where an average divides), and which transfers of an all-reduce need only one
+ * of the two ranks, where it has the other's buffers within reach. The schedule
+ * is proven, so counting contributions is enough: sets need not be tracked.
  *
  * Cost O(transfers), memory O(own transfers + own chunks). Next: lower.c. */
 #include "engine/lower.h"
@@ -84,7 +85,120 @@ static tutti_err mark_complete(const tutti_schedule *s, const tt_mem *mem,
     return err;
 }
 
-static tutti_err copy_xfers(const tutti_schedule *s, const uint8_t *done,
+/* What ranks do with one chunk, step by step, for mark_within(). */
+typedef struct moves {
+    uint64_t *stamp; /* [n_ranks] chunk + 1 for which the others are valid */
+    uint32_t
+        *n_sent; /* [n_ranks] transfers, up to the step that is looked at */
+    uint32_t *sent_to; /* [n_ranks] TT_NONE: more than one rank */
+    uint32_t *sent_at; /* [n_ranks] the last step */
+    uint32_t
+        *received; /* [n_ranks] the first step with a receive, or TT_NONE */
+} moves;
+
+static void touch_moves(moves *m, uint32_t chunk, uint32_t rank)
+{
+    if (m->stamp[rank] == (uint64_t)chunk + 1)
+        return;
+    m->stamp[rank] = (uint64_t)chunk + 1;
+    m->n_sent[rank] = 0;
+    m->sent_to[rank] = TT_NONE;
+    m->received[rank] = TT_NONE;
+}
+
+static void note_move(moves *m, const tt_transfer *t)
+{
+    touch_moves(m, t->chunk, t->src);
+    touch_moves(m, t->chunk, t->dst);
+    if (m->n_sent[t->src]++ == 0)
+        m->sent_to[t->src] = t->dst;
+    else if (m->sent_to[t->src] != t->dst)
+        m->sent_to[t->src] = TT_NONE;
+    m->sent_at[t->src] = t->step;
+    if (m->received[t->dst] == TT_NONE)
+        m->received[t->dst] = t->step;
+}
+
+/* The sender has its own value still, and the receiver has sent nothing of the
+ * chunk that would have to leave before it can take this. */
+static bool may_pull(const moves *m, const tt_transfer *t)
+{
+    return m->received[t->src] >= t->step && m->n_sent[t->dst] == 0;
+}
+
+/* It is the first thing that the receiver gets of the chunk, and nobody reads
+ * what it overwrites: but for the sender, who has done so in an earlier step. */
+static bool may_put(const moves *m, const tt_transfer *t)
+{
+    return t->op == TT_XFER_COPY && m->received[t->dst] == t->step &&
+           (m->n_sent[t->dst] == 0 ||
+            (m->sent_to[t->dst] == t->src && m->sent_at[t->dst] < t->step));
+}
+
+enum { MAY_PULL = 1, MAY_PUT = 2 };
+
+static void mark_chunk(const tutti_schedule *s, const uint32_t *order,
+                       uint64_t n, moves *m, uint8_t *within)
+{
+    for (uint64_t i = 0, stop; i < n; i = stop) {
+        uint32_t step = s->transfers[order[i]].step;
+        for (stop = i; stop < n && s->transfers[order[stop]].step == step;)
+            note_move(m, &s->transfers[order[stop++]]);
+        for (uint64_t j = i; j < stop; j++) {
+            const tt_transfer *t = &s->transfers[order[j]];
+            within[order[j]] = (may_pull(m, t) ? MAY_PULL : 0) |
+                               (may_put(m, t) ? MAY_PUT : 0);
+        }
+    }
+}
+
+/* Which transfers of an all-reduce the ranks can do alone, each in the other's
+ * buffers. */
+static tutti_err mark_within(const tutti_schedule *s, const tt_mem *mem,
+                             uint8_t *within)
+{
+    tt_arena arena = {.mem = mem};
+    tt_by_chunk by;
+    tutti_err err = tt_sched_by_chunk(s, &arena, &by);
+    moves m = {
+        .stamp = tt_arena_new(&arena, s->n_ranks, sizeof(uint64_t)),
+        .n_sent = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
+        .sent_to = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
+        .sent_at = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
+        .received = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
+    };
+    if (!err &&
+        (!m.stamp || !m.n_sent || !m.sent_to || !m.sent_at || !m.received))
+        err = TUTTI_ENOMEM;
+    for (uint64_t c = 0; !err && c < s->n_chunks; c++)
+        mark_chunk(s, by.order + by.first[c], by.first[c + 1] - by.first[c], &m,
+                   within);
+    tt_arena_free(&arena);
+    return err;
+}
+
+/* Per transfer of the schedule; NULL: none. */
+typedef struct xfer_marks {
+    uint8_t *done, *within;
+} xfer_marks;
+
+static tutti_err make_marks(const tutti_schedule *s, const tt_mem *mem,
+                            xfer_marks *out)
+{
+    tutti_err err = TUTTI_OK;
+    if (!tt_coll_reduces(s->collective) || s->n_transfers == 0)
+        return TUTTI_OK;
+    out->done = tt_new(mem, s->n_transfers, 1);
+    if (!out->done)
+        return TUTTI_ENOMEM;
+    err = mark_complete(s, mem, out->done);
+    if (err || s->collective != TUTTI_ALL_REDUCE)
+        return err;
+    out->within = tt_new(mem, s->n_transfers, 1);
+    return out->within ? mark_within(s, mem, out->within) : TUTTI_ENOMEM;
+}
+
+static tutti_err copy_xfers(const tutti_schedule *s, const xfer_marks *marks,
                             tt_part *part, uint8_t *used)
 {
     uint64_t n = 0;
@@ -102,8 +216,13 @@ static tutti_err copy_xfers(const tutti_schedule *s, const uint8_t *done,
         const tt_transfer *t = &s->transfers[i];
         if (t->src != part->rank && t->dst != part->rank)
             continue;
-        part->xfers[n++] = (tt_part_xfer){.t = *t,
-                                          .completes = done && done[i]};
+        uint8_t within = marks->within ? marks->within[i] : 0;
+        part->xfers[n++] = (tt_part_xfer){
+            .t = *t,
+            .completes = marks->done && marks->done[i],
+            .may_pull = (within & MAY_PULL) != 0,
+            .may_put = (within & MAY_PUT) != 0,
+        };
         used[t->chunk] = 1;
     }
     return TUTTI_OK;
@@ -162,7 +281,7 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
                           const tt_mem *mem, tt_part **out)
 {
     tutti_err err = TUTTI_ENOMEM;
-    uint8_t *done = NULL;
+    xfer_marks marks = {.done = NULL};
     uint8_t *used = tt_new(mem, s->n_chunks, 1);
     tt_part *part = tt_new(mem, 1, sizeof(*part));
     if (part)
@@ -180,15 +299,9 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
         .id = s->id,
         .arena = {.mem = mem},
     };
-    if (tt_coll_reduces(s->collective) && s->n_transfers > 0) {
-        done = tt_new(mem, s->n_transfers, 1);
-        if (!done)
-            goto out;
-        err = mark_complete(s, mem, done);
-        if (err)
-            goto out;
-    }
-    err = copy_xfers(s, done, part, used);
+    err = make_marks(s, mem, &marks);
+    if (!err)
+        err = copy_xfers(s, &marks, part, used);
     if (!err)
         err = copy_chunks(s, part, used);
     if (!err)
@@ -198,7 +311,8 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
         part = NULL;
     }
 out:
-    tt_free(mem, done, s->n_transfers, 1);
+    tt_free(mem, marks.done, s->n_transfers, 1);
+    tt_free(mem, marks.within, s->n_transfers, 1);
     tt_free(mem, used, s->n_chunks, 1);
     tt_part_free(part);
     return err;

@@ -17,11 +17,16 @@
 
 typedef void (*tt_reduce_fn)(void *dst, const void *const *src, uint32_t n_src,
                              size_t count);
-/* The same of 2 to TT_LINES_MOST sources for whole cache lines, at a dst that is
- * aligned to one, stored past the cache; means are divided, too. */
+/* The same of 2 to TT_LINES_MOST sources for whole cache lines, to places that are
+ * aligned to one, the first n_past of them past the cache; means are divided,
+ * too. */
 #define TT_LINES_MOST 4
-typedef void (*tt_lines_fn)(void *dst, const void *const *src, uint32_t n_src,
-                            size_t n_lines, uint32_t divisor);
+typedef struct tt_lines_to {
+    unsigned char *const *dst; /* n_dst */
+    uint32_t n_dst, n_past;
+} tt_lines_to;
+typedef void (*tt_lines_fn)(const tt_lines_to *to, const void *const *src,
+                            uint32_t n_src, size_t n_lines, uint32_t divisor);
 /* dst[i] = dst[i] / n: truncates to zero for integers, one rounding for
  * floats (16-bit floats divide in f32). */
 typedef void (*tt_divide_fn)(void *dst, size_t count, uint32_t n);
@@ -51,5 +56,15 @@ typedef struct tt_reduction {
 void tt_stream_reduce(const tt_reduction *r, void *dst, const void *const *src,
                       uint32_t n_src, size_t count);
 void tt_stream_copy(void *dst, const void *src, size_t bytes);
+
+/* The same result to several places, each of which may be one of the sources. */
+typedef struct tt_spread {
+    void *const *dst;
+    uint32_t n_dst; /* at least 1 */
+    bool streams;   /* what is no source is stored past the cache */
+} tt_spread;
+/* r->reduce NULL: a copy of the only source. */
+void tt_spread_reduce(const tt_reduction *r, const tt_spread *to,
+                      const void *const *src, uint32_t n_src, size_t count);
 
 #endif

@@ -20,6 +20,7 @@ typedef struct tt_peer tt_peer;
 typedef struct tt_early {
     uint64_t comm, channel, seq, fingerprint;
     tt_call call;
+    tt_grant grant;
 } tt_early;
 
 /* What has come of a small call that was not entered here: messages, each a
@@ -56,6 +57,10 @@ typedef struct tt_side {
     bool is_eager;   /* a place among its FIRSTs is reserved, none sent yet */
     bool is_asked;   /* the partner waits for a BIND */
     bool has_spoken; /* it was sent a BIND or a FIRST */
+    bool is_held;    /* a slice is being made in its buffers, or of them */
+    tt_grant mine;   /* what it was told of this rank's buffers */
+    uint64_t theirs; /* the number of what it has granted; 0: nothing */
+    tt_buffers far;  /* ... as seen from here */
 } tt_side;
 
 struct tt_op {
@@ -80,12 +85,19 @@ struct tt_op {
     uint64_t *cursor;              /* [n_recvs] */
     uint32_t *done;                /* [n_groups] */
     bool *heaped;                  /* [n_sends] */
-    uint32_t *results_left;        /* [n_positions] */
-    const void **sources;          /* [most inputs + 1] */
-    tt_side *sides;                /* [n_partners] */
-    uint64_t *heaps;               /* [n_sends] */
+    /* Slices from there on (plus 1; 0: none) were written to the partner's
+     * buffer, [n_sends]; to this rank's by a partner, [n_recvs]. */
+    uint32_t *placed_from, *put_from;
+    void **targets;         /* [n_sends + 1] */
+    uint32_t *results_left; /* [n_positions] */
+    const void **sources;   /* [most inputs + 1] */
+    tt_side *sides;         /* [n_partners] */
+    uint64_t *heaps;        /* [n_sends] */
     uint32_t front, n_open; /* n_open: lanes to leave + groups to finish */
     uint32_t n_unsaid;      /* sides that have not spoken */
+    uint32_t n_near;        /* sides whose buffers are within reach */
+    tt_op *work_next;       /* in engine->work */
+    bool is_working;
     bool is_over, is_asking, is_beginning;
     bool is_named; /* call, and what follows from it, have been set */
     uint32_t start_pass, start_rest;
@@ -210,6 +222,7 @@ struct tt_engine {
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
     tt_op *over; /* to be recycled after the pass */
+    tt_op *work; /* that may have slices to pull */
 };
 
 /* op.c */
@@ -232,6 +245,45 @@ tutti_err tt_op_data(tt_op *op, tt_side *side, const tt_msg *m,
 tt_sent tt_op_send_next(tt_op *op, tt_side *side);
 void tt_op_finish(tt_op *op, tutti_err err);
 void tt_op_recycle(tt_engine *e);
+
+void tt_op_consider(tt_op *op, uint32_t send_lane);
+/* A lane has left, or a group is done. */
+void tt_op_close_one(tt_op *op);
+static inline unsigned char *tt_op_address(const tt_op *op, const tt_span *span,
+                                           uint64_t elem)
+{
+    return op->base[span->base] + span->offset + elem * op->b->elem_bytes;
+}
+
+/* take.c */
+void tt_op_advance_front(tt_op *op);
+/* Applies what can be of the group of a receive lane. */
+void tt_op_try(tt_op *op, uint32_t recv_lane);
+/* Applies the least slice of what is pulled; false: there is none. */
+bool tt_op_pull(tt_op *op);
+
+/* within.c */
+/* Grants this rank's buffers to those partners who can use them. */
+void tt_within_offer(tt_op *op);
+/* The partner has entered the call, and grants its own. */
+void tt_within_hear(tt_op *op, tt_side *side, const tt_grant *theirs);
+/* Nobody uses this rank's buffers any more. */
+void tt_within_end(tt_op *op);
+/* The receive lane's slices are read in the partner's input. */
+static inline bool tt_within_pulls(const tt_op *op, const tt_lane *lane)
+{
+    return lane->is_pull && op->sides[lane->partner].far.in != NULL;
+}
+/* For one slice of a group: all buffers of partners that it uses, or none;
+ * where the slice is to be written there, into op->targets from place 1 on
+ * (returns 1 + how many); and the end. */
+bool tt_within_hold(tt_op *op, const tt_group *group);
+uint32_t tt_within_targets(tt_op *op, const tt_group *group, uint32_t k,
+                           uint64_t first_elem);
+void tt_within_release(tt_op *op, const tt_group *group);
+/* The op may have slices to pull; does one of the first op that has. */
+void tt_within_note(tt_op *op);
+bool tt_within_step(tt_engine *e);
 
 /* eager.c */
 /* A place for one more FIRST to this peer. */

@@ -5,13 +5,16 @@
  * call; `fingerprint` is that of the sender's call.
  *
  * kind    payload   lane, slice                meaning
- * BIND    tt_call   -                          I have entered this call: W
- *                                              slices of every lane to me
- *                                              are granted
+ * BIND    tt_call,  -                          I have entered this call: W
+ *         tt_binding                              slices of every lane to me
+ *                                              are granted, and (tt_binding) my
+ *                                              buffers
  * FIRST   elements  wire number, microseconds  slice 0, and the first of this
  *                                              call that I send you; I entered
  *                                              it so long ago; stands for BIND
  * DATA    elements  wire number, slice number  a slice
+ * PUT     -         wire number, slice number  a slice, which I have written to
+ *                                              its place
  * CREDIT  -         wire number, slices done   I have consumed so many
  * DIFFER  tt_call   -                          what you sent belongs to
  *                                              another call than mine
@@ -52,7 +55,8 @@
     X(PONG, 9)          \
     X(FIRST, 10)        \
     X(DIFFER, 11)       \
-    X(TOOK, 12)
+    X(TOOK, 12)         \
+    X(PUT, 13)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,
@@ -75,6 +79,13 @@ typedef struct tt_call {
     uint64_t from_bytes; /* that it expects from you */
 } tt_call;
 _Static_assert(sizeof(tt_call) == 48, "tt_call has no holes");
+
+/* What a BIND has where buffers are granted. */
+typedef struct tt_binding {
+    tt_call call;
+    tt_grant grant;
+} tt_binding;
+_Static_assert(sizeof(tt_binding) == 72, "tt_binding has no holes");
 
 typedef struct tt_reason {
     int32_t err;

@@ -70,18 +70,61 @@ static void sink_fini(tt_net *net)
     (void)net;
 }
 
-static const tt_net_ops sink = {
-    .name = "sink",
-    .net_size = sizeof(tt_net),
-    .conn_size = sizeof(tt_conn),
-    .same_host = true,
-    .open = sink_open,
-    .send = sink_send,
-    .progress = sink_progress,
-    .arm = sink_arm,
-    .cancel = sink_cancel,
-    .close = sink_close,
-    .fini = sink_fini,
+/* Buffers within reach: a peer's are memory of the test; some numbers make no
+ * sense, some are withdrawn. */
+enum { RANKS = 3, ELEMS = 3000 };
+static uint32_t far_in[ELEMS], far_out[ELEMS];
+
+static bool sink_grant(tt_conn *conn, const tt_buffers *mine, tt_grant *out)
+{
+    (void)conn;
+    (void)mine;
+    *out = (tt_grant){1, 1, 1};
+    return true;
+}
+
+static void sink_withdraw(tt_conn *conn, const tt_buffers *mine,
+                          uint64_t number)
+{
+    (void)conn;
+    (void)mine;
+    (void)number;
+}
+
+static bool sink_reach(tt_conn *conn, const tt_grant *theirs, tt_buffers *out)
+{
+    (void)conn;
+    if (theirs->number % 8 == 0 || out->bytes > sizeof(far_in))
+        return false;
+    out->in = theirs->in ? far_in : NULL;
+    out->out = theirs->out ? far_out : NULL;
+    return true;
+}
+
+static bool sink_hold(tt_conn *conn, uint64_t number)
+{
+    (void)conn;
+    return number % 4 != 3;
+}
+
+static void sink_release(tt_conn *conn)
+{
+    (void)conn;
+}
+
+#define SINK                                                                  \
+    .name = "sink", .net_size = sizeof(tt_net), .conn_size = sizeof(tt_conn), \
+    .same_host = true, .open = sink_open, .send = sink_send,                  \
+    .progress = sink_progress, .arm = sink_arm, .cancel = sink_cancel,        \
+    .close = sink_close, .fini = sink_fini
+static const tt_net_ops sink = {SINK};
+static const tt_net_ops granting_sink = {
+    SINK,
+    .grant = sink_grant,
+    .withdraw = sink_withdraw,
+    .reach = sink_reach,
+    .hold = sink_hold,
+    .release = sink_release,
 };
 
 typedef struct stage {
@@ -91,21 +134,19 @@ typedef struct stage {
     tt_conn *conns[3];
     tt_part *part;
     tt_plan *plan;
-    uint32_t in[1500], out[1500];
+    uint32_t in[ELEMS], out[ELEMS];
     uint64_t fingerprint;
     int n_done;
 } stage;
 
-enum { RANKS = 3, ELEMS = 1500 };
-
-static void set_up(stage *s, uint64_t eager_bytes)
+static void set_up(stage *s, uint64_t eager_bytes, const tt_net_ops *ops)
 {
     tt_engine_opts opts = {0};
     tutti_diag diag;
     const uint32_t members[RANKS] = {0, 1, 2};
     tt_net *net = tt_new(&tt_mem_std, 1, sizeof(*net));
     *net = (tt_net){
-        .ops = &sink, .up = &tt_engine_up, .mem = &tt_mem_std, .n_ranks = 3};
+        .ops = ops, .up = &tt_engine_up, .mem = &tt_mem_std, .n_ranks = 3};
     sink_open(net, &diag);
     for (uint32_t r = 1; r < RANKS; r++) {
         s->conns[r] = tt_new(&tt_mem_std, 1, sizeof(tt_conn));
@@ -205,7 +246,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     uint8_t *payload = calloc(1, 4096);
     uint8_t kind = len ? data[0] : 0;
     size_t at = 1, n = 0;
-    set_up(s, kind & 32 ? 2048 : 0);
+    set_up(s, kind & 32 ? 2048 : 0, kind & 128 ? &granting_sink : &sink);
     s->fingerprint = fingerprint_of(kind);
     tt_engine_lock(s->engine);
     if (!(kind & 64))

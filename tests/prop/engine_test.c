@@ -21,11 +21,11 @@ static const tutti_coll colls[] = {
 static tt_rig_call random_call(tt_rng *rng, const tutti_schedule *s,
                                size_t *counts)
 {
-    static const uint64_t odd[] = {0, 1, 2, 3, 7, 64, 1000, 4099};
+    static const uint64_t odd[] = {0, 1, 2, 3, 7, 64, 1000, 4099, 40009};
     tt_rig_call c = {
         .schedule = s,
         .op = TUTTI_SUM,
-        .count = odd[tt_rng_below(rng, 8)],
+        .count = odd[tt_rng_below(rng, 9)],
         .in_place = tt_rng_below(rng, 2),
         .window = 1u << tt_rng_below(rng, 3),
         .front_bytes = 256u << tt_rng_below(rng, 8),
@@ -51,6 +51,7 @@ static tt_rig_opts random_opts(tt_rng *rng, uint32_t n, const tt_net_ops *ops)
                          .ops = ops,
                          .mem = &tt_mem_std,
                          .eager_bytes = eager[tt_rng_below(rng, 5)],
+                         .direct_bytes = tt_rng_below(rng, 2),
                          .n_ports = 1 + (uint32_t)tt_rng_below(rng, 3),
                          .is_silent = tt_rng_below(rng, 2)};
 }

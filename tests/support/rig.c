@@ -118,6 +118,7 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
     const uint32_t n_nets = n * n_ports;
     *out = (tt_rig){.n = n, .n_ports = n_ports, .mem = opts->mem};
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
+    out->settings.shm_direct_bytes = opts->direct_bytes;
     out->engines = calloc(n, sizeof(*out->engines));
     out->meshes = calloc(n, sizeof(*out->meshes));
     for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)

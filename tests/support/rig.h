@@ -16,7 +16,8 @@ typedef struct tt_rig_opts {
     const tt_net_ops *ops; /* the transport, often tt_net_loop */
     const tt_mem *mem;
     uint64_t eager_bytes;
-    bool is_silent;   /* a rank says BIND only where it must; else soon */
+    uint64_t direct_bytes; /* buffers from so many bytes are granted; 0: none */
+    bool is_silent;        /* a rank says BIND only where it must; else soon */
     uint32_t n_ports; /* at most so many per pair, some have fewer; 0: one */
 } tt_rig_opts;
 

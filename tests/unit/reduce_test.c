@@ -505,6 +505,57 @@ static void test_means_past_cache(void **state)
     }
 }
 
+/* A result to several places has the same bits at each of them, whether they are
+ * sources, lie anyhow, and are stored past the cache. */
+static void check_spread(tutti_type t, uint32_t n, tt_rng *rng)
+{
+    enum { COUNT = 3008, PLACES = 3, MOST = 66 };
+    static _Alignas(64) uint8_t raw[MOST][COUNT * 8 + 64];
+    static _Alignas(64) uint8_t more[2][COUNT * 8 + 64];
+    static uint8_t want[COUNT * 8];
+    const size_t size = tutti_type_bytes(t);
+    const bool divides = tutti_op_check(TUTTI_AVG, t) == TUTTI_OK &&
+                         tt_rng_below(rng, 2);
+    const tutti_op op = divides || t != TUTTI_BOOL ? TUTTI_SUM : TUTTI_MAX;
+    const tt_reduction r = {
+        .reduce = n > 1 ? tt_reduce_kernel(t, op) : NULL,
+        .lines = tt_lines_kernel(t, op, divides),
+        .divide = divides && n > 1 ? tt_divide_kernel(t) : NULL,
+        .divisor = 3,
+        .elem_bytes = (uint32_t)size,
+    };
+    const bool is_even = tt_rng_below(rng, 2); /* all begin alike */
+    const void *src[MOST];
+    for (uint32_t k = 0; k < n; k++) {
+        size_t skip = is_even ? 0 : tt_rng_below(rng, 64 / size);
+        src[k] = raw[k] + skip * size;
+        for (size_t i = 0; i < COUNT; i++)
+            put(t, raw[k] + skip * size, i, draw(rng, t));
+    }
+    tt_reduce_kernel(t, op)(want, src, n, COUNT);
+    if (r.divide)
+        r.divide(want, COUNT, r.divisor);
+    size_t skip = is_even ? 0 : tt_rng_below(rng, 64 / size);
+    void *dst[PLACES] = {(void *)(uintptr_t)src[0], more[0] + skip * size,
+                         n > 1 ? (void *)(uintptr_t)src[n - 1] : more[1]};
+    const tt_spread to = {dst, PLACES, tt_rng_below(rng, 2) != 0};
+    tt_spread_reduce(&r, &to, src, n, COUNT);
+    for (int p = 0; p < PLACES; p++)
+        for (size_t i = 0; i < COUNT; i++)
+            assert_true(same(t, op, get(t, dst[p], i), get(t, want, i)));
+}
+
+static void test_spread(void **state)
+{
+    (void)state;
+    static const uint32_t n_sources[] = {1, 2, 3, 5, 64, 65};
+    tt_rng rng = {seed};
+    for (int type = 0; type < TUTTI_TYPE_COUNT; type++)
+        for (size_t i = 0; i < sizeof(n_sources) / sizeof(*n_sources); i++)
+            for (int round = 0; round < 4; round++)
+                check_spread((tutti_type)type, n_sources[i], &rng);
+}
+
 /* ------------------------------------------------------ 16-bit formats -- */
 
 static uint32_t widen(tutti_type type, uint16_t bits)
@@ -815,6 +866,7 @@ int main(void)
         cmocka_unit_test_setup(test_place, set_up),
         cmocka_unit_test_setup(test_past_cache, set_up),
         cmocka_unit_test_setup(test_means_past_cache, set_up),
+        cmocka_unit_test_setup(test_spread, set_up),
         cmocka_unit_test(test_nan_and_zero),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_one_rounding),
