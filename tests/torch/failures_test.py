@@ -125,6 +125,18 @@ def late(rank, size):
         dist.all_reduce(torch.ones(1))
 
 
+def odd_deadlines(rank, size):
+    """Those that no clock can count; and none at all."""
+    ages = timedelta(days=365 * 300)
+    group = dist.new_group(timeout=ages)
+    if rank == 1:
+        time.sleep(0.3)
+    dist.all_reduce(torch.ones(10), group=group, async_op=True).wait(ages)
+    dist.destroy_process_group(group)
+    for wrong in (timedelta(seconds=-1), timedelta.max):
+        raises(ValueError, ["the timeout of a process group cannot be"], partial(dist.new_group, timeout=wrong))
+
+
 def monitored(rank, size):
     """A barrier that names those who are late."""
     tutti.torch.monitored_barrier(timeout=timedelta(seconds=5))
@@ -255,7 +267,7 @@ def leftovers():
 
 def in_turn(rank, size):
     """Those that leave the job's own group whole, in one job."""
-    for part in (bad_tensors, mismatch, other_calls, late, monitored, aborted):
+    for part in (bad_tensors, mismatch, other_calls, late, odd_deadlines, monitored, aborted):
         try:
             part(rank, size)
         except Exception as error:

@@ -68,6 +68,9 @@ std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
                                  int rank, int size,
                                  std::chrono::milliseconds timeout)
 {
+    TORCH_CHECK_VALUE(timeout.count() >= 0,
+                      "tutti: the timeout of a process group cannot be ",
+                      timeout.count(), " ms");
     StoreAdapter adapter{store, ""};
     const tutti_store callbacks{put, get, &adapter};
     tutti_comm_opts opts = TUTTI_COMM_OPTS_INIT;

@@ -2,6 +2,8 @@
 // work.cpp - see work.h. Next: group.cpp.
 #include "work.h"
 
+#include <algorithm>
+
 #include <poll.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -126,7 +128,10 @@ void Call::settle()
 
 void Call::wait(std::chrono::milliseconds timeout)
 {
-    const auto until = std::chrono::steady_clock::now() + timeout;
+    // 34 years; a timedelta may be longer than clocks can count.
+    const auto most = std::chrono::milliseconds(int64_t(1) << 40);
+    const auto until =
+        std::chrono::steady_clock::now() + std::min(timeout, most);
     for (size_t i = 0;
          !settled_.load(std::memory_order_acquire) && i < reqs_.size(); i++) {
         size_t index = 0;
