@@ -130,8 +130,8 @@ void Call::wait(std::chrono::milliseconds timeout)
 {
     // 34 years; a timedelta may be longer than clocks can count.
     const auto most = std::chrono::milliseconds(int64_t(1) << 40);
-    const auto until =
-        std::chrono::steady_clock::now() + std::min(timeout, most);
+    const auto until = std::chrono::steady_clock::now() +
+                       std::min(timeout, most);
     for (size_t i = 0;
          !settled_.load(std::memory_order_acquire) && i < reqs_.size(); i++) {
         size_t index = 0;
