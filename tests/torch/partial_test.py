@@ -514,6 +514,29 @@ def alone(rank, size):
     average.finish()
 
 
+def forked(rank, size):
+    """A forked child is told that it cannot step; the parent goes on."""
+    for ahead in (0, 2):
+        net = net_of()
+        average = tutti.torch.PartialReduce(net, sgd(net), group_size=2, ahead=ahead)
+        learn(net, rank, 0)
+        average.step()
+        time.sleep(0.2)  # with ahead: what is on its way is there
+        child = os.fork()
+        if child == 0:
+            try:
+                average.step()
+            except tutti.torch.WorkerLost as error:
+                os._exit("forked child" not in str(error))
+            except BaseException:
+                os._exit(2)
+            os._exit(3)
+        assert os.waitpid(child, 0)[1] == 0, f"ahead={ahead}"
+        average.step()
+        assert average.n_broken == 0, average.last_failure
+        average.finish()
+
+
 def closed_while_it_waits(rank, size):
     """Who has closed is gone, though somebody keeps its request."""
     net = net_of()
@@ -534,6 +557,7 @@ TESTS = [
     ("closed while it waits", partial(ranks.run, closed_while_it_waits, 1, backend=None)),
     ("workers with different models are told", other_models),
     ("one worker", partial(ranks.run, alone, 1)),
+    ("a forked child", partial(ranks.run, forked, 2)),
 ]
 
 if __name__ == "__main__":

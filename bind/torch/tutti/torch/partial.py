@@ -21,6 +21,7 @@ the controller is gone, or has counted this worker as dead: see rejoin().
 """
 
 import atexit
+import os
 import threading
 import warnings
 import weakref
@@ -180,6 +181,7 @@ class PartialReduce:
         self._metrics = None
         self._session = None
         self._flight = None   # the average that is on its way (ahead)
+        self._pid = os.getpid()
         self._session = self._open(options, process_group, controller, worker)
         _sessions.add(self)
         self.worker = self._session.describe()["worker"]
@@ -458,6 +460,8 @@ class PartialReduce:
     def _is_open(self):
         if self._session is None:
             raise RuntimeError("tutti.torch.PartialReduce: finish() or close() has ended it")
+        if os.getpid() != self._pid:  # its threads are not here
+            raise WorkerLost("tutti.torch.PartialReduce: it cannot be used in a forked child")
         return self._session
 
     def _begin(self):
