@@ -114,8 +114,7 @@ void tt_engine_kick(tt_engine *e, bool waits)
 {
     /* A sleeper does not know of sends that found no room, nor of slices that
      * can be pulled. */
-    if (e->n_sleeping > 0 &&
-        (e->dirty || e->work || (!waits && !e->is_driven)))
+    if (e->n_sleeping > 0 && (e->dirty || e->work || (!waits && !e->is_driven)))
         ring(e);
     if (!waits && !e->is_driven && e->is_quiet)
         pthread_cond_broadcast(&e->changed);
