@@ -68,7 +68,7 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 ASAN_MORE := tests/proc/conformance_test.c
 ASAN_SLOW :=
 TSAN_MORE := tests/proc/conformance_test.c
-TSAN_SLOW :=
+TSAN_SLOW := tests/fault/reach_test.c
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
                   $(filter tests/unit/% tests/fault/%,$(TEST_SRC)))
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
