@@ -17,7 +17,7 @@
  *
  *   1. reads its share of all N inputs and writes the sum to all N outputs,
  *
- * block by block, and nothing else: every input is read once, every result
+ * line by line, and nothing else: every input is read once, every result
  * written once. Ranks begin and end every call together, as an all-reduce
  * must: inputs may change after it, outputs may be read.
  *
@@ -249,28 +249,44 @@ static void copy_slices(const struct rank *me, const struct call *c, size_t k)
     }
 }
 
-enum { BLOCK = 1024 /*floats*/ };
+/* Reads and stores alternate as finely as can be: a line of the sum stays in
+ * registers. */
+static void put_line(float *const *out, const float *const *in, int n, size_t i,
+                     bool streams)
+{
+#if HAS_STREAMS
+    __m128 sum[LINE / 4];
+    for (int q = 0; q < LINE / 4; q++)
+        sum[q] = _mm_load_ps(in[0] + i + 4 * q);
+    for (int r = 1; r < n; r++)
+        for (int q = 0; q < LINE / 4; q++)
+            sum[q] = _mm_add_ps(sum[q], _mm_load_ps(in[r] + i + 4 * q));
+    for (int r = 0; r < n; r++)
+        for (int q = 0; q < LINE / 4; q++)
+            if (streams)
+                _mm_stream_ps(out[r] + i + 4 * q, sum[q]);
+            else
+                _mm_store_ps(out[r] + i + 4 * q, sum[q]);
+#else
+    (void)streams;
+    float sum[LINE];
+    memcpy(sum, in[0] + i, sizeof(sum));
+    for (int r = 1; r < n; r++)
+        add_plain(sum, sum, in[r] + i, LINE);
+    for (int r = 0; r < n; r++)
+        memcpy(out[r] + i, sum, sizeof(sum));
+#endif
+}
 
-/* To all outputs, from a block in the first-level cache. */
 static void put_share(const struct rank *me, const struct call *c)
 {
     const struct job *job = me->job;
-    _Alignas(64) float sum[BLOCK];
-    size_t first = border(job, c->count, me->rank, 0, 1);
     size_t end = border(job, c->count, me->rank, 1, 1);
-    for (size_t at = first; at < end; at += BLOCK) {
-        size_t n = end - at < BLOCK ? end - at : BLOCK;
-        const float *a = c->in[me->rank] + at;
-        for (int i = 1; i < job->n_ranks; i++) {
-            add_plain(sum, a, c->in[(me->rank + i) % job->n_ranks] + at, n);
-            a = sum;
-        }
-        for (int r = 0; r < job->n_ranks; r++)
-            if (c->stores == STREAM_PUT)
-                copy_stream(c->out[r] + at, sum, n);
-            else
-                memcpy(c->out[r] + at, sum, n * sizeof(float));
-    }
+    const float *in[MAX_RANKS];
+    for (int r = 0; r < job->n_ranks; r++)
+        in[r] = c->in[r];
+    for (size_t i = border(job, c->count, me->rank, 0, 1); i < end; i += LINE)
+        put_line(c->out, in, job->n_ranks, i, c->stores == STREAM_PUT);
     fence_stream();
 }
 
