@@ -66,34 +66,28 @@ static void count_chunk(const tutti_schedule *s, const tt_by_chunk *by,
     }
 }
 
-static tutti_err mark_complete(const tutti_schedule *s, const tt_mem *mem,
-                               uint8_t *done)
+static tutti_err mark_complete(const tutti_schedule *s, const tt_by_chunk *by,
+                               tt_arena *arena, uint8_t *done)
 {
-    tt_arena arena = {.mem = mem};
-    tt_by_chunk by;
-    tutti_err err = tt_sched_by_chunk(s, &arena, &by);
     counts n = {
-        .held = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
-        .before = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
-        .stamp = tt_arena_new(&arena, s->n_ranks, sizeof(uint64_t)),
+        .held = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
+        .before = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
+        .stamp = tt_arena_new(arena, s->n_ranks, sizeof(uint64_t)),
     };
-    if (!err && (!n.held || !n.before || !n.stamp))
-        err = TUTTI_ENOMEM;
-    for (uint64_t c = 0; !err && c < s->n_chunks; c++)
-        count_chunk(s, &by, (uint32_t)c, &n, done);
-    tt_arena_free(&arena);
-    return err;
+    if (!n.held || !n.before || !n.stamp)
+        return TUTTI_ENOMEM;
+    for (uint64_t c = 0; c < s->n_chunks; c++)
+        count_chunk(s, by, (uint32_t)c, &n, done);
+    return TUTTI_OK;
 }
 
-/* What ranks do with one chunk, step by step, for mark_within(). */
+/* What ranks do with one chunk, up to the step that is looked at. */
 typedef struct moves {
-    uint64_t *stamp; /* [n_ranks] chunk + 1 for which the others are valid */
-    uint32_t
-        *n_sent; /* [n_ranks] transfers, up to the step that is looked at */
-    uint32_t *sent_to; /* [n_ranks] TT_NONE: more than one rank */
-    uint32_t *sent_at; /* [n_ranks] the last step */
-    uint32_t
-        *received; /* [n_ranks] the first step with a receive, or TT_NONE */
+    uint64_t *stamp;    /* [n_ranks] chunk + 1 for which the others are valid */
+    uint32_t *n_sent;   /* [n_ranks] transfers */
+    uint32_t *sent_to;  /* [n_ranks] TT_NONE: more than one rank */
+    uint32_t *sent_at;  /* [n_ranks] the last step */
+    uint32_t *received; /* [n_ranks] the first step, or TT_NONE */
 } moves;
 
 static void touch_moves(moves *m, uint32_t chunk, uint32_t rank)
@@ -154,27 +148,22 @@ static void mark_chunk(const tutti_schedule *s, const uint32_t *order,
 
 /* Which transfers of an all-reduce the ranks can do alone, each in the other's
  * buffers. */
-static tutti_err mark_within(const tutti_schedule *s, const tt_mem *mem,
-                             uint8_t *within)
+static tutti_err mark_within(const tutti_schedule *s, const tt_by_chunk *by,
+                             tt_arena *arena, uint8_t *within)
 {
-    tt_arena arena = {.mem = mem};
-    tt_by_chunk by;
-    tutti_err err = tt_sched_by_chunk(s, &arena, &by);
     moves m = {
-        .stamp = tt_arena_new(&arena, s->n_ranks, sizeof(uint64_t)),
-        .n_sent = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
-        .sent_to = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
-        .sent_at = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
-        .received = tt_arena_new(&arena, s->n_ranks, sizeof(uint32_t)),
+        .stamp = tt_arena_new(arena, s->n_ranks, sizeof(uint64_t)),
+        .n_sent = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
+        .sent_to = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
+        .sent_at = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
+        .received = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
     };
-    if (!err &&
-        (!m.stamp || !m.n_sent || !m.sent_to || !m.sent_at || !m.received))
-        err = TUTTI_ENOMEM;
-    for (uint64_t c = 0; !err && c < s->n_chunks; c++)
-        mark_chunk(s, by.order + by.first[c], by.first[c + 1] - by.first[c], &m,
-                   within);
-    tt_arena_free(&arena);
-    return err;
+    if (!m.stamp || !m.n_sent || !m.sent_to || !m.sent_at || !m.received)
+        return TUTTI_ENOMEM;
+    for (uint64_t c = 0; c < s->n_chunks; c++)
+        mark_chunk(s, by->order + by->first[c], by->first[c + 1] - by->first[c],
+                   &m, within);
+    return TUTTI_OK;
 }
 
 /* Per transfer of the schedule; NULL: none. */
@@ -185,17 +174,23 @@ typedef struct xfer_marks {
 static tutti_err make_marks(const tutti_schedule *s, const tt_mem *mem,
                             xfer_marks *out)
 {
-    tutti_err err = TUTTI_OK;
+    const bool is_for_all = s->collective == TUTTI_ALL_REDUCE;
     if (!tt_coll_reduces(s->collective) || s->n_transfers == 0)
         return TUTTI_OK;
     out->done = tt_new(mem, s->n_transfers, 1);
-    if (!out->done)
+    if (is_for_all)
+        out->within = tt_new(mem, s->n_transfers, 1);
+    if (!out->done || (is_for_all && !out->within))
         return TUTTI_ENOMEM;
-    err = mark_complete(s, mem, out->done);
-    if (err || s->collective != TUTTI_ALL_REDUCE)
-        return err;
-    out->within = tt_new(mem, s->n_transfers, 1);
-    return out->within ? mark_within(s, mem, out->within) : TUTTI_ENOMEM;
+    tt_arena arena = {.mem = mem};
+    tt_by_chunk by;
+    tutti_err err = tt_sched_by_chunk(s, &arena, &by);
+    if (!err)
+        err = mark_complete(s, &by, &arena, out->done);
+    if (!err && is_for_all)
+        err = mark_within(s, &by, &arena, out->within);
+    tt_arena_free(&arena);
+    return err;
 }
 
 static tutti_err copy_xfers(const tutti_schedule *s, const xfer_marks *marks,

@@ -20,6 +20,8 @@
  *            Who cannot hold them any more makes no slice; word of the failure
  *            is on the way, as every rank of the communicator is told.
  * Next       take.c (the slices), net/grant.c. */
+#include <stdio.h>
+
 #include "engine/state.h"
 
 static const tt_net_ops *ops_of(const tt_side *side)
@@ -66,9 +68,11 @@ void tt_within_hear(tt_op *op, tt_side *side, const tt_grant *theirs)
         return;
     if (!ops_of(side)->reach ||
         !ops_of(side)->reach(side->peer->conn, theirs, &far)) {
+        char text[96];
         uint32_t rank = tt_team_rank_of(op->team, side->peer);
-        tt_team_fail(op->team, TUTTI_EPROTO, rank,
-                     "a rank granted memory that makes no sense");
+        snprintf(text, sizeof(text),
+                 "rank %u granted memory that is not where it says", rank);
+        tt_team_fail(op->team, TUTTI_EPROTO, rank, text);
         return;
     }
     side->theirs = theirs->number;

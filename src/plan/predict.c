@@ -38,8 +38,8 @@ static uint64_t isqrt(uint64_t x)
 }
 
 /* Across hosts as measured for TCP: 64 KiB below 1 MiB, where messages would be
- * too small; there 32 KiB, growing with the root of the size up to 128 KiB. Inside a host a front should stay in the
- * second-level cache. */
+ * too small; from there 32 KiB, growing with the root of the size up to 128 KiB.
+ * Inside a host a front should stay in the second-level cache. */
 uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside)
 {
     if (is_inside)
