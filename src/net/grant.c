@@ -78,8 +78,9 @@ bool tt_grant_hold(tt_grant_ctl *ctl, uint64_t number)
 {
     atomic_store_explicit(&ctl->held, number, memory_order_relaxed);
     tt_ring_fence(); /* pairs with the fence in tt_grant_close() */
-    if (TT_LIKELY(atomic_load_explicit(&ctl->valid[tt_grant_place(number)],
-                                       memory_order_acquire) == number))
+    uint64_t valid = atomic_load_explicit(&ctl->valid[tt_grant_place(number)],
+                                          memory_order_acquire);
+    if (TT_LIKELY(number != 0 && valid == number))
         return true;
     tt_grant_release(ctl);
     return false;
