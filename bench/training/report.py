@@ -15,6 +15,7 @@ import tempfile
 
 LABELS = {"gloo": "DDP on Gloo", "gloo-view": "DDP on Gloo, views",
           "tutti": "DDP on Tutti", "tutti-view": "DDP on Tutti, views",
+          "none": "DDP, nothing sent", "none-view": "DDP, nothing sent, views",
           "ddp": "policy ddp",
           "hybrid": "policy hybrid", "auto": "policy auto",
           "auto+": "auto, overlap with forward",
@@ -88,9 +89,28 @@ def table(head, rows):
     return [line.rstrip() for line in lines]
 
 
+def added(result, way):
+    """Seconds by which a step of DDP is longer than one that exchanges nothing: what
+    is exposed, less DDP's own copying. None: not known."""
+    backend, _, view = way.partition("-")
+    without = result["ways"].get("none-view" if view else "none")
+    if not without or backend not in ("gloo", "tutti") or way not in result["ways"]:
+        return None
+    return medians(result["ways"][way])["step_s"] - medians(without)["step_s"]
+
+
+def added_cells(result, way):
+    """In words: by exchanging, and times less than Gloo's."""
+    own = added(result, way)
+    if own is None:
+        return ["-", "-"]
+    was = added(result, "gloo-view" if way.endswith("-view") else "gloo")
+    return [ms(own), "%.1f x" % (was / own) if was and own > 0 else "-"]
+
+
 def steps(result):
     """Rows: way, step, against Gloo, exposed, against Gloo's (where gradients are
-    views of buckets, against Gloo's with such)."""
+    views of buckets, against Gloo's with such), what of it exchanging adds."""
     computing = computing_of(result)
     base = result["ways"].get("gloo")
     base = medians(base) if base else None
@@ -104,10 +124,13 @@ def steps(result):
             was = exposed(result, result["ways"].get(same, result["ways"]["gloo"]))
             row[2] = "%+.0f %%" % (100 * (step / base["step_s"] - 1))
             row[4] = "%.1f x" % (was / open_) if open_ > 0 else "-"
+        if "none" in result["ways"]:
+            row += added_cells(result, way)
         if bounds:
             row.append("%.2f" % (bounds[way.endswith("+")] / step))
         rows.append(row)
     head = ["way", "step", "to Gloo", "exposed", "less than Gloo"]
+    head += ["by exchanging", "less than Gloo"] * ("none" in result["ways"])
     return table(head + ["least / step"] * bool(bounds), rows)
 
 
@@ -212,7 +235,8 @@ def draw(path, folder):
 def panel(axis, result):
     """Bars, the first way on top; the number behind each is the step."""
     known = list(LABELS)
-    ways = sorted(result["ways"], key=known.index, reverse=True)
+    ways = sorted((way for way in result["ways"] if not way.startswith("none")),
+                  key=known.index, reverse=True)
     bounds = least_of(result, computing_of(result))
     longest = 0.0
     for at, way in enumerate(ways):

@@ -3,12 +3,12 @@
 
     worker.py --model NAME --ways W,W,... -o FILE
 
-Ways: gloo (PyTorch's DDP), tutti (the same), each with -view for
-gradient_as_bucket_view; ddp, hybrid, auto (policies of tutti.torch.DataParallel),
-each with + for overlap with the next forward pass. Both
-backends are in one process and take turns, round after round; each way's time is
-that of some steps from barrier to barrier, of the slowest rank. Rank 0 writes one
-JSON object. Rank and size come from `tutti run` or the lab.
+Ways: gloo (PyTorch's DDP), tutti (the same), none (DDP that exchanges nothing: what
+DDP itself costs), each with -view for gradient_as_bucket_view; ddp, hybrid, auto
+(policies of tutti.torch.DataParallel), each with + for overlap with the next forward
+pass. Both backends are in one process and take turns, round after round; each way's
+time is that of some steps from barrier to barrier, of the slowest rank. Rank 0 writes
+one JSON object. Rank and size come from `tutti run` or the lab.
 """
 import argparse
 import datetime
@@ -63,10 +63,12 @@ class Way:
         net = models.make(options.model, options.seconds)
         sgd = lambda n: torch.optim.SGD(n.parameters(), lr=1e-3)  # noqa: E731
         backend, _, view = name.partition("-")
-        if backend in groups:
+        if backend in (*groups, "none"):
             self.net = torch.nn.parallel.DistributedDataParallel(
-                net, process_group=groups[backend], bucket_cap_mb=options.cap,
+                net, process_group=groups.get(backend), bucket_cap_mb=options.cap,
                 gradient_as_bucket_view=bool(view))
+            if backend == "none":
+                self.net.register_comm_hook(None, as_it_is)
             self.optimizer = sgd(self.net)
             return
         self.net = tutti.torch.DataParallel(
@@ -96,6 +98,13 @@ class Way:
     def computing(self, steps):
         with self.net.no_sync():
             return self.timed(steps)
+
+
+def as_it_is(_, bucket):
+    """A hook of DDP's that takes no time: the bucket for the average."""
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
 
 
 def slowest(seconds):

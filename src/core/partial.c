@@ -11,6 +11,7 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ifaces.h"
@@ -60,7 +61,28 @@ static const uint64_t default_end_wait_ns = 300 * TT_NS_PER_S;
 /* Slices that a socket of the same host takes well. */
 static const uint64_t inside_front_bytes = 512 * 1024;
 
+/* Members of one host that share its processors do not wait for messages but for
+ * processors: the best plan has the fewest messages, which of those that move no
+ * more bytes than they must are the double tree's (8 members: 28, direct 112). */
+static const uint32_t crowd_least = 4;
+static const char crowd_planner[] = "dbtree";
+
 /* ------------------------------------------------------------------ plans -- */
+
+/* All members have to come to the same answer: what the kernel tells all
+ * processes of a machine alike. */
+static bool is_crowded(const tt_worker_shape *shape)
+{
+    return shape->is_inside && shape->n >= crowd_least &&
+           shape->n > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static const char *planner_of(const tutti_partial *p,
+                              const tt_worker_shape *shape)
+{
+    bool is_auto = !p->planner[0] || strcmp(p->planner, "auto") == 0;
+    return is_auto && is_crowded(shape) ? crowd_planner : p->planner;
+}
 
 static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
                             tt_worker_plan *out, tutti_diag *diag)
@@ -89,7 +111,7 @@ static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
         problem.routes = routes;
     }
     if (!err)
-        err = tt_plan_make(p->planner, &problem, &p->mem, &out->schedule, NULL,
+        err = tt_plan_make(planner_of(p, shape), &problem, &p->mem, &out->schedule, NULL,
                            diag);
     tt_routes_free(routes);
     tt_topology_free(own);
