@@ -564,7 +564,9 @@ TUTTI_API tutti_err tutti_partial_announce(tutti_partial *p, uint64_t iteration,
 /* Averages a buffer with those of the other members: all give the same ones,
  * in the same order, each as soon as it is ready. The buffer is copied before
  * this returns, and is written by tutti_partial_commit() only. Done: the
- * average of this buffer is here. Errors: EINVAL; those of the group. */
+ * average of this buffer is here. It, and the commit, may come as soon as the
+ * announcement is made, before the group is known: who hands in everything at once
+ * waits once, for the commit. Errors: EINVAL; those of the group. */
 TUTTI_API tutti_err tutti_partial_reduce(tutti_partial *p, void *buf,
                                          size_t count, tutti_type type,
                                          const tutti_call_opts *opts,

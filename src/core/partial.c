@@ -111,8 +111,8 @@ static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
         problem.routes = routes;
     }
     if (!err)
-        err = tt_plan_make(planner_of(p, shape), &problem, &p->mem, &out->schedule, NULL,
-                           diag);
+        err = tt_plan_make(planner_of(p, shape), &problem, &p->mem,
+                           &out->schedule, NULL, diag);
     tt_routes_free(routes);
     tt_topology_free(own);
     out->front_bytes = shape->is_inside ? inside_front_bytes

@@ -104,6 +104,7 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     w->n_groups++;
     w->phase = TT_PHASE_GROUP;
     tt_worker_call(w, TUTTI_OK);
+    tt_worker_begin_early(w);
     return TUTTI_OK;
 }
 

@@ -382,6 +382,33 @@ static void give_block(tt_pool *p, unsigned char *block, size_t bytes)
         p->mem->fn(p->mem->ctx, old, old_bytes, 0);
 }
 
+static unsigned char *aligned(unsigned char *at)
+{
+    uintptr_t skew = (uintptr_t)at % TT_CACHE_LINE;
+    return at + (skew ? TT_CACHE_LINE - skew : 0);
+}
+
+tutti_err tt_copy_make(tt_pool *p, const void *buf, uint64_t bytes,
+                       tt_copy *out)
+{
+    *out = (tt_copy){.block_bytes = bytes + TT_CACHE_LINE};
+    if (bytes == 0)
+        return TUTTI_OK;
+    out->block = take_block(p, &out->block_bytes);
+    if (!out->block)
+        return TUTTI_ENOMEM;
+    out->at = aligned(out->block);
+    memcpy(out->at, buf, bytes);
+    return TUTTI_OK;
+}
+
+void tt_copy_drop(tt_pool *p, tt_copy *copy)
+{
+    if (copy->block)
+        give_block(p, copy->block, copy->block_bytes);
+    *copy = (tt_copy){.at = NULL};
+}
+
 /* ------------------------------------------------------------------ life -- */
 
 typedef struct carver {
@@ -420,19 +447,16 @@ static void carve_job(tt_job *job, carver *c)
         job->staging = carve(c, b->staging_bytes, 1, TT_CACHE_LINE);
         job->base[TT_SCRATCH] = carve(c, b->scratch_bytes, 1, TT_CACHE_LINE);
     }
-    job->shadow = carve(c, job->bytes, 1, TT_CACHE_LINE);
 }
 
 /* The member's contribution. */
-static void fill(tt_job *job)
+static void weigh(tt_job *job)
 {
     const tt_job_opts *o = &job->o;
-    if (job->bytes == 0)
+    if (job->bytes == 0 || o->is_even || o->n == 1)
         return;
-    if (o->is_even || o->n == 1)
-        memcpy(job->shadow, o->buf, job->bytes);
-    else if (o->weight > 0)
-        tt_scale_kernel(o->type)(job->shadow, o->buf, o->count, o->weight);
+    if (o->weight > 0)
+        tt_scale_kernel(o->type)(job->shadow, job->shadow, o->count, o->weight);
     else
         memset(job->shadow, 0, job->bytes);
 }
@@ -463,6 +487,7 @@ tutti_err tt_job_create(const tt_job_opts *o, tt_pool *pool, tt_job **out)
     job->o = *o;
     job->b = o->bond ? o->bond->b : NULL;
     job->bytes = o->count * tutti_type_bytes(o->type);
+    job->shadow = o->copy.at;
     carver c = {0};
     carve_job(job, &c);
     job->block_bytes = c.used + TT_CACHE_LINE;
@@ -471,11 +496,10 @@ tutti_err tt_job_create(const tt_job_opts *o, tt_pool *pool, tt_job **out)
         tt_free(mem, job, 1, sizeof(*job));
         return TUTTI_ENOMEM;
     }
-    uintptr_t skew = (uintptr_t)job->block % TT_CACHE_LINE;
-    c = (carver){.at = job->block + (skew ? TT_CACHE_LINE - skew : 0)};
+    c = (carver){.at = aligned(job->block)};
     memset(c.at, 0, job->cleared_bytes);
     carve_job(job, &c);
-    fill(job);
+    weigh(job);
     start(job);
     *out = job;
     return TUTTI_OK;
@@ -501,6 +525,7 @@ void tt_job_free(tt_job *job)
         return;
     tt_pool *pool = job->pool;
     tt_bond_unref(job->o.bond);
+    tt_copy_drop(pool, &job->o.copy);
     give_block(pool, job->block, job->block_bytes);
     tt_free(pool->mem, job, 1, sizeof(*job));
 }

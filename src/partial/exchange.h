@@ -23,7 +23,7 @@
 
 /* Memory of jobs that are over, for the next ones: a model is averaged again
  * and again, and fresh pages cost as much as copying it. [any thread] */
-enum { TT_POOL_BLOCKS = 32 };
+enum { TT_POOL_BLOCKS = 64 };
 typedef struct tt_pool {
     const tt_mem *mem;
     pthread_mutex_t lock;
@@ -35,6 +35,17 @@ typedef struct tt_pool {
 } tt_pool;
 void tt_pool_init(tt_pool *p, const tt_mem *mem);
 void tt_pool_fini(tt_pool *p);
+
+/* A buffer's copy in a block of the pool. */
+typedef struct tt_copy {
+    unsigned char *at; /* NULL: of no bytes */
+    unsigned char *block;
+    size_t block_bytes;
+} tt_copy;
+/* Errors: ENOMEM. [any thread] */
+tutti_err tt_copy_make(tt_pool *p, const void *buf, uint64_t bytes,
+                       tt_copy *out);
+void tt_copy_drop(tt_pool *p, tt_copy *copy);
 
 /* A bound part that several jobs may use. */
 typedef struct tt_bond {
@@ -48,6 +59,7 @@ typedef struct tt_bond {
 typedef struct tt_job_opts {
     tt_bond *bond; /* a reference is taken over; NULL: alone in the group */
     void *buf;     /* borrowed until the job is freed */
+    tt_copy copy;  /* of it, taken over */
     uint64_t count;
     tutti_type type; /* a float */
     double weight;   /* used unless is_even */
@@ -68,7 +80,7 @@ typedef struct tt_job {
     tt_job_opts o;
     const tt_bound *b; /* NULL: alone */
     unsigned char *base[3];
-    unsigned char *staging, *shadow;
+    unsigned char *staging, *shadow; /* shadow: the copy */
     uint64_t bytes;
     tt_reduce_fn reduce;
     tt_divide_fn divide;                    /* NULL: nothing to divide */
@@ -85,7 +97,7 @@ typedef struct tt_job {
     size_t block_bytes, cleared_bytes;
 } tt_job;
 
-/* Copies the buffer. Errors: ENOMEM (and the bond's reference stays). */
+/* Errors: ENOMEM (and the bond's reference and the copy stay the caller's). */
 tutti_err tt_job_create(const tt_job_opts *o, tt_pool *pool, tt_job **out);
 /* Nothing more goes to the partner, or comes from it. */
 bool tt_job_is_done_with(const tt_job *job, uint32_t partner);

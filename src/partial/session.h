@@ -2,6 +2,7 @@
  * session.h - a worker's own structs; private to src/partial.
  *
  * worker.c   life, the thread, the calls
+ * handin.c   from a buffer to a job
  * visit.c    joining the controller, and what it says
  * ties.c    connections to other workers, and what they say
  * crew.c     the group that the worker is in: begun, broken, committed */
@@ -82,6 +83,24 @@ typedef struct tt_crew {
     uint32_t cap; /* of the arrays */
 } tt_crew;
 
+/* A buffer that is handed in. */
+typedef struct tt_draft {
+    struct tt_draft *next;
+    void *buf; /* borrowed */
+    uint64_t count;
+    tutti_type type;
+    tt_copy copy;
+    tt_worker_done done;
+    void *arg;
+} tt_draft;
+
+/* A commit that was called before the group was known. */
+typedef struct tt_early_commit {
+    bool is_there;
+    tt_worker_done done;
+    void *arg;
+} tt_early_commit;
+
 typedef struct tt_bond_entry {
     tt_bond *bond;
     uint64_t key, used;
@@ -113,7 +132,9 @@ struct tt_worker {
     tt_worker_phase phase;
     tt_worker_done done; /* of the announcement or the commit */
     void *done_arg;
-    uint64_t announced; /* iteration */
+    uint64_t announced;             /* iteration */
+    tt_draft *drafts, **drafts_end; /* announced: until the group is there */
+    tt_early_commit early;
     tt_crew crew;
     uint64_t ended, broken; /* the last group that is over here; that broke */
     uint64_t n_groups, n_broken;
@@ -175,7 +196,15 @@ void tt_crew_end(tt_worker *w);
 bool tt_crew_needs(const tt_worker *w, const tt_tie *tie);
 void tt_crew_fini(tt_worker *w);
 
-/* worker.c */
+/* handin.c: what came before the group. It is there now: begins them; or is not
+ * to be: err is their outcome. */
+void tt_handin_drafts(tt_worker *w);
+void tt_handin_drop(tt_worker *w, tutti_err err);
+
+/* worker.c: the same, and the commit. */
+void tt_worker_begin_early(tt_worker *w);
+void tt_worker_drop_early(tt_worker *w, tutti_err err);
+tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text);
 void tt_worker_wake(tt_worker *w);
 void tt_worker_call(tt_worker *w, tutti_err err); /* w->done, once */
 

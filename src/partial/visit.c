@@ -46,6 +46,7 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
     if (w->phase == TT_PHASE_ANNOUNCED) {
         w->phase = TT_PHASE_IDLE;
         tt_worker_call(w, err);
+        tt_worker_drop_early(w, err);
     }
 }
 

@@ -18,10 +18,6 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "base/hash.h"
-#include "verify/verify.h"
-
-static const uint32_t most_payload = 1 << 20;
 
 void tt_worker_wake(tt_worker *w)
 {
@@ -206,6 +202,7 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
     tt_pool_init(&w->pool, &w->mem);
     w->host = tt_place_host();
     w->crew.jobs_end = &w->crew.jobs;
+    w->drafts_end = &w->drafts;
     pthread_mutex_init(&w->lock, NULL);
     tutti_err err = copy_opts(w, o, diag);
     if (!err)
@@ -278,7 +275,7 @@ tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag)
 
 /* ------------------------------------------------------------------ calls -- */
 
-static tutti_err refuse(tt_worker *w, tutti_err err, const char *text)
+tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text)
 {
     tt_worker_note(w, "%s", text);
     return err;
@@ -291,13 +288,13 @@ static tutti_err begin_announce(tt_worker *w)
     if (w->phase == TT_PHASE_GROUP && w->crew.err)
         tt_crew_end(w);
     if (w->phase == TT_PHASE_ANNOUNCED)
-        return refuse(w, TUTTI_EINVAL,
-                      "it has announced already, and waits "
-                      "for a group");
+        return tt_worker_refuse(w, TUTTI_EINVAL,
+                                "it has announced already, and waits "
+                                "for a group");
     if (w->phase != TT_PHASE_IDLE)
-        return refuse(w, TUTTI_EINVAL,
-                      "a group is in progress: commit or "
-                      "abandon it first");
+        return tt_worker_refuse(w, TUTTI_EINVAL,
+                                "a group is in progress: commit or "
+                                "abandon it first");
     return TUTTI_OK;
 }
 
@@ -335,243 +332,57 @@ tutti_err tt_worker_group_of(tt_worker *w, tt_worker_group *out)
                                  .is_even = c->is_even,
                                  .members = c->members};
     tutti_err err = is_there ? TUTTI_OK
-                             : refuse(w, TUTTI_EINVAL, "there is no group");
+                             : tt_worker_refuse(w, TUTTI_EINVAL,
+                                                "there is no group");
     pthread_mutex_unlock(&w->lock);
     return err;
 }
 
-/* A part of the schedule bound to this shape. */
-static tutti_err make_bond(tt_worker *w, const tt_worker_shape *shape,
-                           uint32_t me, uint64_t count, uint32_t elem_bytes,
-                           tt_bond **out, tutti_diag *diag)
+/* [locked] The group is there. Its failure, if it has broken. */
+static tutti_err begin_commit(tt_worker *w, tt_worker_done done, void *arg)
 {
-    tt_worker_plan plan = {0};
-    tt_part *part = NULL;
-    tt_bond *bond = NULL;
-    tutti_err err = w->o.plan(w->o.plan_ctx, shape, &plan, diag);
-    if (!err)
-        err = tt_verify(plan.schedule, &w->mem, diag);
-    if (!err)
-        err = tt_part_extract(plan.schedule, me, &w->mem, &part);
-    if (!err) {
-        bond = tt_new(&w->mem, 1, sizeof(*bond));
-        err = bond ? TUTTI_OK : TUTTI_ENOMEM;
-    }
-    if (!err) {
-        uint64_t window = w->settings.window;
-        tt_shape what = {.coll = TUTTI_ALL_REDUCE,
-                         .rank = me,
-                         .n_ranks = shape->n,
-                         .root = TT_NONE,
-                         .elem_bytes = elem_bytes,
-                         .count = count};
-        tt_layout lay = {.in_place = true,
-                         .front_bytes = plan.front_bytes,
-                         .front_window_bytes = plan.front_window_bytes,
-                         .staging_max_bytes = w->settings.staging_max_bytes,
-                         .window = window ? (uint32_t)window : TT_USUAL_WINDOW,
-                         .max_payload = most_payload};
-        tt_shape_layout(&what, &lay);
-        *bond = (tt_bond){.mem = &w->mem, .id = plan.schedule->id, .n_refs = 1};
-        err = tt_bound_create(part, &lay, &w->mem, &bond->b);
-    }
-    if (err)
-        tt_free(&w->mem, bond, 1, sizeof(*bond));
-    tt_part_free(part);
-    tt_sched_free(plan.schedule);
-    if (err)
-        return err == TUTTI_ENOMEM ? tt_fail(diag, err, "out of memory") : err;
-    for (uint32_t p = 0; p < bond->b->n_pieces; p++)
-        if (bond->b->pieces[p].n_inputs > bond->most_inputs)
-            bond->most_inputs = bond->b->pieces[p].n_inputs;
-    *out = bond;
-    return TUTTI_OK;
-}
-
-static uint64_t key_of(const tt_worker *w, const tt_worker_shape *shape,
-                       uint32_t me, uint64_t count, uint32_t elem_bytes)
-{
-    uint64_t key = tt_fnv1a_u64(TT_FNV1A_START, shape->n);
-    key = tt_fnv1a_u64(key, me);
-    key = tt_fnv1a_u64(key, shape->is_inside);
-    key = tt_fnv1a_u64(key, count);
-    key = tt_fnv1a_u64(key, elem_bytes);
-    if (w->o.plans_by_member)
-        key = tt_fnv1a(key, shape->workers, shape->n * sizeof(uint32_t));
-    return key;
-}
-
-/* [locked] With a reference for the caller; NULL: not there. */
-static tt_bond *find_bond(tt_worker *w, uint64_t key)
-{
-    for (int i = 0; i < TT_BONDS; i++) {
-        tt_bond_entry *e = &w->bonds[i];
-        if (!e->bond || e->key != key)
-            continue;
-        e->used = ++w->n_lookups;
-        e->bond->n_refs++;
-        return e->bond;
-    }
-    return NULL;
-}
-
-/* [locked] */
-static void keep_bond(tt_worker *w, uint64_t key, tt_bond *bond)
-{
-    tt_bond_entry *oldest = &w->bonds[0];
-    for (int i = 1; i < TT_BONDS; i++)
-        if (w->bonds[i].used < oldest->used)
-            oldest = &w->bonds[i];
-    tt_bond_unref(oldest->bond);
-    bond->n_refs++;
-    *oldest = (tt_bond_entry){bond, key, ++w->n_lookups};
-}
-
-/* The shape of the group, in arrays of its own: the group may end while a plan
- * is made. */
-typedef struct errand {
-    tt_worker_shape shape;
-    uint64_t group;
-    uint32_t me;
-    tt_job_opts job;
-    tt_bond *bond;
-    uint64_t key;
-} errand;
-
-static tutti_err check_reduce(tt_worker *w, const tt_job_opts *o)
-{
-    if (w->err)
-        return w->err;
-    if (w->phase == TT_PHASE_GROUP && w->crew.err)
-        return w->crew.err;
-    if (w->phase != TT_PHASE_GROUP)
-        return refuse(w, TUTTI_EINVAL,
-                      "there is no group to reduce in: announce first");
-    if (!tt_scale_kernel(o->type))
-        return refuse(w, TUTTI_EINVAL,
-                      "partial reduce averages f16, bf16, f32 and f64 only");
-    if (!o->buf && o->count > 0)
-        return refuse(w, TUTTI_EINVAL, "the buffer is NULL");
-    if (o->count > SIZE_MAX / 16)
-        return refuse(w, TUTTI_EINVAL, "the buffer is too large");
-    return TUTTI_OK;
-}
-
-/* [locked] */
-static tutti_err prepare(tt_worker *w, errand *e)
-{
-    const tt_crew *c = &w->crew;
-    tutti_err err = check_reduce(w, &e->job);
-    if (err)
+    tutti_err err = w->crew.err;
+    if (err) {
+        tt_crew_end(w);
         return err;
-    uint32_t elem = (uint32_t)tutti_type_bytes(e->job.type);
-    uint32_t *workers = tt_new(&w->mem, c->n, sizeof(*workers));
-    if (!workers)
-        return refuse(w, TUTTI_ENOMEM, "out of memory for a group");
-    memcpy(workers, c->workers, c->n * sizeof(*workers));
-    e->group = c->id;
-    e->me = c->me;
-    e->shape = (tt_worker_shape){.workers = workers,
-                                 .n = c->n,
-                                 .is_inside = c->is_inside,
-                                 .bytes = e->job.count * elem};
-    e->job.n = c->n;
-    e->job.is_even = c->is_even;
-    e->job.weight = c->members[c->me].weight;
-    e->key = key_of(w, &e->shape, e->me, e->job.count, elem);
-    if (c->n > 1 && e->job.count > 0)
-        e->bond = find_bond(w, e->key);
+    }
+    w->phase = TT_PHASE_COMMIT;
+    w->done = done;
+    w->done_arg = arg;
+    tt_crew_advance(w);
     return TUTTI_OK;
 }
 
-static uint64_t fingerprint(const tt_crew *c, const tt_job *job)
+void tt_worker_begin_early(tt_worker *w)
 {
-    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, c->id);
-    hash = tt_fnv1a_u64(hash, job->bucket);
-    hash = tt_fnv1a_u64(hash, job->o.count);
-    hash = tt_fnv1a_u64(hash, (uint64_t)job->o.type);
-    hash = tt_fnv1a_u64(hash, job->b ? job->b->window : 0);
-    return tt_fnv1a_u64(hash, job->o.bond ? job->o.bond->id : 0);
+    const tt_early_commit early = w->early;
+    w->early = (tt_early_commit){.is_there = false};
+    tt_handin_drafts(w);
+    tutti_err err = early.is_there ? begin_commit(w, early.done, early.arg)
+                                   : TUTTI_OK;
+    if (err && early.done)
+        early.done(early.arg, err);
 }
 
-/* [locked] The group may be over by now. */
-static tutti_err hand_in(tt_worker *w, const errand *e, tt_job *job)
+void tt_worker_drop_early(tt_worker *w, tutti_err err)
 {
-    tt_crew *c = &w->crew;
-    if (w->err)
-        return w->err;
-    if (c->id != e->group || w->phase != TT_PHASE_GROUP)
-        return refuse(w, TUTTI_EINVAL, "the group has ended meanwhile");
-    if (c->err)
-        return c->err;
-    job->bucket = c->n_jobs++;
-    job->fingerprint = fingerprint(c, job);
-    *c->jobs_end = job;
-    c->jobs_end = &job->next;
-    if (job->b)
-        tt_ties_need(w, job);
-    tt_worker_wake(w);
-    return TUTTI_OK;
-}
-
-tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
-                           tutti_type type, tt_worker_done done, void *arg)
-{
-    errand e = {.job = {.buf = buf, .count = count, .type = type}};
-    tutti_diag diag;
-    tt_job *job = NULL;
-    bool is_new = false;
-    pthread_mutex_lock(&w->lock);
-    tutti_err err = prepare(w, &e);
-    pthread_mutex_unlock(&w->lock);
-    if (err)
-        return err;
-    tt_diag_clear(&diag);
-    if (!e.bond && e.shape.n > 1 && count > 0) {
-        err = make_bond(w, &e.shape, e.me, count,
-                        (uint32_t)tutti_type_bytes(type), &e.bond, &diag);
-        is_new = !err;
-    }
-    e.job.bond = e.bond;
-    if (!err)
-        err = tt_job_create(&e.job, &w->pool, &job);
-    pthread_mutex_lock(&w->lock);
-    if (is_new)
-        keep_bond(w, e.key, e.bond);
-    if (err)
-        tt_crew_break(w, err, true, "worker %u cannot begin a buffer: %s",
-                      w->id, diag.text[0] ? diag.text : tutti_strerror(err));
-    if (job) {
-        job->done = done;
-        job->arg = arg;
-    }
-    if (!err)
-        err = hand_in(w, &e, job);
-    if (err && job)
-        tt_job_free(job);
-    else if (err)
-        tt_bond_unref(e.bond);
-    pthread_mutex_unlock(&w->lock);
-    tt_free(&w->mem, (void *)(uintptr_t)e.shape.workers, e.shape.n,
-            sizeof(uint32_t));
-    return err;
+    const tt_early_commit early = w->early;
+    w->early = (tt_early_commit){.is_there = false};
+    tt_handin_drop(w, err);
+    if (early.is_there && early.done)
+        early.done(early.arg, err);
 }
 
 tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg)
 {
     pthread_mutex_lock(&w->lock);
-    tutti_err err = w->err;
-    if (w->phase == TT_PHASE_GROUP && w->crew.err) {
-        err = w->crew.err;
-        tt_crew_end(w);
+    tutti_err err = w->phase == TT_PHASE_GROUP ? TUTTI_OK : w->err;
+    if (!err && w->phase == TT_PHASE_ANNOUNCED && !w->early.is_there) {
+        w->early = (tt_early_commit){true, done, arg};
     } else if (!err && w->phase != TT_PHASE_GROUP) {
-        err = refuse(w, TUTTI_EINVAL, "there is no group to commit");
-    }
-    if (!err) {
-        w->phase = TT_PHASE_COMMIT;
-        w->done = done;
-        w->done_arg = arg;
-        tt_crew_advance(w);
+        err = tt_worker_refuse(w, TUTTI_EINVAL, "there is no group to commit");
+    } else if (!err) {
+        err = begin_commit(w, done, arg);
         tt_worker_wake(w);
     }
     pthread_mutex_unlock(&w->lock);

@@ -73,7 +73,8 @@ typedef struct tt_worker_group {
     const tt_group_member *members;
 } tt_worker_group;
 tutti_err tt_worker_group_of(tt_worker *w, tt_worker_group *out);
-/* The next buffer; all members give the same ones in the same order. Errors:
+/* The next buffer; all members give the same ones in the same order. It and the
+ * commit may come before the group is known, once the worker has announced. Errors:
  * EINVAL, ENOMEM, the group's failure. */
 tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
                            tutti_type type, tt_worker_done done, void *arg);

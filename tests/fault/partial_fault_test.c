@@ -190,6 +190,41 @@ static tutti_err average(tutti_partial *p, const fate *f, int step,
     return err ? err : other ? other : last;
 }
 
+/* The same, with everything handed in before the group is known. */
+static tutti_err average_early(tutti_partial *p, const fate *f, int step,
+                               bool is_last)
+{
+    tutti_request *req, *a, *b;
+    die_at(f, step, BEFORE_ANNOUNCING);
+    tutti_err err = tutti_partial_announce(p, (uint64_t)step, is_last, NULL,
+                                           &req);
+    if (err)
+        return err;
+    tutti_request_free(req);
+    err = tutti_partial_reduce(p, model_a, COUNT, TUTTI_F64, NULL, &a);
+    if (err)
+        return err;
+    die_at(f, step, WAITING);
+    err = tutti_partial_reduce(p, model_b, COUNT, TUTTI_F64, NULL, &b);
+    if (err) {
+        tutti_request_free(a);
+        return err;
+    }
+    die_at(f, step, BEFORE_COMMIT);
+    tutti_err last = tutti_partial_commit(p, NULL, &req);
+    die_at(f, step, COMMITTING);
+    if (f->step == step && f->place == IN_GROUP)
+        usleep(2000);
+    die_at(f, step, IN_GROUP);
+    err = tutti_wait(a);
+    die_at(f, step, HALFWAY);
+    tutti_err other = tutti_wait(b);
+    if (!last)
+        last = tutti_wait(req);
+    die_at(f, step, AFTER_COMMIT);
+    return err ? err : other ? other : last;
+}
+
 static void begin_model(int worker)
 {
     for (int i = 0; i < COUNT; i++)
@@ -221,7 +256,9 @@ static int work(shared *s, int worker, const fate *f, int life)
     for (int step = life ? first : 1; step <= STEPS;) {
         usleep((useconds_t)tt_rng_below(&rng, 4000));
         bool was_newcomer = info.is_newcomer;
-        tutti_err err = average(p, f, life ? -1 : step, step == STEPS);
+        bool is_early = ((uint64_t)step + s->seed) % 2 == 0;
+        tutti_err err = (is_early ? average_early : average)(
+            p, f, life ? -1 : step, step == STEPS);
         tutti_partial_describe(p, &info);
         if (was_newcomer && !info.is_newcomer && is_alone(p))
             begin_model(worker);

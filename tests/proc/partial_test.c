@@ -41,7 +41,14 @@ static void fill(float *x, size_t n, int rank)
     }
 }
 
-/* P = N with equal weights is the all-reduce AVG, bit for bit. */
+/* What a group of this host plans by itself. */
+static const char *planner_for(const char *planner, int n)
+{
+    bool is_crowded = n >= 4 && n > sysconf(_SC_NPROCESSORS_ONLN);
+    return planner || !is_crowded ? planner : "dbtree";
+}
+
+/* P = N with equal weights is the all-reduce AVG of the same planner, bit for bit. */
 static int same_as_all_reduce(int rank, int n, void *arg)
 {
     static const size_t counts[] = {1, 0, 7, 1000, 300001};
@@ -74,7 +81,7 @@ static int same_as_all_reduce(int rank, int n, void *arg)
                      "reduce"))
                 return 1;
             tutti_call_opts c = TUTTI_CALL_OPTS_INIT;
-            c.planner = planner;
+            c.planner = planner_for(planner, n);
             tutti_all_reduce(comm, y[i], y[i], counts[i], TUTTI_F32, TUTTI_AVG,
                              &c, NULL);
         }
@@ -316,13 +323,93 @@ static int closes(int rank, int n, void *arg)
     return 0;
 }
 
-/* It has announced, and nobody else is there. */
+/* Everything is handed in before anybody is in a group. The last buffer is changed
+ * right after that: it was copied. */
+enum { EARLY = 3, EARLY_STEPS = 40, EARLY_MOST = 20000 };
+static const size_t early_counts[EARLY] = {EARLY_MOST, 0, 3};
+static float early_x[EARLY][EARLY_MOST];
+
+static int hand_in(tutti_partial *p, int rank, int step)
+{
+    tutti_request *req[EARLY + 2];
+    int bad = well(p, rank,
+                   tutti_partial_announce(p, (uint64_t)step,
+                                          step == EARLY_STEPS, NULL, &req[0]),
+                   "announce");
+    for (int i = 0; i < EARLY && !bad; i++)
+        bad = well(p, rank,
+                   tutti_partial_reduce(p, early_x[i], early_counts[i],
+                                        TUTTI_F32, NULL, &req[1 + i]),
+                   "reduce");
+    early_x[2][0] = -1e6f;
+    bad = bad || well(p, rank, tutti_partial_commit(p, NULL, &req[EARLY + 1]),
+                      "commit");
+    for (int i = 0; i < EARLY + 2 && !bad; i++)
+        bad = well(p, rank, tutti_wait(req[i]), "wait");
+    return bad;
+}
+
+static float early_value(int buffer, size_t k)
+{
+    return (float)(buffer + (int)(k % 5));
+}
+
+static int is_weighted_mean(tutti_partial *p, int rank)
+{
+    tutti_partial_group g;
+    double mean = 0;
+    if (tutti_partial_group_of(p, &g))
+        return tt_procs_complain(rank, "no group");
+    for (uint32_t m = 0; m < g.n; m++)
+        mean += g.members[m].weight * g.members[m].worker;
+    for (int i = 0; i < EARLY; i++)
+        for (size_t k = 0; k < early_counts[i]; k++)
+            if (fabs(early_x[i][k] - (mean + early_value(i, k))) > 1e-4)
+                return tt_procs_complain(rank, "buffer %d: %g", i,
+                                         (double)early_x[i][k]);
+    return 0;
+}
+
+static int hands_in_early(int rank, int n, void *arg)
+{
+    tutti_comm *comm;
+    tutti_partial *p;
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    o.is_dynamic = arg != NULL;
+    (void)n;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (well(NULL, rank, tutti_partial_open(comm, &o, &p), "open"))
+        return 1;
+    for (int step = 1; step <= EARLY_STEPS; step++) {
+        usleep((useconds_t)(100 * ((rank * 7 + step) % 5)));
+        for (int i = 0; i < EARLY; i++)
+            for (size_t k = 0; k < early_counts[i]; k++)
+                early_x[i][k] = (float)rank + early_value(i, k);
+        if (hand_in(p, rank, step) || is_weighted_mean(p, rank))
+            return 1;
+    }
+    tutti_partial_close(p);
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
+static void test_hands_in_early(void **state)
+{
+    (void)state;
+    run(5, hands_in_early, NULL);
+    run(3, hands_in_early, "dynamic");
+    run(1, hands_in_early, NULL);
+}
+
+/* It has announced, and nobody else is there. What was handed in ends with it. */
 static int closes_early(int rank, int n, void *arg)
 {
     tutti_controller *c;
-    tutti_request *req;
+    tutti_request *req[3], *more;
     tutti_partial *p;
     char where[64];
+    float x = 1;
     (void)arg;
     (void)n;
     if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
@@ -330,15 +417,22 @@ static int closes_early(int rank, int n, void *arg)
         return 1;
     snprintf(where, sizeof(where), "127.0.0.1:%d", tutti_controller_port(c));
     if (well(NULL, rank, tutti_partial_join(where, 1, NULL, &p), "join") ||
-        well(p, rank, tutti_partial_announce(p, 1, false, NULL, &req),
-             "announce"))
+        well(p, rank, tutti_partial_announce(p, 1, false, NULL, &req[0]),
+             "announce") ||
+        well(p, rank, tutti_partial_reduce(p, &x, 1, TUTTI_F32, NULL, &req[1]),
+             "reduce") ||
+        well(p, rank, tutti_partial_commit(p, NULL, &req[2]), "commit"))
         return 1;
+    if (tutti_partial_reduce(p, &x, 1, TUTTI_F32, NULL, &more) !=
+            TUTTI_EINVAL ||
+        tutti_partial_commit(p, NULL, &more) != TUTTI_EINVAL)
+        return tt_procs_complain(rank, "more after the commit");
     tutti_partial_close(p);
-    tutti_err err = tutti_wait(req);
+    int bad = x != 1;
+    for (int i = 0; i < 3; i++)
+        bad += tutti_wait(req[i]) != TUTTI_EABORTED;
     tutti_controller_close(c);
-    return err == TUTTI_EABORTED
-               ? 0
-               : tt_procs_complain(rank, "%s", tutti_errname(err));
+    return bad ? tt_procs_complain(rank, "%d not aborted", bad) : 0;
 }
 
 static void test_closes_midway(void **state)
@@ -449,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_same_as_all_reduce),
         cmocka_unit_test(test_mixes),
         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_hands_in_early),
         cmocka_unit_test(test_closes_midway),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_log_that_fails),

@@ -35,7 +35,8 @@ static void places_and_numbers(void **state)
     tt_grant_ctl *ctl = ctl_new();
     tt_granter g = {.ctl = ctl};
     uint64_t first[TT_GRANTS_MAX];
-    assert_false(tt_grant_hold(ctl, 0)); /* no grant, though no place is valid */
+    assert_false(
+        tt_grant_hold(ctl, 0)); /* no grant, though no place is valid */
     assert_false(tt_grant_hold(ctl, TT_GRANTS_MAX));
     for (int i = 0; i < TT_GRANTS_MAX; i++) {
         first[i] = tt_grant_open(&g);

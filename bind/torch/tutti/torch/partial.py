@@ -315,7 +315,7 @@ class PartialReduce:
         """Whether the group came to its end; WorkerLost, or the weights are as they
         were, when not."""
         try:
-            return self._reduce(asked, buckets, checks)
+            return self._reduce(buckets, checks)
         except WorkerLost:
             raise
         except BaseException as error:
@@ -339,18 +339,14 @@ class PartialReduce:
                 f"numbers after step {self.iteration}; the others have not got them"
             )
 
-    def _reduce(self, asked, buckets, checks):
-        session, err, ready = self._session, None, []
+    def _reduce(self, buckets, checks):
+        """All is handed over before the group is known: then nobody else has to wake
+        up between the controller's word and the average."""
+        session, err = self._session, 0
         for bucket in buckets:
             self._read(bucket, checks)
-            ready.append(bucket)
-            if err is None and asked.is_over():
-                err = asked.wait()
-            if err == 0:
-                err, ready = self._hand_over(ready), []
-        if err is None:
-            err = _result_of(asked)
-        err = err or self._hand_over(ready) or _result_of(session.commit())
+            err = err or session.reduce(bucket.flat)
+        err = err or _result_of(session.commit())
         self.group = session.group()
         if err:
             return self._failed(err)
@@ -370,14 +366,6 @@ class PartialReduce:
     def _goes_on_from_foremost(self):
         info = self._session.describe()
         return info["is_dynamic"] or any(m[3] == 0 and m[0] == self.worker for m in self.group["members"])
-
-    def _hand_over(self, buckets):
-        """They are on their way; the commit waits for them."""
-        for bucket in buckets:
-            err = self._session.reduce(bucket.flat)
-            if err:
-                return err
-        return 0
 
     def _failed(self, err):
         session = self._session

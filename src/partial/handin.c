@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * handin.c - from a buffer that a worker hands in to a job of its group.
+ *
+ *   buffer --copy--> draft --plan, prove, bind--> job --> ties.c
+ *
+ * Early      A draft may come before the group is known: then it waits, and is
+ *            begun by the worker's own thread in the turn that brings the group,
+ *            so nobody else has to wake up in between. A program that hands in
+ *            everything right after its announcement waits once.
+ * Who plans  The caller, without the lock; what is early, the worker's thread.
+ *            Plans are kept, so this happens once for each size of group, or for
+ *            each set of members where the network is known.
+ * Next       exchange.c performs the job, crew.c ends it. */
+#include <string.h>
+
+#include "base/hash.h"
+#include "partial/session.h"
+#include "verify/verify.h"
+
+static const uint32_t most_payload = 1 << 20;
+
+/* ----------------------------------------------------------------- plans -- */
+
+/* A part of the schedule bound to this shape. */
+static tutti_err make_bond(tt_worker *w, const tt_worker_shape *shape,
+                           uint32_t me, uint64_t count, uint32_t elem_bytes,
+                           tt_bond **out, tutti_diag *diag)
+{
+    tt_worker_plan plan = {0};
+    tt_part *part = NULL;
+    tt_bond *bond = NULL;
+    tutti_err err = w->o.plan(w->o.plan_ctx, shape, &plan, diag);
+    if (!err)
+        err = tt_verify(plan.schedule, &w->mem, diag);
+    if (!err)
+        err = tt_part_extract(plan.schedule, me, &w->mem, &part);
+    if (!err) {
+        bond = tt_new(&w->mem, 1, sizeof(*bond));
+        err = bond ? TUTTI_OK : TUTTI_ENOMEM;
+    }
+    if (!err) {
+        uint64_t window = w->settings.window;
+        tt_shape what = {.coll = TUTTI_ALL_REDUCE,
+                         .rank = me,
+                         .n_ranks = shape->n,
+                         .root = TT_NONE,
+                         .elem_bytes = elem_bytes,
+                         .count = count};
+        tt_layout lay = {.in_place = true,
+                         .front_bytes = plan.front_bytes,
+                         .front_window_bytes = plan.front_window_bytes,
+                         .staging_max_bytes = w->settings.staging_max_bytes,
+                         .window = window ? (uint32_t)window : TT_USUAL_WINDOW,
+                         .max_payload = most_payload};
+        tt_shape_layout(&what, &lay);
+        *bond = (tt_bond){.mem = &w->mem, .id = plan.schedule->id, .n_refs = 1};
+        err = tt_bound_create(part, &lay, &w->mem, &bond->b);
+    }
+    if (err)
+        tt_free(&w->mem, bond, 1, sizeof(*bond));
+    tt_part_free(part);
+    tt_sched_free(plan.schedule);
+    if (err)
+        return err == TUTTI_ENOMEM ? tt_fail(diag, err, "out of memory") : err;
+    for (uint32_t p = 0; p < bond->b->n_pieces; p++)
+        if (bond->b->pieces[p].n_inputs > bond->most_inputs)
+            bond->most_inputs = bond->b->pieces[p].n_inputs;
+    *out = bond;
+    return TUTTI_OK;
+}
+
+static uint64_t key_of(const tt_worker *w, const tt_worker_shape *shape,
+                       uint32_t me, uint64_t count, uint32_t elem_bytes)
+{
+    uint64_t key = tt_fnv1a_u64(TT_FNV1A_START, shape->n);
+    key = tt_fnv1a_u64(key, me);
+    key = tt_fnv1a_u64(key, shape->is_inside);
+    key = tt_fnv1a_u64(key, count);
+    key = tt_fnv1a_u64(key, elem_bytes);
+    if (w->o.plans_by_member)
+        key = tt_fnv1a(key, shape->workers, shape->n * sizeof(uint32_t));
+    return key;
+}
+
+/* [locked] With a reference for the caller; NULL: not there. */
+static tt_bond *find_bond(tt_worker *w, uint64_t key)
+{
+    for (int i = 0; i < TT_BONDS; i++) {
+        tt_bond_entry *e = &w->bonds[i];
+        if (!e->bond || e->key != key)
+            continue;
+        e->used = ++w->n_lookups;
+        e->bond->n_refs++;
+        return e->bond;
+    }
+    return NULL;
+}
+
+/* [locked] */
+static void keep_bond(tt_worker *w, uint64_t key, tt_bond *bond)
+{
+    tt_bond_entry *oldest = &w->bonds[0];
+    for (int i = 1; i < TT_BONDS; i++)
+        if (w->bonds[i].used < oldest->used)
+            oldest = &w->bonds[i];
+    tt_bond_unref(oldest->bond);
+    bond->n_refs++;
+    *oldest = (tt_bond_entry){bond, key, ++w->n_lookups};
+}
+
+/* ---------------------------------------------------------------- drafts -- */
+
+static tutti_err check(tt_worker *w, const tt_draft *d)
+{
+    if (w->err)
+        return w->err;
+    if (w->phase == TT_PHASE_GROUP && w->crew.err)
+        return w->crew.err;
+    if (w->phase == TT_PHASE_COMMIT || w->early.is_there)
+        return tt_worker_refuse(w, TUTTI_EINVAL,
+                                "the group is being committed");
+    if (w->phase == TT_PHASE_IDLE)
+        return tt_worker_refuse(
+            w, TUTTI_EINVAL, "there is no group to reduce in: announce first");
+    if (!tt_scale_kernel(d->type))
+        return tt_worker_refuse(
+            w, TUTTI_EINVAL,
+            "partial reduce averages f16, bf16, f32 and f64 only");
+    if (!d->buf && d->count > 0)
+        return tt_worker_refuse(w, TUTTI_EINVAL, "the buffer is NULL");
+    if (d->count > SIZE_MAX / 16)
+        return tt_worker_refuse(w, TUTTI_EINVAL, "the buffer is too large");
+    return TUTTI_OK;
+}
+
+static void free_draft(tt_worker *w, tt_draft *d)
+{
+    tt_copy_drop(&w->pool, &d->copy);
+    tt_free(&w->mem, d, 1, sizeof(*d));
+}
+
+/* A copy, and with the buffer. */
+static tt_draft *copy_draft(tt_worker *w, const tt_draft *from)
+{
+    tt_draft *d = tt_new(&w->mem, 1, sizeof(*d));
+    if (!d)
+        return NULL;
+    *d = *from;
+    if (tt_copy_make(&w->pool, d->buf, d->count * tutti_type_bytes(d->type),
+                     &d->copy)) {
+        tt_free(&w->mem, d, 1, sizeof(*d));
+        return NULL;
+    }
+    return d;
+}
+
+/* ----------------------------------------------------------------- begin -- */
+
+/* What a plan is made for, in memory of its own: the group may end while it is
+ * made. */
+typedef struct errand {
+    tt_worker_shape shape;
+    uint64_t group, key;
+    uint32_t me, elem_bytes;
+    tt_bond *bond; /* a reference; NULL: alone, or to be made */
+} errand;
+
+/* [locked] The group is there, and well. */
+static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
+{
+    const tt_crew *c = &w->crew;
+    uint32_t *workers = tt_new(&w->mem, c->n, sizeof(*workers));
+    if (!workers)
+        return TUTTI_ENOMEM;
+    memcpy(workers, c->workers, c->n * sizeof(*workers));
+    uint32_t elem = (uint32_t)tutti_type_bytes(d->type);
+    *e = (errand){.shape = {.workers = workers,
+                            .n = c->n,
+                            .is_inside = c->is_inside,
+                            .bytes = d->count * elem},
+                  .group = c->id,
+                  .me = c->me,
+                  .elem_bytes = elem};
+    e->key = key_of(w, &e->shape, e->me, d->count, elem);
+    if (c->n > 1 && d->count > 0)
+        e->bond = find_bond(w, e->key);
+    return TUTTI_OK;
+}
+
+/* [locked] Plans, where that has not been done; without the lock if unlocks. */
+static tutti_err plan(tt_worker *w, const tt_draft *d, errand *e, bool unlocks,
+                      tutti_diag *diag)
+{
+    if (e->bond || e->shape.n == 1 || d->count == 0)
+        return TUTTI_OK;
+    if (unlocks)
+        pthread_mutex_unlock(&w->lock);
+    tutti_err err = make_bond(w, &e->shape, e->me, d->count, e->elem_bytes,
+                              &e->bond, diag);
+    if (unlocks)
+        pthread_mutex_lock(&w->lock);
+    if (!err)
+        keep_bond(w, e->key, e->bond);
+    return err;
+}
+
+static uint64_t fingerprint(const tt_crew *c, const tt_job *job)
+{
+    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, c->id);
+    hash = tt_fnv1a_u64(hash, job->bucket);
+    hash = tt_fnv1a_u64(hash, job->o.count);
+    hash = tt_fnv1a_u64(hash, (uint64_t)job->o.type);
+    hash = tt_fnv1a_u64(hash, job->b ? job->b->window : 0);
+    return tt_fnv1a_u64(hash, job->o.bond ? job->o.bond->id : 0);
+}
+
+/* [locked] The group may be over by now. */
+static tutti_err check_group(tt_worker *w, const errand *e)
+{
+    if (w->err)
+        return w->err;
+    if (w->crew.id != e->group || w->phase != TT_PHASE_GROUP)
+        return tt_worker_refuse(w, TUTTI_EINVAL,
+                                "the group has ended meanwhile");
+    return w->crew.err;
+}
+
+/* [locked] The bond and the copy are the job's then. */
+static tutti_err make_job(tt_worker *w, tt_draft *d, errand *e, tt_job **out)
+{
+    const tt_crew *c = &w->crew;
+    const tt_job_opts o = {.bond = e->bond,
+                           .buf = d->buf,
+                           .copy = d->copy,
+                           .count = d->count,
+                           .type = d->type,
+                           .weight = c->members[c->me].weight,
+                           .is_even = c->is_even,
+                           .n = c->n};
+    tutti_err err = tt_job_create(&o, &w->pool, out);
+    if (err)
+        return err;
+    e->bond = NULL;
+    d->copy = (tt_copy){.at = NULL};
+    (*out)->done = d->done;
+    (*out)->arg = d->arg;
+    return TUTTI_OK;
+}
+
+/* [locked] */
+static void hand_in(tt_worker *w, tt_job *job)
+{
+    tt_crew *c = &w->crew;
+    job->bucket = c->n_jobs++;
+    job->fingerprint = fingerprint(c, job);
+    *c->jobs_end = job;
+    c->jobs_end = &job->next;
+    if (job->b)
+        tt_ties_need(w, job);
+}
+
+/* [locked] On an error the outcome is not told. */
+static tutti_err begin(tt_worker *w, tt_draft *d, bool unlocks)
+{
+    errand e = {.bond = NULL};
+    tutti_diag diag;
+    tt_job *job = NULL;
+    tt_diag_clear(&diag);
+    tutti_err err = prepare(w, d, &e);
+    if (!err)
+        err = plan(w, d, &e, unlocks, &diag);
+    tutti_err over = e.group ? check_group(w, &e) : TUTTI_OK;
+    if (!err && !over)
+        err = make_job(w, d, &e, &job);
+    if (err && !over)
+        tt_crew_break(w, err, true, "worker %u cannot begin a buffer: %s",
+                      w->id, diag.text[0] ? diag.text : tutti_strerror(err));
+    if (job)
+        hand_in(w, job);
+    tt_bond_unref(e.bond);
+    tt_free(&w->mem, (void *)(uintptr_t)e.shape.workers, e.shape.n,
+            sizeof(uint32_t));
+    return over ? over : err;
+}
+
+tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
+                           tutti_type type, tt_worker_done done, void *arg)
+{
+    const tt_draft what = {
+        .buf = buf, .count = count, .type = type, .done = done, .arg = arg};
+    pthread_mutex_lock(&w->lock);
+    tutti_err err = check(w, &what);
+    pthread_mutex_unlock(&w->lock);
+    if (err)
+        return err;
+    tt_draft *d = copy_draft(w, &what);
+    pthread_mutex_lock(&w->lock);
+    err = d ? check(w, d)
+            : tt_worker_refuse(w, TUTTI_ENOMEM, "out of memory for a buffer");
+    if (!err && w->phase == TT_PHASE_ANNOUNCED) {
+        *w->drafts_end = d;
+        w->drafts_end = &d->next;
+        d = NULL;
+    } else if (!err) {
+        err = begin(w, d, true);
+        tt_worker_wake(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (d)
+        free_draft(w, d);
+    return err;
+}
+
+/* [locked] Takes all of them off the list. */
+static tt_draft *take_drafts(tt_worker *w)
+{
+    tt_draft *first = w->drafts;
+    w->drafts = NULL;
+    w->drafts_end = &w->drafts;
+    return first;
+}
+
+/* The first of the list, off it: told, unless it has become a job. */
+static void end_draft(tt_worker *w, tt_draft **list, tutti_err err)
+{
+    tt_draft *d = *list;
+    *list = d->next;
+    if (err && d->done)
+        d->done(d->arg, err);
+    free_draft(w, d);
+}
+
+void tt_handin_drafts(tt_worker *w)
+{
+    tt_draft *list = take_drafts(w);
+    while (list) {
+        tutti_err err = w->crew.err;
+        if (!err)
+            err = begin(w, list, false);
+        end_draft(w, &list, err);
+    }
+}
+
+void tt_handin_drop(tt_worker *w, tutti_err err)
+{
+    tt_draft *list = take_drafts(w);
+    while (list)
+        end_draft(w, &list, err);
+}
