@@ -565,8 +565,9 @@ TUTTI_API tutti_err tutti_partial_announce(tutti_partial *p, uint64_t iteration,
  * in the same order, each as soon as it is ready. The buffer is copied before
  * this returns, and is written by tutti_partial_commit() only. Done: the
  * average of this buffer is here. It, and the commit, may come as soon as the
- * announcement is made, before the group is known: who hands in everything at once
- * waits once, for the commit. Errors: EINVAL; those of the group. */
+ * announcement is made, before the group is known: who hands in everything at
+ * once waits once, for the commit. Errors: EINVAL, ENOMEM; those of the group.
+ */
 TUTTI_API tutti_err tutti_partial_reduce(tutti_partial *p, void *buf,
                                          size_t count, tutti_type type,
                                          const tutti_call_opts *opts,
@@ -579,7 +580,9 @@ TUTTI_API tutti_err tutti_partial_commit(tutti_partial *p,
                                          const tutti_call_opts *opts,
                                          tutti_request **req);
 
-/* Gives the group up: it breaks, for all members that have not committed. */
+/* Gives the group up: it breaks, for all members that have not committed. Before
+ * the group is known: what was handed in ends with EABORTED, the commit too; the
+ * announcement stands, so give its group up, too, when it is there. */
 TUTTI_API void tutti_partial_abandon(tutti_partial *p, const char *reason);
 
 /* Nobody waits for this worker any more; and: it comes back, in its old place.

@@ -4,14 +4,14 @@
  * Idea       src/partial does the work and knows neither requests nor planners.
  *            Here its callbacks end requests, and groups are planned as an
  *            all-reduce of as many ranks would be: so P = N with equal weights
- *            is the same sum, bit for bit, as tutti_all_reduce() with AVG.
+ *            is the same sum, bit for bit, as tutti_all_reduce() with AVG by
+ *            the same planner.
  * Opening    With a communicator rank 0 opens a controller and tells all its
  *            addresses; each rank joins, and all agree whether it went well.
  * Next       partial/worker.h, partial/controller.h. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ifaces.h"
@@ -61,27 +61,27 @@ static const uint64_t default_end_wait_ns = 300 * TT_NS_PER_S;
 /* Slices that a socket of the same host takes well. */
 static const uint64_t inside_front_bytes = 512 * 1024;
 
-/* Members of one host that share its processors do not wait for messages but for
- * processors: the best plan has the fewest messages, which of those that move no
- * more bytes than they must are the double tree's (8 members: 28, direct 112). */
+/* Members of one host that share its processors do not wait for messages but
+ * for processors: the best plan has the fewest messages, which of those that
+ * move no more bytes than they must are the double tree's (8 members: 28,
+ * direct 112). */
 static const uint32_t crowd_least = 4;
 static const char crowd_planner[] = "dbtree";
 
 /* ------------------------------------------------------------------ plans -- */
 
-/* All members have to come to the same answer: what the kernel tells all
- * processes of a machine alike. */
 static bool is_crowded(const tt_worker_shape *shape)
 {
     return shape->is_inside && shape->n >= crowd_least &&
-           shape->n > sysconf(_SC_NPROCESSORS_ONLN);
+           shape->n > shape->n_cpus && shape->n_cpus > 0;
 }
 
 static const char *planner_of(const tutti_partial *p,
                               const tt_worker_shape *shape)
 {
     bool is_auto = !p->planner[0] || strcmp(p->planner, "auto") == 0;
-    return is_auto && is_crowded(shape) ? crowd_planner : p->planner;
+    return is_auto && !p->topology && is_crowded(shape) ? crowd_planner
+                                                        : p->planner;
 }
 
 static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,

@@ -49,8 +49,8 @@ bool tt_grant_close(tt_granter *g, uint64_t number, bool (*is_there)(void *arg),
 /* All of them. */
 bool tt_grant_close_all(tt_granter *g, bool (*is_there)(void *arg), void *arg);
 
-/* The guest: whether it may touch the memory until release. One at a time; number 0
- * is no grant. */
+/* The guest: whether it may touch the memory until release. One at a time;
+ * number 0 is no grant. */
 bool tt_grant_hold(tt_grant_ctl *ctl, uint64_t number);
 void tt_grant_release(tt_grant_ctl *ctl);
 

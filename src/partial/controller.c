@@ -35,6 +35,7 @@ typedef struct guest {
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
     uint64_t since_ns; /* connected; joins soon, whatever it says meanwhile */
+    uint32_t n_cpus;   /* of its host; 0: not known */
     tt_seat seat;
 } guest;
 
@@ -276,6 +277,7 @@ static void take_seat(guest *g, uint32_t worker, const tt_join *join)
     if (getpeername(g->pipe.fd, &from.u.sa, &from.len) != 0)
         from = (tt_addr){0};
     g->worker = worker;
+    g->n_cpus = join->n_cpus;
     g->seat = (tt_seat){.worker = worker,
                         .host = join->host,
                         .nest = join->nest,
@@ -403,6 +405,19 @@ static void hear_guest(tt_controller *c, guest *g)
     lose_if_gone(c, g); /* before somebody else gets into a group with it */
 }
 
+/* The least that a member knows of. */
+static uint32_t least_cpus(const tt_controller *c,
+                           const tutti_group_decision *d)
+{
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < d->n; i++) {
+        const guest *g = c->by_worker[d->members[i].worker];
+        uint32_t n = g ? g->n_cpus : 0;
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
 static void decided(void *ctx, const tutti_group_decision *d)
 {
     tt_controller *c = ctx;
@@ -410,7 +425,8 @@ static void decided(void *ctx, const tutti_group_decision *d)
                            .n = d->n,
                            .kind = (uint8_t)d->kind,
                            .is_even = d->is_even,
-                           .has_model = d->has_model};
+                           .has_model = d->has_model,
+                           .n_cpus = least_cpus(c, d)};
     size_t bytes = sizeof(group) + d->n * sizeof(tt_seat);
     tt_talk head = tt_talk_head(TT_TALK_GROUP, d->id, bytes);
     for (uint32_t i = 0; i < d->n; i++) {

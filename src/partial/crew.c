@@ -83,6 +83,7 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     c->me = group.me;
     c->is_even = group.is_even != 0;
     c->has_model = group.has_model != 0;
+    c->n_cpus = group.n_cpus;
     c->is_inside = true;
     c->n_jobs = 0;
     c->err = TUTTI_OK;
@@ -104,7 +105,7 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     w->n_groups++;
     w->phase = TT_PHASE_GROUP;
     tt_worker_call(w, TUTTI_OK);
-    tt_worker_begin_early(w);
+    tt_handin_begin(w);
     return TUTTI_OK;
 }
 

@@ -4,12 +4,14 @@
  *   buffer --copy--> draft --plan, prove, bind--> job --> ties.c
  *
  * Early      A draft may come before the group is known: then it waits, and is
- *            begun by the worker's own thread in the turn that brings the group,
- *            so nobody else has to wake up in between. A program that hands in
- *            everything right after its announcement waits once.
- * Who plans  The caller, without the lock; what is early, the worker's thread.
- *            Plans are kept, so this happens once for each size of group, or for
- *            each set of members where the network is known.
+ *            begun by the worker's own thread in the turn that brings the
+ *            group, so nobody else has to wake up in between. A program that
+ *            hands in everything right after its announcement waits once.
+ * Who plans  The caller, without the lock; what is early, a thread of its own:
+ *            the worker's has to beat meanwhile. Plans are kept, so this
+ *            happens once for each size of group, or for each set of members
+ *            where the network is known. Whatever is handed in while it plans
+ *            waits for its turn.
  * Next       exchange.c performs the job, crew.c ends it. */
 #include <string.h>
 
@@ -75,6 +77,7 @@ static uint64_t key_of(const tt_worker *w, const tt_worker_shape *shape,
     uint64_t key = tt_fnv1a_u64(TT_FNV1A_START, shape->n);
     key = tt_fnv1a_u64(key, me);
     key = tt_fnv1a_u64(key, shape->is_inside);
+    key = tt_fnv1a_u64(key, shape->n_cpus);
     key = tt_fnv1a_u64(key, count);
     key = tt_fnv1a_u64(key, elem_bytes);
     if (w->o.plans_by_member)
@@ -165,6 +168,15 @@ typedef struct errand {
     tt_bond *bond; /* a reference; NULL: alone, or to be made */
 } errand;
 
+static tt_worker_shape shape_of(const tt_crew *c, const tt_draft *d)
+{
+    return (tt_worker_shape){.workers = c->workers,
+                             .n = c->n,
+                             .n_cpus = c->n_cpus,
+                             .is_inside = c->is_inside,
+                             .bytes = d->count * tutti_type_bytes(d->type)};
+}
+
 /* [locked] The group is there, and well. */
 static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
 {
@@ -174,13 +186,11 @@ static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
         return TUTTI_ENOMEM;
     memcpy(workers, c->workers, c->n * sizeof(*workers));
     uint32_t elem = (uint32_t)tutti_type_bytes(d->type);
-    *e = (errand){.shape = {.workers = workers,
-                            .n = c->n,
-                            .is_inside = c->is_inside,
-                            .bytes = d->count * elem},
+    *e = (errand){.shape = shape_of(c, d),
                   .group = c->id,
                   .me = c->me,
                   .elem_bytes = elem};
+    e->shape.workers = workers;
     e->key = key_of(w, &e->shape, e->me, d->count, elem);
     if (c->n > 1 && d->count > 0)
         e->bond = find_bond(w, e->key);
@@ -283,6 +293,109 @@ static tutti_err begin(tt_worker *w, tt_draft *d, bool unlocks)
     return over ? over : err;
 }
 
+/* ----------------------------------------------------------------- early -- */
+
+bool tt_handin_waits(const tt_worker *w)
+{
+    return w->phase == TT_PHASE_ANNOUNCED ||
+           (w->phase == TT_PHASE_GROUP && w->is_planning);
+}
+
+/* [locked] Begins the first that waits, or tells it why not. */
+static void begin_first(tt_worker *w, bool unlocks)
+{
+    tt_draft *d = w->drafts;
+    w->drafts = d->next;
+    if (!w->drafts)
+        w->drafts_end = &w->drafts;
+    tutti_err err = w->phase == TT_PHASE_GROUP ? w->crew.err : TUTTI_EABORTED;
+    if (!err)
+        err = begin(w, d, unlocks);
+    if (err && d->done)
+        d->done(d->arg, err);
+    free_draft(w, d);
+}
+
+/* [locked] */
+static bool is_planned(tt_worker *w, const tt_draft *d)
+{
+    const tt_crew *c = &w->crew;
+    const tt_worker_shape shape = shape_of(c, d);
+    if (c->err || c->n == 1 || d->count == 0)
+        return true;
+    tt_bond *bond = find_bond(w, key_of(w, &shape, c->me, d->count,
+                                        (uint32_t)tutti_type_bytes(d->type)));
+    tt_bond_unref(bond);
+    return bond != NULL;
+}
+
+static void *plan_main(void *arg)
+{
+    tt_worker *w = arg;
+    pthread_mutex_lock(&w->lock);
+    while (w->drafts) {
+        begin_first(w, true);
+        tt_worker_wake(w); /* it sends */
+    }
+    w->is_planning = false;
+    tt_worker_commit_early(w);
+    tt_worker_wake(w);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+void tt_handin_begin(tt_worker *w)
+{
+    if (w->lacks_draft)
+        tt_crew_break(w, TUTTI_ENOMEM, true,
+                      "worker %u has no memory for a buffer", w->id);
+    w->lacks_draft = false;
+    while (w->drafts && is_planned(w, w->drafts))
+        begin_first(w, false);
+    if (w->drafts && tt_worker_thread(w, &w->planner, plan_main) == 0) {
+        w->has_planner = w->is_planning = true;
+        return;
+    }
+    while (w->drafts)
+        begin_first(w, false);
+    tt_worker_commit_early(w);
+}
+
+void tt_handin_drop(tt_worker *w, tutti_err err)
+{
+    w->lacks_draft = false;
+    while (w->drafts) {
+        tt_draft *d = w->drafts;
+        w->drafts = d->next;
+        if (d->done)
+            d->done(d->arg, err);
+        free_draft(w, d);
+    }
+    w->drafts_end = &w->drafts;
+}
+
+void tt_handin_join(tt_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool has_planner = w->has_planner;
+    w->has_planner = false;
+    pthread_mutex_unlock(&w->lock);
+    if (has_planner)
+        pthread_join(w->planner, NULL);
+}
+
+/* ------------------------------------------------------------------ calls -- */
+
+/* [locked] No copy of a buffer: its group cannot succeed. */
+static tutti_err lack(tt_worker *w)
+{
+    if (w->phase == TT_PHASE_ANNOUNCED)
+        w->lacks_draft = true;
+    tt_crew_break(w, TUTTI_ENOMEM, true, "worker %u has no memory for a buffer",
+                  w->id);
+    return tt_worker_refuse(w, TUTTI_ENOMEM, "out of memory for a buffer");
+}
+
 tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
                            tutti_type type, tt_worker_done done, void *arg)
 {
@@ -295,9 +408,8 @@ tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
         return err;
     tt_draft *d = copy_draft(w, &what);
     pthread_mutex_lock(&w->lock);
-    err = d ? check(w, d)
-            : tt_worker_refuse(w, TUTTI_ENOMEM, "out of memory for a buffer");
-    if (!err && w->phase == TT_PHASE_ANNOUNCED) {
+    err = d ? check(w, d) : lack(w);
+    if (!err && tt_handin_waits(w)) {
         *w->drafts_end = d;
         w->drafts_end = &d->next;
         d = NULL;
@@ -309,41 +421,4 @@ tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
     if (d)
         free_draft(w, d);
     return err;
-}
-
-/* [locked] Takes all of them off the list. */
-static tt_draft *take_drafts(tt_worker *w)
-{
-    tt_draft *first = w->drafts;
-    w->drafts = NULL;
-    w->drafts_end = &w->drafts;
-    return first;
-}
-
-/* The first of the list, off it: told, unless it has become a job. */
-static void end_draft(tt_worker *w, tt_draft **list, tutti_err err)
-{
-    tt_draft *d = *list;
-    *list = d->next;
-    if (err && d->done)
-        d->done(d->arg, err);
-    free_draft(w, d);
-}
-
-void tt_handin_drafts(tt_worker *w)
-{
-    tt_draft *list = take_drafts(w);
-    while (list) {
-        tutti_err err = w->crew.err;
-        if (!err)
-            err = begin(w, list, false);
-        end_draft(w, &list, err);
-    }
-}
-
-void tt_handin_drop(tt_worker *w, tutti_err err)
-{
-    tt_draft *list = take_drafts(w);
-    while (list)
-        end_draft(w, &list, err);
 }

@@ -72,7 +72,7 @@ typedef struct tt_tie {
 typedef struct tt_crew {
     uint64_t id, iteration;
     tt_group_kind kind;
-    uint32_t n, me, n_jobs;
+    uint32_t n, me, n_jobs, n_cpus;
     bool is_even, is_inside, has_model;
     tt_seat *seats;           /* [n] */
     tt_group_member *members; /* [n] */
@@ -94,7 +94,7 @@ typedef struct tt_draft {
     void *arg;
 } tt_draft;
 
-/* A commit that was called before the group was known. */
+/* A commit that was called before all buffers were begun. */
 typedef struct tt_early_commit {
     bool is_there;
     tt_worker_done done;
@@ -133,8 +133,11 @@ struct tt_worker {
     tt_worker_done done; /* of the announcement or the commit */
     void *done_arg;
     uint64_t announced;             /* iteration */
-    tt_draft *drafts, **drafts_end; /* announced: until the group is there */
+    tt_draft *drafts, **drafts_end; /* not begun yet: handin.c */
     tt_early_commit early;
+    bool lacks_draft; /* there was no memory for one */
+    pthread_t planner;
+    bool has_planner, is_planning;
     tt_crew crew;
     uint64_t ended, broken; /* the last group that is over here; that broke */
     uint64_t n_groups, n_broken;
@@ -196,14 +199,20 @@ void tt_crew_end(tt_worker *w);
 bool tt_crew_needs(const tt_worker *w, const tt_tie *tie);
 void tt_crew_fini(tt_worker *w);
 
-/* handin.c: what came before the group. It is there now: begins them; or is not
- * to be: err is their outcome. */
-void tt_handin_drafts(tt_worker *w);
+/* handin.c: what came before the group. It is there now: begins them, and the
+ * commit; or is not to be: err is the buffers' outcome. */
+void tt_handin_begin(tt_worker *w);
 void tt_handin_drop(tt_worker *w, tutti_err err);
+/* Whether what is handed in now waits for its turn. */
+bool tt_handin_waits(const tt_worker *w);
+/* [not locked] Waits for the thread that plans, if there is one. */
+void tt_handin_join(tt_worker *w);
 
-/* worker.c: the same, and the commit. */
-void tt_worker_begin_early(tt_worker *w);
+/* worker.c: the commit that came early; that, and the buffers. */
+void tt_worker_commit_early(tt_worker *w);
 void tt_worker_drop_early(tt_worker *w, tutti_err err);
+/* Without signals. An errno value. */
+int tt_worker_thread(tt_worker *w, pthread_t *thread, void *(*fn)(void *arg));
 tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text);
 void tt_worker_wake(tt_worker *w);
 void tt_worker_call(tt_worker *w, tutti_err err); /* w->done, once */

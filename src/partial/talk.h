@@ -75,7 +75,7 @@ typedef struct tt_join {
     uint32_t site;  /* equal for workers near each other; 0: not known */
     uint16_t port;  /* where it listens */
     uint16_t flags;
-    uint32_t unused; /* 0 */
+    uint32_t n_cpus; /* processors of its host; 0: not known */
 } tt_join;
 _Static_assert(sizeof(tt_join) == 40, "as sent");
 
@@ -104,7 +104,8 @@ _Static_assert(sizeof(tt_seat) == 64, "as sent");
 typedef struct tt_group_head {
     uint64_t iteration;
     uint32_t n, me;
-    uint8_t kind, is_even, has_model, pad[5];
+    uint8_t kind, is_even, has_model, pad;
+    uint32_t n_cpus; /* the least of the members'; 0: not known */
 } tt_group_head;
 _Static_assert(sizeof(tt_group_head) == 24, "as sent");
 

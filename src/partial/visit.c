@@ -66,6 +66,12 @@ static tutti_err refused(tt_worker *w, int fd, const tt_talk *head,
                    text[0] ? text : "it does not say why");
 }
 
+static uint32_t count_cpus(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (uint32_t)n : 0;
+}
+
 static int send_join(tt_worker *w, int fd, bool is_current, uint64_t deadline)
 {
     tt_join join = {.token = w->o.token,
@@ -74,6 +80,7 @@ static int send_join(tt_worker *w, int fd, bool is_current, uint64_t deadline)
                     .n = w->o.n_workers,
                     .site = w->o.site,
                     .port = w->port,
+                    .n_cpus = count_cpus(),
                     .flags = (uint16_t)((is_current ? TT_TALK_CURRENT : 0) |
                                         (w->o.goes_ahead ? TT_TALK_AHEAD : 0))};
     unsigned char bytes[sizeof(tt_talk) + sizeof(join)];

@@ -5,7 +5,7 @@
  * listeners, the connections to other workers, and an eventfd by which calls
  * wake it. After each turn it advances the group, sends what may be sent, and
  * frees what was closed. What takes long (copying a buffer, planning) is done
- * by the caller, without the lock. */
+ * by others, without the lock: handin.c. */
 #include "partial/session.h"
 
 #include <errno.h>
@@ -95,13 +95,19 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static tutti_err start(tt_worker *w, tutti_diag *diag)
+int tt_worker_thread(tt_worker *w, pthread_t *thread, void *(*fn)(void *arg))
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int why = pthread_create(&w->thread, NULL, thread_main, w);
+    int why = pthread_create(thread, NULL, fn, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return why;
+}
+
+static tutti_err start(tt_worker *w, tutti_diag *diag)
+{
+    int why = tt_worker_thread(w, &w->thread, thread_main);
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "no thread for partial reduce");
@@ -225,6 +231,7 @@ static void stop(tt_worker *w)
     tt_worker_wake(w);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
+    tt_handin_join(w);
 }
 
 void tt_worker_leave(tt_worker *w)
@@ -251,6 +258,7 @@ void tt_worker_close(tt_worker *w)
 
 tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag)
 {
+    tt_handin_join(w);
     pthread_mutex_lock(&w->lock);
     tutti_err err = TUTTI_OK;
     if (!w->err)
@@ -301,6 +309,7 @@ static tutti_err begin_announce(tt_worker *w)
 tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
                              tt_worker_done done, void *arg)
 {
+    tt_handin_join(w); /* of a group that was given up */
     pthread_mutex_lock(&w->lock);
     tutti_err err = begin_announce(w);
     if (!err) {
@@ -353,13 +362,15 @@ static tutti_err begin_commit(tt_worker *w, tt_worker_done done, void *arg)
     return TUTTI_OK;
 }
 
-void tt_worker_begin_early(tt_worker *w)
+void tt_worker_commit_early(tt_worker *w)
 {
     const tt_early_commit early = w->early;
+    if (!early.is_there)
+        return;
     w->early = (tt_early_commit){.is_there = false};
-    tt_handin_drafts(w);
-    tutti_err err = early.is_there ? begin_commit(w, early.done, early.arg)
-                                   : TUTTI_OK;
+    tutti_err err = w->phase == TT_PHASE_GROUP
+                        ? begin_commit(w, early.done, early.arg)
+                        : TUTTI_EABORTED;
     if (err && early.done)
         early.done(early.arg, err);
 }
@@ -377,9 +388,9 @@ tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg)
 {
     pthread_mutex_lock(&w->lock);
     tutti_err err = w->phase == TT_PHASE_GROUP ? TUTTI_OK : w->err;
-    if (!err && w->phase == TT_PHASE_ANNOUNCED && !w->early.is_there) {
+    if (!err && tt_handin_waits(w) && !w->early.is_there) {
         w->early = (tt_early_commit){true, done, arg};
-    } else if (!err && w->phase != TT_PHASE_GROUP) {
+    } else if (!err && (w->phase != TT_PHASE_GROUP || w->early.is_there)) {
         err = tt_worker_refuse(w, TUTTI_EINVAL, "there is no group to commit");
     } else if (!err) {
         err = begin_commit(w, done, arg);
@@ -396,6 +407,7 @@ void tt_worker_abandon(tt_worker *w, const char *reason)
                   reason ? reason : "it does not say why");
     if (w->phase == TT_PHASE_GROUP)
         tt_crew_end(w);
+    tt_worker_drop_early(w, TUTTI_EABORTED);
     tt_worker_wake(w);
     pthread_mutex_unlock(&w->lock);
 }

@@ -25,7 +25,8 @@ typedef void (*tt_worker_done)(void *arg, tutti_err err);
 typedef struct tt_worker_shape {
     const uint32_t *workers;
     uint32_t n;
-    bool is_inside; /* all on one host */
+    uint32_t n_cpus; /* the least that a member's host has; 0: not known */
+    bool is_inside;  /* all on one host */
     uint64_t bytes;
 } tt_worker_shape;
 typedef struct tt_worker_plan {
@@ -50,7 +51,7 @@ typedef struct tt_worker_opts {
     tutti_err (*plan)(void *ctx, const tt_worker_shape *shape,
                       tt_worker_plan *out, tutti_diag *diag);
     void *plan_ctx;
-    bool plans_by_member; /* else by their number and is_inside alone */
+    bool plans_by_member; /* else by n, n_cpus and is_inside alone */
 } tt_worker_opts;
 
 /* Blocks until it has joined. Errors: EBOOT, ETIMEOUT, EINVAL (refused), ESYS,
@@ -74,13 +75,13 @@ typedef struct tt_worker_group {
 } tt_worker_group;
 tutti_err tt_worker_group_of(tt_worker *w, tt_worker_group *out);
 /* The next buffer; all members give the same ones in the same order. It and the
- * commit may come before the group is known, once the worker has announced. Errors:
- * EINVAL, ENOMEM, the group's failure. */
+ * commit may come before the group is known, once the worker has announced.
+ * Errors: EINVAL, ENOMEM, the group's failure. */
 tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
                            tutti_type type, tt_worker_done done, void *arg);
 /* When all is averaged, writes the buffers; or none of them. */
 tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg);
-/* Breaks the group; nothing when there is none. */
+/* Breaks the group, and ends what was handed in before it; nothing else. */
 void tt_worker_abandon(tt_worker *w, const char *reason);
 
 /* Others need not wait for it from here on. */

@@ -48,7 +48,8 @@ static const char *planner_for(const char *planner, int n)
     return planner || !is_crowded ? planner : "dbtree";
 }
 
-/* P = N with equal weights is the all-reduce AVG of the same planner, bit for bit. */
+/* P = N with equal weights is the all-reduce AVG of the same planner, bit for
+ * bit. */
 static int same_as_all_reduce(int rank, int n, void *arg)
 {
     static const size_t counts[] = {1, 0, 7, 1000, 300001};
@@ -323,8 +324,8 @@ static int closes(int rank, int n, void *arg)
     return 0;
 }
 
-/* Everything is handed in before anybody is in a group. The last buffer is changed
- * right after that: it was copied. */
+/* Everything is handed in before anybody is in a group. The last buffer is
+ * changed right after that: it was copied. */
 enum { EARLY = 3, EARLY_STEPS = 40, EARLY_MOST = 20000 };
 static const size_t early_counts[EARLY] = {EARLY_MOST, 0, 3};
 static float early_x[EARLY][EARLY_MOST];
@@ -410,7 +411,6 @@ static int closes_early(int rank, int n, void *arg)
     tutti_partial *p;
     char where[64];
     float x = 1;
-    (void)arg;
     (void)n;
     if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
              "controller"))
@@ -427,10 +427,18 @@ static int closes_early(int rank, int n, void *arg)
             TUTTI_EINVAL ||
         tutti_partial_commit(p, NULL, &more) != TUTTI_EINVAL)
         return tt_procs_complain(rank, "more after the commit");
-    tutti_partial_close(p);
+    if (arg)
+        tutti_partial_abandon(p, "changed its mind");
+    else
+        tutti_partial_close(p);
     int bad = x != 1;
-    for (int i = 0; i < 3; i++)
+    for (int i = 2; i > 0; i--)
         bad += tutti_wait(req[i]) != TUTTI_EABORTED;
+    if (arg && tutti_test(req[0]) != TUTTI_AGAIN)
+        return tt_procs_complain(rank, "the announcement does not stand");
+    if (arg)
+        tutti_partial_close(p);
+    bad += tutti_wait(req[0]) != TUTTI_EABORTED;
     tutti_controller_close(c);
     return bad ? tt_procs_complain(rank, "%d not aborted", bad) : 0;
 }
@@ -439,6 +447,7 @@ static void test_closes_midway(void **state)
 {
     (void)state;
     run(1, closes_early, NULL);
+    run(1, closes_early, "gives up first");
     run(1, closes, NULL);
 }
 

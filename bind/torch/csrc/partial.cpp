@@ -111,9 +111,10 @@ class Partial
         const auto session = open();
         auto made = std::make_shared<Request>();
         tutti_request *req = nullptr;
-        keep(nullptr);
         const tutti_err err = tutti_partial_announce(session->p, iteration,
                                                      is_last, nullptr, &req);
+        if (!err)
+            keep(nullptr);
         made->take(err, req);
         return made;
     }
@@ -194,8 +195,8 @@ class Partial
             kept_.clear();
     }
     std::mutex lock_;
+    Tensors kept_; // longer than the session, which may be writing them
     SessionPtr session_;
-    Tensors kept_;
 };
 
 using PartialPtr = std::shared_ptr<Partial>;

@@ -278,7 +278,7 @@ class PartialReduce:
             return
         self.group = self._session.group()
         if err:
-            self._failed(err)
+            self._failed(err, flight.asked)
             return
         for bucket in self.buckets:
             bucket.change()
@@ -315,7 +315,7 @@ class PartialReduce:
         """Whether the group came to its end; WorkerLost, or the weights are as they
         were, when not."""
         try:
-            return self._reduce(buckets, checks)
+            return self._reduce(asked, buckets, checks)
         except WorkerLost:
             raise
         except BaseException as error:
@@ -325,8 +325,10 @@ class PartialReduce:
             raise
 
     def _give_up(self, asked, why):
+        """Takes back what was handed over; the group that comes is told."""
+        self._session.abandon(why)
         if asked.is_over():
-            self._session.abandon(why)
+            self._session.abandon(why)  # it may have come in between
         else:
             self._flight = Retreat(self._session, asked, why)
 
@@ -339,17 +341,18 @@ class PartialReduce:
                 f"numbers after step {self.iteration}; the others have not got them"
             )
 
-    def _reduce(self, buckets, checks):
+    def _reduce(self, asked, buckets, checks):
         """All is handed over before the group is known: then nobody else has to wake
         up between the controller's word and the average."""
-        session, err = self._session, 0
+        session = self._session
+        err = asked.wait() if asked.is_over() else 0
         for bucket in buckets:
             self._read(bucket, checks)
             err = err or session.reduce(bucket.flat)
         err = err or _result_of(session.commit())
         self.group = session.group()
         if err:
-            return self._failed(err)
+            return self._failed(err, asked)
         with torch.no_grad():
             for bucket in self.buckets:
                 bucket.write()
@@ -367,13 +370,13 @@ class PartialReduce:
         info = self._session.describe()
         return info["is_dynamic"] or any(m[3] == 0 and m[0] == self.worker for m in self.group["members"])
 
-    def _failed(self, err):
+    def _failed(self, err, asked):
         session = self._session
         self.n_broken += 1
         self.last_failure = session.message() or _c.strerror(err)
         if session.state():
             raise WorkerLost(f"tutti.torch.PartialReduce: {self.last_failure}")
-        session.abandon(self.last_failure)  # nobody waits for it, if it has not broken yet
+        self._give_up(asked, self.last_failure)  # nobody waits for it, if it has not broken yet
         if err == _c.EMISMATCH:
             self._mismatched()
         return False
