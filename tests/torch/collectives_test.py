@@ -468,6 +468,25 @@ def holds_the_gil(rank, size):
         shutil.rmtree(box[0])
 
 
+def let_go(rank, size):
+    """Works that Python looks at, or lets go of, while their calls end for a future:
+    the library's hold on the inputs goes then, which takes the GIL."""
+    out = torch.empty(size)
+    for k in range(2000):
+        x = torch.tensor([k + 1.0 + rank])
+        work = dist.all_gather_into_tensor(out, x, async_op=True)
+        future = work.get_future()
+        while k % 2 and not work.is_completed():
+            pass
+        del work
+        if k % 16 == 0:
+            future.wait()
+    future.wait()
+    same(out, torch.arange(size) + 2000.0, "the last of many")
+    dist.group.WORLD._start_coalescing(torch.device("cpu"))
+    assert dist.group.WORLD._end_coalescing(torch.device("cpu")).get_future().wait() is not None
+
+
 PARTS = (
     ("all_reduce and reduce", reduces),
     ("operations and layouts that Gloo has not", more_operations),
@@ -482,6 +501,7 @@ PARTS = (
     ("tensors of no elements", empty),
     ("tensors not in one piece", strided),
     ("a callback that keeps the GIL", holds_the_gil),
+    ("works that are let go of", let_go),
 )
 
 

@@ -193,6 +193,12 @@ def bad_tensors(rank, size):
     ):
         if rank == 1:
             raises(RuntimeError, [alone], call)
+    outs, ins = [torch.ones(size), torch.ones(size + 1)], [torch.ones(1), torch.ones(1)]
+    raises(RuntimeError, ["world_size"], lambda: dist.group.WORLD.allgather_into_tensor_coalesced(outs, ins))
+    right, left = (rank + 1) % size, (rank - 1) % size
+    batch = [dist.P2POp(dist.isend, x, right), dist.P2POp(dist.irecv, torch.ones(1).expand(3), left)]
+    raises(RuntimeError, [alone], lambda: dist.batch_isend_irecv(batch))
+    dist.recv(torch.empty(3), left)  # what was sent all the same
     wide = wide + 0 if rank != 1 else wide  # it may be sent
     dist.broadcast(wide, 1)
     dist.all_reduce(x)

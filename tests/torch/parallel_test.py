@@ -246,6 +246,12 @@ def states(rank, size):
     holder.load_state_dict(holder.state_dict())
     net.load_state_dict({"module." + k: v for k, v in net.module.state_dict().items()})
     net.module.load_state_dict(net.state_dict())
+    nested = nn.Module()
+    nested.module = nn.Linear(2, 2)
+    nested = tutti.torch.DataParallel(nested)
+    for state in (nested.state_dict(), {"module." + k: v for k, v in nested.state_dict().items()}):
+        nested.load_state_dict(state)
+
     class Counts(nn.Linear):
         def forward(self, x):
             assert self.seen == 0, self.seen
@@ -264,8 +270,33 @@ def states(rank, size):
             net(torch.zeros(3, 4))
 
 
+def asked_aside(rank, size):
+    """What one rank asks of its network in evaluation, gradients of the input too, is
+    no part of a step."""
+    nets = [tutti.torch.DataParallel(model(), policy="ddp") for _ in range(2)]
+    optimizers = [sgd(net) for net in nets]
+    for step in range(STEPS):
+        if rank == 0:
+            x = batch(rank, 50 + step)[0].requires_grad_()
+            nets[0].eval()
+            assert torch.autograd.grad(nets[0](x).sum(), x)[0].any()
+            nets[0].train()
+        for net, optimizer in zip(nets, optimizers):
+            train(net, optimizer, rank, 1)
+    equal_everywhere(nets[0].parameters(), size)
+    for a, b in zip(nets[0].parameters(), nets[1].parameters()):
+        assert torch.equal(a, b)
+
+
 def refusals(rank, size):
     """Sentences, on every rank."""
+    net = tutti.torch.DataParallel(nn.Embedding(4, 2, sparse=True))
+    net.zero_grad()
+    try:
+        net(torch.tensor([rank])).sum().backward()
+        raise AssertionError("a sparse gradient was not refused")
+    except RuntimeError as error:
+        assert "sparse=False" in str(error), error
     for make, words in (
         (lambda: nn.Linear(3, 3 + (rank == 1)), "on rank 1 parameter weight is (4, 3)"),
         (lambda: nn.Linear(3, 3, bias=rank != 1), "on rank 1 parameter 1 is missing"),
@@ -449,7 +480,7 @@ def every(parts, rank, size):
 
 IN_TWO = (
     policies, delayed_is_exact, waits_are_no_computing, accumulation, hooks,
-    ddp_in_shared_memory, states, refusals, broken,
+    ddp_in_shared_memory, states, asked_aside, refusals, broken,
 )
 TESTS = [
     ("the model of exposed time, by hand", model_by_hand),

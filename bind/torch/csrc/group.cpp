@@ -5,6 +5,7 @@
 #include "group.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <c10/util/Exception.h>
 
@@ -124,7 +125,12 @@ WorkPtr ProcessGroupTutti::start(Job job, Add add)
     const bool is_message = c10d::isP2POp(job.op);
     std::unique_lock<std::mutex> lock(lock_);
     if (open_) {
-        add(*open_, opts);
+        try {
+            add(*open_, opts);
+        } catch (...) {
+            put_off(std::current_exception());
+            return nullptr;
+        }
         if (is_message)
             record(open_, job, 0);
         else
@@ -141,7 +147,12 @@ WorkPtr ProcessGroupTutti::start(Job job, Add add)
     auto work = c10::make_intrusive<TuttiWork>(rank_, job.op, names.title,
                                                job.inputs, seq);
     auto call = std::make_shared<Call>(comm_, names.plain);
-    add(*call, opts);
+    try {
+        add(*call, opts);
+    } catch (...) {
+        call->detach(); // the library has the buffers of what was added before
+        throw;
+    }
     if (!is_message)
         note(call);
     record(call, job, seq);
@@ -212,10 +223,35 @@ void ProcessGroupTutti::startCoalescing()
     open_collectives_ = false;
 }
 
-WorkPtr ProcessGroupTutti::endCoalescing()
+// With the lock, while coalescing. Torch calls endCoalescing() only where nothing
+// was thrown before, and would take all later calls for parts of this one.
+void ProcessGroupTutti::put_off(std::exception_ptr error)
+{
+    if (!open_error_)
+        open_error_ = std::move(error);
+}
+
+bool ProcessGroupTutti::refuse_later(std::exception_ptr error)
 {
     std::lock_guard<std::mutex> lock(lock_);
+    if (open_)
+        put_off(std::move(error));
+    return open_ != nullptr;
+}
+
+WorkPtr ProcessGroupTutti::endCoalescing()
+{
+    std::unique_lock<std::mutex> lock(lock_);
     TORCH_CHECK(open_, "tutti: endCoalescing() without startCoalescing()");
+    if (open_error_) {
+        const auto call = std::move(open_);
+        const auto outputs = std::move(open_outputs_);
+        const auto error = std::exchange(open_error_, nullptr);
+        open_ = nullptr;
+        lock.unlock();
+        call->detach();
+        std::rethrow_exception(error);
+    }
     const uint64_t seq = open_collectives_ ? ++seq_ : seq_.load();
     auto work = c10::make_intrusive<TuttiWork>(
         rank_, OpType::COALESCED, "tutti:coalesced", std::nullopt, seq);

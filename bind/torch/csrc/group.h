@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -171,6 +172,9 @@ class ProcessGroupTutti : public c10d::Backend
     using Add = c10::function_ref<void(Call &, const tutti_call_opts &)>;
     // A Work of the calls that `add` makes, or, while coalescing, of all.
     WorkPtr start(Job job, Add add);
+    // While coalescing: the error is endCoalescing()'s. False: it is not.
+    bool refuse_later(std::exception_ptr error);
+    void put_off(std::exception_ptr error);
     void record(const std::shared_ptr<Call> &call, const Job &job,
                 uint64_t seq);
     tutti_call_opts options_of(Millis timeout) const;
@@ -208,6 +212,7 @@ class ProcessGroupTutti : public c10d::Backend
     std::shared_ptr<Call> open_; // while coalescing
     std::vector<Tensors> open_outputs_;
     bool open_collectives_ = false; // not messages only
+    std::exception_ptr open_error_; // the first; endCoalescing() throws it
     // For the flight recorder.
     const std::shared_ptr<GroupName> name_;
     std::once_flag is_named_;

@@ -188,11 +188,12 @@ class Partial
     // What the library writes at a commit lives until the next announcement.
     void keep(const at::Tensor *t)
     {
+        Tensors gone; // without the lock: they may ask for the GIL
         const std::lock_guard<std::mutex> lock(lock_);
         if (t)
             kept_.push_back(*t);
         else
-            kept_.clear();
+            gone.swap(kept_);
     }
     std::mutex lock_;
     Tensors kept_; // longer than the session, which may be writing them
@@ -300,10 +301,11 @@ py::dict metrics_of(const tutti_partial_metrics &m, OfSize n_of_size)
 py::object measure(Partial &self)
 {
     tutti_partial_metrics m;
-    if (tutti_partial_measure(self.open()->p, &m))
+    const auto session = self.open();
+    if (tutti_partial_measure(session->p, &m))
         return py::none();
     return metrics_of(m, [&](uint32_t size) {
-        return tutti_partial_n_of_size(self.open()->p, size);
+        return tutti_partial_n_of_size(session->p, size);
     });
 }
 

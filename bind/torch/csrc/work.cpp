@@ -93,6 +93,10 @@ void Call::settle()
     }
     c10::intrusive_ptr<c10::ivalue::Future> future;
     Step on_end;
+    // They go without the lock: a tensor that Python has too asks for the GIL
+    // when it goes, and who has that may be waiting for the lock.
+    std::vector<Step> after;
+    Tensors keep;
     {
         std::lock_guard<std::mutex> lock(lock_);
         if (settled_.load(std::memory_order_relaxed))
@@ -110,8 +114,8 @@ void Call::settle()
         } catch (...) {
             outcome_ = std::current_exception();
         }
-        after_.clear();
-        keep_.clear();
+        after.swap(after_);
+        keep.swap(keep_);
         for (const uint64_t id : records_)
             Recorder::get().end(id, !outcome_);
         future = future_;
@@ -167,6 +171,8 @@ std::exception_ptr Call::outcome()
 
 c10::intrusive_ptr<c10::ivalue::Future> Call::future()
 {
+    if (reqs_.empty())
+        is_over(); // nobody will call back
     std::unique_lock<std::mutex> lock(lock_);
     if (future_)
         return future_;

@@ -60,15 +60,15 @@ class Bucket:
         if grad is None:
             view.zero_()
             return
-        if grad.data_ptr() == view.data_ptr():
-            if not self.is_alone:
-                grad.detach().mul_(self.scale)
-            return
         if grad.layout != torch.strided or grad.dtype != view.dtype:
             raise RuntimeError(
                 "tutti.torch: a gradient that is sparse or of another type than its "
                 "parameter cannot be averaged; make it dense (sparse=False)"
             )
+        if grad.data_ptr() == view.data_ptr():
+            if not self.is_alone:
+                grad.detach().mul_(self.scale)
+            return
         if not self.is_alone:
             torch.mul(grad.detach(), self.scale, out=view)
         elif grad.stride() == view.stride():

@@ -193,7 +193,8 @@ class DataParallel(torch.nn.Module):
                 "not come to its end (an exception in it?), so the ranks no longer do the "
                 "same; all of them must wrap the module again, or end"
             )
-        if self.steps == self.warmup and self.steps > 0:
+        # Not in evaluation, which one rank may do alone.
+        if self.steps == self.warmup and self.steps > 0 and self.module.training:
             self.finish()
             self._plan_from_times()
             self.steps += 1
@@ -371,9 +372,18 @@ def _entered(me, owned, *_):
 
 
 def _begun(me, _):
+    """Of an output's gradient. It may be asked for without the parameters'
+    (torch.autograd.grad), which is nobody else's business."""
     net = me()
-    if net is not None:
+    if net is not None and any(map(_is_due, net.params)):
         net._begin()
+
+
+def _is_due(p):
+    """Whether this backward pass will come to the parameter, if it has a part in it."""
+    return p.requires_grad and torch._C._will_engine_execute_node(
+        torch.autograd.graph.get_gradient_edge(p).node
+    )
 
 
 def _without_prefix(net, state, prefix, _):
@@ -391,5 +401,9 @@ def _with_prefix(net, state, prefix, *_):
     """load_state_dict(): of the module's own, or of one with the prefix."""
     net.finish()
     inner = prefix + "module."
-    for key in [k for k in state if k.startswith(prefix) and not k.startswith(inner)]:
-        state[inner + key[len(prefix) :]] = state.pop(key)
+    longer = {k: inner + k[len(prefix) :] for k in state if k.startswith(prefix)}
+    full = {inner + name for name, _ in [*net.module.named_parameters(), *net.module.named_buffers()]}
+    # The module may itself have a part that is called "module".
+    is_full = len(full.intersection(longer)) > len(full.intersection(longer.values()))
+    for key in [k for k in longer if not (is_full and k.startswith(inner))]:
+        state[longer[key]] = state.pop(key)
