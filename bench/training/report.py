@@ -90,13 +90,14 @@ def table(head, rows):
 
 
 def added(result, way):
-    """Seconds by which a step of DDP is longer than one that exchanges nothing: what
-    is exposed, less DDP's own copying. None: not known."""
+    """Seconds by which a step of DDP is longer than one of the same round that
+    exchanges nothing: what is exposed, less DDP's own copying. None: not known."""
     backend, _, view = way.partition("-")
     without = result["ways"].get("none-view" if view else "none")
     if not without or backend not in ("gloo", "tutti") or way not in result["ways"]:
         return None
-    return medians(result["ways"][way])["step_s"] - medians(without)["step_s"]
+    return statistics.median(row["step_s"] - other["step_s"] for row, other
+                             in zip(result["ways"][way], without))
 
 
 def added_cells(result, way):
