@@ -7,6 +7,7 @@
  * completion thread starts with the first callback and lives until the process
  * has neither a communicator nor a request left. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -20,7 +21,10 @@ struct tutti_request {
     tt_engine *engine;
     _Atomic int is_done;
     _Atomic int n_refs;
-    _Atomic int fd; /* -1: none */
+    _Atomic int fd;    /* -1: none */
+    bool is_elsewhere; /* ended by tt_request_end(), not by the engine */
+    _Atomic int
+        is_watched; /* then: a wait for several needs the engine's word */
     tutti_err err;
     _Atomic int calls; /* whether somebody is to be called: see below */
     void (*callback)(void *arg, tutti_err err);
@@ -117,7 +121,10 @@ void tt_request_stop(void)
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
                             tutti_request **out)
 {
-    return tt_request_make(&comm->mem, comm->engine, opts, out);
+    tutti_err err = tt_request_make(&comm->mem, comm->engine, opts, out);
+    if (!err)
+        (*out)->is_elsewhere = false;
+    return err;
 }
 
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
@@ -134,6 +141,7 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
     tt_process_retain(); /* it may outlive its communicator */
     req->mem = *mem;
     req->engine = engine;
+    req->is_elsewhere = true;
     req->callback = opts ? opts->callback : NULL;
     req->callback_arg = opts ? opts->callback_arg : NULL;
     atomic_init(&req->calls, req->callback ? CALLS_CALLBACK : CALLS_NOBODY);
@@ -190,16 +198,18 @@ tutti_err tutti_request_callback(tutti_request *req,
     return TUTTI_OK;
 }
 
-void tt_request_done(void *arg, tutti_err err)
+static void settle(tutti_request *req, tutti_err err)
 {
-    tutti_request *req = arg;
     req->err = err;
     /* Pairs with tutti_request_fd: it stores fd, then looks at is_done. */
     atomic_store_explicit(&req->is_done, 1, memory_order_seq_cst);
     int fd = atomic_load_explicit(&req->fd, memory_order_seq_cst);
     if (fd >= 0)
         signal_fd(fd);
-    tt_engine_wake(req->engine);
+}
+
+static void let_go(tutti_request *req)
+{
     if (atomic_exchange_explicit(&req->calls, CALLS_ARE_OVER,
                                  memory_order_acq_rel) == CALLS_CALLBACK)
         enqueue(req);
@@ -207,14 +217,25 @@ void tt_request_done(void *arg, tutti_err err)
         unref(req);
 }
 
+void tt_request_done(void *arg, tutti_err err)
+{
+    tutti_request *req = arg;
+    settle(req, err);
+    tt_engine_wake(req->engine);
+    let_go(req);
+}
+
 void tt_request_end(void *arg, tutti_err err)
 {
     tutti_request *req = arg;
-    tt_engine *engine = req->engine; /* the request may go */
-    tt_engine_lock(engine);
-    tt_request_done(req, err);
-    tt_engine_alert(engine);
-    tt_engine_unlock(engine);
+    settle(req, err);
+    /* The engine sleeps on, unless somebody waits there: see tutti_wait_any. */
+    if (atomic_load_explicit(&req->is_watched, memory_order_seq_cst)) {
+        tt_engine_lock(req->engine);
+        tt_engine_alert(req->engine);
+        tt_engine_unlock(req->engine);
+    }
+    let_go(req);
 }
 
 static bool is_done(const void *arg)
@@ -227,9 +248,28 @@ tutti_err tutti_test(tutti_request *req)
 {
     if (tt_process_is_child())
         return TUTTI_EFORK;
-    if (!is_done(req))
+    if (!is_done(req) && !req->is_elsewhere)
         tt_engine_poke(req->engine);
     return is_done(req) ? req->err : TUTTI_AGAIN;
+}
+
+/* Whoever waits sees it done, or is seen waiting by who ends it. */
+static void watch(tutti_request *req)
+{
+    if (req->is_elsewhere)
+        atomic_store_explicit(&req->is_watched, 1, memory_order_seq_cst);
+}
+
+/* Driving the engine would not bring its end any nearer. */
+static void await(tutti_request *req)
+{
+    struct pollfd p = {.events = POLLIN};
+    if (!req->is_elsewhere || tutti_request_fd(req, &p.fd)) {
+        watch(req);
+        tt_engine_wait(req->engine, is_done, req);
+    }
+    while (!is_done(req))
+        poll(&p, 1, -1);
 }
 
 tutti_err tutti_wait(tutti_request *req)
@@ -238,7 +278,7 @@ tutti_err tutti_wait(tutti_request *req)
         return TUTTI_EFORK;
     /* A request that is done may be older than its engine. */
     if (!is_done(req))
-        tt_engine_wait(req->engine, is_done, req);
+        await(req);
     tutti_err err = req->err;
     unref(req);
     return err;
@@ -273,6 +313,9 @@ tutti_err tutti_wait_any(tutti_request *const *reqs, size_t n, size_t *index)
         first = reqs[i];
     if (!first || !index)
         return TUTTI_EINVAL;
+    for (size_t i = 0; i < n; i++)
+        if (reqs[i])
+            watch(reqs[i]);
     if (!is_any_done(&a))
         tt_engine_wait(first->engine, is_any_done, &a);
     *index = find_done(&a);

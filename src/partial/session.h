@@ -17,6 +17,7 @@
 
 #define TT_EARLY_BINDS 65536u
 #define TT_BONDS 64
+#define TT_TIE_SMALL 512
 
 typedef enum tt_worker_phase {
     TT_PHASE_IDLE,
@@ -47,20 +48,27 @@ typedef struct tt_tie {
     int fd;
     uint32_t worker, incarnation; /* of the other side; TT_NONE: not known */
     bool is_unix, waits_out;
+    bool is_paused;    /* what comes next has no place here yet */
+    bool is_unwatched; /* the other side has hung up meanwhile */
     uint64_t since_ns; /* in this state */
     tt_seat seat;      /* connecting: to whom */
-    /* Reading. */
+    /* Reading: what is small comes through `in`, payloads go to their place. */
+    unsigned char in[TT_TIE_SMALL];
+    size_t in_at, in_len;
+    bool is_dry; /* there was no more, in this turn */
     tt_talk head;
     size_t head_at;
+    bool has_place;    /* the payload, in `to` */
     unsigned char *to; /* of the payload; NULL: it is dropped */
     size_t to_at;
     tt_job *reading; /* the payload belongs to it */
     uint32_t reading_partner;
     unsigned char small[64];
-    /* Writing: small messages first, then the slice. */
+    /* Writing: small messages first, then the slice; those that fit go with it,
+     * in front of its header. */
     unsigned char *out;
     size_t out_cap, out_len, out_at;
-    tt_talk send_head;
+    unsigned char lead[TT_TIE_SMALL];
     struct iovec iov[TT_JOB_IOV + 1];
     int n_iov, iov_at;
     tt_job *sending; /* NULL: no slice is being sent */
@@ -170,6 +178,8 @@ void tt_tie_event(tt_tie *tie, uint32_t events);
 void tt_ties_need(tt_worker *w, tt_job *job);
 /* Sends what may be sent. */
 void tt_ties_pump(tt_worker *w);
+/* Reads on where what has come has a place by now. */
+void tt_ties_resume(tt_worker *w);
 /* Nothing of the job's memory is read or written any more. */
 void tt_ties_forget(tt_worker *w, const tt_job *job);
 /* The last group is over here: tells those who have begun more of it. */

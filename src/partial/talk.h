@@ -15,7 +15,8 @@
  *   BEAT      both        none: I am there
  *   HELLO     worker      tt_greeting: to another worker, first on a connection
  *   BIND      worker      tt_bind: bucket `who` of group `number` is begun here
- *   DATA      worker      a slice: `lane`, `slice` of that bucket
+ *   DATA      worker      a slice: `lane`, `slice` of that bucket; after BIND,
+ *                         and, but for bucket 0, after the other side's
  *   CREDIT    worker      none: slices below `slice` of `lane` are consumed
  *   OVER      worker      none: I am done with group `number`
  *
@@ -29,7 +30,7 @@
 #include "base/sock.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 2
+#define TT_TALK_VERSION 3
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {

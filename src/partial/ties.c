@@ -6,10 +6,14 @@
  *            unix socket on one host, TCP elsewhere. It is kept. Its first
  *            message says who connects to whom, with incarnations, so a worker
  *            that was started again is never taken for its former self.
- * Order      Each side says BIND when it has begun a bucket; slices follow
- *            when both have. So whatever data comes has a place, one group
- *            cannot block another, and what does not match is found before any
- *            data is used.
+ * Order      Each side says BIND when it has begun a bucket. Slices of the
+ *            group's first bucket follow at once, which saves a round; where
+ *            they come too early nothing more is read from the connection
+ *            until the bucket has begun there. Nothing that is awaited can be
+ *            behind them: whoever sends them has ended its groups before this
+ *            one, and of later buckets it sends when both have said BIND. So
+ *            one group cannot block another, and what does not match is found
+ *            before any data is used.
  * Broken     A slice that is half sent when its group breaks is finished from
  *            a copy; one that is half received is dropped as it comes. The
  *            connection lives on.
@@ -26,13 +30,18 @@
 
 static const uint64_t connect_ns = 10 * TT_NS_PER_S;
 /* Slices received or sent at a time, before another connection has a turn. */
-enum { SLICES_A_TURN = 32, MOST_STRANGERS = 64 };
+enum {
+    SLICES_A_TURN = 32,
+    MOST_STRANGERS = 64,
+    LEAD_MOST = TT_TIE_SMALL - sizeof(tt_talk)
+};
 
 /* ---------------------------------------------------------------- opening -- */
 
 static void watch(tt_tie *tie, int op, bool out)
 {
-    struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0u),
+    struct epoll_event e = {.events = (tie->is_paused ? 0u : EPOLLIN) |
+                                      (out ? EPOLLOUT : 0u),
                             .data.ptr = tie};
     epoll_ctl(tie->w->epoll_fd, op, tie->fd, &e);
     tie->waits_out = out;
@@ -476,59 +485,127 @@ static bool hear(tt_tie *tie)
     }
 }
 
-/* Bytes read; 0: none now, or the tie is closed. */
+/* Bytes read into `to`, and what is behind them into tie->in, which is empty; 0:
+ * none now, or the tie is closed. */
 static size_t receive(tt_tie *tie, void *to, size_t len)
 {
-    for (;;) {
-        ssize_t n = recv(tie->fd, to, len, 0);
-        if (n > 0)
-            return (size_t)n;
+    struct iovec iov[2] = {{to, len}, {tie->in, sizeof(tie->in)}};
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+    while (!tie->is_dry) {
+        ssize_t n = recvmsg(tie->fd, &m, 0);
+        if (n > 0) {
+            size_t got = (size_t)n < len ? (size_t)n : len;
+            tie->is_dry = (size_t)n < len + sizeof(tie->in);
+            tie->in_at = 0;
+            tie->in_len = (size_t)n - got;
+            return got;
+        }
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && errno == EAGAIN)
-            return 0;
-        lose_tie(tie, n == 0 ? "it closed it" : strerror(errno));
-        return 0;
+        tie->is_dry = true;
+        if (n == 0 || errno != EAGAIN)
+            lose_tie(tie, n == 0 ? "it closed it" : strerror(errno));
     }
+    return 0;
 }
 
-static size_t receive_payload(tt_tie *tie)
+/* At most len bytes, those first that were read already. */
+static size_t take(tt_tie *tie, void *to, size_t len)
 {
+    size_t have = tie->in_len - tie->in_at;
+    if (have == 0)
+        return receive(tie, to, len);
+    if (have > len)
+        have = len;
+    memcpy(to, tie->in + tie->in_at, have);
+    tie->in_at += have;
+    return have;
+}
+
+static size_t take_payload(tt_tie *tie)
+{
+    tt_worker *w = tie->w;
     size_t left = tie->head.len - tie->to_at;
     if (tie->to)
-        return receive(tie, tie->to + tie->to_at, left);
-    tt_worker *w = tie->w;
-    return receive(tie, w->trash,
-                   left < sizeof(w->trash) ? left : sizeof(w->trash));
+        return take(tie, tie->to + tie->to_at, left);
+    return take(tie, w->trash,
+                left < sizeof(w->trash) ? left : sizeof(w->trash));
 }
 
-/* One message, or a part of one; false: nothing more is there. */
+/* Data of a bucket that has not begun here, and may yet. */
+static bool is_early(const tt_tie *tie)
+{
+    const tt_talk *h = &tie->head;
+    return h->kind == TT_TALK_DATA && tie->state == TT_TIE_UP &&
+           h->number > tie->w->ended && !tt_crew_job(tie->w, h->number, h->who);
+}
+
+static bool take_head(tt_tie *tie)
+{
+    while (tie->head_at < sizeof(tie->head)) {
+        size_t n = take(tie, (char *)&tie->head + tie->head_at,
+                        sizeof(tie->head) - tie->head_at);
+        if (n == 0)
+            return false;
+        tie->head_at += n;
+    }
+    return true;
+}
+
+/* One message, or a part of one; false: nothing more is there, or has a place. */
 static bool read_some(tt_tie *tie)
 {
-    if (tie->head_at < sizeof(tie->head)) {
-        size_t n = receive(tie, (char *)&tie->head + tie->head_at,
-                           sizeof(tie->head) - tie->head_at);
-        tie->head_at += n;
-        if (tie->head_at < sizeof(tie->head))
-            return n > 0;
-        tie->to_at = 0;
-        if (!tt_talk_is_sound(&tie->head, UINT32_MAX) || !place_payload(tie)) {
+    if (!tie->has_place) {
+        if (!take_head(tie))
+            return false;
+        bool is_sound = tt_talk_is_sound(&tie->head, UINT32_MAX);
+        if (is_sound && is_early(tie)) {
+            tie->is_paused = true;
+            watch(tie, EPOLL_CTL_MOD, tie->waits_out);
+            return false;
+        }
+        if (!is_sound || !place_payload(tie)) {
             lose_tie(tie, "it says what makes no sense");
             return false;
         }
+        tie->to_at = 0;
+        tie->has_place = true;
     }
     while (tie->to_at < tie->head.len) {
-        size_t n = receive_payload(tie);
+        size_t n = take_payload(tie);
         if (n == 0)
             return false;
         tie->to_at += n;
     }
     tie->head_at = 0;
+    tie->has_place = false;
     if (!hear(tie)) {
         lose_tie(tie, "it says what makes no sense");
         return false;
     }
     return tie->state != TT_TIE_CLOSED;
+}
+
+/* What was read has to be heard: nobody tells of it again. */
+static void read_on(tt_tie *tie)
+{
+    tie->is_dry = false;
+    for (int i = 0; i < SLICES_A_TURN || tie->in_at < tie->in_len; i++)
+        if (!read_some(tie))
+            return;
+}
+
+void tt_ties_resume(tt_worker *w)
+{
+    for (tt_tie *tie = w->ties; tie; tie = tie->next) {
+        if (!tie->is_paused || tie->state == TT_TIE_CLOSED || is_early(tie))
+            continue;
+        tie->is_paused = false;
+        watch(tie, tie->is_unwatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD,
+              tie->waits_out);
+        tie->is_unwatched = false;
+        read_on(tie);
+    }
 }
 
 void tt_tie_event(tt_tie *tie, uint32_t events)
@@ -540,8 +617,13 @@ void tt_tie_event(tt_tie *tie, uint32_t events)
             finish_connect(tie);
         return;
     }
-    for (int i = 0; i < SLICES_A_TURN && read_some(tie); i++)
-        continue;
+    if (!tie->is_paused) {
+        read_on(tie);
+    } else if (events & (EPOLLERR | EPOLLHUP)) {
+        /* What it has said before is read when it has a place. */
+        epoll_ctl(tie->w->epoll_fd, EPOLL_CTL_DEL, tie->fd, NULL);
+        tie->is_unwatched = true;
+    }
 }
 
 /* --------------------------------------------------------------- sending -- */
@@ -608,18 +690,38 @@ static void say_credits(tt_tie *tie, tt_job *job, uint32_t p)
         put(tie, &head, NULL);
 }
 
+/* Takes small messages along, which are to go first. */
 static void take_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
 {
-    tie->send_head = tt_talk_head(TT_TALK_DATA, tie->w->crew.id, s->len);
-    tie->send_head.who = job->bucket;
-    tie->send_head.lane = s->wire;
-    tie->send_head.slice = s->slice;
-    tie->iov[0] = (struct iovec){&tie->send_head, sizeof(tie->send_head)};
+    size_t small = tie->out_len - tie->out_at;
+    tt_talk head = tt_talk_head(TT_TALK_DATA, tie->w->crew.id, s->len);
+    head.who = job->bucket;
+    head.lane = s->wire;
+    head.slice = s->slice;
+    if (small > 0)
+        memcpy(tie->lead, tie->out + tie->out_at, small);
+    tie->out_at = tie->out_len;
+    memcpy(tie->lead + small, &head, sizeof(head));
+    tie->iov[0] = (struct iovec){tie->lead, small + sizeof(head)};
     memcpy(tie->iov + 1, s->iov, (size_t)s->n_iov * sizeof(s->iov[0]));
     tie->n_iov = s->n_iov + 1;
     tie->iov_at = 0;
     tie->sending = job;
     tie->sending_lane = s->l;
+}
+
+static void say_all_credits(tt_tie *tie)
+{
+    tt_worker *w = tie->w;
+    if (w->phase < TT_PHASE_GROUP || w->crew.err)
+        return;
+    for (tt_job *job = w->crew.jobs; job; job = job->next) {
+        uint32_t p = job->b && !job->is_over ? partner_of(tie, job) : TT_NONE;
+        if (p != TT_NONE)
+            say_credits(tie, job, p);
+        if (tie->state == TT_TIE_CLOSED)
+            return;
+    }
 }
 
 /* Buckets in their order, and within one the least position. */
@@ -630,15 +732,11 @@ static bool choose_slice(tt_tie *tie)
     if (w->phase < TT_PHASE_GROUP || w->crew.err)
         return false;
     for (tt_job *job = w->crew.jobs; job; job = job->next) {
-        if (!job->b || job->is_over)
+        uint32_t p = job->b && !job->is_over ? partner_of(tie, job) : TT_NONE;
+        if (p == TT_NONE || !job->has_said[p])
             continue;
-        uint32_t p = partner_of(tie, job);
-        if (p == TT_NONE)
-            continue;
-        say_credits(tie, job, p);
-        if (tie->state == TT_TIE_CLOSED)
-            return false;
-        if (job->has_bound[p] && job->has_said[p] && tt_job_next(job, p, &s)) {
+        bool may_begin = job->has_bound[p] || job->bucket == 0;
+        if (may_begin && tt_job_next(job, p, &s)) {
             take_slice(tie, job, &s);
             return true;
         }
@@ -656,9 +754,10 @@ static bool pump(tt_tie *tie)
                 return has_moved;
             has_moved = true; /* others may have waited for it to leave */
         }
-        if (!send_small(tie))
-            return has_moved;
-        if (!choose_slice(tie))
+        say_all_credits(tie);
+        bool is_full = tie->out_len - tie->out_at > LEAD_MOST;
+        if ((is_full && !send_small(tie)) || tie->state == TT_TIE_CLOSED ||
+            !choose_slice(tie))
             return has_moved;
     }
     return true;

@@ -62,6 +62,7 @@ static void turn(tt_worker *w, const struct epoll_event *events, int n)
     tt_visit_check(w, now);
     tt_ties_check(w, now);
     tt_crew_check(w, now);
+    tt_ties_resume(w);
     tt_ties_pump(w);
     tt_crew_advance(w);
     tt_visit_flush(w);

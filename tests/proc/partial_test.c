@@ -246,7 +246,13 @@ static void test_types(void **state)
     run(3, types, NULL);
 }
 
-/* Two workers in one process, of which one goes away in the middle. */
+static void fill_doubles(double *x, size_t n, int plus)
+{
+    for (size_t k = 0; k < n; k++)
+        x[k] = (double)(k % 7) + plus;
+}
+
+/* Two workers in one process, of which one may go away in the middle. */
 typedef struct pair {
     tutti_partial *p[2];
     char where[64];
@@ -324,6 +330,68 @@ static int closes(int rank, int n, void *arg)
     return 0;
 }
 
+/* Worker 0 sends at once, and worker 1 begins a buffer only when it is asked
+ * for: what has come early waits there, more than a connection holds. */
+static int sends_early(int rank, int n, void *arg)
+{
+    enum { COUNT = 1 << 19, BUFFERS = 2, STEPS = 6 };
+    static double x[2][BUFFERS][COUNT];
+    tutti_controller *c;
+    tutti_request *req[BUFFERS];
+    pair w = {{NULL, NULL}, ""};
+    (void)arg;
+    (void)n;
+    if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
+             "controller"))
+        return 1;
+    snprintf(w.where, sizeof(w.where), "127.0.0.1:%d",
+             tutti_controller_port(c));
+    if (well(NULL, rank, tutti_partial_join(w.where, 1, NULL, &w.p[1]), "join"))
+        return 1;
+    for (int step = 0; step < STEPS; step++) {
+        const int first = step % 2; /* who sends at once */
+        if (well(w.p[1], rank, meet(&w), "meet"))
+            return 1;
+        for (int b = 0; b < BUFFERS; b++)
+            for (int i = 0; i < 2; i++)
+                fill_doubles(x[i][b], COUNT, step + 2 * b + 4 * i);
+        for (int b = 0; b < BUFFERS; b++)
+            if (well(w.p[first], first,
+                     tutti_partial_reduce(w.p[first], x[first][b], COUNT,
+                                          TUTTI_F64, NULL, &req[b]),
+                     "reduce"))
+                return 1;
+        usleep(20000); /* it has come now, or later: both are well */
+        for (int b = 0; b < BUFFERS; b++)
+            if (well(w.p[!first], !first,
+                     tutti_partial_reduce(w.p[!first], x[!first][b], COUNT,
+                                          TUTTI_F64, NULL, NULL),
+                     "reduce late") ||
+                well(w.p[first], first, tutti_wait(req[b]), "wait"))
+                return 1;
+        for (int i = 0; i < 2; i++)
+            if (well(w.p[i], i, tutti_partial_commit(w.p[i], NULL, NULL),
+                     "commit"))
+                return 1;
+        for (int b = 0; b < BUFFERS; b++)
+            for (size_t k = 0; k < COUNT; k++)
+                if (x[0][b][k] != x[1][b][k] ||
+                    x[0][b][k] != (double)(k % 7) + step + 2 * b + 2)
+                    return tt_procs_complain(rank, "step %d, buffer %d: %g, %g",
+                                             step, b, x[0][b][k], x[1][b][k]);
+    }
+    tutti_partial_close(w.p[0]);
+    tutti_partial_close(w.p[1]);
+    tutti_controller_close(c);
+    return 0;
+}
+
+static void test_sends_early(void **state)
+{
+    (void)state;
+    run(1, sends_early, NULL);
+}
+
 /* Everything is handed in before anybody is in a group. The last buffer is
  * changed right after that: it was copied. */
 enum { EARLY = 3, EARLY_STEPS = 40, EARLY_MOST = 20000 };
@@ -345,6 +413,9 @@ static int hand_in(tutti_partial *p, int rank, int step)
     early_x[2][0] = -1e6f;
     bad = bad || well(p, rank, tutti_partial_commit(p, NULL, &req[EARLY + 1]),
                       "commit");
+    size_t first;
+    if (step % 2 && !bad)
+        bad = well(p, rank, tutti_wait_any(req, EARLY + 2, &first), "wait any");
     for (int i = 0; i < EARLY + 2 && !bad; i++)
         bad = well(p, rank, tutti_wait(req[i]), "wait");
     return bad;
@@ -553,6 +624,7 @@ int main(void)
         cmocka_unit_test(test_mixes),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_hands_in_early),
+        cmocka_unit_test(test_sends_early),
         cmocka_unit_test(test_closes_midway),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_log_that_fails),
