@@ -64,6 +64,7 @@ class Build(BuildExtension):
 
 setup(
     version=version(),
+    license="BSD-3-Clause",
     packages=["tutti", "tutti.torch"],
     ext_modules=[
         CppExtension(

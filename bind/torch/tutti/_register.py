@@ -42,12 +42,12 @@ def why_not_loaded(error):
     try:
         from tutti.torch._built import TORCH as built
     except ImportError:
-        return f"tutti's extension is not there: pip install --no-build-isolation ./bind/torch ({error})"
+        return f"tutti's extension is not there: pip install ./bind/torch ({error})"
     if built == torch.__version__:
         return str(error)
     return (
         f"tutti was built for torch {built}, and this is torch {torch.__version__}; build it "
-        f"for this one: pip install --no-build-isolation ./bind/torch ({error})"
+        f"for this one: pip install ./bind/torch ({error})"
     )
 
 
