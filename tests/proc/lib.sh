@@ -2,7 +2,9 @@
 # lib.sh - what the tests of the command line share; not a test itself.
 #
 # A test sources it, calls the checks below, and ends with `finish`. B is the
-# build directory. Nothing runs for longer than `limit` seconds.
+# build directory. Nothing runs for longer than `limit` seconds: a
+# limit is there for what hangs, and other work on the machine may make all ten
+# times as slow. Where something must have happened, `awaits` it; do not sleep.
 
 case ${B:=build} in
 /*) ;;
@@ -11,7 +13,7 @@ esac
 tutti=$B/tutti
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 golden=$here/../golden
-limit=30
+limit=120
 n_checks=0
 n_failed=0
 tmp=$(mktemp -d) || exit 1
@@ -83,14 +85,41 @@ same_file() { # WHAT FILE: the last run's output is that of the file
     fi
 }
 
+# awaits COMMAND...: until it succeeds; fails when that takes too long.
+awaits() {
+    local end=$((SECONDS + limit))
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return
+        sleep 0.05
+    done
+}
+
 # until_ready N: waits until N lines of $tmp/out say "ready". Whoever starts the
 # job removes the file before.
 until_ready() {
-    local i
-    for i in $(seq 100); do
-        [ "$(grep -cs ready "$tmp/out")" = "$1" ] && return
-        sleep 0.1
-    done
+    awaits are_ready "$1"
+}
+are_ready() {
+    [ "$(grep -cs ready "$tmp/out")" = "$1" ]
+}
+
+# survivors MARK: how many processes still sleep for MARK seconds, a number like
+# no other; those that have been killed get the time to be gone.
+survivors() {
+    awaits no_survivors "$1"
+    pgrep -fc "sleep $1"
+}
+no_survivors() {
+    ! pgrep -f "sleep $1" >/dev/null
+}
+
+# listens FILE: waits until a controller says there at which port, and sets it.
+listens() {
+    awaits has_port "$1"
+}
+has_port() {
+    port=$(sed -n 's/.* at port //p' "$1" 2>/dev/null)
+    [ -n "$port" ]
 }
 
 # A port that is likely to be free: two tests at a time must not meet.
