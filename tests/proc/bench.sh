@@ -3,7 +3,6 @@
 # bench.sh - `tutti bench` under every launcher, for every collective, type and
 # operation; and that its check can fail.
 . "$(dirname "$0")/lib.sh"
-limit=60
 
 wrong_sum() { # of the rows of the last run: both #wrong columns
     awk '!/^#/ { n++; wrong += $9 + $13 } END { print n + 0, wrong + 0 }' \
@@ -140,7 +139,7 @@ port=$(some_port)
 as_torchrun() { # RANK
     RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 \
         MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-        timeout 30 "$tutti" bench -e 64KiB -f 64 -n 2
+        timeout $limit "$tutti" bench -e 64KiB -f 64 -n 2
 }
 as_torchrun 1 >"$tmp/out1" 2>&1 &
 out=$(as_torchrun 0 2>&1)

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # digits.sh - the example learns, on any number of ranks, with equal weights.
 . "$(dirname "$0")/lib.sh"
-limit=60
 digits=$B/examples/digits
 data=$here/../../examples/data/digits.csv
 
@@ -27,8 +26,13 @@ run "$digits" "$tmp/none"
 ends "no data" 1
 one_sentence "is told in one sentence"
 
-run "$tutti" run -n 4 sh -c \
-    "[ \$TUTTI_RANK = 2 ] && { sleep 0.1; kill -9 \$\$; } & exec $digits $data"
+run "$tutti" run -n 4 --grace 60 sh -c \
+    "[ \$TUTTI_RANK = 2 ] && {
+        until grep -qs epoch $tmp/said; do sleep 0.02; done
+        kill -9 \$\$
+    } &
+    [ \$TUTTI_RANK = 0 ] && exec >$tmp/said
+    exec $digits $data"
 if [ "$rc" = 0 ]; then
     skip "a killed rank" "it was killed too late"
 else

@@ -4,7 +4,6 @@
 # takes them for hosts that cannot be reached.
 . "$(dirname "$0")/lib.sh"
 
-limit=60
 what="hosts that are far apart"
 name=tf$$-
 at_exit='for i in 0 1 2; do ip netns del "$name$i" 2>/dev/null; done;'$at_exit

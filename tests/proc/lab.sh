@@ -231,7 +231,7 @@ is "a job in another order" "$(sort <<<"$out")" "0 h2 host h2 rank=0
 run "$lab" run star:3@100Mbit --grace 0.2 -- sh -c \
     "[ \$TUTTI_RANK = 1 ] && exit 6; sleep $mark"
 ends "the status of who failed" 6
-is "the others are ended" "$(pgrep -fc "sleep $mark")" 0
+is "the others are ended" "$(survivors "$mark")" 0
 run "$lab" run full:1 -- sh -c 'echo $LAB_ADDR $LAB_IFNAME'
 is "one host without a link" "$rc $out" "0 10.0.0.1 host0"
 run "$lab" run star:2@100Mbit --once --env X=1 -- sh -c 'echo $X $LAB_HOST'
@@ -283,7 +283,7 @@ is "Ctrl-C" $? 130
 took=$(($(date +%s%3N) - begin))
 is "ends it soon" "$((took < 3000)) $took" "1 $took"
 is "and leaves nothing" "$(ip netns list | grep -c "tutti-$maker-") \
-$(pgrep -fc "sleep $mark")" "0 0"
+$(survivors "$mark")" "0 0"
 start
 kill -KILL "$maker"
 wait "$maker" 2>/dev/null
@@ -297,5 +297,5 @@ rmdir "$foreign"
 is "what is no lab stays" "$rc $?" "0 0"
 like "which down --stale takes away" "$out" "^tutti-$maker$"
 is "whole" "$(ip netns list | grep -c "tutti-$maker-") \
-$("$lab" list | grep -c "^tutti-$maker ") $(pgrep -fc "sleep $mark")" "0 0 0"
+$("$lab" list | grep -c "^tutti-$maker ") $(survivors "$mark")" "0 0 0"
 finish

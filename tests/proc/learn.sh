@@ -8,7 +8,6 @@
 
 export B TUTTI_LOG=info
 cache=$tmp/cache
-limit=60
 
 # id: of the network that each rank plans for, once each
 ids() { sed -nE 's/.*plans are for the network ([0-9a-f]{16}) .*/\1/p' <<<"$err" | sort | uniq -c | awk '{print $1}'; }
@@ -156,7 +155,8 @@ hosts() {
     port=$((port + 1))
 }
 port=$(some_port)
-# A machine that does something else at the same time may need another try.
+# A machine that does something else at the same time may need another try, or
+# more time.
 starts() { # WHAT ADDRESS NAME=VALUE...: nothing is known before
     local what=$1 address=$2 i
     shift 2
@@ -167,7 +167,8 @@ starts() { # WHAT ADDRESS NAME=VALUE...: nothing is known before
     done
     right "$what"
     echo "# $ms ms"
-    [ "$ms" -le 3000 ] && pass "within 3 s" || fail "within 3 s" "$ms ms" "$err"
+    i=$(awk -v n="$(nproc)" '{ print $1 > 2 * n ? 10000 : 3000 }' /proc/loadavg)
+    [ "$ms" -le "$i" ] && pass "in time" || fail "in time" "$ms ms" "$err"
 }
 # trap_ WHAT ADDRESS DEV DEV DEV: plain and measured; then, with what is known by
 # now, these have carried the data. What the start that measured said is in told.

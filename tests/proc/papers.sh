@@ -4,7 +4,6 @@
 # what theory says.
 . "$(dirname "$0")/lib.sh"
 export B
-limit=120
 papers=$here/../../bench/papers/run
 scale=$here/../../bench/scale/run
 

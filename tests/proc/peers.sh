@@ -4,7 +4,6 @@
 # that it measures, records, goes on where it was, and shows what it recorded.
 # Says nothing about speed.
 . "$(dirname "$0")/lib.sh"
-limit=60
 peers() {
     run env B="$B" "$here/../../bench/peers/run" --quick --no-charts "$@"
 }
@@ -48,7 +47,7 @@ sys.path.insert(0, '$here/../../bench/peers')
 import measure
 print(measure.run_words(['sh', '-c', 'echo \$1 >$tmp/out; sleep $mark &', '-',
                          '{\"done\": true}'], os.environ, '$tmp/out'))" 2>&1
-    ) $(pgrep -fc "sleep $mark")" "None 0"
+    ) $(survivors $mark)" "None 0"
 peers --from "$tmp/record"
 ends "--from" 0
 like "shows what was recorded" "$out" '^ +1 MiB +Tutti '
@@ -102,10 +101,7 @@ else
             --quick --no-charts --networks tiny --systems tutti \
             --planners auto >/dev/null 2>&1 &
         pid=$!
-        for i in $(seq 1000); do
-            pgrep -f -P "$pid" 'lab/lab up' >/dev/null && break
-            sleep 0.02
-        done
+        awaits pgrep -f -P "$pid" 'lab/lab up' >/dev/null
         kill -$signal "$pid"
         wait "$pid"
         is "SIG$signal leaves no lab" "$? $(labs)" "130 0"

@@ -6,7 +6,6 @@
 . "$(dirname "$0")/lib.sh"
 
 export B
-limit=60
 spec=rails:3@eth0=400Mbit,eth1=100Mbit
 needs_lab "two cards per host"
 name=$("$lab" up "$spec") || exit 1
@@ -67,7 +66,7 @@ topology=
 # Interfaces that are not there.
 "$tutti" topo "$spec" | sed 's/eth1/eth7/' >"$tmp/wrong.topo"
 topology=$tmp/wrong.topo
-job TUTTI_START_TIMEOUT=5s -- all-reduce -b 8 -e 8
+job TUTTI_START_TIMEOUT=20s -- all-reduce -b 8 -e 8
 ends "a card that is not there" 1
 like "is named" "$err" 'interface eth7 at interface eth7; they are not up'
 topology=
@@ -99,15 +98,15 @@ name=$three
 # -- one card dies ------------------------------------------------------------
 # Its packets are lost without a word, as of a cable that is pulled.
 before=$(sent_now)
-env TUTTI_LIVENESS=2s TUTTI_PLANNER=ring \
-    timeout -k 5 50 "$lab" run "$name" --topology -- "$tutti" bench \
+env TUTTI_LIVENESS=5s TUTTI_PLANNER=ring \
+    timeout -k 5 $limit "$lab" run "$name" --topology -- "$tutti" bench \
     all-reduce -b 1MiB -e 1MiB -n 100000 >"$tmp/out" 2>"$tmp/err" &
 job=$!
-for _ in {1..200}; do
-    sleep 0.1
+is_used() { # eth1, by now
     [ "$(awk -v a="$before" -v b="$(sent_now)" 'BEGIN {
-        split(a, x); split(b, y); print (y[2] - x[2] > 500000) }')" = 1 ] && break
-done
+        split(a, x); split(b, y); print (y[2] - x[2] > 500000) }')" = 1 ]
+}
+awaits is_used
 "$lab" exec "$name" h1 -- ip link set eth1 down
 wait "$job"
 rc=$?

@@ -6,7 +6,6 @@
 . "$(dirname "$0")/lib.sh"
 
 export B
-limit=60
 what="several sockets over one link"
 needs_lab "$what"
 name=$("$lab" up star:2@200Mbit) || exit 1

@@ -107,18 +107,18 @@ is "one interface at both ends" "$chosen" \
 2>0 10.200.0.1 on mg
 2>1 10.200.0.2 on mg"
 set_on b net.ipv4.ip_forward=0
-job TUTTI_SOCKET_IFNAME=^mg TUTTI_START_TIMEOUT=1s
+job TUTTI_SOCKET_IFNAME=^mg TUTTI_START_TIMEOUT=5s
 ends "hosts that do not forward" 1
 like "who, whom, what was tried, what to do" "$err" \
     "rank 2 cannot reach rank 0: tried 10\.9\.0\.1:[0-9]+ \(no answer\), 10\.1\.0\.1:[0-9]+ \(Network is unreachable\),.*; $no_network"
 is "all ranks say so" "$(grep -c 'rank 2 cannot reach rank 0' <<<"$err")" 3
 on c route del 10.9.0.1
 start=$SECONDS
-job TUTTI_SOCKET_IFNAME=^mg
+job TUTTI_SOCKET_IFNAME=^mg TUTTI_START_TIMEOUT=100s
 ends "no route" 1
 like "it says so" "$err" \
     "rank 2 cannot reach rank 0: tried 10\.9\.0\.1:[0-9]+ \(Network is unreachable\),.*; $no_network"
-is "long before the deadline, on all ranks" "$((SECONDS - start < 12))" 1
+is "long before the deadline, on all ranks" "$((SECONDS - start < 40))" 1
 
 # -- cables without any address -----------------------------------------------
 set_on b net.ipv6.conf.all.forwarding=1
@@ -145,7 +145,7 @@ is "both of which they use, in turn" "$chosen" \
 1>0 10.1.0.1 on p
 1>0 10.1.0.5 on q"
 on b link set q down
-job TUTTI_SOCKETS=3 TUTTI_START_TIMEOUT=5s
+job TUTTI_SOCKETS=3 TUTTI_START_TIMEOUT=10s
 right "three sockets, and one of two cables is cut"
 is "the other one serves all" "$(grep -c ' on p$' <<<"$chosen")" 3
 on_hosts=10.200.0.1,10.200.0.2,10.200.0.3
