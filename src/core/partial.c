@@ -20,7 +20,7 @@
 #include "core/grouping.h"
 #include "core/report.h"
 
-#define MOST_PLACES 16
+enum { MOST_PLACES = 16, N_NEAR = 2 };
 
 /* What rank 0 tells all. */
 typedef struct meeting {
@@ -28,7 +28,7 @@ typedef struct meeting {
     uint32_t n;
     uint64_t token, host;
     char why[512];               /* err */
-    tt_addr places[MOST_PLACES]; /* the first: of this host */
+    tt_addr places[MOST_PLACES]; /* the first N_NEAR: of this host */
 } meeting;
 
 struct tutti_controller {
@@ -230,7 +230,8 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_partial_opts *o,
     tt_iface ifaces[MOST_PLACES];
     m->token = tt_place_random();
     m->host = tt_place_host();
-    tt_controller_opts how = {.token = m->token};
+    uint64_t nest = tt_place_random();
+    tt_controller_opts how = {.token = m->token, .nest = nest};
     tutti_err err = open_controller(o, n, &p->settings, &how, &p->controller,
                                     diag);
     if (err)
@@ -238,9 +239,10 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_partial_opts *o,
     p->end_wait_ns = how.rule.end_wait_ns ? how.rule.end_wait_ns
                                           : default_end_wait_ns;
     uint16_t port = tt_controller_port(p->controller);
+    tt_place_nest(nest, &m->places[m->n++]);
     tt_addr_numeric("127.0.0.1", port, &m->places[m->n++]);
     size_t found = tt_ifaces_list(p->settings.interfaces, ifaces,
-                                  MOST_PLACES - 1);
+                                  MOST_PLACES - N_NEAR);
     for (size_t i = 0; i < found; i++) {
         tt_addr *to = &m->places[m->n];
         if (ifaces[i].order == TT_IFACE_LOOPBACK)
@@ -319,9 +321,8 @@ static tutti_err join_meeting(tutti_partial *p, tutti_comm *comm,
                               const tutti_partial_opts *o, const meeting *m,
                               tutti_diag *diag)
 {
-    /* The loopback address is for the controller's host alone. */
     bool is_here = m->host == tt_place_host();
-    uint32_t skip = !is_here && m->n > 1;
+    uint32_t skip = !is_here && m->n > N_NEAR ? N_NEAR : 0;
     if (m->n == 0 || m->n > MOST_PLACES)
         return tt_fail(diag, TUTTI_EPROTO, "rank 0 tells no place to meet");
     tt_worker_opts how = {.controllers = m->places + skip,

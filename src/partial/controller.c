@@ -47,6 +47,7 @@ struct tt_controller {
     pthread_t thread;
     bool has_thread, stops;
     int listener, epoll_fd, wake_fd;
+    int nest_fd;  /* a unix socket, for workers of this host; -1: none */
     int spare_fd; /* given up for a moment when there are no more */
     tt_rule *rule;
     tt_str log;
@@ -202,21 +203,32 @@ static void make_room(const tt_controller *c)
         first->is_gone = true;
 }
 
-static void accept_guests(tt_controller *c)
+/* Only processes of this user come by the nest. */
+static bool is_ours(int fd)
+{
+    uint32_t uid;
+    return tt_sock_peer_uid(fd, &uid) && uid == (uint32_t)geteuid();
+}
+
+static void accept_guests(tt_controller *c, int listener)
 {
     const uint32_t most = c->o.rule.n + MOST_STRANGERS;
     uint32_t n;
     first_stranger(c, &n);
     for (;;) {
-        int fd = tt_sock_accept(c->listener);
+        int fd = tt_sock_accept(listener);
         bool is_turned_away = fd < 0 &&
-                              tt_sock_turn_away(c->listener, fd, &c->spare_fd);
+                              tt_sock_turn_away(listener, fd, &c->spare_fd);
         if (fd < 0 && !is_turned_away)
             return;
         if (is_turned_away || n >= most)
             make_room(c);
         if (fd < 0)
             continue;
+        if (listener == c->nest_fd && !is_ours(fd)) {
+            close(fd);
+            continue;
+        }
         n += n < most;
         add_guest(c, fd);
     }
@@ -498,7 +510,9 @@ static void turn(tt_controller *c, const struct epoll_event *events, int n)
 {
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr == &c->listener) {
-            accept_guests(c);
+            accept_guests(c, c->listener);
+        } else if (events[i].data.ptr == &c->nest_fd) {
+            accept_guests(c, c->nest_fd);
         } else if (events[i].data.ptr == &c->wake_fd) {
             uint64_t count;
             ssize_t got = read(c->wake_fd, &count, sizeof(count));
@@ -575,6 +589,12 @@ static tutti_err listen_at(tt_controller *c, tutti_diag *diag)
                              "the controller cannot listen at %s", text);
     }
     tt_fork_watch(c->listener);
+    if (c->o.nest) {
+        tt_addr nest;
+        tt_place_nest(c->o.nest, &nest);
+        c->nest_fd = tt_sock_listen(&nest, 1024); /* TCP serves, too */
+        tt_fork_watch(c->nest_fd);
+    }
     return TUTTI_OK;
 }
 
@@ -593,6 +613,9 @@ static tutti_err open_fds(tt_controller *c, tutti_diag *diag)
         return err;
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = &c->listener};
     epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->listener, &e);
+    e.data.ptr = &c->nest_fd;
+    if (c->nest_fd >= 0)
+        epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->nest_fd, &e);
     e.data.ptr = &c->wake_fd;
     epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->wake_fd, &e);
     return TUTTI_OK;
@@ -634,7 +657,7 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
     c->mem = *mem;
     c->o = *o;
-    c->listener = c->epoll_fd = c->wake_fd = c->spare_fd = -1;
+    c->listener = c->epoll_fd = c->wake_fd = c->spare_fd = c->nest_fd = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_t steady; /* the time of day may jump */
     pthread_condattr_init(&steady);
@@ -699,6 +722,7 @@ void tt_controller_close(tt_controller *c)
     tt_str_free(&c->log);
     tt_fork_close(&c->spare_fd);
     tt_fork_close(&c->listener);
+    tt_fork_close(&c->nest_fd);
     tt_fork_close(&c->epoll_fd);
     tt_fork_close(&c->wake_fd);
     const tt_mem mem = c->mem;

@@ -16,6 +16,7 @@ typedef struct tt_controller_opts {
     /* Where it listens; NULL: on every address, at a port of `ports`. */
     const tt_addr *listen;
     const char *ports;    /* TUTTI_PORT_RANGE; NULL: any */
+    uint64_t nest;        /* names a unix socket of this host, too; 0: none */
     uint64_t token;       /* of the job; 0: any worker may come */
     uint64_t liveness_ns; /* 0: silence never means death */
     const char *log;      /* file for the log of events and groups, or NULL */

@@ -176,6 +176,10 @@ void tt_place_ip(const tt_addr *addr, uint8_t ip[16])
     } else if (addr->u.sa.sa_family == AF_INET) {
         memcpy(ip, mapped, sizeof(mapped));
         memcpy(ip + 12, &addr->u.v4.sin_addr, 4);
+    } else if (addr->u.sa.sa_family == AF_UNIX) {
+        memcpy(ip, mapped, sizeof(mapped));
+        ip[12] = 127;
+        ip[15] = 1;
     }
 }
 

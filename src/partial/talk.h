@@ -158,7 +158,8 @@ bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
 uint64_t tt_place_host(void);
 /* The unix socket that `nest` names. */
 void tt_place_nest(uint64_t nest, tt_addr *out);
-/* An address as 16 bytes, and back with a port. */
+/* An address as 16 bytes, of a unix socket the loopback's; and back with a
+ * port. */
 void tt_place_ip(const tt_addr *addr, uint8_t ip[16]);
 bool tt_place_addr(const uint8_t ip[16], uint16_t port, uint32_t scope,
                    tt_addr *out);
