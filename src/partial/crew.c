@@ -143,6 +143,7 @@ static void finish_job(tt_job *job, tutti_err err)
 void tt_crew_end(tt_worker *w)
 {
     tt_crew *c = &w->crew;
+    bool was_empty = !c->jobs || !c->jobs->b;
     while (c->jobs) {
         tt_job *job = c->jobs;
         c->jobs = job->next;
@@ -151,7 +152,7 @@ void tt_crew_end(tt_worker *w)
     }
     c->jobs_end = &c->jobs;
     w->phase = TT_PHASE_IDLE;
-    tt_ties_over(w);
+    tt_ties_over(w, was_empty);
 }
 
 void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
@@ -212,14 +213,11 @@ void tt_crew_advance(tt_worker *w)
 
 /* ------------------------------------------------------------- watching -- */
 
-void tt_crew_bound(tt_worker *w, tt_job *job, uint32_t partner,
-                   const tt_bind *bind)
+bool tt_crew_agrees(tt_worker *w, const tt_job *job, uint32_t other,
+                    const tt_bind *bind)
 {
-    if (bind->fingerprint == job->fingerprint) {
-        job->has_bound[partner] = true;
-        return;
-    }
-    uint32_t other = w->crew.workers[job->b->partners[partner].peer];
+    if (bind->fingerprint == job->fingerprint)
+        return true;
     tt_crew_break(w, TUTTI_EMISMATCH, true,
                   "buffer %u is %llu of %s at worker %u and %llu of %s at "
                   "worker %u; all members must reduce the same buffers in the "
@@ -228,6 +226,7 @@ void tt_crew_bound(tt_worker *w, tt_job *job, uint32_t partner,
                   tutti_type_name(job->o.type), w->id,
                   (unsigned long long)bind->count,
                   tutti_type_name((tutti_type)bind->type), other);
+    return false;
 }
 
 /* A sentence about who is missing. */
@@ -240,10 +239,13 @@ static void break_late(tt_worker *w)
             uint32_t other = c->workers[job->b->partners[p].peer];
             if (tt_job_is_done_with(job, p))
                 continue;
-            tt_crew_break(
-                w, TUTTI_ETIMEOUT, true, "worker %u %s buffer %u within %.3g s",
-                other, job->has_bound[p] ? "has not finished" : "has not begun",
-                job->bucket, s);
+            /* Who only receives does not say that it has begun the first. */
+            bool has_begun = job->has_bound[p] ||
+                             (job->bucket == 0 && !job->b->partners[p].n_recvs);
+            tt_crew_break(w, TUTTI_ETIMEOUT, true,
+                          "worker %u %s buffer %u within %.3g s", other,
+                          has_begun ? "has not finished" : "has not begun",
+                          job->bucket, s);
             return;
         }
     tt_crew_break(w, TUTTI_ETIMEOUT, true,

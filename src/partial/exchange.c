@@ -442,6 +442,7 @@ static void carve_job(tt_job *job, carver *c)
         job->results_left = carve(c, b->n_positions, u32, 4);
         job->has_bound = carve(c, b->n_partners, sizeof(bool), 1);
         job->has_said = carve(c, b->n_partners, sizeof(bool), 1);
+        job->may_say = carve(c, b->n_partners, sizeof(bool), 1);
         job->is_direct = carve(c, b->n_recvs, sizeof(bool), 1);
         job->cleared_bytes = c->used;
         job->staging = carve(c, b->staging_bytes, 1, TT_CACHE_LINE);

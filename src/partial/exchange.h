@@ -68,11 +68,12 @@ typedef struct tt_job_opts {
 } tt_job_opts;
 
 typedef struct tt_job {
-    struct tt_job *next; /* the owner's, like the next six */
+    struct tt_job *next; /* the owner's, like the next seven */
     uint32_t bucket;
     uint64_t fingerprint;
     bool *has_bound; /* [n_partners] the partner has begun it too */
-    bool *has_said;  /* [n_partners] it knows that we have */
+    bool *has_said;  /* [n_partners] it was told that we have */
+    bool *may_say;   /* [n_partners] there is a connection */
     void (*done)(void *arg, tutti_err err);
     void *arg;
     /* Its own. */

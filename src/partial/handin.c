@@ -265,8 +265,7 @@ static void hand_in(tt_worker *w, tt_job *job)
     job->fingerprint = fingerprint(c, job);
     *c->jobs_end = job;
     c->jobs_end = &job->next;
-    if (job->b)
-        tt_ties_need(w, job);
+    tt_ties_need(w, job);
 }
 
 /* [locked] On an error the outcome is not told. */

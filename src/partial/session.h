@@ -73,6 +73,7 @@ typedef struct tt_tie {
     int n_iov, iov_at;
     tt_job *sending; /* NULL: no slice is being sent */
     uint32_t sending_lane;
+    uint64_t over; /* the group that the other side ended last, if it said so */
     tt_early_bind *early;
     size_t n_early, early_cap;
 } tt_tie;
@@ -174,7 +175,8 @@ void tt_worker_note(tt_worker *w, const char *fmt, ...) TT_PRINTF(2, 3);
 /* ties.c */
 void tt_ties_accept(tt_worker *w, int listener);
 void tt_tie_event(tt_tie *tie, uint32_t events);
-/* Connects to the members that this job shares lanes with, says BIND. */
+/* Connects to the members that this job shares lanes with, says BIND; breaks
+ * the group where one of them has begun something else. */
 void tt_ties_need(tt_worker *w, tt_job *job);
 /* Sends what may be sent. */
 void tt_ties_pump(tt_worker *w);
@@ -182,8 +184,9 @@ void tt_ties_pump(tt_worker *w);
 void tt_ties_resume(tt_worker *w);
 /* Nothing of the job's memory is read or written any more. */
 void tt_ties_forget(tt_worker *w, const tt_job *job);
-/* The last group is over here: tells those who have begun more of it. */
-void tt_ties_over(tt_worker *w);
+/* The last group is over here: tells those who have begun more of it.
+ * was_empty: its first buffer was, or there was none. */
+void tt_ties_over(tt_worker *w, bool was_empty);
 void tt_tie_close(tt_tie *tie);
 /* Old connections, those that take too long. */
 void tt_ties_check(tt_worker *w, uint64_t now);
@@ -198,9 +201,10 @@ tt_job *tt_crew_job(tt_worker *w, uint64_t group, uint32_t bucket);
 /* Breaks the group. culprit TT_NONE: nobody; tells: the controller is told. */
 void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
                    ...) TT_PRINTF(4, 5);
-/* A partner has said what it has begun; breaks the group if it differs. */
-void tt_crew_bound(tt_worker *w, tt_job *job, uint32_t partner,
-                   const tt_bind *bind);
+/* A member, worker `other`, has said what it has begun; false: it is something
+ * else, and the group is broken. */
+bool tt_crew_agrees(tt_worker *w, const tt_job *job, uint32_t other,
+                    const tt_bind *bind);
 /* Something has come: tells those who wait. */
 void tt_crew_advance(tt_worker *w);
 void tt_crew_check(tt_worker *w, uint64_t now);

@@ -6,8 +6,8 @@
  *            unix socket on one host, TCP elsewhere. It is kept. Its first
  *            message says who connects to whom, with incarnations, so a worker
  *            that was started again is never taken for its former self.
- * Order      Each side says BIND when it has begun a bucket. Slices of the
- *            group's first bucket follow at once, which saves a round; where
+ * Order      Each side says BIND when it has begun a bucket; of the group's
+ *            first bucket with the first slice, which saves a round; where
  *            they come too early nothing more is read from the connection
  *            until the bucket has begun there. Nothing that is awaited can be
  *            behind them: whoever sends them has ended its groups before this
@@ -33,7 +33,8 @@ static const uint64_t connect_ns = 10 * TT_NS_PER_S;
 enum {
     SLICES_A_TURN = 32,
     MOST_STRANGERS = 64,
-    LEAD_MOST = TT_TIE_SMALL - sizeof(tt_talk)
+    LEAD_MOST = TT_TIE_SMALL - sizeof(tt_talk),
+    BIND_BYTES = sizeof(tt_talk) + sizeof(tt_bind)
 };
 
 /* ---------------------------------------------------------------- opening -- */
@@ -165,8 +166,9 @@ static void put(tt_tie *tie, const tt_talk *head, const void *payload)
     tie->out_len += len;
 }
 
-static void say_bind(tt_tie *tie, const tt_job *job)
+static void say_bind(tt_tie *tie, tt_job *job, uint32_t partner)
 {
+    job->has_said[partner] = true;
     tt_bind bind = {.fingerprint = job->fingerprint,
                     .count = job->o.count,
                     .type = (uint32_t)job->o.type};
@@ -228,6 +230,26 @@ static void begin_tie(tt_worker *w, const tt_seat *seat, bool is_unix)
     w->by_worker[seat->worker] = tie;
 }
 
+/* What the other side had begun before this one. */
+static void hear_early(tt_worker *w, tt_job *job, uint32_t partner,
+                       const tt_tie *tie)
+{
+    for (size_t i = 0; i < tie->n_early; i++) {
+        const tt_early_bind *e = &tie->early[i];
+        if (e->group != w->crew.id || e->bucket != job->bucket)
+            continue;
+        if (!tt_crew_agrees(w, job, tie->worker, &e->bind))
+            return; /* the job may be gone */
+        job->has_bound[partner] = true;
+    }
+}
+
+static void break_over(tt_worker *w, uint32_t by)
+{
+    tt_crew_break(w, TUTTI_EPEER, true,
+                  "worker %u has ended it before worker %u", by, w->id);
+}
+
 /* The greater number connects; the other one waits for it. */
 static void need(tt_worker *w, tt_job *job, uint32_t partner)
 {
@@ -236,24 +258,41 @@ static void need(tt_worker *w, tt_job *job, uint32_t partner)
     tt_tie *other = w->by_worker[seat->worker];
     if (!tie && other && other->incarnation < seat->incarnation)
         tt_tie_close(other);
-    if (!tie && w->id > seat->worker) {
+    if (!tie && w->id > seat->worker)
         begin_tie(w, seat, seat->host == w->host);
-        return;
-    }
     if (!tie || tie->state != TT_TIE_UP)
         return;
-    job->has_said[partner] = true;
-    say_bind(tie, job);
-    for (size_t i = 0; i < tie->n_early; i++) {
-        const tt_early_bind *e = &tie->early[i];
-        if (e->group == w->crew.id && e->bucket == job->bucket)
-            tt_crew_bound(w, job, partner, &e->bind);
+    if (job->bucket == 0 && tie->over == w->crew.id) {
+        break_over(w, seat->worker);
+        return;
+    }
+    job->may_say[partner] = true;
+    if (job->bucket > 0)
+        say_bind(tie, job, partner);
+    hear_early(w, job, partner, tie);
+}
+
+/* The others may have something that is to come here. */
+static void compare(tt_worker *w, tt_job *job)
+{
+    const tt_crew *c = &w->crew;
+    for (uint32_t i = 0; i < c->n && !c->err; i++) {
+        tt_tie *tie = i == c->me ? NULL : tie_to(w, &c->seats[i]);
+        for (size_t k = 0; tie && k < tie->n_early && !c->err; k++) {
+            const tt_early_bind *e = &tie->early[k];
+            if (e->group == c->id && e->bucket == job->bucket)
+                tt_crew_agrees(w, job, tie->worker, &e->bind);
+        }
     }
 }
 
 void tt_ties_need(tt_worker *w, tt_job *job)
 {
-    for (uint32_t p = 0; p < job->b->n_partners && !w->crew.err; p++)
+    if (!job->b) {
+        compare(w, job);
+        return;
+    }
+    for (uint32_t p = 0; !w->crew.err && p < job->b->n_partners; p++)
         need(w, job, p);
 }
 
@@ -268,9 +307,12 @@ static void raise_tie(tt_tie *tie)
     for (tt_job *job = w->crew.jobs; job; job = job->next)
         for (uint32_t p = 0; job->b && p < job->b->n_partners; p++) {
             const tt_seat *seat = &w->crew.seats[job->b->partners[p].peer];
-            if (seat->worker == tie->worker && !job->has_said[p] &&
-                tie_to(w, seat) == tie)
-                need(w, job, p);
+            if (seat->worker != tie->worker || job->may_say[p] ||
+                tie_to(w, seat) != tie)
+                continue;
+            job->may_say[p] = true;
+            say_bind(tie, job, p);
+            hear_early(w, job, p, tie);
             if (w->crew.err) /* the jobs may be gone */
                 return;
         }
@@ -337,6 +379,8 @@ static bool hear_hello(tt_tie *tie)
     return true;
 }
 
+static void settle(tt_tie *tie);
+
 /* Of one that broke the controller tells, and why. */
 static void say_over(tt_tie *tie, uint64_t group)
 {
@@ -344,6 +388,7 @@ static void say_over(tt_tie *tie, uint64_t group)
         return;
     tt_talk head = tt_talk_head(TT_TALK_OVER, group, 0);
     put(tie, &head, NULL);
+    settle(tie); /* the turn may have sent what there was to send */
 }
 
 static void drop_old_binds(tt_tie *tie)
@@ -355,8 +400,22 @@ static void drop_old_binds(tt_tie *tie)
     tie->n_early = n;
 }
 
-void tt_ties_over(tt_worker *w)
+/* The last group had no slices of a first buffer here, so none went by which
+ * the others know of it. */
+static void say_nothing_came(tt_worker *w)
 {
+    const tt_crew *c = &w->crew;
+    for (uint32_t i = 0; i < c->n; i++) {
+        tt_tie *tie = i == c->me ? NULL : tie_to(w, &c->seats[i]);
+        if (tie && tie->state == TT_TIE_UP)
+            say_over(tie, c->id);
+    }
+}
+
+void tt_ties_over(tt_worker *w, bool was_empty)
+{
+    if (was_empty)
+        say_nothing_came(w);
     for (tt_tie *tie = w->ties; tie; tie = tie->next) {
         uint64_t told = 0;
         for (size_t i = 0; i < tie->n_early && tie->state == TT_TIE_UP; i++) {
@@ -410,20 +469,19 @@ static bool hear_bind(tt_tie *tie)
     if (!job)
         return keep_bind(tie, &bind);
     uint32_t p = partner_of(tie, job);
-    if (p == TT_NONE)
+    if (p == TT_NONE && job->b)
         return false;
-    tt_crew_bound(w, job, p, &bind);
+    if (tt_crew_agrees(w, job, tie->worker, &bind) && p != TT_NONE)
+        job->has_bound[p] = true;
     return true;
 }
 
 static void hear_over(tt_tie *tie)
 {
     tt_worker *w = tie->w;
-    if (tie->head.number != w->crew.id || !tt_crew_needs(w, tie))
-        return;
-    tt_crew_break(w, TUTTI_EPEER, true,
-                  "worker %u has ended it before worker %u", tie->worker,
-                  w->id);
+    tie->over = tie->head.number;
+    if (tie->head.number == w->crew.id && tt_crew_needs(w, tie))
+        break_over(w, tie->worker);
 }
 
 static void hear_credit(tt_tie *tie)
@@ -733,13 +791,17 @@ static bool choose_slice(tt_tie *tie)
         return false;
     for (tt_job *job = w->crew.jobs; job; job = job->next) {
         uint32_t p = job->b && !job->is_over ? partner_of(tie, job) : TT_NONE;
-        if (p == TT_NONE || !job->has_said[p])
+        if (p == TT_NONE || !job->may_say[p])
             continue;
         bool may_begin = job->has_bound[p] || job->bucket == 0;
-        if (may_begin && tt_job_next(job, p, &s)) {
-            take_slice(tie, job, &s);
-            return true;
-        }
+        if (!may_begin || !tt_job_next(job, p, &s))
+            continue;
+        if (!job->has_said[p])
+            say_bind(tie, job, p);
+        if (tie->state != TT_TIE_UP)
+            return false;
+        take_slice(tie, job, &s);
+        return true;
     }
     return false;
 }
@@ -755,7 +817,7 @@ static bool pump(tt_tie *tie)
             has_moved = true; /* others may have waited for it to leave */
         }
         say_all_credits(tie);
-        bool is_full = tie->out_len - tie->out_at > LEAD_MOST;
+        bool is_full = tie->out_len - tie->out_at > LEAD_MOST - BIND_BYTES;
         if ((is_full && !send_small(tie)) || tie->state == TT_TIE_CLOSED ||
             !choose_slice(tie))
             return has_moved;

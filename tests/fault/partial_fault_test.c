@@ -554,6 +554,19 @@ static int disagree(int rank, int n, void *arg)
     err = group(p, 100, 1 + worker);
     bad |= worker == 0 ? want(rank, p, err, TUTTI_OK, "")
                        : want(rank, p, err, TUTTI_EPEER, "has ended it");
+    /* One begins nothing, or nothing of a buffer: that is its first word. */
+    for (int i = 0; i < 12; i++) {
+        bool is_empty = worker == i % 2;
+        if (i / 2 % 3 > 0 && is_empty == (i / 2 % 3 == 1))
+            usleep(10000); /* either may be first */
+        double before = model_a[0];
+        err = group(p, is_empty ? 0 : 100, i < 6 ? !is_empty : 1);
+        bool is_told = err == TUTTI_EMISMATCH || err == TUTTI_EPEER;
+        if (is_empty ? err && !is_told : !is_told)
+            bad |= want(rank, p, err, TUTTI_EPEER, "");
+        if (model_a[0] != before)
+            bad |= tt_procs_complain(rank, "a broken group has written");
+    }
     /* Gives up. */
     tutti_partial_announce(p, 2, false, NULL, NULL);
     if (worker == 0) {
