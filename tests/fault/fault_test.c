@@ -7,9 +7,11 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -36,6 +38,18 @@ typedef struct want {
     const char *says[3]; /* must all be part of the message */
 } want;
 
+/* At once, on a machine that does much else: less than any limit of ours. */
+#define SOON_S 10
+
+/* What the processes of a test have in common. */
+static void *share(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
 static int check(int rank, tutti_comm *comm, tutti_err got, double took,
                  const want *w)
 {
@@ -57,7 +71,7 @@ static void run_on(const char *transports, tt_procs p, int excused)
     int status[TT_PROCS_MAX];
     p.transports = transports;
     if (p.timeout_s == 0)
-        p.timeout_s = 20;
+        p.timeout_s = 55;
     assert_true(tt_procs_run(&p, status));
     for (int r = 0; r < p.n; r++)
         if (r != excused)
@@ -81,6 +95,7 @@ static void everywhere(tt_procs p, int excused)
 typedef struct death {
     int victim;
     bool has_child; /* that inherits the victim's sockets */
+    _Atomic bool *is_over;
 } death;
 
 static int die_in_the_middle(int rank, int n, void *arg)
@@ -99,7 +114,8 @@ static int die_in_the_middle(int rank, int n, void *arg)
         return tt_procs_complain(rank, "%s", tutti_comm_message(comm));
     if (rank == d->victim) {
         if (d->has_child && fork() == 0) {
-            sleep(8);
+            for (int i = 0; i < 300 && !atomic_load(d->is_over); i++)
+                usleep(100 * 1000);
             _exit(0);
         }
         tutti_request *req;
@@ -114,14 +130,14 @@ static int die_in_the_middle(int rank, int n, void *arg)
         err = tutti_all_reduce(comm, x, x, count, TUTTI_F32, TUTTI_SUM, NULL,
                                NULL);
     snprintf(name, sizeof(name), "rank %d", d->victim);
-    want w = {TUTTI_EPEER, 5, {name}};
+    want w = {TUTTI_EPEER, SOON_S, {name}};
     int bad = check(rank, comm, err, now_s() - start, &w);
     /* A failed communicator stays failed, and can be destroyed. */
     if (!bad && tutti_barrier(comm, NULL, NULL) != TUTTI_EPEER)
         bad = tt_procs_complain(rank, "a later call did not fail");
     start = now_s();
     tutti_comm_destroy(comm);
-    if (!bad && now_s() - start > 3)
+    if (!bad && now_s() - start > SOON_S)
         bad = tt_procs_complain(rank, "destroy took too long");
     free(x);
     return bad;
@@ -131,7 +147,7 @@ static void a_killed_rank_is_named(void **state)
 {
     (void)state;
     for (int victim = 0; victim < 4; victim += 3) {
-        death d = {victim, false};
+        death d = {.victim = victim};
         everywhere((tt_procs){.n = 4, .run = die_in_the_middle, .arg = &d},
                    victim);
     }
@@ -140,9 +156,12 @@ static void a_killed_rank_is_named(void **state)
 static void a_forked_child_hides_no_death(void **state)
 {
     (void)state;
-    death d = {0, true};
+    death d = {0, true, share(sizeof(*d.is_over))};
     everywhere((tt_procs){.n = 3, .run = die_in_the_middle, .arg = &d}, 0);
+    atomic_store(d.is_over, true);
+    munmap((void *)d.is_over, sizeof(*d.is_over));
 }
+
 /* The last but one dies; those before it hear of it and are gone at once, all
  * before the last one looks: it must not take one of them for the cause. */
 static int look_last(int rank, int n, void *arg)
@@ -192,13 +211,13 @@ static int never_call(int rank, int n, void *arg)
 {
     tutti_comm *comm;
     float x[10] = {0};
-    (void)n;
-    (void)arg;
+    _Atomic int *n_told = arg;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     int bad = 0;
     if (rank == 2) {
-        sleep(3);
+        while (atomic_load(n_told) % n < n - 1)
+            usleep(1000);
     } else {
         tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
         o.timeout_s = 0.7;
@@ -206,10 +225,11 @@ static int never_call(int rank, int n, void *arg)
         tutti_err err = tutti_all_reduce(comm, x, x, 10, TUTTI_F32, TUTTI_SUM,
                                          &o, NULL);
         want w = {TUTTI_ETIMEOUT,
-                  2.5,
+                  SOON_S,
                   {"all-reduce of 10 f32", "rank 2 has not called"}};
         bad = check(rank, comm, err, now_s() - start, &w);
     }
+    atomic_fetch_add(n_told, 1);
     tutti_comm_destroy(comm);
     return bad;
 }
@@ -217,7 +237,9 @@ static int never_call(int rank, int n, void *arg)
 static void a_rank_that_never_calls_is_named(void **state)
 {
     (void)state;
-    everywhere((tt_procs){.n = 4, .run = never_call}, -1);
+    _Atomic int *n_told = share(sizeof(*n_told));
+    everywhere((tt_procs){.n = 4, .run = never_call, .arg = n_told}, -1);
+    munmap((void *)n_told, sizeof(*n_told));
 }
 
 /* -------------------------------------------------------------- mismatch -- */
@@ -235,7 +257,7 @@ static int call_different(int rank, int n, void *arg)
         return tt_procs_complain(rank, "%s", tutti_last_message());
     tutti_barrier(comm, NULL, NULL);
     double start = now_s();
-    want w = {TUTTI_EMISMATCH, 1.5, {"rank 1 called"}};
+    want w = {TUTTI_EMISMATCH, SOON_S, {"rank 1 called"}};
     switch (kind) {
     case 0: /* count */
         err = tutti_all_reduce(comm, x, y, odd ? 7 : 5, TUTTI_F32, TUTTI_SUM,
@@ -271,7 +293,7 @@ static int call_different(int rank, int n, void *arg)
                                NULL, NULL);
         /* The rank that returned gets it from its next call. */
         if (!err && odd)
-            for (int i = 0; i < 200 && !err; i++) {
+            for (int i = 0; i < 2000 && !err; i++) {
                 err = tutti_all_reduce(comm, x, y, 0, TUTTI_F32, TUTTI_SUM,
                                        NULL, NULL);
                 usleep(5000);
@@ -289,13 +311,12 @@ static int call_different(int rank, int n, void *arg)
             err = tutti_send(comm, x, 0, TUTTI_F32, 1, NULL, NULL);
         if (rank == 1)
             err = tutti_recv(comm, x, 5, TUTTI_F32, 0, NULL, NULL);
-        for (int i = 0; i < 200 && rank != 1 && err != TUTTI_EMISMATCH; i++) {
+        for (int i = 0; i < 2000 && rank != 1 && err != TUTTI_EMISMATCH; i++) {
             err = tutti_all_reduce(comm, x, y, 0, TUTTI_F32, TUTTI_SUM, NULL,
                                    NULL);
             usleep(5000);
         }
         w.says[0] = rank > 1 ? NULL : "send-recv of 5 f32";
-        w.within_s = 3;
         break;
     }
     int bad = check(rank, comm, err, now_s() - start, &w);
@@ -330,7 +351,8 @@ static int call_two_roots(int rank, int n, void *arg)
     }
     if (!err)
         err = tutti_all_reduce(comm, x, x, 4, TUTTI_F32, TUTTI_SUM, NULL, NULL);
-    want w = {TUTTI_EMISMATCH, 1.5, {"root 0", n > 2 ? NULL : "rank 1 called"}};
+    want w = {
+        TUTTI_EMISMATCH, SOON_S, {"root 0", n > 2 ? NULL : "rank 1 called"}};
     if (!leaves)
         w.says[2] = "root 1";
     int bad = check(rank, comm, err, now_s() - start, &w);
@@ -379,7 +401,7 @@ static int abort_from_a_thread(int rank, int n, void *arg)
     double start = now_s();
     tutti_err err = tutti_all_reduce(comm, x, x, 4, TUTTI_F32, TUTTI_SUM, NULL,
                                      NULL);
-    want w = {TUTTI_EABORTED, 1, {"rank 0 aborted", "enough"}};
+    want w = {TUTTI_EABORTED, SOON_S, {"rank 0 aborted", "enough"}};
     bad = check(rank, comm, err, now_s() - start, &w);
     if (rank == 0)
         pthread_join(thread, NULL);
@@ -418,7 +440,7 @@ static int leave_with_work(int rank, int n, void *arg)
     double start = now_s();
     tutti_err err = tutti_all_reduce(comm, x, x, 1000, TUTTI_F32, TUTTI_SUM,
                                      NULL, NULL);
-    want w = {TUTTI_EPEER, 5, {"rank 1"}};
+    want w = {TUTTI_EPEER, SOON_S, {"rank 1"}};
     int bad = check(rank, comm, err, now_s() - start, &w);
     tutti_comm_destroy(comm);
     return bad;

@@ -100,7 +100,7 @@ static void an_aborted_call_lets_go(void **state)
     for (int n = 2; n <= 4; n++) {
         int status[TT_PROCS_MAX];
         tt_procs p = {.n = n,
-                      .timeout_s = 60,
+                      .timeout_s = 90,
                       .transports = "shm",
                       .run = abort_at_random,
                       .arg = &seed};
@@ -174,7 +174,7 @@ static void a_stopped_rank_writes_nothing_later(void **state)
         s->stop_at_ns = tt_rng_below(&rng, 2000000);
         int status[TT_PROCS_MAX];
         tt_procs p = {.n = 2,
-                      .timeout_s = 30,
+                      .timeout_s = 55,
                       .transports = "shm",
                       .run = wait_for_stopped,
                       .arg = s,

@@ -60,7 +60,7 @@ static int die_connecting(int rank, int n, void *arg)
         return tt_procs_complain(rank, "it started");
     if (!strstr(tutti_last_message(), "rank 2"))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    if (took > 5)
+    if (took > 20)
         return tt_procs_complain(rank, "took %g s", took);
     return 0;
 }
@@ -73,7 +73,7 @@ static void a_death_while_connecting_is_named(void **state)
         for (size_t i = 0; tt_transports[i]; i++) {
             int status[TT_PROCS_MAX];
             tt_procs p = {.n = RANKS,
-                          .timeout_s = 20,
+                          .timeout_s = 55,
                           .transports = tt_transports[i]->name,
                           .run = die_connecting,
                           .arg = &at};

@@ -308,7 +308,7 @@ static int requests_outlive_everything(int rank, int n, void *arg)
 static void requests_outlive_the_last(void **state)
 {
     int status[TT_PROCS_MAX];
-    tt_procs p = {.n = 2, .timeout_s = 60, .run = requests_outlive_everything};
+    tt_procs p = {.n = 2, .timeout_s = 90, .run = requests_outlive_everything};
     (void)state;
     assert_true(tt_procs_run(&p, status));
     assert_int_equal(tt_procs_failures(status, p.n), 0);

@@ -89,7 +89,7 @@ static void meet_at(int family, const char *host)
         }
         snprintf(m.address, sizeof(m.address), "%s:%d", host, port);
         tt_procs p = {.n = 3,
-                      .timeout_s = 60,
+                      .timeout_s = 90,
                       .transports = i < 2 ? "shm" : "tcp",
                       .run = meet,
                       .arg = &m};
@@ -278,7 +278,7 @@ static int leaving_at_once_is_seen(tutti_comm *world, int rank, int n)
         double start = tt_now_s();
         bad = tt_expect(comm, tutti_barrier(comm, NULL, NULL),
                         aborts ? TUTTI_EABORTED : TUTTI_EPEER, "left alone");
-        if (!bad && tt_now_s() - start > 5)
+        if (!bad && tt_now_s() - start > 20)
             bad = tt_procs_complain(rank, "seen after %g s",
                                     tt_now_s() - start);
         tutti_comm_destroy(comm);
@@ -292,27 +292,44 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof(*x), compare_doubles);
+    return n > 0 ? x[n / 2] : 0;
+}
+
+static int time_barrier(tutti_comm *comm, double *took)
+{
+    double start = tt_now_s();
+    int bad = tt_well(comm, tutti_barrier(comm, NULL, NULL), "barrier");
+    *took = tt_now_s() - start;
+    return bad;
+}
+
 static int twenty_meshes_stay_fast(tutti_comm *world, int rank, int n)
 {
     enum { COMMS = 20, ROUNDS = 5 };
     tutti_comm *comms[COMMS];
     double took[COMMS * ROUNDS];
     int made = 0, bad = 0, k = 0;
+    /* What a barrier takes where there is one mesh, on this machine, now. */
+    for (; k < COMMS * ROUNDS && !bad; k++)
+        bad = time_barrier(world, &took[k]);
+    double of_one = median(took, k);
+    k = 0;
     for (; made < COMMS && !bad; made += !bad)
         if (tutti_comm_create(NULL, &comms[made]))
             bad = tt_procs_complain(rank, "%s", tutti_last_message());
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < made && !bad; i++) {
-            double start = tt_now_s();
-            bad = tt_well(comms[i], tutti_barrier(comms[i], NULL, NULL),
-                          "barrier");
-            took[k++] = tt_now_s() - start;
+            bad = time_barrier(comms[i], &took[k]);
+            k += !bad;
         }
     }
-    qsort(took, (size_t)k, sizeof(*took), compare_doubles);
-    if (!bad && took[k / 2] > 0.1)
-        bad = tt_procs_complain(rank, "a barrier took %g s (median)",
-                                took[k / 2]);
+    double of_all = median(took, k);
+    if (!bad && of_all > 0.1 && of_all > 3 * of_one)
+        bad = tt_procs_complain(rank, "a barrier took %g s, of one mesh %g s",
+                                of_all, of_one);
     bad = bad || tt_well(world, tutti_barrier(world, NULL, NULL), "barrier");
     for (int i = 0; i < made; i++)
         tutti_comm_destroy(comms[i]);
@@ -369,7 +386,7 @@ static void test_known_network(void **state)
 {
     (void)state;
     int status[TT_PROCS_MAX];
-    const tt_procs procs = {.n = 5, .timeout_s = 60, .run = split_known};
+    const tt_procs procs = {.n = 5, .timeout_s = 90, .run = split_known};
     assert_true(tt_procs_run(&procs, status));
     assert_int_equal(tt_procs_failures(status, 5), 0);
 }

@@ -483,7 +483,7 @@ static void sweep(const char *transports)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         int status[TT_PROCS_MAX], n_rounds = sizes[i] > 4 ? 40 : 100;
         tt_procs p = {.n = sizes[i],
-                      .timeout_s = 60,
+                      .timeout_s = 90,
                       .transports = transports,
                       .run = rounds,
                       .arg = &n_rounds};

@@ -57,7 +57,7 @@ static void run_all(int n, int (*run)(int, int, void *), void *arg)
 {
     int status[TT_PROCS_MAX];
     tt_procs p = {
-        .n = n, .timeout_s = 60, .transports = "shm", .run = run, .arg = arg};
+        .n = n, .timeout_s = 90, .transports = "shm", .run = run, .arg = arg};
     assert_true(tt_procs_run(&p, status));
     assert_int_equal(tt_procs_failures(status, n), 0);
 }
@@ -281,7 +281,7 @@ static void test_killed(void **state)
             int status[TT_PROCS_MAX];
             unsigned delay_us = 2000 + 3500 * k;
             tt_procs p = {.n = n,
-                          .timeout_s = 20,
+                          .timeout_s = 55,
                           .transports = "shm",
                           .run = killed_body,
                           .arg = &delay_us};

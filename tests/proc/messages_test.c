@@ -290,7 +290,7 @@ static int a_deadline_passes(tutti_comm *comm, int rank, int n)
                       TUTTI_ETIMEOUT,
                       "recv from any rank, tag 3, timed out on rank 0 after "
                       "0.3 s") ||
-               tt_now_s() - start > 3 || from != 77;
+               tt_now_s() - start > 20 || from != 77;
     return expect(comm, rank, tutti_barrier(comm, NULL, NULL), TUTTI_ETIMEOUT,
                   "no rank has sent");
 }
@@ -307,7 +307,7 @@ static int watch_death(tutti_comm *comm, int rank, int n)
     double start = tt_now_s();
     tutti_err err = tutti_recv_any(comm, x, 8, TUTTI_I32, &from, NULL, NULL);
     return expect(comm, rank, err, TUTTI_EPEER, "rank 1 is lost") ||
-           tt_now_s() - start > 5;
+           tt_now_s() - start > 20;
 }
 
 static int die_or_watch(int rank, int n, void *arg)
@@ -328,7 +328,7 @@ static void a_death_ends_it(void **state)
     for (int i = 0; i < 2; i++) {
         int status[TT_PROCS_MAX];
         tt_procs p = {.n = 3,
-                      .timeout_s = 30,
+                      .timeout_s = 55,
                       .transports = transports[i],
                       .run = die_or_watch};
         assert_true(tt_procs_run(&p, status));

@@ -27,7 +27,7 @@ static int well(tutti_partial *p, int rank, tutti_err err, const char *what)
 static void run(int n, int (*fn)(int, int, void *), void *arg)
 {
     int status[TT_PROCS_MAX];
-    tt_procs p = {.n = n, .timeout_s = 60, .run = fn, .arg = arg};
+    tt_procs p = {.n = n, .timeout_s = 90, .run = fn, .arg = arg};
     assert_true(tt_procs_run(&p, status));
     assert_int_equal(tt_procs_failures(status, n), 0);
 }

@@ -180,7 +180,7 @@ static void communicators_do_not_meet_each_other(void **state)
         int status[TT_PROCS_MAX];
         files f = make_dir("");
         tt_procs p = {.n = 4,
-                      .timeout_s = 30,
+                      .timeout_s = 55,
                       .transports = transports[i],
                       .run = make_many,
                       .arg = &f};
@@ -199,7 +199,7 @@ static int make_again(int rank, int n, void *arg)
         tutti_comm *comm;
         if (rank == 0)
             poll(NULL, 0, 200);
-        if (create(arg, rank, n, 20, &comm))
+        if (create(arg, rank, n, 40, &comm))
             return tt_procs_complain(rank, "%s", tutti_last_message());
         int bad = check_sum(comm, rank, set);
         tutti_comm_destroy(comm);
@@ -214,7 +214,7 @@ static void an_old_value_is_passed_over(void **state)
     (void)state;
     int status[TT_PROCS_MAX];
     files f = make_dir("again-");
-    tt_procs p = {.n = 3, .timeout_s = 30, .run = make_again, .arg = &f};
+    tt_procs p = {.n = 3, .timeout_s = 55, .run = make_again, .arg = &f};
     assert_true(tt_procs_run(&p, status));
     assert_int_equal(tt_procs_failures(status, 3), 0);
     remove_dir(&f);
@@ -230,7 +230,7 @@ static int meet_the_wrong_one(int rank, int n, void *arg)
     files other = *f;
     snprintf(other.prefix, sizeof(other.prefix), "other-");
     if (rank == 2) { /* rank 0 of the other one, whose rank 1 never comes */
-        if (create(&other, 0, 2, 2, &comm) != TUTTI_ETIMEOUT ||
+        if (create(&other, 0, 2, 5, &comm) != TUTTI_ETIMEOUT ||
             !strstr(tutti_last_message(), "rank 1 of 2 has not come"))
             return tt_procs_complain(rank, "%s", tutti_last_message());
         return 0;
@@ -238,7 +238,7 @@ static int meet_the_wrong_one(int rank, int n, void *arg)
     if (rank == 0) {
         char value[2048];
         size_t len;
-        if (get(&other, KEY, value, sizeof(value), &len, 5))
+        if (get(&other, KEY, value, sizeof(value), &len, 20))
             return tt_procs_complain(rank, "no value to copy");
         /* With another token it is an old value of this store. */
         value[13] = value[13] == '0' ? '1' : '0';
@@ -246,7 +246,7 @@ static int meet_the_wrong_one(int rank, int n, void *arg)
             return 1;
         poll(NULL, 0, 500);
     }
-    if (create(f, rank, 2, 15, &comm))
+    if (create(f, rank, 2, 40, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     int bad = check_sum(comm, rank, right);
     tutti_comm_destroy(comm);
@@ -259,7 +259,7 @@ static void another_communicators_rank_0_sends_it_away(void **state)
     int status[TT_PROCS_MAX];
     files f = make_dir("");
     tt_procs p = {
-        .n = 3, .timeout_s = 30, .run = meet_the_wrong_one, .arg = &f};
+        .n = 3, .timeout_s = 55, .run = meet_the_wrong_one, .arg = &f};
     assert_true(tt_procs_run(&p, status));
     assert_int_equal(tt_procs_failures(status, 3), 0);
     remove_dir(&f);
@@ -276,7 +276,7 @@ static void expect(const files *f, int rank, tutti_err want, const char *text)
         fail_msg("rank %d: %s, \"%s\"; expected %s, \"%s\"", rank,
                  tutti_errname(err), tutti_last_message(), tutti_errname(want),
                  text);
-    assert_true(now_s() - start < 5);
+    assert_true(now_s() - start < 20);
 }
 
 static void who_does_not_come_is_named(void **state)

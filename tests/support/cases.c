@@ -59,7 +59,7 @@ void tt_case_run(void **state)
         if (c->only && strcmp(c->only, both[i]) != 0)
             continue;
         tt_procs p = {.n = c->n,
-                      .timeout_s = 60,
+                      .timeout_s = 90,
                       .transports = both[i],
                       .run = be_rank,
                       .arg = c};

@@ -152,7 +152,7 @@ static role make_role(uint32_t rank, uint32_t n_ranks, const char *address,
                       const char *job)
 {
     role me = {.launch = {.rank = rank, .n_ranks = n_ranks},
-               .timeout_ms = 8000};
+               .timeout_ms = 30000};
     snprintf(me.launch.address, sizeof(me.launch.address), "%s", address);
     snprintf(me.launch.job, sizeof(me.launch.job), "%s", job);
     return me;
@@ -266,7 +266,7 @@ static void test_missing_ranks(void **state)
     static const uint32_t here[] = {0, 1, 2, 4};
     for (int i = 0; i < 4; i++) {
         role me = make_role(here[i], 8, where, "");
-        me.timeout_ms = 500;
+        me.timeout_ms = 3000; /* by then all that come have come */
         start(&s, &me);
     }
     finish(&s);
@@ -275,7 +275,7 @@ static void test_missing_ranks(void **state)
         expect_text(&s.seen[i], "rank 3, 5-7 of 8 have not come to");
         expect_text(&s.seen[i], where);
         assert_int_equal(s.seen[i].blamed, i == 0 ? 3 : TT_NONE);
-        assert_true(s.seen[i].seconds < 2.5);
+        assert_true(s.seen[i].seconds < 20);
     }
     drop(&s);
 }
@@ -368,7 +368,7 @@ static int call(uint16_t port)
 {
     tt_addr addr;
     assert_true(tt_addr_numeric("127.0.0.1", port, &addr));
-    uint64_t until = tt_now_ns() + 5 * TT_NS_PER_S;
+    uint64_t until = tt_now_ns() + 50 * TT_NS_PER_S;
     for (;;) {
         int fd = tt_sock_connect(&addr, until);
         if (fd >= 0)
@@ -411,7 +411,7 @@ static void test_strangers(void **state)
         fds[n++] = call(port);
     tt_frame answer;
     char text[TT_FRAME_TEXT + 1] = "";
-    uint64_t until = tt_now_ns() + 5 * TT_NS_PER_S;
+    uint64_t until = tt_now_ns() + 50 * TT_NS_PER_S;
     assert_int_equal(tt_sock_read_all(refused, &answer, sizeof(answer), until),
                      0);
     assert_int_equal(answer.kind, TT_FRAME_ERROR);
@@ -466,7 +466,7 @@ static void expect_death(int dies_before, int who)
         assert_int_equal(s.seen[r].open, TUTTI_OK);
         assert_int_equal(s.seen[r].exchange, TUTTI_EPEER);
         expect_text(&s.seen[r], part);
-        assert_true(s.seen[r].seconds < 3);
+        assert_true(s.seen[r].seconds < 20);
     }
     drop(&s);
 }
@@ -490,7 +490,7 @@ static void test_death_while_waiting(void **state)
         role me = make_role(r, 4, where, "");
         start(&s, &me);
     }
-    poll(NULL, 0, 400);
+    poll(NULL, 0, 2000);
     kill(s.pids[2], SIGKILL);
     int status;
     waitpid(s.pids[2], &status, 0);
@@ -676,7 +676,7 @@ static void test_stopped_rank_0(void **state)
         assert_int_equal(seen[r].blamed, 0);
         expect_text(&seen[r],
                     "has not been heard of for 2.5 s during the test");
-        assert_true(seen[r].seconds < 10);
+        assert_true(seen[r].seconds < 30);
     }
     munmap(seen, N * sizeof(*seen));
 }

@@ -676,7 +676,7 @@ static void test_strangers(void **state)
     char rubbish[64];
     memset(rubbish, 0x5a, sizeof(rubbish));
     for (size_t i = 0; i < 20; i++) {
-        fds[i] = tt_sock_connect(&addr, tt_now_ns() + TT_NS_PER_S);
+        fds[i] = tt_sock_connect(&addr, tt_now_ns() + 20 * TT_NS_PER_S);
         assert_true(fds[i] >= 0);
         tt_sock_write_all(fds[i], rubbish, 3 * i, 0);
     }
@@ -698,7 +698,7 @@ static void test_unreachable(void **state)
     card->places[0] = place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
     sides[1].lens[0] = tt_tcp_card_bytes(card);
     for (int r = 0; r < 2; r++)
-        sides[r].deadline_ns = tt_now_ns() + 300 * TT_NS_PER_MS;
+        sides[r].deadline_ns = tt_now_ns() + 3 * TT_NS_PER_S;
     connect_sides(sides, 2);
     assert_int_equal(sides[0].err, TUTTI_ETIMEOUT);
     assert_non_null(
