@@ -338,7 +338,7 @@ def broken(rank, size):
     """An exception in one rank's backward pass, after a bucket was started. Layers are
     alike, so its next call could be taken for the one that the others wait for; it
     makes none, and wrapped again by all, it trains."""
-    group = dist.new_group(timeout=timedelta(seconds=1))
+    group = dist.new_group(timeout=timedelta(seconds=5))
     inner = nn.ModuleList(nn.Linear(6, 6, bias=False) for _ in range(4))
     net = tutti.torch.DataParallel(inner, policy="hybrid", process_group=group)
 
