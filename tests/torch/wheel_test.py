@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SOURCE = os.path.join(ROOT, "bind", "torch")
 # As it was told to tools/torch; relative to the root.
-BUILD = os.environ.get("TUTTI_BUILD", "build")
+BUILD = os.environ.get("TT_BUILD", "build")
 RANKS = 2
 # Where setuptools is to put things (DIST_EXTRA_CONFIG).
 PLACES = """

@@ -283,8 +283,11 @@ ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store> &store,
     if (opts && opts->timeout.count() > 0)
         options->timeout = opts->timeout;
     GroupName name;
-    for (const int r : ranks)
+    for (const int r : ranks) {
+        TORCH_CHECK_VALUE(0 <= r && r < size_, "tutti: there is no rank ", r,
+                          " in a group of ", size_, " to split");
         name.ranks.push_back(name_->ranks[static_cast<size_t>(r)]);
+    }
     return c10::make_intrusive<ProcessGroupTutti>(
         store, static_cast<int>(it - ranks.begin()),
         static_cast<int>(ranks.size()), options, std::move(name));

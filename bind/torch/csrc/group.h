@@ -59,9 +59,10 @@ class ProcessGroupTutti : public c10d::Backend
     // Memory that ranks of the same host read where it is (tutti_alloc).
     at::Tensor allocateTensor(long size, at::TensorOptions options = {});
 
+    // A copy: torch writes what a part is to have into it (splitGroup).
     c10::intrusive_ptr<Options> getBackendOptions()
     {
-        return options_;
+        return c10::make_intrusive<Options>(*options_);
     }
     void setTimeout(Millis timeout)
     {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// module.cpp - what Python sees: create(), version(), flight_record(), and what
-// planned.h and partial.h have. tutti/torch/__init__.py registers it with
+// module.cpp - what Python sees: create(), version(), flight_record(), get_error(),
+// and what planned.h and partial.h have. tutti/torch/__init__.py registers it with
 // torch.distributed.
 #include <torch/extension.h>
 
@@ -75,6 +75,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
             WayBack::close();
         },
         py::call_guard<WithoutGil>(), "Python ends: see runner.h, wayback.h.");
+#if TUTTI_TORCH_AT_LEAST(2, 7)
+    m.def(
+        "get_error", [](const BackendPtr &group) { return group->getError(); },
+        py::arg("group"), py::call_guard<WithoutGil>(),
+        "torch's ErrorType of a group, which torch itself asks from C++ only.");
+#endif
     define_planned(m);
     define_partial(m);
     m.def("version", &tutti_version, "The version of the library.");

@@ -8,6 +8,8 @@ it is quick and cannot fail: the extension is loaded with the first process grou
 import functools
 import os
 
+from tutti import _groups
+
 
 def _place_ddp_buckets(torch):
     """DDP's buckets from the backend, so that ranks of one host read them where they
@@ -100,3 +102,5 @@ def register():
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
         _extend_monitored_barrier(dist)
         _name_backend_of_ddp(dist)
+        _groups.number_groups(dist)
+        _groups.extend_split_group(dist)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What torch's Python does for the groups of its own backends only, for Tutti's too.
+
+Groups of other backends go to torch's functions.
+"""
+
+import functools
+
+
+def _is_tutti(dist, group):
+    return not dist._rank_not_in_group(group) and dist.get_backend(group) == "tutti"
+
+
+def number_groups(dist):
+    """ProcessGroup._get_sequence_number_for_group() and _set_..., which torch has for
+    a list of backends; the backend itself has them."""
+    import torch
+
+    def replace(name):
+        theirs = getattr(dist.ProcessGroup, name)
+
+        @functools.wraps(theirs)
+        def number(self):
+            if self not in dist.distributed_c10d._world.pg_map or not _is_tutti(dist, self):
+                return theirs(self)
+            return getattr(self._get_backend(torch.device("cpu")), name)()
+
+        setattr(dist.ProcessGroup, name, number)
+
+    for name in ("_get_sequence_number_for_group", "_set_sequence_number_for_group"):
+        replace(name)
+
+
+def _check(split_ranks, size):
+    """torch's words, and on all ranks alike."""
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    for ranks in split_ranks:
+        if not ranks:
+            raise ValueError("the split group cannot be empty")
+        if len(ranks) != len(set(ranks)):
+            raise ValueError("the split group cannot have duplicate ranks")
+        for rank in ranks:
+            if not 0 <= rank < size:
+                raise ValueError(f"there is no rank {rank} in a group of {size} to split")
+
+
+def _split(c10d, parent, split_ranks, timeout, desc):
+    """The group of split_ranks that this rank is in, or None; registered as others."""
+    _check(split_ranks, parent.size())
+    if timeout is None:
+        timeout = c10d._get_default_timeout("tutti")
+    c10d._check_valid_timeout(timeout)
+    # Who is in none calls as well, as torch's ranks do.
+    mine = next((sorted(ranks) for ranks in split_ranks if parent.rank() in ranks), sorted(split_ranks[0]))
+    name = c10d._process_group_name(mine, use_hashed_name=True)
+    group = parent.split_group(mine, timeout=timeout, group_name=name, group_desc=desc)
+    if group is None:
+        return None
+    members = c10d.get_process_group_ranks(parent)
+    c10d._register_pg_in_world(
+        group,
+        backend_name=c10d.Backend("tutti"),
+        store=group.get_group_store(),
+        group_name=name,
+        backend_config=str(c10d.BackendConfig(c10d.Backend("tutti"))),
+        rank_mapping={members[rank]: number for number, rank in enumerate(mine)},
+    )
+    return group
+
+
+def extend_split_group(dist):
+    """torch.distributed.split_group(), which torch has for devices only: it asks for
+    an accelerator and for a device of the job's group."""
+    from torch.distributed import distributed_c10d as c10d
+
+    theirs = getattr(c10d, "split_group", None)
+    if theirs is None or not hasattr(c10d, "_register_pg_in_world"):
+        return
+
+    @functools.wraps(theirs)
+    def split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, **more):
+        if _is_tutti(dist, parent_pg) and pg_options is None and more.get("backend") in (None, "tutti"):
+            return _split(c10d, parent_pg or dist.group.WORLD, split_ranks, timeout, group_desc)
+        return theirs(parent_pg, split_ranks, timeout, pg_options, group_desc, **more)
+
+    for module in (dist, c10d):
+        module.split_group = split_group
