@@ -16,6 +16,7 @@ import ranks
 if not ranks.MISSING:
     import torch
     import torch.distributed as dist
+    from torch.distributed import distributed_c10d as c10d
 
     import tutti.torch
 
@@ -207,6 +208,106 @@ def bad_tensors(rank, size):
     assert x[0] == size, x
 
 
+def collectives(size, x):
+    """All that take tensors: what each does with tensors like x, on group g."""
+    def some(n=size):
+        return [x.clone() for _ in range(n)]
+
+    def long():
+        return torch.cat(some())
+
+    def at_root(g, tensors):
+        return tensors if dist.get_rank(g) == 0 else None
+
+    return {
+        "all_reduce": lambda g: dist.all_reduce(x.clone(), group=g),
+        "broadcast": lambda g: dist.broadcast(x.clone(), 0, group=g),
+        "reduce": lambda g: dist.reduce(x.clone(), 0, group=g),
+        "all_gather": lambda g: dist.all_gather(some(), x, group=g),
+        "all_gather_into_tensor": lambda g: dist.all_gather_into_tensor(long(), x, group=g),
+        "gather": lambda g: dist.gather(x, at_root(g, some()), 0, group=g),
+        "scatter": lambda g: dist.scatter(x.clone(), at_root(g, some()), 0, group=g),
+        "reduce_scatter": lambda g: dist.reduce_scatter(x.clone(), some(), group=g),
+        "reduce_scatter_tensor": lambda g: dist.reduce_scatter_tensor(x.clone(), long(), group=g),
+        "all_to_all": lambda g: dist.all_to_all(some(), some(), group=g),
+        "all_to_all_single": lambda g: dist.all_to_all_single(long(), long(), group=g),
+    }
+
+
+def other_types(rank, size):
+    """Rank 1's tensors are of another type, of as many bytes: who has to do with them
+    learns it, by this call or the next, and nobody waits for ever."""
+    right, wrong = collectives(size, torch.ones(6)), collectives(size, torch.ones(6).int())
+    for name in right:
+        group = dist.new_group(timeout=timedelta(seconds=20))
+
+        def call(it=(wrong if rank == 1 else right)[name], group=group):
+            it(group)
+            dist.barrier(group=group)
+
+        try:
+            raises(RuntimeError, ["rank 1", "i32", "f32"], call)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from None
+        dist.destroy_process_group(group)
+
+
+def no_cpu_tensors(rank, size):
+    """Refused by each call, and the group stays as it was. (torch.distributed itself
+    sends tensors of other devices to other backends.)"""
+    group = dist.new_group()
+    pg = group._get_backend(torch.device("cpu"))
+    meta = torch.ones(6, device="meta")
+    lists = [[meta] * size]
+    calls = {
+        "broadcast": lambda: pg.broadcast([meta], c10d.BroadcastOptions()),
+        "reduce": lambda: pg.reduce([meta], c10d.ReduceOptions()),
+        "allgather": lambda: pg.allgather(lists, [meta], c10d.AllgatherOptions()),
+        "reduce_scatter": lambda: pg.reduce_scatter([meta], lists, c10d.ReduceScatterOptions()),
+        "allgather_into": lambda: pg._allgather_base(meta.repeat(size), meta, c10d.AllgatherOptions()),
+        "reduce_scatter_tensor": lambda: pg._reduce_scatter_base(meta, meta.repeat(size), c10d.ReduceScatterOptions()),
+        "gather": lambda: pg.gather(lists if rank == 0 else [], [meta], c10d.GatherOptions()),
+        "scatter": lambda: pg.scatter([meta], lists if rank == 0 else [], c10d.ScatterOptions()),
+        "alltoall": lambda: pg.alltoall(lists[0], lists[0], c10d.AllToAllOptions()),
+        "send": lambda: pg.send([meta], (rank + 1) % size, 0),
+        "recv": lambda: pg.recv([meta], (rank + 1) % size, 0),
+    }
+    for name, call in calls.items():
+        try:
+            raises(RuntimeError, ["only supports CPU tensors"], call)
+        except AssertionError as error:
+            raise AssertionError(f"{name} of the backend: {error}") from None
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group)
+    assert x[0] == size, x
+    dist.destroy_process_group(group)
+
+
+def wrong_shapes(rank, size):
+    """Lists of other lengths, sizes or types than the tensor beside them, on this
+    rank: refused before anything is sent."""
+    x, n = torch.ones(3), size
+    short, odd, ints = [x] * (n - 1), [x] * (n - 1) + [torch.ones(4)], [x.int()] * n
+    calls = {}
+    for what, wrong in (("length", short), ("size", odd), ("type", ints)):
+        if what != "size":  # each rank may have a part of another size
+            calls[f"reduce_scatter, {what}"] = partial(dist.reduce_scatter, x, wrong)
+            calls[f"all_gather, {what}"] = partial(dist.all_gather, wrong, x)
+        if rank == 0:
+            calls[f"scatter, {what}"] = partial(dist.scatter, x, wrong)
+            calls[f"gather, {what}"] = partial(dist.gather, x, wrong)
+        if what != "size":  # all_to_all has lists of any sizes
+            calls[f"all_to_all, {what}"] = partial(dist.all_to_all, wrong, [x] * n)
+    for name, call in calls.items():
+        try:
+            raises((RuntimeError, ValueError, TypeError), [], call)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from None
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    assert x[0] == size, x
+
+
 def aborted(rank, size):
     """abort() ends what is in flight, on all ranks."""
     group = dist.new_group()
@@ -248,6 +349,11 @@ def nothing_is_left(rank, size):
         x = torch.ones(100000)
         dist.all_reduce(x)
         dist.all_reduce(x, group=other, async_op=True).get_future().wait()
+        failed = dist.new_group()
+        if rank == 0:
+            failed._get_backend(torch.device("cpu")).abort()
+        else:
+            raises(RuntimeError, ["rank 0 aborted"], lambda: dist.all_reduce(x, group=failed))
         dist.destroy_process_group()
 
     def left():
@@ -275,7 +381,8 @@ def leftovers():
 
 def in_turn(rank, size):
     """Those that leave the job's own group whole, in one job."""
-    for part in (bad_tensors, mismatch, other_calls, late, odd_deadlines, monitored, aborted):
+    parts = (bad_tensors, no_cpu_tensors, wrong_shapes, mismatch, other_calls, other_types)
+    for part in (*parts, late, odd_deadlines, monitored, aborted):
         try:
             part(rank, size)
         except Exception as error:

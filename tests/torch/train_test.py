@@ -18,6 +18,7 @@ if not ranks.MISSING:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
     from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 8
@@ -121,9 +122,25 @@ def dtensors(rank, size):
     close(x.sum().full_tensor(), a.sum(), "a sum")
 
 
+def tensor_parallel(rank, size):
+    """Training with DTensor: one layer split by columns, the next by rows."""
+    losses, weights = {}, {}
+    for backend in ("tutti", "gloo"):
+        mesh = dist.device_mesh.DeviceMesh.from_group(dist.new_group(backend=backend), "cpu")
+        torch.manual_seed(5)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
+        parallelize_module(net, mesh, {"1": ColwiseParallel(), "3": RowwiseParallel()})
+        assert net[1].weight.to_local().shape == (48 // size, 64), net[1].weight
+        losses[backend] = train(net, 0)  # all see the same data
+        weights[backend] = net[3].weight.full_tensor().detach()
+    assert losses["tutti"][-1] != losses["tutti"][0], "nothing was learnt"
+    close(losses["tutti"], losses["gloo"], "losses with DTensor")
+    close(weights["tutti"], weights["gloo"], "weights with DTensor")
+
+
 def every_part(rank, size):
     """All in one job."""
-    for part in (ddp, compressed, sharded, dtensors):
+    for part in (ddp, compressed, sharded, dtensors, tensor_parallel):
         try:
             part(rank, size)
         except Exception as error:
