@@ -275,11 +275,12 @@ void tt_comm_free_tallies(tutti_comm *comm);
 /* request.c */
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
                             tutti_request **out);
-/* The same without a communicator; mem must outlive the process's engine. */
+/* One that tt_request_end() ends, not the engine; mem must outlive the
+ * process's engine. */
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
                           const tutti_call_opts *opts, tutti_request **out);
 void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
-void tt_request_end(void *req, tutti_err err);  /* the same, [unlocked] */
+void tt_request_end(void *req, tutti_err err);  /* [unlocked; any thread] */
 void tt_request_drop(tutti_request *req);       /* was never begun */
 void tt_request_stop(void);                     /* the completion thread */
 

@@ -21,10 +21,9 @@ struct tutti_request {
     tt_engine *engine;
     _Atomic int is_done;
     _Atomic int n_refs;
-    _Atomic int fd;    /* -1: none */
-    bool is_elsewhere; /* ended by tt_request_end(), not by the engine */
-    _Atomic int
-        is_watched; /* then: a wait for several needs the engine's word */
+    _Atomic int fd;         /* -1: none */
+    bool is_elsewhere;      /* ended by tt_request_end(), not by the engine */
+    _Atomic int is_watched; /* then somebody waits in the engine */
     tutti_err err;
     _Atomic int calls; /* whether somebody is to be called: see below */
     void (*callback)(void *arg, tutti_err err);
@@ -229,7 +228,8 @@ void tt_request_end(void *arg, tutti_err err)
 {
     tutti_request *req = arg;
     settle(req, err);
-    /* The engine sleeps on, unless somebody waits there: see tutti_wait_any. */
+    /* The engine sleeps on, unless somebody waits there. Pairs with watch():
+     * it stores is_watched, and then is_done is looked at. */
     if (atomic_load_explicit(&req->is_watched, memory_order_seq_cst)) {
         tt_engine_lock(req->engine);
         tt_engine_alert(req->engine);
@@ -241,7 +241,7 @@ void tt_request_end(void *arg, tutti_err err)
 static bool is_done(const void *arg)
 {
     const tutti_request *req = arg;
-    return atomic_load_explicit(&req->is_done, memory_order_acquire) != 0;
+    return atomic_load_explicit(&req->is_done, memory_order_seq_cst) != 0;
 }
 
 tutti_err tutti_test(tutti_request *req)
@@ -332,7 +332,7 @@ tutti_err tutti_request_fd(tutti_request *req, int *fd)
         if (mine < 0)
             return TUTTI_ESYS;
         tt_fork_watch(mine);
-        /* Pairs with tt_request_done: one of the two sees the other. */
+        /* Pairs with settle: one of the two sees the other. */
         if (!atomic_compare_exchange_strong(&req->fd, &have, mine))
             tt_fork_close(&mine); /* another thread was first */
         else

@@ -47,7 +47,7 @@ struct tt_controller {
     pthread_t thread;
     bool has_thread, stops;
     int listener, epoll_fd, wake_fd;
-    int nest_fd;  /* a unix socket, for workers of this host; -1: none */
+    int nest_fd;  /* a unix socket, for workers of this host; negative: none */
     int spare_fd; /* given up for a moment when there are no more */
     tt_rule *rule;
     tt_str log;
@@ -221,14 +221,14 @@ static void accept_guests(tt_controller *c, int listener)
                               tt_sock_turn_away(listener, fd, &c->spare_fd);
         if (fd < 0 && !is_turned_away)
             return;
+        if (fd >= 0 && listener == c->nest_fd && !is_ours(fd)) {
+            close(fd);
+            continue;
+        }
         if (is_turned_away || n >= most)
             make_room(c);
         if (fd < 0)
             continue;
-        if (listener == c->nest_fd && !is_ours(fd)) {
-            close(fd);
-            continue;
-        }
         n += n < most;
         add_guest(c, fd);
     }

@@ -239,12 +239,13 @@ static void break_late(tt_worker *w)
             uint32_t other = c->workers[job->b->partners[p].peer];
             if (tt_job_is_done_with(job, p))
                 continue;
-            /* Who only receives does not say that it has begun the first. */
-            bool has_begun = job->has_bound[p] ||
-                             (job->bucket == 0 && !job->b->partners[p].n_recvs);
+            /* The first is begun with its first slice, which may wait for a
+             * third worker's. */
+            const char *what = job->has_bound[p] ? "has not finished"
+                               : job->bucket > 0 ? "has not begun"
+                                                 : "has sent nothing of";
             tt_crew_break(w, TUTTI_ETIMEOUT, true,
-                          "worker %u %s buffer %u within %.3g s", other,
-                          has_begun ? "has not finished" : "has not begun",
+                          "worker %u %s buffer %u within %.3g s", other, what,
                           job->bucket, s);
             return;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * exchange.c - performs a bound part on the shadow of a buffer.
  *
- * Send       slice k of a lane goes when the partner has begun the bucket, k is
+ * Send       slice k of a lane goes when the partner may have it (ties.c), k is
  *            less than W beyond what it has consumed (credit), the groups
  *            before it have done slice k, and, for own data, the front window
  *            reaches it. Of those that may go the least position goes first.

@@ -49,7 +49,7 @@ typedef struct tt_tie {
     uint32_t worker, incarnation; /* of the other side; TT_NONE: not known */
     bool is_unix, waits_out;
     bool is_paused;    /* what comes next has no place here yet */
-    bool is_unwatched; /* the other side has hung up meanwhile */
+    bool has_hung_up;  /* meanwhile: not watched any more */
     uint64_t since_ns; /* in this state */
     tt_seat seat;      /* connecting: to whom */
     /* Reading: what is small comes through `in`, payloads go to their place. */

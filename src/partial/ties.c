@@ -18,6 +18,7 @@
  *            a copy; one that is half received is dropped as it comes. The
  *            connection lives on.
  * Next       crew.c, exchange.c. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,14 +134,14 @@ void tt_ties_accept(tt_worker *w, int listener)
                               tt_sock_turn_away(listener, fd, &w->spare_fd);
         if (fd < 0 && !is_turned_away)
             return;
-        make_room(w, is_turned_away ? 0 : w->n + MOST_STRANGERS);
-        if (fd < 0)
-            continue;
-        if (listener == w->nest_fd &&
+        if (fd >= 0 && listener == w->nest_fd &&
             (!tt_sock_peer_uid(fd, &uid) || uid != (uint32_t)geteuid())) {
             close(fd);
             continue;
         }
+        make_room(w, is_turned_away ? 0 : w->n + MOST_STRANGERS);
+        if (fd < 0)
+            continue;
         if (listener == w->listener)
             tt_sock_hurry(fd);
         new_tie(w, fd, TT_TIE_GREETING);
@@ -288,11 +289,8 @@ static void compare(tt_worker *w, tt_job *job)
 
 void tt_ties_need(tt_worker *w, tt_job *job)
 {
-    if (!job->b) {
-        compare(w, job);
-        return;
-    }
-    for (uint32_t p = 0; !w->crew.err && p < job->b->n_partners; p++)
+    compare(w, job);
+    for (uint32_t p = 0; !w->crew.err && job->b && p < job->b->n_partners; p++)
         need(w, job, p);
 }
 
@@ -469,17 +467,18 @@ static bool hear_bind(tt_tie *tie)
     if (!job)
         return keep_bind(tie, &bind);
     uint32_t p = partner_of(tie, job);
-    if (p == TT_NONE && job->b)
-        return false;
-    if (tt_crew_agrees(w, job, tie->worker, &bind) && p != TT_NONE)
+    if (!tt_crew_agrees(w, job, tie->worker, &bind))
+        return true; /* the job may be gone */
+    if (p != TT_NONE)
         job->has_bound[p] = true;
-    return true;
+    return p != TT_NONE;
 }
 
 static void hear_over(tt_tie *tie)
 {
     tt_worker *w = tie->w;
-    tie->over = tie->head.number;
+    if (tie->head.number > tie->over)
+        tie->over = tie->head.number;
     if (tie->head.number == w->crew.id && tt_crew_needs(w, tie))
         break_over(w, tie->worker);
 }
@@ -509,7 +508,7 @@ static bool place_payload(tt_tie *tie)
     tt_job *job = tt_crew_job(tie->w, h->number, h->who);
     tie->to = NULL;
     if (!job) /* of a group that is over: dropped */
-        return true;
+        return h->number <= tie->w->ended;
     uint32_t p = partner_of(tie, job);
     if (p == TT_NONE)
         return false;
@@ -594,7 +593,7 @@ static size_t take_payload(tt_tie *tie)
 static bool is_early(const tt_tie *tie)
 {
     const tt_talk *h = &tie->head;
-    return h->kind == TT_TALK_DATA && tie->state == TT_TIE_UP &&
+    return h->kind == TT_TALK_DATA && h->who == 0 && tie->state == TT_TIE_UP &&
            h->number > tie->w->ended && !tt_crew_job(tie->w, h->number, h->who);
 }
 
@@ -659,9 +658,9 @@ void tt_ties_resume(tt_worker *w)
         if (!tie->is_paused || tie->state == TT_TIE_CLOSED || is_early(tie))
             continue;
         tie->is_paused = false;
-        watch(tie, tie->is_unwatched ? EPOLL_CTL_ADD : EPOLL_CTL_MOD,
+        watch(tie, tie->has_hung_up ? EPOLL_CTL_ADD : EPOLL_CTL_MOD,
               tie->waits_out);
-        tie->is_unwatched = false;
+        tie->has_hung_up = false;
         read_on(tie);
     }
 }
@@ -680,7 +679,7 @@ void tt_tie_event(tt_tie *tie, uint32_t events)
     } else if (events & (EPOLLERR | EPOLLHUP)) {
         /* What it has said before is read when it has a place. */
         epoll_ctl(tie->w->epoll_fd, EPOLL_CTL_DEL, tie->fd, NULL);
-        tie->is_unwatched = true;
+        tie->has_hung_up = true;
     }
 }
 
@@ -759,6 +758,7 @@ static void take_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
     if (small > 0)
         memcpy(tie->lead, tie->out + tie->out_at, small);
     tie->out_at = tie->out_len;
+    assert(small + sizeof(head) <= sizeof(tie->lead));
     memcpy(tie->lead + small, &head, sizeof(head));
     tie->iov[0] = (struct iovec){tie->lead, small + sizeof(head)};
     memcpy(tie->iov + 1, s->iov, (size_t)s->n_iov * sizeof(s->iov[0]));

@@ -166,7 +166,10 @@ static tutti_err try_one(tt_worker *w, const tt_addr *to, bool is_current,
     uint64_t soon = tt_now_ns() + try_ns;
     if (soon > deadline)
         soon = deadline;
-    tt_addr_text(to, w->where);
+    if (to->u.sa.sa_family == AF_UNIX)
+        snprintf(w->where, sizeof(w->where), "this host");
+    else
+        tt_addr_text(to, w->where);
     int fd = tt_sock_connect(to, soon);
     if (fd < 0) {
         tt_fail_errno(diag, TUTTI_EBOOT, -fd, "no controller answers at %s",
