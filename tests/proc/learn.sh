@@ -167,7 +167,7 @@ starts() { # WHAT ADDRESS NAME=VALUE...: nothing is known before
     done
     right "$what"
     echo "# $ms ms"
-    i=$(awk -v n="$(nproc)" '{ print $1 > 2 * n ? 10000 : 3000 }' /proc/loadavg)
+    i=$(awk -v n="$(nproc)" '{ print($1 > 2 * n ? 10000 : 3000) }' /proc/loadavg)
     [ "$ms" -le "$i" ] && pass "in time" || fail "in time" "$ms ms" "$err"
 }
 # trap_ WHAT ADDRESS DEV DEV DEV: plain and measured; then, with what is known by
