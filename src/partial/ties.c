@@ -755,10 +755,10 @@ static void take_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
     head.who = job->bucket;
     head.lane = s->wire;
     head.slice = s->slice;
+    assert(small + sizeof(head) <= sizeof(tie->lead));
     if (small > 0)
         memcpy(tie->lead, tie->out + tie->out_at, small);
     tie->out_at = tie->out_len;
-    assert(small + sizeof(head) <= sizeof(tie->lead));
     memcpy(tie->lead + small, &head, sizeof(head));
     tie->iov[0] = (struct iovec){tie->lead, small + sizeof(head)};
     memcpy(tie->iov + 1, s->iov, (size_t)s->n_iov * sizeof(s->iov[0]));

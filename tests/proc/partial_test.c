@@ -258,6 +258,17 @@ typedef struct pair {
     char where[64];
 } pair;
 
+/* A controller, and worker 1; meet() makes worker 0. */
+static int begin_pair(pair *w, int rank, tutti_controller **c)
+{
+    if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, c), "controller"))
+        return 1;
+    snprintf(w->where, sizeof(w->where), "127.0.0.1:%d",
+             tutti_controller_port(*c));
+    return well(NULL, rank, tutti_partial_join(w->where, 1, NULL, &w->p[1]),
+                "join");
+}
+
 static tutti_err meet(pair *w)
 {
     tutti_request *req[2];
@@ -299,14 +310,7 @@ static int closes(int rank, int n, void *arg)
     pair w = {{NULL, NULL}, ""};
     (void)arg;
     (void)n;
-    if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
-             "controller"))
-        return 1;
-    snprintf(w.where, sizeof(w.where), "127.0.0.1:%d",
-             tutti_controller_port(c));
-    if (well(NULL, rank, tutti_partial_join(w.where, 1, NULL, &w.p[1]),
-             "join") ||
-        well(w.p[1], rank, meet(&w), "meet"))
+    if (begin_pair(&w, rank, &c) || well(w.p[1], rank, meet(&w), "meet"))
         return 1;
     if (well(w.p[0], 0,
              tutti_partial_reduce(w.p[0], x[0], COUNT, TUTTI_F64, NULL, &req),
@@ -341,12 +345,7 @@ static int sends_early(int rank, int n, void *arg)
     pair w = {{NULL, NULL}, ""};
     (void)arg;
     (void)n;
-    if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
-             "controller"))
-        return 1;
-    snprintf(w.where, sizeof(w.where), "127.0.0.1:%d",
-             tutti_controller_port(c));
-    if (well(NULL, rank, tutti_partial_join(w.where, 1, NULL, &w.p[1]), "join"))
+    if (begin_pair(&w, rank, &c))
         return 1;
     for (int step = 0; step < STEPS; step++) {
         const int first = step % 2; /* who sends at once */
