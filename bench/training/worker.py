@@ -6,8 +6,8 @@
 Ways: gloo (PyTorch's DDP), tutti (the same), none (DDP that exchanges nothing: what
 DDP itself costs), each with -view for gradient_as_bucket_view; ddp, hybrid, auto
 (policies of tutti.torch.DataParallel), each with + for overlap with the next forward
-pass. Both backends are in one process and take turns, round after round; each way's
-time is that of some steps from barrier to barrier, of the slowest rank. Rank 0 writes
+pass. Both backends are in one process and take turns, round after round (there and
+back, so that it does not count which way comes after which); each way's time is that of some steps from barrier to barrier, of the slowest rank. Rank 0 writes
 one JSON object. Rank and size come from `tutti run` or the lab.
 """
 import argparse
@@ -184,10 +184,12 @@ def main():
         result["layers"] = models.layers_of_small(options.seconds)
     else:
         result["alone"] = alone(groups, options)
+    ways = options.ways.split(",")
     for _ in range(options.rounds):
-        for name in options.ways.split(","):
+        for name in ways:
             row = measure(name, groups, options)
             result["ways"].setdefault(name, []).append(row)
+        ways.reverse()
     if dist.get_rank() == 0:
         with open(options.output, "w") as file:
             json.dump(result, file)
