@@ -217,6 +217,16 @@ def accumulation(rank, size):
     for p, q in zip(whole.parameters(), bits.parameters()):
         assert torch.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-6)
     equal_everywhere([p.grad for p in bits.parameters()], size)
+    for name, overlap in WAYS:  # what one rank has used within no_sync() only
+        odd = tutti.torch.DataParallel(Odd(), policy=name, overlap_forward=overlap)
+        x = torch.full((5, 6), 1.0 + rank)
+        with odd.no_sync():
+            odd(x, rank == 0).sum().backward()
+        odd(x, False).sum().backward()
+        odd.wait()
+        assert odd.module.nowhere.weight.grad is None
+        assert odd.module.on_rank_0.weight.grad is not None, (name, overlap)
+        equal_everywhere([p.grad for p in odd.parameters() if p.grad is not None], size)
 
 
 def hooks(rank, size):

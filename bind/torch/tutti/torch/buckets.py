@@ -105,9 +105,10 @@ class Reducer:
     """The buckets of a plan, filled and started by one backward pass after
     another.
 
-    A parameter without a gradient on this rank counts as zero. Whether any rank
-    had one is told by the flags in the last bucket: when that starts all is
-    known, because buckets start in order."""
+    A parameter that the pass did not come to counts with the .grad it has, of
+    passes that only added up, or as zero. Whether any rank had one is told by the
+    flags in the last bucket: when that starts all is known, because buckets start
+    in order."""
 
     def __init__(self, group, params, choices):
         self.group, self.params, n_ranks = group, params, group.size()
@@ -127,7 +128,7 @@ class Reducer:
         for bucket in self.buckets:
             bucket.reset()
         self.seen = [False] * len(self.params)
-        self.absent = {}
+        self.absent = []
         self.next = 0
 
     def take(self, i):
@@ -149,23 +150,23 @@ class Reducer:
             self.next += 1
 
     def end(self):
-        """The backward pass is over: what has no gradient is zero."""
-        self.absent = {
-            i: self.params[i].grad for i, seen in enumerate(self.seen) if not seen
-        }
-        for i in self.absent:
+        """The backward pass is over: what it did not come to is not waited for."""
+        unseen = [i for i, seen in enumerate(self.seen) if not seen]
+        self.absent = [i for i in unseen if self.params[i].grad is None]
+        for i in unseen:
             bucket, k = self.place[i]
             bucket.take(k)
         self.start_ready()
 
     def settle_absent(self):
-        """What nobody had keeps the .grad that it had before."""
+        """What nobody had has no .grad."""
         if not self.absent:
             return
         flags = self.buckets[-1].flags.abs() > 0
-        for i, before in self.absent.items():
+        for i in self.absent:
             bucket, k = self.place[i]
-            self.params[i].grad = bucket.views[k] if flags[i] else before
+            if flags[i]:
+                self.params[i].grad = bucket.views[k]
 
 
 def total_bytes(bucket):
