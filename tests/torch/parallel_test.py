@@ -217,6 +217,10 @@ def accumulation(rank, size):
     for p, q in zip(whole.parameters(), bits.parameters()):
         assert torch.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-6)
     equal_everywhere([p.grad for p in bits.parameters()], size)
+    bits.zero_grad()  # two forward passes, then their backward passes
+    for loss in [nn.functional.cross_entropy(bits(x), y) for x, y in parts[:2]]:
+        loss.backward()
+    equal_everywhere([p.grad for p in bits.parameters()], size)
     for name, overlap in WAYS:  # what one rank has used within no_sync() only
         odd = tutti.torch.DataParallel(Odd(), policy=name, overlap_forward=overlap)
         x = torch.full((5, 6), 1.0 + rank)
@@ -281,14 +285,15 @@ def states(rank, size):
 
 
 def asked_aside(rank, size):
-    """What one rank asks of its network in evaluation, gradients of the input too, is
-    no part of a step."""
+    """What one rank asks of its network in evaluation, gradients of the input too, or
+    of the module itself, is no part of a step."""
     nets = [tutti.torch.DataParallel(model(), policy="ddp") for _ in range(2)]
     optimizers = [sgd(net) for net in nets]
     for step in range(STEPS):
         if rank == 0:
             x = batch(rank, 50 + step)[0].requires_grad_()
             nets[0].eval()
+            nets[0].module(x).sum().backward()
             assert torch.autograd.grad(nets[0](x).sum(), x)[0].any()
             nets[0].train()
         for net, optimizer in zip(nets, optimizers):
@@ -296,6 +301,25 @@ def asked_aside(rank, size):
     equal_everywhere(nets[0].parameters(), size)
     for a, b in zip(nets[0].parameters(), nets[1].parameters()):
         assert torch.equal(a, b)
+
+
+def wrapped_again(rank, size):
+    """Another wrapper of a module takes over, though the one before it is alive, and
+    waits for a backward pass."""
+    first = tutti.torch.DataParallel(model(), policy="ddp", warmup=STEPS)
+    x, _ = batch(rank, 0)
+    first.eval()(x)
+    second = tutti.torch.DataParallel(first.module.train(), policy="ddp", warmup=STEPS)
+    plain = tutti.torch.DataParallel(model(), policy="ddp", warmup=STEPS)
+    for net in (second, plain):
+        train(net, sgd(net), rank)
+    for a, b in zip(second.parameters(), plain.parameters()):
+        assert torch.equal(a, b)
+    try:
+        first(x)
+        raise AssertionError("a wrapper went on without its hooks")
+    except RuntimeError as error:
+        assert "wrapped again" in str(error), error
 
 
 def refusals(rank, size):
@@ -490,7 +514,7 @@ def every(parts, rank, size):
 
 IN_TWO = (
     policies, delayed_is_exact, waits_are_no_computing, accumulation, hooks,
-    ddp_in_shared_memory, states, asked_aside, refusals, broken,
+    ddp_in_shared_memory, states, asked_aside, wrapped_again, refusals, broken,
 )
 TESTS = [
     ("the model of exposed time, by hand", model_by_hand),

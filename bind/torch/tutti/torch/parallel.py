@@ -81,7 +81,9 @@ class DataParallel(torch.nn.Module):
         self.caps = (int(bucket_cap_mb * policies.MIB), int(first_bucket_mb * policies.MIB))
         self.broadcast_buffers, self.warmup = broadcast_buffers, warmup
         self._optimizer = lambda: None
-        self._syncs, self._running, self._open = True, False, False
+        # Whether passes are synchronised; a forward pass waits for its backward pass;
+        # that goes on; its buckets are on the way.
+        self._syncs, self._awaits, self._running, self._open = True, False, False, False
         self.steps, self._curves = 0, {}
         self._find_parameters()
         self._start_alike()
@@ -122,8 +124,14 @@ class DataParallel(torch.nn.Module):
     def _hook(self):
         """On parameters, and on the modules that own them."""
         me = weakref.ref(self)
-        for i, p in enumerate(self.params):
+        for earlier in _living:
+            if not set(map(id, earlier.params)).isdisjoint(map(id, self.params)):
+                earlier._let_go()
+        _living.add(self)
+        self._hooks = [
             p.register_post_accumulate_grad_hook(partial(_taken, me, i))
+            for i, p in enumerate(self.params)
+        ]
         index = {id(p): i for i, p in enumerate(self.params)}
         for part in self.module.modules():
             owned = [index[id(p)] for p in part.parameters(recurse=False) if id(p) in index]
@@ -131,6 +139,13 @@ class DataParallel(torch.nn.Module):
                 part.register_forward_pre_hook(partial(_entered, me, owned))
         self.register_state_dict_post_hook(_without_prefix)
         self.register_load_state_dict_pre_hook(_with_prefix)
+
+    def _let_go(self):
+        """Another wrapper has the parameters now: two would both scale and reduce
+        their gradients."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
     # -------------------------------------------------------------- planning --
 
@@ -179,12 +194,18 @@ class DataParallel(torch.nn.Module):
         self._forward_ns = self._forward_time()
         self.finish()
         if is_training:
+            self._awaits = True
             for leaf in _pytree.tree_leaves(out):
                 if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
                     leaf.register_hook(partial(_begun, weakref.ref(self)))
         return out
 
     def _before_forward(self):
+        if not self._hooks:
+            raise RuntimeError(
+                "tutti.torch.DataParallel: the module was wrapped again; the newer wrapper "
+                "has its gradients now"
+            )
         if self._running:
             # For good: buckets of another place may be of the same size, so the
             # others' calls would match this rank's, and averages be wrong.
@@ -225,14 +246,15 @@ class DataParallel(torch.nn.Module):
         if self._running or not self._syncs:
             return
         self.finish()
-        self._running = True
+        self._running, self._awaits = True, False
         self._begun_ns = time.monotonic_ns()
         self._order = []
         self.reducer.begin()
         torch.autograd.Variable._execution_engine.queue_callback(self._end)
 
     def _take(self, i):
-        if not self._syncs:
+        # What runs without our forward pass is this rank's own business.
+        if not self._syncs or not (self._running or self._awaits):
             return
         self._begin()
         if self.reducer.seen[i]:
@@ -355,6 +377,9 @@ class DataParallel(torch.nn.Module):
         )
         return "\n".join([head, *explain.table(rows), end])
 
+
+# Those that may still have hooks on their parameters.
+_living = weakref.WeakSet()
 
 # Hooks hold the module weakly: parameters outlive it.
 
