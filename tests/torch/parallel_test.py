@@ -17,6 +17,7 @@ if not ranks.MISSING:
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.checkpoint import checkpoint
 
     import tutti.torch
     from tutti.torch import exposed, policy
@@ -121,6 +122,19 @@ def waits_are_no_computing(rank, size):
     needed = [net._needed_ns[i] for i in range(len(net.params))]
     assert needed == sorted(needed, reverse=True) and needed[0] >= 0, needed
     assert -needed[-1] > 10**15 * (len(net.reducer.buckets) - 2), needed
+
+
+def recomputed(rank, size):
+    """When a layer is needed first counts, not when it is recomputed."""
+    inner = nn.Sequential(*(nn.Linear(6, 6) for _ in range(4)))
+    inner.forward = lambda x: checkpoint(nn.Sequential.forward, inner, x, use_reentrant=False)
+    net = tutti.torch.DataParallel(nn.Sequential(nn.Linear(6, 6), inner), overlap_forward=True)
+    optimizer = net.delayed(sgd(net))
+    for _ in range(4):
+        net(torch.ones(1, 6)).sum().backward()
+        assert net._needed_ns == sorted(net._needed_ns), net._needed_ns
+        assert max(net._needed_ns) <= net._forward_ns, net._needed_ns
+        optimizer.step()
 
 
 def ddp_in_shared_memory(rank, size):
@@ -513,7 +527,7 @@ def every(parts, rank, size):
 
 
 IN_TWO = (
-    policies, delayed_is_exact, waits_are_no_computing, accumulation, hooks,
+    policies, delayed_is_exact, waits_are_no_computing, recomputed, accumulation, hooks,
     ddp_in_shared_memory, states, asked_aside, wrapped_again, refusals, broken,
 )
 TESTS = [

@@ -233,7 +233,10 @@ class DataParallel(torch.nn.Module):
         """A layer's forward pass: its gradients must have been applied."""
         now = self._forward_time()
         for i in owned:
-            self._needed_ns[i] = now
+            # The first time counts: a layer may come again, also in the backward
+            # pass, which recomputes what checkpoints have left out.
+            if i not in self._entered:
+                self._needed_ns[i] = now
         self._entered.update(owned)
         if self._open:
             for bucket in dict.fromkeys(self.reducer.place[i][0] for i in owned):
