@@ -513,6 +513,10 @@ def model_by_hand():
     facts.overlaps = True
     chosen = policy.with_priorities(facts, policy.hybrid(facts))
     assert [(c.members, c.priority) for c in chosen] == [([1], 0), ([0], 1)], chosen
+    step = lambda size, planner: (1.0, "ring") if size < 4 << 20 else (2.0, "direct")  # noqa: E731
+    for name in ("ddp", "auto"):  # as it is for just this size
+        (c,) = policy.decide(name, facts_of([("conv", 3 << 20, 1.0)], step))
+        assert (c.chosen, c.predicted) == ("ring", 1.0) and "direct" not in c.why, c
     rows = policy.hybrid(facts_of([("conv", 100, 1), ("fc", 400, 1)], network(1e-5, 1e-9)))
     assert [(c.planner, c.members) for c in rows] == [("ring", [1]), ("doubling", [0])]
 

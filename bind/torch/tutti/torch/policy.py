@@ -80,11 +80,10 @@ class Facts:
 
     def seconds(self, size, planner):
         """Interpolated between powers of two, which are simulated once."""
-        curve = self.curves.setdefault(planner, Curve(self.predict, planner))
-        return curve(size) + CALL_S
+        return self.curve(planner)(size) + CALL_S
 
-    def name_of(self, size, planner):
-        return self.curves.setdefault(planner, Curve(self.predict, planner)).name(size)
+    def curve(self, planner):
+        return self.curves.setdefault(planner, Curve(self.predict, planner))
 
 
 class Curve:
@@ -93,7 +92,8 @@ class Curve:
     def __init__(self, predict, planner):
         self.predict, self.planner, self.found = predict, planner, {}
 
-    def _at(self, size):
+    def at(self, size):
+        """(seconds, planner's name), simulated once."""
         if size not in self.found:
             self.found[size] = self.predict(size, self.planner)
         return self.found[size]
@@ -101,11 +101,8 @@ class Curve:
     def __call__(self, size):
         high = 1 << max(10, (max(size, 1) - 1).bit_length())
         low = high // 2
-        below, above = self._at(low)[0], self._at(high)[0]
+        below, above = self.at(low)[0], self.at(high)[0]
         return max(0.0, below + (above - below) * (size - low) / (high - low))
-
-    def name(self, size):
-        return self._at(1 << max(10, (max(size, 1) - 1).bit_length()))[1]
 
 
 # ------------------------------------------------------------------ joining --
@@ -176,7 +173,7 @@ def split_run(facts, order):
 
 
 def priced(facts, members, planner, why):
-    """A Choice with its figures."""
+    """A Choice with its figures, as good as they are needed to compare."""
     gradients = [facts.gradients[i] for i in members]
     size = sum(g.size for g in gradients)
     return Choice(
@@ -185,10 +182,17 @@ def priced(facts, members, planner, why):
         why=why,
         size=size,
         predicted=facts.seconds(size, planner) - CALL_S,
-        chosen=facts.name_of(size, planner),
         ready=max(g.ready for g in gradients),
         needed=min(g.needed for g in gradients),
     )
+
+
+def settle(facts, choices):
+    """Times and planners for just these sizes: between two of the sizes that were
+    compared with, the library may choose otherwise than at either."""
+    for c in choices:
+        c.predicted, c.chosen = facts.curve(c.planner).at(c.size)
+    return choices
 
 
 def with_priorities(facts, choices):
@@ -244,6 +248,7 @@ def auto(facts):
         if best is None or cost < best[0] * (1 - MARGIN):
             best = (cost, words, choices)
     _, words, choices = best
+    settle(facts, choices)
     for c, wait in zip(choices, waits(facts, choices)):
         c.why = f"{words}; {reason(facts, c, wait)}"
     return choices
@@ -263,10 +268,9 @@ def decide(policy, facts):
     """The plan: Choices in the order in which they are to be started."""
     if policy not in POLICIES:
         raise ValueError(f'no policy "{policy}"; there are {", ".join(POLICIES)}')
-    choices = {"ddp": ddp, "hybrid": hybrid, "auto": auto}[policy](facts)
     if policy == "auto":
-        choices = with_priorities(facts, choices)
-    return choices
+        return auto(facts)
+    return settle(facts, ddp(facts) if policy == "ddp" else hybrid(facts))
 
 
 def timed(gradients, ready, needed):
