@@ -19,6 +19,7 @@ if not ranks.MISSING:
     from torch.distributed import distributed_c10d as c10d
 
     import tutti.torch
+    from tutti.torch import _c
 
 
 def raises(kind, words, call):
@@ -252,6 +253,35 @@ def other_types(rank, size):
         dist.destroy_process_group(group)
 
 
+def coalesced(group, call):
+    cpu = torch.device("cpu")
+    group._start_coalescing(cpu)
+    done = call()
+    group._end_coalescing(cpu).wait()
+    return done
+
+
+def refused_together(rank, size):
+    """Then the next call is one of its own again. What has a planner always is."""
+    group = dist.new_group()
+
+    def two_types():
+        with dist._coalescing_manager(group, device=torch.device("cpu")):
+            dist.all_reduce(torch.ones(3), group=group)
+            dist.all_reduce(torch.ones(3).int(), group=group)
+
+    for _ in range(2):
+        raises(RuntimeError, ["must all have the same type"], two_types)
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group, async_op=True).wait()
+    assert x[0] == size, x
+    pg = group._get_backend(torch.device("cpu"))
+    work, times = coalesced(group, lambda: _c.all_reduce(pg, x, x))
+    work.wait()
+    assert times.finished and x[0] == size * size, x
+    dist.destroy_process_group(group)
+
+
 def no_cpu_tensors(rank, size):
     """Refused by each call, and the group stays as it was. (torch.distributed itself
     sends tensors of other devices to other backends.)"""
@@ -275,6 +305,7 @@ def no_cpu_tensors(rank, size):
     for name, call in calls.items():
         try:
             raises(RuntimeError, ["only supports CPU tensors"], call)
+            raises(RuntimeError, ["only supports CPU tensors"], partial(coalesced, group, call))
         except AssertionError as error:
             raise AssertionError(f"{name} of the backend: {error}") from None
     x = torch.ones(3)
@@ -381,7 +412,7 @@ def leftovers():
 
 def in_turn(rank, size):
     """Those that leave the job's own group whole, in one job."""
-    parts = (bad_tensors, no_cpu_tensors, wrong_shapes, mismatch, other_calls, other_types)
+    parts = (bad_tensors, refused_together, no_cpu_tensors, wrong_shapes, mismatch, other_calls, other_types)
     for part in (*parts, late, odd_deadlines, monitored, aborted):
         try:
             part(rank, size)

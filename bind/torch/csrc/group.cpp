@@ -120,28 +120,36 @@ tutti_call_opts ProcessGroupTutti::options_of(Millis timeout) const
 WorkPtr ProcessGroupTutti::start(Job job, Add add)
 {
     const WayBack back;
+    std::unique_lock<std::mutex> lock(lock_);
+    if (!open_) {
+        lock.unlock();
+        return start_alone(std::move(job), add);
+    }
+    auto opts = options_of(job.timeout);
+    opts.waits = job.waits;
+    try {
+        add(*open_, opts);
+    } catch (...) {
+        put_off(std::current_exception());
+        return nullptr;
+    }
+    if (c10d::isP2POp(job.op))
+        record(open_, job, 0);
+    else
+        open_collectives_ = true;
+    for (const auto &list : job.outputs)
+        open_outputs_[0].insert(open_outputs_[0].end(), list.begin(),
+                                list.end());
+    // Python's coalescing manager looks at the Work of the whole only.
+    return nullptr;
+}
+
+WorkPtr ProcessGroupTutti::start_alone(Job job, Add add)
+{
+    const WayBack back;
     auto opts = options_of(job.timeout);
     opts.waits = job.waits;
     const bool is_message = c10d::isP2POp(job.op);
-    std::unique_lock<std::mutex> lock(lock_);
-    if (open_) {
-        try {
-            add(*open_, opts);
-        } catch (...) {
-            put_off(std::current_exception());
-            return nullptr;
-        }
-        if (is_message)
-            record(open_, job, 0);
-        else
-            open_collectives_ = true;
-        for (const auto &list : job.outputs)
-            open_outputs_[0].insert(open_outputs_[0].end(), list.begin(),
-                                    list.end());
-        // Python's coalescing manager looks at the Work of the whole only.
-        return nullptr;
-    }
-    lock.unlock();
     const uint64_t seq = is_message ? seq_.load() : ++seq_;
     const auto names = names_of(job.op);
     auto work = c10::make_intrusive<TuttiWork>(rank_, job.op, names.title,
@@ -231,12 +239,18 @@ void ProcessGroupTutti::put_off(std::exception_ptr error)
         open_error_ = std::move(error);
 }
 
-bool ProcessGroupTutti::refuse_later(std::exception_ptr error)
+bool ProcessGroupTutti::accepts(c10::function_ref<void()> checks)
 {
-    std::lock_guard<std::mutex> lock(lock_);
-    if (open_)
-        put_off(std::move(error));
-    return open_ != nullptr;
+    try {
+        checks();
+        return true;
+    } catch (...) {
+        std::lock_guard<std::mutex> lock(lock_);
+        if (!open_)
+            throw;
+        put_off(std::current_exception());
+        return false;
+    }
 }
 
 WorkPtr ProcessGroupTutti::endCoalescing()

@@ -173,8 +173,11 @@ class ProcessGroupTutti : public c10d::Backend
     using Add = c10::function_ref<void(Call &, const tutti_call_opts &)>;
     // A Work of the calls that `add` makes, or, while coalescing, of all.
     WorkPtr start(Job job, Add add);
-    // While coalescing: the error is endCoalescing()'s. False: it is not.
-    bool refuse_later(std::exception_ptr error);
+    // A Work of these calls, also while coalescing.
+    WorkPtr start_alone(Job job, Add add);
+    // Runs the checks of a call's arguments, which throw. While coalescing that is
+    // left to endCoalescing(), and the call to be left out: false.
+    bool accepts(c10::function_ref<void()> checks);
     void put_off(std::exception_ptr error);
     void record(const std::shared_ptr<Call> &call, const Job &job,
                 uint64_t seq);

@@ -21,15 +21,12 @@ WorkPtr ProcessGroupTutti::message(Tensors &tensors, int other, int tag,
     const bool is_send = op == OpType::SEND;
     const bool is_any = op == OpType::RECVANYSOURCE;
     const char *what = is_send ? "send" : is_any ? "recvAnysource" : "recv";
-    try {
-        check_one(what, tensors);
-        TORCH_CHECK(tag >= 0, "Tag must be nonnegative");
-        TORCH_CHECK(tag < barrier_tag, "Tag must be less than ", barrier_tag);
-    } catch (...) {
-        if (refuse_later(std::current_exception()))
-            return nullptr;
-        throw;
-    }
+    if (!accepts([&] {
+            check_one(what, tensors);
+            TORCH_CHECK(tag >= 0, "Tag must be nonnegative");
+            TORCH_CHECK(tag < barrier_tag, "Tag must be less than ", barrier_tag);
+        }))
+        return nullptr;
     return start(
         {op, c10d::kUnsetTimeout, false, tensors, {tensors}, other, tag},
         [&](Call &call, tutti_call_opts o) {

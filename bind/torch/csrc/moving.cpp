@@ -9,12 +9,15 @@ namespace tutti_torch
 WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors,
                                      const c10d::BroadcastOptions &opts)
 {
-    c10d::assertRootRank(complain("broadcast"), opts.rootRank, size_);
-    c10d::assertRootTensor(complain("broadcast"), opts.rootTensor,
-                           static_cast<int64_t>(tensors.size()));
-    check_tensors("broadcast", tensors);
-    c10d::assertTypeAndSizesMatch(complain("broadcast"), tensors,
-                                  tensors[0].options(), tensors[0].sizes());
+    if (!accepts([&] {
+            c10d::assertRootRank(complain("broadcast"), opts.rootRank, size_);
+            c10d::assertRootTensor(complain("broadcast"), opts.rootTensor,
+                                   static_cast<int64_t>(tensors.size()));
+            check_tensors("broadcast", tensors);
+            c10d::assertTypeAndSizesMatch(complain("broadcast"), tensors,
+                                          tensors[0].options(), tensors[0].sizes());
+        }))
+        return nullptr;
     return start(job(OpType::BROADCAST, opts, tensors, {tensors}),
                  [&](Call &call, const tutti_call_opts &o) {
                      const auto &t = tensors[opts.rootTensor];
@@ -74,8 +77,11 @@ WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor &output,
 WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(
     Tensors &outputs, Tensors &inputs, const c10d::AllgatherOptions &opts)
 {
-    check_same_length("allgather_into_tensor_coalesced", outputs.size(),
-                      inputs.size());
+    if (!accepts([&] {
+            check_same_length("allgather_into_tensor_coalesced", outputs.size(),
+                              inputs.size());
+        }))
+        return nullptr;
     return start(job(OpType::_ALLGATHER_BASE, opts, inputs, {outputs}),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++)
@@ -133,14 +139,15 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs,
                                      const c10d::AllgatherOptions &opts)
 {
     const char *what = "allgather";
-    c10d::assertNonEmpty(complain(what), inputs);
-    check_same_length(what, outputs.size(), inputs.size());
     const size_t n = static_cast<size_t>(size_) * inputs.size();
-    for (size_t i = 0; i < outputs.size(); i++)
-        if (outputs[i].size() != n)
-            complain(what)(c10::str("invalid output tensor list at index ", i,
-                                    " (expected length ", n, ", got ",
-                                    outputs[i].size(), ")"));
+    if (!accepts([&] {
+            c10d::assertNonEmpty(complain(what), inputs);
+            check_same_length(what, outputs.size(), inputs.size());
+            for (size_t i = 0; i < outputs.size(); i++)
+                if (outputs[i].size() != n)
+                    complain(what)(c10::str("invalid output tensor list at index ", i, " (expected length ", n, ", got ", outputs[i].size(), ")"));
+        }))
+        return nullptr;
     Step after; // the other lists get the same
     if (inputs.size() > 1)
         after = [outputs] {
@@ -160,8 +167,11 @@ ProcessGroupTutti::allgather_coalesced(std::vector<Tensors> &outputs,
                                        const c10d::AllgatherOptions &opts)
 {
     const char *what = "allgather_coalesced";
-    c10d::assertNonEmpty(complain(what), inputs);
-    check_columns(what, outputs, inputs.size(), size_);
+    if (!accepts([&] {
+            c10d::assertNonEmpty(complain(what), inputs);
+            check_columns(what, outputs, inputs.size(), size_);
+        }))
+        return nullptr;
     return start(job(OpType::ALLGATHER_COALESCED, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++) {
@@ -180,17 +190,20 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs,
 {
     const char *what = "gather";
     const int root = static_cast<int>(opts.rootRank);
-    c10d::assertRootRank(complain(what), opts.rootRank, size_);
-    c10d::assertSingleElementInput(complain(what), inputs);
-    check_tensors(what, inputs);
-    if (rank_ == root) {
-        check_row(what, "output", outputs, size_);
-        check_tensors(what, outputs[0]);
-        c10d::assertTypeAndSizesMatch(complain(what), outputs[0],
-                                      inputs[0].options(), inputs[0].sizes());
-    } else {
-        check_empty(what, "output", outputs);
-    }
+    if (!accepts([&] {
+            c10d::assertRootRank(complain(what), opts.rootRank, size_);
+            c10d::assertSingleElementInput(complain(what), inputs);
+            check_tensors(what, inputs);
+            if (rank_ == root) {
+                check_row(what, "output", outputs, size_);
+                check_tensors(what, outputs[0]);
+                c10d::assertTypeAndSizesMatch(complain(what), outputs[0],
+                                              inputs[0].options(), inputs[0].sizes());
+            } else {
+                check_empty(what, "output", outputs);
+            }
+        }))
+        return nullptr;
     return start(job(OpType::GATHER, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
                      const auto e = to_move(inputs[0]);
@@ -216,17 +229,20 @@ WorkPtr ProcessGroupTutti::scatter(Tensors &outputs,
 {
     const char *what = "scatter";
     const int root = static_cast<int>(opts.rootRank);
-    c10d::assertRootRank(complain(what), opts.rootRank, size_);
-    c10d::assertSingleElementOutput(complain(what), outputs);
-    check_tensors(what, outputs);
-    if (rank_ == root) {
-        check_row(what, "input", inputs, size_);
-        check_tensors(what, inputs[0]);
-        c10d::assertTypeAndSizesMatch(complain(what), inputs[0],
-                                      outputs[0].options(), outputs[0].sizes());
-    } else {
-        check_empty(what, "input", inputs);
-    }
+    if (!accepts([&] {
+            c10d::assertRootRank(complain(what), opts.rootRank, size_);
+            c10d::assertSingleElementOutput(complain(what), outputs);
+            check_tensors(what, outputs);
+            if (rank_ == root) {
+                check_row(what, "input", inputs, size_);
+                check_tensors(what, inputs[0]);
+                c10d::assertTypeAndSizesMatch(complain(what), inputs[0],
+                                              outputs[0].options(), outputs[0].sizes());
+            } else {
+                check_empty(what, "input", inputs);
+            }
+        }))
+        return nullptr;
     return start(
         job(OpType::SCATTER, opts, rank_ == root ? inputs[0] : Tensors(),
             {outputs}),
@@ -277,12 +293,15 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input,
                                          const c10d::AllToAllOptions &opts)
 {
     const char *what = "alltoall_base";
-    check_tensors(what, {output, input});
-    check_same_type(what, input, output);
-    TORCH_CHECK(input.dim() > 0 && output.dim() > 0,
-                "ProcessGroupTutti::alltoall_base: a tensor without dimensions "
-                "cannot be "
-                "split");
+    if (!accepts([&] {
+            check_tensors(what, {output, input});
+            check_same_type(what, input, output);
+            TORCH_CHECK(input.dim() > 0 && output.dim() > 0,
+                        "ProcessGroupTutti::alltoall_base: a tensor without dimensions "
+                        "cannot be "
+                        "split");
+        }))
+        return nullptr;
     return start(
         job(OpType::ALLTOALL_BASE, opts, {input}, {{output}}),
         [&](Call &call, const tutti_call_opts &o) {
@@ -306,14 +325,17 @@ WorkPtr ProcessGroupTutti::alltoall(Tensors &outputs, Tensors &inputs,
                                     const c10d::AllToAllOptions &opts)
 {
     const char *what = "alltoall";
-    check_world_size(what, "input", inputs.size(), size_);
-    check_world_size(what, "output", outputs.size(), size_);
-    check_tensors(what, outputs);
-    check_tensors(what, inputs);
-    for (int r = 0; r < size_; r++) {
-        check_same_type(what, inputs[0], inputs[r]);
-        check_same_type(what, inputs[0], outputs[r]);
-    }
+    if (!accepts([&] {
+            check_world_size(what, "input", inputs.size(), size_);
+            check_world_size(what, "output", outputs.size(), size_);
+            check_tensors(what, outputs);
+            check_tensors(what, inputs);
+            for (int r = 0; r < size_; r++) {
+                check_same_type(what, inputs[0], inputs[r]);
+                check_same_type(what, inputs[0], outputs[r]);
+            }
+        }))
+        return nullptr;
     return start(job(OpType::ALLTOALL, opts, inputs, {outputs}),
                  [&](Call &call, const tutti_call_opts &o) {
                      const auto e = to_move(inputs[0]);

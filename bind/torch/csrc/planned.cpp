@@ -119,7 +119,7 @@ ProcessGroupTutti::all_reduce_planned(const at::Tensor &input,
                                         : c10d::ReduceOp::SUM);
     const auto e = to_reduce(output, op);
     const auto n = count_of(output, e);
-    auto work = start(
+    auto work = start_alone(
         {OpType::ALLREDUCE, kNoTimeout, false, {input}, {{output}}},
         [&](Call &call, tutti_call_opts o) {
             o.priority = how.priority;
@@ -135,8 +135,7 @@ ProcessGroupTutti::all_reduce_planned(const at::Tensor &input,
                 {input, output}, [times] { times->finished = steady_ns(); });
         });
     // With a future it is settled at once when it is over, whoever waits.
-    if (work)
-        work->getFuture();
+    work->getFuture();
     return {work, times};
 }
 

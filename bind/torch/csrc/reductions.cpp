@@ -26,10 +26,14 @@ void ProcessGroupTutti::add_allreduce(Call &call, tutti_call_opts opts,
 WorkPtr ProcessGroupTutti::allreduce(Tensors &tensors,
                                      const c10d::AllreduceOptions &opts)
 {
-    c10d::assertNonEmpty(complain("allreduce"), tensors);
-    if (tensors[0].defined() && tensors[0].is_sparse())
+    if (!tensors.empty() && tensors[0].defined() && tensors[0].is_sparse())
         return allreduce_sparse(tensors, opts);
-    check_tensors("allreduce", tensors);
+    if (!accepts([&] {
+            c10d::assertNonEmpty(complain("allreduce"), tensors);
+            check_tensors("allreduce", tensors);
+            c10d::assertTypeAndSizesMatch(complain("allreduce"), tensors, tensors[0].options(), tensors[0].sizes());
+        }))
+        return nullptr;
     if (tensors.size() > 1)
         return allreduce_several(tensors, opts);
     return start(job(OpType::ALLREDUCE, opts, tensors, {tensors}),
@@ -68,8 +72,6 @@ at::Tensor reduced(const Tensors &tensors, tutti_op op)
 WorkPtr ProcessGroupTutti::allreduce_several(Tensors &tensors,
                                              const c10d::AllreduceOptions &opts)
 {
-    c10d::assertTypeAndSizesMatch(complain("allreduce"), tensors,
-                                  tensors[0].options(), tensors[0].sizes());
     return start(job(OpType::ALLREDUCE, opts, tensors, {tensors}),
                  [&](Call &call, tutti_call_opts o) {
                      const auto e = to_reduce(tensors[0], opts.reduceOp);
@@ -91,12 +93,15 @@ WorkPtr ProcessGroupTutti::allreduce_several(Tensors &tensors,
 WorkPtr ProcessGroupTutti::allreduce_coalesced(
     Tensors &tensors, const c10d::AllreduceCoalescedOptions &opts)
 {
-    c10d::assertNonEmpty(complain("allreduce_coalesced"), tensors);
-    check_tensors("allreduce_coalesced", tensors);
-    for (const auto &t : tensors)
-        if (t.scalar_type() != tensors[0].scalar_type())
-            complain("allreduce_coalesced")(
-                "tensors must all have the same type");
+    const char *what = "allreduce_coalesced";
+    if (!accepts([&] {
+            c10d::assertNonEmpty(complain(what), tensors);
+            check_tensors(what, tensors);
+            for (const auto &t : tensors)
+                if (t.scalar_type() != tensors[0].scalar_type())
+                    complain(what)("tensors must all have the same type");
+        }))
+        return nullptr;
     return start(job(OpType::ALLREDUCE_COALESCED, opts, tensors, {tensors}),
                  [&](Call &call, tutti_call_opts o) {
                      // One call for all: small ones would cost a round each.
@@ -123,8 +128,11 @@ WorkPtr ProcessGroupTutti::allreduce_coalesced(
 WorkPtr ProcessGroupTutti::reduce(Tensors &tensors,
                                   const c10d::ReduceOptions &opts)
 {
-    c10d::assertRootRank(complain("reduce"), opts.rootRank, size_);
-    check_one("reduce", tensors);
+    if (!accepts([&] {
+            c10d::assertRootRank(complain("reduce"), opts.rootRank, size_);
+            check_one("reduce", tensors);
+        }))
+        return nullptr;
     return start(job(OpType::REDUCE, opts, tensors, {tensors}),
                  [&](Call &call, tutti_call_opts o) {
                      const auto &t = tensors[0];
@@ -188,8 +196,10 @@ ProcessGroupTutti::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &opts)
 {
-    check_same_length("reduce_scatter_tensor_coalesced", outputs.size(),
-                      inputs.size());
+    if (!accepts([&] {
+            check_same_length("reduce_scatter_tensor_coalesced", outputs.size(), inputs.size());
+        }))
+        return nullptr;
     return start(job(OpType::_REDUCE_SCATTER_BASE, opts, inputs, {outputs}),
                  [&](Call &call, const tutti_call_opts &o) {
                      for (size_t i = 0; i < inputs.size(); i++)
@@ -204,14 +214,17 @@ ProcessGroupTutti::reduce_scatter(Tensors &outputs,
                                   const c10d::ReduceScatterOptions &opts)
 {
     const char *what = "reduce_scatter";
-    c10d::assertSingleElementOutput(complain(what), outputs);
-    check_row(what, "input", inputs, size_);
-    check_tensors(what, outputs);
-    check_tensors(what, inputs[0]);
-    for (const auto &t : inputs[0])
-        check_same_type(what, t, outputs[0]);
-    if (inputs[0][rank_].numel() != outputs[0].numel())
-        complain(what)("the output has not the size of this rank's input");
+    if (!accepts([&] {
+            c10d::assertSingleElementOutput(complain(what), outputs);
+            check_row(what, "input", inputs, size_);
+            check_tensors(what, outputs);
+            check_tensors(what, inputs[0]);
+            for (const auto &t : inputs[0])
+                check_same_type(what, t, outputs[0]);
+            if (inputs[0][rank_].numel() != outputs[0].numel())
+                complain(what)("the output has not the size of this rank's input");
+        }))
+        return nullptr;
     return start(
         job(OpType::REDUCE_SCATTER, opts, inputs[0], {outputs}),
         [&](Call &call, tutti_call_opts o) {

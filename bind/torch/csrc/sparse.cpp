@@ -82,11 +82,15 @@ at::Tensor ProcessGroupTutti::gather_shapes(const at::Tensor &mine,
 WorkPtr ProcessGroupTutti::allreduce_sparse(Tensors &tensors,
                                             const c10d::AllreduceOptions &opts)
 {
-    c10d::assertNonEmpty(complain("allreduce"), tensors);
-    check_sparse(tensors, opts.reduceOp);
     at::AutoDispatchBelowAutograd guard;
-    const auto mine = sum_of(tensors);
-    const auto shapes = gather_shapes(mine, opts.timeout);
+    at::Tensor mine, shapes;
+    if (!accepts([&] {
+            c10d::assertNonEmpty(complain("allreduce"), tensors);
+            check_sparse(tensors, opts.reduceOp);
+            mine = sum_of(tensors);
+            shapes = gather_shapes(mine, opts.timeout);
+        }))
+        return nullptr;
     const auto indices = mine.indices().contiguous();
     const auto values = mine.values().contiguous();
     const auto width = mine._nnz() ? values.numel() / mine._nnz()
