@@ -50,6 +50,26 @@ def is_killed(rank, size):
     dist.destroy_process_group()
 
 
+def is_killed_before_a_barrier(rank, size):
+    """Who dies is named, not who still had time to come to the monitored barrier."""
+    store = dist.distributed_c10d._get_default_store()
+    dist.barrier()
+    if rank == 2:
+        store.wait(["rank 0 comes"])
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1:
+        store.wait(["it is told"])
+    store.set("rank 0 comes", "1")
+    try:
+        dist.monitored_barrier(timeout=timedelta(seconds=60), wait_all_ranks=True)
+    except RuntimeError as error:
+        text = str(error)
+    store.set("it is told", "1")
+    assert "rank 2 is lost" in text and "failed to pass" not in text, text
+    dist.destroy_process_group()
+
+
 def is_killed_with_future(rank, size):
     """A future learns of it too."""
     x = torch.ones(1000)
@@ -450,6 +470,7 @@ def debug():
 
 TESTS = [
     ("a killed rank is named by all others", partial(ranks.run, is_killed, 4, dies=(3,))),
+    ("a killed rank is named by a monitored barrier", partial(ranks.run, is_killed_before_a_barrier, 3, dies=(2,))),
     ("a future learns that rank 0 was killed", partial(ranks.run, is_killed_with_future, 2, dies=(0,))),
     ("bad tensors, mismatches, deadlines, aborts, 2 ranks", partial(ranks.run, in_turn, 2)),
     ("bad tensors, mismatches, deadlines, aborts, 4 ranks", partial(ranks.run, in_turn, 4)),

@@ -133,6 +133,8 @@ void ProcessGroupTutti::hear_all(Millis timeout, bool wait_all)
         try {
             reports.calls[r - 1]->wait(std::max(left, Millis(1)));
         } catch (const std::exception &e) {
+            if (reports.calls[r - 1]->outcome())
+                throw; // the group has failed, which says nothing of r
             late.push_back(r);
             why = e.what();
             if (!wait_all)
