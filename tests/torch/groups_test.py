@@ -42,6 +42,7 @@ def total(group, value):
 def splits(rank, size):
     """Two halves, a part with ranks that are in none, a part of a part; all used at
     once with the whole and a new_group, and destroyed in the middle."""
+    pair = dist.new_group([0, 3])  # the others know nothing of it
     halves = [[0, 1], [3, 2]]
     half = dist.split_group(split_ranks=halves, timeout=timedelta(seconds=50), group_desc="half")
     mine = halves[rank // 2]
@@ -50,7 +51,6 @@ def splits(rank, size):
     assert dist.get_backend(half) == "tutti"
     odd = dist.split_group(split_ranks=[[1, 3]])
     assert (odd is None) == (rank % 2 == 0), odd
-    pair = dist.new_group([0, 3])
     groups = [(half, sum(mine)), (dist.group.WORLD, 6), (odd, 4), (pair if rank in (0, 3) else None, 3)]
     groups = [(group, want) for group, want in groups if group is not None]
     xs = [[torch.full((50000,), float(rank)) for _ in range(3)] for _ in groups]
@@ -79,6 +79,13 @@ def splits_again(rank, size):
         if group is not None:
             assert total(group, turn + 1) == (turn + 1) * group.size()
             dist.destroy_process_group(group)
+    first, second = (dist.split_group(split_ranks=[[0, 1]], timeout=timedelta(seconds=20)) for _ in range(2))
+    if rank < 2:
+        dist.destroy_process_group(first)
+    third = dist.split_group(split_ranks=[[0, 1]], timeout=timedelta(seconds=20))
+    if rank < 2:
+        assert second.group_name != third.group_name
+        assert total(second, 1) == total(third, 1) == 2
     plain = dist.group.WORLD.split_group([0, 1])
     assert (plain is None) == (rank > 1)
     if plain is not None:

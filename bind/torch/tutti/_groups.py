@@ -5,6 +5,7 @@ Groups of other backends go to torch's functions.
 """
 
 import functools
+import weakref
 
 
 def _is_tutti(dist, group):
@@ -45,6 +46,17 @@ def _check(split_ranks, size):
                 raise ValueError(f"there is no rank {rank} in a group of {size} to split")
 
 
+# By parent: how often it has been split.
+_splits = weakref.WeakKeyDictionary()
+
+
+def _name_of_part(parent, mine):
+    """Its members meet under this name, so it is made of what they all know: torch's
+    own counts the groups that a rank has. All ranks of the parent call this."""
+    _splits[parent] = _splits.get(parent, 0) + 1
+    return f"{parent.group_name}:split:{_splits[parent]}:{'_'.join(map(str, mine))}"
+
+
 def _split(c10d, parent, split_ranks, timeout, desc):
     """The group of split_ranks that this rank is in, or None; registered as others."""
     _check(split_ranks, parent.size())
@@ -53,7 +65,7 @@ def _split(c10d, parent, split_ranks, timeout, desc):
     c10d._check_valid_timeout(timeout)
     # Who is in none calls as well, as torch's ranks do.
     mine = next((sorted(ranks) for ranks in split_ranks if parent.rank() in ranks), sorted(split_ranks[0]))
-    name = c10d._process_group_name(mine, use_hashed_name=True)
+    name = _name_of_part(parent, mine)
     group = parent.split_group(mine, timeout=timeout, group_name=name, group_desc=desc)
     if group is None:
         return None
