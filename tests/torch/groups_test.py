@@ -143,7 +143,10 @@ def errors(rank, size):
     raises(RuntimeError, "rank 1 called", lambda: dist.all_reduce(torch.ones(10 + (rank == 1)), group=odd))
     wait_for("REMOTE_ERROR", odd)
     raises(RuntimeError, "", lambda: dist.all_reduce(torch.ones(3, dtype=torch.int16)))
-    assert error_of(None) == "SUCCESS", "a refused tensor is no error of the group"
+    pg, x = dist.group.WORLD._get_backend(torch.device(CPU)), torch.ones(3)
+    raises((RuntimeError, ValueError), "nonesuch", lambda: _c.all_reduce(pg, x, x, planner="nonesuch"))
+    raises(RuntimeError, "butterfly", lambda: _c.all_reduce(pg, x, x, planner="butterfly")[0].wait())
+    assert error_of(None) == "SUCCESS", "what is refused is no error of the group"
     for group in (late, gone, odd):
         dist.destroy_process_group(group)
 

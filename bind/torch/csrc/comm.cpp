@@ -183,9 +183,10 @@ std::exception_ptr Comm::error(const char *what, tutti_err err)
         text = err == TUTTI_EABORTED
                    ? "the process group was destroyed before it was over"
                    : tutti_strerror(err);
-    // These leave the group as it was; a forked child has none.
-    if (err != TUTTI_EINVAL && err != TUTTI_EBUSY && err != TUTTI_EFORK)
-        note(err, text);
+    // What is refused leaves the group as it was; a forked child has none.
+    const tutti_err why = failure();
+    if (why && why != TUTTI_EFORK)
+        note(why, text);
     // The words that Gloo has for it, because programs look for them.
     const char *gloo = err == TUTTI_ETIMEOUT ? "Timed out waiting: " : "";
     text = c10::str("[rank ", rank_, "] tutti ", what, ": ", gloo, text);
