@@ -92,7 +92,28 @@ def named():
         assert "one_does_not_come" in text, f"where it was called is not told: {text}"
 
 
-TESTS = [("torch's analyser names the rank that did not come", named)]
+def states():
+    return [e["state"] for e in pickle.loads(_c.flight_record())["entries"]]
+
+
+def off(rank, size):
+    dist.all_reduce(torch.ones(3))
+    assert states() == []
+
+
+def without():
+    """The process that forks the ranks has looked for no such thing yet."""
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"
+    try:
+        ranks.run(off, 2)
+    finally:
+        del os.environ["TORCH_FR_BUFFER_SIZE"]
+
+
+TESTS = [
+    ("torch's analyser names the rank that did not come", named),
+    ("TORCH_FR_BUFFER_SIZE=0", without),
+]
 
 if __name__ == "__main__":
     sys.exit(ranks.main(TESTS))

@@ -321,9 +321,8 @@ std::string Recorder::text()
     std::vector<Entry> entries;
     {
         std::lock_guard<std::mutex> guard(lock_);
-        const size_t first = ring_.size() < size_ ? 0 : next_ % size_;
         for (size_t i = 0; i < ring_.size(); i++)
-            entries.push_back(ring_[(first + i) % ring_.size()]);
+            entries.push_back(ring_[(next_ + i) % ring_.size()]);
     }
     auto list = new_list();
     auto groups = new_dict();
