@@ -210,6 +210,9 @@ def numbers(rank, size):
         call(gloo)
         added = number_of(ours) - before[0], number_of(gloo) - before[1]
         assert added[0] == added[1] > 0, f"{name}: {added[0]}, Gloo {added[1]}"
+    if rank == 1:
+        raises(RuntimeError, "world_size", lambda: dist.all_gather_into_tensor(torch.ones(1), torch.ones(1), group=ours))
+    equal_numbers(rank, size, ours)  # what is refused does not count
     before = number_of(ours)
     if rank == 0:
         dist.send(torch.ones(1), 1, group=ours)

@@ -96,6 +96,21 @@ def states():
     return [e["state"] for e in pickle.loads(_c.flight_record())["entries"]]
 
 
+def in_a_batch(rank, size):
+    """What is still being added to is not looked at, also where a part of it is over."""
+    world, cpu = dist.group.WORLD, torch.device("cpu")
+    pg, x = world._get_backend(cpu), torch.full((10,), float(rank))
+    world._start_coalescing(cpu)
+    pg.send([torch.ones(10)], 1 - rank, 0)
+    pg.recv([x.zero_()], 1 - rank, 0)
+    patience = time.monotonic() + 60
+    while x[-1] == 0 and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert x[-1] == 1 and states() == ["started"] * 2, (x, states())
+    world._end_coalescing(cpu).wait()
+    assert states() == ["completed"] * 2, states()
+
+
 def off(rank, size):
     dist.all_reduce(torch.ones(3))
     assert states() == []
@@ -112,6 +127,7 @@ def without():
 
 TESTS = [
     ("torch's analyser names the rank that did not come", named),
+    ("a batch that is not whole yet", partial(ranks.run, in_a_batch, 2)),
     ("TORCH_FR_BUFFER_SIZE=0", without),
 ]
 

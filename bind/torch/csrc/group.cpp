@@ -150,10 +150,9 @@ WorkPtr ProcessGroupTutti::start_alone(Job job, Add add)
     auto opts = options_of(job.timeout);
     opts.waits = job.waits;
     const bool is_message = c10d::isP2POp(job.op);
-    const uint64_t seq = is_message ? seq_.load() : ++seq_;
     const auto names = names_of(job.op);
     auto work = c10::make_intrusive<TuttiWork>(rank_, job.op, names.title,
-                                               job.inputs, seq);
+                                               job.inputs);
     auto call = std::make_shared<Call>(comm_, names.plain);
     try {
         add(*call, opts);
@@ -161,10 +160,12 @@ WorkPtr ProcessGroupTutti::start_alone(Job job, Add add)
         call->detach(); // the library has the buffers of what was added before
         throw;
     }
+    // What is refused does not count. Once it is noted others may settle it.
+    const uint64_t seq = is_message ? seq_.load() : ++seq_;
+    record(call, job, seq);
+    work->take(call, std::move(job.outputs), seq);
     if (!is_message)
         note(call);
-    record(call, job, seq);
-    work->take(std::move(call), std::move(job.outputs));
     return work;
 }
 
@@ -268,13 +269,12 @@ WorkPtr ProcessGroupTutti::endCoalescing()
     }
     const uint64_t seq = open_collectives_ ? ++seq_ : seq_.load();
     auto work = c10::make_intrusive<TuttiWork>(
-        rank_, OpType::COALESCED, "tutti:coalesced", std::nullopt, seq);
-    note(open_);
+        rank_, OpType::COALESCED, "tutti:coalesced", std::nullopt);
     if (open_collectives_)
         record(open_, {OpType::COALESCED, c10d::kUnsetTimeout, false, {}, {}},
                seq);
-    work->take(std::move(open_), std::move(open_outputs_));
-    open_ = nullptr;
+    work->take(open_, std::move(open_outputs_), seq);
+    note(std::exchange(open_, nullptr));
     return work;
 }
 

@@ -43,6 +43,7 @@ void Call::close(std::vector<Tensors> outputs, Step on_end)
 {
     outputs_ = std::move(outputs);
     on_end_ = std::move(on_end);
+    is_closed_.store(true, std::memory_order_release);
 }
 
 c10::IValue Call::value() const
@@ -52,8 +53,11 @@ c10::IValue Call::value() const
     return outputs_.empty() ? Tensors() : outputs_[0];
 }
 
+// The flight recorder asks from any thread, also while calls are being added.
 bool Call::went_well() const
 {
+    if (!is_closed_.load(std::memory_order_acquire))
+        return false;
     for (auto *req : reqs_)
         if (tutti_test(req) != TUTTI_OK)
             return false;
@@ -250,9 +254,10 @@ TuttiWork::~TuttiWork()
         call_->detach();
 }
 
-void TuttiWork::take(std::shared_ptr<Call> call, std::vector<Tensors> outputs)
+void TuttiWork::take(std::shared_ptr<Call> call, std::vector<Tensors> outputs, uint64_t seq)
 {
     call_ = std::move(call);
+    seq_ = seq;
     call_->close(std::move(outputs), std::move(recordFunctionEndCallback_));
     recordFunctionEndCallback_ = nullptr;
 }

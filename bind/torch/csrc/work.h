@@ -72,7 +72,7 @@ class Call : public std::enable_shared_from_this<Call>
     bool is_over();                               // settles it, then
     void wait(std::chrono::milliseconds timeout); // throws what went wrong
     std::exception_ptr outcome();                 // null: well, or not over
-    bool went_well() const; // all calls have, settled or not
+    bool went_well() const; // all is added and has, settled or not
     c10::intrusive_ptr<c10::ivalue::Future> future();
     void detach(); // nobody will wait
 
@@ -98,7 +98,7 @@ class Call : public std::enable_shared_from_this<Call>
     std::vector<std::shared_ptr<Call>> before_;
     Step on_end_;
     std::mutex lock_;
-    std::atomic<bool> settled_{false};
+    std::atomic<bool> is_closed_{false}, settled_{false};
     std::atomic<size_t> left_{0}; // callbacks to come
     bool has_callbacks_ = false;
     std::exception_ptr outcome_;
@@ -111,14 +111,15 @@ class TuttiWork : public c10d::Work
 {
   public:
     TuttiWork(int rank, c10d::OpType op, const char *title,
-              const std::optional<Tensors> &inputs, uint64_t seq)
-        : c10d::Work(rank, op, title, inputs), seq_(seq)
+              const std::optional<Tensors> &inputs)
+        : c10d::Work(rank, op, title, inputs)
     {
     }
     ~TuttiWork() override;
 
-    // The call is made; `outputs` are what result() and the future give.
-    void take(std::shared_ptr<Call> call, std::vector<Tensors> outputs);
+    // The call is made, as number `seq`; `outputs` are what result() and the future
+    // give.
+    void take(std::shared_ptr<Call> call, std::vector<Tensors> outputs, uint64_t seq);
 
     bool isCompleted() override;
     bool isSuccess() const override;
@@ -133,7 +134,7 @@ class TuttiWork : public c10d::Work
 
   private:
     std::shared_ptr<Call> call_;
-    const uint64_t seq_;
+    uint64_t seq_ = 0;
 };
 
 } // namespace tutti_torch
