@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The networks that are trained, and computing that fits two cores.
 
-    cnn          AlexNet for images of 64x64: 61 M parameters, 96 % of them in fully
+    cnn          AlexNet of examples/train_cnn.py: 61 M parameters, 96 % of them in fully
                  connected layers
     transformer  8 blocks of width 512: 25 M parameters
     small        the same shape as cnn at a twentieth of the parameters, for lab
@@ -9,10 +9,16 @@
                  as long as each layer would take, in the proportions of AlexNet:
                  convolutions 92 % of the time, backward twice the forward.
 """
+import os
+import sys
 import time
 
 import torch
 from torch import nn
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.append(os.path.join(HERE, "..", "..", "examples"))
+from train_cnn import alexnet  # noqa: E402
 
 
 class Nap(torch.autograd.Function):
@@ -39,17 +45,6 @@ class Timed(nn.Module):
 
     def forward(self, x):
         return Nap.apply(torch.relu(self.layer(x)), self.seconds)
-
-
-def cnn():
-    def conv(n_in, n_out, kernel, stride=1):
-        return [nn.Conv2d(n_in, n_out, kernel, stride, kernel // 2), nn.ReLU()]
-
-    return nn.Sequential(
-        *conv(3, 64, 11, 4), nn.MaxPool2d(2), *conv(64, 192, 5),
-        *conv(192, 384, 3), *conv(384, 256, 3), *conv(256, 256, 3),
-        nn.AdaptiveAvgPool2d(6), nn.Flatten(), nn.Linear(9216, 4096), nn.ReLU(),
-        nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1000))
 
 
 def transformer():
@@ -84,7 +79,7 @@ def small(seconds):
 def make(name, seconds):
     """The same on all ranks."""
     torch.manual_seed(1)
-    return {"cnn": cnn, "transformer": transformer,
+    return {"cnn": lambda: alexnet(4096), "transformer": transformer,
             "small": lambda: small(seconds)}[name]()
 
 

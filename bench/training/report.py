@@ -5,7 +5,7 @@ The least possible time of a step is what it computes, and what no order of
 messages and no grouping can hide: layers 1..m cannot begin before layer m's
 gradient is there, their all-reduce takes at least the network's optimum, and
 layer m's forward pass (or, without overlap with it, the end of the backward pass)
-waits for the last of them. The same as least() of tutti/torch/exposed.py."""
+waits for the last of them."""
 import json
 import os
 import statistics

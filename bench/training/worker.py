@@ -132,15 +132,13 @@ def measure(name, groups, options):
 
 def buckets(options):
     """Sizes in bytes of DDP's buckets, by its own rule."""
+    from tutti.torch import policy
+
     net = models.make(options.model, options.seconds)
-    sizes = [4 * p.numel() for p in reversed(list(net.parameters()))]
-    found, filled, limit = [], 0, options.first * 2**20
-    for size in sizes:
-        filled += size
-        if filled >= limit:
-            found.append(filled)
-            filled, limit = 0, options.cap * 2**20
-    return found + [filled] * (filled > 0)
+    gradients = [policy.Gradient("", "", "", 4 * p.numel(), "f32") for p in net.parameters()]
+    facts = policy.Facts(gradients, range(len(gradients))[::-1], None)
+    found = policy.by_cap(facts, options.cap * policy.MIB, options.first * policy.MIB)
+    return [sum(gradients[i].size for i in members) for members in found]
 
 
 def alone(groups, options):

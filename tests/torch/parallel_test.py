@@ -507,7 +507,6 @@ def model_by_hand():
     assert ends == [13, 4, 3], ends
     waits = exposed.exposed([m(0, 10, 5, 0), m(1, 2, 0, 1)], 2, True)
     assert waits == [4, 1], waits
-    assert exposed.least([8, 4], [1, 2], [3, 0], 2, lambda b: b / 2) == 6 - 1 - 3
     facts = facts_of([("conv", 1 << 20, 1.0), ("fc", 1 << 20, 1.0)], network(1e-5, 1e-9), 1)
     assert {c.priority for c in policy.decide("auto", facts)} == {0}
     facts.overlaps = True

@@ -73,15 +73,3 @@ def exposed(messages, backward, overlaps=False):
         waits[i] = max(0.0, ends[i] - at)
         delay += waits[i]
     return waits
-
-
-def least(sizes, ready, needed, backward, seconds):
-    """Seconds that no order and no grouping can hide. sizes, ready, needed: of
-    layers from the last to the first; seconds(bytes): the least for so many.
-    Layers 1..m: none can begin before layer m's gradient is there, and layer m's
-    forward waits for the last of them; without overlap needed is 0."""
-    most, total = 0.0, 0
-    for size, r, n in reversed(list(zip(sizes, ready, needed))):
-        total += size
-        most = max(most, seconds(total) - (backward - r) - n)
-    return most
