@@ -9,6 +9,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "names.h"
 #include "wayback.h"
 
 namespace tutti_torch
@@ -18,52 +19,6 @@ using c10d::OpType;
 
 namespace
 {
-
-struct Names {
-    const char *plain; // for sentences
-    const char *title; // for profiles
-};
-
-Names names_of(OpType op)
-{
-    switch (op) {
-    case OpType::BROADCAST:
-        return {"broadcast", "tutti:broadcast"};
-    case OpType::ALLREDUCE:
-    case OpType::ALLREDUCE_COALESCED:
-        return {"all-reduce", "tutti:all_reduce"};
-    case OpType::_ALLREDUCE_SPARSE:
-        return {"all-reduce of sparse tensors", "tutti:sparse_all_reduce"};
-    case OpType::REDUCE:
-        return {"reduce", "tutti:reduce"};
-    case OpType::ALLGATHER:
-    case OpType::ALLGATHER_COALESCED:
-        return {"all-gather", "tutti:all_gather"};
-    case OpType::_ALLGATHER_BASE:
-        return {"all-gather", "tutti:_all_gather_base"};
-    case OpType::GATHER:
-        return {"gather", "tutti:gather"};
-    case OpType::SCATTER:
-        return {"scatter", "tutti:scatter"};
-    case OpType::REDUCE_SCATTER:
-        return {"reduce-scatter", "tutti:reduce_scatter"};
-    case OpType::_REDUCE_SCATTER_BASE:
-        return {"reduce-scatter", "tutti:_reduce_scatter_base"};
-    case OpType::ALLTOALL:
-    case OpType::ALLTOALL_BASE:
-        return {"all-to-all", "tutti:all_to_all"};
-    case OpType::SEND:
-        return {"send", "tutti:send"};
-    case OpType::RECV:
-        return {"recv", "tutti:recv"};
-    case OpType::RECVANYSOURCE:
-        return {"recvAnysource", "tutti:recvAnySource"};
-    case OpType::BARRIER:
-        return {"barrier", "tutti:barrier"};
-    default:
-        return {"coalesced call", "tutti:coalesced"};
-    }
-}
 
 std::shared_ptr<GroupName> with_ranks(GroupName name, int size)
 {
@@ -91,16 +46,6 @@ ProcessGroupTutti::ProcessGroupTutti(
 ProcessGroupTutti::~ProcessGroupTutti()
 {
     shutdown();
-}
-
-at::Tensor ProcessGroupTutti::allocateTensor(long size,
-                                             at::TensorOptions options)
-{
-    const auto bytes = static_cast<size_t>(size) * options.dtype().itemsize();
-    void *ptr = tutti_alloc(std::max<size_t>(bytes, 1));
-    TORCH_CHECK(ptr != nullptr, "tutti: out of memory for ", bytes, " bytes");
-    return at::from_blob(
-        ptr, {size}, [](void *p) { tutti_free(p); }, options.device(at::kCPU));
 }
 
 // ------------------------------------------------------------------ starting --
@@ -150,7 +95,7 @@ WorkPtr ProcessGroupTutti::start_alone(Job job, Add add)
     auto opts = options_of(job.timeout);
     opts.waits = job.waits;
     const bool is_message = c10d::isP2POp(job.op);
-    const auto names = names_of(job.op);
+    const auto &names = names_of(job.op);
     auto work = c10::make_intrusive<TuttiWork>(rank_, job.op, names.title,
                                                job.inputs);
     auto call = std::make_shared<Call>(comm_, names.plain);

@@ -56,8 +56,10 @@ class ProcessGroupTutti : public c10d::Backend
     {
         return true;
     }
-    // Memory that ranks of the same host read where it is (tutti_alloc).
-    at::Tensor allocateTensor(long size, at::TensorOptions options = {});
+    at::Tensor allocateTensor(long size, at::TensorOptions options = {})
+    {
+        return allocate(size, options);
+    }
 
     // A copy: torch writes what a part is to have into it (splitGroup).
     c10::intrusive_ptr<Options> getBackendOptions()

@@ -51,8 +51,10 @@ void define_planned(py::module_ &m)
           py::arg("planner") = "", no_gil, "Seconds, and the planner's name.");
     m.def("network", &network, py::arg("group"), no_gil,
           "The group's network in words, and whether it is known.");
-    m.def("allocate", &allocate, py::arg("bytes"),
-          "A tensor of bytes that ranks of this host read in place.");
+    m.def(
+        "allocate", [](int64_t bytes) { return allocate(bytes, at::kByte); },
+        py::arg("bytes"),
+        "A tensor of bytes that ranks of this host read in place.");
 }
 
 } // namespace

@@ -172,14 +172,4 @@ std::tuple<std::string, bool> network(const BackendPtr &group)
     return found;
 }
 
-at::Tensor allocate(int64_t bytes)
-{
-    const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-    void *ptr = tutti_alloc(size);
-    TORCH_CHECK(ptr != nullptr, "tutti: out of memory for ", bytes, " bytes");
-    return at::from_blob(
-        ptr, {bytes}, [](void *p) { tutti_free(p); },
-        at::TensorOptions(at::kByte).device(at::kCPU));
-}
-
 } // namespace tutti_torch

@@ -44,7 +44,4 @@ std::tuple<double, std::string> predict(const BackendPtr &group, int64_t bytes,
 // {of the group's network, in words; whether it is known}
 std::tuple<std::string, bool> network(const BackendPtr &group);
 
-// Bytes that ranks of the same host read where they are (tutti_alloc), zeroed.
-at::Tensor allocate(int64_t bytes);
-
 } // namespace tutti_torch

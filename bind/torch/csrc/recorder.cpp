@@ -17,6 +17,8 @@
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include "names.h"
+
 namespace tutti_torch
 {
 
@@ -64,44 +66,6 @@ std::string prefix_of_file()
         ::mkdir(dir.c_str(), 0777); // it may be there; fopen() will tell
     }
     return dir + "/comm_lib_trace_rank_";
-}
-
-// As the analyser knows them.
-const char *name_of(c10d::OpType op)
-{
-    using c10d::OpType;
-    switch (op) {
-    case OpType::BROADCAST:
-        return "broadcast";
-    case OpType::ALLREDUCE:
-    case OpType::_ALLREDUCE_SPARSE:
-        return "all_reduce";
-    case OpType::ALLREDUCE_COALESCED:
-        return "allreduce_coalesced";
-    case OpType::REDUCE:
-        return "reduce";
-    case OpType::ALLGATHER:
-        return "all_gather";
-    case OpType::_ALLGATHER_BASE:
-        return "_all_gather_base";
-    case OpType::ALLGATHER_COALESCED:
-        return "ALLGATHER_coalesced";
-    case OpType::GATHER:
-        return "gather";
-    case OpType::SCATTER:
-        return "scatter";
-    case OpType::REDUCE_SCATTER:
-        return "reduce_scatter";
-    case OpType::_REDUCE_SCATTER_BASE:
-        return "_reduce_scatter_base";
-    case OpType::ALLTOALL:
-    case OpType::ALLTOALL_BASE:
-        return "all_to_all";
-    case OpType::BARRIER:
-        return "barrier";
-    default:
-        return "coalesced";
-    }
 }
 
 // Lists of one block per rank, which the analyser wants as one tensor.
@@ -161,7 +125,7 @@ GroupName named(const Event &e)
 std::string title_of(const Event &e)
 {
     if (e.other < 0)
-        return c10::str("gloo:", name_of(e.op));
+        return c10::str("gloo:", names_of(e.op).recorded);
     // Places in the sorted pair.
     const auto &ranks = e.group->ranks;
     const int me = ranks[e.rank] > ranks[e.other], you = !me;

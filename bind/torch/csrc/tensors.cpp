@@ -2,6 +2,8 @@
 // tensors.cpp - see tensors.h. Next: group.cpp.
 #include "tensors.h"
 
+#include <algorithm>
+
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
@@ -174,6 +176,15 @@ bool is_row(const Tensors &list)
 }
 
 } // namespace
+
+at::Tensor allocate(int64_t size, at::TensorOptions options)
+{
+    const auto bytes = static_cast<size_t>(size) * options.dtype().itemsize();
+    void *ptr = tutti_alloc(std::max<size_t>(bytes, 1));
+    TORCH_CHECK(ptr != nullptr, "tutti: out of memory for ", bytes, " bytes");
+    return at::from_blob(
+        ptr, {size}, [](void *p) { tutti_free(p); }, options.device(at::kCPU));
+}
 
 Row::Row(const Tensors &list) : list_(list)
 {

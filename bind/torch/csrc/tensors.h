@@ -38,6 +38,9 @@ void check_tensors(const char *what, const Tensors &list);
 // `t` itself when its elements lie one behind the other, else a copy.
 at::Tensor packed(const at::Tensor &t);
 
+// A new tensor of zeros that ranks of the same host read where it is (tutti_alloc).
+at::Tensor allocate(int64_t size, at::TensorOptions options);
+
 // The tensors behind each other: as they lie, when they lie so; else a new
 // place of that size, filled only by fill().
 class Row

@@ -24,11 +24,11 @@
 #include <c10/util/FunctionRef.h>
 
 #include "comm.h"
+#include "tensors.h"
 
 namespace tutti_torch
 {
 
-using Tensors = std::vector<at::Tensor>;
 using Step = std::function<void()>;
 
 class Call : public std::enable_shared_from_this<Call>
