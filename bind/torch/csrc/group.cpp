@@ -213,8 +213,8 @@ WorkPtr ProcessGroupTutti::endCoalescing()
         std::rethrow_exception(error);
     }
     const uint64_t seq = open_collectives_ ? ++seq_ : seq_.load();
-    auto work = c10::make_intrusive<TuttiWork>(
-        rank_, OpType::COALESCED, "tutti:coalesced", std::nullopt);
+    auto work = c10::make_intrusive<TuttiWork>(rank_, OpType::COALESCED,
+                                               "tutti:coalesced", std::nullopt);
     if (open_collectives_)
         record(open_, {OpType::COALESCED, c10d::kUnsetTimeout, false, {}, {}},
                seq);

@@ -24,7 +24,8 @@ WorkPtr ProcessGroupTutti::message(Tensors &tensors, int other, int tag,
     if (!accepts([&] {
             check_one(what, tensors);
             TORCH_CHECK(tag >= 0, "Tag must be nonnegative");
-            TORCH_CHECK(tag < barrier_tag, "Tag must be less than ", barrier_tag);
+            TORCH_CHECK(tag < barrier_tag, "Tag must be less than ",
+                        barrier_tag);
         }))
         return nullptr;
     return start(

@@ -15,7 +15,8 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors,
                                    static_cast<int64_t>(tensors.size()));
             check_tensors("broadcast", tensors);
             c10d::assertTypeAndSizesMatch(complain("broadcast"), tensors,
-                                          tensors[0].options(), tensors[0].sizes());
+                                          tensors[0].options(),
+                                          tensors[0].sizes());
         }))
         return nullptr;
     return start(job(OpType::BROADCAST, opts, tensors, {tensors}),
@@ -145,7 +146,10 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs,
             check_same_length(what, outputs.size(), inputs.size());
             for (size_t i = 0; i < outputs.size(); i++)
                 if (outputs[i].size() != n)
-                    complain(what)(c10::str("invalid output tensor list at index ", i, " (expected length ", n, ", got ", outputs[i].size(), ")"));
+                    complain(what)(
+                        c10::str("invalid output tensor list at index ", i,
+                                 " (expected length ", n, ", got ",
+                                 outputs[i].size(), ")"));
         }))
         return nullptr;
     Step after; // the other lists get the same
@@ -198,7 +202,8 @@ WorkPtr ProcessGroupTutti::gather(std::vector<Tensors> &outputs,
                 check_row(what, "output", outputs, size_);
                 check_tensors(what, outputs[0]);
                 c10d::assertTypeAndSizesMatch(complain(what), outputs[0],
-                                              inputs[0].options(), inputs[0].sizes());
+                                              inputs[0].options(),
+                                              inputs[0].sizes());
             } else {
                 check_empty(what, "output", outputs);
             }
@@ -237,7 +242,8 @@ WorkPtr ProcessGroupTutti::scatter(Tensors &outputs,
                 check_row(what, "input", inputs, size_);
                 check_tensors(what, inputs[0]);
                 c10d::assertTypeAndSizesMatch(complain(what), inputs[0],
-                                              outputs[0].options(), outputs[0].sizes());
+                                              outputs[0].options(),
+                                              outputs[0].sizes());
             } else {
                 check_empty(what, "input", inputs);
             }
@@ -296,10 +302,11 @@ WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor &output, at::Tensor &input,
     if (!accepts([&] {
             check_tensors(what, {output, input});
             check_same_type(what, input, output);
-            TORCH_CHECK(input.dim() > 0 && output.dim() > 0,
-                        "ProcessGroupTutti::alltoall_base: a tensor without dimensions "
-                        "cannot be "
-                        "split");
+            TORCH_CHECK(
+                input.dim() > 0 && output.dim() > 0,
+                "ProcessGroupTutti::alltoall_base: a tensor without dimensions "
+                "cannot be "
+                "split");
         }))
         return nullptr;
     return start(

@@ -31,7 +31,9 @@ WorkPtr ProcessGroupTutti::allreduce(Tensors &tensors,
     if (!accepts([&] {
             c10d::assertNonEmpty(complain("allreduce"), tensors);
             check_tensors("allreduce", tensors);
-            c10d::assertTypeAndSizesMatch(complain("allreduce"), tensors, tensors[0].options(), tensors[0].sizes());
+            c10d::assertTypeAndSizesMatch(complain("allreduce"), tensors,
+                                          tensors[0].options(),
+                                          tensors[0].sizes());
         }))
         return nullptr;
     if (tensors.size() > 1)
@@ -197,7 +199,8 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &opts)
 {
     if (!accepts([&] {
-            check_same_length("reduce_scatter_tensor_coalesced", outputs.size(), inputs.size());
+            check_same_length("reduce_scatter_tensor_coalesced", outputs.size(),
+                              inputs.size());
         }))
         return nullptr;
     return start(job(OpType::_REDUCE_SCATTER_BASE, opts, inputs, {outputs}),
@@ -222,7 +225,8 @@ ProcessGroupTutti::reduce_scatter(Tensors &outputs,
             for (const auto &t : inputs[0])
                 check_same_type(what, t, outputs[0]);
             if (inputs[0][rank_].numel() != outputs[0].numel())
-                complain(what)("the output has not the size of this rank's input");
+                complain(what)(
+                    "the output has not the size of this rank's input");
         }))
         return nullptr;
     return start(

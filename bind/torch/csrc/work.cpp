@@ -254,7 +254,8 @@ TuttiWork::~TuttiWork()
         call_->detach();
 }
 
-void TuttiWork::take(std::shared_ptr<Call> call, std::vector<Tensors> outputs, uint64_t seq)
+void TuttiWork::take(std::shared_ptr<Call> call, std::vector<Tensors> outputs,
+                     uint64_t seq)
 {
     call_ = std::move(call);
     seq_ = seq;

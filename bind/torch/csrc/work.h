@@ -119,7 +119,8 @@ class TuttiWork : public c10d::Work
 
     // The call is made, as number `seq`; `outputs` are what result() and the future
     // give.
-    void take(std::shared_ptr<Call> call, std::vector<Tensors> outputs, uint64_t seq);
+    void take(std::shared_ptr<Call> call, std::vector<Tensors> outputs,
+              uint64_t seq);
 
     bool isCompleted() override;
     bool isSuccess() const override;
