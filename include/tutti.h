@@ -308,10 +308,13 @@ typedef struct tutti_call_opts {
     int tag;             /* of messages: 0 or more */
     bool waits; /* the caller waits for the request at once: no other thread is
                    woken to perform the call */
+    bool
+        is_scratch; /* tutti_partial_reduce: no copy is made, the buffer itself is
+                        averaged; what it held is lost if the group breaks */
 } tutti_call_opts;
-#define TUTTI_CALL_OPTS_INIT                                         \
-    {                                                                \
-        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL, 0, false \
+#define TUTTI_CALL_OPTS_INIT                                                \
+    {                                                                       \
+        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL, 0, false, false \
     }
 
 /* Common to all: `opts` may be NULL; `req` NULL blocks, otherwise *req is set
@@ -563,7 +566,8 @@ TUTTI_API tutti_err tutti_partial_announce(tutti_partial *p, uint64_t iteration,
 
 /* Averages a buffer with those of the other members: all give the same ones,
  * in the same order, each as soon as it is ready. The buffer is copied before
- * this returns, and is written by tutti_partial_commit() only. Done: the
+ * this returns, and is written by tutti_partial_commit() only (but see
+ * tutti_call_opts.is_scratch). Done: the
  * average of this buffer is here. It, and the commit, may come as soon as the
  * announcement is made, before the group is known: who hands in everything at
  * once waits once, for the commit. Errors: EINVAL, ENOMEM; those of the group.

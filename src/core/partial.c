@@ -529,9 +529,10 @@ tutti_err tutti_partial_reduce(tutti_partial *p, void *buf, size_t count,
     tutti_err err = prepare(p, opts, req, &made);
     if (err)
         return err;
-    return finish(
-        tt_worker_reduce(p->worker, buf, count, type, tt_request_end, made),
-        made, req);
+    return finish(tt_worker_reduce(p->worker, buf, count, type,
+                                   opts && opts->is_scratch, tt_request_end,
+                                   made),
+                  made, req);
 }
 
 tutti_err tutti_partial_commit(tutti_partial *p, const tutti_call_opts *opts,

@@ -508,7 +508,7 @@ tutti_err tt_job_create(const tt_job_opts *o, tt_pool *pool, tt_job **out)
 
 void tt_job_write(tt_job *job)
 {
-    if (job->bytes > 0)
+    if (job->bytes > 0 && job->shadow != job->o.buf)
         memcpy(job->o.buf, job->shadow, job->bytes);
 }
 

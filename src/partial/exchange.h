@@ -36,10 +36,10 @@ typedef struct tt_pool {
 void tt_pool_init(tt_pool *p, const tt_mem *mem);
 void tt_pool_fini(tt_pool *p);
 
-/* A buffer's copy in a block of the pool. */
+/* A buffer's copy in a block of the pool; or the buffer itself. */
 typedef struct tt_copy {
-    unsigned char *at; /* NULL: of no bytes */
-    unsigned char *block;
+    unsigned char *at;    /* NULL: of no bytes */
+    unsigned char *block; /* NULL: the program's */
     size_t block_bytes;
 } tt_copy;
 /* Errors: ENOMEM. [any thread] */

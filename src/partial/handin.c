@@ -142,13 +142,17 @@ static void free_draft(tt_worker *w, tt_draft *d)
     tt_free(&w->mem, d, 1, sizeof(*d));
 }
 
-/* A copy, and with the buffer. */
+/* A copy, and one of the buffer. */
 static tt_draft *copy_draft(tt_worker *w, const tt_draft *from)
 {
     tt_draft *d = tt_new(&w->mem, 1, sizeof(*d));
     if (!d)
         return NULL;
     *d = *from;
+    if (d->is_scratch) {
+        d->copy = (tt_copy){.at = d->buf};
+        return d;
+    }
     if (tt_copy_make(&w->pool, d->buf, d->count * tutti_type_bytes(d->type),
                      &d->copy)) {
         tt_free(&w->mem, d, 1, sizeof(*d));
@@ -396,10 +400,15 @@ static tutti_err lack(tt_worker *w)
 }
 
 tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
-                           tutti_type type, tt_worker_done done, void *arg)
+                           tutti_type type, bool is_scratch,
+                           tt_worker_done done, void *arg)
 {
-    const tt_draft what = {
-        .buf = buf, .count = count, .type = type, .done = done, .arg = arg};
+    const tt_draft what = {.buf = buf,
+                           .count = count,
+                           .type = type,
+                           .is_scratch = is_scratch,
+                           .done = done,
+                           .arg = arg};
     pthread_mutex_lock(&w->lock);
     tutti_err err = check(w, &what);
     pthread_mutex_unlock(&w->lock);

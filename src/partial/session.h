@@ -98,6 +98,7 @@ typedef struct tt_draft {
     void *buf; /* borrowed */
     uint64_t count;
     tutti_type type;
+    bool is_scratch; /* it needs no copy */
     tt_copy copy;
     tt_worker_done done;
     void *arg;

@@ -228,8 +228,9 @@ static int types(int rank, int n, void *arg)
         fill_type(x[i], COUNT, all[i], rank);
         memcpy(y[i], x[i], sizeof(x[i]));
         tutti_all_reduce(comm, y[i], y[i], COUNT, all[i], TUTTI_AVG, &c, NULL);
+        c.is_scratch = i % 2 > 0;
         if (well(p, rank,
-                 tutti_partial_reduce(p, x[i], COUNT, all[i], NULL, NULL),
+                 tutti_partial_reduce(p, x[i], COUNT, all[i], &c, NULL),
                  tutti_type_name(all[i])))
             return 1;
     }
@@ -283,9 +284,13 @@ static tutti_err meet(pair *w)
     return err;
 }
 
-/* Its request ends; the other one's group breaks, and its numbers stay. */
-static int goes(pair *w, tutti_request *req, double *x, const char *when)
+/* Its request ends; the other one's group breaks, and its numbers stay, or are its
+ * own again. */
+static int goes(pair *w, tutti_request *req, double *x, bool is_scratch,
+                const char *when)
 {
+    tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+    o.is_scratch = is_scratch;
     enum { COUNT = 1 << 19 };
     tutti_partial_close(w->p[0]);
     w->p[0] = NULL;
@@ -293,7 +298,9 @@ static int goes(pair *w, tutti_request *req, double *x, const char *when)
     if (err != TUTTI_EABORTED)
         return tt_procs_complain(0, "%s: %s", when, tutti_errname(err));
     x[0] = 1;
-    err = tutti_partial_reduce(w->p[1], x, COUNT, TUTTI_F64, NULL, NULL);
+    err = tutti_partial_reduce(w->p[1], x, COUNT, TUTTI_F64, &o, NULL);
+    if (is_scratch)
+        x[0] = x[COUNT - 1] = 1;
     /* It is gone, or, before that is known, cannot be reached. */
     if ((err != TUTTI_EPEER && err != TUTTI_ENET) || x[0] != 1)
         return tt_procs_complain(1, "%s: %s, %g", when, tutti_errname(err),
@@ -315,7 +322,7 @@ static int closes(int rank, int n, void *arg)
     if (well(w.p[0], 0,
              tutti_partial_reduce(w.p[0], x[0], COUNT, TUTTI_F64, NULL, &req),
              "reduce") ||
-        goes(&w, req, x[1], "a buffer on its way") ||
+        goes(&w, req, x[1], false, "a buffer on its way") ||
         well(w.p[1], rank, meet(&w), "meet again"))
         return 1;
     if (well(w.p[0], 0,
@@ -324,11 +331,13 @@ static int closes(int rank, int n, void *arg)
         return 1;
     tutti_request_free(req);
     if (well(w.p[0], 0, tutti_partial_commit(w.p[0], NULL, &req), "commit") ||
-        goes(&w, req, x[1], "a commit") ||
+        goes(&w, req, x[1], true, "a commit") ||
         well(w.p[1], 1, tutti_partial_announce(w.p[1], 3, false, NULL, NULL),
              "alone") ||
         well(w.p[1], 1, tutti_partial_commit(w.p[1], NULL, NULL), "alone"))
         return 1;
+    if (x[1][0] != 1 || x[1][COUNT - 1] != 1)
+        return tt_procs_complain(1, "written after its group broke");
     tutti_partial_close(w.p[1]);
     tutti_controller_close(c);
     return 0;
@@ -391,8 +400,8 @@ static void test_sends_early(void **state)
     run(1, sends_early, NULL);
 }
 
-/* Everything is handed in before anybody is in a group. The last buffer is
- * changed right after that: it was copied. */
+/* Everything is handed in before anybody is in a group; the first buffer at times
+ * without a copy. The last one is changed right after that: it was copied. */
 enum { EARLY = 3, EARLY_STEPS = 40, EARLY_MOST = 20000 };
 static const size_t early_counts[EARLY] = {EARLY_MOST, 0, 3};
 static float early_x[EARLY][EARLY_MOST];
@@ -400,15 +409,18 @@ static float early_x[EARLY][EARLY_MOST];
 static int hand_in(tutti_partial *p, int rank, int step)
 {
     tutti_request *req[EARLY + 2];
+    tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
     int bad = well(p, rank,
                    tutti_partial_announce(p, (uint64_t)step,
                                           step == EARLY_STEPS, NULL, &req[0]),
                    "announce");
-    for (int i = 0; i < EARLY && !bad; i++)
+    for (int i = 0; i < EARLY && !bad; i++) {
+        o.is_scratch = i == 0 && (step + rank) % 3 > 0;
         bad = well(p, rank,
                    tutti_partial_reduce(p, early_x[i], early_counts[i],
-                                        TUTTI_F32, NULL, &req[1 + i]),
+                                        TUTTI_F32, &o, &req[1 + i]),
                    "reduce");
+    }
     early_x[2][0] = -1e6f;
     bad = bad || well(p, rank, tutti_partial_commit(p, NULL, &req[EARLY + 1]),
                       "commit");

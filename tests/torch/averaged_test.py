@@ -13,7 +13,6 @@ if not ranks.MISSING:
     import torch
     from torch import nn, optim
 
-    from tutti.torch.ahead import Flight
     from tutti.torch.averaged import Record, buckets_of, memories_of
 
     OPTIMIZERS = {
@@ -192,44 +191,11 @@ def refused(rank, size):
     assert len(memories_of(optimizer)) == 4
 
 
-class Session:
-    """One that cannot."""
-
-    given_up = False
-
-    def announce(self, iteration, is_last):
-        return self
-
-    def wait(self):
-        return 0
-
-    def reduce(self, flat):
-        raise RuntimeError("no such type")
-
-    def abandon(self, why):
-        self.given_up = True
-
-
-def failing_flight(rank, size):
-    """What a thread of its own raises is not lost."""
-    net = net_of()
-    session = Session()
-    with torch.no_grad():
-        flight = Flight(session, buckets(net, optim.SGD(net.parameters(), lr=1)), 1)
-    try:
-        flight.end()
-    except RuntimeError as error:
-        assert "no such type" in str(error) and session.given_up
-    else:
-        raise AssertionError("it seems to have gone well")
-
-
 TESTS = [(name, partial(ranks.run, test, 1, backend=None)) for name, test in (
     ("an average of equals, newcomers, who forgets: all optimizers", all_optimizers),
     ("what must stay positive does", signs),
     ("types of parameters and of what is remembered", types),
     ("optimizers that are refused, groups without parameters", refused),
-    ("an average on its way that fails", failing_flight),
 )]
 
 if __name__ == "__main__":

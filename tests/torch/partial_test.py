@@ -520,6 +520,42 @@ def alone(rank, size):
     average.finish()
 
 
+class Stopped:
+    """A session in which the program is stopped at the first buffer."""
+
+    def __init__(self, session):
+        self.session = session
+
+    def __getattr__(self, name):
+        return getattr(self.session, name)
+
+    def reduce(self, flat):
+        raise KeyboardInterrupt
+
+
+def stopped_midway(rank, size):
+    """The group is told; the next one goes well."""
+    for ahead in (0, 2):
+        net = net_of()
+        average = tutti.torch.PartialReduce(net, sgd(net), group_size=size, ahead=ahead)
+        session = average._session
+        if rank == 1:
+            average._session = Stopped(session)
+        learn(net, rank, 0)
+        try:
+            average.step()
+        except KeyboardInterrupt:
+            assert rank == 1
+        average._session = session
+        for k in range(1, STEPS):
+            learn(net, rank, k)
+            average.step()
+        average.finish()
+        assert average.n_broken == (rank == 0), average.last_failure
+        assert "KeyboardInterrupt" in average.last_failure or rank == 1, average.last_failure
+        all_equal(weights(net), size, "weights")
+
+
 def forked(rank, size):
     """A forked child is told that it cannot step; the parent goes on."""
     for ahead in (0, 2):
@@ -564,6 +600,7 @@ TESTS = [
     ("workers with different models are told", other_models),
     ("one worker", partial(ranks.run, alone, 1)),
     ("a forked child", partial(ranks.run, forked, 2)),
+    ("stopped while buffers are handed in", partial(ranks.run, stopped_midway, 2)),
 ]
 
 if __name__ == "__main__":

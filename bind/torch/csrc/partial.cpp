@@ -118,7 +118,8 @@ class Partial
         made->take(err, req);
         return made;
     }
-    // The bucket is on its way; how that ends the commit says.
+    // The bucket is on its way, and lost if the group breaks; how that ends the
+    // commit says.
     int reduce(const at::Tensor &t)
     {
         TORCH_CHECK_VALUE(t.is_cpu() && t.is_contiguous(),
@@ -127,9 +128,11 @@ class Partial
         const auto e = to_reduce(t, c10d::ReduceOp(c10d::ReduceOp::AVG));
         const auto n = count_of(t, e);
         tutti_request *req = nullptr;
+        tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+        opts.is_scratch = true; // tensors are copies of the weights
         keep(&t);
         const tutti_err err = tutti_partial_reduce(session->p, t.data_ptr(), n,
-                                                   e.type, nullptr, &req);
+                                                   e.type, &opts, &req);
         tutti_request_free(req);
         return err;
     }

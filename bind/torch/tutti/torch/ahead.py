@@ -11,23 +11,21 @@ wait. No worker waits for others before it is `ahead` steps past an announcement
 import threading
 
 
-class Thread(threading.Thread):
-    def __init__(self):
-        super().__init__(name="tutti-partial", daemon=True)
-        self.n_steps = 0  # made since
-
-    def wait(self):
-        while self.is_alive():  # signals are heard
-            self.join(0.2)
+def result_of(asked):
+    """Waits, and lets Python hear of signals meanwhile."""
+    while not asked.wait_for(0.2):
+        pass
+    return asked.wait()
 
 
-class Retreat(Thread):
+class Retreat(threading.Thread):
     """Somebody gave up after he had announced: the group that he will be in is told."""
 
     brings_average = False
 
     def __init__(self, session, asked, why):
-        super().__init__()
+        super().__init__(name="tutti-partial", daemon=True)
+        self.n_steps = 0
         self.session, self.asked, self.why = session, asked, why
         self.start()
 
@@ -38,45 +36,35 @@ class Retreat(Thread):
     def is_due(self, most_steps):
         return True
 
-    def end(self, raises=True):
-        self.wait()
+    def end(self):
+        while self.is_alive():  # signals are heard
+            self.join(0.2)
 
 
-class Flight(Thread):
-    """One averaging, from the announcement to its result, in a thread."""
+class Flight:
+    """One averaging, from the announcement to its result: all is handed over before the
+    group is known, and the library's thread does the rest."""
 
     brings_average = True
 
-    def __init__(self, session, buckets, iteration):
+    def __init__(self, session, asked, buckets, iteration):
         """The buckets have been read."""
-        super().__init__()
-        self.session, self.buckets, self.iteration = session, buckets, iteration
-        self.error = None  # of the library, or an exception
+        self.asked, self.iteration = asked, iteration
+        self.n_steps = 0  # made since
+        self.done = None  # the commit; None: it has failed before
+        self.error = asked.wait() if asked.is_over() else 0
         for bucket in buckets:
             bucket.remember()
-        self.asked = session.announce(iteration, False)
-        self.start()
-
-    def run(self):
-        try:
-            self.error = self._average()
-        except BaseException as error:  # noqa: BLE001  end() raises it
-            self.error = error
-            self.session.abandon(f"a worker failed: {type(error).__name__}")
-
-    def _average(self):
-        err = self.asked.wait()
-        for bucket in self.buckets:
-            err = err or self.session.reduce(bucket.flat)
-        return err or self.session.commit().wait()
+            self.error = self.error or session.reduce(bucket.flat)
+        if not self.error:
+            self.done = session.commit()
 
     def is_due(self, most_steps):
         """Its result is there, or must be waited for."""
-        return not self.is_alive() or self.n_steps >= most_steps
+        return self.done is None or self.done.is_over() or self.n_steps >= most_steps
 
-    def end(self, raises=True):
+    def end(self):
         """Waits; an error of the library, 0: the buckets have the averages."""
-        self.wait()
-        if raises and isinstance(self.error, BaseException):
-            raise self.error
+        if self.done:
+            self.error, self.done = result_of(self.done), None
         return self.error

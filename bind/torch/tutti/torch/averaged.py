@@ -10,6 +10,7 @@ Parts of another shape than the parameter (factored moments) stay local.
 """
 
 import inspect
+import math
 
 import torch
 
@@ -51,7 +52,7 @@ def _copied(state):
 
 def is_finite(flat):
     """The sum shows it in one pass; it may also be too large itself."""
-    return bool(torch.isfinite(flat.sum())) or bool(torch.isfinite(flat).all())
+    return math.isfinite(flat.sum().item()) or bool(torch.isfinite(flat).all())
 
 
 def is_number(value):
@@ -71,11 +72,13 @@ class Weight:
     def __init__(self, tensor):
         self.tensor = self.like = tensor
 
-    def read(self, view):
-        view.copy_(self.tensor.detach())
+    def value(self):
+        """None: it is not there, and counts as zero."""
+        return self.tensor
 
-    def write(self, view):
-        self.tensor.detach().copy_(view)
+    def place(self, view):
+        """Where what is in the view is to be copied; None: nowhere."""
+        return self.tensor
 
     def add(self, change, before):
         self.tensor.detach().add_(change.to(self.tensor))
@@ -109,32 +112,27 @@ class Memory:
         if not self.is_scalar:
             self.like = self.like.expand(p.shape)
 
-    def _present(self):
+    def value(self):
         state = self.optimizer.state.get(self.p, {})
         value = state.get(self.key)
         if value is not None and value.layout != torch.strided:  # of sparse gradients
             value = state[self.key] = value.to_dense()
         return value
 
-    def read(self, view):
-        value = self._present()
-        if value is None:
-            view.zero_()
-        else:
-            view.copy_(value)
-
-    def write(self, view):
-        value = self._present()
+    def place(self, view):
+        value = self.value()
         if value is None:
             if not self.stand_in.is_whole or not view.any():
-                return
+                return None
             value = self._make()
-        value.copy_(view.round() if self.is_count else view)
+        if self.is_count:
+            view.round_()
+        return value
 
     def add(self, change, before):
-        value = self._present()
+        value = self.value()
         if value is None:
-            return self.write(change)
+            return _copy_all([self.place(change)], [change])
         change, before = change.to(value), before.to(value)
         if self.is_count:
             value.add_(change.round()).clamp_(min=0)
@@ -148,8 +146,8 @@ class Memory:
         first = self.stand_in.before.get(self.key)
         if first is None:
             self.optimizer.state.pop(self.p, None)
-        elif self._present() is not None:
-            self._present().fill_(first.flatten()[0])
+        elif self.value() is not None:
+            self.value().fill_(first.flatten()[0])
 
     def _make(self):
         made = self.optimizer.state[self.p]
@@ -191,6 +189,7 @@ class Bucket:
 
     def __init__(self, dtype):
         self.dtype, self.parts, self.params, self.n = dtype, [], [], 0
+        self.before = None  # what was in `flat` when it was remembered
 
     def add(self, part):
         self.parts.append(part)
@@ -198,31 +197,43 @@ class Bucket:
 
     def lay(self):
         self.flat = torch.zeros(self.n, dtype=self.dtype)
-        self.views, at = [], 0
-        for part in self.parts:
-            view = self.flat[at : at + part.like.numel()]
-            self.views.append(view.view(part.like.shape))
-            at += part.like.numel()
+        self.views = self._views_of(self.flat)
+
+    def _views_of(self, flat):
+        sizes = [part.like.numel() for part in self.parts]
+        return [view.view(part.like.shape) for view, part in zip(flat.split(sizes), self.parts)]
 
     def read(self):
-        for part, view in zip(self.parts, self.views):
-            part.read(view)
+        values = [part.value() for part in self.parts]
+        for view, value in zip(self.views, values):
+            if value is None:
+                view.zero_()
+        _copy_all(self.views, values)
 
     def write(self):
-        for part, view in zip(self.parts, self.views):
-            part.write(view)
+        places = [part.place(view) for part, view in zip(self.parts, self.views)]
+        _copy_all(places, self.views)
 
     def remember(self):
         """What has been read is what change() starts from."""
-        self.before = self.flat.clone()
+        if self.before is None:
+            self.before = torch.empty_like(self.flat)
+        self.before.copy_(self.flat)
 
     def change(self):
         """Adds what averaging has changed."""
         self.flat.sub_(self.before)
-        at = 0
-        for part, view in zip(self.parts, self.views):
-            part.add(view, self.before[at : at + view.numel()].view(view.shape))
-            at += view.numel()
+        for part, view, before in zip(self.parts, self.views, self._views_of(self.before)):
+            part.add(view, before)
+
+
+@torch.no_grad()
+def _copy_all(targets, sources):
+    """All that are there, in one call: one for each would take longer than copying a
+    small layer."""
+    pairs = [(t, s) for t, s in zip(targets, sources) if t is not None and s is not None]
+    if pairs:
+        torch._foreach_copy_(*map(list, zip(*pairs)))
 
 
 class Packer:

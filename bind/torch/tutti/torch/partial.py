@@ -30,7 +30,7 @@ import torch
 import torch.distributed as dist
 
 from tutti.torch import _c, agree
-from tutti.torch.ahead import Flight, Retreat
+from tutti.torch.ahead import Flight, Retreat, result_of
 from tutti.torch.averaged import buckets_of, is_expanded, is_finite, memories_of, params_of
 
 MODES = ("constant", "dynamic")
@@ -86,13 +86,6 @@ def _check_numbers(ahead, bucket_cap_mb):
         raise ValueError(f"tutti.torch: ahead is the number of steps, 0 or more, not {ahead!r}")
     if not isinstance(bucket_cap_mb, (int, float)) or not 0 <= bucket_cap_mb < float("inf"):
         raise ValueError(f"tutti.torch: bucket_cap_mb is a number, 0 or more, not {bucket_cap_mb!r}")
-
-
-def _result_of(asked):
-    """Waits, and lets Python hear of signals meanwhile."""
-    while not asked.wait_for(0.2):
-        pass
-    return asked.wait()
 
 
 _sessions = weakref.WeakSet()
@@ -265,7 +258,12 @@ class PartialReduce:
             self._land()
         for bucket in self.buckets:
             self._read(bucket)
-        self._flight = Flight(self._session, self.buckets, self.iteration)
+        asked = self._session.announce(self.iteration, False)
+        try:
+            self._flight = Flight(self._session, asked, self.buckets, self.iteration)
+        except BaseException as error:
+            self._give_up(asked, self._failure(error))
+            raise
 
     @torch.no_grad()
     def _land(self):
@@ -321,8 +319,11 @@ class PartialReduce:
         except BaseException as error:
             if buckets is not self.buckets:
                 buckets.close()  # the gradients come back
-            self._give_up(asked, f"worker {self.worker} failed: {type(error).__name__}")
+            self._give_up(asked, self._failure(error))
             raise
+
+    def _failure(self, error):
+        return f"worker {self.worker} failed: {type(error).__name__}"
 
     def _give_up(self, asked, why):
         """Takes back what was handed over; the group that comes is told."""
@@ -349,7 +350,7 @@ class PartialReduce:
         for bucket in buckets:
             self._read(bucket, checks)
             err = err or session.reduce(bucket.flat)
-        err = err or _result_of(session.commit())
+        err = err or result_of(session.commit())
         self.group = session.group()
         if err:
             return self._failed(err, asked)
@@ -446,7 +447,7 @@ class PartialReduce:
         """The average that is on its way, if any, counts for nothing."""
         flight, self._flight = self._flight, None
         if flight:
-            flight.end(raises=False)
+            flight.end()
 
     def _is_open(self):
         if self._session is None:
