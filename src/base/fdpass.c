@@ -84,3 +84,23 @@ int tt_fdpass_recv(int sock, void *buf, size_t len, int *fds, int n_fds)
         close(all[--n]);
     return -1;
 }
+
+ssize_t tt_fdpass_read(int sock, struct iovec *iov, int n_iov, int *fd)
+{
+    control ctl;
+    struct msghdr msg = {.msg_iov = iov,
+                         .msg_iovlen = (size_t)n_iov,
+                         .msg_control = ctl.bytes,
+                         .msg_controllen = sizeof(ctl.bytes)};
+    int all[TT_FDPASS_MAX];
+    *fd = -1;
+    ssize_t got = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 || msg.msg_controllen == 0)
+        return got;
+    int n = collect(&msg, all);
+    for (int i = 1; i < n; i++)
+        close(all[i]);
+    if (n > 0)
+        *fd = all[0];
+    return got;
+}

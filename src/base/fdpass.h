@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fdpass.h - messages with descriptors over a unix SOCK_SEQPACKET socket.
- * Nothing blocks; every descriptor received is close-on-exec. */
+ * fdpass.h - messages with descriptors over a unix socket, SOCK_SEQPACKET where
+ * not said otherwise. Nothing blocks; every descriptor received is close-on-exec. */
 #ifndef TT_BASE_FDPASS_H
 #define TT_BASE_FDPASS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #define TT_FDPASS_MAX 4
 
@@ -19,5 +20,9 @@ bool tt_fdpass_send(int sock, const void *buf, size_t len, const int *fds,
  * descriptors. 1: here, the caller owns fds. 0: nothing has come yet. -1: the
  * other side has closed, or sent something else; no descriptor is kept. */
 int tt_fdpass_recv(int sock, void *buf, size_t len, int *fds, int n_fds);
+
+/* Reads from a stream, as recvmsg(); *fd: the descriptor that came with these bytes,
+ * for the caller, or -1. */
+ssize_t tt_fdpass_read(int sock, struct iovec *iov, int n_iov, int *fd);
 
 #endif

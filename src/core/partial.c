@@ -205,6 +205,7 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
                              tt_worker_opts *how, tutti_diag *diag)
 {
     how->settings = &p->settings;
+    how->regions = p->settings.shm_direct_bytes ? tt_process_regions() : NULL;
     how->is_current = o->is_current;
     how->goes_ahead = o->goes_ahead;
     how->timeout_ns = time_or(o->timeout_s, p->settings.timeout_ns);

@@ -18,6 +18,9 @@
 
 #include <string.h>
 
+/* Smaller blocks are not worth whole pages that others may map (reach.c). */
+static const size_t shared_bytes = 16 << 10;
+
 static unsigned char *address(const tt_job *job, const tt_span *span,
                               uint64_t elem)
 {
@@ -91,6 +94,26 @@ bool tt_job_next(tt_job *job, uint32_t partner, tt_job_slice *out)
     return true;
 }
 
+void tt_job_lent(tt_job *job, uint32_t l)
+{
+    job->lent[l] = job->sent[l];
+}
+
+bool tt_job_lends(const tt_job *job, uint32_t l)
+{
+    return job->left[l] < job->lent[l];
+}
+
+void tt_job_taken(tt_job *job, uint32_t partner, uint32_t wire, uint32_t taken)
+{
+    const tt_partner *p = &job->b->partners[partner];
+    if (wire >= p->n_sends)
+        return;
+    uint32_t l = p->sends + wire;
+    while (job->left[l] < taken && job->left[l] < job->lent[l])
+        tt_job_left(job, l);
+}
+
 void tt_job_credit(tt_job *job, uint32_t partner, uint32_t wire,
                    uint32_t consumed)
 {
@@ -109,6 +132,13 @@ static unsigned char *slot(const tt_job *job, const tt_lane *lane, uint32_t k)
     uint64_t stride = (lane->slice_bytes + TT_CACHE_LINE - 1) &
                       ~(uint64_t)(TT_CACHE_LINE - 1);
     return job->staging + lane->staging + (k % job->b->window) * stride;
+}
+
+/* What has come; of one slice, by job->ref, it lies with the partner. */
+static const unsigned char *input(const tt_job *job, uint32_t l, uint32_t k)
+{
+    return job->ref && l == job->ref_lane ? job->ref
+                                          : slot(job, &job->b->recvs[l], k);
 }
 
 /* Whether nothing but its inputs keeps slice k of the group. */
@@ -157,7 +187,7 @@ static void apply_piece(tt_job *job, const tt_piece *piece, uint32_t at,
         uint32_t l = b->index[piece->inputs + i];
         if (b->recvs[l].chunk == at)
             job->cursor[l] = 0;
-        job->sources[1 + i] = slot(job, &b->recvs[l], k) + job->cursor[l];
+        job->sources[1 + i] = input(job, l, k) + job->cursor[l];
         job->cursor[l] += count * b->elem_bytes;
     }
     if (group->is_copy)
@@ -286,31 +316,77 @@ static unsigned char *direct(const tt_job *job, const tt_lane *lane, uint32_t k)
     return copied_to(job, lane, k);
 }
 
-void *tt_job_place(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
-                   uint64_t len)
+/* The lane of which this slice is the next; TT_NONE: it breaks a rule. */
+static uint32_t find_next(const tt_job *job, uint32_t partner, uint32_t wire,
+                          uint32_t slice, uint64_t len)
 {
     uint32_t l = find_recv(job, partner, wire);
     if (l == TT_NONE || job->is_over)
+        return TT_NONE;
+    const tt_lane *lane = &job->b->recvs[l];
+    return slice == job->arrived[l] && slice < lane->n_slices &&
+                   slice < job->credited[l] + job->b->window &&
+                   len == slice_bytes(job, lane, slice)
+               ? l
+               : TT_NONE;
+}
+
+void *tt_job_place(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
+                   uint64_t len)
+{
+    uint32_t l = find_next(job, partner, wire, slice, len);
+    if (l == TT_NONE)
         return NULL;
     const tt_lane *lane = &job->b->recvs[l];
-    if (slice != job->arrived[l] || slice >= lane->n_slices ||
-        slice >= job->credited[l] + job->b->window ||
-        len != slice_bytes(job, lane, slice))
-        return NULL;
     unsigned char *to = direct(job, lane, slice);
     job->is_direct[l] = to != NULL;
     return to ? to : slot(job, lane, slice);
 }
 
-void tt_job_arrived(tt_job *job, uint32_t partner, uint32_t wire,
-                    uint32_t slice)
+static void arrive(tt_job *job, uint32_t l)
 {
-    uint32_t l = find_recv(job, partner, wire);
     const tt_lane *lane = &job->b->recvs[l];
-    job->arrived[l] = slice + 1;
+    job->arrived[l]++;
     if (job->is_direct[l])
         finish_slice(job, lane->group);
     try_group(job, lane->group);
+}
+
+void tt_job_arrived(tt_job *job, uint32_t partner, uint32_t wire)
+{
+    arrive(job, find_recv(job, partner, wire));
+}
+
+/* Whether it is all that the group's next slice waits for. */
+static bool is_last(const tt_job *job, uint32_t l, uint32_t k)
+{
+    const tt_group *group = &job->b->groups[job->b->recvs[l].group];
+    for (uint32_t i = 0; i < group->n_lanes; i++) {
+        uint32_t other = job->b->index[group->lanes + i];
+        if (other != l && job->arrived[other] <= k)
+            return false;
+    }
+    return job->finished[job->b->recvs[l].group] == k &&
+           is_free(job, group, k);
+}
+
+bool tt_job_refer(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
+                  const void *from, uint64_t len)
+{
+    uint32_t l = find_next(job, partner, wire, slice, len);
+    if (l == TT_NONE)
+        return false;
+    unsigned char *to = direct(job, &job->b->recvs[l], slice);
+    job->is_direct[l] = to != NULL;
+    if (!to && is_last(job, l, slice)) {
+        job->ref = from;
+        job->ref_lane = l;
+    } else {
+        memcpy(to ? to : slot(job, &job->b->recvs[l], slice), from, len);
+    }
+    arrive(job, l);
+    job->ref = NULL;
+    return true;
 }
 
 bool tt_job_next_credit(tt_job *job, uint32_t partner, uint32_t *wire,
@@ -334,9 +410,29 @@ bool tt_job_next_credit(tt_job *job, uint32_t partner, uint32_t *wire,
 
 /* ------------------------------------------------------------------ pool -- */
 
-void tt_pool_init(tt_pool *p, const tt_mem *mem)
+/* Memory of its own, or that others may map. */
+static bool is_shared(const tt_pool *p, size_t bytes)
 {
-    *p = (tt_pool){.mem = mem};
+    return p->regions && bytes >= shared_bytes;
+}
+
+static unsigned char *new_block(tt_pool *p, size_t bytes)
+{
+    return is_shared(p, bytes) ? tt_regions_alloc(p->regions, bytes)
+                               : p->mem->fn(p->mem->ctx, NULL, 0, bytes);
+}
+
+static void free_block(tt_pool *p, unsigned char *block, size_t bytes)
+{
+    if (is_shared(p, bytes))
+        tt_regions_free(p->regions, block);
+    else
+        p->mem->fn(p->mem->ctx, block, bytes, 0);
+}
+
+void tt_pool_init(tt_pool *p, const tt_mem *mem, tt_regions *regions)
+{
+    *p = (tt_pool){.mem = mem, .regions = regions};
     pthread_mutex_init(&p->lock, NULL);
 }
 
@@ -344,7 +440,7 @@ void tt_pool_fini(tt_pool *p)
 {
     for (int i = 0; i < TT_POOL_BLOCKS; i++)
         if (p->spare[i].block)
-            p->mem->fn(p->mem->ctx, p->spare[i].block, p->spare[i].bytes, 0);
+            free_block(p, p->spare[i].block, p->spare[i].bytes);
     pthread_mutex_destroy(&p->lock);
 }
 
@@ -362,7 +458,7 @@ static unsigned char *take_block(tt_pool *p, size_t *bytes)
         *bytes = have;
     }
     pthread_mutex_unlock(&p->lock);
-    return found ? found : p->mem->fn(p->mem->ctx, NULL, 0, *bytes);
+    return found ? found : new_block(p, *bytes);
 }
 
 static void give_block(tt_pool *p, unsigned char *block, size_t bytes)
@@ -379,7 +475,7 @@ static void give_block(tt_pool *p, unsigned char *block, size_t bytes)
     p->spare[at].bytes = bytes;
     pthread_mutex_unlock(&p->lock);
     if (old)
-        p->mem->fn(p->mem->ctx, old, old_bytes, 0);
+        free_block(p, old, old_bytes);
 }
 
 static unsigned char *aligned(unsigned char *at)
@@ -435,6 +531,7 @@ static void carve_job(tt_job *job, carver *c)
         job->sent = carve(c, b->n_sends, u32, 4);
         job->left = carve(c, b->n_sends, u32, 4);
         job->acked = carve(c, b->n_sends, u32, 4);
+        job->lent = carve(c, b->n_sends, u32, 4);
         job->arrived = carve(c, b->n_recvs, u32, 4);
         job->credited = carve(c, b->n_recvs, u32, 4);
         job->applied = carve(c, b->n_recvs, u32, 4);

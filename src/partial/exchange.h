@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <sys/uio.h>
 
+#include "base/regions.h"
 #include "engine/engine.h"
 
 #define TT_JOB_IOV 64
@@ -26,6 +27,7 @@
 enum { TT_POOL_BLOCKS = 64 };
 typedef struct tt_pool {
     const tt_mem *mem;
+    tt_regions *regions; /* where large blocks lie, if there is room; or NULL */
     pthread_mutex_t lock;
     struct {
         unsigned char *block;
@@ -33,7 +35,7 @@ typedef struct tt_pool {
     } spare[TT_POOL_BLOCKS];
     uint32_t next; /* to give way when all are taken */
 } tt_pool;
-void tt_pool_init(tt_pool *p, const tt_mem *mem);
+void tt_pool_init(tt_pool *p, const tt_mem *mem, tt_regions *regions);
 void tt_pool_fini(tt_pool *p);
 
 /* A buffer's copy in a block of the pool; or the buffer itself. */
@@ -85,13 +87,15 @@ typedef struct tt_job {
     uint64_t bytes;
     tt_reduce_fn reduce;
     tt_divide_fn divide;                    /* NULL: nothing to divide */
-    uint32_t *sent, *left, *acked;          /* [n_sends] */
+    uint32_t *sent, *left, *acked, *lent;   /* [n_sends] */
     uint32_t *arrived, *credited, *applied; /* [n_recvs] */
     uint32_t *finished;                     /* [n_groups] slices */
     uint32_t *results_left;                 /* [n_positions] */
     uint64_t *cursor;                       /* [n_recvs] */
     bool *is_direct; /* [n_recvs] what comes is placed where it belongs */
     const void **sources;
+    const unsigned char *ref; /* a slice of recv ref_lane that lies elsewhere */
+    uint32_t ref_lane;
     uint32_t front, n_open;
     bool is_over;
     unsigned char *block;
@@ -122,6 +126,12 @@ typedef struct tt_job_slice {
 bool tt_job_next(tt_job *job, uint32_t partner, tt_job_slice *out);
 /* It has left its memory. */
 void tt_job_left(tt_job *job, uint32_t l);
+/* In place of leaving, the slice that tt_job_next() gave is read by the partner where
+ * it lies; it has taken those below `taken`. */
+void tt_job_lent(tt_job *job, uint32_t l);
+void tt_job_taken(tt_job *job, uint32_t partner, uint32_t wire, uint32_t taken);
+/* Slices are lent that the partner has not taken. */
+bool tt_job_lends(const tt_job *job, uint32_t l);
 /* What the partner is owed in credit; false: nothing. */
 bool tt_job_next_credit(tt_job *job, uint32_t partner, uint32_t *wire,
                         uint32_t *consumed);
@@ -131,7 +141,10 @@ void tt_job_credit(tt_job *job, uint32_t partner, uint32_t wire,
 void *tt_job_place(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
                    uint64_t len);
 /* They are there. */
-void tt_job_arrived(tt_job *job, uint32_t partner, uint32_t wire,
-                    uint32_t slice);
+void tt_job_arrived(tt_job *job, uint32_t partner, uint32_t wire);
+/* A slice that lies with the partner: it is read before this returns. False: it
+ * breaks a rule. */
+bool tt_job_refer(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
+                  const void *from, uint64_t len);
 
 #endif

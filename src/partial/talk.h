@@ -19,6 +19,10 @@
  *                         and, but for bucket 0, after the other side's
  *   CREDIT    worker      none: slices below `slice` of `lane` are consumed
  *   OVER      worker      none: I am done with group `number`
+ *   REACH     worker      tt_reach, and a descriptor: segment `who` of my memory
+ *   REACHED   worker      none: segment `who` can be read here; flags: 1 it cannot
+ *   REF       worker      tt_ref: a slice, as DATA, to be read where it lies
+ *   TAKEN     worker      none: slices below `slice` of `lane` were read there
  *
  * Rules: (1) magic and version come first and never move; (2) every kind has
  * its own limit of len, and nothing longer is read; (3) a payload of fixed
@@ -30,7 +34,7 @@
 #include "base/sock.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 3
+#define TT_TALK_VERSION 4
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {
@@ -47,7 +51,11 @@ typedef enum tt_talk_kind {
     TT_TALK_BIND,
     TT_TALK_DATA,
     TT_TALK_CREDIT,
-    TT_TALK_OVER
+    TT_TALK_OVER,
+    TT_TALK_REACH,
+    TT_TALK_REACHED,
+    TT_TALK_REF,
+    TT_TALK_TAKEN
 } tt_talk_kind;
 
 typedef struct tt_talk {
@@ -67,6 +75,7 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_CURRENT 1 /* JOIN: it has the current weights */
 #define TT_TALK_AHEAD 2   /* JOIN: it computes while its group averages */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
+#define TT_TALK_CANNOT 1  /* REACHED */
 
 typedef struct tt_join {
     uint64_t token; /* of the job; 0: whichever */
@@ -121,6 +130,21 @@ typedef struct tt_bind {
     uint32_t type, pad;
 } tt_bind;
 _Static_assert(sizeof(tt_bind) == 24, "as sent");
+
+/* A segment of this worker's memory (base/regions.h), and where its board is
+ * (reach.c): in a segment that came before, or in this one. */
+typedef struct tt_reach {
+    uint64_t bytes, board;
+    uint32_t board_segment, pad;
+} tt_reach;
+_Static_assert(sizeof(tt_reach) == 24, "as sent");
+
+typedef struct tt_ref {
+    uint64_t offset, len;
+    uint64_t epoch; /* what the board shows as long as it may be read */
+    uint32_t segment, pad;
+} tt_ref;
+_Static_assert(sizeof(tt_ref) == 32, "as sent");
 
 tt_talk tt_talk_head(tt_talk_kind kind, uint64_t number, size_t len);
 bool tt_talk_is_sound(const tt_talk *head, uint64_t most_len);

@@ -184,6 +184,7 @@ static void free_worker(tt_worker *w)
     for (int i = 0; i < TT_BONDS; i++)
         tt_bond_unref(w->bonds[i].bond);
     tt_pool_fini(&w->pool);
+    tt_reach_fini(w);
     tt_pipe_close(&w->pipe);
     tt_fork_close(&w->listener);
     tt_fork_close(&w->nest_fd);
@@ -206,12 +207,13 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
     w->mem = *mem;
     w->epoll_fd = w->wake_fd = w->listener = w->nest_fd = w->pipe.fd = -1;
     w->spare_fd = -1;
-    tt_pool_init(&w->pool, &w->mem);
+    tt_pool_init(&w->pool, &w->mem, o->regions);
     w->host = tt_place_host();
     w->crew.jobs_end = &w->crew.jobs;
     w->drafts_end = &w->drafts;
     pthread_mutex_init(&w->lock, NULL);
     tutti_err err = copy_opts(w, o, diag);
+    tt_reach_open(w);
     if (!err)
         err = open_fds(w, diag);
     if (!err)

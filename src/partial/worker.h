@@ -14,6 +14,7 @@
 #ifndef TT_PARTIAL_WORKER_H
 #define TT_PARTIAL_WORKER_H
 
+#include "base/regions.h"
 #include "base/settings.h"
 #include "base/sock.h"
 #include "partial/rule.h"
@@ -36,6 +37,8 @@ typedef struct tt_worker_plan {
 
 typedef struct tt_worker_opts {
     const tt_settings *settings; /* copied */
+    /* Whose memory other workers of the host may read; NULL: none. Borrowed. */
+    tt_regions *regions;
     /* Where the controller may be; tried in this order. Copied. */
     const tt_addr *controllers;
     uint32_t n_controllers;
