@@ -14,6 +14,8 @@ import math
 
 import torch
 
+from tutti.torch import _c
+
 # What an optimizer remembers of a parameter; the stand-in has this shape.
 STAND_IN = (2, 3)
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -196,7 +198,8 @@ class Bucket:
         self.n += part.like.numel()
 
     def lay(self):
-        self.flat = torch.zeros(self.n, dtype=self.dtype)
+        like = torch.empty((), dtype=self.dtype)
+        self.flat = _c.allocate(self.n * like.element_size()).view(self.dtype)
         self.views = self._views_of(self.flat)
 
     def _views_of(self, flat):
