@@ -366,8 +366,7 @@ static bool is_last(const tt_job *job, uint32_t l, uint32_t k)
         if (other != l && job->arrived[other] <= k)
             return false;
     }
-    return job->finished[job->b->recvs[l].group] == k &&
-           is_free(job, group, k);
+    return job->finished[job->b->recvs[l].group] == k && is_free(job, group, k);
 }
 
 bool tt_job_refer(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,

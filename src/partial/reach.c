@@ -170,8 +170,8 @@ bool tt_reach_hear(tt_tie *tie)
     if (tie->reach.came_fd >= 0)
         tt_fork_close(&tie->reach.came_fd);
     if (why_not)
-        TT_DEBUG("worker %u: memory of worker %u cannot be read: %s", tie->w->id,
-                 tie->worker, why_not);
+        TT_DEBUG("worker %u: memory of worker %u cannot be read: %s",
+                 tie->w->id, tie->worker, why_not);
     tt_talk head = tt_talk_head(TT_TALK_REACHED, 0, 0);
     head.who = segment;
     head.flags = why_not ? TT_TALK_CANNOT : 0;
@@ -193,9 +193,9 @@ void tt_reach_open(tt_worker *w)
     if (!w->o.regions)
         return;
     w->board = tt_regions_alloc(w->o.regions, sizeof(*w->board));
-    w->board_segment =
-        w->board ? tt_regions_find(w->o.regions, w->board, sizeof(*w->board))
-                 : TT_NONE;
+    w->board_segment = w->board ? tt_regions_find(w->o.regions, w->board,
+                                                  sizeof(*w->board))
+                                : TT_NONE;
     if (w->board_segment == TT_NONE) /* ordinary memory */
         tt_reach_fini(w);
     tt_reach_ended(w); /* an epoch is not 0, which a freed board shows */

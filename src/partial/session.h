@@ -45,8 +45,8 @@ typedef enum tt_tie_state {
 /* Of a connection within a host: which memory can be read on the other side. */
 typedef struct tt_reach_end {
     uint64_t offered, readable; /* a bit for each segment of this worker's */
-    bool is_asking;             /* one has been offered, and no answer has come */
-    int came_fd;                /* with what was read last; -1: none */
+    bool is_asking; /* one has been offered, and no answer has come */
+    int came_fd;    /* with what was read last; -1: none */
     struct {
         const unsigned char *base; /* NULL: it has not come */
         uint64_t bytes;
@@ -167,7 +167,7 @@ struct tt_worker {
     uint64_t ended, broken; /* the last group that is over here; that broke */
     uint64_t n_groups, n_broken;
     tt_tie *ties;
-    tt_tie **by_worker; /* [n] that are connecting or up */
+    tt_tie **by_worker;      /* [n] that are connecting or up */
     _Atomic uint64_t *board; /* others read `epoch` there; NULL: nothing */
     uint32_t board_segment;
     uint64_t epoch; /* how often memory that others may read was taken back */

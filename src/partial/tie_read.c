@@ -372,7 +372,7 @@ void tt_ties_resume(tt_worker *w)
             continue;
         tie->is_paused = false;
         tt_tie_watch(tie, tie->has_hung_up ? EPOLL_CTL_ADD : EPOLL_CTL_MOD,
-              tie->waits_out);
+                     tie->waits_out);
         tie->has_hung_up = false;
         read_on(tie);
     }

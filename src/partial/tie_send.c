@@ -121,7 +121,8 @@ static void give_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
         return; /* the job may be gone */
     if (is_lent)
         lend_slice(tie, job, s, &ref);
-    else if (tt_job_lends(job, s->l)) /* slices of a lane leave in their order */
+    else if (tt_job_lends(job,
+                          s->l)) /* slices of a lane leave in their order */
         tt_tie_lose(tie, "its memory is not shared any more");
     else
         take_slice(tie, job, s);
@@ -133,7 +134,8 @@ static void say_all_credits(tt_tie *tie)
     if (w->phase < TT_PHASE_GROUP || w->crew.err)
         return;
     for (tt_job *job = w->crew.jobs; job; job = job->next) {
-        uint32_t p = job->b && !job->is_over ? tt_tie_partner(tie, job) : TT_NONE;
+        uint32_t p = job->b && !job->is_over ? tt_tie_partner(tie, job)
+                                             : TT_NONE;
         if (p != TT_NONE)
             say_credits(tie, job, p);
         if (tie->state == TT_TIE_CLOSED)
@@ -149,7 +151,8 @@ static bool choose_slice(tt_tie *tie)
     if (w->phase < TT_PHASE_GROUP || w->crew.err)
         return false;
     for (tt_job *job = w->crew.jobs; job; job = job->next) {
-        uint32_t p = job->b && !job->is_over ? tt_tie_partner(tie, job) : TT_NONE;
+        uint32_t p = job->b && !job->is_over ? tt_tie_partner(tie, job)
+                                             : TT_NONE;
         if (p == TT_NONE || !job->may_say[p])
             continue;
         bool may_begin = job->has_bound[p] || job->bucket == 0;

@@ -483,6 +483,9 @@ static void test_hands_in_early(void **state)
     run(5, hands_in_early, NULL);
     run(3, hands_in_early, "dynamic");
     run(1, hands_in_early, NULL);
+    setenv("TUTTI_SHM_DIRECT", "0", 1); /* nothing is read where it lies */
+    run(5, hands_in_early, NULL);
+    unsetenv("TUTTI_SHM_DIRECT");
 }
 
 /* It has announced, and nobody else is there. What was handed in ends with it. */
