@@ -168,7 +168,7 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
     va_end(args);
     c->err = err;
     w->ended = w->broken = c->id;
-    tt_reach_ended(w);
+    tt_views_ended(w);
     w->n_broken++;
     tt_worker_note(w, "group %llu broke: %s", (unsigned long long)c->id, text);
     TT_INFO("worker %u: %s", w->id, w->text);
@@ -206,7 +206,7 @@ void tt_crew_advance(tt_worker *w)
     for (tt_job *job = c->jobs; job; job = job->next)
         tt_job_write(job);
     w->ended = c->id;
-    tt_reach_ended(w);
+    tt_views_ended(w);
     w->is_newcomer = w->is_newcomer && !c->has_model;
     say_done(w, TUTTI_OK, NULL);
     tt_crew_end(w);

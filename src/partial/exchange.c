@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-/* Smaller blocks are not worth whole pages that others may map (reach.c). */
+/* Smaller blocks are not worth whole pages that others may map (views.c). */
 static const size_t shared_bytes = 16 << 10;
 
 static unsigned char *address(const tt_job *job, const tt_span *span,

@@ -5,7 +5,7 @@
  * handin.c   from a buffer to a job
  * visit.c    joining the controller, and what it says
  * ties.c    connections to other workers; tie_read.c, tie_send.c: what they say;
- *            reach.c: what members of one host read where it lies
+ *            views.c: what members of one host read where it lies
  * crew.c     the group that the worker is in: begun, broken, committed */
 #ifndef TT_PARTIAL_SESSION_H
 #define TT_PARTIAL_SESSION_H
@@ -43,16 +43,16 @@ typedef enum tt_tie_state {
 } tt_tie_state;
 
 /* Of a connection within a host: which memory can be read on the other side. */
-typedef struct tt_reach_end {
+typedef struct tt_views {
     uint64_t offered, readable; /* a bit for each segment of this worker's */
     bool is_asking; /* one has been offered, and no answer has come */
     int came_fd;    /* with what was read last; -1: none */
     struct {
         const unsigned char *base; /* NULL: it has not come */
         uint64_t bytes;
-    } views[TT_SEGMENTS_MAX]; /* of the other side's */
+    } of[TT_SEGMENTS_MAX]; /* of the other side's */
     const _Atomic uint64_t *board;
-} tt_reach_end;
+} tt_views;
 
 /* A connection to another worker. */
 typedef struct tt_tie {
@@ -88,7 +88,7 @@ typedef struct tt_tie {
     tt_job *sending; /* NULL: no slice is being sent */
     uint32_t sending_lane;
     uint64_t over; /* the group that the other side ended last, if it said so */
-    tt_reach_end reach;
+    tt_views views;
     tt_early_bind *early;
     size_t n_early, early_cap;
 } tt_tie;
@@ -213,11 +213,11 @@ void tt_ties_sweep(tt_worker *w); /* frees the closed ones */
 /* When tt_ties_check() has something to do next. */
 uint64_t tt_ties_deadline(const tt_worker *w);
 
-/* reach.c: for others to read this worker's memory, and to know when they must not. */
-void tt_reach_open(tt_worker *w);
-void tt_reach_fini(tt_worker *w);
+/* views.c: for others to read this worker's memory, and to know when they must not. */
+void tt_views_open(tt_worker *w);
+void tt_views_fini(tt_worker *w);
 /* Before the memory of a group that is over is used for other things. */
-void tt_reach_ended(tt_worker *w);
+void tt_views_ended(tt_worker *w);
 
 /* crew.c */
 tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,

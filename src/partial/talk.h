@@ -132,7 +132,7 @@ typedef struct tt_bind {
 _Static_assert(sizeof(tt_bind) == 24, "as sent");
 
 /* A segment of this worker's memory (base/regions.h), and where its board is
- * (reach.c): in a segment that came before, or in this one. */
+ * (views.c): in a segment that came before, or in this one. */
 typedef struct tt_reach {
     uint64_t bytes, board;
     uint32_t board_segment, pad;

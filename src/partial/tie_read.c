@@ -157,11 +157,11 @@ static bool hear_ref(tt_tie *tie)
     if (!job) /* of a group that is over */
         return h->number <= w->ended;
     uint32_t p = tt_tie_partner(tie, job);
-    const void *from = tt_reach_find(tie, &ref);
+    const void *from = tt_views_find(tie, &ref);
     if (p == TT_NONE || !from ||
         !tt_job_refer(job, p, h->lane, h->slice, from, ref.len))
         return false;
-    if (tt_reach_is_stale(tie, &ref)) {
+    if (tt_views_is_stale(tie, &ref)) {
         tt_ties_break_over(w, tie->worker);
         return true;
     }
@@ -229,9 +229,9 @@ static bool hear(tt_tie *tie)
         hear_taken(tie);
         return true;
     case TT_TALK_REACH:
-        return tt_reach_hear(tie);
+        return tt_views_hear(tie);
     case TT_TALK_REACHED:
-        return tt_reach_answered(tie);
+        return tt_views_answered(tie);
     case TT_TALK_DATA:
         if (tie->reading)
             tt_job_arrived(tie->reading, tie->reading_partner, tie->head.lane);
@@ -247,9 +247,9 @@ static void keep_fd(tt_tie *tie, int fd)
 {
     if (fd < 0)
         return;
-    if (tie->reach.came_fd >= 0)
-        tt_fork_close(&tie->reach.came_fd);
-    tie->reach.came_fd = fd;
+    if (tie->views.came_fd >= 0)
+        tt_fork_close(&tie->views.came_fd);
+    tie->views.came_fd = fd;
     tt_fork_watch(fd);
 }
 

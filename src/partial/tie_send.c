@@ -2,7 +2,7 @@
  * tie_send.c - what goes over a connection to another worker.
  *
  * Small messages go first, those that fit with the slice that follows them. A slice
- * that the other side can read where it lies is not sent: reach.c. */
+ * that the other side can read where it lies is not sent: views.c. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -116,7 +116,7 @@ static void give_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
 {
     tt_ref ref;
     bool is_lent = s->n_iov == 1 &&
-                   tt_reach_refer(tie, s->iov[0].iov_base, s->len, &ref);
+                   tt_views_refer(tie, s->iov[0].iov_base, s->len, &ref);
     if (tie->state != TT_TIE_UP)
         return; /* the job may be gone */
     if (is_lent)

@@ -17,7 +17,7 @@
  * Broken     A slice that is half sent when its group breaks is finished from
  *            a copy; one that is half received is dropped as it comes. The
  *            connection lives on.
- * Next       tie_read.c, tie_send.c, reach.c; crew.c, exchange.c. */
+ * Next       tie_read.c, tie_send.c, views.c; crew.c, exchange.c. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -53,7 +53,7 @@ static tt_tie *new_tie(tt_worker *w, int fd, tt_tie_state state)
     tie->state = state;
     tie->worker = TT_NONE;
     tie->since_ns = tt_now_ns();
-    tie->reach.came_fd = -1;
+    tie->views.came_fd = -1;
     tie->next = w->ties;
     w->ties = tie;
     tt_fork_watch(fd);
@@ -72,7 +72,7 @@ void tt_tie_close(tt_tie *tie)
     if (tie->worker != TT_NONE && w->by_worker[tie->worker] == tie)
         w->by_worker[tie->worker] = NULL;
     tie->sending = tie->reading = NULL;
-    tt_reach_close(tie);
+    tt_views_close(tie);
 }
 
 void tt_tie_lose(tt_tie *tie, const char *why)

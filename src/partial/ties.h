@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * ties.h - what the files of a worker's connections share: ties.c, tie_read.c,
- * tie_send.c, reach.c. [locked] */
+ * tie_send.c, views.c. [locked] */
 #ifndef TT_PARTIAL_TIES_H
 #define TT_PARTIAL_TIES_H
 
@@ -28,17 +28,17 @@ uint32_t tt_tie_partner(const tt_tie *tie, const tt_job *job);
 /* tie_send.c: sends small messages, as far as they go now. */
 void tt_tie_settle(tt_tie *tie);
 
-/* reach.c: where the bytes of a slice lie, as the other side knows it; false: it
+/* views.c: where the bytes of a slice lie, as the other side knows it; false: it
  * does not, or cannot read there. No slice may be half sent; may lose the tie. */
-bool tt_reach_refer(tt_tie *tie, const void *data, uint64_t len, tt_ref *out);
+bool tt_views_refer(tt_tie *tie, const void *data, uint64_t len, tt_ref *out);
 /* REACH and REACHED have come; false: they make no sense. */
-bool tt_reach_hear(tt_tie *tie);
-bool tt_reach_answered(tt_tie *tie);
+bool tt_views_hear(tt_tie *tie);
+bool tt_views_answered(tt_tie *tie);
 /* Memory of the other side; NULL: there is none. */
-const void *tt_reach_find(const tt_tie *tie, const tt_ref *ref);
+const void *tt_views_find(const tt_tie *tie, const tt_ref *ref);
 /* Whether the other side has ended the group: then what was read may be something
  * else. */
-bool tt_reach_is_stale(const tt_tie *tie, const tt_ref *ref);
-void tt_reach_close(tt_tie *tie);
+bool tt_views_is_stale(const tt_tie *tie, const tt_ref *ref);
+void tt_views_close(tt_tie *tie);
 
 #endif

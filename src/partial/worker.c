@@ -184,7 +184,7 @@ static void free_worker(tt_worker *w)
     for (int i = 0; i < TT_BONDS; i++)
         tt_bond_unref(w->bonds[i].bond);
     tt_pool_fini(&w->pool);
-    tt_reach_fini(w);
+    tt_views_fini(w);
     tt_pipe_close(&w->pipe);
     tt_fork_close(&w->listener);
     tt_fork_close(&w->nest_fd);
@@ -213,7 +213,7 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
     w->drafts_end = &w->drafts;
     pthread_mutex_init(&w->lock, NULL);
     tutti_err err = copy_opts(w, o, diag);
-    tt_reach_open(w);
+    tt_views_open(w);
     if (!err)
         err = open_fds(w, diag);
     if (!err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * lent_test.c - slices that lie with another worker of the host (partial/reach.c):
+ * lent_test.c - slices that lie with another worker of the host (partial/views.c):
  * the other worker is made by hand here, so it can lend what it should not. Whatever
  * it does, the worker under test averages the right numbers, or none. */
 #include "support/tap.h"

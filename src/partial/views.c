@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * reach.c - members of one host read each other's buffers where they lie.
+ * views.c - members of one host read each other's buffers where they lie.
  *
  * Idea       Buffers that lie in memory of tutti_alloc(), and all copies of buffers,
  *            are in a few segments (base/regions.h). The first slice of a segment
@@ -73,14 +73,14 @@ static void offer(tt_tie *tie, uint32_t segment)
     if (tie->state != TT_TIE_UP || tie->out_at < tie->out_len ||
         !tt_fdpass_send(tie->fd, &m, sizeof(m), &all[segment].fd, 1))
         return;
-    tie->reach.offered |= UINT64_C(1) << segment;
-    tie->reach.is_asking = true;
+    tie->views.offered |= UINT64_C(1) << segment;
+    tie->views.is_asking = true;
 }
 
-bool tt_reach_refer(tt_tie *tie, const void *data, uint64_t len, tt_ref *out)
+bool tt_views_refer(tt_tie *tie, const void *data, uint64_t len, tt_ref *out)
 {
     const tt_worker *w = tie->w;
-    tt_reach_end *r = &tie->reach;
+    tt_views *r = &tie->views;
     if (!w->board || !tie->is_unix || len < least_bytes ||
         len < w->settings.shm_direct_bytes)
         return false;
@@ -103,9 +103,9 @@ bool tt_reach_refer(tt_tie *tie, const void *data, uint64_t len, tt_ref *out)
     return false;
 }
 
-bool tt_reach_answered(tt_tie *tie)
+bool tt_views_answered(tt_tie *tie)
 {
-    tt_reach_end *r = &tie->reach;
+    tt_views *r = &tie->views;
     if (!r->is_asking || tie->head.who >= TT_SEGMENTS_MAX ||
         !(r->offered & UINT64_C(1) << tie->head.who))
         return false;
@@ -115,22 +115,22 @@ bool tt_reach_answered(tt_tie *tie)
     return true;
 }
 
-void tt_reach_ended(tt_worker *w)
+void tt_views_ended(tt_worker *w)
 {
     if (!w->board)
         return;
     atomic_store_explicit(w->board, ++w->epoch, memory_order_relaxed);
-    fence(); /* pairs with the one in tt_reach_is_stale() */
+    fence(); /* pairs with the one in tt_views_is_stale() */
 }
 
 /* ------------------------------------------------------- the other's memory -- */
 
-const void *tt_reach_find(const tt_tie *tie, const tt_ref *ref)
+const void *tt_views_find(const tt_tie *tie, const tt_ref *ref)
 {
     if (ref->segment >= TT_SEGMENTS_MAX)
         return NULL;
-    const unsigned char *base = tie->reach.views[ref->segment].base;
-    uint64_t bytes = tie->reach.views[ref->segment].bytes;
+    const unsigned char *base = tie->views.of[ref->segment].base;
+    uint64_t bytes = tie->views.of[ref->segment].bytes;
     if (!base || ref->offset > bytes || ref->len > bytes - ref->offset)
         return NULL;
     return base + ref->offset;
@@ -140,7 +140,7 @@ const void *tt_reach_find(const tt_tie *tie, const tt_ref *ref)
 static const char *map(tt_tie *tie, uint32_t segment, const tt_reach *reach,
                        int fd)
 {
-    tt_reach_end *r = &tie->reach;
+    tt_views *r = &tie->views;
     if (fd < 0)
         return "no descriptor came";
     if (!tt_memfd_is_sound(fd, reach->bytes))
@@ -148,27 +148,27 @@ static const char *map(tt_tie *tie, uint32_t segment, const tt_reach *reach,
     const void *base = tt_memfd_map(fd, reach->bytes, PROT_READ);
     if (!base)
         return strerror(errno);
-    r->views[segment].base = base;
-    r->views[segment].bytes = reach->bytes;
+    r->of[segment].base = base;
+    r->of[segment].bytes = reach->bytes;
     const tt_ref board = {.offset = reach->board,
                           .len = sizeof(*r->board),
                           .segment = reach->board_segment};
     if (reach->board % sizeof(*r->board) == 0)
-        r->board = tt_reach_find(tie, &board);
+        r->board = tt_views_find(tie, &board);
     return r->board ? NULL : "it has no board";
 }
 
-bool tt_reach_hear(tt_tie *tie)
+bool tt_views_hear(tt_tie *tie)
 {
     tt_reach reach;
     uint32_t segment = tie->head.who;
     memcpy(&reach, tie->small, sizeof(reach));
-    if (segment >= TT_SEGMENTS_MAX || tie->reach.views[segment].base ||
+    if (segment >= TT_SEGMENTS_MAX || tie->views.of[segment].base ||
         reach.bytes == 0)
         return false;
-    const char *why_not = map(tie, segment, &reach, tie->reach.came_fd);
-    if (tie->reach.came_fd >= 0)
-        tt_fork_close(&tie->reach.came_fd);
+    const char *why_not = map(tie, segment, &reach, tie->views.came_fd);
+    if (tie->views.came_fd >= 0)
+        tt_fork_close(&tie->views.came_fd);
     if (why_not)
         TT_DEBUG("worker %u: memory of worker %u cannot be read: %s",
                  tie->w->id, tie->worker, why_not);
@@ -179,16 +179,16 @@ bool tt_reach_hear(tt_tie *tie)
     return true;
 }
 
-bool tt_reach_is_stale(const tt_tie *tie, const tt_ref *ref)
+bool tt_views_is_stale(const tt_tie *tie, const tt_ref *ref)
 {
-    fence(); /* pairs with the one in tt_reach_ended() */
-    return atomic_load_explicit(tie->reach.board, memory_order_relaxed) !=
+    fence(); /* pairs with the one in tt_views_ended() */
+    return atomic_load_explicit(tie->views.board, memory_order_relaxed) !=
            ref->epoch;
 }
 
 /* -------------------------------------------------------------------- life -- */
 
-void tt_reach_open(tt_worker *w)
+void tt_views_open(tt_worker *w)
 {
     if (!w->o.regions)
         return;
@@ -197,24 +197,24 @@ void tt_reach_open(tt_worker *w)
                                                   sizeof(*w->board))
                                 : TT_NONE;
     if (w->board_segment == TT_NONE) /* ordinary memory */
-        tt_reach_fini(w);
-    tt_reach_ended(w); /* an epoch is not 0, which a freed board shows */
+        tt_views_fini(w);
+    tt_views_ended(w); /* an epoch is not 0, which a freed board shows */
 }
 
-void tt_reach_fini(tt_worker *w)
+void tt_views_fini(tt_worker *w)
 {
     if (w->board)
         tt_regions_free(w->o.regions, w->board);
     w->board = NULL;
 }
 
-void tt_reach_close(tt_tie *tie)
+void tt_views_close(tt_tie *tie)
 {
-    tt_reach_end *r = &tie->reach;
+    tt_views *r = &tie->views;
     if (r->came_fd >= 0)
         tt_fork_close(&r->came_fd);
     for (uint32_t i = 0; i < TT_SEGMENTS_MAX; i++)
-        if (r->views[i].base)
-            munmap((void *)(uintptr_t)r->views[i].base, r->views[i].bytes);
-    memset(r->views, 0, sizeof(r->views));
+        if (r->of[i].base)
+            munmap((void *)(uintptr_t)r->of[i].base, r->of[i].bytes);
+    memset(r->of, 0, sizeof(r->of));
 }
