@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * crew.c - the group that a worker is in.
  *
- * All or nothing  Every buffer is averaged in a copy. The buffers themselves
- *            are written in one go, at this member's commit, after the last of
+ * All or nothing  Every buffer is averaged in a copy, the library's or the
+ *            program's own. The buffers themselves are written in one go, at this member's commit, after the last of
  *            them is complete here. Nobody is asked: a member that has all it
  *            needs commits, one whose group broke before that keeps its model.
  *            So members of a broken group may differ, which the next groups,

@@ -5,7 +5,8 @@
  *
  * A job performs a bound part (engine/lower.h) on a copy of the buffer (the
  * shadow), scaled by the member's weight; the buffer itself is written only by
- * tt_job_write(), when all of the group has gone well. It is the engine's walk
+ * tt_job_write(), when all of the group has gone well; or is its own shadow, where
+ * it is a copy already. It is the engine's walk
  * (op.c) with what partial reduce does not need left out: no communicator, no
  * priorities, no small-call path.
  *
@@ -83,7 +84,7 @@ typedef struct tt_job {
     tt_job_opts o;
     const tt_bound *b; /* NULL: alone */
     unsigned char *base[3];
-    unsigned char *staging, *shadow; /* shadow: the copy */
+    unsigned char *staging, *shadow; /* shadow: the copy, or the buffer */
     uint64_t bytes;
     tt_reduce_fn reduce;
     tt_divide_fn divide;                    /* NULL: nothing to divide */

@@ -142,7 +142,7 @@ static void free_draft(tt_worker *w, tt_draft *d)
     tt_free(&w->mem, d, 1, sizeof(*d));
 }
 
-/* A copy, and one of the buffer. */
+/* A copy of it, and of the buffer where that is needed. */
 static tt_draft *copy_draft(tt_worker *w, const tt_draft *from)
 {
     tt_draft *d = tt_new(&w->mem, 1, sizeof(*d));

@@ -17,7 +17,8 @@ enum {
     BIND_BYTES = sizeof(tt_talk) + sizeof(tt_bind)
 };
 
-/* Small messages; true: all are gone. */
+/* Small messages; true: all are gone. Who has closed needs none; what it said before
+ * is still to be read, so its end is found there. */
 static bool send_small(tt_tie *tie)
 {
     while (tie->out_at < tie->out_len) {
@@ -25,6 +26,8 @@ static bool send_small(tt_tie *tie)
                          tie->out_len - tie->out_at, MSG_NOSIGNAL);
         if (n >= 0) {
             tie->out_at += (size_t)n;
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            tie->out_at = tie->out_len;
         } else if (errno != EINTR) {
             if (errno != EAGAIN)
                 tt_tie_lose(tie, strerror(errno));
@@ -115,14 +118,15 @@ static void lend_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s,
 static void give_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
 {
     tt_ref ref;
-    bool is_lent = s->n_iov == 1 &&
-                   tt_views_refer(tie, s->iov[0].iov_base, s->len, &ref);
+    /* Slices of a lane leave in their order, though they differ a little in size. */
+    bool must = tt_job_lends(job, s->l);
+    bool may = s->n_iov == 1 && (must || tt_views_is_worth(tie->w, s->len));
+    bool is_lent = may && tt_views_refer(tie, s->iov[0].iov_base, s->len, &ref);
     if (tie->state != TT_TIE_UP)
         return; /* the job may be gone */
     if (is_lent)
         lend_slice(tie, job, s, &ref);
-    else if (tt_job_lends(job,
-                          s->l)) /* slices of a lane leave in their order */
+    else if (must)
         tt_tie_lose(tie, "its memory is not shared any more");
     else
         take_slice(tie, job, s);

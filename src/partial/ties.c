@@ -119,17 +119,22 @@ static void make_room(tt_worker *w, uint32_t most)
         tt_tie_close(first);
 }
 
+/* Workers of one host, and of one user, hand each other their memory. */
+static bool is_own_user(int fd)
+{
+    uint32_t uid;
+    return tt_sock_peer_uid(fd, &uid) && uid == (uint32_t)geteuid();
+}
+
 void tt_ties_accept(tt_worker *w, int listener)
 {
     for (;;) {
         int fd = tt_sock_accept(listener);
-        uint32_t uid;
         bool is_turned_away = fd < 0 &&
                               tt_sock_turn_away(listener, fd, &w->spare_fd);
         if (fd < 0 && !is_turned_away)
             return;
-        if (fd >= 0 && listener == w->nest_fd &&
-            (!tt_sock_peer_uid(fd, &uid) || uid != (uint32_t)geteuid())) {
+        if (fd >= 0 && listener == w->nest_fd && !is_own_user(fd)) {
             close(fd);
             continue;
         }
@@ -331,6 +336,8 @@ void tt_tie_connected(tt_tie *tie)
     socklen_t len = sizeof(why);
     if (getsockopt(tie->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
         why = errno;
+    if (why == 0 && tie->is_unix && !is_own_user(tie->fd))
+        why = EACCES; /* somebody has taken its name */
     if (why == 0) {
         say_hello(tie);
         tt_tie_watch(tie, EPOLL_CTL_MOD, false);

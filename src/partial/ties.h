@@ -31,6 +31,8 @@ void tt_tie_settle(tt_tie *tie);
 /* views.c: where the bytes of a slice lie, as the other side knows it; false: it
  * does not, or cannot read there. No slice may be half sent; may lose the tie. */
 bool tt_views_refer(tt_tie *tie, const void *data, uint64_t len, tt_ref *out);
+/* Whether telling it takes less time than sending so many bytes. */
+bool tt_views_is_worth(const tt_worker *w, uint64_t len);
 /* REACH and REACHED have come; false: they make no sense. */
 bool tt_views_hear(tt_tie *tie);
 bool tt_views_answered(tt_tie *tie);

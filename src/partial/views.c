@@ -77,12 +77,16 @@ static void offer(tt_tie *tie, uint32_t segment)
     tie->views.is_asking = true;
 }
 
+bool tt_views_is_worth(const tt_worker *w, uint64_t len)
+{
+    return len >= least_bytes && len >= w->settings.shm_direct_bytes;
+}
+
 bool tt_views_refer(tt_tie *tie, const void *data, uint64_t len, tt_ref *out)
 {
     const tt_worker *w = tie->w;
     tt_views *r = &tie->views;
-    if (!w->board || !tie->is_unix || len < least_bytes ||
-        len < w->settings.shm_direct_bytes)
+    if (!w->board || !tie->is_unix)
         return false;
     uint32_t segment = tt_regions_find(w->o.regions, data, len);
     if (segment == TT_NONE)
@@ -145,17 +149,22 @@ static const char *map(tt_tie *tie, uint32_t segment, const tt_reach *reach,
         return "no descriptor came";
     if (!tt_memfd_is_sound(fd, reach->bytes))
         return "it is no memory that can be trusted";
-    const void *base = tt_memfd_map(fd, reach->bytes, PROT_READ);
+    void *base = tt_memfd_map(fd, reach->bytes, PROT_READ);
     if (!base)
         return strerror(errno);
     r->of[segment].base = base;
     r->of[segment].bytes = reach->bytes;
-    const tt_ref board = {.offset = reach->board,
-                          .len = sizeof(*r->board),
-                          .segment = reach->board_segment};
-    if (reach->board % sizeof(*r->board) == 0)
-        r->board = tt_views_find(tie, &board);
-    return r->board ? NULL : "it has no board";
+    const tt_ref at = {.offset = reach->board,
+                       .len = sizeof(*r->board),
+                       .segment = reach->board_segment};
+    const _Atomic uint64_t *board = tt_views_find(tie, &at);
+    if (board && reach->board % sizeof(*board) == 0) {
+        r->board = board;
+        return NULL;
+    }
+    munmap(base, reach->bytes);
+    r->of[segment].base = NULL;
+    return "it has no board";
 }
 
 bool tt_views_hear(tt_tie *tie)
@@ -198,7 +207,9 @@ void tt_views_open(tt_worker *w)
                                 : TT_NONE;
     if (w->board_segment == TT_NONE) /* ordinary memory */
         tt_views_fini(w);
-    tt_views_ended(w); /* an epoch is not 0, which a freed board shows */
+    /* Nobody takes what was there before, or is when it is freed, for this one's. */
+    w->epoch = tt_place_random() | 1;
+    tt_views_ended(w);
 }
 
 void tt_views_fini(tt_worker *w)

@@ -631,6 +631,51 @@ static void test_log_that_fails(void **state)
     run(1, loses_log, NULL);
 }
 
+/* Slices of a lane differ by 16 elements: some are large enough to be read where
+ * they lie, others are not. */
+static int straddles(int rank, int n, void *arg)
+{
+    enum { COUNT = 800080, GROUPS = 5 };
+    static float x[COUNT];
+    tutti_comm *comm;
+    tutti_partial *p;
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    (void)arg;
+    o.group_size = n;
+    o.planner = "ring";
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (well(NULL, rank, tutti_partial_open(comm, &o, &p), "open"))
+        return 1;
+    for (int g = 1; g <= GROUPS; g++) {
+        for (int i = 0; i < COUNT; i++)
+            x[i] = (float)(rank + g);
+        if (well(
+                p, rank,
+                tutti_partial_announce(p, (uint64_t)g, g == GROUPS, NULL, NULL),
+                "announce") ||
+            well(p, rank,
+                 tutti_partial_reduce(p, x, COUNT, TUTTI_F32, NULL, NULL),
+                 "reduce") ||
+            well(p, rank, tutti_partial_commit(p, NULL, NULL), "commit"))
+            return 1;
+        for (int i = 0; i < COUNT; i++)
+            if (x[i] != (float)g + (float)(n - 1) / 2)
+                return tt_procs_complain(rank, "[%d] is %g", i, (double)x[i]);
+    }
+    tutti_partial_close(p);
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
+static void test_straddles(void **state)
+{
+    (void)state;
+    setenv("TUTTI_SHM_DIRECT", "200064", 1);
+    run(2, straddles, NULL);
+    unsetenv("TUTTI_SHM_DIRECT");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -638,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_mixes),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_hands_in_early),
+        cmocka_unit_test(test_straddles),
         cmocka_unit_test(test_sends_early),
         cmocka_unit_test(test_closes_midway),
         cmocka_unit_test(test_fork),

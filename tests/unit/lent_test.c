@@ -29,6 +29,8 @@ typedef struct deed {
     uint32_t segment;            /* that is said to hold it */
     bool has_no_fd, is_unsealed; /* its memory */
     bool is_refused;             /* "it cannot be read" is answered */
+    bool lends_anyway;           /* what was refused */
+    bool closes;                 /* as soon as it has said everything */
     const char *breaks;          /* the group, with this sentence */
 } deed;
 
@@ -141,7 +143,7 @@ static void give(const other *o, const tt_talk *like)
     const deed *d = o->d;
     tt_talk head = *like;
     head.number = o->group;
-    if (d->is_refused) {
+    if (d->is_refused && !d->lends_anyway) {
         for (int i = 0; i < COUNT; i++)
             slice[i] = others;
         unsigned char *bytes = o->base; /* not used for anything else then */
@@ -198,6 +200,37 @@ static void exchange(const other *o)
     }
 }
 
+/* All that it has to say, as `doubling` has it, and away. */
+static void answer_and_close(other *o, const tt_talk *bind_head,
+                             const void *bind, tt_talk like)
+{
+    say(o, o->tie, *bind_head, bind);
+    offer(o);
+    must(tt_sock_write_all(o->tie, &like, sizeof(like), o->deadline) == 0 &&
+             tt_sock_write_all(o->tie, o->base + SEGMENT / 2, like.len,
+                               o->deadline) == 0,
+         "answer");
+    close(o->tie);
+    o->tie = -1;
+}
+
+static void exchange_and_close(other *o)
+{
+    static unsigned char payload[BYTES];
+    tt_talk head;
+    tt_talk bind_head = {.len = 0};
+    tt_bind bind = {.count = 0};
+    while (hear(o, o->tie, &head, payload)) {
+        if (head.kind == TT_TALK_BIND) {
+            bind_head = head;
+            memcpy(&bind, payload, sizeof(bind));
+        } else if (head.kind == TT_TALK_DATA) {
+            answer_and_close(o, &bind_head, &bind, head);
+            return;
+        }
+    }
+}
+
 static void check(const other *o, tutti_partial *p, const float *x,
                   tutti_err err)
 {
@@ -227,7 +260,7 @@ static void perform(const deed *d)
     tutti_request *req[3];
     tutti_partial_opts opts = TUTTI_PARTIAL_OPTS_INIT;
     other o = {.d = d, .deadline = tt_now_ns() + 30 * TT_NS_PER_S, .tie = -1};
-    opts.planner = "ring";
+    opts.planner = d->closes ? "doubling" : "ring";
     opts.end_wait_s = 0.001;
     must(tutti_controller_open("127.0.0.1:0", 2, &opts, &c) == TUTTI_OK,
          tutti_last_message());
@@ -243,13 +276,17 @@ static void perform(const deed *d)
              !tutti_partial_commit(p, NULL, &req[2]),
          "hand in");
     meet(&o);
-    exchange(&o);
+    if (d->closes)
+        exchange_and_close(&o);
+    else
+        exchange(&o);
     tutti_err err = TUTTI_OK;
     for (int i = 0; i < 3; i++)
         err = tutti_wait(req[i]);
     check(&o, p, x, err);
     tutti_partial_close(p);
-    close(o.tie);
+    if (o.tie >= 0)
+        close(o.tie);
     close(o.listener);
     close(o.controller);
     close(o.fd);
@@ -303,18 +340,30 @@ static void test_is_refused(void **state)
         {"no board", 1, SEGMENT, .is_refused = true},
         {"half a board", 1, SEGMENT - 4, .is_refused = true},
         {"an odd board", 1, BOARD + 4, .is_refused = true},
+        {"no board, and lent", 1, SEGMENT, .is_refused = true,
+         .lends_anyway = true, .breaks = "makes no sense"},
+        {"an odd board, and lent", 1, BOARD + 4, .is_refused = true,
+         .lends_anyway = true, .breaks = "makes no sense"},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         perform(&all[i]);
 }
 
+/* Who answers it has nobody to answer to, and goes on reading. */
+static void test_is_closed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        perform(&(deed){
+            .what = "closed", .board = 1, .board_at = BOARD, .closes = true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_is_read),
-        cmocka_unit_test(test_is_stale),
-        cmocka_unit_test(test_lies_nowhere),
-        cmocka_unit_test(test_is_refused),
+        cmocka_unit_test(test_is_read),      cmocka_unit_test(test_is_stale),
+        cmocka_unit_test(test_lies_nowhere), cmocka_unit_test(test_is_refused),
+        cmocka_unit_test(test_is_closed),
     };
     return TT_RUN_TAP(tests);
 }
