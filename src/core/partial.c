@@ -530,9 +530,11 @@ tutti_err tutti_partial_reduce(tutti_partial *p, void *buf, size_t count,
     tutti_err err = prepare(p, opts, req, &made);
     if (err)
         return err;
-    return finish(tt_worker_reduce(p->worker, buf, count, type,
-                                   opts && opts->is_scratch, tt_request_end,
-                                   made),
+    const tt_worker_buffer what = {.buf = buf,
+                                   .count = count,
+                                   .type = type,
+                                   .is_scratch = opts && opts->is_scratch};
+    return finish(tt_worker_reduce(p->worker, &what, tt_request_end, made),
                   made, req);
 }
 

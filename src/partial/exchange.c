@@ -317,30 +317,30 @@ static unsigned char *direct(const tt_job *job, const tt_lane *lane, uint32_t k)
 }
 
 /* The lane of which this slice is the next; TT_NONE: it breaks a rule. */
-static uint32_t find_next(const tt_job *job, uint32_t partner, uint32_t wire,
-                          uint32_t slice, uint64_t len)
+static uint32_t find_next(const tt_job *job, uint32_t partner,
+                          const tt_job_wire *wire)
 {
-    uint32_t l = find_recv(job, partner, wire);
+    uint32_t l = find_recv(job, partner, wire->wire);
     if (l == TT_NONE || job->is_over)
         return TT_NONE;
     const tt_lane *lane = &job->b->recvs[l];
+    const uint32_t slice = wire->slice;
     return slice == job->arrived[l] && slice < lane->n_slices &&
                    slice < job->credited[l] + job->b->window &&
-                   len == slice_bytes(job, lane, slice)
+                   wire->len == slice_bytes(job, lane, slice)
                ? l
                : TT_NONE;
 }
 
-void *tt_job_place(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
-                   uint64_t len)
+void *tt_job_place(tt_job *job, uint32_t partner, const tt_job_wire *wire)
 {
-    uint32_t l = find_next(job, partner, wire, slice, len);
+    uint32_t l = find_next(job, partner, wire);
     if (l == TT_NONE)
         return NULL;
     const tt_lane *lane = &job->b->recvs[l];
-    unsigned char *to = direct(job, lane, slice);
+    unsigned char *to = direct(job, lane, wire->slice);
     job->is_direct[l] = to != NULL;
-    return to ? to : slot(job, lane, slice);
+    return to ? to : slot(job, lane, wire->slice);
 }
 
 static void arrive(tt_job *job, uint32_t l)
@@ -369,19 +369,20 @@ static bool is_last(const tt_job *job, uint32_t l, uint32_t k)
     return job->finished[job->b->recvs[l].group] == k && is_free(job, group, k);
 }
 
-bool tt_job_refer(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
-                  const void *from, uint64_t len)
+bool tt_job_refer(tt_job *job, uint32_t partner, const tt_job_wire *wire,
+                  const void *from)
 {
-    uint32_t l = find_next(job, partner, wire, slice, len);
+    uint32_t l = find_next(job, partner, wire);
     if (l == TT_NONE)
         return false;
-    unsigned char *to = direct(job, &job->b->recvs[l], slice);
+    unsigned char *to = direct(job, &job->b->recvs[l], wire->slice);
     job->is_direct[l] = to != NULL;
-    if (!to && is_last(job, l, slice)) {
+    if (!to && is_last(job, l, wire->slice)) {
         job->ref = from;
         job->ref_lane = l;
     } else {
-        memcpy(to ? to : slot(job, &job->b->recvs[l], slice), from, len);
+        memcpy(to ? to : slot(job, &job->b->recvs[l], wire->slice), from,
+               wire->len);
     }
     arrive(job, l);
     job->ref = NULL;

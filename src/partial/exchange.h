@@ -123,6 +123,12 @@ typedef struct tt_job_slice {
     int n_iov;
 } tt_job_slice;
 
+/* A slice that comes: of which lane, as the partner counts them, and how long. */
+typedef struct tt_job_wire {
+    uint32_t wire, slice;
+    uint64_t len;
+} tt_job_wire;
+
 /* The slice that goes to the partner next; false: none is ready. */
 bool tt_job_next(tt_job *job, uint32_t partner, tt_job_slice *out);
 /* It has left its memory. */
@@ -138,14 +144,13 @@ bool tt_job_next_credit(tt_job *job, uint32_t partner, uint32_t *wire,
                         uint32_t *consumed);
 void tt_job_credit(tt_job *job, uint32_t partner, uint32_t wire,
                    uint32_t consumed);
-/* Where a slice's len bytes go; NULL: it breaks a rule. */
-void *tt_job_place(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
-                   uint64_t len);
+/* Where its bytes go; NULL: it breaks a rule. */
+void *tt_job_place(tt_job *job, uint32_t partner, const tt_job_wire *wire);
 /* They are there. */
 void tt_job_arrived(tt_job *job, uint32_t partner, uint32_t wire);
 /* A slice that lies with the partner: it is read before this returns. False: it
  * breaks a rule. */
-bool tt_job_refer(tt_job *job, uint32_t partner, uint32_t wire, uint32_t slice,
-                  const void *from, uint64_t len);
+bool tt_job_refer(tt_job *job, uint32_t partner, const tt_job_wire *wire,
+                  const void *from);
 
 #endif

@@ -125,13 +125,13 @@ static tutti_err check(tt_worker *w, const tt_draft *d)
     if (w->phase == TT_PHASE_IDLE)
         return tt_worker_refuse(
             w, TUTTI_EINVAL, "there is no group to reduce in: announce first");
-    if (!tt_scale_kernel(d->type))
+    if (!tt_scale_kernel(d->what.type))
         return tt_worker_refuse(
             w, TUTTI_EINVAL,
             "partial reduce averages f16, bf16, f32 and f64 only");
-    if (!d->buf && d->count > 0)
+    if (!d->what.buf && d->what.count > 0)
         return tt_worker_refuse(w, TUTTI_EINVAL, "the buffer is NULL");
-    if (d->count > SIZE_MAX / 16)
+    if (d->what.count > SIZE_MAX / 16)
         return tt_worker_refuse(w, TUTTI_EINVAL, "the buffer is too large");
     return TUTTI_OK;
 }
@@ -149,11 +149,12 @@ static tt_draft *copy_draft(tt_worker *w, const tt_draft *from)
     if (!d)
         return NULL;
     *d = *from;
-    if (d->is_scratch) {
-        d->copy = (tt_copy){.at = d->buf};
+    if (d->what.is_scratch) {
+        d->copy = (tt_copy){.at = d->what.buf};
         return d;
     }
-    if (tt_copy_make(&w->pool, d->buf, d->count * tutti_type_bytes(d->type),
+    if (tt_copy_make(&w->pool, d->what.buf,
+                     d->what.count * tutti_type_bytes(d->what.type),
                      &d->copy)) {
         tt_free(&w->mem, d, 1, sizeof(*d));
         return NULL;
@@ -178,7 +179,8 @@ static tt_worker_shape shape_of(const tt_crew *c, const tt_draft *d)
                              .n = c->n,
                              .n_cpus = c->n_cpus,
                              .is_inside = c->is_inside,
-                             .bytes = d->count * tutti_type_bytes(d->type)};
+                             .bytes = d->what.count *
+                                      tutti_type_bytes(d->what.type)};
 }
 
 /* [locked] The group is there, and well. */
@@ -189,14 +191,14 @@ static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
     if (!workers)
         return TUTTI_ENOMEM;
     memcpy(workers, c->workers, c->n * sizeof(*workers));
-    uint32_t elem = (uint32_t)tutti_type_bytes(d->type);
+    uint32_t elem = (uint32_t)tutti_type_bytes(d->what.type);
     *e = (errand){.shape = shape_of(c, d),
                   .group = c->id,
                   .me = c->me,
                   .elem_bytes = elem};
     e->shape.workers = workers;
-    e->key = key_of(w, &e->shape, e->me, d->count, elem);
-    if (c->n > 1 && d->count > 0)
+    e->key = key_of(w, &e->shape, e->me, d->what.count, elem);
+    if (c->n > 1 && d->what.count > 0)
         e->bond = find_bond(w, e->key);
     return TUTTI_OK;
 }
@@ -205,11 +207,11 @@ static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
 static tutti_err plan(tt_worker *w, const tt_draft *d, errand *e, bool unlocks,
                       tutti_diag *diag)
 {
-    if (e->bond || e->shape.n == 1 || d->count == 0)
+    if (e->bond || e->shape.n == 1 || d->what.count == 0)
         return TUTTI_OK;
     if (unlocks)
         pthread_mutex_unlock(&w->lock);
-    tutti_err err = make_bond(w, &e->shape, e->me, d->count, e->elem_bytes,
+    tutti_err err = make_bond(w, &e->shape, e->me, d->what.count, e->elem_bytes,
                               &e->bond, diag);
     if (unlocks)
         pthread_mutex_lock(&w->lock);
@@ -244,10 +246,10 @@ static tutti_err make_job(tt_worker *w, tt_draft *d, errand *e, tt_job **out)
 {
     const tt_crew *c = &w->crew;
     const tt_job_opts o = {.bond = e->bond,
-                           .buf = d->buf,
+                           .buf = d->what.buf,
                            .copy = d->copy,
-                           .count = d->count,
-                           .type = d->type,
+                           .count = d->what.count,
+                           .type = d->what.type,
                            .weight = c->members[c->me].weight,
                            .is_even = c->is_even,
                            .n = c->n};
@@ -324,10 +326,11 @@ static bool is_planned(tt_worker *w, const tt_draft *d)
 {
     const tt_crew *c = &w->crew;
     const tt_worker_shape shape = shape_of(c, d);
-    if (c->err || c->n == 1 || d->count == 0)
+    if (c->err || c->n == 1 || d->what.count == 0)
         return true;
-    tt_bond *bond = find_bond(w, key_of(w, &shape, c->me, d->count,
-                                        (uint32_t)tutti_type_bytes(d->type)));
+    tt_bond *bond = find_bond(w,
+                              key_of(w, &shape, c->me, d->what.count,
+                                     (uint32_t)tutti_type_bytes(d->what.type)));
     tt_bond_unref(bond);
     return bond != NULL;
 }
@@ -399,22 +402,16 @@ static tutti_err lack(tt_worker *w)
     return tt_worker_refuse(w, TUTTI_ENOMEM, "out of memory for a buffer");
 }
 
-tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
-                           tutti_type type, bool is_scratch,
+tutti_err tt_worker_reduce(tt_worker *w, const tt_worker_buffer *what,
                            tt_worker_done done, void *arg)
 {
-    const tt_draft what = {.buf = buf,
-                           .count = count,
-                           .type = type,
-                           .is_scratch = is_scratch,
-                           .done = done,
-                           .arg = arg};
+    const tt_draft new = {.what = *what, .done = done, .arg = arg};
     pthread_mutex_lock(&w->lock);
-    tutti_err err = check(w, &what);
+    tutti_err err = check(w, &new);
     pthread_mutex_unlock(&w->lock);
     if (err)
         return err;
-    tt_draft *d = copy_draft(w, &what);
+    tt_draft *d = copy_draft(w, &new);
     pthread_mutex_lock(&w->lock);
     err = d ? check(w, d) : lack(w);
     if (!err && tt_handin_waits(w)) {

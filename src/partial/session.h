@@ -110,10 +110,7 @@ typedef struct tt_crew {
 /* A buffer that is handed in. */
 typedef struct tt_draft {
     struct tt_draft *next;
-    void *buf; /* borrowed */
-    uint64_t count;
-    tutti_type type;
-    bool is_scratch; /* it needs no copy */
+    tt_worker_buffer what;
     tt_copy copy;
     tt_worker_done done;
     void *arg;

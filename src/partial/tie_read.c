@@ -158,8 +158,8 @@ static bool hear_ref(tt_tie *tie)
         return h->number <= w->ended;
     uint32_t p = tt_tie_partner(tie, job);
     const void *from = tt_views_find(tie, &ref);
-    if (p == TT_NONE || !from ||
-        !tt_job_refer(job, p, h->lane, h->slice, from, ref.len))
+    const tt_job_wire wire = {h->lane, h->slice, ref.len};
+    if (p == TT_NONE || !from || !tt_job_refer(job, p, &wire, from))
         return false;
     if (tt_views_is_stale(tie, &ref)) {
         tt_ties_break_over(w, tie->worker);
@@ -205,7 +205,8 @@ static bool place_payload(tt_tie *tie)
     if (p == TT_NONE)
         return false;
     tie->reading_partner = p;
-    tie->to = tt_job_place(job, p, h->lane, h->slice, h->len);
+    const tt_job_wire wire = {h->lane, h->slice, h->len};
+    tie->to = tt_job_place(job, p, &wire);
     tie->reading = job;
     return tie->to != NULL;
 }

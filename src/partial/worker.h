@@ -79,9 +79,14 @@ typedef struct tt_worker_group {
 tutti_err tt_worker_group_of(tt_worker *w, tt_worker_group *out);
 /* The next buffer; all members give the same ones in the same order. It and the
  * commit may come before the group is known, once the worker has announced.
- * is_scratch: it is averaged itself, in place of a copy. Errors: EINVAL, ENOMEM, the group's failure. */
-tutti_err tt_worker_reduce(tt_worker *w, void *buf, uint64_t count,
-                           tutti_type type, bool is_scratch,
+ * Errors: EINVAL, ENOMEM, the group's failure. */
+typedef struct tt_worker_buffer {
+    void *buf; /* borrowed */
+    uint64_t count;
+    tutti_type type;
+    bool is_scratch; /* it is averaged itself, in place of a copy */
+} tt_worker_buffer;
+tutti_err tt_worker_reduce(tt_worker *w, const tt_worker_buffer *what,
                            tt_worker_done done, void *arg);
 /* When all is averaged, writes the buffers; or none of them. */
 tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg);
