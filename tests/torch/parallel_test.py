@@ -309,12 +309,43 @@ def asked_aside(rank, size):
             nets[0].eval()
             nets[0].module(x).sum().backward()
             assert torch.autograd.grad(nets[0](x).sum(), x)[0].any()
+            asked = torch.autograd.grad(nets[0](x).sum(), list(nets[0].parameters()))
+            assert all(g is not None for g in asked)
             nets[0].train()
         for net, optimizer in zip(nets, optimizers):
             train(net, optimizer, rank, 1)
     equal_everywhere(nets[0].parameters(), size)
     for a, b in zip(nets[0].parameters(), nets[1].parameters()):
         assert torch.equal(a, b)
+
+
+def asked_before(rank, size):
+    """One rank asks for its parameters' gradients, then all make the backward pass."""
+    nets = [tutti.torch.DataParallel(nn.Linear(3, 1)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    for net in nets:
+        loss = net(torch.full((2, 3), 1.0 + rank)).sum()
+        if rank == 0 and net is nets[0]:
+            own = torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)
+            assert own[0].tolist() == [[2.0] * 3] and net.steps == 0, own
+        loss.backward()
+    for a, b in zip(nets[0].parameters(), nets[1].parameters()):
+        assert torch.equal(a.grad, b.grad)
+    assert nets[0].module.weight.grad.tolist() == [[3.0] * 3]
+
+
+def wrapped_inside(rank, size):
+    """A wrapper in a wrapper is refused before any call is made."""
+    inner = tutti.torch.DataParallel(nn.Linear(3, 3))
+    for module in (inner, nn.Sequential(nn.Linear(3, 3), inner)):
+        try:
+            tutti.torch.DataParallel(module)
+        except ValueError as error:
+            assert "wrap the plain module" in str(error), error
+        else:
+            raise AssertionError("a wrapper in a wrapper is taken")
+    inner(torch.ones(1, 3)).sum().backward()
+    assert inner.module.weight.grad.tolist() == [[1.0] * 3] * 3
 
 
 def wrapped_again(rank, size):
@@ -531,7 +562,8 @@ def every(parts, rank, size):
 
 IN_TWO = (
     policies, delayed_is_exact, waits_are_no_computing, recomputed, accumulation, hooks,
-    ddp_in_shared_memory, states, asked_aside, wrapped_again, refusals, broken,
+    ddp_in_shared_memory, states, asked_aside, asked_before, wrapped_inside, wrapped_again,
+    refusals, broken,
 )
 TESTS = [
     ("the model of exposed time, by hand", model_by_hand),

@@ -72,6 +72,11 @@ class DataParallel(torch.nn.Module):
         warmup=2,
     ):
         super().__init__()
+        if any(isinstance(part, DataParallel) for part in module.modules()):
+            raise ValueError(
+                "tutti.torch.DataParallel: the module is, or has in it, a DataParallel, and two "
+                "would both reduce its gradients; wrap the plain module (its .module)"
+            )
         self.module = module
         self.process_group = process_group or dist.group.WORLD
         if self.process_group is None:
@@ -408,10 +413,15 @@ def _begun(me, _):
 
 
 def _is_due(p):
-    """Whether this backward pass will come to the parameter, if it has a part in it."""
-    return p.requires_grad and torch._C._will_engine_execute_node(
-        torch.autograd.graph.get_gradient_edge(p).node
-    )
+    """Whether this backward pass will add to the parameter's gradient, if it has a part
+    in it."""
+    if not p.requires_grad:
+        return False
+    node = torch.autograd.graph.get_gradient_edge(p).node
+    try:
+        return torch._C._will_engine_execute_node(node)
+    except RuntimeError:  # torch.autograd.grad() gives this one to its caller
+        return False
 
 
 def _without_prefix(net, state, prefix, _):
