@@ -520,6 +520,56 @@ def alone(rank, size):
     average.finish()
 
 
+class Interrupting:
+    """A session, or a request of it: the program is interrupted whenever it waits, as
+    long as `left` has something."""
+
+    def __init__(self, what, left):
+        self.what, self.left = what, left
+
+    def __getattr__(self, name):
+        return getattr(self.what, name)
+
+    def announce(self, *args):
+        return Interrupting(self.what.announce(*args), self.left)
+
+    def commit(self):
+        return Interrupting(self.what.commit(), self.left)
+
+    def wait_for(self, seconds):
+        if self.left and threading.current_thread() is threading.main_thread():
+            self.left.pop()
+            raise KeyboardInterrupt
+        return self.what.wait_for(seconds)
+
+
+def interrupted_at_the_end(rank, size):
+    """However often, all end with the same weights."""
+    for ahead in (0, 2):
+        net = net_of()
+        average = tutti.torch.PartialReduce(net, sgd(net), group_size=size, ahead=ahead)
+        learn(net, rank, 0)
+        average.step()
+        left = [1] * 5 if rank == 0 else []
+        if rank == 0:
+            average._session = Interrupting(average._session, left)
+        else:
+            dist.recv(torch.zeros(1), 0)
+        n = 0
+        while True:
+            try:
+                average.finish()
+                break
+            except KeyboardInterrupt:
+                n += 1
+                if n == 5:
+                    dist.send(torch.zeros(1), 1)
+        assert not left and n == (5 if rank == 0 else 0), n
+        assert average.group["kind"] == "final", average.group
+        all_equal(weights(net), size, "weights")
+        average.finish()  # nothing is left to do
+
+
 class Stopped:
     """A session in which the program is stopped at the first buffer."""
 
@@ -591,6 +641,30 @@ def closed_while_it_waits(rank, size):
     controller.close()
 
 
+def joins_nobody(rank, size):
+    """A signal is heard while the controller is not there; what is joined later is closed."""
+
+    def ring(*_):
+        raise Interrupted()
+
+    first = tutti.torch.Controller(1)
+    port = first.port
+    first.close()
+    net = net_of()
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    began = time.monotonic()
+    try:
+        tutti.torch.PartialReduce(net, sgd(net), controller=f"127.0.0.1:{port}")
+        raise AssertionError("there is a controller")
+    except Interrupted:
+        assert time.monotonic() - began < 4, "the signal is heard late"
+    later = tutti.torch.Controller(1, listen=f"127.0.0.1:{port}")
+    assert later.wait(20), "what was joined is still there"
+    assert later.metrics()["joins"] == 1, later.metrics()
+    later.close()
+
+
 TESTS = [
     ("P = N, modes, momentum, ahead, state_dict, refusals", partial(ranks.run, every_part, 4)),
     ("a worker is killed, another leaves and comes back", partial(deaths, 0)),
@@ -601,6 +675,8 @@ TESTS = [
     ("one worker", partial(ranks.run, alone, 1)),
     ("a forked child", partial(ranks.run, forked, 2)),
     ("stopped while buffers are handed in", partial(ranks.run, stopped_midway, 2)),
+    ("interrupted while it waits for the last group", partial(ranks.run, interrupted_at_the_end, 2)),
+    ("interrupted while it joins", partial(ranks.run, joins_nobody, 1, backend=None)),
 ]
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ def result_of(asked):
 
 
 class Retreat(threading.Thread):
-    """Somebody gave up after he had announced: the group that he will be in is told."""
+    """Somebody gave up after he had announced: the group that he will be in is told. A
+    signal may stop begin() and end() anywhere; end() does what is left."""
 
     brings_average = False
 
@@ -27,18 +28,37 @@ class Retreat(threading.Thread):
         super().__init__(name="tutti-partial", daemon=True)
         self.n_steps = 0
         self.session, self.asked, self.why = session, asked, why
-        self.start()
+        self.has_told = False
+
+    def begin(self):
+        self.session.abandon(self.why)
+        if not self.asked.is_over():
+            self.start()
 
     def run(self):
-        self.asked.wait()
-        self.session.abandon(self.why)
+        # wait() is for one thread only.
+        while not self.asked.wait_for(0.2):
+            pass
+        if not self.has_told:
+            self._tell()
+
+    def _tell(self):
+        try:
+            self.session.abandon(self.why)
+        except RuntimeError:  # closed meanwhile: there is no group to come
+            pass
+        self.has_told = True
 
     def is_due(self, most_steps):
         return True
 
     def end(self):
-        while self.is_alive():  # signals are heard
+        while not self.asked.wait_for(0.2):  # signals are heard
+            pass
+        while self.is_alive():
             self.join(0.2)
+        if not self.has_told:
+            self._tell()
 
 
 class Flight:

@@ -25,6 +25,7 @@ import os
 import threading
 import warnings
 import weakref
+from concurrent.futures import Future
 
 import torch
 import torch.distributed as dist
@@ -86,6 +87,24 @@ def _check_numbers(ahead, bucket_cap_mb):
         raise ValueError(f"tutti.torch: ahead is the number of steps, 0 or more, not {ahead!r}")
     if not isinstance(bucket_cap_mb, (int, float)) or not 0 <= bucket_cap_mb < float("inf"):
         raise ValueError(f"tutti.torch: bucket_cap_mb is a number, 0 or more, not {bucket_cap_mb!r}")
+
+
+def _joined(controller, worker, options):
+    """Joins it. Signals are heard meanwhile; what is joined after one is closed."""
+    session = Future()
+
+    def join():
+        try:
+            session.set_result(_c.partial_join(controller, worker, options))
+        except BaseException as error:
+            session.set_exception(error)
+
+    try:
+        threading.Thread(target=join, name="tutti-partial-join", daemon=True).start()
+        return session.result()
+    except BaseException:
+        session.add_done_callback(lambda made: made.exception() or made.result().close())
+        raise
 
 
 _sessions = weakref.WeakSet()
@@ -174,6 +193,7 @@ class PartialReduce:
         self._metrics = None
         self._session = None
         self._flight = None   # the average that is on its way (ahead)
+        self._has_finished, self._closing = False, None
         self._pid = os.getpid()
         self._session = self._open(options, process_group, controller, worker)
         _sessions.add(self)
@@ -188,7 +208,7 @@ class PartialReduce:
         if group is None and controller is None and dist.is_initialized():
             group = dist.group.WORLD
         if group is None:
-            return _c.partial_join(controller or "", worker, options)
+            return _joined(controller or "", worker, options)
         from tutti.torch.parallel import backend_of
 
         backend = backend_of(group)
@@ -220,6 +240,7 @@ class PartialReduce:
         """The others have gone ahead: this worker gets their weights first. What it has
         counts for nothing."""
         while self._session.describe()["is_newcomer"]:
+            self._drop()
             self._average(self._session.announce(self.iteration, False), self.buckets, checks=False)
 
     # ------------------------------------------------------------ steps --
@@ -268,10 +289,11 @@ class PartialReduce:
     @torch.no_grad()
     def _land(self):
         """Waits for the average that is on its way, and adds what it changes."""
-        flight, self._flight = self._flight, None
+        flight = self._flight
         if not flight:
             return
-        err = flight.end()
+        err = flight.end()  # a signal: it is still on its way
+        self._flight = None
         if not flight.brings_average:
             return
         self.group = self._session.group()
@@ -327,11 +349,8 @@ class PartialReduce:
 
     def _give_up(self, asked, why):
         """Takes back what was handed over; the group that comes is told."""
-        self._session.abandon(why)
-        if asked.is_over():
-            self._session.abandon(why)  # it may have come in between
-        else:
-            self._flight = Retreat(self._session, asked, why)
+        self._flight = Retreat(self._session, asked, why)
+        self._flight.begin()
 
     @torch.no_grad()
     def _read(self, bucket, checks=True):
@@ -395,13 +414,20 @@ class PartialReduce:
 
     def finish(self):
         """The last group, of all workers: they have the same weights then. Ends the
-        partial reduce."""
+        partial reduce. After an exception, such as an interrupt, it may be called again."""
+        if not self._has_finished:
+            self._finish()
+            self._has_finished = True
+        self.close()
+
+    def _finish(self):
         session = self._begin()
-        self._land()
         attempts = session.describe()["n_workers"] + 2
         for _ in range(attempts):
+            while self._flight:
+                self._land()
             if self._average(session.announce(self.iteration, True), self.buckets):
-                return self.close()
+                return
         self.close()
         raise RuntimeError(
             f"tutti.torch.PartialReduce: the last group broke {attempts} times: {self.last_failure}"
@@ -410,18 +436,18 @@ class PartialReduce:
     def close(self):
         """Leaves without a last group; finish() does it too. With the controller in this
         process it waits until the others have gone, too."""
-        session = self._session
-        if session is None:
-            return
-        self._drop()
-        self._metrics, self._session = session.metrics(), None
-        closing = threading.Thread(target=session.close, name="tutti-partial-close", daemon=True)
-        try:
-            closing.start()
-        except RuntimeError:  # Python ends
-            return session.close()
-        while closing.is_alive():  # signals are heard
-            closing.join(0.2)
+        if self._session is not None:
+            self._drop()
+            session, self._session = self._session, None
+            self._metrics = session.metrics()
+            self._closing = threading.Thread(
+                target=session.close, name="tutti-partial-close", daemon=True)
+            try:
+                self._closing.start()
+            except RuntimeError:  # Python ends
+                return session.close()
+        while self._closing and self._closing.is_alive():  # signals are heard
+            self._closing.join(0.2)
 
     def _abort(self):
         """Leaves at once: what is on its way ends with an error."""
@@ -445,9 +471,9 @@ class PartialReduce:
 
     def _drop(self):
         """The average that is on its way, if any, counts for nothing."""
-        flight, self._flight = self._flight, None
-        if flight:
-            flight.end()
+        if self._flight:
+            self._flight.end()
+        self._flight = None
 
     def _is_open(self):
         if self._session is None:
