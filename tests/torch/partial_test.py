@@ -665,6 +665,21 @@ def joins_nobody(rank, size):
     later.close()
 
 
+def last_of_all(rank, size):
+    """Its last group is of nobody else: it is told."""
+    controller = tutti.torch.Controller(2, start_wait_s=0.1)
+    net = net_of()
+    average = tutti.torch.PartialReduce(net, sgd(net), controller=f"127.0.0.1:{controller.port}")
+    learn(net, rank, 0)
+    average.step()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        average.finish()
+    assert len(told) == 1 and "of this worker alone" in str(told[0].message), told
+    assert told[0].filename == __file__, told[0].filename
+    controller.close()
+
+
 TESTS = [
     ("P = N, modes, momentum, ahead, state_dict, refusals", partial(ranks.run, every_part, 4)),
     ("a worker is killed, another leaves and comes back", partial(deaths, 0)),
@@ -677,6 +692,7 @@ TESTS = [
     ("stopped while buffers are handed in", partial(ranks.run, stopped_midway, 2)),
     ("interrupted while it waits for the last group", partial(ranks.run, interrupted_at_the_end, 2)),
     ("interrupted while it joins", partial(ranks.run, joins_nobody, 1, backend=None)),
+    ("alone in the last group", partial(ranks.run, last_of_all, 1, backend=None)),
 ]
 
 if __name__ == "__main__":

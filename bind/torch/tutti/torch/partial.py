@@ -418,6 +418,10 @@ class PartialReduce:
         if not self._has_finished:
             self._finish()
             self._has_finished = True
+            if len(self.group["members"]) == 1 < self._session.describe()["n_workers"]:
+                warnings.warn(
+                    "tutti.torch.PartialReduce: the last group was of this worker alone, so the "
+                    "weights are its own, not those of the others", RuntimeWarning, stacklevel=2)
         self.close()
 
     def _finish(self):
