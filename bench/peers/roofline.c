@@ -18,22 +18,13 @@
  *   1. reads its share of all N inputs and writes the sum to all N outputs,
  *
  * line by line, and nothing else: every input is read once, every result
- * written once. Or, where nobody may touch the others' buffers ("staged"), it
- *
- *   1. copies its input of the others' shares into slots that they can read,
- *   2. reads its own input and the slots, writes the sum to its output and to a
- *      slot,
- *   3. copies the others' sums from their slots to its output,
- *
- * slice by slice, with so few slots that they stay in the cache: the memory
- * itself is read and written as often as by put. Buffers are each rank's own
- * here, of huge pages where the machine gives them. Ranks begin and end every call together, as an all-reduce
+ * written once. Ranks begin and end every call together, as an all-reduce
  * must: inputs may change after it, outputs may be read.
  *
  * Every size is measured in every variant: slices of 128 KiB up to the whole
  * share; ordinary stores, non-temporal stores for what is copied, and for the
- * sum too; put with ordinary and with non-temporal stores; staged with ordinary ones and
- * with non-temporal ones to the output; out of place and in place. The best of each kind of store is
+ * sum too; put with ordinary and with non-temporal stores; out of place and in
+ * place. The best of each kind of store is
  * printed, and the best of all is the roofline; --json has every variant. As
  * in bench.c buffers rotate so that a batch of calls uses twice the last-level
  * cache of each rank's memory (data.h), every input is written anew before a
@@ -67,31 +58,17 @@
 
 enum { MAX_RANKS = 64, MAX_ROUNDS = 99, LINE = 16 /*floats*/ };
 
-enum stores {
-    PLAIN,
-    STREAM_COPY,
-    STREAM_ALL,
-    PUT,
-    STREAM_PUT,
-    STAGED,
-    STREAM_STAGED,
-    N_STORES
-};
-static const char *const store_names[] = {
-    "plain", "nt-copy", "nt-all", "put", "nt-put", "staged", "nt-staged"};
+enum stores { PLAIN, STREAM_COPY, STREAM_ALL, PUT, STREAM_PUT, N_STORES };
+static const char *const store_names[] = {"plain", "nt-copy", "nt-all", "put",
+                                          "nt-put"};
 /* 0: the whole share is one slice. */
-static const size_t slice_sizes[] = {32 << 10, 128 << 10, 512 << 10, 2 << 20,
-                                     0};
+static const size_t slice_sizes[] = {128 << 10, 512 << 10, 2 << 20, 0};
 enum { N_SLICES = sizeof(slice_sizes) / sizeof(slice_sizes[0]) };
-/* Staged: slots of each pair of ranks, and the largest slice in them. */
-enum { N_SLOTS = 4, SLOT_BYTES = 512 << 10 };
 
 /* What one rank tells the others: each member is written by it alone. */
 struct progress {
     _Alignas(128) _Atomic uint64_t entered; /* calls */
-    _Alignas(128) _Atomic uint64_t staged;  /* slices, for all others */
     _Alignas(128) _Atomic uint64_t reduced; /* slices */
-    _Alignas(128) _Atomic uint64_t copied;  /* slices, of all others */
     _Alignas(128) _Atomic uint64_t left;    /* calls */
     _Alignas(128) double mean_s;
     uint64_t n_wrong;
@@ -103,8 +80,6 @@ struct job {
     size_t min_bytes, max_bytes;
     struct progress *progress; /* [n_ranks] */
     float *memory[MAX_RANKS];  /* per rank: in, out, in, out, ... */
-    float *slots; /* [from][to][N_SLOTS], from == to: its sums; of SLOT_BYTES */
-    size_t buffer_bytes;
 };
 
 struct variant {
@@ -117,7 +92,6 @@ struct rank {
     const struct job *job;
     int rank;
     uint64_t n_meetings, n_calls, n_slices; /* so far */
-    float *own; /* like job->memory, this rank's alone */
 };
 
 struct result {
@@ -316,90 +290,6 @@ static void put_share(const struct rank *me, const struct call *c)
     fence_stream();
 }
 
-/* ---------------------------------------------------------------- staged -- */
-
-static float *slot(const struct job *job, int from, int to, uint64_t k)
-{
-    size_t at = ((size_t)from * (size_t)job->n_ranks + (size_t)to) * N_SLOTS;
-    return job->slots + (at + k % N_SLOTS) * (SLOT_BYTES / sizeof(float));
-}
-
-static void store(float *to, const float *from, size_t n, bool streams)
-{
-    if (streams)
-        copy_stream(to, from, n);
-    else
-        memcpy(to, from, n * sizeof(float));
-}
-
-static void stage_slice(const struct rank *me, const struct call *c, size_t k)
-{
-    const struct job *job = me->job;
-    uint64_t at = me->n_slices + k;
-    if (k >= N_SLOTS) /* what lay there has been read */
-        wait_for_all(job, offsetof(struct progress, reduced), at - N_SLOTS + 1);
-    for (int i = 1; i < job->n_ranks; i++) {
-        int to = (me->rank + i) % job->n_ranks;
-        size_t first = border(job, c->count, to, k, c->n_slices);
-        size_t n = border(job, c->count, to, k + 1, c->n_slices) - first;
-        memcpy(slot(job, me->rank, to, at), c->in[me->rank] + first,
-               n * sizeof(float));
-    }
-    say(&job->progress[me->rank].staged, at + 1);
-}
-
-static void reduce_staged(const struct rank *me, const struct call *c, size_t k)
-{
-    const struct job *job = me->job;
-    uint64_t at = me->n_slices + k;
-    size_t first = border(job, c->count, me->rank, k, c->n_slices);
-    size_t n = border(job, c->count, me->rank, k + 1, c->n_slices) - first;
-    float *sum = slot(job, me->rank, me->rank, at);
-    const float *a = c->in[me->rank] + first;
-    wait_for_all(job, offsetof(struct progress, staged), at + 1);
-    if (k >= N_SLOTS)
-        wait_for_all(job, offsetof(struct progress, copied), at - N_SLOTS + 1);
-    for (int i = 1; i < job->n_ranks; i++) {
-        add_plain(sum, a,
-                  slot(job, (me->rank + i) % job->n_ranks, me->rank, at), n);
-        a = sum;
-    }
-    say(&job->progress[me->rank].reduced, at + 1);
-    store(c->out[me->rank] + first, sum, n, c->stores == STREAM_STAGED);
-}
-
-static void copy_staged(const struct rank *me, const struct call *c, size_t k)
-{
-    const struct job *job = me->job;
-    uint64_t at = me->n_slices + k;
-    for (int i = 1; i < job->n_ranks; i++) {
-        int from = (me->rank + i) % job->n_ranks;
-        size_t first = border(job, c->count, from, k, c->n_slices);
-        size_t n = border(job, c->count, from, k + 1, c->n_slices) - first;
-        wait_for(job, &job->progress[from].reduced, at + 1);
-        store(c->out[me->rank] + first, slot(job, from, from, at), n,
-              c->stores == STREAM_STAGED);
-    }
-    say(&job->progress[me->rank].copied, at + 1);
-}
-
-/* Each step is one slice behind the one before it, so that nobody waits for one
- * who is a little slower. In place a slice is staged before anything is written
- * there: sums go to this rank's share and copies to slices staged before. */
-static void pass_staged(struct rank *me, const struct call *c)
-{
-    for (size_t k = 0; k < c->n_slices + 2; k++) {
-        if (k < c->n_slices)
-            stage_slice(me, c, k);
-        if (k >= 1 && k - 1 < c->n_slices)
-            reduce_staged(me, c, k - 1);
-        if (k >= 2)
-            copy_staged(me, c, k - 2);
-    }
-    fence_stream();
-    me->n_slices += c->n_slices;
-}
-
 /* A rank copies one slice behind what it reduces, so that nobody waits for
  * one who is a little slower. */
 static void reduce_and_copy(struct rank *me, const struct call *c)
@@ -421,10 +311,8 @@ static void all_reduce(struct rank *me, const struct call *c)
     meet(me);
     if (c->stores < PUT)
         reduce_and_copy(me, c);
-    else if (c->stores < STAGED)
-        put_share(me, c);
     else
-        pass_staged(me, c);
+        put_share(me, c);
     say(&mine->left, ++me->n_calls);
     wait_for_all(me->job, offsetof(struct progress, left), me->n_calls);
 }
@@ -432,19 +320,16 @@ static void all_reduce(struct rank *me, const struct call *c)
 /* ----------------------------------------------------------- measurement -- */
 
 /* Pair `pair` of buffers of a call; in place the output is the input. */
-static struct call call_of(const struct rank *me, size_t bytes,
+static struct call call_of(const struct job *job, size_t bytes,
                            const struct variant *v, size_t pair)
 {
-    const struct job *job = me->job;
     size_t count = bytes / sizeof(float);
     struct call c = {.count = count, .n_slices = 1, .stores = v->stores};
     size_t share = bytes / (size_t)job->n_ranks;
     if (v->slice_bytes && share > v->slice_bytes)
         c.n_slices = share / v->slice_bytes;
     for (int r = 0; r < job->n_ranks; r++) {
-        float *memory = v->stores >= STAGED && r == me->rank ? me->own
-                                                             : job->memory[r];
-        c.in[r] = memory + 2 * pair * count;
+        c.in[r] = job->memory[r] + 2 * pair * count;
         c.out[r] = v->in_place ? c.in[r] : c.in[r] + count;
     }
     return c;
@@ -458,21 +343,21 @@ static double run_batch(struct rank *me, size_t bytes, const struct variant *v,
     size_t n_pairs = data_footprint() / 2 / bytes;
     n_pairs = n_pairs < 1 ? 1 : n_pairs;
     for (size_t p = 0; p < n_pairs; p++) {
-        struct call c = call_of(me, bytes, v, p);
+        struct call c = call_of(job, bytes, v, p);
         data_fill(c.in[me->rank], c.count, me->rank,
                   (data_place){(int)p, batch});
     }
     meet(me);
     double start_s = now_s();
     for (size_t p = 0; p < n_pairs; p++) {
-        struct call c = call_of(me, bytes, v, p);
+        struct call c = call_of(job, bytes, v, p);
         all_reduce(me, &c);
     }
     struct progress *mine = &job->progress[me->rank];
     mine->mean_s = (now_s() - start_s) / (double)n_pairs;
     mine->n_wrong = 0;
     for (size_t p = 0; p < n_pairs; p++) {
-        struct call c = call_of(me, bytes, v, p);
+        struct call c = call_of(job, bytes, v, p);
         mine->n_wrong += data_wrong(c.out[me->rank], c.count, job->n_ranks,
                                     (data_place){(int)p, batch});
     }
@@ -535,18 +420,6 @@ static void put_row(size_t bytes, const struct result *best,
            store_names[roofline->variant.stores], slice);
 }
 
-/* What is put needs no slices, what is staged has small ones. */
-static bool makes_sense(const struct variant *v, size_t share)
-{
-    bool is_plain = v->stores == PLAIN || v->stores == PUT ||
-                    v->stores == STAGED;
-    if (v->slice_bytes >= share || (!is_plain && !HAS_STREAMS))
-        return false;
-    if (v->stores >= STAGED)
-        return v->slice_bytes > 0 && v->slice_bytes <= SLOT_BYTES;
-    return v->stores < PUT || v->slice_bytes == 0;
-}
-
 static void measure_size(struct rank *me, size_t bytes, bool in_place)
 {
     const struct job *job = me->job;
@@ -555,7 +428,12 @@ static void measure_size(struct rank *me, size_t bytes, bool in_place)
         struct result r = {.variant = {.stores = (enum stores)(i / N_SLICES),
                                        .slice_bytes = slice_sizes[i % N_SLICES],
                                        .in_place = in_place}};
-        if (!makes_sense(&r.variant, bytes / (size_t)job->n_ranks))
+        bool is_whole = r.variant.slice_bytes >= bytes / (size_t)job->n_ranks;
+        /* What is put needs no slices. */
+        bool is_more = r.variant.stores >= PUT && r.variant.slice_bytes > 0;
+        if (is_whole || is_more ||
+            (r.variant.stores != PLAIN && r.variant.stores != PUT &&
+             !HAS_STREAMS))
             continue;
         r.time_s = measure(me, bytes, &r.variant);
         struct result *kind = &best[r.variant.stores];
@@ -588,11 +466,6 @@ static void put_head(const struct job *job, bool in_place)
 static void run_rank(const struct job *job, int rank)
 {
     struct rank me = {.job = job, .rank = rank};
-    me.own = mmap(NULL, job->buffer_bytes, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (me.own == MAP_FAILED)
-        die("memory");
-    madvise(me.own, job->buffer_bytes, MADV_HUGEPAGE);
     for (int in_place = 0; in_place < 2; in_place++) {
         if (rank == 0 && !job->as_json)
             put_head(job, in_place);
@@ -708,9 +581,6 @@ int main(int argc, char **argv)
     job.progress = get_shared((size_t)job.n_ranks * sizeof(*job.progress));
     size_t bytes = data_footprint();
     bytes = 2 * job.max_bytes > bytes ? 2 * job.max_bytes : bytes;
-    job.buffer_bytes = bytes;
-    job.slots = get_shared((size_t)job.n_ranks * (size_t)job.n_ranks * N_SLOTS *
-                           SLOT_BYTES);
     for (int r = 0; r < job.n_ranks; r++)
         job.memory[r] = get_shared(bytes);
     pid_t parent = getpid();
