@@ -138,12 +138,18 @@ static void hear_over(tt_tie *tie)
         tt_ties_break_over(w, tie->worker);
 }
 
-static void hear_credit(tt_tie *tie)
+/* CREDIT or TAKEN: how far the other side has come with what goes there. */
+static void hear_progress(tt_tie *tie)
 {
-    tt_job *job = tt_crew_job(tie->w, tie->head.number, tie->head.who);
+    const tt_talk *h = &tie->head;
+    tt_job *job = tt_crew_job(tie->w, h->number, h->who);
     uint32_t p = job ? tt_tie_partner(tie, job) : TT_NONE;
-    if (p != TT_NONE)
-        tt_job_credit(job, p, tie->head.lane, tie->head.slice);
+    if (p == TT_NONE)
+        return;
+    if (h->kind == TT_TALK_CREDIT)
+        tt_job_credit(job, p, h->lane, h->slice);
+    else
+        tt_job_taken(job, p, h->lane, h->slice);
 }
 
 /* A slice that lies with the other side. */
@@ -171,14 +177,6 @@ static bool hear_ref(tt_tie *tie)
     head.slice = h->slice + 1;
     tt_tie_put(tie, &head, NULL);
     return true;
-}
-
-static void hear_taken(tt_tie *tie)
-{
-    tt_job *job = tt_crew_job(tie->w, tie->head.number, tie->head.who);
-    uint32_t p = job ? tt_tie_partner(tie, job) : TT_NONE;
-    if (p != TT_NONE)
-        tt_job_taken(job, p, tie->head.lane, tie->head.slice);
 }
 
 /* Where the payload goes; false: it breaks a rule. */
@@ -219,16 +217,14 @@ static bool hear(tt_tie *tie)
     case TT_TALK_BIND:
         return hear_bind(tie);
     case TT_TALK_CREDIT:
-        hear_credit(tie);
+    case TT_TALK_TAKEN:
+        hear_progress(tie);
         return true;
     case TT_TALK_OVER:
         hear_over(tie);
         return true;
     case TT_TALK_REF:
         return hear_ref(tie);
-    case TT_TALK_TAKEN:
-        hear_taken(tie);
-        return true;
     case TT_TALK_REACH:
         return tt_views_hear(tie);
     case TT_TALK_REACHED:

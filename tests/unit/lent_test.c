@@ -29,6 +29,7 @@ typedef struct deed {
     uint32_t segment;            /* that is said to hold it */
     bool has_no_fd, is_unsealed; /* its memory */
     bool is_refused;             /* "it cannot be read" is answered */
+    uint32_t offers;             /* the number of its segment */
     bool lends_anyway;           /* what was refused */
     bool closes;                 /* as soon as it has said everything */
     const char *breaks;          /* the group, with this sentence */
@@ -127,11 +128,12 @@ static void make_memory(other *o)
 
 static void offer(const other *o)
 {
-    const struct {
+    struct {
         tt_talk head;
         tt_reach reach;
     } m = {tt_talk_head(TT_TALK_REACH, 0, sizeof(tt_reach)),
            {.bytes = SEGMENT, .board = o->d->board_at}};
+    m.head.who = o->d->offers;
     must(tt_fdpass_send(o->tie, &m, sizeof(m), &o->fd, !o->d->has_no_fd),
          "offer");
 }
@@ -324,6 +326,8 @@ static void test_lies_nowhere(void **state)
         {"no segment", 1, BOARD, .segment = 64, .breaks = "makes no sense"},
         {"too long", 1, BOARD, .len_more = 4, .breaks = "makes no sense"},
         {"empty", 1, BOARD, .len_more = -(uint64_t)BYTES / 2,
+         .breaks = "makes no sense"},
+        {"beyond the table", 1, BOARD, .offers = 64,
          .breaks = "makes no sense"},
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
