@@ -37,16 +37,16 @@ static int pause_between(int rank, int n, void *arg)
     (void)n;
     (void)arg;
     /* Long enough for an engine that has to wait for a processor. */
-    if (start(rank, "3s", &comm))
+    if (start(rank, "6s", &comm))
         return 1;
     tutti_err err = reduce(comm);
     for (int i = 0; i < 2 && !err; i++) {
-        usleep(3700 * 1000);
+        usleep(7000 * 1000);
         err = reduce(comm);
     }
     /* Late, but alive: its engine answers while it computes. */
     if (!err && rank == 1)
-        usleep(5000 * 1000);
+        usleep(10000 * 1000);
     if (!err)
         err = reduce(comm);
     if (err)

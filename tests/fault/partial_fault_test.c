@@ -424,8 +424,8 @@ static int stop_one(int rank, int n, void *arg)
     if (rank == 0) {
         tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
         o.group_size = 3;
-        o.max_wait_s = 20; /* liveness must be what frees the others */
-        o.liveness_s = 3;
+        o.max_wait_s = 45; /* liveness must be what frees the others */
+        o.liveness_s = 8;
         return control(s, &o);
     }
     tutti_partial *p = join(s, worker, false);
@@ -440,7 +440,7 @@ static int stop_one(int rank, int n, void *arg)
             usleep(1000); /* for whoever is late to stop it */
         double start = now_s();
         tutti_err err = average(p, &(fate){0}, step, false);
-        if (worker != 2 && now_s() - start > 15)
+        if (worker != 2 && now_s() - start > 35)
             return tt_procs_complain(rank, "it took %g s", now_s() - start);
         if (!err || !tutti_partial_state(p))
             continue;
@@ -473,7 +473,7 @@ static void stop_and_go(const pid_t *pids, int n, double seconds, void *arg)
         atomic_store(&s->is_stopped, true);
         stopped_s = seconds;
     }
-    if (stopped_s > 0 && !has_gone && seconds > stopped_s + 8) {
+    if (stopped_s > 0 && !has_gone && seconds > stopped_s + 16) {
         kill(pids[3], SIGCONT);
         has_gone = true;
     }
@@ -485,7 +485,7 @@ static void test_stopped(void **state)
     int status[TT_PROCS_MAX];
     shared *s = share(3, 1);
     tt_procs p = {.n = 4,
-                  .timeout_s = 55,
+                  .timeout_s = 90,
                   .run = stop_one,
                   .arg = s,
                   .watch = stop_and_go};
@@ -614,6 +614,7 @@ static void test_disagreements(void **state)
 
 int main(void)
 {
+    setenv("TUTTI_LIVENESS", "30s", 1); /* who waits for a processor lives */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kills_by_seed),
         cmocka_unit_test(test_controller_killed),

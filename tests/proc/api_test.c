@@ -351,11 +351,11 @@ static int thousands_in_flight(tutti_comm *world, int rank, int n)
 
 /* -------------------------------------------------------------- lateness -- */
 
-/* Row by row: how late each rank saw each other one. Barriers in between count
- * too, so what is seen is about half of what is slept. */
-static int the_late_rank_shows(tutti_comm *world, int rank, int n)
+/* Rank 2 is late 8 times. Row by row: how late each rank saw each other one.
+ * Barriers in between count too, so what is seen is about half of what is slept. */
+static int be_late(tutti_comm *world, int rank, int n, double *seen)
 {
-    double seen[TT_PROCS_MAX * 4], *mine = seen + rank * n, none;
+    double *mine = seen + rank * n;
     float x = 1;
     tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
     o.planner = "direct"; /* everybody meets everybody */
@@ -374,17 +374,32 @@ static int the_late_rank_shows(tutti_comm *world, int rank, int n)
               tt_well(world, tutti_comm_lateness(world, r, &mine[r]),
                       "lateness");
     mine[rank] = 0;
-    bad = bad || tt_well(world,
-                         tutti_all_gather(world, mine, seen, (size_t)n,
-                                          TUTTI_F64, NULL, NULL),
-                         "all-gather");
-    for (int a = 0; a < n && !bad; a++)
-        for (int b = 0; b < n && !bad; b++)
+    return bad || tt_well(world,
+                          tutti_all_gather(world, mine, seen, (size_t)n,
+                                           TUTTI_F64, NULL, NULL),
+                          "all-gather");
+}
+
+static bool is_the_latest(const double *seen, int n)
+{
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < n; b++)
             if (a != 2 && b != 2 && seen[a * n + b] >= seen[a * n + 2])
-                bad = tt_procs_complain(rank, "%d saw %d %g ns late, 2 %g", a,
-                                        b, seen[a * n + b], seen[a * n + 2]);
-    if (!bad && seen[2] < 5e6)
-        bad = tt_procs_complain(rank, "2 was late by %g ns only", seen[2]);
+                return false;
+    return seen[2] >= 5e6;
+}
+
+/* Another rank that waits for a processor is late, too: all see the same, and try
+ * again. */
+static int the_late_rank_shows(tutti_comm *world, int rank, int n)
+{
+    double seen[TT_PROCS_MAX * 4] = {0}, none;
+    int bad = 0;
+    for (int i = 0; i < 5 && !bad && !is_the_latest(seen, n); i++)
+        bad = be_late(world, rank, n, seen);
+    if (!bad && !is_the_latest(seen, n))
+        bad = tt_procs_complain(rank, "0 saw 1 %g ns late, 2 %g", seen[1],
+                                seen[2]);
     return bad ||
            tt_expect(world, tutti_comm_lateness(world, n, &none), TUTTI_EINVAL,
                      "no such rank") ||

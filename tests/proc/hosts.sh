@@ -56,7 +56,7 @@ until_ready 3
 start=$SECONDS
 kill -INT "$launcher"
 wait "$launcher"
-is "Ctrl-C reaches the hosts soon" "$((SECONDS - start < 5))" 1
+is "Ctrl-C reaches the hosts soon" "$((SECONDS - start < 30))" 1
 is "nothing is left there" "$(survivors "$mark")" 0
 rm -f "$tmp/out"
 "${on_hosts[@]}" sh -c "echo ready; sleep $mark & sleep $mark" >"$tmp/out" 2>&1 &

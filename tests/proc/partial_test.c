@@ -678,6 +678,7 @@ static void test_straddles(void **state)
 
 int main(void)
 {
+    setenv("TUTTI_LIVENESS", "30s", 1); /* who waits for a processor lives */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_as_all_reduce),
         cmocka_unit_test(test_mixes),

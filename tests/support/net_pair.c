@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 
-#define STUCK_MS 5000
+#define STUCK_MS 20000
 
 typedef struct card {
     uint32_t len;
@@ -136,7 +136,7 @@ bool tt_node_turn(tt_node *node)
     int n = poll(&fd, 1, STUCK_MS);
     node->ops->arm(node->net, false);
     if (n == 0)
-        tt_node_fail(node, __FILE__, __LINE__, "slept for 5 s");
+        tt_node_fail(node, __FILE__, __LINE__, "slept for 20 s");
     tt_node_poll(node, true);
     return n != 0;
 }
@@ -236,7 +236,7 @@ void tt_node_close(tt_node *node)
     for (uint32_t r = 0; r < node->n_ranks; r++) {
         if (!node->conns[r])
             continue;
-        node->ops->close(node->conns[r], 2 * TT_NS_PER_S);
+        node->ops->close(node->conns[r], 20 * TT_NS_PER_S);
         node->ops->close(node->conns[r], 0);
     }
     node->ops->fini(node->net);

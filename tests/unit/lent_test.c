@@ -266,6 +266,7 @@ static void perform(const deed *d)
     other o = {.d = d, .deadline = tt_now_ns() + 30 * TT_NS_PER_S, .tie = -1};
     opts.planner = d->closes ? "doubling" : "ring";
     opts.end_wait_s = 0.001;
+    opts.liveness_s = 60; /* the one made by hand does not beat */
     must(tutti_controller_open("127.0.0.1:0", 2, &opts, &c) == TUTTI_OK,
          tutti_last_message());
     snprintf(where, sizeof(where), "127.0.0.1:%u", tutti_controller_port(c));

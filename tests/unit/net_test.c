@@ -441,7 +441,7 @@ static void leave_child(bool is_careful)
         tt_fork_child();
     close(STDOUT_FILENO);
     close(STDERR_FILENO);
-    alarm(6);
+    alarm(9);
     for (;;)
         pause();
 }
@@ -477,7 +477,7 @@ static int death_body(tt_node *node)
     uint64_t start = tt_now_ns();
     while (!victim->is_lost)
         NODE_CHECK(node, tt_node_turn(node));
-    NODE_CHECK(node, tt_now_ns() - start < 5 * TT_NS_PER_S);
+    NODE_CHECK(node, tt_now_ns() - start < 8 * TT_NS_PER_S);
     NODE_CHECK(node, victim->n_arrived == 10);
     NODE_CHECK(node, victim->why == TUTTI_EPEER || victim->why == TUTTI_ENET);
     NODE_CHECK(node, strstr(victim->text, "1") != NULL);

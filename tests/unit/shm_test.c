@@ -132,7 +132,7 @@ static void come_late(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
 {
     (void)addrs;
     if (rank == 1)
-        usleep(600000);
+        usleep(5000000);
 }
 
 static void test_deadline(void **state)
