@@ -33,7 +33,7 @@ class Run:
         self.steps = options.steps[task.NAME]
         self.group, self.recentre = options.group, options.recentre
         self.ahead, self.history = options.ahead, options.history
-        self.decay = options.decay
+        self.decay, self.rate = options.decay, options.rate
         self.momentum, self.hosts = options.momentum, hosts
         self.log = self.store = None
 

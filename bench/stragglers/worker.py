@@ -63,7 +63,7 @@ class Worker:
         self.task = run.task
         self.net = self.task.net(run.seed)
         self.optimizer = self.task.optimizer(self.net)
-        self.rate = self.optimizer.param_groups[0]["lr"]
+        self.rate = run.rate * self.optimizer.param_groups[0]["lr"]
         self.batch_of = self.task.batches(run.seed)
         self.k = self.at = 0
         self.groups = []
