@@ -37,6 +37,7 @@ def is_killed(rank, size):
     """The last rank dies in the middle; the others name it soon."""
     x = torch.ones(1000)
     dist.all_reduce(x)
+    ranks.await_all(size - 1, rank, size)
     if rank == size - 1:
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -54,6 +55,7 @@ def is_killed_before_a_barrier(rank, size):
     """Who dies is named, not who still had time to come to the monitored barrier."""
     store = dist.distributed_c10d._get_default_store()
     dist.barrier()
+    ranks.await_all(2, rank, size)
     if rank == 2:
         store.wait(["rank 0 comes"])
         time.sleep(0.5)
@@ -74,10 +76,12 @@ def is_killed_with_future(rank, size):
     """A future learns of it too."""
     x = torch.ones(1000)
     dist.all_reduce(x)
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
-        time.sleep(0.3)
+        store.wait(["it is called"])
         os.kill(os.getpid(), signal.SIGKILL)
     future = dist.all_reduce(x, async_op=True).get_future()
+    store.set("it is called", "1")
     raises(RuntimeError, ["rank 0"], future.wait)
     dist.destroy_process_group()
 
@@ -127,16 +131,17 @@ def other_calls(rank, size):
 
 def late(rank, size):
     """Deadlines, and who has not come."""
-    group = dist.new_group(timeout=timedelta(seconds=1))
+    store = dist.distributed_c10d._get_default_store()
+    group = dist.new_group(timeout=timedelta(seconds=6))
     x = torch.ones(10)
     if rank != 1:
         raises(RuntimeError, ["timed out", "rank 1"], lambda: dist.all_reduce(x, group=group))
+        store.set("it was too late", "1")
     else:
-        time.sleep(6)
+        store.wait(["it was too late"])
         raises(RuntimeError, ["timed out"], lambda: dist.all_reduce(x, group=group))
     dist.destroy_process_group(group)
     # A wait that gives up leaves the call as it was.
-    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
         work = dist.all_reduce(x, async_op=True)
         raises(RuntimeError, ["Operation timed out"], lambda: work.wait(timedelta(seconds=0.2)))
@@ -411,7 +416,9 @@ def nothing_is_left(rank, size):
         return len(os.listdir("/proc/self/task")), open_files()
 
     once(0)
-    time.sleep(1)  # what torch itself starts with the first group, stays
+    # What torch itself starts with the first group stays; threads of callbacks end
+    # after a second.
+    time.sleep(6)
     before = left()
     for i in range(1, 4):
         once(i)

@@ -353,15 +353,15 @@ def interrupted(rank, size):
     for k in range(STEPS):
         learn(net, rank, k)
         if k == 2 and rank != 0:
-            time.sleep(6)
-        if k == 2 and rank == 0:
-            began = time.monotonic()
-            signal.signal(signal.SIGALRM, ring)
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            time.sleep(12)
         try:
+            if k == 2 and rank == 0:
+                began = time.monotonic()
+                signal.signal(signal.SIGALRM, ring)
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
             average.step()
         except Interrupted:
-            assert rank == 0 and time.monotonic() - began < 4, "the signal is heard late"
+            assert rank == 0 and time.monotonic() - began < 10, "the signal is heard late"
         assert all(p.grad is not None for p in net.parameters())
     average.finish()
     all_equal(weights(net), size, "weights")
@@ -428,7 +428,7 @@ def come_back(average, net, where, folder, as_new):
 
 def deaths(steps):
     """The others learn on, and end with the same weights."""
-    controller = tutti.torch.Controller(4, group_size=2, liveness_s=3)
+    controller = tutti.torch.Controller(4, group_size=2, liveness_s=30)
     with tempfile.TemporaryDirectory() as folder:
         test = partial(worker, folder, controller.port, steps)
         ranks.run(test, 4, backend=None, dies=(1,))
@@ -486,7 +486,7 @@ def restarted():
     assert sizes[2] >= 2, sizes
 
 
-def other_model(port, rank, size):
+def other_model(folder, port, rank, size):
     """With a controller elsewhere only the groups can tell."""
     net = nn.Linear(6, 3 + rank)
     try:
@@ -501,12 +501,16 @@ def other_model(port, rank, size):
         # Who comes second may find that the first one has left.
         assert "all members must reduce the same buffers" in str(error), error
         assert len(told) == 1 and "of f32" in str(told[0].message), told
+    touch(folder, f"told{rank}")
+    while not all(os.path.exists(os.path.join(folder, f"told{r}")) for r in range(size)):
+        time.sleep(0.01)  # else the other one may find a closed connection first
     average.close()
 
 
 def other_models():
     controller = tutti.torch.Controller(2)
-    ranks.run(partial(other_model, controller.port), 2, backend=None)
+    with tempfile.TemporaryDirectory() as folder:
+        ranks.run(partial(other_model, folder, controller.port), 2, backend=None)
     controller.close()
 
 
@@ -652,13 +656,13 @@ def joins_nobody(rank, size):
     first.close()
     net = net_of()
     signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.setitimer(signal.ITIMER_REAL, 4)
     began = time.monotonic()
     try:
         tutti.torch.PartialReduce(net, sgd(net), controller=f"127.0.0.1:{port}")
         raise AssertionError("there is a controller")
     except Interrupted:
-        assert time.monotonic() - began < 4, "the signal is heard late"
+        assert time.monotonic() - began < 30, "the signal is heard late"
     later = tutti.torch.Controller(1, listen=f"127.0.0.1:{port}")
     assert later.wait(20), "what was joined is still there"
     assert later.metrics()["joins"] == 1, later.metrics()

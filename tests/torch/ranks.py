@@ -27,8 +27,22 @@ except ImportError as error:  # said by main()
     MISSING = str(error)
 
 PATIENCE = 120
+os.environ.setdefault("TUTTI_LIVENESS", "60s")  # who waits for a processor lives
 # What takes long to import; torch._dynamo comes with the first step of an optimizer.
 PRELOAD = ["tutti.torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"]
+
+
+def has_not_called(rank, error):
+    """Told so; or that the rank was too busy to say what it does."""
+    return any(words in str(error) for words in (f"rank {rank} has not called it", f"no answer from rank {rank}"))
+
+
+def await_all(victim, rank, size):
+    """The victim goes on when every rank has come out of the call before."""
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"{rank} is through", "1")
+    if rank == victim:
+        store.wait([f"{r} is through" for r in range(size)])
 
 
 def _adopt(environment):

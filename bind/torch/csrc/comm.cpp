@@ -2,6 +2,7 @@
 // comm.cpp - see comm.h. Next: work.cpp.
 #include "comm.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <c10/util/Exception.h>
@@ -78,7 +79,10 @@ std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
     opts.n_ranks = size;
     opts.store = &callbacks;
     opts.timeout_s = static_cast<double>(timeout.count()) / 1000;
-    opts.start_timeout_s = opts.timeout_s;
+    // Ranks come one by one, however soon a call must be done; torch's own barrier of
+    // a new group waits as long.
+    if (opts.timeout_s > 0)
+        opts.start_timeout_s = std::max(opts.timeout_s, 10.0);
     tutti_comm *comm = nullptr;
     const tutti_err err = tutti_comm_create(&opts, &comm);
     if (err) {
