@@ -214,10 +214,10 @@ static int never_call(int rank, int n, void *arg)
     _Atomic int *n_told = arg;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    if (tutti_barrier(comm, NULL, NULL)) /* or others are late, too */
-        return tt_procs_complain(rank, "%s", tutti_comm_message(comm));
     int bad = 0;
-    if (rank == 2) {
+    if (tutti_barrier(comm, NULL, NULL)) { /* or others are late, too */
+        bad = tt_procs_complain(rank, "%s", tutti_comm_message(comm));
+    } else if (rank == 2) {
         while (atomic_load(n_told) % n < n - 1)
             usleep(1000);
     } else {
@@ -229,6 +229,9 @@ static int never_call(int rank, int n, void *arg)
         want w = {TUTTI_ETIMEOUT,
                   2 * SOON_S,
                   {"all-reduce of 10 f32", "rank 2 has not called"}};
+        /* Its engine had no processor for half a second just then. */
+        if (strstr(tutti_comm_message(comm), "no answer from rank 2"))
+            w.says[1] = NULL;
         bad = check(rank, comm, err, now_s() - start, &w);
     }
     atomic_fetch_add(n_told, 1);

@@ -380,13 +380,14 @@ static int be_late(tutti_comm *world, int rank, int n, double *seen)
                           "all-gather");
 }
 
-static bool is_the_latest(const double *seen, int n)
+/* Who saw another rank later than rank 2; -1: nobody, and it was late. */
+static int misled(const double *seen, int n)
 {
     for (int a = 0; a < n; a++)
         for (int b = 0; b < n; b++)
             if (a != 2 && b != 2 && seen[a * n + b] >= seen[a * n + 2])
-                return false;
-    return seen[2] >= 5e6;
+                return a;
+    return seen[2] < 5e6 ? 0 : -1;
 }
 
 /* Another rank that waits for a processor is late, too: all see the same, and try
@@ -395,11 +396,15 @@ static int the_late_rank_shows(tutti_comm *world, int rank, int n)
 {
     double seen[TT_PROCS_MAX * 4] = {0}, none;
     int bad = 0;
-    for (int i = 0; i < 5 && !bad && !is_the_latest(seen, n); i++)
+    int who = 0;
+    for (int i = 0; i < 5 && !bad && who >= 0; i++) {
         bad = be_late(world, rank, n, seen);
-    if (!bad && !is_the_latest(seen, n))
-        bad = tt_procs_complain(rank, "0 saw 1 %g ns late, 2 %g", seen[1],
-                                seen[2]);
+        who = misled(seen, n);
+    }
+    if (!bad && who >= 0)
+        bad = tt_procs_complain(rank, "%d saw 0 to 2 late by %g, %g, %g ns",
+                                who, seen[who * n], seen[who * n + 1],
+                                seen[who * n + 2]);
     return bad ||
            tt_expect(world, tutti_comm_lateness(world, n, &none), TUTTI_EINVAL,
                      "no such rank") ||

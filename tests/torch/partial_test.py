@@ -498,7 +498,6 @@ def other_model(folder, port, rank, size):
                 average.step()
         raise AssertionError("another model is no error")
     except RuntimeError as error:
-        # Who comes second may find that the first one has left.
         assert "all members must reduce the same buffers" in str(error), error
         assert len(told) == 1 and "of f32" in str(told[0].message), told
     touch(folder, f"told{rank}")

@@ -38,7 +38,8 @@ def has_not_called(rank, error):
 
 
 def await_all(victim, rank, size):
-    """The victim goes on when every rank has come out of the call before."""
+    """The victim goes on when every rank of the job has come out of the call before;
+    once in a job."""
     store = dist.distributed_c10d._get_default_store()
     store.set(f"{rank} is through", "1")
     if rank == victim:

@@ -10,7 +10,8 @@ import ranks
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "upstream"))
 import run as upstream  # noqa: E402
 
-# One or two of each kind; all in about half a minute.
+# One or two of each kind; all in about half a minute. Without those in which ranks must
+# meet within a second or two (timeouts of barriers: failures_test.py).
 NAMES = """
 DistributedDataParallelCPU DistributedDataParallelCPU_grad_is_view static_graph_api_cpu
 accumulate_gradients_no_sync_allreduce_hook all_gather all_gather_coalesced_simple

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "net/lend.h"
 #include "support/seed.h"
@@ -213,8 +214,11 @@ static void test_race(void **state)
             sched_yield();
         if (tt_rng_below(&rng, 40) == 0) {
             uint64_t n = p->lender.n_lent - p->lender.n_back;
-            if (!tt_lend_revoke(&p->lender, yes, NULL))
+            uint64_t start = tt_now_ns();
+            if (!tt_lend_revoke(&p->lender, yes, NULL)) {
+                assert_true(tt_now_ns() - start >= TT_NS_PER_S);
                 wait_for_borrower(p);
+            }
             n_revoked += n;
             memset(p->data, 0xff, sizeof(p->data));
         }
