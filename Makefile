@@ -41,7 +41,8 @@ CMOCKA = $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
 
-LIB_SRC := $(sort $(wildcard src/*/*.c))
+HEADERS := include/tutti.h include/tutti_partial.h include/tutti_plan.h
+LIB_SRC := $(sort $(wildcard src/*/*.c src/*/*/*.c))
 CLI_SRC := $(sort $(wildcard cli/*.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
@@ -56,7 +57,9 @@ SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$B/%.o)
-SUPPORT_OBJ := $(SUPPORT_SRC:%.c=$B/%.o)
+# What a call must give: for the cli, tests and benches.
+REFERENCE := $B/cli/reference.o
+SUPPORT_OBJ := $(SUPPORT_SRC:%.c=$B/%.o) $(REFERENCE)
 EXAMPLES := $(EXAMPLE_SRC:%.c=$B/%)
 BENCHES := $(BENCH_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
@@ -67,16 +70,16 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 # _MORE (a source) but not what is named in _SLOW.
 ASAN_MORE := tests/proc/conformance_test.c
 ASAN_SLOW :=
-TSAN_MORE := tests/proc/conformance_test.c
+TSAN_MORE := tests/proc/conformance_test.c tests/unit/link_test.c
 TSAN_SLOW := tests/fault/reach_test.c
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
                   $(filter tests/unit/% tests/fault/%,$(TEST_SRC)))
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
-.PHONY: all tests clean setup demo demo-torch check check-deps check-format \
-        check-header format docs fuzz torch check-torch bench-peers bench-papers \
-        bench-scale install uninstall FORCE
+.PHONY: all tests clean setup demo demo-torch check check-deps check-comments \
+        report-deps check-format check-header format docs fuzz torch check-torch \
+        bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
 .SECONDARY:
 
 all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)
@@ -103,19 +106,20 @@ $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
 
-$B/bench/peers/roofline: $B/bench/peers/data.o
+$B/bench/peers/roofline: $B/bench/peers/data.o $(REFERENCE)
 
 $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
 
 # The kernels are the only loops worth -O3.
-$B/src/engine/kernels.o: private OPT = -O3
+$B/src/walk/kernels.o: private OPT = -O3
 
 $B/%.o: %.c $B/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests) -MMD -MP \
+	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests) \
+	    $(if $(filter tests/% bench/%,$<),-I.) -MMD -MP \
 	    -c -o $@ $<
 
 # Other flags, other objects; the file changes only when the flags do.
@@ -143,7 +147,9 @@ demo:
 # The programs of `make check`, in the order in which they start; what follows
 # the -- runs when the machine is quiet again.
 CHECKS := "tools/check-build clang" \
-          tools/check-deps "tools/check-deps --self-test" tools/check-format \
+          tools/check-deps "tools/check-deps --self-test" \
+          tools/check-comments "tools/check-comments --self-test" \
+          tools/check-format \
           tools/check-header tools/check-symbols tools/check-docs \
           $(TESTS) $(FUZZ) $(TEST_SH) \
           $(TORCH_TESTS:%="tools/torch test $B %") \
@@ -176,8 +182,14 @@ check-torch: torch
 	$(Q)B=$B JOBS=1 tools/run-tests \
 	    $(TORCH_TESTS:%="tools/torch test $B %")
 
-check-deps check-format check-header:
-	$(Q)tools/$@
+check-deps check-comments: $(LIB_OBJ) $(CLI_OBJ)
+check-deps check-comments check-format check-header:
+	$(Q)B=$B tools/$@
+
+# Circles, calls upward and returns in numbers; functions must not be inlined.
+report-deps:
+	+$(Q)$(again) B=$B/calls OPT=-O0 $B/calls/libtutti.a
+	$(Q)B=$B/calls tools/check-deps --report
 
 format:
 	$(Q)tools/check-format --fix
@@ -193,14 +205,14 @@ fuzz:
 	    $(FUZZ_SRC:%.c=$B/fuzz/%)
 	$(Q)tools/fuzz $B/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC:%.c=%)
 
-bench-peers bench-papers bench-scale: bench-%: all $(BENCHES)
+bench-pair bench-peers bench-papers bench-scale: bench-%: all $(BENCHES)
 	$(Q)B=$B bench/$*/run $(BENCH_ARGS)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
 	    $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 755 $B/tutti $(DESTDIR)$(PREFIX)/bin
-	install -m 644 include/tutti.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include
 	install -m 644 $B/libtutti.a $B/libtutti.so.$(VERSION) \
 	    $(DESTDIR)$(LIBDIR)
 	ln -sf libtutti.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION)
@@ -211,7 +223,8 @@ install: all
 	    >$(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/tutti $(DESTDIR)$(PREFIX)/include/tutti.h \
+	rm -f $(DESTDIR)$(PREFIX)/bin/tutti \
+	    $(HEADERS:%=$(DESTDIR)$(PREFIX)/%) \
 	    $(DESTDIR)$(LIBDIR)/libtutti.a $(DESTDIR)$(LIBDIR)/libtutti.so \
 	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION) \
 	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(VERSION) \

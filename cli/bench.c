@@ -58,7 +58,7 @@ static tutti_err run_sizes(bench *b)
 /* What only makes sense for some number of ranks. */
 static const char *find_misuse(const bench *b)
 {
-    const bench_call *c = &b->call;
+    const ref_call *c = &b->call;
     if (cli_has_root(c->coll) && c->root >= c->n_ranks)
         return "--root is not a rank of this job";
     if (c->coll == TUTTI_SENDRECV && c->n_ranks < 2)

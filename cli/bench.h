@@ -2,42 +2,14 @@
  * bench.h - what the files of `tutti bench` share.
  * bench.c          options, and the loop over sizes
  * bench_measure.c  shapes, buffers, timed calls
- * bench_check.c    what every rank puts in, and what must come out
+ * reference.c      what every rank puts in, and what must come out
  * bench_network.c  what a known network promises
  * bench_print.c    the table, JSON */
 #ifndef TT_CLI_BENCH_H
 #define TT_CLI_BENCH_H
 
 #include "cli.h"
-
-/* One collective call, seen from `rank`. */
-typedef struct bench_call {
-    tutti_coll coll;
-    tutti_type type;
-    tutti_op op;
-    int root, rank, n_ranks;
-    size_t count; /* as the call's argument */
-    uint32_t seed;
-} bench_call;
-
-/* ----------------------------------------------------------------- data -- */
-
-/* Elements that this rank gives, and that it is promised (0: none). */
-size_t bench_in_count(const bench_call *c);
-size_t bench_out_count(const bench_call *c);
-
-/* Where input and output begin, in elements, when both lie in one buffer. */
-size_t bench_in_offset(const bench_call *c);
-size_t bench_out_offset(const bench_call *c);
-
-/* This rank's factor of scaled-sum. */
-double bench_scale(int rank);
-
-/* Writes this rank's input, elements 0 .. bench_in_count() - 1. */
-void bench_fill(const bench_call *c, void *in);
-
-/* How many elements of the output are not what all ranks' inputs make. */
-uint64_t bench_wrong(const bench_call *c, const void *out);
+#include "reference.h"
 
 /* ---------------------------------------------------------- measurement -- */
 
@@ -51,7 +23,7 @@ typedef struct bench_network {
 typedef struct bench {
     const cli_command *self;
     tutti_comm *comm;
-    bench_call call;
+    ref_call call;
     const char *planner; /* NULL: TUTTI_PLANNER */
     uint64_t least, most, factor, step, n_iters, n_warmup, check, rotate;
     bool wants[2]; /* out of place, in place */

@@ -7,7 +7,7 @@
  * Cold data  From 32 KiB up, repetitions walk through a pool of buffers that
  *            is larger than the caches, because gradients are not in the cache
  *            either (--rotate 0: one buffer).
- * Next       bench_check.c. */
+ * Next       reference.c. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -80,10 +80,10 @@ bool bench_make_pools(bench *b)
     b->out = get_memory(b, b->pool_bytes);
     if (!b->in || !b->out)
         return false;
-    bench_call all = b->call;
+    ref_call all = b->call;
     all.coll = TUTTI_ALL_REDUCE;
     all.count = b->pool_bytes / tutti_type_bytes(all.type);
-    bench_fill(&all, b->in);
+    ref_fill(&all, b->in);
     memcpy(b->out, b->in, b->pool_bytes);
     return true;
 }
@@ -101,14 +101,14 @@ static buffers place(const bench *b, const bench_shape *s, bool in_place,
     size_t at = (size_t)(iteration % s->n_slots) * s->slot_bytes;
     if (!in_place)
         return (buffers){b->in + at, b->out + at};
-    return (buffers){b->out + at + bench_in_offset(&b->call) * bytes,
-                     b->out + at + bench_out_offset(&b->call) * bytes};
+    return (buffers){b->out + at + ref_in_offset(&b->call) * bytes,
+                     b->out + at + ref_out_offset(&b->call) * bytes};
 }
 
 static tutti_err send_recv(const bench *b, const buffers *at,
                            const tutti_call_opts *opts)
 {
-    const bench_call *c = &b->call;
+    const ref_call *c = &b->call;
     int next = (c->rank + 1) % c->n_ranks;
     int last = (c->rank + c->n_ranks - 1) % c->n_ranks;
     tutti_request *req;
@@ -124,10 +124,10 @@ static tutti_err send_recv(const bench *b, const buffers *at,
 
 static tutti_err call_once(const bench *b, const buffers *at)
 {
-    const bench_call *c = &b->call;
+    const ref_call *c = &b->call;
     tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
     o.planner = b->planner;
-    o.scale = bench_scale(c->rank);
+    o.scale = ref_scale(c->rank);
     switch (c->coll) {
     case TUTTI_ALL_REDUCE:
         return tutti_all_reduce(b->comm, at->in, at->out, c->count, c->type,
@@ -177,11 +177,11 @@ static tutti_err check_once(const bench *b, const bench_shape *s, bool in_place,
     buffers at = place(b, s, in_place, 0);
     /* What is there from before must not pass for a result. */
     memset(b->out, 0xa5, s->slot_bytes);
-    bench_fill(&b->call, at.in);
+    ref_fill(&b->call, at.in);
     tutti_err err = call_once(b, &at);
     if (err)
         return err;
-    *wrong = bench_wrong(&b->call, at.out);
+    *wrong = ref_wrong(&b->call, at.out);
     return tutti_all_reduce(b->comm, wrong, wrong, 1, TUTTI_U64, TUTTI_SUM,
                             NULL, NULL);
 }

@@ -52,7 +52,7 @@ void bench_network_close(bench *b)
 bench_promise bench_network_promise(const bench *b, const bench_shape *s)
 {
     const bench_network *n = &b->network;
-    const bench_call *c = &b->call;
+    const ref_call *c = &b->call;
     bench_promise promise = {0, 0, NULL};
     if (!n->payload)
         return promise;

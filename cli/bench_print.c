@@ -69,7 +69,7 @@ static void print_promise(const bench_promise *promise, const bench_result r[2])
     printf("  %s", promise->planner ? promise->planner : "N/A");
 }
 
-static const char *op_name(const bench_call *c)
+static const char *op_name(const ref_call *c)
 {
     return cli_reduces(c->coll) ? tutti_op_name(c->op) : "none";
 }
@@ -77,7 +77,7 @@ static const char *op_name(const bench_call *c)
 void bench_print_row(const bench *b, const bench_shape *s,
                      const bench_promise *promise, const bench_result r[2])
 {
-    const bench_call *c = &b->call;
+    const ref_call *c = &b->call;
     char root[16];
     snprintf(root, sizeof(root), "%d", cli_has_root(c->coll) ? c->root : -1);
     printf("%12li  %12li  %8s  %6s  %6s", (long)s->size_bytes, (long)c->count,
@@ -111,7 +111,7 @@ void bench_print_json(const bench *b, const bench_shape *s,
                       const bench_promise *promise, int in_place,
                       const bench_result *r)
 {
-    const bench_call *c = &b->call;
+    const ref_call *c = &b->call;
     const char *env = getenv("TUTTI_PLANNER");
     const char *planner = b->planner ? b->planner : env && *env ? env : "auto";
     printf("%s{\"collective\":\"%s\",\"n_ranks\":%d,\"planner\":",
@@ -194,7 +194,7 @@ static void print_titles(bool has_network)
 
 tutti_err bench_print_head(const bench *b)
 {
-    const bench_call *c = &b->call;
+    const ref_call *c = &b->call;
     if (bench_prints(b) && !b->is_json) {
         printf("# tutti %s %s: minBytes %llu maxBytes %llu step: %llu(%s) "
                "warmup iters: %llu iters: %llu%s validation: %llu\n#\n",

@@ -176,9 +176,9 @@ static int start_all(run_job *job)
         status = run_spawn(job, &job->tasks[i]);
         if (!status)
             continue;
-        job->n = i + 1;
+        job->n = job->tasks[i].pid ? i + 1 : i; /* who is to be waited for */
         job->interrupted = SIGTERM; /* what follows is not the ranks' fault */
-        for (uint32_t k = 0; k <= i; k++)
+        for (uint32_t k = 0; k < job->n; k++)
             run_signal(&job->tasks[k], SIGKILL);
     }
     return status;

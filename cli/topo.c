@@ -25,7 +25,7 @@ static void put_nodes(const tutti_topology *net, FILE *out)
         cli_json_string(out, node.host);
         fprintf(out, ",\"rank\":");
         cli_json_number(out, node.rank);
-        fputc('}', out);
+        fprintf(out, ",\"forwards\":%s}", node.forwards ? "true" : "false");
     }
 }
 

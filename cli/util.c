@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/nearest.h"
+
 /* --------------------------------------------------------------- errors -- */
 
 int cli_fail(const cli_command *self, const char *fmt, ...)
@@ -41,33 +43,6 @@ int cli_fail_err(const cli_command *self, const char *doing, tutti_err err,
                     is_silent ? tutti_strerror(err) : said);
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Levenshtein distance of words of up to 40 letters; longer ones are far. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { LONGEST = 40 };
-    size_t n = strlen(b);
-    if (strlen(a) > LONGEST || n > LONGEST)
-        return LONGEST;
-    size_t row[LONGEST + 1];
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(changed, 1 + least(row[j], row[j - 1]));
-        }
-    }
-    return row[n];
-}
-
 const char *cli_nearest(const char *word,
                         const char *(*next)(const void *list, size_t i),
                         const void *list)
@@ -79,7 +54,7 @@ const char *cli_nearest(const char *word,
         const char *name = next(list, i);
         if (!name)
             return found;
-        size_t d = distance(word, name);
+        size_t d = tt_letters_apart(word, strlen(word), name);
         if (d < best || (d == best && !found)) {
             best = d;
             found = name;
@@ -249,32 +224,23 @@ tutti_schedule *cli_read_schedule(const cli_command *self, const char *path)
 
 /* -------------------------------------------------------------- figures -- */
 
+static const struct {
+    bool has_root, reduces;
+} colls[TUTTI_COLL_COUNT] = {
+#define TUTTI_X(name, number, text, rooted, reduces) \
+    [TUTTI_##name] = {rooted, reduces},
+    TUTTI_COLL_LIST(TUTTI_X)
+#undef TUTTI_X
+};
+
 bool cli_has_root(tutti_coll coll)
 {
-    switch (coll) {
-#define TUTTI_X(name, number, text, rooted, reduces) \
-    case TUTTI_##name:                               \
-        return rooted;
-        TUTTI_COLL_LIST(TUTTI_X)
-#undef TUTTI_X
-    case TUTTI_COLL_COUNT:
-        break;
-    }
-    return false;
+    return (unsigned)coll < TUTTI_COLL_COUNT && colls[coll].has_root;
 }
 
 bool cli_reduces(tutti_coll coll)
 {
-    switch (coll) {
-#define TUTTI_X(name, number, text, rooted, reduces) \
-    case TUTTI_##name:                               \
-        return reduces;
-        TUTTI_COLL_LIST(TUTTI_X)
-#undef TUTTI_X
-    case TUTTI_COLL_COUNT:
-        break;
-    }
-    return false;
+    return (unsigned)coll < TUTTI_COLL_COUNT && colls[coll].reduces;
 }
 
 double cli_bus_factor(tutti_coll coll, uint32_t n_ranks)

@@ -68,7 +68,8 @@ def sort_nodes(net):
             hosts[node["host"]]["ranks"].append(node["rank"])
         else:
             ranks = [] if node["rank"] is None else [node["rank"]]
-            hosts[node["name"]] = {"name": node["name"], "ranks": ranks}
+            hosts[node["name"]] = {"name": node["name"], "ranks": ranks,
+                                   "forwards": node["forwards"]}
     for host in hosts.values():
         host["ranks"].sort()
     return hosts, switches, slot_of
@@ -196,7 +197,7 @@ def place_addresses(hosts, wires, switches):
         links = sorted(host["links"], key=lambda x: (x["wire"], x["side"]))
         host["links"] = links
         host["ifname"] = links[0]["ifname"] if len(links) == 1 else "host0"
-        host["forwards"] = len(links) > 1
+        host["forwards"] &= len(links) > 1
         if len(links) < 2:
             continue
         for link in links:
@@ -214,6 +215,8 @@ def host_routes(net, hosts, begin_of, notes):
     first = {h["ranks"][0] for h in hosts.values()}
     routes, others = {}, []
     for src, dst, links in net["routes"]:
+        if not links:
+            continue  # hosts between them do not forward
         pair = host_of[src], host_of[dst]
         way = [i for i in links if i in begin_of]
         if pair[0] != pair[1]:
@@ -344,7 +347,7 @@ class Router:
     def fill(self, rails):
         for host in self.plan["hosts"]:
             for dst in self.plan["hosts"]:
-                if host is not dst:
+                if (host["name"], dst["name"]) in self.table:
                     self.connect(host, dst)
         self.direct = {(route[0], route[1]) for route in self.plan["routes"]
                        if route[2] is None}

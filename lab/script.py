@@ -159,8 +159,7 @@ def settings(host, congestion):
         values["ipv4/conf/%s/rp_filter" % which] = "0"
         values["ipv4/conf/%s/send_redirects" % which] = "0"
         values["ipv4/conf/%s/accept_redirects" % which] = "0"
-    if host["forwards"]:
-        values["ipv4/ip_forward"] = "1"
+    values["ipv4/ip_forward"] = "1" if host["forwards"] else "0"
     return values
 
 

@@ -144,7 +144,7 @@ static void begin_batch(const config *c, buffers *b)
 {
     n_batches_so_far++;
     for (int k = 0; k < b->n_pairs; k++)
-        data_fill(in_of(b, k), b->count, peer_rank(),
+        data_fill(in_of(b, k), b->count, peer_rank(), peer_size(),
                   (data_place){k, n_batches_so_far});
     peer_barrier();
     if (c->pause_ms > 0) {

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * data.h - the inputs of the benchmark, how much memory they take, and what
- * their sum must be: the same for every library, Gloo's Python too, which loads
- * data.c as a shared library.
- *
- * Inputs are whole numbers of 11 bits, a hash of (rank, pair, batch, element):
- * no pattern hides a missing contribution, and the sum over up to 2^13 ranks is
- * exact in f32 in any order, so one wrong bit counts. */
+ * their sum must be (cli/reference.h): the same for every library, Gloo's Python
+ * too, which loads data.c as a shared library. */
 #ifndef TUTTI_BENCH_DATA_H
 #define TUTTI_BENCH_DATA_H
 
@@ -23,7 +19,8 @@ typedef struct data_place {
 size_t data_footprint(void);
 
 /* The input of `rank`. */
-void data_fill(float *in, size_t count, int rank, data_place place);
+void data_fill(float *in, size_t count, int rank, int n_ranks,
+               data_place place);
 
 /* How many of the elements are not the sum over all ranks. */
 uint64_t data_wrong(const float *out, size_t count, int n_ranks,

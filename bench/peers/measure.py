@@ -15,7 +15,7 @@ import tempfile
 import time
 
 import turns
-from networks import BUILD, KIB, MIB, N_CORES, ROOT, Broken
+from networks import BUILD, KIB, MIB, N_CORES, Broken
 from systems import last_line
 
 TIME_LIMIT_S = 1800  # for one launch
@@ -75,15 +75,15 @@ class Record:
                 and all(row.get(k) == v for k, v in key.items())}
 
 
-def built():
+def built(build_dir=BUILD):
     """Which Tutti: the commit (None where there is no git), and a digest of
     the library as it is built."""
-    with open(os.path.join(BUILD, "libtutti.so"), "rb") as file:
+    with open(os.path.join(build_dir, "libtutti.so"), "rb") as file:
         found = {"library": hashlib.sha256(file.read()).hexdigest()[:16]}
     commit = None
     if shutil.which("git"):
         commit = subprocess.run(
-            ["git", "-C", ROOT, "describe", "--always", "--dirty"],
+            ["git", "-C", build_dir, "describe", "--always", "--dirty"],
             capture_output=True, text=True).stdout.strip()
     return dict(found, commit=commit or None)
 

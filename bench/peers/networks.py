@@ -64,6 +64,17 @@ TABLE = [
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def stop_on_signals():
+    """So that what was opened is closed; but not what nohup has set aside."""
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
 class Broken(Exception):
     """One sentence."""
 
@@ -119,10 +130,11 @@ class OneHost:
     def close(self):
         pass
 
-    def ranks_words(self):
+    def ranks_words(self, build_dir=BUILD):
         """What starts one process per rank."""
         bind = [] if self.is_crowded else ["--bind"]
-        return [TUTTI, "run", "-n", str(self.n_ranks)] + bind
+        return [os.path.join(build_dir, "tutti"), "run",
+                "-n", str(self.n_ranks)] + bind
 
     def once_words(self):
         """What starts one process, such as a launcher."""
@@ -205,10 +217,11 @@ class Network:
         """In order of rank."""
         return self.plan["host_of_rank"]
 
-    def ranks_words(self):
+    def ranks_words(self, build_dir=BUILD):
         first = next(host["mgmt"] for host in self.plan["hosts"]
                      if host["name"] == self.hosts()[0])
-        return [TUTTI, "run", "-H", ",".join(self.hosts()), "--rsh", RSH,
+        return [os.path.join(build_dir, "tutti"), "run",
+                "-H", ",".join(self.hosts()), "--rsh", RSH,
                 "--address", "%s:%d" % (first, random.randrange(20000, 32000)),
                 "--"]
 

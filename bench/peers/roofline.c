@@ -344,7 +344,7 @@ static double run_batch(struct rank *me, size_t bytes, const struct variant *v,
     n_pairs = n_pairs < 1 ? 1 : n_pairs;
     for (size_t p = 0; p < n_pairs; p++) {
         struct call c = call_of(job, bytes, v, p);
-        data_fill(c.in[me->rank], c.count, me->rank,
+        data_fill(c.in[me->rank], c.count, me->rank, job->n_ranks,
                   (data_place){(int)p, batch});
     }
     meet(me);

@@ -11,7 +11,11 @@ import subprocess
 
 from networks import BUILD, HERE, MIB, ROOT, RSH
 
-FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-march=native"]
+PLAIN = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-I" + ROOT,
+         "-I" + os.path.join(ROOT, "include")]
+FLAGS = PLAIN + ["-march=native"]
+# The inputs and the check.
+DATA = [os.path.join(HERE, "data.c"), os.path.join(ROOT, "cli/reference.c")]
 VENV = os.path.join(BUILD, "venv", "bin", "python")
 
 
@@ -20,13 +24,14 @@ def last_line(text):
     return lines[-1] if lines else "it said nothing"
 
 
-def compile_c(compiler, sources, output, libraries=()):
+def compile_c(compiler, sources, output, libraries=(), flags=FLAGS):
     """None, or why not."""
     if not shutil.which(compiler[0]):
         return "there is no %s on this machine" % compiler[0]
     paths = [os.path.join(HERE, source) for source in sources]
-    done = subprocess.run(compiler + FLAGS + paths + ["-o", output] +
-                          list(libraries), capture_output=True, text=True)
+    done = subprocess.run(compiler + flags + paths + ["-o", output] +
+                          list(libraries) + ["-lm"], capture_output=True,
+                          text=True)
     if done.returncode:
         return "it does not build: " + last_line(done.stderr)
     return None
@@ -38,6 +43,7 @@ def compiler_words():
 
 class System:
     """A row of the tables. build() sets why_not when it cannot be measured."""
+    build_dir = BUILD  # of the Tutti that starts its ranks
     ways = None  # which of the library's ways; None: its own choice
     drop = 2.0  # bench.c's -x; None: everything to the end
     always = frozenset()  # ways that are measured in every round
@@ -58,7 +64,7 @@ class System:
 
     def words(self, place, variant):
         """Starts self.program on every rank, as words before it."""
-        return place.ranks_words()
+        return place.ranks_words(self.build_dir)
 
     def environment(self, place, variant):
         return {}
@@ -75,20 +81,23 @@ class Tutti(System):
     name, label = "tutti", "Tutti"
     always = frozenset({"auto"})
 
-    def __init__(self, planners):
+    def __init__(self, planners, build_dir=BUILD):
         super().__init__()
-        self.ways = planners
+        self.ways, self.build_dir = planners, build_dir
 
     def build(self, folder):
         output = os.path.join(folder, "bench-tutti")
         self.program = [output]
-        if os.path.exists(output):
-            return
-        libraries = [os.path.join(BUILD, "libtutti.so"), "-Wl,-rpath," + BUILD,
-                     "-pthread"]
-        self.why_not = compile_c(
-            compiler_words() + ["-I" + os.path.join(ROOT, "include")],
-            ["bench.c", "data.c", "with_tutti.c"], output, libraries)
+        if not os.path.exists(output):
+            self.why_not = self.compile(["bench.c", *DATA, "with_tutti.c"],
+                                        output)
+
+    def compile(self, sources, output, flags=FLAGS):
+        """A program with this build's library; None, or why not."""
+        return compile_c(
+            compiler_words(), sources, output,
+            [os.path.join(self.build_dir, "libtutti.so"),
+             "-Wl,-rpath," + self.build_dir, "-pthread"], flags)
 
 
 class TuttiDirect(Tutti):
@@ -126,7 +135,7 @@ class Gloo(System):
                                                    last_line(done.stderr))
             return
         self.why_not = compile_c(compiler_words() + ["-shared", "-fPIC"],
-                                 ["data.c"], data)
+                                 DATA, data)
         self.program = [self.python, os.path.join(HERE, "with_gloo.py"), data]
 
     def environment(self, place, variant):
@@ -141,7 +150,7 @@ class OpenMpi(System):
     def build(self, folder):
         output = os.path.join(folder, "bench-openmpi")
         self.why_not = compile_c(["mpicc.openmpi"],
-                                 ["bench.c", "data.c", "with_mpi.c"], output)
+                                 ["bench.c", *DATA, "with_mpi.c"], output)
         self.program = [output]
 
     def variants(self, place):
@@ -180,7 +189,7 @@ class Mpich(System):
     def build(self, folder):
         output = os.path.join(folder, "bench-mpich")
         self.why_not = compile_c(["mpicc.mpich"],
-                                 ["bench.c", "data.c", "with_mpi.c"], output)
+                                 ["bench.c", *DATA, "with_mpi.c"], output)
         self.program = [output]
 
     def variants(self, place):

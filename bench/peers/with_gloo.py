@@ -44,9 +44,10 @@ class Place(ctypes.Structure):
 def load_data(path):
     data = ctypes.CDLL(path)
     data.data_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
-                               Place]
+                               ctypes.c_int, Place]
     data.data_fill.restype = None
-    data.data_wrong.argtypes = data.data_fill.argtypes
+    data.data_wrong.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
+                                Place]
     data.data_wrong.restype = ctypes.c_uint64
     data.data_footprint.restype = ctypes.c_size_t
     return data
@@ -111,7 +112,7 @@ class Bench:
         self.batch += 1
         for k, pair in enumerate(self.pairs):
             self.data.data_fill(pair.data_ptr(), len(pair), self.peer.rank,
-                                Place(k, self.batch))
+                                self.peer.size, Place(k, self.batch))
         self.peer.barrier()
         if self.options.pause:
             time.sleep(self.options.pause / 1000)

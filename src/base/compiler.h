@@ -12,6 +12,8 @@
 /* Soon to be read. Any address will do. */
 #define TT_PREFETCH(ptr) __builtin_prefetch(ptr)
 #define TT_MAYBE_UNUSED __attribute__((unused))
+/* For what costs too much as a call: callbacks become code where it is used. */
+#define TT_ALWAYS_INLINE inline __attribute__((always_inline))
 #define TT_TYPEOF(x) __typeof__(x)
 #define TT_CACHE_LINE 64
 
@@ -29,11 +31,5 @@
 
 /* The 128-bit product that element borders need. */
 __extension__ typedef unsigned __int128 tt_u128;
-
-/* floor(a * b / c) without overflow; the result must fit 64 bits. */
-static inline uint64_t tt_mul_div(uint64_t a, uint64_t b, uint64_t c)
-{
-    return (uint64_t)((tt_u128)a * b / c);
-}
 
 #endif

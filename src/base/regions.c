@@ -17,10 +17,10 @@
  *            MAP_PRIVATE view of the same memory in their place. That is no
  *            snapshot: pages that the child has not written follow the parent.
  *            A child made without the handlers (raw clone()) has a hole there.
- * Lock       Held for the lists and the system calls; find() takes none, it
- *            reads what is complete before n_segments says so.
+ * Lock       Held for the lists and the system calls; tt_regions_find() takes
+ *            none, it reads what is complete before n_segments says so.
  * Cost       A list of buffers per segment, first fit: linear in the buffers.
- * Next       net/shm_segments.c (who maps them), core/alloc.c. */
+ * Next       net/shm/segments.c (who maps them), core/process.c. */
 #include "base/regions.h"
 
 #include <errno.h>
@@ -33,6 +33,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/memfd.h"
+#include "base/numbers.h"
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
 static const uint64_t most_segment_bytes = UINT64_C(16) << 30;
@@ -40,11 +41,6 @@ static const uint64_t most_segment_bytes = UINT64_C(16) << 30;
 static uint64_t page_bytes(void)
 {
     return (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static uint64_t round_up(uint64_t x, uint64_t unit)
-{
-    return (x + unit - 1) / unit * unit;
 }
 
 /* -------------------------------------------------------------- ordinary -- */
@@ -98,7 +94,7 @@ static tt_segment *add_segment(tt_regions *r, uint64_t bytes)
         TT_DEBUG("no more segments for tutti_alloc");
         return NULL;
     }
-    uint64_t size = bytes > r->segment_bytes ? round_up(bytes, HUGE_BYTES)
+    uint64_t size = bytes > r->segment_bytes ? tt_round_up(bytes, HUGE_BYTES)
                                              : r->segment_bytes;
     tt_segment *s = &r->segments[n];
     if (!open_segment(s, size)) {
@@ -126,7 +122,7 @@ static void *place(tt_regions *r, tt_segment *s, uint64_t bytes)
     uint64_t at = 0;
     size_t i = 0;
     for (; i < s->n_used && at + bytes > s->used[i].offset; i++)
-        at = round_up(s->used[i].offset + s->used[i].bytes, align);
+        at = tt_round_up(s->used[i].offset + s->used[i].bytes, align);
     if (at + bytes > s->bytes || tt_grow(r->mem, (void **)&s->used, &s->cap,
                                          s->n_used + 1, sizeof(tt_extent)))
         return NULL;
@@ -190,7 +186,7 @@ void *tt_regions_alloc(tt_regions *r, size_t bytes)
     uint64_t page = page_bytes();
     if (bytes > SIZE_MAX / 2)
         return NULL;
-    uint64_t whole = bytes ? round_up(bytes, page) : page;
+    uint64_t whole = bytes ? tt_round_up(bytes, page) : page;
     void *ptr = NULL;
     pthread_mutex_lock(&r->lock);
     uint32_t n = r->is_child ? 0 : atomic_load(&r->n_segments);
@@ -231,7 +227,7 @@ void tt_regions_tear(tt_regions *r, void *ptr, size_t len)
     tt_segment *s = &r->segments[i];
     uint64_t page = page_bytes();
     uint64_t at = (uint64_t)((unsigned char *)ptr - s->base);
-    uint64_t first = at / page * page, last = round_up(at + len, page);
+    uint64_t first = at / page * page, last = tt_round_up(at + len, page);
     pthread_mutex_lock(&r->lock);
     atomic_store_explicit(&s->is_torn, true, memory_order_relaxed);
     if (mmap(s->base + first, last - first, PROT_READ | PROT_WRITE,

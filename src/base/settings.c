@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/nearest.h"
 
 typedef struct row {
     const char *name;
@@ -259,32 +260,6 @@ bool tutti_setting_at(size_t index, tutti_setting_info *out)
 
 enum { LONGEST_NAME = 48 };
 
-static size_t min3(size_t a, size_t b, size_t c)
-{
-    size_t ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-/* How many letters must be added, dropped or changed to make b of a, both of
- * at most LONGEST_NAME letters. One row of the usual table is enough. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t n = strlen(b);
-    size_t steps[LONGEST_NAME + 1];
-    for (size_t j = 0; j <= n; j++)
-        steps[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = steps[0];
-        steps[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = steps[j];
-            steps[j] = min3(changed, steps[j] + 1, steps[j - 1] + 1);
-        }
-    }
-    return steps[n];
-}
-
 /* The setting that was probably meant: at most a third of its own letters
  * (those after TUTTI_) differ. NULL: none is so near. */
 static const row *nearest(const char *name, size_t prefix)
@@ -293,7 +268,7 @@ static const row *nearest(const char *name, size_t prefix)
     size_t best = LONGEST_NAME;
     for (size_t i = 0; i < n_rows; i++) {
         const char *own = rows[i].name + prefix;
-        size_t d = distance(name + prefix, own);
+        size_t d = tt_letters_apart(name + prefix, strlen(name + prefix), own);
         if (d < best && d <= (strlen(own) + 2) / 3) {
             best = d;
             found = &rows[i];

@@ -10,11 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
 
 static bool parse_port(const char *text, uint16_t *out)
 {
@@ -81,6 +79,22 @@ static bool parse_v6(const char *host, struct sockaddr_in6 *out)
     if (host[len] == '%')
         out->sin6_scope_id = if_nametoindex(host + len + 1);
     return true;
+}
+
+void tt_addr_of(uint8_t family, const uint8_t *ip, uint16_t port, tt_addr *out)
+{
+    *out = (tt_addr){0};
+    if (family == 4) {
+        out->u.v4.sin_family = AF_INET;
+        out->u.v4.sin_port = htons(port);
+        memcpy(&out->u.v4.sin_addr, ip, 4);
+        out->len = sizeof(out->u.v4);
+        return;
+    }
+    out->u.v6.sin6_family = AF_INET6;
+    out->u.v6.sin6_port = htons(port);
+    memcpy(&out->u.v6.sin6_addr, ip, 16);
+    out->len = sizeof(out->u.v6);
 }
 
 bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out)
@@ -164,12 +178,6 @@ uint16_t tt_sock_port(int fd)
     return addr.u.sa.sa_family == AF_INET6 ? ntohs(addr.u.v6.sin6_port) : 0;
 }
 
-int tt_sock_new(int family)
-{
-    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    return fd < 0 ? -errno : fd;
-}
-
 bool tt_sock_congestion(int fd)
 {
     static const char *const names[] = {"cubic", "reno"};
@@ -185,82 +193,6 @@ void tt_sock_hurry(int fd)
 {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
-
-int tt_sock_listen(const tt_addr *addr, int backlog)
-{
-    int fd = tt_sock_new(addr->u.sa.sa_family);
-    if (fd < 0)
-        return fd;
-    int on = 1;
-    int off = 0;
-    bool is_inet = addr->u.sa.sa_family != AF_UNIX;
-    if (is_inet)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (addr->u.sa.sa_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, &addr->u.sa, addr->len) != 0 || listen(fd, backlog) != 0) {
-        int why = errno;
-        close(fd);
-        return -why;
-    }
-    return fd;
-}
-
-int tt_sock_accept(int listener)
-{
-    for (;;) {
-        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0)
-            return fd;
-        if (errno != EINTR && errno != ECONNABORTED)
-            return -errno;
-    }
-}
-
-int tt_sock_spare(void)
-{
-    int fd = eventfd(0, EFD_CLOEXEC);
-    tt_fork_watch(fd);
-    return fd;
-}
-
-bool tt_sock_turn_away(int listener, int err, int *spare_fd)
-{
-    if ((err != -EMFILE && err != -ENFILE) || *spare_fd < 0)
-        return false;
-    tt_fork_close(spare_fd);
-    int fd = tt_sock_accept(listener);
-    if (fd >= 0)
-        close(fd);
-    *spare_fd = tt_sock_spare();
-    return fd >= 0;
-}
-
-static int finish_connect(int fd, uint64_t deadline_ns)
-{
-    if (!tt_sock_wait(fd, POLLOUT, deadline_ns))
-        return ETIMEDOUT;
-    int why = 0;
-    socklen_t len = sizeof(why);
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
-        return errno;
-    return why;
-}
-
-int tt_sock_connect(const tt_addr *to, uint64_t deadline_ns)
-{
-    int fd = tt_sock_new(to->u.sa.sa_family);
-    if (fd < 0)
-        return fd;
-    int why = connect(fd, &to->u.sa, to->len) == 0 ? 0 : errno;
-    if (why == EINPROGRESS || why == EINTR)
-        why = finish_connect(fd, deadline_ns);
-    if (why != 0) {
-        close(fd);
-        return -why;
-    }
-    return fd;
 }
 
 int tt_poll_ms(uint64_t deadline_ns, int max_ms)

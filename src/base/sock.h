@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sock.h - what start-up and transports need of sockets: addresses as text,
- * waits with a deadline, non-blocking connect and listen. All sockets are
- * non-blocking and close on exec. Functions that return an int descriptor
- * return -errno on failure. Nothing here sets a diag: the caller knows what
- * the socket was for. */
+ * waits with a deadline. link/ makes them. Nothing here sets a diag: the caller
+ * knows what the socket was for. */
 #ifndef TT_BASE_SOCK_H
 #define TT_BASE_SOCK_H
 
@@ -37,6 +35,8 @@ bool tt_ports_parse(const char *text, uint16_t *first, uint16_t *last);
 
 /* A numeric IPv4 or IPv6 address; false when host is a name. */
 bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out);
+/* Of family 4 or 6, from the 4 or 16 bytes of ip. */
+void tt_addr_of(uint8_t family, const uint8_t *ip, uint16_t port, tt_addr *out);
 /* The abstract unix address "@name". */
 void tt_addr_abstract(const char *name, tt_addr *out);
 /* Prints into out (TT_SOCK_TEXT bytes) and returns it. */
@@ -46,29 +46,12 @@ const char *tt_sock_peer_text(int fd, char *out);
 /* The port of a bound socket; 0 when it has none. */
 uint16_t tt_sock_port(int fd);
 
-int tt_sock_new(int family);
 /* Cubic, else reno; never the system's own choice, which may be bbr: it loses on
  * links that several flows share, and collapses where buffers are shallow. What
  * a listener accepts inherits it. False where neither may be chosen. */
 bool tt_sock_congestion(int fd);
 /* Small messages go at once; of TCP, else nothing happens. */
 void tt_sock_hurry(int fd);
-/* Binds and listens; IPv6 sockets take IPv4 too where the address is the
- * wildcard. */
-int tt_sock_listen(const tt_addr *addr, int backlog);
-/* Accepts one connection; -EAGAIN when there is none. */
-int tt_sock_accept(int listener);
-
-/* A descriptor kept for tt_sock_turn_away(), watched (fork.h); -1: none. */
-int tt_sock_spare(void);
-
-/* tt_sock_accept() has said err. If there are no descriptors left, whoever
- * waits longest is turned away with the spare one, or the listener would be
- * ready for ever. True: there may be more. */
-bool tt_sock_turn_away(int listener, int err, int *spare_fd);
-/* Connects, waiting at most until deadline_ns (then -ETIMEDOUT). */
-int tt_sock_connect(const tt_addr *to, uint64_t deadline_ns);
-
 /* Milliseconds until deadline_ns for poll(), rounded up, at most max_ms. */
 int tt_poll_ms(uint64_t deadline_ns, int max_ms);
 /* Waits for poll events; false at the deadline. */

@@ -25,7 +25,7 @@ tt_frame_fault tt_frame_check(const tt_frame *frame, const tt_frame *like,
         return TT_FRAME_STRANGE;
     if (frame->version != TT_FRAME_VERSION)
         return TT_FRAME_OTHER_VERSION;
-    if (frame->kind < TT_FRAME_HELLO || frame->kind > TT_FRAME_ALIVE)
+    if (frame->kind < TT_FRAME_WELCOME || frame->kind > TT_FRAME_ALIVE)
         return TT_FRAME_STRANGE;
     if (frame->len > longest(frame->kind, like->n_ranks, piece))
         return TT_FRAME_TOO_LONG;

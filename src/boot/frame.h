@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * frame.h - the messages of start-up: a header of 40 bytes, little-endian,
- * and `len` bytes that follow it.
+ * and `len` bytes that follow it. Before the first one both sides have greeted
+ * (link/link.h): who comes says its rank there, tt_boot_said.
  *
  *   kind     from    payload
- *   HELLO    rank r  none; extra: milliseconds that r is ready to wait
  *   WELCOME  rank 0  none: r is known, others are still missing
  *   READY    rank 0  none: all ranks are there
  *   DATA     rank r  r's piece of an exchange
@@ -24,11 +24,10 @@
 #include "base/err.h"
 
 #define TT_FRAME_MAGIC UINT32_C(0x62747474) /* "tttb" */
-#define TT_FRAME_VERSION 2
+#define TT_FRAME_VERSION 3
 #define TT_FRAME_TEXT 500
 
 typedef enum tt_frame_kind {
-    TT_FRAME_HELLO = 1,
     TT_FRAME_WELCOME = 2,
     TT_FRAME_READY = 3,
     TT_FRAME_DATA = 4,
@@ -49,6 +48,13 @@ _Static_assert(sizeof(tt_frame) == 40, "a start-up header is 40 bytes");
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the start-up header is little-endian; this machine needs a conversion"
 #endif
+
+/* What rank r says of itself when it greets rank 0. */
+typedef struct tt_boot_said {
+    uint32_t rank, n_ranks;
+    uint32_t wait_ms; /* how long it is ready to wait */
+} tt_boot_said;
+_Static_assert(sizeof(tt_boot_said) == 12, "as sent");
 
 typedef enum tt_frame_fault {
     TT_FRAME_GOOD,

@@ -1,87 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * gather.c - rank 0 waits for the other ranks.
  *
- * Who connects is a guest until its HELLO has come whole and proved right;
- * then it is a member and its connection stands for its rank. Guests are
- * never waited for: a guest that says nothing within GUEST_NS, or anything
- * else than a HELLO, is sent away and the job goes on. A HELLO of another job
- * or version is refused with a sentence, and the job goes on too. What can
- * only be this job's own mistake ends it at once, with the same sentence for
- * everybody: a rank that comes twice, a number of ranks that disagrees, a
- * member that leaves.
+ * Who comes has greeted (link/link.h) and has said its rank: strangers, and
+ * ranks of other jobs and versions, never get so far. It becomes a member and
+ * its connection stands for its rank. What can only be this job's own mistake
+ * ends it at once, with the same sentence for everybody: a rank that comes
+ * twice, a number of ranks that disagrees, a member that leaves.
  *
  * The deadline is the earliest of rank 0's own and those that the members
  * bring along, so rank 0, who alone knows which ranks are missing, is the one
  * that gives up first and can say so to all. Next: join.c. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/log.h"
 #include "boot/meet.h"
 
-/* A guest's time to say HELLO; ours do it at once. */
-#define GUEST_NS (5 * TT_NS_PER_S)
-/* Guests at a time; more wait in the listener's queue. */
-#define GUESTS 64
 /* How long a busy port may take to become free: the last job's end. */
 #define BUSY_NS TT_NS_PER_S
-/* A guest or a member that is told why is waited for that long. */
+/* Somebody who is told why is waited for that long. */
 #define TELL_NS TT_NS_PER_S
-
-typedef struct guest {
-    int fd;
-    size_t got;
-    uint64_t until_ns;
-    tt_frame hello;
-} guest;
+/* How often to look who was sent away. */
+#define LOOK_MS 500
+/* More of them are nobody's mistake. */
+#define MOST_WARNINGS 10
 
 typedef struct gathering {
     tt_boot *boot;
     uint64_t start_ns, deadline_ns;
     uint32_t n_missing;
-    uint32_t n_guests;
-    guest guests[GUESTS];
-    struct pollfd *polls; /* listener, members, guests */
+    tt_link_box *box;
+    tt_link_listener *listener;
+    struct pollfd *polls; /* box, members */
+    uint64_t n_refused;   /* that were told of */
     char refused[160];    /* the last one sent away, for the timeout's text */
 } gathering;
 
-int tt_boot_listen_any(uint16_t port, int backlog)
-{
-    tt_addr any = {.u.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)},
-                   .len = sizeof(any.u.v6)};
-    int fd = tt_sock_listen(&any, backlog);
-    if (fd != -EAFNOSUPPORT && fd != -EADDRNOTAVAIL)
-        return fd;
-    any = (tt_addr){.u.v4 = {.sin_family = AF_INET, .sin_port = htons(port)},
-                    .len = sizeof(any.u.v4)};
-    return tt_sock_listen(&any, backlog);
-}
-
-/* A numeric address is bound as it stands, "localhost" as 127.0.0.1, so that
- * a job of one host is not open to others. A name may mean different addresses
- * on different hosts (127.0.1.1 on its own), so it is only a port here. */
-static int bind_here(const tt_boot *boot, int backlog)
-{
-    tt_addr addr;
-    if (boot->is_local)
-        return tt_sock_listen(&boot->local, backlog);
-    const char *host = strcmp(boot->host, "localhost") == 0 ? "127.0.0.1"
-                                                            : boot->host;
-    if (!tt_addr_numeric(host, boot->port, &addr))
-        return tt_boot_listen_any(boot->port, backlog);
-    int fd = tt_sock_listen(&addr, backlog);
-    if (fd != -EADDRNOTAVAIL)
-        return fd;
-    TT_WARN("%s is not an address of this host: rank 0 listens on all "
-            "addresses, port %u",
-            boot->host, boot->port);
-    return tt_boot_listen_any(boot->port, backlog);
-}
+/* ------------------------------------------------------------- listening -- */
 
 static tutti_err fail_listen(const tt_boot *boot, int why, tutti_diag *diag)
 {
@@ -101,32 +60,77 @@ static tutti_err fail_listen(const tt_boot *boot, int why, tutti_diag *diag)
                          boot->where);
 }
 
-static tutti_err open_listener(tt_boot *boot, int listen_fd,
-                               uint64_t deadline_ns, tutti_diag *diag)
+/* A numeric address is bound as it stands, "localhost" as 127.0.0.1, so that
+ * a job of one host is not open to others. A name may mean different addresses
+ * on different hosts (127.0.1.1 on its own), so it is only a port here. */
+static void set_ear(const tt_boot *boot, bool is_any, tt_link_ear *ear)
 {
-    if (listen_fd > 0) {
-        boot->listener = fcntl(listen_fd, F_DUPFD_CLOEXEC, 0);
-        if (boot->listener >= 0 &&
-            fcntl(boot->listener, F_SETFL, O_NONBLOCK) == 0)
-            return TUTTI_OK;
-        return tt_fail_errno(diag, TUTTI_ESYS, errno,
-                             "cannot use the listening socket %d", listen_fd);
+    const char *host = strcmp(boot->host, "localhost") == 0 ? "127.0.0.1"
+                                                            : boot->host;
+    if (boot->is_local)
+        ear->at = boot->local;
+    else if (is_any || !tt_addr_numeric(host, boot->port, &ear->at))
+        tt_addr_numeric("::", boot->port, &ear->at);
+}
+
+static tutti_err listen_once(gathering *g, const tt_launch *launch,
+                             const tt_settings *set, bool is_any, int *why,
+                             tutti_diag *diag)
+{
+    tt_boot *boot = g->boot;
+    tt_link_ear ear = {0};
+    tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_RENDEZVOUS),
+                             .job = boot->like.job,
+                             .fd = launch->listen_fd};
+    if (boot->store) {
+        o.interfaces = set->interfaces;
+        if (!tt_ports_parse(set->ports, &o.first_port, &o.last_port))
+            return tt_fail(diag, TUTTI_ECONFIG,
+                           "TUTTI_PORT_RANGE is \"%.40s\"; expected ports "
+                           "such as 40000-40100",
+                           set->ports);
+    } else {
+        set_ear(boot, is_any, &ear);
+        o.ears = &ear;
+        o.n_ears = 1;
     }
-    int backlog = boot->n_ranks < 128 ? 128 : (int)boot->n_ranks;
+    tutti_err err = tt_link_listen(g->box, &o, &g->listener, why, diag);
+    if (*why != EADDRINUSE || o.first_port == 0)
+        return err;
+    return tt_fail(diag, TUTTI_EBOOT,
+                   "rank 0 finds no free port in TUTTI_PORT_RANGE %u-%u to "
+                   "meet the other ranks at; it needs one beside that of each "
+                   "rank of its host",
+                   o.first_port, o.last_port);
+}
+
+static tutti_err open_listener(gathering *g, const tt_launch *launch,
+                               const tt_settings *set, tutti_diag *diag)
+{
+    const tt_boot *boot = g->boot;
+    bool is_any = false;
     uint64_t patience = tt_now_ns() + BUSY_NS;
-    if (patience > deadline_ns)
-        patience = deadline_ns;
+    if (patience > g->deadline_ns)
+        patience = g->deadline_ns;
     for (;;) {
-        int fd = bind_here(boot, backlog);
-        if (fd >= 0) {
-            boot->listener = fd;
-            return TUTTI_OK;
+        int why = 0;
+        tutti_err err = listen_once(g, launch, set, is_any, &why, diag);
+        if (err == TUTTI_OK || why == 0 || (boot->store && why == EADDRINUSE))
+            return err;
+        if (why == EADDRNOTAVAIL && !is_any && !boot->is_local) {
+            TT_WARN("%s is not an address of this host: rank 0 listens on all "
+                    "addresses, port %u",
+                    boot->host, boot->port);
+            is_any = true;
+        } else if (why != EADDRINUSE || tt_now_ns() >= patience) {
+            return fail_listen(boot, why, diag);
+        } else {
+            poll(NULL, 0, 50);
         }
-        if (fd != -EADDRINUSE || tt_now_ns() >= patience)
-            return fail_listen(boot, -fd, diag);
-        poll(NULL, 0, 50);
     }
 }
+
+/* --------------------------------------------------------------- telling -- */
 
 /* Reads and drops what is unread, until the other side has closed or the
  * deadline: closing with unread input would destroy what we have sent. */
@@ -172,162 +176,93 @@ void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag)
     }
 }
 
-static void drop_guest(gathering *g, uint32_t i)
+/* ---------------------------------------------------------------- coming -- */
+
+static void print_refusal(const tt_boot *boot, const tt_link_refusal *r,
+                          char *out, size_t size)
 {
-    close(g->guests[i].fd);
-    g->guests[i] = g->guests[--g->n_guests];
+    if (r->why == TT_LINK_OTHER_VERSION)
+        snprintf(out, size,
+                 "rank 0 at %s and the other side (version %u of the greeting) "
+                 "have no version in common; all ranks need the same Tutti",
+                 boot->where, r->version);
+    else if (r->why == TT_LINK_OTHER_JOB)
+        snprintf(out, size, "rank 0 at %s belongs to another job", boot->where);
+    else
+        snprintf(out, size, "%s", tt_link_why_text(r->why));
 }
 
-/* Sends a guest away with a sentence; the job goes on. */
-static void refuse(gathering *g, guest *who, const char *fmt, ...)
+/* The job goes on without them. */
+static void look_at_refused(gathering *g)
 {
+    tt_link_refusal r;
     char text[TT_FRAME_TEXT];
-    char from[TT_SOCK_TEXT];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    put_error(g->boot, who->fd, TUTTI_EBOOT, text);
-    shutdown(who->fd, SHUT_WR);
-    tt_sock_peer_text(who->fd, from);
+    uint64_t n = tt_link_listener_refusal(g->listener, &r, NULL);
+    if (n == g->n_refused)
+        return;
+    print_refusal(g->boot, &r, text, sizeof(text));
     /* In a store that is used again, old values are nobody's mistake. */
-    if (g->boot->store)
-        TT_DEBUG("start-up: sent %s away: %s", from, text);
+    if (g->boot->store || g->n_refused >= MOST_WARNINGS)
+        TT_DEBUG("start-up: sent %s away: %s", r.from, text);
     else
-        TT_WARN("start-up: sent %s away: %s", from, text);
-    snprintf(g->refused, sizeof(g->refused), "; sent %.40s away: %.90s", from,
+        TT_WARN("start-up: sent %s away: %s", r.from, text);
+    g->n_refused = n;
+    snprintf(g->refused, sizeof(g->refused), "; sent %.40s away: %.90s", r.from,
              text);
 }
 
-static tutti_err admit(gathering *g, guest *who, tutti_diag *diag)
+/* Takes fd when it returns OK. AGAIN: it is gone already; it may try again. */
+static tutti_err admit(gathering *g, int fd, const tt_boot_said *said,
+                       tutti_diag *diag)
 {
     tt_boot *boot = g->boot;
-    const tt_frame *hello = &who->hello;
     char from[TT_SOCK_TEXT];
-    tt_sock_peer_text(who->fd, from);
-    if (hello->rank == 0 || boot->fds[hello->rank] >= 0)
-        return tt_boot_blame(diag, TUTTI_ECONFIG, hello->rank,
+    tt_sock_peer_text(fd, from);
+    if (said->n_ranks != boot->n_ranks)
+        return tt_boot_blame(diag, TUTTI_ECONFIG, said->rank,
+                             "rank %u says that the job has %u ranks, rank 0 "
+                             "at %s says %u",
+                             said->rank, said->n_ranks, boot->where,
+                             boot->n_ranks);
+    if (said->rank >= boot->n_ranks)
+        return TUTTI_AGAIN;
+    if (said->rank == 0 || boot->fds[said->rank] >= 0)
+        return tt_boot_blame(diag, TUTTI_ECONFIG, said->rank,
                              "two processes say that they are rank %u; the "
                              "second one is %s",
-                             hello->rank, from);
+                             said->rank, from);
     tt_frame welcome = boot->like;
     welcome.kind = TT_FRAME_WELCOME;
-    if (tt_boot_put(boot, who->fd, welcome, tt_now_ns() + TELL_NS) != 0)
-        return TUTTI_AGAIN; /* gone already; it may try again */
-    boot->fds[hello->rank] = who->fd;
-    who->fd = -1;
+    if (tt_boot_put(boot, fd, welcome, tt_now_ns() + TELL_NS) != 0)
+        return TUTTI_AGAIN;
+    boot->fds[said->rank] = fd;
     g->n_missing--;
-    TT_DEBUG("start-up: rank %u has come from %s, %u missing", hello->rank,
-             from, g->n_missing);
-    uint64_t until = tt_now_ns() + hello->extra * TT_NS_PER_MS;
+    TT_DEBUG("start-up: rank %u has come from %s, %u missing", said->rank, from,
+             g->n_missing);
+    uint64_t until = tt_now_ns() + said->wait_ms * TT_NS_PER_MS;
     if (until < g->deadline_ns)
         g->deadline_ns = until;
     return TUTTI_OK;
 }
 
-/* A whole header has come from a guest. */
-static tutti_err judge(gathering *g, guest *who, tutti_diag *diag)
+static tutti_err take_arrivals(gathering *g, tutti_diag *diag)
 {
-    const tt_boot *boot = g->boot;
-    const tt_frame *hello = &who->hello;
-    switch (tt_frame_check(hello, &boot->like, 0)) {
-    case TT_FRAME_OTHER_VERSION:
-        refuse(g, who,
-               "rank 0 at %s speaks version %d of the start-up protocol, the "
-               "other side version %u; all ranks need the same Tutti",
-               boot->where, TT_FRAME_VERSION, hello->version);
-        return TUTTI_AGAIN;
-    case TT_FRAME_OTHER_JOB:
-        refuse(g, who,
-               "rank 0 at %s belongs to another job; give each job its own "
-               "%s",
-               boot->where,
-               boot->store ? "store or prefix" : "port or its own name");
-        return TUTTI_AGAIN;
-    case TT_FRAME_OTHER_SIZE:
-        return tt_boot_blame(diag, TUTTI_ECONFIG, hello->rank,
-                             "rank %u says that the job has %u ranks, rank 0 "
-                             "at %s says %u",
-                             hello->rank, hello->n_ranks, boot->where,
-                             boot->n_ranks);
-    case TT_FRAME_GOOD:
-        if (hello->kind == TT_FRAME_HELLO)
-            return admit(g, who, diag);
-        return TUTTI_AGAIN;
-    default:
-        return TUTTI_AGAIN;
-    }
-}
-
-/* Reads what a guest says. AGAIN: it is to be dropped; BUSY: more to come. */
-static tutti_err hear_guest(gathering *g, guest *who, tutti_diag *diag)
-{
-    char *at = (char *)&who->hello + who->got;
-    ssize_t n = recv(who->fd, at, sizeof(who->hello) - who->got, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return TUTTI_EBUSY;
-    if (n <= 0)
-        return TUTTI_AGAIN;
-    who->got += (size_t)n;
-    if (who->got >= sizeof(uint32_t) && who->hello.magic != TT_FRAME_MAGIC)
-        return TUTTI_AGAIN;
-    return who->got < sizeof(who->hello) ? TUTTI_EBUSY : judge(g, who, diag);
-}
-
-static tutti_err serve_guests(gathering *g, const struct pollfd *polls,
-                              tutti_diag *diag)
-{
-    uint64_t now = tt_now_ns();
-    /* From the end, because dropping one moves the last into its place. */
-    for (uint32_t i = g->n_guests; i-- > 0;) {
-        guest *who = &g->guests[i];
-        tutti_err err = TUTTI_EBUSY;
-        if (polls[i].revents != 0)
-            err = hear_guest(g, who, diag);
-        if (err == TUTTI_OK) {
-            g->guests[i] = g->guests[--g->n_guests];
-        } else if (err == TUTTI_AGAIN || now >= who->until_ns) {
-            drop_guest(g, i);
-        } else if (err != TUTTI_EBUSY) {
-            put_error(g->boot, who->fd, err, diag->text);
-            drain(who->fd, tt_now_ns() + TELL_NS);
-            drop_guest(g, i);
-            return err;
+    tt_link_event link;
+    tt_boot_said said;
+    while (g->n_missing > 0 && tt_link_box_take(g->box, &link)) {
+        memcpy(&said, link.who.said, sizeof(said));
+        tutti_err err = admit(g, link.fd, &said, diag);
+        if (err == TUTTI_OK)
+            continue;
+        if (err != TUTTI_AGAIN) {
+            put_error(g->boot, link.fd, err, diag->text);
+            drain(link.fd, tt_now_ns() + TELL_NS);
         }
+        tt_fork_close(&link.fd);
+        if (err != TUTTI_AGAIN)
+            return err;
     }
     return TUTTI_OK;
-}
-
-/* Ours say HELLO at once: when all places are taken, who has been silent for
- * longest goes. */
-static void make_room(gathering *g)
-{
-    uint32_t oldest = 0;
-    for (uint32_t i = 1; i < g->n_guests; i++)
-        if (g->guests[i].until_ns < g->guests[oldest].until_ns)
-            oldest = i;
-    if (g->n_guests == GUESTS)
-        drop_guest(g, oldest);
-}
-
-static void accept_guests(gathering *g)
-{
-    /* Not without end: others are served in between. */
-    for (int n = 0; n < GUESTS; n++) {
-        int fd = tt_sock_accept(g->boot->listener);
-        if (fd < 0)
-            return;
-        uint32_t uid;
-        if (g->boot->is_local &&
-            (!tt_sock_peer_uid(fd, &uid) || uid != geteuid())) {
-            close(fd);
-            continue;
-        }
-        tt_sock_hurry(fd);
-        make_room(g);
-        g->guests[g->n_guests++] = (guest){.fd = fd,
-                                           .until_ns = tt_now_ns() + GUEST_NS};
-    }
 }
 
 /* A member has nothing to say before READY: readable means gone. */
@@ -343,32 +278,23 @@ static tutti_err check_members(gathering *g, const struct pollfd *polls,
     return TUTTI_OK;
 }
 
-/* One round of waiting. polls: listener, ranks 1.., guests. */
+/* One round of waiting. */
 static tutti_err attend(gathering *g, tutti_diag *diag)
 {
     const tt_boot *boot = g->boot;
     struct pollfd *members = g->polls + 1;
-    struct pollfd *guests = g->polls + boot->n_ranks;
-    g->polls[0] = (struct pollfd){.fd = boot->listener, .events = POLLIN};
+    g->polls[0] = (struct pollfd){.fd = tt_link_box_fd(g->box),
+                                  .events = POLLIN};
     for (uint32_t r = 1; r < boot->n_ranks; r++)
         members[r - 1] = (struct pollfd){.fd = boot->fds[r], .events = POLLIN};
-    for (uint32_t i = 0; i < g->n_guests; i++)
-        guests[i] = (struct pollfd){.fd = g->guests[i].fd, .events = POLLIN};
-    int n = poll(g->polls, boot->n_ranks + g->n_guests,
-                 tt_poll_ms(g->deadline_ns, g->n_guests ? 200 : 60000));
+    int n = poll(g->polls, boot->n_ranks, tt_poll_ms(g->deadline_ns, LOOK_MS));
     if (n < 0 && errno != EINTR)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll at start-up");
+    look_at_refused(g);
     if (n < 0)
         return TUTTI_OK;
     tutti_err err = check_members(g, members, diag);
-    if (err)
-        return err;
-    err = serve_guests(g, guests, diag);
-    if (err)
-        return err;
-    if (g->polls[0].revents != 0)
-        accept_guests(g);
-    return TUTTI_OK;
+    return err ? err : take_arrivals(g, diag);
 }
 
 /* "3, 5-7", cut short when there is no room; `first` the first of them. */
@@ -431,36 +357,50 @@ static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-tutti_err tt_boot_gather(tt_boot *boot, int listen_fd, uint64_t deadline_ns,
-                         tutti_diag *diag)
+static tutti_err gather(gathering *g, const tt_launch *launch,
+                        const tt_settings *set, tutti_diag *diag)
 {
-    size_t n_polls = boot->n_ranks + (size_t)GUESTS;
-    tutti_err err = TUTTI_ENOMEM;
-    gathering *g = tt_new(&boot->mem, 1, sizeof(*g));
-    struct pollfd *polls = tt_new(&boot->mem, n_polls, sizeof(*polls));
-    if (!g || !polls) {
-        tt_fail(diag, err, "out of memory for %u ranks", boot->n_ranks);
-        goto out;
-    }
-    *g = (gathering){.boot = boot,
-                     .start_ns = tt_now_ns(),
-                     .deadline_ns = deadline_ns,
-                     .n_missing = boot->n_ranks - 1,
-                     .polls = polls};
-    err = open_listener(boot, listen_fd, deadline_ns, diag);
+    tt_boot *boot = g->boot;
+    char token[TT_STORE_TOKEN];
+    tutti_err err = TUTTI_OK;
+    if (boot->store)
+        err = tt_store_begin(boot, token, diag);
+    if (!err)
+        err = open_listener(g, launch, set, diag);
+    if (!err && boot->store)
+        err = tt_store_tell(boot, token, set,
+                            tt_link_listener_port(g->listener, 0), diag);
     if (err)
-        goto out;
+        return err;
     TT_DEBUG("start-up: rank 0 listens at %s", boot->where);
     err = wait_for_all(g, diag);
     if (err)
         tt_boot_tell(boot, err, diag);
-    while (g->n_guests > 0)
-        drop_guest(g, 0);
-out:
-    if (boot->listener >= 0)
-        close(boot->listener);
-    boot->listener = -1;
-    tt_free(&boot->mem, polls, n_polls, sizeof(*polls));
-    tt_free(&boot->mem, g, 1, sizeof(*g));
+    return err;
+}
+
+tutti_err tt_boot_gather(tt_boot *boot, const tt_launch *launch,
+                         const tt_settings *settings, uint64_t deadline_ns,
+                         tutti_diag *diag)
+{
+    gathering g = {.boot = boot,
+                   .start_ns = tt_now_ns(),
+                   .deadline_ns = deadline_ns,
+                   .n_missing = boot->n_ranks - 1};
+    tt_link_host *host = NULL;
+    tutti_err err = TUTTI_OK;
+    g.polls = tt_new(&boot->mem, boot->n_ranks, sizeof(*g.polls));
+    if (!g.polls)
+        err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u ranks",
+                      boot->n_ranks);
+    if (!err)
+        err = tt_link_host_open(&host, diag);
+    if (!err)
+        err = tt_link_box_open(host, &boot->mem, &g.box, diag);
+    if (!err)
+        err = gather(&g, launch, settings, diag);
+    tt_link_box_close(g.box);
+    tt_link_host_close(host);
+    tt_free(&boot->mem, g.polls, boot->n_ranks, sizeof(*g.polls));
     return err;
 }

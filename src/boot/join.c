@@ -12,9 +12,8 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/log.h"
+#include "base/fork.h"
 #include "base/rng.h"
 #include "boot/meet.h"
 
@@ -25,6 +24,7 @@
 
 typedef struct seeking {
     tt_boot *boot;
+    tt_link_box *box;
     uint64_t start_ns, deadline_ns;
     bool is_met;     /* rank 0 said WELCOME */
     bool is_silent;  /* connected, but no answer came */
@@ -82,17 +82,6 @@ static tutti_err find_addrs(seeking *s, tt_addr *out, size_t *n,
     return TUTTI_OK;
 }
 
-static int say_hello(seeking *s, int fd)
-{
-    uint64_t now = tt_now_ns();
-    uint64_t left = now < s->deadline_ns ? (s->deadline_ns - now) / TT_NS_PER_MS
-                                         : 0;
-    tt_frame hello = s->boot->like;
-    hello.kind = TT_FRAME_HELLO;
-    hello.extra = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
-    return tt_boot_put(s->boot, fd, hello, s->deadline_ns);
-}
-
 /* Waits for WELCOME, then READY. AGAIN: what was there has gone, without a
  * word; try again. */
 static tutti_err hear_answers(seeking *s, tutti_diag *diag)
@@ -132,42 +121,103 @@ static tutti_err hear_answers(seeking *s, tutti_diag *diag)
     }
 }
 
-static bool is_own_user(const tt_boot *boot, int fd)
+static tutti_err begin_dial(const seeking *s, const tt_addr *addrs, size_t n,
+                            tt_link_dial **out, tutti_diag *diag)
 {
-    uint32_t uid;
-    return !boot->is_local || (tt_sock_peer_uid(fd, &uid) && uid == geteuid());
+    const tt_boot *boot = s->boot;
+    uint64_t now = tt_now_ns();
+    uint64_t left_ns = now < s->deadline_ns ? s->deadline_ns - now : 0;
+    uint64_t ms = left_ns / TT_NS_PER_MS;
+    tt_boot_said said = {.rank = boot->rank,
+                         .n_ranks = boot->n_ranks,
+                         .wait_ms = ms < UINT32_MAX ? (uint32_t)ms
+                                                    : UINT32_MAX};
+    tt_link_way ways[TT_BOOT_WAYS];
+    memset(ways, 0, sizeof(ways));
+    for (size_t i = 0; i < n; i++)
+        ways[i].to = addrs[i];
+    tt_link_dial_opts o = {
+        .purpose = TT_LINK_RENDEZVOUS,
+        .job = boot->like.job,
+        .ways = ways,
+        .n_ways = (uint32_t)n,
+        .deadline_ns = s->deadline_ns,
+        .try_ns = TRY_NS,
+        /* Its launcher may have listened for it, long before it comes. With a
+         * store another address may be the right one. */
+        .answer_ns = boot->store ? TRY_NS : left_ns + TT_NS_PER_S,
+        .n_rounds = 1,
+        .stops_at = boot->store ? 0
+                                : 1u << TT_LINK_OTHER_VERSION |
+                                      1u << TT_LINK_OTHER_JOB};
+    memcpy(o.said, &said, sizeof(said));
+    return tt_link_dial_begin(s->box, &o, out, diag);
 }
 
-/* One address, once. AGAIN: not reached. */
-static tutti_err try_addr(seeking *s, const tt_addr *addr, tutti_diag *diag)
+/* Why nobody has let it in at this address. AGAIN: it may be otherwise soon. */
+static tutti_err judge(seeking *s, const tt_link_outcome *o,
+                       const tt_addr *addr, tutti_diag *diag)
+{
+    const tt_boot *boot = s->boot;
+    char where[TT_SOCK_TEXT];
+    tt_addr_text(addr, where);
+    if (o->why == TT_LINK_OTHER_USER)
+        return tt_fail(diag, TUTTI_EBOOT,
+                       "%s is held by a process of another user", where);
+    if (o->why == TT_LINK_OTHER_VERSION && !boot->store)
+        return tt_fail(diag, TUTTI_EBOOT,
+                       "rank 0 at %s and rank %u have no version of the "
+                       "greeting in common (its last one is %u); all ranks "
+                       "need the same Tutti",
+                       boot->where, boot->rank, o->version);
+    if (o->why == TT_LINK_OTHER_JOB && !boot->store)
+        return tt_fail(diag, TUTTI_EBOOT,
+                       "rank 0 at %s belongs to another job; give each job its "
+                       "own port or its own name",
+                       boot->where);
+    if (o->why == TT_LINK_STRANGE && o->err == 0 && !boot->store)
+        return tt_fail(diag, TUTTI_EBOOT,
+                       "what answered at %s is not rank 0 of this job; choose "
+                       "another port in TUTTI_ADDR or MASTER_PORT",
+                       boot->where);
+    s->is_silent |= o->why == TT_LINK_UNGREETED;
+    if (o->why == TT_LINK_STRANGE)
+        snprintf(s->tried, sizeof(s->tried),
+                 "it closed the connection without an answer");
+    else if (o->why != TT_LINK_WELL)
+        snprintf(s->tried, sizeof(s->tried), "%s: %s", where,
+                 o->why == TT_LINK_SILENT ? strerror(ETIMEDOUT)
+                 : o->err                 ? strerror(o->err)
+                                          : tt_link_why_text(o->why));
+    return TUTTI_AGAIN;
+}
+
+/* All addresses, once. AGAIN: not reached. */
+static tutti_err try_addrs(seeking *s, const tt_addr *addrs, size_t n,
+                           tutti_diag *diag)
 {
     tt_boot *boot = s->boot;
-    char text[TT_SOCK_TEXT];
-    tt_addr_text(addr, text);
-    uint64_t until = tt_now_ns() + TRY_NS;
-    int fd = tt_sock_connect(addr,
-                             until < s->deadline_ns ? until : s->deadline_ns);
-    if (fd < 0) {
-        snprintf(s->tried, sizeof(s->tried), "%s: %s", text, strerror(-fd));
-        return TUTTI_AGAIN;
-    }
-    if (!is_own_user(boot, fd)) {
-        close(fd);
-        return tt_fail(diag, TUTTI_EBOOT,
-                       "%s is held by a process of another user", text);
-    }
-    tt_sock_hurry(fd);
-    boot->fds[0] = fd;
-    int why = say_hello(s, fd);
-    tutti_err err = TUTTI_AGAIN;
-    if (why != 0)
-        snprintf(s->tried, sizeof(s->tried), "%s: %s", text, strerror(why));
-    else
+    tt_link_dial *dial = NULL;
+    tt_link_event link;
+    tutti_err err = begin_dial(s, addrs, n, &dial, diag);
+    if (err)
+        return err;
+    while (!tt_link_box_take(s->box, &link)) /* it has a deadline itself */
+        tt_link_box_wait(s->box, UINT64_MAX);
+    s->is_silent = false;
+    if (link.kind == TT_LINK_DIALLED) {
+        boot->fds[0] = link.fd;
         err = hear_answers(s, diag);
-    if (err) {
-        close(fd);
-        boot->fds[0] = -1;
+        if (err)
+            tt_fork_close(&boot->fds[0]);
+    } else {
+        err = TUTTI_AGAIN;
+        for (uint32_t i = 0; i < n && err == TUTTI_AGAIN; i++) {
+            tt_link_outcome o = tt_link_dial_outcome(dial, i);
+            err = judge(s, &o, &addrs[i], diag);
+        }
     }
+    tt_link_dial_end(dial);
     return err;
 }
 
@@ -203,6 +253,24 @@ static void rest(seeking *s)
     poll(NULL, 0, tt_poll_ms(until, 60000));
 }
 
+static tutti_err seek(seeking *s, tutti_diag *diag)
+{
+    do {
+        tt_addr addrs[TT_BOOT_WAYS];
+        size_t n;
+        tutti_err err = find_addrs(s, addrs, &n, diag);
+        if (err)
+            return err;
+        err = n > 0 ? try_addrs(s, addrs, n, diag) : TUTTI_AGAIN;
+        if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
+            return fail_late(s, diag);
+        if (err != TUTTI_AGAIN)
+            return err;
+        rest(s);
+    } while (tt_now_ns() < s->deadline_ns);
+    return fail_late(s, diag);
+}
+
 tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag)
 {
     seeking s = {.boot = boot,
@@ -211,20 +279,13 @@ tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag)
                  .tried = "none",
                  .rng = {.state = boot->rank},
                  .pause_ms = 1};
-    do {
-        tt_addr addrs[TT_BOOT_WAYS];
-        size_t n;
-        tutti_err found = find_addrs(&s, addrs, &n, diag);
-        if (found)
-            return found;
-        for (size_t i = 0; i < n; i++) {
-            tutti_err err = try_addr(&s, &addrs[i], diag);
-            if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
-                return fail_late(&s, diag);
-            if (err != TUTTI_AGAIN)
-                return err;
-        }
-        rest(&s);
-    } while (tt_now_ns() < deadline_ns);
-    return fail_late(&s, diag);
+    tt_link_host *host = NULL;
+    tutti_err err = tt_link_host_open(&host, diag);
+    if (!err)
+        err = tt_link_box_open(host, &boot->mem, &s.box, diag);
+    if (!err)
+        err = seek(&s, diag);
+    tt_link_box_close(s.box);
+    tt_link_host_close(host);
+    return err;
 }

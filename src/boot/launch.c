@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/sock.h"
 #include "boot/launch.h"
+#include "link/link.h"
 
 typedef struct launcher {
     const char *name, *rank_var, *size_var;
@@ -127,7 +128,7 @@ static tutti_err listen_and_name(const tt_settings *settings, tt_launch *out,
                        "no network interface that is up and that "
                        "TUTTI_SOCKET_IFNAME \"%s\" allows",
                        settings->interfaces);
-    int fd = tt_sock_listen(&iface.addr, (int)out->n_ranks);
+    int fd = tt_link_bind(&iface.addr, (int)out->n_ranks);
     if (fd < 0)
         return tt_fail_errno(diag, TUTTI_EBOOT, -fd, "cannot listen on %s",
                              iface.name);

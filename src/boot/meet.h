@@ -7,9 +7,13 @@
 #include "base/sock.h"
 #include "boot/boot.h"
 #include "boot/frame.h"
+#include "link/link.h"
 
 /* The most addresses at which rank 0 is looked for. */
 #define TT_BOOT_WAYS 16
+
+/* Text: 16 hexadecimal digits and the end. */
+#define TT_STORE_TOKEN 17
 
 /* The longest piece of an exchange. */
 #define TT_BOOT_PIECE_MAX (64 * 1024)
@@ -35,15 +39,15 @@ struct tt_boot {
      * n_fds of them. */
     int *fds;
     uint32_t n_fds;
-    int listener; /* rank 0, while it gathers; else -1 */
-    bool is_off;  /* the start was called off */
+    bool is_off; /* the start was called off */
     /* The first failure: all later exchanges repeat it. */
     tutti_err broken;
     tutti_diag why;
 };
 
 /* Rank 0: listens and waits until all ranks have come (gather.c). */
-tutti_err tt_boot_gather(tt_boot *boot, int listen_fd, uint64_t deadline_ns,
+tutti_err tt_boot_gather(tt_boot *boot, const tt_launch *launch,
+                         const tt_settings *settings, uint64_t deadline_ns,
                          tutti_diag *diag);
 /* Rank 0: tells `err` and diag's sentence to all who have come, and sees to
  * it that they can read it before the connections close. */
@@ -51,13 +55,13 @@ void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag);
 /* Other ranks: finds rank 0 and waits for READY (join.c). */
 tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag);
 
-/* Listens on all addresses; a descriptor or -errno (gather.c). */
-int tt_boot_listen_any(uint16_t port, int backlog);
-
-/* Rank 0: listens, and tells where in the store (store.c). The caller owns
- * *listen_fd. */
-tutti_err tt_store_offer(tt_boot *boot, const tt_settings *set, int *listen_fd,
+/* Rank 0: a token for the store, the job's name from now on. */
+tutti_err tt_store_begin(tt_boot *boot, char token[TT_STORE_TOKEN],
                          tutti_diag *diag);
+/* Rank 0: tells in the store where it listens. */
+tutti_err tt_store_tell(tt_boot *boot, const char *token,
+                        const tt_settings *set, uint16_t port,
+                        tutti_diag *diag);
 /* The others: rank 0's addresses (TT_BOOT_WAYS) as the store has them now, the
  * most promising first; waits for them. AGAIN: not there by the deadline. */
 tutti_err tt_store_find(tt_boot *boot, uint64_t deadline_ns, tt_addr *out,

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "boot/meet.h"
@@ -163,17 +164,11 @@ static tutti_err meet(tt_boot *boot, const tt_launch *launch,
     boot->store = launch->store;
     boot->interfaces = settings->interfaces;
     tutti_err err = set_up(boot, launch, diag);
-    int listen_fd = launch->listen_fd;
-    if (!err && boot->store && boot->rank == 0)
-        err = tt_store_offer(boot, settings, &listen_fd, diag);
     if (err)
         return err;
-    if (boot->rank != 0)
-        return tt_boot_join(boot, deadline_ns, diag);
-    err = tt_boot_gather(boot, listen_fd, deadline_ns, diag);
-    if (boot->store)
-        close(listen_fd);
-    return err;
+    return boot->rank == 0
+               ? tt_boot_gather(boot, launch, settings, deadline_ns, diag)
+               : tt_boot_join(boot, deadline_ns, diag);
 }
 
 tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
@@ -196,7 +191,6 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
     boot->n_ranks = launch->n_ranks;
     boot->timeout_ns = settings->start_timeout_ns;
     boot->phase = "start-up";
-    boot->listener = -1;
     boot->like = (tt_frame){
         .magic = TT_FRAME_MAGIC,
         .version = TT_FRAME_VERSION,
@@ -266,10 +260,8 @@ void tt_boot_close(tt_boot *boot)
 {
     if (!boot)
         return;
-    for (uint32_t i = 0; i < boot->n_fds; i++) {
-        if (boot->fds[i] >= 0)
-            close(boot->fds[i]);
-    }
+    for (uint32_t i = 0; i < boot->n_fds; i++)
+        tt_fork_close(&boot->fds[i]);
     const tt_mem mem = boot->mem;
     tt_free(&mem, boot->fds, boot->n_fds, sizeof(*boot->fds));
     tt_free(&mem, boot, 1, sizeof(*boot));
@@ -428,8 +420,7 @@ static tutti_err spread(tt_boot *boot, const void *bytes, uint64_t len,
         if (why == 0)
             continue;
         /* Half a message has gone out to it: no sentence can follow. */
-        close(boot->fds[r]);
-        boot->fds[r] = -1;
+        tt_fork_close(&boot->fds[r]);
         return tt_boot_blame(diag, TUTTI_EPEER, r,
                              "rank %u died or left during %s: %s", r,
                              boot->phase, strerror(why));

@@ -31,7 +31,7 @@
 
 #define KEY "tutti-meet"
 #define FIRST_WORDS "tutti-meet 1 "
-#define HEX_TOKEN 16
+#define HEX_TOKEN (TT_STORE_TOKEN - 1)
 #define HEX_BOOT 32
 #define VALUE_MAX 2048
 
@@ -65,34 +65,8 @@ static bool print_ip(const tt_iface *iface, char *out, size_t size)
 
 /* ------------------------------------------------------------------ rank 0 */
 
-static tutti_err listen_in_range(const tt_boot *boot, const tt_settings *set,
-                                 int *out, tutti_diag *diag)
-{
-    uint16_t first;
-    uint16_t last;
-    if (!tt_ports_parse(set->ports, &first, &last))
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_PORT_RANGE is \"%.40s\"; expected ports such as "
-                       "40000-40100",
-                       set->ports);
-    int backlog = boot->n_ranks < 128 ? 128 : (int)boot->n_ranks;
-    int fd = -EADDRINUSE;
-    for (uint32_t port = first; fd == -EADDRINUSE && port <= last; port++)
-        fd = tt_boot_listen_any((uint16_t)port, backlog);
-    if (fd == -EADDRINUSE)
-        return tt_fail(diag, TUTTI_EBOOT,
-                       "rank 0 finds no free port in TUTTI_PORT_RANGE %u-%u to "
-                       "meet the other ranks at; it needs one beside that of "
-                       "each rank of its host",
-                       first, last);
-    if (fd < 0)
-        return tt_fail_errno(diag, TUTTI_EBOOT, -fd, "rank 0 cannot listen");
-    *out = fd;
-    return TUTTI_OK;
-}
-
-static tutti_err print_value(const tt_settings *set, int fd, const char *token,
-                             char *out, tutti_diag *diag)
+static tutti_err print_value(const tt_settings *set, uint16_t port,
+                             const char *token, char *out, tutti_diag *diag)
 {
     tt_iface ifaces[TT_BOOT_WAYS];
     char host[HEX_BOOT + 32];
@@ -100,7 +74,7 @@ static tutti_err print_value(const tt_settings *set, int fd, const char *token,
     bool has_any = false;
     print_host(host, sizeof(host));
     size_t used = (size_t)snprintf(out, VALUE_MAX, FIRST_WORDS "%s %s %u",
-                                   token, host, tt_sock_port(fd));
+                                   token, host, port);
     for (size_t i = 0; i < n; i++) {
         char ip[TT_SOCK_TEXT];
         if (!print_ip(&ifaces[i], ip, sizeof(ip)))
@@ -130,34 +104,29 @@ static void take_token(tt_boot *boot, const char *token)
     boot->like.job = tt_fnv1a(TT_FNV1A_START, token, strlen(token));
 }
 
-tutti_err tt_store_offer(tt_boot *boot, const tt_settings *set, int *listen_fd,
+tutti_err tt_store_begin(tt_boot *boot, char token[TT_STORE_TOKEN],
                          tutti_diag *diag)
+{
+    uint64_t random;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
+    snprintf(token, TT_STORE_TOKEN, "%016" PRIx64, random);
+    take_token(boot, token);
+    return TUTTI_OK;
+}
+
+tutti_err tt_store_tell(tt_boot *boot, const char *token,
+                        const tt_settings *set, uint16_t port, tutti_diag *diag)
 {
     const tutti_store *store = boot->store;
     char value[VALUE_MAX];
-    char token[HEX_TOKEN + 1];
-    uint64_t random;
-    int fd = -1;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
-    snprintf(token, sizeof(token), "%016" PRIx64, random);
-    tutti_err err = listen_in_range(boot, set, &fd, diag);
-    if (!err)
-        err = print_value(set, fd, token, value, diag);
-    if (!err) {
-        take_token(boot, token);
-        snprintf(boot->where, sizeof(boot->where),
-                 "port %u of rank 0, told in the program's store",
-                 tt_sock_port(fd));
-        err = store->put(store->ctx, KEY, value, strlen(value));
-        if (err)
-            err = fail_store(boot, "told its addresses", err, diag);
-    }
-    if (!err)
-        *listen_fd = fd;
-    else if (fd >= 0)
-        close(fd);
-    return err;
+    tutti_err err = print_value(set, port, token, value, diag);
+    if (err)
+        return err;
+    snprintf(boot->where, sizeof(boot->where),
+             "port %u of rank 0, told in the program's store", port);
+    err = store->put(store->ctx, KEY, value, strlen(value));
+    return err ? fail_store(boot, "told its addresses", err, diag) : TUTTI_OK;
 }
 
 /* -------------------------------------------------------- the other ranks */

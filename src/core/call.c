@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "core/drift.h"
+#include "core/core.h"
 
 /* A vector may not be longer than this, in bytes: products stay exact. */
 static const uint64_t most_bytes = UINT64_C(1) << 48;
@@ -122,7 +122,7 @@ static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry)
         .op = (uint8_t)call->op,
         .root = is_pair ? TT_NONE : s->root,
         .count = count,
-        .schedule_id = tt_plan_bound(entry->plan)->schedule_id,
+        .schedule_id = tt_program_bound(entry->program)->schedule_id,
         .shape = entry->shape,
     };
 }
@@ -196,8 +196,8 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     tt_engine_lock(comm->engine);
     tutti_err err = team_error(comm);
     bool is_well = !err;
-    if (is_well && call->predicted_s > 0)
-        tt_drift_watch(comm, start, call->predicted_s);
+    if (is_well && call->expected_s > 0)
+        comm->observer->begins(comm, start, call->expected_s);
     if (is_well)
         err = call->is_message ? tt_message_begin(comm, call, start)
                                : tt_op_begin(comm->team, start);
@@ -265,7 +265,7 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     if (err)
         return give_up(comm, err, call, diag.text);
     *start = (tt_op_start){
-        .plan = entry->plan,
+        .program = entry->program,
         .call = describe(call, entry),
         .in = call->in,
         .out = call->out,
@@ -275,9 +275,16 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
         .priority = opts ? opts->priority : 0,
         .now_ns = tt_now_ns(),
     };
-    if (call->predicted_s > 0)
-        call->predicted_s = entry->predicted_s;
+    if (call->expected_s > 0)
+        call->expected_s = entry->expected_s;
     return TUTTI_OK;
+}
+
+static bool is_observed(const tutti_comm *comm, const tt_call_in *call)
+{
+    return !call->is_message && !call->is_barrier &&
+           comm->observer->wants(call->shape.coll,
+                                 tt_shape_total_bytes(&call->shape));
 }
 
 static tutti_err perform(tutti_comm *comm, tt_call_in *call)
@@ -285,12 +292,12 @@ static tutti_err perform(tutti_comm *comm, tt_call_in *call)
     const tutti_call_opts *opts = call->opts;
     uint64_t timeout_ns = timeout(comm, opts);
     tt_op_start start;
-    call->predicted_s = 0;
-    if (comm->drift && tt_drift_counts(call)) {
-        tutti_err err = tt_drift_check(comm, timeout_ns);
+    call->expected_s = 0;
+    if (comm->observer && is_observed(comm, call)) {
+        tutti_err err = comm->observer->before(comm, timeout_ns);
         if (err)
             return err;
-        call->predicted_s = 1;
+        call->expected_s = 1; /* the plan tells how much */
     }
     const char *rule = opts && opts->planner ? opts->planner
                                              : comm->agreed.planner;

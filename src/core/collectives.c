@@ -196,3 +196,78 @@ tutti_err tutti_barrier(tutti_comm *comm, const tutti_call_opts *opts,
         .is_barrier = true};
     return tt_comm_call(comm, &call);
 }
+
+/* -------------------------------------------------------------- messages -- */
+
+static void make_message(tt_call_in *call, bool is_send)
+{
+    call->is_message = true;
+    call->shape.coll = TUTTI_BROADCAST;
+    call->shape.rank = is_send ? 0 : 1;
+    call->shape.n_ranks = 2;
+    call->shape.root = 0;
+}
+
+static tutti_err check_other(tutti_comm *comm, int other, const char *what)
+{
+    if (other >= 0 && (uint32_t)other < comm->n_ranks &&
+        (uint32_t)other != comm->rank)
+        return TUTTI_OK;
+    return tt_comm_fail(comm, TUTTI_EINVAL,
+                        "%s: rank %d is not another of the %u ranks", what,
+                        other, comm->n_ranks);
+}
+
+tutti_err tutti_send(tutti_comm *comm, const void *buf, size_t count,
+                     tutti_type type, int to, const tutti_call_opts *opts,
+                     tutti_request **req)
+{
+    /* The root of a broadcast has its result already: out is in. */
+    tt_call_in call = {.shape = {.count = count},
+                       .in = buf,
+                       .out = (void *)(uintptr_t)buf,
+                       .type = type,
+                       .opts = opts,
+                       .req = req,
+                       .from = comm->rank,
+                       .to = (uint32_t)to};
+    tutti_err err = check_other(comm, to, "send");
+    make_message(&call, true);
+    return err ? err : tt_comm_call(comm, &call);
+}
+
+tutti_err tutti_recv(tutti_comm *comm, void *buf, size_t count, tutti_type type,
+                     int from, const tutti_call_opts *opts, tutti_request **req)
+{
+    tt_call_in call = {.shape = {.count = count},
+                       .out = buf,
+                       .type = type,
+                       .opts = opts,
+                       .req = req,
+                       .from = (uint32_t)from,
+                       .to = comm->rank};
+    tutti_err err = check_other(comm, from, "recv");
+    make_message(&call, false);
+    return err ? err : tt_comm_call(comm, &call);
+}
+
+tutti_err tutti_recv_any(tutti_comm *comm, void *buf, size_t count,
+                         tutti_type type, int *from,
+                         const tutti_call_opts *opts, tutti_request **req)
+{
+    tt_call_in call = {.shape = {.count = count},
+                       .out = buf,
+                       .type = type,
+                       .opts = opts,
+                       .req = req,
+                       .from = TT_NONE,
+                       .to = comm->rank,
+                       .source = from};
+    if (count == 0 || comm->n_ranks == 1)
+        return tt_comm_fail(comm, TUTTI_EINVAL, "recv from any rank: %s",
+                            count == 0 ? "a message of no elements tells "
+                                         "nothing, not even who has sent it"
+                                       : "there is no other rank");
+    make_message(&call, false);
+    return tt_comm_call(comm, &call);
+}

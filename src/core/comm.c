@@ -3,25 +3,28 @@
  * Next: call.c. */
 #include "core/drift.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 
 static void free_comm(const tt_mem *mem, tutti_comm *comm)
 {
     tt_free(mem, comm->hosts, comm->n_ranks, sizeof(uint32_t));
     tt_comm_free_tallies(comm);
     tt_comm_free_rails(comm);
-    tt_drift_free(comm);
+    if (comm->observer)
+        comm->observer->free(comm);
     tt_routes_free(comm->routes);
     tt_topology_free(comm->topology);
     tt_free(mem, comm, 1, sizeof(*comm));
 }
 
-/* The communicator's own network and its routes. */
+/* The communicator's own network and its routes. Ranks that only others join,
+ * because no host between forwards, are planned for as if nothing were known:
+ * what cannot be done says so when it is called. */
 static tutti_err take_topology(const tt_mem *mem, const tt_comm_parts *parts,
                                tutti_comm *comm)
 {
@@ -39,7 +42,12 @@ static tutti_err take_topology(const tt_mem *mem, const tt_comm_parts *parts,
         err = tt_routes_create(comm->topology, &comm->mem, &comm->routes,
                                parts->diag);
     tt_free(mem, all, parts->n, sizeof(*all));
-    return err;
+    if (err != TUTTI_EINVAL || t->all_forward)
+        return err;
+    TT_INFO("a communicator of %u ranks plans without its network: %s",
+            parts->n, parts->diag->text);
+    tt_diag_clear(parts->diag);
+    return TUTTI_OK;
 }
 
 static void leave(tutti_comm *comm)
@@ -93,7 +101,8 @@ void tutti_comm_destroy(tutti_comm *comm)
     if (!comm || tt_process_is_child())
         return;
     tt_mesh *mesh = comm->mesh;
-    tt_drift_end(comm);
+    if (comm->observer)
+        comm->observer->leave(comm);
     tt_engine_lock(comm->engine);
     tt_team_leave(comm->team);
     tt_comm_free_plans(comm);
@@ -103,15 +112,6 @@ void tutti_comm_destroy(tutti_comm *comm)
     tt_mesh_unref(mesh); /* the team's */
     tt_mesh_unref(mesh);
     tt_process_release();
-}
-
-tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(comm->message, sizeof(comm->message), fmt, args);
-    va_end(args);
-    return err;
 }
 
 int tutti_comm_rank(const tutti_comm *comm)

@@ -5,15 +5,13 @@
  * create.c   start-up: settings, launch, rendezvous, transports, mesh
  * comm.c     communicators: split, destroy, abort, what they tell
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
- * learn.c    that is measured (learn.h: fingerprint.c, probe_cache.c)
  * rails.c    the connections of a pair of ranks
  * plans.c    from a call to a bound plan, cached
  * call.c     checks a call, begins it, waits for it
- * collectives.c  the public calls
- * messages.c send and receive: tags, receives from any rank
- * drift.c    is the network as predicted (drift.h: suspect.c, replan.c)
+ * collectives.c  the public calls, messages too
+ * messages.c how messages begin: tags, receives from any rank
+ * drift.c    observes calls: is the network as predicted (drift.h: replan.c)
  * request.c  asynchronous outcomes, callbacks
- * alloc.c    tutti_alloc(), tutti_free()
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
  * unstable.c schedules: calls without a communicator
@@ -40,7 +38,7 @@ typedef struct tt_agreed {
     uint32_t n_hosts;
     uint32_t topology_bytes; /* of the network's text; 0: not known */
     bool topology_has_names; /* its hosts may be the job's, by name */
-    bool topology_is_learnt; /* it is measured: see learn.h */
+    bool topology_is_learnt; /* it is measured */
     bool watches_drift, replans;
     bool is_crowded; /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else 0. */
@@ -56,10 +54,10 @@ typedef struct tt_plan_key {
 
 typedef struct tt_plan_entry {
     tt_plan_key key;
-    tt_plan *plan;
-    uint64_t shape;     /* for the fingerprint */
-    uint64_t used;      /* for least recently used */
-    double predicted_s; /* 0: not known */
+    tt_program *program;
+    uint64_t shape;    /* for the fingerprint */
+    uint64_t used;     /* for least recently used */
+    double expected_s; /* by the observer; 0: not known */
 } tt_plan_entry;
 
 #define TT_PLAN_CACHE 64
@@ -77,8 +75,9 @@ typedef struct tt_part_entry {
     struct tt_part_entry *next;
     tt_part_key key;
     tt_part *part;
-    double fronts;      /* in the pipeline when it is full; 0: not known */
-    double predicted_s; /* of the largest size of its class; 0: not known */
+    double fronts; /* in the pipeline when it is full; 0: not known */
+    double
+        expected_s; /* as in tt_plan_entry, of the largest size of its class */
 } tt_part_entry;
 
 typedef struct tt_rail_map tt_rail_map;
@@ -97,9 +96,11 @@ struct tutti_comm {
     tt_rail_map *rails;       /* [n_ranks]; NULL: one port per pair */
     atomic_flag busy;
     char message[512];
-    struct tt_drift *drift;   /* NULL: nobody watches; drift.h */
-    uint64_t planner_hash;    /* of agreed.planner */
-    unsigned char barrier[1]; /* what a barrier reduces */
+    const struct tt_observer *observer; /* NULL: nobody looks on */
+    void *observed;                     /* what it keeps */
+    struct tt_replan *replan;           /* the observer's; NULL: never */
+    uint64_t planner_hash;              /* of agreed.planner */
+    unsigned char barrier[1];           /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
     tt_plan_entry *last; /* hit most recently */
     uint64_t n_lookups;
@@ -134,11 +135,9 @@ typedef struct tt_comm_parts {
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);
+/* report.c: keeps the sentence for tutti_comm_message(). */
 tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
-/* Only this rank cannot make the call that its message names: the others must
- * not be left waiting for it. */
-void tt_comm_call_off(tutti_comm *comm, tutti_err err);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,
@@ -163,6 +162,12 @@ typedef struct tt_known_job {
 } tt_known_job;
 /* Reads the setting. Errors: ECONFIG, ELIMIT, ENOMEM. */
 tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag);
+/* Collective: measured, or known from before (probe/probe.h); on rank 0 *out,
+ * on all ranks the length of its text, 0 where all are on one host. Errors:
+ * those of the probe and of boot, the same on all ranks. */
+struct tt_learn_job;
+tutti_err tt_known_learn(const struct tt_learn_job *job, tt_known *out,
+                         uint32_t *n_bytes, tutti_diag *diag);
 void tt_known_free(tt_known *k);
 /* Collective: rank 0's network, n_bytes of text, on all ranks; *out NULL when
  * n_bytes is 0. Errors: ECONFIG (it is not this job's), those of boot and of
@@ -176,8 +181,9 @@ tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
 /* What the network says of the connections of one rank. */
 typedef struct tt_rail_hints {
     uint32_t n;
-    uint32_t *n_ports;                /* [n] to each rank; at least 1 */
-    tt_net_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
+    uint32_t *n_ports;                 /* [n] to each rank; at least 1 */
+    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
+    bool has_names;                    /* the network names interfaces */
 } tt_rail_hints;
 /* No hints, one port each. Errors: ENOMEM. */
 tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
@@ -187,28 +193,28 @@ void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem);
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
                              const uint32_t *hosts, tt_rail_hints *out,
                              tutti_diag *diag);
-/* The connections beyond port 0, and their nets. */
+/* The ports beyond port 0, and their nets. */
 typedef struct tt_rails {
     uint32_t n_nets;
     tt_net *nets[TT_PORTS_MAX - 1];
-    tt_conn **more; /* of each rank in order of port */
+    tt_port_opts *more; /* of each rank in order of port */
     size_t n_more, cap;
 } tt_rails;
 typedef struct tt_rails_job {
-    const tt_mem *mem; /* for nets and conns */
+    const tt_mem *mem; /* for nets */
+    tt_arena *kept;    /* for what they are told */
     tt_boot *boot;
     uint32_t rank, n;
     const tt_rail_hints *hints;
-    tt_conn *const *conns; /* [n] port 0 */
-    uint64_t deadline_ns;
-    /* All ranks: did it go well everywhere? */
+    tt_port_opts *ports; /* [n] port 0; gets its rail */
+    /* All ranks learn whether all are well. */
     tutti_err (*agree)(void *ctx, tutti_err mine);
     void *ctx;
 } tt_rails_job;
-/* Collective, when every rank has the same network (NULL: none) and its port 0
- * connections. What there is in *out is the caller's in any case. */
-tutti_err tt_rails_connect(const tt_rails_job *job, const tutti_topology *t,
-                           tt_rails *out, tutti_diag *diag);
+/* Opens a net for each port of any pair; all ranks call it. Errors: those of
+ * the exchanges and transports. */
+tutti_err tt_rails_open(const tt_rails_job *job, tt_rails *out,
+                        tutti_diag *diag);
 void tt_rails_free(tt_rails *rails, const tt_mem *mem);
 /* Which rail of the communicator's network goes by which port. */
 tutti_err tt_comm_map_rails(tutti_comm *comm);
@@ -249,12 +255,15 @@ typedef struct tt_call_in {
     const tutti_call_opts *opts;
     tutti_request **req;
     bool is_barrier, is_message;
-    uint32_t from, to;  /* of a message, in ranks of the comm; from may be
+    uint32_t from, to; /* of a message, in ranks of the comm; from may be
                           TT_NONE: any */
-    int *source;        /* from any: who it was */
-    double predicted_s; /* set here: of a call that is watched; else 0 */
+    int *source;       /* from any: who it was */
+    double expected_s; /* set here: of a call that is observed; else 0 */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+/* Only this rank cannot make the call that its message names: the others must
+ * not be left waiting for it. */
+void tt_comm_call_off(tutti_comm *comm, tutti_err err);
 /* Begins a call of the library's own, in the middle of one of the user's. done:
  * as in tt_op_start; not called on an error. The next call drives it. */
 typedef struct tt_begin {
@@ -265,6 +274,24 @@ typedef struct tt_begin {
 } tt_begin;
 tutti_err tt_comm_begin(tutti_comm *comm, tt_call_in *call,
                         const tt_begin *how);
+
+/* Who looks on while calls are made. The functions that are called once a call
+ * get only those that wants() names, which must be equal on all ranks. */
+typedef struct tt_observer {
+    bool (*wants)(tutti_coll coll, uint64_t bytes);
+    /* When such a call is planned: the seconds it should take; 0: not known,
+     * and begins() is left out. */
+    double (*expect)(const tutti_comm *comm, const tutti_schedule *s,
+                     const tt_problem *p);
+    /* Before it is; all ranks come here at the same calls, and may talk.
+     * Errors: those of a call. */
+    tutti_err (*before)(tutti_comm *comm, uint64_t timeout_ns);
+    /* start's done may go by way of the observer. [locked] */
+    void (*begins)(tutti_comm *comm, tt_op_start *start, double expected_s);
+    /* Before the communicator leaves its team, and when it is freed. */
+    void (*leave)(tutti_comm *comm);
+    void (*free)(tutti_comm *comm);
+} tt_observer;
 
 /* messages.c */
 /* Begins a message: start, but for members, channel and seq. [locked] */

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * drift.c - do large calls take as long as was predicted?
  *
- * Idea       A rank's own time from its call to its end also holds the time
- *            for which it has waited for others. Of a call whose result needs
- *            all ranks the **least** of their times is that from the last
- *            rank's call on: stragglers make no drift. Every CALLS large calls
- *            the ranks tell each other what their calls took, and how fast
- *            their connections were while they sent (tt_net_pace), in an
- *            all-gather of some bytes that nobody waits for; rank 0 judges.
- * Overlap    Calls that overlap share the time in which any of them was open as
- *            they were predicted to need it.
- * Drift      Each group of CALLS calls in a row has taken SLOW times as long
- *            as predicted: one hiccup is none. It is said once.
+ * Idea       It observes calls (core.h: tt_observer): those of at least a MiB whose
+ *            result needs all ranks. Every CALLS of them the ranks tell each
+ *            other what their calls took, and how fast their connections were
+ *            while they sent (tt_net_pace), in an all-gather of some bytes that
+ *            nobody waits for. Rank 0 judges (infer/slowcalls.c), and says it
+ *            once.
  * Agreement  The calls that count, and when the ranks speak, are the same on
  *            all ranks, because calls match by their order. With TUTTI_REPLAN
  *            the call where they speak waits for all, and rank 0 says whether
  *            the network is measured again.
- * Next       suspect.c, replan.c. */
+ * Next       replan.c, infer/slowcalls.c, infer/slowlink.c. */
 #include "core/drift.h"
 
 #include <fcntl.h>
@@ -29,11 +24,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "infer/infer.h"
 
 #define CALLS TT_DRIFT_CALLS
+_Static_assert(CALLS == TT_JUDGED_CALLS, "what is said is what is judged");
 #define PAIRS TT_DRIFT_PACES
-#define GROUP 2
-#define SLOW 1.5
 #define STARVED 0.2F
 #define SLOTS 64 /* large calls that may be open at a time */
 #define END_NS TT_NS_PER_S
@@ -68,26 +63,12 @@ struct tt_drift {
     struct {
         pid_t thread;
         uint64_t waited_ns, now_ns;
-    } then;            /* at the last talk too */
-    talk *talks;       /* oldest first */
-    bool has_said;     /* what there is to say */
-    tt_replan *replan; /* NULL: never */
+    } then;        /* at the last talk too */
+    talk *talks;   /* oldest first */
+    bool has_said; /* what there is to say */
 };
 
 /* --------------------------------------------------------- life and death -- */
-
-tutti_err tt_drift_create(tutti_comm *comm)
-{
-    if (!comm->topology || !comm->agreed.watches_drift ||
-        comm->agreed.n_hosts < 2 || comm->n_ranks < 2)
-        return TUTTI_OK;
-    tt_drift *d = comm->drift = tt_new(&comm->mem, 1, sizeof(*d));
-    if (!d)
-        return TUTTI_ENOMEM;
-    d->seen = tt_new(&comm->mem, comm->n_ranks,
-                     TT_PORTS_MAX * sizeof(*d->seen));
-    return d->seen ? TUTTI_OK : TUTTI_ENOMEM;
-}
 
 static size_t talk_bytes(const tutti_comm *comm)
 {
@@ -107,11 +88,12 @@ static bool is_over(const void *arg)
 
 /* Ranks that have had the last call's result have all begun the talk before
  * it, so this is a matter of moments; who comes in vain does not wait long. */
-void tt_drift_end(tutti_comm *comm)
+static void wait_for_talks(tutti_comm *comm)
 {
+    const tt_drift *d = comm->observed;
     const struct timespec moment = {.tv_nsec = 100000};
     uint64_t until_ns = tt_now_ns() + END_NS;
-    for (talk *t = comm->drift ? comm->drift->talks : NULL; t; t = t->next) {
+    for (talk *t = d->talks; t; t = t->next) {
         while (!is_over(t) && tt_now_ns() < until_ns) {
             tt_engine_poke(comm->engine);
             nanosleep(&moment, NULL);
@@ -119,47 +101,32 @@ void tt_drift_end(tutti_comm *comm)
     }
 }
 
-void tt_drift_free(tutti_comm *comm)
+static void free_drift(tutti_comm *comm)
 {
-    tt_drift *d = comm->drift;
-    if (!d)
-        return;
+    tt_drift *d = comm->observed;
     while (d->talks) {
         talk *t = d->talks;
         d->talks = t->next;
         free_talk(comm, t);
     }
-    tt_replan_free(d->replan);
+    tt_replan_free(comm->replan);
     tt_free(&comm->mem, d->seen, comm->n_ranks,
             TT_PORTS_MAX * sizeof(*d->seen));
     tt_free(&comm->mem, d, 1, sizeof(*d));
-    comm->drift = NULL;
-}
-
-tt_replan **tt_drift_replan(tutti_comm *comm)
-{
-    return comm->drift ? &comm->drift->replan : NULL;
 }
 
 /* ------------------------------------------------------------ prediction -- */
 
 /* Those whose result needs what every rank has. */
-bool tt_drift_counts_size(tutti_coll coll, uint64_t bytes)
+static bool counts(tutti_coll coll, uint64_t bytes)
 {
     return bytes >= least_bytes &&
            (coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
             coll == TUTTI_REDUCE_SCATTER);
 }
 
-bool tt_drift_counts(const tt_call_in *call)
-{
-    return !call->is_message && !call->is_barrier &&
-           tt_drift_counts_size(call->shape.coll,
-                                tt_shape_total_bytes(&call->shape));
-}
-
-double tt_drift_predict(const tutti_comm *comm, const tutti_schedule *s,
-                        const tt_problem *p)
+static double predict(const tutti_comm *comm, const tutti_schedule *s,
+                      const tt_problem *p)
 {
     double seconds = 0;
     if (!p->topology || tt_plan_predict(s, p, &comm->mem, &seconds, NULL))
@@ -178,9 +145,9 @@ static void end_call(void *arg, tutti_err err)
     s->done(s->arg, err);
 }
 
-void tt_drift_watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
+static void watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
 {
-    tt_drift *d = comm->drift;
+    tt_drift *d = comm->observed;
     uint64_t number = d->n_calls; /* check() has counted it */
     slot *s = &d->slots[number % SLOTS];
     if (s->is_open)
@@ -198,43 +165,19 @@ void tt_drift_watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
 
 /* ------------------------------------------------------------- what is said */
 
-void tt_drift_share(const tt_drift_time *calls, uint32_t n, float *took_s)
-{
-    for (uint32_t i = 0, end = 0; i < n; i = end) {
-        uint64_t until_ns = calls[i].end_ns;
-        double predicted_s = 0;
-        bool is_known = calls[i].begin_ns > 0, hangs = is_known;
-        for (end = i; end == i || hangs; end++) {
-            is_known &= calls[end].end_ns > 0 && calls[end].predicted_s > 0;
-            predicted_s += calls[end].predicted_s;
-            if (calls[end].end_ns > until_ns)
-                until_ns = calls[end].end_ns;
-            /* Of one without an end nobody knows what it overlaps. */
-            hangs = calls[i].begin_ns > 0 && end + 1 < n &&
-                    calls[end + 1].begin_ns > 0 &&
-                    (calls[end + 1].begin_ns < until_ns || !is_known);
-        }
-        double busy_s = (double)(until_ns - calls[i].begin_ns) * 1e-9;
-        for (uint32_t k = i; k < end; k++)
-            took_s[k] =
-                is_known ? (float)(busy_s * calls[k].predicted_s / predicted_s)
-                         : -1;
-    }
-}
-
 /* Of calls first .. first + CALLS - 1; those before and after that overlap
  * them are looked at too. [locked] */
 static void say_times(const tt_drift *d, uint64_t first, talk *t)
 {
-    tt_drift_time calls[3 * CALLS] = {0};
+    tt_call_time calls[3 * CALLS] = {0};
     float took_s[3 * CALLS];
     for (uint32_t i = 0; i < 3 * CALLS; i++) {
         uint64_t number = first - CALLS + i;
         const slot *s = &d->slots[number % SLOTS];
         if (number > 0 && s->number == number)
-            calls[i] = (tt_drift_time){s->begin_ns, s->end_ns, s->predicted_s};
+            calls[i] = (tt_call_time){s->begin_ns, s->end_ns, s->predicted_s};
     }
-    tt_drift_share(calls, 3 * CALLS, took_s);
+    tt_infer_share_times(calls, 3 * CALLS, took_s);
     for (uint32_t i = 0; i < CALLS; i++) {
         t->mine.took_s[i] = took_s[CALLS + i];
         t->predicted_s[i] = calls[CALLS + i].predicted_s;
@@ -268,7 +211,8 @@ static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
 /* Of connection i, by rank and port: since the last talk. [locked] */
 static bool find_pace(tutti_comm *comm, uint32_t i, tt_net_pace *out)
 {
-    tt_net_pace now, *seen = &comm->drift->seen[i];
+    const tt_drift *d = comm->observed;
+    tt_net_pace now, *seen = &d->seen[i];
     uint32_t to = i / TT_PORTS_MAX;
     if (to == comm->rank ||
         !tt_mesh_pace(comm->mesh, tt_team_member(comm->team, to),
@@ -357,7 +301,10 @@ static void end_talk(void *arg, tutti_err err)
 static tutti_err gather(tutti_comm *comm, talk *t, const void *mine, void *all,
                         size_t len, uint64_t timeout_ns)
 {
-    const tt_begin how = {.rule = "doubling",
+    const tutti_topology *net = comm->topology;
+    /* The fewest steps, where every rank reaches every other. */
+    const bool is_whole = !net || net->all_forward;
+    const tt_begin how = {.rule = is_whole ? "doubling" : "auto",
                           .timeout_ns = timeout_ns,
                           .done = end_talk,
                           .arg = t};
@@ -379,7 +326,8 @@ static void forget_paces(tutti_comm *comm)
 
 static talk *add_talk(tutti_comm *comm)
 {
-    talk **at = &comm->drift->talks;
+    tt_drift *d = comm->observed;
+    talk **at = &d->talks;
     while (*at)
         at = &(*at)->next;
     *at = tt_new(&comm->mem, 1, talk_bytes(comm));
@@ -390,7 +338,8 @@ static talk *add_talk(tutti_comm *comm)
 
 static void drop_talk(tutti_comm *comm, talk *t)
 {
-    talk **at = &comm->drift->talks;
+    tt_drift *d = comm->observed;
+    talk **at = &d->talks;
     while (*at && *at != t)
         at = &(*at)->next;
     if (*at)
@@ -398,7 +347,8 @@ static void drop_talk(tutti_comm *comm, talk *t)
     free_talk(comm, t);
 }
 
-tutti_err tt_drift_least(tutti_comm *comm, int32_t *value, uint64_t timeout_ns)
+static tutti_err find_least(tutti_comm *comm, int32_t *value,
+                            uint64_t timeout_ns)
 {
     talk *t = tt_new(&comm->mem, 1, talk_bytes(comm));
     int32_t *all = (int32_t *)(void *)(t ? t->all : NULL);
@@ -418,37 +368,11 @@ tutti_err tt_drift_least(tutti_comm *comm, int32_t *value, uint64_t timeout_ns)
 
 /* ----------------------------------------------------------------- judging */
 
-bool tt_drift_is_slow(const tt_drift_saying *all, uint32_t n,
-                      const double *predicted_s, tt_drift_verdict *out)
-{
-    *out = (tt_drift_verdict){0};
-    for (uint32_t g = 0; g < CALLS; g += GROUP) {
-        double took_s = 0, should_s = 0;
-        for (uint32_t i = g; i < g + GROUP; i++) {
-            float least = INFINITY;
-            bool is_known = predicted_s[i] > 0;
-            for (uint32_t r = 0; r < n; r++) {
-                is_known &= all[r].took_s[i] >= 0;
-                least = fminf(least, all[r].took_s[i]);
-            }
-            if (!is_known)
-                return false;
-            took_s += (double)least;
-            should_s += predicted_s[i];
-        }
-        if (!(took_s > SLOW * should_s))
-            return false;
-        out->took_s += took_s;
-        out->predicted_s += should_s;
-    }
-    return true;
-}
-
 static void find_suspect(const tutti_comm *comm, const talk *t, char *out,
                          size_t size)
 {
     uint32_t n = 0, most = comm->n_ranks * PAIRS;
-    tt_drift_pair *pairs = tt_new(&comm->mem, most, sizeof(*pairs));
+    tt_pair_pace *pairs = tt_new(&comm->mem, most, sizeof(*pairs));
     out[0] = '\0';
     for (uint32_t r = 0; pairs && r < comm->n_ranks; r++) {
         for (uint32_t i = 0; i < PAIRS; i++) {
@@ -458,11 +382,11 @@ static void find_suspect(const tutti_comm *comm, const talk *t, char *out,
                 continue;
             TT_DEBUG("rank %u sent to rank %u at %.3g Mbit/s", r, to,
                      (double)pace * 8e-6);
-            pairs[n++] = (tt_drift_pair){r, to, pace, t->all[r].paces[i].rail};
+            pairs[n++] = (tt_pair_pace){r, to, pace, t->all[r].paces[i].rail};
         }
     }
     if (pairs &&
-        tt_drift_suspect(comm->topology, comm->routes, pairs, n, out, size))
+        tt_infer_slow_link(comm->topology, comm->routes, pairs, n, out, size))
         out[0] = '\0';
     tt_free(&comm->mem, pairs, most, sizeof(*pairs));
 }
@@ -483,8 +407,8 @@ static void find_starved(const tutti_comm *comm, const talk *t, char *out,
                  most, (double)share * 100);
 }
 
-static void warn(const tutti_comm *comm, const talk *t,
-                 const tt_drift_verdict *v, bool replans)
+static void warn(const tutti_comm *comm, const talk *t, const tt_slow_calls *v,
+                 bool replans)
 {
     char suspect[300], starved[100];
     find_suspect(comm, t, suspect, sizeof(suspect));
@@ -499,12 +423,27 @@ static void warn(const tutti_comm *comm, const talk *t,
                       "during the job");
 }
 
+/* Without memory nothing is judged. */
+static bool is_slow(const tutti_comm *comm, const talk *t, tt_slow_calls *out)
+{
+    uint32_t n = comm->n_ranks;
+    float *took_s = tt_new(&comm->mem, n, CALLS * sizeof(*took_s));
+    if (!took_s)
+        return false;
+    for (uint32_t r = 0; r < n; r++)
+        memcpy(took_s + (size_t)r * CALLS, t->all[r].took_s,
+               CALLS * sizeof(*took_s));
+    bool is = tt_infer_calls_are_slow(took_s, n, t->predicted_s, out);
+    tt_free(&comm->mem, took_s, n, CALLS * sizeof(*took_s));
+    return is;
+}
+
 /* Rank 0, whose verdict it is; what there is to say is said once. */
 static bool judge(tutti_comm *comm, const talk *t, bool replans)
 {
-    tt_drift_verdict v;
-    tt_drift *d = comm->drift;
-    if (t->err || !tt_drift_is_slow(t->all, comm->n_ranks, t->predicted_s, &v))
+    tt_slow_calls v;
+    tt_drift *d = comm->observed;
+    if (t->err || !is_slow(comm, t, &v))
         return false;
     if (!d->has_said || replans)
         warn(comm, t, &v, replans);
@@ -514,8 +453,9 @@ static bool judge(tutti_comm *comm, const talk *t, bool replans)
 
 static void judge_finished(tutti_comm *comm)
 {
-    while (comm->drift->talks && is_over(comm->drift->talks)) {
-        talk *t = comm->drift->talks;
+    const tt_drift *d = comm->observed;
+    while (d->talks && is_over(d->talks)) {
+        talk *t = d->talks;
         if (comm->rank == 0)
             judge(comm, t, false);
         drop_talk(comm, t);
@@ -539,7 +479,7 @@ static tutti_err ask_root(tutti_comm *comm, const talk *t, uint64_t timeout_ns,
                           bool *is_due)
 {
     int32_t calm = comm->rank == 0 && judge(comm, t, true) ? 0 : 1;
-    tutti_err err = tt_drift_least(comm, &calm, timeout_ns);
+    tutti_err err = find_least(comm, &calm, timeout_ns);
     *is_due = !err && calm == 0;
     return err;
 }
@@ -547,7 +487,7 @@ static tutti_err ask_root(tutti_comm *comm, const talk *t, uint64_t timeout_ns,
 /* All ranks wait for each other here, and come to the same end. */
 static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
 {
-    tt_drift *d = comm->drift;
+    tt_drift *d = comm->observed;
     bool is_due = false;
     tt_engine_wait(comm->engine, is_over, t);
     tutti_err err = t->err;
@@ -559,7 +499,7 @@ static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
     if (!is_due)
         return err;
     tt_engine_wait(comm->engine, is_between_calls, comm);
-    err = tt_replan_run(comm, d->replan, timeout_ns);
+    err = tt_replan_run(comm, find_least, timeout_ns);
     d->has_said = false;
     memset(d->slots, 0, sizeof(d->slots));
     return err;
@@ -568,7 +508,7 @@ static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
 /* Tells the others how the last calls went. */
 static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns, bool waits)
 {
-    tt_drift *d = comm->drift;
+    tt_drift *d = comm->observed;
     talk *t = add_talk(comm);
     if (!t)
         return no_memory(comm);
@@ -577,7 +517,8 @@ static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns, bool waits)
     say_paces(comm, &t->mine);
     tt_engine_unlock(comm->engine);
     t->mine.waited = find_waited(d);
-    t->mine.may_replan = comm->rank == 0 && waits && tt_replan_may(d->replan);
+    t->mine.may_replan = comm->rank == 0 && waits &&
+                         tt_replan_may(comm->replan);
     tutti_err err = gather(comm, t, &t->mine, t->all, sizeof(t->mine),
                            timeout_ns);
     if (err)
@@ -585,10 +526,10 @@ static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns, bool waits)
     return err || !waits ? err : decide(comm, t, timeout_ns);
 }
 
-tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
+static tutti_err check(tutti_comm *comm, uint64_t timeout_ns)
 {
-    tt_drift *d = comm->drift;
-    bool waits = comm->agreed.replans && d->replan;
+    tt_drift *d = comm->observed;
+    bool waits = comm->agreed.replans && comm->replan;
     if (!waits)
         judge_finished(comm);
     uint64_t number = ++d->n_calls;
@@ -601,4 +542,27 @@ tutti_err tt_drift_check(tutti_comm *comm, uint64_t timeout_ns)
     tt_engine_unlock(comm->engine);
     find_waited(d);
     return TUTTI_OK;
+}
+
+static const tt_observer observer = {
+    .wants = counts,
+    .expect = predict,
+    .before = check,
+    .begins = watch,
+    .leave = wait_for_talks,
+    .free = free_drift,
+};
+
+tutti_err tt_drift_create(tutti_comm *comm)
+{
+    if (!comm->topology || !comm->agreed.watches_drift ||
+        comm->agreed.n_hosts < 2 || comm->n_ranks < 2)
+        return TUTTI_OK;
+    tt_drift *d = comm->observed = tt_new(&comm->mem, 1, sizeof(*d));
+    if (!d)
+        return TUTTI_ENOMEM;
+    comm->observer = &observer;
+    d->seen = tt_new(&comm->mem, comm->n_ranks,
+                     TT_PORTS_MAX * sizeof(*d->seen));
+    return d->seen ? TUTTI_OK : TUTTI_ENOMEM;
 }

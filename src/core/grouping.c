@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * grouping.c - the rule of partial reduce as tutti.h shows it: the options of a
- * program become those of the rule. Thin, like unstable.c. */
+ * grouping.c - the rule of partial reduce as tutti_partial.h shows it: the
+ * options of a program become those of the rule. Thin, like unstable.c. */
 #include "core/grouping.h"
 
 #include "base/clock.h"
@@ -8,12 +8,7 @@
 
 const char *tutti_group_kind_name(tutti_group_kind kind)
 {
-    static const char *const names[] = {
-#define TUTTI_X(name, number, text) [number] = text,
-        TUTTI_GROUP_KIND_LIST(TUTTI_X)
-#undef TUTTI_X
-    };
-    return (size_t)kind < TUTTI_GROUP_KIND_COUNT ? names[kind] : "unknown";
+    return tt_group_kind_name(kind);
 }
 
 static tutti_err read_time(double s, const char *name, uint64_t *out,

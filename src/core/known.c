@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * known.c - the network that the job knows (TUTTI_TOPOLOGY), on every rank.
  *
- * Only rank 0 reads the setting and the file. The canonical text of the
- * network goes to all in pieces, so a file needs to be on one host only, and
- * all ranks plan for the same network, bit for bit.
+ * Only rank 0 reads the setting and the file, or gets what was measured. The
+ * canonical text of the network goes to all in pieces, so a file needs to be on
+ * one host only, and all ranks plan for the same network, bit for bit.
  *
  * Who sits where: in a file whose hosts have the names of the job's hosts, by
  * name, each rank at the next free place of its host; else, and for a
@@ -17,12 +17,21 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "probe/probe.h"
 
 /* What one exchange carries; every rank receives it from every rank. */
 #define PIECE_BYTES 8192u
 
 /* A text larger than this belongs on every host, and we on a faster way. */
 static const uint64_t most_bytes = 4 << 20;
+
+static tutti_err put_text(const tutti_topology *t, tt_known *out)
+{
+    tt_str text = {.mem = &tt_mem_std};
+    *out = (tt_known){0};
+    tt_topology_write(t, &text);
+    return tt_str_finish(&text, &out->text, &out->n_bytes);
+}
 
 tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag)
 {
@@ -37,14 +46,11 @@ tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag)
                        spec, why.line, why.column, why.text);
     if (err)
         return tt_fail(diag, TUTTI_ECONFIG, "TUTTI_TOPOLOGY: %s", why.text);
-    tt_str text = {.mem = &tt_mem_std};
-    tt_topology_write(t, &text);
+    err = put_text(t, out);
     tt_topology_free(t);
-    size_t len = 0;
-    err = tt_str_finish(&text, &out->text, &len);
     if (err)
         return tt_fail(diag, err, "no memory for TUTTI_TOPOLOGY");
-    out->n_bytes = len;
+    size_t len = out->n_bytes;
     out->has_names = !tt_topology_is_generator(spec);
     if (len <= most_bytes)
         return TUTTI_OK;
@@ -53,6 +59,28 @@ tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag)
                    "TUTTI_TOPOLOGY: the network is a text of %zu bytes, at "
                    "most %llu are handed to all ranks",
                    len, (unsigned long long)most_bytes);
+}
+
+tutti_err tt_known_learn(const tt_learn_job *job, tt_known *out,
+                         uint32_t *n_bytes, tutti_diag *diag)
+{
+    tutti_topology *t = NULL;
+    *out = (tt_known){0};
+    *n_bytes = 0;
+    tutti_err err = tt_learn(job, &t, diag);
+    if (err || job->n_hosts == 1)
+        return err;
+    if (t) {
+        err = put_text(t, out);
+        tt_topology_free(t);
+    }
+    if (err) {
+        tt_fail(diag, err, "no memory for the measured network");
+        tt_boot_fail(job->boot, err, diag);
+        return err;
+    }
+    *n_bytes = (uint32_t)out->n_bytes;
+    return tt_boot_share(job->boot, n_bytes, sizeof(*n_bytes), diag);
 }
 
 void tt_known_free(tt_known *k)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * messages.c - send and receive.
+ * messages.c - how a message between two ranks begins.
  *
  * Idea       A message is a broadcast between two ranks, on a channel that is
  *            made of both ranks and the tag. Both count the messages of each
@@ -133,7 +133,7 @@ static void found(tt_any *any, uint32_t rank, tutti_err err)
                  comm->rank, rank, tutti_strerror(err));
         tt_team_fail(comm->team, err, comm->rank, text);
     }
-    tt_plan_unref(w->start.plan);
+    tt_program_unref(w->start.program);
     if (err)
         w->start.done(w->start.arg, err);
     tt_free(&comm->mem, w, 1, sizeof(*w));
@@ -153,7 +153,7 @@ static tutti_err begin_any(tutti_comm *comm, const tt_call_in *call,
                   .comm = comm,
                   .start = *start,
                   .source = call->source};
-    tt_plan_ref(start->plan);
+    tt_program_ref(start->program);
     tt_any_begin(comm->team, &w->any);
     return TUTTI_OK;
 }
@@ -165,79 +165,4 @@ tutti_err tt_message_begin(tutti_comm *comm, const tt_call_in *call,
     if (call->from == TT_NONE)
         return begin_any(comm, call, start, tag);
     return begin_from_to(comm, call->from, call->to, tag, start);
-}
-
-/* ----------------------------------------------------------------- calls -- */
-
-static void make_message(tt_call_in *call, bool is_send)
-{
-    call->is_message = true;
-    call->shape.coll = TUTTI_BROADCAST;
-    call->shape.rank = is_send ? 0 : 1;
-    call->shape.n_ranks = 2;
-    call->shape.root = 0;
-}
-
-static tutti_err check_other(tutti_comm *comm, int other, const char *what)
-{
-    if (other >= 0 && (uint32_t)other < comm->n_ranks &&
-        (uint32_t)other != comm->rank)
-        return TUTTI_OK;
-    return tt_comm_fail(comm, TUTTI_EINVAL,
-                        "%s: rank %d is not another of the %u ranks", what,
-                        other, comm->n_ranks);
-}
-
-tutti_err tutti_send(tutti_comm *comm, const void *buf, size_t count,
-                     tutti_type type, int to, const tutti_call_opts *opts,
-                     tutti_request **req)
-{
-    /* The root of a broadcast has its result already: out is in. */
-    tt_call_in call = {.shape = {.count = count},
-                       .in = buf,
-                       .out = (void *)(uintptr_t)buf,
-                       .type = type,
-                       .opts = opts,
-                       .req = req,
-                       .from = comm->rank,
-                       .to = (uint32_t)to};
-    tutti_err err = check_other(comm, to, "send");
-    make_message(&call, true);
-    return err ? err : tt_comm_call(comm, &call);
-}
-
-tutti_err tutti_recv(tutti_comm *comm, void *buf, size_t count, tutti_type type,
-                     int from, const tutti_call_opts *opts, tutti_request **req)
-{
-    tt_call_in call = {.shape = {.count = count},
-                       .out = buf,
-                       .type = type,
-                       .opts = opts,
-                       .req = req,
-                       .from = (uint32_t)from,
-                       .to = comm->rank};
-    tutti_err err = check_other(comm, from, "recv");
-    make_message(&call, false);
-    return err ? err : tt_comm_call(comm, &call);
-}
-
-tutti_err tutti_recv_any(tutti_comm *comm, void *buf, size_t count,
-                         tutti_type type, int *from,
-                         const tutti_call_opts *opts, tutti_request **req)
-{
-    tt_call_in call = {.shape = {.count = count},
-                       .out = buf,
-                       .type = type,
-                       .opts = opts,
-                       .req = req,
-                       .from = TT_NONE,
-                       .to = comm->rank,
-                       .source = from};
-    if (count == 0 || comm->n_ranks == 1)
-        return tt_comm_fail(comm, TUTTI_EINVAL, "recv from any rank: %s",
-                            count == 0 ? "a message of no elements tells "
-                                         "nothing, not even who has sent it"
-                                       : "there is no other rank");
-    make_message(&call, false);
-    return tt_comm_call(comm, &call);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * networks.c - the functions of tutti.h behind TUTTI_UNSTABLE that are about a
- * topology: open, bound, plan, predict, simulate, contention. Thin, like
+ * networks.c - the functions of tutti_plan.h that are about a topology: open, bound, plan, predict, simulate, contention. Thin, like
  * unstable.c. */
+#include "bound/bound.h"
 #include "core/core.h"
 #include "core/report.h"
 #include "export/export.h"
@@ -153,6 +153,7 @@ bool tutti_node_at(const tutti_topology *net, size_t index,
         .host = node->hub == TT_NONE ? NULL : net->nodes[node->hub].name,
         .kind = kinds[node->kind],
         .rank = node->rank == TT_NONE ? -1 : (int)node->rank,
+        .forwards = node->forwards,
     };
     return true;
 }
@@ -251,7 +252,6 @@ tutti_err tutti_bound(const tutti_topology *net, const tutti_bound_opts *opts,
     tutti_diag found;
     tt_diag_clear(&found);
     tutti_bound_opts o;
-    tt_optimum best;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
     const tt_optimum_opts how = {
@@ -260,35 +260,14 @@ tutti_err tutti_bound(const tutti_topology *net, const tutti_bound_opts *opts,
         .progress = &progress,
     };
     if (!err)
-        err = tt_optimum_find(net, &how, &tt_mem_std, &best, &found);
-    if (!err)
-        *out = (tutti_bound_info){
-            .n_ranks = best.n_ranks,
-            .allreduce_s_per_byte = best.allreduce_s_per_byte,
-            .is_exact = best.is_exact,
-            .gap = best.gap,
-            .allgather_s_per_byte = best.allgather_s_per_byte,
-            .reducescatter_s_per_byte = best.reducescatter_s_per_byte,
-            .allgather_num = best.allgather_num,
-            .allgather_den = best.allgather_den,
-            .cut_s_per_byte = best.cut_s_per_byte,
-            .aggregate_s_per_byte = best.aggregate_s_per_byte,
-            .latency_s = best.latency_s,
-        };
+        err = tt_optimum_find(net, &how, &tt_mem_std, out, &found);
     return tt_report(err, &found, diag);
 }
 
 double tutti_bound_s(const tutti_topology *net, const tutti_bound_info *bound,
                      tutti_coll coll, int root, uint64_t size_bytes)
 {
-    const tt_optimum o = {
-        .n_ranks = bound->n_ranks,
-        .allreduce_s_per_byte = bound->allreduce_s_per_byte,
-        .allgather_s_per_byte = bound->allgather_s_per_byte,
-        .reducescatter_s_per_byte = bound->reducescatter_s_per_byte,
-        .latency_s = bound->latency_s,
-    };
-    return tt_optimum_s(&o, net, coll, (uint32_t)root, size_bytes);
+    return tt_optimum_s(bound, net, coll, (uint32_t)root, size_bytes);
 }
 
 /* ------------------------------------------------------------------ plan -- */
@@ -473,24 +452,12 @@ static tutti_err simulate(const tutti_topology *net,
 {
     const tt_progress progress = {o->progress, o->progress_ctx};
     tt_sim_opts sim;
-    tt_sim_result result;
     tutti_err err = read_sim_opts(net, sched, o, &sim, diag);
     if (err)
         return err;
     sim.progress = &progress;
     sim.sink = sink;
-    err = tt_simulate(sched, net, &sim, &tt_mem_std, &result, diag);
-    if (!err)
-        *out = (tutti_sim_result){
-            .time_s = result.time_s,
-            .max_link_utilisation = result.max_link_utilisation,
-            .mean_link_utilisation = result.mean_link_utilisation,
-            .busiest_link = result.busiest_link,
-            .n_messages = result.n_messages,
-            .bytes = result.bytes,
-            .link_bytes = result.link_bytes,
-        };
-    return err;
+    return tt_simulate(sched, net, &sim, &tt_mem_std, out, diag);
 }
 
 tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,

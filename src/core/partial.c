@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * partial.c - partial reduce as tutti.h shows it: workers and controllers.
+ * partial.c - partial reduce as tutti_partial.h shows it: workers and
+ * controllers.
  *
  * Idea       src/partial does the work and knows neither requests nor planners.
  *            Here its callbacks end requests, and groups are planned as an
@@ -49,17 +50,7 @@ struct tutti_partial {
     char told[TT_WORKER_TEXT];    /* what the worker said last */
 };
 
-/* As in plans.c: what planners assume where no topology says better. */
-static const struct {
-    double alpha_s, beta_s_per_byte, gamma_s_per_byte;
-} inside = {1e-6, 1.0 / 8e9, 1.0 / 20e9},
-  across = {25e-6, 1.0 / 1e9, 1.0 / 10e9};
-
 static const uint64_t group_spin_ns = 20 * TT_NS_PER_US;
-static const uint64_t default_end_wait_ns = 300 * TT_NS_PER_S;
-
-/* Slices that a socket of the same host takes well. */
-static const uint64_t inside_front_bytes = 512 * 1024;
 
 /* Members of one host that share its processors do not wait for messages but
  * for processors: the best plan has the fewest messages, which of those that
@@ -91,17 +82,12 @@ static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
     tutti_topology *own = NULL;
     tt_routes *routes = NULL;
     tutti_err err = TUTTI_OK;
-    tt_problem problem = {
-        .collective = TUTTI_ALL_REDUCE,
-        .n_ranks = shape->n,
-        .root = TT_NONE,
-        .size_bytes = shape->bytes,
-        .alpha_s = shape->is_inside ? inside.alpha_s : across.alpha_s,
-        .beta_s_per_byte = shape->is_inside ? inside.beta_s_per_byte
-                                            : across.beta_s_per_byte,
-        .gamma_s_per_byte = shape->is_inside ? inside.gamma_s_per_byte
-                                             : across.gamma_s_per_byte,
-    };
+    tt_problem problem = tt_problem_assumed(shape->is_inside);
+    problem.collective = TUTTI_ALL_REDUCE;
+    problem.n_ranks = shape->n;
+    problem.root = TT_NONE;
+    problem.size_bytes = shape->bytes;
+    problem.cutting.is_inside = shape->is_inside;
     if (p->topology) {
         err = tt_topology_subset(p->topology, shape->workers, shape->n, &p->mem,
                                  &own, diag);
@@ -115,10 +101,9 @@ static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
                            &out->schedule, NULL, diag);
     tt_routes_free(routes);
     tt_topology_free(own);
-    out->front_bytes = shape->is_inside ? inside_front_bytes
-                                        : tt_front_bytes(shape->bytes, false);
-    out->front_window_bytes = tt_front_window_bytes(shape->bytes,
-                                                    shape->is_inside);
+    tt_cutting cut = tt_cutting_for(&problem.cutting, shape->bytes, 0);
+    out->front_bytes = cut.front_bytes;
+    out->front_window_bytes = cut.front_window_bytes;
     return err;
 }
 
@@ -196,6 +181,7 @@ static tutti_err open_controller(const tutti_partial_opts *o, uint32_t n,
     if (how->rule.start_wait_ns == 0)
         how->rule.start_wait_ns = settings->start_timeout_ns;
     how->ports = settings->ports;
+    how->interfaces = settings->interfaces;
     how->liveness_ns = time_or(o->liveness_s, settings->liveness_ns);
     how->log = o->log;
     return tt_controller_open(how, &tt_mem_std, out, diag);
@@ -225,25 +211,28 @@ static void set_port(tt_addr *addr, uint16_t port)
 }
 
 /* Rank 0: the controller, and where it is. */
-static tutti_err host_meeting(tutti_partial *p, const tutti_partial_opts *o,
-                              uint32_t n, meeting *m, tutti_diag *diag)
+static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
+                              const tutti_partial_opts *o, meeting *m,
+                              tutti_diag *diag)
 {
     tt_iface ifaces[MOST_PLACES];
     m->token = tt_place_random();
     m->host = tt_place_host();
     uint64_t nest = tt_place_random();
-    tt_controller_opts how = {.token = m->token, .nest = nest};
-    tutti_err err = open_controller(o, n, &p->settings, &how, &p->controller,
-                                    diag);
+    tt_controller_opts how = {
+        .token = m->token, .nest = nest, .is_local = comm->agreed.n_hosts == 1};
+    tutti_err err = open_controller(o, comm->n_ranks, &p->settings, &how,
+                                    &p->controller, diag);
     if (err)
         return err;
     p->end_wait_ns = how.rule.end_wait_ns ? how.rule.end_wait_ns
-                                          : default_end_wait_ns;
+                                          : TT_RULE_END_WAIT_NS;
     uint16_t port = tt_controller_port(p->controller);
     tt_place_nest(nest, &m->places[m->n++]);
     tt_addr_numeric("127.0.0.1", port, &m->places[m->n++]);
-    size_t found = tt_ifaces_list(p->settings.interfaces, ifaces,
-                                  MOST_PLACES - N_NEAR);
+    size_t found = how.is_local ? 0
+                                : tt_ifaces_list(p->settings.interfaces, ifaces,
+                                                 MOST_PLACES - N_NEAR);
     for (size_t i = 0; i < found; i++) {
         tt_addr *to = &m->places[m->n];
         if (ifaces[i].order == TT_IFACE_LOOPBACK)
@@ -275,7 +264,7 @@ static tutti_err meet(tutti_partial *p, tutti_comm *comm,
 {
     tutti_err err = TUTTI_OK;
     if (comm->rank == 0)
-        err = host_meeting(p, o, comm->n_ranks, m, diag);
+        err = host_meeting(p, comm, o, m, diag);
     m->err = err;
     snprintf(m->why, sizeof(m->why), "%s", diag->text);
     tutti_err sent = tutti_broadcast(comm, m, m, sizeof(*m), TUTTI_U8, 0, NULL,
@@ -330,6 +319,7 @@ static tutti_err join_meeting(tutti_partial *p, tutti_comm *comm,
                           .n_controllers = m->n - skip,
                           .worker = comm->rank,
                           .n_workers = comm->n_ranks,
+                          .is_local = comm->agreed.n_hosts == 1,
                           .token = m->token};
     tutti_err err = copy_topology(p, comm, diag);
     how.site = site_of(p->topology, comm->rank);

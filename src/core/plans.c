@@ -14,18 +14,12 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "core/drift.h"
+#include "core/core.h"
 #include "plan/plan.h"
 #include "verify/verify.h"
 
-/* What planners assume of a path between two ranks of one host (through
- * memory) and of two hosts (TCP), until a topology says better. */
-static const struct {
-    double alpha_s, beta_s_per_byte, gamma_s_per_byte;
-} inside = {1e-6, 1.0 / 8e9, 1.0 / 20e9},
-  across = {25e-6, 1.0 / 1e9, 1.0 / 10e9};
-/* And what a message takes beside a known network: system calls, and waking
- * who waits. */
+/* What a message takes beside a known network: system calls, and waking who
+ * waits. */
 static const double overhead_s = 20e-6;
 /* The same of the processors, where all ranks share those of one machine. */
 static const double message_cpu_s = 14e-6;
@@ -54,24 +48,18 @@ static uint32_t slices_ahead(const tutti_comm *comm)
     return comm->agreed.is_crowded ? crowd_window : TT_USUAL_WINDOW;
 }
 
-/* ----------------------------------------------------------------- fronts -- */
+/* ---------------------------------------------------------------- cutting -- */
 
-static uint64_t front_bytes(const tutti_comm *comm, uint64_t total)
+static tt_cutting cutting_of(const tutti_comm *comm)
 {
-    if (comm->agreed.front_bytes)
-        return comm->agreed.front_bytes;
-    return tt_front_bytes(total, comm->agreed.n_hosts == 1);
-}
-
-/* `fronts` are in the pipeline when it is full; 0: not known. */
-static uint64_t window_bytes(const tutti_comm *comm, uint64_t total,
-                             double fronts)
-{
-    if (comm->agreed.front_window_bytes)
-        return comm->agreed.front_window_bytes;
-    if (fronts > 0 && comm->agreed.n_hosts > 1)
-        return tt_front_window_for(total, front_bytes(comm, total), fronts);
-    return tt_front_window_bytes(total, comm->agreed.n_hosts == 1);
+    return (tt_cutting){
+        .is_inside = comm->agreed.n_hosts == 1,
+        .front_bytes = comm->agreed.front_bytes,
+        .front_window_bytes = comm->agreed.front_window_bytes,
+        .staging_max_bytes = comm->agreed.staging_max_bytes,
+        .window = slices_ahead(comm),
+        .max_payload = comm->agreed.max_payload,
+    };
 }
 
 /* Whether what the ranks of this host put in and get out is more than their
@@ -100,17 +88,13 @@ static double shared_seconds(const tutti_comm *comm)
 static tt_problem blank_problem(const tutti_comm *comm)
 {
     bool is_inside = comm->agreed.n_hosts == 1;
-    return (tt_problem){
-        .alpha_s = is_inside ? inside.alpha_s : across.alpha_s,
-        .beta_s_per_byte = is_inside ? inside.beta_s_per_byte
-                                     : across.beta_s_per_byte,
-        .gamma_s_per_byte = is_inside ? inside.gamma_s_per_byte
-                                      : across.gamma_s_per_byte,
-        .overhead_s = is_inside ? 0 : overhead_s,
-        .shared_s = shared_seconds(comm),
-        .topology = comm->topology,
-        .routes = comm->routes,
-    };
+    tt_problem p = tt_problem_assumed(is_inside);
+    p.overhead_s = is_inside ? 0 : overhead_s;
+    p.shared_s = shared_seconds(comm);
+    p.topology = comm->topology;
+    p.routes = comm->routes;
+    p.cutting = cutting_of(comm);
+    return p;
 }
 
 static tt_problem problem_of(const tutti_comm *comm, const tt_shape *shape)
@@ -146,9 +130,9 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
     tutti_err err = tt_verify(s, mem, diag);
     if (!err && p->topology)
         err = tt_plan_pipeline(s, p, mem, &out->fronts, diag);
-    if (!err && comm->drift &&
-        tt_drift_counts_size(p->collective, p->size_bytes))
-        out->predicted_s = tt_drift_predict(comm, s, p);
+    if (!err && comm->observer &&
+        comm->observer->wants(p->collective, p->size_bytes))
+        out->expected_s = comm->observer->expect(comm, s, p);
     if (!err)
         err = tt_part_extract(s, rank, mem, &out->part);
     if (!err && p->topology)
@@ -313,13 +297,15 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
                            const tt_part_entry *part, tt_plan_entry *entry)
 {
     uint64_t total = tt_shape_total_bytes(want->shape);
+    tt_cutting cut = cutting_of(comm);
+    cut = tt_cutting_for(&cut, total, part->fronts);
     tt_layout lay = {
         .in_place = want->in_place,
-        .front_bytes = front_bytes(comm, total),
-        .front_window_bytes = window_bytes(comm, total, part->fronts),
-        .staging_max_bytes = comm->agreed.staging_max_bytes,
-        .window = slices_ahead(comm),
-        .max_payload = comm->agreed.max_payload,
+        .front_bytes = cut.front_bytes,
+        .front_window_bytes = cut.front_window_bytes,
+        .staging_max_bytes = cut.staging_max_bytes,
+        .window = cut.window,
+        .max_payload = cut.max_payload,
         .streams = exceeds_cache(comm, total),
     };
     tt_shape_layout(want->shape, &lay);
@@ -327,23 +313,23 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
     tutti_err err = tt_bound_create(part->part, &lay, &comm->mem, &bound);
     if (err)
         return err;
-    err = tt_plan_create(bound, &comm->mem, &entry->plan);
+    err = tt_program_create(bound, &comm->mem, &entry->program);
     if (err)
-        tt_bound_free(bound);
+        tt_bound_unref(bound);
     else
         entry->shape = shape_hash(want, bound);
     /* At these sizes time is in proportion to size. */
-    if (part->predicted_s > 0)
-        entry->predicted_s = part->predicted_s * (double)total /
-                             (double)(UINT64_C(1) << part->key.size_class);
+    if (part->expected_s > 0)
+        entry->expected_s = part->expected_s * (double)total /
+                            (double)(UINT64_C(1) << part->key.size_class);
     return err;
 }
 
 static tt_plan_entry *oldest(tutti_comm *comm)
 {
     tt_plan_entry *least = &comm->plans[0];
-    for (size_t i = 1; i < TT_PLAN_CACHE && least->plan; i++)
-        if (!comm->plans[i].plan || comm->plans[i].used < least->used)
+    for (size_t i = 1; i < TT_PLAN_CACHE && least->program; i++)
+        if (!comm->plans[i].program || comm->plans[i].used < least->used)
             least = &comm->plans[i];
     return least;
 }
@@ -353,7 +339,7 @@ static tt_plan_entry *lookup(tutti_comm *comm, const tt_plan_key *key)
     if (comm->last && memcmp(&comm->last->key, key, sizeof(*key)) == 0)
         return comm->last;
     for (size_t i = 0; i < TT_PLAN_CACHE; i++)
-        if (comm->plans[i].plan &&
+        if (comm->plans[i].program &&
             memcmp(&comm->plans[i].key, key, sizeof(*key)) == 0)
             return &comm->plans[i];
     return NULL;
@@ -376,7 +362,7 @@ tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
                            tutti_strerror(err));
         entry = oldest(comm);
         tt_engine_lock(comm->engine);
-        tt_plan_unref(entry->plan);
+        tt_program_unref(entry->program);
         tt_engine_unlock(comm->engine);
         *entry = fresh;
     }
@@ -389,7 +375,7 @@ tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
 void tt_comm_free_plans(tutti_comm *comm)
 {
     for (size_t i = 0; i < TT_PLAN_CACHE; i++)
-        tt_plan_unref(comm->plans[i].plan);
+        tt_program_unref(comm->plans[i].program);
     while (comm->parts) {
         tt_part_entry *entry = comm->parts;
         comm->parts = entry->next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * probing.c - the functions of tutti.h about the probe: from the environment to
+ * probing.c - the probe of tutti_plan.h: from the environment to
  * a job that has met, as create.c does it, and then the probe instead of a
  * communicator. Thin, like unstable.c. */
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "core/learn.h"
+#include "core/core.h"
 #include "core/report.h"
 #include "probe/probe.h"
 

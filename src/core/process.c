@@ -132,3 +132,15 @@ void tt_process_release(void)
         tt_request_stop();
     pthread_mutex_unlock(&process.lock);
 }
+
+/* ---------------------------------------------------- memory for buffers -- */
+
+void *tutti_alloc(size_t bytes)
+{
+    return tt_regions_alloc(tt_process_regions(), bytes);
+}
+
+void tutti_free(void *ptr)
+{
+    tt_regions_free(tt_process_regions(), ptr);
+}

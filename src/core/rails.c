@@ -15,7 +15,8 @@
  *            whatever has no rail, is the fastest.
  * Nets       Port k of all pairs belongs to one net of a transport, with
  *            listeners and addresses of its own; so no transport knows of
- *            ports.
+ *            ports. All ports are connected at the start: plans count on
+ *            them.
  * Next: create.c, plans.c. */
 #include "core/core.h"
 
@@ -153,12 +154,12 @@ static uint64_t rail_id(const char *low, const char *high)
     return hash ? hash : 1;
 }
 
-static tt_net_hint hint_of(const way *w, bool is_low, bool is_one_of_several)
+static tt_link_hint hint_of(const way *w, bool is_low, bool is_one_of_several)
 {
-    return (tt_net_hint){.dev = is_low ? w->low : w->high,
-                         .far_dev = is_low ? w->high : w->low,
-                         .is_forwarded = w->is_forwarded,
-                         .is_rail = is_one_of_several};
+    return (tt_link_hint){.dev = is_low ? w->low : w->high,
+                          .far_dev = is_low ? w->high : w->low,
+                          .is_forwarded = w->is_forwarded,
+                          .is_rail = is_one_of_several};
 }
 
 /* Ranks that share a host in truth have no network between them. */
@@ -167,6 +168,8 @@ static void read_hints(const reader *r, uint32_t rank, uint32_t peer,
 {
     way ports[2 * TT_RAILS_MAX];
     uint32_t n = is_near ? 0 : list_ports(r, rank, peer, ports);
+    if (tt_route_rails(r->routes, rank, peer) == 0)
+        return; /* hosts between them do not forward */
     if (n < 2) {
         way w = read_way(r, rank, peer, 0);
         out->hints[0][peer] = hint_of(&w, rank < peer, false);
@@ -183,6 +186,7 @@ tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
 {
     if (!names_interfaces(t))
         return TUTTI_OK;
+    out->has_names = true;
     tt_routes *routes = NULL;
     tutti_err err = tt_routes_create(t, &tt_mem_std, &routes, diag);
     uint32_t n_links = err ? 0 : tt_routes_max_links(routes);
@@ -204,7 +208,7 @@ tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
     *out = (tt_rail_hints){.n = n};
     out->n_ports = tt_new(mem, n, sizeof(*out->n_ports));
     for (uint32_t k = 0; k < TT_PORTS_MAX; k++) {
-        out->hints[k] = tt_new(mem, n, sizeof(tt_net_hint));
+        out->hints[k] = tt_new(mem, n, sizeof(tt_link_hint));
         if (!out->hints[k] || !out->n_ports)
             return TUTTI_ENOMEM;
     }
@@ -216,12 +220,12 @@ tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
 void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem)
 {
     for (uint32_t k = 0; k < TT_PORTS_MAX; k++)
-        tt_free(mem, h->hints[k], h->n, sizeof(tt_net_hint));
+        tt_free(mem, h->hints[k], h->n, sizeof(tt_link_hint));
     tt_free(mem, h->n_ports, h->n, sizeof(*h->n_ports));
     *h = (tt_rail_hints){0};
 }
 
-/* ----------------------------------------------------------- connecting -- */
+/* ------------------------------------------------------------- opening -- */
 
 /* What a rank tells for one round. */
 typedef struct call_me {
@@ -232,7 +236,7 @@ typedef struct call_me {
 /* Port k of rank r, for tt_mesh_port(). */
 static uint64_t rail_of(const tt_rails_job *job, uint32_t r, uint32_t k)
 {
-    const tt_net_hint *h = &job->hints->hints[k][r];
+    const tt_link_hint *h = &job->hints->hints[k][r];
     return job->rank < r ? rail_id(h->dev, h->far_dev)
                          : rail_id(h->far_dev, h->dev);
 }
@@ -240,8 +244,9 @@ static uint64_t rail_of(const tt_rails_job *job, uint32_t r, uint32_t k)
 /* Whether this pair has a port k: both ends find the same. */
 static bool has_port(const tt_rails_job *job, uint32_t r, uint32_t k)
 {
-    return r != job->rank && job->hints->n_ports[r] > k && job->conns[r] &&
-           job->conns[r]->net->ops->binds;
+    return r != job->rank && job->hints->n_ports[r] > k &&
+           job->ports[r].n_accesses > 0 &&
+           job->ports[r].accesses[0].net->ops->binds;
 }
 
 /* The transport of further ports: that of the first ones. */
@@ -249,7 +254,7 @@ static const tt_net *example(const tt_rails_job *job, uint32_t k)
 {
     for (uint32_t r = 0; r < job->n; r++)
         if (has_port(job, r, k))
-            return job->conns[r]->net;
+            return job->ports[r].accesses[0].net;
     return NULL;
 }
 
@@ -270,8 +275,7 @@ static tutti_err open_net(const tt_rails_job *job, uint32_t k, tt_rails *out,
                     .regions = like->regions,
                     .rank = like->rank,
                     .n_ranks = like->n_ranks,
-                    .is_well = like->is_well,
-                    .is_well_arg = like->is_well_arg,
+                    .is_local = like->is_local,
                     .hints = job->hints->hints[k],
                     .n_sockets = like->n_sockets,
                     .fd = -1};
@@ -282,63 +286,28 @@ static tutti_err open_net(const tt_rails_job *job, uint32_t k, tt_rails *out,
     return err;
 }
 
-typedef struct round {
-    tt_net *net;
-    tt_conn **conns; /* [n] */
-    const void **addrs;
-    size_t *lens;
-} round;
-
-static tutti_err make_conns(const tt_rails_job *job, uint32_t k,
-                            const call_me *all, round *now, tt_rails *out)
+static tutti_err add_port(const tt_rails_job *job, uint32_t r, uint32_t k,
+                          const call_me *theirs, tt_rails *out)
 {
-    for (uint32_t r = 0; r < job->n; r++) {
-        now->addrs[r] = all[r].bytes;
-        now->lens[r] = all[r].len <= TT_NET_ADDR_MAX ? all[r].len : 0;
-        if (!has_port(job, r, k))
-            continue;
-        void **list = (void **)&out->more;
-        tutti_err err = tt_grow(job->mem, list, &out->cap, out->n_more + 1,
-                                sizeof(tt_conn *));
-        if (err)
-            return err;
-        now->conns[r] = tt_new(job->mem, 1, now->net->ops->conn_size);
-        if (!now->conns[r])
-            return TUTTI_ENOMEM;
-        *now->conns[r] =
-            (tt_conn){.net = now->net, .rank = r, .rail = rail_of(job, r, k)};
-        out->more[out->n_more++] = now->conns[r];
-    }
+    void **list = (void **)&out->more;
+    uint32_t len = theirs->len <= TT_NET_ADDR_MAX ? theirs->len : 0;
+    tt_access *access = tt_arena_new(job->kept, 1, sizeof(*access));
+    void *addr = tt_arena_new(job->kept, 1, len ? len : 1);
+    if (!access || !addr ||
+        tt_grow(job->mem, list, &out->cap, out->n_more + 1,
+                sizeof(tt_port_opts)))
+        return TUTTI_ENOMEM;
+    memcpy(addr, theirs->bytes, len);
+    *access = (tt_access){out->nets[out->n_nets - 1], addr, len};
+    out->more[out->n_more++] = (tt_port_opts){.rank = r,
+                                              .rail = rail_of(job, r, k),
+                                              .accesses = access,
+                                              .n_accesses = 1};
     return TUTTI_OK;
 }
 
-static tutti_err connect_net(const tt_rails_job *job, uint32_t k,
-                             const call_me *all, tt_rails *out,
-                             tutti_diag *diag)
-{
-    if (!example(job, k))
-        return TUTTI_OK;
-    tt_arena arena = {.mem = &tt_mem_std};
-    round now = {
-        .net = out->nets[out->n_nets - 1],
-        .conns = tt_arena_new(&arena, job->n, sizeof(tt_conn *)),
-        .addrs = tt_arena_new(&arena, job->n, sizeof(void *)),
-        .lens = tt_arena_new(&arena, job->n, sizeof(size_t)),
-    };
-    tutti_err err = TUTTI_ENOMEM;
-    if (now.conns && now.addrs && now.lens)
-        err = make_conns(job, k, all, &now, out);
-    if (err)
-        tt_fail(diag, err, "out of memory for connections");
-    else
-        err = now.net->ops->connect(now.net, now.conns, now.addrs, now.lens,
-                                    job->deadline_ns, diag);
-    tt_arena_free(&arena);
-    return err;
-}
-
-static tutti_err connect_round(const tt_rails_job *job, uint32_t k,
-                               tt_rails *out, tutti_diag *diag)
+static tutti_err open_round(const tt_rails_job *job, uint32_t k, tt_rails *out,
+                            tutti_diag *diag)
 {
     tt_arena arena = {.mem = &tt_mem_std};
     call_me *mine = tt_arena_new(&arena, 1, sizeof(*mine));
@@ -351,11 +320,11 @@ static tutti_err connect_round(const tt_rails_job *job, uint32_t k,
     err = job->agree(job->ctx, err);
     if (!err)
         err = tt_boot_exchange(job->boot, mine, sizeof(*mine), all, diag);
-    if (!err) {
-        err = connect_net(job, k, all, out, diag);
+    for (uint32_t r = 0; !err && r < job->n; r++) {
+        if (has_port(job, r, k))
+            err = add_port(job, r, k, &all[r], out);
         if (err)
-            tt_boot_call_off(job->boot);
-        err = job->agree(job->ctx, err);
+            tt_fail(diag, err, "out of memory for connections");
     }
     tt_arena_free(&arena);
     return err;
@@ -384,18 +353,18 @@ static tutti_err count_rounds(const tt_rails_job *job, uint32_t *out,
     return err;
 }
 
-tutti_err tt_rails_connect(const tt_rails_job *job, const tutti_topology *t,
-                           tt_rails *out, tutti_diag *diag)
+tutti_err tt_rails_open(const tt_rails_job *job, tt_rails *out,
+                        tutti_diag *diag)
 {
     uint32_t n_rounds;
-    if (!t || !names_interfaces(t) || job->n < 2)
+    if (!job->hints->has_names || job->n < 2)
         return TUTTI_OK;
     for (uint32_t r = 0; r < job->n; r++)
-        if (job->conns[r])
-            job->conns[r]->rail = rail_of(job, r, 0);
+        if (r != job->rank)
+            job->ports[r].rail = rail_of(job, r, 0);
     tutti_err err = count_rounds(job, &n_rounds, diag);
     for (uint32_t k = 1; !err && k < n_rounds; k++)
-        err = connect_round(job, k, out, diag);
+        err = open_round(job, k, out, diag);
     if (!err && n_rounds > 1)
         TT_INFO("up to %u connections per pair of ranks, one for each rail",
                 n_rounds);
@@ -404,18 +373,13 @@ tutti_err tt_rails_connect(const tt_rails_job *job, const tutti_topology *t,
 
 void tt_rails_free(tt_rails *rails, const tt_mem *mem)
 {
-    for (size_t i = 0; i < rails->n_more; i++) {
-        tt_conn *conn = rails->more[i];
-        conn->net->ops->close(conn, 0);
-        tt_free(mem, conn, 1, conn->net->ops->conn_size);
-    }
     for (uint32_t i = 0; i < rails->n_nets; i++) {
         tt_net *net = rails->nets[i];
         const tt_net_ops *ops = net->ops;
         ops->fini(net);
         tt_free(mem, net, 1, ops->net_size);
     }
-    tt_free(mem, rails->more, rails->cap, sizeof(tt_conn *));
+    tt_free(mem, rails->more, rails->cap, sizeof(tt_port_opts));
     *rails = (tt_rails){0};
 }
 
@@ -501,7 +465,8 @@ static uint8_t port_of(const void *ctx, const tt_transfer *t)
     const tutti_comm *comm = ctx;
     bool is_back = t->dst == comm->rank;
     const tt_rail_map *map = &comm->rails[is_back ? t->src : t->dst];
-    return map->port[is_back][t->rail % map->n_rails[is_back]];
+    uint8_t n_rails = map->n_rails[is_back]; /* 0: no route */
+    return n_rails ? map->port[is_back][t->rail % n_rails] : 0;
 }
 
 void tt_comm_set_ports(const tutti_comm *comm, tt_part *part)

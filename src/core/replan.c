@@ -11,13 +11,13 @@
  * Cost       A probe, during which calls wait; then plans are made anew. The
  *            next may be after REST_NS, twice that, and so on: a network that
  *            is never as measured must not be measured for ever.
- * Next       learn.c. */
+ * Next       known.c, probe/learn.c. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/drift.h"
-#include "core/learn.h"
+#include "probe/probe.h"
 
 #define REST_NS (60 * TT_NS_PER_S)
 #define MOST_DOUBLINGS 6
@@ -40,22 +40,20 @@ struct tt_replan {
 
 tutti_err tt_replan_prepare(tutti_comm *comm, const tt_settings *settings)
 {
-    tt_replan **at = tt_drift_replan(comm);
-    if (!at || !comm->agreed.replans)
+    if (!comm->observer || !comm->agreed.replans)
         return TUTTI_OK;
-    *at = tt_new(&comm->mem, 1, sizeof(**at));
-    if (!*at)
+    tt_replan *r = comm->replan = tt_new(&comm->mem, 1, sizeof(*r));
+    if (!r)
         return TUTTI_ENOMEM;
-    **at = (tt_replan){.mem = &comm->mem, .settings = *settings};
+    *r = (tt_replan){.mem = &comm->mem, .settings = *settings};
     return TUTTI_OK;
 }
 
 void tt_replan_give(tutti_comm *comm, tt_boot **boot)
 {
-    tt_replan **at = tt_drift_replan(comm);
-    if (!at || !*at)
+    if (!comm->replan)
         return;
-    (*at)->boot = *boot;
+    comm->replan->boot = *boot;
     *boot = NULL;
 }
 
@@ -106,7 +104,7 @@ static tutti_err measure(const tutti_comm *comm, tt_replan *r,
                                 .known = &known,
                                 .host = no_name};
     *out = NULL;
-    tutti_err err = tt_learn(&job, &known, &n_bytes, diag);
+    tutti_err err = tt_known_learn(&job, &known, &n_bytes, diag);
     if (!err)
         err = tt_known_share(&share, n_bytes, false, out, diag);
     tt_known_free(&known);
@@ -124,14 +122,8 @@ typedef struct fresh {
 static tutti_err make(const tutti_comm *comm, const tutti_topology *measured,
                       fresh *out)
 {
-    uint32_t *all = tt_new(&comm->mem, comm->n_ranks, sizeof(*all));
-    if (!all)
-        return TUTTI_ENOMEM;
-    for (uint32_t i = 0; i < comm->n_ranks; i++)
-        all[i] = i;
-    tutti_err err = tt_topology_subset(measured, all, comm->n_ranks, &comm->mem,
-                                       &out->topology, NULL);
-    tt_free(&comm->mem, all, comm->n_ranks, sizeof(*all));
+    tutti_err err = tt_topology_subset(measured, NULL, comm->n_ranks,
+                                       &comm->mem, &out->topology, NULL);
     if (!err)
         err = tt_routes_create(out->topology, &comm->mem, &out->routes, NULL);
     out->old = tt_new(&comm->mem, 1, sizeof(*out->old));
@@ -173,8 +165,10 @@ static void rest(tt_replan *r)
     r->n_done++;
 }
 
-tutti_err tt_replan_run(tutti_comm *comm, tt_replan *r, uint64_t timeout_ns)
+tutti_err tt_replan_run(tutti_comm *comm, tt_least_fn least,
+                        uint64_t timeout_ns)
 {
+    tt_replan *r = comm->replan;
     tutti_diag diag;
     tutti_topology *measured = NULL;
     fresh f = {0};
@@ -188,7 +182,7 @@ tutti_err tt_replan_run(tutti_comm *comm, tt_replan *r, uint64_t timeout_ns)
         mine = make(comm, measured, &f);
     tt_topology_free(measured);
     int32_t worst = mine;
-    tutti_err err = tt_drift_least(comm, &worst, timeout_ns);
+    tutti_err err = least(comm, &worst, timeout_ns);
     if (!err && !worst)
         change(comm, r, &f);
     drop(comm, &f);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * report.c - see report.h. */
 #include "core/report.h"
+#include "core/core.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,4 +39,13 @@ tutti_err tt_read_opts(const void *given, void *out, size_t size_bytes,
         memcpy(out, given, size < size_bytes ? size : size_bytes);
     memcpy(out, &size_bytes, sizeof(size_bytes));
     return TUTTI_OK;
+}
+
+tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(comm->message, sizeof(comm->message), fmt, args);
+    va_end(args);
+    return err;
 }

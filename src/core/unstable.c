@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * unstable.c - the functions of tutti.h behind TUTTI_UNSTABLE that are about
+ * unstable.c - the functions of tutti_plan.h that are about
  * schedules alone: read, prove, write; and the rows of tables. Thin: checks
  * what comes from outside, uses the standard allocator, keeps the failure's
  * sentence for tutti_last_message(). networks.c has those that need a

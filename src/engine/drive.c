@@ -48,14 +48,23 @@ void tt_engine_unlock(tt_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+static void run_news(tt_engine *e)
+{
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        tt_mesh_run(mesh);
+    tt_any_run(e);
+}
+
 static bool pass(tt_engine *e, bool has_event)
 {
     bool moved = false;
-    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
-        for (uint32_t i = 0; i < mesh->n_nets; i++)
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next) {
+        uint32_t n = has_event ? mesh->n_nets : mesh->n_busy;
+        for (uint32_t i = 0; i < n; i++)
             moved |= mesh->nets[i]->ops->progress(mesh->nets[i], has_event);
+    }
     if (e->has_news)
-        tt_any_run(e);
+        run_news(e);
     moved |= tt_within_step(e);
     tt_engine_pump(e);
     tt_op_recycle(e);
@@ -144,7 +153,7 @@ static bool arm_all(tt_engine *e, bool on)
 {
     bool is_quiet = true;
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
-        for (uint32_t i = 0; i < mesh->n_nets; i++)
+        for (uint32_t i = 0; i < mesh->n_busy; i++)
             is_quiet &= mesh->nets[i]->ops->arm(mesh->nets[i], on);
     return is_quiet;
 }

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * engine.c - messages between engines: what comes in, and what goes out next.
  *
- * In: a transport's upcalls find the op and the side, and op.c takes the rest.
+ * In: a transport's upcalls find the op, the side and the lane, and the walk
+ * takes the rest.
  * Out: a peer that has something to say is "dirty"; the pump serves its control
  * messages first, then its ready sides by priority and age, each by its heap,
  * until the transport has no more room.
- * Next: team.c (failures), drive.c (who calls all this, and when). */
+ * Next: mesh.c (connections), team.c (failures), drive.c (who calls all this, and when). */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "engine/state.h"
 
-/* Messages that transports may hold by reference for one peer. */
-static const size_t most_lent = 1024;
-/* Calls that a peer may be ahead before the list of them grows. */
-static const size_t first_early = 16;
 static const char stranger[] = "it spoke to a communicator that it is not in";
 
 /* ------------------------------------------------------------------- out -- */
@@ -45,7 +42,7 @@ static bool send_control(tt_peer *peer, const tt_msg *m, const void *payload)
 /* Control messages are copied; they wait here when the transport is full. */
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
 {
-    if (peer->is_lost || !peer->conn)
+    if (peer->is_lost || !peer->conn || peer->is_apart)
         return;
     if (peer->n_ctl == 0 && send_control(peer, m, payload)) {
         tt_peer_dirty(peer);
@@ -89,7 +86,7 @@ static bool pump_peer(tt_peer *peer)
 {
     bool idle = pump_control(peer);
     while (idle && peer->ready)
-        idle = tt_op_send_next(peer->ready->op, peer->ready) != TT_FULL;
+        idle = tt_side_send(peer->ready) != TT_FULL;
     if (peer->conn->net->ops->flush && !peer->is_lost)
         peer->conn->net->ops->flush(peer->conn);
     return idle;
@@ -162,7 +159,21 @@ static void breach(tt_team *team, const tt_peer *peer, const tt_msg *m)
     tt_team_fail(team, TUTTI_EPROTO, rank, text);
 }
 
-/* A control payload of a streaming transport is read here. */
+/* The lane of the walk that a slice of this call is the next of; TT_NONE: it
+ * breaks a rule. */
+static uint32_t lane_of(const tt_side *side, const tt_msg *m)
+{
+    const tt_coming what = {
+        .wire = m->lane,
+        .slice = m->kind == TT_KIND_FIRST ? 0 : m->slice,
+        .len = m->len,
+        .is_put = m->kind == TT_KIND_PUT,
+    };
+    return tt_walk_find(&side->op->walk, tt_side_partner(side), &what);
+}
+
+/* Where a streaming transport writes a payload. Whose it is is found here, and
+ * remembered until all of it has arrived. */
 static void *place(void *arg, const tt_msg *m)
 {
     tt_peer *peer = arg;
@@ -172,12 +183,18 @@ static void *place(void *arg, const tt_msg *m)
         return peer->control;
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
-    tt_side *side = op ? tt_op_side(op, peer) : NULL;
-    void *to = side ? tt_op_place(op, side, m) : NULL;
-    if (to)
-        peer->placing = op;
-    else if (team && !op && !team->err)
-        to = tt_eager_place(peer, m);
+    tt_side *side = op && m->fingerprint == op->fingerprint
+                        ? tt_op_side(op, peer)
+                        : NULL;
+    uint32_t lane = side ? lane_of(side, m) : TT_NONE;
+    if (lane != TT_NONE) {
+        peer->placing = side;
+        peer->placing_lane = lane;
+        peer->placing_first = m->kind == TT_KIND_FIRST;
+        return tt_walk_place(&op->walk, lane);
+    }
+    bool may_keep = team ? !op && !team->err : tt_is_group(m->comm);
+    void *to = may_keep ? tt_eager_place(peer, m) : NULL;
     return to ? to : trash(mesh, m->len);
 }
 
@@ -192,8 +209,9 @@ static void note_lateness(tt_team *team, uint32_t rank, double ns)
 static const uint32_t passes = 64;
 
 /* The partner is heard for the first time; it entered the call age_ns ago. */
-static void note_hearing(tt_op *op, tt_side *side, uint64_t age_ns)
+static void note_hearing(tt_side *side, uint64_t age_ns)
 {
+    tt_op *op = side->op;
     uint32_t rank = tt_team_rank_of(op->team, side->peer);
     const tt_engine *e = op->team->mesh->engine;
     bool is_late = e->n_rests != op->start_rest ||
@@ -202,7 +220,7 @@ static void note_hearing(tt_op *op, tt_side *side, uint64_t age_ns)
     if (!tt_op_is_heard(op, side->peer))
         note_lateness(op->team, rank,
                       waited > age_ns ? (double)(waited - age_ns) : 0);
-    tt_op_hear(op, side);
+    tt_side_hear(side);
 }
 
 /* The peer has spoken of this call, by this port, before it was entered. */
@@ -240,7 +258,16 @@ static tt_past call_of(const tt_op *op)
                      .seq = op->seq,
                      .fingerprint = op->fingerprint,
                      .call = op->call,
-                     .knows_bytes = op->b->total_bytes > 0};
+                     .knows_bytes = op->walk.b->total_bytes > 0};
+}
+
+/* To a team that the peer is not in. */
+static void speaks_wrong(const tt_team *team, tt_peer *peer)
+{
+    if (team->is_group)
+        tt_group_refuse(peer, team->id);
+    else
+        tt_peer_gone(peer, TUTTI_EPROTO, stranger);
 }
 
 /* Of a call that this rank has not entered, or is through with. Returns
@@ -252,7 +279,7 @@ static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
     uint32_t rank = tt_team_rank_of(team, peer);
     bool is_first = m->kind == TT_KIND_FIRST;
     if (rank == TT_NONE) {
-        tt_peer_gone(peer, TUTTI_EPROTO, stranger);
+        speaks_wrong(team, peer);
         return false;
     }
     if (tt_team_past(team, m->channel, m->seq, &own)) {
@@ -289,26 +316,53 @@ static void on_odd_data(tt_peer *peer, tt_op *op, const tt_msg *m)
         breach(op->team, peer, m);
 }
 
+/* A slice of a partner whose call is the same. */
+static void take_slice(tt_side *side, uint32_t lane, const tt_msg *m,
+                       const void *data)
+{
+    tt_walk *walk = &side->op->walk;
+    if (m->kind == TT_KIND_PUT)
+        tt_walk_was_put(walk, lane);
+    else
+        tt_walk_arrived(walk, lane, data);
+}
+
+static void hear_slice(tt_side *side, const tt_msg *m)
+{
+    if (!side->is_bound)
+        note_hearing(side,
+                     m->kind == TT_KIND_FIRST ? m->slice * TT_NS_PER_US : 0);
+}
+
 void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data)
 {
-    tt_side *side = tt_op_side(op, peer);
-    tt_msg slice = *m;
-    uint64_t age_ns = 0;
     if (op->team->is_odd)
         return;
-    if (m->kind == TT_KIND_FIRST) {
-        age_ns = m->slice * TT_NS_PER_US;
-        slice.slice = 0;
-    }
     if (m->fingerprint != op->fingerprint) {
         on_odd_data(peer, op, m);
         return;
     }
-    if (side && !side->is_bound)
-        note_hearing(op, side, age_ns);
+    tt_side *side = tt_op_side(op, peer);
+    if (side)
+        hear_slice(side, m);
     bool is_trash = data && data == peer->mesh->trash;
-    if (!side || is_trash || tt_op_data(op, side, &slice, data))
+    uint32_t lane = side && !is_trash ? lane_of(side, m) : TT_NONE;
+    if (lane == TT_NONE)
         breach(op->team, peer, m);
+    else
+        take_slice(side, lane, m, data);
+}
+
+/* Of a call and lane that place() has found. */
+static void on_placed(tt_side *side, const tt_msg *m, const void *data)
+{
+    tt_peer *peer = side->peer;
+    if (!side->op->team->is_odd) {
+        hear_slice(side, m);
+        take_slice(side, peer->placing_lane, m, data);
+    }
+    if (m->kind == TT_KIND_FIRST)
+        tt_eager_take(peer);
 }
 
 static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
@@ -320,6 +374,8 @@ static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
         tt_op_take(op, peer, m, data);
     else if (team && !team->err && !team->is_odd) /* else it fails, or has */
         is_kept = on_strange_data(peer, team, m, data);
+    else if (!team && tt_is_group(m->comm))
+        is_kept = tt_group_keep(peer, m, data);
     if (m->kind == TT_KIND_FIRST && !is_kept)
         tt_eager_take(peer);
     tt_eager_placed(peer);
@@ -331,7 +387,10 @@ static void keep_early(tt_peer *peer, const tt_msg *m, const tt_binding *bind)
     if (peer->n_early >= TT_EARLY_MAX ||
         tt_grow(peer->mesh->mem, list, &peer->early_cap, peer->n_early + 1,
                 sizeof(tt_early))) {
-        tt_peer_gone(peer, TUTTI_ELIMIT, "it is too many calls ahead");
+        if (tt_is_group(m->comm))
+            tt_group_refuse(peer, m->comm);
+        else
+            tt_peer_gone(peer, TUTTI_ELIMIT, "it is too many calls ahead");
         return;
     }
     peer->early[peer->n_early++] = (tt_early){
@@ -348,9 +407,10 @@ static void keep_early(tt_peer *peer, const tt_msg *m, const tt_binding *bind)
 bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
                   tt_past *out)
 {
-    uint32_t n = team->n_past < TT_HISTORY ? team->n_past : TT_HISTORY;
+    const uint32_t most = team->n_history;
+    uint32_t n = team->n_past < most ? team->n_past : most;
     for (uint32_t i = 1; i <= n; i++) {
-        const tt_past *past = &team->past[(team->n_past - i) % TT_HISTORY];
+        const tt_past *past = &team->past[(team->n_past - i) & (most - 1)];
         if (past->channel == channel && past->seq == seq) {
             *out = *past;
             return true;
@@ -369,9 +429,11 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
     if (team && team->err)
         return;
     if (team && rank == TT_NONE) {
-        tt_peer_gone(peer, TUTTI_EPROTO, stranger);
+        speaks_wrong(team, peer);
         return;
     }
+    if (!team && tt_is_group(m->comm) && !tt_group_expect(peer, m->comm, true))
+        return;
     tt_past own;
     if (op) {
         own = call_of(op);
@@ -390,8 +452,8 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
     if (!side)
         return;
     if (!side->is_bound)
-        note_hearing(op, side, 0);
-    tt_within_hear(op, side, &bind.grant);
+        note_hearing(side, 0);
+    tt_within_hear(side, &bind.grant);
     tt_side_speak(side); /* it may wait for that */
 }
 
@@ -423,13 +485,15 @@ static void on_credit(tt_peer *peer, const tt_msg *m)
     tt_op *op = op_of(peer, m, &team);
     tt_side *side = op ? tt_op_side(op, peer) : NULL;
     if (side)
-        tt_op_credit(op, side, m);
+        tt_walk_acked(&op->walk, tt_side_partner(side), m->lane, m->slice);
 }
 
 static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
 {
     tt_reason reason;
     tt_team *team = tt_team_find(peer->mesh, m->comm);
+    if (!team && tt_is_group(m->comm))
+        tt_group_told(peer, m->comm);
     if (!team || tt_team_rank_of(team, peer) == TT_NONE)
         return;
     memcpy(&reason, data, sizeof(reason));
@@ -466,26 +530,74 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
     team->mesh->engine->has_news |= team->anys != NULL;
 }
 
+/* What this rank has asked for, or has answered and told on, comes round again
+ * by other ways; of several questions of a rank each but the latest, too. */
+static bool is_known_who(tt_team *team, tt_peer *peer, const tt_msg *m)
+{
+    if (m->lane == team->rank)
+        return true;
+    if (!team->asked)
+        team->asked = tt_new(team->mesh->mem, team->n, sizeof(*team->asked));
+    if (!team->asked)
+        return true;
+    tt_asked *asked = &team->asked[m->lane];
+    if (m->slice <= asked->number)
+        return true;
+    *asked = (tt_asked){m->slice, peer};
+    return false;
+}
+
 static void on_who(tt_peer *peer, const tt_msg *m)
 {
     tt_team *team = tt_team_find(peer->mesh, m->comm);
     tt_msg answer = *m;
     tt_past own;
     answer.kind = TT_KIND_HERE;
-    tt_op *op = team ? op_of(peer, m, &team) : NULL;
-    answer.slice = op ||
-                   (team && (tt_team_past(team, m->channel, m->seq, &own) ||
-                             (m->channel == 0 && m->seq < team->next_seq)));
+    answer.lane = TT_NONE;
+    answer.slice = 0;
+    answer.fingerprint = m->lane;
+    if (!team || tt_team_rank_of(team, peer) == TT_NONE) {
+        tt_peer_tell(peer, &answer, NULL);
+        return;
+    }
+    if (m->lane >= team->n) {
+        breach(team, peer, m);
+        return;
+    }
+    if (m->slice && is_known_who(team, peer, m))
+        return;
+    answer.lane = team->rank;
+    answer.slice = op_of(peer, m, &team) ||
+                   tt_team_past(team, m->channel, m->seq, &own) ||
+                   (m->channel == 0 && m->seq < team->next_seq);
     tt_peer_tell(peer, &answer, NULL);
+    if (m->slice)
+        tt_team_tell(team, m, NULL, peer);
 }
 
 static void on_here(tt_peer *peer, const tt_msg *m)
 {
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
-    uint32_t rank = op ? tt_team_rank_of(team, peer) : TT_NONE;
-    if (rank != TT_NONE && op->answers)
-        op->answers[rank] = m->slice ? 2 : 1;
+    tt_msg answer = *m;
+    uint32_t rank = team ? tt_team_rank_of(team, peer) : TT_NONE;
+    if (rank == TT_NONE)
+        return;
+    if (answer.lane == TT_NONE)
+        answer.lane = rank;
+    if (answer.lane >= team->n || answer.fingerprint >= team->n) {
+        breach(team, peer, m);
+        return;
+    }
+    if (answer.fingerprint == team->rank) {
+        if (op && op->answers)
+            op->answers[answer.lane] = answer.slice ? 2 : 1;
+        return;
+    }
+    const tt_asked *asked = team->asked ? &team->asked[answer.fingerprint]
+                                        : NULL;
+    if (asked && asked->back)
+        tt_peer_tell(asked->back, &answer, NULL);
 }
 
 /* Rules 1 and 3 of wire.h. */
@@ -495,7 +607,7 @@ static bool is_well_formed(const tt_msg *m)
         return false;
     switch (m->kind) {
     case TT_KIND_DATA:
-        return true; /* op.c compares with what it expects */
+        return true; /* the walk compares with what it expects */
     case TT_KIND_FIRST:
         return m->len > 0;
     case TT_KIND_BIND:
@@ -512,6 +624,7 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_PING:
     case TT_KIND_PONG:
     case TT_KIND_TOOK:
+    case TT_KIND_CALL:
         return m->len == 0;
     default:
         return false;
@@ -524,6 +637,7 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     if (peer->is_lost)
         return;
     peer->heard++;
+    tt_side *placed = peer->placing;
     peer->placing = NULL;
     if (!is_well_formed(m) || !tt_eager_taken(peer, m->flags)) {
         tt_peer_gone(peer, TUTTI_EPROTO,
@@ -534,7 +648,10 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     case TT_KIND_DATA:
     case TT_KIND_FIRST:
     case TT_KIND_PUT:
-        on_data(peer, m, data);
+        if (placed)
+            on_placed(placed, m, data);
+        else
+            on_data(peer, m, data);
         return;
     case TT_KIND_BIND:
         on_bind(peer, m, data);
@@ -557,6 +674,9 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     case TT_KIND_HERE:
         on_here(peer, m);
         return;
+    case TT_KIND_CALL:
+        tt_mesh_asked(peer, m);
+        return;
     case TT_KIND_PING: {
         tt_msg pong = *m;
         pong.kind = TT_KIND_PONG;
@@ -575,7 +695,7 @@ static void left(void *arg, uint64_t n)
         tt_lent lent = peer->lent[peer->lent_head];
         peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
         peer->n_lent--;
-        tt_op_left(lent.op, lent.lane);
+        tt_walk_taken(&lent.op->walk, lent.lane);
     }
 }
 
@@ -589,228 +709,7 @@ const tt_net_up tt_engine_up = {
     .arrived = arrived,
     .left = left,
     .lost = lost,
+    .called = tt_mesh_called,
+    .up = tt_mesh_up,
+    .missed = tt_mesh_missed,
 };
-
-/* ------------------------------------------------------------------ mesh -- */
-
-static tutti_err make_peer(tt_peer *peer, tt_conn *conn)
-{
-    const tt_mem *mem = peer->mesh->mem;
-    peer->lent = tt_new(mem, most_lent, sizeof(tt_lent));
-    if (!peer->lent)
-        return TUTTI_ENOMEM;
-    peer->lent_cap = most_lent;
-    peer->early = tt_new(mem, first_early, sizeof(tt_early));
-    if (!peer->early)
-        return TUTTI_ENOMEM;
-    peer->early_cap = first_early;
-    peer->conn = conn;
-    return TUTTI_OK;
-}
-
-/* Behind the last port of its rank. */
-static void add_port(tt_mesh *mesh, tt_peer *peer)
-{
-    tt_peer *last = &mesh->peers[peer->rank];
-    while (last->next_port)
-        last = last->next_port;
-    last->next_port = peer;
-    peer->port = (uint8_t)(last->port + 1);
-}
-
-static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
-{
-    tutti_err err = TUTTI_OK;
-    mesh->peers = tt_new(mesh->mem, mesh->n_peers, sizeof(tt_peer));
-    if (!mesh->peers)
-        return TUTTI_ENOMEM;
-    for (uint32_t i = 0; i < mesh->n_peers && !err; i++) {
-        tt_peer *peer = &mesh->peers[i];
-        bool is_more = i >= mesh->n_ranks;
-        tt_conn *conn = is_more ? opts->more[i - mesh->n_ranks]
-                                : opts->conns[i];
-        peer->mesh = mesh;
-        peer->rank = is_more ? conn->rank : i;
-        if (is_more)
-            add_port(mesh, peer);
-        if (peer->rank != mesh->rank)
-            err = make_peer(peer, conn);
-    }
-    return err;
-}
-
-static void free_mesh(tt_mesh *mesh)
-{
-    tt_eager_free(mesh);
-    for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
-        tt_peer *peer = &mesh->peers[i];
-        tt_free(mesh->mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
-        tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
-        tt_free(mesh->mem, peer->early, peer->early_cap, sizeof(tt_early));
-    }
-    tt_free(mesh->mem, mesh->peers, mesh->n_peers, sizeof(tt_peer));
-    tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);
-    tt_free(mesh->mem, mesh->nets, mesh->n_nets, sizeof(tt_net *));
-    const tt_mem mem = *mesh->mem;
-    tt_mem *home = mesh->home;
-    tt_free(&mem, mesh, 1, sizeof(*mesh));
-    tt_free(&mem, home, 1, sizeof(*home));
-}
-
-tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
-                         const tt_mesh_opts *opts, tt_mesh **out)
-{
-    tt_mesh *mesh = tt_new(mem, 1, sizeof(*mesh));
-    if (!mesh)
-        return TUTTI_ENOMEM;
-    *mesh = (tt_mesh){
-        .engine = e,
-        .mem = mem,
-        .rank = opts->rank,
-        .n_ranks = opts->n_ranks,
-        .n_nets = opts->n_nets,
-        .n_peers = opts->n_ranks + opts->n_more,
-        .n_refs = 1,
-        .eager_bytes = opts->eager_bytes,
-        .trash_bytes = sizeof(tt_reason),
-    };
-    for (uint32_t i = 0; i < opts->n_nets; i++)
-        if (opts->nets[i]->max_payload > mesh->trash_bytes)
-            mesh->trash_bytes = opts->nets[i]->max_payload;
-    mesh->trash = tt_new(mem, mesh->trash_bytes, 1);
-    if (opts->n_nets)
-        mesh->nets = tt_new(mem, opts->n_nets, sizeof(tt_net *));
-    tutti_err err = make_peers(mesh, opts);
-    if (err || !mesh->trash || (opts->n_nets && !mesh->nets)) {
-        free_mesh(mesh);
-        return TUTTI_ENOMEM;
-    }
-    mesh->home = opts->home;
-    for (uint32_t i = 0; i < opts->n_nets; i++)
-        mesh->nets[i] = opts->nets[i];
-    tt_engine_lock(e);
-    for (uint32_t i = 0; i < mesh->n_peers; i++)
-        if (mesh->peers[i].conn)
-            mesh->peers[i].conn->peer = &mesh->peers[i];
-    mesh->next = e->meshes;
-    e->meshes = mesh;
-    for (uint32_t i = 0; i < mesh->n_nets; i++)
-        tt_engine_listen(e, mesh->nets[i]->fd, true);
-    tt_engine_unlock(e);
-    *out = mesh;
-    return TUTTI_OK;
-}
-
-tt_mesh *tt_mesh_ref(tt_mesh *mesh)
-{
-    tt_engine_lock(mesh->engine);
-    mesh->n_refs++;
-    tt_engine_unlock(mesh->engine);
-    return mesh;
-}
-
-/* Gives the last control messages (BYE, ABORT) a moment to get out. */
-static void drain(tt_mesh *mesh)
-{
-    tt_engine *e = mesh->engine;
-    uint64_t until = tt_now_ns() + TT_NS_PER_S;
-    bool busy = true;
-    tt_engine_pump(e);
-    while (busy && tt_now_ns() < until) {
-        busy = false;
-        for (uint32_t i = 0; i < mesh->n_peers; i++)
-            busy |= !mesh->peers[i].is_lost && mesh->peers[i].n_ctl > 0;
-        if (busy)
-            tt_engine_step(e);
-    }
-}
-
-void tt_mesh_unref(tt_mesh *mesh)
-{
-    if (!mesh)
-        return;
-    tt_engine *e = mesh->engine;
-    tt_engine_lock(e);
-    if (--mesh->n_refs > 0) {
-        tt_engine_unlock(e);
-        return;
-    }
-    drain(mesh);
-    tt_mesh **at = &e->meshes;
-    while (*at != mesh)
-        at = &(*at)->next;
-    *at = mesh->next;
-    tt_peer **dirty = &e->dirty;
-    while (*dirty)
-        if ((*dirty)->mesh == mesh)
-            *dirty = (*dirty)->dirty_next;
-        else
-            dirty = &(*dirty)->dirty_next;
-    for (uint32_t i = 0; i < mesh->n_nets; i++)
-        tt_engine_listen(e, mesh->nets[i]->fd, false);
-    /* Nobody else knows the mesh any more: other communicators go on while it
-     * is brought to its end. */
-    tt_engine_unlock(e);
-    /* What a failed call has left is worth less time. */
-    uint64_t until = tt_now_ns() +
-                     (mesh->is_broken ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);
-    for (uint32_t i = 0; i < mesh->n_nets; i++)
-        if (mesh->nets[i]->ops->drain)
-            mesh->nets[i]->ops->drain(mesh->nets[i], until);
-    for (uint32_t i = 0; i < mesh->n_peers; i++) {
-        tt_conn *conn = mesh->peers[i].conn;
-        if (!conn)
-            continue;
-        conn->net->ops->close(conn, 0);
-        tt_free(mesh->mem, conn, 1, conn->net->ops->conn_size);
-    }
-    for (uint32_t i = 0; i < mesh->n_nets; i++) {
-        tt_net *net = mesh->nets[i];
-        const tt_net_ops *ops = net->ops;
-        ops->fini(net);
-        tt_free(mesh->mem, net, 1, ops->net_size);
-    }
-    free_mesh(mesh);
-}
-
-const tt_mem *tt_mesh_mem(const tt_mesh *mesh)
-{
-    return mesh->mem;
-}
-
-const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)
-{
-    if (rank == mesh->rank)
-        return "self";
-    const tt_conn *conn = mesh->peers[rank].conn;
-    return conn ? conn->net->ops->name : NULL;
-}
-
-bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
-                  tt_net_pace *out)
-{
-    *out = (tt_net_pace){0};
-    const tt_peer *p = rank == mesh->rank ? NULL : &mesh->peers[rank];
-    while (p && p->port != port)
-        p = p->next_port;
-    if (!p || !p->conn || p->is_lost || !p->conn->net->ops->pace)
-        return false;
-    p->conn->net->ops->pace(p->conn, out);
-    return true;
-}
-
-uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank)
-{
-    uint32_t n = 0;
-    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
-        n++;
-    return n;
-}
-
-uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail)
-{
-    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
-        if (p->conn && p->conn->rail == rail)
-            return p->port;
-    return 0;
-}

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * engine.h - performs schedules: the face of src/engine.
+ * engine.h - performs schedules over transports: the face of src/engine.
  *
  *   engine  one per process: a lock, a thread, the nets it drives
  *   mesh    the ranks that met at start-up, and the conns between them
  *   team    a communicator: an id, members of a mesh, its calls in order
- *   op      one collective being performed: a bound part (lower.h), buffers,
+ *   op      one collective being performed: a bound part (walk/lower.h), buffers,
  *           counters
  *
  * Everything below marked [locked] is called with the engine's lock held.
  * docs/engine.md explains slices, credit and order, and why it cannot hang.
- * Next: op.c (how an op advances), engine.c (messages), drive.c (threads). */
+ * Next: walk/walk.h (how an op advances), op.c (its life), engine.c (messages),
+ * drive.c (threads). */
 #ifndef TT_ENGINE_ENGINE_H
 #define TT_ENGINE_ENGINE_H
 
-#include "engine/layout.h"
-#include "engine/lower.h"
-#include "engine/reduce.h"
 #include "engine/wire.h"
+#include "walk/walk.h"
 
 typedef struct tt_engine tt_engine;
 typedef struct tt_mesh tt_mesh;
@@ -80,24 +79,63 @@ void tt_engine_alert(tt_engine *e);
 /* ----------------------------------------------------------------- mesh -- */
 
 /* A pair of ranks has one port, or several where rails between them use
- * different interfaces; each has a conn of its own. Port 0 carries what
- * belongs to no transfer.
- *
- * conns[r] for every other rank: port 0. more: the other ports, of each rank in
- * order; both ends have as many. The mesh owns nets and conns (memory from mem
- * by their ops' sizes) once it returns TUTTI_OK. */
+ * different interfaces; each has a connection of its own. Port 0 carries what
+ * belongs to no transfer. */
+
+/* By which net a port may be reached, and at what address, as the other side's
+ * net has told it. */
+typedef struct tt_access {
+    tt_net *net;
+    const void *addr;
+    size_t addr_bytes;
+} tt_access;
+
+typedef struct tt_port_opts {
+    uint32_t rank;
+    uint64_t rail;             /* for tt_mesh_port() */
+    const tt_access *accesses; /* in the order of trying; both ends have the
+                                  same nets, each net at most once */
+    uint32_t n_accesses;       /* 0: the own rank */
+    bool is_apart; /* no route leads there: it is dialled for a call only */
+} tt_port_opts;
+
+/* ports[r]: port 0 of each rank. more: the other ports, of each rank in order;
+ * both ends have as many. The mesh owns the nets (memory from mem by their ops'
+ * sizes) and what is kept once it returns TUTTI_OK. */
 typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets, n_more;
-    tt_net **nets;   /* [n_nets] */
-    tt_conn **conns; /* [n_ranks], own is NULL */
-    tt_conn **more;  /* [n_more]; conn->rank says whose; may be NULL */
-    /* Calls that cost a partner at most so much (lower.h: out_cost) do not
+    tt_net **nets;             /* [n_nets] */
+    const tt_port_opts *ports; /* [n_ranks] */
+    const tt_port_opts *more;  /* [n_more]; may be NULL */
+    /* Calls that cost a partner at most so much (walk/lower.h: out_cost) do not
      * wait for it; equal on all ranks; 0: all wait. */
     uint64_t eager_bytes;
+    uint64_t dial_ns; /* how long a connection is tried for */
+    /* In which accesses, and what nets read, may lie; of mem. It is the mesh's
+     * then. */
+    tt_arena kept;
     tt_mem *home; /* mem itself, to be freed last; NULL: static */
 } tt_mesh_opts;
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);
+/* At the start, on all ranks: connects the ports of the ranks that are this one's
+ * neighbours in the control graph, or of all; and those by nets that may miss.
+ * The others are dialled when there is something to say. [unlocked] */
+void tt_mesh_dial(tt_mesh *mesh, bool all);
+/* Of these: OK, all are connected (without for_all: somebody is, and nets that may
+ * miss have said what they can), or apart: they cannot be reached, which is no
+ * error until a call needs them; AGAIN, not yet, or nobody is connected; else why
+ * one is lost, or why nobody can be reached; with the rank in the diagnosis.
+ * [unlocked] */
+tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag);
+/* Whether port 0 of a rank is connected by this net; and takes that back, or
+ * what was tried of it: its next access counts. Before anything was said there;
+ * why: what it was missed for, if so. [unlocked] */
+bool tt_mesh_is_by(const tt_mesh *mesh, uint32_t rank, const tt_net *net);
+void tt_mesh_retreat(tt_mesh *mesh, uint32_t rank, const tt_net *net,
+                     tutti_diag *why);
+/* From now on a connection is tried for so long. [unlocked] */
+void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns);
 /* The engine's upcalls, for tt_net.up before the net's open. */
 extern const tt_net_up tt_engine_up;
 tt_mesh *tt_mesh_ref(tt_mesh *mesh);
@@ -107,6 +145,7 @@ const tt_mem *tt_mesh_mem(const tt_mesh *mesh);
 /* What is known of a port's conn to a rank; false: nothing. [locked] */
 bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
                   tt_net_pace *out);
+/* That connects the rank, or will when it is needed. */
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 /* Ports to another rank: at least 1. */
 uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
@@ -115,10 +154,24 @@ uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
 
 /* ----------------------------------------------------------------- team -- */
 
-/* members[i]: the mesh rank of rank i. Takes a reference on the mesh. */
+/* members[i]: the mesh rank of rank i. Takes a reference on the mesh. [unlocked] */
 tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                          uint32_t n, tt_team **out);
-/* Ends what is open with EABORTED, says BYE, frees. [locked] */
+/* A group: a team that its members make without a word between them, as its
+ * origin has told them. A process is in one group of an origin at a time, and
+ * their numbers rise. It fails alone: its members that are connected are told,
+ * no connection ends, and what is still on the way to it is dropped. */
+typedef struct tt_group_opts {
+    uint64_t origin, number;
+    const uint32_t *members; /* as of tt_team_create() */
+    uint32_t n;
+} tt_group_opts;
+/* It may have failed already: tt_team_state(). All that is for teams is for it.
+ * [unlocked] */
+tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
+                          tt_team **out);
+/* Ends what is open with EABORTED, says BYE (of a group nothing, unless something
+ * was open), frees. [locked] */
 void tt_team_leave(tt_team *team);
 
 /* Ends all ops with err; tells the other members. The first failure stays.
@@ -138,16 +191,17 @@ uint32_t tt_team_member(const tt_team *team, uint32_t rank);
 /* In a channel of messages, above the bits that tell the pair: the tag. */
 #define TT_CHANNEL_TAG 33
 
-/* Reference-counted home of a bound part and its idle ops. */
-typedef struct tt_plan tt_plan;
-/* Takes the bound part. */
-tutti_err tt_plan_create(tt_bound *bound, const tt_mem *mem, tt_plan **out);
-void tt_plan_ref(tt_plan *plan);   /* [locked] */
-void tt_plan_unref(tt_plan *plan); /* accepts NULL; [locked] */
-const tt_bound *tt_plan_bound(const tt_plan *plan);
+/* A bound part with the ops that have performed it and will again. */
+typedef struct tt_program tt_program;
+/* Takes the reference to the bound part. */
+tutti_err tt_program_create(tt_bound *bound, const tt_mem *mem,
+                            tt_program **out);
+void tt_program_ref(tt_program *program);   /* [locked] */
+void tt_program_unref(tt_program *program); /* accepts NULL; [locked] */
+const tt_bound *tt_program_bound(const tt_program *program);
 
 typedef struct tt_op_start {
-    tt_plan *plan;
+    tt_program *program;
     tt_call call;
     uint64_t channel; /* 0: the team's collectives, seq counted by the team;
                          others: point to point, seq given */

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * op.c - performs a bound part: one op is one collective on this rank.
+ * op.c - the life of a call: one op is one collective on this rank.
  *
- * Idea       Events move counters, counters make lanes ready, ready lanes go
- *            into a heap per partner, ordered by (position, step, chunk); the
- *            pump (engine.c) takes the least one that the transport has room
- *            for. Nothing is scanned, nothing is allocated per slice.
- * Send k of a lane is ready when its partner has entered the call, k < W +
- *            slices that the partner has consumed (credit), the groups before
- *            it have done slice k, and, where the lane sends own data, the
- *            front window reaches it.
- * Group      slice k is applied when it has arrived on all lanes of the group,
- *            the groups before have done it, and the sends that read the same
- *            memory have left. Inputs are taken in order of src, own value
- *            first, whatever the order of arrival.
- * No hang    order events by (slice, step, send before apply): each waits only
- *            for smaller ones. docs/engine.md has the proof.
- * Next: take.c, within.c, engine.c. */
+ * Idea       An op is a walk (walk/walk.h) with a side for each partner. The
+ *            walk says what is ready; its side then stands in the list of its
+ *            peer, and the pump (engine.c) takes from there what the transport
+ *            has room for. Ops are kept with their bound part (tt_program), so
+ *            that a call of a known shape allocates nothing.
+ * Begin      find what the partners have sent already (early, eager.c), tell
+ *            them that the call is entered (greet), send what may go at once.
+ * End        when the walk has nothing left, or the team fails. The op stays
+ *            readable until tt_op_recycle(), as its callers may be in the middle
+ *            of something.
+ * Next: walk/machine.c (the order of events), within.c, engine.c. */
+#include <stddef.h>
 #include <string.h>
 
 #include "engine/state.h"
@@ -43,23 +40,12 @@ uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank)
 
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer)
 {
-    const tt_bound *b = op->b;
+    const tt_bound *b = op->walk.b;
     if (op->members) /* point to point: one partner, or none */
         return b->n_partners > 0 && op->sides[0].peer == peer ? op->sides
                                                               : NULL;
-    uint32_t rank = op->team->rank_of[peer->rank];
-    uint32_t low = 0, high = b->n_partners;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (b->partners[mid].peer < rank)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    for (; low < b->n_partners && b->partners[low].peer == rank; low++)
-        if (b->partners[low].port == peer->port)
-            return &op->sides[low];
-    return NULL;
+    uint32_t p = tt_bound_partner(b, op->team->rank_of[peer->rank], peer->port);
+    return p != TT_NONE ? &op->sides[p] : NULL;
 }
 
 bool tt_op_is_heard(tt_op *op, const tt_peer *peer)
@@ -75,37 +61,7 @@ bool tt_op_is_heard(tt_op *op, const tt_peer *peer)
     return false;
 }
 
-/* ------------------------------------------------------------------ heap -- */
-
-static void heap_push(tt_side *side, uint64_t key)
-{
-    uint32_t at = side->n_heap++;
-    while (at > 0 && side->heap[(at - 1) / 2] > key) {
-        side->heap[at] = side->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    side->heap[at] = key;
-}
-
-static void heap_pop(tt_side *side)
-{
-    uint64_t last = side->heap[--side->n_heap];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= side->n_heap)
-            break;
-        if (child + 1 < side->n_heap &&
-            side->heap[child + 1] < side->heap[child])
-            child++;
-        if (side->heap[child] >= last)
-            break;
-        side->heap[at] = side->heap[child];
-        at = child;
-    }
-    if (side->n_heap > 0)
-        side->heap[at] = last;
-}
+/* ----------------------------------------------------------------- sides -- */
 
 /* Into the peer's list of sides that have something ready: by priority, then
  * in the order in which the calls were made. */
@@ -136,53 +92,10 @@ static void unlink_side(tt_side *side)
     side->is_linked = false;
 }
 
-/* ----------------------------------------------------------------- sends -- */
-
-static bool send_is_ready(const tt_op *op, uint32_t l)
-{
-    const tt_lane *lane = &op->b->sends[l];
-    uint32_t k = op->sent[l];
-    const tt_side *side = &op->sides[lane->partner];
-    if (k >= lane->n_slices || !side->is_open ||
-        k >= op->acked[l] + op->b->window || (lane->is_pull && side->mine.in))
-        return false;
-    if (lane->is_origin && op->b->window_positions != UINT32_MAX &&
-        (uint64_t)k * lane->stride >=
-            (uint64_t)op->front + op->b->window_positions)
-        return false;
-    const uint32_t *pred = op->b->index + lane->preds;
-    for (uint32_t i = 0; i < lane->n_preds; i++)
-        if (op->done[pred[i]] <= k)
-            return false;
-    return true;
-}
-
-void tt_op_consider(tt_op *op, uint32_t l)
-{
-    if (op->is_over || op->heaped[l] || !send_is_ready(op, l))
-        return;
-    const tt_lane *lane = &op->b->sends[l];
-    tt_side *side = &op->sides[lane->partner];
-    uint64_t position = (uint64_t)op->sent[l] * lane->stride;
-    op->heaped[l] = true;
-    heap_push(side, position << 32 | l);
-    link_side(side);
-}
-
-static void open_side(tt_op *op, tt_side *side)
-{
-    const tt_partner *partner = &op->b->partners[side - op->sides];
-    if (side->is_open)
-        return;
-    side->is_open = true;
-    for (uint32_t i = 0; i < partner->n_sends; i++)
-        tt_op_consider(op, partner->sends + i);
-}
-
-void tt_op_hear(tt_op *op, tt_side *side)
+void tt_side_hear(tt_side *side)
 {
     side->is_bound = true;
-    open_side(op, side);
+    tt_walk_open(&side->op->walk, tt_side_partner(side));
 }
 
 static void note_spoken(tt_side *side)
@@ -197,8 +110,8 @@ static void note_spoken(tt_side *side)
 void tt_side_speak(tt_side *side)
 {
     tt_op *op = side->op;
-    const tt_partner *partner = &op->b->partners[side - op->sides];
-    if (side->has_spoken || op->is_over)
+    const tt_partner *partner = &op->walk.b->partners[tt_side_partner(side)];
+    if (side->has_spoken || op->walk.is_over)
         return;
     note_spoken(side);
     tt_msg m = tt_team_msg(op->team, TT_KIND_BIND, op->channel, op->seq);
@@ -208,54 +121,6 @@ void tt_side_speak(tt_side *side)
     m.fingerprint = op->fingerprint;
     m.len = side->mine.number ? sizeof(bind) : sizeof(bind.call);
     tt_peer_tell(side->peer, &m, &bind);
-}
-
-void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m)
-{
-    const tt_partner *partner = &op->b->partners[side - op->sides];
-    if (m->lane >= partner->n_sends)
-        return;
-    uint32_t l = partner->sends + m->lane;
-    const tt_lane *lane = &op->b->sends[l];
-    if (lane->is_pull && side->mine.in) {
-        while (op->left[l] < m->slice && op->left[l] < lane->n_slices &&
-               !op->is_over)
-            tt_op_left(op, l);
-        return;
-    }
-    if (m->slice > op->acked[l] && m->slice <= op->sent[l])
-        op->acked[l] = m->slice;
-    tt_op_consider(op, l);
-}
-
-/* The segments of slice k; packs them where they would be too many. */
-static int gather(tt_op *op, const tt_lane *lane, uint32_t k, struct iovec *iov,
-                  uint64_t *len)
-{
-    const tt_span *span = &op->b->spans[lane->span];
-    const uint64_t size = op->b->elem_bytes;
-    uint64_t first = tt_slice_at(span->n_elems, k, lane->n_slices);
-    uint64_t last = tt_slice_at(span->n_elems, k + 1, lane->n_slices);
-    *len = (last - first) * size;
-    if (lane->n_chunks > 1)
-        *len = lane->slice_bytes; /* merged lanes have one slice */
-    if (lane->is_contiguous) {
-        iov[0] = (struct iovec){tt_op_address(op, span, first), *len};
-        return 1;
-    }
-    if (lane->n_chunks <= TT_NET_IOV_MAX) {
-        for (uint32_t i = 0; i < lane->n_chunks; i++)
-            iov[i] = (struct iovec){tt_op_address(op, &span[i], 0),
-                                    span[i].n_elems * size};
-        return (int)lane->n_chunks;
-    }
-    unsigned char *to = op->staging + lane->staging;
-    iov[0] = (struct iovec){to, *len};
-    for (uint32_t i = 0; i < lane->n_chunks; i++) {
-        memcpy(to, tt_op_address(op, &span[i], 0), span[i].n_elems * size);
-        to += span[i].n_elems * size;
-    }
-    return 1;
 }
 
 static void lend(tt_peer *peer, tt_op *op, uint32_t l)
@@ -273,36 +138,40 @@ static uint32_t age_us(const tt_op *op)
     return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
-/* Sends the least ready slice of this side. TT_FULL: nothing was sent. */
-tt_sent tt_op_send_next(tt_op *op, tt_side *side)
+static tt_msg message_of(const tt_side *side, const tt_slice *slice)
 {
+    const tt_op *op = side->op;
+    return (tt_msg){
+        .magic = TT_MSG_MAGIC,
+        .kind = side->is_eager  ? TT_KIND_FIRST
+                : slice->is_put ? TT_KIND_PUT
+                                : TT_KIND_DATA,
+        .flags = side->peer->n_taken,
+        .comm = op->team->id,
+        .channel = op->channel,
+        .seq = op->seq,
+        .fingerprint = op->fingerprint,
+        .lane = slice->wire,
+        .slice = side->is_eager ? age_us(op) : slice->slice,
+        .len = (uint32_t)slice->len,
+    };
+}
+
+tt_sent tt_side_send(tt_side *side)
+{
+    tt_op *op = side->op;
     tt_peer *peer = side->peer;
-    if (side->n_heap == 0) {
+    const uint32_t p = tt_side_partner(side);
+    tt_slice slice;
+    if (peer->n_lent == peer->lent_cap)
+        return TT_FULL;
+    if (!tt_walk_next(&op->walk, p, &slice)) {
         unlink_side(side);
         return TT_LEFT;
     }
-    if (peer->n_lent == peer->lent_cap)
-        return TT_FULL;
-    uint32_t l = (uint32_t)side->heap[0];
-    const tt_lane *lane = &op->b->sends[l];
-    uint32_t k = op->sent[l];
-    struct iovec iov[TT_NET_IOV_MAX];
-    uint64_t len = 0;
-    bool is_put = op->placed_from[l] && k + 1 >= op->placed_from[l];
-    int n = is_put ? 0 : gather(op, lane, k, iov, &len);
-    tt_msg m = tt_team_msg(op->team, TT_KIND_DATA, op->channel, op->seq);
-    m.fingerprint = op->fingerprint;
-    m.lane = lane->wire;
-    m.slice = k;
-    m.len = (uint32_t)len;
-    m.flags = peer->n_taken;
-    if (is_put)
-        m.kind = TT_KIND_PUT;
-    if (side->is_eager) {
-        m.kind = TT_KIND_FIRST;
-        m.slice = age_us(op);
-    }
-    tt_sent sent = peer->conn->net->ops->send(peer->conn, &m, iov, n);
+    tt_msg m = message_of(side, &slice);
+    tt_sent sent = peer->conn->net->ops->send(peer->conn, &m, slice.iov,
+                                              slice.n_iov);
     if (sent == TT_FULL)
         return TT_FULL;
     peer->n_told = peer->n_taken;
@@ -310,184 +179,170 @@ tt_sent tt_op_send_next(tt_op *op, tt_side *side)
         tt_eager_sent(side);
         note_spoken(side);
     }
-    heap_pop(side);
-    op->heaped[l] = false;
-    op->sent[l] = k + 1;
-    tt_op_consider(op, l);
-    if (side->n_heap == 0)
-        unlink_side(side);
     if (sent == TT_QUEUED)
-        lend(peer, op, l);
-    else
-        tt_op_left(op, l);
+        lend(peer, op, slice.lane);
+    tt_walk_sent(&op->walk, p, sent == TT_LEFT);
+    if (op->walk.sides[p].n_ready == 0)
+        unlink_side(side);
     return sent;
 }
 
-/* ------------------------------------------------------------------ life -- */
+/* ----------------------------------------------------------------- hooks -- */
 
-void tt_op_close_one(tt_op *op)
+_Static_assert(offsetof(tt_op, walk) == 0, "a walk is its op");
+
+static tt_side *side_of(tt_walk *w, uint32_t partner)
 {
-    if (--op->n_open == 0)
-        tt_op_finish(op, TUTTI_OK);
+    return &((tt_op *)w)->sides[partner];
 }
 
-tutti_err tt_plan_create(tt_bound *bound, const tt_mem *mem, tt_plan **out)
+static void on_ready(tt_walk *w, uint32_t partner)
 {
-    tt_plan *plan = tt_new(mem, 1, sizeof(*plan));
-    if (!plan)
+    link_side(side_of(w, partner));
+}
+
+static void on_credit(tt_walk *w, uint32_t partner, uint32_t wire,
+                      uint32_t consumed)
+{
+    const tt_op *op = (tt_op *)w;
+    tt_msg m = tt_team_msg(op->team, TT_KIND_CREDIT, op->channel, op->seq);
+    m.fingerprint = op->fingerprint;
+    m.lane = wire;
+    m.slice = consumed;
+    tt_peer_tell(op->sides[partner].peer, &m, NULL);
+}
+
+static void end(tt_op *op, tutti_err err);
+
+static void on_done(tt_walk *w)
+{
+    end((tt_op *)w, TUTTI_OK);
+}
+
+static void on_pulls(tt_walk *w)
+{
+    tt_within_note((tt_op *)w);
+}
+
+static bool on_hold(tt_walk *w, uint32_t partner)
+{
+    return tt_within_hold(side_of(w, partner));
+}
+
+static void on_release(tt_walk *w, uint32_t partner)
+{
+    tt_within_release(side_of(w, partner));
+}
+
+static const tt_walk_hooks hooks = {
+    .ready = on_ready,
+    .credit = on_credit,
+    .done = on_done,
+    .pulls = on_pulls,
+    .hold = on_hold,
+    .release = on_release,
+};
+
+/* ------------------------------------------------------------------ life -- */
+
+tutti_err tt_program_create(tt_bound *bound, const tt_mem *mem,
+                            tt_program **out)
+{
+    tt_program *program = tt_new(mem, 1, sizeof(*program));
+    if (!program)
         return TUTTI_ENOMEM;
-    *plan = (tt_plan){.mem = mem, .bound = bound, .n_refs = 1};
-    for (uint32_t p = 0; p < bound->n_pieces; p++)
-        if (bound->pieces[p].n_inputs > plan->most_inputs)
-            plan->most_inputs = bound->pieces[p].n_inputs;
-    *out = plan;
+    *program = (tt_program){.mem = mem, .bound = bound, .n_refs = 1};
+    *out = program;
     return TUTTI_OK;
 }
 
-const tt_bound *tt_plan_bound(const tt_plan *plan)
+const tt_bound *tt_program_bound(const tt_program *program)
 {
-    return plan->bound;
+    return program->bound;
 }
 
-static void free_op(tt_plan *plan, tt_op *op)
+static void free_op(tt_program *program, tt_op *op)
 {
-    tt_free(plan->mem, op->copy, op->copy_bytes, 1);
-    tt_free(plan->mem, op->block, op->block_bytes, 1);
-    tt_free(plan->mem, op, 1, sizeof(*op));
+    tt_free(program->mem, op->copy, op->copy_bytes, 1);
+    tt_free(program->mem, op->block, op->block_bytes, 1);
+    tt_free(program->mem, op, 1, sizeof(*op));
 }
 
-void tt_plan_ref(tt_plan *plan)
+void tt_program_ref(tt_program *program)
 {
-    plan->n_refs++;
+    program->n_refs++;
 }
 
-void tt_plan_unref(tt_plan *plan)
+void tt_program_unref(tt_program *program)
 {
-    if (!plan || --plan->n_refs > 0)
+    if (!program || --program->n_refs > 0)
         return;
-    while (plan->idle) {
-        tt_op *op = plan->idle;
-        plan->idle = op->next;
-        free_op(plan, op);
+    while (program->idle) {
+        tt_op *op = program->idle;
+        program->idle = op->next;
+        free_op(program, op);
     }
-    tt_bound_free(plan->bound);
-    tt_free(plan->mem, plan, 1, sizeof(*plan));
+    tt_bound_unref(program->bound);
+    tt_free(program->mem, program, 1, sizeof(*program));
 }
 
-/* Hands out pieces of one block; a first pass with at == NULL adds up. */
-typedef struct carver {
-    unsigned char *at;
-    size_t used;
-} carver;
-
-static void *carve(carver *c, uint64_t n, size_t size)
+static tt_op *new_op(tt_program *program)
 {
-    void *ptr = c->at ? c->at + c->used : NULL;
-    c->used += (n * size + 7) & ~(size_t)7;
-    return ptr;
-}
-
-static void *carve_lines(carver *c, uint64_t n_bytes)
-{
-    c->used = (c->used + TT_CACHE_LINE - 1) & ~(size_t)(TT_CACHE_LINE - 1);
-    return carve(c, n_bytes, 1);
-}
-
-static void carve_op(tt_op *op, const tt_plan *plan, carver *c)
-{
-    const tt_bound *b = plan->bound;
-    op->sent = carve(c, b->n_sends, sizeof(uint32_t));
-    op->left = carve(c, b->n_sends, sizeof(uint32_t));
-    op->acked = carve(c, b->n_sends, sizeof(uint32_t));
-    op->arrived = carve(c, b->n_recvs, sizeof(uint32_t));
-    op->credited = carve(c, b->n_recvs, sizeof(uint32_t));
-    op->placed_from = carve(c, b->n_sends, sizeof(uint32_t));
-    op->put_from = carve(c, b->n_recvs, sizeof(uint32_t));
-    op->done = carve(c, b->n_groups, sizeof(uint32_t));
-    op->heaped = carve(c, b->n_sends, sizeof(bool));
-    op->sides = carve(c, b->n_partners, sizeof(tt_side));
-    op->cleared_bytes = c->used;
-    op->results_left = carve(c, b->n_positions, sizeof(uint32_t));
-    op->cursor = carve(c, b->n_recvs, sizeof(uint64_t));
-    op->heaps = carve(c, b->n_sends, sizeof(uint64_t));
-    op->sources = carve(c, plan->most_inputs + 1, sizeof(void *));
-    op->targets = carve(c, (uint64_t)b->n_sends + 1, sizeof(void *));
-    op->base[TT_SCRATCH] = carve_lines(c, b->scratch_bytes);
-    op->staging = carve_lines(c, b->staging_bytes);
-}
-
-static tt_op *new_op(tt_plan *plan)
-{
-    tt_op *op = plan->idle;
+    const tt_bound *b = program->bound;
+    const tt_mem *mem = program->mem;
+    tt_op *op = program->idle;
     if (op) {
-        plan->idle = op->next;
+        program->idle = op->next;
         return op;
     }
-    op = tt_new(plan->mem, 1, sizeof(*op));
+    op = tt_new(mem, 1, sizeof(*op));
     if (!op)
         return NULL;
-    op->plan = plan;
-    op->b = plan->bound;
-    carver count = {0};
-    carve_op(op, plan, &count);
-    op->block_bytes = count.used;
-    if (count.used == 0)
-        return op;
-    op->block = plan->mem->fn(plan->mem->ctx, NULL, 0, count.used);
-    if (!op->block) {
-        tt_free(plan->mem, op, 1, sizeof(*op));
-        return NULL;
+    op->program = program;
+    size_t walk_bytes = (tt_walk_bytes(b) + 7) & ~(size_t)7;
+    op->block_bytes = walk_bytes + b->n_partners * sizeof(tt_side);
+    if (op->block_bytes > 0) {
+        op->block = mem->fn(mem->ctx, NULL, 0, op->block_bytes);
+        if (!op->block) {
+            tt_free(mem, op, 1, sizeof(*op));
+            return NULL;
+        }
+        op->sides = (tt_side *)(void *)(op->block + walk_bytes);
     }
-    carver c = {.at = op->block};
-    carve_op(op, plan, &c);
+    tt_walk_init(&op->walk, b, &hooks, op->block);
     return op;
 }
 
 /* What the call is: the same as last time, most often. */
-static void name_op(tt_op *op, const tt_call *call)
+static void name_op(tt_op *op, const tt_team *team, const tt_call *call)
 {
+    op->walk.divisor = team->n;
     if (op->is_named && memcmp(&op->call, call, sizeof(*call)) == 0)
         return;
-    tutti_type type = (tutti_type)call->type;
     op->is_named = true;
     op->call = *call;
     op->fingerprint = tt_call_fingerprint(call);
-    op->reduce = tt_reduce_kernel(type, (tutti_op)call->op);
-    op->lines = tt_lines_kernel(type, (tutti_op)call->op, false);
-    op->mean_lines = tt_lines_kernel(type, (tutti_op)call->op, true);
-    op->divide = call->op == TUTTI_AVG ? tt_divide_kernel(type) : NULL;
+    tt_walk_reduces(&op->walk, (tutti_type)call->type, (tutti_op)call->op,
+                    team->n);
 }
 
 /* Everything that a call changes, and that may differ from the last one. */
 static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
 {
-    const tt_bound *b = op->b;
-    name_op(op, &start->call);
+    name_op(op, team, &start->call);
+    tt_walk_reset(&op->walk, start->in, start->out);
     op->team = team;
     op->channel = start->channel;
     op->seq = start->channel ? start->seq : team->next_seq;
     op->issue = team->mesh->engine->issues++;
     op->priority = start->priority;
-    op->divisor = team->n;
-    op->front = 0;
-    op->n_open = b->n_sends + b->n_groups;
-    op->is_over = op->is_asking = false;
-    op->n_near = 0;
+    op->is_asking = false;
     op->deadline_ns = start->deadline_ns;
     op->start_ns = start->now_ns ? start->now_ns : tt_now_ns();
     op->start_pass = team->mesh->engine->n_passes;
     op->start_rest = team->mesh->engine->n_rests;
-    op->moved_bytes = 0;
     op->done_fn = start->done;
     op->done_arg = start->arg;
-    if (op->block)
-        memset(op->block, 0, op->cleared_bytes);
-    if (b->results_at)
-        memcpy(op->results_left, b->results_at,
-               b->n_positions * sizeof(uint32_t));
-    op->base[TT_OUT] = start->out;
-    /* The input is only read: COPY and REDUCE write to OUT and SCRATCH. */
-    op->base[TT_IN] = (unsigned char *)(uintptr_t)start->in;
     op->members = NULL;
     if (start->members) {
         op->member_pair[0] = start->members[0];
@@ -498,10 +353,10 @@ static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
 
 static tutti_err copy_input(tt_op *op, const tt_op_start *start)
 {
-    uint64_t bytes = start->in_elems * op->b->elem_bytes;
+    uint64_t bytes = start->in_elems * op->walk.b->elem_bytes;
     if (!start->copies_input || bytes == 0)
         return TUTTI_OK;
-    const tt_mem *mem = op->plan->mem;
+    const tt_mem *mem = op->program->mem;
     if (op->copy_bytes < bytes) {
         tt_free(mem, op->copy, op->copy_bytes, 1);
         op->copy_bytes = 0;
@@ -516,23 +371,20 @@ static tutti_err copy_input(tt_op *op, const tt_op_start *start)
             op->copy, start->in, start->in_elems, start->scale);
     else
         memcpy(op->copy, start->in, bytes);
-    op->base[TT_IN] = op->copy;
+    op->walk.base[TT_IN] = op->copy;
     return TUTTI_OK;
 }
 
 static void make_sides(tt_op *op)
 {
-    const tt_bound *b = op->b;
+    const tt_bound *b = op->walk.b;
     for (uint32_t p = 0; p < b->n_partners; p++) {
         uint32_t rank = tt_op_team_rank(op, b->partners[p].peer);
         tt_peer *peer = tt_team_peer(op->team, rank);
         while (peer->port < b->partners[p].port)
             peer = peer->next_port;
-        op->sides[p] = (tt_side){
-            .op = op,
-            .peer = peer,
-            .heap = op->heaps + b->partners[p].sends,
-        };
+        tt_mesh_need(peer);
+        op->sides[p] = (tt_side){.op = op, .peer = peer};
     }
     op->n_unsaid = b->n_partners;
     op->team->mesh->engine->n_unsaid += b->n_partners;
@@ -540,7 +392,7 @@ static void make_sides(tt_op *op)
 
 static bool is_large(const tt_op *op)
 {
-    return op->b->total_bytes > 64 << 10;
+    return op->walk.b->total_bytes > 64 << 10;
 }
 
 static void enlist(tt_op *op)
@@ -556,14 +408,14 @@ static void enlist(tt_op *op)
         team->ops->prev = op;
     team->ops = op;
     team->n_ops++;
-    op->plan->n_refs++;
+    op->program->n_refs++;
     e->n_active++;
     e->n_large += is_large(op);
     if (op->channel == 0)
         team->next_seq++;
-    team->past[team->n_past++ % TT_HISTORY] =
+    team->past[team->n_past++ & (team->n_history - 1)] =
         (tt_past){op->channel, op->seq, op->fingerprint, op->call,
-                  op->b->total_bytes > 0};
+                  op->walk.b->total_bytes > 0};
 }
 
 static void delist(tt_op *op)
@@ -584,14 +436,9 @@ static void delist(tt_op *op)
     e->n_large -= is_large(op);
 }
 
-/* The op stays readable until tt_op_recycle: its callers may be in the middle
- * of something. */
-void tt_op_finish(tt_op *op, tutti_err err)
+static void end(tt_op *op, tutti_err err)
 {
-    if (op->is_over)
-        return;
-    op->is_over = true;
-    for (uint32_t p = 0; p < op->b->n_partners; p++) {
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         unlink_side(&op->sides[p]);
         tt_eager_unreserve(&op->sides[p]);
     }
@@ -605,30 +452,26 @@ void tt_op_finish(tt_op *op, tutti_err err)
     op->done_fn(op->done_arg, err);
 }
 
+void tt_op_finish(tt_op *op, tutti_err err)
+{
+    if (op->walk.is_over)
+        return;
+    op->walk.is_over = true;
+    end(op, err);
+}
+
 void tt_op_recycle(tt_engine *e)
 {
     while (e->over) {
         tt_op *op = e->over;
-        tt_plan *plan = op->plan;
+        tt_program *program = op->program;
         e->over = op->next;
         if (op->answers)
-            tt_free(plan->mem, op->answers, op->team->n, 1);
+            tt_free(program->mem, op->answers, op->team->n, 1);
         op->answers = NULL;
-        op->next = plan->idle;
-        plan->idle = op;
-        tt_plan_unref(plan);
-    }
-}
-
-static void copy_local(tt_op *op)
-{
-    const tt_bound *b = op->b;
-    for (uint32_t i = 0; i < b->n_copies; i++) {
-        const tt_local_copy *c = &b->copies[i];
-        unsigned char *to = tt_op_address(op, &c->to, 0);
-        const unsigned char *from = tt_op_address(op, &c->from, 0);
-        if (to != from)
-            memcpy(to, from, c->to.n_elems * b->elem_bytes);
+        op->next = program->idle;
+        program->idle = op;
+        tt_program_unref(program);
     }
 }
 
@@ -637,10 +480,10 @@ static void copy_local(tt_op *op)
 static void greet(tt_op *op)
 {
     const uint64_t most = op->team->mesh->eager_bytes;
-    for (uint32_t p = 0; p < op->b->n_partners && !op->is_over; p++) {
-        const tt_partner *partner = &op->b->partners[p];
+    for (uint32_t p = 0; p < op->walk.b->n_partners && !op->walk.is_over; p++) {
+        const tt_partner *partner = &op->walk.b->partners[p];
         tt_side *side = &op->sides[p];
-        bool is_small = op->b->total_bytes > 0 && most > 0;
+        bool is_small = op->walk.b->total_bytes > 0 && most > 0;
         side->is_eager = is_small && partner->n_sends > 0 &&
                          partner->out_cost <= most &&
                          tt_eager_reserve(side->peer);
@@ -648,7 +491,7 @@ static void greet(tt_op *op)
             (partner->n_sends > 0 && !side->is_eager))
             tt_side_speak(side);
         if (side->is_eager)
-            open_side(op, side);
+            tt_walk_open(&op->walk, p);
     }
 }
 
@@ -660,8 +503,8 @@ static void take_kept(tt_op *op, tt_peer *peer)
         return;
     tt_side *side = tt_op_side(op, peer);
     if (side && keep->fingerprint == op->fingerprint)
-        tt_op_hear(op, side);
-    for (uint32_t at = 0; at < keep->used && !op->is_over;) {
+        tt_side_hear(side);
+    for (uint32_t at = 0; at < keep->used && !op->walk.is_over;) {
         tt_msg m;
         memcpy(&m, keep->bytes + at, sizeof(m));
         tt_op_take(op, peer, &m, keep->bytes + at + sizeof(m));
@@ -682,15 +525,15 @@ static void take_early(tt_op *op, tt_peer *peer)
         *early = peer->early[--peer->n_early];
         peer->mesh->n_ahead--;
         tt_past own = {op->channel, op->seq, op->fingerprint, op->call,
-                       op->b->total_bytes > 0};
+                       op->walk.b->total_bytes > 0};
         if (!tt_team_compare(team, peer, &own, &found.call, found.fingerprint))
             return;
         tt_side *side = tt_op_side(op, peer);
         if (!side)
             return;
         side->is_asked = true;
-        tt_op_hear(op, side);
-        tt_within_hear(op, side, &found.grant);
+        tt_side_hear(side);
+        tt_within_hear(side, &found.grant);
         return;
     }
 }
@@ -703,9 +546,9 @@ static void meet_early(tt_op *op)
     for (uint32_t r = 0; r < team->n && mesh->n_ahead > 0; r++) {
         tt_peer *peer = r == team->rank ? NULL : tt_team_peer(team, r);
         for (; peer; peer = peer->next_port) {
-            if (peer->n_early > 0 && !op->is_over)
+            if (peer->n_early > 0 && !op->walk.is_over)
                 take_early(op, peer);
-            if (peer->n_kept > 0 && !op->is_over)
+            if (peer->n_kept > 0 && !op->walk.is_over)
                 take_kept(op, peer);
         }
     }
@@ -717,27 +560,26 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
         return team->err;
     if (team->n_ops >= TT_IN_FLIGHT_MAX)
         return TUTTI_ELIMIT;
-    tt_op *op = new_op(start->plan);
+    tt_op *op = new_op(start->program);
     if (!op)
         return TUTTI_ENOMEM;
     reset_op(op, team, start);
     tutti_err err = copy_input(op, start);
     if (err) {
-        op->next = start->plan->idle;
-        start->plan->idle = op;
+        op->next = start->program->idle;
+        start->program->idle = op;
         return err;
     }
     make_sides(op);
     tt_within_offer(op);
     enlist(op);
     op->is_beginning = true;
-    copy_local(op);
-    tt_op_advance_front(op);
+    tt_walk_begin(&op->walk);
     meet_early(op);
-    if (!op->is_over)
+    if (!op->walk.is_over)
         greet(op);
     tt_engine *e = team->mesh->engine;
-    if (op->n_open == 0)
+    if (tt_walk_is_done(&op->walk))
         tt_op_finish(op, TUTTI_OK);
     tt_op_check_left(op);
     tt_engine_pump(e);

@@ -10,7 +10,8 @@
 #include "engine/engine.h"
 
 #define TT_OP_BUCKETS 256
-#define TT_HISTORY 256         /* calls of a team that are remembered */
+#define TT_HISTORY 256         /* calls of a team that are remembered ... */
+#define TT_GROUP_HISTORY 16    /* ... and of a group; powers of two */
 #define TT_IN_FLIGHT_MAX 32768 /* calls of a communicator */
 #define TT_EARLY_MAX (2 * TT_IN_FLIGHT_MAX) /* of a peer that are ahead */
 
@@ -44,90 +45,77 @@ typedef struct tt_lent {
     uint32_t lane;
 } tt_lent;
 
-/* The side of an op that faces one partner. */
+/* The side of an op that faces one partner; walk.sides has the rest. */
 typedef struct tt_side {
     tt_op *op;
     tt_peer *peer;
     struct tt_side *next; /* in peer->ready */
-    uint64_t *heap;       /* (position, lane) of the ready sends */
-    uint32_t n_heap;
     bool is_linked;
     bool is_bound;   /* the partner has entered the call */
-    bool is_open;    /* sends need not wait for that */
     bool is_eager;   /* a place among its FIRSTs is reserved, none sent yet */
     bool is_asked;   /* the partner waits for a BIND */
     bool has_spoken; /* it was sent a BIND or a FIRST */
     bool is_held;    /* a slice is being made in its buffers, or of them */
     tt_grant mine;   /* what it was told of this rank's buffers */
     uint64_t theirs; /* the number of what it has granted; 0: nothing */
-    tt_buffers far;  /* ... as seen from here */
 } tt_side;
 
 struct tt_op {
+    tt_walk walk; /* first: hooks get this */
     tt_team *team;
-    tt_plan *plan;
-    const tt_bound *b;
+    tt_program *program;
     tt_op *hash_next, *next, *prev; /* bucket; the team's list */
     tt_call call;
     uint64_t channel, seq, fingerprint, issue;
     int priority;
-    unsigned char *base[3]; /* by tt_base */
-    unsigned char *staging;
-    tt_reduce_fn reduce;
-    tt_lines_fn lines, mean_lines;
-    tt_divide_fn divide; /* NULL: nothing to divide */
-    uint32_t divisor;
     const uint32_t *members;
     uint32_t member_pair[2]; /* point to point */
-    /* Counters in slices. */
-    uint32_t *sent, *left, *acked; /* [n_sends] */
-    uint32_t *arrived, *credited;  /* [n_recvs] */
-    uint64_t *cursor;              /* [n_recvs] */
-    uint32_t *done;                /* [n_groups] */
-    bool *heaped;                  /* [n_sends] */
-    /* Slices from there on (plus 1; 0: none) were written to the partner's
-     * buffer, [n_sends]; to this rank's by a partner, [n_recvs]. */
-    uint32_t *placed_from, *put_from;
-    void **targets;         /* [n_sends + 1] */
-    uint32_t *results_left; /* [n_positions] */
-    const void **sources;   /* [most inputs + 1] */
-    tt_side *sides;         /* [n_partners] */
-    uint64_t *heaps;        /* [n_sends] */
-    uint32_t front, n_open; /* n_open: lanes to leave + groups to finish */
-    uint32_t n_unsaid;      /* sides that have not spoken */
-    uint32_t n_near;        /* sides whose buffers are within reach */
-    tt_op *work_next;       /* in engine->work */
+    tt_side *sides;          /* [n_partners] */
+    uint32_t n_unsaid;       /* sides that have not spoken */
+    tt_op *work_next;        /* in engine->work */
     bool is_working;
-    bool is_over, is_asking, is_beginning;
+    bool is_asking, is_beginning;
     bool is_named; /* call, and what follows from it, have been set */
     uint32_t start_pass, start_rest;
     uint64_t start_ns, deadline_ns, ask_until_ns;
-    uint64_t moved_bytes;
     uint8_t *answers; /* [team size] of WHO: 0 none, 1 not entered, 2 entered */
     unsigned char *copy; /* of the input */
     uint64_t copy_bytes;
     void (*done_fn)(void *arg, tutti_err err);
     void *done_arg;
-    unsigned char *block; /* all arrays; the first are cleared for a call */
-    size_t block_bytes, cleared_bytes;
+    unsigned char *block; /* the walk's memory and the sides */
+    size_t block_bytes;
 };
 
-struct tt_plan {
+struct tt_program {
     const tt_mem *mem;
     tt_bound *bound;
-    uint32_t n_refs, most_inputs;
+    uint32_t n_refs;
     tt_op *idle; /* linked by next */
 };
 
-/* Another rank by one of its ports. */
+/* Another rank by one of its ports. mesh.c has the life of its connection. */
 struct tt_peer {
     tt_mesh *mesh;
-    tt_conn *conn;
+    tt_conn *conn;    /* while there is none: &none; of the own rank: NULL */
+    tt_conn none;     /* its send() takes nothing, and dials */
+    tt_conn *dialled; /* by this rank, not up yet; NULL: none */
+    tt_conn *called;  /* by the other one, likewise */
+    const tt_access *accesses;
+    uint32_t n_accesses, access; /* access: that is tried, or was */
+    uint64_t rail;
+    bool is_expected; /* at the start: it has been dialled */
+    bool is_apart;    /* it cannot be reached, and no call has needed it yet */
+    bool has_missed;  /* the access that was tried leads nowhere */
+    bool has_asked;   /* nor any other: it was asked to connect, ... */
+    uint64_t ask_until_ns; /* ... and has so long */
+    uint64_t asks;         /* of its own (CALL): the number of the latest */
+    tutti_err why_err;     /* lost */
     uint32_t rank;
     uint8_t port;
     bool is_lost, is_dirty;
     tt_peer *next_port; /* of the same rank */
-    char why[200];      /* lost */
+    char why[480];      /* lost */
     tt_peer *dirty_next;
     tt_side *ready;
     tt_ctl *ctl; /* ring */
@@ -142,19 +130,44 @@ struct tt_peer {
     uint8_t n_taken, n_told;
     uint8_t n_kept;
     tt_keep *kept[TT_EAGER_CALLS];
-    tt_keep *placing_keep;        /* a payload is being read into it */
-    tt_op *placing;               /* a payload is being read into its memory */
-    uint64_t heard, heard_before; /* messages */
-    uint64_t silent_since_ns;     /* while an op waits for it */
-    uint64_t watched_ns;          /* when it was last looked at */
+    tt_keep *placing_keep; /* a payload is being read into it */
+    /* A payload is being read into the memory of this side's op: its lane. */
+    tt_side *placing;
+    uint32_t placing_lane;
+    bool placing_first; /* by a FIRST */
+    /* The latest group that it has spoken of and that was not entered here; the
+     * latest that it has ended. 0: none. */
+    uint64_t group_ahead, group_over;
+    uint64_t heard, heard_before;         /* messages */
+    uint64_t silent_since_ns;             /* while an op waits for it */
+    uint64_t watched_ns;                  /* when it was last looked at */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
+
+/* The last WHO of a rank, and where its answers go: whoever has told the question
+ * on had it before, so answers to older ones get there, too. */
+typedef struct tt_asked {
+    uint32_t number; /* 0: none yet */
+    tt_peer *back;
+} tt_asked;
 
 typedef struct tt_past {
     uint64_t channel, seq, fingerprint;
     tt_call call;
     bool knows_bytes; /* the fingerprint tells what every pair exchanges */
 } tt_past;
+
+/* What the members of a team that was left are to know, should they connect
+ * later. */
+typedef struct tt_farewell {
+    tt_msg m;
+    tt_reason reason;
+} tt_farewell;
+#define TT_FAREWELLS 32
+
+/* Groups come from controllers, each with numbers of its own; up to which they
+ * are over here. */
+#define TT_ORIGINS 8
 
 struct tt_mesh {
     tt_engine *engine;
@@ -163,7 +176,16 @@ struct tt_mesh {
     tt_mesh *next;
     uint32_t rank, n_ranks, n_nets, n_refs;
     uint32_t n_peers;
-    tt_net **nets;
+    tt_net **nets; /* the first n_busy have connections, or will soon; the
+                      others have something to do only when there is an event */
+    uint32_t n_busy;
+    uint64_t dial_ns;
+    uint32_t n_opened; /* connections, ever */
+    uint32_t n_asking; /* peers that were asked to connect */
+    uint64_t n_asks;
+    tt_conn *dropped; /* to be closed in the next pass */
+    bool has_news;    /* ... or something else is to be done there */
+    tt_arena kept;
     /* [n_peers]: first port 0 of each rank (the own one is unused), then the
      * other ports. */
     tt_peer *peers;
@@ -174,6 +196,11 @@ struct tt_mesh {
     tt_keep *spare;   /* not in use */
     uint64_t n_ahead; /* early BINDs and kept calls of all peers */
     bool is_broken;   /* a team of it has failed */
+    tt_farewell farewells[TT_FAREWELLS]; /* the latest, a ring */
+    uint32_t n_farewells;
+    uint64_t groups_over[TT_ORIGINS]; /* ids; the latest origins, a ring */
+    uint32_t n_origins;
+    tt_peer nobody; /* of connections that are dropped */
 };
 
 struct tt_team {
@@ -186,10 +213,11 @@ struct tt_team {
     /* [mesh n_peers] said BYE by this port: nothing will follow there. */
     bool *has_left;
     double *lateness; /* ns, moving average */
+    tt_asked *asked;  /* [n]; NULL: nobody has asked */
+    uint32_t n_asks;  /* of its own that are told on */
     tt_op *ops;
     uint32_t n_ops;
-    tt_past past[TT_HISTORY];
-    uint32_t n_past;
+    bool is_group;
     tutti_err err;
     uint32_t culprit;
     char text[512];
@@ -200,6 +228,8 @@ struct tt_team {
     tt_past odd;
     tt_any *anys;      /* that wait, the oldest first */
     uint32_t any_last; /* the rank that one of them has found last */
+    uint32_t n_past, n_history;
+    tt_past past[]; /* [n_history] a ring */
 };
 
 struct tt_engine {
@@ -217,7 +247,8 @@ struct tt_engine {
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */
     uint64_t n_unsaid; /* of all ops */
-    bool has_news;     /* for the receives from any rank of some team */
+    /* For the receives from any rank of some team, or for connections. */
+    bool has_news;
     tt_mesh *meshes;
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
@@ -230,57 +261,33 @@ tt_op *tt_op_find(const tt_engine *e, const tt_team *team, uint64_t channel,
                   uint64_t seq);
 tt_team *tt_team_find(const tt_mesh *mesh, uint64_t id);
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer);
+/* The partner's number in the bound part. */
+static inline uint32_t tt_side_partner(const tt_side *side)
+{
+    return (uint32_t)(side - side->op->sides);
+}
 uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank);
 /* Another port of the peer has spoken of the call already. */
 bool tt_op_is_heard(tt_op *op, const tt_peer *peer);
 /* The partner has entered the call. */
-void tt_op_hear(tt_op *op, tt_side *side);
+void tt_side_hear(tt_side *side);
 /* Says that this rank has: BIND. */
 void tt_side_speak(tt_side *side);
-void tt_op_credit(tt_op *op, tt_side *side, const tt_msg *m);
-void tt_op_left(tt_op *op, uint32_t lane);
-void *tt_op_place(tt_op *op, tt_side *side, const tt_msg *m);
-tutti_err tt_op_data(tt_op *op, tt_side *side, const tt_msg *m,
-                     const void *data);
-tt_sent tt_op_send_next(tt_op *op, tt_side *side);
+/* Sends the least ready slice. TT_FULL: nothing was sent. */
+tt_sent tt_side_send(tt_side *side);
 void tt_op_finish(tt_op *op, tutti_err err);
 void tt_op_recycle(tt_engine *e);
-
-void tt_op_consider(tt_op *op, uint32_t send_lane);
-/* A lane has left, or a group is done. */
-void tt_op_close_one(tt_op *op);
-static inline unsigned char *tt_op_address(const tt_op *op, const tt_span *span,
-                                           uint64_t elem)
-{
-    return op->base[span->base] + span->offset + elem * op->b->elem_bytes;
-}
-
-/* take.c */
-void tt_op_advance_front(tt_op *op);
-/* Applies what can be of the group of a receive lane. */
-void tt_op_try(tt_op *op, uint32_t recv_lane);
-/* Applies the least slice of what is pulled; false: there is none. */
-bool tt_op_pull(tt_op *op);
 
 /* within.c */
 /* Grants this rank's buffers to those partners who can use them. */
 void tt_within_offer(tt_op *op);
 /* The partner has entered the call, and grants its own. */
-void tt_within_hear(tt_op *op, tt_side *side, const tt_grant *theirs);
+void tt_within_hear(tt_side *side, const tt_grant *theirs);
 /* Nobody uses this rank's buffers any more. */
 void tt_within_end(tt_op *op);
-/* The receive lane's slices are read in the partner's input. */
-static inline bool tt_within_pulls(const tt_op *op, const tt_lane *lane)
-{
-    return lane->is_pull && op->sides[lane->partner].far.in != NULL;
-}
-/* For one slice of a group: all buffers of partners that it uses, or none;
- * where the slice is to be written there, into op->targets from place 1 on
- * (returns 1 + how many); and the end. */
-bool tt_within_hold(tt_op *op, const tt_group *group);
-uint32_t tt_within_targets(tt_op *op, const tt_group *group, uint32_t k,
-                           uint64_t first_elem);
-void tt_within_release(tt_op *op, const tt_group *group);
+/* A partner's buffers, while a slice is made (the walk's hooks). */
+bool tt_within_hold(tt_side *side);
+void tt_within_release(tt_side *side);
 /* The op may have slices to pull; does one of the first op that has. */
 void tt_within_note(tt_op *op);
 bool tt_within_step(tt_engine *e);
@@ -314,6 +321,10 @@ void tt_eager_free(tt_mesh *mesh);
 /* team.c */
 /* The call of the peer's FIRST differs from ours. */
 void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own);
+/* Those of the team that are connected, and its neighbours in the control graph;
+ * but: NULL, or one who is not told. */
+void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
+                  const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
 /* Fails the team when op needs a rank that has left and has not entered. */
@@ -321,6 +332,20 @@ void tt_op_check_left(tt_op *op);
 void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
+static inline bool tt_is_group(uint64_t id)
+{
+    return id >> 63 != 0;
+}
+/* The peer speaks of a group that is not entered here. It may be: those before
+ * it are over at the peer, and what was kept of them goes. False: it is over, and
+ * who waits for an answer (asks) is told. */
+bool tt_group_expect(tt_peer *peer, uint64_t id, bool asks);
+/* Likewise, with data; returns whether it is kept. */
+bool tt_group_keep(tt_peer *peer, const tt_msg *m, const void *data);
+/* This rank will not take part: the peer's group is to fail. */
+void tt_group_refuse(tt_peer *peer, uint64_t id);
+/* The peer has ended the group before it was entered here. */
+void tt_group_told(tt_peer *peer, uint64_t id);
 
 /* engine.c */
 void tt_peer_dirty(tt_peer *peer);
@@ -342,6 +367,33 @@ tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
 void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
                   tt_past *out);
+
+/* mesh.c: connections that come and go: tried, found, given up; where there are
+ * news. */
+void tt_mesh_run(tt_mesh *mesh);
+/* Unless it is connected, or tried already. Never blocks, and never fails here. */
+void tt_peer_dial(tt_peer *peer);
+/* Peers that were asked to connect, and have not. */
+void tt_mesh_expire(tt_mesh *mesh, uint64_t now_ns);
+/* A CALL has come. */
+void tt_mesh_asked(tt_peer *from, const tt_msg *m);
+tt_conn *tt_mesh_called(tt_net *net, uint32_t rank);
+void tt_mesh_up(tt_conn *conn);
+void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
+/* A call has it as a partner, even if it could not be reached. */
+void tt_mesh_need(tt_peer *peer);
+/* It is connected, or about to be. */
+static inline bool tt_peer_is_linked(const tt_peer *peer)
+{
+    return peer->conn != &peer->none || peer->dialled || peer->called;
+}
+/* Ranks a and b of n are neighbours in the control graph: their distance on the
+ * ring is a power of two. */
+static inline bool tt_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
+{
+    uint32_t there = (b + n - a) % n, back = n - there;
+    return a != b && ((there & (there - 1)) == 0 || (back & (back - 1)) == 0);
+}
 
 /* any.c: what waits is served where something new was kept, or a rank has left;
  * all fail; a deadline may have passed. */

@@ -6,6 +6,22 @@
  * its own calls end: the process may leave then, and who sees its conns close
  * must know the cause before. A rank that had returned already gets it from its
  * next call.
+ *
+ * Groups      (of partial reduce) are teams that come and go by the thousand and
+ *             fail alone. Their members make them without a word between them: a
+ *             controller, their origin, has told each its number and its members.
+ *             A process is in one group of an origin at a time, and their numbers
+ *             rise. So one number for each origin tells what is over here
+ *             (mesh->groups_over), and a peer that speaks of a group has ended
+ *             those before it. What comes for one that is not entered here is
+ *             kept, as for a communicator; of each peer for one group of an
+ *             origin, the latest. What comes for one that is over is dropped, and
+ *             who waits for an answer is told that there will be none (BYE). A
+ *             group's failure is told to those who are connected, and they do not
+ *             tell it on: the controller does. A member that is silent for too
+ *             long fails the group; whether it is lost is for communicators to
+ *             say.
+ *
  * Next: drive.c. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,24 +30,51 @@
 #include "base/log.h"
 #include "engine/state.h"
 
+static size_t team_bytes(uint32_t n_history)
+{
+    return sizeof(tt_team) + n_history * sizeof(tt_past);
+}
+
 static void free_team(tt_team *team)
 {
     const tt_mem *mem = team->mesh->mem;
     tt_free(mem, team->members, team->n, sizeof(uint32_t));
     tt_free(mem, team->has_left, team->mesh->n_peers, sizeof(bool));
     tt_free(mem, team->lateness, team->n, sizeof(double));
+    tt_free(mem, team->asked, team->n, sizeof(*team->asked));
     tt_free(mem, team->rank_of, team->mesh->n_ranks, sizeof(uint32_t));
-    tt_free(mem, team, 1, sizeof(*team));
+    tt_free(mem, team, 1, team_bytes(team->n_history));
 }
 
-tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
-                         uint32_t n, tt_team **out)
+/* In the control graph; a group has none. */
+static bool is_neighbour(const tt_team *team, uint32_t rank)
+{
+    return !team->is_group && tt_is_neighbour(team->rank, rank, team->n);
+}
+
+/* Its control graph, in the background: a failure is to reach all members by
+ * members. Of two the one with the higher rank dials. */
+static void connect_neighbours(tt_team *team)
+{
+    for (uint32_t i = 0; i < team->n; i++)
+        if (is_neighbour(team, i) && team->members[i] < team->mesh->rank)
+            tt_peer_dial(tt_team_peer(team, i));
+}
+
+/* A communicator or a group, as the id says. */
+static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
+                           uint32_t n, tt_team **out)
 {
     const tt_mem *mem = mesh->mem;
-    tt_team *team = tt_new(mem, 1, sizeof(*team));
+    const uint32_t n_history = tt_is_group(id) ? TT_GROUP_HISTORY : TT_HISTORY;
+    tt_team *team = tt_new(mem, 1, team_bytes(n_history));
     if (!team)
         return TUTTI_ENOMEM;
-    *team = (tt_team){.mesh = mesh, .id = id, .n = n};
+    *team = (tt_team){.mesh = mesh,
+                      .id = id,
+                      .n = n,
+                      .is_group = tt_is_group(id),
+                      .n_history = n_history};
     team->members = tt_new(mem, n, sizeof(uint32_t));
     team->has_left = tt_new(mem, mesh->n_peers, sizeof(bool));
     team->lateness = tt_new(mem, n, sizeof(double));
@@ -58,9 +101,16 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
             if (peer->is_lost)
                 tt_team_fail(team, TUTTI_EPEER, i, peer->why);
     }
+    connect_neighbours(team);
     tt_engine_unlock(mesh->engine);
     *out = team;
     return TUTTI_OK;
+}
+
+tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
+                         uint32_t n, tt_team **out)
+{
+    return make_team(mesh, id & ~(UINT64_C(1) << 63), members, n, out);
 }
 
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
@@ -79,12 +129,15 @@ bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
 }
 
 /* By every port: each of their conns must have heard it before it ends. */
-static void tell_all(tt_team *team, const tt_msg *m, const void *payload)
+void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
+                  const tt_peer *but)
 {
     for (uint32_t i = 0; i < team->n; i++) {
         tt_peer *peer = i == team->rank ? NULL : tt_team_peer(team, i);
+        bool is_near = is_neighbour(team, i);
         for (; peer; peer = peer->next_port)
-            if (!tt_team_has_left(team, peer))
+            if (peer != but && (is_near || tt_peer_is_linked(peer)) &&
+                !tt_team_has_left(team, peer))
                 tt_peer_tell(peer, m, payload);
     }
 }
@@ -96,16 +149,19 @@ static void take_back_from(tt_team *team, tt_peer *peer)
 {
     if (!peer->conn || (peer->n_lent == 0 && !peer->placing))
         return;
-    bool is_ours = peer->placing && peer->placing->team == team;
+    bool is_ours = peer->placing && peer->placing->op->team == team;
     peer->conn->net->ops->cancel(peer->conn, is_ours);
-    if (is_ours)
+    if (is_ours) {
         peer->placing = NULL;
+        if (peer->placing_first) /* it will not arrive any more */
+            tt_eager_take(peer);
+    }
     while (peer->n_lent > 0) {
         tt_lent lent = peer->lent[peer->lent_head];
         peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
         peer->n_lent--;
         if (lent.op->team != team)
-            tt_op_left(lent.op, lent.lane);
+            tt_walk_taken(&lent.op->walk, lent.lane);
     }
 }
 
@@ -128,14 +184,20 @@ static void end_ops(tt_team *team, tutti_err err)
     tt_eager_drop(team);
 }
 
-/* The communicator has failed, and why: to every other member. */
+/* The communicator has failed, and why. */
+static tt_farewell failure_of(const tt_team *team)
+{
+    tt_farewell f = {.m = tt_team_msg(team, TT_KIND_ABORT, 0, 0),
+                     .reason = {.err = team->err, .culprit = team->culprit}};
+    snprintf(f.reason.text, sizeof(f.reason.text), "%.239s", team->text);
+    f.m.len = sizeof(f.reason);
+    return f;
+}
+
 static void tell_failure(tt_team *team)
 {
-    tt_msg m = tt_team_msg(team, TT_KIND_ABORT, 0, 0);
-    tt_reason reason = {.err = team->err, .culprit = team->culprit};
-    snprintf(reason.text, sizeof(reason.text), "%.239s", team->text);
-    m.len = sizeof(reason);
-    tell_all(team, &m, &reason);
+    tt_farewell f = failure_of(team);
+    tt_team_tell(team, &f.m, &f.reason, NULL);
 }
 
 static void note_failure(tt_team *team, tutti_err err, uint32_t culprit,
@@ -143,8 +205,10 @@ static void note_failure(tt_team *team, tutti_err err, uint32_t culprit,
 {
     team->err = err;
     team->culprit = culprit;
-    team->mesh->is_broken = true;
     snprintf(team->text, sizeof(team->text), "%s", text);
+    if (team->is_group)
+        return; /* its owner has more to say, and to whom */
+    team->mesh->is_broken = true;
     TT_INFO("communicator %016" PRIx64 " fails: %s", team->id, text);
 }
 
@@ -166,34 +230,29 @@ void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
     if (team->err)
         return;
     note_failure(team, err, culprit, text);
-    tell_failure(team);
+    if (!team->is_group)
+        tell_failure(team);
     end_ops(team, err);
     tt_engine_wake(team->mesh->engine);
 }
 
 /* The partner had only to be sent something, and that has left. It may well
  * have taken it and gone on without a word. */
-static bool is_served(const tt_op *op, const tt_partner *partner)
+static bool is_served(const tt_op *op, uint32_t p)
 {
-    if (partner->n_recvs > 0)
-        return false;
-    for (uint32_t i = 0; i < partner->n_sends; i++) {
-        uint32_t l = partner->sends + i;
-        if (op->left[l] < op->b->sends[l].n_slices)
-            return false;
-    }
-    return true;
+    return op->walk.b->partners[p].n_recvs == 0 &&
+           tt_walk_has_served(&op->walk, p);
 }
 
 void tt_op_check_left(tt_op *op)
 {
     tt_team *team = op->team;
-    for (uint32_t p = 0; !op->is_over && p < op->b->n_partners; p++) {
-        uint32_t r = tt_op_team_rank(op, op->b->partners[p].peer);
+    for (uint32_t p = 0; !op->walk.is_over && p < op->walk.b->n_partners; p++) {
         if (!tt_team_has_left(team, op->sides[p].peer) ||
-            op->sides[p].is_bound || is_served(op, &op->b->partners[p]))
+            op->sides[p].is_bound || is_served(op, p))
             continue;
         char text[200], call[96];
+        uint32_t r = tt_op_team_rank(op, op->walk.b->partners[p].peer);
         tt_call_print(&op->call, call, sizeof(call));
         snprintf(text, sizeof(text),
                  "rank %u has left the communicator and will not call %s", r,
@@ -225,7 +284,7 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
         uint32_t rank = tt_team_rank_of(team, peer);
         if (rank == TT_NONE || team->err || tt_team_has_left(team, peer))
             continue;
-        char line[300];
+        char line[512];
         print_loss(peer, rank, line, sizeof(line));
         tt_team_fail(team, why, rank, line);
     }
@@ -262,10 +321,10 @@ static bool same_bytes(tt_team *team, const tt_peer *peer, const tt_past *own,
      * unless it was a small one. */
     if (!op && own->knows_bytes)
         return true;
-    for (uint32_t p = 0; op && p < op->b->n_partners; p++)
+    for (uint32_t p = 0; op && p < op->walk.b->n_partners; p++)
         if (op->sides[p].peer == peer) {
-            out = op->b->partners[p].out_bytes;
-            in = op->b->partners[p].in_bytes;
+            out = op->walk.b->partners[p].out_bytes;
+            in = op->walk.b->partners[p].in_bytes;
         }
     if (theirs->from_bytes == out && theirs->to_bytes == in)
         return true;
@@ -335,23 +394,173 @@ void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own)
     tt_team_check_odd(team, peer);
 }
 
-void tt_team_leave(tt_team *team)
+/* ---------------------------------------------------------------- groups -- */
+
+/* An id: that it is a group's, its origin, its number. */
+enum { NUMBER_BITS = 40, ORIGIN_BITS = 23 };
+
+static uint64_t id_of(uint64_t origin, uint64_t number)
+{
+    const uint64_t low = (UINT64_C(1) << NUMBER_BITS) - 1;
+    const uint64_t mid = (UINT64_C(1) << ORIGIN_BITS) - 1;
+    return UINT64_C(1) << 63 | (origin & mid) << NUMBER_BITS | (number & low);
+}
+
+/* The two are of one origin, and `id` does not come after the other. */
+static bool is_upto(uint64_t id, uint64_t other)
+{
+    return id >> NUMBER_BITS == other >> NUMBER_BITS && id <= other;
+}
+
+/* Of the group and those before it; returns the latest of which there was
+ * something, 0: of none. */
+static uint64_t drop_binds(tt_peer *peer, uint64_t id)
+{
+    size_t n = 0;
+    uint64_t latest = 0;
+    for (size_t i = 0; i < peer->n_early; i++) {
+        const tt_early early = peer->early[i];
+        if (!is_upto(early.comm, id))
+            peer->early[n++] = early;
+        else if (early.comm > latest)
+            latest = early.comm;
+    }
+    peer->mesh->n_ahead -= peer->n_early - n;
+    peer->n_early = n;
+    return latest;
+}
+
+static uint64_t drop_kept(tt_peer *peer, uint64_t id)
+{
+    uint64_t latest = drop_binds(peer, id);
+    for (size_t i = 0; i < peer->n_kept;) {
+        const tt_keep *keep = peer->kept[i];
+        const uint64_t comm = keep->comm;
+        if (!is_upto(comm, id)) {
+            i++;
+            continue;
+        }
+        tt_eager_give_back(peer,
+                           tt_eager_find(peer, comm, keep->channel, keep->seq));
+        latest = comm > latest ? comm : latest;
+    }
+    return latest;
+}
+
+void tt_group_refuse(tt_peer *peer, uint64_t id)
+{
+    const tt_msg bye = {
+        .magic = TT_MSG_MAGIC, .kind = TT_KIND_BYE, .comm = id, .slice = 1};
+    drop_kept(peer, id);
+    tt_peer_tell(peer, &bye, NULL);
+}
+
+static bool is_over(const tt_peer *peer, uint64_t id)
+{
+    const tt_mesh *mesh = peer->mesh;
+    for (uint32_t i = 0; i < TT_ORIGINS; i++)
+        if (is_upto(id, mesh->groups_over[i]))
+            return true;
+    return is_upto(id, peer->group_over);
+}
+
+bool tt_group_expect(tt_peer *peer, uint64_t id, bool asks)
+{
+    if (is_over(peer, id)) {
+        if (asks)
+            tt_group_refuse(peer, id);
+        return false;
+    }
+    if (peer->group_ahead != id) {
+        drop_kept(peer, id - 1);
+        peer->group_ahead = id;
+    }
+    return true;
+}
+
+bool tt_group_keep(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    bool is_first = m->kind == TT_KIND_FIRST;
+    if (m->kind == TT_KIND_PUT || !tt_group_expect(peer, m->comm, is_first))
+        return false;
+    tutti_err err = tt_eager_keep(peer, m, data);
+    if (err)
+        tt_group_refuse(peer, m->comm);
+    return !err;
+}
+
+void tt_group_told(tt_peer *peer, uint64_t id)
+{
+    peer->group_over = id;
+    drop_kept(peer, id);
+}
+
+/* It was broken by others before it was entered here. */
+static void check_over(tt_team *team)
+{
+    for (uint32_t i = 0; i < team->n && !team->err; i++) {
+        const tt_peer *peer = i == team->rank ? NULL : tt_team_peer(team, i);
+        for (; peer && !team->err; peer = peer->next_port) {
+            if (peer->group_over != team->id)
+                continue;
+            char text[96];
+            snprintf(text, sizeof(text), "rank %u has ended it before rank %u",
+                     i, team->rank);
+            tt_team_fail(team, TUTTI_EPEER, i, text);
+        }
+    }
+}
+
+tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
+                          tt_team **out)
+{
+    const uint64_t id = id_of(opts->origin, opts->number);
+    tt_team *team;
+    tutti_err err = make_team(mesh, id, opts->members, opts->n, &team);
+    if (err)
+        return err;
+    tt_engine_lock(mesh->engine);
+    check_over(team);
+    tt_engine_unlock(mesh->engine);
+    *out = team;
+    return TUTTI_OK;
+}
+
+static void note_over(tt_mesh *mesh, uint64_t id)
+{
+    for (uint32_t i = 0; i < TT_ORIGINS; i++) {
+        if (mesh->groups_over[i] >> NUMBER_BITS != id >> NUMBER_BITS)
+            continue;
+        if (mesh->groups_over[i] < id)
+            mesh->groups_over[i] = id;
+        return;
+    }
+    mesh->groups_over[mesh->n_origins++ % TT_ORIGINS] = id;
+}
+
+/* It ends here. */
+static void end_group(tt_team *team)
 {
     tt_mesh *mesh = team->mesh;
-    bool is_clean = !team->ops && !team->err;
-    end_ops(team, TUTTI_EABORTED);
-    if (team->err) {
-        /* Whoever sees this rank's conns close must know the cause before. */
-        tell_failure(team);
-    } else {
-        tt_msg m = tt_team_msg(team, TT_KIND_BYE, 0, team->next_seq);
-        m.slice = is_clean;
-        tell_all(team, &m, NULL);
+    if (team->ops) {
+        char text[64];
+        snprintf(text, sizeof(text), "rank %u has left the group", team->rank);
+        tt_team_fail(team, TUTTI_EABORTED, team->rank, text);
     }
-    tt_team **at = &mesh->teams;
-    while (*at != team)
-        at = &(*at)->next;
-    *at = team->next;
+    note_over(mesh, team->id);
+    for (uint32_t i = 0; i < mesh->n_peers && mesh->n_ahead > 0; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        uint64_t id = drop_kept(peer, team->id);
+        if (id != 0) /* it waits for more */
+            tt_group_refuse(peer, id);
+    }
+}
+
+/* --------------------------------------------------------------- leaving -- */
+
+static void drop_early(const tt_team *team)
+{
+    tt_mesh *mesh = team->mesh;
     for (uint32_t i = 0; i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
         size_t n = 0;
@@ -361,6 +570,35 @@ void tt_team_leave(tt_team *team)
         mesh->n_ahead -= peer->n_early - n;
         peer->n_early = n;
     }
+}
+
+static void say_bye(tt_team *team)
+{
+    tt_mesh *mesh = team->mesh;
+    bool is_clean = !team->ops && !team->err;
+    end_ops(team, TUTTI_EABORTED);
+    /* Whoever sees this rank's conns close must know the cause before. */
+    tt_farewell bye = failure_of(team);
+    if (!team->err) {
+        bye.m = tt_team_msg(team, TT_KIND_BYE, 0, team->next_seq);
+        bye.m.slice = is_clean;
+    }
+    tt_team_tell(team, &bye.m, &bye.reason, NULL);
+    mesh->farewells[mesh->n_farewells++ % TT_FAREWELLS] = bye;
+    drop_early(team);
+}
+
+void tt_team_leave(tt_team *team)
+{
+    tt_mesh *mesh = team->mesh;
+    if (team->is_group)
+        end_group(team);
+    else
+        say_bye(team);
+    tt_team **at = &mesh->teams;
+    while (*at != team)
+        at = &(*at)->next;
+    *at = team->next;
     tt_engine_pump(mesh->engine);
     tt_op_recycle(mesh->engine);
     free_team(team);

@@ -2,8 +2,9 @@
  * watch.c - looks after the ops that take long: deadlines, and whether the
  * peers they wait for are alive.
  *
- * Deadline   when it passes, every member is asked WHO has entered the call;
- *            after half a second the answers name the ranks that have not.
+ * Deadline   when it passes, every member is asked WHO has entered the call
+ *            (one tells it to the next, and answers go back that way); after half
+ *            a second the answers name the ranks that have not.
  * Liveness   a peer on another host that says nothing while an op waits for it
  *            is pinged; its engine thread answers whatever its program does.
  *            Peers on this host are watched by their transport.
@@ -35,9 +36,13 @@ static void ask(tt_op *op, uint64_t now_ns)
     tt_team *team = op->team;
     op->is_asking = true;
     op->ask_until_ns = now_ns + ask_ns;
-    op->answers = tt_new(op->plan->mem, team->n, 1);
+    op->answers = tt_new(op->program->mem, team->n, 1);
     tt_msg m = tt_team_msg(team, TT_KIND_WHO, op->channel, op->seq);
-    for (uint32_t r = 0; r < team->n; r++)
+    m.lane = team->rank;
+    m.slice = op->members ? 0 : ++team->n_asks;
+    if (m.slice)
+        tt_team_tell(team, &m, NULL, NULL);
+    for (uint32_t r = 0; op->members && r < team->n; r++)
         if (is_asked(op, r))
             tt_peer_tell(tt_team_peer(team, r), &m, NULL);
 }
@@ -63,32 +68,11 @@ static uint32_t list_ranks(const tt_op *op, uint8_t answer, char *text,
     return first;
 }
 
-static uint32_t steps_done(const tt_op *op, uint32_t *n_steps)
-{
-    uint32_t least = TT_NONE;
-    *n_steps = 0;
-    for (uint32_t l = 0; l < op->b->n_recvs; l++) {
-        const tt_lane *lane = &op->b->recvs[l];
-        if (lane->step + 1 > *n_steps)
-            *n_steps = lane->step + 1;
-        if (op->done[lane->group] < lane->n_slices && lane->step < least)
-            least = lane->step;
-    }
-    for (uint32_t l = 0; l < op->b->n_sends; l++) {
-        const tt_lane *lane = &op->b->sends[l];
-        if (lane->step + 1 > *n_steps)
-            *n_steps = lane->step + 1;
-        if (op->left[l] < lane->n_slices && lane->step < least)
-            least = lane->step;
-    }
-    return least == TT_NONE ? *n_steps : least;
-}
-
 static void expire(tt_op *op)
 {
     char call[96], silent[120], absent[120], who[320], text[640];
     uint32_t n_steps;
-    uint32_t step = steps_done(op, &n_steps);
+    uint32_t step = tt_walk_step(&op->walk, &n_steps);
     tt_call_print(&op->call, call, sizeof(call));
     char tag[32] = "";
     if (op->channel >> TT_CHANNEL_TAG)
@@ -116,7 +100,7 @@ static void expire(tt_op *op)
              " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64
              " bytes received",
              call, op->seq + 1, tag, op->team->rank, waited, who, step, n_steps,
-             op->moved_bytes);
+             tt_walk_moved_bytes(&op->walk));
     tt_team_fail(op->team, TUTTI_ETIMEOUT, culprit, text);
 }
 
@@ -128,7 +112,22 @@ static bool all_answered(const tt_op *op)
     return true;
 }
 
-static void watch_peer(tt_peer *peer, const tt_team *team, uint64_t now_ns)
+static const char silence[] = "it does not answer any more";
+
+/* A group breaks by it; whether the peer is lost is another question. */
+static void miss_peer(tt_peer *peer, tt_team *team)
+{
+    char text[96];
+    uint32_t rank = tt_team_rank_of(team, peer);
+    if (!team->is_group) {
+        tt_peer_gone(peer, TUTTI_EPEER, silence);
+        return;
+    }
+    snprintf(text, sizeof(text), "rank %u is lost: %s", rank, silence);
+    tt_team_fail(team, TUTTI_EPEER, rank, text);
+}
+
+static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
 {
     const tt_engine *e = peer->mesh->engine;
     if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
@@ -147,7 +146,7 @@ static void watch_peer(tt_peer *peer, const tt_team *team, uint64_t now_ns)
     }
     uint64_t silent = now_ns - peer->silent_since_ns;
     if (silent > e->opts.liveness_ns) {
-        tt_peer_gone(peer, TUTTI_EPEER, "it does not answer any more");
+        miss_peer(peer, team);
         return;
     }
     /* A quarter of the time, then one ping per tick: cheap and never late. */
@@ -159,9 +158,9 @@ static void watch_peer(tt_peer *peer, const tt_team *team, uint64_t now_ns)
 
 static void watch_op(tt_op *op, uint64_t now_ns)
 {
-    for (uint32_t p = 0; p < op->b->n_partners && !op->is_over; p++)
+    for (uint32_t p = 0; p < op->walk.b->n_partners && !op->walk.is_over; p++)
         watch_peer(op->sides[p].peer, op->team, now_ns);
-    if (op->is_over || now_ns < op->deadline_ns)
+    if (op->walk.is_over || now_ns < op->deadline_ns)
         return;
     if (!op->is_asking)
         ask(op, now_ns);
@@ -185,7 +184,8 @@ static void speak(const tt_team *team, uint64_t now_ns)
     tt_op *next;
     for (tt_op *op = team->ops; op && !team->err; op = next) {
         next = op->next;
-        for (uint32_t p = 0; p < op->b->n_partners && op->n_unsaid > 0; p++)
+        for (uint32_t p = 0; p < op->walk.b->n_partners && op->n_unsaid > 0;
+             p++)
             if (now_ns - op->start_ns >= speak_ns)
                 tt_side_speak(&op->sides[p]);
     }
@@ -204,6 +204,9 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
     if (e->n_active == 0)
         return;
     tt_engine_speak(e, now_ns);
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        if (mesh->n_asking > 0)
+            tt_mesh_expire(mesh, now_ns);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         for (tt_team *team = mesh->teams; team; team = team->next) {
             tt_op *next;

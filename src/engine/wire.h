@@ -21,8 +21,15 @@
  * TOOK    -         -                          only flags count
  * ABORT   tt_reason -                          the communicator has failed
  * BYE     -         0, 1 when nothing is open  I leave the communicator
- * WHO     -         -                          have you entered this call?
- * HERE    -         -, 1 yes 0 no              answer to WHO
+ *                                              (of a group: I have left it)
+ * WHO     -         rank that asks, number     have you entered this call? The
+ *                                              number of its question, by which
+ *                                              it is told on once; 0: not at all
+ * HERE    -         rank or NONE, 1 yes 0 no   answer to WHO, of that rank (NONE: of
+ *                                              the sender); fingerprint: the rank
+ *                                              that asks, to which it is told back
+ * CALL    -         mesh ranks: whom, who      `who` cannot connect to `whom`, who
+ *                                              shall try; seq: to tell it on once
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *
@@ -56,7 +63,8 @@
     X(FIRST, 10)        \
     X(DIFFER, 11)       \
     X(TOOK, 12)         \
-    X(PUT, 13)
+    X(PUT, 13)          \
+    X(CALL, 14)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,

@@ -11,22 +11,19 @@
  *            of the engine, and says by CREDIT how far it is.
  * Put        A result is written to the partner as soon as it is made, and the
  *            message (PUT) only says so. Nothing may read what is overwritten:
- *            part.c knows from the schedule where that is certain.
- * No hang    A pull waits for the partner's BIND only, so it is a send that
- *            happens when the partner enters; it is not used where the receiver
- *            would have to send the same chunk before (part.c), so "the sender's
- *            place is free" never waits for itself. docs/engine.md has the rest.
- * Failure    A call that has failed withdraws its buffers first (net/grant.c).
+ *            walk/part.c knows from the schedule where that is certain.
+ * Failure    A call that has failed withdraws its buffers first (net/shm/grant.c).
  *            Who cannot hold them any more makes no slice; word of the failure
  *            is on the way, as every rank of the communicator is told.
- * Next       take.c (the slices), net/grant.c. */
+ * Next       walk/machine.c (the slices; why it cannot hang), net/shm/grant.c. */
 #include <stdio.h>
 
 #include "engine/state.h"
 
-static const tt_net_ops *ops_of(const tt_side *side)
+/* NULL: the partner's memory is never within reach. */
+static const tt_net_within *within_of(const tt_side *side)
 {
-    return side->peer->conn->net->ops;
+    return side->peer->conn->net->ops->within;
 }
 
 /* Small calls may go without BIND (eager.c), and so without grants. */
@@ -39,35 +36,37 @@ static bool says_bind(const tt_op *op, const tt_partner *partner)
 static tt_buffers buffers_of(const tt_op *op)
 {
     return (tt_buffers){
-        .in = op->base[TT_IN],
-        .out = op->base[TT_OUT],
-        .bytes = op->b->total_bytes,
+        .in = op->walk.base[TT_IN],
+        .out = op->walk.base[TT_OUT],
+        .bytes = op->walk.b->total_bytes,
     };
 }
 
 void tt_within_offer(tt_op *op)
 {
     const tt_buffers mine = buffers_of(op);
-    for (uint32_t p = 0; p < op->b->n_partners; p++) {
-        const tt_partner *partner = &op->b->partners[p];
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
+        const tt_partner *partner = &op->walk.b->partners[p];
         tt_side *side = &op->sides[p];
-        if (!partner->grants || !ops_of(side)->grant || !says_bind(op, partner))
+        if (!partner->grants || !within_of(side) || !says_bind(op, partner))
             continue;
         tt_grant g;
-        if (ops_of(side)->grant(side->peer->conn, &mine, &g))
-            side->mine = g;
+        if (!within_of(side)->grant(side->peer->conn, &mine, &g))
+            continue;
+        side->mine = g;
+        op->walk.sides[p].may_read = g.in != 0;
+        op->walk.sides[p].may_write = g.out != 0;
     }
 }
 
-void tt_within_hear(tt_op *op, tt_side *side, const tt_grant *theirs)
+void tt_within_hear(tt_side *side, const tt_grant *theirs)
 {
-    const tt_bound *b = op->b;
-    const tt_partner *partner = &b->partners[side - op->sides];
-    tt_buffers far = {.bytes = b->total_bytes};
-    if (op->is_over || !theirs->number || side->theirs)
+    tt_op *op = side->op;
+    tt_buffers far = {.bytes = op->walk.b->total_bytes};
+    if (op->walk.is_over || !theirs->number || side->theirs)
         return;
-    if (!ops_of(side)->reach ||
-        !ops_of(side)->reach(side->peer->conn, theirs, &far)) {
+    if (!within_of(side) ||
+        !within_of(side)->reach(side->peer->conn, theirs, &far)) {
         char text[96];
         uint32_t rank = tt_team_rank_of(op->team, side->peer);
         snprintf(text, sizeof(text),
@@ -76,83 +75,23 @@ void tt_within_hear(tt_op *op, tt_side *side, const tt_grant *theirs)
         return;
     }
     side->theirs = theirs->number;
-    side->far = far;
-    op->n_near++;
-    for (uint32_t i = 0; i < partner->n_recvs; i++) {
-        uint32_t l = b->index[partner->recvs + i];
-        if (!tt_within_pulls(op, &b->recvs[l]))
-            continue;
-        op->arrived[l] = b->recvs[l].n_slices;
-        tt_op_try(op, l);
-    }
+    tt_walk_near(&op->walk, tt_side_partner(side), far.in, far.out);
 }
 
 /* ---------------------------------------------------------------- slices -- */
 
-static bool hold(tt_side *side)
+bool tt_within_hold(tt_side *side)
 {
     if (!side->is_held)
-        side->is_held = ops_of(side)->hold(side->peer->conn, side->theirs);
+        side->is_held = within_of(side)->hold(side->peer->conn, side->theirs);
     return side->is_held;
 }
 
-static void release(tt_side *side)
+void tt_within_release(tt_side *side)
 {
     if (side->is_held)
-        ops_of(side)->release(side->peer->conn);
+        within_of(side)->release(side->peer->conn);
     side->is_held = false;
-}
-
-static bool goes_there(const tt_op *op, uint32_t l)
-{
-    const tt_lane *lane = &op->b->sends[l];
-    return lane->is_put && op->sides[lane->partner].far.out != NULL;
-}
-
-bool tt_within_hold(tt_op *op, const tt_group *group)
-{
-    const tt_bound *b = op->b;
-    bool is_held = true;
-    for (uint32_t i = 0; i < group->n_lanes && is_held; i++) {
-        const tt_lane *lane = &b->recvs[b->index[group->lanes + i]];
-        if (tt_within_pulls(op, lane))
-            is_held = hold(&op->sides[lane->partner]);
-    }
-    for (uint32_t i = 0; i < group->n_sends && is_held; i++) {
-        uint32_t l = b->index[group->sends + i];
-        if (goes_there(op, l))
-            is_held = hold(&op->sides[b->sends[l].partner]);
-    }
-    if (!is_held)
-        tt_within_release(op, group);
-    return is_held;
-}
-
-void tt_within_release(tt_op *op, const tt_group *group)
-{
-    const tt_bound *b = op->b;
-    for (uint32_t i = 0; i < group->n_lanes; i++)
-        release(&op->sides[b->recvs[b->index[group->lanes + i]].partner]);
-    for (uint32_t i = 0; i < group->n_sends; i++)
-        release(&op->sides[b->sends[b->index[group->sends + i]].partner]);
-}
-
-uint32_t tt_within_targets(tt_op *op, const tt_group *group, uint32_t k,
-                           uint64_t first_elem)
-{
-    const tt_bound *b = op->b;
-    uint32_t n = 1;
-    for (uint32_t i = 0; i < group->n_sends && op->n_near > 0; i++) {
-        uint32_t l = b->index[group->sends + i];
-        const tt_lane *lane = &b->sends[l];
-        if (!goes_there(op, l))
-            continue;
-        if (!op->placed_from[l])
-            op->placed_from[l] = k + 1;
-        op->targets[n++] = (unsigned char *)op->sides[lane->partner].far.out +
-                           lane->vector_at + first_elem * b->elem_bytes;
-    }
-    return n;
 }
 
 /* ------------------------------------------------------------------ work -- */
@@ -160,7 +99,7 @@ uint32_t tt_within_targets(tt_op *op, const tt_group *group, uint32_t k,
 /* By priority, then in the order in which the calls were made. */
 void tt_within_note(tt_op *op)
 {
-    if (op->is_working || op->is_over)
+    if (op->is_working || op->walk.is_over)
         return;
     tt_op **at = &op->team->mesh->engine->work;
     while (*at &&
@@ -187,7 +126,7 @@ bool tt_within_step(tt_engine *e)
 {
     while (e->work) {
         tt_op *op = e->work;
-        if (tt_op_pull(op))
+        if (tt_walk_pull(&op->walk))
             return true;
         forget(op);
     }
@@ -198,9 +137,10 @@ void tt_within_end(tt_op *op)
 {
     const tt_buffers mine = buffers_of(op);
     forget(op);
-    for (uint32_t p = 0; p < op->b->n_partners; p++) {
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         tt_side *side = &op->sides[p];
         if (side->mine.number)
-            ops_of(side)->withdraw(side->peer->conn, &mine, side->mine.number);
+            within_of(side)->withdraw(side->peer->conn, &mine,
+                                      side->mine.number);
     }
 }

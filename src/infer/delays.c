@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "infer/whole.h"
+#include "infer/inference.h"
 
 enum { SWEEPS = 50, FEW_SWEEPS = 10, MANY = 512 };
 

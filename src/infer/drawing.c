@@ -7,13 +7,14 @@
  *            these are `rack0`, `rack1`, ... by their first interface, as are
  *            two that are joined by one trunk. (`net-` is put before a name
  *            that a host has.)
- * Next       reckon.c, delays.c; findings.c keeps the notes. */
+ * Next       linkfigures.c, delays.c; findings.c keeps the notes. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "infer/seek.h"
-#include "infer/whole.h"
+#include "base/joined.h"
+#include "infer/cutsearch.h"
+#include "infer/inference.h"
 
 typedef struct drawer {
     tt_infer *inf;
@@ -34,18 +35,6 @@ static const tt_wire memory = {.up_bps = UINT64_C(80000000000),
                                .down_bps = UINT64_C(80000000000),
                                .latency_ps = 1000000,
                                .is_memory = true};
-
-static uint32_t joined(drawer *d, uint32_t i)
-{
-    while (d->joined[i] != i)
-        i = d->joined[i] = d->joined[d->joined[i]];
-    return i;
-}
-
-static void join(drawer *d, uint32_t a, uint32_t b)
-{
-    d->joined[joined(d, a)] = joined(d, b);
-}
 
 static uint64_t picoseconds(double seconds)
 {
@@ -119,10 +108,10 @@ static void note_misfit(drawer *d)
 
 static void note_size(drawer *d)
 {
-    if (d->plane->n > TT_SEEK_LEAVES)
+    if (d->plane->n > TT_CUTSEARCH_LEAVES)
         tt_note(d->inf, TT_NOTE_UNKNOWN,
                 "%s: racks were not looked for, of more than %d interfaces",
-                d->names[0], TT_SEEK_LEAVES);
+                d->names[0], TT_CUTSEARCH_LEAVES);
 }
 
 /* The port that is used instead; TT_NONE: it is used itself, or reaches
@@ -265,7 +254,7 @@ static void add_leaves(drawer *d)
         }
         tt_topo_link(d->b, d->host_node[host], d->node[v], &w);
         note_link(d, i, name, w.dev, d->names[v]);
-        join(d, host, d->inf->spec.n_hosts + d->which);
+        tt_joined_join(d->joined, host, d->inf->spec.n_hosts + d->which);
     }
 }
 
@@ -287,7 +276,7 @@ static tutti_err draw_plane(drawer *d, uint32_t which)
 {
     d->which = which;
     d->plane = &d->inf->planes[which];
-    tutti_err err = tt_reckon(d->plane, &d->figures);
+    tutti_err err = tt_link_figures(d->plane, &d->figures);
     uint32_t n = d->plane->tree->n_nodes;
     if (!err) {
         d->node = tt_arena_new(&d->figures.arena, n, sizeof(*d->node));
@@ -363,7 +352,7 @@ static void draw_cable(drawer *d, wire *w)
     d->has_latency |= link.latency_ps > 0;
     tt_topo_link(d->b, d->host_node[c->host[0]], d->host_node[c->host[1]],
                  &link);
-    join(d, c->host[0], c->host[1]);
+    tt_joined_join(d->joined, c->host[0], c->host[1]);
     note_cable(d, w);
 }
 
@@ -402,7 +391,7 @@ static tutti_err check_joined(drawer *d, tutti_diag *diag)
 {
     const tt_infer *inf = d->inf;
     for (uint32_t h = 1; h < inf->spec.n_hosts; h++) {
-        if (joined(d, h) != joined(d, 0))
+        if (tt_joined_root(d->joined, h) != tt_joined_root(d->joined, 0))
             return tt_fail(diag, TUTTI_ENET,
                            "too little was measured: nothing between hosts %s "
                            "and %s after %u rounds%s",
@@ -443,8 +432,8 @@ tutti_err tt_draw(tt_infer *inf, tutti_topology **out, tutti_diag *diag)
         return err;
     d.host_node = tt_new(inf->mem, n, sizeof(*d.host_node));
     d.joined = tt_new(inf->mem, n, sizeof(*d.joined));
-    for (uint32_t i = 0; i < n && d.joined; i++)
-        d.joined[i] = i;
+    if (d.joined)
+        tt_joined_none(d.joined, n);
     err = d.host_node && d.joined
               ? draw_all(&d, diag)
               : tt_fail(diag, TUTTI_ENOMEM, "out of memory");

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "infer/whole.h"
+#include "infer/inference.h"
 
 typedef struct item {
     double value;

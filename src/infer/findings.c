@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "infer/whole.h"
+#include "infer/inference.h"
 
 void tt_note(tt_infer *inf, tt_infer_note_kind kind, const char *fmt, ...)
 {

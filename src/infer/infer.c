@@ -13,13 +13,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "infer/whole.h"
+#include "infer/inference.h"
 
 /* So many rounds in vain are enough for one way of an interface. */
 enum { MAX_VAIN = 3 };
 /* So many rounds without any answer from a host that was asked. */
 enum { MAX_SILENT = 6 };
-/* As in core/sift.c, and some: neither must hang on the noise. */
+/* As in probe/slowifaces.c, and some: neither must hang on the noise. */
 #define MUCH_FASTER 10.0
 
 /* --------------------------------------------------------- open and close */
@@ -69,11 +69,6 @@ static tutti_err add_flow(tt_infer *inf, uint32_t src, uint32_t dst)
     return err;
 }
 
-static double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 /* What the ports have shown that they can do, shared; 0: nothing is known. */
 static void guess_by_ports(tt_infer *inf, uint32_t first)
 {
@@ -85,8 +80,8 @@ static void guess_by_ports(tt_infer *inf, uint32_t first)
     }
     for (uint32_t i = first; i < inf->n_flows; i++) {
         tt_infer_flow *f = &inf->flows[i];
-        f->guess_bps = least(inf->up_bps[f->src] / inf->n_up[f->src],
-                             inf->down_bps[f->dst] / inf->n_down[f->dst]);
+        f->guess_bps = fmin(inf->up_bps[f->src] / inf->n_up[f->src],
+                            inf->down_bps[f->dst] / inf->n_down[f->dst]);
     }
 }
 
@@ -105,7 +100,7 @@ static tutti_err add_look(tt_infer *inf, tt_plane *p, const tt_look *look)
     err = tt_maxmin(&p->filler, &p->best, flows, look->n);
     for (uint32_t i = 0; i < look->n && !err; i++) {
         tt_infer_flow *f = &inf->flows[first + i];
-        f->guess_bps = least(f->guess_bps, p->filler.bps[i]);
+        f->guess_bps = fmin(f->guess_bps, p->filler.bps[i]);
     }
     return err;
 }
@@ -361,7 +356,7 @@ void tt_infer_latency(tt_infer *inf, uint32_t src, uint32_t dst,
         return;
     if (inf->plane_of[src] >= inf->n_planes) {
         tt_cable *c = &inf->cables.list[inf->plane_of[src] - inf->n_planes];
-        c->latency_s = least(c->latency_s, seconds);
+        c->latency_s = fmin(c->latency_s, seconds);
         return;
     }
     tt_plane *p = &inf->planes[inf->plane_of[src]];

@@ -19,6 +19,9 @@
  *
  * Not thread safe; one object, one thread at a time. Nothing blocks.
  *
+ * Beside it: is the network as it was when calls were planned? (slowcalls.c,
+ * slowlink.c)
+ *
  * Next: infer.c (the order of things), plane.h (what all files here share). */
 #ifndef TT_INFER_INFER_H
 #define TT_INFER_INFER_H
@@ -34,20 +37,20 @@ typedef struct tt_infer_port {
                         known */
 } tt_infer_port;
 
-typedef enum tt_reach {
+typedef enum tt_infer_reach {
     TT_REACH_NONE,   /* no connection came about, or was not tried */
     TT_REACH_ROUTED, /* by way of routers, or of other hosts */
     TT_REACH_LINK    /* both addresses are in one subnet */
-} tt_reach;
+} tt_infer_reach;
 
 typedef struct tt_infer_spec {
     uint32_t n_hosts, n_ports;
     const char *const *names;   /* of hosts, as in topology files */
     const tt_infer_port *ports; /* by host */
-    const uint8_t *reach;       /* [n_ports][n_ports]: a tt_reach, from, to */
-    const uint32_t *n_ranks;    /* of each host; NULL: one each */
-    const uint32_t *place;      /* as in tt_topo_place(); NULL: in order */
-    double noise;        /* standard error of a rate, relative; 0: 0.05 */
+    const uint8_t *reach; /* [n_ports][n_ports]: a tt_infer_reach, from, to */
+    const uint32_t *n_ranks; /* of each host; NULL: one each */
+    const uint32_t *place;   /* as in tt_topo_place(); NULL: in order */
+    double noise;            /* standard error of a rate, relative; 0: 0.05 */
     double unfair;       /* how unlike flows that share a link are; 0: 0.1 */
     uint32_t max_rounds; /* 0: as many as it takes (which is bounded) */
     uint64_t seed;       /* of the random pairings */
@@ -128,5 +131,43 @@ tutti_err tt_infer_finish(tt_infer *inf, tutti_topology **out,
                           tutti_diag *diag);
 /* Notes of the last finish, valid until the next; false past the end. */
 bool tt_infer_note_at(const tt_infer *inf, size_t index, tt_infer_note *out);
+
+/* ------------------------------------------------------- slowcalls.c -- */
+
+/* When a call was open, and how long it was predicted to be; end 0: not known.
+ */
+typedef struct tt_call_time {
+    uint64_t begin_ns, end_ns;
+    double predicted_s;
+} tt_call_time;
+/* What each of n calls has taken, in order of their begin; negative: not known,
+ * nor of those that it overlaps. */
+void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s);
+
+#define TT_JUDGED_CALLS 8
+typedef struct tt_slow_calls {
+    double took_s, predicted_s; /* of all calls together */
+} tt_slow_calls;
+/* Has every group of calls taken much longer than predicted, from the last rank
+ * on? took_s: [n_ranks][TT_JUDGED_CALLS], negative: not known; predicted_s: by
+ * call. */
+bool tt_infer_calls_are_slow(const float *took_s, uint32_t n_ranks,
+                             const double *predicted_s, tt_slow_calls *out);
+
+/* -------------------------------------------------------- slowlink.c -- */
+
+/* A pair of ranks and the rate of the path between them, as far as what the
+ * first has sent can tell. */
+typedef struct tt_pair_pace {
+    uint32_t from, to;
+    float bytes_per_s;
+    uint8_t rail;
+} tt_pair_pace;
+
+/* Why the network may be so slow, as the end of a sentence, "" when nothing
+ * stands out. Errors: ENOMEM. */
+tutti_err tt_infer_slow_link(const tutti_topology *t, const tt_routes *routes,
+                             const tt_pair_pace *pairs, uint32_t n, char *out,
+                             size_t size);
 
 #endif

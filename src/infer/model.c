@@ -9,7 +9,7 @@ bool tt_model_create(tt_model *m, uint32_t n, tt_arena *arena)
 {
     *m = (tt_model){.n = n, .n_words = (n + 63) / 64, .max_cuts = 2 * n + 2};
     m->leaf_bps = tt_arena_new(arena, (size_t)2 * n, sizeof(double));
-    m->cuts = tt_arena_new(arena, m->max_cuts, sizeof(tt_cut));
+    m->cuts = tt_arena_new(arena, m->max_cuts, sizeof(tt_plane_cut));
     uint64_t *words = tt_arena_new(arena, (size_t)m->max_cuts * m->n_words,
                                    sizeof(*words));
     if (!m->leaf_bps || !m->cuts || !words)
@@ -21,7 +21,7 @@ bool tt_model_create(tt_model *m, uint32_t n, tt_arena *arena)
     return true;
 }
 
-static void set_cut(tt_model *m, uint32_t c, const tt_cut *from)
+static void set_cut(tt_model *m, uint32_t c, const tt_plane_cut *from)
 {
     memcpy(m->cuts[c].in, from->in, m->n_words * sizeof(*from->in));
     m->cuts[c].bps = from->bps;

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "infer/inference.h"
 #include "infer/planes.h"
-#include "infer/whole.h"
 
 /* ------------------------------------------------------------------- check */
 
@@ -86,7 +86,7 @@ static tutti_err check_ports(const tt_infer_spec *s, tutti_diag *diag)
         if (s->reach[i] > TT_REACH_LINK)
             return tt_fail(
                 diag, TUTTI_EINVAL,
-                "reach from port %zu to port %zu is none of tt_reach",
+                "reach from port %zu to port %zu is none of tt_infer_reach",
                 i / s->n_ports, i % s->n_ports);
     }
     return TUTTI_OK;

@@ -12,23 +12,10 @@
 
 /* ------------------------------------------------------------------ numbers */
 
-uint32_t tt_log2_up(uint32_t n)
-{
-    uint32_t k = 0;
-    while ((UINT64_C(1) << k) < n)
-        k++;
-    return k;
-}
-
-uint32_t tt_below(tt_plane *p, uint32_t limit)
-{
-    return (uint32_t)tt_rng_below(&p->rng, limit);
-}
-
 void tt_shuffle(tt_plane *p, uint32_t *list, uint32_t n)
 {
     for (uint32_t i = n; i > 1; i--) {
-        uint32_t k = tt_below(p, i);
+        uint32_t k = (uint32_t)tt_rng_below(&p->rng, i);
         uint32_t v = list[i - 1];
         list[i - 1] = list[k];
         list[k] = v;
@@ -63,7 +50,7 @@ tutti_err tt_look_add(tt_plane *p, uint32_t src, uint32_t dst)
 
 /* ------------------------------------------------------------------ pairing */
 
-static bool fits(const tt_plane *p, const tt_rule *r, uint32_t src,
+static bool fits(const tt_plane *p, const tt_pairing_rule *r, uint32_t src,
                  uint32_t dst)
 {
     if (!tt_may(p, src, dst))
@@ -78,7 +65,7 @@ static bool fits(const tt_plane *p, const tt_rule *r, uint32_t src,
 }
 
 /* The sender s has no receiver yet. */
-static void swap_in(tt_plane *p, const tt_rule *r, uint32_t s)
+static void swap_in(tt_plane *p, const tt_pairing_rule *r, uint32_t s)
 {
     for (uint32_t t = 0; t < p->n; t++) {
         if (p->to[t] == TT_NONE || !fits(p, r, s, p->to[t]))
@@ -109,7 +96,7 @@ static bool is_free(const tt_plane *p, uint32_t i)
 
 /* Couples, each of which sends both ways: in this way flows are measured best
  * (docs/probe.md). */
-static void pair_couples(tt_plane *p, const tt_rule *r)
+static void pair_couples(tt_plane *p, const tt_pairing_rule *r)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t a = p->senders[i];
@@ -125,7 +112,7 @@ static void pair_couples(tt_plane *p, const tt_rule *r)
     }
 }
 
-void tt_pair_rest(tt_plane *p, const tt_rule *r)
+void tt_pair_rest(tt_plane *p, const tt_pairing_rule *r)
 {
     uint32_t n = p->n;
     for (uint32_t i = 0; i < n; i++)
@@ -158,7 +145,7 @@ tutti_err tt_look_pairs(tt_plane *p, uint32_t per_cent)
         uint32_t d = p->to[s];
         bool is_couple = d != TT_NONE && p->to[d] == s;
         if (d == TT_NONE || (is_couple && d < s) ||
-            tt_below(p, 100) >= per_cent)
+            tt_rng_below(&p->rng, 100) >= per_cent)
             continue;
         err = tt_look_add(p, s, d);
         if (!err && is_couple)
@@ -167,8 +154,8 @@ tutti_err tt_look_pairs(tt_plane *p, uint32_t per_cent)
     return err;
 }
 
-tutti_err tt_look_pairing(tt_plane *p, const tt_rule *r, const char *why,
-                          uint32_t n_each)
+tutti_err tt_look_pairing(tt_plane *p, const tt_pairing_rule *r,
+                          const char *why, uint32_t n_each)
 {
     tutti_err err = tt_look_begin(p, why);
     for (uint32_t i = 0; i < n_each && !err; i++) {
@@ -179,7 +166,7 @@ tutti_err tt_look_pairing(tt_plane *p, const tt_rule *r, const char *why,
     return err;
 }
 
-tutti_err tt_look_masked(tt_plane *p, const tt_rule *r, const char *why,
+tutti_err tt_look_masked(tt_plane *p, const tt_pairing_rule *r, const char *why,
                          uint32_t n_masks)
 {
     tutti_err err = tt_look_pairing(p, r, why, 1);

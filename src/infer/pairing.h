@@ -7,19 +7,17 @@
 #include "infer/plane.h"
 
 /* Who may send to whom. */
-typedef struct tt_rule {
+typedef struct tt_pairing_rule {
     const uint64_t *from; /* senders within, receivers without; NULL: all */
     bool both;            /* ... and the other way round */
     bool local; /* only leaves that meet in p->node, from different p->kid */
-} tt_rule;
+} tt_pairing_rule;
 
 static inline bool tt_may(const tt_plane *p, uint32_t src, uint32_t dst)
 {
     return p->can[(size_t)src * p->n + dst];
 }
 
-uint32_t tt_log2_up(uint32_t n);
-uint32_t tt_below(tt_plane *p, uint32_t limit); /* random */
 void tt_shuffle(tt_plane *p, uint32_t *list, uint32_t n);
 
 /* A new look (instead of the last one, where that has no flows), and a flow of
@@ -30,15 +28,15 @@ tutti_err tt_look_add(tt_plane *p, uint32_t src, uint32_t dst);
 /* p->to: a random receiver for each sender that has none yet, each used once;
  * TT_NONE: none was left. First forgets all. */
 void tt_pair_none(tt_plane *p);
-void tt_pair_rest(tt_plane *p, const tt_rule *r);
+void tt_pair_rest(tt_plane *p, const tt_pairing_rule *r);
 /* Adds so many of the pairs to the look. */
 tutti_err tt_look_pairs(tt_plane *p, uint32_t per_cent);
 
 /* A look of n_each pairings at once. */
-tutti_err tt_look_pairing(tt_plane *p, const tt_rule *r, const char *why,
-                          uint32_t n_each);
+tutti_err tt_look_pairing(tt_plane *p, const tt_pairing_rule *r,
+                          const char *why, uint32_t n_each);
 /* A look of one pairing, then n_masks that leave some of it out. */
-tutti_err tt_look_masked(tt_plane *p, const tt_rule *r, const char *why,
+tutti_err tt_look_masked(tt_plane *p, const tt_pairing_rule *r, const char *why,
                          uint32_t n_masks);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * plane.c - the course of things in one plane: general rounds, then again and
- * again a thought (seek.c) and the rounds that it asks for, until it asks for
+ * again a thought (cutsearch.c) and the rounds that it asks for, until it asks for
  * none.
  *
- * Next       rounds.c, seek.c. */
+ * Next       rounds.c, cutsearch.c. */
 #include "infer/plane.h"
 
 #include <math.h>
@@ -33,13 +33,13 @@ static bool make_scratch(tt_plane *p)
     p->used = tt_arena_new(a, n, sizeof(bool));
     p->taken = tt_arena_new(a, n, sizeof(bool));
     p->some = tt_arena_new(a, (size_t)2 * n + 4, sizeof(bool));
-    p->seek_set = tt_arena_new(a, p->n_words, sizeof(uint64_t));
-    p->seek_set2 = tt_arena_new(a, p->n_words, sizeof(uint64_t));
+    p->search_set = tt_arena_new(a, p->n_words, sizeof(uint64_t));
+    p->search_set2 = tt_arena_new(a, p->n_words, sizeof(uint64_t));
     p->stressed = tt_arena_new(a, (size_t)p->max_stressed * (p->n_words + 1),
                                8);
     return p->senders && p->receivers && p->to && p->node && p->kid &&
-           p->differ && p->used && p->taken && p->some && p->seek_set &&
-           p->seek_set2 && p->stressed;
+           p->differ && p->used && p->taken && p->some && p->search_set &&
+           p->search_set2 && p->stressed;
 }
 
 tutti_err tt_plane_open(tt_plane *p, uint32_t n, const tt_mem *mem)
@@ -76,7 +76,7 @@ void tt_plane_close(tt_plane *p)
     tt_free(p->mem, p->votes, p->caps[7], sizeof(*p->votes));
     tt_free(p->mem, p->looks.flows, p->looks.cap_flows, sizeof(tt_flow));
     tt_free(p->mem, p->looks.list, p->looks.cap_looks, sizeof(tt_look));
-    tt_seeker_close(p);
+    tt_cutsearch_close(p);
     tt_filler_free(&p->filler);
     tt_arena_free(&p->arena);
 }
@@ -93,7 +93,7 @@ tutti_err tt_plane_settle(tt_plane *p)
     all = all < most_work ? all : most_work;
     uint64_t used = p->filler.work < all ? p->filler.work : all;
     p->max_work = p->filler.work + (all - used) / 2;
-    tutti_err err = tt_seek(p);
+    tutti_err err = tt_cutsearch_find(p);
     return err ? err : tt_fit_noise(p);
 }
 

@@ -32,18 +32,18 @@ static inline void tt_set_add(uint64_t *set, uint32_t i)
 
 /* ---------------------------------------------------------------- model -- */
 
-typedef struct tt_cut {
+typedef struct tt_plane_cut {
     uint64_t *in; /* a set */
     double bps;   /* from those within to those without */
-} tt_cut;
+} tt_plane_cut;
 
 /* Links of a model are numbered: i: up from leaf i; n + i: down to it; 2n + c:
  * cut c. */
 typedef struct tt_model {
     uint32_t n, n_words, n_cuts, max_cuts;
-    double *leaf_bps; /* [2n]: links 0 .. 2n - 1 */
-    tt_cut *cuts;     /* [max_cuts] */
-    double score;     /* how far from what was measured; see fit.c */
+    double *leaf_bps;   /* [2n]: links 0 .. 2n - 1 */
+    tt_plane_cut *cuts; /* [max_cuts] */
+    double score;       /* how far from what was measured; see fit.c */
     /* Of one link: flows that it holds back, and those of them that are near
      * what was measured. */
     uint32_t watched, n_held, n_near;
@@ -160,10 +160,11 @@ typedef struct tt_plane {
     tt_vote *votes;   /* scratch of rates.c: [passages] */
     size_t caps[8];
     double *residual; /* scratch of fit.c */
-    struct tt_seeker *seek;
+    struct tt_cutsearch *search;
     struct tt_tree *tree;
     /* The course of it. */
-    uint64_t max_work; /* of filler.work, which weigh.c and kin.c count too */
+    uint64_t
+        max_work; /* of filler.work, which cutsearch_gain.c and cutsearch_groups.c count too */
     uint32_t stage, twin; /* the look that is measured twice */
     uint32_t n_thoughts;  /* how often it has looked for structure */
     uint32_t n_sought;    /* looks told when it last did */
@@ -175,7 +176,7 @@ typedef struct tt_plane {
     uint32_t *senders, *receivers, *to, *node, *kid;
     double *differ;
     bool *used, *taken, *some;
-    uint64_t *seek_set, *seek_set2; /* scratch */
+    uint64_t *search_set, *search_set2; /* scratch */
 } tt_plane;
 
 /* There is so little noise that once is enough. */
@@ -228,9 +229,9 @@ tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link);
 /* Does the rate of this link rest on enough? */
 bool tt_is_sure(const tt_plane *p, uint32_t link);
 
-/* seek.c: finds cuts that explain what p->best does not. */
-tutti_err tt_seek(tt_plane *p);
-void tt_seeker_close(tt_plane *p);
+/* cutsearch.c: finds cuts that explain what p->best does not. */
+tutti_err tt_cutsearch_find(tt_plane *p);
+void tt_cutsearch_close(tt_plane *p);
 
 /* tree.c: the cuts of a model as a tree, its root in the middle. Nodes come
  * after their parents. */

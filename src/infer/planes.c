@@ -17,6 +17,7 @@
  * Cost       ports^2, and subnets^2 bits.
  * Next       infer.c. */
 #include "infer/planes.h"
+#include "base/joined.h"
 
 #include <string.h>
 
@@ -30,21 +31,6 @@ typedef struct finder {
     uint32_t n_words;
     uint32_t *mate; /* [n_ports]: the next one on the same card */
 } finder;
-
-static uint32_t root(uint32_t *set, uint32_t i)
-{
-    while (set[i] != i)
-        i = set[i] = set[set[i]];
-    return i;
-}
-
-/* The lesser root stands for both. */
-static void unite(uint32_t *set, uint32_t a, uint32_t b)
-{
-    a = root(set, a);
-    b = root(set, b);
-    set[a > b ? a : b] = a > b ? b : a;
-}
 
 static uint8_t reach(const finder *f, uint32_t p, uint32_t q)
 {
@@ -61,7 +47,7 @@ static void join_links(finder *f)
     for (uint32_t p = 0; p < f->spec->n_ports; p++) {
         for (uint32_t q = 0; q < p; q++) {
             if (reach(f, p, q) == TT_REACH_LINK)
-                unite(f->subnet, p, q);
+                tt_joined_join(f->subnet, p, q);
         }
     }
 }
@@ -76,7 +62,7 @@ static tutti_err join_cabled(finder *f)
     if (!a || !b || !n)
         return TUTTI_ENOMEM;
     for (uint32_t p = 0; p < s->n_ports; p++) {
-        uint32_t r = root(f->subnet, p), host = s->ports[p].host;
+        uint32_t r = tt_joined_root(f->subnet, p), host = s->ports[p].host;
         if (n[r] == 0)
             a[r] = host;
         else if (host != a[r] && n[r] == 1)
@@ -87,7 +73,7 @@ static tutti_err join_cabled(finder *f)
     }
     for (uint32_t r = 0; r < s->n_ports; r++) {
         if (n[r] == 2)
-            unite(f->cabled, a[r], b[r]);
+            tt_joined_join(f->cabled, a[r], b[r]);
     }
     return TUTTI_OK;
 }
@@ -108,11 +94,12 @@ static void find_apart(finder *f)
 {
     const tt_infer_spec *s = f->spec;
     for (uint32_t p = 0; p < s->n_ports; p++) {
-        uint32_t a = root(f->subnet, p);
+        uint32_t a = tt_joined_root(f->subnet, p);
         for (uint32_t q = 0; q < p; q++) {
-            uint32_t b = root(f->subnet, q);
+            uint32_t b = tt_joined_root(f->subnet, q);
             uint32_t hp = s->ports[p].host, hq = s->ports[q].host;
-            if (a != b && root(f->cabled, hp) == root(f->cabled, hq))
+            if (a != b &&
+                tt_joined_root(f->cabled, hp) == tt_joined_root(f->cabled, hq))
                 part(f, a, b);
         }
     }
@@ -120,8 +107,8 @@ static void find_apart(finder *f)
 
 static void join(finder *f, uint32_t a, uint32_t b)
 {
-    unite(f->subnet, a, b);
-    uint32_t r = root(f->subnet, a), gone = r == a ? b : a;
+    tt_joined_join(f->subnet, a, b);
+    uint32_t r = tt_joined_root(f->subnet, a), gone = r == a ? b : a;
     const uint64_t *lost = f->apart + (size_t)gone * f->n_words;
     for (uint32_t c = 0; c < f->spec->n_ports; c++) {
         if (lost[c / 64] >> c % 64 & 1)
@@ -142,7 +129,8 @@ static void join_routed(finder *f, bool same_names)
             if (reach(f, p, q) != TT_REACH_ROUTED ||
                 (same_names && !same_name(f, p, q)))
                 continue;
-            uint32_t a = root(f->subnet, p), b = root(f->subnet, q);
+            uint32_t a = tt_joined_root(f->subnet, p),
+                     b = tt_joined_root(f->subnet, q);
             if (a != b && !are_apart(f, a, b))
                 join(f, a, b);
         }
@@ -156,18 +144,18 @@ static void join_rest(finder *f)
     uint32_t *host = f->cabled; /* from now on: by whatever connects */
     for (uint32_t p = 0; p < s->n_ports; p++) {
         for (uint32_t q = 0; q < p; q++) {
-            if (root(f->subnet, p) == root(f->subnet, q))
-                unite(host, s->ports[p].host, s->ports[q].host);
+            if (tt_joined_root(f->subnet, p) == tt_joined_root(f->subnet, q))
+                tt_joined_join(host, s->ports[p].host, s->ports[q].host);
         }
     }
     for (uint32_t p = 0; p < s->n_ports; p++) {
         for (uint32_t q = 0; q < p; q++) {
             uint32_t hp = s->ports[p].host, hq = s->ports[q].host;
             if (reach(f, p, q) == TT_REACH_NONE ||
-                root(host, hp) == root(host, hq))
+                tt_joined_root(host, hp) == tt_joined_root(host, hq))
                 continue;
-            unite(host, hp, hq);
-            unite(f->subnet, p, q);
+            tt_joined_join(host, hp, hq);
+            tt_joined_join(f->subnet, p, q);
         }
     }
 }
@@ -175,7 +163,8 @@ static void join_rest(finder *f)
 static bool is_alone(finder *f, uint32_t port)
 {
     for (uint32_t q = 0; q < f->spec->n_ports; q++) {
-        if (q != port && root(f->subnet, q) == root(f->subnet, port))
+        if (q != port &&
+            tt_joined_root(f->subnet, q) == tt_joined_root(f->subnet, port))
             return false;
     }
     return true;
@@ -185,7 +174,7 @@ static void number(finder *f, uint32_t *of, uint32_t *n_planes)
 {
     uint32_t n = 0;
     for (uint32_t p = 0; p < f->spec->n_ports; p++) {
-        uint32_t r = root(f->subnet, p);
+        uint32_t r = tt_joined_root(f->subnet, p);
         if (r < p)
             of[p] = of[r];
         else
@@ -322,10 +311,8 @@ static tutti_err make(finder *f)
     f->mate = tt_arena_new(&f->arena, n, sizeof(*f->mate));
     if (!f->subnet || !f->cabled || !f->apart || !f->mate)
         return TUTTI_ENOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        f->subnet[i] = i;
-    for (uint32_t i = 0; i < n_hosts; i++)
-        f->cabled[i] = i;
+    tt_joined_none(f->subnet, n);
+    tt_joined_none(f->cabled, n_hosts);
     return TUTTI_OK;
 }
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
 #include "infer/pairing.h"
 
 /* Partners for all; some twice if their number is odd. */
@@ -67,7 +68,7 @@ static tutti_err add_alone(tt_plane *p)
 /* The same flows twice. */
 static tutti_err add_twins(tt_plane *p)
 {
-    tt_rule all = {0};
+    tt_pairing_rule all = {0};
     p->twin = p->looks.n;
     tutti_err err = tt_look_pairing(p, &all, "all", 1);
     if (!err)
@@ -165,15 +166,15 @@ static tutti_err add_failed(tt_plane *p)
 /* One half with the other: by each bit of the number, or at random. */
 static tutti_err add_half(tt_plane *p, uint32_t bit, bool is_random)
 {
-    tt_rule r = {.from = p->seek_set, .both = true};
-    memset(p->seek_set, 0, p->n_words * sizeof(*p->seek_set));
+    tt_pairing_rule r = {.from = p->search_set, .both = true};
+    memset(p->search_set, 0, p->n_words * sizeof(*p->search_set));
     for (uint32_t i = 0; i < p->n; i++)
         p->senders[i] = i;
     if (is_random)
         tt_shuffle(p, p->senders, p->n);
     for (uint32_t i = 0; i < p->n; i++) {
         if (is_random ? i < p->n / 2 : i >> bit & 1)
-            tt_set_add(p->seek_set, p->senders[i]);
+            tt_set_add(p->search_set, p->senders[i]);
     }
     return tt_look_pairing(p, &r, "halves", 1);
 }
@@ -228,7 +229,7 @@ tutti_err tt_rounds_second(tt_plane *p)
 
 tutti_err tt_rounds_general(tt_plane *p)
 {
-    tt_rule all = {0};
+    tt_pairing_rule all = {0};
     tutti_err err = TUTTI_OK;
     estimate_noise(p);
     bool quiet = tt_is_quiet(p);

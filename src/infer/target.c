@@ -11,7 +11,7 @@
  *            once, whatever is above them.
  * Invariant  What was measured once on purpose is not measured again, so this
  *            ends.
- * Next       plane.c, which calls these; seek.c, which suspects. */
+ * Next       plane.c, which calls these; cutsearch.c, which suspects. */
 #include "infer/pairing.h"
 
 #include <string.h>
@@ -80,17 +80,17 @@ static tutti_err add_rest(tt_plane *p, uint32_t v)
 {
     const tt_tree *t = p->tree;
     uint32_t size = 0;
-    memset(p->seek_set, 0, p->n_words * sizeof(*p->seek_set));
+    memset(p->search_set, 0, p->n_words * sizeof(*p->search_set));
     for (uint32_t i = 0; i < p->n; i++) {
         if (t->leaf_node[i] != v)
             continue;
-        tt_set_add(p->seek_set, i);
+        tt_set_add(p->search_set, i);
         size++;
     }
     if (size < 2 || size + 2 > p->n || size == t->nodes[v].n_leaves ||
-        !note_set(p, p->seek_set, AS_PART))
+        !note_set(p, p->search_set, AS_PART))
         return TUTTI_OK;
-    return add_stress(p, p->seek_set);
+    return add_stress(p, p->search_set);
 }
 
 /* --------------------------------------------------------------- interfaces */
@@ -172,7 +172,7 @@ static bool is_sure(const tt_plane *p, uint32_t link)
 /* As many stars at once as find partners; one way, as in rounds.c. */
 static tutti_err add_unsure(tt_plane *p, bool inward)
 {
-    uint64_t *one = p->seek_set;
+    uint64_t *one = p->search_set;
     bool begun = false;
     tutti_err err = TUTTI_OK;
     for (uint32_t i = 0; i < p->n; i++)
@@ -221,7 +221,7 @@ static bool climb_to(tt_plane *p, uint32_t h)
 static tutti_err add_inside(tt_plane *p, uint32_t h)
 {
     static const char *const why = "within racks";
-    tt_rule r = {.local = true};
+    tt_pairing_rule r = {.local = true};
     bool quiet = tt_is_quiet(p);
     if (!climb_to(p, h))
         return TUTTI_OK;
@@ -259,7 +259,7 @@ static tutti_err keep_slow(tt_plane *p, uint32_t *n_slow)
     return err;
 }
 
-static tutti_err add_link(tt_plane *p, const tt_rule *r)
+static tutti_err add_link(tt_plane *p, const tt_pairing_rule *r)
 {
     uint32_t n_slow = 1;
     tutti_err err = TUTTI_OK;
@@ -276,7 +276,7 @@ static tutti_err add_link(tt_plane *p, const tt_rule *r)
 
 tutti_err tt_rounds_chained(tt_plane *p)
 {
-    tt_rule all = {0}, local = {.local = true};
+    tt_pairing_rule all = {0}, local = {.local = true};
     for (; p->chain_level <= WHOLE; p->chain_level++, p->chain_at = 0) {
         bool whole = p->chain_level == WHOLE;
         if (p->chain_at == (tt_is_quiet(p) ? CHAIN - 1 : CHAIN) ||
@@ -303,7 +303,7 @@ void tt_rounds_chain_all(tt_plane *p)
 tutti_err tt_rounds_targeted(tt_plane *p)
 {
     tt_tree *t = p->tree;
-    tt_rule all = {0};
+    tt_pairing_rule all = {0};
     tutti_err err = TUTTI_OK;
     tt_tree_build(p, &p->best);
     for (uint32_t v = 0; v < t->n_nodes; v++)

@@ -36,7 +36,7 @@ static uint32_t count(const tt_plane *p, const uint64_t *in)
     return n;
 }
 
-static void add_part(tt_plane *p, const tt_cut *cut)
+static void add_part(tt_plane *p, const tt_plane_cut *cut)
 {
     tt_tree *t = p->tree;
     uint32_t n_in = count(p, cut->in);

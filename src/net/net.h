@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * net.h - the transport contract: how messages get from one process to
- * another. A transport is one file and one row of table.c.
+ * another. A transport is one row of table.c, and a folder.
  *
  * A net is a transport's state in this process for one mesh (the ranks that
  * met at start-up); a conn is its link to one other rank. A message is a
@@ -11,17 +11,20 @@
  * made room for, so a transport hands every message up as soon as it has it,
  * and the engine takes it at once.
  *
- * Threads: open, address, connect: the thread that makes the communicator.
+ * Threads: open, address: the thread that makes the communicator.
  * All others: one thread at a time, the one that drives the engine, under the
  * engine's lock. Upcalls come only from inside progress() and flush(); an
- * upcall may call send() and flush() on any conn, but never close().
+ * upcall may call send() and flush() on any conn, and dial(), but never close().
  *
- * Life cycle: open -> address -> connect -> (send flush progress arm cancel)*
+ * Life cycle: open -> address -> (dial send flush progress arm cancel)*
  * -> drain -> close each conn -> fini. fini accepts a net whose open failed; close
  * accepts a conn that never connected. Both are idempotent.
  *
- * Next: loop.c (the smallest transport), msgring.h, lend.h, grant.h, shm.c,
- * tcp.c.
+ * Connecting: either side dials, or both at once; then one of the two dials
+ * stays, and both sides take the same one. Nobody waits meanwhile: what is not
+ * up takes nothing. Strangers can neither connect nor hold up who may.
+ *
+ * Next: shm/shm.c, tcp/tcp.c; tests/support/loop.c, the smallest transport.
  */
 #ifndef TT_NET_NET_H
 #define TT_NET_NET_H
@@ -30,6 +33,7 @@
 
 #include "base/regions.h"
 #include "base/settings.h"
+#include "link/link.h"
 
 /* The wire header: 48 bytes, little-endian. Transports look at len only; the
  * other fields are the engine's (engine/wire.h). */
@@ -78,16 +82,15 @@ typedef struct tt_net_up {
     void (*left)(void *peer, uint64_t n);
     /* The conn is broken; called once; no upcall follows for this conn. */
     void (*lost)(void *peer, tutti_err why, const char *text);
+    /* A rank calls: the conn for it, not up (zeroed but for its head, or the
+     * one whose dial is under way); NULL: it is not expected. */
+    tt_conn *(*called)(tt_net *net, uint32_t rank);
+    /* It is connected on both sides (but see may_miss); is_up is set. */
+    void (*up)(tt_conn *conn);
+    /* It could not be connected, and why, in a sentence; no upcall follows for
+     * this conn. */
+    void (*missed)(tt_conn *conn, tutti_err why, const char *text);
 } tt_net_up;
-
-/* Where the network is known and names interfaces: those that the connection
- * to one rank has to use, here and there (NULL: any), and whether hosts forward
- * between the two, so that no network of this host is the peer's as well. */
-typedef struct tt_net_hint {
-    const char *dev, *far_dev;
-    bool is_forwarded;
-    bool is_rail; /* one of several connections: it must not go elsewhere */
-} tt_net_hint;
 
 /* Head of every transport's per-process state. */
 struct tt_net {
@@ -97,14 +100,13 @@ struct tt_net {
     const tt_settings *settings;
     tt_regions *regions; /* memory that peers may map; NULL: none */
     uint32_t rank, n_ranks;
-    /* connect() asks now and then whether to go on; false with a sentence
-     * when a rank has died meanwhile. NULL: always. */
-    bool (*is_well)(void *arg, tutti_diag *diag);
-    void *is_well_arg;
-    /* [n_ranks], for connect() only; NULL: none. */
-    const tt_net_hint *hints;
+    bool is_local; /* all ranks are on this host */
+    void *
+        owner; /* the engine's, for called(); set before the first progress() */
+    /* [n_ranks]; NULL: none. Before progress() and dial(). */
+    const tt_link_hint *hints;
     /* How many sockets fill a link, by what is known of the network, the same on
-     * all ranks; for connect(). 0: one. */
+     * all ranks; likewise. 0: one. */
     uint32_t n_sockets;
     /* Set by open(): the most payload bytes of one message; and a pollable
      * descriptor that becomes readable when, after arm() returned true,
@@ -116,11 +118,10 @@ struct tt_net {
 /* Head of every transport's per-peer state. */
 struct tt_conn {
     tt_net *net;
-    void *peer;    /* the engine's, handed to every upcall; set after connect()
-                      and before the first progress() */
+    void *peer;    /* the engine's, handed to every upcall */
     uint32_t rank; /* of the other side */
-    uint64_t rail; /* the engine's: which of several conns to that rank */
-    bool is_up;    /* set by connect() when both sides agreed */
+    bool is_up;    /* set by the transport when both sides agreed */
+    tt_conn *next; /* the engine's */
 };
 
 /* What a conn has sent since it exists. */
@@ -148,15 +149,31 @@ typedef enum tt_sent {
     TT_QUEUED /* taken; the payload's memory is borrowed until left() */
 } tt_sent;
 
+/* Memory within reach: the other side may read the input and write the output of
+ * a call until withdraw(). No slot is NULL. */
+typedef struct tt_net_within {
+    /* False: it cannot; in and out may be granted or not each on its own. */
+    bool (*grant)(tt_conn *conn, const tt_buffers *mine, tt_grant *out);
+    /* Nobody touches them after this. Waits while the other side does, some
+     * microseconds; the conn is lost if that takes a second. */
+    void (*withdraw)(tt_conn *conn, const tt_buffers *mine, uint64_t number);
+    /* Where the other side's buffers (of out->bytes each) are here. False: that
+     * makes no sense. */
+    bool (*reach)(tt_conn *conn, const tt_grant *theirs, tt_buffers *out);
+    /* To be called around every use; false: withdrawn, the other side's call has
+     * failed. One grant of a conn at a time. */
+    bool (*hold)(tt_conn *conn, uint64_t number);
+    void (*release)(tt_conn *conn);
+} tt_net_within;
+
 typedef struct tt_net_ops {
     const char *name; /* "tcp": in settings, logs and errors */
     size_t net_size;  /* the core allocates these, zeroed, and fills the */
     size_t conn_size; /* heads except max_payload, fd and is_up */
     bool same_host;   /* works only between processes of one host */
     bool binds;       /* keeps to the interfaces of hints */
-    /* connect() may leave pairs down that it should connect, or up on one side
-     * only: the core compares what both sides say. With TUTTI_OK, diag may say
-     * why a pair is down. */
+    /* It may come up on one side only, and only where both sides dial: all ranks
+     * do so at the start, and the core compares what both sides say. */
     bool may_miss;
     /* TUTTI_TRANSPORTS=auto: whether this host has what the transport is for.
      * NULL: always. */
@@ -169,16 +186,13 @@ typedef struct tt_net_ops {
      * TT_NET_ADDR_MAX bytes, self-contained bytes); returns the length. */
     size_t (*address)(tt_net *net, void *buf);
 
-    /* Connects conns[r] for every r where conns[r] is not NULL (never the own
-     * rank); all ranks call it at about the same time with matching sets.
-     * addrs[r], addr_lens[r]: what rank r's address() wrote (untrusted). Sets
-     * is_up on both sides or on neither (but see may_miss); a same_host
-     * transport leaves is_up false where the other side cannot be reached this
-     * way, which is no error. Blocks at most until deadline_ns (tt_now_ns clock).
-     * Errors: ENET, ETIMEOUT with the ranks' numbers; ESYS, ENOMEM. */
-    tutti_err (*connect)(tt_net *net, tt_conn *const *conns,
-                         const void *const *addrs, const size_t *addr_lens,
-                         uint64_t deadline_ns, tutti_diag *diag);
+    /* Begins to connect conn (zeroed but for its head) to the rank whose
+     * address() wrote addr (untrusted); up() or missed() follow from progress(),
+     * at about deadline_ns (tt_now_ns clock) at the latest. Where the other side
+     * has called already, that goes on. Never blocks. Errors: EPROTO, ECONFIG,
+     * ENET (it cannot be reached) with a sentence; ENOMEM: nothing follows. */
+    tutti_err (*dial)(tt_conn *conn, const void *addr, size_t len,
+                      uint64_t deadline_ns, tutti_diag *diag);
 
     /* Offers one message whose payload is the n_iov segments (their sum is
      * m->len <= max_payload; n_iov <= TT_NET_IOV_MAX). Never blocks. The
@@ -222,20 +236,8 @@ typedef struct tt_net_ops {
 
     void (*fini)(tt_net *net);
 
-    /* Memory within reach: the other side may read the input and write the output
-     * of a call until withdraw(). NULL, all five: never. False: it cannot; in
-     * and out may be granted or not each on its own. */
-    bool (*grant)(tt_conn *conn, const tt_buffers *mine, tt_grant *out);
-    /* Nobody touches them after this. Waits while the other side does, some
-     * microseconds; the conn is lost if that takes a second. */
-    void (*withdraw)(tt_conn *conn, const tt_buffers *mine, uint64_t number);
-    /* Where the other side's buffers (of out->bytes each) are here. False: that
-     * makes no sense. */
-    bool (*reach)(tt_conn *conn, const tt_grant *theirs, tt_buffers *out);
-    /* To be called around every use; false: withdrawn, the other side's call has
-     * failed. One grant of a conn at a time. */
-    bool (*hold)(tt_conn *conn, uint64_t number);
-    void (*release)(tt_conn *conn);
+    /* NULL: no memory is ever within reach. */
+    const tt_net_within *within;
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);

@@ -18,8 +18,8 @@
     "libucx-dev) and build again, or leave ucx out"
 #endif
 
-const tt_net_ops *const tt_transports[] = {&tt_net_shm, &tt_net_tcp,
-                                           &tt_net_loop, UCX_ROW, NULL};
+const tt_net_ops *const tt_transports[] = {&tt_net_shm, &tt_net_tcp, UCX_ROW,
+                                           NULL};
 
 const tt_net_ops *tt_transport_find(const char *name)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * controller.c - the rule's body.
  *
- * Idea       One thread, one epoll. A message becomes an event of the rule; the
- *            rule's decisions become messages, queued and flushed after each
- *            turn. A connection that ends, or is silent for liveness_ns, is a
- *            death; the other members of its group are told at once.
+ * Idea       One thread, one epoll. Who comes has greeted and has said there what
+ *            it is (link/link.h, tt_join). A message becomes an event of the
+ *            rule; the rule's decisions become messages, queued and flushed after
+ *            each turn. A connection that ends, or is silent for liveness_ns, is
+ *            a death; the other members of its group are told at once.
  * Invariant  A slot has at most one connection. Who wants one that is taken is
  *            told to try again: the death of the one before may not have been
  *            noticed.
@@ -25,17 +26,17 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "link/link.h"
 #include "partial/talk.h"
 
 typedef struct guest {
     struct guest *next;
     tt_pipe pipe;
-    uint32_t worker; /* TT_NONE: has not joined */
+    uint32_t worker; /* TT_NONE: not let in, or gone */
     bool says_bye, is_gone, waits_out;
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
-    uint64_t since_ns; /* connected; joins soon, whatever it says meanwhile */
-    uint32_t n_cpus;   /* of its host; 0: not known */
+    uint32_t n_cpus; /* of its host; 0: not known */
     tt_seat seat;
 } guest;
 
@@ -46,9 +47,10 @@ struct tt_controller {
     pthread_cond_t changed;
     pthread_t thread;
     bool has_thread, stops;
-    int listener, epoll_fd, wake_fd;
-    int nest_fd;  /* a unix socket, for workers of this host; negative: none */
-    int spare_fd; /* given up for a moment when there are no more */
+    int epoll_fd, wake_fd;
+    tt_link_host *host;
+    tt_link_box *box; /* workers that come */
+    tt_link_listener *listener;
     tt_rule *rule;
     tt_str log;
     char log_name[256]; /* for messages */
@@ -63,16 +65,13 @@ struct tt_controller {
     size_t message_bytes;
 };
 
-enum { MOST_STRANGERS = 64 };
-static const uint64_t join_within_ns = 10 * TT_NS_PER_S;
-
 /* ----------------------------------------------------------------- guests -- */
 
 static void watch(tt_controller *c, guest *g, int op, bool out)
 {
     struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0u),
                             .data.ptr = g};
-    epoll_ctl(c->epoll_fd, op, g->pipe.fd, &e);
+    epoll_ctl(c->epoll_fd, op, g->pipe.s.fd, &e);
     g->waits_out = out;
 }
 
@@ -142,7 +141,7 @@ static void lose_if_gone(tt_controller *c, guest *g)
 
 static void free_guest(tt_controller *c, guest *g)
 {
-    epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.fd, NULL);
+    epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.s.fd, NULL);
     tt_pipe_close(&g->pipe);
     tt_free(&c->mem, g, 1, sizeof(*g));
 }
@@ -163,77 +162,6 @@ static void sweep(tt_controller *c)
     }
 }
 
-static void add_guest(tt_controller *c, int fd)
-{
-    guest *g = tt_new(&c->mem, 1, sizeof(*g));
-    if (!g) {
-        close(fd);
-        return;
-    }
-    tt_sock_hurry(fd);
-    tt_pipe_open(&g->pipe, &c->mem, fd);
-    g->worker = TT_NONE;
-    g->heard_ns = g->since_ns = tt_now_ns();
-    g->next = c->guests;
-    c->guests = g;
-    watch(c, g, EPOLL_CTL_ADD, false);
-}
-
-/* Those that have not joined; the one that came first. */
-static guest *first_stranger(const tt_controller *c, uint32_t *n)
-{
-    guest *first = NULL;
-    *n = 0;
-    for (guest *g = c->guests; g; g = g->next) {
-        if (g->worker != TT_NONE || g->is_gone)
-            continue;
-        ++*n;
-        first = g; /* the list begins with the last */
-    }
-    return first;
-}
-
-/* Who came first and has not joined makes room: a worker joins as soon as it
- * comes. Connections that idle cannot keep workers away. */
-static void make_room(const tt_controller *c)
-{
-    uint32_t n;
-    guest *first = first_stranger(c, &n);
-    if (first)
-        first->is_gone = true;
-}
-
-/* Only processes of this user come by the nest. */
-static bool is_ours(int fd)
-{
-    uint32_t uid;
-    return tt_sock_peer_uid(fd, &uid) && uid == (uint32_t)geteuid();
-}
-
-static void accept_guests(tt_controller *c, int listener)
-{
-    const uint32_t most = c->o.rule.n + MOST_STRANGERS;
-    uint32_t n;
-    first_stranger(c, &n);
-    for (;;) {
-        int fd = tt_sock_accept(listener);
-        bool is_turned_away = fd < 0 &&
-                              tt_sock_turn_away(listener, fd, &c->spare_fd);
-        if (fd < 0 && !is_turned_away)
-            return;
-        if (fd >= 0 && listener == c->nest_fd && !is_ours(fd)) {
-            close(fd);
-            continue;
-        }
-        if (is_turned_away || n >= most)
-            make_room(c);
-        if (fd < 0)
-            continue;
-        n += n < most;
-        add_guest(c, fd);
-    }
-}
-
 /* ---------------------------------------------------------------- joining -- */
 
 static uint32_t free_slot(const tt_controller *c)
@@ -249,33 +177,30 @@ static uint32_t free_slot(const tt_controller *c)
     return used;
 }
 
-static bool check_join(tt_controller *c, guest *g, const tt_talk *head,
-                       const tt_join *join)
+static bool check_join(tt_controller *c, guest *g, const tt_join *join)
 {
     char text[TT_TALK_TEXT];
     const uint32_t n = c->o.rule.n;
     tutti_err err = TUTTI_EINVAL;
-    if (join->token && c->o.token && join->token != c->o.token)
-        snprintf(text, sizeof(text), "this controller is another job's");
-    else if (join->n && join->n != n)
+    if (join->n && join->n != n)
         snprintf(text, sizeof(text),
                  "the controller was started for %u workers, this one counts "
                  "%u; start both with the same number",
                  n, join->n);
-    else if (head->who != TT_NONE && head->who >= n)
+    else if (join->who != TT_NONE && join->who >= n)
         snprintf(text, sizeof(text), "worker %u of %u: workers go from 0 to %u",
-                 head->who, n, n - 1);
-    else if (head->who == TT_NONE && free_slot(c) == TT_NONE) {
+                 join->who, n, n - 1);
+    else if (join->who == TT_NONE && free_slot(c) == TT_NONE) {
         err = TUTTI_EBUSY;
         snprintf(text, sizeof(text),
                  "all %u places are taken; start the controller for more "
                  "workers",
                  n);
-    } else if (head->who != TT_NONE && c->by_worker[head->who]) {
+    } else if (join->who != TT_NONE && c->by_worker[join->who]) {
         err = TUTTI_EBUSY; /* its death may not be noticed yet */
         snprintf(text, sizeof(text),
                  "another process is worker %u; give each its own number",
-                 head->who);
+                 join->who);
     } else {
         return true;
     }
@@ -286,7 +211,7 @@ static bool check_join(tt_controller *c, guest *g, const tt_talk *head,
 static void take_seat(guest *g, uint32_t worker, const tt_join *join)
 {
     tt_addr from = {.len = sizeof(from.u)};
-    if (getpeername(g->pipe.fd, &from.u.sa, &from.len) != 0)
+    if (getpeername(g->pipe.s.fd, &from.u.sa, &from.len) != 0)
         from = (tt_addr){0};
     g->worker = worker;
     g->n_cpus = join->n_cpus;
@@ -305,12 +230,11 @@ static uint64_t place_of(const tt_join *join)
     return (uint64_t)join->site << 32 | host;
 }
 
-static void join_guest(tt_controller *c, guest *g, const tt_talk *head,
-                       const tt_join *join)
+static void join_guest(tt_controller *c, guest *g, const tt_join *join)
 {
-    if (!check_join(c, g, head, join))
+    if (!check_join(c, g, join))
         return;
-    uint32_t worker = head->who != TT_NONE ? head->who : free_slot(c);
+    uint32_t worker = join->who != TT_NONE ? join->who : free_slot(c);
     bool is_newcomer = false;
     uint32_t flags = (join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0) |
                      (join->flags & TT_TALK_AHEAD ? TT_JOIN_AHEAD : 0);
@@ -335,13 +259,37 @@ static void join_guest(tt_controller *c, guest *g, const tt_talk *head,
              c->n_here, c->o.rule.n);
 }
 
+static void add_guest(tt_controller *c, int fd, const tt_join *join)
+{
+    guest *g = tt_new(&c->mem, 1, sizeof(*g));
+    if (!g) {
+        tt_fork_close(&fd);
+        return;
+    }
+    tt_pipe_open(&g->pipe, &c->mem, fd);
+    g->worker = TT_NONE;
+    g->heard_ns = tt_now_ns();
+    g->next = c->guests;
+    c->guests = g;
+    watch(c, g, EPOLL_CTL_ADD, false);
+    join_guest(c, g, join);
+}
+
+static void take_arrivals(tt_controller *c)
+{
+    tt_link_event link;
+    tt_join join;
+    while (tt_link_box_take(c->box, &link)) {
+        memcpy(&join, link.who.said, sizeof(join));
+        add_guest(c, link.fd, &join);
+    }
+}
+
 /* ---------------------------------------------------------------- events -- */
 
 static uint64_t most_len(uint8_t kind)
 {
     switch (kind) {
-    case TT_TALK_JOIN:
-        return sizeof(tt_join);
     case TT_TALK_DONE:
         return TT_TALK_TEXT - 1;
     default:
@@ -368,16 +316,8 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
 static bool hear(tt_controller *c, guest *g, const tt_talk *head,
                  const unsigned char *payload)
 {
-    tt_join join;
     if (head->len > most_len(head->kind))
         return false;
-    if (g->worker == TT_NONE) {
-        if (head->kind != TT_TALK_JOIN || head->len != sizeof(join))
-            return false;
-        memcpy(&join, payload, sizeof(join));
-        join_guest(c, g, head, &join);
-        return true;
-    }
     switch (head->kind) {
     case TT_TALK_ANNOUNCE:
         return tt_rule_announce(c->rule, g->worker, head->number,
@@ -469,18 +409,14 @@ static void check_silence(tt_controller *c, uint64_t now)
     c->turn_ns = now;
     for (guest *g = c->guests; g; g = g->next) {
         if (was_away)
-            g->heard_ns = g->since_ns = now;
-        bool is_stranger = g->worker == TT_NONE;
-        uint64_t most = is_stranger ? join_within_ns : limit;
-        uint64_t since = is_stranger ? g->since_ns : g->heard_ns;
-        if (g->is_gone || most == 0 || now - since <= most)
+            g->heard_ns = now;
+        if (g->is_gone || limit == 0 || now - g->heard_ns <= limit)
             continue;
         char text[TT_TALK_TEXT];
         snprintf(text, sizeof(text),
-                 is_stranger ? "nobody has joined by this connection for %.3g s"
-                             : "this worker was silent for %.3g s, and the "
-                               "others go on without it",
-                 (double)most * 1e-9);
+                 "this worker was silent for %.3g s, and the others go on "
+                 "without it",
+                 (double)limit * 1e-9);
         refuse(c, g, TUTTI_EPEER, text);
         g->says_bye = false;
     }
@@ -509,10 +445,8 @@ static void write_log(tt_controller *c)
 static void turn(tt_controller *c, const struct epoll_event *events, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (events[i].data.ptr == &c->listener) {
-            accept_guests(c, c->listener);
-        } else if (events[i].data.ptr == &c->nest_fd) {
-            accept_guests(c, c->nest_fd);
+        if (events[i].data.ptr == &c->box) {
+            take_arrivals(c);
         } else if (events[i].data.ptr == &c->wake_fd) {
             uint64_t count;
             ssize_t got = read(c->wake_fd, &count, sizeof(count));
@@ -566,56 +500,53 @@ static void *thread_main(void *arg)
 
 /* ------------------------------------------------------------------ life -- */
 
-static tutti_err listen_at(tt_controller *c, tutti_diag *diag)
+static tutti_err listen_for_workers(tt_controller *c, tutti_diag *diag)
 {
-    uint16_t first = 0;
-    uint16_t last = 0;
+    int why = 0;
     char text[TT_SOCK_TEXT] = "any address";
+    tt_link_ear ear = {.dev = NULL};
+    tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_CONTROLLER),
+                             .job = c->o.token,
+                             .is_local = c->o.is_local,
+                             .interfaces = c->o.interfaces};
     if (c->o.listen) {
         tt_addr_text(c->o.listen, text);
-        c->listener = tt_sock_listen(c->o.listen, 1024);
-    } else {
-        if (c->o.ports && !tt_ports_parse(c->o.ports, &first, &last))
-            return tt_fail(diag, TUTTI_ECONFIG,
-                           "TUTTI_PORT_RANGE is \"%.60s\"; expected "
-                           "40000-40100 or one port",
-                           c->o.ports);
-        c->listener = tt_place_listen(first, last);
+        ear.at = *c->o.listen;
+        o.ears = &ear;
+        o.n_ears = 1;
+    } else if (c->o.ports &&
+               !tt_ports_parse(c->o.ports, &o.first_port, &o.last_port)) {
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_PORT_RANGE is \"%.60s\"; expected 40000-40100 "
+                       "or one port",
+                       c->o.ports);
     }
-    if (c->listener < 0) {
-        int why = -c->listener;
-        c->listener = -1;
+    tutti_err err = tt_place_listen(c->box, &o, c->o.nest, &c->listener, &why,
+                                    diag);
+    if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "the controller cannot listen at %s", text);
-    }
-    tt_fork_watch(c->listener);
-    if (c->o.nest) {
-        tt_addr nest;
-        tt_place_nest(c->o.nest, &nest);
-        c->nest_fd = tt_sock_listen(&nest, 1024); /* TCP serves, too */
-        tt_fork_watch(c->nest_fd);
-    }
-    return TUTTI_OK;
+    return err;
 }
 
 static tutti_err open_fds(tt_controller *c, tutti_diag *diag)
 {
     c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    c->spare_fd = tt_sock_spare();
     tt_fork_watch(c->epoll_fd);
     tt_fork_watch(c->wake_fd);
     if (c->epoll_fd < 0 || c->wake_fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno,
                              "no descriptors for a controller");
-    tutti_err err = listen_at(c, diag);
+    tutti_err err = tt_link_host_open(&c->host, diag);
+    if (!err)
+        err = tt_link_box_open(c->host, &c->mem, &c->box, diag);
+    if (!err)
+        err = listen_for_workers(c, diag);
     if (err)
         return err;
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &c->listener};
-    epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->listener, &e);
-    e.data.ptr = &c->nest_fd;
-    if (c->nest_fd >= 0)
-        epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->nest_fd, &e);
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &c->box};
+    epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, tt_link_box_fd(c->box), &e);
     e.data.ptr = &c->wake_fd;
     epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->wake_fd, &e);
     return TUTTI_OK;
@@ -657,7 +588,7 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
     c->mem = *mem;
     c->o = *o;
-    c->listener = c->epoll_fd = c->wake_fd = c->spare_fd = c->nest_fd = -1;
+    c->epoll_fd = c->wake_fd = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_t steady; /* the time of day may jump */
     pthread_condattr_init(&steady);
@@ -680,7 +611,7 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
         err = open_log(c, diag);
     if (!err)
         err = open_fds(c, diag);
-    c->o.log = c->o.ports = NULL; /* the caller's */
+    c->o.log = c->o.ports = c->o.interfaces = NULL; /* the caller's */
     c->o.listen = NULL;
     if (!err)
         err = start(c, diag);
@@ -708,6 +639,8 @@ void tt_controller_close(tt_controller *c)
         return;
     if (c->has_thread)
         stop(c);
+    tt_link_box_close(c->box);
+    tt_link_host_close(c->host);
     while (c->guests) {
         guest *g = c->guests;
         c->guests = g->next;
@@ -720,9 +653,6 @@ void tt_controller_close(tt_controller *c)
     if (c->log_file)
         fclose(c->log_file);
     tt_str_free(&c->log);
-    tt_fork_close(&c->spare_fd);
-    tt_fork_close(&c->listener);
-    tt_fork_close(&c->nest_fd);
     tt_fork_close(&c->epoll_fd);
     tt_fork_close(&c->wake_fd);
     const tt_mem mem = c->mem;
@@ -738,7 +668,7 @@ void tt_controller_close(tt_controller *c)
 
 uint16_t tt_controller_port(const tt_controller *c)
 {
-    return tt_sock_port(c->listener);
+    return tt_link_listener_port(c->listener, 0);
 }
 
 void tt_controller_measure(tt_controller *c, tt_rule_metrics *out)

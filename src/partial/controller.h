@@ -13,8 +13,12 @@ typedef struct tt_controller tt_controller;
 
 typedef struct tt_controller_opts {
     tt_rule_opts rule;
-    /* Where it listens; NULL: on every address, at a port of `ports`. */
+    /* Where it listens; NULL: on loopback where is_local, else on the addresses
+     * that `interfaces` (TUTTI_SOCKET_IFNAME; NULL: all) allows, at a port of
+     * `ports`. */
     const tt_addr *listen;
+    bool is_local;
+    const char *interfaces;
     const char *ports;    /* TUTTI_PORT_RANGE; NULL: any */
     uint64_t nest;        /* names a unix socket of this host, too; 0: none */
     uint64_t token;       /* of the job; 0: any worker may come */

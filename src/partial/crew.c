@@ -11,7 +11,7 @@
  * Bounded    A group ends by the deadline; earlier if a member dies (the
  *            controller tells), a connection that is needed ends, a member
  *            gives up, or has reduced something else.
- * Next       exchange.c, ties.c. */
+ * Next       job.c, ties.c. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,7 +143,7 @@ static void finish_job(tt_job *job, tutti_err err)
 void tt_crew_end(tt_worker *w)
 {
     tt_crew *c = &w->crew;
-    bool was_empty = !c->jobs || !c->jobs->b;
+    bool was_empty = !c->jobs || !c->jobs->walk.b;
     while (c->jobs) {
         tt_job *job = c->jobs;
         c->jobs = job->next;
@@ -177,7 +177,7 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
     for (tt_job *job = c->jobs; job; job = job->next) {
         tt_ties_forget(w, job);
         /* One that is complete may not have been told yet, and nobody will. */
-        finish_job(job, job->is_over ? TUTTI_OK : err);
+        finish_job(job, tt_walk_is_done(&job->walk) ? TUTTI_OK : err);
     }
     if (w->phase == TT_PHASE_COMMIT) {
         tt_crew_end(w);
@@ -188,7 +188,7 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
 static bool is_complete(const tt_crew *c)
 {
     for (const tt_job *job = c->jobs; job; job = job->next)
-        if (!job->is_over)
+        if (!tt_walk_is_done(&job->walk))
             return false;
     return true;
 }
@@ -199,7 +199,7 @@ void tt_crew_advance(tt_worker *w)
     if (w->phase < TT_PHASE_GROUP || c->err)
         return;
     for (tt_job *job = c->jobs; job; job = job->next)
-        if (job->is_over && job->done)
+        if (tt_walk_is_done(&job->walk) && job->done)
             finish_job(job, TUTTI_OK);
     if (w->phase != TT_PHASE_COMMIT || !is_complete(c))
         return;
@@ -237,8 +237,9 @@ static void break_late(tt_worker *w)
     tt_crew *c = &w->crew;
     double s = (double)w->o.timeout_ns * 1e-9;
     for (const tt_job *job = c->jobs; job; job = job->next)
-        for (uint32_t p = 0; !job->is_over && p < job->b->n_partners; p++) {
-            uint32_t other = c->workers[job->b->partners[p].peer];
+        for (uint32_t p = 0;
+             !tt_walk_is_done(&job->walk) && p < job->walk.b->n_partners; p++) {
+            uint32_t other = c->workers[job->walk.b->partners[p].peer];
             if (tt_job_is_done_with(job, p))
                 continue;
             /* The first is begun with its first slice, which may wait for a
@@ -268,8 +269,8 @@ bool tt_crew_needs(const tt_worker *w, const tt_tie *tie)
     if (w->phase < TT_PHASE_GROUP || c->err)
         return false;
     for (const tt_job *job = c->jobs; job; job = job->next) {
-        for (uint32_t p = 0; job->b && p < job->b->n_partners; p++) {
-            uint32_t member = job->b->partners[p].peer;
+        for (uint32_t p = 0; job->walk.b && p < job->walk.b->n_partners; p++) {
+            uint32_t member = job->walk.b->partners[p].peer;
             if (c->workers[member] == tie->worker &&
                 c->seats[member].incarnation == tie->incarnation &&
                 !tt_job_is_done_with(job, p))

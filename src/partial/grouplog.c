@@ -39,6 +39,16 @@ static const char first_line[] = "tutti-groups 1";
     X(end_wait_ns)     \
     X(start_wait_ns)
 
+const char *tt_group_kind_name(tt_group_kind kind)
+{
+    static const char *const names[] = {
+#define TUTTI_X(name, number, text) [number] = text,
+        TUTTI_GROUP_KIND_LIST(TUTTI_X)
+#undef TUTTI_X
+    };
+    return (size_t)kind < TUTTI_GROUP_KIND_COUNT ? names[kind] : "unknown";
+}
+
 void tt_log_begin(tt_rule *rule)
 {
     const tt_rule_opts *o = &rule->opts;
@@ -85,7 +95,7 @@ void tt_log_group(tt_rule *rule, const tt_decision *d)
 {
     tt_str *log = rule->log;
     tt_str_printf(log, "group %" PRIu64 " %s %" PRIu64, d->id,
-                  tutti_group_kind_name(d->kind), d->iteration);
+                  tt_group_kind_name(d->kind), d->iteration);
     for (uint32_t i = 0; i < d->n; i++) {
         const tt_group_member *m = &d->members[i];
         tt_str_printf(log, " %u.%u:%" PRIu64 ":%a", m->worker, m->incarnation,

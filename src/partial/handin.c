@@ -12,7 +12,7 @@
  *            happens once for each size of group, or for each set of members
  *            where the network is known. Whatever is handed in while it plans
  *            waits for its turn.
- * Next       exchange.c performs the job, crew.c ends it. */
+ * Next       job.c performs the job, crew.c ends it. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -24,22 +24,17 @@ static const uint32_t most_payload = 1 << 20;
 /* ----------------------------------------------------------------- plans -- */
 
 /* A part of the schedule bound to this shape. */
-static tutti_err make_bond(tt_worker *w, const tt_worker_shape *shape,
-                           uint32_t me, uint64_t count, uint32_t elem_bytes,
-                           tt_bond **out, tutti_diag *diag)
+static tutti_err make_bound(tt_worker *w, const tt_worker_shape *shape,
+                            uint32_t me, uint64_t count, uint32_t elem_bytes,
+                            tt_bound **out, tutti_diag *diag)
 {
     tt_worker_plan plan = {0};
     tt_part *part = NULL;
-    tt_bond *bond = NULL;
     tutti_err err = w->o.plan(w->o.plan_ctx, shape, &plan, diag);
     if (!err)
         err = tt_verify(plan.schedule, &w->mem, diag);
     if (!err)
         err = tt_part_extract(plan.schedule, me, &w->mem, &part);
-    if (!err) {
-        bond = tt_new(&w->mem, 1, sizeof(*bond));
-        err = bond ? TUTTI_OK : TUTTI_ENOMEM;
-    }
     if (!err) {
         uint64_t window = w->settings.window;
         tt_shape what = {.coll = TUTTI_ALL_REDUCE,
@@ -55,20 +50,11 @@ static tutti_err make_bond(tt_worker *w, const tt_worker_shape *shape,
                          .window = window ? (uint32_t)window : TT_USUAL_WINDOW,
                          .max_payload = most_payload};
         tt_shape_layout(&what, &lay);
-        *bond = (tt_bond){.mem = &w->mem, .id = plan.schedule->id, .n_refs = 1};
-        err = tt_bound_create(part, &lay, &w->mem, &bond->b);
+        err = tt_bound_create(part, &lay, &w->mem, out);
     }
-    if (err)
-        tt_free(&w->mem, bond, 1, sizeof(*bond));
     tt_part_free(part);
     tt_sched_free(plan.schedule);
-    if (err)
-        return err == TUTTI_ENOMEM ? tt_fail(diag, err, "out of memory") : err;
-    for (uint32_t p = 0; p < bond->b->n_pieces; p++)
-        if (bond->b->pieces[p].n_inputs > bond->most_inputs)
-            bond->most_inputs = bond->b->pieces[p].n_inputs;
-    *out = bond;
-    return TUTTI_OK;
+    return err == TUTTI_ENOMEM ? tt_fail(diag, err, "out of memory") : err;
 }
 
 static uint64_t key_of(const tt_worker *w, const tt_worker_shape *shape,
@@ -86,29 +72,29 @@ static uint64_t key_of(const tt_worker *w, const tt_worker_shape *shape,
 }
 
 /* [locked] With a reference for the caller; NULL: not there. */
-static tt_bond *find_bond(tt_worker *w, uint64_t key)
+static tt_bound *find_bound(tt_worker *w, uint64_t key)
 {
-    for (int i = 0; i < TT_BONDS; i++) {
-        tt_bond_entry *e = &w->bonds[i];
-        if (!e->bond || e->key != key)
+    for (int i = 0; i < TT_BOUNDS_KEPT; i++) {
+        tt_bound_entry *e = &w->bounds[i];
+        if (!e->bound || e->key != key)
             continue;
         e->used = ++w->n_lookups;
-        e->bond->n_refs++;
-        return e->bond;
+        tt_bound_ref(e->bound);
+        return e->bound;
     }
     return NULL;
 }
 
 /* [locked] */
-static void keep_bond(tt_worker *w, uint64_t key, tt_bond *bond)
+static void keep_bound(tt_worker *w, uint64_t key, tt_bound *bound)
 {
-    tt_bond_entry *oldest = &w->bonds[0];
-    for (int i = 1; i < TT_BONDS; i++)
-        if (w->bonds[i].used < oldest->used)
-            oldest = &w->bonds[i];
-    tt_bond_unref(oldest->bond);
-    bond->n_refs++;
-    *oldest = (tt_bond_entry){bond, key, ++w->n_lookups};
+    tt_bound_entry *oldest = &w->bounds[0];
+    for (int i = 1; i < TT_BOUNDS_KEPT; i++)
+        if (w->bounds[i].used < oldest->used)
+            oldest = &w->bounds[i];
+    tt_bound_unref(oldest->bound);
+    tt_bound_ref(bound);
+    *oldest = (tt_bound_entry){bound, key, ++w->n_lookups};
 }
 
 /* ---------------------------------------------------------------- drafts -- */
@@ -138,7 +124,7 @@ static tutti_err check(tt_worker *w, const tt_draft *d)
 
 static void free_draft(tt_worker *w, tt_draft *d)
 {
-    tt_copy_drop(&w->pool, &d->copy);
+    tt_copy_drop(&w->spares, &d->copy);
     tt_free(&w->mem, d, 1, sizeof(*d));
 }
 
@@ -153,7 +139,7 @@ static tt_draft *copy_draft(tt_worker *w, const tt_draft *from)
         d->copy = (tt_copy){.at = d->what.buf};
         return d;
     }
-    if (tt_copy_make(&w->pool, d->what.buf,
+    if (tt_copy_make(&w->spares, d->what.buf,
                      d->what.count * tutti_type_bytes(d->what.type),
                      &d->copy)) {
         tt_free(&w->mem, d, 1, sizeof(*d));
@@ -170,7 +156,7 @@ typedef struct errand {
     tt_worker_shape shape;
     uint64_t group, key;
     uint32_t me, elem_bytes;
-    tt_bond *bond; /* a reference; NULL: alone, or to be made */
+    tt_bound *bound; /* a reference; NULL: alone, or to be made */
 } errand;
 
 static tt_worker_shape shape_of(const tt_crew *c, const tt_draft *d)
@@ -199,7 +185,7 @@ static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
     e->shape.workers = workers;
     e->key = key_of(w, &e->shape, e->me, d->what.count, elem);
     if (c->n > 1 && d->what.count > 0)
-        e->bond = find_bond(w, e->key);
+        e->bound = find_bound(w, e->key);
     return TUTTI_OK;
 }
 
@@ -207,16 +193,16 @@ static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
 static tutti_err plan(tt_worker *w, const tt_draft *d, errand *e, bool unlocks,
                       tutti_diag *diag)
 {
-    if (e->bond || e->shape.n == 1 || d->what.count == 0)
+    if (e->bound || e->shape.n == 1 || d->what.count == 0)
         return TUTTI_OK;
     if (unlocks)
         pthread_mutex_unlock(&w->lock);
-    tutti_err err = make_bond(w, &e->shape, e->me, d->what.count, e->elem_bytes,
-                              &e->bond, diag);
+    tutti_err err = make_bound(w, &e->shape, e->me, d->what.count,
+                               e->elem_bytes, &e->bound, diag);
     if (unlocks)
         pthread_mutex_lock(&w->lock);
     if (!err)
-        keep_bond(w, e->key, e->bond);
+        keep_bound(w, e->key, e->bound);
     return err;
 }
 
@@ -226,8 +212,8 @@ static uint64_t fingerprint(const tt_crew *c, const tt_job *job)
     hash = tt_fnv1a_u64(hash, job->bucket);
     hash = tt_fnv1a_u64(hash, job->o.count);
     hash = tt_fnv1a_u64(hash, (uint64_t)job->o.type);
-    hash = tt_fnv1a_u64(hash, job->b ? job->b->window : 0);
-    return tt_fnv1a_u64(hash, job->o.bond ? job->o.bond->id : 0);
+    hash = tt_fnv1a_u64(hash, job->walk.b ? job->walk.b->window : 0);
+    return tt_fnv1a_u64(hash, job->walk.b ? job->walk.b->schedule_id : 0);
 }
 
 /* [locked] The group may be over by now. */
@@ -241,11 +227,11 @@ static tutti_err check_group(tt_worker *w, const errand *e)
     return w->crew.err;
 }
 
-/* [locked] The bond and the copy are the job's then. */
+/* [locked] The bound part and the copy are the job's then. */
 static tutti_err make_job(tt_worker *w, tt_draft *d, errand *e, tt_job **out)
 {
     const tt_crew *c = &w->crew;
-    const tt_job_opts o = {.bond = e->bond,
+    const tt_job_opts o = {.bound = e->bound,
                            .buf = d->what.buf,
                            .copy = d->copy,
                            .count = d->what.count,
@@ -253,10 +239,10 @@ static tutti_err make_job(tt_worker *w, tt_draft *d, errand *e, tt_job **out)
                            .weight = c->members[c->me].weight,
                            .is_even = c->is_even,
                            .n = c->n};
-    tutti_err err = tt_job_create(&o, &w->pool, out);
+    tutti_err err = tt_job_create(&o, &w->spares, out);
     if (err)
         return err;
-    e->bond = NULL;
+    e->bound = NULL;
     d->copy = (tt_copy){.at = NULL};
     (*out)->done = d->done;
     (*out)->arg = d->arg;
@@ -277,7 +263,7 @@ static void hand_in(tt_worker *w, tt_job *job)
 /* [locked] On an error the outcome is not told. */
 static tutti_err begin(tt_worker *w, tt_draft *d, bool unlocks)
 {
-    errand e = {.bond = NULL};
+    errand e = {.bound = NULL};
     tutti_diag diag;
     tt_job *job = NULL;
     tt_diag_clear(&diag);
@@ -292,7 +278,7 @@ static tutti_err begin(tt_worker *w, tt_draft *d, bool unlocks)
                       w->id, diag.text[0] ? diag.text : tutti_strerror(err));
     if (job)
         hand_in(w, job);
-    tt_bond_unref(e.bond);
+    tt_bound_unref(e.bound);
     tt_free(&w->mem, (void *)(uintptr_t)e.shape.workers, e.shape.n,
             sizeof(uint32_t));
     return over ? over : err;
@@ -328,11 +314,11 @@ static bool is_planned(tt_worker *w, const tt_draft *d)
     const tt_worker_shape shape = shape_of(c, d);
     if (c->err || c->n == 1 || d->what.count == 0)
         return true;
-    tt_bond *bond = find_bond(w,
-                              key_of(w, &shape, c->me, d->what.count,
-                                     (uint32_t)tutti_type_bytes(d->what.type)));
-    tt_bond_unref(bond);
-    return bond != NULL;
+    tt_bound *bound =
+        find_bound(w, key_of(w, &shape, c->me, d->what.count,
+                             (uint32_t)tutti_type_bytes(d->what.type)));
+    tt_bound_unref(bound);
+    return bound != NULL;
 }
 
 static void *plan_main(void *arg)

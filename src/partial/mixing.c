@@ -121,7 +121,7 @@ static uint32_t find(uint32_t *part, uint32_t i)
 
 static bool counts(const tt_rule *rule, uint32_t worker)
 {
-    const tt_worker_slot *w = &rule->workers[worker];
+    const tt_rule_worker *w = &rule->workers[worker];
     return w->state != TT_WORKER_ABSENT && !w->is_last;
 }
 

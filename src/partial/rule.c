@@ -28,7 +28,7 @@ static const double soft_share = 0.25;
 
 static void push(tt_rule *rule, tt_queue *q, uint32_t worker)
 {
-    tt_worker_slot *w = &rule->workers[worker];
+    tt_rule_worker *w = &rule->workers[worker];
     w->prev = q->tail;
     w->next = TT_NONE;
     if (q->tail != TT_NONE)
@@ -41,7 +41,7 @@ static void push(tt_rule *rule, tt_queue *q, uint32_t worker)
 
 static void unlink_from(tt_rule *rule, tt_queue *q, uint32_t worker)
 {
-    tt_worker_slot *w = &rule->workers[worker];
+    tt_rule_worker *w = &rule->workers[worker];
     if (w->prev != TT_NONE)
         rule->workers[w->prev].next = w->next;
     else
@@ -55,14 +55,14 @@ static void unlink_from(tt_rule *rule, tt_queue *q, uint32_t worker)
 
 static void enqueue(tt_rule *rule, uint32_t worker)
 {
-    const tt_worker_slot *w = &rule->workers[worker];
+    const tt_rule_worker *w = &rule->workers[worker];
     push(rule, w->is_last ? &rule->ended : &rule->ready, worker);
     rule->sites[w->site].n_ready += !w->is_last;
 }
 
 static void unqueue(tt_rule *rule, uint32_t worker)
 {
-    const tt_worker_slot *w = &rule->workers[worker];
+    const tt_rule_worker *w = &rule->workers[worker];
     unlink_from(rule, w->is_last ? &rule->ended : &rule->ready, worker);
     rule->sites[w->site].n_ready -= !w->is_last;
 }
@@ -94,7 +94,7 @@ static void describe(tt_rule *rule, tt_decision *d)
     d->iteration = 0;
     d->has_model = rule->n_veterans == 0;
     for (uint32_t i = 0; i < d->n; i++) {
-        const tt_worker_slot *w = &rule->workers[rule->chosen[i]];
+        const tt_rule_worker *w = &rule->workers[rule->chosen[i]];
         rule->members[i] = (tt_group_member){.worker = rule->chosen[i],
                                              .incarnation = w->incarnation,
                                              .iteration = w->iteration};
@@ -111,7 +111,7 @@ static void engage(tt_rule *rule, const tt_decision *d)
     const bool is_far = tt_sites_is_far(rule);
     for (uint32_t i = 0; i < d->n; i++) {
         const tt_group_member *m = &d->members[i];
-        tt_worker_slot *w = &rule->workers[m->worker];
+        tt_rule_worker *w = &rule->workers[m->worker];
         unqueue(rule, m->worker);
         rule->is_chosen[m->worker] = false;
         rule->sites[w->site].n_far += is_far;
@@ -334,11 +334,11 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
     if (worker >= rule->opts.n ||
         rule->workers[worker].state != TT_WORKER_ABSENT)
         return TUTTI_EINVAL;
-    tt_worker_slot *w = &rule->workers[worker];
+    tt_rule_worker *w = &rule->workers[worker];
     set_now(rule, now);
     bool is_late = rule->told.n_groups > 0 || w->has_come;
     rule->n_expected -= rule->n_expected > 0 && !w->has_come;
-    *w = (tt_worker_slot){
+    *w = (tt_rule_worker){
         .state = TT_WORKER_AWAY,
         .has_come = true,
         .is_newcomer = is_late && !(flags & TT_JOIN_CURRENT),
@@ -364,7 +364,7 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
 
 /* Who goes ahead has made steps while its group worked. The first step began when
  * the worker joined, or later. */
-static void note_step(tt_rule *rule, tt_worker_slot *w, uint64_t iteration)
+static void note_step(tt_rule *rule, tt_rule_worker *w, uint64_t iteration)
 {
     if (w->released_ns == 0) {
         rule->guess_ns = (double)(rule->now - w->joined_ns);
@@ -379,7 +379,7 @@ static void note_step(tt_rule *rule, tt_worker_slot *w, uint64_t iteration)
     w->step_ns += own_share * (ns - w->step_ns);
 }
 
-static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
+static void end_group(tt_rule *rule, tt_rule_worker *w, bool well)
 {
     tt_sites_end(rule, w, well);
     w->state = TT_WORKER_AWAY;
@@ -402,7 +402,7 @@ static void end_group(tt_rule *rule, tt_worker_slot *w, bool well)
 }
 
 /* It announces its last; again, where its last group broke. */
-static void begin_to_end(tt_rule *rule, tt_worker_slot *w)
+static void begin_to_end(tt_rule *rule, tt_rule_worker *w)
 {
     if (!w->is_last) {
         keep_mixing(rule);
@@ -423,7 +423,7 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
 {
     if (worker >= rule->opts.n)
         return TUTTI_EINVAL;
-    tt_worker_slot *w = &rule->workers[worker];
+    tt_rule_worker *w = &rule->workers[worker];
     if (w->state != TT_WORKER_AWAY || (w->is_last && !is_last))
         return TUTTI_EINVAL;
     set_now(rule, now);
@@ -464,7 +464,7 @@ tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
     if (worker >= rule->opts.n ||
         rule->workers[worker].state == TT_WORKER_ABSENT)
         return TUTTI_EINVAL;
-    tt_worker_slot *w = &rule->workers[worker];
+    tt_rule_worker *w = &rule->workers[worker];
     set_now(rule, now);
     if (tt_rule_active(rule) == 2)
         keep_mixing(rule);
@@ -574,7 +574,7 @@ static void set_defaults(tt_rule_opts *o)
     if (o->max_wait_ns == 0)
         o->max_wait_ns = 10 * TT_NS_PER_S;
     if (o->end_wait_ns == 0)
-        o->end_wait_ns = 300 * TT_NS_PER_S;
+        o->end_wait_ns = TT_RULE_END_WAIT_NS;
     if (o->start_wait_ns == 0)
         o->start_wait_ns = 60 * TT_NS_PER_S;
 }
@@ -667,7 +667,7 @@ bool tt_rule_is_there(const tt_rule *rule, uint32_t worker)
 
 uint64_t tt_rule_group_of(const tt_rule *rule, uint32_t worker)
 {
-    const tt_worker_slot *w = &rule->workers[worker];
+    const tt_rule_worker *w = &rule->workers[worker];
     return w->state == TT_WORKER_BUSY ? w->group : 0;
 }
 

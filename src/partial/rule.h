@@ -33,6 +33,8 @@
 #define TT_RULE_WINDOW_MAX (1u << 20)
 #define TT_RULE_WAIT_MAX (UINT64_C(1) << 62) /* ns */
 #define TT_RULE_EVERY_MAX (UINT64_C(1) << 40)
+/* The default of end_wait_ns, for the last group of all. */
+#define TT_RULE_END_WAIT_NS (UINT64_C(300000000000))
 
 /* All zero means default, but for n. Times in nanoseconds. */
 typedef struct tt_rule_opts {
@@ -48,11 +50,12 @@ typedef struct tt_rule_opts {
     uint64_t soft_wait_ns, max_wait_ns; /* 0: none, 10 s */
     uint64_t join_wait_ns;              /* frozen; 0: twice a step */
     uint64_t recentre_every;            /* iterations; 0: never */
-    uint64_t end_wait_ns;               /* 0: 300 s */
+    uint64_t end_wait_ns;               /* 0: TT_RULE_END_WAIT_NS */
     uint64_t start_wait_ns;             /* for n workers; 0: 60 s */
 } tt_rule_opts;
 
 typedef tutti_group_kind tt_group_kind;
+const char *tt_group_kind_name(tt_group_kind kind);
 typedef tutti_group_member tt_group_member;
 typedef tutti_group_decision tt_decision;
 typedef tutti_partial_metrics tt_rule_metrics;

@@ -15,14 +15,14 @@
 #include "base/clock.h"
 #include "partial/rule.h"
 
-typedef enum tt_worker_state {
+typedef enum tt_rule_worker_state {
     TT_WORKER_ABSENT,
     TT_WORKER_AWAY, /* computes */
     TT_WORKER_READY,
     TT_WORKER_BUSY /* in a group */
-} tt_worker_state;
+} tt_rule_worker_state;
 
-typedef struct tt_worker_slot {
+typedef struct tt_rule_worker {
     uint8_t state;
     bool has_come;                    /* ever */
     bool is_newcomer;                 /* its model counts for nothing yet */
@@ -42,7 +42,7 @@ typedef struct tt_worker_slot {
     uint64_t joined_ns;
     uint64_t group_ns; /* busy: since when */
     double step_ns;    /* that it computes; 0: not known */
-} tt_worker_slot;
+} tt_rule_worker;
 
 /* Workers that reach each other cheaply, a rack. Group of several sites: "far".
  * Idle ones (nobody is there) are used again. */
@@ -102,7 +102,7 @@ struct tt_rule {
     tt_rule_opts opts;
     tt_rule_up up;
     tt_str *log;
-    tt_worker_slot *workers; /* [n] */
+    tt_rule_worker *workers; /* [n] */
     tt_queue ready, ended;   /* ended: those who have announced their last */
     uint32_t n_alive;        /* that still compute: neither absent nor ended */
     uint32_t n_expected;     /* have never come, and may still */
@@ -152,7 +152,7 @@ bool tt_sites_choose(tt_rule *rule);
 /* The members chosen are busy from now on, with a group. */
 bool tt_sites_is_far(const tt_rule *rule);
 /* The worker has done with its group, or is gone. */
-void tt_sites_end(tt_rule *rule, tt_worker_slot *w, bool well);
+void tt_sites_end(tt_rule *rule, tt_rule_worker *w, bool well);
 
 /* soon.c */
 /* Neither P nor how long a group waits is given. */
@@ -169,16 +169,16 @@ bool tt_soon_none_comes(tt_rule *rule, uint64_t since);
 bool tt_rule_is_past(tt_rule *rule, uint64_t at);
 /* So many steps, as measured or guessed. */
 uint64_t tt_rule_steps(const tt_rule *rule, double n);
+/* All workers compute while their groups work: nobody waits for one. */
+bool tt_rule_goes_ahead(const tt_rule *rule);
+/* How long a small group waits for more; 0: for ever. */
+uint64_t tt_rule_soft_wait(const tt_rule *rule);
 
 /* choice.c */
 /* Workers that an ordinary group can have. */
 uint32_t tt_rule_active(const tt_rule *rule);
 /* P at the moment, at most the active. */
 uint32_t tt_rule_want(const tt_rule *rule);
-/* All workers compute while their groups work: nobody waits for one. */
-bool tt_rule_goes_ahead(const tt_rule *rule);
-/* How long a small group waits for more; 0: for ever. */
-uint64_t tt_rule_soft_wait(const tt_rule *rule);
 /* Chooses `want` of the ready; false: they must wait for somebody else. */
 bool tt_rule_choose(tt_rule *rule, uint32_t want);
 /* How long a frozen graph may wait for another component. */

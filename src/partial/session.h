@@ -13,12 +13,13 @@
 #include <pthread.h>
 
 #include "base/regions.h"
-#include "partial/exchange.h"
+#include "link/link.h"
+#include "partial/job.h"
 #include "partial/talk.h"
 #include "partial/worker.h"
 
 #define TT_EARLY_BINDS 65536u
-#define TT_BONDS 64
+#define TT_BOUNDS_KEPT 64
 #define TT_TIE_SMALL 512
 
 typedef enum tt_worker_phase {
@@ -37,7 +38,6 @@ typedef struct tt_early_bind {
 
 typedef enum tt_tie_state {
     TT_TIE_CONNECTING,
-    TT_TIE_GREETING, /* accepted: it has not said who it is */
     TT_TIE_UP,
     TT_TIE_CLOSED /* freed at the end of the turn */
 } tt_tie_state;
@@ -59,13 +59,13 @@ typedef struct tt_tie {
     struct tt_tie *next;
     tt_worker *w;
     tt_tie_state state;
-    int fd;
-    uint32_t worker, incarnation; /* of the other side; TT_NONE: not known */
+    int fd;                       /* -1: connecting, or closed */
+    tt_link_dial *dial;           /* connecting; else NULL */
+    uint32_t worker, incarnation; /* of the other side */
     bool is_unix, waits_out;
     bool is_paused;    /* what comes next has no place here yet */
     bool has_hung_up;  /* meanwhile: not watched any more */
     uint64_t since_ns; /* in this state */
-    tt_seat seat;      /* connecting: to whom */
     /* Reading: what is small comes through `in`, payloads go to their place. */
     unsigned char in[TT_TIE_SMALL];
     size_t in_at, in_len;
@@ -76,14 +76,14 @@ typedef struct tt_tie {
     unsigned char *to; /* of the payload; NULL: it is dropped */
     size_t to_at;
     tt_job *reading; /* the payload belongs to it */
-    uint32_t reading_partner;
+    uint32_t reading_lane;
     unsigned char small[64];
     /* Writing: small messages first, then the slice; those that fit go with it,
      * in front of its header. */
     unsigned char *out;
     size_t out_cap, out_len, out_at;
     unsigned char lead[TT_TIE_SMALL];
-    struct iovec iov[TT_JOB_IOV + 1];
+    struct iovec iov[TT_WALK_IOV + 1];
     int n_iov, iov_at;
     tt_job *sending; /* NULL: no slice is being sent */
     uint32_t sending_lane;
@@ -123,10 +123,11 @@ typedef struct tt_early_commit {
     void *arg;
 } tt_early_commit;
 
-typedef struct tt_bond_entry {
-    tt_bond *bond;
+/* A bound part that several jobs may use. */
+typedef struct tt_bound_entry {
+    tt_bound *bound;
     uint64_t key, used;
-} tt_bond_entry;
+} tt_bound_entry;
 
 struct tt_worker {
     tt_mem mem;
@@ -135,8 +136,9 @@ struct tt_worker {
     pthread_mutex_t lock;
     pthread_t thread;
     bool has_thread, stops;
-    int epoll_fd, wake_fd, listener, nest_fd;
-    int spare_fd; /* given up for a moment when there are no more */
+    tt_link_host *link_host;
+    tt_link_box *box; /* other workers that come, and the outcomes of dials */
+    int epoll_fd, wake_fd;
     uint16_t port;
     uint64_t nest, host, token;
     /* The controller. */
@@ -168,8 +170,8 @@ struct tt_worker {
     _Atomic uint64_t *board; /* others read `epoch` there; NULL: nothing */
     uint32_t board_segment;
     uint64_t epoch; /* how often memory that others may read was taken back */
-    tt_pool pool;
-    tt_bond_entry bonds[TT_BONDS];
+    tt_spares spares;
+    tt_bound_entry bounds[TT_BOUNDS_KEPT];
     uint64_t n_lookups;
     unsigned char trash[4096];
 };
@@ -189,26 +191,30 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
 void tt_worker_note(tt_worker *w, const char *fmt, ...) TT_PRINTF(2, 3);
 
 /* ties.c */
-void tt_ties_accept(tt_worker *w, int listener);
-void tt_tie_event(tt_tie *tie, uint32_t events);
+/* What has come into the box. */
+void tt_ties_take(tt_worker *w);
 /* Connects to the members that this job shares lanes with, says BIND; breaks
  * the group where one of them has begun something else. */
 void tt_ties_need(tt_worker *w, tt_job *job);
-/* Sends what may be sent. */
-void tt_ties_pump(tt_worker *w);
-/* Reads on where what has come has a place by now. */
-void tt_ties_resume(tt_worker *w);
-/* Nothing of the job's memory is read or written any more. */
-void tt_ties_forget(tt_worker *w, const tt_job *job);
-/* The last group is over here: tells those who have begun more of it.
- * was_empty: its first buffer was, or there was none. */
-void tt_ties_over(tt_worker *w, bool was_empty);
 void tt_tie_close(tt_tie *tie);
 /* Old connections, those that take too long. */
 void tt_ties_check(tt_worker *w, uint64_t now);
 void tt_ties_sweep(tt_worker *w); /* frees the closed ones */
 /* When tt_ties_check() has something to do next. */
 uint64_t tt_ties_deadline(const tt_worker *w);
+
+/* tie_read.c */
+void tt_tie_event(tt_tie *tie, uint32_t events);
+/* Reads on where what has come has a place by now. */
+void tt_ties_resume(tt_worker *w);
+/* The last group is over here: tells those who have begun more of it.
+ * was_empty: its first buffer was, or there was none. */
+void tt_ties_over(tt_worker *w, bool was_empty);
+
+/* tie_send.c: sends what may be sent. */
+void tt_ties_pump(tt_worker *w);
+/* Nothing of the job's memory is read or written any more. */
+void tt_ties_forget(tt_worker *w, const tt_job *job);
 
 /* views.c: for others to read this worker's memory, and to know when they must not. */
 void tt_views_open(tt_worker *w);

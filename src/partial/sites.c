@@ -56,7 +56,7 @@ static uint32_t find_site(tt_rule *rule, uint32_t id)
 
 void tt_sites_enter(tt_rule *rule, uint32_t worker)
 {
-    tt_worker_slot *w = &rule->workers[worker];
+    tt_rule_worker *w = &rule->workers[worker];
     w->site = find_site(rule, (uint32_t)(w->place >> 32));
     tt_site *s = &rule->sites[w->site];
     w->site_next = s->first;
@@ -70,7 +70,7 @@ void tt_sites_enter(tt_rule *rule, uint32_t worker)
 
 void tt_sites_leave(tt_rule *rule, uint32_t worker)
 {
-    const tt_worker_slot *w = &rule->workers[worker];
+    const tt_rule_worker *w = &rule->workers[worker];
     tt_site *s = &rule->sites[w->site];
     if (w->site_prev != TT_NONE)
         rule->workers[w->site_prev].site_next = w->site_next;
@@ -108,7 +108,7 @@ static uint64_t awaited(tt_rule *rule, const tt_site *site, uint64_t since)
     const uint64_t soon = tt_rule_steps(rule, foreseen_steps);
     uint64_t last = 0;
     for (uint32_t i = site->first; i != TT_NONE;) {
-        const tt_worker_slot *w = &rule->workers[i];
+        const tt_rule_worker *w = &rule->workers[i];
         uint64_t at = w->released_ns + (uint64_t)w->step_ns;
         i = w->site_next;
         if (w->step_ns <= 0)
@@ -194,7 +194,7 @@ bool tt_sites_is_far(const tt_rule *rule)
     return false;
 }
 
-void tt_sites_end(tt_rule *rule, tt_worker_slot *w, bool well)
+void tt_sites_end(tt_rule *rule, tt_rule_worker *w, bool well)
 {
     tt_site *s = &rule->sites[w->site];
     double ns = (double)(rule->now - w->group_ns);

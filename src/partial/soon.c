@@ -38,7 +38,7 @@ uint32_t tt_soon_most(const tt_rule *rule)
 }
 
 /* When the worker is expected; 0: it is not known. */
-static uint64_t expected(const tt_rule *rule, const tt_worker_slot *w)
+static uint64_t expected(const tt_rule *rule, const tt_rule_worker *w)
 {
     const uint64_t step = (uint64_t)w->step_ns;
     if (step == 0)
@@ -50,7 +50,7 @@ static uint64_t expected(const tt_rule *rule, const tt_worker_slot *w)
     return w->ready_ns + n * step;
 }
 
-static bool may_come(const tt_worker_slot *w)
+static bool may_come(const tt_rule_worker *w)
 {
     return !w->is_last && (w->state == TT_WORKER_AWAY ||
                            (w->state == TT_WORKER_BUSY && w->goes_ahead));
@@ -62,7 +62,7 @@ bool tt_soon_none_comes(tt_rule *rule, uint64_t since)
     const uint64_t late = tt_rule_steps(rule, late_steps);
     uint64_t last = 0;
     for (uint32_t i = 0; i < rule->opts.n; i++) {
-        const tt_worker_slot *w = &rule->workers[i];
+        const tt_rule_worker *w = &rule->workers[i];
         if (!may_come(w))
             continue;
         uint64_t at = expected(rule, w);

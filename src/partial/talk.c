@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
 #include "base/hash.h"
 #include "base/hostid.h"
 
@@ -36,18 +35,18 @@ bool tt_talk_is_sound(const tt_talk *head, uint64_t most_len)
 
 void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd)
 {
-    *p = (tt_pipe){.mem = mem, .fd = fd};
-    tt_fork_watch(fd);
+    *p = (tt_pipe){.mem = mem};
+    tt_link_stream_open(&p->s, fd);
 }
 
 void tt_pipe_close(tt_pipe *p)
 {
     if (!p->mem)
         return;
-    tt_fork_close(&p->fd);
+    tt_link_stream_close(&p->s);
     tt_free(p->mem, p->in, p->in_cap, 1);
     tt_free(p->mem, p->out, p->out_cap, 1);
-    *p = (tt_pipe){.fd = -1};
+    *p = (tt_pipe){.s.fd = -1};
 }
 
 static void append(tt_pipe *p, const void *bytes, size_t len)
@@ -64,7 +63,7 @@ static void append(tt_pipe *p, const void *bytes, size_t len)
 
 void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload)
 {
-    if (p->fd < 0 || p->is_broken || p->is_deaf)
+    if (p->s.fd < 0 || p->is_broken || p->is_deaf)
         return;
     if (p->out_at == p->out_len)
         p->out_at = p->out_len = 0;
@@ -86,16 +85,16 @@ static void forget_unsent(tt_pipe *p)
 
 bool tt_pipe_flush(tt_pipe *p)
 {
-    while (p->fd >= 0 && !p->is_broken && p->out_at < p->out_len) {
-        ssize_t n = send(p->fd, p->out + p->out_at, p->out_len - p->out_at,
-                         MSG_NOSIGNAL);
+    while (p->s.fd >= 0 && !p->is_broken && p->out_at < p->out_len) {
+        const struct iovec iov = {p->out + p->out_at, p->out_len - p->out_at};
+        ssize_t n = tt_link_send(&p->s, &iov, 1);
         if (n >= 0)
             p->out_at += (size_t)n;
         else if (errno == EAGAIN)
             return false;
         else if (errno == EPIPE || errno == ECONNRESET)
             forget_unsent(p);
-        else if (errno != EINTR)
+        else
             p->is_broken = true;
     }
     return true;
@@ -108,22 +107,21 @@ void tt_pipe_fill(tt_pipe *p)
         p->in_len -= p->in_at;
         p->in_at = 0;
     }
-    while (p->fd >= 0 && !p->is_broken) {
+    while (p->s.fd >= 0 && !p->is_broken) {
         if (tt_grow(p->mem, (void **)(void *)&p->in, &p->in_cap,
                     p->in_len + read_bytes, 1)) {
             p->is_broken = true;
             return;
         }
-        ssize_t n = recv(p->fd, p->in + p->in_len, read_bytes, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
+        const struct iovec iov = {p->in + p->in_len, read_bytes};
+        ssize_t n = tt_link_recv(&p->s, &iov, 1);
         if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0)
             p->is_broken = true;
         else
             p->in_len += (size_t)n;
-        if (n < (ssize_t)read_bytes)
+        if (n < (ssize_t)read_bytes && tt_link_pending(&p->s) == 0)
             return;
     }
 }
@@ -223,29 +221,19 @@ uint64_t tt_place_random(void)
     return value;
 }
 
-static int listen_at(uint16_t port)
+tutti_err tt_place_listen(tt_link_box *box, const tt_link_listen_opts *o,
+                          uint64_t nest, tt_link_listener **out, int *why,
+                          tutti_diag *diag)
 {
-    tt_addr any = {0};
-    any.u.v6.sin6_family = AF_INET6;
-    any.u.v6.sin6_port = htons(port);
-    any.len = sizeof(any.u.v6);
-    int fd = tt_sock_listen(&any, 1024);
-    if (fd >= 0 || fd == -EADDRINUSE)
-        return fd;
-    any = (tt_addr){0};
-    any.u.v4.sin_family = AF_INET;
-    any.u.v4.sin_port = htons(port);
-    any.len = sizeof(any.u.v4);
-    return tt_sock_listen(&any, 1024);
-}
-
-int tt_place_listen(uint16_t first, uint16_t last)
-{
-    int fd = -EADDRINUSE;
-    uint32_t port = first;
-    for (; port <= last && fd == -EADDRINUSE; port++)
-        fd = listen_at((uint16_t)port);
-    if (fd >= 0)
-        tt_sock_congestion(fd);
-    return fd;
+    tt_link_ear ear = {.dev = NULL};
+    tt_link_listen_opts near = *o;
+    tt_link_listener *no_matter;
+    tutti_err err = tt_link_listen(box, o, out, why, diag);
+    if (err || nest == 0)
+        return err;
+    tt_place_nest(nest, &ear.at);
+    near.ears = &ear;
+    near.n_ears = 1;
+    tt_link_listen(box, &near, &no_matter, NULL, NULL);
+    return TUTTI_OK;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * talk.h - what workers, and the controller, say to each other.
  *
+ * They greet first (link/link.h); there a worker says tt_join to the controller, and
+ * tt_greeting to another worker.
  * Every message is a header of 32 bytes, little-endian, and `len` bytes.
  *
  *   kind      from        payload, and what the header's fields mean
- *   JOIN      worker      tt_join; who: its number, or TT_NONE: any
  *   WELCOME   controller  tt_welcome; who: its number
  *   REFUSE    controller  a sentence; number: -tutti_err
  *   ANNOUNCE  worker      none; number: iteration; flags: 1 its last
@@ -13,7 +14,6 @@
  *   BROKEN    controller  a sentence; number: the group; who: by whom
  *   LEAVE     worker      none
  *   BEAT      both        none: I am there
- *   HELLO     worker      tt_greeting: to another worker, first on a connection
  *   BIND      worker      tt_bind: bucket `who` of group `number` is begun here
  *   DATA      worker      a slice: `lane`, `slice` of that bucket; after BIND,
  *                         and, but for bucket 0, after the other side's
@@ -32,14 +32,14 @@
 
 #include "base/mem.h"
 #include "base/sock.h"
+#include "link/link.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 4
+#define TT_TALK_VERSION 5
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {
-    TT_TALK_JOIN = 1,
-    TT_TALK_WELCOME,
+    TT_TALK_WELCOME = 2,
     TT_TALK_REFUSE,
     TT_TALK_ANNOUNCE,
     TT_TALK_GROUP,
@@ -47,8 +47,7 @@ typedef enum tt_talk_kind {
     TT_TALK_BROKEN,
     TT_TALK_LEAVE,
     TT_TALK_BEAT,
-    TT_TALK_HELLO,
-    TT_TALK_BIND,
+    TT_TALK_BIND = 11,
     TT_TALK_DATA,
     TT_TALK_CREDIT,
     TT_TALK_OVER,
@@ -72,20 +71,21 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #endif
 
 #define TT_TALK_LAST 1    /* ANNOUNCE */
-#define TT_TALK_CURRENT 1 /* JOIN: it has the current weights */
-#define TT_TALK_AHEAD 2   /* JOIN: it computes while its group averages */
+#define TT_TALK_CURRENT 1 /* tt_join: it has the current weights */
+#define TT_TALK_AHEAD 2   /* tt_join: it computes while its group averages */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
 #define TT_TALK_CANNOT 1  /* REACHED */
 
+/* In the greeting, whose job is the token. */
 typedef struct tt_join {
-    uint64_t token; /* of the job; 0: whichever */
-    uint64_t host;  /* equal for workers that can meet at unix sockets */
-    uint64_t nest;  /* names the unix socket where it listens */
-    uint32_t n;     /* workers that it thinks there are; 0: it does not */
-    uint32_t site;  /* equal for workers near each other; 0: not known */
-    uint16_t port;  /* where it listens */
+    uint64_t host; /* equal for workers that can meet at unix sockets */
+    uint64_t nest; /* names the unix socket where it listens */
+    uint32_t who;  /* its number, or TT_NONE: any */
+    uint32_t n;    /* workers that it thinks there are; 0: it does not */
+    uint32_t site; /* equal for workers near each other; 0: not known */
+    uint16_t port; /* where it listens */
     uint16_t flags;
-    uint32_t n_cpus; /* processors of its host; 0: not known */
+    uint32_t n_cpus, pad; /* processors of its host; 0: not known */
 } tt_join;
 _Static_assert(sizeof(tt_join) == 40, "as sent");
 
@@ -155,7 +155,7 @@ bool tt_talk_is_sound(const tt_talk *head, uint64_t most_len);
  * never blocking. */
 typedef struct tt_pipe {
     const tt_mem *mem;
-    int fd; /* -1: none */
+    tt_link_stream s; /* fd -1: none */
     unsigned char *in, *out;
     size_t in_cap, in_len, in_at;
     size_t out_cap, out_len, out_at;
@@ -190,7 +190,11 @@ bool tt_place_addr(const uint8_t ip[16], uint16_t port, uint32_t scope,
 bool tt_place_is_loopback(const uint8_t ip[16]);
 /* Something that nobody else has. */
 uint64_t tt_place_random(void);
-/* Listens on every address, at a port of the range (0 0: any). -errno. */
-int tt_place_listen(uint16_t first, uint16_t last);
+/* In the box: workers for this purpose, as `o` says, and by the unix socket that
+ * `nest` names (0: none), which may fail: there are other ways. *why: errno where
+ * o's addresses cannot be had. */
+tutti_err tt_place_listen(tt_link_box *box, const tt_link_listen_opts *o,
+                          uint64_t nest, tt_link_listener **out, int *why,
+                          tutti_diag *diag);
 
 #endif

@@ -14,26 +14,6 @@
 /* Messages received at a time, before another connection has a turn. */
 enum { MESSAGES_A_TURN = 32 };
 
-static bool hear_hello(tt_tie *tie)
-{
-    tt_worker *w = tie->w;
-    tt_greeting g;
-    memcpy(&g, tie->small, sizeof(g));
-    if (tie->state != TT_TIE_GREETING || g.token != w->token || g.to != w->id ||
-        g.to_incarnation != w->incarnation || g.from >= w->n || g.from == w->id)
-        return false;
-    tt_tie *old = w->by_worker[g.from];
-    if (old && old->incarnation > g.from_incarnation)
-        return false;
-    if (old)
-        tt_tie_lose(old, "it was opened anew");
-    tie->worker = g.from;
-    tie->incarnation = g.from_incarnation;
-    w->by_worker[g.from] = tie;
-    tt_tie_raise(tie);
-    return true;
-}
-
 /* Of one that broke the controller tells, and why. */
 static void say_over(tt_tie *tie, uint64_t group)
 {
@@ -101,12 +81,13 @@ static bool keep_bind(tt_tie *tie, const tt_bind *bind)
 uint32_t tt_tie_partner(const tt_tie *tie, const tt_job *job)
 {
     const tt_crew *c = &tie->w->crew;
-    for (uint32_t i = 0; i < c->n; i++)
-        if (c->workers[i] == tie->worker)
-            return c->seats[i].incarnation == tie->incarnation
-                       ? tt_job_partner(job, i)
-                       : TT_NONE;
-    return TT_NONE;
+    const tt_bound *b = job->walk.b; /* NULL: alone */
+    uint32_t i = 0;
+    while (i < c->n && c->workers[i] != tie->worker)
+        i++;
+    return b && i < c->n && c->seats[i].incarnation == tie->incarnation
+               ? tt_bound_partner(b, i, 0)
+               : TT_NONE;
 }
 
 static bool hear_bind(tt_tie *tie)
@@ -147,7 +128,7 @@ static void hear_progress(tt_tie *tie)
     if (p == TT_NONE)
         return;
     if (h->kind == TT_TALK_CREDIT)
-        tt_job_credit(job, p, h->lane, h->slice);
+        tt_walk_acked(&job->walk, p, h->lane, h->slice);
     else
         tt_job_taken(job, p, h->lane, h->slice);
 }
@@ -164,9 +145,12 @@ static bool hear_ref(tt_tie *tie)
         return h->number <= w->ended;
     uint32_t p = tt_tie_partner(tie, job);
     const void *from = tt_views_find(tie, &ref);
-    const tt_job_wire wire = {h->lane, h->slice, ref.len};
-    if (p == TT_NONE || !from || !tt_job_refer(job, p, &wire, from))
+    const tt_coming what = {h->lane, h->slice, ref.len, false};
+    uint32_t l = p != TT_NONE && from ? tt_walk_find(&job->walk, p, &what)
+                                      : TT_NONE;
+    if (l == TT_NONE)
         return false;
+    tt_walk_arrived(&job->walk, l, from);
     if (tt_views_is_stale(tie, &ref)) {
         tt_ties_break_over(w, tie->worker);
         return true;
@@ -183,18 +167,14 @@ static bool hear_ref(tt_tie *tie)
 static bool place_payload(tt_tie *tie)
 {
     const tt_talk *h = &tie->head;
-    size_t exact = h->kind == TT_TALK_HELLO   ? sizeof(tt_greeting)
-                   : h->kind == TT_TALK_BIND  ? sizeof(tt_bind)
+    size_t exact = h->kind == TT_TALK_BIND    ? sizeof(tt_bind)
                    : h->kind == TT_TALK_REACH ? sizeof(tt_reach)
                    : h->kind == TT_TALK_REF   ? sizeof(tt_ref)
                                               : 0;
     tie->to = tie->small;
     tie->reading = NULL;
     if (h->kind != TT_TALK_DATA)
-        return h->len == exact &&
-               (tie->state == TT_TIE_UP) == (h->kind != TT_TALK_HELLO);
-    if (tie->state != TT_TIE_UP)
-        return false;
+        return h->len == exact;
     tt_job *job = tt_crew_job(tie->w, h->number, h->who);
     tie->to = NULL;
     if (!job) /* of a group that is over: dropped */
@@ -202,18 +182,19 @@ static bool place_payload(tt_tie *tie)
     uint32_t p = tt_tie_partner(tie, job);
     if (p == TT_NONE)
         return false;
-    tie->reading_partner = p;
-    const tt_job_wire wire = {h->lane, h->slice, h->len};
-    tie->to = tt_job_place(job, p, &wire);
+    const tt_coming what = {h->lane, h->slice, h->len, false};
+    uint32_t l = tt_walk_find(&job->walk, p, &what);
+    if (l == TT_NONE)
+        return false;
+    tie->to = tt_walk_place(&job->walk, l);
     tie->reading = job;
-    return tie->to != NULL;
+    tie->reading_lane = l;
+    return true;
 }
 
 static bool hear(tt_tie *tie)
 {
     switch (tie->head.kind) {
-    case TT_TALK_HELLO:
-        return hear_hello(tie);
     case TT_TALK_BIND:
         return hear_bind(tie);
     case TT_TALK_CREDIT:
@@ -231,7 +212,7 @@ static bool hear(tt_tie *tie)
         return tt_views_answered(tie);
     case TT_TALK_DATA:
         if (tie->reading)
-            tt_job_arrived(tie->reading, tie->reading_partner, tie->head.lane);
+            tt_walk_arrived(&tie->reading->walk, tie->reading_lane, tie->to);
         tie->reading = NULL;
         return true;
     default:
@@ -379,11 +360,6 @@ void tt_tie_event(tt_tie *tie, uint32_t events)
 {
     if (tie->state == TT_TIE_CLOSED)
         return;
-    if (tie->state == TT_TIE_CONNECTING) {
-        if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
-            tt_tie_connected(tie);
-        return;
-    }
     if (!tie->is_paused) {
         read_on(tie);
     } else if (events & (EPOLLERR | EPOLLHUP)) {

@@ -69,7 +69,7 @@ static bool send_slice(tt_tie *tie)
     }
     tt_job *job = tie->sending;
     tie->sending = NULL;
-    tt_job_left(job, tie->sending_lane);
+    tt_walk_taken(&job->walk, tie->sending_lane);
     return true;
 }
 
@@ -78,12 +78,12 @@ static void say_credits(tt_tie *tie, tt_job *job, uint32_t p)
     tt_talk head = tt_talk_head(TT_TALK_CREDIT, tie->w->crew.id, 0);
     head.who = job->bucket;
     while (tie->state == TT_TIE_UP &&
-           tt_job_next_credit(job, p, &head.lane, &head.slice))
+           tt_walk_next_credit(&job->walk, p, &head.lane, &head.slice))
         tt_tie_put(tie, &head, NULL);
 }
 
 /* Takes small messages along, which are to go first. */
-static void take_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
+static void take_slice(tt_tie *tie, tt_job *job, const tt_slice *s)
 {
     size_t small = tie->out_len - tie->out_at;
     tt_talk head = tt_talk_head(TT_TALK_DATA, tie->w->crew.id, s->len);
@@ -100,26 +100,26 @@ static void take_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
     tie->n_iov = s->n_iov + 1;
     tie->iov_at = 0;
     tie->sending = job;
-    tie->sending_lane = s->l;
+    tie->sending_lane = s->lane;
 }
 
-static void lend_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s,
+static void lend_slice(tt_tie *tie, tt_job *job, const tt_slice *s,
                        const tt_ref *ref)
 {
     tt_talk head = tt_talk_head(TT_TALK_REF, tie->w->crew.id, sizeof(*ref));
     head.who = job->bucket;
     head.lane = s->wire;
     head.slice = s->slice;
-    tt_job_lent(job, s->l);
+    tt_job_lent(job, s->lane);
     tt_tie_put(tie, &head, ref);
 }
 
 /* The other side reads it where it lies, or it is sent. */
-static void give_slice(tt_tie *tie, tt_job *job, const tt_job_slice *s)
+static void give_slice(tt_tie *tie, tt_job *job, const tt_slice *s)
 {
     tt_ref ref;
     /* Slices of a lane leave in their order, though they differ a little in size. */
-    bool must = tt_job_lends(job, s->l);
+    bool must = tt_job_lends(job, s->lane);
     bool may = s->n_iov == 1 && (must || tt_views_is_worth(tie->w, s->len));
     bool is_lent = may && tt_views_refer(tie, s->iov[0].iov_base, s->len, &ref);
     if (tie->state != TT_TIE_UP)
@@ -138,8 +138,8 @@ static void say_all_credits(tt_tie *tie)
     if (w->phase < TT_PHASE_GROUP || w->crew.err)
         return;
     for (tt_job *job = w->crew.jobs; job; job = job->next) {
-        uint32_t p = job->b && !job->is_over ? tt_tie_partner(tie, job)
-                                             : TT_NONE;
+        uint32_t p = !tt_walk_is_done(&job->walk) ? tt_tie_partner(tie, job)
+                                                  : TT_NONE;
         if (p != TT_NONE)
             say_credits(tie, job, p);
         if (tie->state == TT_TIE_CLOSED)
@@ -151,21 +151,22 @@ static void say_all_credits(tt_tie *tie)
 static bool choose_slice(tt_tie *tie)
 {
     tt_worker *w = tie->w;
-    tt_job_slice s;
+    tt_slice s;
     if (w->phase < TT_PHASE_GROUP || w->crew.err)
         return false;
     for (tt_job *job = w->crew.jobs; job; job = job->next) {
-        uint32_t p = job->b && !job->is_over ? tt_tie_partner(tie, job)
-                                             : TT_NONE;
+        uint32_t p = !tt_walk_is_done(&job->walk) ? tt_tie_partner(tie, job)
+                                                  : TT_NONE;
         if (p == TT_NONE || !job->may_say[p])
             continue;
         bool may_begin = job->has_bound[p] || job->bucket == 0;
-        if (!may_begin || !tt_job_next(job, p, &s))
+        if (!may_begin || !tt_walk_next(&job->walk, p, &s))
             continue;
         if (!job->has_said[p])
             tt_tie_say_bind(tie, job, p);
         if (tie->state != TT_TIE_UP)
             return false;
+        tt_walk_sent(&job->walk, p, false);
         give_slice(tie, job, &s);
         return tie->state == TT_TIE_UP;
     }

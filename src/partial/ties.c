@@ -2,9 +2,9 @@
  * ties.c - connections between workers, and what goes over them.
  *
  * Idea       A connection is opened when two members of a group share a lane
- *            and have none; the one with the greater number connects, over a
- *            unix socket on one host, TCP elsewhere. It is kept. Its first
- *            message says who connects to whom, with incarnations, so a worker
+ *            and have none; the one with the greater number dials, over a
+ *            unix socket on one host, TCP elsewhere (link/link.h). It is kept.
+ *            The greeting says who dials whom, with incarnations, so a worker
  *            that was started again is never taken for its former self.
  * Order      Each side says BIND when it has begun a bucket; of the group's
  *            first bucket with the first slice, which saves a round; where
@@ -17,18 +17,15 @@
  * Broken     A slice that is half sent when its group breaks is finished from
  *            a copy; one that is half received is dropped as it comes. The
  *            connection lives on.
- * Next       tie_read.c, tie_send.c, views.c; crew.c, exchange.c. */
-#include <errno.h>
+ * Next       tie_read.c, tie_send.c, views.c; crew.c, job.c. */
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
 #include "partial/ties.h"
 
 static const uint64_t connect_ns = 10 * TT_NS_PER_S;
-enum { MOST_STRANGERS = 64 };
 
 /* ---------------------------------------------------------------- opening -- */
 
@@ -41,23 +38,20 @@ void tt_tie_watch(tt_tie *tie, int op, bool out)
     tie->waits_out = out;
 }
 
-static tt_tie *new_tie(tt_worker *w, int fd, tt_tie_state state)
+/* Without a descriptor yet. */
+static tt_tie *new_tie(tt_worker *w, tt_tie_state state)
 {
     tt_tie *tie = tt_new(&w->mem, 1, sizeof(*tie));
-    if (!tie) {
-        close(fd);
+    if (!tie)
         return NULL;
-    }
     tie->w = w;
-    tie->fd = fd;
+    tie->fd = -1;
     tie->state = state;
     tie->worker = TT_NONE;
     tie->since_ns = tt_now_ns();
     tie->views.came_fd = -1;
     tie->next = w->ties;
     w->ties = tie;
-    tt_fork_watch(fd);
-    tt_tie_watch(tie, EPOLL_CTL_ADD, state == TT_TIE_CONNECTING);
     return tie;
 }
 
@@ -66,8 +60,11 @@ void tt_tie_close(tt_tie *tie)
     tt_worker *w = tie->w;
     if (tie->state == TT_TIE_CLOSED)
         return;
-    epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, tie->fd, NULL);
+    if (tie->fd >= 0)
+        epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, tie->fd, NULL);
     tt_fork_close(&tie->fd);
+    tt_link_dial_end(tie->dial);
+    tie->dial = NULL;
     tie->state = TT_TIE_CLOSED;
     if (tie->worker != TT_NONE && w->by_worker[tie->worker] == tie)
         w->by_worker[tie->worker] = NULL;
@@ -101,51 +98,6 @@ void tt_ties_sweep(tt_worker *w)
         tt_free(&w->mem, tie->out, tie->out_cap, 1);
         tt_free(&w->mem, tie->early, tie->early_cap, sizeof(*tie->early));
         tt_free(&w->mem, tie, 1, sizeof(*tie));
-    }
-}
-
-/* Who came first and has not said who it is makes room: a worker says it as soon
- * as it comes. */
-static void make_room(tt_worker *w, uint32_t most)
-{
-    uint32_t n = 0;
-    tt_tie *first = NULL;
-    for (tt_tie *tie = w->ties; tie; tie = tie->next) {
-        n += tie->state == TT_TIE_GREETING;
-        if (tie->state == TT_TIE_GREETING)
-            first = tie; /* the list begins with the last */
-    }
-    if (n > most)
-        tt_tie_close(first);
-}
-
-/* Workers of one host, and of one user, hand each other their memory. */
-static bool is_own_user(int fd)
-{
-    uint32_t uid;
-    return tt_sock_peer_uid(fd, &uid) && uid == (uint32_t)geteuid();
-}
-
-void tt_ties_accept(tt_worker *w, int listener)
-{
-    for (;;) {
-        int fd = tt_sock_accept(listener);
-        bool is_turned_away = fd < 0 &&
-                              tt_sock_turn_away(listener, fd, &w->spare_fd);
-        if (fd < 0 && !is_turned_away)
-            return;
-        if (fd >= 0 && listener == w->nest_fd && !is_own_user(fd)) {
-            close(fd);
-            continue;
-        }
-        make_room(w, is_turned_away ? 0 : w->n + MOST_STRANGERS);
-        if (fd < 0)
-            continue;
-        if (listener == w->listener)
-            tt_sock_hurry(fd);
-        tt_tie *tie = new_tie(w, fd, TT_TIE_GREETING);
-        if (tie)
-            tie->is_unix = listener == w->nest_fd;
     }
 }
 
@@ -186,47 +138,49 @@ tt_tie *tt_tie_to(const tt_worker *w, const tt_seat *seat)
     return tie && tie->incarnation == seat->incarnation ? tie : NULL;
 }
 
-static int connect_to(tt_worker *w, const tt_seat *seat, bool is_unix)
+/* By the unix socket where both are on one host, else and after it by TCP.
+ * Returns how many ways there are. */
+static uint32_t ways_to(const tt_worker *w, const tt_seat *seat,
+                        tt_link_way out[2])
 {
-    tt_addr addr;
-    if (is_unix)
-        tt_place_nest(seat->nest, &addr);
-    else if (!tt_place_addr(seat->at_controller ? w->controller_ip : seat->ip,
-                            seat->port, w->controller_scope, &addr))
-        return -EADDRNOTAVAIL;
-    int fd = tt_sock_new(addr.u.sa.sa_family);
-    if (fd < 0)
-        return fd;
-    if (!is_unix) {
-        tt_sock_congestion(fd);
-        tt_sock_hurry(fd);
-    }
-    if (connect(fd, &addr.u.sa, addr.len) != 0 && errno != EINPROGRESS) {
-        int why = errno;
-        close(fd);
-        return -why;
-    }
-    return fd;
+    uint32_t n = 0;
+    memset(out, 0, 2 * sizeof(*out));
+    if (seat->host == w->host)
+        tt_place_nest(seat->nest, &out[n++].to);
+    if (tt_place_addr(seat->at_controller ? w->controller_ip : seat->ip,
+                      seat->port, w->controller_scope, &out[n].to))
+        n++;
+    return n;
 }
 
-static void begin_tie(tt_worker *w, const tt_seat *seat, bool is_unix)
+static void begin_tie(tt_worker *w, const tt_seat *seat)
 {
-    int fd = connect_to(w, seat, is_unix);
-    if (fd < 0 && is_unix) {
-        begin_tie(w, seat, false);
-        return;
-    }
-    tt_tie *tie = fd < 0 ? NULL : new_tie(w, fd, TT_TIE_CONNECTING);
-    if (!tie) {
+    tutti_diag diag;
+    tt_link_way ways[2];
+    const tt_greeting said = {.token = w->token,
+                              .from = w->id,
+                              .from_incarnation = w->incarnation,
+                              .to = seat->worker,
+                              .to_incarnation = seat->incarnation};
+    tt_link_dial_opts o = {.purpose = TT_LINK_TIE,
+                           .ways = ways,
+                           .n_ways = ways_to(w, seat, ways),
+                           .n_rounds = 1,
+                           .try_ns = connect_ns,
+                           .answer_ns = connect_ns,
+                           .deadline_ns = tt_now_ns() + connect_ns};
+    tt_tie *tie = new_tie(w, TT_TIE_CONNECTING);
+    memcpy(o.said, &said, sizeof(said));
+    o.arg = tie;
+    tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
+    if (!tie || tt_link_dial_begin(w->box, &o, &tie->dial, &diag)) {
+        if (tie)
+            tt_tie_close(tie);
         tt_crew_break(w, TUTTI_ENET, true,
-                      "worker %u cannot reach worker %u: "
-                      "%s",
-                      w->id, seat->worker,
-                      fd < 0 ? strerror(-fd) : "out of memory");
+                      "worker %u cannot reach worker %u: %s", w->id,
+                      seat->worker, diag.text);
         return;
     }
-    tie->is_unix = is_unix;
-    tie->seat = *seat;
     tie->worker = seat->worker;
     tie->incarnation = seat->incarnation;
     w->by_worker[seat->worker] = tie;
@@ -255,13 +209,13 @@ void tt_ties_break_over(tt_worker *w, uint32_t by)
 /* The greater number connects; the other one waits for it. */
 static void need(tt_worker *w, tt_job *job, uint32_t partner)
 {
-    const tt_seat *seat = &w->crew.seats[job->b->partners[partner].peer];
+    const tt_seat *seat = &w->crew.seats[job->walk.b->partners[partner].peer];
     tt_tie *tie = tt_tie_to(w, seat);
     tt_tie *other = w->by_worker[seat->worker];
     if (!tie && other && other->incarnation < seat->incarnation)
         tt_tie_close(other);
     if (!tie && w->id > seat->worker)
-        begin_tie(w, seat, seat->host == w->host);
+        begin_tie(w, seat);
     if (!tie || tie->state != TT_TIE_UP)
         return;
     if (job->bucket == 0 && tie->over == w->crew.id) {
@@ -291,7 +245,8 @@ static void compare(tt_worker *w, tt_job *job)
 void tt_ties_need(tt_worker *w, tt_job *job)
 {
     compare(w, job);
-    for (uint32_t p = 0; !w->crew.err && job->b && p < job->b->n_partners; p++)
+    for (uint32_t p = 0;
+         !w->crew.err && job->walk.b && p < job->walk.b->n_partners; p++)
         need(w, job, p);
 }
 
@@ -304,8 +259,8 @@ void tt_tie_raise(tt_tie *tie)
     if (w->phase < TT_PHASE_GROUP || w->crew.err)
         return;
     for (tt_job *job = w->crew.jobs; job; job = job->next)
-        for (uint32_t p = 0; job->b && p < job->b->n_partners; p++) {
-            const tt_seat *seat = &w->crew.seats[job->b->partners[p].peer];
+        for (uint32_t p = 0; job->walk.b && p < job->walk.b->n_partners; p++) {
+            const tt_seat *seat = &w->crew.seats[job->walk.b->partners[p].peer];
             if (seat->worker != tie->worker || job->may_say[p] ||
                 tt_tie_to(w, seat) != tie)
                 continue;
@@ -317,45 +272,70 @@ void tt_tie_raise(tt_tie *tie)
         }
 }
 
-static void say_hello(tt_tie *tie)
+static void take_fd(tt_tie *tie, const tt_link_event *e)
 {
-    const tt_worker *w = tie->w;
-    tt_greeting g = {.token = w->token,
-                     .from = w->id,
-                     .from_incarnation = w->incarnation,
-                     .to = tie->worker,
-                     .to_incarnation = tie->incarnation};
-    tt_talk head = tt_talk_head(TT_TALK_HELLO, 0, sizeof(g));
-    tt_tie_put(tie, &head, &g);
+    tie->fd = e->fd;
+    tie->is_unix = e->is_unix;
+    tt_tie_watch(tie, EPOLL_CTL_ADD, false);
+    tt_tie_raise(tie);
 }
 
-void tt_tie_connected(tt_tie *tie)
+/* Its dial has failed. */
+static void fail_tie(tt_tie *tie)
 {
     tt_worker *w = tie->w;
-    int why = 0;
-    socklen_t len = sizeof(why);
-    if (getsockopt(tie->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
-        why = errno;
-    if (why == 0 && tie->is_unix && !is_own_user(tie->fd))
-        why = EACCES; /* somebody has taken its name */
-    if (why == 0) {
-        say_hello(tie);
-        tt_tie_watch(tie, EPOLL_CTL_MOD, false);
-        tt_tie_raise(tie);
-        return;
-    }
-    tt_seat seat = tie->seat;
-    bool was_unix = tie->is_unix;
+    char tries[200];
     bool is_needed = tt_crew_needs(w, tie);
+    uint32_t worker = tie->worker;
+    tt_link_tries(tie->dial, tries, sizeof(tries));
     tt_tie_close(tie);
-    if (!is_needed)
-        return;
-    if (was_unix)
-        begin_tie(w, &seat, false);
-    else
+    if (is_needed)
         tt_crew_break(w, TUTTI_ENET, true,
-                      "worker %u cannot reach worker %u: %s", w->id,
-                      seat.worker, strerror(why));
+                      "worker %u cannot reach worker %u: %s", w->id, worker,
+                      tries);
+}
+
+/* Another worker has dialled this one. False: it is not one of ours. */
+static bool arrive(tt_worker *w, const tt_link_event *e)
+{
+    tt_greeting g;
+    memcpy(&g, e->who.said, sizeof(g));
+    if (g.token != w->token || g.to != w->id ||
+        g.to_incarnation != w->incarnation || g.from >= w->n || g.from == w->id)
+        return false;
+    tt_tie *old = w->by_worker[g.from];
+    if (old && old->incarnation > g.from_incarnation)
+        return false;
+    if (old)
+        tt_tie_lose(old, "it was opened anew");
+    tt_tie *tie = new_tie(w, TT_TIE_UP);
+    if (!tie)
+        return false;
+    tie->worker = g.from;
+    tie->incarnation = g.from_incarnation;
+    w->by_worker[g.from] = tie;
+    take_fd(tie, e);
+    return true;
+}
+
+void tt_ties_take(tt_worker *w)
+{
+    tt_link_event e;
+    while (tt_link_box_take(w->box, &e)) {
+        if (e.kind == TT_LINK_ARRIVED) {
+            if (!arrive(w, &e))
+                tt_fork_close(&e.fd);
+            continue;
+        }
+        tt_tie *tie = e.arg;
+        if (e.kind != TT_LINK_DIALLED) {
+            fail_tie(tie);
+            continue;
+        }
+        tt_link_dial_end(tie->dial);
+        tie->dial = NULL;
+        take_fd(tie, &e);
+    }
 }
 
 /* ---------------------------------------------------------------- time -- */
@@ -363,8 +343,7 @@ void tt_tie_connected(tt_tie *tie)
 void tt_ties_check(tt_worker *w, uint64_t now)
 {
     for (tt_tie *tie = w->ties; tie; tie = tie->next) {
-        if (tie->state == TT_TIE_CLOSED || tie->state == TT_TIE_UP ||
-            now - tie->since_ns < connect_ns)
+        if (tie->state != TT_TIE_CONNECTING || now - tie->since_ns < connect_ns)
             continue;
         /* It may have been begun for a group that is over. */
         bool is_needed = tt_crew_needs(w, tie);
@@ -381,9 +360,7 @@ uint64_t tt_ties_deadline(const tt_worker *w)
 {
     uint64_t at = UINT64_MAX;
     for (const tt_tie *tie = w->ties; tie; tie = tie->next)
-        if ((tie->state == TT_TIE_CONNECTING ||
-             tie->state == TT_TIE_GREETING) &&
-            tie->since_ns + connect_ns < at)
+        if (tie->state == TT_TIE_CONNECTING && tie->since_ns + connect_ns < at)
             at = tie->since_ns + connect_ns;
     return at;
 }

@@ -15,8 +15,6 @@ void tt_tie_put(tt_tie *tie, const tt_talk *head, const void *payload);
 void tt_tie_say_bind(tt_tie *tie, tt_job *job, uint32_t partner);
 /* It is up: what was begun without it is said now. */
 void tt_tie_raise(tt_tie *tie);
-/* Its connect() has an outcome. */
-void tt_tie_connected(tt_tie *tie);
 /* A connection that can carry what is for this seat; or NULL. */
 tt_tie *tt_tie_to(const tt_worker *w, const tt_seat *seat);
 /* The group breaks: the worker has ended it before this one. */

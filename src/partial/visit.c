@@ -72,33 +72,26 @@ static uint32_t count_cpus(void)
     return n > 0 ? (uint32_t)n : 0;
 }
 
-static int send_join(tt_worker *w, int fd, bool is_current, uint64_t deadline)
+static tt_join join_of(const tt_worker *w, bool is_current)
 {
-    tt_join join = {.token = w->o.token,
-                    .host = w->host,
-                    .nest = w->nest,
-                    .n = w->o.n_workers,
-                    .site = w->o.site,
-                    .port = w->port,
-                    .n_cpus = count_cpus(),
-                    .flags = (uint16_t)((is_current ? TT_TALK_CURRENT : 0) |
-                                        (w->o.goes_ahead ? TT_TALK_AHEAD : 0))};
-    unsigned char bytes[sizeof(tt_talk) + sizeof(join)];
-    tt_talk head = tt_talk_head(TT_TALK_JOIN, 0, sizeof(join));
-    head.who = w->incarnation > 0 ? w->id : w->o.worker;
-    memcpy(bytes, &head, sizeof(head));
-    memcpy(bytes + sizeof(head), &join, sizeof(join));
-    return tt_sock_write_all(fd, bytes, sizeof(bytes), deadline);
+    return (tt_join){
+        .host = w->host,
+        .nest = w->nest,
+        .who = w->incarnation > 0 ? w->id : w->o.worker,
+        .n = w->o.n_workers,
+        .site = w->o.site,
+        .port = w->port,
+        .n_cpus = count_cpus(),
+        .flags = (uint16_t)((is_current ? TT_TALK_CURRENT : 0) |
+                            (w->o.goes_ahead ? TT_TALK_AHEAD : 0))};
 }
 
-/* AGAIN: nobody is there (yet), or not the controller; *why says what. */
-static tutti_err greet(tt_worker *w, int fd, bool is_current, uint64_t deadline,
-                       tt_welcome *out, uint32_t *id, tutti_diag *diag)
+/* It has greeted as a controller. AGAIN: it has gone, or does not go on. */
+static tutti_err hear_welcome(tt_worker *w, int fd, uint64_t deadline,
+                              tt_welcome *out, uint32_t *id, tutti_diag *diag)
 {
     tt_talk head;
-    int why = send_join(w, fd, is_current, deadline);
-    if (why == 0)
-        why = tt_sock_read_all(fd, &head, sizeof(head), deadline);
+    int why = tt_sock_read_all(fd, &head, sizeof(head), deadline);
     if (why != 0) {
         tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
                 w->where,
@@ -127,7 +120,7 @@ static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
 {
     if (welcome->n == 0 || welcome->n > TT_RULE_WORKERS_MAX ||
         id >= welcome->n || (w->n > 0 && w->n != welcome->n)) {
-        close(fd);
+        tt_fork_close(&fd);
         return tt_fail(diag, TUTTI_EPROTO,
                        "the controller at %s counts %u workers", w->where,
                        welcome->n);
@@ -135,7 +128,7 @@ static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
     if (!w->by_worker) {
         w->by_worker = tt_new(&w->mem, welcome->n, sizeof(*w->by_worker));
         if (!w->by_worker) {
-            close(fd);
+            tt_fork_close(&fd);
             return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u workers",
                            welcome->n);
         }
@@ -158,11 +151,73 @@ static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
     return TUTTI_OK;
 }
 
-static tutti_err try_one(tt_worker *w, const tt_addr *to, bool is_current,
-                         uint64_t deadline, tutti_diag *diag)
+/* Why nobody has let it in. AGAIN: nobody is there (yet), or not the
+ * controller. */
+static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
+                       tutti_diag *diag)
+{
+    if (o->why == TT_LINK_OTHER_JOB)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "the controller at %s refuses: this controller is "
+                       "another job's",
+                       w->where);
+    if (o->why == TT_LINK_UNGREETED)
+        tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
+                w->where, strerror(ETIMEDOUT));
+    else if (o->why == TT_LINK_STRANGE && o->err)
+        tt_fail(diag, TUTTI_EBOOT,
+                "what listens at %s does not answer (it closed the connection)",
+                w->where);
+    else if (o->err || o->why == TT_LINK_SILENT)
+        tt_fail_errno(diag, TUTTI_EBOOT, o->err ? o->err : ETIMEDOUT,
+                      "no controller answers at %s", w->where);
+    else
+        tt_fail(diag, TUTTI_EBOOT,
+                "what listens at %s is no controller of this version",
+                w->where);
+    return TUTTI_AGAIN;
+}
+
+/* A connection to the controller, which knows who comes; *fd is the caller's. */
+static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
+                      bool is_current, uint64_t deadline, int *fd,
+                      tutti_diag *diag)
+{
+    const tt_join join = join_of(w, is_current);
+    const tt_link_way way = {.to = *to};
+    uint64_t now = tt_now_ns();
+    uint64_t left = now < deadline ? deadline - now : 0;
+    tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
+                           .job = w->o.token,
+                           .ways = &way,
+                           .n_ways = 1,
+                           .n_rounds = 1,
+                           .try_ns = left + 1,
+                           .answer_ns = left + 1,
+                           .deadline_ns = deadline};
+    tt_link_dial *d;
+    tt_link_event link;
+    memcpy(o.said, &join, sizeof(join));
+    tutti_err err = tt_link_dial_begin(box, &o, &d, diag);
+    if (err)
+        return err;
+    while (!tt_link_box_take(box, &link)) /* it has a deadline itself */
+        tt_link_box_wait(box, UINT64_MAX);
+    *fd = link.fd;
+    if (link.kind != TT_LINK_DIALLED) {
+        tt_link_outcome outcome = tt_link_dial_outcome(d, 0);
+        err = judge(w, &outcome, diag);
+    }
+    tt_link_dial_end(d);
+    return err;
+}
+
+static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
+                         bool is_current, uint64_t deadline, tutti_diag *diag)
 {
     tt_welcome welcome;
     uint32_t id = 0;
+    int fd = -1;
     uint64_t soon = tt_now_ns() + try_ns;
     if (soon > deadline)
         soon = deadline;
@@ -170,16 +225,11 @@ static tutti_err try_one(tt_worker *w, const tt_addr *to, bool is_current,
         snprintf(w->where, sizeof(w->where), "this host");
     else
         tt_addr_text(to, w->where);
-    int fd = tt_sock_connect(to, soon);
-    if (fd < 0) {
-        tt_fail_errno(diag, TUTTI_EBOOT, -fd, "no controller answers at %s",
-                      w->where);
-        return TUTTI_AGAIN;
-    }
-    tt_sock_hurry(fd);
-    tutti_err err = greet(w, fd, is_current, soon, &welcome, &id, diag);
+    tutti_err err = dial(w, box, to, is_current, soon, &fd, diag);
+    if (!err)
+        err = hear_welcome(w, fd, soon, &welcome, &id, diag);
     if (err) {
-        close(fd);
+        tt_fork_close(&fd);
         return err;
     }
     tt_place_ip(to, w->controller_ip);
@@ -192,7 +242,8 @@ static tutti_err try_one(tt_worker *w, const tt_addr *to, bool is_current,
 /* Refusals by another job's controller are no reason to stop: something else
  * may listen at one of several addresses. That the place is taken is what is
  * told in the end, not that the time was over in the middle of a try. */
-tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
+static tutti_err try_all(tt_worker *w, tt_link_box *box, bool is_current,
+                         tutti_diag *diag)
 {
     const uint64_t deadline = tt_now_ns() + w->o.join_timeout_ns;
     uint64_t busy_ns = 0; /* when the place was taken last */
@@ -200,7 +251,7 @@ tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
     for (;;) {
         tutti_err refusal = TUTTI_AGAIN;
         for (uint32_t i = 0; i < w->o.n_controllers; i++) {
-            tutti_err err = try_one(w, &w->o.controllers[i], is_current,
+            tutti_err err = try_one(w, box, &w->o.controllers[i], is_current,
                                     deadline, diag);
             if (err == TUTTI_OK)
                 return err;
@@ -226,11 +277,23 @@ tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
     }
 }
 
+/* With a box of its own: the worker's is its thread's. */
+tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
+{
+    tt_link_box *box;
+    tutti_err err = tt_link_box_open(w->link_host, &w->mem, &box, diag);
+    if (err)
+        return err;
+    err = try_all(w, box, is_current, diag);
+    tt_link_box_close(box);
+    return err;
+}
+
 /* --------------------------------------------------------------- talking -- */
 
 void tt_visit_flush(tt_worker *w)
 {
-    if (w->pipe.fd < 0)
+    if (w->pipe.s.fd < 0)
         return;
     bool is_empty = tt_pipe_flush(&w->pipe);
     if (w->pipe_waits_out != is_empty)
@@ -238,7 +301,7 @@ void tt_visit_flush(tt_worker *w)
     w->pipe_waits_out = !is_empty;
     struct epoll_event e = {.events = EPOLLIN | (is_empty ? 0u : EPOLLOUT),
                             .data.ptr = &w->pipe};
-    epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, w->pipe.fd, &e);
+    epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, w->pipe.s.fd, &e);
 }
 
 void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload)
@@ -294,11 +357,11 @@ void tt_visit_hear(tt_worker *w)
     uint64_t most = sizeof(tt_group_head) + (uint64_t)w->n * sizeof(tt_seat);
     if (most < TT_TALK_TEXT)
         most = TT_TALK_TEXT;
-    if (w->pipe.fd < 0)
+    if (w->pipe.s.fd < 0)
         return;
     tt_pipe_fill(&w->pipe);
     w->heard_ns = tt_now_ns();
-    while (!w->err && w->pipe.fd >= 0 &&
+    while (!w->err && w->pipe.s.fd >= 0 &&
            tt_pipe_next(&w->pipe, most, &head, &payload))
         hear(w, &head, payload);
     if (!w->err && w->pipe.is_broken)
@@ -313,7 +376,7 @@ void tt_visit_check(tt_worker *w, uint64_t now)
     const uint64_t limit = w->liveness_ns;
     bool was_away = now - w->turn_ns > limit / 2;
     w->turn_ns = now;
-    if (w->err || w->pipe.fd < 0 || limit == 0)
+    if (w->err || w->pipe.s.fd < 0 || limit == 0)
         return;
     if (was_away)
         w->heard_ns = now;

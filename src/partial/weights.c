@@ -36,7 +36,7 @@ static uint32_t list_counting(tt_rule *rule, const tt_decision *d,
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n; i++) {
-        const tt_worker_slot *w = &rule->workers[rule->members[i].worker];
+        const tt_rule_worker *w = &rule->workers[rule->members[i].worker];
         if (!has_veterans || !w->is_newcomer)
             rule->iterations[n++] = rule->members[i].iteration;
     }
@@ -55,7 +55,7 @@ void tt_rule_weigh(tt_rule *rule, tt_decision *d)
     uint32_t at = 0;
     d->is_even = n == d->n;
     for (uint32_t i = 0; i < d->n; i++) {
-        const tt_worker_slot *w = &rule->workers[rule->members[i].worker];
+        const tt_rule_worker *w = &rule->workers[rule->members[i].worker];
         bool counts = !has_veterans || !w->is_newcomer;
         rule->members[i].weight = counts ? rule->weights[at++] : 0;
         d->is_even = d->is_even &&

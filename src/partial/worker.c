@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * worker.c - a worker's life, its thread, and the calls that reach it.
  *
- * The thread sleeps in one epoll with everything in it: the controller, two
- * listeners, the connections to other workers, and an eventfd by which calls
+ * The thread sleeps in one epoll with everything in it: the controller, a box for
+ * connections that are made, those to other workers, and an eventfd by which calls
  * wake it. After each turn it advances the group, sends what may be sent, and
  * frees what was closed. What takes long (copying a buffer, planning) is done
  * by others, without the lock: handin.c. */
@@ -45,10 +45,8 @@ static void serve(tt_worker *w, const struct epoll_event *e)
         uint64_t count;
         ssize_t got = read(w->wake_fd, &count, sizeof(count));
         (void)got;
-    } else if (e->data.ptr == &w->listener) {
-        tt_ties_accept(w, w->listener);
-    } else if (e->data.ptr == &w->nest_fd) {
-        tt_ties_accept(w, w->nest_fd);
+    } else if (e->data.ptr == &w->box) {
+        tt_ties_take(w);
     } else {
         tt_tie_event(e->data.ptr, e->events);
     }
@@ -72,7 +70,7 @@ static void turn(tt_worker *w, const struct epoll_event *events, int n)
 static int wait_ms(const tt_worker *w)
 {
     uint64_t at = tt_ties_deadline(w);
-    if (w->pipe.fd >= 0 && w->liveness_ns > 0 &&
+    if (w->pipe.s.fd >= 0 && w->liveness_ns > 0 &&
         w->said_ns + w->liveness_ns / 4 < at)
         at = w->said_ns + w->liveness_ns / 4;
     if (w->phase >= TT_PHASE_GROUP && !w->crew.err && w->crew.deadline_ns < at)
@@ -118,45 +116,47 @@ static tutti_err start(tt_worker *w, tutti_diag *diag)
 
 /* ------------------------------------------------------------------ life -- */
 
-static void listen_to(tt_worker *w, int *fd)
+static tutti_err listen_for_others(tt_worker *w, tutti_diag *diag)
 {
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = fd};
-    if (*fd < 0)
-        return;
-    tt_fork_watch(*fd);
-    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, *fd, &e);
-}
-
-static tutti_err open_fds(tt_worker *w, tutti_diag *diag)
-{
-    uint16_t first, last;
-    tt_addr nest;
-    if (!tt_ports_parse(w->settings.ports, &first, &last))
+    int why = 0;
+    tt_link_listener *listener = NULL;
+    tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_TIE),
+                             .is_local = w->o.is_local,
+                             .interfaces = w->settings.interfaces};
+    if (!tt_ports_parse(w->settings.ports, &o.first_port, &o.last_port))
         return tt_fail(diag, TUTTI_ECONFIG,
                        "TUTTI_PORT_RANGE is \"%.60s\"; expected 40000-40100 "
                        "or one port",
                        w->settings.ports);
+    w->nest = tt_place_random();
+    tutti_err err = tt_place_listen(w->box, &o, w->nest, &listener, &why, diag);
+    if (why != 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, why,
+                             "a worker cannot listen for others");
+    w->port = err ? 0 : tt_link_listener_port(listener, 0);
+    return err;
+}
+
+static tutti_err open_fds(tt_worker *w, tutti_diag *diag)
+{
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     tt_fork_watch(w->epoll_fd);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    w->spare_fd = tt_sock_spare();
+    tt_fork_watch(w->wake_fd);
     if (w->epoll_fd < 0 || w->wake_fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno,
                              "no descriptors for partial reduce");
-    w->listener = tt_place_listen(first, last);
-    if (w->listener < 0) {
-        int why = -w->listener;
-        w->listener = -1;
-        return tt_fail_errno(diag, TUTTI_ESYS, why,
-                             "a worker cannot listen for others");
-    }
-    w->port = tt_sock_port(w->listener);
-    w->nest = tt_place_random();
-    tt_place_nest(w->nest, &nest);
-    w->nest_fd = tt_sock_listen(&nest, 1024); /* TCP serves where it fails */
-    listen_to(w, &w->wake_fd);
-    listen_to(w, &w->listener);
-    listen_to(w, &w->nest_fd);
+    tutti_err err = tt_link_host_open(&w->link_host, diag);
+    if (!err)
+        err = tt_link_box_open(w->link_host, &w->mem, &w->box, diag);
+    if (!err)
+        err = listen_for_others(w, diag);
+    if (err)
+        return err;
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->wake_fd};
+    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->wake_fd, &e);
+    e.data.ptr = &w->box;
+    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, tt_link_box_fd(w->box), &e);
     return TUTTI_OK;
 }
 
@@ -181,16 +181,15 @@ static void free_worker(tt_worker *w)
     for (tt_tie *tie = w->ties; tie; tie = tie->next)
         tt_tie_close(tie);
     tt_ties_sweep(w);
-    for (int i = 0; i < TT_BONDS; i++)
-        tt_bond_unref(w->bonds[i].bond);
-    tt_pool_fini(&w->pool);
+    for (int i = 0; i < TT_BOUNDS_KEPT; i++)
+        tt_bound_unref(w->bounds[i].bound);
+    tt_spares_fini(&w->spares);
     tt_views_fini(w);
     tt_pipe_close(&w->pipe);
-    tt_fork_close(&w->listener);
-    tt_fork_close(&w->nest_fd);
     tt_fork_close(&w->wake_fd);
-    tt_fork_close(&w->spare_fd);
     tt_fork_close(&w->epoll_fd);
+    tt_link_box_close(w->box);
+    tt_link_host_close(w->link_host);
     tt_free(&mem, w->by_worker, w->n, sizeof(*w->by_worker));
     tt_free(&mem, (void *)(uintptr_t)w->o.controllers, w->o.n_controllers,
             sizeof(*w->o.controllers));
@@ -205,9 +204,8 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
     if (!w)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a worker");
     w->mem = *mem;
-    w->epoll_fd = w->wake_fd = w->listener = w->nest_fd = w->pipe.fd = -1;
-    w->spare_fd = -1;
-    tt_pool_init(&w->pool, &w->mem, o->regions);
+    w->epoll_fd = w->wake_fd = w->pipe.s.fd = -1;
+    tt_spares_init(&w->spares, &w->mem, o->regions);
     w->host = tt_place_host();
     w->crew.jobs_end = &w->crew.jobs;
     w->drafts_end = &w->drafts;

@@ -45,6 +45,7 @@ typedef struct tt_worker_opts {
     uint32_t worker;     /* TT_NONE: the controller chooses */
     uint32_t n_workers;  /* 0: as the controller says */
     uint64_t token;      /* of the job; 0: any */
+    bool is_local;       /* all workers are on this host */
     uint32_t site;       /* equal for workers near each other; 0: not known */
     bool is_current;     /* it has the weights of the others */
     bool goes_ahead;     /* it computes while its group averages */

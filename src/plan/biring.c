@@ -20,8 +20,8 @@
  *            0 ---> 1 ---> 2          0 <--- 1 <--- 2
  *            0 ---> 4 ---> 3          0 <--- 4 <--- 3
  * Next       doubling.c. */
-#include "plan/order.h"
-#include "plan/shape.h"
+#include "plan/planner.h"
+#include "plan/ringorder.h"
 
 static const char *why_not(const tt_problem *p)
 {
@@ -146,7 +146,7 @@ static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
 {
     tt_arena arena = {.mem = mem};
     tt_ring g;
-    tutti_err err = tt_order_ring(p, true, &arena, &g, diag);
+    tutti_err err = tt_ringorder_find(p, true, &arena, &g, diag);
     if (!err)
         err = tt_plan_builder(p, n_parts(p), mem, out, diag);
     if (!err)

@@ -7,7 +7,8 @@
  *            the innermost dimension first, where links are fast; what is left
  *            to each rank, 1/p0, goes through the next one; and so on. The
  *            all-gather is the film backwards. Within a group: a ring,
- *            halving, or directly, whatever is best there (factor.c).
+ *            halving, or directly, whatever is best there
+ *            (blueconnect_factor.c).
  * Chunks     Chunk f of a portion, f a place with coordinates f0, f1, ..., ends
  *            its reduction there. In an all-reduce the chunks lie in the vector
  *            in order of the coordinate visited first, so that what a rank
@@ -31,7 +32,7 @@
  *            step 1   2 -> 0
  *            step 2   0 -> 2
  *            step 3   0 -> 1   2 -> 3
- * Next       factor.c, flexreduce.c. */
+ * Next       blueconnect_factor.c, flexreduce.c. */
 #include "plan/blueconnect.h"
 
 #include "plan/levels.h"
@@ -58,13 +59,14 @@ typedef struct weaver {
     bool is_forth, is_back;
 } weaver;
 
-uint32_t tt_dim_steps(const tt_dim *dim)
+/* Of one phase in a dimension. */
+static uint32_t dim_steps(const tt_dim *dim)
 {
     switch (dim->way) {
     case TT_WAY_RING:
         return dim->size - 1;
     case TT_WAY_HALVING:
-        return tt_log2_ceil(dim->size);
+        return tt_log2_up(dim->size);
     default:
         return 1;
     }
@@ -98,7 +100,7 @@ static tutti_err course_init(const tt_blue *b, uint32_t n_ranks, uint32_t i,
         c->order[j] = (i % b->n_orders + j) % b->n_dims;
         const tt_dim *dim = &b->dims[c->order[j]];
         c->first[j] = step;
-        step += tt_dim_steps(dim);
+        step += dim_steps(dim);
         n_groups /= dim->size;
         c->groups[j] = tt_arena_new(arena, n_groups, sizeof(uint32_t));
         if (!c->groups[j])
@@ -248,7 +250,7 @@ static uint32_t stagger(const tt_blue *b)
 {
     uint32_t most = 0;
     for (uint32_t d = 0; d < b->n_dims; d++) {
-        uint32_t steps = tt_dim_steps(&b->dims[d]);
+        uint32_t steps = dim_steps(&b->dims[d]);
         most = steps > most ? steps : most;
     }
     return most;
@@ -266,7 +268,7 @@ static tutti_err weave_all(weaver *w, tt_arena *arena)
             return err;
     }
     for (uint32_t d = 0; d < w->b->n_dims; d++)
-        w->n_steps += tt_dim_steps(&w->b->dims[d]);
+        w->n_steps += dim_steps(&w->b->dims[d]);
     for (uint32_t i = 0; i < w->b->n_portions; i++) {
         tt_progress_tell(w->p->progress, "writing transfers", i,
                          w->b->n_portions);
@@ -311,11 +313,7 @@ tutti_err tt_blue_plan(const tt_problem *p, const tt_hierarchy *h,
 static const char *why_not(const tt_problem *p)
 {
     const char *reason = tt_levels_why_not(p);
-    if (reason)
-        return reason;
-    if (tt_coll_has_root(p->collective))
-        return "it has only all-reduce, reduce-scatter and all-gather";
-    return NULL;
+    return reason ? reason : tt_why_no_shares(p);
 }
 
 static tutti_err make_even(const tt_problem *p, const tt_hierarchy *h,
@@ -336,16 +334,10 @@ static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
     tt_hierarchy h;
     uint32_t dims[TT_HIER_MAX_DIMS];
     tutti_err err = tt_hierarchy_find(p->topology, &arena, &h, diag);
-    if (!err && tt_hierarchy_dims(&h, dims) > 0) {
+    if (!err && tt_hierarchy_dims(&h, dims) > 0)
         err = make_even(p, &h, mem, out, diag);
-    } else if (!err) {
-        tt_levels l;
-        err = tt_levels_init(&l, p, &h, TT_BY_COUNT, &arena);
-        if (err)
-            tt_fail(diag, err, "no memory for the levels of a plan");
-        else
-            err = tt_levels_plan(&l, mem, out, diag);
-    }
+    else if (!err)
+        err = tt_levels_plan(p, &h, TT_BY_COUNT, mem, out, diag);
     tt_arena_free(&arena);
     return err;
 }

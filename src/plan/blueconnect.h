@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * blueconnect.h - one collective as many over the dimensions of a network:
  * which dimensions, which way in each, in how many portions. Private to
- * src/plan: factor.c chooses, blueconnect.c writes.
+ * src/plan: blueconnect_factor.c chooses, blueconnect.c writes.
  *
  * The places of a hierarchy (hierarchy.h) are read as coordinates: dimension d
  * has stride s_d, the product of the sizes before it, and the ranks that differ
@@ -10,7 +10,7 @@
 #define TT_PLAN_BLUECONNECT_H
 
 #include "plan/hierarchy.h"
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 typedef enum tt_way {
     TT_WAY_RING,    /* round the group: size - 1 steps */
@@ -44,9 +44,6 @@ static inline uint32_t tt_blue_variants(const tt_blue *b)
 {
     return b->n_orders * (b->is_both_ways ? 2 : 1);
 }
-
-/* Steps of one phase in a dimension. */
-uint32_t tt_dim_steps(const tt_dim *dim);
 
 /* The best of all ordered factorisations of N, ways, orders and portions, by
  * the model. N >= 2. Errors: ENOMEM. */

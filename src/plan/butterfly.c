@@ -30,23 +30,7 @@
  *            are exchanged with the neighbour r xor 1, which is most likely
  *            on the same host.
  * Next       halving.c. */
-#include "plan/shape.h"
-
-static bool is_pow2(uint32_t n)
-{
-    return (n & (n - 1)) == 0;
-}
-
-/* The lowest log2(n) bits of v in reverse order. */
-static uint32_t reverse_bits(uint32_t v, uint32_t n)
-{
-    uint32_t reversed = 0;
-    for (uint32_t bit = 1; bit < n; bit <<= 1) {
-        reversed = reversed << 1 | (v & 1);
-        v >>= 1;
-    }
-    return reversed;
-}
+#include "plan/planner.h"
 
 /* xor: the partners differ in one bit. The ranks with offsets [h, 2h) from c
  * are those of an aligned range of h; bits reversed, they are n/h apart. */
@@ -54,13 +38,13 @@ static void exchange(const tt_butterfly *f, tt_builder *b, uint32_t step,
                      uint32_t h, tt_xfer_op op)
 {
     uint32_t n = f->n;
-    uint32_t bit = f->is_near ? reverse_bits(h, n) : h;
+    uint32_t bit = f->is_near ? tt_bits_back(h, tt_log2_up(n)) : h;
     uint32_t stride = f->is_near ? n / h : 1;
     for (uint32_t c = 0; c < n; c++) {
         uint32_t side = op == TT_XFER_REDUCE ? c ^ h : c;
         uint32_t from = side & ~(h - 1);
         if (f->is_near)
-            from = reverse_bits(from, n);
+            from = tt_bits_back(from, tt_log2_up(n));
         for (uint32_t i = 0; i < h; i++) {
             uint32_t src = from + i * stride;
             tt_builder_transfer(b, step, c, src, src ^ bit, op);
@@ -91,7 +75,7 @@ static void shift(const tt_butterfly *f, tt_builder *b, uint32_t step,
 static void one_step(const tt_butterfly *f, tt_builder *b, uint32_t step,
                      uint32_t h, tt_xfer_op op)
 {
-    if (is_pow2(f->n))
+    if (tt_is_pow2(f->n))
         exchange(f, b, step, h, op);
     else
         shift(f, b, step, h, op);
@@ -99,21 +83,21 @@ static void one_step(const tt_butterfly *f, tt_builder *b, uint32_t step,
 
 void tt_butterfly_reduce(const tt_butterfly *f, tt_builder *b)
 {
-    uint32_t n_steps = tt_log2_ceil(f->n);
+    uint32_t n_steps = tt_log2_up(f->n);
     for (uint32_t s = 0; s < n_steps; s++)
         one_step(f, b, f->first + s, 1u << (n_steps - 1 - s), TT_XFER_REDUCE);
 }
 
 void tt_butterfly_gather(const tt_butterfly *f, tt_builder *b)
 {
-    uint32_t n_steps = tt_log2_ceil(f->n);
+    uint32_t n_steps = tt_log2_up(f->n);
     for (uint32_t s = 0; s < n_steps; s++)
         one_step(f, b, f->first + s, 1u << s, TT_XFER_COPY);
 }
 
 double tt_butterfly_alpha(const tt_problem *p)
 {
-    double n_steps = tt_log2_ceil(p->n_ranks);
+    double n_steps = tt_log2_up(p->n_ranks);
     return tt_cost_alpha(p, n_steps,
-                         is_pow2(p->n_ranks) ? n_steps : 2 * n_steps);
+                         tt_is_pow2(p->n_ranks) ? n_steps : 2 * n_steps);
 }

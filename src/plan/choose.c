@@ -12,13 +12,14 @@
  * rule is checked every time, also the parts that do not apply, so that a
  * mistake shows at the first call and not at the first large vector.
  * No rule (NULL or "") means auto.
- * Next: table.c, shape.c (the predictions). */
-#include "plan/shape.h"
-
-#include "base/settings.h"
+ * Next: table.c, planner.c (the predictions). */
+#include "plan/planner.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "base/nearest.h"
+#include "base/settings.h"
 
 /* Predictions that differ by less than this are equal: the model is not so
  * good that it could tell. Of equal plans the one with the fewest transfers
@@ -122,17 +123,23 @@ static tutti_err make_auto(const tt_problem *problem, const tt_mem *mem,
         n_planners++;
     *best = (candidate){0};
     double fastest_s = INFINITY;
+    tutti_diag last_misfit; /* that was found out while building */
+    tt_diag_clear(&last_misfit);
     for (size_t i = 0; i < n_planners; i++) {
         candidate next;
         tt_progress_tell(p->progress, tt_planners[i]->name, i, n_planners);
         if (!is_for_auto(tt_planners[i], p))
             continue;
-        tutti_err err = try_one(tt_planners[i], p, mem, &next, diag);
-        if (err == TUTTI_ENOFIT || err == TUTTI_ELIMIT)
+        tutti_diag misfit;
+        tt_diag_clear(&misfit);
+        tutti_err err = try_one(tt_planners[i], p, mem, &next, &misfit);
+        if (err == TUTTI_ENOFIT || err == TUTTI_ELIMIT) {
+            last_misfit = misfit;
             continue;
+        }
         if (err) {
             tt_sched_free(best->sched);
-            return err;
+            return tt_fail(diag, err, "%s", misfit.text);
         }
         fastest_s = fmin(fastest_s, next.time_s);
         asked.most_s = fastest_s * EQUAL_GUESS;
@@ -145,40 +152,20 @@ static tutti_err make_auto(const tt_problem *problem, const tt_mem *mem,
     }
     if (best->sched)
         return TUTTI_OK;
-    return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks",
-                   tutti_coll_name(p->collective), p->n_ranks);
+    return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks%s%.400s",
+                   tutti_coll_name(p->collective), p->n_ranks,
+                   last_misfit.text[0] ? "; " : "", last_misfit.text);
 }
 
 /* ---------------------------------------------------------------- names -- */
 
-/* How many letters must be added, dropped or changed to make b of a. */
-static size_t letters_apart(span a, const char *b)
-{
-    size_t row[MAX_WORD + 1];
-    size_t b_len = strlen(b);
-    if (b_len > MAX_WORD)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = j;
-    for (size_t i = 0; i < a.len; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < b_len; j++) {
-            size_t least = corner + (a.at[i] != b[j]);
-            corner = row[j + 1];
-            least = least < row[j] + 1 ? least : row[j] + 1;
-            row[j + 1] = least < corner + 1 ? least : corner + 1;
-        }
-    }
-    return row[b_len];
-}
-
 static tutti_err unknown(span name, tutti_diag *diag)
 {
     const char *nearest = "auto";
-    size_t least = letters_apart(name, nearest);
+    size_t least = tt_letters_apart(name.at, name.len, nearest);
     for (size_t i = 0; tt_planners[i]; i++) {
-        size_t apart = letters_apart(name, tt_planners[i]->name);
+        size_t apart = tt_letters_apart(name.at, name.len,
+                                        tt_planners[i]->name);
         if (apart < least) {
             least = apart;
             nearest = tt_planners[i]->name;

@@ -30,7 +30,7 @@
  *                                       / \   / \
  *                                      1   3 5   7
  * Next       direct.c. */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 static const char *why_not(const tt_problem *p)
 {
@@ -47,7 +47,7 @@ static const char *why_not(const tt_problem *p)
 /* An inner rank receives and reduces two halves, or sends two halves. */
 static double guess(const tt_problem *p)
 {
-    double depth = tt_log2_ceil(p->n_ranks);
+    double depth = tt_log2_up(p->n_ranks);
     if (p->n_ranks == 1)
         return 0;
     switch (p->collective) {
@@ -88,7 +88,7 @@ static uint32_t rank_at(uint32_t v, uint32_t tree, uint32_t root, uint32_t n)
 static void climb(tt_builder *b, uint32_t n, uint32_t root, bool is_up,
                   uint32_t first)
 {
-    uint32_t depth = tt_log2_ceil(n);
+    uint32_t depth = tt_log2_up(n);
     for (uint32_t k = 0; k < depth; k++) {
         uint32_t step = is_up ? first + k : first + depth - 1 - k;
         for (uint32_t v = 1u << k; v < n; v += 2u << k) {
@@ -112,7 +112,7 @@ static void build(const tt_problem *p, tt_builder *b)
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
         climb(b, n, 0, true, 0);
-        climb(b, n, 0, false, tt_log2_ceil(n));
+        climb(b, n, 0, false, tt_log2_up(n));
         break;
     case TUTTI_BROADCAST:
         climb(b, n, p->root, false, 0);

@@ -25,7 +25,7 @@
  *               2              0  1  3  4
  *            step 0            step 1
  * Next       choose.c (which planner, when). */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 #include "plan/shares.h"
 

@@ -23,7 +23,7 @@
  *            step 3   0 -> 1                             2|
  *                                                         3
  * Next       butterfly.c, halving.c (less data per step). */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 static const char *why_not(const tt_problem *p)
 {
@@ -37,25 +37,16 @@ static const char *why_not(const tt_problem *p)
     }
 }
 
-/* The greatest power of two that is not more than n. */
-static uint32_t floor_pow2(uint32_t n)
-{
-    uint32_t pow2 = 1;
-    while (2 * pow2 <= n)
-        pow2 *= 2;
-    return pow2;
-}
-
 static double guess(const tt_problem *p)
 {
     double n = p->n_ranks;
     double share = (n - 1) / n;
-    double n_steps = tt_log2_ceil(p->n_ranks);
+    double n_steps = tt_log2_up(p->n_ranks);
     double alpha_s = tt_cost_alpha(p, n_steps, n_steps);
     switch (p->collective) {
     case TUTTI_ALL_REDUCE: {
-        bool is_folded = floor_pow2(p->n_ranks) != p->n_ranks;
-        double exchanges = tt_log2_ceil(floor_pow2(p->n_ranks));
+        bool is_folded = !tt_is_pow2(p->n_ranks);
+        double exchanges = tt_log2_down(p->n_ranks);
         double all = exchanges + 2 * is_folded;
         return tt_cost_alpha(p, all, all) +
                tt_cost_bytes(p, all, exchanges + is_folded);
@@ -73,7 +64,7 @@ static double guess(const tt_problem *p)
 
 static void exchange_all(uint32_t n, tt_builder *b)
 {
-    uint32_t pow2 = floor_pow2(n);
+    uint32_t pow2 = UINT32_C(1) << tt_log2_down(n);
     uint32_t n_folded = n - pow2;
     uint32_t step = 0;
     for (uint32_t i = 0; i < n_folded; i++)
@@ -97,7 +88,7 @@ static void exchange_all(uint32_t n, tt_builder *b)
 static void tree(const tt_problem *p, tt_builder *b)
 {
     uint32_t n = p->n_ranks;
-    uint32_t n_steps = tt_log2_ceil(n);
+    uint32_t n_steps = tt_log2_up(n);
     for (uint32_t k = 0; k < n_steps; k++) {
         uint32_t bit = 1u << k;
         for (uint32_t v = bit; v < n; v += 2 * bit) {
@@ -117,7 +108,7 @@ static void tree(const tt_problem *p, tt_builder *b)
 static void paths(const tt_problem *p, tt_builder *b)
 {
     uint32_t n = p->n_ranks;
-    uint32_t n_steps = tt_log2_ceil(n);
+    uint32_t n_steps = tt_log2_up(n);
     bool is_up = p->collective == TUTTI_GATHER;
     for (uint32_t step = 0; step < n_steps; step++) {
         uint32_t bit = 1u << (is_up ? step : n_steps - 1 - step);

@@ -12,7 +12,7 @@
  *            what the links and latencies must take.
  * Cost       The links of every transfer's route, once.
  * Next       predict.c. */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 #include <math.h>
 #include <string.h>

@@ -18,13 +18,13 @@
  *            direction among G equal siblings, whatever their sizes.
  * Cost       2 sum over levels of (k - 1) / k of the vector on each uplink of
  *            k siblings. Chunks: one per rank where levels are alike, more
- *            where borders do not coincide (segments.c).
+ *            where borders do not coincide (levels_segments.c).
  * Picture    boxes 2+4, all-reduce, eight chunks; who owns them:
  *
  *            in box 0      | 0  0  0  0 | 1  1  1  1 |
  *            in box 1      | 2  2| 3  3 | 4  4| 5  5 |
  *            of all        | 0  2| 0  3 | 1  4| 1  5 |
- * Next       hierarchy.c, levels.c, segments.c, blueconnect.c. */
+ * Next       hierarchy.c, levels.c, levels_segments.c, blueconnect.c. */
 #include "plan/levels.h"
 
 static tutti_err make(const tt_problem *p, tt_weighting weighting,
@@ -32,15 +32,9 @@ static tutti_err make(const tt_problem *p, tt_weighting weighting,
 {
     tt_arena arena = {.mem = mem};
     tt_hierarchy h;
-    tt_levels l;
     tutti_err err = tt_hierarchy_find(p->topology, &arena, &h, diag);
-    if (!err) {
-        err = tt_levels_init(&l, p, &h, weighting, &arena);
-        if (err)
-            tt_fail(diag, err, "no memory for the levels of a plan");
-    }
     if (!err)
-        err = tt_levels_plan(&l, mem, out, diag);
+        err = tt_levels_plan(p, &h, weighting, mem, out, diag);
     tt_arena_free(&arena);
     return err;
 }

@@ -23,9 +23,10 @@
  * Cost       The least possible time, but for what it takes to fill the
  *            pipeline. Planning is a linear programme: a tenth of a second for
  *            25 ranks, a second for 64.
- * Next       columns.c (where the trees come from). */
-#include "plan/columns.h"
-#include "plan/shape.h"
+ * Next       bound/columns.c (where the trees come from). */
+#include "bound/bound.h"
+#include "plan/planner.h"
+#include "plan/ringorder.h"
 
 #include <math.h>
 
@@ -53,7 +54,7 @@ typedef struct planting {
 } planting;
 
 /* One tree of a chunk, from this step on; returns the step after it. */
-static uint32_t plant(planting *f, const tt_tree *tree, uint32_t chunk,
+static uint32_t plant(planting *f, const tt_spantree *tree, uint32_t chunk,
                       uint32_t step)
 {
     f->depth[tree->root] = 0;
@@ -99,8 +100,8 @@ static bool cut(planting *f, cutter *c, double share, uint32_t *chunk)
 /* A share that flows along these trees (one may be NULL), in chunks that are so
  * small that the way through a deep tree is not longer than that of the
  * ring's chunks. */
-static void flow(planting *f, cutter *c, double share, const tt_tree *in,
-                 const tt_tree *out)
+static void flow(planting *f, cutter *c, double share, const tt_spantree *in,
+                 const tt_spantree *out)
 {
     double depth = (in ? in->depth : 0) + (out ? out->depth : 0);
     uint32_t n = (uint32_t)ceil(share * depth / FRONTS_DEEP);
@@ -117,7 +118,7 @@ static void flow(planting *f, cutter *c, double share, const tt_tree *in,
 
 /* A root's trees of one side. */
 typedef struct row {
-    tt_tree *trees;
+    tt_spantree *trees;
     uint32_t n;
 } row;
 
@@ -125,7 +126,7 @@ typedef struct row {
 static void sort(row *r, bool deepest_first)
 {
     for (uint32_t i = 1; i < r->n; i++) {
-        tt_tree tree = r->trees[i];
+        tt_spantree tree = r->trees[i];
         uint32_t k = i;
         for (; k > 0; k--) {
             uint32_t before = r->trees[k - 1].depth;
@@ -166,7 +167,7 @@ static void pair_up(planting *f, row in, row out, cutter *c)
 static void one_side(planting *f, row r, cutter *c)
 {
     for (uint32_t i = 0; i < r.n; i++) {
-        const tt_tree *tree = &r.trees[i];
+        const tt_spantree *tree = &r.trees[i];
         flow(f, c, tree->share, tree->is_in ? tree : NULL,
              tree->is_in ? NULL : tree);
     }
@@ -210,19 +211,34 @@ static void plant_all(planting *f, const tt_columns *best)
     }
 }
 
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+/* Without switches every message has links of its own, and no order matters. */
+static tutti_err find_trees(const tt_problem *p, const tt_mem *mem,
+                            tt_columns *out, tutti_diag *diag)
 {
+    tt_arena arena = {.mem = mem};
+    tt_ring ring = {0};
+    tutti_err err = TUTTI_OK;
+    if (p->topology->n_nodes > p->n_ranks)
+        err = tt_ringorder_find(p, false, &arena, &ring, diag);
     const tt_columns_opts opts = {
         .collective = p->collective,
         .root = p->root,
         .block_bytes = p->block_bytes,
+        .ring = ring.at,
         .gap = GOOD_ENOUGH,
         .progress = p->progress,
     };
+    if (!err)
+        err = tt_columns_find(p->topology, p->routes, &opts, mem, out, diag);
+    tt_arena_free(&arena);
+    return err;
+}
+
+static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
+                      tutti_diag *diag)
+{
     tt_columns best;
-    tutti_err err = tt_columns_find(p->topology, p->routes, &opts, mem, &best,
-                                    diag);
+    tutti_err err = find_trees(p, mem, &best, diag);
     if (err)
         return err;
     planting f = {.p = p};

@@ -22,13 +22,7 @@
  * Source     R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective
  *            Communication Operations in MPICH, 2005 (both ends); its middle.
  * Next       halving.c, doubling.c. */
-#include "plan/shape.h"
-
-/* Greatest L with 2^L <= n. */
-static uint32_t log2_floor(uint32_t n)
-{
-    return tt_log2_ceil(n / 2 + 1);
-}
+#include "plan/planner.h"
 
 static const char *why_not(const tt_problem *p)
 {
@@ -39,7 +33,7 @@ static const char *why_not(const tt_problem *p)
 
 static double cost(const tt_problem *p, uint32_t k)
 {
-    uint32_t n_log = log2_floor(p->n_ranks);
+    uint32_t n_log = tt_log2_down(p->n_ranks);
     double is_folded = (1u << n_log) != p->n_ranks;
     double part = 1.0 / (1u << k);
     double both = n_log - k; /* exchanges of equals */
@@ -52,7 +46,7 @@ static double cost(const tt_problem *p, uint32_t k)
 static uint32_t best_k(const tt_problem *p)
 {
     uint32_t best = p->n_ranks >= 4;
-    for (uint32_t k = 2; k < log2_floor(p->n_ranks); k++)
+    for (uint32_t k = 2; k < tt_log2_down(p->n_ranks); k++)
         if (cost(p, k) < cost(p, best))
             best = k;
     return best;
@@ -86,10 +80,7 @@ static uint32_t rank_of(const halfway *h, uint32_t v)
  * 2^(k - bits), and near ranks exchange the largest halves. */
 static uint32_t first_part(const halfway *h, uint32_t v, uint32_t bits)
 {
-    uint32_t part = 0;
-    for (uint32_t i = 0; i < bits; i++)
-        part |= (v >> i & 1) << (h->k - 1 - i);
-    return part;
+    return tt_bits_back(v, bits) << (h->k - bits);
 }
 
 /* Every v sends v xor 2^bit the parts that `owner` of the two works on when
@@ -122,7 +113,7 @@ static void build(const tt_problem *p, tt_builder *b)
 {
     halfway h = {.b = b,
                  .n = p->n_ranks,
-                 .n_log = log2_floor(p->n_ranks),
+                 .n_log = tt_log2_down(p->n_ranks),
                  .k = best_k(p)};
     tt_builder_equal_chunks(b, 1u << h.k);
     fold(&h, TT_XFER_REDUCE);

@@ -19,20 +19,14 @@
  *            out     2 3       1      |    0       0 1
  *            in      0 1       0      |    1       2 3
  * Next       dbtree.c. */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 static const char *why_not(const tt_problem *p)
 {
     uint64_t n = p->n_ranks;
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
+    if (p->collective == TUTTI_ALL_REDUCE)
         return tt_too_many(2 * n * (n - 1));
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-        return NULL;
-    default:
-        return "it has only all-reduce, reduce-scatter and all-gather";
-    }
+    return tt_why_no_shares(p);
 }
 
 static double guess(const tt_problem *p)
@@ -51,20 +45,15 @@ static double guess(const tt_problem *p)
     }
 }
 
-static uint64_t n_parts(const tt_problem *p)
-{
-    return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
-}
-
 static void build(const tt_problem *p, tt_builder *b)
 {
     bool is_all_reduce = p->collective == TUTTI_ALL_REDUCE;
     tt_butterfly f = {.n = p->n_ranks, .first = 0, .is_near = is_all_reduce};
-    tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
+    tt_builder_equal_chunks(b, (uint32_t)tt_part_per_rank(p));
     if (p->collective != TUTTI_ALL_GATHER)
         tt_butterfly_reduce(&f, b);
     if (is_all_reduce)
-        f.first = tt_log2_ceil(p->n_ranks);
+        f.first = tt_log2_up(p->n_ranks);
     if (p->collective != TUTTI_REDUCE_SCATTER)
         tt_butterfly_gather(&f, b);
 }
@@ -75,6 +64,6 @@ const tt_planner tt_planner_halving = {
     .fits = "every network; all-reduce, reduce-scatter, all-gather",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = n_parts,
+    .n_parts = tt_part_per_rank,
     .build = build,
 };

@@ -22,7 +22,7 @@
  *
  *               group 0:   0  3  |  1  2       group 1:   5  6  |  7  4
  * Next       multitree.c, which this is a baseline of. */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 /* More could not be told from other networks quickly. */
 #define MOST_SWITCHES 512u
@@ -108,15 +108,9 @@ static const char *why_not(const tt_problem *p)
         return "the number of ranks is not a power of two";
     if (!is_bigraph(p->topology))
         return "the network is not a BiGraph";
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
+    if (p->collective == TUTTI_ALL_REDUCE)
         return tt_too_many(2 * n * (n - 1));
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-        return NULL;
-    default:
-        return "it has only all-reduce, reduce-scatter and all-gather";
-    }
+    return tt_why_no_shares(p);
 }
 
 /* --------------------------------------------------------------- numbers -- */
@@ -191,7 +185,7 @@ static void exchange(const uint32_t *rank, uint32_t n, uint32_t k,
 
 static void fill(const tt_problem *p, const uint32_t *rank, tt_builder *b)
 {
-    uint32_t n = p->n_ranks, logs = tt_log2_ceil(n), step = 0;
+    uint32_t n = p->n_ranks, logs = tt_log2_up(n), step = 0;
     if (p->collective != TUTTI_ALL_GATHER) {
         for (uint32_t k = 0; k < logs; k++)
             exchange(rank, n, k, step++, false, b);
@@ -207,14 +201,14 @@ static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
 {
     tt_arena arena = {.mem = mem};
     uint32_t *rank = NULL;
-    uint32_t n_parts = p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
+    uint64_t n_parts = tt_part_per_rank(p);
     tutti_err err = find_ranks(p->topology, &arena, &rank);
     if (err)
         tt_fail(diag, err, "no memory to number %u ranks", p->n_ranks);
     else
         err = tt_plan_builder(p, n_parts, mem, out, diag);
     if (!err) {
-        tt_builder_equal_chunks(*out, n_parts);
+        tt_builder_equal_chunks(*out, (uint32_t)n_parts);
         fill(p, rank, *out);
     }
     tt_arena_free(&arena);

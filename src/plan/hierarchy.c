@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * hierarchy.c - a tree over the ranks, made from a rough one.
  *
- * Idea       Whoever looks at the network (treeroot.c, cluster.c, and the
- *            grids here) hands over a rough tree in which a node may have one
- *            kid, no rank below, or a rank and kids. Here the ranks below each
- *            node are counted; nodes without any are dropped; a node with one
- *            kid gives way to it, and the kid's uplink is the slower of the
- *            two; a rank with kids becomes a kid of its own node, with an
- *            uplink that limits nothing.
+ * Idea       Whoever looks at the network (hierarchy_tree.c,
+ *            hierarchy_cluster.c, and the grids here) hands over a rough tree
+ *            in which a node may have one kid, no rank below, or a rank and
+ *            kids. Here the ranks below each node are counted; nodes without
+ *            any are dropped; a node with one kid gives way to it, and the
+ *            kid's uplink is the slower of the two; a rank with kids becomes a
+ *            kid of its own node, with an uplink that limits nothing.
  * Invariant  Nodes are numbered breadth first: kids follow each other, and
  *            come after their parent. A loop from the last node to the first
  *            is the walk from the leaves to the root, without recursion,
@@ -20,7 +20,8 @@
  *               hub0     hub1      ->      *   c
  *               /  \       |              / \
  *              a    b      c             a   b
- * Next       treeroot.c, cluster.c, then flexreduce.c and blueconnect.c. */
+ * Next       hierarchy_tree.c, hierarchy_cluster.c, then flexreduce.c and
+ *            blueconnect.c. */
 #include "plan/hierarchy.h"
 
 /* ------------------------------------------------------- the rough tree -- */

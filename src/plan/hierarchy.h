@@ -30,8 +30,8 @@ typedef struct tt_hierarchy {
 
 /* Of a network that is a tree: that tree, its root in the middle of the longest
  * path between ranks, nodes with one kid left out. Of a grid: its dimensions,
- * the last one innermost. Of others: clusters, see cluster.c. All memory is the
- * arena's. Errors: ENOMEM. */
+ * the last one innermost. Of others: clusters, see hierarchy_cluster.c. All
+ * memory is the arena's. Errors: ENOMEM. */
 tutti_err tt_hierarchy_find(const tutti_topology *t, tt_arena *arena,
                             tt_hierarchy *out, tutti_diag *diag);
 
@@ -70,10 +70,10 @@ typedef struct tt_rough {
 tutti_err tt_hierarchy_make(const tt_rough *rough, tt_arena *arena,
                             tt_hierarchy *out, tutti_diag *diag);
 
-/* treeroot.c: is the network a tree? Then *rough is that, with its root. */
+/* hierarchy_tree.c: is the network a tree? Then *rough is that, with a root. */
 tutti_err tt_rough_tree(const tutti_topology *t, tt_arena *arena,
                         tt_rough *rough, bool *is_tree);
-/* cluster.c: any network. */
+/* hierarchy_cluster.c: any network. */
 tutti_err tt_rough_cluster(const tutti_topology *t, tt_arena *arena,
                            tt_rough *rough);
 

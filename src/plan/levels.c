@@ -10,9 +10,9 @@
  *            the owners at all kids in a chain, the node's own owner first, so
  *            that the next level may start; then down, chains again. So no
  *            rank sends more than it must. Reduce is that film backwards.
- * Owners     Where shares are free, segments.c has them. Where block b belongs
- *            to rank b, the owner at every node above b is b. Any other node
- *            is a stranger: b sits somewhere in its sibling, at a fraction
+ * Owners     Where shares are free, levels_segments.c has them. Where block b
+ *            belongs to rank b, the owner at every node above b is b. Any other
+ *            node is a stranger: b sits somewhere in its sibling, at a fraction
  *            0 <= u < 1 of the bytes there, and so does the owner in the
  *            stranger, by weight. In levels that are all alike this is the
  *            rank in the same position, and uneven ones share the work.
@@ -25,7 +25,7 @@
  *            uplinks carry the same; a circle has fewer flows at a time, and
  *            more steps.
  * Cost       One chunk costs O(N); N - 1 transfers reduce it.
- * Next       flexreduce.c, levelweights.c. */
+ * Next       flexreduce.c, levels_weights.c. */
 #include "plan/levels.h"
 
 /* What a plan may have in transfers by the paper's cuts, and at all: 340 MB
@@ -122,7 +122,7 @@ static void read_owners(reader *r, writer *w)
     uint64_t end = r->s->at[0].list[r->at[0]].end;
     for (uint32_t v = w->h->n_nodes; v-- > 0;) {
         const tt_hier_node *node = &w->h->nodes[v];
-        const tt_segment *segment = &r->s->at[v].list[r->at[v]];
+        const tt_owned *segment = &r->s->at[v].list[r->at[v]];
         w->owner[v] = segment->place;
         r->at[v] += segment->end == end;
         for (uint32_t i = 0; i < node->n_kids; i++) {
@@ -377,8 +377,8 @@ static uint64_t segments_for(uint64_t n_transfers, uint32_t n_ranks)
     return n > n_ranks ? n : n_ranks;
 }
 
-tutti_err tt_levels_plan(const tt_levels *l, const tt_mem *mem,
-                         tt_builder **out, tutti_diag *diag)
+static tutti_err plan(const tt_levels *l, const tt_mem *mem, tt_builder **out,
+                      tutti_diag *diag)
 {
     tutti_coll coll = l->p->collective;
     tt_segments s = {.n_parts = 1};
@@ -406,6 +406,21 @@ tutti_err tt_levels_plan(const tt_levels *l, const tt_mem *mem,
         tt_builder_free(w.b);
     else
         *out = w.b;
+    return err;
+}
+
+tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
+                         tt_weighting weighting, const tt_mem *mem,
+                         tt_builder **out, tutti_diag *diag)
+{
+    tt_arena arena = {.mem = mem};
+    tt_levels l;
+    tutti_err err = tt_levels_init(&l, p, h, weighting, &arena);
+    if (err)
+        tt_fail(diag, err, "no memory for the levels of a plan");
+    else
+        err = plan(&l, mem, out, diag);
+    tt_arena_free(&arena);
     return err;
 }
 

@@ -11,7 +11,7 @@
 #define TT_PLAN_LEVELS_H
 
 #include "plan/hierarchy.h"
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 typedef struct tt_levels {
     const tt_problem *p;
@@ -26,25 +26,25 @@ typedef enum tt_weighting {
     TT_BY_RATE   /* as fast as their uplinks are */
 } tt_weighting;
 
-/* Arrays are the arena's. Errors: ENOMEM. */
+/* levels_weights.c. Arrays are the arena's. Errors: ENOMEM. */
 tutti_err tt_levels_init(tt_levels *l, const tt_problem *p,
                          const tt_hierarchy *h, tt_weighting weighting,
                          tt_arena *arena);
 
 /* Of the vector, what one rank below a node owns there; the next one begins
  * where it ends. */
-typedef struct tt_segment {
+typedef struct tt_owned {
     uint64_t end;
     uint32_t place, pad;
-} tt_segment;
+} tt_owned;
 
 typedef struct tt_segment_list {
-    tt_segment *list;
+    tt_owned *list;
     size_t n, cap;
 } tt_segment_list;
 
-/* Who owns what at every node; segments.c. The segments of a node lie within
- * those of its kids, so the root's are the chunks. */
+/* Who owns what at every node; levels_segments.c. The segments of a node lie
+ * within those of its kids, so the root's are the chunks. */
 typedef struct tt_segments {
     uint64_t n_parts;
     uint32_t n_nodes;
@@ -56,15 +56,16 @@ typedef struct tt_segments {
 typedef struct tt_segments_limits {
     uint64_t by_paper, at_all;
 } tt_segments_limits;
-/* Errors: ENOMEM, ELIMIT; then there is nothing to free. */
+/* levels_segments.c. Errors: ENOMEM, ELIMIT; then there is nothing to free. */
 tutti_err tt_segments_make(const tt_levels *l, const tt_segments_limits *limits,
                            const tt_mem *mem, tt_segments *out,
                            tutti_diag *diag);
 void tt_segments_free(tt_segments *s);
 
-/* All-reduce, reduce-scatter, all-gather, broadcast, reduce: the whole plan.
- * Errors: ENOMEM, ELIMIT; then there is no builder. */
-tutti_err tt_levels_plan(const tt_levels *l, const tt_mem *mem,
+/* levels.c. All-reduce, reduce-scatter, all-gather, broadcast, reduce: all
+ * of it. Errors: ENOMEM, ELIMIT; then there is no builder. */
+tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
+                         tt_weighting weighting, const tt_mem *mem,
                          tt_builder **out, tutti_diag *diag);
 /* NULL, or why these five collectives of p cannot be planned so. */
 const char *tt_levels_why_not(const tt_problem *p);

@@ -4,12 +4,12 @@
  *
  * Idea       Chunk c belongs to rank c and has a tree whose root is rank c. The
  *            trees are grown together, step by step, each step with all links
- *            free (grow.c), so near the roots they use many links, near the
- *            leaves what is left, and in no step does a link carry more than
- *            it can: no contention. All-gather: the chunks go down the trees.
- *            Reduce-scatter: they come up, last step first, over trees grown
- *            for that direction. All-reduce is the one after the other.
- *            Broadcast and reduce: the tree of the root, grown alone.
+ *            free (multitree_grow.c), so near the roots they use many links,
+ *            near the leaves what is left, and in no step does a link carry
+ *            more than it can: no contention. All-gather: the chunks go down
+ *            the trees. Reduce-scatter: they come up, last step first, over
+ *            trees grown for that direction. All-reduce is the one after the
+ *            other. Broadcast and reduce: the tree of the root, grown alone.
  * Invariant  Who joins a tree in step s sends its chunk on in later steps only.
  * Cost       All-gather: on meshes ceil((n-1) / least degree) steps, the least
  *            possible, one more on tori; n - 1 where ranks have one link to a
@@ -23,8 +23,8 @@
  *               v      v     v      v     |                   |
  *               2      3     2      3     2 -0-> 3     2 <-0- 3
  * Next       forest.c, ../verify/contention.c. */
-#include "plan/grow.h"
-#include "plan/shape.h"
+#include "plan/multitree_grow.h"
+#include "plan/planner.h"
 
 static const char *why_not(const tt_problem *p)
 {
@@ -77,7 +77,7 @@ static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
         task.is_in = false;
         err = tt_grow_trees(&task, &arena, &to, diag);
     }
-    uint64_t n_parts = is_all_reduce ? p->n_ranks : 1;
+    uint64_t n_parts = tt_part_per_rank(p);
     if (!err)
         err = tt_plan_builder(p, n_parts, mem, out, diag);
     if (!err) {

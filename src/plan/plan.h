@@ -1,14 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * plan.h - planners: pure functions from a problem to a schedule.
  *
- * Adding a planner = one file and one row in table.c; the command line, the
+ * The folder has four kinds of files:
+ *   planners     ring, biring, ring2d, hdrm, doubling, halving, halfway, dbtree,
+ *                direct, blueconnect, flexreduce (and -bw), multitree, forest
+ *   their parts  NAME_*.c belongs to the planner NAME: blueconnect_factor.c,
+ *                multitree_grow.c
+ *   shared       what several planners build on: planner.h (limits, the cost
+ *                of flat networks), butterfly.c, ringorder.h (the ranks around
+ *                a ring), hierarchy.h (the ranks in a tree), levels.h (along
+ *                that tree), shares.h (uneven shares), stripe.c (several cards)
+ *   the choice   table.c (all planners), choose.c (which), predict.c and
+ *                estimate.c (what a schedule takes on a topology)
+ * What the best planner could reach is not here but in bound/bound.h.
+ *
+ * Adding a planner = its files and one row in table.c; the command line, the
  * settings, `auto`, the property tests and the benches loop over the table.
  * No I/O, clock, environment or globals: same problem, same bytes. */
 #ifndef TT_PLAN_PLAN_H
 #define TT_PLAN_PLAN_H
 
-#include "plan/optimum.h"
 #include "sim/sim.h"
+
+/* What a job says of how its vectors are cut (TUTTI_FRONT, ...). Zeros: its
+ * ranks sit on several hosts, and nothing is said. */
+typedef struct tt_cutting {
+    bool is_inside;                           /* all ranks on one host */
+    uint64_t front_bytes, front_window_bytes; /* 0: by size */
+    uint64_t staging_max_bytes;               /* 0: no limit */
+    uint32_t window;                          /* W; 0: TT_USUAL_WINDOW */
+    uint32_t max_payload;                     /* of a message; 0: no limit */
+} tt_cutting;
 
 /* What to plan for. With a topology, that is the network. Without one it is
  * flat: n equal ranks, each pair joined by a path of alpha seconds and beta
@@ -35,11 +57,16 @@ typedef struct tt_problem {
     /* Reduce-scatter and all-gather: the blocks' sizes that the caller
      * prescribes, [n_ranks]; NULL: equal. */
     const uint64_t *block_bytes;
+    tt_cutting cutting;          /* how a job would cut it */
     const tt_progress *progress; /* NULL: nobody listens */
     /* What takes longer than this is not asked for: which of two such
      * schedules is better need not be found out. 0: all are asked for. */
     double most_s;
 } tt_problem;
+
+/* A flat problem with the alpha, beta and gamma that are assumed until somebody
+ * knows better: of ranks on one host (through memory), or across hosts (TCP). */
+tt_problem tt_problem_assumed(bool is_inside);
 
 typedef struct tt_planner {
     const char *name, *blurb;
@@ -67,6 +94,8 @@ typedef struct tt_planner {
     uint32_t auto_ranks;
 } tt_planner;
 
+/* ------------------------------------------------------------- table.c -- */
+
 extern const tt_planner *const tt_planners[];        /* ends with NULL */
 const tt_planner *tt_planner_find(const char *name); /* NULL: no such */
 
@@ -76,30 +105,32 @@ tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
                         const tt_mem *mem, tutti_schedule **out,
                         tutti_diag *diag);
 
+/* ----------------------------------------------------------- predict.c -- */
+
+/* What a job says for a vector of so many bytes (all blocks together), with
+ * nothing left open: then 0 front_window_bytes are no window. fronts: how many
+ * are in the pipeline when it is full (tt_plan_pipeline); 0: not known. What
+ * the engine performs and what is predicted are both cut by this. */
+tt_cutting tt_cutting_for(const tt_cutting *asked, uint64_t total_bytes,
+                          double fronts);
+
 /* Seconds of a schedule on p's topology: the fluid model, cut, credited and
  * windowed as the engine would be (tt_plan_sim_opts), with fewer slices where
  * the simulation would be long. Errors: those of tt_simulate. */
 tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
                           const tt_mem *mem, double *seconds, tutti_diag *diag);
-/* Bytes of the whole vector per front, and of the front window (0: none), for
- * a vector of so many bytes; is_inside: all ranks on one host. The engine's
- * plans and the prediction both take them from here. */
-uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside);
-uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside);
 /* How many fronts are on the way when s runs on p's topology at full speed;
  * at least 1. Errors: those of tt_simulate. */
 tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
                            const tt_mem *mem, double *fronts, tutti_diag *diag);
-/* The front window for that, not less than tt_front_window_bytes(). */
-uint64_t tt_front_window_for(uint64_t total_bytes, uint64_t front_bytes,
-                             double fronts);
-/* How p's vector is best cut and windowed between hosts when this schedule
- * performs it on p's topology: fronts as above, and a front window that is at
- * least what the pipeline holds when it is full (docs/simulator.md). Errors:
- * those of tt_simulate. */
+/* How the engine cuts and windows p's vector when this schedule performs it on
+ * p's topology (tt_cutting_for; docs/simulator.md). Errors: those of
+ * tt_simulate. */
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
                            const tt_mem *mem, tt_sim_opts *out,
                            tutti_diag *diag);
+
+/* ------------------------------------------------------------ choose.c -- */
 
 /* The planner that `rule` names for p: a name; "auto", NULL or "" (least time
  * among those that fit; times within 1 % are equal, and the first in the table

@@ -3,16 +3,16 @@
  * would cut it there.
  *
  * The sizes of fronts and windows are those that docs/engine.md has measured;
- * the engine's plans (core/plans.c) take them from here, so prediction and
- * performance are cut alike.
+ * the engine's plans (core/plans.c) take them from here, and both are cut by
+ * schedule/cut.h, so prediction and performance are cut alike.
  * Cost       A simulation costs a few microseconds per slice and transfer,
  *            and where many connections share links some more for each of
  *            them. Above MOST_MESSAGES slices in all, or MOST_WORK, the
- *            prediction takes fewer, larger slices: it then errs on the slow
- *            side, by less than one more front per step. What takes too long
- *            even then is added up (estimate.c).
+ *            prediction takes fewer, larger slices (bound_work): it then errs,
+ *            mostly on the slow side, by less than one more front per step.
+ *            What takes too long even then is added up (estimate.c).
  * Next       sim/sim.h, estimate.c. */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 #include "base/settings.h"
 
@@ -40,7 +40,7 @@ static uint64_t isqrt(uint64_t x)
 /* Across hosts as measured for TCP: 64 KiB below 1 MiB, where messages would be
  * too small; from there 32 KiB, growing with the root of the size up to 128 KiB.
  * Inside a host a front should stay in the second-level cache. */
-uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside)
+static uint64_t front_for(uint64_t total_bytes, bool is_inside)
 {
     if (is_inside)
         return 512 * kib;
@@ -50,19 +50,46 @@ uint64_t tt_front_bytes(uint64_t total_bytes, bool is_inside)
     return front < 128 * kib ? front : 128 * kib;
 }
 
-/* 64 KiB at 1 MiB, 256 KiB at 16 MiB, 512 KiB at 64 MiB; none in a host. */
-uint64_t tt_front_window_bytes(uint64_t total_bytes, bool is_inside)
+/* A window must hold what is on the way when the pipeline is full, else it
+ * starves it; and half as much again for unevenness. */
+static const double window_fronts = 1.5;
+
+/* 64 KiB at 1 MiB, 256 KiB at 16 MiB, 512 KiB at 64 MiB, but so much as those
+ * fronts need; none in a host. */
+static uint64_t window_for(uint64_t total_bytes, const tt_cutting *c,
+                           double fronts)
 {
-    if (is_inside)
+    if (c->is_inside)
         return 0;
-    uint64_t f = 64 * isqrt(total_bytes);
-    return f < 64 * kib ? 64 * kib : f;
+    uint64_t least = 64 * isqrt(total_bytes);
+    least = least < 64 * kib ? 64 * kib : least;
+    double need = fmin(window_fronts * fronts * (double)c->front_bytes, 0x1p62);
+    return need > (double)least ? (uint64_t)need : least;
 }
 
-static bool has_front_window(tutti_coll coll)
+tt_cutting tt_cutting_for(const tt_cutting *asked, uint64_t total_bytes,
+                          double fronts)
 {
-    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
-           coll == TUTTI_BROADCAST;
+    tt_cutting c = *asked;
+    if (c.front_bytes == 0)
+        c.front_bytes = front_for(total_bytes, c.is_inside);
+    if (c.front_window_bytes == 0)
+        c.front_window_bytes = window_for(total_bytes, &c, fronts);
+    if (c.window == 0)
+        c.window = TT_USUAL_WINDOW;
+    return c;
+}
+
+/* Of all blocks together. */
+static uint64_t total_bytes(const tt_problem *p)
+{
+    bool is_to_all = p->collective == TUTTI_ALL_TO_ALL;
+    return p->size_bytes * (is_to_all ? p->n_ranks : 1);
+}
+
+static uint64_t front_bytes(const tt_problem *p)
+{
+    return tt_cutting_for(&p->cutting, total_bytes(p), 0).front_bytes;
 }
 
 /* How many connections there are: (from, to, rail), as the simulator's. */
@@ -109,18 +136,13 @@ static tutti_err is_endless(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
-/* A window must hold what is on the way when the pipeline is full, else it
- * starves it. One front alone takes t seconds, of which the busiest link works
+/* The pipeline: one front alone takes t seconds, of which the busiest link works
  * u * t; when all runs at that link's pace, a front is done every u * t, so
- * 1 / u fronts are on the way; and half as much again for unevenness. */
-static const double window_fronts = 1.5;
-
+ * 1 / u fronts are on the way. */
 static double front_share(const tt_problem *p)
 {
-    uint64_t front_bytes = tt_front_bytes(p->size_bytes, false);
-    return front_bytes < p->size_bytes
-               ? (double)front_bytes / (double)p->size_bytes
-               : 1;
+    uint64_t front = front_bytes(p), total = total_bytes(p);
+    return front < total ? (double)front / (double)total : 1;
 }
 
 /* How busy the busiest link is while one front is on the way alone. */
@@ -128,10 +150,12 @@ static tutti_err simulate_front(const tutti_schedule *s, const tt_problem *p,
                                 const tt_mem *mem, double *busy,
                                 tutti_diag *diag)
 {
-    uint64_t front_bytes = tt_front_bytes(p->size_bytes, false);
-    tt_sim_result front;
+    uint64_t bytes = front_bytes(p);
+    tutti_sim_result front;
+    if (p->collective == TUTTI_ALL_TO_ALL)
+        bytes /= p->n_ranks;
     const tt_sim_opts alone = {
-        .size_bytes = front_bytes < p->size_bytes ? front_bytes : p->size_bytes,
+        .size_bytes = bytes < p->size_bytes ? bytes : p->size_bytes,
         .gamma_s_per_byte = p->gamma_s_per_byte,
     };
     tutti_err err = tt_simulate(s, p->topology, &alone, mem, &front, diag);
@@ -166,34 +190,40 @@ tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
-uint64_t tt_front_window_for(uint64_t total_bytes, uint64_t front_bytes,
-                             double fronts)
+/* Of a usual element, if the sizes are whole ones. */
+static uint32_t elem_bytes(const tt_problem *p)
 {
-    uint64_t least = tt_front_window_bytes(total_bytes, false);
-    double need = fmin(window_fronts * fronts * (double)front_bytes, 0x1p62);
-    return need > (double)least ? (uint64_t)need : least;
+    uint64_t odd = p->size_bytes % sizeof(float);
+    for (uint32_t r = 0; p->block_bytes && r < p->n_ranks; r++)
+        odd |= p->block_bytes[r] % sizeof(float);
+    return odd ? 1 : sizeof(float);
 }
 
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
                            const tt_mem *mem, tt_sim_opts *out,
                            tutti_diag *diag)
 {
+    const bool has_window = tt_coll_has_window(p->collective);
+    double fronts = 0;
+    tutti_err err = TUTTI_OK;
+    if (has_window)
+        err = tt_plan_pipeline(s, p, mem, &fronts, diag);
+    if (err)
+        return err;
+    const tt_cutting c = tt_cutting_for(&p->cutting, total_bytes(p), fronts);
     *out = (tt_sim_opts){
         .size_bytes = p->size_bytes,
         .block_bytes = p->block_bytes,
-        .front_bytes = tt_front_bytes(p->size_bytes, false),
-        .window = TT_USUAL_WINDOW,
+        .elem_bytes = elem_bytes(p),
+        .front_bytes = c.front_bytes,
+        .staging_max_bytes = c.staging_max_bytes,
+        .max_payload = c.max_payload,
+        .window = c.window,
+        .front_window_bytes = has_window ? c.front_window_bytes : 0,
         .gamma_s_per_byte = p->gamma_s_per_byte,
         .progress = p->progress,
     };
-    if (!has_front_window(p->collective))
-        return TUTTI_OK;
-    double fronts;
-    tutti_err err = tt_plan_pipeline(s, p, mem, &fronts, diag);
-    if (!err)
-        out->front_window_bytes = tt_front_window_for(p->size_bytes,
-                                                      out->front_bytes, fronts);
-    return err;
+    return TUTTI_OK;
 }
 
 enum { ROUTES_LOOKED_AT = 1024 };
@@ -255,14 +285,19 @@ static tutti_err tangle(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
+/* Of a usual chunk, where a front has so many bytes. */
+static double slice_bytes(const tutti_schedule *s, double front)
+{
+    return fmax(TT_LEAST_SLICE, front / fmax(1, (double)s->n_chunks));
+}
+
 /* Does credit hold slices back, because what it lets one connection have on
  * the way is less than what a link holds there and back? Then larger slices
  * with as much credit would be faster than the engine's. */
 static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
                              const tt_sim_opts *o, uint64_t n_conns)
 {
-    double slice = fmax(TT_LEAST_SLICE,
-                        (double)o->front_bytes / fmax(1, (double)s->n_chunks));
+    double slice = slice_bytes(s, (double)o->front_bytes);
     double active = fmax(1, (double)s->n_transfers / (2 * (double)n_conns));
     double held = 0;
     for (uint32_t i = 0; i < t->n_links; i++)
@@ -271,15 +306,18 @@ static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
     return o->window * slice * active < held;
 }
 
-/* Larger fronts where the simulation would take long, and a window of as many
- * of them. */
+/* The one place where a prediction is cut otherwise than the engine cuts: fewer,
+ * larger fronts where the simulation would take long, and a window of as many of
+ * them; and where credit binds, of about as many bytes. */
 static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
                             const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
 {
     const tutti_topology *t = p->topology;
-    uint64_t n_conns;
+    uint64_t n_conns, k;
     double tangled = 1, messages = MOST_MESSAGES;
-    tutti_err err = count_conns(s, mem, &n_conns, diag);
+    tutti_err err = tt_sim_fronts(s, o, mem, &k, diag);
+    if (!err)
+        err = count_conns(s, mem, &n_conns, diag);
     if (!err && n_conns > t->n_links)
         err = tangle(s, p, mem, &tangled, diag);
     if (err)
@@ -288,14 +326,17 @@ static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
         messages = fmin(messages, MOST_WORK / (double)n_conns / tangled);
     double most = fmax(1, messages / fmax(1, (double)s->n_transfers));
     double fronts = exp2(floor(log2(most)));
-    double least = ceil((double)o->size_bytes / fronts);
-    if (least <= (double)o->front_bytes)
+    if ((double)k <= fronts)
         return TUTTI_OK;
+    double front = ceil((double)total_bytes(p) / fronts);
     double ahead = (double)o->front_window_bytes / (double)o->front_bytes;
+    double engines = (double)total_bytes(p) / (double)k;
+    double scale = slice_bytes(s, engines) / slice_bytes(s, front);
     if (n_conns > 0 && does_credit_bind(s, t, o, n_conns))
-        o->window = 1;
-    o->front_bytes = (uint64_t)least;
-    o->front_window_bytes = (uint64_t)ceil(ahead * least);
+        o->window = (uint32_t)fmax(1, o->window * scale);
+    o->n_slices = (uint32_t)fronts;
+    o->max_payload = 0;
+    o->front_window_bytes = (uint64_t)ceil(ahead * front);
     return TUTTI_OK;
 }
 
@@ -304,8 +345,7 @@ static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
  * message, which the simulator does not know. */
 static bool is_one_front(const tt_problem *p)
 {
-    return p->overhead_s > 0 &&
-           p->size_bytes <= tt_front_bytes(p->size_bytes, false);
+    return p->overhead_s > 0 && total_bytes(p) <= front_bytes(p);
 }
 
 static tutti_err add_overhead(const tutti_schedule *s, const tt_problem *p,
@@ -346,7 +386,7 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
                           const tt_mem *mem, double *seconds, tutti_diag *diag)
 {
     tt_sim_opts o;
-    tt_sim_result result;
+    tutti_sim_result result;
     bool is_long;
     tutti_err err = is_endless(s, p, mem, &is_long, diag);
     if (!err && (is_long || is_one_front(p)))

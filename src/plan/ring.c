@@ -2,8 +2,8 @@
  * ring.c - everybody sends to the next rank only.
  *
  * Idea       The ranks sit around a ring: on a flat network in their own order,
- *            else in one that fits the network (order.c); below, r + 1 is the
- *            rank behind r on the ring.
+ *            else in one that fits the network (ringorder.c); below, r + 1 is
+ *            the rank behind r on the ring.
  *            n chunks, chunk c belongs to rank c. Reduce-scatter: chunk c
  *            starts at rank c + 1 and goes once round the ring, each rank
  *            adding its own, until rank c has all. All-gather: it starts at
@@ -25,8 +25,8 @@
  *            receives one.
  * Next       biring.c (both directions), doubling.c (log n steps),
  *            verify/verify.c (the proof). */
-#include "plan/order.h"
-#include "plan/shape.h"
+#include "plan/planner.h"
+#include "plan/ringorder.h"
 
 static const char *why_not(const tt_problem *p)
 {
@@ -58,11 +58,6 @@ static double guess(const tt_problem *p)
     return tt_cost_pipelined(p, n - 2, chain_s, chain_s);
 }
 
-static uint64_t n_parts(const tt_problem *p)
-{
-    return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
-}
-
 /* Once round, from step `first`: chunk c from rank c + lead to c + lead - 1. */
 static void lap(tt_builder *b, const tt_ring *g, uint32_t first, uint32_t lead,
                 tt_xfer_op op)
@@ -91,7 +86,7 @@ static void chain(tt_builder *b, const tt_ring *g, uint32_t start,
 static void fill(const tt_problem *p, const tt_ring *g, tt_builder *b)
 {
     uint32_t n = g->n;
-    tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
+    tt_builder_equal_chunks(b, (uint32_t)tt_part_per_rank(p));
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
         lap(b, g, 0, 1, TT_XFER_REDUCE);
@@ -117,9 +112,9 @@ static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
 {
     tt_arena arena = {.mem = mem};
     tt_ring g;
-    tutti_err err = tt_order_ring(p, false, &arena, &g, diag);
+    tutti_err err = tt_ringorder_find(p, false, &arena, &g, diag);
     if (!err)
-        err = tt_plan_builder(p, n_parts(p), mem, out, diag);
+        err = tt_plan_builder(p, tt_part_per_rank(p), mem, out, diag);
     if (!err)
         fill(p, &g, *out);
     tt_arena_free(&arena);

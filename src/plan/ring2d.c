@@ -17,9 +17,9 @@
  *               of one column               one
  * Cost       All-reduce: 2 (rows + columns - 2) steps instead of the ring's
  *            2 (n - 1), and no more bytes.
- * Next       tour.c (a row of a mesh is a ring too), hdrm.c. */
-#include "plan/order.h"
-#include "plan/shape.h"
+ * Next       ringorder_grid.c (a row of a mesh is a ring too), hdrm.c. */
+#include "plan/planner.h"
+#include "plan/ringorder.h"
 
 #include <string.h>
 
@@ -66,15 +66,11 @@ static const char *why_not(const tt_problem *p)
         return "it needs a topology";
     if (n > 1 && least_side(p->n_ranks) == 1)
         return "the ranks do not fill rows and columns: their number is prime";
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-        return tt_too_many(4 * n * (n - 1));
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-        return tt_too_many(2 * n * (n - 1));
-    default:
-        return "it has only all-reduce, reduce-scatter and all-gather";
-    }
+    const char *why = tt_why_no_shares(p);
+    if (why)
+        return why;
+    return tt_too_many((p->collective == TUTTI_ALL_REDUCE ? 4 : 2) * n *
+                       (n - 1));
 }
 
 /* ------------------------------------------------------ rows and columns -- */
@@ -127,8 +123,8 @@ static tutti_err table_of_grid(const tt_problem *p, tt_arena *arena, table *t)
     uint32_t *spare = tt_arena_new(arena, most, sizeof(*spare));
     if (!row || !col || !spare)
         return TUTTI_ENOMEM;
-    tt_tour(&rows, false, row, spare);
-    tt_tour(&cols, false, col, spare);
+    tt_ringorder_grid(&rows, false, row, spare);
+    tt_ringorder_grid(&cols, false, col, spare);
     for (uint32_t i = 0; i < t->n_rows; i++) {
         for (uint32_t j = 0; j < t->n_cols; j++)
             t->at[i * t->n_cols + j] =
@@ -148,7 +144,7 @@ static tutti_err make_table(const tt_problem *p, tt_arena *arena, table *t,
         err = table_of_grid(p, arena, t);
     else {
         tt_ring ring;
-        err = tt_order_ring(p, false, arena, &ring, diag);
+        err = tt_ringorder_find(p, false, arena, &ring, diag);
         if (err)
             return err;
         t->n_rows = least_side(p->n_ranks);

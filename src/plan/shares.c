@@ -22,6 +22,8 @@
 
 #include <math.h>
 
+#include "base/heap.h"
+
 /* So near to 0, c divides by nothing useful: shares do not matter. */
 #define NO_MATTER 1e-9
 
@@ -100,42 +102,25 @@ static bool are_whole(const double *share, uint32_t n, uint64_t total)
     return true;
 }
 
-/* The one with the larger rest goes first; of equals, the first. */
-static bool goes_first(const double *rest, uint32_t a, uint32_t b)
+/* The one with the smaller rest is taken off first; of equals, the last. */
+static bool goes_last(const void *arg, const void *a, const void *b)
 {
-    return rest[a] > rest[b] || (rest[a] == rest[b] && a < b);
+    const double *rest = arg;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return rest[x] < rest[y] || (rest[x] <= rest[y] && x > y);
 }
 
-/* A heap whose top goes last, of the n first of `heap`; i may be misplaced. */
-static void sift(const double *rest, uint32_t *heap, size_t n, size_t i)
-{
-    for (;;) {
-        size_t last = i;
-        for (size_t kid = 2 * i + 1; kid <= 2 * i + 2 && kid < n; kid++) {
-            if (goes_first(rest, heap[last], heap[kid]))
-                last = kid;
-        }
-        if (last == i)
-            return;
-        uint32_t held = heap[i];
-        heap[i] = heap[last];
-        heap[last] = held;
-        i = last;
-    }
-}
+static const tt_heap_items by_rest = {sizeof(uint32_t), goes_last, NULL};
 
 /* One more for each of the `left` members with the largest rests. */
-static void hand_out(const double *rest, uint32_t n, uint64_t left,
-                     uint32_t *heap, uint64_t *whole)
+static void hand_out(double *rest, uint32_t n, uint64_t left, uint32_t *heap,
+                     uint64_t *whole)
 {
     for (uint32_t i = 0; i < n; i++)
         heap[i] = i;
-    for (size_t i = n / 2; i-- > 0;)
-        sift(rest, heap, n, i);
-    for (size_t end = n; end > left; end--) {
-        heap[0] = heap[end - 1];
-        sift(rest, heap, end - 1, 0);
-    }
+    tt_heap_make(&by_rest, rest, heap, n);
+    for (size_t end = n; end > left; end--)
+        tt_heap_pop(&by_rest, rest, heap, end);
     for (uint64_t i = 0; i < left; i++)
         whole[heap[i]]++;
 }

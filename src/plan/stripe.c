@@ -16,7 +16,7 @@
  * Who knows  Planners that choose rails themselves (knows_rails: forest,
  *            multitree) have no need of it.
  * Next       predict.c, docs/topology.md (rails). */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 #include <string.h>
 
@@ -139,22 +139,12 @@ static void learn_pair(work *w, uint32_t src, uint32_t dst)
     }
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static void find_shares(work *w)
 {
     uint64_t sum = 0, common = 0;
     for (uint32_t k = 0; k < w->n_planes; k++) {
         sum += w->bps[k];
-        common = gcd(w->bps[k], common);
+        common = (uint64_t)tt_gcd(w->bps[k], common);
     }
     for (uint32_t k = 0; k < w->n_planes; k++) {
         uint64_t share = w->bps[k] / common;

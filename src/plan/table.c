@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * table.c - the planners. The order matters where predictions are equal: the
  * first one wins, so those with the fewest flows per link come first. */
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 #include <string.h>
+
+#include "verify/verify.h"
 
 const tt_planner *const tt_planners[] = {
     &tt_planner_ring,          &tt_planner_biring,      &tt_planner_doubling,
@@ -22,29 +24,6 @@ const tt_planner *tt_planner_find(const char *name)
     return NULL;
 }
 
-tutti_err tt_planner_check(const tt_planner *planner, const tt_problem *p,
-                           tutti_diag *diag)
-{
-    const char *reason = planner->why_not(p);
-    if (!reason)
-        return TUTTI_OK;
-    return tt_fail(diag, TUTTI_ENOFIT,
-                   "planner %s does not fit %s on %u ranks: %s", planner->name,
-                   tutti_coll_name(p->collective), p->n_ranks, reason);
-}
-
-tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
-                          const tt_mem *mem, tt_builder **out, tutti_diag *diag)
-{
-    const tt_sched_head head = {
-        .collective = p->collective,
-        .n_ranks = p->n_ranks,
-        .root = tt_coll_has_root(p->collective) ? p->root : TT_NONE,
-        .n_parts = n_parts,
-    };
-    return tt_builder_create(mem, &head, out, diag);
-}
-
 static tutti_err build(const tt_planner *planner, const tt_problem *p,
                        const tt_mem *mem, tutti_schedule **out,
                        tutti_diag *diag)
@@ -61,6 +40,22 @@ static tutti_err build(const tt_planner *planner, const tt_problem *p,
     return tt_builder_seal(b, out, diag);
 }
 
+/* Planners need not know that hosts may not forward. */
+static tutti_err check_routes(const tt_planner *planner, const tt_problem *p,
+                              const tutti_schedule *s, tutti_diag *diag)
+{
+    const tt_transfer *x = p->topology
+                               ? tt_find_unrouted(s, p->topology, p->routes)
+                               : NULL;
+    if (!x)
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_ENOFIT,
+                   "planner %s does not fit %s on %u ranks: rank %u would send "
+                   "to rank %u, and hosts between them do not forward",
+                   planner->name, tutti_coll_name(p->collective), p->n_ranks,
+                   x->src, x->dst);
+}
+
 tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
                         const tt_mem *mem, tutti_schedule **out,
                         tutti_diag *diag)
@@ -71,7 +66,13 @@ tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
         err = tt_planner_check(planner, p, diag);
     if (!err)
         err = build(planner, p, mem, &s, diag);
-    if (!err && !planner->knows_rails)
+    if (!err)
+        err = check_routes(planner, p, s, diag);
+    if (err) {
+        tt_sched_free(s);
+        return err;
+    }
+    if (!planner->knows_rails)
         err = tt_stripe(&s, p, mem, diag);
     if (!err)
         *out = s;

@@ -19,8 +19,8 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
+#include "base/fork.h"
 #include "probe/parts.h"
 
 #define TRY_NS (500 * TT_NS_PER_MS)
@@ -33,33 +33,33 @@
 #define TICK_MS 1
 
 typedef struct call {
-    int fd; /* -1: a free place */
+    bool is_live;
+    tt_link_dial *dial; /* NULL: it is connected */
+    int fd;             /* -1: not yet */
     uint32_t number;
-    bool is_connected;
     uint32_t n_pings;
     uint64_t until_ns;
 } call;
 
-/* Who has called; ear: on which listener. */
+/* Who has called: its bytes are only there to be acknowledged. */
 typedef struct guest {
     int fd;
-    uint32_t ear;
-    bool is_known;
-    size_t got;
-    tt_wire_word word;
 } guest;
 
 struct tt_calls {
     tt_probe *p;
     const uint8_t *is_idle; /* [n_ports]: of a free round; else NULL */
     bool is_patient;
+    bool is_short;         /* of descriptors: for a moment */
     tt_probe_mark *marks;  /* of own tries, from the first one on */
     uint8_t *heard;        /* [n_tries] */
     uint32_t next, n_live; /* tries, calls */
+    uint32_t n_again;      /* tries for which there was no descriptor */
+    uint32_t again[CALLS];
     uint32_t n_guests;
     call calls[CALLS];
     guest guests[GUESTS];
-    struct pollfd polls[CALLS + GUESTS + TT_PROBE_PLACES + 1];
+    struct pollfd polls[1 + CALLS + GUESTS]; /* box, calls, guests */
 };
 
 /* -------------------------------------------------------------- calling -- */
@@ -83,9 +83,9 @@ static void end_call(tt_calls *r, call *c, tt_try_state state, int why)
     mark->state = (uint8_t)state;
     mark->why = (uint8_t)(why < 256 ? why : EIO);
     mark->is_free = r->is_idle != NULL;
-    if (c->fd >= 0)
-        close(c->fd);
-    c->fd = -1;
+    tt_fork_close(&c->fd);
+    tt_link_dial_end(c->dial);
+    *c = (call){.fd = -1};
     r->n_live--;
 }
 
@@ -108,48 +108,64 @@ static uint64_t try_ns(bool is_patient)
     return is_patient ? PATIENT_NS : TRY_NS;
 }
 
+/* The next one to be called; TT_NONE: there is none. */
+static uint32_t next_number(tt_calls *r)
+{
+    uint32_t end = r->p->first_try[r->p->me + 1];
+    if (r->n_again > 0)
+        return r->again[--r->n_again];
+    while (r->next < end && !is_due(r, r->next))
+        r->next++;
+    return r->next < end ? r->next++ : TT_NONE;
+}
+
 static void begin_calls(tt_calls *r)
 {
-    const tt_probe *p = r->p;
-    uint32_t end = p->first_try[p->me + 1];
-    for (uint32_t i = 0; i < CALLS && r->next < end; i++) {
+    for (uint32_t i = 0; i < CALLS && !r->is_short; i++) {
         call *c = &r->calls[i];
-        if (c->fd >= 0)
+        if (c->is_live)
             continue;
-        while (r->next < end && !is_due(r, r->next))
-            r->next++;
-        if (r->next == end)
+        uint32_t number = next_number(r);
+        if (number == TT_NONE)
             return;
-        *c = (call){.number = r->next++,
+        *c = (call){.is_live = true,
+                    .fd = -1,
+                    .number = number,
                     .until_ns = tt_now_ns() + try_ns(r->is_patient)};
         r->n_live++;
-        c->fd = tt_wire_call(p, c->number, r->is_idle != NULL);
-        int why = c->fd < 0 ? -c->fd : 0;
-        if ((why == EMFILE || why == ENFILE) && r->n_live > 1) {
-            c->fd = -1; /* later, when others have ended */
-            r->next--;
-            r->n_live--;
-            return;
-        }
-        if (why)
-            end_call(r, c, TT_TRY_FAILED, why);
+        const tt_wire_call_opts o = {
+            .try_number = number,
+            .is_free = r->is_idle != NULL,
+            .word = {.kind = TT_WIRE_TRY, .number = number},
+            .deadline_ns = c->until_ns,
+            .arg = c};
+        c->dial = tt_wire_call(r->p, &o);
+        if (!c->dial)
+            end_call(r, c, TT_TRY_FAILED, ENOMEM);
     }
 }
 
-/* It stands: says which try this is. */
-static void greet(tt_calls *r, call *c)
+/* How it has ended: it stands, and has said which try this is, or has not. */
+static void hear_outcome(tt_calls *r, call *c, const tt_link_event *e)
 {
-    const tt_probe *p = r->p;
-    uint32_t host = p->place_host[p->tries[c->number].dst];
-    int why = tt_wire_outcome(c->fd);
-    if (why == 0 && !tt_wire_say(p, c->fd, TT_WIRE_TRY, c->number, 0, host))
-        why = errno;
-    if (why) {
-        end_call(r, c, TT_TRY_FAILED, why);
-        return;
+    tt_link_outcome how = tt_link_dial_outcome(c->dial, 0);
+    bool is_short = how.err == EMFILE || how.err == ENFILE;
+    if (e->kind == TT_LINK_DIALLED) {
+        tt_link_dial_end(c->dial);
+        c->dial = NULL;
+        c->fd = e->fd;
+        c->until_ns = tt_now_ns() + TALK_NS;
+    } else if (is_short && r->n_live > 1) {
+        r->again[r->n_again++] = c->number; /* when others have ended */
+        r->is_short = true;
+        tt_link_dial_end(c->dial);
+        *c = (call){.fd = -1};
+        r->n_live--;
+    } else if (how.err) {
+        end_call(r, c, TT_TRY_FAILED, how.err);
+    } else {
+        end_call(r, c, TT_TRY_SILENT, 0);
     }
-    c->is_connected = true;
-    c->until_ns = tt_now_ns() + TALK_NS;
 }
 
 static void reaches(tt_calls *r, call *c)
@@ -193,11 +209,9 @@ static void serve_calls(tt_calls *r, const struct pollfd *polls)
         call *c = &r->calls[i];
         if (c->fd < 0)
             continue;
-        if (!c->is_connected && polls[i].fd == c->fd && polls[i].revents)
-            greet(r, c);
-        else if (c->is_connected && (polls[i].revents & (POLLERR | POLLHUP)))
+        if (polls++->revents & (POLLERR | POLLHUP))
             end_call(r, c, TT_TRY_STRANGE, 0); /* it has hung up */
-        else if (c->is_connected)
+        else
             ping(r, c);
         if (c->fd >= 0 && now >= c->until_ns)
             give_up(r, c);
@@ -206,92 +220,75 @@ static void serve_calls(tt_calls *r, const struct pollfd *polls)
 
 /* ------------------------------------------------------------ listening -- */
 
-static bool hear_guest(tt_calls *r, guest *g)
-{
-    char rest[64];
-    if (g->is_known) { /* its bytes are only there to be acknowledged */
-        ssize_t n = recv(g->fd, rest, sizeof(rest), 0);
-        return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-    }
-    int how = tt_wire_hear(r->p, g->fd, &g->word, &g->got);
-    if (how <= 0)
-        return how == 0;
-    g->is_known = true;
-    if (g->word.kind == TT_WIRE_TRY &&
-        tt_wire_is_right(r->p, &g->word, g->word.number, g->ear))
-        r->heard[g->word.number] = 1;
-    return true;
-}
-
 static void drop_guest(tt_calls *r, uint32_t i)
 {
-    close(r->guests[i].fd);
+    tt_fork_close(&r->guests[i].fd);
     r->guests[i] = r->guests[--r->n_guests];
 }
 
-/* Where there is no more room the oldest stranger goes. */
-static bool make_room(tt_calls *r)
+static void hear_guest(tt_calls *r, const tt_link_event *e)
 {
-    for (uint32_t i = 0; r->n_guests == GUESTS && i < GUESTS; i++) {
-        if (!r->guests[i].is_known)
-            drop_guest(r, i);
-    }
-    return r->n_guests < GUESTS;
+    uint32_t ear;
+    tt_wire_word w = tt_wire_heard(e, &ear);
+    if (w.kind == TT_WIRE_TRY && tt_wire_is_right(r->p, &w, w.number, ear))
+        r->heard[w.number] = 1;
+    if (r->n_guests == GUESTS)
+        drop_guest(r, 0);
+    r->guests[r->n_guests++] = (guest){e->fd};
 }
 
-static void accept_guests(tt_calls *r)
+static bool take_all(tt_calls *r)
 {
-    const tt_probe *p = r->p;
-    for (uint32_t ear = 0; ear <= p->n_ears; ear++) {
-        while (make_room(r)) {
-            int fd = tt_sock_accept(p->ears[ear]);
-            if (fd < 0)
-                break;
-            r->guests[r->n_guests] = (guest){.fd = fd, .ear = ear};
-            if (hear_guest(r, &r->guests[r->n_guests++]))
-                continue;
-            drop_guest(r, r->n_guests - 1);
-        }
+    tt_link_event e;
+    bool is_any = false;
+    while (tt_link_box_take(r->p->box, &e)) {
+        is_any = true;
+        if (e.kind == TT_LINK_ARRIVED)
+            hear_guest(r, &e);
+        else
+            hear_outcome(r, e.arg, &e);
     }
+    return is_any;
 }
 
 static void serve_guests(tt_calls *r, const struct pollfd *polls, uint32_t n)
 {
+    char rest[64];
     /* From the end, because the last one moves into a free place. */
     for (uint32_t i = n; i-- > 0;) {
-        if ((!polls || polls[i].revents) && !hear_guest(r, &r->guests[i]))
+        if (!polls[i].revents)
+            continue;
+        ssize_t got = recv(r->guests[i].fd, rest, sizeof(rest), 0);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
             drop_guest(r, i);
     }
 }
 
 void tt_calls_hear_rest(tt_calls *r)
 {
-    serve_guests(r, NULL, r->n_guests);
-    while (r->n_guests > 0)
-        drop_guest(r, 0);
-    for (bool is_full = true; is_full;) {
-        accept_guests(r);
-        is_full = r->n_guests == GUESTS;
+    do {
         while (r->n_guests > 0)
             drop_guest(r, 0);
-    }
+        tt_link_box_settle(r->p->box);
+    } while (take_all(r));
 }
 
 /* ------------------------------------------------------------- the loop -- */
 
+/* Not more than there are: the system takes no more than it lets us open. Returns
+ * where the guests begin. */
 static uint32_t fill_polls(tt_calls *r)
 {
     struct pollfd *at = r->polls;
+    *at++ = (struct pollfd){.fd = tt_link_box_fd(r->p->box), .events = POLLIN};
     for (uint32_t i = 0; i < CALLS; i++) {
-        const call *c = &r->calls[i];
-        *at++ = (struct pollfd){.fd = c->fd,
-                                .events = c->is_connected ? 0 : POLLOUT};
+        if (r->calls[i].fd >= 0)
+            *at++ = (struct pollfd){.fd = r->calls[i].fd};
     }
+    uint32_t first = (uint32_t)(at - r->polls);
     for (uint32_t i = 0; i < r->n_guests; i++)
         *at++ = (struct pollfd){.fd = r->guests[i].fd, .events = POLLIN};
-    for (uint32_t i = 0; i <= r->p->n_ears; i++)
-        *at++ = (struct pollfd){.fd = r->p->ears[i], .events = POLLIN};
-    return (uint32_t)(at - r->polls);
+    return first;
 }
 
 uint64_t tt_calls_limit_ns(uint32_t n, bool is_patient)
@@ -310,17 +307,18 @@ tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag)
     tt_probe_tell(p, "trying addresses", r->is_idle ? 7 : 3);
     for (begin_calls(r); r->n_live > 0; begin_calls(r)) {
         tt_probe_alive(p);
-        uint32_t n_polls = fill_polls(r), n_guests = r->n_guests;
-        int got = poll(r->polls, n_polls, TICK_MS);
+        uint32_t first = fill_polls(r), n_guests = r->n_guests;
+        int got = poll(r->polls, first + n_guests, TICK_MS);
         if (got < 0 && errno != EINTR)
             return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll");
         if (got < 0)
             continue;
-        serve_calls(r, r->polls);
-        serve_guests(r, r->polls + CALLS, n_guests);
-        accept_guests(r);
+        r->is_short = false;
+        serve_calls(r, r->polls + 1);
+        serve_guests(r, r->polls + first, n_guests);
+        take_all(r);
         if (tt_now_ns() > deadline_ns)
-            r->next = p->first_try[p->me + 1]; /* no more of them */
+            r->next = p->first_try[p->me + 1], r->n_again = 0; /* no more */
     }
     return TUTTI_OK;
 }
@@ -345,8 +343,8 @@ void tt_calls_close(tt_calls *r)
     if (!r)
         return;
     for (uint32_t i = 0; i < CALLS; i++) {
-        if (r->calls[i].fd >= 0)
-            close(r->calls[i].fd);
+        tt_link_dial_end(r->calls[i].dial);
+        tt_fork_close(&r->calls[i].fd);
     }
     while (r->n_guests > 0)
         drop_guest(r, 0);

@@ -29,18 +29,14 @@
 #define PIECES 8          /* in one turn of a flow */
 /* Windows that a buffer of fixed size can have on every system. */
 #define FIXED (320 << 10)
-/* Connections that have not said yet what they are. */
-#define GUESTS 32
 
-typedef enum role { FREE, CALLER, SENDER, GUEST, RECEIVER } role;
+typedef enum role { FREE, CALLER, SENDER, RECEIVER } role;
 
 typedef struct end {
     role role;
-    int fd;
+    int fd;             /* -1: FREE, CALLER */
+    tt_link_dial *dial; /* CALLER */
     uint32_t flow;
-    uint32_t ear; /* GUEST: the listener */
-    size_t got;
-    tt_wire_word word;
     bool is_timed,
         has_stamps; /* the meter's clock is set; it is the kernel's */
     tt_meter meter;
@@ -54,7 +50,7 @@ struct tt_traffic {
     uint32_t n_missing; /* ends */
     uint32_t n_ends;    /* places for them */
     end *ends;
-    struct pollfd *polls; /* of ends, then of listeners */
+    struct pollfd *polls; /* of ends */
     char *piece;
     uint64_t begin_ns, begin_real_ns;
 };
@@ -72,6 +68,8 @@ static uint32_t to_host(const tt_traffic *f, uint32_t i)
 static void drop(end *e)
 {
     tt_wire_cut(e->fd);
+    tt_link_dial_end(e->dial);
+    e->dial = NULL;
     e->role = FREE;
     e->fd = -1;
 }
@@ -93,43 +91,49 @@ static void set_option(int fd, int level, int option, int value)
     setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-static void begin_calls(tt_traffic *f)
+static void begin_calls(tt_traffic *f, uint64_t deadline_ns)
 {
     for (uint32_t i = 0; i < f->round->n_flows; i++) {
         f->n_missing += to_host(f, i) == f->p->me;
-        if (from_host(f, i) != f->p->me)
+        end *e = from_host(f, i) == f->p->me ? free_end(f) : NULL;
+        if (!e)
             continue;
-        int fd = tt_wire_call(f->p, f->flows[i].number, f->flows[i].is_free);
-        end *e = free_end(f);
-        if (fd < 0 || !e) {
-            tt_wire_cut(fd);
-            continue;
-        }
-        *e = (end){.role = CALLER, .fd = fd, .flow = i};
-        f->n_missing++;
+        *e = (end){.role = CALLER, .fd = -1, .flow = i};
+        const tt_wire_call_opts o = {.try_number = f->flows[i].number,
+                                     .is_free = f->flows[i].is_free,
+                                     .word = {.kind = TT_WIRE_FLOW,
+                                              .number = i,
+                                              .round = f->round->number},
+                                     .deadline_ns = deadline_ns,
+                                     .arg = e};
+        e->dial = tt_wire_call(f->p, &o);
+        if (!e->dial)
+            drop(e);
+        f->n_missing += e->role == CALLER;
     }
 }
 
-static void greet(tt_traffic *f, end *e)
+static void hear_outcome(tt_traffic *f, end *e, const tt_link_event *how)
 {
     f->n_missing--;
-    if (tt_wire_outcome(e->fd) != 0 ||
-        !tt_wire_say(f->p, e->fd, TT_WIRE_FLOW, e->flow, f->round->number,
-                     to_host(f, e->flow))) {
+    if (how->kind != TT_LINK_DIALLED) {
         drop(e);
         return;
     }
-    set_option(e->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * PIECE);
+    tt_link_dial_end(e->dial);
+    e->dial = NULL;
+    e->fd = how->fd;
     e->role = SENDER;
+    set_option(e->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * PIECE);
 }
 
 /* Is this flow expected, and not there yet? */
-static bool is_expected(const tt_traffic *f, const end *g)
+static bool is_expected(const tt_traffic *f, const tt_wire_word *w,
+                        uint32_t ear)
 {
-    const tt_wire_word *w = &g->word;
     if (w->kind != TT_WIRE_FLOW || w->round != f->round->number ||
         w->number >= f->round->n_flows ||
-        !tt_wire_is_right(f->p, w, f->flows[w->number].number, g->ear))
+        !tt_wire_is_right(f->p, w, f->flows[w->number].number, ear))
         return false;
     for (uint32_t i = 0; i < f->n_ends; i++) {
         if (f->ends[i].role == RECEIVER && f->ends[i].flow == w->number)
@@ -138,82 +142,52 @@ static bool is_expected(const tt_traffic *f, const end *g)
     return true;
 }
 
-static void hear(tt_traffic *f, end *g)
+static void hear_guest(tt_traffic *f, const tt_link_event *how)
 {
-    int how = tt_wire_hear(f->p, g->fd, &g->word, &g->got);
-    if (how == 0)
-        return;
-    if (how < 0 || !is_expected(f, g)) {
-        drop(g);
+    uint32_t ear;
+    const tt_wire_word w = tt_wire_heard(how, &ear);
+    end *e = is_expected(f, &w, ear) ? free_end(f) : NULL;
+    if (!e) {
+        tt_wire_cut(how->fd);
         return;
     }
-    g->role = RECEIVER;
-    g->flow = g->word.number;
-    if (f->flows[g->flow].window_bytes <= FIXED) /* else it grows as it will */
-        set_option(g->fd, SOL_SOCKET, SO_RCVBUF, FIXED);
-    set_option(g->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
+    *e = (end){.role = RECEIVER, .fd = how->fd, .flow = w.number};
+    if (f->flows[e->flow].window_bytes <= FIXED) /* else it grows as it will */
+        set_option(e->fd, SOL_SOCKET, SO_RCVBUF, FIXED);
+    set_option(e->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
     f->n_missing--;
 }
 
-static void accept_guests(tt_traffic *f)
+static int wait_for(tt_traffic *f, uint64_t until_ns)
 {
-    for (uint32_t ear = 0; ear <= f->p->n_ears; ear++) {
-        for (end *e = free_end(f); e; e = free_end(f)) {
-            int fd = tt_sock_accept(f->p->ears[ear]);
-            if (fd < 0)
-                break;
-            *e = (end){.role = GUEST, .fd = fd, .ear = ear};
-            hear(f, e);
-        }
-    }
-}
-
-static int wait_for(tt_traffic *f, bool is_running, uint64_t until_ns)
-{
-    static const short events[] = {[CALLER] = POLLOUT,
-                                   [SENDER] = POLLOUT,
-                                   [GUEST] = POLLIN,
-                                   [RECEIVER] = POLLIN};
-    uint32_t n = f->n_ends;
-    for (uint32_t i = 0; i < n; i++) {
-        const end *e = &f->ends[i];
-        bool is_idle = e->role == FREE ||
-                       (!is_running &&
-                        (e->role == SENDER || e->role == RECEIVER));
-        f->polls[i] = (struct pollfd){.fd = is_idle ? -1 : e->fd,
-                                      .events = events[e->role]};
-    }
-    for (uint32_t i = 0; !is_running && i <= f->p->n_ears; i++)
-        f->polls[n++] = (struct pollfd){.fd = f->p->ears[i], .events = POLLIN};
-    int got = poll(f->polls, n, tt_poll_ms(until_ns, 1000));
+    for (uint32_t i = 0; i < f->n_ends; i++)
+        f->polls[i] = (struct pollfd){
+            .fd = f->ends[i].fd,
+            .events = f->ends[i].role == SENDER ? POLLOUT : POLLIN};
+    int got = poll(f->polls, f->n_ends, tt_poll_ms(until_ns, 1000));
     return got < 0 && errno == EINTR ? 0 : got;
 }
 
-tutti_err tt_traffic_connect(tt_traffic *f, tutti_diag *diag)
+void tt_traffic_connect(tt_traffic *f)
 {
+    tt_link_event e;
     uint64_t deadline_ns = tt_now_ns() + SETUP_NS;
-    begin_calls(f);
+    begin_calls(f, deadline_ns);
     while (f->n_missing > 0 && tt_now_ns() < deadline_ns) {
+        uint64_t soon = tt_now_ns() + TT_NS_PER_S;
         tt_probe_alive(f->p);
-        int got = wait_for(f, false, deadline_ns);
-        if (got < 0)
-            return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll");
-        for (uint32_t i = 0; i < f->n_ends; i++) {
-            end *e = &f->ends[i];
-            if (!f->polls[i].revents || f->polls[i].fd != e->fd)
-                continue;
-            if (e->role == CALLER)
-                greet(f, e);
-            else if (e->role == GUEST)
-                hear(f, e);
+        tt_link_box_wait(f->p->box, soon < deadline_ns ? soon : deadline_ns);
+        while (tt_link_box_take(f->p->box, &e)) {
+            if (e.kind == TT_LINK_ARRIVED)
+                hear_guest(f, &e);
+            else
+                hear_outcome(f, e.arg, &e);
         }
-        accept_guests(f);
     }
     for (uint32_t i = 0; i < f->n_ends; i++) {
-        if (f->ends[i].role == CALLER || f->ends[i].role == GUEST)
+        if (f->ends[i].role == CALLER)
             drop(&f->ends[i]);
     }
-    return TUTTI_OK;
 }
 
 /* -------------------------------------------------------------- running -- */
@@ -321,7 +295,7 @@ tutti_err tt_traffic_run(tt_traffic *f, tutti_diag *diag)
                       (f->round->warm_us + f->round->measure_us) * TT_NS_PER_US;
     while (tt_now_ns() < end_ns) {
         tt_probe_alive(f->p);
-        if (wait_for(f, true, end_ns) < 0)
+        if (wait_for(f, end_ns) < 0)
             return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll");
         for (uint32_t i = 0; i < f->n_ends; i++) {
             end *e = &f->ends[i];
@@ -350,15 +324,14 @@ tt_traffic *tt_traffic_open(const tt_probe *p, const tt_probe_round *round,
     if (!f)
         return NULL;
     *f = (tt_traffic){.p = p, .round = round, .flows = flows, .rates = rates};
-    f->n_ends = GUESTS;
     for (uint32_t i = 0; i < round->n_flows; i++)
         f->n_ends += (from_host(f, i) == p->me) + (to_host(f, i) == p->me);
     f->ends = tt_new(p->mem, f->n_ends, sizeof(*f->ends));
-    f->polls = tt_new(p->mem, f->n_ends + p->n_ears + 1, sizeof(*f->polls));
+    f->polls = tt_new(p->mem, f->n_ends, sizeof(*f->polls));
     f->piece = tt_new(p->mem, PIECE, 1);
     for (uint32_t i = 0; f->ends && i < f->n_ends; i++)
         f->ends[i].fd = -1;
-    if (f->ends && f->polls && f->piece)
+    if (f->n_ends == 0 || (f->ends && f->polls && f->piece))
         return f;
     tt_traffic_close(f);
     return NULL;
@@ -372,7 +345,7 @@ void tt_traffic_close(tt_traffic *f)
     for (uint32_t i = 0; f->ends && i < f->n_ends; i++)
         drop(&f->ends[i]);
     tt_free(p->mem, f->ends, f->n_ends, sizeof(*f->ends));
-    tt_free(p->mem, f->polls, f->n_ends + p->n_ears + 1, sizeof(*f->polls));
+    tt_free(p->mem, f->polls, f->n_ends, sizeof(*f->polls));
     tt_free(p->mem, f->piece, PIECE, 1);
     tt_free(p->mem, f, 1, sizeof(*f));
 }

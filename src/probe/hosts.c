@@ -105,13 +105,12 @@ static uint32_t list_own(tt_probe *p)
     return n;
 }
 
-static int listen_on(const tt_probe *p, const char *dev, int *ear)
+static int listen_on(tt_probe *p, const char *dev)
 {
     uint16_t first, last;
     if (!tt_ports_parse(p->job->settings->ports, &first, &last))
         return EINVAL;
-    *ear = tt_wire_listen(dev, first, last);
-    return *ear < 0 ? -*ear : 0;
+    return tt_wire_listen(p, p->n_ears, dev, first, last);
 }
 
 static tutti_err fail_listen(const tt_probe *p, int why, tutti_diag *diag)
@@ -138,10 +137,10 @@ static int ear_of(tt_probe *p, uint32_t i, const tt_probe_card *card,
             return 0;
         }
     }
-    int why = listen_on(p, p->own[i].name, &p->ears[p->n_ears]);
+    int why = listen_on(p, p->own[i].name);
     if (why)
         return why;
-    *port = tt_sock_port(p->ears[p->n_ears++]);
+    *port = tt_link_listener_port(p->ears[p->n_ears++], 0);
     return 0;
 }
 
@@ -150,8 +149,6 @@ static tutti_err open_ears(tt_probe *p, tt_probe_card *card, tutti_diag *diag)
 {
     uint32_t n = list_own(p);
     const char *filter = p->job->settings->interfaces;
-    for (uint32_t i = 0; i <= TT_PROBE_PLACES; i++)
-        p->ears[i] = -1;
     if (n == 0 && filter[0]) {
         char names[200];
         tt_ifaces_names(names, sizeof(names));
@@ -161,6 +158,13 @@ static tutti_err open_ears(tt_probe *p, tt_probe_card *card, tutti_diag *diag)
                        "up: %s",
                        filter, names);
     }
+    if (getrandom(p->token, sizeof(p->token), 0) != sizeof(p->token))
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
+    tutti_err err = tt_link_host_open(&p->link_host, diag);
+    if (!err)
+        err = tt_link_box_open(p->link_host, p->mem, &p->box, diag);
+    if (err)
+        return err;
     int why = 0;
     for (uint32_t i = 0; i < n && !why; i++) {
         uint16_t port = 0;
@@ -168,19 +172,17 @@ static tutti_err open_ears(tt_probe *p, tt_probe_card *card, tutti_diag *diag)
         card->places[i] = place_of(&p->own[i], port);
     }
     if (!why) {
-        why = listen_on(p, "", &p->ears[p->n_ears]);
+        why = listen_on(p, "");
         /* A range of one port: then nothing is tried without binding. */
         if (why == EADDRINUSE && p->job->settings->ports[0] && p->n_ears > 0)
             why = 0;
     }
     if (why)
         return fail_listen(p, why, diag);
-    if (getrandom(p->token, sizeof(p->token), 0) != sizeof(p->token))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
     memcpy(card->token, p->token, sizeof(card->token));
     card->n_places = (uint16_t)n;
-    if (p->ears[p->n_ears] >= 0)
-        card->any_port = tt_sock_port(p->ears[p->n_ears]);
+    if (p->ears[p->n_ears])
+        card->any_port = tt_link_listener_port(p->ears[p->n_ears], 0);
     return TUTTI_OK;
 }
 

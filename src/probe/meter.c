@@ -91,7 +91,7 @@ double tt_meter_rate(const tt_meter *m)
         return 0;
     uint32_t n = find_slots(m, slots);
     if (n == 0 || sum(slots, n).ns < window_ns / 4)
-        return (double)m->counted * 1e9 / (double)window_ns;
+        return tt_meter_mean(m);
     double early = rate_of(sum(slots, n / 2)),
            late = rate_of(sum(slots + n / 2, n - n / 2));
     bool has_settled = n < 4 || (early > late * (1 - settled) &&

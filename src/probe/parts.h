@@ -15,11 +15,15 @@
  *   wires.c         sockets that are bound to an interface, and their first
  *                   word
  *
+ * Beside it, with a header of their own (learn.h): learn.c, cache.c,
+ * fingerprint.c, slowifaces.c.
+ *
  * A place is an address of a host, a port an interface; both are numbered
  * through all hosts, in order of the hosts, on all ranks alike. */
 #ifndef TT_PROBE_PARTS_H
 #define TT_PROBE_PARTS_H
 
+#include "link/link.h"
 #include "probe/probe.h"
 
 #define TT_PROBE_PLACES 32 /* addresses that a host tells */
@@ -99,9 +103,11 @@ struct tt_probe {
     uint32_t *n_into;    /* [n_hosts]: tries that end there */
     /* This agent's. */
     tt_iface own[TT_PROBE_PLACES]; /* by place of the own host */
-    int ears[TT_PROBE_PLACES + 1]; /* listeners of its interfaces, and
-                                           one for all of them */
-    uint32_t n_ears;               /* without the last */
+    tt_link_host *link_host;
+    tt_link_box *box; /* who calls, and outcomes of calls */
+    /* Of its interfaces, and one for all of them; NULL: none. */
+    tt_link_listener *ears[TT_PROBE_PLACES + 1];
+    uint32_t n_ears;        /* without the last */
     const uint8_t *is_idle; /* by port: tried without binding too; or NULL */
     uint8_t token[TT_PROBE_TOKEN];
     /* Rank 0's. */
@@ -146,8 +152,6 @@ tutti_err tt_probe_tries(tt_probe *p, tutti_diag *diag);
 tt_try_state tt_probe_foresee(const tt_probe *p, const tt_probe_try *t);
 /* Is the far end in a subnet of the near one? Of own tries. */
 bool tt_probe_is_link(const tt_probe *p, const tt_probe_try *t);
-void tt_probe_place_addr(const tt_probe_place *place, uint16_t port,
-                         tt_addr *out);
 
 /* --------------------------------------------------------------- calls.c */
 
@@ -231,8 +235,8 @@ typedef struct tt_traffic tt_traffic;
 tt_traffic *tt_traffic_open(const tt_probe *p, const tt_probe_round *round,
                             const tt_probe_flow *flows, tt_infer_rate *rates);
 /* Connects what begins or ends here; a flow that does not come about is left
- * out. Errors: ESYS. */
-tutti_err tt_traffic_connect(tt_traffic *f, tutti_diag *diag);
+ * out. */
+void tt_traffic_connect(tt_traffic *f);
 /* From now on, for the time that the round takes. Errors: ESYS. */
 tutti_err tt_traffic_run(tt_traffic *f, tutti_diag *diag);
 void tt_traffic_close(tt_traffic *f); /* accepts NULL */
@@ -275,38 +279,37 @@ tutti_err tt_probe_choose(tt_probe *p, tutti_diag *diag);
 
 /* --------------------------------------------------------------- wires.c */
 
-#define TT_WIRE_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_WIRE_VERSION 1
 typedef enum tt_wire_kind {
     TT_WIRE_TRY = 1, /* number: a try */
     TT_WIRE_FLOW = 2 /* number: a flow of this round */
 } tt_wire_kind;
 
-/* The first word of a connection; little-endian. */
+/* What the caller says in its greeting; little-endian. */
 typedef struct tt_wire_word {
-    uint32_t magic;
-    uint16_t version, kind;
-    uint32_t number, round, host, pad; /* host: the caller's */
-    uint8_t token[TT_PROBE_TOKEN];     /* of the host that hears it */
+    uint16_t kind, pad;
+    uint32_t number, round, host; /* host: the caller's */
 } tt_wire_word;
-_Static_assert(sizeof(tt_wire_word) == 40, "a word is 40 bytes");
+_Static_assert(sizeof(tt_wire_word) == 16, "a word is 16 bytes");
 
-/* Begins to call the far end of a try; is_free: the kernel chooses the
- * interface. Returns the socket, or -errno. */
-int tt_wire_call(const tt_probe *p, uint32_t try_number, bool is_free);
-/* How a call has ended: 0, or errno. */
-int tt_wire_outcome(int fd);
-bool tt_wire_say(const tt_probe *p, int fd, tt_wire_kind kind, uint32_t number,
-                 uint32_t round, uint32_t to_host);
-/* 1: *w is whole and for this agent; 0: not yet; -1: it never will be. got
- * counts its bytes. */
-int tt_wire_hear(const tt_probe *p, int fd, tt_wire_word *w, size_t *got);
-/* Did the try arrive where it was sent to? ear: which listener has heard it;
- * n_ears: that for all. */
+/* Begins to call the far end of a try; is_free: the kernel chooses the interface.
+ * The outcome, with arg, comes into p->box. NULL: no memory. */
+typedef struct tt_wire_call_opts {
+    uint32_t try_number;
+    bool is_free;
+    tt_wire_word word; /* but for host */
+    uint64_t deadline_ns;
+    void *arg;
+} tt_wire_call_opts;
+tt_link_dial *tt_wire_call(const tt_probe *p, const tt_wire_call_opts *o);
+/* Who has come into p->box: what it has said, and which listener has heard it
+ * (n_ears: that for all). */
+tt_wire_word tt_wire_heard(const tt_link_event *e, uint32_t *ear);
+/* Did the try arrive where it was sent to? */
 bool tt_wire_is_right(const tt_probe *p, const tt_wire_word *w,
                       uint32_t try_number, uint32_t ear);
-/* A listener; dev "" for all interfaces. Returns the socket, or -errno. */
-int tt_wire_listen(const char *dev, uint16_t first, uint16_t last);
+/* Listens, as p->ears[ear]; dev "" for all interfaces. 0, or errno. */
+int tt_wire_listen(tt_probe *p, uint32_t ear, const char *dev, uint16_t first,
+                   uint16_t last);
 /* Ends a connection without a trace. */
 void tt_wire_cut(int fd);
 

@@ -50,11 +50,10 @@ static void name_lost(const tt_probe *p, tutti_err err, tutti_diag *diag)
 
 static void close_ears(tt_probe *p)
 {
-    for (uint32_t i = 0; i <= TT_PROBE_PLACES; i++) {
-        if (p->ears[i] >= 0)
-            close(p->ears[i]);
-        p->ears[i] = -1;
-    }
+    tt_link_box_close(p->box);
+    tt_link_host_close(p->link_host);
+    p->box = NULL;
+    p->link_host = NULL;
 }
 
 tutti_err tt_probe_run(const tt_probe_job *job, tt_probe **out,
@@ -75,8 +74,6 @@ tutti_err tt_probe_run(const tt_probe_job *job, tt_probe **out,
                         .time_ns = job->time_ns ? job->time_ns : DEFAULT_NS,
                         .me = TT_NONE,
                         .says = says};
-        for (uint32_t i = 0; i <= TT_PROBE_PLACES; i++)
-            p->ears[i] = -1;
         tt_probe_be_patient(p, 0);
         err = run(p, &why);
         close_ears(p);

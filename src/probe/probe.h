@@ -7,7 +7,11 @@
  * (infer/infer.h). Rates are those of the link: headers are counted, as in
  * topology files.
  *
- * Next: probe.c (the order of things), parts.h (what all files here share). */
+ * A job that wants its network measured (TUTTI_TOPOLOGY=auto) asks learn.c,
+ * which knows networks that were measured before.
+ *
+ * Next: probe.c (the order of things), parts.h (what all files here share),
+ * learn.h. */
 #ifndef TT_PROBE_PROBE_H
 #define TT_PROBE_PROBE_H
 
@@ -55,5 +59,38 @@ bool tt_probe_way_at(const tt_probe *p, size_t index, tutti_probe_way *out);
 void tt_probe_describe(const tt_probe *p, tutti_probe_info *out);
 /* On rank 0: was there more to measure when the time was over? */
 bool tt_probe_is_cut(const tt_probe *p);
+
+/* ------------------------------------------------------------- learn.c -- */
+
+/* All ranks have met. */
+typedef struct tt_learn_job {
+    const tt_mem *mem;
+    tt_boot *boot;
+    uint32_t rank, n_ranks, n_hosts;
+    const tt_settings *settings;
+    bool is_fresh; /* whatever was measured before */
+} tt_learn_job;
+
+bool tt_learn_is_wanted(const tt_settings *settings);
+/* Collective. On rank 0 *out becomes the network of the job, from the cache or
+ * measured now, without interfaces that are not worth planning with; NULL on
+ * other ranks, and where all ranks are on one host. The caller owns it. Errors:
+ * those of the probe and of boot, the same on all ranks; but rank 0's last step
+ * may fail alone: then it has told boot, and the next exchange fails. */
+tutti_err tt_learn(const tt_learn_job *job, tutti_topology **out,
+                   tutti_diag *diag);
+/* From here on a rank that has stopped, rank 0 too, is noticed in seconds. */
+void tt_learn_begin(tt_boot *boot);
+/* How long a job measures so many hosts. */
+uint64_t tt_learn_time_ns(uint32_t n_hosts);
+/* Rank 0: keeps what was measured for the next job; what fails is a warning. */
+void tt_learn_keep(const tt_settings *settings, uint64_t fingerprint,
+                   const tt_probe *probe);
+
+/* ------------------------------------------------------- fingerprint.c -- */
+
+/* Collective: *out on rank 0; 0 elsewhere. */
+tutti_err tt_fingerprint(const tt_learn_job *job, uint64_t *out,
+                         tutti_diag *diag);
 
 #endif

@@ -388,7 +388,10 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
     }
     if (!err && p->me != TT_NONE) {
         f = tt_traffic_open(p, &r->head, r->flows, r->rates);
-        err = f ? tt_traffic_connect(f, diag) : tt_probe_no_memory(diag);
+        if (f)
+            tt_traffic_connect(f);
+        else
+            err = tt_probe_no_memory(diag);
     }
     err = tt_probe_agree(p, err, diag); /* all are ready: go */
     if (!err) {

@@ -65,28 +65,11 @@ tutti_err tt_probe_tries(tt_probe *p, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-void tt_probe_place_addr(const tt_probe_place *place, uint16_t port,
-                         tt_addr *out)
-{
-    *out = (tt_addr){0};
-    if (place->family == 4) {
-        out->u.v4.sin_family = AF_INET;
-        out->u.v4.sin_port = htons(port);
-        memcpy(&out->u.v4.sin_addr, place->ip, 4);
-        out->len = sizeof(out->u.v4);
-        return;
-    }
-    out->u.v6.sin6_family = AF_INET6;
-    out->u.v6.sin6_port = htons(port);
-    memcpy(&out->u.v6.sin6_addr, place->ip, 16);
-    out->len = sizeof(out->u.v6);
-}
-
 tt_try_state tt_probe_foresee(const tt_probe *p, const tt_probe_try *t)
 {
     tt_addr to;
     const tt_probe_host *me = &p->hosts[p->me];
-    tt_probe_place_addr(&p->places[t->dst], 0, &to);
+    tt_addr_of(p->places[t->dst].family, p->places[t->dst].ip, 0, &to);
     for (uint32_t i = 0; i < me->n_places; i++) {
         if (tt_addr_same_ip(&p->own[i].addr, &to))
             return TT_TRY_OWN;
@@ -98,6 +81,6 @@ bool tt_probe_is_link(const tt_probe *p, const tt_probe_try *t)
 {
     tt_addr to;
     const tt_iface *own = &p->own[t->src - p->hosts[p->me].first_place];
-    tt_probe_place_addr(&p->places[t->dst], 0, &to);
+    tt_addr_of(p->places[t->dst].family, p->places[t->dst].ip, 0, &to);
     return own->order == TT_IFACE_LINK_LOCAL || tt_iface_reaches(own, &to);
 }

@@ -141,7 +141,7 @@ static const char *address(tt_probe *p, uint32_t place)
 {
     char text[TT_SOCK_TEXT];
     tt_addr addr;
-    tt_probe_place_addr(&p->places[place], 0, &addr);
+    tt_addr_of(p->places[place].family, p->places[place].ip, 0, &addr);
     tt_addr_text(&addr, text);
     size_t len = strlen(text);
     bool is_v6 = text[0] == '[';

@@ -35,13 +35,16 @@
  * (gather: {r}; scatter: {root}.)  barrier and send-recv have no schedules of
  * their own: they are performed as an all-reduce and a broadcast.
  *
- * Next: build.c (how one is made), text.c (its text form), plan/ring.c.
+ * Next: build.c (how one is made), text.c (its text form), cut.h (how chunks
+ * become elements and slices), plan/ring.c.
  */
 #ifndef TT_SCHEDULE_SCHEDULE_H
 #define TT_SCHEDULE_SCHEDULE_H
 
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/numbers.h"
+#include "schedule/cut.h"
 
 #define TT_XFER_OP_LIST(X) X(REDUCE, 0, "reduce") X(COPY, 1, "copy")
 
@@ -152,28 +155,6 @@ typedef struct tt_by_chunk {
 } tt_by_chunk;
 tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
                             tt_by_chunk *out);
-
-/* Element borders: element index of part `part` of a block of n_elems
- * elements, rounded down to a multiple of `align` elements (1: none) except at
- * the block's end. The same exact integers on every rank. */
-uint64_t tt_sched_border(const tutti_schedule *s, uint64_t part,
-                         uint64_t n_elems, uint64_t align);
-
-/* Into how many slices a chunk of so many bytes is cut where the whole vector
- * has k fronts (k a power of two): k, or fewer where a slice would fall under
- * TT_LEAST_SLICE; always a power of two. Engine and simulator cut like this. */
-#define TT_LEAST_SLICE 2048u
-#define TT_MOST_SLICES (1u << 20)
-uint32_t tt_sched_slices(uint64_t chunk_bytes, uint64_t k);
-
-/* First element of slice k of a chunk of n elements in n_slices (a power of
- * two); k == n_slices gives n. Large slices begin at multiples of 16. */
-static inline uint64_t tt_slice_at(uint64_t n, uint32_t k, uint32_t n_slices)
-{
-    uint64_t at = (uint64_t)(((tt_u128)n * k) >> __builtin_ctz(n_slices));
-    bool round = k < n_slices && (n >> __builtin_ctz(n_slices)) >= 256;
-    return round ? at & ~(uint64_t)15 : at;
-}
 
 /* ------------------------------------------------------------ text form -- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * walk.c - reading a schedule: chunk by chunk, borders in elements, slices. */
+ * walk.c - reading a schedule chunk by chunk. */
 #include "schedule/schedule.h"
 
 tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
@@ -25,22 +25,4 @@ tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
     first[0] = 0;
     *out = (tt_by_chunk){.first = first, .order = order};
     return TUTTI_OK;
-}
-
-uint64_t tt_sched_border(const tutti_schedule *s, uint64_t part,
-                         uint64_t n_elems, uint64_t align)
-{
-    if (part >= s->n_parts)
-        return n_elems;
-    uint64_t border = tt_mul_div(part, n_elems, s->n_parts);
-    return align > 1 ? border - border % align : border;
-}
-
-uint32_t tt_sched_slices(uint64_t chunk_bytes, uint64_t k)
-{
-    uint64_t worth = chunk_bytes / TT_LEAST_SLICE;
-    uint32_t n = 1;
-    while (n < k && 2 * (uint64_t)n <= worth && n < TT_MOST_SLICES)
-        n *= 2;
-    return n;
 }

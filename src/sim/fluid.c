@@ -20,6 +20,8 @@
 
 #include <math.h>
 
+#include "base/heap.h"
+
 /* Sums of rates are exact to about 1e-13. */
 static const double slack = 1e-11;
 /* Rates this close are the same: no event is moved. */
@@ -70,42 +72,21 @@ typedef struct fluid {
 
 /* ----------------------------------------------------------- heap of ends */
 
-static bool ends_before(const fluid *f, uint32_t a, uint32_t b)
+static bool ends_before(const void *arg, const void *a, const void *b)
 {
-    double x = f->flows[a].end_s, y = f->flows[b].end_s;
-    return x < y || (x <= y && a < b);
+    const fluid *f = arg;
+    uint32_t c = *(const uint32_t *)a, d = *(const uint32_t *)b;
+    double x = f->flows[c].end_s, y = f->flows[d].end_s;
+    return x < y || (x <= y && c < d);
 }
 
-static void put_end(fluid *f, uint32_t at, uint32_t c)
+static void end_moved(void *arg, const void *item, size_t at)
 {
-    f->ends[at] = c;
-    f->flows[c].at = at;
+    const fluid *f = arg;
+    f->flows[*(const uint32_t *)item].at = (uint32_t)at;
 }
 
-static void sift_up(fluid *f, uint32_t at, uint32_t c)
-{
-    for (; at > 0 && ends_before(f, c, f->ends[(at - 1) / 2]);
-         at = (at - 1) / 2)
-        put_end(f, at, f->ends[(at - 1) / 2]);
-    put_end(f, at, c);
-}
-
-static void sift_down(fluid *f, uint32_t at, uint32_t c)
-{
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= f->n_ends)
-            break;
-        if (child + 1 < f->n_ends &&
-            ends_before(f, f->ends[child + 1], f->ends[child]))
-            child++;
-        if (!ends_before(f, f->ends[child], c))
-            break;
-        put_end(f, at, f->ends[child]);
-        at = child;
-    }
-    put_end(f, at, c);
-}
+static const tt_heap_items by_end = {sizeof(uint32_t), ends_before, end_moved};
 
 static void set_end(fluid *f, uint32_t c, double end_s)
 {
@@ -113,17 +94,16 @@ static void set_end(fluid *f, uint32_t c, double end_s)
     bool is_later = x->at != TT_NONE && end_s > x->end_s;
     x->end_s = end_s;
     if (is_later)
-        sift_down(f, x->at, c);
+        tt_heap_sink(&by_end, f, f->ends, f->n_ends, x->at, &c);
     else
-        sift_up(f, x->at == TT_NONE ? f->n_ends++ : x->at, c);
+        tt_heap_rise(&by_end, f, f->ends,
+                     x->at == TT_NONE ? f->n_ends++ : x->at, &c);
 }
 
 static void pop_end(fluid *f)
 {
     f->flows[f->ends[0]].at = TT_NONE;
-    uint32_t last = f->ends[--f->n_ends];
-    if (f->n_ends > 0)
-        sift_down(f, 0, last);
+    tt_heap_pop(&by_end, f, f->ends, f->n_ends--);
 }
 
 /* -------------------------------------------------------------- flows -- */
@@ -201,31 +181,23 @@ static void begin(tt_sim_world *w, uint32_t c)
 
 /* ------------------------------------------------------------ sharing -- */
 
+static bool is_less(const void *arg, const void *a, const void *b)
+{
+    (void)arg;
+    return ((const share *)a)->key < ((const share *)b)->key;
+}
+
+static const tt_heap_items by_share = {sizeof(share), is_less, NULL};
+
 static void push_share(fluid *f, share s)
 {
-    uint32_t at = f->n_shares++;
-    for (; at > 0 && s.key < f->shares[(at - 1) / 2].key; at = (at - 1) / 2)
-        f->shares[at] = f->shares[(at - 1) / 2];
-    f->shares[at] = s;
+    tt_heap_push(&by_share, NULL, f->shares, f->n_shares++, &s);
 }
 
 static share pop_share(fluid *f)
 {
-    const share top = f->shares[0], last = f->shares[--f->n_shares];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= f->n_shares)
-            break;
-        if (child + 1 < f->n_shares &&
-            f->shares[child + 1].key < f->shares[child].key)
-            child++;
-        if (f->shares[child].key >= last.key)
-            break;
-        f->shares[at] = f->shares[child];
-        at = child;
-    }
-    f->shares[at] = last;
+    const share top = f->shares[0];
+    tt_heap_pop(&by_share, NULL, f->shares, f->n_shares--);
     return top;
 }
 

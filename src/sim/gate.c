@@ -14,21 +14,6 @@
 
 /* ---------------------------------------------------------------- front -- */
 
-static bool has_front(const tt_sim_world *w)
-{
-    tutti_coll coll = w->s->collective;
-    return w->opts->front_window_bytes && w->total_bytes && w->s->n_transfers &&
-           (coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
-            coll == TUTTI_BROADCAST);
-}
-
-static uint32_t window_positions(const tt_sim_world *w)
-{
-    tt_u128 f = (tt_u128)w->opts->front_window_bytes * w->n_positions;
-    f = (f + w->total_bytes - 1) / w->total_bytes;
-    return f < UINT32_MAX ? (uint32_t)f : UINT32_MAX;
-}
-
 static void count_results(tt_sim_world *w)
 {
     for (uint32_t i = 0; i < w->n_groups; i++) {
@@ -67,9 +52,11 @@ static void advance(tt_sim_world *w, uint32_t r)
 static tutti_err make_front(tt_sim_world *w)
 {
     w->window_positions = UINT32_MAX;
-    if (!has_front(w))
+    if (w->s->n_transfers > 0 && tt_coll_has_window(w->s->collective))
+        w->window_positions = tt_cut_window(w->opts->front_window_bytes,
+                                            w->total_bytes, w->n_positions);
+    if (w->window_positions == UINT32_MAX)
         return TUTTI_OK;
-    w->window_positions = window_positions(w);
     size_t n = (size_t)w->s->n_ranks * w->n_positions;
     w->results_left = tt_arena_new(&w->arena, n, sizeof(*w->results_left));
     w->origins = tt_arena_new(&w->arena, w->s->n_transfers,

@@ -253,6 +253,11 @@ static tutti_err add_route(tt_sim_world *w, const tt_routes *routes,
     conn->route = (uint32_t)links->n;
     conn->n_links = tt_route(routes, conn->src, conn->dst, conn->rail,
                              links->at + links->n);
+    if (conn->n_links == 0)
+        return tt_fail(w->diag, TUTTI_ENOFIT,
+                       "rank %u cannot send to rank %u: hosts between them do "
+                       "not forward",
+                       conn->src, conn->dst);
     for (uint32_t i = 0; i < conn->n_links; i++) {
         const tt_link *link = &w->t->links[links->at[links->n + i]];
         conn->latency_s += tt_link_latency_s(link);

@@ -18,6 +18,8 @@
 
 #include <math.h>
 
+#include "base/numbers.h"
+
 typedef struct channel {
     double rate;
     uint32_t queue;  /* root; TT_NONE: empty */
@@ -32,20 +34,15 @@ typedef struct packet {
     tt_sim_list dirty; /* links that may serve */
 } packet;
 
-static uint64_t round_up(uint64_t x, uint64_t unit)
-{
-    return (x + unit - 1) / unit * unit;
-}
-
 static uint64_t wire_bytes(const tt_sim_world *w, uint64_t payload)
 {
     const packet *p = w->net;
     const uint64_t size = w->opts->packet_bytes;
     if (w->opts->message_mode || size == 0)
-        return round_up(payload, p->flit) + p->header;
+        return tt_round_up(payload, p->flit) + p->header;
     uint64_t rest = payload % size;
     uint64_t wire = payload / size * (p->packet + p->header);
-    return rest ? wire + round_up(rest, p->flit) + p->header : wire;
+    return rest ? wire + tt_round_up(rest, p->flit) + p->header : wire;
 }
 
 /* --------------------------------------------------------------- queues -- */
@@ -213,8 +210,8 @@ static tutti_err open(tt_sim_world *w)
     if (!p)
         return TUTTI_ENOMEM;
     p->flit = o->flit_bytes ? o->flit_bytes : 1;
-    p->header = round_up(o->header_bytes, p->flit);
-    p->packet = round_up(o->packet_bytes, p->flit);
+    p->header = tt_round_up(o->header_bytes, p->flit);
+    p->packet = tt_round_up(o->packet_bytes, p->flit);
     p->channels = tt_arena_new(&w->arena, w->t->n_links + (size_t)1,
                                sizeof(channel));
     if (!p->channels)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sim.c - the event core: what a schedule does, whatever the network is.
  *
- * Idea       The same counters as the engine's (engine/op.c), for all ranks
+ * Idea       The same counters as the engine's (walk/machine.c), for all ranks
  *            at once. A lane whose next slice may go enters the heap of its
  *            connection; an idle connection takes the least (position, step,
  *            chunk), or (step, position, chunk), and hands it to the network
@@ -26,6 +26,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+
+#include "base/heap.h"
 
 static const double same_time = 1e-12;
 static const uint64_t tell_every = 1 << 16;
@@ -76,41 +78,25 @@ void tt_sim_carried(tt_sim_world *w, uint32_t link, uint64_t bytes)
 
 /* --------------------------------------------------------- connections -- */
 
-static bool goes_before(const tt_sim_ready *a, const tt_sim_ready *b)
+static bool goes_before(const void *arg, const void *a, const void *b)
 {
-    return a->key < b->key || (a->key == b->key && a->lane < b->lane);
+    const tt_sim_ready *x = a, *y = b;
+    (void)arg;
+    return x->key < y->key || (x->key == y->key && x->lane < y->lane);
 }
+
+static const tt_heap_items ready_lanes = {sizeof(tt_sim_ready), goes_before,
+                                          NULL};
 
 static void push_ready(tt_sim_world *w, tt_sim_conn *c, tt_sim_ready r)
 {
-    tt_sim_ready *heap = w->heaps + c->heap;
-    uint32_t at = c->n_heap++;
-    while (at > 0 && goes_before(&r, &heap[(at - 1) / 2])) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = r;
+    tt_heap_push(&ready_lanes, NULL, w->heaps + c->heap, c->n_heap++, &r);
 }
 
 static uint32_t pop_ready(tt_sim_world *w, tt_sim_conn *c)
 {
-    tt_sim_ready *heap = w->heaps + c->heap;
-    const uint32_t lane = heap[0].lane;
-    const tt_sim_ready last = heap[--c->n_heap];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= c->n_heap)
-            break;
-        if (child + 1 < c->n_heap &&
-            goes_before(&heap[child + 1], &heap[child]))
-            child++;
-        if (!goes_before(&heap[child], &last))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = last;
+    const uint32_t lane = w->heaps[c->heap].lane;
+    tt_heap_pop(&ready_lanes, NULL, w->heaps + c->heap, c->n_heap--);
     return lane;
 }
 
@@ -475,14 +461,14 @@ static tutti_err make_arrays(tt_sim_world *w)
     return TUTTI_OK;
 }
 
-static void report(const tt_sim_world *w, tt_sim_result *out)
+static void report(const tt_sim_world *w, tutti_sim_result *out)
 {
     const tutti_schedule *s = w->s;
     double most = 0, sum = 0;
-    *out = (tt_sim_result){.time_s = w->now_s,
-                           .busiest_link = TT_NONE,
-                           .n_messages = w->n_done,
-                           .link_bytes = w->wire_bytes};
+    *out = (tutti_sim_result){.time_s = w->now_s,
+                              .busiest_link = TT_NONE,
+                              .n_messages = w->n_done,
+                              .link_bytes = w->wire_bytes};
     for (uint32_t i = 0; i < w->t->n_links; i++) {
         double busy_s = w->link_bytes[i] / tt_link_bytes_per_s(&w->t->links[i]);
         sum += busy_s;
@@ -512,7 +498,7 @@ static void free_world(tt_sim_world *w)
 
 tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
                       const tt_sim_opts *opts, const tt_mem *mem,
-                      tt_sim_result *out, tutti_diag *diag)
+                      tutti_sim_result *out, tutti_diag *diag)
 {
     tt_sim_world w = {
         .s = s,

@@ -29,17 +29,17 @@ typedef struct tt_sim_opts {
     uint64_t size_bytes;
     const uint64_t *block_bytes;
     uint32_t elem_bytes; /* borders are whole elements; 0: 1 */
-    /* Slices: n_slices per chunk, rounded up to a power of two (not below the
-     * engine's least slice); or, when 0, so that a front has front_bytes; or,
-     * when that is 0 too, one. */
+    /* Slices (schedule/cut.h): n_slices per chunk; or, when 0, so that a front
+     * has front_bytes and staging suffices; or, when those are 0 too, one. */
     uint32_t n_slices;
-    uint64_t front_bytes;
+    uint64_t front_bytes, staging_max_bytes;
+    uint32_t max_payload;        /* of a message; 0: no limit */
     uint32_t window;             /* W, slices of credit; 0: unlimited */
     uint64_t front_window_bytes; /* F; 0: none; not with lockstep */
     /* Per slice, before it leaves; a rank prepares one at a time. */
     double overhead_s;
     double gamma_s_per_byte; /* reducing; a rank reduces one at a time */
-    tutti_lockstep lockstep; /* tutti.h */
+    tutti_lockstep lockstep; /* tutti_plan.h */
     bool by_step; /* links (packet) and connections serve the lowest step first
                      (MultiTree's schedule priority) */
     /* Packet model. Zeros: no packets, no headers. */
@@ -52,21 +52,18 @@ typedef struct tt_sim_opts {
     const tt_progress *progress; /* NULL: nobody listens */
 } tt_sim_opts;
 
-typedef struct tt_sim_result {
-    double time_s;
-    double max_link_utilisation; /* busy seconds of the busiest link / time_s */
-    double mean_link_utilisation; /* over all links */
-    uint32_t busiest_link;        /* TT_NONE when nothing was sent */
-    uint64_t n_messages;          /* slices sent */
-    uint64_t bytes;               /* payload over all transfers */
-    uint64_t link_bytes;          /* over all links, with headers */
-} tt_sim_result;
-
-/* Errors: EINVAL (ranks of schedule and topology differ; bad options), EPROOF
+/* sim.c
+ * Errors: EINVAL (ranks of schedule and topology differ; bad options), EPROOF
  * (a transfer that can never start: the schedule is not sound), ELIMIT (more
  * bytes or messages than can be counted), ENOMEM. */
 tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
                       const tt_sim_opts *opts, const tt_mem *mem,
-                      tt_sim_result *out, tutti_diag *diag);
+                      tutti_sim_result *out, tutti_diag *diag);
+
+/* sizes.c
+ * K: into how many fronts it cuts the vector; 0: each chunk has its own number.
+ * Errors: ELIMIT, ENOMEM. */
+tutti_err tt_sim_fronts(const tutti_schedule *s, const tt_sim_opts *opts,
+                        const tt_mem *mem, uint64_t *n, tutti_diag *diag);
 
 #endif

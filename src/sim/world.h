@@ -7,6 +7,9 @@
  *   msg     one slice on its way
  *   gate    in lockstep: whose steps wait for each other (a rank, or all)
  *
+ * Circles  sim.c fluid.c packet.c gate.c: the event core asks the model and the
+ *          gate, and they tell it what happens next
+ *
  * Next: lanes.c (how a schedule becomes these), sim.c (what happens). */
 #ifndef TT_SIM_WORLD_H
 #define TT_SIM_WORLD_H
@@ -171,7 +174,7 @@ struct tt_sim_world {
 /* lanes.c: everything but the model. Errors as tt_simulate. */
 tutti_err tt_sim_make(tt_sim_world *w);
 
-/* cut.c: chunks and their slices. */
+/* sizes.c: chunks and their slices. */
 tutti_err tt_sim_cut(tt_sim_world *w);
 uint64_t tt_sim_slice_bytes(const tt_sim_world *w, uint32_t lane,
                             uint32_t slice);

@@ -518,6 +518,7 @@ static tutti_err make(const tt_genspec *s, tutti_topology **out,
     if (err)
         return err;
     tt_topo_at(g.b, s->shape_at);
+    tt_topo_forwards(g.b, !s->ends_routes);
     s->generator->make(&g);
     check_overrides(&g);
     if (g.n_groups == 0) /* a group of all */

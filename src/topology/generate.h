@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * generate.h - the makers that the rows of table.c name. Private to the
- * folder. */
+ * folder.
+ *
+ * Circles  generate.c genspec.c table.c: a generator has its spec read, which
+ *          finds the row of its name, which names the maker */
 #ifndef TT_TOPOLOGY_GENERATE_H
 #define TT_TOPOLOGY_GENERATE_H
 

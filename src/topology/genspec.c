@@ -9,6 +9,7 @@
  *              | kind "." index "=" speed        of one link
  *              | "latency" "=" latency           of all links
  *              | "order" "=" ("given" | "interleaved" | "random:" seed)
+ *              | "forwards" "=" ("yes" | "no")   of all hosts
  *     speed    = rate [ "/" rate ] | latency     the same, or up/down
  *
  * Of two arguments the more special wins, whatever their order: one link, one
@@ -22,18 +23,20 @@
 
 #include <string.h>
 
+#include "base/heap.h"
+
 typedef struct reader {
     const char *spec; /* columns count from here */
     const char *at, *end;
     tutti_diag *diag;
     tt_genspec *out;
     /* Bits of what has been said: of kind k rate 2k, latency 2k + 1; then of
-     * all links, then the order. */
+     * all links, then the order, then forwards. */
     uint32_t said;
     bool is_special; /* pass 2: only what names a kind; pass 1: the rest */
 } reader;
 
-enum { SAID_ALL = 2 * TT_MAX_KINDS, SAID_ORDER = SAID_ALL + 2 };
+enum { SAID_ALL = 2 * TT_MAX_KINDS, SAID_ORDER = SAID_ALL + 2, SAID_FORWARDS };
 
 static tt_spot spot(const reader *r, const char *at)
 {
@@ -273,6 +276,20 @@ static tutti_err read_order(reader *r, const arg *a)
                       tt_quoted(a->value, a->value_len).text);
 }
 
+static tutti_err read_forwards(reader *r, const arg *a)
+{
+    bool is_no = is_text(a->value, a->value_len, "no");
+    if (!say(r, SAID_FORWARDS))
+        return twice(r, a);
+    if (!is_no && !is_text(a->value, a->value_len, "yes"))
+        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->value),
+                          "hosts forward or do not: `yes` or `no`, but here is "
+                          "`%s`",
+                          tt_quoted(a->value, a->value_len).text);
+    r->out->ends_routes = is_no;
+    return TUTTI_OK;
+}
+
 /* Names the keys of the generator. */
 static tutti_err bad_key(const reader *r, const arg *a)
 {
@@ -283,8 +300,8 @@ static tutti_err bad_key(const reader *r, const arg *a)
         strcat(keys, "=, ");
     }
     return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->at),
-                      "`%s` has no argument `%s`; it has %slatency=, order=, a "
-                      "rate and a latency",
+                      "`%s` has no argument `%s`; it has %slatency=, order=, "
+                      "forwards=, a rate and a latency",
                       r->out->generator->name,
                       tt_quoted(a->key, a->key_len).text, keys);
 }
@@ -337,11 +354,14 @@ static tutti_err read_arg(reader *r, const arg *a)
 {
     bool is_order = a->key && is_text(a->key, a->key_len, "order");
     bool is_latency = a->key && is_text(a->key, a->key_len, "latency");
-    bool is_special = a->key && !is_order && !is_latency;
+    bool is_forwards = a->key && is_text(a->key, a->key_len, "forwards");
+    bool is_special = a->key && !is_order && !is_latency && !is_forwards;
     if (is_special != r->is_special)
         return TUTTI_OK;
     if (is_order)
         return read_order(r, a);
+    if (is_forwards)
+        return read_forwards(r, a);
     return is_special ? read_kind(r, a) : read_bare(r, a);
 }
 
@@ -376,37 +396,27 @@ static uint64_t subject(const tt_override *o)
     return (uint64_t)o->kind << 40 | (uint64_t)o->index << 1 | o->has_latency;
 }
 
-static bool is_before(const tt_override *a, const tt_override *b)
+static bool goes_after(const void *none, const void *a, const void *b)
 {
-    uint64_t x = subject(a), y = subject(b);
-    return x != y ? x < y : a->at.column < b->at.column;
+    const tt_override *u = a, *v = b;
+    uint64_t x = subject(u), y = subject(v);
+    (void)none;
+    return x != y ? x > y : u->at.column > v->at.column;
 }
+
+static const tt_heap_items last_first = {sizeof(tt_override), goes_after, NULL};
+_Static_assert(sizeof(tt_override) <= TT_HEAP_ITEM_MAX, "a heap's item");
 
 /* Heap sort: no worst case, whatever the text. */
-static void sift(tt_override *list, size_t root, size_t n)
-{
-    for (size_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && is_before(&list[child], &list[child + 1]))
-            child++;
-        if (!is_before(&list[root], &list[child]))
-            return;
-        tt_override swap = list[root];
-        list[root] = list[child];
-        list[child] = swap;
-    }
-}
-
 static tutti_err sort_overrides(const reader *r)
 {
     tt_override *list = r->out->overrides;
     size_t n = r->out->n_overrides;
-    for (size_t i = n / 2; i-- > 0;)
-        sift(list, i, n);
+    tt_heap_make(&last_first, NULL, list, n);
     for (size_t i = n; i-- > 1;) {
-        tt_override swap = list[0];
-        list[0] = list[i];
-        list[i] = swap;
-        sift(list, 0, i);
+        tt_override last = list[0];
+        tt_heap_pop(&last_first, NULL, list, i + 1);
+        list[i] = last;
     }
     for (size_t i = 1; i < n; i++) {
         if (subject(&list[i - 1]) == subject(&list[i]))

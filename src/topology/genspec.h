@@ -67,6 +67,7 @@ typedef struct tt_genspec {
     size_t n_overrides, cap_overrides;
     tt_order order;
     uint64_t seed;
+    bool ends_routes; /* hosts do not forward */
 } tt_genspec;
 
 /* Reads; tt_genspec_fini() in any case. */

@@ -3,7 +3,7 @@
  *
  *     tutti-topology 1
  *     switch core rack0          # forwards, never reduces
- *     host   a b                 # one rank each
+ *     host   a b                 # one rank each; forwards=no: only its own
  *     host   c ranks=4 memory=20GB/s,500ns
  *     link   a rack0 400Mbit/100Mbit 20us dev=eth1   # up/down
  *     link   b rack0 400Mbit
@@ -259,7 +259,8 @@ typedef struct hosts {
     const char *names; /* where they begin */
     size_t n_names, n_ranks_listed;
     uint32_t ranks_each;
-    bool has_ranks, has_list, has_memory;
+    bool has_ranks, has_list, has_memory, has_forwards;
+    bool is_end; /* does not forward */
     tt_spot list_at;
     tt_wire memory;
 } hosts;
@@ -327,8 +328,13 @@ static tutti_err read_host_option(reader *r, hosts *h, word w)
     } else if (is_option(w, "memory", &value)) {
         said = &h->has_memory;
         err = read_memory(r, h, value);
+    } else if (is_option(w, "forwards", &value)) {
+        said = &h->has_forwards;
+        h->is_end = is_word(value, "no");
+        if (!h->is_end && !is_word(value, "yes"))
+            return unexpected(r, value, "`yes` or `no`");
     } else {
-        return unexpected(r, w, "`ranks=`, `rank=` or `memory=`");
+        return unexpected(r, w, "`ranks=`, `rank=`, `memory=` or `forwards=`");
     }
     if (!err && *said)
         return twice(r, w);
@@ -392,6 +398,7 @@ static tutti_err read_hosts(reader *r)
         tt_topo_at(r->b, spot(r, w.at));
         if (first->line == 0)
             *first = spot(r, w.at);
+        tt_topo_forwards(r->b, !h.is_end);
         tt_topo_big_host(r->b, name, h.ranks_each, &h.memory);
         err = tt_topo_error(r->b, r->diag);
     }

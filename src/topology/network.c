@@ -49,6 +49,7 @@ struct tt_topo_builder {
     uint32_t *table; /* hash of names: node + 1 */
     size_t n_table;  /* a power of two, or 0 */
     tt_grid grid;
+    bool forwards; /* hosts that are added */
     uint32_t n_sockets;
     tt_spot grid_at;
     uint32_t *place; /* [n_place], or NULL */
@@ -256,6 +257,7 @@ tutti_err tt_topo_builder_create(const tt_mem *mem, tt_topo_builder **out,
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for a network");
     b->mem = mem;
     b->arena.mem = mem;
+    b->forwards = true;
     *out = b;
     return TUTTI_OK;
 }
@@ -341,6 +343,7 @@ static uint32_t add_node(tt_topo_builder *b, const char *name,
     uint32_t v = b->n_nodes;
     b->nodes[v] = (tt_node){.name = copy, .hub = hub, .kind = kind};
     b->nodes[v].rank = has_rank(kind) ? b->n_ranks++ : TT_NONE;
+    b->nodes[v].forwards = b->forwards || kind == TT_NODE_SWITCH;
     b->spots[v] = b->at;
     b->table[slot_of(b, copy, strlen(copy))] = v + 1;
     b->n_nodes++;
@@ -350,6 +353,11 @@ static uint32_t add_node(tt_topo_builder *b, const char *name,
 uint32_t tt_topo_switch(tt_topo_builder *b, const char *name)
 {
     return add_node(b, name, TT_NODE_SWITCH, TT_NONE);
+}
+
+void tt_topo_forwards(tt_topo_builder *b, bool forwards)
+{
+    b->forwards = forwards;
 }
 
 uint32_t tt_topo_host(tt_topo_builder *b, const char *name)
@@ -656,7 +664,8 @@ static void check_paths(tt_topo_builder *b, const draft *d)
 
 /* ---------------------------------------------------------------- grids -- */
 
-uint64_t tt_grid_size(const tt_grid *g)
+/* Nodes of the grid; 0: more than 2^32. */
+static uint64_t grid_size(const tt_grid *g)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < g->n_dims; i++) {
@@ -736,7 +745,7 @@ static void check_grid(tt_topo_builder *b, const draft *d)
     bool has_zero = b->grid.n_dims > TT_MAX_DIMS;
     for (uint32_t i = 0; i < b->grid.n_dims && !has_zero; i++)
         has_zero = b->grid.dims[i] == 0;
-    uint64_t n = has_zero ? 0 : tt_grid_size(&b->grid);
+    uint64_t n = has_zero ? 0 : grid_size(&b->grid);
     if (n != b->n_nodes)
         tt_topo_refuse(b, TUTTI_EINVAL, b->grid_at,
                        "this grid does not have the network's %u nodes",
@@ -762,6 +771,14 @@ static void fill(tt_topo_builder *b, const draft *d)
     check_grid(b, d);
 }
 
+static bool all_forward(const tt_topo_builder *b)
+{
+    for (uint32_t v = 0; v < b->n_nodes; v++)
+        if (!b->nodes[v].forwards)
+            return false;
+    return true;
+}
+
 tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
                        tutti_diag *diag)
 {
@@ -784,6 +801,7 @@ tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
                                 .first_in = d.first_in,
                                 .in = d.in,
                                 .grid = b->grid,
+                                .all_forward = all_forward(b),
                                 .n_sockets = b->n_sockets ? b->n_sockets : 1,
                                 .arena = b->arena};
         if (tt_topology_hash(d.t, b->mem, &d.t->id))

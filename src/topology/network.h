@@ -90,8 +90,6 @@ void tt_latency_write(tt_str *out, uint64_t ps);
 
 /* ---------------------------------------------------------------- grids -- */
 
-/* Nodes of the grid; 0: more than 2^32. */
-uint64_t tt_grid_size(const tt_grid *g);
 /* The direction of the step between two nodes: 2 * dim for upwards, 2 * dim + 1
  * for downwards; TT_NONE when they are not neighbours. In a dimension of size 2
  * the one neighbour of 0 is up, that of 1 down. */

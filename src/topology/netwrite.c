@@ -45,14 +45,23 @@ static void put_rates(writer *w, uint64_t up, uint64_t down)
     tt_rate_write(w->out, down);
 }
 
+static void put_forwards(writer *w, const tt_node *node)
+{
+    if (!node->forwards)
+        tt_str_puts(w->out, " forwards=no");
+}
+
 /* A run of nodes that one line can declare. */
 static uint32_t put_plain(writer *w, uint32_t v)
 {
     const tt_node *nodes = w->t->nodes;
-    tt_node_kind kind = nodes[v].kind;
+    const tt_node *like = &nodes[v];
+    tt_node_kind kind = like->kind;
     bool with_rank = kind == TT_NODE_HOST && !w->is_given;
     tt_str_puts(w->out, kind == TT_NODE_SWITCH ? "switch" : "host");
-    for (; v < w->t->n_nodes && nodes[v].kind == kind; v++) {
+    for (; v < w->t->n_nodes && nodes[v].kind == kind &&
+           nodes[v].forwards == like->forwards;
+         v++) {
         size_t len = w->out->len - w->line_start;
         bool is_first = len <= strlen("switch");
         if (!is_first &&
@@ -65,6 +74,7 @@ static uint32_t put_plain(writer *w, uint32_t v)
             tt_str_u64(w->out, nodes[v].rank);
         }
     }
+    put_forwards(w, like);
     end_line(w);
     return v;
 }
@@ -93,6 +103,7 @@ static uint32_t put_big(writer *w, uint32_t v)
     put_rates(w, up->rate_bps, t->links[up->twin].rate_bps);
     tt_str_add(w->out, ",", 1);
     tt_latency_write(w->out, up->latency_ps);
+    put_forwards(w, &nodes[v]);
     end_line(w);
     return end;
 }

@@ -11,6 +11,9 @@
  * Choice     Among n equally good links, in order of number, the one numbered
  *            (dst rank + rail) mod n: on a fat tree D-mod-k, which spreads the
  *            destinations over the spines.
+ * Ends       Hosts that do not forward are the first or the last node of a route,
+ *            and no tree hangs from one but its own slots. Where there are any,
+ *            grids are networks as others.
  * Cost       Making: (core nodes with ranks) * (core links), at worst; a full
  *            network ends each search after one node. A route: its links, and
  *            the links of the core nodes on the way.
@@ -30,6 +33,7 @@ struct tt_routes {
     const tutti_topology *t;
     tt_arena arena;
     uint32_t max_links;
+    bool is_grid; /* whose hosts all forward */
     uint32_t
         *steps; /* grids: link of node v in direction w: [v * 2 dims + w] */
     uint32_t
@@ -197,6 +201,13 @@ static void take_away(maker *m, uint32_t v)
         m->queue[m->n_queue++] = parent;
 }
 
+/* May v, which has one neighbour left, hang from that? */
+static bool may_hang(const maker *m, uint32_t v)
+{
+    uint32_t parent = m->others[v];
+    return m->t->nodes[parent].forwards || m->t->nodes[v].hub == parent;
+}
+
 static void strip(maker *m)
 {
     uint32_t n_taken = 0;
@@ -208,7 +219,7 @@ static void strip(maker *m)
     for (uint32_t i = 0; i < m->n_queue; i++) {
         uint32_t v = m->queue[i];
         /* The last two of a tree are neighbours: one of them stays. */
-        if (m->degree[v] != 1)
+        if (m->degree[v] != 1 || !may_hang(m, v))
             continue;
         take_away(m, v);
         m->queue[n_taken++] = v;
@@ -330,6 +341,8 @@ static bool measure_row(maker *m, uint32_t goal)
         uint32_t v = queue[i];
         if (away[v] == FAR - 1)
             return false;
+        if (v != goal && !m->t->nodes[m->core[v]].forwards)
+            continue;
         for (uint32_t k = m->first[v]; k < m->first[v + 1]; k++) {
             uint32_t a = m->from[k];
             if (away[a] != FAR)
@@ -348,7 +361,7 @@ static void find_longest(maker *m, uint32_t goal)
     const uint16_t *away = r->away + (size_t)r->row[goal] * r->n_core;
     uint32_t below = m->deepest[m->core[goal]];
     for (uint32_t i = 0; i < r->n_core; i++) {
-        if (i == goal || r->row[i] == TT_NONE)
+        if (i == goal || r->row[i] == TT_NONE || away[i] == FAR)
             continue;
         uint32_t n = m->deepest[m->core[i]] + away[i] + below;
         m->longest = n > m->longest ? n : m->longest;
@@ -409,8 +422,9 @@ tutti_err tt_routes_create(const tutti_topology *t, const tt_mem *mem,
         return no_memory(diag);
     r->t = t;
     r->arena = arena;
+    r->is_grid = t->grid.n_dims > 0 && t->all_forward;
     tutti_err err = TUTTI_OK;
-    if (t->grid.n_dims == 0)
+    if (!r->is_grid)
         err = make_general(r, diag);
     else if (!fill_steps(r))
         err = no_memory(diag);
@@ -455,12 +469,14 @@ static uint32_t parallel(const tt_routes *r, uint32_t a, uint32_t z,
     return r->sorted[low + key % n];
 }
 
-/* Is this a link of the core that leads to where `left` links are left? */
+/* Is this a link of the core that leads to where `left` links are left, and on
+ * from there? */
 static bool is_nearer(const tt_routes *r, const uint16_t *away, uint32_t link,
                       uint32_t left)
 {
-    uint32_t i = r->number[r->t->links[link].to];
-    return i != TT_NONE && away[i] == left;
+    uint32_t to = r->t->links[link].to;
+    uint32_t i = r->number[to];
+    return i != TT_NONE && away[i] == left && r->t->nodes[to].forwards;
 }
 
 /* The link out of core node v for this key towards the row's node, which is
@@ -481,13 +497,19 @@ static uint32_t nearer(const tt_routes *r, const uint16_t *away, uint32_t v,
     }
 }
 
+/* From each core node to this one. */
+static const uint16_t *away_from(const tt_routes *r, uint32_t to)
+{
+    return r->away + (size_t)r->row[r->number[to]] * r->n_core;
+}
+
 /* Puts the route's links from the n-th on; returns n for what comes next. */
 static uint32_t core_route(const tt_routes *r, uint32_t from, uint32_t to,
                            uint32_t key, sink *out, uint32_t n)
 {
     if (from == to)
         return n;
-    const uint16_t *away = r->away + (size_t)r->row[r->number[to]] * r->n_core;
+    const uint16_t *away = away_from(r, to);
     while (from != to) {
         bool is_last = away[r->number[from]] == 1;
         uint32_t link = is_last ? parallel(r, from, to, key)
@@ -518,6 +540,8 @@ static uint32_t general_route(const tt_routes *r, uint32_t from, uint32_t to,
 {
     uint32_t top = from, other = to, n = 0;
     meet(r, &top, &other);
+    if (top != other && away_from(r, other)[r->number[top]] == FAR)
+        return 0;
     for (; from != top; from = r->up[from])
         put(out, n++, parallel(r, from, r->up[from], key));
     if (top != other)
@@ -533,7 +557,7 @@ static uint32_t route(const tt_routes *r, uint32_t src, uint32_t dst,
                       uint32_t rail, sink *out)
 {
     uint32_t from = r->t->rank_node[src], to = r->t->rank_node[dst];
-    if (r->t->grid.n_dims)
+    if (r->is_grid)
         return grid_route(r, from, to, out);
     return general_route(r, from, to, dst + rail, out);
 }
@@ -543,11 +567,12 @@ static uint32_t count_rails(const tt_routes *r, uint32_t src, uint32_t dst,
                             uint32_t most)
 {
     uint64_t seen[TT_RAILS_MAX];
-    if (r->t->grid.n_dims || src == dst)
+    if (r->is_grid || src == dst)
         return 1;
     for (uint32_t rail = 0; rail < most; rail++) {
         sink s = {0};
-        route(r, src, dst, rail, &s);
+        if (route(r, src, dst, rail, &s) == 0)
+            return 0;
         for (uint32_t i = 0; i < rail; i++) {
             if (seen[i] == s.hash)
                 return rail;
@@ -568,5 +593,5 @@ uint32_t tt_route(const tt_routes *r, uint32_t src, uint32_t dst, uint8_t rail,
     uint32_t most = rail < TT_RAILS_MAX ? rail + 1u : TT_RAILS_MAX;
     uint32_t n_rails = rail ? count_rails(r, src, dst, most) : 1;
     sink s = {.links = links};
-    return route(r, src, dst, rail % n_rails, &s);
+    return n_rails ? route(r, src, dst, rail % n_rails, &s) : 0;
 }

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * subset.c - copies of a network: with fewer ranks, or with others in their
  * places (what a communicator of some ranks of a job sees; hosts without a rank
- * go on forwarding, as switches do), and with the rates that TCP leaves. */
+ * go on forwarding, as switches do, or are left out where they do not forward),
+ * without some of its links, and with the rates that TCP leaves. */
 #include "topology/topology.h"
 
 /* What is left of the rate of a link. */
 typedef uint64_t rate_fn(const tt_link *link);
+
+/* What of a network is copied. */
+typedef struct choice {
+    const uint32_t *members; /* [n]; NULL: all, in order */
+    uint32_t n;
+    rate_fn *rate_bps;
+    const bool *is_out; /* [n_links]: left out; NULL: none */
+} choice;
 
 /* members[rank] of t becomes ranks_of[...] of the new network: the inverse. */
 static uint32_t *invert(const tutti_topology *t, const uint32_t *members,
@@ -21,6 +30,7 @@ static uint32_t *invert(const tutti_topology *t, const uint32_t *members,
 
 typedef struct copier {
     const tutti_topology *t;
+    const choice *what;
     tt_topo_builder *b;
     uint32_t *number; /* of ranks of t: their new ones; TT_NONE: none */
     uint32_t *node;   /* of nodes of t: their new ones; TT_NONE: none */
@@ -45,8 +55,22 @@ static bool is_in_use(const copier *c, uint32_t hub)
     return false;
 }
 
-static tt_wire wire_of(const tutti_topology *t, uint32_t i, rate_fn *rate_bps)
+/* Is any link of this switch copied? */
+static bool is_joined(const copier *c, uint32_t v)
 {
+    const tutti_topology *t = c->t;
+    const bool *is_out = c->what->is_out;
+    for (uint32_t i = t->first_out[v]; i < t->first_out[v + 1]; i++) {
+        if (!is_out || !is_out[t->out[i]])
+            return true;
+    }
+    return !is_out;
+}
+
+static tt_wire wire_of(const copier *c, uint32_t i)
+{
+    const tutti_topology *t = c->t;
+    rate_fn *rate_bps = c->what->rate_bps;
     const tt_link *link = &t->links[i];
     const tt_link *back = link->twin == TT_NONE ? NULL : &t->links[link->twin];
     return (tt_wire){.up_bps = rate_bps(link),
@@ -57,17 +81,17 @@ static tt_wire wire_of(const tutti_topology *t, uint32_t i, rate_fn *rate_bps)
                      .is_memory = link->is_memory};
 }
 
-static uint32_t add_slot(const copier *c, uint32_t v, rate_fn *rate_bps)
+static uint32_t add_slot(const copier *c, uint32_t v)
 {
     const tutti_topology *t = c->t;
-    const tt_wire memory = wire_of(t, t->out[t->first_out[v]], rate_bps);
+    const tt_wire memory = wire_of(c, t->out[t->first_out[v]]);
     return tt_topo_slot(c->b, c->node[t->nodes[v].hub], t->nodes[v].name,
                         &memory);
 }
 
 /* In the old order; so are links, and where nobody is left out they keep their
  * numbers. */
-static void add_nodes(copier *c, rate_fn *rate_bps)
+static void add_nodes(copier *c)
 {
     const tutti_topology *t = c->t;
     for (uint32_t v = 0; v < t->n_nodes; v++) {
@@ -75,14 +99,17 @@ static void add_nodes(copier *c, rate_fn *rate_bps)
         uint32_t rank = new_rank(c, v);
         if (rank != TT_NONE)
             c->place[c->n_placed++] = rank;
+        tt_topo_forwards(c->b, node->forwards);
         if (node->kind == TT_NODE_SLOT)
-            c->node[v] = rank == TT_NONE ? TT_NONE : add_slot(c, v, rate_bps);
+            c->node[v] = rank == TT_NONE ? TT_NONE : add_slot(c, v);
         else if (rank != TT_NONE)
             c->node[v] = tt_topo_host(c->b, node->name);
         else if (node->kind == TT_NODE_HUB && is_in_use(c, v))
             c->node[v] = tt_topo_hub(c->b, node->name);
         else
-            c->node[v] = tt_topo_switch(c->b, node->name);
+            c->node[v] = node->forwards && is_joined(c, v)
+                             ? tt_topo_switch(c->b, node->name)
+                             : TT_NONE;
     }
     tt_topo_place(c->b, c->place, c->n_placed);
 }
@@ -102,34 +129,29 @@ static uint64_t all_of(const tt_link *link)
 }
 
 /* Memory came with its slots. */
-static void add_links(const copier *c, rate_fn *rate_bps)
+static void add_links(const copier *c)
 {
     const tutti_topology *t = c->t;
     for (uint32_t i = 0; i < t->n_links; i++) {
         const tt_link *link = &t->links[i];
-        if (link->is_memory || (link->twin != TT_NONE && link->twin < i))
+        if (link->is_memory || (link->twin != TT_NONE && link->twin < i) ||
+            (c->what->is_out && c->what->is_out[i]) ||
+            c->node[link->from] == TT_NONE || c->node[link->to] == TT_NONE)
             continue;
-        const tt_wire wire = wire_of(t, i, rate_bps);
+        const tt_wire wire = wire_of(c, i);
         tt_topo_link(c->b, c->node[link->from], c->node[link->to], &wire);
     }
 }
 
-/* What of a network is copied. */
-typedef struct choice {
-    const uint32_t *members; /* [n]; NULL: all, in order */
-    uint32_t n;
-    rate_fn *rate_bps;
-} choice;
-
-static void fill(copier *c, const choice *what)
+static void fill(copier *c)
 {
     const tutti_topology *t = c->t;
     tt_topo_is_part(c->b);
     tt_topo_sockets(c->b, t->n_sockets);
-    add_nodes(c, what->rate_bps);
-    add_links(c, what->rate_bps);
+    add_nodes(c);
+    add_links(c);
     /* A grid with holes is none. */
-    if (t->grid.n_dims > 0 && what->n == t->n_ranks)
+    if (t->grid.n_dims > 0 && c->what->n == t->n_ranks && !c->what->is_out)
         tt_topo_grid(c->b, &t->grid);
 }
 
@@ -138,6 +160,7 @@ static tutti_err copy(const tutti_topology *t, const choice *what,
 {
     tt_arena arena = {.mem = mem};
     copier c = {.t = t,
+                .what = what,
                 .number = invert(t, what->members, what->n, &arena),
                 .node = tt_arena_new(&arena, t->n_nodes, sizeof(uint32_t)),
                 .place = tt_arena_new(&arena, what->n, sizeof(uint32_t))};
@@ -147,7 +170,7 @@ static tutti_err copy(const tutti_topology *t, const choice *what,
     else
         tt_fail(diag, err, "no memory for a copy of a network");
     if (!err) {
-        fill(&c, what);
+        fill(&c);
         err = tt_topo_seal(c.b, out, diag);
     }
     tt_arena_free(&arena);
@@ -158,13 +181,21 @@ tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag)
 {
-    const choice c = {members, n, all_of};
+    const choice c = {members, n, all_of, NULL};
     return copy(t, &c, mem, out, diag);
 }
 
 tutti_err tt_topology_payload(const tutti_topology *t, const tt_mem *mem,
                               tutti_topology **out, tutti_diag *diag)
 {
-    const choice c = {NULL, t->n_ranks, payload_of};
+    const choice c = {NULL, t->n_ranks, payload_of, NULL};
+    return copy(t, &c, mem, out, diag);
+}
+
+tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
+                              const tt_mem *mem, tutti_topology **out,
+                              tutti_diag *diag)
+{
+    const choice c = {NULL, t->n_ranks, all_of, is_out};
     return copy(t, &c, mem, out, diag);
 }

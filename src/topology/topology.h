@@ -4,8 +4,8 @@
  * A node is a host that carries one rank, a switch, the hub of a host that
  * carries several (its memory), or one such rank's slot at the hub. Only
  * `rank` matters to most readers: a node with a rank sends, receives and
- * reduces; every node forwards. A full-duplex cable is two links, each other's
- * twin. Rates are whole bits per second and latencies whole picoseconds, so
+ * reduces; every node forwards, but for hosts of which it is said that they do
+ * not. A full-duplex cable is two links, each other's twin. Rates are whole bits per second and latencies whole picoseconds, so
  * that a text reads back to the same network and the optimum is exact.
  *
  * Immutable once sealed; owned by `mem`. All functions are pure. [any thread]
@@ -38,6 +38,7 @@ typedef struct tt_node {
     uint32_t rank;    /* TT_NONE: none sits here */
     uint32_t hub;     /* of a slot: its hub's node; else TT_NONE */
     tt_node_kind kind;
+    bool forwards; /* what comes for others; false: routes end here */
 } tt_node;
 
 typedef struct tt_link {
@@ -67,6 +68,7 @@ struct tutti_topology {
      * out[first_out[v + 1] - 1], in order of number. */
     const uint32_t *first_out, *out, *first_in, *in;
     tt_grid grid;
+    bool all_forward;   /* so there is a route between any two ranks */
     uint32_t n_sockets; /* that fill a link between hosts; 1 unless told */
     uint64_t id;        /* FNV-1a of what tt_topology_write writes */
     tt_arena arena;
@@ -97,11 +99,17 @@ bool tt_topology_is_generator(const char *spec);
 bool tt_generator_at(size_t index, tutti_generator_info *out);
 
 /* The same network with these n different ranks of t only, members[i] as rank
- * i. Hosts without any go on forwarding, as switches; those of several ranks keep
- * the slots of members. */
+ * i; NULL: all. Hosts without any go on forwarding, as switches, or are left out where they
+ * do not forward; those of several ranks keep the slots of members. */
 tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag);
+
+/* The same network without some of its links, is_out[n_links] of both ways alike,
+ * and without the switches that have no others. */
+tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
+                              const tt_mem *mem, tutti_topology **out,
+                              tutti_diag *diag);
 
 /* The same network as TCP's payload sees it: of a full packet on a link between
  * hosts (MTU 1500, time stamps) 1448 of 1514 bytes; rates become whole bits per
@@ -151,6 +159,9 @@ void tt_topo_is_part(tt_topo_builder *b);
 /* Names are copied, must be new, [A-Za-z0-9._-]+. They return the node's
  * number. A host of several ranks makes its hub and its slots. */
 uint32_t tt_topo_switch(tt_topo_builder *b, const char *name);
+/* Whether hosts that are added from now on forward; they do until this says
+ * otherwise. */
+void tt_topo_forwards(tt_topo_builder *b, bool forwards);
 uint32_t tt_topo_host(tt_topo_builder *b, const char *name);
 typedef struct tt_wire {
     uint64_t up_bps, down_bps; /* from first to second, and back; down 0:
@@ -175,15 +186,17 @@ void tt_topo_sockets(tt_topo_builder *b, uint32_t n);
  * this says otherwise: place[i] is the rank of the i-th of them; a permutation
  * of all n. */
 void tt_topo_place(tt_topo_builder *b, const uint32_t *place, uint32_t n);
-/* Checks (duplicate names, rates, a path from every rank to every other, that
- * a grid is one), takes and frees the builder also when it fails. */
+/* Checks (duplicate names, rates, a path from every rank to every other, be it by
+ * hosts that do not forward, that a grid is one), takes and frees the builder
+ * also when it fails. */
 tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
                        tutti_diag *diag);
 
 /* --------------------------------------------------------------- routes -- */
 
-/* Between any two ranks: the path of fewest links; dimension ordered on grids
- * (last dimension first, the shorter way round, up when equal). Where several
+/* Between any two ranks: the path of fewest links through nodes that forward;
+ * dimension ordered on grids where all do (last dimension first, the shorter way
+ * round, up when equal). Where several
  * are as short, `rail` picks: at each fork with n equally good links, in order
  * of number, the one numbered (dst rank + rail) mod n. Immutable. */
 typedef struct tt_routes tt_routes;
@@ -193,12 +206,13 @@ void tt_routes_free(tt_routes *r); /* accepts NULL */
 /* Links of the longest route. */
 uint32_t tt_routes_max_links(const tt_routes *r);
 /* Writes the links of the route, in order, to links[] (of at least
- * tt_routes_max_links()); returns how many. src != dst. */
+ * tt_routes_max_links()); returns how many; 0: there is no route. src != dst. */
 uint32_t tt_route(const tt_routes *r, uint32_t src, uint32_t dst, uint8_t rail,
                   uint32_t *links);
 #define TT_RAILS_MAX 16
-/* Rails 0 .. this - 1 give the different routes of this pair (at least 1, at
- * most TT_RAILS_MAX); higher rails repeat them. */
+/* Rails 0 .. this - 1 give the different routes of this pair (at most
+ * TT_RAILS_MAX); higher rails repeat them. 0: there is no route, because hosts
+ * between the two do not forward. */
 uint32_t tt_route_rails(const tt_routes *r, uint32_t src, uint32_t dst);
 
 #endif

@@ -29,6 +29,17 @@ static uint32_t route_of(const counter *k, const tt_transfer *x)
     return tt_route(k->routes, x->src, x->dst, x->rail, k->route);
 }
 
+const tt_transfer *tt_find_unrouted(const tutti_schedule *s,
+                                    const tutti_topology *t,
+                                    const tt_routes *routes)
+{
+    for (uint64_t i = 0; i < s->n_transfers && !t->all_forward; i++)
+        if (tt_route_rails(routes, s->transfers[i].src, s->transfers[i].dst) ==
+            0)
+            return &s->transfers[i];
+    return NULL;
+}
+
 static void find_slowest(counter *k)
 {
     k->slowest_bps = UINT64_MAX;
@@ -111,6 +122,12 @@ tutti_err tt_contention(const tutti_schedule *s, const tutti_topology *t,
         return tt_fail(diag, TUTTI_EINVAL,
                        "the schedule is for %u ranks, the topology has %u",
                        s->n_ranks, t->n_ranks);
+    const tt_transfer *unrouted = tt_find_unrouted(s, t, routes);
+    if (unrouted)
+        return tt_fail(diag, TUTTI_ENOFIT,
+                       "rank %u cannot send to rank %u: hosts between them do "
+                       "not forward",
+                       unrouted->src, unrouted->dst);
     tt_arena arena = {.mem = mem};
     counter k = {.s = s, .t = t, .routes = routes};
     k.worst = (tutti_contention_info){

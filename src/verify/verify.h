@@ -16,9 +16,16 @@ tutti_err tt_verify(const tutti_schedule *s, const tt_mem *mem,
  * (whole chunks, on their routes) are on the way together? A link's capacity
  * is its rate over the slowest rate of all links that the schedule uses,
  * rounded down. The worst: most transfers per capacity, the first such. Errors:
- * EINVAL (not this topology's number of ranks), ENOMEM. [any thread] */
+ * EINVAL (not this topology's number of ranks), ENOFIT (a transfer without a
+ * route), ENOMEM. [any thread] */
 tutti_err tt_contention(const tutti_schedule *s, const tutti_topology *t,
                         const tt_routes *routes, const tt_mem *mem,
                         tutti_contention_info *out, tutti_diag *diag);
+
+/* The first transfer between ranks that no route joins, because hosts between
+ * them do not forward; NULL: none. Pure; [any thread]. */
+const tt_transfer *tt_find_unrouted(const tutti_schedule *s,
+                                    const tutti_topology *t,
+                                    const tt_routes *routes);
 
 #endif

@@ -85,7 +85,7 @@ static void everywhere(tt_procs p, int excused)
     bool has_ucx = !tt_ucx_use(turn++ % 2 ? TT_UCX_BY_SHM : TT_UCX_BY_TCP);
     for (size_t i = 0; tt_transports[i]; i++) {
         const char *name = tt_transports[i]->name;
-        if (strcmp(name, "loop") != 0 && (strcmp(name, "ucx") != 0 || has_ucx))
+        if (strcmp(name, "ucx") != 0 || has_ucx)
             run_on(name, p, excused);
     }
 }

@@ -13,7 +13,21 @@
 #include "support/fuzz_main.h"
 #include "support/rig.h"
 
-/* A transport that takes everything and brings only what the test feeds. */
+/* A transport that takes everything and brings only what the test feeds. All
+ * others call in the first progress(). */
+static tt_conn *conns[3];
+
+static tutti_err sink_dial(tt_conn *conn, const void *addr, size_t len,
+                           uint64_t deadline_ns, tutti_diag *diag)
+{
+    (void)addr;
+    (void)len;
+    (void)conn;
+    (void)deadline_ns;
+    (void)diag;
+    return TUTTI_OK;
+}
+
 static tutti_err sink_open(tt_net *net, tutti_diag *diag)
 {
     (void)diag;
@@ -41,8 +55,14 @@ static tt_sent sink_send(tt_conn *conn, const tt_msg *m,
 
 static bool sink_progress(tt_net *net, bool has_event)
 {
-    (void)net;
     (void)has_event;
+    for (uint32_t r = 1; r < 3; r++) {
+        if (conns[r])
+            continue;
+        conns[r] = net->up->called(net, r);
+        conns[r]->is_up = true;
+        net->up->up(conns[r]);
+    }
     return false;
 }
 
@@ -114,26 +134,28 @@ static void sink_release(tt_conn *conn)
 
 #define SINK                                                                  \
     .name = "sink", .net_size = sizeof(tt_net), .conn_size = sizeof(tt_conn), \
-    .same_host = true, .open = sink_open, .send = sink_send,                  \
-    .progress = sink_progress, .arm = sink_arm, .cancel = sink_cancel,        \
-    .close = sink_close, .fini = sink_fini
+    .same_host = true, .open = sink_open, .dial = sink_dial,                  \
+    .send = sink_send, .progress = sink_progress, .arm = sink_arm,            \
+    .cancel = sink_cancel, .close = sink_close, .fini = sink_fini
 static const tt_net_ops sink = {SINK};
-static const tt_net_ops granting_sink = {
-    SINK,
+static const tt_net_within sink_within = {
     .grant = sink_grant,
     .withdraw = sink_withdraw,
     .reach = sink_reach,
     .hold = sink_hold,
     .release = sink_release,
 };
+static const tt_net_ops granting_sink = {
+    SINK,
+    .within = &sink_within,
+};
 
 typedef struct stage {
     tt_engine *engine;
     tt_mesh *mesh;
-    tt_team *team;
-    tt_conn *conns[3];
+    tt_team *team, *group;
     tt_part *part;
-    tt_plan *plan;
+    tt_program *program;
     uint32_t in[ELEMS], out[ELEMS];
     uint64_t fingerprint;
     int n_done;
@@ -148,20 +170,37 @@ static void set_up(stage *s, uint64_t eager_bytes, const tt_net_ops *ops)
     *net = (tt_net){
         .ops = ops, .up = &tt_engine_up, .mem = &tt_mem_std, .n_ranks = 3};
     sink_open(net, &diag);
-    for (uint32_t r = 1; r < RANKS; r++) {
-        s->conns[r] = tt_new(&tt_mem_std, 1, sizeof(tt_conn));
-        *s->conns[r] = (tt_conn){.net = net, .rank = r, .is_up = true};
-    }
+    static tt_access access;
+    access = (tt_access){.net = net};
+    tt_port_opts ports[RANKS];
+    for (uint32_t r = 0; r < RANKS; r++)
+        ports[r] =
+            (tt_port_opts){.rank = r, .accesses = &access, .n_accesses = r > 0};
+    memset(conns, 0, sizeof(conns));
     tt_mesh_opts mesh = {.rank = 0,
                          .n_ranks = RANKS,
                          .n_nets = 1,
                          .nets = &net,
-                         .conns = s->conns,
+                         .ports = ports,
                          .eager_bytes = eager_bytes};
     if (tt_engine_create(&tt_mem_std, &opts, &s->engine, &diag) ||
         tt_mesh_create(s->engine, &tt_mem_std, &mesh, &s->mesh) ||
         tt_team_create(s->mesh, 1, members, RANKS, &s->team))
         tt_fuzz_fail("no memory");
+    const tt_group_opts group = {
+        .origin = 1, .number = 4, .members = members, .n = RANKS};
+    if (tt_group_create(s->mesh, &group, &s->group))
+        tt_fuzz_fail("no memory");
+    tt_mesh_dial(s->mesh, true);
+    tt_engine_lock(s->engine);
+    tt_engine_step(s->engine);
+    tt_engine_unlock(s->engine);
+}
+
+/* Of groups before the one that is entered, of that, of those that follow. */
+static uint64_t group_id(uint64_t number)
+{
+    return UINT64_C(1) << 63 | UINT64_C(1) << 40 | number % 8;
 }
 
 static void done(void *arg, tutti_err err)
@@ -194,9 +233,9 @@ static void begin(stage *s, uint8_t kind)
                       &schedule, NULL) ||
         tt_part_extract(schedule, 0, &tt_mem_std, &s->part) ||
         tt_bound_create(s->part, &lay, &tt_mem_std, &bound) ||
-        tt_plan_create(bound, &tt_mem_std, &s->plan))
+        tt_program_create(bound, &tt_mem_std, &s->program))
         tt_fuzz_fail("no plan");
-    tt_op_start start = {.plan = s->plan,
+    tt_op_start start = {.program = s->program,
                          .call = {.type = TUTTI_U32, .count = shape.count},
                          .in = s->in,
                          .out = s->out,
@@ -218,14 +257,17 @@ static uint64_t fingerprint_of(uint8_t kind)
     return tt_call_fingerprint(&call);
 }
 
-/* Bit 0: which peer; 1: right fingerprint; 2: read into a place first. */
+/* Bit 0: which peer; 1: right fingerprint; 2: read into a place first; 7: of a
+ * group. */
 static void feed(stage *s, uint8_t control, tt_msg m, const uint8_t *payload)
 {
-    tt_conn *conn = s->conns[1 + (control & 1)];
+    tt_conn *conn = conns[1 + (control & 1)];
     if (control & 2)
         m.fingerprint = s->fingerprint;
     m.magic = TT_MSG_MAGIC;
     m.comm = control & 8 ? m.comm : 1;
+    if (control & 128)
+        m.comm = group_id(m.comm);
     m.channel = control & 16 ? m.channel : 0;
     m.seq = control & 32 ? m.seq : 0;
     m.flags = control & 64 ? m.flags : 0;
@@ -270,13 +312,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (s->n_done > 1)
         tt_fuzz_fail("a call ended twice");
     tt_team_leave(s->team);
+    tt_team_leave(s->group);
     if (s->n_done != 1)
         tt_fuzz_fail("a call has not ended");
-    tt_plan_unref(s->plan);
+    tt_program_unref(s->program);
     tt_engine_unlock(s->engine);
     tt_part_free(s->part);
-    tt_mesh_unref(s->mesh);
-    tt_mesh_unref(s->mesh);
+    for (int i = 0; i < 3; i++) /* the team's, the group's, the own */
+        tt_mesh_unref(s->mesh);
     tt_engine_destroy(s->engine);
     free(payload);
     free(s);

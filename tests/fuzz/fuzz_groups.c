@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     tt_talk head;
     const unsigned char *payload;
     unsigned char *copy = tt_new(&tt_mem_std, len + 1, 1);
-    tt_pipe p = {.mem = &tt_mem_std, .fd = -1, .in = copy, .in_len = len};
+    tt_pipe p = {.mem = &tt_mem_std, .s.fd = -1, .in = copy, .in_len = len};
     memcpy(copy, data, len);
     size_t seen = 0;
     while (tt_pipe_next(&p, 4096, &head, &payload))

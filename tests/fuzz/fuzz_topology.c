@@ -37,6 +37,8 @@ static void check_route(const tutti_topology *t, const tt_routes *r,
     static uint32_t links[TT_MAX_NODES];
     uint32_t at = t->rank_node[src];
     uint32_t n = tt_route(r, src, dst, rail, links);
+    if (n == 0 && !t->all_forward)
+        return;
     if (n == 0 || n > tt_routes_max_links(r))
         tt_fuzz_fail("a route has a wrong length");
     for (uint32_t i = 0; i < n; i++) {

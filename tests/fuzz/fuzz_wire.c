@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "net/tcp.h"
+#include "net/tcp/tcp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
@@ -154,7 +154,7 @@ static void check_stream(const uint8_t *data, size_t len, uint64_t seed)
 }
 
 /* What a host with an address of every kind makes of the card. */
-static void check_ways(const tt_tcp_card *card)
+static void check_ways(const tt_link_card *card)
 {
     tt_iface own[TT_IFACE_ORDERS];
     memset(own, 0, sizeof(own));
@@ -165,20 +165,20 @@ static void check_ways(const tt_tcp_card *card)
         tt_addr_numeric(i == TT_IFACE_LINK_LOCAL ? "fe80::1" : "10.0.0.1", 0,
                         &own[i].addr);
     }
-    tt_tcp_card mine = {.netns = card->rank & 1 ? card->netns : 1};
-    tt_tcp_here here = {.card = &mine,
-                        .filter = "",
-                        .ifaces = own,
-                        .n_ifaces = TT_IFACE_ORDERS};
-    tt_net_hint hint = {.dev = card->rank & 2 ? "a" : NULL,
-                        .is_forwarded = card->rank & 4};
-    tt_tcp_way ways[TT_TCP_WAYS];
-    size_t n = tt_tcp_ways(&here, card, &hint, ways);
-    if (n > TT_TCP_WAYS)
+    tt_link_card mine = {.netns = card->uid & 1 ? card->netns : 1};
+    tt_link_here here = {.card = &mine,
+                         .interfaces = "",
+                         .ifaces = own,
+                         .n_ifaces = TT_IFACE_ORDERS};
+    tt_link_hint hint = {.dev = card->uid & 2 ? "a" : NULL,
+                         .is_forwarded = card->uid & 4};
+    tt_link_way ways[TT_LINK_WAYS];
+    size_t n = tt_link_ways(&here, card, &hint, ways);
+    if (n > TT_LINK_WAYS)
         tt_fuzz_fail("more ways than there is room for");
     for (size_t i = 0; i < n; i++) {
         char text[TT_SOCK_TEXT];
-        tt_tcp_end_text(&ways[i].to, text);
+        tt_addr_text(&ways[i].to, text);
         if (i > 0 && ways[i].cost < ways[i - 1].cost)
             tt_fuzz_fail("ways out of order");
     }
@@ -186,10 +186,12 @@ static void check_ways(const tt_tcp_card *card)
 
 static void check_card(const uint8_t *data, size_t len)
 {
-    tt_tcp_card card;
-    if (!tt_tcp_card_read(&card, data, len))
+    tt_link_card card;
+    size_t used;
+    if (!tt_link_card_read(&card, data, len, &used))
         return;
-    if (tt_tcp_card_bytes(&card) != len || memcmp(&card, data, len) != 0)
+    if (used > len || tt_link_card_bytes(&card) != used ||
+        memcmp(&card, data, used) != 0)
         tt_fuzz_fail("a card that is not what came");
     check_ways(&card);
 }

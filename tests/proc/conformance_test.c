@@ -9,133 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TUTTI_UNSTABLE 1
-#include <tutti.h>
-
 #include "base/rng.h"
+#include "cli/reference.h"
 #include "support/procs.h"
 #include "support/seed.h"
 #include "support/ucx.h"
-
-/* Small whole numbers, exact in every type. */
-static int64_t number(uint64_t seed, int rank, uint64_t i)
-{
-    tt_rng rng = {seed ^ (uint64_t)rank * 0x9e3779b97f4a7c15u ^ i << 8};
-    return (int64_t)(tt_rng_next(&rng) % 5) - 2;
-}
-
-static uint16_t half_of(int64_t x)
-{
-    uint64_t size = (uint64_t)(x < 0 ? -x : x), e = 0;
-    if (x == 0)
-        return 0;
-    for (uint64_t y = size; y > 1; y >>= 1)
-        e++;
-    return (uint16_t)((x < 0) << 15 | (e + 15) << 10 |
-                      (((size << 10) >> e) & 0x3ff));
-}
-
-static uint16_t bhalf_of(int64_t x)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, 4);
-    return (uint16_t)(bits >> 16);
-}
-
-static bool is_float(tutti_type type)
-{
-    return type == TUTTI_F16 || type == TUTTI_BF16 || type == TUTTI_F32 ||
-           type == TUTTI_F64;
-}
-
-static bool is_unsigned(tutti_type type)
-{
-    return type == TUTTI_U8 || type == TUTTI_U32 || type == TUTTI_U64;
-}
-
-static void put(void *buf, tutti_type type, size_t i, int64_t x)
-{
-    switch (type) {
-    case TUTTI_F16:
-        ((uint16_t *)buf)[i] = half_of(x);
-        return;
-    case TUTTI_BF16:
-        ((uint16_t *)buf)[i] = bhalf_of(x);
-        return;
-    case TUTTI_F32:
-        ((float *)buf)[i] = (float)x;
-        return;
-    case TUTTI_F64:
-        ((double *)buf)[i] = (double)x;
-        return;
-    default:
-        break;
-    }
-    switch (tutti_type_bytes(type)) {
-    case 1:
-        ((uint8_t *)buf)[i] = (uint8_t)x;
-        return;
-    case 4:
-        ((uint32_t *)buf)[i] = (uint32_t)x;
-        return;
-    default:
-        ((int64_t *)buf)[i] = x;
-        return;
-    }
-}
-
-/* ------------------------------------------------------------- reference -- */
-
-/* What a whole number of the type is, back in 64 bits. */
-static int64_t narrow(tutti_type type, int64_t x)
-{
-    switch (type) {
-    case TUTTI_I8:
-        return (int8_t)x;
-    case TUTTI_U8:
-        return (uint8_t)x;
-    case TUTTI_I32:
-        return (int32_t)x;
-    case TUTTI_U32:
-        return (uint32_t)x;
-    default:
-        return x;
-    }
-}
-
-static bool is_less(tutti_type type, int64_t a, int64_t b)
-{
-    return is_unsigned(type) ? (uint64_t)a < (uint64_t)b : a < b;
-}
-
-static int64_t combine(tutti_op op, tutti_type type, int64_t a, int64_t b)
-{
-    bool is_bool = type == TUTTI_BOOL;
-    switch (op) {
-    case TUTTI_PROD: /* wraps */
-        return is_bool ? (a & b) : (int64_t)((uint64_t)a * (uint64_t)b);
-    case TUTTI_MIN:
-        return is_less(type, a, b) ? a : b;
-    case TUTTI_MAX:
-        return is_less(type, a, b) ? b : a;
-    case TUTTI_BAND:
-        return a & b;
-    case TUTTI_BOR:
-        return a | b;
-    case TUTTI_BXOR:
-        return a ^ b;
-    default: /* the sums */
-        return is_bool ? (a | b) : a + b;
-    }
-}
-
-static int64_t divide(tutti_type type, int64_t x, int n)
-{
-    if (is_unsigned(type))
-        return (int64_t)((uint64_t)x / (uint64_t)n);
-    return x / n;
-}
 
 typedef struct round_in {
     tutti_coll coll;
@@ -148,100 +26,18 @@ typedef struct round_in {
     uint64_t seed;
 } round_in;
 
-static size_t block(const round_in *in, int b)
+/* As the reference knows it. */
+static ref_call call_of(const round_in *in, int rank, int n)
 {
-    return in->has_counts ? in->counts[b] : in->count;
-}
-
-static bool reduces(tutti_coll coll)
-{
-    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_REDUCE ||
-           coll == TUTTI_REDUCE_SCATTER;
-}
-
-/* What rank `who` contributes to block b (all-to-all: to rank b). */
-static int64_t given(const round_in *in, int who, int n, int b, size_t i)
-{
-    int64_t x = number(in->seed + (uint64_t)b * 7919, who, i);
-    if (in->type == TUTTI_BOOL)
-        return x & 1;
-    if (!is_float(in->type) || !reduces(in->coll))
-        return narrow(in->type, x);
-    if (in->op == TUTTI_PROD && x == 0) /* there is a -0 */
-        return 1;
-    /* So that quotients are whole. */
-    return in->op == TUTTI_AVG ? x * n : x;
-}
-
-static int64_t reduced(const round_in *in, int n, int b, size_t i)
-{
-    int64_t all = 0;
-    for (int q = 0; q < n; q++) {
-        int64_t x = given(in, q, n, b, i);
-        if (in->op == TUTTI_SCALED_SUM)
-            x *= q + 1;
-        all = narrow(in->type, q ? combine(in->op, in->type, all, x) : x);
-    }
-    return in->op == TUTTI_AVG ? divide(in->type, all, n) : all;
-}
-
-/* Writes the input (expected: the output) of `rank`; returns elements. */
-static size_t fill(const round_in *in, int rank, int n, bool expected,
-                   void *buf)
-{
-    size_t at = 0;
-    bool is_root = rank == in->root;
-    for (int b = 0; b < n; b++) {
-        bool single = in->coll == TUTTI_ALL_REDUCE ||
-                      in->coll == TUTTI_REDUCE || in->coll == TUTTI_BROADCAST ||
-                      in->coll == TUTTI_SENDRECV;
-        if (single && b > 0)
-            break;
-        bool mine = b == rank, holds = true;
-        int who = rank;
-        bool sums = false;
-        switch (in->coll) {
-        case TUTTI_ALL_REDUCE:
-            sums = expected;
-            break;
-        case TUTTI_REDUCE:
-            sums = expected;
-            holds = !expected || is_root;
-            break;
-        case TUTTI_BROADCAST:
-            who = in->root;
-            holds = expected || is_root;
-            break;
-        case TUTTI_SENDRECV: /* to the right, from the left */
-            who = expected ? (rank + n - 1) % n : rank;
-            break;
-        case TUTTI_REDUCE_SCATTER:
-            sums = expected;
-            holds = !expected || mine;
-            break;
-        case TUTTI_ALL_GATHER:
-            who = b;
-            holds = expected || mine;
-            break;
-        case TUTTI_GATHER:
-            who = b;
-            holds = expected ? is_root : mine;
-            break;
-        case TUTTI_SCATTER:
-            who = in->root;
-            holds = expected ? mine : is_root;
-            break;
-        default: /* all-to-all: block b comes from rank b, or goes there */
-            who = expected ? b : rank;
-            break;
-        }
-        int name = in->coll == TUTTI_ALL_TO_ALL && expected ? rank : b;
-        for (size_t i = 0; holds && i < block(in, b); i++, at++)
-            if (buf)
-                put(buf, in->type, at,
-                    sums ? reduced(in, n, b, i) : given(in, who, n, name, i));
-    }
-    return at;
+    return (ref_call){.coll = in->coll,
+                      .type = in->type,
+                      .op = in->op,
+                      .root = in->root,
+                      .rank = rank,
+                      .n_ranks = n,
+                      .count = in->count,
+                      .counts = in->has_counts ? in->counts : NULL,
+                      .seed = (uint32_t)in->seed};
 }
 
 static tutti_err start(tutti_comm *comm, const round_in *in, const void *src,
@@ -249,7 +45,7 @@ static tutti_err start(tutti_comm *comm, const round_in *in, const void *src,
 {
     tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
     o.planner = in->planner;
-    o.scale = tutti_comm_rank(comm) + 1;
+    o.scale = ref_scale(tutti_comm_rank(comm));
     const tutti_type t = in->type;
     switch (in->coll) {
     case TUTTI_ALL_REDUCE:
@@ -352,20 +148,6 @@ static round_in random_round(tt_rng *rng, int n)
     return in;
 }
 
-/* Elements from the input's to the output's begin when in place. */
-static size_t in_place_skip(const round_in *in, int rank, int n, bool *forward)
-{
-    size_t skip = 0;
-    bool at_root = in->coll == TUTTI_GATHER || in->coll == TUTTI_SCATTER;
-    *forward = in->coll == TUTTI_REDUCE_SCATTER || in->coll == TUTTI_SCATTER;
-    if (in->coll == TUTTI_REDUCE_SCATTER || in->coll == TUTTI_ALL_GATHER ||
-        (at_root && rank == in->root))
-        for (int b = 0; b < rank; b++)
-            skip += block(in, b);
-    (void)n;
-    return skip;
-}
-
 /* A buffer of `bytes`, at some offset in memory of the library (which ranks of
  * one host read directly) or of malloc; every rank as it likes. */
 typedef struct memory {
@@ -394,21 +176,18 @@ static void put_memory(memory m)
 static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
 {
     size_t size = tutti_type_bytes(in->type);
-    size_t n_in = fill(in, rank, n, false, NULL);
-    size_t n_out = fill(in, rank, n, true, NULL);
+    const ref_call c = call_of(in, rank, n);
+    size_t n_in = ref_in_offset(&c) + ref_in_count(&c);
+    size_t n_out = ref_out_offset(&c) + ref_out_count(&c);
     size_t most = (n_in > n_out ? n_in : n_out) * size + 16;
-    bool forward;
-    size_t skip = in_place_skip(in, rank, n, &forward) * size;
     tt_rng own = {in->seed ^ (uint64_t)rank << 32};
     memory first = get_memory(&own, most), second = get_memory(&own, most);
-    char *a = first.at, *want = malloc(most);
-    char *src = a, *dst = second.at;
+    char *src = first.at, *dst = second.at;
     if (in->in_place) {
-        src = forward ? a : a + skip;
-        dst = forward ? a + skip : a;
+        dst = src + ref_out_offset(&c) * size;
+        src += ref_in_offset(&c) * size;
     }
-    fill(in, rank, n, false, src);
-    fill(in, rank, n, true, want);
+    ref_fill(&c, src);
     tutti_request *req = NULL;
     tutti_err err;
     if (in->coll == TUTTI_SENDRECV)
@@ -421,7 +200,7 @@ static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
     if (err)
         bad = tt_procs_complain(rank, "%s: %s", tutti_errname(err),
                                 tutti_comm_message(comm));
-    else if (memcmp(dst, want, n_out * size) != 0)
+    else if (ref_wrong(&c, dst) > 0)
         bad = tt_procs_complain(
             rank,
             "wrong: %s of %zu %s %s by %s, in place %d, root %d, counts %d",
@@ -430,7 +209,6 @@ static int one_round(tutti_comm *comm, int rank, int n, const round_in *in)
             in->has_counts);
     put_memory(first);
     put_memory(second);
-    free(want);
     return bad;
 }
 

@@ -61,8 +61,9 @@ END
 
 check_files() {
     local file
-    for file in bin/tutti include/tutti.h lib/libtutti.a lib/libtutti.so \
-        lib/libtutti.so.0 lib/pkgconfig/tutti.pc; do
+    for file in bin/tutti include/tutti.h include/tutti_partial.h \
+        include/tutti_plan.h lib/libtutti.a lib/libtutti.so lib/libtutti.so.0 \
+        lib/pkgconfig/tutti.pc; do
         [ -s "$root/opt/tutti/$file" ] || { echo "no $file"; return 1; }
     done
 }
@@ -72,6 +73,20 @@ shared() {
         $(flags --cflags) $(flags --libs) &&
         LD_LIBRARY_PATH=$root/opt/tutti/lib "$root/shared" &&
         readelf -d "$root/shared" | grep -q 'NEEDED.*libtutti.so.0'
+}
+
+# Each header by itself, with what it is for.
+each_header() {
+    local header
+    for header in "tutti.h tutti_version()" \
+        "tutti_partial.h tutti_group_kind_name(TUTTI_GROUP_FINAL)" \
+        "tutti_plan.h tutti_planner_at(0,&(tutti_planner_info){0})"; do
+        printf '#include <%s>\nint main(void) { return !%s; }\n' $header \
+            >"$root/one.c"
+        ${CC:-cc} "$root/one.c" -o "$root/one" \
+            $(flags --cflags) $(flags --libs) || return 1
+        LD_LIBRARY_PATH=$root/opt/tutti/lib "$root/one" || return 1
+    done
 }
 
 static() {
@@ -103,6 +118,7 @@ step "make install" run_make install
 step "every file is there" check_files
 step "versions agree" version_agrees
 step "a program with the shared library" shared
+step "a program with each header" each_header
 step "a program with the static library" static
 command -v g++ >/dev/null && step "a program in C++" cplusplus
 step "make uninstall leaves nothing" nothing_left

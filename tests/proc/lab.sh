@@ -55,7 +55,7 @@ END
 
 # -- plans --------------------------------------------------------------------
 specs=(star:5 rails:3 racks:3+2 racks:4+4@order=interleaved fattree:2x3 fattree:4x4
-    bigraph:4x4 mesh:2x3 torus:4x4 torus:2x3x3 ring:5 full:4 minsky:2
+    bigraph:4x4 mesh:2x3 torus:4x4 torus:2x3x3 ring:5 full:4 minsky:2 ring:4@forwards=no
     boxes:4+4 star:60 "$tmp/uneven.net" "$tmp/many.net")
 run python3 "$here/lab_walk.py" "$tutti" "$lab" "${specs[@]}"
 is "tables lead where the topology's routes do" "$(wc -l <<<"$out")" \

@@ -54,7 +54,7 @@ static void predict(tutti_comm *comm, uint64_t begin_ns, double seconds)
                          .now_ns = begin_ns,
                          .done = nothing};
     tt_engine_lock(comm->engine);
-    tt_drift_watch(comm, &start, seconds);
+    comm->observer->begins(comm, &start, seconds);
     start.done(start.arg, TUTTI_OK);
     tt_engine_unlock(comm->engine);
 }
@@ -64,7 +64,7 @@ static int ranks_differ(tutti_comm *comm, int rank, int n, int odd)
 {
     static float x[COUNT];
     tutti_err err = watch(comm, rank, n);
-    bool could = !err && tt_replan_may(*tt_drift_replan(comm));
+    bool could = !err && tt_replan_may(comm->replan);
     for (int i = 0; i < CALLS && !err; i++) {
         uint64_t begin_ns = tt_now_ns();
         err = tutti_all_reduce(comm, x, x, COUNT, TUTTI_F32, TUTTI_SUM, NULL,
@@ -74,7 +74,7 @@ static int ranks_differ(tutti_comm *comm, int rank, int n, int odd)
     if (tt_well(comm, err, "calls"))
         return 1;
     /* What was done just now is not done again at once. */
-    bool can = tt_replan_may(*tt_drift_replan(comm));
+    bool can = tt_replan_may(comm->replan);
     if (could && can == (odd == 0))
         return 0;
     return tt_procs_complain(rank, "it was%s measured again",

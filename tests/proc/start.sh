@@ -39,6 +39,7 @@ refused "a setting out of range" 'TUTTI_WINDOW is "1025"; expected' TUTTI_WINDOW
 refused "a setting with a wrong unit" 'TUTTI_TIMEOUT is "5 parsec"' \
     'TUTTI_TIMEOUT=5 parsec'
 refused "an unknown transport" "TUTTI_TRANSPORTS" TUTTI_TRANSPORTS=pigeon
+refused "the transport of the tests" "'loop' is no transport" TUTTI_TRANSPORTS=loop
 refused "an unknown planner" '"rign".*"ring"' TUTTI_PLANNER=rign
 
 # Somebody else listens on the port.

@@ -110,8 +110,9 @@ set_on b net.ipv4.ip_forward=0
 job TUTTI_SOCKET_IFNAME=^mg TUTTI_START_TIMEOUT=5s
 ends "hosts that do not forward" 1
 like "who, whom, what was tried, what to do" "$err" \
-    "rank 2 cannot reach rank 0: tried 10\.9\.0\.1:[0-9]+ \(no answer\), 10\.1\.0\.1:[0-9]+ \(Network is unreachable\),.*; $no_network"
-is "all ranks say so" "$(grep -c 'rank 2 cannot reach rank 0' <<<"$err")" 3
+    "rank [02] cannot reach rank [02]: tried 10\.9\.0\.[0-9]:[0-9]+ \(no answer\), 10\.1\.0\.[0-9]:[0-9]+ \(Network is unreachable\),.*; $no_network"
+is "all ranks say so" "$(grep -c 'bench: .*rank [02] cannot reach rank [02]' \
+    <<<"$err")" 3
 on c route del 10.9.0.1
 start=$SECONDS
 job TUTTI_SOCKET_IFNAME=^mg TUTTI_START_TIMEOUT=100s

@@ -4,9 +4,9 @@
  * replays. */
 #include "support/tap.h"
 
-#include "plan/bounds.h"
-#include "plan/columns.h"
-#include "plan/flow.h"
+#include "bound/bound.h"
+#include "bound/lowerbound.h"
+#include "bound/maxflow.h"
 #include "plan/plan.h"
 
 #include "base/rng.h"
@@ -107,9 +107,9 @@ static cut_sums sums_of(const tutti_topology *t, uint32_t set)
     return c;
 }
 
-static tt_bounds by_all_sets(const tutti_topology *t)
+static tt_lowerbounds by_all_sets(const tutti_topology *t)
 {
-    tt_bounds b = {{0, 1}, {0, 1}, {0, 1}, {0, 1}, true, true};
+    tt_lowerbounds b = {{0, 1}, {0, 1}, {0, 1}, {0, 1}, true, true};
     for (uint32_t set = 1; set < UINT32_C(1) << t->n_nodes; set++) {
         cut_sums c = sums_of(t, set);
         if (c.n_ranks == 0 || c.n_ranks == t->n_ranks)
@@ -128,11 +128,11 @@ static void equal(tt_fraction a, tt_fraction b, const char *what)
                  (double)b.num / (double)b.den);
 }
 
-static tt_bounds bounds_of(const tutti_topology *t)
+static tt_lowerbounds bounds_of(const tutti_topology *t)
 {
-    tt_bounds b = {{0, 1}, {0, 1}, {0, 1}, {0, 1}, false, false};
-    assert_int_equal(tt_bounds_by_groups(t, &tt_mem_std, &b), TUTTI_OK);
-    assert_int_equal(tt_bounds_by_cuts(t, &tt_mem_std, NULL, &b), TUTTI_OK);
+    tt_lowerbounds b = {{0, 1}, {0, 1}, {0, 1}, {0, 1}, false, false};
+    assert_int_equal(tt_lowerbound_groups(t, &tt_mem_std, &b), TUTTI_OK);
+    assert_int_equal(tt_lowerbound_cuts(t, &tt_mem_std, NULL, &b), TUTTI_OK);
     return b;
 }
 
@@ -145,8 +145,8 @@ static void test_cuts(void **state)
     for (int i = 0; i < 2000; i++) {
         tutti_topology *t = random_net(&rng);
         if (t->n_ranks > 1) {
-            tt_bounds want = by_all_sets(t);
-            tt_bounds got = bounds_of(t);
+            tt_lowerbounds want = by_all_sets(t);
+            tt_lowerbounds got = bounds_of(t);
             equal(got.gather, want.gather, "all-gather");
             equal(got.scatter, want.scatter, "reduce-scatter");
             equal(got.cut, want.cut, "cut");
@@ -164,7 +164,7 @@ static void test_exact_fraction(void **state)
     for (int i = 0; i < 500; i++) {
         tutti_topology *t = random_net(&rng);
         const tt_optimum_opts opts = {.max_ranks = 1};
-        tt_optimum o;
+        tutti_bound_info o;
         assert_int_equal(tt_optimum_find(t, &opts, &tt_mem_std, &o, NULL),
                          TUTTI_OK);
         if (t->n_ranks > 1) {
@@ -185,7 +185,7 @@ static void test_exact_fraction(void **state)
 /* ------------------------------------------------------------------ flow -- */
 
 /* The least cut in front of `sink` by trying every set. */
-static tt_u128 least_cut(const tt_flow *f, const tutti_topology *t,
+static tt_u128 least_cut(const tt_maxflow *f, const tutti_topology *t,
                          uint32_t sink, bool is_reversed)
 {
     tt_u128 least = ~(tt_u128)0;
@@ -203,17 +203,17 @@ static tt_u128 least_cut(const tt_flow *f, const tutti_topology *t,
     return least;
 }
 
-static void check_sink(tt_flow *f, const tutti_topology *t, uint32_t sink,
+static void check_sink(tt_maxflow *f, const tutti_topology *t, uint32_t sink,
                        bool is_reversed)
 {
     tt_u128 want = least_cut(f, t, sink, is_reversed);
-    assert_true(tt_flow_reach(f, sink, want) == want);
-    assert_true(tt_flow_reach(f, sink, want / 2) == want / 2);
-    assert_true(tt_flow_reach(f, sink, want + 1) == want);
+    assert_true(tt_maxflow_reach(f, sink, want) == want);
+    assert_true(tt_maxflow_reach(f, sink, want / 2) == want / 2);
+    assert_true(tt_maxflow_reach(f, sink, want + 1) == want);
     uint32_t set = 0;
     for (uint32_t v = 0; v < t->n_nodes; v++) {
-        set |= (uint32_t)tt_flow_is_behind(f, v) << v;
-        assert_false(tt_flow_is_behind(f, v) && f->is_source[v]);
+        set |= (uint32_t)tt_maxflow_is_behind(f, v) << v;
+        assert_false(tt_maxflow_is_behind(f, v) && f->is_source[v]);
     }
     assert_true(set >> sink & 1);
     cut_sums c = sums_of(t, set);
@@ -229,21 +229,21 @@ static void test_flow(void **state)
     for (int i = 0; i < 500; i++) {
         tutti_topology *t = random_net(&rng);
         bool is_reversed = tt_rng_below(&rng, 2);
-        tt_flow f;
-        assert_int_equal(tt_flow_init(&f, t, is_reversed, 1, &tt_mem_std),
+        tt_maxflow f;
+        assert_int_equal(tt_maxflow_init(&f, t, is_reversed, 1, &tt_mem_std),
                          TUTTI_OK);
         for (int j = 0; j < 10; j++) {
             uint32_t v = (uint32_t)tt_rng_below(&rng, t->n_nodes);
             if (j == 3 || j == 6)
-                tt_flow_scale(&f, 1 + tt_rng_below(&rng, 5),
-                              tt_rng_below(&rng, 9));
+                tt_maxflow_scale(&f, 1 + tt_rng_below(&rng, 5),
+                                 tt_rng_below(&rng, 9));
             if (f.is_source[v])
                 continue;
             check_sink(&f, t, v, is_reversed);
             if (tt_rng_below(&rng, 3) == 0)
-                tt_flow_join(&f, v);
+                tt_maxflow_join(&f, v);
         }
-        tt_flow_fini(&f);
+        tt_maxflow_fini(&f);
         tt_topology_free(t);
     }
 }
@@ -253,14 +253,14 @@ static void test_flow_that_takes_too_long(void **state)
     (void)state;
     tt_rng rng = {5};
     tutti_topology *t = random_net(&rng);
-    tt_flow f;
-    assert_int_equal(tt_flow_init(&f, t, false, 1, &tt_mem_std), TUTTI_OK);
-    tt_flow_scale(&f, 1, 1);
+    tt_maxflow f;
+    assert_int_equal(tt_maxflow_init(&f, t, false, 1, &tt_mem_std), TUTTI_OK);
+    tt_maxflow_scale(&f, 1, 1);
     f.work_limit = 1;
-    tt_flow_reach(&f, 0, 1000);
+    tt_maxflow_reach(&f, 0, 1000);
     assert_true(f.is_spent);
-    tt_flow_fini(&f);
-    tt_flow_fini(&f);
+    tt_maxflow_fini(&f);
+    tt_maxflow_fini(&f);
     tt_topology_free(t);
 }
 
@@ -288,18 +288,19 @@ static tutti_topology *larger_net(tt_rng *rng, uint32_t more)
     return t;
 }
 
-/* Rank by rank, without the short cuts of cuts.c: at the ratio that was found
- * everything flows; at one a billionth smaller it does not. */
-static void check_ratio(tt_flow *f, const tutti_topology *t, tt_fraction ratio)
+/* Rank by rank, without the short cuts of lowerbound_cuts.c: at the ratio that
+ * was found everything flows; at one a billionth smaller it does not. */
+static void check_ratio(tt_maxflow *f, const tutti_topology *t,
+                        tt_fraction ratio)
 {
     const uint64_t billion = UINT64_C(1000000000);
     bool falls_short = false;
     for (int times = 0; times < 2; times++) {
-        tt_flow_scale(f, ratio.num * billion,
-                      ratio.den * billion + (times ? ratio.den : 0));
+        tt_maxflow_scale(f, ratio.num * billion,
+                         ratio.den * billion + (times ? ratio.den : 0));
         tt_u128 want = f->supply * t->n_ranks;
         for (uint32_t r = 0; r < t->n_ranks; r++) {
-            bool is_short = tt_flow_reach(f, t->rank_node[r], want) < want;
+            bool is_short = tt_maxflow_reach(f, t->rank_node[r], want) < want;
             if (times == 0)
                 assert_false(is_short);
             falls_short = falls_short || is_short;
@@ -312,16 +313,17 @@ static tt_u128 pair_by_pair(const tutti_topology *t)
 {
     tt_u128 least = ~(tt_u128)0;
     for (uint32_t s = 0; s < t->n_ranks; s++) {
-        tt_flow f;
-        assert_int_equal(tt_flow_init(&f, t, false, 1, &tt_mem_std), TUTTI_OK);
-        tt_flow_join(&f, t->rank_node[s]);
+        tt_maxflow f;
+        assert_int_equal(tt_maxflow_init(&f, t, false, 1, &tt_mem_std),
+                         TUTTI_OK);
+        tt_maxflow_join(&f, t->rank_node[s]);
         for (uint32_t r = 0; r < t->n_ranks; r++) {
             if (r != s) {
-                tt_u128 flow = tt_flow_reach(&f, t->rank_node[r], least);
+                tt_u128 flow = tt_maxflow_reach(&f, t->rank_node[r], least);
                 least = flow < least ? flow : least;
             }
         }
-        tt_flow_fini(&f);
+        tt_maxflow_fini(&f);
     }
     return least;
 }
@@ -332,15 +334,17 @@ static void test_larger(void **state)
     tt_rng rng = {tt_test_seed(8)};
     for (uint32_t i = 0; i < 30; i++) {
         tutti_topology *t = larger_net(&rng, i % 4);
-        tt_bounds b = bounds_of(t);
-        tt_flow f;
+        tt_lowerbounds b = bounds_of(t);
+        tt_maxflow f;
         assert_true(b.gather_is_exact && b.scatter_is_exact);
-        assert_int_equal(tt_flow_init(&f, t, false, 1, &tt_mem_std), TUTTI_OK);
+        assert_int_equal(tt_maxflow_init(&f, t, false, 1, &tt_mem_std),
+                         TUTTI_OK);
         check_ratio(&f, t, b.gather);
-        tt_flow_fini(&f);
-        assert_int_equal(tt_flow_init(&f, t, true, 1, &tt_mem_std), TUTTI_OK);
+        tt_maxflow_fini(&f);
+        assert_int_equal(tt_maxflow_init(&f, t, true, 1, &tt_mem_std),
+                         TUTTI_OK);
         check_ratio(&f, t, b.scatter);
-        tt_flow_fini(&f);
+        tt_maxflow_fini(&f);
         equal(b.cut, (tt_fraction){1, pair_by_pair(t)}, "cut");
         tt_topology_free(t);
     }
@@ -352,7 +356,7 @@ static void test_larger(void **state)
  * directly, no more than a reduce-scatter and an all-gather. */
 static void check_trees(const tutti_topology *t, const tt_columns *c)
 {
-    tt_optimum o;
+    tutti_bound_info o;
     const tt_optimum_opts bounds = {.max_ranks = 1};
     assert_int_equal(tt_optimum_find(t, &bounds, &tt_mem_std, &o, NULL),
                      TUTTI_OK);
@@ -382,7 +386,7 @@ static bool is_too_uneven(const tutti_topology *t)
 
 static void check_bounds_only(const tutti_topology *t)
 {
-    tt_optimum a, b;
+    tutti_bound_info a, b;
     const tt_optimum_opts bounds = {.max_ranks = 1};
     assert_int_equal(tt_optimum_find(t, &bounds, &tt_mem_std, &a, NULL),
                      TUTTI_OK);
@@ -514,7 +518,7 @@ static void test_latency(void **state)
     for (int i = 0; i < 1000; i++) {
         tutti_topology *t = random_net(&rng);
         uint64_t got = 0;
-        assert_int_equal(tt_bounds_latency(t, &tt_mem_std, NULL, &got),
+        assert_int_equal(tt_lowerbound_latency(t, &tt_mem_std, NULL, &got),
                          TUTTI_OK);
         assert_int_equal(got, farthest(t));
         tt_topology_free(t);
@@ -553,8 +557,8 @@ static void test_scaling(void **state)
         tutti_topology *t = random_net(&rng);
         if (t->n_ranks > 1 && t->links[0].rate_bps < TT_MAX_RATE_BPS / 8) {
             tutti_topology *seven = seven_times(t);
-            tt_bounds a = bounds_of(t);
-            tt_bounds b = bounds_of(seven);
+            tt_lowerbounds a = bounds_of(t);
+            tt_lowerbounds b = bounds_of(seven);
             b.gather.num *= 7;
             b.scatter.num *= 7;
             b.cut.num *= 7;

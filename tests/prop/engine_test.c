@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/chaos.h"
-#include "net/table.h"
 #include "plan/plan.h"
+#include "support/chaos.h"
+#include "support/loop.h"
 #include "support/random_schedule.h"
 #include "support/rig.h"
 #include "support/seed.h"
@@ -160,6 +160,31 @@ static void delays_change_nothing(void **state)
     }
 }
 
+/* Where connections pass one way only, who cannot dial is called. */
+static void one_way_is_enough(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(6);
+    tt_rng rng = {seed};
+    tt_chaos_opts chaos = TT_CHAOS_OPTS_INIT;
+    chaos.only_down = true;
+    for (int round = 0; round < 40; round++) {
+        uint32_t n = 2 + (uint32_t)tt_rng_below(&rng, 14);
+        tt_rig_opts opts = random_opts(&rng, n,
+                                       tt_chaos_wrap(&tt_net_loop, &chaos));
+        opts.n_ports = 1; /* others are connected at the start */
+        opts.is_linked = true;
+        tt_rig rig;
+        tutti_schedule *s;
+        assert_int_equal(tt_rig_create(&opts, &rig), 0);
+        assert_int_equal(
+            tt_random_schedule(&rng, colls[tt_rng_below(&rng, 8)], n, &s), 0);
+        perform(&rig, &rng, s, "a random schedule", seed);
+        tt_sched_free(s);
+        tt_rig_destroy(&rig);
+    }
+}
+
 /* One connection of one pair is closed somewhere in between: all ranks get the
  * call to its end, or learn that it failed. */
 static void a_lost_port_is_noticed(void **state)
@@ -246,6 +271,7 @@ int main(void)
         cmocka_unit_test(random_schedules_finish),
         cmocka_unit_test(every_planner_performs),
         cmocka_unit_test(delays_change_nothing),
+        cmocka_unit_test(one_way_is_enough),
         cmocka_unit_test(a_lost_port_is_noticed),
         cmocka_unit_test(many_calls_in_any_order),
     };

@@ -68,8 +68,9 @@ static uint64_t elems_of(const tutti_schedule *s, uint64_t size, uint32_t c)
     if (s->collective == TUTTI_ALL_TO_ALL)
         b %= s->n_ranks;
     uint64_t n = block_begin(s, size, b + 1) - block_begin(s, size, b);
-    return tt_sched_border(s, chunk->end, n, 1) -
-           tt_sched_border(s, chunk->begin, n, 1);
+    const tt_cut cut = {.n_parts = s->n_parts, .elem_bytes = 1};
+    return tt_cut_border(&cut, chunk->end, n) -
+           tt_cut_border(&cut, chunk->begin, n);
 }
 
 static void set_up(naive *w, const tutti_schedule *s, const tutti_topology *t,
@@ -81,9 +82,10 @@ static void set_up(naive *w, const tutti_schedule *s, const tutti_topology *t,
     w->o = o;
     w->n = (uint32_t)s->n_transfers;
     w->n_positions = 1;
+    const tt_cut cut = {.n_fronts = o->n_slices, .elem_bytes = 1};
     for (uint64_t c = 0; c < s->n_chunks; c++) {
         uint64_t n = elems_of(s, o->size_bytes, (uint32_t)c);
-        uint32_t k = n ? tt_sched_slices(n, o->n_slices) : 0;
+        uint32_t k = n ? tt_cut_slices(&cut, n) : 0;
         w->n_positions = k > w->n_positions ? k : w->n_positions;
         w->total += n;
     }
@@ -100,7 +102,7 @@ static void set_up(naive *w, const tutti_schedule *s, const tutti_topology *t,
         transfer *x = &w->x[i];
         x->t = s->transfers[i];
         x->n_elems = elems_of(s, o->size_bytes, x->t.chunk);
-        x->n_slices = x->n_elems ? tt_sched_slices(x->n_elems, o->n_slices) : 0;
+        x->n_slices = x->n_elems ? tt_cut_slices(&cut, x->n_elems) : 0;
         x->stride = x->n_slices ? w->n_positions / x->n_slices : 0;
         x->n_links = tt_route(routes, x->t.src, x->t.dst, x->t.rail, x->links);
         for (uint32_t h = 0; h < x->n_links; h++)
@@ -437,7 +439,7 @@ static void compare(const tutti_schedule *s, const tutti_topology *t,
     seen z = {.s = s};
     const tt_event_sink sink = {see, &z};
     tt_sim_opts o = *opts;
-    tt_sim_result got;
+    tutti_sim_result got;
     tutti_diag diag;
     o.sink = &sink;
     if (tt_simulate(s, t, &o, &tt_mem_std, &got, &diag))
@@ -589,7 +591,7 @@ static void test_three_flows(void **state)
     bytes[8] = 3750000;  /* 30 Mbit at 30 Mbit/s: 1 s */
     bytes[13] = 7500000; /* 60 Mbit: 30 in the first second, then 60/s */
     tt_sim_opts o = {.block_bytes = bytes, .sink = &sink};
-    tt_sim_result r;
+    tutti_sim_result r;
     assert_int_equal(tt_simulate(s, t, &o, &tt_mem_std, &r, &diag), 0);
     assert_true(fabs(all[0].to_s - 1) < 1e-9);
     assert_true(fabs(all[1].to_s - 1) < 1e-9);

@@ -148,8 +148,8 @@ static void count_elements(combo *k, const uint64_t *elems)
     for (uint64_t i = 0; i < s->n_transfers; i++) {
         const tt_transfer *t = &s->transfers[i];
         const tt_chunk *c = &s->chunks[t->chunk];
-        uint64_t n = tt_sched_border(s, c->end, elems[c->block], 1) -
-                     tt_sched_border(s, c->begin, elems[c->block], 1);
+        uint64_t n = tt_mul_div(c->end, elems[c->block], s->n_parts) -
+                     tt_mul_div(c->begin, elems[c->block], s->n_parts);
         k->sent[t->src] += n;
         k->received[t->dst] += n;
     }

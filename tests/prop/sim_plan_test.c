@@ -99,10 +99,11 @@ static tt_sim_opts variant_opts(tt_rng *rng, uint32_t variant)
     return o;
 }
 
-static tt_sim_result simulated(const tutti_schedule *s, const tutti_topology *t,
-                               const tt_sim_opts *o, const combo *k)
+static tutti_sim_result simulated(const tutti_schedule *s,
+                                  const tutti_topology *t, const tt_sim_opts *o,
+                                  const combo *k)
 {
-    tt_sim_result r;
+    tutti_sim_result r;
     tutti_diag diag;
     if (tt_simulate(s, t, o, &tt_mem_std, &r, &diag))
         need(false, k, diag.text);
@@ -117,9 +118,9 @@ static void check_schedule(const tutti_schedule *s, const combo *k)
     story a = {.k = k, .hash = TT_FNV1A_START}, b = a;
     tt_event_sink sink = {keep, &a};
     o.sink = &sink;
-    const tt_sim_result r = simulated(s, k->t, &o, k);
+    const tutti_sim_result r = simulated(s, k->t, &o, k);
     sink.ctx = &b;
-    const tt_sim_result again = simulated(s, k->t, &o, k);
+    const tutti_sim_result again = simulated(s, k->t, &o, k);
     need(memcmp(&r, &again, sizeof(r)) == 0, k, "not the same again");
     need(a.hash == b.hash && a.n == b.n, k, "not the same events again");
     need(a.n == r.n_messages && a.bytes == r.bytes, k, "slices are missing");
@@ -129,7 +130,7 @@ static void check_schedule(const tutti_schedule *s, const combo *k)
          "utilisation");
     need(r.link_bytes >= r.bytes, k, "bytes on links");
     o.sink = NULL;
-    const tt_sim_result fast = simulated(s, k->fast, &o, k);
+    const tutti_sim_result fast = simulated(s, k->fast, &o, k);
     need(fabs(2 * fast.time_s - r.time_s) <= 1e-9 * r.time_s, k,
          "twice as fast is not half the time");
 }

@@ -104,8 +104,42 @@ static void lost(void *arg, tutti_err why, const char *text)
     snprintf(peer->text, sizeof(peer->text), "%s", text);
 }
 
-static const tt_net_up upcalls = {
-    .place = place, .arrived = arrived, .left = left, .lost = lost};
+static tt_conn *called(tt_net *net, uint32_t rank)
+{
+    const tt_node *node = net->owner;
+    return rank == node->rank || rank >= node->n_ranks ||
+                   node->conns[rank]->is_up
+               ? NULL
+               : node->conns[rank];
+}
+
+static void up(tt_conn *conn)
+{
+    const tt_peer *peer = conn->peer;
+    if (!conn->is_up || peer->is_lost || peer->has_missed)
+        tt_node_fail(peer->node, __FILE__, __LINE__, "up, but it is not");
+}
+
+static void missed(tt_conn *conn, tutti_err why, const char *text)
+{
+    tt_peer *peer = conn->peer;
+    tt_node *node = peer->node;
+    if (conn->is_up || peer->has_missed)
+        tt_node_fail(node, __FILE__, __LINE__, "missed, but it is up");
+    peer->has_missed = true;
+    peer->why = why;
+    snprintf(peer->text, sizeof(peer->text), "%s", text);
+    if (!node->connect_err)
+        node->connect_err = tt_fail(&node->diag, why, "%s", text);
+}
+
+static const tt_net_up upcalls = {.place = place,
+                                  .arrived = arrived,
+                                  .left = left,
+                                  .lost = lost,
+                                  .called = called,
+                                  .up = up,
+                                  .missed = missed};
 
 /* ----------------------------------------------------------------- nodes */
 
@@ -179,6 +213,7 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
     net->regions = nodes->is_direct ? &node->regions : NULL;
     net->rank = rank;
     net->n_ranks = nodes->n;
+    net->owner = node;
     net->fd = -1;
     node->net = net;
     tutti_err err = nodes->ops->open(net, &node->diag);
@@ -198,27 +233,74 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
     return TUTTI_OK;
 }
 
-static void connect_to(tt_node *node, const card *all)
+static bool is_dialled(const tt_node *node, uint32_t r)
+{
+    tt_dials dials = node->ops->may_miss ? TT_DIALS_BOTH : node->nodes->dials;
+    return r != node->rank && (dials == TT_DIALS_BOTH ||
+                               (dials == TT_DIALS_UP) == (r > node->rank));
+}
+
+static void dial_all(tt_node *node, const card *all)
 {
     const tt_nodes *nodes = node->nodes;
     unsigned char(*bytes)[TT_NET_ADDR_MAX] =
         must(calloc(nodes->n, TT_NET_ADDR_MAX));
-    const void *addrs[NODES_MAX];
-    size_t lens[NODES_MAX];
-    for (uint32_t r = 0; r < nodes->n; r++) {
+    for (uint32_t r = 0; r < nodes->n; r++)
         memcpy(bytes[r], all[r].bytes, TT_NET_ADDR_MAX);
-        addrs[r] = bytes[r];
-        lens[r] = all[r].len;
-    }
     if (nodes->tamper)
         nodes->tamper(node->rank, bytes);
     double seconds = nodes->connect_s > 0 ? nodes->connect_s : 10;
     uint64_t deadline = tt_now_ns() + (uint64_t)(seconds * 1e9);
-    node->connect_err = node->ops->connect(node->net, node->conns, addrs, lens,
-                                           deadline, &node->diag);
+    for (uint32_t r = 0; r < nodes->n; r++) {
+        if (!is_dialled(node, r))
+            continue;
+        tutti_diag why;
+        tutti_err err = node->ops->dial(node->conns[r], bytes[r], all[r].len,
+                                        deadline, &why);
+        if (err)
+            missed(node->conns[r], err, why.text);
+    }
     free(bytes);
-    if (node->connect_err && !nodes->may_fail_connect)
-        tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
+}
+
+/* Those that are up, as bits; *is_settled: so are all that this node dials, or
+ * they have missed. */
+static uint32_t look_at_dials(const tt_node *node, bool *is_settled)
+{
+    uint32_t mask = 0;
+    *is_settled = true;
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        if (r == node->rank)
+            continue;
+        mask |= (uint32_t)node->conns[r]->is_up << r;
+        *is_settled &= node->conns[r]->is_up || node->peers[r].has_missed ||
+                       !is_dialled(node, r);
+    }
+    return mask;
+}
+
+/* Until all nodes have settled, and what is up there is up here. */
+static void wait_for_dials(tt_node *node, int sock)
+{
+    bool is_settled = false, is_told = false, knows = false;
+    uint32_t mask = 0, wanted = 0;
+    uint64_t until = tt_now_ns() + UINT64_C(40000000000);
+    while ((!is_settled || !knows || (mask & wanted) != wanted) &&
+           !node->failure[0]) {
+        if (tt_now_ns() > until)
+            tt_node_fail(node, __FILE__, __LINE__, "the dials never end");
+        if (!tt_node_poll(node, true))
+            usleep(200);
+        mask = look_at_dials(node, &is_settled);
+        if (is_settled && !is_told) {
+            if (write(sock, &mask, sizeof(mask)) != sizeof(mask))
+                abort();
+            is_told = true;
+        }
+        if (is_told && !knows)
+            knows = recv(sock, &wanted, sizeof(wanted), MSG_DONTWAIT) ==
+                    sizeof(wanted);
+    }
 }
 
 static void node_connect(tt_node *node, int sock)
@@ -227,7 +309,12 @@ static void node_connect(tt_node *node, int sock)
     card *all = must(calloc(node->n_ranks, sizeof(card)));
     own.len = (uint32_t)node->ops->address(node->net, own.bytes);
     exchange(sock, &own, all, node->n_ranks);
-    connect_to(node, all);
+    if (node->nodes->before)
+        node->nodes->before(node);
+    dial_all(node, all);
+    wait_for_dials(node, sock);
+    if (node->connect_err && !node->nodes->may_fail_connect)
+        tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
     free(all);
 }
 
@@ -296,14 +383,23 @@ int tt_nodes_local(const tt_nodes *nodes, tt_node *node)
         rc |= node_open(&node[r], nodes, r) != TUTTI_OK;
         all[r].len = (uint32_t)nodes->ops->address(node[r].net, all[r].bytes);
     }
-    for (uint32_t r = 0; r < nodes->n; r++) {
-        connect_to(&node[r], all);
-        rc |= node[r].connect_err != TUTTI_OK;
+    for (uint32_t r = 0; r < nodes->n; r++)
+        dial_all(&node[r], all);
+    free(all);
+    uint32_t n_up = 0;
+    for (int i = 0; n_up < nodes->n * (nodes->n - 1) && i < 1000; i++) {
+        n_up = 0;
+        for (uint32_t r = 0; r < nodes->n; r++) {
+            bool is_settled;
+            tt_node_poll(&node[r], true);
+            uint32_t mask = look_at_dials(&node[r], &is_settled);
+            n_up += (uint32_t)__builtin_popcount(mask);
+        }
+    }
+    for (uint32_t r = 0; r < nodes->n; r++)
         if (node[r].diag.text[0])
             fprintf(stderr, "# rank %u: %s\n", r, node[r].diag.text);
-    }
-    free(all);
-    return rc;
+    return rc | (n_up != nodes->n * (nodes->n - 1));
 }
 
 void tt_nodes_local_close(tt_node *node, uint32_t n)
@@ -331,6 +427,23 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
+/* Tells each node who is connected to it there. */
+static void settle(const int *socks, uint32_t n)
+{
+    uint32_t masks[NODES_MAX] = {0};
+    for (uint32_t r = 0; r < n; r++)
+        if (recv(socks[r], &masks[r], sizeof(masks[r]), MSG_WAITALL) !=
+            sizeof(masks[r]))
+            masks[r] = 0; /* it says why */
+    for (uint32_t r = 0; r < n; r++) {
+        uint32_t mask = 0;
+        for (uint32_t of = 0; of < n; of++)
+            mask |= (masks[of] >> r & 1) << of;
+        if (send(socks[r], &mask, sizeof(mask), MSG_NOSIGNAL) < 0)
+            fprintf(stderr, "# rank %u did not wait for the others\n", r);
+    }
+}
+
 /* Gathers every node's card and hands all to each. */
 static void rendezvous(const int *socks, uint32_t n)
 {
@@ -344,6 +457,8 @@ static void rendezvous(const int *socks, uint32_t n)
         if (send(socks[r], all, n * sizeof(card), MSG_NOSIGNAL) < 0)
             fprintf(stderr, "# rank %u did not get the addresses\n", r);
     }
+    if (is_complete)
+        settle(socks, n);
     free(all);
 }
 

@@ -2,7 +2,9 @@
  * net_pair.h - a few connected nodes on one transport, for tests of
  * transports without an engine.
  *
- * Each node runs the same body, as a forked process or as a thread. Addresses are exchanged over socketpairs. The body returns 0 or
+ * Each node runs the same body, as a forked process or as a thread. Addresses are
+ * exchanged over socketpairs, then the nodes dial each other; the body begins
+ * when every dial has come through or has missed, on both sides. It returns 0 or
  * fails through NODE_CHECK; the node closes and checks for leaks after it. */
 #ifndef TT_TESTS_NET_PAIR_H
 #define TT_TESTS_NET_PAIR_H
@@ -21,9 +23,9 @@ struct tt_peer {
     tt_node *node;
     tt_conn *conn;
     uint64_t n_arrived, n_left, n_placed;
-    bool is_lost;
-    tutti_err why;
-    char text[160];
+    bool is_lost, has_missed;
+    tutti_err why; /* lost, or missed */
+    char text[300];
     unsigned char *place; /* where a streamed payload goes */
     void *test;           /* the body's */
 };
@@ -39,10 +41,13 @@ struct tt_node {
     tt_peer peers[NODES_MAX];
     /* Called by the upcall arrived(); the body sets it. */
     void (*on_arrived)(tt_peer *peer, const tt_msg *m, const void *data);
-    char failure[1024]; /* "" while all is well */
-    tutti_err connect_err;
+    char failure[1024];    /* "" while all is well */
+    tutti_err connect_err; /* of the first dial that missed */
     tutti_diag diag;
 };
+
+/* Who dials whom. Those of a transport that may miss always do both. */
+typedef enum tt_dials { TT_DIALS_DOWN, TT_DIALS_UP, TT_DIALS_BOTH } tt_dials;
 
 struct tt_nodes {
     const tt_net_ops *ops;
@@ -53,18 +58,21 @@ struct tt_nodes {
     uint64_t seed;
     bool is_direct;   /* payloads lie in memory that peers may map */
     bool is_threads;  /* threads instead of processes */
-    double connect_s; /* deadline of connect; 0: 10 s */
+    double connect_s; /* deadline of a dial; 0: 10 s */
     /* May change what `rank` sees of the others' addresses. */
     void (*tamper)(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX]);
-    bool may_fail_connect; /* connect's error is the body's business */
-    uint32_t n_killed;     /* nodes that are expected to die by SIGKILL */
+    tt_dials dials;
+    bool may_fail_connect; /* what has missed is the body's business */
+    /* Runs after the exchange, before the dials; may be NULL. */
+    void (*before)(tt_node *node);
+    uint32_t n_killed; /* nodes that are expected to die by SIGKILL */
 };
 
 /* Runs n nodes; returns 0 when all bodies did. Failures are printed. */
 int tt_nodes_run(const tt_nodes *nodes);
 
-/* Opens and connects n nodes in this thread, one after the other (transports
- * whose connect never waits); 0 or a failure, which is printed. Whatever the
+/* Opens and connects n nodes in this thread (transports of one process whose
+ * dials never wait for long); 0 or a failure, which is printed. Whatever the
  * outcome, tt_nodes_local_close() them. */
 int tt_nodes_local(const tt_nodes *nodes, tt_node *node);
 void tt_nodes_local_close(tt_node *node, uint32_t n);

@@ -29,6 +29,7 @@ typedef struct maker {
     uint32_t nodes[256]; /* that can be linked */
     bool is_switch[256];
     uint32_t n, n_ranks;
+    bool some_end; /* hosts that do not forward */
 } maker;
 
 static void add_node(maker *m, tt_rng *rng, uint32_t i)
@@ -39,6 +40,7 @@ static void add_node(maker *m, tt_rng *rng, uint32_t i)
     uint32_t kind = i < 2 ? 1 : below(rng, 5);
     snprintf(name, sizeof(name), "%s%u", kind == 0 ? "s-" : "h_", i);
     m->is_switch[m->n] = kind == 0;
+    tt_topo_forwards(m->b, !m->some_end || below(rng, 2));
     if (kind == 0) {
         m->nodes[m->n++] = tt_topo_switch(m->b, name);
     } else if (kind == 4) {
@@ -79,7 +81,7 @@ static void place(maker *m, tt_rng *rng)
 
 tutti_topology *tt_random_network(const tt_mem *mem, tt_rng *rng, uint32_t most)
 {
-    maker m = {.n = 0};
+    maker m = {.some_end = below(rng, 3) == 0};
     tutti_topology *t = NULL;
     tutti_diag diag;
     if (tt_topo_builder_create(mem, &m.b, NULL))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * random_network.h - networks of every sort: hosts of one and of many ranks,
- * switches, parallel and one-way links, ranks in any order. */
+ * switches, parallel and one-way links, ranks in any order; hosts that do not
+ * forward. */
 #ifndef TT_TESTS_RANDOM_NETWORK_H
 #define TT_TESTS_RANDOM_NETWORK_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * rig.c - see rig.h. The reference is written against the table of
- * schedule.h, not against the library's layouts. */
+ * rig.c - see rig.h. */
 #include "support/rig.h"
 
 #include <inttypes.h>
@@ -8,15 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "support/blocks.h"
+
 /* What start-up needs and a rig does not keep. Each port has a net of its own:
- * the one of port k of rank r is number k * n + r. */
+ * the one of port k of rank r is number k * n + r. Nothing is connected before
+ * calls need it. */
 typedef struct meeting {
     const tt_rig_opts *opts;
     const tt_net_ops *ops;
     tt_net **nets;        /* [n_ports * n] */
-    tt_conn ***conns;     /* [n_ports * n][n] */
     unsigned char *addrs; /* [n_ports * n] */
-    const void **addr;    /* likewise */
     size_t *lens;         /* likewise */
     uint32_t *members;    /* [n] */
 } meeting;
@@ -30,57 +31,64 @@ static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t i, tutti_diag *diag)
 {
     uint32_t r = i % rig->n;
     m->members[r] = r;
-    m->conns[i] = calloc(rig->n, sizeof(tt_conn *));
     m->nets[i] = tt_new(rig->mem, 1, m->ops->net_size);
     *m->nets[i] = (tt_net){.ops = m->ops,
                            .up = &tt_engine_up,
                            .mem = rig->mem,
                            .settings = &rig->settings,
+                           .regions = m->opts->regions ? &m->opts->regions[r]
+                                                       : NULL,
+                           .is_local = true,
                            .rank = r,
                            .n_ranks = rig->n};
     tutti_err err = m->ops->open(m->nets[i], diag);
     unsigned char *addr = m->addrs + (size_t)i * TT_NET_ADDR_MAX;
-    m->addr[i] = addr;
     m->lens[i] = m->ops->address(m->nets[i], addr);
     return err;
 }
 
-static tutti_err connect_net(tt_rig *rig, meeting *m, uint32_t i,
-                             tutti_diag *diag)
+/* Port k of rank p, as rank r sees it. */
+static tt_port_opts port_opts(const tt_rig *rig, const meeting *m, uint32_t r,
+                              uint32_t k, uint32_t p, tt_arena *kept)
 {
-    uint32_t r = i % rig->n, port = i / rig->n;
-    for (uint32_t p = 0; p < rig->n; p++) {
-        if (p == r || port >= tt_rig_n_ports(r, p, rig->n_ports))
-            continue;
-        m->conns[i][p] = tt_new(rig->mem, 1, m->ops->conn_size);
-        *m->conns[i][p] = (tt_conn){.net = m->nets[i], .rank = p};
-    }
-    size_t first = (size_t)port * rig->n;
-    return m->ops->connect(m->nets[i], m->conns[i], m->addr + first,
-                           m->lens + first, UINT64_MAX, diag);
+    size_t theirs = (size_t)k * rig->n + p;
+    tt_access *access = tt_arena_new(kept, 1, sizeof(*access));
+    void *addr = tt_arena_new(kept, 1, TT_NET_ADDR_MAX);
+    memcpy(addr, m->addrs + theirs * TT_NET_ADDR_MAX, TT_NET_ADDR_MAX);
+    *access = (tt_access){.net = m->nets[(size_t)k * rig->n + r],
+                          .addr = addr,
+                          .addr_bytes = m->lens[theirs]};
+    return (tt_port_opts){.rank = p, .accesses = access, .n_accesses = p != r};
 }
 
 static tutti_err create_mesh(tt_rig *rig, meeting *m, uint32_t r)
 {
     const uint32_t n = rig->n, n_ports = rig->n_ports;
     tt_net **nets = calloc(n_ports, sizeof(*nets));
-    tt_conn **more = calloc((size_t)n_ports * n, sizeof(*more));
+    tt_port_opts *ports = calloc(n, sizeof(*ports));
+    tt_port_opts *more = calloc((size_t)n_ports * n, sizeof(*more));
     tt_mesh_opts opts = {.rank = r,
                          .n_ranks = n,
                          .n_nets = n_ports,
                          .nets = nets,
-                         .conns = m->conns[r],
+                         .ports = ports,
                          .more = more,
-                         .eager_bytes = m->opts->eager_bytes};
+                         .eager_bytes = m->opts->eager_bytes,
+                         .dial_ns = TT_NS_PER_S,
+                         .kept.mem = rig->mem};
     for (uint32_t k = 0; k < n_ports; k++) {
         nets[k] = m->nets[(size_t)k * n + r];
-        for (uint32_t p = 0; k > 0 && p < n; p++)
-            if (m->conns[(size_t)k * n + r][p])
-                more[opts.n_more++] = m->conns[(size_t)k * n + r][p];
+        for (uint32_t p = 0; p < n; p++) {
+            if (k == 0)
+                ports[p] = port_opts(rig, m, r, k, p, &opts.kept);
+            else if (p != r && k < tt_rig_n_ports(r, p, n_ports))
+                more[opts.n_more++] = port_opts(rig, m, r, k, p, &opts.kept);
+        }
     }
     tutti_err err = tt_mesh_create(rig->engines[r], rig->mem, &opts,
                                    &rig->meshes[r]);
     free(nets);
+    free(ports);
     free(more);
     return err;
 }
@@ -88,7 +96,8 @@ static tutti_err create_mesh(tt_rig *rig, meeting *m, uint32_t r)
 static tutti_err create_teams(tt_rig *rig, meeting *m, uint32_t r,
                               tutti_diag *diag)
 {
-    tt_engine_opts opts = {.speak_ns = m->opts->is_silent ? UINT64_MAX : 0};
+    tt_engine_opts opts = {.speak_ns = m->opts->is_silent ? UINT64_MAX : 0,
+                           .liveness_ns = m->opts->liveness_ns};
     tutti_err err = tt_engine_create(rig->mem, &opts, &rig->engines[r], diag);
     if (!err)
         err = create_mesh(rig, m, r);
@@ -98,16 +107,28 @@ static tutti_err create_teams(tt_rig *rig, meeting *m, uint32_t r,
     return err;
 }
 
-static void free_meeting(meeting *m, uint32_t n_nets)
+static void free_meeting(meeting *m)
 {
-    for (uint32_t i = 0; i < n_nets; i++)
-        free(m->conns[i]);
     free(m->nets);
-    free(m->conns);
     free(m->addrs);
-    free(m->addr);
     free(m->lens);
     free(m->members);
+}
+
+static void connect_neighbours(tt_rig *rig)
+{
+    bool is_met = false;
+    for (uint32_t r = 0; r < rig->n; r++)
+        tt_mesh_dial(rig->meshes[r], false);
+    while (!is_met) {
+        is_met = true;
+        for (uint32_t r = 0; r < rig->n; r++) {
+            tt_engine_lock(rig->engines[r]);
+            tt_engine_step(rig->engines[r]);
+            tt_engine_unlock(rig->engines[r]);
+            is_met &= tt_mesh_met(rig->meshes[r], true, NULL) != TUTTI_AGAIN;
+        }
+    }
 }
 
 tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
@@ -117,6 +138,8 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
     const uint32_t n_ports = opts->n_ports ? opts->n_ports : 1;
     const uint32_t n_nets = n * n_ports;
     *out = (tt_rig){.n = n, .n_ports = n_ports, .mem = opts->mem};
+    if (tt_settings_read(&out->settings, &diag))
+        return TUTTI_ECONFIG;
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
     out->settings.shm_direct_bytes = opts->direct_bytes;
     out->engines = calloc(n, sizeof(*out->engines));
@@ -126,9 +149,7 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
     meeting m = {.opts = opts,
                  .ops = opts->ops,
                  .nets = calloc(n_nets, sizeof(*m.nets)),
-                 .conns = calloc(n_nets, sizeof(*m.conns)),
                  .addrs = calloc(n_nets, TT_NET_ADDR_MAX),
-                 .addr = calloc(n_nets, sizeof(*m.addr)),
                  .lens = calloc(n_nets, sizeof(*m.lens)),
                  .members = calloc(n, sizeof(*m.members))};
     tutti_err err = TUTTI_OK;
@@ -136,11 +157,11 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
         tutti_err own = open_net(out, &m, i, &diag);
         err = err ? err : own;
     }
-    for (uint32_t i = 0; i < n_nets && !err; i++)
-        err = connect_net(out, &m, i, &diag);
     for (uint32_t r = 0; r < n && !err; r++)
         err = create_teams(out, &m, r, &diag);
-    free_meeting(&m, n_nets);
+    if (opts->is_linked && !err)
+        connect_neighbours(out);
+    free_meeting(&m);
     return err;
 }
 
@@ -174,13 +195,6 @@ static void note(void *arg, tutti_err err)
     o->err = err;
 }
 
-/* u32 element i of block b as rank r contributes it. */
-static uint32_t value(uint64_t seed, uint64_t rank, uint64_t block, uint64_t i)
-{
-    tt_rng rng = {seed ^ rank * 0x9e3779b97f4a7c15u ^ block << 40 ^ i};
-    return (uint32_t)tt_rng_next(&rng);
-}
-
 typedef struct job {
     const tt_rig_call *call;
     tt_shape shape;
@@ -188,46 +202,16 @@ typedef struct job {
     unsigned char *memory;
     uint32_t *in, *out;
     tt_part *part;
-    tt_plan *plan;
+    tt_program *program;
     outcome outcome;
 } job;
 
-static uint64_t block_elems(const tt_rig_call *c, uint64_t block)
+static tt_blocks blocks_of(const tt_rig_call *c)
 {
-    return c->counts ? c->counts[block] : c->count;
-}
-
-/* Walks the blocks that rank r holds (or gets) in buffer order. */
-static bool walk_blocks(const job *j, bool output, bool fill, char *why,
-                        size_t size)
-{
-    const tt_rig_call *c = j->call;
-    const tutti_schedule *s = c->schedule;
-    const uint32_t r = j->shape.rank;
-    uint32_t *at = output ? j->out : j->in;
-    for (uint64_t b = 0; b < s->n_blocks; b++) {
-        uint32_t who = 0;
-        tt_hold hold = output ? tt_sched_end(s, b, r, &who)
-                              : tt_sched_start(s, b, r, &who);
-        if (hold == TT_HOLD_NONE)
-            continue;
-        for (uint64_t i = 0; i < block_elems(c, b); i++, at++) {
-            uint32_t want = 0;
-            for (uint32_t q = 0; q < s->n_ranks; q++)
-                if (hold == TT_HOLD_ALL || q == who)
-                    want += value(c->seed, q, b, i);
-            if (fill) {
-                *at = want;
-            } else if (*at != want) {
-                snprintf(why, size,
-                         "rank %" PRIu32 " block %" PRIu64 " element %" PRIu64
-                         ": %08" PRIx32 " instead of %08" PRIx32,
-                         r, b, i, *at, want);
-                return false;
-            }
-        }
-    }
-    return true;
+    return (tt_blocks){.schedule = c->schedule,
+                       .count = c->count,
+                       .counts = c->counts,
+                       .seed = c->seed};
 }
 
 /* Any port of the pair, the same at both ends. */
@@ -264,7 +248,8 @@ static tutti_err prepare(tt_rig *rig, const tt_rig_call *c, uint32_t r, job *j)
             j->in = j->out - at;
         }
     }
-    walk_blocks(j, false, true, NULL, 0);
+    const tt_blocks blocks = blocks_of(c);
+    tt_blocks_fill(&blocks, r, j->in);
     tt_layout lay = {.in_place = c->in_place &&
                                  s->collective != TUTTI_ALL_TO_ALL,
                      .front_bytes = c->front_bytes,
@@ -280,7 +265,7 @@ static tutti_err prepare(tt_rig *rig, const tt_rig_call *c, uint32_t r, job *j)
     if (!err)
         err = tt_bound_create(j->part, &lay, rig->mem, &bound);
     if (!err)
-        err = tt_plan_create(bound, rig->mem, &j->plan);
+        err = tt_program_create(bound, rig->mem, &j->program);
     return err;
 }
 
@@ -288,7 +273,7 @@ static tutti_err begin(tt_rig *rig, job *j)
 {
     const tt_rig_call *c = j->call;
     tt_op_start start = {
-        .plan = j->plan,
+        .program = j->program,
         .call = {.coll = (uint8_t)c->schedule->collective,
                  .type = TUTTI_U32,
                  .op = (uint8_t)c->op,
@@ -432,9 +417,9 @@ static bool run(play *p)
 
 static void free_job(tt_rig *rig, job *j, uint32_t r)
 {
-    if (j->plan) {
+    if (j->program) {
         tt_engine_lock(rig->engines[r]);
-        tt_plan_unref(j->plan);
+        tt_program_unref(j->program);
         tt_engine_unlock(rig->engines[r]);
     }
     tt_part_free(j->part);
@@ -466,8 +451,9 @@ bool tt_rig_perform(tt_rig *rig, const tt_rig_call *calls, uint32_t n_calls,
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t i = 0; i < n_calls; i++) {
             job *j = &p.scripts[r].jobs[i];
+            const tt_blocks blocks = blocks_of(&calls[i]);
             if (ok)
-                ok = walk_blocks(j, true, false, why, why_size);
+                ok = tt_blocks_are_right(&blocks, r, j->out, why, why_size);
             free_job(rig, j, r);
         }
     free(p.scripts);

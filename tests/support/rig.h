@@ -7,7 +7,6 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
-#include "engine/layout.h"
 
 enum { TT_RIG_TEAMS = 2 };
 
@@ -17,7 +16,10 @@ typedef struct tt_rig_opts {
     const tt_mem *mem;
     uint64_t eager_bytes;
     uint64_t direct_bytes; /* buffers from so many bytes are granted; 0: none */
+    uint64_t liveness_ns;  /* 0: silence does not count */
+    bool is_linked;        /* neighbours of the control graph are connected */
     bool is_silent;        /* a rank says BIND only where it must; else soon */
+    tt_regions *regions;   /* [n] memory that the others may map; NULL: none */
     uint32_t n_ports; /* at most so many per pair, some have fewer; 0: one */
 } tt_rig_opts;
 

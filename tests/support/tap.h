@@ -10,6 +10,24 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
+#include <unistd.h>
+
+static inline void tt_out_of_time(int signal)
+{
+    static const char text[] = "Bail out! This test hangs: its time is over\n";
+    (void)signal;
+    (void)!write(STDOUT_FILENO, text, sizeof(text) - 1);
+    _exit(1);
+}
+
+/* The program ends with a sentence after so many seconds. */
+static inline void tt_test_limit(unsigned seconds)
+{
+    signal(SIGALRM, tt_out_of_time);
+    alarm(seconds);
+}
+
 /* Runs a cmocka group with TAP output. */
 #define TT_RUN_TAP(tests)                      \
     (cmocka_set_message_output(CM_OUTPUT_TAP), \

@@ -10,9 +10,13 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/heap.h"
 #include "base/log.h"
+#include "base/nearest.h"
+#include "base/numbers.h"
 #include "base/rng.h"
 #include "base/settings.h"
+#include "support/seed.h"
 
 /* --------------------------------------------------------------- memory -- */
 
@@ -197,7 +201,139 @@ static void test_mul_div(void **state)
     assert_int_equal(tt_mul_div(10, 2, 3), 6);
 }
 
+/* By the definition, without the table. */
+static size_t letters_apart(const char *a, const char *b)
+{
+    if (!*a || !*b)
+        return strlen(*a ? a : b);
+    size_t least = letters_apart(a + 1, b + 1) + (*a != *b);
+    size_t drop = letters_apart(a + 1, b) + 1;
+    size_t add = letters_apart(a, b + 1) + 1;
+    least = drop < least ? drop : least;
+    return add < least ? add : least;
+}
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    char a[6], b[6], longest[TT_WORD_MAX + 2] = "";
+    for (unsigned i = 0; i < 1024; i++) {
+        size_t n_a = i % 6, n_b = i / 6 % 6;
+        for (size_t k = 0; k < 5; k++) {
+            a[k] = "xy"[i * 7 >> k & 1];
+            b[k] = "xy"[i * 13 >> (k + 1) & 1];
+        }
+        a[n_a] = b[n_b] = 0;
+        assert_int_equal(tt_letters_apart(a, n_a, b), letters_apart(a, b));
+    }
+    memset(longest, 'x', TT_WORD_MAX);
+    assert_int_equal(tt_letters_apart(longest, TT_WORD_MAX, longest), 0);
+    longest[TT_WORD_MAX] = 'x';
+    assert_true(tt_letters_apart("x", 1, longest) == SIZE_MAX);
+    assert_true(tt_letters_apart(longest, TT_WORD_MAX + 1, "x") == SIZE_MAX);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    for (uint64_t x = 0; x < 70; x++) {
+        uint64_t up = 1, down = 1;
+        while (up < x)
+            up *= 2;
+        while (2 * down <= x)
+            down *= 2;
+        assert_int_equal(tt_pow2_up(x), up);
+        assert_int_equal(UINT64_C(1) << tt_log2_up(x), up);
+        assert_int_equal(UINT64_C(1) << tt_log2_down(x), down);
+        assert_int_equal(tt_is_pow2(x), x == down);
+        assert_int_equal(tt_round_up(x, 7), (x + 6) / 7 * 7);
+        for (uint64_t y = 1; y < 20; y++) {
+            uint64_t most = x ? 0 : y;
+            for (uint64_t d = 1; d <= x; d++)
+                most = x % d == 0 && y % d == 0 ? d : most;
+            assert_int_equal(tt_gcd(x, y), most);
+            assert_int_equal(tt_div_up(x, y), (x + y - 1) / y);
+        }
+    }
+    assert_true(tt_div_up(UINT64_MAX, 2) == UINT64_C(1) << 63);
+    assert_true(tt_pow2_up((UINT64_C(1) << 62) + 1) == UINT64_C(1) << 63);
+    assert_int_equal(tt_log2_down(UINT64_MAX), 63);
+}
+
 /* --------------------------------------------------------------- errors -- */
+
+/* Numbers by their keys; `places` follows each. */
+enum { HEAP_MOST = 50 };
+
+typedef struct keyed {
+    unsigned key[HEAP_MOST], place[HEAP_MOST];
+} keyed;
+
+static bool key_before(const void *arg, const void *a, const void *b)
+{
+    const keyed *k = arg;
+    unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+    return k->key[x] < k->key[y];
+}
+
+static void key_moved(void *arg, const void *item, size_t at)
+{
+    keyed *k = arg;
+    k->place[*(const unsigned *)item] = (unsigned)at;
+}
+
+static const tt_heap_items keyed_items = {sizeof(unsigned), key_before,
+                                          key_moved};
+
+/* Every parent comes no later than its children, and every item is told. */
+static void expect_heap(const keyed *k, const unsigned *heap, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(k->place[heap[i]], i);
+        assert_true(k->key[heap[(i - (i > 0)) / 2]] <= k->key[heap[i]]);
+    }
+}
+
+static void empty_heap(keyed *k, unsigned *heap, size_t n)
+{
+    unsigned last = 0;
+    for (; n > 0; n--) {
+        assert_true(k->key[heap[0]] >= last);
+        last = k->key[heap[0]];
+        tt_heap_pop(&keyed_items, k, heap, n);
+        expect_heap(k, heap, n - 1);
+    }
+}
+
+static void test_heap(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed(1)};
+    for (int round = 0; round < 200; round++) {
+        keyed k;
+        unsigned heap[HEAP_MOST], n = (unsigned)tt_rng_below(&rng, HEAP_MOST);
+        unsigned most = 1 + (unsigned)tt_rng_below(&rng, 2 * HEAP_MOST);
+        for (unsigned i = 0; i < n; i++) {
+            k.key[i] = (unsigned)tt_rng_below(&rng, most);
+            tt_heap_push(&keyed_items, &k, heap, i, &i);
+            expect_heap(&k, heap, i + 1);
+        }
+        for (unsigned i = 0; i < n; i++) {
+            unsigned old = k.key[i];
+            k.key[i] = (unsigned)tt_rng_below(&rng, most);
+            if (k.key[i] > old)
+                tt_heap_sink(&keyed_items, &k, heap, n, k.place[i], &i);
+            else
+                tt_heap_rise(&keyed_items, &k, heap, k.place[i], &i);
+            expect_heap(&k, heap, n);
+        }
+        empty_heap(&k, heap, n);
+        for (unsigned i = 0; i < n; i++)
+            k.place[heap[i] = i] = i;
+        tt_heap_make(&keyed_items, &k, heap, n);
+        empty_heap(&k, heap, n);
+    }
+}
 
 static void test_errors(void **state)
 {
@@ -519,6 +655,9 @@ int main(void)
         cmocka_unit_test(test_arena_limits),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_mul_div),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_heap),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_diag),
         cmocka_unit_test(test_log),

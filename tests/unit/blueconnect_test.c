@@ -62,7 +62,7 @@ static double simulated(const scene *s, const tutti_schedule *sched,
 {
     const tt_sim_opts o = {
         .size_bytes = s->p.size_bytes, .n_slices = 1, .lockstep = lockstep};
-    tt_sim_result r;
+    tutti_sim_result r;
     tutti_diag diag = {0};
     if (tt_simulate(sched, s->t, &o, &tt_mem_std, &r, &diag))
         fail_msg("%s", diag.text);

@@ -17,6 +17,8 @@
 #include "base/sock.h"
 #include "boot/boot.h"
 #include "boot/frame.h"
+#include "link/greet.h"
+#include "support/stranger.h"
 
 #define MOST 16
 
@@ -51,7 +53,7 @@ static uint16_t free_port(int *keep)
 {
     tt_addr addr;
     assert_true(tt_addr_numeric("127.0.0.1", 0, &addr));
-    int fd = tt_sock_listen(&addr, 8);
+    int fd = tt_link_bind(&addr, 8);
     assert_true(fd >= 0);
     uint16_t port = tt_sock_port(fd);
     if (keep)
@@ -222,7 +224,7 @@ static void test_ipv6(void **state)
     (void)state;
     tt_addr addr;
     assert_true(tt_addr_numeric("::1", 0, &addr));
-    int fd = tt_sock_listen(&addr, 1);
+    int fd = tt_link_bind(&addr, 1);
     if (fd < 0) {
         print_message("this machine has no IPv6 loopback\n");
         skip();
@@ -370,7 +372,7 @@ static int call(uint16_t port)
     assert_true(tt_addr_numeric("127.0.0.1", port, &addr));
     uint64_t until = tt_now_ns() + 50 * TT_NS_PER_S;
     for (;;) {
-        int fd = tt_sock_connect(&addr, until);
+        int fd = tt_stranger_connect(&addr, until);
         if (fd >= 0)
             return fd;
         assert_true(tt_now_ns() < until);
@@ -385,7 +387,8 @@ static int shout(uint16_t port, const void *bytes, size_t len)
     return fd;
 }
 
-/* Strangers that say nothing, rubbish, half a header, another version. */
+/* Strangers that say nothing, rubbish, half a greeting, another version, and
+ * what was a start-up message before there was a greeting. */
 static void test_strangers(void **state)
 {
     (void)state;
@@ -395,7 +398,11 @@ static void test_strangers(void **state)
     scene s = {0};
     role me = make_role(0, 2, where, "");
     start(&s, &me);
-    tt_frame old = {.magic = TT_FRAME_MAGIC, .version = 77, .kind = 1};
+    tt_greet_word old = {.magic = TT_GREET_MAGIC,
+                         .version_min = 76,
+                         .version_max = 77,
+                         .kind = TT_GREET_HELLO,
+                         .purpose = TT_LINK_RENDEZVOUS};
     tt_frame odd = {.magic = TT_FRAME_MAGIC,
                     .version = TT_FRAME_VERSION,
                     .kind = TT_FRAME_DATA,
@@ -409,20 +416,57 @@ static void test_strangers(void **state)
     int refused = fds[n++] = shout(port, &old, sizeof(old));
     while (n < 30)
         fds[n++] = call(port);
-    tt_frame answer;
-    char text[TT_FRAME_TEXT + 1] = "";
+    tt_greet_word answer;
     uint64_t until = tt_now_ns() + 50 * TT_NS_PER_S;
     assert_int_equal(tt_sock_read_all(refused, &answer, sizeof(answer), until),
                      0);
-    assert_int_equal(answer.kind, TT_FRAME_ERROR);
-    assert_in_range(answer.len, 1, TT_FRAME_TEXT);
-    assert_int_equal(tt_sock_read_all(refused, text, answer.len, until), 0);
-    assert_non_null(strstr(text, "the other side version 77"));
+    assert_int_equal(answer.kind, TT_GREET_REFUSE);
+    assert_int_equal(answer.why, TT_LINK_OTHER_VERSION);
     me = make_role(1, 2, where, "");
     start(&s, &me);
     expect_all_good(&s);
     while (n > 0)
         close(fds[--n]);
+}
+
+/* What answers at rank 0's address speaks another version of the greeting, or
+ * something else. */
+static void answer_with(const void *bytes, size_t len, const char *part)
+{
+    int fd = -1;
+    char where[64];
+    snprintf(where, sizeof(where), "127.0.0.1:%u", free_port(&fd));
+    scene s = {0};
+    role me = make_role(1, 2, where, "");
+    start(&s, &me);
+    int guest = -1;
+    for (uint64_t until = tt_now_ns() + 20 * TT_NS_PER_S;
+         guest < 0 && tt_now_ns() < until; poll(NULL, 0, 5))
+        guest = accept(fd, NULL, NULL);
+    assert_true(guest >= 0);
+    tt_sock_write_all(guest, bytes, len, tt_now_ns() + TT_NS_PER_S);
+    finish(&s);
+    close(guest);
+    close(fd);
+    assert_int_equal(s.seen[0].open, TUTTI_EBOOT);
+    expect_text(&s.seen[0], part);
+    expect_text(&s.seen[0], where);
+    drop(&s);
+}
+
+static void test_other_answers(void **state)
+{
+    (void)state;
+    const tt_greet_word newer = {.magic = TT_GREET_MAGIC,
+                                 .version_min = 7,
+                                 .version_max = 9,
+                                 .kind = TT_GREET_REFUSE,
+                                 .why = TT_LINK_OTHER_VERSION};
+    answer_with(&newer, sizeof(newer),
+                "have no version of the greeting in "
+                "common (its last one is 9)");
+    answer_with("SSH-2.0-OpenSSH_9.2\r\n", 21,
+                "is not rank 0 of this job; choose another port");
 }
 
 static void test_port_in_use(void **state)
@@ -696,6 +740,7 @@ int main(void)
         cmocka_unit_test(test_duplicate_rank),
         cmocka_unit_test(test_other_job),
         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_other_answers),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_death_while_waiting),

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "net/chaos.h"
-#include "net/table.h"
+#include "support/chaos.h"
+#include "support/loop.h"
 #include "support/net_pair.h"
 
 #define N_RANKS 3

@@ -7,9 +7,9 @@
 #include "support/alloc.h"
 
 #include "base/rng.h"
-#include "plan/arborescence.h"
-#include "plan/columns.h"
-#include "plan/lp.h"
+#include "bound/arborescence.h"
+#include "bound/bound.h"
+#include "bound/lp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -194,7 +194,7 @@ static void drop(network *net)
     tt_topology_free(net->t);
 }
 
-static void spans(const tt_tree *tree, uint32_t n)
+static void spans(const tt_spantree *tree, uint32_t n)
 {
     bool has[256] = {false};
     uint32_t depth[256] = {0};
@@ -222,7 +222,7 @@ static double busiest(const network *net, const tt_columns *c, bool is_all)
                              sizeof(*links));
     double sum[2] = {0}, differs[256] = {0};
     for (uint32_t i = 0; i < c->n_trees; i++) {
-        const tt_tree *tree = &c->trees[i];
+        const tt_spantree *tree = &c->trees[i];
         spans(tree, n);
         sum[tree->is_in] += tree->share;
         differs[tree->root] += tree->is_in ? tree->share : -tree->share;

@@ -27,9 +27,8 @@ static void test_break_ends_all(void **state)
     static tt_worker w;
     told complete = {0, TUTTI_AGAIN};
     told half = {0, TUTTI_AGAIN};
-    tt_job second = {.done = take, .arg = &half};
-    tt_job first = {
-        .done = take, .arg = &complete, .is_over = true, .next = &second};
+    tt_job second = {.done = take, .arg = &half, .walk = {.n_open = 1}};
+    tt_job first = {.done = take, .arg = &complete, .next = &second};
     w.phase = TT_PHASE_GROUP;
     w.crew.id = 7;
     w.crew.jobs = &first;
@@ -50,8 +49,8 @@ static tutti_err cannot_reach(uint32_t other)
     tt_partner partner = {.peer = 0, .n_sends = 1};
     tt_bound bound = {
         .n_partners = 1, .n_sends = 1, .partners = &partner, .sends = &lane};
-    uint32_t left = 0;
-    tt_job job = {.b = &bound, .left = &left};
+    uint32_t taken = 0;
+    tt_job job = {.walk = {.b = &bound, .taken = &taken, .n_open = 1}};
     tt_seat seats[2] = {{.worker = 1, .incarnation = 3},
                         {.worker = 2, .incarnation = 1}};
     uint32_t workers[2] = {1, 2};
@@ -62,7 +61,7 @@ static tutti_err cannot_reach(uint32_t other)
     w->mem = tt_mem_std;
     w->id = 2;
     w->n = 3;
-    w->epoll_fd = w->pipe.fd = -1;
+    w->epoll_fd = w->pipe.s.fd = -1;
     w->by_worker = by_worker;
     w->phase = TT_PHASE_GROUP;
     w->crew = (tt_crew){.id = 8,

@@ -8,9 +8,9 @@
 #include "support/naive.h"
 
 #include "base/rng.h"
-#include "plan/columns.h"
-#include "plan/lp.h"
-#include "plan/shape.h"
+#include "bound/bound.h"
+#include "bound/lp.h"
+#include "plan/planner.h"
 #include "verify/verify.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ static double simulated(const tutti_schedule *s, const tt_problem *p,
     const tt_sim_opts opts = {.size_bytes = p->size_bytes,
                               .block_bytes = p->block_bytes,
                               .n_slices = n_slices};
-    tt_sim_result r;
+    tutti_sim_result r;
     tutti_diag diag = {0};
     if (tt_simulate(s, p->topology, &opts, &tt_mem_std, &r, &diag))
         fail_msg("%s", diag.text);

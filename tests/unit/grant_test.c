@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/grant.h"
+#include "net/shm/grant.h"
 
 static tt_grant_ctl *ctl_new(void)
 {

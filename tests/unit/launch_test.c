@@ -13,6 +13,7 @@
 
 #include "base/sock.h"
 #include "boot/launch.h"
+#include "link/link.h"
 
 static const char *const variables[] = {"RANK",
                                         "WORLD_SIZE",
@@ -237,7 +238,7 @@ static void test_listen_fd(void **state)
     tutti_diag diag;
     tt_addr addr;
     assert_true(tt_addr_numeric("127.0.0.1", 0, &addr));
-    int fd = tt_sock_listen(&addr, 8);
+    int fd = tt_link_bind(&addr, 8);
     assert_true(fd >= 0);
     uint16_t port = tt_sock_port(fd);
     char env[128];

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/learn.h"
+#include "probe/learn.h"
 
 #define PRINT UINT64_C(0x0123456789abcdef)
 
@@ -85,10 +85,10 @@ static void store(const char *text, size_t len)
 /* One warning that says so, and that the network is measured again. */
 static void is_refused(const char *why)
 {
-    tt_known known;
+    tutti_topology *kept;
     n_warnings = 0;
-    assert_false(tt_probe_cache_read(dir, PRINT, 2, &known));
-    assert_null(known.text);
+    assert_false(tt_probe_cache_read(dir, PRINT, 2, &kept));
+    assert_null(kept);
     assert_int_equal(n_warnings, 1);
     assert_non_null(strstr(warning, why));
     assert_non_null(strstr(warning, "the network is measured again"));
@@ -98,36 +98,31 @@ static void is_refused(const char *why)
 static void test_kept(void **state)
 {
     (void)state;
-    tt_known known;
-    assert_false(tt_probe_cache_read(dir, PRINT, 2, &known));
+    tutti_topology *kept;
+    assert_false(tt_probe_cache_read(dir, PRINT, 2, &kept));
     assert_int_equal(n_warnings, 0); /* that there is none is no fault */
     keep();
-    assert_true(tt_probe_cache_read(dir, PRINT, 2, &known));
-    assert_false(known.has_names);
-    tutti_topology *t;
-    assert_int_equal(
-        tt_topology_parse(&tt_mem_std, known.text, known.n_bytes, &t, NULL),
-        TUTTI_OK);
-    assert_int_equal(t->n_ranks, 2);
-    assert_string_equal(t->links[0].dev, "eth1");
-    tt_topology_free(t);
-    tt_known_free(&known);
+    assert_true(tt_probe_cache_read(dir, PRINT, 2, &kept));
+    assert_int_equal(kept->n_ranks, 2);
+    assert_string_equal(kept->links[0].dev, "eth1");
+    tt_topology_free(kept);
     /* It is a topology file. */
+    tutti_topology *t;
     assert_int_equal(tutti_topology_open(path, &t, NULL), TUTTI_OK);
     tutti_topology_free(t);
     keep(); /* over the old one */
-    assert_true(tt_probe_cache_read(dir, PRINT, 2, &known));
-    tt_known_free(&known);
-    assert_false(tt_probe_cache_read(dir, PRINT + 1, 2, &known));
+    assert_true(tt_probe_cache_read(dir, PRINT, 2, &kept));
+    tt_topology_free(kept);
+    assert_false(tt_probe_cache_read(dir, PRINT + 1, 2, &kept));
     assert_int_equal(n_warnings, 0);
 }
 
 static void test_off(void **state)
 {
     (void)state;
-    tt_known known;
+    tutti_topology *kept;
     tt_probe_cache_write("", PRINT, network, sizeof(network) - 1);
-    assert_false(tt_probe_cache_read("", PRINT, 2, &known));
+    assert_false(tt_probe_cache_read("", PRINT, 2, &kept));
     assert_int_equal(n_warnings, 0);
 }
 
@@ -158,16 +153,16 @@ static void test_of_others(void **state)
     snprintf(other, sizeof(other), "%s/0123456789abcdee.topo", dir);
     assert_int_equal(rename(path, other), 0);
     assert_int_equal(symlink(other, path), 0);
-    tt_known known;
-    assert_true(tt_probe_cache_read(dir, PRINT, 2, &known));
-    tt_known_free(&known);
+    tutti_topology *kept;
+    assert_true(tt_probe_cache_read(dir, PRINT, 2, &kept));
+    tt_topology_free(kept);
     assert_int_equal(unlink(path), 0);
     tt_probe_cache_write(dir, PRINT + 1, network, sizeof(network) - 1);
     snprintf(other, sizeof(other), "%s/0123456789abcdf0.topo", dir);
     assert_int_equal(rename(other, path), 0);
     is_refused("of other hosts");
     keep();
-    assert_false(tt_probe_cache_read(dir, PRINT, 3, &known));
+    assert_false(tt_probe_cache_read(dir, PRINT, 3, &kept));
     assert_non_null(strstr(warning, "another number of ranks"));
 }
 
@@ -267,7 +262,7 @@ static char *sifted(const char *text)
     size_t len;
     assert_int_equal(
         tt_topology_parse(&tt_mem_std, text, strlen(text), &t, NULL), TUTTI_OK);
-    assert_int_equal(tt_learn_sift(t, &less, NULL), TUTTI_OK);
+    assert_int_equal(tt_without_slow_ifaces(t, &less, NULL), TUTTI_OK);
     if (less)
         assert_int_equal(tutti_topology_text(less, &out, &len), TUTTI_OK);
     tt_topology_free(less);

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "net/lend.h"
+#include "net/shm/lend.h"
 #include "support/seed.h"
 
 #define LEN 256

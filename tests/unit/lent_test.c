@@ -13,7 +13,9 @@
 
 #include "base/clock.h"
 #include "base/fdpass.h"
+#include "base/fork.h"
 #include "base/memfd.h"
+#include "link/link.h"
 #include "partial/talk.h"
 #include "tutti.h"
 
@@ -38,7 +40,9 @@ typedef struct deed {
 typedef struct other {
     const deed *d;
     uint64_t deadline;
-    int controller, listener, tie;
+    tt_link_host *host;
+    tt_link_box *box;
+    int controller, tie;
     uint64_t group;
     unsigned char *base;
     int fd;
@@ -73,6 +77,14 @@ static bool hear(const other *o, int fd, tt_talk *head, void *payload)
            tt_sock_read_all(fd, payload, head->len, o->deadline) == 0;
 }
 
+static tt_link_event await(other *o)
+{
+    tt_link_event e = {.fd = -1};
+    must(tt_link_box_wait(o->box, o->deadline) && tt_link_box_take(o->box, &e),
+         "nobody connects");
+    return e;
+}
+
 /* Worker 0: the one under test has the greater number, and connects. */
 static void join(other *o, uint16_t port)
 {
@@ -81,17 +93,29 @@ static void join(other *o, uint16_t port)
                  .nest = tt_place_random(),
                  .port = 1, /* nobody connects there */
                  .n_cpus = 1};
-    tt_addr nest;
-    tt_addr to;
+    tt_link_way way = {.cost = 0};
+    tt_link_ear ear = {.dev = NULL};
     uint8_t ip[16] = {[10] = 0xff, 0xff, 127, 0, 0, 1};
-    tt_talk head = tt_talk_head(TT_TALK_JOIN, 0, sizeof(j));
-    tt_place_nest(j.nest, &nest);
-    o->listener = tt_sock_listen(&nest, 4);
-    must(o->listener >= 0 && tt_place_addr(ip, port, 0, &to), "listen");
-    o->controller = tt_sock_connect(&to, o->deadline);
-    must(o->controller >= 0, "connect");
-    head.who = 0;
-    say(o, o->controller, head, &j);
+    tt_talk head;
+    tt_link_dial *d;
+    tt_link_listener *listener;
+    const tt_link_listen_opts here = {
+        .purposes = TT_LINK_FOR(TT_LINK_TIE), .ears = &ear, .n_ears = 1};
+    tt_place_nest(j.nest, &ear.at);
+    must(tt_link_host_open(&o->host, NULL) == TUTTI_OK &&
+             tt_link_box_open(o->host, &tt_mem_std, &o->box, NULL) ==
+                 TUTTI_OK &&
+             tt_link_listen(o->box, &here, &listener, NULL, NULL) == TUTTI_OK &&
+             tt_place_addr(ip, port, 0, &way.to),
+         "listen");
+    tt_link_dial_opts call = {.purpose = TT_LINK_CONTROLLER,
+                              .ways = &way,
+                              .n_ways = 1,
+                              .deadline_ns = o->deadline};
+    memcpy(call.said, &j, sizeof(j));
+    must(tt_link_dial_begin(o->box, &call, &d, NULL) == TUTTI_OK, "dial");
+    o->controller = await(o).fd;
+    tt_link_dial_end(d);
     must(hear(o, o->controller, &head, payload) &&
              head.kind == TT_TALK_WELCOME && head.who == 0,
          "welcome");
@@ -106,12 +130,9 @@ static void meet(other *o)
         must(hear(o, o->controller, &head, payload), "a group");
     while (head.kind != TT_TALK_GROUP);
     o->group = head.number;
-    struct pollfd p = {.fd = o->listener, .events = POLLIN};
-    must(poll(&p, 1, 20000) == 1, "nobody connects");
-    o->tie = tt_sock_accept(o->listener);
-    must(o->tie >= 0 && hear(o, o->tie, &head, payload) &&
-             head.kind == TT_TALK_HELLO,
-         "hello");
+    tt_link_event e = await(o);
+    must(e.kind == TT_LINK_ARRIVED && e.who.purpose == TT_LINK_TIE, "greeting");
+    o->tie = e.fd;
 }
 
 static void make_memory(other *o)
@@ -214,8 +235,7 @@ static void answer_and_close(other *o, const tt_talk *bind_head,
              tt_sock_write_all(o->tie, o->base + SEGMENT / 2, like.len,
                                o->deadline) == 0,
          "answer");
-    close(o->tie);
-    o->tie = -1;
+    tt_fork_close(&o->tie);
 }
 
 static void exchange_and_close(other *o)
@@ -290,10 +310,10 @@ static void perform(const deed *d)
         err = tutti_wait(req[i]);
     check(&o, p, x, err);
     tutti_partial_close(p);
-    if (o.tie >= 0)
-        close(o.tie);
-    close(o.listener);
-    close(o.controller);
+    tt_fork_close(&o.tie);
+    tt_fork_close(&o.controller);
+    tt_link_box_close(o.box);
+    tt_link_host_close(o.host);
     close(o.fd);
     munmap(o.base, SEGMENT);
     tutti_controller_close(c);

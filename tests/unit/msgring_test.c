@@ -7,23 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/msgring.h"
+#include "net/shm/msgring.h"
 #include "support/net_pair.h"
 
 #define SIZE 16384u
 
-typedef struct pipe {
+typedef struct channel {
     tt_ring_ctl *ctl;
     unsigned char *data;
     tt_ring_tx tx;
     tt_ring_rx rx;
-} pipe;
+} channel;
 
 /* The data is its own allocation: a sanitizer sees every step outside. */
-static pipe pipe_new(void)
+static channel channel_new(void)
 {
-    pipe p = {.ctl = aligned_alloc(64, sizeof(tt_ring_ctl)),
-              .data = aligned_alloc(64, SIZE)};
+    channel p = {.ctl = aligned_alloc(64, sizeof(tt_ring_ctl)),
+                 .data = aligned_alloc(64, SIZE)};
     memset(p.ctl, 0, sizeof(*p.ctl));
     memset(p.data, 0, SIZE);
     tt_ring_tx_init(&p.tx, p.ctl, p.data, SIZE);
@@ -31,13 +31,13 @@ static pipe pipe_new(void)
     return p;
 }
 
-static void pipe_free(pipe *p)
+static void channel_free(channel *p)
 {
     free(p->ctl);
     free(p->data);
 }
 
-static bool put(pipe *p, uint64_t seq, uint32_t len)
+static bool put(channel *p, uint64_t seq, uint32_t len)
 {
     unsigned char *payload = malloc(len + 1);
     memset(payload, (int)(seq & 0xff), len);
@@ -49,7 +49,7 @@ static bool put(pipe *p, uint64_t seq, uint32_t len)
     return done;
 }
 
-static void get(pipe *p, uint64_t seq, uint32_t len)
+static void get(channel *p, uint64_t seq, uint32_t len)
 {
     tt_msg m;
     const void *data = NULL;
@@ -72,7 +72,7 @@ static void test_sizes(void **state)
     assert_int_equal(tt_ring_size((1 << 20) - 1), 512 << 10);
     assert_int_equal(tt_ring_size(1 << 20), 1 << 20);
     assert_int_equal(tt_ring_size(UINT64_MAX), 64 << 20);
-    pipe p = pipe_new();
+    channel p = channel_new();
     uint32_t most = tt_ring_max_payload(SIZE);
     assert_int_equal(most, SIZE / 4);
     uint64_t seq = 0;
@@ -83,7 +83,7 @@ static void test_sizes(void **state)
     assert_true(put(&p, seq, most));
     get(&p, seq, most);
     assert_false(tt_ring_has_message(&p.rx));
-    pipe_free(&p);
+    channel_free(&p);
 }
 
 /* Filled to the brim and drained, with messages of random sizes: the order
@@ -92,7 +92,7 @@ static void test_fill(void **state)
 {
     (void)state;
     tt_rng rng = {tt_test_seed()};
-    pipe p = pipe_new();
+    channel p = channel_new();
     uint64_t n_put = 0;
     uint64_t n_got = 0;
     static uint32_t lens[1 << 12];
@@ -117,7 +117,7 @@ static void test_fill(void **state)
         }
     }
     assert_false(p.tx.is_broken);
-    pipe_free(&p);
+    channel_free(&p);
 }
 
 /* Messages whose payload lies elsewhere, among others. */
@@ -125,7 +125,7 @@ static void test_refs(void **state)
 {
     (void)state;
     tt_rng rng = {tt_test_seed()};
-    pipe p = pipe_new();
+    channel p = channel_new();
     for (uint64_t i = 0; i < 20000; i++) {
         uint32_t most = tt_ring_max_payload(SIZE);
         uint32_t len = (uint32_t)tt_rng_below(&rng, most + 1);
@@ -144,14 +144,14 @@ static void test_refs(void **state)
         assert_int_equal(back, ref);
         tt_ring_done(&p.rx);
     }
-    pipe_free(&p);
+    channel_free(&p);
 }
 
 /* The sleeper is woken exactly once, by the side that owes it. */
 static void test_wake(void **state)
 {
     (void)state;
-    pipe p = pipe_new();
+    channel p = channel_new();
     assert_false(tt_ring_must_wake_reader(&p.tx));
     tt_ring_reader_sleeps(&p.rx, true);
     assert_true(put(&p, 0, 8));
@@ -171,7 +171,7 @@ static void test_wake(void **state)
     }
     assert_int_equal(n_wakes, 1);
     assert_true(tt_ring_has_room(&p.tx));
-    pipe_free(&p);
+    channel_free(&p);
 }
 
 /* A writer gone mad: random words at random places, in a ring with traffic.
@@ -182,7 +182,7 @@ static void test_mad_writer(void **state)
     tt_rng rng = {tt_test_seed()};
     int n_broken = 0;
     for (int round = 0; round < 3000; round++) {
-        pipe p = pipe_new();
+        channel p = channel_new();
         uint64_t n = tt_rng_below(&rng, 30);
         for (uint64_t i = 0; i < n; i++) {
             put(&p, i, (uint32_t)tt_rng_below(&rng, 600));
@@ -216,7 +216,7 @@ static void test_mad_writer(void **state)
             tt_ring_done(&p.rx);
         }
         (void)sum;
-        pipe_free(&p);
+        channel_free(&p);
     }
     assert_true(n_broken > 0);
 }
@@ -227,7 +227,7 @@ static void test_mad_reader(void **state)
     tt_rng rng = {tt_test_seed()};
     int n_broken = 0;
     for (int round = 0; round < 3000; round++) {
-        pipe p = pipe_new();
+        channel p = channel_new();
         for (uint64_t i = 0; i < 200; i++) {
             put(&p, i, (uint32_t)tt_rng_below(&rng, SIZE / 4 + 1));
             if (tt_rng_below(&rng, 4) == 0)
@@ -236,7 +236,7 @@ static void test_mad_reader(void **state)
         }
         n_broken += p.tx.is_broken;
         assert_true(p.tx.limit - p.tx.pos <= SIZE);
-        pipe_free(&p);
+        channel_free(&p);
     }
     assert_true(n_broken > 0);
 }

@@ -263,7 +263,7 @@ static void hdrm_even(void **state)
         tutti_schedule *s = tt_net_plan(&c, "hdrm", TUTTI_ALL_REDUCE, 0);
         tt_sim_opts o = {.size_bytes = 64000000,
                          .lockstep = TUTTI_LOCKSTEP_ALL};
-        tt_sim_result r = {0};
+        tutti_sim_result r = {0};
         tutti_diag diag = {0};
         if (tt_simulate(s, c.t, &o, &tt_mem_std, &r, &diag))
             fail_msg("%s: %s", specs[i], diag.text);

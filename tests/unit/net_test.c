@@ -15,8 +15,9 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "net/chaos.h"
 #include "net/table.h"
+#include "support/chaos.h"
+#include "support/loop.h"
 #include "support/net_flow.h"
 #include "support/ucx.h"
 
@@ -106,6 +107,7 @@ static tt_nodes base_nodes(const net_case *c, uint32_t n)
     tt_nodes nodes = {.ops = c->ops, .n = n, .seed = tt_test_seed()};
     nodes.is_threads = c->ops == &tt_net_loop;
     nodes.is_direct = c->is_direct;
+    nodes.dials = TT_DIALS_BOTH; /* of two dials at once one stays */
     nodes.settings.shm_direct_bytes = c->is_direct;
     nodes.settings.shm_ring_bytes = RING_BYTES;
     nodes.settings.sockets = c->sockets;
@@ -544,24 +546,33 @@ static void test_fork(void **state)
 
 /* ----------------------------------------------------------------- tables */
 
+static void expect_whole(const tt_net_ops *ops)
+{
+    assert_true(ops->net_size >= sizeof(tt_net));
+    assert_true(ops->conn_size >= sizeof(tt_conn));
+    assert_non_null(ops->open);
+    assert_non_null(ops->address);
+    assert_non_null(ops->dial);
+    assert_non_null(ops->send);
+    assert_non_null(ops->progress);
+    assert_non_null(ops->arm);
+    assert_non_null(ops->cancel);
+    assert_non_null(ops->close);
+    assert_non_null(ops->fini);
+    const tt_net_within *within = ops->within;
+    assert_true(!within || (within->grant && within->withdraw &&
+                            within->reach && within->hold && within->release));
+}
+
 static void test_table(void **state)
 {
     (void)state;
     for (const tt_net_ops *const *row = tt_transports; *row; row++) {
-        const tt_net_ops *ops = *row;
-        assert_true(tt_transport_find(ops->name) == ops);
-        assert_true(ops->net_size >= sizeof(tt_net));
-        assert_true(ops->conn_size >= sizeof(tt_conn));
-        assert_non_null(ops->open);
-        assert_non_null(ops->address);
-        assert_non_null(ops->connect);
-        assert_non_null(ops->send);
-        assert_non_null(ops->progress);
-        assert_non_null(ops->arm);
-        assert_non_null(ops->cancel);
-        assert_non_null(ops->close);
-        assert_non_null(ops->fini);
+        assert_true(tt_transport_find((*row)->name) == *row);
+        expect_whole(*row);
     }
+    expect_whole(&tt_net_loop);
+    assert_null(tt_transport_find("loop")); /* for tests alone */
     assert_null(tt_transport_find("pigeon"));
 }
 
@@ -589,6 +600,7 @@ int main(void)
     static struct CMUnitTest tests[MOST * N_PROMISES + 1];
     static char names[MOST * N_PROMISES][64];
     size_t n_cases = 0, n = 0;
+    cases[n_cases++] = (net_case){.name = "loop", .ops = &tt_net_loop};
     const tt_net_ops *ucx = tt_transport_find("ucx"); /* NULL: not built */
     for (const tt_net_ops *const *row = tt_transports; *row; row++) {
         if (*row != ucx)

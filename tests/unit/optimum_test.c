@@ -6,7 +6,7 @@
 
 #include "support/alloc.h"
 
-#include "plan/columns.h"
+#include "bound/bound.h"
 #include "plan/plan.h"
 
 #include <math.h>
@@ -65,9 +65,10 @@ static tutti_topology *network(const char *spec)
     return t;
 }
 
-static tt_optimum optimum(const tutti_topology *t, const tt_optimum_opts *opts)
+static tutti_bound_info optimum(const tutti_topology *t,
+                                const tt_optimum_opts *opts)
 {
-    tt_optimum o;
+    tutti_bound_info o;
     tutti_diag diag = {0};
     if (tt_optimum_find(t, opts, &tt_mem_std, &o, &diag))
         fail_msg("%s", diag.text);
@@ -112,7 +113,7 @@ static bool read_line(const char *line, golden *g)
 static void check_golden(const golden *g)
 {
     tutti_topology *t = network(g->spec);
-    tt_optimum o = optimum(t, &only_bounds);
+    tutti_bound_info o = optimum(t, &only_bounds);
     near(g->spec, "all-gather", o.allgather_s_per_byte, g->value[0]);
     near(g->spec, "reduce-scatter", o.reducescatter_s_per_byte, g->value[0]);
     near(g->spec, "cut", o.cut_s_per_byte, g->value[1]);
@@ -177,7 +178,7 @@ static void test_awkward_rates(void **state)
     (void)state;
     const uint64_t odd[] = {399999999, 400000001, 400000003};
     tutti_topology *t = star(3, odd, odd);
-    tt_optimum o = optimum(t, &only_bounds);
+    tutti_bound_info o = optimum(t, &only_bounds);
     assert_int_equal(o.allgather_num, 2);
     assert_int_equal(o.allgather_den, 3 * UINT64_C(399999999));
     tt_topology_free(t);
@@ -204,7 +205,7 @@ static void test_one_and_two(void **state)
     tt_topo_builder *b = builder();
     tt_topo_host(b, "a");
     tutti_topology *t = seal(b);
-    tt_optimum o = optimum(t, NULL);
+    tutti_bound_info o = optimum(t, NULL);
     assert_true(o.is_exact && o.gap == 0 && o.allreduce_s_per_byte == 0 &&
                 o.allgather_s_per_byte == 0 && o.latency_s == 0);
     assert_int_equal(o.allgather_den, 1);
@@ -233,7 +234,7 @@ static void test_slots(void **state)
     tt_wire memory = {.up_bps = 8, .down_bps = 8};
     tt_topo_big_host(b, "a", 4, &memory);
     tutti_topology *t = seal(b);
-    tt_optimum o = optimum(t, &only_bounds);
+    tutti_bound_info o = optimum(t, &only_bounds);
     assert_true(is_near(o.allgather_s_per_byte, .75, 1e-12));
     assert_true(is_near(o.allreduce_s_per_byte, 1.5, 1e-12));
     tt_topology_free(t);
@@ -247,7 +248,7 @@ static void test_calls(void **state)
     const uint64_t up[] = {8, 16, 32, 64};
     const uint64_t down[] = {80, 80, 40, 80};
     tutti_topology *t = star(4, up, down);
-    tt_optimum o = optimum(t, &only_bounds);
+    tutti_bound_info o = optimum(t, &only_bounds);
     const struct {
         tutti_coll coll;
         uint32_t root;
@@ -303,7 +304,7 @@ static void test_memory(void **state)
     for (uint64_t k = 1;; k++) {
         tt_test_mem m;
         tt_mem mem = tt_test_mem_init(&m, k);
-        tt_optimum o = {.n_ranks = 77};
+        tutti_bound_info o = {.n_ranks = 77};
         tutti_diag diag = {0};
         tutti_err err = tt_optimum_find(t, NULL, &mem, &o, &diag);
         assert_true(tt_test_mem_is_clean(&m));

@@ -11,7 +11,7 @@
 
 #include "support/netplan.h"
 
-#include "plan/order.h"
+#include "plan/ringorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,10 +81,10 @@ static void check_grid(const tt_grid *g)
     uint32_t *tour = calloc(n, sizeof(*tour));
     uint32_t *spare = calloc(n, sizeof(*spare));
     assert_true(tour && spare);
-    if (!tt_tour(g, false, tour, spare))
+    if (!tt_ringorder_grid(g, false, tour, spare))
         complain(g, "no tour");
     check_tour(g, tour);
-    if (tt_tour(g, true, tour, spare))
+    if (tt_ringorder_grid(g, true, tour, spare))
         check_tour(g, tour);
     free(tour);
     free(spare);
@@ -117,13 +117,13 @@ static void crossings(void **state)
     (void)state;
     uint32_t tour[49], spare[49];
     tt_grid g = {.n_dims = 2, .dims = {5, 7}};
-    assert_true(tt_tour(&g, true, tour, spare));
+    assert_true(tt_ringorder_grid(&g, true, tour, spare));
     g.dims[0] = 3;
-    assert_false(tt_tour(&g, true, tour, spare));
+    assert_false(tt_ringorder_grid(&g, true, tour, spare));
     g.dims[0] = 4;
-    assert_false(tt_tour(&g, true, tour, spare));
+    assert_false(tt_ringorder_grid(&g, true, tour, spare));
     g = (tt_grid){.n_dims = 2, .dims = {5, 7}, .wraps = true};
-    assert_false(tt_tour(&g, true, tour, spare));
+    assert_false(tt_ringorder_grid(&g, true, tour, spare));
 }
 
 /* ------------------------------------------------------------ what it costs -- */
@@ -179,7 +179,7 @@ static tt_ring order_of(const tt_net_case *c, bool is_both, tt_arena *arena)
 {
     tt_ring ring = {0};
     tutti_diag diag = {0};
-    if (tt_order_ring(&c->p, is_both, arena, &ring, &diag))
+    if (tt_ringorder_find(&c->p, is_both, arena, &ring, &diag))
         fail_msg("%s", diag.text);
     assert_int_equal(ring.n, c->p.n_ranks);
     for (uint32_t r = 0; r < ring.n; r++) {

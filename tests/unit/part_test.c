@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "engine/lower.h"
+#include "walk/walk.h"
 
 /* One chunk; "step src dst op" each, op r or c, and what may be done: l (pull), t
  * (put), b (both), - (neither). */

@@ -6,7 +6,7 @@
 #include "support/nets.h"
 #include "support/tap.h"
 
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -206,8 +206,9 @@ static void ends(void **state)
                          0);
         assert_int_equal(tt_plan_sim_opts(s, &c.p, &tt_mem_std, &o, NULL), 0);
         assert_true(time_s >= estimate(&c.p, s).busy_s);
-        assert_true(o.front_window_bytes >=
-                    tt_front_window_bytes(c.p.size_bytes, false));
+        assert_true(
+            o.front_window_bytes >=
+            tt_cutting_for(&c.p.cutting, c.p.size_bytes, 0).front_window_bytes);
         /* Without routes at hand it makes its own. */
         double again_s = 0;
         tt_problem bare = c.p;
@@ -215,6 +216,37 @@ static void ends(void **state)
         assert_int_equal(tt_plan_predict(s, &bare, &tt_mem_std, &again_s, NULL),
                          0);
         assert_true(again_s == time_s);
+        tt_sched_free(s);
+        tt_net_free(&c);
+    }
+}
+
+/* Cut as the engine cuts; where that would take long, with as much credit. */
+static void test_slices_of_the_engine(void **state)
+{
+    (void)state;
+    const struct {
+        const char *spec, *planner;
+        tutti_coll coll;
+    } cases[] = {{"torus:4x4", "direct", TUTTI_ALL_TO_ALL},
+                 {"mesh:4x4", "direct", TUTTI_ALL_TO_ALL},
+                 {"star:8", "direct", TUTTI_ALL_TO_ALL},
+                 {"star:8", "ring", TUTTI_ALL_REDUCE}};
+    for (size_t i = 0; i < 4; i++) {
+        tt_net_case c = tt_net_of(cases[i].spec);
+        c.p.size_bytes = 16 << 20;
+        c.p.collective = cases[i].coll;
+        tutti_schedule *s = tt_net_plan(&c, cases[i].planner, cases[i].coll, 0);
+        double time_s = 0;
+        tt_sim_opts o;
+        tutti_sim_result r;
+        assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL),
+                         0);
+        assert_int_equal(tt_plan_sim_opts(s, &c.p, &tt_mem_std, &o, NULL), 0);
+        assert_int_equal(tt_simulate(s, c.t, &o, &tt_mem_std, &r, NULL), 0);
+        if (fabs(time_s / r.time_s - 1) > 0.01)
+            fail_msg("%s on %s: %g s, as the engine %g s", cases[i].planner,
+                     cases[i].spec, time_s, r.time_s);
         tt_sched_free(s);
         tt_net_free(&c);
     }
@@ -313,6 +345,7 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slices_of_the_engine),
         cmocka_unit_test(closed_forms),
         cmocka_unit_test(overheads),
         cmocka_unit_test(few_messages_for_small_vectors),

@@ -59,8 +59,8 @@ static uint32_t check_views(const views *v, uint64_t seed)
             bool is_well = n >= 1 && n <= TT_PORTS_MAX &&
                            n == v->of[b].n_ports[a];
             for (uint32_t k = 0; k < n && n > 1 && is_well; k++) {
-                const tt_net_hint *here = &v->of[a].hints[k][b];
-                const tt_net_hint *there = &v->of[b].hints[k][a];
+                const tt_link_hint *here = &v->of[a].hints[k][b];
+                const tt_link_hint *there = &v->of[b].hints[k][a];
                 is_well = is_same(here->dev, there->far_dev) &&
                           is_same(here->far_dev, there->dev) && here->is_rail &&
                           there->is_rail && !here->is_forwarded;
@@ -115,7 +115,7 @@ static void forwarders(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         views v;
         look(nets[i], NULL, &v);
-        const tt_net_hint *h = &v.of[0].hints[0][i ? 1 : 4];
+        const tt_link_hint *h = &v.of[0].hints[0][i ? 1 : 4];
         assert_true(h->is_forwarded);
         assert_string_equal(h->dev, "p");
         assert_string_equal(h->far_dev, "p");

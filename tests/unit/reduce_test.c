@@ -18,8 +18,8 @@
 #endif
 
 #include "base/rng.h"
-#include "engine/half.h"
-#include "engine/reduce.h"
+#include "walk/half.h"
+#include "walk/reduce.h"
 
 #define MAX_SRC 9
 #define MAX_COUNT 5000

@@ -270,21 +270,61 @@ static void test_by_chunk(void **state)
 static void test_borders(void **state)
 {
     (void)state;
-    tutti_schedule s = {.n_parts = 3};
-    assert_int_equal(tt_sched_border(&s, 0, 10, 1), 0);
-    assert_int_equal(tt_sched_border(&s, 1, 10, 1), 3);
-    assert_int_equal(tt_sched_border(&s, 2, 10, 1), 6);
-    assert_int_equal(tt_sched_border(&s, 3, 10, 1), 10);
-    assert_int_equal(tt_sched_border(&s, 2, 10, 4), 4);
-    assert_int_equal(tt_sched_border(&s, 3, 10, 4), 10);
-    assert_int_equal(tt_sched_border(&s, 1, 0, 4), 0);
+    tt_cut cut = {.n_parts = 3, .elem_bytes = 4};
+    assert_int_equal(tt_cut_border(&cut, 0, 10), 0);
+    assert_int_equal(tt_cut_border(&cut, 1, 10), 3);
+    assert_int_equal(tt_cut_border(&cut, 2, 10), 6);
+    assert_int_equal(tt_cut_border(&cut, 3, 10), 10);
+    assert_int_equal(tt_cut_border(&cut, 1, 0), 0);
+    /* From 64 KiB on at cache lines, but for the end. */
+    assert_int_equal(tt_cut_border(&cut, 1, 16383), 5461);
+    assert_int_equal(tt_cut_border(&cut, 1, 16385), 5456);
+    assert_int_equal(tt_cut_border(&cut, 3, 16385), 16385);
     /* The product needs 128 bits. */
-    s.n_parts = TT_MAX_PARTS;
-    assert_int_equal(
-        tt_sched_border(&s, TT_MAX_PARTS / 2, UINT64_C(1) << 62, 1), UINT64_C(1)
-                                                                         << 61);
-    assert_int_equal(tt_sched_border(&s, TT_MAX_PARTS - 1, UINT64_MAX, 1),
+    cut = (tt_cut){.n_parts = TT_MAX_PARTS, .elem_bytes = TT_CACHE_LINE};
+    assert_int_equal(tt_cut_border(&cut, TT_MAX_PARTS / 2, UINT64_C(1) << 62),
+                     UINT64_C(1) << 61);
+    assert_int_equal(tt_cut_border(&cut, TT_MAX_PARTS - 1, UINT64_MAX),
                      UINT64_MAX - (UINT64_C(1) << 24));
+}
+
+static void test_slices(void **state)
+{
+    (void)state;
+    tt_cut_input in = {.elem_bytes = 4,
+                       .n_parts = 2,
+                       .total_bytes = 1000000,
+                       .front_bytes = 100000};
+    tt_cut cut = tt_cut_make(&in);
+    assert_int_equal(cut.n_fronts, 16);
+    assert_int_equal(tt_cut_slices(&cut, 125000), 16);
+    assert_int_equal(tt_cut_slices(&cut, 8191), 8); /* at least 2 KiB */
+    assert_int_equal(tt_cut_slices(&cut, 1), 1);
+    assert_int_equal(tt_cut_slices(&cut, 0), 1);
+    /* Half a message holds 4000 bytes. */
+    in.max_payload = 8000;
+    cut = tt_cut_make(&in);
+    assert_int_equal(tt_cut_slices(&cut, 125000), 128);
+    /* 2 slices of 4 MB into staging of 100 kB: 80 fronts. */
+    in.max_payload = 0;
+    in.staging_max_bytes = 100000;
+    in.most_in_parts = 4;
+    in.max_block_bytes = 2000000;
+    in.window = 2;
+    cut = tt_cut_make(&in);
+    assert_int_equal(cut.n_fronts, 128);
+    /* The total is not known: fronts of 64 KiB of the chunk. */
+    in.total_bytes = 0;
+    cut = tt_cut_make(&in);
+    assert_int_equal(tt_cut_slices(&cut, 125000), 8);
+    /* No slice without an element. */
+    cut = (tt_cut){.n_parts = 1, .n_fronts = 64, .elem_bytes = 1 << 20};
+    assert_int_equal(tt_cut_slices(&cut, 3), 2);
+    /* A window is whole positions, rounded up; what holds nothing is none. */
+    assert_int_equal(tt_cut_window(100, 1000, 8), 1);
+    assert_int_equal(tt_cut_window(126, 1000, 8), 2);
+    assert_int_equal(tt_cut_window(1000, 1000, 8), UINT32_MAX);
+    assert_int_equal(tt_cut_window(0, 1000, 8), UINT32_MAX);
 }
 
 static void test_names(void **state)
@@ -549,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_sorted_is_not_sorted_again),
         cmocka_unit_test(test_by_chunk),
         cmocka_unit_test(test_borders),
+        cmocka_unit_test(test_slices),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_small_text),

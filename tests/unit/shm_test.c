@@ -12,13 +12,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "net/shm.h"
+#include "net/shm/shm.h"
 #include "net/table.h"
 #include "support/net_pair.h"
 
 #define N_RANKS 4
 
-#define AT(field) offsetof(tt_shm_card, field)
+#define AT(field) offsetof(tt_link_card, field)
+/* Behind the card. */
+#define AT_RING TT_LINK_CARD_HEAD
 
 /* Ranks 0 and 2 cannot share; everybody else can, and does. */
 static int apart_body(tt_node *node)
@@ -44,7 +46,7 @@ static void change_both(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX],
 
 static void other_ring(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
 {
-    change_both(rank, addrs, AT(ring_size) + 2);
+    change_both(rank, addrs, AT_RING + 2);
 }
 
 static void other_uid(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
@@ -62,29 +64,33 @@ static void other_boot(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
     change_both(rank, addrs, AT(boot_id));
 }
 
-/* The calls fail on one side only; still both must agree. */
-static void higher_fails(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+/* The dials fail; still both must agree. */
+static void wrong_name(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
 {
-    if (rank == 2)
-        addrs[0][AT(name)] ^= 1;
-}
-
-static void lower_fails(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
-{
-    if (rank == 0)
-        addrs[2][AT(name)] ^= 1;
+    change_both(rank, addrs, AT(nest));
 }
 
 static void wrong_token(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
 {
-    if (rank == 2)
-        addrs[0][AT(token)] ^= 1;
+    change_both(rank, addrs, AT(token));
+}
+
+static void wrong_process(uint32_t rank,
+                          unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
+    change_both(rank, addrs, AT(id));
 }
 
 static void no_address(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
 {
+    change_both(rank, addrs, AT(version));
+}
+
+/* Only one of two dials fails: the other one serves. */
+static void one_way(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+{
     if (rank == 2)
-        addrs[0][AT(magic)] ^= 1;
+        addrs[0][AT(nest)] ^= 1;
 }
 
 static void run_apart(void (*tamper)(uint32_t,
@@ -94,7 +100,11 @@ static void run_apart(void (*tamper)(uint32_t,
     tt_nodes nodes = {.ops = &tt_net_shm, .n = N_RANKS, .body = apart_body};
     nodes.settings.shm_ring_bytes = 64 << 10;
     nodes.tamper = tamper;
-    assert_int_equal(tt_nodes_run(&nodes), 0);
+    nodes.may_fail_connect = true;
+    for (tt_dials who = TT_DIALS_DOWN; who <= TT_DIALS_BOTH; who++) {
+        nodes.dials = who;
+        assert_int_equal(tt_nodes_run(&nodes), 0);
+    }
     /* Nobody waited for the deadline to find out. */
     assert_true(tt_now_ns() - start < 8 * TT_NS_PER_S);
 }
@@ -111,28 +121,42 @@ static void test_apart(void **state)
 static void test_agreement(void **state)
 {
     (void)state;
-    run_apart(higher_fails);
-    run_apart(lower_fails);
+    run_apart(wrong_name);
     run_apart(wrong_token);
+    run_apart(wrong_process);
     run_apart(no_address);
+}
+
+static int all_up_body(tt_node *node);
+
+static void test_one_way(void **state)
+{
+    (void)state;
+    tt_nodes nodes = {.ops = &tt_net_shm,
+                      .n = N_RANKS,
+                      .body = all_up_body,
+                      .tamper = one_way,
+                      .may_fail_connect = true,
+                      .dials = TT_DIALS_UP};
+    nodes.settings.shm_ring_bytes = 64 << 10;
+    assert_int_equal(tt_nodes_run(&nodes), 0);
 }
 
 static int late_body(tt_node *node)
 {
-    if (node->rank == 1)
-        return 0; /* by then nobody is there: that may go either way */
-    NODE_CHECK(node, node->connect_err == TUTTI_ETIMEOUT);
-    NODE_CHECK(node, node->diag.rank == 1);
-    NODE_CHECK(node, strstr(node->diag.text, "rank 1") != NULL);
+    NODE_CHECK(node, !node->conns[1 - node->rank]->is_up);
+    if (node->rank == 0)
+        return 0;
+    NODE_CHECK(node, node->connect_err == TUTTI_ENET);
+    NODE_CHECK(node, strstr(node->diag.text, "rank 0: no answer") != NULL);
     return 0;
 }
 
-/* Rank 1 comes only after the deadline of rank 0. */
-static void come_late(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
+/* Rank 0 does not look at what has come before rank 1 has given up. */
+static void look_late(tt_node *node)
 {
-    (void)addrs;
-    if (rank == 1)
-        usleep(5000000);
+    if (node->rank == 0)
+        usleep(1500000);
 }
 
 static void test_deadline(void **state)
@@ -140,7 +164,7 @@ static void test_deadline(void **state)
     (void)state;
     tt_nodes nodes = {.ops = &tt_net_shm, .n = 2, .body = late_body};
     nodes.settings.shm_ring_bytes = 64 << 10;
-    nodes.tamper = come_late;
+    nodes.before = look_late;
     nodes.connect_s = 0.3;
     nodes.may_fail_connect = true;
     assert_int_equal(tt_nodes_run(&nodes), 0);
@@ -152,15 +176,13 @@ static int strangers[NODES_MAX];
 
 static int call_as_stranger(const unsigned char *address)
 {
-    tt_shm_card card;
-    memcpy(&card, address, sizeof(card));
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
-    size_t n = strlen(card.name);
-    memcpy(sa.sun_path + 1, card.name, n);
+    tt_link_card card;
+    tt_addr to;
+    memcpy(&card, address, TT_LINK_CARD_HEAD);
+    tt_link_card_nest(&card, &to);
     int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
                       0);
-    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-    if (connect(sock, (struct sockaddr *)&sa, len) != 0)
+    if (connect(sock, &to.u.sa, to.len) != 0)
         fprintf(stderr, "# a stranger was refused\n"); /* backlog full */
     return sock;
 }
@@ -182,7 +204,8 @@ static void call_all(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
 static int all_up_body(tt_node *node)
 {
     for (uint32_t r = 0; r < N_RANKS; r++) {
-        close(strangers[r]);
+        if (strangers[r] > 0)
+            close(strangers[r]);
         if (r != node->rank)
             NODE_CHECK(node, node->conns[r]->is_up);
     }
@@ -256,8 +279,8 @@ static int bad_ref_body(tt_node *node)
     const tt_grant grant = {TT_GRANTS_MAX, bad_ref + 1, bad_ref + 1};
     tt_buffers far = {.bytes = bad_len};
     NODE_CHECK(node, bad_ref == UINT64_MAX ||
-                         !node->ops->reach(other->conn, &grant, &far));
-    NODE_CHECK(node, !node->ops->hold(other->conn, grant.number));
+                         !node->ops->within->reach(other->conn, &grant, &far));
+    NODE_CHECK(node, !node->ops->within->hold(other->conn, grant.number));
     if (node->rank == 1)
         NODE_CHECK(node, tt_ring_put_ref(&conn->duplex.tx, &m, bad_ref));
     while (!other->is_lost)
@@ -343,10 +366,10 @@ static void test_bad_segments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apart),        cmocka_unit_test(test_agreement),
-        cmocka_unit_test(test_deadline),     cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_nonsense),     cmocka_unit_test(test_bad_refs),
-        cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_apart),     cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_one_way),   cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_strangers), cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_bad_refs),  cmocka_unit_test(test_bad_segments),
     };
     return TT_RUN_TAP(tests);
 }

@@ -51,10 +51,10 @@ static tutti_schedule *planned(const char *planner, const tutti_topology *t,
     return s;
 }
 
-static tt_sim_result simulated(const tutti_schedule *s, const tutti_topology *t,
-                               const tt_sim_opts *o)
+static tutti_sim_result simulated(const tutti_schedule *s,
+                                  const tutti_topology *t, const tt_sim_opts *o)
 {
-    tt_sim_result r;
+    tutti_sim_result r;
     tutti_diag diag;
     if (tt_simulate(s, t, o, &tt_mem_std, &r, &diag))
         fail_msg("%s", diag.text);
@@ -301,8 +301,9 @@ static void test_credit(void **state)
 /* ------------------------------------------------------ the packet model -- */
 
 /* Published cycles of 1 ns, 128 Mi elements of 4 bytes, 357 cycles per 8 KiB
- * message (PAPERS.md: TTO), on meshes of 25 GB/s. On odd meshes one hop of a
- * ring has two links: 2 (n*n - 1) / n chunk times instead of 2 (n - 1). */
+ * message (TTO of the MultiTree paper), on meshes of 25 GB/s. On odd meshes one
+ * hop of a ring has two links: 2 (n*n - 1) / n chunk times instead of
+ * 2 (n - 1). */
 static void test_published_rings(void **state)
 {
     (void)state;
@@ -564,14 +565,15 @@ static void test_multitree(void **state)
  * rate of their link, and the latency; summed over the steps. */
 static double sum_of_steps(const tutti_schedule *s, uint64_t size)
 {
+    const tt_cut cut = {.n_parts = s->n_parts, .elem_bytes = 1};
     double sum = 0, most = 0, load[12][12] = {{0}};
     assert_true(s->n_ranks <= 12);
     for (uint64_t i = 0; i < s->n_transfers; i++) {
         const tt_transfer *t = &s->transfers[i];
         const tt_chunk *c = &s->chunks[t->chunk];
         double *pair = &load[t->src][t->dst];
-        *pair += (double)(tt_sched_border(s, c->end, size, 1) -
-                          tt_sched_border(s, c->begin, size, 1));
+        *pair += (double)(tt_cut_border(&cut, c->end, size) -
+                          tt_cut_border(&cut, c->begin, size));
         most = fmax(most, *pair);
         if (i + 1 < s->n_transfers && s->transfers[i + 1].step == t->step)
             continue;
@@ -668,9 +670,9 @@ static void test_events(void **state)
                          .cut_through = seed % 4 == 1,
                          .by_step = seed % 3 == 0,
                          .sink = &sink};
-        tt_sim_result with = simulated(s, t, &o);
+        tutti_sim_result with = simulated(s, t, &o);
         o.sink = NULL;
-        tt_sim_result without = simulated(s, t, &o);
+        tutti_sim_result without = simulated(s, t, &o);
         assert_memory_equal(&with, &without, sizeof(with));
         assert_int_equal(z.n, with.n_messages);
         assert_int_equal(z.bytes, with.bytes);
@@ -718,7 +720,7 @@ static tutti_schedule *schedule(const char *body)
 static void refused(const tutti_schedule *s, const tutti_topology *t,
                     const tt_sim_opts *o, tutti_err err, const char *sentence)
 {
-    tt_sim_result r;
+    tutti_sim_result r;
     tutti_diag diag;
     assert_int_equal(tt_simulate(s, t, o, &tt_mem_std, &r, &diag), err);
     assert_string_equal(diag.text, sentence);
@@ -793,7 +795,7 @@ static void test_little(void **state)
                                  "transfer 1 1 0 1 copy\n");
     for (int lockstep = 0; lockstep < 3; lockstep++) {
         tt_sim_opts o = {.lockstep = (tutti_lockstep)lockstep};
-        tt_sim_result r = simulated(s, t, &o);
+        tutti_sim_result r = simulated(s, t, &o);
         assert_true(r.time_s <= 0 && r.max_link_utilisation <= 0);
         assert_int_equal(r.n_messages, 0);
         assert_int_equal(r.busiest_link, TT_NONE);
@@ -823,7 +825,7 @@ static void test_garbage(void **state)
         tt_rng rng = {.state = seed};
         tutti_schedule *s = NULL;
         tutti_coll coll = (tutti_coll)tt_rng_below(&rng, 8);
-        tt_sim_result r;
+        tutti_sim_result r;
         tutti_diag diag;
         if (tt_random_garbage(&rng, coll, 5, 40, &s))
             continue; /* the same transfer twice */
@@ -853,7 +855,7 @@ static void test_no_memory(void **state)
         for (tutti_err err = TUTTI_ENOMEM; err; k++) {
             tt_test_mem m;
             tt_mem mem = tt_test_mem_init(&m, k);
-            tt_sim_result r;
+            tutti_sim_result r;
             tutti_diag diag;
             z = (story){.s = s,
                         .slices = calloc(s->n_transfers, sizeof(uint32_t))};

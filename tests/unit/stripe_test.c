@@ -5,7 +5,7 @@
 #include "support/nets.h"
 #include "support/tap.h"
 
-#include "plan/shape.h"
+#include "plan/planner.h"
 
 #include <math.h>
 #include <string.h>

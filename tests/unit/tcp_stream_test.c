@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "net/tcp_stream.h"
+#include "net/tcp/stream.h"
 #include "support/alloc.h"
 #include "support/seed.h"
 

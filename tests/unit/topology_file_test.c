@@ -103,6 +103,13 @@ static void test_read(void **state)
     expect("host a b rank=3,0,1,2\nlink a b 1Mbit",
            "host a rank=3,0 memory=80Gbit,1us\n"
            "host b rank=1,2 memory=80Gbit,1us\nlink a b 1Mbit 0\n");
+    expect("host a forwards=yes\nhost b c forwards=no\nhost d ranks=2 "
+           "forwards=no\nlink a b 1Mbit\nlink b c 1Mbit\nlink c d 1Mbit",
+           "host a\nhost b c forwards=no\n"
+           "host d ranks=2 memory=80Gbit,1us forwards=no\n"
+           "link a b 1Mbit 0\nlink b c 1Mbit 0\nlink c d 1Mbit 0\n");
+    expect("host a rank=1 forwards=no\nhost b rank=0\nlink a b 1Mbit",
+           "host a rank=1 forwards=no\nhost b rank=0\nlink a b 1Mbit 0\n");
     expect("host a rank=0\nhost b ranks=2 rank=1,2\nlink a b 1Mbit",
            "host a\nhost b ranks=2 memory=80Gbit,1us\nlink a b 1Mbit 0\n");
     expect("host a b c d\ngrid 2x2 mesh\nlink a b 1Mbit\nlink d c 1Mbit\n"
@@ -302,7 +309,14 @@ static void test_bad_nodes(void **state)
     bad("host a ranks=2 b", TUTTI_EFORMAT, 2, 16,
         "expected an option, as names come before options, but here is `b`");
     bad("host a rang=2", TUTTI_EFORMAT, 2, 8,
-        "expected `ranks=`, `rank=` or `memory=`, but here is `rang=2`");
+        "expected `ranks=`, `rank=`, `memory=` or `forwards=`, but here is "
+        "`rang=2`");
+    bad("host a forwards=maybe", TUTTI_EFORMAT, 2, 17,
+        "expected `yes` or `no`, but here is `maybe`");
+    bad("host a forwards=", TUTTI_EFORMAT, 2, 17,
+        "expected `yes` or `no`, but the text ends here");
+    bad("host a forwards=no forwards=no", TUTTI_EFORMAT, 2, 20,
+        "`forwards=no` says what has been said already");
     bad("host a ranks=", TUTTI_EFORMAT, 2, 14,
         "expected the number of ranks, but the text ends here");
     bad("host a ranks=two", TUTTI_EFORMAT, 2, 14,

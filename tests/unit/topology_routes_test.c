@@ -29,6 +29,14 @@ static tt_routes *routes_of(const tutti_topology *t)
     return r;
 }
 
+/* Does a host that does not forward end a route by this link? Its own slots are
+ * no others. */
+static bool is_open(const tutti_topology *t, const tt_link *l, uint32_t goal)
+{
+    return l->to == goal || t->nodes[l->to].forwards ||
+           t->nodes[l->from].hub == l->to || t->nodes[goal].hub == l->to;
+}
+
 /* Links from every node to `goal`. */
 static void measure(const tutti_topology *t, uint32_t goal, uint32_t *away)
 {
@@ -38,7 +46,8 @@ static void measure(const tutti_topology *t, uint32_t goal, uint32_t *away)
         more = false;
         for (uint32_t i = 0; i < t->n_links; i++) {
             const tt_link *l = &t->links[i];
-            if (away[l->to] == TT_NONE || away[l->from] <= away[l->to] + 1)
+            if (away[l->to] == TT_NONE || away[l->from] <= away[l->to] + 1 ||
+                !is_open(t, l, goal))
                 continue;
             away[l->from] = away[l->to] + 1;
             more = true;
@@ -55,8 +64,9 @@ static uint32_t naive(const tutti_topology *t, const uint32_t *away,
     while (at != t->rank_node[dst]) {
         uint32_t good[256], n_good = 0;
         for (uint32_t k = t->first_out[at]; k < t->first_out[at + 1]; k++) {
-            uint32_t to = t->links[t->out[k]].to;
-            if (away[to] != TT_NONE && away[to] + 1 == away[at] && n_good < 256)
+            const tt_link *l = &t->links[t->out[k]];
+            if (away[l->to] != TT_NONE && away[l->to] + 1 == away[at] &&
+                is_open(t, l, t->rank_node[dst]) && n_good < 256)
                 good[n_good++] = t->out[k];
         }
         links[n] = good[(dst + rail) % n_good];
@@ -118,6 +128,12 @@ static void check_all(const tutti_topology *t, bool by_rule)
             if (src == dst)
                 continue;
             uint32_t n = tt_route(r, src, dst, 0, links);
+            if (away[t->rank_node[src]] == TT_NONE) {
+                assert_int_equal(n, 0);
+                assert_int_equal(tt_route(r, src, dst, 3, links), 0);
+                assert_int_equal(tt_route_rails(r, src, dst), 0);
+                continue;
+            }
             assert_int_equal(n, away[t->rank_node[src]]);
             check_chain(t, src, dst, links, n);
             longest = n > longest ? n : longest;
@@ -147,14 +163,23 @@ static void test_random(void **state)
 static void test_generated(void **state)
 {
     (void)state;
-    static const char *const specs[] = {
-        "full:1",      "full:2",
-        "full:9",      "star:12",
-        "racks:5+3+1", "racks:4+4@order=interleaved",
-        "boxes:8+8+4", "fattree:4x4",
-        "bigraph:4x8", "bigraph:2x3@order=random:7",
-        "minsky:3",    "racks:1",
-        "star:3,2,1",  "fattree:3x5@order=interleaved"};
+    static const char *const specs[] = {"full:1",
+                                        "full:2",
+                                        "full:9",
+                                        "star:12",
+                                        "racks:5+3+1",
+                                        "racks:4+4@order=interleaved",
+                                        "boxes:8+8+4",
+                                        "fattree:4x4",
+                                        "bigraph:4x8",
+                                        "bigraph:2x3@order=random:7",
+                                        "minsky:3",
+                                        "racks:1",
+                                        "star:3,2,1",
+                                        "fattree:3x5@order=interleaved",
+                                        "ring:5@forwards=no",
+                                        "mesh:3x4@forwards=no",
+                                        "racks:3+2@forwards=no"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         tutti_topology *t = network(specs[i]);
         check_all(t, true);
@@ -237,6 +262,28 @@ static void test_grids(void **state)
         tt_routes_free(r);
         tt_topology_free(t);
     }
+}
+
+/* A line of hosts that do not forward, the middle one with two ranks. */
+static void test_ends(void **state)
+{
+    (void)state;
+    static const char text[] = "tutti-topology 1\n"
+                               "host a\nhost b ranks=2 forwards=no\nhost c\n"
+                               "link a b 1Mbit\nlink b c 1Mbit\n";
+    tutti_topology *t = NULL;
+    assert_int_equal(
+        tt_topology_parse(&tt_mem_std, text, strlen(text), &t, NULL), TUTTI_OK);
+    tt_routes *r = routes_of(t);
+    uint32_t links[4];
+    assert_int_equal(tt_routes_max_links(r), 2);
+    assert_int_equal(tt_route(r, 0, 3, 0, links), 0); /* a to c */
+    assert_int_equal(tt_route_rails(r, 3, 0), 0);
+    assert_int_equal(tt_route(r, 0, 2, 0, links), 2); /* a to b.1 */
+    assert_int_equal(tt_route(r, 1, 3, 0, links), 2); /* b.0 to c */
+    assert_int_equal(tt_route(r, 1, 2, 0, links), 2); /* b.0 to b.1 */
+    tt_routes_free(r);
+    tt_topology_free(t);
 }
 
 /* A route of a torus, told node by node. */
@@ -378,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_generated),
         cmocka_unit_test(test_grids),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_torus_way),
         cmocka_unit_test(test_fattree_spreads),
         cmocka_unit_test(test_memory),

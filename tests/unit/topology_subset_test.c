@@ -103,6 +103,31 @@ static void check(const char *spec, const uint32_t *members, uint32_t n)
     tt_topology_free(t);
 }
 
+/* A host of nobody that does not forward is left out, and who is left may have
+ * no path. */
+static void hosts_that_do_not_forward(void **state)
+{
+    (void)state;
+    const uint32_t neighbours[] = {0, 1, 2}, apart[] = {0, 2};
+    tutti_topology *t = make("ring:4@forwards=no");
+    tutti_topology *part = NULL;
+    tutti_diag diag = {0};
+    uint32_t links[4];
+    assert_int_equal(
+        tt_topology_subset(t, neighbours, 3, &tt_mem_std, &part, &diag),
+        TUTTI_OK);
+    assert_int_equal(part->n_nodes, 3);
+    assert_int_equal(part->n_links, 4);
+    assert_false(part->all_forward);
+    assert_int_equal(route(part, 0, 1, links), 1);
+    assert_int_equal(route(part, 0, 2, links), 0);
+    tt_topology_free(part);
+    assert_int_equal(tt_topology_subset(t, apart, 2, &tt_mem_std, &part, &diag),
+                     TUTTI_EINVAL);
+    assert_string_equal(diag.text, "host `h0` has no link");
+    tt_topology_free(t);
+}
+
 /* Rates of cables shrink by 1448 / 1514, memory's do not, also in a network that
  * was taken out of another; all else stays. */
 static void payload_of_networks(void **state)
@@ -262,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_networks),
+        cmocka_unit_test(hosts_that_do_not_forward),
         cmocka_unit_test(payload_of_networks),
         cmocka_unit_test(big_hosts_of_parts),
         cmocka_unit_test(interfaces_of_parts),

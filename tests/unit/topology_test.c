@@ -322,6 +322,8 @@ static void test_bad_args(void **state)
     refused("ring:8@order=random:99999999999999999999999", TUTTI_ELIMIT, 21,
             "below 18446744073709551615");
     refused("ring:8@order=given,order=given", TUTTI_EINVAL, 20, "again");
+    refused("ring:8@forwards=maybe", TUTTI_EFORMAT, 17, "`yes` or `no`");
+    refused("ring:8@forwards=no,forwards=yes", TUTTI_EINVAL, 20, "again");
     refused("flexreduce-2+4@nic=1us", TUTTI_EFORMAT, 16, "gpu=, uplink=");
 }
 
@@ -524,8 +526,8 @@ static void test_no_memory(void **state)
 {
     (void)state;
     static const char *const specs[] = {
-        "racks:3+2@order=interleaved,nic.0=1us", "star:2.5,1@1Gbit",
-        "torus:3x3@order=random:1", "bigraph:2x2"};
+        "ring:4@forwards=no,1Gbit", "racks:3+2@order=interleaved,nic.0=1us",
+        "star:2.5,1@1Gbit", "torus:3x3@order=random:1", "bigraph:2x2"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         tutti_err err = TUTTI_ENOMEM;
         for (uint64_t k = 1; err; k++) {

@@ -272,7 +272,7 @@ static void test_simulation(void **state)
     const tt_event_sink sink = {keep, &d};
     const tt_sim_opts o = {
         .size_bytes = 1 << 20, .n_slices = 16, .sink = &sink};
-    tt_sim_result r;
+    tutti_sim_result r;
     tt_trace_begin(&d.t, &d.out, &opts);
     if (tt_simulate(s, net, &o, &tt_mem_std, &r, &diag))
         fail_msg("%s", diag.text);

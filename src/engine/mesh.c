@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * mesh.c - the connections between the processes of a mesh: made when they are
+ * first needed, and known to break.
+ *
+ * Idea       A port without a connection has one that takes nothing and dials
+ *            when it is given something to send (`nowhere` below). So nobody
+ *            above knows whether there is a connection: a message waits, as it
+ *            does for a transport that is full, and goes when there is one.
+ * Accesses   of a port are tried one after the other; whoever has tried one in
+ *            vain dials the next. Both ends have the same ones in the same
+ *            order, and a net sees to it that of two dials at once one stays.
+ *            Who is called takes what the caller has come to, and gives its own
+ *            dial up.
+ * Asking     Where no access leads to a rank it may be able to connect itself:
+ *            something between may pass connections one way only, or it has come
+ *            to its network late. So it is asked to, by a message (CALL) that all
+ *            who are connected tell on.
+ * May miss   A net that may come up on one side only (ucx) is tried by both at
+ *            the start, and the core compares what both say: its next access is
+ *            tried only then (tt_mesh_retreat).
+ * Drops      Upcalls may not close: what is given up waits in mesh->dropped for
+ *            the end of the pass, and hears for nobody until then.
+ * Farewells  Who leaves a team tells those that it is connected with; who
+ *            connects later hears of it first of all.
+ * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
+ *            call needs it: then it is dialled once more (tt_mesh_need), and if
+ *            that is in vain, too, it is lost.
+ * Control    Every rank of a team is connected to those whose distance on the
+ *            ring is a power of two, whether or not calls need it, so that a
+ *            failure reaches everybody in log n steps: team.c.
+ * Next       team.c (failures), net/net.h (dial, called, up, missed). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/state.h"
+
+/* Messages that transports may hold by reference for one peer. */
+static const size_t most_lent = 1024;
+/* Calls that a peer may be ahead before the list of them grows. */
+static const size_t first_early = 16;
+/* How long a rank that was asked to connect may take. */
+static const uint64_t ask_ns = 2 * TT_NS_PER_S;
+static const char no_memory[] = "out of memory for a connection";
+
+/* --------------------------------------------------------------- nowhere -- */
+
+static tt_sent dial_first(tt_conn *none, const tt_msg *m,
+                          const struct iovec *iov, int n_iov)
+{
+    (void)m;
+    (void)iov;
+    (void)n_iov;
+    tt_peer_dial(none->peer);
+    return TT_FULL;
+}
+
+static void cancel_nothing(tt_conn *none, bool drops_input)
+{
+    (void)none;
+    (void)drops_input;
+}
+
+/* same_host: nothing tells of it but the dial. */
+static const tt_net_ops nowhere = {
+    .name = "nowhere",
+    .same_host = true,
+    .send = dial_first,
+    .cancel = cancel_nothing,
+};
+static tt_net nowhere_net = {.ops = &nowhere};
+
+/* --------------------------------------------------------------- dialling -- */
+
+static void has_news(tt_mesh *mesh)
+{
+    mesh->has_news = true;
+    mesh->engine->has_news = true;
+}
+
+/* What is needed as soon as there is a connection. */
+static tutti_err equip(tt_peer *peer)
+{
+    const tt_mem *mem = peer->mesh->mem;
+    if (!peer->lent)
+        peer->lent = tt_new(mem, most_lent, sizeof(tt_lent));
+    if (!peer->early) {
+        peer->early = tt_new(mem, first_early, sizeof(tt_early));
+        peer->early_cap = peer->early ? first_early : 0;
+    }
+    return peer->lent && peer->early ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+static void keep_busy(tt_mesh *mesh, tt_net *net)
+{
+    for (uint32_t i = mesh->n_busy; i < mesh->n_nets; i++) {
+        if (mesh->nets[i] != net)
+            continue;
+        mesh->nets[i] = mesh->nets[mesh->n_busy];
+        mesh->nets[mesh->n_busy++] = net;
+    }
+}
+
+static tt_conn *new_conn(tt_peer *peer, tt_net *net)
+{
+    if (equip(peer))
+        return NULL;
+    tt_conn *conn = tt_new(peer->mesh->mem, 1, net->ops->conn_size);
+    keep_busy(peer->mesh, net);
+    if (conn)
+        *conn = (tt_conn){.net = net, .peer = peer, .rank = peer->rank};
+    return conn;
+}
+
+static void note_miss(tt_peer *peer, tutti_err why, const char *text)
+{
+    peer->has_missed = true;
+    peer->why_err = why;
+    snprintf(peer->why, sizeof(peer->why), "%s", text);
+    has_news(peer->mesh);
+}
+
+/* By the access whose turn it is. Nothing fails here: misses are seen to in the
+ * next pass. */
+void tt_peer_dial(tt_peer *peer)
+{
+    tt_mesh *mesh = peer->mesh;
+    if (peer->is_lost || peer->is_apart || peer->has_missed ||
+        tt_peer_is_linked(peer))
+        return;
+    tutti_diag diag;
+    tt_diag_clear(&diag);
+    if (peer->access >= peer->n_accesses) {
+        note_miss(peer, TUTTI_ENET, "no transport connects it");
+        return;
+    }
+    const tt_access *access = &peer->accesses[peer->access];
+    tt_conn *conn = new_conn(peer, access->net);
+    if (!conn) {
+        note_miss(peer, TUTTI_ENOMEM, no_memory);
+        return;
+    }
+    peer->dialled = conn;
+    tutti_err err = access->net->ops->dial(conn, access->addr,
+                                           access->addr_bytes,
+                                           tt_now_ns() + mesh->dial_ns, &diag);
+    if (err)
+        tt_mesh_missed(conn, err, diag.text);
+}
+
+static void drop(tt_conn **at)
+{
+    tt_conn *conn = *at;
+    if (!conn)
+        return;
+    tt_peer *peer = conn->peer;
+    tt_mesh *mesh = peer->mesh;
+    *at = NULL;
+    conn->peer = &mesh->nobody;
+    conn->next = mesh->dropped;
+    mesh->dropped = conn;
+    has_news(mesh);
+}
+
+static void drop_all(tt_peer *peer)
+{
+    if (peer->conn != &peer->none)
+        drop(&peer->conn);
+    peer->conn = &peer->none;
+    drop(&peer->dialled);
+    drop(&peer->called);
+}
+
+static const tt_access *access_by(const tt_peer *peer, const tt_net *net)
+{
+    for (uint32_t i = 0; i < peer->n_accesses; i++)
+        if (peer->accesses[i].net == net)
+            return &peer->accesses[i];
+    return NULL;
+}
+
+tt_conn *tt_mesh_called(tt_net *net, uint32_t rank)
+{
+    tt_mesh *mesh = net->owner;
+    tt_peer *peer = rank < mesh->n_ranks ? &mesh->peers[rank] : NULL;
+    while (peer && !access_by(peer, net))
+        peer = peer->next_port;
+    if (!peer || peer->is_lost || peer->conn != &peer->none)
+        return NULL;
+    if (peer->dialled && peer->dialled->net == net)
+        return peer->dialled;
+    if (!peer->called || peer->called->net != net) {
+        drop(&peer->called);
+        peer->called = new_conn(peer, net);
+        if (!peer->called)
+            note_miss(peer, TUTTI_ENOMEM, no_memory);
+    }
+    return peer->called;
+}
+
+/* The teams that were left before: it may be waiting for this rank. */
+static void say_farewells(tt_peer *peer)
+{
+    const tt_mesh *mesh = peer->mesh;
+    uint32_t n = mesh->n_farewells < TT_FAREWELLS ? mesh->n_farewells
+                                                  : TT_FAREWELLS;
+    for (uint32_t i = 0; i < n; i++) {
+        const tt_farewell *bye = &mesh->farewells[i];
+        tt_peer_tell(peer, &bye->m, &bye->reason);
+    }
+}
+
+void tt_mesh_up(tt_conn *conn)
+{
+    tt_peer *peer = conn->peer;
+    tt_mesh *mesh = peer->mesh;
+    if (peer == &mesh->nobody)
+        return;
+    if (peer->dialled == conn)
+        peer->dialled = NULL;
+    if (peer->called == conn)
+        peer->called = NULL;
+    drop(&peer->dialled);
+    drop(&peer->called);
+    peer->conn = conn;
+    peer->is_apart = false;
+    mesh->n_opened++;
+    peer->is_expected = false;
+    mesh->n_asking -= peer->has_asked;
+    peer->has_asked = false;
+    peer->has_missed &= peer->why_err == TUTTI_ENOMEM;
+    for (peer->access = 0; peer->accesses[peer->access].net != conn->net;)
+        peer->access++;
+    TT_DEBUG("peer %u is connected by %s", peer->rank, conn->net->ops->name);
+    say_farewells(peer);
+    tt_peer_dirty(peer);
+}
+
+void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text)
+{
+    tt_peer *peer = conn->peer;
+    if (peer == &peer->mesh->nobody)
+        return;
+    TT_DEBUG("peer %u is not connected by %s", peer->rank,
+             conn->net->ops->name);
+    if (peer->called == conn) {
+        drop(&peer->called);
+        return;
+    }
+    drop(&peer->dialled);
+    note_miss(peer, why, text);
+}
+
+static void close_dropped(tt_mesh *mesh)
+{
+    while (mesh->dropped) {
+        tt_conn *conn = mesh->dropped;
+        const tt_net_ops *ops = conn->net->ops;
+        mesh->dropped = conn->next;
+        ops->close(conn, 0);
+        tt_free(mesh->mem, conn, 1, ops->conn_size);
+    }
+}
+
+/* Is it a partner in a call? */
+static bool is_needed(const tt_peer *peer)
+{
+    for (const tt_team *team = peer->mesh->teams; team; team = team->next)
+        for (const tt_op *op = team->ops; op; op = op->next)
+            for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+                if (op->sides[p].peer == peer)
+                    return true;
+    return false;
+}
+
+/* What waits to be told is for all of a team: others will tell it, or nobody
+ * can. */
+static void set_apart(tt_peer *peer)
+{
+    TT_INFO("calls in which rank %u and rank %u are partners will fail: %s",
+            peer->mesh->rank, peer->rank, peer->why);
+    drop_all(peer);
+    peer->is_apart = true;
+    peer->has_missed = false;
+    peer->access = 0;
+    peer->n_ctl = 0;
+}
+
+void tt_mesh_need(tt_peer *peer)
+{
+    peer->is_apart = false;
+}
+
+static void give_up(tt_peer *peer)
+{
+    char why[sizeof(peer->why)];
+    memcpy(why, peer->why, sizeof(why));
+    peer->mesh->n_asking -= peer->has_asked;
+    peer->has_asked = false;
+    if (peer->why_err == TUTTI_ENET && !is_needed(peer))
+        set_apart(peer);
+    else
+        tt_peer_gone(peer, peer->why_err, why);
+}
+
+/* Inside a host nothing passes one way only. */
+static bool may_ask(const tt_peer *peer)
+{
+    return !peer->has_asked && peer->n_accesses > 0 &&
+           !peer->accesses[peer->n_accesses - 1].net->ops->same_host;
+}
+
+/* To all who are connected, by their first ports. */
+static void tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but)
+{
+    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
+        tt_peer *peer = &mesh->peers[r];
+        if (r != mesh->rank && peer != but && peer->conn != &peer->none)
+            tt_peer_tell(peer, m, NULL);
+    }
+}
+
+static void ask(tt_peer *peer)
+{
+    tt_mesh *mesh = peer->mesh;
+    const tt_msg m = {.magic = TT_MSG_MAGIC,
+                      .kind = TT_KIND_CALL,
+                      .seq = ++mesh->n_asks,
+                      .lane = peer->rank,
+                      .slice = mesh->rank};
+    peer->has_asked = true;
+    peer->ask_until_ns = tt_now_ns() + ask_ns;
+    mesh->n_asking++;
+    TT_DEBUG("peer %u is asked to connect", peer->rank);
+    tell_on(mesh, &m, NULL);
+}
+
+/* Further ports are not asked for: they are connected at the start. */
+void tt_mesh_asked(tt_peer *from, const tt_msg *m)
+{
+    tt_mesh *mesh = from->mesh;
+    if (m->lane >= mesh->n_ranks || m->slice >= mesh->n_ranks) {
+        tt_peer_gone(from, TUTTI_EPROTO,
+                     "it sent a message that makes no sense");
+        return;
+    }
+    tt_peer *who = &mesh->peers[m->slice];
+    if (m->slice == mesh->rank || m->seq <= who->asks)
+        return; /* it has come round */
+    who->asks = m->seq;
+    if (m->lane == mesh->rank) {
+        tt_mesh_need(who);
+        tt_peer_dial(who);
+    } else {
+        tell_on(mesh, m, from);
+    }
+}
+
+void tt_mesh_expire(tt_mesh *mesh, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        if (!peer->has_asked || peer->is_lost || peer->conn != &peer->none)
+            continue;
+        if (now_ns > peer->ask_until_ns && !peer->called)
+            give_up(peer);
+    }
+}
+
+static bool has_may_miss(const tt_peer *peer)
+{
+    return peer->access < peer->n_accesses &&
+           peer->accesses[peer->access].net->ops->may_miss;
+}
+
+/* The access has missed, and nothing else is under way: the next one. */
+static void try_next(tt_peer *peer)
+{
+    bool has_memory = peer->why_err != TUTTI_ENOMEM;
+    if (!peer->has_missed || (peer->has_asked && has_memory) || peer->is_lost ||
+        (has_memory && tt_peer_is_linked(peer)))
+        return;
+    if (has_memory && has_may_miss(peer))
+        return; /* the core compares both sides first */
+    if (has_memory && peer->access + 1 < peer->n_accesses) {
+        peer->access++;
+        peer->has_missed = false;
+        tt_peer_dial(peer);
+        return;
+    }
+    if (!peer->is_expected && has_memory && may_ask(peer))
+        ask(peer);
+    else
+        give_up(peer);
+}
+
+void tt_mesh_run(tt_mesh *mesh)
+{
+    if (!mesh->has_news)
+        return;
+    mesh->has_news = false;
+    close_dropped(mesh);
+    for (uint32_t i = 0; i < mesh->n_peers; i++)
+        try_next(&mesh->peers[i]);
+}
+
+/* ---------------------------------------------------------- at the start -- */
+
+/* All ranks are at it, and with the same set: of two the higher one dials. */
+void tt_mesh_dial(tt_mesh *mesh, bool all)
+{
+    tt_engine_lock(mesh->engine);
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        bool may_miss = has_may_miss(peer);
+        if (peer->rank == mesh->rank || peer->is_apart ||
+            !(all || may_miss ||
+              tt_is_neighbour(mesh->rank, peer->rank, mesh->n_ranks)))
+            continue;
+        peer->is_expected = may_miss || peer->rank < mesh->rank;
+        if (peer->is_expected)
+            tt_peer_dial(peer);
+    }
+    tt_engine_unlock(mesh->engine);
+}
+
+static tutti_err blame(tutti_diag *diag, const tt_peer *peer, tutti_err err)
+{
+    if (err != TUTTI_AGAIN)
+        tt_fail(diag, err, "%s", peer->why);
+    if (diag)
+        diag->rank = peer->rank;
+    return err;
+}
+
+tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    bool is_alone = mesh->n_ranks > 1;
+    const tt_peer *apart = NULL;
+    tt_engine_lock(mesh->engine);
+    for (uint32_t i = 0; i < mesh->n_peers && err >= 0; i++) {
+        const tt_peer *peer = &mesh->peers[i];
+        bool is_missing = peer->is_expected && peer->conn == &peer->none &&
+                          !(peer->has_missed && has_may_miss(peer));
+        if (peer->rank == mesh->rank)
+            continue;
+        is_alone &= peer->conn == &peer->none && !peer->has_missed;
+        if (peer->is_lost)
+            err = blame(diag, peer, peer->why_err);
+        else if (peer->is_apart && peer->is_expected)
+            apart = peer;
+        else if (is_missing && (for_all || has_may_miss(peer)))
+            err = blame(diag, peer, TUTTI_AGAIN);
+    }
+    if (!err && is_alone)
+        err = apart ? blame(diag, apart, apart->why_err)
+                    : blame(diag, &mesh->peers[mesh->rank == 0], TUTTI_AGAIN);
+    tt_engine_unlock(mesh->engine);
+    return err;
+}
+
+bool tt_mesh_is_by(const tt_mesh *mesh, uint32_t rank, const tt_net *net)
+{
+    tt_engine_lock(mesh->engine);
+    const tt_conn *conn = mesh->peers[rank].conn;
+    bool is_by = conn && conn->net == net;
+    tt_engine_unlock(mesh->engine);
+    return is_by;
+}
+
+void tt_mesh_retreat(tt_mesh *mesh, uint32_t rank, const tt_net *net,
+                     tutti_diag *why)
+{
+    tt_peer *peer = &mesh->peers[rank];
+    tt_engine_lock(mesh->engine);
+    if (peer->access < peer->n_accesses &&
+        peer->accesses[peer->access].net == net) {
+        if (peer->has_missed)
+            tt_fail(why, peer->why_err, "%s", peer->why);
+        drop_all(peer);
+        peer->has_missed = false;
+        peer->access++;
+    }
+    tt_engine_unlock(mesh->engine);
+}
+
+void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns)
+{
+    tt_engine_lock(mesh->engine);
+    mesh->dial_ns = dial_ns;
+    tt_engine_unlock(mesh->engine);
+}
+
+/* ------------------------------------------------------------------ mesh -- */
+
+/* Behind the last port of its rank. */
+static void add_port(tt_mesh *mesh, tt_peer *peer)
+{
+    tt_peer *last = &mesh->peers[peer->rank];
+    while (last->next_port)
+        last = last->next_port;
+    last->next_port = peer;
+    peer->port = (uint8_t)(last->port + 1);
+}
+
+static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
+{
+    mesh->peers = tt_new(mesh->mem, mesh->n_peers, sizeof(tt_peer));
+    if (!mesh->peers)
+        return TUTTI_ENOMEM;
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        bool is_more = i >= mesh->n_ranks;
+        const tt_port_opts *port = is_more ? &opts->more[i - mesh->n_ranks]
+                                           : &opts->ports[i];
+        peer->mesh = mesh;
+        peer->rank = is_more ? port->rank : i;
+        peer->rail = port->rail;
+        peer->accesses = port->accesses;
+        peer->n_accesses = port->n_accesses;
+        peer->is_apart = port->is_apart;
+        peer->none =
+            (tt_conn){.net = &nowhere_net, .peer = peer, .rank = peer->rank};
+        peer->lent_cap = most_lent;
+        if (peer->rank != mesh->rank)
+            peer->conn = &peer->none;
+        if (is_more)
+            add_port(mesh, peer);
+    }
+    mesh->nobody = (tt_peer){.mesh = mesh, .rank = mesh->rank, .is_lost = true};
+    return TUTTI_OK;
+}
+
+static void free_mesh(tt_mesh *mesh)
+{
+    tt_eager_free(mesh);
+    for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        tt_free(mesh->mem, peer->lent, most_lent, sizeof(tt_lent));
+        tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
+        tt_free(mesh->mem, peer->early, peer->early_cap, sizeof(tt_early));
+    }
+    tt_free(mesh->mem, mesh->peers, mesh->n_peers, sizeof(tt_peer));
+    tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);
+    tt_free(mesh->mem, mesh->nets, mesh->n_nets, sizeof(tt_net *));
+    tt_arena_free(&mesh->kept);
+    const tt_mem mem = *mesh->mem;
+    tt_mem *home = mesh->home;
+    tt_free(&mem, mesh, 1, sizeof(*mesh));
+    tt_free(&mem, home, 1, sizeof(*home));
+}
+
+tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
+                         const tt_mesh_opts *opts, tt_mesh **out)
+{
+    tt_mesh *mesh = tt_new(mem, 1, sizeof(*mesh));
+    if (!mesh)
+        return TUTTI_ENOMEM;
+    *mesh = (tt_mesh){
+        .engine = e,
+        .mem = mem,
+        .rank = opts->rank,
+        .n_ranks = opts->n_ranks,
+        .n_nets = opts->n_nets,
+        .n_peers = opts->n_ranks + opts->n_more,
+        .n_refs = 1,
+        .eager_bytes = opts->eager_bytes,
+        .dial_ns = opts->dial_ns,
+        .trash_bytes = sizeof(tt_reason),
+    };
+    for (uint32_t i = 0; i < opts->n_nets; i++)
+        if (opts->nets[i]->max_payload > mesh->trash_bytes)
+            mesh->trash_bytes = opts->nets[i]->max_payload;
+    mesh->trash = tt_new(mem, mesh->trash_bytes, 1);
+    if (opts->n_nets)
+        mesh->nets = tt_new(mem, opts->n_nets, sizeof(tt_net *));
+    tutti_err err = make_peers(mesh, opts);
+    if (err || !mesh->trash || (opts->n_nets && !mesh->nets)) {
+        free_mesh(mesh);
+        return TUTTI_ENOMEM;
+    }
+    mesh->home = opts->home;
+    mesh->kept = opts->kept;
+    for (uint32_t i = 0; i < opts->n_nets; i++) {
+        mesh->nets[i] = opts->nets[i];
+        mesh->nets[i]->owner = mesh;
+    }
+    tt_engine_lock(e);
+    mesh->next = e->meshes;
+    e->meshes = mesh;
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        tt_engine_listen(e, mesh->nets[i]->fd, true);
+    tt_engine_unlock(e);
+    *out = mesh;
+    return TUTTI_OK;
+}
+
+tt_mesh *tt_mesh_ref(tt_mesh *mesh)
+{
+    tt_engine_lock(mesh->engine);
+    mesh->n_refs++;
+    tt_engine_unlock(mesh->engine);
+    return mesh;
+}
+
+/* Gives the last control messages (BYE, ABORT) a moment to get out. */
+static void drain(tt_mesh *mesh)
+{
+    tt_engine *e = mesh->engine;
+    uint64_t until = tt_now_ns() + TT_NS_PER_S;
+    bool busy = true;
+    tt_engine_pump(e);
+    while (busy && tt_now_ns() < until) {
+        busy = false;
+        for (uint32_t i = 0; i < mesh->n_peers; i++)
+            busy |= !mesh->peers[i].is_lost && mesh->peers[i].n_ctl > 0;
+        if (busy)
+            tt_engine_step(e);
+    }
+}
+
+void tt_mesh_unref(tt_mesh *mesh)
+{
+    if (!mesh)
+        return;
+    tt_engine *e = mesh->engine;
+    tt_engine_lock(e);
+    if (--mesh->n_refs > 0) {
+        tt_engine_unlock(e);
+        return;
+    }
+    drain(mesh);
+    tt_mesh **at = &e->meshes;
+    while (*at != mesh)
+        at = &(*at)->next;
+    *at = mesh->next;
+    tt_peer **dirty = &e->dirty;
+    while (*dirty)
+        if ((*dirty)->mesh == mesh)
+            *dirty = (*dirty)->dirty_next;
+        else
+            dirty = &(*dirty)->dirty_next;
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        tt_engine_listen(e, mesh->nets[i]->fd, false);
+    /* Nobody else knows the mesh any more: other communicators go on while it
+     * is brought to its end. */
+    tt_engine_unlock(e);
+    /* What a failed call has left is worth less time. */
+    uint64_t until = tt_now_ns() +
+                     (mesh->is_broken ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        if (mesh->nets[i]->ops->drain)
+            mesh->nets[i]->ops->drain(mesh->nets[i], until);
+    TT_INFO("%u of %u connections were opened", mesh->n_opened,
+            mesh->n_peers - 1);
+    tt_engine_lock(e); /* what is dropped is news, to the engine, too */
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        if (peer->conn)
+            drop_all(peer);
+    }
+    tt_engine_unlock(e);
+    close_dropped(mesh);
+    for (uint32_t i = 0; i < mesh->n_nets; i++) {
+        tt_net *net = mesh->nets[i];
+        const tt_net_ops *ops = net->ops;
+        ops->fini(net);
+        tt_free(mesh->mem, net, 1, ops->net_size);
+    }
+    free_mesh(mesh);
+}
+
+const tt_mem *tt_mesh_mem(const tt_mesh *mesh)
+{
+    return mesh->mem;
+}
+
+const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)
+{
+    if (rank == mesh->rank)
+        return "self";
+    tt_engine_lock(mesh->engine);
+    const tt_peer *peer = &mesh->peers[rank];
+    const char *name = peer->access < peer->n_accesses
+                           ? peer->accesses[peer->access].net->ops->name
+                           : NULL;
+    tt_engine_unlock(mesh->engine);
+    return name;
+}
+
+bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
+                  tt_net_pace *out)
+{
+    *out = (tt_net_pace){0};
+    const tt_peer *p = rank == mesh->rank ? NULL : &mesh->peers[rank];
+    while (p && p->port != port)
+        p = p->next_port;
+    if (!p || p->is_lost || !p->conn->net->ops->pace)
+        return false;
+    p->conn->net->ops->pace(p->conn, out);
+    return true;
+}
+
+uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank)
+{
+    uint32_t n = 0;
+    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
+        n++;
+    return n;
+}
+
+uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail)
+{
+    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
+        if (p->rank != mesh->rank && p->rail == rail)
+            return p->port;
+    return 0;
+}

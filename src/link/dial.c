@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * dial.c - from a list of ways to a finished link.
+ *
+ * Idea       One way after the other: connect, say HELLO, hear REPLY, say TAKEN.
+ *            After the last way the next round begins, with more patience for
+ *            each way. An answer that comes too late is no harm: that try has
+ *            been closed, and without TAKEN the listener forgets it.
+ * Refusals   A way that is refused at once, or answered by somebody else (private
+ *            networks have equal addresses everywhere), costs no time. A dial
+ *            all of whose ways refuse for give_up_ns fails; silence is waited
+ *            for until the deadline.
+ * Both dial  greet.h has the rule; here: HELD and YIELDING. Where the one from the
+ *            smaller id has failed on all its ways once, it lets the other one
+ *            through: what is between may let connections pass one way only.
+ * Next       listen.c (the other side). */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "link/inside.h"
+
+#define TRY_NS (100 * TT_NS_PER_MS)
+#define MOST_DOUBLINGS 5
+#define ANSWER_NS (1500 * TT_NS_PER_MS)
+#define PAUSE_NS (50 * TT_NS_PER_MS)
+/* The queue of a unix listener is full: it is there, and will be served. */
+#define AGAIN_NS (2 * TT_NS_PER_MS)
+/* The other side's own dial is under way, or it has no room. */
+#define CROSSED_NS (10 * TT_NS_PER_MS)
+
+static void go_on(tt_link_dial *d, uint64_t until_ns)
+{
+    d->state = TT_DIAL_PAUSED;
+    d->until_ns = until_ns;
+}
+
+static void close_try(tt_link_dial *d)
+{
+    if (d->fd >= 0 && d->state != TT_DIAL_OVER)
+        tt_link_watch(d->box->host, d->fd, &d->node, 0, false);
+    tt_fork_close(&d->fd);
+}
+
+/* Its outcome is known. The descriptor, if any, is the owner's now. */
+static void finish(tt_link_dial *d, tt_link_event_kind kind)
+{
+    if (kind != TT_LINK_DIALLED)
+        close_try(d);
+    else
+        tt_link_watch(d->box->host, d->fd, &d->node, 0, false);
+    d->state = TT_DIAL_OVER;
+    d->kind = kind;
+    tt_link_put(d->box, &d->item);
+}
+
+static uint64_t next_pause(tt_link_dial *d)
+{
+    uint64_t pause = d->pause_ns / 2 + tt_rng_below(&d->rng, d->pause_ns);
+    d->pause_ns *= 2;
+    if (d->pause_ns > d->o.most_pause_ns)
+        d->pause_ns = d->o.most_pause_ns;
+    return pause;
+}
+
+static bool is_told(tt_link_why why)
+{
+    return why > TT_LINK_WELL && why <= TT_LINK_FULL;
+}
+
+/* This try is over; the next one is for the next way. */
+static void end_try(tt_link_dial *d, tt_link_why why, int err)
+{
+    uint64_t now = tt_now_ns();
+    bool was_silent = why == TT_LINK_SILENT || why == TT_LINK_UNGREETED;
+    close_try(d);
+    d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
+    d->last = d->at;
+    if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
+        d->refused_since_ns = 0;
+        go_on(d, now + CROSSED_NS); /* the same way again */
+        return;
+    }
+    if (is_told(why) && (d->o.stops_at & 1u << why)) {
+        finish(d, TT_LINK_FAILED);
+        return;
+    }
+    if (was_silent && !d->ways[d->at].is_guess)
+        d->refused_since_ns = 0;
+    else if (d->refused_since_ns == 0)
+        d->refused_since_ns = now;
+    d->at = (d->at + 1) % d->o.n_ways;
+    d->n_tried = (d->n_tried + 1) % d->o.n_ways;
+    d->round += d->n_tried == 0;
+    if (d->o.n_rounds > 0 && d->round == d->o.n_rounds)
+        finish(d, TT_LINK_FAILED);
+    else
+        go_on(d, d->n_tried == 0 ? now + next_pause(d) : now);
+}
+
+/* ------------------------------------------------------------- one try -- */
+
+/* From the address of the interface that was chosen. The port is found when
+ * both ends are known, so that ports do not run short. */
+static int bind_from(int fd, const tt_link_way *way)
+{
+    int on = 1;
+    if (way->is_bound && way->dev[0] &&
+        setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, way->dev,
+                   (socklen_t)strlen(way->dev)) != 0 &&
+        errno != EPERM)
+        return errno;
+    if (way->from.len == 0)
+        return 0;
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+    return bind(fd, &way->from.u.sa, way->from.len) == 0 ? 0 : errno;
+}
+
+static int open_socket(tt_link_dial *d, const tt_link_way *way)
+{
+    int family = way->to.u.sa.sa_family;
+    bool is_unix = family == AF_UNIX;
+    int type = is_unix && d->o.is_packets ? SOCK_SEQPACKET : SOCK_STREAM;
+    d->fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (d->fd < 0)
+        return errno;
+    tt_fork_watch(d->fd);
+    if (is_unix)
+        return 0;
+    tt_link_congestion(d->fd, d->o.congestion);
+    tt_sock_hurry(d->fd);
+    return bind_from(d->fd, way);
+}
+
+/* The connection stands: says who this is. */
+static void say_hello(tt_link_dial *d)
+{
+    int why = 0;
+    socklen_t len = sizeof(why);
+    const tt_link_way *way = &d->ways[d->at];
+    if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
+        why = errno;
+    if (why == 0 && way->to.u.sa.sa_family == AF_UNIX &&
+        !tt_link_is_own_user(d->fd)) {
+        end_try(d, TT_LINK_OTHER_USER, EPERM); /* somebody has its name */
+        return;
+    }
+    if (why == 0 && !tt_link_say(d->fd, &d->hello))
+        why = errno;
+    if (why != 0) {
+        end_try(d, TT_LINK_REFUSED, why);
+        return;
+    }
+    if (d->o.is_one_way) {
+        finish(d, TT_LINK_DIALLED);
+        return;
+    }
+    d->state = TT_DIAL_GREETED;
+    d->until_ns += d->o.answer_ns; /* when it gets round to it */
+    d->got = 0;
+    tt_link_watch(d->box->host, d->fd, &d->node, EPOLLIN, false);
+}
+
+static void start_try(tt_link_dial *d)
+{
+    const tt_link_way *way = &d->ways[d->at];
+    uint32_t doublings = d->round < MOST_DOUBLINGS ? d->round : MOST_DOUBLINGS;
+    int why = open_socket(d, way);
+    if (why == 0) {
+        d->state = TT_DIAL_CONNECTING;
+        d->until_ns = tt_now_ns() + (d->o.try_ns << doublings);
+        d->version = 0;
+        if (connect(d->fd, &way->to.u.sa, way->to.len) != 0)
+            why = errno;
+    }
+    if (why == EAGAIN) { /* of a unix socket */
+        tt_fork_close(&d->fd);
+        go_on(d, tt_now_ns() + AGAIN_NS);
+        return;
+    }
+    if (why == 0 || why == EINPROGRESS || why == EINTR) {
+        tt_link_watch(d->box->host, d->fd, &d->node, EPOLLOUT, true);
+        if (why == 0)
+            say_hello(d);
+        return;
+    }
+    tt_fork_close(&d->fd);
+    end_try(d, TT_LINK_REFUSED, why); /* no route, or no IPv6 here, say */
+}
+
+static void say_taken(tt_link_dial *d)
+{
+    tt_greet_word taken = d->hello;
+    taken.kind = TT_GREET_TAKEN;
+    memset(taken.token, 0, sizeof(taken.token));
+    if (tt_link_say(d->fd, &taken))
+        finish(d, TT_LINK_DIALLED);
+    else
+        end_try(d, TT_LINK_STRANGE, errno);
+}
+
+static void hear_reply(tt_link_dial *d)
+{
+    int heard = tt_link_hear(d->fd, &d->reply, &d->got);
+    bool is_strange = d->got >= sizeof(d->reply.magic) &&
+                      d->reply.magic != TT_GREET_MAGIC;
+    if (heard == 0 && !is_strange)
+        return;
+    if (is_strange) {
+        end_try(d, TT_LINK_STRANGE, 0);
+        return;
+    }
+    if (heard < 0) {
+        end_try(d, TT_LINK_STRANGE, errno ? errno : ECONNREFUSED);
+        return;
+    }
+    tt_link_why why = tt_greet_judge_reply(&d->reply, &d->hello, &d->version);
+    if (why != TT_LINK_WELL) {
+        end_try(d, why, 0);
+    } else if (tt_link_guest_find(d, TT_GUEST_REPLIED)) {
+        d->state = TT_DIAL_YIELDING;
+        tt_link_watch(d->box->host, d->fd, &d->node, 0, false);
+    } else {
+        say_taken(d);
+    }
+}
+
+void tt_link_dial_event(tt_link_dial *d)
+{
+    if (d->state == TT_DIAL_CONNECTING)
+        say_hello(d);
+    else if (d->state == TT_DIAL_GREETED)
+        hear_reply(d);
+}
+
+/* ----------------------------------------------------------------- time -- */
+
+static bool is_given_up(const tt_link_dial *d, uint64_t now)
+{
+    return now >= d->o.deadline_ns ||
+           (d->o.give_up_ns > 0 && d->refused_since_ns > 0 &&
+            now > d->refused_since_ns + d->o.give_up_ns);
+}
+
+/* The time is over in the middle of a try. */
+static void note_cut(tt_link_dial *d)
+{
+    tt_link_why why = d->state == TT_DIAL_CONNECTING ? TT_LINK_SILENT
+                      : d->state == TT_DIAL_GREETED  ? TT_LINK_UNGREETED
+                                                     : TT_LINK_WELL;
+    if (why == TT_LINK_WELL)
+        return;
+    d->outcomes[d->at] = (tt_link_outcome){.why = why};
+    d->last = d->at;
+}
+
+static void begin_or_hold(tt_link_dial *d)
+{
+    if (tt_link_guest_find(d, TT_GUEST_REPLIED))
+        d->state = TT_DIAL_HELD;
+    else
+        start_try(d);
+}
+
+uint64_t tt_link_dial_check(tt_link_dial *d, uint64_t now)
+{
+    if (d->state == TT_DIAL_OVER)
+        return UINT64_MAX;
+    if (is_given_up(d, now)) {
+        note_cut(d);
+        finish(d, TT_LINK_FAILED);
+        return UINT64_MAX;
+    }
+    if (d->state == TT_DIAL_CONNECTING && now >= d->until_ns)
+        end_try(d, TT_LINK_SILENT, 0);
+    else if (d->state == TT_DIAL_GREETED && now >= d->until_ns)
+        end_try(d, TT_LINK_UNGREETED, 0);
+    /* Where there is no route the next one's turn comes at once. */
+    for (uint32_t i = 0;
+         i < d->o.n_ways && d->state == TT_DIAL_PAUSED && now >= d->until_ns;
+         i++)
+        begin_or_hold(d);
+    if (d->state == TT_DIAL_OVER)
+        return UINT64_MAX;
+    bool is_waiting = d->state == TT_DIAL_HELD || d->state == TT_DIAL_YIELDING;
+    return is_waiting || d->until_ns > d->o.deadline_ns ? d->o.deadline_ns
+                                                        : d->until_ns;
+}
+
+/* ------------------------------------------------------------ both dial -- */
+
+bool tt_link_is_pair(const tt_link_dial *d, const tt_link_guest *g)
+{
+    const tt_link_id *self = &g->listener->terms.self;
+    return d->state != TT_DIAL_OVER && d->o.purpose == g->hello.purpose &&
+           d->o.strand == g->hello.strand && !tt_link_id_is_none(&d->o.to) &&
+           tt_link_id_compare(&d->o.to, &g->hello.from) == 0 &&
+           tt_link_id_compare(&d->o.self, self) == 0 &&
+           tt_link_id_compare(&d->o.to, self) != 0;
+}
+
+tt_link_dial *tt_link_dial_find(const tt_link_guest *g)
+{
+    tt_link_dial *d = g->listener->box->dials;
+    while (d && !tt_link_is_pair(d, g))
+        d = d->next;
+    return d;
+}
+
+bool tt_link_dial_gives_way(tt_link_dial *d)
+{
+    bool is_smaller = tt_link_id_compare(&d->o.self, &d->o.to) < 0;
+    if (d->state == TT_DIAL_HELD || d->state == TT_DIAL_YIELDING)
+        return true;
+    if (is_smaller && (d->round == 0 || d->state == TT_DIAL_GREETED))
+        return false;
+    if (d->state == TT_DIAL_GREETED)
+        return true; /* it yields when its reply comes */
+    close_try(d);
+    d->state = TT_DIAL_HELD;
+    return true;
+}
+
+void tt_link_dial_met(tt_link_dial *d)
+{
+    finish(d, TT_LINK_MET);
+}
+
+void tt_link_dial_resume(tt_link_dial *d)
+{
+    if (tt_link_guest_find(d, TT_GUEST_REPLIED))
+        return;
+    if (d->state == TT_DIAL_YIELDING) {
+        say_taken(d);
+    } else if (d->state == TT_DIAL_HELD) {
+        go_on(d, 0);
+        tt_link_wake(d->box->host);
+    }
+}
+
+/* ----------------------------------------------------------------- life -- */
+
+static void free_dial(tt_link_dial *d)
+{
+    const tt_mem *mem = d->box->mem;
+    uint32_t n = d->o.n_ways;
+    tt_free(mem, d->ways, n, sizeof(*d->ways));
+    tt_free(mem, d->outcomes, n, sizeof(*d->outcomes));
+    tt_free(mem, d, 1, sizeof(*d));
+}
+
+static void set_defaults(tt_link_dial_opts *o)
+{
+    o->try_ns = o->try_ns ? o->try_ns : TRY_NS;
+    o->answer_ns = o->answer_ns ? o->answer_ns : ANSWER_NS;
+    o->pause_ns = o->pause_ns ? o->pause_ns : PAUSE_NS;
+    if (o->most_pause_ns < o->pause_ns)
+        o->most_pause_ns = o->pause_ns;
+    if (o->first >= o->n_ways)
+        o->first = 0;
+}
+
+static tt_greet_word hello_of(const tt_link_dial_opts *o, uint64_t nonce)
+{
+    tt_greet_word w = {.magic = TT_GREET_MAGIC,
+                       .version_min = TT_GREET_VERSION_MIN,
+                       .version_max = TT_GREET_VERSION_MAX,
+                       .kind = TT_GREET_HELLO,
+                       .purpose = (uint8_t)o->purpose,
+                       .flags = o->is_one_way ? TT_GREET_ONE_WAY : 0,
+                       .strand = o->strand,
+                       .job = o->job,
+                       .nonce = nonce,
+                       .from = o->self,
+                       .to = o->to};
+    memcpy(w.token, o->token, sizeof(w.token));
+    memcpy(w.said, o->said, sizeof(w.said));
+    return w;
+}
+
+tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
+                             tt_link_dial **out, tutti_diag *diag)
+{
+    uint64_t nonce = 0;
+    if (o->n_ways == 0)
+        return tt_fail(diag, TUTTI_EINVAL, "no address to connect to");
+    tt_link_dial *d = tt_new(box->mem, 1, sizeof(*d));
+    if (!d)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+    d->box = box;
+    d->o = *o;
+    d->fd = -1;
+    d->node.kind = TT_LINK_NODE_DIAL;
+    d->ways = tt_new(box->mem, o->n_ways, sizeof(*d->ways));
+    d->outcomes = tt_new(box->mem, o->n_ways, sizeof(*d->outcomes));
+    if (!d->ways || !d->outcomes) {
+        free_dial(d);
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+    }
+    set_defaults(&d->o);
+    memcpy(d->ways, o->ways, o->n_ways * sizeof(*d->ways));
+    d->o.ways = d->ways;
+    d->at = d->last = d->o.first;
+    d->pause_ns = d->o.pause_ns;
+    if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce))
+        nonce = tt_now_ns();
+    d->rng.state = nonce;
+    d->hello = hello_of(o, nonce);
+    tt_link_lock(box->host);
+    d->next = box->dials;
+    box->dials = d;
+    if (tt_link_guest_find(d, TT_GUEST_ARRIVED))
+        finish(d, TT_LINK_MET); /* its link waits to be taken */
+    else
+        tt_link_wake(box->host);
+    tt_link_unlock(box->host);
+    *out = d;
+    return TUTTI_OK;
+}
+
+void tt_link_dial_end(tt_link_dial *d)
+{
+    if (!d)
+        return;
+    tt_link_box *box = d->box;
+    tt_link_lock(box->host);
+    tt_link_dial **at = &box->dials;
+    while (*at != d)
+        at = &(*at)->next;
+    *at = d->next;
+    tt_link_unput(box, &d->item);
+    bool may_have_event = d->state != TT_DIAL_OVER && d->fd >= 0;
+    close_try(d);
+    d->node.is_dead = true;
+    if (may_have_event)
+        tt_link_retire(box->host);
+    tt_link_unlock(box->host);
+    free_dial(d);
+}
+
+void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
+{
+    *out = (tt_link_event){.kind = d->kind,
+                           .fd = d->fd,
+                           .arg = d->o.arg,
+                           .dial = d,
+                           .way = d->at,
+                           .is_unix = d->ways[d->at].to.u.sa.sa_family ==
+                                      AF_UNIX,
+                           .who = {.purpose = d->o.purpose,
+                                   .version = d->version,
+                                   .strand = d->o.strand,
+                                   .id = d->reply.from}};
+    memcpy(out->who.said, d->reply.said, sizeof(out->who.said));
+    d->fd = -1;
+}
+
+tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
+{
+    tt_link_lock(d->box->host);
+    tt_link_outcome o = d->outcomes[way];
+    tt_link_unlock(d->box->host);
+    return o;
+}
+
+uint32_t tt_link_dial_last(const tt_link_dial *d)
+{
+    tt_link_lock(d->box->host);
+    uint32_t last = d->last;
+    tt_link_unlock(d->box->host);
+    return last;
+}
+
+void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
+{
+    size_t used = 0;
+    uint32_t n_more = 0;
+    char text[TT_SOCK_TEXT], last[TT_SOCK_TEXT] = "";
+    out[0] = '\0';
+    for (uint32_t i = 0; i < d->o.n_ways; i++) {
+        tt_addr_text(&d->ways[i].to, text);
+        /* The same one from another address of ours. */
+        bool is_again = strcmp(text, last) == 0;
+        n_more += !is_again && used + 130 > size;
+        if (is_again || n_more > 0)
+            continue;
+        tt_link_outcome o = tt_link_dial_outcome(d, i);
+        const char *how = o.err                   ? strerror(o.err)
+                          : o.why == TT_LINK_WELL ? "no answer"
+                                                  : tt_link_why_text(o.why);
+        used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.40s)",
+                                 used ? ", " : "", text, how);
+        memcpy(last, text, sizeof(last));
+    }
+    if (n_more > 0)
+        snprintf(out + used, size - used, " and %u more", n_more);
+}

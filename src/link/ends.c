@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * ends.c - what listeners, guests and dials need alike: the thread's ear, words
+ * over sockets, a place in a box. */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "link/inside.h"
+
+void tt_link_lock(tt_link_host *host)
+{
+    pthread_mutex_lock(&host->lock);
+}
+
+void tt_link_unlock(tt_link_host *host)
+{
+    pthread_mutex_unlock(&host->lock);
+}
+
+void tt_link_wake(tt_link_host *host)
+{
+    uint64_t one = 1;
+    ssize_t n = write(host->wake_fd, &one, sizeof(one));
+    (void)n; /* it cannot be full */
+}
+
+void tt_link_retire(tt_link_host *host)
+{
+    uint64_t before = host->n_turns;
+    tt_link_wake(host);
+    while (host->n_turns == before)
+        pthread_cond_wait(&host->turned, &host->lock);
+}
+
+void tt_link_watch(tt_link_host *host, int fd, tt_link_node *node,
+                   uint32_t events, bool is_new)
+{
+    struct epoll_event e = {.events = events, .data.ptr = node};
+    int op = events == 0 ? EPOLL_CTL_DEL
+             : is_new    ? EPOLL_CTL_ADD
+                         : EPOLL_CTL_MOD;
+    epoll_ctl(host->epoll_fd, op, fd, &e);
+}
+
+bool tt_link_say(int fd, const tt_greet_word *word)
+{
+    return send(fd, word, sizeof(*word), MSG_NOSIGNAL) == sizeof(*word);
+}
+
+int tt_link_hear(int fd, tt_greet_word *word, size_t *got)
+{
+    ssize_t n = recv(fd, (char *)word + *got, sizeof(*word) - *got, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n <= 0) {
+        errno = n == 0 ? 0 : errno;
+        return -1;
+    }
+    *got += (size_t)n;
+    return *got == sizeof(*word);
+}
+
+bool tt_link_is_own_user(int fd)
+{
+    uint32_t uid;
+    return tt_sock_peer_uid(fd, &uid) && uid == (uint32_t)geteuid();
+}
+
+/* ------------------------------------------------------------- sockets -- */
+
+void tt_link_congestion(int fd, const char *name)
+{
+    if (!name || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name,
+                            (socklen_t)strlen(name)) != 0)
+        tt_sock_congestion(fd);
+}
+
+/* ----------------------------------------------------------------- box -- */
+
+void tt_link_put(tt_link_box *box, tt_link_item *item)
+{
+    uint64_t one = 1;
+    item->next = NULL;
+    item->is_queued = true;
+    if (!box->first) {
+        ssize_t n = write(box->fd, &one, sizeof(one));
+        (void)n;
+    }
+    *box->end = item;
+    box->end = &item->next;
+}
+
+void tt_link_unput(tt_link_box *box, tt_link_item *item)
+{
+    uint64_t count;
+    tt_link_item **at = &box->first;
+    if (!item->is_queued)
+        return;
+    while (*at != item)
+        at = &(*at)->next;
+    *at = item->next;
+    if (!*at)
+        box->end = at;
+    item->is_queued = false;
+    if (!box->first) {
+        ssize_t n = read(box->fd, &count, sizeof(count));
+        (void)n;
+    }
+}

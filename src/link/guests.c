@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * guests.c - the only accept loop, and those who come.
+ *
+ * Guests     Who has connected is a guest: silent, until its word has come whole
+ *            and proved right; then replied, until its last word. There are
+ *            SILENT places for the first kind and REPLIED for the second, and
+ *            when all are taken the oldest goes, after a last look at what it
+ *            may have said meanwhile. Ours speak at once. A guest has GUEST_NS
+ *            for its word, however it is dealt out in bytes.
+ * Floods     Each turn takes at most BATCH guests, so dials and other
+ *            listeners are served in between. A guest costs one allocation of
+ *            fixed size, of the process's own memory: a stranger is nobody's.
+ *            Where there is none it is closed, and comes again if it is ours.
+ * No room    Without descriptors the oldest silent guest goes; where there is none
+ *            the one that waits in the listener's queue is turned away by means
+ *            of the spare one, or the listener would be ready for ever.
+ * Next       dial.c (the other side). */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "link/inside.h"
+
+#define BATCH 64
+#define SILENT 64
+#define REPLIED 1024
+/* Links that nobody has taken yet; more are told to come again. */
+#define ARRIVED 1024
+#define GUEST_NS (5 * TT_NS_PER_S)
+/* For the last word: it is one of us, and may be slow. */
+#define TAKEN_NS (20 * TT_NS_PER_S)
+/* Where nobody can be taken in a listener is not looked at for so long. */
+#define DEAF_NS (20 * TT_NS_PER_MS)
+
+static void list_add(tt_guest_list *list, tt_link_guest *g)
+{
+    g->next = NULL;
+    g->before = list->last;
+    if (list->last)
+        list->last->next = g;
+    else
+        list->first = g;
+    list->last = g;
+    list->n++;
+}
+
+static void list_remove(tt_guest_list *list, tt_link_guest *g)
+{
+    if (g->before)
+        g->before->next = g->next;
+    else
+        list->first = g->next;
+    if (g->next)
+        g->next->before = g->before;
+    else
+        list->last = g->before;
+    list->n--;
+}
+
+static void move_to(tt_link_guest *g, tt_guest_state state)
+{
+    list_remove(&g->listener->guests[g->state], g);
+    g->state = state;
+    list_add(&g->listener->guests[state], g);
+}
+
+/* Off the lists, and its descriptor out of epoll; the descriptor is still open. */
+static void unhinge(tt_link_guest *g)
+{
+    tt_link_listener *l = g->listener;
+    list_remove(&l->guests[g->state], g);
+    tt_link_unput(l->box, &g->item);
+    if (g->state != TT_GUEST_ARRIVED)
+        tt_link_watch(l->box->host, g->fd, &g->node, 0, false);
+    g->node.is_dead = true;
+}
+
+/* By the thread. A dial that has waited for its last word goes on. */
+static void drop_guest(tt_link_guest *g)
+{
+    tt_link_listener *l = g->listener;
+    tt_link_dial *d = g->state == TT_GUEST_REPLIED ? tt_link_dial_find(g)
+                                                   : NULL;
+    unhinge(g);
+    tt_fork_close(&g->fd);
+    g->next = l->box->host->grave;
+    l->box->host->grave = g;
+    if (d)
+        tt_link_dial_resume(d);
+}
+
+static void free_guest(tt_link_guest *g)
+{
+    tt_free(&tt_mem_std, g, 1, sizeof(*g));
+}
+
+void tt_link_bury(tt_link_host *host)
+{
+    while (host->grave) {
+        tt_link_guest *g = host->grave;
+        host->grave = g->next;
+        free_guest(g);
+    }
+}
+
+static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
+{
+    tt_link_listener *l = g->listener;
+    l->n_refused++;
+    l->refusal = (tt_link_refusal){.why = why, .version = version};
+    memcpy(l->refusal.said, g->hello.said, sizeof(g->hello.said));
+    tt_sock_peer_text(g->fd, l->refusal.from);
+    TT_DEBUG("link: sent %s away: %s", l->refusal.from, tt_link_why_text(why));
+}
+
+static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
+{
+    tt_link_listener *l = g->listener;
+    if (why == TT_LINK_STRANGE) {
+        l->n_strangers++;
+    } else {
+        tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self,
+                                           version, l->said);
+        note_refusal(g, why, version);
+        tt_link_say(g->fd, &no);
+        shutdown(g->fd, SHUT_WR);
+    }
+    drop_guest(g);
+}
+
+static void arrive(tt_link_guest *g)
+{
+    tt_link_dial *d = tt_link_dial_find(g);
+    tt_link_watch(g->listener->box->host, g->fd, &g->node, 0, false);
+    move_to(g, TT_GUEST_ARRIVED);
+    tt_link_put(g->listener->box, &g->item);
+    if (d)
+        tt_link_dial_met(d);
+}
+
+/* Its word is right. */
+static void admit(tt_link_guest *g)
+{
+    tt_link_listener *l = g->listener;
+    if (g->hello.flags & TT_GREET_ONE_WAY) {
+        arrive(g);
+        return;
+    }
+    if (l->guests[TT_GUEST_REPLIED].n == REPLIED)
+        drop_guest(l->guests[TT_GUEST_REPLIED].first);
+    tt_link_dial *d = tt_link_dial_find(g);
+    if (d && !tt_link_dial_gives_way(d)) {
+        refuse(g, TT_LINK_CROSSED, g->version);
+        return;
+    }
+    tt_greet_word yes = tt_greet_answer(&g->hello, TT_LINK_WELL, &l->terms.self,
+                                        g->version, l->said);
+    g->until_ns = tt_now_ns() + TAKEN_NS;
+    g->got = 0;
+    move_to(g, TT_GUEST_REPLIED);
+    if (!tt_link_say(g->fd, &yes))
+        drop_guest(g);
+}
+
+static void judge(tt_link_guest *g)
+{
+    tt_link_listener *l = g->listener;
+    uint32_t version = 0;
+    tt_link_why why = tt_greet_judge(&g->hello, &l->terms, &version);
+    if (why == TT_LINK_WELL && l->guests[TT_GUEST_ARRIVED].n >= ARRIVED)
+        why = TT_LINK_FULL;
+    g->version = version;
+    if (why == TT_LINK_WELL)
+        admit(g);
+    else
+        refuse(g, why, version);
+}
+
+/* What a stranger says is not waited for to its end. */
+static bool is_strange(const tt_link_guest *g)
+{
+    return g->got >= sizeof(g->hello.magic) && g->hello.magic != TT_GREET_MAGIC;
+}
+
+void tt_link_guest_event(tt_link_guest *g)
+{
+    bool is_silent = g->state == TT_GUEST_SILENT;
+    tt_greet_word *word = is_silent ? &g->hello : &g->taken;
+    int heard = tt_link_hear(g->fd, word, &g->got);
+    if (heard == 0 && !(is_silent && is_strange(g)))
+        return;
+    if (heard > 0 && is_silent)
+        judge(g);
+    else if (heard > 0 && tt_greet_is_taken(&g->taken, &g->hello))
+        arrive(g);
+    else if (heard == 0)
+        refuse(g, TT_LINK_STRANGE, 0);
+    else
+        drop_guest(g);
+}
+
+static uint64_t check_list(tt_guest_list *list, uint64_t now)
+{
+    while (list->first && now >= list->first->until_ns)
+        drop_guest(list->first);
+    return list->first ? list->first->until_ns : UINT64_MAX;
+}
+
+uint64_t tt_link_guests_check(tt_link_listener *l, uint64_t now)
+{
+    uint64_t a = check_list(&l->guests[TT_GUEST_SILENT], now);
+    uint64_t b = check_list(&l->guests[TT_GUEST_REPLIED], now);
+    uint64_t next = a < b ? a : b;
+    for (uint32_t i = 0; i < l->n_ears; i++) {
+        tt_link_socket *ear = &l->ears[i];
+        if (ear->deaf_until_ns != 0 && now >= ear->deaf_until_ns) {
+            ear->deaf_until_ns = 0;
+            tt_link_watch(l->box->host, ear->fd, &ear->node, EPOLLIN, false);
+        }
+        if (ear->deaf_until_ns != 0 && ear->deaf_until_ns < next)
+            next = ear->deaf_until_ns;
+    }
+    return next;
+}
+
+tt_link_guest *tt_link_guest_find(const tt_link_dial *d, tt_guest_state state)
+{
+    for (tt_link_listener *l = d->box->listeners; l; l = l->next) {
+        tt_link_guest *g = l->guests[state].first;
+        for (; g; g = g->next)
+            if (tt_link_is_pair(d, g))
+                return g;
+    }
+    return NULL;
+}
+
+void tt_link_guest_take(tt_link_guest *g, tt_link_event *out)
+{
+    tt_link_listener *l = g->listener;
+    *out = (tt_link_event){.kind = TT_LINK_ARRIVED,
+                           .fd = g->fd,
+                           .arg = l->arg,
+                           .listener = l,
+                           .ear = g->ear,
+                           .is_unix = l->ears[g->ear].is_unix,
+                           .who = {.purpose = (tt_link_purpose)g->hello.purpose,
+                                   .version = g->version,
+                                   .strand = g->hello.strand,
+                                   .id = g->hello.from}};
+    memcpy(out->who.said, g->hello.said, sizeof(out->who.said));
+    list_remove(&l->guests[TT_GUEST_ARRIVED], g);
+    free_guest(g);
+}
+
+/* --------------------------------------------------------------- accept -- */
+
+/* Who has been silent for longest goes; a look at what it has said first. */
+static void make_room(tt_link_listener *l)
+{
+    tt_guest_list *silent = &l->guests[TT_GUEST_SILENT];
+    if (silent->n < SILENT)
+        return;
+    tt_link_guest *oldest = silent->first;
+    tt_link_guest_event(oldest);
+    if (silent->first == oldest && silent->n == SILENT)
+        drop_guest(oldest);
+}
+
+static void add_guest(tt_link_socket *ear, int fd)
+{
+    tt_link_listener *l = ear->listener;
+    if (ear->is_unix && !tt_link_is_own_user(fd)) {
+        l->n_strangers++;
+        close(fd);
+        return;
+    }
+    make_room(l);
+    tt_link_guest *g = tt_new(&tt_mem_std, 1, sizeof(*g));
+    if (!g) {
+        close(fd);
+        return;
+    }
+    if (!ear->is_unix)
+        tt_sock_hurry(fd);
+    tt_fork_watch(fd);
+    *g = (tt_link_guest){.node.kind = TT_LINK_NODE_GUEST,
+                         .item.is_guest = true,
+                         .listener = l,
+                         .ear = (uint32_t)(ear - l->ears),
+                         .fd = fd,
+                         .until_ns = tt_now_ns() + GUEST_NS};
+    list_add(&l->guests[TT_GUEST_SILENT], g);
+    tt_link_watch(l->box->host, fd, &g->node, EPOLLIN, true);
+    tt_link_guest_event(g); /* it often has spoken by now */
+}
+
+static int accept_one(int listener)
+{
+    for (;;) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+        if (errno != EINTR && errno != ECONNABORTED)
+            return -errno;
+    }
+}
+
+/* A guest that has said nothing makes room; false: there was none. */
+static bool sacrifice(tt_link_host *host)
+{
+    for (tt_link_box *box = host->boxes; box; box = box->next)
+        for (tt_link_listener *l = box->listeners; l; l = l->next)
+            if (l->guests[TT_GUEST_SILENT].first) {
+                drop_guest(l->guests[TT_GUEST_SILENT].first);
+                return true;
+            }
+    return false;
+}
+
+/* Whoever waits longest is turned away; false: that was not possible. */
+static bool turn_away(tt_link_host *host, int listener)
+{
+    tt_fork_close(&host->spare_fd);
+    int fd = accept_one(listener);
+    if (fd >= 0)
+        close(fd);
+    host->spare_fd = eventfd(0, EFD_CLOEXEC);
+    tt_fork_watch(host->spare_fd);
+    return fd >= 0;
+}
+
+static void be_deaf(tt_link_socket *ear)
+{
+    struct epoll_event none = {.data.ptr = &ear->node};
+    ear->deaf_until_ns = tt_now_ns() + DEAF_NS;
+    epoll_ctl(ear->listener->box->host->epoll_fd, EPOLL_CTL_MOD, ear->fd,
+              &none);
+}
+
+/* Nobody could be taken in. True: there may be more. */
+static bool is_more(tt_link_socket *ear, int err)
+{
+    tt_link_host *host = ear->listener->box->host;
+    if (err == -EAGAIN)
+        return false;
+    if (!host->has_told)
+        TT_WARN("link: cannot accept connections: %s; connections that have "
+                "not said who they are make room (raise ulimit -n?)",
+                strerror(-err));
+    host->has_told = true;
+    bool is_short = err == -EMFILE || err == -ENFILE;
+    if (is_short && (sacrifice(host) || turn_away(host, ear->fd)))
+        return true;
+    be_deaf(ear);
+    return false;
+}
+
+static bool is_full(const tt_link_listener *l)
+{
+    return l->most_waiting > 0 &&
+           l->guests[TT_GUEST_ARRIVED].n >= l->most_waiting;
+}
+
+bool tt_link_ear_event(tt_link_socket *ear)
+{
+    for (int n = 0; n < BATCH; n++) {
+        if (is_full(ear->listener)) {
+            be_deaf(ear);
+            return false;
+        }
+        int fd = accept_one(ear->fd);
+        if (fd >= 0)
+            add_guest(ear, fd);
+        else if (!is_more(ear, fd))
+            return false;
+    }
+    return true;
+}
+
+void tt_link_guests_settle(tt_link_listener *l)
+{
+    for (uint32_t i = 0; i < l->n_ears; i++)
+        while (tt_link_ear_event(&l->ears[i]))
+            continue;
+    tt_link_guest *next;
+    for (tt_link_guest *g = l->guests[TT_GUEST_SILENT].first; g; g = next) {
+        next = g->next;
+        tt_link_guest_event(g);
+    }
+}
+
+/* ----------------------------------------------------------------- end -- */
+
+static tt_link_guest *any_guest(tt_link_listener *l)
+{
+    for (int i = 0; i < 3; i++)
+        if (l->guests[i].first)
+            return l->guests[i].first;
+    return NULL;
+}
+
+void tt_link_guests_expel(tt_link_listener *l)
+{
+    tt_link_host *host = l->box->host;
+    tt_link_guest *gone = NULL;
+    for (tt_link_guest *g = any_guest(l); g; g = any_guest(l)) {
+        tt_link_dial *d = g->state == TT_GUEST_REPLIED ? tt_link_dial_find(g)
+                                                       : NULL;
+        unhinge(g);
+        tt_fork_close(&g->fd);
+        g->next = gone;
+        gone = g;
+        if (d)
+            tt_link_dial_resume(d);
+    }
+    tt_link_retire(host);
+    while (gone) {
+        tt_link_guest *g = gone;
+        gone = g->next;
+        free_guest(g);
+    }
+}

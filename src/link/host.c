@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * host.c - the link thread, and the boxes in which finished links wait.
+ *
+ * One epoll has every socket that is not a connection yet. A turn serves what is
+ * ready, then looks whose time is over. See inside.h for the lock and for when
+ * memory may be freed. Next: listen.c, dial.c. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "link/inside.h"
+
+#define EVENTS 64
+/* Without anything to wait for. */
+#define SLEEP_MS 60000
+
+/* The one of the process. first_lock guards who uses it. */
+static tt_link_host the_host;
+static pthread_mutex_t first_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t n_users;
+
+/* --------------------------------------------------------------- thread -- */
+
+static void serve(tt_link_host *host, const struct epoll_event *e)
+{
+    tt_link_node *node = e->data.ptr;
+    uint64_t count;
+    if (node->is_dead)
+        return;
+    switch (node->kind) {
+    case TT_LINK_NODE_WAKE: {
+        ssize_t n = read(host->wake_fd, &count, sizeof(count));
+        (void)n;
+        break;
+    }
+    case TT_LINK_NODE_EAR:
+        tt_link_ear_event((tt_link_socket *)(void *)node);
+        break;
+    case TT_LINK_NODE_GUEST:
+        tt_link_guest_event((tt_link_guest *)(void *)node);
+        break;
+    case TT_LINK_NODE_DIAL:
+        tt_link_dial_event((tt_link_dial *)(void *)node);
+        break;
+    }
+}
+
+/* Returns when it has to look again. */
+static uint64_t check_times(tt_link_host *host)
+{
+    uint64_t now = tt_now_ns();
+    uint64_t next = UINT64_MAX;
+    for (tt_link_box *box = host->boxes; box; box = box->next) {
+        for (tt_link_listener *l = box->listeners; l; l = l->next) {
+            uint64_t at = tt_link_guests_check(l, now);
+            next = at < next ? at : next;
+        }
+        /* After the guests: a dial may wait for one. */
+        for (tt_link_dial *d = box->dials; d; d = d->next) {
+            uint64_t at = tt_link_dial_check(d, now);
+            next = at < next ? at : next;
+        }
+    }
+    return next;
+}
+
+static void *thread_main(void *arg)
+{
+    tt_link_host *host = arg;
+    struct epoll_event events[EVENTS];
+    tt_link_lock(host);
+    while (!host->stops) {
+        uint64_t next = check_times(host);
+        tt_link_bury(host);
+        host->n_turns++;
+        pthread_cond_broadcast(&host->turned);
+        tt_link_unlock(host);
+        int n = epoll_wait(host->epoll_fd, events, EVENTS,
+                           tt_poll_ms(next, SLEEP_MS));
+        tt_link_lock(host);
+        for (int i = 0; i < n; i++)
+            serve(host, &events[i]);
+    }
+    tt_link_unlock(host);
+    return NULL;
+}
+
+static int start(tt_link_host *host)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int why = pthread_create(&host->thread, NULL, thread_main, host);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return why;
+}
+
+static tutti_err open_host(tt_link_host *host, tutti_diag *diag)
+{
+    *host = (tt_link_host){.wake = {.kind = TT_LINK_NODE_WAKE}};
+    pthread_mutex_init(&host->lock, NULL);
+    pthread_cond_init(&host->turned, NULL);
+    host->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    host->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    host->spare_fd = eventfd(0, EFD_CLOEXEC);
+    int why = host->epoll_fd < 0 || host->wake_fd < 0 ? errno : 0;
+    tt_fork_watch(host->epoll_fd);
+    tt_fork_watch(host->wake_fd);
+    tt_fork_watch(host->spare_fd);
+    if (why == 0) {
+        tt_link_watch(host, host->wake_fd, &host->wake, EPOLLIN, true);
+        why = start(host);
+    }
+    if (why == 0)
+        return TUTTI_OK;
+    tt_fork_close(&host->epoll_fd);
+    tt_fork_close(&host->wake_fd);
+    tt_fork_close(&host->spare_fd);
+    return tt_fail_errno(diag, TUTTI_ESYS, why,
+                         "no thread or descriptors for connections");
+}
+
+static void close_host(tt_link_host *host)
+{
+    tt_link_lock(host);
+    host->stops = true;
+    tt_link_wake(host);
+    tt_link_unlock(host);
+    pthread_join(host->thread, NULL);
+    tt_fork_close(&host->epoll_fd);
+    tt_fork_close(&host->wake_fd);
+    tt_fork_close(&host->spare_fd);
+    pthread_mutex_destroy(&host->lock);
+    pthread_cond_destroy(&host->turned);
+}
+
+tutti_err tt_link_host_open(tt_link_host **out, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    pthread_mutex_lock(&first_lock);
+    if (n_users == 0)
+        err = open_host(&the_host, diag);
+    if (!err) {
+        n_users++;
+        *out = &the_host;
+    }
+    pthread_mutex_unlock(&first_lock);
+    return err;
+}
+
+void tt_link_host_close(tt_link_host *host)
+{
+    if (!host)
+        return;
+    pthread_mutex_lock(&first_lock);
+    if (--n_users == 0)
+        close_host(host);
+    pthread_mutex_unlock(&first_lock);
+}
+
+/* ------------------------------------------------------------------ box -- */
+
+tutti_err tt_link_box_open(tt_link_host *host, const tt_mem *mem,
+                           tt_link_box **out, tutti_diag *diag)
+{
+    tt_link_box *box = tt_new(mem, 1, sizeof(*box));
+    if (!box)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for connections");
+    *box = (tt_link_box){.host = host, .mem = mem, .end = &box->first};
+    box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (box->fd < 0) {
+        int why = errno;
+        tt_free(mem, box, 1, sizeof(*box));
+        return tt_fail_errno(diag, TUTTI_ESYS, why,
+                             "no descriptor for connections");
+    }
+    tt_fork_watch(box->fd);
+    tt_link_lock(host);
+    box->next = host->boxes;
+    host->boxes = box;
+    tt_link_unlock(host);
+    *out = box;
+    return TUTTI_OK;
+}
+
+int tt_link_box_fd(const tt_link_box *box)
+{
+    return box->fd;
+}
+
+#define PART_OF(type, member, pointer) \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+bool tt_link_box_take(tt_link_box *box, tt_link_event *out)
+{
+    tt_link_lock(box->host);
+    tt_link_item *item = box->first;
+    if (item) {
+        tt_link_unput(box, item);
+        if (item->is_guest)
+            tt_link_guest_take(PART_OF(tt_link_guest, item, item), out);
+        else
+            tt_link_dial_take(PART_OF(tt_link_dial, item, item), out);
+    }
+    tt_link_unlock(box->host);
+    return item != NULL;
+}
+
+bool tt_link_box_wait(tt_link_box *box, uint64_t deadline_ns)
+{
+    return tt_sock_wait(box->fd, POLLIN, deadline_ns);
+}
+
+void tt_link_box_settle(tt_link_box *box)
+{
+    tt_link_lock(box->host);
+    for (tt_link_listener *l = box->listeners; l; l = l->next)
+        tt_link_guests_settle(l);
+    tt_link_unlock(box->host);
+}
+
+void tt_link_box_close(tt_link_box *box)
+{
+    if (!box)
+        return;
+    tt_link_host *host = box->host;
+    while (box->dials)
+        tt_link_dial_end(box->dials);
+    while (box->listeners)
+        tt_link_listener_close(box->listeners);
+    tt_link_lock(host);
+    tt_link_box **at = &host->boxes;
+    while (*at != box)
+        at = &(*at)->next;
+    *at = box->next;
+    tt_link_unlock(host);
+    tt_fork_close(&box->fd);
+    tt_free(box->mem, box, 1, sizeof(*box));
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * inside.h - private to links: what the thread, the listeners and the dials
+ * share.
+ *
+ * Lock       One, the host's, for everything here. The thread holds it for a turn
+ *            (events, times) but not while it sleeps, and calls nobody's code
+ *            under it; so it is a leaf: no other lock is taken inside.
+ * Events     epoll hands back a pointer to a node. Who frees something that
+ *            epoll may still have at hand waits for the end of the next turn
+ *            (tt_link_retire), or, in the thread, puts it into the grave.
+ * Circles    guests.c dial.c: of two processes that dial each other one link stays,
+ *            which the guest and the dial at each end decide together (greet.h). */
+#ifndef TT_LINK_INSIDE_H
+#define TT_LINK_INSIDE_H
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "link/greet.h"
+
+typedef enum tt_link_node_kind {
+    TT_LINK_NODE_WAKE,
+    TT_LINK_NODE_EAR,
+    TT_LINK_NODE_GUEST,
+    TT_LINK_NODE_DIAL
+} tt_link_node_kind;
+
+typedef struct tt_link_node {
+    tt_link_node_kind kind;
+    bool is_dead; /* no event is for it any more */
+} tt_link_node;
+
+/* What waits in a box: part of a guest or a dial. */
+typedef struct tt_link_item {
+    struct tt_link_item *next;
+    bool is_guest, is_queued;
+} tt_link_item;
+
+struct tt_link_host {
+    pthread_mutex_t lock;
+    pthread_cond_t turned; /* a turn has ended */
+    pthread_t thread;
+    uint64_t n_turns;
+    bool stops;
+    bool has_told; /* that there are no descriptors left */
+    int epoll_fd, wake_fd;
+    int spare_fd; /* given up for a moment when there are no more */
+    tt_link_node wake;
+    tt_link_box *boxes;
+    struct tt_link_guest *grave; /* freed when the turn ends */
+};
+
+struct tt_link_box {
+    tt_link_box *next;
+    tt_link_host *host;
+    const tt_mem *mem;
+    int fd;
+    tt_link_item *first, **end;
+    tt_link_listener *listeners;
+    tt_link_dial *dials;
+};
+
+typedef struct tt_link_socket {
+    tt_link_node node;
+    tt_link_listener *listener;
+    int fd;
+    bool is_unix;
+    uint64_t deaf_until_ns; /* 0: it hears */
+} tt_link_socket;
+
+typedef enum tt_guest_state {
+    TT_GUEST_SILENT,  /* has not said who it is */
+    TT_GUEST_REPLIED, /* has, and its last word is awaited */
+    TT_GUEST_ARRIVED  /* waits in the box */
+} tt_guest_state;
+
+typedef struct tt_link_guest {
+    tt_link_node node;
+    tt_link_item item;
+    struct tt_link_guest *next, *before; /* of its state's list, or grave */
+    tt_link_listener *listener;
+    tt_guest_state state;
+    uint32_t ear, version;
+    int fd;
+    uint64_t until_ns;
+    size_t got;
+    tt_greet_word hello, taken;
+} tt_link_guest;
+
+/* Oldest first; all of a list have the same time, so it is in order of it. */
+typedef struct tt_guest_list {
+    tt_link_guest *first, *last;
+    uint32_t n;
+} tt_guest_list;
+
+struct tt_link_listener {
+    tt_link_listener *next;
+    tt_link_box *box;
+    tt_greet_terms terms;
+    uint8_t said[TT_LINK_SAID];
+    void *arg;
+    uint32_t most_waiting; /* 0: not bounded in this way */
+    tt_link_card card;
+    uint32_t n_ears;
+    tt_link_socket *ears;
+    tt_guest_list guests[3]; /* by state */
+    uint64_t n_refused, n_strangers;
+    tt_link_refusal refusal;
+};
+
+typedef enum tt_dial_state {
+    TT_DIAL_PAUSED,     /* until until_ns */
+    TT_DIAL_CONNECTING, /* until until_ns, as the next one */
+    TT_DIAL_GREETED,    /* HELLO is sent */
+    TT_DIAL_HELD, /* a guest of the same pair is about to say its last word */
+    TT_DIAL_YIELDING, /* the same, and the reply has come */
+    TT_DIAL_OVER      /* its outcome is known */
+} tt_dial_state;
+
+struct tt_link_dial {
+    tt_link_node node;
+    tt_link_item item;
+    tt_link_dial *next;
+    tt_link_box *box;
+    tt_link_dial_opts o;
+    tt_link_way *ways; /* [o.n_ways] */
+    tt_link_outcome *outcomes;
+    tt_dial_state state;
+    tt_link_event_kind kind; /* of its outcome */
+    int fd;
+    uint32_t at, last; /* the way of this try, of the last one */
+    uint32_t n_tried, round;
+    uint64_t until_ns, pause_ns;
+    uint64_t refused_since_ns; /* 0: some try was not refused */
+    tt_rng rng;                /* spreads the tries of many */
+    size_t got;
+    uint32_t version;
+    tt_greet_word hello, reply;
+};
+
+/* ---------------------------------------------------------------- ends.c */
+
+void tt_link_lock(tt_link_host *host);
+void tt_link_unlock(tt_link_host *host);
+/* The thread's next turn comes soon. [locked] */
+void tt_link_wake(tt_link_host *host);
+/* Waits until the thread cannot have an event of what is dead. Unlocks meanwhile.
+ * [locked, not the thread] */
+void tt_link_retire(tt_link_host *host);
+/* events: of epoll; 0 ends it. [locked] */
+void tt_link_watch(tt_link_host *host, int fd, tt_link_node *node,
+                   uint32_t events, bool is_new);
+/* Into the box, or out of it. [locked] */
+void tt_link_put(tt_link_box *box, tt_link_item *item);
+void tt_link_unput(tt_link_box *box, tt_link_item *item);
+/* HELLO, REPLY and their like; a socket that is new has room for them. */
+bool tt_link_say(int fd, const tt_greet_word *word);
+/* 1: the word is whole; 0: not yet; -1: the connection has ended, errno says why
+ * (0: it was closed). */
+int tt_link_hear(int fd, tt_greet_word *word, size_t *got);
+/* Only processes of this user come by unix sockets. */
+bool tt_link_is_own_user(int fd);
+/* Cubic, else reno, where name is NULL or cannot be had. */
+void tt_link_congestion(int fd, const char *name);
+
+/* -------------------------------------------------------------- guests.c */
+
+/* Returns whether there may be more. */
+bool tt_link_ear_event(tt_link_socket *ear);
+void tt_link_guest_event(tt_link_guest *g);
+/* Those whose time is over go; returns when the next one's is. */
+uint64_t tt_link_guests_check(tt_link_listener *l, uint64_t now);
+/* A guest of the pair in this state; NULL: none. */
+tt_link_guest *tt_link_guest_find(const tt_link_dial *d, tt_guest_state state);
+/* Takes it out of the box for its owner, and frees it. */
+void tt_link_guest_take(tt_link_guest *g, tt_link_event *out);
+void tt_link_bury(tt_link_host *host);
+/* Hears all that have come by now. [locked] */
+void tt_link_guests_settle(tt_link_listener *l);
+/* All of them are gone when it returns. [locked, not the thread] */
+void tt_link_guests_expel(tt_link_listener *l);
+
+/* ---------------------------------------------------------------- card.c */
+
+/* The places of a listener that was opened by o at these sockets. */
+void tt_link_card_fill(tt_link_card *card, const tt_link_listen_opts *o,
+                       const tt_link_socket *ears, uint32_t n);
+
+/* ---------------------------------------------------------------- dial.c */
+
+void tt_link_dial_event(tt_link_dial *d);
+/* Goes on where it is time; returns when it is next. */
+uint64_t tt_link_dial_check(tt_link_dial *d, uint64_t now);
+void tt_link_dial_take(tt_link_dial *d, tt_link_event *out);
+
+/* Do they dial each other, for the same purpose and strand? */
+bool tt_link_is_pair(const tt_link_dial *d, const tt_link_guest *g);
+/* The dial of this pair that has no outcome yet; NULL: none. */
+tt_link_dial *tt_link_dial_find(const tt_link_guest *g);
+/* A guest of the same pair has said HELLO: may it come in, and does the dial wait
+ * for its last word? */
+bool tt_link_dial_gives_way(tt_link_dial *d);
+/* It has said its last word; or it is gone. */
+void tt_link_dial_met(tt_link_dial *d);
+void tt_link_dial_resume(tt_link_dial *d);
+
+#endif

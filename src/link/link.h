@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * link.h - one way in: listen, dial, greet, and the byte stream that follows.
+ *
+ * Idea       One thread per process owns every socket that is not a connection
+ *            yet: listeners, guests, dials, handshakes. It never calls anybody.
+ *            A finished link (a descriptor, who is there, what for) goes into
+ *            the box of whoever asked for it; the box has a descriptor that
+ *            fits any poll loop. So no function here waits for the caller's
+ *            locks, and all of them may be called under any lock.
+ * One way    Who connects passes the same steps, in this order:
+ *              1  the address is one that was chosen to listen at; at a unix
+ *                 socket the kernel says that it is the same user
+ *              2  there is a place: guests are bounded, and the one that has
+ *                 been silent for longest goes when all places are taken. A
+ *                 spare descriptor is kept for the time when none are left
+ *              3  (later: the seal, TLS, before the first word is read; a
+ *                 secret is proved there)
+ *              4  greet.h's word, of fixed size: version, purpose, job, who to
+ *                 whom, token. Nothing is allocated by a size that it tells
+ *              5  the reply, and the dialler's last word: this is the one
+ *            Until step 5 is done nobody hears of a guest, but for a count of
+ *            those sent away. A wrong word is refused, logged with its address,
+ *            and never an error.
+ * Both dial  Of two dials between the same two processes, for one purpose and
+ *            strand, the one from the smaller id stays, before any message:
+ *            see greet.h.
+ * Relays     A way (tt_link_way) is one hop today. Where only neighbours reach
+ *            each other a way will name one that passes the stream on.
+ * Fork       Every descriptor is watched (base/fork.h) from its first moment to
+ *            when its owner closes it by tt_fork_close(). A forked child calls
+ *            nothing here.
+ * Next       greet.h (the words), host.c (the thread), listen.c, guests.c,
+ *            dial.c, card.c and link_ways.c (addresses), link_stream.c. */
+#ifndef TT_LINK_LINK_H
+#define TT_LINK_LINK_H
+
+#include <sys/uio.h>
+
+#include "base/ifaces.h"
+#include "base/mem.h"
+
+/* ---------------------------------------------------------------- words -- */
+
+/* What a link is for; told in the greeting, so numbers are pinned. */
+typedef enum tt_link_purpose {
+    TT_LINK_NONE = 0,
+    TT_LINK_RENDEZVOUS = 1, /* a rank to rank 0 */
+    TT_LINK_CONTROL = 2,    /* of the control graph */
+    TT_LINK_TCP = 3,        /* a strand of a pair */
+    TT_LINK_SHM = 4,        /* a unix link, over which memory is passed */
+    TT_LINK_UCX = 5,        /* the identity of a pair that UCX connects */
+    TT_LINK_CONTROLLER = 6, /* a worker to the controller */
+    TT_LINK_TIE = 7,        /* a worker to another */
+    TT_LINK_PROBE = 8,      /* a try or a flow of the probe */
+    TT_LINK_PURPOSES
+} tt_link_purpose;
+#define TT_LINK_FOR(purpose) (1u << (purpose))
+
+/* A process (or, in tests, a rank of one): random; a process that was started
+ * again is another one. All zero: nobody in particular. */
+typedef struct tt_link_id {
+    uint8_t bytes[16];
+} tt_link_id;
+/* From the system; ESYS where it has none. */
+tutti_err tt_link_id_make(tt_link_id *out, tutti_diag *diag);
+int tt_link_id_compare(const tt_link_id *a, const tt_link_id *b);
+bool tt_link_id_is_none(const tt_link_id *id);
+
+/* Why somebody was sent away, or a way did not work. Those up to _FULL are told
+ * by the other side, so numbers are pinned. */
+typedef enum tt_link_why {
+    TT_LINK_WELL = 0,
+    TT_LINK_OTHER_VERSION = 1, /* no version in common */
+    TT_LINK_OTHER_PURPOSE = 2, /* nobody there serves it (any more) */
+    TT_LINK_OTHER_JOB = 3,
+    TT_LINK_OTHER_PROCESS = 4, /* it was started again, or is somebody else */
+    TT_LINK_OTHER_TOKEN = 5,
+    TT_LINK_CROSSED = 6,  /* the other side's own dial comes: wait for it */
+    TT_LINK_FULL = 7,     /* too many links wait to be taken: try again */
+    TT_LINK_REFUSED = 64, /* the system says so; err has errno */
+    TT_LINK_SILENT,       /* no answer to the first packet: an outage */
+    TT_LINK_UNGREETED,    /* connected, but nobody answers: it is frozen */
+    TT_LINK_STRANGE,      /* something else answers, or hangs up */
+    TT_LINK_OTHER_USER    /* of a unix socket */
+} tt_link_why;
+/* "it belongs to another job" */
+const char *tt_link_why_text(tt_link_why why);
+
+#define TT_LINK_SAID 48 /* bytes that a purpose may say in the greeting */
+#define TT_LINK_TOKEN 16
+
+/* The other side of a link, as it has greeted. */
+typedef struct tt_link_who {
+    tt_link_purpose purpose;
+    uint32_t version; /* agreed */
+    uint32_t strand;  /* which of several links for this purpose */
+    tt_link_id id;
+    uint8_t said[TT_LINK_SAID]; /* untrusted */
+} tt_link_who;
+
+/* ----------------------------------------------------------------- host -- */
+
+/* The link thread of the process; shared, counted. It is made with the first
+ * open and goes with the last close. It blocks all signals. */
+typedef struct tt_link_host tt_link_host;
+
+/* Errors: ESYS (descriptors, no thread). [any thread] */
+tutti_err tt_link_host_open(tt_link_host **out, tutti_diag *diag);
+/* All boxes have been closed. Accepts NULL. */
+void tt_link_host_close(tt_link_host *host);
+
+/* ------------------------------------------------------------------ box -- */
+
+/* Where finished links wait for their owner. */
+typedef struct tt_link_box tt_link_box;
+typedef struct tt_link_listener tt_link_listener;
+typedef struct tt_link_dial tt_link_dial;
+
+typedef enum tt_link_event_kind {
+    TT_LINK_ARRIVED, /* somebody has dialled one of the box's listeners */
+    TT_LINK_DIALLED, /* a dial of the box's has come through */
+    TT_LINK_MET,     /* the other side's dial was the one that stays; its link
+                        has arrived or will be next; fd is -1 */
+    TT_LINK_FAILED   /* a dial has not; fd is -1 */
+} tt_link_event_kind;
+
+/* What comes into a box. */
+typedef struct tt_link_event {
+    tt_link_event_kind kind;
+    int fd;             /* the taker's: non-blocking, close-on-exec, watched */
+    void *arg;          /* of the dial, or of the listener */
+    tt_link_dial *dial; /* its outcome; it still wants tt_link_dial_end() */
+    tt_link_listener *listener;
+    uint32_t ear; /* ARRIVED: at which of the listener's sockets */
+    uint32_t way; /* DIALLED: which of the ways has worked */
+    bool is_unix; /* descriptors can be passed over it (base/fdpass.h) */
+    tt_link_who who;
+} tt_link_event;
+
+/* `host` stays open longer, and mem good. Errors: ENOMEM, ESYS. */
+tutti_err tt_link_box_open(tt_link_host *host, const tt_mem *mem,
+                           tt_link_box **out, tutti_diag *diag);
+/* Readable as long as something waits; for poll and epoll only. */
+int tt_link_box_fd(const tt_link_box *box);
+/* The oldest that waits; false: nothing does. Never blocks. */
+bool tt_link_box_take(tt_link_box *box, tt_link_event *out);
+/* Waits until something does; false: the deadline (tt_now_ns) has passed. */
+bool tt_link_box_wait(tt_link_box *box, uint64_t deadline_ns);
+/* Whoever has dialled, and said all that it has to say, is in the box when it
+ * returns, or the listener's most_waiting of them. */
+void tt_link_box_settle(tt_link_box *box);
+/* Ends its dials, closes its listeners and what nobody has taken. Accepts
+ * NULL. */
+void tt_link_box_close(tt_link_box *box);
+
+/* --------------------------------------------------------------- listen -- */
+
+/* A socket to listen at. */
+typedef struct tt_link_ear {
+    tt_addr at;      /* port 0: any, or of the range */
+    const char *dev; /* hears this interface only, where the system lets us
+                        bind to it; NULL: all. Borrowed for the call */
+} tt_link_ear;
+
+typedef struct tt_link_listen_opts {
+    uint32_t purposes; /* TT_LINK_FOR(..) | ..; all others are refused */
+    /* Who listens; none (all zero): whoever dials cannot mean somebody else. */
+    tt_link_id self;
+    uint64_t job; /* 0: every job's */
+    /* The dialler must know it; has_token false: it need not. */
+    bool has_token;
+    uint8_t token[TT_LINK_TOKEN];
+    uint8_t said[TT_LINK_SAID]; /* in the reply */
+    void *arg;
+
+    /* Where. (1) `fd` > 0: this socket, which listens already; it is copied.
+     * (2) n_ears > 0: there, and nowhere else. (3) else: loopback where
+     * is_local, all addresses where interfaces allow every one, else those that
+     * they allow. */
+    int fd;
+    const tt_link_ear *ears; /* borrowed for the call */
+    uint32_t n_ears;
+    bool is_local;                  /* all who may come are on this host */
+    const char *interfaces;         /* TUTTI_SOCKET_IFNAME's text; NULL: "" */
+    uint16_t first_port, last_port; /* TUTTI_PORT_RANGE; 0 0: any */
+    /* A unix socket, too, of an abstract name that the card tells; with
+     * is_packets one that keeps the borders of messages (SOCK_SEQPACKET). */
+    bool has_nest, is_packets;
+    const char *congestion; /* NULL: cubic, else reno (base/sock.h) */
+    /* Of those that have arrived and were not taken: 0: 1024, and more are told
+     * to come again; else so many, and more wait in the system's queue. */
+    uint32_t most_waiting;
+} tt_link_listen_opts;
+
+/* At most so many sockets of one listener. */
+#define TT_LINK_EARS 160
+
+/* Listens from now on. Errors: ESYS where nothing could be bound, with errno in
+ * *why (may be NULL; the caller knows the better sentence), ECONFIG (no interface
+ * is allowed), ENOMEM. */
+tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
+                         tt_link_listener **out, int *why, tutti_diag *diag);
+/* After it nobody arrives there any more; who had, and was not taken, is
+ * closed. Accepts NULL. */
+void tt_link_listener_close(tt_link_listener *listener);
+/* The port of ear i; 0: it has none. */
+uint16_t tt_link_listener_port(const tt_link_listener *listener, uint32_t ear);
+uint32_t tt_link_listener_ears(const tt_link_listener *listener);
+
+/* Who was sent away last. Returns how many were since it was opened. Strangers
+ * that did not speak our language are counted in *n_strangers (may be NULL)
+ * and never told here. */
+typedef struct tt_link_refusal {
+    tt_link_why why;
+    uint32_t version; /* OTHER_VERSION: the greatest that it speaks */
+    uint8_t said[TT_LINK_SAID];
+    char from[TT_SOCK_TEXT];
+} tt_link_refusal;
+uint64_t tt_link_listener_refusal(tt_link_listener *listener,
+                                  tt_link_refusal *last, uint64_t *n_strangers);
+
+/* A listening socket that is handed to somebody else (another process, or
+ * tt_link_listen_opts.fd later); or -errno. Not watched. */
+int tt_link_bind(const tt_addr *at, int backlog);
+
+/* ----------------------------------------------------------------- card -- */
+
+#define TT_LINK_PLACES 32
+
+/* One address of a process. */
+typedef struct tt_link_place {
+    uint8_t family; /* 4 or 6 */
+    uint8_t order;  /* tt_iface_order */
+    uint16_t port;
+    uint32_t mbit;  /* 0: not known */
+    uint32_t dev;   /* tt_link_dev() of the interface's name */
+    uint8_t ip[16]; /* 4 of them for family 4 */
+} tt_link_place;
+_Static_assert(sizeof(tt_link_place) == 28, "as sent");
+
+/* Where a process can be reached, by whom: what it hands out, cut after
+ * n_places. Little-endian. */
+typedef struct tt_link_card {
+    uint16_t version, n_places;
+    uint32_t uid;
+    tt_link_id id;
+    uint8_t token[TT_LINK_TOKEN];
+    uint8_t boot_id[16]; /* loopback, unix: equal boot_id and netns only */
+    uint64_t netns;
+    uint64_t nest; /* of the unix socket; 0: it has none */
+    tt_link_place places[TT_LINK_PLACES];
+} tt_link_card;
+#define TT_LINK_CARD_HEAD offsetof(tt_link_card, places)
+_Static_assert(TT_LINK_CARD_HEAD == 72, "as sent");
+
+/* The listener's own, as its opts said. */
+void tt_link_card_of(const tt_link_listener *listener, tt_link_card *out);
+size_t tt_link_card_bytes(const tt_link_card *card);
+/* Reads bytes from outside; false when they make no sense. What follows the card
+ * is the caller's: it gets how many bytes the card had. */
+bool tt_link_card_read(tt_link_card *card, const void *bytes, size_t len,
+                       size_t *used);
+/* Equal boot id and network namespace; and user. */
+bool tt_link_card_is_near(const tt_link_card *a, const tt_link_card *b);
+/* The unix socket of a card. */
+void tt_link_card_nest(const tt_link_card *card, tt_addr *out);
+uint32_t tt_link_dev(const char *name);
+
+/* ----------------------------------------------------------------- ways -- */
+
+/* One way to try. */
+typedef struct tt_link_way {
+    tt_addr to, from; /* from.len 0: the kernel chooses */
+    uint32_t cost;    /* the order of tries */
+    bool is_routed;   /* by others */
+    bool is_guess; /* nothing says that the peer is on this interface's link */
+    bool is_bound; /* it goes by dev whatever the routes say (a rail); kernels
+                      before 5.7 let only root do that, and it is no error */
+    char dev[TT_IFACE_NAME]; /* "" where the kernel chooses */
+} tt_link_way;
+#define TT_LINK_WAYS 48
+
+/* What the dialler knows of its own host. */
+typedef struct tt_link_here {
+    const tt_link_card *card;
+    const char *interfaces; /* TUTTI_SOCKET_IFNAME's text */
+    const tt_iface *ifaces; /* all, allowed or not */
+    size_t n_ifaces;
+} tt_link_here;
+
+/* Where the network is known and names interfaces: those to use, here and there
+ * (NULL: any), and whether hosts forward between the two, so that no network of
+ * this host is the peer's as well. */
+typedef struct tt_link_hint {
+    const char *dev, *far_dev;
+    bool is_forwarded;
+    bool is_rail; /* one of several links: it must not go elsewhere */
+} tt_link_hint;
+
+/* The ways to `peer` that are worth a try, best first, not by its unix socket;
+ * hint may be NULL. Returns how many. */
+size_t tt_link_ways(const tt_link_here *here, const tt_link_card *peer,
+                    const tt_link_hint *hint, tt_link_way out[TT_LINK_WAYS]);
+/* The way of another strand of a pair whose first one went ways[first]: over the
+ * networks that are as good in turn. */
+uint32_t tt_link_way_of(const tt_link_way *ways, uint32_t n, uint32_t first,
+                        uint32_t strand);
+
+/* ----------------------------------------------------------------- dial -- */
+
+typedef struct tt_link_dial_opts {
+    tt_link_purpose purpose;
+    uint32_t strand;
+    tt_link_id self;              /* who dials */
+    tt_link_id to;                /* all zero: whoever listens there */
+    uint64_t job;                 /* 0: whichever */
+    uint8_t token[TT_LINK_TOKEN]; /* the listener's */
+    uint8_t said[TT_LINK_SAID];
+    void *arg;
+    const tt_link_way *ways; /* copied */
+    uint32_t n_ways, first;  /* the first one to try */
+    bool is_packets;         /* as the listener's; unix only */
+    /* Nobody waits for a reply: the link is finished as soon as the word has
+     * been sent (the probe: what the kernel acknowledges is what counts). */
+    bool is_one_way;
+    const char *congestion; /* a constant; NULL: cubic, else reno */
+    uint64_t deadline_ns;   /* tt_now_ns clock */
+    /* Each way has so long to connect, twice that in the next round and so on,
+     * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s). */
+    uint64_t try_ns, answer_ns;
+    /* A pause after each round, growing to `most` (0: 50 ms, both). */
+    uint64_t pause_ns, most_pause_ns;
+    /* A dial all of whose ways have been refused for so long fails before its
+     * deadline (0: never). Silence is waited for. */
+    uint64_t give_up_ns;
+    uint32_t n_rounds; /* then it fails; 0: until the deadline */
+    uint32_t stops_at; /* 1u << why: such an answer ends it at once (only
+                           what the other side tells) */
+} tt_link_dial_opts;
+
+/* Dials, in the background; the outcome comes into the box. Errors: ENOMEM;
+ * EINVAL where there is no way. */
+tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
+                             tt_link_dial **out, tutti_diag *diag);
+/* Ends it, in whatever state: what it has opened is closed, what waits in the
+ * box is gone. Every dial is ended once, also after its outcome. Accepts
+ * NULL. */
+void tt_link_dial_end(tt_link_dial *dial);
+
+/* How way i has ended last: for sentences. */
+typedef struct tt_link_outcome {
+    tt_link_why why;  /* WELL: it was not tried */
+    int err;          /* errno; 0: none. STRANGE: it hung up; 0: it said
+                         something else */
+    uint32_t version; /* OTHER_VERSION: the greatest of the other side */
+} tt_link_outcome;
+tt_link_outcome tt_link_dial_outcome(const tt_link_dial *dial, uint32_t way);
+/* "10.0.0.5:4000 (Connection refused), 10.9.0.5:4000 (no answer) and 2 more":
+ * what was tried in vain, cut to size. */
+void tt_link_tries(const tt_link_dial *dial, char *out, size_t size);
+/* The way that has ended last. */
+uint32_t tt_link_dial_last(const tt_link_dial *dial);
+
+/* --------------------------------------------------------------- stream -- */
+
+/* The bytes of a finished link. One layer, so that a seal (TLS) or a fault
+ * (tests) can come between: whoever sends or receives on a link does it here.
+ * What a frame is, its owner says. Not locked. */
+typedef struct tt_link_stream {
+    int fd;                            /* -1: closed */
+    const struct tt_link_layer *layer; /* NULL: the socket itself */
+    void *state;                       /* the layer's */
+} tt_link_stream;
+
+/* All as the system calls: a count, or -1 and errno (EAGAIN: not now). */
+typedef struct tt_link_layer {
+    ssize_t (*send)(tt_link_stream *s, const struct iovec *iov, int n_iov);
+    ssize_t (*recv)(tt_link_stream *s, const struct iovec *iov, int n_iov);
+    size_t (*pending)(const tt_link_stream *s);
+    void (*close)(tt_link_stream *s);
+} tt_link_layer;
+
+void tt_link_stream_open(tt_link_stream *s, int fd); /* takes fd */
+/* Bytes taken, 0 for 0 bytes only; -1 and errno: EAGAIN when none could be. No
+ * signal. */
+ssize_t tt_link_send(tt_link_stream *s, const struct iovec *iov, int n_iov);
+/* Bytes read; 0: the other side has ended its stream; -1 and errno. */
+ssize_t tt_link_recv(tt_link_stream *s, const struct iovec *iov, int n_iov);
+/* Bytes that have been read from the socket but not handed out: a poll does not
+ * tell of them, so ask before sleeping. */
+size_t tt_link_pending(const tt_link_stream *s);
+void tt_link_stream_close(tt_link_stream *s);
+
+#endif

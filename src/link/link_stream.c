@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * link_stream.c - the bytes of a link: the socket itself, or a layer over it. */
+#include <errno.h>
+
+#include "base/fork.h"
+#include "link/link.h"
+
+void tt_link_stream_open(tt_link_stream *s, int fd)
+{
+    *s = (tt_link_stream){.fd = fd};
+}
+
+ssize_t tt_link_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
+{
+    if (s->layer)
+        return s->layer->send(s, iov, n_iov);
+    const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)iov,
+                             .msg_iovlen = (size_t)n_iov};
+    ssize_t n;
+    do {
+        n = sendmsg(s->fd, &m, MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+ssize_t tt_link_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
+{
+    if (s->layer)
+        return s->layer->recv(s, iov, n_iov);
+    ssize_t n;
+    do {
+        n = n_iov == 1 ? recv(s->fd, iov->iov_base, iov->iov_len, 0)
+                       : readv(s->fd, iov, n_iov);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+size_t tt_link_pending(const tt_link_stream *s)
+{
+    return s->layer ? s->layer->pending(s) : 0;
+}
+
+void tt_link_stream_close(tt_link_stream *s)
+{
+    if (s->layer)
+        s->layer->close(s);
+    s->layer = NULL;
+    tt_fork_close(&s->fd);
+}

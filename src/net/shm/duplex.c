@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * duplex.c - see duplex.h. */
+#include "net/shm/duplex.h"
+
+#include <string.h>
+
+#define CTL_BYTES 4096 /* a page, so that the data starts on one */
+
+/* Payload to hand up at a time, wherever it lies: then it is the turn of what
+ * this side has to send, or the other side, which waits for that, would idle. */
+static const uint64_t enough_bytes = 64 << 10;
+
+_Static_assert(2 * (sizeof(tt_ring_ctl) + sizeof(tt_lend_ctl) +
+                    sizeof(tt_grant_ctl)) <=
+                   CTL_BYTES,
+               "all fit a page");
+
+size_t tt_duplex_bytes(uint32_t ring_size)
+{
+    return CTL_BYTES + 2 * (size_t)ring_size;
+}
+
+void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side)
+{
+    tt_ring_ctl *ctl = memory;
+    unsigned char *data = (unsigned char *)memory + CTL_BYTES;
+    int other = 1 - side;
+    *d = (tt_duplex){.is_full = false};
+    tt_ring_tx_init(&d->tx, &ctl[side], data + (size_t)side * ring_size,
+                    ring_size);
+    tt_ring_rx_init(&d->rx, &ctl[other], data + (size_t)other * ring_size,
+                    ring_size);
+    tt_grant_ctl *grants = (void *)((unsigned char *)memory +
+                                    2 * sizeof(tt_ring_ctl) +
+                                    2 * sizeof(tt_lend_ctl));
+    d->granter = (tt_granter){.ctl = &grants[side]};
+    d->theirs = &grants[other];
+}
+
+size_t tt_duplex_lend_bytes(uint32_t ring_size)
+{
+    return 2 * tt_lend_area_bytes(tt_ring_max_payload(ring_size));
+}
+
+void tt_duplex_init_lending(tt_duplex *d, void *memory, uint32_t ring_size,
+                            int side, tt_resolve_fn resolve, void *arg)
+{
+    uint32_t most = tt_ring_max_payload(ring_size);
+    unsigned char *page = memory;
+    tt_lend_ctl *ctl = (void *)(page + 2 * sizeof(tt_ring_ctl));
+    unsigned char *areas = page + tt_duplex_bytes(ring_size);
+    unsigned char *area[2] = {areas, areas + tt_lend_area_bytes(most)};
+    tt_lender_init(&d->lender, &ctl[side], area[side], most);
+    tt_borrower_init(&d->borrower, &ctl[1 - side], area[1 - side], most);
+    d->resolve = resolve;
+    d->resolve_arg = arg;
+}
+
+static tt_sent refuse(tt_duplex *d, bool *wake)
+{
+    d->is_full = true;
+    *wake = tt_duplex_flush(d);
+    return TT_FULL;
+}
+
+tt_sent tt_duplex_send(tt_duplex *d, const tt_msg *m, const struct iovec *iov,
+                       int n_iov, bool *wake)
+{
+    if (TT_UNLIKELY(!tt_ring_put(&d->tx, m, iov, n_iov)))
+        return refuse(d, wake);
+    d->is_unrung = true;
+    return TT_LEFT;
+}
+
+tt_sent tt_duplex_lend(tt_duplex *d, const tt_msg *m, const void *data,
+                       uint64_t ref, bool *wake)
+{
+    if (!tt_lend_has_room(&d->lender))
+        return refuse(d, wake);
+    tt_lend_add(&d->lender, data, m->len);
+    if (TT_UNLIKELY(!tt_ring_put_ref(&d->tx, m, ref))) {
+        tt_lend_undo(&d->lender);
+        return refuse(d, wake);
+    }
+    d->is_unrung = true;
+    return TT_QUEUED;
+}
+
+void tt_duplex_nudge(tt_duplex *d)
+{
+    const tt_msg m = {.magic = TT_MSG_MAGIC};
+    d->is_unrung |= tt_ring_put_ref(&d->tx, &m, 0);
+}
+
+bool tt_duplex_flush(tt_duplex *d)
+{
+    if (!d->is_unrung)
+        return false;
+    d->is_unrung = false;
+    return tt_ring_must_wake_reader(&d->tx);
+}
+
+/* A message whose payload lies elsewhere: as tt_ring_get(), EMPTY when it can
+ * not be read now. */
+static int take_ref(tt_duplex *d, tt_conn *conn, const tt_msg *m,
+                    const void *record)
+{
+    uint64_t ref;
+    memcpy(&ref, record, sizeof(ref));
+    const void *data = d->resolve ? d->resolve(d->resolve_arg, ref, m->len)
+                                  : NULL;
+    if (!data)
+        return TT_RING_NONSENSE;
+    if (m->len == 0)
+        return TT_RING_REF;
+    data = tt_borrow_begin(&d->borrower, data, m->len);
+    if (!data)
+        return TT_RING_EMPTY;
+    conn->net->up->arrived(conn->peer, m, data);
+    tt_borrow_end(&d->borrower);
+    return TT_RING_REF;
+}
+
+int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
+{
+    const tt_net_up *up = conn->net->up;
+    uint64_t taken = 0;
+    int n = 0;
+    if (tt_lend_is_out(&d->lender)) {
+        uint64_t n_back = tt_lend_collect(&d->lender);
+        if (n_back > 0)
+            up->left(conn->peer, n_back);
+        n = (int)n_back;
+    }
+    tt_msg m;
+    const void *data;
+    int got;
+    while ((got = tt_ring_get(&d->rx, &m, &data)) > 0) {
+        if (got == TT_RING_REF)
+            got = take_ref(d, conn, &m, data);
+        else
+            up->arrived(conn->peer, &m, data);
+        if (got <= 0)
+            break;
+        taken += d->rx.end - d->rx.pos + (got == TT_RING_REF ? m.len : 0);
+        *wake |= tt_ring_done(&d->rx);
+        n++;
+        if (taken >= enough_bytes)
+            break;
+    }
+    *wake |= tt_borrow_must_wake(&d->borrower);
+    bool is_broken = d->tx.is_broken || d->lender.is_broken;
+    return got < 0 || is_broken ? -1 : n;
+}
+
+bool tt_duplex_found_room(tt_duplex *d)
+{
+    if (!d->is_full || !tt_ring_has_room(&d->tx) ||
+        (d->resolve && !tt_lend_has_room(&d->lender)))
+        return false;
+    d->is_full = false;
+    return true;
+}
+
+void tt_duplex_announce(tt_duplex *d)
+{
+    tt_ring_reader_sleeps(&d->rx, true);
+    if (d->is_full)
+        tt_ring_writer_sleeps(&d->tx, true);
+    if (d->resolve && (d->is_full || tt_lend_is_out(&d->lender)))
+        tt_lender_sleeps(&d->lender, true);
+}
+
+bool tt_duplex_has_work(tt_duplex *d)
+{
+    return tt_ring_has_message(&d->rx) || tt_lend_is_back(&d->lender) ||
+           d->lender.is_broken ||
+           (d->is_full && tt_ring_has_room(&d->tx) &&
+            tt_lend_has_room(&d->lender));
+}
+
+void tt_duplex_withdraw(tt_duplex *d)
+{
+    tt_ring_reader_sleeps(&d->rx, false);
+    tt_ring_writer_sleeps(&d->tx, false);
+    if (d->resolve)
+        tt_lender_sleeps(&d->lender, false);
+}

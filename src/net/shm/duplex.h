@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * duplex.h - two rings, one in each direction, as one connection: messages
+ * through the memory of a pair, however the two got it.
+ *
+ * The memory of a pair is one block of tt_duplex_bytes(): a page with the two
+ * tt_ring_ctl, then the data of ring 0 and of ring 1. Side s (0 or 1) writes
+ * ring s and reads the other one. Functions that return or report "wake"
+ * leave it to the transport to ring the other side's bell.
+ *
+ * A transport may add lending (lend.h): the block then ends with the two areas
+ * for payloads aside. The page holds two tt_lend_ctl and two tt_grant_ctl
+ * (grant.h) as well. */
+#ifndef TT_NET_DUPLEX_H
+#define TT_NET_DUPLEX_H
+
+#include "net/shm/grant.h"
+#include "net/shm/lend.h"
+#include "net/shm/msgring.h"
+
+/* The address of `len` bytes at `ref`, checked; NULL when it is nonsense. With
+ * len 0 the other side only asks to be looked at; any address will do. */
+typedef const void *(*tt_resolve_fn)(void *arg, uint64_t ref, uint32_t len);
+
+typedef struct tt_duplex {
+    tt_ring_rx rx;
+    tt_ring_tx tx;
+    tt_lender lender; /* all zero without lending */
+    tt_borrower borrower;
+    tt_resolve_fn resolve; /* NULL: no lending */
+    void *resolve_arg;
+    tt_granter granter;   /* of what is ours */
+    tt_grant_ctl *theirs; /* as their guest */
+    bool is_unrung;       /* messages were put since the last flush */
+    bool is_full; /* the last put was refused, and no room was seen since */
+} tt_duplex;
+
+size_t tt_duplex_bytes(uint32_t ring_size);
+void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side);
+
+/* Lending: the bytes that the block has more, and to be called after init. */
+size_t tt_duplex_lend_bytes(uint32_t ring_size);
+void tt_duplex_init_lending(tt_duplex *d, void *memory, uint32_t ring_size,
+                            int side, tt_resolve_fn resolve, void *arg);
+
+/* tt_net_ops.send. *wake: the other side must be woken although no flush may
+ * come (the message was refused). */
+tt_sent tt_duplex_send(tt_duplex *d, const tt_msg *m, const struct iovec *iov,
+                       int n_iov, bool *wake);
+
+/* The same for a payload that stays at `data`, which is `ref` for the other
+ * side: TT_QUEUED or TT_FULL. */
+tt_sent tt_duplex_lend(tt_duplex *d, const tt_msg *m, const void *data,
+                       uint64_t ref, bool *wake);
+/* Asks the other side's transport to look; lost when there is no room. */
+void tt_duplex_nudge(tt_duplex *d);
+
+/* tt_net_ops.flush; returns whether to wake. */
+bool tt_duplex_flush(tt_duplex *d);
+
+/* Hands what has come to conn's engine, about 64 KiB of it at most, and
+ * what has come back of what was lent. Returns the number of messages and
+ * payloads, -1 when the other side wrote nonsense. */
+int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake);
+
+/* True once when a refused message has room now. */
+bool tt_duplex_found_room(tt_duplex *d);
+
+/* Going to sleep: announce on every connection, one tt_ring_fence() for all,
+ * then look at every one; withdraw after the sleep. */
+void tt_duplex_announce(tt_duplex *d);
+bool tt_duplex_has_work(tt_duplex *d);
+void tt_duplex_withdraw(tt_duplex *d);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * grant.c - see grant.h.
+ *
+ * Idea       A call that fails gives its buffers back to the program at once,
+ *            whatever the other side is doing. So the guest says what it
+ *            touches, and then looks whether it still may; the owner takes the
+ *            grant away, and then looks whether it is touched:
+ *
+ *              owner   valid[place] = 0        guest   held = number
+ *                      fence                           fence
+ *                      load held                       load valid[place]
+ *
+ *            One of the two sees the other's store. A guest that finds the
+ *            grant gone touches nothing; an owner that finds it held waits.
+ *
+ * Invariant  valid[place] is 0 or a number with that place, and no number comes
+ *            twice: who holds an old one holds nothing.
+ *
+ * Barriers   held: the guest's release in tt_grant_release() / the owner's
+ *            acquire in tt_grant_close(): what the guest has read and written
+ *            comes before what the program does with its buffer. That the
+ *            owner's memory is ready is shown by the message that brings the
+ *            number. */
+#include "net/shm/grant.h"
+
+#include <sched.h>
+
+#include "base/clock.h"
+#include "net/shm/msgring.h"
+
+/* How long to wait for a guest in the middle of its work. */
+static const uint64_t patience_ns = TT_NS_PER_S;
+
+uint64_t tt_grant_open(tt_granter *g)
+{
+    for (uint32_t i = 0; i < TT_GRANTS_MAX; i++) {
+        if (g->open[i])
+            continue;
+        g->open[i] = ++g->n_made * TT_GRANTS_MAX + i;
+        atomic_store_explicit(&g->ctl->valid[i], g->open[i],
+                              memory_order_release);
+        return g->open[i];
+    }
+    return 0;
+}
+
+bool tt_grant_close(tt_granter *g, uint64_t number, bool (*is_there)(void *arg),
+                    void *arg)
+{
+    uint32_t i = tt_grant_place(number);
+    if (number == 0 || g->open[i] != number)
+        return true;
+    g->open[i] = 0;
+    atomic_store_explicit(&g->ctl->valid[i], 0, memory_order_relaxed);
+    tt_ring_fence(); /* pairs with the fence in tt_grant_hold() */
+    uint64_t until = 0;
+    while (atomic_load_explicit(&g->ctl->held, memory_order_acquire) ==
+           number) {
+        if (until == 0)
+            until = tt_now_ns() + patience_ns;
+        if (!is_there(arg))
+            return true; /* who is gone touches nothing */
+        if (tt_now_ns() > until)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
+bool tt_grant_close_all(tt_granter *g, bool (*is_there)(void *arg), void *arg)
+{
+    bool is_quiet = true;
+    for (uint32_t i = 0; i < TT_GRANTS_MAX; i++)
+        is_quiet &= tt_grant_close(g, g->open[i], is_there, arg);
+    return is_quiet;
+}
+
+bool tt_grant_hold(tt_grant_ctl *ctl, uint64_t number)
+{
+    atomic_store_explicit(&ctl->held, number, memory_order_relaxed);
+    tt_ring_fence(); /* pairs with the fence in tt_grant_close() */
+    uint64_t valid = atomic_load_explicit(&ctl->valid[tt_grant_place(number)],
+                                          memory_order_acquire);
+    if (TT_LIKELY(number != 0 && valid == number))
+        return true;
+    tt_grant_release(ctl);
+    return false;
+}
+
+void tt_grant_release(tt_grant_ctl *ctl)
+{
+    /* Release: pairs with the acquire in tt_grant_close(). */
+    atomic_store_explicit(&ctl->held, 0, memory_order_release);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * grants.c - the buffers of a call within the other process's reach.
+ *
+ * Idea       Buffers from tutti_alloc() are mapped by the peers anyway
+ *            (segments.c); a grant says which of them, for how long
+ *            (grant.h). What is not shared, or not mapped there yet, is not
+ *            granted: then messages bring it.
+ * Stopped    A peer that is stopped in the middle of writing must not write into
+ *            what the program does with the buffer later. Its pages are then
+ *            replaced by a private view of themselves: the program keeps what is
+ *            there, and the peer writes to where nobody looks
+ *            (tt_regions_tear).
+ * Next       grant.c, engine/within.c (who uses them). */
+#include "net/shm/shm.h"
+
+static uint64_t refer(tt_shm_conn *conn, const void *data, size_t bytes)
+{
+    uint64_t ref;
+    return data && tt_shm_refer(conn, data, bytes, &ref) ? ref + 1 : 0;
+}
+
+static bool grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
+{
+    tt_shm_conn *conn = (tt_shm_conn *)base;
+    const tt_shm_net *net = (const tt_shm_net *)base->net;
+    if (!conn->memory || conn->is_lost || mine->bytes < net->least_direct)
+        return false;
+    tt_grant g = {.in = refer(conn, mine->in, mine->bytes),
+                  .out = refer(conn, mine->out, mine->bytes)};
+    if (!g.in && !g.out)
+        return false;
+    g.number = tt_grant_open(&conn->duplex.granter);
+    *out = g;
+    return g.number != 0;
+}
+
+static void withdraw(tt_conn *base, const tt_buffers *mine, uint64_t number)
+{
+    tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (!conn->memory ||
+        tt_grant_close(&conn->duplex.granter, number, tt_shm_is_there, conn))
+        return;
+    conn->is_stuck = true;
+    tt_regions_tear(base->net->regions, mine->out, mine->bytes);
+}
+
+static void *resolve(tt_shm_conn *conn, uint64_t ref, size_t bytes)
+{
+    return ref ? tt_shm_find(conn, ref - 1, bytes) : NULL;
+}
+
+static bool reach(tt_conn *base, const tt_grant *theirs, tt_buffers *out)
+{
+    tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (!conn->memory)
+        return true; /* it is closed: nothing is there any more */
+    out->in = resolve(conn, theirs->in, out->bytes);
+    out->out = resolve(conn, theirs->out, out->bytes);
+    return (out->in || !theirs->in) && (out->out || !theirs->out);
+}
+
+static bool hold(tt_conn *base, uint64_t number)
+{
+    const tt_shm_conn *conn = (tt_shm_conn *)base;
+    return conn->memory && tt_grant_hold(conn->duplex.theirs, number);
+}
+
+static void release(tt_conn *base)
+{
+    const tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (conn->memory)
+        tt_grant_release(conn->duplex.theirs);
+}
+
+const tt_net_within tt_shm_within = {
+    .grant = grant,
+    .withdraw = withdraw,
+    .reach = reach,
+    .hold = hold,
+    .release = release,
+};

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shm.h - what the files of the transport shm share: shm.c moves messages,
+ * meet.c brings the processes together, segments.c lets them read each
+ * other's buffers. */
+#ifndef TT_NET_SHM_H
+#define TT_NET_SHM_H
+
+#include "link/link.h"
+#include "net/shm/duplex.h"
+
+/* What address() tells: the head of the card, and the size. */
+typedef struct tt_shm_card {
+    tt_link_card link;
+    uint32_t ring_size;
+} tt_shm_card;
+
+/* How long whoever has called may take to say the rest. */
+#define TT_SHM_CALLED_NS (10 * TT_NS_PER_S)
+
+/* A segment of the other process, as mapped here. */
+typedef struct tt_shm_view {
+    unsigned char *base; /* NULL: not */
+    uint64_t bytes;
+} tt_shm_view;
+
+typedef struct tt_shm_conn {
+    tt_conn base;
+    bool is_gone;  /* the other process: only the ring is left to read */
+    bool has_left; /* ... and it said good-bye */
+    bool is_stuck; /* it was stopped while it used what is ours again */
+    bool is_lost;
+    tt_duplex duplex;
+    void *memory; /* of the pair (duplex.h); NULL: not connected */
+    int bell;     /* the other process's eventfd */
+    int sock;     /* EOF: the other side has closed or ended */
+    int pidfd;    /* readable: the other process has ended; -1: unknown */
+    int pid;      /* of the other process as seen from here; 0: unknown */
+    /* Segments as bits: told to the other side; known to be readable there. */
+    uint64_t announced, readable;
+    tt_shm_view views[TT_SEGMENTS_MAX];
+    /* Until it is up: meet.c. */
+    bool is_begun, is_caller;
+    tt_link_dial *dial; /* NULL: none */
+    uint64_t until_ns;
+    struct tt_shm_conn *next_pending;
+} tt_shm_conn;
+
+typedef struct tt_shm_net {
+    tt_net base; /* base.fd is the epoll instance */
+    uint32_t ring_size;
+    uint64_t least_direct; /* payloads from so many bytes may be lent */
+    uint32_t n_live;
+    tt_shm_conn **live; /* n_ranks; the first n_live are polled */
+    int bell;           /* the own eventfd */
+    tt_link_host *host;
+    tt_link_box *box;
+    tt_link_listener *listener;
+    tt_link_id id;
+    tt_shm_card card;
+    tt_shm_conn *pending; /* not up yet */
+} tt_shm_net;
+
+/* meet.c: the slots address and dial; what comes into the box, on the socket of
+ * a conn that is not up, or does not come; and the end. A conn that gets up has
+ * memory, duplex, bell and sock, and is among the live ones. */
+tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag);
+void tt_shm_stop_listening(tt_shm_net *net);
+size_t tt_shm_address(tt_net *net, void *buf);
+tutti_err tt_shm_dial(tt_conn *conn, const void *addr, size_t len,
+                      uint64_t deadline_ns, tutti_diag *diag);
+bool tt_shm_take_links(tt_shm_net *net);
+void tt_shm_hear_meeting(tt_shm_conn *conn);
+void tt_shm_check_meetings(tt_shm_net *net);
+void tt_shm_end_meeting(tt_shm_conn *conn);
+/* The bytes of a pair's memory. */
+size_t tt_shm_pair_bytes(const tt_shm_net *net);
+
+/* shm.c: whether the other process (a tt_shm_conn) may still do something. */
+bool tt_shm_is_there(void *conn);
+
+/* grants.c. */
+extern const tt_net_within tt_shm_within;
+
+/* segments.c. */
+/* What the other side must know to read data in place; false: it cannot (yet),
+ * or data is ordinary memory. */
+bool tt_shm_refer(tt_shm_conn *conn, const void *data, size_t len,
+                  uint64_t *ref);
+/* `bytes` bytes of the other side's memory at a reference; NULL: it is nonsense. */
+void *tt_shm_find(const tt_shm_conn *conn, uint64_t ref, uint64_t bytes);
+/* A tt_resolve_fn of a conn. */
+const void *tt_shm_resolve(void *conn, uint64_t ref, uint32_t len);
+/* Takes all segments that have come on the socket; then a good-bye or an end
+ * is left there, or nothing. */
+typedef enum tt_shm_heard { TT_SHM_QUIET, TT_SHM_BYE, TT_SHM_END } tt_shm_heard;
+tt_shm_heard tt_shm_hear(tt_shm_conn *conn);
+void tt_shm_unmap_segments(tt_shm_conn *conn);
+
+#endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * meet.c - how two ranks get the sockets between them.
+ *
+ * Idea       A socket is a link (link/link.h), which tries one of the peer's
+ *            addresses after the other until one answers right. The first strand
+ *            finds the way; the other ones follow when it stands, over all
+ *            networks that are as good. When all of them stand the conn is up.
+ * Who calls  Either side, or both. The caller says which rank it is and how
+ *            many strands the pair has: as many as both sides would like, which
+ *            the caller knows from both cards. A strand that stands twice (both
+ *            have dialled) is the one that came first out of the box; link.h has
+ *            the reason why both sides take the same one.
+ * Time       A call all of whose addresses refuse for GIVE_UP_NS fails early;
+ *            silence is waited for until the deadline.
+ * Next       link/link.h, tcp.c. */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "net/tcp/tcp.h"
+
+#define GIVE_UP_NS (3 * TT_NS_PER_S)
+/* How long whoever has called may take for its other strands. */
+#define CALLED_NS (20 * TT_NS_PER_S)
+
+/* Of a link: who calls. */
+typedef struct said {
+    uint32_t rank, n_strands;
+    uint8_t none[TT_LINK_SAID - 8];
+} said;
+_Static_assert(sizeof(said) == TT_LINK_SAID, "a link says so much");
+
+/* What is known only until the conn is up. */
+struct tt_tcp_meeting {
+    tt_tcp_conn *conn;
+    struct tt_tcp_meeting *next; /* in net->meetings */
+    uint64_t until_ns;
+    tt_link_dial *dials[TT_TCP_STRANDS];
+    tt_link_dial_opts opts; /* but for the strand; ways: the array here */
+    tt_link_way ways[TT_LINK_WAYS];
+};
+
+/* ------------------------------------------------------------- sockets -- */
+
+static void set_option(int fd, int level, int option, int value)
+{
+    if (setsockopt(fd, level, option, &value, sizeof(value)) != 0)
+        TT_DEBUG("tcp: socket option %d of level %d: %s", option, level,
+                 strerror(errno));
+}
+
+/* Little unsent data stays in the kernel, so that the engine's choice of what
+ * goes next stays late. A silent host is probed after 10 s, and given up when
+ * it has acknowledged nothing for user_ms. */
+static void set_options(const tt_net *net, int fd)
+{
+    uint64_t user_ms = net->settings->timeout_ns / TT_NS_PER_MS;
+    if (user_ms > 60000)
+        user_ms = 60000;
+    if (user_ms < 5000)
+        user_ms = 5000;
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 64 * 1024);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)user_ms);
+}
+
+/* The socket of one of several rails goes by its interface whatever the routes
+ * say, at the called end, too. Kernels before 5.7 let only root do that; there
+ * the addresses alone must lead the right way. */
+static int bind_rail(const tt_tcp_conn *conn, int fd)
+{
+    const tt_net *net = conn->base.net;
+    const tt_link_hint *hint = net->hints ? &net->hints[conn->base.rank] : NULL;
+    if (!hint || !hint->is_rail || !hint->dev)
+        return 0;
+    int rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, hint->dev,
+                        (socklen_t)strlen(hint->dev));
+    return rc == 0 || errno == EPERM ? 0 : errno;
+}
+
+/* ------------------------------------------------------------- listening -- */
+
+static tutti_err listen_here(tt_tcp_net *net, tutti_diag *diag)
+{
+    const tt_settings *settings = net->base.settings;
+    tt_link_listen_opts opts = {.purposes = TT_LINK_FOR(TT_LINK_TCP),
+                                .has_token = true,
+                                .is_local = net->base.is_local,
+                                .interfaces = settings->interfaces};
+    int why;
+    tutti_err err = tt_link_id_make(&net->id, diag);
+    if (err)
+        return err;
+    if (getrandom(opts.token, sizeof(opts.token), 0) != sizeof(opts.token))
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
+    if (!tt_ports_parse(settings->ports, &opts.first_port, &opts.last_port))
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_PORT_RANGE is \"%.60s\"; expected ports such as "
+                       "40000-40100",
+                       settings->ports);
+    opts.self = net->id;
+    err = tt_link_listen(net->box, &opts, &net->listener, &why, diag);
+    if (err && why == EADDRINUSE && opts.first_port > 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, why,
+                             "no port of TUTTI_PORT_RANGE %u-%u to listen on",
+                             opts.first_port, opts.last_port);
+    if (err)
+        return err;
+    tt_link_card_of(net->listener, &net->card.link);
+    net->card.n_strands = (uint32_t)settings->sockets;
+    return TUTTI_OK;
+}
+
+tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
+{
+    tutti_err err = tt_link_host_open(&net->host, diag);
+    if (!err)
+        err = tt_link_box_open(net->host, net->base.mem, &net->box, diag);
+    if (err)
+        return err;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = net};
+    if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, tt_link_box_fd(net->box),
+                  &event) != 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_ctl");
+    return listen_here(net, diag);
+}
+
+void tt_tcp_stop_listening(tt_tcp_net *net)
+{
+    tt_link_box_close(net->box);
+    tt_link_host_close(net->host);
+    net->box = NULL;
+    net->host = NULL;
+    net->listener = NULL;
+}
+
+size_t tt_tcp_address(tt_net *base, void *buf)
+{
+    const tt_tcp_net *net = (const tt_tcp_net *)base;
+    size_t len = tt_link_card_bytes(&net->card.link);
+    memcpy(buf, &net->card.link, len);
+    memcpy((char *)buf + len, &net->card.n_strands,
+           sizeof(net->card.n_strands));
+    return len + sizeof(net->card.n_strands);
+}
+
+static bool read_card(tt_tcp_card *card, const void *addr, size_t len)
+{
+    size_t used;
+    if (!tt_link_card_read(&card->link, addr, len, &used) ||
+        len - used != sizeof(card->n_strands))
+        return false;
+    memcpy(&card->n_strands, (const char *)addr + used,
+           sizeof(card->n_strands));
+    return card->link.n_places > 0;
+}
+
+/* What a side would like; the network says it where the side does not. */
+static uint32_t strands_of(const tt_tcp_net *net, const tt_tcp_card *card)
+{
+    uint32_t n = card->n_strands ? card->n_strands : net->base.n_sockets;
+    return n < 1 ? 1 : n > TT_TCP_STRANDS ? TT_TCP_STRANDS : n;
+}
+
+/* ------------------------------------------------------- beginning, end -- */
+
+static tt_tcp_net *net_of(const tt_tcp_conn *conn)
+{
+    return (tt_tcp_net *)conn->base.net;
+}
+
+static tutti_err set_up_strand(const tt_tcp_net *net, tt_tcp_strand *s)
+{
+    const tt_mem *mem = net->base.mem;
+    uint32_t n = s->conn->n_strands;
+    s->rx = (tt_tcp_rx){.buf = tt_new(mem, TT_TCP_BUF, 1),
+                        .up = net->base.up,
+                        .max_payload = net->base.max_payload,
+                        .tail = TT_TCP_BUF,
+                        .turn_bytes = n > 1 ? TT_TCP_TURN_BYTES : 0};
+    s->tx = (tt_tcp_tx){.mem = mem,
+                        .out = tt_new(mem, TT_TCP_QUEUE, sizeof(tt_tcp_out))};
+    return s->rx.buf && s->tx.out ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+/* Without sockets. ENOMEM: some are there. */
+static tutti_err set_up(tt_tcp_conn *conn, uint32_t n)
+{
+    const tt_tcp_net *net = (const tt_tcp_net *)conn->base.net;
+    const tt_mem *mem = net->base.mem;
+    conn->strands = tt_new(mem, n, sizeof(*conn->strands));
+    if (!conn->strands)
+        return TUTTI_ENOMEM;
+    conn->n_strands = n;
+    conn->lent = tt_new(mem, n, TT_TCP_QUEUE);
+    tutti_err err = conn->lent ? TUTTI_OK : TUTTI_ENOMEM;
+    for (uint32_t i = 0; !err && i < n; i++) {
+        conn->strands[i].conn = conn;
+        err = set_up_strand(net, &conn->strands[i]);
+    }
+    return err;
+}
+
+static tutti_err begin(tt_tcp_conn *conn, uint32_t n_strands, uint64_t until_ns)
+{
+    tt_tcp_net *net = net_of(conn);
+    tutti_err err = set_up(conn, n_strands);
+    if (!err)
+        conn->meeting = tt_new(net->base.mem, 1, sizeof(*conn->meeting));
+    if (err || !conn->meeting)
+        return TUTTI_ENOMEM;
+    conn->meeting->conn = conn;
+    conn->meeting->until_ns = until_ns;
+    conn->meeting->next = net->meetings;
+    net->meetings = conn->meeting;
+    return TUTTI_OK;
+}
+
+void tt_tcp_end_meeting(tt_tcp_conn *conn)
+{
+    tt_tcp_net *net = net_of(conn);
+    struct tt_tcp_meeting *m = conn->meeting;
+    if (!m)
+        return;
+    struct tt_tcp_meeting **at = &net->meetings;
+    while (*at != m)
+        at = &(*at)->next;
+    *at = m->next;
+    for (uint32_t i = 0; i < TT_TCP_STRANDS; i++)
+        tt_link_dial_end(m->dials[i]);
+    tt_free(net->base.mem, m, 1, sizeof(*m));
+    conn->meeting = NULL;
+}
+
+static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
+{
+    tt_tcp_end_meeting(conn);
+    conn->base.net->up->missed(&conn->base, err, text);
+}
+
+/* --------------------------------------------------------------- calling -- */
+
+static tutti_err fail_ways(const tt_net *net, uint32_t rank, tutti_diag *diag)
+{
+    const tt_link_hint *hint = net->hints ? &net->hints[rank] : NULL;
+    if (hint && (hint->dev || hint->far_dev))
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_TOPOLOGY says that rank %u reaches rank %u from "
+                       "interface %.15s at interface %.15s; they are not up, "
+                       "not allowed (TUTTI_SOCKET_IFNAME) or have no address",
+                       net->rank, rank, hint->dev ? hint->dev : "(any)",
+                       hint->far_dev ? hint->far_dev : "(any)");
+    return tt_fail(diag, TUTTI_ENET,
+                   "rank %u tells no address that rank %u could reach: they "
+                   "are those of loopback or of rank %u's own host, and it is "
+                   "on another host",
+                   rank, net->rank, net->rank);
+}
+
+static tutti_err dial_strand(struct tt_tcp_meeting *m, uint32_t strand,
+                             tutti_diag *diag)
+{
+    m->opts.strand = strand;
+    return tt_link_dial_begin(net_of(m->conn)->box, &m->opts, &m->dials[strand],
+                              diag);
+}
+
+tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
+                      uint64_t deadline_ns, tutti_diag *diag)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    tt_tcp_net *net = net_of(conn);
+    tt_tcp_card card;
+    if (!read_card(&card, addr, len))
+        return tt_fail(diag, TUTTI_EPROTO,
+                       "rank %u told addresses that make no sense (%zu "
+                       "bytes); do all ranks use the same Tutti?",
+                       base->rank, len);
+    uint32_t mine = strands_of(net, &net->card);
+    uint32_t theirs = strands_of(net, &card);
+    if (begin(conn, mine < theirs ? mine : theirs, deadline_ns))
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+    struct tt_tcp_meeting *m = conn->meeting;
+    tt_iface own[TT_TCP_OWN];
+    const tt_link_here here = {.card = &net->card.link,
+                               .interfaces = net->base.settings->interfaces,
+                               .ifaces = own,
+                               .n_ifaces = tt_ifaces_list("", own, TT_TCP_OWN)};
+    const said say = {.rank = net->base.rank, .n_strands = conn->n_strands};
+    m->opts = (tt_link_dial_opts){.purpose = TT_LINK_TCP,
+                                  .self = net->id,
+                                  .to = card.link.id,
+                                  .arg = conn,
+                                  .ways = m->ways,
+                                  .deadline_ns = deadline_ns,
+                                  .give_up_ns = GIVE_UP_NS};
+    const tt_link_hint *hint = net->base.hints ? &net->base.hints[base->rank]
+                                               : NULL;
+    m->opts.n_ways = (uint32_t)tt_link_ways(&here, &card.link, hint, m->ways);
+    if (m->opts.n_ways == 0)
+        return fail_ways(&net->base, base->rank, diag);
+    memcpy(m->opts.token, card.link.token, sizeof(m->opts.token));
+    memcpy(m->opts.said, &say, sizeof(say));
+    return dial_strand(m, 0, diag);
+}
+
+/* The first strand has found the way, here or there: the others. */
+static tutti_err dial_others(struct tt_tcp_meeting *m, uint32_t way,
+                             tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    for (uint32_t i = 1; !err && i < m->conn->n_strands; i++) {
+        m->opts.first = tt_link_way_of(m->ways, m->opts.n_ways, way, i);
+        err = dial_strand(m, i, diag);
+    }
+    return err;
+}
+
+/* --------------------------------------------------------------- errors -- */
+
+static const char no_answer[] =
+    "is a firewall between, or the wrong interface chosen "
+    "(TUTTI_SOCKET_IFNAME)?";
+static const char no_network[] =
+    "they have no network in common, so both need a route, and what is "
+    "between must forward (hosts: net.ipv4.ip_forward=1)";
+
+/* "rank 3 cannot reach rank 1: tried 10.0.0.5:4000 (Connection refused); is a
+ * firewall ..." */
+static void fail_call(tt_tcp_conn *conn, const tt_link_dial *d)
+{
+    const struct tt_tcp_meeting *m = conn->meeting;
+    bool is_routed = true;
+    for (uint32_t i = 0; i < m->opts.n_ways; i++)
+        is_routed &= m->ways[i].is_routed || m->ways[i].is_guess;
+    char tries[240], text[480];
+    tt_link_tries(d, tries, sizeof(tries));
+    snprintf(text, sizeof(text), "rank %u cannot reach rank %u: tried %s; %s",
+             conn->base.net->rank, conn->base.rank, tries,
+             is_routed ? no_network : no_answer);
+    miss(conn, TUTTI_ENET, text);
+}
+
+/* ------------------------------------------------------------- what comes -- */
+
+static void tell_place(const tt_tcp_conn *conn, const char *where,
+                       const tt_link_way *way)
+{
+    if (!way)
+        TT_DEBUG("tcp: peer %u at %s, by its choice", conn->base.rank, where);
+    else
+        TT_DEBUG("tcp: peer %u at %s, %s%s", conn->base.rank, where,
+                 way->is_routed ? "by a route" : "on ",
+                 way->is_routed ? ""
+                 : way->dev[0]  ? way->dev
+                                : "this host");
+}
+
+/* way: NULL where the other side has dialled. */
+static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
+                      const tt_link_way *way)
+{
+    int fd = link->fd;
+    uint32_t at = link->who.strand;
+    tutti_diag diag;
+    if (!conn->meeting || at >= conn->n_strands || conn->strands[at].is_open ||
+        (!way && bind_rail(conn, fd) != 0)) {
+        tt_fork_close(&fd);
+        return;
+    }
+    struct tt_tcp_meeting *m = conn->meeting;
+    tt_tcp_strand *strand = &conn->strands[at];
+    char where[TT_SOCK_TEXT];
+    tt_link_dial_end(m->dials[at]); /* it is over, or has come too late */
+    m->dials[at] = NULL;
+    set_options(&net_of(conn)->base, fd);
+    strand->fd = fd;
+    strand->is_open = true;
+    conn->n_open++;
+    tt_sock_peer_text(fd, where);
+    if (at == 0)
+        memcpy(conn->where, where, sizeof(where));
+    tell_place(conn, where, way);
+    tutti_err err = TUTTI_OK;
+    if (at == 0 && way && conn->n_strands > 1)
+        err = dial_others(m, link->way, &diag);
+    if (err) {
+        miss(conn, err, diag.text);
+        return;
+    }
+    if (conn->n_open < conn->n_strands)
+        return;
+    tt_tcp_end_meeting(conn);
+    net_of(conn)->on_open(conn);
+}
+
+static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
+{
+    said theirs;
+    int fd = link->fd;
+    memcpy(&theirs, link->who.said, sizeof(theirs));
+    tt_tcp_conn *conn = NULL;
+    if (theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
+        theirs.n_strands <= strands_of(net, &net->card))
+        conn = (tt_tcp_conn *)net->base.up->called(&net->base, theirs.rank);
+    if (conn && !conn->strands &&
+        begin(conn, theirs.n_strands, tt_now_ns() + CALLED_NS)) {
+        tt_fork_close(&fd);
+        miss(conn, TUTTI_ENOMEM, "out of memory for a connection");
+        return;
+    }
+    if (!conn || conn->n_strands != theirs.n_strands) {
+        tt_fork_close(&fd);
+        return;
+    }
+    take_link(conn, link, NULL);
+}
+
+static void take_dialled(tt_tcp_conn *conn, const tt_link_event *link)
+{
+    struct tt_tcp_meeting *m = conn->meeting;
+    for (uint32_t i = 0; i < TT_TCP_STRANDS; i++) {
+        if (!m || m->dials[i] != link->dial)
+            continue;
+        if (link->kind == TT_LINK_FAILED) {
+            fail_call(conn, link->dial);
+            return;
+        }
+        tt_link_event one = *link;
+        one.who.strand = i;
+        if (link->kind == TT_LINK_DIALLED) {
+            take_link(conn, &one, &m->ways[link->way]);
+            return;
+        }
+        tt_link_dial_end(m->dials[i]); /* MET: it arrives */
+        m->dials[i] = NULL;
+        return;
+    }
+}
+
+bool tt_tcp_take_links(tt_tcp_net *net)
+{
+    tt_link_event link;
+    bool has_come = false;
+    while (tt_link_box_take(net->box, &link)) {
+        has_come = true;
+        if (link.kind == TT_LINK_ARRIVED)
+            take_arrival(net, &link);
+        else
+            take_dialled(link.arg, &link);
+    }
+    uint64_t now_ns = net->meetings ? tt_now_ns() : 0;
+    struct tt_tcp_meeting *next;
+    for (struct tt_tcp_meeting *m = net->meetings; m; m = next) {
+        next = m->next;
+        if (m->until_ns + GIVE_UP_NS < now_ns) {
+            char text[120];
+            snprintf(text, sizeof(text),
+                     "rank %u did not connect to rank %u in time",
+                     m->conn->base.rank, net->base.rank);
+            miss(m->conn, TUTTI_ETIMEOUT, text);
+        }
+    }
+    return has_come;
+}

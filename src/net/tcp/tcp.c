@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * tcp.c - processes anywhere, over TCP.
+ *
+ * Idea       Non-blocking sockets, one per pair of ranks or a few (strands).
+ *            send() queues, and flush() gives the whole queue to one
+ *            sendmsg(); large payloads are read straight to where the engine
+ *            wants them. The byte streams are in stream.c; here are the
+ *            sockets.
+ *
+ * Late       The queue takes little, and the socket (TCP_NOTSENT_LOWAT) too,
+ *            so that what goes next is decided when it can go. A socket that
+ *            took only a part is left alone until epoll says that it takes
+ *            more.
+ *
+ * Strands    Each large message ends the turn of its socket; both sides count
+ *            alike, so what arrives in order on each is in order altogether,
+ *            and nothing is added to a message. Whose turn it is not keeps its
+ *            input in the kernel: flows share the network, not the reader.
+ *
+ * Polling    epoll is net->fd. With one socket per pair it is level-triggered,
+ *            nothing whole is ever left in a buffer of ours, and arm() has
+ *            little to do. With strands it is edge-triggered, or those whose
+ *            turn it is not would keep it readable; so the strand whose turn
+ *            it is is read until it is empty. With up to DIRECT connections a
+ *            look at each costs less than a look at epoll and then at one.
+ *
+ * Loss       A failed send is not told at once: what the peer sent before it
+ *            went away (its reason, often) is still to be read. Upcalls about
+ *            loss come from progress() only.
+ *
+ * Next       stream.c, meet.c. */
+#include "net/tcp/tcp.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "net/table.h"
+
+/* Up to so many connections are polled without epoll. */
+#define DIRECT 4
+/* Most bytes that one connection hands up before the next one's turn. */
+#define TURN_BYTES (1u << 20)
+#define EVENTS 64
+
+/* --------------------------------------------------------------- set-up -- */
+
+/* Whose turn it is not must not keep epoll readable. */
+static uint32_t events_of(const tt_tcp_strand *s)
+{
+    uint32_t events = s->conn->n_strands > 1 ? EPOLLIN | EPOLLET : EPOLLIN;
+    return s->is_blocked ? events | EPOLLOUT : events;
+}
+
+/* All its strands are open. */
+static void begin(tt_tcp_conn *conn)
+{
+    tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
+    for (uint32_t i = 0; i < conn->n_strands; i++) {
+        tt_tcp_strand *s = &conn->strands[i];
+        struct epoll_event event = {.events = events_of(s), .data.ptr = s};
+        if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, s->fd, &event) != 0) {
+            net->base.up->missed(&conn->base, TUTTI_ESYS, strerror(errno));
+            return;
+        }
+    }
+    net->has_turns |= conn->n_strands > 1;
+    net->live[net->n_live++] = conn;
+    conn->base.is_up = true;
+    net->base.up->up(&conn->base);
+}
+
+static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
+{
+    tt_tcp_net *net = (tt_tcp_net *)base;
+    base->fd = -1;
+    base->max_payload = TT_TCP_MAX_PAYLOAD;
+    net->on_open = begin;
+    net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_conn *));
+    if (!net->live)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
+                       base->n_ranks);
+    base->fd = epoll_create1(EPOLL_CLOEXEC);
+    if (base->fd < 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_create1");
+    tt_fork_watch(base->fd);
+    return tt_tcp_listen(net, diag);
+}
+
+/* -------------------------------------------------------------- sending -- */
+
+/* Makes progress() look at the conn. */
+static void break_conn(tt_tcp_conn *conn, int why)
+{
+    conn->broken = why;
+    shutdown(conn->strands[conn->from].fd, SHUT_RDWR);
+}
+
+/* Asks epoll to tell when the socket takes more, or no longer to. */
+static void set_blocked(tt_tcp_strand *s, bool is_blocked)
+{
+    tt_tcp_net *net = (tt_tcp_net *)s->conn->base.net;
+    if (s->is_blocked == is_blocked)
+        return;
+    s->is_blocked = is_blocked;
+    struct epoll_event event = {.events = events_of(s), .data.ptr = s};
+    if (epoll_ctl(net->base.fd, EPOLL_CTL_MOD, s->fd, &event) != 0) {
+        s->is_blocked = !is_blocked;
+        break_conn(s->conn, errno);
+        return;
+    }
+    net->n_blocked += is_blocked ? 1 : UINT32_MAX;
+}
+
+/* n borrowed messages of the strand have left; tells of those before which
+ * all have. */
+static void tell_left(tt_tcp_strand *s, uint64_t n)
+{
+    tt_tcp_conn *conn = s->conn;
+    uint32_t size = TT_TCP_QUEUE * conn->n_strands;
+    uint64_t n_told = 0;
+    s->n_left += (uint32_t)n;
+    while (conn->n_lent > 0) {
+        tt_tcp_strand *oldest = &conn->strands[conn->lent[conn->first_lent]];
+        if (oldest->n_left == 0)
+            break;
+        oldest->n_left--;
+        conn->first_lent = (conn->first_lent + 1) % size;
+        conn->n_lent--;
+        n_told++;
+    }
+    if (n_told == 0)
+        return;
+    ((tt_tcp_net *)conn->base.net)->has_news = true;
+    conn->base.net->up->left(conn->base.peer, n_told);
+}
+
+/* One system call. False: the socket takes no more for now, or is broken. */
+static bool push(tt_tcp_strand *s)
+{
+    tt_tcp_conn *conn = s->conn;
+    struct iovec iov[TT_TCP_IOV];
+    struct msghdr all = {.msg_iov = iov};
+    all.msg_iovlen = (size_t)tt_tcp_tx_gather(&s->tx, iov);
+    size_t wanted = 0;
+    for (size_t i = 0; i < all.msg_iovlen; i++)
+        wanted += iov[i].iov_len;
+    ssize_t n = sendmsg(s->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            conn->broken = errno;
+        return errno == EINTR;
+    }
+    uint64_t n_left = tt_tcp_tx_took(&s->tx, (size_t)n);
+    if (conn->has_refused)
+        ((tt_tcp_net *)conn->base.net)->has_news = true;
+    conn->has_refused = false;
+    if (n_left > 0)
+        tell_left(s, n_left);
+    return (size_t)n == wanted;
+}
+
+static void push_strand(tt_tcp_strand *s)
+{
+    bool takes_more = true;
+    while (takes_more && s->tx.n > 0 && !s->conn->broken)
+        takes_more = push(s);
+    if (!s->conn->broken)
+        set_blocked(s, s->tx.n > 0);
+}
+
+/* ready: takes more again; may be NULL. left() may send and flush again: the
+ * outer call then does the work. */
+static void push_all(tt_tcp_conn *conn, tt_tcp_strand *ready)
+{
+    if (conn->is_flushing)
+        return;
+    conn->is_flushing = true;
+    if (ready)
+        push_strand(ready);
+    for (uint32_t i = 0; i < conn->n_strands && !conn->broken; i++) {
+        tt_tcp_strand *s = &conn->strands[i];
+        if (s->tx.n == 0 || s->is_blocked)
+            continue;
+        push_strand(s);
+        i = UINT32_MAX; /* what left() sent may go by any of them */
+    }
+    conn->is_flushing = false;
+}
+
+static tt_sent tcp_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
+                        int n_iov)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    if (TT_UNLIKELY(!base->is_up || conn->is_lost || conn->broken))
+        return TT_FULL;
+    uint32_t size = TT_TCP_QUEUE * conn->n_strands;
+    tt_sent sent = TT_FULL; /* behind a blocked strand many may wait as left */
+    if (conn->n_lent < size)
+        sent = tt_tcp_tx_put(&conn->strands[conn->to].tx, m, iov, n_iov);
+    conn->has_refused = sent == TT_FULL;
+    if (sent == TT_FULL)
+        return sent;
+    if (sent == TT_QUEUED)
+        conn->lent[(conn->first_lent + conn->n_lent++) % size] =
+            (uint8_t)conn->to;
+    if (tt_tcp_ends_turn(&conn->turn_bytes, m->len, TT_TCP_TURN_BYTES))
+        conn->to = (conn->to + 1) % conn->n_strands;
+    return sent;
+}
+
+static void tcp_flush(tt_conn *base)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    if (!conn->is_lost && !conn->broken)
+        push_all(conn, NULL);
+}
+
+/* ------------------------------------------------------------ receiving -- */
+
+/* It is not looked at any more. */
+static void ignore(tt_tcp_conn *conn)
+{
+    tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
+    for (uint32_t i = 0; i < conn->n_strands; i++) {
+        tt_tcp_strand *s = &conn->strands[i];
+        net->n_blocked -= s->is_blocked;
+        s->is_blocked = false;
+        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, s->fd, NULL);
+    }
+    net->n_more -= conn->has_more;
+    conn->has_more = false;
+    for (uint32_t i = 0; i < net->n_live; i++) {
+        if (net->live[i] == conn)
+            net->live[i] = net->live[--net->n_live];
+    }
+}
+
+static void lose(tt_tcp_conn *conn, tutti_err err, const char *what)
+{
+    tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
+    char text[256];
+    snprintf(text, sizeof(text), "rank %u at %s: %s", conn->base.rank,
+             conn->where, what);
+    if (err == TUTTI_EPEER)
+        snprintf(text, sizeof(text), "rank %u closed the connection (%s)%s%s",
+                 conn->base.rank, conn->where, what[0] ? ": " : "", what);
+    TT_DEBUG("%s", text);
+    conn->is_lost = true;
+    ignore(conn);
+    net->base.up->lost(conn->base.peer, err, text);
+}
+
+/* A reset is how a process that dies with unread input closes. */
+static void lose_errno(tt_tcp_conn *conn, int why)
+{
+    bool is_gone = why == ECONNRESET || why == EPIPE;
+    lose(conn, is_gone ? TUTTI_EPEER : TUTTI_ENET, strerror(why));
+}
+
+static void lose_sense(tt_tcp_conn *conn, const tt_msg *bad)
+{
+    char what[128];
+    snprintf(what, sizeof(what),
+             "it sent something that is no message (magic %04x, %u bytes)",
+             bad->magic, bad->len);
+    lose(conn, TUTTI_EPROTO, what);
+}
+
+/* The turn of the strand that was read is over: what of the next ones has been
+ * read already is taken first. */
+static void turn(tt_tcp_conn *conn)
+{
+    tt_msg bad;
+    while (conn->strands[conn->from].rx.is_over && !conn->is_lost) {
+        conn->from = (conn->from + 1) % conn->n_strands;
+        tt_tcp_rx *rx = &conn->strands[conn->from].rx;
+        rx->peer = conn->base.peer;
+        if (!tt_tcp_rx_resume(rx, &bad))
+            lose_sense(conn, &bad);
+    }
+}
+
+/* One read. Returns the bytes, 0 when there are none; sets *is_empty when
+ * more at once is unlikely. */
+static size_t pull(tt_tcp_conn *conn, bool *is_empty)
+{
+    struct iovec iov[2];
+    tt_tcp_strand *s = &conn->strands[conn->from];
+    s->rx.peer = conn->base.peer; /* set when it was made */
+    int n_iov = tt_tcp_rx_want(&s->rx, iov);
+    size_t wanted = iov[0].iov_len + (n_iov > 1 ? iov[1].iov_len : 0);
+    ssize_t n = n_iov > 1 ? readv(s->fd, iov, n_iov)
+                          : recv(s->fd, iov[0].iov_base, iov[0].iov_len, 0);
+    /* epoll tells once that a strand has input; the end may follow it. */
+    *is_empty = n < 0 || (conn->n_strands == 1 && (size_t)n < wanted);
+    if (n > 0) {
+        tt_msg bad;
+        if (!tt_tcp_rx_took(&s->rx, (size_t)n, &bad))
+            lose_sense(conn, &bad);
+        if (s->rx.is_over)
+            turn(conn);
+        return (size_t)n;
+    }
+    if (n < 0 && errno == EINTR) {
+        *is_empty = false;
+        return 0;
+    }
+    if (n < 0 && errno == EAGAIN && !conn->broken)
+        return 0;
+    bool is_middle = s->rx.left > 0 || s->rx.have > 0;
+    if (n < 0 && errno != EAGAIN)
+        lose_errno(conn, errno);
+    else if (n < 0)
+        lose_errno(conn, conn->broken);
+    else
+        lose(conn, TUTTI_EPEER, is_middle ? "in the middle of a message" : "");
+    return 1;
+}
+
+/* Returns whether anything was moved. */
+static bool serve(tt_tcp_conn *conn)
+{
+    tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
+    size_t total = 0;
+    bool is_empty = false;
+    while (!is_empty && !conn->is_lost && total < TURN_BYTES)
+        total += pull(conn, &is_empty);
+    bool has_more = conn->n_strands > 1 && !is_empty && !conn->is_lost;
+    net->n_more += has_more;
+    net->n_more -= conn->has_more;
+    conn->has_more = has_more;
+    return total > 0;
+}
+
+static bool progress_direct(tt_tcp_net *net, bool moved)
+{
+    /* From the end: a lost one is replaced by the last. */
+    for (uint32_t i = net->n_live; i-- > 0;)
+        moved |= serve(net->live[i]);
+    return moved;
+}
+
+/* Of a strand whose turn it is not: the others are read first, but not waited
+ * for. */
+static void note_error(tt_tcp_strand *s)
+{
+    int why = 0;
+    socklen_t len = sizeof(why);
+    if (s == &s->conn->strands[s->conn->from] || s->conn->broken)
+        return;
+    if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0 || why == 0)
+        why = ECONNRESET;
+    s->conn->broken = why;
+}
+
+static bool progress_event(tt_tcp_net *net, const struct epoll_event *event)
+{
+    if (event->data.ptr == net)
+        return tt_tcp_take_links(net);
+    tt_tcp_strand *s = event->data.ptr;
+    tt_tcp_conn *conn = s->conn;
+    bool moved = false;
+    if (conn->is_lost)
+        return false; /* by an event before this one */
+    if (event->events & EPOLLERR)
+        note_error(s);
+    if (event->events & ~(uint32_t)EPOLLOUT)
+        moved = serve(conn);
+    if ((event->events & EPOLLOUT) && !conn->is_lost && s->is_blocked &&
+        !conn->broken) {
+        push_all(conn, s);
+        moved = true;
+    }
+    return moved;
+}
+
+static bool tcp_progress(tt_net *base, bool has_event)
+{
+    tt_tcp_net *net = (tt_tcp_net *)base;
+    bool moved = net->has_news;
+    net->has_news = false;
+    if (has_event) /* a look at epoll may not follow */
+        moved |= tt_tcp_take_links(net);
+    for (uint32_t i = net->n_more > 0 ? net->n_live : 0; i-- > 0;)
+        moved |= net->live[i]->has_more && serve(net->live[i]);
+    /* What is told only once is to be heard, or nobody could sleep. */
+    if (net->n_live <= DIRECT && net->n_blocked == 0 &&
+        !(has_event && net->has_turns))
+        return progress_direct(net, moved);
+    struct epoll_event events[EVENTS];
+    int n = epoll_wait(base->fd, events, EVENTS, 0);
+    for (int i = 0; i < n; i++)
+        moved |= progress_event(net, &events[i]);
+    return moved;
+}
+
+static bool tcp_arm(tt_net *base, bool on)
+{
+    const tt_tcp_net *net = (const tt_tcp_net *)base;
+    return !on || (!net->has_news && net->n_more == 0);
+}
+
+/* ------------------------------------------------------------- the end -- */
+
+static void tcp_cancel(tt_conn *base, bool drops_input)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    bool is_owned = true;
+    for (uint32_t i = 0; i < conn->n_strands; i++) {
+        if (drops_input)
+            tt_tcp_rx_drop(&conn->strands[i].rx);
+        is_owned &= tt_tcp_tx_own(&conn->strands[i].tx);
+        conn->strands[i].n_left = 0;
+    }
+    conn->n_lent = 0;
+    if (!is_owned)
+        break_conn(conn, ENOMEM);
+}
+
+/* Reads and drops what has come: unread input would make close() reset the
+ * connection, and that destroys what we have sent. 1: nothing more now, 0: the
+ * other side has closed its stream, -1: the connection is broken. */
+static int drop_input(tt_tcp_strand *s)
+{
+    for (;;) {
+        ssize_t n = recv(s->fd, s->rx.buf, TT_TCP_BUF, 0);
+        if (n == 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return errno == EAGAIN ? 1 : -1;
+    }
+}
+
+/* Sends what the socket takes now. 1: all is sent, 0: no room, -1: broken. */
+static int push_some(tt_tcp_strand *s)
+{
+    while (s->tx.n > 0 && !s->conn->broken) {
+        struct iovec iov[TT_TCP_IOV];
+        struct msghdr all = {.msg_iov = iov};
+        all.msg_iovlen = (size_t)tt_tcp_tx_gather(&s->tx, iov);
+        ssize_t n = sendmsg(s->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0)
+            tt_tcp_tx_took(&s->tx, (size_t)n);
+        else if (n < 0 && errno == EAGAIN)
+            return 0;
+        else if (n < 0 && errno != EINTR)
+            return -1;
+    }
+    return s->conn->broken ? -1 : 1;
+}
+
+/* Has the other host reset the connection? recv() says so once, and never
+ * after the end of its stream; what was unacknowledged then stays so. */
+static bool is_closed(const tt_tcp_strand *s)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    return getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           info.tcpi_state == TCP_CLOSE;
+}
+
+/* One look at a socket that is about to close: true when nothing more can be
+ * done for it: the other host has acknowledged all but the end of the stream
+ * (which may be acknowledged late), or it is gone. */
+static bool is_strand_delivered(tt_tcp_strand *s)
+{
+    int unacked = 0;
+    int sent = push_some(s);
+    if (sent > 0 && !s->is_shut) {
+        shutdown(s->fd, SHUT_WR);
+        s->is_shut = true;
+    }
+    if (sent < 0 || drop_input(s) < 0 || is_closed(s))
+        return true;
+    return sent > 0 && (ioctl(s->fd, SIOCOUTQ, &unacked) || unacked <= 1);
+}
+
+static bool is_delivered(tt_tcp_conn *conn)
+{
+    bool is_done = true;
+    if (!conn->base.is_up || conn->is_lost)
+        return true;
+    for (uint32_t i = 0; i < conn->n_strands; i++)
+        is_done &= is_strand_delivered(&conn->strands[i]);
+    return is_done;
+}
+
+/* All conns take turns: two ranks that each waited for one conn, and did not
+ * read the others, would wait for each other. */
+static void deliver(tt_tcp_conn **conns, uint32_t n, uint64_t deadline_ns)
+{
+    long pause_ns = 20000;
+    for (;;) {
+        uint32_t busy = 0;
+        for (uint32_t i = 0; i < n; i++)
+            busy += !is_delivered(conns[i]);
+        if (busy == 0 || tt_now_ns() >= deadline_ns)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        pause_ns = pause_ns < 1000000 ? pause_ns * 2 : pause_ns;
+    }
+}
+
+static void tcp_drain(tt_net *base, uint64_t deadline_ns)
+{
+    tt_tcp_net *net = (tt_tcp_net *)base;
+    deliver(net->live, net->n_live, deadline_ns);
+}
+
+static void close_strand(const tt_mem *mem, tt_tcp_strand *s)
+{
+    if (s->is_open)
+        tt_fork_close(&s->fd);
+    if (s->tx.out)
+        tt_tcp_tx_clear(&s->tx);
+    tt_free(mem, s->tx.out, TT_TCP_QUEUE, sizeof(tt_tcp_out));
+    tt_free(mem, s->rx.buf, TT_TCP_BUF, 1);
+}
+
+static void tcp_close(tt_conn *base, uint64_t linger_ns)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    const tt_mem *mem = base->net->mem;
+    uint64_t deadline_ns = tt_now_ns() + linger_ns;
+    tt_tcp_end_meeting(conn);
+    if (base->is_up && !conn->is_lost) {
+        deliver(&conn, 1, deadline_ns);
+        ignore(conn);
+    }
+    base->is_up = false;
+    for (uint32_t i = 0; i < conn->n_strands; i++)
+        close_strand(mem, &conn->strands[i]);
+    tt_free(mem, conn->strands, conn->n_strands, sizeof(*conn->strands));
+    tt_free(mem, conn->lent, conn->n_strands, TT_TCP_QUEUE);
+    conn->strands = NULL;
+    conn->lent = NULL;
+    conn->n_strands = 0;
+}
+
+static void tcp_fini(tt_net *base)
+{
+    tt_tcp_net *net = (tt_tcp_net *)base;
+    if (net->live) {
+        tt_tcp_stop_listening(net);
+        tt_fork_close(&base->fd);
+    }
+    tt_free(base->mem, net->live, base->n_ranks, sizeof(tt_tcp_conn *));
+    net->live = NULL;
+}
+
+const tt_net_ops tt_net_tcp = {
+    .name = "tcp",
+    .net_size = sizeof(tt_tcp_net),
+    .conn_size = sizeof(tt_tcp_conn),
+    .same_host = false,
+    .binds = true,
+    .open = tcp_open,
+    .address = tt_tcp_address,
+    .dial = tt_tcp_dial,
+    .send = tcp_send,
+    .flush = tcp_flush,
+    .progress = tcp_progress,
+    .arm = tcp_arm,
+    .cancel = tcp_cancel,
+    .drain = tcp_drain,
+    .close = tcp_close,
+    .fini = tcp_fini,
+    .pace = tt_tcp_pace,
+};

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * planner.c - the cost model, and the limits that all planners share.
+ *
+ * The network is flat: a message takes alpha seconds to set out and arrive,
+ * beta seconds per byte at each end, and reducing takes gamma per byte. A rank
+ * sends and receives at the same time, but only one message each way; of
+ * several messages in one step the wire time of all but the first overlaps,
+ * the work at the ends does not. */
+#include "plan/planner.h"
+
+#include <math.h>
+
+/* What one more message of the same step costs, in alphas: of the latency of
+ * a message about a quarter is work in the sender and the receiver. */
+#define MORE_MESSAGES 0.25
+
+/* Slices under 2 KiB are mostly header; the engine does not cut them. */
+#define LEAST_SLICE_BYTES 2048.0
+
+tt_problem tt_problem_assumed(bool is_inside)
+{
+    static const tt_problem inside = {.alpha_s = 1e-6,
+                                      .beta_s_per_byte = 1.0 / 8e9,
+                                      .gamma_s_per_byte = 1.0 / 20e9};
+    static const tt_problem across = {.alpha_s = 25e-6,
+                                      .beta_s_per_byte = 1.0 / 1e9,
+                                      .gamma_s_per_byte = 1.0 / 10e9};
+    return is_inside ? inside : across;
+}
+
+tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag)
+{
+    if (p->n_ranks == 0)
+        return tt_fail(diag, TUTTI_EINVAL, "there must be at least one rank");
+    if (p->n_ranks > TT_MAX_RANKS)
+        return tt_fail(diag, TUTTI_ELIMIT,
+                       "%u ranks are more than the limit of %u", p->n_ranks,
+                       TT_MAX_RANKS);
+    if (!tt_coll_has_schedule(p->collective))
+        return tt_fail(diag, TUTTI_ENOFIT, "%s has no schedule of its own",
+                       tutti_coll_name(p->collective));
+    if (tt_coll_has_root(p->collective) && p->root >= p->n_ranks)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "the root of %s, %u, is not one of the %u ranks",
+                       tutti_coll_name(p->collective), p->root, p->n_ranks);
+    if (p->topology && p->topology->n_ranks != p->n_ranks)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "the problem has %u ranks and its topology %u",
+                       p->n_ranks, p->topology->n_ranks);
+    return TUTTI_OK;
+}
+
+tutti_err tt_planner_check(const tt_planner *planner, const tt_problem *p,
+                           tutti_diag *diag)
+{
+    const char *reason = planner->why_not(p);
+    if (!reason)
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_ENOFIT,
+                   "planner %s does not fit %s on %u ranks: %s", planner->name,
+                   tutti_coll_name(p->collective), p->n_ranks, reason);
+}
+
+tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
+                          const tt_mem *mem, tt_builder **out, tutti_diag *diag)
+{
+    const tt_sched_head head = {
+        .collective = p->collective,
+        .n_ranks = p->n_ranks,
+        .root = tt_coll_has_root(p->collective) ? p->root : TT_NONE,
+        .n_parts = n_parts,
+    };
+    return tt_builder_create(mem, &head, out, diag);
+}
+
+const char *tt_why_no_trees(const tt_problem *p)
+{
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_ALL_GATHER:
+    case TUTTI_BROADCAST:
+    case TUTTI_REDUCE:
+        return NULL;
+    default:
+        return "it has no gather, scatter or all-to-all";
+    }
+}
+
+const char *tt_why_no_shares(const tt_problem *p)
+{
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_ALL_GATHER:
+        return NULL;
+    default:
+        return "it has only all-reduce, reduce-scatter and all-gather";
+    }
+}
+
+const char *tt_too_many(uint64_t n_transfers)
+{
+    return n_transfers > TT_MAX_TRANSFERS
+               ? "more transfers than one schedule can hold"
+               : NULL;
+}
+
+uint64_t tt_one_part(const tt_problem *p)
+{
+    (void)p;
+    return 1;
+}
+
+uint64_t tt_part_per_rank(const tt_problem *p)
+{
+    return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
+}
+
+double tt_cost_alpha(const tt_problem *p, double steps, double messages)
+{
+    return p->alpha_s * (steps + MORE_MESSAGES * (messages - steps));
+}
+
+double tt_cost_bytes(const tt_problem *p, double moved, double reduced)
+{
+    return (double)p->size_bytes *
+           (moved * p->beta_s_per_byte + reduced * p->gamma_s_per_byte);
+}
+
+/* hops * (alpha + hop_s / k) + alpha * (1 + more * (k - 1)) + total_s has its
+ * least value at k = sqrt(hops * hop_s / (more * alpha)). */
+double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
+                         double total_s)
+{
+    double most = fmax(1, (double)p->size_bytes / LEAST_SLICE_BYTES);
+    double slices = most;
+    if (p->alpha_s > 0)
+        slices = sqrt(hops * hop_s / (MORE_MESSAGES * p->alpha_s));
+    slices = fmin(fmax(1, slices), most);
+    return hops * (p->alpha_s + hop_s / slices) + tt_cost_alpha(p, 1, slices) +
+           total_s;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * planner.h - what the planners of this folder share: arithmetic on ranks, the
+ * cost model behind `guess`, limits. Private to src/plan. */
+#ifndef TT_PLAN_PLANNER_H
+#define TT_PLAN_PLANNER_H
+
+#include "plan/plan.h"
+
+extern const tt_planner tt_planner_blueconnect, tt_planner_flexreduce,
+    tt_planner_flexreduce_bw;
+extern const tt_planner tt_planner_ring, tt_planner_biring, tt_planner_doubling,
+    tt_planner_halving, tt_planner_halfway, tt_planner_dbtree,
+    tt_planner_direct, tt_planner_forest, tt_planner_multitree,
+    tt_planner_ring2d, tt_planner_hdrm;
+
+/* Ranks live on a circle: r + k and r - k, for r < n and k <= n. */
+static inline uint32_t tt_rank_add(uint32_t r, uint32_t k, uint32_t n)
+{
+    return (r + k) % n;
+}
+
+static inline uint32_t tt_rank_sub(uint32_t r, uint32_t k, uint32_t n)
+{
+    return (r + n - k) % n;
+}
+
+/* Errors of a problem that no planner can help: ELIMIT, EINVAL, ENOFIT. */
+tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag);
+
+/* ENOFIT with the planner's own reason when it does not fit. */
+tutti_err tt_planner_check(const tt_planner *planner, const tt_problem *p,
+                           tutti_diag *diag);
+
+/* The builder of a schedule of p whose blocks have n_parts parts. Errors:
+ * ENOMEM, ELIMIT. */
+tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
+                          const tt_mem *mem, tt_builder **out,
+                          tutti_diag *diag);
+
+/* For planners that send along rings or trees, which serve a collective when
+ * every value goes to or comes from all: NULL, or the reason why not. */
+const char *tt_why_no_trees(const tt_problem *p);
+
+/* For those that halve, or have a chunk for each rank: likewise. */
+const char *tt_why_no_shares(const tt_problem *p);
+
+/* NULL when one schedule can hold so many transfers, else the reason. */
+const char *tt_too_many(uint64_t n_transfers);
+
+/* Any problem: one part per block. */
+uint64_t tt_one_part(const tt_problem *p);
+/* All-reduce: one per rank, of the whole vector. Else one part per block. */
+uint64_t tt_part_per_rank(const tt_problem *p);
+
+/* stripe.c. Replaces a schedule that knows only one way between two ranks by
+ * one that uses all their network cards, where that is predicted to be faster.
+ * When it fails *s is NULL. */
+tutti_err tt_stripe(tutti_schedule **s, const tt_problem *p, const tt_mem *mem,
+                    tutti_diag *diag);
+
+/* ------------------------------------------------------------- the cost -- */
+
+/* The rank that is busiest passes `steps` steps one after the other and sends
+ * (or receives, whichever is more) `messages` messages in them. */
+double tt_cost_alpha(const tt_problem *p, double steps, double messages);
+/* It moves and reduces these shares of the whole vector. */
+double tt_cost_bytes(const tt_problem *p, double moved, double reduced);
+/* A chain or tree: the first slice passes `hops` hops, the whole vector
+ * unsliced would take hop_s seconds in each; then the busiest rank works for
+ * total_s seconds. With the best number of slices. */
+double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
+                         double total_s);
+
+/* ------------------------------------------------------- the estimate -- */
+
+/* estimate.c. Seconds of the vector of p on its topology: the bytes of all
+ * steps one after the other; their latencies; what the busiest link works; what
+ * messages cost the rank that in each step sends or receives most of them. */
+typedef struct tt_estimate {
+    double bytes_s, latency_s, busy_s, overhead_s;
+} tt_estimate;
+/* Errors: ENOMEM. The ranks of s are the topology's. */
+tutti_err tt_estimate_find(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, tt_estimate *out,
+                           tutti_diag *diag);
+/* Whether s must take longer than p->most_s, as its busiest link alone does:
+ * known without a simulation. Errors: ENOMEM. */
+tutti_err tt_estimate_is_over(const tutti_schedule *s, const tt_problem *p,
+                              const tt_mem *mem, bool *out, tutti_diag *diag);
+/* Pipelined in fronts of this share of the vector. */
+double tt_estimate_s(const tt_estimate *e, double front);
+
+/* ------------------------------------------------------- the butterfly -- */
+
+/* butterfly.c. Chunk c of n: the reduction of all ranks' values to rank c, and
+ * the distribution from rank c to all, in tt_log2_up(n) steps from `first`.
+ * is_near: neighbours exchange the largest part, chunk c meets at another rank
+ * than c; only for all-reduce, where nobody asks at which. */
+typedef struct tt_butterfly {
+    uint32_t n, first;
+    bool is_near;
+} tt_butterfly;
+void tt_butterfly_reduce(const tt_butterfly *f, tt_builder *b);
+void tt_butterfly_gather(const tt_butterfly *f, tt_builder *b);
+
+/* What the steps of one of them cost, without the bytes. */
+double tt_butterfly_alpha(const tt_problem *p);
+
+#endif

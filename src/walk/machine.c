@@ -1,0 +1,801 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * machine.c - the walk: what may go, where what comes belongs, what follows.
+ *
+ * Idea       Events move counters, counters make lanes ready, ready lanes go
+ *            into a heap per partner, ordered by (position, step, chunk); the
+ *            owner takes the least one that it has room for. Nothing is scanned,
+ *            nothing is allocated.
+ * Send k of a lane is ready when its partner may be sent to, k < W + slices that
+ *            the partner has consumed (credit), the groups before it have done
+ *            slice k, and, where the lane sends own data, the front window
+ *            reaches it.
+ * Group      slice k is applied when it has arrived on all lanes of the group,
+ *            the groups before have done it, and the sends that read the same
+ *            memory have been taken. Inputs are taken in order of src, own value
+ *            first, whatever the order of arrival.
+ * Input      lies in a slot; where the slice that came last is (its group waits
+ *            for nothing else); in the partner's own buffer (a lane that is
+ *            pulled); or at its place already (put).
+ * No hang    order events by (slice, step, send before apply): each waits only
+ *            for smaller ones. docs/engine.md has the proof. A pull waits for
+ *            the partner's word only, so it is a send that happens when the
+ *            partner enters; it is not used where the receiver would have to
+ *            send the same chunk before (part.c), so "the sender's place is free"
+ *            never waits for itself.
+ * Next       engine/op.c and partial/job.c own walks. */
+#include <string.h>
+
+#include "base/heap.h"
+#include "walk/walk.h"
+
+static unsigned char *address(const tt_walk *w, const tt_span *span,
+                              uint64_t elem)
+{
+    return w->base[span->base] + span->offset + elem * w->b->elem_bytes;
+}
+
+/* ---------------------------------------------------------------- sizes -- */
+
+/* Where slice k of n elements begins; small calls have one slice. */
+static inline uint64_t slice_at(uint64_t n, uint32_t k, uint32_t n_slices)
+{
+    return n_slices == 1 ? k * n : tt_slice_at(n, k, n_slices);
+}
+
+/* The first n slices of a lane, in memory; a lane of several chunks has one. */
+static inline uint64_t bytes_before(const tt_walk *w, const tt_lane *lane,
+                                    uint32_t n)
+{
+    if (lane->n_slices == 1)
+        return n * lane->slice_bytes;
+    return tt_slice_at(lane->n_elems, n, lane->n_slices) * w->b->elem_bytes;
+}
+
+static inline uint64_t memory_bytes(const tt_walk *w, const tt_lane *lane,
+                                    uint32_t k)
+{
+    return lane->n_slices == 1
+               ? lane->slice_bytes
+               : bytes_before(w, lane, k + 1) - bytes_before(w, lane, k);
+}
+
+/* What a slice of so many bytes in memory has on its way: as many, as long as
+ * nothing is encoded. */
+static inline uint64_t wire_bytes(uint64_t bytes)
+{
+    return bytes;
+}
+
+/* ----------------------------------------------------------------- heap -- */
+
+static bool goes_before(const void *arg, const void *a, const void *b)
+{
+    (void)arg;
+    return *(const uint64_t *)a < *(const uint64_t *)b;
+}
+
+static const tt_heap_items ready = {.bytes = sizeof(uint64_t),
+                                    .is_before = goes_before};
+
+/* ---------------------------------------------------------------- reach -- */
+
+/* The receive lane's slices are read in the partner's input. */
+static bool is_pulled(const tt_walk *w, const tt_lane *lane)
+{
+    return lane->is_pull && w->sides[lane->partner].in != NULL;
+}
+
+/* The send lane's slices are read by the partner in this rank's input. */
+static bool is_pulled_there(const tt_walk *w, const tt_lane *lane)
+{
+    return lane->is_pull && w->sides[lane->partner].may_read;
+}
+
+static bool goes_there(const tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->sends[l];
+    return lane->is_put && w->sides[lane->partner].out != NULL;
+}
+
+static void release(tt_walk *w, const tt_group *group)
+{
+    const tt_bound *b = w->b;
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        w->hooks->release(w, b->recvs[b->index[group->lanes + i]].partner);
+    for (uint32_t i = 0; i < group->n_sends; i++)
+        w->hooks->release(w, b->sends[b->index[group->sends + i]].partner);
+}
+
+/* All memory of partners that a slice of the group uses, or none. */
+static bool hold(tt_walk *w, const tt_group *group)
+{
+    const tt_bound *b = w->b;
+    bool is_held = true;
+    for (uint32_t i = 0; i < group->n_lanes && is_held; i++) {
+        const tt_lane *lane = &b->recvs[b->index[group->lanes + i]];
+        if (is_pulled(w, lane))
+            is_held = w->hooks->hold(w, lane->partner);
+    }
+    for (uint32_t i = 0; i < group->n_sends && is_held; i++) {
+        uint32_t l = b->index[group->sends + i];
+        if (goes_there(w, l))
+            is_held = w->hooks->hold(w, b->sends[l].partner);
+    }
+    if (!is_held)
+        release(w, group);
+    return is_held;
+}
+
+/* ---------------------------------------------------------------- sends -- */
+
+static inline bool has_front(const tt_bound *b)
+{
+    return b->window_positions != UINT32_MAX;
+}
+
+static bool is_send_ready(const tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->sends[l];
+    uint32_t k = w->sent[l];
+    if (k >= lane->n_slices || !w->sides[lane->partner].is_open ||
+        k >= w->acked[l] + w->b->window || is_pulled_there(w, lane))
+        return false;
+    if (lane->is_origin && has_front(w->b) &&
+        (uint64_t)k * lane->stride >=
+            (uint64_t)w->front + w->b->window_positions)
+        return false;
+    const uint32_t *pred = w->b->index + lane->preds;
+    for (uint32_t i = 0; i < lane->n_preds; i++)
+        if (w->done[pred[i]] <= k)
+            return false;
+    return true;
+}
+
+static void consider(tt_walk *w, uint32_t l)
+{
+    if (w->is_over || w->heaped[l] || !is_send_ready(w, l))
+        return;
+    const tt_lane *lane = &w->b->sends[l];
+    tt_walk_side *side = &w->sides[lane->partner];
+    uint64_t position = (uint64_t)w->sent[l] * lane->stride;
+    w->heaped[l] = true;
+    const uint64_t key = position << 32 | l;
+    tt_heap_push(&ready, NULL, side->heap, side->n_ready++, &key);
+    if (side->n_ready == 1 && w->hooks->ready)
+        w->hooks->ready(w, lane->partner);
+}
+
+void tt_walk_open(tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    if (w->sides[partner].is_open)
+        return;
+    w->sides[partner].is_open = true;
+    for (uint32_t i = 0; i < p->n_sends; i++)
+        consider(w, p->sends + i);
+}
+
+/* The memory of a slice; packs it where the pieces would be too many. */
+static void gather(tt_walk *w, const tt_lane *lane, tt_slice *out)
+{
+    const tt_span *span = &w->b->spans[lane->span];
+    const uint64_t size = w->b->elem_bytes;
+    const uint64_t at = bytes_before(w, lane, out->slice);
+    const uint64_t len = bytes_before(w, lane, out->slice + 1) - at;
+    out->len = wire_bytes(len);
+    if (lane->is_contiguous) {
+        out->iov[0] = (struct iovec){address(w, span, 0) + at, len};
+        out->n_iov = 1;
+        return;
+    }
+    if (lane->n_chunks <= TT_WALK_IOV) {
+        for (uint32_t i = 0; i < lane->n_chunks; i++)
+            out->iov[i] = (struct iovec){address(w, &span[i], 0),
+                                         span[i].n_elems * size};
+        out->n_iov = (int)lane->n_chunks;
+        return;
+    }
+    unsigned char *to = w->staging + lane->staging;
+    out->iov[0] = (struct iovec){to, len};
+    out->n_iov = 1;
+    for (uint32_t i = 0; i < lane->n_chunks; i++) {
+        memcpy(to, address(w, &span[i], 0), span[i].n_elems * size);
+        to += span[i].n_elems * size;
+    }
+}
+
+bool tt_walk_next(tt_walk *w, uint32_t partner, tt_slice *out)
+{
+    if (w->sides[partner].n_ready == 0)
+        return false;
+    uint32_t l = (uint32_t)w->sides[partner].heap[0];
+    const tt_lane *lane = &w->b->sends[l];
+    uint32_t k = w->sent[l];
+    out->lane = l;
+    out->wire = lane->wire;
+    out->slice = k;
+    out->is_put = w->put_out[l] && k + 1 >= w->put_out[l];
+    out->len = 0;
+    out->n_iov = 0;
+    if (!out->is_put)
+        gather(w, lane, out);
+    return true;
+}
+
+static void try_group(tt_walk *w, uint32_t g);
+
+/* A lane is taken, or a group done. */
+static void close_one(tt_walk *w)
+{
+    if (--w->n_open > 0 || w->is_over)
+        return;
+    w->is_over = true;
+    if (w->hooks->done)
+        w->hooks->done(w);
+}
+
+/* The first n slices of the lane are taken. */
+static void take(tt_walk *w, uint32_t l, uint32_t n)
+{
+    const tt_bound *b = w->b;
+    const tt_lane *lane = &b->sends[l];
+    if (w->is_over)
+        return;
+    w->taken[l] = n;
+    for (uint32_t i = 0; i < lane->n_blocks && !w->is_over; i++)
+        try_group(w, b->index[lane->blocks + i]);
+    if (n == lane->n_slices && !w->is_over)
+        close_one(w);
+}
+
+/* A slice that is taken at once may follow one that is lent still (transports
+ * decide by size, and slices of a lane differ a little): it counts when that one
+ * does. */
+void tt_walk_sent(tt_walk *w, uint32_t partner, bool is_taken)
+{
+    tt_walk_side *side = &w->sides[partner];
+    uint32_t l = (uint32_t)side->heap[0];
+    tt_heap_pop(&ready, NULL, side->heap, side->n_ready--);
+    w->heaped[l] = false;
+    if (++w->sent[l] < w->b->sends[l].n_slices)
+        consider(w, l);
+    if (!is_taken)
+        w->lent[l]++;
+    else if (w->lent[l] == 0)
+        take(w, l, w->sent[l]);
+}
+
+void tt_walk_taken(tt_walk *w, uint32_t l)
+{
+    take(w, l, --w->lent[l] == 0 ? w->sent[l] : w->taken[l] + 1);
+}
+
+/* Of a lane that is pulled it says how much has been read, which is taken. */
+void tt_walk_acked(tt_walk *w, uint32_t partner, uint32_t wire,
+                   uint32_t consumed)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    if (wire >= p->n_sends)
+        return;
+    uint32_t l = p->sends + wire;
+    const tt_lane *lane = &w->b->sends[l];
+    if (is_pulled_there(w, lane)) {
+        while (w->taken[l] < consumed && w->taken[l] < lane->n_slices &&
+               !w->is_over)
+            take(w, l, w->taken[l] + 1);
+        return;
+    }
+    if (consumed > w->acked[l] && consumed <= w->sent[l])
+        w->acked[l] = consumed;
+    consider(w, l);
+}
+
+/* --------------------------------------------------------------- groups -- */
+
+static unsigned char *slot(const tt_walk *w, const tt_lane *lane, uint32_t k)
+{
+    uint64_t stride = (lane->slice_bytes + TT_CACHE_LINE - 1) &
+                      ~(uint64_t)(TT_CACHE_LINE - 1);
+    return w->staging + lane->staging + (k % w->b->window) * stride;
+}
+
+/* Nothing but its inputs keeps slice k of the group. */
+static bool is_free(const tt_walk *w, const tt_group *group, uint32_t k)
+{
+    const uint32_t *gate = w->b->index + group->gates;
+    for (uint32_t i = 0; i < group->n_gates; i++)
+        if (w->taken[gate[i]] <= k)
+            return false;
+    const uint32_t *pred = w->b->index + group->preds;
+    for (uint32_t i = 0; i < group->n_preds; i++)
+        if (w->done[pred[i]] <= k)
+            return false;
+    return true;
+}
+
+static bool has_arrived(const tt_walk *w, const tt_group *group, uint32_t k)
+{
+    const uint32_t *lanes = w->b->index + group->lanes;
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        if (w->arrived[lanes[i]] <= k)
+            return false;
+    return true;
+}
+
+static bool is_ready(const tt_walk *w, uint32_t g)
+{
+    const tt_group *group = &w->b->groups[g];
+    return !w->is_over && w->done[g] < group->n_slices &&
+           has_arrived(w, group, w->done[g]) && is_free(w, group, w->done[g]);
+}
+
+/* The reduction of a group's piece. */
+static tt_reduction reduction_of(const tt_walk *w, const tt_piece *piece)
+{
+    const bool divides = piece->divides && w->divide;
+    return (tt_reduction){
+        .reduce = w->reduce,
+        .lines = divides ? w->mean_lines : w->lines,
+        .divide = divides ? w->divide : NULL,
+        .divisor = w->divisor,
+        .elem_bytes = w->b->elem_bytes,
+    };
+}
+
+static void store_here(const tt_walk *w, const tt_group *group,
+                       const tt_piece *piece, void *to, size_t count)
+{
+    const tt_reduction r = reduction_of(w, piece);
+    const uint32_t n = piece->n_inputs + 1;
+    if (group->is_copy && w->sources[1] == to)
+        return;
+    if (group->is_copy && group->streams)
+        tt_stream_copy(to, w->sources[1], count * r.elem_bytes);
+    else if (group->is_copy)
+        memcpy(to, w->sources[1], count * r.elem_bytes);
+    else if (group->streams)
+        tt_stream_reduce(&r, to, w->sources, n, count);
+    else
+        w->reduce(to, w->sources, n, count);
+    if (r.divide && !group->streams)
+        r.divide(to, count, r.divisor);
+}
+
+/* Here and in the outputs of partners. */
+static void store_there(const tt_walk *w, const tt_group *group,
+                        const tt_piece *piece, uint32_t n_targets, size_t count)
+{
+    tt_reduction r = reduction_of(w, piece);
+    const tt_spread to = {
+        .dst = w->targets,
+        .n_dst = n_targets,
+        .streams = group->streams,
+    };
+    if (!group->is_copy) {
+        tt_spread_reduce(&r, &to, w->sources, piece->n_inputs + 1, count);
+        return;
+    }
+    r.reduce = NULL;
+    tt_spread_reduce(&r, &to, w->sources + 1, 1, count);
+}
+
+/* One slice of a group. */
+typedef struct making {
+    uint32_t k;
+    uint32_t lane; /* TT_NONE, or whose input lies at `data` */
+    const unsigned char *data;
+    uint64_t first; /* element of the chunk */
+} making;
+
+/* Where the input by lane l is. */
+static const unsigned char *input(const tt_walk *w, uint32_t l, const making *s,
+                                  const unsigned char *to)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    if (w->put_in[l] && s->k + 1 >= w->put_in[l])
+        return to;
+    if (is_pulled(w, lane))
+        return w->sides[lane->partner].in + lane->vector_at +
+               s->first * w->b->elem_bytes;
+    return (l == s->lane ? s->data : slot(w, lane, s->k)) + w->cursor[l];
+}
+
+/* The places of partners that the slice goes to, from place 1 on; returns 1 +
+ * how many. */
+static uint32_t find_targets(tt_walk *w, const tt_group *group, const making *s)
+{
+    const tt_bound *b = w->b;
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < group->n_sends && w->n_near > 0; i++) {
+        uint32_t l = b->index[group->sends + i];
+        const tt_lane *lane = &b->sends[l];
+        if (!goes_there(w, l))
+            continue;
+        if (!w->put_out[l])
+            w->put_out[l] = s->k + 1;
+        w->targets[n++] = w->sides[lane->partner].out + lane->vector_at +
+                          s->first * b->elem_bytes;
+    }
+    return n;
+}
+
+static void apply_piece(tt_walk *w, const tt_piece *piece, uint32_t chunk,
+                        const tt_group *group, making *s)
+{
+    const tt_bound *b = w->b;
+    const uint64_t n = piece->to.n_elems;
+    s->first = slice_at(n, s->k, group->n_slices);
+    uint64_t count = slice_at(n, s->k + 1, group->n_slices) - s->first;
+    unsigned char *to = address(w, &piece->to, s->first);
+    w->sources[0] = address(w, &piece->own, s->first);
+    for (uint32_t i = 0; i < piece->n_inputs; i++) {
+        uint32_t l = b->index[piece->inputs + i];
+        if (b->recvs[l].chunk == chunk)
+            w->cursor[l] = 0;
+        w->sources[1 + i] = input(w, l, s, to);
+        w->cursor[l] += count * b->elem_bytes;
+    }
+    w->targets[0] = to;
+    uint32_t n_targets = find_targets(w, group, s);
+    if (n_targets == 1)
+        store_here(w, group, piece, to, count);
+    else
+        store_there(w, group, piece, n_targets, count);
+}
+
+static void advance_front(tt_walk *w)
+{
+    const tt_bound *b = w->b;
+    uint32_t before = w->front;
+    while (w->front < b->n_positions && w->results_left[w->front] == 0)
+        w->front++;
+    if (w->front == before)
+        return;
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        if (b->sends[l].is_origin)
+            consider(w, l);
+}
+
+/* A partner that waits for the word of what was read must get it before this rank
+ * needs the partner's front to move. */
+static inline uint32_t credit_batch(const tt_walk *w, const tt_lane *lane)
+{
+    const uint32_t half = w->b->window / 2;
+    const uint32_t ahead = has_front(w->b) && lane->is_pull
+                               ? w->b->window_positions / lane->stride
+                               : half;
+    const uint32_t least = half < ahead ? half : ahead;
+    return least > 0 ? least : 1;
+}
+
+/* Credit goes by half windows, and not for slices that need none; but who reads
+ * where it lies says so to the end. */
+static inline bool owes_credit(const tt_walk *w, uint32_t l, uint32_t consumed)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    const uint32_t window = w->b->window;
+    const bool is_needed = lane->n_slices > w->credited[l] + window;
+    if (!is_needed && !lane->is_pull)
+        return false;
+    const bool is_batch = consumed - w->credited[l] >= credit_batch(w, lane);
+    const bool is_end = consumed == lane->n_slices && consumed > w->credited[l];
+    return is_pulled(w, lane) ? is_batch || is_end : is_batch && is_needed;
+}
+
+static void give_credit(tt_walk *w, uint32_t l, uint32_t consumed)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    if (!w->hooks->credit || !owes_credit(w, l, consumed))
+        return;
+    w->credited[l] = consumed;
+    w->hooks->credit(w, lane->partner, lane->wire, consumed);
+}
+
+bool tt_walk_next_credit(tt_walk *w, uint32_t partner, uint32_t *wire,
+                         uint32_t *consumed)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        uint32_t l = w->b->index[p->recvs + i];
+        uint32_t n = w->done[w->b->recvs[l].group];
+        if (!owes_credit(w, l, n))
+            continue;
+        *consumed = w->credited[l] = n;
+        *wire = i;
+        return true;
+    }
+    return false;
+}
+
+/* Applies the next slice of group g, then tells everybody who waited for it;
+ * `at` is where the input by `lane` lies. False: a partner's memory is not
+ * within reach any more. */
+static bool apply(tt_walk *w, uint32_t g, uint32_t lane, const void *at)
+{
+    const tt_bound *b = w->b;
+    const tt_group *group = &b->groups[g];
+    making s = {.k = w->done[g], .lane = lane, .data = at};
+    uint32_t chunk = b->recvs[b->index[group->lanes]].chunk;
+    if (w->n_near > 0 && !hold(w, group))
+        return false;
+    for (uint32_t p = 0; p < group->n_pieces; p++)
+        apply_piece(w, &b->pieces[group->pieces + p], chunk + p, group, &s);
+    if (w->n_near > 0)
+        release(w, group);
+    w->done[g] = s.k + 1;
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        give_credit(w, b->index[group->lanes + i], s.k + 1);
+    if (group->is_result && has_front(b)) {
+        w->results_left[(s.k + 1) * group->stride - 1]--;
+        advance_front(w);
+    }
+    for (uint32_t i = 0; i < group->n_sends; i++)
+        consider(w, b->index[group->sends + i]);
+    for (uint32_t i = 0; i < group->n_nexts; i++)
+        try_group(w, b->index[group->nexts + i]);
+    if (w->done[g] == group->n_slices)
+        close_one(w);
+    return true;
+}
+
+/* Applies all slices of a group whose time has come; what is pulled might be all
+ * of it at once, so that is done one slice at a time, between other things. */
+static void try_group(tt_walk *w, uint32_t g)
+{
+    if (w->n_near > 0 && w->b->groups[g].pulls) {
+        if (!w->is_over)
+            w->hooks->pulls(w);
+        return;
+    }
+    while (is_ready(w, g) && apply(w, g, TT_NONE, NULL))
+        continue;
+}
+
+/* ------------------------------------------------------------- receives -- */
+
+uint32_t tt_walk_find(const tt_walk *w, uint32_t partner, const tt_coming *what)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    if (what->wire >= p->n_recvs)
+        return TT_NONE;
+    uint32_t l = w->b->index[p->recvs + what->wire];
+    const tt_lane *lane = &w->b->recvs[l];
+    const uint32_t k = what->slice;
+    if (k != w->arrived[l] || k >= lane->n_slices ||
+        k >= w->credited[l] + w->b->window)
+        return TT_NONE;
+    bool is_right = what->is_put
+                        ? lane->is_put && w->sides[partner].may_write &&
+                              what->len == 0
+                        : what->len == wire_bytes(memory_bytes(w, lane, k));
+    return is_right ? l : TT_NONE;
+}
+
+void *tt_walk_place(tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    const tt_group *group = &w->b->groups[lane->group];
+    const uint32_t k = w->arrived[l];
+    if (!group->is_copy || !lane->is_contiguous || group->n_lanes > 1 ||
+        w->done[lane->group] != k || !is_free(w, group, k))
+        return slot(w, lane, k);
+    const tt_piece *piece = &w->b->pieces[group->pieces];
+    return address(w, &piece->to,
+                   slice_at(piece->to.n_elems, k, lane->n_slices));
+}
+
+void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    const uint32_t g = lane->group;
+    const tt_group *group = &w->b->groups[g];
+    const uint32_t k = w->arrived[l]++;
+    if (w->done[g] == k && (group->n_lanes == 1 || has_arrived(w, group, k)) &&
+        is_free(w, group, k) && apply(w, g, l, data))
+        return;
+    unsigned char *to = slot(w, lane, k);
+    if (to != data)
+        memcpy(to, data, wire_bytes(memory_bytes(w, lane, k)));
+    try_group(w, g);
+}
+
+/* Nothing here reads what was at its place: the sender knows (tt_part_xfer),
+ * even if this rank has not heard of it yet. */
+void tt_walk_was_put(tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    const uint32_t g = lane->group;
+    const uint32_t k = w->arrived[l]++;
+    if (!w->put_in[l])
+        w->put_in[l] = k + 1;
+    if (w->done[g] != k || !apply(w, g, TT_NONE, NULL))
+        try_group(w, g);
+}
+
+/* --------------------------------------------------------- within reach -- */
+
+void tt_walk_near(tt_walk *w, uint32_t partner, const void *in, void *out)
+{
+    const tt_bound *b = w->b;
+    const tt_partner *p = &b->partners[partner];
+    w->sides[partner].in = in;
+    w->sides[partner].out = out;
+    w->n_near++;
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        uint32_t l = b->index[p->recvs + i];
+        if (!is_pulled(w, &b->recvs[l]))
+            continue;
+        w->arrived[l] = b->recvs[l].n_slices;
+        try_group(w, b->recvs[l].group);
+    }
+}
+
+bool tt_walk_pull(tt_walk *w)
+{
+    const tt_bound *b = w->b;
+    uint32_t best = TT_NONE, least = UINT32_MAX;
+    for (uint32_t g = 0; g < b->n_groups; g++) {
+        uint32_t position = w->done[g] * b->groups[g].stride;
+        if (b->groups[g].pulls && position < least && is_ready(w, g)) {
+            best = g;
+            least = position;
+        }
+    }
+    return best != TT_NONE && apply(w, best, TT_NONE, NULL);
+}
+
+/* ----------------------------------------------------------------- life -- */
+
+/* Hands out pieces of one block; a first pass with at == NULL adds up. */
+typedef struct carver {
+    unsigned char *at;
+    size_t used;
+} carver;
+
+static void *carve(carver *c, uint64_t n, size_t size)
+{
+    void *ptr = c->at ? c->at + c->used : NULL;
+    c->used += (n * size + 7) & ~(size_t)7;
+    return ptr;
+}
+
+static void *carve_lines(carver *c, uint64_t n_bytes)
+{
+    c->used = (c->used + TT_CACHE_LINE - 1) & ~(size_t)(TT_CACHE_LINE - 1);
+    return carve(c, n_bytes, 1);
+}
+
+static size_t carve_walk(tt_walk *w, const tt_bound *b, unsigned char *memory)
+{
+    carver c = {.at = memory};
+    w->sent = carve(&c, b->n_sends, sizeof(uint32_t));
+    w->taken = carve(&c, b->n_sends, sizeof(uint32_t));
+    w->acked = carve(&c, b->n_sends, sizeof(uint32_t));
+    w->lent = carve(&c, b->n_sends, sizeof(uint32_t));
+    w->arrived = carve(&c, b->n_recvs, sizeof(uint32_t));
+    w->credited = carve(&c, b->n_recvs, sizeof(uint32_t));
+    w->put_out = carve(&c, b->n_sends, sizeof(uint32_t));
+    w->put_in = carve(&c, b->n_recvs, sizeof(uint32_t));
+    w->done = carve(&c, b->n_groups, sizeof(uint32_t));
+    w->heaped = carve(&c, b->n_sends, sizeof(bool));
+    w->cleared_bytes = c.used;
+    w->sides = carve(&c, b->n_partners, sizeof(tt_walk_side));
+    w->results_left = carve(&c, b->n_positions, sizeof(uint32_t));
+    w->cursor = carve(&c, b->n_recvs, sizeof(uint64_t));
+    w->heaps = carve(&c, b->n_sends, sizeof(uint64_t));
+    w->sources = carve(&c, b->most_inputs + 1u, sizeof(void *));
+    w->targets = carve(&c, b->n_sends + 1u, sizeof(void *));
+    w->base[TT_SCRATCH] = carve_lines(&c, b->scratch_bytes);
+    w->staging = carve_lines(&c, b->staging_bytes);
+    return c.used;
+}
+
+size_t tt_walk_bytes(const tt_bound *b)
+{
+    tt_walk w;
+    return carve_walk(&w, b, NULL);
+}
+
+void tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
+                  unsigned char *memory)
+{
+    *w = (tt_walk){.b = b, .hooks = hooks, .memory = memory};
+    carve_walk(w, b, memory);
+}
+
+void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op, uint32_t divisor)
+{
+    w->reduce = tt_reduce_kernel(type, op);
+    w->lines = tt_lines_kernel(type, op, false);
+    w->mean_lines = tt_lines_kernel(type, op, true);
+    w->divide = op == TUTTI_AVG ? tt_divide_kernel(type) : NULL;
+    w->divisor = divisor;
+}
+
+void tt_walk_reset(tt_walk *w, const void *in, void *out)
+{
+    const tt_bound *b = w->b;
+    w->front = 0;
+    w->n_open = b->n_sends + b->n_groups;
+    w->n_near = 0;
+    w->is_over = false;
+    w->base[TT_OUT] = out;
+    /* COPY and REDUCE write to OUT and SCRATCH. */
+    w->base[TT_IN] = (unsigned char *)(uintptr_t)in;
+    if (w->memory)
+        memset(w->memory, 0, w->cleared_bytes);
+    for (uint32_t p = 0; p < b->n_partners; p++)
+        w->sides[p] = (tt_walk_side){.heap = w->heaps + b->partners[p].sends};
+    if (has_front(b) && b->results_at)
+        memcpy(w->results_left, b->results_at,
+               b->n_positions * sizeof(uint32_t));
+}
+
+void tt_walk_begin(tt_walk *w)
+{
+    const tt_bound *b = w->b;
+    for (uint32_t i = 0; i < b->n_copies; i++) {
+        const tt_local_copy *c = &b->copies[i];
+        unsigned char *to = address(w, &c->to, 0);
+        const unsigned char *from = address(w, &c->from, 0);
+        if (to != from)
+            memcpy(to, from, c->to.n_elems * b->elem_bytes);
+    }
+    if (has_front(b))
+        advance_front(w);
+}
+
+/* ------------------------------------------------------------ questions -- */
+
+bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
+        if (w->taken[l] < w->b->sends[l].n_slices)
+            return false;
+    return true;
+}
+
+bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        uint32_t l = w->b->index[p->recvs + i];
+        if (w->arrived[l] < w->b->recvs[l].n_slices)
+            return false;
+    }
+    return true;
+}
+
+uint32_t tt_walk_step(const tt_walk *w, uint32_t *n_steps)
+{
+    const tt_bound *b = w->b;
+    uint32_t least = TT_NONE;
+    *n_steps = 0;
+    for (uint32_t l = 0; l < b->n_recvs; l++) {
+        const tt_lane *lane = &b->recvs[l];
+        if (lane->step + 1 > *n_steps)
+            *n_steps = lane->step + 1;
+        if (w->done[lane->group] < lane->n_slices && lane->step < least)
+            least = lane->step;
+    }
+    for (uint32_t l = 0; l < b->n_sends; l++) {
+        const tt_lane *lane = &b->sends[l];
+        if (lane->step + 1 > *n_steps)
+            *n_steps = lane->step + 1;
+        if (w->taken[l] < lane->n_slices && lane->step < least)
+            least = lane->step;
+    }
+    return least == TT_NONE ? *n_steps : least;
+}
+
+uint64_t tt_walk_moved_bytes(const tt_walk *w)
+{
+    uint64_t sum = 0;
+    for (uint32_t l = 0; l < w->b->n_recvs; l++) {
+        const tt_lane *lane = &w->b->recvs[l];
+        sum += bytes_before(
+            w, lane, is_pulled(w, lane) ? w->done[lane->group] : w->arrived[l]);
+    }
+    return sum;
+}
