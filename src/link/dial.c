@@ -434,11 +434,8 @@ void tt_link_dial_end(tt_link_dial *d)
         at = &(*at)->next;
     *at = d->next;
     tt_link_unput(box, &d->item);
-    bool may_have_event = d->state != TT_DIAL_OVER && d->fd >= 0;
     close_try(d);
-    d->node.is_dead = true;
-    if (may_have_event)
-        tt_link_retire(box->host);
+    tt_link_retire(box->host, &d->node);
     tt_link_unlock(box->host);
     free_dial(d);
 }

@@ -26,11 +26,12 @@ void tt_link_wake(tt_link_host *host)
     (void)n; /* it cannot be full */
 }
 
-void tt_link_retire(tt_link_host *host)
+void tt_link_retire(tt_link_host *host, tt_link_node *node)
 {
-    uint64_t before = host->n_turns;
-    tt_link_wake(host);
-    while (host->n_turns == before)
+    node->is_dead = true;
+    if (host->n_turns == node->left_turn)
+        tt_link_wake(host);
+    while (host->n_turns == node->left_turn)
         pthread_cond_wait(&host->turned, &host->lock);
 }
 
@@ -42,6 +43,7 @@ void tt_link_watch(tt_link_host *host, int fd, tt_link_node *node,
              : is_new    ? EPOLL_CTL_ADD
                          : EPOLL_CTL_MOD;
     epoll_ctl(host->epoll_fd, op, fd, &e);
+    node->left_turn = host->n_turns;
 }
 
 bool tt_link_say(int fd, const tt_greet_word *word)

@@ -79,23 +79,23 @@ static void unhinge(tt_link_guest *g)
     g->node.is_dead = true;
 }
 
-/* By the thread. A dial that has waited for its last word goes on. */
+static void into_grave(tt_link_guest *g)
+{
+    tt_link_host *host = g->listener->box->host;
+    g->next = host->grave;
+    host->grave = g;
+}
+
+/* A dial that has waited for its last word goes on. */
 static void drop_guest(tt_link_guest *g)
 {
-    tt_link_listener *l = g->listener;
     tt_link_dial *d = g->state == TT_GUEST_REPLIED ? tt_link_dial_find(g)
                                                    : NULL;
     unhinge(g);
     tt_fork_close(&g->fd);
-    g->next = l->box->host->grave;
-    l->box->host->grave = g;
+    into_grave(g);
     if (d)
         tt_link_dial_resume(d);
-}
-
-static void free_guest(tt_link_guest *g)
-{
-    tt_free(&tt_mem_std, g, 1, sizeof(*g));
 }
 
 void tt_link_bury(tt_link_host *host)
@@ -103,7 +103,7 @@ void tt_link_bury(tt_link_host *host)
     while (host->grave) {
         tt_link_guest *g = host->grave;
         host->grave = g->next;
-        free_guest(g);
+        tt_free(&tt_mem_std, g, 1, sizeof(*g));
     }
 }
 
@@ -188,6 +188,8 @@ static bool is_strange(const tt_link_guest *g)
 
 void tt_link_guest_event(tt_link_guest *g)
 {
+    if (g->state == TT_GUEST_ARRIVED)
+        return; /* what comes now is for its owner */
     bool is_silent = g->state == TT_GUEST_SILENT;
     tt_greet_word *word = is_silent ? &g->hello : &g->taken;
     int heard = tt_link_hear(g->fd, word, &g->got);
@@ -252,8 +254,8 @@ void tt_link_guest_take(tt_link_guest *g, tt_link_event *out)
                                    .strand = g->hello.strand,
                                    .id = g->hello.from}};
     memcpy(out->who.said, g->hello.said, sizeof(out->who.said));
-    list_remove(&l->guests[TT_GUEST_ARRIVED], g);
-    free_guest(g);
+    unhinge(g);
+    into_grave(g);
 }
 
 /* --------------------------------------------------------------- accept -- */
@@ -405,22 +407,6 @@ static tt_link_guest *any_guest(tt_link_listener *l)
 
 void tt_link_guests_expel(tt_link_listener *l)
 {
-    tt_link_host *host = l->box->host;
-    tt_link_guest *gone = NULL;
-    for (tt_link_guest *g = any_guest(l); g; g = any_guest(l)) {
-        tt_link_dial *d = g->state == TT_GUEST_REPLIED ? tt_link_dial_find(g)
-                                                       : NULL;
-        unhinge(g);
-        tt_fork_close(&g->fd);
-        g->next = gone;
-        gone = g;
-        if (d)
-            tt_link_dial_resume(d);
-    }
-    tt_link_retire(host);
-    while (gone) {
-        tt_link_guest *g = gone;
-        gone = g->next;
-        free_guest(g);
-    }
+    for (tt_link_guest *g = any_guest(l); g; g = any_guest(l))
+        drop_guest(g);
 }

@@ -87,6 +87,7 @@ static void *thread_main(void *arg)
         for (int i = 0; i < n; i++)
             serve(host, &events[i]);
     }
+    tt_link_bury(host);
     tt_link_unlock(host);
     return NULL;
 }

@@ -5,9 +5,11 @@
  * Lock       One, the host's, for everything here. The thread holds it for a turn
  *            (events, times) but not while it sleeps, and calls nobody's code
  *            under it; so it is a leaf: no other lock is taken inside.
- * Events     epoll hands back a pointer to a node. Who frees something that
- *            epoll may still have at hand waits for the end of the next turn
- *            (tt_link_retire), or, in the thread, puts it into the grave.
+ * Events     epoll hands back a pointer to a node, and the thread may have it at
+ *            hand while it waits for the lock. So who frees a node marks it dead,
+ *            and either waits until the turn that could have it has ended
+ *            (tt_link_retire), or puts it into the grave, which the thread empties
+ *            at the end of a turn.
  * Circles    guests.c dial.c: of two processes that dial each other one link stays,
  *            which the guest and the dial at each end decide together (greet.h). */
 #ifndef TT_LINK_INSIDE_H
@@ -28,7 +30,8 @@ typedef enum tt_link_node_kind {
 
 typedef struct tt_link_node {
     tt_link_node_kind kind;
-    bool is_dead; /* no event is for it any more */
+    bool is_dead;       /* no event is for it any more */
+    uint64_t left_turn; /* n_turns when epoll had it last */
 } tt_link_node;
 
 /* What waits in a box: part of a guest or a dial. */
@@ -48,7 +51,7 @@ struct tt_link_host {
     int spare_fd; /* given up for a moment when there are no more */
     tt_link_node wake;
     tt_link_box *boxes;
-    struct tt_link_guest *grave; /* freed when the turn ends */
+    struct tt_link_guest *grave; /* freed when a turn ends */
 };
 
 struct tt_link_box {
@@ -145,9 +148,9 @@ void tt_link_lock(tt_link_host *host);
 void tt_link_unlock(tt_link_host *host);
 /* The thread's next turn comes soon. [locked] */
 void tt_link_wake(tt_link_host *host);
-/* Waits until the thread cannot have an event of what is dead. Unlocks meanwhile.
- * [locked, not the thread] */
-void tt_link_retire(tt_link_host *host);
+/* It is dead, and no longer watched: waits until the thread cannot have an event
+ * of it. Unlocks meanwhile. [locked, not the thread] */
+void tt_link_retire(tt_link_host *host, tt_link_node *node);
 /* events: of epoll; 0 ends it. [locked] */
 void tt_link_watch(tt_link_host *host, int fd, tt_link_node *node,
                    uint32_t events, bool is_new);
@@ -173,12 +176,12 @@ void tt_link_guest_event(tt_link_guest *g);
 uint64_t tt_link_guests_check(tt_link_listener *l, uint64_t now);
 /* A guest of the pair in this state; NULL: none. */
 tt_link_guest *tt_link_guest_find(const tt_link_dial *d, tt_guest_state state);
-/* Takes it out of the box for its owner, and frees it. */
+/* What it has brought is the owner's; the guest is dead. */
 void tt_link_guest_take(tt_link_guest *g, tt_link_event *out);
 void tt_link_bury(tt_link_host *host);
 /* Hears all that have come by now. [locked] */
 void tt_link_guests_settle(tt_link_listener *l);
-/* All of them are gone when it returns. [locked, not the thread] */
+/* All of them go. [locked] */
 void tt_link_guests_expel(tt_link_listener *l);
 
 /* ---------------------------------------------------------------- card.c */

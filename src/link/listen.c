@@ -326,11 +326,11 @@ void tt_link_listener_close(tt_link_listener *l)
     while (*at != l)
         at = &(*at)->next;
     *at = l->next;
-    for (uint32_t i = 0; i < l->n_ears; i++) {
+    for (uint32_t i = 0; i < l->n_ears; i++)
         tt_link_watch(box->host, l->ears[i].fd, &l->ears[i].node, 0, false);
-        l->ears[i].node.is_dead = true;
-    }
     tt_link_guests_expel(l);
+    for (uint32_t i = 0; i < l->n_ears; i++)
+        tt_link_retire(box->host, &l->ears[i].node);
     tt_link_unlock(box->host);
     free_listener(l);
 }

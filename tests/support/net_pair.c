@@ -127,6 +127,8 @@ static void missed(tt_conn *conn, tutti_err why, const char *text)
     if (conn->is_up || peer->has_missed)
         tt_node_fail(node, __FILE__, __LINE__, "missed, but it is up");
     peer->has_missed = true;
+    if (node->nodes->n_missed)
+        (*node->nodes->n_missed)++;
     peer->why = why;
     snprintf(peer->text, sizeof(peer->text), "%s", text);
     if (!node->connect_err)

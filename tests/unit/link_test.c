@@ -553,6 +553,39 @@ static void test_silent_guests(void **state)
     close_side(&b);
 }
 
+/* The owner hears a guest, and takes what it has brought, while the thread wakes
+ * up to do so. */
+static void test_settle(void **state)
+{
+    (void)state;
+    side b;
+    open_side(&b, 2);
+    tt_greet_word hello = {.magic = TT_GREET_MAGIC,
+                           .version_min = 1,
+                           .version_max = 1,
+                           .kind = TT_GREET_HELLO,
+                           .purpose = TT_LINK_TCP,
+                           .flags = TT_GREET_ONE_WAY,
+                           .job = 7,
+                           .from = id_of(1)};
+    memset(hello.token, 0x5a, sizeof(hello.token));
+    for (int i = 0; i < 2000; i++) {
+        tt_link_event in = {.fd = -1};
+        int fd = knock(&b);
+        tt_link_box_settle(b.box); /* now it is one of those who are heard */
+        assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
+        assert_int_equal(send(fd, "abc", 3, 0), 3);
+        while (!tt_link_box_take(b.box, &in))
+            tt_link_box_settle(b.box);
+        char got[4] = "";
+        assert_int_equal(recv(in.fd, got, 3, MSG_WAITALL), 3);
+        assert_string_equal(got, "abc");
+        tt_fork_close(&in.fd);
+        close(fd);
+    }
+    close_side(&b);
+}
+
 /* What one of many strangers does. */
 static void act_strange(int fd, int how, tt_greet_word *hello)
 {
@@ -1020,6 +1053,7 @@ int main(void)
         cmocka_unit_test(test_ways),
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_silent_guests),
+        cmocka_unit_test(test_settle),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_both_dial),

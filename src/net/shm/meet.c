@@ -209,8 +209,12 @@ static void miss(tt_shm_conn *conn, tutti_err err, const char *why)
     snprintf(text, sizeof(text), "no shared memory with rank %u: %s",
              conn->base.rank, why);
     tt_shm_end_meeting(conn);
-    if (conn->sock >= 0)
+    /* Its reply, if it still comes, has to fail there. */
+    if (conn->sock >= 0) {
         epoll_ctl(conn->base.net->fd, EPOLL_CTL_DEL, conn->sock, NULL);
+        shutdown(conn->sock, SHUT_RDWR);
+    }
+    tt_fork_close(&conn->sock);
     conn->base.net->up->missed(&conn->base, err, text);
 }
 
