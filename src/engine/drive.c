@@ -50,6 +50,7 @@ void tt_engine_unlock(tt_engine *e)
 
 static void run_news(tt_engine *e)
 {
+    e->has_news = false; /* there may be more */
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         tt_mesh_run(mesh);
     tt_any_run(e);
@@ -170,7 +171,7 @@ static void sleep_once(tt_engine *e)
     else if (e->dirty)
         ms = sleep_full_ms;
     e->n_sleeping++;
-    if (arm_all(e, true) && !e->work) {
+    if (arm_all(e, true) && !e->work && !e->has_news) {
         struct epoll_event event;
         uint64_t count;
         pthread_mutex_unlock(&e->lock);

@@ -104,6 +104,11 @@ struct tt_peer {
     const tt_access *accesses;
     uint32_t n_accesses, access; /* access: that is tried, or was */
     uint64_t rail;
+    /* Of an open mesh: who sits there, and who did before (none: nobody); where
+     * its accesses lie. */
+    tt_link_id id, was;
+    unsigned char *seat;
+    size_t seat_bytes;
     bool is_expected; /* at the start: it has been dialled */
     bool is_apart;    /* it cannot be reached, and no call has needed it yet */
     bool has_missed;  /* the access that was tried leads nowhere */
@@ -176,6 +181,7 @@ struct tt_mesh {
     tt_mesh *next;
     uint32_t rank, n_ranks, n_nets, n_refs;
     uint32_t n_peers;
+    bool is_open;
     tt_net **nets; /* the first n_busy have connections, or will soon; the
                       others have something to do only when there is an event */
     uint32_t n_busy;
@@ -283,8 +289,9 @@ void tt_op_recycle(tt_engine *e);
 void tt_within_offer(tt_op *op);
 /* The partner has entered the call, and grants its own. */
 void tt_within_hear(tt_side *side, const tt_grant *theirs);
-/* Nobody uses this rank's buffers any more. */
+/* Nobody uses this rank's buffers any more; the partner does not. */
 void tt_within_end(tt_op *op);
+void tt_within_part(tt_side *side);
 /* A partner's buffers, while a slice is made (the walk's hooks). */
 bool tt_within_hold(tt_side *side);
 void tt_within_release(tt_side *side);
@@ -316,6 +323,8 @@ tt_keep *tt_eager_find(tt_peer *peer, uint64_t comm, uint64_t channel,
 void tt_eager_give_back(tt_peer *peer, tt_keep *keep);
 /* Drops what is kept for a team. */
 void tt_eager_drop(tt_team *team);
+/* Nothing has been sent to the peer, or has come from it. */
+void tt_eager_renew(tt_peer *peer);
 void tt_eager_free(tt_mesh *mesh);
 
 /* team.c */
@@ -332,6 +341,8 @@ void tt_op_check_left(tt_op *op);
 void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
+/* The peer is connected now: the groups with it that have failed before. */
+void tt_group_retell(tt_peer *peer);
 static inline bool tt_is_group(uint64_t id)
 {
     return id >> 63 != 0;
@@ -358,6 +369,8 @@ void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
 bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_past *own,
                      const tt_call *theirs, uint64_t fingerprint);
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer);
+/* What a sentence calls a member: of a group its rank in the mesh. */
+uint32_t tt_team_name(const tt_team *team, uint32_t rank);
 /* Port 0 of a member; next_port leads on. */
 tt_peer *tt_team_peer(const tt_team *team, uint32_t rank);
 bool tt_team_has_left(const tt_team *team, const tt_peer *peer);
@@ -377,9 +390,11 @@ void tt_peer_dial(tt_peer *peer);
 void tt_mesh_expire(tt_mesh *mesh, uint64_t now_ns);
 /* A CALL has come. */
 void tt_mesh_asked(tt_peer *from, const tt_msg *m);
-tt_conn *tt_mesh_called(tt_net *net, uint32_t rank);
+tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
+/* Of an open mesh: where it was lost it may be connected again, by either side. */
+void tt_peer_revive(tt_peer *peer);
 /* A call has it as a partner, even if it could not be reached. */
 void tt_mesh_need(tt_peer *peer);
 /* It is connected, or about to be. */

@@ -96,7 +96,9 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
     team->next = mesh->teams;
     mesh->teams = team;
     for (uint32_t i = 0; i < n && !team->err; i++) {
-        const tt_peer *peer = tt_team_peer(team, i);
+        tt_peer *peer = tt_team_peer(team, i);
+        if (mesh->is_open)
+            tt_peer_revive(peer);
         for (; peer && !team->err; peer = peer->next_port)
             if (peer->is_lost)
                 tt_team_fail(team, TUTTI_EPEER, i, peer->why);
@@ -110,12 +112,19 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
 tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                          uint32_t n, tt_team **out)
 {
-    return make_team(mesh, id & ~(UINT64_C(1) << 63), members, n, out);
+    return mesh->is_open
+               ? TUTTI_EINVAL
+               : make_team(mesh, id & ~(UINT64_C(1) << 63), members, n, out);
 }
 
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
 {
     return team->rank_of[peer->rank];
+}
+
+uint32_t tt_team_name(const tt_team *team, uint32_t rank)
+{
+    return team->is_group ? team->members[rank] : rank;
 }
 
 tt_peer *tt_team_peer(const tt_team *team, uint32_t rank)
@@ -244,6 +253,14 @@ static bool is_served(const tt_op *op, uint32_t p)
            tt_walk_has_served(&op->walk, p);
 }
 
+/* Of a group. */
+static void print_ended(const tt_team *team, uint32_t rank, char *text,
+                        size_t size)
+{
+    snprintf(text, size, "rank %u has ended it before rank %u",
+             tt_team_name(team, rank), tt_team_name(team, team->rank));
+}
+
 void tt_op_check_left(tt_op *op)
 {
     tt_team *team = op->team;
@@ -254,26 +271,47 @@ void tt_op_check_left(tt_op *op)
         char text[200], call[96];
         uint32_t r = tt_op_team_rank(op, op->walk.b->partners[p].peer);
         tt_call_print(&op->call, call, sizeof(call));
-        snprintf(text, sizeof(text),
-                 "rank %u has left the communicator and will not call %s", r,
-                 call);
+        if (team->is_group)
+            print_ended(team, r, text, sizeof(text));
+        else
+            snprintf(text, sizeof(text),
+                     "rank %u has left the communicator and will not call %s",
+                     r, call);
         tt_team_fail(team, TUTTI_EPEER, r, text);
     }
 }
 
-static void print_loss(const tt_peer *peer, uint32_t rank, char *text,
+static void print_loss(const tt_peer *peer, uint32_t name, char *text,
                        size_t size)
 {
     uint32_t n = tt_mesh_n_ports(peer->mesh, peer->rank);
-    int used = snprintf(text, size, "rank %u is lost: %s", rank, peer->why);
+    int used = snprintf(text, size, "rank %u is lost: %s", name, peer->why);
     if (n > 1 && used > 0 && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, " (connection %u of %u)",
                  peer->port + 1u, n);
 }
 
+/* Its connection is at its end. False: an open call still needs it. */
+static bool part_from(tt_team *team, const tt_peer *peer)
+{
+    for (tt_op *op = team->ops; op; op = op->next)
+        for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+            if (op->sides[p].peer == peer &&
+                !(tt_walk_has_served(&op->walk, p) &&
+                  tt_walk_has_heard(&op->walk, p)))
+                return false;
+    for (tt_op *op = team->ops; op; op = op->next)
+        for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+            if (op->sides[p].peer == peer)
+                tt_within_part(&op->sides[p]);
+    team->has_left[peer - team->mesh->peers] = true;
+    return true;
+}
+
 /* A conn is gone: every team with that rank in it fails, unless the rank had
  * left it in good order. That other ports are well does not help: what was on
- * the way by this one is lost. */
+ * the way by this one is lost. A group, whose members leave without a word, fails
+ * if it needs the rank. */
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
 {
     if (peer->is_lost)
@@ -282,12 +320,16 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
     snprintf(peer->why, sizeof(peer->why), "%s", text);
     for (tt_team *team = peer->mesh->teams; team; team = team->next) {
         uint32_t rank = tt_team_rank_of(team, peer);
-        if (rank == TT_NONE || team->err || tt_team_has_left(team, peer))
+        if (rank == TT_NONE || team->err ||
+            (team->is_group ? part_from(team, peer)
+                            : tt_team_has_left(team, peer)))
             continue;
         char line[512];
-        print_loss(peer, rank, line, sizeof(line));
+        print_loss(peer, tt_team_name(team, rank), line, sizeof(line));
         tt_team_fail(team, why, rank, line);
     }
+    if (peer->mesh->is_open) /* to be renewed */
+        peer->mesh->has_news = peer->mesh->engine->has_news = true;
 }
 
 static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
@@ -304,7 +346,8 @@ static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
     else
         snprintf(where, sizeof(where), "call %" PRIu64, own->seq + 1);
     snprintf(text, sizeof(text), "%s: rank %u called %s, rank %u called %s%s",
-             where, team->rank, a, peer_rank, b, more);
+             where, tt_team_name(team, team->rank), a,
+             tt_team_name(team, peer_rank), b, more);
     tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
 }
 
@@ -345,7 +388,8 @@ void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
     snprintf(text, sizeof(text),
              "call %" PRIu64 ": rank %u called %s, rank %u called something "
              "else, too long ago to say what",
-             m->seq + 1, peer_rank, call, team->rank);
+             m->seq + 1, tt_team_name(team, peer_rank), call,
+             tt_team_name(team, team->rank));
     tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
 }
 
@@ -378,7 +422,8 @@ void tt_team_check_odd(tt_team *team, const tt_peer *peer)
     snprintf(text, sizeof(text),
              "call %" PRIu64 ": rank %u called %s, rank %u called something "
              "else and has left",
-             team->odd.seq + 1, team->rank, call, rank);
+             team->odd.seq + 1, tt_team_name(team, team->rank), call,
+             tt_team_name(team, rank));
     tt_team_fail(team, TUTTI_EMISMATCH, rank, text);
 }
 
@@ -495,6 +540,18 @@ void tt_group_told(tt_peer *peer, uint64_t id)
     drop_kept(peer, id);
 }
 
+void tt_group_retell(tt_peer *peer)
+{
+    const tt_team *team = peer->mesh->teams;
+    for (; team; team = team->next) {
+        if (!team->is_group || !team->err ||
+            tt_team_rank_of(team, peer) == TT_NONE)
+            continue;
+        tt_farewell f = failure_of(team);
+        tt_peer_tell(peer, &f.m, &f.reason);
+    }
+}
+
 /* It was broken by others before it was entered here. */
 static void check_over(tt_team *team)
 {
@@ -504,8 +561,7 @@ static void check_over(tt_team *team)
             if (peer->group_over != team->id)
                 continue;
             char text[96];
-            snprintf(text, sizeof(text), "rank %u has ended it before rank %u",
-                     i, team->rank);
+            print_ended(team, i, text, sizeof(text));
             tt_team_fail(team, TUTTI_EPEER, i, text);
         }
     }
@@ -544,7 +600,8 @@ static void end_group(tt_team *team)
     tt_mesh *mesh = team->mesh;
     if (team->ops) {
         char text[64];
-        snprintf(text, sizeof(text), "rank %u has left the group", team->rank);
+        snprintf(text, sizeof(text), "rank %u has left the group",
+                 tt_team_name(team, team->rank));
         tt_team_fail(team, TUTTI_EABORTED, team->rank, text);
     }
     note_over(mesh, team->id);

@@ -7,7 +7,8 @@
  *            a second the answers name the ranks that have not.
  * Liveness   a peer on another host that says nothing while an op waits for it
  *            is pinged; its engine thread answers whatever its program does.
- *            Peers on this host are watched by their transport.
+ *            Peers on this host are watched by their transport; of an open mesh
+ *            somebody else knows who is frozen.
  * Silence    a partner that has been told nothing of a small call for a while
  *            is told BIND: it may be in another call, or far ahead.
  * Runs about every 10 ms while ops are active. */
@@ -61,7 +62,8 @@ static uint32_t list_ranks(const tt_op *op, uint8_t answer, char *text,
             first = r;
         if (n++ < 8 && used < size)
             used += (size_t)snprintf(text + used, size - used, "%s%" PRIu32,
-                                     n > 1 ? ", " : "rank ", r);
+                                     n > 1 ? ", " : "rank ",
+                                     tt_team_name(op->team, r));
     }
     if (n > 8 && used < size)
         snprintf(text + used, size - used, " and %" PRIu32 " more", n - 8);
@@ -99,8 +101,8 @@ static void expire(tt_op *op)
              "%s (call %" PRIu64 "%s) timed out on rank %" PRIu32
              " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64
              " bytes received",
-             call, op->seq + 1, tag, op->team->rank, waited, who, step, n_steps,
-             tt_walk_moved_bytes(&op->walk));
+             call, op->seq + 1, tag, tt_team_name(op->team, op->team->rank),
+             waited, who, step, n_steps, tt_walk_moved_bytes(&op->walk));
     tt_team_fail(op->team, TUTTI_ETIMEOUT, culprit, text);
 }
 
@@ -123,7 +125,8 @@ static void miss_peer(tt_peer *peer, tt_team *team)
         tt_peer_gone(peer, TUTTI_EPEER, silence);
         return;
     }
-    snprintf(text, sizeof(text), "rank %u is lost: %s", rank, silence);
+    snprintf(text, sizeof(text), "rank %u is lost: %s",
+             tt_team_name(team, rank), silence);
     tt_team_fail(team, TUTTI_EPEER, rank, text);
 }
 
@@ -131,7 +134,7 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
 {
     const tt_engine *e = peer->mesh->engine;
     if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
-        e->opts.liveness_ns == 0)
+        peer->mesh->is_open || e->opts.liveness_ns == 0)
         return;
     /* Silence counts only while somebody listens: after a pause without calls
      * (or of this whole process) it begins anew. */

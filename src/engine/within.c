@@ -70,7 +70,8 @@ void tt_within_hear(tt_side *side, const tt_grant *theirs)
         char text[96];
         uint32_t rank = tt_team_rank_of(op->team, side->peer);
         snprintf(text, sizeof(text),
-                 "rank %u granted memory that is not where it says", rank);
+                 "rank %u granted memory that is not where it says",
+                 tt_team_name(op->team, rank));
         tt_team_fail(op->team, TUTTI_EPROTO, rank, text);
         return;
     }
@@ -133,14 +134,17 @@ bool tt_within_step(tt_engine *e)
     return false;
 }
 
+void tt_within_part(tt_side *side)
+{
+    const tt_buffers mine = buffers_of(side->op);
+    if (side->mine.number)
+        within_of(side)->withdraw(side->peer->conn, &mine, side->mine.number);
+    side->mine = (tt_grant){0};
+}
+
 void tt_within_end(tt_op *op)
 {
-    const tt_buffers mine = buffers_of(op);
     forget(op);
-    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
-        tt_side *side = &op->sides[p];
-        if (side->mine.number)
-            within_of(side)->withdraw(side->peer->conn, &mine,
-                                      side->mine.number);
-    }
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+        tt_within_part(&op->sides[p]);
 }

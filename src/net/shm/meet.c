@@ -66,7 +66,7 @@ static tutti_err listen_here(tt_shm_net *net, tutti_diag *diag)
                                 .n_ears = 1,
                                 .is_packets = true};
     tt_link_card nest = {0};
-    tutti_err err = tt_link_id_make(&net->id, diag);
+    tutti_err err = tt_net_identify(&net->base, diag);
     if (err)
         return err;
     if (getrandom(opts.token, sizeof(opts.token), 0) != sizeof(opts.token) ||
@@ -74,7 +74,7 @@ static tutti_err listen_here(tt_shm_net *net, tutti_diag *diag)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
     nest.nest |= 1; /* 0: none */
     tt_link_card_nest(&nest, &ear.at);
-    opts.self = net->id;
+    opts.self = net->base.id;
     err = tt_link_listen(net->box, &opts, &net->listener, NULL, diag);
     if (err)
         return err;
@@ -241,6 +241,12 @@ static void watch_process(tt_shm_conn *conn)
 static void set_up(tt_shm_conn *conn)
 {
     tt_shm_net *net = net_of(conn);
+    /* One that this one replaces may still be there. */
+    if (tt_grow(net->base.mem, (void **)&net->live, &net->most_live,
+                net->n_live + 1, sizeof(tt_shm_conn *))) {
+        miss(conn, TUTTI_ENOMEM, "out of memory");
+        return;
+    }
     tt_shm_end_meeting(conn);
     watch_process(conn);
     conn->base.is_up = true;
@@ -267,7 +273,7 @@ tutti_err tt_shm_dial(tt_conn *base, const void *addr, size_t len,
     tt_link_way way = {.cost = 0};
     tt_link_card_nest(&card.link, &way.to);
     tt_link_dial_opts opts = {.purpose = TT_LINK_SHM,
-                              .self = net->id,
+                              .self = net->base.id,
                               .to = card.link.id,
                               .arg = conn,
                               .ways = &way,
@@ -392,7 +398,8 @@ static void take_arrival(tt_shm_net *net, const tt_link_event *link)
     said theirs;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_conn *base = theirs.rank < net->base.n_ranks
-                        ? net->base.up->called(&net->base, theirs.rank)
+                        ? net->base.up->called(&net->base, theirs.rank,
+                                               &link->who.id)
                         : NULL;
     if (!base) {
         int fd = link->fd;

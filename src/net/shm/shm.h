@@ -50,12 +50,12 @@ typedef struct tt_shm_net {
     uint32_t ring_size;
     uint64_t least_direct; /* payloads from so many bytes may be lent */
     uint32_t n_live;
-    tt_shm_conn **live; /* n_ranks; the first n_live are polled */
-    int bell;           /* the own eventfd */
+    tt_shm_conn **live; /* [most_live]; the first n_live are polled */
+    size_t most_live;
+    int bell; /* the own eventfd */
     tt_link_host *host;
     tt_link_box *box;
     tt_link_listener *listener;
-    tt_link_id id;
     tt_shm_card card;
     tt_shm_conn *pending; /* not up yet */
 } tt_shm_net;
