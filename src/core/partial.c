@@ -191,6 +191,7 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
                              tt_worker_opts *how, tutti_diag *diag)
 {
     how->settings = &p->settings;
+    how->engine = p->engine;
     how->regions = p->settings.shm_direct_bytes ? tt_process_regions() : NULL;
     how->is_current = o->is_current;
     how->goes_ahead = o->goes_ahead;
@@ -218,9 +219,8 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
     tt_iface ifaces[MOST_PLACES];
     m->token = tt_place_random();
     m->host = tt_place_host();
-    uint64_t nest = tt_place_random();
-    tt_controller_opts how = {
-        .token = m->token, .nest = nest, .is_local = comm->agreed.n_hosts == 1};
+    tt_controller_opts how = {.token = m->token,
+                              .is_local = comm->agreed.n_hosts == 1};
     tutti_err err = open_controller(o, comm->n_ranks, &p->settings, &how,
                                     &p->controller, diag);
     if (err)
@@ -228,7 +228,7 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
     p->end_wait_ns = how.rule.end_wait_ns ? how.rule.end_wait_ns
                                           : TT_RULE_END_WAIT_NS;
     uint16_t port = tt_controller_port(p->controller);
-    tt_place_nest(nest, &m->places[m->n++]);
+    tt_controller_nest(p->controller, &m->places[m->n++]);
     tt_addr_numeric("127.0.0.1", port, &m->places[m->n++]);
     size_t found = how.is_local ? 0
                                 : tt_ifaces_list(p->settings.interfaces, ifaces,

@@ -192,6 +192,10 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
+/* The mesh rank of a member that an open call of all ranks waits for, one that has not
+ * entered it rather than one that has; and the call's number. TT_NONE: there is no
+ * such call. [locked] */
+uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered);
 /* No call of all ranks is open; messages may be. [locked] */
 bool tt_team_is_between_calls(const tt_team *team);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
