@@ -328,6 +328,8 @@ void tt_eager_renew(tt_peer *peer);
 void tt_eager_free(tt_mesh *mesh);
 
 /* team.c */
+/* What a sentence calls a member: of a group its rank in the mesh. */
+uint32_t tt_team_name(const tt_team *team, uint32_t rank);
 /* The call of the peer's FIRST differs from ours. */
 void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own);
 /* Those of the team that are connected, and its neighbours in the control graph;
@@ -369,8 +371,6 @@ void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
 bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_past *own,
                      const tt_call *theirs, uint64_t fingerprint);
 uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer);
-/* What a sentence calls a member: of a group its rank in the mesh. */
-uint32_t tt_team_name(const tt_team *team, uint32_t rank);
 /* Port 0 of a member; next_port leads on. */
 tt_peer *tt_team_peer(const tt_team *team, uint32_t rank);
 bool tt_team_has_left(const tt_team *team, const tt_peer *peer);

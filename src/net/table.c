@@ -30,12 +30,6 @@ const tt_net_ops *tt_transport_find(const char *name)
     return NULL;
 }
 
-tutti_err tt_net_identify(tt_net *net, tutti_diag *diag)
-{
-    return tt_link_id_is_none(&net->id) ? tt_link_id_make(&net->id, diag)
-                                        : TUTTI_OK;
-}
-
 const char *tt_transport_lack(const char *name)
 {
     return strcmp(name, "ucx") == 0 ? UCX_LACK : NULL;

@@ -657,7 +657,7 @@ static void a_group_that_is_over_is_over(void **state)
                 step_both(p);
             }
             assert_int_equal(state_of(p, 0, &text), TUTTI_EPEER);
-            assert_non_null(strstr(text, "rank 1 has left"));
+            assert_string_equal(text, "rank 1 has ended it before rank 0");
             assert_int_equal(p->w.rig.meshes[1]->n_ahead, 0);
             go_out(p, 0);
             go_into(p, 0, 8, false);
