@@ -23,6 +23,9 @@
 #include "base/log.h"
 #include "partial/session.h"
 
+/* Results of so many bytes are written while the engine waits. */
+static const size_t most_inside = 256 << 10;
+
 /* ----------------------------------------------------------------- begin -- */
 
 static void free_arrays(tt_worker *w)
@@ -249,17 +252,35 @@ void tt_crew_fail(tt_worker *w)
                   text, is_bare ? same : "");
 }
 
+static size_t bytes_to_write(const tt_crew *c)
+{
+    size_t bytes = 0;
+    for (const tt_job *job = c->jobs; job; job = job->next)
+        if (!job->what.is_scratch)
+            bytes += job->what.count * tutti_type_bytes(job->what.type);
+    return bytes;
+}
+
+/* The team is left later where the engine is in the middle of it. */
 static void commit(tt_worker *w)
 {
     tt_crew *c = &w->crew;
+    if (w->is_inside && bytes_to_write(c) > most_inside) {
+        tt_worker_wake(w);
+        return;
+    }
     for (tt_job *job = c->jobs; job; job = job->next)
         if (job->what.count > 0 && !job->what.is_scratch)
             memcpy(job->what.buf, job->copy.at,
                    job->what.count * tutti_type_bytes(job->what.type));
     w->is_newcomer = w->is_newcomer && !c->has_model;
+    w->phase = TT_PHASE_ENDED;
     say_done(w, TUTTI_OK, NULL);
-    tt_crew_end(w);
     tt_worker_call(w, TUTTI_OK);
+    if (w->is_inside)
+        tt_worker_wake(w);
+    else
+        tt_crew_end(w);
 }
 
 void tt_crew_advance(tt_worker *w)
@@ -277,7 +298,7 @@ void tt_crew_advance(tt_worker *w)
         if (is_over && !job->err)
             tt_job_end(job, TUTTI_OK);
     }
-    if (has_failed)
+    if (has_failed && !w->is_inside) /* its thread has been woken for that */
         tt_crew_fail(w);
     else if (has_all && w->phase == TT_PHASE_COMMIT)
         commit(w);
@@ -316,7 +337,6 @@ void tt_crew_check(tt_worker *w, uint64_t now)
 
 void tt_crew_fini(tt_worker *w)
 {
-    if (w->phase >= TT_PHASE_GROUP)
-        tt_crew_end(w);
+    tt_crew_end(w);
     free_arrays(w);
 }

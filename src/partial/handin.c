@@ -174,7 +174,7 @@ static tutti_err check(tt_worker *w, const tt_worker_buffer *what)
     if (w->phase == TT_PHASE_COMMIT || w->early.is_there)
         return tt_worker_refuse(w, TUTTI_EINVAL,
                                 "the group is being committed");
-    if (w->phase == TT_PHASE_IDLE)
+    if (w->phase <= TT_PHASE_ENDED)
         return tt_worker_refuse(
             w, TUTTI_EINVAL, "there is no group to reduce in: announce first");
     if (!tt_scale_kernel(what->type))
@@ -199,8 +199,7 @@ void tt_job_end(tt_job *job, tutti_err err)
 {
     tt_worker_done done = job->done;
     job->done = NULL;
-    if (done)
-        done(job->arg, err);
+    tt_worker_end(job->w, done, job->arg, err);
 }
 
 /* [not locked] With a copy of the buffer where that is needed. */
@@ -232,7 +231,14 @@ static void on_over(void *arg, tutti_err err)
     tt_worker *w = job->w;
     job->err = err;
     atomic_store_explicit(&job->is_over, true, memory_order_release);
-    tt_worker_wake(w);
+    if (err || pthread_mutex_trylock(&w->lock) != 0) {
+        tt_worker_wake(w);
+        return;
+    }
+    w->is_inside = true;
+    tt_crew_advance(w);
+    w->is_inside = false;
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* The member's contribution. */

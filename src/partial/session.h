@@ -10,9 +10,10 @@
  * Circles    crew.c handin.c visit.c worker.c: what the controller says begins and
  *            breaks groups, groups tell the controller how they have ended, and
  *            either ends calls of the program.
- * Locks      The worker's, then the engine's. The engine calls back under its own
- *            (handin.c: a call is over), so there it is only noted, and the
- *            worker's thread woken. */
+ * Locks      The worker's, then the engine's. The engine calls back under its own: a
+ *            call is over (handin.c). What follows is done there where the worker's
+ *            lock is free, since somebody may be waiting for it; else it is noted,
+ *            and the worker's thread woken. */
 #ifndef TT_PARTIAL_SESSION_H
 #define TT_PARTIAL_SESSION_H
 
@@ -27,6 +28,7 @@
 
 typedef enum tt_worker_phase {
     TT_PHASE_IDLE,
+    TT_PHASE_ENDED, /* committed; the group's team is still to be left */
     TT_PHASE_ANNOUNCED,
     TT_PHASE_GROUP,
     TT_PHASE_COMMIT
@@ -83,6 +85,7 @@ struct tt_worker {
     bool has_thread, stops;
     int wake_fd;
     _Atomic bool is_woken;
+    bool is_inside; /* called back by the engine, which is locked */
     uint64_t host;
     /* The others. */
     tt_link_id process;
@@ -142,7 +145,7 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
                    ...) TT_PRINTF(4, 5);
 /* The engine's team has failed. */
 void tt_crew_fail(tt_worker *w);
-/* Something may have come: tells those who wait. */
+/* Something may have come: tells those who wait, and commits. */
 void tt_crew_advance(tt_worker *w);
 void tt_crew_check(tt_worker *w, uint64_t now);
 void tt_crew_end(tt_worker *w);
@@ -170,6 +173,8 @@ int tt_worker_thread(tt_worker *w, pthread_t *thread, void *(*fn)(void *arg));
 tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text);
 /* [any thread, any lock] Its thread has something to do. */
 void tt_worker_wake(tt_worker *w);
+/* Tells the program how something has ended that it may be waiting for. */
+void tt_worker_end(tt_worker *w, tt_worker_done done, void *arg, tutti_err err);
 void tt_worker_call(tt_worker *w, tutti_err err); /* w->done, once */
 
 #endif

@@ -27,12 +27,17 @@ void tt_worker_wake(tt_worker *w)
     (void)n; /* it cannot be full */
 }
 
+void tt_worker_end(tt_worker *w, tt_worker_done done, void *arg, tutti_err err)
+{
+    if (done)
+        done(arg, err, w->is_inside);
+}
+
 void tt_worker_call(tt_worker *w, tutti_err err)
 {
     tt_worker_done done = w->done;
     w->done = NULL;
-    if (done)
-        done(w->done_arg, err);
+    tt_worker_end(w, done, w->done_arg, err);
 }
 
 /* ---------------------------------------------------------------- thread -- */
@@ -56,6 +61,8 @@ static void turn(tt_worker *w, bool is_woken, bool is_told)
     tt_visit_check(w, now);
     tt_crew_check(w, now);
     tt_crew_advance(w);
+    if (w->phase == TT_PHASE_ENDED)
+        tt_crew_end(w);
     tt_pipe_flush(&w->pipe);
 }
 
@@ -218,7 +225,7 @@ tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag)
                       "worker %u is there already: it can only join again "
                       "when it has left or is lost",
                       w->id);
-    if (!err && w->phase >= TT_PHASE_GROUP)
+    if (!err)
         tt_crew_end(w); /* broken when it was lost */
     if (!err)
         err = tt_visit_join(w, is_current, diag);
@@ -242,7 +249,8 @@ static tutti_err begin_announce(tt_worker *w)
 {
     if (w->err)
         return w->err;
-    if (w->phase == TT_PHASE_GROUP && w->crew.err)
+    if (w->phase == TT_PHASE_ENDED ||
+        (w->phase == TT_PHASE_GROUP && w->crew.err))
         tt_crew_end(w);
     if (w->phase == TT_PHASE_ANNOUNCED)
         return tt_worker_refuse(w, TUTTI_EINVAL,
@@ -319,8 +327,8 @@ void tt_worker_commit_early(tt_worker *w)
     tutti_err err = w->phase == TT_PHASE_GROUP
                         ? begin_commit(w, early.done, early.arg)
                         : TUTTI_EABORTED;
-    if (err && early.done)
-        early.done(early.arg, err);
+    if (err)
+        tt_worker_end(w, early.done, early.arg, err);
 }
 
 void tt_worker_drop_early(tt_worker *w, tutti_err err)
@@ -328,8 +336,8 @@ void tt_worker_drop_early(tt_worker *w, tutti_err err)
     const tt_early_commit early = w->early;
     w->early = (tt_early_commit){.is_there = false};
     tt_handin_drop(w, err);
-    if (early.is_there && early.done)
-        early.done(early.arg, err);
+    if (early.is_there)
+        tt_worker_end(w, early.done, early.arg, err);
 }
 
 tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg)

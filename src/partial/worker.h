@@ -10,8 +10,8 @@
  *
  * Threads: a thread of the worker's own talks with the controller and ends groups;
  * the engine moves the data. The functions may be called from any thread, one at a
- * time; `done` callbacks come from either, under the worker's lock: they must not
- * call back. */
+ * time; `done` callbacks come from any of them, under the worker's lock: they must
+ * not call back. */
 #ifndef TT_PARTIAL_WORKER_H
 #define TT_PARTIAL_WORKER_H
 
@@ -22,7 +22,8 @@
 #include "partial/rule.h"
 
 typedef struct tt_worker tt_worker;
-typedef void (*tt_worker_done)(void *arg, tutti_err err);
+/* is_locked: the engine is. */
+typedef void (*tt_worker_done)(void *arg, tutti_err err, bool is_locked);
 
 /* How members average so many bytes. workers: by place in the group. */
 typedef struct tt_worker_shape {

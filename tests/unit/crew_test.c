@@ -16,11 +16,12 @@ typedef struct told {
     tutti_err err;
 } told;
 
-static void take(void *arg, tutti_err err)
+static void take(void *arg, tutti_err err, bool is_locked)
 {
     told *t = arg;
     t->n++;
     t->err = err;
+    assert_false(is_locked);
 }
 
 static void test_break_ends_all(void **state)
@@ -29,9 +30,12 @@ static void test_break_ends_all(void **state)
     static tt_worker w;
     told complete = {0, TUTTI_AGAIN};
     told half = {0, TUTTI_AGAIN};
-    tt_job second = {.done = take, .arg = &half};
-    tt_job first = {
-        .done = take, .arg = &complete, .next = &second, .is_over = true};
+    tt_job second = {.w = &w, .done = take, .arg = &half};
+    tt_job first = {.w = &w,
+                    .done = take,
+                    .arg = &complete,
+                    .next = &second,
+                    .is_over = true};
     w.phase = TT_PHASE_GROUP;
     w.crew.id = 7;
     w.crew.jobs = &first;
@@ -68,7 +72,7 @@ static void test_sentences_name_workers(void **state)
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         static tt_worker w;
         told half = {0, TUTTI_AGAIN};
-        tt_job job = {.done = take, .arg = &half};
+        tt_job job = {.w = &w, .done = take, .arg = &half};
         const tt_group_opts group = {
             .origin = 5, .number = i + 1, .members = members, .n = 2};
         w = (tt_worker){.o.engine = rig.engines[0],
