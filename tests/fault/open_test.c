@@ -28,7 +28,7 @@
 #include "support/sums.h"
 
 enum { WORKERS = 5, NETS = 2, SIZES = 3, ROUNDS = 100 };
-static const uint64_t sizes[SIZES] = {5, 20011, 1 << 19};
+static const uint64_t sizes[SIZES] = {5, 20011, 1 << 17};
 static const uint64_t origin = 77;
 
 /* ------------------------------------------------------------------- words -- */
