@@ -372,7 +372,9 @@ typedef struct tt_link_stream {
     void *state;                       /* the layer's */
 } tt_link_stream;
 
-/* All as the system calls: a count, or -1 and errno (EAGAIN: not now). */
+/* All as the system calls: a count, or -1 and errno. send: less than was given,
+ * and EAGAIN, mean that the socket is full, so a poll tells when it is not. recv:
+ * EAGAIN means that nothing is there, but for what is pending. */
 typedef struct tt_link_layer {
     ssize_t (*send)(tt_link_stream *s, const struct iovec *iov, int n_iov);
     ssize_t (*recv)(tt_link_stream *s, const struct iovec *iov, int n_iov);

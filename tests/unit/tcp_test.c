@@ -463,8 +463,9 @@ static void test_both_dial(void **state)
                 for (uint32_t i = 0; i < a->n_strands; i++) {
                     struct sockaddr_in6 here, there;
                     socklen_t len = sizeof(here), far_len = sizeof(there);
-                    getsockname(a->strands[i].fd, (void *)&here, &len);
-                    getpeername(b->strands[i].fd, (void *)&there, &far_len);
+                    getsockname(a->strands[i].link.fd, (void *)&here, &len);
+                    getpeername(b->strands[i].link.fd, (void *)&there,
+                                &far_len);
                     assert_int_equal(here.sin6_port, there.sin6_port);
                 }
             }
@@ -801,7 +802,7 @@ static bool uses(const side *s, uint32_t peer, const char *name)
 {
     char got[32] = "";
     socklen_t len = sizeof(got) - 1;
-    getsockopt(((const tt_tcp_conn *)s->conns[peer])->strands[0].fd,
+    getsockopt(((const tt_tcp_conn *)s->conns[peer])->strands[0].link.fd,
                IPPROTO_TCP, TCP_CONGESTION, got, &len);
     if (strcmp(got, name) != 0)
         fprintf(stderr, "# %s instead of %s\n", got, name);

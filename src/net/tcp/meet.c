@@ -385,7 +385,7 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     tt_link_dial_end(m->dials[at]); /* it is over, or has come too late */
     m->dials[at] = NULL;
     set_options(&net_of(conn)->base, fd);
-    strand->fd = fd;
+    tt_link_stream_open(&strand->link, fd);
     strand->is_open = true;
     conn->n_open++;
     tt_sock_peer_text(fd, where);

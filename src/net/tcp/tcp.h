@@ -48,7 +48,7 @@ typedef struct tt_tcp_net {
 /* One socket of a conn. */
 typedef struct tt_tcp_strand {
     struct tt_tcp_conn *conn;
-    int fd; /* valid while is_open */
+    tt_link_stream link; /* of a socket while is_open */
     bool is_open, is_blocked;
     bool is_shut;    /* our stream has ended */
     uint32_t n_left; /* messages that have left, but older ones have not */
