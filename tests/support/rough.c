@@ -85,6 +85,8 @@ static ssize_t rough_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
         size_t most = r->have - r->at < iov[i].iov_len ? r->have - r->at
                                                        : iov[i].iov_len;
         size_t n = part_of(r, most);
+        if (r->o.end_at > 0 && r->o.end_at - r->n_read < n)
+            n = r->o.end_at - r->n_read;
         memcpy(iov[i].iov_base, r->buf + r->at, n);
         spoil(r, iov[i].iov_base, n);
         r->at += n;

@@ -24,6 +24,8 @@
 #include "base/ifaces.h"
 #include "net/table.h"
 #include "net/tcp/tcp.h"
+#include "support/net_pair.h"
+#include "support/rough.h"
 #include "support/stranger.h"
 
 /* --------------------------------------------------- names and addresses */
@@ -323,7 +325,45 @@ static void missed(tt_conn *conn, tutti_err why, const char *text)
         s->err = tt_fail(&s->diag, why, "%s", text);
 }
 
-static const tt_net_up upcalls = {.called = called, .up = up, .missed = missed};
+/* conn->peer, where there is one: what came, and how it ended. */
+typedef struct hearing {
+    uint32_t n_arrived;
+    bool is_lost;
+    tutti_err why;
+    char text[300];
+    char place[64];
+} hearing;
+
+static void *place_of(void *arg, const tt_msg *m)
+{
+    hearing *h = arg;
+    assert_true(m->len <= sizeof(h->place));
+    return h->place;
+}
+
+static void arrived(void *arg, const tt_msg *m, const void *data)
+{
+    hearing *h = arg;
+    (void)m;
+    (void)data;
+    h->n_arrived++;
+}
+
+static void lost(void *arg, tutti_err why, const char *text)
+{
+    hearing *h = arg;
+    assert_false(h->is_lost);
+    h->is_lost = true;
+    h->why = why;
+    snprintf(h->text, sizeof(h->text), "%s", text);
+}
+
+static const tt_net_up upcalls = {.called = called,
+                                  .up = up,
+                                  .missed = missed,
+                                  .place = place_of,
+                                  .arrived = arrived,
+                                  .lost = lost};
 
 static void open_side(side *s, uint32_t rank, uint32_t n)
 {
@@ -606,6 +646,55 @@ static void test_strangers(void **state)
     close_sides(sides, 2);
 }
 
+/* Rank 1 says two messages over a stream that spoils what rank 0 reads. */
+static void expect_loss(const tt_rough_opts *o, uint32_t n_whole, tutti_err why,
+                        const char *text)
+{
+    side sides[2];
+    hearing heard[2] = {{0}};
+    open_sides(sides, 2);
+    connect_sides(sides, 2);
+    tt_conn *to = sides[1].conns[0];
+    tt_tcp_conn *from = (tt_tcp_conn *)(void *)sides[0].conns[1];
+    to->peer = &heard[1];
+    from->base.peer = &heard[0];
+    tt_rough_put(&from->strands[0].link, o);
+    for (int i = 0; i < 2; i++) {
+        const tt_msg m = {.magic = TT_MSG_MAGIC, .len = 40};
+        char payload[40] = "";
+        const struct iovec iov = {payload, sizeof(payload)};
+        assert_int_not_equal(tt_net_tcp.send(to, &m, &iov, 1), TT_FULL);
+    }
+    tt_net_tcp.flush(to);
+    for (int i = 0; i < 20000 && !heard[0].is_lost; i++) {
+        turn_side(&sides[0]);
+        usleep(500);
+    }
+    assert_true(heard[0].is_lost);
+    assert_int_equal(heard[0].n_arrived, n_whole);
+    assert_int_equal(heard[0].why, why);
+    if (!strstr(heard[0].text, text))
+        fail_msg("\"%s\" is not in: %s", text, heard[0].text);
+    close_sides(sides, 2);
+}
+
+/* A bit of a header flips on the way; the stream ends in a message, and between
+ * two. */
+static void test_spoilt_stream(void **state)
+{
+    (void)state;
+    const uint64_t message = sizeof(tt_msg) + 40;
+    tt_rough_opts o = {.seed = tt_test_seed(), .flip_at = 1};
+    expect_loss(&o, 0, TUTTI_EPROTO, "something that is no message");
+    o.flip_at = message + 1;
+    expect_loss(&o, 1, TUTTI_EPROTO, "something that is no message");
+    o.flip_at = 0;
+    o.end_at = message;
+    expect_loss(&o, 1, TUTTI_EPEER, "closed the connection");
+    o.end_at = message - 1;
+    expect_loss(&o, 0, TUTTI_EPEER, "closed the connection");
+}
+
 static void test_unreachable(void **state)
 {
     (void)state;
@@ -868,6 +957,7 @@ int main(void)
         cmocka_unit_test(test_wrong_hosts),
         cmocka_unit_test(test_two_jobs),
         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_spoilt_stream),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_namespaces),
