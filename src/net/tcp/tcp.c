@@ -545,7 +545,7 @@ static void tcp_fini(tt_net *base)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
     if (net->live) {
-        tt_tcp_stop_listening(net);
+        tt_door_close(&net->door);
         tt_fork_close(&base->fd);
     }
     tt_free(base->mem, net->live, base->n_ranks, sizeof(tt_tcp_conn *));
