@@ -217,7 +217,7 @@ static void cut(const worker *w)
         if (!conn || !conn->is_up)
             continue;
         int fd = strcmp(conn->net->ops->name, "tcp") == 0
-                     ? ((const tt_tcp_conn *)conn)->strands[0].fd
+                     ? ((const tt_tcp_conn *)conn)->strands[0].link.fd
                      : ((const tt_shm_conn *)conn)->sock;
         shutdown(fd, SHUT_RDWR);
     }
