@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "boot/meet.h"
@@ -28,6 +29,9 @@
 #define LOOK_MS 500
 /* More of them are nobody's mistake. */
 #define MOST_WARNINGS 10
+/* Descriptors that rank 0 has beside those of the other ranks: its input and
+ * output, the link thread's, the box, the listener. */
+#define OTHER_FILES 8
 
 typedef struct gathering {
     tt_boot *boot;
@@ -357,6 +361,17 @@ static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+/* A connection each. */
+static tutti_err check_files(const tt_boot *boot, tutti_diag *diag)
+{
+    if (tt_files_allow((uint64_t)boot->n_ranks + OTHER_FILES))
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_ESYS,
+                   "rank 0 is connected with each of %u ranks at start-up, but "
+                   "may have no more than %llu open files; raise ulimit -n",
+                   boot->n_ranks, (unsigned long long)tt_files_limit());
+}
+
 static tutti_err gather(gathering *g, const tt_launch *launch,
                         const tt_settings *set, tutti_diag *diag)
 {
@@ -388,9 +403,9 @@ tutti_err tt_boot_gather(tt_boot *boot, const tt_launch *launch,
                    .deadline_ns = deadline_ns,
                    .n_missing = boot->n_ranks - 1};
     tt_link_host *host = NULL;
-    tutti_err err = TUTTI_OK;
+    tutti_err err = check_files(boot, diag);
     g.polls = tt_new(&boot->mem, boot->n_ranks, sizeof(*g.polls));
-    if (!g.polls)
+    if (!err && !g.polls)
         err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u ranks",
                       boot->n_ranks);
     if (!err)

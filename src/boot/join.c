@@ -187,7 +187,7 @@ static tutti_err judge(seeking *s, const tt_link_outcome *o,
     else if (o->why != TT_LINK_WELL)
         snprintf(s->tried, sizeof(s->tried), "%s: %s", where,
                  o->why == TT_LINK_SILENT ? strerror(ETIMEDOUT)
-                 : o->err                 ? strerror(o->err)
+                 : o->err                 ? tt_errno_text(o->err)
                                           : tt_link_why_text(o->why));
     return TUTTI_AGAIN;
 }

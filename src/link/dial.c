@@ -487,7 +487,7 @@ void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
         if (is_again || n_more > 0)
             continue;
         tt_link_outcome o = tt_link_dial_outcome(d, i);
-        const char *how = o.err                   ? strerror(o.err)
+        const char *how = o.err                   ? tt_errno_text(o.err)
                           : o.why == TT_LINK_WELL ? "no answer"
                                                   : tt_link_why_text(o.why);
         used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.40s)",
