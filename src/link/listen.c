@@ -264,6 +264,7 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
     l->terms = (tt_greet_terms){.purposes = o->purposes,
                                 .self = o->self,
                                 .job = o->job,
+                                .needs_job = o->needs_job,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
     memcpy(l->said, o->said, sizeof(o->said));

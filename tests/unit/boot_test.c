@@ -463,7 +463,7 @@ static void test_strangers(void **state)
 }
 
 /* Who says all that a rank says and goes is no rank; nor who says what makes no
- * sense. */
+ * sense, or of no job. */
 static void test_passers_by(void **state)
 {
     (void)state;
@@ -487,12 +487,16 @@ static void test_passers_by(void **state)
         memcpy(hello.said, &said[i], sizeof(said[i]));
         close(shout(port, &hello, sizeof(hello)));
     }
+    memcpy(hello.said, &(tt_boot_said){1, 2, 1}, sizeof(said[0]));
+    hello.job = 0;
+    int none = shout(port, &hello, sizeof(hello));
     kill(s.pids[0], SIGCONT);
     for (uint32_t r = 1; r < 3; r++) {
         me = make_role(r, 3, where, "job");
         start(&s, &me);
     }
     expect_all_good(&s);
+    close(none);
 }
 
 /* What answers at rank 0's address speaks another version of the greeting, or

@@ -229,6 +229,12 @@ static void test_words(void **state)
     assert_int_equal(v, 1);
     BAD(w.job = 0, TT_LINK_WELL);
     BAD(w.to = (tt_link_id){{0}}, TT_LINK_WELL);
+    tt_greet_terms strict = terms;
+    tt_greet_word none = good;
+    strict.needs_job = true;
+    none.job = 0;
+    assert_int_equal(tt_greet_judge(&good, &strict, &v), TT_LINK_WELL);
+    assert_int_equal(tt_greet_judge(&none, &strict, &v), TT_LINK_OTHER_JOB);
     /* The other way round. */
     uint8_t said[TT_LINK_SAID] = "hi";
     tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1,
