@@ -14,6 +14,8 @@
 #define TT_GROUP_HISTORY 16    /* ... and of a group; powers of two */
 #define TT_IN_FLIGHT_MAX 32768 /* calls of a communicator */
 #define TT_EARLY_MAX (2 * TT_IN_FLIGHT_MAX) /* of a peer that are ahead */
+#define TT_CTL_MAX \
+    (2 * TT_EARLY_MAX) /* control messages that wait for a peer */
 
 typedef struct tt_peer tt_peer;
 

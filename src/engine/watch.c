@@ -149,8 +149,9 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
         miss_peer(peer, team);
         return;
     }
-    /* A quarter of the time, then one ping per tick: cheap and never late. */
-    if (silent > e->opts.liveness_ns / 4) {
+    /* A quarter of the time, then one ping per tick: cheap and never late. Where
+     * something waits already it would be no news. */
+    if (silent > e->opts.liveness_ns / 4 && peer->n_ctl == 0) {
         tt_msg m = tt_team_msg(team, TT_KIND_PING, 0, 0);
         tt_peer_tell(peer, &m, NULL);
     }

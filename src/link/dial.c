@@ -464,7 +464,7 @@ tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
 
 const char *tt_link_outcome_text(const tt_link_outcome *o)
 {
-    return o->err ? strerror(o->err) : tt_link_why_text(o->why);
+    return o->err ? tt_errno_text(o->err) : tt_link_why_text(o->why);
 }
 
 void tt_link_tries(const tt_link_dial *d, char *out, size_t size)

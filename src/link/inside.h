@@ -21,6 +21,9 @@
 #include "base/rng.h"
 #include "link/greet.h"
 
+/* Who may wait to be accepted; the system has a limit of its own. */
+#define TT_LINK_BACKLOG 4096
+
 typedef enum tt_link_node_kind {
     TT_LINK_NODE_WAKE,
     TT_LINK_NODE_EAR,
