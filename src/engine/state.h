@@ -141,7 +141,7 @@ struct tt_peer {
      * latest that it has ended. 0: none. */
     uint64_t group_ahead, group_over;
     uint64_t heard, heard_before;         /* messages */
-    uint64_t silent_since_ns;             /* while an op waits for it */
+    uint64_t silent_ns;                   /* while an op waits for it */
     uint64_t watched_ns;                  /* when it was last looked at */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };

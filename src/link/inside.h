@@ -139,8 +139,9 @@ struct tt_link_dial {
     uint32_t at; /* the way of this try */
     uint32_t n_tried, round;
     uint64_t until_ns, pause_ns;
-    uint64_t refused_since_ns; /* 0: some try was not refused */
-    tt_rng rng;                /* spreads the tries of many */
+    uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */
+    uint32_t n_refused;
+    tt_rng rng; /* spreads the tries of many */
     size_t got;
     uint32_t version;
     tt_greet_word hello, reply;

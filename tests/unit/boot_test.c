@@ -38,6 +38,7 @@ typedef struct outcome {
 typedef struct role {
     tt_launch launch;
     int delay_ms;
+    const volatile outcome *after; /* it comes when this one has ended */
     uint64_t timeout_ms;
     int dies_before; /* exchange number 1 or 2; 0: never */
     /* Before the last exchange one calls the start off, and the others, but
@@ -96,6 +97,8 @@ static void play(const role *me, outcome *seen)
     memset(&settings, 0, sizeof(settings));
     settings.start_timeout_ns = me->timeout_ms * TT_NS_PER_MS;
     poll(NULL, 0, me->delay_ms);
+    while (me->after && me->after->seconds == 0)
+        poll(NULL, 0, 5);
     uint64_t start = tt_now_ns();
     tt_boot *boot = NULL;
     seen->is_right = true;
@@ -291,10 +294,10 @@ static void test_no_rank_0(void **state)
     loopback(where, sizeof(where), "127.0.0.1");
     scene s = {0};
     role me = make_role(1, 2, where, "");
-    me.timeout_ms = 300;
+    me.timeout_ms = 3000; /* by then it has tried */
     start(&s, &me);
     me = make_role(1, 2, "no-such-host.invalid:4711", "");
-    me.timeout_ms = 300;
+    me.timeout_ms = 3000;
     start(&s, &me);
     finish(&s);
     assert_int_equal(s.seen[0].open, TUTTI_ETIMEOUT);
@@ -386,10 +389,9 @@ static void test_other_job(void **state)
     role me = make_role(0, 2, where, "one");
     start(&s, &me);
     me = make_role(1, 2, where, "two");
-    me.delay_ms = 100;
     start(&s, &me);
     me = make_role(1, 2, where, "one");
-    me.delay_ms = 4000; /* rank 0 is still there for the stranger */
+    me.after = &s.seen[1]; /* till then rank 0 is there for the stranger */
     start(&s, &me);
     finish(&s);
     assert_int_equal(s.seen[0].open, TUTTI_OK);
@@ -549,7 +551,7 @@ static void test_port_in_use(void **state)
     role me = make_role(0, 2, where, "");
     start(&s, &me);
     me = make_role(1, 2, where, ""); /* meets a listener that never answers */
-    me.timeout_ms = 400;
+    me.timeout_ms = 3000;
     start(&s, &me);
     finish(&s);
     close(fd);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "engine/state.h"
@@ -785,6 +786,34 @@ static void silence_breaks_the_group_alone(void **state)
     close_pair(p);
 }
 
+/* A process that had no processor has not asked: whoever is silent for it meanwhile
+ * lives. */
+static void a_pause_of_ones_own_is_no_silence(void **state)
+{
+    (void)state;
+    const char *text;
+    pair *p = open_pair(tt_transport_find("tcp"), 2048);
+    for (uint32_t r = 0; r < 2; r++)
+        go_into(p, r, 1, false);
+    reduce(p, 0, 0, 2);
+    for (uint64_t until = tt_now_ns() + 5 * TT_NS_PER_S;
+         peer_of(p, 0)->heard == 0 && tt_now_ns() < until;)
+        step_both(p);
+    for (int i = 0; i < 3; i++) {
+        usleep(300 * 1000); /* three times as long as a peer may be silent */
+        step_both(p);
+        for (uint32_t r = 0; r < 2; r++)
+            assert_int_equal(state_of(p, r, &text), 0);
+    }
+    reduce(p, 1, 0, 2);
+    for (uint64_t until = tt_now_ns() + 5 * TT_NS_PER_S;
+         !(p->of[0][0].is_over && p->of[1][0].is_over) && tt_now_ns() < until;)
+        step_both(p);
+    assert_true(p->of[0][0].is_over && !p->of[0][0].err);
+    assert_true(p->of[1][0].is_over && !p->of[1][0].err);
+    close_pair(p);
+}
+
 static void step_one(const pair *p, uint32_t r)
 {
     tt_engine *e = p->w.rig.engines[r];
@@ -940,6 +969,7 @@ int main(void)
         cmocka_unit_test(a_group_that_is_over_is_over),
         cmocka_unit_test(a_broken_group_is_not_begun),
         cmocka_unit_test(silence_breaks_the_group_alone),
+        cmocka_unit_test(a_pause_of_ones_own_is_no_silence),
         cmocka_unit_test(memory_on_its_way_is_taken_back),
         cmocka_unit_test(half_a_first_gives_its_place_back),
         cmocka_unit_test(who_takes_nothing_is_lost),

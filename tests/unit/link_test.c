@@ -445,7 +445,7 @@ static void test_ways(void **state)
     tt_link_dial_end(d);
     /* Nothing but refusals: it gives up before its deadline. */
     o.n_ways = 2;
-    o.give_up_ns = 100 * TT_NS_PER_MS;
+    o.give_up_ns = TT_NS_PER_S; /* by then it has tried both */
     o.pause_ns = TT_NS_PER_MS;
     uint64_t start = tt_now_ns();
     out = dial(&a, &o, &d);
@@ -466,6 +466,38 @@ static void test_ways(void **state)
     close_side(&other);
 }
 
+/* A way that is silent for longer than refusals are borne hides none behind it,
+ * although it is but a guess. */
+static void test_guesses(void **state)
+{
+    (void)state;
+    side a, b;
+    open_box(&a, 1);
+    open_side(&b, 2);
+    tt_addr any = way_to(&b, false).to;
+    any.u.v4.sin_port = 0;
+    int silent = tt_link_bind(&any, 8), shut = tt_link_bind(&any, 8);
+    assert_true(silent >= 0 && shut >= 0);
+    tt_link_way ways[3] = {way_to(&b, false), way_to(&b, false),
+                           way_to(&b, false)};
+    ways[0].to.u.v4.sin_port = htons(tt_sock_port(shut));
+    ways[1].to.u.v4.sin_port = htons(tt_sock_port(silent));
+    ways[1].is_guess = true;
+    close(shut);
+    tt_link_dial_opts o = dial_opts(&a, &b, ways);
+    o.n_ways = 3;
+    o.answer_ns = 500 * TT_NS_PER_MS;
+    o.give_up_ns = 100 * TT_NS_PER_MS;
+    tt_link_dial *d;
+    tt_link_event out = dial(&a, &o, &d);
+    assert_int_equal(out.kind, TT_LINK_DIALLED);
+    assert_int_equal(out.way, 2);
+    tt_fork_close(&out.fd);
+    close(silent);
+    close_side(&a);
+    close_side(&b);
+}
+
 /* Somebody listens and never accepts; somebody answers something else. */
 static void test_no_answer(void **state)
 {
@@ -479,7 +511,7 @@ static void test_no_answer(void **state)
     assert_true(fd >= 0);
     way.to.u.v4.sin_port = htons(tt_sock_port(fd));
     tt_link_dial_opts o = dial_opts(&a, &b, &way);
-    o.deadline_ns = in_ns(150 * TT_NS_PER_MS);
+    o.deadline_ns = in_ns(TT_NS_PER_S); /* by then it is connected */
     tt_link_dial *d;
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_FAILED);
@@ -1204,6 +1236,7 @@ int main(void)
         cmocka_unit_test(test_one_way),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_guesses),
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_silent_guests),
         cmocka_unit_test(test_settle),
