@@ -320,6 +320,7 @@ static void test_slices(void **state)
     /* No slice without an element. */
     cut = (tt_cut){.n_parts = 1, .n_fronts = 64, .elem_bytes = 1 << 20};
     assert_int_equal(tt_cut_slices(&cut, 3), 2);
+    assert_int_equal(tt_cut_slices(&cut, 4), 4);
     /* A window is whole positions, rounded up; what holds nothing is none. */
     assert_int_equal(tt_cut_window(100, 1000, 8), 1);
     assert_int_equal(tt_cut_window(126, 1000, 8), 2);
