@@ -389,7 +389,7 @@ static void test_refusals(void **state)
     tt_link_dial_opts good = dial_opts(&a, &b, &way);
     good.n_rounds = 1;
     tt_link_dial_opts o = good;
-    o.purpose = TT_LINK_UCX;
+    o.purpose = TT_LINK_PROBE;
     expect_refusal(&a, &b, &o, TT_LINK_OTHER_PURPOSE);
     o = good;
     o.job = 8;
