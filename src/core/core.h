@@ -2,7 +2,8 @@
  * core.h - what implements tutti.h: private to src/core.
  *
  * process.c  what the process has one of, and fork
- * create.c   start-up: settings, launch, rendezvous, transports, mesh
+ * create.c   start-up: settings, launch, rendezvous
+ * connect.c  then transports, mesh, control graph
  * comm.c     communicators: split, destroy, abort, what they tell
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * rails.c    the connections of a pair of ranks
@@ -15,7 +16,10 @@
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
  * unstable.c schedules: calls without a communicator
- * report.c   how those end */
+ * probing.c  the probe, likewise
+ * report.c   how those end
+ *
+ * Next: create.c, comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
 
