@@ -131,6 +131,29 @@ static void test_ways(void **state)
     expect_ways(&here, &peer, NULL, "");
 }
 
+/* Of networks that are equally fast the smallest goes first. */
+static void test_small_networks(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"10.0.1.2",  "10.0.2.2",  "10.0.3.2",
+                                      "fd00:1::2", "fd00:2::2", NULL};
+    static const int orders[5] = {TT_IFACE_ORDINARY, TT_IFACE_ORDINARY,
+                                  TT_IFACE_ORDINARY, TT_IFACE_ORDINARY,
+                                  TT_IFACE_ORDINARY};
+    const tt_iface own[] = {
+        iface("eth1 10.0.1.1/26", TT_IFACE_ORDINARY, 10000),
+        iface("eth2 10.0.2.1/30", TT_IFACE_ORDINARY, 10000),
+        iface("eth3 10.0.3.1/24", TT_IFACE_ORDINARY, 10000),
+        iface("eth4 fd00:1::1/64", TT_IFACE_ORDINARY, 10000),
+        iface("eth5 fd00:2::1/125", TT_IFACE_ORDINARY, 10000)};
+    tt_link_card card = {.netns = 7}, peer = card_of(ips, orders);
+    tt_link_here here = {
+        .card = &card, .interfaces = "", .ifaces = own, .n_ifaces = 5};
+    expect_ways(&here, &peer, NULL,
+                "10.0.2.2%eth2 [fd00:2::2]%eth5 10.0.1.2%eth1 10.0.3.2%eth3 "
+                "[fd00:1::2]%eth4");
+}
+
 static void test_hints(void **state)
 {
     (void)state;
@@ -249,9 +272,13 @@ static void test_many_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),      cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_rail),      cmocka_unit_test(test_way_of),
-        cmocka_unit_test(test_many_ways), cmocka_unit_test(test_same_way_once),
+        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_rail),
+        cmocka_unit_test(test_way_of),
+        cmocka_unit_test(test_many_ways),
+        cmocka_unit_test(test_same_way_once),
+        cmocka_unit_test(test_small_networks),
     };
     return TT_RUN_TAP(tests);
 }
