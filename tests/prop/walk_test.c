@@ -112,6 +112,37 @@ static void a_narrow_front_moves(void **state)
     }
 }
 
+static tutti_schedule *planned(const char *planner, tutti_coll coll, uint32_t n)
+{
+    const tt_problem p = {.collective = coll,
+                          .n_ranks = n,
+                          .root = tt_coll_has_root(coll) ? 0 : TT_NONE,
+                          .size_bytes = 12};
+    tutti_schedule *s;
+    assert_int_equal(
+        tt_plan_build(tt_planner_find(planner), &p, &tt_mem_std, &s, NULL), 0);
+    return s;
+}
+
+/* What is sent lies in more pieces than a message may have: it is packed. */
+static void many_pieces(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(6);
+    tt_rng rng = {seed};
+    static const tutti_coll trees[] = {TUTTI_GATHER, TUTTI_SCATTER};
+    for (int i = 0; i < 2; i++) {
+        tutti_schedule *s = planned("doubling", trees[i], 200);
+        tt_walks_opts o = {.schedule = s,
+                           .count = 3,
+                           .window = 2,
+                           .front_bytes = 4096,
+                           .seed = tt_rng_next(&rng)};
+        perform(&o, seed);
+        tt_sched_free(s);
+    }
+}
+
 /* ------------------------------------------------------------------ jobs -- */
 
 enum { MEMBERS = 8 };
@@ -373,14 +404,8 @@ static void credit_is_kept(void **state)
 static void steps_are_told(void **state)
 {
     (void)state;
-    const tt_problem p = {.collective = TUTTI_ALL_REDUCE,
-                          .n_ranks = 3,
-                          .root = TT_NONE,
-                          .size_bytes = 12};
     const uint32_t junk = 0;
-    tutti_schedule *s;
-    assert_int_equal(
-        tt_plan_build(tt_planner_find("ring"), &p, &tt_mem_std, &s, NULL), 0);
+    tutti_schedule *s = planned("ring", TUTTI_ALL_REDUCE, 3);
     const tt_walks_opts o = {
         .schedule = s, .count = 3, .window = 4, .front_bytes = 65536};
     lone x;
@@ -416,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order_ends_right),
         cmocka_unit_test(a_narrow_front_moves),
+        cmocka_unit_test(many_pieces),
         cmocka_unit_test(jobs_average),
         cmocka_unit_test(breaches_are_refused),
         cmocka_unit_test(credit_is_kept),
