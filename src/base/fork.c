@@ -9,7 +9,8 @@
  *            sockets that they do not tell us of. Which those are is read from
  *            /proc at the last moment, and the inode must be the same.
  * Cost       128 KiB of zero pages, of which only the used ones are real.
- *            Numbers beyond the map are not watched. */
+ *            Numbers beyond the map are not watched.
+ * Next       core/process.c (when it is called). */
 #include "base/fork.h"
 
 #include <fcntl.h>

@@ -27,8 +27,9 @@
  *            link from it waits in the box. So at most one of the two is ever
  *            taken, and both know which, if nobody dials who has taken a link
  *            already.
- * Secret     A secret is proved, and the stream sealed, between connect() and
- *            HELLO: greet itself stays as it is, inside. */
+ * Secret     (later) A secret is proved, and the stream sealed, between connect()
+ *            and HELLO: greet itself stays as it is, inside.
+ * Next       greet.c (judges words), guests.c and dial.c (say and hear them). */
 #ifndef TT_LINK_GREET_H
 #define TT_LINK_GREET_H
 

@@ -11,7 +11,8 @@
  *            (tt_link_retire), or puts it into the grave, which the thread empties
  *            at the end of a turn.
  * Circles    guests.c dial.c: of two processes that dial each other one link stays,
- *            which the guest and the dial at each end decide together (greet.h). */
+ *            which the guest and the dial at each end decide together (greet.h).
+ * Next       host.c. */
 #ifndef TT_LINK_INSIDE_H
 #define TT_LINK_INSIDE_H
 

@@ -422,6 +422,43 @@ static int shout(uint16_t port, const void *bytes, size_t len)
     return fd;
 }
 
+/* Who waits in vain says who was sent away, and why. */
+static void test_told_of_others(void **state)
+{
+    (void)state;
+    const tt_greet_word hello = {.magic = TT_GREET_MAGIC,
+                                 .version_min = 1,
+                                 .version_max = 1,
+                                 .kind = TT_GREET_HELLO,
+                                 .purpose = TT_LINK_RENDEZVOUS,
+                                 .job = 1};
+    static const char *const texts[] = {
+        "belongs to another job",
+        "(version 77 of the greeting) have no version",
+        "nobody there serves this"};
+    for (int i = 0; i < 3; i++) {
+        tt_greet_word word = hello;
+        if (i == 1)
+            word.version_min = word.version_max = 77;
+        if (i == 2)
+            word.purpose = TT_LINK_PROBE;
+        uint16_t port = free_port(NULL);
+        char where[64];
+        snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+        scene s = {0};
+        role me = make_role(0, 2, where, "");
+        me.timeout_ms = 2000;
+        start(&s, &me);
+        int fd = shout(port, &word, sizeof(word));
+        finish(&s);
+        close(fd);
+        assert_int_equal(s.seen[0].open, TUTTI_ETIMEOUT);
+        expect_text(&s.seen[0], "; sent 127.0.0.1:");
+        expect_text(&s.seen[0], texts[i]);
+        drop(&s);
+    }
+}
+
 /* Strangers that say nothing, rubbish, half a greeting, another version, and
  * what was a start-up message before there was a greeting. */
 static void test_strangers(void **state)
@@ -812,6 +849,7 @@ int main(void)
         cmocka_unit_test(test_other_size),
         cmocka_unit_test(test_duplicate_rank),
         cmocka_unit_test(test_other_job),
+        cmocka_unit_test(test_told_of_others),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_passers_by),
         cmocka_unit_test(test_other_answers),

@@ -303,6 +303,10 @@ static void test_v6(void **state)
         close_side(&b);
         skip();
     }
+    tt_link_card_of(b.listener, &b.card);
+    assert_int_equal(b.card.n_places, 1);
+    assert_int_equal(b.card.places[0].family, 6);
+    assert_int_equal(b.card.places[0].ip[15], 1);
     tt_link_way way;
     memset(&way, 0, sizeof(way));
     tt_addr_numeric("::1", tt_link_listener_port(b.listener, 0), &way.to);
@@ -397,7 +401,7 @@ static void test_refusals(void **state)
     tt_link_dial_opts good = dial_opts(&a, &b, &way);
     good.n_rounds = 1;
     tt_link_dial_opts o = good;
-    o.purpose = TT_LINK_UCX;
+    o.purpose = TT_LINK_PROBE;
     expect_refusal(&a, &b, &o, TT_LINK_OTHER_PURPOSE);
     o = good;
     o.job = 8;
