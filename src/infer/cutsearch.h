@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cutsearch.h - what cutsearch_gain.c, cutsearch_groups.c and cutsearch.c share: the search for cuts. */
+ * cutsearch.h - what the files of the search for cuts share: cutsearch.c and
+ * cutsearch_*.c. */
 #ifndef TT_INFER_CUTSEARCH_H
 #define TT_INFER_CUTSEARCH_H
 

@@ -459,19 +459,6 @@ static void place_round_robin(const tt_gen *g, uint32_t *place, uint32_t n)
     }
 }
 
-static void shuffle(uint64_t seed, uint32_t *place, uint32_t n)
-{
-    tt_rng rng = {seed};
-    for (uint32_t i = 0; i < n; i++)
-        place[i] = i;
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t k = (uint32_t)tt_rng_below(&rng, i);
-        uint32_t swap = place[i - 1];
-        place[i - 1] = place[k];
-        place[k] = swap;
-    }
-}
-
 static void place_ranks(tt_gen *g)
 {
     const tt_genspec *s = g->s;
@@ -486,7 +473,7 @@ static void place_ranks(tt_gen *g)
     bool is_grid = s->generator->make == tt_make_torus ||
                    s->generator->make == tt_make_mesh;
     if (s->order == TT_ORDER_RANDOM)
-        shuffle(s->seed, place, n);
+        tt_rng_order(&(tt_rng){s->seed}, place, n);
     else if (is_grid)
         place_columns(s, place, n);
     else
