@@ -121,6 +121,13 @@ tutti_err tt_builder_error(const tt_builder *b, tutti_diag *diag)
     return b->err;
 }
 
+void tt_builder_parts(tt_builder *b, uint64_t n_parts)
+{
+    b->head.n_parts = n_parts;
+    if (!b->err)
+        b->err = check_head(&b->head, &b->diag);
+}
+
 /* ----------------------------------------------------- chunks, transfers -- */
 
 /* Room for `more` chunks; false (and an error kept) when there is none. */

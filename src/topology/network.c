@@ -533,8 +533,7 @@ static bool draft_new(tt_topo_builder *b, draft *d)
     d->first_in = tt_arena_new(a, n + 1, 4);
     d->out = tt_arena_new(a, m, 4);
     d->in = tt_arena_new(a, m, 4);
-    return d->t && d->nodes && d->links && d->rank_node && d->first_out &&
-           d->first_in && d->out && d->in;
+    return !a->err;
 }
 
 static tt_link *lay_cables(tt_link *at, const tt_link *first,
@@ -664,8 +663,7 @@ static void check_paths(tt_topo_builder *b, const draft *d)
 
 /* ---------------------------------------------------------------- grids -- */
 
-/* Nodes of the grid; 0: more than 2^32. */
-static uint64_t grid_size(const tt_grid *g)
+uint64_t tt_grid_points(const tt_grid *g)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < g->n_dims; i++) {
@@ -745,7 +743,7 @@ static void check_grid(tt_topo_builder *b, const draft *d)
     bool has_zero = b->grid.n_dims > TT_MAX_DIMS;
     for (uint32_t i = 0; i < b->grid.n_dims && !has_zero; i++)
         has_zero = b->grid.dims[i] == 0;
-    uint64_t n = has_zero ? 0 : grid_size(&b->grid);
+    uint64_t n = has_zero ? 0 : tt_grid_points(&b->grid);
     if (n != b->n_nodes)
         tt_topo_refuse(b, TUTTI_EINVAL, b->grid_at,
                        "this grid does not have the network's %u nodes",

@@ -157,7 +157,7 @@ static uint32_t *sort_entering(maker *m)
     const tutti_topology *t = m->t;
     uint32_t *list = tt_arena_new(&m->arena, (size_t)t->n_links + 1, 4);
     uint32_t *next = tt_arena_new(&m->arena, t->n_nodes, 4);
-    if (!list || !next)
+    if (m->arena.err)
         return NULL;
     memcpy(next, t->first_in, t->n_nodes * sizeof(*next));
     for (uint32_t k = 0; k < t->n_links; k++) {
@@ -310,7 +310,7 @@ static bool list_core_links(maker *m)
     const tt_routes *r = m->r;
     m->first = tt_arena_new(&m->arena, (size_t)r->n_core + 1, 4);
     m->from = tt_arena_new(&m->arena, (size_t)t->n_links + 1, 4);
-    if (!m->first || !m->from)
+    if (m->arena.err)
         return false;
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n_core; i++) {
