@@ -402,8 +402,7 @@ static tutti_err open(tt_sim_world *w)
     f->changed = tt_arena_new(a, n_links, sizeof(uint32_t));
     f->area = tt_arena_new(a, n_links, sizeof(uint32_t));
     f->shares = tt_arena_new(a, n_links, sizeof(share));
-    if (!f->flows || !f->hops || !f->channels || !f->ends || !f->over ||
-        !f->set || !f->changed || !f->area || !f->shares)
+    if (a->err)
         return TUTTI_ENOMEM;
     for (uint32_t c = 0; c < w->n_conns; c++)
         f->flows[c].at = TT_NONE;

@@ -227,7 +227,7 @@ static tutti_err make_conns(tt_sim_world *w, const uint32_t *order)
     w->conns = tt_arena_new(&w->arena, count_conns(s, order),
                             sizeof(*w->conns));
     w->heaps = tt_arena_new(&w->arena, s->n_transfers, sizeof(*w->heaps));
-    if (!w->conns || !w->heaps)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     for (uint64_t i = 0; i < s->n_transfers; i++) {
         const tt_transfer *t = &s->transfers[order[i]];

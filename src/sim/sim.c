@@ -454,7 +454,7 @@ static tutti_err make_arrays(tt_sim_world *w)
         return TUTTI_OK;
     w->arrived_first = tt_arena_new(&w->arena, n, sizeof(uint32_t));
     w->arrived_last = tt_arena_new(&w->arena, n, sizeof(uint32_t));
-    if (!w->arrived_first || !w->arrived_last)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     for (size_t l = 0; l < n; l++)
         w->arrived_first[l] = TT_NONE;

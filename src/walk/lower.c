@@ -235,7 +235,7 @@ static tutti_err make_lanes(work *w)
     w->sends = tt_arena_new(&w->arena, part->n_xfers, sizeof(tt_lane));
     w->recvs = tt_arena_new(&w->arena, part->n_xfers, sizeof(tt_lane));
     w->groups = tt_arena_new(&w->arena, part->n_xfers, sizeof(tt_group));
-    if (!open || !wires || !w->sends || !w->recvs || !w->groups)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     memset(open, 0xff, n * sizeof(*open));
     for (uint64_t i = 0; i < part->n_xfers; i++)
@@ -681,7 +681,7 @@ static tutti_err allocate(work *w)
         n_pieces += w->recvs[l].n_chunks;
     b->spans = tt_arena_new(&b->arena, n_spans, sizeof(tt_span));
     b->pieces = tt_arena_new(&b->arena, n_pieces, sizeof(tt_piece));
-    if (!b->spans || !b->pieces)
+    if (b->arena.err)
         return TUTTI_ENOMEM;
     return TUTTI_OK;
 }
