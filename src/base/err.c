@@ -42,6 +42,15 @@ void tt_diag_clear(tutti_diag *diag)
     *diag = (tutti_diag){.rank = TT_NONE, .chunk = TT_NONE, .step = TT_NONE};
 }
 
+void tt_diag_at(tutti_diag *diag, uint32_t rank, uint32_t chunk, uint32_t step)
+{
+    if (!diag)
+        return;
+    diag->rank = rank;
+    diag->chunk = chunk;
+    diag->step = step;
+}
+
 tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
 {
     if (!diag)

@@ -379,12 +379,6 @@ static void fire(tt_sim_world *w, double until_s)
     }
 }
 
-static void event(tt_sim_world *w, const tt_sim_event *e)
-{
-    (void)w;
-    (void)e; /* all of the model's events are in its own heap */
-}
-
 static tutti_err open(tt_sim_world *w)
 {
     tt_arena *a = &w->arena;
@@ -414,17 +408,10 @@ static tutti_err open(tt_sim_world *w)
     return TUTTI_OK;
 }
 
-static void close(tt_sim_world *w)
-{
-    (void)w; /* all of it lies in the arena */
-}
-
 const tt_sim_model tt_sim_fluid = {
     .open = open,
-    .close = close,
     .begin = begin,
     .settle = settle,
     .next = next,
     .fire = fire,
-    .event = event,
 };

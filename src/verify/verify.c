@@ -250,11 +250,7 @@ static tutti_err refuse(const proof *p, uint32_t rank, uint32_t step,
         snprintf(block, sizeof(block), " (block %u)",
                  p->s->chunks[p->chunk].block);
     tt_fail(p->diag, TUTTI_EPROOF, "chunk %u%s: %s", p->chunk, block, sentence);
-    if (p->diag) {
-        p->diag->rank = rank;
-        p->diag->chunk = p->chunk;
-        p->diag->step = step;
-    }
+    tt_diag_at(p->diag, rank, p->chunk, step);
     return TUTTI_EPROOF;
 }
 
