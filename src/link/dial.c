@@ -7,8 +7,8 @@
  *            been closed, and without TAKEN the listener forgets it.
  * Refusals   A way that is refused at once, or answered by somebody else (private
  *            networks have equal addresses everywhere), costs no time. A dial
- *            all of whose ways refuse for give_up_ns fails; silence is waited
- *            for until the deadline.
+ *            all of whose ways refuse for give_up_ns fails, between two tries;
+ *            silence is waited for until the deadline.
  * Both dial  greet.h has the rule; here: HELD and YIELDING. Where the one from the
  *            smaller id has failed on all its ways once, it lets the other one
  *            through: what is between may let connections pass one way only.
@@ -18,11 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "link/inside.h"
 
 #define TRY_NS (100 * TT_NS_PER_MS)
@@ -80,9 +80,8 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     bool was_silent = why == TT_LINK_SILENT || why == TT_LINK_UNGREETED;
     close_try(d);
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
-    d->last = d->at;
     if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
-        d->refused_since_ns = 0;
+        d->n_refused = 0;
         go_on(d, now + CROSSED_NS); /* the same way again */
         return;
     }
@@ -91,8 +90,8 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
         return;
     }
     if (was_silent && !d->ways[d->at].is_guess)
-        d->refused_since_ns = 0;
-    else if (d->refused_since_ns == 0)
+        d->n_refused = 0;
+    else if (d->n_refused++ == 0)
         d->refused_since_ns = now;
     d->at = (d->at + 1) % d->o.n_ways;
     d->n_tried = (d->n_tried + 1) % d->o.n_ways;
@@ -243,7 +242,8 @@ void tt_link_dial_event(tt_link_dial *d)
 static bool is_given_up(const tt_link_dial *d, uint64_t now)
 {
     return now >= d->o.deadline_ns ||
-           (d->o.give_up_ns > 0 && d->refused_since_ns > 0 &&
+           (d->o.give_up_ns > 0 && d->state == TT_DIAL_PAUSED &&
+            d->n_refused >= d->o.n_ways &&
             now > d->refused_since_ns + d->o.give_up_ns);
 }
 
@@ -253,10 +253,8 @@ static void note_cut(tt_link_dial *d)
     tt_link_why why = d->state == TT_DIAL_CONNECTING ? TT_LINK_SILENT
                       : d->state == TT_DIAL_GREETED  ? TT_LINK_UNGREETED
                                                      : TT_LINK_WELL;
-    if (why == TT_LINK_WELL)
-        return;
-    d->outcomes[d->at] = (tt_link_outcome){.why = why};
-    d->last = d->at;
+    if (why != TT_LINK_WELL)
+        d->outcomes[d->at] = (tt_link_outcome){.why = why};
 }
 
 static void begin_or_hold(tt_link_dial *d)
@@ -405,9 +403,9 @@ tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
     set_defaults(&d->o);
     memcpy(d->ways, o->ways, o->n_ways * sizeof(*d->ways));
     d->o.ways = d->ways;
-    d->at = d->last = d->o.first;
+    d->at = d->o.first;
     d->pause_ns = d->o.pause_ns;
-    if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce))
+    if (tt_random(&nonce, sizeof(nonce), NULL))
         nonce = tt_now_ns();
     d->rng.state = nonce;
     d->hello = hello_of(o, nonce);
@@ -465,12 +463,9 @@ tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
     return o;
 }
 
-uint32_t tt_link_dial_last(const tt_link_dial *d)
+const char *tt_link_outcome_text(const tt_link_outcome *o)
 {
-    tt_link_lock(d->box->host);
-    uint32_t last = d->last;
-    tt_link_unlock(d->box->host);
-    return last;
+    return o->err ? tt_errno_text(o->err) : tt_link_why_text(o->why);
 }
 
 void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
@@ -487,11 +482,9 @@ void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
         if (is_again || n_more > 0)
             continue;
         tt_link_outcome o = tt_link_dial_outcome(d, i);
-        const char *how = o.err                   ? strerror(o.err)
-                          : o.why == TT_LINK_WELL ? "no answer"
-                                                  : tt_link_why_text(o.why);
         used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.40s)",
-                                 used ? ", " : "", text, how);
+                                 used ? ", " : "", text,
+                                 tt_link_outcome_text(&o));
         memcpy(last, text, sizeof(last));
     }
     if (n_more > 0)

@@ -251,11 +251,5 @@ const tt_net_ops *tt_transport_find(const char *name);
 /* What is missing where a known transport has no row; NULL: nothing is, or the
  * name is not known. */
 const char *tt_transport_lack(const char *name);
-/* For open(): an id where the owner gave none. */
-static inline tutti_err tt_net_identify(tt_net *net, tutti_diag *diag)
-{
-    return tt_link_id_is_none(&net->id) ? tt_link_id_make(&net->id, diag)
-                                        : TUTTI_OK;
-}
 
 #endif

@@ -51,9 +51,9 @@ struct tt_controller {
     pthread_t thread;
     bool has_thread, stops;
     int epoll_fd, wake_fd;
-    tt_link_host *host;
     tt_link_box *box; /* workers that come */
     tt_link_listener *listener;
+    tt_link_listener *nest; /* a unix socket; NULL: none */
     tt_rule *rule;
     tt_str log;
     char log_name[256]; /* for messages */
@@ -544,21 +544,19 @@ static tutti_err listen_for_workers(tt_controller *c, tutti_diag *diag)
     tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_CONTROLLER),
                              .job = c->o.token,
                              .is_local = c->o.is_local,
-                             .interfaces = c->o.interfaces,
-                             .has_nest = !c->o.listen};
+                             .interfaces = c->o.interfaces};
     if (c->o.listen) {
         tt_addr_text(c->o.listen, text);
         ear.at = *c->o.listen;
         o.ears = &ear;
         o.n_ears = 1;
-    } else if (c->o.ports &&
-               !tt_ports_parse(c->o.ports, &o.first_port, &o.last_port)) {
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_PORT_RANGE is \"%.60s\"; expected 40000-40100 "
-                       "or one port",
-                       c->o.ports);
+    } else {
+        o.ports = c->o.ports;
     }
     tutti_err err = tt_link_listen(c->box, &o, &c->listener, &why, diag);
+    o.is_nest = true;
+    if (!err && !c->o.listen) /* other ways serve where it fails */
+        tt_link_listen(c->box, &o, &c->nest, NULL, NULL);
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "the controller cannot listen at %s", text);
@@ -574,9 +572,7 @@ static tutti_err open_fds(tt_controller *c, tutti_diag *diag)
     if (c->epoll_fd < 0 || c->wake_fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno,
                              "no descriptors for a controller");
-    tutti_err err = tt_link_host_open(&c->host, diag);
-    if (!err)
-        err = tt_link_box_open(c->host, &c->mem, &c->box, diag);
+    tutti_err err = tt_link_box_open(&c->mem, &c->box, diag);
     if (!err)
         err = listen_for_workers(c, diag);
     if (err)
@@ -675,7 +671,6 @@ void tt_controller_close(tt_controller *c)
     if (c->has_thread)
         stop(c);
     tt_link_box_close(c->box);
-    tt_link_host_close(c->host);
     while (c->guests) {
         guest *g = c->guests;
         c->guests = g->next;
@@ -707,8 +702,9 @@ uint16_t tt_controller_port(const tt_controller *c)
 
 void tt_controller_nest(const tt_controller *c, tt_addr *out)
 {
-    tt_link_card card;
-    tt_link_card_of(c->listener, &card);
+    tt_link_card card = {.nest = 0};
+    if (c->nest)
+        tt_link_card_of(c->nest, &card);
     tt_link_card_nest(&card, out);
 }
 

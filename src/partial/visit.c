@@ -273,15 +273,12 @@ static tutti_err try_all(tt_worker *w, tt_link_box *box, bool is_current,
 
 tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
 {
-    tt_link_host *host = NULL;
-    tt_link_box *box = NULL;
-    tutti_err err = tt_link_host_open(&host, diag);
-    if (!err)
-        err = tt_link_box_open(host, &w->mem, &box, diag);
-    if (!err)
-        err = try_all(w, box, is_current, diag);
+    tt_link_box *box;
+    tutti_err err = tt_link_box_open(&w->mem, &box, diag);
+    if (err)
+        return err;
+    err = try_all(w, box, is_current, diag);
     tt_link_box_close(box);
-    tt_link_host_close(host);
     return err;
 }
 

@@ -28,7 +28,7 @@
 #include "support/sums.h"
 
 enum { WORKERS = 5, NETS = 2, SIZES = 3, ROUNDS = 100 };
-static const uint64_t sizes[SIZES] = {5, 20011, 1 << 19};
+static const uint64_t sizes[SIZES] = {5, 20011, 1 << 17};
 static const uint64_t origin = 77;
 
 /* ------------------------------------------------------------------- words -- */
@@ -217,7 +217,7 @@ static void cut(const worker *w)
         if (!conn || !conn->is_up)
             continue;
         int fd = strcmp(conn->net->ops->name, "tcp") == 0
-                     ? ((const tt_tcp_conn *)conn)->strands[0].fd
+                     ? ((const tt_tcp_conn *)conn)->strands[0].link.fd
                      : ((const tt_shm_conn *)conn)->sock;
         shutdown(fd, SHUT_RDWR);
     }

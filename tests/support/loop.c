@@ -151,7 +151,9 @@ static tutti_err loop_open(tt_net *base, tutti_diag *diag)
     if (base->fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "eventfd");
     tt_fork_watch(base->fd);
-    tutti_err err = tt_net_identify(base, diag);
+    tutti_err err = tt_link_id_is_none(&base->id)
+                        ? tt_link_id_make(&base->id, diag)
+                        : TUTTI_OK;
     if (err)
         return err;
     uint64_t wish = base->settings->shm_ring_bytes;
@@ -188,7 +190,7 @@ static void join(loop_net *net, loop_conn *conn, loop_pair *pair, int side)
     conn->side = side;
     conn->is_new = true;
     tt_duplex_init(&conn->duplex, (char *)pair + PAIR_HEAD_BYTES,
-                   pair->ring_size, side);
+                   pair->ring_size, side, NULL, NULL);
     net->live[net->n_live++] = conn;
     net->n_new++;
 }

@@ -119,6 +119,8 @@ static void up(tt_conn *conn)
     const tt_peer *peer = conn->peer;
     if (!conn->is_up || peer->is_lost || peer->has_missed)
         tt_node_fail(peer->node, __FILE__, __LINE__, "up, but it is not");
+    if (peer->node->nodes->on_up)
+        peer->node->nodes->on_up(conn);
 }
 
 static void missed(tt_conn *conn, tutti_err why, const char *text)
@@ -252,7 +254,7 @@ static void dial_all(tt_node *node, const card *all)
         memcpy(bytes[r], all[r].bytes, TT_NET_ADDR_MAX);
     if (nodes->tamper)
         nodes->tamper(node->rank, bytes);
-    double seconds = nodes->connect_s > 0 ? nodes->connect_s : 10;
+    double seconds = nodes->connect_s > 0 ? nodes->connect_s : 30;
     uint64_t deadline = tt_now_ns() + (uint64_t)(seconds * 1e9);
     for (uint32_t r = 0; r < nodes->n; r++) {
         if (!is_dialled(node, r))

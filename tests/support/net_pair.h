@@ -58,7 +58,7 @@ struct tt_nodes {
     uint64_t seed;
     bool is_direct;   /* payloads lie in memory that peers may map */
     bool is_threads;  /* threads instead of processes */
-    double connect_s; /* deadline of a dial; 0: 10 s */
+    double connect_s; /* deadline of a dial; 0: 30 s */
     /* May change what `rank` sees of the others' addresses. */
     void (*tamper)(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX]);
     tt_dials dials;
@@ -66,6 +66,8 @@ struct tt_nodes {
     _Atomic uint32_t *n_missed; /* counts them, if in shared memory; or NULL */
     /* Runs after the exchange, before the dials; may be NULL. */
     void (*before)(tt_node *node);
+    /* Runs when a connection is up, before anything is sent; may be NULL. */
+    void (*on_up)(tt_conn *conn);
     uint32_t n_killed; /* nodes that are expected to die by SIGKILL */
 };
 

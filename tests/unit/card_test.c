@@ -15,7 +15,6 @@
 #include "partial/partial.h"
 #include "tutti.h"
 
-static tt_link_host *host;
 static tt_link_box *box;
 
 static uint64_t soon(void)
@@ -297,15 +296,13 @@ static void test_worker_refuses_nonsense(void **state)
 static int open_links(void **state)
 {
     (void)state;
-    return tt_link_host_open(&host, NULL) ||
-           tt_link_box_open(host, &tt_mem_std, &box, NULL);
+    return tt_link_box_open(&tt_mem_std, &box, NULL);
 }
 
 static int close_links(void **state)
 {
     (void)state;
     tt_link_box_close(box);
-    tt_link_host_close(host);
     return 0;
 }
 

@@ -8,9 +8,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "engine/state.h"
 #include "support/alloc.h"
+#include "support/chaos.h"
 #include "support/loop.h"
+#include "support/seed.h"
 #include "support/sums.h"
 
 enum { RANKS = 3, COUNT = 5000 };
@@ -415,6 +418,211 @@ static void memory_for_a_seat(void **state)
     close_world(w);
 }
 
+/* -------------------------------------------------------------------- storm -- */
+
+/* Groups one after the other, of two or three; somebody is started again, loses a
+ * connection, or has no memory. */
+typedef struct storm {
+    world *w;
+    tt_rng rng;
+    uint64_t number, seed;
+    uint32_t n, ranks[RANKS];
+    uint32_t n_entered, n_out;
+    bool is_broken; /* it need not go well */
+    bool is_told;
+    bool is_last; /* all are in it, and nothing happens */
+    uint32_t n_well, n_broken, n_started;
+} storm;
+
+static uint32_t below(storm *s, uint64_t n)
+{
+    return (uint32_t)tt_rng_below(&s->rng, n);
+}
+
+static uint32_t place_of(const storm *s, uint32_t r)
+{
+    uint32_t i = 0;
+    while (i < s->n && s->ranks[i] != r)
+        i++;
+    return i;
+}
+
+static void form(storm *s)
+{
+    s->number++;
+    s->n = s->n_entered = s->n_out = 0;
+    s->is_broken = s->is_told = false;
+    uint32_t absent = s->is_last ? RANKS : below(s, RANKS + 1);
+    for (uint32_t r = 0; r < RANKS; r++)
+        if (r != absent)
+            s->ranks[s->n++] = r;
+}
+
+/* False: there is no memory. */
+static bool enter(storm *s, uint32_t r)
+{
+    world *w = s->w;
+    process *p = &w->p[r];
+    const tt_group_opts opts = {
+        .origin = origin, .number = s->number, .members = s->ranks, .n = s->n};
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->ranks[i] != r && seat(w, r, &w->p[s->ranks[i]], s->ranks[i]))
+            return false;
+    if (tt_group_create(p->mesh, &opts, &p->team))
+        return false;
+    p->program = tt_sum_program(&tt_mem_std, s->n, place_of(s, r), COUNT);
+    p->is_over = false;
+    for (uint32_t i = 0; i < COUNT; i++)
+        p->at[i] = i * (r + 1) + (uint32_t)s->number;
+    tt_engine_lock(p->engine);
+    tutti_err err = tt_sum_begin(p->team, p->program, p->at, 0, note, p);
+    tt_engine_unlock(p->engine);
+    if (err)
+        note(p, err);
+    return true;
+}
+
+static void end_one(storm *s, uint32_t r)
+{
+    process *p = &s->w->p[r];
+    if (p->err && !s->is_broken) {
+        const char *text;
+        tt_team_state(p->team, &text);
+        fail_msg("rank %u, group %llu: %s (TT_SEED=%llu)", r,
+                 (unsigned long long)s->number, text,
+                 (unsigned long long)s->seed);
+    }
+    for (uint32_t i = 0; i < COUNT && !p->err; i++) {
+        uint32_t want = 0;
+        for (uint32_t k = 0; k < s->n; k++)
+            want += i * (s->ranks[k] + 1) + (uint32_t)s->number;
+        if (p->at[i] != want)
+            fail_msg("rank %u, group %llu: wrong result (TT_SEED=%llu)", r,
+                     (unsigned long long)s->number,
+                     (unsigned long long)s->seed);
+    }
+    go_out(p);
+    s->n_out++;
+}
+
+static void turn(storm *s)
+{
+    uint32_t r = below(s, RANKS);
+    process *p = &s->w->p[r];
+    bool is_member = place_of(s, r) < s->n;
+    step(p);
+    if (!is_member || below(s, 4) > 0)
+        return;
+    if (!p->team && place_of(s, r) == s->n_entered) {
+        s->n_entered++;
+        if (s->is_told || !enter(s, r)) {
+            s->is_broken = true;
+            s->n_out++;
+        }
+    } else if (p->team && s->is_told) {
+        tt_engine_lock(p->engine);
+        tt_team_fail(p->team, TUTTI_EABORTED, TT_NONE, "it is told");
+        tt_engine_unlock(p->engine);
+    }
+    if (p->team && p->is_over)
+        end_one(s, r);
+}
+
+static void restart(storm *s)
+{
+    uint32_t r = below(s, RANKS);
+    bool was_in = s->w->p[r].team != NULL;
+    s->w->counts.fail_at = 0;
+    stop(s->w, r);
+    start(s->w, r);
+    s->n_started++;
+    if (place_of(s, r) >= s->n)
+        return;
+    s->is_broken = true;
+    s->n_out += was_in;
+}
+
+/* One group, from its forming to its end. */
+static void play(storm *s, bool is_poor)
+{
+    form(s);
+    uint32_t fate = s->is_last ? 0 : below(s, 4), at = below(s, 60);
+    uint32_t told_at = at + below(s, 400);
+    tt_test_mem *counts = &s->w->counts;
+    if (is_poor && fate == 3) {
+        s->is_broken = true;
+        counts->fail_at = counts->n_allocs + 1 + below(s, 30);
+    }
+    for (uint32_t i = 0; s->n_out < s->n; i++) {
+        if (i == at && fate == 1)
+            restart(s);
+        if (i == at && fate == 2 && s->n_entered > 0) {
+            process *p = &s->w->p[s->ranks[below(s, s->n_entered)]];
+            s->is_broken = true;
+            lose(p, (p->net->rank + 1 + below(s, RANKS - 1)) % RANKS);
+        }
+        s->is_told |= s->is_broken && i >= told_at;
+        turn(s);
+        if (i > 3000000)
+            fail_msg("stuck in group %llu (TT_SEED=%llu)",
+                     (unsigned long long)s->number,
+                     (unsigned long long)s->seed);
+    }
+    counts->fail_at = 0;
+    s->n_well += !s->is_broken;
+    s->n_broken += s->is_broken;
+    /* Who has a connection that is not there for the other notices that. */
+    for (uint32_t quiet = 0; s->is_broken && quiet < 100; quiet++)
+        step_all(s->w);
+}
+
+static void run_storm(const tt_net_ops *ops, uint64_t number, uint32_t n,
+                      bool is_poor)
+{
+    storm s = {.w = open_world(ops), .seed = tt_test_seed(number)};
+    s.rng.state = s.seed;
+    while (s.number < n)
+        play(&s, is_poor);
+    s.is_last = true; /* nothing of those before it is kept after it */
+    play(&s, false);
+    for (uint32_t r = 0; r < RANKS; r++)
+        assert_int_equal(s.w->p[r].mesh->n_ahead, 0);
+    print_message("# %u groups went well, %u broke, %u processes were started "
+                  "again\n",
+                  s.n_well, s.n_broken, s.n_started);
+    assert_true(s.n_well > n / 8 && s.n_broken > n / 8);
+    close_world(s.w);
+}
+
+static void storm_in_memory(void **state)
+{
+    (void)state;
+    run_storm(&tt_net_loop, 1, 1000, true);
+}
+
+static void storm_with_delays(void **state)
+{
+    (void)state;
+    tt_chaos_opts chaos = TT_CHAOS_OPTS_INIT;
+    chaos.seed = tt_test_seed(2);
+    chaos.full_per_1000 = 200;
+    chaos.delay_per_1000 = 200;
+    chaos.delay_turns = 20;
+    run_storm(tt_chaos_wrap(&tt_net_loop, &chaos), 2, 500, false);
+}
+
+static void storm_over_shm(void **state)
+{
+    (void)state;
+    run_storm(tt_transport_find("shm"), 3, 300, true);
+}
+
+static void storm_over_tcp(void **state)
+{
+    (void)state;
+    run_storm(tt_transport_find("tcp"), 4, 300, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +635,10 @@ int main(void)
         cmocka_unit_test(nobody_sits_there),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(memory_for_a_seat),
+        cmocka_unit_test(storm_in_memory),
+        cmocka_unit_test(storm_with_delays),
+        cmocka_unit_test(storm_over_shm),
+        cmocka_unit_test(storm_over_tcp),
     };
     tt_test_limit(240);
     return TT_RUN_TAP(tests);
