@@ -82,7 +82,7 @@ struct tt_worker {
     tt_settings settings;
     pthread_mutex_t lock;
     pthread_t thread;
-    bool has_thread, stops;
+    bool stops;
     int wake_fd;
     _Atomic bool is_woken;
     bool is_inside; /* called back by the engine, which is locked */
@@ -96,7 +96,7 @@ struct tt_worker {
     char where[TT_SOCK_TEXT];
     uint64_t token, liveness_ns, heard_ns, said_ns, turn_ns;
     uint32_t id, n, incarnation;
-    bool is_newcomer, is_dynamic, has_left;
+    bool is_newcomer, is_dynamic;
     tutti_err err; /* lost */
     char text[TT_WORKER_TEXT];
     /* What is going on. */

@@ -3,12 +3,8 @@
 #include "partial/talk.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "base/hostid.h"
 
@@ -161,7 +157,7 @@ bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
     return true;
 }
 
-/* ---------------------------------------------------------------- places -- */
+/* ----------------------------------------------------------------- place -- */
 
 uint64_t tt_place_host(void)
 {
@@ -170,15 +166,4 @@ uint64_t tt_place_host(void)
     uint64_t hash = tt_fnv1a(TT_FNV1A_START, id.boot_id, sizeof(id.boot_id));
     hash = tt_fnv1a_u64(hash, id.netns);
     return tt_fnv1a_u64(hash, id.uid);
-}
-
-uint64_t tt_place_random(void)
-{
-    uint64_t value = 0;
-    while (value == 0) {
-        if (getrandom(&value, sizeof(value), 0) != (ssize_t)sizeof(value))
-            value = tt_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^
-                    (uint64_t)getpid();
-    }
-    return value;
 }

@@ -146,11 +146,9 @@ void tt_pipe_fill(tt_pipe *p);
 bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
                   const unsigned char **payload);
 
-/* ---------------------------------------------------------------- places -- */
+/* ----------------------------------------------------------------- place -- */
 
 /* A number for this host that workers which can meet here share. */
 uint64_t tt_place_host(void);
-/* Something that nobody else has. */
-uint64_t tt_place_random(void);
 
 #endif

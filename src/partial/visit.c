@@ -144,7 +144,6 @@ static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
     tt_pipe_open(&w->pipe, &w->mem, fd);
     w->err = TUTTI_OK;
-    w->has_left = false;
     say_card(w);
     return TUTTI_OK;
 }

@@ -112,7 +112,6 @@ static tutti_err start(tt_worker *w, tutti_diag *diag)
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "no thread for partial reduce");
-    w->has_thread = true;
     return TUTTI_OK;
 }
 
@@ -200,7 +199,6 @@ void tt_worker_leave(tt_worker *w)
         tt_crew_break(w, TUTTI_EABORTED, true, "worker %u leaves", w->id);
         tt_talk head = tt_talk_head(TT_TALK_LEAVE, 0, 0);
         tt_visit_say(w, &head, NULL);
-        w->has_left = true;
         tt_worker_lose(w, TUTTI_EABORTED, "worker %u has left", w->id);
     }
     pthread_mutex_unlock(&w->lock);
