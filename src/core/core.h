@@ -115,7 +115,8 @@ tutti_err tt_process_enter(tutti_diag *diag); /* EFORK in a child */
 bool tt_process_is_child(void);
 tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
                             tutti_diag *diag);
-void tt_process_retain(void); /* one more use of the engine */
+/* One more use of the engine; at_end is called when there is none any more. */
+void tt_process_retain(void (*at_end)(void));
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
 tt_regions *tt_process_regions(void); /* what tutti_alloc() gives */
@@ -309,6 +310,5 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
 void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
 void tt_request_end(void *req, tutti_err err);  /* [unlocked; any thread] */
 void tt_request_drop(tutti_request *req);       /* was never begun */
-void tt_request_stop(void);                     /* the completion thread */
 
 #endif
