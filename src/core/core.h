@@ -55,9 +55,9 @@ typedef struct tt_plan_key {
 typedef struct tt_plan_entry {
     tt_plan_key key;
     tt_program *program;
-    uint64_t shape;    /* for the fingerprint */
-    uint64_t used;     /* for least recently used */
-    double expected_s; /* by the observer; 0: not known */
+    uint64_t shape, schedule_id; /* for the fingerprint */
+    uint64_t used;               /* for least recently used */
+    double expected_s;           /* by the observer; 0: not known */
 } tt_plan_entry;
 
 #define TT_PLAN_CACHE 64
@@ -233,6 +233,7 @@ void tt_comm_set_ports(const tutti_comm *comm, tt_part *part);
 /* plans.c */
 typedef struct tt_want {
     const tt_shape *shape;
+    uint64_t total_bytes;
     bool in_place, is_pair;
     bool copies_input;
     const char *planner; /* rule, never NULL */
@@ -249,6 +250,7 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 /* call.c */
 typedef struct tt_call_in {
     tt_shape shape;
+    tt_measures sizes; /* set here */
     const void *in;
     void *out;
     tutti_type type;

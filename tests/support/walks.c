@@ -176,8 +176,8 @@ static tutti_err make_job(tt_walks *f, member *m)
 
 static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
 {
-    const uint64_t n_in = tt_shape_in_elems(shape);
-    const uint64_t n_out = tt_shape_out_elems(shape);
+    const tt_measures sizes = tt_shape_measure(shape);
+    const uint64_t n_in = sizes.in_elems, n_out = sizes.out_elems;
     const size_t size = tt_walk_bytes(m->bound);
     const tt_blocks blocks = {.schedule = f->o.schedule,
                               .count = f->o.count,
@@ -190,7 +190,7 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
     m->in = (uint32_t *)(void *)m->memory;
     m->out = m->in + n_in;
     if (f->o.in_place) {
-        int64_t at = tt_shape_in_place_at(shape);
+        int64_t at = sizes.in_place_at;
         m->in = (uint32_t *)(void *)m->memory + (at < 0 ? -at : 0);
         m->out = m->in + at;
     }
