@@ -584,8 +584,25 @@ void *tt_walk_place(tt_walk *w, uint32_t l)
                    slice_at(piece->to.n_elems, k, lane->n_slices));
 }
 
+/* Nothing here reads what was at its place: the sender knows (tt_part_xfer),
+ * even if this rank has not heard of it yet. */
+static void take_put(tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    const uint32_t g = lane->group;
+    const uint32_t k = w->arrived[l]++;
+    if (!w->put_in[l])
+        w->put_in[l] = k + 1;
+    if (w->done[g] != k || !apply(w, g, TT_NONE, NULL))
+        try_group(w, g);
+}
+
 void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
 {
+    if (!data) {
+        take_put(w, l);
+        return;
+    }
     const tt_lane *lane = &w->b->recvs[l];
     const uint32_t g = lane->group;
     const tt_group *group = &w->b->groups[g];
@@ -597,19 +614,6 @@ void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
     if (to != data)
         memcpy(to, data, wire_bytes(memory_bytes(w, lane, k)));
     try_group(w, g);
-}
-
-/* Nothing here reads what was at its place: the sender knows (tt_part_xfer),
- * even if this rank has not heard of it yet. */
-void tt_walk_was_put(tt_walk *w, uint32_t l)
-{
-    const tt_lane *lane = &w->b->recvs[l];
-    const uint32_t g = lane->group;
-    const uint32_t k = w->arrived[l]++;
-    if (!w->put_in[l])
-        w->put_in[l] = k + 1;
-    if (w->done[g] != k || !apply(w, g, TT_NONE, NULL))
-        try_group(w, g);
 }
 
 /* --------------------------------------------------------- within reach -- */
@@ -747,15 +751,6 @@ void tt_walk_begin(tt_walk *w)
 
 /* ------------------------------------------------------------ questions -- */
 
-bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
-{
-    const tt_partner *p = &w->b->partners[partner];
-    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
-        if (w->taken[l] < w->b->sends[l].n_slices)
-            return false;
-    return true;
-}
-
 bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
 {
     const tt_partner *p = &w->b->partners[partner];
@@ -767,35 +762,28 @@ bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
     return true;
 }
 
-uint32_t tt_walk_step(const tt_walk *w, uint32_t *n_steps)
+tt_walk_state tt_walk_look(const tt_walk *w)
 {
     const tt_bound *b = w->b;
-    uint32_t least = TT_NONE;
-    *n_steps = 0;
+    tt_walk_state s = {.step = TT_NONE};
     for (uint32_t l = 0; l < b->n_recvs; l++) {
         const tt_lane *lane = &b->recvs[l];
-        if (lane->step + 1 > *n_steps)
-            *n_steps = lane->step + 1;
-        if (w->done[lane->group] < lane->n_slices && lane->step < least)
-            least = lane->step;
+        const uint32_t n_done = w->done[lane->group];
+        if (lane->step + 1 > s.n_steps)
+            s.n_steps = lane->step + 1;
+        if (n_done < lane->n_slices && lane->step < s.step)
+            s.step = lane->step;
+        s.moved_bytes +=
+            bytes_before(w, lane, is_pulled(w, lane) ? n_done : w->arrived[l]);
     }
     for (uint32_t l = 0; l < b->n_sends; l++) {
         const tt_lane *lane = &b->sends[l];
-        if (lane->step + 1 > *n_steps)
-            *n_steps = lane->step + 1;
-        if (w->taken[l] < lane->n_slices && lane->step < least)
-            least = lane->step;
+        if (lane->step + 1 > s.n_steps)
+            s.n_steps = lane->step + 1;
+        if (w->taken[l] < lane->n_slices && lane->step < s.step)
+            s.step = lane->step;
     }
-    return least == TT_NONE ? *n_steps : least;
-}
-
-uint64_t tt_walk_moved_bytes(const tt_walk *w)
-{
-    uint64_t sum = 0;
-    for (uint32_t l = 0; l < w->b->n_recvs; l++) {
-        const tt_lane *lane = &w->b->recvs[l];
-        sum += bytes_before(
-            w, lane, is_pulled(w, lane) ? w->done[lane->group] : w->arrived[l]);
-    }
-    return sum;
+    if (s.step == TT_NONE)
+        s.step = s.n_steps;
+    return s;
 }

@@ -179,10 +179,8 @@ uint32_t tt_walk_find(const tt_walk *w, uint32_t partner,
  * place when nothing forbids it, else to its slot. */
 void *tt_walk_place(tt_walk *w, uint32_t recv_lane);
 /* It is here, at tt_walk_place() or anywhere else; data is not used after the
- * return. */
+ * return. NULL: it was put. */
 void tt_walk_arrived(tt_walk *w, uint32_t recv_lane, const void *data);
-/* The same of a slice that was put. */
-void tt_walk_was_put(tt_walk *w, uint32_t recv_lane);
 /* Credit that is due to the partner, for owners without that hook; false: none.
  * It counts as said. */
 bool tt_walk_next_credit(tt_walk *w, uint32_t partner, uint32_t *wire,
@@ -199,12 +197,22 @@ bool tt_walk_pull(tt_walk *w);
 /* ------------------------------------------------------------ questions -- */
 
 /* All that goes to the partner has been taken. */
-bool tt_walk_has_served(const tt_walk *w, uint32_t partner);
+static inline bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
+        if (w->taken[l] < w->b->sends[l].n_slices)
+            return false;
+    return true;
+}
 /* All that comes from the partner is here. */
 bool tt_walk_has_heard(const tt_walk *w, uint32_t partner);
-/* The first step in which something is left to do; *n_steps when nothing is. */
-uint32_t tt_walk_step(const tt_walk *w, uint32_t *n_steps);
-/* That have come. */
-uint64_t tt_walk_moved_bytes(const tt_walk *w);
+/* How far it is. */
+typedef struct tt_walk_state {
+    uint32_t step, n_steps; /* the first one in which something is left to do;
+                               n_steps when nothing is */
+    uint64_t moved_bytes;   /* that have come */
+} tt_walk_state;
+tt_walk_state tt_walk_look(const tt_walk *w);
 
 #endif

@@ -375,7 +375,7 @@ static void arrive(tt_walks *f, member *m, uint32_t partner, link *l)
     if (f->is_broken)
         return;
     if (x->what.is_put) {
-        tt_walk_was_put(m->w, lane);
+        tt_walk_arrived(m->w, lane, NULL);
     } else if (x->lent) {
         tt_walk_arrived(m->w, lane, x->lent);
         message *read = post(f, m->rank, peer_of(m, partner), READ);
@@ -492,9 +492,9 @@ bool tt_walks_are_done(const tt_walks *f)
 static bool is_clean(const member *m, char *why, size_t size)
 {
     const tt_walk *w = m->w;
-    uint32_t n_steps;
-    uint32_t step = tt_walk_step(w, &n_steps);
-    bool is_right = tt_walk_is_done(w) && step == n_steps && m->n_held == 0;
+    const tt_walk_state is = tt_walk_look(w);
+    bool is_right = tt_walk_is_done(w) && is.step == is.n_steps &&
+                    m->n_held == 0;
     for (uint32_t p = 0; p < m->bound->n_partners; p++)
         is_right = is_right && w->sides[p].n_ready == 0 &&
                    tt_walk_has_served(w, p) && tt_walk_has_heard(w, p);
@@ -504,7 +504,7 @@ static bool is_clean(const member *m, char *why, size_t size)
         snprintf(why, size,
                  "rank %" PRIu32 " is left at step %" PRIu32 " of %" PRIu32
                  ", over %u times",
-                 m->rank, step, n_steps, m->n_done);
+                 m->rank, is.step, is.n_steps, m->n_done);
     return is_right;
 }
 
