@@ -424,7 +424,8 @@ static tt_op *new_op(tt_program *program)
     if (!op)
         return NULL;
     op->program = program;
-    size_t walk_bytes = (tt_walk_bytes(b) + 7) & ~(size_t)7;
+    size_t walk_bytes = tt_walk_init(&op->walk, b, &hooks, NULL);
+    walk_bytes = (walk_bytes + 7) & ~(size_t)7;
     op->block_bytes = walk_bytes + b->n_partners * sizeof(tt_side);
     if (op->block_bytes > 0) {
         op->block = mem->fn(mem->ctx, NULL, 0, op->block_bytes);

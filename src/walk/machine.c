@@ -332,11 +332,11 @@ static bool is_ready(const tt_walk *w, uint32_t g)
 /* The reduction of a group's piece. */
 static tt_reduction reduction_of(const tt_walk *w, const tt_piece *piece)
 {
-    const bool divides = piece->divides && w->divide;
+    const bool divides = piece->divides && w->kernels.divide;
     return (tt_reduction){
-        .reduce = w->reduce,
-        .lines = divides ? w->mean_lines : w->lines,
-        .divide = divides ? w->divide : NULL,
+        .reduce = w->kernels.reduce,
+        .lines = divides ? w->kernels.mean_lines : w->kernels.lines,
+        .divide = divides ? w->kernels.divide : NULL,
         .divisor = w->divisor,
         .elem_bytes = w->b->elem_bytes,
     };
@@ -356,7 +356,7 @@ static void store_here(const tt_walk *w, const tt_group *group,
     else if (group->streams)
         tt_stream_reduce(&r, to, w->sources, n, count);
     else
-        w->reduce(to, w->sources, n, count);
+        w->kernels.reduce(to, w->sources, n, count);
     if (r.divide && !group->streams)
         r.divide(to, count, r.divisor);
 }
@@ -694,25 +694,16 @@ static size_t carve_walk(tt_walk *w, const tt_bound *b, unsigned char *memory)
     return c.used;
 }
 
-size_t tt_walk_bytes(const tt_bound *b)
-{
-    tt_walk w;
-    return carve_walk(&w, b, NULL);
-}
-
-void tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
-                  unsigned char *memory)
+size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
+                    unsigned char *memory)
 {
     *w = (tt_walk){.b = b, .hooks = hooks, .memory = memory};
-    carve_walk(w, b, memory);
+    return carve_walk(w, b, memory);
 }
 
 void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op, uint32_t divisor)
 {
-    w->reduce = tt_reduce_kernel(type, op);
-    w->lines = tt_lines_kernel(type, op, false);
-    w->mean_lines = tt_lines_kernel(type, op, true);
-    w->divide = op == TUTTI_AVG ? tt_divide_kernel(type) : NULL;
+    w->kernels = tt_kernels_of(type, op);
     w->divisor = divisor;
 }
 

@@ -44,6 +44,13 @@ tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op,
                             bool divides);      /* NULL: use others */
 tt_divide_fn tt_divide_kernel(tutti_type type); /* NULL for BOOL */
 tt_scale_fn tt_scale_kernel(tutti_type type);   /* NULL unless a float */
+/* What a reduction and its division take. */
+typedef struct tt_kernels {
+    tt_reduce_fn reduce;
+    tt_lines_fn lines, mean_lines;
+    tt_divide_fn divide; /* NULL: nothing to divide */
+} tt_kernels;
+tt_kernels tt_kernels_of(tutti_type type, tutti_op op);
 
 /* stream.c: results that will not be read before they have left the cache. What
  * they overwrite is not first read from memory, which saves a third of the

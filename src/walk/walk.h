@@ -90,9 +90,7 @@ struct tt_walk {
     const tt_walk_hooks *hooks;
     unsigned char *base[3]; /* by tt_base */
     unsigned char *staging;
-    tt_reduce_fn reduce;
-    tt_lines_fn lines, mean_lines;
-    tt_divide_fn divide; /* NULL: nothing to divide */
+    tt_kernels kernels;
     uint32_t divisor;
     /* Counters in slices. */
     uint32_t *sent, *taken, *acked; /* [n_sends] */
@@ -119,12 +117,11 @@ struct tt_walk {
 
 /* ----------------------------------------------------------------- life -- */
 
-/* Of the memory that a walk needs. */
-size_t tt_walk_bytes(const tt_bound *b);
-/* memory: borrowed, best aligned to a cache line; NULL if it needs none. The
- * walk serves any number of calls, one after the other. */
-void tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
-                  unsigned char *memory);
+/* memory: borrowed, best aligned to a cache line; returns how many bytes of it the
+ * walk needs, so ask with NULL first. The walk serves any number of calls, one
+ * after the other. */
+size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
+                    unsigned char *memory);
 /* The arithmetic; AVG divides by divisor. Stays for later calls. */
 void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op,
                      uint32_t divisor);

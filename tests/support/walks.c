@@ -178,7 +178,8 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
 {
     const tt_measures sizes = tt_shape_measure(shape);
     const uint64_t n_in = sizes.in_elems, n_out = sizes.out_elems;
-    const size_t size = tt_walk_bytes(m->bound);
+    const tt_walk_hooks *hooks = f->o.polls_credit ? &is_asked : &tells;
+    const size_t size = tt_walk_init(&m->walk, m->bound, hooks, NULL);
     const tt_blocks blocks = {.schedule = f->o.schedule,
                               .count = f->o.count,
                               .counts = f->o.counts,
@@ -196,8 +197,7 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
     }
     tt_blocks_fill(&blocks, m->rank, m->in);
     m->w = &m->walk;
-    tt_walk_init(m->w, m->bound, f->o.polls_credit ? &is_asked : &tells,
-                 m->walk_memory);
+    tt_walk_init(m->w, m->bound, hooks, m->walk_memory);
     tt_walk_reduces(m->w, TUTTI_U32, TUTTI_SUM, f->n);
 }
 
