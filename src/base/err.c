@@ -42,14 +42,20 @@ void tt_diag_clear(tutti_diag *diag)
     *diag = (tutti_diag){.rank = TT_NONE, .chunk = TT_NONE, .step = TT_NONE};
 }
 
+static void print(tutti_diag *diag, const char *fmt, va_list args)
+    TT_PRINTF(2, 0);
+static void print(tutti_diag *diag, const char *fmt, va_list args)
+{
+    tt_diag_clear(diag);
+    if (diag)
+        vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+}
+
 tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
 {
-    if (!diag)
-        return err;
-    tt_diag_clear(diag);
     va_list args;
     va_start(args, fmt);
-    vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+    print(diag, fmt, args);
     va_end(args);
     return err;
 }
@@ -57,13 +63,12 @@ tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
 tutti_err tt_fail_errno(tutti_diag *diag, tutti_err err, int errno_value,
                         const char *fmt, ...)
 {
-    if (!diag)
-        return err;
-    tt_diag_clear(diag);
     va_list args;
     va_start(args, fmt);
-    vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+    print(diag, fmt, args);
     va_end(args);
+    if (!diag)
+        return err;
     size_t used = strlen(diag->text);
     char why[128];
     /* The XSI and the GNU strerror_r differ; _GNU_SOURCE gives the latter. */

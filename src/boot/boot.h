@@ -52,12 +52,12 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
 tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                            void *all, tutti_diag *diag);
 
-/* The same where only rank 0 needs what all say: `all` is rank 0's, the others
- * give NULL and do not wait for anybody. */
+/* The same of any length where only rank 0 needs what all say: `all` is rank 0's,
+ * the others give NULL and do not wait for anybody. */
 tutti_err tt_boot_collect(tt_boot *boot, const void *mine, size_t len,
                           void *all, tutti_diag *diag);
-/* What rank 0 has in `bytes` (len, equal on all ranks, at most 64 KiB), on all
- * ranks. Rank 0 does not wait. */
+/* What rank 0 has in `bytes` (any len, equal on all ranks), on all ranks. Rank 0
+ * does not wait. */
 tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
                         tutti_diag *diag);
 /* What the exchanges from now on belong to, for sentences (a constant;

@@ -84,24 +84,20 @@ static tutti_err listen_once(gathering *g, const tt_launch *launch,
                              .fd = launch->listen_fd};
     if (boot->store) {
         o.interfaces = set->interfaces;
-        if (!tt_ports_parse(set->ports, &o.first_port, &o.last_port))
-            return tt_fail(diag, TUTTI_ECONFIG,
-                           "TUTTI_PORT_RANGE is \"%.40s\"; expected ports "
-                           "such as 40000-40100",
-                           set->ports);
+        o.ports = set->ports;
     } else {
         set_ear(boot, is_any, &ear);
         o.ears = &ear;
         o.n_ears = 1;
     }
     tutti_err err = tt_link_listen(g->box, &o, &g->listener, why, diag);
-    if (*why != EADDRINUSE || o.first_port == 0)
+    if (*why != EADDRINUSE || !o.ports || !o.ports[0])
         return err;
     return tt_fail(diag, TUTTI_EBOOT,
-                   "rank 0 finds no free port in TUTTI_PORT_RANGE %u-%u to "
+                   "rank 0 finds no free port in TUTTI_PORT_RANGE %.60s to "
                    "meet the other ranks at; it needs one beside that of each "
                    "rank of its host",
-                   o.first_port, o.last_port);
+                   o.ports);
 }
 
 static tutti_err open_listener(gathering *g, const tt_launch *launch,
@@ -231,9 +227,7 @@ static tutti_err admit(gathering *g, int fd, const tt_boot_said *said,
                              "two processes say that they are rank %u; the "
                              "second one is %s",
                              said->rank, from);
-    tt_frame welcome = boot->like;
-    welcome.kind = TT_FRAME_WELCOME;
-    if (tt_boot_put(boot, fd, welcome, tt_now_ns() + TELL_NS) != 0)
+    if (tt_boot_put(boot, fd, TT_FRAME_WELCOME, 0, tt_now_ns() + TELL_NS) != 0)
         return TUTTI_AGAIN;
     boot->fds[said->rank] = fd;
     g->n_missing--;
@@ -344,10 +338,8 @@ static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
         if (g->n_missing > 0 && tt_now_ns() >= g->deadline_ns)
             return fail_missing(g, diag);
     }
-    tt_frame ready = g->boot->like;
-    ready.kind = TT_FRAME_READY;
     for (uint32_t r = 1; r < g->boot->n_ranks; r++) {
-        int why = tt_boot_put(g->boot, g->boot->fds[r], ready,
+        int why = tt_boot_put(g->boot, g->boot->fds[r], TT_FRAME_READY, 0,
                               tt_now_ns() + TELL_NS);
         if (why != 0)
             return tt_boot_blame(diag, TUTTI_EBOOT, r,
@@ -387,20 +379,16 @@ tutti_err tt_boot_gather(tt_boot *boot, const tt_launch *launch,
                    .start_ns = tt_now_ns(),
                    .deadline_ns = deadline_ns,
                    .n_missing = boot->n_ranks - 1};
-    tt_link_host *host = NULL;
     tutti_err err = TUTTI_OK;
     g.polls = tt_new(&boot->mem, boot->n_ranks, sizeof(*g.polls));
     if (!g.polls)
         err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u ranks",
                       boot->n_ranks);
     if (!err)
-        err = tt_link_host_open(&host, diag);
-    if (!err)
-        err = tt_link_box_open(host, &boot->mem, &g.box, diag);
+        err = tt_link_box_open(&boot->mem, &g.box, diag);
     if (!err)
         err = gather(&g, launch, settings, diag);
     tt_link_box_close(g.box);
-    tt_link_host_close(host);
     tt_free(&boot->mem, g.polls, boot->n_ranks, sizeof(*g.polls));
     return err;
 }

@@ -2,7 +2,8 @@
  * core.h - what implements tutti.h: private to src/core.
  *
  * process.c  what the process has one of, and fork
- * create.c   start-up: settings, launch, rendezvous, transports, mesh
+ * create.c   start-up: settings, launch, rendezvous, transports, mesh;
+ * start.c    with connect.c: see start.h
  * comm.c     communicators: split, destroy, abort, what they tell
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * rails.c    the connections of a pair of ranks
@@ -154,21 +155,22 @@ typedef struct tt_known_job {
     const tt_mem *mem; /* for the network */
     tt_boot *boot;
     uint32_t rank, n;
-    const tt_known *known;                               /* rank 0's counts */
-    const char *(*host)(const void *ctx, uint32_t rank); /* its host's name */
+    const tt_known *known; /* rank 0's counts */
+    /* Where names count: that of a rank's host; [n]: which ranks share one,
+     * numbered in order of the ranks. */
+    const char *(*host)(const void *ctx, uint32_t rank);
     const void *ctx;
-    const uint32_t
-        *hosts; /* [n]: which ranks share one, numbered in order of the
-                              ranks; NULL where names do not count */
+    const uint32_t *hosts;
 } tt_known_job;
 /* Reads the setting. Errors: ECONFIG, ELIMIT, ENOMEM. */
 tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag);
 /* Collective: measured, or known from before (probe/probe.h); on rank 0 *out,
  * on all ranks the length of its text, 0 where all are on one host. Errors:
  * those of the probe and of boot, the same on all ranks. */
-struct tt_learn_job;
-tutti_err tt_known_learn(const struct tt_learn_job *job, tt_known *out,
-                         uint32_t *n_bytes, tutti_diag *diag);
+struct tt_probe_job;
+tutti_err tt_known_learn(const struct tt_probe_job *job, uint32_t n_hosts,
+                         bool is_fresh, tt_known *out, uint32_t *n_bytes,
+                         tutti_diag *diag);
 void tt_known_free(tt_known *k);
 /* Collective: rank 0's network, n_bytes of text, on all ranks; *out NULL when
  * n_bytes is 0. Errors: ECONFIG (it is not this job's), those of boot and of
@@ -179,44 +181,6 @@ tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
 
 /* rails.c */
 #define TT_PORTS_MAX 8
-/* What the network says of the connections of one rank. */
-typedef struct tt_rail_hints {
-    uint32_t n;
-    uint32_t *n_ports;                 /* [n] to each rank; at least 1 */
-    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
-    bool has_names;                    /* the network names interfaces */
-} tt_rail_hints;
-/* No hints, one port each. Errors: ENOMEM. */
-tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
-                               tt_rail_hints *out);
-void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem);
-/* The names are t's. hosts: number of each rank's host. Errors: ENOMEM. */
-tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
-                             const uint32_t *hosts, tt_rail_hints *out,
-                             tutti_diag *diag);
-/* The ports beyond port 0, and their nets. */
-typedef struct tt_rails {
-    uint32_t n_nets;
-    tt_net *nets[TT_PORTS_MAX - 1];
-    tt_port_opts *more; /* of each rank in order of port */
-    size_t n_more, cap;
-} tt_rails;
-typedef struct tt_rails_job {
-    const tt_mem *mem; /* for nets */
-    tt_arena *kept;    /* for what they are told */
-    tt_boot *boot;
-    uint32_t rank, n;
-    const tt_rail_hints *hints;
-    tt_port_opts *ports; /* [n] port 0; gets its rail */
-    /* All ranks learn whether all are well. */
-    tutti_err (*agree)(void *ctx, tutti_err mine);
-    void *ctx;
-} tt_rails_job;
-/* Opens a net for each port of any pair; all ranks call it. Errors: those of
- * the exchanges and transports. */
-tutti_err tt_rails_open(const tt_rails_job *job, tt_rails *out,
-                        tutti_diag *diag);
-void tt_rails_free(tt_rails *rails, const tt_mem *mem);
 /* Which rail of the communicator's network goes by which port. */
 tutti_err tt_comm_map_rails(tutti_comm *comm);
 void tt_comm_free_rails(tutti_comm *comm);

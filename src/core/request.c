@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fork.h"
 #include "core/core.h"
 
@@ -156,13 +157,6 @@ void tt_request_drop(tutti_request *req)
     unref(req);
 }
 
-static void signal_fd(int fd)
-{
-    uint64_t one = 1;
-    ssize_t n = write(fd, &one, sizeof(one));
-    (void)n; /* it cannot be full: it is written once or twice */
-}
-
 /* The reference goes with it. */
 static void enqueue(tutti_request *req)
 {
@@ -204,7 +198,7 @@ static void settle(tutti_request *req, tutti_err err)
     atomic_store_explicit(&req->is_done, 1, memory_order_seq_cst);
     int fd = atomic_load_explicit(&req->fd, memory_order_seq_cst);
     if (fd >= 0)
-        signal_fd(fd);
+        tt_bell_ring(fd);
 }
 
 static void let_go(tutti_request *req)
@@ -338,7 +332,7 @@ tutti_err tutti_request_fd(tutti_request *req, int *fd)
         else
             have = mine;
         if (atomic_load_explicit(&req->is_done, memory_order_seq_cst))
-            signal_fd(have);
+            tt_bell_ring(have);
     }
     *fd = have;
     return TUTTI_OK;

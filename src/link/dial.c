@@ -18,11 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "link/inside.h"
 
 #define TRY_NS (100 * TT_NS_PER_MS)
@@ -80,7 +80,6 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     bool was_silent = why == TT_LINK_SILENT || why == TT_LINK_UNGREETED;
     close_try(d);
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
-    d->last = d->at;
     if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
         d->refused_since_ns = 0;
         go_on(d, now + CROSSED_NS); /* the same way again */
@@ -253,10 +252,8 @@ static void note_cut(tt_link_dial *d)
     tt_link_why why = d->state == TT_DIAL_CONNECTING ? TT_LINK_SILENT
                       : d->state == TT_DIAL_GREETED  ? TT_LINK_UNGREETED
                                                      : TT_LINK_WELL;
-    if (why == TT_LINK_WELL)
-        return;
-    d->outcomes[d->at] = (tt_link_outcome){.why = why};
-    d->last = d->at;
+    if (why != TT_LINK_WELL)
+        d->outcomes[d->at] = (tt_link_outcome){.why = why};
 }
 
 static void begin_or_hold(tt_link_dial *d)
@@ -405,9 +402,9 @@ tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
     set_defaults(&d->o);
     memcpy(d->ways, o->ways, o->n_ways * sizeof(*d->ways));
     d->o.ways = d->ways;
-    d->at = d->last = d->o.first;
+    d->at = d->o.first;
     d->pause_ns = d->o.pause_ns;
-    if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce))
+    if (tt_random(&nonce, sizeof(nonce), NULL))
         nonce = tt_now_ns();
     d->rng.state = nonce;
     d->hello = hello_of(o, nonce);
@@ -465,12 +462,9 @@ tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
     return o;
 }
 
-uint32_t tt_link_dial_last(const tt_link_dial *d)
+const char *tt_link_outcome_text(const tt_link_outcome *o)
 {
-    tt_link_lock(d->box->host);
-    uint32_t last = d->last;
-    tt_link_unlock(d->box->host);
-    return last;
+    return o->err ? strerror(o->err) : tt_link_why_text(o->why);
 }
 
 void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
@@ -487,11 +481,9 @@ void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
         if (is_again || n_more > 0)
             continue;
         tt_link_outcome o = tt_link_dial_outcome(d, i);
-        const char *how = o.err                   ? strerror(o.err)
-                          : o.why == TT_LINK_WELL ? "no answer"
-                                                  : tt_link_why_text(o.why);
         used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.40s)",
-                                 used ? ", " : "", text, how);
+                                 used ? ", " : "", text,
+                                 tt_link_outcome_text(&o));
         memcpy(last, text, sizeof(last));
     }
     if (n_more > 0)

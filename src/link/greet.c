@@ -2,17 +2,17 @@
  * greet.c - judges words; pure. See greet.h. */
 #include "link/greet.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
+
+#include "base/random.h"
 
 tutti_err tt_link_id_make(tt_link_id *out, tutti_diag *diag)
 {
-    do {
-        if (getrandom(out, sizeof(*out), 0) != (ssize_t)sizeof(*out))
-            return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
-    } while (tt_link_id_is_none(out));
-    return TUTTI_OK;
+    tutti_err err;
+    do
+        err = tt_random(out, sizeof(*out), diag);
+    while (!err && tt_link_id_is_none(out));
+    return err;
 }
 
 int tt_link_id_compare(const tt_link_id *a, const tt_link_id *b)
@@ -29,8 +29,6 @@ bool tt_link_id_is_none(const tt_link_id *id)
 const char *tt_link_why_text(tt_link_why why)
 {
     switch (why) {
-    case TT_LINK_WELL:
-        return "nothing was tried";
     case TT_LINK_OTHER_VERSION:
         return "it speaks another version";
     case TT_LINK_OTHER_PURPOSE:
@@ -47,6 +45,7 @@ const char *tt_link_why_text(tt_link_why why)
         return "it has no room for more links";
     case TT_LINK_REFUSED:
         return "it cannot be reached";
+    case TT_LINK_WELL: /* it was not tried to its end */
     case TT_LINK_SILENT:
         return "no answer";
     case TT_LINK_UNGREETED:

@@ -40,7 +40,8 @@ typedef struct tt_link_item {
     bool is_guest, is_queued;
 } tt_link_item;
 
-struct tt_link_host {
+/* The thread, and what it looks after. */
+typedef struct tt_link_host {
     pthread_mutex_t lock;
     pthread_cond_t turned; /* a turn has ended */
     pthread_t thread;
@@ -52,7 +53,7 @@ struct tt_link_host {
     tt_link_node wake;
     tt_link_box *boxes;
     struct tt_link_guest *grave; /* freed when a turn ends */
-};
+} tt_link_host;
 
 struct tt_link_box {
     tt_link_box *next;
@@ -132,7 +133,7 @@ struct tt_link_dial {
     tt_dial_state state;
     tt_link_event_kind kind; /* of its outcome */
     int fd;
-    uint32_t at, last; /* the way of this try, of the last one */
+    uint32_t at; /* the way of this try */
     uint32_t n_tried, round;
     uint64_t until_ns, pause_ns;
     uint64_t refused_since_ns; /* 0: some try was not refused */

@@ -98,20 +98,10 @@ typedef struct tt_link_who {
     uint8_t said[TT_LINK_SAID]; /* untrusted */
 } tt_link_who;
 
-/* ----------------------------------------------------------------- host -- */
-
-/* The link thread of the process; shared, counted. It is made with the first
- * open and goes with the last close. It blocks all signals. */
-typedef struct tt_link_host tt_link_host;
-
-/* Errors: ESYS (descriptors, no thread). [any thread] */
-tutti_err tt_link_host_open(tt_link_host **out, tutti_diag *diag);
-/* All boxes have been closed. Accepts NULL. */
-void tt_link_host_close(tt_link_host *host);
-
 /* ------------------------------------------------------------------ box -- */
 
-/* Where finished links wait for their owner. */
+/* Where finished links wait for their owner. The link thread is made with the
+ * first box of the process and goes with the last; it blocks all signals. */
 typedef struct tt_link_box tt_link_box;
 typedef struct tt_link_listener tt_link_listener;
 typedef struct tt_link_dial tt_link_dial;
@@ -137,9 +127,10 @@ typedef struct tt_link_event {
     tt_link_who who;
 } tt_link_event;
 
-/* `host` stays open longer, and mem good. Errors: ENOMEM, ESYS. */
-tutti_err tt_link_box_open(tt_link_host *host, const tt_mem *mem,
-                           tt_link_box **out, tutti_diag *diag);
+/* mem stays good until it is closed. Errors: ENOMEM, ESYS (descriptors, no
+ * thread). [any thread] */
+tutti_err tt_link_box_open(const tt_mem *mem, tt_link_box **out,
+                           tutti_diag *diag);
 /* Readable as long as something waits; for poll and epoll only. */
 int tt_link_box_fd(const tt_link_box *box);
 /* The oldest that waits; false: nothing does. Never blocks. */
@@ -150,7 +141,7 @@ bool tt_link_box_wait(tt_link_box *box, uint64_t deadline_ns);
  * returns, or the listener's most_waiting of them. */
 void tt_link_box_settle(tt_link_box *box);
 /* Ends its dials, closes its listeners and what nobody has taken. Accepts
- * NULL. */
+ * NULL. [any thread] */
 void tt_link_box_close(tt_link_box *box);
 
 /* --------------------------------------------------------------- listen -- */
@@ -174,19 +165,18 @@ typedef struct tt_link_listen_opts {
     void *arg;
 
     /* Where. (1) `fd` > 0: this socket, which listens already; it is copied.
-     * (2) n_ears > 0: there, and nowhere else. (3) else: loopback where
-     * is_local, all addresses where interfaces allow every one, else those that
-     * they allow. */
+     * (2) n_ears > 0: there, and nowhere else. (3) is_nest: at a unix socket of
+     * an abstract name that the card tells. (4) else: loopback where is_local,
+     * all addresses where interfaces allow every one, else those that they
+     * allow. */
     int fd;
     const tt_link_ear *ears; /* borrowed for the call */
     uint32_t n_ears;
-    bool is_local;                  /* all who may come are on this host */
-    const char *interfaces;         /* TUTTI_SOCKET_IFNAME's text; NULL: "" */
-    uint16_t first_port, last_port; /* TUTTI_PORT_RANGE; 0 0: any */
-    /* A unix socket, too, of an abstract name that the card tells; with
-     * is_packets one that keeps the borders of messages (SOCK_SEQPACKET). */
-    bool has_nest, is_packets;
-    const char *congestion; /* NULL: cubic, else reno (base/sock.h) */
+    bool is_nest, is_packets; /* unix: borders of messages are kept */
+    bool is_local;            /* all who may come are on this host */
+    const char *interfaces;   /* TUTTI_SOCKET_IFNAME's text; NULL: "" */
+    const char *ports;        /* TUTTI_PORT_RANGE's text; NULL: "" */
+    const char *congestion;   /* NULL: cubic, else reno (base/sock.h) */
     /* Of those that have arrived and were not taken: 0: 1024, and more are told
      * to come again; else so many, and more wait in the system's queue. */
     uint32_t most_waiting;
@@ -196,8 +186,8 @@ typedef struct tt_link_listen_opts {
 #define TT_LINK_EARS 160
 
 /* Listens from now on. Errors: ESYS where nothing could be bound, with errno in
- * *why (may be NULL; the caller knows the better sentence), ECONFIG (no interface
- * is allowed), ENOMEM. */
+ * *why (may be NULL; the caller may know a better sentence), ECONFIG (no interface
+ * is allowed, or a range of ports that makes no sense), ENOMEM. */
 tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
                          tt_link_listener **out, int *why, tutti_diag *diag);
 /* After it nobody arrives there any more; who had, and was not taken, is
@@ -355,11 +345,10 @@ typedef struct tt_link_outcome {
     uint32_t version; /* OTHER_VERSION: the greatest of the other side */
 } tt_link_outcome;
 tt_link_outcome tt_link_dial_outcome(const tt_link_dial *dial, uint32_t way);
+const char *tt_link_outcome_text(const tt_link_outcome *o);
 /* "10.0.0.5:4000 (Connection refused), 10.9.0.5:4000 (no answer) and 2 more":
  * what was tried in vain, cut to size. */
 void tt_link_tries(const tt_link_dial *dial, char *out, size_t size);
-/* The way that has ended last. */
-uint32_t tt_link_dial_last(const tt_link_dial *dial);
 
 /* --------------------------------------------------------------- stream -- */
 
@@ -372,7 +361,9 @@ typedef struct tt_link_stream {
     void *state;                       /* the layer's */
 } tt_link_stream;
 
-/* All as the system calls: a count, or -1 and errno (EAGAIN: not now). */
+/* All as the system calls: a count, or -1 and errno. send: less than was given,
+ * and EAGAIN, mean that the socket is full, so a poll tells when it is not. recv:
+ * EAGAIN means that nothing is there, but for what is pending. */
 typedef struct tt_link_layer {
     ssize_t (*send)(tt_link_stream *s, const struct iovec *iov, int n_iov);
     ssize_t (*recv)(tt_link_stream *s, const struct iovec *iov, int n_iov);

@@ -91,7 +91,7 @@ static uint64_t join(const print *prints, uint32_t n)
     return hash;
 }
 
-tutti_err tt_fingerprint(const tt_learn_job *job, uint64_t *out,
+tutti_err tt_fingerprint(const tt_probe_job *job, uint64_t *out,
                          tutti_diag *diag)
 {
     *out = 0;

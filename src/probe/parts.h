@@ -103,8 +103,7 @@ struct tt_probe {
     uint32_t *n_into;    /* [n_hosts]: tries that end there */
     /* This agent's. */
     tt_iface own[TT_PROBE_PLACES]; /* by place of the own host */
-    tt_link_host *link_host;
-    tt_link_box *box; /* who calls, and outcomes of calls */
+    tt_link_box *box;              /* who calls, and outcomes of calls */
     /* Of its interfaces, and one for all of them; NULL: none. */
     tt_link_listener *ears[TT_PROBE_PLACES + 1];
     uint32_t n_ears;        /* without the last */
@@ -135,11 +134,6 @@ void tt_probe_alive(const tt_probe *p);
 /* All ranks: each says how it fares (diag: why not); fails everywhere,
  * naming the rank and its host, when one fares ill. */
 tutti_err tt_probe_agree(tt_probe *p, tutti_err mine, tutti_diag *diag);
-/* As tt_boot_collect() and tt_boot_share(), of any length. */
-tutti_err tt_probe_collect(tt_probe *p, const void *mine, size_t len, void *all,
-                           tutti_diag *diag);
-tutti_err tt_probe_share(tt_probe *p, void *bytes, size_t len,
-                         tutti_diag *diag);
 
 /* --------------------------------------------------------------- hosts.c */
 
@@ -307,9 +301,10 @@ tt_wire_word tt_wire_heard(const tt_link_event *e, uint32_t *ear);
 /* Did the try arrive where it was sent to? */
 bool tt_wire_is_right(const tt_probe *p, const tt_wire_word *w,
                       uint32_t try_number, uint32_t ear);
-/* Listens, as p->ears[ear]; dev "" for all interfaces. 0, or errno. */
-int tt_wire_listen(tt_probe *p, uint32_t ear, const char *dev, uint16_t first,
-                   uint16_t last);
+/* Listens, as p->ears[n_ears]; dev NULL for all interfaces. Errors: those of
+ * tt_link_listen(). */
+tutti_err tt_wire_listen(tt_probe *p, const char *dev, int *why,
+                         tutti_diag *diag);
 /* Ends a connection without a trace. */
 void tt_wire_cut(int fd);
 

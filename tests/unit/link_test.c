@@ -36,7 +36,6 @@ static tt_link_id id_of(uint8_t first)
 
 /* One side: a box, perhaps a listener. */
 typedef struct side {
-    tt_link_host *host;
     tt_link_box *box;
     tt_link_listener *listener;
     tt_link_card card;
@@ -50,8 +49,7 @@ static tt_link_listen_opts listen_opts(const side *s)
                              .self = s->id,
                              .job = 7,
                              .has_token = true,
-                             .is_local = true,
-                             .has_nest = true};
+                             .is_local = true};
     memset(o.token, 0x5a, sizeof(o.token));
     memcpy(o.said, "listener", 8);
     return o;
@@ -60,9 +58,7 @@ static tt_link_listen_opts listen_opts(const side *s)
 static void open_box(side *s, uint8_t id)
 {
     *s = (side){.id = id_of(id)};
-    assert_int_equal(tt_link_host_open(&s->host, NULL), TUTTI_OK);
-    assert_int_equal(tt_link_box_open(s->host, &tt_mem_std, &s->box, NULL),
-                     TUTTI_OK);
+    assert_int_equal(tt_link_box_open(&tt_mem_std, &s->box, NULL), TUTTI_OK);
 }
 
 static void listen_as(side *s, const tt_link_listen_opts *o)
@@ -83,7 +79,6 @@ static void open_side(side *s, uint8_t id)
 static void close_side(side *s)
 {
     tt_link_box_close(s->box);
-    tt_link_host_close(s->host);
 }
 
 static tt_link_way way_to(const side *to, bool is_unix)
@@ -267,8 +262,13 @@ static void test_meet(void **state)
 {
     (void)state;
     side a, b;
-    open_side(&a, 1);
+    open_box(&a, 1);
     open_side(&b, 2);
+    tt_link_listen_opts o = listen_opts(&a);
+    o.is_nest = true;
+    listen_as(&a, &o);
+    assert_true(a.card.nest != 0);
+    assert_int_equal(a.card.n_places, 0);
     for (int i = 0; i < 3; i++) {
         expect_link(&a, &b, false);
         expect_link(&b, &a, true);
@@ -316,7 +316,7 @@ static void test_packets(void **state)
     open_box(&a, 1);
     open_box(&b, 2);
     tt_link_listen_opts o = listen_opts(&b);
-    o.is_packets = true;
+    o.is_nest = o.is_packets = true;
     listen_as(&b, &o);
     tt_link_way way = way_to(&b, true);
     tt_link_dial_opts call = dial_opts(&a, &b, &way);
@@ -906,16 +906,13 @@ static void test_where(void **state)
     open_box(&s, 1);
     tt_link_listen_opts o = listen_opts(&s);
     listen_as(&s, &o); /* all are here: loopback only */
-    tt_addr at = {.len = sizeof(at.u)};
-    assert_int_equal(tt_link_listener_ears(s.listener), 2); /* and a nest */
-    assert_true(s.card.nest != 0);
+    assert_int_equal(tt_link_listener_ears(s.listener), 1);
     assert_int_equal(s.card.n_places, 1);
     assert_int_equal(s.card.places[0].ip[0], 127);
     assert_int_equal(s.card.places[0].port,
                      tt_link_listener_port(s.listener, 0));
     tt_link_listener_close(s.listener);
     o.is_local = false;
-    o.has_nest = false;
     o.interfaces = "=lo"; /* that interface's addresses only */
     listen_as(&s, &o);
     for (int i = 0; i < s.card.n_places; i++)
@@ -931,44 +928,27 @@ static void test_where(void **state)
     tt_link_listener *other = NULL;
     tutti_diag diag;
     int why = 0;
-    o.first_port = o.last_port = port;
+    char range[16];
+    snprintf(range, sizeof(range), "%u", port);
+    o.ports = range;
     assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag),
                      TUTTI_ESYS);
     assert_int_equal(why, EADDRINUSE);
-    o.last_port = (uint16_t)(port + 20 > port ? port + 20 : port);
+    assert_non_null(strstr(diag.text, "TUTTI_PORT_RANGE"));
+    o.ports = "7-x";
+    assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag),
+                     TUTTI_ECONFIG);
+    assert_non_null(strstr(diag.text, "TUTTI_PORT_RANGE is \"7-x\""));
+    unsigned last = port + 20 < UINT16_MAX ? port + 20 : UINT16_MAX;
+    snprintf(range, sizeof(range), "%u-%u", port, last);
+    o.ports = range;
     assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag), TUTTI_OK);
     assert_in_range(tt_link_listener_port(other, 0), port + 1, port + 20);
     o.interfaces = "=nosuch0";
     assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag),
                      TUTTI_ECONFIG);
     assert_non_null(strstr(diag.text, "nosuch0"));
-    (void)at;
     close_side(&s);
-}
-
-/* There is no descriptor for the unix socket: the other one serves. */
-static void test_no_nest(void **state)
-{
-    (void)state;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        side s;
-        open_box(&s, 1);
-        int next = dup(STDIN_FILENO);
-        const struct rlimit few = {(rlim_t)next + 1, (rlim_t)next + 1};
-        close(next);
-        setrlimit(RLIMIT_NOFILE, &few);
-        tt_link_listen_opts o = listen_opts(&s);
-        bool is_well = tt_link_listen(s.box, &o, &s.listener, NULL, NULL) ==
-                           TUTTI_OK &&
-                       tt_link_listener_ears(s.listener) == 1 &&
-                       tt_link_listener_port(s.listener, 0) != 0;
-        _exit(is_well ? 0 : 1);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
 }
 
 static void test_card(void **state)
@@ -998,14 +978,12 @@ static void test_card(void **state)
  * it came through. */
 static bool scenario(const tt_mem *mem, uint64_t wait_ns)
 {
-    tt_link_host *host = NULL;
     side s = {.id = id_of(1)};
     tt_link_dial *d = NULL;
     int why;
     bool is_well = false;
-    assert_int_equal(tt_link_host_open(&host, NULL), TUTTI_OK);
     tt_link_listen_opts o = listen_opts(&s);
-    if (tt_link_box_open(host, mem, &s.box, NULL) == TUTTI_OK &&
+    if (tt_link_box_open(mem, &s.box, NULL) == TUTTI_OK &&
         tt_link_listen(s.box, &o, &s.listener, &why, NULL) == TUTTI_OK) {
         tt_link_way way = way_to(&s, false);
         tt_link_dial_opts call = dial_opts(&s, &s, &way);
@@ -1023,7 +1001,6 @@ static bool scenario(const tt_mem *mem, uint64_t wait_ns)
             }
     }
     tt_link_box_close(s.box);
-    tt_link_host_close(host);
     return is_well;
 }
 
@@ -1061,7 +1038,6 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_where),
-        cmocka_unit_test(test_no_nest),
         cmocka_unit_test(test_card),
         cmocka_unit_test(test_no_memory),
     };
