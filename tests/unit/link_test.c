@@ -51,7 +51,6 @@ static tt_link_listen_opts listen_opts(const side *s)
                              .has_token = true,
                              .is_local = true};
     memset(o.token, 0x5a, sizeof(o.token));
-    memcpy(o.said, "listener", 8);
     return o;
 }
 
@@ -160,7 +159,6 @@ static void expect_link(const side *from, const side *to, bool is_unix)
     assert_ptr_equal(out.dial, d);
     assert_int_equal(out.is_unix, is_unix);
     assert_memory_equal(&out.who.id, &to->id, sizeof(to->id));
-    assert_memory_equal(out.who.said, "listener", 8);
     assert_int_equal(out.who.version, 1);
     tt_link_dial_end(d);
     tt_link_event in = take(to);
@@ -223,15 +221,11 @@ static void test_words(void **state)
     BAD(w.job = 0, TT_LINK_WELL);
     BAD(w.to = (tt_link_id){{0}}, TT_LINK_WELL);
     /* The other way round. */
-    uint8_t said[TT_LINK_SAID] = "hi";
-    tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1,
-                                        said);
+    tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&yes, &good, &v), TT_LINK_WELL);
-    tt_greet_word no = tt_greet_answer(&good, TT_LINK_FULL, &terms.self, 1,
-                                       said);
+    tt_greet_word no = tt_greet_answer(&good, TT_LINK_FULL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&no, &good, &v), TT_LINK_FULL);
     assert_true(tt_link_id_is_none(&no.from)); /* nothing is told */
-    assert_int_equal(no.said[0], 0);
 #undef BAD
 #define BAD(change, why)                                            \
     do {                                                            \
@@ -375,7 +369,6 @@ static void expect_refusal(const side *from, const side *to,
     assert_int_equal(tt_link_listener_refusal(to->listener, &r, NULL),
                      before + 1);
     assert_int_equal(r.why, why);
-    assert_memory_equal(r.said, "dialler", 7);
     assert_non_null(strstr(r.from, "127.0.0.1:"));
 }
 
@@ -438,7 +431,6 @@ static void test_ways(void **state)
     /* Nothing but refusals: it gives up before its deadline. */
     o.n_ways = 2;
     o.give_up_ns = 100 * TT_NS_PER_MS;
-    o.pause_ns = TT_NS_PER_MS;
     uint64_t start = tt_now_ns();
     out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_FAILED);
