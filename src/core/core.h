@@ -16,7 +16,10 @@
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
  * unstable.c schedules: calls without a communicator
- * report.c   how those end */
+ * probing.c  the probe, likewise
+ * report.c   how those end
+ *
+ * Next: create.c, comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
 

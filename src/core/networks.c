@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * networks.c - the functions of tutti_plan.h that are about a topology: open, bound, plan, predict, simulate, contention. Thin, like
- * unstable.c. */
+ * networks.c - the functions of tutti_plan.h that are about a topology: open,
+ * bound, plan, predict, simulate, contention. Thin, like unstable.c. */
 #include "bound/bound.h"
 #include "core/core.h"
 #include "core/report.h"

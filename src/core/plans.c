@@ -8,7 +8,8 @@
  *
  * Planners are pure and every rank gives them the same problem, so every rank
  * plans by itself and gets the same bytes; the schedule's id is part of what
- * ranks compare when they meet in a call. Nothing unproven is performed. */
+ * ranks compare when they meet in a call. Nothing unproven is performed.
+ * Next: plan/choose.c, walk/lower.h, call.c. */
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,8 @@
  * do: nothing.
  *
  * The engine is made with the first communicator and goes with the last
- * communicator or request. The memory outlives it. */
+ * communicator or request. The memory outlives it.
+ * Next: engine/engine.h, base/regions.c, base/fork.c. */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -5,7 +5,7 @@
  *
  * A request is freed when both its user and the engine have let go of it. The
  * completion thread starts with the first callback and lives until the process
- * has neither a communicator nor a request left. */
+ * has neither a communicator nor a request left. Next: call.c (who makes them). */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

@@ -41,14 +41,13 @@
 
 /* ---------------------------------------------------------------- words -- */
 
-/* What a link is for; told in the greeting, so numbers are pinned. */
+/* What a link is for; told in the greeting, so numbers are pinned. 2 and 5 have
+ * no meaning yet. */
 typedef enum tt_link_purpose {
     TT_LINK_NONE = 0,
     TT_LINK_RENDEZVOUS = 1, /* a rank to rank 0 */
-    TT_LINK_CONTROL = 2,    /* of the control graph */
     TT_LINK_TCP = 3,        /* a strand of a pair */
     TT_LINK_SHM = 4,        /* a unix link, over which memory is passed */
-    TT_LINK_UCX = 5,        /* the identity of a pair that UCX connects */
     TT_LINK_CONTROLLER = 6, /* a worker to the controller */
     TT_LINK_TIE = 7,        /* a worker to another */
     TT_LINK_PROBE = 8,      /* a try or a flow of the probe */
@@ -156,7 +155,8 @@ typedef struct tt_link_listen_opts {
     uint32_t purposes; /* TT_LINK_FOR(..) | ..; all others are refused */
     /* Who listens; none (all zero): whoever dials cannot mean somebody else. */
     tt_link_id self;
-    uint64_t job; /* 0: every job's */
+    uint64_t job;   /* 0: every job's */
+    bool needs_job; /* the dialler must name it; false: or none */
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
@@ -348,8 +348,8 @@ void tt_link_tries(const tt_link_dial *dial, char *out, size_t size);
 /* --------------------------------------------------------------- stream -- */
 
 /* The bytes of a finished link. One layer, so that a seal (TLS) or a fault
- * (tests) can come between: whoever sends or receives on a link does it here.
- * What a frame is, its owner says. Not locked. */
+ * (tests) can come between. Who takes the descriptor itself (shm, start-up, the
+ * probe) has no layer. What a frame is, its owner says. Not locked. */
 typedef struct tt_link_stream {
     int fd;                            /* -1: closed */
     const struct tt_link_layer *layer; /* NULL: the socket itself */

@@ -19,7 +19,9 @@
  * fingerprint.c, slowifaces.c.
  *
  * A place is an address of a host, a port an interface; both are numbered
- * through all hosts, in order of the hosts, on all ranks alike. */
+ * through all hosts, in order of the hosts, on all ranks alike.
+ *
+ * Next: probe.c. */
 #ifndef TT_PROBE_PARTS_H
 #define TT_PROBE_PARTS_H
 

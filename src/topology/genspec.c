@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "base/heap.h"
+#include "base/nearest.h"
 
 typedef struct reader {
     const char *spec; /* columns count from here */
@@ -453,12 +454,11 @@ static const tt_machine *find_machine(const char *name, size_t len)
 
 static tutti_err no_such(const char *spec, size_t len, tutti_diag *diag)
 {
-    uint32_t best = 4;
+    size_t best = 4;
     const char *found = NULL;
     tutti_generator_info info;
     for (size_t i = 0; tt_generator_at(i, &info); i++) {
-        uint32_t d = tt_edit_distance(spec, len, info.name, strlen(info.name),
-                                      best);
+        size_t d = tt_letters_apart(spec, len, info.name);
         if (d < best) {
             best = d;
             found = info.name;

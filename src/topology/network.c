@@ -17,6 +17,7 @@
 #include "topology/network.h"
 
 #include "base/hash.h"
+#include "base/nearest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -185,45 +186,18 @@ uint32_t tt_topo_find(const tt_topo_builder *b, const char *name, size_t len)
     return b->table[slot_of(b, name, len)] - 1; /* 0 - 1 is TT_NONE */
 }
 
-uint32_t tt_edit_distance(const char *a, size_t a_len, const char *b,
-                          size_t b_len, uint32_t most)
-{
-    enum { LONGEST = 64 };
-    size_t more = a_len > b_len ? a_len - b_len : b_len - a_len;
-    if (a_len > LONGEST || b_len > LONGEST || more > most)
-        return most;
-    /* Three rows of the usual table: i, i - 1, i - 2. */
-    uint32_t rows[3][LONGEST + 1];
-    for (uint32_t k = 0; k <= b_len; k++)
-        rows[0][k] = k;
-    for (uint32_t i = 1; i <= a_len; i++) {
-        uint32_t *now = rows[i % 3];
-        const uint32_t *last = rows[(i + 2) % 3], *older = rows[(i + 1) % 3];
-        now[0] = i;
-        for (uint32_t k = 1; k <= b_len; k++) {
-            uint32_t best = last[k - 1] + (a[i - 1] != b[k - 1]);
-            best = last[k] + 1 < best ? last[k] + 1 : best;
-            best = now[k - 1] + 1 < best ? now[k - 1] + 1 : best;
-            bool swapped = i > 1 && k > 1 && a[i - 1] == b[k - 2] &&
-                           a[i - 2] == b[k - 1];
-            if (swapped && older[k - 2] + 1 < best)
-                best = older[k - 2] + 1;
-            now[k] = best;
-        }
-    }
-    uint32_t d = rows[a_len % 3][b_len];
-    return d < most ? d : most;
-}
-
 const char *tt_topo_nearest(const tt_topo_builder *b, const char *name,
                             size_t len)
 {
     /* Farther away is no help. */
-    uint32_t best = len < 3 ? 1 : len < 5 ? 2 : 3;
+    size_t best = len < 3 ? 1 : len < 5 ? 2 : 3;
     const char *found = NULL;
     for (uint32_t v = 0; v < b->n_nodes && best > 1; v++) {
         const char *other = b->nodes[v].name;
-        uint32_t d = tt_edit_distance(name, len, other, strlen(other), best);
+        size_t other_len = strlen(other);
+        if (other_len >= len + best || len >= other_len + best)
+            continue; /* that is quicker seen, among many names */
+        size_t d = tt_letters_apart(name, len, other);
         if (d < best) {
             best = d;
             found = other;

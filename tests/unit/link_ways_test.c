@@ -100,6 +100,48 @@ static void test_ways(void **state)
     expect_ways(&here, &peer, NULL, "");
 }
 
+/* Of networks that are equally fast the smallest goes first. */
+static void test_small_networks(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"10.0.1.2",  "10.0.2.2",  "10.0.3.2",
+                                      "fd00:1::2", "fd00:2::2", NULL};
+    static const int orders[5] = {TT_IFACE_ORDINARY, TT_IFACE_ORDINARY,
+                                  TT_IFACE_ORDINARY, TT_IFACE_ORDINARY,
+                                  TT_IFACE_ORDINARY};
+    const tt_iface own[] = {
+        tt_test_iface("eth1 10.0.1.1/26", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth2 10.0.2.1/30", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth3 10.0.3.1/24", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth4 fd00:1::1/64", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth5 fd00:2::1/125", TT_IFACE_ORDINARY, 10000)};
+    tt_link_card card = {.netns = 7}, peer = card_of(ips, orders);
+    tt_link_here here = {
+        .card = &card, .interfaces = "", .ifaces = own, .n_ifaces = 5};
+    expect_ways(&here, &peer, NULL,
+                "10.0.2.2%eth2 [fd00:2::2]%eth5 10.0.1.2%eth1 10.0.3.2%eth3 "
+                "[fd00:1::2]%eth4");
+}
+
+/* A link-local address is meant on the link of one interface. */
+static void test_scopes(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"fe80::9", "fd00:1::2", NULL};
+    static const int orders[] = {TT_IFACE_LINK_LOCAL, TT_IFACE_ORDINARY};
+    tt_iface own[] = {
+        tt_test_iface("eth7 fe80::1/64", TT_IFACE_LINK_LOCAL, 10000),
+        tt_test_iface("eth1 fd00:1::1/64", TT_IFACE_ORDINARY, 10000)};
+    own[1].addr.u.v6.sin6_scope_id = 5;
+    tt_link_card card = {.netns = 7}, peer = card_of(ips, orders);
+    tt_link_here here = {
+        .card = &card, .interfaces = "", .ifaces = own, .n_ifaces = 2};
+    tt_link_way ways[TT_LINK_WAYS];
+    assert_int_equal(tt_link_ways(&here, &peer, NULL, ways), 2);
+    assert_int_equal(ways[0].to.u.v6.sin6_scope_id, 0);
+    assert_int_equal(ways[1].to.u.v6.sin6_scope_id, '7');
+}
+
 static void test_hints(void **state)
 {
     (void)state;
@@ -115,6 +157,9 @@ static void test_hints(void **state)
     hint = (tt_link_hint){.dev = "mgmt"};
     expect_ways(&here, &peer, &hint,
                 "192.168.0.2%mgmt 10.0.1.2%mgmt 10.5.0.1%mgmt");
+    hint = (tt_link_hint){.dev = "eth1"};
+    expect_ways(&here, &peer, &hint,
+                "10.0.1.2%eth1 192.168.0.2%eth1 10.5.0.1%eth1 [fe80::9]%eth1");
     hint = (tt_link_hint){.far_dev = "eth2"};
     expect_ways(&here, &peer, &hint, "10.5.0.1");
     hint = (tt_link_hint){.dev = "eth1", .far_dev = "eth3"};
@@ -218,9 +263,14 @@ static void test_many_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),      cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_rail),      cmocka_unit_test(test_way_of),
-        cmocka_unit_test(test_many_ways), cmocka_unit_test(test_same_way_once),
+        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_rail),
+        cmocka_unit_test(test_way_of),
+        cmocka_unit_test(test_many_ways),
+        cmocka_unit_test(test_same_way_once),
+        cmocka_unit_test(test_small_networks),
+        cmocka_unit_test(test_scopes),
     };
     return TT_RUN_TAP(tests);
 }
