@@ -45,6 +45,15 @@ void tt_diag_clear(tutti_diag *diag)
     *diag = (tutti_diag){.rank = TT_NONE, .chunk = TT_NONE, .step = TT_NONE};
 }
 
+void tt_diag_at(tutti_diag *diag, uint32_t rank, uint32_t chunk, uint32_t step)
+{
+    if (!diag)
+        return;
+    diag->rank = rank;
+    diag->chunk = chunk;
+    diag->step = step;
+}
+
 static void print(tutti_diag *diag, const char *fmt, va_list args)
     TT_PRINTF(2, 0);
 static void print(tutti_diag *diag, const char *fmt, va_list args)
