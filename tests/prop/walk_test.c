@@ -320,9 +320,10 @@ static void begin_lone(lone *x, const tt_walks_opts *o, uint32_t rank)
     tt_shape_layout(&shape, &lay);
     assert_int_equal(tt_part_extract(s, rank, &tt_mem_std, &x->part), 0);
     assert_int_equal(tt_bound_create(x->part, &lay, &tt_mem_std, &x->bound), 0);
-    x->memory = malloc(tt_walk_bytes(x->bound) + 1);
-    x->in = calloc(tt_shape_in_elems(&shape) + 1, 4);
-    x->out = calloc(tt_shape_out_elems(&shape) + 1, 4);
+    x->memory = malloc(tt_walk_init(&x->walk, x->bound, &silent, NULL) + 1);
+    const tt_measures sizes = tt_shape_measure(&shape);
+    x->in = calloc(sizes.in_elems + 1, 4);
+    x->out = calloc(sizes.out_elems + 1, 4);
     assert_true(x->memory && x->in && x->out);
     tt_walk_init(&x->walk, x->bound, &silent, x->memory);
     tt_walk_reduces(&x->walk, TUTTI_U32, TUTTI_SUM, s->n_ranks);

@@ -2,9 +2,9 @@
  * tcp.c - processes anywhere, over TCP.
  *
  * Idea       Non-blocking sockets, one per pair of ranks or a few (strands).
- *            send() queues, and flush() gives the whole queue to one system
- *            call; large payloads are read straight to where the engine wants
- *            them. The byte streams are in stream.c; here are the
+ *            send() queues, and flush() gives the whole queue to one
+ *            tt_link_send(); large payloads are read straight to where the engine
+ *            wants them. The byte streams are in stream.c; here are the
  *            sockets.
  *
  * Late       The queue takes little, and the socket (TCP_NOTSENT_LOWAT) too,
