@@ -164,15 +164,20 @@ static bool has_result(const void *arg)
     return atomic_load_explicit(&r->flag, memory_order_acquire) != 0;
 }
 
+void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text)
+{
+    tt_engine_lock(comm->engine);
+    tt_team_fail(comm->team, err, comm->rank, text);
+    tt_engine_flush(comm->engine);
+    tt_engine_unlock(comm->engine);
+}
+
 void tt_comm_call_off(tutti_comm *comm, tutti_err err)
 {
     char text[200];
     snprintf(text, sizeof(text), "rank %u cannot call %.150s", comm->rank,
              comm->message);
-    tt_engine_lock(comm->engine);
-    tt_team_fail(comm->team, err, comm->rank, text);
-    tt_engine_flush(comm->engine);
-    tt_engine_unlock(comm->engine);
+    tt_comm_end(comm, err, text);
 }
 
 /* A call that this rank cannot make. Where every rank sees the same (no planner

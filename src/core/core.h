@@ -231,6 +231,8 @@ typedef struct tt_call_in {
     double expected_s; /* set here: of a call that is observed; else 0 */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+/* Ends it on all ranks, by this one, for the reason in text. */
+void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text);
 /* Only this rank cannot make the call that its message names: the others must
  * not be left waiting for it. */
 void tt_comm_call_off(tutti_comm *comm, tutti_err err);
