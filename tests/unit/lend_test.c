@@ -286,17 +286,14 @@ static const void *resolve(void *arg, uint64_t ref, uint32_t len)
 static void open_ends(ends *e, unsigned char *lent)
 {
     static const tt_net_up up = {.arrived = on_arrived, .left = on_left};
-    *e = (ends){.bytes = tt_duplex_bytes(RING) + tt_duplex_lend_bytes(RING)};
+    *e = (ends){.bytes = tt_duplex_bytes(RING)};
     e->net.up = &up;
     e->conn.net = &e->net;
     e->memory = aligned_alloc(4096, (e->bytes + 4095) / 4096 * 4096);
     assert_non_null(e->memory);
     memset(e->memory, 0, e->bytes);
-    for (int side = 0; side < 2; side++) {
-        tt_duplex_init(&e->d[side], e->memory, RING, side);
-        tt_duplex_init_lending(&e->d[side], e->memory, RING, side, resolve,
-                               lent);
-    }
+    for (int side = 0; side < 2; side++)
+        tt_duplex_init(&e->d[side], e->memory, RING, side, resolve, lent);
     n_arrived = n_left = 0;
 }
 
