@@ -80,8 +80,10 @@ int tt_fdpass_recv(int sock, void *buf, size_t len, int *fds, int n_fds)
             fds[i] = all[i];
         return 1;
     }
+    bool had_no_room = n < n_fds && (msg.msg_flags & MSG_CTRUNC);
     while (n > 0)
         close(all[--n]);
+    errno = had_no_room ? EMFILE : EPROTO;
     return -1;
 }
 

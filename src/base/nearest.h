@@ -3,6 +3,7 @@
 #ifndef TT_BASE_NEAREST_H
 #define TT_BASE_NEAREST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -55,6 +55,12 @@ static void run_news(tt_engine *e)
     tt_any_run(e);
 }
 
+void tt_engine_flush(tt_engine *e)
+{
+    tt_engine_pump(e);
+    tt_op_recycle(e);
+}
+
 static bool pass(tt_engine *e, bool has_event)
 {
     bool moved = false;
@@ -66,17 +72,17 @@ static bool pass(tt_engine *e, bool has_event)
     if (e->has_news)
         run_news(e);
     moved |= tt_within_step(e);
-    tt_engine_pump(e);
-    tt_op_recycle(e);
+    tt_engine_flush(e);
     return moved;
 }
 
+/* What has come is heard before anybody is judged by the clock: this process may
+ * have had no processor for long. */
 bool tt_engine_step(tt_engine *e)
 {
     bool moved = pass(e, true);
     tt_engine_tick(e, tt_now_ns());
-    tt_engine_pump(e);
-    tt_op_recycle(e);
+    tt_engine_flush(e);
     return moved;
 }
 
@@ -86,14 +92,7 @@ static void tick(tt_engine *e)
     if (now - e->tick_ns < tick_ns)
         return;
     e->tick_ns = now;
-    tt_engine_tick(e, now);
-    pass(e, true);
-}
-
-void tt_engine_flush(tt_engine *e)
-{
-    tt_engine_pump(e);
-    tt_op_recycle(e);
+    tt_engine_step(e);
 }
 
 static void ring(tt_engine *e)

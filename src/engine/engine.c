@@ -48,6 +48,10 @@ void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
         tt_peer_dirty(peer);
         return;
     }
+    if (peer->n_ctl == TT_CTL_MAX) {
+        tt_peer_gone(peer, TUTTI_ELIMIT, "it does not take what it is told");
+        return;
+    }
     if (peer->n_ctl == peer->ctl_cap) {
         size_t cap = peer->ctl_cap ? 2 * peer->ctl_cap : 16;
         tt_ctl *bigger = tt_new(peer->mesh->mem, cap, sizeof(*bigger));

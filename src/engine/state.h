@@ -14,6 +14,8 @@
 #define TT_GROUP_HISTORY 16    /* ... and of a group; powers of two */
 #define TT_IN_FLIGHT_MAX 32768 /* calls of a communicator */
 #define TT_EARLY_MAX (2 * TT_IN_FLIGHT_MAX) /* of a peer that are ahead */
+#define TT_CTL_MAX \
+    (2 * TT_EARLY_MAX) /* control messages that wait for a peer */
 
 typedef struct tt_peer tt_peer;
 
@@ -139,7 +141,7 @@ struct tt_peer {
      * latest that it has ended. 0: none. */
     uint64_t group_ahead, group_over;
     uint64_t heard, heard_before;         /* messages */
-    uint64_t silent_since_ns;             /* while an op waits for it */
+    uint64_t silent_ns;                   /* while an op waits for it */
     uint64_t watched_ns;                  /* when it was last looked at */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };

@@ -19,8 +19,11 @@
 #include "engine/state.h"
 
 static const uint64_t ask_ns = 500 * TT_NS_PER_MS;
-/* Ticks come every 10 to 100 ms while ops are active. */
+/* Ticks come every 10 to 100 ms while ops are active. After a longer gap silence
+ * begins anew; one tick adds at most this part of the time that makes a peer
+ * lost. */
 static const uint64_t watch_gap_ns = TT_NS_PER_S;
+static const uint64_t watch_part = 8;
 
 /* Whether `r` takes part in the call, and can answer. */
 static bool is_asked(const tt_op *op, uint32_t r)
@@ -133,24 +136,27 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
     if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
         e->opts.liveness_ns == 0)
         return;
-    /* Silence counts only while somebody listens: after a pause without calls
-     * (or of this whole process) it begins anew. */
-    bool was_watched = now_ns - peer->watched_ns < watch_gap_ns;
+    const uint64_t limit_ns = e->opts.liveness_ns;
     if (peer->watched_ns == now_ns)
         return; /* by another op, in this tick */
+    /* Silence counts only while somebody listens: no call may have waited, or
+     * this process had no processor, and could not ask. */
+    uint64_t gap_ns = now_ns - peer->watched_ns;
     peer->watched_ns = now_ns;
-    if (peer->heard != peer->heard_before || !was_watched) {
+    if (peer->heard != peer->heard_before || gap_ns >= watch_gap_ns) {
         peer->heard_before = peer->heard;
-        peer->silent_since_ns = now_ns;
+        peer->silent_ns = 0;
         return;
     }
-    uint64_t silent = now_ns - peer->silent_since_ns;
-    if (silent > e->opts.liveness_ns) {
+    const uint64_t most_ns = limit_ns / watch_part;
+    peer->silent_ns += gap_ns < most_ns ? gap_ns : most_ns;
+    if (peer->silent_ns > limit_ns) {
         miss_peer(peer, team);
         return;
     }
-    /* A quarter of the time, then one ping per tick: cheap and never late. */
-    if (silent > e->opts.liveness_ns / 4) {
+    /* A quarter of the time, then one ping per tick: cheap and never late. Where
+     * something waits already it would be no news. */
+    if (peer->silent_ns > limit_ns / 4 && peer->n_ctl == 0) {
         tt_msg m = tt_team_msg(team, TT_KIND_PING, 0, 0);
         tt_peer_tell(peer, &m, NULL);
     }

@@ -7,8 +7,8 @@
  *            been closed, and without TAKEN the listener forgets it.
  * Refusals   A way that is refused at once, or answered by somebody else (private
  *            networks have equal addresses everywhere), costs no time. A dial
- *            all of whose ways refuse for give_up_ns fails; silence is waited
- *            for until the deadline.
+ *            all of whose ways refuse for give_up_ns fails, between two tries;
+ *            silence is waited for until the deadline.
  * Both dial  greet.h has the rule; here: HELD and YIELDING. Where the one from the
  *            smaller id has failed on all its ways once, it lets the other one
  *            through: what is between may let connections pass one way only.
@@ -81,7 +81,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     close_try(d);
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
     if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
-        d->refused_since_ns = 0;
+        d->n_refused = 0;
         go_on(d, now + CROSSED_NS); /* the same way again */
         return;
     }
@@ -90,8 +90,8 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
         return;
     }
     if (was_silent && !d->ways[d->at].is_guess)
-        d->refused_since_ns = 0;
-    else if (d->refused_since_ns == 0)
+        d->n_refused = 0;
+    else if (d->n_refused++ == 0)
         d->refused_since_ns = now;
     d->at = (d->at + 1) % d->o.n_ways;
     d->n_tried = (d->n_tried + 1) % d->o.n_ways;
@@ -242,7 +242,8 @@ void tt_link_dial_event(tt_link_dial *d)
 static bool is_given_up(const tt_link_dial *d, uint64_t now)
 {
     return now >= d->o.deadline_ns ||
-           (d->o.give_up_ns > 0 && d->refused_since_ns > 0 &&
+           (d->o.give_up_ns > 0 && d->state == TT_DIAL_PAUSED &&
+            d->n_refused >= d->o.n_ways &&
             now > d->refused_since_ns + d->o.give_up_ns);
 }
 
@@ -464,7 +465,7 @@ tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
 
 const char *tt_link_outcome_text(const tt_link_outcome *o)
 {
-    return o->err ? strerror(o->err) : tt_link_why_text(o->why);
+    return o->err ? tt_errno_text(o->err) : tt_link_why_text(o->why);
 }
 
 void tt_link_tries(const tt_link_dial *d, char *out, size_t size)

@@ -352,7 +352,7 @@ static bool is_more(tt_link_socket *ear, int err)
     if (!host->has_told)
         TT_WARN("link: cannot accept connections: %s; connections that have "
                 "not said who they are make room (raise ulimit -n?)",
-                strerror(-err));
+                tt_errno_text(-err));
     host->has_told = true;
     bool is_short = err == -EMFILE || err == -ENFILE;
     if (is_short && (sacrifice(host) || turn_away(host, ear->fd)))
@@ -385,9 +385,12 @@ bool tt_link_ear_event(tt_link_socket *ear)
 
 void tt_link_guests_settle(tt_link_listener *l)
 {
+    /* Not longer than it takes for those who wait now: more may come all the
+     * time. */
     for (uint32_t i = 0; i < l->n_ears; i++)
-        while (tt_link_ear_event(&l->ears[i]))
-            continue;
+        for (int n = 0; n <= TT_LINK_BACKLOG / BATCH; n++)
+            if (!tt_link_ear_event(&l->ears[i]))
+                break;
     tt_link_guest *next;
     for (tt_link_guest *g = l->guests[TT_GUEST_SILENT].first; g; g = next) {
         next = g->next;

@@ -22,6 +22,9 @@
 #include "base/rng.h"
 #include "link/greet.h"
 
+/* Who may wait to be accepted; the system has a limit of its own. */
+#define TT_LINK_BACKLOG 4096
+
 typedef enum tt_link_node_kind {
     TT_LINK_NODE_WAKE,
     TT_LINK_NODE_EAR,
@@ -137,8 +140,9 @@ struct tt_link_dial {
     uint32_t at; /* the way of this try */
     uint32_t n_tried, round;
     uint64_t until_ns, pause_ns;
-    uint64_t refused_since_ns; /* 0: some try was not refused */
-    tt_rng rng;                /* spreads the tries of many */
+    uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */
+    uint32_t n_refused;
+    tt_rng rng; /* spreads the tries of many */
     size_t got;
     uint32_t version;
     tt_greet_word hello, reply;

@@ -25,9 +25,7 @@
 
 typedef struct cable {
     uint32_t a, z;
-    uint64_t up_bps, down_bps, latency_ps;
-    const char *dev, *far_dev;
-    bool is_memory;
+    tt_wire wire;
 } cable;
 
 typedef struct cables {
@@ -358,7 +356,7 @@ static bool wire_is_good(tt_topo_builder *b, const tt_wire *w)
 
 static void add_cable(tt_topo_builder *b, cables *to, const cable *c)
 {
-    uint32_t n_links = c->down_bps ? 2 : 1;
+    uint32_t n_links = c->wire.down_bps ? 2 : 1;
     if (b->n_links + n_links > TT_MAX_LINKS) {
         tt_topo_refuse(b, TUTTI_ELIMIT, b->at,
                        "a network can have at most %u links, counted in each "
@@ -406,14 +404,9 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                        "an interface is named at a switch, or badly");
         return;
     }
-    cable c = {a,
-               z,
-               wire->up_bps,
-               wire->down_bps,
-               wire->latency_ps,
-               keep(b, wire->dev),
-               keep(b, wire->far_dev),
-               wire->is_memory};
+    cable c = {a, z, *wire};
+    c.wire.dev = keep(b, wire->dev);
+    c.wire.far_dev = keep(b, wire->far_dev);
     if (!b->err)
         add_cable(b, &b->wires, &c);
 }
@@ -430,12 +423,12 @@ uint32_t tt_topo_slot(tt_topo_builder *b, uint32_t hub, const char *name,
         return TT_NONE;
     uint32_t v = add_node(b, name, TT_NODE_SLOT, hub);
     uint64_t down = memory->down_bps ? memory->down_bps : memory->up_bps;
-    const cable c = {.a = v,
-                     .z = hub,
-                     .up_bps = memory->up_bps,
-                     .down_bps = down,
-                     .latency_ps = memory->latency_ps,
-                     .is_memory = true};
+    const cable c = {v,
+                     hub,
+                     {.up_bps = memory->up_bps,
+                      .down_bps = down,
+                      .latency_ps = memory->latency_ps,
+                      .is_memory = true}};
     if (!b->err)
         add_cable(b, &b->memory, &c);
     return v;
@@ -493,7 +486,7 @@ typedef struct draft {
     uint32_t *rank_node, *first_out, *out, *first_in, *in;
 } draft;
 
-static bool draft_new(tt_topo_builder *b, draft *d)
+static void draft_new(tt_topo_builder *b, draft *d)
 {
     tt_arena *a = &b->arena;
     size_t n = b->n_nodes;
@@ -507,8 +500,8 @@ static bool draft_new(tt_topo_builder *b, draft *d)
     d->first_in = tt_arena_new(a, n + 1, 4);
     d->out = tt_arena_new(a, m, 4);
     d->in = tt_arena_new(a, m, 4);
-    return d->t && d->nodes && d->links && d->rank_node && d->first_out &&
-           d->first_in && d->out && d->in;
+    if (a->err)
+        no_memory(b);
 }
 
 static tt_link *lay_cables(tt_link *at, const tt_link *first,
@@ -516,15 +509,16 @@ static tt_link *lay_cables(tt_link *at, const tt_link *first,
 {
     for (uint32_t i = 0; i < from->n; i++) {
         const cable *c = &from->list[i];
-        uint32_t number = (uint32_t)(at - first);
-        bool both = c->down_bps > 0;
-        uint32_t back = both ? number + 1 : TT_NONE;
-        *at++ = (tt_link){c->a,          c->z,   back,        c->up_bps,
-                          c->latency_ps, c->dev, c->is_memory};
+        const tt_wire *w = &c->wire;
+        uint32_t there = (uint32_t)(at - first), back = there + 1;
+        bool both = w->down_bps > 0;
+        *at++ = (tt_link){c->a,        c->z,          both ? back : TT_NONE,
+                          w->up_bps,   w->latency_ps, w->dev,
+                          w->is_memory};
         if (both)
-            *at++ = (tt_link){c->z,        c->a,          number,
-                              c->down_bps, c->latency_ps, c->far_dev,
-                              c->is_memory};
+            *at++ = (tt_link){c->z,        c->a,          there,
+                              w->down_bps, w->latency_ps, w->far_dev,
+                              w->is_memory};
     }
     return at;
 }
@@ -638,8 +632,7 @@ static void check_paths(tt_topo_builder *b, const draft *d)
 
 /* ---------------------------------------------------------------- grids -- */
 
-/* Nodes of the grid; 0: more than 2^32. */
-static uint64_t grid_size(const tt_grid *g)
+uint64_t tt_grid_points(const tt_grid *g)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < g->n_dims; i++) {
@@ -719,7 +712,7 @@ static void check_grid(tt_topo_builder *b, const draft *d)
     bool has_zero = b->grid.n_dims > TT_MAX_DIMS;
     for (uint32_t i = 0; i < b->grid.n_dims && !has_zero; i++)
         has_zero = b->grid.dims[i] == 0;
-    uint64_t n = has_zero ? 0 : grid_size(&b->grid);
+    uint64_t n = has_zero ? 0 : tt_grid_points(&b->grid);
     if (n != b->n_nodes)
         tt_topo_refuse(b, TUTTI_EINVAL, b->grid_at,
                        "this grid does not have the network's %u nodes",
@@ -759,8 +752,8 @@ tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
     draft d = {0};
     if (!b->err && b->n_ranks == 0)
         tt_topo_refuse(b, TUTTI_EINVAL, b->at, "a network needs a host");
-    if (!b->err && !draft_new(b, &d))
-        no_memory(b);
+    if (!b->err)
+        draft_new(b, &d);
     if (!b->err)
         fill(b, &d);
     if (!b->err) {

@@ -60,6 +60,9 @@ typedef struct tt_grid {
     bool wraps;
 } tt_grid;
 
+/* Nodes of the grid; 0: more than 2^32. */
+uint64_t tt_grid_points(const tt_grid *g);
+
 struct tutti_topology {
     uint32_t n_ranks, n_nodes, n_links;
     const tt_node *nodes;

@@ -74,6 +74,11 @@ typedef struct tt_span {
     uint8_t base;
 } tt_span;
 
+/* index[at] .. index[at + n - 1] of a bound part. */
+typedef struct tt_run {
+    uint32_t at, n;
+} tt_run;
+
 typedef struct tt_lane {
     uint32_t peer;    /* member rank */
     uint32_t partner; /* index into bound->partners */
@@ -90,11 +95,11 @@ typedef struct tt_lane {
     bool is_pull, is_put;
     uint64_t vector_at; /* where the chunk is in the input or output */
     uint8_t port;
-    uint32_t span;             /* first of n_chunks spans */
-    uint32_t preds, n_preds;   /* send: groups that must be done before */
-    uint32_t blocks, n_blocks; /* send: groups that wait for it to leave */
-    uint64_t slice_bytes;      /* of the largest slice */
-    uint64_t staging;          /* receive: offset; send: of the pack buffer */
+    uint32_t span;        /* first of n_chunks spans */
+    tt_run preds;         /* send: groups that must be done before */
+    tt_run blocks;        /* send: groups that wait for it to leave */
+    uint64_t slice_bytes; /* of the largest slice */
+    uint64_t staging;     /* receive: offset; send: of the pack buffer */
 } tt_lane;
 
 /* One chunk of a group: own value and inputs, in order of src. */
@@ -111,10 +116,10 @@ typedef struct tt_group {
     bool pulls;                /* a lane of it is_pull */
     uint32_t lanes, n_lanes;   /* receive lanes, in bound->index */
     uint32_t pieces, n_pieces; /* in order of chunk */
-    uint32_t preds, n_preds;   /* groups that must be done before */
-    uint32_t gates, n_gates;   /* send lanes that must have left before */
-    uint32_t nexts, n_nexts;   /* groups that wait for this one */
-    uint32_t sends, n_sends;   /* send lanes that wait for this one */
+    tt_run preds;              /* groups that must be done before */
+    tt_run gates;              /* send lanes that must have left before */
+    tt_run nexts;              /* groups that wait for this one */
+    tt_run sends;              /* send lanes that wait for this one */
 } tt_group;
 
 typedef struct tt_local_copy {

@@ -102,8 +102,8 @@ static void release(tt_walk *w, const tt_group *group)
     const tt_bound *b = w->b;
     for (uint32_t i = 0; i < group->n_lanes; i++)
         w->hooks->release(w, b->recvs[b->index[group->lanes + i]].partner);
-    for (uint32_t i = 0; i < group->n_sends; i++)
-        w->hooks->release(w, b->sends[b->index[group->sends + i]].partner);
+    for (uint32_t i = 0; i < group->sends.n; i++)
+        w->hooks->release(w, b->sends[b->index[group->sends.at + i]].partner);
 }
 
 /* All memory of partners that a slice of the group uses, or none. */
@@ -116,8 +116,8 @@ static bool hold(tt_walk *w, const tt_group *group)
         if (is_pulled(w, lane))
             is_held = w->hooks->hold(w, lane->partner);
     }
-    for (uint32_t i = 0; i < group->n_sends && is_held; i++) {
-        uint32_t l = b->index[group->sends + i];
+    for (uint32_t i = 0; i < group->sends.n && is_held; i++) {
+        uint32_t l = b->index[group->sends.at + i];
         if (goes_there(w, l))
             is_held = w->hooks->hold(w, b->sends[l].partner);
     }
@@ -144,8 +144,8 @@ static bool is_send_ready(const tt_walk *w, uint32_t l)
         (uint64_t)k * lane->stride >=
             (uint64_t)w->front + w->b->window_positions)
         return false;
-    const uint32_t *pred = w->b->index + lane->preds;
-    for (uint32_t i = 0; i < lane->n_preds; i++)
+    const uint32_t *pred = w->b->index + lane->preds.at;
+    for (uint32_t i = 0; i < lane->preds.n; i++)
         if (w->done[pred[i]] <= k)
             return false;
     return true;
@@ -242,8 +242,8 @@ static void take(tt_walk *w, uint32_t l, uint32_t n)
     if (w->is_over)
         return;
     w->taken[l] = n;
-    for (uint32_t i = 0; i < lane->n_blocks && !w->is_over; i++)
-        try_group(w, b->index[lane->blocks + i]);
+    for (uint32_t i = 0; i < lane->blocks.n && !w->is_over; i++)
+        try_group(w, b->index[lane->blocks.at + i]);
     if (n == lane->n_slices && !w->is_over)
         close_one(w);
 }
@@ -302,12 +302,12 @@ static unsigned char *slot(const tt_walk *w, const tt_lane *lane, uint32_t k)
 /* Nothing but its inputs keeps slice k of the group. */
 static bool is_free(const tt_walk *w, const tt_group *group, uint32_t k)
 {
-    const uint32_t *gate = w->b->index + group->gates;
-    for (uint32_t i = 0; i < group->n_gates; i++)
+    const uint32_t *gate = w->b->index + group->gates.at;
+    for (uint32_t i = 0; i < group->gates.n; i++)
         if (w->taken[gate[i]] <= k)
             return false;
-    const uint32_t *pred = w->b->index + group->preds;
-    for (uint32_t i = 0; i < group->n_preds; i++)
+    const uint32_t *pred = w->b->index + group->preds.at;
+    for (uint32_t i = 0; i < group->preds.n; i++)
         if (w->done[pred[i]] <= k)
             return false;
     return true;
@@ -406,8 +406,8 @@ static uint32_t find_targets(tt_walk *w, const tt_group *group, const making *s)
 {
     const tt_bound *b = w->b;
     uint32_t n = 1;
-    for (uint32_t i = 0; i < group->n_sends && w->n_near > 0; i++) {
-        uint32_t l = b->index[group->sends + i];
+    for (uint32_t i = 0; i < group->sends.n && w->n_near > 0; i++) {
+        uint32_t l = b->index[group->sends.at + i];
         const tt_lane *lane = &b->sends[l];
         if (!goes_there(w, l))
             continue;
@@ -529,10 +529,10 @@ static bool apply(tt_walk *w, uint32_t g, uint32_t lane, const void *at)
         w->results_left[(s.k + 1) * group->stride - 1]--;
         advance_front(w);
     }
-    for (uint32_t i = 0; i < group->n_sends; i++)
-        consider(w, b->index[group->sends + i]);
-    for (uint32_t i = 0; i < group->n_nexts; i++)
-        try_group(w, b->index[group->nexts + i]);
+    for (uint32_t i = 0; i < group->sends.n; i++)
+        consider(w, b->index[group->sends.at + i]);
+    for (uint32_t i = 0; i < group->nexts.n; i++)
+        try_group(w, b->index[group->nexts.at + i]);
     if (w->done[g] == group->n_slices)
         close_one(w);
     return true;

@@ -204,7 +204,8 @@ static void test_ifaces_no_descriptor(void **state)
     char names[64];
     tt_ifaces_names(names, sizeof(names));
     setrlimit(RLIMIT_NOFILE, &before);
-    assert_string_equal(names, "they cannot be listed: Too many open files");
+    assert_non_null(
+        strstr(names, "they cannot be listed: Too many open files"));
 }
 
 static void test_ports(void **state)
