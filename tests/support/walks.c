@@ -372,8 +372,7 @@ static void arrive(tt_walks *f, member *m, uint32_t partner, link *l)
     const message *x = l->first;
     uint32_t lane = tt_walk_find(m->w, partner, &x->what);
     /* Nobody should break a rule here, nor send what it may put. */
-    f->is_broken = lane == TT_NONE ||
-                   (m->w->put_in[lane] && !x->what.is_put);
+    f->is_broken = lane == TT_NONE || (m->w->put_in[lane] && !x->what.is_put);
     if (f->is_broken)
         return;
     if (x->what.is_put) {
