@@ -59,13 +59,10 @@ static void finish(tt_link_dial *d, tt_link_event_kind kind)
     tt_link_put(d->box, &d->item);
 }
 
-static uint64_t next_pause(tt_link_dial *d)
+/* After a round; the tries of many shall not come at once. */
+static uint64_t rest_ns(tt_link_dial *d)
 {
-    uint64_t pause = d->pause_ns / 2 + tt_rng_below(&d->rng, d->pause_ns);
-    d->pause_ns *= 2;
-    if (d->pause_ns > d->o.most_pause_ns)
-        d->pause_ns = d->o.most_pause_ns;
-    return pause;
+    return PAUSE_NS / 2 + tt_rng_below(&d->rng, PAUSE_NS);
 }
 
 static bool is_told(tt_link_why why)
@@ -99,7 +96,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     if (d->o.n_rounds > 0 && d->round == d->o.n_rounds)
         finish(d, TT_LINK_FAILED);
     else
-        go_on(d, d->n_tried == 0 ? now + next_pause(d) : now);
+        go_on(d, d->n_tried == 0 ? now + rest_ns(d) : now);
 }
 
 /* ------------------------------------------------------------- one try -- */
@@ -356,9 +353,6 @@ static void set_defaults(tt_link_dial_opts *o)
 {
     o->try_ns = o->try_ns ? o->try_ns : TRY_NS;
     o->answer_ns = o->answer_ns ? o->answer_ns : ANSWER_NS;
-    o->pause_ns = o->pause_ns ? o->pause_ns : PAUSE_NS;
-    if (o->most_pause_ns < o->pause_ns)
-        o->most_pause_ns = o->pause_ns;
     if (o->first >= o->n_ways)
         o->first = 0;
 }
@@ -404,7 +398,6 @@ tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
     memcpy(d->ways, o->ways, o->n_ways * sizeof(*d->ways));
     d->o.ways = d->ways;
     d->at = d->o.first;
-    d->pause_ns = d->o.pause_ns;
     if (tt_random(&nonce, sizeof(nonce), NULL))
         nonce = tt_now_ns();
     d->rng.state = nonce;
@@ -451,7 +444,6 @@ void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
                                    .version = d->version,
                                    .strand = d->o.strand,
                                    .id = d->reply.from}};
-    memcpy(out->who.said, d->reply.said, sizeof(out->who.said));
     d->fd = -1;
 }
 

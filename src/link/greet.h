@@ -82,8 +82,7 @@ tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
                                  const tt_greet_word *hello, uint32_t *version);
 /* The listener's answer: REPLY where why is WELL, else REFUSE. */
 tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
-                              const tt_link_id *self, uint32_t version,
-                              const uint8_t said[TT_LINK_SAID]);
+                              const tt_link_id *self, uint32_t version);
 /* Is this the last word of the dialler that said hello? */
 bool tt_greet_is_taken(const tt_greet_word *word, const tt_greet_word *hello);
 

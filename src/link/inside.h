@@ -106,7 +106,6 @@ struct tt_link_listener {
     tt_link_listener *next;
     tt_link_box *box;
     tt_greet_terms terms;
-    uint8_t said[TT_LINK_SAID];
     void *arg;
     uint32_t most_waiting; /* 0: not bounded in this way */
     tt_link_card card;
@@ -139,7 +138,7 @@ struct tt_link_dial {
     int fd;
     uint32_t at; /* the way of this try */
     uint32_t n_tried, round;
-    uint64_t until_ns, pause_ns;
+    uint64_t until_ns;
     uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */
     uint32_t n_refused;
     tt_rng rng; /* spreads the tries of many */

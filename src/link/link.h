@@ -94,7 +94,7 @@ typedef struct tt_link_who {
     uint32_t version; /* agreed */
     uint32_t strand;  /* which of several links for this purpose */
     tt_link_id id;
-    uint8_t said[TT_LINK_SAID]; /* untrusted */
+    uint8_t said[TT_LINK_SAID]; /* the dialler's word; untrusted */
 } tt_link_who;
 
 /* ------------------------------------------------------------------ box -- */
@@ -120,7 +120,6 @@ typedef struct tt_link_event {
     void *arg;          /* of the dial, or of the listener */
     tt_link_dial *dial; /* its outcome; it still wants tt_link_dial_end() */
     tt_link_listener *listener;
-    uint32_t ear; /* ARRIVED: at which of the listener's sockets */
     uint32_t way; /* DIALLED: which of the ways has worked */
     bool is_unix; /* descriptors can be passed over it (base/fdpass.h) */
     tt_link_who who;
@@ -161,7 +160,6 @@ typedef struct tt_link_listen_opts {
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
-    uint8_t said[TT_LINK_SAID]; /* in the reply */
     void *arg;
 
     /* Where. (1) `fd` > 0: this socket, which listens already; it is copied.
@@ -203,7 +201,6 @@ uint32_t tt_link_listener_ears(const tt_link_listener *listener);
 typedef struct tt_link_refusal {
     tt_link_why why;
     uint32_t version; /* OTHER_VERSION: the greatest that it speaks */
-    uint8_t said[TT_LINK_SAID];
     char from[TT_SOCK_TEXT];
 } tt_link_refusal;
 uint64_t tt_link_listener_refusal(tt_link_listener *listener,
@@ -318,8 +315,6 @@ typedef struct tt_link_dial_opts {
     /* Each way has so long to connect, twice that in the next round and so on,
      * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s). */
     uint64_t try_ns, answer_ns;
-    /* A pause after each round, growing to `most` (0: 50 ms, both). */
-    uint64_t pause_ns, most_pause_ns;
     /* A dial all of whose ways have been refused for so long fails before its
      * deadline (0: never). Silence is waited for. */
     uint64_t give_up_ns;

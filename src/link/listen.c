@@ -269,7 +269,6 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
                                 .needs_job = o->needs_job,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
-    memcpy(l->said, o->said, sizeof(o->said));
     l->ears = tt_new(box->mem, TT_LINK_EARS, sizeof(*l->ears));
     tutti_err err = l->ears && o->n_ears <= TT_LINK_EARS
                         ? open_ears(l, o, why, diag)

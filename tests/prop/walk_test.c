@@ -320,9 +320,10 @@ static void begin_lone(lone *x, const tt_walks_opts *o, uint32_t rank)
     tt_shape_layout(&shape, &lay);
     assert_int_equal(tt_part_extract(s, rank, &tt_mem_std, &x->part), 0);
     assert_int_equal(tt_bound_create(x->part, &lay, &tt_mem_std, &x->bound), 0);
-    x->memory = malloc(tt_walk_bytes(x->bound) + 1);
-    x->in = calloc(tt_shape_in_elems(&shape) + 1, 4);
-    x->out = calloc(tt_shape_out_elems(&shape) + 1, 4);
+    x->memory = malloc(tt_walk_init(&x->walk, x->bound, &silent, NULL) + 1);
+    const tt_measures sizes = tt_shape_measure(&shape);
+    x->in = calloc(sizes.in_elems + 1, 4);
+    x->out = calloc(sizes.out_elems + 1, 4);
     assert_true(x->memory && x->in && x->out);
     tt_walk_init(&x->walk, x->bound, &silent, x->memory);
     tt_walk_reduces(&x->walk, TUTTI_U32, TUTTI_SUM, s->n_ranks);
@@ -410,28 +411,29 @@ static void steps_are_told(void **state)
         .schedule = s, .count = 3, .window = 4, .front_bytes = 65536};
     lone x;
     begin_lone(&x, &o, 0);
-    uint32_t n_steps, to = x.bound->partners[0].n_sends == 0, from = 1 - to;
+    uint32_t to = x.bound->partners[0].n_sends == 0, from = 1 - to;
     tt_walk_open(&x.walk, to);
     for (uint32_t step = 0; step < 4; step++) {
         for (uint32_t turn = 0; turn < 2; turn++) {
             const bool is_sent = turn == step % 2;
             const tt_coming what = {.wire = step, .len = 4};
+            const tt_walk_state at = tt_walk_look(&x.walk);
             tt_slice out;
-            assert_int_equal(tt_walk_step(&x.walk, &n_steps), step);
-            assert_int_equal(n_steps, 4);
+            assert_int_equal(at.step, step);
+            assert_int_equal(at.n_steps, 4);
             if (is_sent) {
                 assert_true(tt_walk_next(&x.walk, to, &out));
                 tt_walk_sent(&x.walk, to, true);
             } else {
                 uint32_t l = tt_walk_find(&x.walk, from, &what);
                 assert_int_not_equal(l, TT_NONE);
-                assert_int_equal(tt_walk_moved_bytes(&x.walk), 4 * step);
+                assert_int_equal(at.moved_bytes, 4 * step);
                 tt_walk_arrived(&x.walk, l, &junk);
             }
         }
     }
-    assert_int_equal(tt_walk_step(&x.walk, &n_steps), 4);
-    assert_int_equal(tt_walk_moved_bytes(&x.walk), 16);
+    assert_int_equal(tt_walk_look(&x.walk).step, 4);
+    assert_int_equal(tt_walk_look(&x.walk).moved_bytes, 16);
     end_lone(&x);
     tt_sched_free(s);
 }
