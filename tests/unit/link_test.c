@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -310,6 +311,45 @@ static void test_v6(void **state)
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     tt_link_event in = take(&b);
     expect_bytes(out.fd, in.fd);
+    close_side(&a);
+    close_side(&b);
+}
+
+static double cpu_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Where nothing happens the thread sleeps: with listeners, a guest that says
+ * nothing, a dial that nobody answers, and a link that nobody takes. */
+static void test_idle(void **state)
+{
+    (void)state;
+    side a, b;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    tt_link_way way = way_to(&b, false), silent = way;
+    silent.to.u.v4.sin_port = 0;
+    int fd = tt_link_bind(&silent.to, 8);
+    silent.to.u.v4.sin_port = htons(tt_sock_port(fd));
+    int guest = tt_stranger_connect(&way.to, in_ns(LONG_NS));
+    tt_link_dial_opts o = dial_opts(&a, &b, &way);
+    tt_link_dial *d, *e;
+    tt_link_event out = dial(&a, &o, &d);
+    assert_int_equal(out.kind, TT_LINK_DIALLED);
+    o = dial_opts(&a, &b, &silent);
+    o.strand = 4;
+    o.answer_ns = LONG_NS;
+    assert_int_equal(tt_link_dial_begin(a.box, &o, &e, NULL), TUTTI_OK);
+    poll(NULL, 0, 50);
+    double before = cpu_s();
+    poll(NULL, 0, 500);
+    assert_true(cpu_s() - before < 0.05);
+    close(guest);
+    close(fd);
+    tt_fork_close(&out.fd);
     close_side(&a);
     close_side(&b);
 }
@@ -1227,6 +1267,7 @@ int main(void)
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_meet),
         cmocka_unit_test(test_v6),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_packets),
         cmocka_unit_test(test_one_way),
         cmocka_unit_test(test_refusals),
