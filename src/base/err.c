@@ -2,9 +2,12 @@
  * err.c - error names, texts and diagnoses. */
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/files.h"
 
 const char *tutti_version(void)
 {
@@ -79,11 +82,22 @@ tutti_err tt_fail_errno(tutti_diag *diag, tutti_err err, int errno_value,
     if (!diag)
         return err;
     size_t used = strlen(diag->text);
-    char why[128];
-    /* The XSI and the GNU strerror_r differ; _GNU_SOURCE gives the latter. */
-    const char *text = strerror_r(errno_value, why, sizeof(why));
-    snprintf(diag->text + used, sizeof(diag->text) - used, ": %s", text);
+    snprintf(diag->text + used, sizeof(diag->text) - used, ": %s",
+             tt_errno_text(errno_value));
     return err;
+}
+
+const char *tt_errno_text(int errno_value)
+{
+    static _Thread_local char text[128];
+    /* The XSI and the GNU strerror_r differ; _GNU_SOURCE gives the latter. */
+    const char *why = strerror_r(errno_value, text, sizeof(text));
+    if (errno_value != EMFILE)
+        return why;
+    char limited[sizeof(text)];
+    snprintf(limited, sizeof(limited), "%.80s, ulimit -n is %llu", why,
+             (unsigned long long)tt_files_limit());
+    return strcpy(text, limited);
 }
 
 static _Thread_local char last_message[sizeof(((tutti_diag *)0)->text)];

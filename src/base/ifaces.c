@@ -291,7 +291,7 @@ void tt_ifaces_names(char *out, size_t size)
     size_t n = tt_ifaces_list("", all, sizeof(all) / sizeof(all[0]));
     size_t used = 0;
     if (n == 0 && errno != 0)
-        snprintf(out, size, "they cannot be listed: %s", strerror(errno));
+        snprintf(out, size, "they cannot be listed: %s", tt_errno_text(errno));
     else
         snprintf(out, size, "none");
     for (size_t i = 0; i < n && used + sizeof(all[i].name) + 2 < size; i++) {

@@ -30,9 +30,8 @@ static inline size_t tt_letters_apart(const char *a, size_t a_len,
             size_t least = last[k - 1] + (a[i - 1] != b[k - 1]);
             least = last[k] + 1 < least ? last[k] + 1 : least;
             least = now[k - 1] + 1 < least ? now[k - 1] + 1 : least;
-            bool is_swap = i > 1 && k > 1 && a[i - 1] == b[k - 2] &&
-                           a[i - 2] == b[k - 1];
-            if (is_swap && older[k - 2] + 1 < least)
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] &&
+                a[i - 2] == b[k - 1] && older[k - 2] + 1 < least)
                 least = older[k - 2] + 1;
             now[k] = least;
         }

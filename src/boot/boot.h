@@ -4,8 +4,10 @@
  * launch.c reads rank, size and meeting place from the launcher's variables;
  * rendezvous.c brings the ranks together in a star around rank 0 and lets
  * them exchange equal-sized pieces of data a few times (addresses, settings,
- * outcomes). After that the transports connect the ranks directly and the
- * star is closed. Nothing received is trusted for a size. */
+ * outcomes). After that the ranks of the control graph connect (core/connect.c)
+ * and the star is closed. Nothing received is trusted for a size.
+ *
+ * Next: launch.c, rendezvous.c, frame.h. */
 #ifndef TT_BOOT_BOOT_H
 #define TT_BOOT_BOOT_H
 

@@ -83,15 +83,13 @@ static tutti_err find_addrs(seeking *s, tt_addr *out, size_t *n,
 }
 
 /* Waits for WELCOME, then READY. AGAIN: what was there has gone, without a
- * word; try again. */
+ * word; try again. Who has greeted is rank 0, however long it does something
+ * else: who comes once more would be a second process of this rank to it. */
 static tutti_err hear_answers(seeking *s, tutti_diag *diag)
 {
     tt_boot *boot = s->boot;
     tt_frame frame;
     uint64_t until = s->deadline_ns;
-    /* Another address may be the right one. */
-    if (boot->store && tt_now_ns() + TRY_NS < until)
-        until = tt_now_ns() + TRY_NS;
     for (;;) {
         tutti_err err = tt_boot_hear(boot, &frame, 0, until, diag);
         if (err && err != TUTTI_ECONFIG && boot->store && !s->is_met) {

@@ -9,7 +9,7 @@
  *            goes one way (collect, share) costs N len.
  * Invariant  All ranks get the same outcome of open and of each exchange,
  *            but for the rank that died and losses at the very end.
- * Next       gather.c (rank 0), join.c (the others), store.c, frame.h (the bytes). */
+ * Next       gather.c (rank 0), join.c (the others), store.c, frame.h. */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>

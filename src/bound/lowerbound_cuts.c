@@ -19,8 +19,8 @@
  *            a switch to which as much can flow, so switches are asked first.
  *            Later ranks then have sources in their neighbourhood. The order
  *            (numbers read backwards bit by bit) spreads them all over.
- * All-reduce Each S must get a whole vector in, and out: T >= M / least cut. The
- *            same with nothing drawn, one rank as the first source.
+ * All-reduce Each S must get a whole vector in, and out: T >= M / least cut.
+ *            The same with nothing drawn, one rank as the first source.
  * The other  Reduce-scatter is all-gather with all links turned round; where
  * way        each node gets as much as it gives, all cuts are the same.
  * Limit      Where it gets too long, the largest ratio found so far stays: a

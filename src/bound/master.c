@@ -5,7 +5,8 @@
  * Why in-trees and out-trees are columns of their own, and not pairs of them:
  * k in-trees and k out-trees of a root make k * k pairs, all of which the
  * programme can mix without having been shown one of them. The rows of the
- * roots cost little, and a few rounds take the place of a hundred. */
+ * roots cost little, and a few rounds take the place of a hundred.
+ * Next: lp.c (who solves it), columns.c (who asks). */
 #include "bound/master.h"
 
 #include "base/hash.h"

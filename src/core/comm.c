@@ -117,27 +117,27 @@ int tutti_comm_size(const tutti_comm *comm)
     return (int)comm->n_ranks;
 }
 
+/* The team keeps the reason of a failure, also of asynchronous calls. */
+static tutti_err failure_of(const tutti_comm *comm, const char **text)
+{
+    tt_engine_lock(comm->engine);
+    tutti_err err = tt_team_state(comm->team, text);
+    tt_engine_unlock(comm->engine);
+    return err;
+}
+
 const char *tutti_comm_message(const tutti_comm *comm)
 {
+    const char *text;
     if (tt_process_is_child())
         return comm->message;
-    /* The team keeps the reason of a failure, also of asynchronous calls. */
-    const char *text;
-    tt_engine_lock(comm->engine);
-    tutti_err err = tt_team_state(comm->team, &text);
-    tt_engine_unlock(comm->engine);
-    return err ? text : comm->message;
+    return failure_of(comm, &text) ? text : comm->message;
 }
 
 tutti_err tutti_comm_failure(const tutti_comm *comm)
 {
     const char *text;
-    if (tt_process_is_child())
-        return TUTTI_EFORK;
-    tt_engine_lock(comm->engine);
-    tutti_err err = tt_team_state(comm->team, &text);
-    tt_engine_unlock(comm->engine);
-    return err;
+    return tt_process_is_child() ? TUTTI_EFORK : failure_of(comm, &text);
 }
 
 const char *tutti_comm_transport(const tutti_comm *comm, int rank)
@@ -155,10 +155,7 @@ void tutti_comm_abort(tutti_comm *comm, const char *reason)
         return;
     snprintf(text, sizeof(text), "rank %u aborted the communicator%s%.120s",
              comm->rank, reason ? ": " : "", reason ? reason : "");
-    tt_engine_lock(comm->engine);
-    tt_team_fail(comm->team, TUTTI_EABORTED, comm->rank, text);
-    tt_engine_flush(comm->engine);
-    tt_engine_unlock(comm->engine);
+    tt_comm_end(comm, TUTTI_EABORTED, text);
 }
 
 tutti_err tutti_comm_lateness(const tutti_comm *comm, int rank, double *ns)

@@ -16,7 +16,10 @@
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
  * unstable.c schedules: calls without a communicator
- * report.c   how those end */
+ * probing.c  the probe, likewise
+ * report.c   how those end
+ *
+ * Next: create.c, comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
 
@@ -56,9 +59,9 @@ typedef struct tt_plan_key {
 typedef struct tt_plan_entry {
     tt_plan_key key;
     tt_program *program;
-    uint64_t shape;    /* for the fingerprint */
-    uint64_t used;     /* for least recently used */
-    double expected_s; /* by the observer; 0: not known */
+    uint64_t shape, schedule_id; /* for the fingerprint */
+    uint64_t used;               /* for least recently used */
+    double expected_s;           /* by the observer; 0: not known */
 } tt_plan_entry;
 
 #define TT_PLAN_CACHE 64
@@ -116,7 +119,8 @@ tutti_err tt_process_enter(tutti_diag *diag); /* EFORK in a child */
 bool tt_process_is_child(void);
 tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
                             tutti_diag *diag);
-void tt_process_retain(void); /* one more use of the engine */
+/* One more use of the engine; at_end is called when there is none any more. */
+void tt_process_retain(void (*at_end)(void));
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
 tt_regions *tt_process_regions(void); /* what tutti_alloc() gives */
@@ -196,6 +200,7 @@ void tt_comm_set_ports(const tutti_comm *comm, tt_part *part);
 /* plans.c */
 typedef struct tt_want {
     const tt_shape *shape;
+    uint64_t total_bytes;
     bool in_place, is_pair;
     bool copies_input;
     const char *planner; /* rule, never NULL */
@@ -212,6 +217,7 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 /* call.c */
 typedef struct tt_call_in {
     tt_shape shape;
+    tt_measures sizes; /* set here */
     const void *in;
     void *out;
     tutti_type type;
@@ -225,6 +231,8 @@ typedef struct tt_call_in {
     double expected_s; /* set here: of a call that is observed; else 0 */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+/* Ends it on all ranks, by this one, for the reason in text. */
+void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text);
 /* Only this rank cannot make the call that its message names: the others must
  * not be left waiting for it. */
 void tt_comm_call_off(tutti_comm *comm, tutti_err err);
@@ -273,6 +281,5 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
 void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
 void tt_request_end(void *req, tutti_err err);  /* [unlocked; any thread] */
 void tt_request_drop(tutti_request *req);       /* was never begun */
-void tt_request_stop(void);                     /* the completion thread */
 
 #endif

@@ -5,7 +5,7 @@
  *
  * A request is freed when both its user and the engine have let go of it. The
  * completion thread starts with the first callback and lives until the process
- * has neither a communicator nor a request left. */
+ * has neither a communicator nor a request left. Next: call.c (who makes them). */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -101,7 +101,7 @@ static tutti_err start_thread(void)
     return err;
 }
 
-void tt_request_stop(void)
+static void stop_thread(void)
 {
     pthread_mutex_lock(&queue.lock);
     bool runs = queue.runs;
@@ -138,7 +138,7 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
     tutti_request *req = tt_new(mem, 1, sizeof(*req));
     if (!req)
         return TUTTI_ENOMEM;
-    tt_process_retain(); /* it may outlive its communicator */
+    tt_process_retain(stop_thread); /* it may outlive its communicator */
     req->mem = *mem;
     req->engine = engine;
     req->is_elsewhere = true;

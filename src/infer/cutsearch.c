@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cutsearch.c - finds the links that nobody sees: which leaves sit together behind
- * something that is too thin for them.
+ * cutsearch.c - finds the links that nobody sees: which leaves sit together
+ * behind something that is too thin for them.
  *
  * Idea       The cuts found so far make a tree. Node by node sets of its kids
- *            are weighed (cutsearch_sets.c), and the best fitted beside the other cuts
- *            (fit.c); a cut stays if what it explains is worth more than its
- *            price. Cuts that have become needless go, and each is sought once
+ *            are weighed (cutsearch_sets.c), and the best fitted beside the
+ *            other cuts (fit.c); a cut stays if what it explains is worth more
+ *            than its price. Cuts that have become needless go, and each is sought once
  *            more beside the others, so that a first guess need not be right.
  * Cost       A dozen fits for each link that is found; when the search has
  *            used up what it may, what was found until then is the answer.

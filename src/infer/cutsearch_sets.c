@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cutsearch_sets.c - sets of leaves that may sit behind one link: where to look for them.
+ * cutsearch_sets.c - sets of leaves that may sit behind one link: where to look
+ * for them.
  *
  * Idea       A new link of a tree puts some of the kids of one node below a
- *            node of their own. Of few kids all sets are weighed (cutsearch_gain.c); of
- *            many those near the groups that behave alike (cutsearch_groups.c), improved by
- *            moving one kid in or out, or exchanging two, as long as that gains.
+ *            node of their own. Of few kids all sets are weighed
+ *            (cutsearch_gain.c); of many those near the groups that behave alike
+ *            (cutsearch_groups.c), improved by moving one kid in or out, or
+ *            exchanging two, as long as that gains.
  * Cost       A few hundred sets weighed.
  * Next       cutsearch.c, which fits the best of them. */
 #include "infer/cutsearch.h"

@@ -5,7 +5,9 @@
  * A plane's ports are numbered 0 .. n - 1, its **leaves**. A **cut** is some
  * of the leaves: all that these send to the others passes one link. In a tree
  * every link between switches is two cuts, the leaves below it and the others.
- * A **model** is the leaves' own rates and the cuts'. Private to the folder. */
+ * A **model** is the leaves' own rates and the cuts'. Private to the folder.
+ *
+ * Next: plane.c. */
 #ifndef TT_INFER_PLANE_H
 #define TT_INFER_PLANE_H
 
@@ -144,8 +146,8 @@ typedef struct tt_plane {
     double *residual; /* scratch of fit.c */
     struct tt_cutsearch *search;
     struct tt_tree *tree;
-    /* The course of it. */
-    /* Of filler.work, which cutsearch_gain.c and cutsearch_groups.c count too. */
+    /* The course of it. max_work: of filler.work, where the search for cuts
+     * counts, too. */
     uint64_t max_work;
     uint32_t stage, twin; /* the look that is measured twice */
     uint32_t n_thoughts;  /* how often it has looked for structure */

@@ -12,7 +12,8 @@
  *            the same. It is the link with most slow pairs,
  *            each that is well counting against it twice.
  * Limits     With one slow link. Of links that always occur together, as in a
- *            job of two hosts, all are named, up to MOST_NAMED. */
+ *            job of two hosts, all are named, up to MOST_NAMED.
+ * Next       core/drift.c (who observes and asks). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  *            been closed, and without TAKEN the listener forgets it.
  * Refusals   A way that is refused at once, or answered by somebody else (private
  *            networks have equal addresses everywhere), costs no time. A dial
- *            all of whose ways refuse for give_up_ns fails; silence is waited
- *            for until the deadline.
+ *            all of whose ways refuse for give_up_ns fails, between two tries;
+ *            silence is waited for until the deadline.
  * Both dial  greet.h has the rule; here: HELD and YIELDING. Where the one from the
  *            smaller id has failed on all its ways once, it lets the other one
  *            through: what is between may let connections pass one way only.
@@ -59,13 +59,10 @@ static void finish(tt_link_dial *d, tt_link_event_kind kind)
     tt_link_put(d->box, &d->item);
 }
 
-static uint64_t next_pause(tt_link_dial *d)
+/* After a round; the tries of many shall not come at once. */
+static uint64_t rest_ns(tt_link_dial *d)
 {
-    uint64_t pause = d->pause_ns / 2 + tt_rng_below(&d->rng, d->pause_ns);
-    d->pause_ns *= 2;
-    if (d->pause_ns > d->o.most_pause_ns)
-        d->pause_ns = d->o.most_pause_ns;
-    return pause;
+    return PAUSE_NS / 2 + tt_rng_below(&d->rng, PAUSE_NS);
 }
 
 static bool is_told(tt_link_why why)
@@ -81,7 +78,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     close_try(d);
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
     if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
-        d->refused_since_ns = 0;
+        d->n_refused = 0;
         go_on(d, now + CROSSED_NS); /* the same way again */
         return;
     }
@@ -90,8 +87,8 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
         return;
     }
     if (was_silent && !d->ways[d->at].is_guess)
-        d->refused_since_ns = 0;
-    else if (d->refused_since_ns == 0)
+        d->n_refused = 0;
+    else if (d->n_refused++ == 0)
         d->refused_since_ns = now;
     d->at = (d->at + 1) % d->o.n_ways;
     d->n_tried = (d->n_tried + 1) % d->o.n_ways;
@@ -99,7 +96,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     if (d->o.n_rounds > 0 && d->round == d->o.n_rounds)
         finish(d, TT_LINK_FAILED);
     else
-        go_on(d, d->n_tried == 0 ? now + next_pause(d) : now);
+        go_on(d, d->n_tried == 0 ? now + rest_ns(d) : now);
 }
 
 /* ------------------------------------------------------------- one try -- */
@@ -242,7 +239,8 @@ void tt_link_dial_event(tt_link_dial *d)
 static bool is_given_up(const tt_link_dial *d, uint64_t now)
 {
     return now >= d->o.deadline_ns ||
-           (d->o.give_up_ns > 0 && d->refused_since_ns > 0 &&
+           (d->o.give_up_ns > 0 && d->state == TT_DIAL_PAUSED &&
+            d->n_refused >= d->o.n_ways &&
             now > d->refused_since_ns + d->o.give_up_ns);
 }
 
@@ -355,9 +353,6 @@ static void set_defaults(tt_link_dial_opts *o)
 {
     o->try_ns = o->try_ns ? o->try_ns : TRY_NS;
     o->answer_ns = o->answer_ns ? o->answer_ns : ANSWER_NS;
-    o->pause_ns = o->pause_ns ? o->pause_ns : PAUSE_NS;
-    if (o->most_pause_ns < o->pause_ns)
-        o->most_pause_ns = o->pause_ns;
     if (o->first >= o->n_ways)
         o->first = 0;
 }
@@ -403,7 +398,6 @@ tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
     memcpy(d->ways, o->ways, o->n_ways * sizeof(*d->ways));
     d->o.ways = d->ways;
     d->at = d->o.first;
-    d->pause_ns = d->o.pause_ns;
     if (tt_random(&nonce, sizeof(nonce), NULL))
         nonce = tt_now_ns();
     d->rng.state = nonce;
@@ -450,7 +444,6 @@ void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
                                    .version = d->version,
                                    .strand = d->o.strand,
                                    .id = d->reply.from}};
-    memcpy(out->who.said, d->reply.said, sizeof(out->who.said));
     d->fd = -1;
 }
 
@@ -464,7 +457,7 @@ tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
 
 const char *tt_link_outcome_text(const tt_link_outcome *o)
 {
-    return o->err ? strerror(o->err) : tt_link_why_text(o->why);
+    return o->err ? tt_errno_text(o->err) : tt_link_why_text(o->why);
 }
 
 void tt_link_tries(const tt_link_dial *d, char *out, size_t size)

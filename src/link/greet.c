@@ -83,7 +83,8 @@ tt_link_why tt_greet_judge(const tt_greet_word *hello,
     if (hello->purpose >= TT_LINK_PURPOSES ||
         !(terms->purposes & TT_LINK_FOR(hello->purpose)))
         return TT_LINK_OTHER_PURPOSE;
-    if (hello->job != 0 && terms->job != 0 && hello->job != terms->job)
+    bool is_any = terms->job == 0 || (hello->job == 0 && !terms->needs_job);
+    if (!is_any && hello->job != terms->job)
         return TT_LINK_OTHER_JOB;
     if (!tt_link_id_is_none(&hello->to) &&
         tt_link_id_compare(&hello->to, &terms->self) != 0)
@@ -119,8 +120,7 @@ tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
 }
 
 tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
-                              const tt_link_id *self, uint32_t version,
-                              const uint8_t said[TT_LINK_SAID])
+                              const tt_link_id *self, uint32_t version)
 {
     bool is_well = why == TT_LINK_WELL;
     tt_greet_word w = {.magic = TT_GREET_MAGIC,
@@ -137,7 +137,6 @@ tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
     w.job = hello->job;
     w.from = *self;
     w.to = hello->from;
-    memcpy(w.said, said, sizeof(w.said));
     return w;
 }
 

@@ -41,14 +41,13 @@
 
 /* ---------------------------------------------------------------- words -- */
 
-/* What a link is for; told in the greeting, so numbers are pinned. */
+/* What a link is for; told in the greeting, so numbers are pinned. 2 and 5 have
+ * no meaning yet. */
 typedef enum tt_link_purpose {
     TT_LINK_NONE = 0,
     TT_LINK_RENDEZVOUS = 1, /* a rank to rank 0 */
-    TT_LINK_CONTROL = 2,    /* of the control graph */
     TT_LINK_TCP = 3,        /* a strand of a pair */
     TT_LINK_SHM = 4,        /* a unix link, over which memory is passed */
-    TT_LINK_UCX = 5,        /* the identity of a pair that UCX connects */
     TT_LINK_CONTROLLER = 6, /* a worker to the controller */
     TT_LINK_TIE = 7,        /* a worker to another */
     TT_LINK_PROBE = 8,      /* a try or a flow of the probe */
@@ -95,7 +94,7 @@ typedef struct tt_link_who {
     uint32_t version; /* agreed */
     uint32_t strand;  /* which of several links for this purpose */
     tt_link_id id;
-    uint8_t said[TT_LINK_SAID]; /* untrusted */
+    uint8_t said[TT_LINK_SAID]; /* the dialler's word; untrusted */
 } tt_link_who;
 
 /* ------------------------------------------------------------------ box -- */
@@ -121,7 +120,6 @@ typedef struct tt_link_event {
     void *arg;          /* of the dial, or of the listener */
     tt_link_dial *dial; /* its outcome; it still wants tt_link_dial_end() */
     tt_link_listener *listener;
-    uint32_t ear; /* ARRIVED: at which of the listener's sockets */
     uint32_t way; /* DIALLED: which of the ways has worked */
     bool is_unix; /* descriptors can be passed over it (base/fdpass.h) */
     tt_link_who who;
@@ -157,11 +155,11 @@ typedef struct tt_link_listen_opts {
     uint32_t purposes; /* TT_LINK_FOR(..) | ..; all others are refused */
     /* Who listens; none (all zero): whoever dials cannot mean somebody else. */
     tt_link_id self;
-    uint64_t job; /* 0: every job's */
+    uint64_t job;   /* 0: every job's */
+    bool needs_job; /* the dialler must name it; false: or none */
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
-    uint8_t said[TT_LINK_SAID]; /* in the reply */
     void *arg;
 
     /* Where. (1) `fd` > 0: this socket, which listens already; it is copied.
@@ -203,7 +201,6 @@ uint32_t tt_link_listener_ears(const tt_link_listener *listener);
 typedef struct tt_link_refusal {
     tt_link_why why;
     uint32_t version; /* OTHER_VERSION: the greatest that it speaks */
-    uint8_t said[TT_LINK_SAID];
     char from[TT_SOCK_TEXT];
 } tt_link_refusal;
 uint64_t tt_link_listener_refusal(tt_link_listener *listener,
@@ -318,8 +315,6 @@ typedef struct tt_link_dial_opts {
     /* Each way has so long to connect, twice that in the next round and so on,
      * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s). */
     uint64_t try_ns, answer_ns;
-    /* A pause after each round, growing to `most` (0: 50 ms, both). */
-    uint64_t pause_ns, most_pause_ns;
     /* A dial all of whose ways have been refused for so long fails before its
      * deadline (0: never). Silence is waited for. */
     uint64_t give_up_ns;
@@ -353,8 +348,8 @@ void tt_link_tries(const tt_link_dial *dial, char *out, size_t size);
 /* --------------------------------------------------------------- stream -- */
 
 /* The bytes of a finished link. One layer, so that a seal (TLS) or a fault
- * (tests) can come between: whoever sends or receives on a link does it here.
- * What a frame is, its owner says. Not locked. */
+ * (tests) can come between. Who takes the descriptor itself (shm, start-up, the
+ * probe) has no layer. What a frame is, its owner says. Not locked. */
 typedef struct tt_link_stream {
     int fd;                            /* -1: closed */
     const struct tt_link_layer *layer; /* NULL: the socket itself */

@@ -19,8 +19,6 @@
 #include "base/random.h"
 #include "link/inside.h"
 
-#define BACKLOG 4096 /* the system has a limit of its own */
-
 /* ----------------------------------------------------------------- bind -- */
 
 typedef struct socket_how {
@@ -93,13 +91,13 @@ static bool is_wildcard(const tt_addr *at)
 /* Without IPv6 the wildcard is that of IPv4. */
 static int bind_either(const tt_addr *at, const socket_how *how)
 {
-    int fd = bind_one(at, BACKLOG, how);
+    int fd = bind_one(at, TT_LINK_BACKLOG, how);
     if ((fd != -EAFNOSUPPORT && fd != -EADDRNOTAVAIL) || !is_wildcard(at))
         return fd;
     tt_addr v4 = {
         .u.v4 = {.sin_family = AF_INET, .sin_port = at->u.v6.sin6_port},
         .len = sizeof(v4.u.v4)};
-    return bind_one(&v4, BACKLOG, how);
+    return bind_one(&v4, TT_LINK_BACKLOG, how);
 }
 
 static void close_ears(tt_link_listener *l)
@@ -268,9 +266,9 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
     l->terms = (tt_greet_terms){.purposes = o->purposes,
                                 .self = o->self,
                                 .job = o->job,
+                                .needs_job = o->needs_job,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
-    memcpy(l->said, o->said, sizeof(o->said));
     l->ears = tt_new(box->mem, TT_LINK_EARS, sizeof(*l->ears));
     tutti_err err = l->ears && o->n_ears <= TT_LINK_EARS
                         ? open_ears(l, o, why, diag)

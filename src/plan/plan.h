@@ -16,7 +16,9 @@
  *
  * Adding a planner = its files and one row in table.c; the command line, the
  * settings, `auto`, the property tests and the benches loop over the table.
- * No I/O, clock, environment or globals: same problem, same bytes. */
+ * No I/O, clock, environment or globals: same problem, same bytes.
+ *
+ * Next: ring.c (a planner), planner.h, choose.c. */
 #ifndef TT_PLAN_PLAN_H
 #define TT_PLAN_PLAN_H
 

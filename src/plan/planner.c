@@ -5,7 +5,7 @@
  * beta seconds per byte at each end, and reducing takes gamma per byte. A rank
  * sends and receives at the same time, but only one message each way; of
  * several messages in one step the wire time of all but the first overlaps,
- * the work at the ends does not. */
+ * the work at the ends does not. Next: choose.c, predict.c. */
 #include "plan/planner.h"
 
 #include <math.h>

@@ -19,7 +19,9 @@
  * fingerprint.c, slowifaces.c.
  *
  * A place is an address of a host, a port an interface; both are numbered
- * through all hosts, in order of the hosts, on all ranks alike. */
+ * through all hosts, in order of the hosts, on all ranks alike.
+ *
+ * Next: probe.c. */
 #ifndef TT_PROBE_PARTS_H
 #define TT_PROBE_PARTS_H
 
@@ -151,20 +153,14 @@ bool tt_probe_is_link(const tt_probe *p, const tt_probe_try *t);
 
 typedef struct tt_calls tt_calls;
 
-/* All are borrowed. */
-typedef struct tt_calls_spec {
-    /* By port; then only pairs of these are tried, and without binding to the
-     * interface; or NULL. */
-    const uint8_t *is_idle;
-    bool is_patient;      /* one packet of a call may be lost */
-    tt_probe_mark *marks; /* of own tries, from the first one on */
-    uint8_t *heard;       /* by try; set to 1 */
-} tt_calls_spec;
-
 /* How long so many calls may take. */
 uint64_t tt_calls_limit_ns(uint32_t n, bool is_patient);
-/* NULL: no memory. */
-tt_calls *tt_calls_open(tt_probe *p, const tt_calls_spec *spec);
+/* is_idle: by port; then only pairs of these are tried, and without binding to the
+ * interface; or NULL. is_patient: one packet of a call may be lost. marks: of own
+ * tries, from the first one on; heard: by try, set to 1. All are borrowed. NULL: no
+ * memory. */
+tt_calls *tt_calls_open(tt_probe *p, const uint8_t *is_idle, bool is_patient,
+                        tt_probe_mark *marks, uint8_t *heard);
 /* Calls all. Errors: ESYS. */
 tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag);
 /* When all agents have called: hears what still waits in the queues. */

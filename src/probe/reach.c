@@ -54,12 +54,9 @@ static tutti_err open_round(round *r, tutti_diag *diag)
     r->mine = tt_arena_new(&r->arena, r->stride, 1);
     r->all = tt_arena_new(&r->arena, n_all, 1);
     r->used = tt_arena_new(&r->arena, p->n_hosts, sizeof(*r->used));
-    const tt_calls_spec spec = {.is_idle = r->is_idle,
-                                .is_patient = r->is_patient,
-                                .marks = r->marks,
-                                .heard = r->heard};
     if (r->marks && r->heard && p->me != TT_NONE)
-        r->calls = tt_calls_open(p, &spec);
+        r->calls = tt_calls_open(p, r->is_idle, r->is_patient, r->marks,
+                                 r->heard);
     bool is_made = r->marks && r->heard && r->mine && r->used &&
                    (!n_all || (r->all_marks && r->all)) &&
                    (p->me == TT_NONE || r->calls);

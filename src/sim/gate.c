@@ -9,7 +9,8 @@
  *            lanes of the open step are over. There is one gate for all ranks
  *            (a lane is over when it has been consumed), or one for each (its
  *            sends when they have left, its receives when it has consumed
- *            them; these may come before their step). */
+ *            them; these may come before their step).
+ * Next       sim.c. */
 #include "sim/world.h"
 
 /* ---------------------------------------------------------------- front -- */

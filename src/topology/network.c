@@ -192,6 +192,9 @@ const char *tt_topo_nearest(const tt_topo_builder *b, const char *name,
     const char *found = NULL;
     for (uint32_t v = 0; v < b->n_nodes && best > 1; v++) {
         const char *other = b->nodes[v].name;
+        size_t other_len = strlen(other);
+        if (other_len >= len + best || len >= other_len + best)
+            continue; /* that is quicker seen, among many names */
         size_t d = tt_letters_apart(name, len, other);
         if (d < best) {
             best = d;

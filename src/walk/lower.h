@@ -10,11 +10,12 @@
  *   lane   the transfers of one step between this rank and one peer over a run
  *          of adjacent chunks; the unit of sending, credit and order
  *   group  the receive lanes that together form one reduction (rule 3)
- *   slice  chunks are cut into K_c slices (K_c a power of two that depends on
- *          the chunk's size alone, so both ends agree); only chunks with
- *          K_c == 1 are merged into one lane, so slice numbers of lanes that
- *          depend on each other always mean the same elements
- */
+ *   slice  chunks are cut into K_c slices (schedule/cut.h: a power of two that
+ *          both ends know); only chunks with K_c == 1 are merged into one lane,
+ *          so slice numbers of lanes that depend on each other always mean the
+ *          same elements
+ *
+ * Next: part.c, lower.c, machine.c (performs a bound part). */
 #ifndef TT_WALK_LOWER_H
 #define TT_WALK_LOWER_H
 

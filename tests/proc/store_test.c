@@ -32,6 +32,7 @@ typedef struct files {
     char dir[64];
     char prefix[32];
     bool fails;
+    int slow_ms; /* put() returns so long after others can read the value */
 } files;
 
 static void name_file(const files *f, const char *key, const char *end,
@@ -56,7 +57,9 @@ static tutti_err put(void *ctx, const char *key, const void *bytes, size_t len)
         return TUTTI_ESYS;
     bool is_whole = fwrite(bytes, 1, len, file) == len;
     is_whole = fclose(file) == 0 && is_whole;
-    return is_whole && rename(fresh, name) == 0 ? TUTTI_OK : TUTTI_ESYS;
+    is_whole = is_whole && rename(fresh, name) == 0;
+    poll(NULL, 0, f->slow_ms);
+    return is_whole ? TUTTI_OK : TUTTI_ESYS;
 }
 
 static tutti_err get(void *ctx, const char *key, void *buf, size_t cap,
@@ -188,6 +191,31 @@ static void communicators_do_not_meet_each_other(void **state)
         assert_int_equal(tt_procs_failures(status, 4), 0);
         remove_dir(&f);
     }
+}
+
+/* The others have read where rank 0 is, and greeted it, long before it looks: they
+ * come once. */
+static int make_slowly(int rank, int n, void *arg)
+{
+    const int set[] = {0, 1, 2, -1};
+    tutti_comm *comm;
+    if (create(arg, rank, n, 40, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    int bad = check_sum(comm, rank, set);
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void a_store_may_be_slow(void **state)
+{
+    (void)state;
+    int status[TT_PROCS_MAX];
+    files f = make_dir("slow-");
+    f.slow_ms = 5000;
+    tt_procs p = {.n = 3, .timeout_s = 55, .run = make_slowly, .arg = &f};
+    assert_true(tt_procs_run(&p, status));
+    assert_int_equal(tt_procs_failures(status, 3), 0);
+    remove_dir(&f);
 }
 
 /* The same store again and again: what it has is old, until rank 0, who comes
@@ -354,6 +382,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_do_not_meet_each_other),
+        cmocka_unit_test(a_store_may_be_slow),
         cmocka_unit_test(an_old_value_is_passed_over),
         cmocka_unit_test(another_communicators_rank_0_sends_it_away),
         cmocka_unit_test(who_does_not_come_is_named),

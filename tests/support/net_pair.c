@@ -253,7 +253,7 @@ static void dial_all(tt_node *node, const card *all)
         memcpy(bytes[r], all[r].bytes, TT_NET_ADDR_MAX);
     if (nodes->tamper)
         nodes->tamper(node->rank, bytes);
-    double seconds = nodes->connect_s > 0 ? nodes->connect_s : 10;
+    double seconds = nodes->connect_s > 0 ? nodes->connect_s : 30;
     uint64_t deadline = tt_now_ns() + (uint64_t)(seconds * 1e9);
     for (uint32_t r = 0; r < nodes->n; r++) {
         if (!is_dialled(node, r))

@@ -211,11 +211,10 @@ static size_t letters_apart(const char *a, const char *b)
     size_t add = letters_apart(a, b + 1) + 1;
     least = drop < least ? drop : least;
     least = add < least ? add : least;
-    if (a[0] == b[1] && a[1] && a[1] == b[0]) {
-        size_t swap = letters_apart(a + 2, b + 2) + 1;
-        least = swap < least ? swap : least;
-    }
-    return least;
+    if (a[0] != b[1] || a[1] != b[0])
+        return least;
+    size_t swap = letters_apart(a + 2, b + 2) + 1;
+    return swap < least ? swap : least;
 }
 
 static void test_nearest(void **state)

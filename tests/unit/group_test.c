@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "engine/state.h"
@@ -785,6 +786,34 @@ static void silence_breaks_the_group_alone(void **state)
     close_pair(p);
 }
 
+/* A process that had no processor has not asked: whoever is silent for it meanwhile
+ * lives. */
+static void a_pause_of_ones_own_is_no_silence(void **state)
+{
+    (void)state;
+    const char *text;
+    pair *p = open_pair(tt_transport_find("tcp"), 2048);
+    for (uint32_t r = 0; r < 2; r++)
+        go_into(p, r, 1, false);
+    reduce(p, 0, 0, 2);
+    for (uint64_t until = tt_now_ns() + 5 * TT_NS_PER_S;
+         peer_of(p, 0)->heard == 0 && tt_now_ns() < until;)
+        step_both(p);
+    for (int i = 0; i < 3; i++) {
+        usleep(300 * 1000); /* three times as long as a peer may be silent */
+        step_both(p);
+        for (uint32_t r = 0; r < 2; r++)
+            assert_int_equal(state_of(p, r, &text), 0);
+    }
+    reduce(p, 1, 0, 2);
+    for (uint64_t until = tt_now_ns() + 5 * TT_NS_PER_S;
+         !(p->of[0][0].is_over && p->of[1][0].is_over) && tt_now_ns() < until;)
+        step_both(p);
+    assert_true(p->of[0][0].is_over && !p->of[0][0].err);
+    assert_true(p->of[1][0].is_over && !p->of[1][0].err);
+    close_pair(p);
+}
+
 static void step_one(const pair *p, uint32_t r)
 {
     tt_engine *e = p->w.rig.engines[r];
@@ -893,6 +922,45 @@ static void half_a_first_gives_its_place_back(void **state)
     close_pair(p);
 }
 
+/* ------------------------------------------------------------- no reader -- */
+
+/* A peer that asks and asks, and takes no answer, is lost in the end; what waits
+ * for it is bounded. */
+static void who_takes_nothing_is_lost(void **state)
+{
+    (void)state;
+    tt_chaos_opts never = TT_CHAOS_OPTS_INIT;
+    never.full_per_1000 = 1000;
+    static const tt_kind kinds[] = {TT_KIND_PING, TT_KIND_WHO};
+    for (int i = 0; i < 2; i++) {
+        tt_rig rig;
+        const char *text;
+        const tt_rig_opts opts = {.n = 2,
+                                  .ops = tt_chaos_wrap(&tt_net_loop, &never),
+                                  .mem = &tt_mem_std,
+                                  .eager_bytes = 2048,
+                                  .is_linked = true};
+        assert_int_equal(tt_rig_create(&opts, &rig), 0);
+        tt_peer *peer = &rig.meshes[0]->peers[1];
+        const tt_msg m = {.magic = TT_MSG_MAGIC,
+                          .kind = (uint8_t)kinds[i],
+                          .comm = rig.teams[0][0]->id};
+        tt_engine_lock(rig.engines[0]);
+        for (uint32_t n = 0; n < TT_CTL_MAX; n++) {
+            assert_false(peer->is_lost);
+            tt_engine_up.arrived(peer, &m, NULL);
+        }
+        tt_engine_up.arrived(peer, &m, NULL);
+        assert_true(peer->is_lost);
+        assert_true(peer->ctl_cap <= TT_CTL_MAX);
+        assert_int_equal(tt_team_state(rig.teams[0][0], &text), TUTTI_ELIMIT);
+        assert_string_equal(text,
+                            "rank 1 is lost: it does not take what it is told");
+        tt_engine_unlock(rig.engines[0]);
+        tt_rig_destroy(&rig);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -901,8 +969,10 @@ int main(void)
         cmocka_unit_test(a_group_that_is_over_is_over),
         cmocka_unit_test(a_broken_group_is_not_begun),
         cmocka_unit_test(silence_breaks_the_group_alone),
+        cmocka_unit_test(a_pause_of_ones_own_is_no_silence),
         cmocka_unit_test(memory_on_its_way_is_taken_back),
         cmocka_unit_test(half_a_first_gives_its_place_back),
+        cmocka_unit_test(who_takes_nothing_is_lost),
         cmocka_unit_test(storm_in_memory),
         cmocka_unit_test(storm_with_delays),
         cmocka_unit_test(storm_over_shm),

@@ -3,10 +3,12 @@
  * do meanwhile; of two dials at once one stays, and both sides know which. */
 #include "support/tap.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -51,7 +53,6 @@ static tt_link_listen_opts listen_opts(const side *s)
                              .has_token = true,
                              .is_local = true};
     memset(o.token, 0x5a, sizeof(o.token));
-    memcpy(o.said, "listener", 8);
     return o;
 }
 
@@ -160,7 +161,6 @@ static void expect_link(const side *from, const side *to, bool is_unix)
     assert_ptr_equal(out.dial, d);
     assert_int_equal(out.is_unix, is_unix);
     assert_memory_equal(&out.who.id, &to->id, sizeof(to->id));
-    assert_memory_equal(out.who.said, "listener", 8);
     assert_int_equal(out.who.version, 1);
     tt_link_dial_end(d);
     tt_link_event in = take(to);
@@ -222,16 +222,18 @@ static void test_words(void **state)
     assert_int_equal(v, 1);
     BAD(w.job = 0, TT_LINK_WELL);
     BAD(w.to = (tt_link_id){{0}}, TT_LINK_WELL);
+    tt_greet_terms strict = terms;
+    tt_greet_word none = good;
+    strict.needs_job = true;
+    none.job = 0;
+    assert_int_equal(tt_greet_judge(&good, &strict, &v), TT_LINK_WELL);
+    assert_int_equal(tt_greet_judge(&none, &strict, &v), TT_LINK_OTHER_JOB);
     /* The other way round. */
-    uint8_t said[TT_LINK_SAID] = "hi";
-    tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1,
-                                        said);
+    tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&yes, &good, &v), TT_LINK_WELL);
-    tt_greet_word no = tt_greet_answer(&good, TT_LINK_FULL, &terms.self, 1,
-                                       said);
+    tt_greet_word no = tt_greet_answer(&good, TT_LINK_FULL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&no, &good, &v), TT_LINK_FULL);
     assert_true(tt_link_id_is_none(&no.from)); /* nothing is told */
-    assert_int_equal(no.said[0], 0);
 #undef BAD
 #define BAD(change, why)                                            \
     do {                                                            \
@@ -295,6 +297,10 @@ static void test_v6(void **state)
         close_side(&b);
         skip();
     }
+    tt_link_card_of(b.listener, &b.card);
+    assert_int_equal(b.card.n_places, 1);
+    assert_int_equal(b.card.places[0].family, 6);
+    assert_int_equal(b.card.places[0].ip[15], 1);
     tt_link_way way;
     memset(&way, 0, sizeof(way));
     tt_addr_numeric("::1", tt_link_listener_port(b.listener, 0), &way.to);
@@ -375,7 +381,6 @@ static void expect_refusal(const side *from, const side *to,
     assert_int_equal(tt_link_listener_refusal(to->listener, &r, NULL),
                      before + 1);
     assert_int_equal(r.why, why);
-    assert_memory_equal(r.said, "dialler", 7);
     assert_non_null(strstr(r.from, "127.0.0.1:"));
 }
 
@@ -389,7 +394,7 @@ static void test_refusals(void **state)
     tt_link_dial_opts good = dial_opts(&a, &b, &way);
     good.n_rounds = 1;
     tt_link_dial_opts o = good;
-    o.purpose = TT_LINK_UCX;
+    o.purpose = TT_LINK_PROBE;
     expect_refusal(&a, &b, &o, TT_LINK_OTHER_PURPOSE);
     o = good;
     o.job = 8;
@@ -437,8 +442,7 @@ static void test_ways(void **state)
     tt_link_dial_end(d);
     /* Nothing but refusals: it gives up before its deadline. */
     o.n_ways = 2;
-    o.give_up_ns = 100 * TT_NS_PER_MS;
-    o.pause_ns = TT_NS_PER_MS;
+    o.give_up_ns = TT_NS_PER_S; /* by then it has tried both */
     uint64_t start = tt_now_ns();
     out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_FAILED);
@@ -458,6 +462,38 @@ static void test_ways(void **state)
     close_side(&other);
 }
 
+/* A way that is silent for longer than refusals are borne hides none behind it,
+ * although it is but a guess. */
+static void test_guesses(void **state)
+{
+    (void)state;
+    side a, b;
+    open_box(&a, 1);
+    open_side(&b, 2);
+    tt_addr any = way_to(&b, false).to;
+    any.u.v4.sin_port = 0;
+    int silent = tt_link_bind(&any, 8), shut = tt_link_bind(&any, 8);
+    assert_true(silent >= 0 && shut >= 0);
+    tt_link_way ways[3] = {way_to(&b, false), way_to(&b, false),
+                           way_to(&b, false)};
+    ways[0].to.u.v4.sin_port = htons(tt_sock_port(shut));
+    ways[1].to.u.v4.sin_port = htons(tt_sock_port(silent));
+    ways[1].is_guess = true;
+    close(shut);
+    tt_link_dial_opts o = dial_opts(&a, &b, ways);
+    o.n_ways = 3;
+    o.answer_ns = 500 * TT_NS_PER_MS;
+    o.give_up_ns = 100 * TT_NS_PER_MS;
+    tt_link_dial *d;
+    tt_link_event out = dial(&a, &o, &d);
+    assert_int_equal(out.kind, TT_LINK_DIALLED);
+    assert_int_equal(out.way, 2);
+    tt_fork_close(&out.fd);
+    close(silent);
+    close_side(&a);
+    close_side(&b);
+}
+
 /* Somebody listens and never accepts; somebody answers something else. */
 static void test_no_answer(void **state)
 {
@@ -471,7 +507,7 @@ static void test_no_answer(void **state)
     assert_true(fd >= 0);
     way.to.u.v4.sin_port = htons(tt_sock_port(fd));
     tt_link_dial_opts o = dial_opts(&a, &b, &way);
-    o.deadline_ns = in_ns(150 * TT_NS_PER_MS);
+    o.deadline_ns = in_ns(TT_NS_PER_S); /* by then it is connected */
     tt_link_dial *d;
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_FAILED);
@@ -713,6 +749,112 @@ static void test_no_descriptors(void **state)
     close_side(&a);
 }
 
+/* Until a byte comes the process has no descriptor, and no guest whose place it
+ * could take. */
+static void be_full(int tell, int hear)
+{
+    enum { MOST = 64 };
+    int taken[MOST], n_taken = 0;
+    side b;
+    char c;
+    open_side(&b, 2);
+    const struct rlimit few = {MOST, MOST};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while ((taken[n_taken] = dup(STDIN_FILENO)) >= 0)
+        n_taken++;
+    uint16_t port = tt_link_listener_port(b.listener, 0);
+    ssize_t n = write(tell, &port, sizeof(port)) + read(hear, &c, 1);
+    while (n_taken > 0)
+        close(taken[--n_taken]);
+    tt_link_event in = take(&b);
+    n += write(in.fd, "!", 1);
+    _exit(n == 4 ? 0 : 1);
+}
+
+/* Who comes is sent away, by means of the spare descriptor, and need not wait. */
+static void test_nobody_to_send_away(void **state)
+{
+    (void)state;
+    int up[2], down[2];
+    assert_int_equal(pipe(up) + pipe(down), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        be_full(up[1], down[0]);
+    side a, b = {.id = id_of(2)};
+    uint16_t port = 0;
+    assert_int_equal(read(up[0], &port, sizeof(port)), sizeof(port));
+    open_box(&a, 1);
+    tt_link_way way;
+    memset(&way, 0, sizeof(way));
+    tt_addr_numeric("127.0.0.1", port, &way.to);
+    for (int i = 0; i < 3; i++) {
+        int fd = tt_stranger_connect(&way.to, in_ns(LONG_NS));
+        assert_true(fd >= 0);
+        await_closed(fd);
+        close(fd);
+    }
+    assert_int_equal(write(down[1], "?", 1), 1);
+    tt_link_dial_opts o = dial_opts(&a, &b, &way);
+    tt_link_dial *d;
+    tt_link_event out = dial(&a, &o, &d);
+    assert_int_equal(out.kind, TT_LINK_DIALLED);
+    char c = 0;
+    assert_int_equal(tt_sock_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < 2; i++) {
+        close(up[i]);
+        close(down[i]);
+    }
+    tt_fork_close(&out.fd);
+    close_side(&a);
+}
+
+/* Stands in front of the C library's: no descriptor, not even the spare one; or
+ * there is always one more who has come, and gone again. Negative: neither. */
+static atomic_int n_refusals = -1, n_endless = -1;
+
+__attribute__((visibility("default"))) int
+accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
+{
+    static int (*real)(int, struct sockaddr *, socklen_t *, int);
+    if (!real)
+        *(void **)(&real) = dlsym(RTLD_NEXT, "accept4");
+    if (atomic_load(&n_endless) >= 0) {
+        int ends[2];
+        atomic_fetch_add(&n_endless, 1);
+        assert_int_equal(
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+        close(ends[1]);
+        return ends[0];
+    }
+    if (atomic_load(&n_refusals) < 0)
+        return real(fd, from, len, flags);
+    atomic_fetch_add(&n_refusals, 1);
+    errno = EMFILE;
+    return -1;
+}
+
+/* The thread does not run in circles meanwhile. */
+static void test_deaf(void **state)
+{
+    (void)state;
+    side a, b;
+    open_box(&a, 1);
+    open_side(&b, 2);
+    atomic_store(&n_refusals, 0);
+    int fd = knock(&b);
+    poll(NULL, 0, 400);
+    int n = atomic_exchange(&n_refusals, -1);
+    assert_in_range(n, 1, 400 / 20 * 2 + 2); /* two tries each time */
+    close(fd);
+    expect_link(&a, &b, false);
+    close_side(&a);
+    close_side(&b);
+}
+
 /* ------------------------------------------------------------- both dial -- */
 
 typedef struct end {
@@ -782,6 +924,67 @@ static void test_both_dial(void **state)
     print_message("the smaller one's dial stayed %d times\n", n_mine);
     close_side(&a);
     close_side(&b);
+}
+
+/* It returns although more come all the time. */
+static void test_settle_ends(void **state)
+{
+    (void)state;
+    side b;
+    open_side(&b, 2);
+    atomic_store(&n_endless, 0);
+    tt_link_box_settle(b.box);
+    int n = atomic_exchange(&n_endless, -1);
+    assert_in_range(n, 4096, 4200); /* one queue */
+    close_side(&b);
+}
+
+/* Reads HELLO of whoever dials fd and answers it; returns the connection. */
+static int answer_one(int fd, tt_link_why why)
+{
+    tt_greet_word hello;
+    tt_link_id self = id_of(2);
+    assert_true(tt_sock_wait(fd, POLLIN, in_ns(LONG_NS)));
+    int guest = accept(fd, NULL, NULL);
+    assert_true(guest >= 0);
+    assert_int_equal(
+        tt_sock_read_all(guest, &hello, sizeof(hello), in_ns(LONG_NS)), 0);
+    tt_greet_word word = tt_greet_answer(&hello, why, &self, 1);
+    assert_int_equal(send(guest, &word, sizeof(word), 0), sizeof(word));
+    return guest;
+}
+
+/* Who hears that the other side's dial is under way, or that there is no room,
+ * tries again and again: not at once, and however long it takes. */
+static void test_come_again(void **state)
+{
+    (void)state;
+    static const tt_link_why whys[] = {TT_LINK_CROSSED, TT_LINK_FULL};
+    side a, b = {.id = id_of(2)};
+    tt_link_way way;
+    open_box(&a, 1);
+    memset(&way, 0, sizeof(way));
+    tt_addr_numeric("127.0.0.1", 0, &way.to);
+    int fd = tt_link_bind(&way.to, 8);
+    way.to.u.v4.sin_port = htons(tt_sock_port(fd));
+    for (int i = 0; i < 2; i++) {
+        tt_link_dial_opts o = dial_opts(&a, &b, &way);
+        o.give_up_ns = TT_NS_PER_MS; /* it is no refusal */
+        tt_link_dial *d;
+        assert_int_equal(tt_link_dial_begin(a.box, &o, &d, NULL), TUTTI_OK);
+        uint64_t start = tt_now_ns();
+        for (int n = 0; n < 20; n++)
+            close(answer_one(fd, whys[i]));
+        assert_true(tt_now_ns() - start >= 150 * TT_NS_PER_MS);
+        int guest = answer_one(fd, TT_LINK_WELL);
+        tt_link_event out = take(&a);
+        assert_int_equal(out.kind, TT_LINK_DIALLED);
+        tt_link_dial_end(d);
+        tt_fork_close(&out.fd);
+        close(guest);
+    }
+    close(fd);
+    close_side(&a);
 }
 
 /* What is between lets connections pass one way only: the greater one's dial is
@@ -1028,12 +1231,17 @@ int main(void)
         cmocka_unit_test(test_one_way),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_guesses),
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_silent_guests),
         cmocka_unit_test(test_settle),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_nobody_to_send_away),
+        cmocka_unit_test(test_deaf),
+        cmocka_unit_test(test_settle_ends),
         cmocka_unit_test(test_both_dial),
+        cmocka_unit_test(test_come_again),
         cmocka_unit_test(test_one_cannot_dial),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_fork),

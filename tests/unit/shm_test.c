@@ -11,7 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "net/shm/shm.h"
 #include "net/table.h"
 #include "support/net_pair.h"
@@ -96,17 +95,15 @@ static void one_way(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX])
 static void run_apart(void (*tamper)(uint32_t,
                                      unsigned char (*)[TT_NET_ADDR_MAX]))
 {
-    uint64_t start = tt_now_ns();
     tt_nodes nodes = {.ops = &tt_net_shm, .n = N_RANKS, .body = apart_body};
     nodes.settings.shm_ring_bytes = 64 << 10;
+    nodes.connect_s = 100; /* nobody waits for it to find out */
     nodes.tamper = tamper;
     nodes.may_fail_connect = true;
     for (tt_dials who = TT_DIALS_DOWN; who <= TT_DIALS_BOTH; who++) {
         nodes.dials = who;
         assert_int_equal(tt_nodes_run(&nodes), 0);
     }
-    /* Nobody waited for the deadline to find out. */
-    assert_true(tt_now_ns() - start < 8 * TT_NS_PER_S);
 }
 
 static void test_apart(void **state)

@@ -25,6 +25,7 @@
 #include "net/table.h"
 #include "net/tcp/tcp.h"
 #include "support/net_pair.h"
+#include "support/places.h"
 #include "support/rough.h"
 #include "support/stranger.h"
 
@@ -204,7 +205,8 @@ static void test_ifaces_no_descriptor(void **state)
     char names[64];
     tt_ifaces_names(names, sizeof(names));
     setrlimit(RLIMIT_NOFILE, &before);
-    assert_string_equal(names, "they cannot be listed: Too many open files");
+    assert_non_null(
+        strstr(names, "they cannot be listed: Too many open files"));
 }
 
 static void test_ports(void **state)
@@ -227,35 +229,7 @@ static void test_ports(void **state)
     }
 }
 
-static tt_link_place place(const char *ip, uint16_t port, tt_iface_order order)
-{
-    tt_addr addr;
-    assert_true(tt_addr_numeric(ip, port, &addr));
-    tt_link_place p = {.family = 4, .port = port, .order = (uint8_t)order};
-    memcpy(p.ip, &addr.u.v4.sin_addr, 4);
-    if (addr.u.sa.sa_family == AF_INET6) {
-        p.family = 6;
-        memcpy(p.ip, &addr.u.v6.sin6_addr, 16);
-    }
-    return p;
-}
-
 /* --------------------------------------------------------------- reaching */
-
-/* "eth0 10.0.0.1/24": an address of an interface; "a/32>b": with its other
- * end. */
-static tt_iface iface(const char *text, tt_iface_order order, uint32_t mbit)
-{
-    tt_iface one = {.order = order, .mbit = mbit};
-    char ip[64], far[64] = "";
-    int n = sscanf(text, "%15s %63[^/]/%u>%63s", one.name, ip, &one.prefix,
-                   far);
-    assert_true(n >= 3 && tt_addr_numeric(ip, 0, &one.addr));
-    assert_true(!far[0] || tt_addr_numeric(far, 0, &one.far));
-    if (order == TT_IFACE_LINK_LOCAL)
-        one.addr.u.v6.sin6_scope_id = (uint32_t)one.name[3];
-    return one;
-}
 
 static void test_reaches(void **state)
 {
@@ -282,7 +256,7 @@ static void test_reaches(void **state)
         {"e fd00::1/128", "fd00::", false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        tt_iface own = iface(cases[i].own, TT_IFACE_ORDINARY, 0);
+        tt_iface own = tt_test_iface(cases[i].own, TT_IFACE_ORDINARY, 0);
         tt_addr to;
         assert_true(tt_addr_numeric(cases[i].to, 1, &to));
         if (tt_iface_reaches(&own, &to) != cases[i].does)
@@ -560,11 +534,11 @@ static void test_wrong_hosts(void **state)
     const tt_door other = read_card(sides[2].cards[1], sides[2].lens[1]);
     tt_link_place *places = d.card.places;
     d.card.n_places = 4;
-    places[3] = place("127.0.0.1", places[0].port, TT_IFACE_LOOPBACK);
-    places[0] = place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
-    places[1] = place("127.0.0.1", silent, TT_IFACE_LOOPBACK);
-    places[2] = place("127.0.0.1", other.card.places[0].port,
-                      TT_IFACE_LOOPBACK);
+    places[3] = tt_test_place("127.0.0.1", places[0].port, TT_IFACE_LOOPBACK);
+    places[0] = tt_test_place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
+    places[1] = tt_test_place("127.0.0.1", silent, TT_IFACE_LOOPBACK);
+    places[2] = tt_test_place("127.0.0.1", other.card.places[0].port,
+                              TT_IFACE_LOOPBACK);
     sides[2].lens[0] = tt_door_address(&d, 0, sides[2].cards[0]);
     connect_sides(sides, 3);
     for (int r = 0; r < 3; r++) {
@@ -590,10 +564,10 @@ static void test_two_jobs(void **state)
     uint16_t port_a = in_a.card.places[0].port;
     uint16_t port_b = in_b.card.places[0].port;
     in_a.card.n_places = in_b.card.n_places = 2;
-    in_a.card.places[0] = in_b.card.places[1] = place("127.0.0.1", port_b,
-                                                      TT_IFACE_LOOPBACK);
-    in_a.card.places[1] = in_b.card.places[0] = place("127.0.0.1", port_a,
-                                                      TT_IFACE_LOOPBACK);
+    in_a.card.places[0] = in_b.card.places[1] =
+        tt_test_place("127.0.0.1", port_b, TT_IFACE_LOOPBACK);
+    in_a.card.places[1] = in_b.card.places[0] =
+        tt_test_place("127.0.0.1", port_a, TT_IFACE_LOOPBACK);
     a[1].lens[0] = tt_door_address(&in_a, 0, a[1].cards[0]);
     b[1].lens[0] = tt_door_address(&in_b, 0, b[1].cards[0]);
     side *all[] = {&a[0], &a[1], &b[0], &b[1]};
@@ -691,7 +665,7 @@ static void test_unreachable(void **state)
     open_sides(sides, 2);
     tt_door d = read_card(sides[1].cards[0], sides[1].lens[0]);
     d.card.n_places = 1;
-    d.card.places[0] = place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
+    d.card.places[0] = tt_test_place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
     sides[1].lens[0] = tt_door_address(&d, 0, sides[1].cards[0]);
     for (int r = 0; r < 2; r++)
         sides[r].deadline_ns = tt_now_ns() + 3 * TT_NS_PER_S;

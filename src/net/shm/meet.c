@@ -152,6 +152,13 @@ static void miss(tt_shm_conn *conn, tutti_err err, const char *why)
     conn->base.net->up->missed(&conn->base, err, text);
 }
 
+/* What should have come with descriptors has not. */
+static void miss_message(tt_shm_conn *conn)
+{
+    miss(conn, TUTTI_ENET,
+         errno == EMFILE ? tt_errno_text(errno) : "it closed the connection");
+}
+
 /* Its end is noticed from now on. Without pidfds (old kernels, a pid of another
  * namespace) the socket alone has to do. */
 static void watch_process(tt_shm_conn *conn)
@@ -219,14 +226,16 @@ tutti_err tt_shm_dial(tt_conn *base, const void *addr, size_t len,
     return err;
 }
 
-/* Makes the memory and says hello. NULL, or why not. */
+/* Makes the memory and says hello. NULL, or why not. Until the reply comes the
+ * memory's descriptor keeps a place for the bell: whoever replies is up, so the
+ * reply must not fail here. */
 static const char *say_hello(tt_shm_conn *conn)
 {
     tt_shm_net *net = net_of(conn);
     const greeting hello = {.magic = MAGIC, .rank = net->base.rank};
     int fd = tt_memfd_create("tutti", tt_duplex_bytes(net->ring_size));
     if (fd < 0)
-        return "no memory to share (memfd)";
+        return tt_errno_text(errno);
     tt_fork_watch(fd);
     const char *why = NULL;
     if (!map_memory(net, conn, fd))
@@ -234,7 +243,7 @@ static const char *say_hello(tt_shm_conn *conn)
     else if (!tt_fdpass_send(conn->sock, &hello, sizeof(hello),
                              (int[]){fd, net->bell}, 2))
         why = strerror(errno);
-    tt_fork_close(&fd);
+    conn->bell = fd;
     return why;
 }
 
@@ -242,11 +251,12 @@ static void hear_reply(tt_shm_conn *conn)
 {
     greeting reply;
     int bell;
+    tt_fork_close(&conn->bell);
     int got = tt_fdpass_recv(conn->sock, &reply, sizeof(reply), &bell, 1);
     if (got == 0)
         return;
     if (got < 0) {
-        miss(conn, TUTTI_ENET, "it closed the connection");
+        miss_message(conn);
         return;
     }
     tt_fork_watch(bell);
@@ -269,7 +279,7 @@ static void hear_hello(tt_shm_conn *conn)
     if (got == 0)
         return;
     if (got < 0) {
-        miss(conn, TUTTI_ENET, "it closed the connection");
+        miss_message(conn);
         return;
     }
     tt_fork_watch(fds[0]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * shm.h - what the files of the transport shm share: shm.c moves messages,
- * meet.c brings the processes together, segments.c lets them read each
- * other's buffers. */
+ * meet.c brings the processes together, segments.c and grants.c let them use
+ * each other's buffers. */
 #ifndef TT_NET_SHM_H
 #define TT_NET_SHM_H
 

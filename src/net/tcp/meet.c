@@ -273,20 +273,25 @@ static const char no_answer[] =
 static const char no_network[] =
     "they have no network in common, so both need a route, and what is "
     "between must forward (hosts: net.ipv4.ip_forward=1)";
+static const char no_files[] = "raise ulimit -n";
 
 /* "rank 3 cannot reach rank 1: tried 10.0.0.5:4000 (Connection refused); is a
  * firewall ..." */
 static void fail_call(tt_tcp_conn *conn, const tt_link_dial *d)
 {
     const struct tt_tcp_meeting *m = conn->meeting;
-    bool is_routed = true;
-    for (uint32_t i = 0; i < m->opts.n_ways; i++)
+    bool is_routed = true, has_files = true;
+    for (uint32_t i = 0; i < m->opts.n_ways; i++) {
         is_routed &= m->ways[i].is_routed || m->ways[i].is_guess;
+        has_files &= tt_link_dial_outcome(d, i).err != EMFILE;
+    }
     char tries[240], text[480];
     tt_link_tries(d, tries, sizeof(tries));
     snprintf(text, sizeof(text), "rank %u cannot reach rank %u: tried %s; %s",
              conn->base.net->rank, conn->base.rank, tries,
-             is_routed ? no_network : no_answer);
+             !has_files  ? no_files
+             : is_routed ? no_network
+                         : no_answer);
     miss(conn, TUTTI_ENET, text);
 }
 

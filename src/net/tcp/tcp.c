@@ -3,7 +3,7 @@
  *
  * Idea       Non-blocking sockets, one per pair of ranks or a few (strands).
  *            send() queues, and flush() gives the whole queue to one
- *            sendmsg(); large payloads are read straight to where the engine
+ *            tt_link_send(); large payloads are read straight to where the engine
  *            wants them. The byte streams are in stream.c; here are the
  *            sockets.
  *
