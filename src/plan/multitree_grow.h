@@ -100,16 +100,17 @@ static inline void tt_grow_add(tt_grower *g, tt_branch branch)
     g->out->list[g->out->n++] = branch;
 }
 
-/* multitree_grow.c: step by step, each with fresh capacities, until all trees are
- * complete. Errors: ENOFIT (a step could add nothing). */
-tutti_err tt_grow_steps(tt_grower *g, void (*step)(void *ctx), void *ctx);
+/* Each of the two: what its steps need, from g->arena (NULL: ENOMEM), and a step,
+ * which begins with all of g->left. */
 
 /* multitree_direct.c: along single links between ranks. */
 #define TT_GROW_DIRECT_WAYS 12u
 bool tt_grow_is_direct(tt_grower *g, tutti_err *err);
-tutti_err tt_grow_direct(tt_grower *g);
+void *tt_grow_direct_begin(tt_grower *g);
+void tt_grow_direct_step(void *garden);
 /* multitree_switched.c: along routes through switches. */
 #define TT_GROW_SWITCHED_WAYS 9u
-tutti_err tt_grow_switched(tt_grower *g);
+void *tt_grow_switched_begin(tt_grower *g);
+void tt_grow_switched_step(void *bed);
 
 #endif
