@@ -70,7 +70,8 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 # _MORE (a source) but not what is named in _SLOW.
 ASAN_MORE := tests/proc/conformance_test.c
 ASAN_SLOW :=
-TSAN_MORE := tests/proc/conformance_test.c tests/unit/link_test.c
+TSAN_MORE := tests/proc/conformance_test.c tests/unit/link_test.c \
+             tests/fault/open_test.c
 TSAN_SLOW := tests/fault/reach_test.c
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
                   $(filter tests/unit/% tests/fault/%,$(TEST_SRC)))

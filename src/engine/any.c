@@ -103,7 +103,6 @@ void tt_any_begin(tt_team *team, tt_any *any)
 
 void tt_any_run(tt_engine *e)
 {
-    e->has_news = false;
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         for (tt_team *team = mesh->teams; team; team = team->next)
             serve_or_end(team);

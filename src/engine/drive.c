@@ -38,6 +38,7 @@ static const int sleep_silent_ms = 1;
 
 static void run_news(tt_engine *e)
 {
+    e->has_news = false; /* there may be more */
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         tt_mesh_run(mesh);
     tt_any_run(e);
@@ -97,6 +98,12 @@ void tt_engine_poke(tt_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+static bool has_last_words(const tt_peer *peer)
+{
+    bool is_reached = !peer->mesh->is_open || peer->conn != &peer->none;
+    return is_reached && !peer->is_lost && peer->n_ctl > 0;
+}
+
 /* Gives the last control messages (BYE, ABORT) a moment to get out. */
 static void drain(tt_mesh *mesh)
 {
@@ -107,7 +114,7 @@ static void drain(tt_mesh *mesh)
     while (busy && tt_now_ns() < until) {
         busy = false;
         for (uint32_t i = 0; i < mesh->n_peers; i++)
-            busy |= !mesh->peers[i].is_lost && mesh->peers[i].n_ctl > 0;
+            busy |= has_last_words(&mesh->peers[i]);
         if (busy)
             tt_engine_step(e);
     }
@@ -153,7 +160,7 @@ static void sleep_once(tt_engine *e)
     else if (e->dirty)
         ms = sleep_full_ms;
     e->n_sleeping++;
-    if (arm_all(e, true) && !e->work) {
+    if (arm_all(e, true) && !e->work && !e->has_news) {
         struct epoll_event event;
         uint64_t count;
         pthread_mutex_unlock(&e->lock);

@@ -173,6 +173,17 @@ void tt_eager_drop(tt_team *team)
     }
 }
 
+void tt_eager_renew(tt_peer *peer)
+{
+    tt_eager_placed(peer);
+    while (peer->n_kept > 0) {
+        put_back(peer->mesh, peer->kept[--peer->n_kept]);
+        peer->mesh->n_ahead--;
+    }
+    peer->n_first = peer->n_first_taken = 0;
+    peer->n_taken = peer->n_told = 0;
+}
+
 static void free_keep(const tt_mesh *mesh, tt_keep *keep)
 {
     if (keep)

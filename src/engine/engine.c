@@ -60,7 +60,7 @@ static void *place(void *arg, const tt_msg *m)
         return tt_walk_place(&op->walk, lane);
     }
     bool may_keep = team ? !op && !team->err : tt_is_group(m->comm);
-    void *to = may_keep ? tt_eager_place(peer, m) : NULL;
+    void *to = may_keep && !peer->is_lost ? tt_eager_place(peer, m) : NULL;
     return to ? to : trash(mesh, m->len);
 }
 
@@ -277,7 +277,7 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
         snprintf(text, sizeof(text),
                  "rank %u destroyed its communicator while a call was in "
                  "progress",
-                 rank);
+                 tt_team_name(team, rank));
         tt_team_fail(team, TUTTI_EPEER, rank, text);
         return;
     }

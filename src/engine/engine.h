@@ -2,7 +2,8 @@
  * engine.h - performs schedules over transports: the face of src/engine.
  *
  *   engine  one per process: a lock, a thread, the nets it drives
- *   mesh    the ranks that met at start-up, and the conns between them
+ *   mesh    the ranks that met at start-up, and the conns between them; or, an
+ *           open one, ranks at which processes sit that come and go
  *   team    a communicator: an id, members of a mesh, its calls in order
  *   op      one collective being performed: a bound part (walk/lower.h), buffers,
  *           counters
@@ -102,12 +103,13 @@ typedef struct tt_port_opts {
 } tt_port_opts;
 
 /* ports[r]: port 0 of each rank. more: the other ports, of each rank in order;
- * both ends have as many. The mesh owns the nets (memory from mem by their ops'
+ * both ends have as many. An open mesh has neither: nobody is known at first, and
+ * it has groups only. The mesh owns the nets (memory from mem by their ops'
  * sizes) and what is kept once it returns TUTTI_OK. */
 typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets, n_more;
     tt_net **nets;             /* [n_nets] */
-    const tt_port_opts *ports; /* [n_ranks] */
+    const tt_port_opts *ports; /* [n_ranks]; NULL: it is open */
     const tt_port_opts *more;  /* [n_more]; may be NULL */
     /* Calls that cost a partner at most so much (walk/lower.h: out_cost) do not
      * wait for it; equal on all ranks; 0: all wait. */
@@ -138,6 +140,13 @@ void tt_mesh_retreat(tt_mesh *mesh, uint32_t rank, const tt_net *net,
                      tutti_diag *why);
 /* From now on a connection is tried for so long. [unlocked] */
 void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns);
+/* Of an open mesh: the process `id` sits at this rank, and is reached so (copied;
+ * each net at most once, in the order of trying). Where another one sat there that
+ * one has ended: its connection is dropped, and groups that need it fail. It may
+ * have called before this. Errors: EPEER (it is known to have been replaced by
+ * another), ENOMEM, EINVAL. [unlocked] */
+tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
+                       const tt_access *accesses, uint32_t n_accesses);
 /* The engine's upcalls, for tt_net.up before the net's open. */
 extern const tt_net_up tt_engine_up;
 tt_mesh *tt_mesh_ref(tt_mesh *mesh);
@@ -162,7 +171,10 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
 /* A group: a team that its members make without a word between them, as its
  * origin has told them. A process is in one group of an origin at a time, and
  * their numbers rise. It fails alone: its members that are connected are told,
- * no connection ends, and what is still on the way to it is dropped. */
+ * no connection ends, and what is still on the way to it is dropped. It outlives a
+ * member whose connection ends when no call that is open needs it. In its
+ * sentences members have the numbers that they have in the mesh. Of an open mesh a
+ * member that was lost before is tried again. */
 typedef struct tt_group_opts {
     uint64_t origin, number;
     const uint32_t *members; /* as of tt_team_create() */

@@ -25,6 +25,13 @@
  * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
  *            call needs it: then it is dialled once more, and if that is in vain,
  *            too, it is lost.
+ * Open       In an open mesh a rank is a seat: the process that sits there is told
+ *            by its id (tt_mesh_seat), or calls before that. Another id than before
+ *            is another process. So is, in a way, one that calls again: it has lost
+ *            the connection. Then groups that need it fail, and what was said by the
+ *            old connection is forgotten (renew), at both ends before the new one is
+ *            up. Who cannot be reached, or is lost, fails the groups that need it,
+ *            and is tried again for the next.
  * Control    Every rank of a team is connected to those whose distance on the
  *            ring is a power of two, whether or not calls need it, so that a
  *            failure reaches everybody in log n steps: team.c.
@@ -173,23 +180,145 @@ static const tt_access *access_by(const tt_peer *peer, const tt_net *net)
     return NULL;
 }
 
-tt_conn *tt_mesh_called(tt_net *net, uint32_t rank)
+/* By a new conn. */
+static tt_conn *take_call(tt_peer *peer, tt_net *net)
+{
+    drop(&peer->called);
+    peer->called = new_conn(peer, net);
+    if (!peer->called)
+        tt_peer_miss(peer, TUTTI_ENOMEM, no_memory);
+    return peer->called;
+}
+
+/* ------------------------------------------------------------------ seats -- */
+
+/* Nothing of what was said counts any more: no group needs it. */
+static void renew(tt_peer *peer)
+{
+    if (peer->conn != &peer->none)
+        peer->conn->net->ops->cancel(peer->conn, true);
+    drop_all(peer);
+    tt_eager_renew(peer);
+    peer->mesh->n_ahead -= peer->n_early;
+    peer->n_early = 0;
+    peer->n_ctl = peer->n_lent = 0;
+    peer->group_ahead = 0;
+    peer->has_missed = false;
+    peer->access = 0;
+}
+
+static void revive(tt_peer *peer)
+{
+    if (peer->is_lost)
+        renew(peer);
+    peer->is_lost = false;
+}
+
+static bool is_same(const tt_link_id *a, const tt_link_id *b)
+{
+    return tt_link_id_compare(a, b) == 0;
+}
+
+static void sit_down(tt_peer *peer, const tt_link_id *id)
+{
+    if (is_same(&peer->id, id))
+        return;
+    if (!tt_link_id_is_none(&peer->id))
+        tt_peer_gone(peer, TUTTI_EPEER, "it was started again");
+    revive(peer);
+    tt_free(peer->mesh->mem, peer->seat, peer->seat_bytes, 1);
+    peer->seat = NULL;
+    peer->n_accesses = 0;
+    peer->was = peer->id;
+    peer->id = *id;
+}
+
+/* Whoever calls sits there, and knows of no connection, whatever it looks like
+ * from here: what it says comes by the new one. False: it has been replaced. */
+static bool welcome(tt_peer *peer, const tt_link_id *id)
+{
+    if (tt_link_id_is_none(id) || is_same(id, &peer->was))
+        return false;
+    sit_down(peer, id);
+    if (peer->conn != &peer->none)
+        tt_peer_gone(peer, TUTTI_EPEER, "it has lost the connection");
+    revive(peer);
+    drop(&peer->dialled);
+    return true;
+}
+
+static bool are_sound(const tt_mesh *mesh, const tt_access *accesses,
+                      uint32_t n)
+{
+    for (uint32_t i = 0; i < n && i < mesh->n_nets; i++)
+        if (accesses[i].addr_bytes > TT_NET_ADDR_MAX)
+            return false;
+    return n <= mesh->n_nets;
+}
+
+static tutti_err note_accesses(tt_peer *peer, const tt_access *accesses,
+                               uint32_t n)
+{
+    size_t used = n * sizeof(*accesses), bytes = used;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += accesses[i].addr_bytes;
+    if (peer->seat || n == 0)
+        return TUTTI_OK; /* a process does not move */
+    peer->seat = tt_new(peer->mesh->mem, bytes, 1);
+    if (!peer->seat)
+        return TUTTI_ENOMEM;
+    tt_access *own = (tt_access *)(void *)peer->seat;
+    for (uint32_t i = 0; i < n; i++) {
+        own[i] = accesses[i];
+        own[i].addr = peer->seat + used;
+        memcpy(peer->seat + used, accesses[i].addr, accesses[i].addr_bytes);
+        used += accesses[i].addr_bytes;
+    }
+    peer->seat_bytes = bytes;
+    peer->accesses = own;
+    peer->n_accesses = n;
+    return TUTTI_OK;
+}
+
+tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
+                       const tt_access *accesses, uint32_t n_accesses)
+{
+    tutti_err err = TUTTI_OK;
+    if (!mesh->is_open || rank >= mesh->n_ranks || rank == mesh->rank ||
+        tt_link_id_is_none(id) || !are_sound(mesh, accesses, n_accesses))
+        return TUTTI_EINVAL;
+    tt_peer *peer = &mesh->peers[rank];
+    tt_engine_lock(mesh->engine);
+    if (is_same(id, &peer->was)) {
+        err = TUTTI_EPEER;
+    } else {
+        sit_down(peer, id);
+        err = note_accesses(peer, accesses, n_accesses);
+    }
+    if (mesh->has_news)
+        tt_engine_alert(mesh->engine);
+    tt_engine_unlock(mesh->engine);
+    return err;
+}
+
+/* ------------------------------------------------- called, up and missed -- */
+
+tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id)
 {
     tt_mesh *mesh = net->owner;
     tt_peer *peer = rank < mesh->n_ranks ? &mesh->peers[rank] : NULL;
+    if (mesh->is_open)
+        return peer && rank != mesh->rank && welcome(peer, id)
+                   ? take_call(peer, net)
+                   : NULL;
     while (peer && !access_by(peer, net))
         peer = peer->next_port;
     if (!peer || peer->is_lost || peer->conn != &peer->none)
         return NULL;
     if (peer->dialled && peer->dialled->net == net)
         return peer->dialled;
-    if (!peer->called || peer->called->net != net) {
-        drop(&peer->called);
-        peer->called = new_conn(peer, net);
-        if (!peer->called)
-            tt_peer_miss(peer, TUTTI_ENOMEM, no_memory);
-    }
-    return peer->called;
+    return peer->called && peer->called->net == net ? peer->called
+                                                    : take_call(peer, net);
 }
 
 /* The teams that were left before: it may be waiting for this rank. */
@@ -229,10 +358,13 @@ void tt_mesh_up(tt_conn *conn)
     mesh->n_asking -= peer->has_asked;
     peer->has_asked = false;
     peer->has_missed &= is_doomed(peer);
-    for (peer->access = 0; peer->accesses[peer->access].net != conn->net;)
+    peer->access = 0; /* whoever has called may not be seated yet */
+    while (peer->access < peer->n_accesses &&
+           peer->accesses[peer->access].net != conn->net)
         peer->access++;
     TT_DEBUG("peer %u is connected by %s", peer->rank, conn->net->ops->name);
     say_farewells(peer);
+    tt_group_retell(peer);
     tt_peer_dirty(peer);
 }
 
@@ -292,7 +424,7 @@ static void give_up(tt_peer *peer)
     memcpy(why, peer->why, sizeof(why));
     peer->mesh->n_asking -= peer->has_asked;
     peer->has_asked = false;
-    if (peer->why_err == TUTTI_ENET && !is_needed(peer))
+    if (peer->why_err == TUTTI_ENET && !peer->mesh->is_open && !is_needed(peer))
         set_apart(peer);
     else
         tt_peer_gone(peer, peer->why_err, why);
@@ -301,7 +433,7 @@ static void give_up(tt_peer *peer)
 /* Inside a host nothing passes one way only. */
 static bool may_ask(const tt_peer *peer)
 {
-    return !peer->has_asked && peer->n_accesses > 0 &&
+    return !peer->mesh->is_open && !peer->has_asked && peer->n_accesses > 0 &&
            !peer->accesses[peer->n_accesses - 1].net->ops->same_host;
 }
 
@@ -334,6 +466,8 @@ static void ask(tt_peer *peer)
 void tt_mesh_asked(tt_peer *from, const tt_msg *m)
 {
     tt_mesh *mesh = from->mesh;
+    if (mesh->is_open)
+        return;
     if (m->lane >= mesh->n_ranks || m->slice >= mesh->n_ranks) {
         tt_peer_gone(from, TUTTI_EPROTO,
                      "it sent a message that makes no sense");
@@ -397,11 +531,15 @@ void tt_mesh_run(tt_mesh *mesh)
     if (!mesh->has_news)
         return;
     mesh->has_news = false;
-    close_dropped(mesh);
     if (mesh->n_asking > 0)
         expire(mesh, tt_now_ns());
-    for (uint32_t i = 0; i < mesh->n_peers; i++)
-        try_next(&mesh->peers[i]);
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        try_next(peer);
+        if (peer->is_lost && mesh->is_open)
+            renew(peer);
+    }
+    close_dropped(mesh);
 }
 
 /* ---------------------------------------------------------- at the start -- */
@@ -512,8 +650,10 @@ static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
     for (uint32_t i = 0; i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
         bool is_more = i >= mesh->n_ranks;
+        const tt_port_opts none = {.rank = i};
         const tt_port_opts *port = is_more ? &opts->more[i - mesh->n_ranks]
-                                           : &opts->ports[i];
+                                   : mesh->is_open ? &none
+                                                   : &opts->ports[i];
         peer->mesh = mesh;
         peer->rank = is_more ? port->rank : i;
         peer->rail = port->rail;
@@ -537,6 +677,7 @@ static void free_mesh(tt_mesh *mesh)
     tt_eager_free(mesh);
     for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
+        tt_free(mesh->mem, peer->seat, peer->seat_bytes, 1);
         tt_free(mesh->mem, peer->lent, most_lent, sizeof(tt_lent));
         tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
         tt_free(mesh->mem, peer->early, peer->early_cap, sizeof(tt_early));
@@ -565,6 +706,7 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
         .n_nets = opts->n_nets,
         .n_peers = opts->n_ranks + opts->n_more,
         .n_refs = 1,
+        .is_open = opts->ports == NULL,
         .eager_bytes = opts->eager_bytes,
         .dial_ns = opts->dial_ns,
         .trash_bytes = sizeof(tt_reason),
@@ -627,8 +769,9 @@ void tt_mesh_end(tt_mesh *mesh)
 {
     tt_engine *e = mesh->engine;
     /* What a failed call has left is worth less time. */
+    bool is_in_haste = mesh->is_broken || mesh->is_open;
     uint64_t until = tt_now_ns() +
-                     (mesh->is_broken ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);
+                     (is_in_haste ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         if (mesh->nets[i]->ops->drain)
             mesh->nets[i]->ops->drain(mesh->nets[i], until);
@@ -662,7 +805,8 @@ const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)
         return "self";
     tt_engine_lock(mesh->engine);
     const tt_peer *peer = &mesh->peers[rank];
-    const char *name = peer->access < peer->n_accesses
+    const char *name = peer->conn != &peer->none ? peer->conn->net->ops->name
+                       : peer->access < peer->n_accesses
                            ? peer->accesses[peer->access].net->ops->name
                            : NULL;
     tt_engine_unlock(mesh->engine);

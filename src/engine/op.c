@@ -243,7 +243,8 @@ static void take_grant(tt_side *side, const tt_grant *theirs)
     char text[96];
     uint32_t rank = tt_team_rank_of(op->team, side->peer);
     snprintf(text, sizeof(text),
-             "rank %u granted memory that is not where it says", rank);
+             "rank %u granted memory that is not where it says",
+             tt_team_name(op->team, rank));
     tt_team_fail(op->team, TUTTI_EPROTO, rank, text);
 }
 
@@ -602,9 +603,12 @@ void tt_op_check_left(tt_op *op)
         char text[200], call[96];
         uint32_t r = team_rank(op, op->walk.b->partners[p].peer);
         tt_call_print(&op->call, call, sizeof(call));
-        snprintf(text, sizeof(text),
-                 "rank %u has left the communicator and will not call %s", r,
-                 call);
+        if (team->is_group)
+            tt_group_print_ended(team, r, text, sizeof(text));
+        else
+            snprintf(text, sizeof(text),
+                     "rank %u has left the communicator and will not call %s",
+                     r, call);
         tt_team_fail(team, TUTTI_EPEER, r, text);
     }
 }

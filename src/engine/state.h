@@ -106,6 +106,11 @@ struct tt_peer {
     const tt_access *accesses;
     uint32_t n_accesses, access; /* access: that is tried, or was */
     uint64_t rail;
+    /* Of an open mesh: who sits there, and who did before (none: nobody); where
+     * its accesses lie. */
+    tt_link_id id, was;
+    unsigned char *seat;
+    size_t seat_bytes;
     bool is_expected; /* at the start: it has been dialled */
     bool is_apart;    /* it cannot be reached, and no call has needed it yet */
     bool has_missed;  /* the access that was tried leads nowhere */
@@ -178,6 +183,7 @@ struct tt_mesh {
     tt_mesh *next;
     uint32_t rank, n_ranks, n_nets, n_refs;
     uint32_t n_peers;
+    bool is_open;
     tt_net **nets; /* the first n_busy have connections, or will soon; the
                       others have something to do only when there is an event */
     uint32_t n_busy;
@@ -318,8 +324,9 @@ void tt_within_offer(tt_op *op);
 /* The partner has entered the call, and grants its own; false: they are not
  * where it says. */
 bool tt_within_hear(tt_side *side, const tt_grant *theirs);
-/* Nobody uses this rank's buffers any more. */
+/* Nobody uses this rank's buffers any more; the partner does not. */
 void tt_within_end(tt_op *op);
+void tt_within_part(tt_side *side);
 /* A partner's buffers, while a slice is made (the walk's hooks). */
 bool tt_within_hold(tt_side *side);
 void tt_within_release(tt_side *side);
@@ -346,6 +353,8 @@ tt_keep *tt_eager_find(tt_peer *peer, uint64_t comm, uint64_t channel,
 void tt_eager_give_back(tt_peer *peer, tt_keep *keep);
 /* Drops what is kept for a team. */
 void tt_eager_drop(tt_team *team);
+/* Nothing has been sent to the peer, or has come from it. */
+void tt_eager_renew(tt_peer *peer);
 void tt_eager_free(tt_mesh *mesh);
 
 /* team.c */
@@ -370,6 +379,11 @@ static inline tt_msg tt_team_msg(const tt_team *team, tt_kind kind,
                     .comm = team->id,
                     .channel = channel,
                     .seq = seq};
+}
+/* What a sentence calls a member: of a group its rank in the mesh. */
+static inline uint32_t tt_team_name(const tt_team *team, uint32_t rank)
+{
+    return team->is_group ? team->members[rank] : rank;
 }
 /* A moving average over about 16 calls. */
 static inline void tt_team_note_lateness(tt_team *team, uint32_t rank,
@@ -403,6 +417,8 @@ void tt_team_check_odd(tt_team *team, const tt_peer *peer);
 void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
+/* The peer is connected now: the groups with it that have failed before. */
+void tt_group_retell(tt_peer *peer);
 static inline bool tt_is_group(uint64_t id)
 {
     return id >> 63 != 0;
@@ -415,6 +431,9 @@ bool tt_group_expect(tt_peer *peer, uint64_t id, bool asks);
 bool tt_group_keep(tt_peer *peer, const tt_msg *m, const void *data);
 /* This rank will not take part: the peer's group is to fail. */
 void tt_group_refuse(tt_peer *peer, uint64_t id);
+/* "rank 3 has ended it before rank 1" */
+void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
+                          size_t size);
 /* The peer has ended the group before it was entered here. */
 void tt_group_told(tt_peer *peer, uint64_t id);
 
@@ -428,7 +447,7 @@ static inline void tt_mesh_has_news(tt_mesh *mesh)
 void tt_mesh_run(tt_mesh *mesh);
 /* A CALL has come. */
 void tt_mesh_asked(tt_peer *from, const tt_msg *m);
-tt_conn *tt_mesh_called(tt_net *net, uint32_t rank);
+tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
 /* Takes it out of the engine. [locked] Then closes and frees it. [unlocked] */

@@ -97,7 +97,9 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
     team->next = mesh->teams;
     mesh->teams = team;
     for (uint32_t i = 0; i < n && !team->err; i++) {
-        const tt_peer *peer = tt_team_peer(team, i);
+        tt_peer *peer = tt_team_peer(team, i);
+        if (mesh->is_open && peer->is_lost && !tt_peer_is_linked(peer))
+            peer->is_lost = false; /* it is tried again */
         for (; peer && !team->err; peer = peer->next_port)
             if (peer->is_lost)
                 tt_team_fail(team, TUTTI_EPEER, i, peer->why);
@@ -111,7 +113,9 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
 tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                          uint32_t n, tt_team **out)
 {
-    return make_team(mesh, id & ~(UINT64_C(1) << 63), members, n, out);
+    return mesh->is_open
+               ? TUTTI_EINVAL
+               : make_team(mesh, id & ~(UINT64_C(1) << 63), members, n, out);
 }
 
 /* By every port: each of their conns must have heard it before it ends. */
@@ -226,11 +230,11 @@ void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
     tt_engine_wake(team->mesh->engine);
 }
 
-static void print_loss(const tt_peer *peer, uint32_t rank, char *text,
+static void print_loss(const tt_peer *peer, uint32_t name, char *text,
                        size_t size)
 {
     const tt_peer *last = peer;
-    int used = snprintf(text, size, "rank %u is lost: %s", rank, peer->why);
+    int used = snprintf(text, size, "rank %u is lost: %s", name, peer->why);
     while (last->next_port)
         last = last->next_port;
     if (last->port > 0 && used > 0 && (size_t)used < size)
@@ -238,9 +242,27 @@ static void print_loss(const tt_peer *peer, uint32_t rank, char *text,
                  peer->port + 1u, last->port + 1u);
 }
 
+/* Its connection is at its end. False: an open call still needs it. */
+static bool part_from(tt_team *team, const tt_peer *peer)
+{
+    for (tt_op *op = team->ops; op; op = op->next)
+        for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+            if (op->sides[p].peer == peer &&
+                !(tt_walk_has_served(&op->walk, p) &&
+                  tt_walk_has_heard(&op->walk, p)))
+                return false;
+    for (tt_op *op = team->ops; op; op = op->next)
+        for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+            if (op->sides[p].peer == peer)
+                tt_within_part(&op->sides[p]);
+    team->has_left[peer - team->mesh->peers] = true;
+    return true;
+}
+
 /* A conn is gone: every team with that rank in it fails, unless the rank had
  * left it in good order. That other ports are well does not help: what was on
- * the way by this one is lost. */
+ * the way by this one is lost. A group, whose members leave without a word, fails
+ * if it needs the rank. */
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
 {
     if (peer->is_lost)
@@ -249,12 +271,16 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
     snprintf(peer->why, sizeof(peer->why), "%s", text);
     for (tt_team *team = peer->mesh->teams; team; team = team->next) {
         uint32_t rank = tt_team_rank_of(team, peer);
-        if (rank == TT_NONE || team->err || tt_team_has_left(team, peer))
+        if (rank == TT_NONE || team->err ||
+            (team->is_group ? part_from(team, peer)
+                            : tt_team_has_left(team, peer)))
             continue;
         char line[512];
-        print_loss(peer, rank, line, sizeof(line));
+        print_loss(peer, tt_team_name(team, rank), line, sizeof(line));
         tt_team_fail(team, why, rank, line);
     }
+    if (peer->mesh->is_open) /* to be renewed */
+        tt_mesh_has_news(peer->mesh);
 }
 
 void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m)
@@ -264,8 +290,8 @@ void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m)
     snprintf(text, sizeof(text),
              "rank %u sent a message that breaks the protocol (kind %u, call "
              "%llu, lane %u, slice %u, %u bytes)",
-             rank, m->kind, (unsigned long long)m->seq, m->lane, m->slice,
-             m->len);
+             tt_team_name(team, rank), m->kind, (unsigned long long)m->seq,
+             m->lane, m->slice, m->len);
     tt_team_fail(team, TUTTI_EPROTO, rank, text);
 }
 
@@ -298,7 +324,8 @@ static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
     else
         snprintf(where, sizeof(where), "call %" PRIu64, own->seq + 1);
     snprintf(text, sizeof(text), "%s: rank %u called %s, rank %u called %s%s",
-             where, team->rank, a, peer_rank, b, more);
+             where, tt_team_name(team, team->rank), a,
+             tt_team_name(team, peer_rank), b, more);
     tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
 }
 
@@ -337,7 +364,8 @@ void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
     snprintf(text, sizeof(text),
              "call %" PRIu64 ": rank %u called %s, rank %u called something "
              "else, too long ago to say what",
-             m->seq + 1, peer_rank, call, team->rank);
+             m->seq + 1, tt_team_name(team, peer_rank), call,
+             tt_team_name(team, team->rank));
     tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
 }
 
@@ -371,7 +399,8 @@ void tt_team_check_odd(tt_team *team, const tt_peer *peer)
     snprintf(text, sizeof(text),
              "call %" PRIu64 ": rank %u called %s, rank %u called something "
              "else and has left",
-             team->odd.seq + 1, team->rank, call, rank);
+             team->odd.seq + 1, tt_team_name(team, team->rank), call,
+             tt_team_name(team, rank));
     tt_team_fail(team, TUTTI_EMISMATCH, rank, text);
 }
 
@@ -497,6 +526,25 @@ void tt_group_told(tt_peer *peer, uint64_t id)
     drop_kept(peer, id);
 }
 
+void tt_group_retell(tt_peer *peer)
+{
+    const tt_team *team = peer->mesh->teams;
+    for (; team; team = team->next) {
+        if (!team->is_group || !team->err ||
+            tt_team_rank_of(team, peer) == TT_NONE)
+            continue;
+        tt_farewell f = failure_of(team);
+        tt_peer_tell(peer, &f.m, &f.reason);
+    }
+}
+
+void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
+                          size_t size)
+{
+    snprintf(text, size, "rank %u has ended it before rank %u",
+             tt_team_name(team, rank), tt_team_name(team, team->rank));
+}
+
 /* It was broken by others before it was entered here. */
 static void check_over(tt_team *team)
 {
@@ -506,8 +554,7 @@ static void check_over(tt_team *team)
             if (peer->group_over != team->id)
                 continue;
             char text[96];
-            snprintf(text, sizeof(text), "rank %u has ended it before rank %u",
-                     i, team->rank);
+            tt_group_print_ended(team, i, text, sizeof(text));
             tt_team_fail(team, TUTTI_EPEER, i, text);
         }
     }
@@ -546,7 +593,8 @@ static void end_group(tt_team *team)
     tt_mesh *mesh = team->mesh;
     if (team->ops) {
         char text[64];
-        snprintf(text, sizeof(text), "rank %u has left the group", team->rank);
+        snprintf(text, sizeof(text), "rank %u has left the group",
+                 tt_team_name(team, team->rank));
         tt_team_fail(team, TUTTI_EABORTED, team->rank, text);
     }
     note_over(mesh, team->id);

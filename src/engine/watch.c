@@ -64,7 +64,8 @@ static uint32_t list_ranks(const tt_op *op, uint8_t answer, char *text,
             first = r;
         if (n++ < 8 && used < size)
             used += (size_t)snprintf(text + used, size - used, "%s%" PRIu32,
-                                     n > 1 ? ", " : "rank ", r);
+                                     n > 1 ? ", " : "rank ",
+                                     tt_team_name(op->team, r));
     }
     if (n > 8 && used < size)
         snprintf(text + used, size - used, " and %" PRIu32 " more", n - 8);
@@ -101,8 +102,8 @@ static void expire(tt_op *op)
              "%s (call %" PRIu64 "%s) timed out on rank %" PRIu32
              " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64
              " bytes received",
-             call, op->seq + 1, tag, op->team->rank, waited, who, is.step,
-             is.n_steps, is.moved_bytes);
+             call, op->seq + 1, tag, tt_team_name(op->team, op->team->rank),
+             waited, who, is.step, is.n_steps, is.moved_bytes);
     tt_team_fail(op->team, TUTTI_ETIMEOUT, culprit, text);
 }
 
@@ -125,7 +126,8 @@ static void miss_peer(tt_peer *peer, tt_team *team)
         tt_peer_gone(peer, TUTTI_EPEER, silence);
         return;
     }
-    snprintf(text, sizeof(text), "rank %u is lost: %s", rank, silence);
+    snprintf(text, sizeof(text), "rank %u is lost: %s",
+             tt_team_name(team, rank), silence);
     tt_team_fail(team, TUTTI_EPEER, rank, text);
 }
 
@@ -133,7 +135,7 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
 {
     const tt_engine *e = peer->mesh->engine;
     if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
-        e->opts.liveness_ns == 0)
+        peer->mesh->is_open || e->opts.liveness_ns == 0)
         return;
     const uint64_t limit_ns = e->opts.liveness_ns;
     if (peer->watched_ns == now_ns)

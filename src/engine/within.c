@@ -126,14 +126,17 @@ bool tt_within_step(tt_engine *e)
     return false;
 }
 
+void tt_within_part(tt_side *side)
+{
+    const tt_buffers mine = buffers_of(side->op);
+    if (side->mine.number)
+        within_of(side)->withdraw(side->peer->conn, &mine, side->mine.number);
+    side->mine = (tt_grant){0};
+}
+
 void tt_within_end(tt_op *op)
 {
-    const tt_buffers mine = buffers_of(op);
     forget(op);
-    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
-        tt_side *side = &op->sides[p];
-        if (side->mine.number)
-            within_of(side)->withdraw(side->peer->conn, &mine,
-                                      side->mine.number);
-    }
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+        tt_within_part(&op->sides[p]);
 }

@@ -23,8 +23,9 @@ tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
     tutti_err err = tt_link_box_open(net->mem, &door->box, diag);
     if (!err)
         err = watch(door, net, diag);
-    if (!err)
-        err = tt_link_id_make(&o->self, diag);
+    if (!err && tt_link_id_is_none(&net->id))
+        err = tt_link_id_make(&net->id, diag);
+    o->self = net->id;
     if (!err)
         err = tt_random(o->token, sizeof(o->token), diag);
     o->has_token = true;

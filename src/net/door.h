@@ -11,7 +11,7 @@ typedef struct tt_door {
     tt_link_card card;
 } tt_door;
 
-/* Listens as o says, under an id and a token that nobody else has. What a failure
+/* Listens as o says, under the net's id and a token that nobody else has. What a failure
  * leaves is closed by tt_door_close(). Errors: those of tt_link_listen(). */
 tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
                        tutti_diag *diag);

@@ -82,9 +82,10 @@ typedef struct tt_net_up {
     void (*left)(void *peer, uint64_t n);
     /* The conn is broken; called once; no upcall follows for this conn. */
     void (*lost)(void *peer, tutti_err why, const char *text);
-    /* A rank calls: the conn for it, not up (zeroed but for its head, or the
-     * one whose dial is under way); NULL: it is not expected. */
-    tt_conn *(*called)(tt_net *net, uint32_t rank);
+    /* A rank calls, and who that is: the conn for it, not up (zeroed but for its
+     * head, or the one whose dial is under way); NULL: it is not expected. Once
+     * for each call, of however many links. */
+    tt_conn *(*called)(tt_net *net, uint32_t rank, const tt_link_id *id);
     /* It is connected on both sides (but see may_miss); is_up is set. */
     void (*up)(tt_conn *conn);
     /* It could not be connected, and why, in a sentence; no upcall follows for
@@ -100,9 +101,11 @@ struct tt_net {
     const tt_settings *settings;
     tt_regions *regions; /* memory that peers may map; NULL: none */
     uint32_t rank, n_ranks;
+    /* Of this process, by which others know that it was not started again; none:
+     * open() makes one. */
+    tt_link_id id;
     bool is_local; /* all ranks are on this host */
-    void *
-        owner; /* the engine's, for called(); set before the first progress() */
+    void *owner;   /* the engine's, for called(); before the first progress() */
     /* [n_ranks]; NULL: none. Before progress() and dial(). */
     const tt_link_hint *hints;
     /* How many sockets fill a link, by what is known of the network, the same on

@@ -59,7 +59,7 @@ static bool sink_progress(tt_net *net, bool has_event)
     for (uint32_t r = 1; r < 3; r++) {
         if (conns[r])
             continue;
-        conns[r] = net->up->called(net, r);
+        conns[r] = net->up->called(net, r, &net->id);
         conns[r]->is_up = true;
         net->up->up(conns[r]);
     }

@@ -149,7 +149,7 @@ static void on_lost(void *arg, tutti_err why, const char *text)
     conn->base.net->up->lost(conn->base.peer, why, text);
 }
 
-static tt_conn *on_called(tt_net *inner, uint32_t rank);
+static tt_conn *on_called(tt_net *inner, uint32_t rank, const tt_link_id *id);
 
 static void on_up(tt_conn *inner)
 {
@@ -227,10 +227,10 @@ static tutti_err chaos_dial(tt_conn *base, const void *addr, size_t len,
                                            diag);
 }
 
-static tt_conn *on_called(tt_net *inner, uint32_t rank)
+static tt_conn *on_called(tt_net *inner, uint32_t rank, const tt_link_id *id)
 {
     chaos_net *net = inner->owner;
-    chaos_conn *conn = (chaos_conn *)net->base.up->called(&net->base, rank);
+    chaos_conn *conn = (chaos_conn *)net->base.up->called(&net->base, rank, id);
     if (!conn)
         return NULL;
     if (!conn->inner)
@@ -520,7 +520,9 @@ static void chaos_close(tt_conn *base, uint64_t linger_ns)
     ops->close(conn->inner, linger_ns);
     clear(base->net->mem, &conn->waiting);
     clear(base->net->mem, &conn->lent);
-    ((chaos_net *)base->net)->conns[base->rank] = NULL;
+    chaos_conn **at = &((chaos_net *)base->net)->conns[base->rank];
+    if (*at == conn) /* else another one has replaced it */
+        *at = NULL;
     conn->inner = NULL;
 }
 

@@ -27,7 +27,7 @@
 
 typedef struct loop_pair {
     struct loop_pair *next;
-    uint64_t id[2];   /* of the two nets, the smaller one first */
+    tt_link_id id[2]; /* of the two nets, the smaller one first */
     uint32_t rank[2]; /* of the two nets */
     int bell[2];      /* eventfd of a side that has connected, else -1 */
     bool joined[2], closed[2];
@@ -46,16 +46,16 @@ typedef struct loop_conn {
 
 typedef struct loop_net {
     tt_net base;
-    uint64_t id; /* unique in the process */
     uint32_t ring_size;
     uint32_t n_live, n_new;
-    loop_conn **live; /* n_ranks; the first n_live are polled */
-    uint64_t seen;    /* of registry.n_made */
+    loop_conn **live; /* [most_live]; the first n_live are polled */
+    size_t most_live;
+    uint64_t seen; /* of registry.n_made */
 } loop_net;
 
 /* What address() tells. */
 typedef struct loop_address {
-    uint64_t id;
+    tt_link_id id;
     uint64_t process; /* address of the registry ... */
     uint64_t pid;     /* ... in this process */
     uint32_t ring_size, rank;
@@ -64,7 +64,6 @@ typedef struct loop_address {
 static struct {
     pthread_mutex_t lock;
     loop_pair *pairs;
-    uint64_t last_id;
     _Atomic uint64_t n_made; /* pairs */
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -81,7 +80,7 @@ static size_t pair_bytes(uint32_t ring_size)
 
 /* Not from the net's allocator: only touched pages shall cost memory, and the
  * two sides may have allocators of different life time. */
-static loop_pair *pair_create(const uint64_t id[2], const uint32_t rank[2],
+static loop_pair *pair_create(const tt_link_id id[2], const uint32_t rank[2],
                               uint32_t ring_size)
 {
     loop_pair *pair = mmap(NULL, pair_bytes(ring_size), PROT_READ | PROT_WRITE,
@@ -98,10 +97,17 @@ static loop_pair *pair_create(const uint64_t id[2], const uint32_t rank[2],
     return pair;
 }
 
-static loop_pair *pair_find(const uint64_t id[2])
+static bool is_same(const tt_link_id *a, const tt_link_id *b)
+{
+    return tt_link_id_compare(a, b) == 0;
+}
+
+/* That this side has not joined: two may meet again. */
+static loop_pair *pair_find(const tt_link_id id[2], int side)
 {
     loop_pair *pair = registry.pairs;
-    while (pair && (pair->id[0] != id[0] || pair->id[1] != id[1]))
+    while (pair && (!is_same(&pair->id[0], &id[0]) ||
+                    !is_same(&pair->id[1], &id[1]) || pair->joined[side]))
         pair = pair->next;
     return pair;
 }
@@ -140,13 +146,16 @@ static tutti_err loop_open(tt_net *base, tutti_diag *diag)
     if (!net->live)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
+    net->most_live = base->n_ranks;
     base->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (base->fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "eventfd");
     tt_fork_watch(base->fd);
-    pthread_mutex_lock(&registry.lock);
-    net->id = ++registry.last_id;
-    pthread_mutex_unlock(&registry.lock);
+    tutti_err err = tt_link_id_is_none(&base->id)
+                        ? tt_link_id_make(&base->id, diag)
+                        : TUTTI_OK;
+    if (err)
+        return err;
     uint64_t wish = base->settings->shm_ring_bytes;
     net->ring_size = tt_ring_size(wish ? wish : default_ring_bytes);
     base->max_payload = tt_ring_max_payload(net->ring_size);
@@ -156,13 +165,19 @@ static tutti_err loop_open(tt_net *base, tutti_diag *diag)
 static size_t loop_address_of(tt_net *base, void *buf)
 {
     const loop_net *net = (loop_net *)base;
-    loop_address address = {.id = net->id,
+    loop_address address = {.id = base->id,
                             .process = (uint64_t)(uintptr_t)&registry,
                             .pid = (uint64_t)getpid(),
                             .ring_size = net->ring_size,
                             .rank = base->rank};
     memcpy(buf, &address, sizeof(address));
     return sizeof(address);
+}
+
+static bool has_place(loop_net *net)
+{
+    return !tt_grow(net->base.mem, (void **)&net->live, &net->most_live,
+                    net->n_live + 1, sizeof(loop_conn *));
 }
 
 static void join(loop_net *net, loop_conn *conn, loop_pair *pair, int side)
@@ -190,18 +205,20 @@ static tutti_err loop_dial(tt_conn *base, const void *addr, size_t len,
         memcpy(&other, addr, sizeof(other));
     if (len != sizeof(other) || other.pid != (uint64_t)getpid() ||
         other.process != (uint64_t)(uintptr_t)&registry ||
-        other.ring_size != net->ring_size || other.id == net->id)
+        other.ring_size != net->ring_size || is_same(&other.id, &base->net->id))
         return tt_fail(diag, TUTTI_ENET, "rank %u is not of this process",
                        base->rank);
-    int side = net->id > other.id;
-    uint64_t id[2];
+    if (!has_place(net))
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+    int side = tt_link_id_compare(&base->net->id, &other.id) > 0;
+    tt_link_id id[2];
     uint32_t rank[2];
-    id[side] = net->id;
+    id[side] = base->net->id;
     id[1 - side] = other.id;
     rank[side] = base->net->rank;
     rank[1 - side] = other.rank;
     pthread_mutex_lock(&registry.lock);
-    loop_pair *pair = pair_find(id);
+    loop_pair *pair = pair_find(id, side);
     if (!pair)
         pair = pair_create(id, rank, net->ring_size);
     if (pair) {
@@ -219,8 +236,8 @@ static loop_pair *find_call(const loop_net *net, int *side)
 {
     for (loop_pair *pair = registry.pairs; pair; pair = pair->next)
         for (*side = 0; *side < 2; ++*side)
-            if (pair->id[*side] == net->id && !pair->joined[*side] &&
-                !pair->closed[*side])
+            if (is_same(&pair->id[*side], &net->base.id) &&
+                !pair->joined[*side] && !pair->closed[*side])
                 return pair;
     return NULL;
 }
@@ -240,9 +257,10 @@ static bool take_calls(loop_net *net)
         pthread_mutex_unlock(&registry.lock);
         if (!pair)
             return true;
-        tt_conn *conn = net->base.up->called(&net->base, pair->rank[1 - side]);
+        tt_conn *conn = net->base.up->called(&net->base, pair->rank[1 - side],
+                                             &pair->id[1 - side]);
         pthread_mutex_lock(&registry.lock);
-        if (conn)
+        if (conn && has_place(net))
             join(net, (loop_conn *)conn, pair, side);
         else
             pair_leave(pair, side);
@@ -443,14 +461,14 @@ static void loop_close(tt_conn *base, uint64_t linger_ns)
 }
 
 /* Leaves the pairs that others made for us and that we never joined. */
-static void leave_unjoined(uint64_t id)
+static void leave_unjoined(const tt_link_id *id)
 {
     pthread_mutex_lock(&registry.lock);
     loop_pair *next;
     for (loop_pair *pair = registry.pairs; pair; pair = next) {
         next = pair->next;
         for (int side = 0; side < 2; side++) {
-            if (pair->id[side] == id && !pair->closed[side]) {
+            if (is_same(&pair->id[side], id) && !pair->closed[side]) {
                 pair_leave(pair, side);
                 break;
             }
@@ -463,10 +481,10 @@ static void loop_fini(tt_net *base)
 {
     loop_net *net = (loop_net *)base;
     if (net->live) {
-        leave_unjoined(net->id);
+        leave_unjoined(&base->id);
         tt_fork_close(&base->fd);
     }
-    tt_free(base->mem, net->live, base->n_ranks, sizeof(loop_conn *));
+    tt_free(base->mem, net->live, net->most_live, sizeof(loop_conn *));
     net->live = NULL;
 }
 

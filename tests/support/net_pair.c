@@ -104,8 +104,9 @@ static void lost(void *arg, tutti_err why, const char *text)
     snprintf(peer->text, sizeof(peer->text), "%s", text);
 }
 
-static tt_conn *called(tt_net *net, uint32_t rank)
+static tt_conn *called(tt_net *net, uint32_t rank, const tt_link_id *id)
 {
+    (void)id;
     const tt_node *node = net->owner;
     return rank == node->rank || rank >= node->n_ranks ||
                    node->conns[rank]->is_up

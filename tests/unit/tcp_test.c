@@ -280,8 +280,9 @@ typedef struct side {
 
 static tt_settings settings = {.timeout_ns = 10 * TT_NS_PER_S};
 
-static tt_conn *called(tt_net *net, uint32_t rank)
+static tt_conn *called(tt_net *net, uint32_t rank, const tt_link_id *id)
 {
+    (void)id;
     const side *s = net->owner;
     return s->conns[rank] && !s->conns[rank]->is_up ? s->conns[rank] : NULL;
 }

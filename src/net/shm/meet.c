@@ -182,6 +182,12 @@ static void watch_process(tt_shm_conn *conn)
 static void set_up(tt_shm_conn *conn)
 {
     tt_shm_net *net = net_of(conn);
+    /* One that this one replaces may still be there. */
+    if (tt_grow(net->base.mem, (void **)&net->live, &net->most_live,
+                net->n_live + 1, sizeof(tt_shm_conn *))) {
+        miss(conn, TUTTI_ENOMEM, "out of memory");
+        return;
+    }
     tt_shm_end_meeting(conn);
     watch_process(conn);
     conn->base.is_up = true;
@@ -337,7 +343,8 @@ static void take_arrival(tt_shm_net *net, const tt_link_event *link)
     said theirs;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_conn *base = theirs.rank < net->base.n_ranks
-                        ? net->base.up->called(&net->base, theirs.rank)
+                        ? net->base.up->called(&net->base, theirs.rank,
+                                               &link->who.id)
                         : NULL;
     if (!base) {
         int fd = link->fd;

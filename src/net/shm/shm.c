@@ -84,6 +84,7 @@ static tutti_err shm_open_net(tt_net *base, tutti_diag *diag)
     if (!net->live)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
+    net->most_live = base->n_ranks;
     base->fd = epoll_create1(EPOLL_CLOEXEC);
     tt_fork_watch(base->fd);
     net->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -293,7 +294,7 @@ static void shm_fini(tt_net *base)
         tt_fork_close(&net->bell);
         tt_fork_close(&base->fd);
     }
-    tt_free(base->mem, net->live, base->n_ranks, sizeof(tt_shm_conn *));
+    tt_free(base->mem, net->live, net->most_live, sizeof(tt_shm_conn *));
     net->live = NULL;
     net->n_live = 0;
 }

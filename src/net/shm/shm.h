@@ -44,7 +44,8 @@ typedef struct tt_shm_net {
     uint32_t ring_size;
     uint64_t least_direct; /* payloads from so many bytes may be lent */
     uint32_t n_live;
-    tt_shm_conn **live;   /* n_ranks; the first n_live are polled */
+    tt_shm_conn **live; /* [most_live]; the first n_live are polled */
+    size_t most_live;
     int bell;             /* the own eventfd */
     tt_door door;         /* its number: ring_size */
     tt_shm_conn *pending; /* not up yet */

@@ -5,9 +5,9 @@
  *            addresses after the other until one answers right. The first strand
  *            finds the way; the other ones follow when it stands, over all
  *            networks that are as good. When all of them stand the conn is up.
- * Who calls  Either side, or both. The caller says which rank it is and how
- *            many strands the pair has: as many as both sides would like, which
- *            the caller knows from both cards. A strand that stands twice (both
+ * Who calls  Either side, or both. The caller says which rank it is, the number
+ *            of its call, and how many strands the pair has: as many as both
+ *            sides would like, which the caller knows from both cards. A strand that stands twice (both
  *            have dialled) is the one that came first out of the box; link.h has
  *            the reason why both sides take the same one.
  * Time       A call all of whose addresses refuse for GIVE_UP_NS fails early;
@@ -27,10 +27,11 @@
 /* How long whoever has called may take for its other strands. */
 #define CALLED_NS (20 * TT_NS_PER_S)
 
-/* Of a link: who calls. */
+/* Of a link: who calls, and the number of the call, the same for all strands. */
 typedef struct said {
     uint32_t rank, n_strands;
-    uint8_t none[TT_LINK_SAID - 8];
+    uint64_t call;
+    uint8_t none[TT_LINK_SAID - 16];
 } said;
 _Static_assert(sizeof(said) == TT_LINK_SAID, "a link says so much");
 
@@ -39,6 +40,8 @@ struct tt_tcp_meeting {
     tt_tcp_conn *conn;
     struct tt_tcp_meeting *next; /* in net->meetings */
     uint64_t until_ns;
+    tt_link_id caller; /* none: nobody has called */
+    uint64_t call;
     tt_link_dial *dials[TT_TCP_STRANDS];
     tt_link_dial_opts opts; /* but for the strand; ways: the array here */
     tt_link_way ways[TT_LINK_WAYS];
@@ -235,7 +238,9 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
                                .interfaces = net->base.settings->interfaces,
                                .ifaces = own,
                                .n_ifaces = tt_ifaces_list("", own, TT_TCP_OWN)};
-    const said say = {.rank = net->base.rank, .n_strands = conn->n_strands};
+    const said say = {.rank = net->base.rank,
+                      .n_strands = conn->n_strands,
+                      .call = ++net->n_calls};
     m->opts = (tt_link_dial_opts){.purpose = TT_LINK_TCP,
                                   .self = net->door.card.id,
                                   .to = card.id,
@@ -348,25 +353,39 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     net_of(conn)->on_open(conn);
 }
 
+/* Another strand of a call; NULL: it is the first one. */
+static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
+                              const said *theirs)
+{
+    struct tt_tcp_meeting *m = net->meetings;
+    while (m && (m->call != theirs->call ||
+                 tt_link_id_compare(&m->caller, &link->who.id) != 0))
+        m = m->next;
+    return m ? m->conn : NULL;
+}
+
 static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 {
     said theirs;
     int fd = link->fd;
     memcpy(&theirs, link->who.said, sizeof(theirs));
-    tt_tcp_conn *conn = NULL;
-    if (theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
+    tt_tcp_conn *conn = find_call(net, link, &theirs);
+    if (!conn && theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
         theirs.n_strands <= strands_of(&net->base, net->base.settings->sockets))
-        conn = (tt_tcp_conn *)net->base.up->called(&net->base, theirs.rank);
+        conn = (tt_tcp_conn *)net->base.up->called(&net->base, theirs.rank,
+                                                   &link->who.id);
     if (conn && !conn->strands &&
         begin(conn, theirs.n_strands, tt_now_ns() + CALLED_NS)) {
         tt_fork_close(&fd);
         miss(conn, TUTTI_ENOMEM, "out of memory for a connection");
         return;
     }
-    if (!conn || conn->n_strands != theirs.n_strands) {
+    if (!conn || !conn->meeting || conn->n_strands != theirs.n_strands) {
         tt_fork_close(&fd);
         return;
     }
+    conn->meeting->caller = link->who.id;
+    conn->meeting->call = theirs.call;
     take_link(conn, link, NULL);
 }
 

@@ -61,10 +61,17 @@ static uint32_t events_of(const tt_tcp_strand *s)
     return s->is_blocked ? events | EPOLLOUT : events;
 }
 
-/* All its strands are open. */
+/* All its strands are open. A conn that another one of the same rank replaces may
+ * still be among the live. */
 static void begin(tt_tcp_conn *conn)
 {
     tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
+    if (tt_grow(net->base.mem, (void **)&net->live, &net->most_live,
+                net->n_live + 1, sizeof(tt_tcp_conn *))) {
+        net->base.up->missed(&conn->base, TUTTI_ENOMEM,
+                             "out of memory for a connection");
+        return;
+    }
     for (uint32_t i = 0; i < conn->n_strands; i++) {
         tt_tcp_strand *s = &conn->strands[i];
         struct epoll_event event = {.events = events_of(s), .data.ptr = s};
@@ -89,6 +96,7 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
     if (!net->live)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
+    net->most_live = base->n_ranks;
     base->fd = epoll_create1(EPOLL_CLOEXEC);
     if (base->fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_create1");
@@ -548,7 +556,7 @@ static void tcp_fini(tt_net *base)
         tt_door_close(&net->door);
         tt_fork_close(&base->fd);
     }
-    tt_free(base->mem, net->live, base->n_ranks, sizeof(tt_tcp_conn *));
+    tt_free(base->mem, net->live, net->most_live, sizeof(tt_tcp_conn *));
     net->live = NULL;
 }
 

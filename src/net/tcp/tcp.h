@@ -20,12 +20,14 @@ struct tt_tcp_conn;
 
 typedef struct tt_tcp_net {
     tt_net base;
-    tt_door door; /* its number: the sockets that this side would like, of
+    tt_door door;     /* its number: the sockets that this side would like, of
                      which the fewer count; 0: what the network needs */
+    uint64_t n_calls; /* that this one has begun */
     struct tt_tcp_meeting *meetings; /* of conns that are not up */
     /* tcp.c's: all strands of a conn are open. */
     void (*on_open)(struct tt_tcp_conn *conn);
-    struct tt_tcp_conn **live; /* [n_ranks]; the first n_live are connected */
+    struct tt_tcp_conn **live; /* [most_live]; the first n_live are connected */
+    size_t most_live;
     uint32_t n_live;
     uint32_t n_blocked; /* sockets that wait until they take more */
     uint32_t n_more;    /* conns that left input unread without an event */
