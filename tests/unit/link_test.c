@@ -819,8 +819,10 @@ static void test_nobody_to_send_away(void **state)
     assert_int_equal(pipe(up) + pipe(down), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0)
+    if (pid == 0) {
+        close(down[1]); /* it ends with the test */
         be_full(up[1], down[0]);
+    }
     side a, b = {.id = id_of(2)};
     uint16_t port = 0;
     assert_int_equal(read(up[0], &port, sizeof(port)), sizeof(port));
@@ -855,13 +857,11 @@ static void test_nobody_to_send_away(void **state)
 /* Stands in front of the C library's: no descriptor, not even the spare one; or
  * there is always one more who has come, and gone again. Negative: neither. */
 static atomic_int n_refusals = -1, n_endless = -1;
+static int (*real_accept4)(int, struct sockaddr *, socklen_t *, int);
 
 __attribute__((visibility("default"))) int
 accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 {
-    static int (*real)(int, struct sockaddr *, socklen_t *, int);
-    if (!real)
-        *(void **)(&real) = dlsym(RTLD_NEXT, "accept4");
     if (atomic_load(&n_endless) >= 0) {
         int ends[2];
         atomic_fetch_add(&n_endless, 1);
@@ -871,7 +871,7 @@ accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
         return ends[0];
     }
     if (atomic_load(&n_refusals) < 0)
-        return real(fd, from, len, flags);
+        return real_accept4(fd, from, len, flags);
     atomic_fetch_add(&n_refusals, 1);
     errno = EMFILE;
     return -1;
@@ -1291,5 +1291,6 @@ int main(void)
         cmocka_unit_test(test_no_memory),
     };
     tt_test_limit(120);
+    *(void **)(&real_accept4) = dlsym(RTLD_NEXT, "accept4");
     return TT_RUN_TAP(tests);
 }
