@@ -134,7 +134,9 @@ tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag);
 bool tt_mesh_is_by(const tt_mesh *mesh, uint32_t rank, const tt_net *net);
 void tt_mesh_retreat(tt_mesh *mesh, uint32_t rank, const tt_net *net,
                      tutti_diag *why);
-/* From now on a connection is tried for so long. [unlocked] */
+/* From now on a connection to another host is tried for so long. Who is on this
+ * one is waited for: it may be stopped, and the system tells of its end.
+ * [unlocked] */
 void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns);
 /* The engine's upcalls, for tt_net.up before the net's open. */
 extern const tt_net_up tt_engine_up;

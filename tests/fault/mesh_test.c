@@ -187,6 +187,73 @@ static void a_stopped_rank_is_named(void **state)
                        .within_s = 15});
 }
 
+/* Rank 3 is stopped when rank 0, which is no neighbour of it, first speaks to it:
+ * on one host that is no death, however long it lasts. */
+typedef struct doze {
+    _Atomic bool is_sent;
+    double since;
+} doze;
+
+static int wake_up(int rank, int n, void *arg)
+{
+    doze *d = arg;
+    tutti_comm *comm;
+    float x = (float)rank;
+    (void)n;
+    setenv("TUTTI_LIVENESS", "300ms", 1);
+    setenv("TUTTI_PLANNER", "0-:ring", 1); /* connects no two ranks that far */
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    if (rank == 3) {
+        raise(SIGSTOP);
+        err = err ? err : tutti_recv(comm, &x, 1, TUTTI_F32, 0, NULL, NULL);
+    } else if (rank == 0) {
+        atomic_store(&d->is_sent, true);
+        err = err ? err : tutti_send(comm, &x, 1, TUTTI_F32, 3, NULL, NULL);
+    }
+    err = err ? err : tutti_barrier(comm, NULL, NULL);
+    int bad = 0;
+    if (err || (rank == 3 && x != 0))
+        bad = tt_procs_complain(rank, "%s", tutti_comm_message(comm));
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void wake(const pid_t *pids, int n, double seconds, void *arg)
+{
+    doze *d = arg;
+    (void)n;
+    if (!tt_procs_is_stopped(pids[3]) || !atomic_load(&d->is_sent))
+        return;
+    if (d->since == 0)
+        d->since = seconds;
+    else if (seconds > d->since + 5)
+        kill(pids[3], SIGCONT);
+}
+
+static void a_stopped_rank_of_this_host_is_waited_for(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"shm", "shm,tcp"};
+    doze *d = mmap(NULL, sizeof(*d), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(d != MAP_FAILED);
+    for (int i = 0; i < 2; i++) {
+        int status[TT_PROCS_MAX];
+        tt_procs p = {.n = 6,
+                      .timeout_s = 55,
+                      .transports = ways[i],
+                      .run = wake_up,
+                      .arg = d,
+                      .watch = wake};
+        *d = (doze){.since = 0};
+        assert_true(tt_procs_run(&p, status));
+        assert_int_equal(tt_procs_failures(status, p.n), 0);
+    }
+    munmap(d, sizeof(*d));
+}
+
 /* ------------------------------------------------------------------- teams -- */
 
 /* Nine ranks, three communicators of three: 0 3 6, 1 4 7, 2 5 8. One member is
@@ -384,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(a_stopped_rank_of_this_host_is_waited_for),
         cmocka_unit_test(members_hear_of_members),
         cmocka_unit_test(who_has_not_called_is_named),
         cmocka_unit_test(only_what_is_needed_is_opened),
