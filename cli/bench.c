@@ -112,8 +112,7 @@ out:
 /* ------------------------------------------------------------- arguments -- */
 
 /* The one word and what cannot be told from the options one by one. */
-static int check_arguments(bench *b, const cli_words *words, const char *place,
-                           uint64_t root)
+static int check_arguments(bench *b, const cli_words *words, const char *place)
 {
     if (words->n > 1)
         return cli_usage(b->self, "give one collective at a time");
@@ -125,8 +124,6 @@ static int check_arguments(bench *b, const cli_words *words, const char *place,
                          words->at[0]);
     if (strcmp(place, "0") && strcmp(place, "1") && strcmp(place, "both"))
         return cli_usage(b->self, "--inplace is 0, 1 or both");
-    if (root > INT32_MAX)
-        return cli_usage(b->self, "--root is no rank");
     if (b->factor < 2)
         return cli_usage(b->self, "-f must be 2 or more");
     if (b->step == 0)
@@ -135,7 +132,6 @@ static int check_arguments(bench *b, const cli_words *words, const char *place,
         b->step = 0;
     if (b->least > b->most)
         return cli_usage(b->self, "-b is more than -e");
-    b->call.root = (int)root;
     b->wants[0] = strcmp(place, "1") != 0;
     b->wants[1] = strcmp(place, "0") != 0;
     if (b->call.coll == TUTTI_BARRIER) {
@@ -162,7 +158,6 @@ int cmd_bench(const cli_command *self, int argc, char **argv)
                .check = 1,
                .rotate = 1};
     const char *place = "both";
-    uint64_t root = 0;
     uint64_t seed = 1;
     const cli_option options[] = {
         {"--min", "-b", CLI_SIZE, &b.least, "SIZE", "first size (8)"},
@@ -177,7 +172,8 @@ int cmd_bench(const cli_command *self, int argc, char **argv)
          "repetitions before them (5)"},
         {"--type", "-d", CLI_TYPE, &b.call.type, "TYPE", "of elements (f32)"},
         {"--op", "-o", CLI_OP, &b.call.op, "OP", "of reductions (sum)"},
-        {"--root", "-r", CLI_COUNT, &root, "RANK", "of rooted collectives (0)"},
+        {"--root", "-r", CLI_RANK, &b.call.root, "RANK",
+         "of rooted collectives (0)"},
         {"--inplace", NULL, CLI_TEXT, &place, "0|1|both",
          "out of place, in place, or both (both)"},
         {"--planner", "-p", CLI_TEXT, &b.planner, "PLANNER",
@@ -197,6 +193,6 @@ int cmd_bench(const cli_command *self, int argc, char **argv)
     if (!cli_parse(self, options, false, argc, argv, &words))
         return words.status;
     b.call.seed = (uint32_t)seed;
-    int status = check_arguments(&b, &words, place, root);
+    int status = check_arguments(&b, &words, place);
     return status ? status : run(&b);
 }

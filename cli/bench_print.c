@@ -99,8 +99,7 @@ static void json_promise(const bench_promise *promise, const bench_result *r)
     } fields[] = {{"predicted_us", promise->predicted_s * 1e6},
                   {"optimum_us", promise->optimum_s * 1e6},
                   {"efficiency", efficiency(promise, r)}};
-    printf(",\"chosen\":");
-    cli_json_string(stdout, promise->planner);
+    cli_json_text_member(stdout, "chosen", promise->planner);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         printf(",\"%s\":", fields[i].name);
         cli_json_number(stdout, fields[i].value > 0 ? fields[i].value : -1.0);
@@ -122,12 +121,9 @@ void bench_print_json(const bench *b, const bench_shape *s,
     cli_json_string(stdout, cli_reduces(c->coll) ? op_name(c) : NULL);
     printf(",\"inplace\":%d,\"time_us\":", in_place);
     cli_json_number(stdout, r->time_s * 1e6);
-    printf(",\"algbw_GBps\":");
-    cli_json_number(stdout, r->algbw);
-    printf(",\"busbw_GBps\":");
-    cli_json_number(stdout, r->busbw);
-    printf(",\"wrong\":");
-    cli_json_number(stdout, b->check ? (double)r->wrong : -1.0);
+    cli_json_number_member(stdout, "algbw_GBps", r->algbw);
+    cli_json_number_member(stdout, "busbw_GBps", r->busbw);
+    cli_json_number_member(stdout, "wrong", b->check ? (double)r->wrong : -1.0);
     if (b->network.spec)
         json_promise(promise, r);
     printf("}");

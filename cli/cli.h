@@ -51,6 +51,7 @@ typedef enum cli_kind {
     CLI_UNFLAG, /* no value               bool, set to false          */
     CLI_TEXT,   /* anything               const char *                */
     CLI_COUNT,  /* 0 1 2 ...              uint64_t                    */
+    CLI_RANK,   /* 0 1 2 ...              int                         */
     CLI_SIZE,   /* 8, 64KiB, 1GB          uint64_t, bytes             */
     CLI_NUMBER, /* 1.5                    double, not negative        */
     CLI_COLL,   /* all-reduce             tutti_coll                  */
@@ -113,6 +114,9 @@ const char *cli_time_text(double seconds, char *buf, size_t cap);
 void cli_json_string(FILE *out, const char *text);
 /* A JSON number; null when it is negative or not finite. */
 void cli_json_number(FILE *out, double value);
+/* A member that follows others of its object: ,"name":value. */
+void cli_json_text_member(FILE *out, const char *name, const char *text);
+void cli_json_number_member(FILE *out, const char *name, double value);
 
 /* The whole file, NUL-terminated; "-" is standard input. NULL: errno says
  * why. The caller frees it. */
@@ -124,6 +128,9 @@ int cli_write_file(const cli_command *self, const char *path, const char *text,
 
 /* Reads and parses a schedule; reports its own failures. NULL: failed. */
 tutti_schedule *cli_read_schedule(const cli_command *self, const char *path);
+/* Writes it in a format of tutti_export(), as cli_write_file(). */
+int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
+                       const char *format, const char *path);
 
 /* -------------------------------------------------------------- networks -- */
 

@@ -27,19 +27,7 @@ int cmd_export(const cli_command *self, int argc, char **argv)
     tutti_schedule *sched = cli_read_schedule(self, words.at[0]);
     if (!sched)
         return CLI_FAILED;
-    char *text;
-    size_t len;
-    tutti_diag diag = {0};
-    tutti_err err = tutti_export(sched, format, &text, &len, &diag);
+    int status = cli_write_schedule(self, sched, format, out);
     tutti_schedule_free(sched);
-    if (err == TUTTI_EINVAL)
-        return cli_usage(self,
-                         "unknown format '%s': it is json, schedule, "
-                         "picture or dot",
-                         format);
-    if (err)
-        return cli_fail_err(self, "cannot export", err, diag.text);
-    int status = cli_write_file(self, out, text, len);
-    tutti_text_free(text);
     return status;
 }

@@ -64,6 +64,15 @@ static bool parse_count(const char *text, uint64_t *out)
     return true;
 }
 
+static bool parse_rank(const char *text, int *out)
+{
+    uint64_t value;
+    if (!parse_count(text, &value) || value > INT32_MAX)
+        return false;
+    *out = (int)value;
+    return true;
+}
+
 static bool parse_number(const char *text, double *out)
 {
     char *end;
@@ -87,6 +96,8 @@ static const char *store(const cli_option *o, const char *text)
         return NULL;
     case CLI_COUNT:
         return parse_count(text, o->value) ? NULL : "a whole number";
+    case CLI_RANK:
+        return parse_rank(text, o->value) ? NULL : "a rank";
     case CLI_SIZE:
         return cli_size_parse(text, o->value) ? NULL
                                               : "a size such as 8, 64KiB, 1GB";

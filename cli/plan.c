@@ -56,6 +56,15 @@ static void predict(const request *rq, const tutti_schedule *sched, row *out)
                       out->time_s;
 }
 
+static row empty_row(const char *planner)
+{
+    return (row){.planner = planner,
+                 .time_s = -1,
+                 .plan_s = -1,
+                 .busbw = -1,
+                 .efficiency = -1};
+}
+
 /* Plans with `planner`; the caller frees *sched when row->err is TUTTI_OK. */
 static void fill(request *rq, const char *planner, row *out,
                  tutti_schedule **sched)
@@ -63,11 +72,7 @@ static void fill(request *rq, const char *planner, row *out,
     tutti_plan_opts opts = rq->opts;
     opts.planner = planner;
     tutti_diag diag = {0};
-    *out = (row){.planner = planner,
-                 .time_s = -1,
-                 .plan_s = -1,
-                 .busbw = -1,
-                 .efficiency = -1};
+    *out = empty_row(planner);
     double start = cli_now_s();
     out->err = tutti_plan(rq->net, &opts, sched, &out->planner, &diag);
     if (out->err) {
@@ -101,14 +106,10 @@ static void print_json(const row *r, bool is_first)
     print_count("steps", r, r->info.n_steps);
     print_count("chunks", r, r->info.n_chunks);
     print_count("transfers", r, r->info.n_transfers);
-    printf(",\"time_s\":");
-    cli_json_number(stdout, r->time_s);
-    printf(",\"busbw_GBps\":");
-    cli_json_number(stdout, r->busbw);
-    printf(",\"efficiency\":");
-    cli_json_number(stdout, r->efficiency);
-    printf(",\"plan_s\":");
-    cli_json_number(stdout, r->plan_s);
+    cli_json_number_member(stdout, "time_s", r->time_s);
+    cli_json_number_member(stdout, "busbw_GBps", r->busbw);
+    cli_json_number_member(stdout, "efficiency", r->efficiency);
+    cli_json_number_member(stdout, "plan_s", r->plan_s);
     printf("}");
 }
 
@@ -153,20 +154,6 @@ static void print_row(const row *r)
 
 /* ----------------------------------------------------------------- work -- */
 
-static int write_schedule(const request *rq, const tutti_schedule *sched)
-{
-    char *text;
-    size_t len;
-    tutti_diag diag = {0};
-    tutti_err err = tutti_export(sched, "schedule", &text, &len, &diag);
-    if (err)
-        return cli_fail_err(rq->self, "cannot write the schedule", err,
-                            diag.text);
-    int status = cli_write_file(rq->self, rq->out, text, len);
-    tutti_text_free(text);
-    return status;
-}
-
 /* The rows go to standard output, unless the schedule goes there. */
 static bool shows_rows(const request *rq)
 {
@@ -204,12 +191,8 @@ static bool is_slow(const request *rq, const tutti_planner_info *planner,
     if (planner->auto_ranks == 0 ||
         tutti_topology_ranks(rq->net) <= planner->auto_ranks)
         return false;
-    *out = (row){.planner = planner->name,
-                 .err = TUTTI_ENOFIT,
-                 .time_s = -1,
-                 .plan_s = -1,
-                 .busbw = -1,
-                 .efficiency = -1};
+    *out = empty_row(planner->name);
+    out->err = TUTTI_ENOFIT;
     snprintf(out->why_not, sizeof(out->why_not),
              "above %u ranks it may plan for minutes: only --planner %s does",
              planner->auto_ranks, planner->name);
@@ -290,7 +273,7 @@ static int work(request *rq)
     if (shows_rows(rq) && !rq->is_json && !rq->planner)
         printf("# auto takes %s\n", best.planner);
     if (rq->out)
-        status = write_schedule(rq, sched);
+        status = cli_write_schedule(rq->self, sched, "schedule", rq->out);
     tutti_schedule_free(sched);
     return status;
 }
@@ -299,7 +282,6 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
 {
     request rq = {.self = self, .opts = TUTTI_PLAN_OPTS_INIT};
     rq.opts.size_bytes = 64 << 20;
-    uint64_t root = 0;
     bool is_tcp = false;
     const cli_option options[] = {
         {"--size", "-s", CLI_SIZE, &rq.opts.size_bytes, "SIZE",
@@ -308,7 +290,7 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
          "what to plan (all-reduce)"},
         {"--planner", "-p", CLI_TEXT, &rq.planner, "PLANNER",
          "only this one, or a rule such as 0-4K:doubling,4K-:ring (all)"},
-        {"--root", "-r", CLI_COUNT, &root, "RANK",
+        {"--root", "-r", CLI_RANK, &rq.opts.root, "RANK",
          "of broadcast, reduce, gather, scatter (0)"},
         {"--output", "-o", CLI_TEXT, &rq.out, "FILE",
          "write the chosen planner's schedule there"},
@@ -323,10 +305,7 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
         return cli_usage(self, "give one network, such as full:8");
     if (rq.opts.size_bytes == 0)
         return cli_usage(self, "--size must be more than nothing");
-    if (root > INT32_MAX)
-        return cli_usage(self, "--root is no rank");
     rq.spec = words.at[0];
-    rq.opts.root = (int)root;
     if (rq.planner && !strcmp(rq.planner, "all"))
         rq.planner = NULL;
     cli_progress_begin(&rq.progress);

@@ -130,8 +130,8 @@ static void put_json_way(const tutti_probe_way *w, FILE *out)
     fprintf(out, ",\"connects\":%s,\"chosen\":%s,\"latency_s\":",
             w->connects ? "true" : "false", w->is_chosen ? "true" : "false");
     cli_json_number(out, w->latency_s > 0 ? w->latency_s : -1);
-    fprintf(out, ",\"bytes_per_s\":");
-    cli_json_number(out, w->bytes_per_s > 0 ? w->bytes_per_s : -1);
+    cli_json_number_member(out, "bytes_per_s",
+                           w->bytes_per_s > 0 ? w->bytes_per_s : -1);
     fputc('}', out);
 }
 

@@ -158,10 +158,10 @@ static void print_json(const run_job *job, int status, double seconds)
         const run_task *task = &job->tasks[i];
         printf("%s{\"rank\":%u,\"host\":", i ? "," : "", i);
         cli_json_string(stdout, task->host);
-        printf(",\"exit\":");
-        cli_json_number(stdout, task->was_signalled ? -1.0 : task->code);
-        printf(",\"signal\":");
-        cli_json_number(stdout, task->was_signalled ? task->code : -1.0);
+        cli_json_number_member(stdout, "exit",
+                               task->was_signalled ? -1.0 : task->code);
+        cli_json_number_member(stdout, "signal",
+                               task->was_signalled ? task->code : -1.0);
         printf("}");
     }
     printf("]}\n");

@@ -45,8 +45,7 @@ static void print_json(const request *rq, const tutti_schedule_info *info,
 {
     printf("{\"time_s\":%.12g,\"busbw_GBps\":", r->time_s);
     cli_json_number(stdout, busbw_of(rq, info, r->time_s));
-    printf(",\"efficiency\":");
-    cli_json_number(stdout, efficiency);
+    cli_json_number_member(stdout, "efficiency", efficiency);
     printf(",\"max_link_utilisation\":%.9g,\"mean_link_utilisation\":%.9g,"
            "\"busiest_link\":",
            r->max_link_utilisation, r->mean_link_utilisation);
@@ -164,7 +163,7 @@ static bool read_model(const char *model, const char *lockstep,
 /* What the command line gives in wider types than the simulator's. */
 typedef struct numbers {
     const char *model, *lockstep;
-    uint64_t root, slices, window, packet, flit, header, elem;
+    uint64_t slices, window, packet, flit, header, elem;
     double overhead_us, gamma_ns;
 } numbers;
 
@@ -175,8 +174,6 @@ static int read_numbers(request *rq, const numbers *n)
     if (!read_model(n->model, n->lockstep, &rq->sim))
         return cli_usage(self, "--model is fluid or packet, --lockstep is "
                                "off, rank or all");
-    if (n->root > INT32_MAX)
-        return cli_usage(self, "--root is no rank");
     const uint64_t limits[] = {n->slices, n->window, n->packet,
                                n->flit,   n->header, n->elem};
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
@@ -190,7 +187,6 @@ static int read_numbers(request *rq, const numbers *n)
                          "%llu bytes; --elem says how large they are",
                          (unsigned long long)rq->plan.size_bytes,
                          (unsigned long long)n->elem);
-    rq->plan.root = (int)n->root;
     rq->sim.size_bytes = rq->plan.size_bytes;
     rq->sim.n_slices = (uint32_t)n->slices;
     rq->sim.window = (uint32_t)n->window;
@@ -228,7 +224,7 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
          "of the vector (64MiB)"},
         {"--coll", "-c", CLI_COLL, &rq.plan.collective, "COLLECTIVE",
          "what a planner plans (all-reduce)"},
-        {"--root", "-r", CLI_COUNT, &n.root, "RANK", "its root (0)"},
+        {"--root", "-r", CLI_RANK, &rq.plan.root, "RANK", "its root (0)"},
         {"--model", "-m", CLI_TEXT, &n.model, "MODEL",
          "fluid (max-min fair sharing) or packet (fluid)"},
         {"--as-engine", "-e", CLI_FLAG, &rq.sim.as_engine, NULL,

@@ -23,8 +23,7 @@ static void put_nodes(const tutti_topology *net, FILE *out)
         cli_json_string(out, node.name);
         fprintf(out, ",\"kind\":\"%s\",\"host\":", kinds[node.kind]);
         cli_json_string(out, node.host);
-        fprintf(out, ",\"rank\":");
-        cli_json_number(out, node.rank);
+        cli_json_number_member(out, "rank", node.rank);
         fprintf(out, ",\"forwards\":%s}", node.forwards ? "true" : "false");
     }
 }
@@ -35,14 +34,12 @@ static void put_links(const tutti_topology *net, FILE *out)
     for (size_t i = 0; tutti_link_at(net, i, &link); i++) {
         fprintf(out, "%s\n {\"from\":", i ? "," : "");
         cli_json_string(out, link.from);
-        fprintf(out, ",\"to\":");
-        cli_json_string(out, link.to);
+        cli_json_text_member(out, "to", link.to);
         fprintf(out, ",\"bytes_per_s\":%.17g,\"rate_bps\":%llu",
                 link.bytes_per_s, (unsigned long long)link.rate_bps);
         fprintf(out, ",\"latency_s\":%.12g,\"twin\":", link.latency_s);
         cli_json_number(out, link.twin == SIZE_MAX ? -1.0 : (double)link.twin);
-        fprintf(out, ",\"dev\":");
-        cli_json_string(out, link.dev);
+        cli_json_text_member(out, "dev", link.dev);
         fputc('}', out);
     }
 }

@@ -138,6 +138,18 @@ void cli_json_number(FILE *out, double value)
         fprintf(out, "%.9g", value);
 }
 
+void cli_json_text_member(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, ",\"%s\":", name);
+    cli_json_string(out, text);
+}
+
+void cli_json_number_member(FILE *out, const char *name, double value)
+{
+    fprintf(out, ",\"%s\":", name);
+    cli_json_number(out, value);
+}
+
 /* ---------------------------------------------------------------- files -- */
 
 /* A ring of 4096 ranks is about 1 GiB of text; /dev/zero has no end. */
@@ -220,6 +232,25 @@ tutti_schedule *cli_read_schedule(const cli_command *self, const char *path)
     else if (err)
         cli_fail_err(self, path, err, diag.text);
     return err ? NULL : sched;
+}
+
+int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
+                       const char *format, const char *path)
+{
+    char *text;
+    size_t len;
+    tutti_diag diag = {0};
+    tutti_err err = tutti_export(sched, format, &text, &len, &diag);
+    if (err == TUTTI_EINVAL)
+        return cli_usage(self,
+                         "unknown format '%s': it is json, schedule, picture "
+                         "or dot",
+                         format);
+    if (err)
+        return cli_fail_err(self, "cannot write the schedule", err, diag.text);
+    int status = cli_write_file(self, path, text, len);
+    tutti_text_free(text);
+    return status;
 }
 
 /* -------------------------------------------------------------- figures -- */

@@ -11,7 +11,6 @@
 #define TT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 /* Soon to be read. Any address will do. */
 #define TT_PREFETCH(ptr) __builtin_prefetch(ptr)
-#define TT_MAYBE_UNUSED __attribute__((unused))
 /* For what costs too much as a call: callbacks become code where it is used. */
 #define TT_ALWAYS_INLINE inline __attribute__((always_inline))
 #define TT_TYPEOF(x) __typeof__(x)

@@ -2,9 +2,12 @@
  * err.c - error names, texts and diagnoses. */
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/files.h"
 
 const char *tutti_version(void)
 {
@@ -42,14 +45,29 @@ void tt_diag_clear(tutti_diag *diag)
     *diag = (tutti_diag){.rank = TT_NONE, .chunk = TT_NONE, .step = TT_NONE};
 }
 
-tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
+void tt_diag_at(tutti_diag *diag, uint32_t rank, uint32_t chunk, uint32_t step)
 {
     if (!diag)
-        return err;
+        return;
+    diag->rank = rank;
+    diag->chunk = chunk;
+    diag->step = step;
+}
+
+static void print(tutti_diag *diag, const char *fmt, va_list args)
+    TT_PRINTF(2, 0);
+static void print(tutti_diag *diag, const char *fmt, va_list args)
+{
     tt_diag_clear(diag);
+    if (diag)
+        vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+}
+
+tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
+{
     va_list args;
     va_start(args, fmt);
-    vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+    print(diag, fmt, args);
     va_end(args);
     return err;
 }
@@ -57,19 +75,29 @@ tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
 tutti_err tt_fail_errno(tutti_diag *diag, tutti_err err, int errno_value,
                         const char *fmt, ...)
 {
-    if (!diag)
-        return err;
-    tt_diag_clear(diag);
     va_list args;
     va_start(args, fmt);
-    vsnprintf(diag->text, sizeof(diag->text), fmt, args);
+    print(diag, fmt, args);
     va_end(args);
+    if (!diag)
+        return err;
     size_t used = strlen(diag->text);
-    char why[128];
-    /* The XSI and the GNU strerror_r differ; _GNU_SOURCE gives the latter. */
-    const char *text = strerror_r(errno_value, why, sizeof(why));
-    snprintf(diag->text + used, sizeof(diag->text) - used, ": %s", text);
+    snprintf(diag->text + used, sizeof(diag->text) - used, ": %s",
+             tt_errno_text(errno_value));
     return err;
+}
+
+const char *tt_errno_text(int errno_value)
+{
+    static _Thread_local char text[128];
+    /* The XSI and the GNU strerror_r differ; _GNU_SOURCE gives the latter. */
+    const char *why = strerror_r(errno_value, text, sizeof(text));
+    if (errno_value != EMFILE)
+        return why;
+    char limited[sizeof(text)];
+    snprintf(limited, sizeof(limited), "%.80s, ulimit -n is %llu", why,
+             (unsigned long long)tt_files_limit());
+    return strcpy(text, limited);
 }
 
 static _Thread_local char last_message[sizeof(((tutti_diag *)0)->text)];

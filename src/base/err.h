@@ -23,7 +23,13 @@ tutti_err tt_fail(tutti_diag *diag, tutti_err err, const char *fmt, ...)
 tutti_err tt_fail_errno(tutti_diag *diag, tutti_err err, int errno_value,
                         const char *fmt, ...) TT_PRINTF(4, 5);
 
+/* The text of errno_value. Where descriptors are out it names their limit. Good
+ * until the next call in this thread. */
+const char *tt_errno_text(int errno_value);
+
 void tt_diag_clear(tutti_diag *diag);
+/* Where in a schedule. */
+void tt_diag_at(tutti_diag *diag, uint32_t rank, uint32_t chunk, uint32_t step);
 
 /* What tutti_last_message() returns in this thread. */
 void tt_last_message_set(const char *text);

@@ -9,7 +9,8 @@
  *            sockets that they do not tell us of. Which those are is read from
  *            /proc at the last moment, and the inode must be the same.
  * Cost       128 KiB of zero pages, of which only the used ones are real.
- *            Numbers beyond the map are not watched. */
+ *            Numbers beyond the map are not watched.
+ * Next       core/process.c (when it is called). */
 #include "base/fork.h"
 
 #include <fcntl.h>
@@ -20,7 +21,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/files.h"
+
 #define FD_LIMIT (1 << 20) /* the kernel's default for fs.nr_open */
+/* Less room than this above a descriptor, and the limit is raised. */
+#define ROOM 64
 
 static _Atomic uint64_t watched[FD_LIMIT / 64];
 static _Atomic int highest = -1;
@@ -29,6 +34,7 @@ void tt_fork_watch(int fd)
 {
     if (fd < 0 || fd >= FD_LIMIT)
         return;
+    tt_files_allow((uint64_t)fd + ROOM);
     atomic_fetch_or(&watched[fd / 64], UINT64_C(1) << (fd % 64));
     int seen = atomic_load(&highest);
     while (seen < fd && !atomic_compare_exchange_weak(&highest, &seen, fd))

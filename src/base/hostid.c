@@ -3,8 +3,6 @@
  * namespace containers of one host. */
 #include "base/hostid.h"
 
-#include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/str.h"
 
 static int hex_digit(char c)
 {
@@ -24,14 +23,10 @@ static int hex_digit(char c)
 static bool read_boot_id(uint8_t out[16])
 {
     char text[64];
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t len = read(fd, text, sizeof(text));
-    close(fd);
     size_t n = 0;
-    for (ssize_t i = 0; i < len && n < 32; i++) {
-        int digit = hex_digit(text[i]);
+    tt_file_head("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+    for (const char *at = text; *at && n < 32; at++) {
+        int digit = hex_digit(*at);
         if (digit < 0)
             continue;
         out[n / 2] = (uint8_t)(out[n / 2] << 4 | digit);
@@ -56,21 +51,23 @@ void tt_host_id_get(tt_host_id *out)
         out->netns = ns.st_ino;
 }
 
+bool tt_host_is_same(const tt_host_id *a, const tt_host_id *b)
+{
+    return memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0 &&
+           a->netns == b->netns;
+}
+
 /* Not from sysconf(), which inside a virtual machine tells the cache of the
  * whole processor. */
 uint64_t tt_host_cache_bytes(void)
 {
     for (int index = 3; index > 1; index--) {
-        char path[80], text[32] = "";
+        char path[80], text[32];
         snprintf(path, sizeof(path),
                  "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        ssize_t len = read(fd, text, sizeof(text) - 1);
-        close(fd);
         char *unit;
-        uint64_t size = len > 0 ? strtoull(text, &unit, 10) : 0;
+        uint64_t size = strtoull(tt_file_head(path, text, sizeof(text)), &unit,
+                                 10);
         if (size > 0)
             return *unit == 'M' ? size << 20 : size << 10;
     }

@@ -4,6 +4,7 @@
 #ifndef TT_BASE_HOSTID_H
 #define TT_BASE_HOSTID_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct tt_host_id {
@@ -14,6 +15,8 @@ typedef struct tt_host_id {
 } tt_host_id;
 
 void tt_host_id_get(tt_host_id *out);
+/* The same machine and network namespace. */
+bool tt_host_is_same(const tt_host_id *a, const tt_host_id *b);
 
 /* Of the last-level cache, as the kernel tells; a guess where it does not. */
 uint64_t tt_host_cache_bytes(void);

@@ -97,7 +97,7 @@ static unsigned prefix_of(const struct ifaddrs *a)
     return bits;
 }
 
-static bool is_loopback(const tt_addr *addr)
+bool tt_addr_is_loopback(const tt_addr *addr)
 {
     if (addr->u.sa.sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&addr->u.v6.sin6_addr);
@@ -109,7 +109,7 @@ static tt_iface_order order_of(const tt_iface *one, unsigned flags)
 {
     bool is_v6 = one->addr.u.sa.sa_family == AF_INET6;
     bool is_local = is_v6 && IN6_IS_ADDR_LINKLOCAL(&one->addr.u.v6.sin6_addr);
-    if (is_loopback(&one->addr))
+    if (tt_addr_is_loopback(&one->addr))
         return TT_IFACE_LOOPBACK;
     if (is_inner(one->name))
         return is_local ? TT_IFACE_ORDERS : TT_IFACE_INNER;
@@ -291,7 +291,7 @@ void tt_ifaces_names(char *out, size_t size)
     size_t n = tt_ifaces_list("", all, sizeof(all) / sizeof(all[0]));
     size_t used = 0;
     if (n == 0 && errno != 0)
-        snprintf(out, size, "they cannot be listed: %s", strerror(errno));
+        snprintf(out, size, "they cannot be listed: %s", tt_errno_text(errno));
     else
         snprintf(out, size, "none");
     for (size_t i = 0; i < n && used + sizeof(all[i].name) + 2 < size; i++) {
@@ -302,4 +302,14 @@ void tt_ifaces_names(char *out, size_t size)
             used += (size_t)snprintf(out + used, size - used, "%s%s",
                                      used ? ", " : "", all[i].name);
     }
+}
+
+tutti_err tt_ifaces_fail(const char *filter, tutti_diag *diag)
+{
+    char names[200];
+    tt_ifaces_names(names, sizeof(names));
+    return tt_fail(diag, TUTTI_ECONFIG,
+                   "TUTTI_SOCKET_IFNAME \"%.100s\" allows none of this host's "
+                   "interfaces that are up: %s",
+                   filter, names);
 }

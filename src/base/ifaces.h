@@ -44,6 +44,7 @@ size_t tt_ifaces_list(const char *filter, tt_iface *out, size_t most);
 /* Is `to` on the network of this address, or its other end? */
 bool tt_iface_reaches(const tt_iface *iface, const tt_addr *to);
 bool tt_addr_same_ip(const tt_addr *a, const tt_addr *b);
+bool tt_addr_is_loopback(const tt_addr *addr);
 /* Orders by speed: an unknown one is taken for 1 Gbit/s. */
 uint32_t tt_iface_speed(uint32_t mbit);
 
@@ -53,6 +54,8 @@ uint32_t tt_iface_speed(uint32_t mbit);
 void tt_iface_card(const char *sysfs, const char *name,
                    char out[TT_IFACE_NAME]);
 
+/* ECONFIG: the filter allows no interface that is up. */
+tutti_err tt_ifaces_fail(const char *filter, tutti_diag *diag);
 /* "eth0, lo": the interfaces that are up, for messages. */
 void tt_ifaces_names(char *out, size_t size);
 

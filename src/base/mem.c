@@ -86,31 +86,59 @@ static struct tt_arena_block *block_new(tt_arena *arena, size_t bytes)
     return block;
 }
 
+/* A block with room for so many bytes; NULL: there is no memory. */
+static struct tt_arena_block *block_for(tt_arena *arena, size_t bytes)
+{
+    struct tt_arena_block *head = arena->head;
+    if (head && head->bytes - head->used >= bytes)
+        return head;
+    bool large = bytes > arena_block_bytes / 4;
+    struct tt_arena_block *fresh = block_new(arena,
+                                             large ? bytes : arena_block_bytes);
+    if (!fresh)
+        return NULL;
+    if (large && head) {
+        fresh->next = head->next;
+        head->next = fresh;
+    } else {
+        fresh->next = head;
+        arena->head = fresh;
+    }
+    return fresh;
+}
+
 void *tt_arena_new(tt_arena *arena, size_t count, size_t size)
 {
     size_t bytes;
-    if (!product(count, size, &bytes) || bytes == 0 || bytes > SIZE_MAX - 15)
+    bool fits = product(count, size, &bytes) && bytes <= SIZE_MAX - 15;
+    if (fits && bytes == 0)
         return NULL;
-    bytes = (bytes + 15) & ~(size_t)15;
-    struct tt_arena_block *head = arena->head;
-    if (!head || head->bytes - head->used < bytes) {
-        bool large = bytes > arena_block_bytes / 4;
-        struct tt_arena_block *fresh =
-            block_new(arena, large ? bytes : arena_block_bytes);
-        if (!fresh)
-            return NULL;
-        if (large && head) {
-            fresh->next = head->next;
-            head->next = fresh;
-        } else {
-            fresh->next = head;
-            arena->head = fresh;
-        }
-        head = fresh;
+    struct tt_arena_block *block = NULL;
+    if (fits)
+        block = block_for(arena, (bytes + 15) & ~(size_t)15);
+    if (!block) {
+        arena->err = TUTTI_ENOMEM;
+        return NULL;
     }
-    void *ptr = (char *)(head + 1) + head->used;
-    head->used += bytes;
+    void *ptr = (char *)(block + 1) + block->used;
+    block->used += (bytes + 15) & ~(size_t)15;
     return ptr;
+}
+
+void *tt_arena_grow(tt_arena *arena, void *list, size_t *cap, size_t need,
+                    size_t size)
+{
+    if (need <= *cap)
+        return list;
+    size_t wish = *cap < 4 ? 8 : 2 * *cap;
+    wish = need > wish ? need : wish;
+    void *larger = tt_arena_new(arena, wish, size);
+    if (!larger)
+        return list;
+    if (list)
+        memcpy(larger, list, *cap * size);
+    *cap = wish;
+    return larger;
 }
 
 void tt_arena_free(tt_arena *arena)

@@ -27,14 +27,21 @@ void tt_free(const tt_mem *mem, void *ptr, size_t count, size_t size);
 tutti_err tt_grow(const tt_mem *mem, void **ptr, size_t *cap, size_t need,
                   size_t size);
 
-/* Arena: many allocations, freed together. Zero-initialise, then set mem. */
+/* Arena: many allocations, freed together. Zero-initialise, then set mem. That
+ * memory was short is remembered: who takes much looks once, behind all. */
 typedef struct tt_arena {
     const tt_mem *mem;
     struct tt_arena_block *head;
+    tutti_err err; /* ENOMEM, from the first failure on */
 } tt_arena;
 
 /* Zeroed, 16-byte aligned; NULL when out of memory (or 0 bytes). */
 void *tt_arena_new(tt_arena *arena, size_t count, size_t size);
+/* A list with room for `need` items, at least doubled when it grows; the items in
+ * it are kept, the place of the smaller one stays used. The list itself when
+ * there is no memory. */
+void *tt_arena_grow(tt_arena *arena, void *list, size_t *cap, size_t need,
+                    size_t size);
 void tt_arena_free(tt_arena *arena);
 
 #endif

@@ -3,35 +3,40 @@
 #ifndef TT_BASE_NEAREST_H
 #define TT_BASE_NEAREST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 enum { TT_WORD_MAX = 64 };
 
-/* How many letters must be added, dropped or changed to make b of the a_len
- * letters at a; SIZE_MAX for words of more than TT_WORD_MAX letters. One row of
- * the usual table is enough. */
+/* How many letters must be added, dropped, changed, or exchanged with the next
+ * one, to make b of the a_len letters at a; SIZE_MAX for words of more than
+ * TT_WORD_MAX letters. Three rows of the usual table are enough. */
 static inline size_t tt_letters_apart(const char *a, size_t a_len,
                                       const char *b)
 {
-    size_t row[TT_WORD_MAX + 1];
+    size_t rows[3][TT_WORD_MAX + 1];
     size_t b_len = strlen(b);
     if (a_len > TT_WORD_MAX || b_len > TT_WORD_MAX)
         return SIZE_MAX;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = j;
-    for (size_t i = 0; i < a_len; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < b_len; j++) {
-            size_t least = corner + (a[i] != b[j]);
-            corner = row[j + 1];
-            least = least < row[j] + 1 ? least : row[j] + 1;
-            row[j + 1] = least < corner + 1 ? least : corner + 1;
+    for (size_t k = 0; k <= b_len; k++)
+        rows[0][k] = k;
+    for (size_t i = 1; i <= a_len; i++) {
+        size_t *now = rows[i % 3];
+        const size_t *last = rows[(i + 2) % 3], *older = rows[(i + 1) % 3];
+        now[0] = i;
+        for (size_t k = 1; k <= b_len; k++) {
+            size_t least = last[k - 1] + (a[i - 1] != b[k - 1]);
+            least = last[k] + 1 < least ? last[k] + 1 : least;
+            least = now[k - 1] + 1 < least ? now[k - 1] + 1 : least;
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] &&
+                a[i - 2] == b[k - 1] && older[k - 2] + 1 < least)
+                least = older[k - 2] + 1;
+            now[k] = least;
         }
     }
-    return row[b_len];
+    return rows[a_len % 3][b_len];
 }
 
 #endif

@@ -101,7 +101,7 @@ static tt_segment *add_segment(tt_regions *r, uint64_t bytes)
         size = bytes; /* limits: no more than what is needed */
         if (!open_segment(s, size)) {
             TT_DEBUG("no shareable memory of %llu bytes: %s",
-                     (unsigned long long)size, strerror(errno));
+                     (unsigned long long)size, tt_errno_text(errno));
             return NULL;
         }
     }

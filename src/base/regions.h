@@ -11,7 +11,7 @@
  * After fork() the child has the same addresses, but as its own private view
  * of the memory: what it writes stays with it.
  *
- * regions.c has the reasons. */
+ * Next: regions.c (the reasons), net/shm/segments.c (who maps them). */
 #ifndef TT_BASE_REGIONS_H
 #define TT_BASE_REGIONS_H
 

@@ -23,4 +23,23 @@ static inline uint64_t tt_rng_below(tt_rng *rng, uint64_t limit)
     return tt_rng_next(rng) % limit;
 }
 
+/* n numbers in another order, each order as likely as the others. */
+static inline void tt_rng_shuffle(tt_rng *rng, uint32_t *list, uint32_t n)
+{
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t k = (uint32_t)tt_rng_below(rng, i);
+        uint32_t last = list[i - 1];
+        list[i - 1] = list[k];
+        list[k] = last;
+    }
+}
+
+/* The numbers below n in some order. */
+static inline void tt_rng_order(tt_rng *rng, uint32_t *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        list[i] = i;
+    tt_rng_shuffle(rng, list, n);
+}
+
 #endif

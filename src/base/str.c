@@ -2,9 +2,11 @@
  * str.c - see str.h. */
 #include "base/str.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Room for n more bytes, or NULL. */
 static char *room(tt_str *s, size_t n)
@@ -90,4 +92,14 @@ void tt_str_free(tt_str *s)
 {
     tt_free(s->mem, s->data, s->cap, 1);
     *s = (tt_str){.mem = s->mem};
+}
+
+char *tt_file_head(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, out, size - 1);
+    if (fd >= 0)
+        close(fd);
+    out[len > 0 ? len : 0] = '\0';
+    return out;
 }

@@ -4,8 +4,10 @@
  * launch.c reads rank, size and meeting place from the launcher's variables;
  * rendezvous.c brings the ranks together in a star around rank 0 and lets
  * them exchange equal-sized pieces of data a few times (addresses, settings,
- * outcomes). After that the transports connect the ranks directly and the
- * star is closed. Nothing received is trusted for a size. */
+ * outcomes). After that the ranks of the control graph connect (core/connect.c)
+ * and the star is closed. Nothing received is trusted for a size.
+ *
+ * Next: launch.c, rendezvous.c, frame.h. */
 #ifndef TT_BOOT_BOOT_H
 #define TT_BOOT_BOOT_H
 
@@ -52,12 +54,12 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
 tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                            void *all, tutti_diag *diag);
 
-/* The same where only rank 0 needs what all say: `all` is rank 0's, the others
- * give NULL and do not wait for anybody. */
+/* The same of any length where only rank 0 needs what all say: `all` is rank 0's,
+ * the others give NULL and do not wait for anybody. */
 tutti_err tt_boot_collect(tt_boot *boot, const void *mine, size_t len,
                           void *all, tutti_diag *diag);
-/* What rank 0 has in `bytes` (len, equal on all ranks, at most 64 KiB), on all
- * ranks. Rank 0 does not wait. */
+/* What rank 0 has in `bytes` (any len, equal on all ranks), on all ranks. Rank 0
+ * does not wait. */
 tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
                         tutti_diag *diag);
 /* What the exchanges from now on belong to, for sentences (a constant;

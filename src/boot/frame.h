@@ -17,7 +17,7 @@
  * move; (2) job is the hash of the job's name and n_ranks the number of
  * ranks, equal on all sides; (3) rank is the sender's; (4) seq counts the
  * exchanges, 0 before the first; (5) a receiver says how long a payload may
- * be, and nothing longer is read. */
+ * be, and nothing longer is read. Next: rendezvous.c. */
 #ifndef TT_BOOT_FRAME_H
 #define TT_BOOT_FRAME_H
 

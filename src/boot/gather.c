@@ -3,9 +3,10 @@
  *
  * Who comes has greeted (link/link.h) and has said its rank: strangers, and
  * ranks of other jobs and versions, never get so far. It becomes a member and
- * its connection stands for its rank. What can only be this job's own mistake
- * ends it at once, with the same sentence for everybody: a rank that comes
- * twice, a number of ranks that disagrees, a member that leaves.
+ * its connection stands for its rank. One that does not fit, as its rank is here
+ * or its job has another number of ranks, is told so and sent away: it may be of
+ * another job at the same place. A member that leaves ends the job at once, with
+ * the same sentence for everybody.
  *
  * The deadline is the earliest of rank 0's own and those that the members
  * bring along, so rank 0, who alone knows which ranks are missing, is the one
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "boot/meet.h"
@@ -28,6 +30,9 @@
 #define LOOK_MS 500
 /* More of them are nobody's mistake. */
 #define MOST_WARNINGS 10
+/* Descriptors that rank 0 has beside those of the other ranks: its input and
+ * output, the link thread's, the box, the listener. */
+#define OTHER_FILES 8
 
 typedef struct gathering {
     tt_boot *boot;
@@ -36,8 +41,9 @@ typedef struct gathering {
     tt_link_box *box;
     tt_link_listener *listener;
     struct pollfd *polls; /* box, members */
-    uint64_t n_refused;   /* that were told of */
-    char refused[160];    /* the last one sent away, for the timeout's text */
+    uint64_t n_refused;   /* by the listener, that were told of */
+    uint32_t n_warnings;
+    char refused[160]; /* the last one sent away, for the timeout's text */
 } gathering;
 
 /* ------------------------------------------------------------- listening -- */
@@ -81,27 +87,24 @@ static tutti_err listen_once(gathering *g, const tt_launch *launch,
     tt_link_ear ear = {0};
     tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_RENDEZVOUS),
                              .job = boot->like.job,
+                             .needs_job = true,
                              .fd = launch->listen_fd};
     if (boot->store) {
         o.interfaces = set->interfaces;
-        if (!tt_ports_parse(set->ports, &o.first_port, &o.last_port))
-            return tt_fail(diag, TUTTI_ECONFIG,
-                           "TUTTI_PORT_RANGE is \"%.40s\"; expected ports "
-                           "such as 40000-40100",
-                           set->ports);
+        o.ports = set->ports;
     } else {
         set_ear(boot, is_any, &ear);
         o.ears = &ear;
         o.n_ears = 1;
     }
     tutti_err err = tt_link_listen(g->box, &o, &g->listener, why, diag);
-    if (*why != EADDRINUSE || o.first_port == 0)
+    if (*why != EADDRINUSE || !o.ports || !o.ports[0])
         return err;
     return tt_fail(diag, TUTTI_EBOOT,
-                   "rank 0 finds no free port in TUTTI_PORT_RANGE %u-%u to "
+                   "rank 0 finds no free port in TUTTI_PORT_RANGE %.60s to "
                    "meet the other ranks at; it needs one beside that of each "
                    "rank of its host",
-                   o.first_port, o.last_port);
+                   o.ports);
 }
 
 static tutti_err open_listener(gathering *g, const tt_launch *launch,
@@ -193,6 +196,18 @@ static void print_refusal(const tt_boot *boot, const tt_link_refusal *r,
 }
 
 /* The job goes on without them. */
+static void note_refused(gathering *g, const char *from, const char *text)
+{
+    /* In a store that is used again, old values are nobody's mistake. */
+    if (g->boot->store || g->n_warnings >= MOST_WARNINGS)
+        TT_DEBUG("start-up: sent %s away: %s", from, text);
+    else
+        TT_WARN("start-up: sent %s away: %s", from, text);
+    g->n_warnings++;
+    snprintf(g->refused, sizeof(g->refused), "; sent %.40s away: %.90s", from,
+             text);
+}
+
 static void look_at_refused(gathering *g)
 {
     tt_link_refusal r;
@@ -200,40 +215,41 @@ static void look_at_refused(gathering *g)
     uint64_t n = tt_link_listener_refusal(g->listener, &r, NULL);
     if (n == g->n_refused)
         return;
-    print_refusal(g->boot, &r, text, sizeof(text));
-    /* In a store that is used again, old values are nobody's mistake. */
-    if (g->boot->store || g->n_refused >= MOST_WARNINGS)
-        TT_DEBUG("start-up: sent %s away: %s", r.from, text);
-    else
-        TT_WARN("start-up: sent %s away: %s", r.from, text);
     g->n_refused = n;
-    snprintf(g->refused, sizeof(g->refused), "; sent %.40s away: %.90s", r.from,
-             text);
+    print_refusal(g->boot, &r, text, sizeof(text));
+    note_refused(g, r.from, text);
 }
 
-/* Takes fd when it returns OK. AGAIN: it is gone already; it may try again. */
+/* A rank has nothing to say before READY. */
+static bool is_gone(int fd)
+{
+    char c;
+    ssize_t n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+/* Takes fd when it returns OK. AGAIN: it is gone already, or makes no sense;
+ * ECONFIG: it is to be told why not. */
 static tutti_err admit(gathering *g, int fd, const tt_boot_said *said,
                        tutti_diag *diag)
 {
     tt_boot *boot = g->boot;
     char from[TT_SOCK_TEXT];
     tt_sock_peer_text(fd, from);
+    if (said->rank >= said->n_ranks || is_gone(fd))
+        return TUTTI_AGAIN;
     if (said->n_ranks != boot->n_ranks)
         return tt_boot_blame(diag, TUTTI_ECONFIG, said->rank,
                              "rank %u says that the job has %u ranks, rank 0 "
                              "at %s says %u",
                              said->rank, said->n_ranks, boot->where,
                              boot->n_ranks);
-    if (said->rank >= boot->n_ranks)
-        return TUTTI_AGAIN;
     if (said->rank == 0 || boot->fds[said->rank] >= 0)
         return tt_boot_blame(diag, TUTTI_ECONFIG, said->rank,
                              "two processes say that they are rank %u; the "
                              "second one is %s",
                              said->rank, from);
-    tt_frame welcome = boot->like;
-    welcome.kind = TT_FRAME_WELCOME;
-    if (tt_boot_put(boot, fd, welcome, tt_now_ns() + TELL_NS) != 0)
+    if (tt_boot_put(boot, fd, TT_FRAME_WELCOME, 0, tt_now_ns() + TELL_NS) != 0)
         return TUTTI_AGAIN;
     boot->fds[said->rank] = fd;
     g->n_missing--;
@@ -245,24 +261,23 @@ static tutti_err admit(gathering *g, int fd, const tt_boot_said *said,
     return TUTTI_OK;
 }
 
-static tutti_err take_arrivals(gathering *g, tutti_diag *diag)
+static void take_arrivals(gathering *g)
 {
     tt_link_event link;
     tt_boot_said said;
+    tutti_diag why;
+    char from[TT_SOCK_TEXT];
     while (g->n_missing > 0 && tt_link_box_take(g->box, &link)) {
         memcpy(&said, link.who.said, sizeof(said));
-        tutti_err err = admit(g, link.fd, &said, diag);
+        tutti_err err = admit(g, link.fd, &said, &why);
         if (err == TUTTI_OK)
             continue;
         if (err != TUTTI_AGAIN) {
-            put_error(g->boot, link.fd, err, diag->text);
-            drain(link.fd, tt_now_ns() + TELL_NS);
+            put_error(g->boot, link.fd, err, why.text);
+            note_refused(g, tt_sock_peer_text(link.fd, from), why.text);
         }
         tt_fork_close(&link.fd);
-        if (err != TUTTI_AGAIN)
-            return err;
     }
-    return TUTTI_OK;
 }
 
 /* A member has nothing to say before READY: readable means gone. */
@@ -294,7 +309,9 @@ static tutti_err attend(gathering *g, tutti_diag *diag)
     if (n < 0)
         return TUTTI_OK;
     tutti_err err = check_members(g, members, diag);
-    return err ? err : take_arrivals(g, diag);
+    if (!err)
+        take_arrivals(g);
+    return err;
 }
 
 /* "3, 5-7", cut short when there is no room; `first` the first of them. */
@@ -344,10 +361,8 @@ static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
         if (g->n_missing > 0 && tt_now_ns() >= g->deadline_ns)
             return fail_missing(g, diag);
     }
-    tt_frame ready = g->boot->like;
-    ready.kind = TT_FRAME_READY;
     for (uint32_t r = 1; r < g->boot->n_ranks; r++) {
-        int why = tt_boot_put(g->boot, g->boot->fds[r], ready,
+        int why = tt_boot_put(g->boot, g->boot->fds[r], TT_FRAME_READY, 0,
                               tt_now_ns() + TELL_NS);
         if (why != 0)
             return tt_boot_blame(diag, TUTTI_EBOOT, r,
@@ -355,6 +370,17 @@ static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
                                  strerror(why));
     }
     return TUTTI_OK;
+}
+
+/* A connection each. */
+static tutti_err check_files(const tt_boot *boot, tutti_diag *diag)
+{
+    if (tt_files_allow((uint64_t)boot->n_ranks + OTHER_FILES))
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_ESYS,
+                   "rank 0 is connected with each of %u ranks at start-up, but "
+                   "may have no more than %llu open files; raise ulimit -n",
+                   boot->n_ranks, (unsigned long long)tt_files_limit());
 }
 
 static tutti_err gather(gathering *g, const tt_launch *launch,
@@ -387,20 +413,16 @@ tutti_err tt_boot_gather(tt_boot *boot, const tt_launch *launch,
                    .start_ns = tt_now_ns(),
                    .deadline_ns = deadline_ns,
                    .n_missing = boot->n_ranks - 1};
-    tt_link_host *host = NULL;
-    tutti_err err = TUTTI_OK;
+    tutti_err err = check_files(boot, diag);
     g.polls = tt_new(&boot->mem, boot->n_ranks, sizeof(*g.polls));
-    if (!g.polls)
+    if (!err && !g.polls)
         err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u ranks",
                       boot->n_ranks);
     if (!err)
-        err = tt_link_host_open(&host, diag);
-    if (!err)
-        err = tt_link_box_open(host, &boot->mem, &g.box, diag);
+        err = tt_link_box_open(&boot->mem, &g.box, diag);
     if (!err)
         err = gather(&g, launch, settings, diag);
     tt_link_box_close(g.box);
-    tt_link_host_close(host);
     tt_free(&boot->mem, g.polls, boot->n_ranks, sizeof(*g.polls));
     return err;
 }

@@ -185,8 +185,7 @@ static tutti_err judge(seeking *s, const tt_link_outcome *o,
     else if (o->why != TT_LINK_WELL)
         snprintf(s->tried, sizeof(s->tried), "%s: %s", where,
                  o->why == TT_LINK_SILENT ? strerror(ETIMEDOUT)
-                 : o->err                 ? strerror(o->err)
-                                          : tt_link_why_text(o->why));
+                                          : tt_link_outcome_text(o));
     return TUTTI_AGAIN;
 }
 
@@ -277,13 +276,9 @@ tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag)
                  .tried = "none",
                  .rng = {.state = boot->rank},
                  .pause_ms = 1};
-    tt_link_host *host = NULL;
-    tutti_err err = tt_link_host_open(&host, diag);
-    if (!err)
-        err = tt_link_box_open(host, &boot->mem, &s.box, diag);
+    tutti_err err = tt_link_box_open(&boot->mem, &s.box, diag);
     if (!err)
         err = seek(&s, diag);
     tt_link_box_close(s.box);
-    tt_link_host_close(host);
     return err;
 }

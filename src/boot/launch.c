@@ -21,6 +21,7 @@
 #include "base/ifaces.h"
 #include "base/log.h"
 #include "base/sock.h"
+#include "base/str.h"
 #include "boot/launch.h"
 #include "link/link.h"
 
@@ -40,12 +41,11 @@ static const char *get_var(const char *name)
 
 static bool parse_u32(const char *text, uint32_t *out)
 {
-    size_t n = strspn(text, "0123456789");
-    if (n == 0 || n > 10 || text[n] != '\0')
+    uint64_t value;
+    if (!tt_parse_count(text, &value) || value > UINT32_MAX)
         return false;
-    unsigned long long value = strtoull(text, NULL, 10);
     *out = (uint32_t)value;
-    return value <= UINT32_MAX;
+    return true;
 }
 
 static bool get_u32(const char *name, uint32_t *out)
@@ -94,13 +94,7 @@ static uint64_t start_of(long pid)
     char path[64];
     char text[1024];
     snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t len = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    text[len > 0 ? len : 0] = '\0';
-    const char *at = strrchr(text, ')');
+    const char *at = strrchr(tt_file_head(path, text, sizeof(text)), ')');
     for (int word = 2; at && word < 22; word++)
         at = strchr(at + 1, ' ');
     return at ? strtoull(at, NULL, 10) : 0;
@@ -124,10 +118,7 @@ static tutti_err listen_and_name(const tt_settings *settings, tt_launch *out,
 {
     tt_iface iface;
     if (tt_ifaces_list(settings->interfaces, &iface, 1) == 0)
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "no network interface that is up and that "
-                       "TUTTI_SOCKET_IFNAME \"%s\" allows",
-                       settings->interfaces);
+        return tt_ifaces_fail(settings->interfaces, diag);
     int fd = tt_link_bind(&iface.addr, (int)out->n_ranks);
     if (fd < 0)
         return tt_fail_errno(diag, TUTTI_EBOOT, -fd, "cannot listen on %s",

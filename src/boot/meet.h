@@ -72,8 +72,8 @@ tutti_err tt_store_find(tt_boot *boot, uint64_t deadline_ns, tt_addr *out,
 tutti_err tt_boot_hear(tt_boot *boot, tt_frame *frame, uint64_t piece,
                        uint64_t deadline_ns, tutti_diag *diag);
 
-/* Sends a header (like with kind, len, extra); 0 or errno. */
-int tt_boot_put(const tt_boot *boot, int fd, tt_frame frame,
+/* Sends a header, of len bytes that follow; 0 or errno. */
+int tt_boot_put(const tt_boot *boot, int fd, tt_frame_kind kind, uint64_t len,
                 uint64_t deadline_ns);
 
 /* Sets diag's sentence about one rank. */

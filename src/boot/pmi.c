@@ -8,7 +8,7 @@
  * that has begun one and exits in the middle of it for a crash, and ends the
  * job. It happens once per process: MPI_Init() in the same process cannot
  * follow, nor a second meeting. That is why launch.c comes here only when the
- * ranks are on several hosts and nobody gave an address. */
+ * ranks are on several hosts and nobody gave an address. Next: launch.c. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
  *            goes one way (collect, share) costs N len.
  * Invariant  All ranks get the same outcome of open and of each exchange,
  *            but for the rank that died and losses at the very end.
- * Next       gather.c (rank 0), join.c (the others), store.c, frame.h (the bytes). */
+ * Next       gather.c (rank 0), join.c (the others), store.c, frame.h. */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -37,10 +37,12 @@ tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,
     return err;
 }
 
-int tt_boot_put(const tt_boot *boot, int fd, tt_frame frame,
+int tt_boot_put(const tt_boot *boot, int fd, tt_frame_kind kind, uint64_t len,
                 uint64_t deadline_ns)
 {
-    frame.magic = boot->like.magic;
+    tt_frame frame = boot->like;
+    frame.kind = (uint8_t)kind;
+    frame.len = len;
     return tt_sock_write_all(fd, &frame, sizeof(frame), deadline_ns);
 }
 
@@ -212,12 +214,10 @@ out:
 
 void tt_boot_call_off(tt_boot *boot)
 {
-    tt_frame off = boot->like;
-    off.kind = TT_FRAME_OFF;
     for (uint32_t i = 0; i < boot->n_fds && !boot->is_off; i++) {
         /* Who is gone or does not read is found out in the exchange. */
         if (boot->fds[i] >= 0)
-            tt_boot_put(boot, boot->fds[i], off, 0);
+            tt_boot_put(boot, boot->fds[i], TT_FRAME_OFF, 0, 0);
     }
     boot->is_off = true;
 }
@@ -297,6 +297,14 @@ void tt_boot_alive(tt_boot *boot)
 
 /* -------------------------------------------------------- exchanging -- */
 
+/* What goes in one exchange: len bytes of each rank, those of rank r at
+ * all + r * stride. Towards rank 0 alone, `all` is NULL elsewhere. */
+typedef struct piece {
+    const void *mine;
+    char *all;
+    size_t len, stride;
+} piece;
+
 /* Rank 0's view of one exchange: what has come of each rank's header and
  * piece; done is their sum. */
 typedef struct incoming {
@@ -306,8 +314,7 @@ typedef struct incoming {
 
 typedef struct collecting {
     tt_boot *boot;
-    size_t len;
-    char *all;
+    piece p;
     incoming *from; /* [n_ranks] */
     struct pollfd *polls;
     uint32_t n_waiting;
@@ -318,16 +325,16 @@ static tutti_err check_piece(const collecting *c, uint32_t r)
 {
     const tt_frame *head = &c->from[r].head;
     const tt_boot *boot = c->boot;
-    tt_frame_fault fault = tt_frame_check(head, &boot->like, c->len);
+    tt_frame_fault fault = tt_frame_check(head, &boot->like, c->p.len);
     if (fault == TT_FRAME_GOOD && head->kind == TT_FRAME_DATA &&
-        head->rank == r && head->seq == boot->like.seq && head->len == c->len)
+        head->rank == r && head->seq == boot->like.seq && head->len == c->p.len)
         return TUTTI_OK;
     return tt_boot_blame(c->diag, TUTTI_EPROTO, r,
                          "rank %u sent something unexpected during %s "
                          "(%llu bytes in exchange %u, expected %zu in %u); do "
                          "all ranks run the same program and Tutti?",
                          r, boot->phase, (unsigned long long)head->len,
-                         head->seq, c->len, boot->like.seq);
+                         head->seq, c->p.len, boot->like.seq);
 }
 
 /* Reads what rank r has sent; stops waiting for it when its piece is whole. */
@@ -338,8 +345,8 @@ static tutti_err hear_rank(collecting *c, uint32_t r)
     for (;;) {
         bool in_head = in->done < head;
         char *at = in_head ? (char *)&in->head + in->done
-                           : c->all + (size_t)r * c->len + (in->done - head);
-        size_t want = in_head ? head - in->done : head + c->len - in->done;
+                           : c->p.all + r * c->p.stride + (in->done - head);
+        size_t want = in_head ? head - in->done : head + c->p.len - in->done;
         ssize_t n = recv(c->boot->fds[r], at, want, 0);
         if (n < 0 && errno == EINTR)
             continue;
@@ -358,7 +365,7 @@ static tutti_err hear_rank(collecting *c, uint32_t r)
         }
         if (in_head && in->done == head && check_piece(c, r) != TUTTI_OK)
             return TUTTI_EPROTO;
-        if (in->done == head + c->len) {
+        if (in->done == head + c->p.len) {
             c->polls[r].fd = -1;
             c->n_waiting--;
             return TUTTI_OK;
@@ -409,11 +416,9 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
 static tutti_err spread(tt_boot *boot, const void *bytes, uint64_t len,
                         uint64_t deadline_ns, tutti_diag *diag)
 {
-    tt_frame head = boot->like;
-    head.kind = TT_FRAME_ALL;
-    head.len = len;
     for (uint32_t r = 1; r < boot->n_ranks; r++) {
-        int why = tt_boot_put(boot, boot->fds[r], head, deadline_ns);
+        int why = tt_boot_put(boot, boot->fds[r], TT_FRAME_ALL, len,
+                              deadline_ns);
         if (why == 0)
             why = tt_sock_write_all(boot->fds[r], bytes, (size_t)len,
                                     deadline_ns);
@@ -428,11 +433,10 @@ static tutti_err spread(tt_boot *boot, const void *bytes, uint64_t len,
     return TUTTI_OK;
 }
 
-static tutti_err collect_root(tt_boot *boot, size_t len, char *all,
-                              tutti_diag *diag)
+static tutti_err collect_root(tt_boot *boot, const piece *p, tutti_diag *diag)
 {
     tutti_err err = TUTTI_ENOMEM;
-    collecting c = {.boot = boot, .len = len, .all = all, .diag = diag};
+    collecting c = {.boot = boot, .p = *p, .diag = diag};
     c.from = tt_new(&boot->mem, boot->n_ranks, sizeof(*c.from));
     c.polls = tt_new(&boot->mem, boot->n_ranks, sizeof(*c.polls));
     if (!c.from || !c.polls) {
@@ -473,21 +477,18 @@ static tutti_err fail_waiting(const tt_boot *boot, tutti_diag *diag)
 static void put_piece(tt_boot *boot, const void *mine, size_t len,
                       uint64_t deadline_ns)
 {
-    tt_frame head = boot->like;
-    head.kind = TT_FRAME_DATA;
-    head.len = len;
-    if (tt_boot_put(boot, boot->fds[0], head, deadline_ns) == 0)
+    if (tt_boot_put(boot, boot->fds[0], TT_FRAME_DATA, len, deadline_ns) == 0)
         tt_sock_write_all(boot->fds[0], mine, len, deadline_ns);
 }
 
-/* len bytes from rank 0, of pieces of `piece`. */
-static tutti_err hear_all(tt_boot *boot, void *bytes, uint64_t len,
-                          size_t piece, uint64_t deadline_ns, tutti_diag *diag)
+/* len bytes from rank 0, of pieces of `each`. */
+static tutti_err hear_all(tt_boot *boot, void *bytes, uint64_t len, size_t each,
+                          uint64_t deadline_ns, tutti_diag *diag)
 {
     tt_frame answer;
     tutti_err err;
     do {
-        err = tt_boot_hear(boot, &answer, piece, deadline_ns, diag);
+        err = tt_boot_hear(boot, &answer, each, deadline_ns, diag);
         if (!err && answer.kind == TT_FRAME_ALIVE)
             deadline_ns = tt_now_ns() + leaf_timeout_ns(boot);
     } while (!err &&
@@ -515,48 +516,49 @@ typedef enum direction {
     BOTH = TO_ROOT | FROM_ROOT
 } direction;
 
-static tutti_err run_root(tt_boot *boot, direction how, size_t len, void *all)
+/* What comes back: one piece, or those of all. */
+static uint64_t back_bytes(const tt_boot *boot, direction how, const piece *p)
+{
+    return how == FROM_ROOT ? p->len : (uint64_t)boot->n_ranks * p->len;
+}
+
+static tutti_err run_root(tt_boot *boot, direction how, const piece *p)
 {
     uint64_t deadline_ns = tt_now_ns() + boot->timeout_ns;
-    uint64_t n = how == FROM_ROOT ? 1 : boot->n_ranks;
     tutti_err err = TUTTI_OK;
     if (how & TO_ROOT)
-        err = collect_root(boot, len, all, &boot->why);
+        err = collect_root(boot, p, &boot->why);
     if (!err && (how & FROM_ROOT))
-        err = spread(boot, all, n * len, deadline_ns, &boot->why);
+        err = spread(boot, p->all, back_bytes(boot, how, p), deadline_ns,
+                     &boot->why);
     if (err)
         tt_boot_tell(boot, err, &boot->why);
     return err;
 }
 
-static tutti_err run_leaf(tt_boot *boot, direction how, const void *mine,
-                          size_t len, void *all)
+static tutti_err run_leaf(tt_boot *boot, direction how, const piece *p)
 {
     uint64_t deadline_ns = tt_now_ns() + leaf_timeout_ns(boot);
-    uint64_t n = how == FROM_ROOT ? 1 : boot->n_ranks;
     if (how & TO_ROOT)
-        put_piece(boot, mine, len, deadline_ns);
+        put_piece(boot, p->mine, p->len, deadline_ns);
     if (how & FROM_ROOT)
-        return hear_all(boot, all, n * len, len, deadline_ns, &boot->why);
+        return hear_all(boot, p->all, back_bytes(boot, how, p), p->len,
+                        deadline_ns, &boot->why);
     return TUTTI_OK;
 }
 
-static tutti_err run(tt_boot *boot, direction how, const void *mine, size_t len,
-                     void *all, tutti_diag *diag)
+static tutti_err run(tt_boot *boot, direction how, const piece *p,
+                     tutti_diag *diag)
 {
     tutti_err err = boot->broken;
-    if (!err && len > TT_BOOT_PIECE_MAX)
-        return tt_fail(diag, TUTTI_ELIMIT,
-                       "a piece of %zu bytes: start-up exchanges at most %d",
-                       len, TT_BOOT_PIECE_MAX);
     if (!err) {
         boot->like.seq++;
-        if (len > 0 && (how & TO_ROOT) && all)
-            memmove((char *)all + (size_t)boot->rank * len, mine, len);
+        if (p->len > 0 && (how & TO_ROOT) && p->all)
+            memmove(p->all + boot->rank * p->stride, p->mine, p->len);
         tt_diag_clear(&boot->why);
         if (boot->n_ranks > 1)
-            err = boot->rank == 0 ? run_root(boot, how, len, all)
-                                  : run_leaf(boot, how, mine, len, all);
+            err = boot->rank == 0 ? run_root(boot, how, p)
+                                  : run_leaf(boot, how, p);
         boot->broken = err;
     }
     if (err && diag)
@@ -567,19 +569,44 @@ static tutti_err run(tt_boot *boot, direction how, const void *mine, size_t len,
 tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                            void *all, tutti_diag *diag)
 {
-    return run(boot, BOTH, mine, len, all, diag);
+    const piece p = {mine, all, len, len};
+    if (len > TT_BOOT_PIECE_MAX)
+        return tt_fail(diag, TUTTI_ELIMIT,
+                       "a piece of %zu bytes: start-up exchanges at most %d",
+                       len, TT_BOOT_PIECE_MAX);
+    return run(boot, BOTH, &p, diag);
+}
+
+/* Piece by piece, each with its own time. */
+static tutti_err run_pieces(tt_boot *boot, direction how, const piece *whole,
+                            tutti_diag *diag)
+{
+    tutti_err err;
+    size_t at = 0;
+    do {
+        piece p = *whole;
+        p.len = whole->len - at < TT_BOOT_PIECE_MAX ? whole->len - at
+                                                    : TT_BOOT_PIECE_MAX;
+        p.mine = whole->mine ? (const char *)whole->mine + at : NULL;
+        p.all = whole->all ? whole->all + at : NULL;
+        err = run(boot, how, &p, diag);
+        at += p.len;
+    } while (!err && at < whole->len);
+    return err;
 }
 
 tutti_err tt_boot_collect(tt_boot *boot, const void *mine, size_t len,
                           void *all, tutti_diag *diag)
 {
-    return run(boot, TO_ROOT, mine, len, boot->rank == 0 ? all : NULL, diag);
+    const piece whole = {mine, boot->rank == 0 ? all : NULL, len, len};
+    return run_pieces(boot, TO_ROOT, &whole, diag);
 }
 
 tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
                         tutti_diag *diag)
 {
-    return run(boot, FROM_ROOT, NULL, len, bytes, diag);
+    const piece whole = {NULL, bytes, len, 0};
+    return run_pieces(boot, FROM_ROOT, &whole, diag);
 }
 
 void tt_boot_phase(tt_boot *boot, const char *phase, uint64_t timeout_ns)

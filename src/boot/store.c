@@ -15,18 +15,16 @@
  *            again before every round of tries (join.c), because rank 0 writes
  *            over it.
  * Next       join.c. */
-#include <errno.h>
 #include <inttypes.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/ifaces.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "boot/meet.h"
 
 #define KEY "tutti-meet"
@@ -84,10 +82,7 @@ static tutti_err print_value(const tt_settings *set, uint16_t port,
     }
     if (has_any)
         return TUTTI_OK;
-    return tt_fail(diag, TUTTI_ECONFIG,
-                   "no network interface that is up and that "
-                   "TUTTI_SOCKET_IFNAME \"%s\" allows",
-                   set->interfaces);
+    return tt_ifaces_fail(set->interfaces, diag);
 }
 
 static tutti_err fail_store(const tt_boot *boot, const char *what,
@@ -108,8 +103,9 @@ tutti_err tt_store_begin(tt_boot *boot, char token[TT_STORE_TOKEN],
                          tutti_diag *diag)
 {
     uint64_t random;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
+    tutti_err err = tt_random(&random, sizeof(random), diag);
+    if (err)
+        return err;
     snprintf(token, TT_STORE_TOKEN, "%016" PRIx64, random);
     take_token(boot, token);
     return TUTTI_OK;
@@ -152,12 +148,7 @@ static bool is_hex(const char *word, size_t len)
 
 static bool parse_number(const char *word, uint64_t most, uint64_t *out)
 {
-    if (!word || *word == '\0' || strlen(word) > 20 ||
-        word[strspn(word, "0123456789")] != '\0')
-        return false;
-    errno = 0;
-    *out = strtoull(word, NULL, 10);
-    return errno == 0 && *out <= most;
+    return word && tt_parse_count(word, out) && *out <= most;
 }
 
 static bool parse(char *text, place *out)
@@ -196,13 +187,6 @@ static int distance(const tt_addr *addr, bool is_here, const tt_iface *mine,
     return 2;
 }
 
-static bool is_loopback(const tt_addr *addr)
-{
-    if (addr->u.sa.sa_family == AF_INET)
-        return ntohl(addr->u.v4.sin_addr.s_addr) >> 24 == 127;
-    return IN6_IS_ADDR_LOOPBACK(&addr->u.v6.sin6_addr);
-}
-
 static size_t order_ways(const tt_boot *boot, const place *p, tt_addr *out)
 {
     char here[sizeof(p->host)];
@@ -212,11 +196,11 @@ static size_t order_ways(const tt_boot *boot, const place *p, tt_addr *out)
     size_t n_mine = tt_ifaces_list(boot->interfaces, mine, TT_BOOT_WAYS);
     size_t n = 0;
     for (uint32_t i = 0; i < p->n; i++)
-        if (is_here && is_loopback(&p->addrs[i]))
+        if (is_here && tt_addr_is_loopback(&p->addrs[i]))
             out[n++] = p->addrs[i];
     for (int d = 0; d <= 2; d++)
         for (uint32_t i = 0; i < p->n; i++)
-            if (!is_loopback(&p->addrs[i]) &&
+            if (!tt_addr_is_loopback(&p->addrs[i]) &&
                 distance(&p->addrs[i], is_here, mine, n_mine) == d)
                 out[n++] = p->addrs[i];
     return n;

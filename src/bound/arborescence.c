@@ -45,9 +45,7 @@ tutti_err tt_arbor_init(tt_arbor *a, uint32_t n, tt_arena *arena)
         .state = tt_arena_new(arena, twice, sizeof(*a->state)),
         .path = tt_arena_new(arena, n, sizeof(*a->path)),
     };
-    bool has_all = a->cost && a->edge && a->owner && a->live && a->row &&
-                   a->into && a->enter && a->toll && a->state && a->path;
-    return has_all ? TUTTI_OK : TUTTI_ENOMEM;
+    return arena->err;
 }
 
 static void start(tt_arbor *a, const double *cost, uint32_t root)

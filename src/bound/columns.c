@@ -117,10 +117,8 @@ static void share_out(harvest *h)
     double sum = 0;
     for (uint32_t r = 0; r < net->n; r++) {
         double least = net->share[r] > 0 ? INFINITY : 0;
-        for (int side = 0; side < 2; side++) {
-            if (net->has_side[side])
-                least = fmin(least, h->carried[side][r]);
-        }
+        for (int side = net->first_side; side <= net->last_side; side++)
+            least = fmin(least, h->carried[side][r]);
         h->goal[r] = net->is_joint ? net->share[r] : least;
         sum += h->goal[r];
     }
@@ -210,16 +208,14 @@ static tutti_err write_all(tt_master *m, tt_columns *out, tt_arena *arena)
     };
     out->trees = tt_arena_new(&out->arena, n_carrying(m) + n,
                               sizeof(*out->trees));
-    if (!h.carried[0] || !h.carried[1] || !h.goal || !h.load || !out->trees)
+    if (arena->err || out->arena.err)
         return TUTTI_ENOMEM;
     share_out(&h);
     tt_master_best_prices(m);
     tutti_err err = TUTTI_OK;
     for (uint32_t r = 0; r < n && !err; r++) {
-        for (int side = 2; side-- > 0 && !err;) {
-            if (net->has_side[side])
-                err = write_root(&h, r, side);
-        }
+        for (int side = net->last_side; side >= net->first_side && !err; side--)
+            err = write_root(&h, r, side);
     }
     for (uint32_t e = 0; e < net->n_links; e++)
         out->s_per_byte = fmax(out->s_per_byte, h.load[e]);
@@ -259,13 +255,13 @@ static bool is_even(const tt_pricing *net)
  * minutes to find them. */
 static tutti_err take_stars(tt_master *m)
 {
+    const tt_pricing *net = m->net;
     tutti_err err = TUTTI_OK;
     m->n_pooled = 0;
-    for (uint32_t r = 0; r < m->net->n; r++) {
-        for (int side = 0; side < 2 && !err; side++) {
-            if (!m->net->has_side[side])
-                continue;
-            star(&m->net->pairs, r, side, m->tree);
+    for (uint32_t r = 0; r < net->n; r++) {
+        for (int side = net->first_side; side <= net->last_side && !err;
+             side++) {
+            star(&net->pairs, r, side, m->tree);
             err = tt_master_take(m, r, side, m->tree);
         }
     }
@@ -304,7 +300,7 @@ static tutti_err solve(work *w, const tt_columns_opts *opts, tt_columns *out)
                      : TURNS,
     };
     w->mixed = tt_arena_new(&w->arena, n_links, sizeof(*w->mixed));
-    if (!w->first.price || !w->mixed)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     tutti_err err = tt_firsttrees_find(&w->net, &w->arena, &w->first);
     double rate = w->first.rate;

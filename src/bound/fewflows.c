@@ -48,7 +48,7 @@ tutti_err tt_fewflows_init(tt_fewflows *f, const uint32_t *ring,
         .next = tt_arena_new(arena, n, sizeof(*f->next)),
         .before = tt_arena_new(arena, n, sizeof(*f->before)),
     };
-    if (!f->cost || !f->flow || !f->next || !f->before)
+    if (arena->err)
         return TUTTI_ENOMEM;
     if (!f->has_choice)
         return TUTTI_OK;
@@ -92,8 +92,8 @@ static tutti_err plant_chains(tt_fewflows *f, tt_firsttrees *first)
     if (!msg)
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < net->n_roots; i++) {
-        for (int side = 0; side < 2; side++) {
-            if (!net->has_side[side] || !chain(f, net->roots[i], side, msg))
+        for (int side = net->first_side; side <= net->last_side; side++) {
+            if (!chain(f, net->roots[i], side, msg))
                 continue;
             tutti_err err = first->take(first->ctx, net->roots[i], side, msg);
             if (err)

@@ -52,9 +52,7 @@ static double use(run *r)
     double most = 0;
     for (uint32_t e = 0; e < net->n_links; e++)
         r->uses[e] = 0;
-    for (int side = 0; side < 2; side++) {
-        if (!net->has_side[side])
-            continue;
+    for (int side = net->first_side; side <= net->last_side; side++) {
         uint32_t n_used = tt_pricing_load(net, r->msg[side]);
         for (uint32_t i = 0; i < n_used; i++) {
             int e = net->used[i];
@@ -91,10 +89,8 @@ static tutti_err turn(run *r, uint32_t root)
     tt_pricing *net = r->net;
     reprice(r);
     double cost = 0;
-    for (int side = 0; side < 2; side++) {
-        if (net->has_side[side])
-            cost += tt_pricing_find(net, root, side, r->msg[side]);
-    }
+    for (int side = net->first_side; side <= net->last_side; side++)
+        cost += tt_pricing_find(net, root, side, r->msg[side]);
     cost /= r->worth; /* so that it compares with costs of other turns */
     bool passes = !net->is_joint && is_dear(r, cost);
     r->cost[root] = cost;
@@ -103,10 +99,8 @@ static tutti_err turn(run *r, uint32_t root)
     double s_per_byte = use(r);
     carry(r, net->is_joint ? net->share[root] : 1 / s_per_byte);
     tutti_err err = TUTTI_OK;
-    for (int side = 0; side < 2 && !err; side++) {
-        if (net->has_side[side])
-            err = r->s->take(r->s->ctx, root, side, r->msg[side]);
-    }
+    for (int side = net->first_side; side <= net->last_side && !err; side++)
+        err = r->s->take(r->s->ctx, root, side, r->msg[side]);
     return err;
 }
 
@@ -121,7 +115,7 @@ tutti_err tt_firsttrees_find(tt_pricing *net, tt_arena *arena, tt_firsttrees *s)
         .uses = tt_arena_new(arena, net->n_links, sizeof(*r.uses)),
         .s = s,
     };
-    if (!r.load || !r.cost || !r.msg[0] || !r.msg[1] || !r.uses)
+    if (arena->err)
         return TUTTI_ENOMEM;
     tutti_err err = TUTTI_OK;
     for (uint32_t i = 0; i < s->turns && !err; i++) {

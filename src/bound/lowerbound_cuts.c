@@ -20,8 +20,7 @@
  *            Later ranks then have sources in their neighbourhood. The order
  *            (numbers read backwards bit by bit) spreads them all over.
  * All-reduce Each S must get a whole vector in, and out: T >= M / least cut.
- * The
- *            same with nothing drawn, one rank as the first source.
+ *            The same with nothing drawn, one rank as the first source.
  * The other  Reduce-scatter is all-gather with all links turned round; where
  * way        each node gets as much as it gives, all cuts are the same.
  * Limit      Where it gets too long, the largest ratio found so far stays: a
@@ -76,9 +75,7 @@ typedef void ask_fn(cutter *c, uint32_t node, tt_fraction *best);
 static void ask_all(cutter *c, ask_fn *ask, tt_fraction *best)
 {
     uint32_t n = c->t->n_nodes;
-    uint32_t n_bits = 0;
-    while (UINT64_C(1) << n_bits < n)
-        n_bits++;
+    uint32_t n_bits = tt_log2_up(n);
     c->n_done = 0;
     for (int ranks = 0; ranks < 2; ranks++) {
         for (uint32_t i = 0; i < UINT32_C(1) << n_bits; i++) {
@@ -149,8 +146,9 @@ static void ask_cut(cutter *c, uint32_t node, tt_fraction *best)
         tt_maxflow_join(f, node);
 }
 
+/* *is_exact: the search has come to its end. */
 static tutti_err search(cutter *c, const tt_mem *mem, ask_fn *ask,
-                        tt_fraction *best)
+                        tt_fraction *best, bool *is_exact)
 {
     tutti_err err = tt_maxflow_init(&c->flow, c->t, c->is_reversed, c->unit,
                                     mem);
@@ -162,35 +160,22 @@ static tutti_err search(cutter *c, const tt_mem *mem, ask_fn *ask,
     else
         tt_maxflow_join(&c->flow, c->t->rank_node[0]);
     ask_all(c, ask, best);
+    *is_exact = !c->flow.is_spent;
+    tt_maxflow_fini(&c->flow);
     return TUTTI_OK;
-}
-
-static tutti_err gather(cutter *c, const tt_mem *mem, tt_fraction *best,
-                        bool *is_exact)
-{
-    tutti_err err = search(c, mem, ask_gather, best);
-    *is_exact = !err && !c->flow.is_spent;
-    tt_maxflow_fini(&c->flow);
-    return err;
-}
-
-static tutti_err cut(cutter *c, const tt_mem *mem, tt_fraction *best)
-{
-    tutti_err err = search(c, mem, ask_cut, best);
-    tt_maxflow_fini(&c->flow);
-    return err;
 }
 
 tutti_err tt_lowerbound_cuts(const tutti_topology *t, const tt_mem *mem,
                              const tt_progress *progress, tt_lowerbounds *b)
 {
     cutter c = {.t = t, .progress = progress, .unit = unit_of(t)};
+    bool is_cut_exact;
     c.what = "looking for the cut that holds up an all-gather";
-    tutti_err err = gather(&c, mem, &b->gather, &b->gather_is_exact);
-    if (err)
-        return err;
+    tutti_err err = search(&c, mem, ask_gather, &b->gather,
+                           &b->gather_is_exact);
     c.what = "looking for the least cut";
-    err = cut(&c, mem, &b->cut);
+    if (!err)
+        err = search(&c, mem, ask_cut, &b->cut, &is_cut_exact);
     if (err)
         return err;
     if (is_balanced(t)) {
@@ -200,9 +185,8 @@ tutti_err tt_lowerbound_cuts(const tutti_topology *t, const tt_mem *mem,
     }
     c.is_reversed = true;
     c.what = "looking for the least cut the other way";
-    err = cut(&c, mem, &b->cut);
-    if (err)
-        return err;
+    err = search(&c, mem, ask_cut, &b->cut, &is_cut_exact);
     c.what = "looking for the cut that holds up a reduce-scatter";
-    return gather(&c, mem, &b->scatter, &b->scatter_is_exact);
+    return err ? err
+               : search(&c, mem, ask_gather, &b->scatter, &b->scatter_is_exact);
 }

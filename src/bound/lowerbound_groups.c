@@ -19,75 +19,68 @@
 #include "bound/lowerbound.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/joined.h"
+#include "base/numbers.h"
 
 #define MAX_RATES 64u
 
+/* What is joined is a group; the least of its nodes speaks for it. */
 typedef struct group {
-    uint32_t parent; /* a node of the same group; itself: speaks for it */
     uint32_t n_ranks;
     tt_u128 out, in;
 } group;
+
+typedef struct groups {
+    const tutti_topology *t;
+    uint32_t *up; /* base/joined.h */
+    group *at;    /* by node that speaks for one */
+} groups;
 
 typedef struct pick {
     uint64_t rate;
     uint32_t link;
 } pick;
 
-static uint32_t find(group *g, uint32_t v)
+static void add_up(groups *g)
 {
-    while (g[v].parent != v) {
-        g[v].parent = g[g[v].parent].parent;
-        v = g[v].parent;
-    }
-    return v;
-}
-
-static void join(group *g, uint32_t a, uint32_t b)
-{
-    a = find(g, a);
-    b = find(g, b);
-    g[a < b ? b : a].parent = a < b ? a : b;
-}
-
-static void add_up(const tutti_topology *t, group *g)
-{
-    for (uint32_t v = 0; v < t->n_nodes; v++) {
-        g[v].n_ranks = 0;
-        g[v].out = g[v].in = 0;
-    }
+    const tutti_topology *t = g->t;
+    memset(g->at, 0, t->n_nodes * sizeof(*g->at));
     for (uint32_t r = 0; r < t->n_ranks; r++)
-        g[find(g, t->rank_node[r])].n_ranks++;
+        g->at[tt_joined_root(g->up, t->rank_node[r])].n_ranks++;
     for (uint32_t e = 0; e < t->n_links; e++) {
-        uint32_t from = find(g, t->links[e].from);
-        uint32_t to = find(g, t->links[e].to);
+        uint32_t from = tt_joined_root(g->up, t->links[e].from);
+        uint32_t to = tt_joined_root(g->up, t->links[e].to);
         if (from == to)
             continue;
-        g[from].out += t->links[e].rate_bps;
-        g[to].in += t->links[e].rate_bps;
+        g->at[from].out += t->links[e].rate_bps;
+        g->at[to].in += t->links[e].rate_bps;
     }
 }
 
 /* What the groups as they are now tell; how many with ranks there are. */
-static uint32_t judge(const tutti_topology *t, group *g, tt_lowerbounds *b)
+static uint32_t judge(groups *g, tt_lowerbounds *b)
 {
-    add_up(t, g);
-    uint32_t n = t->n_ranks;
+    add_up(g);
+    uint32_t n = g->t->n_ranks;
     uint32_t n_groups = 0;
     tt_u128 out = 0;
     tt_u128 in = 0;
-    for (uint32_t v = 0; v < t->n_nodes; v++) {
-        uint32_t k = g[v].n_ranks;
-        if (g[v].parent != v || k == 0 || k == n)
+    for (uint32_t v = 0; v < g->t->n_nodes; v++) {
+        const group *at = &g->at[v];
+        uint32_t k = at->n_ranks;
+        if (k == 0 || k == n)
             continue;
         n_groups++;
-        out += g[v].out;
-        in += g[v].in;
-        tt_fraction_raise(&b->gather, (tt_fraction){k, g[v].out});
-        tt_fraction_raise(&b->gather, (tt_fraction){n - k, g[v].in});
-        tt_fraction_raise(&b->scatter, (tt_fraction){k, g[v].in});
-        tt_fraction_raise(&b->scatter, (tt_fraction){n - k, g[v].out});
-        tt_fraction_raise(&b->cut, (tt_fraction){1, g[v].out});
-        tt_fraction_raise(&b->cut, (tt_fraction){1, g[v].in});
+        out += at->out;
+        in += at->in;
+        tt_fraction_raise(&b->gather, (tt_fraction){k, at->out});
+        tt_fraction_raise(&b->gather, (tt_fraction){n - k, at->in});
+        tt_fraction_raise(&b->scatter, (tt_fraction){k, at->in});
+        tt_fraction_raise(&b->scatter, (tt_fraction){n - k, at->out});
+        tt_fraction_raise(&b->cut, (tt_fraction){1, at->out});
+        tt_fraction_raise(&b->cut, (tt_fraction){1, at->in});
     }
     if (n_groups < 2)
         return 1;
@@ -107,48 +100,50 @@ static int fastest_first(const void *a, const void *b)
 }
 
 /* Joins the links of one rate after the other, fastest first. */
-static void by_rate(const tutti_topology *t, const pick *picks, group *g,
-                    tt_lowerbounds *b)
+static void by_rate(groups *g, const pick *picks, tt_lowerbounds *b)
 {
+    const tutti_topology *t = g->t;
     uint32_t n_rates = 0;
     for (uint32_t i = 0; i < t->n_links; i++)
         n_rates += i == 0 || picks[i].rate != picks[i - 1].rate;
-    uint32_t every = (n_rates + MAX_RATES - 1) / MAX_RATES;
+    uint32_t every = (uint32_t)tt_div_up(n_rates, MAX_RATES);
     uint32_t n_joined = 0;
     for (uint32_t i = 0; i < t->n_links; i++) {
         const tt_link *l = &t->links[picks[i].link];
-        join(g, l->from, l->to);
+        tt_joined_join(g->up, l->from, l->to);
         if (i + 1 < t->n_links && picks[i + 1].rate == picks[i].rate)
             continue;
         n_joined++;
-        if (n_joined % every == 0 && judge(t, g, b) < 2)
+        if (n_joined % every == 0 && judge(g, b) < 2)
             return;
     }
+}
+
+static void try_all(groups *g, pick *picks, tt_lowerbounds *b)
+{
+    const tutti_topology *t = g->t;
+    tt_joined_none(g->up, t->n_nodes);
+    for (uint32_t e = 0; e < t->n_links; e++)
+        picks[e] = (pick){t->links[e].rate_bps, e};
+    qsort(picks, t->n_links, sizeof(*picks), fastest_first);
+    judge(g, b);
+    for (uint32_t v = 0; v < t->n_nodes; v++)
+        tt_joined_join(g->up, v, tt_node_host(t, v));
+    judge(g, b);
+    by_rate(g, picks, b);
 }
 
 tutti_err tt_lowerbound_groups(const tutti_topology *t, const tt_mem *mem,
                                tt_lowerbounds *b)
 {
-    tutti_err err = TUTTI_ENOMEM;
-    group *g = tt_new(mem, t->n_nodes, sizeof(*g));
-    pick *picks = tt_new(mem, t->n_links, sizeof(*picks));
-    if (!g || !picks)
-        goto out;
-    for (uint32_t v = 0; v < t->n_nodes; v++)
-        g[v].parent = v;
-    for (uint32_t e = 0; e < t->n_links; e++)
-        picks[e] = (pick){t->links[e].rate_bps, e};
-    qsort(picks, t->n_links, sizeof(*picks), fastest_first);
-    judge(t, g, b);
-    for (uint32_t v = 0; v < t->n_nodes; v++) {
-        if (t->nodes[v].hub != TT_NONE)
-            join(g, v, t->nodes[v].hub);
-    }
-    judge(t, g, b);
-    by_rate(t, picks, g, b);
-    err = TUTTI_OK;
-out:
-    tt_free(mem, picks, t->n_links, sizeof(*picks));
-    tt_free(mem, g, t->n_nodes, sizeof(*g));
+    tt_arena arena = {.mem = mem};
+    groups g = {.t = t};
+    g.up = tt_arena_new(&arena, t->n_nodes, sizeof(*g.up));
+    g.at = tt_arena_new(&arena, t->n_nodes, sizeof(*g.at));
+    pick *picks = tt_arena_new(&arena, t->n_links, sizeof(*picks));
+    tutti_err err = arena.err;
+    if (!err)
+        try_all(&g, picks, b);
+    tt_arena_free(&arena);
     return err;
 }

@@ -110,18 +110,16 @@ static uint64_t search(paths *p, const tt_progress *progress)
 tutti_err tt_lowerbound_latency(const tutti_topology *t, const tt_mem *mem,
                                 const tt_progress *progress, uint64_t *out_ps)
 {
-    uint32_t n = t->n_nodes;
+    tt_arena arena = {.mem = mem};
     paths p = {
         .t = t,
-        .far = tt_new(mem, n, sizeof(*p.far)),
-        .heap = tt_new(mem, n, sizeof(*p.heap)),
-        .place = tt_new(mem, n, sizeof(*p.place)),
+        .far = tt_arena_new(&arena, t->n_nodes, sizeof(*p.far)),
+        .heap = tt_arena_new(&arena, t->n_nodes, sizeof(*p.heap)),
+        .place = tt_arena_new(&arena, t->n_nodes, sizeof(*p.place)),
     };
-    bool is_ready = p.far && p.heap && p.place;
-    if (is_ready)
+    tutti_err err = arena.err;
+    if (!err)
         *out_ps = search(&p, progress);
-    tt_free(mem, p.place, n, sizeof(*p.place));
-    tt_free(mem, p.heap, n, sizeof(*p.heap));
-    tt_free(mem, p.far, n, sizeof(*p.far));
-    return is_ready ? TUTTI_OK : TUTTI_ENOMEM;
+    tt_arena_free(&arena);
+    return err;
 }

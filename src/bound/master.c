@@ -5,7 +5,8 @@
  * Why in-trees and out-trees are columns of their own, and not pairs of them:
  * k in-trees and k out-trees of a root make k * k pairs, all of which the
  * programme can mix without having been shown one of them. The rows of the
- * roots cost little, and a few rounds take the place of a hundred. */
+ * roots cost little, and a few rounds take the place of a hundred.
+ * Next: lp.c (who solves it), columns.c (who asks). */
 #include "bound/master.h"
 
 #include "base/hash.h"
@@ -45,10 +46,7 @@ tutti_err tt_master_init(tt_master *m, tt_pricing *net, const tt_mem *mem,
         .values = tt_arena_new(arena, n_rows, sizeof(*m->values)),
         .tree = tt_arena_new(arena, n, sizeof(*m->tree)),
     };
-    bool has_all = m->link_row && m->root_row[0] && m->root_row[1] &&
-                   m->limits && m->best && m->link_price && m->rows &&
-                   m->values && m->tree;
-    return has_all ? TUTTI_OK : TUTTI_ENOMEM;
+    return arena->err;
 }
 
 void tt_master_fini(tt_master *m)
@@ -103,10 +101,8 @@ static void lay_rows(tt_master *m)
     }
     m->n_link_rows = row;
     for (uint32_t i = 0; i < net->n_roots; i++) {
-        for (int side = 0; side < 2; side++) {
-            if (net->has_side[side])
-                m->root_row[side][net->roots[i]] = (int)row++;
-        }
+        for (int side = net->first_side; side <= net->last_side; side++)
+            m->root_row[side][net->roots[i]] = (int)row++;
     }
     m->n_rows = row + 1;
 }
@@ -139,14 +135,15 @@ static void weed(tt_master *m)
 /* The goal of `root`; TT_NONE: of all together. */
 static tutti_err add_goal(tt_master *m, uint32_t root)
 {
+    const tt_pricing *net = m->net;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < m->net->n_roots; i++) {
-        uint32_t r = m->net->roots[i];
-        for (int side = 0; side < 2; side++) {
-            if (m->net->has_side[side] && (root == TT_NONE || r == root)) {
-                m->rows[n] = m->root_row[side][r];
-                m->values[n++] = 1;
-            }
+    for (uint32_t i = 0; i < net->n_roots; i++) {
+        uint32_t r = net->roots[i];
+        if (root != TT_NONE && r != root)
+            continue;
+        for (int side = net->first_side; side <= net->last_side; side++) {
+            m->rows[n] = m->root_row[side][r];
+            m->values[n++] = 1;
         }
     }
     m->rows[n] = (int)m->n_rows - 1;
@@ -285,9 +282,7 @@ tutti_err tt_master_price(tt_master *m, const double *prices)
     for (uint32_t i = 0; i < net->n_roots; i++) {
         uint32_t root = net->roots[i];
         double price = 0;
-        for (int side = 0; side < 2; side++) {
-            if (!net->has_side[side])
-                continue;
+        for (int side = net->first_side; side <= net->last_side; side++) {
             price += tt_pricing_find(m->net, root, side, m->tree);
             if (!improves(m, root, side))
                 continue;

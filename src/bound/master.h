@@ -12,7 +12,7 @@
  * Rates are in `unit`, near the best x, and each link's row is divided by its
  * rate, so that rows of all kinds are near 1. A link so slow that it cannot
  * matter is forbidden (and its rate added to the bound), one so fast that it
- * can never be full has no row. */
+ * can never be full has no row. Next: master.c. */
 #ifndef TT_BOUND_MASTER_H
 #define TT_BOUND_MASTER_H
 

@@ -21,7 +21,7 @@
 
 #define SUPPLY (TT_NONE - 1) /* the way ends here, by what the node may draw */
 
-static bool allot(tt_maxflow *f)
+static void allot(tt_maxflow *f)
 {
     tt_arena *a = &f->arena;
     size_t n = f->n_nodes;
@@ -41,10 +41,6 @@ static bool allot(tt_maxflow *f)
     f->used_nodes = tt_arena_new(a, n, sizeof(*f->used_nodes));
     f->arc_is_used = tt_arena_new(a, m, sizeof(*f->arc_is_used));
     f->node_is_used = tt_arena_new(a, n, sizeof(*f->node_is_used));
-    return f->first && f->arcs && f->room && f->left && f->is_rank &&
-           f->is_source && f->level && f->next && f->queue && f->path_node &&
-           f->path_arc && f->used_arcs && f->used_nodes && f->arc_is_used &&
-           f->node_is_used;
 }
 
 /* Of the two links of a cable, the one that stands for both. */
@@ -87,7 +83,8 @@ tutti_err tt_maxflow_init(tt_maxflow *f, const tutti_topology *t,
     *f = (tt_maxflow){.n_nodes = t->n_nodes, .arena = {.mem = mem}};
     for (uint32_t e = 0; e < t->n_links; e++)
         f->n_arcs += is_pair(t, e) ? 2 : 0;
-    if (!allot(f)) {
+    allot(f);
+    if (f->arena.err) {
         tt_maxflow_fini(f);
         return TUTTI_ENOMEM;
     }

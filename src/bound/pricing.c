@@ -12,13 +12,99 @@
 /* Prices within this factor are one price. */
 #define SAME 1e-9
 
+/* -------------------------------------------------------------- messages -- */
+
+/* Two walks over all routes: one counts, one writes down. */
+typedef struct walk {
+    const tutti_topology *t;
+    const tt_routes *routes;
+    uint32_t *links; /* of one route */
+    uint32_t n_messages, n_links;
+} walk;
+
+static bool is_direct(const walk *w, uint32_t n_links)
+{
+    for (uint32_t i = 0; i + 1 < n_links; i++) {
+        if (w->t->nodes[w->t->links[w->links[i]].to].rank != TT_NONE)
+            return false;
+    }
+    return true;
+}
+
+/* One pair; p NULL: only counts. */
+static void visit(walk *w, uint32_t src, uint32_t dst, tt_pairs *p)
+{
+    uint32_t n_rails = tt_route_rails(w->routes, src, dst);
+    for (uint32_t rail = 0; rail < n_rails; rail++) {
+        uint32_t n = tt_route(w->routes, src, dst, (uint8_t)rail, w->links);
+        if (!is_direct(w, n))
+            continue;
+        if (p) {
+            p->src[w->n_messages] = src;
+            p->dst[w->n_messages] = dst;
+            p->rail[w->n_messages] = (uint8_t)rail;
+            p->m_first[w->n_messages] = w->n_links;
+            for (uint32_t i = 0; i < n; i++)
+                p->link[w->n_links + i] = w->links[i];
+        }
+        w->n_messages++;
+        w->n_links += n;
+    }
+}
+
+static void visit_all(walk *w, uint32_t n, tt_pairs *p)
+{
+    w->n_messages = 0;
+    w->n_links = 0;
+    for (uint32_t src = 0; src < n; src++) {
+        for (uint32_t dst = 0; dst < n; dst++) {
+            if (p)
+                p->first[(size_t)src * n + dst] = w->n_messages;
+            if (src != dst)
+                visit(w, src, dst, p);
+        }
+    }
+}
+
+static tutti_err find_messages(tt_pairs *p, const tutti_topology *t,
+                               const tt_routes *routes, tt_arena *arena)
+{
+    uint32_t n = t->n_ranks;
+    walk w = {.t = t, .routes = routes};
+    w.links = tt_arena_new(arena, (size_t)tt_routes_max_links(routes) + 1,
+                           sizeof(*w.links));
+    if (!w.links)
+        return TUTTI_ENOMEM;
+    visit_all(&w, n, NULL);
+    size_t n_messages = w.n_messages;
+    *p = (tt_pairs){
+        .n = n,
+        .n_messages = w.n_messages,
+        .first = tt_arena_new(arena, (size_t)n * n + 1, sizeof(*p->first)),
+        .src = tt_arena_new(arena, n_messages, sizeof(*p->src)),
+        .dst = tt_arena_new(arena, n_messages, sizeof(*p->dst)),
+        .rail = tt_arena_new(arena, n_messages, 1),
+        .m_first = tt_arena_new(arena, n_messages + 1, sizeof(*p->m_first)),
+        .link = tt_arena_new(arena, (size_t)w.n_links + 1, sizeof(*p->link)),
+    };
+    if (arena->err)
+        return TUTTI_ENOMEM;
+    visit_all(&w, n, p);
+    p->first[(size_t)n * n] = w.n_messages;
+    p->m_first[w.n_messages] = w.n_links;
+    return TUTTI_OK;
+}
+
+/* ----------------------------------------------------------------- goals -- */
+
 static void want(tt_pricing *net, const tt_columns_opts *opts)
 {
     bool is_all = opts->collective == TUTTI_ALL_REDUCE;
     bool is_rooted = tt_coll_has_root(opts->collective);
-    net->has_side[0] = is_all || opts->collective == TUTTI_ALL_GATHER ||
-                       opts->collective == TUTTI_BROADCAST;
-    net->has_side[1] = is_all || !net->has_side[0];
+    bool is_out = opts->collective == TUTTI_ALL_GATHER ||
+                  opts->collective == TUTTI_BROADCAST;
+    net->first_side = is_all || is_out ? 0 : 1;
+    net->last_side = is_out ? 0 : 1;
     net->is_joint = !is_all && !is_rooted;
     double sum = 0;
     for (uint32_t r = 0; r < net->n && opts->block_bytes; r++)
@@ -54,24 +140,50 @@ tutti_err tt_pricing_init(tt_pricing *net, const tutti_topology *t,
         .count = tt_arena_new(arena, n_links, sizeof(*net->count)),
         .used = tt_arena_new(arena, n_links, sizeof(*net->used)),
     };
-    if (!net->roots || !net->share || !net->rate || !net->list.out ||
-        !net->list.in || !net->list.best || !net->parent || !net->depth ||
-        !net->count || !net->used)
+    if (arena->err)
         return TUTTI_ENOMEM;
     for (size_t e = 0; e < n_links; e++)
         net->rate[e] = tt_link_bytes_per_s(&t->links[e]);
     tutti_err err = tt_arbor_init(&net->arbor, net->n, arena);
     if (!err)
-        err = tt_pairs_init(&net->pairs, t, routes, arena);
+        err = find_messages(&net->pairs, t, routes, arena);
     if (!err)
         want(net, opts);
     return err;
 }
 
+/* ---------------------------------------------------------------- prices -- */
+
+static double price_of(const tt_pairs *p, const double *link_price, uint32_t m)
+{
+    double sum = 0;
+    for (uint32_t i = p->m_first[m]; i < p->m_first[m + 1]; i++)
+        sum += link_price[p->link[i]];
+    return sum;
+}
+
 void tt_pricing_price(tt_pricing *net, const double *link_price,
                       const double *factor)
 {
-    tt_pairs_price(&net->pairs, link_price, factor, &net->list);
+    const tt_pairs *p = &net->pairs;
+    tt_price_list *list = &net->list;
+    size_t n = p->n;
+    for (size_t src = 0; src < n; src++) {
+        for (size_t dst = 0; dst < n; dst++) {
+            size_t pair = src * n + dst;
+            double least = INFINITY;
+            for (uint32_t m = p->first[pair]; m < p->first[pair + 1]; m++) {
+                double price = price_of(p, link_price, m);
+                price *= factor ? factor[m] : 1;
+                if (price < least) {
+                    least = price;
+                    list->best[pair] = m;
+                }
+            }
+            list->out[pair] = least;
+            list->in[dst * n + src] = least;
+        }
+    }
 }
 
 double tt_pricing_find(tt_pricing *net, uint32_t root, bool is_in,

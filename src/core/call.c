@@ -19,12 +19,12 @@ typedef enum place_kind { PLACE_APART, PLACE_SAME, PLACE_BAD } place_kind;
 static place_kind compare_places(const tt_call_in *call)
 {
     const tt_shape *s = &call->shape;
-    uint64_t in_bytes = tt_shape_in_elems(s) * s->elem_bytes;
-    uint64_t out_bytes = tt_shape_out_elems(s) * s->elem_bytes;
+    uint64_t in_bytes = call->sizes.in_elems * s->elem_bytes;
+    uint64_t out_bytes = call->sizes.out_elems * s->elem_bytes;
     uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
     if (in_bytes == 0 || out_bytes == 0)
         return PLACE_APART;
-    int64_t at = tt_shape_in_place_at(s) * (int64_t)s->elem_bytes;
+    int64_t at = call->sizes.in_place_at * (int64_t)s->elem_bytes;
     if (out == in + (uintptr_t)at)
         return PLACE_SAME;
     if (in < out + out_bytes && out < in + in_bytes)
@@ -67,13 +67,12 @@ static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
 {
     const tt_shape *s = &call->shape;
     const char *name = name_of(call);
-    if (!tutti_type_bytes(call->type))
+    tutti_diag diag;
+    if (!s->elem_bytes)
         return tt_comm_fail(comm, TUTTI_EINVAL, "%s: %d is no type", name,
                             (int)call->type);
-    if (tt_coll_reduces(s->coll) && tutti_op_check(call->op, call->type))
-        return tt_comm_fail(
-            comm, TUTTI_EINVAL, "%s: operation %s is not defined for %s", name,
-            tutti_op_name(call->op), tutti_type_name(call->type));
+    if (tt_coll_reduces(s->coll) && tt_op_check(call->op, call->type, &diag))
+        return tt_comm_fail(comm, TUTTI_EINVAL, "%s: %s", name, diag.text);
     if (tt_coll_has_root(s->coll) && s->root >= s->n_ranks)
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "%s: there is no root %" PRId32 " among %" PRIu32
@@ -92,11 +91,10 @@ static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
     tutti_err err = check_sizes(comm, s);
     if (err)
         return err;
-    if ((!call->in && tt_shape_in_elems(s) > 0) ||
-        (!call->out && tt_shape_out_elems(s) > 0))
+    bool lacks_in = !call->in && call->sizes.in_elems > 0;
+    if (lacks_in || (!call->out && call->sizes.out_elems > 0))
         return tt_comm_fail(comm, TUTTI_EINVAL, "%s: %s is NULL", name,
-                            !call->in && tt_shape_in_elems(s) > 0 ? "in"
-                                                                  : "out");
+                            lacks_in ? "in" : "out");
     if (compare_places(call) == PLACE_BAD)
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "%s: in and out overlap in a way that is not in "
@@ -122,7 +120,7 @@ static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry)
         .op = (uint8_t)call->op,
         .root = is_pair ? TT_NONE : s->root,
         .count = count,
-        .schedule_id = tt_program_bound(entry->program)->schedule_id,
+        .schedule_id = entry->schedule_id,
         .shape = entry->shape,
     };
 }
@@ -166,15 +164,20 @@ static bool has_result(const void *arg)
     return atomic_load_explicit(&r->flag, memory_order_acquire) != 0;
 }
 
+void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text)
+{
+    tt_engine_lock(comm->engine);
+    tt_team_fail(comm->team, err, comm->rank, text);
+    tt_engine_flush(comm->engine);
+    tt_engine_unlock(comm->engine);
+}
+
 void tt_comm_call_off(tutti_comm *comm, tutti_err err)
 {
     char text[200];
     snprintf(text, sizeof(text), "rank %u cannot call %.150s", comm->rank,
              comm->message);
-    tt_engine_lock(comm->engine);
-    tt_team_fail(comm->team, err, comm->rank, text);
-    tt_engine_flush(comm->engine);
-    tt_engine_unlock(comm->engine);
+    tt_comm_end(comm, err, text);
 }
 
 /* A call that this rank cannot make. Where every rank sees the same (no planner
@@ -255,6 +258,7 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     bool is_same = compare_places(call) == PLACE_SAME;
     tt_want want = {
         .shape = s,
+        .total_bytes = call->sizes.total_bytes,
         .is_pair = call->is_message,
         .copies_input = is_scaled || (is_same && s->coll == TUTTI_ALL_TO_ALL),
         .planner = rule,
@@ -269,7 +273,7 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
         .call = describe(call, entry),
         .in = call->in,
         .out = call->out,
-        .in_elems = tt_shape_in_elems(s),
+        .in_elems = call->sizes.in_elems,
         .copies_input = want.copies_input,
         .scale = opts ? opts->scale : 1,
         .priority = opts ? opts->priority : 0,
@@ -283,8 +287,7 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
 static bool is_observed(const tutti_comm *comm, const tt_call_in *call)
 {
     return !call->is_message && !call->is_barrier &&
-           comm->observer->wants(call->shape.coll,
-                                 tt_shape_total_bytes(&call->shape));
+           comm->observer->wants(call->shape.coll, call->sizes.total_bytes);
 }
 
 static tutti_err perform(tutti_comm *comm, tt_call_in *call)
@@ -309,12 +312,21 @@ static tutti_err perform(tutti_comm *comm, tt_call_in *call)
                      : run_blocking(comm, call, &start);
 }
 
+/* What follows from who calls. */
+static void measure(const tutti_comm *comm, tt_call_in *call)
+{
+    call->shape.elem_bytes = (uint32_t)tutti_type_bytes(call->type);
+    if (!call->is_message) {
+        call->shape.rank = comm->rank;
+        call->shape.n_ranks = comm->n_ranks;
+    }
+    call->sizes = tt_shape_measure(&call->shape);
+}
+
 tutti_err tt_comm_begin(tutti_comm *comm, tt_call_in *call, const tt_begin *how)
 {
     tt_op_start start;
-    call->shape.elem_bytes = (uint32_t)tutti_type_bytes(call->type);
-    call->shape.rank = comm->rank;
-    call->shape.n_ranks = comm->n_ranks;
+    measure(comm, call);
     tutti_err err = prepare(comm, call, how->rule, &start);
     if (err)
         return err;
@@ -347,11 +359,7 @@ tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
         return TUTTI_EFORK;
     if (!enter(comm))
         return TUTTI_EBUSY;
-    call->shape.elem_bytes = (uint32_t)tutti_type_bytes(call->type);
-    if (!call->is_message) {
-        call->shape.rank = comm->rank;
-        call->shape.n_ranks = comm->n_ranks;
-    }
+    measure(comm, call);
     comm->message[0] = '\0';
     tutti_err err = check_arguments(comm, call);
     if (!err)

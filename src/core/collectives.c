@@ -2,37 +2,42 @@
  * collectives.c - the public calls, each in a few lines: what shape it has. */
 #include "core/core.h"
 
-#define NO_ROOT TT_NONE
-
-tutti_err tutti_all_reduce(tutti_comm *comm, const void *in, void *out,
-                           size_t count, tutti_type type, tutti_op op,
-                           const tutti_call_opts *opts, tutti_request **req)
+/* op: of those that reduce; of the others any. */
+static TT_ALWAYS_INLINE tutti_err call(tutti_comm *comm, tt_shape shape,
+                                       const void *in, void *out,
+                                       tutti_type type, tutti_op op,
+                                       const tutti_call_opts *opts,
+                                       tutti_request **req)
 {
-    tt_call_in call = {
-        .shape = {.coll = TUTTI_ALL_REDUCE, .root = NO_ROOT, .count = count},
-        .in = in,
-        .out = out,
-        .type = type,
-        .op = op,
-        .opts = opts,
-        .req = req};
-    return tt_comm_call(comm, &call);
-}
-
-tutti_err tutti_reduce_scatter(tutti_comm *comm, const void *in, void *out,
-                               size_t count, tutti_type type, tutti_op op,
-                               const tutti_call_opts *opts, tutti_request **req)
-{
-    tt_call_in call = {.shape = {.coll = TUTTI_REDUCE_SCATTER,
-                                 .root = NO_ROOT,
-                                 .count = count},
+    tt_call_in what = {.shape = shape,
                        .in = in,
                        .out = out,
                        .type = type,
                        .op = op,
                        .opts = opts,
                        .req = req};
-    return tt_comm_call(comm, &call);
+    return tt_comm_call(comm, &what);
+}
+
+#define NO_ROOT TT_NONE
+#define NO_OP TUTTI_SUM
+
+tutti_err tutti_all_reduce(tutti_comm *comm, const void *in, void *out,
+                           size_t count, tutti_type type, tutti_op op,
+                           const tutti_call_opts *opts, tutti_request **req)
+{
+    const tt_shape shape = {
+        .coll = TUTTI_ALL_REDUCE, .root = NO_ROOT, .count = count};
+    return call(comm, shape, in, out, type, op, opts, req);
+}
+
+tutti_err tutti_reduce_scatter(tutti_comm *comm, const void *in, void *out,
+                               size_t count, tutti_type type, tutti_op op,
+                               const tutti_call_opts *opts, tutti_request **req)
+{
+    const tt_shape shape = {
+        .coll = TUTTI_REDUCE_SCATTER, .root = NO_ROOT, .count = count};
+    return call(comm, shape, in, out, type, op, opts, req);
 }
 
 static tutti_err no_counts(tutti_comm *comm, const char *name)
@@ -45,92 +50,58 @@ tutti_err tutti_reduce_scatter_v(tutti_comm *comm, const void *in, void *out,
                                  tutti_op op, const tutti_call_opts *opts,
                                  tutti_request **req)
 {
+    const tt_shape shape = {
+        .coll = TUTTI_REDUCE_SCATTER, .root = NO_ROOT, .counts = counts};
     if (!counts)
         return no_counts(comm, "reduce-scatter");
-    tt_call_in call = {.shape = {.coll = TUTTI_REDUCE_SCATTER,
-                                 .root = NO_ROOT,
-                                 .counts = counts},
-                       .in = in,
-                       .out = out,
-                       .type = type,
-                       .op = op,
-                       .opts = opts,
-                       .req = req};
-    return tt_comm_call(comm, &call);
+    return call(comm, shape, in, out, type, op, opts, req);
 }
 
 tutti_err tutti_all_gather(tutti_comm *comm, const void *in, void *out,
                            size_t count, tutti_type type,
                            const tutti_call_opts *opts, tutti_request **req)
 {
-    tt_call_in call = {
-        .shape = {.coll = TUTTI_ALL_GATHER, .root = NO_ROOT, .count = count},
-        .in = in,
-        .out = out,
-        .type = type,
-        .opts = opts,
-        .req = req};
-    return tt_comm_call(comm, &call);
+    const tt_shape shape = {
+        .coll = TUTTI_ALL_GATHER, .root = NO_ROOT, .count = count};
+    return call(comm, shape, in, out, type, NO_OP, opts, req);
 }
 
 tutti_err tutti_all_gather_v(tutti_comm *comm, const void *in, void *out,
                              const size_t *counts, tutti_type type,
                              const tutti_call_opts *opts, tutti_request **req)
 {
+    const tt_shape shape = {
+        .coll = TUTTI_ALL_GATHER, .root = NO_ROOT, .counts = counts};
     if (!counts)
         return no_counts(comm, "all-gather");
-    tt_call_in call = {
-        .shape = {.coll = TUTTI_ALL_GATHER, .root = NO_ROOT, .counts = counts},
-        .in = in,
-        .out = out,
-        .type = type,
-        .opts = opts,
-        .req = req};
-    return tt_comm_call(comm, &call);
+    return call(comm, shape, in, out, type, NO_OP, opts, req);
 }
 
 tutti_err tutti_broadcast(tutti_comm *comm, const void *in, void *out,
                           size_t count, tutti_type type, int root,
                           const tutti_call_opts *opts, tutti_request **req)
 {
-    tt_call_in call = {.shape = {.coll = TUTTI_BROADCAST,
-                                 .root = (uint32_t)root,
-                                 .count = count},
-                       .in = in,
-                       .out = out,
-                       .type = type,
-                       .opts = opts,
-                       .req = req};
-    return tt_comm_call(comm, &call);
+    const tt_shape shape = {
+        .coll = TUTTI_BROADCAST, .root = (uint32_t)root, .count = count};
+    return call(comm, shape, in, out, type, NO_OP, opts, req);
 }
 
 tutti_err tutti_reduce(tutti_comm *comm, const void *in, void *out,
                        size_t count, tutti_type type, tutti_op op, int root,
                        const tutti_call_opts *opts, tutti_request **req)
 {
-    tt_call_in call = {
-        .shape = {.coll = TUTTI_REDUCE, .root = (uint32_t)root, .count = count},
-        .in = in,
-        .out = out,
-        .type = type,
-        .op = op,
-        .opts = opts,
-        .req = req};
-    return tt_comm_call(comm, &call);
+    const tt_shape shape = {
+        .coll = TUTTI_REDUCE, .root = (uint32_t)root, .count = count};
+    return call(comm, shape, in, out, type, op, opts, req);
 }
 
 tutti_err tutti_all_to_all(tutti_comm *comm, const void *in, void *out,
                            size_t count, tutti_type type,
                            const tutti_call_opts *opts, tutti_request **req)
 {
-    tt_call_in call = {
-        .shape = {.coll = TUTTI_ALL_TO_ALL, .root = NO_ROOT, .count = count},
-        .in = in,
-        .out = out,
-        .type = type,
-        .opts = opts,
-        .req = req};
-    return tt_comm_call(comm, &call);
+    const tt_shape shape = {
+        .coll = TUTTI_ALL_TO_ALL, .root = NO_ROOT, .count = count};
+    return call(comm, shape, in, out, type, NO_OP, opts, req);
 }
 
 tutti_err tutti_all_to_all_v(tutti_comm *comm, const void *in,
@@ -138,47 +109,31 @@ tutti_err tutti_all_to_all_v(tutti_comm *comm, const void *in,
                              const size_t *out_counts, tutti_type type,
                              const tutti_call_opts *opts, tutti_request **req)
 {
+    const tt_shape shape = {.coll = TUTTI_ALL_TO_ALL,
+                            .root = NO_ROOT,
+                            .in_counts = in_counts,
+                            .out_counts = out_counts};
     if (!in_counts || !out_counts)
         return no_counts(comm, "all-to-all");
-    tt_call_in call = {.shape = {.coll = TUTTI_ALL_TO_ALL,
-                                 .root = NO_ROOT,
-                                 .in_counts = in_counts,
-                                 .out_counts = out_counts},
-                       .in = in,
-                       .out = out,
-                       .type = type,
-                       .opts = opts,
-                       .req = req};
-    return tt_comm_call(comm, &call);
+    return call(comm, shape, in, out, type, NO_OP, opts, req);
 }
 
 tutti_err tutti_gather(tutti_comm *comm, const void *in, void *out,
                        size_t count, tutti_type type, int root,
                        const tutti_call_opts *opts, tutti_request **req)
 {
-    tt_call_in call = {
-        .shape = {.coll = TUTTI_GATHER, .root = (uint32_t)root, .count = count},
-        .in = in,
-        .out = out,
-        .type = type,
-        .opts = opts,
-        .req = req};
-    return tt_comm_call(comm, &call);
+    const tt_shape shape = {
+        .coll = TUTTI_GATHER, .root = (uint32_t)root, .count = count};
+    return call(comm, shape, in, out, type, NO_OP, opts, req);
 }
 
 tutti_err tutti_scatter(tutti_comm *comm, const void *in, void *out,
                         size_t count, tutti_type type, int root,
                         const tutti_call_opts *opts, tutti_request **req)
 {
-    tt_call_in call = {.shape = {.coll = TUTTI_SCATTER,
-                                 .root = (uint32_t)root,
-                                 .count = count},
-                       .in = in,
-                       .out = out,
-                       .type = type,
-                       .opts = opts,
-                       .req = req};
-    return tt_comm_call(comm, &call);
+    const tt_shape shape = {
+        .coll = TUTTI_SCATTER, .root = (uint32_t)root, .count = count};
+    return call(comm, shape, in, out, type, NO_OP, opts, req);
 }
 
 /* A barrier is an all-reduce of one byte that nobody looks at. */

@@ -25,23 +25,16 @@ static void free_comm(const tt_mem *mem, tutti_comm *comm)
 /* The communicator's own network and its routes. Ranks that only others join,
  * because no host between forwards, are planned for as if nothing were known:
  * what cannot be done says so when it is called. */
-static tutti_err take_topology(const tt_mem *mem, const tt_comm_parts *parts,
-                               tutti_comm *comm)
+static tutti_err take_topology(const tt_comm_parts *parts, tutti_comm *comm)
 {
     const tutti_topology *t = parts->topology;
     if (!t)
         return TUTTI_OK;
-    uint32_t *all = tt_new(mem, parts->n, sizeof(*all));
-    if (!all)
-        return TUTTI_ENOMEM;
-    for (uint32_t r = 0; r < parts->n; r++)
-        all[r] = parts->seats ? parts->seats[r] : r;
-    tutti_err err = tt_topology_subset(t, all, parts->n, &comm->mem,
+    tutti_err err = tt_topology_subset(t, parts->seats, parts->n, &comm->mem,
                                        &comm->topology, parts->diag);
     if (!err)
         err = tt_routes_create(comm->topology, &comm->mem, &comm->routes,
                                parts->diag);
-    tt_free(mem, all, parts->n, sizeof(*all));
     if (err != TUTTI_EINVAL || t->all_forward)
         return err;
     TT_INFO("a communicator of %u ranks plans without its network: %s",
@@ -76,7 +69,7 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
     tutti_err err = TUTTI_ENOMEM;
     if (comm->hosts)
-        err = take_topology(mem, parts, comm);
+        err = take_topology(parts, comm);
     if (!err)
         err = tt_team_create(parts->mesh, parts->id, parts->members, parts->n,
                              &comm->team);
@@ -124,27 +117,27 @@ int tutti_comm_size(const tutti_comm *comm)
     return (int)comm->n_ranks;
 }
 
+/* The team keeps the reason of a failure, also of asynchronous calls. */
+static tutti_err failure_of(const tutti_comm *comm, const char **text)
+{
+    tt_engine_lock(comm->engine);
+    tutti_err err = tt_team_state(comm->team, text);
+    tt_engine_unlock(comm->engine);
+    return err;
+}
+
 const char *tutti_comm_message(const tutti_comm *comm)
 {
+    const char *text;
     if (tt_process_is_child())
         return comm->message;
-    /* The team keeps the reason of a failure, also of asynchronous calls. */
-    const char *text;
-    tt_engine_lock(comm->engine);
-    tutti_err err = tt_team_state(comm->team, &text);
-    tt_engine_unlock(comm->engine);
-    return err ? text : comm->message;
+    return failure_of(comm, &text) ? text : comm->message;
 }
 
 tutti_err tutti_comm_failure(const tutti_comm *comm)
 {
     const char *text;
-    if (tt_process_is_child())
-        return TUTTI_EFORK;
-    tt_engine_lock(comm->engine);
-    tutti_err err = tt_team_state(comm->team, &text);
-    tt_engine_unlock(comm->engine);
-    return err;
+    return tt_process_is_child() ? TUTTI_EFORK : failure_of(comm, &text);
 }
 
 const char *tutti_comm_transport(const tutti_comm *comm, int rank)
@@ -162,10 +155,7 @@ void tutti_comm_abort(tutti_comm *comm, const char *reason)
         return;
     snprintf(text, sizeof(text), "rank %u aborted the communicator%s%.120s",
              comm->rank, reason ? ": " : "", reason ? reason : "");
-    tt_engine_lock(comm->engine);
-    tt_team_fail(comm->team, TUTTI_EABORTED, comm->rank, text);
-    tt_engine_flush(comm->engine);
-    tt_engine_unlock(comm->engine);
+    tt_comm_end(comm, TUTTI_EABORTED, text);
 }
 
 tutti_err tutti_comm_lateness(const tutti_comm *comm, int rank, double *ns)
@@ -205,11 +195,11 @@ static uint32_t select_members(const tutti_comm *comm, const vote *votes,
 static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
                             tutti_comm **out)
 {
-    const tt_mem *mem = &comm->mem;
+    tt_arena arena = {.mem = &comm->mem};
     const uint32_t n_all = comm->n_ranks;
-    uint32_t *members = tt_new(mem, n_all, sizeof(*members));
-    uint32_t *hosts = tt_new(mem, n_all, sizeof(*hosts));
-    uint32_t *seats = tt_new(mem, n_all, sizeof(*seats));
+    uint32_t *members = tt_arena_new(&arena, n_all, sizeof(*members));
+    uint32_t *hosts = tt_arena_new(&arena, n_all, sizeof(*hosts));
+    uint32_t *seats = tt_arena_new(&arena, n_all, sizeof(*seats));
     tutti_err err = TUTTI_ENOMEM;
     tt_engine *e;
     if (!members || !hosts || !seats)
@@ -252,9 +242,7 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
         tt_process_release();
     }
 out:
-    tt_free(mem, members, n_all, sizeof(*members));
-    tt_free(mem, hosts, n_all, sizeof(*hosts));
-    tt_free(mem, seats, n_all, sizeof(*seats));
+    tt_arena_free(&arena);
     return err;
 }
 

@@ -16,12 +16,6 @@
 #include "base/log.h"
 #include "core/start.h"
 
-/* What TUTTI_TRANSPORTS=auto stands for: what is not built in, or not wanted on
- * this host, is left out. */
-static const char automatic[] = "shm,ucx,tcp";
-/* In hello.order: a transport that may miss. */
-#define MAY_MISS 0x80
-
 /* No transport has less. */
 static const uint32_t least_payload = 1024;
 /* What small calls may have a rank keep in all, where that is enough for this
@@ -41,183 +35,6 @@ typedef struct card {
     uint32_t max_payload;
     uint16_t lens[MAX_TRANSPORTS]; /* by row of the table; 0: not offered */
 } card;
-
-typedef struct outcome {
-    char text[480];
-} outcome;
-
-/* ------------------------------------------------------------ transports -- */
-
-static bool is_automatic(const start *st)
-{
-    return strcmp(st->settings.transports, "auto") == 0;
-}
-
-/* The row + 1 of the name; 0: none. */
-static uint8_t row_of(const char *name)
-{
-    for (uint8_t row = 0; row < MAX_TRANSPORTS && tt_transports[row]; row++) {
-        if (strcmp(tt_transports[row]->name, name) == 0)
-            return (uint8_t)(row + 1);
-    }
-    return 0;
-}
-
-/* Rows of the table in the order of the setting "shm,tcp". */
-tutti_err tt_start_order(const start *st, uint8_t *order)
-{
-    const char *at = is_automatic(st) ? automatic : st->settings.transports;
-    size_t n = 0;
-    memset(order, 0, MAX_TRANSPORTS);
-    while (*at) {
-        char name[32];
-        size_t len = strcspn(at, ",");
-        snprintf(name, sizeof(name), "%.*s", (int)len, at);
-        uint8_t row = row_of(name);
-        const char *lack = tt_transport_lack(name);
-        if (!row && lack && !is_automatic(st))
-            return tt_fail(st->diag, TUTTI_ECONFIG, "TUTTI_TRANSPORTS: %s: %s",
-                           name, lack);
-        if (!row && !lack)
-            return tt_fail(st->diag, TUTTI_ECONFIG,
-                           "TUTTI_TRANSPORTS: '%.*s' is no transport; use a "
-                           "list such as shm,tcp",
-                           (int)len, at);
-        if (row && n < MAX_TRANSPORTS)
-            order[n++] =
-                (uint8_t)(row |
-                          (tt_transports[row - 1]->may_miss ? MAY_MISS : 0));
-        at += len + (at[len] == ',');
-    }
-    if (n == 0)
-        return tt_fail(st->diag, TUTTI_ECONFIG,
-                       "TUTTI_TRANSPORTS is empty; use a list such as "
-                       "shm,tcp");
-    return TUTTI_OK;
-}
-
-/* Into a number from 0; false: that is the end. */
-static bool read_order(uint8_t entry, uint8_t *row)
-{
-    *row = (uint8_t)((entry & ~MAY_MISS) - 1);
-    return entry != 0;
-}
-
-static void drop_net(start *st, uint8_t row)
-{
-    tt_net *net = st->nets[row];
-    if (!net)
-        return;
-    const tt_net_ops *ops = net->ops;
-    ops->fini(net);
-    tt_free(st->mem, net, 1, ops->net_size);
-    st->nets[row] = st->known[row] = NULL;
-}
-
-static tutti_err open_net(start *st, uint8_t row)
-{
-    const tt_net_ops *ops = tt_transports[row];
-    tt_net *net = tt_new(st->keep, 1, ops->net_size);
-    if (!net)
-        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory for transport %s",
-                       ops->name);
-    *net = (tt_net){.ops = ops,
-                    .up = &tt_engine_up,
-                    .mem = st->keep,
-                    .settings = st->net_settings,
-                    .regions = tt_process_regions(),
-                    .rank = st->rank,
-                    .n_ranks = st->n,
-                    .is_local = st->agreed.n_hosts == 1,
-                    .fd = -1};
-    st->nets[row] = st->known[row] = net;
-    return ops->open(net, st->diag);
-}
-
-/* What was not asked for by name is no reason to fail. */
-static tutti_err open_nets(start *st)
-{
-    const uint8_t *order = st->hellos[st->rank].order;
-    uint8_t row;
-    for (size_t i = 0; i < MAX_TRANSPORTS && read_order(order[i], &row); i++) {
-        const tt_net_ops *ops = tt_transports[row];
-        bool may_fail = is_automatic(st) && ops->is_wanted;
-        if (st->nets[row] || (may_fail && !ops->is_wanted()))
-            continue;
-        tutti_err err = open_net(st, row);
-        if (err && !may_fail)
-            return err;
-        if (err) {
-            TT_INFO("goes on without the transport %s: %s", ops->name,
-                    st->diag->text);
-            drop_net(st, row);
-        }
-    }
-    return TUTTI_OK;
-}
-
-bool tt_start_is_near(const hello *a, const hello *b)
-{
-    return memcmp(a->host.boot_id, b->host.boot_id, sizeof(a->host.boot_id)) ==
-               0 &&
-           a->host.netns == b->host.netns;
-}
-
-/* ------------------------------------------------------------- agreement -- */
-
-/* Who only waited in vain, or was told to stop, knows less than others. */
-static int knowledge(int32_t err)
-{
-    return err == TUTTI_OK         ? 0
-           : err == TUTTI_EPEER    ? 1
-           : err == TUTTI_ETIMEOUT ? 2
-                                   : 3;
-}
-
-/* The sentence of the rank that knows most, on all ranks. */
-static tutti_err tell_worst(start *st, tutti_err mine, uint32_t worst)
-{
-    outcome own = {.text = ""};
-    if (mine && st->diag)
-        snprintf(own.text, sizeof(own.text), "%.479s", st->diag->text);
-    outcome *all = tt_new(st->mem, st->n, sizeof(*all));
-    if (!all)
-        return mine ? mine : tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), all,
-                                     st->diag);
-    all[worst].text[sizeof(all[worst].text) - 1] = '\0';
-    if (!err && worst == st->rank)
-        err = tt_fail(st->diag, mine, "%s", own.text);
-    else if (!err)
-        err = tt_fail(st->diag, TUTTI_EBOOT, "rank %u could not start: %s",
-                      worst, all[worst].text);
-    tt_free(st->mem, all, st->n, sizeof(*all));
-    return err;
-}
-
-tutti_err tt_start_agree(start *st, tutti_err mine)
-{
-    const int32_t own = mine;
-    int32_t *all = tt_new(st->mem, st->n, sizeof(*all));
-    if (!all)
-        return mine ? mine : tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    tutti_diag why;
-    tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), all, &why);
-    uint32_t worst = 0;
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        if (knowledge(all[r]) > knowledge(all[worst]))
-            worst = r;
-    bool is_well = !err && all[worst] == TUTTI_OK;
-    tt_free(st->mem, all, st->n, sizeof(*all));
-    if (err)
-        return tt_fail(st->diag, err, "%s", why.text);
-    return is_well ? TUTTI_OK : tell_worst(st, mine, worst);
-}
-
-static tutti_err agree_on(void *st, tutti_err mine)
-{
-    return tt_start_agree(st, mine);
-}
 
 /* See mesh_opts: TT_EAGER_CALLS calls of every rank may have to be kept. */
 static uint64_t eager_bytes(const start *st)
@@ -281,8 +98,8 @@ static tutti_err read_cards(start *st)
 tutti_err tt_start_offer(start *st)
 {
     const size_t most = sizeof(card) + MAX_TRANSPORTS * TT_NET_ADDR_MAX;
-    unsigned char *own = tt_new(st->mem, 1, most);
-    uint32_t *lens = tt_new(st->mem, st->n, sizeof(*lens));
+    unsigned char *own = tt_arena_new(&st->passing, 1, most);
+    uint32_t *lens = tt_arena_new(&st->passing, st->n, sizeof(*lens));
     tutti_err err = TUTTI_OK;
     uint32_t len = 0;
     if (!own || !lens)
@@ -293,7 +110,7 @@ tutti_err tt_start_offer(start *st)
     if (!err)
         *st->net_settings = st->settings;
     if (!err && st->n > 1)
-        err = open_nets(st);
+        err = tt_start_nets(st);
     if (!err)
         len = (uint32_t)fill_card(st, own);
     err = tt_start_agree(st, err);
@@ -312,9 +129,12 @@ tutti_err tt_start_offer(start *st)
     if (!err)
         err = tt_boot_exchange(st->boot, own, st->card_bytes, st->cards,
                                st->diag);
-    tt_free(st->mem, own, 1, most);
-    tt_free(st->mem, lens, st->n, sizeof(*lens));
     return err ? err : read_cards(st);
+}
+
+static bool is_near(const start *st, uint32_t r)
+{
+    return tt_host_is_same(&st->hellos[st->rank].host, &st->hellos[r].host);
 }
 
 /* Both offer it, and it can connect the two. Inside a host what may miss is no
@@ -326,10 +146,9 @@ static bool may_use(const start *st, uint32_t r, uint8_t row, bool is_first)
     if (!net || !address_of(st, r, row, &len) ||
         !address_of(st, st->rank, row, &own_len))
         return false;
-    bool is_near = tt_start_is_near(&st->hellos[st->rank], &st->hellos[r]);
     if (net->ops->may_miss && !is_first)
         return false;
-    return is_near || !net->ops->same_host;
+    return is_near(st, r) || !net->ops->same_host;
 }
 
 static tutti_err fail_unconnected(const start *st, uint32_t r)
@@ -358,9 +177,7 @@ static tutti_err mark_apart(start *st)
     if (is_partial(st))
         err = tt_routes_create(st->topology, st->mem, &routes, st->diag);
     for (uint32_t r = 0; routes && r < st->n; r++)
-        st->ports[r].is_apart = r != st->rank &&
-                                !tt_start_is_near(&st->hellos[st->rank],
-                                                  &st->hellos[r]) &&
+        st->ports[r].is_apart = r != st->rank && !is_near(st, r) &&
                                 tt_route_rails(routes, st->rank, r) == 0;
     tt_routes_free(routes);
     return err;
@@ -379,7 +196,7 @@ static tutti_err list_ports(start *st)
         tt_access *accesses = all + (size_t)r * MAX_TRANSPORTS;
         uint32_t n = 0;
         uint8_t row;
-        for (size_t i = 0; i < MAX_TRANSPORTS && read_order(order[i], &row);
+        for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row);
              i++) {
             if (r == st->rank || row >= MAX_TRANSPORTS ||
                 !may_use(st, r, row, n == 0))
@@ -399,7 +216,7 @@ static tutti_err list_ports(start *st)
 tutti_err tt_start_ports(start *st)
 {
     tutti_err err = TUTTI_OK;
-    if (tt_rail_hints_create(st->n, st->mem, &st->hints))
+    if (tt_rail_hints_create(st->n, &st->passing, &st->hints))
         err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     if (!err && st->topology)
         err = tt_rail_hints_read(st->topology, st->rank, st->hosts, &st->hints,
@@ -419,18 +236,7 @@ tutti_err tt_start_ports(start *st)
             st->nets[row]->n_sockets = st->topology->n_sockets;
     }
     err = tt_start_agree(st, err);
-    const tt_rails_job job = {
-        .mem = st->keep,
-        .kept = &st->kept,
-        .boot = st->boot,
-        .rank = st->rank,
-        .n = st->n,
-        .hints = &st->hints,
-        .ports = st->ports,
-        .agree = agree_on,
-        .ctx = st,
-    };
-    return err ? err : tt_rails_open(&job, &st->rails, st->diag);
+    return err ? err : tt_rails_open(st);
 }
 
 /* ------------------------------------------------------------------ mesh -- */
@@ -527,19 +333,18 @@ static tutti_err compare_sides(start *st, uint8_t row, tutti_err mine)
 {
     const size_t size = 1 + ((size_t)st->n + 7) / 8; /* the error, a bit each */
     const tt_net *net = st->known[row];
-    uint8_t *own = tt_new(st->mem, 1, size);
-    uint8_t *all = tt_new(st->mem, st->n, size);
-    tutti_err err = TUTTI_ENOMEM;
-    if (!own || !all) {
-        tt_fail(st->diag, err, "out of memory for connections");
-        goto out;
-    }
+    uint8_t *own = tt_arena_new(&st->passing, 1, size);
+    uint8_t *all = tt_arena_new(&st->passing, st->n, size);
+    if (!own || !all)
+        return mine ? mine
+                    : tt_fail(st->diag, TUTTI_ENOMEM,
+                              "out of memory for connections");
     own[0] = mine != TUTTI_OK;
     for (uint32_t r = 0; !mine && net && r < st->n; r++)
         if (tt_mesh_is_by(st->mesh, r, net))
             own[1 + r / 8] |= (uint8_t)(1 << r % 8);
     tutti_diag why;
-    err = tt_boot_exchange(st->boot, own, size, all, &why);
+    tutti_err err = tt_boot_exchange(st->boot, own, size, all, &why);
     if (err && !mine)
         tt_fail(st->diag, err, "%s", why.text);
     for (uint32_t r = 0; !err && !mine && net && r < st->n; r++) {
@@ -551,9 +356,6 @@ static tutti_err compare_sides(start *st, uint8_t row, tutti_err mine)
               other[1 + st->rank / 8] >> st->rank % 8))
             tt_mesh_retreat(st->mesh, r, net, st->diag);
     }
-out:
-    tt_free(st->mem, own, 1, size);
-    tt_free(st->mem, all, st->n, size);
     return mine ? mine : err;
 }
 
@@ -572,7 +374,7 @@ static tutti_err compare_rows(start *st, tutti_err err)
 {
     const uint8_t *order = st->hellos[0].order;
     uint8_t row;
-    for (size_t i = 0; i < MAX_TRANSPORTS && read_order(order[i], &row); i++)
+    for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row); i++)
         if ((order[i] & MAY_MISS) && is_offered(st, row))
             err = compare_sides(st, row, err);
     for (uint32_t r = 0; !err && r < st->n; r++)
@@ -604,15 +406,18 @@ tutti_err tt_start_connect(start *st)
     for (size_t row = 0; row < MAX_TRANSPORTS; row++)
         if (st->known[row]) /* its names go when the call ends */
             st->known[row]->hints = NULL;
+    for (size_t i = 0; i < st->rails.n_more; i++)
+        st->rails.more[i].accesses[0].net->hints = NULL;
     tt_engine_unlock(st->engine);
     return tt_start_agree(st, err);
 }
 
 void tt_start_clean(start *st)
 {
-    tt_rails_free(&st->rails, st->keep);
-    for (uint8_t i = 0; i < MAX_TRANSPORTS; i++)
-        drop_net(st, i);
+    for (uint32_t i = 0; i < st->rails.n_nets; i++)
+        tt_start_drop(st, st->rails.nets[i]);
+    tt_free(st->keep, st->rails.more, st->rails.cap, sizeof(tt_port_opts));
+    for (uint32_t i = 0; i < MAX_TRANSPORTS; i++)
+        tt_start_drop(st, st->nets[i]);
     tt_arena_free(&st->kept);
-    tt_rail_hints_free(&st->hints, st->mem);
 }

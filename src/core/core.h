@@ -2,7 +2,8 @@
  * core.h - what implements tutti.h: private to src/core.
  *
  * process.c  what the process has one of, and fork
- * create.c   start-up: settings, launch, rendezvous, transports, mesh
+ * create.c   start-up: settings, launch, rendezvous, transports, mesh;
+ * start.c    with connect.c: see start.h
  * comm.c     communicators: split, destroy, abort, what they tell
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * rails.c    the connections of a pair of ranks
@@ -15,7 +16,10 @@
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
  * unstable.c schedules: calls without a communicator
- * report.c   how those end */
+ * probing.c  the probe, likewise
+ * report.c   how those end
+ *
+ * Next: create.c, comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
 
@@ -55,9 +59,9 @@ typedef struct tt_plan_key {
 typedef struct tt_plan_entry {
     tt_plan_key key;
     tt_program *program;
-    uint64_t shape;    /* for the fingerprint */
-    uint64_t used;     /* for least recently used */
-    double expected_s; /* by the observer; 0: not known */
+    uint64_t shape, schedule_id; /* for the fingerprint */
+    uint64_t used;               /* for least recently used */
+    double expected_s;           /* by the observer; 0: not known */
 } tt_plan_entry;
 
 #define TT_PLAN_CACHE 64
@@ -115,7 +119,8 @@ tutti_err tt_process_enter(tutti_diag *diag); /* EFORK in a child */
 bool tt_process_is_child(void);
 tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
                             tutti_diag *diag);
-void tt_process_retain(void); /* one more use of the engine */
+/* One more use of the engine; at_end is called when there is none any more. */
+void tt_process_retain(void (*at_end)(void));
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
 tt_regions *tt_process_regions(void); /* what tutti_alloc() gives */
@@ -153,21 +158,22 @@ typedef struct tt_known_job {
     const tt_mem *mem; /* for the network */
     tt_boot *boot;
     uint32_t rank, n;
-    const tt_known *known;                               /* rank 0's counts */
-    const char *(*host)(const void *ctx, uint32_t rank); /* its host's name */
+    const tt_known *known; /* rank 0's counts */
+    /* Where names count: that of a rank's host; [n]: which ranks share one,
+     * numbered in order of the ranks. */
+    const char *(*host)(const void *ctx, uint32_t rank);
     const void *ctx;
-    const uint32_t
-        *hosts; /* [n]: which ranks share one, numbered in order of the
-                              ranks; NULL where names do not count */
+    const uint32_t *hosts;
 } tt_known_job;
 /* Reads the setting. Errors: ECONFIG, ELIMIT, ENOMEM. */
 tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag);
 /* Collective: measured, or known from before (probe/probe.h); on rank 0 *out,
  * on all ranks the length of its text, 0 where all are on one host. Errors:
  * those of the probe and of boot, the same on all ranks. */
-struct tt_learn_job;
-tutti_err tt_known_learn(const struct tt_learn_job *job, tt_known *out,
-                         uint32_t *n_bytes, tutti_diag *diag);
+struct tt_probe_job;
+tutti_err tt_known_learn(const struct tt_probe_job *job, uint32_t n_hosts,
+                         bool is_fresh, tt_known *out, uint32_t *n_bytes,
+                         tutti_diag *diag);
 void tt_known_free(tt_known *k);
 /* Collective: rank 0's network, n_bytes of text, on all ranks; *out NULL when
  * n_bytes is 0. Errors: ECONFIG (it is not this job's), those of boot and of
@@ -178,44 +184,6 @@ tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
 
 /* rails.c */
 #define TT_PORTS_MAX 8
-/* What the network says of the connections of one rank. */
-typedef struct tt_rail_hints {
-    uint32_t n;
-    uint32_t *n_ports;                 /* [n] to each rank; at least 1 */
-    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
-    bool has_names;                    /* the network names interfaces */
-} tt_rail_hints;
-/* No hints, one port each. Errors: ENOMEM. */
-tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
-                               tt_rail_hints *out);
-void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem);
-/* The names are t's. hosts: number of each rank's host. Errors: ENOMEM. */
-tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
-                             const uint32_t *hosts, tt_rail_hints *out,
-                             tutti_diag *diag);
-/* The ports beyond port 0, and their nets. */
-typedef struct tt_rails {
-    uint32_t n_nets;
-    tt_net *nets[TT_PORTS_MAX - 1];
-    tt_port_opts *more; /* of each rank in order of port */
-    size_t n_more, cap;
-} tt_rails;
-typedef struct tt_rails_job {
-    const tt_mem *mem; /* for nets */
-    tt_arena *kept;    /* for what they are told */
-    tt_boot *boot;
-    uint32_t rank, n;
-    const tt_rail_hints *hints;
-    tt_port_opts *ports; /* [n] port 0; gets its rail */
-    /* All ranks learn whether all are well. */
-    tutti_err (*agree)(void *ctx, tutti_err mine);
-    void *ctx;
-} tt_rails_job;
-/* Opens a net for each port of any pair; all ranks call it. Errors: those of
- * the exchanges and transports. */
-tutti_err tt_rails_open(const tt_rails_job *job, tt_rails *out,
-                        tutti_diag *diag);
-void tt_rails_free(tt_rails *rails, const tt_mem *mem);
 /* Which rail of the communicator's network goes by which port. */
 tutti_err tt_comm_map_rails(tutti_comm *comm);
 void tt_comm_free_rails(tutti_comm *comm);
@@ -232,6 +200,7 @@ void tt_comm_set_ports(const tutti_comm *comm, tt_part *part);
 /* plans.c */
 typedef struct tt_want {
     const tt_shape *shape;
+    uint64_t total_bytes;
     bool in_place, is_pair;
     bool copies_input;
     const char *planner; /* rule, never NULL */
@@ -248,6 +217,7 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 /* call.c */
 typedef struct tt_call_in {
     tt_shape shape;
+    tt_measures sizes; /* set here */
     const void *in;
     void *out;
     tutti_type type;
@@ -261,6 +231,8 @@ typedef struct tt_call_in {
     double expected_s; /* set here: of a call that is observed; else 0 */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+/* Ends it on all ranks, by this one, for the reason in text. */
+void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text);
 /* Only this rank cannot make the call that its message names: the others must
  * not be left waiting for it. */
 void tt_comm_call_off(tutti_comm *comm, tutti_err err);
@@ -309,6 +281,5 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
 void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
 void tt_request_end(void *req, tutti_err err);  /* [unlocked; any thread] */
 void tt_request_drop(tutti_request *req);       /* was never begun */
-void tt_request_stop(void);                     /* the completion thread */
 
 #endif

@@ -34,7 +34,7 @@ static void number_hosts(start *st)
     st->agreed.n_hosts = 0;
     for (uint32_t r = 0; r < st->n; r++) {
         uint32_t q = 0;
-        while (!tt_start_is_near(&st->hellos[q], &st->hellos[r]))
+        while (!tt_host_is_same(&st->hellos[q].host, &st->hellos[r].host))
             q++;
         st->hosts[r] = q < r ? st->hosts[q] : st->agreed.n_hosts++;
     }
@@ -77,13 +77,11 @@ static double shared_cpus(const start *st)
 
 static tutti_err exchange_hellos(start *st)
 {
-    hello *mine = tt_new(st->mem, 1, sizeof(*mine));
-    st->hellos = tt_new(st->mem, st->n, sizeof(hello));
-    st->hosts = tt_new(st->mem, st->n, sizeof(uint32_t));
-    if (!mine || !st->hellos || !st->hosts) {
-        tt_free(st->mem, mine, 1, sizeof(*mine));
+    hello *mine = tt_arena_new(&st->passing, 1, sizeof(*mine));
+    st->hellos = tt_arena_new(&st->passing, st->n, sizeof(hello));
+    st->hosts = tt_arena_new(&st->passing, st->n, sizeof(uint32_t));
+    if (!mine || !st->hellos || !st->hosts)
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    }
     tt_host_id_get(&mine->host);
     if (sched_getaffinity(0, sizeof(mine->cpus), &mine->cpus) != 0)
         memset(&mine->cpus, 0xff, sizeof(mine->cpus)); /* not known: many */
@@ -110,7 +108,6 @@ static tutti_err exchange_hellos(start *st)
     if (!err)
         err = tt_boot_exchange(st->boot, mine, sizeof(*mine), st->hellos,
                                st->diag);
-    tt_free(st->mem, mine, 1, sizeof(*mine));
     if (err)
         return err;
     st->agreed = st->hellos[0].settings;
@@ -136,19 +133,18 @@ static const char *host_name(const void *ctx, uint32_t rank)
 /* TUTTI_TOPOLOGY=auto: rank 0 gets a network. */
 static tutti_err learn_topology(start *st)
 {
-    const tt_learn_job job = {
-        .mem = st->mem,
+    const tt_probe_job job = {
+        .mem = &tt_mem_std,
         .boot = st->boot,
         .rank = st->rank,
         .n_ranks = st->n,
-        .n_hosts = st->agreed.n_hosts,
         .settings = &st->settings,
     };
     if (!st->agreed.topology_is_learnt)
         return TUTTI_OK;
     uint64_t begin_ns = tt_now_ns();
-    tutti_err err = tt_known_learn(&job, &st->told, &st->agreed.topology_bytes,
-                                   st->diag);
+    tutti_err err = tt_known_learn(&job, st->agreed.n_hosts, false, &st->told,
+                                   &st->agreed.topology_bytes, st->diag);
     st->deadline_ns += tt_now_ns() - begin_ns; /* what comes has its own time */
     return err;
 }
@@ -178,11 +174,10 @@ static void clean(start *st)
     if (st->engine)
         tt_process_release();
     tt_start_clean(st);
-    tt_free(st->mem, st->hellos, st->n, sizeof(hello));
-    tt_free(st->mem, st->hosts, st->n, sizeof(uint32_t));
     tt_known_free(&st->told);
     tt_topology_free(st->topology);
     tt_boot_close(st->boot);
+    tt_arena_free(&st->passing);
 }
 
 static tutti_err take_engine(start *st)
@@ -208,7 +203,7 @@ static tutti_err take_engine(start *st)
 /* Takes the engine and the mesh. */
 static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
 {
-    uint32_t *members = tt_new(st->mem, st->n, sizeof(*members));
+    uint32_t *members = tt_arena_new(&st->passing, st->n, sizeof(*members));
     if (!members)
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     for (uint32_t r = 0; r < st->n; r++)
@@ -232,7 +227,6 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         st->engine = NULL;
         st->mesh = NULL;
     }
-    tt_free(st->mem, members, st->n, sizeof(*members));
     return err;
 }
 
@@ -263,34 +257,39 @@ static tutti_err check_planner(const start *st)
     return tt_fail(st->diag, err, "TUTTI_PLANNER: %.400s", diag.text);
 }
 
+tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
+                        tt_launch *launch, tutti_diag *diag)
+{
+    tutti_err err = tt_settings_read(settings, diag);
+    if (err)
+        return err;
+    tt_log_setup((tutti_log_level)settings->log);
+    tt_settings_warn_unknown();
+    err = tt_launch_detect(opts, settings, launch, diag);
+    if (err)
+        return err;
+    tt_log_rank((int)launch->rank);
+    uint64_t instance = tt_process_next_instance();
+    size_t used = strlen(launch->job);
+    if (instance > 0 && used > 0)
+        snprintf(launch->job + used, sizeof(launch->job) - used, "#%llu",
+                 (unsigned long long)instance);
+    return TUTTI_OK;
+}
+
 /* Who this rank is, and how the job is to be. */
 static tutti_err detect(start *st, const tutti_comm_opts *opts)
 {
-    tutti_err err = tt_settings_read(&st->settings, st->diag);
-    if (err)
-        return err;
-    tt_log_setup((tutti_log_level)st->settings.log);
-    tt_settings_warn_unknown();
-    err = check_planner(st);
+    tutti_err err = tt_start_read(opts, &st->settings, &st->launch, st->diag);
     if (!err)
-        err = tt_launch_detect(opts, &st->settings, &st->launch, st->diag);
-    if (err)
-        return err;
+        err = check_planner(st);
     if (opts && opts->start_timeout_s > 0)
         st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
     if (opts && opts->timeout_s > 0)
         st->settings.timeout_ns = tt_seconds_to_ns(opts->timeout_s);
     st->rank = st->launch.rank;
     st->n = st->launch.n_ranks;
-    tt_log_rank((int)st->rank);
-    /* Communicators that one process makes one after the other must not meet
-     * each other. */
-    uint64_t instance = tt_process_next_instance();
-    size_t used = strlen(st->launch.job);
-    if (instance > 0 && used > 0)
-        snprintf(st->launch.job + used, sizeof(st->launch.job) - used, "#%llu",
-                 (unsigned long long)instance);
-    return TUTTI_OK;
+    return err;
 }
 
 /* From the meeting to a mesh of which some is connected. */
@@ -357,6 +356,7 @@ static tutti_err start_up(const tt_mem *mem, tt_mem **home,
     st->home = home;
     st->diag = diag;
     st->kept.mem = mem;
+    st->passing.mem = &local;
     tutti_err err = run(st, opts, out);
     clean(st);
     tt_free(&local, st, 1, sizeof(*st));

@@ -14,7 +14,6 @@
  * Next       replan.c, infer/slowcalls.c, infer/slowlink.c. */
 #include "core/drift.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,13 +248,7 @@ static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
 static bool read_waited(uint64_t *ns)
 {
     char text[80];
-    int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
+    tt_file_head("/proc/thread-self/schedstat", text, sizeof(text));
     const char *second = strchr(text, ' ');
     *ns = second ? strtoull(second, NULL, 10) : 0;
     return second != NULL;

@@ -2,7 +2,7 @@
  * known.c - the network that the job knows (TUTTI_TOPOLOGY), on every rank.
  *
  * Only rank 0 reads the setting and the file, or gets what was measured. The
- * canonical text of the network goes to all in pieces, so a file needs to be on
+ * canonical text of the network goes to all, so a file needs to be on
  * one host only, and all ranks plan for the same network, bit for bit.
  *
  * Who sits where: in a file whose hosts have the names of the job's hosts, by
@@ -18,9 +18,6 @@
 
 #include "base/log.h"
 #include "probe/probe.h"
-
-/* What one exchange carries; every rank receives it from every rank. */
-#define PIECE_BYTES 8192u
 
 /* A text larger than this belongs on every host, and we on a faster way. */
 static const uint64_t most_bytes = 4 << 20;
@@ -61,14 +58,15 @@ tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag)
                    len, (unsigned long long)most_bytes);
 }
 
-tutti_err tt_known_learn(const tt_learn_job *job, tt_known *out,
-                         uint32_t *n_bytes, tutti_diag *diag)
+tutti_err tt_known_learn(const tt_probe_job *job, uint32_t n_hosts,
+                         bool is_fresh, tt_known *out, uint32_t *n_bytes,
+                         tutti_diag *diag)
 {
     tutti_topology *t = NULL;
     *out = (tt_known){0};
     *n_bytes = 0;
-    tutti_err err = tt_learn(job, &t, diag);
-    if (err || job->n_hosts == 1)
+    tutti_err err = tt_learn(job, n_hosts, is_fresh, &t, diag);
+    if (err || n_hosts == 1)
         return err;
     if (t) {
         err = put_text(t, out);
@@ -88,28 +86,6 @@ void tt_known_free(tt_known *k)
     if (k->text)
         tt_free(&tt_mem_std, k->text, k->n_bytes + 1, 1);
     *k = (tt_known){0};
-}
-
-/* All ranks: rank 0's text, into text[n_bytes]. */
-static tutti_err spread(const tt_known_job *job, char *text, uint64_t n_bytes,
-                        tutti_diag *diag)
-{
-    char mine[PIECE_BYTES];
-    char *all = tt_new(&tt_mem_std, job->n, PIECE_BYTES);
-    tutti_err err = TUTTI_OK;
-    if (!all)
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
-    for (uint64_t at = 0; at < n_bytes && !err; at += PIECE_BYTES) {
-        size_t len = (size_t)(n_bytes - at < PIECE_BYTES ? n_bytes - at
-                                                         : PIECE_BYTES);
-        memset(mine, 0, sizeof(mine));
-        if (job->rank == 0)
-            memcpy(mine, job->known->text + at, len);
-        err = tt_boot_exchange(job->boot, mine, sizeof(mine), all, diag);
-        memcpy(text + at, all, len);
-    }
-    tt_free(&tt_mem_std, all, job->n, PIECE_BYTES);
-    return err;
 }
 
 /* ------------------------------------------------------------ who where -- */
@@ -233,7 +209,9 @@ tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
     if (!text)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
     tutti_topology *t = NULL;
-    tutti_err err = spread(job, text, n_bytes, diag);
+    if (job->rank == 0)
+        memcpy(text, job->known->text, (size_t)n_bytes);
+    tutti_err err = tt_boot_share(job->boot, text, (size_t)n_bytes, diag);
     if (!err)
         err = tt_topology_parse(job->mem, text, (size_t)n_bytes, &t, diag);
     if (!err)

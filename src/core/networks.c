@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * networks.c - the functions of tutti_plan.h that are about a topology: open, bound, plan, predict, simulate, contention. Thin, like
- * unstable.c. */
+ * networks.c - the functions of tutti_plan.h that are about a topology: open,
+ * bound, plan, predict, simulate, contention. Thin, like unstable.c. */
 #include "bound/bound.h"
 #include "core/core.h"
 #include "core/report.h"
@@ -359,6 +359,21 @@ tutti_err tutti_comm_plan(const tutti_comm *comm, const tutti_plan_opts *opts,
     return tt_report(err, &found, diag);
 }
 
+/* The problem that a schedule was made for, at this size. */
+static tt_problem solved_by(const tutti_schedule *sched,
+                            const tutti_topology *net, uint64_t size_bytes,
+                            const uint64_t *block_bytes)
+{
+    return (tt_problem){
+        .collective = sched->collective,
+        .n_ranks = sched->n_ranks,
+        .root = sched->root,
+        .size_bytes = size_bytes,
+        .block_bytes = blocks_of(sched->collective, block_bytes),
+        .topology = net,
+    };
+}
+
 tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
                         const tutti_plan_opts *opts, double *seconds,
                         tutti_diag *diag)
@@ -368,15 +383,8 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
     tutti_plan_opts o;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
-    const tt_problem p = {
-        .collective = sched->collective,
-        .n_ranks = sched->n_ranks,
-        .root = sched->root,
-        .size_bytes = o.size_bytes,
-        .block_bytes = blocks_of(sched->collective, o.block_bytes),
-        .topology = net,
-        .progress = &progress,
-    };
+    tt_problem p = solved_by(sched, net, o.size_bytes, o.block_bytes);
+    p.progress = &progress;
     if (!err)
         err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
     return tt_report(err, &found, diag);
@@ -421,14 +429,8 @@ static tutti_err read_sim_opts(const tutti_topology *net,
         .front_window_bytes = o->front_window_bytes,
     };
     if (o->as_engine) {
-        const tt_problem p = {
-            .collective = sched->collective,
-            .n_ranks = sched->n_ranks,
-            .root = sched->root,
-            .size_bytes = o->size_bytes,
-            .topology = net,
-            .block_bytes = block_bytes,
-        };
+        const tt_problem p = solved_by(sched, net, o->size_bytes,
+                                       o->block_bytes);
         err = tt_plan_sim_opts(sched, &p, &tt_mem_std, out, diag);
         out->is_packet = o->is_packet;
     }

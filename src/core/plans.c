@@ -8,7 +8,8 @@
  *
  * Planners are pure and every rank gives them the same problem, so every rank
  * plans by itself and gets the same bytes; the schedule's id is part of what
- * ranks compare when they meet in a call. Nothing unproven is performed. */
+ * ranks compare when they meet in a call. Nothing unproven is performed.
+ * Next: plan/choose.c, walk/lower.h, call.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -97,13 +98,14 @@ static tt_problem blank_problem(const tutti_comm *comm)
     return p;
 }
 
-static tt_problem problem_of(const tutti_comm *comm, const tt_shape *shape)
+static tt_problem problem_of(const tutti_comm *comm, const tt_want *want)
 {
+    const tt_shape *shape = want->shape;
     tt_problem p = blank_problem(comm);
     p.collective = shape->coll;
     p.n_ranks = shape->n_ranks;
     p.root = shape->root;
-    p.size_bytes = tt_shape_total_bytes(shape);
+    p.size_bytes = want->total_bytes;
     if (shape->coll == TUTTI_ALL_TO_ALL)
         p.size_bytes /= shape->n_ranks;
     return p;
@@ -220,7 +222,7 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 static tutti_err find_part(tutti_comm *comm, const tt_want *want,
                            tt_part_entry **out, tutti_diag *diag)
 {
-    tt_problem p = problem_of(comm, want->shape);
+    tt_problem p = problem_of(comm, want);
     const char *rule = rule_of(comm, want->planner, &p);
     tt_part_key key;
     tutti_err err = part_key(want, &p, &rule, &key, diag);
@@ -296,7 +298,7 @@ static uint64_t shape_hash(const tt_want *want, const tt_bound *bound)
 static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
                            const tt_part_entry *part, tt_plan_entry *entry)
 {
-    uint64_t total = tt_shape_total_bytes(want->shape);
+    const uint64_t total = want->total_bytes;
     tt_cutting cut = cutting_of(comm);
     cut = tt_cutting_for(&cut, total, part->fronts);
     tt_layout lay = {
@@ -314,15 +316,17 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
     if (err)
         return err;
     err = tt_program_create(bound, &comm->mem, &entry->program);
-    if (err)
+    if (err) {
         tt_bound_unref(bound);
-    else
-        entry->shape = shape_hash(want, bound);
+        return err;
+    }
+    entry->shape = shape_hash(want, bound);
+    entry->schedule_id = bound->schedule_id;
     /* At these sizes time is in proportion to size. */
     if (part->expected_s > 0)
         entry->expected_s = part->expected_s * (double)total /
                             (double)(UINT64_C(1) << part->key.size_class);
-    return err;
+    return TUTTI_OK;
 }
 
 static tt_plan_entry *oldest(tutti_comm *comm)

@@ -2,14 +2,10 @@
  * probing.c - the probe of tutti_plan.h: from the environment to
  * a job that has met, as create.c does it, and then the probe instead of a
  * communicator. Thin, like unstable.c. */
-#include <stdio.h>
-#include <string.h>
-
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
-#include "core/core.h"
 #include "core/report.h"
+#include "core/start.h"
 #include "probe/probe.h"
 
 struct tutti_probe {
@@ -17,38 +13,16 @@ struct tutti_probe {
     tt_probe *found;
 };
 
-typedef struct start {
+typedef struct probing {
     tt_settings settings;
     tt_launch launch;
     tt_boot *boot;
     tutti_diag *diag;
-} start;
-
-static tutti_err meet(start *st)
-{
-    tutti_err err = tt_settings_read(&st->settings, st->diag);
-    if (err)
-        return err;
-    tt_log_setup((tutti_log_level)st->settings.log);
-    tt_settings_warn_unknown();
-    err = tt_launch_detect(NULL, &st->settings, &st->launch, st->diag);
-    if (err)
-        return err;
-    tt_log_rank((int)st->launch.rank);
-    /* What one process makes one after the other must not meet. */
-    uint64_t instance = tt_process_next_instance();
-    size_t used = strlen(st->launch.job);
-    if (instance > 0 && used > 0)
-        snprintf(st->launch.job + used, sizeof(st->launch.job) - used, "#%llu",
-                 (unsigned long long)instance);
-    uint64_t deadline_ns = tt_now_ns() + st->settings.start_timeout_ns;
-    return tt_boot_open(&st->launch, &st->settings, &tt_mem_std, deadline_ns,
-                        &st->boot, st->diag);
-}
+} probing;
 
 /* Rank 0: a later job need not measure what it could not do better itself. */
-static void keep(const start *st, uint64_t fingerprint, const tt_probe_job *job,
-                 const tt_probe *found)
+static void keep(const probing *st, uint64_t fingerprint,
+                 const tt_probe_job *job, const tt_probe *found)
 {
     tutti_probe_info info;
     tt_probe_describe(found, &info);
@@ -59,9 +33,14 @@ static void keep(const start *st, uint64_t fingerprint, const tt_probe_job *job,
         tt_learn_keep(&st->settings, fingerprint, found);
 }
 
-static tutti_err run(start *st, const tutti_probe_opts *opts, tutti_probe *out)
+static tutti_err run(probing *st, const tutti_probe_opts *opts,
+                     tutti_probe *out)
 {
-    tutti_err err = meet(st);
+    tutti_err err = tt_start_read(NULL, &st->settings, &st->launch, st->diag);
+    if (!err)
+        err = tt_boot_open(&st->launch, &st->settings, &tt_mem_std,
+                           tt_now_ns() + st->settings.start_timeout_ns,
+                           &st->boot, st->diag);
     if (err)
         return err;
     out->rank = st->launch.rank;
@@ -73,18 +52,12 @@ static tutti_err run(start *st, const tutti_probe_opts *opts, tutti_probe *out)
         .n_ranks = out->n_ranks,
         .settings = &st->settings,
         .time_ns = opts->time_s > 0 ? tt_seconds_to_ns(opts->time_s) : 0,
-        .seed = TT_FNV1A_START,
         .progress = opts->progress,
         .progress_ctx = opts->progress_ctx,
     };
-    const tt_learn_job who = {.mem = &tt_mem_std,
-                              .boot = st->boot,
-                              .rank = out->rank,
-                              .n_ranks = out->n_ranks,
-                              .settings = &st->settings};
     uint64_t fingerprint;
     tt_learn_begin(st->boot);
-    err = tt_fingerprint(&who, &fingerprint, st->diag);
+    err = tt_fingerprint(&job, &fingerprint, st->diag);
     if (!err)
         err = tt_probe_run(&job, &out->found, st->diag);
     if (!err && out->rank == 0)
@@ -98,7 +71,7 @@ tutti_err tutti_probe_run(const tutti_probe_opts *opts, tutti_probe **out,
     tutti_diag found;
     tutti_probe_opts given;
     tt_diag_clear(&found);
-    start *st = NULL;
+    probing *st = NULL;
     tutti_probe *probe = NULL;
     tutti_err err = tt_process_enter(&found);
     if (!err)

@@ -4,7 +4,8 @@
  * do: nothing.
  *
  * The engine is made with the first communicator and goes with the last
- * communicator or request. The memory outlives it. */
+ * communicator or request. The memory outlives it.
+ * Next: engine/engine.h, base/regions.c, base/fork.c. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -16,6 +17,7 @@ static struct {
     tt_engine *engine;
     uint32_t n_users;
     uint64_t n_instances;
+    void (*at_end)(void); /* NULL: nothing to do */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static tt_regions regions = TT_REGIONS_INIT(&tt_mem_std);
@@ -105,10 +107,11 @@ tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
     return err;
 }
 
-void tt_process_retain(void)
+void tt_process_retain(void (*at_end)(void))
 {
     pthread_mutex_lock(&process.lock);
     process.n_users++;
+    process.at_end = at_end;
     pthread_mutex_unlock(&process.lock);
 }
 
@@ -128,8 +131,8 @@ void tt_process_release(void)
     tt_engine_destroy(gone);
     /* Unless somebody has begun anew meanwhile. */
     pthread_mutex_lock(&process.lock);
-    if (process.n_users == 0)
-        tt_request_stop();
+    if (process.n_users == 0 && process.at_end)
+        process.at_end();
     pthread_mutex_unlock(&process.lock);
 }
 

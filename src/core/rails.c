@@ -18,7 +18,7 @@
  *            ports. All ports are connected at the start: plans count on
  *            them.
  * Next: create.c, plans.c. */
-#include "core/core.h"
+#include "core/start.h"
 
 #include <string.h>
 
@@ -202,27 +202,18 @@ tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
     return err;
 }
 
-tutti_err tt_rail_hints_create(uint32_t n, const tt_mem *mem,
-                               tt_rail_hints *out)
+tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out)
 {
-    *out = (tt_rail_hints){.n = n};
-    out->n_ports = tt_new(mem, n, sizeof(*out->n_ports));
+    *out = (tt_rail_hints){.has_names = false};
+    out->n_ports = tt_arena_new(arena, n, sizeof(*out->n_ports));
     for (uint32_t k = 0; k < TT_PORTS_MAX; k++) {
-        out->hints[k] = tt_new(mem, n, sizeof(tt_link_hint));
+        out->hints[k] = tt_arena_new(arena, n, sizeof(tt_link_hint));
         if (!out->hints[k] || !out->n_ports)
             return TUTTI_ENOMEM;
     }
     for (uint32_t r = 0; r < n; r++)
         out->n_ports[r] = 1;
     return TUTTI_OK;
-}
-
-void tt_rail_hints_free(tt_rail_hints *h, const tt_mem *mem)
-{
-    for (uint32_t k = 0; k < TT_PORTS_MAX; k++)
-        tt_free(mem, h->hints[k], h->n, sizeof(tt_link_hint));
-    tt_free(mem, h->n_ports, h->n, sizeof(*h->n_ports));
-    *h = (tt_rail_hints){0};
 }
 
 /* ------------------------------------------------------------- opening -- */
@@ -234,153 +225,126 @@ typedef struct call_me {
 } call_me;
 
 /* Port k of rank r, for tt_mesh_port(). */
-static uint64_t rail_of(const tt_rails_job *job, uint32_t r, uint32_t k)
+static uint64_t rail_of(const start *st, uint32_t r, uint32_t k)
 {
-    const tt_link_hint *h = &job->hints->hints[k][r];
-    return job->rank < r ? rail_id(h->dev, h->far_dev)
-                         : rail_id(h->far_dev, h->dev);
+    const tt_link_hint *h = &st->hints.hints[k][r];
+    return st->rank < r ? rail_id(h->dev, h->far_dev)
+                        : rail_id(h->far_dev, h->dev);
 }
 
 /* Whether this pair has a port k: both ends find the same. */
-static bool has_port(const tt_rails_job *job, uint32_t r, uint32_t k)
+static bool has_port(const start *st, uint32_t r, uint32_t k)
 {
-    return r != job->rank && job->hints->n_ports[r] > k &&
-           job->ports[r].n_accesses > 0 &&
-           job->ports[r].accesses[0].net->ops->binds;
+    return r != st->rank && st->hints.n_ports[r] > k &&
+           st->ports[r].n_accesses > 0 &&
+           st->ports[r].accesses[0].net->ops->binds;
 }
 
 /* The transport of further ports: that of the first ones. */
-static const tt_net *example(const tt_rails_job *job, uint32_t k)
+static const tt_net *example(const start *st, uint32_t k)
 {
-    for (uint32_t r = 0; r < job->n; r++)
-        if (has_port(job, r, k))
-            return job->ports[r].accesses[0].net;
+    for (uint32_t r = 0; r < st->n; r++)
+        if (has_port(st, r, k))
+            return st->ports[r].accesses[0].net;
     return NULL;
 }
 
-static tutti_err open_net(const tt_rails_job *job, uint32_t k, tt_rails *out,
-                          call_me *mine, tutti_diag *diag)
+static tutti_err open_net(start *st, uint32_t k, call_me *mine)
 {
-    const tt_net *like = example(job, k);
+    const tt_net *like = example(st, k);
     if (!like)
         return TUTTI_OK;
-    tt_net *net = tt_new(job->mem, 1, like->ops->net_size);
-    if (!net)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for transport %s",
-                       like->ops->name);
-    *net = (tt_net){.ops = like->ops,
-                    .up = like->up,
-                    .mem = job->mem,
-                    .settings = like->settings,
-                    .regions = like->regions,
-                    .rank = like->rank,
-                    .n_ranks = like->n_ranks,
-                    .is_local = like->is_local,
-                    .hints = job->hints->hints[k],
-                    .n_sockets = like->n_sockets,
-                    .fd = -1};
-    out->nets[out->n_nets++] = net;
-    tutti_err err = net->ops->open(net, diag);
-    if (!err)
-        mine->len = (uint32_t)net->ops->address(net, mine->bytes);
-    return err;
+    tt_net **at = &st->rails.nets[st->rails.n_nets++];
+    tutti_err err = tt_start_net(st, like->ops, at);
+    if (err)
+        return err;
+    (*at)->hints = st->hints.hints[k];
+    (*at)->n_sockets = like->n_sockets;
+    mine->len = (uint32_t)like->ops->address(*at, mine->bytes);
+    return TUTTI_OK;
 }
 
-static tutti_err add_port(const tt_rails_job *job, uint32_t r, uint32_t k,
-                          const call_me *theirs, tt_rails *out)
+static tutti_err add_port(start *st, uint32_t r, uint32_t k,
+                          const call_me *theirs)
 {
+    tt_rails *out = &st->rails;
     void **list = (void **)&out->more;
     uint32_t len = theirs->len <= TT_NET_ADDR_MAX ? theirs->len : 0;
-    tt_access *access = tt_arena_new(job->kept, 1, sizeof(*access));
-    void *addr = tt_arena_new(job->kept, 1, len ? len : 1);
+    tt_access *access = tt_arena_new(&st->kept, 1, sizeof(*access));
+    void *addr = tt_arena_new(&st->kept, 1, len ? len : 1);
     if (!access || !addr ||
-        tt_grow(job->mem, list, &out->cap, out->n_more + 1,
+        tt_grow(st->keep, list, &out->cap, out->n_more + 1,
                 sizeof(tt_port_opts)))
         return TUTTI_ENOMEM;
     memcpy(addr, theirs->bytes, len);
     *access = (tt_access){out->nets[out->n_nets - 1], addr, len};
     out->more[out->n_more++] = (tt_port_opts){.rank = r,
-                                              .rail = rail_of(job, r, k),
+                                              .rail = rail_of(st, r, k),
                                               .accesses = access,
                                               .n_accesses = 1};
     return TUTTI_OK;
 }
 
-static tutti_err open_round(const tt_rails_job *job, uint32_t k, tt_rails *out,
-                            tutti_diag *diag)
+static tutti_err open_round(start *st, uint32_t k)
 {
     tt_arena arena = {.mem = &tt_mem_std};
     call_me *mine = tt_arena_new(&arena, 1, sizeof(*mine));
-    call_me *all = tt_arena_new(&arena, job->n, sizeof(*all));
+    call_me *all = tt_arena_new(&arena, st->n, sizeof(*all));
     tutti_err err = TUTTI_OK;
     if (!mine || !all)
-        err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for connections");
+        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory for connections");
     else
-        err = open_net(job, k, out, mine, diag);
-    err = job->agree(job->ctx, err);
+        err = open_net(st, k, mine);
+    err = tt_start_agree(st, err);
     if (!err)
-        err = tt_boot_exchange(job->boot, mine, sizeof(*mine), all, diag);
-    for (uint32_t r = 0; !err && r < job->n; r++) {
-        if (has_port(job, r, k))
-            err = add_port(job, r, k, &all[r], out);
+        err = tt_boot_exchange(st->boot, mine, sizeof(*mine), all, st->diag);
+    for (uint32_t r = 0; !err && r < st->n; r++) {
+        if (has_port(st, r, k))
+            err = add_port(st, r, k, &all[r]);
         if (err)
-            tt_fail(diag, err, "out of memory for connections");
+            tt_fail(st->diag, err, "out of memory for connections");
     }
     tt_arena_free(&arena);
     return err;
 }
 
 /* The most ports of any pair of the job. */
-static tutti_err count_rounds(const tt_rails_job *job, uint32_t *out,
-                              tutti_diag *diag)
+static tutti_err count_rounds(start *st, uint32_t *out)
 {
     uint32_t mine = 1;
-    for (uint32_t r = 0; r < job->n; r++)
-        for (uint32_t k = 1; k < job->hints->n_ports[r]; k++)
-            if (has_port(job, r, k) && k >= mine)
+    for (uint32_t r = 0; r < st->n; r++)
+        for (uint32_t k = 1; k < st->hints.n_ports[r]; k++)
+            if (has_port(st, r, k) && k >= mine)
                 mine = k + 1;
     *out = 1;
-    uint32_t *all = tt_new(&tt_mem_std, job->n, sizeof(*all));
-    tutti_err err = job->agree(job->ctx, all ? TUTTI_OK : TUTTI_ENOMEM);
+    uint32_t *all = tt_new(&tt_mem_std, st->n, sizeof(*all));
+    tutti_err err = tt_start_agree(st, all ? TUTTI_OK : TUTTI_ENOMEM);
     if (!err)
-        err = tt_boot_exchange(job->boot, &mine, sizeof(mine), all, diag);
-    for (uint32_t r = 0; !err && r < job->n; r++)
+        err = tt_boot_exchange(st->boot, &mine, sizeof(mine), all, st->diag);
+    for (uint32_t r = 0; !err && r < st->n; r++)
         *out = all[r] > *out ? all[r] : *out;
-    tt_free(&tt_mem_std, all, job->n, sizeof(*all));
+    tt_free(&tt_mem_std, all, st->n, sizeof(*all));
     if (!err && *out > TT_PORTS_MAX)
-        return tt_fail(diag, TUTTI_EPROTO,
+        return tt_fail(st->diag, TUTTI_EPROTO,
                        "a rank told a number of ports that makes no sense");
     return err;
 }
 
-tutti_err tt_rails_open(const tt_rails_job *job, tt_rails *out,
-                        tutti_diag *diag)
+tutti_err tt_rails_open(start *st)
 {
     uint32_t n_rounds;
-    if (!job->hints->has_names || job->n < 2)
+    if (!st->hints.has_names || st->n < 2)
         return TUTTI_OK;
-    for (uint32_t r = 0; r < job->n; r++)
-        if (r != job->rank)
-            job->ports[r].rail = rail_of(job, r, 0);
-    tutti_err err = count_rounds(job, &n_rounds, diag);
+    for (uint32_t r = 0; r < st->n; r++)
+        if (r != st->rank)
+            st->ports[r].rail = rail_of(st, r, 0);
+    tutti_err err = count_rounds(st, &n_rounds);
     for (uint32_t k = 1; !err && k < n_rounds; k++)
-        err = open_round(job, k, out, diag);
+        err = open_round(st, k);
     if (!err && n_rounds > 1)
         TT_INFO("up to %u connections per pair of ranks, one for each rail",
                 n_rounds);
     return err;
-}
-
-void tt_rails_free(tt_rails *rails, const tt_mem *mem)
-{
-    for (uint32_t i = 0; i < rails->n_nets; i++) {
-        tt_net *net = rails->nets[i];
-        const tt_net_ops *ops = net->ops;
-        ops->fini(net);
-        tt_free(mem, net, 1, ops->net_size);
-    }
-    tt_free(mem, rails->more, rails->cap, sizeof(tt_port_opts));
-    *rails = (tt_rails){0};
 }
 
 /* ----------------------------------------------------- rails of a schedule -- */

@@ -77,34 +77,25 @@ bool tt_replan_may(const tt_replan *r)
     return r->boot && tt_now_ns() >= r->next_ns;
 }
 
-static const char *no_name(const void *ctx, uint32_t rank)
-{
-    (void)ctx;
-    (void)rank;
-    return "";
-}
-
 /* All ranks: the network as it is now; on rank 0 kept for the next job. */
 static tutti_err measure(const tutti_comm *comm, tt_replan *r,
                          tutti_topology **out, tutti_diag *diag)
 {
     tt_known known = {0};
     uint32_t n_bytes = 0;
-    const tt_learn_job job = {.mem = &tt_mem_std,
+    const tt_probe_job job = {.mem = &tt_mem_std,
                               .boot = r->boot,
                               .rank = comm->rank,
                               .n_ranks = comm->n_ranks,
-                              .n_hosts = comm->agreed.n_hosts,
-                              .settings = &r->settings,
-                              .is_fresh = true};
+                              .settings = &r->settings};
     const tt_known_job share = {.mem = &comm->mem,
                                 .boot = r->boot,
                                 .rank = comm->rank,
                                 .n = comm->n_ranks,
-                                .known = &known,
-                                .host = no_name};
+                                .known = &known};
     *out = NULL;
-    tutti_err err = tt_known_learn(&job, &known, &n_bytes, diag);
+    tutti_err err = tt_known_learn(&job, comm->agreed.n_hosts, true, &known,
+                                   &n_bytes, diag);
     if (!err)
         err = tt_known_share(&share, n_bytes, false, out, diag);
     tt_known_free(&known);

@@ -5,7 +5,7 @@
  *
  * A request is freed when both its user and the engine have let go of it. The
  * completion thread starts with the first callback and lives until the process
- * has neither a communicator nor a request left. */
+ * has neither a communicator nor a request left. Next: call.c (who makes them). */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fork.h"
 #include "core/core.h"
 
@@ -100,7 +101,7 @@ static tutti_err start_thread(void)
     return err;
 }
 
-void tt_request_stop(void)
+static void stop_thread(void)
 {
     pthread_mutex_lock(&queue.lock);
     bool runs = queue.runs;
@@ -137,7 +138,7 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
     tutti_request *req = tt_new(mem, 1, sizeof(*req));
     if (!req)
         return TUTTI_ENOMEM;
-    tt_process_retain(); /* it may outlive its communicator */
+    tt_process_retain(stop_thread); /* it may outlive its communicator */
     req->mem = *mem;
     req->engine = engine;
     req->is_elsewhere = true;
@@ -154,13 +155,6 @@ void tt_request_drop(tutti_request *req)
 {
     atomic_store_explicit(&req->n_refs, 1, memory_order_relaxed);
     unref(req);
-}
-
-static void signal_fd(int fd)
-{
-    uint64_t one = 1;
-    ssize_t n = write(fd, &one, sizeof(one));
-    (void)n; /* it cannot be full: it is written once or twice */
 }
 
 /* The reference goes with it. */
@@ -204,7 +198,7 @@ static void settle(tutti_request *req, tutti_err err)
     atomic_store_explicit(&req->is_done, 1, memory_order_seq_cst);
     int fd = atomic_load_explicit(&req->fd, memory_order_seq_cst);
     if (fd >= 0)
-        signal_fd(fd);
+        tt_bell_ring(fd);
 }
 
 static void let_go(tutti_request *req)
@@ -338,7 +332,7 @@ tutti_err tutti_request_fd(tutti_request *req, int *fd)
         else
             have = mine;
         if (atomic_load_explicit(&req->is_done, memory_order_seq_cst))
-            signal_fd(have);
+            tt_bell_ring(have);
     }
     *fd = have;
     return TUTTI_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * start.h - what create.c and connect.c share while a communicator is made. */
+ * start.h - what create.c, connect.c and rails.c share while a communicator is
+ * made; start.c has what each of them needs. */
 #ifndef TT_CORE_START_H
 #define TT_CORE_START_H
 
@@ -8,6 +9,8 @@
 #include "core/core.h"
 
 #define MAX_TRANSPORTS 8
+/* In hello.order: a transport that may miss. */
+#define MAY_MISS 0x80
 
 /* What a rank tells all others first; equal-sized. */
 typedef struct hello {
@@ -17,8 +20,24 @@ typedef struct hello {
     uint8_t order[MAX_TRANSPORTS]; /* rows + 1, MAY_MISS; likewise */
 } hello;
 
+/* What the network says of the connections of one rank. */
+typedef struct tt_rail_hints {
+    uint32_t *n_ports;                 /* [n] to each rank; at least 1 */
+    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
+    bool has_names;                    /* the network names interfaces */
+} tt_rail_hints;
+
+/* The ports beyond port 0, and their nets. */
+typedef struct tt_rails {
+    uint32_t n_nets;
+    tt_net *nets[TT_PORTS_MAX - 1];
+    tt_port_opts *more; /* of each rank in order of port */
+    size_t n_more, cap;
+} tt_rails;
+
 typedef struct start {
     const tt_mem *mem;  /* for what goes when the call ends */
+    tt_arena passing;   /* of mem: the same, freed with the start */
     const tt_mem *keep; /* the same, at an address that lasts with the mesh */
     tt_mem **home;      /* of keep, for the mesh to take */
     tt_settings settings;
@@ -35,7 +54,7 @@ typedef struct start {
     size_t card_bytes;
     tt_port_opts *ports; /* [n] */
     tt_rail_hints hints;
-    tt_rails rails;    /* ports beyond these */
+    tt_rails rails;    /* ports beyond these; its lists: of keep */
     tt_engine *engine; /* NULL: not taken */
     tt_mesh *mesh;
     uint32_t *hosts; /* [n] */
@@ -45,13 +64,31 @@ typedef struct start {
     tutti_diag *diag;
 } start;
 
-/* connect.c; all but the first are for all ranks together. */
+/* create.c: what the environment says of the job and of this rank; the log is set
+ * up. What one process makes one after the other does not meet: each has another
+ * name of the job. opts may be NULL. */
+tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
+                        tt_launch *launch, tutti_diag *diag);
+
+/* -------------------------------------------------------------- start.c */
 
 /* TUTTI_TRANSPORTS into hello.order. */
 tutti_err tt_start_order(const start *st, uint8_t *order);
-/* Every rank learns whether all are well; of those that are not the first of
- * those who know most is named. */
+/* Into a number from 0; false: that is the end. */
+bool tt_start_row(uint8_t entry, uint8_t *row);
+/* Opens the transports of this rank's order; what was not asked for by name is no
+ * reason to fail. */
+tutti_err tt_start_nets(start *st);
+/* Opens one, as *out, which is the caller's to drop even when it fails (NULL: out
+ * of memory). */
+tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out);
+void tt_start_drop(start *st, tt_net *net); /* accepts NULL */
+/* All ranks: every rank learns whether all are well; of those that are not the
+ * first of those who know most is named. */
 tutti_err tt_start_agree(start *st, tutti_err mine);
+
+/* -------------------------------------- connect.c: all ranks together */
+
 /* Opens transports, and tells their addresses. */
 tutti_err tt_start_offer(start *st);
 /* By which transports each rank may be reached, by how many ports. */
@@ -63,7 +100,16 @@ tutti_err tt_start_connect(start *st);
 /* Frees what has not become the mesh's. */
 void tt_start_clean(start *st);
 
-/* On the same machine, in the same network namespace. */
-bool tt_start_is_near(const hello *a, const hello *b);
+/* -------------------------------------------------------------- rails.c */
+
+/* No hints, one port each. Errors: ENOMEM. */
+tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out);
+/* The names are t's. hosts: number of each rank's host. Errors: ENOMEM. */
+tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
+                             const uint32_t *hosts, tt_rail_hints *out,
+                             tutti_diag *diag);
+/* Opens a net for each port of any pair; all ranks call it. Errors: those of
+ * the exchanges and transports. */
+tutti_err tt_rails_open(start *st);
 
 #endif

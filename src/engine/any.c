@@ -14,8 +14,6 @@
  * Cost       Nothing while there is no such receive; else one look at what is
  *            kept of every member per pass in which something new was kept.
  * Next: core/messages.c, who owns them. */
-#include <stdio.h>
-
 #include "engine/state.h"
 
 static bool is_kept(const tt_peer *peer, uint64_t comm, uint64_t channel,
@@ -59,15 +57,6 @@ static uint32_t find(const tt_any *any)
     return TT_NONE;
 }
 
-static void unlink_any(tt_any *any)
-{
-    tt_any **at = &any->team->anys;
-    while (*at != any)
-        at = &(*at)->next;
-    *at = any->next;
-    any->team->mesh->engine->n_active--;
-}
-
 /* Serves what can be served; each receive that is found frees itself, and may
  * have failed the team, which ends the others. */
 static void serve(tt_team *team)
@@ -79,7 +68,7 @@ static void serve(tt_team *team)
             any = any->next;
             continue;
         }
-        unlink_any(any);
+        tt_any_unlink(any);
         team->any_last = rank;
         any->found(any, rank, TUTTI_OK);
         any = team->anys;
@@ -118,29 +107,4 @@ void tt_any_run(tt_engine *e)
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         for (tt_team *team = mesh->teams; team; team = team->next)
             serve_or_end(team);
-}
-
-void tt_any_end(tt_team *team, tutti_err err)
-{
-    while (team->anys) {
-        tt_any *any = team->anys;
-        unlink_any(any);
-        any->found(any, TT_NONE, err);
-    }
-}
-
-void tt_any_expire(tt_team *team, uint64_t now_ns)
-{
-    const tt_any *any = team->anys;
-    while (any && now_ns < any->deadline_ns)
-        any = any->next;
-    if (!any || team->err)
-        return;
-    char text[160];
-    snprintf(
-        text, sizeof(text),
-        "recv from any rank, tag %d, timed out on rank %u after %.3g s: no "
-        "rank has sent",
-        any->tag, team->rank, (double)(any->deadline_ns - any->start_ns) / 1e9);
-    tt_team_fail(team, TUTTI_ETIMEOUT, TT_NONE, text);
 }

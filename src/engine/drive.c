@@ -34,31 +34,13 @@ static const int sleep_full_ms = 10;
 /* And while calls have not told all partners that they are there. */
 static const int sleep_silent_ms = 1;
 
-void tt_engine_lock(tt_engine *e)
-{
-    if (pthread_mutex_trylock(&e->lock) == 0)
-        return;
-    atomic_fetch_add_explicit(&e->n_waiting, 1, memory_order_relaxed);
-    pthread_mutex_lock(&e->lock);
-    atomic_fetch_sub_explicit(&e->n_waiting, 1, memory_order_relaxed);
-}
-
-void tt_engine_unlock(tt_engine *e)
-{
-    pthread_mutex_unlock(&e->lock);
-}
+/* ------------------------------------------------------------------- pass -- */
 
 static void run_news(tt_engine *e)
 {
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         tt_mesh_run(mesh);
     tt_any_run(e);
-}
-
-void tt_engine_flush(tt_engine *e)
-{
-    tt_engine_pump(e);
-    tt_op_recycle(e);
 }
 
 static bool pass(tt_engine *e, bool has_event)
@@ -95,35 +77,12 @@ static void tick(tt_engine *e)
     tt_engine_step(e);
 }
 
-static void ring(tt_engine *e)
-{
-    uint64_t one = 1;
-    ssize_t n = write(e->wake_fd, &one, sizeof(one));
-    (void)n; /* full means that it is readable already */
-}
-
-void tt_engine_wake(tt_engine *e)
-{
-    if (e->n_sleeping > 0)
-        ring(e);
-    if (e->n_waits > 0)
-        pthread_cond_broadcast(&e->changed);
-}
-
-void tt_engine_alert(tt_engine *e)
-{
-    /* Who drives may be on its way to sleep, past its last look. */
-    if (e->is_driven && e->n_sleeping == 0)
-        ring(e);
-    tt_engine_wake(e);
-}
-
 void tt_engine_kick(tt_engine *e, bool waits)
 {
     /* A sleeper does not know of sends that found no room, nor of slices that
      * can be pulled. */
     if (e->n_sleeping > 0 && (e->dirty || e->work || (!waits && !e->is_driven)))
-        ring(e);
+        tt_engine_ring(e);
     if (!waits && !e->is_driven && e->is_quiet)
         pthread_cond_broadcast(&e->changed);
 }
@@ -138,14 +97,39 @@ void tt_engine_poke(tt_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* ------------------------------------------------------------------ sleep -- */
-
-void tt_engine_listen(tt_engine *e, int fd, bool on)
+/* Gives the last control messages (BYE, ABORT) a moment to get out. */
+static void drain(tt_mesh *mesh)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    if (fd >= 0)
-        epoll_ctl(e->epoll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+    tt_engine *e = mesh->engine;
+    uint64_t until = tt_now_ns() + TT_NS_PER_S;
+    bool busy = true;
+    tt_engine_flush(e);
+    while (busy && tt_now_ns() < until) {
+        busy = false;
+        for (uint32_t i = 0; i < mesh->n_peers; i++)
+            busy |= !mesh->peers[i].is_lost && mesh->peers[i].n_ctl > 0;
+        if (busy)
+            tt_engine_step(e);
+    }
 }
+
+void tt_mesh_unref(tt_mesh *mesh)
+{
+    if (!mesh)
+        return;
+    tt_engine *e = mesh->engine;
+    tt_engine_lock(e);
+    bool is_last = --mesh->n_refs == 0;
+    if (is_last) {
+        drain(mesh);
+        tt_mesh_detach(mesh);
+    }
+    tt_engine_unlock(e);
+    if (is_last)
+        tt_mesh_end(mesh);
+}
+
+/* ------------------------------------------------------------------ sleep -- */
 
 /* Returns false when something is there already: do not sleep. */
 static bool arm_all(tt_engine *e, bool on)
@@ -183,7 +167,7 @@ static void sleep_once(tt_engine *e)
     if (--e->n_sleeping == 0)
         arm_all(e, false);
     else
-        ring(e);
+        tt_engine_ring(e);
 }
 
 /* ------------------------------------------------------------------ drive -- */
@@ -252,7 +236,7 @@ static bool rest(tt_engine *e, spin *s)
 static void speak(tt_engine *e)
 {
     tt_engine_speak(e, tt_now_ns());
-    tt_engine_pump(e);
+    tt_engine_flush(e);
 }
 
 /* One round of driving: a pass, and what follows from it. */
@@ -420,7 +404,7 @@ void tt_engine_destroy(tt_engine *e)
     if (e->has_thread) {
         tt_engine_lock(e);
         e->stops = true;
-        ring(e);
+        tt_engine_ring(e);
         pthread_cond_broadcast(&e->changed);
         tt_engine_unlock(e);
         pthread_join(e->thread, NULL);

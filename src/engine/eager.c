@@ -24,28 +24,6 @@ static const uint8_t most_untold = TT_EAGER_CALLS / 2;
 
 /* -------------------------------------------------------------- counting -- */
 
-bool tt_eager_reserve(tt_peer *peer)
-{
-    uint8_t out = (uint8_t)(peer->n_first - peer->n_first_taken);
-    if (out + peer->n_reserved >= TT_EAGER_CALLS)
-        return false;
-    peer->n_reserved++;
-    return true;
-}
-
-void tt_eager_unreserve(tt_side *side)
-{
-    if (side->is_eager)
-        side->peer->n_reserved--;
-    side->is_eager = false;
-}
-
-void tt_eager_sent(tt_side *side)
-{
-    tt_eager_unreserve(side);
-    side->peer->n_first++;
-}
-
 bool tt_eager_taken(tt_peer *peer, uint8_t flags)
 {
     uint8_t n = (uint8_t)(flags - peer->n_first_taken);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * engine.c - messages between engines: what comes in, and what goes out next.
+ * engine.c - what comes in: the upcalls of the transports.
  *
- * In: a transport's upcalls find the op, the side and the lane, and the walk
- * takes the rest.
- * Out: a peer that has something to say is "dirty"; the pump serves its control
- * messages first, then its ready sides by priority and age, each by its heap,
- * until the transport has no more room.
- * Next: mesh.c (connections), team.c (failures), drive.c (who calls all this, and when). */
+ * A message is for a call (op.c takes it), for a team or a group (team.c), for
+ * the mesh (mesh.c), or for a call that was not entered here: then it is kept
+ * (eager.c), if it may be. What goes out is told in peer.c and op.c.
+ * Next: op.c, team.c (failures), drive.c (who calls all this, and when). */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,117 +13,12 @@
 
 static const char stranger[] = "it spoke to a communicator that it is not in";
 
-/* ------------------------------------------------------------------- out -- */
-
-void tt_peer_dirty(tt_peer *peer)
-{
-    if (peer->is_dirty || peer->is_lost)
-        return;
-    tt_engine *e = peer->mesh->engine;
-    peer->is_dirty = true;
-    peer->dirty_next = e->dirty;
-    e->dirty = peer;
-}
-
-static bool send_control(tt_peer *peer, const tt_msg *m, const void *payload)
-{
-    tt_msg now = *m;
-    struct iovec iov = {(void *)(uintptr_t)payload, m->len};
-    now.flags = peer->n_taken;
-    if (peer->conn->net->ops->send(peer->conn, &now, &iov, m->len > 0) ==
-        TT_FULL)
-        return false;
-    peer->n_told = peer->n_taken;
-    return true;
-}
-
-/* Control messages are copied; they wait here when the transport is full. */
-void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
-{
-    if (peer->is_lost || !peer->conn || peer->is_apart)
-        return;
-    if (peer->n_ctl == 0 && send_control(peer, m, payload)) {
-        tt_peer_dirty(peer);
-        return;
-    }
-    if (peer->n_ctl == peer->ctl_cap) {
-        size_t cap = peer->ctl_cap ? 2 * peer->ctl_cap : 16;
-        tt_ctl *bigger = tt_new(peer->mesh->mem, cap, sizeof(*bigger));
-        if (!bigger) {
-            tt_peer_gone(peer, TUTTI_ENOMEM, "out of memory");
-            return;
-        }
-        for (size_t i = 0; i < peer->n_ctl; i++)
-            bigger[i] = peer->ctl[(peer->ctl_head + i) % peer->ctl_cap];
-        tt_free(peer->mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
-        peer->ctl = bigger;
-        peer->ctl_cap = cap;
-        peer->ctl_head = 0;
-    }
-    size_t at = (peer->ctl_head + peer->n_ctl++) % peer->ctl_cap;
-    peer->ctl[at].m = *m;
-    if (m->len > 0)
-        memcpy(peer->ctl[at].payload, payload, m->len);
-    tt_peer_dirty(peer);
-}
-
-static bool pump_control(tt_peer *peer)
-{
-    while (peer->n_ctl > 0) {
-        const tt_ctl *ctl = &peer->ctl[peer->ctl_head];
-        if (!send_control(peer, &ctl->m, ctl->payload))
-            return false;
-        peer->ctl_head = (peer->ctl_head + 1) % peer->ctl_cap;
-        peer->n_ctl--;
-    }
-    return true;
-}
-
-/* Returns true when the peer has nothing left to say. */
-static bool pump_peer(tt_peer *peer)
-{
-    bool idle = pump_control(peer);
-    while (idle && peer->ready)
-        idle = tt_side_send(peer->ready) != TT_FULL;
-    if (peer->conn->net->ops->flush && !peer->is_lost)
-        peer->conn->net->ops->flush(peer->conn);
-    return idle;
-}
-
-void tt_engine_pump(tt_engine *e)
-{
-    tt_peer *full = NULL;
-    while (e->dirty) {
-        tt_peer *peer = e->dirty;
-        e->dirty = peer->dirty_next;
-        peer->is_dirty = false;
-        if (peer->is_lost || pump_peer(peer) || peer->is_dirty)
-            continue;
-        peer->is_dirty = true; /* stays on the list for the next pass */
-        peer->dirty_next = full;
-        full = peer;
-    }
-    e->dirty = full;
-}
-
-/* -------------------------------------------------------------------- in -- */
-
-tt_team *tt_team_find(const tt_mesh *mesh, uint64_t id)
+static tt_team *find_team(const tt_mesh *mesh, uint64_t id)
 {
     tt_team *team = mesh->teams;
     while (team && team->id != id)
         team = team->next;
     return team;
-}
-
-tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
-                   uint64_t seq)
-{
-    return (tt_msg){.magic = TT_MSG_MAGIC,
-                    .kind = (uint8_t)kind,
-                    .comm = team->id,
-                    .channel = channel,
-                    .seq = seq};
 }
 
 static void *trash(tt_mesh *mesh, size_t len)
@@ -136,7 +29,7 @@ static void *trash(tt_mesh *mesh, size_t len)
 
 static tt_op *op_of(tt_peer *peer, const tt_msg *m, tt_team **team)
 {
-    *team = tt_team_find(peer->mesh, m->comm);
+    *team = find_team(peer->mesh, m->comm);
     if (!*team)
         return NULL;
     return tt_op_find(peer->mesh->engine, *team, m->channel, m->seq);
@@ -145,31 +38,6 @@ static tt_op *op_of(tt_peer *peer, const tt_msg *m, tt_team **team)
 static bool is_data(const tt_msg *m)
 {
     return m->kind == TT_KIND_DATA || m->kind == TT_KIND_FIRST;
-}
-
-static void breach(tt_team *team, const tt_peer *peer, const tt_msg *m)
-{
-    char text[200];
-    uint32_t rank = tt_team_rank_of(team, peer);
-    snprintf(text, sizeof(text),
-             "rank %u sent a message that breaks the protocol (kind %u, call "
-             "%llu, lane %u, slice %u, %u bytes)",
-             rank, m->kind, (unsigned long long)m->seq, m->lane, m->slice,
-             m->len);
-    tt_team_fail(team, TUTTI_EPROTO, rank, text);
-}
-
-/* The lane of the walk that a slice of this call is the next of; TT_NONE: it
- * breaks a rule. */
-static uint32_t lane_of(const tt_side *side, const tt_msg *m)
-{
-    const tt_coming what = {
-        .wire = m->lane,
-        .slice = m->kind == TT_KIND_FIRST ? 0 : m->slice,
-        .len = m->len,
-        .is_put = m->kind == TT_KIND_PUT,
-    };
-    return tt_walk_find(&side->op->walk, tt_side_partner(side), &what);
 }
 
 /* Where a streaming transport writes a payload. Whose it is is found here, and
@@ -183,10 +51,8 @@ static void *place(void *arg, const tt_msg *m)
         return peer->control;
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
-    tt_side *side = op && m->fingerprint == op->fingerprint
-                        ? tt_op_side(op, peer)
-                        : NULL;
-    uint32_t lane = side ? lane_of(side, m) : TT_NONE;
+    tt_side *side;
+    uint32_t lane = op ? tt_op_lane(op, peer, m, &side) : TT_NONE;
     if (lane != TT_NONE) {
         peer->placing = side;
         peer->placing_lane = lane;
@@ -196,31 +62,6 @@ static void *place(void *arg, const tt_msg *m)
     bool may_keep = team ? !op && !team->err : tt_is_group(m->comm);
     void *to = may_keep ? tt_eager_place(peer, m) : NULL;
     return to ? to : trash(mesh, m->len);
-}
-
-static void note_lateness(tt_team *team, uint32_t rank, double ns)
-{
-    /* Moving average over about 16 calls. */
-    team->lateness[rank] += (ns - team->lateness[rank]) / 16;
-}
-
-/* Who is heard before so many passes counts as in time: they take about 2 us,
- * and a look at the clock is a twentieth of a small call. */
-static const uint32_t passes = 64;
-
-/* The partner is heard for the first time; it entered the call age_ns ago. */
-static void note_hearing(tt_side *side, uint64_t age_ns)
-{
-    tt_op *op = side->op;
-    uint32_t rank = tt_team_rank_of(op->team, side->peer);
-    const tt_engine *e = op->team->mesh->engine;
-    bool is_late = e->n_rests != op->start_rest ||
-                   e->n_passes - op->start_pass >= passes;
-    uint64_t waited = is_late ? tt_now_ns() - op->start_ns : 0;
-    if (!tt_op_is_heard(op, side->peer))
-        note_lateness(op->team, rank,
-                      waited > age_ns ? (double)(waited - age_ns) : 0);
-    tt_side_hear(side);
 }
 
 /* The peer has spoken of this call, by this port, before it was entered. */
@@ -249,16 +90,7 @@ static void note_early(tt_team *team, const tt_peer *peer, const tt_msg *m)
     for (; other; other = other->next_port)
         if (other != peer && is_ahead(other, m))
             return;
-    note_lateness(team, tt_team_rank_of(team, peer), 0);
-}
-
-static tt_past call_of(const tt_op *op)
-{
-    return (tt_past){.channel = op->channel,
-                     .seq = op->seq,
-                     .fingerprint = op->fingerprint,
-                     .call = op->call,
-                     .knows_bytes = op->walk.b->total_bytes > 0};
+    tt_team_note_lateness(team, tt_team_rank_of(team, peer), 0);
 }
 
 /* To a team that the peer is not in. */
@@ -283,84 +115,32 @@ static bool on_strange_data(tt_peer *peer, tt_team *team, const tt_msg *m,
         return false;
     }
     if (tt_team_past(team, m->channel, m->seq, &own)) {
-        if (own.fingerprint == m->fingerprint)
-            breach(team, peer, m);
-        else if (is_first)
-            tt_team_differ(team, peer, &own);
+        if (own.fingerprint == m->fingerprint || is_first)
+            tt_team_refuse(team, peer, &own, m);
         return false;
     }
     if (m->channel == 0 && m->seq < team->next_seq)
         return false;             /* so old that it is forgotten */
     if (m->kind == TT_KIND_PUT) { /* into which buffer? */
-        breach(team, peer, m);
+        tt_team_breach(team, peer, m);
         return false;
     }
     if (is_first)
         note_early(team, peer, m);
     tutti_err err = tt_eager_keep(peer, m, data);
     if (err == TUTTI_EPROTO)
-        breach(team, peer, m);
+        tt_team_breach(team, peer, m);
     else if (err)
         tt_peer_gone(peer, err, "out of memory");
     team->mesh->engine->has_news |= team->anys != NULL;
     return !err;
 }
 
-/* A FIRST, or data that no FIRST came before, of another call than op. */
-static void on_odd_data(tt_peer *peer, tt_op *op, const tt_msg *m)
-{
-    tt_past own = call_of(op);
-    if (m->kind == TT_KIND_FIRST)
-        tt_team_differ(op->team, peer, &own);
-    else
-        breach(op->team, peer, m);
-}
-
-/* A slice of a partner whose call is the same. */
-static void take_slice(tt_side *side, uint32_t lane, const tt_msg *m,
-                       const void *data)
-{
-    tt_walk *walk = &side->op->walk;
-    if (m->kind == TT_KIND_PUT)
-        tt_walk_was_put(walk, lane);
-    else
-        tt_walk_arrived(walk, lane, data);
-}
-
-static void hear_slice(tt_side *side, const tt_msg *m)
-{
-    if (!side->is_bound)
-        note_hearing(side,
-                     m->kind == TT_KIND_FIRST ? m->slice * TT_NS_PER_US : 0);
-}
-
-void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data)
-{
-    if (op->team->is_odd)
-        return;
-    if (m->fingerprint != op->fingerprint) {
-        on_odd_data(peer, op, m);
-        return;
-    }
-    tt_side *side = tt_op_side(op, peer);
-    if (side)
-        hear_slice(side, m);
-    bool is_trash = data && data == peer->mesh->trash;
-    uint32_t lane = side && !is_trash ? lane_of(side, m) : TT_NONE;
-    if (lane == TT_NONE)
-        breach(op->team, peer, m);
-    else
-        take_slice(side, lane, m, data);
-}
-
 /* Of a call and lane that place() has found. */
 static void on_placed(tt_side *side, const tt_msg *m, const void *data)
 {
     tt_peer *peer = side->peer;
-    if (!side->op->team->is_odd) {
-        hear_slice(side, m);
-        take_slice(side, peer->placing_lane, m, data);
-    }
+    tt_side_take(side, peer->placing_lane, m, data);
     if (m->kind == TT_KIND_FIRST)
         tt_eager_take(peer);
 }
@@ -404,21 +184,6 @@ static void keep_early(tt_peer *peer, const tt_msg *m, const tt_binding *bind)
     peer->mesh->n_ahead++;
 }
 
-bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
-                  tt_past *out)
-{
-    const uint32_t most = team->n_history;
-    uint32_t n = team->n_past < most ? team->n_past : most;
-    for (uint32_t i = 1; i <= n; i++) {
-        const tt_past *past = &team->past[(team->n_past - i) & (most - 1)];
-        if (past->channel == channel && past->seq == seq) {
-            *out = *past;
-            return true;
-        }
-    }
-    return false;
-}
-
 static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
 {
     tt_binding bind = {.grant = {0}};
@@ -434,10 +199,12 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
     }
     if (!team && tt_is_group(m->comm) && !tt_group_expect(peer, m->comm, true))
         return;
-    tt_past own;
     if (op) {
-        own = call_of(op);
-    } else if (!team || !tt_team_past(team, m->channel, m->seq, &own)) {
+        tt_op_bind(op, peer, m, &bind);
+        return;
+    }
+    tt_past own;
+    if (!team || !tt_team_past(team, m->channel, m->seq, &own)) {
         if (team && m->channel == 0 && m->seq < team->next_seq)
             return; /* so old that it is forgotten */
         if (team)
@@ -446,15 +213,7 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
         peer->mesh->engine->has_news |= team && team->anys;
         return;
     }
-    if (!tt_team_compare(team, peer, &own, &bind.call, m->fingerprint) || !op)
-        return;
-    tt_side *side = tt_op_side(op, peer);
-    if (!side)
-        return;
-    if (!side->is_bound)
-        note_hearing(side, 0);
-    tt_within_hear(side, &bind.grant);
-    tt_side_speak(side); /* it may wait for that */
+    tt_team_compare(team, peer, NULL, &own, &bind.call, m->fingerprint);
 }
 
 /* What was sent to the peer as this rank's call is not the peer's. */
@@ -470,13 +229,13 @@ static void on_differ(tt_peer *peer, const tt_msg *m, const void *data)
     tt_past own;
     bool is_known = op || tt_team_past(team, m->channel, m->seq, &own);
     if (op)
-        own = call_of(op);
+        own = tt_op_past(op);
     if (!is_known)
         tt_team_forgot(team, rank, m, &call);
     else if (own.fingerprint == m->fingerprint)
-        breach(team, peer, m);
+        tt_team_breach(team, peer, m);
     else
-        tt_team_compare(team, peer, &own, &call, m->fingerprint);
+        tt_team_compare(team, peer, op, &own, &call, m->fingerprint);
 }
 
 static void on_credit(tt_peer *peer, const tt_msg *m)
@@ -491,7 +250,7 @@ static void on_credit(tt_peer *peer, const tt_msg *m)
 static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
 {
     tt_reason reason;
-    tt_team *team = tt_team_find(peer->mesh, m->comm);
+    tt_team *team = find_team(peer->mesh, m->comm);
     if (!team && tt_is_group(m->comm))
         tt_group_told(peer, m->comm);
     if (!team || tt_team_rank_of(team, peer) == TT_NONE)
@@ -505,7 +264,7 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
 
 static void on_bye(tt_peer *peer, const tt_msg *m)
 {
-    tt_team *team = tt_team_find(peer->mesh, m->comm);
+    tt_team *team = find_team(peer->mesh, m->comm);
     if (!team || team->err)
         return;
     uint32_t rank = tt_team_rank_of(team, peer);
@@ -549,7 +308,7 @@ static bool is_known_who(tt_team *team, tt_peer *peer, const tt_msg *m)
 
 static void on_who(tt_peer *peer, const tt_msg *m)
 {
-    tt_team *team = tt_team_find(peer->mesh, m->comm);
+    tt_team *team = find_team(peer->mesh, m->comm);
     tt_msg answer = *m;
     tt_past own;
     answer.kind = TT_KIND_HERE;
@@ -561,7 +320,7 @@ static void on_who(tt_peer *peer, const tt_msg *m)
         return;
     }
     if (m->lane >= team->n) {
-        breach(team, peer, m);
+        tt_team_breach(team, peer, m);
         return;
     }
     if (m->slice && is_known_who(team, peer, m))
@@ -586,7 +345,7 @@ static void on_here(tt_peer *peer, const tt_msg *m)
     if (answer.lane == TT_NONE)
         answer.lane = rank;
     if (answer.lane >= team->n || answer.fingerprint >= team->n) {
-        breach(team, peer, m);
+        tt_team_breach(team, peer, m);
         return;
     }
     if (answer.fingerprint == team->rank) {

@@ -3,9 +3,9 @@
  * first needed, and known to break.
  *
  * Idea       A port without a connection has one that takes nothing and dials
- *            when it is given something to send (`nowhere` below). So nobody
- *            above knows whether there is a connection: a message waits, as it
- *            does for a transport that is full, and goes when there is one.
+ *            when there is something to send (`nowhere` below). So nobody else
+ *            knows whether there is a connection: a message waits, as it does
+ *            for a transport that is full, and goes when there is one.
  * Accesses   of a port are tried one after the other; whoever has tried one in
  *            vain dials the next. Both ends have the same ones in the same
  *            order, and a net sees to it that of two dials at once one stays.
@@ -23,8 +23,8 @@
  * Farewells  Who leaves a team tells those that it is connected with; who
  *            connects later hears of it first of all.
  * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
- *            call needs it: then it is dialled once more (tt_mesh_need), and if
- *            that is in vain, too, it is lost.
+ *            call needs it: then it is dialled once more, and if that is in vain,
+ *            too, it is lost.
  * Control    Every rank of a team is connected to those whose distance on the
  *            ring is a power of two, whether or not calls need it, so that a
  *            failure reaches everybody in log n steps: team.c.
@@ -45,14 +45,21 @@ static const char no_memory[] = "out of memory for a connection";
 
 /* --------------------------------------------------------------- nowhere -- */
 
-static tt_sent dial_first(tt_conn *none, const tt_msg *m,
-                          const struct iovec *iov, int n_iov)
+static void dial(tt_peer *peer);
+
+static tt_sent send_nothing(tt_conn *none, const tt_msg *m,
+                            const struct iovec *iov, int n_iov)
 {
+    (void)none;
     (void)m;
     (void)iov;
     (void)n_iov;
-    tt_peer_dial(none->peer);
     return TT_FULL;
+}
+
+static void dial_from(tt_conn *none)
+{
+    dial(none->peer);
 }
 
 static void cancel_nothing(tt_conn *none, bool drops_input)
@@ -65,18 +72,13 @@ static void cancel_nothing(tt_conn *none, bool drops_input)
 static const tt_net_ops nowhere = {
     .name = "nowhere",
     .same_host = true,
-    .send = dial_first,
+    .send = send_nothing,
+    .flush = dial_from,
     .cancel = cancel_nothing,
 };
 static tt_net nowhere_net = {.ops = &nowhere};
 
 /* --------------------------------------------------------------- dialling -- */
-
-static void has_news(tt_mesh *mesh)
-{
-    mesh->has_news = true;
-    mesh->engine->has_news = true;
-}
 
 /* What is needed as soon as there is a connection. */
 static tutti_err equip(tt_peer *peer)
@@ -112,17 +114,9 @@ static tt_conn *new_conn(tt_peer *peer, tt_net *net)
     return conn;
 }
 
-static void note_miss(tt_peer *peer, tutti_err why, const char *text)
-{
-    peer->has_missed = true;
-    peer->why_err = why;
-    snprintf(peer->why, sizeof(peer->why), "%s", text);
-    has_news(peer->mesh);
-}
-
 /* By the access whose turn it is. Nothing fails here: misses are seen to in the
  * next pass. */
-void tt_peer_dial(tt_peer *peer)
+static void dial(tt_peer *peer)
 {
     tt_mesh *mesh = peer->mesh;
     if (peer->is_lost || peer->is_apart || peer->has_missed ||
@@ -131,13 +125,13 @@ void tt_peer_dial(tt_peer *peer)
     tutti_diag diag;
     tt_diag_clear(&diag);
     if (peer->access >= peer->n_accesses) {
-        note_miss(peer, TUTTI_ENET, "no transport connects it");
+        tt_peer_miss(peer, TUTTI_ENET, "no transport connects it");
         return;
     }
     const tt_access *access = &peer->accesses[peer->access];
     tt_conn *conn = new_conn(peer, access->net);
     if (!conn) {
-        note_miss(peer, TUTTI_ENOMEM, no_memory);
+        tt_peer_miss(peer, TUTTI_ENOMEM, no_memory);
         return;
     }
     peer->dialled = conn;
@@ -161,7 +155,7 @@ static void drop(tt_conn **at)
     conn->peer = &mesh->nobody;
     conn->next = mesh->dropped;
     mesh->dropped = conn;
-    has_news(mesh);
+    tt_mesh_has_news(mesh);
 }
 
 static void drop_all(tt_peer *peer)
@@ -195,7 +189,7 @@ tt_conn *tt_mesh_called(tt_net *net, uint32_t rank)
         drop(&peer->called);
         peer->called = new_conn(peer, net);
         if (!peer->called)
-            note_miss(peer, TUTTI_ENOMEM, no_memory);
+            tt_peer_miss(peer, TUTTI_ENOMEM, no_memory);
     }
     return peer->called;
 }
@@ -210,6 +204,12 @@ static void say_farewells(tt_peer *peer)
         const tt_farewell *bye = &mesh->farewells[i];
         tt_peer_tell(peer, &bye->m, &bye->reason);
     }
+}
+
+/* What it was missed for no other connection mends. */
+static bool is_doomed(const tt_peer *peer)
+{
+    return peer->why_err == TUTTI_ENOMEM || peer->why_err == TUTTI_ELIMIT;
 }
 
 void tt_mesh_up(tt_conn *conn)
@@ -230,7 +230,7 @@ void tt_mesh_up(tt_conn *conn)
     peer->is_expected = false;
     mesh->n_asking -= peer->has_asked;
     peer->has_asked = false;
-    peer->has_missed &= peer->why_err == TUTTI_ENOMEM;
+    peer->has_missed &= is_doomed(peer);
     for (peer->access = 0; peer->accesses[peer->access].net != conn->net;)
         peer->access++;
     TT_DEBUG("peer %u is connected by %s", peer->rank, conn->net->ops->name);
@@ -250,7 +250,7 @@ void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text)
         return;
     }
     drop(&peer->dialled);
-    note_miss(peer, why, text);
+    tt_peer_miss(peer, why, text);
 }
 
 static void close_dropped(tt_mesh *mesh)
@@ -286,11 +286,6 @@ static void set_apart(tt_peer *peer)
     peer->has_missed = false;
     peer->access = 0;
     peer->n_ctl = 0;
-}
-
-void tt_mesh_need(tt_peer *peer)
-{
-    peer->is_apart = false;
 }
 
 static void give_up(tt_peer *peer)
@@ -351,14 +346,15 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m)
         return; /* it has come round */
     who->asks = m->seq;
     if (m->lane == mesh->rank) {
-        tt_mesh_need(who);
-        tt_peer_dial(who);
+        who->is_apart = false;
+        dial(who);
     } else {
         tell_on(mesh, m, from);
     }
 }
 
-void tt_mesh_expire(tt_mesh *mesh, uint64_t now_ns)
+/* Peers that were asked to connect, and have not. */
+static void expire(tt_mesh *mesh, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
@@ -378,19 +374,21 @@ static bool has_may_miss(const tt_peer *peer)
 /* The access has missed, and nothing else is under way: the next one. */
 static void try_next(tt_peer *peer)
 {
-    bool has_memory = peer->why_err != TUTTI_ENOMEM;
-    if (!peer->has_missed || (peer->has_asked && has_memory) || peer->is_lost ||
-        (has_memory && tt_peer_is_linked(peer)))
+    if (!peer->has_missed || peer->is_lost)
         return;
-    if (has_memory && has_may_miss(peer))
-        return; /* the core compares both sides first */
-    if (has_memory && peer->access + 1 < peer->n_accesses) {
-        peer->access++;
-        peer->has_missed = false;
-        tt_peer_dial(peer);
+    if (is_doomed(peer)) {
+        give_up(peer);
         return;
     }
-    if (!peer->is_expected && has_memory && may_ask(peer))
+    if (peer->has_asked || tt_peer_is_linked(peer) || has_may_miss(peer))
+        return; /* of what may miss the core compares both sides first */
+    if (peer->access + 1 < peer->n_accesses) {
+        peer->access++;
+        peer->has_missed = false;
+        dial(peer);
+        return;
+    }
+    if (!peer->is_expected && may_ask(peer))
         ask(peer);
     else
         give_up(peer);
@@ -402,6 +400,8 @@ void tt_mesh_run(tt_mesh *mesh)
         return;
     mesh->has_news = false;
     close_dropped(mesh);
+    if (mesh->n_asking > 0)
+        expire(mesh, tt_now_ns());
     for (uint32_t i = 0; i < mesh->n_peers; i++)
         try_next(&mesh->peers[i]);
 }
@@ -421,7 +421,7 @@ void tt_mesh_dial(tt_mesh *mesh, bool all)
             continue;
         peer->is_expected = may_miss || peer->rank < mesh->rank;
         if (peer->is_expected)
-            tt_peer_dial(peer);
+            dial(peer);
     }
     tt_engine_unlock(mesh->engine);
 }
@@ -607,33 +607,9 @@ tt_mesh *tt_mesh_ref(tt_mesh *mesh)
     return mesh;
 }
 
-/* Gives the last control messages (BYE, ABORT) a moment to get out. */
-static void drain(tt_mesh *mesh)
+void tt_mesh_detach(tt_mesh *mesh)
 {
     tt_engine *e = mesh->engine;
-    uint64_t until = tt_now_ns() + TT_NS_PER_S;
-    bool busy = true;
-    tt_engine_pump(e);
-    while (busy && tt_now_ns() < until) {
-        busy = false;
-        for (uint32_t i = 0; i < mesh->n_peers; i++)
-            busy |= !mesh->peers[i].is_lost && mesh->peers[i].n_ctl > 0;
-        if (busy)
-            tt_engine_step(e);
-    }
-}
-
-void tt_mesh_unref(tt_mesh *mesh)
-{
-    if (!mesh)
-        return;
-    tt_engine *e = mesh->engine;
-    tt_engine_lock(e);
-    if (--mesh->n_refs > 0) {
-        tt_engine_unlock(e);
-        return;
-    }
-    drain(mesh);
     tt_mesh **at = &e->meshes;
     while (*at != mesh)
         at = &(*at)->next;
@@ -646,9 +622,13 @@ void tt_mesh_unref(tt_mesh *mesh)
             dirty = &(*dirty)->dirty_next;
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         tt_engine_listen(e, mesh->nets[i]->fd, false);
-    /* Nobody else knows the mesh any more: other communicators go on while it
-     * is brought to its end. */
-    tt_engine_unlock(e);
+}
+
+/* Nobody else knows the mesh any more: other communicators go on while it is
+ * brought to its end. */
+void tt_mesh_end(tt_mesh *mesh)
+{
+    tt_engine *e = mesh->engine;
     /* What a failed call has left is worth less time. */
     uint64_t until = tt_now_ns() +
                      (mesh->is_broken ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);

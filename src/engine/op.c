@@ -3,16 +3,20 @@
  *
  * Idea       An op is a walk (walk/walk.h) with a side for each partner. The
  *            walk says what is ready; its side then stands in the list of its
- *            peer, and the pump (engine.c) takes from there what the transport
- *            has room for. Ops are kept with their bound part (tt_program), so
- *            that a call of a known shape allocates nothing.
+ *            peer. What comes for a call is its walk's. Ops are kept with their
+ *            bound part (tt_program), so that a call of a known shape allocates
+ *            nothing.
+ * Pump       takes what waits to be sent to the peers that are dirty (peer.c) as
+ *            far as their transports have room: control messages first, then
+ *            the ready sides by priority and age, each by its walk's order.
  * Begin      find what the partners have sent already (early, eager.c), tell
  *            them that the call is entered (greet), send what may go at once.
  * End        when the walk has nothing left, or the team fails. The op stays
- *            readable until tt_op_recycle(), as its callers may be in the middle
- *            of something.
+ *            readable until recycle(), as its callers may be in the middle of
+ *            something.
  * Next: walk/machine.c (the order of events), within.c, engine.c. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/state.h"
@@ -33,7 +37,7 @@ tt_op *tt_op_find(const tt_engine *e, const tt_team *team, uint64_t channel,
     return op;
 }
 
-uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank)
+static uint32_t team_rank(const tt_op *op, uint32_t schedule_rank)
 {
     return op->members ? op->members[schedule_rank] : schedule_rank;
 }
@@ -48,7 +52,8 @@ tt_side *tt_op_side(tt_op *op, const tt_peer *peer)
     return p != TT_NONE ? &op->sides[p] : NULL;
 }
 
-bool tt_op_is_heard(tt_op *op, const tt_peer *peer)
+/* Another port of the peer has spoken of the call already. */
+static bool is_heard(tt_op *op, const tt_peer *peer)
 {
     const tt_peer *other = &peer->mesh->peers[peer->rank];
     if (!other->next_port)
@@ -92,7 +97,8 @@ static void unlink_side(tt_side *side)
     side->is_linked = false;
 }
 
-void tt_side_hear(tt_side *side)
+/* The partner has entered the call. */
+static void hear(tt_side *side)
 {
     side->is_bound = true;
     tt_walk_open(&side->op->walk, tt_side_partner(side));
@@ -121,6 +127,24 @@ void tt_side_speak(tt_side *side)
     m.fingerprint = op->fingerprint;
     m.len = side->mine.number ? sizeof(bind) : sizeof(bind.call);
     tt_peer_tell(side->peer, &m, &bind);
+}
+
+/* A place for one more FIRST to this peer (eager.c). */
+static bool reserve_first(tt_peer *peer)
+{
+    uint8_t out = (uint8_t)(peer->n_first - peer->n_first_taken);
+    if (out + peer->n_reserved >= TT_EAGER_CALLS)
+        return false;
+    peer->n_reserved++;
+    return true;
+}
+
+/* The side's FIRST is sent; or will not be. */
+static void forgo_first(tt_side *side)
+{
+    if (side->is_eager)
+        side->peer->n_reserved--;
+    side->is_eager = false;
 }
 
 static void lend(tt_peer *peer, tt_op *op, uint32_t l)
@@ -157,7 +181,8 @@ static tt_msg message_of(const tt_side *side, const tt_slice *slice)
     };
 }
 
-tt_sent tt_side_send(tt_side *side)
+/* The least ready slice; TT_FULL: nothing was sent. */
+static tt_sent send_slice(tt_side *side)
 {
     tt_op *op = side->op;
     tt_peer *peer = side->peer;
@@ -176,7 +201,8 @@ tt_sent tt_side_send(tt_side *side)
         return TT_FULL;
     peer->n_told = peer->n_taken;
     if (side->is_eager) {
-        tt_eager_sent(side);
+        forgo_first(side);
+        peer->n_first++;
         note_spoken(side);
     }
     if (sent == TT_QUEUED)
@@ -185,6 +211,105 @@ tt_sent tt_side_send(tt_side *side)
     if (op->walk.sides[p].n_ready == 0)
         unlink_side(side);
     return sent;
+}
+
+/* ------------------------------------------------------------------ takes -- */
+
+/* Who is heard before so many passes counts as in time: they take about 2 us,
+ * and a look at the clock is a twentieth of a small call. */
+static const uint32_t passes = 64;
+
+/* The partner is heard for the first time; it entered the call age_ns ago. */
+static void note_hearing(tt_side *side, uint64_t age_ns)
+{
+    tt_op *op = side->op;
+    uint32_t rank = tt_team_rank_of(op->team, side->peer);
+    const tt_engine *e = op->team->mesh->engine;
+    bool is_late = e->n_rests != op->start_rest ||
+                   e->n_passes - op->start_pass >= passes;
+    uint64_t waited = is_late ? tt_now_ns() - op->start_ns : 0;
+    if (!is_heard(op, side->peer))
+        tt_team_note_lateness(op->team, rank,
+                              waited > age_ns ? (double)(waited - age_ns) : 0);
+    hear(side);
+}
+
+/* The memory that the partner grants. */
+static void take_grant(tt_side *side, const tt_grant *theirs)
+{
+    const tt_op *op = side->op;
+    if (tt_within_hear(side, theirs))
+        return;
+    char text[96];
+    uint32_t rank = tt_team_rank_of(op->team, side->peer);
+    snprintf(text, sizeof(text),
+             "rank %u granted memory that is not where it says", rank);
+    tt_team_fail(op->team, TUTTI_EPROTO, rank, text);
+}
+
+/* The side of a peer that has entered the call; NULL: it has none, or calls
+ * something else, and the team has failed. */
+static tt_side *meet(tt_op *op, const tt_peer *peer, const tt_call *theirs,
+                     uint64_t fingerprint)
+{
+    tt_past own = tt_op_past(op);
+    if (!tt_team_compare(op->team, peer, op, &own, theirs, fingerprint))
+        return NULL;
+    return tt_op_side(op, peer);
+}
+
+void tt_op_bind(tt_op *op, tt_peer *peer, const tt_msg *m,
+                const tt_binding *bind)
+{
+    tt_side *side = meet(op, peer, &bind->call, m->fingerprint);
+    if (!side)
+        return;
+    if (!side->is_bound)
+        note_hearing(side, 0);
+    take_grant(side, &bind->grant);
+    tt_side_speak(side); /* it may wait for that */
+}
+
+uint32_t tt_op_lane(tt_op *op, const tt_peer *peer, const tt_msg *m,
+                    tt_side **side)
+{
+    *side = m->fingerprint == op->fingerprint ? tt_op_side(op, peer) : NULL;
+    if (!*side)
+        return TT_NONE;
+    const tt_coming what = {
+        .wire = m->lane,
+        .slice = m->kind == TT_KIND_FIRST ? 0 : m->slice,
+        .len = m->len,
+        .is_put = m->kind == TT_KIND_PUT,
+    };
+    return tt_walk_find(&op->walk, tt_side_partner(*side), &what);
+}
+
+void tt_side_take(tt_side *side, uint32_t lane, const tt_msg *m,
+                  const void *data)
+{
+    const bool is_put = m->kind == TT_KIND_PUT;
+    if (side->op->team->is_odd)
+        return;
+    if (!side->is_bound)
+        note_hearing(side,
+                     m->kind == TT_KIND_FIRST ? m->slice * TT_NS_PER_US : 0);
+    tt_walk_arrived(&side->op->walk, lane, is_put ? NULL : data);
+}
+
+void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_side *side;
+    bool is_trash = data && data == peer->mesh->trash;
+    if (op->team->is_odd)
+        return;
+    uint32_t lane = tt_op_lane(op, peer, m, &side);
+    if (lane == TT_NONE || is_trash) {
+        tt_past own = tt_op_past(op);
+        tt_team_refuse(op->team, peer, &own, m);
+    } else {
+        tt_side_take(side, lane, m, data);
+    }
 }
 
 /* ----------------------------------------------------------------- hooks -- */
@@ -299,7 +424,8 @@ static tt_op *new_op(tt_program *program)
     if (!op)
         return NULL;
     op->program = program;
-    size_t walk_bytes = (tt_walk_bytes(b) + 7) & ~(size_t)7;
+    size_t walk_bytes = tt_walk_init(&op->walk, b, &hooks, NULL);
+    walk_bytes = (walk_bytes + 7) & ~(size_t)7;
     op->block_bytes = walk_bytes + b->n_partners * sizeof(tt_side);
     if (op->block_bytes > 0) {
         op->block = mem->fn(mem->ctx, NULL, 0, op->block_bytes);
@@ -379,11 +505,11 @@ static void make_sides(tt_op *op)
 {
     const tt_bound *b = op->walk.b;
     for (uint32_t p = 0; p < b->n_partners; p++) {
-        uint32_t rank = tt_op_team_rank(op, b->partners[p].peer);
+        uint32_t rank = team_rank(op, b->partners[p].peer);
         tt_peer *peer = tt_team_peer(op->team, rank);
         while (peer->port < b->partners[p].port)
             peer = peer->next_port;
-        tt_mesh_need(peer);
+        peer->is_apart = false; /* it is tried once more */
         op->sides[p] = (tt_side){.op = op, .peer = peer};
     }
     op->n_unsaid = b->n_partners;
@@ -413,9 +539,7 @@ static void enlist(tt_op *op)
     e->n_large += is_large(op);
     if (op->channel == 0)
         team->next_seq++;
-    team->past[team->n_past++ & (team->n_history - 1)] =
-        (tt_past){op->channel, op->seq, op->fingerprint, op->call,
-                  op->walk.b->total_bytes > 0};
+    team->past[team->n_past++ & (team->n_history - 1)] = tt_op_past(op);
 }
 
 static void delist(tt_op *op)
@@ -440,7 +564,7 @@ static void end(tt_op *op, tutti_err err)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         unlink_side(&op->sides[p]);
-        tt_eager_unreserve(&op->sides[p]);
+        forgo_first(&op->sides[p]);
     }
     tt_within_end(op);
     delist(op);
@@ -460,7 +584,34 @@ void tt_op_finish(tt_op *op, tutti_err err)
     end(op, err);
 }
 
-void tt_op_recycle(tt_engine *e)
+/* The partner had only to be sent something, and that has left. It may well
+ * have taken it and gone on without a word. */
+static bool is_served(const tt_op *op, uint32_t p)
+{
+    return op->walk.b->partners[p].n_recvs == 0 &&
+           tt_walk_has_served(&op->walk, p);
+}
+
+void tt_op_check_left(tt_op *op)
+{
+    tt_team *team = op->team;
+    for (uint32_t p = 0; !op->walk.is_over && p < op->walk.b->n_partners; p++) {
+        if (!tt_team_has_left(team, op->sides[p].peer) ||
+            op->sides[p].is_bound || is_served(op, p))
+            continue;
+        char text[200], call[96];
+        uint32_t r = team_rank(op, op->walk.b->partners[p].peer);
+        tt_call_print(&op->call, call, sizeof(call));
+        snprintf(text, sizeof(text),
+                 "rank %u has left the communicator and will not call %s", r,
+                 call);
+        tt_team_fail(team, TUTTI_EPEER, r, text);
+    }
+}
+
+/* ------------------------------------------------------------------- pump -- */
+
+static void recycle(tt_engine *e)
 {
     while (e->over) {
         tt_op *op = e->over;
@@ -475,6 +626,42 @@ void tt_op_recycle(tt_engine *e)
     }
 }
 
+/* What waits to be sent to the peer: control messages, then its ready sides by
+ * priority and age. Returns true when nothing is left. */
+static bool pump_peer(tt_peer *peer)
+{
+    bool idle = tt_peer_say(peer);
+    while (idle && peer->ready)
+        idle = send_slice(peer->ready) != TT_FULL;
+    if (peer->conn->net->ops->flush && !peer->is_lost)
+        peer->conn->net->ops->flush(peer->conn);
+    return idle;
+}
+
+static void pump(tt_engine *e)
+{
+    tt_peer *full = NULL;
+    while (e->dirty) {
+        tt_peer *peer = e->dirty;
+        e->dirty = peer->dirty_next;
+        peer->is_dirty = false;
+        if (peer->is_lost || pump_peer(peer) || peer->is_dirty)
+            continue;
+        peer->is_dirty = true; /* stays on the list for the next pass */
+        peer->dirty_next = full;
+        full = peer;
+    }
+    e->dirty = full;
+}
+
+void tt_engine_flush(tt_engine *e)
+{
+    pump(e);
+    recycle(e);
+}
+
+/* ------------------------------------------------------------------ begin -- */
+
 /* Tells every partner that the call is entered: at once, or, where what goes
  * to and fro is small, with the first slice that goes there (see eager.c). */
 static void greet(tt_op *op)
@@ -485,8 +672,7 @@ static void greet(tt_op *op)
         tt_side *side = &op->sides[p];
         bool is_small = op->walk.b->total_bytes > 0 && most > 0;
         side->is_eager = is_small && partner->n_sends > 0 &&
-                         partner->out_cost <= most &&
-                         tt_eager_reserve(side->peer);
+                         partner->out_cost <= most && reserve_first(side->peer);
         if (!is_small || partner->in_cost > most || side->is_asked ||
             (partner->n_sends > 0 && !side->is_eager))
             tt_side_speak(side);
@@ -503,7 +689,7 @@ static void take_kept(tt_op *op, tt_peer *peer)
         return;
     tt_side *side = tt_op_side(op, peer);
     if (side && keep->fingerprint == op->fingerprint)
-        tt_side_hear(side);
+        hear(side);
     for (uint32_t at = 0; at < keep->used && !op->walk.is_over;) {
         tt_msg m;
         memcpy(&m, keep->bytes + at, sizeof(m));
@@ -524,16 +710,12 @@ static void take_early(tt_op *op, tt_peer *peer)
         tt_early found = *early;
         *early = peer->early[--peer->n_early];
         peer->mesh->n_ahead--;
-        tt_past own = {op->channel, op->seq, op->fingerprint, op->call,
-                       op->walk.b->total_bytes > 0};
-        if (!tt_team_compare(team, peer, &own, &found.call, found.fingerprint))
-            return;
-        tt_side *side = tt_op_side(op, peer);
+        tt_side *side = meet(op, peer, &found.call, found.fingerprint);
         if (!side)
             return;
         side->is_asked = true;
-        tt_side_hear(side);
-        tt_within_hear(side, &found.grant);
+        hear(side);
+        take_grant(side, &found.grant);
         return;
     }
 }
@@ -578,12 +760,12 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     meet_early(op);
     if (!op->walk.is_over)
         greet(op);
-    tt_engine *e = team->mesh->engine;
     if (tt_walk_is_done(&op->walk))
         tt_op_finish(op, TUTTI_OK);
     tt_op_check_left(op);
-    tt_engine_pump(e);
+    tt_engine *e = team->mesh->engine;
+    pump(e);
     op->is_beginning = false;
-    tt_op_recycle(e);
+    recycle(e);
     return TUTTI_OK;
 }

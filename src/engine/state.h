@@ -14,6 +14,8 @@
 #define TT_GROUP_HISTORY 16    /* ... and of a group; powers of two */
 #define TT_IN_FLIGHT_MAX 32768 /* calls of a communicator */
 #define TT_EARLY_MAX (2 * TT_IN_FLIGHT_MAX) /* of a peer that are ahead */
+#define TT_CTL_MAX \
+    (2 * TT_EARLY_MAX) /* control messages that wait for a peer */
 
 typedef struct tt_peer tt_peer;
 
@@ -257,33 +259,66 @@ struct tt_engine {
     tt_op *work; /* that may have slices to pull */
 };
 
+/* wake.c */
+void tt_engine_ring(tt_engine *e); /* whoever sleeps on its descriptors */
+void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */
+
+/* peer.c */
+/* Something is to be sent to it; or it is to be connected. */
+void tt_peer_dirty(tt_peer *peer);
+void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
+/* Sends the control messages that wait; false: the transport is full. */
+bool tt_peer_say(tt_peer *peer);
+/* Something about its connection is in vain: mesh.c sees to it in the next
+ * pass. */
+void tt_peer_miss(tt_peer *peer, tutti_err why, const char *text);
+/* It is connected, or about to be. */
+static inline bool tt_peer_is_linked(const tt_peer *peer)
+{
+    return peer->conn != &peer->none || peer->dialled || peer->called;
+}
+
 /* op.c */
 tt_op *tt_op_find(const tt_engine *e, const tt_team *team, uint64_t channel,
                   uint64_t seq);
-tt_team *tt_team_find(const tt_mesh *mesh, uint64_t id);
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer);
 /* The partner's number in the bound part. */
 static inline uint32_t tt_side_partner(const tt_side *side)
 {
     return (uint32_t)(side - side->op->sides);
 }
-uint32_t tt_op_team_rank(const tt_op *op, uint32_t schedule_rank);
-/* Another port of the peer has spoken of the call already. */
-bool tt_op_is_heard(tt_op *op, const tt_peer *peer);
-/* The partner has entered the call. */
-void tt_side_hear(tt_side *side);
-/* Says that this rank has: BIND. */
+/* Says that this rank has entered the call: BIND. */
 void tt_side_speak(tt_side *side);
-/* Sends the least ready slice. TT_FULL: nothing was sent. */
-tt_sent tt_side_send(tt_side *side);
+/* A BIND of the call has come. */
+void tt_op_bind(tt_op *op, tt_peer *peer, const tt_msg *m,
+                const tt_binding *bind);
+/* The lane of the walk that a slice is the next of, and whose; TT_NONE: it is
+ * of another call, or breaks a rule. */
+uint32_t tt_op_lane(tt_op *op, const tt_peer *peer, const tt_msg *m,
+                    tt_side **side);
+/* Takes a slice of that lane. */
+void tt_side_take(tt_side *side, uint32_t lane, const tt_msg *m,
+                  const void *data);
+/* Takes a slice of the call, or finds that the peer calls something else. */
+void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
+/* Fails the team when op needs a rank that has left and has not entered. */
+void tt_op_check_left(tt_op *op);
 void tt_op_finish(tt_op *op, tutti_err err);
-void tt_op_recycle(tt_engine *e);
+static inline tt_past tt_op_past(const tt_op *op)
+{
+    return (tt_past){.channel = op->channel,
+                     .seq = op->seq,
+                     .fingerprint = op->fingerprint,
+                     .call = op->call,
+                     .knows_bytes = op->walk.b->total_bytes > 0};
+}
 
 /* within.c */
 /* Grants this rank's buffers to those partners who can use them. */
 void tt_within_offer(tt_op *op);
-/* The partner has entered the call, and grants its own. */
-void tt_within_hear(tt_side *side, const tt_grant *theirs);
+/* The partner has entered the call, and grants its own; false: they are not
+ * where it says. */
+bool tt_within_hear(tt_side *side, const tt_grant *theirs);
 /* Nobody uses this rank's buffers any more. */
 void tt_within_end(tt_op *op);
 /* A partner's buffers, while a slice is made (the walk's hooks). */
@@ -294,11 +329,6 @@ void tt_within_note(tt_op *op);
 bool tt_within_step(tt_engine *e);
 
 /* eager.c */
-/* A place for one more FIRST to this peer. */
-bool tt_eager_reserve(tt_peer *peer);
-/* A side's FIRST is sent; or will not be. */
-void tt_eager_sent(tt_side *side);
-void tt_eager_unreserve(tt_side *side);
 /* The peer lets go of FIRSTs; false: of more than there were. */
 bool tt_eager_taken(tt_peer *peer, uint8_t flags);
 /* Lets go of one of the peer's. */
@@ -320,16 +350,57 @@ void tt_eager_drop(tt_team *team);
 void tt_eager_free(tt_mesh *mesh);
 
 /* team.c */
-/* The call of the peer's FIRST differs from ours. */
-void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own);
+static inline uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
+{
+    return team->rank_of[peer->rank];
+}
+/* Port 0 of a member; next_port leads on. */
+static inline tt_peer *tt_team_peer(const tt_team *team, uint32_t rank)
+{
+    return &team->mesh->peers[team->members[rank]];
+}
+static inline bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
+{
+    return team->has_left[peer - team->mesh->peers];
+}
+static inline tt_msg tt_team_msg(const tt_team *team, tt_kind kind,
+                                 uint64_t channel, uint64_t seq)
+{
+    return (tt_msg){.magic = TT_MSG_MAGIC,
+                    .kind = (uint8_t)kind,
+                    .comm = team->id,
+                    .channel = channel,
+                    .seq = seq};
+}
+/* A moving average over about 16 calls. */
+static inline void tt_team_note_lateness(tt_team *team, uint32_t rank,
+                                         double ns)
+{
+    team->lateness[rank] += (ns - team->lateness[rank]) / 16;
+}
+/* A call that this rank has made, of those that are remembered. */
+bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
+                  tt_past *out);
+/* The peer's message breaks a rule: fails the team. */
+void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m);
+/* Compares a peer's call with the own one, of which op is left, or NULL; fails the
+ * team if they differ. */
+bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_op *op,
+                     const tt_past *own, const tt_call *theirs,
+                     uint64_t fingerprint);
+/* The peer called something else than a call that nobody remembers here. */
+void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
+                    const tt_call *theirs);
+/* Data that is for no lane of the own call: a FIRST of another call is answered
+ * (DIFFER), all else breaks a rule. */
+void tt_team_refuse(tt_team *team, tt_peer *peer, const tt_past *own,
+                    const tt_msg *m);
 /* Those of the team that are connected, and its neighbours in the control graph;
  * but: NULL, or one who is not told. */
 void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
-/* Fails the team when op needs a rank that has left and has not entered. */
-void tt_op_check_left(tt_op *op);
 void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
@@ -348,46 +419,22 @@ void tt_group_refuse(tt_peer *peer, uint64_t id);
 /* The peer has ended the group before it was entered here. */
 void tt_group_told(tt_peer *peer, uint64_t id);
 
-/* engine.c */
-void tt_peer_dirty(tt_peer *peer);
-void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
-void tt_engine_pump(tt_engine *e);
-/* The peer called something else than a call that nobody remembers here. */
-void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
-                    const tt_call *theirs);
-/* Compares a peer's call with the own one; fails the team if they differ. */
-bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_past *own,
-                     const tt_call *theirs, uint64_t fingerprint);
-uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer);
-/* Port 0 of a member; next_port leads on. */
-tt_peer *tt_team_peer(const tt_team *team, uint32_t rank);
-bool tt_team_has_left(const tt_team *team, const tt_peer *peer);
-tt_msg tt_team_msg(const tt_team *team, tt_kind kind, uint64_t channel,
-                   uint64_t seq);
-/* Takes a slice of the call, or finds that the peer calls something else. */
-void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
-bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
-                  tt_past *out);
-
 /* mesh.c: connections that come and go: tried, found, given up; where there are
  * news. */
+static inline void tt_mesh_has_news(tt_mesh *mesh)
+{
+    mesh->has_news = true;
+    mesh->engine->has_news = true;
+}
 void tt_mesh_run(tt_mesh *mesh);
-/* Unless it is connected, or tried already. Never blocks, and never fails here. */
-void tt_peer_dial(tt_peer *peer);
-/* Peers that were asked to connect, and have not. */
-void tt_mesh_expire(tt_mesh *mesh, uint64_t now_ns);
 /* A CALL has come. */
 void tt_mesh_asked(tt_peer *from, const tt_msg *m);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
-/* A call has it as a partner, even if it could not be reached. */
-void tt_mesh_need(tt_peer *peer);
-/* It is connected, or about to be. */
-static inline bool tt_peer_is_linked(const tt_peer *peer)
-{
-    return peer->conn != &peer->none || peer->dialled || peer->called;
-}
+/* Takes it out of the engine. [locked] Then closes and frees it. [unlocked] */
+void tt_mesh_detach(tt_mesh *mesh);
+void tt_mesh_end(tt_mesh *mesh);
 /* Ranks a and b of n are neighbours in the control graph: their distance on the
  * ring is a power of two. */
 static inline bool tt_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
@@ -396,14 +443,17 @@ static inline bool tt_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
     return a != b && ((there & (there - 1)) == 0 || (back & (back - 1)) == 0);
 }
 
-/* any.c: what waits is served where something new was kept, or a rank has left;
- * all fail; a deadline may have passed. */
+/* any.c: what waits is served where something new was kept, or a rank has
+ * left. */
 void tt_any_run(tt_engine *e);
-void tt_any_end(tt_team *team, tutti_err err);
-void tt_any_expire(tt_team *team, uint64_t now_ns);
-
-/* drive.c */
-void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */
+static inline void tt_any_unlink(tt_any *any)
+{
+    tt_any **at = &any->team->anys;
+    while (*at != any)
+        at = &(*at)->next;
+    *at = any->next;
+    any->team->mesh->engine->n_active--;
+}
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);

@@ -58,7 +58,8 @@ static void connect_neighbours(tt_team *team)
 {
     for (uint32_t i = 0; i < team->n; i++)
         if (is_neighbour(team, i) && team->members[i] < team->mesh->rank)
-            tt_peer_dial(tt_team_peer(team, i));
+            tt_peer_dirty(tt_team_peer(team, i));
+    tt_engine_flush(team->mesh->engine);
 }
 
 /* A communicator or a group, as the id says. */
@@ -91,8 +92,8 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
         if (members[i] == mesh->rank)
             team->rank = i;
     }
-    tt_mesh_ref(mesh);
     tt_engine_lock(mesh->engine);
+    mesh->n_refs++;
     team->next = mesh->teams;
     mesh->teams = team;
     for (uint32_t i = 0; i < n && !team->err; i++) {
@@ -111,21 +112,6 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                          uint32_t n, tt_team **out)
 {
     return make_team(mesh, id & ~(UINT64_C(1) << 63), members, n, out);
-}
-
-uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
-{
-    return team->rank_of[peer->rank];
-}
-
-tt_peer *tt_team_peer(const tt_team *team, uint32_t rank)
-{
-    return &team->mesh->peers[team->members[rank]];
-}
-
-bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
-{
-    return team->has_left[peer - team->mesh->peers];
 }
 
 /* By every port: each of their conns must have heard it before it ends. */
@@ -180,7 +166,11 @@ static void end_ops(tt_team *team, tutti_err err)
         take_back(team);
     while (team->ops)
         tt_op_finish(team->ops, err);
-    tt_any_end(team, err);
+    while (team->anys) {
+        tt_any *any = team->anys;
+        tt_any_unlink(any);
+        any->found(any, TT_NONE, err);
+    }
     tt_eager_drop(team);
 }
 
@@ -236,39 +226,16 @@ void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
     tt_engine_wake(team->mesh->engine);
 }
 
-/* The partner had only to be sent something, and that has left. It may well
- * have taken it and gone on without a word. */
-static bool is_served(const tt_op *op, uint32_t p)
-{
-    return op->walk.b->partners[p].n_recvs == 0 &&
-           tt_walk_has_served(&op->walk, p);
-}
-
-void tt_op_check_left(tt_op *op)
-{
-    tt_team *team = op->team;
-    for (uint32_t p = 0; !op->walk.is_over && p < op->walk.b->n_partners; p++) {
-        if (!tt_team_has_left(team, op->sides[p].peer) ||
-            op->sides[p].is_bound || is_served(op, p))
-            continue;
-        char text[200], call[96];
-        uint32_t r = tt_op_team_rank(op, op->walk.b->partners[p].peer);
-        tt_call_print(&op->call, call, sizeof(call));
-        snprintf(text, sizeof(text),
-                 "rank %u has left the communicator and will not call %s", r,
-                 call);
-        tt_team_fail(team, TUTTI_EPEER, r, text);
-    }
-}
-
 static void print_loss(const tt_peer *peer, uint32_t rank, char *text,
                        size_t size)
 {
-    uint32_t n = tt_mesh_n_ports(peer->mesh, peer->rank);
+    const tt_peer *last = peer;
     int used = snprintf(text, size, "rank %u is lost: %s", rank, peer->why);
-    if (n > 1 && used > 0 && (size_t)used < size)
+    while (last->next_port)
+        last = last->next_port;
+    if (last->port > 0 && used > 0 && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, " (connection %u of %u)",
-                 peer->port + 1u, n);
+                 peer->port + 1u, last->port + 1u);
 }
 
 /* A conn is gone: every team with that rank in it fails, unless the rank had
@@ -288,6 +255,33 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
         print_loss(peer, rank, line, sizeof(line));
         tt_team_fail(team, why, rank, line);
     }
+}
+
+void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m)
+{
+    char text[200];
+    uint32_t rank = tt_team_rank_of(team, peer);
+    snprintf(text, sizeof(text),
+             "rank %u sent a message that breaks the protocol (kind %u, call "
+             "%llu, lane %u, slice %u, %u bytes)",
+             rank, m->kind, (unsigned long long)m->seq, m->lane, m->slice,
+             m->len);
+    tt_team_fail(team, TUTTI_EPROTO, rank, text);
+}
+
+bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
+                  tt_past *out)
+{
+    const uint32_t most = team->n_history;
+    uint32_t n = team->n_past < most ? team->n_past : most;
+    for (uint32_t i = 1; i <= n; i++) {
+        const tt_past *past = &team->past[(team->n_past - i) & (most - 1)];
+        if (past->channel == channel && past->seq == seq) {
+            *out = *past;
+            return true;
+        }
+    }
+    return false;
 }
 
 static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
@@ -310,12 +304,10 @@ static void mismatch(tt_team *team, uint32_t peer_rank, const tt_past *own,
 
 /* The bytes that this rank's op and the peer's expect to exchange by this
  * port. */
-static bool same_bytes(tt_team *team, const tt_peer *peer, const tt_past *own,
-                       const tt_call *theirs)
+static bool same_bytes(tt_team *team, const tt_peer *peer, const tt_op *op,
+                       const tt_past *own, const tt_call *theirs)
 {
     const uint32_t peer_rank = tt_team_rank_of(team, peer);
-    const tt_op *op = tt_op_find(team->mesh->engine, team, own->channel,
-                                 own->seq);
     uint64_t out = 0, in = 0;
     /* A call that is over had no bytes for a rank whose BIND comes only now,
      * unless it was a small one. */
@@ -349,11 +341,12 @@ void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
     tt_team_fail(team, TUTTI_EMISMATCH, peer_rank, text);
 }
 
-bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_past *own,
-                     const tt_call *theirs, uint64_t fingerprint)
+bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_op *op,
+                     const tt_past *own, const tt_call *theirs,
+                     uint64_t fingerprint)
 {
     if (fingerprint == own->fingerprint)
-        return same_bytes(team, peer, own, theirs);
+        return same_bytes(team, peer, op, own, theirs);
     const tt_call *mine = &own->call;
     bool same_call = mine->coll == theirs->coll && mine->type == theirs->type &&
                      mine->op == theirs->op && mine->root == theirs->root &&
@@ -382,7 +375,7 @@ void tt_team_check_odd(tt_team *team, const tt_peer *peer)
     tt_team_fail(team, TUTTI_EMISMATCH, rank, text);
 }
 
-void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own)
+static void differ(tt_team *team, tt_peer *peer, const tt_past *own)
 {
     tt_msg m = tt_team_msg(team, TT_KIND_DIFFER, own->channel, own->seq);
     m.fingerprint = own->fingerprint;
@@ -392,6 +385,15 @@ void tt_team_differ(tt_team *team, tt_peer *peer, const tt_past *own)
     team->odd_rank = tt_team_rank_of(team, peer);
     team->odd = *own;
     tt_team_check_odd(team, peer);
+}
+
+void tt_team_refuse(tt_team *team, tt_peer *peer, const tt_past *own,
+                    const tt_msg *m)
+{
+    if (m->kind == TT_KIND_FIRST && m->fingerprint != own->fingerprint)
+        differ(team, peer, own);
+    else
+        tt_team_breach(team, peer, m);
 }
 
 /* ---------------------------------------------------------------- groups -- */
@@ -599,8 +601,7 @@ void tt_team_leave(tt_team *team)
     while (*at != team)
         at = &(*at)->next;
     *at = team->next;
-    tt_engine_pump(mesh->engine);
-    tt_op_recycle(mesh->engine);
+    tt_engine_flush(mesh->engine);
     free_team(team);
 }
 

@@ -74,8 +74,7 @@ static uint32_t list_ranks(const tt_op *op, uint8_t answer, char *text,
 static void expire(tt_op *op)
 {
     char call[96], silent[120], absent[120], who[320], text[640];
-    uint32_t n_steps;
-    uint32_t step = tt_walk_step(&op->walk, &n_steps);
+    const tt_walk_state is = tt_walk_look(&op->walk);
     tt_call_print(&op->call, call, sizeof(call));
     char tag[32] = "";
     if (op->channel >> TT_CHANNEL_TAG)
@@ -102,8 +101,8 @@ static void expire(tt_op *op)
              "%s (call %" PRIu64 "%s) timed out on rank %" PRIu32
              " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64
              " bytes received",
-             call, op->seq + 1, tag, op->team->rank, waited, who, step, n_steps,
-             tt_walk_moved_bytes(&op->walk));
+             call, op->seq + 1, tag, op->team->rank, waited, who, is.step,
+             is.n_steps, is.moved_bytes);
     tt_team_fail(op->team, TUTTI_ETIMEOUT, culprit, text);
 }
 
@@ -154,8 +153,9 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
         miss_peer(peer, team);
         return;
     }
-    /* A quarter of the time, then one ping per tick: cheap and never late. */
-    if (peer->silent_ns > limit_ns / 4) {
+    /* A quarter of the time, then one ping per tick: cheap and never late. Where
+     * something waits already it would be no news. */
+    if (peer->silent_ns > limit_ns / 4 && peer->n_ctl == 0) {
         tt_msg m = tt_team_msg(team, TT_KIND_PING, 0, 0);
         tt_peer_tell(peer, &m, NULL);
     }
@@ -173,6 +173,22 @@ static void watch_op(tt_op *op, uint64_t now_ns)
         expire(op);
 }
 
+static void expire_any(tt_team *team, uint64_t now_ns)
+{
+    const tt_any *any = team->anys;
+    while (any && now_ns < any->deadline_ns)
+        any = any->next;
+    if (!any || team->err)
+        return;
+    char text[160];
+    snprintf(
+        text, sizeof(text),
+        "recv from any rank, tag %d, timed out on rank %u after %.3g s: no "
+        "rank has sent",
+        any->tag, team->rank, (double)(any->deadline_ns - any->start_ns) / 1e9);
+    tt_team_fail(team, TUTTI_ETIMEOUT, TT_NONE, text);
+}
+
 /* It may be any of them that does not answer any more. */
 static void watch_any(tt_team *team, uint64_t now_ns)
 {
@@ -180,7 +196,7 @@ static void watch_any(tt_team *team, uint64_t now_ns)
         for (tt_peer *peer = tt_team_peer(team, r); peer && r != team->rank;
              peer = peer->next_port)
             watch_peer(peer, team, now_ns);
-    tt_any_expire(team, now_ns);
+    expire_any(team, now_ns);
 }
 
 static void speak(const tt_team *team, uint64_t now_ns)
@@ -211,7 +227,7 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
     tt_engine_speak(e, now_ns);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         if (mesh->n_asking > 0)
-            tt_mesh_expire(mesh, now_ns);
+            tt_mesh_has_news(mesh);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         for (tt_team *team = mesh->teams; team; team = team->next) {
             tt_op *next;

@@ -16,8 +16,6 @@
  *            Who cannot hold them any more makes no slice; word of the failure
  *            is on the way, as every rank of the communicator is told.
  * Next       walk/machine.c (the slices; why it cannot hang), net/shm/grant.c. */
-#include <stdio.h>
-
 #include "engine/state.h"
 
 /* NULL: the partner's memory is never within reach. */
@@ -59,23 +57,18 @@ void tt_within_offer(tt_op *op)
     }
 }
 
-void tt_within_hear(tt_side *side, const tt_grant *theirs)
+bool tt_within_hear(tt_side *side, const tt_grant *theirs)
 {
     tt_op *op = side->op;
     tt_buffers far = {.bytes = op->walk.b->total_bytes};
     if (op->walk.is_over || !theirs->number || side->theirs)
-        return;
+        return true;
     if (!within_of(side) ||
-        !within_of(side)->reach(side->peer->conn, theirs, &far)) {
-        char text[96];
-        uint32_t rank = tt_team_rank_of(op->team, side->peer);
-        snprintf(text, sizeof(text),
-                 "rank %u granted memory that is not where it says", rank);
-        tt_team_fail(op->team, TUTTI_EPROTO, rank, text);
-        return;
-    }
+        !within_of(side)->reach(side->peer->conn, theirs, &far))
+        return false;
     side->theirs = theirs->number;
     tt_walk_near(&op->walk, tt_side_partner(side), far.in, far.out);
+    return true;
 }
 
 /* ---------------------------------------------------------------- slices -- */

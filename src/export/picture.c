@@ -10,7 +10,7 @@
  *            chunk; else not at all. A schedule that is wrong is drawn like any
  *            other (sets are united without a check): `tutti verify` tells.
  * Look       `tutti show ring full:5`.
- */
+ * Next       dot.c, trace.c (other pictures). */
 #include "export/formats.h"
 
 #include <stdio.h>

@@ -14,7 +14,9 @@
  * 1"). Times are microseconds, printed from whole picoseconds: bars that follow
  * each other without a gap neither overlap nor part by rounding, and no locale
  * has a say in it. An arrow is a pair of items ("s", "f") with one id, from the
- * bar that leaves to a mark at the receiver. */
+ * bar that leaves to a mark at the receiver.
+ *
+ * Next: base/event.h (where events come from). */
 #include "export/export.h"
 
 #include <math.h>

@@ -8,10 +8,10 @@
  *            all others at the same time, both ways. That is a pass. Where all
  *            rates came out the same once is enough, else there are up to
  *            three.
- *            The cable's rate is the mean of the middle ones, because flows that
- *            paused run ahead for a while, and without what was much less while all were in use;
- *            where that was the rule a note says so: hosts have limits of their
- *            own.
+ *            The cable's rate is the mean of the middle ones, because a flow
+ *            that has paused runs ahead for a while. A rate that was much less
+ *            while all were in use does not count; where most were so a note
+ *            says it: hosts have limits of their own.
  * Cost       Looks: about one more than twice the most cables of a host, 33 at
  *            most, in each pass.
  * Next       infer.c. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cutsearch.c - finds the links that nobody sees: which leaves sit together behind
- * something that is too thin for them.
+ * cutsearch.c - finds the links that nobody sees: which leaves sit together
+ * behind something that is too thin for them.
  *
  * Idea       The cuts found so far make a tree. Node by node sets of its kids
- *            are weighed (cutsearch_sets.c), and the best fitted beside the other cuts
- *            (fit.c); a cut stays if what it explains is worth more than its
- *            price. Cuts that have become needless go, and each is sought once
+ *            are weighed (cutsearch_sets.c), and the best fitted beside the
+ *            other cuts (fit.c); a cut stays if what it explains is worth more
+ *            than its price. Cuts that have become needless go, and each is sought once
  *            more beside the others, so that a first guess need not be right.
  * Cost       A dozen fits for each link that is found; when the search has
  *            used up what it may, what was found until then is the answer.
@@ -13,7 +13,6 @@
 #include "infer/cutsearch.h"
 
 #include <math.h>
-#include <string.h>
 
 enum {
     MAX_TRIES = 8,  /* of each pool, fitted */
@@ -146,13 +145,10 @@ static tutti_err look_anew(tt_plane *p)
 static bool is_at(const tt_plane *p, const uint64_t *set, uint32_t node)
 {
     const uint64_t *below = p->tree->nodes[node].in;
-    bool inside = true, outside = true;
-    for (uint32_t i = 0; i < p->n; i++) {
-        bool in = tt_set_has(set, i), is_below = tt_set_has(below, i);
-        inside &= is_below || !in;
-        outside &= is_below || in;
-    }
-    return inside || outside;
+    bool outside = true;
+    for (uint32_t i = 0; i < p->n; i++)
+        outside &= tt_set_has(below, i) || tt_set_has(set, i);
+    return outside || tt_set_is_within(set, below, p->n_words);
 }
 
 /* The lowest node of which the set, or its inverse, can be some kids. */
@@ -171,16 +167,15 @@ static uint32_t node_for(const tt_plane *p, const uint64_t *set)
 static tutti_err climb_near(tt_plane *p, const tt_plane_cut *cut, bool *better)
 {
     tt_cutsearch *s = p->search;
-    size_t bytes = p->n_words * sizeof(*cut->in);
     uint32_t v = node_for(p, cut->in);
     *better = false;
     for (int mode = 0; mode < 2 && !*better; mode++) {
         double gain_bps[2], now;
-        memcpy(s->set, cut->in, bytes);
+        tt_set_copy(s->set, cut->in, p->n_words);
         tt_cutsearch_improve(p, v, mode, gain_bps);
-        if (memcmp(s->set, cut->in, bytes) == 0)
+        if (tt_set_same(s->set, cut->in, p->n_words))
             continue;
-        memcpy(s->other, s->set, bytes);
+        tt_set_copy(s->other, s->set, p->n_words);
         tt_cut_candidate found = {.in = s->other, .bps = gain_bps[1]};
         tutti_err err = try_with(p, &found, &now);
         if (err)
@@ -212,14 +207,13 @@ static tutti_err polish(tt_plane *p)
 /* Drops both directions of the link. */
 static void drop_link(tt_plane *p, const uint64_t *set)
 {
+    uint64_t *inverse = p->search_set;
+    tt_set_copy(inverse, set, p->n_words);
+    tt_set_invert(inverse, p->n);
     for (uint32_t c = p->best.n_cuts; c-- > 0;) {
-        bool same = true, opposite = true;
-        for (uint32_t i = 0; i < p->n; i++) {
-            bool in = tt_set_has(p->best.cuts[c].in, i);
-            same &= in == tt_set_has(set, i);
-            opposite &= in != tt_set_has(set, i);
-        }
-        if (same || opposite)
+        const uint64_t *in = p->best.cuts[c].in;
+        if (tt_set_same(in, set, p->n_words) ||
+            tt_set_same(in, inverse, p->n_words))
             tt_model_drop(&p->best, c);
     }
 }
@@ -228,7 +222,7 @@ static void drop_link(tt_plane *p, const uint64_t *set)
 static tutti_err rethink(tt_plane *p, uint32_t node, bool *better)
 {
     uint64_t *set = p->search_set2;
-    memcpy(set, p->tree->nodes[node].in, p->n_words * sizeof(*set));
+    tt_set_copy(set, p->tree->nodes[node].in, p->n_words);
     tt_model_copy(&p->kept, &p->best);
     drop_link(p, set);
     tutti_err err = tt_fit(p, &p->best);
@@ -269,7 +263,7 @@ static tutti_err rethink_all(tt_plane *p)
 
 /* ---------------------------------------------------------------------- all */
 
-static bool make_kin(tt_cutsearch *s, tt_arena *a, size_t n, size_t n_words)
+static void make_kin(tt_cutsearch *s, tt_arena *a, size_t n, size_t n_words)
 {
     s->away = tt_arena_new(a, n * n, sizeof(*s->away));
     s->seen = tt_arena_new(a, n * n, sizeof(*s->seen));
@@ -279,11 +273,9 @@ static bool make_kin(tt_cutsearch *s, tt_arena *a, size_t n, size_t n_words)
     s->size = tt_arena_new(a, n, sizeof(*s->size));
     s->least_away = tt_arena_new(a, n, sizeof(*s->least_away));
     s->nearest = tt_arena_new(a, n, sizeof(*s->nearest));
-    return s->away && s->seen && s->level && s->n_short && s->groups &&
-           s->size && s->least_away && s->nearest;
 }
 
-static bool make_pools(tt_cutsearch *s, tt_arena *a, size_t n_words)
+static void make_pools(tt_cutsearch *s, tt_arena *a, size_t n_words)
 {
     tt_cut_list *pools[4] = {&s->found[0], &s->found[1], &s->seeds[0],
                              &s->seeds[1]};
@@ -291,14 +283,13 @@ static bool make_pools(tt_cutsearch *s, tt_arena *a, size_t n_words)
     for (size_t i = 0; i < 4 * TT_MAX_CANDIDATES && words; i++)
         pools[i / TT_MAX_CANDIDATES]->list[i % TT_MAX_CANDIDATES].in =
             words + i * n_words;
-    return words != NULL;
 }
 
 static tutti_err make(tt_plane *p)
 {
     tt_arena *a = &p->arena;
     size_t n = p->n;
-    tt_cutsearch *s = tt_arena_new(a, 1, sizeof(*s));
+    tt_cutsearch *s = p->search = tt_arena_new(a, 1, sizeof(*s));
     if (!s)
         return TUTTI_ENOMEM;
     s->first = tt_arena_new(a, n + 3, sizeof(*s->first));
@@ -307,12 +298,9 @@ static tutti_err make(tt_plane *p)
     s->atom_first = tt_arena_new(a, n + 2, sizeof(*s->atom_first));
     s->atom_leaf = tt_arena_new(a, n, sizeof(*s->atom_leaf));
     s->atom_of = tt_arena_new(a, n, sizeof(*s->atom_of));
-    if (!s->first || !s->set || !s->other || !s->atom_first || !s->atom_leaf ||
-        !s->atom_of || !make_kin(s, a, n, p->n_words) ||
-        !make_pools(s, a, p->n_words))
-        return TUTTI_ENOMEM;
-    p->search = s;
-    return TUTTI_OK;
+    make_kin(s, a, n, p->n_words);
+    make_pools(s, a, p->n_words);
+    return a->err;
 }
 
 /* One pass over the nodes; *taken: something was found. */
@@ -339,17 +327,6 @@ static tutti_err pass(tt_plane *p, bool *taken)
 static bool is_doubtful(const tt_plane *p)
 {
     return p->best.n_far > 3 + p->looks.n_told_flows / 400;
-}
-
-void tt_cutsearch_close(tt_plane *p)
-{
-    tt_cutsearch *s = p->search;
-    if (!s)
-        return;
-    tt_free(p->mem, s->look_of, s->caps[0], sizeof(*s->look_of));
-    tt_free(p->mem, s->mine, s->caps[1], sizeof(*s->mine));
-    tt_free(p->mem, s->loss, s->caps[2], sizeof(*s->loss));
-    tt_free(p->mem, s->sums, s->caps[3], sizeof(*s->sums));
 }
 
 /* Passes over the tree, until one finds nothing more. */

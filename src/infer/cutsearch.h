@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cutsearch.h - what cutsearch_gain.c, cutsearch_groups.c and cutsearch.c share: the search for cuts. */
+ * cutsearch.h - what the four files of the search for cuts share. */
 #ifndef TT_INFER_CUTSEARCH_H
 #define TT_INFER_CUTSEARCH_H
 
@@ -61,13 +61,13 @@ void tt_cutsearch_flip(tt_plane *p, uint64_t *in, uint32_t leaf);
 /* The gain of the set that was started (and flipped), and a rate for it. */
 double tt_cutsearch_gain(tt_plane *p, int mode, double *bps);
 
-/* cutsearch_groups.c: calls `each` with groups of atoms (as sets of leaves) that behave
- * alike. */
+/* cutsearch_groups.c: calls `each` with groups of atoms (as sets of leaves)
+ * that behave alike. */
 void tt_cutsearch_groups(tt_plane *p,
                          void (*each)(tt_plane *, const uint64_t *));
 
-/* cutsearch_sets.c: fills s->found with sets of kids of node v that may be cuts, new
- * ones, best first. */
+/* cutsearch_sets.c: fills s->found with sets of kids of node v that may be cuts,
+ * new ones, best first. */
 void tt_cutsearch_sets(tt_plane *p, uint32_t v);
 /* From s->set, a set of kids of node v, to the best near it. */
 void tt_cutsearch_improve(tt_plane *p, uint32_t v, int mode,

@@ -48,14 +48,15 @@ tutti_err tt_cutsearch_prepare(tt_plane *p)
 {
     tt_cutsearch *s = p->search;
     uint32_t n_flows = p->looks.n_flows, n_looks = p->looks.n_told;
-    if (tt_grow(p->mem, (void **)(void *)&s->look_of, &s->caps[0], n_flows + 1,
-                sizeof(*s->look_of)) ||
-        tt_grow(p->mem, (void **)(void *)&s->mine, &s->caps[1],
-                (size_t)2 * n_flows + 1, sizeof(*s->mine)) ||
-        tt_grow(p->mem, (void **)(void *)&s->loss, &s->caps[2], n_flows + 1,
-                sizeof(*s->loss)) ||
-        tt_grow(p->mem, (void **)(void *)&s->sums, &s->caps[3], n_looks + 1,
-                sizeof(*s->sums)))
+    tt_arena *a = &p->arena;
+    s->look_of = tt_arena_grow(a, s->look_of, &s->caps[0], n_flows + 1, 4);
+    s->mine = tt_arena_grow(a, s->mine, &s->caps[1], (size_t)2 * n_flows + 1,
+                            sizeof(*s->mine));
+    s->loss = tt_arena_grow(a, s->loss, &s->caps[2], n_flows + 1,
+                            sizeof(*s->loss));
+    s->sums = tt_arena_grow(a, s->sums, &s->caps[3], n_looks + 1,
+                            sizeof(*s->sums));
+    if (a->err)
         return TUTTI_ENOMEM;
     memset(s->first, 0, ((size_t)p->n + 2) * sizeof(*s->first));
     for (uint32_t t = 0; t < n_looks; t++) {

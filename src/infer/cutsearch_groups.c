@@ -162,9 +162,8 @@ static void join(tt_plane *p, uint32_t a, uint32_t b)
                       (wa + wb);
         s->away[a * n + k] = s->away[k * n + a] = away;
     }
-    for (uint32_t w = 0; w < p->n_words; w++)
-        s->groups[(size_t)a * p->n_words + w] |=
-            s->groups[(size_t)b * p->n_words + w];
+    tt_set_unite(s->groups + (size_t)a * p->n_words,
+                 s->groups + (size_t)b * p->n_words, p->n_words);
     s->size[a] += s->size[b];
     s->size[b] = 0;
     renew_nearest(s, a, b);

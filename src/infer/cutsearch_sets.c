@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cutsearch_sets.c - sets of leaves that may sit behind one link: where to look for them.
+ * cutsearch_sets.c - sets of leaves that may sit behind one link: where to look
+ * for them.
  *
  * Idea       A new link of a tree puts some of the kids of one node below a
- *            node of their own. Of few kids all sets are weighed (cutsearch_gain.c); of
- *            many those near the groups that behave alike (cutsearch_groups.c), improved by
- *            moving one kid in or out, or exchanging two, as long as that gains.
+ *            node of their own. Of few kids all sets are weighed
+ *            (cutsearch_gain.c); of many those near the groups that behave alike
+ *            (cutsearch_groups.c), improved by moving one kid in or out, or
+ *            exchanging two, as long as that gains.
  * Cost       A few hundred sets weighed.
  * Next       cutsearch.c, which fits the best of them. */
 #include "infer/cutsearch.h"
-
-#include <string.h>
 
 enum {
     MAX_SWEEPS = 6,    /* of a climb */
@@ -24,9 +24,8 @@ static const double enough = 20;
 
 bool tt_is_known(const tt_plane *p, const uint64_t *set)
 {
-    size_t bytes = p->n_words * sizeof(*set);
     for (uint32_t c = 0; c < p->best.n_cuts; c++) {
-        if (memcmp(p->best.cuts[c].in, set, bytes) == 0)
+        if (tt_set_same(p->best.cuts[c].in, set, p->n_words))
             return true;
     }
     return false;
@@ -36,9 +35,8 @@ bool tt_is_known(const tt_plane *p, const uint64_t *set)
 static void keep(const tt_plane *p, tt_cut_list *pool, const uint64_t *set,
                  const double gain_bps[2])
 {
-    size_t bytes = p->n_words * sizeof(*set);
     for (uint32_t i = 0; i < pool->n; i++) {
-        if (memcmp(pool->list[i].in, set, bytes) == 0)
+        if (tt_set_same(pool->list[i].in, set, p->n_words))
             return;
     }
     uint32_t at = pool->n;
@@ -47,36 +45,24 @@ static void keep(const tt_plane *p, tt_cut_list *pool, const uint64_t *set,
     else if (pool->list[--at].gain >= gain_bps[0])
         return;
     uint64_t *in = pool->list[at].in;
-    memcpy(in, set, bytes);
+    tt_set_copy(in, set, p->n_words);
     for (; at > 0 && pool->list[at - 1].gain < gain_bps[0]; at--)
         pool->list[at] = pool->list[at - 1];
     pool->list[at] =
         (tt_cut_candidate){.in = in, .gain = gain_bps[0], .bps = gain_bps[1]};
 }
 
-static uint32_t set_size(const uint64_t *set, uint32_t n_words)
+/* So many on both sides that there is something between them. */
+static bool is_cut(const tt_plane *p, const uint64_t *set)
 {
-    uint32_t n = 0;
-    for (uint32_t w = 0; w < n_words; w++) {
-        for (uint64_t x = set[w]; x; x &= x - 1)
-            n++;
-    }
-    return n;
+    uint32_t size = tt_set_size(set, p->n_words);
+    return size >= 2 && size + 2 <= p->n;
 }
 
 /* Could it be a cut, and is it none yet? */
 static bool is_open(const tt_plane *p, const uint64_t *set)
 {
-    uint32_t size = set_size(set, p->n_words);
-    return size >= 2 && size + 2 <= p->n && !tt_is_known(p, set);
-}
-
-static void invert(const tt_plane *p, uint64_t *set)
-{
-    for (uint32_t w = 0; w < p->n_words; w++)
-        set[w] = ~set[w];
-    if (p->n % 64)
-        set[p->n_words - 1] &= (UINT64_C(1) << p->n % 64) - 1;
+    return is_cut(p, set) && !tt_is_known(p, set);
 }
 
 /* -------------------------------------------------------------------- atoms */
@@ -129,8 +115,7 @@ static bool flip_if_better(tt_plane *p, const uint32_t ab[2], int mode,
     tt_cutsearch *s = p->search;
     for (int i = 0; i < 2 && ab[i] != TT_NONE; i++)
         flip_atom(p, ab[i]);
-    uint32_t size = set_size(s->set, p->n_words);
-    if (size >= 2 && size + 2 <= p->n) {
+    if (is_cut(p, s->set)) {
         double bps, gain = tt_cutsearch_gain(p, mode, &bps);
         if (gain > gain_bps[0] + 1e-6) {
             gain_bps[0] = gain;
@@ -189,8 +174,7 @@ static void climb_seeds(tt_plane *p)
     for (int mode = 0; mode < 2; mode++) {
         for (uint32_t i = 0; i < seeds_of(p, mode) && !tt_is_spent(p); i++) {
             double gain_bps[2];
-            memcpy(s->set, s->seeds[mode].list[i].in,
-                   p->n_words * sizeof(*s->set));
+            tt_set_copy(s->set, s->seeds[mode].list[i].in, p->n_words);
             climb(p, mode, gain_bps);
             if (gain_bps[0] >= enough && is_open(p, s->set))
                 keep(p, &s->found[mode], s->set, gain_bps);
@@ -203,16 +187,16 @@ static void climb_seeds(tt_plane *p)
 static void add_seed(tt_plane *p, const uint64_t *set)
 {
     tt_cutsearch *s = p->search;
-    memcpy(s->other, set, p->n_words * sizeof(*set));
+    tt_set_copy(s->other, set, p->n_words);
     for (int inverse = 0; inverse < 2; inverse++) {
         tt_cutsearch_start(p, s->other);
         for (int mode = 0; mode < 2; mode++) {
             double gain_bps[2];
             gain_bps[0] = tt_cutsearch_gain(p, mode, &gain_bps[1]);
-            if (set_size(s->other, p->n_words) >= 1)
+            if (tt_set_size(s->other, p->n_words) >= 1)
                 keep(p, &s->seeds[mode], s->other, gain_bps);
         }
-        invert(p, s->other);
+        tt_set_invert(s->other, p->n);
     }
 }
 
@@ -237,7 +221,7 @@ static void try_all(tt_plane *p)
 {
     tt_cutsearch *s = p->search;
     for (uint32_t which = 1; which < UINT32_C(1) << s->n_atoms; which++) {
-        memset(s->set, 0, p->n_words * sizeof(*s->set));
+        tt_set_clear(s->set, p->n_words);
         for (uint32_t k = 0; k < s->atom_first[s->n_atoms]; k++) {
             uint32_t leaf = s->atom_leaf[k];
             if (which >> s->atom_of[leaf] & 1)
@@ -246,7 +230,7 @@ static void try_all(tt_plane *p)
         weigh_set(p);
         if (s->is_root)
             continue;
-        invert(p, s->set);
+        tt_set_invert(s->set, p->n);
         weigh_set(p);
     }
 }
@@ -265,7 +249,7 @@ void tt_cutsearch_sets(tt_plane *p, uint32_t v)
     tt_cutsearch_groups(p, add_seed);
     climb_seeds(p);
     /* Those that hang from v directly; the whole of v. */
-    memset(p->search_set, 0, p->n_words * sizeof(*p->search_set));
+    tt_set_clear(p->search_set, p->n_words);
     for (uint32_t i = 0; i < p->n; i++) {
         if (p->tree->leaf_node[i] == v)
             tt_set_add(p->search_set, i);

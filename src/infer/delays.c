@@ -69,21 +69,17 @@ static void sweep(sharer *s, uint32_t n_links, uint32_t *links)
     }
 }
 
-tutti_err tt_delays_share(const tt_plane *p, double *seconds)
+tutti_err tt_delays_share(const tt_plane *p, tt_arena *scratch, double *seconds)
 {
     uint32_t n_links = p->n + p->tree->n_nodes;
     sharer s = {.p = p, .seconds = seconds};
-    s.gift = tt_new(p->mem, n_links, sizeof(*s.gift));
-    s.n_gifts = tt_new(p->mem, n_links, sizeof(*s.n_gifts));
+    s.gift = tt_arena_new(scratch, n_links, sizeof(*s.gift));
+    s.n_gifts = tt_arena_new(scratch, n_links, sizeof(*s.n_gifts));
     /* A path passes no node twice. */
-    uint32_t *links = tt_new(p->mem, n_links + 2, sizeof(*links));
+    uint32_t *links = tt_arena_new(scratch, n_links + 2, sizeof(*links));
     memset(seconds, 0, n_links * sizeof(*seconds));
-    bool have = s.gift && s.n_gifts && links;
     int n_sweeps = p->n > MANY ? FEW_SWEEPS : SWEEPS;
-    for (int i = 0; i < n_sweeps && have; i++)
+    for (int i = 0; i < n_sweeps && !scratch->err; i++)
         sweep(&s, n_links, links);
-    tt_free(p->mem, s.gift, n_links, sizeof(*s.gift));
-    tt_free(p->mem, s.n_gifts, n_links, sizeof(*s.n_gifts));
-    tt_free(p->mem, links, n_links + 2, sizeof(*links));
-    return have ? TUTTI_OK : TUTTI_ENOMEM;
+    return scratch->err;
 }

@@ -19,6 +19,7 @@
 typedef struct drawer {
     tt_infer *inf;
     tt_topo_builder *b;
+    tt_arena arena;
     uint32_t *host_node; /* [n_hosts] */
     uint32_t *joined;    /* [n_hosts + planes]: a forest of what is connected */
     uint32_t n_racks;
@@ -45,8 +46,8 @@ static uint64_t picoseconds(double seconds)
 static tt_wire wire_of(drawer *d, uint32_t at)
 {
     const tt_figures *f = &d->figures;
-    tt_wire w = {.up_bps = tt_figure_round(f->up_bps[at]),
-                 .down_bps = tt_figure_round(f->down_bps[at]),
+    tt_wire w = {.up_bps = tt_figure_round(f->way[0][at].bps),
+                 .down_bps = tt_figure_round(f->way[1][at].bps),
                  .latency_ps = picoseconds(f->latency_s[at])};
     d->has_latency |= w.latency_ps > 0;
     return w;
@@ -54,20 +55,17 @@ static tt_wire wire_of(drawer *d, uint32_t at)
 
 /* ------------------------------------------------------------------- notes */
 
-static void note_way(const drawer *d, uint32_t at, bool down, tt_str *text)
+static void note_way(const tt_figure *w, const char *way, tt_str *text)
 {
-    const tt_figures *f = &d->figures;
-    const tt_evidence *e = down ? &f->down[at] : &f->up[at];
-    uint8_t doubt = f->doubt[at];
-    const char *way = down ? "down" : "up";
+    const tt_evidence *e = &w->evidence;
     char rate[32];
-    tt_rate_text(down ? f->down_bps[at] : f->up_bps[at], rate);
-    if (doubt & (down ? TT_DOWN_UNKNOWN : TT_UP_UNKNOWN))
+    tt_rate_text(w->bps, rate);
+    if (w->is_unknown)
         tt_str_printf(text, "%s not measured", way);
     else if (e->n_looks == 0) /* the other way of a trunk */
         tt_str_printf(text, "%s never the limit: %s as what is below it", way,
                       rate);
-    else if (doubt & (down ? TT_DOWN_LEAST : TT_UP_LEAST))
+    else if (w->is_least)
         tt_str_printf(text, "%s %s or more: never the limit in %u round%s", way,
                       rate, e->n_looks, e->n_looks == 1 ? "" : "s");
     else
@@ -79,10 +77,13 @@ static void note_link(drawer *d, uint32_t at, const char *from, const char *dev,
                       const char *to)
 {
     tt_str text = {.mem = d->inf->mem};
-    uint8_t doubt = d->figures.doubt[at];
-    note_way(d, at, false, &text);
+    const tt_figure *up = &d->figures.way[0][at],
+                    *down = &d->figures.way[1][at];
+    bool doubt = up->is_least || up->is_unknown || down->is_least ||
+                 down->is_unknown;
+    note_way(up, "up", &text);
     tt_str_puts(&text, "; ");
-    note_way(d, at, true, &text);
+    note_way(down, "down", &text);
     tt_str_add(&text, "", 1);
     if (text.err)
         d->inf->text.err = text.err;
@@ -276,22 +277,18 @@ static tutti_err draw_plane(drawer *d, uint32_t which)
 {
     d->which = which;
     d->plane = &d->inf->planes[which];
-    tutti_err err = tt_link_figures(d->plane, &d->figures);
+    tutti_err err = tt_link_figures(d->plane, &d->arena, &d->figures);
     uint32_t n = d->plane->tree->n_nodes;
-    if (!err) {
-        d->node = tt_arena_new(&d->figures.arena, n, sizeof(*d->node));
-        d->names = tt_arena_new(&d->figures.arena, n, sizeof(*d->names));
-        err = d->node && d->names ? TUTTI_OK : TUTTI_ENOMEM;
-    }
-    if (!err) {
-        add_switches(d);
-        add_leaves(d);
-        add_trunks(d);
-        note_misfit(d);
-        note_size(d);
-    }
-    tt_figures_free(&d->figures);
-    return err;
+    d->node = tt_arena_new(&d->arena, n, sizeof(*d->node));
+    d->names = tt_arena_new(&d->arena, n, sizeof(*d->names));
+    if (err || d->arena.err)
+        return TUTTI_ENOMEM;
+    add_switches(d);
+    add_leaves(d);
+    add_trunks(d);
+    note_misfit(d);
+    note_size(d);
+    return TUTTI_OK;
 }
 
 /* A cable, and its figures. */
@@ -360,29 +357,26 @@ static void draw_cable(drawer *d, wire *w)
 static tutti_err draw_cables(drawer *d)
 {
     const tt_cables *c = &d->inf->cables;
-    const tt_mem *mem = d->inf->mem;
-    double together, *bps = tt_new(mem, (size_t)2 * c->n + 1, sizeof(*bps));
-    double *latency = tt_new(mem, (size_t)c->n + 1, sizeof(*latency));
-    tutti_err err = bps && latency ? TUTTI_OK : TUTTI_ENOMEM;
-    for (uint32_t i = 0; i < c->n && !err; i++) {
+    tt_arena *a = &d->arena;
+    double together;
+    double *bps = tt_arena_new(a, (size_t)2 * c->n, sizeof(*bps));
+    double *latency = tt_arena_new(a, c->n, sizeof(*latency));
+    for (uint32_t i = 0; i < c->n && !a->err; i++) {
         const tt_cable *w = &c->list[i];
         bps[2 * i] = tt_cable_rate(w, 0, &together);
         bps[2 * i + 1] = tt_cable_rate(w, 1, &together);
         latency[i] = w->latency_s < INFINITY ? w->latency_s : 0;
     }
-    if (!err)
-        err = tt_figures_even(bps, 2 * c->n, TT_RATE_SPREAD, mem);
-    if (!err)
-        err = tt_figures_even(latency, c->n, TT_LATENCY_SPREAD, mem);
-    for (uint32_t i = 0; i < c->n && !err; i++) {
+    if (a->err || tt_figures_even(bps, 2 * c->n, TT_RATE_SPREAD, a) ||
+        tt_figures_even(latency, c->n, TT_LATENCY_SPREAD, a))
+        return TUTTI_ENOMEM;
+    for (uint32_t i = 0; i < c->n; i++) {
         wire w = {.cable = &c->list[i],
                   .bps = {bps[2 * i], bps[2 * i + 1]},
                   .latency_s = latency[i]};
         draw_cable(d, &w);
     }
-    tt_free(mem, bps, (size_t)2 * c->n + 1, sizeof(*bps));
-    tt_free(mem, latency, (size_t)c->n + 1, sizeof(*latency));
-    return err;
+    return TUTTI_OK;
 }
 
 /* --------------------------------------------------------------------- all */
@@ -424,21 +418,19 @@ static tutti_err draw_all(drawer *d, tutti_diag *diag)
 
 tutti_err tt_draw(tt_infer *inf, tutti_topology **out, tutti_diag *diag)
 {
-    drawer d = {.inf = inf};
+    drawer d = {.inf = inf, .arena = {.mem = inf->mem}};
     uint32_t n = inf->spec.n_hosts + inf->n_planes;
     tt_notes_clear(inf);
     tutti_err err = tt_topo_builder_create(inf->mem, &d.b, diag);
     if (err)
         return err;
-    d.host_node = tt_new(inf->mem, n, sizeof(*d.host_node));
-    d.joined = tt_new(inf->mem, n, sizeof(*d.joined));
+    d.host_node = tt_arena_new(&d.arena, n, sizeof(*d.host_node));
+    d.joined = tt_arena_new(&d.arena, n, sizeof(*d.joined));
     if (d.joined)
         tt_joined_none(d.joined, n);
-    err = d.host_node && d.joined
-              ? draw_all(&d, diag)
-              : tt_fail(diag, TUTTI_ENOMEM, "out of memory");
-    tt_free(inf->mem, d.host_node, n, sizeof(*d.host_node));
-    tt_free(inf->mem, d.joined, n, sizeof(*d.joined));
+    err = d.arena.err ? tt_fail(diag, TUTTI_ENOMEM, "out of memory")
+                      : draw_all(&d, diag);
+    tt_arena_free(&d.arena);
     if (!err)
         return tt_topo_seal(d.b, out, diag);
     tt_topo_builder_free(d.b);

@@ -61,9 +61,9 @@ static void even_run(item *items, uint32_t n, double spread)
 }
 
 tutti_err tt_figures_even(double *values, uint32_t n, double spread,
-                          const tt_mem *mem)
+                          tt_arena *scratch)
 {
-    item *items = tt_new(mem, (size_t)n + 1, sizeof(*items));
+    item *items = tt_arena_new(scratch, (size_t)n + 1, sizeof(*items));
     uint32_t n_items = 0;
     if (!items)
         return TUTTI_ENOMEM;
@@ -76,7 +76,6 @@ tutti_err tt_figures_even(double *values, uint32_t n, double spread,
         even_run(items, n_items, spread);
     for (uint32_t i = 0; i < n_items; i++)
         values[items[i].at] = items[i].value;
-    tt_free(mem, items, (size_t)n + 1, sizeof(*items));
     return TUTTI_OK;
 }
 

@@ -13,9 +13,11 @@ void tt_note(tt_infer *inf, tt_infer_note_kind kind, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
-    if (tt_grow(inf->mem, (void **)(void *)&inf->findings, &inf->cap_findings,
-                inf->n_findings + 1, sizeof(*inf->findings))) {
-        inf->text.err = TUTTI_ENOMEM;
+    inf->findings = tt_arena_grow(&inf->arena, inf->findings,
+                                  &inf->cap_findings, inf->n_findings + 1,
+                                  sizeof(*inf->findings));
+    if (inf->arena.err) {
+        inf->text.err = inf->arena.err;
         return;
     }
     inf->findings[inf->n_findings++] = (tt_finding){.kind = kind,

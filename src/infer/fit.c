@@ -9,7 +9,7 @@
  *            from the link's rate. No single one counts for more than 25: a
  *            stray measurement must not decide.
  * Cost       A few times all rounds by maxmin.c.
- * Next       rates.c, the links' rates; cutsearch.c, which makes models to be fitted. */
+ * Next       rates.c (the links' rates), cutsearch.c (which models are fitted). */
 #include "infer/plane.h"
 
 #include <math.h>
@@ -36,9 +36,10 @@ static tutti_err set_loads(tt_plane *p, const tt_model *m, uint32_t n_flows)
 {
     const tt_filler *f = &p->filler;
     uint32_t n_links = tt_model_links(m);
-    if (tt_grow(p->mem, (void **)(void *)&p->load, &p->caps[4], n_links,
-                sizeof(*p->load)) ||
-        tt_grow(p->mem, (void **)(void *)&p->n_sure, &p->caps[5], n_links, 4))
+    tt_arena *a = &p->arena;
+    p->load = tt_arena_grow(a, p->load, &p->caps[4], n_links, sizeof(*p->load));
+    p->n_sure = tt_arena_grow(a, p->n_sure, &p->caps[5], n_links, 4);
+    if (a->err)
         return TUTTI_ENOMEM;
     memset(p->load, 0, n_links * sizeof(*p->load));
     memset(p->n_sure, 0, n_links * sizeof(*p->n_sure));
@@ -72,8 +73,9 @@ static tutti_err add_passages(tt_plane *p, const tt_model *m,
     tutti_err err = set_loads(p, m, look->n);
     if (err)
         return err;
-    if (tt_grow(p->mem, (void **)(void *)&p->passages, &p->caps[0],
-                *n + n_links, sizeof(*p->passages)))
+    p->passages = tt_arena_grow(&p->arena, p->passages, &p->caps[0],
+                                *n + n_links, sizeof(*p->passages));
+    if (p->arena.err)
         return TUTTI_ENOMEM;
     for (uint32_t l = 0; l < n_links; l++) {
         if (f->first[l] == f->first[l + 1])
@@ -95,11 +97,13 @@ static tutti_err add_passages(tt_plane *p, const tt_model *m,
 /* Sorts the passages by link into by_link, link_first. */
 static tutti_err sort_passages(tt_plane *p, uint32_t n_links, size_t n)
 {
-    if (tt_grow(p->mem, (void **)(void *)&p->by_link, &p->caps[1], n + 1, 4) ||
-        tt_grow(p->mem, (void **)(void *)&p->link_first, &p->caps[2],
-                n_links + 2, 4) ||
-        tt_grow(p->mem, (void **)(void *)&p->votes, &p->caps[7], n + 1,
-                sizeof(*p->votes)))
+    tt_arena *a = &p->arena;
+    p->by_link = tt_arena_grow(a, p->by_link, &p->caps[1], n + 1, 4);
+    p->link_first = tt_arena_grow(a, p->link_first, &p->caps[2], n_links + 2,
+                                  4);
+    p->votes = tt_arena_grow(a, p->votes, &p->caps[7], n + 1,
+                             sizeof(*p->votes));
+    if (a->err)
         return TUTTI_ENOMEM;
     memset(p->link_first, 0, (n_links + 2) * sizeof(*p->link_first));
     uint32_t *next = p->link_first + 1;
@@ -213,7 +217,7 @@ static void add_residuals(tt_plane *p, const tt_look *look, size_t *n)
     }
 }
 
-static int by_value(const void *a, const void *b)
+int tt_compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -221,11 +225,12 @@ static int by_value(const void *a, const void *b)
 
 tutti_err tt_fit_noise(tt_plane *p)
 {
-    static const double least = 0.02; /* nothing is as exact as that */
     enum { ENOUGH = 16 };
     size_t n = 0;
-    if (tt_grow(p->mem, (void **)(void *)&p->residual, &p->caps[6],
-                p->looks.n_told_flows + 1, sizeof(*p->residual)))
+    p->residual = tt_arena_grow(&p->arena, p->residual, &p->caps[6],
+                                p->looks.n_told_flows + 1,
+                                sizeof(*p->residual));
+    if (p->arena.err)
         return TUTTI_ENOMEM;
     for (uint32_t t = 0; t < p->looks.n_told; t++) {
         const tt_look *look = &p->looks.list[t];
@@ -236,18 +241,19 @@ tutti_err tt_fit_noise(tt_plane *p)
     }
     if (n < ENOUGH)
         return TUTTI_OK;
-    qsort(p->residual, n, sizeof(*p->residual), by_value);
+    qsort(p->residual, n, sizeof(*p->residual), tt_compare_doubles);
     /* Half of a normal error is within 0.674 of its deviation. */
     double seen = p->residual[n / 2] / 0.674;
-    p->seen_noise = fmin(p->noise, fmax(seen, least));
+    p->seen_noise = fmin(p->noise, fmax(seen, TT_LEAST_NOISE));
     return TUTTI_OK;
 }
 
 tutti_err tt_predict(tt_plane *p, const tt_model *m)
 {
     size_t n;
-    if (tt_grow(p->mem, (void **)(void *)&p->expected, &p->caps[3],
-                p->looks.n_flows + 1, sizeof(*p->expected)))
+    p->expected = tt_arena_grow(&p->arena, p->expected, &p->caps[3],
+                                p->looks.n_flows + 1, sizeof(*p->expected));
+    if (p->arena.err)
         return TUTTI_ENOMEM;
     tt_model copy = *m; /* only its score changes */
     return fill_all(p, &copy, &n, p->expected);

@@ -11,7 +11,6 @@
  *            it has not been told.
  * Next       opening.c, plane.c, drawing.c. */
 #include <math.h>
-#include <string.h>
 
 #include "infer/inference.h"
 
@@ -49,9 +48,7 @@ void tt_infer_close(tt_infer *inf)
     if (!inf)
         return;
     for (uint32_t i = 0; inf->planes && i < inf->n_planes; i++)
-        tt_plane_close(&inf->planes[i]);
-    tt_free(inf->mem, inf->flows, inf->cap_flows, sizeof(*inf->flows));
-    tt_free(inf->mem, inf->findings, inf->cap_findings, sizeof(*inf->findings));
+        tt_arena_free(&inf->planes[i].arena);
     tt_str_free(&inf->text);
     tt_arena_free(&inf->arena);
     tt_free(inf->mem, inf, 1, sizeof(*inf));
@@ -61,27 +58,33 @@ void tt_infer_close(tt_infer *inf)
 
 static tutti_err add_flow(tt_infer *inf, uint32_t src, uint32_t dst)
 {
-    tutti_err err = tt_grow(inf->mem, (void **)(void *)&inf->flows,
-                            &inf->cap_flows, inf->n_flows + 1,
-                            sizeof(*inf->flows));
-    if (!err)
+    inf->flows = tt_arena_grow(&inf->arena, inf->flows, &inf->cap_flows,
+                               inf->n_flows + 1, sizeof(*inf->flows));
+    if (!inf->arena.err)
         inf->flows[inf->n_flows++] = (tt_infer_flow){.src = src, .dst = dst};
-    return err;
+    return inf->arena.err;
+}
+
+/* From flow `first` of the round on. */
+static void count_flows(tt_infer *inf, uint32_t first)
+{
+    for (uint32_t i = 0; i < 2 * inf->spec.n_ports; i++)
+        inf->ways[i].n = 0;
+    for (uint32_t i = first; i < inf->n_flows; i++) {
+        tt_port_out(inf, inf->flows[i].src)->n++;
+        tt_port_in(inf, inf->flows[i].dst)->n++;
+    }
 }
 
 /* What the ports have shown that they can do, shared; 0: nothing is known. */
 static void guess_by_ports(tt_infer *inf, uint32_t first)
 {
-    memset(inf->n_up, 0, inf->spec.n_ports * sizeof(*inf->n_up));
-    memset(inf->n_down, 0, inf->spec.n_ports * sizeof(*inf->n_down));
-    for (uint32_t i = first; i < inf->n_flows; i++) {
-        inf->n_up[inf->flows[i].src]++;
-        inf->n_down[inf->flows[i].dst]++;
-    }
+    count_flows(inf, first);
     for (uint32_t i = first; i < inf->n_flows; i++) {
         tt_infer_flow *f = &inf->flows[i];
-        f->guess_bps = fmin(inf->up_bps[f->src] / inf->n_up[f->src],
-                            inf->down_bps[f->dst] / inf->n_down[f->dst]);
+        const tt_port_way *out = tt_port_out(inf, f->src);
+        const tt_port_way *in = tt_port_in(inf, f->dst);
+        f->guess_bps = fmin(out->bps / out->n, in->bps / in->n);
     }
 }
 
@@ -135,7 +138,8 @@ static bool is_minor_to(const tt_infer *inf, const tt_plane *p,
 {
     double most = 0, least_seen = INFINITY;
     for (uint32_t i = 0; i < p->n; i++) {
-        double up = inf->up_bps[p->port[i]], down = inf->down_bps[p->port[i]];
+        double up = tt_port_out(inf, p->port[i])->bps;
+        double down = tt_port_in(inf, p->port[i])->bps;
         most = fmax(most, fmax(up, down));
         least_seen = fmin(least_seen, fmin(up, down));
     }
@@ -143,8 +147,9 @@ static bool is_minor_to(const tt_infer *inf, const tt_plane *p,
         uint32_t k = 0;
         while (k < other->n && other->host[k] != p->host[i])
             k++;
-        if (k == other->n || inf->up_bps[other->port[k]] < MUCH_FASTER * most ||
-            inf->down_bps[other->port[k]] < MUCH_FASTER * most)
+        if (k == other->n ||
+            tt_port_out(inf, other->port[k])->bps < MUCH_FASTER * most ||
+            tt_port_in(inf, other->port[k])->bps < MUCH_FASTER * most)
             return false;
     }
     return least_seen > 0;
@@ -270,36 +275,20 @@ static tutti_err count_silent(tt_infer *inf, const tt_infer_rate *rates,
                    tt_host_name(inf, worst), MAX_SILENT);
 }
 
-static void note_most(tt_infer *inf, const tt_infer_rate *rates)
+static void note_ways(tt_infer *inf, const tt_infer_rate *rates)
 {
-    uint32_t n = inf->spec.n_ports;
-    memset(inf->sum_up, 0, n * sizeof(*inf->sum_up));
-    memset(inf->sum_down, 0, n * sizeof(*inf->sum_down));
+    count_flows(inf, 0);
+    for (uint32_t i = 0; i < 2 * inf->spec.n_ports; i++)
+        inf->ways[i].sum = 0;
     for (uint32_t i = 0; i < inf->n_flows; i++) {
         double got = mean_of(&rates[i]);
-        inf->sum_up[inf->flows[i].src] += isnan(got) ? 0 : got;
-        inf->sum_down[inf->flows[i].dst] += isnan(got) ? 0 : got;
+        tt_port_out(inf, inf->flows[i].src)->sum += isnan(got) ? 0 : got;
+        tt_port_in(inf, inf->flows[i].dst)->sum += isnan(got) ? 0 : got;
     }
-    for (uint32_t p = 0; p < n; p++) {
-        inf->up_bps[p] = fmax(inf->up_bps[p], inf->sum_up[p]);
-        inf->down_bps[p] = fmax(inf->down_bps[p], inf->sum_down[p]);
-    }
-}
-
-static void count_vain(tt_infer *inf)
-{
-    uint32_t n = inf->spec.n_ports;
-    memset(inf->n_up, 0, n * sizeof(*inf->n_up));
-    memset(inf->n_down, 0, n * sizeof(*inf->n_down));
-    for (uint32_t i = 0; i < inf->n_flows; i++) {
-        inf->n_up[inf->flows[i].src]++;
-        inf->n_down[inf->flows[i].dst]++;
-    }
-    for (uint32_t p = 0; p < n; p++) {
-        if (inf->n_up[p] > 0 && inf->vain_up[p] < MAX_VAIN)
-            inf->vain_up[p]++;
-        if (inf->n_down[p] > 0 && inf->vain_down[p] < MAX_VAIN)
-            inf->vain_down[p]++;
+    for (uint32_t i = 0; i < 2 * inf->spec.n_ports; i++) {
+        tt_port_way *w = &inf->ways[i];
+        w->bps = fmax(w->bps, w->sum);
+        w->vain += w->n > 0 && w->vain < MAX_VAIN;
     }
 }
 
@@ -338,8 +327,7 @@ tutti_err tt_infer_told(tt_infer *inf, const tt_infer_rate *rates,
     if (n_flows != inf->n_flows)
         return tt_fail(diag, TUTTI_EINVAL, "told of %u flows, not of %u",
                        n_flows, inf->n_flows);
-    note_most(inf, rates);
-    count_vain(inf);
+    note_ways(inf, rates);
     tell_all(inf, rates);
     inf->is_out = false;
     inf->number++;
@@ -388,12 +376,9 @@ static bool can(const tt_infer *inf, uint32_t port, bool down)
 
 bool tt_infer_is_enough(const tt_infer *inf)
 {
-    for (uint32_t p = 0; p < inf->spec.n_ports; p++) {
-        if (!(inf->up_bps[p] > 0) && inf->vain_up[p] < MAX_VAIN &&
-            can(inf, p, false))
-            return false;
-        if (!(inf->down_bps[p] > 0) && inf->vain_down[p] < MAX_VAIN &&
-            can(inf, p, true))
+    for (uint32_t i = 0; i < 2 * inf->spec.n_ports; i++) {
+        const tt_port_way *w = &inf->ways[i];
+        if (!(w->bps > 0) && w->vain < MAX_VAIN && can(inf, i / 2, i % 2))
             return false;
     }
     return true;

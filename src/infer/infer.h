@@ -106,8 +106,8 @@ void tt_infer_close(tt_infer *inf); /* accepts NULL */
 /* AGAIN: *round is to be run; OK: nothing more to measure. Asking again
  * without telling gives the same round. Errors: ENOMEM. */
 tutti_err tt_infer_next(tt_infer *inf, tt_infer_round *round, tutti_diag *diag);
-/* What was measured of each flow of the round. Errors: EINVAL (no such round), EPEER (a host whose
- * flows have not been measured for several rounds), ENOMEM. */
+/* What was measured of each flow of the round. Errors: EINVAL (no such round),
+ * EPEER (a host whose flows have not been measured for several rounds), ENOMEM. */
 tutti_err tt_infer_told(tt_infer *inf, const tt_infer_rate *rates,
                         uint32_t n_flows, tutti_diag *diag);
 /* One way from port to port; the least of what is told counts. [any time

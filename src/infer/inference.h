@@ -19,6 +19,14 @@ typedef struct tt_silence {
     bool is_heard, is_asked; /* in this round */
 } tt_silence;
 
+/* One way of a port. */
+typedef struct tt_port_way {
+    double bps;    /* the most that has passed in any round */
+    double sum;    /* that has passed in this one */
+    uint32_t n;    /* flows in this round */
+    uint32_t vain; /* rounds with flows, up to as many as are enough */
+} tt_port_way;
+
 struct tt_infer {
     const tt_mem *mem;
     tt_arena arena;
@@ -35,18 +43,25 @@ struct tt_infer {
     size_t cap_flows;
     uint32_t n_flows, number;
     const char *why;
-    bool is_out;                  /* it waits to be told */
-    bool is_cut;                  /* there was more to measure */
-    double *up_bps, *down_bps;    /* [n_ports]: the most that has passed */
-    double *sum_up, *sum_down;    /* the same, in one round */
-    uint32_t *n_up, *n_down;      /* flows of each port in the round */
-    uint8_t *vain_up, *vain_down; /* rounds in which none could be measured */
-    tt_silence *silence;          /* [n_hosts] */
+    bool is_out;         /* it waits to be told */
+    bool is_cut;         /* there was more to measure */
+    tt_port_way *ways;   /* [2 * n_ports]: of each port out, in */
+    tt_silence *silence; /* [n_hosts] */
     /* What the last finish found. */
     tt_str text; /* of the notes, each with its NUL */
     tt_finding *findings;
     size_t cap_findings, n_findings;
 };
+
+static inline tt_port_way *tt_port_out(const tt_infer *inf, uint32_t port)
+{
+    return &inf->ways[2 * port];
+}
+
+static inline tt_port_way *tt_port_in(const tt_infer *inf, uint32_t port)
+{
+    return &inf->ways[2 * port + 1];
+}
 
 static inline const char *tt_port_dev(const tt_infer *inf, uint32_t port)
 {
@@ -61,7 +76,8 @@ static inline const char *tt_host_name(const tt_infer *inf, uint32_t host)
 /* delays.c: one way over each link of the plane's tree (p->tree), from the
  * latencies of pairs: [n] of the leaves' links, then [n_nodes] of the nodes'
  * links to their parents. ENOMEM. */
-tutti_err tt_delays_share(const tt_plane *p, double *seconds);
+tutti_err tt_delays_share(const tt_plane *p, tt_arena *scratch,
+                          double *seconds);
 
 /* Figures as close as this, errors alone can make differ. */
 #define TT_RATE_SPREAD 0.08
@@ -70,27 +86,26 @@ tutti_err tt_delays_share(const tt_plane *p, double *seconds);
 /* figures.c: figures that errors alone can make differ become the same; 0 stays
  * 0. A figure of three digits. ENOMEM. */
 tutti_err tt_figures_even(double *values, uint32_t n, double spread,
-                          const tt_mem *mem);
+                          tt_arena *scratch);
 uint64_t tt_figure_round(double value);
 
 /* What one plane becomes: figures of the leaves' links, then of the nodes'. */
-enum {
-    TT_UP_LEAST = 1, /* it was never the limit: it can do this at least */
-    TT_DOWN_LEAST = 2,
-    TT_UP_UNKNOWN = 4, /* nothing was measured: taken as the other way */
-    TT_DOWN_UNKNOWN = 8
-};
+typedef struct tt_figure {
+    double bps; /* 0: there is no link */
+    tt_evidence evidence;
+    bool is_least;   /* it was never the limit: it can do this at least */
+    bool is_unknown; /* nothing was measured: taken as the other way */
+} tt_figure;
+
 typedef struct tt_figures {
-    uint32_t n;                            /* leaves and nodes */
-    double *up_bps, *down_bps, *latency_s; /* rates 0: there is no link */
-    uint8_t *doubt;                        /* TT_UP_LEAST and so on */
-    tt_evidence *up, *down;
-    tt_arena arena;
+    uint32_t n;        /* leaves and nodes */
+    tt_figure *way[2]; /* up, down */
+    double *latency_s;
 } tt_figures;
 
-/* linkfigures.c: what a settled plane comes to; sets p->tree. ENOMEM. */
-tutti_err tt_link_figures(tt_plane *p, tt_figures *f);
-void tt_figures_free(tt_figures *f);
+/* linkfigures.c: what a settled plane comes to; sets p->tree. The arrays are the
+ * arena's. ENOMEM. */
+tutti_err tt_link_figures(tt_plane *p, tt_arena *arena, tt_figures *f);
 
 /* opening.c */
 tutti_err tt_infer_check(const tt_infer_spec *spec, tutti_diag *diag);

@@ -6,51 +6,24 @@
  *            model's. The other way of a trunk that holds back only one way
  *            carries at least what is below it: so that is its figure.
  * Next       drawing.c. */
-#include <math.h>
-#include <string.h>
-
 #include "infer/inference.h"
-
-static tutti_err make(const tt_plane *p, tt_figures *f)
-{
-    size_t n = p->n + p->tree->n_nodes;
-    f->n = (uint32_t)n;
-    f->arena.mem = p->mem;
-    f->up_bps = tt_arena_new(&f->arena, n, sizeof(*f->up_bps));
-    f->down_bps = tt_arena_new(&f->arena, n, sizeof(*f->down_bps));
-    f->latency_s = tt_arena_new(&f->arena, n, sizeof(*f->latency_s));
-    f->doubt = tt_arena_new(&f->arena, n, sizeof(*f->doubt));
-    f->up = tt_arena_new(&f->arena, n, sizeof(*f->up));
-    f->down = tt_arena_new(&f->arena, n, sizeof(*f->down));
-    if (!f->up_bps || !f->down_bps || !f->latency_s || !f->doubt || !f->up ||
-        !f->down)
-        return TUTTI_ENOMEM;
-    return TUTTI_OK;
-}
-
-/* One way of a leaf's link. */
-static double leaf_rate(const tt_plane *p, uint32_t link, tt_evidence *e)
-{
-    *e = tt_evidence_of(p, link);
-    return e->n_looks > 0 ? tt_rate_of(p, link) : 0;
-}
 
 static void reckon_leaves(const tt_plane *p, tt_figures *f)
 {
     for (uint32_t i = 0; i < p->n; i++) {
-        f->up_bps[i] = leaf_rate(p, i, &f->up[i]);
-        f->down_bps[i] = leaf_rate(p, p->n + i, &f->down[i]);
-        bool any_up = f->up_bps[i] > 0, any_down = f->down_bps[i] > 0;
-        if (any_up && !f->up[i].was_limit)
-            f->doubt[i] |= TT_UP_LEAST;
-        if (any_down && !f->down[i].was_limit)
-            f->doubt[i] |= TT_DOWN_LEAST;
-        if (any_up && !any_down) {
-            f->doubt[i] |= TT_DOWN_UNKNOWN;
-            f->down_bps[i] = f->up_bps[i];
-        } else if (any_down && !any_up) {
-            f->doubt[i] |= TT_UP_UNKNOWN;
-            f->up_bps[i] = f->down_bps[i];
+        tt_figure *both[2] = {&f->way[0][i], &f->way[1][i]};
+        for (uint32_t way = 0; way < 2; way++) {
+            tt_figure *w = both[way];
+            w->evidence = tt_evidence_of(p, way * p->n + i);
+            if (w->evidence.n_looks > 0)
+                w->bps = tt_rate_of(p, way * p->n + i);
+            w->is_least = w->bps > 0 && !w->evidence.was_limit;
+        }
+        for (uint32_t way = 0; way < 2; way++) {
+            if (both[way]->bps > 0 || !(both[!way]->bps > 0))
+                continue;
+            both[way]->is_unknown = true;
+            both[way]->bps = both[!way]->bps;
         }
     }
 }
@@ -59,92 +32,74 @@ static void reckon_leaves(const tt_plane *p, tt_figures *f)
 static uint32_t cut_of(const tt_plane *p, const tt_model *m, uint32_t node,
                        bool down)
 {
-    const uint64_t *below = p->tree->nodes[node].in;
+    uint64_t *in = p->search_set;
+    tt_set_copy(in, p->tree->nodes[node].in, p->n_words);
+    if (down)
+        tt_set_invert(in, p->n);
     for (uint32_t c = 0; c < m->n_cuts; c++) {
-        bool same = true;
-        for (uint32_t i = 0; i < p->n && same; i++)
-            same = tt_set_has(m->cuts[c].in, i) ==
-                   (tt_set_has(below, i) != down);
-        if (same)
+        if (tt_set_same(m->cuts[c].in, in, p->n_words))
             return c;
     }
     return TT_NONE;
 }
 
-static double trunk_rate(const tt_plane *p, const tt_model *m, uint32_t cut,
-                         tt_evidence *e)
+/* What all that hangs from the node can carry together. */
+static double rate_below(const tt_plane *p, const tt_figure *way, uint32_t node)
 {
-    if (cut == TT_NONE)
-        return 0;
-    *e = tt_evidence_of(p, 2 * m->n + cut);
-    return tt_rate_of(p, 2 * m->n + cut);
+    const tt_tree *t = p->tree;
+    double sum = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        sum += t->leaf_node[i] == node ? way[i].bps : 0;
+    for (uint32_t u = node + 1; u < t->n_nodes; u++)
+        sum += t->nodes[u].parent == node ? way[p->n + u].bps : 0;
+    return sum;
 }
 
 /* Nodes come after their parents, so what is below one is known first. */
 static void reckon_trunks(const tt_plane *p, const tt_model *m, tt_figures *f)
 {
-    const tt_tree *t = p->tree;
-    for (uint32_t v = t->n_nodes; v-- > 1;) {
-        uint32_t at = p->n + v;
-        double up = 0, down = 0;
-        for (uint32_t i = 0; i < p->n; i++) {
-            up += t->leaf_node[i] == v ? f->up_bps[i] : 0;
-            down += t->leaf_node[i] == v ? f->down_bps[i] : 0;
+    for (uint32_t i = 2 * p->tree->n_nodes; i-- > 2;) {
+        uint32_t v = i / 2, way = i % 2, cut = cut_of(p, m, v, way);
+        tt_figure *w = &f->way[way][p->n + v];
+        if (cut != TT_NONE) {
+            w->evidence = tt_evidence_of(p, 2 * m->n + cut);
+            w->bps = tt_rate_of(p, 2 * m->n + cut);
         }
-        for (uint32_t u = v + 1; u < t->n_nodes; u++) {
-            up += t->nodes[u].parent == v ? f->up_bps[p->n + u] : 0;
-            down += t->nodes[u].parent == v ? f->down_bps[p->n + u] : 0;
-        }
-        f->up_bps[at] = trunk_rate(p, m, cut_of(p, m, v, false), &f->up[at]);
-        f->down_bps[at] = trunk_rate(p, m, cut_of(p, m, v, true), &f->down[at]);
-        if (f->up_bps[at] <= 0) {
-            f->doubt[at] |= TT_UP_LEAST;
-            f->up_bps[at] = up;
-        }
-        if (f->down_bps[at] <= 0) {
-            f->doubt[at] |= TT_DOWN_LEAST;
-            f->down_bps[at] = down;
+        if (w->bps <= 0) {
+            w->is_least = true;
+            w->bps = rate_below(p, f->way[way], v);
         }
     }
 }
 
 /* Both ways together: a link that is the same both ways shall look so. */
-static tutti_err even_rates(const tt_plane *p, tt_figures *f)
+static void even_rates(tt_figures *f, tt_arena *arena)
 {
-    double *both = tt_new(p->mem, (size_t)2 * f->n, sizeof(*both));
-    if (!both)
-        return TUTTI_ENOMEM;
-    memcpy(both, f->up_bps, f->n * sizeof(*both));
-    memcpy(both + f->n, f->down_bps, f->n * sizeof(*both));
-    tutti_err err = tt_figures_even(both, 2 * f->n, TT_RATE_SPREAD, p->mem);
-    memcpy(f->up_bps, both, f->n * sizeof(*both));
-    memcpy(f->down_bps, both + f->n, f->n * sizeof(*both));
-    tt_free(p->mem, both, (size_t)2 * f->n, sizeof(*both));
-    return err;
+    double *both = tt_arena_new(arena, (size_t)2 * f->n, sizeof(*both));
+    for (uint32_t i = 0; !arena->err && i < 2 * f->n; i++)
+        both[i] = f->way[i / f->n][i % f->n].bps;
+    if (arena->err || tt_figures_even(both, 2 * f->n, TT_RATE_SPREAD, arena))
+        return;
+    for (uint32_t i = 0; i < 2 * f->n; i++)
+        f->way[i / f->n][i % f->n].bps = both[i];
 }
 
-tutti_err tt_link_figures(tt_plane *p, tt_figures *f)
+tutti_err tt_link_figures(tt_plane *p, tt_arena *arena, tt_figures *f)
 {
-    *f = (tt_figures){0};
     tt_tree_build(p, &p->best);
     /* The passages shall be those of the best model, which stays as it is. */
     tt_model_copy(&p->spare, &p->best);
     tutti_err err = tt_fit(p, &p->spare);
-    if (!err)
-        err = make(p, f);
-    if (err)
-        return err;
+    f->n = p->n + p->tree->n_nodes;
+    f->way[0] = tt_arena_new(arena, f->n, sizeof(tt_figure));
+    f->way[1] = tt_arena_new(arena, f->n, sizeof(tt_figure));
+    f->latency_s = tt_arena_new(arena, f->n, sizeof(*f->latency_s));
+    if (err || arena->err)
+        return TUTTI_ENOMEM;
     reckon_leaves(p, f);
     reckon_trunks(p, &p->spare, f);
-    err = even_rates(p, f);
-    if (!err)
-        err = tt_delays_share(p, f->latency_s);
-    if (!err)
-        err = tt_figures_even(f->latency_s, f->n, TT_LATENCY_SPREAD, p->mem);
-    return err;
-}
-
-void tt_figures_free(tt_figures *f)
-{
-    tt_arena_free(&f->arena);
+    even_rates(f, arena);
+    err = tt_delays_share(p, arena, f->latency_s);
+    return err ? err
+               : tt_figures_even(f->latency_s, f->n, TT_LATENCY_SPREAD, arena);
 }

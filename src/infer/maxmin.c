@@ -18,40 +18,16 @@ static const double same = 1 + 1e-9;
 
 static bool room(tt_filler *f, uint32_t n_links, uint32_t n_flows)
 {
-    struct {
-        void **at;
-        size_t need, size;
-    } const want[] = {
-        {(void **)(void *)&f->left, n_links, sizeof(double)},
-        {(void **)(void *)&f->count, n_links, 4},
-        {(void **)(void *)&f->first, n_links + 1, 4},
-        {(void **)(void *)&f->active, n_links, 4},
-        {(void **)(void *)&f->bps, n_flows, sizeof(double)},
-        {(void **)(void *)&f->by, n_flows, 4},
-        {(void **)(void *)&f->start, n_flows + 1, 4},
-    };
-    for (size_t i = 0; i < sizeof(want) / sizeof(*want); i++) {
-        if (tt_grow(f->mem, want[i].at, &f->caps[i], want[i].need,
-                    want[i].size))
-            return false;
-    }
-    return true;
-}
-
-void tt_filler_free(tt_filler *f)
-{
-    if (!f->mem)
-        return;
-    tt_free(f->mem, f->left, f->caps[0], sizeof(double));
-    tt_free(f->mem, f->count, f->caps[1], 4);
-    tt_free(f->mem, f->first, f->caps[2], 4);
-    tt_free(f->mem, f->active, f->caps[3], 4);
-    tt_free(f->mem, f->bps, f->caps[4], sizeof(double));
-    tt_free(f->mem, f->by, f->caps[5], 4);
-    tt_free(f->mem, f->start, f->caps[6], 4);
-    tt_free(f->mem, f->way, f->caps[7], 4);
-    tt_free(f->mem, f->users, f->caps[8], 4);
-    *f = (tt_filler){.mem = f->mem, .work = f->work};
+    tt_arena *a = f->arena;
+    size_t *caps = f->caps;
+    f->left = tt_arena_grow(a, f->left, &caps[0], n_links, sizeof(*f->left));
+    f->count = tt_arena_grow(a, f->count, &caps[1], n_links, 4);
+    f->first = tt_arena_grow(a, f->first, &caps[2], n_links + 1, 4);
+    f->active = tt_arena_grow(a, f->active, &caps[3], n_links, 4);
+    f->bps = tt_arena_grow(a, f->bps, &caps[4], n_flows, sizeof(*f->bps));
+    f->by = tt_arena_grow(a, f->by, &caps[5], n_flows, 4);
+    f->start = tt_arena_grow(a, f->start, &caps[6], n_flows + 1, 4);
+    return !a->err;
 }
 
 /* The links of each flow, and how many flows each link has. */
@@ -61,8 +37,9 @@ static tutti_err lay_ways(tt_filler *f, const tt_model *m, const tt_flow *flows,
     size_t n = 0;
     for (uint32_t i = 0; i < n_flows; i++) {
         uint32_t src = flows[i].src, dst = flows[i].dst;
-        if (tt_grow(f->mem, (void **)(void *)&f->way, &f->caps[7],
-                    n + 2 + m->n_cuts, 4))
+        f->way = tt_arena_grow(f->arena, f->way, &f->caps[7], n + 2 + m->n_cuts,
+                               4);
+        if (f->arena->err)
             return TUTTI_ENOMEM;
         f->start[i] = (uint32_t)n;
         f->way[n++] = src;
@@ -74,7 +51,8 @@ static tutti_err lay_ways(tt_filler *f, const tt_model *m, const tt_flow *flows,
         }
     }
     f->start[n_flows] = (uint32_t)n;
-    return tt_grow(f->mem, (void **)(void *)&f->users, &f->caps[8], n, 4);
+    f->users = tt_arena_grow(f->arena, f->users, &f->caps[8], n, 4);
+    return f->arena->err;
 }
 
 /* The flows of each link; the links that have some. */

@@ -5,25 +5,24 @@
 #include <math.h>
 #include <string.h>
 
-bool tt_model_create(tt_model *m, uint32_t n, tt_arena *arena)
+void tt_model_create(tt_model *m, uint32_t n, tt_arena *arena)
 {
     *m = (tt_model){.n = n, .n_words = (n + 63) / 64, .max_cuts = 2 * n + 2};
     m->leaf_bps = tt_arena_new(arena, (size_t)2 * n, sizeof(double));
     m->cuts = tt_arena_new(arena, m->max_cuts, sizeof(tt_plane_cut));
     uint64_t *words = tt_arena_new(arena, (size_t)m->max_cuts * m->n_words,
                                    sizeof(*words));
-    if (!m->leaf_bps || !m->cuts || !words)
-        return false;
+    if (arena->err)
+        return;
     for (uint32_t i = 0; i < m->max_cuts; i++)
         m->cuts[i].in = words + (size_t)i * m->n_words;
     for (uint32_t i = 0; i < 2 * n; i++)
         m->leaf_bps[i] = (double)TT_MAX_RATE_BPS;
-    return true;
 }
 
 static void set_cut(tt_model *m, uint32_t c, const tt_plane_cut *from)
 {
-    memcpy(m->cuts[c].in, from->in, m->n_words * sizeof(*from->in));
+    tt_set_copy(m->cuts[c].in, from->in, m->n_words);
     m->cuts[c].bps = from->bps;
 }
 
@@ -39,7 +38,7 @@ void tt_model_copy(tt_model *to, const tt_model *from)
 
 void tt_model_add(tt_model *m, const uint64_t *in, double bps)
 {
-    memcpy(m->cuts[m->n_cuts].in, in, m->n_words * sizeof(*in));
+    tt_set_copy(m->cuts[m->n_cuts].in, in, m->n_words);
     m->cuts[m->n_cuts++].bps = bps;
 }
 

@@ -128,32 +128,22 @@ static const char *copy_text(tt_arena *arena, const char *text)
     return text ? copy(arena, text, strlen(text) + 1, 1) : NULL;
 }
 
-static bool copy_names(tt_infer *inf, const tt_infer_spec *s)
+static void copy_names(tt_infer *inf, const tt_infer_spec *s)
 {
-    const char **names = tt_arena_new(&inf->arena, s->n_hosts, sizeof(*names));
-    tt_infer_port *ports = tt_arena_new(&inf->arena, s->n_ports + 1,
-                                        sizeof(*ports));
-    if (!names || !ports)
-        return false;
-    for (uint32_t h = 0; h < s->n_hosts; h++) {
-        names[h] = copy_text(&inf->arena, s->names[h]);
-        if (!names[h])
-            return false;
-    }
-    for (uint32_t p = 0; p < s->n_ports; p++) {
-        const char *dev = s->ports[p].dev;
-        ports[p].host = s->ports[p].host;
-        ports[p].card = s->ports[p].card;
-        ports[p].dev = copy_text(&inf->arena, dev);
-        if (dev && !ports[p].dev)
-            return false;
+    tt_arena *a = &inf->arena;
+    const char **names = tt_arena_new(a, s->n_hosts, sizeof(*names));
+    tt_infer_port *ports = tt_arena_new(a, s->n_ports + 1, sizeof(*ports));
+    for (uint32_t h = 0; !a->err && h < s->n_hosts; h++)
+        names[h] = copy_text(a, s->names[h]);
+    for (uint32_t p = 0; !a->err && p < s->n_ports; p++) {
+        ports[p] = s->ports[p];
+        ports[p].dev = copy_text(a, s->ports[p].dev);
     }
     inf->spec.names = names;
     inf->spec.ports = ports;
-    return true;
 }
 
-static bool copy_spec(tt_infer *inf, const tt_infer_spec *s)
+static void copy_spec(tt_infer *inf, const tt_infer_spec *s)
 {
     tt_arena *a = &inf->arena;
     size_t n = s->n_ports;
@@ -163,16 +153,12 @@ static bool copy_spec(tt_infer *inf, const tt_infer_spec *s)
         inf->n_ranks += s->n_ranks ? s->n_ranks[h] : 1;
     inf->spec.noise = s->noise > 0 ? s->noise : 0.05;
     inf->spec.unfair = s->unfair > 0 ? s->unfair : 0.1;
-    if (!copy_names(inf, s))
-        return false;
-    if (n > 0)
-        inf->spec.reach = copy(a, s->reach, n * n, 1);
+    copy_names(inf, s);
+    inf->spec.reach = copy(a, s->reach, n * n, 1);
     if (s->n_ranks)
         inf->spec.n_ranks = copy(a, s->n_ranks, s->n_hosts, sizeof(uint32_t));
     if (s->place)
         inf->spec.place = copy(a, s->place, inf->n_ranks, sizeof(uint32_t));
-    return (n == 0 || inf->spec.reach) && (!s->n_ranks || inf->spec.n_ranks) &&
-           (!s->place || inf->spec.place);
 }
 
 /* ------------------------------------------------------------------ planes */
@@ -250,14 +236,14 @@ static tutti_err make_planes(tt_infer *inf, uint32_t n_all)
     tt_arena *a = &inf->arena;
     uint32_t *size = tt_arena_new(a, n_all + 1, sizeof(*size));
     uint32_t *as = tt_arena_new(a, n_all + 1, sizeof(*as));
-    if (!size || !as)
+    if (a->err)
         return TUTTI_ENOMEM;
     inf->n_planes = renumber(inf, n_all, size, as);
     inf->cables.n = n_all - inf->n_planes;
     inf->planes = tt_arena_new(a, inf->n_planes + 1, sizeof(*inf->planes));
     inf->cables.list = tt_arena_new(a, inf->cables.n + 1,
                                     sizeof(*inf->cables.list));
-    if (!inf->planes || !inf->cables.list)
+    if (a->err)
         return TUTTI_ENOMEM;
     tutti_err err = TUTTI_OK;
     for (uint32_t i = 0; i < n_all && !err; i++) {
@@ -270,26 +256,16 @@ static tutti_err make_planes(tt_infer *inf, uint32_t n_all)
                : tt_cables_plan(&inf->cables, inf->spec.n_hosts, inf->mem);
 }
 
-static bool make_room(tt_infer *inf)
+static void make_room(tt_infer *inf)
 {
     tt_arena *a = &inf->arena;
     size_t n = (size_t)inf->spec.n_ports + 1;
     inf->plane_of = tt_arena_new(a, n, sizeof(uint32_t));
     inf->leaf_of = tt_arena_new(a, n, sizeof(uint32_t));
-    inf->up_bps = tt_arena_new(a, n, sizeof(double));
-    inf->down_bps = tt_arena_new(a, n, sizeof(double));
-    inf->sum_up = tt_arena_new(a, n, sizeof(double));
-    inf->sum_down = tt_arena_new(a, n, sizeof(double));
-    inf->n_up = tt_arena_new(a, n, sizeof(uint32_t));
-    inf->n_down = tt_arena_new(a, n, sizeof(uint32_t));
-    inf->vain_up = tt_arena_new(a, n, 1);
-    inf->vain_down = tt_arena_new(a, n, 1);
+    inf->ways = tt_arena_new(a, 2 * n, sizeof(*inf->ways));
     inf->silence = tt_arena_new(a, inf->spec.n_hosts, sizeof(*inf->silence));
     for (uint32_t h = 0; inf->silence && h < inf->spec.n_hosts; h++)
         inf->silence[h].peer = TT_NONE;
-    return inf->plane_of && inf->leaf_of && inf->up_bps && inf->down_bps &&
-           inf->sum_up && inf->sum_down && inf->n_up && inf->n_down &&
-           inf->vain_up && inf->vain_down && inf->silence;
 }
 
 tutti_err tt_infer_make(tt_infer *inf, const tt_infer_spec *spec,
@@ -299,8 +275,9 @@ tutti_err tt_infer_make(tt_infer *inf, const tt_infer_spec *spec,
     tutti_err err = check_reached(spec, inf->mem, diag);
     if (err)
         return err;
-    if (!copy_spec(inf, spec) || !make_room(inf))
-        err = TUTTI_ENOMEM;
+    copy_spec(inf, spec);
+    make_room(inf);
+    err = inf->arena.err;
     if (!err)
         err = tt_planes_find(&inf->spec, inf->mem, inf->plane_of, &n_all);
     if (!err)

@@ -10,18 +10,6 @@
 
 #include <math.h>
 
-/* ------------------------------------------------------------------ numbers */
-
-void tt_shuffle(tt_plane *p, uint32_t *list, uint32_t n)
-{
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t k = (uint32_t)tt_rng_below(&p->rng, i);
-        uint32_t v = list[i - 1];
-        list[i - 1] = list[k];
-        list[k] = v;
-    }
-}
-
 /* -------------------------------------------------------------------- looks */
 
 tutti_err tt_look_begin(tt_plane *p, const char *why)
@@ -29,8 +17,9 @@ tutti_err tt_look_begin(tt_plane *p, const char *why)
     tt_looks *l = &p->looks;
     if (l->n > 0 && l->list[l->n - 1].n == 0)
         l->n--;
-    if (tt_grow(p->mem, (void **)(void *)&l->list, &l->cap_looks, l->n + 1,
-                sizeof(*l->list)))
+    l->list = tt_arena_grow(&p->arena, l->list, &l->cap_looks, l->n + 1,
+                            sizeof(*l->list));
+    if (p->arena.err)
         return TUTTI_ENOMEM;
     l->list[l->n++] = (tt_look){.first = l->n_flows, .why = why};
     return TUTTI_OK;
@@ -39,8 +28,9 @@ tutti_err tt_look_begin(tt_plane *p, const char *why)
 tutti_err tt_look_add(tt_plane *p, uint32_t src, uint32_t dst)
 {
     tt_looks *l = &p->looks;
-    if (tt_grow(p->mem, (void **)(void *)&l->flows, &l->cap_flows,
-                l->n_flows + 1, sizeof(*l->flows)))
+    l->flows = tt_arena_grow(&p->arena, l->flows, &l->cap_flows, l->n_flows + 1,
+                             sizeof(*l->flows));
+    if (p->arena.err)
         return TUTTI_ENOMEM;
     l->flows[l->n_flows++] =
         (tt_flow){.src = src, .dst = dst, .bps = NAN, .mean_bps = NAN};
@@ -115,10 +105,8 @@ static void pair_couples(tt_plane *p, const tt_pairing_rule *r)
 void tt_pair_rest(tt_plane *p, const tt_pairing_rule *r)
 {
     uint32_t n = p->n;
-    for (uint32_t i = 0; i < n; i++)
-        p->senders[i] = p->receivers[i] = i;
-    tt_shuffle(p, p->senders, n);
-    tt_shuffle(p, p->receivers, n);
+    tt_rng_order(&p->rng, p->senders, n);
+    tt_rng_order(&p->rng, p->receivers, n);
     pair_couples(p, r);
     if (n > 4 && !(r->from && !r->both))
         return; /* an odd one is left out */

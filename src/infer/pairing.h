@@ -18,8 +18,6 @@ static inline bool tt_may(const tt_plane *p, uint32_t src, uint32_t dst)
     return p->can[(size_t)src * p->n + dst];
 }
 
-void tt_shuffle(tt_plane *p, uint32_t *list, uint32_t n);
-
 /* A new look (instead of the last one, where that has no flows), and a flow of
  * it. ENOMEM, as below. */
 tutti_err tt_look_begin(tt_plane *p, const char *why);

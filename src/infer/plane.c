@@ -19,7 +19,7 @@ static const uint64_t work_per_plane = 700000000, work_per_leaf = 40000000,
 
 /* ------------------------------------------------------------------ memory */
 
-static bool make_scratch(tt_plane *p)
+static void make_scratch(tt_plane *p)
 {
     tt_arena *a = &p->arena;
     uint32_t n = p->n;
@@ -37,48 +37,26 @@ static bool make_scratch(tt_plane *p)
     p->search_set2 = tt_arena_new(a, p->n_words, sizeof(uint64_t));
     p->stressed = tt_arena_new(a, (size_t)p->max_stressed * (p->n_words + 1),
                                8);
-    return p->senders && p->receivers && p->to && p->node && p->kid &&
-           p->differ && p->used && p->taken && p->some && p->search_set &&
-           p->search_set2 && p->stressed;
 }
 
 tutti_err tt_plane_open(tt_plane *p, uint32_t n, const tt_mem *mem)
 {
-    *p = (tt_plane){.mem = mem, .arena = {.mem = mem}, .filler = {.mem = mem}};
-    p->n = n;
-    p->n_words = (n + 63) / 64;
-    tt_arena *a = &p->arena;
+    *p = (tt_plane){.n = n, .arena = {.mem = mem}};
+    tt_arena *a = p->filler.arena = &p->arena;
+    p->n_words = (uint32_t)tt_set_words(n);
     p->can = tt_arena_new(a, (size_t)n * n, 1);
     p->latency_s = tt_arena_new(a, (size_t)n * n, sizeof(float));
     p->port = tt_arena_new(a, n, sizeof(uint32_t));
     p->host = tt_arena_new(a, n, sizeof(uint32_t));
-    if (!p->can || !p->latency_s || !p->port || !p->host || !make_scratch(p) ||
-        !tt_model_create(&p->best, n, a) || !tt_model_create(&p->trial, n, a) ||
-        !tt_model_create(&p->spare, n, a) || !tt_model_create(&p->kept, n, a) ||
-        !tt_tree_create(p))
-        return TUTTI_ENOMEM;
-    for (size_t i = 0; i < (size_t)n * n; i++)
+    make_scratch(p);
+    tt_model_create(&p->best, n, a);
+    tt_model_create(&p->trial, n, a);
+    tt_model_create(&p->spare, n, a);
+    tt_model_create(&p->kept, n, a);
+    tt_tree_create(p);
+    for (size_t i = 0; !a->err && i < (size_t)n * n; i++)
         p->latency_s[i] = INFINITY;
-    return TUTTI_OK;
-}
-
-void tt_plane_close(tt_plane *p)
-{
-    if (!p->mem)
-        return;
-    tt_free(p->mem, p->passages, p->caps[0], sizeof(*p->passages));
-    tt_free(p->mem, p->by_link, p->caps[1], sizeof(*p->by_link));
-    tt_free(p->mem, p->link_first, p->caps[2], sizeof(*p->link_first));
-    tt_free(p->mem, p->expected, p->caps[3], sizeof(*p->expected));
-    tt_free(p->mem, p->load, p->caps[4], sizeof(*p->load));
-    tt_free(p->mem, p->n_sure, p->caps[5], sizeof(*p->n_sure));
-    tt_free(p->mem, p->residual, p->caps[6], sizeof(*p->residual));
-    tt_free(p->mem, p->votes, p->caps[7], sizeof(*p->votes));
-    tt_free(p->mem, p->looks.flows, p->looks.cap_flows, sizeof(tt_flow));
-    tt_free(p->mem, p->looks.list, p->looks.cap_looks, sizeof(tt_look));
-    tt_cutsearch_close(p);
-    tt_filler_free(&p->filler);
-    tt_arena_free(&p->arena);
+    return a->err;
 }
 
 /* ------------------------------------------------------------------ course */

@@ -5,35 +5,20 @@
  * A plane's ports are numbered 0 .. n - 1, its **leaves**. A **cut** is some
  * of the leaves: all that these send to the others passes one link. In a tree
  * every link between switches is two cuts, the leaves below it and the others.
- * A **model** is the leaves' own rates and the cuts'. Private to the folder. */
+ * A **model** is the leaves' own rates and the cuts'. Private to the folder.
+ *
+ * Next: plane.c. */
 #ifndef TT_INFER_PLANE_H
 #define TT_INFER_PLANE_H
 
 #include "base/rng.h"
+#include "base/sets.h"
 #include "infer/infer.h"
-
-/* ----------------------------------------------------------------- sets -- */
-
-/* Of leaves: (n + 63) / 64 words. */
-static inline bool tt_set_has(const uint64_t *set, uint32_t i)
-{
-    return set[i >> 6] >> (i & 63) & 1;
-}
-
-static inline void tt_set_flip(uint64_t *set, uint32_t i)
-{
-    set[i >> 6] ^= UINT64_C(1) << (i & 63);
-}
-
-static inline void tt_set_add(uint64_t *set, uint32_t i)
-{
-    set[i >> 6] |= UINT64_C(1) << (i & 63);
-}
 
 /* ---------------------------------------------------------------- model -- */
 
 typedef struct tt_plane_cut {
-    uint64_t *in; /* a set */
+    uint64_t *in; /* a set of leaves */
     double bps;   /* from those within to those without */
 } tt_plane_cut;
 
@@ -60,7 +45,8 @@ static inline double *tt_model_bps(const tt_model *m, uint32_t link)
     return link < 2 * m->n ? &m->leaf_bps[link] : &m->cuts[link - 2 * m->n].bps;
 }
 
-bool tt_model_create(tt_model *m, uint32_t n, tt_arena *arena);
+/* ENOMEM is the arena's. */
+void tt_model_create(tt_model *m, uint32_t n, tt_arena *arena);
 void tt_model_copy(tt_model *to, const tt_model *from);
 void tt_model_add(tt_model *m, const uint64_t *in, double bps);
 void tt_model_drop(tt_model *m, uint32_t cut);
@@ -94,7 +80,7 @@ typedef struct tt_looks {
 
 /* Rates of flows that share the model's links max-min fairly. */
 typedef struct tt_filler {
-    const tt_mem *mem;
+    tt_arena *arena;
     double *left, *bps;      /* [links]; [flows] */
     uint32_t *count, *first; /* [links], [links + 1] */
     uint32_t *by;            /* [flows]: the link that holds it back */
@@ -122,7 +108,6 @@ static inline void tt_filler_work(tt_filler *f, uint64_t more)
 /* ENOMEM. bps and by have the answer. */
 tutti_err tt_maxmin(tt_filler *f, const tt_model *m, const tt_flow *flows,
                     uint32_t n_flows);
-void tt_filler_free(tt_filler *f);
 
 /* ---------------------------------------------------------------- plane -- */
 
@@ -140,8 +125,7 @@ typedef struct tt_vote {
 } tt_vote;
 
 typedef struct tt_plane {
-    const tt_mem *mem;
-    tt_arena arena;
+    tt_arena arena; /* of all that is the plane's */
     uint32_t n, n_words;
     uint32_t *port, *host; /* of each leaf */
     uint8_t *can;          /* [n][n]: may this leaf send to that one? */
@@ -162,9 +146,9 @@ typedef struct tt_plane {
     double *residual; /* scratch of fit.c */
     struct tt_cutsearch *search;
     struct tt_tree *tree;
-    /* The course of it. */
-    uint64_t
-        max_work; /* of filler.work, which cutsearch_gain.c and cutsearch_groups.c count too */
+    /* The course of it. max_work: of filler.work, where the search for cuts
+     * counts, too. */
+    uint64_t max_work;
     uint32_t stage, twin; /* the look that is measured twice */
     uint32_t n_thoughts;  /* how often it has looked for structure */
     uint32_t n_sought;    /* looks told when it last did */
@@ -194,7 +178,7 @@ static inline bool tt_is_spent(const tt_plane *p)
 
 /* plane.c. The caller sets port, host, can, noise, unfair and rng. ENOMEM. */
 tutti_err tt_plane_open(tt_plane *p, uint32_t n, const tt_mem *mem);
-void tt_plane_close(tt_plane *p); /* accepts half-opened ones */
+/* Afterwards all of it is in p->arena, which tt_arena_free() frees. */
 /* The next look that is not told yet; NULL: nothing more to measure. */
 tutti_err tt_plane_next(tt_plane *p, tt_look **next);
 /* Its flows have been measured. */
@@ -210,6 +194,10 @@ tutti_err tt_fit(tt_plane *p, tt_model *m);
 tutti_err tt_fit_noise(tt_plane *p);
 /* Sets p->expected. */
 tutti_err tt_predict(tt_plane *p, const tt_model *m);
+/* Nothing is as exact as that. */
+#define TT_LEAST_NOISE 0.02
+/* For qsort(): numbers, rising. */
+int tt_compare_doubles(const void *a, const void *b);
 /* Errors that do not shrink when more flows are added up. */
 #define TT_COMMON_ERROR 0.02
 
@@ -231,7 +219,6 @@ bool tt_is_sure(const tt_plane *p, uint32_t link);
 
 /* cutsearch.c: finds cuts that explain what p->best does not. */
 tutti_err tt_cutsearch_find(tt_plane *p);
-void tt_cutsearch_close(tt_plane *p);
 
 /* tree.c: the cuts of a model as a tree, its root in the middle. Nodes come
  * after their parents. */
@@ -248,7 +235,8 @@ typedef struct tt_tree {
     uint32_t *leaf_node; /* [n] */
 } tt_tree;
 
-bool tt_tree_create(tt_plane *p);
+/* ENOMEM is the arena's. */
+void tt_tree_create(tt_plane *p);
 void tt_tree_build(tt_plane *p, const tt_model *m);
 
 /* rounds.c: adds looks. First these; when they are told, those; then those. */

@@ -18,6 +18,7 @@
  * Next       infer.c. */
 #include "infer/planes.h"
 #include "base/joined.h"
+#include "base/sets.h"
 
 #include <string.h>
 
@@ -59,7 +60,7 @@ static tutti_err join_cabled(finder *f)
     uint32_t *a = tt_arena_new(&f->arena, s->n_ports, sizeof(*a));
     uint32_t *b = tt_arena_new(&f->arena, s->n_ports, sizeof(*b));
     uint8_t *n = tt_arena_new(&f->arena, s->n_ports, 1); /* hosts, up to 3 */
-    if (!a || !b || !n)
+    if (f->arena.err)
         return TUTTI_ENOMEM;
     for (uint32_t p = 0; p < s->n_ports; p++) {
         uint32_t r = tt_joined_root(f->subnet, p), host = s->ports[p].host;
@@ -80,13 +81,13 @@ static tutti_err join_cabled(finder *f)
 
 static bool are_apart(const finder *f, uint32_t a, uint32_t b)
 {
-    return f->apart[(size_t)a * f->n_words + b / 64] >> b % 64 & 1;
+    return tt_set_has(f->apart + (size_t)a * f->n_words, b);
 }
 
 static void part(finder *f, uint32_t a, uint32_t b)
 {
-    f->apart[(size_t)a * f->n_words + b / 64] |= UINT64_C(1) << b % 64;
-    f->apart[(size_t)b * f->n_words + a / 64] |= UINT64_C(1) << a % 64;
+    tt_set_add(f->apart + (size_t)a * f->n_words, b);
+    tt_set_add(f->apart + (size_t)b * f->n_words, a);
 }
 
 /* By the two rules above. */
@@ -111,7 +112,7 @@ static void join(finder *f, uint32_t a, uint32_t b)
     uint32_t r = tt_joined_root(f->subnet, a), gone = r == a ? b : a;
     const uint64_t *lost = f->apart + (size_t)gone * f->n_words;
     for (uint32_t c = 0; c < f->spec->n_ports; c++) {
-        if (lost[c / 64] >> c % 64 & 1)
+        if (tt_set_has(lost, c))
             part(f, r, c);
     }
 }
@@ -309,7 +310,7 @@ static tutti_err make(finder *f)
     f->apart = tt_arena_new(&f->arena, (size_t)n * f->n_words,
                             sizeof(*f->apart));
     f->mate = tt_arena_new(&f->arena, n, sizeof(*f->mate));
-    if (!f->subnet || !f->cabled || !f->apart || !f->mate)
+    if (f->arena.err)
         return TUTTI_ENOMEM;
     tt_joined_none(f->subnet, n);
     tt_joined_none(f->cabled, n_hosts);

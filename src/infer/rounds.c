@@ -23,9 +23,7 @@ static uint32_t find_partners(tt_plane *p)
 {
     uint32_t n = p->n, n_pairs = 0;
     memset(p->used, 0, n * sizeof(*p->used));
-    for (uint32_t i = 0; i < n; i++)
-        p->senders[i] = i;
-    tt_shuffle(p, p->senders, n);
+    tt_rng_order(&p->rng, p->senders, n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t a = p->senders[i], b = TT_NONE;
         p->to[a] = TT_NONE;
@@ -122,9 +120,7 @@ static tutti_err add_stars(tt_plane *p)
     uint32_t n = p->n, rest = n % SIZE, last = n < 2 * SIZE - 1 ? n : SIZE;
     if (n > last && rest > 0 && rest < 3)
         last = SIZE + rest;
-    for (uint32_t i = 0; i < n; i++)
-        p->senders[i] = i;
-    tt_shuffle(p, p->senders, n);
+    tt_rng_order(&p->rng, p->senders, n);
     for (uint32_t turn = 0; turn < 2 * last; turn++) {
         tutti_err err = tt_look_begin(p, "one with three");
         for (uint32_t at = 0, size; at < n && !err; at += size) {
@@ -167,29 +163,22 @@ static tutti_err add_failed(tt_plane *p)
 static tutti_err add_half(tt_plane *p, uint32_t bit, bool is_random)
 {
     tt_pairing_rule r = {.from = p->search_set, .both = true};
-    memset(p->search_set, 0, p->n_words * sizeof(*p->search_set));
-    for (uint32_t i = 0; i < p->n; i++)
-        p->senders[i] = i;
+    tt_set_clear(p->search_set, p->n_words);
     if (is_random)
-        tt_shuffle(p, p->senders, p->n);
+        tt_rng_order(&p->rng, p->senders, p->n);
     for (uint32_t i = 0; i < p->n; i++) {
-        if (is_random ? i < p->n / 2 : i >> bit & 1)
+        if (is_random && i < p->n / 2)
             tt_set_add(p->search_set, p->senders[i]);
+        else if (!is_random && i >> bit & 1)
+            tt_set_add(p->search_set, i);
     }
     return tt_look_pairing(p, &r, "halves", 1);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* How much flows that were measured twice differ; the expectation counts as
  * one flow. */
 static void estimate_noise(tt_plane *p)
 {
-    static const double least = 0.02; /* nothing is as exact as that */
     const tt_look *one = &p->looks.list[p->twin], *other = one + 1;
     const tt_flow *flows = p->looks.flows;
     double *differ = p->differ;
@@ -204,12 +193,12 @@ static void estimate_noise(tt_plane *p)
     }
     if (n < 4)
         return;
-    qsort(differ, n, sizeof(*differ), by_size);
+    qsort(differ, n, sizeof(*differ), tt_compare_doubles);
     /* Shares of a link that is full differ more than that, so the lower
      * quartile; of |x - y| of normal x, y it is 0.451 of their deviation. */
     double seen = differ[n / 4] / 0.451;
     double now = sqrt((p->noise * p->noise + n * seen * seen) / (n + 1));
-    p->seen_noise = fmin(p->noise, fmax(now, least));
+    p->seen_noise = fmin(p->noise, fmax(now, TT_LEAST_NOISE));
 }
 
 tutti_err tt_rounds_first(tt_plane *p)

@@ -12,7 +12,8 @@
  *            the same. It is the link with most slow pairs,
  *            each that is well counting against it twice.
  * Limits     With one slow link. Of links that always occur together, as in a
- *            job of two hosts, all are named, up to MOST_NAMED. */
+ *            job of two hosts, all are named, up to MOST_NAMED.
+ * Next       core/drift.c (who observes and asks). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +32,7 @@ typedef struct finder {
     double *pace;    /* [n] of what its route should carry */
     int32_t *score;  /* [n_links]; of a link with a twin: of the lower one */
     uint32_t *links; /* of one route */
-    uint32_t max_links;
-    double limit; /* slower is slow */
+    double limit;    /* slower is slow */
 } finder;
 
 static uint32_t both_ways(const tutti_topology *t, uint32_t link)
@@ -158,13 +158,13 @@ tutti_err tt_infer_slow_link(const tutti_topology *t, const tt_routes *routes,
     out[0] = '\0';
     if (n == 0)
         return TUTTI_OK;
-    f.max_links = tt_routes_max_links(routes);
     f.pace = tt_arena_new(&arena, n, sizeof(double));
     f.score = tt_arena_new(&arena, t->n_links, sizeof(int32_t));
-    f.links = tt_arena_new(&arena, f.max_links, sizeof(uint32_t));
-    bool is_made = f.pace && f.score && f.links;
-    if (is_made)
+    f.links = tt_arena_new(&arena, tt_routes_max_links(routes),
+                           sizeof(uint32_t));
+    tutti_err err = arena.err;
+    if (!err)
         look(&f, out, size);
     tt_arena_free(&arena);
-    return is_made ? TUTTI_OK : TUTTI_ENOMEM;
+    return err;
 }

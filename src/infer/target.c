@@ -22,16 +22,16 @@ enum { AS_PART = 1, AS_STAR = 3, AS_INSIDE = 100 };
 /* Notes the set; false: it is there already, or there are too many. */
 static bool note_set(tt_plane *p, const uint64_t *in, uint32_t what)
 {
-    size_t n = p->n_words + 1, bytes = p->n_words * sizeof(*in);
+    size_t n = p->n_words + 1;
     for (uint32_t i = 0; i < p->n_stressed; i++) {
         if (p->stressed[i * n] == what &&
-            memcmp(p->stressed + i * n + 1, in, bytes) == 0)
+            tt_set_same(p->stressed + i * n + 1, in, p->n_words))
             return false;
     }
     if (p->n_stressed == p->max_stressed)
         return false;
     p->stressed[p->n_stressed * n] = what;
-    memcpy(p->stressed + p->n_stressed++ * n + 1, in, bytes);
+    tt_set_copy(p->stressed + p->n_stressed++ * n + 1, in, p->n_words);
     return true;
 }
 
@@ -48,8 +48,8 @@ static tutti_err add_crossing(tt_plane *p, const uint64_t *in)
         else
             p->receivers[n_out++] = i;
     }
-    tt_shuffle(p, p->senders, n_in);
-    tt_shuffle(p, p->receivers, n_out);
+    tt_rng_shuffle(&p->rng, p->senders, n_in);
+    tt_rng_shuffle(&p->rng, p->receivers, n_out);
     uint32_t n = n_in > n_out ? n_in : n_out;
     for (uint32_t i = 0; i < n && !err; i++) {
         uint32_t a = p->senders[i % n_in], k = 0;
@@ -80,7 +80,7 @@ static tutti_err add_rest(tt_plane *p, uint32_t v)
 {
     const tt_tree *t = p->tree;
     uint32_t size = 0;
-    memset(p->search_set, 0, p->n_words * sizeof(*p->search_set));
+    tt_set_clear(p->search_set, p->n_words);
     for (uint32_t i = 0; i < p->n; i++) {
         if (t->leaf_node[i] != v)
             continue;
@@ -175,13 +175,11 @@ static tutti_err add_unsure(tt_plane *p, bool inward)
     uint64_t *one = p->search_set;
     bool begun = false;
     tutti_err err = TUTTI_OK;
-    for (uint32_t i = 0; i < p->n; i++)
-        p->senders[i] = i;
-    tt_shuffle(p, p->senders, p->n);
+    tt_rng_order(&p->rng, p->senders, p->n);
     for (uint32_t i = 0; i < p->n && !err && p->n > 2; i++) {
         if (is_sure(p, inward ? p->n + i : i))
             continue;
-        memset(one, 0, p->n_words * sizeof(*one));
+        tt_set_clear(one, p->n_words);
         tt_set_add(one, i);
         if (!note_set(p, one, AS_STAR + 2 * inward + (p->n_thoughts > 0)))
             continue;

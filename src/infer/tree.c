@@ -9,49 +9,35 @@
 #include "infer/plane.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-bool tt_tree_create(tt_plane *p)
+void tt_tree_create(tt_plane *p)
 {
     tt_tree *t = p->tree = tt_arena_new(&p->arena, 1, sizeof(*t));
     if (!t)
-        return false;
+        return;
     t->max_nodes = 2 * p->n + 3;
     t->nodes = tt_arena_new(&p->arena, t->max_nodes, sizeof(*t->nodes));
     t->leaf_node = tt_arena_new(&p->arena, p->n, 4);
     uint64_t *words = tt_arena_new(&p->arena, (size_t)t->max_nodes * p->n_words,
                                    8);
-    if (!t->nodes || !t->leaf_node || !words)
-        return false;
-    for (uint32_t i = 0; i < t->max_nodes; i++)
+    for (uint32_t i = 0; !p->arena.err && i < t->max_nodes; i++)
         t->nodes[i].in = words + (size_t)i * p->n_words;
-    return true;
-}
-
-static uint32_t count(const tt_plane *p, const uint64_t *in)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        n += tt_set_has(in, i);
-    return n;
 }
 
 static void add_part(tt_plane *p, const tt_plane_cut *cut)
 {
     tt_tree *t = p->tree;
-    uint32_t n_in = count(p, cut->in);
+    uint32_t n_in = tt_set_size(cut->in, p->n_words);
     bool inverse = 2 * n_in > p->n ||
                    (2 * n_in == p->n && tt_set_has(cut->in, 0));
     tt_tree_node *v = &t->nodes[t->n_nodes];
-    memset(v->in, 0, p->n_words * 8);
-    for (uint32_t i = 0; i < p->n; i++) {
-        if (tt_set_has(cut->in, i) != inverse)
-            tt_set_add(v->in, i);
-    }
+    tt_set_copy(v->in, cut->in, p->n_words);
+    if (inverse)
+        tt_set_invert(v->in, p->n);
     v->n_leaves = inverse ? p->n - n_in : n_in;
     v->up_bps = v->down_bps = 0;
     for (uint32_t k = 1; k < t->n_nodes; k++) {
-        if (memcmp(t->nodes[k].in, v->in, p->n_words * 8) == 0) {
+        if (tt_set_same(t->nodes[k].in, v->in, p->n_words)) {
             v = &t->nodes[k];
             t->n_nodes--;
             break;
@@ -71,9 +57,8 @@ void tt_tree_build(tt_plane *p, const tt_model *m)
 {
     tt_tree *t = p->tree;
     t->n_nodes = 1;
-    memset(t->nodes[0].in, 0, p->n_words * 8);
-    for (uint32_t i = 0; i < p->n; i++)
-        tt_set_add(t->nodes[0].in, i);
+    tt_set_clear(t->nodes[0].in, p->n_words);
+    tt_set_invert(t->nodes[0].in, p->n);
     t->nodes[0].n_leaves = p->n;
     t->nodes[0].parent = TT_NONE;
     t->nodes[0].up_bps = t->nodes[0].down_bps = 0;
@@ -83,10 +68,7 @@ void tt_tree_build(tt_plane *p, const tt_model *m)
     for (uint32_t v = 0; v < t->n_nodes; v++) {
         t->nodes[v].n_kids = 0;
         for (uint32_t u = 0; u < v; u++) {
-            bool inside = true;
-            for (uint32_t w = 0; w < p->n_words; w++)
-                inside &= (t->nodes[v].in[w] & ~t->nodes[u].in[w]) == 0;
-            if (inside)
+            if (tt_set_is_within(t->nodes[v].in, t->nodes[u].in, p->n_words))
                 t->nodes[v].parent = u; /* the last is the smallest */
         }
         if (v > 0)

@@ -18,11 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "link/inside.h"
 
 #define TRY_NS (100 * TT_NS_PER_MS)
@@ -59,13 +59,10 @@ static void finish(tt_link_dial *d, tt_link_event_kind kind)
     tt_link_put(d->box, &d->item);
 }
 
-static uint64_t next_pause(tt_link_dial *d)
+/* After a round; the tries of many shall not come at once. */
+static uint64_t rest_ns(tt_link_dial *d)
 {
-    uint64_t pause = d->pause_ns / 2 + tt_rng_below(&d->rng, d->pause_ns);
-    d->pause_ns *= 2;
-    if (d->pause_ns > d->o.most_pause_ns)
-        d->pause_ns = d->o.most_pause_ns;
-    return pause;
+    return PAUSE_NS / 2 + tt_rng_below(&d->rng, PAUSE_NS);
 }
 
 static bool is_told(tt_link_why why)
@@ -80,7 +77,6 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     bool was_silent = why == TT_LINK_SILENT || why == TT_LINK_UNGREETED;
     close_try(d);
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
-    d->last = d->at;
     if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
         d->n_refused = 0;
         go_on(d, now + CROSSED_NS); /* the same way again */
@@ -100,7 +96,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     if (d->o.n_rounds > 0 && d->round == d->o.n_rounds)
         finish(d, TT_LINK_FAILED);
     else
-        go_on(d, d->n_tried == 0 ? now + next_pause(d) : now);
+        go_on(d, d->n_tried == 0 ? now + rest_ns(d) : now);
 }
 
 /* ------------------------------------------------------------- one try -- */
@@ -254,10 +250,8 @@ static void note_cut(tt_link_dial *d)
     tt_link_why why = d->state == TT_DIAL_CONNECTING ? TT_LINK_SILENT
                       : d->state == TT_DIAL_GREETED  ? TT_LINK_UNGREETED
                                                      : TT_LINK_WELL;
-    if (why == TT_LINK_WELL)
-        return;
-    d->outcomes[d->at] = (tt_link_outcome){.why = why};
-    d->last = d->at;
+    if (why != TT_LINK_WELL)
+        d->outcomes[d->at] = (tt_link_outcome){.why = why};
 }
 
 static void begin_or_hold(tt_link_dial *d)
@@ -359,9 +353,6 @@ static void set_defaults(tt_link_dial_opts *o)
 {
     o->try_ns = o->try_ns ? o->try_ns : TRY_NS;
     o->answer_ns = o->answer_ns ? o->answer_ns : ANSWER_NS;
-    o->pause_ns = o->pause_ns ? o->pause_ns : PAUSE_NS;
-    if (o->most_pause_ns < o->pause_ns)
-        o->most_pause_ns = o->pause_ns;
     if (o->first >= o->n_ways)
         o->first = 0;
 }
@@ -406,9 +397,8 @@ tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
     set_defaults(&d->o);
     memcpy(d->ways, o->ways, o->n_ways * sizeof(*d->ways));
     d->o.ways = d->ways;
-    d->at = d->last = d->o.first;
-    d->pause_ns = d->o.pause_ns;
-    if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce))
+    d->at = d->o.first;
+    if (tt_random(&nonce, sizeof(nonce), NULL))
         nonce = tt_now_ns();
     d->rng.state = nonce;
     d->hello = hello_of(o, nonce);
@@ -454,7 +444,6 @@ void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
                                    .version = d->version,
                                    .strand = d->o.strand,
                                    .id = d->reply.from}};
-    memcpy(out->who.said, d->reply.said, sizeof(out->who.said));
     d->fd = -1;
 }
 
@@ -466,12 +455,9 @@ tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
     return o;
 }
 
-uint32_t tt_link_dial_last(const tt_link_dial *d)
+const char *tt_link_outcome_text(const tt_link_outcome *o)
 {
-    tt_link_lock(d->box->host);
-    uint32_t last = d->last;
-    tt_link_unlock(d->box->host);
-    return last;
+    return o->err ? tt_errno_text(o->err) : tt_link_why_text(o->why);
 }
 
 void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
@@ -488,11 +474,9 @@ void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
         if (is_again || n_more > 0)
             continue;
         tt_link_outcome o = tt_link_dial_outcome(d, i);
-        const char *how = o.err                   ? strerror(o.err)
-                          : o.why == TT_LINK_WELL ? "no answer"
-                                                  : tt_link_why_text(o.why);
         used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.40s)",
-                                 used ? ", " : "", text, how);
+                                 used ? ", " : "", text,
+                                 tt_link_outcome_text(&o));
         memcpy(last, text, sizeof(last));
     }
     if (n_more > 0)

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "link/inside.h"
 
 void tt_link_lock(tt_link_host *host)
@@ -21,9 +22,7 @@ void tt_link_unlock(tt_link_host *host)
 
 void tt_link_wake(tt_link_host *host)
 {
-    uint64_t one = 1;
-    ssize_t n = write(host->wake_fd, &one, sizeof(one));
-    (void)n; /* it cannot be full */
+    tt_bell_ring(host->wake_fd);
 }
 
 void tt_link_retire(tt_link_host *host, tt_link_node *node)
@@ -83,20 +82,16 @@ void tt_link_congestion(int fd, const char *name)
 
 void tt_link_put(tt_link_box *box, tt_link_item *item)
 {
-    uint64_t one = 1;
     item->next = NULL;
     item->is_queued = true;
-    if (!box->first) {
-        ssize_t n = write(box->fd, &one, sizeof(one));
-        (void)n;
-    }
+    if (!box->first)
+        tt_bell_ring(box->fd);
     *box->end = item;
     box->end = &item->next;
 }
 
 void tt_link_unput(tt_link_box *box, tt_link_item *item)
 {
-    uint64_t count;
     tt_link_item **at = &box->first;
     if (!item->is_queued)
         return;
@@ -106,8 +101,6 @@ void tt_link_unput(tt_link_box *box, tt_link_item *item)
     if (!*at)
         box->end = at;
     item->is_queued = false;
-    if (!box->first) {
-        ssize_t n = read(box->fd, &count, sizeof(count));
-        (void)n;
-    }
+    if (!box->first)
+        tt_bell_hear(box->fd);
 }

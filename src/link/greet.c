@@ -2,17 +2,17 @@
  * greet.c - judges words; pure. See greet.h. */
 #include "link/greet.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
+
+#include "base/random.h"
 
 tutti_err tt_link_id_make(tt_link_id *out, tutti_diag *diag)
 {
-    do {
-        if (getrandom(out, sizeof(*out), 0) != (ssize_t)sizeof(*out))
-            return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
-    } while (tt_link_id_is_none(out));
-    return TUTTI_OK;
+    tutti_err err;
+    do
+        err = tt_random(out, sizeof(*out), diag);
+    while (!err && tt_link_id_is_none(out));
+    return err;
 }
 
 int tt_link_id_compare(const tt_link_id *a, const tt_link_id *b)
@@ -29,8 +29,6 @@ bool tt_link_id_is_none(const tt_link_id *id)
 const char *tt_link_why_text(tt_link_why why)
 {
     switch (why) {
-    case TT_LINK_WELL:
-        return "nothing was tried";
     case TT_LINK_OTHER_VERSION:
         return "it speaks another version";
     case TT_LINK_OTHER_PURPOSE:
@@ -47,6 +45,7 @@ const char *tt_link_why_text(tt_link_why why)
         return "it has no room for more links";
     case TT_LINK_REFUSED:
         return "it cannot be reached";
+    case TT_LINK_WELL: /* it was not tried to its end */
     case TT_LINK_SILENT:
         return "no answer";
     case TT_LINK_UNGREETED:
@@ -84,7 +83,8 @@ tt_link_why tt_greet_judge(const tt_greet_word *hello,
     if (hello->purpose >= TT_LINK_PURPOSES ||
         !(terms->purposes & TT_LINK_FOR(hello->purpose)))
         return TT_LINK_OTHER_PURPOSE;
-    if (hello->job != 0 && terms->job != 0 && hello->job != terms->job)
+    bool is_any = terms->job == 0 || (hello->job == 0 && !terms->needs_job);
+    if (!is_any && hello->job != terms->job)
         return TT_LINK_OTHER_JOB;
     if (!tt_link_id_is_none(&hello->to) &&
         tt_link_id_compare(&hello->to, &terms->self) != 0)
@@ -120,8 +120,7 @@ tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
 }
 
 tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
-                              const tt_link_id *self, uint32_t version,
-                              const uint8_t said[TT_LINK_SAID])
+                              const tt_link_id *self, uint32_t version)
 {
     bool is_well = why == TT_LINK_WELL;
     tt_greet_word w = {.magic = TT_GREET_MAGIC,
@@ -138,7 +137,6 @@ tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
     w.job = hello->job;
     w.from = *self;
     w.to = hello->from;
-    memcpy(w.said, said, sizeof(w.said));
     return w;
 }
 

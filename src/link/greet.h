@@ -15,7 +15,7 @@
  * listener's range. (2) A word is whole before it is judged, and is judged in
  * the order version, purpose, job, process, token. (3) REPLY and REFUSE repeat
  * the nonce of HELLO, TAKEN repeats it again. (4) Ids, jobs that are zero mean
- * nobody in particular. (5) HELLO with the flag ONE_WAY is the last word itself:
+ * nobody in particular, but for a listener that needs a job. (5) HELLO with the flag ONE_WAY is the last word itself:
  * there is no reply.
  *
  * Both dial  Let S have the smaller id of two that dial each other for the same
@@ -27,8 +27,9 @@
  *            link from it waits in the box. So at most one of the two is ever
  *            taken, and both know which, if nobody dials who has taken a link
  *            already.
- * Secret     A secret is proved, and the stream sealed, between connect() and
- *            HELLO: greet itself stays as it is, inside. */
+ * Secret     (later) A secret is proved, and the stream sealed, between connect()
+ *            and HELLO: greet itself stays as it is, inside.
+ * Next       greet.c (judges words), guests.c and dial.c (say and hear them). */
 #ifndef TT_LINK_GREET_H
 #define TT_LINK_GREET_H
 
@@ -66,7 +67,7 @@ typedef struct tt_greet_terms {
     uint32_t purposes;
     tt_link_id self;
     uint64_t job;
-    bool has_token;
+    bool needs_job, has_token;
     uint8_t token[TT_LINK_TOKEN];
 } tt_greet_terms;
 
@@ -81,8 +82,7 @@ tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
                                  const tt_greet_word *hello, uint32_t *version);
 /* The listener's answer: REPLY where why is WELL, else REFUSE. */
 tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
-                              const tt_link_id *self, uint32_t version,
-                              const uint8_t said[TT_LINK_SAID]);
+                              const tt_link_id *self, uint32_t version);
 /* Is this the last word of the dialler that said hello? */
 bool tt_greet_is_taken(const tt_greet_word *word, const tt_greet_word *hello);
 

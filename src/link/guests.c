@@ -112,7 +112,6 @@ static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
     tt_link_listener *l = g->listener;
     l->n_refused++;
     l->refusal = (tt_link_refusal){.why = why, .version = version};
-    memcpy(l->refusal.said, g->hello.said, sizeof(g->hello.said));
     tt_sock_peer_text(g->fd, l->refusal.from);
     TT_DEBUG("link: sent %s away: %s", l->refusal.from, tt_link_why_text(why));
 }
@@ -124,7 +123,7 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
         l->n_strangers++;
     } else {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self,
-                                           version, l->said);
+                                           version);
         note_refusal(g, why, version);
         tt_link_say(g->fd, &no);
         shutdown(g->fd, SHUT_WR);
@@ -158,7 +157,7 @@ static void admit(tt_link_guest *g)
         return;
     }
     tt_greet_word yes = tt_greet_answer(&g->hello, TT_LINK_WELL, &l->terms.self,
-                                        g->version, l->said);
+                                        g->version);
     g->until_ns = tt_now_ns() + TAKEN_NS;
     g->got = 0;
     move_to(g, TT_GUEST_REPLIED);
@@ -247,7 +246,6 @@ void tt_link_guest_take(tt_link_guest *g, tt_link_event *out)
                            .fd = g->fd,
                            .arg = l->arg,
                            .listener = l,
-                           .ear = g->ear,
                            .is_unix = l->ears[g->ear].is_unix,
                            .who = {.purpose = (tt_link_purpose)g->hello.purpose,
                                    .version = g->version,
@@ -352,7 +350,7 @@ static bool is_more(tt_link_socket *ear, int err)
     if (!host->has_told)
         TT_WARN("link: cannot accept connections: %s; connections that have "
                 "not said who they are make room (raise ulimit -n?)",
-                strerror(-err));
+                tt_errno_text(-err));
     host->has_told = true;
     bool is_short = err == -EMFILE || err == -ENFILE;
     if (is_short && (sacrifice(host) || turn_away(host, ear->fd)))
@@ -385,9 +383,12 @@ bool tt_link_ear_event(tt_link_socket *ear)
 
 void tt_link_guests_settle(tt_link_listener *l)
 {
+    /* Not longer than it takes for those who wait now: more may come all the
+     * time. */
     for (uint32_t i = 0; i < l->n_ears; i++)
-        while (tt_link_ear_event(&l->ears[i]))
-            continue;
+        for (int n = 0; n <= TT_LINK_BACKLOG / BATCH; n++)
+            if (!tt_link_ear_event(&l->ears[i]))
+                break;
     tt_link_guest *next;
     for (tt_link_guest *g = l->guests[TT_GUEST_SILENT].first; g; g = next) {
         next = g->next;

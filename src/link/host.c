@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "link/inside.h"
@@ -20,25 +21,22 @@
 /* Without anything to wait for. */
 #define SLEEP_MS 60000
 
-/* The one of the process. first_lock guards who uses it. */
+/* The one of the process. first_lock guards how many boxes use it. */
 static tt_link_host the_host;
 static pthread_mutex_t first_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t n_users;
+static uint32_t n_users; /* boxes */
 
 /* --------------------------------------------------------------- thread -- */
 
 static void serve(tt_link_host *host, const struct epoll_event *e)
 {
     tt_link_node *node = e->data.ptr;
-    uint64_t count;
     if (node->is_dead)
         return;
     switch (node->kind) {
-    case TT_LINK_NODE_WAKE: {
-        ssize_t n = read(host->wake_fd, &count, sizeof(count));
-        (void)n;
+    case TT_LINK_NODE_WAKE:
+        tt_bell_hear(host->wake_fd);
         break;
-    }
     case TT_LINK_NODE_EAR:
         tt_link_ear_event((tt_link_socket *)(void *)node);
         break;
@@ -141,51 +139,49 @@ static void close_host(tt_link_host *host)
     pthread_cond_destroy(&host->turned);
 }
 
-tutti_err tt_link_host_open(tt_link_host **out, tutti_diag *diag)
+/* One more box wants it. */
+static tutti_err take_host(tutti_diag *diag)
 {
     tutti_err err = TUTTI_OK;
     pthread_mutex_lock(&first_lock);
     if (n_users == 0)
         err = open_host(&the_host, diag);
-    if (!err) {
-        n_users++;
-        *out = &the_host;
-    }
+    n_users += !err;
     pthread_mutex_unlock(&first_lock);
     return err;
 }
 
-void tt_link_host_close(tt_link_host *host)
+static void leave_host(void)
 {
-    if (!host)
-        return;
     pthread_mutex_lock(&first_lock);
     if (--n_users == 0)
-        close_host(host);
+        close_host(&the_host);
     pthread_mutex_unlock(&first_lock);
 }
 
 /* ------------------------------------------------------------------ box -- */
 
-tutti_err tt_link_box_open(tt_link_host *host, const tt_mem *mem,
-                           tt_link_box **out, tutti_diag *diag)
+tutti_err tt_link_box_open(const tt_mem *mem, tt_link_box **out,
+                           tutti_diag *diag)
 {
     tt_link_box *box = tt_new(mem, 1, sizeof(*box));
     if (!box)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for connections");
-    *box = (tt_link_box){.host = host, .mem = mem, .end = &box->first};
+    *box = (tt_link_box){.host = &the_host, .mem = mem, .end = &box->first};
     box->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (box->fd < 0) {
-        int why = errno;
-        tt_free(mem, box, 1, sizeof(*box));
-        return tt_fail_errno(diag, TUTTI_ESYS, why,
-                             "no descriptor for connections");
-    }
     tt_fork_watch(box->fd);
-    tt_link_lock(host);
-    box->next = host->boxes;
-    host->boxes = box;
-    tt_link_unlock(host);
+    tutti_err err = box->fd < 0 ? tt_fail_errno(diag, TUTTI_ESYS, errno,
+                                                "no descriptor for connections")
+                                : take_host(diag);
+    if (err) {
+        tt_fork_close(&box->fd);
+        tt_free(mem, box, 1, sizeof(*box));
+        return err;
+    }
+    tt_link_lock(box->host);
+    box->next = box->host->boxes;
+    box->host->boxes = box;
+    tt_link_unlock(box->host);
     *out = box;
     return TUTTI_OK;
 }
@@ -195,9 +191,6 @@ int tt_link_box_fd(const tt_link_box *box)
     return box->fd;
 }
 
-#define PART_OF(type, member, pointer) \
-    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
-
 bool tt_link_box_take(tt_link_box *box, tt_link_event *out)
 {
     tt_link_lock(box->host);
@@ -205,9 +198,9 @@ bool tt_link_box_take(tt_link_box *box, tt_link_event *out)
     if (item) {
         tt_link_unput(box, item);
         if (item->is_guest)
-            tt_link_guest_take(PART_OF(tt_link_guest, item, item), out);
+            tt_link_guest_take(TT_CONTAINER(item, tt_link_guest, item), out);
         else
-            tt_link_dial_take(PART_OF(tt_link_dial, item, item), out);
+            tt_link_dial_take(TT_CONTAINER(item, tt_link_dial, item), out);
     }
     tt_link_unlock(box->host);
     return item != NULL;
@@ -241,6 +234,7 @@ void tt_link_box_close(tt_link_box *box)
         at = &(*at)->next;
     *at = box->next;
     tt_link_unlock(host);
+    leave_host();
     tt_fork_close(&box->fd);
     tt_free(box->mem, box, 1, sizeof(*box));
 }

@@ -11,7 +11,8 @@
  *            (tt_link_retire), or puts it into the grave, which the thread empties
  *            at the end of a turn.
  * Circles    guests.c dial.c: of two processes that dial each other one link stays,
- *            which the guest and the dial at each end decide together (greet.h). */
+ *            which the guest and the dial at each end decide together (greet.h).
+ * Next       host.c. */
 #ifndef TT_LINK_INSIDE_H
 #define TT_LINK_INSIDE_H
 
@@ -20,6 +21,9 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "link/greet.h"
+
+/* Who may wait to be accepted; the system has a limit of its own. */
+#define TT_LINK_BACKLOG 4096
 
 typedef enum tt_link_node_kind {
     TT_LINK_NODE_WAKE,
@@ -40,7 +44,8 @@ typedef struct tt_link_item {
     bool is_guest, is_queued;
 } tt_link_item;
 
-struct tt_link_host {
+/* The thread, and what it looks after. */
+typedef struct tt_link_host {
     pthread_mutex_t lock;
     pthread_cond_t turned; /* a turn has ended */
     pthread_t thread;
@@ -52,7 +57,7 @@ struct tt_link_host {
     tt_link_node wake;
     tt_link_box *boxes;
     struct tt_link_guest *grave; /* freed when a turn ends */
-};
+} tt_link_host;
 
 struct tt_link_box {
     tt_link_box *next;
@@ -101,7 +106,6 @@ struct tt_link_listener {
     tt_link_listener *next;
     tt_link_box *box;
     tt_greet_terms terms;
-    uint8_t said[TT_LINK_SAID];
     void *arg;
     uint32_t most_waiting; /* 0: not bounded in this way */
     tt_link_card card;
@@ -132,9 +136,9 @@ struct tt_link_dial {
     tt_dial_state state;
     tt_link_event_kind kind; /* of its outcome */
     int fd;
-    uint32_t at, last; /* the way of this try, of the last one */
+    uint32_t at; /* the way of this try */
     uint32_t n_tried, round;
-    uint64_t until_ns, pause_ns;
+    uint64_t until_ns;
     uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */
     uint32_t n_refused;
     tt_rng rng; /* spreads the tries of many */

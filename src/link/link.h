@@ -41,14 +41,13 @@
 
 /* ---------------------------------------------------------------- words -- */
 
-/* What a link is for; told in the greeting, so numbers are pinned. */
+/* What a link is for; told in the greeting, so numbers are pinned. 2 and 5 have
+ * no meaning yet. */
 typedef enum tt_link_purpose {
     TT_LINK_NONE = 0,
     TT_LINK_RENDEZVOUS = 1, /* a rank to rank 0 */
-    TT_LINK_CONTROL = 2,    /* of the control graph */
     TT_LINK_TCP = 3,        /* a strand of a pair */
     TT_LINK_SHM = 4,        /* a unix link, over which memory is passed */
-    TT_LINK_UCX = 5,        /* the identity of a pair that UCX connects */
     TT_LINK_CONTROLLER = 6, /* a worker to the controller */
     TT_LINK_TIE = 7,        /* a worker to another */
     TT_LINK_PROBE = 8,      /* a try or a flow of the probe */
@@ -95,23 +94,13 @@ typedef struct tt_link_who {
     uint32_t version; /* agreed */
     uint32_t strand;  /* which of several links for this purpose */
     tt_link_id id;
-    uint8_t said[TT_LINK_SAID]; /* untrusted */
+    uint8_t said[TT_LINK_SAID]; /* the dialler's word; untrusted */
 } tt_link_who;
-
-/* ----------------------------------------------------------------- host -- */
-
-/* The link thread of the process; shared, counted. It is made with the first
- * open and goes with the last close. It blocks all signals. */
-typedef struct tt_link_host tt_link_host;
-
-/* Errors: ESYS (descriptors, no thread). [any thread] */
-tutti_err tt_link_host_open(tt_link_host **out, tutti_diag *diag);
-/* All boxes have been closed. Accepts NULL. */
-void tt_link_host_close(tt_link_host *host);
 
 /* ------------------------------------------------------------------ box -- */
 
-/* Where finished links wait for their owner. */
+/* Where finished links wait for their owner. The link thread is made with the
+ * first box of the process and goes with the last; it blocks all signals. */
 typedef struct tt_link_box tt_link_box;
 typedef struct tt_link_listener tt_link_listener;
 typedef struct tt_link_dial tt_link_dial;
@@ -131,15 +120,15 @@ typedef struct tt_link_event {
     void *arg;          /* of the dial, or of the listener */
     tt_link_dial *dial; /* its outcome; it still wants tt_link_dial_end() */
     tt_link_listener *listener;
-    uint32_t ear; /* ARRIVED: at which of the listener's sockets */
     uint32_t way; /* DIALLED: which of the ways has worked */
     bool is_unix; /* descriptors can be passed over it (base/fdpass.h) */
     tt_link_who who;
 } tt_link_event;
 
-/* `host` stays open longer, and mem good. Errors: ENOMEM, ESYS. */
-tutti_err tt_link_box_open(tt_link_host *host, const tt_mem *mem,
-                           tt_link_box **out, tutti_diag *diag);
+/* mem stays good until it is closed. Errors: ENOMEM, ESYS (descriptors, no
+ * thread). [any thread] */
+tutti_err tt_link_box_open(const tt_mem *mem, tt_link_box **out,
+                           tutti_diag *diag);
 /* Readable as long as something waits; for poll and epoll only. */
 int tt_link_box_fd(const tt_link_box *box);
 /* The oldest that waits; false: nothing does. Never blocks. */
@@ -150,7 +139,7 @@ bool tt_link_box_wait(tt_link_box *box, uint64_t deadline_ns);
  * returns, or the listener's most_waiting of them. */
 void tt_link_box_settle(tt_link_box *box);
 /* Ends its dials, closes its listeners and what nobody has taken. Accepts
- * NULL. */
+ * NULL. [any thread] */
 void tt_link_box_close(tt_link_box *box);
 
 /* --------------------------------------------------------------- listen -- */
@@ -166,27 +155,26 @@ typedef struct tt_link_listen_opts {
     uint32_t purposes; /* TT_LINK_FOR(..) | ..; all others are refused */
     /* Who listens; none (all zero): whoever dials cannot mean somebody else. */
     tt_link_id self;
-    uint64_t job; /* 0: every job's */
+    uint64_t job;   /* 0: every job's */
+    bool needs_job; /* the dialler must name it; false: or none */
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
-    uint8_t said[TT_LINK_SAID]; /* in the reply */
     void *arg;
 
     /* Where. (1) `fd` > 0: this socket, which listens already; it is copied.
-     * (2) n_ears > 0: there, and nowhere else. (3) else: loopback where
-     * is_local, all addresses where interfaces allow every one, else those that
-     * they allow. */
+     * (2) n_ears > 0: there, and nowhere else. (3) is_nest: at a unix socket of
+     * an abstract name that the card tells. (4) else: loopback where is_local,
+     * all addresses where interfaces allow every one, else those that they
+     * allow. */
     int fd;
     const tt_link_ear *ears; /* borrowed for the call */
     uint32_t n_ears;
-    bool is_local;                  /* all who may come are on this host */
-    const char *interfaces;         /* TUTTI_SOCKET_IFNAME's text; NULL: "" */
-    uint16_t first_port, last_port; /* TUTTI_PORT_RANGE; 0 0: any */
-    /* A unix socket, too, of an abstract name that the card tells; with
-     * is_packets one that keeps the borders of messages (SOCK_SEQPACKET). */
-    bool has_nest, is_packets;
-    const char *congestion; /* NULL: cubic, else reno (base/sock.h) */
+    bool is_nest, is_packets; /* unix: borders of messages are kept */
+    bool is_local;            /* all who may come are on this host */
+    const char *interfaces;   /* TUTTI_SOCKET_IFNAME's text; NULL: "" */
+    const char *ports;        /* TUTTI_PORT_RANGE's text; NULL: "" */
+    const char *congestion;   /* NULL: cubic, else reno (base/sock.h) */
     /* Of those that have arrived and were not taken: 0: 1024, and more are told
      * to come again; else so many, and more wait in the system's queue. */
     uint32_t most_waiting;
@@ -196,8 +184,8 @@ typedef struct tt_link_listen_opts {
 #define TT_LINK_EARS 160
 
 /* Listens from now on. Errors: ESYS where nothing could be bound, with errno in
- * *why (may be NULL; the caller knows the better sentence), ECONFIG (no interface
- * is allowed), ENOMEM. */
+ * *why (may be NULL; the caller may know a better sentence), ECONFIG (no interface
+ * is allowed, or a range of ports that makes no sense), ENOMEM. */
 tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
                          tt_link_listener **out, int *why, tutti_diag *diag);
 /* After it nobody arrives there any more; who had, and was not taken, is
@@ -213,7 +201,6 @@ uint32_t tt_link_listener_ears(const tt_link_listener *listener);
 typedef struct tt_link_refusal {
     tt_link_why why;
     uint32_t version; /* OTHER_VERSION: the greatest that it speaks */
-    uint8_t said[TT_LINK_SAID];
     char from[TT_SOCK_TEXT];
 } tt_link_refusal;
 uint64_t tt_link_listener_refusal(tt_link_listener *listener,
@@ -328,8 +315,6 @@ typedef struct tt_link_dial_opts {
     /* Each way has so long to connect, twice that in the next round and so on,
      * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s). */
     uint64_t try_ns, answer_ns;
-    /* A pause after each round, growing to `most` (0: 50 ms, both). */
-    uint64_t pause_ns, most_pause_ns;
     /* A dial all of whose ways have been refused for so long fails before its
      * deadline (0: never). Silence is waited for. */
     uint64_t give_up_ns;
@@ -355,24 +340,25 @@ typedef struct tt_link_outcome {
     uint32_t version; /* OTHER_VERSION: the greatest of the other side */
 } tt_link_outcome;
 tt_link_outcome tt_link_dial_outcome(const tt_link_dial *dial, uint32_t way);
+const char *tt_link_outcome_text(const tt_link_outcome *o);
 /* "10.0.0.5:4000 (Connection refused), 10.9.0.5:4000 (no answer) and 2 more":
  * what was tried in vain, cut to size. */
 void tt_link_tries(const tt_link_dial *dial, char *out, size_t size);
-/* The way that has ended last. */
-uint32_t tt_link_dial_last(const tt_link_dial *dial);
 
 /* --------------------------------------------------------------- stream -- */
 
 /* The bytes of a finished link. One layer, so that a seal (TLS) or a fault
- * (tests) can come between: whoever sends or receives on a link does it here.
- * What a frame is, its owner says. Not locked. */
+ * (tests) can come between. Who takes the descriptor itself (shm, start-up, the
+ * probe) has no layer. What a frame is, its owner says. Not locked. */
 typedef struct tt_link_stream {
     int fd;                            /* -1: closed */
     const struct tt_link_layer *layer; /* NULL: the socket itself */
     void *state;                       /* the layer's */
 } tt_link_stream;
 
-/* All as the system calls: a count, or -1 and errno (EAGAIN: not now). */
+/* All as the system calls: a count, or -1 and errno. send: less than was given,
+ * and EAGAIN, mean that the socket is full, so a poll tells when it is not. recv:
+ * EAGAIN means that nothing is there, but for what is pending. */
 typedef struct tt_link_layer {
     ssize_t (*send)(tt_link_stream *s, const struct iovec *iov, int n_iov);
     ssize_t (*recv)(tt_link_stream *s, const struct iovec *iov, int n_iov);

@@ -13,13 +13,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/random.h"
 #include "link/inside.h"
-
-#define BACKLOG 4096 /* the system has a limit of its own */
 
 /* ----------------------------------------------------------------- bind -- */
 
@@ -93,27 +91,31 @@ static bool is_wildcard(const tt_addr *at)
 /* Without IPv6 the wildcard is that of IPv4. */
 static int bind_either(const tt_addr *at, const socket_how *how)
 {
-    int fd = bind_one(at, BACKLOG, how);
+    int fd = bind_one(at, TT_LINK_BACKLOG, how);
     if ((fd != -EAFNOSUPPORT && fd != -EADDRNOTAVAIL) || !is_wildcard(at))
         return fd;
     tt_addr v4 = {
         .u.v4 = {.sin_family = AF_INET, .sin_port = at->u.v6.sin6_port},
         .len = sizeof(v4.u.v4)};
-    return bind_one(&v4, BACKLOG, how);
+    return bind_one(&v4, TT_LINK_BACKLOG, how);
 }
 
-/* All but the first n. */
-static void close_ears(tt_link_listener *l, uint32_t n)
+static void close_ears(tt_link_listener *l)
 {
-    while (l->n_ears > n)
+    while (l->n_ears > 0)
         tt_fork_close(&l->ears[--l->n_ears].fd);
+}
+
+static const char *ports_of(const tt_link_listen_opts *o)
+{
+    return o->ports ? o->ports : "";
 }
 
 /* All of them, at `port` where they name none; 0, or errno. */
 static int bind_all(tt_link_listener *l, const tt_link_listen_opts *o,
                     const tt_link_ear *ears, uint32_t n, uint16_t port)
 {
-    const uint32_t before = l->n_ears;
+    const bool has_range = ports_of(o)[0] != '\0';
     for (uint32_t i = 0; i < n; i++) {
         tt_addr at = ears[i].at;
         tt_link_socket *s = &l->ears[l->n_ears];
@@ -124,14 +126,14 @@ static int bind_all(tt_link_listener *l, const tt_link_listen_opts *o,
         if (is_free)
             set_port(&at, port);
         int fd = bind_either(&at, &how);
-        if (fd == -EADDRINUSE && is_free && port != 0 && o->first_port == 0) {
+        if (fd == -EADDRINUSE && is_free && port != 0 && !has_range) {
             set_port(&at, 0); /* the same port is only a nicety */
             fd = bind_either(&at, &how);
         }
         if (fd == -EADDRNOTAVAIL && o->n_ears == 0 && n > 1)
             continue; /* it has gone, or is not ready yet: others serve */
         if (fd < 0) {
-            close_ears(l, before);
+            close_ears(l);
             return -fd;
         }
         *s = (tt_link_socket){.node.kind = TT_LINK_NODE_EAR,
@@ -142,64 +144,62 @@ static int bind_all(tt_link_listener *l, const tt_link_listen_opts *o,
         tt_fork_watch(fd);
         /* All at the same port where the caller does not care, but for ears of
          * single interfaces, which may share one only where they are bound. */
-        if (is_free && o->first_port == 0 && !ears[i].dev)
+        if (is_free && !has_range && !ears[i].dev)
             port = tt_sock_port(fd);
     }
-    return l->n_ears > before ? 0 : EADDRNOTAVAIL;
+    return l->n_ears > 0 ? 0 : EADDRNOTAVAIL;
 }
 
-static int bind_in_range(tt_link_listener *l, const tt_link_listen_opts *o,
-                         const tt_link_ear *ears, uint32_t n)
+static tutti_err bind_in_range(tt_link_listener *l,
+                               const tt_link_listen_opts *o,
+                               const tt_link_ear *ears, uint32_t n, int *why,
+                               tutti_diag *diag)
 {
-    int why = EADDRINUSE;
-    for (uint32_t port = o->first_port;
-         port <= o->last_port && why == EADDRINUSE; port++)
-        why = bind_all(l, o, ears, n, (uint16_t)port);
-    return why;
+    uint16_t port, last;
+    if (!tt_ports_parse(ports_of(o), &port, &last))
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_PORT_RANGE is \"%.60s\"; expected ports such as "
+                       "40000-40100, or one port",
+                       o->ports);
+    do
+        *why = bind_all(l, o, ears, n, port);
+    while (*why == EADDRINUSE && port++ < last);
+    if (*why == EADDRINUSE && last > 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, *why,
+                             "no port of TUTTI_PORT_RANGE %.60s to listen on",
+                             o->ports);
+    return TUTTI_OK;
 }
 
 /* ---------------------------------------------------------------- where -- */
 
+/* A name that nobody else has. */
+static tutti_err name_nest(tt_link_card *card, tt_addr *out, tutti_diag *diag)
+{
+    tutti_err err = tt_random(&card->nest, sizeof(card->nest), diag);
+    card->nest |= 1; /* 0: none */
+    tt_link_card_nest(card, out);
+    return err;
+}
+
 /* Loopback where all are on this host, the wildcard where all interfaces may be
  * used, else the addresses of those that may. */
-static uint32_t choose_ears(const tt_link_listen_opts *o, tt_link_ear *out)
+static tutti_err choose_ears(tt_link_card *card, const tt_link_listen_opts *o,
+                             tt_link_ear *out, uint32_t *n, tutti_diag *diag)
 {
     tt_iface ifaces[TT_LINK_EARS];
     const char *filter = o->interfaces ? o->interfaces : "";
-    if (o->is_local) {
-        tt_addr_numeric("127.0.0.1", 0, &out[0].at);
-        return 1;
+    *n = 1;
+    if (o->is_nest)
+        return name_nest(card, &out[0].at, diag);
+    if (o->is_local || filter[0] == '\0') {
+        tt_addr_numeric(o->is_local ? "127.0.0.1" : "::", 0, &out[0].at);
+        return TUTTI_OK;
     }
-    if (filter[0] == '\0') {
-        tt_addr_numeric("::", 0, &out[0].at);
-        return 1;
-    }
-    size_t n = tt_ifaces_list(filter, ifaces, TT_LINK_EARS);
-    for (size_t i = 0; i < n; i++)
+    *n = (uint32_t)tt_ifaces_list(filter, ifaces, TT_LINK_EARS);
+    for (uint32_t i = 0; i < *n; i++)
         out[i].at = ifaces[i].addr;
-    return (uint32_t)n;
-}
-
-static tutti_err fail_filter(const char *filter, tutti_diag *diag)
-{
-    char names[200];
-    tt_ifaces_names(names, sizeof(names));
-    return tt_fail(diag, TUTTI_ECONFIG,
-                   "TUTTI_SOCKET_IFNAME \"%.100s\" allows none of this host's "
-                   "interfaces that are up: %s",
-                   filter, names);
-}
-
-/* A name nobody else has. */
-static int open_nest(tt_link_listener *l, const tt_link_listen_opts *o)
-{
-    tt_link_ear nest = {0};
-    while (l->card.nest == 0)
-        if (getrandom(&l->card.nest, sizeof(l->card.nest), 0) !=
-            (ssize_t)sizeof(l->card.nest))
-            return errno;
-    tt_link_card_nest(&l->card, &nest.at);
-    return bind_all(l, o, &nest, 1, 0);
+    return *n > 0 ? TUTTI_OK : tt_ifaces_fail(filter, diag);
 }
 
 static int take_fd(tt_link_listener *l, int fd)
@@ -224,20 +224,20 @@ static tutti_err open_ears(tt_link_listener *l, const tt_link_listen_opts *o,
     tt_link_ear chosen[TT_LINK_EARS];
     const tt_link_ear *ears = o->ears;
     uint32_t n = o->n_ears;
+    tutti_err err = TUTTI_OK;
     if (o->fd <= 0 && n == 0) {
         memset(chosen, 0, sizeof(chosen));
-        n = choose_ears(o, chosen);
+        err = choose_ears(&l->card, o, chosen, &n, diag);
         ears = chosen;
-        if (n == 0)
-            return fail_filter(o->interfaces, diag);
     }
-    *why = o->fd > 0 ? take_fd(l, o->fd) : bind_in_range(l, o, ears, n);
-    if (*why == 0)
+    if (!err && o->fd > 0)
+        *why = take_fd(l, o->fd);
+    else if (!err)
+        err = bind_in_range(l, o, ears, n, why, diag);
+    if (!err && *why == 0)
         tt_link_card_fill(&l->card, o, l->ears, l->n_ears);
-    if (*why == 0 && o->has_nest)
-        open_nest(l, o); /* other ways serve where it fails */
-    if (*why == 0)
-        return TUTTI_OK;
+    if (err || *why == 0)
+        return err;
     return tt_fail_errno(diag, TUTTI_ESYS, *why, "cannot listen");
 }
 
@@ -246,8 +246,8 @@ static tutti_err open_ears(tt_link_listener *l, const tt_link_listen_opts *o,
 static void free_listener(tt_link_listener *l)
 {
     const tt_mem *mem = l->box->mem;
-    close_ears(l, 0);
-    tt_free(mem, l->ears, TT_LINK_EARS + 1, sizeof(*l->ears));
+    close_ears(l);
+    tt_free(mem, l->ears, TT_LINK_EARS, sizeof(*l->ears));
     tt_free(mem, l, 1, sizeof(*l));
 }
 
@@ -266,10 +266,10 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
     l->terms = (tt_greet_terms){.purposes = o->purposes,
                                 .self = o->self,
                                 .job = o->job,
+                                .needs_job = o->needs_job,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
-    memcpy(l->said, o->said, sizeof(o->said));
-    l->ears = tt_new(box->mem, TT_LINK_EARS + 1, sizeof(*l->ears));
+    l->ears = tt_new(box->mem, TT_LINK_EARS, sizeof(*l->ears));
     tutti_err err = l->ears && o->n_ears <= TT_LINK_EARS
                         ? open_ears(l, o, why, diag)
                         : tt_fail(diag, TUTTI_ENOMEM,

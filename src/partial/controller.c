@@ -48,7 +48,6 @@ struct tt_controller {
     pthread_t thread;
     bool has_thread, stops;
     int epoll_fd, wake_fd;
-    tt_link_host *host;
     tt_link_box *box; /* workers that come */
     tt_link_listener *listener;
     tt_rule *rule;
@@ -514,12 +513,8 @@ static tutti_err listen_for_workers(tt_controller *c, tutti_diag *diag)
         ear.at = *c->o.listen;
         o.ears = &ear;
         o.n_ears = 1;
-    } else if (c->o.ports &&
-               !tt_ports_parse(c->o.ports, &o.first_port, &o.last_port)) {
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_PORT_RANGE is \"%.60s\"; expected 40000-40100 "
-                       "or one port",
-                       c->o.ports);
+    } else {
+        o.ports = c->o.ports;
     }
     tutti_err err = tt_place_listen(c->box, &o, c->o.nest, &c->listener, &why,
                                     diag);
@@ -538,9 +533,7 @@ static tutti_err open_fds(tt_controller *c, tutti_diag *diag)
     if (c->epoll_fd < 0 || c->wake_fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno,
                              "no descriptors for a controller");
-    tutti_err err = tt_link_host_open(&c->host, diag);
-    if (!err)
-        err = tt_link_box_open(c->host, &c->mem, &c->box, diag);
+    tutti_err err = tt_link_box_open(&c->mem, &c->box, diag);
     if (!err)
         err = listen_for_workers(c, diag);
     if (err)
@@ -640,7 +633,6 @@ void tt_controller_close(tt_controller *c)
     if (c->has_thread)
         stop(c);
     tt_link_box_close(c->box);
-    tt_link_host_close(c->host);
     while (c->guests) {
         guest *g = c->guests;
         c->guests = g->next;

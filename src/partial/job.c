@@ -22,7 +22,7 @@ static tutti_err make_walk(tt_job *job)
     const tt_bound *b = job->o.bound;
     const size_t n_flags = b->n_partners * sizeof(bool);
     const size_t n_lent = b->n_sends * sizeof(uint32_t);
-    const size_t walk_bytes = tt_walk_bytes(b);
+    const size_t walk_bytes = tt_walk_init(&job->walk, b, &hooks, NULL);
     job->block_bytes = TT_CACHE_LINE + walk_bytes + n_lent + 3 * n_flags;
     job->block = tt_spares_take(job->spares, &job->block_bytes);
     if (!job->block)

@@ -136,7 +136,6 @@ struct tt_worker {
     pthread_mutex_t lock;
     pthread_t thread;
     bool has_thread, stops;
-    tt_link_host *link_host;
     tt_link_box *box; /* other workers that come, and the outcomes of dials */
     int epoll_fd, wake_fd;
     uint16_t port;

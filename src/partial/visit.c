@@ -281,7 +281,7 @@ static tutti_err try_all(tt_worker *w, tt_link_box *box, bool is_current,
 tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
 {
     tt_link_box *box;
-    tutti_err err = tt_link_box_open(w->link_host, &w->mem, &box, diag);
+    tutti_err err = tt_link_box_open(&w->mem, &box, diag);
     if (err)
         return err;
     err = try_all(w, box, is_current, diag);

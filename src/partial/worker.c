@@ -122,12 +122,8 @@ static tutti_err listen_for_others(tt_worker *w, tutti_diag *diag)
     tt_link_listener *listener = NULL;
     tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_TIE),
                              .is_local = w->o.is_local,
-                             .interfaces = w->settings.interfaces};
-    if (!tt_ports_parse(w->settings.ports, &o.first_port, &o.last_port))
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_PORT_RANGE is \"%.60s\"; expected 40000-40100 "
-                       "or one port",
-                       w->settings.ports);
+                             .interfaces = w->settings.interfaces,
+                             .ports = w->settings.ports};
     w->nest = tt_place_random();
     tutti_err err = tt_place_listen(w->box, &o, w->nest, &listener, &why, diag);
     if (why != 0)
@@ -146,9 +142,7 @@ static tutti_err open_fds(tt_worker *w, tutti_diag *diag)
     if (w->epoll_fd < 0 || w->wake_fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno,
                              "no descriptors for partial reduce");
-    tutti_err err = tt_link_host_open(&w->link_host, diag);
-    if (!err)
-        err = tt_link_box_open(w->link_host, &w->mem, &w->box, diag);
+    tutti_err err = tt_link_box_open(&w->mem, &w->box, diag);
     if (!err)
         err = listen_for_others(w, diag);
     if (err)
@@ -189,7 +183,6 @@ static void free_worker(tt_worker *w)
     tt_fork_close(&w->wake_fd);
     tt_fork_close(&w->epoll_fd);
     tt_link_box_close(w->box);
-    tt_link_host_close(w->link_host);
     tt_free(&mem, w->by_worker, w->n, sizeof(*w->by_worker));
     tt_free(&mem, (void *)(uintptr_t)w->o.controllers, w->o.n_controllers,
             sizeof(*w->o.controllers));

@@ -37,21 +37,8 @@ static const char *why_not(const tt_problem *p)
 /* On a flat network both directions share the rank's one way out. */
 static double guess(const tt_problem *p)
 {
-    double n = p->n_ranks;
-    double steps = n - 1;
-    double share = (n - 1) / n;
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-        return tt_cost_alpha(p, 2 * steps, 4 * steps) +
-               tt_cost_bytes(p, 2 * share, share);
-    case TUTTI_REDUCE_SCATTER:
-        return tt_cost_alpha(p, steps, 2 * steps) +
-               tt_cost_bytes(p, share, share);
-    case TUTTI_ALL_GATHER:
-        return tt_cost_alpha(p, steps, 2 * steps) + tt_cost_bytes(p, share, 0);
-    default:
-        break;
-    }
+    if (!tt_coll_has_root(p->collective))
+        return tt_cost_laps(p, 2);
     if (p->n_ranks == 1)
         return 0;
     uint32_t hops = p->n_ranks / 2 - 1;
@@ -59,19 +46,6 @@ static double guess(const tt_problem *p)
     bool is_reduce = p->collective == TUTTI_REDUCE;
     return tt_cost_pipelined(p, hops, tt_cost_bytes(p, 1, is_reduce),
                              tt_cost_bytes(p, at_root, at_root * is_reduce));
-}
-
-static uint64_t n_parts(const tt_problem *p)
-{
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-        return UINT64_C(2) * p->n_ranks;
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-        return 2;
-    default:
-        return 1;
-    }
 }
 
 /* The place `gone` hops (at most n) from place `start`. */
@@ -123,7 +97,9 @@ static void chains(tt_builder *b, const tt_ring *g, uint32_t root, bool is_in)
 
 static void fill(const tt_problem *p, const tt_ring *g, tt_builder *b)
 {
-    tt_builder_equal_chunks(b, (uint32_t)n_parts(p));
+    /* Each direction has chunks of its own, or the whole. */
+    bool is_whole = tt_coll_has_root(p->collective);
+    tt_plan_chunks(b, is_whole ? 1 : 2 * tt_chunks_by_rank(p));
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
         laps(b, g, true, 0, 1);
@@ -141,17 +117,14 @@ static void fill(const tt_problem *p, const tt_ring *g, tt_builder *b)
     }
 }
 
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
-    tt_arena arena = {.mem = mem};
     tt_ring g;
-    tutti_err err = tt_ringorder_find(p, true, &arena, &g, diag);
+    (void)diag;
+    tutti_err err = tt_ringorder_find(p, true, scratch, &g);
     if (!err)
-        err = tt_plan_builder(p, n_parts(p), mem, out, diag);
-    if (!err)
-        fill(p, &g, *out);
-    tt_arena_free(&arena);
+        fill(p, &g, b);
     return err;
 }
 
@@ -161,5 +134,5 @@ const tt_planner tt_planner_biring = {
     .fits = "every network; all-reduce up to 32768 ranks",
     .why_not = why_not,
     .guess = guess,
-    .make = make,
+    .build = build,
 };

@@ -52,11 +52,8 @@ typedef struct weaver {
     const tt_problem *p;
     const tt_hierarchy *h;
     const tt_blue *b;
-    tt_builder *out;
     const course *now;
-    uint32_t n_steps; /* of one phase */
-    uint32_t offset;  /* of the portion's first step */
-    bool is_forth, is_back;
+    tt_film film; /* its first step: that of the portion */
 } weaver;
 
 /* Of one phase in a dimension. */
@@ -113,19 +110,6 @@ static tutti_err course_init(const tt_blue *b, uint32_t n_ranks, uint32_t i,
 
 /* ------------------------------------------------------------- transfers -- */
 
-static void film(const weaver *w, uint32_t step, uint32_t chunk, uint32_t from,
-                 uint32_t to)
-{
-    uint32_t src = w->h->rank_at[from];
-    uint32_t dst = w->h->rank_at[to];
-    uint32_t last = w->offset + (w->is_forth ? 2 : 1) * w->n_steps - 1;
-    if (w->is_forth)
-        tt_builder_transfer(w->out, w->offset + step, chunk, src, dst,
-                            TT_XFER_REDUCE);
-    if (w->is_back)
-        tt_builder_transfer(w->out, last - step, chunk, dst, src, TT_XFER_COPY);
-}
-
 /* The group is the places base + i * stride; the chunk ends at i = end. */
 typedef struct group {
     const tt_dim *dim;
@@ -146,7 +130,8 @@ static void go_round(const weaver *w, const group *g)
                                            : (g->end + n - far) % n;
         uint32_t to = w->now->is_reverse ? (g->end + far - 1) % n
                                          : (g->end + n - far + 1) % n;
-        film(w, g->step + s, g->chunk, place_at(g, from), place_at(g, to));
+        tt_film_add(&w->film, g->step + s, g->chunk, place_at(g, from),
+                    place_at(g, to));
     }
 }
 
@@ -157,8 +142,8 @@ static void halve(const weaver *w, const group *g)
     uint32_t step = g->step;
     for (uint32_t bit = 1; bit < g->dim->size; bit *= 2, step++) {
         for (uint32_t far = bit; far < g->dim->size; far += 2 * bit)
-            film(w, step, g->chunk, place_at(g, g->end ^ far),
-                 place_at(g, g->end ^ far ^ bit));
+            tt_film_add(&w->film, step, g->chunk, place_at(g, g->end ^ far),
+                        place_at(g, g->end ^ far ^ bit));
     }
 }
 
@@ -166,7 +151,8 @@ static void meet(const weaver *w, const group *g)
 {
     for (uint32_t i = 0; i < g->dim->size; i++) {
         if (i != g->end)
-            film(w, g->step, g->chunk, place_at(g, i), place_at(g, g->end));
+            tt_film_add(&w->film, g->step, g->chunk, place_at(g, i),
+                        place_at(g, g->end));
     }
 }
 
@@ -206,17 +192,8 @@ static void one_chunk(const weaver *w, uint32_t chunk, uint32_t f)
 
 /* ----------------------------------------------------------------- plan -- */
 
-/* The bits of v < n in reverse order, n a power of two: in halving, chunks
- * that are sent together then lie together. */
-static uint32_t reversed(uint32_t v, uint32_t n)
-{
-    uint32_t r = 0;
-    for (uint32_t bit = 1; bit < n; bit *= 2, v /= 2)
-        r = 2 * r + (v & 1);
-    return r;
-}
-
-/* Where the chunk ends that is the i-th of its portion in the vector. */
+/* Where the chunk ends that is the i-th of its portion in the vector. In halving
+ * those lie together that are sent together. */
 static uint32_t place_of_chunk(const tt_blue *b, const course *c, uint32_t i)
 {
     uint32_t place = 0;
@@ -224,7 +201,7 @@ static uint32_t place_of_chunk(const tt_blue *b, const course *c, uint32_t i)
         const tt_dim *dim = &b->dims[c->order[j]];
         uint32_t at = i % dim->size;
         if (dim->way == TT_WAY_HALVING)
-            at = reversed(at, dim->size);
+            at = tt_bits_back(at, tt_log2_up(dim->size));
         place += at * dim->stride;
         i /= dim->size;
     }
@@ -268,44 +245,23 @@ static tutti_err weave_all(weaver *w, tt_arena *arena)
             return err;
     }
     for (uint32_t d = 0; d < w->b->n_dims; d++)
-        w->n_steps += dim_steps(&w->b->dims[d]);
+        w->film.n_steps += dim_steps(&w->b->dims[d]);
     for (uint32_t i = 0; i < w->b->n_portions; i++) {
         tt_progress_tell(w->p->progress, "writing transfers", i,
                          w->b->n_portions);
         w->now = &courses[i % n_variants];
-        w->offset = i / n_variants * stagger(w->b);
+        w->film.first = i / n_variants * stagger(w->b);
         weave(w, i);
     }
     return TUTTI_OK;
 }
 
 tutti_err tt_blue_plan(const tt_problem *p, const tt_hierarchy *h,
-                       const tt_blue *b, const tt_mem *mem, tt_builder **out,
-                       tutti_diag *diag)
+                       const tt_blue *b, tt_arena *scratch, tt_builder *out)
 {
-    weaver w = {
-        .p = p,
-        .h = h,
-        .b = b,
-        .is_forth = p->collective != TUTTI_ALL_GATHER,
-        .is_back = p->collective != TUTTI_REDUCE_SCATTER,
-    };
-    uint32_t n_chunks = b->n_portions;
-    if (p->collective == TUTTI_ALL_REDUCE)
-        n_chunks *= p->n_ranks;
-    tutti_err err = tt_plan_builder(p, n_chunks, mem, &w.out, diag);
-    if (err)
-        return err;
-    tt_arena scratch = {.mem = mem};
-    tt_builder_equal_chunks(w.out, n_chunks);
-    err = weave_all(&w, &scratch);
-    tt_arena_free(&scratch);
-    if (err) {
-        tt_builder_free(w.out);
-        return tt_fail(diag, err, "no memory for the dimensions of a plan");
-    }
-    *out = w.out;
-    return TUTTI_OK;
+    weaver w = {.p = p, .h = h, .b = b, .film = tt_film_of(p, out, h->rank_at)};
+    tt_plan_chunks(out, b->n_portions * tt_chunks_by_rank(p));
+    return weave_all(&w, scratch);
 }
 
 /* -------------------------------------------------------------- planner -- */
@@ -316,30 +272,18 @@ static const char *why_not(const tt_problem *p)
     return reason ? reason : tt_why_no_shares(p);
 }
 
-static tutti_err make_even(const tt_problem *p, const tt_hierarchy *h,
-                           const tt_mem *mem, tt_builder **out,
-                           tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
-    tt_blue b;
-    tutti_err err = tt_blue_choose(p, h, mem, &b);
-    if (err)
-        return tt_fail(diag, err, "no memory for the dimensions of a plan");
-    return tt_blue_plan(p, h, &b, mem, out, diag);
-}
-
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
-{
-    tt_arena arena = {.mem = mem};
     tt_hierarchy h;
+    tt_blue blue;
     uint32_t dims[TT_HIER_MAX_DIMS];
-    tutti_err err = tt_hierarchy_find(p->topology, &arena, &h, diag);
-    if (!err && tt_hierarchy_dims(&h, dims) > 0)
-        err = make_even(p, &h, mem, out, diag);
-    else if (!err)
-        err = tt_levels_plan(p, &h, TT_BY_COUNT, mem, out, diag);
-    tt_arena_free(&arena);
-    return err;
+    tutti_err err = tt_hierarchy_find(p->topology, scratch, &h);
+    if (!err && tt_hierarchy_dims(&h, dims) == 0)
+        return tt_levels_plan(p, &h, TT_BY_COUNT, scratch, b, diag);
+    if (!err)
+        err = tt_blue_choose(p, &h, scratch, &blue);
+    return err ? err : tt_blue_plan(p, &h, &blue, scratch, b);
 }
 
 const tt_planner tt_planner_blueconnect = {
@@ -347,5 +291,5 @@ const tt_planner tt_planner_blueconnect = {
     .blurb = "dimension by dimension, inwards out and back (BlueConnect)",
     .fits = "any network, up to 8192 ranks",
     .why_not = why_not,
-    .make = make,
+    .build = build,
 };

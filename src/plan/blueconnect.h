@@ -48,22 +48,21 @@ static inline uint32_t tt_blue_variants(const tt_blue *b)
 /* The best of all ordered factorisations of N, ways, orders and portions, by
  * the model. N >= 2. Errors: ENOMEM. */
 tutti_err tt_blue_choose(const tt_problem *p, const tt_hierarchy *h,
-                         const tt_mem *mem, tt_blue *out);
+                         tt_arena *scratch, tt_blue *out);
 
 /* The shortest of all ordered factorisations alone, in one portion; time_s is
  * what it was chosen by. */
 tutti_err tt_blue_path(const tt_problem *p, const tt_hierarchy *h,
-                       const tt_mem *mem, tt_blue *out);
+                       tt_arena *scratch, tt_blue *out);
 
 /* What these sizes cost (ways as given; strides, alphas and betas are filled
  * in), in one portion. Their product must be N. Errors: ENOMEM. */
 tutti_err tt_blue_price(const tt_problem *p, const tt_hierarchy *h,
-                        const tt_mem *mem, tt_blue *b);
+                        tt_arena *scratch, tt_blue *b);
 
-/* All-reduce, reduce-scatter, all-gather. Errors: ENOMEM, ELIMIT; then there is
- * no builder. */
+/* All-reduce, reduce-scatter, all-gather: all chunks and transfers. Errors:
+ * ENOMEM. */
 tutti_err tt_blue_plan(const tt_problem *p, const tt_hierarchy *h,
-                       const tt_blue *b, const tt_mem *mem, tt_builder **out,
-                       tutti_diag *diag);
+                       const tt_blue *b, tt_arena *scratch, tt_builder *out);
 
 #endif

@@ -13,8 +13,8 @@
  *            ordered factorisations, and each (s, p) is priced once.
  * Model      A step takes the latency of its longest route, and its message's
  *            bytes times the fullest link's seconds per byte; of several
- *            messages in one step all but the first cost MORE_MESSAGES of a
- *            latency (planner.c has the same). For rings that is the paper's
+ *            messages in one step all but the first cost TT_MORE_MESSAGES of a
+ *            latency. For rings that is the paper's
  *                2 sum_d [(p_d - 1) alpha_d
  *                         + (p_d - 1) / (p_0 ... p_d) M beta_d]
  *            Large vectors count latencies MOST_TURNS times.
@@ -23,7 +23,7 @@
  *                M (max(S / C, B / m) + (m - 1) B / m)
  *            where S is what the stages take one after the other, and B what
  *            the fullest link works for a mix of all variants; and each portion
- *            more costs MORE_MESSAGES of all latencies. It must save SAVING.
+ *            more costs TT_MORE_MESSAGES of all latencies. It must save SAVING.
  * Cost       O(N) routes for each pair of divisors and step; direct only up to
  *            MOST_DIRECT routes.
  * Example    star:64, large: a single dimension, directly. torus:8x8, large:
@@ -32,8 +32,6 @@
 #include "plan/blueconnect.h"
 
 #include <math.h>
-
-#define MORE_MESSAGES 0.25
 
 /* Routes that one direct exchange may be priced by: a tenth of a second. */
 #define MOST_DIRECT (UINT64_C(1) << 19)
@@ -82,7 +80,7 @@ static bool fabric_init(fabric *f, tt_arena *arena)
     size_t n_links = (size_t)f->p->topology->n_links + 1;
     f->route = tt_arena_new(arena, n_route, sizeof(*f->route));
     f->load = tt_arena_new(arena, n_links, sizeof(*f->load));
-    return f->route && f->load;
+    return !arena->err;
 }
 
 /* One message's worth of load from place to place. */
@@ -126,19 +124,19 @@ typedef struct pattern {
     bool is_mirrored; /* dst sends to src */
 } pattern;
 
+static uint32_t coordinate(const pattern *x, uint32_t place)
+{
+    return place / x->dim->stride % x->dim->size;
+}
+
 static void lay_pair(fabric *f, const pattern *x, uint32_t place, uint32_t to)
 {
-    uint32_t at = place / x->dim->stride % x->dim->size;
+    uint32_t at = coordinate(x, place);
     uint32_t there = place - at * x->dim->stride + to * x->dim->stride;
     if (x->is_mirrored)
         lay(f, there, place, x->weight);
     else
         lay(f, place, there, x->weight);
-}
-
-static uint32_t coordinate(const pattern *x, uint32_t place)
-{
-    return place / x->dim->stride % x->dim->size;
 }
 
 static void lay_ring(fabric *f, const pattern *x, bool is_reverse)
@@ -194,7 +192,7 @@ static void price(fabric *f, tt_dim *dim)
         lay_direct(f, &x);
         l = take(f);
         dim->latency_s = l.latency_s;
-        dim->messages_s = MORE_MESSAGES * (dim->size - 2) * l.latency_s;
+        dim->messages_s = TT_MORE_MESSAGES * (dim->size - 2) * l.latency_s;
         dim->beta_s_per_byte = l.s_per_byte / dim->size;
         break;
     }
@@ -217,7 +215,7 @@ static bool is_possible(const fabric *f, const tt_dim *dim)
 {
     switch (dim->way) {
     case TT_WAY_HALVING:
-        return dim->size > 2 && (dim->size & (dim->size - 1)) == 0;
+        return dim->size > 2 && tt_is_pow2(dim->size);
     case TT_WAY_DIRECT:
         return dim->size > 2 &&
                (uint64_t)f->h->n_ranks * dim->size <= MOST_DIRECT;
@@ -378,7 +376,7 @@ static double mix_time(const fabric *f, const tt_blue *b, const mix *m)
     double turns = n / tt_blue_variants(b);
     double first = fmax(m->alone / n, m->fullest / turns);
     double bytes = first + (turns - 1) * m->fullest / turns;
-    messages_s = n * messages_s + MORE_MESSAGES * (n - 1) * latency_s;
+    messages_s = n * messages_s + TT_MORE_MESSAGES * (n - 1) * latency_s;
     double phases = f->p->collective == TUTTI_ALL_REDUCE ? 2 : 1;
     return phases * (f->turns * latency_s + messages_s) +
            (double)f->p->size_bytes * bytes * m->loss;
@@ -474,45 +472,40 @@ static void best_of_all(fabric *f, stop *stops, tt_blue *best)
 }
 
 tutti_err tt_blue_choose(const tt_problem *p, const tt_hierarchy *h,
-                         const tt_mem *mem, tt_blue *out)
+                         tt_arena *scratch, tt_blue *out)
 {
-    tt_arena arena = {.mem = mem};
     fabric f = {.p = p, .h = h};
-    stop *stops = tt_arena_new(&arena, MOST_DIVISORS, sizeof(*stops));
-    bool is_ok = stops && fabric_init(&f, &arena);
-    if (is_ok)
-        best_of_all(&f, stops, out);
-    tt_arena_free(&arena);
-    return is_ok ? TUTTI_OK : TUTTI_ENOMEM;
+    stop *stops = tt_arena_new(scratch, MOST_DIVISORS, sizeof(*stops));
+    if (!fabric_init(&f, scratch))
+        return TUTTI_ENOMEM;
+    best_of_all(&f, stops, out);
+    return TUTTI_OK;
 }
 
 tutti_err tt_blue_path(const tt_problem *p, const tt_hierarchy *h,
-                       const tt_mem *mem, tt_blue *out)
+                       tt_arena *scratch, tt_blue *out)
 {
-    tt_arena arena = {.mem = mem};
     fabric f = {.p = p, .h = h};
-    stop *stops = tt_arena_new(&arena, MOST_DIVISORS, sizeof(*stops));
-    bool is_ok = stops && fabric_init(&f, &arena);
-    if (is_ok) {
-        best_factors(&f, out, stops);
-        if (p->collective == TUTTI_ALL_REDUCE)
-            out->time_s *= 2;
-    }
-    tt_arena_free(&arena);
-    return is_ok ? TUTTI_OK : TUTTI_ENOMEM;
+    stop *stops = tt_arena_new(scratch, MOST_DIVISORS, sizeof(*stops));
+    if (!fabric_init(&f, scratch))
+        return TUTTI_ENOMEM;
+    best_factors(&f, out, stops);
+    if (p->collective == TUTTI_ALL_REDUCE)
+        out->time_s *= 2;
+    return TUTTI_OK;
 }
 
 tutti_err tt_blue_price(const tt_problem *p, const tt_hierarchy *h,
-                        const tt_mem *mem, tt_blue *b)
+                        tt_arena *scratch, tt_blue *b)
 {
-    tt_arena arena = {.mem = mem};
     fabric f = {.p = p, .h = h};
-    bool is_ok = fabric_init(&f, &arena);
     uint32_t stride = 1;
+    if (!fabric_init(&f, scratch))
+        return TUTTI_ENOMEM;
     b->n_orders = b->n_portions = 1;
     b->is_both_ways = false;
     b->time_s = 0;
-    for (uint32_t d = 0; is_ok && d < b->n_dims; d++) {
+    for (uint32_t d = 0; d < b->n_dims; d++) {
         tt_dim *dim = &b->dims[d];
         dim->stride = stride;
         stride *= dim->size;
@@ -522,6 +515,5 @@ tutti_err tt_blue_price(const tt_problem *p, const tt_hierarchy *h,
     }
     if (p->collective == TUTTI_ALL_REDUCE)
         b->time_s *= 2;
-    tt_arena_free(&arena);
-    return is_ok ? TUTTI_OK : TUTTI_ENOMEM;
+    return TUTTI_OK;
 }

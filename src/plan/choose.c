@@ -21,13 +21,6 @@
 #include "base/nearest.h"
 #include "base/settings.h"
 
-/* Predictions that differ by less than this are equal: the model is not so
- * good that it could tell. Of equal plans the one with the fewest transfers
- * wins, as each costs the processors work that no prediction knows of (on a
- * torus of 16 real links forest's 1050 are 2 % faster than blueconnect's 1920,
- * predicted equal); then the first in the table. */
-#define EQUAL_GUESS 1.01
-
 /* Longest size and name that are looked at. */
 #define MAX_WORD 24
 
@@ -60,7 +53,7 @@ static tutti_err pick_flat(const tt_problem *p, const tt_planner **out,
     for (size_t i = 0; tt_planners[i]; i++) {
         const tt_planner *planner = tt_planners[i];
         if (planner->guess && !planner->why_not(p) &&
-            planner->guess(p) <= best_s * EQUAL_GUESS) {
+            planner->guess(p) <= best_s * TT_EQUAL_GUESS) {
             *out = planner;
             return TUTTI_OK;
         }
@@ -102,13 +95,16 @@ static bool is_for_auto(const tt_planner *planner, const tt_problem *p)
            !planner->why_not(p);
 }
 
-/* fastest_s: of all so far, `next` included. */
+/* fastest_s: of all so far, `next` included. Of equal plans the one with the
+ * fewest transfers wins, as each costs the processors work that no prediction
+ * knows of (on a torus of 16 real links forest's 1050 are 2 % faster than
+ * blueconnect's 1920, predicted equal); then the first in the table. */
 static bool is_better(const candidate *next, const candidate *best,
                       double fastest_s)
 {
-    if (!best->sched || next->time_s * EQUAL_GUESS < best->time_s)
+    if (!best->sched || next->time_s * TT_EQUAL_GUESS < best->time_s)
         return true;
-    return next->time_s <= fastest_s * EQUAL_GUESS &&
+    return next->time_s <= fastest_s * TT_EQUAL_GUESS &&
            next->sched->n_transfers < best->sched->n_transfers;
 }
 
@@ -142,7 +138,7 @@ static tutti_err make_auto(const tt_problem *problem, const tt_mem *mem,
             return tt_fail(diag, err, "%s", misfit.text);
         }
         fastest_s = fmin(fastest_s, next.time_s);
-        asked.most_s = fastest_s * EQUAL_GUESS;
+        asked.most_s = fastest_s * TT_EQUAL_GUESS;
         if (is_better(&next, best, fastest_s)) {
             tt_sched_free(best->sched);
             *best = next;
@@ -291,14 +287,13 @@ static tutti_err read_rule(const char *rule, const tt_problem *p,
         err = parse_choice((span){rule, strlen(rule)}, out, diag);
     else
         err = pick_by_size(rule, p, out, diag);
-    const char *reason = !err && *out ? (*out)->why_not(p) : NULL;
-    if (reason && is_name)
-        return tt_fail(
-            diag, TUTTI_ENOFIT, "planner %s does not fit %s on %u ranks: %s",
-            (*out)->name, tutti_coll_name(p->collective), p->n_ranks, reason);
-    if (reason)
+    if (err || !*out)
+        return err;
+    if (is_name)
+        return tt_planner_check(*out, p, diag);
+    if ((*out)->why_not(p))
         *out = NULL;
-    return err;
+    return TUTTI_OK;
 }
 
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
@@ -306,12 +301,11 @@ tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
 {
     const tt_planner *chosen;
     tutti_err err = read_rule(rule, p, &chosen, diag);
-    if (err)
-        return err;
-    if (!chosen)
-        return pick_flat(p, out, diag);
-    *out = chosen;
-    return TUTTI_OK;
+    if (!err && !chosen)
+        err = pick_flat(p, &chosen, diag);
+    if (!err)
+        *out = chosen;
+    return err;
 }
 
 tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,

@@ -63,12 +63,6 @@ static double guess(const tt_problem *p)
     }
 }
 
-static uint64_t n_parts(const tt_problem *p)
-{
-    (void)p;
-    return 2;
-}
-
 /* In the first tree. 0, the root, has no parent. */
 static uint32_t parent_of(uint32_t v, uint32_t n)
 {
@@ -105,10 +99,13 @@ static void climb(tt_builder *b, uint32_t n, uint32_t root, bool is_up,
     }
 }
 
-static void build(const tt_problem *p, tt_builder *b)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
     uint32_t n = p->n_ranks;
-    tt_builder_equal_chunks(b, 2);
+    (void)scratch;
+    (void)diag;
+    tt_plan_chunks(b, 2);
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
         climb(b, n, 0, true, 0);
@@ -121,6 +118,7 @@ static void build(const tt_problem *p, tt_builder *b)
         climb(b, n, p->root, true, 0);
         break;
     }
+    return TUTTI_OK;
 }
 
 const tt_planner tt_planner_dbtree = {
@@ -129,6 +127,5 @@ const tt_planner tt_planner_dbtree = {
     .fits = "every network; all-reduce, broadcast, reduce",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = n_parts,
     .build = build,
 };

@@ -106,17 +106,7 @@ static void swap_all(tt_builder *b, uint32_t n)
     }
 }
 
-/* Chunk c, of so many, meets at rank hub[c]. */
-static void all_reduce(tt_builder *b, uint32_t n, const uint32_t *hub,
-                       uint32_t n_chunks)
-{
-    for (uint32_t c = 0; c < n_chunks; c++)
-        collect(b, n, c, hub[c]);
-    for (uint32_t c = 0; c < n_chunks; c++)
-        spread(b, n, 1, c, hub[c]);
-}
-
-static void build(const tt_problem *p, tt_builder *b)
+static void by_blocks(const tt_problem *p, tt_builder *b)
 {
     uint32_t n = p->n_ranks;
     tt_builder_whole_blocks(b);
@@ -148,18 +138,8 @@ static void build(const tt_problem *p, tt_builder *b)
 
 typedef struct shares {
     uint64_t *parts; /* of each rank; may be 0 */
-    uint32_t *hub;   /* of each chunk */
     double *rate, *share;
 } shares;
-
-static bool shares_init(shares *s, uint32_t n, tt_arena *arena)
-{
-    s->parts = tt_arena_new(arena, n, sizeof(*s->parts));
-    s->hub = tt_arena_new(arena, n, sizeof(*s->hub));
-    s->rate = tt_arena_new(arena, n, sizeof(*s->rate));
-    s->share = tt_arena_new(arena, n, sizeof(*s->share));
-    return s->parts && s->hub && s->rate && s->share;
-}
 
 /* Bits per second both ways; one rank alone has no links. */
 static double rate_of(const tutti_topology *t, uint32_t rank)
@@ -171,10 +151,15 @@ static double rate_of(const tutti_topology *t, uint32_t rank)
 }
 
 /* Returns n_parts; 0: no memory. */
-static uint64_t share_out(const tt_problem *p, shares *s, const tt_mem *mem)
+static uint64_t share_out(const tt_problem *p, shares *s, tt_arena *scratch)
 {
     uint32_t n = p->n_ranks;
     bool is_even = true;
+    s->parts = tt_arena_new(scratch, n, sizeof(*s->parts));
+    s->rate = tt_arena_new(scratch, n, sizeof(*s->rate));
+    s->share = tt_arena_new(scratch, n, sizeof(*s->share));
+    if (scratch->err)
+        return 0;
     for (uint32_t r = 0; r < n; r++) {
         s->rate[r] = p->topology ? rate_of(p->topology, r) : 1;
         s->parts[r] = 1;
@@ -183,44 +168,40 @@ static uint64_t share_out(const tt_problem *p, shares *s, const tt_mem *mem)
     if (is_even)
         return n;
     tt_shares_fill(s->rate, n, n - 2, s->share);
-    return tt_shares_whole(s->share, n, mem, s->parts);
+    return tt_shares_whole(s->share, n, scratch->mem, s->parts);
 }
 
-static tutti_err make_all_reduce(const tt_problem *p, const tt_mem *mem,
-                                 tt_builder **out, tutti_diag *diag)
+/* Each chunk meets at the rank that owns it. */
+static tutti_err all_reduce(const tt_problem *p, tt_arena *scratch,
+                            tt_builder *b)
 {
-    tt_arena arena = {.mem = mem};
     shares s;
-    uint64_t n_parts = 0;
-    if (shares_init(&s, p->n_ranks, &arena))
-        n_parts = share_out(p, &s, mem);
-    tutti_err err = n_parts > 0 ? tt_plan_builder(p, n_parts, mem, out, diag)
-                                : tt_fail(diag, TUTTI_ENOMEM,
-                                          "no memory for the shares");
-    uint64_t begin = 0;
-    uint32_t n_chunks = 0;
-    for (uint32_t r = 0; !err && r < p->n_ranks; r++) {
+    uint64_t begin = 0, n_parts = share_out(p, &s, scratch);
+    if (n_parts == 0)
+        return TUTTI_ENOMEM;
+    tt_builder_parts(b, n_parts);
+    for (uint32_t r = 0; r < p->n_ranks; r++) {
         if (s.parts[r] == 0)
             continue;
-        tt_builder_chunk(*out, 0, begin, begin + s.parts[r]);
+        uint32_t c = tt_builder_chunk(b, 0, begin, begin + s.parts[r]);
         begin += s.parts[r];
-        s.hub[n_chunks++] = r;
+        collect(b, p->n_ranks, c, r);
     }
-    if (!err)
-        all_reduce(*out, p->n_ranks, s.hub, n_chunks);
-    tt_arena_free(&arena);
-    return err;
+    for (uint32_t r = 0, c = 0; r < p->n_ranks; r++) {
+        if (s.parts[r] > 0)
+            spread(b, p->n_ranks, 1, c++, r);
+    }
+    return TUTTI_OK;
 }
 
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
+    (void)diag;
     if (p->collective == TUTTI_ALL_REDUCE)
-        return make_all_reduce(p, mem, out, diag);
-    tutti_err err = tt_plan_builder(p, 1, mem, out, diag);
-    if (!err)
-        build(p, *out);
-    return err;
+        return all_reduce(p, scratch, b);
+    by_blocks(p, b);
+    return TUTTI_OK;
 }
 
 const tt_planner tt_planner_direct = {
@@ -229,5 +210,5 @@ const tt_planner tt_planner_direct = {
     .fits = "every network; all-reduce up to 46341 ranks",
     .why_not = why_not,
     .guess = guess,
-    .make = make,
+    .build = build,
 };

@@ -2,13 +2,12 @@
  * doubling.c - the fewest steps: what a rank has doubles in each.
  *
  * Idea       All-reduce: in step s rank r exchanges its whole vector with
- *            rank r xor 2^s. When n is not a power of two, the n - 2^k ranks
- *            too many are folded: of the first pairs (0,1), (2,3), ... the
- *            odd rank gives its input to the even one and gets the result
- *            at the end. All-gather: butterfly.c. The others follow a
- *            binomial tree over the offsets v from the root: the parent of v
- *            is v without its lowest bit, so the subtree of v is a run of
- *            ranks, and the blocks of a gather or scatter travel in runs.
+ *            rank r xor 2^s: halfway.c without any halving, which also folds
+ *            ranks when n is not a power of two. All-gather: butterfly.c. The
+ *            others follow a binomial tree over the offsets v from the root:
+ *            the parent of v is v without its lowest bit, so the subtree of v
+ *            is a run of ranks, and the blocks of a gather or scatter travel in
+ *            runs.
  * Invariant  After step s of the butterfly a rank holds the inputs of the
  *            2^(s+1) ranks that differ from it in the lowest s + 1 bits.
  * Cost       All-reduce: log2 n steps (+ 2 with folding), the whole vector in
@@ -22,7 +21,7 @@
  *            step 2   0 <> 3   2 <> 4                4    2    1
  *            step 3   0 -> 1                             2|
  *                                                         3
- * Next       butterfly.c, halving.c (less data per step). */
+ * Next       butterfly.c, halfway.c, halving.c (less data per step). */
 #include "plan/planner.h"
 
 static const char *why_not(const tt_problem *p)
@@ -44,13 +43,8 @@ static double guess(const tt_problem *p)
     double n_steps = tt_log2_up(p->n_ranks);
     double alpha_s = tt_cost_alpha(p, n_steps, n_steps);
     switch (p->collective) {
-    case TUTTI_ALL_REDUCE: {
-        bool is_folded = !tt_is_pow2(p->n_ranks);
-        double exchanges = tt_log2_down(p->n_ranks);
-        double all = exchanges + 2 * is_folded;
-        return tt_cost_alpha(p, all, all) +
-               tt_cost_bytes(p, all, exchanges + is_folded);
-    }
+    case TUTTI_ALL_REDUCE:
+        return tt_halfway_cost(p, 0);
     case TUTTI_ALL_GATHER:
         return tt_butterfly_alpha(p) + tt_cost_bytes(p, share, 0);
     case TUTTI_BROADCAST:
@@ -62,33 +56,13 @@ static double guess(const tt_problem *p)
     }
 }
 
-static void exchange_all(uint32_t n, tt_builder *b)
-{
-    uint32_t pow2 = UINT32_C(1) << tt_log2_down(n);
-    uint32_t n_folded = n - pow2;
-    uint32_t step = 0;
-    for (uint32_t i = 0; i < n_folded; i++)
-        tt_builder_transfer(b, 0, 0, 2 * i + 1, 2 * i, TT_XFER_REDUCE);
-    if (n_folded > 0)
-        step++;
-    for (uint32_t bit = 1; bit < pow2; bit <<= 1, step++) {
-        for (uint32_t v = 0; v < pow2; v++) {
-            uint32_t w = v ^ bit;
-            uint32_t src = v < n_folded ? 2 * v : v + n_folded;
-            uint32_t dst = w < n_folded ? 2 * w : w + n_folded;
-            tt_builder_transfer(b, step, 0, src, dst, TT_XFER_REDUCE);
-        }
-    }
-    for (uint32_t i = 0; i < n_folded; i++)
-        tt_builder_transfer(b, step, 0, 2 * i, 2 * i + 1, TT_XFER_COPY);
-}
-
 /* One chunk along the edges of the binomial tree. The edge above v is used
  * when all of v's subtree is served (up), or before it (down). */
 static void tree(const tt_problem *p, tt_builder *b)
 {
     uint32_t n = p->n_ranks;
     uint32_t n_steps = tt_log2_up(n);
+    tt_builder_whole_blocks(b);
     for (uint32_t k = 0; k < n_steps; k++) {
         uint32_t bit = 1u << k;
         for (uint32_t v = bit; v < n; v += 2 * bit) {
@@ -110,6 +84,7 @@ static void paths(const tt_problem *p, tt_builder *b)
     uint32_t n = p->n_ranks;
     uint32_t n_steps = tt_log2_up(n);
     bool is_up = p->collective == TUTTI_GATHER;
+    tt_builder_whole_blocks(b);
     for (uint32_t step = 0; step < n_steps; step++) {
         uint32_t bit = 1u << (is_up ? step : n_steps - 1 - step);
         for (uint32_t block = 0; block < n; block++) {
@@ -125,15 +100,17 @@ static void paths(const tt_problem *p, tt_builder *b)
     }
 }
 
-static void build(const tt_problem *p, tt_builder *b)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
-    tt_builder_whole_blocks(b);
+    (void)scratch;
+    (void)diag;
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
-        exchange_all(p->n_ranks, b);
+        tt_halfway_plan(p, 0, b);
         break;
     case TUTTI_ALL_GATHER:
-        tt_butterfly_gather(&(tt_butterfly){.n = p->n_ranks}, b);
+        tt_butterfly_plan(p, NULL, b);
         break;
     case TUTTI_BROADCAST:
     case TUTTI_REDUCE:
@@ -143,6 +120,7 @@ static void build(const tt_problem *p, tt_builder *b)
         paths(p, b);
         break;
     }
+    return TUTTI_OK;
 }
 
 const tt_planner tt_planner_doubling = {
@@ -151,6 +129,5 @@ const tt_planner tt_planner_doubling = {
     .fits = "every network; no reduce-scatter or all-to-all",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = tt_one_part,
     .build = build,
 };

@@ -148,7 +148,7 @@ static tutti_err run(sums *k, tt_estimate *out)
     k->route = tt_arena_new(&k->arena,
                             (size_t)tt_routes_max_links(k->routes) + 1,
                             sizeof(*k->route));
-    if (!k->step_s || !k->all_s || !k->touched || !k->route)
+    if (k->arena.err)
         return TUTTI_ENOMEM;
     if (k->p->overhead_s > 0) {
         size_t ranks = k->s->n_ranks;
@@ -158,7 +158,7 @@ static tutti_err run(sums *k, tt_estimate *out)
                                      sizeof(uint32_t));
         k->n_out = tt_arena_new(&k->arena, ranks, sizeof(uint32_t));
         k->n_in = tt_arena_new(&k->arena, ranks, sizeof(uint32_t));
-        if ((!k->paired && !is_huge) || !k->n_out || !k->n_in)
+        if (k->arena.err)
             return TUTTI_ENOMEM;
     }
     add_all(k, out);

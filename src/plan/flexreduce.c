@@ -27,28 +27,24 @@
  * Next       hierarchy.c, levels.c, levels_segments.c, blueconnect.c. */
 #include "plan/levels.h"
 
-static tutti_err make(const tt_problem *p, tt_weighting weighting,
-                      const tt_mem *mem, tt_builder **out, tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_weighting weighting,
+                       tt_arena *scratch, tt_builder *b, tutti_diag *diag)
 {
-    tt_arena arena = {.mem = mem};
     tt_hierarchy h;
-    tutti_err err = tt_hierarchy_find(p->topology, &arena, &h, diag);
-    if (!err)
-        err = tt_levels_plan(p, &h, weighting, mem, out, diag);
-    tt_arena_free(&arena);
-    return err;
+    tutti_err err = tt_hierarchy_find(p->topology, scratch, &h);
+    return err ? err : tt_levels_plan(p, &h, weighting, scratch, b, diag);
 }
 
-static tutti_err by_count(const tt_problem *p, const tt_mem *mem,
-                          tt_builder **out, tutti_diag *diag)
+static tutti_err by_count(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                          tutti_diag *diag)
 {
-    return make(p, TT_BY_COUNT, mem, out, diag);
+    return build(p, TT_BY_COUNT, scratch, b, diag);
 }
 
-static tutti_err by_rate(const tt_problem *p, const tt_mem *mem,
-                         tt_builder **out, tutti_diag *diag)
+static tutti_err by_rate(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                         tutti_diag *diag)
 {
-    return make(p, TT_BY_RATE, mem, out, diag);
+    return build(p, TT_BY_RATE, scratch, b, diag);
 }
 
 const tt_planner tt_planner_flexreduce = {
@@ -56,7 +52,7 @@ const tt_planner tt_planner_flexreduce = {
     .blurb = "level by level; each box as much as its siblings (FlexReduce)",
     .fits = "any network, up to 8192 ranks",
     .why_not = tt_levels_why_not,
-    .make = by_count,
+    .build = by_count,
 };
 
 const tt_planner tt_planner_flexreduce_bw = {
@@ -64,5 +60,5 @@ const tt_planner tt_planner_flexreduce_bw = {
     .blurb = "level by level; each box as much as its uplink is fast",
     .fits = "any network, up to 8192 ranks",
     .why_not = tt_levels_why_not,
-    .make = by_rate,
+    .build = by_rate,
 };

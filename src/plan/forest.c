@@ -212,14 +212,13 @@ static void plant_all(planting *f, const tt_columns *best)
 }
 
 /* Without switches every message has links of its own, and no order matters. */
-static tutti_err find_trees(const tt_problem *p, const tt_mem *mem,
+static tutti_err find_trees(const tt_problem *p, tt_arena *scratch,
                             tt_columns *out, tutti_diag *diag)
 {
-    tt_arena arena = {.mem = mem};
     tt_ring ring = {0};
-    tutti_err err = TUTTI_OK;
-    if (p->topology->n_nodes > p->n_ranks)
-        err = tt_ringorder_find(p, false, &arena, &ring, diag);
+    if (p->topology->n_nodes > p->n_ranks &&
+        tt_ringorder_find(p, false, scratch, &ring))
+        return TUTTI_ENOMEM;
     const tt_columns_opts opts = {
         .collective = p->collective,
         .root = p->root,
@@ -228,35 +227,28 @@ static tutti_err find_trees(const tt_problem *p, const tt_mem *mem,
         .gap = GOOD_ENOUGH,
         .progress = p->progress,
     };
-    if (!err)
-        err = tt_columns_find(p->topology, p->routes, &opts, mem, out, diag);
-    tt_arena_free(&arena);
-    return err;
+    return tt_columns_find(p->topology, p->routes, &opts, scratch->mem, out,
+                           diag);
 }
 
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
     tt_columns best;
-    tutti_err err = find_trees(p, mem, &best, diag);
+    if (p->n_ranks == 1) {
+        tt_builder_whole_blocks(b);
+        return TUTTI_OK;
+    }
+    planting f = {.p = p, .b = b};
+    f.depth = tt_arena_new(scratch, p->n_ranks, sizeof(*f.depth));
+    tutti_err err = f.depth ? find_trees(p, scratch, &best, diag)
+                            : TUTTI_ENOMEM;
     if (err)
         return err;
-    planting f = {.p = p};
-    f.depth = tt_new(mem, p->n_ranks, sizeof(*f.depth));
-    if (!f.depth)
-        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for a forest of %u ranks",
-                      p->n_ranks);
-    else
-        err = tt_plan_builder(p, p->n_ranks == 1 ? 1 : PARTS, mem, &f.b, diag);
-    if (!err && p->n_ranks == 1)
-        tt_builder_whole_blocks(f.b);
-    else if (!err)
-        plant_all(&f, &best);
-    if (!err)
-        *out = f.b;
-    tt_free(mem, f.depth, p->n_ranks, sizeof(*f.depth));
+    tt_builder_parts(b, PARTS);
+    plant_all(&f, &best);
     tt_columns_free(&best);
-    return err;
+    return TUTTI_OK;
 }
 
 const tt_planner tt_planner_forest = {
@@ -265,6 +257,6 @@ const tt_planner tt_planner_forest = {
     .fits = "any network up to 192 ranks; auto: up to 128",
     .auto_ranks = 128,
     .why_not = why_not,
-    .make = make,
+    .build = build,
     .knows_rails = true,
 };

@@ -6,13 +6,15 @@
  *            half of what they still work on, so parts shrink to 2^-k of the
  *            vector; in the steps k to L-1 partners exchange all of that; then
  *            the first k exchanges backwards. k, from 1 to L-1, is where the
- *            predicted time is least. Ranks beyond a power of two are folded
- *            as in doubling.c; below 4 ranks (k = 0) it is doubling.
+ *            predicted time is least; below 4 ranks it is 0, which is the
+ *            all-reduce of doubling.c. The n - 2^L ranks too many are folded: of
+ *            the first pairs (0,1), (2,3), ... the odd rank gives its input to
+ *            the even one and gets the result at the end.
  * Invariant  After step s a rank has, of its part, the inputs of the 2^(s+1)
  *            ranks that differ from it in the lowest s + 1 bits.
  * Cost       L + k steps (+ 2 with folding); every rank sends 2(1 - 2^-k) +
  *            (L-k) 2^-k of the vector. k = L-1 sends no more than halving, and
- *            takes a step less; k = 0 would be doubling. For vectors of a few
+ *            takes a step less; k = 0 is doubling. For vectors of a few
  *            KiB, where a step and the bytes cost about the same.
  * Picture    n = 8, k = 1: what rank 0 sends.
  *
@@ -31,7 +33,7 @@ static const char *why_not(const tt_problem *p)
     return tt_too_many((uint64_t)p->n_ranks * p->n_ranks);
 }
 
-static double cost(const tt_problem *p, uint32_t k)
+double tt_halfway_cost(const tt_problem *p, uint32_t k)
 {
     uint32_t n_log = tt_log2_down(p->n_ranks);
     double is_folded = (1u << n_log) != p->n_ranks;
@@ -47,19 +49,14 @@ static uint32_t best_k(const tt_problem *p)
 {
     uint32_t best = p->n_ranks >= 4;
     for (uint32_t k = 2; k < tt_log2_down(p->n_ranks); k++)
-        if (cost(p, k) < cost(p, best))
+        if (tt_halfway_cost(p, k) < tt_halfway_cost(p, best))
             best = k;
     return best;
 }
 
 static double guess(const tt_problem *p)
 {
-    return cost(p, best_k(p));
-}
-
-static uint64_t n_parts(const tt_problem *p)
-{
-    return UINT64_C(1) << best_k(p);
+    return tt_halfway_cost(p, best_k(p));
 }
 
 typedef struct halfway {
@@ -109,13 +106,11 @@ static void fold(halfway *h, tt_xfer_op op)
     h->step += n_folded > 0;
 }
 
-static void build(const tt_problem *p, tt_builder *b)
+void tt_halfway_plan(const tt_problem *p, uint32_t k, tt_builder *b)
 {
-    halfway h = {.b = b,
-                 .n = p->n_ranks,
-                 .n_log = tt_log2_down(p->n_ranks),
-                 .k = best_k(p)};
-    tt_builder_equal_chunks(b, 1u << h.k);
+    halfway h = {
+        .b = b, .n = p->n_ranks, .n_log = tt_log2_down(p->n_ranks), .k = k};
+    tt_plan_chunks(b, 1u << h.k);
     fold(&h, TT_XFER_REDUCE);
     for (uint32_t s = 0; s < h.k; s++)
         exchange(&h, s, s + 1, TT_XFER_REDUCE, true);
@@ -126,12 +121,20 @@ static void build(const tt_problem *p, tt_builder *b)
     fold(&h, TT_XFER_COPY);
 }
 
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
+{
+    (void)scratch;
+    (void)diag;
+    tt_halfway_plan(p, best_k(p), b);
+    return TUTTI_OK;
+}
+
 const tt_planner tt_planner_halfway = {
     .name = "halfway",
     .blurb = "halving for some steps, doubling in the middle; a few KiB",
     .fits = "every network; all-reduce",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = n_parts,
     .build = build,
 };

@@ -45,17 +45,13 @@ static double guess(const tt_problem *p)
     }
 }
 
-static void build(const tt_problem *p, tt_builder *b)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
-    bool is_all_reduce = p->collective == TUTTI_ALL_REDUCE;
-    tt_butterfly f = {.n = p->n_ranks, .first = 0, .is_near = is_all_reduce};
-    tt_builder_equal_chunks(b, (uint32_t)tt_part_per_rank(p));
-    if (p->collective != TUTTI_ALL_GATHER)
-        tt_butterfly_reduce(&f, b);
-    if (is_all_reduce)
-        f.first = tt_log2_up(p->n_ranks);
-    if (p->collective != TUTTI_REDUCE_SCATTER)
-        tt_butterfly_gather(&f, b);
+    (void)scratch;
+    (void)diag;
+    tt_butterfly_plan(p, NULL, b);
+    return TUTTI_OK;
 }
 
 const tt_planner tt_planner_halving = {
@@ -64,6 +60,5 @@ const tt_planner tt_planner_halving = {
     .fits = "every network; all-reduce, reduce-scatter, all-gather",
     .why_not = why_not,
     .guess = guess,
-    .n_parts = tt_part_per_rank,
     .build = build,
 };

@@ -104,7 +104,7 @@ static const char *why_not(const tt_problem *p)
     uint64_t n = p->n_ranks;
     if (!p->topology)
         return "it needs a topology";
-    if ((n & (n - 1)) != 0)
+    if (!tt_is_pow2(n))
         return "the number of ranks is not a power of two";
     if (!is_bigraph(p->topology))
         return "the network is not a BiGraph";
@@ -114,14 +114,6 @@ static const char *why_not(const tt_problem *p)
 }
 
 /* --------------------------------------------------------------- numbers -- */
-
-static uint32_t is_odd(uint32_t bits)
-{
-    uint32_t odd = 0;
-    for (; bits; bits &= bits - 1)
-        odd ^= 1;
-    return odd;
-}
 
 /* place[p * m + g]: the g-th rank of switch p; upper switches, then lower. */
 static tutti_err find_places(const tutti_topology *t, tt_arena *arena,
@@ -157,7 +149,7 @@ static tutti_err find_ranks(const tutti_topology *t, tt_arena *arena,
         return TUTTI_ENOMEM;
     for (uint32_t v = 0; v < t->n_ranks; v++) {
         uint32_t group = v / n, at = v % n / 2;
-        if (is_odd(v))
+        if (__builtin_parity(v))
             at = half + (at + group) % half;
         rank[v] = place[at * m + group];
     }
@@ -165,53 +157,14 @@ static tutti_err find_ranks(const tutti_topology *t, tt_arena *arena,
     return TUTTI_OK;
 }
 
-/* --------------------------------------------------------------- halving -- */
-
-/* With distance 2^k, in this step: number v gives the chunks that agree with
- * its partner in the lowest k + 1 bits, or (is_back) gives back those that
- * agree with itself. */
-static void exchange(const uint32_t *rank, uint32_t n, uint32_t k,
-                     uint32_t step, bool is_back, tt_builder *b)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
-    uint32_t stride = 2u << k;
-    for (uint32_t v = 0; v < n; v++) {
-        uint32_t partner = v ^ (1u << k);
-        uint32_t low = (is_back ? v : partner) % stride;
-        for (uint32_t c = low; c < n; c += stride)
-            tt_builder_transfer(b, step, rank[c], rank[v], rank[partner],
-                                is_back ? TT_XFER_COPY : TT_XFER_REDUCE);
-    }
-}
-
-static void fill(const tt_problem *p, const uint32_t *rank, tt_builder *b)
-{
-    uint32_t n = p->n_ranks, logs = tt_log2_up(n), step = 0;
-    if (p->collective != TUTTI_ALL_GATHER) {
-        for (uint32_t k = 0; k < logs; k++)
-            exchange(rank, n, k, step++, false, b);
-    }
-    if (p->collective != TUTTI_REDUCE_SCATTER) {
-        for (uint32_t k = logs; k-- > 0;)
-            exchange(rank, n, k, step++, true, b);
-    }
-}
-
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
-{
-    tt_arena arena = {.mem = mem};
-    uint32_t *rank = NULL;
-    uint64_t n_parts = tt_part_per_rank(p);
-    tutti_err err = find_ranks(p->topology, &arena, &rank);
-    if (err)
-        tt_fail(diag, err, "no memory to number %u ranks", p->n_ranks);
-    else
-        err = tt_plan_builder(p, n_parts, mem, out, diag);
-    if (!err) {
-        tt_builder_equal_chunks(*out, (uint32_t)n_parts);
-        fill(p, rank, *out);
-    }
-    tt_arena_free(&arena);
+    uint32_t *rank;
+    (void)diag;
+    tutti_err err = find_ranks(p->topology, scratch, &rank);
+    if (!err)
+        tt_butterfly_plan(p, rank, b);
     return err;
 }
 
@@ -221,5 +174,5 @@ const tt_planner tt_planner_hdrm = {
              "evenly",
     .fits = "BiGraphs whose number of ranks is a power of two",
     .why_not = why_not,
-    .make = make,
+    .build = build,
 };

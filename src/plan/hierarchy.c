@@ -83,8 +83,8 @@ static tutti_err survey(const tt_rough *rough, tt_arena *arena, kids *k)
     k->kid = words(arena, rough->n_nodes);
     k->n_ranks = words(arena, rough->n_nodes);
     k->order = words(arena, rough->n_nodes);
-    if (!k->first || !k->kid || !k->n_ranks || !k->order)
-        return TUTTI_ENOMEM;
+    if (arena->err)
+        return arena->err;
     list_kids(rough, k);
     count_ranks(rough, k);
     return TUTTI_OK;
@@ -207,7 +207,7 @@ static void give_places(tt_hierarchy *h)
 }
 
 tutti_err tt_hierarchy_make(const tt_rough *rough, tt_arena *arena,
-                            tt_hierarchy *out, tutti_diag *diag)
+                            tt_hierarchy *out)
 {
     tt_hierarchy h = {.n_ranks = rough->n_ranks};
     maker m = {.rough = rough, .h = &h};
@@ -217,9 +217,8 @@ tutti_err tt_hierarchy_make(const tt_rough *rough, tt_arena *arena,
     h.leaf_at = words(arena, h.n_ranks);
     h.place_of = words(arena, h.n_ranks);
     m.from = words(arena, most);
-    if (!h.nodes || !h.rank_at || !h.leaf_at || !h.place_of || !m.from ||
-        survey(rough, arena, &m.kids))
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for the hierarchy");
+    if (survey(rough, arena, &m.kids))
+        return TUTTI_ENOMEM;
     add(&m, TT_NONE, m.kids.root);
     for (uint32_t at = 0; at < h.n_nodes; at++)
         expand(&m, at);
@@ -295,7 +294,7 @@ static tutti_err rough_grid(const tutti_topology *t, tt_arena *arena,
 /* ----------------------------------------------------------------- any -- */
 
 tutti_err tt_hierarchy_find(const tutti_topology *t, tt_arena *arena,
-                            tt_hierarchy *out, tutti_diag *diag)
+                            tt_hierarchy *out)
 {
     tt_rough rough = {0};
     bool is_grid = is_grid_of_ranks(t);
@@ -304,9 +303,8 @@ tutti_err tt_hierarchy_find(const tutti_topology *t, tt_arena *arena,
                             : tt_rough_tree(t, arena, &rough, &is_found);
     if (!err && !is_found)
         err = tt_rough_cluster(t, arena, &rough);
-    if (err)
-        return tt_fail(diag, err, "no memory for the hierarchy");
-    err = tt_hierarchy_make(&rough, arena, out, diag);
+    if (!err)
+        err = tt_hierarchy_make(&rough, arena, out);
     if (!err)
         out->is_grid = is_grid;
     return err;

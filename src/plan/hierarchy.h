@@ -33,7 +33,7 @@ typedef struct tt_hierarchy {
  * the last one innermost. Of others: clusters, see hierarchy_cluster.c. All
  * memory is the arena's. Errors: ENOMEM. */
 tutti_err tt_hierarchy_find(const tutti_topology *t, tt_arena *arena,
-                            tt_hierarchy *out, tutti_diag *diag);
+                            tt_hierarchy *out);
 
 /* Where all nodes of one height have equally many kids, all of the height
  * below: writes those numbers, innermost first, and returns how many (at most
@@ -68,7 +68,7 @@ typedef struct tt_rough {
 /* Leaves out what must not be in a hierarchy; siblings stay in order of their
  * numbers; a node that has a rank and kids gets a leaf for it. */
 tutti_err tt_hierarchy_make(const tt_rough *rough, tt_arena *arena,
-                            tt_hierarchy *out, tutti_diag *diag);
+                            tt_hierarchy *out);
 
 /* hierarchy_tree.c: is the network a tree? Then *rough is that, with a root. */
 tutti_err tt_rough_tree(const tutti_topology *t, tt_arena *arena,

@@ -49,8 +49,7 @@ static bool init(cluster *c, tt_arena *arena)
     c->out = tt_arena_new(arena, n, sizeof(*c->out));
     c->in = tt_arena_new(arena, n, sizeof(*c->in));
     c->rough->nodes = tt_arena_new(arena, most, sizeof(*c->rough->nodes));
-    return c->up && c->rep && c->node && c->next && c->best && c->out &&
-           c->in && c->rough->nodes;
+    return !arena->err;
 }
 
 static uint32_t add_node(cluster *c, uint32_t rank)

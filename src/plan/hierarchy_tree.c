@@ -25,7 +25,7 @@ static bool walk_init(walk *w, const tutti_topology *t, tt_arena *arena)
     w->parent = tt_arena_new(arena, t->n_nodes, sizeof(*w->parent));
     w->depth = tt_arena_new(arena, t->n_nodes, sizeof(*w->depth));
     w->order = tt_arena_new(arena, t->n_nodes, sizeof(*w->order));
-    return w->parent && w->depth && w->order;
+    return !arena->err;
 }
 
 static void reach(walk *w, uint32_t from, uint32_t v)

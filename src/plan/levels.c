@@ -37,28 +37,13 @@
 typedef struct writer {
     const tt_levels *l;
     const tt_hierarchy *h;
-    tt_builder *b;
-    uint32_t *owner;        /* by node: a place */
-    uint32_t *keeper;       /* by node: which kid's owner */
-    uint32_t *first_step;   /* by height: of a reduction */
-    uint32_t n_steps;       /* of one phase */
-    bool is_forth, is_back; /* wanted: as written, and the film backwards */
+    tt_film film;
+    uint32_t *owner;      /* by node: a place */
+    uint32_t *keeper;     /* by node: which kid's owner */
+    uint32_t *first_step; /* by height: of a reduction */
 } writer;
 
 /* ------------------------------------------------------------ reductions -- */
-
-/* One transfer of the film, forth as a reduction, back as a copy. */
-static void film(const writer *w, uint32_t step, uint32_t chunk, uint32_t from,
-                 uint32_t to)
-{
-    uint32_t src = w->h->rank_at[from];
-    uint32_t dst = w->h->rank_at[to];
-    uint32_t last = (w->is_forth ? 2 : 1) * w->n_steps - 1;
-    if (w->is_forth)
-        tt_builder_transfer(w->b, step, chunk, src, dst, TT_XFER_REDUCE);
-    if (w->is_back)
-        tt_builder_transfer(w->b, last - step, chunk, dst, src, TT_XFER_COPY);
-}
 
 static uint32_t owner_at_kid(const writer *w, const tt_hier_node *node,
                              uint32_t kid)
@@ -76,8 +61,8 @@ static void combine_at(const writer *w, uint32_t v, uint32_t chunk)
         uint32_t next = w->keeper[v];
         if (w->l->is_ring[v])
             next = (kid + 1) % k;
-        film(w, step, chunk, owner_at_kid(w, node, kid),
-             owner_at_kid(w, node, next));
+        tt_film_add(&w->film, step, chunk, owner_at_kid(w, node, kid),
+                    owner_at_kid(w, node, next));
         step += w->l->is_ring[v];
     }
 }
@@ -93,7 +78,7 @@ static tutti_err time_steps(writer *w, tt_arena *arena)
 {
     size_t n_heights = (size_t)w->h->nodes[0].height + 1;
     w->first_step = tt_arena_new(arena, n_heights + 1, sizeof(uint32_t));
-    if (!w->first_step)
+    if (arena->err)
         return TUTTI_ENOMEM;
     uint32_t *depth = &w->first_step[1]; /* of height i at first_step[i + 1] */
     for (uint32_t v = 0; v < w->h->n_nodes; v++) {
@@ -104,7 +89,7 @@ static tutti_err time_steps(writer *w, tt_arena *arena)
     }
     for (size_t i = 0; i < n_heights; i++)
         depth[i] += w->first_step[i];
-    w->n_steps = depth[n_heights - 1];
+    w->film.n_steps = depth[n_heights - 1];
     return TUTTI_OK;
 }
 
@@ -234,10 +219,10 @@ static void hop(const writer *w, chains *c, uint32_t chunk, uint32_t from,
     if (c->is_dry)
         c->n_steps = c->n_steps > step ? c->n_steps : step + 1;
     else if (c->is_reduce)
-        tt_builder_transfer(w->b, c->n_steps - 1 - step, chunk, dst, src,
+        tt_builder_transfer(w->film.b, c->n_steps - 1 - step, chunk, dst, src,
                             TT_XFER_REDUCE);
     else
-        tt_builder_transfer(w->b, step, chunk, src, dst, TT_XFER_COPY);
+        tt_builder_transfer(w->film.b, step, chunk, src, dst, TT_XFER_COPY);
 }
 
 /* From kid `first`, whose owner has the chunk, to the owners at all kids. */
@@ -292,11 +277,11 @@ static tutti_err write_blocks(writer *w, tt_arena *arena)
     f.is_above = tt_arena_new(arena, w->h->n_nodes, sizeof(*f.is_above));
     f.u = tt_arena_new(arena, w->h->n_nodes, sizeof(*f.u));
     f.bytes = tt_arena_new(arena, (size_t)n + 1, sizeof(*f.bytes));
-    if (!f.is_above || !f.u || !f.bytes)
+    if (arena->err)
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         f.bytes[i + 1] = f.bytes[i] + (sizes ? sizes[w->h->rank_at[i]] : 1);
-    tt_builder_whole_blocks(w->b);
+    tt_builder_whole_blocks(w->film.b);
     for (uint32_t block = 0; block < n; block++) {
         tt_progress_tell(w->l->p->progress, "writing transfers", block, n);
         find_owners(w, &f, w->h->place_of[block]);
@@ -327,7 +312,7 @@ static tutti_err write_chains(writer *w, reader *r, tt_arena *arena)
     chains c = {.is_reduce = w->l->p->collective == TUTTI_REDUCE};
     c.held = tt_arena_new(arena, w->h->n_nodes, sizeof(*c.held));
     c.is_above = tt_arena_new(arena, w->h->n_nodes, sizeof(*c.is_above));
-    if (!c.held || !c.is_above)
+    if (arena->err)
         return TUTTI_ENOMEM;
     uint32_t v = w->h->leaf_at[w->h->place_of[w->l->p->root]];
     for (; v != TT_NONE; v = w->h->nodes[v].parent)
@@ -349,25 +334,13 @@ static tutti_err write_free(writer *w, const tt_segments *s, tt_arena *arena)
         return TUTTI_ENOMEM;
     uint64_t begin = 0;
     for (size_t i = 0; i < s->at[0].n; i++) {
-        tt_builder_chunk(w->b, 0, begin, s->at[0].list[i].end);
+        tt_builder_chunk(w->film.b, 0, begin, s->at[0].list[i].end);
         begin = s->at[0].list[i].end;
     }
     if (tt_coll_has_root(w->l->p->collective))
         return write_chains(w, &r, arena);
     write_segments(w, &r, NULL);
     return TUTTI_OK;
-}
-
-static tutti_err fill(writer *w, const tt_segments *s, tt_arena *arena)
-{
-    tutti_coll coll = w->l->p->collective;
-    w->is_forth = coll != TUTTI_ALL_GATHER;
-    w->is_back = coll != TUTTI_REDUCE_SCATTER;
-    w->owner = tt_arena_new(arena, w->h->n_nodes, sizeof(*w->owner));
-    w->keeper = tt_arena_new(arena, w->h->n_nodes, sizeof(*w->keeper));
-    if (!w->owner || !w->keeper || time_steps(w, arena))
-        return TUTTI_ENOMEM;
-    return s->at ? write_free(w, s, arena) : write_blocks(w, arena);
 }
 
 /* As many segments as give so many transfers; one per rank in any case. */
@@ -377,50 +350,37 @@ static uint64_t segments_for(uint64_t n_transfers, uint32_t n_ranks)
     return n > n_ranks ? n : n_ranks;
 }
 
-static tutti_err plan(const tt_levels *l, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+static tutti_err make_segments(const tt_levels *l, const tt_mem *mem,
+                               tt_segments *out, tutti_diag *diag)
 {
-    tutti_coll coll = l->p->collective;
-    tt_segments s = {.n_parts = 1};
-    tutti_err err = TUTTI_OK;
-    if (coll != TUTTI_REDUCE_SCATTER && coll != TUTTI_ALL_GATHER) {
-        const tt_segments_limits limits = {
-            .by_paper = segments_for(PAPER_TRANSFERS, l->h->n_ranks),
-            .at_all = segments_for(MOST_TRANSFERS, l->h->n_ranks),
-        };
-        err = tt_segments_make(l, &limits, mem, &s, diag);
-        if (err)
-            return err;
-    }
-    writer w = {.l = l, .h = l->h};
-    tt_arena scratch = {.mem = mem};
-    err = tt_plan_builder(l->p, s.n_parts, mem, &w.b, diag);
-    if (!err) {
-        err = fill(&w, &s, &scratch);
-        if (err)
-            tt_fail(diag, err, "no memory for the levels of a plan");
-    }
-    tt_arena_free(&scratch);
-    tt_segments_free(&s);
-    if (err)
-        tt_builder_free(w.b);
-    else
-        *out = w.b;
-    return err;
+    const tt_segments_limits limits = {
+        .by_paper = segments_for(PAPER_TRANSFERS, l->h->n_ranks),
+        .at_all = segments_for(MOST_TRANSFERS, l->h->n_ranks),
+    };
+    return tt_segments_make(l, &limits, mem, out, diag);
 }
 
 tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
-                         tt_weighting weighting, const tt_mem *mem,
-                         tt_builder **out, tutti_diag *diag)
+                         tt_weighting weighting, tt_arena *scratch,
+                         tt_builder *b, tutti_diag *diag)
 {
-    tt_arena arena = {.mem = mem};
     tt_levels l;
-    tutti_err err = tt_levels_init(&l, p, h, weighting, &arena);
+    tt_segments s = {.at = NULL};
+    writer w = {.l = &l, .h = h, .film = tt_film_of(p, b, h->rank_at)};
+    tutti_err err = tt_levels_init(&l, p, h, weighting, scratch);
+    w.owner = tt_arena_new(scratch, h->n_nodes, sizeof(*w.owner));
+    w.keeper = tt_arena_new(scratch, h->n_nodes, sizeof(*w.keeper));
+    if (err || time_steps(&w, scratch))
+        return TUTTI_ENOMEM;
+    if (p->collective == TUTTI_REDUCE_SCATTER ||
+        p->collective == TUTTI_ALL_GATHER)
+        return write_blocks(&w, scratch);
+    err = make_segments(&l, scratch->mem, &s, diag);
     if (err)
-        tt_fail(diag, err, "no memory for the levels of a plan");
-    else
-        err = plan(&l, mem, out, diag);
-    tt_arena_free(&arena);
+        return err;
+    tt_builder_parts(b, s.n_parts);
+    err = write_free(&w, &s, scratch);
+    tt_segments_free(&s);
     return err;
 }
 

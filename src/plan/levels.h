@@ -63,10 +63,10 @@ tutti_err tt_segments_make(const tt_levels *l, const tt_segments_limits *limits,
 void tt_segments_free(tt_segments *s);
 
 /* levels.c. All-reduce, reduce-scatter, all-gather, broadcast, reduce: all
- * of it. Errors: ENOMEM, ELIMIT; then there is no builder. */
+ * chunks and transfers. Errors: ENOMEM, ELIMIT. */
 tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
-                         tt_weighting weighting, const tt_mem *mem,
-                         tt_builder **out, tutti_diag *diag);
+                         tt_weighting weighting, tt_arena *scratch,
+                         tt_builder *b, tutti_diag *diag);
 /* NULL, or why these five collectives of p cannot be planned so. */
 const char *tt_levels_why_not(const tt_problem *p);
 

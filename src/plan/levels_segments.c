@@ -52,11 +52,6 @@ static uint64_t capped(uint64_t a, uint64_t b)
     return b != 0 && a > MOST_EXACT / b ? MOST_EXACT + 1 : a * b;
 }
 
-static uint64_t share_of(uint64_t length, uint64_t weight, uint64_t total)
-{
-    return (uint64_t)((unsigned __int128)length * weight / total);
-}
-
 /* What every node's cuts divide: its kids' parts times its weights. parts[]
  * is [n_nodes], all 0. */
 static uint64_t count_parts(const tt_levels *l, uint64_t *parts)
@@ -116,8 +111,8 @@ static void set_want(cutter *c, uint32_t kid, uint64_t begin)
     uint32_t v = c->l->h->nodes[c->node].first_kid + kid;
     uint64_t weight = c->l->weight[v];
     uint64_t total = c->l->total[c->node];
-    c->want[kid] = share_of(present(c, kid)->end, weight, total) -
-                   share_of(begin, weight, total);
+    c->want[kid] = tt_mul_div(present(c, kid)->end, weight, total) -
+                   tt_mul_div(begin, weight, total);
 }
 
 /* Kids whose segment ends at `border` go on to the next one. */
@@ -141,7 +136,7 @@ static tutti_err cut_interval(cutter *c, uint64_t begin, uint64_t end)
     uint64_t from = begin;
     for (uint32_t i = 0; i < node->n_kids; i++) {
         weights += c->l->weight[node->first_kid + i];
-        uint64_t to = begin + share_of(end - begin, weights, total);
+        uint64_t to = begin + tt_mul_div(end - begin, weights, total);
         if (to == from)
             continue;
         tutti_err err = push(c, to, present(c, i)->place);

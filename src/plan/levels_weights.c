@@ -82,8 +82,7 @@ tutti_err tt_levels_init(tt_levels *l, const tt_problem *p,
     w.rate = tt_arena_new(arena, h->n_ranks, sizeof(*w.rate));
     w.share = tt_arena_new(arena, h->n_ranks, sizeof(*w.share));
     w.load = tt_arena_new(arena, h->n_nodes, sizeof(*w.load));
-    if (!l->weight || !l->total || !l->is_ring || !w.rate || !w.share ||
-        !w.load)
+    if (arena->err)
         return TUTTI_ENOMEM;
     for (uint32_t v = 0; v < h->n_nodes; v++) {
         if (h->nodes[v].n_kids == 0)

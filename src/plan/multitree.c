@@ -59,34 +59,28 @@ static void spread(const tt_trees *trees, bool is_whole, uint32_t first,
     }
 }
 
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
     tutti_coll coll = p->collective;
-    bool is_all_reduce = coll == TUTTI_ALL_REDUCE;
     bool is_whole = tt_coll_has_root(coll);
-    tt_arena arena = {.mem = mem};
     tt_grow_task task = {.p = p, .root = is_whole ? p->root : TT_NONE};
     tt_trees in = {0}, to = {0};
     tutti_err err = TUTTI_OK;
     if (tt_coll_reduces(coll)) {
         task.is_in = true;
-        err = tt_grow_trees(&task, &arena, &in, diag);
+        err = tt_grow_trees(&task, scratch, &in, diag);
     }
-    if (!err && (is_all_reduce || !tt_coll_reduces(coll))) {
+    if (!err && (coll == TUTTI_ALL_REDUCE || !tt_coll_reduces(coll))) {
         task.is_in = false;
-        err = tt_grow_trees(&task, &arena, &to, diag);
+        err = tt_grow_trees(&task, scratch, &to, diag);
     }
-    uint64_t n_parts = tt_part_per_rank(p);
-    if (!err)
-        err = tt_plan_builder(p, n_parts, mem, out, diag);
-    if (!err) {
-        tt_builder_equal_chunks(*out, (uint32_t)n_parts);
-        collect(&in, is_whole, *out);
-        spread(&to, is_whole, in.n_steps, *out);
-    }
-    tt_arena_free(&arena);
-    return err;
+    if (err)
+        return err;
+    tt_plan_chunks(b, tt_chunks_by_rank(p));
+    collect(&in, is_whole, b);
+    spread(&to, is_whole, in.n_steps, b);
+    return TUTTI_OK;
 }
 
 const tt_planner tt_planner_multitree = {
@@ -95,6 +89,6 @@ const tt_planner tt_planner_multitree = {
              "loaded twice in a step",
     .fits = "every topology of up to 2048 ranks",
     .why_not = why_not,
-    .make = make,
+    .build = build,
     .knows_rails = true,
 };

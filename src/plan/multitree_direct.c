@@ -22,6 +22,8 @@
  * Next       multitree_switched.c. */
 #include "plan/multitree_grow.h"
 
+#include "base/sets.h"
+
 #include <string.h>
 
 typedef struct hop {
@@ -73,20 +75,18 @@ static bool find_rail(const tt_grower *g, uint32_t parent, uint32_t child,
 static tutti_err find_hops(const tt_grower *g, hops *h)
 {
     const tutti_topology *t = g->t;
-    bool is_in = g->task->is_in;
-    const uint32_t *bounds = is_in ? t->first_in : t->first_out;
-    const uint32_t *links = is_in ? t->in : t->out;
     uint32_t n = 0;
     h->first = tt_arena_new(g->arena, (size_t)g->n + 1, sizeof(*h->first));
     h->list = tt_arena_new(g->arena, t->n_links, sizeof(*h->list));
-    if (!h->first || !h->list)
+    if (g->arena->err)
         return TUTTI_ENOMEM;
     for (uint32_t r = 0; r < g->n; r++) {
-        uint32_t v = t->rank_node[r];
-        for (uint32_t i = bounds[v]; i < bounds[v + 1]; i++) {
+        const uint32_t *links;
+        uint32_t n_links = tt_grow_links(g, r, true, &links);
+        for (uint32_t i = 0; i < n_links; i++) {
             const tt_link *l = &t->links[links[i]];
             hop x = {.link = links[i]};
-            x.child = t->nodes[is_in ? l->from : l->to].rank;
+            x.child = t->nodes[g->task->is_in ? l->from : l->to].rank;
             if (x.child != TT_NONE && find_rail(g, r, x.child, x.link, &x.rail))
                 h->list[n++] = x;
         }
@@ -102,7 +102,7 @@ static tutti_err reaches_all(const tt_grower *g, bool *out)
     tutti_err err = find_hops(g, &h);
     uint32_t *queue = tt_arena_new(g->arena, g->n, sizeof(*queue));
     bool *is_seen = tt_arena_new(g->arena, g->n, sizeof(*is_seen));
-    if (err || !queue || !is_seen)
+    if (err || g->arena->err)
         return TUTTI_ENOMEM;
     uint32_t n = 1;
     is_seen[0] = true;
@@ -136,14 +136,9 @@ bool tt_grow_is_direct(tt_grower *g, tutti_err *err)
 
 /* --------------------------------------------------------------- growing -- */
 
-static bool is_member(const sapling *s, uint32_t rank)
-{
-    return s->members[rank / 64] >> (rank % 64) & 1;
-}
-
 static void join(sapling *s, uint32_t rank)
 {
-    s->members[rank / 64] |= UINT64_C(1) << (rank % 64);
+    tt_set_add(s->members, rank);
     s->live[s->n_live++] = rank;
     s->size++;
 }
@@ -155,7 +150,8 @@ static void begin_step(const garden *a, sapling *s)
     for (uint32_t i = 0; i < s->n_live; i++) {
         uint32_t r = s->live[i];
         uint32_t j = a->h.first[r];
-        while (j < a->h.first[r + 1] && is_member(s, a->h.list[j].child))
+        while (j < a->h.first[r + 1] &&
+               tt_set_has(s->members, a->h.list[j].child))
             j++;
         if (j < a->h.first[r + 1])
             s->live[n++] = r;
@@ -192,7 +188,7 @@ static bool take_turn(garden *a, uint32_t tree)
         for (uint32_t j = 0; j < n_hops; j++) {
             const hop *x =
                 &a->h.list[a->h.first[parent] + (first + j) % n_hops];
-            if (g->left[x->link] == 0 || is_member(s, x->child))
+            if (g->left[x->link] == 0 || tt_set_has(s->members, x->child))
                 continue;
             g->left[x->link]--;
             join(s, x->child);
@@ -239,11 +235,9 @@ static uint32_t line_up(garden *a)
     return n;
 }
 
-static bool grow_step(garden *a)
+static void grow_step(void *ctx)
 {
-    tt_grower *g = a->g;
-    size_t before = g->out->n;
-    memcpy(g->left, g->fresh, g->t->n_links * sizeof(*g->left));
+    garden *a = ctx;
     uint32_t n_turns = line_up(a);
     while (n_turns > 0) {
         uint32_t n = 0;
@@ -253,9 +247,6 @@ static bool grow_step(garden *a)
         }
         n_turns = n;
     }
-    g->out->n_steps++;
-    tt_grow_tell(g);
-    return g->out->n > before;
 }
 
 static tutti_err plant(garden *a)
@@ -268,7 +259,7 @@ static tutti_err plant(garden *a)
                             sizeof(*a->spare));
     uint64_t *bits = tt_arena_new(g->arena, n_words * g->n_trees, 8);
     uint32_t *live = tt_arena_new(g->arena, (size_t)g->n * g->n_trees, 4);
-    if (!a->saplings || !a->turns || !a->spare || !bits || !live)
+    if (g->arena->err)
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < g->n_trees; i++) {
         sapling *s = &a->saplings[i];
@@ -283,10 +274,5 @@ tutti_err tt_grow_direct(tt_grower *g)
 {
     garden a = {.g = g};
     tutti_err err = plant(&a);
-    size_t n_all = (size_t)g->n_trees * (g->n - 1);
-    while (!err && g->out->n < n_all) {
-        if (!grow_step(&a))
-            return TUTTI_ENOFIT;
-    }
-    return err;
+    return err ? err : tt_grow_steps(g, grow_step, &a);
 }

@@ -70,19 +70,16 @@ static void set_capacities(tt_grower *g, uint64_t unit_bps)
  * known. */
 static uint32_t least_steps(const tt_grower *g)
 {
-    const tutti_topology *t = g->t;
-    bool is_in = g->task->is_in;
-    const uint32_t *bounds = is_in ? t->first_out : t->first_in;
-    const uint32_t *links = is_in ? t->out : t->in;
     uint32_t least = 1;
     if (g->task->root != TT_NONE)
         return 0;
     for (uint32_t r = 0; r < g->n; r++) {
-        uint32_t v = t->rank_node[r];
+        const uint32_t *links;
+        uint32_t n_links = tt_grow_links(g, r, false, &links);
         uint64_t at_once = 0;
-        for (uint32_t i = bounds[v]; i < bounds[v + 1]; i++)
+        for (uint32_t i = 0; i < n_links; i++)
             at_once += g->fresh[links[i]];
-        uint64_t steps = (g->n - 1 + at_once - 1) / at_once;
+        uint64_t steps = tt_div_up(g->n - 1, at_once);
         if (steps > least)
             least = (uint32_t)steps;
     }
@@ -90,6 +87,21 @@ static uint32_t least_steps(const tt_grower *g)
 }
 
 /* -------------------------------------------------------------- attempts -- */
+
+tutti_err tt_grow_steps(tt_grower *g, void (*step)(void *ctx), void *ctx)
+{
+    size_t n_all = (size_t)g->n_trees * (g->n - 1), before = 0;
+    for (; g->out->n < n_all; before = g->out->n) {
+        memcpy(g->left, g->fresh, g->t->n_links * sizeof(*g->left));
+        step(ctx);
+        g->out->n_steps++;
+        tt_progress_tell(g->task->p->progress, "growing trees", g->out->n,
+                         n_all);
+        if (g->out->n == before)
+            return TUTTI_ENOFIT;
+    }
+    return TUTTI_OK;
+}
 
 /* Grows in the way g->way with these capacities. */
 static tutti_err attempt(tt_grower *g, bool is_direct)
@@ -149,11 +161,11 @@ static tutti_err grow_all_ways(tt_grower *g, tt_trees *best)
     return err;
 }
 
-static tutti_err prepare(tt_grower *g, tutti_diag *diag)
+static tutti_err prepare(tt_grower *g)
 {
     size_t n_all = (size_t)g->n_trees * (g->n - 1);
     tt_ring ring;
-    tutti_err err = tt_ringorder_find(g->task->p, false, g->arena, &ring, diag);
+    tutti_err err = tt_ringorder_find(g->task->p, false, g->arena, &ring);
     if (err)
         return err;
     g->at = ring.at;
@@ -164,20 +176,7 @@ static tutti_err prepare(tt_grower *g, tutti_diag *diag)
                             (size_t)tt_routes_max_links(g->routes) + 1,
                             sizeof(*g->route));
     g->out->list = tt_arena_new(g->arena, n_all, sizeof(*g->out->list));
-    return g->fresh && g->left && g->route && g->out->list ? TUTTI_OK
-                                                           : TUTTI_ENOMEM;
-}
-
-static tutti_err grow_trees(tt_grower *g, tt_trees *best, tutti_diag *diag)
-{
-    tutti_err err = prepare(g, diag);
-    if (!err)
-        err = grow_all_ways(g, best);
-    if (err == TUTTI_ENOMEM)
-        return tt_fail(diag, err, "no memory to grow %u trees", g->n_trees);
-    if (err)
-        return tt_fail(diag, err, "the trees cannot reach all ranks");
-    return TUTTI_OK;
+    return g->arena->err;
 }
 
 tutti_err tt_grow_trees(const tt_grow_task *task, tt_arena *arena,
@@ -191,7 +190,7 @@ tutti_err tt_grow_trees(const tt_grow_task *task, tt_arena *arena,
         return TUTTI_OK;
     out->list = tt_arena_new(arena, n_all, sizeof(*out->list));
     if (!out->list)
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for %u trees", n_trees);
+        return TUTTI_ENOMEM;
     tt_arena work = {.mem = arena->mem};
     tt_trees trial = {0};
     tt_grower g = {.task = task,
@@ -201,7 +200,11 @@ tutti_err tt_grow_trees(const tt_grow_task *task, tt_arena *arena,
                    .n = p->n_ranks,
                    .n_trees = n_trees,
                    .out = &trial};
-    tutti_err err = grow_trees(&g, out, diag);
+    tutti_err err = prepare(&g);
+    if (!err)
+        err = grow_all_ways(&g, out);
     tt_arena_free(&work);
+    if (err == TUTTI_ENOFIT)
+        tt_fail(diag, err, "the trees cannot reach all ranks");
     return err;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * multitree_grow.h - trees that grow together, step by step, and never load a
- * link beyond its capacity in any step. Private to src/plan. */
+ * link beyond its capacity in any step. Private to src/plan.
+ * Circles  multitree_grow.c multitree_direct.c multitree_switched.c: growing asks
+ *          the kind of network how a step is made, which may call for more steps. */
 #ifndef TT_PLAN_MULTITREE_GROW_H
 #define TT_PLAN_MULTITREE_GROW_H
 
@@ -29,7 +31,7 @@ typedef struct tt_grow_task {
     bool is_in;
 } tt_grow_task;
 
-/* The list is the arena's. Errors: ENOMEM. */
+/* The list is the arena's. Errors: ENOMEM, ENOFIT. */
 tutti_err tt_grow_trees(const tt_grow_task *task, tt_arena *arena,
                         tt_trees *out, tutti_diag *diag);
 
@@ -69,6 +71,19 @@ static inline uint32_t tt_grow_rails(const tt_grower *g, uint32_t parent,
                           : tt_route_rails(g->routes, parent, child);
 }
 
+/* The links of a rank in the direction of the data: away from it (as a parent has
+ * them), or to it (as a child has them). Returns how many. */
+static inline uint32_t tt_grow_links(const tt_grower *g, uint32_t rank,
+                                     bool gives, const uint32_t **links)
+{
+    const tutti_topology *t = g->t;
+    bool is_out = gives != g->task->is_in;
+    const uint32_t *first = is_out ? t->first_out : t->first_in;
+    uint32_t v = t->rank_node[rank];
+    *links = (is_out ? t->out : t->in) + first[v];
+    return first[v + 1] - first[v];
+}
+
 /* The number of the tree with this root, and back. */
 static inline uint32_t tt_grow_tree(const tt_grower *g, uint32_t rank)
 {
@@ -85,11 +100,9 @@ static inline void tt_grow_add(tt_grower *g, tt_branch branch)
     g->out->list[g->out->n++] = branch;
 }
 
-static inline void tt_grow_tell(const tt_grower *g)
-{
-    tt_progress_tell(g->task->p->progress, "growing trees", g->out->n,
-                     (uint64_t)g->n_trees * (g->n - 1));
-}
+/* multitree_grow.c: step by step, each with fresh capacities, until all trees are
+ * complete. Errors: ENOFIT (a step could add nothing). */
+tutti_err tt_grow_steps(tt_grower *g, void (*step)(void *ctx), void *ctx);
 
 /* multitree_direct.c: along single links between ranks. */
 #define TT_GROW_DIRECT_WAYS 12u

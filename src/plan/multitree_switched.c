@@ -21,6 +21,7 @@
  * Next       multitree.c. */
 #include "plan/multitree_grow.h"
 
+#include "base/sets.h"
 #include "plan/planner.h"
 
 #include <string.h>
@@ -104,12 +105,9 @@ static uint32_t pick_tree(const bed *a, wish w, uint32_t from)
  * the trees' direction: what is_in turns round. */
 static bool has_room(const tt_grower *g, uint32_t rank, bool gives)
 {
-    const tutti_topology *t = g->t;
-    bool is_out = gives != g->task->is_in;
-    const uint32_t *bounds = is_out ? t->first_out : t->first_in;
-    const uint32_t *links = is_out ? t->out : t->in;
-    uint32_t v = t->rank_node[rank];
-    for (uint32_t i = bounds[v]; i < bounds[v + 1]; i++) {
+    const uint32_t *links;
+    uint32_t n_links = tt_grow_links(g, rank, gives, &links);
+    for (uint32_t i = 0; i < n_links; i++) {
         if (g->left[links[i]] > 0)
             return true;
     }
@@ -158,12 +156,11 @@ static bool take_route(bed *a, uint32_t from, uint32_t rank, uint8_t *rail)
 
 static void join(bed *a, uint32_t tree, uint32_t rank)
 {
-    a->got[rank * a->n_words + tree / 64] |= UINT64_C(1) << (tree % 64);
+    tt_set_add(a->got + rank * a->n_words, tree);
     a->n_all[tree]++;
     a->n_missing[rank]--;
     (*behind(a, rank, tree))++;
-    a->is_behind[a->group[rank] * a->n_words + tree / 64] |= UINT64_C(1)
-                                                             << (tree % 64);
+    tt_set_add(a->is_behind + a->group[rank] * a->n_words, tree);
 }
 
 static bool take_from(bed *a, wish w, uint32_t from)
@@ -276,11 +273,10 @@ static void take_turns(bed *a, bool is_far)
     }
 }
 
-static bool grow_step(bed *a)
+static void grow_step(void *ctx)
 {
-    tt_grower *g = a->g;
-    size_t before = g->out->n;
-    memcpy(g->left, g->fresh, g->t->n_links * sizeof(*g->left));
+    bed *a = ctx;
+    const tt_grower *g = a->g;
     if (g->way % 3 == 2)
         take_turns(a, true);
     take_turns(a, false);
@@ -288,9 +284,6 @@ static bool grow_step(bed *a)
         a->has[i] |= a->got[i];
         a->got[i] = 0;
     }
-    g->out->n_steps++;
-    tt_grow_tell(g);
-    return g->out->n > before;
 }
 
 /* ----------------------------------------------------------------- start -- */
@@ -327,7 +320,7 @@ static tutti_err find_groups(bed *a)
                               sizeof(*a->blocked));
     a->is_behind = tt_arena_new(g->arena, n_groups * a->n_words,
                                 sizeof(*a->is_behind));
-    return a->n_behind && a->is_behind && a->blocked ? TUTTI_OK : TUTTI_ENOMEM;
+    return g->arena->err;
 }
 
 /* Shortest route first; of equal ones as they sit before it on the ring: a
@@ -339,7 +332,7 @@ static tutti_err find_givers(bed *a)
     a->givers = tt_arena_new(g->arena, n * (n - 1), sizeof(*a->givers));
     uint32_t *first = tt_arena_new(g->arena, n_most, sizeof(*first));
     giver *list = tt_arena_new(g->arena, n - 1, sizeof(*list));
-    if (!a->givers || !first || !list)
+    if (g->arena->err)
         return TUTTI_ENOMEM;
     for (uint32_t r = 0; r < g->n; r++) {
         memset(first, 0, n_most * sizeof(*first));
@@ -367,15 +360,14 @@ static tutti_err prepare(bed *a)
     a->n_all = tt_arena_new(g->arena, g->n_trees, sizeof(*a->n_all));
     a->turns = tt_arena_new(g->arena, g->n, sizeof(*a->turns));
     a->n_missing = tt_arena_new(g->arena, g->n, sizeof(*a->n_missing));
-    if (!a->has || !a->got || !a->group || !a->n_all || !a->turns ||
-        !a->n_missing || find_groups(a))
+    if (g->arena->err || find_groups(a))
         return TUTTI_ENOMEM;
     for (uint32_t r = 0; r < g->n; r++)
         a->n_missing[r] = g->n_trees;
     for (uint32_t i = 0; i < g->n_trees; i++) {
         uint32_t root = tt_grow_root(g, i);
         join(a, i, root);
-        a->has[root * a->n_words + i / 64] |= UINT64_C(1) << (i % 64);
+        tt_set_add(a->has + root * a->n_words, i);
     }
     return g->way % 3 == 0 ? TUTTI_OK : find_givers(a);
 }
@@ -384,10 +376,5 @@ tutti_err tt_grow_switched(tt_grower *g)
 {
     bed a = {.g = g};
     tutti_err err = prepare(&a);
-    size_t n_all = (size_t)g->n_trees * (g->n - 1);
-    while (!err && g->out->n < n_all) {
-        if (!grow_step(&a))
-            return TUTTI_ENOFIT;
-    }
-    return err;
+    return err ? err : tt_grow_steps(g, grow_step, &a);
 }

@@ -16,7 +16,9 @@
  *
  * Adding a planner = its files and one row in table.c; the command line, the
  * settings, `auto`, the property tests and the benches loop over the table.
- * No I/O, clock, environment or globals: same problem, same bytes. */
+ * No I/O, clock, environment or globals: same problem, same bytes.
+ *
+ * Next: ring.c (a planner), planner.h, choose.c. */
 #ifndef TT_PLAN_PLAN_H
 #define TT_PLAN_PLAN_H
 
@@ -78,15 +80,11 @@ typedef struct tt_planner {
     /* Predicted seconds on a flat network, closed form with pipelining where
      * the engine does. NULL: it needs a topology (and why_not says so). */
     double (*guess)(const tt_problem *p);
-    /* Simple planners: n_parts tells the head's n_parts before the builder is
-     * made; build adds all chunks and transfers. Called only when it fits. */
-    uint64_t (*n_parts)(const tt_problem *p);
-    void (*build)(const tt_problem *p, tt_builder *b);
-    /* Planners that must compute before they know the parts have this instead
-     * of the two: it makes the builder with tt_plan_builder() and fills it. On
-     * an error there is no builder. */
-    tutti_err (*make)(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag);
+    /* Adds all chunks and transfers; called only when it fits. The builder has
+     * one part per block until it is told otherwise, scratch is freed behind
+     * it. Errors: ENOMEM, for which the caller has a sentence, and others. */
+    tutti_err (*build)(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag);
     /* It says by which rail each transfer goes; for others stripe.c does. */
     bool knows_rails;
     /* Above so many ranks it plans for a minute or more, so only those who

@@ -5,14 +5,10 @@
  * beta seconds per byte at each end, and reducing takes gamma per byte. A rank
  * sends and receives at the same time, but only one message each way; of
  * several messages in one step the wire time of all but the first overlaps,
- * the work at the ends does not. */
+ * the work at the ends does not. Next: choose.c, predict.c. */
 #include "plan/planner.h"
 
 #include <math.h>
-
-/* What one more message of the same step costs, in alphas: of the latency of
- * a message about a quarter is work in the sender and the receiver. */
-#define MORE_MESSAGES 0.25
 
 /* Slices under 2 KiB are mostly header; the engine does not cut them. */
 #define LEAST_SLICE_BYTES 2048.0
@@ -106,26 +102,65 @@ const char *tt_too_many(uint64_t n_transfers)
                : NULL;
 }
 
-uint64_t tt_one_part(const tt_problem *p)
+void tt_plan_chunks(tt_builder *b, uint32_t n)
 {
-    (void)p;
-    return 1;
+    tt_builder_parts(b, n);
+    tt_builder_equal_chunks(b, n);
 }
 
-uint64_t tt_part_per_rank(const tt_problem *p)
+uint32_t tt_chunks_by_rank(const tt_problem *p)
 {
     return p->collective == TUTTI_ALL_REDUCE ? p->n_ranks : 1;
 }
 
+tt_film tt_film_of(const tt_problem *p, tt_builder *b, const uint32_t *rank_at)
+{
+    return (tt_film){
+        .b = b,
+        .rank_at = rank_at,
+        .is_forth = p->collective != TUTTI_ALL_GATHER,
+        .is_back = p->collective != TUTTI_REDUCE_SCATTER,
+    };
+}
+
+void tt_film_add(const tt_film *f, uint32_t step, uint32_t chunk, uint32_t from,
+                 uint32_t to)
+{
+    uint32_t src = f->rank_at[from];
+    uint32_t dst = f->rank_at[to];
+    uint32_t last = f->first + (f->is_forth ? 2 : 1) * f->n_steps - 1;
+    if (f->is_forth)
+        tt_builder_transfer(f->b, f->first + step, chunk, src, dst,
+                            TT_XFER_REDUCE);
+    if (f->is_back)
+        tt_builder_transfer(f->b, last - step, chunk, dst, src, TT_XFER_COPY);
+}
+
 double tt_cost_alpha(const tt_problem *p, double steps, double messages)
 {
-    return p->alpha_s * (steps + MORE_MESSAGES * (messages - steps));
+    return p->alpha_s * (steps + TT_MORE_MESSAGES * (messages - steps));
 }
 
 double tt_cost_bytes(const tt_problem *p, double moved, double reduced)
 {
     return (double)p->size_bytes *
            (moved * p->beta_s_per_byte + reduced * p->gamma_s_per_byte);
+}
+
+double tt_cost_laps(const tt_problem *p, double messages)
+{
+    double steps = p->n_ranks - 1.0;
+    double share = steps / p->n_ranks;
+    double lap_s = tt_cost_alpha(p, steps, messages * steps);
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return tt_cost_alpha(p, 2 * steps, 2 * messages * steps) +
+               tt_cost_bytes(p, 2 * share, share);
+    case TUTTI_REDUCE_SCATTER:
+        return lap_s + tt_cost_bytes(p, share, share);
+    default: /* all-gather */
+        return lap_s + tt_cost_bytes(p, share, 0);
+    }
 }
 
 /* hops * (alpha + hop_s / k) + alpha * (1 + more * (k - 1)) + total_s has its
@@ -136,7 +171,7 @@ double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
     double most = fmax(1, (double)p->size_bytes / LEAST_SLICE_BYTES);
     double slices = most;
     if (p->alpha_s > 0)
-        slices = sqrt(hops * hop_s / (MORE_MESSAGES * p->alpha_s));
+        slices = sqrt(hops * hop_s / (TT_MORE_MESSAGES * p->alpha_s));
     slices = fmin(fmax(1, slices), most);
     return hops * (p->alpha_s + hop_s / slices) + tt_cost_alpha(p, 1, slices) +
            total_s;

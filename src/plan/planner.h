@@ -47,10 +47,25 @@ const char *tt_why_no_shares(const tt_problem *p);
 /* NULL when one schedule can hold so many transfers, else the reason. */
 const char *tt_too_many(uint64_t n_transfers);
 
-/* Any problem: one part per block. */
-uint64_t tt_one_part(const tt_problem *p);
-/* All-reduce: one per rank, of the whole vector. Else one part per block. */
-uint64_t tt_part_per_rank(const tt_problem *p);
+/* n parts in each block, and each of them a chunk. */
+void tt_plan_chunks(tt_builder *b, uint32_t n);
+/* All-reduce: one chunk per rank, of the whole vector. Else one per block. */
+uint32_t tt_chunks_by_rank(const tt_problem *p);
+
+/* A reduction, and the same backwards as a distribution: of an all-reduce both,
+ * one after the other. Places are what rank_at[] names. */
+typedef struct tt_film {
+    tt_builder *b;
+    const uint32_t *rank_at;
+    bool is_forth, is_back; /* wanted: as told, and backwards */
+    uint32_t first;         /* step */
+    uint32_t n_steps;       /* of one of them */
+} tt_film;
+/* What of the two the collective is. */
+tt_film tt_film_of(const tt_problem *p, tt_builder *b, const uint32_t *rank_at);
+/* One transfer, forth as a reduction, back as a copy. */
+void tt_film_add(const tt_film *f, uint32_t step, uint32_t chunk, uint32_t from,
+                 uint32_t to);
 
 /* stripe.c. Replaces a schedule that knows only one way between two ranks by
  * one that uses all their network cards, where that is predicted to be faster.
@@ -58,13 +73,24 @@ uint64_t tt_part_per_rank(const tt_problem *p);
 tutti_err tt_stripe(tutti_schedule **s, const tt_problem *p, const tt_mem *mem,
                     tutti_diag *diag);
 
+/* Predictions that differ by less than this are equal: the model is not so
+ * good that it could tell. */
+#define TT_EQUAL_GUESS 1.01
+
 /* ------------------------------------------------------------- the cost -- */
+
+/* What one more message of the same step costs, in latencies: about a quarter
+ * of a message's latency is work in the sender and the receiver. */
+#define TT_MORE_MESSAGES 0.25
 
 /* The rank that is busiest passes `steps` steps one after the other and sends
  * (or receives, whichever is more) `messages` messages in them. */
 double tt_cost_alpha(const tt_problem *p, double steps, double messages);
 /* It moves and reduces these shares of the whole vector. */
 double tt_cost_bytes(const tt_problem *p, double moved, double reduced);
+/* Round a ring once or (all-reduce) twice; in each step a rank sends so many
+ * messages. */
+double tt_cost_laps(const tt_problem *p, double messages);
 /* A chain or tree: the first slice passes `hops` hops, the whole vector
  * unsliced would take hop_s seconds in each; then the busiest rank works for
  * total_s seconds. With the best number of slices. */
@@ -92,18 +118,20 @@ double tt_estimate_s(const tt_estimate *e, double front);
 
 /* ------------------------------------------------------- the butterfly -- */
 
-/* butterfly.c. Chunk c of n: the reduction of all ranks' values to rank c, and
- * the distribution from rank c to all, in tt_log2_up(n) steps from `first`.
- * is_near: neighbours exchange the largest part, chunk c meets at another rank
- * than c; only for all-reduce, where nobody asks at which. */
-typedef struct tt_butterfly {
-    uint32_t n, first;
-    bool is_near;
-} tt_butterfly;
-void tt_butterfly_reduce(const tt_butterfly *f, tt_builder *b);
-void tt_butterfly_gather(const tt_butterfly *f, tt_builder *b);
+/* butterfly.c. The chunks by rank, and what reduces chunk c of all ranks' values
+ * to rank c, or distributes it from there, or both, in tt_log2_up(n) steps each.
+ * rank_of: of each number 0 .. n - 1 of a power of two; neighbours in the lowest
+ * bit exchange the largest part. NULL: ranks are the numbers, and of an
+ * all-reduce chunk c meets at another rank than c, as nobody asks at which. */
+void tt_butterfly_plan(const tt_problem *p, const uint32_t *rank_of,
+                       tt_builder *b);
 
-/* What the steps of one of them cost, without the bytes. */
+/* What the steps of a reduction cost, or of a distribution, without the bytes.
+ */
 double tt_butterfly_alpha(const tt_problem *p);
+
+/* halfway.c. An all-reduce with 2^k chunks of k halvings; 0: only doubling. */
+void tt_halfway_plan(const tt_problem *p, uint32_t k, tt_builder *b);
+double tt_halfway_cost(const tt_problem *p, uint32_t k);
 
 #endif

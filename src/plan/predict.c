@@ -14,6 +14,7 @@
  * Next       sim/sim.h, estimate.c. */
 #include "plan/planner.h"
 
+#include "base/sets.h"
 #include "base/settings.h"
 
 #include <math.h>
@@ -100,19 +101,18 @@ static tutti_err count_conns(const tutti_schedule *s, const tt_mem *mem,
     for (uint64_t i = 0; i < s->n_transfers; i++)
         if (s->transfers[i].rail >= n_rails)
             n_rails = s->transfers[i].rail + UINT64_C(1);
-    size_t n_bytes = (size_t)(n * n * n_rails / 8 + 1);
-    uint8_t *seen = tt_new(mem, n_bytes, 1);
+    size_t n_words = (size_t)(n * n * n_rails / 64 + 1);
+    uint64_t *seen = tt_new(mem, n_words, sizeof(*seen));
     if (!seen)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
     uint64_t count = 0;
     for (uint64_t i = 0; i < s->n_transfers; i++) {
         const tt_transfer *x = &s->transfers[i];
         uint64_t conn = (x->src * n + x->dst) * n_rails + x->rail;
-        uint8_t bit = (uint8_t)(1u << (conn % 8));
-        count += !(seen[conn / 8] & bit);
-        seen[conn / 8] |= bit;
+        count += !tt_set_has(seen, conn);
+        tt_set_add(seen, conn);
     }
-    tt_free(mem, seen, n_bytes, 1);
+    tt_free(mem, seen, n_words, sizeof(*seen));
     *out = count;
     return TUTTI_OK;
 }

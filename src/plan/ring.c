@@ -38,24 +38,12 @@ static const char *why_not(const tt_problem *p)
 
 static double guess(const tt_problem *p)
 {
-    double n = p->n_ranks;
-    double steps = n - 1;
-    double share = (n - 1) / n;
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-        return tt_cost_alpha(p, 2 * steps, 2 * steps) +
-               tt_cost_bytes(p, 2 * share, share);
-    case TUTTI_REDUCE_SCATTER:
-        return tt_cost_alpha(p, steps, steps) + tt_cost_bytes(p, share, share);
-    case TUTTI_ALL_GATHER:
-        return tt_cost_alpha(p, steps, steps) + tt_cost_bytes(p, share, 0);
-    default:
-        break;
-    }
+    if (!tt_coll_has_root(p->collective))
+        return tt_cost_laps(p, 1);
     if (p->n_ranks == 1)
         return 0;
     double chain_s = tt_cost_bytes(p, 1, p->collective == TUTTI_REDUCE);
-    return tt_cost_pipelined(p, n - 2, chain_s, chain_s);
+    return tt_cost_pipelined(p, p->n_ranks - 2.0, chain_s, chain_s);
 }
 
 /* Once round, from step `first`: chunk c from rank c + lead to c + lead - 1. */
@@ -86,7 +74,7 @@ static void chain(tt_builder *b, const tt_ring *g, uint32_t start,
 static void fill(const tt_problem *p, const tt_ring *g, tt_builder *b)
 {
     uint32_t n = g->n;
-    tt_builder_equal_chunks(b, (uint32_t)tt_part_per_rank(p));
+    tt_plan_chunks(b, tt_chunks_by_rank(p));
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
         lap(b, g, 0, 1, TT_XFER_REDUCE);
@@ -107,17 +95,14 @@ static void fill(const tt_problem *p, const tt_ring *g, tt_builder *b)
     }
 }
 
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
-    tt_arena arena = {.mem = mem};
     tt_ring g;
-    tutti_err err = tt_ringorder_find(p, false, &arena, &g, diag);
+    (void)diag;
+    tutti_err err = tt_ringorder_find(p, false, scratch, &g);
     if (!err)
-        err = tt_plan_builder(p, tt_part_per_rank(p), mem, out, diag);
-    if (!err)
-        fill(p, &g, *out);
-    tt_arena_free(&arena);
+        fill(p, &g, b);
     return err;
 }
 
@@ -127,5 +112,5 @@ const tt_planner tt_planner_ring = {
     .fits = "every network; all-reduce up to 46341 ranks",
     .why_not = why_not,
     .guess = guess,
-    .make = make,
+    .build = build,
 };

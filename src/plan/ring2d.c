@@ -44,12 +44,10 @@ static uint32_t least_side(uint32_t n)
 static bool is_grid(const tt_problem *p)
 {
     const tt_grid *grid = &p->topology->grid;
-    uint64_t n = 1;
+    uint64_t n = tt_grid_points(grid);
     uint32_t n_long = 0;
-    for (uint32_t d = 0; d < grid->n_dims; d++) {
-        n *= grid->dims[d];
+    for (uint32_t d = 0; d < grid->n_dims; d++)
         n_long += grid->dims[d] > 1;
-    }
     if (n_long < 2 || n != p->n_ranks)
         return false;
     for (uint32_t v = 0; v < n; v++) {
@@ -86,21 +84,14 @@ static void split(const tt_grid *grid, uint32_t first, tt_grid *rows,
     memmove(cols->dims, grid->dims + first, cols->n_dims * sizeof(*cols->dims));
 }
 
-static uint32_t count_points(const tt_grid *grid)
-{
-    uint32_t n = 1;
-    for (uint32_t d = 0; d < grid->n_dims; d++)
-        n *= grid->dims[d];
-    return n;
-}
-
 /* Where rows and columns are most alike. */
 static void fold(const tt_grid *grid, tt_grid *rows, tt_grid *cols)
 {
     uint32_t best = 0, least_longest = UINT32_MAX;
     for (uint32_t first = 1; first < grid->n_dims; first++) {
         split(grid, first, rows, cols);
-        uint32_t a = count_points(rows), z = count_points(cols);
+        uint32_t a = (uint32_t)tt_grid_points(rows);
+        uint32_t z = (uint32_t)tt_grid_points(cols);
         uint32_t longest = a > z ? a : z;
         if (a > 1 && z > 1 && longest < least_longest) {
             best = first;
@@ -115,13 +106,13 @@ static tutti_err table_of_grid(const tt_problem *p, tt_arena *arena, table *t)
 {
     tt_grid rows, cols;
     fold(&p->topology->grid, &rows, &cols);
-    t->n_rows = count_points(&rows);
-    t->n_cols = count_points(&cols);
+    t->n_rows = (uint32_t)tt_grid_points(&rows);
+    t->n_cols = (uint32_t)tt_grid_points(&cols);
     uint32_t most = t->n_rows > t->n_cols ? t->n_rows : t->n_cols;
     uint32_t *row = tt_arena_new(arena, t->n_rows, sizeof(*row));
     uint32_t *col = tt_arena_new(arena, t->n_cols, sizeof(*col));
     uint32_t *spare = tt_arena_new(arena, most, sizeof(*spare));
-    if (!row || !col || !spare)
+    if (arena->err)
         return TUTTI_ENOMEM;
     tt_ringorder_grid(&rows, false, row, spare);
     tt_ringorder_grid(&cols, false, col, spare);
@@ -133,27 +124,20 @@ static tutti_err table_of_grid(const tt_problem *p, tt_arena *arena, table *t)
     return TUTTI_OK;
 }
 
-static tutti_err make_table(const tt_problem *p, tt_arena *arena, table *t,
-                            tutti_diag *diag)
+static tutti_err make_table(const tt_problem *p, tt_arena *arena, table *t)
 {
-    tutti_err err = TUTTI_OK;
     t->at = tt_arena_new(arena, p->n_ranks, sizeof(*t->at));
     if (!t->at)
-        err = TUTTI_ENOMEM;
-    else if (is_grid(p))
-        err = table_of_grid(p, arena, t);
-    else {
-        tt_ring ring;
-        err = tt_ringorder_find(p, false, arena, &ring, diag);
-        if (err)
-            return err;
-        t->n_rows = least_side(p->n_ranks);
-        t->n_cols = p->n_ranks / t->n_rows;
-        memcpy(t->at, ring.at, p->n_ranks * sizeof(*t->at));
-    }
+        return TUTTI_ENOMEM;
+    if (is_grid(p))
+        return table_of_grid(p, arena, t);
+    tt_ring ring;
+    tutti_err err = tt_ringorder_find(p, false, arena, &ring);
     if (err)
-        return tt_fail(diag, err, "no memory for a table of %u ranks",
-                       p->n_ranks);
+        return err;
+    t->n_rows = least_side(p->n_ranks);
+    t->n_cols = p->n_ranks / t->n_rows;
+    memcpy(t->at, ring.at, p->n_ranks * sizeof(*t->at));
     return TUTTI_OK;
 }
 
@@ -242,29 +226,24 @@ static void gather(const half *h, uint32_t first)
     go_round_all(h, l);
 }
 
-static tutti_err make(const tt_problem *p, const tt_mem *mem, tt_builder **out,
-                      tutti_diag *diag)
+static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
+                       tutti_diag *diag)
 {
     bool is_all_reduce = p->collective == TUTTI_ALL_REDUCE;
-    tt_arena arena = {.mem = mem};
     table t = {0};
-    uint32_t n_parts = is_all_reduce ? 2 * p->n_ranks : 2;
-    tutti_err err = make_table(p, &arena, &t, diag);
-    if (!err)
-        err = tt_plan_builder(p, n_parts, mem, out, diag);
+    (void)diag;
+    tutti_err err = make_table(p, scratch, &t);
     if (err)
-        goto out;
-    tt_builder_equal_chunks(*out, n_parts);
+        return err;
+    tt_plan_chunks(b, 2 * tt_chunks_by_rank(p));
     for (uint32_t i = 0; i < 2; i++) {
-        half h = {&t, i, is_all_reduce, *out};
+        half h = {&t, i, is_all_reduce, b};
         if (p->collective != TUTTI_ALL_GATHER)
             scatter(&h);
         if (p->collective != TUTTI_REDUCE_SCATTER)
             gather(&h, is_all_reduce ? t.n_rows + t.n_cols - 2 : 0);
     }
-out:
-    tt_arena_free(&arena);
-    return err;
+    return TUTTI_OK;
 }
 
 const tt_planner tt_planner_ring2d = {
@@ -272,5 +251,5 @@ const tt_planner tt_planner_ring2d = {
     .blurb = "rings along rows and columns, half of the data each way first",
     .fits = "every topology whose number of ranks is not prime",
     .why_not = why_not,
-    .make = make,
+    .build = build,
 };

@@ -183,14 +183,12 @@ static void try_trial(search *k)
 static tutti_err try_grid(search *k)
 {
     const tt_grid *grid = &k->t->grid;
-    size_t n_points = 1;
-    for (uint32_t d = 0; d < grid->n_dims; d++)
-        n_points *= grid->dims[d];
+    size_t n_points = (size_t)tt_grid_points(grid);
     if (grid->n_dims == 0)
         return TUTTI_OK;
     uint32_t *tour = tt_arena_new(k->arena, n_points, sizeof(*tour));
     uint32_t *spare = tt_arena_new(k->arena, n_points, sizeof(*spare));
-    if (!tour || !spare)
+    if (k->arena->err)
         return TUTTI_ENOMEM;
     for (int is_crossing = 0; is_crossing <= 1; is_crossing++) {
         if (!tt_ringorder_grid(grid, is_crossing, tour, spare))
@@ -248,7 +246,7 @@ static bool tree_init(search *k, tree *w)
     w->last = tt_arena_new(k->arena, n, sizeof(*w->last));
     w->next = tt_arena_new(k->arena, 2 * n, sizeof(*w->next));
     w->to = tt_arena_new(k->arena, 2 * n, sizeof(*w->to));
-    if (!w->first || !w->last || !w->next || !w->to)
+    if (k->arena->err)
         return false;
     memset(w->first, 0xff, n * sizeof(*w->first));
     return true;
@@ -261,7 +259,7 @@ static tutti_err grow_tree(search *k, tree *w)
     const tutti_topology *t = k->t;
     edge *edges = tt_arena_new(k->arena, t->n_links, sizeof(*edges));
     uint32_t *up = tt_arena_new(k->arena, t->n_nodes, sizeof(*up));
-    if (!edges || !up || !tree_init(k, w))
+    if (!tree_init(k, w))
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < t->n_links; i++) {
         const tt_link *l = &t->links[i];
@@ -290,7 +288,7 @@ static tutti_err try_tree(search *k)
     tree w = {.n = 0};
     tutti_err err = grow_tree(k, &w);
     uint32_t *parent = tt_arena_new(k->arena, t->n_nodes, sizeof(*parent));
-    if (err || !parent)
+    if (err || k->arena->err)
         return TUTTI_ENOMEM;
     uint32_t *todo = w.first; /* the entry to look at next */
     uint32_t v = t->rank_node[0], n = 0;
@@ -356,7 +354,7 @@ static tutti_err try_walk(search *k)
     uint32_t *parent = tt_arena_new(k->arena, t->n_nodes, sizeof(*parent));
     uint32_t *left = tt_arena_new(k->arena, t->n_nodes, sizeof(*left));
     bool *is_visited = tt_arena_new(k->arena, t->n_nodes, sizeof(bool));
-    if (!parent || !left || !is_visited)
+    if (k->arena->err)
         return TUTTI_ENOMEM;
     for (uint32_t v = 0; v < t->n_nodes; v++)
         left[v] = t->first_in[v + 1] - t->first_in[v];
@@ -535,7 +533,7 @@ static tutti_err find(search *k)
                             (size_t)tt_routes_max_links(k->routes) + 1,
                             sizeof(*k->route));
     k->trial = tt_arena_new(k->arena, k->n, sizeof(*k->trial));
-    if (!k->load || !k->touched || !k->route || !k->trial)
+    if (k->arena->err)
         return TUTTI_ENOMEM;
     memcpy(k->trial, k->best, k->n * sizeof(*k->trial));
     k->best_cost = cost_of(k, k->best);
@@ -566,18 +564,18 @@ static tutti_err find_order(const tt_problem *p, bool is_both,
 }
 
 tutti_err tt_ringorder_find(const tt_problem *p, bool is_both, tt_arena *arena,
-                            tt_ring *out, tutti_diag *diag)
+                            tt_ring *out)
 {
     uint32_t n = p->n_ranks;
     uint32_t *at = tt_arena_new(arena, n, sizeof(*at));
     uint32_t *place = tt_arena_new(arena, n, sizeof(*place));
-    tutti_err err = at && place ? TUTTI_OK : TUTTI_ENOMEM;
+    tutti_err err = arena->err;
     for (uint32_t i = 0; i < n && !err; i++)
         at[i] = i;
     if (!err && p->topology && n > 2)
         err = find_order(p, is_both, arena->mem, at);
     if (err)
-        return tt_fail(diag, err, "no memory for the order of %u ranks", n);
+        return err;
     for (uint32_t i = 0; i < n; i++)
         place[at[i]] = i;
     *out = (tt_ring){.n = n, .at = at, .place = place};

@@ -16,7 +16,7 @@ typedef struct tt_ring {
  * flat network 0, 1, 2, ... is_both: data goes round in both directions, half
  * of it each way. The arrays are the arena's. Errors: ENOMEM. */
 tutti_err tt_ringorder_find(const tt_problem *p, bool is_both, tt_arena *arena,
-                            tt_ring *out, tutti_diag *diag);
+                            tt_ring *out);
 
 /* ringorder_grid.c. Once through every point of a grid and back, neighbour by
  * neighbour where that can be. Points are numbered row by row (the last

@@ -25,8 +25,6 @@ enum { MAX_PLANES = 8, MOST_RANKS = 4096 };
 
 /* Slower planes cost more messages than they save. */
 static const uint64_t least_fraction = 50;
-/* Predictions that differ by less are equal (choose.c). */
-static const double equal_guess = 1.01;
 /* Shares are told in so many parts, when their own ratio needs more. */
 static const uint64_t most_shares = 64, fine_shares = 1000;
 
@@ -221,7 +219,7 @@ static tutti_err learn(work *w, tutti_diag *diag)
     uint32_t n_links = tt_routes_max_links(w->p->routes);
     w->links = tt_arena_new(&w->arena, n_links + 1, sizeof(uint32_t));
     w->pairs = tt_arena_new(&w->arena, n * n, sizeof(pair));
-    if (!w->links || !w->pairs)
+    if (w->arena.err)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for a plan");
     for (uint64_t i = 0; i < w->from->n_transfers; i++)
         learn_pair(w, w->from->transfers[i].src, w->from->transfers[i].dst);
@@ -246,7 +244,7 @@ static tutti_err compare(const work *w, const tutti_schedule *one,
     err = tt_plan_predict(one, w->p, w->mem, &one_s, diag);
     if (!err)
         err = tt_plan_predict(many, w->p, w->mem, &many_s, diag);
-    *out = many_s * equal_guess < one_s;
+    *out = many_s * TT_EQUAL_GUESS < one_s;
     return err;
 }
 

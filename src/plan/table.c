@@ -28,16 +28,19 @@ static tutti_err build(const tt_planner *planner, const tt_problem *p,
                        const tt_mem *mem, tutti_schedule **out,
                        tutti_diag *diag)
 {
+    tt_arena scratch = {.mem = mem};
     tt_builder *b = NULL;
-    if (planner->make) {
-        tutti_err err = planner->make(p, mem, &b, diag);
-        return err ? err : tt_builder_seal(b, out, diag);
-    }
-    tutti_err err = tt_plan_builder(p, planner->n_parts(p), mem, &b, diag);
-    if (err)
-        return err;
-    planner->build(p, b);
-    return tt_builder_seal(b, out, diag);
+    tutti_err err = tt_plan_builder(p, 1, mem, &b, diag);
+    if (!err)
+        err = planner->build(p, &scratch, b, diag);
+    tt_arena_free(&scratch);
+    if (!err)
+        return tt_builder_seal(b, out, diag);
+    tt_builder_free(b);
+    if (err == TUTTI_ENOMEM)
+        tt_fail(diag, err, "no memory for planner %s on %u ranks",
+                planner->name, p->n_ranks);
+    return err;
 }
 
 /* Planners need not know that hosts may not forward. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "probe/parts.h"
 
 /* "eth0 10.0.0.1 to eth1 10.1.0.2 (no answer)": what was tried in vain. */
@@ -155,7 +156,7 @@ tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
                                 .reach = in.reach,
                                 .n_ranks = in.n_ranks,
                                 .place = in.place,
-                                .seed = p->job->seed,
+                                .seed = TT_FNV1A_START,
                                 .tick = tick,
                                 .tick_ctx = p};
     err = tt_infer_open(&spec, p->mem, &p->infer, diag);

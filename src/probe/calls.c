@@ -41,11 +41,6 @@ typedef struct call {
     uint64_t until_ns;
 } call;
 
-/* Who has called: its bytes are only there to be acknowledged. */
-typedef struct guest {
-    int fd;
-} guest;
-
 struct tt_calls {
     tt_probe *p;
     const uint8_t *is_idle; /* [n_ports]: of a free round; else NULL */
@@ -58,7 +53,7 @@ struct tt_calls {
     uint32_t again[CALLS];
     uint32_t n_guests;
     call calls[CALLS];
-    guest guests[GUESTS];
+    int guests[GUESTS]; /* who has called: bytes only to be acknowledged */
     struct pollfd polls[1 + CALLS + GUESTS]; /* box, calls, guests */
 };
 
@@ -222,7 +217,7 @@ static void serve_calls(tt_calls *r, const struct pollfd *polls)
 
 static void drop_guest(tt_calls *r, uint32_t i)
 {
-    tt_fork_close(&r->guests[i].fd);
+    tt_fork_close(&r->guests[i]);
     r->guests[i] = r->guests[--r->n_guests];
 }
 
@@ -234,7 +229,7 @@ static void hear_guest(tt_calls *r, const tt_link_event *e)
         r->heard[w.number] = 1;
     if (r->n_guests == GUESTS)
         drop_guest(r, 0);
-    r->guests[r->n_guests++] = (guest){e->fd};
+    r->guests[r->n_guests++] = e->fd;
 }
 
 static bool take_all(tt_calls *r)
@@ -258,7 +253,7 @@ static void serve_guests(tt_calls *r, const struct pollfd *polls, uint32_t n)
     for (uint32_t i = n; i-- > 0;) {
         if (!polls[i].revents)
             continue;
-        ssize_t got = recv(r->guests[i].fd, rest, sizeof(rest), 0);
+        ssize_t got = recv(r->guests[i], rest, sizeof(rest), 0);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
             drop_guest(r, i);
     }
@@ -287,7 +282,7 @@ static uint32_t fill_polls(tt_calls *r)
     }
     uint32_t first = (uint32_t)(at - r->polls);
     for (uint32_t i = 0; i < r->n_guests; i++)
-        *at++ = (struct pollfd){.fd = r->guests[i].fd, .events = POLLIN};
+        *at++ = (struct pollfd){.fd = r->guests[i], .events = POLLIN};
     return first;
 }
 
@@ -323,16 +318,17 @@ tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-tt_calls *tt_calls_open(tt_probe *p, const tt_calls_spec *spec)
+tt_calls *tt_calls_open(tt_probe *p, const uint8_t *is_idle, bool is_patient,
+                        tt_probe_mark *marks, uint8_t *heard)
 {
     tt_calls *r = tt_new(p->mem, 1, sizeof(*r));
     if (!r)
         return NULL;
     *r = (tt_calls){.p = p,
-                    .is_idle = spec->is_idle,
-                    .is_patient = spec->is_patient,
-                    .marks = spec->marks,
-                    .heard = spec->heard};
+                    .is_idle = is_idle,
+                    .is_patient = is_patient,
+                    .marks = marks,
+                    .heard = heard};
     for (uint32_t i = 0; i < CALLS; i++)
         r->calls[i].fd = -1;
     return r;

@@ -4,7 +4,7 @@
  *
  * Every rank makes a print of its host; rank 0 joins them, in order of the
  * ranks, with which ranks share a host. A reboot changes nothing; an address,
- * a speed, another card, another order of the hosts does. */
+ * a speed, another card, another order of the hosts does. Next: cache.c. */
 #include <net/if.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -91,7 +91,7 @@ static uint64_t join(const print *prints, uint32_t n)
     return hash;
 }
 
-tutti_err tt_fingerprint(const tt_learn_job *job, uint64_t *out,
+tutti_err tt_fingerprint(const tt_probe_job *job, uint64_t *out,
                          tutti_diag *diag)
 {
     *out = 0;

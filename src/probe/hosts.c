@@ -12,11 +12,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "probe/parts.h"
 
 /* Of a host, to choose from. */
@@ -105,43 +105,20 @@ static uint32_t list_own(tt_probe *p)
     return n;
 }
 
-static int listen_on(tt_probe *p, const char *dev)
-{
-    uint16_t first, last;
-    if (!tt_ports_parse(p->job->settings->ports, &first, &last))
-        return EINVAL;
-    return tt_wire_listen(p, p->n_ears, dev, first, last);
-}
-
-static tutti_err fail_listen(const tt_probe *p, int why, tutti_diag *diag)
-{
-    const char *ports = p->job->settings->ports;
-    if (why == EINVAL)
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_PORT_RANGE is \"%.60s\"; expected ports such as "
-                       "40000-40100",
-                       ports);
-    if (why == EADDRINUSE && ports[0])
-        return tt_fail(diag, TUTTI_ESYS,
-                       "no port of TUTTI_PORT_RANGE %.60s is free", ports);
-    return tt_fail_errno(diag, TUTTI_ESYS, why, "cannot listen");
-}
-
 /* The listener of the interface; makes one for a new interface. */
-static int ear_of(tt_probe *p, uint32_t i, const tt_probe_card *card,
-                  uint16_t *port)
+static tutti_err ear_of(tt_probe *p, uint32_t i, const tt_probe_card *card,
+                        uint16_t *port, tutti_diag *diag)
 {
     for (uint32_t k = 0; k < i; k++) {
         if (strcmp(p->own[k].name, p->own[i].name) == 0) {
             *port = card->places[k].port;
-            return 0;
+            return TUTTI_OK;
         }
     }
-    int why = listen_on(p, p->own[i].name);
-    if (why)
-        return why;
-    *port = tt_link_listener_port(p->ears[p->n_ears++], 0);
-    return 0;
+    tutti_err err = tt_wire_listen(p, p->own[i].name, NULL, diag);
+    if (!err)
+        *port = tt_link_listener_port(p->ears[p->n_ears++], 0);
+    return err;
 }
 
 /* An agent listens and fills its card. */
@@ -158,27 +135,22 @@ static tutti_err open_ears(tt_probe *p, tt_probe_card *card, tutti_diag *diag)
                        "up: %s",
                        filter, names);
     }
-    if (getrandom(p->token, sizeof(p->token), 0) != sizeof(p->token))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
-    tutti_err err = tt_link_host_open(&p->link_host, diag);
+    tutti_err err = tt_random(p->token, sizeof(p->token), diag);
     if (!err)
-        err = tt_link_box_open(p->link_host, p->mem, &p->box, diag);
-    if (err)
-        return err;
-    int why = 0;
-    for (uint32_t i = 0; i < n && !why; i++) {
+        err = tt_link_box_open(p->mem, &p->box, diag);
+    for (uint32_t i = 0; i < n && !err; i++) {
         uint16_t port = 0;
-        why = ear_of(p, i, card, &port);
+        err = ear_of(p, i, card, &port, diag);
         card->places[i] = place_of(&p->own[i], port);
     }
-    if (!why) {
-        why = listen_on(p, "");
-        /* A range of one port: then nothing is tried without binding. */
-        if (why == EADDRINUSE && p->job->settings->ports[0] && p->n_ears > 0)
-            why = 0;
-    }
-    if (why)
-        return fail_listen(p, why, diag);
+    int why = 0;
+    if (!err)
+        err = tt_wire_listen(p, NULL, &why, diag);
+    /* A range of one port: then nothing is tried without binding. */
+    if (why == EADDRINUSE && p->job->settings->ports[0] && p->n_ears > 0)
+        err = TUTTI_OK;
+    if (err)
+        return err;
     memcpy(card->token, p->token, sizeof(card->token));
     card->n_places = (uint16_t)n;
     if (p->ears[p->n_ears])
@@ -187,12 +159,6 @@ static tutti_err open_ears(tt_probe *p, tt_probe_card *card, tutti_diag *diag)
 }
 
 /* ------------------------------------------------------------------ hosts -- */
-
-static bool is_same_host(const tt_host_id *a, const tt_host_id *b)
-{
-    return memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0 &&
-           a->netns == b->netns;
-}
 
 static bool is_name_taken(const tt_probe *p, uint32_t h)
 {
@@ -228,7 +194,8 @@ static void number_hosts(tt_probe *p, const tt_host_id *ids)
 {
     for (uint32_t r = 0; r < p->job->n_ranks; r++) {
         uint32_t h = 0;
-        while (h < p->n_hosts && !is_same_host(&ids[p->hosts[h].rank], &ids[r]))
+        while (h < p->n_hosts &&
+               !tt_host_is_same(&ids[p->hosts[h].rank], &ids[r]))
             h++;
         if (h == p->n_hosts) {
             p->hosts[p->n_hosts++] = (tt_probe_host){.rank = r};
@@ -337,11 +304,13 @@ static tutti_err exchange_cards(tt_probe *p, const tt_probe_card *mine,
                                 tt_probe_card *all, tt_probe_card *cards,
                                 tutti_diag *diag)
 {
-    tutti_err err = tt_probe_collect(p, mine, sizeof(*mine), all, diag);
+    tutti_err err = tt_boot_collect(p->job->boot, mine, sizeof(*mine), all,
+                                    diag);
     for (uint32_t h = 0; !err && p->job->rank == 0 && h < p->n_hosts; h++)
         cards[h] = all[p->hosts[h].rank];
     if (!err)
-        err = tt_probe_share(p, cards, p->n_hosts * sizeof(*cards), diag);
+        err = tt_boot_share(p->job->boot, cards, p->n_hosts * sizeof(*cards),
+                            diag);
     return err;
 }
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "probe/learn.h"
 
@@ -135,18 +134,11 @@ uint64_t tt_learn_time_ns(uint32_t n_hosts)
     return ns < 2 * TT_NS_PER_S ? 2 * TT_NS_PER_S : ns;
 }
 
-static tutti_err measure(const tt_learn_job *job, uint64_t fingerprint,
+static tutti_err measure(const tt_probe_job *job, uint64_t fingerprint,
                          tutti_topology **out, tutti_diag *diag)
 {
     tt_probe *probe = NULL;
-    const tt_probe_job what = {.mem = &tt_mem_std,
-                               .boot = job->boot,
-                               .rank = job->rank,
-                               .n_ranks = job->n_ranks,
-                               .settings = job->settings,
-                               .time_ns = tt_learn_time_ns(job->n_hosts),
-                               .seed = TT_FNV1A_START};
-    tutti_err err = tt_probe_run(&what, &probe, diag);
+    tutti_err err = tt_probe_run(job, &probe, diag);
     if (!err && job->rank == 0) {
         const tutti_topology *t = tt_probe_topology(probe);
         /* The probe's own goes with the probe. */
@@ -171,7 +163,7 @@ void tt_learn_begin(tt_boot *boot)
 
 /* Rank 0: true when another job was measuring the same, and has ended, so that
  * there may be a file now; or takes too long. */
-static bool wait_for_other(const tt_learn_job *job, uint64_t fingerprint,
+static bool wait_for_other(const tt_probe_job *job, uint64_t fingerprint,
                            const char *dir, int *lock)
 {
     const struct timespec moment = {.tv_nsec = 50 * TT_NS_PER_MS};
@@ -192,12 +184,9 @@ static bool wait_for_other(const tt_learn_job *job, uint64_t fingerprint,
 
 /* Rank 0: was it measured before, or is it by another job just now? *lock: held
  * while this one measures, or -1. */
-static bool find_kept(const tt_learn_job *job, uint64_t fingerprint,
+static bool find_kept(const tt_probe_job *job, uint64_t fingerprint,
                       const char *dir, tutti_topology **out, int *lock)
 {
-    *lock = -1;
-    if (job->is_fresh)
-        return false;
     if (tt_probe_cache_read(dir, fingerprint, job->n_ranks, out))
         return true;
     return wait_for_other(job, fingerprint, dir, lock) &&
@@ -205,13 +194,14 @@ static bool find_kept(const tt_learn_job *job, uint64_t fingerprint,
 }
 
 /* From the cache, or by the probe; the same on all ranks. */
-static tutti_err find_network(const tt_learn_job *job, uint64_t fingerprint,
-                              tutti_topology **out, tutti_diag *diag)
+static tutti_err find_network(const tt_probe_job *job, uint64_t fingerprint,
+                              bool is_fresh, tutti_topology **out,
+                              tutti_diag *diag)
 {
     char dir[MOST_DIR] = "";
     uint8_t is_kept = 0;
     int lock = -1;
-    if (job->rank == 0) {
+    if (job->rank == 0 && !is_fresh) {
         tt_probe_cache_dir(job->settings, dir, sizeof(dir));
         is_kept = find_kept(job, fingerprint, dir, out, &lock);
     }
@@ -234,22 +224,25 @@ static tutti_err leave_out(tutti_topology **whole, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-tutti_err tt_learn(const tt_learn_job *job, tutti_topology **out,
-                   tutti_diag *diag)
+tutti_err tt_learn(const tt_probe_job *given, uint32_t n_hosts, bool is_fresh,
+                   tutti_topology **out, tutti_diag *diag)
 {
     uint64_t fingerprint;
     tutti_topology *found = NULL;
+    tt_probe_job timed = *given;
+    const tt_probe_job *job = &timed;
+    timed.time_ns = tt_learn_time_ns(n_hosts);
     *out = NULL;
-    if (job->n_hosts == 1) {
+    if (n_hosts == 1) {
         if (job->rank == 0)
             TT_INFO("all ranks are on one host, so no network is measured");
         return TUTTI_OK;
     }
-    if (!job->is_fresh) /* else calls may end sooner on one rank than on others */
+    if (!is_fresh) /* else calls may end sooner on one rank than on others */
         tt_learn_begin(job->boot);
     tutti_err err = tt_fingerprint(job, &fingerprint, diag);
     if (!err)
-        err = find_network(job, fingerprint, &found, diag);
+        err = find_network(job, fingerprint, is_fresh, &found, diag);
     tt_boot_phase(job->boot, "start-up", job->settings->start_timeout_ns);
     if (!err && job->rank == 0) {
         err = leave_out(&found, diag);

@@ -37,8 +37,8 @@ void tt_probe_cache_dir(const tt_settings *settings, char *out, size_t size);
 bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
                          uint32_t n_ranks, tutti_topology **out);
 /* Rank 0, before it measures: false when another job measures the same just now.
- * *lock is held until tt_probe_cache_unlock(); -1 where none can be made: then nobody is waited
- * for. */
+ * *lock is held until tt_probe_cache_unlock(); -1 where none can be made: then
+ * nobody is waited for. */
 bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint, int *lock);
 void tt_probe_cache_unlock(const char *dir, uint64_t fingerprint, int lock);
 /* text: a topology file, of len bytes. What fails is a warning. */

@@ -19,7 +19,9 @@
  * fingerprint.c, slowifaces.c.
  *
  * A place is an address of a host, a port an interface; both are numbered
- * through all hosts, in order of the hosts, on all ranks alike. */
+ * through all hosts, in order of the hosts, on all ranks alike.
+ *
+ * Next: probe.c. */
 #ifndef TT_PROBE_PARTS_H
 #define TT_PROBE_PARTS_H
 
@@ -103,8 +105,7 @@ struct tt_probe {
     uint32_t *n_into;    /* [n_hosts]: tries that end there */
     /* This agent's. */
     tt_iface own[TT_PROBE_PLACES]; /* by place of the own host */
-    tt_link_host *link_host;
-    tt_link_box *box; /* who calls, and outcomes of calls */
+    tt_link_box *box;              /* who calls, and outcomes of calls */
     /* Of its interfaces, and one for all of them; NULL: none. */
     tt_link_listener *ears[TT_PROBE_PLACES + 1];
     uint32_t n_ears;        /* without the last */
@@ -135,11 +136,6 @@ void tt_probe_alive(const tt_probe *p);
 /* All ranks: each says how it fares (diag: why not); fails everywhere,
  * naming the rank and its host, when one fares ill. */
 tutti_err tt_probe_agree(tt_probe *p, tutti_err mine, tutti_diag *diag);
-/* As tt_boot_collect() and tt_boot_share(), of any length. */
-tutti_err tt_probe_collect(tt_probe *p, const void *mine, size_t len, void *all,
-                           tutti_diag *diag);
-tutti_err tt_probe_share(tt_probe *p, void *bytes, size_t len,
-                         tutti_diag *diag);
 
 /* --------------------------------------------------------------- hosts.c */
 
@@ -157,20 +153,14 @@ bool tt_probe_is_link(const tt_probe *p, const tt_probe_try *t);
 
 typedef struct tt_calls tt_calls;
 
-/* All are borrowed. */
-typedef struct tt_calls_spec {
-    /* By port; then only pairs of these are tried, and without binding to the
-     * interface; or NULL. */
-    const uint8_t *is_idle;
-    bool is_patient;      /* one packet of a call may be lost */
-    tt_probe_mark *marks; /* of own tries, from the first one on */
-    uint8_t *heard;       /* by try; set to 1 */
-} tt_calls_spec;
-
 /* How long so many calls may take. */
 uint64_t tt_calls_limit_ns(uint32_t n, bool is_patient);
-/* NULL: no memory. */
-tt_calls *tt_calls_open(tt_probe *p, const tt_calls_spec *spec);
+/* is_idle: by port; then only pairs of these are tried, and without binding to the
+ * interface; or NULL. is_patient: one packet of a call may be lost. marks: of own
+ * tries, from the first one on; heard: by try, set to 1. All are borrowed. NULL: no
+ * memory. */
+tt_calls *tt_calls_open(tt_probe *p, const uint8_t *is_idle, bool is_patient,
+                        tt_probe_mark *marks, uint8_t *heard);
 /* Calls all. Errors: ESYS. */
 tutti_err tt_calls_run(tt_calls *r, tutti_diag *diag);
 /* When all agents have called: hears what still waits in the queues. */
@@ -307,9 +297,10 @@ tt_wire_word tt_wire_heard(const tt_link_event *e, uint32_t *ear);
 /* Did the try arrive where it was sent to? */
 bool tt_wire_is_right(const tt_probe *p, const tt_wire_word *w,
                       uint32_t try_number, uint32_t ear);
-/* Listens, as p->ears[ear]; dev "" for all interfaces. 0, or errno. */
-int tt_wire_listen(tt_probe *p, uint32_t ear, const char *dev, uint16_t first,
-                   uint16_t last);
+/* Listens, as p->ears[n_ears]; dev NULL for all interfaces. Errors: those of
+ * tt_link_listen(). */
+tutti_err tt_wire_listen(tt_probe *p, const char *dev, int *why,
+                         tutti_diag *diag);
 /* Ends a connection without a trace. */
 void tt_wire_cut(int fd);
 

@@ -48,14 +48,6 @@ static void name_lost(const tt_probe *p, tutti_err err, tutti_diag *diag)
              diag->rank, p->hosts[p->host_of[diag->rank]].name);
 }
 
-static void close_ears(tt_probe *p)
-{
-    tt_link_box_close(p->box);
-    tt_link_host_close(p->link_host);
-    p->box = NULL;
-    p->link_host = NULL;
-}
-
 tutti_err tt_probe_run(const tt_probe_job *job, tt_probe **out,
                        tutti_diag *diag)
 {
@@ -76,9 +68,10 @@ tutti_err tt_probe_run(const tt_probe_job *job, tt_probe **out,
                         .says = says};
         tt_probe_be_patient(p, 0);
         err = run(p, &why);
-        close_ears(p);
+        tt_link_box_close(p->box);
         name_lost(p, err, &why);
         p->seconds = (double)(tt_now_ns() - p->begin_ns) / TT_NS_PER_S;
+        p->box = NULL;
         p->job = NULL;
         p->says = NULL;
     }

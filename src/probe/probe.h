@@ -32,7 +32,6 @@ typedef struct tt_probe_job {
     uint32_t rank, n_ranks;
     const tt_settings *settings; /* interfaces, ports */
     uint64_t time_ns;            /* the bound; 0: 10 s */
-    uint64_t seed;               /* of the inference; equal on all ranks */
     tutti_progress_fn progress;  /* rank 0's; percents of 100; or NULL */
     void *progress_ctx;
     /* For tests: another host than the kernel says, with these addresses. */
@@ -62,23 +61,14 @@ bool tt_probe_is_cut(const tt_probe *p);
 
 /* ------------------------------------------------------------- learn.c -- */
 
-/* All ranks have met. */
-typedef struct tt_learn_job {
-    const tt_mem *mem;
-    tt_boot *boot;
-    uint32_t rank, n_ranks, n_hosts;
-    const tt_settings *settings;
-    bool is_fresh; /* whatever was measured before */
-} tt_learn_job;
-
 bool tt_learn_is_wanted(const tt_settings *settings);
-/* Collective. On rank 0 *out becomes the network of the job, from the cache or
+/* Collective. is_fresh: whatever was measured before. On rank 0 *out becomes the network of the job, from the cache or
  * measured now, without interfaces that are not worth planning with; NULL on
  * other ranks, and where all ranks are on one host. The caller owns it. Errors:
  * those of the probe and of boot, the same on all ranks; but rank 0's last step
  * may fail alone: then it has told boot, and the next exchange fails. */
-tutti_err tt_learn(const tt_learn_job *job, tutti_topology **out,
-                   tutti_diag *diag);
+tutti_err tt_learn(const tt_probe_job *job, uint32_t n_hosts, bool is_fresh,
+                   tutti_topology **out, tutti_diag *diag);
 /* From here on a rank that has stopped, rank 0 too, is noticed in seconds. */
 void tt_learn_begin(tt_boot *boot);
 /* How long a job measures so many hosts. */
@@ -90,7 +80,7 @@ void tt_learn_keep(const tt_settings *settings, uint64_t fingerprint,
 /* ------------------------------------------------------- fingerprint.c -- */
 
 /* Collective: *out on rank 0; 0 elsewhere. */
-tutti_err tt_fingerprint(const tt_learn_job *job, uint64_t *out,
+tutti_err tt_fingerprint(const tt_probe_job *job, uint64_t *out,
                          tutti_diag *diag);
 
 #endif

@@ -58,18 +58,17 @@ typedef struct rounds {
     tt_probe_round head;
     tt_probe_flow *flows; /* [head.n_flows] */
     tt_infer_rate *rates; /* of those that end here */
-    size_t flows_cap, rates_cap;
+    tt_arena arena;       /* of a round: of all lists */
     /* Rank 0's. */
     tt_infer_round asked;
     tt_split split;
     tt_infer_flow sample; /* what split.c measures; asked then is this */
     uint32_t n_each;      /* connections of a flow in this round */
     bool is_sample;
-    uint32_t *index;     /* [asked.n_flows]: its first in flows; TT_NONE: no
+    uint32_t *index;       /* [asked.n_flows]: its first in flows; TT_NONE: no
                             way */
-    tt_infer_rate *all;  /* [n_ranks][head.n_flows] */
-    tt_infer_rate *told; /* [asked.n_flows] */
-    size_t index_cap, all_cap, told_cap;
+    tt_infer_rate *all;    /* [n_ranks][head.n_flows] */
+    tt_infer_rate *told;   /* [asked.n_flows] */
     uint32_t window_bytes; /* of most flows */
     uint64_t longest_ns;   /* of a round, so far */
     bool is_in_doubt;      /* a flow could not be measured */
@@ -169,24 +168,20 @@ static uint32_t piece_of(double guess)
 
 static tutti_err make_room(rounds *r, tutti_diag *diag)
 {
-    const tt_mem *mem = r->p->mem;
-    size_t n = r->head.n_flows, n_asked = r->asked.n_flows;
+    const size_t n = r->head.n_flows + 1, n_asked = r->asked.n_flows + 1;
+    const size_t n_all = r->p->job->n_ranks * n;
     bool is_root = r->p->job->rank == 0;
-    tutti_err err = tt_grow(mem, (void **)&r->flows, &r->flows_cap, n,
-                            sizeof(*r->flows));
-    if (!err)
-        err = tt_grow(mem, (void **)&r->rates, &r->rates_cap, n,
-                      sizeof(*r->rates));
-    if (!err && is_root)
-        err = tt_grow(mem, (void **)&r->index, &r->index_cap, n_asked,
-                      sizeof(*r->index));
-    if (!err && is_root)
-        err = tt_grow(mem, (void **)&r->told, &r->told_cap, n_asked,
-                      sizeof(*r->told));
-    if (!err && is_root)
-        err = tt_grow(mem, (void **)&r->all, &r->all_cap,
-                      n * r->p->job->n_ranks, sizeof(*r->all));
-    return err ? tt_probe_no_memory(diag) : TUTTI_OK;
+    tt_arena_free(&r->arena);
+    r->flows = tt_arena_new(&r->arena, n, sizeof(*r->flows));
+    r->rates = tt_arena_new(&r->arena, n, sizeof(*r->rates));
+    bool is_made = r->flows && r->rates;
+    if (is_root) {
+        r->index = tt_arena_new(&r->arena, n_asked, sizeof(*r->index));
+        r->told = tt_arena_new(&r->arena, n_asked, sizeof(*r->told));
+        r->all = tt_arena_new(&r->arena, n_all, sizeof(*r->all));
+        is_made = is_made && r->index && r->told && r->all;
+    }
+    return is_made ? TUTTI_OK : tt_probe_no_memory(diag);
 }
 
 static uint32_t *best_of(const rounds *r, uint32_t i)
@@ -377,7 +372,8 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
     size_t n = r->head.n_flows;
     uint64_t begin_ns = tt_now_ns();
     tt_traffic *f = NULL;
-    tutti_err err = tt_probe_share(p, r->flows, n * sizeof(*r->flows), diag);
+    tutti_err err = tt_boot_share(p->job->boot, r->flows, n * sizeof(*r->flows),
+                                  diag);
     if (err)
         return err;
     memset(r->rates, 0, n * sizeof(*r->rates));
@@ -401,8 +397,8 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
     }
     tt_traffic_close(f);
     if (!err)
-        err = tt_probe_collect(p, r->rates, n * sizeof(*r->rates), r->all,
-                               diag);
+        err = tt_boot_collect(p->job->boot, r->rates, n * sizeof(*r->rates),
+                              r->all, diag);
     uint64_t ns = tt_now_ns() - begin_ns;
     r->longest_ns = ns > r->longest_ns ? ns : r->longest_ns;
     return err;
@@ -451,7 +447,7 @@ static tutti_err run_rounds(rounds *r, tutti_diag *diag)
         tutti_err err = is_root ? plan_next(r, diag) : TUTTI_OK;
         if (err)
             return err;
-        err = tt_probe_share(p, &r->head, sizeof(r->head), diag);
+        err = tt_boot_share(p->job->boot, &r->head, sizeof(r->head), diag);
         if (!err && r->head.looks_again) {
             err = tt_probe_look_again(p, diag);
             if (!err)
@@ -479,12 +475,8 @@ static tutti_err run_rounds(rounds *r, tutti_diag *diag)
 
 tutti_err tt_probe_rounds(tt_probe *p, tutti_diag *diag)
 {
-    rounds r = {.p = p};
+    rounds r = {.p = p, .arena = {.mem = p->mem}};
     tutti_err err = run_rounds(&r, diag);
-    tt_free(p->mem, r.flows, r.flows_cap, sizeof(*r.flows));
-    tt_free(p->mem, r.rates, r.rates_cap, sizeof(*r.rates));
-    tt_free(p->mem, r.index, r.index_cap, sizeof(*r.index));
-    tt_free(p->mem, r.told, r.told_cap, sizeof(*r.told));
-    tt_free(p->mem, r.all, r.all_cap, sizeof(*r.all));
+    tt_arena_free(&r.arena);
     return err;
 }

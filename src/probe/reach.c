@@ -41,41 +41,26 @@ typedef struct round {
     uint8_t *heard, *mine, *all; /* heard: by try; mine: those that end here */
     uint32_t *used;              /* [n_hosts] */
     tt_calls *calls;             /* agents */
+    tt_arena arena;              /* of all that */
 } round;
 
 static tutti_err open_round(round *r, tutti_diag *diag)
 {
     tt_probe *p = r->p;
     size_t n_all = p->job->rank == 0 ? (size_t)p->job->n_ranks * r->stride : 0;
-    r->marks = tt_new(p->mem, r->stride, sizeof(*r->marks));
-    r->all_marks = tt_new(p->mem, n_all, sizeof(*r->marks));
-    r->heard = tt_new(p->mem, p->n_tries, 1);
-    r->mine = tt_new(p->mem, r->stride, 1);
-    r->all = tt_new(p->mem, n_all, 1);
-    r->used = tt_new(p->mem, p->n_hosts, sizeof(*r->used));
-    const tt_calls_spec spec = {.is_idle = r->is_idle,
-                                .is_patient = r->is_patient,
-                                .marks = r->marks,
-                                .heard = r->heard};
+    r->marks = tt_arena_new(&r->arena, r->stride, sizeof(*r->marks));
+    r->all_marks = tt_arena_new(&r->arena, n_all, sizeof(*r->marks));
+    r->heard = tt_arena_new(&r->arena, p->n_tries, 1);
+    r->mine = tt_arena_new(&r->arena, r->stride, 1);
+    r->all = tt_arena_new(&r->arena, n_all, 1);
+    r->used = tt_arena_new(&r->arena, p->n_hosts, sizeof(*r->used));
     if (r->marks && r->heard && p->me != TT_NONE)
-        r->calls = tt_calls_open(p, &spec);
+        r->calls = tt_calls_open(p, r->is_idle, r->is_patient, r->marks,
+                                 r->heard);
     bool is_made = r->marks && r->heard && r->mine && r->used &&
                    (!n_all || (r->all_marks && r->all)) &&
                    (p->me == TT_NONE || r->calls);
     return is_made ? TUTTI_OK : tt_probe_no_memory(diag);
-}
-
-static void close_round(round *r)
-{
-    tt_probe *p = r->p;
-    size_t n_all = p->job->rank == 0 ? (size_t)p->job->n_ranks * r->stride : 0;
-    tt_calls_close(r->calls);
-    tt_free(p->mem, r->marks, r->stride, sizeof(*r->marks));
-    tt_free(p->mem, r->all_marks, n_all, sizeof(*r->marks));
-    tt_free(p->mem, r->heard, p->n_tries, 1);
-    tt_free(p->mem, r->mine, r->stride, 1);
-    tt_free(p->mem, r->all, n_all, 1);
-    tt_free(p->mem, r->used, p->n_hosts, sizeof(*r->used));
 }
 
 static tt_probe_mark *told_mark(const round *r, uint32_t number)
@@ -126,10 +111,10 @@ static tutti_err run_round(round *r, tutti_diag *diag)
         if (p->place_host[p->tries[i].dst] == p->me)
             r->mine[n++] = r->heard[i];
     }
-    err = tt_probe_collect(p, r->marks, r->stride * sizeof(*r->marks),
-                           r->all_marks, diag);
+    err = tt_boot_collect(p->job->boot, r->marks, r->stride * sizeof(*r->marks),
+                          r->all_marks, diag);
     if (!err)
-        err = tt_probe_collect(p, r->mine, r->stride, r->all, diag);
+        err = tt_boot_collect(p->job->boot, r->mine, r->stride, r->all, diag);
     if (!err && p->job->rank == 0) {
         take_heard(r);
         take_marks(r);
@@ -143,14 +128,16 @@ static tutti_err try_some(tt_probe *p, const uint8_t *is_idle, bool is_patient,
     round r = {.p = p,
                .is_idle = is_idle,
                .is_patient = is_patient,
-               .stride = most_tries(p)};
+               .stride = most_tries(p),
+               .arena = {.mem = p->mem}};
     if (r.stride == 0)
         return TUTTI_OK;
     tt_probe_be_patient(p, tt_calls_limit_ns(r.stride, is_patient));
     tutti_err err = tt_probe_agree(p, open_round(&r, diag), diag);
     if (!err)
         err = run_round(&r, diag);
-    close_round(&r);
+    tt_calls_close(r.calls);
+    tt_arena_free(&r.arena);
     tt_probe_be_patient(p, 0);
     return err;
 }
@@ -258,7 +245,7 @@ static tutti_err find_lost(tt_probe *p, uint8_t *is_lost, uint8_t *any,
         if (!err && p->job->rank == 0)
             *any = count_lost(p, is_lost);
         if (!err)
-            err = tt_probe_share(p, any, 1, diag);
+            err = tt_boot_share(p->job->boot, any, 1, diag);
     }
     return err;
 }
@@ -321,7 +308,7 @@ static tutti_err try_first(tt_probe *p, uint8_t *is_idle, tutti_diag *diag)
         choose_best(p);
         is_idle[p->n_ports] = find_idle(p, is_idle);
     }
-    err = tt_probe_share(p, is_idle, p->n_ports + 1, diag);
+    err = tt_boot_share(p->job->boot, is_idle, p->n_ports + 1, diag);
     p->is_idle = is_idle[p->n_ports] ? is_idle : NULL;
     if (!err && p->is_idle)
         err = try_some(p, is_idle, false, diag);
@@ -342,7 +329,7 @@ tutti_err tt_probe_reach(tt_probe *p, tutti_diag *diag)
     if (!err && p->job->rank == 0)
         is_enough = all_reach(p);
     if (!err)
-        err = tt_probe_share(p, &is_enough, sizeof(is_enough), diag);
+        err = tt_boot_share(p->job->boot, &is_enough, sizeof(is_enough), diag);
     if (!err && !is_enough)
         err = try_all(p, true, diag);
     if (!err && p->job->rank == 0)

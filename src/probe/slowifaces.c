@@ -9,7 +9,8 @@
  * for data. Its share would be a ninth at most, and who manages the hosts
  * would notice. Two cards of 100 and 400 Mbit/s are both used.
  * Cost       Planes squared, and they are few; cables without switches: links
- *            squared, some million steps for 64 hosts. */
+ *            squared, some million steps for 64 hosts.
+ * Next       learn.c. */
 #include "base/joined.h"
 #include "base/log.h"
 #include "probe/learn.h"

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * together.c - what all ranks of a probe do at the same time: agree that all
- * are well, collect, share. Next: probe.c. */
+ * are well, and alive. Next: probe.c. */
 #include <stdio.h>
 #include <string.h>
 
 #include "probe/parts.h"
 
-/* The longest piece of one exchange. */
-#define PIECE ((size_t)64 << 10)
 /* A sentence. */
 #define TEXT sizeof(((tutti_diag *)0)->text)
 _Static_assert(TT_PROBE_SAYING == TEXT + sizeof(int32_t), "there is room");
@@ -89,36 +87,4 @@ tutti_err tt_probe_agree(tt_probe *p, tutti_err mine, tutti_diag *diag)
     if (!err)
         err = tt_boot_share(p->job->boot, &is_well, sizeof(is_well), diag);
     return err || is_well ? err : tell_why(p, mine, diag);
-}
-
-tutti_err tt_probe_collect(tt_probe *p, const void *mine, size_t len, void *all,
-                           tutti_diag *diag)
-{
-    uint32_t n = p->job->n_ranks;
-    bool is_root = p->job->rank == 0;
-    if (len <= PIECE)
-        return tt_boot_collect(p->job->boot, mine, len, all, diag);
-    char *piece = is_root ? tt_new(p->mem, n, PIECE) : NULL;
-    tutti_err err = is_root && !piece ? tt_probe_no_memory(diag) : TUTTI_OK;
-    if (err)
-        tt_boot_fail(p->job->boot, err, diag);
-    for (size_t at = 0; !err && at < len; at += PIECE) {
-        size_t part = len - at < PIECE ? len - at : PIECE;
-        err = tt_boot_collect(p->job->boot, (const char *)mine + at, part,
-                              piece, diag);
-        for (uint32_t r = 0; !err && is_root && r < n; r++)
-            memcpy((char *)all + r * len + at, piece + r * part, part);
-    }
-    tt_free(p->mem, piece, n, PIECE);
-    return err;
-}
-
-tutti_err tt_probe_share(tt_probe *p, void *bytes, size_t len, tutti_diag *diag)
-{
-    tutti_err err = TUTTI_OK;
-    for (size_t at = 0; !err && at < len; at += PIECE) {
-        size_t part = len - at < PIECE ? len - at : PIECE;
-        err = tt_boot_share(p->job->boot, (char *)bytes + at, part, diag);
-    }
-    return err;
 }

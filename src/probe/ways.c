@@ -131,7 +131,7 @@ static const char *outcome(const tt_probe_mark *mark)
         [TT_TRY_STRANGE] = "somebody else answers there",
         [TT_TRY_ROUTED] = "connects, routed",
         [TT_TRY_LINK] = "connects, in one subnet"};
-    return mark->state == TT_TRY_FAILED ? strerror(mark->why)
+    return mark->state == TT_TRY_FAILED ? tt_errno_text(mark->why)
                                         : texts[mark->state];
 }
 

@@ -72,23 +72,20 @@ bool tt_wire_is_right(const tt_probe *p, const tt_wire_word *w,
     return ear == p->n_ears || ear == port;
 }
 
-int tt_wire_listen(tt_probe *p, uint32_t ear, const char *dev, uint16_t first,
-                   uint16_t last)
+tutti_err tt_wire_listen(tt_probe *p, const char *dev, int *why,
+                         tutti_diag *diag)
 {
-    int why = 0;
-    tt_link_ear at = {.dev = dev[0] ? dev : NULL};
+    tt_link_ear at = {.dev = dev};
     tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_PROBE),
                              .has_token = true,
-                             .arg = (void *)(uintptr_t)ear,
+                             .arg = (void *)(uintptr_t)p->n_ears,
                              .ears = &at,
                              .n_ears = 1,
-                             .first_port = first,
-                             .last_port = last,
+                             .ports = p->job->settings->ports,
                              .most_waiting = MOST_WAITING};
     tt_addr_numeric("::", 0, &at.at);
     memcpy(o.token, p->token, sizeof(o.token));
-    tutti_err err = tt_link_listen(p->box, &o, &p->ears[ear], &why, NULL);
-    return err && why == 0 ? ENOMEM : why;
+    return tt_link_listen(p->box, &o, &p->ears[p->n_ears], why, diag);
 }
 
 void tt_wire_cut(int fd)

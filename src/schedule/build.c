@@ -28,7 +28,7 @@
  * Cost       O(n) time; a list that is sorted already is not sorted again.
  *            The transfers are stored once, in an array that grows by doubling
  *            and becomes the schedule's own; sorting needs as much again.
- * Next       sort.c, text.c, walk.c.
+ * Next       sort.c, text.c.
  */
 #include "schedule/build.h"
 
@@ -119,6 +119,13 @@ tutti_err tt_builder_error(const tt_builder *b, tutti_diag *diag)
     if (b->err && diag)
         *diag = b->diag;
     return b->err;
+}
+
+void tt_builder_parts(tt_builder *b, uint64_t n_parts)
+{
+    b->head.n_parts = n_parts;
+    if (!b->err)
+        b->err = check_head(&b->head, &b->diag);
 }
 
 /* ----------------------------------------------------- chunks, transfers -- */
@@ -270,11 +277,7 @@ static tutti_err bad_transfer(const tt_transfer *t, tutti_err err,
             "the transfer of chunk %u from rank %u to rank %u at "
             "step %u %s",
             t->chunk, t->src, t->dst, t->step, what);
-    if (diag) {
-        diag->step = t->step;
-        diag->chunk = t->chunk;
-        diag->rank = t->dst;
-    }
+    tt_diag_at(diag, t->dst, t->chunk, t->step);
     return err;
 }
 

@@ -15,7 +15,7 @@
  * All of it follows from a few numbers that all ranks have, so both ends of a
  * transfer cut alike, and the simulator cuts as the engine does: this is the
  * only place where anything is cut (tests/prop/cut_test.c).
- * Pure; [any thread]. */
+ * Pure; [any thread]. Next: cut.c; walk/lower.c and sim/sizes.c cut by it. */
 #ifndef TT_SCHEDULE_CUT_H
 #define TT_SCHEDULE_CUT_H
 

@@ -123,6 +123,8 @@ tutti_err tt_builder_create(const tt_mem *mem, const tt_sched_head *head,
                             tt_builder **out, tutti_diag *diag);
 void tt_builder_free(tt_builder *b); /* accepts NULL */
 
+/* Another number of parts than the head's, before there are chunks. */
+void tt_builder_parts(tt_builder *b, uint64_t n_parts);
 /* Returns the chunk's number: chunks are numbered as added, and must be added
  * sorted by (block, begin). */
 uint32_t tt_builder_chunk(tt_builder *b, uint32_t block, uint64_t begin,

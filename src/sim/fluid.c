@@ -379,12 +379,6 @@ static void fire(tt_sim_world *w, double until_s)
     }
 }
 
-static void event(tt_sim_world *w, const tt_sim_event *e)
-{
-    (void)w;
-    (void)e; /* all of the model's events are in its own heap */
-}
-
 static tutti_err open(tt_sim_world *w)
 {
     tt_arena *a = &w->arena;
@@ -402,8 +396,7 @@ static tutti_err open(tt_sim_world *w)
     f->changed = tt_arena_new(a, n_links, sizeof(uint32_t));
     f->area = tt_arena_new(a, n_links, sizeof(uint32_t));
     f->shares = tt_arena_new(a, n_links, sizeof(share));
-    if (!f->flows || !f->hops || !f->channels || !f->ends || !f->over ||
-        !f->set || !f->changed || !f->area || !f->shares)
+    if (a->err)
         return TUTTI_ENOMEM;
     for (uint32_t c = 0; c < w->n_conns; c++)
         f->flows[c].at = TT_NONE;
@@ -415,17 +408,10 @@ static tutti_err open(tt_sim_world *w)
     return TUTTI_OK;
 }
 
-static void close(tt_sim_world *w)
-{
-    (void)w; /* all of it lies in the arena */
-}
-
 const tt_sim_model tt_sim_fluid = {
     .open = open,
-    .close = close,
     .begin = begin,
     .settle = settle,
     .next = next,
     .fire = fire,
-    .event = event,
 };

@@ -9,7 +9,8 @@
  *            lanes of the open step are over. There is one gate for all ranks
  *            (a lane is over when it has been consumed), or one for each (its
  *            sends when they have left, its receives when it has consumed
- *            them; these may come before their step). */
+ *            them; these may come before their step).
+ * Next       sim.c. */
 #include "sim/world.h"
 
 /* ---------------------------------------------------------------- front -- */
@@ -61,7 +62,7 @@ static tutti_err make_front(tt_sim_world *w)
     w->results_left = tt_arena_new(&w->arena, n, sizeof(*w->results_left));
     w->origins = tt_arena_new(&w->arena, w->s->n_transfers,
                               sizeof(*w->origins));
-    if (!w->results_left || !w->origins)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     count_results(w);
     list_origins(w);
@@ -121,7 +122,7 @@ static tutti_err make_gates(tt_sim_world *w)
     w->gates = tt_arena_new(&w->arena, w->n_gates, sizeof(*w->gates));
     w->turns = tt_arena_new(&w->arena, ends * s->n_transfers,
                             sizeof(*w->turns));
-    if (!w->gates || !w->turns)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     if (!is_for_all(w)) {
         fill_gates(w);

@@ -65,7 +65,7 @@ static tutti_err sorter_open(sorter *z, const tt_sim_world *w)
     keys = keys > UINT8_MAX + 1 ? keys : UINT8_MAX + 1;
     z->count = tt_arena_new(&z->arena, keys + 1, sizeof(uint32_t));
     z->spare = tt_arena_new(&z->arena, s->n_transfers, sizeof(uint32_t));
-    return z->count && z->spare ? TUTTI_OK : TUTTI_ENOMEM;
+    return z->arena.err;
 }
 
 /* Stable, by a key below limit. */
@@ -124,30 +124,25 @@ static void add_group(tt_sim_world *w, uint32_t at)
     g[-1].is_result = false;
 }
 
-static uint32_t count_groups(const tt_sim_world *w)
+static bool begins_group(const tt_sim_world *w, uint64_t i)
 {
-    const tt_transfer *t = w->s->transfers;
-    uint32_t n = 0;
-    for (uint64_t i = 0; i < w->s->n_transfers; i++) {
-        const tt_transfer *a = i ? &t[w->ins[i - 1]] : NULL;
-        const tt_transfer *b = &t[w->ins[i]];
-        n += !a || a->step != b->step ||
-             compare_place(a->dst, a, b->dst, b) != 0;
-    }
-    return n;
+    if (i == 0)
+        return true;
+    const tt_transfer *a = &w->s->transfers[w->ins[i - 1]];
+    const tt_transfer *b = &w->s->transfers[w->ins[i]];
+    return a->step != b->step || compare_place(a->dst, a, b->dst, b) != 0;
 }
 
 static tutti_err make_groups(tt_sim_world *w)
 {
-    const tt_transfer *t = w->s->transfers;
-    w->groups = tt_arena_new(&w->arena, count_groups(w), sizeof(*w->groups));
+    size_t n = 0;
+    for (uint64_t i = 0; i < w->s->n_transfers; i++)
+        n += begins_group(w, i);
+    w->groups = tt_arena_new(&w->arena, n, sizeof(*w->groups));
     if (!w->groups)
         return TUTTI_ENOMEM;
     for (uint64_t i = 0; i < w->s->n_transfers; i++) {
-        const tt_transfer *a = i ? &t[w->ins[i - 1]] : NULL;
-        const tt_transfer *b = &t[w->ins[i]];
-        if (!a || a->step != b->step ||
-            compare_place(a->dst, a, b->dst, b) != 0)
+        if (begins_group(w, i))
             add_group(w, (uint32_t)i);
         w->groups[w->n_groups - 1].n_in++;
         w->lanes[w->ins[i]].group = w->n_groups - 1;
@@ -162,11 +157,7 @@ static tutti_err no_value(const tt_sim_world *w, const tt_transfer *t)
                             "what it never gets, so the transfer can never "
                             "start",
                             t->chunk, t->step, t->src, t->dst);
-    if (w->diag) {
-        w->diag->rank = t->src;
-        w->diag->chunk = t->chunk;
-        w->diag->step = t->step;
-    }
+    tt_diag_at(w->diag, t->src, t->chunk, t->step);
     return err;
 }
 
@@ -207,31 +198,29 @@ static tutti_err follow_groups(tt_sim_world *w)
 
 /* ---------------------------------------------------------- connections -- */
 
-static bool same_conn(const tt_transfer *a, const tt_transfer *b)
+static bool begins_conn(const tutti_schedule *s, const uint32_t *order,
+                        uint64_t i)
 {
-    return a->src == b->src && a->dst == b->dst && a->rail == b->rail;
-}
-
-static uint32_t count_conns(const tutti_schedule *s, const uint32_t *order)
-{
-    uint32_t n = 0;
-    for (uint64_t i = 0; i < s->n_transfers; i++)
-        n += i == 0 ||
-             !same_conn(&s->transfers[order[i - 1]], &s->transfers[order[i]]);
-    return n;
+    if (i == 0)
+        return true;
+    const tt_transfer *a = &s->transfers[order[i - 1]];
+    const tt_transfer *b = &s->transfers[order[i]];
+    return a->src != b->src || a->dst != b->dst || a->rail != b->rail;
 }
 
 static tutti_err make_conns(tt_sim_world *w, const uint32_t *order)
 {
     const tutti_schedule *s = w->s;
-    w->conns = tt_arena_new(&w->arena, count_conns(s, order),
-                            sizeof(*w->conns));
+    size_t n = 0;
+    for (uint64_t i = 0; i < s->n_transfers; i++)
+        n += begins_conn(s, order, i);
+    w->conns = tt_arena_new(&w->arena, n, sizeof(*w->conns));
     w->heaps = tt_arena_new(&w->arena, s->n_transfers, sizeof(*w->heaps));
-    if (!w->conns || !w->heaps)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     for (uint64_t i = 0; i < s->n_transfers; i++) {
         const tt_transfer *t = &s->transfers[order[i]];
-        if (i == 0 || !same_conn(&s->transfers[order[i - 1]], t))
+        if (begins_conn(s, order, i))
             w->conns[w->n_conns++] = (tt_sim_conn){.src = t->src,
                                                    .dst = t->dst,
                                                    .rail = t->rail,
@@ -284,7 +273,7 @@ static tutti_err make_orders(tt_sim_world *w, sorter *z)
     w->ins = all_lanes(s, &w->arena);
     w->outs = all_lanes(s, &w->arena);
     uint32_t *order = all_lanes(s, &z->arena);
-    if (!w->ins || !w->outs || !order)
+    if (w->arena.err || z->arena.err)
         return TUTTI_ENOMEM;
     sort_by(z, w->ins, key_chunk, s->n_chunks);
     memcpy(w->outs, w->ins, s->n_transfers * sizeof(*w->outs));

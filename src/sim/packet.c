@@ -31,7 +31,7 @@ typedef struct packet {
     channel *channels;             /* [n_links] */
     uint64_t flit, header, packet; /* header and packet with their flits */
     uint64_t seq;
-    tt_sim_list dirty; /* links that may serve */
+    uint32_t *dirty, n_dirty; /* links that may serve, each once */
 } packet;
 
 static uint64_t wire_bytes(const tt_sim_world *w, uint64_t payload)
@@ -92,7 +92,7 @@ static void wake_link(tt_sim_world *w, uint32_t link)
     if (ch->is_busy || ch->is_dirty || ch->queue == TT_NONE)
         return;
     ch->is_dirty = true;
-    tt_sim_push(w, &p->dirty, link);
+    p->dirty[p->n_dirty++] = link;
 }
 
 static void join_queue(tt_sim_world *w, uint32_t m)
@@ -147,11 +147,11 @@ static void begin(tt_sim_world *w, uint32_t c)
 static void settle(tt_sim_world *w)
 {
     packet *p = w->net;
-    for (size_t i = 0; i < p->dirty.n && !w->err; i++) {
-        p->channels[p->dirty.at[i]].is_dirty = false;
-        serve(w, p->dirty.at[i]);
+    for (uint32_t i = 0; i < p->n_dirty && !w->err; i++) {
+        p->channels[p->dirty[i]].is_dirty = false;
+        serve(w, p->dirty[i]);
     }
-    p->dirty.n = 0;
+    p->n_dirty = 0;
 }
 
 static void event(tt_sim_world *w, const tt_sim_event *e)
@@ -167,18 +167,6 @@ static void event(tt_sim_world *w, const tt_sim_event *e)
     if (ch->sender != TT_NONE)
         tt_sim_sent(w, ch->sender);
     wake_link(w, e->id);
-}
-
-static double next(const tt_sim_world *w)
-{
-    (void)w;
-    return INFINITY; /* all events are in the calendar */
-}
-
-static void fire(tt_sim_world *w, double until_s)
-{
-    (void)w;
-    (void)until_s;
 }
 
 /* --------------------------------------------------------------- model -- */
@@ -212,9 +200,9 @@ static tutti_err open(tt_sim_world *w)
     p->flit = o->flit_bytes ? o->flit_bytes : 1;
     p->header = tt_round_up(o->header_bytes, p->flit);
     p->packet = tt_round_up(o->packet_bytes, p->flit);
-    p->channels = tt_arena_new(&w->arena, w->t->n_links + (size_t)1,
-                               sizeof(channel));
-    if (!p->channels)
+    p->channels = tt_arena_new(&w->arena, w->t->n_links, sizeof(channel));
+    p->dirty = tt_arena_new(&w->arena, w->t->n_links, sizeof(uint32_t));
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < w->t->n_links; i++) {
         p->channels[i].rate = tt_link_bytes_per_s(&w->t->links[i]);
@@ -223,19 +211,9 @@ static tutti_err open(tt_sim_world *w)
     return check_volume(w);
 }
 
-static void close(tt_sim_world *w)
-{
-    packet *p = w->net;
-    if (p)
-        tt_free(w->mem, p->dirty.at, p->dirty.cap, sizeof(*p->dirty.at));
-}
-
 const tt_sim_model tt_sim_packet = {
     .open = open,
-    .close = close,
     .begin = begin,
     .settle = settle,
-    .next = next,
-    .fire = fire,
     .event = event,
 };

@@ -32,9 +32,43 @@
 static const double same_time = 1e-12;
 static const uint64_t tell_every = 1 << 16;
 
+/* ------------------------------------------------------------- calendar -- */
+
+static bool is_before(const void *arg, const void *a, const void *b)
+{
+    const tt_sim_event *x = a, *y = b;
+    (void)arg;
+    return x->at_s < y->at_s || (x->at_s <= y->at_s && x->seq < y->seq);
+}
+
+static const tt_heap_items events = {sizeof(tt_sim_event), is_before, NULL};
+
+void tt_sim_at(tt_sim_world *w, double at_s, tt_sim_kind kind, uint32_t id)
+{
+    tt_sim_calendar *c = &w->calendar;
+    if (c->n == c->cap && !w->err)
+        w->err = tt_grow(w->mem, (void **)&c->heap, &c->cap, c->n + 1,
+                         sizeof(*c->heap));
+    if (w->err)
+        return;
+    const tt_sim_event e = {at_s, c->seq++, id, kind};
+    tt_heap_push(&events, NULL, c->heap, c->n++, &e);
+}
+
+static const tt_sim_event *peek(const tt_sim_world *w)
+{
+    return w->calendar.n ? &w->calendar.heap[0] : NULL;
+}
+
+static void pop(tt_sim_world *w)
+{
+    tt_sim_calendar *c = &w->calendar;
+    tt_heap_pop(&events, NULL, c->heap, c->n--);
+}
+
 /* ------------------------------------------------------------ messages -- */
 
-void tt_sim_push(tt_sim_world *w, tt_sim_list *list, uint32_t value)
+static void push(tt_sim_world *w, tt_sim_list *list, uint32_t value)
 {
     if (list->n == list->cap && !w->err)
         w->err = tt_grow(w->mem, (void **)&list->at, &list->cap, list->n + 1,
@@ -106,7 +140,7 @@ static void wake_conn(tt_sim_world *w, uint32_t c)
     if (conn->is_busy || conn->is_dirty || conn->n_heap == 0)
         return;
     conn->is_dirty = true;
-    tt_sim_push(w, &w->dirty, c);
+    push(w, &w->dirty, c);
 }
 
 static bool is_ready(const tt_sim_world *w, uint32_t l)
@@ -370,16 +404,19 @@ static void run(tt_sim_world *w)
     while (!w->err) {
         begin_all(w);
         w->model->settle(w);
-        const tt_sim_event *e = tt_sim_peek(w);
-        double next_s = fmin(w->model->next(w), e ? e->at_s : INFINITY);
+        const tt_sim_event *e = peek(w);
+        double next_s = e ? e->at_s : INFINITY;
+        if (w->model->next)
+            next_s = fmin(next_s, w->model->next(w));
         if (w->err || isinf(next_s))
             break;
         w->now_s = fmax(w->now_s, next_s);
         double until_s = w->now_s + w->now_s * same_time;
-        w->model->fire(w, until_s);
-        while ((e = tt_sim_peek(w)) && e->at_s <= until_s && !w->err) {
+        if (w->model->fire)
+            w->model->fire(w, until_s);
+        while ((e = peek(w)) && e->at_s <= until_s && !w->err) {
             const tt_sim_event now = *e;
-            tt_sim_pop(w);
+            pop(w);
             happen(w, &now);
         }
         end_s = w->n_done > done ? w->now_s : end_s;
@@ -406,11 +443,7 @@ static tutti_err stuck(const tt_sim_world *w)
             "chunk %u: the transfer from rank %u to rank %u at step %u can "
             "never end",
             t->chunk, t->src, t->dst, t->step);
-    if (w->diag) {
-        w->diag->rank = t->src;
-        w->diag->chunk = t->chunk;
-        w->diag->step = t->step;
-    }
+    tt_diag_at(w->diag, t->src, t->chunk, t->step);
     return TUTTI_EPROOF;
 }
 
@@ -454,7 +487,7 @@ static tutti_err make_arrays(tt_sim_world *w)
         return TUTTI_OK;
     w->arrived_first = tt_arena_new(&w->arena, n, sizeof(uint32_t));
     w->arrived_last = tt_arena_new(&w->arena, n, sizeof(uint32_t));
-    if (!w->arrived_first || !w->arrived_last)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     for (size_t l = 0; l < n; l++)
         w->arrived_first[l] = TT_NONE;
@@ -487,7 +520,6 @@ static void report(const tt_sim_world *w, tutti_sim_result *out)
 
 static void free_world(tt_sim_world *w)
 {
-    w->model->close(w);
     tt_free(w->mem, w->links.at, w->links.cap, sizeof(*w->links.at));
     tt_free(w->mem, w->dirty.at, w->dirty.cap, sizeof(*w->dirty.at));
     tt_free(w->mem, w->msgs, w->cap_msgs, sizeof(*w->msgs));

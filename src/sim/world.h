@@ -114,19 +114,17 @@ typedef struct tt_sim_world tt_sim_world;
 
 /* A network model. */
 typedef struct tt_sim_model {
-    tutti_err (*open)(tt_sim_world *w);
-    void (*close)(
-        tt_sim_world *w); /* also when open failed, or was not called */
+    tutti_err (*open)(tt_sim_world *w); /* all memory is the world's arena's */
     /* conn->msg begins to leave. When its last byte has left src, the model
      * calls tt_sim_sent(); then, a latency later, tt_sim_arrived(). */
     void (*begin)(tt_sim_world *w, uint32_t conn);
     /* All connections that could begin at this moment have. */
     void (*settle)(tt_sim_world *w);
-    /* Events that the model keeps itself: the time of the next (INFINITY:
-     * none), and doing those up to a time. */
+    /* Events that the model keeps itself (NULL, both: it keeps none): the time of
+     * the next (INFINITY: none), and doing those up to a time. */
     double (*next)(const tt_sim_world *w);
     void (*fire)(tt_sim_world *w, double until_s);
-    /* SERVED and HOP. */
+    /* SERVED and HOP. NULL: it makes none. */
     void (*event)(tt_sim_world *w, const tt_sim_event *e);
 } tt_sim_model;
 
@@ -179,17 +177,11 @@ tutti_err tt_sim_cut(tt_sim_world *w);
 uint64_t tt_sim_slice_bytes(const tt_sim_world *w, uint32_t lane,
                             uint32_t slice);
 
-/* calendar.c. At equal times first in, first out. */
+/* sim.c: called by the models. Events: at equal times first in, first out. */
 void tt_sim_at(tt_sim_world *w, double at_s, tt_sim_kind kind, uint32_t id);
-/* NULL when there is none; valid until the next change. */
-const tt_sim_event *tt_sim_peek(const tt_sim_world *w);
-void tt_sim_pop(tt_sim_world *w);
-
-/* sim.c: called by the models. */
 void tt_sim_sent(tt_sim_world *w, uint32_t conn);
 void tt_sim_arrived(tt_sim_world *w, uint32_t msg);
 void tt_sim_carried(tt_sim_world *w, uint32_t link, uint64_t bytes);
-void tt_sim_push(tt_sim_world *w, tt_sim_list *list, uint32_t value);
 /* May lane l send its next slice now? Then it is put into its heap. */
 void tt_sim_consider(tt_sim_world *w, uint32_t l);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * generate.c - makes the networks that a generator spec describes.
+ * generate.c - the generators and the papers' machines: makes the networks that a
+ * generator spec describes.
  *
  * Nodes are always the hosts, then the switches, so that host i is node i; the
  * links of a kind are numbered as they are made, which is what `nic.7=` counts:
@@ -15,9 +16,14 @@
  *     minsky     two sockets, two GPUs each; three NVLinks a socket; X-bus; NIC
  * Ranks: the order of the hosts; or one of each group in turn; or shuffled.
  *
- * Next       table.c, the rows; docs/topology.md, pictures and defaults.
+ * Unless told otherwise a link carries 1 GB/s, and a message takes 20 us
+ * between two hosts next to each other: 20 us on a direct link, 10 us on each
+ * of the two links by way of a switch.
+ *
+ * Next       genspec.c, which reads a spec; docs/topology.md, pictures and
+ *            defaults.
  */
-#include "topology/generate.h"
+#include "topology/genspec.h"
 
 #include "base/rng.h"
 
@@ -27,7 +33,7 @@
 struct tt_gen {
     tt_topo_builder *b;
     const tt_genspec *s;
-    tutti_diag *diag;
+    tt_arena arena;                 /* of the groups and places */
     uint32_t n_links[TT_MAX_KINDS]; /* made so far */
     size_t next_override;           /* of the kind that is being made, ... */
     uint32_t override_kind;         /* ... which is this */
@@ -35,7 +41,6 @@ struct tt_gen {
     uint32_t *first;
     size_t cap_first;
     uint32_t n_groups;
-    tutti_err err; /* no memory for the groups */
 };
 
 /* -------------------------------------------------------------- helpers -- */
@@ -75,8 +80,9 @@ static bool failed(const tt_gen *g)
 /* The next host begins a new group. */
 static void begin_group(tt_gen *g)
 {
-    if (tt_grow(g->s->mem, (void **)(void *)&g->first, &g->cap_first,
-                (size_t)g->n_groups + 1, sizeof(*g->first)))
+    g->first = tt_arena_grow(&g->arena, g->first, &g->cap_first,
+                             (size_t)g->n_groups + 1, sizeof(*g->first));
+    if (g->arena.err)
         tt_topo_refuse(g->b, TUTTI_ENOMEM, (tt_spot){0},
                        "no memory for the network");
     else
@@ -153,7 +159,7 @@ static bool product(tt_gen *g, uint32_t *out)
 
 /* ----------------------------------------------------- direct networks -- */
 
-void tt_make_full(tt_gen *g)
+static void make_full(tt_gen *g)
 {
     uint32_t n = g->s->numbers[0];
     uint64_t n_links = (uint64_t)n * (n - 1);
@@ -201,12 +207,12 @@ static void make_grid(tt_gen *g, bool wraps)
     tt_topo_grid(g->b, &grid);
 }
 
-void tt_make_torus(tt_gen *g)
+static void make_torus(tt_gen *g)
 {
     make_grid(g, true);
 }
 
-void tt_make_mesh(tt_gen *g)
+static void make_mesh(tt_gen *g)
 {
     make_grid(g, false);
 }
@@ -233,7 +239,7 @@ static tt_speed scaled(tt_gen *g, uint32_t host)
     return speed;
 }
 
-void tt_make_star(tt_gen *g)
+static void make_star(tt_gen *g)
 {
     const tt_genspec *s = g->s;
     uint32_t n = s->factors ? s->n_numbers : s->numbers[0];
@@ -246,7 +252,7 @@ void tt_make_star(tt_gen *g)
     }
 }
 
-void tt_make_rails(tt_gen *g)
+static void make_rails(tt_gen *g)
 {
     const tt_genspec *s = g->s;
     uint32_t n = s->numbers[0];
@@ -284,12 +290,12 @@ static void make_groups(tt_gen *g, const char *host, const char *group)
         join(g, 1, n_hosts + i, core);
 }
 
-void tt_make_racks(tt_gen *g)
+static void make_racks(tt_gen *g)
 {
     make_groups(g, "h", "rack");
 }
 
-void tt_make_boxes(tt_gen *g)
+static void make_boxes(tt_gen *g)
 {
     make_groups(g, "g", "box");
 }
@@ -324,7 +330,7 @@ static void join_levels(tt_gen *g, uint32_t low, uint32_t n_low, uint32_t high,
     }
 }
 
-void tt_make_fattree(tt_gen *g)
+static void make_fattree(tt_gen *g)
 {
     uint32_t n = 0;
     if (!product(g, &n))
@@ -349,7 +355,7 @@ static uint64_t bigraph_rate(uint64_t nic_bps, uint32_t n_each, uint32_t half)
     return rate ? (uint64_t)rate : 1;
 }
 
-void tt_make_bigraph(tt_gen *g)
+static void make_bigraph(tt_gen *g)
 {
     uint32_t n = 0;
     uint32_t n_switches = g->s->numbers[0], n_each = g->s->numbers[1];
@@ -396,7 +402,7 @@ static void join_socket(tt_gen *g, uint32_t gpu, uint32_t at)
     join(g, MINSKY_NVLINK, gpu + 1, at);
 }
 
-void tt_make_minsky(tt_gen *g)
+static void make_minsky(tt_gen *g)
 {
     uint32_t n = g->s->numbers[0];
     if (n > TT_MAX_RANKS / 4) {
@@ -423,6 +429,144 @@ void tt_make_minsky(tt_gen *g)
     for (uint32_t i = 0; i < n && !failed(g); i++)
         join(g, MINSKY_NIC, 4 * n + 2 * i, core);
 }
+
+/* ---------------------------------------------------------------- table -- */
+
+#define GBIT UINT64_C(1000000000)
+#define NS UINT64_C(1000)
+#define US (1000 * NS)
+
+#define DIRECT                    \
+    {                             \
+        "link", 8 * GBIT, 20 * US \
+    }
+#define NIC                      \
+    {                            \
+        "nic", 8 * GBIT, 10 * US \
+    }
+#define TRUNK                      \
+    {                              \
+        "trunk", 8 * GBIT, 10 * US \
+    }
+
+const tt_generator tt_generators[] = {
+    {.name = "full",
+     .form = "full:8",
+     .blurb = "a link for each pair of hosts",
+     .least = 1,
+     .most = 1,
+     .kinds = {DIRECT},
+     .make = make_full},
+    {.name = "ring",
+     .form = "ring:8",
+     .blurb = "hosts in a ring, each linked with the next",
+     .least = 1,
+     .most = 1,
+     .kinds = {DIRECT},
+     .make = make_torus},
+    {.name = "star",
+     .form = "star:8 or star:25,25,10",
+     .blurb = "hosts on one switch; two numbers or more: multiples of the rate",
+     .separator = ',',
+     .least = 1,
+     .may_scale = true,
+     .kinds = {NIC},
+     .make = make_star},
+    {.name = "rails",
+     .form = "rails:8",
+     .blurb = "hosts on two switches, by interfaces eth0 and eth1",
+     .least = 1,
+     .most = 1,
+     .kinds = {{"eth0", 8 * GBIT, 10 * US}, {"eth1", 8 * GBIT, 10 * US}},
+     .make = make_rails},
+    {.name = "racks",
+     .form = "racks:5+3",
+     .blurb = "hosts on rack switches, each with a trunk to the core",
+     .separator = '+',
+     .least = 1,
+     .kinds = {NIC, TRUNK},
+     .make = make_racks},
+    {.name = "boxes",
+     .form = "boxes:8+8+4",
+     .blurb = "GPUs in boxes, each with an uplink to the core",
+     .separator = '+',
+     .least = 1,
+     .kinds = {{"gpu", 80 * GBIT, US}, {"uplink", 8 * GBIT, 10 * US}},
+     .make = make_boxes},
+    {.name = "torus",
+     .form = "torus:8x8",
+     .blurb = "a grid that goes around, of up to 8 dimensions",
+     .separator = 'x',
+     .least = 1,
+     .most = TT_MAX_DIMS,
+     .kinds = {DIRECT},
+     .make = make_torus},
+    {.name = "mesh",
+     .form = "mesh:8x8",
+     .blurb = "a grid that ends at its borders, of up to 8 dimensions",
+     .separator = 'x',
+     .least = 1,
+     .most = TT_MAX_DIMS,
+     .kinds = {DIRECT},
+     .make = make_mesh},
+    {.name = "fattree",
+     .form = "fattree:8x8",
+     .blurb = "leaf switches x hosts each, and as many spines as hosts a leaf",
+     .separator = 'x',
+     .least = 2,
+     .most = 2,
+     .kinds = {NIC, TRUNK},
+     .make = make_fattree},
+    {.name = "bigraph",
+     .form = "bigraph:4x16",
+     .blurb = "switches x hosts each; each upper switch linked with each lower",
+     .separator = 'x',
+     .least = 2,
+     .most = 2,
+     .kinds = {NIC, {"trunk", 0, 10 * US}},
+     .make = make_bigraph},
+    {.name = "minsky",
+     .form = "minsky:48",
+     .blurb = "hosts of two sockets and four GPUs, one NIC each",
+     .least = 1,
+     .most = 1,
+     .kinds = {{"nvlink", 320 * GBIT, US},
+               {"xbus", 307 * GBIT + GBIT / 5, 500 * NS},
+               {"nic", 100 * GBIT, US}},
+     .make = make_minsky},
+    {.name = NULL},
+};
+
+#define MULTITREE "@16GB/s,150ns"
+#define MACHINE(name, spec, what)  \
+    {                              \
+        name, spec, what ": " spec \
+    }
+
+const tt_machine tt_machines[] = {
+    MACHINE("blueconnect-192", "minsky:48", "BlueConnect's 192 GPUs"),
+    MACHINE("multitree-torus-4x4", "torus:4x4" MULTITREE, "MultiTree's torus"),
+    MACHINE("multitree-torus-8x8", "torus:8x8" MULTITREE, "MultiTree's torus"),
+    MACHINE("multitree-mesh-4x4", "mesh:4x4" MULTITREE, "MultiTree's mesh"),
+    MACHINE("multitree-mesh-8x8", "mesh:8x8" MULTITREE, "MultiTree's mesh"),
+    MACHINE("multitree-fattree-16", "fattree:4x4" MULTITREE,
+            "a small fat tree for MultiTree"),
+    MACHINE("multitree-fattree-64", "fattree:8x8" MULTITREE,
+            "MultiTree's fat tree"),
+    MACHINE("multitree-bigraph-32", "bigraph:4x8" MULTITREE,
+            "MultiTree's BiGraph"),
+    MACHINE("multitree-bigraph-64", "bigraph:4x16" MULTITREE,
+            "MultiTree's BiGraph"),
+    MACHINE("flexreduce-2+4", "boxes:2+4@gpu=10GB/s,uplink=1GB/s",
+            "FlexReduce's uneven boxes"),
+    MACHINE("flexreduce-1+3", "boxes:1+3@gpu=10GB/s,uplink=1GB/s",
+            "FlexReduce's uneven boxes"),
+    MACHINE("flexreduce-3+4", "boxes:3+4@gpu=10GB/s,uplink=1GB/s",
+            "FlexReduce's uneven boxes"),
+    MACHINE("flexreduce-8+8+4", "boxes:8+8+4@gpu=10GB/s,uplink=2GB/s",
+            "FlexReduce's uneven boxes"),
+    {.name = NULL},
+};
 
 /* ----------------------------------------------------------------- order -- */
 
@@ -459,40 +603,26 @@ static void place_round_robin(const tt_gen *g, uint32_t *place, uint32_t n)
     }
 }
 
-static void shuffle(uint64_t seed, uint32_t *place, uint32_t n)
-{
-    tt_rng rng = {seed};
-    for (uint32_t i = 0; i < n; i++)
-        place[i] = i;
-    for (uint32_t i = n; i > 1; i--) {
-        uint32_t k = (uint32_t)tt_rng_below(&rng, i);
-        uint32_t swap = place[i - 1];
-        place[i - 1] = place[k];
-        place[k] = swap;
-    }
-}
-
 static void place_ranks(tt_gen *g)
 {
     const tt_genspec *s = g->s;
     uint32_t n = tt_topo_n_ranks(g->b);
     if (s->order == TT_ORDER_GIVEN || failed(g))
         return;
-    uint32_t *place = tt_new(s->mem, n, sizeof(*place));
+    uint32_t *place = tt_arena_new(&g->arena, n, sizeof(*place));
     if (!place) {
         refuse(g, TUTTI_ENOMEM, "no memory for the network");
         return;
     }
-    bool is_grid = s->generator->make == tt_make_torus ||
-                   s->generator->make == tt_make_mesh;
+    bool is_grid = s->generator->make == make_torus ||
+                   s->generator->make == make_mesh;
     if (s->order == TT_ORDER_RANDOM)
-        shuffle(s->seed, place, n);
+        tt_rng_order(&(tt_rng){s->seed}, place, n);
     else if (is_grid)
         place_columns(s, place, n);
     else
         place_round_robin(g, place, n);
     tt_topo_place(g->b, place, n);
-    tt_free(s->mem, place, n, sizeof(*place));
 }
 
 /* What was said of a link that has not been made. */
@@ -513,8 +643,8 @@ static void check_overrides(tt_gen *g)
 static tutti_err make(const tt_genspec *s, tutti_topology **out,
                       tutti_diag *diag)
 {
-    tt_gen g = {.s = s, .diag = diag};
-    tutti_err err = tt_topo_builder_create(s->mem, &g.b, diag);
+    tt_gen g = {.s = s, .arena = {.mem = s->arena.mem}};
+    tutti_err err = tt_topo_builder_create(s->arena.mem, &g.b, diag);
     if (err)
         return err;
     tt_topo_at(g.b, s->shape_at);
@@ -526,7 +656,7 @@ static tutti_err make(const tt_genspec *s, tutti_topology **out,
     if (g.n_groups == 1)
         g.first[0] = 0;
     place_ranks(&g);
-    tt_free(s->mem, g.first, g.cap_first, sizeof(*g.first));
+    tt_arena_free(&g.arena);
     return tt_topo_seal(g.b, out, diag);
 }
 
@@ -537,6 +667,6 @@ tutti_err tt_topology_generate(const tt_mem *mem, const char *spec,
     tutti_err err = tt_genspec_read(mem, spec, &s, diag);
     if (!err)
         err = make(&s, out, diag);
-    tt_genspec_fini(&s);
+    tt_arena_free(&s.arena);
     return err;
 }

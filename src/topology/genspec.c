@@ -17,13 +17,14 @@
  * win over its own. What was said twice is an error. Columns count from 1 in
  * the spec as it was given.
  *
- * Next       generate.c, which makes what was read; table.c, the generators.
+ * Next       generate.c, which makes what was read.
  */
 #include "topology/genspec.h"
 
 #include <string.h>
 
 #include "base/heap.h"
+#include "base/nearest.h"
 
 typedef struct reader {
     const char *spec; /* columns count from here */
@@ -41,6 +42,11 @@ enum { SAID_ALL = 2 * TT_MAX_KINDS, SAID_ORDER = SAID_ALL + 2, SAID_FORWARDS };
 static tt_spot spot(const reader *r, const char *at)
 {
     return (tt_spot){0, (uint32_t)(at - r->spec) + 1};
+}
+
+static tutti_err no_memory(const reader *r)
+{
+    return tt_fail(r->diag, TUTTI_ENOMEM, "no memory for the network");
 }
 
 static bool is_text(const char *at, size_t len, const char *text)
@@ -88,9 +94,10 @@ static tutti_err read_number(reader *r)
     if (value > TT_MAX_RANKS)
         return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, start),
                           "a network can have at most %u ranks", TT_MAX_RANKS);
-    if (tt_grow(s->mem, (void **)(void *)&s->numbers, &s->cap_numbers,
-                (size_t)s->n_numbers + 1, sizeof(*s->numbers)))
-        return tt_fail(r->diag, TUTTI_ENOMEM, "no memory for the network");
+    s->numbers = tt_arena_grow(&s->arena, s->numbers, &s->cap_numbers,
+                               (size_t)s->n_numbers + 1, sizeof(*s->numbers));
+    if (s->arena.err)
+        return no_memory(r);
     s->numbers[s->n_numbers++] = (uint32_t)value;
     return TUTTI_OK;
 }
@@ -107,9 +114,10 @@ static tutti_err read_factor(reader *r)
     if (s->n_numbers >= TT_MAX_RANKS)
         return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, r->at),
                           "a network can have at most %u ranks", TT_MAX_RANKS);
-    if (tt_grow(s->mem, (void **)(void *)&s->factors, &s->cap_factors,
-                (size_t)s->n_numbers + 1, sizeof(*s->factors)))
-        return tt_fail(r->diag, TUTTI_ENOMEM, "no memory for the network");
+    s->factors = tt_arena_grow(&s->arena, s->factors, &s->cap_factors,
+                               (size_t)s->n_numbers + 1, sizeof(*s->factors));
+    if (s->arena.err)
+        return no_memory(r);
     s->factors[s->n_numbers++] = d;
     r->at += d.len;
     return TUTTI_OK;
@@ -309,9 +317,10 @@ static tutti_err bad_key(const reader *r, const arg *a)
 static tutti_err add_override(reader *r, const tt_override *o)
 {
     tt_genspec *s = r->out;
-    if (tt_grow(s->mem, (void **)(void *)&s->overrides, &s->cap_overrides,
-                s->n_overrides + 1, sizeof(*s->overrides)))
-        return tt_fail(r->diag, TUTTI_ENOMEM, "no memory for the network");
+    s->overrides = tt_arena_grow(&s->arena, s->overrides, &s->cap_overrides,
+                                 s->n_overrides + 1, sizeof(*s->overrides));
+    if (s->arena.err)
+        return no_memory(r);
     s->overrides[s->n_overrides++] = *o;
     return TUTTI_OK;
 }
@@ -453,12 +462,11 @@ static const tt_machine *find_machine(const char *name, size_t len)
 
 static tutti_err no_such(const char *spec, size_t len, tutti_diag *diag)
 {
-    uint32_t best = 4;
+    size_t best = 4;
     const char *found = NULL;
     tutti_generator_info info;
     for (size_t i = 0; tt_generator_at(i, &info); i++) {
-        uint32_t d = tt_edit_distance(spec, len, info.name, strlen(info.name),
-                                      best);
+        size_t d = tt_letters_apart(spec, len, info.name);
         if (d < best) {
             best = d;
             found = info.name;
@@ -498,7 +506,7 @@ static tutti_err read_whole(reader *r, const char *spec)
 tutti_err tt_genspec_read(const tt_mem *mem, const char *spec, tt_genspec *out,
                           tutti_diag *diag)
 {
-    *out = (tt_genspec){.mem = mem};
+    *out = (tt_genspec){.arena = {.mem = mem}};
     reader r = {.diag = diag, .out = out};
     size_t len = name_length(spec);
     const tt_machine *m = find_machine(spec, len);
@@ -514,13 +522,6 @@ tutti_err tt_genspec_read(const tt_mem *mem, const char *spec, tt_genspec *out,
         err = read_args(&r);
     }
     return err ? err : sort_overrides(&r);
-}
-
-void tt_genspec_fini(tt_genspec *s)
-{
-    tt_free(s->mem, s->numbers, s->cap_numbers, sizeof(*s->numbers));
-    tt_free(s->mem, s->factors, s->cap_factors, sizeof(*s->factors));
-    tt_free(s->mem, s->overrides, s->cap_overrides, sizeof(*s->overrides));
 }
 
 bool tt_topology_is_generator(const char *spec)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * genspec.h - a generator spec, read: what to make, how large, how fast, who
- * sits where. Private to the folder. */
+ * sits where. Private to the folder.
+ *
+ * Circles  generate.c genspec.c: a generator has its spec read, which finds the
+ *          row of its name, which names the maker */
 #ifndef TT_TOPOLOGY_GENSPEC_H
 #define TT_TOPOLOGY_GENSPEC_H
 
@@ -55,7 +58,7 @@ typedef struct tt_override {
 } tt_override;
 
 typedef struct tt_genspec {
-    const tt_mem *mem;
+    tt_arena arena; /* of the lists */
     const tt_generator *generator;
     tt_spot shape_at;
     uint32_t n_numbers;
@@ -70,9 +73,8 @@ typedef struct tt_genspec {
     bool ends_routes; /* hosts do not forward */
 } tt_genspec;
 
-/* Reads; tt_genspec_fini() in any case. */
+/* Reads; tt_arena_free(&out->arena) in any case. */
 tutti_err tt_genspec_read(const tt_mem *mem, const char *spec, tt_genspec *out,
                           tutti_diag *diag);
-void tt_genspec_fini(tt_genspec *s);
 
 #endif

@@ -127,7 +127,7 @@ typedef struct mark {
 } mark;
 
 typedef struct import {
-    const tt_mem *mem;
+    tt_arena arena; /* of the lists */
     tt_topo_builder *b;
     tutti_diag *diag;
     tutti_err err;
@@ -195,18 +195,14 @@ static void *add(import *m, list *l, size_t size)
 {
     if (!may_count(m, l->n))
         return NULL;
-    if (tt_grow(m->mem, &l->items, &l->cap, l->n + 1, size)) {
+    l->items = tt_arena_grow(&m->arena, l->items, &l->cap, l->n + 1, size);
+    if (m->arena.err) {
         refuse(m, TUTTI_ENOMEM, "no memory for the network");
         return NULL;
     }
     char *item = (char *)l->items + l->n++ * size;
     memset(item, 0, size);
     return item;
-}
-
-static void drop(const import *m, list *l, size_t size)
-{
-    tt_free(m->mem, l->items, l->cap, size);
 }
 
 /* ----------------------------------------------------------- attributes -- */
@@ -765,7 +761,7 @@ static void place_ranks(import *m)
 {
     const gpu *g = m->gpus.items;
     uint32_t n = (uint32_t)m->gpus.n;
-    uint32_t *place = tt_new(m->mem, n, sizeof(*place));
+    uint32_t *place = tt_arena_new(&m->arena, n, sizeof(*place));
     if (!place && n) {
         refuse(m, TUTTI_ENOMEM, "no memory for the network");
         return;
@@ -776,7 +772,6 @@ static void place_ranks(import *m)
                         (g[k].rank == g[i].rank && k < i);
     }
     tt_topo_place(m->b, place, n);
-    tt_free(m->mem, place, n, sizeof(*place));
 }
 
 static void finish(import *m)
@@ -846,7 +841,7 @@ tutti_err tt_topology_import_nccl(const tt_mem *mem, const char *text,
     if (memchr(text, 0, len < 4 ? len : 4))
         return tt_fail_at(diag, TUTTI_EFORMAT, (tt_spot){1, 1},
                           "this is not XML in UTF-8");
-import m = {.mem = mem, .diag = diag };
+import m = {.arena = {.mem = mem }, .diag = diag };
     tutti_err err = tt_topo_builder_create(mem, &m.b, diag);
     if (err)
         return err;
@@ -859,12 +854,7 @@ import m = {.mem = mem, .diag = diag };
     if (m.xml && m.xml->myDoc)
         xmlFreeDoc(m.xml->myDoc);
     xmlFreeParserCtxt(m.xml);
-    drop(&m, &m.gpus, sizeof(gpu));
-    drop(&m, &m.cpus, sizeof(cpu));
-    drop(&m, &m.nvlinks, sizeof(peer));
-    drop(&m, &m.pcilinks, sizeof(peer));
-    drop(&m, &m.nets, sizeof(net));
-    drop(&m, &m.pcis, sizeof(pci_switch));
+    tt_arena_free(&m.arena);
     if (!m.err)
         return tt_topo_seal(m.b, out, diag);
     tt_topo_builder_free(m.b);

@@ -139,6 +139,12 @@ static tutti_err twice(const reader *r, word w)
                       tt_quoted(w.at, w.len).text);
 }
 
+static tutti_err end_line(reader *r)
+{
+    word rest = next_word(r);
+    return rest.len ? unexpected(r, rest, "the end of the line") : TUTTI_OK;
+}
+
 /* Decimal digits, the whole word, up to `most`. */
 static tutti_err read_number(const reader *r, word w, const char *what,
                              uint32_t most, uint32_t *out)
@@ -460,8 +466,9 @@ static tutti_err read_dev(const reader *r, link_line *l, word value)
     tutti_err err = take_dev(r, &value, l->devs[at]);
     if (!err && is_pair)
         err = take_dev(r, &value, l->devs[1]);
-    if (err || value.len)
-        return err ? err : unexpected(r, value, "the end of the word");
+    err = err ? err : end_word(r, value);
+    if (err)
+        return err;
     if (!l->devs[0][0] && !l->devs[1][0])
         return unexpected(r, whole, "the name of an interface");
     for (int i = 0; i < 2; i++) {
@@ -572,13 +579,10 @@ static tutti_err read_grid(reader *r, word keyword)
     g.wraps = is_word(kind, "torus");
     if (!g.wraps && !is_word(kind, "mesh"))
         return unexpected(r, kind, "`torus` or `mesh`");
-    word rest = next_word(r);
-    if (rest.len)
-        return unexpected(r, rest, "the end of the line");
     r->has_grid = true;
     tt_topo_at(r->b, spot(r, sizes.at));
     tt_topo_grid(r->b, &g);
-    return TUTTI_OK;
+    return end_line(r);
 }
 
 static tutti_err read_sockets(reader *r, word keyword)
@@ -593,12 +597,9 @@ static tutti_err read_sockets(reader *r, word keyword)
         return err;
     if (n == 0)
         return unexpected(r, number, "how many sockets fill a link, 1 to 16");
-    word rest = next_word(r);
-    if (rest.len)
-        return unexpected(r, rest, "the end of the line");
     r->has_sockets = true;
     tt_topo_sockets(r->b, n);
-    return TUTTI_OK;
+    return end_line(r);
 }
 
 /* ----------------------------------------------------------------- file -- */
@@ -612,8 +613,7 @@ static tutti_err read_header(reader *r)
     if (!is_word(version, "1"))
         return unexpected(r, version,
                           "version 1, the only one that can be read");
-    word rest = next_word(r);
-    return rest.len ? unexpected(r, rest, "the end of the line") : TUTTI_OK;
+    return end_line(r);
 }
 
 static tutti_err read_lines(reader *r)

@@ -17,6 +17,7 @@
 #include "topology/network.h"
 
 #include "base/hash.h"
+#include "base/nearest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,9 +25,7 @@
 
 typedef struct cable {
     uint32_t a, z;
-    uint64_t up_bps, down_bps, latency_ps;
-    const char *dev, *far_dev;
-    bool is_memory;
+    tt_wire wire;
 } cable;
 
 typedef struct cables {
@@ -185,45 +184,18 @@ uint32_t tt_topo_find(const tt_topo_builder *b, const char *name, size_t len)
     return b->table[slot_of(b, name, len)] - 1; /* 0 - 1 is TT_NONE */
 }
 
-uint32_t tt_edit_distance(const char *a, size_t a_len, const char *b,
-                          size_t b_len, uint32_t most)
-{
-    enum { LONGEST = 64 };
-    size_t more = a_len > b_len ? a_len - b_len : b_len - a_len;
-    if (a_len > LONGEST || b_len > LONGEST || more > most)
-        return most;
-    /* Three rows of the usual table: i, i - 1, i - 2. */
-    uint32_t rows[3][LONGEST + 1];
-    for (uint32_t k = 0; k <= b_len; k++)
-        rows[0][k] = k;
-    for (uint32_t i = 1; i <= a_len; i++) {
-        uint32_t *now = rows[i % 3];
-        const uint32_t *last = rows[(i + 2) % 3], *older = rows[(i + 1) % 3];
-        now[0] = i;
-        for (uint32_t k = 1; k <= b_len; k++) {
-            uint32_t best = last[k - 1] + (a[i - 1] != b[k - 1]);
-            best = last[k] + 1 < best ? last[k] + 1 : best;
-            best = now[k - 1] + 1 < best ? now[k - 1] + 1 : best;
-            bool swapped = i > 1 && k > 1 && a[i - 1] == b[k - 2] &&
-                           a[i - 2] == b[k - 1];
-            if (swapped && older[k - 2] + 1 < best)
-                best = older[k - 2] + 1;
-            now[k] = best;
-        }
-    }
-    uint32_t d = rows[a_len % 3][b_len];
-    return d < most ? d : most;
-}
-
 const char *tt_topo_nearest(const tt_topo_builder *b, const char *name,
                             size_t len)
 {
     /* Farther away is no help. */
-    uint32_t best = len < 3 ? 1 : len < 5 ? 2 : 3;
+    size_t best = len < 3 ? 1 : len < 5 ? 2 : 3;
     const char *found = NULL;
     for (uint32_t v = 0; v < b->n_nodes && best > 1; v++) {
         const char *other = b->nodes[v].name;
-        uint32_t d = tt_edit_distance(name, len, other, strlen(other), best);
+        size_t other_len = strlen(other);
+        if (other_len >= len + best || len >= other_len + best)
+            continue; /* that is quicker seen, among many names */
+        size_t d = tt_letters_apart(name, len, other);
         if (d < best) {
             best = d;
             found = other;
@@ -384,7 +356,7 @@ static bool wire_is_good(tt_topo_builder *b, const tt_wire *w)
 
 static void add_cable(tt_topo_builder *b, cables *to, const cable *c)
 {
-    uint32_t n_links = c->down_bps ? 2 : 1;
+    uint32_t n_links = c->wire.down_bps ? 2 : 1;
     if (b->n_links + n_links > TT_MAX_LINKS) {
         tt_topo_refuse(b, TUTTI_ELIMIT, b->at,
                        "a network can have at most %u links, counted in each "
@@ -432,14 +404,9 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                        "an interface is named at a switch, or badly");
         return;
     }
-    cable c = {a,
-               z,
-               wire->up_bps,
-               wire->down_bps,
-               wire->latency_ps,
-               keep(b, wire->dev),
-               keep(b, wire->far_dev),
-               wire->is_memory};
+    cable c = {a, z, *wire};
+    c.wire.dev = keep(b, wire->dev);
+    c.wire.far_dev = keep(b, wire->far_dev);
     if (!b->err)
         add_cable(b, &b->wires, &c);
 }
@@ -456,12 +423,12 @@ uint32_t tt_topo_slot(tt_topo_builder *b, uint32_t hub, const char *name,
         return TT_NONE;
     uint32_t v = add_node(b, name, TT_NODE_SLOT, hub);
     uint64_t down = memory->down_bps ? memory->down_bps : memory->up_bps;
-    const cable c = {.a = v,
-                     .z = hub,
-                     .up_bps = memory->up_bps,
-                     .down_bps = down,
-                     .latency_ps = memory->latency_ps,
-                     .is_memory = true};
+    const cable c = {v,
+                     hub,
+                     {.up_bps = memory->up_bps,
+                      .down_bps = down,
+                      .latency_ps = memory->latency_ps,
+                      .is_memory = true}};
     if (!b->err)
         add_cable(b, &b->memory, &c);
     return v;
@@ -519,7 +486,7 @@ typedef struct draft {
     uint32_t *rank_node, *first_out, *out, *first_in, *in;
 } draft;
 
-static bool draft_new(tt_topo_builder *b, draft *d)
+static void draft_new(tt_topo_builder *b, draft *d)
 {
     tt_arena *a = &b->arena;
     size_t n = b->n_nodes;
@@ -533,8 +500,8 @@ static bool draft_new(tt_topo_builder *b, draft *d)
     d->first_in = tt_arena_new(a, n + 1, 4);
     d->out = tt_arena_new(a, m, 4);
     d->in = tt_arena_new(a, m, 4);
-    return d->t && d->nodes && d->links && d->rank_node && d->first_out &&
-           d->first_in && d->out && d->in;
+    if (a->err)
+        no_memory(b);
 }
 
 static tt_link *lay_cables(tt_link *at, const tt_link *first,
@@ -542,15 +509,16 @@ static tt_link *lay_cables(tt_link *at, const tt_link *first,
 {
     for (uint32_t i = 0; i < from->n; i++) {
         const cable *c = &from->list[i];
-        uint32_t number = (uint32_t)(at - first);
-        bool both = c->down_bps > 0;
-        uint32_t back = both ? number + 1 : TT_NONE;
-        *at++ = (tt_link){c->a,          c->z,   back,        c->up_bps,
-                          c->latency_ps, c->dev, c->is_memory};
+        const tt_wire *w = &c->wire;
+        uint32_t there = (uint32_t)(at - first), back = there + 1;
+        bool both = w->down_bps > 0;
+        *at++ = (tt_link){c->a,        c->z,          both ? back : TT_NONE,
+                          w->up_bps,   w->latency_ps, w->dev,
+                          w->is_memory};
         if (both)
-            *at++ = (tt_link){c->z,        c->a,          number,
-                              c->down_bps, c->latency_ps, c->far_dev,
-                              c->is_memory};
+            *at++ = (tt_link){c->z,        c->a,          there,
+                              w->down_bps, w->latency_ps, w->far_dev,
+                              w->is_memory};
     }
     return at;
 }
@@ -664,8 +632,7 @@ static void check_paths(tt_topo_builder *b, const draft *d)
 
 /* ---------------------------------------------------------------- grids -- */
 
-/* Nodes of the grid; 0: more than 2^32. */
-static uint64_t grid_size(const tt_grid *g)
+uint64_t tt_grid_points(const tt_grid *g)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < g->n_dims; i++) {
@@ -745,7 +712,7 @@ static void check_grid(tt_topo_builder *b, const draft *d)
     bool has_zero = b->grid.n_dims > TT_MAX_DIMS;
     for (uint32_t i = 0; i < b->grid.n_dims && !has_zero; i++)
         has_zero = b->grid.dims[i] == 0;
-    uint64_t n = has_zero ? 0 : grid_size(&b->grid);
+    uint64_t n = has_zero ? 0 : tt_grid_points(&b->grid);
     if (n != b->n_nodes)
         tt_topo_refuse(b, TUTTI_EINVAL, b->grid_at,
                        "this grid does not have the network's %u nodes",
@@ -785,8 +752,8 @@ tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
     draft d = {0};
     if (!b->err && b->n_ranks == 0)
         tt_topo_refuse(b, TUTTI_EINVAL, b->at, "a network needs a host");
-    if (!b->err && !draft_new(b, &d))
-        no_memory(b);
+    if (!b->err)
+        draft_new(b, &d);
     if (!b->err)
         fill(b, &d);
     if (!b->err) {

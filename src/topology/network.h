@@ -25,11 +25,6 @@ typedef struct tt_quote {
 } tt_quote;
 tt_quote tt_quoted(const char *at, size_t len);
 
-/* Number of single-character changes between two words, at most `most`, which
- * also stands for more (changes of place count once); for "did you mean". */
-uint32_t tt_edit_distance(const char *a, size_t a_len, const char *b,
-                          size_t b_len, uint32_t most);
-
 /* -------------------------------------------------------------- builder -- */
 
 /* Nodes and links added from now on come from here. */

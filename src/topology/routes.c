@@ -134,35 +134,21 @@ static uint32_t grid_route(const tt_routes *r, uint32_t from, uint32_t to,
 
 /* ---------------------------------------------------------------- trees -- */
 
-/* Links of each node by the node they lead to, then by number. */
-static bool sort_links(maker *m)
+/* The links out of (into) each node by the node at their other end, then by
+ * number: t->in (t->out) has them all in order of that node. */
+static uint32_t *sort_links(maker *m, tt_arena *arena, bool is_out)
 {
     const tutti_topology *t = m->t;
-    tt_routes *r = m->r;
-    r->sorted = tt_arena_new(&r->arena, (size_t)t->n_links + 1, 4);
-    uint32_t *next = tt_arena_new(&m->arena, t->n_nodes, 4);
-    if (!r->sorted || !next)
-        return false;
-    memcpy(next, t->first_out, t->n_nodes * sizeof(*next));
-    for (uint32_t k = 0; k < t->n_links; k++) {
-        uint32_t link = t->in[k]; /* in order of `to` */
-        r->sorted[next[t->links[link].from]++] = link;
-    }
-    return true;
-}
-
-/* The same of the links that enter a node, by where they come from. */
-static uint32_t *sort_entering(maker *m)
-{
-    const tutti_topology *t = m->t;
-    uint32_t *list = tt_arena_new(&m->arena, (size_t)t->n_links + 1, 4);
+    const uint32_t *from = is_out ? t->in : t->out;
+    uint32_t *list = tt_arena_new(arena, (size_t)t->n_links + 1, 4);
     uint32_t *next = tt_arena_new(&m->arena, t->n_nodes, 4);
     if (!list || !next)
         return NULL;
-    memcpy(next, t->first_in, t->n_nodes * sizeof(*next));
+    memcpy(next, is_out ? t->first_out : t->first_in,
+           t->n_nodes * sizeof(*next));
     for (uint32_t k = 0; k < t->n_links; k++) {
-        uint32_t link = t->out[k];
-        list[next[t->links[link].to]++] = link;
+        const tt_link *l = &t->links[from[k]];
+        list[next[is_out ? l->from : l->to]++] = from[k];
     }
     return list;
 }
@@ -265,11 +251,9 @@ static bool find_trees(maker *m)
     m->others = tt_arena_new(&m->arena, n, 4);
     m->queue = tt_arena_new(&m->arena, n, 4);
     m->deepest = tt_arena_new(&m->arena, n, 4);
-    if (!sort_links(m) || !r->up || !r->depth || !r->root || !m->degree ||
-        !m->others || !m->queue || !m->deepest)
-        return false;
-    const uint32_t *entering = sort_entering(m);
-    if (!entering)
+    r->sorted = sort_links(m, &r->arena, true);
+    const uint32_t *entering = sort_links(m, &m->arena, false);
+    if (r->arena.err || m->arena.err)
         return false;
     for (uint32_t v = 0; v < n; v++)
         count_neighbours(m, entering, v);
@@ -289,7 +273,7 @@ static bool number_core(maker *m)
     r->number = tt_arena_new(&r->arena, n, 4);
     r->row = tt_arena_new(&r->arena, r->n_core, 4);
     m->core = tt_arena_new(&m->arena, r->n_core, 4);
-    if (!r->number || !r->row || !m->core)
+    if (r->arena.err || m->arena.err)
         return false;
     uint32_t i = 0;
     for (uint32_t v = 0; v < n; v++) {
@@ -310,7 +294,7 @@ static bool list_core_links(maker *m)
     const tt_routes *r = m->r;
     m->first = tt_arena_new(&m->arena, (size_t)r->n_core + 1, 4);
     m->from = tt_arena_new(&m->arena, (size_t)t->n_links + 1, 4);
-    if (!m->first || !m->from)
+    if (m->arena.err)
         return false;
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n_core; i++) {

@@ -164,11 +164,11 @@ static tutti_err copy(const tutti_topology *t, const choice *what,
                 .number = invert(t, what->members, what->n, &arena),
                 .node = tt_arena_new(&arena, t->n_nodes, sizeof(uint32_t)),
                 .place = tt_arena_new(&arena, what->n, sizeof(uint32_t))};
-    tutti_err err = TUTTI_ENOMEM;
-    if (c.number && c.node && c.place)
-        err = tt_topo_builder_create(mem, &c.b, diag);
-    else
+    tutti_err err = arena.err;
+    if (err)
         tt_fail(diag, err, "no memory for a copy of a network");
+    else
+        err = tt_topo_builder_create(mem, &c.b, diag);
     if (!err) {
         fill(&c);
         err = tt_topo_seal(c.b, out, diag);

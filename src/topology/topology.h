@@ -5,8 +5,9 @@
  * carries several (its memory), or one such rank's slot at the hub. Only
  * `rank` matters to most readers: a node with a rank sends, receives and
  * reduces; every node forwards, but for hosts of which it is said that they do
- * not. A full-duplex cable is two links, each other's twin. Rates are whole bits per second and latencies whole picoseconds, so
- * that a text reads back to the same network and the optimum is exact.
+ * not. A full-duplex cable is two links, each other's twin. Rates are whole bits
+ * per second and latencies whole picoseconds, so that a text reads back to the
+ * same network and the optimum is exact.
  *
  * Immutable once sealed; owned by `mem`. All functions are pure. [any thread]
  *
@@ -59,6 +60,9 @@ typedef struct tt_grid {
     bool wraps;
 } tt_grid;
 
+/* Nodes of the grid; 0: more than 2^32. */
+uint64_t tt_grid_points(const tt_grid *g);
+
 struct tutti_topology {
     uint32_t n_ranks, n_nodes, n_links;
     const tt_node *nodes;
@@ -99,8 +103,8 @@ bool tt_topology_is_generator(const char *spec);
 bool tt_generator_at(size_t index, tutti_generator_info *out);
 
 /* The same network with these n different ranks of t only, members[i] as rank
- * i; NULL: all. Hosts without any go on forwarding, as switches, or are left out where they
- * do not forward; those of several ranks keep the slots of members. */
+ * i; NULL: all. Hosts without any go on forwarding, as switches, or are left out
+ * where they do not forward; those of several ranks keep the slots of members. */
 tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag);

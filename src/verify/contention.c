@@ -139,7 +139,7 @@ tutti_err tt_contention(const tutti_schedule *s, const tutti_topology *t,
     k.touched = tt_arena_new(&arena, t->n_links, sizeof(*k.touched));
     k.route = tt_arena_new(&arena, (size_t)tt_routes_max_links(routes) + 1,
                            sizeof(*k.route));
-    if (!k.load || !k.touched || !k.route) {
+    if (arena.err) {
         err = tt_fail(diag, TUTTI_ENOMEM,
                       "no memory to count the transfers of %u links",
                       t->n_links);

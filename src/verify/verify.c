@@ -23,7 +23,8 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "base/sets.h"
 
 /* count contributions. 1: that of rank `ref`; neither 0, 1 nor n_ranks: the
  * bits of row `ref`. */
@@ -71,7 +72,7 @@ static bool contains(const proof *p, set a, uint32_t rank)
     if (a.count == p->s->n_ranks)
         return true;
     if (has_row(p, a))
-        return row(p, a.ref)[rank / 64] >> (rank % 64) & 1;
+        return tt_set_has(row(p, a.ref), rank);
     return a.count == 1 && a.ref == rank;
 }
 
@@ -85,13 +86,7 @@ static bool overlap(const proof *p, set a, set b)
         return contains(p, b, a.ref);
     if (b.count == 1)
         return contains(p, a, b.ref);
-    const uint64_t *x = row(p, a.ref);
-    const uint64_t *y = row(p, b.ref);
-    for (size_t i = 0; i < p->n_words; i++) {
-        if (x[i] & y[i])
-            return true;
-    }
-    return false;
+    return tt_set_overlap(row(p, a.ref), row(p, b.ref), p->n_words);
 }
 
 static set share(proof *p, set a)
@@ -133,13 +128,10 @@ static tutti_err take_row(proof *p, uint32_t *out)
 /* Adds the contributions of a to a row. */
 static void add_bits(const proof *p, uint64_t *to, set a)
 {
-    if (a.count == 1) {
-        to[a.ref / 64] |= UINT64_C(1) << (a.ref % 64);
-        return;
-    }
-    const uint64_t *from = row(p, a.ref);
-    for (size_t i = 0; i < p->n_words; i++)
-        to[i] |= from[i];
+    if (a.count == 1)
+        tt_set_add(to, a.ref);
+    else
+        tt_set_unite(to, row(p, a.ref), p->n_words);
 }
 
 /* *a := *a + b, which do not overlap and are not empty. Takes a's use of its
@@ -159,9 +151,9 @@ static tutti_err unite(proof *p, set *a, set b)
         if (err)
             return err;
         if (has_row(p, *a)) {
-            memcpy(row(p, ref), row(p, a->ref), p->n_words * 8);
+            tt_set_copy(row(p, ref), row(p, a->ref), p->n_words);
         } else {
-            memset(row(p, ref), 0, p->n_words * 8);
+            tt_set_clear(row(p, ref), p->n_words);
             add_bits(p, row(p, ref), *a);
         }
         drop(p, *a);
@@ -250,11 +242,7 @@ static tutti_err refuse(const proof *p, uint32_t rank, uint32_t step,
         snprintf(block, sizeof(block), " (block %u)",
                  p->s->chunks[p->chunk].block);
     tt_fail(p->diag, TUTTI_EPROOF, "chunk %u%s: %s", p->chunk, block, sentence);
-    if (p->diag) {
-        p->diag->rank = rank;
-        p->diag->chunk = p->chunk;
-        p->diag->step = step;
-    }
+    tt_diag_at(p->diag, rank, p->chunk, step);
     return TUTTI_EPROOF;
 }
 
@@ -416,7 +404,7 @@ tutti_err tt_verify(const tutti_schedule *s, const tt_mem *mem,
 {
     tt_arena arena = {.mem = mem};
     proof p = {.s = s, .mem = mem, .diag = diag};
-    p.n_words = ((size_t)s->n_ranks + 63) / 64;
+    p.n_words = tt_set_words(s->n_ranks);
     p.holders = tt_arena_new(&arena, s->n_ranks, sizeof(*p.holders));
     p.written = tt_arena_new(&arena, s->n_ranks, sizeof(*p.written));
     tt_by_chunk by = {0};

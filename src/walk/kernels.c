@@ -435,3 +435,13 @@ tt_scale_fn tt_scale_kernel(tutti_type type)
     };
     return (unsigned)type < TUTTI_TYPE_COUNT ? table[type] : NULL;
 }
+
+tt_kernels tt_kernels_of(tutti_type type, tutti_op op)
+{
+    return (tt_kernels){
+        .reduce = tt_reduce_kernel(type, op),
+        .lines = tt_lines_kernel(type, op, false),
+        .mean_lines = tt_lines_kernel(type, op, true),
+        .divide = op == TUTTI_AVG ? tt_divide_kernel(type) : NULL,
+    };
+}

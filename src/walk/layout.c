@@ -64,7 +64,7 @@ static uint64_t own_elems(const tt_shape *s)
     return s->counts ? s->counts[s->rank] : s->count;
 }
 
-uint64_t tt_shape_in_elems(const tt_shape *s)
+static uint64_t in_elems(const tt_shape *s)
 {
     bool is_root = s->rank == s->root;
     switch (s->coll) {
@@ -82,7 +82,7 @@ uint64_t tt_shape_in_elems(const tt_shape *s)
     }
 }
 
-uint64_t tt_shape_out_elems(const tt_shape *s)
+static uint64_t out_elems(const tt_shape *s)
 {
     bool is_root = s->rank == s->root;
     switch (s->coll) {
@@ -100,7 +100,7 @@ uint64_t tt_shape_out_elems(const tt_shape *s)
     }
 }
 
-int64_t tt_shape_in_place_at(const tt_shape *s)
+static int64_t in_place_at(const tt_shape *s)
 {
     bool is_root = s->rank == s->root;
     switch (s->coll) {
@@ -117,7 +117,7 @@ int64_t tt_shape_in_place_at(const tt_shape *s)
     }
 }
 
-uint64_t tt_shape_total_bytes(const tt_shape *s)
+static uint64_t total_bytes(const tt_shape *s)
 {
     if (s->coll == TUTTI_ALL_TO_ALL && s->in_counts)
         return 0;
@@ -136,6 +136,16 @@ static uint64_t max_block_elems(const tt_shape *s)
     return most;
 }
 
+tt_measures tt_shape_measure(const tt_shape *s)
+{
+    return (tt_measures){
+        .in_elems = in_elems(s),
+        .out_elems = out_elems(s),
+        .in_place_at = in_place_at(s),
+        .total_bytes = total_bytes(s),
+    };
+}
+
 void tt_shape_layout(const tt_shape *s, tt_layout *out)
 {
     out->elem_bytes = s->elem_bytes;
@@ -143,6 +153,6 @@ void tt_shape_layout(const tt_shape *s, tt_layout *out)
     out->in_at = in_at;
     out->out_at = out_at;
     out->ctx = s;
-    out->total_bytes = tt_shape_total_bytes(s);
+    out->total_bytes = total_bytes(s);
     out->max_block_bytes = max_block_elems(s) * s->elem_bytes;
 }

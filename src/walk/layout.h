@@ -16,14 +16,16 @@ typedef struct tt_shape {
     const size_t *counts, *in_counts, *out_counts;
 } tt_shape;
 
-/* Elements of the input and the output buffer of this rank (0: not used). */
-uint64_t tt_shape_in_elems(const tt_shape *shape);
-uint64_t tt_shape_out_elems(const tt_shape *shape);
-/* Where the output begins inside the input when the call is in place, in
- * elements (negative: the input begins inside the output). */
-int64_t tt_shape_in_place_at(const tt_shape *shape);
-/* Bytes of all blocks; 0 when ranks know only their own sizes. */
-uint64_t tt_shape_total_bytes(const tt_shape *shape);
+typedef struct tt_measures {
+    /* Elements of the input and the output buffer of this rank (0: not used). */
+    uint64_t in_elems, out_elems;
+    /* Where the output begins inside the input when the call is in place, in
+     * elements (negative: the input begins inside the output). */
+    int64_t in_place_at;
+    /* Of all blocks; 0 when ranks know only their own sizes. */
+    uint64_t total_bytes;
+} tt_measures;
+tt_measures tt_shape_measure(const tt_shape *shape);
 /* Fills the functions, ctx and elem_bytes and sizes of a layout; shape must
  * outlive it. The cutting members are the caller's. */
 void tt_shape_layout(const tt_shape *shape, tt_layout *out);

@@ -235,7 +235,7 @@ static tutti_err make_lanes(work *w)
     w->sends = tt_arena_new(&w->arena, part->n_xfers, sizeof(tt_lane));
     w->recvs = tt_arena_new(&w->arena, part->n_xfers, sizeof(tt_lane));
     w->groups = tt_arena_new(&w->arena, part->n_xfers, sizeof(tt_group));
-    if (!open || !wires || !w->sends || !w->recvs || !w->groups)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     memset(open, 0xff, n * sizeof(*open));
     for (uint64_t i = 0; i < part->n_xfers; i++)
@@ -401,19 +401,30 @@ static tutti_err walk(work *w)
 
 /* ----------------------------------------------------------------- pack -- */
 
+/* n items that each have a run, at this place in the item. */
+typedef struct items {
+    void *first;
+    uint32_t n;
+    size_t bytes, run_at;
+} items;
+
+static tt_run *run_of(const items *of, uint32_t i)
+{
+    return (tt_run *)(void *)((char *)of->first + i * of->bytes + of->run_at);
+}
+
 /* The lists by `to` (or `from`) of some edges, appended to index. */
-static void pack_edges(work *w, const edges *e, bool by_to, uint32_t n_items,
-                       void (*set)(tt_bound *, uint32_t, uint32_t, uint32_t))
+static void pack_edges(work *w, const edges *e, bool by_to, items of)
 {
     tt_bound *b = w->b;
     uint32_t *index = b->index + b->index[0]; /* index[0]: next free */
     uint32_t at = b->index[0];
-    uint32_t *count = w->group_lanes; /* scratch, n_items + 1 */
-    memset(count, 0, ((size_t)n_items + 1) * sizeof(*count));
+    uint32_t *count = w->group_lanes; /* scratch, of.n + 1 */
+    memset(count, 0, ((size_t)of.n + 1) * sizeof(*count));
     for (size_t i = 0; i < e->n; i++)
         count[(by_to ? e->list[i].to : e->list[i].from) + 1]++;
-    for (uint32_t i = 0; i < n_items; i++) {
-        set(b, i, at + count[i], count[i + 1]);
+    for (uint32_t i = 0; i < of.n; i++) {
+        *run_of(&of, i) = (tt_run){at + count[i], count[i + 1]};
         count[i + 1] += count[i];
     }
     for (size_t i = 0; i < e->n; i++) {
@@ -423,51 +434,31 @@ static void pack_edges(work *w, const edges *e, bool by_to, uint32_t n_items,
     b->index[0] += (uint32_t)e->n;
 }
 
-static void set_send_preds(tt_bound *b, uint32_t i, uint32_t at, uint32_t n)
+static items runs_of_sends(const tt_bound *b, size_t run_at)
 {
-    b->sends[i].preds = at;
-    b->sends[i].n_preds = n;
+    return (items){b->sends, b->n_sends, sizeof(*b->sends), run_at};
 }
 
-static void set_send_blocks(tt_bound *b, uint32_t i, uint32_t at, uint32_t n)
+static items runs_of_groups(const tt_bound *b, size_t run_at)
 {
-    b->sends[i].blocks = at;
-    b->sends[i].n_blocks = n;
-}
-
-static void set_group_preds(tt_bound *b, uint32_t i, uint32_t at, uint32_t n)
-{
-    b->groups[i].preds = at;
-    b->groups[i].n_preds = n;
-}
-
-static void set_group_gates(tt_bound *b, uint32_t i, uint32_t at, uint32_t n)
-{
-    b->groups[i].gates = at;
-    b->groups[i].n_gates = n;
-}
-
-static void set_group_nexts(tt_bound *b, uint32_t i, uint32_t at, uint32_t n)
-{
-    b->groups[i].nexts = at;
-    b->groups[i].n_nexts = n;
-}
-
-static void set_group_sends(tt_bound *b, uint32_t i, uint32_t at, uint32_t n)
-{
-    b->groups[i].sends = at;
-    b->groups[i].n_sends = n;
+    return (items){b->groups, b->n_groups, sizeof(*b->groups), run_at};
 }
 
 static void pack_all_edges(work *w)
 {
     const tt_bound *b = w->b;
-    pack_edges(w, &w->group_to_send, true, b->n_sends, set_send_preds);
-    pack_edges(w, &w->group_to_send, false, b->n_groups, set_group_sends);
-    pack_edges(w, &w->group_to_group, true, b->n_groups, set_group_preds);
-    pack_edges(w, &w->group_to_group, false, b->n_groups, set_group_nexts);
-    pack_edges(w, &w->send_to_group, true, b->n_groups, set_group_gates);
-    pack_edges(w, &w->send_to_group, false, b->n_sends, set_send_blocks);
+    pack_edges(w, &w->group_to_send, true,
+               runs_of_sends(b, offsetof(tt_lane, preds)));
+    pack_edges(w, &w->group_to_send, false,
+               runs_of_groups(b, offsetof(tt_group, sends)));
+    pack_edges(w, &w->group_to_group, true,
+               runs_of_groups(b, offsetof(tt_group, preds)));
+    pack_edges(w, &w->group_to_group, false,
+               runs_of_groups(b, offsetof(tt_group, nexts)));
+    pack_edges(w, &w->send_to_group, true,
+               runs_of_groups(b, offsetof(tt_group, gates)));
+    pack_edges(w, &w->send_to_group, false,
+               runs_of_sends(b, offsetof(tt_lane, blocks)));
 }
 
 /* The lists of receive lanes: of each group, and of each piece by src. */
@@ -681,7 +672,7 @@ static tutti_err allocate(work *w)
         n_pieces += w->recvs[l].n_chunks;
     b->spans = tt_arena_new(&b->arena, n_spans, sizeof(tt_span));
     b->pieces = tt_arena_new(&b->arena, n_pieces, sizeof(tt_piece));
-    if (!b->spans || !b->pieces)
+    if (b->arena.err)
         return TUTTI_ENOMEM;
     return TUTTI_OK;
 }

@@ -10,11 +10,12 @@
  *   lane   the transfers of one step between this rank and one peer over a run
  *          of adjacent chunks; the unit of sending, credit and order
  *   group  the receive lanes that together form one reduction (rule 3)
- *   slice  chunks are cut into K_c slices (K_c a power of two that depends on
- *          the chunk's size alone, so both ends agree); only chunks with
- *          K_c == 1 are merged into one lane, so slice numbers of lanes that
- *          depend on each other always mean the same elements
- */
+ *   slice  chunks are cut into K_c slices (schedule/cut.h: a power of two that
+ *          both ends know); only chunks with K_c == 1 are merged into one lane,
+ *          so slice numbers of lanes that depend on each other always mean the
+ *          same elements
+ *
+ * Next: part.c, lower.c, machine.c (performs a bound part). */
 #ifndef TT_WALK_LOWER_H
 #define TT_WALK_LOWER_H
 
@@ -73,6 +74,11 @@ typedef struct tt_span {
     uint8_t base;
 } tt_span;
 
+/* index[at] .. index[at + n - 1] of a bound part. */
+typedef struct tt_run {
+    uint32_t at, n;
+} tt_run;
+
 typedef struct tt_lane {
     uint32_t peer;    /* member rank */
     uint32_t partner; /* index into bound->partners */
@@ -89,11 +95,11 @@ typedef struct tt_lane {
     bool is_pull, is_put;
     uint64_t vector_at; /* where the chunk is in the input or output */
     uint8_t port;
-    uint32_t span;             /* first of n_chunks spans */
-    uint32_t preds, n_preds;   /* send: groups that must be done before */
-    uint32_t blocks, n_blocks; /* send: groups that wait for it to leave */
-    uint64_t slice_bytes;      /* of the largest slice */
-    uint64_t staging;          /* receive: offset; send: of the pack buffer */
+    uint32_t span;        /* first of n_chunks spans */
+    tt_run preds;         /* send: groups that must be done before */
+    tt_run blocks;        /* send: groups that wait for it to leave */
+    uint64_t slice_bytes; /* of the largest slice */
+    uint64_t staging;     /* receive: offset; send: of the pack buffer */
 } tt_lane;
 
 /* One chunk of a group: own value and inputs, in order of src. */
@@ -110,10 +116,10 @@ typedef struct tt_group {
     bool pulls;                /* a lane of it is_pull */
     uint32_t lanes, n_lanes;   /* receive lanes, in bound->index */
     uint32_t pieces, n_pieces; /* in order of chunk */
-    uint32_t preds, n_preds;   /* groups that must be done before */
-    uint32_t gates, n_gates;   /* send lanes that must have left before */
-    uint32_t nexts, n_nexts;   /* groups that wait for this one */
-    uint32_t sends, n_sends;   /* send lanes that wait for this one */
+    tt_run preds;              /* groups that must be done before */
+    tt_run gates;              /* send lanes that must have left before */
+    tt_run nexts;              /* groups that wait for this one */
+    tt_run sends;              /* send lanes that wait for this one */
 } tt_group;
 
 typedef struct tt_local_copy {

@@ -102,8 +102,8 @@ static void release(tt_walk *w, const tt_group *group)
     const tt_bound *b = w->b;
     for (uint32_t i = 0; i < group->n_lanes; i++)
         w->hooks->release(w, b->recvs[b->index[group->lanes + i]].partner);
-    for (uint32_t i = 0; i < group->n_sends; i++)
-        w->hooks->release(w, b->sends[b->index[group->sends + i]].partner);
+    for (uint32_t i = 0; i < group->sends.n; i++)
+        w->hooks->release(w, b->sends[b->index[group->sends.at + i]].partner);
 }
 
 /* All memory of partners that a slice of the group uses, or none. */
@@ -116,8 +116,8 @@ static bool hold(tt_walk *w, const tt_group *group)
         if (is_pulled(w, lane))
             is_held = w->hooks->hold(w, lane->partner);
     }
-    for (uint32_t i = 0; i < group->n_sends && is_held; i++) {
-        uint32_t l = b->index[group->sends + i];
+    for (uint32_t i = 0; i < group->sends.n && is_held; i++) {
+        uint32_t l = b->index[group->sends.at + i];
         if (goes_there(w, l))
             is_held = w->hooks->hold(w, b->sends[l].partner);
     }
@@ -144,8 +144,8 @@ static bool is_send_ready(const tt_walk *w, uint32_t l)
         (uint64_t)k * lane->stride >=
             (uint64_t)w->front + w->b->window_positions)
         return false;
-    const uint32_t *pred = w->b->index + lane->preds;
-    for (uint32_t i = 0; i < lane->n_preds; i++)
+    const uint32_t *pred = w->b->index + lane->preds.at;
+    for (uint32_t i = 0; i < lane->preds.n; i++)
         if (w->done[pred[i]] <= k)
             return false;
     return true;
@@ -242,8 +242,8 @@ static void take(tt_walk *w, uint32_t l, uint32_t n)
     if (w->is_over)
         return;
     w->taken[l] = n;
-    for (uint32_t i = 0; i < lane->n_blocks && !w->is_over; i++)
-        try_group(w, b->index[lane->blocks + i]);
+    for (uint32_t i = 0; i < lane->blocks.n && !w->is_over; i++)
+        try_group(w, b->index[lane->blocks.at + i]);
     if (n == lane->n_slices && !w->is_over)
         close_one(w);
 }
@@ -302,12 +302,12 @@ static unsigned char *slot(const tt_walk *w, const tt_lane *lane, uint32_t k)
 /* Nothing but its inputs keeps slice k of the group. */
 static bool is_free(const tt_walk *w, const tt_group *group, uint32_t k)
 {
-    const uint32_t *gate = w->b->index + group->gates;
-    for (uint32_t i = 0; i < group->n_gates; i++)
+    const uint32_t *gate = w->b->index + group->gates.at;
+    for (uint32_t i = 0; i < group->gates.n; i++)
         if (w->taken[gate[i]] <= k)
             return false;
-    const uint32_t *pred = w->b->index + group->preds;
-    for (uint32_t i = 0; i < group->n_preds; i++)
+    const uint32_t *pred = w->b->index + group->preds.at;
+    for (uint32_t i = 0; i < group->preds.n; i++)
         if (w->done[pred[i]] <= k)
             return false;
     return true;
@@ -332,11 +332,11 @@ static bool is_ready(const tt_walk *w, uint32_t g)
 /* The reduction of a group's piece. */
 static tt_reduction reduction_of(const tt_walk *w, const tt_piece *piece)
 {
-    const bool divides = piece->divides && w->divide;
+    const bool divides = piece->divides && w->kernels.divide;
     return (tt_reduction){
-        .reduce = w->reduce,
-        .lines = divides ? w->mean_lines : w->lines,
-        .divide = divides ? w->divide : NULL,
+        .reduce = w->kernels.reduce,
+        .lines = divides ? w->kernels.mean_lines : w->kernels.lines,
+        .divide = divides ? w->kernels.divide : NULL,
         .divisor = w->divisor,
         .elem_bytes = w->b->elem_bytes,
     };
@@ -356,7 +356,7 @@ static void store_here(const tt_walk *w, const tt_group *group,
     else if (group->streams)
         tt_stream_reduce(&r, to, w->sources, n, count);
     else
-        w->reduce(to, w->sources, n, count);
+        w->kernels.reduce(to, w->sources, n, count);
     if (r.divide && !group->streams)
         r.divide(to, count, r.divisor);
 }
@@ -406,8 +406,8 @@ static uint32_t find_targets(tt_walk *w, const tt_group *group, const making *s)
 {
     const tt_bound *b = w->b;
     uint32_t n = 1;
-    for (uint32_t i = 0; i < group->n_sends && w->n_near > 0; i++) {
-        uint32_t l = b->index[group->sends + i];
+    for (uint32_t i = 0; i < group->sends.n && w->n_near > 0; i++) {
+        uint32_t l = b->index[group->sends.at + i];
         const tt_lane *lane = &b->sends[l];
         if (!goes_there(w, l))
             continue;
@@ -529,10 +529,10 @@ static bool apply(tt_walk *w, uint32_t g, uint32_t lane, const void *at)
         w->results_left[(s.k + 1) * group->stride - 1]--;
         advance_front(w);
     }
-    for (uint32_t i = 0; i < group->n_sends; i++)
-        consider(w, b->index[group->sends + i]);
-    for (uint32_t i = 0; i < group->n_nexts; i++)
-        try_group(w, b->index[group->nexts + i]);
+    for (uint32_t i = 0; i < group->sends.n; i++)
+        consider(w, b->index[group->sends.at + i]);
+    for (uint32_t i = 0; i < group->nexts.n; i++)
+        try_group(w, b->index[group->nexts.at + i]);
     if (w->done[g] == group->n_slices)
         close_one(w);
     return true;
@@ -584,8 +584,25 @@ void *tt_walk_place(tt_walk *w, uint32_t l)
                    slice_at(piece->to.n_elems, k, lane->n_slices));
 }
 
+/* Nothing here reads what was at its place: the sender knows (tt_part_xfer),
+ * even if this rank has not heard of it yet. */
+static void take_put(tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    const uint32_t g = lane->group;
+    const uint32_t k = w->arrived[l]++;
+    if (!w->put_in[l])
+        w->put_in[l] = k + 1;
+    if (w->done[g] != k || !apply(w, g, TT_NONE, NULL))
+        try_group(w, g);
+}
+
 void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
 {
+    if (!data) {
+        take_put(w, l);
+        return;
+    }
     const tt_lane *lane = &w->b->recvs[l];
     const uint32_t g = lane->group;
     const tt_group *group = &w->b->groups[g];
@@ -597,19 +614,6 @@ void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
     if (to != data)
         memcpy(to, data, wire_bytes(memory_bytes(w, lane, k)));
     try_group(w, g);
-}
-
-/* Nothing here reads what was at its place: the sender knows (tt_part_xfer),
- * even if this rank has not heard of it yet. */
-void tt_walk_was_put(tt_walk *w, uint32_t l)
-{
-    const tt_lane *lane = &w->b->recvs[l];
-    const uint32_t g = lane->group;
-    const uint32_t k = w->arrived[l]++;
-    if (!w->put_in[l])
-        w->put_in[l] = k + 1;
-    if (w->done[g] != k || !apply(w, g, TT_NONE, NULL))
-        try_group(w, g);
 }
 
 /* --------------------------------------------------------- within reach -- */
@@ -690,25 +694,16 @@ static size_t carve_walk(tt_walk *w, const tt_bound *b, unsigned char *memory)
     return c.used;
 }
 
-size_t tt_walk_bytes(const tt_bound *b)
-{
-    tt_walk w;
-    return carve_walk(&w, b, NULL);
-}
-
-void tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
-                  unsigned char *memory)
+size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
+                    unsigned char *memory)
 {
     *w = (tt_walk){.b = b, .hooks = hooks, .memory = memory};
-    carve_walk(w, b, memory);
+    return carve_walk(w, b, memory);
 }
 
 void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op, uint32_t divisor)
 {
-    w->reduce = tt_reduce_kernel(type, op);
-    w->lines = tt_lines_kernel(type, op, false);
-    w->mean_lines = tt_lines_kernel(type, op, true);
-    w->divide = op == TUTTI_AVG ? tt_divide_kernel(type) : NULL;
+    w->kernels = tt_kernels_of(type, op);
     w->divisor = divisor;
 }
 
@@ -747,15 +742,6 @@ void tt_walk_begin(tt_walk *w)
 
 /* ------------------------------------------------------------ questions -- */
 
-bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
-{
-    const tt_partner *p = &w->b->partners[partner];
-    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
-        if (w->taken[l] < w->b->sends[l].n_slices)
-            return false;
-    return true;
-}
-
 bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
 {
     const tt_partner *p = &w->b->partners[partner];
@@ -767,35 +753,28 @@ bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
     return true;
 }
 
-uint32_t tt_walk_step(const tt_walk *w, uint32_t *n_steps)
+tt_walk_state tt_walk_look(const tt_walk *w)
 {
     const tt_bound *b = w->b;
-    uint32_t least = TT_NONE;
-    *n_steps = 0;
+    tt_walk_state s = {.step = TT_NONE};
     for (uint32_t l = 0; l < b->n_recvs; l++) {
         const tt_lane *lane = &b->recvs[l];
-        if (lane->step + 1 > *n_steps)
-            *n_steps = lane->step + 1;
-        if (w->done[lane->group] < lane->n_slices && lane->step < least)
-            least = lane->step;
+        const uint32_t n_done = w->done[lane->group];
+        if (lane->step + 1 > s.n_steps)
+            s.n_steps = lane->step + 1;
+        if (n_done < lane->n_slices && lane->step < s.step)
+            s.step = lane->step;
+        s.moved_bytes +=
+            bytes_before(w, lane, is_pulled(w, lane) ? n_done : w->arrived[l]);
     }
     for (uint32_t l = 0; l < b->n_sends; l++) {
         const tt_lane *lane = &b->sends[l];
-        if (lane->step + 1 > *n_steps)
-            *n_steps = lane->step + 1;
-        if (w->taken[l] < lane->n_slices && lane->step < least)
-            least = lane->step;
+        if (lane->step + 1 > s.n_steps)
+            s.n_steps = lane->step + 1;
+        if (w->taken[l] < lane->n_slices && lane->step < s.step)
+            s.step = lane->step;
     }
-    return least == TT_NONE ? *n_steps : least;
-}
-
-uint64_t tt_walk_moved_bytes(const tt_walk *w)
-{
-    uint64_t sum = 0;
-    for (uint32_t l = 0; l < w->b->n_recvs; l++) {
-        const tt_lane *lane = &w->b->recvs[l];
-        sum += bytes_before(
-            w, lane, is_pulled(w, lane) ? w->done[lane->group] : w->arrived[l]);
-    }
-    return sum;
+    if (s.step == TT_NONE)
+        s.step = s.n_steps;
+    return s;
 }

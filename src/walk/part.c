@@ -74,7 +74,7 @@ static tutti_err mark_complete(const tutti_schedule *s, const tt_by_chunk *by,
         .before = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
         .stamp = tt_arena_new(arena, s->n_ranks, sizeof(uint64_t)),
     };
-    if (!n.held || !n.before || !n.stamp)
+    if (arena->err)
         return TUTTI_ENOMEM;
     for (uint64_t c = 0; c < s->n_chunks; c++)
         count_chunk(s, by, (uint32_t)c, &n, done);
@@ -158,7 +158,7 @@ static tutti_err mark_within(const tutti_schedule *s, const tt_by_chunk *by,
         .sent_at = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
         .received = tt_arena_new(arena, s->n_ranks, sizeof(uint32_t)),
     };
-    if (!m.stamp || !m.n_sent || !m.sent_to || !m.sent_at || !m.received)
+    if (arena->err)
         return TUTTI_ENOMEM;
     for (uint64_t c = 0; c < s->n_chunks; c++)
         mark_chunk(s, by->order + by->first[c], by->first[c + 1] - by->first[c],

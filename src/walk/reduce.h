@@ -38,10 +38,19 @@ typedef void (*tt_scale_fn)(void *dst, const void *src, size_t count,
 /* NULL where op is not defined for type (see TUTTI_OP_LIST). AVG and
  * SCALED_SUM give SUM's kernel. */
 tt_reduce_fn tt_reduce_kernel(tutti_type type, tutti_op op);
+/* tutti_op_check(), and why. */
+tutti_err tt_op_check(tutti_op op, tutti_type type, tutti_diag *diag);
 tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op,
                             bool divides);      /* NULL: use others */
 tt_divide_fn tt_divide_kernel(tutti_type type); /* NULL for BOOL */
 tt_scale_fn tt_scale_kernel(tutti_type type);   /* NULL unless a float */
+/* What a reduction and its division take. */
+typedef struct tt_kernels {
+    tt_reduce_fn reduce;
+    tt_lines_fn lines, mean_lines;
+    tt_divide_fn divide; /* NULL: nothing to divide */
+} tt_kernels;
+tt_kernels tt_kernels_of(tutti_type type, tutti_op op);
 
 /* stream.c: results that will not be read before they have left the cache. What
  * they overwrite is not first read from memory, which saves a third of the

@@ -65,3 +65,11 @@ tutti_err tutti_op_check(tutti_op op, tutti_type type)
 {
     return tt_reduce_kernel(type, op) ? TUTTI_OK : TUTTI_EINVAL;
 }
+
+tutti_err tt_op_check(tutti_op op, tutti_type type, tutti_diag *diag)
+{
+    if (tutti_op_check(op, type) == TUTTI_OK)
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_EINVAL, "operation %s is not defined for %s",
+                   tutti_op_name(op), tutti_type_name(type));
+}

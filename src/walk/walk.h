@@ -90,9 +90,7 @@ struct tt_walk {
     const tt_walk_hooks *hooks;
     unsigned char *base[3]; /* by tt_base */
     unsigned char *staging;
-    tt_reduce_fn reduce;
-    tt_lines_fn lines, mean_lines;
-    tt_divide_fn divide; /* NULL: nothing to divide */
+    tt_kernels kernels;
     uint32_t divisor;
     /* Counters in slices. */
     uint32_t *sent, *taken, *acked; /* [n_sends] */
@@ -119,12 +117,11 @@ struct tt_walk {
 
 /* ----------------------------------------------------------------- life -- */
 
-/* Of the memory that a walk needs. */
-size_t tt_walk_bytes(const tt_bound *b);
-/* memory: borrowed, best aligned to a cache line; NULL if it needs none. The
- * walk serves any number of calls, one after the other. */
-void tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
-                  unsigned char *memory);
+/* memory: borrowed, best aligned to a cache line; returns how many bytes of it the
+ * walk needs, so ask with NULL first. The walk serves any number of calls, one
+ * after the other. */
+size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
+                    unsigned char *memory);
 /* The arithmetic; AVG divides by divisor. Stays for later calls. */
 void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op,
                      uint32_t divisor);
@@ -179,10 +176,8 @@ uint32_t tt_walk_find(const tt_walk *w, uint32_t partner,
  * place when nothing forbids it, else to its slot. */
 void *tt_walk_place(tt_walk *w, uint32_t recv_lane);
 /* It is here, at tt_walk_place() or anywhere else; data is not used after the
- * return. */
+ * return. NULL: it was put. */
 void tt_walk_arrived(tt_walk *w, uint32_t recv_lane, const void *data);
-/* The same of a slice that was put. */
-void tt_walk_was_put(tt_walk *w, uint32_t recv_lane);
 /* Credit that is due to the partner, for owners without that hook; false: none.
  * It counts as said. */
 bool tt_walk_next_credit(tt_walk *w, uint32_t partner, uint32_t *wire,
@@ -199,12 +194,22 @@ bool tt_walk_pull(tt_walk *w);
 /* ------------------------------------------------------------ questions -- */
 
 /* All that goes to the partner has been taken. */
-bool tt_walk_has_served(const tt_walk *w, uint32_t partner);
+static inline bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
+        if (w->taken[l] < w->b->sends[l].n_slices)
+            return false;
+    return true;
+}
 /* All that comes from the partner is here. */
 bool tt_walk_has_heard(const tt_walk *w, uint32_t partner);
-/* The first step in which something is left to do; *n_steps when nothing is. */
-uint32_t tt_walk_step(const tt_walk *w, uint32_t *n_steps);
-/* That have come. */
-uint64_t tt_walk_moved_bytes(const tt_walk *w);
+/* How far it is. */
+typedef struct tt_walk_state {
+    uint32_t step, n_steps; /* the first one in which something is left to do;
+                               n_steps when nothing is */
+    uint64_t moved_bytes;   /* that have come */
+} tt_walk_state;
+tt_walk_state tt_walk_look(const tt_walk *w);
 
 #endif

@@ -17,13 +17,12 @@ static const tt_greet_terms terms = {.purposes = TT_LINK_FOR(TT_LINK_TCP) |
                                      .job = 7,
                                      .has_token = true,
                                      .token = {1, 2, 3}};
-static const uint8_t said[TT_LINK_SAID] = {42};
 
 static void check_answer(const tt_greet_word *hello, tt_link_why why,
                          uint32_t version)
 {
     static const tt_greet_word nothing;
-    tt_greet_word w = tt_greet_answer(hello, why, &terms.self, version, said);
+    tt_greet_word w = tt_greet_answer(hello, why, &terms.self, version);
     uint32_t agreed;
     tt_link_why heard = tt_greet_judge_reply(&w, hello, &agreed);
     bool is_no_secret = memcmp(w.said, nothing.said, sizeof(w.said)) == 0 &&

@@ -59,6 +59,28 @@ refused "a port in use" 'in use' TUTTI_RANK=0 TUTTI_SIZE=2 \
 refused "a stranger at the port" "rank 0" TUTTI_RANK=1 TUTTI_SIZE=2 \
     TUTTI_ADDR="127.0.0.1:$(cat "$tmp/port")"
 
+# Few descriptors: the soft limit is raised, the hard one is named.
+few() { # HARD COMMAND...
+    ulimit -Sn 40 && ulimit -Hn "$1" && shift && exec "$@"
+}
+export -f few
+many=(-n 44 sh -c "exec '$tutti' bench -b 64 -e 64 -n 1")
+for by in tcp shm; do
+    TUTTI_TRANSPORTS=$by run bash -c 'few "$@"' - 4096 "$tutti" run "${many[@]}"
+    ends "44 ranks of 40 files each, which may be 4096, by $by" 0
+    TUTTI_TRANSPORTS=$by run "$tutti" run -n 44 bash -c 'few "$@"' - 40 \
+        "$tutti" bench -b 64 -e 64 -n 1
+    is "... and which may not" "$((rc != 0 && rc != 124))" 1
+    like "... is told" "$err" '44 ranks .*no more than 40 open files; raise ulimit -n'
+done
+
+# A rank that could take in no other must not be taken for dead.
+run "$tutti" run -n 12 bash -c 'few "$@"' - 40 \
+    "$tutti" bench all-to-all -b 64 -e 64 -n 1
+is "12 ranks that would connect to all others" "$((rc != 0 && rc != 124))" 1
+like "... are told why they cannot" "$err" \
+    'rank [0-9]+ cannot reach rank .*Too many open files, ulimit -n is 40\); raise'
+
 run env TUTTI_WIDNOW=8 "$tutti" bench -e 8 -n 1
 ends "an unknown setting is no failure" 0
 like "but a warning with the nearest name" "$err" 'TUTTI_WIDNOW.*TUTTI_WINDOW'

@@ -368,8 +368,8 @@ static void predictions(void **state)
             .window = tt_rng_below(&rng, 2) ? 0 : 2,
             .max_payload = 65536u << tt_rng_below(&rng, 7)};
         const tt_shape shape = shape_of(&c, 0);
-        tt_cutting cut = tt_cutting_for(&net.p.cutting,
-                                        tt_shape_total_bytes(&shape), 1);
+        tt_cutting cut = tt_cutting_for(
+            &net.p.cutting, tt_shape_measure(&shape).total_bytes, 1);
         c.lay = (tt_layout){.front_bytes = cut.front_bytes,
                             .staging_max_bytes = cut.staging_max_bytes,
                             .window = cut.window,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan.h"
 #include "support/random_schedule.h"
 #include "support/seed.h"
 #include "support/walks.h"
@@ -106,6 +107,37 @@ static void a_narrow_front_moves(void **state)
         o.front_bytes = 1024;
         o.front_window_bytes = 4096u << tt_rng_below(&rng, 4);
         o.has_near = true;
+        perform(&o, seed);
+        tt_sched_free(s);
+    }
+}
+
+static tutti_schedule *planned(const char *planner, tutti_coll coll, uint32_t n)
+{
+    const tt_problem p = {.collective = coll,
+                          .n_ranks = n,
+                          .root = tt_coll_has_root(coll) ? 0 : TT_NONE,
+                          .size_bytes = 12};
+    tutti_schedule *s;
+    assert_int_equal(
+        tt_plan_build(tt_planner_find(planner), &p, &tt_mem_std, &s, NULL), 0);
+    return s;
+}
+
+/* What is sent lies in more pieces than a message may have: it is packed. */
+static void many_pieces(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(6);
+    tt_rng rng = {seed};
+    static const tutti_coll trees[] = {TUTTI_GATHER, TUTTI_SCATTER};
+    for (int i = 0; i < 2; i++) {
+        tutti_schedule *s = planned("doubling", trees[i], 200);
+        tt_walks_opts o = {.schedule = s,
+                           .count = 3,
+                           .window = 2,
+                           .front_bytes = 4096,
+                           .seed = tt_rng_next(&rng)};
         perform(&o, seed);
         tt_sched_free(s);
     }
@@ -288,9 +320,10 @@ static void begin_lone(lone *x, const tt_walks_opts *o, uint32_t rank)
     tt_shape_layout(&shape, &lay);
     assert_int_equal(tt_part_extract(s, rank, &tt_mem_std, &x->part), 0);
     assert_int_equal(tt_bound_create(x->part, &lay, &tt_mem_std, &x->bound), 0);
-    x->memory = malloc(tt_walk_bytes(x->bound) + 1);
-    x->in = calloc(tt_shape_in_elems(&shape) + 1, 4);
-    x->out = calloc(tt_shape_out_elems(&shape) + 1, 4);
+    x->memory = malloc(tt_walk_init(&x->walk, x->bound, &silent, NULL) + 1);
+    const tt_measures sizes = tt_shape_measure(&shape);
+    x->in = calloc(sizes.in_elems + 1, 4);
+    x->out = calloc(sizes.out_elems + 1, 4);
     assert_true(x->memory && x->in && x->out);
     tt_walk_init(&x->walk, x->bound, &silent, x->memory);
     tt_walk_reduces(&x->walk, TUTTI_U32, TUTTI_SUM, s->n_ranks);
@@ -365,14 +398,56 @@ static void credit_is_kept(void **state)
     assert_true(n_refused > 100);
 }
 
+/* ----------------------------------------------------------------- where -- */
+
+/* How far a call is, as its deadline tells: the first step of which something is
+ * missing, whichever of its two slices comes first, and the bytes that came. */
+static void steps_are_told(void **state)
+{
+    (void)state;
+    const uint32_t junk = 0;
+    tutti_schedule *s = planned("ring", TUTTI_ALL_REDUCE, 3);
+    const tt_walks_opts o = {
+        .schedule = s, .count = 3, .window = 4, .front_bytes = 65536};
+    lone x;
+    begin_lone(&x, &o, 0);
+    uint32_t to = x.bound->partners[0].n_sends == 0, from = 1 - to;
+    tt_walk_open(&x.walk, to);
+    for (uint32_t step = 0; step < 4; step++) {
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            const bool is_sent = turn == step % 2;
+            const tt_coming what = {.wire = step, .len = 4};
+            const tt_walk_state at = tt_walk_look(&x.walk);
+            tt_slice out;
+            assert_int_equal(at.step, step);
+            assert_int_equal(at.n_steps, 4);
+            if (is_sent) {
+                assert_true(tt_walk_next(&x.walk, to, &out));
+                tt_walk_sent(&x.walk, to, true);
+            } else {
+                uint32_t l = tt_walk_find(&x.walk, from, &what);
+                assert_int_not_equal(l, TT_NONE);
+                assert_int_equal(at.moved_bytes, 4 * step);
+                tt_walk_arrived(&x.walk, l, &junk);
+            }
+        }
+    }
+    assert_int_equal(tt_walk_look(&x.walk).step, 4);
+    assert_int_equal(tt_walk_look(&x.walk).moved_bytes, 16);
+    end_lone(&x);
+    tt_sched_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order_ends_right),
         cmocka_unit_test(a_narrow_front_moves),
+        cmocka_unit_test(many_pieces),
         cmocka_unit_test(jobs_average),
         cmocka_unit_test(breaches_are_refused),
         cmocka_unit_test(credit_is_kept),
+        cmocka_unit_test(steps_are_told),
     };
     tt_test_limit(300);
     return TT_RUN_TAP(tests);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * blocks.h - what every rank contributes to a call, and what it must end with:
- * random u32, summed. Written against the table of schedule.h, not against the library's
- * layouts. */
+ * random u32, summed. Written against the table of schedule.h, not against the
+ * library's layouts. */
 #ifndef TT_TESTS_BLOCKS_H
 #define TT_TESTS_BLOCKS_H
 

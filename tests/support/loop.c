@@ -175,7 +175,7 @@ static void join(loop_net *net, loop_conn *conn, loop_pair *pair, int side)
     conn->side = side;
     conn->is_new = true;
     tt_duplex_init(&conn->duplex, (char *)pair + PAIR_HEAD_BYTES,
-                   pair->ring_size, side);
+                   pair->ring_size, side, NULL, NULL);
     net->live[net->n_live++] = conn;
     net->n_new++;
 }

@@ -118,6 +118,8 @@ static void up(tt_conn *conn)
     const tt_peer *peer = conn->peer;
     if (!conn->is_up || peer->is_lost || peer->has_missed)
         tt_node_fail(peer->node, __FILE__, __LINE__, "up, but it is not");
+    if (peer->node->nodes->on_up)
+        peer->node->nodes->on_up(conn);
 }
 
 static void missed(tt_conn *conn, tutti_err why, const char *text)

@@ -66,6 +66,8 @@ struct tt_nodes {
     _Atomic uint32_t *n_missed; /* counts them, if in shared memory; or NULL */
     /* Runs after the exchange, before the dials; may be NULL. */
     void (*before)(tt_node *node);
+    /* Runs when a connection is up, before anything is sent; may be NULL. */
+    void (*on_up)(tt_conn *conn);
     uint32_t n_killed; /* nodes that are expected to die by SIGKILL */
 };
 

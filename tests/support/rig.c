@@ -234,14 +234,15 @@ static tutti_err prepare(tt_rig *rig, const tt_rig_call *c, uint32_t r, job *j)
                           .elem_bytes = 4,
                           .count = c->count,
                           .counts = c->counts};
-    j->n_in = tt_shape_in_elems(&j->shape);
-    j->n_out = tt_shape_out_elems(&j->shape);
+    const tt_measures sizes = tt_shape_measure(&j->shape);
+    j->n_in = sizes.in_elems;
+    j->n_out = sizes.out_elems;
     j->memory = malloc((j->n_in + j->n_out + 2) * 4);
     memset(j->memory, 0xa5, (j->n_in + j->n_out + 2) * 4);
     j->in = (uint32_t *)(void *)j->memory;
     j->out = j->in + j->n_in + 1;
     if (c->in_place && s->collective != TUTTI_ALL_TO_ALL) {
-        int64_t at = tt_shape_in_place_at(&j->shape);
+        int64_t at = sizes.in_place_at;
         j->out = j->in + at;
         if (at < 0) {
             j->out = (uint32_t *)(void *)j->memory;

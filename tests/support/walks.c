@@ -176,9 +176,10 @@ static tutti_err make_job(tt_walks *f, member *m)
 
 static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
 {
-    const uint64_t n_in = tt_shape_in_elems(shape);
-    const uint64_t n_out = tt_shape_out_elems(shape);
-    const size_t size = tt_walk_bytes(m->bound);
+    const tt_measures sizes = tt_shape_measure(shape);
+    const uint64_t n_in = sizes.in_elems, n_out = sizes.out_elems;
+    const tt_walk_hooks *hooks = f->o.polls_credit ? &is_asked : &tells;
+    const size_t size = tt_walk_init(&m->walk, m->bound, hooks, NULL);
     const tt_blocks blocks = {.schedule = f->o.schedule,
                               .count = f->o.count,
                               .counts = f->o.counts,
@@ -190,14 +191,13 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
     m->in = (uint32_t *)(void *)m->memory;
     m->out = m->in + n_in;
     if (f->o.in_place) {
-        int64_t at = tt_shape_in_place_at(shape);
+        int64_t at = sizes.in_place_at;
         m->in = (uint32_t *)(void *)m->memory + (at < 0 ? -at : 0);
         m->out = m->in + at;
     }
     tt_blocks_fill(&blocks, m->rank, m->in);
     m->w = &m->walk;
-    tt_walk_init(m->w, m->bound, f->o.polls_credit ? &is_asked : &tells,
-                 m->walk_memory);
+    tt_walk_init(m->w, m->bound, hooks, m->walk_memory);
     tt_walk_reduces(m->w, TUTTI_U32, TUTTI_SUM, f->n);
 }
 
@@ -371,11 +371,12 @@ static void arrive(tt_walks *f, member *m, uint32_t partner, link *l)
 {
     const message *x = l->first;
     uint32_t lane = tt_walk_find(m->w, partner, &x->what);
-    f->is_broken = lane == TT_NONE; /* nobody should break a rule here */
+    /* Nobody should break a rule here, nor send what it may put. */
+    f->is_broken = lane == TT_NONE || (m->w->put_in[lane] && !x->what.is_put);
     if (f->is_broken)
         return;
     if (x->what.is_put) {
-        tt_walk_was_put(m->w, lane);
+        tt_walk_arrived(m->w, lane, NULL);
     } else if (x->lent) {
         tt_walk_arrived(m->w, lane, x->lent);
         message *read = post(f, m->rank, peer_of(m, partner), READ);
@@ -492,9 +493,9 @@ bool tt_walks_are_done(const tt_walks *f)
 static bool is_clean(const member *m, char *why, size_t size)
 {
     const tt_walk *w = m->w;
-    uint32_t n_steps;
-    uint32_t step = tt_walk_step(w, &n_steps);
-    bool is_right = tt_walk_is_done(w) && step == n_steps && m->n_held == 0;
+    const tt_walk_state is = tt_walk_look(w);
+    bool is_right = tt_walk_is_done(w) && is.step == is.n_steps &&
+                    m->n_held == 0;
     for (uint32_t p = 0; p < m->bound->n_partners; p++)
         is_right = is_right && w->sides[p].n_ready == 0 &&
                    tt_walk_has_served(w, p) && tt_walk_has_heard(w, p);
@@ -504,7 +505,7 @@ static bool is_clean(const member *m, char *why, size_t size)
         snprintf(why, size,
                  "rank %" PRIu32 " is left at step %" PRIu32 " of %" PRIu32
                  ", over %u times",
-                 m->rank, step, n_steps, m->n_done);
+                 m->rank, is.step, is.n_steps, m->n_done);
     return is_right;
 }
 

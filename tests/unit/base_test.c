@@ -210,7 +210,11 @@ static size_t letters_apart(const char *a, const char *b)
     size_t drop = letters_apart(a + 1, b) + 1;
     size_t add = letters_apart(a, b + 1) + 1;
     least = drop < least ? drop : least;
-    return add < least ? add : least;
+    least = add < least ? add : least;
+    if (a[0] != b[1] || a[1] != b[0])
+        return least;
+    size_t swap = letters_apart(a + 2, b + 2) + 1;
+    return swap < least ? swap : least;
 }
 
 static void test_nearest(void **state)

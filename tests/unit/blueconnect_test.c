@@ -30,7 +30,7 @@ static void scene_init(scene *s, const char *spec, uint64_t size_bytes)
 {
     *s = (scene){.t = tt_test_network(spec), .arena = {.mem = &tt_mem_std}};
     s->routes = tt_test_routes(s->t);
-    assert_int_equal(tt_hierarchy_find(s->t, &s->arena, &s->h, NULL), TUTTI_OK);
+    assert_int_equal(tt_hierarchy_find(s->t, &s->arena, &s->h), TUTTI_OK);
     s->p = (tt_problem){.collective = TUTTI_ALL_REDUCE,
                         .n_ranks = s->t->n_ranks,
                         .root = TT_NONE,
@@ -46,12 +46,13 @@ static void scene_fini(scene *s)
     tt_topology_free(s->t);
 }
 
-static tutti_schedule *planned(const scene *s, const tt_blue *b)
+static tutti_schedule *planned(scene *s, const tt_blue *b)
 {
     tt_builder *builder = NULL;
     tutti_schedule *sched = NULL;
     tutti_diag diag = {0};
-    if (tt_blue_plan(&s->p, &s->h, b, &tt_mem_std, &builder, &diag) ||
+    if (tt_plan_builder(&s->p, 1, &tt_mem_std, &builder, &diag) ||
+        tt_blue_plan(&s->p, &s->h, b, &s->arena, builder) ||
         tt_builder_seal(builder, &sched, &diag))
         fail_msg("%s", diag.text);
     return sched;
@@ -76,14 +77,14 @@ typedef struct shape {
     tt_way way;
 } shape;
 
-static tt_blue priced(const scene *s, const shape *x)
+static tt_blue priced(scene *s, const shape *x)
 {
     tt_blue b = {0};
     for (; b.n_dims < 3 && x->sizes[b.n_dims] > 0; b.n_dims++) {
         b.dims[b.n_dims].size = x->sizes[b.n_dims];
         b.dims[b.n_dims].way = x->way;
     }
-    assert_int_equal(tt_blue_price(&s->p, &s->h, &tt_mem_std, &b), TUTTI_OK);
+    assert_int_equal(tt_blue_price(&s->p, &s->h, &s->arena, &b), TUTTI_OK);
     return b;
 }
 
@@ -214,12 +215,12 @@ static void bytes_per_dimension(void **state)
 /* ------------------------------------------------------- factorisations -- */
 
 /* The least formula of all ordered factorisations, and ways, from here on. */
-static double least_of_all(const scene *s, tt_blue *b, uint32_t stride)
+static double least_of_all(scene *s, tt_blue *b, uint32_t stride)
 {
     uint32_t n = s->t->n_ranks;
     if (stride == n) {
         tt_blue copy = *b;
-        assert_int_equal(tt_blue_price(&s->p, &s->h, &tt_mem_std, &copy),
+        assert_int_equal(tt_blue_price(&s->p, &s->h, &s->arena, &copy),
                          TUTTI_OK);
         return copy.time_s;
     }
@@ -245,9 +246,9 @@ static void is_least(const char *spec, uint64_t size)
     tt_blue b = {0};
     tt_blue path;
     double want = least_of_all(&s, &b, 1);
-    assert_int_equal(tt_blue_path(&s.p, &s.h, &tt_mem_std, &path), TUTTI_OK);
+    assert_int_equal(tt_blue_path(&s.p, &s.h, &s.arena, &path), TUTTI_OK);
     within(path.time_s, want, 1e-9, spec);
-    assert_int_equal(tt_blue_price(&s.p, &s.h, &tt_mem_std, &path), TUTTI_OK);
+    assert_int_equal(tt_blue_price(&s.p, &s.h, &s.arena, &path), TUTTI_OK);
     within(path.time_s, want, 1e-9, spec);
     scene_fini(&s);
 }
@@ -362,7 +363,7 @@ static void all_links_of_a_torus(void **state)
     scene s;
     scene_init(&s, "torus:8x8@16GB/s,150ns", 64 * MiB);
     tt_blue b;
-    assert_int_equal(tt_blue_choose(&s.p, &s.h, &tt_mem_std, &b), TUTTI_OK);
+    assert_int_equal(tt_blue_choose(&s.p, &s.h, &s.arena, &b), TUTTI_OK);
     assert_int_equal(b.n_dims, 2);
     assert_int_equal(b.n_orders, 2);
     assert_true(b.is_both_ways);

@@ -13,10 +13,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/sock.h"
 #include "boot/boot.h"
 #include "boot/frame.h"
+#include "boot/meet.h"
 #include "link/greet.h"
 #include "support/stranger.h"
 
@@ -313,18 +315,45 @@ static void test_wrong_size(void **state)
     loopback(where, sizeof(where), "127.0.0.1");
     scene s = {0};
     role me = make_role(0, 8, where, "");
+    me.timeout_ms = 8000;
     start(&s, &me);
     me = make_role(1, 8, where, "");
     start(&s, &me);
     me = make_role(3, 4, where, "");
-    me.delay_ms = 4000; /* when the others have come */
+    me.delay_ms = 1000;
     start(&s, &me);
     finish(&s);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(s.seen[i].open, TUTTI_ECONFIG);
+        assert_int_equal(s.seen[i].open,
+                         i < 2 ? TUTTI_ETIMEOUT : TUTTI_ECONFIG);
         expect_text(&s.seen[i], "rank 3 says that the job has 4 ranks");
         expect_text(&s.seen[i], "says 8");
     }
+    expect_text(&s.seen[0], "rank 2-7 of 8 have not come to");
+    drop(&s);
+}
+
+/* A job goes on when ranks of another one come to its place. */
+static void test_other_size(void **state)
+{
+    (void)state;
+    char where[64];
+    loopback(where, sizeof(where), "127.0.0.1");
+    scene s = {0};
+    for (uint32_t r = 0; r < 3; r++) {
+        role me = make_role(r, 3, where, "");
+        me.delay_ms = r == 2 ? 4000 : 0; /* the others are there by then */
+        start(&s, &me);
+    }
+    for (uint32_t r = 1; r < 3; r++) {
+        role me = make_role(r, 4, where, "");
+        me.delay_ms = 500;
+        start(&s, &me);
+    }
+    finish(&s);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(s.seen[i].open, i < 3 ? TUTTI_OK : TUTTI_ECONFIG);
+    expect_text(&s.seen[3], "rank 1 says that the job has 4 ranks");
     drop(&s);
 }
 
@@ -338,11 +367,15 @@ static void test_duplicate_rank(void **state)
         role me = make_role(r < 2 ? r : 1, 3, where, "");
         start(&s, &me);
     }
+    role me = make_role(2, 3, where, "");
+    me.delay_ms = 4000;
+    start(&s, &me);
     finish(&s);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(s.seen[i].open, TUTTI_ECONFIG);
-        expect_text(&s.seen[i], "two processes say that they are rank 1");
-    }
+    int second = s.seen[1].open ? 1 : 2;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(s.seen[i].open,
+                         i == second ? TUTTI_ECONFIG : TUTTI_OK);
+    expect_text(&s.seen[second], "two processes say that they are rank 1");
     drop(&s);
 }
 
@@ -389,6 +422,43 @@ static int shout(uint16_t port, const void *bytes, size_t len)
     return fd;
 }
 
+/* Who waits in vain says who was sent away, and why. */
+static void test_told_of_others(void **state)
+{
+    (void)state;
+    const tt_greet_word hello = {.magic = TT_GREET_MAGIC,
+                                 .version_min = 1,
+                                 .version_max = 1,
+                                 .kind = TT_GREET_HELLO,
+                                 .purpose = TT_LINK_RENDEZVOUS,
+                                 .job = 1};
+    static const char *const texts[] = {
+        "belongs to another job",
+        "(version 77 of the greeting) have no version",
+        "nobody there serves this"};
+    for (int i = 0; i < 3; i++) {
+        tt_greet_word word = hello;
+        if (i == 1)
+            word.version_min = word.version_max = 77;
+        if (i == 2)
+            word.purpose = TT_LINK_PROBE;
+        uint16_t port = free_port(NULL);
+        char where[64];
+        snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+        scene s = {0};
+        role me = make_role(0, 2, where, "");
+        me.timeout_ms = 2000;
+        start(&s, &me);
+        int fd = shout(port, &word, sizeof(word));
+        finish(&s);
+        close(fd);
+        assert_int_equal(s.seen[0].open, TUTTI_ETIMEOUT);
+        expect_text(&s.seen[0], "; sent 127.0.0.1:");
+        expect_text(&s.seen[0], texts[i]);
+        drop(&s);
+    }
+}
+
 /* Strangers that say nothing, rubbish, half a greeting, another version, and
  * what was a start-up message before there was a greeting. */
 static void test_strangers(void **state)
@@ -429,6 +499,43 @@ static void test_strangers(void **state)
     expect_all_good(&s);
     while (n > 0)
         close(fds[--n]);
+}
+
+/* Who says all that a rank says and goes is no rank; nor who says what makes no
+ * sense, or of no job. */
+static void test_passers_by(void **state)
+{
+    (void)state;
+    uint16_t port = free_port(NULL);
+    char where[64];
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    scene s = {0};
+    role me = make_role(0, 3, where, "job");
+    start(&s, &me);
+    tt_greet_word hello = {.magic = TT_GREET_MAGIC,
+                           .version_min = 1,
+                           .version_max = 1,
+                           .kind = TT_GREET_HELLO,
+                           .purpose = TT_LINK_RENDEZVOUS,
+                           .flags = TT_GREET_ONE_WAY,
+                           .job = tt_fnv1a(TT_FNV1A_START, "job", 3)};
+    static const tt_boot_said said[] = {{1, 3, 1}, {7, 3, 1}, {5, 5, 1}};
+    close(call(port)); /* it listens */
+    kill(s.pids[0], SIGSTOP);
+    for (int i = 0; i < 3; i++) {
+        memcpy(hello.said, &said[i], sizeof(said[i]));
+        close(shout(port, &hello, sizeof(hello)));
+    }
+    memcpy(hello.said, &(tt_boot_said){1, 2, 1}, sizeof(said[0]));
+    hello.job = 0;
+    int none = shout(port, &hello, sizeof(hello));
+    kill(s.pids[0], SIGCONT);
+    for (uint32_t r = 1; r < 3; r++) {
+        me = make_role(r, 3, where, "job");
+        start(&s, &me);
+    }
+    expect_all_good(&s);
+    close(none);
 }
 
 /* What answers at rank 0's address speaks another version of the greeting, or
@@ -739,9 +846,12 @@ int main(void)
         cmocka_unit_test(test_missing_ranks),
         cmocka_unit_test(test_no_rank_0),
         cmocka_unit_test(test_wrong_size),
+        cmocka_unit_test(test_other_size),
         cmocka_unit_test(test_duplicate_rank),
         cmocka_unit_test(test_other_job),
+        cmocka_unit_test(test_told_of_others),
         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_passers_by),
         cmocka_unit_test(test_other_answers),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_death),

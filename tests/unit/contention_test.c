@@ -100,6 +100,29 @@ static void slowest_used(void **state)
     tt_net_free(&c);
 }
 
+/* Ranks that do not reach each other: a sentence names the first two. */
+static void no_route(void **state)
+{
+    (void)state;
+    tt_net_case c = tt_net_of("ring:4@forwards=no");
+    tutti_schedule *s = tt_net_plan(&c, "ring", TUTTI_ALL_REDUCE, 0);
+    tutti_contention_info info = look(s, &c);
+    assert_true(info.is_free);
+    tt_sched_free(s);
+    tt_builder *b = builder(4);
+    tt_builder_transfer(b, 0, 0, 0, 1, TT_XFER_COPY);
+    tt_builder_transfer(b, 1, 1, 3, 1, TT_XFER_COPY);
+    s = seal(b);
+    tutti_diag diag = {0};
+    assert_int_equal(tt_contention(s, c.t, c.routes, &tt_mem_std, &info, &diag),
+                     TUTTI_ENOFIT);
+    assert_string_equal(diag.text,
+                        "rank 3 cannot send to rank 1: hosts between "
+                        "them do not forward");
+    tt_sched_free(s);
+    tt_net_free(&c);
+}
+
 static void nothing_sent(void **state)
 {
     (void)state;
@@ -256,9 +279,10 @@ int main(void)
 {
     seed = tt_test_seed(1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(capacities),    cmocka_unit_test(slowest_used),
-        cmocka_unit_test(nothing_sent),  cmocka_unit_test(planners),
-        cmocka_unit_test(against_naive), cmocka_unit_test(no_memory),
+        cmocka_unit_test(capacities), cmocka_unit_test(slowest_used),
+        cmocka_unit_test(no_route),   cmocka_unit_test(nothing_sent),
+        cmocka_unit_test(planners),   cmocka_unit_test(against_naive),
+        cmocka_unit_test(no_memory),
     };
     return TT_RUN_TAP(tests);
 }

@@ -51,8 +51,7 @@ static void tree_init(tree *t, const char *text)
         else
             t->nodes[v].rank = t->rough.n_ranks++;
     }
-    assert_int_equal(tt_hierarchy_make(&t->rough, &t->arena, &t->h, NULL),
-                     TUTTI_OK);
+    assert_int_equal(tt_hierarchy_make(&t->rough, &t->arena, &t->h), TUTTI_OK);
 }
 
 static const tt_segments_limits roomy = {1000000, 1000000};

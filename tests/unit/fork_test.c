@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fork_test.c - what a forked child keeps: nothing that is watched, and nothing
- * that a watched epoll watches. */
+ * that a watched epoll watches. How many descriptors there may be. */
 #include "support/tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "base/files.h"
 #include "base/fork.h"
 
 static bool is_open(int fd)
@@ -92,11 +97,41 @@ static void what_a_watched_epoll_watches(void **state)
         close(fds[i]);
 }
 
+/* The soft limit is raised when it is nearly reached, and not before; the text of
+ * the error tells the hard one. */
+static bool outgrow_limit(void)
+{
+    struct rlimit limit = {.rlim_cur = 200, .rlim_max = 300};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    for (int n = 0; n < 100; n++)
+        tt_fork_watch(eventfd(0, EFD_CLOEXEC));
+    if (tt_files_limit() != 200)
+        return false;
+    int n = 100;
+    for (int fd; (fd = eventfd(0, EFD_CLOEXEC)) >= 0; n++)
+        tt_fork_watch(fd);
+    return n > 280 && errno == EMFILE && !tt_files_allow(301) &&
+           strcmp(tt_errno_text(errno),
+                  "Too many open files, ulimit -n is 300") == 0;
+}
+
+static void when_the_limit_is_raised(void **state)
+{
+    (void)state;
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(outgrow_limit() ? 0 : 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_watched),
         cmocka_unit_test(what_a_watched_epoll_watches),
+        cmocka_unit_test(when_the_limit_is_raised),
     };
     return TT_RUN_TAP(tests);
 }

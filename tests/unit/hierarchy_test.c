@@ -81,7 +81,7 @@ static void is_written(const char *spec, const char *want)
     tutti_topology *t = network(spec);
     tt_arena arena = {.mem = &tt_mem_std};
     tt_hierarchy h;
-    assert_int_equal(tt_hierarchy_find(t, &arena, &h, NULL), TUTTI_OK);
+    assert_int_equal(tt_hierarchy_find(t, &arena, &h), TUTTI_OK);
     check_form(&h);
     tt_str text = {.mem = &tt_mem_std};
     write_node(&h, 0, &text);
@@ -99,7 +99,7 @@ static void has_dims(const char *spec, const char *want)
     tutti_topology *t = network(spec);
     tt_arena arena = {.mem = &tt_mem_std};
     tt_hierarchy h;
-    assert_int_equal(tt_hierarchy_find(t, &arena, &h, NULL), TUTTI_OK);
+    assert_int_equal(tt_hierarchy_find(t, &arena, &h), TUTTI_OK);
     check_form(&h);
     uint32_t dims[TT_HIER_MAX_DIMS];
     char text[128] = "";
@@ -161,7 +161,7 @@ static void uplinks(void **state)
     tutti_topology *t = network("racks:2+3@nic=400Mbit,trunk=200Mbit/100Mbit");
     tt_arena arena = {.mem = &tt_mem_std};
     tt_hierarchy h;
-    assert_int_equal(tt_hierarchy_find(t, &arena, &h, NULL), TUTTI_OK);
+    assert_int_equal(tt_hierarchy_find(t, &arena, &h), TUTTI_OK);
     assert_int_equal(h.nodes[1].out_bps, 200000000);
     assert_int_equal(h.nodes[1].in_bps, 100000000);
     assert_true(tt_hier_rate(&h.nodes[1]) == 1e8);
@@ -218,7 +218,7 @@ static void deep_chain(void **state)
         TUTTI_OK);
     tt_arena arena = {.mem = &tt_mem_std};
     tt_hierarchy h;
-    assert_int_equal(tt_hierarchy_find(t, &arena, &h, NULL), TUTTI_OK);
+    assert_int_equal(tt_hierarchy_find(t, &arena, &h), TUTTI_OK);
     check_form(&h);
     assert_int_equal(h.nodes[0].height, 1500);
     tt_arena_free(&arena);
@@ -237,7 +237,7 @@ static void no_memory(void **state)
             tt_mem mem = tt_test_mem_init(&m, k);
             tt_arena arena = {.mem = &mem};
             tt_hierarchy h;
-            tutti_err err = tt_hierarchy_find(t, &arena, &h, NULL);
+            tutti_err err = tt_hierarchy_find(t, &arena, &h);
             tt_arena_free(&arena);
             assert_true(tt_test_mem_is_clean(&m));
             assert_int_equal(err, m.n_failed ? TUTTI_ENOMEM : TUTTI_OK);

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "net/shm/lend.h"
+#include "net/shm/duplex.h"
 #include "support/seed.h"
 
 #define LEN 256
@@ -83,6 +83,16 @@ static bool no(void *arg)
     return false;
 }
 
+static int n_asked;
+
+/* Asked for the third time it reads to the end. */
+static bool ends_soon(void *arg)
+{
+    if (++n_asked == 3)
+        tt_borrow_end(arg);
+    return true;
+}
+
 static void test_order(void **state)
 {
     (void)state;
@@ -148,7 +158,15 @@ static void test_stopped(void **state)
     p = pair_new();
     lend(p);
     assert_non_null(tt_borrow_begin(&p->borrower, p->data[0], LEN));
+    uint64_t start = tt_now_ns();
     assert_false(tt_lend_revoke(&p->lender, yes, NULL));
+    assert_true(tt_now_ns() - start >= TT_NS_PER_S);
+    pair_free(p);
+    p = pair_new();
+    lend(p);
+    assert_non_null(tt_borrow_begin(&p->borrower, p->data[0], LEN));
+    assert_true(tt_lend_revoke(&p->lender, ends_soon, &p->borrower));
+    assert_int_equal(n_asked, 3);
     pair_free(p);
 }
 
@@ -232,12 +250,129 @@ static void test_race(void **state)
     pair_free(p);
 }
 
+/* ------------------------------------------------------- two of a duplex -- */
+
+#define RING 16384u
+
+typedef struct ends {
+    unsigned char *memory;
+    size_t bytes;
+    tt_duplex d[2];
+    tt_net net;
+    tt_conn conn;
+} ends;
+
+static uint64_t n_arrived, n_left;
+
+static void on_arrived(void *peer, const tt_msg *m, const void *data)
+{
+    (void)peer;
+    (void)data;
+    n_arrived += m->kind == 1;
+}
+
+static void on_left(void *peer, uint64_t n)
+{
+    (void)peer;
+    n_left += n;
+}
+
+static const void *resolve(void *arg, uint64_t ref, uint32_t len)
+{
+    (void)len;
+    return (const unsigned char *)arg + ref;
+}
+
+static void open_ends(ends *e, unsigned char *lent)
+{
+    static const tt_net_up up = {.arrived = on_arrived, .left = on_left};
+    *e = (ends){.bytes = tt_duplex_bytes(RING)};
+    e->net.up = &up;
+    e->conn.net = &e->net;
+    e->memory = aligned_alloc(4096, (e->bytes + 4095) / 4096 * 4096);
+    assert_non_null(e->memory);
+    memset(e->memory, 0, e->bytes);
+    for (int side = 0; side < 2; side++)
+        tt_duplex_init(&e->d[side], e->memory, RING, side, resolve, lent);
+    n_arrived = n_left = 0;
+}
+
+/* Both sides mean the same places, which have nothing in common. */
+static void test_places(void **state)
+{
+    (void)state;
+    ends e;
+    open_ends(&e, NULL);
+    const tt_duplex *a = &e.d[0], *b = &e.d[1];
+    assert_ptr_equal(a->tx.data, b->rx.data);
+    assert_ptr_equal(b->tx.data, a->rx.data);
+    assert_ptr_equal(a->lender.area, b->borrower.area);
+    assert_ptr_equal(b->lender.area, a->borrower.area);
+    size_t area = tt_lend_area_bytes(tt_ring_max_payload(RING));
+    const struct {
+        const unsigned char *at;
+        size_t bytes;
+    } parts[] = {{e.memory, 4096},
+                 {a->tx.data, RING},
+                 {b->tx.data, RING},
+                 {a->lender.area, area},
+                 {b->lender.area, area}};
+    for (size_t i = 0; i < 5; i++) {
+        assert_true(parts[i].at >= e.memory &&
+                    parts[i].at + parts[i].bytes <= e.memory + e.bytes);
+        for (size_t k = 0; k < i; k++)
+            assert_true(parts[i].at >= parts[k].at + parts[k].bytes ||
+                        parts[k].at >= parts[i].at + parts[i].bytes);
+    }
+    free(e.memory);
+}
+
+/* Who sleeps while its payloads are out is woken when they are back. */
+static void test_sleeper(void **state)
+{
+    (void)state;
+    static unsigned char data[LEN];
+    ends e;
+    open_ends(&e, data);
+    const tt_msg m = {.magic = TT_MSG_MAGIC, .kind = 1, .len = LEN};
+    bool wake = false;
+    assert_int_equal(tt_duplex_lend(&e.d[0], &m, data, 0, &wake), TT_QUEUED);
+    tt_duplex_announce(&e.d[0]);
+    assert_false(tt_duplex_has_work(&e.d[0]));
+    assert_int_equal(tt_duplex_drain(&e.d[1], &e.conn, &wake), 1);
+    assert_true(wake);
+    assert_true(tt_duplex_has_work(&e.d[0]));
+    tt_duplex_withdraw(&e.d[0]);
+    assert_int_equal(tt_duplex_drain(&e.d[0], &e.conn, &wake), 1);
+    assert_int_equal(n_arrived, 1);
+    assert_int_equal(n_left, 1);
+    free(e.memory);
+}
+
+/* Few small messages are handed up together, however much came before. */
+static void test_drain(void **state)
+{
+    (void)state;
+    ends e;
+    open_ends(&e, NULL);
+    const tt_msg m = {.magic = TT_MSG_MAGIC, .kind = 1};
+    bool wake;
+    for (int round = 0; round < 1000; round++) {
+        for (int i = 0; i < 20; i++)
+            assert_int_equal(tt_duplex_send(&e.d[0], &m, NULL, 0, &wake),
+                             TT_LEFT);
+        assert_int_equal(tt_duplex_drain(&e.d[1], &e.conn, &wake), 20);
+    }
+    free(e.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),   cmocka_unit_test(test_wake),
         cmocka_unit_test(test_stopped), cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_race),    cmocka_unit_test(test_places),
+        cmocka_unit_test(test_sleeper), cmocka_unit_test(test_drain),
     };
     return TT_RUN_TAP(tests);
 }

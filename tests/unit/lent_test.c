@@ -40,7 +40,6 @@ typedef struct deed {
 typedef struct other {
     const deed *d;
     uint64_t deadline;
-    tt_link_host *host;
     tt_link_box *box;
     int controller, tie;
     uint64_t group;
@@ -102,9 +101,7 @@ static void join(other *o, uint16_t port)
     const tt_link_listen_opts here = {
         .purposes = TT_LINK_FOR(TT_LINK_TIE), .ears = &ear, .n_ears = 1};
     tt_place_nest(j.nest, &ear.at);
-    must(tt_link_host_open(&o->host, NULL) == TUTTI_OK &&
-             tt_link_box_open(o->host, &tt_mem_std, &o->box, NULL) ==
-                 TUTTI_OK &&
+    must(tt_link_box_open(&tt_mem_std, &o->box, NULL) == TUTTI_OK &&
              tt_link_listen(o->box, &here, &listener, NULL, NULL) == TUTTI_OK &&
              tt_place_addr(ip, port, 0, &way.to),
          "listen");
@@ -313,7 +310,6 @@ static void perform(const deed *d)
     tt_fork_close(&o.tie);
     tt_fork_close(&o.controller);
     tt_link_box_close(o.box);
-    tt_link_host_close(o.host);
     close(o.fd);
     munmap(o.base, SEGMENT);
     tutti_controller_close(c);

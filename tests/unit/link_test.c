@@ -3,10 +3,12 @@
  * do meanwhile; of two dials at once one stays, and both sides know which. */
 #include "support/tap.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -36,7 +38,6 @@ static tt_link_id id_of(uint8_t first)
 
 /* One side: a box, perhaps a listener. */
 typedef struct side {
-    tt_link_host *host;
     tt_link_box *box;
     tt_link_listener *listener;
     tt_link_card card;
@@ -50,19 +51,15 @@ static tt_link_listen_opts listen_opts(const side *s)
                              .self = s->id,
                              .job = 7,
                              .has_token = true,
-                             .is_local = true,
-                             .has_nest = true};
+                             .is_local = true};
     memset(o.token, 0x5a, sizeof(o.token));
-    memcpy(o.said, "listener", 8);
     return o;
 }
 
 static void open_box(side *s, uint8_t id)
 {
     *s = (side){.id = id_of(id)};
-    assert_int_equal(tt_link_host_open(&s->host, NULL), TUTTI_OK);
-    assert_int_equal(tt_link_box_open(s->host, &tt_mem_std, &s->box, NULL),
-                     TUTTI_OK);
+    assert_int_equal(tt_link_box_open(&tt_mem_std, &s->box, NULL), TUTTI_OK);
 }
 
 static void listen_as(side *s, const tt_link_listen_opts *o)
@@ -83,7 +80,6 @@ static void open_side(side *s, uint8_t id)
 static void close_side(side *s)
 {
     tt_link_box_close(s->box);
-    tt_link_host_close(s->host);
 }
 
 static tt_link_way way_to(const side *to, bool is_unix)
@@ -165,7 +161,6 @@ static void expect_link(const side *from, const side *to, bool is_unix)
     assert_ptr_equal(out.dial, d);
     assert_int_equal(out.is_unix, is_unix);
     assert_memory_equal(&out.who.id, &to->id, sizeof(to->id));
-    assert_memory_equal(out.who.said, "listener", 8);
     assert_int_equal(out.who.version, 1);
     tt_link_dial_end(d);
     tt_link_event in = take(to);
@@ -227,16 +222,18 @@ static void test_words(void **state)
     assert_int_equal(v, 1);
     BAD(w.job = 0, TT_LINK_WELL);
     BAD(w.to = (tt_link_id){{0}}, TT_LINK_WELL);
+    tt_greet_terms strict = terms;
+    tt_greet_word none = good;
+    strict.needs_job = true;
+    none.job = 0;
+    assert_int_equal(tt_greet_judge(&good, &strict, &v), TT_LINK_WELL);
+    assert_int_equal(tt_greet_judge(&none, &strict, &v), TT_LINK_OTHER_JOB);
     /* The other way round. */
-    uint8_t said[TT_LINK_SAID] = "hi";
-    tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1,
-                                        said);
+    tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&yes, &good, &v), TT_LINK_WELL);
-    tt_greet_word no = tt_greet_answer(&good, TT_LINK_FULL, &terms.self, 1,
-                                       said);
+    tt_greet_word no = tt_greet_answer(&good, TT_LINK_FULL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&no, &good, &v), TT_LINK_FULL);
     assert_true(tt_link_id_is_none(&no.from)); /* nothing is told */
-    assert_int_equal(no.said[0], 0);
 #undef BAD
 #define BAD(change, why)                                            \
     do {                                                            \
@@ -267,8 +264,13 @@ static void test_meet(void **state)
 {
     (void)state;
     side a, b;
-    open_side(&a, 1);
+    open_box(&a, 1);
     open_side(&b, 2);
+    tt_link_listen_opts o = listen_opts(&a);
+    o.is_nest = true;
+    listen_as(&a, &o);
+    assert_true(a.card.nest != 0);
+    assert_int_equal(a.card.n_places, 0);
     for (int i = 0; i < 3; i++) {
         expect_link(&a, &b, false);
         expect_link(&b, &a, true);
@@ -295,6 +297,10 @@ static void test_v6(void **state)
         close_side(&b);
         skip();
     }
+    tt_link_card_of(b.listener, &b.card);
+    assert_int_equal(b.card.n_places, 1);
+    assert_int_equal(b.card.places[0].family, 6);
+    assert_int_equal(b.card.places[0].ip[15], 1);
     tt_link_way way;
     memset(&way, 0, sizeof(way));
     tt_addr_numeric("::1", tt_link_listener_port(b.listener, 0), &way.to);
@@ -316,7 +322,7 @@ static void test_packets(void **state)
     open_box(&a, 1);
     open_box(&b, 2);
     tt_link_listen_opts o = listen_opts(&b);
-    o.is_packets = true;
+    o.is_nest = o.is_packets = true;
     listen_as(&b, &o);
     tt_link_way way = way_to(&b, true);
     tt_link_dial_opts call = dial_opts(&a, &b, &way);
@@ -375,7 +381,6 @@ static void expect_refusal(const side *from, const side *to,
     assert_int_equal(tt_link_listener_refusal(to->listener, &r, NULL),
                      before + 1);
     assert_int_equal(r.why, why);
-    assert_memory_equal(r.said, "dialler", 7);
     assert_non_null(strstr(r.from, "127.0.0.1:"));
 }
 
@@ -389,7 +394,7 @@ static void test_refusals(void **state)
     tt_link_dial_opts good = dial_opts(&a, &b, &way);
     good.n_rounds = 1;
     tt_link_dial_opts o = good;
-    o.purpose = TT_LINK_UCX;
+    o.purpose = TT_LINK_PROBE;
     expect_refusal(&a, &b, &o, TT_LINK_OTHER_PURPOSE);
     o = good;
     o.job = 8;
@@ -438,7 +443,6 @@ static void test_ways(void **state)
     /* Nothing but refusals: it gives up before its deadline. */
     o.n_ways = 2;
     o.give_up_ns = TT_NS_PER_S; /* by then it has tried both */
-    o.pause_ns = TT_NS_PER_MS;
     uint64_t start = tt_now_ns();
     out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_FAILED);
@@ -745,6 +749,112 @@ static void test_no_descriptors(void **state)
     close_side(&a);
 }
 
+/* Until a byte comes the process has no descriptor, and no guest whose place it
+ * could take. */
+static void be_full(int tell, int hear)
+{
+    enum { MOST = 64 };
+    int taken[MOST], n_taken = 0;
+    side b;
+    char c;
+    open_side(&b, 2);
+    const struct rlimit few = {MOST, MOST};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while ((taken[n_taken] = dup(STDIN_FILENO)) >= 0)
+        n_taken++;
+    uint16_t port = tt_link_listener_port(b.listener, 0);
+    ssize_t n = write(tell, &port, sizeof(port)) + read(hear, &c, 1);
+    while (n_taken > 0)
+        close(taken[--n_taken]);
+    tt_link_event in = take(&b);
+    n += write(in.fd, "!", 1);
+    _exit(n == 4 ? 0 : 1);
+}
+
+/* Who comes is sent away, by means of the spare descriptor, and need not wait. */
+static void test_nobody_to_send_away(void **state)
+{
+    (void)state;
+    int up[2], down[2];
+    assert_int_equal(pipe(up) + pipe(down), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        be_full(up[1], down[0]);
+    side a, b = {.id = id_of(2)};
+    uint16_t port = 0;
+    assert_int_equal(read(up[0], &port, sizeof(port)), sizeof(port));
+    open_box(&a, 1);
+    tt_link_way way;
+    memset(&way, 0, sizeof(way));
+    tt_addr_numeric("127.0.0.1", port, &way.to);
+    for (int i = 0; i < 3; i++) {
+        int fd = tt_stranger_connect(&way.to, in_ns(LONG_NS));
+        assert_true(fd >= 0);
+        await_closed(fd);
+        close(fd);
+    }
+    assert_int_equal(write(down[1], "?", 1), 1);
+    tt_link_dial_opts o = dial_opts(&a, &b, &way);
+    tt_link_dial *d;
+    tt_link_event out = dial(&a, &o, &d);
+    assert_int_equal(out.kind, TT_LINK_DIALLED);
+    char c = 0;
+    assert_int_equal(tt_sock_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < 2; i++) {
+        close(up[i]);
+        close(down[i]);
+    }
+    tt_fork_close(&out.fd);
+    close_side(&a);
+}
+
+/* Stands in front of the C library's: no descriptor, not even the spare one; or
+ * there is always one more who has come, and gone again. Negative: neither. */
+static atomic_int n_refusals = -1, n_endless = -1;
+
+__attribute__((visibility("default"))) int
+accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
+{
+    static int (*real)(int, struct sockaddr *, socklen_t *, int);
+    if (!real)
+        *(void **)(&real) = dlsym(RTLD_NEXT, "accept4");
+    if (atomic_load(&n_endless) >= 0) {
+        int ends[2];
+        atomic_fetch_add(&n_endless, 1);
+        assert_int_equal(
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+        close(ends[1]);
+        return ends[0];
+    }
+    if (atomic_load(&n_refusals) < 0)
+        return real(fd, from, len, flags);
+    atomic_fetch_add(&n_refusals, 1);
+    errno = EMFILE;
+    return -1;
+}
+
+/* The thread does not run in circles meanwhile. */
+static void test_deaf(void **state)
+{
+    (void)state;
+    side a, b;
+    open_box(&a, 1);
+    open_side(&b, 2);
+    atomic_store(&n_refusals, 0);
+    int fd = knock(&b);
+    poll(NULL, 0, 400);
+    int n = atomic_exchange(&n_refusals, -1);
+    assert_in_range(n, 1, 400 / 20 * 2 + 2); /* two tries each time */
+    close(fd);
+    expect_link(&a, &b, false);
+    close_side(&a);
+    close_side(&b);
+}
+
 /* ------------------------------------------------------------- both dial -- */
 
 typedef struct end {
@@ -814,6 +924,67 @@ static void test_both_dial(void **state)
     print_message("the smaller one's dial stayed %d times\n", n_mine);
     close_side(&a);
     close_side(&b);
+}
+
+/* It returns although more come all the time. */
+static void test_settle_ends(void **state)
+{
+    (void)state;
+    side b;
+    open_side(&b, 2);
+    atomic_store(&n_endless, 0);
+    tt_link_box_settle(b.box);
+    int n = atomic_exchange(&n_endless, -1);
+    assert_in_range(n, 4096, 4200); /* one queue */
+    close_side(&b);
+}
+
+/* Reads HELLO of whoever dials fd and answers it; returns the connection. */
+static int answer_one(int fd, tt_link_why why)
+{
+    tt_greet_word hello;
+    tt_link_id self = id_of(2);
+    assert_true(tt_sock_wait(fd, POLLIN, in_ns(LONG_NS)));
+    int guest = accept(fd, NULL, NULL);
+    assert_true(guest >= 0);
+    assert_int_equal(
+        tt_sock_read_all(guest, &hello, sizeof(hello), in_ns(LONG_NS)), 0);
+    tt_greet_word word = tt_greet_answer(&hello, why, &self, 1);
+    assert_int_equal(send(guest, &word, sizeof(word), 0), sizeof(word));
+    return guest;
+}
+
+/* Who hears that the other side's dial is under way, or that there is no room,
+ * tries again and again: not at once, and however long it takes. */
+static void test_come_again(void **state)
+{
+    (void)state;
+    static const tt_link_why whys[] = {TT_LINK_CROSSED, TT_LINK_FULL};
+    side a, b = {.id = id_of(2)};
+    tt_link_way way;
+    open_box(&a, 1);
+    memset(&way, 0, sizeof(way));
+    tt_addr_numeric("127.0.0.1", 0, &way.to);
+    int fd = tt_link_bind(&way.to, 8);
+    way.to.u.v4.sin_port = htons(tt_sock_port(fd));
+    for (int i = 0; i < 2; i++) {
+        tt_link_dial_opts o = dial_opts(&a, &b, &way);
+        o.give_up_ns = TT_NS_PER_MS; /* it is no refusal */
+        tt_link_dial *d;
+        assert_int_equal(tt_link_dial_begin(a.box, &o, &d, NULL), TUTTI_OK);
+        uint64_t start = tt_now_ns();
+        for (int n = 0; n < 20; n++)
+            close(answer_one(fd, whys[i]));
+        assert_true(tt_now_ns() - start >= 150 * TT_NS_PER_MS);
+        int guest = answer_one(fd, TT_LINK_WELL);
+        tt_link_event out = take(&a);
+        assert_int_equal(out.kind, TT_LINK_DIALLED);
+        tt_link_dial_end(d);
+        tt_fork_close(&out.fd);
+        close(guest);
+    }
+    close(fd);
+    close_side(&a);
 }
 
 /* What is between lets connections pass one way only: the greater one's dial is
@@ -938,16 +1109,13 @@ static void test_where(void **state)
     open_box(&s, 1);
     tt_link_listen_opts o = listen_opts(&s);
     listen_as(&s, &o); /* all are here: loopback only */
-    tt_addr at = {.len = sizeof(at.u)};
-    assert_int_equal(tt_link_listener_ears(s.listener), 2); /* and a nest */
-    assert_true(s.card.nest != 0);
+    assert_int_equal(tt_link_listener_ears(s.listener), 1);
     assert_int_equal(s.card.n_places, 1);
     assert_int_equal(s.card.places[0].ip[0], 127);
     assert_int_equal(s.card.places[0].port,
                      tt_link_listener_port(s.listener, 0));
     tt_link_listener_close(s.listener);
     o.is_local = false;
-    o.has_nest = false;
     o.interfaces = "=lo"; /* that interface's addresses only */
     listen_as(&s, &o);
     for (int i = 0; i < s.card.n_places; i++)
@@ -963,44 +1131,27 @@ static void test_where(void **state)
     tt_link_listener *other = NULL;
     tutti_diag diag;
     int why = 0;
-    o.first_port = o.last_port = port;
+    char range[16];
+    snprintf(range, sizeof(range), "%u", port);
+    o.ports = range;
     assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag),
                      TUTTI_ESYS);
     assert_int_equal(why, EADDRINUSE);
-    o.last_port = (uint16_t)(port + 20 > port ? port + 20 : port);
+    assert_non_null(strstr(diag.text, "TUTTI_PORT_RANGE"));
+    o.ports = "7-x";
+    assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag),
+                     TUTTI_ECONFIG);
+    assert_non_null(strstr(diag.text, "TUTTI_PORT_RANGE is \"7-x\""));
+    unsigned last = port + 20 < UINT16_MAX ? port + 20 : UINT16_MAX;
+    snprintf(range, sizeof(range), "%u-%u", port, last);
+    o.ports = range;
     assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag), TUTTI_OK);
     assert_in_range(tt_link_listener_port(other, 0), port + 1, port + 20);
     o.interfaces = "=nosuch0";
     assert_int_equal(tt_link_listen(s.box, &o, &other, &why, &diag),
                      TUTTI_ECONFIG);
     assert_non_null(strstr(diag.text, "nosuch0"));
-    (void)at;
     close_side(&s);
-}
-
-/* There is no descriptor for the unix socket: the other one serves. */
-static void test_no_nest(void **state)
-{
-    (void)state;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        side s;
-        open_box(&s, 1);
-        int next = dup(STDIN_FILENO);
-        const struct rlimit few = {(rlim_t)next + 1, (rlim_t)next + 1};
-        close(next);
-        setrlimit(RLIMIT_NOFILE, &few);
-        tt_link_listen_opts o = listen_opts(&s);
-        bool is_well = tt_link_listen(s.box, &o, &s.listener, NULL, NULL) ==
-                           TUTTI_OK &&
-                       tt_link_listener_ears(s.listener) == 1 &&
-                       tt_link_listener_port(s.listener, 0) != 0;
-        _exit(is_well ? 0 : 1);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
 }
 
 static void test_card(void **state)
@@ -1030,14 +1181,12 @@ static void test_card(void **state)
  * it came through. */
 static bool scenario(const tt_mem *mem, uint64_t wait_ns)
 {
-    tt_link_host *host = NULL;
     side s = {.id = id_of(1)};
     tt_link_dial *d = NULL;
     int why;
     bool is_well = false;
-    assert_int_equal(tt_link_host_open(&host, NULL), TUTTI_OK);
     tt_link_listen_opts o = listen_opts(&s);
-    if (tt_link_box_open(host, mem, &s.box, NULL) == TUTTI_OK &&
+    if (tt_link_box_open(mem, &s.box, NULL) == TUTTI_OK &&
         tt_link_listen(s.box, &o, &s.listener, &why, NULL) == TUTTI_OK) {
         tt_link_way way = way_to(&s, false);
         tt_link_dial_opts call = dial_opts(&s, &s, &way);
@@ -1055,7 +1204,6 @@ static bool scenario(const tt_mem *mem, uint64_t wait_ns)
             }
     }
     tt_link_box_close(s.box);
-    tt_link_host_close(host);
     return is_well;
 }
 
@@ -1089,12 +1237,15 @@ int main(void)
         cmocka_unit_test(test_settle),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_nobody_to_send_away),
+        cmocka_unit_test(test_deaf),
+        cmocka_unit_test(test_settle_ends),
         cmocka_unit_test(test_both_dial),
+        cmocka_unit_test(test_come_again),
         cmocka_unit_test(test_one_cannot_dial),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_where),
-        cmocka_unit_test(test_no_nest),
         cmocka_unit_test(test_card),
         cmocka_unit_test(test_no_memory),
     };

@@ -2,52 +2,21 @@
  * link_ways_test.c - which of a peer's addresses are tried, in which order. */
 #include "support/tap.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "link/link.h"
-
-static tt_link_place place(const char *ip, uint16_t port, tt_iface_order order)
-{
-    tt_addr addr;
-    assert_true(tt_addr_numeric(ip, port, &addr));
-    tt_link_place p = {.family = 4, .port = port, .order = (uint8_t)order};
-    memcpy(p.ip, &addr.u.v4.sin_addr, 4);
-    if (addr.u.sa.sa_family == AF_INET6) {
-        p.family = 6;
-        memcpy(p.ip, &addr.u.v6.sin6_addr, 16);
-    }
-    return p;
-}
-
-/* "eth0 10.0.0.1/24": an address of an interface; "a/32>b": with its other
- * end. */
-static tt_iface iface(const char *text, tt_iface_order order, uint32_t mbit)
-{
-    tt_iface one = {.order = order, .mbit = mbit};
-    char ip[64], far[64] = "";
-    int n = sscanf(text, "%15s %63[^/]/%u>%63s", one.name, ip, &one.prefix,
-                   far);
-    assert_true(n >= 3 && tt_addr_numeric(ip, 0, &one.addr));
-    assert_true(!far[0] || tt_addr_numeric(far, 0, &one.far));
-    if (order == TT_IFACE_LINK_LOCAL)
-        one.addr.u.v6.sin6_scope_id = (uint32_t)one.name[3];
-    return one;
-}
+#include "support/places.h"
 
 /* A host of a torus: two neighbours, an address of its own, a bridge of
  * containers, a network for its administration. */
 static const tt_iface *torus_host(void)
 {
     static tt_iface all[8];
-    all[0] = iface("eth1 10.0.1.1/30", TT_IFACE_ORDINARY, 10000);
-    all[1] = iface("eth2 10.0.2.1/30", TT_IFACE_ORDINARY, 10000);
-    all[2] = iface("mgmt 192.168.0.1/24", TT_IFACE_ORDINARY, 1000);
-    all[3] = iface("lo 10.9.0.1/32", TT_IFACE_HOST, 0);
-    all[4] = iface("docker0 172.17.0.1/16", TT_IFACE_INNER, 10000);
-    all[5] = iface("lo 127.0.0.1/8", TT_IFACE_LOOPBACK, 0);
-    all[6] = iface("eth1 fe80::1/64", TT_IFACE_LINK_LOCAL, 10000);
-    all[7] = iface("eth2 fe80::2/64", TT_IFACE_LINK_LOCAL, 10000);
+    all[0] = tt_test_iface("eth1 10.0.1.1/30", TT_IFACE_ORDINARY, 10000);
+    all[1] = tt_test_iface("eth2 10.0.2.1/30", TT_IFACE_ORDINARY, 10000);
+    all[2] = tt_test_iface("mgmt 192.168.0.1/24", TT_IFACE_ORDINARY, 1000);
+    all[3] = tt_test_iface("lo 10.9.0.1/32", TT_IFACE_HOST, 0);
+    all[4] = tt_test_iface("docker0 172.17.0.1/16", TT_IFACE_INNER, 10000);
+    all[5] = tt_test_iface("lo 127.0.0.1/8", TT_IFACE_LOOPBACK, 0);
+    all[6] = tt_test_iface("eth1 fe80::1/64", TT_IFACE_LINK_LOCAL, 10000);
+    all[7] = tt_test_iface("eth2 fe80::2/64", TT_IFACE_LINK_LOCAL, 10000);
     return all;
 }
 
@@ -77,7 +46,7 @@ static tt_link_card card_of(const char *const *ips, const int *orders)
     tt_link_card card = {.netns = 8};
     for (; ips[card.n_places]; card.n_places++) {
         uint16_t i = card.n_places;
-        card.places[i] = place(ips[i], 5, (tt_iface_order)orders[i]);
+        card.places[i] = tt_test_place(ips[i], 5, (tt_iface_order)orders[i]);
         char name[] = "eth0";
         name[3] = (char)('0' + i);
         card.places[i].dev = tt_link_dev(name);
@@ -131,6 +100,48 @@ static void test_ways(void **state)
     expect_ways(&here, &peer, NULL, "");
 }
 
+/* Of networks that are equally fast the smallest goes first. */
+static void test_small_networks(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"10.0.1.2",  "10.0.2.2",  "10.0.3.2",
+                                      "fd00:1::2", "fd00:2::2", NULL};
+    static const int orders[5] = {TT_IFACE_ORDINARY, TT_IFACE_ORDINARY,
+                                  TT_IFACE_ORDINARY, TT_IFACE_ORDINARY,
+                                  TT_IFACE_ORDINARY};
+    const tt_iface own[] = {
+        tt_test_iface("eth1 10.0.1.1/26", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth2 10.0.2.1/30", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth3 10.0.3.1/24", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth4 fd00:1::1/64", TT_IFACE_ORDINARY, 10000),
+        tt_test_iface("eth5 fd00:2::1/125", TT_IFACE_ORDINARY, 10000)};
+    tt_link_card card = {.netns = 7}, peer = card_of(ips, orders);
+    tt_link_here here = {
+        .card = &card, .interfaces = "", .ifaces = own, .n_ifaces = 5};
+    expect_ways(&here, &peer, NULL,
+                "10.0.2.2%eth2 [fd00:2::2]%eth5 10.0.1.2%eth1 10.0.3.2%eth3 "
+                "[fd00:1::2]%eth4");
+}
+
+/* A link-local address is meant on the link of one interface. */
+static void test_scopes(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"fe80::9", "fd00:1::2", NULL};
+    static const int orders[] = {TT_IFACE_LINK_LOCAL, TT_IFACE_ORDINARY};
+    tt_iface own[] = {
+        tt_test_iface("eth7 fe80::1/64", TT_IFACE_LINK_LOCAL, 10000),
+        tt_test_iface("eth1 fd00:1::1/64", TT_IFACE_ORDINARY, 10000)};
+    own[1].addr.u.v6.sin6_scope_id = 5;
+    tt_link_card card = {.netns = 7}, peer = card_of(ips, orders);
+    tt_link_here here = {
+        .card = &card, .interfaces = "", .ifaces = own, .n_ifaces = 2};
+    tt_link_way ways[TT_LINK_WAYS];
+    assert_int_equal(tt_link_ways(&here, &peer, NULL, ways), 2);
+    assert_int_equal(ways[0].to.u.v6.sin6_scope_id, 0);
+    assert_int_equal(ways[1].to.u.v6.sin6_scope_id, '7');
+}
+
 static void test_hints(void **state)
 {
     (void)state;
@@ -146,6 +157,9 @@ static void test_hints(void **state)
     hint = (tt_link_hint){.dev = "mgmt"};
     expect_ways(&here, &peer, &hint,
                 "192.168.0.2%mgmt 10.0.1.2%mgmt 10.5.0.1%mgmt");
+    hint = (tt_link_hint){.dev = "eth1"};
+    expect_ways(&here, &peer, &hint,
+                "10.0.1.2%eth1 192.168.0.2%eth1 10.5.0.1%eth1 [fe80::9]%eth1");
     hint = (tt_link_hint){.far_dev = "eth2"};
     expect_ways(&here, &peer, &hint, "10.5.0.1");
     hint = (tt_link_hint){.dev = "eth1", .far_dev = "eth3"};
@@ -233,11 +247,11 @@ static void test_many_ways(void **state)
     for (int i = 0; i < 12; i++) {
         char text[40];
         snprintf(text, sizeof(text), "eth%c fe80::%d/64", 'a' + i, i + 1);
-        own[i] = iface(text, TT_IFACE_LINK_LOCAL, 0);
+        own[i] = tt_test_iface(text, TT_IFACE_LINK_LOCAL, 0);
         snprintf(text, sizeof(text), "fe80::1:%d", i);
-        peer.places[i] = place(text, 5, TT_IFACE_LINK_LOCAL);
+        peer.places[i] = tt_test_place(text, 5, TT_IFACE_LINK_LOCAL);
     }
-    peer.places[11] = place("10.0.0.1", 5, TT_IFACE_ORDINARY);
+    peer.places[11] = tt_test_place("10.0.0.1", 5, TT_IFACE_ORDINARY);
     tt_link_here here = {
         .card = &card, .interfaces = "", .ifaces = own, .n_ifaces = 12};
     tt_link_way ways[TT_LINK_WAYS];
@@ -249,9 +263,14 @@ static void test_many_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),      cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_rail),      cmocka_unit_test(test_way_of),
-        cmocka_unit_test(test_many_ways), cmocka_unit_test(test_same_way_once),
+        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_rail),
+        cmocka_unit_test(test_way_of),
+        cmocka_unit_test(test_many_ways),
+        cmocka_unit_test(test_same_way_once),
+        cmocka_unit_test(test_small_networks),
+        cmocka_unit_test(test_scopes),
     };
     return TT_RUN_TAP(tests);
 }

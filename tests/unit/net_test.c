@@ -16,9 +16,11 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "net/table.h"
+#include "net/tcp/tcp.h"
 #include "support/chaos.h"
 #include "support/loop.h"
 #include "support/net_flow.h"
+#include "support/rough.h"
 #include "support/ucx.h"
 
 #define RING_BYTES (64 << 10) /* small: it wraps and fills often */
@@ -81,15 +83,27 @@ static int exchange_body(tt_node *node)
     return node->failure[0] != 0;
 }
 
-/* What the promises are checked on: every row of the table, and shm once more
- * with payloads that it need not copy. */
+/* What the promises are checked on: every row of the table, shm once more with
+ * payloads that it need not copy, and tcp with other streams. */
 typedef struct net_case {
     const char *name;
     const tt_net_ops *ops;
     bool is_direct;
     uint64_t sockets;    /* of TCP; 0: one */
     const char *ucx_tls; /* of the transport ucx */
+    bool is_rough;       /* streams of TCP take and give bytes as they like */
 } net_case;
+
+/* The two sides read and write by other seeds. */
+static void roughen(tt_conn *conn)
+{
+    tt_tcp_conn *tcp = (tt_tcp_conn *)conn;
+    for (uint32_t i = 0; i < tcp->n_strands; i++) {
+        const tt_rough_opts o = {.seed = tt_test_seed() + conn->net->rank * 64 +
+                                         conn->rank * 1000 + i};
+        tt_rough_put(&tcp->strands[i].link, &o);
+    }
+}
 
 /* The test ends here where the case cannot be had. */
 static void need(const net_case *c)
@@ -114,6 +128,7 @@ static tt_nodes base_nodes(const net_case *c, uint32_t n)
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.liveness_ns = TT_NS_PER_S;
+    nodes.on_up = c->is_rough ? roughen : NULL;
     return nodes;
 }
 
@@ -142,6 +157,7 @@ static void test_mischief(void **state)
     const net_case *c = *state;
     tt_nodes nodes = base_nodes(c, 3);
     nodes.ops = tt_chaos_wrap(c->ops, &opts);
+    nodes.on_up = NULL; /* it would be given the wrap */
     nodes.body = exchange_body;
     nodes.arg = &arg;
     assert_int_equal(tt_nodes_run(&nodes), 0);
@@ -614,7 +630,7 @@ static const struct {
 
 int main(void)
 {
-    enum { MOST = 9 };
+    enum { MOST = 11 };
     static net_case cases[MOST];
     static struct CMUnitTest tests[MOST * N_PROMISES + 1];
     static char names[MOST * N_PROMISES][64];
@@ -629,6 +645,12 @@ int main(void)
         .name = "shm, direct", .ops = &tt_net_shm, .is_direct = true};
     cases[n_cases++] =
         (net_case){.name = "tcp, 3 sockets", .ops = &tt_net_tcp, .sockets = 3};
+    cases[n_cases++] =
+        (net_case){.name = "tcp, rough", .ops = &tt_net_tcp, .is_rough = true};
+    cases[n_cases++] = (net_case){.name = "tcp, 3 rough sockets",
+                                  .ops = &tt_net_tcp,
+                                  .sockets = 3,
+                                  .is_rough = true};
     cases[n_cases++] =
         (net_case){.name = "ucx by tcp", .ops = ucx, .ucx_tls = TT_UCX_BY_TCP};
     cases[n_cases++] =

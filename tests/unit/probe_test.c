@@ -438,7 +438,7 @@ static void test_no_files(void **state)
         {.host = 2, .addresses = {"127.0.1.2"}}};
     outcome *seen = run(roles, 2);
     expect_failure(seen, roles, 2, TUTTI_ENET,
-                   "tried lo 127.0.1.1 to lo 127.0.1.2 (Too many open files)");
+                   "tried lo 127.0.1.1 to lo 127.0.1.2 (Too many open files");
     drop(seen);
 }
 

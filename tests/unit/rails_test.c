@@ -7,7 +7,7 @@
 #include "support/seed.h"
 #include "support/tap.h"
 
-#include "core/core.h"
+#include "core/start.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 
 typedef struct views {
     uint32_t n;
+    tt_arena arena;
     tt_rail_hints of[32];
 } views;
 
@@ -26,9 +27,10 @@ static void look(const tutti_topology *t, const uint32_t *hosts, views *out)
     for (uint32_t r = 0; r < t->n_ranks; r++)
         own[r] = hosts ? hosts[r] : r;
     out->n = t->n_ranks;
+    out->arena = (tt_arena){.mem = &tt_mem_std};
     for (uint32_t r = 0; r < t->n_ranks; r++) {
         assert_int_equal(
-            tt_rail_hints_create(t->n_ranks, &tt_mem_std, &out->of[r]), 0);
+            tt_rail_hints_create(t->n_ranks, &out->arena, &out->of[r]), 0);
         if (tt_rail_hints_read(t, r, own, &out->of[r], &diag))
             fail_msg("%s", diag.text);
     }
@@ -36,8 +38,7 @@ static void look(const tutti_topology *t, const uint32_t *hosts, views *out)
 
 static void forget(views *v)
 {
-    for (uint32_t r = 0; r < v->n; r++)
-        tt_rail_hints_free(&v->of[r], &tt_mem_std);
+    tt_arena_free(&v->arena);
 }
 
 static bool is_same(const char *a, const char *b)

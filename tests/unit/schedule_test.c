@@ -313,6 +313,15 @@ static void test_slices(void **state)
     in.window = 2;
     cut = tt_cut_make(&in);
     assert_int_equal(cut.n_fronts, 128);
+    in.staging_max_bytes = 516000; /* a little over 15 */
+    cut = tt_cut_make(&in);
+    assert_int_equal(cut.n_fronts, 16);
+    in.staging_max_bytes = 0; /* no limit */
+    cut = tt_cut_make(&in);
+    assert_int_equal(cut.n_fronts, 16);
+    in.front_bytes = 500000;
+    cut = tt_cut_make(&in);
+    assert_int_equal(cut.n_fronts, 2);
     /* The total is not known: fronts of 64 KiB of the chunk. */
     in.total_bytes = 0;
     cut = tt_cut_make(&in);
@@ -320,8 +329,10 @@ static void test_slices(void **state)
     /* No slice without an element. */
     cut = (tt_cut){.n_parts = 1, .n_fronts = 64, .elem_bytes = 1 << 20};
     assert_int_equal(tt_cut_slices(&cut, 3), 2);
+    assert_int_equal(tt_cut_slices(&cut, 4), 4);
     /* A window is whole positions, rounded up; what holds nothing is none. */
     assert_int_equal(tt_cut_window(100, 1000, 8), 1);
+    assert_int_equal(tt_cut_window(125, 1000, 8), 1);
     assert_int_equal(tt_cut_window(126, 1000, 8), 2);
     assert_int_equal(tt_cut_window(1000, 1000, 8), UINT32_MAX);
     assert_int_equal(tt_cut_window(0, 1000, 8), UINT32_MAX);

@@ -15,45 +15,39 @@ _Static_assert(2 * (sizeof(tt_ring_ctl) + sizeof(tt_lend_ctl) +
                    CTL_BYTES,
                "all fit a page");
 
-size_t tt_duplex_bytes(uint32_t ring_size)
+/* Where the areas for payloads aside begin. */
+static size_t areas_at(uint32_t ring_size)
 {
     return CTL_BYTES + 2 * (size_t)ring_size;
 }
 
-void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side)
+size_t tt_duplex_bytes(uint32_t ring_size)
 {
-    tt_ring_ctl *ctl = memory;
-    unsigned char *data = (unsigned char *)memory + CTL_BYTES;
-    int other = 1 - side;
-    *d = (tt_duplex){.is_full = false};
-    tt_ring_tx_init(&d->tx, &ctl[side], data + (size_t)side * ring_size,
-                    ring_size);
-    tt_ring_rx_init(&d->rx, &ctl[other], data + (size_t)other * ring_size,
-                    ring_size);
-    tt_grant_ctl *grants = (void *)((unsigned char *)memory +
-                                    2 * sizeof(tt_ring_ctl) +
-                                    2 * sizeof(tt_lend_ctl));
-    d->granter = (tt_granter){.ctl = &grants[side]};
-    d->theirs = &grants[other];
+    return areas_at(ring_size) +
+           2 * tt_lend_area_bytes(tt_ring_max_payload(ring_size));
 }
 
-size_t tt_duplex_lend_bytes(uint32_t ring_size)
+void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side,
+                    tt_resolve_fn resolve, void *arg)
 {
-    return 2 * tt_lend_area_bytes(tt_ring_max_payload(ring_size));
-}
-
-void tt_duplex_init_lending(tt_duplex *d, void *memory, uint32_t ring_size,
-                            int side, tt_resolve_fn resolve, void *arg)
-{
-    uint32_t most = tt_ring_max_payload(ring_size);
-    unsigned char *page = memory;
-    tt_lend_ctl *ctl = (void *)(page + 2 * sizeof(tt_ring_ctl));
-    unsigned char *areas = page + tt_duplex_bytes(ring_size);
+    const uint32_t most = tt_ring_max_payload(ring_size);
+    unsigned char *page = memory, *data = page + CTL_BYTES;
+    tt_ring_ctl *rings = memory;
+    tt_lend_ctl *lends = (void *)(rings + 2);
+    tt_grant_ctl *grants = (void *)(lends + 2);
+    unsigned char *areas = page + areas_at(ring_size);
     unsigned char *area[2] = {areas, areas + tt_lend_area_bytes(most)};
-    tt_lender_init(&d->lender, &ctl[side], area[side], most);
-    tt_borrower_init(&d->borrower, &ctl[1 - side], area[1 - side], most);
-    d->resolve = resolve;
-    d->resolve_arg = arg;
+    int other = 1 - side;
+    *d = (tt_duplex){.resolve = resolve,
+                     .resolve_arg = arg,
+                     .granter = {.ctl = &grants[side]},
+                     .theirs = &grants[other]};
+    tt_ring_tx_init(&d->tx, &rings[side], data + (size_t)side * ring_size,
+                    ring_size);
+    tt_ring_rx_init(&d->rx, &rings[other], data + (size_t)other * ring_size,
+                    ring_size);
+    tt_lender_init(&d->lender, &lends[side], area[side], most);
+    tt_borrower_init(&d->borrower, &lends[other], area[other], most);
 }
 
 static tt_sent refuse(tt_duplex *d, bool *wake)
@@ -156,7 +150,7 @@ int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
 bool tt_duplex_found_room(tt_duplex *d)
 {
     if (!d->is_full || !tt_ring_has_room(&d->tx) ||
-        (d->resolve && !tt_lend_has_room(&d->lender)))
+        !tt_lend_has_room(&d->lender))
         return false;
     d->is_full = false;
     return true;
@@ -167,7 +161,7 @@ void tt_duplex_announce(tt_duplex *d)
     tt_ring_reader_sleeps(&d->rx, true);
     if (d->is_full)
         tt_ring_writer_sleeps(&d->tx, true);
-    if (d->resolve && (d->is_full || tt_lend_is_out(&d->lender)))
+    if (d->is_full || tt_lend_is_out(&d->lender))
         tt_lender_sleeps(&d->lender, true);
 }
 
@@ -183,6 +177,5 @@ void tt_duplex_withdraw(tt_duplex *d)
 {
     tt_ring_reader_sleeps(&d->rx, false);
     tt_ring_writer_sleeps(&d->tx, false);
-    if (d->resolve)
-        tt_lender_sleeps(&d->lender, false);
+    tt_lender_sleeps(&d->lender, false);
 }

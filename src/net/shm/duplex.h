@@ -2,14 +2,12 @@
  * duplex.h - two rings, one in each direction, as one connection: messages
  * through the memory of a pair, however the two got it.
  *
- * The memory of a pair is one block of tt_duplex_bytes(): a page with the two
- * tt_ring_ctl, then the data of ring 0 and of ring 1. Side s (0 or 1) writes
- * ring s and reads the other one. Functions that return or report "wake"
- * leave it to the transport to ring the other side's bell.
- *
- * A transport may add lending (lend.h): the block then ends with the two areas
- * for payloads aside. The page holds two tt_lend_ctl and two tt_grant_ctl
- * (grant.h) as well. */
+ * The memory of a pair is one block of tt_duplex_bytes(), all zero at the start: a
+ * page with two of each of tt_ring_ctl, tt_lend_ctl (lend.h) and tt_grant_ctl
+ * (grant.h), then the data of ring 0 and of ring 1, then the two areas for
+ * payloads aside. Side s (0 or 1) writes ring s and reads the other one.
+ * Functions that return or report "wake" leave it to the transport to ring the
+ * other side's bell. */
 #ifndef TT_NET_DUPLEX_H
 #define TT_NET_DUPLEX_H
 
@@ -24,9 +22,9 @@ typedef const void *(*tt_resolve_fn)(void *arg, uint64_t ref, uint32_t len);
 typedef struct tt_duplex {
     tt_ring_rx rx;
     tt_ring_tx tx;
-    tt_lender lender; /* all zero without lending */
+    tt_lender lender;
     tt_borrower borrower;
-    tt_resolve_fn resolve; /* NULL: no lending */
+    tt_resolve_fn resolve; /* NULL: the other side lends nothing */
     void *resolve_arg;
     tt_granter granter;   /* of what is ours */
     tt_grant_ctl *theirs; /* as their guest */
@@ -35,12 +33,8 @@ typedef struct tt_duplex {
 } tt_duplex;
 
 size_t tt_duplex_bytes(uint32_t ring_size);
-void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side);
-
-/* Lending: the bytes that the block has more, and to be called after init. */
-size_t tt_duplex_lend_bytes(uint32_t ring_size);
-void tt_duplex_init_lending(tt_duplex *d, void *memory, uint32_t ring_size,
-                            int side, tt_resolve_fn resolve, void *arg);
+void tt_duplex_init(tt_duplex *d, void *memory, uint32_t ring_size, int side,
+                    tt_resolve_fn resolve, void *arg);
 
 /* tt_net_ops.send. *wake: the other side must be woken although no flush may
  * come (the message was refused). */

@@ -20,7 +20,9 @@
  *            acquire in tt_grant_close(): what the guest has read and written
  *            comes before what the program does with its buffer. That the
  *            owner's memory is ready is shown by the message that brings the
- *            number. */
+ *            number.
+ *
+ * Next       grants.c (which memory), lend.c (the same for single payloads). */
 #include "net/shm/grant.h"
 
 #include <sched.h>

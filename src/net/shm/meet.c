@@ -26,7 +26,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -57,113 +56,48 @@ static const uint64_t patience_ns = 200 * TT_NS_PER_MS;
 
 /* -------------------------------------------------------------- addresses */
 
-static tutti_err listen_here(tt_shm_net *net, tutti_diag *diag)
-{
-    tt_link_ear ear = {0};
-    tt_link_listen_opts opts = {.purposes = TT_LINK_FOR(TT_LINK_SHM),
-                                .has_token = true,
-                                .ears = &ear,
-                                .n_ears = 1,
-                                .is_packets = true};
-    tt_link_card nest = {0};
-    tutti_err err = tt_link_id_make(&net->id, diag);
-    if (err)
-        return err;
-    if (getrandom(opts.token, sizeof(opts.token), 0) != sizeof(opts.token) ||
-        getrandom(&nest.nest, sizeof(nest.nest), 0) != sizeof(nest.nest))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
-    nest.nest |= 1; /* 0: none */
-    tt_link_card_nest(&nest, &ear.at);
-    opts.self = net->id;
-    err = tt_link_listen(net->box, &opts, &net->listener, NULL, diag);
-    if (err)
-        return err;
-    tt_link_card_of(net->listener, &net->card.link);
-    net->card.link.nest = nest.nest;
-    net->card.link.n_places = 0;
-    net->card.ring_size = net->ring_size;
-    return TUTTI_OK;
-}
-
 tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag)
 {
-    tutti_err err = tt_link_host_open(&net->host, diag);
-    if (!err)
-        err = tt_link_box_open(net->host, net->base.mem, &net->box, diag);
-    if (err)
-        return err;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = net};
-    if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, tt_link_box_fd(net->box),
-                  &event) != 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_ctl");
-    return listen_here(net, diag);
-}
-
-void tt_shm_stop_listening(tt_shm_net *net)
-{
-    tt_link_box_close(net->box);
-    tt_link_host_close(net->host);
-    net->box = NULL;
-    net->host = NULL;
-    net->listener = NULL;
+    tt_link_listen_opts opts = {.purposes = TT_LINK_FOR(TT_LINK_SHM),
+                                .is_nest = true,
+                                .is_packets = true};
+    return tt_door_open(&net->door, &net->base, &opts, diag);
 }
 
 size_t tt_shm_address(tt_net *base, void *buf)
 {
     const tt_shm_net *net = (const tt_shm_net *)base;
-    char *to = buf;
-    memcpy(to, &net->card.link, TT_LINK_CARD_HEAD);
-    memcpy(to + TT_LINK_CARD_HEAD, &net->card.ring_size, sizeof(uint32_t));
-    return TT_LINK_CARD_HEAD + sizeof(uint32_t);
-}
-
-static bool read_card(tt_shm_card *card, const void *addr, size_t len)
-{
-    size_t used;
-    if (!tt_link_card_read(&card->link, addr, len, &used) ||
-        len - used != sizeof(card->ring_size))
-        return false;
-    memcpy(&card->ring_size, (const char *)addr + used,
-           sizeof(card->ring_size));
-    return true;
+    return tt_door_address(&net->door, net->ring_size, buf);
 }
 
 /* Both sides of a pair come to the same answer; NULL: they may. */
 static const char *why_not(const tt_shm_net *net, uint32_t rank,
-                           const tt_shm_card *other)
+                           const tt_link_card *card, uint32_t ring_size)
 {
-    if (!tt_link_card_is_near(&net->card.link, &other->link) ||
-        other->link.nest == 0)
+    if (!tt_link_card_is_near(&net->door.card, card) || card->nest == 0)
         return "it is on another host, or of another user";
-    if (other->ring_size == net->ring_size)
+    if (ring_size == net->ring_size)
         return NULL;
     TT_WARN("no shared memory with rank %u: its TUTTI_SHM_RING is %u, "
             "ours is %u bytes",
-            rank, other->ring_size, net->ring_size);
+            rank, ring_size, net->ring_size);
     return "its TUTTI_SHM_RING is another";
 }
 
 /* ---------------------------------------------------------------- memory */
 
-size_t tt_shm_pair_bytes(const tt_shm_net *net)
-{
-    return tt_duplex_bytes(net->ring_size) +
-           tt_duplex_lend_bytes(net->ring_size);
-}
-
 /* Maps the memory of a pair; the lower rank is side 0. */
 static bool map_memory(const tt_shm_net *net, tt_shm_conn *conn, int fd)
 {
-    size_t bytes = tt_shm_pair_bytes(net);
+    size_t bytes = tt_duplex_bytes(net->ring_size);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         return false;
     madvise(memory, bytes, MADV_DONTFORK);
     conn->memory = memory;
     int side = net->base.rank > conn->base.rank;
-    tt_duplex_init(&conn->duplex, memory, net->ring_size, side);
-    tt_duplex_init_lending(&conn->duplex, memory, net->ring_size, side,
-                           tt_shm_resolve, conn);
+    tt_duplex_init(&conn->duplex, memory, net->ring_size, side, tt_shm_resolve,
+                   conn);
     return true;
 }
 
@@ -218,6 +152,13 @@ static void miss(tt_shm_conn *conn, tutti_err err, const char *why)
     conn->base.net->up->missed(&conn->base, err, text);
 }
 
+/* What should have come with descriptors has not. */
+static void miss_message(tt_shm_conn *conn)
+{
+    miss(conn, TUTTI_ENET,
+         errno == EMFILE ? tt_errno_text(errno) : "it closed the connection");
+}
+
 /* Its end is noticed from now on. Without pidfds (old kernels, a pid of another
  * namespace) the socket alone has to do. */
 static void watch_process(tt_shm_conn *conn)
@@ -255,20 +196,21 @@ tutti_err tt_shm_dial(tt_conn *base, const void *addr, size_t len,
 {
     tt_shm_conn *conn = (tt_shm_conn *)base;
     tt_shm_net *net = net_of(conn);
-    tt_shm_card card;
-    if (!read_card(&card, addr, len))
+    tt_link_card card;
+    uint32_t ring_size;
+    if (!tt_door_read(addr, len, &card, &ring_size))
         return tt_fail(diag, TUTTI_ENET,
                        "rank %u told an address that makes no sense",
                        base->rank);
-    const char *why = why_not(net, base->rank, &card);
+    const char *why = why_not(net, base->rank, &card, ring_size);
     if (why)
         return tt_fail(diag, TUTTI_ENET, "no shared memory with rank %u: %s",
                        base->rank, why);
     tt_link_way way = {.cost = 0};
-    tt_link_card_nest(&card.link, &way.to);
+    tt_link_card_nest(&card, &way.to);
     tt_link_dial_opts opts = {.purpose = TT_LINK_SHM,
-                              .self = net->id,
-                              .to = card.link.id,
+                              .self = net->door.card.id,
+                              .to = card.id,
                               .arg = conn,
                               .ways = &way,
                               .n_ways = 1,
@@ -276,22 +218,24 @@ tutti_err tt_shm_dial(tt_conn *base, const void *addr, size_t len,
                               .deadline_ns = deadline_ns,
                               .give_up_ns = patience_ns};
     const said mine = {.rank = net->base.rank};
-    memcpy(opts.token, card.link.token, sizeof(opts.token));
+    memcpy(opts.token, card.token, sizeof(opts.token));
     memcpy(opts.said, &mine, sizeof(mine));
-    tutti_err err = tt_link_dial_begin(net->box, &opts, &conn->dial, diag);
+    tutti_err err = tt_link_dial_begin(net->door.box, &opts, &conn->dial, diag);
     if (!err)
         begin(conn, deadline_ns);
     return err;
 }
 
-/* Makes the memory and says hello. NULL, or why not. */
+/* Makes the memory and says hello. NULL, or why not. Until the reply comes the
+ * memory's descriptor keeps a place for the bell: whoever replies is up, so the
+ * reply must not fail here. */
 static const char *say_hello(tt_shm_conn *conn)
 {
     tt_shm_net *net = net_of(conn);
     const greeting hello = {.magic = MAGIC, .rank = net->base.rank};
-    int fd = tt_memfd_create("tutti", tt_shm_pair_bytes(net));
+    int fd = tt_memfd_create("tutti", tt_duplex_bytes(net->ring_size));
     if (fd < 0)
-        return "no memory to share (memfd)";
+        return tt_errno_text(errno);
     tt_fork_watch(fd);
     const char *why = NULL;
     if (!map_memory(net, conn, fd))
@@ -299,7 +243,7 @@ static const char *say_hello(tt_shm_conn *conn)
     else if (!tt_fdpass_send(conn->sock, &hello, sizeof(hello),
                              (int[]){fd, net->bell}, 2))
         why = strerror(errno);
-    tt_fork_close(&fd);
+    conn->bell = fd;
     return why;
 }
 
@@ -307,11 +251,12 @@ static void hear_reply(tt_shm_conn *conn)
 {
     greeting reply;
     int bell;
+    tt_fork_close(&conn->bell);
     int got = tt_fdpass_recv(conn->sock, &reply, sizeof(reply), &bell, 1);
     if (got == 0)
         return;
     if (got < 0) {
-        miss(conn, TUTTI_ENET, "it closed the connection");
+        miss_message(conn);
         return;
     }
     tt_fork_watch(bell);
@@ -334,7 +279,7 @@ static void hear_hello(tt_shm_conn *conn)
     if (got == 0)
         return;
     if (got < 0) {
-        miss(conn, TUTTI_ENET, "it closed the connection");
+        miss_message(conn);
         return;
     }
     tt_fork_watch(fds[0]);
@@ -342,7 +287,7 @@ static void hear_hello(tt_shm_conn *conn)
     conn->bell = fds[1];
     const char *why = NULL;
     if (hello.magic != MAGIC || hello.rank != conn->base.rank ||
-        !tt_memfd_is_sound(fds[0], tt_shm_pair_bytes(net)) ||
+        !tt_memfd_is_sound(fds[0], tt_duplex_bytes(net->ring_size)) ||
         !map_memory(net, conn, fds[0]))
         why = "its memory is not acceptable";
     else if (!tt_fdpass_send(conn->sock, &reply, sizeof(reply), &net->bell, 1))
@@ -404,35 +349,23 @@ static void take_arrival(tt_shm_net *net, const tt_link_event *link)
     take_link(conn, link, false);
 }
 
-bool tt_shm_take_links(tt_shm_net *net)
+void tt_shm_take_links(tt_shm_net *net)
 {
     tt_link_event link;
-    bool has_come = false;
-    while (tt_link_box_take(net->box, &link)) {
-        has_come = true;
+    while (tt_link_box_take(net->door.box, &link)) {
+        tt_shm_conn *conn = link.arg;
         if (link.kind == TT_LINK_ARRIVED) {
             take_arrival(net, &link);
-            continue;
-        }
-        tt_shm_conn *conn = link.arg;
-        if (link.kind == TT_LINK_DIALLED) {
+        } else if (link.kind == TT_LINK_DIALLED) {
             take_link(conn, &link, true);
-            continue;
-        }
-        if (link.kind == TT_LINK_MET) {
+        } else if (link.kind == TT_LINK_MET) {
             tt_link_dial_end(conn->dial);
             conn->dial = NULL;
-            continue;
+        } else {
+            tt_link_outcome o = tt_link_dial_outcome(conn->dial, 0);
+            miss(conn, TUTTI_ENET, tt_link_outcome_text(&o));
         }
-        tt_link_outcome o = tt_link_dial_outcome(conn->dial, 0);
-        bool is_silent = o.why == TT_LINK_WELL || o.why == TT_LINK_SILENT ||
-                         o.why == TT_LINK_UNGREETED;
-        miss(conn, TUTTI_ENET,
-             is_silent                  ? "no answer"
-             : o.why == TT_LINK_REFUSED ? strerror(o.err)
-                                        : tt_link_why_text(o.why));
     }
-    return has_come;
 }
 
 void tt_shm_check_meetings(tt_shm_net *net)

@@ -38,6 +38,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "net/table.h"
@@ -103,13 +104,6 @@ static tutti_err shm_open_net(tt_net *base, tutti_diag *diag)
 
 /* ------------------------------------------------------------- messages -- */
 
-static void ring_bell(const tt_shm_conn *conn)
-{
-    uint64_t one = 1;
-    if (write(conn->bell, &one, sizeof(one)) != sizeof(one))
-        return; /* the counter is full: it is readable, which is enough */
-}
-
 static tt_sent shm_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
                         int n_iov)
 {
@@ -126,7 +120,7 @@ static tt_sent shm_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
     else
         sent = tt_duplex_send(&conn->duplex, m, iov, n_iov, &must_wake);
     if (TT_UNLIKELY(must_wake))
-        ring_bell(conn);
+        tt_bell_ring(conn->bell);
     return sent;
 }
 
@@ -134,7 +128,7 @@ static void shm_flush(tt_conn *base)
 {
     tt_shm_conn *conn = (tt_shm_conn *)base;
     if (tt_duplex_flush(&conn->duplex))
-        ring_bell(conn);
+        tt_bell_ring(conn->bell);
 }
 
 static void unwatch(const tt_shm_net *net, const tt_shm_conn *conn)
@@ -169,15 +163,14 @@ static bool look_at_events(tt_shm_net *net)
     int n = epoll_wait(net->base.fd, events, 16, 0);
     for (int i = 0; i < n; i++) {
         tt_shm_conn *conn = events[i].data.ptr;
-        uint64_t count;
         if (events[i].data.ptr == net)
             tt_shm_take_links(net);
         else if (conn && !conn->base.is_up)
             tt_shm_hear_meeting(conn);
         else if (conn && !conn->is_gone)
             look_at(net, conn);
-        else if (!conn && read(net->bell, &count, sizeof(count)) < 0)
-            continue; /* rung and read meanwhile: nothing to do */
+        else if (!conn)
+            tt_bell_hear(net->bell);
     }
     if (TT_UNLIKELY(net->pending))
         tt_shm_check_meetings(net);
@@ -187,43 +180,17 @@ static bool look_at_events(tt_shm_net *net)
 /* Takes the conn from the list (its place is taken by the last one), then
  * tells the engine. */
 static void lose(tt_shm_net *net, uint32_t place, tutti_err why,
-                 const char *text)
+                 const char *what)
 {
     tt_shm_conn *conn = net->live[place];
+    char text[96];
+    snprintf(text, sizeof(text), "rank %u (pid %d) %s", conn->base.rank,
+             conn->pid, what);
     net->live[place] = net->live[--net->n_live];
     conn->is_lost = true;
     if (!conn->is_gone)
         unwatch(net, conn);
     net->base.up->lost(conn->base.peer, why, text);
-}
-
-static void lose_gone(tt_shm_net *net, uint32_t place)
-{
-    const tt_shm_conn *conn = net->live[place];
-    char text[96];
-    snprintf(text, sizeof(text), "rank %u (pid %d) %s", conn->base.rank,
-             conn->pid, conn->has_left ? "left" : "exited");
-    lose(net, place, TUTTI_EPEER, text);
-}
-
-static void lose_broken(tt_shm_net *net, uint32_t place)
-{
-    const tt_shm_conn *conn = net->live[place];
-    char text[96];
-    snprintf(text, sizeof(text),
-             "rank %u (pid %d) wrote nonsense to shared memory",
-             conn->base.rank, conn->pid);
-    lose(net, place, TUTTI_EPROTO, text);
-}
-
-static void lose_stuck(tt_shm_net *net, uint32_t place)
-{
-    const tt_shm_conn *conn = net->live[place];
-    char text[96];
-    snprintf(text, sizeof(text),
-             "rank %u (pid %d) is stopped while it uses memory of this one",
-             conn->base.rank, conn->pid);
-    lose(net, place, TUTTI_EPEER, text);
 }
 
 static bool shm_progress(tt_net *base, bool has_event)
@@ -235,15 +202,16 @@ static bool shm_progress(tt_net *base, bool has_event)
         bool must_wake = false;
         int n = tt_duplex_drain(&conn->duplex, &conn->base, &must_wake);
         if (TT_UNLIKELY(must_wake))
-            ring_bell(conn);
+            tt_bell_ring(conn->bell);
         moved |= n != 0 || tt_duplex_found_room(&conn->duplex);
         if (TT_UNLIKELY(n < 0)) {
-            lose_broken(net, i);
+            lose(net, i, TUTTI_EPROTO, "wrote nonsense to shared memory");
         } else if (TT_UNLIKELY(conn->is_gone) && n == 0) {
-            lose_gone(net, i);
+            lose(net, i, TUTTI_EPEER, conn->has_left ? "left" : "exited");
             moved = true;
         } else if (TT_UNLIKELY(conn->is_stuck)) {
-            lose_stuck(net, i);
+            lose(net, i, TUTTI_EPEER,
+                 "is stopped while it uses memory of this one");
             moved = true;
         } else {
             i++;
@@ -312,7 +280,7 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
     tt_fork_close(&conn->pidfd);
     tt_shm_unmap_segments(conn);
     if (conn->memory)
-        munmap(conn->memory, tt_shm_pair_bytes(net));
+        munmap(conn->memory, tt_duplex_bytes(net->ring_size));
     conn->memory = NULL;
     conn->base.is_up = false;
 }
@@ -321,7 +289,7 @@ static void shm_fini(tt_net *base)
 {
     tt_shm_net *net = (tt_shm_net *)base;
     if (net->live) {
-        tt_shm_stop_listening(net);
+        tt_door_close(&net->door);
         tt_fork_close(&net->bell);
         tt_fork_close(&base->fd);
     }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * shm.h - what the files of the transport shm share: shm.c moves messages,
- * meet.c brings the processes together, segments.c lets them read each
- * other's buffers. */
+ * meet.c brings the processes together, segments.c and grants.c let them use
+ * each other's buffers. */
 #ifndef TT_NET_SHM_H
 #define TT_NET_SHM_H
 
-#include "link/link.h"
+#include "net/door.h"
 #include "net/shm/duplex.h"
-
-/* What address() tells: the head of the card, and the size. */
-typedef struct tt_shm_card {
-    tt_link_card link;
-    uint32_t ring_size;
-} tt_shm_card;
 
 /* How long whoever has called may take to say the rest. */
 #define TT_SHM_CALLED_NS (10 * TT_NS_PER_S)
@@ -50,13 +44,9 @@ typedef struct tt_shm_net {
     uint32_t ring_size;
     uint64_t least_direct; /* payloads from so many bytes may be lent */
     uint32_t n_live;
-    tt_shm_conn **live; /* n_ranks; the first n_live are polled */
-    int bell;           /* the own eventfd */
-    tt_link_host *host;
-    tt_link_box *box;
-    tt_link_listener *listener;
-    tt_link_id id;
-    tt_shm_card card;
+    tt_shm_conn **live;   /* n_ranks; the first n_live are polled */
+    int bell;             /* the own eventfd */
+    tt_door door;         /* its number: ring_size */
     tt_shm_conn *pending; /* not up yet */
 } tt_shm_net;
 
@@ -64,16 +54,13 @@ typedef struct tt_shm_net {
  * a conn that is not up, or does not come; and the end. A conn that gets up has
  * memory, duplex, bell and sock, and is among the live ones. */
 tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag);
-void tt_shm_stop_listening(tt_shm_net *net);
 size_t tt_shm_address(tt_net *net, void *buf);
 tutti_err tt_shm_dial(tt_conn *conn, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag);
-bool tt_shm_take_links(tt_shm_net *net);
+void tt_shm_take_links(tt_shm_net *net);
 void tt_shm_hear_meeting(tt_shm_conn *conn);
 void tt_shm_check_meetings(tt_shm_net *net);
 void tt_shm_end_meeting(tt_shm_conn *conn);
-/* The bytes of a pair's memory. */
-size_t tt_shm_pair_bytes(const tt_shm_net *net);
 
 /* shm.c: whether the other process (a tt_shm_conn) may still do something. */
 bool tt_shm_is_there(void *conn);

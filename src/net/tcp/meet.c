@@ -17,9 +17,6 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -91,86 +88,26 @@ static int bind_rail(const tt_tcp_conn *conn, int fd)
 
 /* ------------------------------------------------------------- listening -- */
 
-static tutti_err listen_here(tt_tcp_net *net, tutti_diag *diag)
-{
-    const tt_settings *settings = net->base.settings;
-    tt_link_listen_opts opts = {.purposes = TT_LINK_FOR(TT_LINK_TCP),
-                                .has_token = true,
-                                .is_local = net->base.is_local,
-                                .interfaces = settings->interfaces};
-    int why;
-    tutti_err err = tt_link_id_make(&net->id, diag);
-    if (err)
-        return err;
-    if (getrandom(opts.token, sizeof(opts.token), 0) != sizeof(opts.token))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
-    if (!tt_ports_parse(settings->ports, &opts.first_port, &opts.last_port))
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_PORT_RANGE is \"%.60s\"; expected ports such as "
-                       "40000-40100",
-                       settings->ports);
-    opts.self = net->id;
-    err = tt_link_listen(net->box, &opts, &net->listener, &why, diag);
-    if (err && why == EADDRINUSE && opts.first_port > 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, why,
-                             "no port of TUTTI_PORT_RANGE %u-%u to listen on",
-                             opts.first_port, opts.last_port);
-    if (err)
-        return err;
-    tt_link_card_of(net->listener, &net->card.link);
-    net->card.n_strands = (uint32_t)settings->sockets;
-    return TUTTI_OK;
-}
-
 tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
 {
-    tutti_err err = tt_link_host_open(&net->host, diag);
-    if (!err)
-        err = tt_link_box_open(net->host, net->base.mem, &net->box, diag);
-    if (err)
-        return err;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = net};
-    if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, tt_link_box_fd(net->box),
-                  &event) != 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_ctl");
-    return listen_here(net, diag);
-}
-
-void tt_tcp_stop_listening(tt_tcp_net *net)
-{
-    tt_link_box_close(net->box);
-    tt_link_host_close(net->host);
-    net->box = NULL;
-    net->host = NULL;
-    net->listener = NULL;
+    tt_link_listen_opts opts = {.purposes = TT_LINK_FOR(TT_LINK_TCP),
+                                .is_local = net->base.is_local,
+                                .interfaces = net->base.settings->interfaces,
+                                .ports = net->base.settings->ports};
+    return tt_door_open(&net->door, &net->base, &opts, diag);
 }
 
 size_t tt_tcp_address(tt_net *base, void *buf)
 {
-    const tt_tcp_net *net = (const tt_tcp_net *)base;
-    size_t len = tt_link_card_bytes(&net->card.link);
-    memcpy(buf, &net->card.link, len);
-    memcpy((char *)buf + len, &net->card.n_strands,
-           sizeof(net->card.n_strands));
-    return len + sizeof(net->card.n_strands);
-}
-
-static bool read_card(tt_tcp_card *card, const void *addr, size_t len)
-{
-    size_t used;
-    if (!tt_link_card_read(&card->link, addr, len, &used) ||
-        len - used != sizeof(card->n_strands))
-        return false;
-    memcpy(&card->n_strands, (const char *)addr + used,
-           sizeof(card->n_strands));
-    return card->link.n_places > 0;
+    return tt_door_address(&((tt_tcp_net *)base)->door,
+                           (uint32_t)base->settings->sockets, buf);
 }
 
 /* What a side would like; the network says it where the side does not. */
-static uint32_t strands_of(const tt_tcp_net *net, const tt_tcp_card *card)
+static uint32_t strands_of(const tt_net *net, uint64_t wish)
 {
-    uint32_t n = card->n_strands ? card->n_strands : net->base.n_sockets;
-    return n < 1 ? 1 : n > TT_TCP_STRANDS ? TT_TCP_STRANDS : n;
+    uint64_t n = wish ? wish : net->n_sockets;
+    return n < 1 ? 1 : n > TT_TCP_STRANDS ? TT_TCP_STRANDS : (uint32_t)n;
 }
 
 /* ------------------------------------------------------- beginning, end -- */
@@ -272,8 +209,8 @@ static tutti_err dial_strand(struct tt_tcp_meeting *m, uint32_t strand,
                              tutti_diag *diag)
 {
     m->opts.strand = strand;
-    return tt_link_dial_begin(net_of(m->conn)->box, &m->opts, &m->dials[strand],
-                              diag);
+    return tt_link_dial_begin(net_of(m->conn)->door.box, &m->opts,
+                              &m->dials[strand], diag);
 }
 
 tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
@@ -281,36 +218,37 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
 {
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     tt_tcp_net *net = net_of(conn);
-    tt_tcp_card card;
-    if (!read_card(&card, addr, len))
+    tt_link_card card;
+    uint32_t wish;
+    if (!tt_door_read(addr, len, &card, &wish) || card.n_places == 0)
         return tt_fail(diag, TUTTI_EPROTO,
                        "rank %u told addresses that make no sense (%zu "
                        "bytes); do all ranks use the same Tutti?",
                        base->rank, len);
-    uint32_t mine = strands_of(net, &net->card);
-    uint32_t theirs = strands_of(net, &card);
+    uint32_t mine = strands_of(&net->base, net->base.settings->sockets);
+    uint32_t theirs = strands_of(&net->base, wish);
     if (begin(conn, mine < theirs ? mine : theirs, deadline_ns))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
     struct tt_tcp_meeting *m = conn->meeting;
     tt_iface own[TT_TCP_OWN];
-    const tt_link_here here = {.card = &net->card.link,
+    const tt_link_here here = {.card = &net->door.card,
                                .interfaces = net->base.settings->interfaces,
                                .ifaces = own,
                                .n_ifaces = tt_ifaces_list("", own, TT_TCP_OWN)};
     const said say = {.rank = net->base.rank, .n_strands = conn->n_strands};
     m->opts = (tt_link_dial_opts){.purpose = TT_LINK_TCP,
-                                  .self = net->id,
-                                  .to = card.link.id,
+                                  .self = net->door.card.id,
+                                  .to = card.id,
                                   .arg = conn,
                                   .ways = m->ways,
                                   .deadline_ns = deadline_ns,
                                   .give_up_ns = GIVE_UP_NS};
     const tt_link_hint *hint = net->base.hints ? &net->base.hints[base->rank]
                                                : NULL;
-    m->opts.n_ways = (uint32_t)tt_link_ways(&here, &card.link, hint, m->ways);
+    m->opts.n_ways = (uint32_t)tt_link_ways(&here, &card, hint, m->ways);
     if (m->opts.n_ways == 0)
         return fail_ways(&net->base, base->rank, diag);
-    memcpy(m->opts.token, card.link.token, sizeof(m->opts.token));
+    memcpy(m->opts.token, card.token, sizeof(m->opts.token));
     memcpy(m->opts.said, &say, sizeof(say));
     return dial_strand(m, 0, diag);
 }
@@ -335,20 +273,25 @@ static const char no_answer[] =
 static const char no_network[] =
     "they have no network in common, so both need a route, and what is "
     "between must forward (hosts: net.ipv4.ip_forward=1)";
+static const char no_files[] = "raise ulimit -n";
 
 /* "rank 3 cannot reach rank 1: tried 10.0.0.5:4000 (Connection refused); is a
  * firewall ..." */
 static void fail_call(tt_tcp_conn *conn, const tt_link_dial *d)
 {
     const struct tt_tcp_meeting *m = conn->meeting;
-    bool is_routed = true;
-    for (uint32_t i = 0; i < m->opts.n_ways; i++)
+    bool is_routed = true, has_files = true;
+    for (uint32_t i = 0; i < m->opts.n_ways; i++) {
         is_routed &= m->ways[i].is_routed || m->ways[i].is_guess;
+        has_files &= tt_link_dial_outcome(d, i).err != EMFILE;
+    }
     char tries[240], text[480];
     tt_link_tries(d, tries, sizeof(tries));
     snprintf(text, sizeof(text), "rank %u cannot reach rank %u: tried %s; %s",
              conn->base.net->rank, conn->base.rank, tries,
-             is_routed ? no_network : no_answer);
+             !has_files  ? no_files
+             : is_routed ? no_network
+                         : no_answer);
     miss(conn, TUTTI_ENET, text);
 }
 
@@ -385,7 +328,7 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     tt_link_dial_end(m->dials[at]); /* it is over, or has come too late */
     m->dials[at] = NULL;
     set_options(&net_of(conn)->base, fd);
-    strand->fd = fd;
+    tt_link_stream_open(&strand->link, fd);
     strand->is_open = true;
     conn->n_open++;
     tt_sock_peer_text(fd, where);
@@ -412,7 +355,7 @@ static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_tcp_conn *conn = NULL;
     if (theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
-        theirs.n_strands <= strands_of(net, &net->card))
+        theirs.n_strands <= strands_of(&net->base, net->base.settings->sockets))
         conn = (tt_tcp_conn *)net->base.up->called(&net->base, theirs.rank);
     if (conn && !conn->strands &&
         begin(conn, theirs.n_strands, tt_now_ns() + CALLED_NS)) {
@@ -430,22 +373,13 @@ static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 static void take_dialled(tt_tcp_conn *conn, const tt_link_event *link)
 {
     struct tt_tcp_meeting *m = conn->meeting;
-    for (uint32_t i = 0; i < TT_TCP_STRANDS; i++) {
-        if (!m || m->dials[i] != link->dial)
-            continue;
-        if (link->kind == TT_LINK_FAILED) {
-            fail_call(conn, link->dial);
-            return;
-        }
-        tt_link_event one = *link;
-        one.who.strand = i;
-        if (link->kind == TT_LINK_DIALLED) {
-            take_link(conn, &one, &m->ways[link->way]);
-            return;
-        }
-        tt_link_dial_end(m->dials[i]); /* MET: it arrives */
-        m->dials[i] = NULL;
-        return;
+    if (link->kind == TT_LINK_FAILED) {
+        fail_call(conn, link->dial);
+    } else if (link->kind == TT_LINK_DIALLED) {
+        take_link(conn, link, &m->ways[link->way]);
+    } else { /* MET: it arrives */
+        tt_link_dial_end(link->dial);
+        m->dials[link->who.strand] = NULL;
     }
 }
 
@@ -453,7 +387,7 @@ bool tt_tcp_take_links(tt_tcp_net *net)
 {
     tt_link_event link;
     bool has_come = false;
-    while (tt_link_box_take(net->box, &link)) {
+    while (tt_link_box_take(net->door.box, &link)) {
         has_come = true;
         if (link.kind == TT_LINK_ARRIVED)
             take_arrival(net, &link);

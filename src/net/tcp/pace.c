@@ -17,7 +17,7 @@ void tt_tcp_pace(const tt_conn *base, tt_net_pace *out)
         socklen_t len = sizeof(info);
         memset(&info, 0, sizeof(info)); /* an older kernel fills less */
         if (!s->is_open ||
-            getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+            getsockopt(s->link.fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
             continue;
         out->bytes += info.tcpi_bytes_acked;
         out->busy_ns += info.tcpi_busy_time * UINT64_C(1000);

@@ -3,7 +3,7 @@
  *
  * Idea       Non-blocking sockets, one per pair of ranks or a few (strands).
  *            send() queues, and flush() gives the whole queue to one
- *            sendmsg(); large payloads are read straight to where the engine
+ *            tt_link_send(); large payloads are read straight to where the engine
  *            wants them. The byte streams are in stream.c; here are the
  *            sockets.
  *
@@ -68,7 +68,7 @@ static void begin(tt_tcp_conn *conn)
     for (uint32_t i = 0; i < conn->n_strands; i++) {
         tt_tcp_strand *s = &conn->strands[i];
         struct epoll_event event = {.events = events_of(s), .data.ptr = s};
-        if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, s->fd, &event) != 0) {
+        if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, s->link.fd, &event) != 0) {
             net->base.up->missed(&conn->base, TUTTI_ESYS, strerror(errno));
             return;
         }
@@ -102,7 +102,7 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
 static void break_conn(tt_tcp_conn *conn, int why)
 {
     conn->broken = why;
-    shutdown(conn->strands[conn->from].fd, SHUT_RDWR);
+    shutdown(conn->strands[conn->from].link.fd, SHUT_RDWR);
 }
 
 /* Asks epoll to tell when the socket takes more, or no longer to. */
@@ -113,7 +113,7 @@ static void set_blocked(tt_tcp_strand *s, bool is_blocked)
         return;
     s->is_blocked = is_blocked;
     struct epoll_event event = {.events = events_of(s), .data.ptr = s};
-    if (epoll_ctl(net->base.fd, EPOLL_CTL_MOD, s->fd, &event) != 0) {
+    if (epoll_ctl(net->base.fd, EPOLL_CTL_MOD, s->link.fd, &event) != 0) {
         s->is_blocked = !is_blocked;
         break_conn(s->conn, errno);
         return;
@@ -149,16 +149,15 @@ static bool push(tt_tcp_strand *s)
 {
     tt_tcp_conn *conn = s->conn;
     struct iovec iov[TT_TCP_IOV];
-    struct msghdr all = {.msg_iov = iov};
-    all.msg_iovlen = (size_t)tt_tcp_tx_gather(&s->tx, iov);
+    int n_iov = tt_tcp_tx_gather(&s->tx, iov);
     size_t wanted = 0;
-    for (size_t i = 0; i < all.msg_iovlen; i++)
+    for (int i = 0; i < n_iov; i++)
         wanted += iov[i].iov_len;
-    ssize_t n = sendmsg(s->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = tt_link_send(&s->link, iov, n_iov);
     if (n < 0) {
-        if (errno != EAGAIN && errno != EINTR)
+        if (errno != EAGAIN)
             conn->broken = errno;
-        return errno == EINTR;
+        return false;
     }
     uint64_t n_left = tt_tcp_tx_took(&s->tx, (size_t)n);
     if (conn->has_refused)
@@ -235,7 +234,7 @@ static void ignore(tt_tcp_conn *conn)
         tt_tcp_strand *s = &conn->strands[i];
         net->n_blocked -= s->is_blocked;
         s->is_blocked = false;
-        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, s->fd, NULL);
+        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, s->link.fd, NULL);
     }
     net->n_more -= conn->has_more;
     conn->has_more = false;
@@ -299,8 +298,7 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
     s->rx.peer = conn->base.peer; /* set when it was made */
     int n_iov = tt_tcp_rx_want(&s->rx, iov);
     size_t wanted = iov[0].iov_len + (n_iov > 1 ? iov[1].iov_len : 0);
-    ssize_t n = n_iov > 1 ? readv(s->fd, iov, n_iov)
-                          : recv(s->fd, iov[0].iov_base, iov[0].iov_len, 0);
+    ssize_t n = tt_link_recv(&s->link, iov, n_iov);
     /* epoll tells once that a strand has input; the end may follow it. */
     *is_empty = n < 0 || (conn->n_strands == 1 && (size_t)n < wanted);
     if (n > 0) {
@@ -310,10 +308,6 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
         if (s->rx.is_over)
             turn(conn);
         return (size_t)n;
-    }
-    if (n < 0 && errno == EINTR) {
-        *is_empty = false;
-        return 0;
     }
     if (n < 0 && errno == EAGAIN && !conn->broken)
         return 0;
@@ -335,7 +329,9 @@ static bool serve(tt_tcp_conn *conn)
     bool is_empty = false;
     while (!is_empty && !conn->is_lost && total < TURN_BYTES)
         total += pull(conn, &is_empty);
-    bool has_more = conn->n_strands > 1 && !is_empty && !conn->is_lost;
+    bool has_more = !conn->is_lost &&
+                    (tt_link_pending(&conn->strands[conn->from].link) > 0 ||
+                     (conn->n_strands > 1 && !is_empty));
     net->n_more += has_more;
     net->n_more -= conn->has_more;
     conn->has_more = has_more;
@@ -358,7 +354,8 @@ static void note_error(tt_tcp_strand *s)
     socklen_t len = sizeof(why);
     if (s == &s->conn->strands[s->conn->from] || s->conn->broken)
         return;
-    if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0 || why == 0)
+    if (getsockopt(s->link.fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0 ||
+        why == 0)
         why = ECONNRESET;
     s->conn->broken = why;
 }
@@ -433,10 +430,11 @@ static void tcp_cancel(tt_conn *base, bool drops_input)
 static int drop_input(tt_tcp_strand *s)
 {
     for (;;) {
-        ssize_t n = recv(s->fd, s->rx.buf, TT_TCP_BUF, 0);
+        const struct iovec iov = {s->rx.buf, TT_TCP_BUF};
+        ssize_t n = tt_link_recv(&s->link, &iov, 1);
         if (n == 0)
             return 0;
-        if (n < 0 && errno != EINTR)
+        if (n < 0)
             return errno == EAGAIN ? 1 : -1;
     }
 }
@@ -446,15 +444,11 @@ static int push_some(tt_tcp_strand *s)
 {
     while (s->tx.n > 0 && !s->conn->broken) {
         struct iovec iov[TT_TCP_IOV];
-        struct msghdr all = {.msg_iov = iov};
-        all.msg_iovlen = (size_t)tt_tcp_tx_gather(&s->tx, iov);
-        ssize_t n = sendmsg(s->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n > 0)
-            tt_tcp_tx_took(&s->tx, (size_t)n);
-        else if (n < 0 && errno == EAGAIN)
-            return 0;
-        else if (n < 0 && errno != EINTR)
-            return -1;
+        int n_iov = tt_tcp_tx_gather(&s->tx, iov);
+        ssize_t n = tt_link_send(&s->link, iov, n_iov);
+        if (n < 0)
+            return errno == EAGAIN ? 0 : -1;
+        tt_tcp_tx_took(&s->tx, (size_t)n);
     }
     return s->conn->broken ? -1 : 1;
 }
@@ -465,7 +459,7 @@ static bool is_closed(const tt_tcp_strand *s)
 {
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
-    return getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+    return getsockopt(s->link.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
            info.tcpi_state == TCP_CLOSE;
 }
 
@@ -477,12 +471,12 @@ static bool is_strand_delivered(tt_tcp_strand *s)
     int unacked = 0;
     int sent = push_some(s);
     if (sent > 0 && !s->is_shut) {
-        shutdown(s->fd, SHUT_WR);
+        shutdown(s->link.fd, SHUT_WR);
         s->is_shut = true;
     }
     if (sent < 0 || drop_input(s) < 0 || is_closed(s))
         return true;
-    return sent > 0 && (ioctl(s->fd, SIOCOUTQ, &unacked) || unacked <= 1);
+    return sent > 0 && (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
 }
 
 static bool is_delivered(tt_tcp_conn *conn)
@@ -520,7 +514,7 @@ static void tcp_drain(tt_net *base, uint64_t deadline_ns)
 static void close_strand(const tt_mem *mem, tt_tcp_strand *s)
 {
     if (s->is_open)
-        tt_fork_close(&s->fd);
+        tt_link_stream_close(&s->link);
     if (s->tx.out)
         tt_tcp_tx_clear(&s->tx);
     tt_free(mem, s->tx.out, TT_TCP_QUEUE, sizeof(tt_tcp_out));
@@ -551,7 +545,7 @@ static void tcp_fini(tt_net *base)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
     if (net->live) {
-        tt_tcp_stop_listening(net);
+        tt_door_close(&net->door);
         tt_fork_close(&base->fd);
     }
     tt_free(base->mem, net->live, base->n_ranks, sizeof(tt_tcp_conn *));

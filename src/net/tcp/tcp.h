@@ -9,29 +9,19 @@
 #define TT_NET_TCP_H
 
 #include "base/ifaces.h"
-#include "link/link.h"
+#include "net/door.h"
 #include "net/tcp/stream.h"
 
 #define TT_TCP_MAX_PAYLOAD (4u << 20)
 /* Own addresses that are looked at. */
 #define TT_TCP_OWN 128
 
-/* What address() tells: the card, cut after its places, and the number. */
-typedef struct tt_tcp_card {
-    tt_link_card link;
-    uint32_t n_strands; /* sockets it would like, the fewer count; 0: what the
-                           network needs */
-} tt_tcp_card;
-
 struct tt_tcp_conn;
 
 typedef struct tt_tcp_net {
     tt_net base;
-    tt_link_host *host;
-    tt_link_box *box;
-    tt_link_listener *listener;
-    tt_link_id id;
-    tt_tcp_card card;
+    tt_door door; /* its number: the sockets that this side would like, of
+                     which the fewer count; 0: what the network needs */
     struct tt_tcp_meeting *meetings; /* of conns that are not up */
     /* tcp.c's: all strands of a conn are open. */
     void (*on_open)(struct tt_tcp_conn *conn);
@@ -48,7 +38,7 @@ typedef struct tt_tcp_net {
 /* One socket of a conn. */
 typedef struct tt_tcp_strand {
     struct tt_tcp_conn *conn;
-    int fd; /* valid while is_open */
+    tt_link_stream link; /* of a socket while is_open */
     bool is_open, is_blocked;
     bool is_shut;    /* our stream has ended */
     uint32_t n_left; /* messages that have left, but older ones have not */
@@ -89,7 +79,6 @@ void tt_tcp_pace(const tt_conn *base, tt_net_pace *out);
 /* ---------------------------------------------------------------- meet.c */
 
 tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag);
-void tt_tcp_stop_listening(tt_tcp_net *net);
 /* The slots. */
 size_t tt_tcp_address(tt_net *net, void *buf);
 tutti_err tt_tcp_dial(tt_conn *conn, const void *addr, size_t len,

@@ -8,7 +8,8 @@
  * Caution    What another thread of the program opens meanwhile could be taken
  *            for UCX's, and would be missing in forked children: only kinds
  *            that UCX opens are taken, and epolls only when they hold nothing
- *            older. */
+ *            older.
+ * Next       base/fork.c, lib.c. */
 #include "net/ucx/ucx.h"
 
 #if TT_HAVE_UCX

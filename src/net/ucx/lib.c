@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/str.h"
 
 #define LIBRARY "libucp.so.0"
 
@@ -139,13 +140,8 @@ void tt_ucx_give_back(void)
 /* "4: ACTIVE" */
 static bool is_active(const char *state_file)
 {
-    char text[32] = "";
-    FILE *file = fopen(state_file, "re");
-    if (!file)
-        return false;
-    bool is_read = fgets(text, sizeof(text), file) != NULL;
-    fclose(file);
-    return is_read && strncmp(text, "4:", 2) == 0;
+    char text[32];
+    return strncmp(tt_file_head(state_file, text, sizeof(text)), "4:", 2) == 0;
 }
 
 static bool has_active_port(const char *device)

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,6 +35,7 @@
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/random.h"
 
 #define CARD_VERSION 1
 
@@ -210,8 +210,9 @@ tutti_err tt_ucx_open(tt_net *base, tutti_diag *diag)
     net->fds.mem = base->mem;
     net->pid_ns = own_pid_ns();
     tt_host_id_get(&net->host);
-    if (getrandom(&net->key, sizeof(net->key), 0) != sizeof(net->key))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "getrandom");
+    tutti_err err = tt_random(&net->key, sizeof(net->key), diag);
+    if (err)
+        return err;
     net->conns = tt_new(base->mem, base->n_ranks, sizeof(tt_ucx_conn *));
     net->early = tt_new(base->mem, base->n_ranks, sizeof(bool));
     if (!net->conns || !net->early)
@@ -223,7 +224,7 @@ tutti_err tt_ucx_open(tt_net *base, tutti_diag *diag)
     tt_fork_watch(base->fd);
     sigset_t before;
     block_signals(&before);
-    tutti_err err = tt_ucx_fds_note(&net->fds);
+    err = tt_ucx_fds_note(&net->fds);
     if (!err)
         err = start(net, diag);
     if (!err)

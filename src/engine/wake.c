@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * wake.c - the engine's lock, and how those are woken who sleep by it.
+ *
+ * Who drives sleeps on the descriptors of the nets and on one more (wake_fd) that
+ * others write to; who waits while another drives sleeps on a condition. Here is
+ * what every part of the engine may call; who sleeps, and when, is drive.c's. */
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "engine/state.h"
+
+void tt_engine_lock(tt_engine *e)
+{
+    if (pthread_mutex_trylock(&e->lock) == 0)
+        return;
+    atomic_fetch_add_explicit(&e->n_waiting, 1, memory_order_relaxed);
+    pthread_mutex_lock(&e->lock);
+    atomic_fetch_sub_explicit(&e->n_waiting, 1, memory_order_relaxed);
+}
+
+void tt_engine_unlock(tt_engine *e)
+{
+    pthread_mutex_unlock(&e->lock);
+}
+
+void tt_engine_ring(tt_engine *e)
+{
+    uint64_t one = 1;
+    ssize_t n = write(e->wake_fd, &one, sizeof(one));
+    (void)n; /* full means that it is readable already */
+}
+
+void tt_engine_wake(tt_engine *e)
+{
+    if (e->n_sleeping > 0)
+        tt_engine_ring(e);
+    if (e->n_waits > 0)
+        pthread_cond_broadcast(&e->changed);
+}
+
+void tt_engine_alert(tt_engine *e)
+{
+    /* Who drives may be on its way to sleep, past its last look. */
+    if (e->is_driven && e->n_sleeping == 0)
+        tt_engine_ring(e);
+    tt_engine_wake(e);
+}
+
+void tt_engine_listen(tt_engine *e, int fd, bool on)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    if (fd >= 0)
+        epoll_ctl(e->epoll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+}
