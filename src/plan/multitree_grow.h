@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * multitree_grow.h - trees that grow together, step by step, and never load a
- * link beyond its capacity in any step. Private to src/plan.
- * Circles  multitree_grow.c multitree_direct.c multitree_switched.c: growing asks
- *          the kind of network how a step is made, which may call for more steps. */
+ * link beyond its capacity in any step. Private to src/plan. */
 #ifndef TT_PLAN_MULTITREE_GROW_H
 #define TT_PLAN_MULTITREE_GROW_H
 

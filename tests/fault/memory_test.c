@@ -108,7 +108,7 @@ static int fail_once(int rank, int n, void *arg)
 }
 
 /* UCX ends a process whose peer closes while it wires an endpoint up to it
- * (wireup_ep.c of 1.13: pending_count == 0). */
+ * (1.13: "pending_count == 0"). */
 static bool has_asserted(const char *transports, const int *status, int n)
 {
     bool has = false;
