@@ -137,20 +137,15 @@ static tutti_err open_listener(gathering *g, const tt_launch *launch,
 
 /* Reads and drops what is unread, until the other side has closed or the
  * deadline: closing with unread input would destroy what we have sent. */
-static void drain(int fd, uint64_t deadline_ns)
+static void drain(tt_link_stream *s, uint64_t deadline_ns)
 {
     char dropped[4096];
-    shutdown(fd, SHUT_WR);
-    for (;;) {
-        ssize_t n = recv(fd, dropped, sizeof(dropped), 0);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            return;
-        if (n < 0 && !tt_sock_wait(fd, POLLIN, deadline_ns))
-            return;
-    }
+    shutdown(s->fd, SHUT_WR);
+    while (tt_link_read_all(s, dropped, sizeof(dropped), deadline_ns) == 0)
+        continue;
 }
 
-static void put_error(const tt_boot *boot, int fd, tutti_err err,
+static void put_error(const tt_boot *boot, tt_link_stream *to, tutti_err err,
                       const char *text)
 {
     struct {
@@ -163,19 +158,19 @@ static void put_error(const tt_boot *boot, int fd, tutti_err err,
     out.head.len = len;
     out.head.extra = (uint32_t) - (int)err;
     /* A small message always fits an empty socket buffer: no waiting. */
-    tt_sock_write_all(fd, &out, sizeof(out.head) + len, 0);
+    tt_link_write_all(to, &out, sizeof(out.head) + len, 0);
 }
 
 void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag)
 {
-    for (uint32_t r = 0; r < boot->n_fds; r++) {
-        if (boot->fds[r] >= 0)
-            put_error(boot, boot->fds[r], err, diag->text);
+    for (uint32_t r = 0; r < boot->n_lines; r++) {
+        if (tt_boot_has(boot, r))
+            put_error(boot, &boot->lines[r].link, err, diag->text);
     }
     uint64_t until = tt_now_ns() + TELL_NS;
-    for (uint32_t r = 0; r < boot->n_fds; r++) {
-        if (boot->fds[r] >= 0)
-            drain(boot->fds[r], until);
+    for (uint32_t r = 0; r < boot->n_lines; r++) {
+        if (tt_boot_has(boot, r))
+            drain(&boot->lines[r].link, until);
     }
 }
 
@@ -221,22 +216,22 @@ static void look_at_refused(gathering *g)
 }
 
 /* A rank has nothing to say before READY. */
-static bool is_gone(int fd)
+static bool is_gone(tt_link_stream *s)
 {
     char c;
-    ssize_t n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n >= 0 || (errno != EAGAIN && errno != EINTR);
+    const struct iovec one = {&c, 1};
+    return tt_link_recv(s, &one, 1) >= 0 || errno != EAGAIN;
 }
 
-/* Takes fd when it returns OK. AGAIN: it is gone already, or makes no sense;
+/* Takes the stream when it returns OK. AGAIN: it is gone already, or makes no sense;
  * ECONFIG: it is to be told why not. */
-static tutti_err admit(gathering *g, int fd, const tt_boot_said *said,
-                       tutti_diag *diag)
+static tutti_err admit(gathering *g, tt_link_stream *s,
+                       const tt_boot_said *said, tutti_diag *diag)
 {
     tt_boot *boot = g->boot;
     char from[TT_SOCK_TEXT];
-    tt_sock_peer_text(fd, from);
-    if (said->rank >= said->n_ranks || is_gone(fd))
+    tt_sock_peer_text(s->fd, from);
+    if (said->rank >= said->n_ranks || is_gone(s))
         return TUTTI_AGAIN;
     if (said->n_ranks != boot->n_ranks)
         return tt_boot_blame(diag, TUTTI_ECONFIG, said->rank,
@@ -244,14 +239,14 @@ static tutti_err admit(gathering *g, int fd, const tt_boot_said *said,
                              "at %s says %u",
                              said->rank, said->n_ranks, boot->where,
                              boot->n_ranks);
-    if (said->rank == 0 || boot->fds[said->rank] >= 0)
+    if (said->rank == 0 || tt_boot_has(boot, said->rank))
         return tt_boot_blame(diag, TUTTI_ECONFIG, said->rank,
                              "two processes say that they are rank %u; the "
                              "second one is %s",
                              said->rank, from);
-    if (tt_boot_put(boot, fd, TT_FRAME_WELCOME, 0, tt_now_ns() + TELL_NS) != 0)
+    if (tt_boot_put(boot, s, TT_FRAME_WELCOME, 0, tt_now_ns() + TELL_NS) != 0)
         return TUTTI_AGAIN;
-    boot->fds[said->rank] = fd;
+    boot->lines[said->rank].link = *s;
     g->n_missing--;
     TT_DEBUG("start-up: rank %u has come from %s, %u missing", said->rank, from,
              g->n_missing);
@@ -268,15 +263,17 @@ static void take_arrivals(gathering *g)
     tutti_diag why;
     char from[TT_SOCK_TEXT];
     while (g->n_missing > 0 && tt_link_box_take(g->box, &link)) {
+        tt_link_stream s;
+        tt_link_stream_open(&s, link.fd);
         memcpy(&said, link.who.said, sizeof(said));
-        tutti_err err = admit(g, link.fd, &said, &why);
+        tutti_err err = admit(g, &s, &said, &why);
         if (err == TUTTI_OK)
             continue;
         if (err != TUTTI_AGAIN) {
-            put_error(g->boot, link.fd, err, why.text);
-            note_refused(g, tt_sock_peer_text(link.fd, from), why.text);
+            put_error(g->boot, &s, err, why.text);
+            note_refused(g, tt_sock_peer_text(s.fd, from), why.text);
         }
-        tt_fork_close(&link.fd);
+        tt_link_stream_close(&s);
     }
 }
 
@@ -301,7 +298,8 @@ static tutti_err attend(gathering *g, tutti_diag *diag)
     g->polls[0] = (struct pollfd){.fd = tt_link_box_fd(g->box),
                                   .events = POLLIN};
     for (uint32_t r = 1; r < boot->n_ranks; r++)
-        members[r - 1] = (struct pollfd){.fd = boot->fds[r], .events = POLLIN};
+        members[r - 1] = (struct pollfd){.fd = boot->lines[r].link.fd,
+                                         .events = POLLIN};
     int n = poll(g->polls, boot->n_ranks, tt_poll_ms(g->deadline_ns, LOOK_MS));
     if (n < 0 && errno != EINTR)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll at start-up");
@@ -320,10 +318,10 @@ static void list_missing(const tt_boot *boot, char *out, size_t size)
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t r = 1; r < boot->n_ranks; r++) {
-        if (boot->fds[r] >= 0)
+        if (tt_boot_has(boot, r))
             continue;
         uint32_t last = r;
-        while (last + 1 < boot->n_ranks && boot->fds[last + 1] < 0)
+        while (last + 1 < boot->n_ranks && !tt_boot_has(boot, last + 1))
             last++;
         if (used + 32 > size) {
             snprintf(out + used, size - used, ", ...");
@@ -344,7 +342,7 @@ static tutti_err fail_missing(const gathering *g, tutti_diag *diag)
     list_missing(boot, ranks, sizeof(ranks));
     double waited = (double)(tt_now_ns() - g->start_ns) / TT_NS_PER_S;
     uint32_t first = 1;
-    while (boot->fds[first] >= 0)
+    while (tt_boot_has(boot, first))
         first++;
     return tt_boot_blame(
         diag, TUTTI_ETIMEOUT, first,
@@ -362,8 +360,8 @@ static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
             return fail_missing(g, diag);
     }
     for (uint32_t r = 1; r < g->boot->n_ranks; r++) {
-        int why = tt_boot_put(g->boot, g->boot->fds[r], TT_FRAME_READY, 0,
-                              tt_now_ns() + TELL_NS);
+        int why = tt_boot_put(g->boot, &g->boot->lines[r].link, TT_FRAME_READY,
+                              0, tt_now_ns() + TELL_NS);
         if (why != 0)
             return tt_boot_blame(diag, TUTTI_EBOOT, r,
                                  "rank %u left during start-up: %s", r,

@@ -203,10 +203,10 @@ static tutti_err try_addrs(seeking *s, const tt_addr *addrs, size_t n,
         tt_link_box_wait(s->box, UINT64_MAX);
     s->is_silent = false;
     if (link.kind == TT_LINK_DIALLED) {
-        boot->fds[0] = link.fd;
+        tt_link_stream_open(&boot->lines[0].link, link.fd);
         err = hear_answers(s, diag);
         if (err)
-            tt_fork_close(&boot->fds[0]);
+            tt_link_stream_close(&boot->lines[0].link);
     } else {
         err = TUTTI_AGAIN;
         for (uint32_t i = 0; i < n && err == TUTTI_AGAIN; i++) {

@@ -18,6 +18,13 @@
 /* The longest piece of an exchange. */
 #define TT_BOOT_PIECE_MAX (64 * 1024)
 
+/* The connection to another rank. */
+typedef struct tt_boot_line {
+    tt_link_stream link; /* fd -1: none */
+    tt_frame ahead;      /* what has been read of it before its turn, ... */
+    size_t n_ahead;      /* ... so many bytes */
+} tt_boot_line;
+
 struct tt_boot {
     tt_mem mem; /* a copy: it may outlive what the caller has */
     uint32_t rank, n_ranks;
@@ -35,10 +42,10 @@ struct tt_boot {
     /* The program's; NULL: none. Both are looked at while it is opened only. */
     const tutti_store *store;
     const char *interfaces; /* TUTTI_SOCKET_IFNAME */
-    /* Rank 0: fds[r] is rank r's (fds[0] is -1); others: fds[0] is rank 0's;
-     * n_fds of them. */
-    int *fds;
-    uint32_t n_fds;
+    /* Rank 0: lines[r] is rank r's (lines[0] is none); others: lines[0] is rank
+     * 0's; n_lines of them. */
+    tt_boot_line *lines;
+    uint32_t n_lines;
     bool is_off; /* the start was called off */
     /* The first failure: all later exchanges repeat it. */
     tutti_err broken;
@@ -72,9 +79,14 @@ tutti_err tt_store_find(tt_boot *boot, uint64_t deadline_ns, tt_addr *out,
 tutti_err tt_boot_hear(tt_boot *boot, tt_frame *frame, uint64_t piece,
                        uint64_t deadline_ns, tutti_diag *diag);
 
+static inline bool tt_boot_has(const tt_boot *boot, uint32_t rank)
+{
+    return boot->lines[rank].link.fd >= 0;
+}
+
 /* Sends a header, of len bytes that follow; 0 or errno. */
-int tt_boot_put(const tt_boot *boot, int fd, tt_frame_kind kind, uint64_t len,
-                uint64_t deadline_ns);
+int tt_boot_put(const tt_boot *boot, tt_link_stream *to, tt_frame_kind kind,
+                uint64_t len, uint64_t deadline_ns);
 
 /* Sets diag's sentence about one rank. */
 tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,

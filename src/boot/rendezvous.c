@@ -37,13 +37,13 @@ tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,
     return err;
 }
 
-int tt_boot_put(const tt_boot *boot, int fd, tt_frame_kind kind, uint64_t len,
-                uint64_t deadline_ns)
+int tt_boot_put(const tt_boot *boot, tt_link_stream *to, tt_frame_kind kind,
+                uint64_t len, uint64_t deadline_ns)
 {
     tt_frame frame = boot->like;
     frame.kind = (uint8_t)kind;
     frame.len = len;
-    return tt_sock_write_all(fd, &frame, sizeof(frame), deadline_ns);
+    return tt_link_write_all(to, &frame, sizeof(frame), deadline_ns);
 }
 
 static tutti_err fail_read(const tt_boot *boot, int why, tutti_diag *diag)
@@ -62,17 +62,27 @@ static tutti_err hear_error(const tt_boot *boot, const tt_frame *frame,
 {
     char text[TT_FRAME_TEXT];
     size_t len = (size_t)frame->len;
-    int why = tt_sock_read_all(boot->fds[0], text, len, deadline_ns);
+    int why = tt_link_read_all(&boot->lines[0].link, text, len, deadline_ns);
     if (why != 0)
         return fail_read(boot, why, diag);
     return tt_frame_error(frame->extra, text, len, diag);
 }
 
+static size_t take_ahead(tt_boot_line *line, tt_frame *frame)
+{
+    size_t n = line->n_ahead;
+    memcpy(frame, &line->ahead, n);
+    line->n_ahead = 0;
+    return n;
+}
+
 tutti_err tt_boot_hear(tt_boot *boot, tt_frame *frame, uint64_t piece,
                        uint64_t deadline_ns, tutti_diag *diag)
 {
-    int why = tt_sock_read_all(boot->fds[0], frame, sizeof(*frame),
-                               deadline_ns);
+    tt_boot_line *line = &boot->lines[0];
+    size_t n = take_ahead(line, frame);
+    int why = tt_link_read_all(&line->link, (char *)frame + n,
+                               sizeof(*frame) - n, deadline_ns);
     if (why != 0)
         return fail_read(boot, why, diag);
     tt_frame_fault fault = tt_frame_check(frame, &boot->like, piece);
@@ -134,15 +144,15 @@ static tutti_err set_place(tt_boot *boot, const tt_launch *launch,
 static tutti_err set_up(tt_boot *boot, const tt_launch *launch,
                         tutti_diag *diag)
 {
-    boot->n_fds = launch->rank == 0 ? launch->n_ranks : 1;
-    boot->fds = tt_new(&boot->mem, boot->n_fds, sizeof(*boot->fds));
-    if (!boot->fds) {
-        boot->n_fds = 0;
+    boot->n_lines = launch->rank == 0 ? launch->n_ranks : 1;
+    boot->lines = tt_new(&boot->mem, boot->n_lines, sizeof(*boot->lines));
+    if (!boot->lines) {
+        boot->n_lines = 0;
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u ranks",
                        launch->n_ranks);
     }
-    for (uint32_t i = 0; i < boot->n_fds; i++)
-        boot->fds[i] = -1;
+    for (uint32_t i = 0; i < boot->n_lines; i++)
+        boot->lines[i].link.fd = -1;
     return set_place(boot, launch, diag);
 }
 
@@ -214,10 +224,10 @@ out:
 
 void tt_boot_call_off(tt_boot *boot)
 {
-    for (uint32_t i = 0; i < boot->n_fds && !boot->is_off; i++) {
+    for (uint32_t i = 0; i < boot->n_lines && !boot->is_off; i++) {
         /* Who is gone or does not read is found out in the exchange. */
-        if (boot->fds[i] >= 0)
-            tt_boot_put(boot, boot->fds[i], TT_FRAME_OFF, 0, 0);
+        if (tt_boot_has(boot, i))
+            tt_boot_put(boot, &boot->lines[i].link, TT_FRAME_OFF, 0, 0);
     }
     boot->is_off = true;
 }
@@ -228,26 +238,40 @@ static bool is_off(const tt_frame *frame, const tt_frame *like)
            frame->kind == TT_FRAME_OFF;
 }
 
+/* Reads what is there of the next header; false: the other side has gone. */
+static bool look_ahead(tt_boot_line *line)
+{
+    while (line->n_ahead < sizeof(line->ahead)) {
+        const struct iovec rest = {(char *)&line->ahead + line->n_ahead,
+                                   sizeof(line->ahead) - line->n_ahead};
+        ssize_t n = tt_link_recv(&line->link, &rest, 1);
+        if (n < 0 && errno == EAGAIN)
+            return true;
+        if (n <= 0)
+            return false;
+        line->n_ahead += (size_t)n;
+    }
+    return true;
+}
+
 bool tt_boot_is_well(tt_boot *boot, tutti_diag *diag)
 {
-    tt_frame frame = {0};
-    for (uint32_t i = 0; i < boot->n_fds; i++) {
-        if (boot->fds[i] < 0)
+    for (uint32_t i = 0; i < boot->n_lines; i++) {
+        tt_boot_line *line = &boot->lines[i];
+        if (!tt_boot_has(boot, i))
             continue;
-        ssize_t n = recv(boot->fds[i], &frame, sizeof(frame),
-                         MSG_PEEK | MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            continue;
-        bool calls_off = n == sizeof(frame) && is_off(&frame, &boot->like);
+        bool is_there = look_ahead(line);
+        bool is_whole = line->n_ahead == sizeof(line->ahead);
+        bool calls_off = is_whole && is_off(&line->ahead, &boot->like);
         /* Another rank may be ahead and have sent its next piece; rank 0
          * speaks out of turn only to call the start off. */
-        if (n > 0 && boot->rank == 0 && !calls_off)
+        if (!calls_off && is_there && (boot->rank == 0 || !is_whole))
             continue;
         if (calls_off)
             tt_boot_call_off(boot);
-        if (n > 0)
+        if (is_whole && (calls_off || boot->rank != 0))
             tt_fail(diag, TUTTI_EPEER, "rank %u has called the start off",
-                    frame.rank);
+                    line->ahead.rank);
         else
             tt_fail(diag, TUTTI_EPEER, "rank %u died or left during %s", i,
                     boot->phase);
@@ -260,10 +284,10 @@ void tt_boot_close(tt_boot *boot)
 {
     if (!boot)
         return;
-    for (uint32_t i = 0; i < boot->n_fds; i++)
-        tt_fork_close(&boot->fds[i]);
+    for (uint32_t i = 0; i < boot->n_lines; i++)
+        tt_link_stream_close(&boot->lines[i].link);
     const tt_mem mem = boot->mem;
-    tt_free(&mem, boot->fds, boot->n_fds, sizeof(*boot->fds));
+    tt_free(&mem, boot->lines, boot->n_lines, sizeof(*boot->lines));
     tt_free(&mem, boot, 1, sizeof(*boot));
 }
 
@@ -271,13 +295,14 @@ void tt_boot_close(tt_boot *boot)
 
 /* Whole or not at all: what has begun must end, or the next frame would be
  * read from its middle. Who does not read anything is found out elsewhere. */
-static void tell_alive(tt_boot *boot, int fd)
+static void tell_alive(const tt_boot *boot, tt_link_stream *to)
 {
     tt_frame alive = boot->like;
     alive.kind = TT_FRAME_ALIVE;
-    ssize_t n = send(fd, &alive, sizeof(alive), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const struct iovec iov = {&alive, sizeof(alive)};
+    ssize_t n = tt_link_send(to, &iov, 1);
     if (n > 0 && (size_t)n < sizeof(alive))
-        tt_sock_write_all(fd, (const char *)&alive + n,
+        tt_link_write_all(to, (const char *)&alive + n,
                           sizeof(alive) - (size_t)n, tt_now_ns() + BEAT_NS);
 }
 
@@ -289,9 +314,9 @@ void tt_boot_alive(tt_boot *boot)
     if (now_ns < boot->next_beat_ns)
         return;
     boot->next_beat_ns = now_ns + BEAT_NS;
-    for (uint32_t r = 1; r < boot->n_fds; r++) {
-        if (boot->fds[r] >= 0)
-            tell_alive(boot, boot->fds[r]);
+    for (uint32_t r = 1; r < boot->n_lines; r++) {
+        if (tt_boot_has(boot, r))
+            tell_alive(boot, &boot->lines[r].link);
     }
 }
 
@@ -310,6 +335,7 @@ typedef struct piece {
 typedef struct incoming {
     tt_frame head;
     size_t done;
+    bool is_right; /* the header is whole, and what it should be */
 } incoming;
 
 typedef struct collecting {
@@ -337,19 +363,43 @@ static tutti_err check_piece(const collecting *c, uint32_t r)
                          head->seq, c->p.len, boot->like.seq);
 }
 
+/* Its header is whole. */
+static tutti_err hear_head(collecting *c, uint32_t r)
+{
+    incoming *in = &c->from[r];
+    if (is_off(&in->head, &c->boot->like)) {
+        in->done = 0; /* its piece follows */
+        tt_boot_call_off(c->boot);
+        return TUTTI_OK;
+    }
+    tutti_err err = check_piece(c, r);
+    in->is_right = !err;
+    return err;
+}
+
 /* Reads what rank r has sent; stops waiting for it when its piece is whole. */
 static tutti_err hear_rank(collecting *c, uint32_t r)
 {
     incoming *in = &c->from[r];
-    size_t head = sizeof(in->head);
+    const size_t head = sizeof(in->head);
     for (;;) {
         bool in_head = in->done < head;
-        char *at = in_head ? (char *)&in->head + in->done
-                           : c->p.all + r * c->p.stride + (in->done - head);
-        size_t want = in_head ? head - in->done : head + c->p.len - in->done;
-        ssize_t n = recv(c->boot->fds[r], at, want, 0);
-        if (n < 0 && errno == EINTR)
+        if (!in_head && !in->is_right) {
+            tutti_err err = hear_head(c, r);
+            if (err)
+                return err;
             continue;
+        }
+        if (in->done == head + c->p.len) {
+            c->polls[r].fd = -1;
+            c->n_waiting--;
+            return TUTTI_OK;
+        }
+        const struct iovec iov = {
+            in_head ? (char *)&in->head + in->done
+                    : c->p.all + r * c->p.stride + (in->done - head),
+            in_head ? head - in->done : head + c->p.len - in->done};
+        ssize_t n = tt_link_recv(&c->boot->lines[r].link, &iov, 1);
         if (n < 0 && errno == EAGAIN)
             return TUTTI_OK;
         if (n <= 0)
@@ -358,18 +408,6 @@ static tutti_err hear_rank(collecting *c, uint32_t r)
                                  c->boot->phase, n < 0 ? ": " : "",
                                  n < 0 ? strerror(errno) : "");
         in->done += (size_t)n;
-        if (in_head && in->done == head && is_off(&in->head, &c->boot->like)) {
-            in->done = 0; /* its piece follows */
-            tt_boot_call_off(c->boot);
-            continue;
-        }
-        if (in_head && in->done == head && check_piece(c, r) != TUTTI_OK)
-            return TUTTI_EPROTO;
-        if (in->done == head + c->p.len) {
-            c->polls[r].fd = -1;
-            c->n_waiting--;
-            return TUTTI_OK;
-        }
     }
 }
 
@@ -390,9 +428,15 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
 {
     tt_boot *boot = c->boot;
     c->polls[0].fd = -1;
-    for (uint32_t r = 1; r < boot->n_ranks; r++)
-        c->polls[r] = (struct pollfd){.fd = boot->fds[r], .events = POLLIN};
     c->n_waiting = boot->n_ranks - 1;
+    for (uint32_t r = 1; r < boot->n_ranks; r++) {
+        tt_boot_line *line = &boot->lines[r];
+        c->polls[r] = (struct pollfd){.fd = line->link.fd, .events = POLLIN};
+        c->from[r].done = take_ahead(line, &c->from[r].head);
+        tutti_err err = c->from[r].done > 0 ? hear_rank(c, r) : TUTTI_OK;
+        if (err)
+            return err;
+    }
     while (c->n_waiting > 0) {
         tt_boot_alive(boot);
         int ms = tt_poll_ms(deadline_ns, boot->beats ? 100 : 60000);
@@ -417,15 +461,14 @@ static tutti_err spread(tt_boot *boot, const void *bytes, uint64_t len,
                         uint64_t deadline_ns, tutti_diag *diag)
 {
     for (uint32_t r = 1; r < boot->n_ranks; r++) {
-        int why = tt_boot_put(boot, boot->fds[r], TT_FRAME_ALL, len,
-                              deadline_ns);
+        tt_link_stream *to = &boot->lines[r].link;
+        int why = tt_boot_put(boot, to, TT_FRAME_ALL, len, deadline_ns);
         if (why == 0)
-            why = tt_sock_write_all(boot->fds[r], bytes, (size_t)len,
-                                    deadline_ns);
+            why = tt_link_write_all(to, bytes, (size_t)len, deadline_ns);
         if (why == 0)
             continue;
         /* Half a message has gone out to it: no sentence can follow. */
-        tt_fork_close(&boot->fds[r]);
+        tt_link_stream_close(to);
         return tt_boot_blame(diag, TUTTI_EPEER, r,
                              "rank %u died or left during %s: %s", r,
                              boot->phase, strerror(why));
@@ -477,8 +520,9 @@ static tutti_err fail_waiting(const tt_boot *boot, tutti_diag *diag)
 static void put_piece(tt_boot *boot, const void *mine, size_t len,
                       uint64_t deadline_ns)
 {
-    if (tt_boot_put(boot, boot->fds[0], TT_FRAME_DATA, len, deadline_ns) == 0)
-        tt_sock_write_all(boot->fds[0], mine, len, deadline_ns);
+    tt_link_stream *to = &boot->lines[0].link;
+    if (tt_boot_put(boot, to, TT_FRAME_DATA, len, deadline_ns) == 0)
+        tt_link_write_all(to, mine, len, deadline_ns);
 }
 
 /* len bytes from rank 0, of pieces of `each`. */
@@ -504,7 +548,8 @@ static tutti_err hear_all(tt_boot *boot, void *bytes, uint64_t len, size_t each,
                              "(message %u of %llu bytes in exchange %u)",
                              boot->phase, answer.kind,
                              (unsigned long long)answer.len, answer.seq);
-    int why = tt_sock_read_all(boot->fds[0], bytes, (size_t)len, deadline_ns);
+    int why = tt_link_read_all(&boot->lines[0].link, bytes, (size_t)len,
+                               deadline_ns);
     if (why == ETIMEDOUT)
         return fail_waiting(boot, diag);
     return why == 0 ? TUTTI_OK : fail_read(boot, why, diag);

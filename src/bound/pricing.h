@@ -14,7 +14,9 @@
  * What is wanted, as goals. All-reduce: each root is a goal of its own, served
  * by an in-tree and an out-tree; the sum over the goals counts. Broadcast and
  * reduce: the same with one root and one tree. All-gather and reduce-scatter:
- * one goal, served by share[r] of a tree of each root r. */
+ * one goal, served by share[r] of a tree of each root r.
+ *
+ * Next: pricing.c, arborescence.c. */
 #ifndef TT_BOUND_PRICING_H
 #define TT_BOUND_PRICING_H
 

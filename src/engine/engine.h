@@ -141,7 +141,9 @@ tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag);
 bool tt_mesh_is_by(const tt_mesh *mesh, uint32_t rank, const tt_net *net);
 void tt_mesh_retreat(tt_mesh *mesh, uint32_t rank, const tt_net *net,
                      tutti_diag *why);
-/* From now on a connection is tried for so long. [unlocked] */
+/* From now on a connection to another host is tried for so long. Who is on this
+ * one is waited for: it may be stopped, and the system tells of its end.
+ * [unlocked] */
 void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns);
 /* Of an open mesh: the process `id` sits at this rank, and is reached so (copied;
  * each net at most once, in the order of trying). Where another one sat there that

@@ -142,9 +142,11 @@ static void dial(tt_peer *peer)
         return;
     }
     peer->dialled = conn;
+    bool is_waited_for = mesh->is_patient && access->net->ops->same_host;
+    uint64_t until_ns = is_waited_for ? UINT64_MAX
+                                      : tt_now_ns() + mesh->dial_ns;
     tutti_err err = access->net->ops->dial(conn, access->addr,
-                                           access->addr_bytes,
-                                           tt_now_ns() + mesh->dial_ns, &diag);
+                                           access->addr_bytes, until_ns, &diag);
     if (err)
         tt_mesh_missed(conn, err, diag.text);
 }
@@ -627,6 +629,7 @@ void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns)
 {
     tt_engine_lock(mesh->engine);
     mesh->dial_ns = dial_ns;
+    mesh->is_patient = true;
     tt_engine_unlock(mesh->engine);
 }
 

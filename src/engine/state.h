@@ -188,6 +188,7 @@ struct tt_mesh {
                       others have something to do only when there is an event */
     uint32_t n_busy;
     uint64_t dial_ns;
+    bool is_patient;   /* tt_mesh_patience() was called */
     uint32_t n_opened; /* connections, ever */
     uint32_t n_asking; /* peers that were asked to connect */
     uint64_t n_asks;

@@ -7,7 +7,7 @@
  *      "transfers":[[step,chunk,src,dst,"reduce"],...]}
  *
  * with one chunk or transfer per line, so that a person can read it too. A
- * transfer on a rail other than 0 has the rail as a sixth item. */
+ * transfer on a rail other than 0 has the rail as a sixth item. Next: dot.c. */
 #include "export/formats.h"
 
 /* "[1,2,3": the numbers of an item, which stays open. */

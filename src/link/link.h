@@ -375,6 +375,12 @@ ssize_t tt_link_recv(tt_link_stream *s, const struct iovec *iov, int n_iov);
 /* Bytes that have been read from the socket but not handed out: a poll does not
  * tell of them, so ask before sleeping. */
 size_t tt_link_pending(const tt_link_stream *s);
+/* All of len bytes, waiting for it: 0, or errno (ETIMEDOUT at the deadline; EPIPE
+ * when the other side has ended its stream). */
+int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
+                      uint64_t deadline_ns);
+int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
+                     uint64_t deadline_ns);
 void tt_link_stream_close(tt_link_stream *s);
 
 #endif

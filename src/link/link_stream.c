@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * link_stream.c - the bytes of a link: the socket itself, or a layer over it. */
 #include <errno.h>
+#include <poll.h>
 
 #include "base/fork.h"
 #include "link/link.h"
@@ -38,6 +39,45 @@ ssize_t tt_link_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
 size_t tt_link_pending(const tt_link_stream *s)
 {
     return s->layer ? s->layer->pending(s) : 0;
+}
+
+int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
+                      uint64_t deadline_ns)
+{
+    struct iovec rest = {(void *)(uintptr_t)buf, len};
+    while (rest.iov_len > 0) {
+        ssize_t n = tt_link_send(s, &rest, 1);
+        if (n >= 0) {
+            rest.iov_base = (char *)rest.iov_base + n;
+            rest.iov_len -= (size_t)n;
+        } else if (errno != EAGAIN) {
+            return errno;
+        } else if (!tt_sock_wait(s->fd, POLLOUT, deadline_ns)) {
+            return ETIMEDOUT;
+        }
+    }
+    return 0;
+}
+
+int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
+                     uint64_t deadline_ns)
+{
+    struct iovec rest = {buf, len};
+    while (rest.iov_len > 0) {
+        ssize_t n = tt_link_recv(s, &rest, 1);
+        if (n > 0) {
+            rest.iov_base = (char *)rest.iov_base + n;
+            rest.iov_len -= (size_t)n;
+        } else if (n == 0) {
+            return EPIPE;
+        } else if (errno != EAGAIN) {
+            return errno;
+        } else if (tt_link_pending(s) == 0 &&
+                   !tt_sock_wait(s->fd, POLLIN, deadline_ns)) {
+            return ETIMEDOUT;
+        }
+    }
+    return 0;
 }
 
 void tt_link_stream_close(tt_link_stream *s)

@@ -235,7 +235,7 @@ static uint32_t line_up(garden *a)
     return n;
 }
 
-static void grow_step(void *ctx)
+void tt_grow_direct_step(void *ctx)
 {
     garden *a = ctx;
     uint32_t n_turns = line_up(a);
@@ -270,9 +270,11 @@ static tutti_err plant(garden *a)
     return find_hops(g, &a->h);
 }
 
-tutti_err tt_grow_direct(tt_grower *g)
+void *tt_grow_direct_begin(tt_grower *g)
 {
-    garden a = {.g = g};
-    tutti_err err = plant(&a);
-    return err ? err : tt_grow_steps(g, grow_step, &a);
+    garden *a = tt_arena_new(g->arena, 1, sizeof(*a));
+    if (!a)
+        return NULL;
+    a->g = g;
+    return plant(a) ? NULL : a;
 }

@@ -88,8 +88,14 @@ static uint32_t least_steps(const tt_grower *g)
 
 /* -------------------------------------------------------------- attempts -- */
 
-tutti_err tt_grow_steps(tt_grower *g, void (*step)(void *ctx), void *ctx)
+/* Step by step, until all trees are complete. ENOFIT: a step adds nothing. */
+static tutti_err grow_steps(tt_grower *g, bool is_direct)
 {
+    void (*step)(void *) = is_direct ? tt_grow_direct_step
+                                     : tt_grow_switched_step;
+    void *ctx = is_direct ? tt_grow_direct_begin(g) : tt_grow_switched_begin(g);
+    if (!ctx)
+        return TUTTI_ENOMEM;
     size_t n_all = (size_t)g->n_trees * (g->n - 1), before = 0;
     for (; g->out->n < n_all; before = g->out->n) {
         memcpy(g->left, g->fresh, g->t->n_links * sizeof(*g->left));
@@ -111,7 +117,7 @@ static tutti_err attempt(tt_grower *g, bool is_direct)
     g->arena = &arena;
     g->out->n = 0;
     g->out->n_steps = 0;
-    tutti_err err = is_direct ? tt_grow_direct(g) : tt_grow_switched(g);
+    tutti_err err = grow_steps(g, is_direct);
     g->arena = outer;
     tt_arena_free(&arena);
     return err;

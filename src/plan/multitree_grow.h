@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * multitree_grow.h - trees that grow together, step by step, and never load a
- * link beyond its capacity in any step. Private to src/plan.
- * Circles  multitree_grow.c multitree_direct.c multitree_switched.c: growing asks
- *          the kind of network how a step is made, which may call for more steps. */
+ * link beyond its capacity in any step. Private to src/plan. */
 #ifndef TT_PLAN_MULTITREE_GROW_H
 #define TT_PLAN_MULTITREE_GROW_H
 
@@ -100,16 +98,17 @@ static inline void tt_grow_add(tt_grower *g, tt_branch branch)
     g->out->list[g->out->n++] = branch;
 }
 
-/* multitree_grow.c: step by step, each with fresh capacities, until all trees are
- * complete. Errors: ENOFIT (a step could add nothing). */
-tutti_err tt_grow_steps(tt_grower *g, void (*step)(void *ctx), void *ctx);
+/* Each of the two: what its steps need, from g->arena (NULL: ENOMEM), and a step,
+ * which begins with all of g->left. */
 
 /* multitree_direct.c: along single links between ranks. */
 #define TT_GROW_DIRECT_WAYS 12u
 bool tt_grow_is_direct(tt_grower *g, tutti_err *err);
-tutti_err tt_grow_direct(tt_grower *g);
+void *tt_grow_direct_begin(tt_grower *g);
+void tt_grow_direct_step(void *garden);
 /* multitree_switched.c: along routes through switches. */
 #define TT_GROW_SWITCHED_WAYS 9u
-tutti_err tt_grow_switched(tt_grower *g);
+void *tt_grow_switched_begin(tt_grower *g);
+void tt_grow_switched_step(void *bed);
 
 #endif

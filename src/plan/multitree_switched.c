@@ -273,7 +273,7 @@ static void take_turns(bed *a, bool is_far)
     }
 }
 
-static void grow_step(void *ctx)
+void tt_grow_switched_step(void *ctx)
 {
     bed *a = ctx;
     const tt_grower *g = a->g;
@@ -372,9 +372,11 @@ static tutti_err prepare(bed *a)
     return g->way % 3 == 0 ? TUTTI_OK : find_givers(a);
 }
 
-tutti_err tt_grow_switched(tt_grower *g)
+void *tt_grow_switched_begin(tt_grower *g)
 {
-    bed a = {.g = g};
-    tutti_err err = prepare(&a);
-    return err ? err : tt_grow_steps(g, grow_step, &a);
+    bed *a = tt_arena_new(g->arena, 1, sizeof(*a));
+    if (!a)
+        return NULL;
+    a->g = g;
+    return prepare(a) ? NULL : a;
 }

@@ -184,7 +184,74 @@ static void a_stopped_rank_is_named(void **state)
                 (plot){.scene = victim % 2 ? WAITED_FOR : ALREADY_DEAD,
                        .victim = victim,
                        .signal = SIGSTOP,
-                       .within_s = 15});
+                       .within_s = 30});
+}
+
+/* Rank 3 is stopped when rank 0, which is no neighbour of it, first speaks to it:
+ * on one host that is no death, however long it lasts. */
+typedef struct doze {
+    _Atomic bool is_sent;
+    double since;
+} doze;
+
+static int wake_up(int rank, int n, void *arg)
+{
+    doze *d = arg;
+    tutti_comm *comm;
+    float x = (float)rank;
+    (void)n;
+    setenv("TUTTI_LIVENESS", "300ms", 1);
+    setenv("TUTTI_PLANNER", "0-:ring", 1); /* connects no two ranks that far */
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    if (rank == 3) {
+        raise(SIGSTOP);
+        err = err ? err : tutti_recv(comm, &x, 1, TUTTI_F32, 0, NULL, NULL);
+    } else if (rank == 0) {
+        atomic_store(&d->is_sent, true);
+        err = err ? err : tutti_send(comm, &x, 1, TUTTI_F32, 3, NULL, NULL);
+    }
+    err = err ? err : tutti_barrier(comm, NULL, NULL);
+    int bad = 0;
+    if (err || (rank == 3 && x != 0))
+        bad = tt_procs_complain(rank, "%s", tutti_comm_message(comm));
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void wake(const pid_t *pids, int n, double seconds, void *arg)
+{
+    doze *d = arg;
+    (void)n;
+    if (!tt_procs_is_stopped(pids[3]) || !atomic_load(&d->is_sent))
+        return;
+    if (d->since == 0)
+        d->since = seconds;
+    else if (seconds > d->since + 5)
+        kill(pids[3], SIGCONT);
+}
+
+static void a_stopped_rank_of_this_host_is_waited_for(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"shm", "shm,tcp"};
+    doze *d = mmap(NULL, sizeof(*d), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(d != MAP_FAILED);
+    for (int i = 0; i < 2; i++) {
+        int status[TT_PROCS_MAX];
+        tt_procs p = {.n = 6,
+                      .timeout_s = 55,
+                      .transports = ways[i],
+                      .run = wake_up,
+                      .arg = d,
+                      .watch = wake};
+        *d = (doze){.since = 0};
+        assert_true(tt_procs_run(&p, status));
+        assert_int_equal(tt_procs_failures(status, p.n), 0);
+    }
+    munmap(d, sizeof(*d));
 }
 
 /* ------------------------------------------------------------------- teams -- */
@@ -247,28 +314,24 @@ static void members_hear_of_members(void **state)
 
 enum { CALLS = 3 };
 
-typedef struct absence {
-    int victim;
-    _Atomic int n_told; /* those who have heard of it */
-} absence;
-
 /* One rank does not call. Whoever's time is over first asks all, by way of
  * others, and names it. The time of several calls is over at once: each question
  * is told on once, or there would be no end of them. */
 static int stay_away(int rank, int n, void *arg)
 {
-    absence *a = arg;
+    const int victim = *(const int *)arg;
     tutti_comm *comm;
     tutti_request *reqs[CALLS];
     tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
     float x[CALLS] = {1}, y[CALLS];
     char who[40];
+    (void)n;
     o.timeout_s = 3;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     tutti_err err = tutti_barrier(comm, NULL, NULL); /* or others are late */
-    while (rank == a->victim && atomic_load(&a->n_told) < n - 1)
-        usleep(1000);
+    while (!err && rank == victim && !tutti_comm_failure(comm))
+        usleep(1000); /* it has heard of it */
     int n_calls = 0;
     while (!err && n_calls < CALLS) {
         err = tutti_all_reduce(comm, &x[n_calls], &y[n_calls], 1, TUTTI_F32,
@@ -278,13 +341,12 @@ static int stay_away(int rank, int n, void *arg)
     for (int i = 0; i < n_calls; i++)
         err = tutti_wait(reqs[i]);
     const char *said = tutti_comm_message(comm);
-    snprintf(who, sizeof(who), ": rank %d has not called it;", a->victim);
+    snprintf(who, sizeof(who), ": rank %d has not called it;", victim);
     int bad = 0;
     /* An engine may have had no processor for half a second just then. */
     if (err != TUTTI_ETIMEOUT ||
         !(strstr(said, who) || strstr(said, "no answer from")))
         bad = tt_procs_complain(rank, "%s: %s", tutti_errname(err), said);
-    atomic_fetch_add(&a->n_told, 1);
     tutti_comm_destroy(comm);
     return bad;
 }
@@ -292,9 +354,6 @@ static int stay_away(int rank, int n, void *arg)
 static void who_has_not_called_is_named(void **state)
 {
     (void)state;
-    absence *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(a != MAP_FAILED);
     for (size_t t = 0; t < 2; t++)
         for (int victim = 0; victim < 12; victim += 5) {
             int status[TT_PROCS_MAX];
@@ -302,13 +361,10 @@ static void who_has_not_called_is_named(void **state)
                           .timeout_s = 55,
                           .transports = transports[t],
                           .run = stay_away,
-                          .arg = a};
-            a->victim = victim;
-            atomic_store(&a->n_told, 0);
+                          .arg = &victim};
             assert_true(tt_procs_run(&p, status));
             assert_int_equal(tt_procs_failures(status, p.n), 0);
         }
-    munmap(a, sizeof(*a));
 }
 
 /* ------------------------------------------------------- nothing beyond it -- */
@@ -384,6 +440,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(a_stopped_rank_of_this_host_is_waited_for),
         cmocka_unit_test(members_hear_of_members),
         cmocka_unit_test(who_has_not_called_is_named),
         cmocka_unit_test(only_what_is_needed_is_opened),

@@ -33,7 +33,7 @@ is "empty lines, and a last line without an end" "$(sort <<<"$out")" \
 [1] 
 [1] no end
 [1] one"
-run timeout 10 sh -c 'ulimit -n 64; exec "$@"' sh "$tutti" run -n 64 sleep 30
+run sh -c 'ulimit -n 64; exec "$@"' sh "$tutti" run -n 64 sleep 300
 ends "too few descriptors for so many ranks end the job" 1
 like "and it is said" "$err" \
     'cannot start rank [0-9]+: Too many open files'

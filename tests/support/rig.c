@@ -74,7 +74,7 @@ static tutti_err create_mesh(tt_rig *rig, meeting *m, uint32_t r)
                          .ports = ports,
                          .more = more,
                          .eager_bytes = m->opts->eager_bytes,
-                         .dial_ns = TT_NS_PER_S,
+                         .dial_ns = 30 * TT_NS_PER_S,
                          .kept.mem = rig->mem};
     for (uint32_t k = 0; k < n_ports; k++) {
         nets[k] = m->nets[(size_t)k * n + r];

@@ -111,6 +111,7 @@ static void test_order(void **state)
     assert_true(tt_lend_is_back(&p->lender));
     assert_int_equal(tt_lend_collect(&p->lender), 3);
     assert_int_equal(tt_lend_collect(&p->lender), 0);
+    assert_false(tt_lend_is_back(&p->lender));
     assert_true(tt_lend_has_room(&p->lender));
     tt_lend_add(&p->lender, p->data[0], LEN);
     tt_lend_undo(&p->lender);
@@ -349,6 +350,26 @@ static void test_sleeper(void **state)
     free(e.memory);
 }
 
+/* Who was refused is told once that there is room, and only then. */
+static void test_room(void **state)
+{
+    (void)state;
+    ends e;
+    open_ends(&e, NULL);
+    const tt_msg m = {.magic = TT_MSG_MAGIC, .kind = 1};
+    bool wake;
+    assert_false(tt_duplex_found_room(&e.d[0]));
+    uint64_t n_sent = 0;
+    while (tt_duplex_send(&e.d[0], &m, NULL, 0, &wake) == TT_LEFT)
+        n_sent++;
+    assert_false(tt_duplex_found_room(&e.d[0]));
+    while (n_arrived < n_sent)
+        tt_duplex_drain(&e.d[1], &e.conn, &wake);
+    assert_true(tt_duplex_found_room(&e.d[0]));
+    assert_false(tt_duplex_found_room(&e.d[0]));
+    free(e.memory);
+}
+
 /* Few small messages are handed up together, however much came before. */
 static void test_drain(void **state)
 {
@@ -373,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_stopped), cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_race),    cmocka_unit_test(test_places),
         cmocka_unit_test(test_sleeper), cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_room),
     };
     return TT_RUN_TAP(tests);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -310,6 +311,45 @@ static void test_v6(void **state)
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     tt_link_event in = take(&b);
     expect_bytes(out.fd, in.fd);
+    close_side(&a);
+    close_side(&b);
+}
+
+static double cpu_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Where nothing happens the thread sleeps: with listeners, a guest that says
+ * nothing, a dial that nobody answers, and a link that nobody takes. */
+static void test_idle(void **state)
+{
+    (void)state;
+    side a, b;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    tt_link_way way = way_to(&b, false), silent = way;
+    silent.to.u.v4.sin_port = 0;
+    int fd = tt_link_bind(&silent.to, 8);
+    silent.to.u.v4.sin_port = htons(tt_sock_port(fd));
+    int guest = tt_stranger_connect(&way.to, in_ns(LONG_NS));
+    tt_link_dial_opts o = dial_opts(&a, &b, &way);
+    tt_link_dial *d, *e;
+    tt_link_event out = dial(&a, &o, &d);
+    assert_int_equal(out.kind, TT_LINK_DIALLED);
+    o = dial_opts(&a, &b, &silent);
+    o.strand = 4;
+    o.answer_ns = LONG_NS;
+    assert_int_equal(tt_link_dial_begin(a.box, &o, &e, NULL), TUTTI_OK);
+    poll(NULL, 0, 50);
+    double before = cpu_s();
+    poll(NULL, 0, 500);
+    assert_true(cpu_s() - before < 0.05);
+    close(guest);
+    close(fd);
+    tt_fork_close(&out.fd);
     close_side(&a);
     close_side(&b);
 }
@@ -779,8 +819,10 @@ static void test_nobody_to_send_away(void **state)
     assert_int_equal(pipe(up) + pipe(down), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0)
+    if (pid == 0) {
+        close(down[1]); /* it ends with the test */
         be_full(up[1], down[0]);
+    }
     side a, b = {.id = id_of(2)};
     uint16_t port = 0;
     assert_int_equal(read(up[0], &port, sizeof(port)), sizeof(port));
@@ -815,13 +857,11 @@ static void test_nobody_to_send_away(void **state)
 /* Stands in front of the C library's: no descriptor, not even the spare one; or
  * there is always one more who has come, and gone again. Negative: neither. */
 static atomic_int n_refusals = -1, n_endless = -1;
+static int (*real_accept4)(int, struct sockaddr *, socklen_t *, int);
 
 __attribute__((visibility("default"))) int
 accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 {
-    static int (*real)(int, struct sockaddr *, socklen_t *, int);
-    if (!real)
-        *(void **)(&real) = dlsym(RTLD_NEXT, "accept4");
     if (atomic_load(&n_endless) >= 0) {
         int ends[2];
         atomic_fetch_add(&n_endless, 1);
@@ -831,7 +871,7 @@ accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
         return ends[0];
     }
     if (atomic_load(&n_refusals) < 0)
-        return real(fd, from, len, flags);
+        return real_accept4(fd, from, len, flags);
     atomic_fetch_add(&n_refusals, 1);
     errno = EMFILE;
     return -1;
@@ -1227,6 +1267,7 @@ int main(void)
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_meet),
         cmocka_unit_test(test_v6),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_packets),
         cmocka_unit_test(test_one_way),
         cmocka_unit_test(test_refusals),
@@ -1250,5 +1291,6 @@ int main(void)
         cmocka_unit_test(test_no_memory),
     };
     tt_test_limit(120);
+    *(void **)(&real_accept4) = dlsym(RTLD_NEXT, "accept4");
     return TT_RUN_TAP(tests);
 }

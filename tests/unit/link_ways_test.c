@@ -73,6 +73,12 @@ static void test_ways(void **state)
     expect_ways(&here, &peer, NULL,
                 "10.0.2.2%eth2 192.168.0.2%mgmt 10.9.0.2%lo 10.9.0.2 10.0.7.1 "
                 "[fe80::9]%eth1 [fe80::9]%eth2");
+    tt_link_way ways[TT_LINK_WAYS];
+    assert_int_equal(tt_link_ways(&here, &peer, NULL, ways), 7);
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(ways[i].is_routed, i >= 2 && i < 5);
+        assert_int_equal(ways[i].is_guess, i >= 5);
+    }
     here.interfaces = "^mgmt";
     expect_ways(&here, &peer, NULL,
                 "10.0.2.2%eth2 10.9.0.2%lo 10.9.0.2 10.0.7.1 192.168.0.2 "

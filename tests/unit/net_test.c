@@ -464,6 +464,20 @@ static void leave_child(bool is_careful)
         pause();
 }
 
+/* What a process sent last goes down with it there. */
+static bool has_no_last_words(const tt_node *node)
+{
+    return strcmp(node->ops->name, "ucx") == 0;
+}
+
+static void say_nothing(tt_node *node, uint32_t to)
+{
+    const tt_msg m = {.magic = TT_MSG_MAGIC};
+    while (node->ops->send(node->conns[to], &m, NULL, 0) == TT_FULL)
+        tt_node_turn(node);
+    tt_node_poll(node, false);
+}
+
 static int death_victim(tt_node *node)
 {
     const death_arg *arg = node->nodes->arg;
@@ -479,6 +493,9 @@ static int death_victim(tt_node *node)
         tt_node_poll(node, false);
         nap_ms(3);
     }
+    while (has_no_last_words(node) &&
+           (node->peers[0].n_arrived == 0 || node->peers[2].n_arrived == 0))
+        NODE_CHECK(node, tt_node_turn(node));
     if (arg->how != DIE_ALONE)
         leave_child(arg->how == DIE_WITH_CAREFUL_CHILD);
     raise(SIGKILL);
@@ -492,6 +509,8 @@ static int death_body(tt_node *node)
     tt_peer *victim = &node->peers[1];
     while (victim->n_arrived < 10 && !victim->is_lost)
         NODE_CHECK(node, tt_node_turn(node));
+    if (has_no_last_words(node))
+        say_nothing(node, 1);
     uint64_t start = tt_now_ns();
     while (!victim->is_lost)
         NODE_CHECK(node, tt_node_turn(node));

@@ -364,13 +364,41 @@ static void test_bad_segments(void **state)
     }
 }
 
+/* Two ranks have large rings; of many, all that end at a rank stay within 32 MiB
+ * together, as long as 64 KiB each are not more. */
+static void test_ring_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n_ranks;
+        uint64_t wish, ring_size;
+    } rows[] = {{2, 0, 1 << 20},         {3, 0, 256 << 10},
+                {128, 0, 256 << 10},     {256, 0, 128 << 10},
+                {1024, 0, 64 << 10},     {2, 8 << 20, 8 << 20},
+                {8, 8 << 20, 4 << 20},   {1024, 8 << 20, 64 << 10},
+                {1024, 16 << 10, 16384}, {2, 16 << 10, 16384}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        tutti_diag diag = {0};
+        const tt_settings settings = {.shm_ring_bytes = rows[i].wish};
+        tt_shm_net net = {.base = {.ops = &tt_net_shm,
+                                   .mem = &tt_mem_std,
+                                   .settings = &settings,
+                                   .n_ranks = rows[i].n_ranks}};
+        if (tt_net_shm.open(&net.base, &diag))
+            fail_msg("%s", diag.text);
+        assert_int_equal(net.ring_size, rows[i].ring_size);
+        tt_net_shm.fini(&net.base);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apart),     cmocka_unit_test(test_agreement),
-        cmocka_unit_test(test_one_way),   cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_bad_refs),  cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_apart),        cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_one_way),      cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_ring_sizes),   cmocka_unit_test(test_bad_refs),
+        cmocka_unit_test(test_bad_segments),
     };
     return TT_RUN_TAP(tests);
 }

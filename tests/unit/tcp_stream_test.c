@@ -392,6 +392,13 @@ static void test_send_limits(void **state)
     assert_int_equal(tt_tcp_tx_put(&tx, &large, &iov, 1), TT_FULL);
     assert_false(tt_tcp_tx_own(&tx));
     assert_int_equal(tx.n, 0);
+    /* What is short is copied at once. */
+    for (uint32_t i = 0; i < 2; i++) {
+        large.len = TT_NET_INLINE + i;
+        iov.iov_len = large.len;
+        assert_int_equal(tt_tcp_tx_put(&tx, &large, &iov, 1),
+                         i ? TT_QUEUED : TT_LEFT);
+    }
     free(tx.out);
 }
 

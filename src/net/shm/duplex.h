@@ -7,7 +7,7 @@
  * (grant.h), then the data of ring 0 and of ring 1, then the two areas for
  * payloads aside. Side s (0 or 1) writes ring s and reads the other one.
  * Functions that return or report "wake" leave it to the transport to ring the
- * other side's bell. */
+ * other side's bell. Next: msgring.h, lend.h, grant.h. */
 #ifndef TT_NET_DUPLEX_H
 #define TT_NET_DUPLEX_H
 

@@ -6,7 +6,7 @@
  * touches the memory. What both share is a tt_grant_ctl, all zero at the start.
  * Where the memory is for the guest is the transport's business.
  *
- * grant.c explains the barriers. */
+ * Next: grant.c (the barriers). */
 #ifndef TT_NET_GRANT_H
 #define TT_NET_GRANT_H
 

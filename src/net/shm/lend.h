@@ -10,7 +10,7 @@
  * is not trusted: whatever it writes, only wrong payloads and lost connections
  * can follow.
  *
- * lend.c explains the words and the barriers. */
+ * Next: lend.c (the words and the barriers). */
 #ifndef TT_NET_LEND_H
 #define TT_NET_LEND_H
 

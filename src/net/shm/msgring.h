@@ -7,7 +7,7 @@
  * The other side is not trusted: whatever it writes, nothing outside the ring
  * is touched.
  *
- * msgring.c explains the format and the barriers. */
+ * Next: msgring.c (the format and the barriers). */
 #ifndef TT_NET_MSGRING_H
 #define TT_NET_MSGRING_H
 
