@@ -72,9 +72,6 @@ void tt_engine_poke(tt_engine *e);
 /* Work was handed in: whoever drives must see it. waits: the caller will wait
  * for it, else the thread takes over when nobody drives. [locked] */
 void tt_engine_kick(tt_engine *e, bool waits);
-/* The same where nobody will wait and there is no deadline: a thread that sleeps
- * sleeps on until something comes. [locked] */
-void tt_engine_nudge(tt_engine *e);
 /* Sends what has been handed in by now. [locked] */
 void tt_engine_flush(tt_engine *e);
 /* Something that a sleeping wait may be waiting for has happened. [locked] */

@@ -287,7 +287,7 @@ static tutti_err call(tt_worker *w, tt_job *job, tt_program *program)
     tt_engine_lock(w->o.engine);
     tutti_err err = tt_op_begin(c->team, &start);
     if (!err)
-        tt_engine_nudge(w->o.engine);
+        tt_engine_kick(w->o.engine, false);
     tt_engine_unlock(w->o.engine);
     return err;
 }
