@@ -26,9 +26,10 @@
  * were, and the worker goes on: it announces again. When the controller is gone
  * or has counted this worker as dead, tutti_partial_state() is not TUTTI_OK,
  * and every call returns it until tutti_partial_rejoin(). The communicator has
- * no part in all this: it may even be destroyed.
+ * no part in all this: it may even be destroyed. It ends for good when a rank dies;
+ * workers have connections of their own, and who is lost there may come again.
  *
- * Threads.  One at a time; a thread of the library's own moves the data. Types
+ * Threads.  One at a time; threads of the library's own move the data. Types
  * are f16, bf16, f32 and f64.
  *
  * tutti.h includes this file, and has the page about errors and threads.

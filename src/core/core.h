@@ -279,7 +279,8 @@ tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
                           const tutti_call_opts *opts, tutti_request **out);
 void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
-void tt_request_end(void *req, tutti_err err);  /* [unlocked; any thread] */
-void tt_request_drop(tutti_request *req);       /* was never begun */
+/* is_locked: the engine is. [any thread] */
+void tt_request_end(void *req, tutti_err err, bool is_locked);
+void tt_request_drop(tutti_request *req); /* was never begun */
 
 #endif

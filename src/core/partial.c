@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/ifaces.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "core/core.h"
 #include "core/grouping.h"
 #include "core/report.h"
@@ -176,8 +177,11 @@ static tutti_err open_controller(const tutti_partial_opts *o, uint32_t n,
                                  tutti_diag *diag)
 {
     tutti_err err = tt_grouping_opts(o, n, &how->rule, diag);
+    if (!err)
+        err = tt_random(&how->token, sizeof(how->token), diag);
     if (err)
         return err;
+    how->token |= 1; /* 0: any job's */
     if (how->rule.start_wait_ns == 0)
         how->rule.start_wait_ns = settings->start_timeout_ns;
     how->ports = settings->ports;
@@ -191,6 +195,7 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
                              tt_worker_opts *how, tutti_diag *diag)
 {
     how->settings = &p->settings;
+    how->engine = p->engine;
     how->regions = p->settings.shm_direct_bytes ? tt_process_regions() : NULL;
     how->is_current = o->is_current;
     how->goes_ahead = o->goes_ahead;
@@ -216,19 +221,17 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
                               tutti_diag *diag)
 {
     tt_iface ifaces[MOST_PLACES];
-    m->token = tt_place_random();
     m->host = tt_place_host();
-    uint64_t nest = tt_place_random();
-    tt_controller_opts how = {
-        .token = m->token, .nest = nest, .is_local = comm->agreed.n_hosts == 1};
+    tt_controller_opts how = {.is_local = comm->agreed.n_hosts == 1};
     tutti_err err = open_controller(o, comm->n_ranks, &p->settings, &how,
                                     &p->controller, diag);
     if (err)
         return err;
     p->end_wait_ns = how.rule.end_wait_ns ? how.rule.end_wait_ns
                                           : TT_RULE_END_WAIT_NS;
+    m->token = how.token;
     uint16_t port = tt_controller_port(p->controller);
-    tt_place_nest(nest, &m->places[m->n++]);
+    tt_controller_nest(p->controller, &m->places[m->n++]);
     tt_addr_numeric("127.0.0.1", port, &m->places[m->n++]);
     size_t found = how.is_local ? 0
                                 : tt_ifaces_list(p->settings.interfaces, ifaces,
@@ -648,7 +651,6 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
         err = tt_settings_read(&settings, &diag);
     if (!err) {
         tt_log_setup((tutti_log_level)settings.log);
-        how.token = tt_place_random();
         how.listen = listen ? places : NULL;
         if (listen && resolve(listen, true, places, &diag) == 0)
             err = TUTTI_ECONFIG;

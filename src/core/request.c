@@ -218,16 +218,18 @@ void tt_request_done(void *arg, tutti_err err)
     let_go(req);
 }
 
-void tt_request_end(void *arg, tutti_err err)
+void tt_request_end(void *arg, tutti_err err, bool is_locked)
 {
     tutti_request *req = arg;
     settle(req, err);
     /* The engine sleeps on, unless somebody waits there. Pairs with watch():
      * it stores is_watched, and then is_done is looked at. */
     if (atomic_load_explicit(&req->is_watched, memory_order_seq_cst)) {
-        tt_engine_lock(req->engine);
+        if (!is_locked)
+            tt_engine_lock(req->engine);
         tt_engine_alert(req->engine);
-        tt_engine_unlock(req->engine);
+        if (!is_locked)
+            tt_engine_unlock(req->engine);
     }
     let_go(req);
 }

@@ -88,6 +88,12 @@ void tt_engine_kick(tt_engine *e, bool waits)
         pthread_cond_broadcast(&e->changed);
 }
 
+void tt_engine_nudge(tt_engine *e)
+{
+    /* Who is quiet does not listen; and somebody has to speak in time. */
+    tt_engine_kick(e, !e->is_quiet && e->n_unsaid == 0);
+}
+
 void tt_engine_poke(tt_engine *e)
 {
     if (pthread_mutex_trylock(&e->lock) != 0)

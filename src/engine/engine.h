@@ -72,6 +72,9 @@ void tt_engine_poke(tt_engine *e);
 /* Work was handed in: whoever drives must see it. waits: the caller will wait
  * for it, else the thread takes over when nobody drives. [locked] */
 void tt_engine_kick(tt_engine *e, bool waits);
+/* The same where nobody will wait and there is no deadline: a thread that sleeps
+ * sleeps on until something comes. [locked] */
+void tt_engine_nudge(tt_engine *e);
 /* Sends what has been handed in by now. [locked] */
 void tt_engine_flush(tt_engine *e);
 /* Something that a sleeping wait may be waiting for has happened. [locked] */
@@ -196,6 +199,10 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
+/* The mesh rank of a member that an open call of all ranks waits for, one that has not
+ * entered it rather than one that has; and the call's number. TT_NONE: there is no
+ * such call. [locked] */
+uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered);
 /* No call of all ranks is open; messages may be. [locked] */
 bool tt_team_is_between_calls(const tt_team *team);
 double tt_team_lateness(const tt_team *team, uint32_t rank);

@@ -659,6 +659,26 @@ tutti_err tt_team_state(const tt_team *team, const char **text)
     return team->err;
 }
 
+uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
+{
+    uint32_t found = TT_NONE;
+    *has_entered = true;
+    for (const tt_op *op = team->ops; op; op = op->next) {
+        for (uint32_t p = 0; op->channel == 0 && p < op->walk.b->n_partners;
+             p++) {
+            const tt_side *side = &op->sides[p];
+            bool is_through = tt_walk_has_served(&op->walk, p) &&
+                              tt_walk_has_heard(&op->walk, p);
+            if (is_through || (side->is_bound && !*has_entered))
+                continue;
+            found = side->peer->rank;
+            *seq = op->seq;
+            *has_entered = side->is_bound;
+        }
+    }
+    return found;
+}
+
 bool tt_team_is_between_calls(const tt_team *team)
 {
     const tt_op *op = team->ops;

@@ -49,8 +49,8 @@ typedef enum tt_link_purpose {
     TT_LINK_TCP = 3,        /* a strand of a pair */
     TT_LINK_SHM = 4,        /* a unix link, over which memory is passed */
     TT_LINK_CONTROLLER = 6, /* a worker to the controller */
-    TT_LINK_TIE = 7,        /* a worker to another */
-    TT_LINK_PROBE = 8,      /* a try or a flow of the probe */
+    /* 7 was a worker's to another */
+    TT_LINK_PROBE = 8, /* a try or a flow of the probe */
     TT_LINK_PURPOSES
 } tt_link_purpose;
 #define TT_LINK_FOR(purpose) (1u << (purpose))

@@ -37,7 +37,10 @@ typedef struct guest {
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
     uint32_t n_cpus; /* of its host; 0: not known */
-    tt_seat seat;
+    uint64_t host;
+    size_t card_bytes; /* 0: it has not told its card */
+    unsigned char card[TT_CARD_MOST];
+    uint64_t *knows; /* a bit for each worker whose card it was told */
 } guest;
 
 struct tt_controller {
@@ -50,6 +53,7 @@ struct tt_controller {
     int epoll_fd, wake_fd;
     tt_link_box *box; /* workers that come */
     tt_link_listener *listener;
+    tt_link_listener *nest; /* a unix socket; NULL: none */
     tt_rule *rule;
     tt_str log;
     char log_name[256]; /* for messages */
@@ -59,12 +63,17 @@ struct tt_controller {
     uint32_t n_here;
     bool has_come;
     uint64_t turn_ns; /* when the last turn was */
-    tt_seat *seats;   /* [n] of a group being told */
     char *message;    /* of a group: head and seats */
     size_t message_bytes;
 };
 
 /* ----------------------------------------------------------------- guests -- */
+
+/* Of a bit for each worker. */
+static size_t n_words(const tt_controller *c)
+{
+    return ((size_t)c->o.rule.n + 63) / 64;
+}
 
 static void watch(tt_controller *c, guest *g, int op, bool out)
 {
@@ -142,6 +151,7 @@ static void free_guest(tt_controller *c, guest *g)
 {
     epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.s.fd, NULL);
     tt_pipe_close(&g->pipe);
+    tt_free(&c->mem, g->knows, n_words(c), sizeof(uint64_t));
     tt_free(&c->mem, g, 1, sizeof(*g));
 }
 
@@ -207,21 +217,6 @@ static bool check_join(tt_controller *c, guest *g, const tt_join *join)
     return false;
 }
 
-static void take_seat(guest *g, uint32_t worker, const tt_join *join)
-{
-    tt_addr from = {.len = sizeof(from.u)};
-    if (getpeername(g->pipe.s.fd, &from.u.sa, &from.len) != 0)
-        from = (tt_addr){0};
-    g->worker = worker;
-    g->n_cpus = join->n_cpus;
-    g->seat = (tt_seat){.worker = worker,
-                        .host = join->host,
-                        .nest = join->nest,
-                        .port = join->port};
-    tt_place_ip(&from, g->seat.ip);
-    g->seat.at_controller = tt_place_is_loopback(g->seat.ip);
-}
-
 /* As the rule wants it: hosts in the lower half, sites in the upper one. */
 static uint64_t place_of(const tt_join *join)
 {
@@ -237,7 +232,9 @@ static void join_guest(tt_controller *c, guest *g, const tt_join *join)
     bool is_newcomer = false;
     uint32_t flags = (join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0) |
                      (join->flags & TT_TALK_AHEAD ? TT_JOIN_AHEAD : 0);
-    take_seat(g, worker, join);
+    g->worker = worker;
+    g->host = join->host;
+    g->n_cpus = join->n_cpus;
     c->by_worker[worker] = g;
     c->n_here++;
     c->has_come = true;
@@ -261,7 +258,10 @@ static void join_guest(tt_controller *c, guest *g, const tt_join *join)
 static void add_guest(tt_controller *c, int fd, const tt_join *join)
 {
     guest *g = tt_new(&c->mem, 1, sizeof(*g));
-    if (!g) {
+    if (g)
+        g->knows = tt_new(&c->mem, n_words(c), sizeof(uint64_t));
+    if (!g || !g->knows) {
+        tt_free(&c->mem, g, 1, sizeof(*g));
         tt_fork_close(&fd);
         return;
     }
@@ -291,6 +291,8 @@ static uint64_t most_len(uint8_t kind)
     switch (kind) {
     case TT_TALK_DONE:
         return TT_TALK_TEXT - 1;
+    case TT_TALK_CARD:
+        return TT_CARD_MOST;
     default:
         return 0;
     }
@@ -311,6 +313,19 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
            TUTTI_OK;
 }
 
+/* Nobody knows it by this one yet. */
+static bool hear_card(tt_controller *c, guest *g, const tt_talk *head,
+                      const unsigned char *payload)
+{
+    if (!tt_card_is_sound(payload, head->len))
+        return false;
+    memcpy(g->card, payload, head->len);
+    g->card_bytes = head->len;
+    for (guest *other = c->guests; other; other = other->next)
+        other->knows[g->worker / 64] &= ~(UINT64_C(1) << g->worker % 64);
+    return true;
+}
+
 /* False: it cannot be. */
 static bool hear(tt_controller *c, guest *g, const tt_talk *head,
                  const unsigned char *payload)
@@ -318,8 +333,11 @@ static bool hear(tt_controller *c, guest *g, const tt_talk *head,
     if (head->len > most_len(head->kind))
         return false;
     switch (head->kind) {
+    case TT_TALK_CARD:
+        return hear_card(c, g, head, payload);
     case TT_TALK_ANNOUNCE:
-        return tt_rule_announce(c->rule, g->worker, head->number,
+        return g->card_bytes > 0 &&
+               tt_rule_announce(c->rule, g->worker, head->number,
                                 head->flags & TT_TALK_LAST,
                                 tt_now_ns()) == TUTTI_OK;
     case TT_TALK_DONE:
@@ -344,7 +362,7 @@ static void hear_guest(tt_controller *c, guest *g)
     g->heard_ns = tt_now_ns();
     /* What came before the end counts. */
     while (!g->is_gone &&
-           tt_pipe_next(&g->pipe, TT_TALK_TEXT, &head, &payload)) {
+           tt_pipe_next(&g->pipe, TT_CARD_MOST, &head, &payload)) {
         if (hear(c, g, &head, payload))
             continue;
         char text[TT_TALK_TEXT];
@@ -356,17 +374,35 @@ static void hear_guest(tt_controller *c, guest *g)
     lose_if_gone(c, g); /* before somebody else gets into a group with it */
 }
 
-/* The least that a member knows of. */
-static uint32_t least_cpus(const tt_controller *c,
-                           const tutti_group_decision *d)
+/* How member g connects to another one, unless it was told. */
+static void tell_card(guest *g, const guest *other)
 {
-    uint32_t least = UINT32_MAX;
-    for (uint32_t i = 0; i < d->n; i++) {
-        const guest *g = c->by_worker[d->members[i].worker];
-        uint32_t n = g ? g->n_cpus : 0;
-        least = n < least ? n : least;
-    }
-    return least;
+    uint64_t *word = &g->knows[other->worker / 64];
+    const uint64_t bit = UINT64_C(1) << other->worker % 64;
+    if (g == other || (*word & bit))
+        return;
+    *word |= bit;
+    tt_talk head = tt_talk_head(TT_TALK_CARD, 0, other->card_bytes);
+    head.who = other->worker;
+    tt_pipe_put(&g->pipe, &head, other->card);
+}
+
+/* What the member adds to what all have in common. */
+static tt_seat sit(const tutti_group_member *m, const guest *g,
+                   tt_group_head *group)
+{
+    tt_card card = {.max_payload = group->max_payload};
+    if (g)
+        memcpy(&card, g->card, sizeof(card));
+    if (!g || g->n_cpus < group->n_cpus)
+        group->n_cpus = g ? g->n_cpus : 0;
+    if (card.max_payload < group->max_payload)
+        group->max_payload = card.max_payload;
+    return (tt_seat){.worker = m->worker,
+                     .incarnation = m->incarnation,
+                     .iteration = m->iteration,
+                     .weight = m->weight,
+                     .host = g ? g->host : 0};
 }
 
 static void decided(void *ctx, const tutti_group_decision *d)
@@ -377,22 +413,23 @@ static void decided(void *ctx, const tutti_group_decision *d)
                            .kind = (uint8_t)d->kind,
                            .is_even = d->is_even,
                            .has_model = d->has_model,
-                           .n_cpus = least_cpus(c, d)};
+                           .n_cpus = UINT32_MAX,
+                           .max_payload = UINT32_MAX};
     size_t bytes = sizeof(group) + d->n * sizeof(tt_seat);
     tt_talk head = tt_talk_head(TT_TALK_GROUP, d->id, bytes);
     for (uint32_t i = 0; i < d->n; i++) {
         const tutti_group_member *m = &d->members[i];
-        const guest *g = c->by_worker[m->worker];
-        c->seats[i] = g ? g->seat : (tt_seat){.worker = m->worker};
-        c->seats[i].incarnation = m->incarnation;
-        c->seats[i].iteration = m->iteration;
-        c->seats[i].weight = m->weight;
+        tt_seat seat = sit(m, c->by_worker[m->worker], &group);
+        memcpy(c->message + sizeof(group) + i * sizeof(seat), &seat,
+               sizeof(seat));
     }
-    memcpy(c->message + sizeof(group), c->seats, d->n * sizeof(tt_seat));
     for (uint32_t i = 0; i < d->n; i++) {
         guest *g = c->by_worker[d->members[i].worker];
         group.me = i;
         memcpy(c->message, &group, sizeof(group));
+        for (uint32_t k = 0; g && k < d->n; k++)
+            if (c->by_worker[d->members[k].worker])
+                tell_card(g, c->by_worker[d->members[k].worker]);
         if (g)
             tt_pipe_put(&g->pipe, &head, c->message);
     }
@@ -516,8 +553,10 @@ static tutti_err listen_for_workers(tt_controller *c, tutti_diag *diag)
     } else {
         o.ports = c->o.ports;
     }
-    tutti_err err = tt_place_listen(c->box, &o, c->o.nest, &c->listener, &why,
-                                    diag);
+    tutti_err err = tt_link_listen(c->box, &o, &c->listener, &why, diag);
+    o.is_nest = true;
+    if (!err && !c->o.listen) /* other ways serve where it fails */
+        tt_link_listen(c->box, &o, &c->nest, NULL, NULL);
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "the controller cannot listen at %s", text);
@@ -595,9 +634,8 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
         c->message_bytes = sizeof(tt_group_head) +
                            (size_t)o->rule.n * sizeof(tt_seat);
         c->by_worker = tt_new(mem, o->rule.n, sizeof(*c->by_worker));
-        c->seats = tt_new(mem, o->rule.n, sizeof(*c->seats));
         c->message = tt_new(mem, c->message_bytes, 1);
-        if (!c->by_worker || !c->seats || !c->message)
+        if (!c->by_worker || !c->message)
             err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
     }
     if (!err)
@@ -651,7 +689,6 @@ void tt_controller_close(tt_controller *c)
     const uint32_t n = c->o.rule.n;
     tt_rule_free(c->rule);
     tt_free(&mem, c->by_worker, n, sizeof(*c->by_worker));
-    tt_free(&mem, c->seats, n, sizeof(*c->seats));
     tt_free(&mem, c->message, c->message_bytes, 1);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
@@ -661,6 +698,14 @@ void tt_controller_close(tt_controller *c)
 uint16_t tt_controller_port(const tt_controller *c)
 {
     return tt_link_listener_port(c->listener, 0);
+}
+
+void tt_controller_nest(const tt_controller *c, tt_addr *out)
+{
+    tt_link_card card = {.nest = 0};
+    if (c->nest)
+        tt_link_card_of(c->nest, &card);
+    tt_link_card_nest(&card, out);
 }
 
 void tt_controller_measure(tt_controller *c, tt_rule_metrics *out)

@@ -20,7 +20,6 @@ typedef struct tt_controller_opts {
     bool is_local;
     const char *interfaces;
     const char *ports;    /* TUTTI_PORT_RANGE; NULL: any */
-    uint64_t nest;        /* names a unix socket of this host, too; 0: none */
     uint64_t token;       /* of the job; 0: any worker may come */
     uint64_t liveness_ns; /* 0: silence never means death */
     const char *log;      /* file for the log of events and groups, or NULL */
@@ -32,6 +31,8 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
 /* Ends the connections, and with them the workers' partial reduce. */
 void tt_controller_close(tt_controller *c); /* accepts NULL */
 uint16_t tt_controller_port(const tt_controller *c);
+/* Unless o->listen: the unix socket where it listens, too. */
+void tt_controller_nest(const tt_controller *c, tt_addr *out);
 void tt_controller_measure(tt_controller *c, tt_rule_metrics *out);
 uint64_t tt_controller_n_of_size(tt_controller *c, uint32_t size);
 /* Waits until workers have come and all have gone: true; or for so long. */

@@ -1,32 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * crew.c - the group that a worker is in.
  *
+ * Team       A group of several is a light team of the engine's (engine.h), by the
+ *            controller's token and the group's number; its members are the
+ *            workers' numbers. It fails alone, and the connections stay.
  * All or nothing  Every buffer is averaged in a copy, the library's or the
- *            program's own. The buffers themselves are written in one go, at this member's commit, after the last of
- *            them is complete here. Nobody is asked: a member that has all it
- *            needs commits, one whose group broke before that keeps its model.
- *            So members of a broken group may differ, which the next groups,
- *            and the next re-centring, put right; nobody ever has half of a
- *            result, and nobody waits for a second phase.
+ *            program's own. The buffers themselves are written in one go, at this
+ *            member's commit, after the last of them is complete here. Nobody is
+ *            asked: a member that has all it needs commits, one whose group broke
+ *            before that keeps its model. So members of a broken group may differ,
+ *            which the next groups, and the next re-centring, put right; nobody
+ *            ever has half of a result, and nobody waits for a second phase.
  * Bounded    A group ends by the deadline; earlier if a member dies (the
- *            controller tells), a connection that is needed ends, a member
- *            gives up, or has reduced something else.
- * Next       job.c, ties.c. */
+ *            controller tells, or its connection does), gives up, has ended it, or
+ *            has reduced something else (the engine tells).
+ * Next       handin.c, engine/team.c. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "partial/session.h"
+
+/* Results of so many bytes are written while the engine waits. */
+static const size_t most_inside = 256 << 10;
 
 /* ----------------------------------------------------------------- begin -- */
 
 static void free_arrays(tt_worker *w)
 {
     tt_crew *c = &w->crew;
-    tt_free(&w->mem, c->seats, c->cap, sizeof(*c->seats));
     tt_free(&w->mem, c->members, c->cap, sizeof(*c->members));
     tt_free(&w->mem, c->workers, c->cap, sizeof(*c->workers));
     *c = (tt_crew){.id = 0};
@@ -39,30 +43,38 @@ static bool reserve(tt_worker *w, uint32_t n)
         return true;
     free_arrays(w);
     c->cap = n;
-    c->seats = tt_new(&w->mem, n, sizeof(*c->seats));
     c->members = tt_new(&w->mem, n, sizeof(*c->members));
     c->workers = tt_new(&w->mem, n, sizeof(*c->workers));
-    if (c->seats && c->members && c->workers)
+    if (c->members && c->workers)
         return true;
     free_arrays(w);
     return false;
 }
 
 /* Members come sorted, all different, this worker among them. */
-static bool are_sound(const tt_worker *w, const tt_crew *c)
+static bool read_seats(tt_worker *w, const unsigned char *bytes)
 {
+    tt_crew *c = &w->crew;
+    c->is_inside = true;
     for (uint32_t i = 0; i < c->n; i++) {
-        if (c->seats[i].worker >= w->n ||
-            (i > 0 && c->seats[i].worker <= c->seats[i - 1].worker) ||
-            !(c->seats[i].weight >= 0 && c->seats[i].weight <= 1))
+        tt_seat s;
+        memcpy(&s, bytes + i * sizeof(s), sizeof(s));
+        if (s.worker >= w->n || (i > 0 && s.worker <= c->workers[i - 1]) ||
+            !(s.weight >= 0 && s.weight <= 1))
             return false;
+        c->workers[i] = s.worker;
+        c->members[i] = (tt_group_member){.worker = s.worker,
+                                          .incarnation = s.incarnation,
+                                          .iteration = s.iteration,
+                                          .weight = s.weight};
+        c->is_inside = c->is_inside && s.host == w->host;
     }
-    return c->seats[c->me].worker == w->id &&
-           c->seats[c->me].incarnation == w->incarnation;
+    return c->workers[c->me] == w->id &&
+           c->members[c->me].incarnation == w->incarnation;
 }
 
-tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
-                        const unsigned char *payload)
+static tutti_err read_group(tt_worker *w, const tt_talk *head,
+                            const unsigned char *payload)
 {
     tt_group_head group;
     if (w->phase != TT_PHASE_ANNOUNCED || head->len < sizeof(group) ||
@@ -71,52 +83,45 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     memcpy(&group, payload, sizeof(group));
     if (group.n == 0 || group.n > w->n || group.me >= group.n ||
         group.kind >= TUTTI_GROUP_KIND_COUNT ||
+        (group.n > 1 && group.max_payload < TT_CARD_LEAST_PAYLOAD) ||
         head->len != sizeof(group) + group.n * sizeof(tt_seat))
         return TUTTI_EPROTO;
     if (!reserve(w, group.n))
         return TUTTI_ENOMEM;
     tt_crew *c = &w->crew;
-    c->id = head->number;
-    c->iteration = group.iteration;
-    c->kind = (tt_group_kind)group.kind;
-    c->n = group.n;
-    c->me = group.me;
-    c->is_even = group.is_even != 0;
-    c->has_model = group.has_model != 0;
-    c->n_cpus = group.n_cpus;
-    c->is_inside = true;
-    c->n_jobs = 0;
-    c->err = TUTTI_OK;
-    c->jobs = NULL;
-    c->jobs_end = &c->jobs;
-    c->deadline_ns = tt_now_ns() + w->o.timeout_ns;
-    memcpy(c->seats, payload + sizeof(group), group.n * sizeof(tt_seat));
-    if (!are_sound(w, c))
-        return TUTTI_EPROTO;
-    for (uint32_t i = 0; i < c->n; i++) {
-        const tt_seat *s = &c->seats[i];
-        c->workers[i] = s->worker;
-        c->members[i] = (tt_group_member){.worker = s->worker,
-                                          .incarnation = s->incarnation,
-                                          .iteration = s->iteration,
-                                          .weight = s->weight};
-        c->is_inside = c->is_inside && s->host == w->host;
-    }
+    *c = (tt_crew){.id = head->number,
+                   .iteration = group.iteration,
+                   .kind = (tt_group_kind)group.kind,
+                   .n = group.n,
+                   .me = group.me,
+                   .n_cpus = group.n_cpus,
+                   .max_payload = group.max_payload,
+                   .is_even = group.is_even != 0,
+                   .has_model = group.has_model != 0,
+                   .members = c->members,
+                   .workers = c->workers,
+                   .jobs_end = &c->jobs,
+                   .deadline_ns = tt_now_ns() + w->o.timeout_ns,
+                   .cap = c->cap};
+    return read_seats(w, payload + sizeof(group)) ? TUTTI_OK : TUTTI_EPROTO;
+}
+
+tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
+                        const unsigned char *payload)
+{
+    tt_crew *c = &w->crew;
+    tutti_err err = read_group(w, head, payload);
+    const tt_group_opts opts = {
+        .origin = w->token, .number = c->id, .members = c->workers, .n = c->n};
+    if (!err && c->n > 1)
+        err = tt_group_create(w->mesh, &opts, &c->team);
+    if (err)
+        return err;
     w->n_groups++;
     w->phase = TT_PHASE_GROUP;
     tt_worker_call(w, TUTTI_OK);
     tt_handin_begin(w);
     return TUTTI_OK;
-}
-
-tt_job *tt_crew_job(tt_worker *w, uint64_t group, uint32_t bucket)
-{
-    if (w->phase < TT_PHASE_GROUP || w->crew.id != group || w->crew.err)
-        return NULL;
-    for (tt_job *job = w->crew.jobs; job; job = job->next)
-        if (job->bucket == bucket)
-            return job;
-    return NULL;
 }
 
 /* ------------------------------------------------------------------- end -- */
@@ -131,28 +136,49 @@ static void say_done(tt_worker *w, tutti_err err, const char *why)
     tt_visit_say(w, &head, why);
 }
 
-static void finish_job(tt_job *job, tutti_err err)
+/* After it the engine has nothing of the jobs any more. */
+static void leave_team(tt_worker *w)
 {
-    tt_worker_done done = job->done;
-    job->done = NULL;
-    if (done)
-        done(job->arg, err);
+    tt_crew *c = &w->crew;
+    if (!c->team)
+        return;
+    tt_engine_lock(w->o.engine);
+    tt_team_leave(c->team);
+    tt_engine_unlock(w->o.engine);
+    tt_mesh_unref(w->mesh);
+    c->team = NULL;
 }
 
 /* The group is over, well or broken; its members can still be read. */
 void tt_crew_end(tt_worker *w)
 {
     tt_crew *c = &w->crew;
-    bool was_empty = !c->jobs || !c->jobs->walk.b;
+    leave_team(w);
     while (c->jobs) {
         tt_job *job = c->jobs;
         c->jobs = job->next;
-        tt_ties_forget(w, job);
         tt_job_free(job);
     }
     c->jobs_end = &c->jobs;
     w->phase = TT_PHASE_IDLE;
-    tt_ties_over(w, was_empty);
+}
+
+static bool is_complete(tt_job *job)
+{
+    return atomic_load_explicit(&job->is_over, memory_order_acquire) &&
+           !job->err;
+}
+
+/* The others hear from the engine, too, where they are connected. */
+static void fail_team(tt_worker *w, tutti_err err, const char *text)
+{
+    if (!w->crew.team)
+        return;
+    tt_engine_lock(w->o.engine);
+    tt_team_fail(w->crew.team, err == TUTTI_EMISMATCH ? err : TUTTI_EPEER,
+                 TT_NONE, text);
+    tt_engine_flush(w->o.engine);
+    tt_engine_unlock(w->o.engine);
 }
 
 void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
@@ -167,93 +193,139 @@ void tt_crew_break(tt_worker *w, tutti_err err, bool tells, const char *fmt,
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     c->err = err;
-    w->ended = w->broken = c->id;
-    tt_views_ended(w);
     w->n_broken++;
     tt_worker_note(w, "group %llu broke: %s", (unsigned long long)c->id, text);
     TT_INFO("worker %u: %s", w->id, w->text);
     if (tells)
         say_done(w, err, text);
-    for (tt_job *job = c->jobs; job; job = job->next) {
-        tt_ties_forget(w, job);
-        /* One that is complete may not have been told yet, and nobody will. */
-        finish_job(job, tt_walk_is_done(&job->walk) ? TUTTI_OK : err);
-    }
+    fail_team(w, err, text);
+    /* One that is complete may not have been told yet, and nobody will. */
+    for (tt_job *job = c->jobs; job; job = job->next)
+        tt_job_end(job, is_complete(job) ? TUTTI_OK : err);
     if (w->phase == TT_PHASE_COMMIT) {
         tt_crew_end(w);
         tt_worker_call(w, err);
     }
 }
 
-static bool is_complete(const tt_crew *c)
+/* "rank 3 is lost" -> "worker 3 is lost": ranks of the mesh are workers. */
+static void name_workers(const char *from, char *to, size_t size)
 {
+    static const char *const words[][2] = {{"rank ", "worker "},
+                                           {"ranks ", "workers "}};
+    size_t n = 0;
+    while (*from && n + 1 < size) {
+        const char *word = NULL;
+        for (int i = 0; i < 2 && !word; i++) {
+            size_t len = strlen(words[i][0]);
+            if (strncmp(from, words[i][0], len) != 0 || from[len] < '0' ||
+                from[len] > '9')
+                continue;
+            word = words[i][1];
+            from += len;
+        }
+        if (word)
+            n += (size_t)snprintf(to + n, size - n, "%s", word);
+        else
+            to[n++] = *from++;
+    }
+    to[n < size ? n : size - 1] = '\0';
+}
+
+void tt_crew_fail(tt_worker *w)
+{
+    static const char same[] = "; all members must reduce the same buffers in "
+                               "the same order, by the same planner";
+    const char *why;
+    char text[TT_TALK_TEXT];
+    if (!w->crew.team)
+        return;
+    tt_engine_lock(w->o.engine);
+    tutti_err err = tt_team_state(w->crew.team, &why);
+    name_workers(why, text, sizeof(text));
+    tt_engine_unlock(w->o.engine);
+    if (!err)
+        return;
+    /* What another member has said ends so already. */
+    bool is_bare = err == TUTTI_EMISMATCH && !strstr(text, "the same buffers");
+    tt_crew_break(w, err == TUTTI_EABORTED ? TUTTI_EPEER : err, true, "%s%s",
+                  text, is_bare ? same : "");
+}
+
+static size_t bytes_to_write(const tt_crew *c)
+{
+    size_t bytes = 0;
     for (const tt_job *job = c->jobs; job; job = job->next)
-        if (!tt_walk_is_done(&job->walk))
-            return false;
-    return true;
+        if (!job->what.is_scratch)
+            bytes += job->what.count * tutti_type_bytes(job->what.type);
+    return bytes;
+}
+
+/* The team is left later where the engine is in the middle of it. */
+static void commit(tt_worker *w)
+{
+    tt_crew *c = &w->crew;
+    if (w->is_inside && bytes_to_write(c) > most_inside) {
+        tt_worker_wake(w);
+        return;
+    }
+    for (tt_job *job = c->jobs; job; job = job->next)
+        if (job->what.count > 0 && !job->what.is_scratch)
+            memcpy(job->what.buf, job->copy.at,
+                   job->what.count * tutti_type_bytes(job->what.type));
+    w->is_newcomer = w->is_newcomer && !c->has_model;
+    w->phase = TT_PHASE_ENDED;
+    say_done(w, TUTTI_OK, NULL);
+    tt_worker_call(w, TUTTI_OK);
+    if (w->is_inside)
+        tt_worker_wake(w);
+    else
+        tt_crew_end(w);
 }
 
 void tt_crew_advance(tt_worker *w)
 {
     tt_crew *c = &w->crew;
+    bool has_all = true;
+    bool has_failed = false;
     if (w->phase < TT_PHASE_GROUP || c->err)
         return;
-    for (tt_job *job = c->jobs; job; job = job->next)
-        if (tt_walk_is_done(&job->walk) && job->done)
-            finish_job(job, TUTTI_OK);
-    if (w->phase != TT_PHASE_COMMIT || !is_complete(c))
-        return;
-    for (tt_job *job = c->jobs; job; job = job->next)
-        tt_job_write(job);
-    w->ended = c->id;
-    tt_views_ended(w);
-    w->is_newcomer = w->is_newcomer && !c->has_model;
-    say_done(w, TUTTI_OK, NULL);
-    tt_crew_end(w);
-    tt_worker_call(w, TUTTI_OK);
+    for (tt_job *job = c->jobs; job; job = job->next) {
+        bool is_over = atomic_load_explicit(&job->is_over,
+                                            memory_order_acquire);
+        has_all &= is_over && !job->err;
+        has_failed |= is_over && job->err;
+        if (is_over && !job->err)
+            tt_job_end(job, TUTTI_OK);
+    }
+    if (has_failed && !w->is_inside) /* its thread has been woken for that */
+        tt_crew_fail(w);
+    else if (has_all && w->phase == TT_PHASE_COMMIT)
+        commit(w);
 }
 
 /* ------------------------------------------------------------- watching -- */
 
-bool tt_crew_agrees(tt_worker *w, const tt_job *job, uint32_t other,
-                    const tt_bind *bind)
-{
-    if (bind->fingerprint == job->fingerprint)
-        return true;
-    tt_crew_break(w, TUTTI_EMISMATCH, true,
-                  "buffer %u is %llu of %s at worker %u and %llu of %s at "
-                  "worker %u; all members must reduce the same buffers in the "
-                  "same order, by the same planner",
-                  job->bucket, (unsigned long long)job->o.count,
-                  tutti_type_name(job->o.type), w->id,
-                  (unsigned long long)bind->count,
-                  tutti_type_name((tutti_type)bind->type), other);
-    return false;
-}
-
 /* A sentence about who is missing. */
 static void break_late(tt_worker *w)
 {
-    tt_crew *c = &w->crew;
-    double s = (double)w->o.timeout_ns * 1e-9;
-    for (const tt_job *job = c->jobs; job; job = job->next)
-        for (uint32_t p = 0;
-             !tt_walk_is_done(&job->walk) && p < job->walk.b->n_partners; p++) {
-            uint32_t other = c->workers[job->walk.b->partners[p].peer];
-            if (tt_job_is_done_with(job, p))
-                continue;
-            /* The first is begun with its first slice, which may wait for a
-             * third worker's. */
-            const char *what = job->has_bound[p] ? "has not finished"
-                               : job->bucket > 0 ? "has not begun"
-                                                 : "has sent nothing of";
-            tt_crew_break(w, TUTTI_ETIMEOUT, true,
-                          "worker %u %s buffer %u within %.3g s", other, what,
-                          job->bucket, s);
-            return;
-        }
-    tt_crew_break(w, TUTTI_ETIMEOUT, true,
-                  "worker %u has not committed it within %.3g s", w->id, s);
+    const tt_crew *c = &w->crew;
+    const double s = (double)w->o.timeout_ns * 1e-9;
+    uint32_t other = TT_NONE;
+    uint64_t bucket = 0;
+    bool has_begun = false;
+    tt_engine_lock(w->o.engine);
+    if (c->team)
+        other = tt_team_awaits(c->team, &bucket, &has_begun);
+    tt_engine_unlock(w->o.engine);
+    if (other != TT_NONE)
+        tt_crew_break(w, TUTTI_ETIMEOUT, true,
+                      "worker %u has not %s buffer %llu within %.3g s", other,
+                      has_begun ? "finished" : "begun",
+                      (unsigned long long)bucket, s);
+    else
+        tt_crew_break(w, TUTTI_ETIMEOUT, true,
+                      "worker %u has not committed it within %.3g s", w->id, s);
 }
 
 void tt_crew_check(tt_worker *w, uint64_t now)
@@ -263,26 +335,8 @@ void tt_crew_check(tt_worker *w, uint64_t now)
         break_late(w);
 }
 
-bool tt_crew_needs(const tt_worker *w, const tt_tie *tie)
-{
-    const tt_crew *c = &w->crew;
-    if (w->phase < TT_PHASE_GROUP || c->err)
-        return false;
-    for (const tt_job *job = c->jobs; job; job = job->next) {
-        for (uint32_t p = 0; job->walk.b && p < job->walk.b->n_partners; p++) {
-            uint32_t member = job->walk.b->partners[p].peer;
-            if (c->workers[member] == tie->worker &&
-                c->seats[member].incarnation == tie->incarnation &&
-                !tt_job_is_done_with(job, p))
-                return true;
-        }
-    }
-    return false;
-}
-
 void tt_crew_fini(tt_worker *w)
 {
-    if (w->phase >= TT_PHASE_GROUP)
-        tt_crew_end(w);
+    tt_crew_end(w);
     free_arrays(w);
 }

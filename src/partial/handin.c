@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * handin.c - from a buffer that a worker hands in to a job of its group.
+ * handin.c - from a buffer that a worker hands in to a call of its group.
  *
- *   buffer --copy--> draft --plan, prove, bind--> job --> ties.c
+ *   buffer --copy--> job --plan, prove, bind--> program --> a call of the engine
  *
- * Early      A draft may come before the group is known: then it waits, and is
+ * Copy       A member contributes its buffer times its weight, in a copy of it that
+ *            is averaged in place; where all weights are equal the sum is divided
+ *            once, by the rank that completes it.
+ * Early      A buffer may come before the group is known: then it waits, and is
  *            begun by the worker's own thread in the turn that brings the
  *            group, so nobody else has to wake up in between. A program that
  *            hands in everything right after its announcement waits once.
@@ -12,94 +15,157 @@
  *            happens once for each size of group, or for each set of members
  *            where the network is known. Whatever is handed in while it plans
  *            waits for its turn.
- * Next       job.c performs the job, crew.c ends it. */
+ * Next       engine/engine.h performs the call, crew.c ends the group. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "partial/session.h"
 #include "verify/verify.h"
 
-static const uint32_t most_payload = 1 << 20;
-
 /* ----------------------------------------------------------------- plans -- */
 
+/* What a plan is made for. */
+typedef struct errand {
+    tt_worker_shape shape;
+    uint64_t key, count;
+    uint32_t me, elem_bytes, max_payload;
+} errand;
+
 /* A part of the schedule bound to this shape. */
-static tutti_err make_bound(tt_worker *w, const tt_worker_shape *shape,
-                            uint32_t me, uint64_t count, uint32_t elem_bytes,
-                            tt_bound **out, tutti_diag *diag)
+static tutti_err make_bound(tt_worker *w, const errand *e, tt_bound **out,
+                            tutti_diag *diag)
 {
     tt_worker_plan plan = {0};
     tt_part *part = NULL;
-    tutti_err err = w->o.plan(w->o.plan_ctx, shape, &plan, diag);
+    tutti_err err = w->o.plan(w->o.plan_ctx, &e->shape, &plan, diag);
     if (!err)
         err = tt_verify(plan.schedule, &w->mem, diag);
     if (!err)
-        err = tt_part_extract(plan.schedule, me, &w->mem, &part);
+        err = tt_part_extract(plan.schedule, e->me, &w->mem, &part);
     if (!err) {
         uint64_t window = w->settings.window;
         tt_shape what = {.coll = TUTTI_ALL_REDUCE,
-                         .rank = me,
-                         .n_ranks = shape->n,
+                         .rank = e->me,
+                         .n_ranks = e->shape.n,
                          .root = TT_NONE,
-                         .elem_bytes = elem_bytes,
-                         .count = count};
+                         .elem_bytes = e->elem_bytes,
+                         .count = e->count};
         tt_layout lay = {.in_place = true,
                          .front_bytes = plan.front_bytes,
                          .front_window_bytes = plan.front_window_bytes,
                          .staging_max_bytes = w->settings.staging_max_bytes,
                          .window = window ? (uint32_t)window : TT_USUAL_WINDOW,
-                         .max_payload = most_payload};
+                         .max_payload = e->max_payload};
         tt_shape_layout(&what, &lay);
         err = tt_bound_create(part, &lay, &w->mem, out);
     }
     tt_part_free(part);
     tt_sched_free(plan.schedule);
+    return err;
+}
+
+static tutti_err make_program(tt_worker *w, const errand *e, tt_program **out,
+                              tutti_diag *diag)
+{
+    tt_bound *bound = NULL;
+    tutti_err err = make_bound(w, e, &bound, diag);
+    if (!err)
+        err = tt_program_create(bound, &w->mem, out);
+    if (err)
+        tt_bound_unref(bound);
     return err == TUTTI_ENOMEM ? tt_fail(diag, err, "out of memory") : err;
 }
 
-static uint64_t key_of(const tt_worker *w, const tt_worker_shape *shape,
-                       uint32_t me, uint64_t count, uint32_t elem_bytes)
+/* The members are the crew's: they go with the group. */
+static errand errand_of(const tt_worker *w, const tt_job *job)
 {
-    uint64_t key = tt_fnv1a_u64(TT_FNV1A_START, shape->n);
-    key = tt_fnv1a_u64(key, me);
-    key = tt_fnv1a_u64(key, shape->is_inside);
-    key = tt_fnv1a_u64(key, shape->n_cpus);
-    key = tt_fnv1a_u64(key, count);
-    key = tt_fnv1a_u64(key, elem_bytes);
+    const tt_crew *c = &w->crew;
+    const uint32_t elem_bytes = (uint32_t)tutti_type_bytes(job->what.type);
+    errand e = {.shape = {.workers = c->workers,
+                          .n = c->n,
+                          .n_cpus = c->n_cpus,
+                          .is_inside = c->is_inside,
+                          .bytes = (job->what.count ? job->what.count : 1) *
+                                   elem_bytes},
+                .count = job->what.count,
+                .me = c->me,
+                .elem_bytes = elem_bytes,
+                .max_payload = c->max_payload};
+    e.key = tt_fnv1a_u64(TT_FNV1A_START, c->n);
+    e.key = tt_fnv1a_u64(e.key, c->me);
+    e.key = tt_fnv1a_u64(e.key, c->is_inside);
+    e.key = tt_fnv1a_u64(e.key, c->n_cpus);
+    e.key = tt_fnv1a_u64(e.key, c->max_payload);
+    e.key = tt_fnv1a_u64(e.key, e.count);
+    e.key = tt_fnv1a_u64(e.key, elem_bytes);
     if (w->o.plans_by_member)
-        key = tt_fnv1a(key, shape->workers, shape->n * sizeof(uint32_t));
-    return key;
+        e.key = tt_fnv1a(e.key, c->workers, c->n * sizeof(uint32_t));
+    return e;
 }
 
-/* [locked] With a reference for the caller; NULL: not there. */
-static tt_bound *find_bound(tt_worker *w, uint64_t key)
+/* [locked] NULL: not there. It may go when the lock does. */
+static tt_program *find_program(tt_worker *w, uint64_t key)
 {
-    for (int i = 0; i < TT_BOUNDS_KEPT; i++) {
-        tt_bound_entry *e = &w->bounds[i];
-        if (!e->bound || e->key != key)
+    for (int i = 0; i < TT_PROGRAMS_KEPT; i++) {
+        tt_program_entry *e = &w->programs[i];
+        if (!e->program || e->key != key)
             continue;
         e->used = ++w->n_lookups;
-        tt_bound_ref(e->bound);
-        return e->bound;
+        return e->program;
     }
     return NULL;
 }
 
 /* [locked] */
-static void keep_bound(tt_worker *w, uint64_t key, tt_bound *bound)
+static void keep_program(tt_worker *w, uint64_t key, tt_program *program)
 {
-    tt_bound_entry *oldest = &w->bounds[0];
-    for (int i = 1; i < TT_BOUNDS_KEPT; i++)
-        if (w->bounds[i].used < oldest->used)
-            oldest = &w->bounds[i];
-    tt_bound_unref(oldest->bound);
-    tt_bound_ref(bound);
-    *oldest = (tt_bound_entry){bound, key, ++w->n_lookups};
+    tt_program_entry *oldest = &w->programs[0];
+    for (int i = 1; i < TT_PROGRAMS_KEPT; i++)
+        if (w->programs[i].used < oldest->used)
+            oldest = &w->programs[i];
+    tt_engine_lock(w->o.engine);
+    tt_program_unref(oldest->program);
+    tt_engine_unlock(w->o.engine);
+    *oldest = (tt_program_entry){program, key, ++w->n_lookups};
 }
 
-/* ---------------------------------------------------------------- drafts -- */
+void tt_programs_free(tt_worker *w)
+{
+    tt_engine_lock(w->o.engine);
+    for (int i = 0; i < TT_PROGRAMS_KEPT; i++)
+        tt_program_unref(w->programs[i].program);
+    tt_engine_unlock(w->o.engine);
+}
 
-static tutti_err check(tt_worker *w, const tt_draft *d)
+/* [locked] Without the lock while it plans, if unlocks: the group may be over
+ * then. */
+static tutti_err find_or_plan(tt_worker *w, const tt_job *job, bool unlocks,
+                              tt_program **out, tutti_diag *diag)
+{
+    errand e = errand_of(w, job);
+    *out = find_program(w, e.key);
+    if (*out)
+        return TUTTI_OK;
+    const size_t n = e.shape.n;
+    uint32_t *workers = tt_new(&w->mem, n, sizeof(*workers));
+    if (!workers)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    memcpy(workers, e.shape.workers, n * sizeof(*workers));
+    e.shape.workers = workers;
+    if (unlocks)
+        pthread_mutex_unlock(&w->lock);
+    tutti_err err = make_program(w, &e, out, diag);
+    if (unlocks)
+        pthread_mutex_lock(&w->lock);
+    if (!err)
+        keep_program(w, e.key, *out);
+    tt_free(&w->mem, workers, n, sizeof(*workers));
+    return err;
+}
+
+/* ------------------------------------------------------------------ jobs -- */
+
+static tutti_err check(tt_worker *w, const tt_worker_buffer *what)
 {
     if (w->err)
         return w->err;
@@ -108,180 +174,164 @@ static tutti_err check(tt_worker *w, const tt_draft *d)
     if (w->phase == TT_PHASE_COMMIT || w->early.is_there)
         return tt_worker_refuse(w, TUTTI_EINVAL,
                                 "the group is being committed");
-    if (w->phase == TT_PHASE_IDLE)
+    if (w->phase <= TT_PHASE_ENDED)
         return tt_worker_refuse(
             w, TUTTI_EINVAL, "there is no group to reduce in: announce first");
-    if (!tt_scale_kernel(d->what.type))
+    if (!tt_scale_kernel(what->type))
         return tt_worker_refuse(
             w, TUTTI_EINVAL,
             "partial reduce averages f16, bf16, f32 and f64 only");
-    if (!d->what.buf && d->what.count > 0)
+    if (!what->buf && what->count > 0)
         return tt_worker_refuse(w, TUTTI_EINVAL, "the buffer is NULL");
-    if (d->what.count > SIZE_MAX / 16)
+    if (what->count > SIZE_MAX / 16)
         return tt_worker_refuse(w, TUTTI_EINVAL, "the buffer is too large");
     return TUTTI_OK;
 }
 
-static void free_draft(tt_worker *w, tt_draft *d)
+void tt_job_free(tt_job *job)
 {
-    tt_copy_drop(&w->spares, &d->copy);
-    tt_free(&w->mem, d, 1, sizeof(*d));
+    tt_worker *w = job->w;
+    tt_copy_drop(&w->spares, &job->copy);
+    tt_free(&w->mem, job, 1, sizeof(*job));
 }
 
-/* A copy of it, and of the buffer where that is needed. */
-static tt_draft *copy_draft(tt_worker *w, const tt_draft *from)
+void tt_job_end(tt_job *job, tutti_err err)
 {
-    tt_draft *d = tt_new(&w->mem, 1, sizeof(*d));
-    if (!d)
+    tt_worker_done done = job->done;
+    job->done = NULL;
+    tt_worker_end(job->w, done, job->arg, err);
+}
+
+/* [not locked] With a copy of the buffer where that is needed. */
+static tt_job *make_job(tt_worker *w, const tt_worker_buffer *what,
+                        tt_worker_done done, void *arg)
+{
+    tt_job *job = tt_new(&w->mem, 1, sizeof(*job));
+    if (!job)
         return NULL;
-    *d = *from;
-    if (d->what.is_scratch) {
-        d->copy = (tt_copy){.at = d->what.buf};
-        return d;
+    *job = (tt_job){.w = w, .what = *what, .done = done, .arg = arg};
+    if (what->is_scratch) {
+        job->copy = (tt_copy){.at = what->buf};
+        return job;
     }
-    if (tt_copy_make(&w->spares, d->what.buf,
-                     d->what.count * tutti_type_bytes(d->what.type),
-                     &d->copy)) {
-        tt_free(&w->mem, d, 1, sizeof(*d));
+    if (tt_copy_make(&w->spares, what->buf,
+                     what->count * tutti_type_bytes(what->type), &job->copy)) {
+        tt_free(&w->mem, job, 1, sizeof(*job));
         return NULL;
     }
-    return d;
+    return job;
 }
 
 /* ----------------------------------------------------------------- begin -- */
 
-/* What a plan is made for, in memory of its own: the group may end while it is
- * made. */
-typedef struct errand {
-    tt_worker_shape shape;
-    uint64_t group, key;
-    uint32_t me, elem_bytes;
-    tt_bound *bound; /* a reference; NULL: alone, or to be made */
-} errand;
-
-static tt_worker_shape shape_of(const tt_crew *c, const tt_draft *d)
+/* The engine's callback, under its lock. */
+static void on_over(void *arg, tutti_err err)
 {
-    return (tt_worker_shape){.workers = c->workers,
-                             .n = c->n,
-                             .n_cpus = c->n_cpus,
-                             .is_inside = c->is_inside,
-                             .bytes = d->what.count *
-                                      tutti_type_bytes(d->what.type)};
+    tt_job *job = arg;
+    tt_worker *w = job->w;
+    job->err = err;
+    atomic_store_explicit(&job->is_over, true, memory_order_release);
+    if (err || pthread_mutex_trylock(&w->lock) != 0) {
+        tt_worker_wake(w);
+        return;
+    }
+    w->is_inside = true;
+    tt_crew_advance(w);
+    w->is_inside = false;
+    pthread_mutex_unlock(&w->lock);
 }
 
-/* [locked] The group is there, and well. */
-static tutti_err prepare(tt_worker *w, const tt_draft *d, errand *e)
+/* The member's contribution. */
+static void weigh(const tt_crew *c, tt_job *job)
+{
+    const tt_worker_buffer *what = &job->what;
+    const double weight = c->members[c->me].weight;
+    if (what->count == 0 || c->is_even)
+        return;
+    if (weight > 0)
+        tt_scale_kernel(what->type)(job->copy.at, job->copy.at, what->count,
+                                    weight);
+    else
+        memset(job->copy.at, 0, what->count * tutti_type_bytes(what->type));
+}
+
+/* Of what all members must agree on beyond the call's own fields. */
+static uint64_t shape_hash(const tt_bound *bound)
+{
+    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, bound->window);
+    return tt_fnv1a_u64(hash, bound->elem_bytes);
+}
+
+/* [locked] */
+static tutti_err call(tt_worker *w, tt_job *job, tt_program *program)
 {
     const tt_crew *c = &w->crew;
-    uint32_t *workers = tt_new(&w->mem, c->n, sizeof(*workers));
-    if (!workers)
-        return TUTTI_ENOMEM;
-    memcpy(workers, c->workers, c->n * sizeof(*workers));
-    uint32_t elem = (uint32_t)tutti_type_bytes(d->what.type);
-    *e = (errand){.shape = shape_of(c, d),
-                  .group = c->id,
-                  .me = c->me,
-                  .elem_bytes = elem};
-    e->shape.workers = workers;
-    e->key = key_of(w, &e->shape, e->me, d->what.count, elem);
-    if (c->n > 1 && d->what.count > 0)
-        e->bound = find_bound(w, e->key);
-    return TUTTI_OK;
-}
-
-/* [locked] Plans, where that has not been done; without the lock if unlocks. */
-static tutti_err plan(tt_worker *w, const tt_draft *d, errand *e, bool unlocks,
-                      tutti_diag *diag)
-{
-    if (e->bound || e->shape.n == 1 || d->what.count == 0)
-        return TUTTI_OK;
-    if (unlocks)
-        pthread_mutex_unlock(&w->lock);
-    tutti_err err = make_bound(w, &e->shape, e->me, d->what.count,
-                               e->elem_bytes, &e->bound, diag);
-    if (unlocks)
-        pthread_mutex_lock(&w->lock);
+    const tt_bound *bound = tt_program_bound(program);
+    const tt_op_start start = {
+        .program = program,
+        .call = {.coll = TUTTI_ALL_REDUCE,
+                 .type = (uint8_t)job->what.type,
+                 .op = c->is_even ? TUTTI_AVG : TUTTI_SUM,
+                 .root = TT_NONE,
+                 .count = job->what.count,
+                 .schedule_id = bound->schedule_id,
+                 .shape = shape_hash(bound)},
+        .in = job->copy.at,
+        .out = job->copy.at,
+        .in_elems = job->what.count,
+        .deadline_ns = UINT64_MAX, /* the crew has one */
+        .done = on_over,
+        .arg = job,
+    };
+    weigh(c, job);
+    tt_engine_lock(w->o.engine);
+    tutti_err err = tt_op_begin(c->team, &start);
     if (!err)
-        keep_bound(w, e->key, e->bound);
+        tt_engine_nudge(w->o.engine);
+    tt_engine_unlock(w->o.engine);
     return err;
 }
 
-static uint64_t fingerprint(const tt_crew *c, const tt_job *job)
-{
-    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, c->id);
-    hash = tt_fnv1a_u64(hash, job->bucket);
-    hash = tt_fnv1a_u64(hash, job->o.count);
-    hash = tt_fnv1a_u64(hash, (uint64_t)job->o.type);
-    hash = tt_fnv1a_u64(hash, job->walk.b ? job->walk.b->window : 0);
-    return tt_fnv1a_u64(hash, job->walk.b ? job->walk.b->schedule_id : 0);
-}
-
 /* [locked] The group may be over by now. */
-static tutti_err check_group(tt_worker *w, const errand *e)
+static tutti_err check_group(tt_worker *w, uint64_t group)
 {
     if (w->err)
         return w->err;
-    if (w->crew.id != e->group || w->phase != TT_PHASE_GROUP)
+    if (w->crew.id != group || w->phase != TT_PHASE_GROUP)
         return tt_worker_refuse(w, TUTTI_EINVAL,
                                 "the group has ended meanwhile");
     return w->crew.err;
 }
 
-/* [locked] The bound part and the copy are the job's then. */
-static tutti_err make_job(tt_worker *w, tt_draft *d, errand *e, tt_job **out)
-{
-    const tt_crew *c = &w->crew;
-    const tt_job_opts o = {.bound = e->bound,
-                           .buf = d->what.buf,
-                           .copy = d->copy,
-                           .count = d->what.count,
-                           .type = d->what.type,
-                           .weight = c->members[c->me].weight,
-                           .is_even = c->is_even,
-                           .n = c->n};
-    tutti_err err = tt_job_create(&o, &w->spares, out);
-    if (err)
-        return err;
-    e->bound = NULL;
-    d->copy = (tt_copy){.at = NULL};
-    (*out)->done = d->done;
-    (*out)->arg = d->arg;
-    return TUTTI_OK;
-}
-
-/* [locked] */
-static void hand_in(tt_worker *w, tt_job *job)
+/* [locked] The group is there, and well. The job is the crew's then, or else the
+ * caller's, and its outcome is not told. */
+static tutti_err begin(tt_worker *w, tt_job *job, bool unlocks)
 {
     tt_crew *c = &w->crew;
-    job->bucket = c->n_jobs++;
-    job->fingerprint = fingerprint(c, job);
-    *c->jobs_end = job;
-    c->jobs_end = &job->next;
-    tt_ties_need(w, job);
-}
-
-/* [locked] On an error the outcome is not told. */
-static tutti_err begin(tt_worker *w, tt_draft *d, bool unlocks)
-{
-    errand e = {.bound = NULL};
+    const uint64_t group = c->id;
+    tt_program *program = NULL;
     tutti_diag diag;
-    tt_job *job = NULL;
     tt_diag_clear(&diag);
-    tutti_err err = prepare(w, d, &e);
-    if (!err)
-        err = plan(w, d, &e, unlocks, &diag);
-    tutti_err over = e.group ? check_group(w, &e) : TUTTI_OK;
-    if (!err && !over)
-        err = make_job(w, d, &e, &job);
-    if (err && !over)
+    tutti_err err = c->team ? find_or_plan(w, job, unlocks, &program, &diag)
+                            : TUTTI_OK;
+    tutti_err over = check_group(w, group);
+    if (over)
+        return over;
+    if (!err && c->team)
+        err = call(w, job, program);
+    else if (!err)
+        job->is_over = true; /* it is its own average */
+    if (err)
+        tt_crew_fail(w);
+    if (err && !c->err)
         tt_crew_break(w, err, true, "worker %u cannot begin a buffer: %s",
                       w->id, diag.text[0] ? diag.text : tutti_strerror(err));
-    if (job)
-        hand_in(w, job);
-    tt_bound_unref(e.bound);
-    tt_free(&w->mem, (void *)(uintptr_t)e.shape.workers, e.shape.n,
-            sizeof(uint32_t));
-    return over ? over : err;
+    if (err)
+        return c->err;
+    job->bucket = c->n_jobs++;
+    *c->jobs_end = job;
+    c->jobs_end = &job->next;
+    return TUTTI_OK;
 }
 
 /* ----------------------------------------------------------------- early -- */
@@ -295,40 +345,33 @@ bool tt_handin_waits(const tt_worker *w)
 /* [locked] Begins the first that waits, or tells it why not. */
 static void begin_first(tt_worker *w, bool unlocks)
 {
-    tt_draft *d = w->drafts;
-    w->drafts = d->next;
+    tt_job *job = w->drafts;
+    w->drafts = job->next;
+    job->next = NULL;
     if (!w->drafts)
         w->drafts_end = &w->drafts;
     tutti_err err = w->phase == TT_PHASE_GROUP ? w->crew.err : TUTTI_EABORTED;
     if (!err)
-        err = begin(w, d, unlocks);
-    if (err && d->done)
-        d->done(d->arg, err);
-    free_draft(w, d);
+        err = begin(w, job, unlocks);
+    if (!err)
+        return;
+    tt_job_end(job, err);
+    tt_job_free(job);
 }
 
 /* [locked] */
-static bool is_planned(tt_worker *w, const tt_draft *d)
+static bool is_planned(tt_worker *w, const tt_job *job)
 {
     const tt_crew *c = &w->crew;
-    const tt_worker_shape shape = shape_of(c, d);
-    if (c->err || c->n == 1 || d->what.count == 0)
-        return true;
-    tt_bound *bound =
-        find_bound(w, key_of(w, &shape, c->me, d->what.count,
-                             (uint32_t)tutti_type_bytes(d->what.type)));
-    tt_bound_unref(bound);
-    return bound != NULL;
+    return c->err || !c->team || find_program(w, errand_of(w, job).key);
 }
 
 static void *plan_main(void *arg)
 {
     tt_worker *w = arg;
     pthread_mutex_lock(&w->lock);
-    while (w->drafts) {
+    while (w->drafts)
         begin_first(w, true);
-        tt_worker_wake(w); /* it sends */
-    }
     w->is_planning = false;
     tt_worker_commit_early(w);
     tt_worker_wake(w);
@@ -357,11 +400,10 @@ void tt_handin_drop(tt_worker *w, tutti_err err)
 {
     w->lacks_draft = false;
     while (w->drafts) {
-        tt_draft *d = w->drafts;
-        w->drafts = d->next;
-        if (d->done)
-            d->done(d->arg, err);
-        free_draft(w, d);
+        tt_job *job = w->drafts;
+        w->drafts = job->next;
+        tt_job_end(job, err);
+        tt_job_free(job);
     }
     w->drafts_end = &w->drafts;
 }
@@ -391,25 +433,23 @@ static tutti_err lack(tt_worker *w)
 tutti_err tt_worker_reduce(tt_worker *w, const tt_worker_buffer *what,
                            tt_worker_done done, void *arg)
 {
-    const tt_draft new = {.what = *what, .done = done, .arg = arg};
     pthread_mutex_lock(&w->lock);
-    tutti_err err = check(w, &new);
+    tutti_err err = check(w, what);
     pthread_mutex_unlock(&w->lock);
     if (err)
         return err;
-    tt_draft *d = copy_draft(w, &new);
+    tt_job *job = make_job(w, what, done, arg);
     pthread_mutex_lock(&w->lock);
-    err = d ? check(w, d) : lack(w);
+    err = job ? check(w, what) : lack(w);
     if (!err && tt_handin_waits(w)) {
-        *w->drafts_end = d;
-        w->drafts_end = &d->next;
-        d = NULL;
+        *w->drafts_end = job;
+        w->drafts_end = &job->next;
     } else if (!err) {
-        err = begin(w, d, true);
+        err = begin(w, job, true);
         tt_worker_wake(w);
     }
     pthread_mutex_unlock(&w->lock);
-    if (d)
-        free_draft(w, d);
+    if (err && job)
+        tt_job_free(job);
     return err;
 }

@@ -4,8 +4,8 @@
  *   rule        who averages with whom; pure (rule.h)
  *   controller  the rule with a body: hears announcements, tells groups
  *               (controller.h)
- *   worker      a member: its session, its ties to others, its group (worker.h)
- *   talk        what they say; where they are (talk.h)
+ *   worker      a member: its session, its mesh, its group (worker.h)
+ *   talk        what they and the controller say (talk.h)
  *
  * docs/partial.md tells the whole. */
 #ifndef TT_PARTIAL_PARTIAL_H

@@ -4,12 +4,12 @@
  * Idea       A block is kept in the first free place of a few; when all are
  *            taken, the oldest gives way. It serves again where at most a
  *            quarter of it would lie idle.
- * Next       base/regions.h (memory that others may map), job.c. */
+ * Next       base/regions.h (memory that others may map), handin.c. */
 #include "partial/spares.h"
 
 #include <string.h>
 
-/* Smaller blocks are not worth whole pages that others may map (views.c). */
+/* Smaller blocks are not worth whole pages that others may map. */
 static const size_t shared_bytes = 16 << 10;
 
 /* Memory of its own, or that others may map. */

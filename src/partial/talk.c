@@ -3,12 +3,8 @@
 #include "partial/talk.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "base/hostid.h"
 
@@ -29,6 +25,22 @@ bool tt_talk_is_sound(const tt_talk *head, uint64_t most_len)
 {
     return head->magic == TT_TALK_MAGIC && head->version == TT_TALK_VERSION &&
            head->len <= most_len;
+}
+
+bool tt_card_is_sound(const void *bytes, size_t len)
+{
+    tt_card card;
+    if (len < sizeof(card))
+        return false;
+    memcpy(&card, bytes, sizeof(card));
+    size_t used = sizeof(card);
+    for (int i = 0; i < TT_CARD_NETS; i++) {
+        if (card.lens[i] > TT_NET_ADDR_MAX)
+            return false;
+        used += card.lens[i];
+    }
+    return used == len && card.max_payload >= TT_CARD_LEAST_PAYLOAD &&
+           !tt_link_id_is_none(&card.id);
 }
 
 /* ------------------------------------------------------------------ pipe -- */
@@ -145,7 +157,7 @@ bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
     return true;
 }
 
-/* ---------------------------------------------------------------- places -- */
+/* ----------------------------------------------------------------- place -- */
 
 uint64_t tt_place_host(void)
 {
@@ -154,86 +166,4 @@ uint64_t tt_place_host(void)
     uint64_t hash = tt_fnv1a(TT_FNV1A_START, id.boot_id, sizeof(id.boot_id));
     hash = tt_fnv1a_u64(hash, id.netns);
     return tt_fnv1a_u64(hash, id.uid);
-}
-
-void tt_place_nest(uint64_t nest, tt_addr *out)
-{
-    char name[48];
-    snprintf(name, sizeof(name), "tutti-partial-%016llx",
-             (unsigned long long)nest);
-    tt_addr_abstract(name, out);
-}
-
-static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-void tt_place_ip(const tt_addr *addr, uint8_t ip[16])
-{
-    memset(ip, 0, 16);
-    if (addr->u.sa.sa_family == AF_INET6) {
-        memcpy(ip, &addr->u.v6.sin6_addr, 16);
-    } else if (addr->u.sa.sa_family == AF_INET) {
-        memcpy(ip, mapped, sizeof(mapped));
-        memcpy(ip + 12, &addr->u.v4.sin_addr, 4);
-    } else if (addr->u.sa.sa_family == AF_UNIX) {
-        memcpy(ip, mapped, sizeof(mapped));
-        ip[12] = 127;
-        ip[15] = 1;
-    }
-}
-
-bool tt_place_addr(const uint8_t ip[16], uint16_t port, uint32_t scope,
-                   tt_addr *out)
-{
-    static const uint8_t none[16];
-    *out = (tt_addr){0};
-    if (memcmp(ip, none, sizeof(none)) == 0 || port == 0)
-        return false;
-    if (memcmp(ip, mapped, sizeof(mapped)) == 0) {
-        out->u.v4.sin_family = AF_INET;
-        out->u.v4.sin_port = htons(port);
-        memcpy(&out->u.v4.sin_addr, ip + 12, 4);
-        out->len = sizeof(out->u.v4);
-        return true;
-    }
-    out->u.v6.sin6_family = AF_INET6;
-    out->u.v6.sin6_port = htons(port);
-    out->u.v6.sin6_scope_id = scope;
-    memcpy(&out->u.v6.sin6_addr, ip, 16);
-    out->len = sizeof(out->u.v6);
-    return true;
-}
-
-bool tt_place_is_loopback(const uint8_t ip[16])
-{
-    static const uint8_t one[16] = {[15] = 1};
-    return memcmp(ip, one, 16) == 0 ||
-           (memcmp(ip, mapped, sizeof(mapped)) == 0 && ip[12] == 127);
-}
-
-uint64_t tt_place_random(void)
-{
-    uint64_t value = 0;
-    while (value == 0) {
-        if (getrandom(&value, sizeof(value), 0) != (ssize_t)sizeof(value))
-            value = tt_now_ns() * UINT64_C(0x9e3779b97f4a7c15) ^
-                    (uint64_t)getpid();
-    }
-    return value;
-}
-
-tutti_err tt_place_listen(tt_link_box *box, const tt_link_listen_opts *o,
-                          uint64_t nest, tt_link_listener **out, int *why,
-                          tutti_diag *diag)
-{
-    tt_link_ear ear = {.dev = NULL};
-    tt_link_listen_opts near = *o;
-    tt_link_listener *no_matter;
-    tutti_err err = tt_link_listen(box, o, out, why, diag);
-    if (err || nest == 0)
-        return err;
-    tt_place_nest(nest, &ear.at);
-    near.ears = &ear;
-    near.n_ears = 1;
-    tt_link_listen(box, &near, &no_matter, NULL, NULL);
-    return TUTTI_OK;
 }

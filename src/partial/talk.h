@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * talk.h - what workers, and the controller, say to each other.
+ * talk.h - what workers and the controller say to each other.
  *
- * They greet first (link/link.h); there a worker says tt_join to the controller, and
- * tt_greeting to another worker.
+ * They greet first (link/link.h); there a worker says tt_join. What workers say to
+ * each other goes by the engine's mesh.
  * Every message is a header of 32 bytes, little-endian, and `len` bytes.
  *
  *   kind      from        payload, and what the header's fields mean
@@ -14,15 +14,9 @@
  *   BROKEN    controller  a sentence; number: the group; who: by whom
  *   LEAVE     worker      none
  *   BEAT      both        none: I am there
- *   BIND      worker      tt_bind: bucket `who` of group `number` is begun here
- *   DATA      worker      a slice: `lane`, `slice` of that bucket; after BIND,
- *                         and, but for bucket 0, after the other side's
- *   CREDIT    worker      none: slices below `slice` of `lane` are consumed
- *   OVER      worker      none: I am done with group `number`
- *   REACH     worker      tt_reach, and a descriptor: segment `who` of my memory
- *   REACHED   worker      none: segment `who` can be read here; flags: 1 it cannot
- *   REF       worker      tt_ref: a slice, as DATA, to be read where it lies
- *   TAKEN     worker      none: slices below `slice` of `lane` were read there
+ *   CARD      worker      tt_card, and addresses: how others connect to it; before
+ *                         it announces
+ *   CARD      controller  the same, of worker `who`; before a GROUP with it
  *
  * Rules: (1) magic and version come first and never move; (2) every kind has
  * its own limit of len, and nothing longer is read; (3) a payload of fixed
@@ -33,9 +27,10 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "link/link.h"
+#include "net/net.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 5
+#define TT_TALK_VERSION 6
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {
@@ -47,14 +42,7 @@ typedef enum tt_talk_kind {
     TT_TALK_BROKEN,
     TT_TALK_LEAVE,
     TT_TALK_BEAT,
-    TT_TALK_BIND = 11,
-    TT_TALK_DATA,
-    TT_TALK_CREDIT,
-    TT_TALK_OVER,
-    TT_TALK_REACH,
-    TT_TALK_REACHED,
-    TT_TALK_REF,
-    TT_TALK_TAKEN
+    TT_TALK_CARD = 19
 } tt_talk_kind;
 
 typedef struct tt_talk {
@@ -63,7 +51,7 @@ typedef struct tt_talk {
     uint8_t kind, flags;
     uint32_t len, who;
     uint64_t number;
-    uint32_t lane, slice;
+    uint64_t pad; /* 0 */
 } tt_talk;
 _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -74,20 +62,18 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_CURRENT 1 /* tt_join: it has the current weights */
 #define TT_TALK_AHEAD 2   /* tt_join: it computes while its group averages */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
-#define TT_TALK_CANNOT 1  /* REACHED */
 
 /* In the greeting, whose job is the token. */
 typedef struct tt_join {
-    uint64_t host; /* equal for workers that can meet at unix sockets */
-    uint64_t nest; /* names the unix socket where it listens */
+    uint64_t host; /* equal for workers of one host */
     uint32_t who;  /* its number, or TT_NONE: any */
     uint32_t n;    /* workers that it thinks there are; 0: it does not */
     uint32_t site; /* equal for workers near each other; 0: not known */
-    uint16_t port; /* where it listens */
-    uint16_t flags;
-    uint32_t n_cpus, pad; /* processors of its host; 0: not known */
+    uint32_t flags;
+    uint32_t n_cpus; /* processors of its host; 0: not known */
+    uint32_t pad;    /* 0 */
 } tt_join;
-_Static_assert(sizeof(tt_join) == 40, "as sent");
+_Static_assert(sizeof(tt_join) == 32, "as sent");
 
 typedef struct tt_welcome {
     uint64_t token;
@@ -97,54 +83,38 @@ typedef struct tt_welcome {
 } tt_welcome;
 _Static_assert(sizeof(tt_welcome) == 32, "as sent");
 
-/* A member, and where it listens. */
+/* A member. */
 typedef struct tt_seat {
     uint32_t worker, incarnation;
     uint64_t iteration;
     double weight;
-    uint64_t host, nest;
-    uint8_t ip[16]; /* IPv6, or IPv4 mapped */
-    uint16_t port;
-    uint16_t
-        at_controller; /* it is on the controller's host: use that address */
-    uint32_t pad;      /* 0 */
+    uint64_t host;
 } tt_seat;
-_Static_assert(sizeof(tt_seat) == 64, "as sent");
+_Static_assert(sizeof(tt_seat) == 32, "as sent");
 
 typedef struct tt_group_head {
     uint64_t iteration;
     uint32_t n, me;
     uint8_t kind, is_even, has_model, pad;
-    uint32_t n_cpus; /* the least of the members'; 0: not known */
+    /* The least of the members': 0: not known; and as in tt_card. */
+    uint32_t n_cpus, max_payload, pad_too;
 } tt_group_head;
-_Static_assert(sizeof(tt_group_head) == 24, "as sent");
+_Static_assert(sizeof(tt_group_head) == 32, "as sent");
 
-typedef struct tt_greeting {
-    uint64_t token;
-    uint32_t from, from_incarnation, to, to_incarnation;
-} tt_greeting;
-_Static_assert(sizeof(tt_greeting) == 24, "as sent");
+/* Its nets: shm, tcp. */
+#define TT_CARD_NETS 2
 
-typedef struct tt_bind {
-    uint64_t fingerprint, count;
-    uint32_t type, pad;
-} tt_bind;
-_Static_assert(sizeof(tt_bind) == 24, "as sent");
-
-/* A segment of this worker's memory (base/regions.h), and where its board is
- * (views.c): in a segment that came before, or in this one. */
-typedef struct tt_reach {
-    uint64_t bytes, board;
-    uint32_t board_segment, pad;
-} tt_reach;
-_Static_assert(sizeof(tt_reach) == 24, "as sent");
-
-typedef struct tt_ref {
-    uint64_t offset, len;
-    uint64_t epoch; /* what the board shows as long as it may be read */
-    uint32_t segment, pad;
-} tt_ref;
-_Static_assert(sizeof(tt_ref) == 32, "as sent");
+/* What the nets' address() tells follows it, one after the other. */
+typedef struct tt_card {
+    tt_link_id id;               /* another one: it was started again */
+    uint32_t max_payload;        /* that all its nets carry in a message */
+    uint16_t lens[TT_CARD_NETS]; /* of the addresses; 0: it has none */
+} tt_card;
+_Static_assert(sizeof(tt_card) == 24, "as sent");
+#define TT_CARD_LEAST_PAYLOAD 1024
+#define TT_CARD_MOST (sizeof(tt_card) + TT_CARD_NETS * TT_NET_ADDR_MAX)
+/* So many bytes are one, with its addresses. */
+bool tt_card_is_sound(const void *bytes, size_t len);
 
 tt_talk tt_talk_head(tt_talk_kind kind, uint64_t number, size_t len);
 bool tt_talk_is_sound(const tt_talk *head, uint64_t most_len);
@@ -176,25 +146,9 @@ void tt_pipe_fill(tt_pipe *p);
 bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
                   const unsigned char **payload);
 
-/* ---------------------------------------------------------------- places -- */
+/* ----------------------------------------------------------------- place -- */
 
 /* A number for this host that workers which can meet here share. */
 uint64_t tt_place_host(void);
-/* The unix socket that `nest` names. */
-void tt_place_nest(uint64_t nest, tt_addr *out);
-/* An address as 16 bytes, of a unix socket the loopback's; and back with a
- * port. */
-void tt_place_ip(const tt_addr *addr, uint8_t ip[16]);
-bool tt_place_addr(const uint8_t ip[16], uint16_t port, uint32_t scope,
-                   tt_addr *out);
-bool tt_place_is_loopback(const uint8_t ip[16]);
-/* Something that nobody else has. */
-uint64_t tt_place_random(void);
-/* In the box: workers for this purpose, as `o` says, and by the unix socket that
- * `nest` names (0: none), which may fail: there are other ways. *why: errno where
- * o's addresses cannot be had. */
-tutti_err tt_place_listen(tt_link_box *box, const tt_link_listen_opts *o,
-                          uint64_t nest, tt_link_listener **out, int *why,
-                          tutti_diag *diag);
 
 #endif

@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -74,16 +73,13 @@ static uint32_t count_cpus(void)
 
 static tt_join join_of(const tt_worker *w, bool is_current)
 {
-    return (tt_join){
-        .host = w->host,
-        .nest = w->nest,
-        .who = w->incarnation > 0 ? w->id : w->o.worker,
-        .n = w->o.n_workers,
-        .site = w->o.site,
-        .port = w->port,
-        .n_cpus = count_cpus(),
-        .flags = (uint16_t)((is_current ? TT_TALK_CURRENT : 0) |
-                            (w->o.goes_ahead ? TT_TALK_AHEAD : 0))};
+    return (tt_join){.host = w->host,
+                     .who = w->incarnation > 0 ? w->id : w->o.worker,
+                     .n = w->o.n_workers,
+                     .site = w->o.site,
+                     .n_cpus = count_cpus(),
+                     .flags = (is_current ? TT_TALK_CURRENT : 0) |
+                              (w->o.goes_ahead ? TT_TALK_AHEAD : 0)};
 }
 
 /* It has greeted as a controller. AGAIN: it has gone, or does not go on. */
@@ -115,39 +111,40 @@ static tutti_err hear_welcome(tt_worker *w, int fd, uint64_t deadline,
     return TUTTI_OK;
 }
 
+static void say_card(tt_worker *w)
+{
+    unsigned char card[TT_CARD_MOST];
+    tt_talk head = tt_talk_head(TT_TALK_CARD, 0, tt_cards_write(w, card));
+    tt_visit_say(w, &head, card);
+}
+
 static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
                         uint32_t id, tutti_diag *diag)
 {
+    tutti_err err = TUTTI_OK;
     if (welcome->n == 0 || welcome->n > TT_RULE_WORKERS_MAX ||
-        id >= welcome->n || (w->n > 0 && w->n != welcome->n)) {
+        id >= welcome->n || (w->mesh && (w->n != welcome->n || w->id != id)))
+        err = tt_fail(diag, TUTTI_EPROTO,
+                      "the controller at %s counts %u workers", w->where,
+                      welcome->n);
+    if (!err) {
+        w->n = welcome->n;
+        w->id = id;
+        err = tt_cards_open(w, diag);
+    }
+    if (err) {
         tt_fork_close(&fd);
-        return tt_fail(diag, TUTTI_EPROTO,
-                       "the controller at %s counts %u workers", w->where,
-                       welcome->n);
+        return err;
     }
-    if (!w->by_worker) {
-        w->by_worker = tt_new(&w->mem, welcome->n, sizeof(*w->by_worker));
-        if (!w->by_worker) {
-            tt_fork_close(&fd);
-            return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u workers",
-                           welcome->n);
-        }
-    }
-    w->n = welcome->n;
-    w->id = id;
     w->incarnation = welcome->incarnation;
     w->is_newcomer = welcome->is_newcomer;
     w->is_dynamic = welcome->is_dynamic;
     w->token = welcome->token;
     w->liveness_ns = welcome->liveness_ns;
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
-    w->ended = w->broken = 0;
     tt_pipe_open(&w->pipe, &w->mem, fd);
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->pipe};
-    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, fd, &e);
-    w->pipe_waits_out = false;
     w->err = TUTTI_OK;
-    w->has_left = false;
+    say_card(w);
     return TUTTI_OK;
 }
 
@@ -232,10 +229,6 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
         tt_fork_close(&fd);
         return err;
     }
-    tt_place_ip(to, w->controller_ip);
-    w->controller_scope = to->u.sa.sa_family == AF_INET6
-                              ? to->u.v6.sin6_scope_id
-                              : 0;
     return settle(w, fd, &welcome, id, diag);
 }
 
@@ -277,7 +270,6 @@ static tutti_err try_all(tt_worker *w, tt_link_box *box, bool is_current,
     }
 }
 
-/* With a box of its own: the worker's is its thread's. */
 tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
 {
     tt_link_box *box;
@@ -291,24 +283,12 @@ tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
 
 /* --------------------------------------------------------------- talking -- */
 
-void tt_visit_flush(tt_worker *w)
-{
-    if (w->pipe.s.fd < 0)
-        return;
-    bool is_empty = tt_pipe_flush(&w->pipe);
-    if (w->pipe_waits_out != is_empty)
-        return;
-    w->pipe_waits_out = !is_empty;
-    struct epoll_event e = {.events = EPOLLIN | (is_empty ? 0u : EPOLLOUT),
-                            .data.ptr = &w->pipe};
-    epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, w->pipe.s.fd, &e);
-}
-
 void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload)
 {
     tt_pipe_put(&w->pipe, head, payload);
     w->said_ns = tt_now_ns();
-    tt_visit_flush(w);
+    if (!tt_pipe_flush(&w->pipe))
+        tt_worker_wake(w); /* it sends the rest */
 }
 
 static void hear_refusal(tt_worker *w, const tt_talk *head,
@@ -325,6 +305,12 @@ static void hear(tt_worker *w, const tt_talk *head,
                  const unsigned char *payload)
 {
     switch (head->kind) {
+    case TT_TALK_CARD:
+        if (tt_cards_hear(w, head, payload))
+            tt_worker_lose(w, TUTTI_EPROTO,
+                           "the controller at %s tells a worker that cannot be",
+                           w->where);
+        break;
     case TT_TALK_GROUP:
         if (tt_crew_begin(w, head, payload))
             tt_worker_lose(w, TUTTI_EPROTO,
@@ -355,8 +341,8 @@ void tt_visit_hear(tt_worker *w)
     tt_talk head;
     const unsigned char *payload;
     uint64_t most = sizeof(tt_group_head) + (uint64_t)w->n * sizeof(tt_seat);
-    if (most < TT_TALK_TEXT)
-        most = TT_TALK_TEXT;
+    if (most < TT_CARD_MOST)
+        most = TT_CARD_MOST;
     if (w->pipe.s.fd < 0)
         return;
     tt_pipe_fill(&w->pipe);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * worker.c - a worker's life, its thread, and the calls that reach it.
  *
- * The thread sleeps in one epoll with everything in it: the controller, a box for
- * connections that are made, those to other workers, and an eventfd by which calls
- * wake it. After each turn it advances the group, sends what may be sent, and
- * frees what was closed. What takes long (copying a buffer, planning) is done
- * by others, without the lock: handin.c. */
+ * The thread sleeps until the controller has said something, or an eventfd says that
+ * there is something to do: a call was made, or the engine has ended one of the
+ * group's. What takes long is done by others, without the lock: copying a buffer and
+ * planning (handin.c), moving the data (the engine). */
 #include "partial/session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -22,56 +21,55 @@
 void tt_worker_wake(tt_worker *w)
 {
     uint64_t one = 1;
+    if (atomic_exchange(&w->is_woken, true))
+        return;
     ssize_t n = write(w->wake_fd, &one, sizeof(one));
     (void)n; /* it cannot be full */
+}
+
+void tt_worker_end(tt_worker *w, tt_worker_done done, void *arg, tutti_err err)
+{
+    if (done)
+        done(arg, err, w->is_inside);
 }
 
 void tt_worker_call(tt_worker *w, tutti_err err)
 {
     tt_worker_done done = w->done;
     w->done = NULL;
-    if (done)
-        done(w->done_arg, err);
+    tt_worker_end(w, done, w->done_arg, err);
 }
 
 /* ---------------------------------------------------------------- thread -- */
 
-static void serve(tt_worker *w, const struct epoll_event *e)
+/* What is done for a wake is looked for behind it. */
+static void hear_wake(tt_worker *w)
 {
-    if (e->data.ptr == &w->pipe) {
-        tt_visit_hear(w);
-        tt_visit_flush(w);
-    } else if (e->data.ptr == &w->wake_fd) {
-        uint64_t count;
-        ssize_t got = read(w->wake_fd, &count, sizeof(count));
-        (void)got;
-    } else if (e->data.ptr == &w->box) {
-        tt_ties_take(w);
-    } else {
-        tt_tie_event(e->data.ptr, e->events);
-    }
+    uint64_t count;
+    ssize_t got = read(w->wake_fd, &count, sizeof(count));
+    (void)got;
+    atomic_exchange(&w->is_woken, false);
 }
 
-static void turn(tt_worker *w, const struct epoll_event *events, int n)
+static void turn(tt_worker *w, bool is_woken, bool is_told)
 {
-    for (int i = 0; i < n; i++)
-        serve(w, &events[i]);
+    if (is_woken)
+        hear_wake(w);
+    if (is_told || w->pipe.is_broken)
+        tt_visit_hear(w);
     uint64_t now = tt_now_ns();
     tt_visit_check(w, now);
-    tt_ties_check(w, now);
     tt_crew_check(w, now);
-    tt_ties_resume(w);
-    tt_ties_pump(w);
     tt_crew_advance(w);
-    tt_visit_flush(w);
-    tt_ties_sweep(w);
+    if (w->phase == TT_PHASE_ENDED)
+        tt_crew_end(w);
+    tt_pipe_flush(&w->pipe);
 }
 
 static int wait_ms(const tt_worker *w)
 {
-    uint64_t at = tt_ties_deadline(w);
-    if (w->pipe.s.fd >= 0 && w->liveness_ns > 0 &&
-        w->said_ns + w->liveness_ns / 4 < at)
+    uint64_t at = UINT64_MAX;
+    if (w->pipe.s.fd >= 0 && w->liveness_ns > 0)
         at = w->said_ns + w->liveness_ns / 4;
     if (w->phase >= TT_PHASE_GROUP && !w->crew.err && w->crew.deadline_ns < at)
         at = w->crew.deadline_ns;
@@ -81,14 +79,18 @@ static int wait_ms(const tt_worker *w)
 static void *thread_main(void *arg)
 {
     tt_worker *w = arg;
-    struct epoll_event events[32];
     pthread_mutex_lock(&w->lock);
     while (!w->stops) {
+        const bool has_more = w->pipe.out_at < w->pipe.out_len;
+        struct pollfd fds[2] = {
+            {.fd = w->wake_fd, .events = POLLIN},
+            {.fd = w->pipe.s.fd,
+             .events = (short)(POLLIN | (has_more ? POLLOUT : 0))}};
         int ms = wait_ms(w);
         pthread_mutex_unlock(&w->lock);
-        int n = epoll_wait(w->epoll_fd, events, 32, ms);
+        int n = poll(fds, 2, ms);
         pthread_mutex_lock(&w->lock);
-        turn(w, events, n > 0 ? n : 0);
+        turn(w, n > 0 && fds[0].revents != 0, n > 0 && fds[1].revents != 0);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -110,49 +112,10 @@ static tutti_err start(tt_worker *w, tutti_diag *diag)
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "no thread for partial reduce");
-    w->has_thread = true;
     return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------ life -- */
-
-static tutti_err listen_for_others(tt_worker *w, tutti_diag *diag)
-{
-    int why = 0;
-    tt_link_listener *listener = NULL;
-    tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_TIE),
-                             .is_local = w->o.is_local,
-                             .interfaces = w->settings.interfaces,
-                             .ports = w->settings.ports};
-    w->nest = tt_place_random();
-    tutti_err err = tt_place_listen(w->box, &o, w->nest, &listener, &why, diag);
-    if (why != 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, why,
-                             "a worker cannot listen for others");
-    w->port = err ? 0 : tt_link_listener_port(listener, 0);
-    return err;
-}
-
-static tutti_err open_fds(tt_worker *w, tutti_diag *diag)
-{
-    w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    tt_fork_watch(w->epoll_fd);
-    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    tt_fork_watch(w->wake_fd);
-    if (w->epoll_fd < 0 || w->wake_fd < 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, errno,
-                             "no descriptors for partial reduce");
-    tutti_err err = tt_link_box_open(&w->mem, &w->box, diag);
-    if (!err)
-        err = listen_for_others(w, diag);
-    if (err)
-        return err;
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = &w->wake_fd};
-    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->wake_fd, &e);
-    e.data.ptr = &w->box;
-    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, tt_link_box_fd(w->box), &e);
-    return TUTTI_OK;
-}
 
 static tutti_err copy_opts(tt_worker *w, const tt_worker_opts *o,
                            tutti_diag *diag)
@@ -172,22 +135,25 @@ static void free_worker(tt_worker *w)
 {
     const tt_mem mem = w->mem;
     tt_crew_fini(w);
-    for (tt_tie *tie = w->ties; tie; tie = tie->next)
-        tt_tie_close(tie);
-    tt_ties_sweep(w);
-    for (int i = 0; i < TT_BOUNDS_KEPT; i++)
-        tt_bound_unref(w->bounds[i].bound);
+    tt_programs_free(w);
+    tt_mesh_unref(w->mesh);
     tt_spares_fini(&w->spares);
-    tt_views_fini(w);
     tt_pipe_close(&w->pipe);
     tt_fork_close(&w->wake_fd);
-    tt_fork_close(&w->epoll_fd);
-    tt_link_box_close(w->box);
-    tt_free(&mem, w->by_worker, w->n, sizeof(*w->by_worker));
     tt_free(&mem, (void *)(uintptr_t)w->o.controllers, w->o.n_controllers,
             sizeof(*w->o.controllers));
     pthread_mutex_destroy(&w->lock);
     tt_free(&mem, w, 1, sizeof(*w));
+}
+
+static tutti_err open_fd(tt_worker *w, tutti_diag *diag)
+{
+    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->wake_fd < 0)
+        return tt_fail_errno(diag, TUTTI_ESYS, errno,
+                             "no descriptors for partial reduce");
+    tt_fork_watch(w->wake_fd);
+    return tt_link_id_make(&w->process, diag);
 }
 
 tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
@@ -197,16 +163,14 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
     if (!w)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a worker");
     w->mem = *mem;
-    w->epoll_fd = w->wake_fd = w->pipe.s.fd = -1;
+    w->wake_fd = w->pipe.s.fd = -1;
     tt_spares_init(&w->spares, &w->mem, o->regions);
     w->host = tt_place_host();
-    w->crew.jobs_end = &w->crew.jobs;
     w->drafts_end = &w->drafts;
     pthread_mutex_init(&w->lock, NULL);
     tutti_err err = copy_opts(w, o, diag);
-    tt_views_open(w);
     if (!err)
-        err = open_fds(w, diag);
+        err = open_fd(w, diag);
     if (!err)
         err = tt_visit_join(w, o->is_current, diag);
     if (!err)
@@ -235,7 +199,6 @@ void tt_worker_leave(tt_worker *w)
         tt_crew_break(w, TUTTI_EABORTED, true, "worker %u leaves", w->id);
         tt_talk head = tt_talk_head(TT_TALK_LEAVE, 0, 0);
         tt_visit_say(w, &head, NULL);
-        w->has_left = true;
         tt_worker_lose(w, TUTTI_EABORTED, "worker %u has left", w->id);
     }
     pthread_mutex_unlock(&w->lock);
@@ -260,14 +223,11 @@ tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag)
                       "worker %u is there already: it can only join again "
                       "when it has left or is lost",
                       w->id);
-    if (!err && w->phase >= TT_PHASE_GROUP)
+    if (!err)
         tt_crew_end(w); /* broken when it was lost */
     if (!err)
         err = tt_visit_join(w, is_current, diag);
     if (!err) {
-        /* Others know this worker by its incarnation. */
-        for (tt_tie *tie = w->ties; tie; tie = tie->next)
-            tt_tie_close(tie);
         w->text[0] = '\0';
         tt_worker_wake(w);
     }
@@ -287,7 +247,8 @@ static tutti_err begin_announce(tt_worker *w)
 {
     if (w->err)
         return w->err;
-    if (w->phase == TT_PHASE_GROUP && w->crew.err)
+    if (w->phase == TT_PHASE_ENDED ||
+        (w->phase == TT_PHASE_GROUP && w->crew.err))
         tt_crew_end(w);
     if (w->phase == TT_PHASE_ANNOUNCED)
         return tt_worker_refuse(w, TUTTI_EINVAL,
@@ -308,7 +269,6 @@ tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
     tutti_err err = begin_announce(w);
     if (!err) {
         w->phase = TT_PHASE_ANNOUNCED;
-        w->announced = iteration;
         w->done = done;
         w->done_arg = arg;
         tt_talk head = tt_talk_head(TT_TALK_ANNOUNCE, iteration, 0);
@@ -365,8 +325,8 @@ void tt_worker_commit_early(tt_worker *w)
     tutti_err err = w->phase == TT_PHASE_GROUP
                         ? begin_commit(w, early.done, early.arg)
                         : TUTTI_EABORTED;
-    if (err && early.done)
-        early.done(early.arg, err);
+    if (err)
+        tt_worker_end(w, early.done, early.arg, err);
 }
 
 void tt_worker_drop_early(tt_worker *w, tutti_err err)
@@ -374,8 +334,8 @@ void tt_worker_drop_early(tt_worker *w, tutti_err err)
     const tt_early_commit early = w->early;
     w->early = (tt_early_commit){.is_there = false};
     tt_handin_drop(w, err);
-    if (early.is_there && early.done)
-        early.done(early.arg, err);
+    if (early.is_there)
+        tt_worker_end(w, early.done, early.arg, err);
 }
 
 tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg)

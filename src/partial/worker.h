@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * worker.h - a worker's end of partial reduce: its session with the
- * controller, its connections to other workers, its group.
+ * controller, its mesh of workers, its group.
  *
  * A worker is IDLE, or has ANNOUNCED, or is in a group until it commits or
  * abandons it. What belongs to a group may fail (EPEER, ETIMEOUT, ...): the
@@ -8,19 +8,22 @@
  * gone, or has counted this worker as dead, the worker is lost: every call
  * says so until it joins again.
  *
- * Threads: one thread of the worker's own moves everything. The functions may
- * be called from any thread, one at a time; `done` callbacks come from either,
- * under the worker's lock: they must not call back. */
+ * Threads: a thread of the worker's own talks with the controller and ends groups;
+ * the engine moves the data. The functions may be called from any thread, one at a
+ * time; `done` callbacks come from any of them, under the worker's lock: they must
+ * not call back. */
 #ifndef TT_PARTIAL_WORKER_H
 #define TT_PARTIAL_WORKER_H
 
 #include "base/regions.h"
 #include "base/settings.h"
 #include "base/sock.h"
+#include "engine/engine.h"
 #include "partial/rule.h"
 
 typedef struct tt_worker tt_worker;
-typedef void (*tt_worker_done)(void *arg, tutti_err err);
+/* is_locked: the engine is. */
+typedef void (*tt_worker_done)(void *arg, tutti_err err, bool is_locked);
 
 /* How members average so many bytes. workers: by place in the group. */
 typedef struct tt_worker_shape {
@@ -37,6 +40,7 @@ typedef struct tt_worker_plan {
 
 typedef struct tt_worker_opts {
     const tt_settings *settings; /* copied */
+    tt_engine *engine;           /* borrowed; moves the data */
     /* Whose memory other workers of the host may read; NULL: none. Borrowed. */
     tt_regions *regions;
     /* Where the controller may be; tried in this order. Copied. */

@@ -22,7 +22,7 @@
  *            partner enters; it is not used where the receiver would have to
  *            send the same chunk before (part.c), so "the sender's place is free"
  *            never waits for itself.
- * Next       engine/op.c and partial/job.c own walks. */
+ * Next       engine/op.c owns walks. */
 #include <string.h>
 
 #include "base/heap.h"
@@ -489,22 +489,6 @@ static void give_credit(tt_walk *w, uint32_t l, uint32_t consumed)
         return;
     w->credited[l] = consumed;
     w->hooks->credit(w, lane->partner, lane->wire, consumed);
-}
-
-bool tt_walk_next_credit(tt_walk *w, uint32_t partner, uint32_t *wire,
-                         uint32_t *consumed)
-{
-    const tt_partner *p = &w->b->partners[partner];
-    for (uint32_t i = 0; i < p->n_recvs; i++) {
-        uint32_t l = w->b->index[p->recvs + i];
-        uint32_t n = w->done[w->b->recvs[l].group];
-        if (!owes_credit(w, l, n))
-            continue;
-        *consumed = w->credited[l] = n;
-        *wire = i;
-        return true;
-    }
-    return false;
 }
 
 /* Applies the next slice of group g, then tells everybody who waited for it;

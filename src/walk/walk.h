@@ -5,9 +5,8 @@
  * A walk is one bound part (lower.h) being performed once, on the memory of one
  * call. It knows what may be sent next, where what comes belongs, and what
  * follows from either. It moves no message: whoever owns the walk does that,
- * over whatever there is (the engine over its mesh, partial reduce over its
- * connections, a test through memory). It is pure: no socket, lock or clock, and
- * its memory is handed in.
+ * over whatever there is (the engine over its mesh, a test through memory). It is
+ * pure: no socket, lock or clock, and its memory is handed in.
  *
  *   owner                         walk
  *   tt_walk_reset(in, out)        counters are 0
@@ -60,7 +59,7 @@ typedef struct tt_walk_hooks {
      * tt_walk_next(). */
     void (*ready)(tt_walk *w, uint32_t partner);
     /* The partner is to hear how many slices of its lane have been consumed:
-     * tt_walk_acked() there. NULL: the owner asks tt_walk_next_credit(). */
+     * tt_walk_acked() there. NULL: nobody is told. */
     void (*credit)(tt_walk *w, uint32_t partner, uint32_t wire,
                    uint32_t consumed);
     /* Nothing is left: the result is there, and all that was sent is taken.
@@ -178,10 +177,6 @@ void *tt_walk_place(tt_walk *w, uint32_t recv_lane);
 /* It is here, at tt_walk_place() or anywhere else; data is not used after the
  * return. NULL: it was put. */
 void tt_walk_arrived(tt_walk *w, uint32_t recv_lane, const void *data);
-/* Credit that is due to the partner, for owners without that hook; false: none.
- * It counts as said. */
-bool tt_walk_next_credit(tt_walk *w, uint32_t partner, uint32_t *wire,
-                         uint32_t *consumed);
 
 /* --------------------------------------------------------- within reach -- */
 

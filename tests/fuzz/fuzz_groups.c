@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fuzz_groups.c - any text as a log of groups: it replays or is refused with a
- * sentence; and any bytes as what comes from a worker: messages or nothing. */
+ * sentence; and any bytes as what comes from a worker: messages or nothing, and as
+ * its card, whose addresses are then where it says. */
 #include <string.h>
 
 #include "partial/partial.h"
@@ -34,6 +35,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         seen += sizeof(head) + head.len;
     if (seen > len)
         tt_fuzz_fail("more came out than went in");
+    tt_card card;
+    if (tt_card_is_sound(data, len)) {
+        memcpy(&card, data, sizeof(card));
+        size_t end = sizeof(card);
+        for (int i = 0; i < TT_CARD_NETS; i++)
+            end += card.lens[i];
+        if (end != len || len > TT_CARD_MOST)
+            tt_fuzz_fail("a card that does not end where its addresses do");
+    }
     tt_free(&tt_mem_std, copy, len + 1, 1);
     return 0;
 }

@@ -676,6 +676,66 @@ static void test_straddles(void **state)
     unsetenv("TUTTI_SHM_DIRECT");
 }
 
+/* A member gives its group up in the middle, and uses its buffer for other things
+ * at once, while others may be reading it: nobody has anything of that. */
+static int scribbles(int rank, int n, void *arg)
+{
+    enum { COUNT = 1 << 18, GROUPS = 100 };
+    tutti_comm *comm;
+    tutti_partial *p;
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    tutti_call_opts scratch = TUTTI_CALL_OPTS_INIT;
+    const float mean = (float)(n + 1) / 2;
+    int n_well = 0;
+    o.group_size = n;
+    o.planner = arg;
+    scratch.is_scratch = true;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (well(NULL, rank, tutti_partial_open(comm, &o, &p), "open"))
+        return 1;
+    float *x = tutti_alloc(COUNT * sizeof(*x));
+    for (int g = 1; g <= GROUPS; g++) {
+        bool gives_up = g % 4 > 0 && g % n == rank;
+        tutti_request *req;
+        for (int i = 0; i < COUNT; i++)
+            x[i] = (float)(rank + 1);
+        if (well(p, rank,
+                 tutti_partial_announce(p, (uint64_t)g, false, NULL, NULL),
+                 "announce"))
+            return 1;
+        if (tutti_partial_reduce(p, x, COUNT, TUTTI_F32, &scratch, &req))
+            continue; /* it is broken already */
+        if (gives_up) {
+            usleep((useconds_t)(g * 37 % 400));
+            tutti_partial_abandon(p, "a test");
+            memset(x, 0xff, COUNT * sizeof(*x));
+            tutti_wait(req);
+            continue;
+        }
+        tutti_err err = tutti_wait(req);
+        tutti_err last = tutti_partial_commit(p, NULL, NULL);
+        n_well += !err && !last;
+        for (int i = 0; !err && !last && i < COUNT; i++)
+            if (x[i] != mean)
+                return tt_procs_complain(rank, "group %d: [%d] is %g", g, i,
+                                         (double)x[i]);
+    }
+    tutti_free(x);
+    tutti_partial_close(p);
+    tutti_comm_destroy(comm);
+    return n_well >= GROUPS / 4 ? 0
+                                : tt_procs_complain(rank, "%d well", n_well);
+}
+
+static void test_scribbles(void **state)
+{
+    (void)state;
+    run(3, scribbles, "direct");
+    run(3, scribbles, "ring");
+    run(4, scribbles, "dbtree");
+}
+
 int main(void)
 {
     setenv("TUTTI_LIVENESS", "30s", 1); /* who waits for a processor lives */
@@ -685,6 +745,7 @@ int main(void)
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_hands_in_early),
         cmocka_unit_test(test_straddles),
+        cmocka_unit_test(test_scribbles),
         cmocka_unit_test(test_sends_early),
         cmocka_unit_test(test_closes_midway),
         cmocka_unit_test(test_fork),

@@ -9,7 +9,7 @@
 
 #include "support/blocks.h"
 
-enum { EVENTS = 8, QUIET = 100 };
+enum { EVENTS = 7, QUIET = 100 };
 
 typedef enum word { SLICE, CREDIT, READ } word;
 
@@ -17,7 +17,7 @@ typedef enum word { SLICE, CREDIT, READ } word;
 typedef struct message {
     struct message *next;
     word kind;
-    tt_coming what; /* CREDIT, READ: slice is how many */
+    tt_coming what; /* CREDIT: slice is how many */
     tt_slice slice; /* at the sender, until it is taken */
     bool is_taken;
     const void *lent;    /* it is read at the sender */
@@ -33,13 +33,11 @@ typedef struct link {
 } link;
 
 typedef struct member {
-    tt_walk walk; /* first: hooks get this; unused by jobs */
+    tt_walk walk; /* first: hooks get this */
     tt_walks *f;
     uint32_t rank;
     tt_part *part;
     tt_bound *bound;
-    tt_walk *w; /* walk, or the job's */
-    tt_job *job;
     unsigned char *memory, *walk_memory;
     uint32_t *in, *out;
     bool has_begun, pulls;
@@ -52,7 +50,6 @@ struct tt_walks {
     tt_rng rng;
     member *members; /* [n] */
     link *links;     /* [from * n + to] */
-    tt_spares spares;
     bool is_broken;
 };
 
@@ -126,14 +123,11 @@ static void on_release(tt_walk *w, uint32_t partner)
     ((member *)w)->n_held = 0;
 }
 
-static const tt_walk_hooks tells = {.credit = on_credit,
+static const tt_walk_hooks hooks = {.credit = on_credit,
                                     .done = on_done,
                                     .pulls = on_pulls,
                                     .hold = on_hold,
                                     .release = on_release};
-static const tt_walk_hooks is_asked = {
-    .done = on_done, .pulls = on_pulls, .hold = on_hold, .release = on_release};
-
 /* ----------------------------------------------------------------- begin -- */
 
 static tutti_err bind_part(tt_walks *f, member *m, const tt_shape *shape)
@@ -153,33 +147,11 @@ static tutti_err bind_part(tt_walks *f, member *m, const tt_shape *shape)
     return err;
 }
 
-static tutti_err make_job(tt_walks *f, member *m)
-{
-    const tt_walks_opts *o = &f->o;
-    tt_job_opts job = {.bound = m->bound,
-                       .buf = o->buffers[m->rank],
-                       .count = o->count,
-                       .type = TUTTI_F32,
-                       .weight = o->weights ? o->weights[m->rank] : 0,
-                       .is_even = !o->weights,
-                       .n = f->n};
-    tutti_err err = tt_copy_make(&f->spares, job.buf, o->count * sizeof(float),
-                                 &job.copy);
-    if (!err)
-        err = tt_job_create(&job, &f->spares, &m->job);
-    if (!err) {
-        tt_bound_ref(m->bound);
-        m->w = &m->job->walk;
-    }
-    return err;
-}
-
 static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
 {
     const tt_measures sizes = tt_shape_measure(shape);
     const uint64_t n_in = sizes.in_elems, n_out = sizes.out_elems;
-    const tt_walk_hooks *hooks = f->o.polls_credit ? &is_asked : &tells;
-    const size_t size = tt_walk_init(&m->walk, m->bound, hooks, NULL);
+    const size_t size = tt_walk_init(&m->walk, m->bound, &hooks, NULL);
     const tt_blocks blocks = {.schedule = f->o.schedule,
                               .count = f->o.count,
                               .counts = f->o.counts,
@@ -195,10 +167,15 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
         m->in = (uint32_t *)(void *)m->memory + (at < 0 ? -at : 0);
         m->out = m->in + at;
     }
+    tt_walk_init(&m->walk, m->bound, &hooks, m->walk_memory);
+    if (f->o.buffers) {
+        m->in = m->out = (uint32_t *)(void *)f->o.buffers[m->rank];
+        tt_walk_reduces(&m->walk, TUTTI_F32,
+                        f->o.is_mean ? TUTTI_AVG : TUTTI_SUM, f->n);
+        return;
+    }
     tt_blocks_fill(&blocks, m->rank, m->in);
-    m->w = &m->walk;
-    tt_walk_init(m->w, m->bound, hooks, m->walk_memory);
-    tt_walk_reduces(m->w, TUTTI_U32, TUTTI_SUM, f->n);
+    tt_walk_reduces(&m->walk, TUTTI_U32, TUTTI_SUM, f->n);
 }
 
 static tutti_err make_member(tt_walks *f, uint32_t rank)
@@ -217,8 +194,6 @@ static tutti_err make_member(tt_walks *f, uint32_t rank)
     tutti_err err = bind_part(f, m, &shape);
     if (err)
         return err;
-    if (f->o.buffers)
-        return make_job(f, m);
     make_walk(f, m, &shape);
     return TUTTI_OK;
 }
@@ -234,7 +209,6 @@ tt_walks *tt_walks_new(const tt_walks_opts *o)
                     .rng = {o->seed},
                     .members = calloc(n, sizeof(member)),
                     .links = calloc((size_t)n * n, sizeof(link))};
-    tt_spares_init(&f->spares, &tt_mem_std, NULL);
     tutti_err err = f->members && f->links ? TUTTI_OK : TUTTI_ENOMEM;
     for (uint32_t i = 0; !err && i < n * n; i++) {
         f->links[i].end = &f->links[i].first;
@@ -252,7 +226,6 @@ void tt_walks_free(tt_walks *f)
 {
     for (uint32_t r = 0; f && f->members && r < f->n; r++) {
         member *m = &f->members[r];
-        tt_job_free(m->job);
         tt_bound_unref(m->bound);
         tt_part_free(m->part);
         free(m->memory);
@@ -262,7 +235,6 @@ void tt_walks_free(tt_walks *f)
         while (f->links[i].first)
             drop_first(&f->links[i]);
     if (f) {
-        tt_spares_fini(&f->spares);
         free(f->members);
         free(f->links);
     }
@@ -279,19 +251,15 @@ static bool begin(tt_walks *f, uint32_t r)
     if (m->has_begun)
         return false;
     m->has_begun = true;
-    for (uint32_t p = 0; m->job && p < m->bound->n_partners; p++)
-        f->is_broken |= tt_job_is_done_with(m->job, p); /* nothing has moved */
-    if (m->job)
-        return true;
-    tt_walk_reset(m->w, m->in, m->out);
+    tt_walk_reset(&m->walk, m->in, m->out);
     for (uint32_t p = 0; p < m->bound->n_partners; p++) {
         link *l = link_of(f, r, peer_of(m, p));
         l->is_near = l->is_near && m->bound->partners[p].grants;
-        m->w->sides[p].may_read = m->w->sides[p].may_write = l->is_near;
+        m->walk.sides[p].may_read = m->walk.sides[p].may_write = l->is_near;
     }
-    tt_walk_begin(m->w);
+    tt_walk_begin(&m->walk);
     for (uint32_t p = 0; f->o.is_eager && p < m->bound->n_partners; p++)
-        tt_walk_open(m->w, p);
+        tt_walk_open(&m->walk, p);
     return true;
 }
 
@@ -304,11 +272,9 @@ static bool hear(tt_walks *f, uint32_t r, uint32_t partner)
     if (!m->has_begun || !other->has_begun || l->has_heard)
         return false;
     l->has_heard = true;
-    if (m->job)
-        return true;
-    tt_walk_open(m->w, partner);
+    tt_walk_open(&m->walk, partner);
     if (l->is_near)
-        tt_walk_near(m->w, partner, other->in, other->out);
+        tt_walk_near(&m->walk, partner, other->in, other->out);
     return true;
 }
 
@@ -331,15 +297,10 @@ static bool send(tt_walks *f, uint32_t r, uint32_t partner)
 {
     member *m = &f->members[r];
     tt_slice slice;
-    if (!m->has_begun || !tt_walk_next(m->w, partner, &slice))
+    if (!m->has_begun || !tt_walk_next(&m->walk, partner, &slice))
         return false;
-    if (m->job && !f->o.is_eager &&
-        !link_of(f, peer_of(m, partner), r)->has_heard)
-        return false;
-    bool must = m->job && tt_job_lends(m->job, slice.lane);
-    bool is_lent = m->job && (must || chance(f, 2)) && slice.n_iov == 1;
-    /* A job counts what its partner has read: none of it is taken at once. */
-    bool is_copied = !m->job && chance(f, 2);
+    bool is_lent = chance(f, 3) && slice.n_iov == 1 && !slice.is_put;
+    bool is_copied = !is_lent && chance(f, 2);
     message *x = post(f, r, peer_of(m, partner), SLICE);
     x->slice = slice;
     x->what = (tt_coming){slice.wire, slice.slice, slice.len, slice.is_put};
@@ -347,47 +308,45 @@ static bool send(tt_walks *f, uint32_t r, uint32_t partner)
         x->lent = slice.iov[0].iov_base;
     if (is_copied)
         copy(x);
-    tt_walk_sent(m->w, partner, is_copied);
-    if (is_lent)
-        tt_job_lent(m->job, slice.lane);
+    tt_walk_sent(&m->walk, partner, is_copied);
     return true;
 }
 
-/* The oldest slice that the transport has kept back for so long. */
+/* The oldest slice that the transport has kept back for so long; not before those
+ * that the partner is to read. */
 static bool take_one(tt_walks *f, uint32_t r, uint32_t partner)
 {
     member *m = &f->members[r];
     message *x = link_of(f, r, peer_of(m, partner))->first;
-    while (x && (x->kind != SLICE || x->is_taken || x->lent))
+    while (x && (x->kind != SLICE || x->is_taken))
         x = x->next;
-    if (!x)
+    if (!x || x->lent)
         return false;
     copy(x);
-    tt_walk_taken(m->w, x->slice.lane);
+    tt_walk_taken(&m->walk, x->slice.lane);
     return true;
 }
 
 static void arrive(tt_walks *f, member *m, uint32_t partner, link *l)
 {
     const message *x = l->first;
-    uint32_t lane = tt_walk_find(m->w, partner, &x->what);
+    uint32_t lane = tt_walk_find(&m->walk, partner, &x->what);
     /* Nobody should break a rule here, nor send what it may put. */
-    f->is_broken = lane == TT_NONE || (m->w->put_in[lane] && !x->what.is_put);
+    f->is_broken = lane == TT_NONE || (m->walk.put_in[lane] && !x->what.is_put);
     if (f->is_broken)
         return;
     if (x->what.is_put) {
-        tt_walk_arrived(m->w, lane, NULL);
+        tt_walk_arrived(&m->walk, lane, NULL);
     } else if (x->lent) {
-        tt_walk_arrived(m->w, lane, x->lent);
+        tt_walk_arrived(&m->walk, lane, x->lent);
         message *read = post(f, m->rank, peer_of(m, partner), READ);
-        read->what = (tt_coming){.wire = x->what.wire,
-                                 .slice = x->what.slice + 1};
+        read->what = (tt_coming){.wire = x->what.wire};
     } else if (chance(f, 2)) {
-        l->reading = tt_walk_place(m->w, lane);
+        l->reading = tt_walk_place(&m->walk, lane);
         l->reading_lane = lane;
         return;
     } else {
-        tt_walk_arrived(m->w, lane, x->data);
+        tt_walk_arrived(&m->walk, lane, x->data);
     }
     drop_first(l);
 }
@@ -402,29 +361,18 @@ static bool deliver(tt_walks *f, uint32_t r, uint32_t partner)
         return false;
     if (l->reading) {
         memcpy(l->reading, x->data, x->what.len);
-        tt_walk_arrived(m->w, l->reading_lane, l->reading);
+        tt_walk_arrived(&m->walk, l->reading_lane, l->reading);
         l->reading = NULL;
     } else if (x->kind == SLICE) {
         arrive(f, m, partner, l);
         return true;
     } else if (x->kind == CREDIT) {
-        tt_walk_acked(m->w, partner, x->what.wire, x->what.slice);
+        tt_walk_acked(&m->walk, partner, x->what.wire, x->what.slice);
     } else {
-        tt_job_taken(m->job, partner, x->what.wire, x->what.slice);
+        tt_walk_taken(&m->walk,
+                      m->bound->partners[partner].sends + x->what.wire);
     }
     drop_first(l);
-    return true;
-}
-
-static bool say_credit(tt_walks *f, uint32_t r, uint32_t partner)
-{
-    member *m = &f->members[r];
-    uint32_t wire, consumed;
-    if (!m->has_begun || m->w->hooks->credit ||
-        !tt_walk_next_credit(m->w, partner, &wire, &consumed))
-        return false;
-    message *credit = post(f, r, peer_of(m, partner), CREDIT);
-    credit->what = (tt_coming){.wire = wire, .slice = consumed};
     return true;
 }
 
@@ -433,7 +381,7 @@ static bool pull(tt_walks *f, uint32_t r)
     member *m = &f->members[r];
     if (!m->pulls)
         return false;
-    m->pulls = tt_walk_pull(m->w);
+    m->pulls = tt_walk_pull(&m->walk);
     return m->pulls;
 }
 
@@ -456,8 +404,6 @@ static bool event(tt_walks *f, uint32_t what, uint32_t r, uint32_t partner)
         return send(f, r, partner);
     case 4:
         return take_one(f, r, partner);
-    case 5:
-        return say_credit(f, r, partner);
     default:
         return deliver(f, r, partner);
     }
@@ -485,21 +431,21 @@ bool tt_walks_step(tt_walks *f)
 bool tt_walks_are_done(const tt_walks *f)
 {
     for (uint32_t r = 0; r < f->n; r++)
-        if (!f->members[r].has_begun || !tt_walk_is_done(f->members[r].w))
+        if (!f->members[r].has_begun || !tt_walk_is_done(&f->members[r].walk))
             return false;
     return true;
 }
 
 static bool is_clean(const member *m, char *why, size_t size)
 {
-    const tt_walk *w = m->w;
+    const tt_walk *w = &m->walk;
     const tt_walk_state is = tt_walk_look(w);
     bool is_right = tt_walk_is_done(w) && is.step == is.n_steps &&
                     m->n_held == 0;
     for (uint32_t p = 0; p < m->bound->n_partners; p++)
         is_right = is_right && w->sides[p].n_ready == 0 &&
                    tt_walk_has_served(w, p) && tt_walk_has_heard(w, p);
-    if (!m->job && m->bound->n_partners > 0)
+    if (m->bound->n_partners > 0)
         is_right = is_right && m->n_done == 1;
     if (!is_right)
         snprintf(why, size,
@@ -519,9 +465,8 @@ bool tt_walks_are_right(tt_walks *f, char *why, size_t size)
         member *m = &f->members[r];
         if (!is_clean(m, why, size))
             return false;
-        if (m->job)
-            tt_job_write(m->job);
-        else if (!tt_blocks_are_right(&blocks, r, m->out, why, size))
+        if (!f->o.buffers &&
+            !tt_blocks_are_right(&blocks, r, m->out, why, size))
             return false;
     }
     return true;
@@ -532,10 +477,10 @@ bool tt_walks_peek(tt_walks *f, tt_walk **w, uint32_t *partner, tt_coming *what)
     uint32_t from = (uint32_t)tt_rng_below(&f->rng, f->n);
     uint32_t to = (uint32_t)tt_rng_below(&f->rng, f->n);
     const link *l = link_of(f, from, to);
-    const member *m = &f->members[to];
+    member *m = &f->members[to];
     if (!l->first || l->first->kind != SLICE || l->reading || !m->has_begun)
         return false;
-    *w = m->w;
+    *w = &m->walk;
     *partner = tt_bound_partner(m->bound, from, 0);
     *what = l->first->what;
     return true;

@@ -8,7 +8,6 @@
 #define TT_TESTS_WALKS_H
 
 #include "base/rng.h"
-#include "partial/job.h"
 #include "walk/walk.h"
 
 typedef struct tt_walks_opts {
@@ -18,14 +17,12 @@ typedef struct tt_walks_opts {
     bool in_place;
     uint32_t window;
     uint64_t front_bytes, front_window_bytes;
-    bool is_eager;     /* nobody waits to hear that a partner has begun */
-    bool polls_credit; /* the walk is asked for credit, it does not call */
-    bool has_near;     /* some ranks' memory is within reach of others */
-    /* As jobs of partial reduce: f32, each contributes its weight times its
-     * buffer, in place. NULL: u32, summed, by bare walks. */
-    float **buffers;       /* [n] */
-    const double *weights; /* [n]; NULL: the mean */
-    uint64_t seed;         /* of data and events */
+    bool is_eager; /* nobody waits to hear that a partner has begun */
+    bool has_near; /* some ranks' memory is within reach of others */
+    /* f32, summed or averaged in place. NULL: u32, summed. */
+    float **buffers; /* [n] */
+    bool is_mean;
+    uint64_t seed; /* of data and events */
 } tt_walks_opts;
 
 typedef struct tt_walks tt_walks;
@@ -36,7 +33,7 @@ void tt_walks_free(tt_walks *f); /* accepts NULL */
 bool tt_walks_step(tt_walks *f);
 bool tt_walks_are_done(const tt_walks *f);
 /* After the last step: nothing is left anywhere, and every rank has the right
- * result (jobs write theirs to the buffers, and it is not looked at). */
+ * result (of `buffers` it is not looked at). */
 bool tt_walks_are_right(tt_walks *f, char *why, size_t size);
 
 /* A slice that is about to arrive: the walk, the partner, and what is said of

@@ -499,7 +499,7 @@ def other_model(folder, port, rank, size):
         raise AssertionError("another model is no error")
     except RuntimeError as error:
         assert "all members must reduce the same buffers" in str(error), error
-        assert len(told) == 1 and "of f32" in str(told[0].message), told
+        assert len(told) == 1 and "of 42 f32" in str(told[0].message), told
     touch(folder, f"told{rank}")
     while not all(os.path.exists(os.path.join(folder, f"told{r}")) for r in range(size)):
         time.sleep(0.01)  # else the other one may find a closed connection first

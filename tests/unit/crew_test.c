@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * crew_test.c - a group that breaks ends every call that waits for it: of those
  * buffers that are not complete with what went wrong, of one that has become so
- * in the same turn well. A connection that fails breaks no group but its own. */
+ * in the same turn well. What the engine says of ranks is told of workers. */
 #include "support/tap.h"
 
+#include <string.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "partial/session.h"
+#include "support/loop.h"
+#include "support/rig.h"
 
 typedef struct told {
     int n;
     tutti_err err;
 } told;
 
-static void take(void *arg, tutti_err err)
+static void take(void *arg, tutti_err err, bool is_locked)
 {
     told *t = arg;
     t->n++;
     t->err = err;
+    assert_false(is_locked);
 }
 
 static void test_break_ends_all(void **state)
@@ -27,8 +30,12 @@ static void test_break_ends_all(void **state)
     static tt_worker w;
     told complete = {0, TUTTI_AGAIN};
     told half = {0, TUTTI_AGAIN};
-    tt_job second = {.done = take, .arg = &half, .walk = {.n_open = 1}};
-    tt_job first = {.done = take, .arg = &complete, .next = &second};
+    tt_job second = {.w = &w, .done = take, .arg = &half};
+    tt_job first = {.w = &w,
+                    .done = take,
+                    .arg = &complete,
+                    .next = &second,
+                    .is_over = true};
     w.phase = TT_PHASE_GROUP;
     w.crew.id = 7;
     w.crew.jobs = &first;
@@ -42,55 +49,53 @@ static void test_break_ends_all(void **state)
     assert_int_equal(complete.n + half.n, 2);
 }
 
-/* Worker 2 is in a group with worker 1, and cannot reach worker `other`. */
-static tutti_err cannot_reach(uint32_t other)
-{
-    tt_lane lane = {.n_slices = 1};
-    tt_partner partner = {.peer = 0, .n_sends = 1};
-    tt_bound bound = {
-        .n_partners = 1, .n_sends = 1, .partners = &partner, .sends = &lane};
-    uint32_t taken = 0;
-    tt_job job = {.walk = {.b = &bound, .taken = &taken, .n_open = 1}};
-    tt_seat seats[2] = {{.worker = 1, .incarnation = 3},
-                        {.worker = 2, .incarnation = 1}};
-    uint32_t workers[2] = {1, 2};
-    tt_tie *by_worker[3] = {NULL};
-    tt_worker *w = tt_new(&tt_mem_std, 1, sizeof(*w));
-    tt_tie *tie = tt_new(&tt_mem_std, 1, sizeof(*tie));
-    assert_true(w && tie);
-    w->mem = tt_mem_std;
-    w->id = 2;
-    w->n = 3;
-    w->epoll_fd = w->pipe.s.fd = -1;
-    w->by_worker = by_worker;
-    w->phase = TT_PHASE_GROUP;
-    w->crew = (tt_crew){.id = 8,
-                        .n = 2,
-                        .me = 1,
-                        .seats = seats,
-                        .workers = workers,
-                        .jobs = &job};
-    tie->w = w;
-    tie->state = TT_TIE_CONNECTING;
-    tie->fd = -1;
-    tie->worker = other;
-    tie->incarnation = 3;
-    tie->since_ns = 1;
-    w->ties = by_worker[other] = tie;
-    tt_ties_check(w, 100 * TT_NS_PER_S);
-    assert_int_equal(tie->state, TT_TIE_CLOSED);
-    assert_null(by_worker[other]);
-    tutti_err err = w->crew.err;
-    tt_ties_sweep(w);
-    tt_free(&tt_mem_std, w, 1, sizeof(*w));
-    return err;
-}
-
-static void test_connection_of_an_old_group(void **state)
+/* The engine names ranks of the mesh, which are workers. */
+static void test_sentences_name_workers(void **state)
 {
     (void)state;
-    assert_int_equal(cannot_reach(1), TUTTI_ENET);
-    assert_int_equal(cannot_reach(0), TUTTI_OK);
+    static const struct {
+        tutti_err err, is;
+        const char *text, *says;
+    } all[] = {
+        {TUTTI_EPEER, TUTTI_EPEER, "rank 3 is lost: it closed it",
+         "worker 3 is lost: it closed it"},
+        {TUTTI_ENET, TUTTI_ENET, "rank 12 cannot reach ranks 1, 3",
+         "worker 12 cannot reach workers 1, 3"},
+        {TUTTI_EABORTED, TUTTI_EPEER, "crank 1 has rank, rank ", "has rank"},
+        {TUTTI_EMISMATCH, TUTTI_EMISMATCH, "call 1: rank 0 called",
+         "all members must reduce the same buffers"},
+    };
+    static const uint32_t members[2] = {0, 1};
+    tt_rig rig;
+    const tt_rig_opts opts = {.n = 2, .ops = &tt_net_loop, .mem = &tt_mem_std};
+    assert_int_equal(tt_rig_create(&opts, &rig), 0);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        static tt_worker w;
+        told half = {0, TUTTI_AGAIN};
+        tt_job job = {.w = &w, .done = take, .arg = &half};
+        const tt_group_opts group = {
+            .origin = 5, .number = i + 1, .members = members, .n = 2};
+        w = (tt_worker){.o.engine = rig.engines[0],
+                        .mesh = rig.meshes[0],
+                        .wake_fd = -1,
+                        .pipe.s.fd = -1,
+                        .phase = TT_PHASE_GROUP,
+                        .crew = {.id = i + 1, .jobs = &job}};
+        assert_int_equal(tt_group_create(w.mesh, &group, &w.crew.team), 0);
+        tt_crew_fail(&w); /* it is well */
+        assert_int_equal(w.crew.err, TUTTI_OK);
+        tt_engine_lock(w.o.engine);
+        tt_team_fail(w.crew.team, all[i].err, 1, all[i].text);
+        tt_engine_unlock(w.o.engine);
+        tt_crew_fail(&w);
+        assert_int_equal(w.crew.err, all[i].is);
+        assert_int_equal(half.err, all[i].is);
+        if (!strstr(w.text, all[i].says))
+            fail_msg("%s", w.text);
+        w.crew.jobs = NULL;
+        tt_crew_end(&w);
+    }
+    tt_rig_destroy(&rig);
 }
 
 /* Who was counted as dead says something before it has read why. */
@@ -125,7 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_break_ends_all),
-        cmocka_unit_test(test_connection_of_an_old_group),
+        cmocka_unit_test(test_sentences_name_workers),
         cmocka_unit_test(test_last_words_are_heard),
     };
     return TT_RUN_TAP(tests);

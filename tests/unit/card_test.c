@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * card_test.c - what a controller and workers say of how workers are connected to,
+ * with one side made by hand, which may say what it should not: cards that make no
+ * sense end the connection, and whoever is in a group with a worker was told its
+ * card before, once for each of its lives. */
+#include "support/tap.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "partial/partial.h"
+#include "tutti.h"
+
+static tt_link_box *box;
+
+static uint64_t soon(void)
+{
+    return tt_now_ns() + 20 * TT_NS_PER_S;
+}
+
+static void say(int fd, tt_talk head, const void *payload)
+{
+    unsigned char bytes[4096];
+    memcpy(bytes, &head, sizeof(head));
+    if (head.len > 0)
+        memcpy(bytes + sizeof(head), payload, head.len);
+    assert_int_equal(
+        tt_sock_write_all(fd, bytes, sizeof(head) + head.len, soon()), 0);
+}
+
+static tt_talk hear(int fd, unsigned char payload[4096])
+{
+    tt_talk head;
+    assert_int_equal(tt_sock_read_all(fd, &head, sizeof(head), soon()), 0);
+    assert_true(tt_talk_is_sound(&head, 4095));
+    if (head.len > 0)
+        assert_int_equal(tt_sock_read_all(fd, payload, head.len, soon()), 0);
+    payload[head.len] = '\0';
+    return head;
+}
+
+/* ------------------------------------------------------- workers by hand -- */
+
+static tt_controller *open_controller(uint32_t n)
+{
+    tt_controller *c;
+    tt_addr at;
+    const tt_controller_opts o = {
+        .rule = {.n = n, .group_size = n, .start_wait_ns = 20 * TT_NS_PER_S},
+        .listen = &at};
+    assert_true(tt_addr_numeric("127.0.0.1", 0, &at));
+    assert_int_equal(tt_controller_open(&o, &tt_mem_std, &c, NULL), 0);
+    return c;
+}
+
+/* Its number is `who`. */
+static int join(const tt_controller *c, uint32_t who)
+{
+    unsigned char payload[4096];
+    tt_link_way way = {.cost = 0};
+    tt_link_dial *d;
+    tt_link_event e;
+    const tt_join j = {.who = who, .host = 7, .n_cpus = 1 + who};
+    tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
+                           .ways = &way,
+                           .n_ways = 1,
+                           .deadline_ns = soon()};
+    assert_true(tt_addr_numeric("127.0.0.1", tt_controller_port(c), &way.to));
+    memcpy(o.said, &j, sizeof(j));
+    assert_int_equal(tt_link_dial_begin(box, &o, &d, NULL), 0);
+    assert_true(tt_link_box_wait(box, soon()) && tt_link_box_take(box, &e));
+    tt_link_dial_end(d);
+    assert_int_equal(e.kind, TT_LINK_DIALLED);
+    tt_talk head = hear(e.fd, payload);
+    assert_int_equal(head.kind, TT_TALK_WELCOME);
+    assert_int_equal(head.who, who);
+    return e.fd;
+}
+
+typedef struct a_card {
+    tt_card card;
+    unsigned char addresses[2 * TT_NET_ADDR_MAX + 8];
+} a_card;
+
+static a_card card_of(uint8_t life, uint32_t max_payload)
+{
+    a_card a = {.card = {.id = {{life}},
+                         .max_payload = max_payload,
+                         .lens = {20, TT_NET_ADDR_MAX}}};
+    memset(a.addresses, life, sizeof(a.addresses));
+    return a;
+}
+
+static void say_card(int fd, const a_card *a, size_t len)
+{
+    say(fd, tt_talk_head(TT_TALK_CARD, 0, len), a);
+}
+
+static const size_t card_bytes = sizeof(tt_card) + 20 + TT_NET_ADDR_MAX;
+
+static void expect_refusal(int fd)
+{
+    unsigned char payload[4096];
+    tt_talk head = hear(fd, payload);
+    assert_int_equal(head.kind, TT_TALK_REFUSE);
+    assert_non_null(strstr((const char *)payload, "cannot make sense"));
+    tt_fork_close(&fd);
+}
+
+static void test_controller_refuses_nonsense(void **state)
+{
+    (void)state;
+    const a_card right = card_of(1, 65536);
+    tt_controller *c = open_controller(8);
+    a_card wrong;
+    uint32_t who = 0;
+    int fd = join(c, who++);
+    say(fd, tt_talk_head(TT_TALK_ANNOUNCE, 1, 0), NULL); /* without a card */
+    expect_refusal(fd);
+    const size_t lens[] = {0, sizeof(tt_card) - 1, sizeof(tt_card),
+                           card_bytes - 1, card_bytes + 1};
+    for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+        fd = join(c, who);
+        say_card(fd, &right, lens[i]);
+        expect_refusal(fd);
+        who = 1 + who % 6;
+    }
+    for (int what = 0; what < 4; what++) {
+        wrong = right;
+        size_t len = card_bytes;
+        if (what == 0)
+            wrong.card.id = (tt_link_id){{0}};
+        else if (what == 1)
+            wrong.card.max_payload = TT_CARD_LEAST_PAYLOAD - 1;
+        else if (what == 2)
+            len += ++wrong.card.lens[1] > 0;
+        else
+            wrong.card.lens[0] = UINT16_MAX;
+        fd = join(c, 7);
+        say_card(fd, &wrong, len);
+        expect_refusal(fd);
+    }
+    tt_controller_close(c);
+}
+
+/* A group of all comes, with cards before it of those that `cards` has a bit
+ * for. */
+static void expect_group(int fd, uint32_t me, uint32_t cards,
+                         const a_card *of[2], uint32_t max_payload)
+{
+    unsigned char payload[4096];
+    uint32_t had = 0;
+    tt_talk head = hear(fd, payload);
+    for (; head.kind == TT_TALK_CARD; head = hear(fd, payload)) {
+        assert_true(head.who < 2 && head.who != me);
+        assert_int_equal(head.len, card_bytes);
+        assert_memory_equal(payload, of[head.who], card_bytes);
+        had |= 1u << head.who;
+    }
+    assert_int_equal(had, cards);
+    assert_int_equal(head.kind, TT_TALK_GROUP);
+    tt_group_head group;
+    tt_seat seat;
+    assert_int_equal(head.len, sizeof(group) + 2 * sizeof(seat));
+    memcpy(&group, payload, sizeof(group));
+    memcpy(&seat, payload + sizeof(group) + sizeof(seat), sizeof(seat));
+    assert_int_equal(group.n, 2);
+    assert_int_equal(group.me, me);
+    assert_int_equal(group.n_cpus, 1);
+    assert_int_equal(group.max_payload, max_payload);
+    assert_int_equal(seat.worker, 1);
+    assert_int_equal(seat.host, 7);
+    say(fd, tt_talk_head(TT_TALK_DONE, head.number, 0), NULL);
+}
+
+static void test_cards_are_told_once(void **state)
+{
+    (void)state;
+    const a_card first = card_of(1, 65536);
+    const a_card second = card_of(2, 4096);
+    const a_card third = card_of(3, 131072);
+    const a_card *of[2] = {&first, &second};
+    tt_controller *c = open_controller(2);
+    int fd[2] = {join(c, 0), join(c, 1)};
+    say_card(fd[0], &first, card_bytes);
+    say_card(fd[1], &second, card_bytes);
+    for (uint64_t step = 1; step <= 5; step++) {
+        if (step == 3) { /* worker 1 is started again */
+            tt_fork_close(&fd[1]);
+            usleep(20000);
+            fd[1] = join(c, 1);
+            of[1] = &third;
+            say_card(fd[1], &third, card_bytes);
+        }
+        for (int i = 0; i < 2; i++)
+            say(fd[i], tt_talk_head(TT_TALK_ANNOUNCE, step, 0), NULL);
+        bool is_new = step == 1 || step == 3;
+        for (uint32_t i = 0; i < 2; i++)
+            expect_group(fd[i], i, is_new ? 2u >> i : 0, of,
+                         step < 3 ? 4096 : 65536);
+    }
+    tt_fork_close(&fd[0]);
+    tt_fork_close(&fd[1]);
+    tt_controller_close(c);
+}
+
+/* -------------------------------------------------- a controller by hand -- */
+
+typedef struct lie {
+    tt_talk head;
+    const void *payload;
+} lie;
+
+static void *control(void *arg)
+{
+    const lie *l = arg;
+    unsigned char payload[4096];
+    tt_link_event e;
+    if (!tt_link_box_wait(box, soon()) || !tt_link_box_take(box, &e))
+        return NULL;
+    const tt_welcome welcome = {
+        .token = 1, .liveness_ns = 0, .n = 3, .incarnation = 1};
+    tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
+    say(e.fd, head, &welcome);
+    assert_int_equal(hear(e.fd, payload).kind, TT_TALK_CARD);
+    assert_int_equal(hear(e.fd, payload).kind, TT_TALK_ANNOUNCE);
+    say(e.fd, l->head, l->payload);
+    tt_sock_read_all(e.fd, payload, 1, soon()); /* until it has gone */
+    tt_fork_close(&e.fd);
+    return NULL;
+}
+
+static void expect_loss(uint16_t port, tt_talk head, const void *payload,
+                        tutti_err err, const char *says)
+{
+    char where[32];
+    lie l = {head, payload};
+    pthread_t thread;
+    tutti_partial *p;
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    assert_int_equal(pthread_create(&thread, NULL, control, &l), 0);
+    if (tutti_partial_join(where, 0, NULL, &p))
+        fail_msg("%s", tutti_last_message());
+    assert_int_equal(tutti_partial_announce(p, 1, false, NULL, NULL), err);
+    assert_non_null(strstr(tutti_partial_message(p), says));
+    tutti_partial_close(p);
+    pthread_join(thread, NULL);
+}
+
+static void test_worker_refuses_nonsense(void **state)
+{
+    (void)state;
+    tt_link_listener *listener;
+    tt_link_ear ear = {.dev = NULL};
+    const tt_link_listen_opts o = {
+        .purposes = TT_LINK_FOR(TT_LINK_CONTROLLER), .ears = &ear, .n_ears = 1};
+    assert_true(tt_addr_numeric("127.0.0.1", 0, &ear.at));
+    assert_int_equal(tt_link_listen(box, &o, &listener, NULL, NULL), 0);
+    const uint16_t port = tt_link_listener_port(listener, 0);
+    const a_card right = card_of(1, 65536);
+    struct {
+        tt_group_head head;
+        tt_seat seats[2];
+    } group = {.head = {.n = 2, .max_payload = TT_CARD_LEAST_PAYLOAD - 1},
+               .seats = {{.worker = 0, .incarnation = 1}, {.worker = 1}}};
+    tt_talk head = tt_talk_head(TT_TALK_CARD, 0, card_bytes);
+    for (uint32_t who = 0; who < 4; who += 3) { /* itself; nobody */
+        head.who = who;
+        expect_loss(port, head, &right, TUTTI_EPROTO,
+                    "tells a worker that cannot be");
+    }
+    head.who = 1;
+    head.len--;
+    expect_loss(port, head, &right, TUTTI_EPROTO,
+                "tells a worker that cannot be");
+    head = tt_talk_head(TT_TALK_GROUP, 1, sizeof(group));
+    expect_loss(port, head, &group, TUTTI_EPROTO,
+                "tells a group that cannot be");
+    group.head.max_payload++;
+    group.seats[1].worker = 0;
+    expect_loss(port, head, &group, TUTTI_EPROTO,
+                "tells a group that cannot be");
+    head.len--;
+    expect_loss(port, head, &group, TUTTI_EPROTO,
+                "tells a group that cannot be");
+    head = tt_talk_head(TT_TALK_CARD, 0, TT_CARD_MOST + 1);
+    expect_loss(port, head, (unsigned char[TT_CARD_MOST + 1]){0}, TUTTI_EPEER,
+                "has gone");
+    tt_link_listener_close(listener);
+}
+
+static int open_links(void **state)
+{
+    (void)state;
+    return tt_link_box_open(&tt_mem_std, &box, NULL);
+}
+
+static int close_links(void **state)
+{
+    (void)state;
+    tt_link_box_close(box);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_controller_refuses_nonsense),
+        cmocka_unit_test(test_cards_are_told_once),
+        cmocka_unit_test(test_worker_refuses_nonsense),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, open_links, close_links);
+}
