@@ -308,6 +308,24 @@ static void wait_for_dials(tt_node *node, int sock)
     }
 }
 
+/* All are connected; then all have ceased to look at what comes: a first message
+ * is for the body, and some bodies begin before others. */
+static void wait_for_bodies(tt_node *node, int sock)
+{
+    char c = 0;
+    if (node->failure[0]) {
+        shutdown(sock, SHUT_WR); /* the others go on without it */
+        return;
+    }
+    if (write(sock, &c, 1) != 1)
+        abort();
+    while (recv(sock, &c, 1, MSG_DONTWAIT) < 0)
+        if (!tt_node_poll(node, true))
+            usleep(200);
+    if (write(sock, &c, 1) != 1 || read(sock, &c, 1) != 1)
+        abort();
+}
+
 static void node_connect(tt_node *node, int sock)
 {
     card own = {.len = 0};
@@ -318,6 +336,7 @@ static void node_connect(tt_node *node, int sock)
         node->nodes->before(node);
     dial_all(node, all);
     wait_for_dials(node, sock);
+    wait_for_bodies(node, sock);
     if (node->connect_err && !node->nodes->may_fail_connect)
         tt_node_fail(node, __FILE__, __LINE__, node->diag.text);
     free(all);
@@ -449,6 +468,16 @@ static void settle(const int *socks, uint32_t n)
     }
 }
 
+/* Waits for a word of each, and gives each one. */
+static void gather(const int *socks, uint32_t n)
+{
+    char c = 0;
+    for (uint32_t r = 0; r < n; r++)
+        (void)!recv(socks[r], &c, 1, 0);
+    for (uint32_t r = 0; r < n; r++)
+        (void)!send(socks[r], &c, 1, MSG_NOSIGNAL);
+}
+
 /* Gathers every node's card and hands all to each. */
 static void rendezvous(const int *socks, uint32_t n)
 {
@@ -462,8 +491,11 @@ static void rendezvous(const int *socks, uint32_t n)
         if (send(socks[r], all, n * sizeof(card), MSG_NOSIGNAL) < 0)
             fprintf(stderr, "# rank %u did not get the addresses\n", r);
     }
-    if (is_complete)
+    if (is_complete) {
         settle(socks, n);
+        gather(socks, n); /* all are connected */
+        gather(socks, n); /* nobody polls */
+    }
     free(all);
 }
 
