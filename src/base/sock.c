@@ -217,44 +217,6 @@ bool tt_sock_wait(int fd, short events, uint64_t deadline_ns)
     }
 }
 
-int tt_sock_write_all(int fd, const void *buf, size_t len, uint64_t deadline_ns)
-{
-    const char *at = buf;
-    while (len > 0) {
-        ssize_t n = send(fd, at, len, MSG_NOSIGNAL);
-        if (n >= 0) {
-            at += n;
-            len -= (size_t)n;
-        } else if (errno == EAGAIN) {
-            if (!tt_sock_wait(fd, POLLOUT, deadline_ns))
-                return ETIMEDOUT;
-        } else if (errno != EINTR) {
-            return errno;
-        }
-    }
-    return 0;
-}
-
-int tt_sock_read_all(int fd, void *buf, size_t len, uint64_t deadline_ns)
-{
-    char *at = buf;
-    while (len > 0) {
-        ssize_t n = recv(fd, at, len, 0);
-        if (n > 0) {
-            at += n;
-            len -= (size_t)n;
-        } else if (n == 0) {
-            return EPIPE;
-        } else if (errno == EAGAIN) {
-            if (!tt_sock_wait(fd, POLLIN, deadline_ns))
-                return ETIMEDOUT;
-        } else if (errno != EINTR) {
-            return errno;
-        }
-    }
-    return 0;
-}
-
 bool tt_sock_peer_uid(int fd, uint32_t *uid)
 {
     struct ucred who;

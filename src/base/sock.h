@@ -56,11 +56,6 @@ void tt_sock_hurry(int fd);
 int tt_poll_ms(uint64_t deadline_ns, int max_ms);
 /* Waits for poll events; false at the deadline. */
 bool tt_sock_wait(int fd, short events, uint64_t deadline_ns);
-/* All of len bytes: 0, or errno (ETIMEDOUT at the deadline; EPIPE when the
- * other side has closed). */
-int tt_sock_write_all(int fd, const void *buf, size_t len,
-                      uint64_t deadline_ns);
-int tt_sock_read_all(int fd, void *buf, size_t len, uint64_t deadline_ns);
 /* The user at the other end of a unix socket; false when it is unknown. */
 bool tt_sock_peer_uid(int fd, uint32_t *uid);
 

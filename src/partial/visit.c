@@ -51,12 +51,13 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
 
 /* --------------------------------------------------------------- joining -- */
 
-static tutti_err refused(tt_worker *w, int fd, const tt_talk *head,
-                         uint64_t deadline, tutti_diag *diag)
+static tutti_err refused(const tt_worker *w, tt_link_stream *s,
+                         const tt_talk *head, uint64_t deadline,
+                         tutti_diag *diag)
 {
     char text[TT_TALK_TEXT] = "";
     size_t len = head->len < sizeof(text) ? head->len : sizeof(text) - 1;
-    if (tt_sock_read_all(fd, text, len, deadline) != 0)
+    if (tt_link_read_all(s, text, len, deadline) != 0)
         text[0] = '\0';
     tutti_err err = (tutti_err) - (int64_t)head->number;
     if (err >= 0 || head->number > 1000)
@@ -83,11 +84,12 @@ static tt_join join_of(const tt_worker *w, bool is_current)
 }
 
 /* It has greeted as a controller. AGAIN: it has gone, or does not go on. */
-static tutti_err hear_welcome(tt_worker *w, int fd, uint64_t deadline,
-                              tt_welcome *out, uint32_t *id, tutti_diag *diag)
+static tutti_err hear_welcome(const tt_worker *w, tt_link_stream *s,
+                              uint64_t deadline, tt_welcome *out, uint32_t *id,
+                              tutti_diag *diag)
 {
     tt_talk head;
-    int why = tt_sock_read_all(fd, &head, sizeof(head), deadline);
+    int why = tt_link_read_all(s, &head, sizeof(head), deadline);
     if (why != 0) {
         tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
                 w->where,
@@ -101,9 +103,9 @@ static tutti_err hear_welcome(tt_worker *w, int fd, uint64_t deadline,
         return TUTTI_AGAIN;
     }
     if (head.kind == TT_TALK_REFUSE)
-        return refused(w, fd, &head, deadline, diag);
+        return refused(w, s, &head, deadline, diag);
     if (head.kind != TT_TALK_WELCOME || head.len != sizeof(*out) ||
-        tt_sock_read_all(fd, out, sizeof(*out), deadline) != 0) {
+        tt_link_read_all(s, out, sizeof(*out), deadline) != 0) {
         tt_fail(diag, TUTTI_EBOOT, "the controller at %s has gone", w->where);
         return TUTTI_AGAIN;
     }
@@ -118,31 +120,28 @@ static void say_card(tt_worker *w)
     tt_visit_say(w, &head, card);
 }
 
-static tutti_err settle(tt_worker *w, int fd, const tt_welcome *welcome,
-                        uint32_t id, tutti_diag *diag)
+/* Takes the pipe where it returns OK. */
+static tutti_err settle(tt_worker *w, const tt_pipe *pipe,
+                        const tt_welcome *welcome, uint32_t id,
+                        tutti_diag *diag)
 {
-    tutti_err err = TUTTI_OK;
     if (welcome->n == 0 || welcome->n > TT_RULE_WORKERS_MAX ||
         id >= welcome->n || (w->mesh && (w->n != welcome->n || w->id != id)))
-        err = tt_fail(diag, TUTTI_EPROTO,
-                      "the controller at %s counts %u workers", w->where,
-                      welcome->n);
-    if (!err) {
-        w->n = welcome->n;
-        w->id = id;
-        err = tt_cards_open(w, diag);
-    }
-    if (err) {
-        tt_fork_close(&fd);
+        return tt_fail(diag, TUTTI_EPROTO,
+                       "the controller at %s counts %u workers", w->where,
+                       welcome->n);
+    w->n = welcome->n;
+    w->id = id;
+    tutti_err err = tt_cards_open(w, diag);
+    if (err)
         return err;
-    }
     w->incarnation = welcome->incarnation;
     w->is_newcomer = welcome->is_newcomer;
     w->is_dynamic = welcome->is_dynamic;
     w->token = welcome->token;
     w->liveness_ns = welcome->liveness_ns;
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
-    tt_pipe_open(&w->pipe, &w->mem, fd);
+    w->pipe = *pipe;
     w->err = TUTTI_OK;
     say_card(w);
     return TUTTI_OK;
@@ -213,6 +212,7 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
                          bool is_current, uint64_t deadline, tutti_diag *diag)
 {
     tt_welcome welcome;
+    tt_pipe pipe;
     uint32_t id = 0;
     int fd = -1;
     uint64_t soon = tt_now_ns() + try_ns;
@@ -223,13 +223,14 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
     else
         tt_addr_text(to, w->where);
     tutti_err err = dial(w, box, to, is_current, soon, &fd, diag);
+    tt_pipe_open(&pipe, &w->mem, fd);
     if (!err)
-        err = hear_welcome(w, fd, soon, &welcome, &id, diag);
-    if (err) {
-        tt_fork_close(&fd);
-        return err;
-    }
-    return settle(w, fd, &welcome, id, diag);
+        err = hear_welcome(w, &pipe.s, soon, &welcome, &id, diag);
+    if (!err)
+        err = settle(w, &pipe, &welcome, id, diag);
+    if (err)
+        tt_pipe_close(&pipe);
+    return err;
 }
 
 /* Refusals by another job's controller are no reason to stop: something else

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "link/link.h"
+
 static int new_socket(int family)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -56,4 +58,17 @@ int tt_stranger_connect(const tt_addr *to, uint64_t deadline_ns)
         return -why;
     }
     return fd;
+}
+
+int tt_stranger_write_all(int fd, const void *buf, size_t len,
+                          uint64_t deadline_ns)
+{
+    tt_link_stream s = {.fd = fd};
+    return tt_link_write_all(&s, buf, len, deadline_ns);
+}
+
+int tt_stranger_read_all(int fd, void *buf, size_t len, uint64_t deadline_ns)
+{
+    tt_link_stream s = {.fd = fd};
+    return tt_link_read_all(&s, buf, len, deadline_ns);
 }

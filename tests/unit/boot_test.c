@@ -418,7 +418,7 @@ static int call(uint16_t port)
 static int shout(uint16_t port, const void *bytes, size_t len)
 {
     int fd = call(port);
-    tt_sock_write_all(fd, bytes, len, tt_now_ns() + TT_NS_PER_S);
+    tt_stranger_write_all(fd, bytes, len, tt_now_ns() + TT_NS_PER_S);
     return fd;
 }
 
@@ -490,8 +490,8 @@ static void test_strangers(void **state)
         fds[n++] = call(port);
     tt_greet_word answer;
     uint64_t until = tt_now_ns() + 50 * TT_NS_PER_S;
-    assert_int_equal(tt_sock_read_all(refused, &answer, sizeof(answer), until),
-                     0);
+    assert_int_equal(
+        tt_stranger_read_all(refused, &answer, sizeof(answer), until), 0);
     assert_int_equal(answer.kind, TT_GREET_REFUSE);
     assert_int_equal(answer.why, TT_LINK_OTHER_VERSION);
     me = make_role(1, 2, where, "");
@@ -553,7 +553,7 @@ static void answer_with(const void *bytes, size_t len, const char *part)
          guest < 0 && tt_now_ns() < until; poll(NULL, 0, 5))
         guest = accept(fd, NULL, NULL);
     assert_true(guest >= 0);
-    tt_sock_write_all(guest, bytes, len, tt_now_ns() + TT_NS_PER_S);
+    tt_stranger_write_all(guest, bytes, len, tt_now_ns() + TT_NS_PER_S);
     finish(&s);
     close(guest);
     close(fd);

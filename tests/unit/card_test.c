@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "partial/partial.h"
+#include "support/stranger.h"
 #include "tutti.h"
 
 static tt_link_box *box;
@@ -29,16 +30,17 @@ static void say(int fd, tt_talk head, const void *payload)
     if (head.len > 0)
         memcpy(bytes + sizeof(head), payload, head.len);
     assert_int_equal(
-        tt_sock_write_all(fd, bytes, sizeof(head) + head.len, soon()), 0);
+        tt_stranger_write_all(fd, bytes, sizeof(head) + head.len, soon()), 0);
 }
 
 static tt_talk hear(int fd, unsigned char payload[4096])
 {
     tt_talk head;
-    assert_int_equal(tt_sock_read_all(fd, &head, sizeof(head), soon()), 0);
+    assert_int_equal(tt_stranger_read_all(fd, &head, sizeof(head), soon()), 0);
     assert_true(tt_talk_is_sound(&head, 4095));
     if (head.len > 0)
-        assert_int_equal(tt_sock_read_all(fd, payload, head.len, soon()), 0);
+        assert_int_equal(tt_stranger_read_all(fd, payload, head.len, soon()),
+                         0);
     payload[head.len] = '\0';
     return head;
 }
@@ -229,7 +231,7 @@ static void *control(void *arg)
     assert_int_equal(hear(e.fd, payload).kind, TT_TALK_CARD);
     assert_int_equal(hear(e.fd, payload).kind, TT_TALK_ANNOUNCE);
     say(e.fd, l->head, l->payload);
-    tt_sock_read_all(e.fd, payload, 1, soon()); /* until it has gone */
+    tt_stranger_read_all(e.fd, payload, 1, soon()); /* until it has gone */
     tt_fork_close(&e.fd);
     return NULL;
 }

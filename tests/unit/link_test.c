@@ -754,7 +754,7 @@ static void test_no_descriptors(void **state)
         /* Until the test has read its word it must stay. */
         char c = 0;
         n += write(in.fd, "!", 1);
-        tt_sock_read_all(in.fd, &c, 1, in_ns(LONG_NS));
+        tt_stranger_read_all(in.fd, &c, 1, in_ns(LONG_NS));
         _exit(n > 0 && c == '?' ? 0 : 1);
     }
     side a, b = {.id = id_of(2)};
@@ -775,7 +775,7 @@ static void test_no_descriptors(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     char c = 0;
-    assert_int_equal(tt_sock_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_stranger_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
     assert_int_equal(c, '!');
     assert_int_equal(write(out.fd, "?", 1), 1);
     int status = 0;
@@ -842,7 +842,7 @@ static void test_nobody_to_send_away(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     char c = 0;
-    assert_int_equal(tt_sock_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_stranger_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -988,7 +988,7 @@ static int answer_one(int fd, tt_link_why why)
     int guest = accept(fd, NULL, NULL);
     assert_true(guest >= 0);
     assert_int_equal(
-        tt_sock_read_all(guest, &hello, sizeof(hello), in_ns(LONG_NS)), 0);
+        tt_stranger_read_all(guest, &hello, sizeof(hello), in_ns(LONG_NS)), 0);
     tt_greet_word word = tt_greet_answer(&hello, why, &self, 1);
     assert_int_equal(send(guest, &word, sizeof(word), 0), sizeof(word));
     return guest;

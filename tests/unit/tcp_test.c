@@ -600,7 +600,7 @@ static void test_strangers(void **state)
     for (size_t i = 0; i < 20; i++) {
         fds[i] = tt_stranger_connect(&addr, tt_now_ns() + 20 * TT_NS_PER_S);
         assert_true(fds[i] >= 0);
-        tt_sock_write_all(fds[i], rubbish, 3 * i, 0);
+        tt_stranger_write_all(fds[i], rubbish, 3 * i, 0);
     }
     connect_sides(sides, 2);
     assert_int_equal(sides[0].err, TUTTI_OK);
