@@ -257,9 +257,7 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
         return;
     memcpy(&reason, data, sizeof(reason));
     reason.text[sizeof(reason.text) - 1] = '\0';
-    tutti_err err = reason.err < 0 && reason.err > -100 ? (tutti_err)reason.err
-                                                        : TUTTI_EABORTED;
-    tt_team_told(team, err, reason.culprit, reason.text);
+    tt_team_told(team, m, &reason);
 }
 
 static void on_bye(tt_peer *peer, const tt_msg *m)

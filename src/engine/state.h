@@ -230,6 +230,7 @@ struct tt_team {
     tutti_err err;
     uint32_t culprit;
     char text[512];
+    bool is_loss; /* culprit is lost, to everybody and all teams */
     /* A member was told DIFFER, of this call: until it answers, what comes is
      * not taken, so that no later call ends well. */
     bool is_odd;
@@ -415,8 +416,7 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
-void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
-                  const char *text);
+void tt_team_told(tt_team *team, const tt_msg *m, const tt_reason *reason);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
 /* The peer is connected now: the groups with it that have failed before. */
 void tt_group_retell(tt_peer *peer);

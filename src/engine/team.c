@@ -185,6 +185,7 @@ static tt_farewell failure_of(const tt_team *team)
                      .reason = {.err = team->err, .culprit = team->culprit}};
     snprintf(f.reason.text, sizeof(f.reason.text), "%.239s", team->text);
     f.m.len = sizeof(f.reason);
+    f.m.slice = team->is_loss;
     return f;
 }
 
@@ -217,24 +218,13 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
     tt_engine_wake(team->mesh->engine);
 }
 
-/* Told by another member. */
-void tt_team_told(tt_team *team, tutti_err err, uint32_t culprit,
-                  const char *text)
-{
-    if (team->err)
-        return;
-    note_failure(team, err, culprit, text);
-    if (!team->is_group)
-        tell_failure(team);
-    end_ops(team, err);
-    tt_engine_wake(team->mesh->engine);
-}
+static const char is_lost[] = " is lost: ";
 
 static void print_loss(const tt_peer *peer, uint32_t name, char *text,
                        size_t size)
 {
     const tt_peer *last = peer;
-    int used = snprintf(text, size, "rank %u is lost: %s", name, peer->why);
+    int used = snprintf(text, size, "rank %u%s%s", name, is_lost, peer->why);
     while (last->next_port)
         last = last->next_port;
     if (last->port > 0 && used > 0 && (size_t)used < size)
@@ -277,10 +267,39 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
             continue;
         char line[512];
         print_loss(peer, tt_team_name(team, rank), line, sizeof(line));
+        team->is_loss = true;
         tt_team_fail(team, why, rank, line);
     }
     if (peer->mesh->is_open) /* to be renewed */
         tt_mesh_has_news(peer->mesh);
+}
+
+/* The team has been told that its culprit is lost. Who has no connection to it
+ * would not hear of that in its other teams. */
+static void lose_culprit(const tt_team *team)
+{
+    tt_peer *peer = team->culprit < team->n && team->culprit != team->rank
+                        ? tt_team_peer(team, team->culprit)
+                        : NULL;
+    const char *why = strstr(team->text, is_lost);
+    if (peer && peer->conn == &peer->none)
+        tt_peer_gone(peer, team->err, why ? why + strlen(is_lost) : team->text);
+}
+
+void tt_team_told(tt_team *team, const tt_msg *m, const tt_reason *reason)
+{
+    bool is_error = reason->err < 0 && reason->err > -100;
+    tutti_err err = is_error ? (tutti_err)reason->err : TUTTI_EABORTED;
+    if (team->err)
+        return;
+    team->is_loss = m->slice == 1;
+    note_failure(team, err, reason->culprit, reason->text);
+    if (!team->is_group)
+        tell_failure(team);
+    end_ops(team, err);
+    tt_engine_wake(team->mesh->engine);
+    if (team->is_loss && !team->is_group)
+        lose_culprit(team);
 }
 
 void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m)

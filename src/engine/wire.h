@@ -19,7 +19,7 @@
  * DIFFER  tt_call   -                          what you sent belongs to
  *                                              another call than mine
  * TOOK    -         -                          only flags count
- * ABORT   tt_reason -                          the communicator has failed
+ * ABORT   tt_reason 0, 1 when one is lost      the communicator has failed
  * BYE     -         0, 1 when nothing is open  I leave the communicator
  *                                              (of a group: I have left it)
  * WHO     -         rank that asks, number     have you entered this call? The

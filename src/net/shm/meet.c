@@ -247,7 +247,9 @@ static const char *say_hello(tt_shm_conn *conn)
     if (!map_memory(net, conn, fd))
         why = "the memory cannot be mapped";
     else if (!tt_fdpass_send(conn->sock, &hello, sizeof(hello),
-                             (int[]){fd, net->bell}, 2))
+                             (int[]){fd, net->bell}, 2) &&
+             errno != EPIPE &&
+             errno != ECONNRESET) /* these hear_reply() finds */
         why = strerror(errno);
     conn->bell = fd;
     return why;
