@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * meet.h - private to start-up: one rank's end of the star. */
+ * meet.h - private to start-up: one rank's end of the star.
+ *
+ * Circles    gather.c join.c rendezvous.c: a star is opened by gathering or by
+ *            joining, and these speak in the frames in which it exchanges. */
 #ifndef TT_BOOT_MEET_H
 #define TT_BOOT_MEET_H
 

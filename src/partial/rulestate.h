@@ -8,7 +8,12 @@
  * mixing.c     the history: components, what it mixes
  * weights.c    the weights in it
  * groupsize.c  P, when it is to be chosen
- * grouplog.c   the log, and its replay */
+ * grouplog.c   the log, and its replay
+ *
+ * Circles    choice.c grouplog.c mixing.c rule.c sites.c soon.c: it is one rule. Who
+ *            is chosen depends on the history, on sites and on who is expected, and
+ *            each of these asks who may be chosen; the log replays events through
+ *            the rule that writes them. */
 #ifndef TT_PARTIAL_RULESTATE_H
 #define TT_PARTIAL_RULESTATE_H
 

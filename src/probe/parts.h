@@ -21,7 +21,10 @@
  * A place is an address of a host, a port an interface; both are numbered
  * through all hosts, in order of the hosts, on all ranks alike.
  *
- * Next: probe.c. */
+ * Next: probe.c.
+ *
+ * Circles    begin.c reach.c: what a round loses is told in the words in which the
+ *            beginning tells what cannot be reached. */
 #ifndef TT_PROBE_PARTS_H
 #define TT_PROBE_PARTS_H
 

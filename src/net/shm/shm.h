@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * shm.h - what the files of the transport shm share: shm.c moves messages,
  * meet.c brings the processes together, segments.c and grants.c let them use
- * each other's buffers. */
+ * each other's buffers.
+ *
+ * Circles    grants.c shm.c: the transport has the table of what is within
+ *            reach, and there nobody waits for a process that has ended. */
 #ifndef TT_NET_SHM_H
 #define TT_NET_SHM_H
 

@@ -6,7 +6,10 @@
  *   send.c  what goes
  *   meet.c  open, address(), who is reached
  *   lib.c   the library itself: found at run time, kept quiet; RDMA devices
- *   fds.c   its descriptors, which a forked child must not keep */
+ *   fds.c   its descriptors, which a forked child must not keep
+ *
+ * Circles    meet.c recv.c send.c ucx.c: the transport's slots are in all of them,
+ *            and each of them may find that a connection has failed. */
 #ifndef TT_NET_UCX_H
 #define TT_NET_UCX_H
 
