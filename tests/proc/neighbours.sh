@@ -36,7 +36,7 @@ is "a host does not forward" "$out" 0
 # -- the network is known -----------------------------------------------------
 told=yes
 for planner in auto ring forest; do
-    for coll in all-reduce broadcast all-gather; do
+    for coll in all-reduce broadcast reduce all-gather reduce-scatter; do
         job TUTTI_PLANNER=$planner -- bench $coll -b 8 -e 512KiB -f 65536 \
             -n 2 -w 1
         right "$coll, $planner"
