@@ -64,6 +64,9 @@
 #define LOOK_NS (200 * TT_NS_PER_MS)
 #define REKEY_AFTER (UINT64_C(1) << 23)
 
+/* What sessions are for. */
+static const unsigned char for_tutti[] = {'t', 'u', 't', 't', 'i'};
+
 typedef struct key {
     uint8_t name[16];
     uint8_t psk[32];
@@ -269,7 +272,8 @@ static SSL_SESSION *session_of(SSL *ssl, const key *k)
     if (s && suite &&
         SSL_SESSION_set1_master_key(s, k->psk, sizeof(k->psk)) == 1 &&
         SSL_SESSION_set_cipher(s, suite) == 1 &&
-        SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) == 1)
+        SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) == 1 &&
+        SSL_SESSION_set1_id_context(s, for_tutti, sizeof(for_tutti)) == 1)
         return s;
     SSL_SESSION_free(s);
     return NULL;
@@ -377,7 +381,7 @@ static bool set_rules(SSL_CTX *ctx)
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
-           SSL_CTX_set_session_id_context(ctx, (const uint8_t *)"tutti", 5) ==
+           SSL_CTX_set_session_id_context(ctx, for_tutti, sizeof(for_tutti)) ==
                1 &&
            SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:"
                                          "TLS_CHACHA20_POLY1305_SHA256") == 1;
@@ -809,15 +813,12 @@ static ssize_t recv_into(seal *e, char *out, size_t most, bool *is_all)
     }
 }
 
-static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
+/* Where nothing has come errno says why. */
+static ssize_t recv_all(seal *e, const struct iovec *iov, int n_iov)
 {
-    seal *e = s->state;
     size_t total = 0;
     bool is_all = false;
-    if (e->err)
-        return fail_again(e);
-    ERR_clear_error();
-    for (int i = 0; i < n_iov && !(is_all && i > 0 && total == 0); i++) {
+    for (int i = 0; i < n_iov; i++) {
         if (iov[i].iov_len == 0)
             continue;
         ssize_t n = recv_into(e, iov[i].iov_base, iov[i].iov_len, &is_all);
@@ -827,8 +828,20 @@ static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
         if (n < (ssize_t)iov[i].iov_len)
             break;
     }
-    give_buf(e, &e->in);
     return (ssize_t)total;
+}
+
+static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
+{
+    seal *e = s->state;
+    if (e->err)
+        return fail_again(e);
+    ERR_clear_error();
+    ssize_t n = recv_all(e, iov, n_iov);
+    int why = errno;
+    give_buf(e, &e->in);
+    errno = why;
+    return n;
 }
 
 static size_t seal_pending(const tt_link_stream *s)
