@@ -961,7 +961,7 @@ static tt_link_why why_of(const seal *e)
     if (!e->is_dialler)
         return e->has_ended || e->below_err ? TT_LINK_STRANGE
                                             : TT_LINK_OTHER_SECRET;
-    return e->err == EACCES || SSL_get0_peer_certificate(e->ssl)
+    return e->err == EACCES || SSL_get_verify_result(e->ssl) != X509_V_OK
                ? TT_LINK_OTHER_SECRET
                : TT_LINK_NO_SECRET;
 }
