@@ -1011,6 +1011,12 @@ bool tt_seal_settle(tt_link_stream *s, bool is_bare)
     return true;
 }
 
+tt_link_stream *tt_seal_below(tt_link_stream *s)
+{
+    seal *e = s->state;
+    return &e->below;
+}
+
 #else /* without OpenSSL */
 
 tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
@@ -1067,6 +1073,16 @@ bool tt_seal_settle(tt_link_stream *s, bool is_bare)
 {
     (void)s, (void)is_bare;
     return true;
+}
+
+tt_link_stream *tt_seal_below(tt_link_stream *s)
+{
+    return s;
+}
+
+void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
+{
+    (void)t, (void)n_records;
 }
 
 #endif
