@@ -165,8 +165,8 @@ static int read_file(const char *path, char **text, size_t *len)
 {
     struct stat st = {0};
     /* A pipe by that name must not make anybody wait. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
-                            O_NOFOLLOW);
+    int fd = open(path,
+                  O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     *text = NULL;
     if (fd < 0)
         return errno;
