@@ -347,7 +347,9 @@ static bool hear(tt_controller *c, guest *g, const tt_talk *head,
         g->is_gone = true;
         return true;
     case TT_TALK_BEAT:
-        say(g, TT_TALK_BEAT, 0, NULL);
+        /* Where something waits already it would be no news. */
+        if (tt_pipe_is_empty(&g->pipe))
+            say(g, TT_TALK_BEAT, 0, NULL);
         return true;
     default:
         return false;

@@ -137,9 +137,11 @@ void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd);
 void tt_pipe_close(tt_pipe *p);
 /* Appends; a pipe that nobody empties, or that memory fails, is broken. */
 void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload);
+/* Nothing waits to be written. */
+bool tt_pipe_is_empty(const tt_pipe *p);
 /* Writes what it can; true: nothing is left. */
 bool tt_pipe_flush(tt_pipe *p);
-/* Reads what is there. */
+/* Reads what is there, or a part of much. */
 void tt_pipe_fill(tt_pipe *p);
 /* The next message, and its payload until the next call here; false: there is
  * none. One of more than most_len, or nonsense, breaks the pipe. */
