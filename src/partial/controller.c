@@ -305,8 +305,7 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
     uint64_t group = head->number;
     if (!well && tt_rule_group_of(c->rule, g->worker) == group) {
         char text[TT_TALK_TEXT];
-        snprintf(text, sizeof(text), "%.*s", (int)head->len,
-                 (const char *)payload);
+        tt_err_hear((const char *)payload, head->len, text, sizeof(text));
         tell_broken(c, g->worker, group, head->flags, text);
     }
     return tt_rule_done(c->rule, g->worker, group, well, tt_now_ns()) ==
