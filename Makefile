@@ -51,8 +51,8 @@ TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
 TEST_SH := $(filter-out %/lib.sh %/lib_hosts.sh, \
                         $(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
-BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c) \
-             bench/peers/roofline.c
+BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
+             bench/strangers/*.c) bench/peers/roofline.c
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
@@ -108,6 +108,7 @@ $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
 
 $B/bench/peers/roofline: $B/bench/peers/data.o $(REFERENCE)
+$B/bench/strangers/strangers: $B/tests/support/doors.o
 
 $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
