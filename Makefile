@@ -200,9 +200,11 @@ docs: $B/tutti
 	$(Q)B=$B tools/check-docs --fix
 
 # Each fuzz driver searches for FUZZ_SECONDS; what it finds new lies in
-# $B/fuzz/corpus, a crash in $B/fuzz/crash-*.
+# $B/fuzz/corpus, a crash in $B/fuzz/crash-*. Then it tells which lines of the
+# parsers all of them have reached.
 fuzz:
-	+$(Q)$(again) B=$B/fuzz CC=clang CPPFLAGS=-DTT_LIBFUZZER OPT=-O1 \
+	+$(Q)$(again) B=$B/fuzz CC=clang OPT=-O1 CPPFLAGS="-DTT_LIBFUZZER \
+	    -fprofile-instr-generate -fcoverage-mapping" \
 	    SAN=address,undefined,fuzzer-no-link FUZZ_LINK=-fsanitize=fuzzer \
 	    $(FUZZ_SRC:%.c=$B/fuzz/%)
 	$(Q)tools/fuzz $B/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC:%.c=%)
