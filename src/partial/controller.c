@@ -347,7 +347,7 @@ static bool hear(tt_controller *c, guest *g, const tt_talk *head,
         return true;
     case TT_TALK_BEAT:
         /* Where something waits already it would be no news. */
-        if (tt_pipe_is_empty(&g->pipe))
+        if (!tt_pipe_has_unsent(&g->pipe))
             say(g, TT_TALK_BEAT, 0, NULL);
         return true;
     default:

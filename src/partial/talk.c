@@ -80,7 +80,7 @@ void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload)
 {
     if (p->s.fd < 0 || p->is_broken || p->is_deaf)
         return;
-    if (tt_pipe_is_empty(p))
+    if (p->out_at == p->out_len)
         p->out_at = p->out_len = 0;
     if (p->out_len - p->out_at > most_unsent) {
         p->is_broken = true;
@@ -98,14 +98,14 @@ static void forget_unsent(tt_pipe *p)
     p->out_at = p->out_len = 0;
 }
 
-bool tt_pipe_is_empty(const tt_pipe *p)
+bool tt_pipe_has_unsent(const tt_pipe *p)
 {
-    return p->out_at == p->out_len;
+    return p->out_at < p->out_len;
 }
 
 bool tt_pipe_flush(tt_pipe *p)
 {
-    while (p->s.fd >= 0 && !p->is_broken && p->out_at < p->out_len) {
+    while (p->s.fd >= 0 && !p->is_broken && tt_pipe_has_unsent(p)) {
         const struct iovec iov = {p->out + p->out_at, p->out_len - p->out_at};
         ssize_t n = tt_link_send(&p->s, &iov, 1);
         if (n >= 0)

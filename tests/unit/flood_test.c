@@ -104,9 +104,7 @@ static void test_more_than_is_heard(void **state)
                                           .close = endless_close};
     tt_test_mem count;
     const tt_mem mem = tt_test_mem_init(&count, 0);
-    tt_pipe p;
-    tt_pipe_open(&p, &mem, dup(0));
-    p.s.layer = &endless;
+    tt_pipe p = {.mem = &mem, .s = {.fd = dup(0), .layer = &endless}};
     tt_pipe_fill(&p);
     tt_pipe_close(&p);
     assert_true(n_read > 0 && n_read < most_bytes);
