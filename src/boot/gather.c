@@ -87,7 +87,7 @@ static tutti_err listen_once(gathering *g, const tt_launch *launch,
     tt_link_ear ear = {0};
     tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_RENDEZVOUS),
                              .job = boot->like.job,
-                             .needs_job = true,
+                             .trust = boot->trust,
                              .fd = launch->listen_fd};
     if (boot->store) {
         o.interfaces = set->interfaces;

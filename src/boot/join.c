@@ -137,6 +137,7 @@ static tutti_err begin_dial(const seeking *s, const tt_addr *addrs, size_t n,
     tt_link_dial_opts o = {
         .purpose = TT_LINK_RENDEZVOUS,
         .job = boot->like.job,
+        .trust = boot->trust,
         .ways = ways,
         .n_ways = (uint32_t)n,
         .deadline_ns = s->deadline_ns,

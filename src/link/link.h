@@ -155,8 +155,7 @@ typedef struct tt_link_listen_opts {
     uint32_t purposes; /* TT_LINK_FOR(..) | ..; all others are refused */
     /* Who listens; none (all zero): whoever dials cannot mean somebody else. */
     tt_link_id self;
-    uint64_t job;   /* 0: every job's */
-    bool needs_job; /* the dialler must name it; false: or none */
+    uint64_t job; /* the dialler must name it; 0: every job's, or none */
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
@@ -300,7 +299,7 @@ typedef struct tt_link_dial_opts {
     uint32_t strand;
     tt_link_id self;              /* who dials */
     tt_link_id to;                /* all zero: whoever listens there */
-    uint64_t job;                 /* 0: whichever */
+    uint64_t job;                 /* 0: none */
     uint8_t token[TT_LINK_TOKEN]; /* the listener's */
     uint8_t said[TT_LINK_SAID];
     void *arg;

@@ -138,7 +138,7 @@ static tutti_err settle(tt_worker *w, const tt_pipe *pipe,
     w->incarnation = welcome->incarnation;
     w->is_newcomer = welcome->is_newcomer;
     w->is_dynamic = welcome->is_dynamic;
-    w->token = welcome->token;
+    w->origin = welcome->origin;
     w->liveness_ns = welcome->liveness_ns;
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
     w->pipe = *pipe;
@@ -185,6 +185,7 @@ static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
     uint64_t left = now < deadline ? deadline - now : 0;
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
                            .job = w->o.token,
+                           .trust = w->o.trust,
                            .ways = &way,
                            .n_ways = 1,
                            .n_rounds = 1,

@@ -225,7 +225,7 @@ static void *control(void *arg)
     if (!tt_link_box_wait(box, soon()) || !tt_link_box_take(box, &e))
         return NULL;
     const tt_welcome welcome = {
-        .token = 1, .liveness_ns = 0, .n = 3, .incarnation = 1};
+        .origin = 1, .liveness_ns = 0, .n = 3, .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
     say(e.fd, head, &welcome);
     assert_int_equal(hear(e.fd, payload).kind, TT_TALK_CARD);
