@@ -688,11 +688,12 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
         err = tt_start_trust(&o.trust, &settings, true, &how.trust, &diag);
     if (!err) {
         how.token = token_of(&settings);
-        warn_if_open(&how);
         c = tt_new(&tt_mem_std, 1, sizeof(*c));
         err = c ? open_controller(&o, n_workers, &settings, &how, &c->c, &diag)
                 : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
     }
+    if (!err)
+        warn_if_open(&how);
     tt_trust_close(how.trust);
     if (err)
         tt_free(&tt_mem_std, c, 1, sizeof(*c));
