@@ -140,7 +140,7 @@ static tutti_err open_listener(gathering *g, const tt_launch *launch,
 static void drain(tt_link_stream *s, uint64_t deadline_ns)
 {
     char dropped[4096];
-    shutdown(s->fd, SHUT_WR);
+    tt_link_end(s);
     while (tt_link_read_all(s, dropped, sizeof(dropped), deadline_ns) == 0)
         continue;
 }
@@ -263,8 +263,7 @@ static void take_arrivals(gathering *g)
     tutti_diag why;
     char from[TT_SOCK_TEXT];
     while (g->n_missing > 0 && tt_link_box_take(g->box, &link)) {
-        tt_link_stream s;
-        tt_link_stream_open(&s, link.fd);
+        tt_link_stream s = link.stream;
         memcpy(&said, link.who.said, sizeof(said));
         tutti_err err = admit(g, &s, &said, &why);
         if (err == TUTTI_OK)

@@ -204,7 +204,7 @@ static tutti_err try_addrs(seeking *s, const tt_addr *addrs, size_t n,
         tt_link_box_wait(s->box, UINT64_MAX);
     s->is_silent = false;
     if (link.kind == TT_LINK_DIALLED) {
-        tt_link_stream_open(&boot->lines[0].link, link.fd);
+        boot->lines[0].link = link.stream;
         err = hear_answers(s, diag);
         if (err)
             tt_link_stream_close(&boot->lines[0].link);

@@ -27,8 +27,12 @@
  *            link from it waits in the box. So at most one of the two is ever
  *            taken, and both know which, if nobody dials who has taken a link
  *            already.
- * Secret     (later) A secret is proved, and the stream sealed, between connect()
- *            and HELLO: greet itself stays as it is, inside.
+ * Seal       Where there is a trust (trust.h) both prove themselves between
+ *            connect() and HELLO, and words go inside TLS. Then (6) the flag BARE
+ *            says that what follows the last word is plain text; both sides want that, or
+ *            the answer is OTHER_SEAL. (7) Nobody hears a word of its own id. (8) To a
+ *            HELLO in plain text the answer is UNPROVEN, in plain text; who has a trust
+ *            believes no such answer.
  * Next       greet.c (judges words), guests.c and dial.c (say and hear them). */
 #ifndef TT_LINK_GREET_H
 #define TT_LINK_GREET_H
@@ -38,7 +42,9 @@
 #define TT_GREET_MAGIC UINT32_C(0x6c747474) /* "tttl" */
 #define TT_GREET_VERSION_MIN 1
 #define TT_GREET_VERSION_MAX 1
-#define TT_GREET_ONE_WAY 1 /* a flag of HELLO */
+/* Flags of HELLO. */
+#define TT_GREET_ONE_WAY 1
+#define TT_GREET_BARE 2
 
 typedef enum tt_greet_kind {
     TT_GREET_HELLO = 1,

@@ -257,17 +257,17 @@ static void join_guest(tt_controller *c, guest *g, const tt_join *join)
              c->n_here, c->o.rule.n);
 }
 
-static void add_guest(tt_controller *c, int fd, const tt_join *join)
+static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
 {
     guest *g = tt_new(&c->mem, 1, sizeof(*g));
     if (g)
         g->knows = tt_new(&c->mem, n_words(c), sizeof(uint64_t));
     if (!g || !g->knows) {
         tt_free(&c->mem, g, 1, sizeof(*g));
-        tt_fork_close(&fd);
+        tt_link_stream_close(&s);
         return;
     }
-    tt_pipe_open(&g->pipe, &c->mem, fd);
+    tt_pipe_open(&g->pipe, &c->mem, s);
     g->worker = TT_NONE;
     g->heard_ns = tt_now_ns();
     g->next = c->guests;
@@ -282,7 +282,7 @@ static void take_arrivals(tt_controller *c)
     tt_join join;
     while (tt_link_box_take(c->box, &link)) {
         memcpy(&join, link.who.said, sizeof(join));
-        add_guest(c, link.fd, &join);
+        add_guest(c, link.stream, &join);
     }
 }
 

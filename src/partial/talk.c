@@ -45,10 +45,9 @@ bool tt_card_is_sound(const void *bytes, size_t len)
 
 /* ------------------------------------------------------------------ pipe -- */
 
-void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd)
+void tt_pipe_open(tt_pipe *p, const tt_mem *mem, tt_link_stream s)
 {
-    *p = (tt_pipe){.mem = mem};
-    tt_link_stream_open(&p->s, fd);
+    *p = (tt_pipe){.mem = mem, .s = s};
 }
 
 void tt_pipe_close(tt_pipe *p)
@@ -95,9 +94,15 @@ static void forget_unsent(tt_pipe *p)
     p->out_at = p->out_len = 0;
 }
 
+static bool has_unsent(const tt_pipe *p)
+{
+    return p->out_at < p->out_len ||
+           (!p->is_deaf && tt_link_unsent(&p->s) > 0);
+}
+
 bool tt_pipe_flush(tt_pipe *p)
 {
-    while (p->s.fd >= 0 && !p->is_broken && p->out_at < p->out_len) {
+    while (p->s.fd >= 0 && !p->is_broken && has_unsent(p)) {
         const struct iovec iov = {p->out + p->out_at, p->out_len - p->out_at};
         ssize_t n = tt_link_send(&p->s, &iov, 1);
         if (n >= 0)

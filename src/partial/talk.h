@@ -134,7 +134,7 @@ typedef struct tt_pipe {
     bool is_broken;
 } tt_pipe;
 
-void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd);
+void tt_pipe_open(tt_pipe *p, const tt_mem *mem, tt_link_stream s);
 void tt_pipe_close(tt_pipe *p);
 /* Appends; a pipe that nobody empties, or that memory fails, is broken. */
 void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload);

@@ -93,7 +93,8 @@ static tutti_err hear_welcome(const tt_worker *w, tt_link_stream *s,
     if (why != 0) {
         tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
                 w->where,
-                why == EPIPE ? "it closed the connection" : strerror(why));
+                why == EPIPE ? "it closed the connection"
+                             : tt_link_error_text(why));
         return TUTTI_AGAIN;
     }
     if (!tt_talk_is_sound(&head, TT_TALK_TEXT)) {
@@ -174,9 +175,10 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
     return TUTTI_AGAIN;
 }
 
-/* A connection to the controller, which knows who comes; *fd is the caller's. */
+/* A connection to the controller, which knows who comes; *out is the caller's. */
 static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
-                      bool is_current, uint64_t deadline, int *fd,
+                      bool is_current, uint64_t deadline,
+                      tt_link_stream *out,
                       tutti_diag *diag)
 {
     const tt_join join = join_of(w, is_current);
@@ -200,7 +202,7 @@ static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
         return err;
     while (!tt_link_box_take(box, &link)) /* it has a deadline itself */
         tt_link_box_wait(box, UINT64_MAX);
-    *fd = link.fd;
+    *out = link.stream;
     if (link.kind != TT_LINK_DIALLED) {
         tt_link_outcome outcome = tt_link_dial_outcome(d, 0);
         err = judge(w, &outcome, diag);
@@ -215,7 +217,7 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
     tt_welcome welcome;
     tt_pipe pipe;
     uint32_t id = 0;
-    int fd = -1;
+    tt_link_stream s = {.fd = -1};
     uint64_t soon = tt_now_ns() + try_ns;
     if (soon > deadline)
         soon = deadline;
@@ -223,8 +225,8 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
         snprintf(w->where, sizeof(w->where), "this host");
     else
         tt_addr_text(to, w->where);
-    tutti_err err = dial(w, box, to, is_current, soon, &fd, diag);
-    tt_pipe_open(&pipe, &w->mem, fd);
+    tutti_err err = dial(w, box, to, is_current, soon, &s, diag);
+    tt_pipe_open(&pipe, &w->mem, s);
     if (!err)
         err = hear_welcome(w, &pipe.s, soon, &welcome, &id, diag);
     if (!err)

@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
 #include "base/log.h"
 #include "net/tcp/tcp.h"
 
@@ -320,12 +319,12 @@ static void tell_place(const tt_tcp_conn *conn, const char *where,
 static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
                       const tt_link_way *way)
 {
-    int fd = link->fd;
+    tt_link_stream s = link->stream;
     uint32_t at = link->who.strand;
     tutti_diag diag;
     if (!conn->meeting || at >= conn->n_strands || conn->strands[at].is_open ||
-        (!way && bind_rail(conn, fd) != 0)) {
-        tt_fork_close(&fd);
+        (!way && bind_rail(conn, s.fd) != 0)) {
+        tt_link_stream_close(&s);
         return;
     }
     struct tt_tcp_meeting *m = conn->meeting;
@@ -333,11 +332,11 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     char where[TT_SOCK_TEXT];
     tt_link_dial_end(m->dials[at]); /* it is over, or has come too late */
     m->dials[at] = NULL;
-    set_options(&net_of(conn)->base, fd);
-    tt_link_stream_open(&strand->link, fd);
+    set_options(&net_of(conn)->base, s.fd);
+    strand->link = s;
     strand->is_open = true;
     conn->n_open++;
-    tt_sock_peer_text(fd, where);
+    tt_sock_peer_text(s.fd, where);
     if (at == 0)
         memcpy(conn->where, where, sizeof(where));
     tell_place(conn, where, way);
@@ -368,7 +367,7 @@ static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
 static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 {
     said theirs;
-    int fd = link->fd;
+    tt_link_stream s = link->stream;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_tcp_conn *conn = find_call(net, link, &theirs);
     if (!conn && theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
@@ -377,12 +376,12 @@ static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
                                                    &link->who.id);
     if (conn && !conn->strands &&
         begin(conn, theirs.n_strands, tt_now_ns() + CALLED_NS)) {
-        tt_fork_close(&fd);
+        tt_link_stream_close(&s);
         miss(conn, TUTTI_ENOMEM, "out of memory for a connection");
         return;
     }
     if (!conn || !conn->meeting || conn->n_strands != theirs.n_strands) {
-        tt_fork_close(&fd);
+        tt_link_stream_close(&s);
         return;
     }
     conn->meeting->caller = link->who.id;
