@@ -269,6 +269,7 @@ static SSL_SESSION *session_of(SSL *ssl, const key *k)
     if (s && suite &&
         SSL_SESSION_set1_master_key(s, k->psk, sizeof(k->psk)) == 1 &&
         SSL_SESSION_set_cipher(s, suite) == 1 &&
+        SSL_SESSION_set1_id_context(s, (const uint8_t *)"tutti", 5) == 1 &&
         SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) == 1)
         return s;
     SSL_SESSION_free(s);

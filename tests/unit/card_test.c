@@ -90,10 +90,10 @@ static int join(const tt_controller *c, uint32_t who)
     tt_link_why why;
     tt_link_event e = dial(c, who, 0, &why);
     assert_int_equal(e.kind, TT_LINK_DIALLED);
-    tt_talk head = hear(e.fd, payload);
+    tt_talk head = hear(e.stream.fd, payload);
     assert_int_equal(head.kind, TT_TALK_WELCOME);
     assert_int_equal(head.who, who);
-    return e.fd;
+    return e.stream.fd;
 }
 
 typedef struct a_card {
@@ -238,10 +238,10 @@ static void test_token_is_asked_for(void **state)
     }
     tt_link_event e = dial(c, 0, token, &why);
     assert_int_equal(e.kind, TT_LINK_DIALLED);
-    tt_talk head = hear(e.fd, payload);
+    tt_talk head = hear(e.stream.fd, payload);
     assert_int_equal(head.kind, TT_TALK_WELCOME);
     assert_null(memmem(payload, head.len, &token, sizeof(token)));
-    tt_fork_close(&e.fd);
+    tt_fork_close(&e.stream.fd);
     tt_controller_close(c);
 }
 
@@ -262,12 +262,12 @@ static void *control(void *arg)
     const tt_welcome welcome = {
         .origin = 1, .liveness_ns = 0, .n = 3, .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
-    say(e.fd, head, &welcome);
-    assert_int_equal(hear(e.fd, payload).kind, TT_TALK_CARD);
-    assert_int_equal(hear(e.fd, payload).kind, TT_TALK_ANNOUNCE);
-    say(e.fd, l->head, l->payload);
-    tt_stranger_read_all(e.fd, payload, 1, soon()); /* until it has gone */
-    tt_fork_close(&e.fd);
+    say(e.stream.fd, head, &welcome);
+    assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_CARD);
+    assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_ANNOUNCE);
+    say(e.stream.fd, l->head, l->payload);
+    tt_stranger_read_all(e.stream.fd, payload, 1, soon()); /* until it has gone */
+    tt_fork_close(&e.stream.fd);
     return NULL;
 }
 
