@@ -89,6 +89,12 @@ typedef enum tt_link_why {
 } tt_link_why;
 /* "it belongs to another job" */
 const char *tt_link_why_text(tt_link_why why);
+/* One side has no secret, or another one: who dials again will not fare better. */
+static inline bool tt_link_is_unproven(tt_link_why why)
+{
+    return why == TT_LINK_UNPROVEN || why == TT_LINK_OTHER_SECRET ||
+           why == TT_LINK_NO_SECRET || why == TT_LINK_OTHER_SEAL;
+}
 
 #define TT_LINK_SAID 48 /* bytes that a purpose may say in the greeting */
 #define TT_LINK_TOKEN 16

@@ -158,6 +158,12 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
                        "the controller at %s refuses: this controller is "
                        "another job's",
                        w->where);
+    if (tt_link_is_unproven(o->why))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "this worker and the controller at %s share no secret: "
+                       "%s; give both the same TUTTI_SECRET_FILE and "
+                       "TUTTI_ENCRYPT",
+                       w->where, tt_link_outcome_text(o));
     if (o->why == TT_LINK_UNGREETED)
         tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
                 w->where, strerror(ETIMEDOUT));
