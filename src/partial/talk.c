@@ -94,7 +94,7 @@ static void forget_unsent(tt_pipe *p)
     p->out_at = p->out_len = 0;
 }
 
-static bool has_unsent(const tt_pipe *p)
+bool tt_pipe_has_unsent(const tt_pipe *p)
 {
     return p->out_at < p->out_len ||
            (!p->is_deaf && tt_link_unsent(&p->s) > 0);
@@ -102,7 +102,7 @@ static bool has_unsent(const tt_pipe *p)
 
 bool tt_pipe_flush(tt_pipe *p)
 {
-    while (p->s.fd >= 0 && !p->is_broken && has_unsent(p)) {
+    while (p->s.fd >= 0 && !p->is_broken && tt_pipe_has_unsent(p)) {
         const struct iovec iov = {p->out + p->out_at, p->out_len - p->out_at};
         ssize_t n = tt_link_send(&p->s, &iov, 1);
         if (n >= 0)

@@ -138,6 +138,7 @@ void tt_pipe_open(tt_pipe *p, const tt_mem *mem, tt_link_stream s);
 void tt_pipe_close(tt_pipe *p);
 /* Appends; a pipe that nobody empties, or that memory fails, is broken. */
 void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload);
+bool tt_pipe_has_unsent(const tt_pipe *p);
 /* Writes what it can; true: nothing is left. */
 bool tt_pipe_flush(tt_pipe *p);
 /* Reads what is there. */
