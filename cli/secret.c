@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * secret.c - `tutti secret`: makes, changes and cleans the file of a secret.
  *
- * A file has a line of 64 hexadecimal digits for each secret, the newest first.
- * All of them are taken, the first is what one shows oneself. So a secret is
- * changed in three steps while jobs run: --rotate, bring the file to all hosts,
+ * A file has a line for each secret, the newest first; those made here are 64
+ * hexadecimal digits. All of them are taken, the first is what one shows first
+ * oneself. So a secret is changed in three steps while jobs run: --rotate, bring the file to all hosts,
  * --drop. A file is replaced as a whole (rename), so nobody reads half of it.
  * Next: docs/security.md. */
 #include "cli.h"
@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 enum { SECRET_BYTES = 32, LINE = 2 * SECRET_BYTES + 1 };
+/* Of a secret that somebody else has made: characters. */
+enum { LEAST = 32, MOST = 1024 };
 _Static_assert(CLI_SECRET == LINE + 1, "a line and its end");
 
 bool cli_secret_make(char out[CLI_SECRET])
@@ -67,36 +69,35 @@ static int make(const cli_command *self, const char *path)
     return cli_fail(self, "cannot write '%s': %s", path, strerror(why));
 }
 
-/* The first secret of the file, with its line's end. It must be the user's own
- * and nobody else's to read, as ranks want it. */
+/* The first secret of the file, with its line's end. */
 static int read_first(const cli_command *self, const char *path,
-                      char out[CLI_SECRET])
+                      char out[MOST + 2])
 {
     struct stat st;
-    char text[CLI_SECRET] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st)) {
-        int why = errno;
-        if (fd >= 0)
-            close(fd);
+    FILE *file = fopen(path, "re");
+    bool is_there = file && !fstat(fileno(file), &st);
+    int why = errno;
+    out[0] = '\0';
+    if (is_there && S_ISREG(st.st_mode))
+        do {
+            if (!fgets(out, MOST + 2, file))
+                out[0] = '\0';
+        } while (out[0] == '#' || out[0] == '\n');
+    if (file)
+        fclose(file);
+    if (!is_there)
         return cli_fail(self, "cannot read '%s': %s", path, strerror(why));
-    }
-    ssize_t n = read(fd, text, LINE);
-    close(fd);
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077)
         return cli_fail(self,
                         "'%s' must be a file of your own that nobody else may "
                         "read: chmod 600",
                         path);
-    size_t n_digits = strspn(text, "0123456789abcdefABCDEF");
-    if (n < LINE - 1 || n_digits != LINE - 1 ||
-        (n == LINE && text[n_digits] != '\n'))
+    size_t n = strcspn(out, "\n");
+    if (n < LEAST || n > MOST)
         return cli_fail(self,
-                        "'%s' does not begin with a secret: 64 "
-                        "hexadecimal digits and the end of the line",
-                        path);
-    text[LINE - 1] = '\n';
-    memcpy(out, text, CLI_SECRET);
+                        "'%s' has no secret of %d to %d characters in a line",
+                        path, LEAST, MOST);
+    memcpy(out + n, "\n", 2);
     return CLI_OK;
 }
 
@@ -121,12 +122,11 @@ static int replace(const cli_command *self, const char *path, const char *text)
 
 static int change(const cli_command *self, const char *path, bool rotates)
 {
-    char text[2 * LINE + 1];
-    char old[CLI_SECRET];
+    char text[LINE + MOST + 2] = "";
+    char old[MOST + 2];
     int status = read_first(self, path, old);
     if (status)
         return status;
-    text[0] = '\0';
     if (rotates && !cli_secret_make(text))
         return cli_fail(self, "the system has no random bytes");
     strcat(text, old);

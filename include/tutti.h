@@ -234,7 +234,7 @@ typedef struct tutti_store {
  * is named here is read when it is used, and borrowed for the call. */
 typedef struct tutti_trust {
     const char *secret_file; /* TUTTI_SECRET_FILE */
-    const void *secret; /* or the secret itself: n_secret bytes, 16 to 64 */
+    const void *secret; /* or the secret itself: n_secret bytes, 32 to 1024 */
     size_t n_secret;
     const char *tls_cert, *tls_key, *tls_ca; /* TUTTI_TLS_CERT, _KEY, _CA */
     bool is_plain;                           /* TUTTI_ENCRYPT=0 */

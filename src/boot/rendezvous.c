@@ -54,7 +54,8 @@ static tutti_err fail_read(const tt_boot *boot, int why, tutti_diag *diag)
     }
     return tt_boot_blame(
         diag, TUTTI_EPEER, 0, "rank 0 at %s left during %s: %s", boot->where,
-        boot->phase, why == EPIPE ? "it closed the connection" : tt_link_error_text(why));
+        boot->phase,
+        why == EPIPE ? "it closed the connection" : tt_link_error_text(why));
 }
 
 static tutti_err hear_error(const tt_boot *boot, const tt_frame *frame,

@@ -122,8 +122,8 @@ static int open_socket(tt_link_dial *d, const tt_link_way *way)
     int family = way->to.u.sa.sa_family;
     bool is_unix = family == AF_UNIX;
     int type = is_unix && d->o.is_packets ? SOCK_SEQPACKET : SOCK_STREAM;
-    tt_link_stream_open(&d->s, socket(family,
-                                      type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    tt_link_stream_open(&d->s,
+                        socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (d->s.fd < 0)
         return errno;
     tt_fork_watch(d->s.fd);
@@ -176,9 +176,8 @@ static void shake(tt_link_dial *d)
         return;
     case TT_SEAL_FAILED:
         d->n_secrets += why == TT_LINK_OTHER_SECRET;
-        TT_DEBUG("link: %s: %s: %s",
-                 tt_addr_text(&d->ways[d->at].to, where), tt_link_why_text(why),
-                 tt_seal_reason(&d->s));
+        TT_DEBUG("link: %s: %s: %s", tt_addr_text(&d->ways[d->at].to, where),
+                 tt_link_why_text(why), tt_seal_reason(&d->s));
         end_try(d, why, 0);
     }
 }

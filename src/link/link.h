@@ -75,17 +75,17 @@ typedef enum tt_link_why {
     TT_LINK_OTHER_JOB = 3,
     TT_LINK_OTHER_PROCESS = 4, /* it was started again, or is somebody else */
     TT_LINK_OTHER_TOKEN = 5,
-    TT_LINK_CROSSED = 6,  /* the other side's own dial comes: wait for it */
-    TT_LINK_FULL = 7,     /* too many links wait to be taken: try again */
-    TT_LINK_UNPROVEN = 8, /* in plain text: we have not proved who we are */
+    TT_LINK_CROSSED = 6,    /* the other side's own dial comes: wait for it */
+    TT_LINK_FULL = 7,       /* too many links wait to be taken: try again */
+    TT_LINK_UNPROVEN = 8,   /* in plain text: we have not proved who we are */
     TT_LINK_OTHER_SEAL = 9, /* one side wants it bare, the other does not */
-    TT_LINK_REFUSED = 64, /* the system says so; err has errno */
-    TT_LINK_SILENT,       /* no answer to the first packet: an outage */
-    TT_LINK_UNGREETED,    /* connected, but nobody answers: it is frozen */
-    TT_LINK_STRANGE,      /* something else answers, or hangs up */
-    TT_LINK_OTHER_USER,   /* of a unix socket */
-    TT_LINK_OTHER_SECRET, /* one side does not take the other's proof */
-    TT_LINK_NO_SECRET     /* it does not prove who it is */
+    TT_LINK_REFUSED = 64,   /* the system says so; err has errno */
+    TT_LINK_SILENT,         /* no answer to the first packet: an outage */
+    TT_LINK_UNGREETED,      /* connected, but nobody answers: it is frozen */
+    TT_LINK_STRANGE,        /* something else answers, or hangs up */
+    TT_LINK_OTHER_USER,     /* of a unix socket */
+    TT_LINK_OTHER_SECRET,   /* one side does not take the other's proof */
+    TT_LINK_NO_SECRET       /* it does not prove who it is */
 } tt_link_why;
 /* "it belongs to another job" */
 const char *tt_link_why_text(tt_link_why why);

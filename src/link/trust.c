@@ -131,12 +131,14 @@ tutti_err tt_secrets_read(const char *file, tt_secrets *out, tutti_diag *diag)
     char text[FILE_MOST];
     /* By whatever links: whose it is, and who may read it, is looked at below. */
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT && strncmp(file, inherited, strlen(inherited)) == 0)
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "the secret that `tutti run` has handed down as %.40s is "
-                       "not there: a program between has closed it; give the "
-                       "job a file by TUTTI_SECRET_FILE",
-                       file);
+    if (fd < 0 && errno == ENOENT &&
+        strncmp(file, inherited, strlen(inherited)) == 0)
+        return tt_fail(
+            diag, TUTTI_ECONFIG,
+            "the secret that `tutti run` has handed down as %.40s is "
+            "not there: a program between has closed it; give the "
+            "job a file by TUTTI_SECRET_FILE",
+            file);
     if (fd < 0)
         return tt_fail_errno(diag, TUTTI_ECONFIG, errno,
                              "cannot open the secret's file %.200s", file);

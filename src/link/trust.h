@@ -35,7 +35,8 @@ typedef struct tt_trust_opts {
     const uint8_t *secret;
     size_t n_secret;
     const char *cert, *key, *ca; /* files, PEM; all three or none */
-    bool is_plain; /* who has proved itself sends plain text (TUTTI_ENCRYPT=0) */
+    bool
+        is_plain; /* who has proved itself sends plain text (TUTTI_ENCRYPT=0) */
 } tt_trust_opts;
 
 /* Where nothing is given *out is NULL, and all is well. Certificates win over a

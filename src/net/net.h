@@ -100,7 +100,8 @@ struct tt_net {
     const tt_mem *mem;
     const tt_settings *settings;
     tt_regions *regions; /* memory that peers may map; NULL: none */
-    struct tt_trust *trust; /* who is let in (link/trust.h); borrowed by open() */
+    struct tt_trust
+        *trust; /* who is let in (link/trust.h); borrowed by open() */
     uint32_t rank, n_ranks;
     /* Of this process, by which others know that it was not started again; none:
      * open() makes one. */

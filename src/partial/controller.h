@@ -19,7 +19,7 @@ typedef struct tt_controller_opts {
     const tt_addr *listen;
     bool is_local;
     const char *interfaces;
-    const char *ports;    /* TUTTI_PORT_RANGE; NULL: any */
+    const char *ports; /* TUTTI_PORT_RANGE; NULL: any */
     /* Who is let in (link/trust.h): anybody who has it, where it is given; else
      * who knows the token; 0: every worker may come. */
     struct tt_trust *trust; /* borrowed for the call */

@@ -96,8 +96,7 @@ static void forget_unsent(tt_pipe *p)
 
 bool tt_pipe_has_unsent(const tt_pipe *p)
 {
-    return p->out_at < p->out_len ||
-           (!p->is_deaf && tt_link_unsent(&p->s) > 0);
+    return p->out_at < p->out_len || (!p->is_deaf && tt_link_unsent(&p->s) > 0);
 }
 
 bool tt_pipe_flush(tt_pipe *p)

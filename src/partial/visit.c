@@ -183,8 +183,7 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
 
 /* A connection to the controller, which knows who comes; *out is the caller's. */
 static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
-                      bool is_current, uint64_t deadline,
-                      tt_link_stream *out,
+                      bool is_current, uint64_t deadline, tt_link_stream *out,
                       tutti_diag *diag)
 {
     const tt_join join = join_of(w, is_current);

@@ -103,4 +103,84 @@ is "whose values arrive as they are" \
     "$(grep -cxF 'it'\''s "\0101%d\n" $x' <<<"$out")" 2
 is "the file has no name there" "$(ls /dev/shm "$tmp" | grep -c '^tutti\.')" 0
 
+# -- jobs ---------------------------------------------------------------------
+
+bench=("$tutti" bench -b 64KiB -e 64KiB -n 1)
+run env TUTTI_TRANSPORTS=tcp "$tutti" run -n 3 "${bench[@]}"
+ends "a job over TCP" 0
+like "all results are right" "$out" 'Out of bounds values : 0 OK'
+run "$tutti" run -n 1 bash -c 'exec 100<&-; exec "$@"' - "${bench[@]}"
+ends "a program that closes the descriptor" 1
+like "is told" "$err" 'has handed down as /proc/self/fd/[0-9]+ is not there'
+run env TUTTI_TRANSPORTS=ucx "$tutti" run -n 2 "${bench[@]}"
+ends "ucx beside a secret" 1
+like "is refused, or not there" "$err" \
+    'lets anybody in.*TUTTI_UCX_INSECURE=1|TUTTI_TRANSPORTS: ucx: '
+chmod 640 "$tmp/s"
+run env TUTTI_SECRET_FILE="$tmp/s" "${bench[@]}"
+ends "a secret that others may read" 1
+one_sentence "in one sentence"
+like "it says what to do" "$err" 'chmod 600'
+chmod 600 "$tmp/s"
+
+# By torchrun's variables: rank R with the secret FILE ("": none).
+"$tutti" secret "$tmp/other"
+port=$(some_port)
+rank() { # R FILE
+    env TUTTI_SECRET_FILE="$2" TUTTI_TRANSPORTS=tcp RANK="$1" WORLD_SIZE=2 \
+        MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" TUTTI_LOG=debug \
+        timeout "$limit" "${bench[@]}"
+}
+rank 0 "$tmp/s" >"$tmp/root" 2>"$tmp/root-says" &
+root=$!
+awaits grep -q 'rank 0 listens' "$tmp/root-says"
+for file in "" "$tmp/other"; do
+    rank 1 "$file" >/dev/null 2>"$tmp/err"
+    is "rank 1 (secret: ${file##*/})" "$?" 1
+    like "it is told so" "$(cat "$tmp/err")" \
+        "rank 1 and rank 0 at 127.0.0.1:$port share no secret"
+done
+is "rank 0 goes on waiting" "$(kill -0 $root && echo yes)" yes
+like "and says who was sent away" "$(cat "$tmp/root-says")" \
+    'warn rank 0: link: sent 127.0.0.1:[0-9]+ away: it .* secret'
+rank 1 "$tmp/s" >/dev/null 2>"$tmp/err"
+is "rank 1 with the secret" "$?" 0
+wait "$root"
+is "is the one" "$?" 0
+like "and all results are right" "$(cat "$tmp/root")" \
+    'Out of bounds values : 0 OK'
+rank 0 "" >/dev/null 2>"$tmp/root-says" &
+root=$!
+awaits grep -q 'rank 0 listens' "$tmp/root-says"
+rank 1 "$tmp/s" >/dev/null 2>"$tmp/err"
+is "a rank with a secret and a rank 0 without one" "$?" 1
+like "it does not go on in clear" "$(cat "$tmp/err")" 'share no secret'
+kill "$root"
+wait "$root"
+
+# -- a controller by itself ---------------------------------------------------
+
+env TUTTI_SECRET_FILE="$tmp/s" "$tutti" controller -n 2 --group 2 \
+    --listen 127.0.0.1:0 >"$tmp/summary" 2>"$tmp/where" &
+controller=$!
+at_exit="kill $controller 2>/dev/null; $at_exit"
+listens "$tmp/where"
+worker() { # NUMBER FILE
+    env TUTTI_SECRET_FILE="$2" TUTTI_CONTROLLER=127.0.0.1:"$port" \
+        timeout "$limit" "$B/examples/partial" --worker "$1" --steps 5
+}
+for file in "" "$tmp/other"; do
+    worker 0 "$file" >"$tmp/out" 2>&1
+    like "a worker (secret: ${file##*/})" \
+        "$(cat "$tmp/out")" "controller at 127.0.0.1:$port share no secret"
+done
+worker 1 "$tmp/s" >/dev/null 2>&1 &
+worker=$!
+worker 0 "$tmp/s" >/dev/null 2>&1
+is "a worker with the secret" "$?" 0
+wait "$worker"
+is "and another one" "$?" 0
+wait "$controller"
+is "the controller ends when they have gone" "$?" 0
+
 finish

@@ -266,7 +266,8 @@ static void *control(void *arg)
     assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_CARD);
     assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_ANNOUNCE);
     say(e.stream.fd, l->head, l->payload);
-    tt_stranger_read_all(e.stream.fd, payload, 1, soon()); /* until it has gone */
+    tt_stranger_read_all(e.stream.fd, payload, 1,
+                         soon()); /* until it has gone */
     tt_fork_close(&e.stream.fd);
     return NULL;
 }

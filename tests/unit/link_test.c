@@ -771,7 +771,8 @@ static void test_no_descriptors(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     char c = 0;
-    assert_int_equal(tt_stranger_read_all(out.stream.fd, &c, 1, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_stranger_read_all(out.stream.fd, &c, 1, in_ns(LONG_NS)),
+                     0);
     assert_int_equal(c, '!');
     assert_int_equal(write(out.stream.fd, "?", 1), 1);
     int status = 0;
@@ -838,7 +839,8 @@ static void test_nobody_to_send_away(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     char c = 0;
-    assert_int_equal(tt_stranger_read_all(out.stream.fd, &c, 1, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_stranger_read_all(out.stream.fd, &c, 1, in_ns(LONG_NS)),
+                     0);
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -1117,7 +1119,8 @@ static void test_fork(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         tt_fork_child();
-        bool is_shut = fcntl(out.stream.fd, F_GETFD) < 0 && fcntl(in.stream.fd, F_GETFD) < 0;
+        bool is_shut = fcntl(out.stream.fd, F_GETFD) < 0 &&
+                       fcntl(in.stream.fd, F_GETFD) < 0;
         close(guest);
         close(STDIN_FILENO);
         for (int fd = 3; fd < 200; fd++) {

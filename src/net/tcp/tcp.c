@@ -487,7 +487,8 @@ static bool is_strand_delivered(tt_tcp_strand *s)
         s->is_shut = tt_link_end(&s->link);
     if (sent < 0 || drop_input(s) < 0 || is_closed(s))
         return true;
-    return s->is_shut && (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
+    return s->is_shut &&
+           (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
 }
 
 static bool is_delivered(tt_tcp_conn *conn)
