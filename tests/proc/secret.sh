@@ -35,7 +35,7 @@ run "$tutti" secret --rotate "$tmp/s"
 ends "a file that others may read" 1
 like "it says what to do" "$err" 'chmod 600'
 chmod 600 "$tmp/s"
-head -c 60 "$tmp/s" >"$tmp/short"
+head -c 30 "$tmp/s" >"$tmp/short"
 chmod 600 "$tmp/short"
 run "$tutti" secret --drop "$tmp/short"
 ends "half a secret" 1
