@@ -59,7 +59,7 @@ const char *tt_link_why_text(tt_link_why why)
     case TT_LINK_OTHER_USER:
         return "it is a process of another user";
     case TT_LINK_OTHER_SECRET:
-        return "it does not know the secret";
+        return "it does not know the secret (or has another CA)";
     case TT_LINK_NO_SECRET:
         return "it does not prove who it is (no secret?)";
     }

@@ -112,7 +112,10 @@ static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
     tt_link_listener *l = g->listener;
     l->n_refused++;
     l->refusal = (tt_link_refusal){.why = why, .version = version};
-    tt_sock_peer_text(g->s.fd, l->refusal.from);
+    if (g->from[0])
+        memcpy(l->refusal.from, g->from, sizeof(g->from));
+    else
+        tt_sock_peer_text(g->s.fd, l->refusal.from);
     TT_DEBUG("link: sent %s away: %s", l->refusal.from, tt_link_why_text(why));
 }
 
@@ -244,7 +247,9 @@ static void begin_proof(tt_link_guest *g)
     g->wants_seal = !g->is_plain;
     g->is_shaking = !g->is_plain &&
                     tt_seal_begin(&g->s, g->listener->trust, false, 0);
-    if (!g->is_plain && !g->is_shaking)
+    if (g->is_shaking)
+        tt_sock_peer_text(g->s.fd, g->from);
+    else if (!g->is_plain)
         drop_guest(g); /* no memory */
 }
 

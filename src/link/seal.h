@@ -65,6 +65,8 @@ const char *tt_seal_reason(const tt_link_stream *s);
 /* The last word has been said, or heard. Bare: the seal is gone; false: something
  * was left in it. Without a seal: true. */
 bool tt_seal_settle(tt_link_stream *s, bool is_bare);
+/* For tests: what lies below, to put a fault there. */
+tt_link_stream *tt_seal_below(tt_link_stream *s);
 /* For tests: a new key after so many records, not 2^23. */
 void tt_trust_rekey_after(tt_trust *t, uint64_t n_records);
 

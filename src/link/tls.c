@@ -64,6 +64,9 @@
 #define LOOK_NS (200 * TT_NS_PER_MS)
 #define REKEY_AFTER (UINT64_C(1) << 23)
 
+/* What sessions are for. */
+static const unsigned char for_tutti[] = {'t', 'u', 't', 't', 'i'};
+
 typedef struct key {
     uint8_t name[16];
     uint8_t psk[32];
@@ -98,8 +101,8 @@ typedef struct seal {
     pid_t pid;
     key offered; /* by a dialler */
     bool is_dialler, has_proof, is_settled;
-    bool has_ended;     /* the other side's bytes, without a word of TLS */
-    bool knows_not;     /* the name that was offered */
+    bool has_ended; /* the other side's bytes, without a word of TLS */
+    bool knows_not; /* the name that was offered */
     int below_err, err; /* of the socket's last call; for good */
     size_t n_heard;     /* before it is settled */
     uint64_t n_records; /* of this side's key */
@@ -233,9 +236,10 @@ static bool expand(const tt_secret *s, const char *label, uint8_t *out,
     size_t n_label = strlen(label);
     memcpy(info, label, n_label);
     info[n_label] = 1;
-    bool is_well =
-        HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n, prk, NULL) &&
-        HMAC(EVP_sha256(), prk, sizeof(prk), info, n_label + 1, okm, NULL);
+    bool is_well = HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n,
+                        prk, NULL) &&
+                   HMAC(EVP_sha256(), prk, sizeof(prk), info, n_label + 1, okm,
+                        NULL);
     memcpy(out, okm, n);
     tt_secret_wipe(prk, sizeof(prk));
     tt_secret_wipe(okm, sizeof(okm));
@@ -268,8 +272,8 @@ static SSL_SESSION *session_of(SSL *ssl, const key *k)
     if (s && suite &&
         SSL_SESSION_set1_master_key(s, k->psk, sizeof(k->psk)) == 1 &&
         SSL_SESSION_set_cipher(s, suite) == 1 &&
-        SSL_SESSION_set1_id_context(s, (const uint8_t *)"tutti", 5) == 1 &&
-        SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) == 1)
+        SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) == 1 &&
+        SSL_SESSION_set1_id_context(s, for_tutti, sizeof(for_tutti)) == 1)
         return s;
     SSL_SESSION_free(s);
     return NULL;
@@ -372,12 +376,12 @@ static bool set_rules(SSL_CTX *ctx)
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_max_cert_list(ctx, CHAIN_MOST);
-    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
-                       NULL);
+    SSL_CTX_set_verify(
+        ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
-           SSL_CTX_set_session_id_context(ctx, (const uint8_t *)"tutti", 5) ==
+           SSL_CTX_set_session_id_context(ctx, for_tutti, sizeof(for_tutti)) ==
                1 &&
            SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:"
                                          "TLS_CHACHA20_POLY1305_SHA256") == 1;
@@ -693,7 +697,8 @@ static ssize_t take(seal *e, cursor *c)
 {
     char aside[RECORD];
     size_t taken = 0;
-    while (c->n > 0 && BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
+    while (c->n > 0 &&
+           BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
         size_t n, written = 0;
         const char *from = gather(c, aside, &n);
         if (rekey(e) != 1)
@@ -808,15 +813,12 @@ static ssize_t recv_into(seal *e, char *out, size_t most, bool *is_all)
     }
 }
 
-static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
+/* Where nothing has come errno says why. */
+static ssize_t recv_all(seal *e, const struct iovec *iov, int n_iov)
 {
-    seal *e = s->state;
     size_t total = 0;
     bool is_all = false;
-    if (e->err)
-        return fail_again(e);
-    ERR_clear_error();
-    for (int i = 0; i < n_iov && !(is_all && i > 0 && total == 0); i++) {
+    for (int i = 0; i < n_iov; i++) {
         if (iov[i].iov_len == 0)
             continue;
         ssize_t n = recv_into(e, iov[i].iov_base, iov[i].iov_len, &is_all);
@@ -826,8 +828,20 @@ static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
         if (n < (ssize_t)iov[i].iov_len)
             break;
     }
-    give_buf(e, &e->in);
     return (ssize_t)total;
+}
+
+static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
+{
+    seal *e = s->state;
+    if (e->err)
+        return fail_again(e);
+    ERR_clear_error();
+    ssize_t n = recv_all(e, iov, n_iov);
+    int why = errno;
+    give_buf(e, &e->in);
+    errno = why;
+    return n;
 }
 
 static size_t seal_pending(const tt_link_stream *s)
@@ -947,7 +961,7 @@ static tt_link_why why_of(const seal *e)
     if (!e->is_dialler)
         return e->has_ended || e->below_err ? TT_LINK_STRANGE
                                             : TT_LINK_OTHER_SECRET;
-    return e->err == EACCES || SSL_get0_peer_certificate(e->ssl)
+    return e->err == EACCES || SSL_get_verify_result(e->ssl) != X509_V_OK
                ? TT_LINK_OTHER_SECRET
                : TT_LINK_NO_SECRET;
 }
@@ -995,6 +1009,12 @@ bool tt_seal_settle(tt_link_stream *s, bool is_bare)
     *s = e->below;
     free_seal(e);
     return true;
+}
+
+tt_link_stream *tt_seal_below(tt_link_stream *s)
+{
+    seal *e = s->state;
+    return &e->below;
 }
 
 #else /* without OpenSSL */
@@ -1053,6 +1073,16 @@ bool tt_seal_settle(tt_link_stream *s, bool is_bare)
 {
     (void)s, (void)is_bare;
     return true;
+}
+
+tt_link_stream *tt_seal_below(tt_link_stream *s)
+{
+    return s;
+}
+
+void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
+{
+    (void)t, (void)n_records;
 }
 
 #endif
