@@ -94,20 +94,14 @@ static const char *make_address(const host *first, char *buf, size_t cap)
 
 /* ---------------------------------------------------------------- secret -- */
 
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value;
-}
-
 /* Memory that only its user's processes can open, and nobody can change. Its
  * number is beyond those that a shell's script would use. */
 static int make_secret(run_job *job)
 {
     enum { HIGH = 100 };
-    if (!TT_HAVE_OPENSSL || is_set("TUTTI_SECRET_FILE") ||
-        is_set("TUTTI_TLS_CERT"))
-        return CLI_OK;
+    if (!TT_HAVE_OPENSSL || getenv("TUTTI_SECRET_FILE") ||
+        getenv("TUTTI_TLS_CERT"))
+        return CLI_OK; /* the user has decided; "": none */
     if (!cli_secret_make(job->secret))
         return cli_fail(job->self, "the system has no random bytes");
     const ssize_t len = CLI_SECRET - 1;

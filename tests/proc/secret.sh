@@ -73,6 +73,9 @@ run "$tutti" run --no-prefix -n 1 sh -c \
 is "no rank can change it" "$(grep -cE "$digits" <<<"$out")" 1
 run "$tutti" run --no-prefix --no-secret -n 1 sh -c 'echo "<$TUTTI_SECRET_FILE>"'
 is "--no-secret: none" "$out" "<>"
+run env TUTTI_SECRET_FILE= "$tutti" run --no-prefix -n 1 sh -c \
+    'echo "<$TUTTI_SECRET_FILE>"'
+is "nor with an empty variable" "$out" "<>"
 run env TUTTI_SECRET_FILE="$tmp/s" "$tutti" run --no-prefix -n 1 sh -c \
     'echo "$TUTTI_SECRET_FILE"'
 is "the user's own counts" "$out" "$tmp/s"
