@@ -175,6 +175,7 @@ static tutti_err meet(tt_boot *boot, const tt_launch *launch,
                       tutti_diag *diag)
 {
     boot->store = launch->store;
+    boot->trust = launch->trust;
     boot->interfaces = settings->interfaces;
     tutti_err err = set_up(boot, launch, diag);
     if (err)

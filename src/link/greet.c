@@ -91,8 +91,7 @@ tt_link_why tt_greet_judge(const tt_greet_word *hello,
     if (hello->purpose >= TT_LINK_PURPOSES ||
         !(terms->purposes & TT_LINK_FOR(hello->purpose)))
         return TT_LINK_OTHER_PURPOSE;
-    bool is_any = terms->job == 0 || (hello->job == 0 && !terms->needs_job);
-    if (!is_any && hello->job != terms->job)
+    if (terms->job != 0 && hello->job != terms->job)
         return TT_LINK_OTHER_JOB;
     if (!tt_link_id_is_none(&hello->to) &&
         tt_link_id_compare(&hello->to, &terms->self) != 0)

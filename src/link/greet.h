@@ -14,8 +14,8 @@
  * range [min, max] of the dialler, REPLY the version agreed as both, REFUSE the
  * listener's range. (2) A word is whole before it is judged, and is judged in
  * the order version, purpose, job, process, token. (3) REPLY and REFUSE repeat
- * the nonce of HELLO, TAKEN repeats it again. (4) Ids, jobs that are zero mean
- * nobody in particular, but for a listener that needs a job. (5) HELLO with the flag ONE_WAY is the last word itself:
+ * the nonce of HELLO, TAKEN repeats it again. (4) An id that is zero means nobody in
+ * particular; so does the job of a listener, but not that of a HELLO. (5) HELLO with the flag ONE_WAY is the last word itself:
  * there is no reply.
  *
  * Both dial  Let S have the smaller id of two that dial each other for the same
@@ -73,7 +73,7 @@ typedef struct tt_greet_terms {
     uint32_t purposes;
     tt_link_id self;
     uint64_t job;
-    bool needs_job, has_token;
+    bool has_token;
     uint8_t token[TT_LINK_TOKEN];
 } tt_greet_terms;
 

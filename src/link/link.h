@@ -89,6 +89,12 @@ typedef enum tt_link_why {
 } tt_link_why;
 /* "it belongs to another job" */
 const char *tt_link_why_text(tt_link_why why);
+/* One side has no secret, or another one: who dials again will not fare better. */
+static inline bool tt_link_is_unproven(tt_link_why why)
+{
+    return why == TT_LINK_UNPROVEN || why == TT_LINK_OTHER_SECRET ||
+           why == TT_LINK_NO_SECRET || why == TT_LINK_OTHER_SEAL;
+}
 
 #define TT_LINK_SAID 48 /* bytes that a purpose may say in the greeting */
 #define TT_LINK_TOKEN 16
@@ -169,8 +175,7 @@ typedef struct tt_link_listen_opts {
     uint32_t purposes; /* TT_LINK_FOR(..) | ..; all others are refused */
     /* Who listens; none (all zero): whoever dials cannot mean somebody else. */
     tt_link_id self;
-    uint64_t job;   /* 0: every job's */
-    bool needs_job; /* the dialler must name it; false: or none */
+    uint64_t job; /* the dialler must name it; 0: every job's, or none */
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
@@ -320,7 +325,7 @@ typedef struct tt_link_dial_opts {
     uint32_t strand;
     tt_link_id self;              /* who dials */
     tt_link_id to;                /* all zero: whoever listens there */
-    uint64_t job;                 /* 0: whichever */
+    uint64_t job;                 /* 0: none */
     uint8_t token[TT_LINK_TOKEN]; /* the listener's */
     uint8_t said[TT_LINK_SAID];
     tt_trust *trust; /* as the listener's */

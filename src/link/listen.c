@@ -269,7 +269,6 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
     l->terms = (tt_greet_terms){.purposes = o->purposes,
                                 .self = o->self,
                                 .job = o->job,
-                                .needs_job = o->needs_job,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
     l->ears = tt_new(box->mem, TT_LINK_EARS, sizeof(*l->ears));

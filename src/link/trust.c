@@ -12,6 +12,8 @@
 #define FILE_MOST (2 * TT_SECRETS * (TT_SECRET_MOST + 1))
 /* A secret of fewer kinds of characters was not made by chance. */
 #define KINDS_LEAST 8
+/* Descriptors that a process has from who has started it. */
+static const char inherited[] = "/proc/self/fd/";
 
 void tt_secret_wipe(void *secret, size_t len)
 {
@@ -127,12 +129,16 @@ static ssize_t read_whole(int fd, char *out, size_t most)
 tutti_err tt_secrets_read(const char *file, tt_secrets *out, tutti_diag *diag)
 {
     char text[FILE_MOST];
-    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 && errno == ELOOP)
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "the secret's file %.200s is a symbolic link; name the "
-                       "file itself",
-                       file);
+    /* By whatever links: whose it is, and who may read it, is looked at below. */
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT &&
+        strncmp(file, inherited, strlen(inherited)) == 0)
+        return tt_fail(
+            diag, TUTTI_ECONFIG,
+            "the secret that `tutti run` has handed down as %.40s is "
+            "not there: a program between has closed it; give the "
+            "job a file by TUTTI_SECRET_FILE",
+            file);
     if (fd < 0)
         return tt_fail_errno(diag, TUTTI_ECONFIG, errno,
                              "cannot open the secret's file %.200s", file);

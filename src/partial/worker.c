@@ -123,6 +123,7 @@ static tutti_err copy_opts(tt_worker *w, const tt_worker_opts *o,
                            tutti_diag *diag)
 {
     w->o = *o;
+    w->o.trust = tt_trust_ref(o->trust);
     w->settings = *o->settings;
     tt_addr *copy = tt_new(&w->mem, o->n_controllers, sizeof(*copy));
     if (!copy)
@@ -142,6 +143,7 @@ static void free_worker(tt_worker *w)
     tt_spares_fini(&w->spares);
     tt_pipe_close(&w->pipe);
     tt_fork_close(&w->wake_fd);
+    tt_trust_close(w->o.trust);
     tt_free(&mem, (void *)(uintptr_t)w->o.controllers, w->o.n_controllers,
             sizeof(*w->o.controllers));
     pthread_mutex_destroy(&w->lock);

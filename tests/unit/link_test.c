@@ -222,14 +222,13 @@ static void test_words(void **state)
     /* Later versions that still speak this one, and nobody in particular. */
     BAD((w.version_min = 1, w.version_max = 9), TT_LINK_WELL);
     assert_int_equal(v, 1);
-    BAD(w.job = 0, TT_LINK_WELL);
+    BAD(w.job = 0, TT_LINK_OTHER_JOB);
     BAD(w.to = (tt_link_id){{0}}, TT_LINK_WELL);
-    tt_greet_terms strict = terms;
+    tt_greet_terms open = terms;
     tt_greet_word none = good;
-    strict.needs_job = true;
-    none.job = 0;
-    assert_int_equal(tt_greet_judge(&good, &strict, &v), TT_LINK_WELL);
-    assert_int_equal(tt_greet_judge(&none, &strict, &v), TT_LINK_OTHER_JOB);
+    open.job = none.job = 0;
+    assert_int_equal(tt_greet_judge(&good, &open, &v), TT_LINK_WELL);
+    assert_int_equal(tt_greet_judge(&none, &open, &v), TT_LINK_WELL);
     /* The other way round. */
     tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&yes, &good, &v), TT_LINK_WELL);
