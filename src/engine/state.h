@@ -227,6 +227,7 @@ struct tt_team {
     tt_op *ops;
     uint32_t n_ops;
     bool is_group;
+    tt_team *leaving_next;
     tutti_err err;
     uint32_t culprit;
     char text[512];
@@ -252,6 +253,8 @@ struct tt_engine {
     _Atomic int n_waiting;      /* threads that want the lock */
     uint32_t n_waits;           /* waits that do not drive */
     uint32_t n_sleeping;        /* threads in epoll_wait() */
+    uint64_t wakes_ns;          /* when one of them wakes by itself */
+    bool was_active;            /* a call was begun in the last sleep, or since */
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
@@ -262,7 +265,8 @@ struct tt_engine {
     tt_mesh *meshes;
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
-    tt_op *over; /* to be recycled after the pass */
+    tt_op *over;      /* to be recycled after the pass */
+    tt_team *leaving; /* likewise */
     tt_op *work; /* that may have slices to pull */
 };
 
@@ -416,6 +420,8 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
+/* See tt_team_leave(): nobody is in the middle of one of its calls. */
+void tt_team_take_leave(tt_team *team);
 void tt_team_told(tt_team *team, const tt_msg *m, const tt_reason *reason);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
 /* The peer is connected now: the groups with it that have failed before. */

@@ -657,7 +657,7 @@ static void say_bye(tt_team *team)
     drop_early(team);
 }
 
-void tt_team_leave(tt_team *team)
+void tt_team_take_leave(tt_team *team)
 {
     tt_mesh *mesh = team->mesh;
     if (team->is_group)
@@ -668,8 +668,20 @@ void tt_team_leave(tt_team *team)
     while (*at != team)
         at = &(*at)->next;
     *at = team->next;
+    mesh->n_refs--;
     tt_engine_flush(mesh->engine);
     free_team(team);
+}
+
+void tt_team_leave(tt_team *team)
+{
+    tt_engine *e = team->mesh->engine;
+    if (!e->over) {
+        tt_team_take_leave(team);
+        return;
+    }
+    team->leaving_next = e->leaving;
+    e->leaving = team;
 }
 
 tutti_err tt_team_state(const tt_team *team, const char **text)

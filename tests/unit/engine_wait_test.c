@@ -32,7 +32,7 @@ static void *say(void *arg)
     usleep(w->after_us);
     tt_engine_lock(w->e);
     atomic_store(&w->is_said, true);
-    tt_engine_alert(w->e);
+    tt_engine_wake(w->e);
     tt_engine_unlock(w->e);
     return NULL;
 }
@@ -44,7 +44,7 @@ static uint64_t wait_once(tt_engine *e, useconds_t after_us)
     uint64_t before = tt_now_ns();
     atomic_init(&w.is_said, false);
     assert_int_equal(pthread_create(&thread, NULL, say, &w), 0);
-    tt_engine_wait(e, is_said, &w);
+    tt_engine_wait(e, is_said, &w, false);
     uint64_t took = tt_now_ns() - before;
     pthread_join(thread, NULL);
     return took;

@@ -266,8 +266,6 @@ static void leave(world *w, uint32_t r, bool is_well)
     if (m->team)
         tt_team_leave(m->team);
     tt_engine_unlock(w->rig.engines[r]);
-    if (m->team)
-        tt_mesh_unref(w->rig.meshes[r]);
     for (uint32_t b = 0; b < g->n_buffers; b++) {
         buffer *of = &m->of[b];
         assert_true(!of->is_begun || of->is_over);
@@ -540,7 +538,6 @@ static void go_out(pair *p, uint32_t r)
     tt_engine_lock(p->w.rig.engines[r]);
     tt_team_leave(p->team[r]);
     tt_engine_unlock(p->w.rig.engines[r]);
-    tt_mesh_unref(p->w.rig.meshes[r]);
     for (uint32_t i = 0; i < 12; i++)
         free_buffer(&p->w, &p->of[r][i], r);
     p->team[r] = NULL;
