@@ -209,28 +209,26 @@ static void let_go(tutti_request *req)
         unref(req);
 }
 
-void tt_request_done(void *arg, tutti_err err)
-{
-    tutti_request *req = arg;
-    settle(req, err);
-    tt_engine_wake(req->engine);
-    let_go(req);
-}
-
 void tt_request_end(void *arg, tutti_err err, bool is_locked)
 {
     tutti_request *req = arg;
     settle(req, err);
-    /* The engine sleeps on, unless somebody waits there. Pairs with watch():
-     * it stores is_watched, and then is_done is looked at. */
-    if (atomic_load_explicit(&req->is_watched, memory_order_seq_cst)) {
-        if (!is_locked)
-            tt_engine_lock(req->engine);
+    /* The engine's lock is not asked for unless somebody waits there. Pairs with
+     * watch(): it stores is_watched, and then is_done is looked at. */
+    bool locks = !is_locked &&
+                 atomic_load_explicit(&req->is_watched, memory_order_seq_cst);
+    if (locks)
+        tt_engine_lock(req->engine);
+    if (locks || is_locked)
         tt_engine_wake(req->engine);
-        if (!is_locked)
-            tt_engine_unlock(req->engine);
-    }
+    if (locks)
+        tt_engine_unlock(req->engine);
     let_go(req);
+}
+
+void tt_request_done(void *arg, tutti_err err)
+{
+    tt_request_end(arg, err, true);
 }
 
 static bool is_done(const void *arg)

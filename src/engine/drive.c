@@ -10,7 +10,8 @@
  * while asleep.
  *
  * The engine thread keeps out of the way for quiet_ns after a blocking call,
- * so that a loop of blocking calls never wakes it. */
+ * so that a loop of blocking calls never wakes it. Where it sleeps while a call
+ * is begun it sleeps on until something comes: see tt_engine_kick(). */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -109,7 +110,7 @@ static uint64_t sleep_ns(const tt_engine *e)
  * takes the flags back after this, and looks at everything. */
 static bool can_sleep_on(tt_engine *e)
 {
-    e->was_active = true;
+    e->was_active |= e->n_active > 0;
     return !e->dirty && !e->work && !e->has_news &&
            tt_now_ns() + sleep_ns(e) >= e->wakes_ns && arm_all(e, true);
 }
@@ -117,8 +118,7 @@ static bool can_sleep_on(tt_engine *e)
 void tt_engine_kick(tt_engine *e, bool waits)
 {
     bool drives = waits && !e->is_driven; /* it will look itself */
-    if (e->n_sleeping > 0 &&
-        (drives ? e->dirty || e->work : !can_sleep_on(e)))
+    if (e->n_sleeping > 0 && (drives ? e->dirty || e->work : !can_sleep_on(e)))
         tt_engine_ring(e);
     if (!waits && !e->is_driven && e->is_quiet)
         pthread_cond_broadcast(&e->changed);
@@ -310,6 +310,8 @@ static void wait_locked(tt_engine *e, const spin *how)
             continue;
         }
         e->is_driven = true;
+        if (e->n_sleeping > 0)
+            arm_all(e, false); /* who polls need not be rung for */
         spin s = *how;
         while (!ready(arg))
             drive(e, &s);
@@ -318,8 +320,8 @@ static void wait_locked(tt_engine *e, const spin *how)
     e->was_inline = true;
     if (e->n_waits > 0)
         pthread_cond_broadcast(&e->changed); /* another wait takes over */
-    else if (e->n_active > 0)
-        tt_engine_kick(e, false);
+    else if (e->n_active > 0 || e->n_sleeping > 0)
+        tt_engine_kick(e, false); /* the engine's thread takes over */
 }
 
 void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),

@@ -250,11 +250,11 @@ struct tt_engine {
     pthread_cond_t changed; /* done flags, driver changes */
     pthread_t thread;
     bool has_thread, stops, is_driven, is_quiet, was_inline;
-    _Atomic int n_waiting;      /* threads that want the lock */
-    uint32_t n_waits;           /* waits that do not drive */
-    uint32_t n_sleeping;        /* threads in epoll_wait() */
-    uint64_t wakes_ns;          /* when one of them wakes by itself */
-    bool was_active;            /* a call was begun in the last sleep, or since */
+    _Atomic int n_waiting; /* threads that want the lock */
+    uint32_t n_waits;      /* waits that do not drive */
+    uint32_t n_sleeping;   /* threads in epoll_wait() */
+    uint64_t wakes_ns;     /* when one of them wakes by itself */
+    bool was_active;       /* a call was begun in the last sleep, or since */
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
@@ -267,7 +267,7 @@ struct tt_engine {
     tt_op *buckets[TT_OP_BUCKETS];
     tt_op *over;      /* to be recycled after the pass */
     tt_team *leaving; /* likewise */
-    tt_op *work; /* that may have slices to pull */
+    tt_op *work;      /* that may have slices to pull */
 };
 
 /* wake.c */

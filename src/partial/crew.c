@@ -145,8 +145,11 @@ static void leave_team(tt_worker *w)
     if (!w->is_inside)
         tt_engine_lock(w->o.engine);
     tt_team_leave(c->team);
-    if (!w->is_inside)
+    if (!w->is_inside) {
+        tt_engine_kick(w->o.engine,
+                       true); /* there may be no room for its BYE */
         tt_engine_unlock(w->o.engine);
+    }
     c->team = NULL;
 }
 

@@ -84,7 +84,7 @@ struct tt_worker {
     bool stops;
     int wake_fd;
     _Atomic bool is_woken;
-    bool is_inside; /* called back by the engine, which is locked */
+    bool is_inside;    /* called back by the engine, which is locked */
     bool is_beginning; /* [engine] who calls the engine looks at what is over */
     uint64_t host;
     /* The others. */

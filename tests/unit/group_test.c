@@ -616,6 +616,58 @@ static void early_data_is_kept(void **state)
     close_pair(p);
 }
 
+typedef struct last_call {
+    pair *p;
+    uint32_t r;
+} last_call;
+
+static void note_and_leave(void *arg, tutti_err err)
+{
+    last_call *last = arg;
+    pair *p = last->p;
+    note(&p->of[last->r][0], err);
+    tt_team_leave(p->team[last->r]);
+    p->team[last->r] = NULL;
+}
+
+static void reduce_and_leave(last_call *last, uint32_t size)
+{
+    pair *p = last->p;
+    const uint32_t r = last->r;
+    make_buffer(&p->w, &p->of[r][0], r, 0, sizes[size]);
+    go_into(p, r, size + 1, false);
+    tt_engine_lock(p->w.rig.engines[r]);
+    tutti_err err = tt_sum_begin(p->team[r], program_of(&p->w, r, 2, r, size),
+                                 p->of[r][0].at, 0, note_and_leave, last);
+    tt_engine_unlock(p->w.rig.engines[r]);
+    assert_int_equal(err, 0);
+}
+
+/* By the one who is told that its call is over: the engine is not through with
+ * it, and the group goes when it is. */
+static void a_group_is_left_in_its_last_call(void **state)
+{
+    (void)state;
+    static const uint32_t both[] = {0, 1};
+    pair *p = open_pair(&tt_net_loop, 2048);
+    for (uint32_t size = 0; size < SIZES; size++) {
+        last_call last[] = {{p, 0}, {p, 1}};
+        for (uint32_t r = 0; r < 2; r++) {
+            reduce_and_leave(&last[r], size);
+            step_both(p);
+        }
+        for (uint32_t r = 0; r < 2; r++) {
+            const tt_mesh *mesh = p->w.rig.meshes[r];
+            assert_true(p->of[r][0].is_over && !p->of[r][0].err);
+            check_buffer(&p->w, &p->of[r][0], 0, both, 2, "group");
+            free_buffer(&p->w, &p->of[r][0], r);
+            assert_int_equal(mesh->n_refs, 1 + TT_RIG_TEAMS);
+            assert_false(tt_is_group(mesh->teams->id));
+        }
+    }
+    close_pair(p);
+}
+
 /* A peer that speaks of a later group has ended those before it. */
 static void a_later_group_frees_the_earlier(void **state)
 {
@@ -910,6 +962,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(early_data_is_kept),
+        cmocka_unit_test(a_group_is_left_in_its_last_call),
         cmocka_unit_test(a_later_group_frees_the_earlier),
         cmocka_unit_test(a_group_that_is_over_is_over),
         cmocka_unit_test(a_broken_group_is_not_begun),
