@@ -257,7 +257,7 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
         return;
     memcpy(&reason, data, sizeof(reason));
     reason.text[sizeof(reason.text) - 1] = '\0';
-    tt_team_told(team, m, &reason);
+    tt_team_told(team, &reason);
 }
 
 static void on_bye(tt_peer *peer, const tt_msg *m)

@@ -231,7 +231,7 @@ struct tt_team {
     tutti_err err;
     uint32_t culprit;
     char text[512];
-    bool is_loss; /* culprit is lost, to everybody and all teams */
+    const char *cause; /* in text: why the culprit is lost; NULL: it is not */
     /* A member was told DIFFER, of this call: until it answers, what comes is
      * not taken, so that no later call ends well. */
     bool is_odd;
@@ -422,7 +422,10 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
 /* See tt_team_leave(): nobody is in the middle of one of its calls. */
 void tt_team_take_leave(tt_team *team);
-void tt_team_told(tt_team *team, const tt_msg *m, const tt_reason *reason);
+void tt_team_told(tt_team *team, const tt_reason *reason);
+/* Fails a team that is well: the culprit is lost, to everybody. */
+void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
+                  const char *cause);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
 /* The peer is connected now: the groups with it that have failed before. */
 void tt_group_retell(tt_peer *peer);

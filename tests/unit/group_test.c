@@ -740,6 +740,35 @@ static void a_broken_group_is_not_begun(void **state)
     close_pair(p);
 }
 
+/* Who is told that a rank is lost, and why, loses it in its other teams, too; a
+ * sentence that only sounds so says nothing of them. */
+static void a_loss_is_told_with_its_cause(void **state)
+{
+    (void)state;
+    static const char sentence[] = "rank 2 is lost: it was cut";
+    for (uint32_t is_loss = 0; is_loss < 2; is_loss++) {
+        tt_rig rig;
+        const tt_rig_opts opts = {
+            .n = 3, .ops = &tt_net_loop, .mem = &tt_mem_std};
+        tt_reason reason = {
+            .err = TUTTI_EPEER, .culprit = 2, .is_loss = is_loss};
+        snprintf(reason.text, sizeof(reason.text), "%s",
+                 is_loss ? "it was cut" : sentence);
+        assert_int_equal(tt_rig_create(&opts, &rig), 0);
+        tt_engine_lock(rig.engines[1]);
+        tt_team_told(rig.teams[0][1], &reason);
+        tt_engine_unlock(rig.engines[1]);
+        for (uint32_t t = 0; t < TT_RIG_TEAMS; t++) {
+            const char *text;
+            bool has_failed = t == 0 || is_loss;
+            assert_int_equal(tt_team_state(rig.teams[t][1], &text),
+                             has_failed ? TUTTI_EPEER : TUTTI_OK);
+            assert_string_equal(text, has_failed ? sentence : "");
+        }
+        tt_rig_destroy(&rig);
+    }
+}
+
 /* A member that says nothing for long breaks the group, and no more: when it
  * comes back it is as it was. */
 static void silence_breaks_the_group_alone(void **state)
@@ -966,6 +995,7 @@ int main(void)
         cmocka_unit_test(a_later_group_frees_the_earlier),
         cmocka_unit_test(a_group_that_is_over_is_over),
         cmocka_unit_test(a_broken_group_is_not_begun),
+        cmocka_unit_test(a_loss_is_told_with_its_cause),
         cmocka_unit_test(silence_breaks_the_group_alone),
         cmocka_unit_test(a_pause_of_ones_own_is_no_silence),
         cmocka_unit_test(memory_on_its_way_is_taken_back),
