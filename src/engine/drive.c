@@ -14,7 +14,6 @@
  * is begun it sleeps on until something comes: see tt_engine_kick(). */
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -22,6 +21,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "engine/state.h"
 
 static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
@@ -394,11 +394,7 @@ static void *thread_main(void *arg)
 
 tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&e->thread, NULL, thread_main, e);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = tt_thread_start(&e->thread, thread_main, e);
     if (rc != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, rc,
                              "cannot start the engine thread");

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/thread.h"
 
 void tt_worker_wake(tt_worker *w)
 {
@@ -96,19 +96,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-int tt_worker_thread(tt_worker *w, pthread_t *thread, void *(*fn)(void *arg))
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int why = pthread_create(thread, NULL, fn, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return why;
-}
-
 static tutti_err start(tt_worker *w, tutti_diag *diag)
 {
-    int why = tt_worker_thread(w, &w->thread, thread_main);
+    int why = tt_thread_start(&w->thread, thread_main, w);
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "no thread for partial reduce");
