@@ -19,6 +19,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -184,14 +185,11 @@ static void sleep_once(tt_engine *e)
     e->n_sleeping++;
     if (arm_all(e, true) && !e->work && !e->has_news) {
         struct epoll_event event;
-        uint64_t count;
         pthread_mutex_unlock(&e->lock);
         int n = epoll_wait(e->epoll_fd, &event, 1, (int)(ns / TT_NS_PER_MS));
         tt_engine_lock(e);
-        if (n > 0 && event.data.fd == e->wake_fd) {
-            ssize_t got = read(e->wake_fd, &count, sizeof(count));
-            (void)got; /* nothing, when another sleeper was faster */
-        }
+        if (n > 0 && event.data.fd == e->wake_fd)
+            tt_bell_hear(e->wake_fd); /* perhaps another sleeper was faster */
         if (n == 0)
             e->was_active = e->n_active > 0;
     }
