@@ -53,8 +53,8 @@ TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
 TEST_SH := $(filter-out %/lib.sh %/lib_hosts.sh, \
                         $(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
-BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c) \
-             bench/peers/roofline.c
+BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
+             bench/strangers/*.c) bench/peers/roofline.c
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
@@ -110,6 +110,7 @@ $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
 
 $B/bench/peers/roofline: $B/bench/peers/data.o $(REFERENCE)
+$B/bench/strangers/strangers: $B/tests/support/doors.o
 
 $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
@@ -201,9 +202,11 @@ docs: $B/tutti
 	$(Q)B=$B tools/check-docs --fix
 
 # Each fuzz driver searches for FUZZ_SECONDS; what it finds new lies in
-# $B/fuzz/corpus, a crash in $B/fuzz/crash-*.
+# $B/fuzz/corpus, a crash in $B/fuzz/crash-*. Then it tells which lines of the
+# parsers all of them have reached.
 fuzz:
-	+$(Q)$(again) B=$B/fuzz CC=clang CPPFLAGS=-DTT_LIBFUZZER OPT=-O1 \
+	+$(Q)$(again) B=$B/fuzz CC=clang OPT=-O1 CPPFLAGS="-DTT_LIBFUZZER \
+	    -fprofile-instr-generate -fcoverage-mapping" \
 	    SAN=address,undefined,fuzzer-no-link FUZZ_LINK=-fsanitize=fuzzer \
 	    $(FUZZ_SRC:%.c=$B/fuzz/%)
 	$(Q)tools/fuzz $B/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC:%.c=%)

@@ -280,6 +280,7 @@ static tutti_err meet(tutti_partial *p, tutti_comm *comm,
                                      NULL);
     if (sent)
         return tt_fail(diag, sent, "%s", tutti_comm_message(comm));
+    m->why[sizeof(m->why) - 1] = '\0';
     if (m->err && comm->rank != 0)
         return tt_fail(diag, (tutti_err)m->err,
                        "rank 0 cannot open a controller: %s", m->why);

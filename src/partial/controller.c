@@ -307,8 +307,7 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
     uint64_t group = head->number;
     if (!well && tt_rule_group_of(c->rule, g->worker) == group) {
         char text[TT_TALK_TEXT];
-        snprintf(text, sizeof(text), "%.*s", (int)head->len,
-                 (const char *)payload);
+        tt_err_hear((const char *)payload, head->len, text, sizeof(text));
         tell_broken(c, g->worker, group, head->flags, text);
     }
     return tt_rule_done(c->rule, g->worker, group, well, tt_now_ns()) ==
@@ -349,7 +348,9 @@ static bool hear(tt_controller *c, guest *g, const tt_talk *head,
         g->is_gone = true;
         return true;
     case TT_TALK_BEAT:
-        say(g, TT_TALK_BEAT, 0, NULL);
+        /* Where something waits already it would be no news. */
+        if (!tt_pipe_has_unsent(&g->pipe))
+            say(g, TT_TALK_BEAT, 0, NULL);
         return true;
     default:
         return false;

@@ -58,7 +58,8 @@ static tutti_err refused(const tt_worker *w, tt_link_stream *s,
     char text[TT_TALK_TEXT] = "";
     size_t len = head->len < sizeof(text) ? head->len : sizeof(text) - 1;
     if (tt_link_read_all(s, text, len, deadline) != 0)
-        text[0] = '\0';
+        len = 0;
+    tt_err_hear(text, len, text, sizeof(text));
     tutti_err err = (tutti_err) - (int64_t)head->number;
     if (err >= 0 || head->number > 1000)
         err = TUTTI_EBOOT;
@@ -303,16 +304,18 @@ void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload)
 static void hear_refusal(tt_worker *w, const tt_talk *head,
                          const unsigned char *payload)
 {
+    char text[TT_TALK_TEXT];
     tutti_err err = head->number > 0 && head->number < 1000
                         ? (tutti_err) - (int64_t)head->number
                         : TUTTI_EPEER;
-    tt_worker_lose(w, err, "%.*s (controller at %s)", (int)head->len,
-                   (const char *)payload, w->where);
+    tt_err_hear((const char *)payload, head->len, text, sizeof(text));
+    tt_worker_lose(w, err, "%s (controller at %s)", text, w->where);
 }
 
 static void hear(tt_worker *w, const tt_talk *head,
                  const unsigned char *payload)
 {
+    char text[TT_TALK_TEXT];
     switch (head->kind) {
     case TT_TALK_CARD:
         if (tt_cards_hear(w, head, payload))
@@ -327,11 +330,12 @@ static void hear(tt_worker *w, const tt_talk *head,
                            w->where);
         break;
     case TT_TALK_BROKEN:
-        if (head->number == w->crew.id && head->len < TT_TALK_TEXT)
+        tt_err_hear((const char *)payload, head->len, text, sizeof(text));
+        if (head->number == w->crew.id)
             tt_crew_break(w,
                           head->flags & TT_TALK_DIFFERS ? TUTTI_EMISMATCH
                                                         : TUTTI_EPEER,
-                          true, "%.*s", (int)head->len, (const char *)payload);
+                          true, "%s", text);
         break;
     case TT_TALK_REFUSE:
         hear_refusal(w, head, payload);
