@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "boot/boot.h"
 #include "core/drift.h"
+#include "core/report.h"
 #include "core/start.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
@@ -314,9 +315,9 @@ static tutti_err detect(start *st, const tutti_comm_opts *opts)
     tutti_err err = tt_start_read(opts, &st->settings, &st->launch, st->diag);
     if (!err)
         err = check_planner(st);
-    if (opts && opts->start_timeout_s > 0)
+    if (opts->start_timeout_s > 0)
         st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
-    if (opts && opts->timeout_s > 0)
+    if (opts->timeout_s > 0)
         st->settings.timeout_ns = tt_seconds_to_ns(opts->timeout_s);
     st->rank = st->launch.rank;
     st->n = st->launch.n_ranks;
@@ -394,16 +395,17 @@ static tutti_err start_up(const tt_mem *mem, tt_mem **home,
     return err;
 }
 
-static tutti_err check_opts(const tutti_comm_opts *opts, tutti_comm **out,
-                            tutti_diag *diag)
+static tutti_err read_opts(const tutti_comm_opts *given, tutti_comm_opts *opts,
+                           tutti_comm **out, tutti_diag *diag)
 {
-    if (!out ||
-        (opts && (opts->size != sizeof(*opts) || !(opts->timeout_s >= 0) ||
-                  !(opts->start_timeout_s >= 0))))
+    tutti_err err = tt_read_opts(given, opts, sizeof(*opts), diag);
+    if (err)
+        return err;
+    if (!out || !(opts->timeout_s >= 0) || !(opts->start_timeout_s >= 0))
         return tt_fail(diag, TUTTI_EINVAL,
                        "tutti_comm_create: no place for the communicator, or "
-                       "options without TUTTI_COMM_OPTS_INIT");
-    if (opts && opts->store &&
+                       "a time that is none");
+    if (opts->store &&
         (opts->n_ranks <= 0 || !opts->store->put || !opts->store->get))
         return tt_fail(diag, TUTTI_EINVAL,
                        "tutti_comm_create: a store needs n_ranks and rank, and "
@@ -411,29 +413,30 @@ static tutti_err check_opts(const tutti_comm_opts *opts, tutti_comm **out,
     return TUTTI_OK;
 }
 
-tutti_err tutti_comm_create(const tutti_comm_opts *opts, tutti_comm **out)
+tutti_err tutti_comm_create(const tutti_comm_opts *given, tutti_comm **out)
 {
     tutti_diag diag;
+    tutti_comm_opts opts;
     tt_diag_clear(&diag);
     tutti_err err = tt_process_enter(&diag);
     if (!err)
-        err = check_opts(opts, out, &diag);
+        err = read_opts(given, &opts, out, &diag);
     if (!err) {
         /* Meshes outlive communicators, so the allocator gets a home that the
          * mesh takes over. */
         const tt_mem *mem = &tt_mem_std;
         tt_mem *home = NULL;
-        if (opts && opts->alloc) {
-            tt_mem given = {opts->alloc, opts->alloc_ctx};
-            mem = home = tt_new(&given, 1, sizeof(*home));
+        if (opts.alloc) {
+            tt_mem own = {opts.alloc, opts.alloc_ctx};
+            mem = home = tt_new(&own, 1, sizeof(*home));
             if (home)
-                *home = given;
+                *home = own;
         }
-        err = mem ? start_up(mem, &home, opts, out, &diag)
+        err = mem ? start_up(mem, &home, &opts, out, &diag)
                   : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
         if (home) {
-            tt_mem given = *home;
-            tt_free(&given, home, 1, sizeof(*home));
+            tt_mem own = *home;
+            tt_free(&own, home, 1, sizeof(*home));
         }
     }
     if (err)
