@@ -28,11 +28,13 @@ ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
 have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
 HAVE_CLP := $(call have,clp)
 HAVE_XML2 := $(call have,libxml-2.0)
+HAVE_OPENSSL := $(call have,"openssl >= 3.0")
 HAVE_UCX := $(call have,"ucx >= 1.12")
 FOUND := $(if $(filter 1,$(HAVE_CLP)),clp) \
          $(if $(filter 1,$(HAVE_XML2)),libxml-2.0) \
+         $(if $(filter 1,$(HAVE_OPENSSL)),openssl) \
          $(if $(filter 1,$(HAVE_UCX)),ucx)
-OPTIONAL := $(foreach X,CLP XML2 UCX,-DTT_HAVE_$X=$(HAVE_$X)) \
+OPTIONAL := $(foreach X,CLP XML2 OPENSSL UCX,-DTT_HAVE_$X=$(HAVE_$X)) \
             $(foreach P,$(FOUND),$(shell pkg-config --cflags $P))
 LDLIBS := $(foreach P,$(filter-out ucx,$(FOUND)),$(shell pkg-config --libs $P)) \
           -pthread -ldl -lm

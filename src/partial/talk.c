@@ -48,10 +48,9 @@ bool tt_card_is_sound(const void *bytes, size_t len)
 
 /* ------------------------------------------------------------------ pipe -- */
 
-void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd)
+void tt_pipe_open(tt_pipe *p, const tt_mem *mem, tt_link_stream s)
 {
-    *p = (tt_pipe){.mem = mem};
-    tt_link_stream_open(&p->s, fd);
+    *p = (tt_pipe){.mem = mem, .s = s};
 }
 
 void tt_pipe_close(tt_pipe *p)
@@ -100,7 +99,7 @@ static void forget_unsent(tt_pipe *p)
 
 bool tt_pipe_has_unsent(const tt_pipe *p)
 {
-    return p->out_at < p->out_len;
+    return p->out_at < p->out_len || (!p->is_deaf && tt_link_unsent(&p->s) > 0);
 }
 
 bool tt_pipe_flush(tt_pipe *p)
