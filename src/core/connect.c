@@ -134,7 +134,7 @@ tutti_err tt_start_offer(start *st)
 
 static bool is_near(const start *st, uint32_t r)
 {
-    return tt_host_is_same(&st->hellos[st->rank].host, &st->hellos[r].host);
+    return st->hosts[st->rank] == st->hosts[r];
 }
 
 /* Both offer it, and it can connect the two. Inside a host what may miss is no
@@ -160,8 +160,8 @@ static tutti_err fail_unconnected(const start *st, uint32_t r)
     return tt_fail(st->diag, TUTTI_ENET,
                    "rank %u on %.63s and rank %u on %.63s have no transport in "
                    "common that connects them (rank 0 allows %.60s)%s",
-                   st->rank, st->hellos[st->rank].host.name, r,
-                   st->hellos[r].host.name, st->settings.transports, why);
+                   st->rank, tt_start_host_name(st, st->rank), r,
+                   tt_start_host_name(st, r), st->settings.transports, why);
 }
 
 /* Hosts may not forward: then only neighbours have a route. */
@@ -186,7 +186,7 @@ static tutti_err mark_apart(start *st)
 /* By which transports each rank may be reached, in rank 0's order. */
 static tutti_err list_ports(start *st)
 {
-    const uint8_t *order = st->hellos[0].order;
+    const uint8_t *order = st->order;
     st->ports = tt_arena_new(&st->kept, st->n, sizeof(*st->ports));
     tt_access *all = tt_arena_new(&st->kept, (size_t)st->n * MAX_TRANSPORTS,
                                   sizeof(*all));
@@ -372,7 +372,7 @@ static bool is_offered(const start *st, uint8_t row)
 /* Transports that may miss: whom do they connect? */
 static tutti_err compare_rows(start *st, tutti_err err)
 {
-    const uint8_t *order = st->hellos[0].order;
+    const uint8_t *order = st->order;
     uint8_t row;
     for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row); i++)
         if ((order[i] & MAY_MISS) && is_offered(st, row))

@@ -149,7 +149,7 @@ void tt_start_drop(start *st, tt_net *net)
 /* What was not asked for by name is no reason to fail. */
 tutti_err tt_start_nets(start *st)
 {
-    const uint8_t *order = st->hellos[st->rank].order;
+    const uint8_t *order = st->wish;
     uint8_t row;
     for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row);
          i++) {

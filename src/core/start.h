@@ -9,16 +9,28 @@
 #include "core/core.h"
 
 #define MAX_TRANSPORTS 8
-/* In hello.order: a transport that may miss. */
+/* In an order of transports: one that may miss. */
 #define MAY_MISS 0x80
 
-/* What a rank tells all others first; equal-sized. */
+/* What a rank tells rank 0 first. */
 typedef struct hello {
     tt_host_id host;
-    tt_agreed settings;            /* only rank 0's count */
-    cpu_set_t cpus;                /* that the process may use */
-    uint8_t order[MAX_TRANSPORTS]; /* rows + 1, MAY_MISS; likewise */
+    cpu_set_t cpus; /* that the process may use */
 } hello;
+
+/* What rank 0 then tells all; equal on all ranks from then on. */
+typedef struct rules {
+    tt_agreed settings;
+    uint8_t order[MAX_TRANSPORTS]; /* of transports: rows + 1, MAY_MISS */
+} rules;
+
+/* A host of the job, as all know it. */
+typedef struct tt_start_host {
+    char name[64];
+    /* Ranks on its machine, and the processors that any of them may use. Hosts
+     * that are containers share them. */
+    uint32_t n_here, n_cpus;
+} tt_start_host;
 
 /* What the network says of the connections of one rank. */
 typedef struct tt_rail_hints {
@@ -45,7 +57,8 @@ typedef struct start {
     uint64_t deadline_ns;
     tt_boot *boot;
     uint32_t rank, n;
-    hello *hellos;                 /* [n] */
+    uint8_t order[MAX_TRANSPORTS]; /* rank 0's; see rules */
+    uint8_t wish[MAX_TRANSPORTS];  /* this rank's own */
     tt_net *nets[MAX_TRANSPORTS];  /* by row; NULL: not open, or the mesh's */
     tt_net *known[MAX_TRANSPORTS]; /* the same, also when they are the mesh's */
     tt_arena kept;                 /* for the mesh */
@@ -57,7 +70,8 @@ typedef struct start {
     tt_rails rails;    /* ports beyond these; its lists: of keep */
     tt_engine *engine; /* NULL: not taken */
     tt_mesh *mesh;
-    uint32_t *hosts; /* [n] */
+    uint32_t *hosts;      /* [n] the number of each rank's host */
+    tt_start_host *places; /* [agreed.n_hosts] */
     tt_agreed agreed;
     tt_known told;            /* rank 0: what it has been told */
     tutti_topology *topology; /* NULL: not known */
@@ -69,6 +83,9 @@ typedef struct start {
  * name of the job. opts may be NULL. */
 tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
                         tt_launch *launch, tutti_diag *diag);
+
+/* Of a rank's host. */
+const char *tt_start_host_name(const start *st, uint32_t rank);
 
 /* -------------------------------------------------------------- start.c */
 
