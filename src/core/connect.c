@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * connect.c - at the start: from transports to a mesh of which some is connected.
  *
- * What each rank tells all others is little: where it is, and then the addresses
- * of its transports, which listen on loopback only where all are on one host.
- * Two ranks are connected when they first have something to say, but for those
- * of the control graph (engine/mesh.c), and for what is connected now because
- * plans count on it: ports of a network that names interfaces, and transports
- * that may miss.
+ * What each rank tells all others is little: the transports that it has. They
+ * listen on loopback only where all are on one host; where, is told by a card,
+ * and of these a rank gets those of its neighbours in the control graph, with
+ * whom it is connected now. All others are connected, and their cards asked for
+ * (engine/locate.c), when there is something to say to them; but where hosts do
+ * not forward, or a transport may miss, all are tried now.
  * Next: rails.c (ports), engine/mesh.c. */
 #include <stdio.h>
 #include <string.h>
@@ -30,12 +30,6 @@ static const uint64_t most_pause_ns = 20 * TT_NS_PER_MS;
  * start off. */
 static const uint64_t late_ns = TT_NS_PER_S;
 
-/* What it tells then: this, and the addresses one after the other. */
-typedef struct card {
-    uint32_t max_payload;
-    uint16_t lens[MAX_TRANSPORTS]; /* by row of the table; 0: not offered */
-} card;
-
 /* See mesh_opts: TT_EAGER_CALLS calls of every rank may have to be kept. */
 static uint64_t eager_bytes(const start *st)
 {
@@ -45,91 +39,47 @@ static uint64_t eager_bytes(const start *st)
     return st->agreed.eager_bytes < room ? st->agreed.eager_bytes : room;
 }
 
-/* ----------------------------------------------------------- addresses -- */
+/* -------------------------------------------------------------- offers -- */
 
-/* This rank's addresses, packed; returns the bytes. */
-static size_t fill_card(start *st, unsigned char *bytes)
+static bool has_row(const start *st, uint32_t r, size_t row)
 {
-    card own = {.max_payload = UINT32_MAX / 4};
-    size_t used = sizeof(own);
+    return st->offers[r].rows >> row & 1;
+}
+
+static tutti_err hear_offers(start *st)
+{
+    tt_offer own = {.max_payload = UINT32_MAX / 4};
     for (size_t row = 0; row < MAX_TRANSPORTS; row++) {
-        tt_net *net = st->nets[row];
-        if (!net)
-            continue;
-        own.lens[row] = (uint16_t)net->ops->address(net, bytes + used);
-        used += own.lens[row];
-        if (net->max_payload < own.max_payload)
+        const tt_net *net = st->nets[row];
+        own.rows |= (uint8_t)((net != NULL) << row);
+        if (net && net->max_payload < own.max_payload)
             own.max_payload = net->max_payload;
     }
-    memcpy(bytes, &own, sizeof(own));
-    return used;
+    tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), st->offers,
+                                     st->diag);
+    st->agreed.max_payload = own.max_payload;
+    for (uint32_t r = 0; !err && r < st->n; r++)
+        if (st->offers[r].max_payload < st->agreed.max_payload)
+            st->agreed.max_payload = st->offers[r].max_payload;
+    if (!err && st->n > 1 && st->agreed.max_payload < least_payload)
+        err = tt_fail(st->diag, TUTTI_EPROTO,
+                      "a rank sent settings that make no sense");
+    return err;
 }
 
-/* Of rank r by the transport of a row; NULL: it does not offer it. */
-static const void *address_of(const start *st, uint32_t r, size_t row,
-                              size_t *len)
-{
-    const unsigned char *bytes = st->cards + (size_t)r * st->card_bytes;
-    card theirs;
-    memcpy(&theirs, bytes, sizeof(theirs));
-    size_t at = sizeof(theirs);
-    for (size_t i = 0; i < row; i++)
-        at += theirs.lens[i];
-    *len = theirs.lens[row];
-    return *len > 0 && at + *len <= st->card_bytes ? bytes + at : NULL;
-}
-
-static tutti_err read_cards(start *st)
-{
-    st->agreed.max_payload = UINT32_MAX / 4;
-    for (uint32_t r = 0; r < st->n; r++) {
-        card theirs;
-        memcpy(&theirs, st->cards + (size_t)r * st->card_bytes, sizeof(theirs));
-        if (theirs.max_payload < st->agreed.max_payload)
-            st->agreed.max_payload = theirs.max_payload;
-    }
-    if (st->n > 1 && st->agreed.max_payload < least_payload)
-        return tt_fail(st->diag, TUTTI_EPROTO,
-                       "a rank sent settings that make no sense");
-    return TUTTI_OK;
-}
-
-/* As many bytes of each as the longest has. */
 tutti_err tt_start_offer(start *st)
 {
-    const size_t most = sizeof(card) + MAX_TRANSPORTS * TT_NET_ADDR_MAX;
-    unsigned char *own = tt_arena_new(&st->passing, 1, most);
-    uint32_t *lens = tt_arena_new(&st->passing, st->n, sizeof(*lens));
     tutti_err err = TUTTI_OK;
-    uint32_t len = 0;
-    if (!own || !lens)
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    st->offers = tt_arena_new(&st->passing, st->n, sizeof(*st->offers));
     st->net_settings = tt_arena_new(&st->kept, 1, sizeof(tt_settings));
-    if (!err && !st->net_settings)
+    if (!st->offers || !st->net_settings)
         err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     if (!err)
         *st->net_settings = st->settings;
     if (!err && st->n > 1)
         err = tt_start_nets(st);
-    if (!err)
-        len = (uint32_t)fill_card(st, own);
     err = tt_start_agree(st, err);
-    if (!err)
-        err = tt_boot_exchange(st->boot, &len, sizeof(len), lens, st->diag);
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        if (lens[r] > st->card_bytes)
-            st->card_bytes = lens[r];
-    if (!err && (st->card_bytes > most || st->card_bytes < sizeof(card)))
-        err = tt_fail(st->diag, TUTTI_EPROTO,
-                      "a rank told addresses that make no sense");
-    if (!err)
-        st->cards = tt_arena_new(&st->kept, st->n, st->card_bytes);
-    if (!err && !st->cards)
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    if (!err)
-        err = tt_boot_exchange(st->boot, own, st->card_bytes, st->cards,
-                               st->diag);
-    return err ? err : read_cards(st);
+    return err ? err : hear_offers(st);
 }
 
 static bool is_near(const start *st, uint32_t r)
@@ -142,9 +92,7 @@ static bool is_near(const start *st, uint32_t r)
 static bool may_use(const start *st, uint32_t r, uint8_t row, bool is_first)
 {
     const tt_net *net = st->known[row];
-    size_t len, own_len;
-    if (!net || !address_of(st, r, row, &len) ||
-        !address_of(st, st->rank, row, &own_len))
+    if (!net || !has_row(st, r, row))
         return false;
     if (net->ops->may_miss && !is_first)
         return false;
@@ -201,9 +149,7 @@ static tutti_err list_ports(start *st)
             if (r == st->rank || row >= MAX_TRANSPORTS ||
                 !may_use(st, r, row, n == 0))
                 continue;
-            size_t len;
-            const void *addr = address_of(st, r, row, &len);
-            accesses[n++] = (tt_access){st->known[row], addr, len};
+            accesses[n++] = (tt_access){.net = st->known[row]};
         }
         st->ports[r] =
             (tt_port_opts){.rank = r, .accesses = accesses, .n_accesses = n};
@@ -216,11 +162,11 @@ static tutti_err list_ports(start *st)
 tutti_err tt_start_ports(start *st)
 {
     tutti_err err = TUTTI_OK;
-    if (tt_rail_hints_create(st->n, &st->passing, &st->hints))
+    if (tt_rail_hints_create(st->n, &st->kept, &st->hints))
         err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     if (!err && st->topology)
-        err = tt_rail_hints_read(st->topology, st->rank, st->hosts, &st->hints,
-                                 st->diag);
+        err = tt_rail_hints_read(st->topology, st->rank, st->hosts, &st->kept,
+                                 &st->hints, st->diag);
     if (!err)
         tt_diag_clear(st->diag);
     if (!err)
@@ -230,13 +176,137 @@ tutti_err tt_start_ports(start *st)
     for (size_t row = 0; row < MAX_TRANSPORTS; row++) {
         if (!st->nets[row])
             continue;
-        if (st->hints.has_names)
-            st->nets[row]->hints = st->hints.hints[0];
+        st->nets[row]->hints = st->hints.hints[0];
         if (st->topology)
             st->nets[row]->n_sockets = st->topology->n_sockets;
     }
     err = tt_start_agree(st, err);
     return err ? err : tt_rails_open(st);
+}
+
+/* --------------------------------------------------------------- cards -- */
+
+/* By any rank; all see the same. */
+static bool is_offered(const start *st, uint8_t row)
+{
+    bool is_offered = false;
+    for (uint32_t r = 0; row < MAX_TRANSPORTS && r < st->n; r++)
+        is_offered |= has_row(st, r, row);
+    return is_offered;
+}
+
+/* Everybody dials everybody. The same on all ranks. */
+static bool dials_all(const start *st)
+{
+    bool all = is_partial(st);
+    uint8_t row;
+    for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(st->order[i], &row);
+         i++)
+        all |= (st->order[i] & MAY_MISS) && is_offered(st, row);
+    return all;
+}
+
+/* Does rank a get the card of rank b at the start? */
+static bool gets_card(const start *st, uint32_t a, uint32_t b)
+{
+    return dials_all(st) || tt_mesh_is_neighbour(a, b, st->n);
+}
+
+/* This rank's, packed; of all its nets. */
+static uint32_t fill_card(const start *st, unsigned char *card)
+{
+    size_t used = 0;
+    for (size_t row = 0; row < MAX_TRANSPORTS; row++)
+        if (st->nets[row])
+            used = tt_mesh_card_add(card, used, st->nets[row]);
+    for (uint32_t i = 0; i < st->rails.n_nets; i++)
+        used = tt_mesh_card_add(card, used, st->rails.nets[i]);
+    return (uint32_t)used;
+}
+
+/* As long as the longest of all. */
+static tutti_err agree_on_length(start *st)
+{
+    uint32_t *lens = tt_arena_new(&st->passing, st->n, sizeof(*lens));
+    tutti_err err = TUTTI_OK;
+    uint32_t own = 0;
+    st->own_card = tt_arena_new(&st->passing, 1, TT_MESH_CARD_MAX);
+    if (lens && st->own_card)
+        own = fill_card(st, st->own_card);
+    else
+        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    err = tt_start_agree(st, err);
+    if (!err)
+        err = tt_boot_exchange(st->boot, &own, sizeof(own), lens, st->diag);
+    for (uint32_t r = 0; !err && r < st->n; r++)
+        if (lens[r] > st->card_bytes)
+            st->card_bytes = lens[r];
+    if (!err && (st->card_bytes > TT_MESH_CARD_MAX || st->card_bytes == 0))
+        err = tt_fail(st->diag, TUTTI_EPROTO,
+                      "a rank told addresses that make no sense");
+    return err;
+}
+
+/* Rank 0: to each rank those that it gets, in order of rank. */
+static void sort_cards(const start *st, const unsigned char *all)
+{
+    unsigned char *to = st->cards;
+    for (uint32_t a = 0; a < st->n; a++)
+        for (uint32_t b = 0; b < st->n; b++)
+            if (gets_card(st, a, b)) {
+                memcpy(to, all + (size_t)b * st->card_bytes, st->card_bytes);
+                to += st->card_bytes;
+            }
+}
+
+tutti_err tt_start_cards(start *st)
+{
+    if (st->n < 2)
+        return TUTTI_OK;
+    tutti_err err = agree_on_length(st);
+    if (err)
+        return err;
+    bool all = dials_all(st), is_dealer = st->rank == 0 && !all;
+    uint32_t n_dealt = 0;
+    for (uint32_t r = 0; r < st->n; r++)
+        n_dealt += gets_card(st, st->rank, r);
+    const size_t size = st->card_bytes, hand = n_dealt * size;
+    unsigned char *theirs = NULL;
+    if (is_dealer)
+        theirs = tt_arena_new(&st->passing, st->n, size);
+    st->cards = tt_arena_new(&st->passing, is_dealer ? st->n : 1, hand);
+    if (!st->cards || (is_dealer && !theirs))
+        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    err = tt_start_agree(st, err);
+    if (!err && all)
+        return tt_boot_exchange(st->boot, st->own_card, size, st->cards,
+                                st->diag);
+    if (!err)
+        err = tt_boot_collect(st->boot, st->own_card, size, theirs, st->diag);
+    if (!err && is_dealer)
+        sort_cards(st, theirs);
+    return err ? err : tt_boot_deal(st->boot, st->cards, hand, st->diag);
+}
+
+/* To the mesh. */
+static tutti_err hand_over_cards(const start *st)
+{
+    const size_t size = st->card_bytes;
+    const unsigned char *at = st->cards;
+    if (st->n < 2)
+        return TUTTI_OK;
+    tutti_err err = tt_mesh_card(st->mesh, st->rank, st->own_card, size);
+    for (uint32_t r = 0; !err && r < st->n; r++)
+        if (gets_card(st, st->rank, r)) {
+            err = tt_mesh_card(st->mesh, r, at, size);
+            at += size;
+        }
+    if (!err)
+        return TUTTI_OK;
+    return tt_fail(st->diag, err,
+                   err == TUTTI_EPROTO
+                       ? "a rank told addresses that make no sense"
+                       : "out of memory for the mesh");
 }
 
 /* ------------------------------------------------------------------ mesh -- */
@@ -295,7 +365,7 @@ tutti_err tt_start_mesh(start *st)
         if (st->nets[i] && is_used(st, st->nets[i]))
             st->nets[i] = NULL;
     st->rails.n_nets = 0;
-    return TUTTI_OK;
+    return hand_over_cards(st);
 }
 
 /* Waits for all that has been dialled, but not for long where somebody is
@@ -359,16 +429,6 @@ static tutti_err compare_sides(start *st, uint8_t row, tutti_err mine)
     return mine ? mine : err;
 }
 
-/* By any rank; all see the same. */
-static bool is_offered(const start *st, uint8_t row)
-{
-    bool is_offered = false;
-    size_t len;
-    for (uint32_t r = 0; row < MAX_TRANSPORTS && r < st->n; r++)
-        is_offered |= address_of(st, r, row, &len) != NULL;
-    return is_offered;
-}
-
 /* Transports that may miss: whom do they connect? */
 static tutti_err compare_rows(start *st, tutti_err err)
 {
@@ -386,7 +446,7 @@ static tutti_err compare_rows(start *st, tutti_err err)
 tutti_err tt_start_connect(start *st)
 {
     /* Where not all pairs have a route, those that have are the control graph. */
-    bool all = st->hints.has_names || is_partial(st);
+    bool all = is_partial(st);
     tt_diag_clear(st->diag);
     tt_mesh_dial(st->mesh, all);
     tutti_err err = await_met(st);
@@ -402,13 +462,6 @@ tutti_err tt_start_connect(start *st)
     tt_mesh_patience(st->mesh, st->settings.liveness_ns
                                    ? st->settings.liveness_ns
                                    : st->settings.start_timeout_ns);
-    tt_engine_lock(st->engine); /* its thread may be connecting */
-    for (size_t row = 0; row < MAX_TRANSPORTS; row++)
-        if (st->known[row]) /* its names go when the call ends */
-            st->known[row]->hints = NULL;
-    for (size_t i = 0; i < st->rails.n_more; i++)
-        st->rails.more[i].accesses[0].net->hints = NULL;
-    tt_engine_unlock(st->engine);
     return tt_start_agree(st, err);
 }
 

@@ -298,8 +298,8 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
 static void report(const start *st)
 {
     TT_INFO("rank %u of %u on %s, started by %s, %u host%s", st->rank, st->n,
-            own_host(st)->name, st->launch.source,
-            st->agreed.n_hosts, st->agreed.n_hosts == 1 ? "" : "s");
+            own_host(st)->name, st->launch.source, st->agreed.n_hosts,
+            st->agreed.n_hosts == 1 ? "" : "s");
     for (uint32_t r = 0; r < st->n; r++)
         if (r != st->rank)
             TT_DEBUG("peer %u on %.63s by %s", r, tt_start_host_name(st, r),
@@ -373,6 +373,8 @@ static tutti_err meet(start *st)
         err = tt_start_offer(st);
     if (!err)
         err = tt_start_ports(st);
+    if (!err)
+        err = tt_start_cards(st);
     if (err)
         return err;
     err = take_engine(st);

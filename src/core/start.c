@@ -119,7 +119,8 @@ bool tt_start_row(uint8_t entry, uint8_t *row)
     return entry != 0;
 }
 
-tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
+tutti_err tt_start_net(start *st, const tt_net_ops *ops, uint8_t number,
+                       tt_net **out)
 {
     tt_net *net = *out = tt_new(st->keep, 1, ops->net_size);
     if (!net)
@@ -132,6 +133,7 @@ tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
                     .regions = tt_process_regions(),
                     .rank = st->rank,
                     .n_ranks = st->n,
+                    .number = number,
                     .is_local = st->agreed.n_hosts == 1,
                     .fd = -1};
     return ops->open(net, st->diag);
@@ -157,7 +159,7 @@ tutti_err tt_start_nets(start *st)
         bool may_fail = is_automatic(st) && ops->is_wanted;
         if (st->nets[row] || (may_fail && !ops->is_wanted()))
             continue;
-        tutti_err err = tt_start_net(st, ops, &st->nets[row]);
+        tutti_err err = tt_start_net(st, ops, row, &st->nets[row]);
         st->known[row] = st->nets[row];
         if (err && !may_fail)
             return err;

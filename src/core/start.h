@@ -32,12 +32,21 @@ typedef struct tt_start_host {
     uint32_t n_here, n_cpus;
 } tt_start_host;
 
-/* What the network says of the connections of one rank. */
+/* What the network says of the connections of one rank; in memory of the mesh,
+ * whose nets look at it for as long as they dial. */
 typedef struct tt_rail_hints {
     uint32_t *n_ports;                 /* [n] to each rank; at least 1 */
-    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
+    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port; NULL: none */
     bool has_names;                    /* the network names interfaces */
 } tt_rail_hints;
+
+/* Of every rank, told to all: that much is needed to know who is connected by
+ * what. */
+typedef struct tt_offer {
+    uint32_t max_payload;
+    uint8_t rows; /* of the table: a bit for each transport that it has */
+    uint8_t none[3];
+} tt_offer;
 
 /* The ports beyond port 0, and their nets. */
 typedef struct tt_rails {
@@ -63,14 +72,17 @@ typedef struct start {
     tt_net *known[MAX_TRANSPORTS]; /* the same, also when they are the mesh's */
     tt_arena kept;                 /* for the mesh */
     tt_settings *net_settings;     /* there */
-    unsigned char *cards;          /* [n * card_bytes], there */
-    size_t card_bytes;
+    tt_offer *offers;              /* [n] */
+    /* [card_bytes] this rank's card; of each that is dialled now, in order of
+     * rank (rank 0: behind them those for the others). */
+    unsigned char *own_card, *cards;
+    uint32_t card_bytes;
     tt_port_opts *ports; /* [n] */
     tt_rail_hints hints;
     tt_rails rails;    /* ports beyond these; its lists: of keep */
     tt_engine *engine; /* NULL: not taken */
     tt_mesh *mesh;
-    uint32_t *hosts;      /* [n] the number of each rank's host */
+    uint32_t *hosts;       /* [n] the number of each rank's host */
     tt_start_host *places; /* [agreed.n_hosts] */
     tt_agreed agreed;
     tt_known told;            /* rank 0: what it has been told */
@@ -96,9 +108,10 @@ bool tt_start_row(uint8_t entry, uint8_t *row);
 /* Opens the transports of this rank's order; what was not asked for by name is no
  * reason to fail. */
 tutti_err tt_start_nets(start *st);
-/* Opens one, as *out, which is the caller's to drop even when it fails (NULL: out
- * of memory). */
-tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out);
+/* Opens one of that number, as *out, which is the caller's to drop even when it
+ * fails (NULL: out of memory). */
+tutti_err tt_start_net(start *st, const tt_net_ops *ops, uint8_t number,
+                       tt_net **out);
 void tt_start_drop(start *st, tt_net *net); /* accepts NULL */
 /* All ranks: every rank learns whether all are well; of those that are not the
  * first of those who know most is named. */
@@ -106,10 +119,12 @@ tutti_err tt_start_agree(start *st, tutti_err mine);
 
 /* -------------------------------------- connect.c: all ranks together */
 
-/* Opens transports, and tells their addresses. */
+/* Opens transports, and tells which. */
 tutti_err tt_start_offer(start *st);
 /* By which transports each rank may be reached, by how many ports. */
 tutti_err tt_start_ports(start *st);
+/* The cards of those that are dialled at the start. */
+tutti_err tt_start_cards(start *st);
 /* The mesh, by st->engine; not for all together. */
 tutti_err tt_start_mesh(start *st);
 /* Connects what is to be connected at the start. */
@@ -121,10 +136,10 @@ void tt_start_clean(start *st);
 
 /* No hints, one port each. Errors: ENOMEM. */
 tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out);
-/* The names are t's. hosts: number of each rank's host. Errors: ENOMEM. */
+/* hosts: number of each rank's host. Errors: ENOMEM. */
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
-                             const uint32_t *hosts, tt_rail_hints *out,
-                             tutti_diag *diag);
+                             const uint32_t *hosts, tt_arena *arena,
+                             tt_rail_hints *out, tutti_diag *diag);
 /* Opens a net for each port of any pair; all ranks call it. Errors: those of
  * the exchanges and transports. */
 tutti_err tt_rails_open(start *st);
