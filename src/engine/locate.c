@@ -26,8 +26,10 @@
 /* In LOCATE's channel. */
 enum { TO_ALL = 1, FRESH = 2 };
 
-/* Ranks on the way may have no processor for long. */
+/* Ranks on the way may have no processor for long; where nobody is connected yet
+ * somebody soon will be. */
 static const uint64_t again_ns = TT_NS_PER_S;
+static const uint64_t soon_ns = 10 * TT_NS_PER_MS;
 static const char no_sense[] = "it sent a message that makes no sense";
 
 /* ----------------------------------------------------------------- cards -- */
@@ -143,7 +145,8 @@ static void ask(tt_peer *whose, uint64_t flags, uint64_t now_ns)
         return;
     }
     m.channel |= TO_ALL;
-    tt_mesh_tell_on(mesh, &m, NULL);
+    if (!tt_mesh_tell_on(mesh, &m, NULL))
+        search->again_ns = now_ns + soon_ns;
 }
 
 void tt_locate(tt_peer *peer, bool is_fresh, uint64_t until_ns)

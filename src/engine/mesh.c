@@ -143,7 +143,10 @@ void tt_peer_dial(tt_peer *peer)
     if (!addr)
         addr = tt_locate_address(peer, access->net, &len);
     if (!addr && !mesh->is_open) {
-        tt_locate(peer, false, until_ns);
+        if (mesh->peers[peer->rank].seat)
+            tt_peer_miss(peer, TUTTI_EPROTO, "its card has no such address");
+        else
+            tt_locate(peer, false, until_ns);
         return;
     }
     tt_conn *conn = new_conn(peer, access->net);
@@ -445,13 +448,17 @@ static bool may_ask(const tt_peer *peer)
            !peer->accesses[peer->n_accesses - 1].net->ops->same_host;
 }
 
-void tt_mesh_tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but)
+bool tt_mesh_tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but)
 {
+    bool any = false;
     for (uint32_t r = 0; r < mesh->n_ranks; r++) {
         tt_peer *peer = &mesh->peers[r];
-        if (peer != but && tt_peer_hears(peer))
-            tt_peer_tell(peer, m, NULL);
+        if (peer == but || !tt_peer_hears(peer))
+            continue;
+        tt_peer_tell(peer, m, NULL);
+        any = true;
     }
+    return any;
 }
 
 static void ask(tt_peer *peer)

@@ -466,8 +466,8 @@ void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
 /* Takes it out of the engine. [locked] Then closes and frees it. [unlocked] */
 void tt_mesh_detach(tt_mesh *mesh);
 void tt_mesh_end(tt_mesh *mesh);
-/* To all who are connected, by their first ports, but one. */
-void tt_mesh_tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but);
+/* To all who are connected, by their first ports, but one; false: to nobody. */
+bool tt_mesh_tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but);
 /* By the access whose turn it is; its card is asked for first, if need be. */
 void tt_peer_dial(tt_peer *peer);
 static inline bool tt_peer_hears(const tt_peer *peer)
