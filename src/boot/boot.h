@@ -62,11 +62,6 @@ tutti_err tt_boot_collect(tt_boot *boot, const void *mine, size_t len,
  * does not wait. */
 tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
                         tutti_diag *diag);
-/* Rank 0's pieces, of any len (equal on all ranks), one for each rank: every rank
- * gets its own one at `pieces`, where rank 0's is the first. Rank 0 does not
- * wait. */
-tutti_err tt_boot_deal(tt_boot *boot, void *pieces, size_t len,
-                       tutti_diag *diag);
 /* What the exchanges from now on belong to, for sentences (a constant;
  * "start-up" before), and how long one may take. */
 void tt_boot_phase(tt_boot *boot, const char *phase, uint64_t timeout_ns);

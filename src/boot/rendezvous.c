@@ -6,7 +6,7 @@
  *            anybody else.
  * Cost       One exchange of pieces of len bytes: rank 0 reads N len bytes and
  *            writes N N len. N = 1024 and 1 KiB: 1 GiB once, at start-up. What
- *            goes one way (collect, share, deal) costs N len.
+ *            goes one way (collect, share) costs N len.
  * Invariant  All ranks get the same outcome of open and of each exchange,
  *            but for the rank that died and losses at the very end.
  * Next       gather.c (rank 0), join.c (the others), store.c, frame.h. */
@@ -457,13 +457,11 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
     return TUTTI_OK;
 }
 
-/* To rank r what begins at bytes + r * stride. */
-static tutti_err spread(tt_boot *boot, const char *bytes, size_t stride,
-                        uint64_t len, uint64_t deadline_ns, tutti_diag *diag)
+static tutti_err spread(tt_boot *boot, const void *bytes, uint64_t len,
+                        uint64_t deadline_ns, tutti_diag *diag)
 {
     for (uint32_t r = 1; r < boot->n_ranks; r++) {
         tt_link_stream *to = &boot->lines[r].link;
-        bytes += stride;
         int why = tt_boot_put(boot, to, TT_FRAME_ALL, len, deadline_ns);
         if (why == 0)
             why = tt_link_write_all(to, bytes, (size_t)len, deadline_ns);
@@ -557,7 +555,6 @@ static tutti_err hear_all(tt_boot *boot, void *bytes, uint64_t len, size_t each,
     return why == 0 ? TUTTI_OK : fail_read(boot, why, diag);
 }
 
-/* FROM_ROOT: everybody the same, or (stride > 0) each its own piece. */
 typedef enum direction {
     TO_ROOT = 1,
     FROM_ROOT = 2,
@@ -577,8 +574,8 @@ static tutti_err run_root(tt_boot *boot, direction how, const piece *p)
     if (how & TO_ROOT)
         err = collect_root(boot, p, &boot->why);
     if (!err && (how & FROM_ROOT))
-        err = spread(boot, p->all, how == FROM_ROOT ? p->stride : 0,
-                     back_bytes(boot, how, p), deadline_ns, &boot->why);
+        err = spread(boot, p->all, back_bytes(boot, how, p), deadline_ns,
+                     &boot->why);
     if (err)
         tt_boot_tell(boot, err, &boot->why);
     return err;
@@ -654,13 +651,6 @@ tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
                         tutti_diag *diag)
 {
     const piece whole = {NULL, bytes, len, 0};
-    return run_pieces(boot, FROM_ROOT, &whole, diag);
-}
-
-tutti_err tt_boot_deal(tt_boot *boot, void *pieces, size_t len,
-                       tutti_diag *diag)
-{
-    const piece whole = {NULL, pieces, len, len};
     return run_pieces(boot, FROM_ROOT, &whole, diag);
 }
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * connect.c - at the start: from transports to a mesh of which some is connected.
  *
- * What each rank tells all others is little: the transports that it has. They
- * listen on loopback only where all are on one host; where, is told by a card,
- * and of these a rank gets those of its neighbours in the control graph, with
- * whom it is connected now. All others are connected, and their cards asked for
- * (engine/locate.c), when there is something to say to them; but where hosts do
- * not forward, or a transport may miss, all are tried now.
+ * What each rank tells all others is little: which transports it has, and then a
+ * card, the addresses of its nets, which listen on loopback only where all are on
+ * one host. Two ranks are connected when they first have something to say, but
+ * for those of the control graph (engine/mesh.c), and where hosts do not forward,
+ * or a transport may miss: then all that can be connected are, now.
  * Next: rails.c (ports), engine/mesh.c. */
 #include <stdio.h>
 #include <string.h>
@@ -159,6 +158,102 @@ static tutti_err list_ports(start *st)
     return TUTTI_OK;
 }
 
+/* --------------------------------------------------------------- cards -- */
+
+/* Of a card, by the number of a net; its address follows. */
+typedef struct entry {
+    uint8_t net, none;
+    uint16_t len; /* 0: the end */
+} entry;
+
+/* Of all nets: the rows of the table, behind them those of further ports. */
+static tt_net *net_of(const start *st, size_t number)
+{
+    return number < MAX_TRANSPORTS ? st->nets[number]
+                                   : st->rails.nets[number - MAX_TRANSPORTS];
+}
+
+/* This rank's, packed; returns the bytes. */
+static uint32_t fill_card(const start *st, unsigned char *card)
+{
+    uint32_t used = 0;
+    for (size_t i = 0; i < MAX_TRANSPORTS + st->rails.n_nets; i++) {
+        tt_net *net = net_of(st, i);
+        if (!net)
+            continue;
+        entry e = {.net = (uint8_t)i};
+        e.len = (uint16_t)net->ops->address(net, card + used + sizeof(e));
+        memcpy(card + used, &e, sizeof(e));
+        used += (uint32_t)sizeof(e) + e.len;
+    }
+    return used;
+}
+
+/* What rank r tells of the net; false: nothing that makes sense. */
+static bool find_address(const start *st, uint32_t r, tt_access *access)
+{
+    const unsigned char *card = st->cards + (size_t)r * st->card_bytes;
+    entry e;
+    for (size_t at = 0; st->card_bytes - at >= sizeof(e); at += e.len) {
+        memcpy(&e, card + at, sizeof(e));
+        at += sizeof(e);
+        if (e.len == 0 || e.len > st->card_bytes - at)
+            return false;
+        if (e.net >= MAX_TRANSPORTS + st->rails.n_nets ||
+            net_of(st, e.net) != access->net)
+            continue;
+        access->addr = card + at;
+        access->addr_bytes = e.len;
+        return true;
+    }
+    return false;
+}
+
+static tutti_err read_cards(start *st)
+{
+    bool make_sense = true;
+    for (uint32_t r = 0; r < st->n; r++)
+        for (uint32_t i = 0; i < st->ports[r].n_accesses; i++)
+            make_sense &= find_address(st, r, &st->ports[r].accesses[i]);
+    for (size_t i = 0; i < st->rails.n_more; i++)
+        make_sense &= find_address(st, st->rails.more[i].rank,
+                                   &st->rails.more[i].accesses[0]);
+    return make_sense ? TUTTI_OK
+                      : tt_fail(st->diag, TUTTI_EPROTO,
+                                "a rank told addresses that make no sense");
+}
+
+/* As many bytes of each as the longest has. */
+static tutti_err exchange_cards(start *st, tutti_err mine)
+{
+    const size_t most = (MAX_TRANSPORTS + TT_PORTS_MAX) *
+                        (sizeof(entry) + TT_NET_ADDR_MAX);
+    unsigned char *own = tt_arena_new(&st->passing, 1, most);
+    uint32_t *lens = tt_arena_new(&st->passing, st->n, sizeof(*lens));
+    uint32_t len = 0;
+    if (!mine && (!own || !lens))
+        mine = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    if (!mine)
+        len = fill_card(st, own);
+    tutti_err err = tt_start_agree(st, mine);
+    if (!err)
+        err = tt_boot_exchange(st->boot, &len, sizeof(len), lens, st->diag);
+    for (uint32_t r = 0; !err && r < st->n; r++)
+        if (lens[r] > st->card_bytes)
+            st->card_bytes = lens[r];
+    if (!err && (st->card_bytes > most || st->card_bytes == 0))
+        err = tt_fail(st->diag, TUTTI_EPROTO,
+                      "a rank told addresses that make no sense");
+    if (!err)
+        st->cards = tt_arena_new(&st->kept, st->n, st->card_bytes);
+    if (!err && !st->cards)
+        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    if (!err)
+        err = tt_boot_exchange(st->boot, own, st->card_bytes, st->cards,
+                               st->diag);
+    return err ? err : read_cards(st);
+}
+
 tutti_err tt_start_ports(start *st)
 {
     tutti_err err = TUTTI_OK;
@@ -180,133 +275,9 @@ tutti_err tt_start_ports(start *st)
         if (st->topology)
             st->nets[row]->n_sockets = st->topology->n_sockets;
     }
-    err = tt_start_agree(st, err);
-    return err ? err : tt_rails_open(st);
-}
-
-/* --------------------------------------------------------------- cards -- */
-
-/* By any rank; all see the same. */
-static bool is_offered(const start *st, uint8_t row)
-{
-    bool is_offered = false;
-    for (uint32_t r = 0; row < MAX_TRANSPORTS && r < st->n; r++)
-        is_offered |= has_row(st, r, row);
-    return is_offered;
-}
-
-/* Everybody dials everybody. The same on all ranks. */
-static bool dials_all(const start *st)
-{
-    bool all = is_partial(st);
-    uint8_t row;
-    for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(st->order[i], &row);
-         i++)
-        all |= (st->order[i] & MAY_MISS) && is_offered(st, row);
-    return all;
-}
-
-/* Does rank a get the card of rank b at the start? */
-static bool gets_card(const start *st, uint32_t a, uint32_t b)
-{
-    return dials_all(st) || tt_mesh_is_neighbour(a, b, st->n);
-}
-
-/* This rank's, packed; of all its nets. */
-static uint32_t fill_card(const start *st, unsigned char *card)
-{
-    size_t used = 0;
-    for (size_t row = 0; row < MAX_TRANSPORTS; row++)
-        if (st->nets[row])
-            used = tt_mesh_card_add(card, used, st->nets[row]);
-    for (uint32_t i = 0; i < st->rails.n_nets; i++)
-        used = tt_mesh_card_add(card, used, st->rails.nets[i]);
-    return (uint32_t)used;
-}
-
-/* As long as the longest of all. */
-static tutti_err agree_on_length(start *st)
-{
-    uint32_t *lens = tt_arena_new(&st->passing, st->n, sizeof(*lens));
-    tutti_err err = TUTTI_OK;
-    uint32_t own = 0;
-    st->own_card = tt_arena_new(&st->passing, 1, TT_MESH_CARD_MAX);
-    if (lens && st->own_card)
-        own = fill_card(st, st->own_card);
-    else
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    err = tt_start_agree(st, err);
     if (!err)
-        err = tt_boot_exchange(st->boot, &own, sizeof(own), lens, st->diag);
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        if (lens[r] > st->card_bytes)
-            st->card_bytes = lens[r];
-    if (!err && (st->card_bytes > TT_MESH_CARD_MAX || st->card_bytes == 0))
-        err = tt_fail(st->diag, TUTTI_EPROTO,
-                      "a rank told addresses that make no sense");
-    return err;
-}
-
-/* Rank 0: to each rank those that it gets, in order of rank. */
-static void sort_cards(const start *st, const unsigned char *all)
-{
-    unsigned char *to = st->cards;
-    for (uint32_t a = 0; a < st->n; a++)
-        for (uint32_t b = 0; b < st->n; b++)
-            if (gets_card(st, a, b)) {
-                memcpy(to, all + (size_t)b * st->card_bytes, st->card_bytes);
-                to += st->card_bytes;
-            }
-}
-
-tutti_err tt_start_cards(start *st)
-{
-    if (st->n < 2)
-        return TUTTI_OK;
-    tutti_err err = agree_on_length(st);
-    if (err)
-        return err;
-    bool all = dials_all(st), is_dealer = st->rank == 0 && !all;
-    uint32_t n_dealt = 0;
-    for (uint32_t r = 0; r < st->n; r++)
-        n_dealt += gets_card(st, st->rank, r);
-    const size_t size = st->card_bytes, hand = n_dealt * size;
-    unsigned char *theirs = NULL;
-    if (is_dealer)
-        theirs = tt_arena_new(&st->passing, st->n, size);
-    st->cards = tt_arena_new(&st->passing, is_dealer ? st->n : 1, hand);
-    if (!st->cards || (is_dealer && !theirs))
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    err = tt_start_agree(st, err);
-    if (!err && all)
-        return tt_boot_exchange(st->boot, st->own_card, size, st->cards,
-                                st->diag);
-    if (!err)
-        err = tt_boot_collect(st->boot, st->own_card, size, theirs, st->diag);
-    if (!err && is_dealer)
-        sort_cards(st, theirs);
-    return err ? err : tt_boot_deal(st->boot, st->cards, hand, st->diag);
-}
-
-/* To the mesh. */
-static tutti_err hand_over_cards(const start *st)
-{
-    const size_t size = st->card_bytes;
-    const unsigned char *at = st->cards;
-    if (st->n < 2)
-        return TUTTI_OK;
-    tutti_err err = tt_mesh_card(st->mesh, st->rank, st->own_card, size);
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        if (gets_card(st, st->rank, r)) {
-            err = tt_mesh_card(st->mesh, r, at, size);
-            at += size;
-        }
-    if (!err)
-        return TUTTI_OK;
-    return tt_fail(st->diag, err,
-                   err == TUTTI_EPROTO
-                       ? "a rank told addresses that make no sense"
-                       : "out of memory for the mesh");
+        err = tt_rails_open(st);
+    return st->n > 1 ? exchange_cards(st, err) : err;
 }
 
 /* ------------------------------------------------------------------ mesh -- */
@@ -365,7 +336,7 @@ tutti_err tt_start_mesh(start *st)
         if (st->nets[i] && is_used(st, st->nets[i]))
             st->nets[i] = NULL;
     st->rails.n_nets = 0;
-    return hand_over_cards(st);
+    return TUTTI_OK;
 }
 
 /* Waits for all that has been dialled, but not for long where somebody is
@@ -427,6 +398,15 @@ static tutti_err compare_sides(start *st, uint8_t row, tutti_err mine)
             tt_mesh_retreat(st->mesh, r, net, st->diag);
     }
     return mine ? mine : err;
+}
+
+/* By any rank; all see the same. */
+static bool is_offered(const start *st, uint8_t row)
+{
+    bool is_offered = false;
+    for (uint32_t r = 0; row < MAX_TRANSPORTS && r < st->n; r++)
+        is_offered |= has_row(st, r, row);
+    return is_offered;
 }
 
 /* Transports that may miss: whom do they connect? */

@@ -373,8 +373,6 @@ static tutti_err meet(start *st)
         err = tt_start_offer(st);
     if (!err)
         err = tt_start_ports(st);
-    if (!err)
-        err = tt_start_cards(st);
     if (err)
         return err;
     err = take_engine(st);

@@ -271,8 +271,7 @@ static tutti_err open_net(start *st, uint32_t k)
     if (!like)
         return TUTTI_OK;
     tt_net **at = &st->rails.nets[st->rails.n_nets++];
-    uint8_t number = (uint8_t)(MAX_TRANSPORTS + k);
-    tutti_err err = tt_start_net(st, like->ops, number, at);
+    tutti_err err = tt_start_net(st, like->ops, at);
     if (err)
         return err;
     (*at)->hints = st->hints.hints[k];
@@ -313,7 +312,7 @@ tutti_err tt_rails_open(start *st)
     if (!err && st->rails.n_nets > 0)
         TT_INFO("up to %u connections per pair of ranks, one for each rail",
                 st->rails.n_nets + 1);
-    return tt_start_agree(st, err);
+    return err;
 }
 
 /* ----------------------------------------------------- rails of a schedule -- */

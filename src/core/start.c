@@ -119,8 +119,7 @@ bool tt_start_row(uint8_t entry, uint8_t *row)
     return entry != 0;
 }
 
-tutti_err tt_start_net(start *st, const tt_net_ops *ops, uint8_t number,
-                       tt_net **out)
+tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
 {
     tt_net *net = *out = tt_new(st->keep, 1, ops->net_size);
     if (!net)
@@ -133,7 +132,6 @@ tutti_err tt_start_net(start *st, const tt_net_ops *ops, uint8_t number,
                     .regions = tt_process_regions(),
                     .rank = st->rank,
                     .n_ranks = st->n,
-                    .number = number,
                     .is_local = st->agreed.n_hosts == 1,
                     .fd = -1};
     return ops->open(net, st->diag);
@@ -159,7 +157,7 @@ tutti_err tt_start_nets(start *st)
         bool may_fail = is_automatic(st) && ops->is_wanted;
         if (st->nets[row] || (may_fail && !ops->is_wanted()))
             continue;
-        tutti_err err = tt_start_net(st, ops, row, &st->nets[row]);
+        tutti_err err = tt_start_net(st, ops, &st->nets[row]);
         st->known[row] = st->nets[row];
         if (err && !may_fail)
             return err;

@@ -73,9 +73,7 @@ typedef struct start {
     tt_arena kept;                 /* for the mesh */
     tt_settings *net_settings;     /* there */
     tt_offer *offers;              /* [n] */
-    /* [card_bytes] this rank's card; of each that is dialled now, in order of
-     * rank (rank 0: behind them those for the others). */
-    unsigned char *own_card, *cards;
+    unsigned char *cards;          /* [n * card_bytes], of the mesh */
     uint32_t card_bytes;
     tt_port_opts *ports; /* [n] */
     tt_rail_hints hints;
@@ -108,10 +106,9 @@ bool tt_start_row(uint8_t entry, uint8_t *row);
 /* Opens the transports of this rank's order; what was not asked for by name is no
  * reason to fail. */
 tutti_err tt_start_nets(start *st);
-/* Opens one of that number, as *out, which is the caller's to drop even when it
- * fails (NULL: out of memory). */
-tutti_err tt_start_net(start *st, const tt_net_ops *ops, uint8_t number,
-                       tt_net **out);
+/* Opens one, as *out, which is the caller's to drop even when it fails (NULL: out
+ * of memory). */
+tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out);
 void tt_start_drop(start *st, tt_net *net); /* accepts NULL */
 /* All ranks: every rank learns whether all are well; of those that are not the
  * first of those who know most is named. */
@@ -121,10 +118,8 @@ tutti_err tt_start_agree(start *st, tutti_err mine);
 
 /* Opens transports, and tells which. */
 tutti_err tt_start_offer(start *st);
-/* By which transports each rank may be reached, by how many ports. */
+/* By which transports each rank may be reached, by how many ports, and where. */
 tutti_err tt_start_ports(start *st);
-/* The cards of those that are dialled at the start. */
-tutti_err tt_start_cards(start *st);
 /* The mesh, by st->engine; not for all together. */
 tutti_err tt_start_mesh(start *st);
 /* Connects what is to be connected at the start. */
@@ -140,8 +135,7 @@ tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out);
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
                              const uint32_t *hosts, tt_arena *arena,
                              tt_rail_hints *out, tutti_diag *diag);
-/* Opens a net for each port of any pair; all ranks call it. Errors: those of
- * the exchanges and transports. */
+/* Opens a net for each port of any pair. Errors: ENOMEM, those of transports. */
 tutti_err tt_rails_open(start *st);
 
 #endif

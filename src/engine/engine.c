@@ -382,10 +382,7 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_PONG:
     case TT_KIND_TOOK:
     case TT_KIND_CALL:
-    case TT_KIND_LOCATE:
         return m->len == 0;
-    case TT_KIND_CARD:
-        return m->len > 0 && m->len <= TT_NET_INLINE;
     default:
         return false;
     }
@@ -436,12 +433,6 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         return;
     case TT_KIND_CALL:
         tt_mesh_asked(peer, m);
-        return;
-    case TT_KIND_LOCATE:
-        tt_locate_asked(peer, m);
-        return;
-    case TT_KIND_CARD:
-        tt_locate_told(peer, m, data);
         return;
     case TT_KIND_PING: {
         tt_msg pong = *m;

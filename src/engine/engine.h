@@ -86,7 +86,7 @@ void tt_engine_alert(tt_engine *e);
  * belongs to no transfer. */
 
 /* By which net a port may be reached, and at what address, as the other side's
- * net has told it; NULL: the rank's card says it (not of an open mesh). */
+ * net has told it. */
 typedef struct tt_access {
     tt_net *net;
     const void *addr;
@@ -95,10 +95,10 @@ typedef struct tt_access {
 
 typedef struct tt_port_opts {
     uint32_t rank;
-    uint64_t rail;             /* for tt_mesh_port() */
-    const tt_access *accesses; /* in the order of trying; both ends have the
+    uint64_t rail;       /* for tt_mesh_port() */
+    tt_access *accesses; /* in the order of trying; both ends have the
                                   same nets, each net at most once */
-    uint32_t n_accesses;       /* 0: the own rank */
+    uint32_t n_accesses; /* 0: the own rank */
     bool is_apart; /* no route leads there: it is dialled for a call only */
 } tt_port_opts;
 
@@ -122,23 +122,6 @@ typedef struct tt_mesh_opts {
 } tt_mesh_opts;
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);
-
-/* A rank's card: the addresses of its nets, by their numbers. Room for what
- * tt_mesh_card_add() writes behind `used` bytes; returns the bytes then used. */
-#define TT_MESH_CARD_MAX (16 * (4 + TT_NET_ADDR_MAX))
-size_t tt_mesh_card_add(unsigned char *card, size_t used, tt_net *net);
-/* This is the card of a rank (copied; bytes from outside): of this one, so that
- * others may ask for it, and of those that are dialled at the start; all others
- * are asked for. Errors: EPROTO (it makes no sense), EINVAL, ENOMEM. [unlocked] */
-tutti_err tt_mesh_card(tt_mesh *mesh, uint32_t rank, const void *card,
-                       size_t bytes);
-/* Ranks a and b of n are neighbours in the control graph: their distance on the
- * ring is a power of two. */
-static inline bool tt_mesh_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
-{
-    uint32_t there = (b + n - a) % n, back = n - there;
-    return a != b && ((there & (there - 1)) == 0 || (back & (back - 1)) == 0);
-}
 /* At the start, on all ranks: connects the ports of the ranks that are this one's
  * neighbours in the control graph, or of all; and those by nets that may miss.
  * The others are dialled when there is something to say. [unlocked] */

@@ -11,8 +11,6 @@
  *            order, and a net sees to it that of two dials at once one stays.
  *            Who is called takes what the caller has come to, and gives its own
  *            dial up.
- * Cards      A port's address is in the card of its rank, which is asked for where
- *            it is not known: locate.c.
  * Asking     Where no access leads to a rank it may be able to connect itself:
  *            something between may pass connections one way only, or it has come
  *            to its network late. So it is asked to, by a message (CALL) that all
@@ -37,7 +35,7 @@
  * Control    Every rank of a team is connected to those whose distance on the
  *            ring is a power of two, whether or not calls need it, so that a
  *            failure reaches everybody in log n steps: team.c.
- * Next       locate.c (cards), team.c (failures), net/net.h (dial, called, up, missed). */
+ * Next       team.c (failures), net/net.h (dial, called, up, missed). */
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +52,8 @@ static const char no_memory[] = "out of memory for a connection";
 
 /* --------------------------------------------------------------- nowhere -- */
 
+static void dial(tt_peer *peer);
+
 static tt_sent send_nothing(tt_conn *none, const tt_msg *m,
                             const struct iovec *iov, int n_iov)
 {
@@ -66,7 +66,7 @@ static tt_sent send_nothing(tt_conn *none, const tt_msg *m,
 
 static void dial_from(tt_conn *none)
 {
-    tt_peer_dial(none->peer);
+    dial(none->peer);
 }
 
 static void cancel_nothing(tt_conn *none, bool drops_input)
@@ -121,12 +121,13 @@ static tt_conn *new_conn(tt_peer *peer, tt_net *net)
     return conn;
 }
 
-/* Nothing fails here: misses are seen to in the next pass. */
-void tt_peer_dial(tt_peer *peer)
+/* By the access whose turn it is. Nothing fails here: misses are seen to in the
+ * next pass. */
+static void dial(tt_peer *peer)
 {
     tt_mesh *mesh = peer->mesh;
     if (peer->is_lost || peer->is_apart || peer->has_missed ||
-        peer->is_sought || tt_peer_is_linked(peer))
+        tt_peer_is_linked(peer))
         return;
     tutti_diag diag;
     tt_diag_clear(&diag);
@@ -135,27 +136,17 @@ void tt_peer_dial(tt_peer *peer)
         return;
     }
     const tt_access *access = &peer->accesses[peer->access];
-    bool is_waited_for = mesh->is_patient && access->net->ops->same_host;
-    uint64_t until_ns = is_waited_for ? UINT64_MAX
-                                      : tt_now_ns() + mesh->dial_ns;
-    size_t len = access->addr_bytes;
-    const void *addr = access->addr;
-    if (!addr)
-        addr = tt_locate_address(peer, access->net, &len);
-    if (!addr && !mesh->is_open) {
-        if (mesh->peers[peer->rank].seat)
-            tt_peer_miss(peer, TUTTI_EPROTO, "its card has no such address");
-        else
-            tt_locate(peer, false, until_ns);
-        return;
-    }
     tt_conn *conn = new_conn(peer, access->net);
     if (!conn) {
         tt_peer_miss(peer, TUTTI_ENOMEM, no_memory);
         return;
     }
     peer->dialled = conn;
-    tutti_err err = access->net->ops->dial(conn, addr, len, until_ns, &diag);
+    bool is_waited_for = mesh->is_patient && access->net->ops->same_host;
+    uint64_t until_ns = is_waited_for ? UINT64_MAX
+                                      : tt_now_ns() + mesh->dial_ns;
+    tutti_err err = access->net->ops->dial(conn, access->addr,
+                                           access->addr_bytes, until_ns, &diag);
     if (err)
         tt_mesh_missed(conn, err, diag.text);
 }
@@ -448,17 +439,14 @@ static bool may_ask(const tt_peer *peer)
            !peer->accesses[peer->n_accesses - 1].net->ops->same_host;
 }
 
-bool tt_mesh_tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but)
+/* To all who are connected, by their first ports. */
+static void tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but)
 {
-    bool any = false;
     for (uint32_t r = 0; r < mesh->n_ranks; r++) {
         tt_peer *peer = &mesh->peers[r];
-        if (peer == but || !tt_peer_hears(peer))
-            continue;
-        tt_peer_tell(peer, m, NULL);
-        any = true;
+        if (r != mesh->rank && peer != but && peer->conn != &peer->none)
+            tt_peer_tell(peer, m, NULL);
     }
-    return any;
 }
 
 static void ask(tt_peer *peer)
@@ -474,7 +462,7 @@ static void ask(tt_peer *peer)
     peer->ask_until_ns = tt_now_ns() + ask_ns;
     mesh->n_asking++;
     TT_DEBUG("peer %u is asked to connect", peer->rank);
-    tt_mesh_tell_on(mesh, &m, NULL);
+    tell_on(mesh, &m, NULL);
 }
 
 void tt_mesh_asked(tt_peer *from, const tt_msg *m)
@@ -492,23 +480,22 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m)
         return; /* it has come round */
     who->asks = m->seq;
     if (m->lane != mesh->rank) {
-        tt_mesh_tell_on(mesh, m, from);
+        tell_on(mesh, m, from);
         return;
     }
     while (who && who->port != m->channel)
         who = who->next_port;
     if (who) {
         who->is_apart = false;
-        tt_peer_dial(who);
+        dial(who);
     }
 }
 
-/* Who was asked where somebody is, or to connect, and has not answered. */
+/* Peers that were asked to connect, and have not. */
 static void expire(tt_mesh *mesh, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
-        tt_locate_expire(peer, now_ns);
         if (!peer->has_asked || peer->is_lost || peer->conn != &peer->none)
             continue;
         if (now_ns > peer->ask_until_ns && !peer->called)
@@ -536,7 +523,7 @@ static void try_next(tt_peer *peer)
     if (peer->access + 1 < peer->n_accesses) {
         peer->access++;
         peer->has_missed = false;
-        tt_peer_dial(peer);
+        dial(peer);
         return;
     }
     if (!peer->is_expected && may_ask(peer))
@@ -572,11 +559,11 @@ void tt_mesh_dial(tt_mesh *mesh, bool all)
         bool may_miss = has_may_miss(peer);
         if (peer->rank == mesh->rank || peer->is_apart ||
             !(all || may_miss ||
-              tt_mesh_is_neighbour(mesh->rank, peer->rank, mesh->n_ranks)))
+              tt_is_neighbour(mesh->rank, peer->rank, mesh->n_ranks)))
             continue;
         peer->is_expected = may_miss || peer->rank < mesh->rank;
         if (peer->is_expected)
-            tt_peer_dial(peer);
+            dial(peer);
     }
     tt_engine_unlock(mesh->engine);
 }
@@ -697,7 +684,6 @@ static void free_mesh(tt_mesh *mesh)
     tt_eager_free(mesh);
     for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
-        tt_locate_end(peer);
         tt_free(mesh->mem, peer->seat, peer->seat_bytes, 1);
         tt_free(mesh->mem, peer->lent, most_lent, sizeof(tt_lent));
         tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));

@@ -96,15 +96,6 @@ struct tt_program {
     tt_op *idle; /* linked by next */
 };
 
-/* A card that has been asked for. */
-typedef struct tt_search {
-    uint64_t first; /* the number of its first question */
-    uint64_t until_ns, again_ns;
-    bool is_fresh;
-    unsigned char *bytes; /* [total] that have come; NULL: none */
-    size_t total, used;
-} tt_search;
-
 /* Another rank by one of its ports. mesh.c has the life of its connection. */
 struct tt_peer {
     tt_mesh *mesh;
@@ -115,20 +106,17 @@ struct tt_peer {
     const tt_access *accesses;
     uint32_t n_accesses, access; /* access: that is tried, or was */
     uint64_t rail;
-    /* Of an open mesh: who sits there, and who did before (none: nobody). */
+    /* Of an open mesh: who sits there, and who did before (none: nobody); where
+     * its accesses lie. */
     tt_link_id id, was;
-    /* Of a first port: of an open mesh its accesses, else the rank's card. */
     unsigned char *seat;
     size_t seat_bytes;
-    tt_search *search; /* for that card; NULL: none */
-    bool is_sought;    /* this port waits for it */
-    tt_peer *back;     /* who brought the rank's latest LOCATE; NULL: nobody */
-    bool is_expected;  /* at the start: it has been dialled */
-    bool is_apart;     /* it cannot be reached, and no call has needed it yet */
-    bool has_missed;   /* the access that was tried leads nowhere */
-    bool has_asked;    /* nor any other: it was asked to connect, ... */
+    bool is_expected; /* at the start: it has been dialled */
+    bool is_apart;    /* it cannot be reached, and no call has needed it yet */
+    bool has_missed;  /* the access that was tried leads nowhere */
+    bool has_asked;   /* nor any other: it was asked to connect, ... */
     uint64_t ask_until_ns; /* ... and has so long */
-    uint64_t asks;         /* of its own (CALL, LOCATE to all): the latest */
+    uint64_t asks;         /* of its own (CALL): the number of the latest */
     tutti_err why_err;     /* lost */
     uint32_t rank;
     uint8_t port;
@@ -202,7 +190,7 @@ struct tt_mesh {
     uint64_t dial_ns;
     bool is_patient;   /* tt_mesh_patience() was called */
     uint32_t n_opened; /* connections, ever */
-    uint32_t n_asking; /* peers that were asked to connect, or for */
+    uint32_t n_asking; /* peers that were asked to connect */
     uint64_t n_asks;
     tt_conn *dropped; /* to be closed in the next pass */
     bool has_news;    /* ... or something else is to be done there */
@@ -466,27 +454,13 @@ void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
 /* Takes it out of the engine. [locked] Then closes and frees it. [unlocked] */
 void tt_mesh_detach(tt_mesh *mesh);
 void tt_mesh_end(tt_mesh *mesh);
-/* To all who are connected, by their first ports, but one; false: to nobody. */
-bool tt_mesh_tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but);
-/* By the access whose turn it is; its card is asked for first, if need be. */
-void tt_peer_dial(tt_peer *peer);
-static inline bool tt_peer_hears(const tt_peer *peer)
+/* Ranks a and b of n are neighbours in the control graph: their distance on the
+ * ring is a power of two. */
+static inline bool tt_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
 {
-    return peer->conn && peer->conn != &peer->none && !peer->is_lost;
+    uint32_t there = (b + n - a) % n, back = n - there;
+    return a != b && ((there & (there - 1)) == 0 || (back & (back - 1)) == 0);
 }
-
-/* locate.c */
-/* What its card says of the net; NULL: nothing, or there is no card yet. */
-const void *tt_locate_address(const tt_peer *peer, const tt_net *net,
-                              size_t *len);
-/* Asks for the card of the port's rank, for so long, and dials when it has come.
- * is_fresh: for what the rank itself says now. */
-void tt_locate(tt_peer *peer, bool is_fresh, uint64_t until_ns);
-void tt_locate_end(tt_peer *whose); /* of a first port, as all that follow */
-void tt_locate_expire(tt_peer *whose, uint64_t now_ns);
-/* A LOCATE, a CARD have come. */
-void tt_locate_asked(tt_peer *from, const tt_msg *m);
-void tt_locate_told(tt_peer *from, const tt_msg *m, const void *data);
 
 /* any.c: what waits is served where something new was kept, or a rank has
  * left. */

@@ -49,7 +49,7 @@ static void free_team(tt_team *team)
 /* In the control graph; a group has none. */
 static bool is_neighbour(const tt_team *team, uint32_t rank)
 {
-    return !team->is_group && tt_mesh_is_neighbour(team->rank, rank, team->n);
+    return !team->is_group && tt_is_neighbour(team->rank, rank, team->n);
 }
 
 /* Its control graph, in the background: a failure is to reach all members by

@@ -31,11 +31,6 @@
  * CALL    -         mesh ranks: whom, who      `who` cannot connect to `whom`, who
  *                                              shall try, by the port `channel`; seq:
  *                                              to tell it on once
- * LOCATE  -         mesh ranks: whom, who      `who` asks for the card of `whom`; seq:
- *                                              the number of its question; channel:
- *                                              for whom, see locate.c
- * CARD    a part    as LOCATE                  answer; channel: the card's bytes,
- *                                              and (low half) where the part begins
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *
@@ -49,8 +44,7 @@
  * are not let go of at a time, and the messages of a call that come before
  * the receiver has entered it take, with their headers, at most eager_bytes
  * (engine.h); (5) `flags` never counts a FIRST that was not sent; (6) control
- * payloads have exactly their struct's size, and a CARD TT_NET_INLINE bytes at
- * most. A breach ends the communicator
+ * payloads have exactly their struct's size. A breach ends the communicator
  * with TUTTI_EPROTO. */
 #ifndef TT_ENGINE_WIRE_H
 #define TT_ENGINE_WIRE_H
@@ -71,9 +65,7 @@
     X(DIFFER, 11)       \
     X(TOOK, 12)         \
     X(PUT, 13)          \
-    X(CALL, 14)         \
-    X(LOCATE, 15)       \
-    X(CARD, 16)
+    X(CALL, 14)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,

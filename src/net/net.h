@@ -101,7 +101,6 @@ struct tt_net {
     const tt_settings *settings;
     tt_regions *regions; /* memory that peers may map; NULL: none */
     uint32_t rank, n_ranks;
-    uint8_t number; /* of the mesh's nets, the same on all ranks */
     /* Of this process, by which others know that it was not started again; none:
      * open() makes one. */
     tt_link_id id;

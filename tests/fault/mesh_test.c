@@ -254,86 +254,6 @@ static void a_stopped_rank_of_this_host_is_waited_for(void **state)
     munmap(d, sizeof(*d));
 }
 
-/* ------------------------------------------------------------------- cards -- */
-
-/* Of 12 ranks 0 has no card of 6, and asks rank 4, which has it. The one or the
- * other has been stopped, and is killed, or goes on, after it was asked. */
-typedef struct inquiry {
-    _Atomic bool is_sent;
-    int victim, signal;
-    double since;
-} inquiry;
-
-static int inquire(int rank, int n, void *arg)
-{
-    inquiry *q = arg;
-    tutti_comm *comm;
-    float x = (float)rank;
-    char who[16];
-    (void)n;
-    setenv("TUTTI_PLANNER", "0-:ring", 1); /* connects no two ranks that far */
-    if (tutti_comm_create(NULL, &comm))
-        return tt_procs_complain(rank, "%s", tutti_last_message());
-    tutti_err err = tutti_barrier(comm, NULL, NULL);
-    if (rank == q->victim)
-        raise(SIGSTOP);
-    if (rank == 0) {
-        usleep(100 * 1000); /* the victim has stopped */
-        atomic_store(&q->is_sent, true);
-        err = err ? err : tutti_send(comm, &x, 1, TUTTI_F32, 6, NULL, NULL);
-    } else if (rank == 6) {
-        err = err ? err : tutti_recv(comm, &x, 1, TUTTI_F32, 0, NULL, NULL);
-    }
-    err = err ? err : tutti_barrier(comm, NULL, NULL);
-    int bad = 0;
-    bool is_well = !err && (rank != 6 || x == 0);
-    snprintf(who, sizeof(who), "rank %d ", q->victim);
-    if (q->signal == SIGKILL)
-        is_well = (err == TUTTI_EPEER || err == TUTTI_ENET) &&
-                  strstr(tutti_comm_message(comm), who);
-    if (!is_well)
-        bad = tt_procs_complain(rank, "victim %d: %s: '%s'", q->victim,
-                                tutti_errname(err), tutti_comm_message(comm));
-    tutti_comm_destroy(comm);
-    return bad;
-}
-
-static void fell(const pid_t *pids, int n, double seconds, void *arg)
-{
-    inquiry *q = arg;
-    (void)n;
-    if (!tt_procs_is_stopped(pids[q->victim]) || !atomic_load(&q->is_sent))
-        return;
-    if (q->since == 0)
-        q->since = seconds;
-    else if (seconds > q->since + 0.3)
-        kill(pids[q->victim], q->signal);
-}
-
-static void who_is_asked_may_fall(void **state)
-{
-    (void)state;
-    static const int victims[] = {4, 6}, signals[] = {SIGKILL, SIGCONT};
-    inquiry *q = mmap(NULL, sizeof(*q), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(q != MAP_FAILED);
-    for (int i = 0; i < 8; i++) {
-        int status[TT_PROCS_MAX];
-        tt_procs p = {.n = 12,
-                      .timeout_s = 55,
-                      .transports = transports[i / 4],
-                      .run = inquire,
-                      .arg = q,
-                      .watch = fell};
-        *q = (inquiry){.victim = victims[i % 2], .signal = signals[i / 2 % 2]};
-        assert_true(tt_procs_run(&p, status));
-        for (int r = 0; r < p.n; r++)
-            if (r != q->victim || q->signal == SIGCONT)
-                assert_int_equal(status[r], 0);
-    }
-    munmap(q, sizeof(*q));
-}
-
 /* ------------------------------------------------------------------- teams -- */
 
 /* Nine ranks, three communicators of three: 0 3 6, 1 4 7, 2 5 8. One member is
@@ -518,16 +438,56 @@ static void only_what_is_needed_is_opened(void **state)
     unsetenv("TUTTI_PLANNER");
 }
 
+/* The others have all left when two that are no neighbours have something to say
+ * to each other for the first time. */
+static int be_the_last(int rank, int n, void *arg)
+{
+    tutti_comm *comm;
+    float x = 1, y = 0;
+    (void)n;
+    (void)arg;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    if (rank == 0 || rank == 6)
+        usleep(500 * 1000);
+    if (!err && rank == 0)
+        err = tutti_send(comm, &x, 1, TUTTI_F32, 6, NULL, NULL);
+    if (!err && rank == 6)
+        err = tutti_recv(comm, &y, 1, TUTTI_F32, 0, NULL, NULL);
+    int bad = 0;
+    if (err || (rank == 6 && y != x))
+        bad = tt_procs_complain(rank, "%s", tutti_comm_message(comm));
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void who_is_left_finds_who_is_left(void **state)
+{
+    (void)state;
+    setenv("TUTTI_PLANNER", "doubling", 1);
+    for (size_t t = 0; t < 2; t++) {
+        int status[TT_PROCS_MAX];
+        tt_procs p = {.n = 12,
+                      .timeout_s = 55,
+                      .transports = transports[t],
+                      .run = be_the_last};
+        assert_true(tt_procs_run(&p, status));
+        assert_int_equal(tt_procs_failures(status, p.n), 0);
+    }
+    unsetenv("TUTTI_PLANNER");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(a_stopped_rank_is_named),
         cmocka_unit_test(a_stopped_rank_of_this_host_is_waited_for),
-        cmocka_unit_test(who_is_asked_may_fall),
         cmocka_unit_test(members_hear_of_members),
         cmocka_unit_test(who_has_not_called_is_named),
         cmocka_unit_test(only_what_is_needed_is_opened),
+        cmocka_unit_test(who_is_left_finds_who_is_left),
     };
     return TT_RUN_TAP(tests);
 }

@@ -171,7 +171,7 @@ static void set_up(stage *s, uint64_t eager_bytes, const tt_net_ops *ops)
         .ops = ops, .up = &tt_engine_up, .mem = &tt_mem_std, .n_ranks = 3};
     sink_open(net, &diag);
     static tt_access access;
-    access = (tt_access){.net = net, .addr = ""};
+    access = (tt_access){.net = net};
     tt_port_opts ports[RANKS];
     for (uint32_t r = 0; r < RANKS; r++)
         ports[r] =

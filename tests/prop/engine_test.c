@@ -47,15 +47,12 @@ static tt_rig_call random_call(tt_rng *rng, const tutti_schedule *s,
 static tt_rig_opts random_opts(tt_rng *rng, uint32_t n, const tt_net_ops *ops)
 {
     static const uint64_t eager[] = {0, 200, 2048, 16384, 69632};
-    bool asks = tt_rng_below(rng, 2);
     return (tt_rig_opts){.n = n,
                          .ops = ops,
                          .mem = &tt_mem_std,
                          .eager_bytes = eager[tt_rng_below(rng, 5)],
                          .direct_bytes = tt_rng_below(rng, 2),
                          .n_ports = 1 + (uint32_t)tt_rng_below(rng, 3),
-                         .asks = asks,
-                         .is_linked = asks,
                          .is_silent = tt_rng_below(rng, 2)};
 }
 

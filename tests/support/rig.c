@@ -39,7 +39,6 @@ static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t i, tutti_diag *diag)
                            .regions = m->opts->regions ? &m->opts->regions[r]
                                                        : NULL,
                            .is_local = true,
-                           .number = (uint8_t)(i / rig->n),
                            .rank = r,
                            .n_ranks = rig->n};
     tutti_err err = m->ops->open(m->nets[i], diag);
@@ -57,26 +56,9 @@ static tt_port_opts port_opts(const tt_rig *rig, const meeting *m, uint32_t r,
     void *addr = tt_arena_new(kept, 1, TT_NET_ADDR_MAX);
     memcpy(addr, m->addrs + theirs * TT_NET_ADDR_MAX, TT_NET_ADDR_MAX);
     *access = (tt_access){.net = m->nets[(size_t)k * rig->n + r],
-                          .addr = m->opts->asks ? NULL : addr,
+                          .addr = addr,
                           .addr_bytes = m->lens[theirs]};
     return (tt_port_opts){.rank = p, .accesses = access, .n_accesses = p != r};
-}
-
-/* At rank r. */
-static tutti_err tell_cards(tt_rig *rig, const meeting *m, uint32_t r)
-{
-    unsigned char card[TT_MESH_CARD_MAX];
-    tutti_err err = TUTTI_OK;
-    for (uint32_t p = 0; p < rig->n && !err; p++) {
-        size_t used = 0;
-        if (p != r && !tt_mesh_is_neighbour(r, p, rig->n))
-            continue;
-        for (uint32_t k = 0; k < rig->n_ports; k++)
-            used = tt_mesh_card_add(card, used,
-                                    m->nets[(size_t)k * rig->n + p]);
-        err = tt_mesh_card(rig->meshes[r], p, card, used);
-    }
-    return err;
 }
 
 static tutti_err create_mesh(tt_rig *rig, meeting *m, uint32_t r)
@@ -105,8 +87,6 @@ static tutti_err create_mesh(tt_rig *rig, meeting *m, uint32_t r)
     }
     tutti_err err = tt_mesh_create(rig->engines[r], rig->mem, &opts,
                                    &rig->meshes[r]);
-    if (!err && m->opts->asks)
-        err = tell_cards(rig, m, r);
     free(nets);
     free(ports);
     free(more);

@@ -18,7 +18,6 @@ typedef struct tt_rig_opts {
     uint64_t direct_bytes; /* buffers from so many bytes are granted; 0: none */
     uint64_t liveness_ns;  /* 0: silence does not count */
     bool is_linked;        /* neighbours of the control graph are connected */
-    bool asks; /* ranks have the cards of neighbours only; is_linked */
     bool is_silent;        /* a rank says BIND only where it must; else soon */
     tt_regions *regions;   /* [n] memory that the others may map; NULL: none */
     uint32_t n_ports; /* at most so many per pair, some have fewer; 0: one */
