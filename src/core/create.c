@@ -185,11 +185,6 @@ static tutti_err agree_on_rules(start *st)
     return TUTTI_OK;
 }
 
-const char *tt_start_host_name(const start *st, uint32_t rank)
-{
-    return st->places[st->hosts[rank]].name;
-}
-
 static const char *host_name(const void *ctx, uint32_t rank)
 {
     return tt_start_host_name(ctx, rank);

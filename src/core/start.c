@@ -63,6 +63,11 @@ tutti_err tt_start_agree(start *st, tutti_err mine)
     return all[worst] == TUTTI_OK ? TUTTI_OK : tell_worst(st, mine, worst);
 }
 
+const char *tt_start_host_name(const start *st, uint32_t rank)
+{
+    return st->places[st->hosts[rank]].name;
+}
+
 /* ------------------------------------------------------------ transports -- */
 
 static bool is_automatic(const start *st)

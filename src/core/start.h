@@ -94,10 +94,10 @@ typedef struct start {
 tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
                         tt_launch *launch, tutti_diag *diag);
 
+/* -------------------------------------------------------------- start.c */
+
 /* Of a rank's host. */
 const char *tt_start_host_name(const start *st, uint32_t rank);
-
-/* -------------------------------------------------------------- start.c */
 
 /* TUTTI_TRANSPORTS into hello.order. */
 tutti_err tt_start_order(const start *st, uint8_t *order);
