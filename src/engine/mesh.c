@@ -298,7 +298,7 @@ tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
         err = note_accesses(peer, accesses, n_accesses);
     }
     if (mesh->has_news)
-        tt_engine_alert(mesh->engine);
+        tt_engine_wake(mesh->engine);
     tt_engine_unlock(mesh->engine);
     return err;
 }

@@ -628,6 +628,11 @@ static void recycle(tt_engine *e)
         program->idle = op;
         tt_program_unref(program);
     }
+    while (e->leaving) {
+        tt_team *team = e->leaving;
+        e->leaving = team->leaving_next;
+        tt_team_take_leave(team);
+    }
 }
 
 /* What waits to be sent to the peer: control messages, then its ready sides by
