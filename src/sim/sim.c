@@ -251,7 +251,7 @@ static void emit(tt_sim_world *w, uint32_t l)
     uint32_t m = w->arrived_first[l];
     const tt_sim_msg *msg = &w->msgs[m];
     const tt_transfer *t = &w->s->transfers[l];
-    const tt_event e = {
+    const tutti_event_info e = {
         .begin_s = msg->begin_s,
         .sent_s = msg->sent_s,
         .end_s = w->now_s,
@@ -261,12 +261,12 @@ static void emit(tt_sim_world *w, uint32_t l)
         .src = t->src,
         .dst = t->dst,
         .slice = msg->slice,
-        .op = t->op,
         .rail = t->rail,
+        .reduces = t->op == TT_XFER_REDUCE,
     };
     w->arrived_first[l] = msg->next;
     free_msg(w, m);
-    w->opts->sink->fn(w->opts->sink->ctx, &e);
+    w->opts->on_event(w->opts->event_ctx, &e);
 }
 
 static void give_credit(tt_sim_world *w, uint32_t l, uint32_t consumed)
@@ -398,6 +398,7 @@ static void happen(tt_sim_world *w, const tt_sim_event *e)
 
 static void run(tt_sim_world *w)
 {
+    const tt_progress progress = {w->opts->progress, w->opts->progress_ctx};
     double end_s = 0;
     uint64_t told = 0, done = 0;
     tt_sim_gates_start(w);
@@ -423,8 +424,7 @@ static void run(tt_sim_world *w)
         done = w->n_done;
         if (done - told >= tell_every) {
             told = done;
-            tt_progress_tell(w->opts->progress, "simulating", done,
-                             w->n_slices);
+            tt_progress_tell(&progress, "simulating", done, w->n_slices);
         }
     }
     w->now_s = end_s;
@@ -456,7 +456,7 @@ static bool is_number(double x)
 
 static tutti_err check(const tt_sim_world *w)
 {
-    const tt_sim_opts *o = w->opts;
+    const tutti_sim_opts *o = w->opts;
     if (w->s->n_ranks != w->t->n_ranks)
         return tt_fail(w->diag, TUTTI_EINVAL,
                        "the schedule is for %u ranks, the topology has %u",
@@ -483,7 +483,7 @@ static tutti_err make_arrays(tt_sim_world *w)
                                  sizeof(*w->link_bytes));
     if (!w->link_bytes)
         return TUTTI_ENOMEM;
-    if (n == 0 || !w->opts->sink || !w->opts->sink->fn)
+    if (n == 0 || !w->opts->on_event)
         return TUTTI_OK;
     w->arrived_first = tt_arena_new(&w->arena, n, sizeof(uint32_t));
     w->arrived_last = tt_arena_new(&w->arena, n, sizeof(uint32_t));
@@ -529,7 +529,7 @@ static void free_world(tt_sim_world *w)
 }
 
 tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
-                      const tt_sim_opts *opts, const tt_mem *mem,
+                      const tutti_sim_opts *opts, const tt_mem *mem,
                       tutti_sim_result *out, tutti_diag *diag)
 {
     tt_sim_world w = {
