@@ -513,7 +513,7 @@ static void test_bad_items(void **state)
     refused("0 0 0 1 copy", "0 0 0 1 copy 1 1", TUTTI_EFORMAT, 8, 25);
     refused("0 0 0 1 copy", "16777216 0 0 1 copy", TUTTI_ELIMIT, 8, 10);
     refused("transfer 1 1 2 1 copy", "chunk 0 1 2", TUTTI_EFORMAT, 11, 1);
-    refused("end\n", "", TUTTI_EFORMAT, 11, 1);
+    refused("end\n", "", TUTTI_EFORMAT, 12, 1);
     refused("end\n", "end 1\n", TUTTI_EFORMAT, 12, 5);
     refused("end\n", "end\n# fine\nend\n", TUTTI_EFORMAT, 14, 1);
     /* The second of two equal transfers, though its operation differs. */
