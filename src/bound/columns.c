@@ -366,7 +366,7 @@ tutti_err tt_columns_find(const tutti_topology *t, const tt_routes *routes,
     work w = {.arena.mem = mem};
     err = tt_pricing_init(&w.net, t, routes, opts, &w.arena);
     if (!err)
-        err = tt_master_init(&w.m, &w.net, mem, &w.arena, diag);
+        err = tt_master_init(&w.m, &w.net, &w.arena, diag);
     if (!err && !opts->only_value)
         err = tt_fewflows_init(&w.few, opts->ring, &w.net, &w.arena);
     if (!err)
@@ -375,7 +375,7 @@ tutti_err tt_columns_find(const tutti_topology *t, const tt_routes *routes,
         certify(&w.m, out);
     else
         tt_columns_free(out);
-    tt_master_fini(&w.m);
+    tt_lp_free(w.m.lp);
     tt_arena_free(&w.arena);
     if (err == TUTTI_ENOMEM)
         tt_fail(diag, err, "no memory for the best trees of %u ranks",

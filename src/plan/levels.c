@@ -346,14 +346,14 @@ static uint64_t segments_for(uint64_t n_transfers, uint32_t n_ranks)
     return n > n_ranks ? n : n_ranks;
 }
 
-static tutti_err make_segments(const tt_levels *l, const tt_mem *mem,
+static tutti_err make_segments(const tt_levels *l, tt_arena *arena,
                                tt_segments *out, tutti_diag *diag)
 {
     const tt_segments_limits limits = {
         .by_paper = segments_for(PAPER_TRANSFERS, l->h->n_ranks),
         .at_all = segments_for(MOST_TRANSFERS, l->h->n_ranks),
     };
-    return tt_segments_make(l, &limits, mem, out, diag);
+    return tt_segments_make(l, &limits, arena, out, diag);
 }
 
 tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
@@ -371,13 +371,11 @@ tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
     if (p->collective == TUTTI_REDUCE_SCATTER ||
         p->collective == TUTTI_ALL_GATHER)
         return write_blocks(&w, scratch);
-    err = make_segments(&l, scratch->mem, &s, diag);
+    err = make_segments(&l, scratch, &s, diag);
     if (err)
         return err;
     tt_builder_parts(b, s.n_parts);
-    err = write_free(&w, &s, scratch);
-    tt_segments_free(&s);
-    return err;
+    return write_free(&w, &s, scratch);
 }
 
 const char *tt_levels_why_not(const tt_problem *p)

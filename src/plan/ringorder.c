@@ -379,10 +379,10 @@ static tutti_err try_walk(search *k)
 
 static tutti_err keep_route(search *k, uint32_t len)
 {
-    tutti_err err = tt_grow(k->arena->mem, (void **)(void *)&k->links,
-                            &k->cap_links, k->n_links + len, sizeof(*k->links));
-    if (err)
-        return err;
+    k->links = tt_arena_grow(k->arena, k->links, &k->cap_links,
+                             k->n_links + len, sizeof(*k->links));
+    if (k->arena->err)
+        return TUTTI_ENOMEM;
     memcpy(k->links + k->n_links, k->route, len * sizeof(*k->links));
     k->n_links += len;
     return TUTTI_OK;
@@ -558,7 +558,6 @@ static tutti_err find_order(const tt_problem *p, bool is_both,
                 .arena = &arena,
                 .best = at};
     tutti_err err = find(&k);
-    tt_free(mem, k.links, k.cap_links, sizeof(*k.links));
     tt_arena_free(&arena);
     return err;
 }

@@ -32,6 +32,17 @@
 static const double same_time = 1e-12;
 static const uint64_t tell_every = 1 << 16;
 
+/* Room for one more than n. */
+static void *grow(tt_sim_world *w, void *list, size_t *cap, size_t n,
+                  size_t size)
+{
+    if (n == *cap && !w->err) {
+        list = tt_arena_grow(&w->arena, list, cap, n + 1, size);
+        w->err = w->arena.err;
+    }
+    return list;
+}
+
 /* ------------------------------------------------------------- calendar -- */
 
 static bool is_before(const void *arg, const void *a, const void *b)
@@ -46,9 +57,7 @@ static const tt_heap_items events = {sizeof(tt_sim_event), is_before, NULL};
 void tt_sim_at(tt_sim_world *w, double at_s, tt_sim_kind kind, uint32_t id)
 {
     tt_sim_calendar *c = &w->calendar;
-    if (c->n == c->cap && !w->err)
-        w->err = tt_grow(w->mem, (void **)&c->heap, &c->cap, c->n + 1,
-                         sizeof(*c->heap));
+    c->heap = grow(w, c->heap, &c->cap, c->n, sizeof(*c->heap));
     if (w->err)
         return;
     const tt_sim_event e = {at_s, c->seq++, id, kind};
@@ -70,9 +79,7 @@ static void pop(tt_sim_world *w)
 
 static void push(tt_sim_world *w, tt_sim_list *list, uint32_t value)
 {
-    if (list->n == list->cap && !w->err)
-        w->err = tt_grow(w->mem, (void **)&list->at, &list->cap, list->n + 1,
-                         sizeof(*list->at));
+    list->at = grow(w, list->at, &list->cap, list->n, sizeof(*list->at));
     if (!w->err)
         list->at[list->n++] = value;
 }
@@ -86,9 +93,7 @@ static uint32_t new_msg(tt_sim_world *w, uint32_t lane, uint32_t slice)
     } else {
         if (w->n_msgs == TT_NONE)
             w->err = TUTTI_ELIMIT;
-        else if (w->n_msgs == w->cap_msgs)
-            w->err = tt_grow(w->mem, (void **)&w->msgs, &w->cap_msgs,
-                             w->n_msgs + 1, sizeof(*w->msgs));
+        w->msgs = grow(w, w->msgs, &w->cap_msgs, w->n_msgs, sizeof(*w->msgs));
         if (w->err)
             return TT_NONE;
         m = (uint32_t)w->n_msgs++;
@@ -518,16 +523,6 @@ static void report(const tt_sim_world *w, tutti_sim_result *out)
     }
 }
 
-static void free_world(tt_sim_world *w)
-{
-    tt_free(w->mem, w->links.at, w->links.cap, sizeof(*w->links.at));
-    tt_free(w->mem, w->dirty.at, w->dirty.cap, sizeof(*w->dirty.at));
-    tt_free(w->mem, w->msgs, w->cap_msgs, sizeof(*w->msgs));
-    tt_free(w->mem, w->calendar.heap, w->calendar.cap,
-            sizeof(*w->calendar.heap));
-    tt_arena_free(&w->arena);
-}
-
 tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
                       const tutti_sim_opts *opts, const tt_mem *mem,
                       tutti_sim_result *out, tutti_diag *diag)
@@ -562,7 +557,7 @@ tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
         err = stuck(&w);
     if (!err)
         report(&w, out);
-    free_world(&w);
+    tt_arena_free(&w.arena);
     if (err == TUTTI_ELIMIT && diag && !diag->text[0])
         tt_fail(diag, err,
                 "the simulation is larger than 2^32 messages or "

@@ -242,7 +242,7 @@ static void compare_ranks(call *c, const tutti_sim_opts *o)
             p.part = part;
             p.b = bound;
             compare(&p);
-            tt_bound_unref(bound);
+            tt_bound_free(bound);
         }
         tt_part_free(part);
     }

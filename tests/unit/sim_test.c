@@ -882,7 +882,7 @@ static void test_no_memory(void **state)
             assert_true(tt_test_mem_is_clean(&m));
             free(z.slices);
         }
-        assert_true(k > 15);
+        assert_true(k > 5);
     }
     tt_sched_free(s);
     tt_topology_free(t);
