@@ -331,20 +331,13 @@ static void certify(const tt_master *m, tt_columns *out)
     out->gap = out->s_per_byte / bound - 1;
 }
 
-static bool has_trees(tutti_coll coll)
-{
-    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_REDUCE_SCATTER ||
-           coll == TUTTI_ALL_GATHER || coll == TUTTI_BROADCAST ||
-           coll == TUTTI_REDUCE;
-}
-
 static tutti_err check(const tutti_topology *t, const tt_columns_opts *opts,
                        tutti_diag *diag)
 {
     const char *reason = tt_columns_why_not(t);
     if (reason)
         return tt_fail(diag, TUTTI_ENOFIT, "no best trees: %s", reason);
-    if (!has_trees(opts->collective))
+    if (!tt_coll_has_trees(opts->collective))
         return tt_fail(diag, TUTTI_EINVAL, "no best trees for %s",
                        tutti_coll_name(opts->collective));
     if (tt_coll_has_root(opts->collective) && opts->root >= t->n_ranks)

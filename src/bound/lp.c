@@ -32,7 +32,6 @@ struct tt_lp {
     Clp_Simplex *clp;
     uint32_t n_rows;
     double *prices;
-    bool is_solved;
     /* Columns gathered since the last solve; column i has items starts[i] ..
      * starts[i + 1] - 1. */
     uint32_t n_new;

@@ -155,7 +155,7 @@ static uint64_t share_out(const tt_problem *p, shares *s, tt_arena *scratch)
     if (is_even)
         return n;
     tt_shares_fill(s->rate, n, n - 2, s->share);
-    return tt_shares_whole(s->share, n, scratch->mem, s->parts);
+    return tt_shares_whole(s->share, n, scratch, s->parts);
 }
 
 /* Each chunk meets at the rank that owns it. */

@@ -56,8 +56,7 @@ typedef struct tt_segments_limits {
 } tt_segments_limits;
 /* levels_segments.c. The lists are the arena's. Errors: ENOMEM, ELIMIT. */
 tutti_err tt_segments_make(const tt_levels *l, const tt_segments_limits *limits,
-                           tt_arena *arena, tt_segments *out,
-                           tutti_diag *diag);
+                           tt_arena *arena, tt_segments *out, tutti_diag *diag);
 
 /* levels.c. All-reduce, reduce-scatter, all-gather, broadcast, reduce: all
  * chunks and transfers. Errors: ENOMEM, ELIMIT. */

@@ -71,28 +71,17 @@ tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
 
 const char *tt_why_no_trees(const tt_problem *p)
 {
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-    case TUTTI_BROADCAST:
-    case TUTTI_REDUCE:
-        return NULL;
-    default:
-        return "it has no gather, scatter or all-to-all";
-    }
+    return tt_coll_has_trees(p->collective)
+               ? NULL
+               : "it has no gather, scatter or all-to-all";
 }
 
 const char *tt_why_no_shares(const tt_problem *p)
 {
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-        return NULL;
-    default:
-        return "it has only all-reduce, reduce-scatter and all-gather";
-    }
+    bool has_root = tt_coll_has_root(p->collective);
+    return tt_coll_has_trees(p->collective) && !has_root
+               ? NULL
+               : "it has only all-reduce, reduce-scatter and all-gather";
 }
 
 const char *tt_too_many(uint64_t n_transfers)

@@ -193,14 +193,9 @@ static tutti_err try_grid(search *k)
     for (int is_crossing = 0; is_crossing <= 1; is_crossing++) {
         if (!tt_ringorder_grid(grid, is_crossing, tour, spare))
             continue;
-        uint32_t n = 0;
-        for (size_t i = 0; i < n_points; i++) {
-            uint32_t rank = k->t->nodes[tour[i]].rank;
-            if (rank != TT_NONE)
-                k->trial[n++] = rank;
-        }
-        if (n == k->n) /* ranks may sit elsewhere too */
-            try_trial(k);
+        for (size_t i = 0; i < n_points; i++)
+            k->trial[i] = k->t->nodes[tour[i]].rank;
+        try_trial(k);
     }
     return TUTTI_OK;
 }

@@ -94,14 +94,6 @@ void tt_sched_write(const tutti_schedule *s, tt_str *out)
     tt_str_puts(out, "end\n");
 }
 
-tutti_err tt_sched_print(const tutti_schedule *s, const tt_mem *mem,
-                         char **text, size_t *len)
-{
-    tt_str out = {.mem = mem};
-    tt_sched_write(s, &out);
-    return tt_str_finish(&out, text, len);
-}
-
 /* --------------------------------------------------------------- header -- */
 
 /* The next line must begin with `name`. */

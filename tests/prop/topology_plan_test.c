@@ -5,6 +5,7 @@
  * predicted to beat the optimum.
  *
  * TT_SEED=n changes the random networks. */
+#include "export/export.h"
 #include "support/seed.h"
 #include "support/tap.h"
 
@@ -110,7 +111,8 @@ static void check_text(const combo *k, const tutti_schedule *s)
     size_t len = 0;
     tutti_schedule *again = NULL;
     tutti_diag diag = {0};
-    need(!tt_sched_print(s, &tt_mem_std, &text, &len), k, "no text");
+    need(!tt_export(s, "schedule", &tt_mem_std, &text, &len, NULL), k,
+         "no text");
     if (tt_sched_parse(&tt_mem_std, text, len, &again, &diag))
         need(false, k, diag.text);
     check_same(k, s, again);
