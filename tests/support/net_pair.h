@@ -56,6 +56,7 @@ struct tt_nodes {
     int (*body)(tt_node *node);
     void *arg; /* the body's */
     uint64_t seed;
+    const char *secret; /* of all; NULL: none */
     bool is_direct;   /* payloads lie in memory that peers may map */
     bool is_threads;  /* threads instead of processes */
     double connect_s; /* deadline of a dial; 0: 30 s */
