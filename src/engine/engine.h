@@ -95,10 +95,10 @@ typedef struct tt_access {
 
 typedef struct tt_port_opts {
     uint32_t rank;
-    uint64_t rail;             /* for tt_mesh_port() */
-    const tt_access *accesses; /* in the order of trying; both ends have the
+    uint64_t rail;       /* for tt_mesh_port() */
+    tt_access *accesses; /* in the order of trying; both ends have the
                                   same nets, each net at most once */
-    uint32_t n_accesses;       /* 0: the own rank */
+    uint32_t n_accesses; /* 0: the own rank */
     bool is_apart; /* no route leads there: it is dialled for a call only */
 } tt_port_opts;
 

@@ -408,7 +408,7 @@ void tt_program_unref(tt_program *program)
         program->idle = op->next;
         free_op(program, op);
     }
-    tt_bound_unref(program->bound);
+    tt_bound_free(program->bound);
     tt_free(program->mem, program, 1, sizeof(*program));
 }
 

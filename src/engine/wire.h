@@ -29,7 +29,8 @@
  *                                              the sender); fingerprint: the rank
  *                                              that asks, to which it is told back
  * CALL    -         mesh ranks: whom, who      `who` cannot connect to `whom`, who
- *                                              shall try; seq: to tell it on once
+ *                                              shall try, by the port `channel`; seq:
+ *                                              to tell it on once
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *

@@ -73,7 +73,7 @@ static tutti_err make_program(tt_worker *w, const errand *e, tt_program **out,
     if (!err)
         err = tt_program_create(bound, &w->mem, out);
     if (err)
-        tt_bound_unref(bound);
+        tt_bound_free(bound);
     return err == TUTTI_ENOMEM ? tt_fail(diag, err, "out of memory") : err;
 }
 
