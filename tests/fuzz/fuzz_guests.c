@@ -167,8 +167,7 @@ static void take(stage *s)
     tt_link_event e;
     while (tt_link_box_take(s->box, &e)) {
         check(s, &e);
-        if (e.fd >= 0)
-            tt_fork_close(&e.fd);
+        tt_link_stream_close(&e.stream);
         if (e.dial) {
             for (int i = 0; i < DIALS; i++)
                 if (s->dials[i] == e.dial)

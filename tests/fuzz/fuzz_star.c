@@ -74,13 +74,23 @@ static size_t no_more(const tt_link_stream *s)
     return 0;
 }
 
+static bool no_shutdown(tt_link_stream *s)
+{
+    (void)s;
+    return true;
+}
+
 static void no_end(tt_link_stream *s)
 {
     (void)s;
 }
 
-static const tt_link_layer fed = {
-    .send = sink_send, .recv = fed_recv, .pending = no_more, .close = no_end};
+static const tt_link_layer fed = {.send = sink_send,
+                                  .recv = fed_recv,
+                                  .pending = no_more,
+                                  .unsent = no_more,
+                                  .end = no_shutdown,
+                                  .close = no_end};
 
 static tt_boot *new_boot(uint32_t rank)
 {
