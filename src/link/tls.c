@@ -101,8 +101,8 @@ typedef struct seal {
     pid_t pid;
     key offered; /* by a dialler */
     bool is_dialler, has_proof, is_settled;
-    bool has_ended; /* the other side's bytes, without a word of TLS */
-    bool knows_not; /* the name that was offered */
+    bool has_ended;     /* the other side's bytes, without a word of TLS */
+    bool knows_not;     /* the name that was offered */
     int below_err, err; /* of the socket's last call; for good */
     size_t n_heard;     /* before it is settled */
     uint64_t n_records; /* of this side's key */
@@ -236,10 +236,9 @@ static bool expand(const tt_secret *s, const char *label, uint8_t *out,
     size_t n_label = strlen(label);
     memcpy(info, label, n_label);
     info[n_label] = 1;
-    bool is_well = HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n,
-                        prk, NULL) &&
-                   HMAC(EVP_sha256(), prk, sizeof(prk), info, n_label + 1, okm,
-                        NULL);
+    bool is_well =
+        HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n, prk, NULL) &&
+        HMAC(EVP_sha256(), prk, sizeof(prk), info, n_label + 1, okm, NULL);
     memcpy(out, okm, n);
     tt_secret_wipe(prk, sizeof(prk));
     tt_secret_wipe(okm, sizeof(okm));
@@ -376,8 +375,8 @@ static bool set_rules(SSL_CTX *ctx)
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_max_cert_list(ctx, CHAIN_MOST);
-    SSL_CTX_set_verify(
-        ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                       NULL);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
@@ -697,8 +696,7 @@ static ssize_t take(seal *e, cursor *c)
 {
     char aside[RECORD];
     size_t taken = 0;
-    while (c->n > 0 &&
-           BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
+    while (c->n > 0 && BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
         size_t n, written = 0;
         const char *from = gather(c, aside, &n);
         if (rekey(e) != 1)

@@ -221,10 +221,9 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
     net->owner = node;
     net->fd = -1;
     node->net = net;
-    const tt_trust_opts trust = {.secret = (const uint8_t *)nodes->secret,
-                                 .n_secret = nodes->secret
-                                                 ? strlen(nodes->secret)
-                                                 : 0};
+    const tt_trust_opts trust = {
+        .secret = (const uint8_t *)nodes->secret,
+        .n_secret = nodes->secret ? strlen(nodes->secret) : 0};
     tutti_err err = tt_trust_open(&trust, &net->trust, &node->diag);
     if (!err)
         err = nodes->ops->open(net, &node->diag);

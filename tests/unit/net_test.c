@@ -656,12 +656,11 @@ int main(void)
                                   .sockets = 3,
                                   .is_rough = true};
     for (uint64_t sockets = 1; sockets <= 3; sockets += 2)
-        cases[n_cases++] =
-            (net_case){.name = sockets == 1 ? "tcp, sealed"
-                                            : "tcp, 3 sealed sockets",
-                       .ops = &tt_net_tcp,
-                       .sockets = sockets,
-                       .is_sealed = true};
+        cases[n_cases++] = (net_case){
+            .name = sockets == 1 ? "tcp, sealed" : "tcp, 3 sealed sockets",
+            .ops = &tt_net_tcp,
+            .sockets = sockets,
+            .is_sealed = true};
     cases[n_cases++] = (net_case){.name = "tcp, 3 sealed, rough sockets",
                                   .ops = &tt_net_tcp,
                                   .sockets = 3,
