@@ -207,11 +207,11 @@ static void come(int fd, uint32_t rank, const uint8_t *data, size_t len)
     (void)n;
 }
 
-static void say_nothing(void *arg, tutti_log_level level, const char *line)
+static void say_nothing(void *arg, tutti_log_level level, const char *text)
 {
     (void)arg;
     (void)level;
-    (void)line;
+    (void)text;
 }
 
 static void gather(const uint8_t *data, size_t len)
