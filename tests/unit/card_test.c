@@ -241,7 +241,7 @@ static void test_token_is_asked_for(void **state)
     tt_talk head = hear(e.stream.fd, payload);
     assert_int_equal(head.kind, TT_TALK_WELCOME);
     assert_null(memmem(payload, head.len, &token, sizeof(token)));
-    tt_fork_close(&e.stream.fd);
+    tt_link_stream_close(&e.stream);
     tt_controller_close(c);
 }
 
@@ -268,7 +268,7 @@ static void *control(void *arg)
     say(e.stream.fd, l->head, l->payload);
     tt_stranger_read_all(e.stream.fd, payload, 1,
                          soon()); /* until it has gone */
-    tt_fork_close(&e.stream.fd);
+    tt_link_stream_close(&e.stream);
     return NULL;
 }
 

@@ -352,7 +352,7 @@ static void test_idle(void **state)
     assert_true(cpu_s() - before < 0.05);
     close(guest);
     close(fd);
-    tt_fork_close(&out.stream.fd);
+    tt_link_stream_close(&out.stream);
     close_side(&a);
     close_side(&b);
 }
@@ -385,8 +385,8 @@ static void test_packets(void **state)
     assert_int_equal(tt_fdpass_recv(in.stream.fd, text, 3, NULL, 0), 1);
     assert_memory_equal(text, "two", 3);
     close(got);
-    tt_fork_close(&in.stream.fd);
-    tt_fork_close(&out.stream.fd);
+    tt_link_stream_close(&in.stream);
+    tt_link_stream_close(&out.stream);
     close_side(&a);
     close_side(&b);
 }
@@ -481,7 +481,7 @@ static void test_ways(void **state)
     assert_int_equal(tt_link_dial_outcome(d, 0).why, TT_LINK_OTHER_PROCESS);
     assert_int_equal(tt_link_dial_outcome(d, 1).why, TT_LINK_REFUSED);
     assert_int_equal(tt_link_dial_outcome(d, 1).err, ECONNREFUSED);
-    tt_fork_close(&out.stream.fd);
+    tt_link_stream_close(&out.stream);
     tt_link_dial_end(d);
     /* Nothing but refusals: it gives up before its deadline. */
     o.n_ways = 2;
@@ -531,7 +531,7 @@ static void test_guesses(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     assert_int_equal(out.way, 2);
-    tt_fork_close(&out.stream.fd);
+    tt_link_stream_close(&out.stream);
     close(silent);
     close_side(&a);
     close_side(&b);
@@ -659,7 +659,7 @@ static void test_settle(void **state)
         char got[4] = "";
         assert_int_equal(recv(in.stream.fd, got, 3, MSG_WAITALL), 3);
         assert_string_equal(got, "abc");
-        tt_fork_close(&in.stream.fd);
+        tt_link_stream_close(&in.stream);
         close(fd);
     }
     close_side(&b);
@@ -834,7 +834,7 @@ static void test_no_descriptors(void **state)
         close(fds[i]);
     close(ready[0]);
     close(ready[1]);
-    tt_fork_close(&out.stream.fd);
+    tt_link_stream_close(&out.stream);
     close_side(&a);
 }
 
@@ -900,7 +900,7 @@ static void test_nobody_to_send_away(void **state)
         close(up[i]);
         close(down[i]);
     }
-    tt_fork_close(&out.stream.fd);
+    tt_link_stream_close(&out.stream);
     close_side(&a);
 }
 
@@ -1070,7 +1070,7 @@ static void test_come_again(void **state)
         tt_link_event out = take(&a);
         assert_int_equal(out.kind, TT_LINK_DIALLED);
         tt_link_dial_end(d);
-        tt_fork_close(&out.stream.fd);
+        tt_link_stream_close(&out.stream);
         close(guest);
     }
     close(fd);
@@ -1129,7 +1129,7 @@ static void test_cancel(void **state)
     tt_link_event link;
     assert_false(tt_link_box_take(a.box, &link));
     while (tt_link_box_take(b.box, &link))
-        tt_fork_close(&link.stream.fd);
+        tt_link_stream_close(&link.stream);
     /* An arrival that nobody takes is closed with the listener. */
     tt_link_dial_opts o = dial_opts(&a, &b, &way);
     tt_link_event out = dial(&a, &o, &d);
@@ -1148,7 +1148,7 @@ static void test_cancel(void **state)
     await_closed(guest);
     close(guest);
     close(fd);
-    tt_fork_close(&out.stream.fd);
+    tt_link_stream_close(&out.stream);
     close_side(&a);
     close_side(&b);
 }
@@ -1291,7 +1291,7 @@ static bool scenario(const tt_mem *mem, uint64_t wait_ns)
                 tt_link_box_take(s.box, &link);
                 is_well = link.kind == TT_LINK_ARRIVED;
                 n += link.kind == TT_LINK_FAILED;
-                tt_fork_close(&link.stream.fd);
+                tt_link_stream_close(&link.stream);
             }
     }
     tt_link_box_close(s.box);
