@@ -136,11 +136,17 @@ static void refuse_unproven(tt_link_guest *g, tt_link_why why)
                 l->refusal.from, what, g->is_plain ? "" : ": ",
                 g->is_plain ? "" : tt_seal_reason(&g->s));
     l->has_warned = true;
+    /* What is unread would make close() reset the connection, and that may destroy
+     * the word of TLS that tells why. */
+    char unread[512];
+    for (int i = 0; i < 16 && !g->is_plain; i++)
+        if (recv(g->s.fd, unread, sizeof(unread), 0) <= 0)
+            break;
     if (g->is_plain) {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self, 0);
         tt_link_say(&g->s, &no);
-        shutdown(g->s.fd, SHUT_WR);
     }
+    shutdown(g->s.fd, SHUT_WR);
     drop_guest(g);
 }
 
