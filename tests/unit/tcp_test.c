@@ -644,8 +644,7 @@ static void call_again(const side *from, side *to, uint64_t call)
     assert_true(tt_link_box_take(box, &e));
     assert_int_equal(e.kind, TT_LINK_DIALLED);
     char c;
-    tt_link_stream s;
-    tt_link_stream_open(&s, e.fd);
+    tt_link_stream s = e.stream;
     int why = ETIMEDOUT; /* until it has been looked at, and hung up on */
     for (int i = 0; i < 20000 && why == ETIMEDOUT; i++) {
         turn_side(to);
