@@ -338,8 +338,11 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                             .ca = given->tls_ca,
                             .is_plain = o.is_plain};
     o.is_plain |= given && given->is_plain;
+    /* Once in a process, however many communicators it opens. */
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
     tutti_err err = tt_trust_open(&o, out, diag);
-    if (!err && is_first && tt_trust_is_plain(*out))
+    if (!err && is_first && tt_trust_is_plain(*out) &&
+        !atomic_flag_test_and_set(&has_warned))
         TT_WARN("TUTTI_ENCRYPT is 0: who comes must prove who it is, but all "
                 "data travels in clear");
     return err;
