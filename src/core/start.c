@@ -101,9 +101,7 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
                            "list such as shm,tcp",
                            (int)len, at);
         if (row && n < MAX_TRANSPORTS)
-            order[n++] =
-                (uint8_t)(row |
-                          (tt_transports[row - 1]->may_miss ? MAY_MISS : 0));
+            order[n++] = row;
         at += len + (at[len] == ',');
     }
     if (n == 0)
@@ -115,7 +113,7 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
 
 bool tt_start_row(uint8_t entry, uint8_t *row)
 {
-    *row = (uint8_t)((entry & ~MAY_MISS) - 1);
+    *row = (uint8_t)(entry - 1);
     return entry != 0;
 }
 

@@ -9,15 +9,13 @@
 #include "core/core.h"
 
 #define MAX_TRANSPORTS 8
-/* In hello.order: a transport that may miss. */
-#define MAY_MISS 0x80
 
 /* What a rank tells all others first; equal-sized. */
 typedef struct hello {
     tt_host_id host;
     tt_agreed settings;            /* only rank 0's count */
     cpu_set_t cpus;                /* that the process may use */
-    uint8_t order[MAX_TRANSPORTS]; /* rows + 1, MAY_MISS; likewise */
+    uint8_t order[MAX_TRANSPORTS]; /* rows + 1; likewise */
 } hello;
 
 /* What the network says of the connections of one rank. */

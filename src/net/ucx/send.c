@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * send.c - what goes over UCX: the ring of unfinished sends, and the words
- * of the transport itself.
+ * send.c - what goes over UCX: HELLO, and the ring of unfinished sends.
  *
  * Idea       A send is handed to UCX at once, and kept in the ring of its
  *            connection until UCX has finished it and all before it. The ring
@@ -12,7 +11,7 @@
 
 #include <string.h>
 
-static void on_said(void *request, ucs_status_t status, void *arg)
+static void on_hello(void *request, ucs_status_t status, void *arg)
 {
     tt_ucx_tx *tx = arg;
     tx->n_open--;
@@ -21,24 +20,18 @@ static void on_said(void *request, ucs_status_t status, void *arg)
         tt_ucx_fail(tx->conn, status);
 }
 
-void tt_ucx_say(tt_ucx_conn *conn, tt_ucx_word word)
+void tt_ucx_say_hello(tt_ucx_conn *conn)
 {
     tt_ucx_tx *tx = conn->tx;
-    const tt_ucx_net *net = (tt_ucx_net *)conn->base.net;
-    if (tx->said[word] || !conn->ep || tt_ucx_is_failing(conn))
-        return;
-    tx->said[word] = true;
-    tx->words[word] =
-        (tt_ucx_head){.m = {.magic = TT_UCX_WORD_MAGIC, .kind = (uint8_t)word},
-                      .key = conn->key,
-                      .from = net->base.rank,
-                      .seq = word == TT_UCX_BYE ? conn->seq_out++ : 0};
+    tx->hello = (tt_ucx_head){.m = {.magic = TT_UCX_HELLO_MAGIC},
+                              .key = conn->key,
+                              .slot = conn->their_slot};
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = on_said,
+                                 .cb.send = on_hello,
                                  .user_data = tx};
-    void *request = net->api->ucp_am_send_nbx(
-        conn->ep, 0, &tx->words[word], sizeof(tt_ucx_head), NULL, 0, &param);
+    void *request = tx->net->api->ucp_am_send_nbx(
+        conn->ep, 0, &tx->hello, sizeof(tx->hello), NULL, 0, &param);
     if (UCS_PTR_IS_PTR(request))
         tx->n_open++;
     else if (UCS_PTR_IS_ERR(request))
@@ -108,14 +101,13 @@ tt_sent tt_ucx_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
                     int n_iov)
 {
     tt_ucx_conn *conn = (tt_ucx_conn *)base;
-    tt_ucx_net *net = (tt_ucx_net *)base->net;
     if (TT_UNLIKELY(!base->is_up || conn->is_lost || tt_ucx_is_failing(conn)) ||
         conn->n == TT_UCX_OUTS || conn->unsent >= TT_UCX_AHEAD)
         return TT_FULL;
     tt_ucx_out *out = &conn->tx->out[(conn->first + conn->n) % TT_UCX_OUTS];
     out->head = (tt_ucx_head){.m = *m,
                               .key = conn->key,
-                              .from = net->base.rank,
+                              .slot = conn->their_slot,
                               .seq = conn->seq_out};
     parcel what = wrap(out, iov, n_iov);
     void *request = post(conn, out, &what);
