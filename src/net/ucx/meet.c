@@ -89,35 +89,38 @@ static tutti_err take_slot(tt_ucx_conn *conn)
     if (slot == net->n_conns)
         net->n_conns++;
     net->conns[slot] = conn;
-    conn->slot = (uint32_t)slot;
+    conn->mine.slot = (uint32_t)slot;
     return TUTTI_OK;
 }
 
 static tutti_err begin(tt_ucx_conn *conn, uint64_t until_ns, tutti_diag *diag)
 {
     tt_ucx_net *net = net_of(conn);
-    conn->tx = tt_new(net->base.mem, 1, sizeof(*conn->tx));
-    conn->meeting = tt_new(net->base.mem, 1, sizeof(*conn->meeting));
-    tutti_err err = TUTTI_ENOMEM;
-    if (conn->tx && conn->meeting && !take_slot(conn)) {
-        net->n_meetings++;
-        conn->tx->conn = conn;
-        conn->tx->net = net;
-        for (int i = 0; i < TT_UCX_OUTS; i++)
-            conn->tx->out[i].tx = conn->tx;
-        conn->meeting->until_ns = until_ns;
-        conn->mine = (tt_ucx_card){.magic = TT_UCX_CARD_MAGIC,
-                                   .n_bytes = (uint32_t)net->address_len,
-                                   .rank = net->base.rank,
-                                   .slot = conn->slot,
-                                   .sum = net->address_sum};
-        return tt_random(&conn->mine.key, sizeof(conn->mine.key), diag);
+    const tt_mem *mem = net->base.mem;
+    conn->mine = (tt_ucx_card){.magic = TT_UCX_CARD_MAGIC,
+                               .n_bytes = (uint32_t)net->address_len,
+                               .rank = net->base.rank,
+                               .sum = net->address_sum};
+    tutti_err err = tt_random(&conn->mine.key, sizeof(conn->mine.key), diag);
+    if (err)
+        return err;
+    tt_ucx_tx *tx = tt_new(mem, 1, sizeof(*tx));
+    struct tt_ucx_meeting *m = tt_new(mem, 1, sizeof(*m));
+    if (!tx || !m || take_slot(conn)) {
+        tt_free(mem, tx, 1, sizeof(*tx));
+        tt_free(mem, m, 1, sizeof(*m));
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
     }
-    tt_free(net->base.mem, conn->tx, 1, sizeof(*conn->tx));
-    tt_free(net->base.mem, conn->meeting, 1, sizeof(*conn->meeting));
-    conn->tx = NULL;
-    conn->meeting = NULL;
-    return tt_fail(diag, err, "out of memory for a connection");
+    tx->conn = conn;
+    tx->net = net;
+    for (int i = 0; i < TT_UCX_OUTS; i++)
+        tx->out[i].tx = tx;
+    m->until_ns = until_ns;
+    net->n_meetings++;
+    conn->tx = tx;
+    conn->meeting = m;
+    conn->seq_in = 1; /* HELLO is not handed up */
+    return TUTTI_OK;
 }
 
 static void end_meeting(tt_ucx_conn *conn)
@@ -146,7 +149,7 @@ void tt_ucx_part(tt_ucx_conn *conn)
     end_meeting(conn);
     close_link(conn);
     if (conn->tx)
-        net_of(conn)->conns[conn->slot] = NULL;
+        net_of(conn)->conns[conn->mine.slot] = NULL;
 }
 
 static void miss(tt_ucx_conn *conn, tutti_err err, const char *text)
@@ -231,9 +234,8 @@ static void hear_word(tt_ucx_conn *conn)
         conn->is_ready = true;
         return;
     case TT_UCX_BYE:
-        conn->seq_bye = word->seq;
-        conn->hears_bye = word->seq - conn->seq_in <= TT_UCX_SEQ_AHEAD;
-        conn->is_bad = !conn->hears_bye;
+        conn->seq_bye = word->seq; /* what is before it may be on its way */
+        conn->hears_bye = true;
         return;
     case TT_UCX_GONE:
         conn->is_gone = conn->is_ending;

@@ -15,6 +15,10 @@
 
 #include <string.h>
 
+/* A message so far ahead of its turn is none of ours: a sender has at most
+ * TT_UCX_OUTS unfinished ones. */
+#define SEQ_AHEAD 4096
+
 static tt_ucx_in *in_new(tt_ucx_net *net)
 {
     if (!net->spare_ins) {
@@ -116,7 +120,7 @@ void tt_ucx_fetch(tt_ucx_conn *conn)
 static bool enqueue(tt_ucx_conn *conn, tt_ucx_in *in)
 {
     tt_ucx_in **at = &conn->in;
-    if (in->seq - conn->seq_in >= TT_UCX_SEQ_AHEAD)
+    if (in->seq - conn->seq_in >= SEQ_AHEAD)
         return false;
     while (*at && (*at)->seq - conn->seq_in < in->seq - conn->seq_in)
         at = &(*at)->next;

@@ -32,7 +32,10 @@
  * Threads    UCX has one of its own, for connections that come in; it calls
  *            none of our functions.
  *
- * Next       meet.c, recv.c, send.c, worker.c, lib.c, fds.c. */
+ * Fork       A child keeps the descriptors that UCX has opened, but not the link,
+ *            so it does not hide the end of its parent.
+ *
+ * Next       meet.c, recv.c, send.c, worker.c, lib.c. */
 #include "net/ucx/ucx.h"
 
 #if TT_HAVE_UCX

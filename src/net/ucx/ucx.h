@@ -7,10 +7,9 @@
  *   send.c    what goes
  *   worker.c  UCX is started and ended
  *   lib.c     the library itself: found at run time, kept quiet; RDMA devices
- *   fds.c     its descriptors, which a forked child must not keep
  *
- * Circles    meet.c recv.c send.c ucx.c: the transport's slots are in all of them,
- *            and each of them may find that a connection has failed. */
+ * Circles    meet.c recv.c send.c ucx.c worker.c: the transport's slots are in all
+ *            of them, and each may find that a connection has failed. */
 #ifndef TT_NET_UCX_H
 #define TT_NET_UCX_H
 
@@ -71,24 +70,6 @@ void tt_ucx_give_back(void);
 bool tt_ucx_has_rdma(const char *sysfs);
 bool tt_ucx_is_wanted(void);
 
-/* ----------------------------------------------------------- descriptors -- */
-
-/* Descriptors that the library has opened for us. */
-typedef struct tt_ucx_fds {
-    const tt_mem *mem;
-    uint64_t *before; /* a bit for each that was open when it was noted */
-    size_t n_words;
-    int *own;
-    size_t n, cap;
-} tt_ucx_fds;
-
-/* Notes what is open now; then watches (fork.h) what is new. Without /proc
- * nothing is watched. Errors: ENOMEM. */
-tutti_err tt_ucx_fds_note(tt_ucx_fds *fds);
-tutti_err tt_ucx_fds_watch(tt_ucx_fds *fds);
-/* Before the library closes them. */
-void tt_ucx_fds_unwatch(tt_ucx_fds *fds);
-
 /* --------------------------------------------------------------- by link -- */
 
 /* What a side says over the link of a connection: this, and the address of its
@@ -125,7 +106,7 @@ typedef struct tt_ucx_head {
     tt_msg m;
     uint64_t key;  /* the receiver's: who knows it has met it */
     uint32_t slot; /* likewise */
-    uint32_t seq;  /* among those of this direction; of HELLO: 0 */
+    uint32_t seq;  /* among those of this direction; HELLO is the first */
 } tt_ucx_head;
 _Static_assert(sizeof(tt_ucx_head) == 64, "a header is 64 bytes");
 
@@ -138,9 +119,6 @@ _Static_assert(sizeof(tt_ucx_head) == 64, "a header is 64 bytes");
 #define TT_UCX_AHEAD (256u << 10)
 /* Payloads of a connection that are fetched ahead of their turn. */
 #define TT_UCX_FETCHES 4
-/* A message so far ahead of its turn is none of ours: a sender has at most
- * TT_UCX_OUTS unfinished ones. */
-#define TT_UCX_SEQ_AHEAD 4096
 
 /* A message on its way out. */
 typedef struct tt_ucx_out {
@@ -157,9 +135,8 @@ typedef struct tt_ucx_out {
 typedef struct tt_ucx_tx {
     struct tt_ucx_tx *next;
     struct tt_ucx_net *net;
-    struct tt_ucx_conn *conn; /* NULL: closed meanwhile */
-    uint32_t n_open;          /* sends that UCX has not finished */
-    tt_ucx_head hello;
+    struct tt_ucx_conn *conn;    /* NULL: closed meanwhile */
+    uint32_t n_open;             /* sends that UCX has not finished */
     tt_ucx_out out[TT_UCX_OUTS]; /* a ring */
 } tt_ucx_tx;
 
@@ -207,13 +184,11 @@ typedef struct tt_ucx_net {
     struct tt_ucx_lot *lots; /* all of the ins */
     tt_ucx_tx *closed;       /* of closed connections, still in use */
     bool made_room;          /* outside progress(), which then says so */
-    tt_ucx_fds fds;
 } tt_ucx_net;
 
 typedef struct tt_ucx_conn {
     tt_conn base;
     ucp_ep_h ep;
-    uint32_t slot; /* in net->conns */
     struct tt_ucx_conn *next_dirty;
     bool is_dirty;
     /* the link: its end tells that the other process has ended */

@@ -93,6 +93,19 @@ static tutti_err make_context(tt_ucx_net *net, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+static ucs_status_t ignore(void *arg, const void *header, size_t header_len,
+                           void *data, size_t len,
+                           const ucp_am_recv_param_t *param)
+{
+    (void)arg;
+    (void)header;
+    (void)header_len;
+    (void)data;
+    (void)len;
+    (void)param;
+    return UCS_OK;
+}
+
 static tutti_err make_worker(tt_ucx_net *net, tutti_diag *diag)
 {
     const tt_ucx_api *api = net->api;
@@ -106,15 +119,20 @@ static tutti_err make_worker(tt_ucx_net *net, tutti_diag *diag)
         return refuse(net, "no worker", status, diag);
     }
     /* Persistent: payloads stay where they are until we are done with them. */
-    const ucp_am_handler_param_t handler = {
+    ucp_am_handler_param_t handler = {
         .field_mask =
             UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
             UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-        .id = 0,
         .flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA,
-        .cb = tt_ucx_arrive,
         .arg = net};
-    status = api->ucp_worker_set_am_recv_handler(net->worker, &handler);
+    /* Only 0 is used. But a stranger may name any, and UCX looks at an entry of
+     * its table before it knows that there is one. The greatest first: the table
+     * is made once. */
+    for (uint32_t n = UINT16_MAX + 1; n > 0 && status == UCS_OK; n--) {
+        handler.id = n - 1;
+        handler.cb = n == 1 ? tt_ucx_arrive : ignore;
+        status = api->ucp_worker_set_am_recv_handler(net->worker, &handler);
+    }
     if (status == UCS_OK)
         status = api->ucp_worker_get_efd(net->worker, &net->worker_fd);
     if (status != UCS_OK)
@@ -162,20 +180,13 @@ tutti_err tt_ucx_open(tt_net *base, tutti_diag *diag)
 {
     tt_ucx_net *net = (tt_ucx_net *)base;
     base->max_payload = TT_UCX_MAX_PAYLOAD;
-    net->fds.mem = base->mem;
     base->fd = epoll_create1(EPOLL_CLOEXEC);
     if (base->fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_create1");
     tt_fork_watch(base->fd);
     sigset_t before;
     block_signals(&before);
-    tutti_err err = tt_ucx_fds_note(&net->fds);
-    if (!err)
-        err = start(net, diag);
-    if (!err)
-        err = tt_ucx_fds_watch(&net->fds);
-    if (err == TUTTI_ENOMEM)
-        tt_fail(diag, err, "out of memory for UCX");
+    tutti_err err = start(net, diag);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return err ? err : tt_ucx_listen(net, diag);
 }
@@ -230,8 +241,6 @@ void tt_ucx_fini(tt_net *base)
 {
     tt_ucx_net *net = (tt_ucx_net *)base;
     tt_door_close(&net->door);
-    if (net->fds.mem)
-        tt_ucx_fds_unwatch(&net->fds);
     if (net->worker)
         net->api->ucp_worker_destroy(net->worker);
     if (net->context)
