@@ -32,6 +32,7 @@ tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
     if (!err && tt_link_id_is_none(&net->id))
         err = tt_link_id_make(&net->id, diag);
     o->self = net->id;
+    o->trust = door->trust = tt_trust_ref(net->trust);
     if (!err)
         err = tt_random(o->token, sizeof(o->token), diag);
     o->has_token = true;
@@ -56,6 +57,8 @@ void tt_door_close(tt_door *door)
 {
     tt_link_box_close(door->box);
     door->box = NULL;
+    tt_trust_close(door->trust);
+    door->trust = NULL;
 }
 
 size_t tt_door_address(const tt_door *door, uint32_t number, void *buf)
@@ -144,6 +147,7 @@ tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
                                .n_ifaces = tt_ifaces_list("", own, OWN_MAX)};
     out->opts = (tt_link_dial_opts){.self = door->card.id,
                                     .to = card->id,
+                                    .trust = door->trust,
                                     .arg = conn,
                                     .ways = out->ways,
                                     .give_up_ns = TT_DOOR_GIVE_UP_NS};

@@ -16,7 +16,7 @@ typedef struct tt_rough_opts {
     uint64_t end_at;  /* after so many read (0: never) it is reset */
 } tt_rough_opts;
 
-/* Over an open stream that has no layer; it goes when that closes. */
+/* Over an open stream, or the layer that it has; it goes when that closes. */
 void tt_rough_put(tt_link_stream *s, const tt_rough_opts *o);
 
 #endif

@@ -91,6 +91,7 @@ typedef struct net_case {
     bool is_direct;
     uint64_t sockets;    /* of TCP; 0: one */
     const char *ucx_tls; /* of the transport ucx */
+    bool is_sealed;      /* there is a secret */
     bool is_rough;       /* streams of TCP take and give bytes as they like */
 } net_case;
 
@@ -109,6 +110,8 @@ static void roughen(tt_conn *conn)
 static void need(const net_case *c)
 {
     const char *lack = c->ucx_tls ? tt_ucx_use(c->ucx_tls) : NULL;
+    if (c->is_sealed && !TT_HAVE_OPENSSL)
+        lack = "built without OpenSSL";
     if (!lack)
         return;
     print_message("# skipped: %s\n", lack);
@@ -125,6 +128,7 @@ static tt_nodes base_nodes(const net_case *c, uint32_t n)
     nodes.settings.shm_direct_bytes = c->is_direct;
     nodes.settings.shm_ring_bytes = RING_BYTES;
     nodes.settings.sockets = c->sockets;
+    nodes.secret = c->is_sealed ? "0123456789abcdef0123456789abcdef" : NULL;
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.liveness_ns = TT_NS_PER_S;
@@ -631,7 +635,7 @@ static const struct {
 
 int main(void)
 {
-    enum { MOST = 11 };
+    enum { MOST = 14 };
     static net_case cases[MOST];
     static struct CMUnitTest tests[MOST * N_PROMISES + 1];
     static char names[MOST * N_PROMISES][64];
@@ -652,10 +656,23 @@ int main(void)
                                   .ops = &tt_net_tcp,
                                   .sockets = 3,
                                   .is_rough = true};
+    for (uint64_t sockets = 1; sockets <= 3; sockets += 2)
+        cases[n_cases++] = (net_case){
+            .name = sockets == 1 ? "tcp, sealed" : "tcp, 3 sealed sockets",
+            .ops = &tt_net_tcp,
+            .sockets = sockets,
+            .is_sealed = true};
+    cases[n_cases++] = (net_case){.name = "tcp, 3 sealed, rough sockets",
+                                  .ops = &tt_net_tcp,
+                                  .sockets = 3,
+                                  .is_sealed = true,
+                                  .is_rough = true};
     cases[n_cases++] =
         (net_case){.name = "ucx by tcp", .ops = ucx, .ucx_tls = TT_UCX_BY_TCP};
-    cases[n_cases++] =
-        (net_case){.name = "ucx by shm", .ops = ucx, .ucx_tls = TT_UCX_BY_SHM};
+    cases[n_cases++] = (net_case){.name = "ucx by shm, sealed links",
+                                  .ops = ucx,
+                                  .ucx_tls = TT_UCX_BY_SHM,
+                                  .is_sealed = TT_HAVE_OPENSSL};
     for (size_t i = 0; i < n_cases * N_PROMISES; i++) {
         const net_case *c = &cases[i / N_PROMISES];
         if (c->ops == &tt_net_loop && promises[i % N_PROMISES].needs_processes)

@@ -32,7 +32,6 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -185,12 +184,16 @@ void tt_ucx_say_rest(tt_ucx_conn *conn)
         skip -= n;
         left += all[i].iov_len;
     }
-    if (!conn->is_linked || left == 0)
+    if (!conn->is_linked || (left == 0 && tt_link_unsent(&conn->link) == 0))
         return;
-    ssize_t n = tt_link_send(&conn->link, all, 3);
-    if (n > 0)
-        conn->n_said += (size_t)n; /* an error is told when it is read */
-    watch(conn, EPOLL_CTL_MOD, n > 0 ? (size_t)n < left : errno == EAGAIN);
+    ssize_t n = tt_link_send(&conn->link, all, left > 0 ? 3 : 0);
+    bool is_broken = n < 0 && errno != EAGAIN; /* reading tells why */
+    if (n > 0) {
+        conn->n_said += (size_t)n;
+        left -= (size_t)n;
+    }
+    left += tt_link_unsent(&conn->link);
+    watch(conn, EPOLL_CTL_MOD, left > 0 && !is_broken);
 }
 
 void tt_ucx_say(tt_ucx_conn *conn, tt_ucx_word_kind kind)
@@ -364,17 +367,16 @@ tutti_err tt_ucx_dial(tt_conn *base, const void *addr, size_t len,
 
 /* The link of the pair is there; of several the first one stays, on both
  * sides. */
-static void take_link(tt_ucx_conn *conn, const tt_link_event *link)
+static void take_link(tt_ucx_conn *conn, tt_link_event *link)
 {
-    int fd = link->fd;
     if (conn->is_linked || !conn->meeting) {
-        tt_fork_close(&fd);
+        tt_link_stream_close(&link->stream);
         return;
     }
     tt_link_dial_end(conn->meeting->dial); /* it is over, or comes too late */
     conn->meeting->dial = NULL;
-    tt_door_tune(conn->base.net, fd);
-    tt_link_stream_open(&conn->link, fd);
+    tt_door_tune(conn->base.net, link->stream.fd);
+    conn->link = link->stream;
     conn->is_linked = true;
     conn->is_caller = link->kind == TT_LINK_DIALLED;
     watch(conn, EPOLL_CTL_ADD, false);
@@ -382,11 +384,10 @@ static void take_link(tt_ucx_conn *conn, const tt_link_event *link)
     tt_ucx_hear(conn);
 }
 
-static void take_arrival(tt_ucx_net *net, const tt_link_event *link)
+static void take_arrival(tt_ucx_net *net, tt_link_event *link)
 {
     said theirs;
     tutti_diag diag;
-    int fd = link->fd;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_ucx_conn *conn = theirs.rank < net->base.n_ranks
                             ? (tt_ucx_conn *)net->base.up->called(
@@ -399,12 +400,12 @@ static void take_arrival(tt_ucx_net *net, const tt_link_event *link)
         take_link(conn, link);
         return;
     }
-    tt_fork_close(&fd);
+    tt_link_stream_close(&link->stream);
     if (err)
         miss(conn, err, diag.text);
 }
 
-static void take_dialled(tt_ucx_conn *conn, const tt_link_event *link)
+static void take_dialled(tt_ucx_conn *conn, tt_link_event *link)
 {
     struct tt_ucx_meeting *m = conn->meeting;
     if (link->kind == TT_LINK_DIALLED) {
