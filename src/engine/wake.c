@@ -30,20 +30,13 @@ void tt_engine_ring(tt_engine *e)
     (void)n; /* full means that it is readable already */
 }
 
+/* Who drives and does not sleep yet looks once more before, with the lock. */
 void tt_engine_wake(tt_engine *e)
 {
     if (e->n_sleeping > 0)
         tt_engine_ring(e);
     if (e->n_waits > 0)
         pthread_cond_broadcast(&e->changed);
-}
-
-void tt_engine_alert(tt_engine *e)
-{
-    /* Who drives may be on its way to sleep, past its last look. */
-    if (e->is_driven && e->n_sleeping == 0)
-        tt_engine_ring(e);
-    tt_engine_wake(e);
 }
 
 void tt_engine_listen(tt_engine *e, int fd, bool on)

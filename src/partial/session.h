@@ -28,7 +28,6 @@
 
 typedef enum tt_worker_phase {
     TT_PHASE_IDLE,
-    TT_PHASE_ENDED, /* committed; the group's team is still to be left */
     TT_PHASE_ANNOUNCED,
     TT_PHASE_GROUP,
     TT_PHASE_COMMIT
@@ -85,7 +84,8 @@ struct tt_worker {
     bool stops;
     int wake_fd;
     _Atomic bool is_woken;
-    bool is_inside; /* called back by the engine, which is locked */
+    bool is_inside;    /* called back by the engine, which is locked */
+    bool is_beginning; /* [engine] who calls the engine looks at what is over */
     uint64_t host;
     /* The others. */
     tt_link_id process;

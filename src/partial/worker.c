@@ -61,8 +61,6 @@ static void turn(tt_worker *w, bool is_woken, bool is_told)
     tt_visit_check(w, now);
     tt_crew_check(w, now);
     tt_crew_advance(w);
-    if (w->phase == TT_PHASE_ENDED)
-        tt_crew_end(w);
     tt_pipe_flush(&w->pipe);
 }
 
@@ -251,8 +249,7 @@ static tutti_err begin_announce(tt_worker *w)
 {
     if (w->err)
         return w->err;
-    if (w->phase == TT_PHASE_ENDED ||
-        (w->phase == TT_PHASE_GROUP && w->crew.err))
+    if (w->phase == TT_PHASE_GROUP && w->crew.err)
         tt_crew_end(w);
     if (w->phase == TT_PHASE_ANNOUNCED)
         return tt_worker_refuse(w, TUTTI_EINVAL,
@@ -352,7 +349,6 @@ tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg)
         err = tt_worker_refuse(w, TUTTI_EINVAL, "there is no group to commit");
     } else if (!err) {
         err = begin_commit(w, done, arg);
-        tt_worker_wake(w);
     }
     pthread_mutex_unlock(&w->lock);
     return err;

@@ -404,7 +404,7 @@ static void replay(const tt_door_found *door)
     for (size_t i = 0; i < n_seen && !door->is_unix; i++) {
         unsigned char more[MOST_SAYS];
         tt_greet_word taken = seen[i].word;
-        if (seen[i].port != ntohs(door->to.u.v4.sin_port))
+        if (seen[i].port != ntohs(door->to.v4.sin_port))
             continue;
         guest *g = begin(door, i % 8 == 7 ? TWICE : WHOLE,
                          "a member's replayed");
