@@ -8,12 +8,12 @@
  * has neither a communicator nor a request left. Next: call.c (who makes them). */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/bell.h"
 #include "base/fork.h"
+#include "base/thread.h"
 #include "core/core.h"
 
 struct tutti_request {
@@ -85,15 +85,10 @@ static tutti_err start_thread(void)
     tutti_err err = TUTTI_OK;
     pthread_mutex_lock(&queue.lock);
     if (!queue.runs) {
-        sigset_t all, before;
-        sigfillset(&all);
         queue.head = NULL;
         queue.tail = &queue.head;
         queue.stops = false;
-        pthread_sigmask(SIG_BLOCK, &all, &before);
-        queue.runs = pthread_create(&queue.thread, NULL, completion_main,
-                                    NULL) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        queue.runs = tt_thread_start(&queue.thread, completion_main, NULL) == 0;
         err = queue.runs ? TUTTI_OK : TUTTI_ESYS;
     }
     pthread_mutex_unlock(&queue.lock);

@@ -14,14 +14,15 @@
  * is begun it sleeps on until something comes: see tt_engine_kick(). */
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "engine/state.h"
 
 static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
@@ -184,14 +185,11 @@ static void sleep_once(tt_engine *e)
     e->n_sleeping++;
     if (arm_all(e, true) && !e->work && !e->has_news) {
         struct epoll_event event;
-        uint64_t count;
         pthread_mutex_unlock(&e->lock);
         int n = epoll_wait(e->epoll_fd, &event, 1, (int)(ns / TT_NS_PER_MS));
         tt_engine_lock(e);
-        if (n > 0 && event.data.fd == e->wake_fd) {
-            ssize_t got = read(e->wake_fd, &count, sizeof(count));
-            (void)got; /* nothing, when another sleeper was faster */
-        }
+        if (n > 0 && event.data.fd == e->wake_fd)
+            tt_bell_hear(e->wake_fd); /* perhaps another sleeper was faster */
         if (n == 0)
             e->was_active = e->n_active > 0;
     }
@@ -394,11 +392,7 @@ static void *thread_main(void *arg)
 
 tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&e->thread, NULL, thread_main, e);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = tt_thread_start(&e->thread, thread_main, e);
     if (rc != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, rc,
                              "cannot start the engine thread");

@@ -5,8 +5,8 @@
  * others write to; who waits while another drives sleeps on a condition. Here is
  * what every part of the engine may call; who sleeps, and when, is drive.c's. */
 #include <sys/epoll.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "engine/state.h"
 
 void tt_engine_lock(tt_engine *e)
@@ -25,9 +25,7 @@ void tt_engine_unlock(tt_engine *e)
 
 void tt_engine_ring(tt_engine *e)
 {
-    uint64_t one = 1;
-    ssize_t n = write(e->wake_fd, &one, sizeof(one));
-    (void)n; /* full means that it is readable already */
+    tt_bell_ring(e->wake_fd);
 }
 
 /* Who drives and does not sleep yet looks once more before, with the lock. */

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/thread.h"
 #include "partial/session.h"
 #include "verify/verify.h"
 
@@ -392,7 +393,7 @@ void tt_handin_begin(tt_worker *w)
     w->lacks_draft = false;
     while (w->drafts && is_planned(w, w->drafts))
         begin_first(w, false);
-    if (w->drafts && tt_worker_thread(w, &w->planner, plan_main) == 0) {
+    if (w->drafts && tt_thread_start(&w->planner, plan_main, w) == 0) {
         w->has_planner = w->is_planning = true;
         return;
     }

@@ -168,8 +168,6 @@ void tt_programs_free(tt_worker *w);
 /* worker.c: the commit that came early; that, and the buffers. */
 void tt_worker_commit_early(tt_worker *w);
 void tt_worker_drop_early(tt_worker *w, tutti_err err);
-/* Without signals. An errno value. */
-int tt_worker_thread(tt_worker *w, pthread_t *thread, void *(*fn)(void *arg));
 tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text);
 /* [any thread, any lock] Its thread has something to do. */
 void tt_worker_wake(tt_worker *w);

@@ -93,7 +93,8 @@ static tt_sent watched_send(tt_conn *conn, const tt_msg *m,
                             const struct iovec *iov, int n_iov)
 {
     tt_sent sent = tt_net_loop.send(conn, m, iov, n_iov);
-    seen.n_sent += conn->net->rank == 0 && sent != TT_FULL;
+    if (conn->net->rank == 0 && sent != TT_FULL)
+        seen.n_sent++;
     return sent;
 }
 
