@@ -131,9 +131,7 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
         if (is_barred(st, row))
             say_barred(st, tt_transports[row - 1]);
         else if (row && n < MAX_TRANSPORTS)
-            order[n++] =
-                (uint8_t)(row |
-                          (tt_transports[row - 1]->may_miss ? MAY_MISS : 0));
+            order[n++] = row;
         at += len + (at[len] == ',');
     }
     if (n == 0)
@@ -145,7 +143,7 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
 
 bool tt_start_row(uint8_t entry, uint8_t *row)
 {
-    *row = (uint8_t)((entry & ~MAY_MISS) - 1);
+    *row = (uint8_t)(entry - 1);
     return entry != 0;
 }
 

@@ -86,7 +86,7 @@ typedef struct tt_net_up {
      * head, or the one whose dial is under way); NULL: it is not expected. Once
      * for each call, of however many links. */
     tt_conn *(*called)(tt_net *net, uint32_t rank, const tt_link_id *id);
-    /* It is connected on both sides (but see may_miss); is_up is set. */
+    /* It is connected on both sides; is_up is set. */
     void (*up)(tt_conn *conn);
     /* It could not be connected, and why, in a sentence; no upcall follows for
      * this conn. */
@@ -177,9 +177,6 @@ typedef struct tt_net_ops {
     size_t conn_size; /* heads except max_payload, fd and is_up */
     bool same_host;   /* works only between processes of one host */
     bool binds;       /* keeps to the interfaces of hints */
-    /* It may come up on one side only, and only where both sides dial: all ranks
-     * do so at the start, and the core compares what both sides say. */
-    bool may_miss;
     /* It lets anybody in and sends in clear, whatever net->trust is. */
     bool has_no_trust;
     /* TUTTI_TRANSPORTS=auto: whether this host has what the transport is for.

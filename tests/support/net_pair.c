@@ -245,7 +245,7 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
 
 static bool is_dialled(const tt_node *node, uint32_t r)
 {
-    tt_dials dials = node->ops->may_miss ? TT_DIALS_BOTH : node->nodes->dials;
+    tt_dials dials = node->nodes->dials;
     return r != node->rank && (dials == TT_DIALS_BOTH ||
                                (dials == TT_DIALS_UP) == (r > node->rank));
 }

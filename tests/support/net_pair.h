@@ -46,7 +46,7 @@ struct tt_node {
     tutti_diag diag;
 };
 
-/* Who dials whom. Those of a transport that may miss always do both. */
+/* Who dials whom. */
 typedef enum tt_dials { TT_DIALS_DOWN, TT_DIALS_UP, TT_DIALS_BOTH } tt_dials;
 
 struct tt_nodes {
