@@ -243,10 +243,11 @@ typedef struct tutti_comm_opts {
      * none. Borrowed until tutti_comm_create() returns. */
     const tutti_store *store;
     double start_timeout_s; /* of start-up; 0: TUTTI_START_TIMEOUT */
+    const char *check; /* "crc", "off"; all ranks alike; NULL: TUTTI_CHECK */
 } tutti_comm_opts;
-#define TUTTI_COMM_OPTS_INIT                                        \
-    {                                                               \
-        sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL, NULL, 0 \
+#define TUTTI_COMM_OPTS_INIT                                              \
+    {                                                                     \
+        sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL, NULL, 0, NULL \
     }
 
 /* Makes the communicator of all ranks of the job; collective; blocks until

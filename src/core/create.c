@@ -75,6 +75,18 @@ static double shared_cpus(const start *st)
     return is_all && st->agreed.n_hosts > 1 ? n_cpus / (double)st->n : 0;
 }
 
+/* Ranks that check cannot understand those that do not. */
+static tutti_err compare_checks(const start *st)
+{
+    for (uint32_t r = 1; r < st->n; r++)
+        if (st->hellos[r].settings.is_checked != st->agreed.is_checked)
+            return tt_fail(st->diag, TUTTI_ECONFIG,
+                           "rank %u has TUTTI_CHECK=%s, rank 0 has not: it "
+                           "must be the same on all ranks",
+                           r, st->agreed.is_checked ? "off" : "crc");
+    return TUTTI_OK;
+}
+
 static tutti_err exchange_hellos(start *st)
 {
     hello *mine = tt_arena_new(&st->passing, 1, sizeof(*mine));
@@ -97,6 +109,7 @@ static tutti_err exchange_hellos(start *st)
     tutti_err err = TUTTI_OK;
     mine->settings.watches_drift = st->settings.drift;
     mine->settings.replans = st->settings.replan;
+    mine->settings.is_checked = st->settings.check == TT_CHECK_CRC;
     mine->settings.topology_is_learnt = tt_learn_is_wanted(&st->settings);
     if (st->rank == 0 && !mine->settings.topology_is_learnt)
         err = tt_known_read(st->settings.topology, &st->told, st->diag);
@@ -118,10 +131,11 @@ static tutti_err exchange_hellos(start *st)
         st->agreed.eager_bytes > most_eager_bytes)
         return tt_fail(st->diag, TUTTI_EPROTO,
                        "rank 0 sent settings that make no sense");
+    err = compare_checks(st);
     number_hosts(st);
     st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
     st->agreed.shared_cpus = shared_cpus(st);
-    return TUTTI_OK;
+    return err;
 }
 
 static const char *host_name(const void *ctx, uint32_t rank)
@@ -283,6 +297,12 @@ static tutti_err detect(start *st, const tutti_comm_opts *opts)
     tutti_err err = tt_start_read(opts, &st->settings, &st->launch, st->diag);
     if (!err)
         err = check_planner(st);
+    if (!err && opts && opts->check &&
+        !tt_parse_check(opts->check, &st->settings.check))
+        err = tt_fail(st->diag, TUTTI_EINVAL,
+                      "tutti_comm_create: the check \"%.60s\" is not known; "
+                      "it is off or crc",
+                      opts->check);
     if (opts && opts->start_timeout_s > 0)
         st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
     if (opts && opts->timeout_s > 0)

@@ -92,12 +92,13 @@ typedef struct net_case {
     uint64_t sockets;    /* of TCP; 0: one */
     const char *ucx_tls; /* of the transport ucx */
     bool is_rough;       /* streams of TCP take and give bytes as they like */
+    bool is_checked;     /* net/checked.c is over it */
 } net_case;
 
 /* The two sides read and write by other seeds. */
 static void roughen(tt_conn *conn)
 {
-    tt_tcp_conn *tcp = (tt_tcp_conn *)conn;
+    tt_tcp_conn *tcp = (tt_tcp_conn *)(void *)tt_node_below(conn, &tt_net_tcp);
     for (uint32_t i = 0; i < tcp->n_strands; i++) {
         const tt_rough_opts o = {.seed = tt_test_seed() + conn->net->rank * 64 +
                                          conn->rank * 1000 + i};
@@ -125,6 +126,7 @@ static tt_nodes base_nodes(const net_case *c, uint32_t n)
     nodes.settings.shm_direct_bytes = c->is_direct;
     nodes.settings.shm_ring_bytes = RING_BYTES;
     nodes.settings.sockets = c->sockets;
+    nodes.settings.check = c->is_checked ? TT_CHECK_CRC : TT_CHECK_OFF;
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.liveness_ns = TT_NS_PER_S;
@@ -630,7 +632,7 @@ static const struct {
 
 int main(void)
 {
-    enum { MOST = 11 };
+    enum { MOST = 15 };
     static net_case cases[MOST];
     static struct CMUnitTest tests[MOST * N_PROMISES + 1];
     static char names[MOST * N_PROMISES][64];
@@ -655,6 +657,21 @@ int main(void)
         (net_case){.name = "ucx by tcp", .ops = ucx, .ucx_tls = TT_UCX_BY_TCP};
     cases[n_cases++] =
         (net_case){.name = "ucx by shm", .ops = ucx, .ucx_tls = TT_UCX_BY_SHM};
+    cases[n_cases++] = (net_case){
+        .name = "loop, checked", .ops = &tt_net_loop, .is_checked = true};
+    cases[n_cases++] = (net_case){.name = "shm, direct, checked",
+                                  .ops = &tt_net_shm,
+                                  .is_direct = true,
+                                  .is_checked = true};
+    cases[n_cases++] = (net_case){.name = "tcp, 3 rough sockets, checked",
+                                  .ops = &tt_net_tcp,
+                                  .sockets = 3,
+                                  .is_rough = true,
+                                  .is_checked = true};
+    cases[n_cases++] = (net_case){.name = "ucx by tcp, checked",
+                                  .ops = ucx,
+                                  .ucx_tls = TT_UCX_BY_TCP,
+                                  .is_checked = true};
     for (size_t i = 0; i < n_cases * N_PROMISES; i++) {
         const net_case *c = &cases[i / N_PROMISES];
         if (c->ops == &tt_net_loop && promises[i % N_PROMISES].needs_processes)
@@ -669,5 +686,6 @@ int main(void)
     }
     tests[n++] = (struct CMUnitTest){.name = "table", .test_func = test_table};
     tt_test_seed();
+    if (getenv("TT_FILTER")) cmocka_set_test_filter(getenv("TT_FILTER"));
     return TT_RUN_TAP(tests);
 }
