@@ -451,12 +451,12 @@ static void go_back(checked_conn *conn, uint32_t number)
 
 static void on_word(checked_conn *conn, const head *h, const char *text)
 {
-    char why[SMALL + 1];
+    char why[SMALL + 1] = "bits of what this rank sent were flipped, twice";
     if (h->m.kind == AGAIN)
         go_back(conn, h->next);
     if (h->m.kind == END) {
-        snprintf(why, sizeof(why), "%.*s",
-                 is_right(h, text) ? (int)h->m.len : 0, text);
+        if (is_right(h, text))
+            snprintf(why, sizeof(why), "%.*s", (int)h->m.len, text);
         lose(conn, TUTTI_EPROTO, why);
     } else if (h->m.slice == conn->next) { /* nothing is missing */
         conn->is_again = false;

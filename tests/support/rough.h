@@ -13,6 +13,7 @@
 typedef struct tt_rough_opts {
     uint64_t seed;
     uint64_t flip_at; /* that byte read (from 1; 0: none) has one bit flipped */
+    uint64_t flip_each; /* and so many bytes later again; 0: no more */
     uint64_t end_at;  /* after so many read (0: never) it is reset */
 } tt_rough_opts;
 

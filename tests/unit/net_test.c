@@ -686,6 +686,5 @@ int main(void)
     }
     tests[n++] = (struct CMUnitTest){.name = "table", .test_func = test_table};
     tt_test_seed();
-    if (getenv("TT_FILTER")) cmocka_set_test_filter(getenv("TT_FILTER"));
     return TT_RUN_TAP(tests);
 }
