@@ -142,7 +142,8 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
         return TUTTI_ECONFIG;
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
     out->settings.shm_direct_bytes = opts->direct_bytes;
-    out->settings.check = opts->is_checked ? TT_CHECK_CRC : TT_CHECK_OFF;
+    if (opts->is_checked)
+        out->settings.check = TT_CHECK_CRC;
     out->engines = calloc(n, sizeof(*out->engines));
     out->meshes = calloc(n, sizeof(*out->meshes));
     for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
