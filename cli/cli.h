@@ -41,6 +41,7 @@ int cmd_run(const cli_command *self, int argc, char **argv);
 int cmd_bench(const cli_command *self, int argc, char **argv);
 int cmd_probe(const cli_command *self, int argc, char **argv);
 int cmd_controller(const cli_command *self, int argc, char **argv);
+int cmd_secret(const cli_command *self, int argc, char **argv);
 int cmd_settings(const cli_command *self, int argc, char **argv);
 
 /* -------------------------------------------------------------- options -- */
@@ -131,6 +132,11 @@ tutti_schedule *cli_read_schedule(const cli_command *self, const char *path);
 /* Writes it in a format of tutti_export(), as cli_write_file(). */
 int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
                        const char *format, const char *path);
+
+/* A new secret as a line of text (secret.c); false: the system has no random
+ * bytes. */
+enum { CLI_SECRET = 66 };
+bool cli_secret_make(char out[CLI_SECRET]);
 
 /* -------------------------------------------------------------- networks -- */
 

@@ -95,6 +95,15 @@ const cli_command cli_commands[] = {
      "  TUTTI_CONTROLLER=head:29600 ./worker\n"
      "  tutti controller -n 64 --dynamic --recentre 500 --log groups.log\n"
      "  tutti controller --replay groups.log --json\n"},
+    {"secret", cmd_secret, "make the secret of a job, or change it",
+     "FILE [--rotate | --drop]",
+     "Writes a new secret to FILE, which must not exist and which only you "
+     "may\n"
+     "read. Ranks with TUTTI_SECRET_FILE=FILE let nobody in who does not have\n"
+     "it. Jobs of `tutti run` have one each without that.",
+     "  tutti secret ~/job.secret\n"
+     "  tutti secret --rotate ~/job.secret\n"
+     "  tutti secret --drop ~/job.secret\n"},
     {"settings", cmd_settings, "list the TUTTI_* variables", "[options]",
      "Lists every TUTTI_* environment variable: its value, where it comes\n"
      "from, and what it does.",

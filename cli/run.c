@@ -3,13 +3,17 @@
  *
  * A job on this machine needs no port: its ranks meet through TUTTI_JOB, a
  * name that no other job has. A job on hosts gets TUTTI_ADDR as well: the
- * first host and a random port. Next: run_spawn.c, run_loop.c. */
+ * first host and a random port. Unless it has a secret of the user's, a job gets
+ * one that lives as long as it does. Next: run_spawn.c, run_loop.c. */
 #include "run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Ports that a system does not hand out by itself (those begin at 32768). */
@@ -86,6 +90,33 @@ static const char *make_address(const host *first, char *buf, size_t cap)
         name = self;
     snprintf(buf, cap, "%s:%u", name, port);
     return buf;
+}
+
+/* ---------------------------------------------------------------- secret -- */
+
+/* Memory that only its user's processes can open, and nobody can change. Its
+ * number is beyond those that a shell's script would use. */
+static int make_secret(run_job *job)
+{
+    enum { HIGH = 100 };
+    if (!TT_HAVE_OPENSSL || getenv("TUTTI_SECRET_FILE") ||
+        getenv("TUTTI_TLS_CERT"))
+        return CLI_OK; /* the user has decided; "": none */
+    if (!cli_secret_make(job->secret))
+        return cli_fail(job->self, "the system has no random bytes");
+    const ssize_t len = CLI_SECRET - 1;
+    int fd = memfd_create("tutti-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || fchmod(fd, 0600) || write(fd, job->secret, len) != len ||
+        fcntl(fd, F_ADD_SEALS,
+              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
+        return cli_fail(job->self, "no memory for a secret: %s",
+                        strerror(errno));
+    job->secret_fd = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+    if (job->secret_fd < 0)
+        job->secret_fd = fd;
+    else
+        close(fd);
+    return CLI_OK;
 }
 
 /* ----------------------------------------------------------------- tasks -- */
@@ -286,17 +317,32 @@ static int ask_for_probe(const cli_command *self)
     return CLI_OK;
 }
 
+/* What the options leave out. */
+static void complete(run_job *job, const host_list *hosts, uint64_t n,
+                     const cli_words *words, char *address, size_t cap)
+{
+    job->n = (uint32_t)n;
+    job->program = words->at;
+    words->at[words->n] = NULL;
+    if (!job->rsh)
+        job->rsh = "ssh -o BatchMode=yes -o ConnectTimeout=10";
+    if (hosts->n && !job->address)
+        job->address = make_address(&hosts->at[0], address, cap);
+}
+
 int cmd_run(const cli_command *self, int argc, char **argv)
 {
     run_job job = {.self = self,
                    .grace_s = 5,
                    .guard_fd = -1,
+                   .secret_fd = -1,
                    .sinks = {{.fd = STDOUT_FILENO}, {.fd = STDERR_FILENO}}};
     uint64_t n = 0;
     const char *host_text = NULL;
     bool prefixes = true;
     bool is_json = false;
     bool probes = false;
+    bool has_secret = true;
     const cli_option options[] = {
         {"--ranks", "-n", CLI_COUNT, &n, "N", "how many ranks"},
         {"--hosts", "-H", CLI_TEXT, &host_text, "A:2,B:2",
@@ -310,6 +356,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
          "each local rank to one processor, in turn (not with -H)"},
         {"--probe", NULL, CLI_FLAG, &probes, NULL,
          "measure the network first, and plan for it (TUTTI_TOPOLOGY=auto)"},
+        {"--no-secret", NULL, CLI_UNFLAG, &has_secret, NULL,
+         "make no secret for the job: whoever reaches a rank may join"},
         {"--no-prefix", NULL, CLI_UNFLAG, &prefixes, NULL,
          "do not put [rank] before each line"},
         {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
@@ -329,14 +377,10 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         status = check(self, &words, &hosts, &n);
     if (!status && probes)
         status = ask_for_probe(self);
+    if (!status && has_secret)
+        status = make_secret(&job);
     if (!status) {
-        job.n = (uint32_t)n;
-        job.program = words.at;
-        words.at[words.n] = NULL;
-        if (!job.rsh)
-            job.rsh = "ssh -o BatchMode=yes -o ConnectTimeout=10";
-        if (hosts.n && !job.address)
-            job.address = make_address(&hosts.at[0], address, sizeof(address));
+        complete(&job, &hosts, n, &words, address, sizeof(address));
         status = run(&job, &hosts, prefixes, is_json);
     }
     free(hosts.at);

@@ -73,6 +73,8 @@ typedef struct run_job {
     bool pumps_stdin; /* the launcher reads it and feeds rank 0 */
     double grace_s;   /* for the others, after the first failure */
     bool binds;       /* each rank to a processor of its own */
+    int secret_fd;    /* has the job's secret; -1: none was made for it */
+    char secret[CLI_SECRET];
     run_sink sinks[2];
     sigset_t mask;           /* the signals that the loop reads */
     sigset_t old_mask;       /* what the ranks get */

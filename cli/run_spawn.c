@@ -4,14 +4,21 @@
  * Here     A child in a process group of its own, so that signals reach its
  *          children too; PR_SET_PDEATHSIG and the guard see to it that
  *          nothing survives the launcher.
- * On a host  The child is `ssh HOST COMMAND` (or --rsh). COMMAND starts the
- *          program from a shell and, beside it, a shell loop that reads our
- *          end of ssh's standard input, a line at a time:
+ * On a host  The child is `ssh HOST COMMAND` (or --rsh). COMMAND starts a shell.
+ *          It reads our end of ssh's standard input, a line at a time: NAME=VALUE
+ *          for each variable TUTTI_*, as `printf %b` wants it; an empty line; the
+ *          job's secret, or an empty line. So nobody sees them in a list of
+ *          processes. Then it starts the program and, beside it, a loop that
+ *          reads on:
  *              s15        send signal 15 to the whole process group
  *              d\0101...  bytes for the program's standard input
  *              e          end of its standard input
  *          and kills the group when the line breaks: when we die, nothing
  *          stays behind there either.
+ * Secret   A rank finds the job's secret as it finds one of its user's: by
+ *          TUTTI_SECRET_FILE, which names a descriptor that it inherits. Here that
+ *          is memory, on a host a file without a name. A program that is not
+ *          Tutti's has one descriptor more, no more.
  * Limit    A program that never reads what rank 0's input brings can block
  *          that loop, once the pipe between them is full. */
 #include "run.h"
@@ -29,7 +36,18 @@ extern char **environ;
 
 /* Words: $1 the directory, $2 the control loop, then the program. */
 static const char remote_script[] =
-    "cd \"$1\" || exit 1; control=$2; shift 2; exec 3>&2 2>/dev/null; "
+    "cd \"$1\" || exit 1; control=$2; shift 2; "
+    "while IFS= read -r line; do [ \"$line\" ] || break; "
+    "export \"$(printf %b \"$line\")\"; done; "
+    "IFS= read -r secret || exit 1; "
+    "if [ \"$secret\" ]; then "
+    "for dir in \"$XDG_RUNTIME_DIR\" /dev/shm \"${TMPDIR:-/tmp}\"; do "
+    "[ -d \"$dir\" ] && file=$(mktemp \"$dir/tutti.XXXXXX\" 2>/dev/null) && "
+    "break; done; "
+    "[ \"$file\" ] || { echo \"no place for the job's secret\" >&2; exit 1; }; "
+    "printf '%s\\n' \"$secret\" >\"$file\"; exec 9<\"$file\"; rm -f \"$file\"; "
+    "unset secret; export TUTTI_SECRET_FILE=/proc/self/fd/9; fi; "
+    "exec 3>&2 2>/dev/null; "
     "trap : HUP INT TERM USR1 USR2; "
     "sh -c \"$control\" | { trap : HUP INT TERM USR1 USR2; read -r loop; "
     "(exec \"$@\" 2>&3 3>&-); status=$?; kill -s KILL $loop; exit $status; }";
@@ -42,7 +60,8 @@ static const char remote_control[] =
     "e) exec >/dev/null;; "
     "esac; done; kill -s KILL 0";
 
-/* Variables that a rank on a host gets from here, besides TUTTI_*. */
+/* Variables that a rank on a host gets from here, besides TUTTI_*, which go another
+ * way. */
 static const char *const passed_on[] = {
     "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS",
     "LANG", "LC_ALL",          NULL};
@@ -51,8 +70,6 @@ static const char *const passed_on[] = {
 
 static bool is_passed_on(const char *entry)
 {
-    if (strncmp(entry, "TUTTI_", 6) == 0)
-        return true;
     for (const char *const *name = passed_on; *name; name++) {
         size_t len = strlen(*name);
         if (strncmp(entry, *name, len) == 0 && entry[len] == '=')
@@ -74,6 +91,38 @@ static void set_environment(const run_job *job, const run_task *task)
     unsetenv("TUTTI_ADDR");
     if (job->address)
         setenv("TUTTI_ADDR", job->address, 1);
+    if (job->secret_fd < 0 || task->host)
+        return;
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", job->secret_fd);
+    setenv("TUTTI_SECRET_FILE", path, 1);
+    fcntl(job->secret_fd, F_SETFD, 0);
+}
+
+/* What a host's shell reads first; see above. Errors: errno. */
+static bool tell_host(const run_job *job, int fd)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    if (!out)
+        return false;
+    for (char **entry = environ; *entry; entry++) {
+        if (strncmp(*entry, "TUTTI_", 6) != 0)
+            continue;
+        for (const char *c = *entry; *c; c++)
+            if (*c == '\\' || *c == '\n')
+                fprintf(out, "\\0%03o", (unsigned char)*c);
+            else
+                fputc(*c, out);
+        fputc('\n', out);
+    }
+    fprintf(out, "\n%s", job->secret_fd < 0 ? "\n" : job->secret);
+    bool is_well = fclose(out) == 0;
+    errno = E2BIG; /* of a short write: the pipe takes 64 KiB */
+    is_well = is_well && write(fd, text, len) == (ssize_t)len;
+    free(text);
+    return is_well;
 }
 
 /* One of the processors that this launcher may use, in turn. A failure is no
@@ -159,7 +208,7 @@ static void exec_remote(const run_job *job, const run_task *task)
 
 /* The child's ends of its pipes. in -1: keeps the launcher's input. */
 typedef struct ends {
-    int in, out, err, report;
+    int in, feed, out, err, report; /* feed: what `in` reads */
     pid_t parent;
 } ends;
 
@@ -179,9 +228,9 @@ static void become(const run_job *job, const run_task *task, const ends *e)
     set_environment(job, task);
     if (job->binds)
         bind_to_core(task->rank);
-    if (task->host)
+    if (task->host && tell_host(job, e->feed))
         exec_remote(job, task);
-    else
+    else if (!task->host)
         execvp(job->program[0], job->program);
     int why = errno;
     ssize_t sent = write(e->report, &why, sizeof(why));
@@ -212,7 +261,7 @@ static bool open_input(const run_job *job, run_task *task, int pair[2])
 
 static int start(run_job *job, run_task *task, int in[2], int pipes[3][2])
 {
-    ends e = {in[0], pipes[0][1], pipes[1][1], pipes[2][1], getpid()};
+    ends e = {in[0], in[1], pipes[0][1], pipes[1][1], pipes[2][1], getpid()};
     pid_t pid = fork();
     if (pid < 0)
         return errno;

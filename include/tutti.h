@@ -228,6 +228,22 @@ typedef struct tutti_store {
     void *ctx;
 } tutti_store;
 
+/* By what ranks know each other, in place of the variables of the same meaning;
+ * all zero: these count. With a secret, or certificates, who has none is let in
+ * nowhere, and what goes from host to host is encrypted (docs/security.md). What
+ * is named here is read when it is used, and borrowed for the call. */
+typedef struct tutti_trust {
+    const char *secret_file; /* TUTTI_SECRET_FILE */
+    const void *secret; /* or the secret itself: n_secret bytes, 32 to 1024 */
+    size_t n_secret;
+    const char *tls_cert, *tls_key, *tls_ca; /* TUTTI_TLS_CERT, _KEY, _CA */
+    bool is_plain;                           /* TUTTI_ENCRYPT=0 */
+} tutti_trust;
+#define TUTTI_TRUST_INIT                       \
+    {                                          \
+        NULL, NULL, 0, NULL, NULL, NULL, false \
+    }
+
 /* All zero means default. `size` is sizeof(tutti_comm_opts). */
 typedef struct tutti_comm_opts {
     size_t size;
@@ -243,11 +259,13 @@ typedef struct tutti_comm_opts {
      * none. Borrowed until tutti_comm_create() returns. */
     const tutti_store *store;
     double start_timeout_s; /* of start-up; 0: TUTTI_START_TIMEOUT */
+    tutti_trust trust;
     const char *check; /* "crc", "off"; all ranks alike; NULL: TUTTI_CHECK */
 } tutti_comm_opts;
-#define TUTTI_COMM_OPTS_INIT                                              \
-    {                                                                     \
-        sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL, NULL, 0, NULL \
+#define TUTTI_COMM_OPTS_INIT                                         \
+    {                                                                \
+        sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL, NULL, 0, \
+            TUTTI_TRUST_INIT, NULL                                   \
     }
 
 /* Makes the communicator of all ranks of the job; collective; blocks until

@@ -75,11 +75,13 @@ typedef struct tutti_partial_opts {
     bool is_current;     /* it has the others' weights: no newcomer */
     bool goes_ahead;     /* it computes on while its group averages: nobody
                             waits while a group fills, so groups may be better */
+    tutti_trust trust; /* of a worker that joins by itself, and of a controller;
+                            with a communicator its own counts */
 } tutti_partial_opts;
 #define TUTTI_PARTIAL_OPTS_INIT                                             \
     {                                                                       \
         sizeof(tutti_partial_opts), 0, 0, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, \
-            NULL, 0, NULL, false, false                                     \
+            NULL, 0, NULL, false, false, TUTTI_TRUST_INIT                   \
     }
 
 /* Makes a worker of every rank, by its number, with a controller in rank 0's

@@ -16,6 +16,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.join(ROOT, os.environ.get("B", "build"))
+# Others send in clear; `tutti run` makes no secret then.
+os.environ.setdefault("TUTTI_SECRET_FILE", "")
 TUTTI = os.path.join(BUILD, "tutti")
 LAB = os.path.join(ROOT, "lab", "lab")
 RSH = os.path.join(ROOT, "lab", "rsh")

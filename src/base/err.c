@@ -38,6 +38,14 @@ const char *tutti_strerror(tutti_err err)
     return "unknown error number";
 }
 
+void tt_err_hear(const char *said, size_t len, char *out, size_t size)
+{
+    len = strnlen(said, len < size ? len : size - 1);
+    for (size_t i = 0; i < len; i++)
+        out[i] = (unsigned char)said[i] < ' ' || said[i] == 127 ? '?' : said[i];
+    out[len] = '\0';
+}
+
 void tt_diag_clear(tutti_diag *diag)
 {
     if (!diag)

@@ -31,6 +31,10 @@ void tt_diag_clear(tutti_diag *diag);
 /* Where in a schedule. */
 void tt_diag_at(tutti_diag *diag, uint32_t rank, uint32_t chunk, uint32_t step);
 
+/* A sentence that another process has told: at most len bytes, made fit for a
+ * terminal and a log, and ended; out may be said. */
+void tt_err_hear(const char *said, size_t len, char *out, size_t size);
+
 /* What tutti_last_message() returns in this thread. */
 void tt_last_message_set(const char *text);
 

@@ -99,6 +99,24 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(check, "TUTTI_CHECK", CHECK, "off", "", "",                            \
       "crc: what is sent carries checksums; flipped bits are named, and "    \
       "sent again once; the same on all ranks")                              \
+    X(secret_file, "TUTTI_SECRET_FILE", STRING, "", "", "",                  \
+      "file with the job's secret (`tutti secret`): who has another one, "   \
+      "or none, is not let in, and what hosts send is encrypted; "           \
+      "`tutti run` sets it")                                                 \
+    X(tls_cert, "TUTTI_TLS_CERT", STRING, "", "", "",                        \
+      "file with this process's certificate (PEM), in place of a secret; "   \
+      "with TUTTI_TLS_KEY and TUTTI_TLS_CA")                                 \
+    X(tls_key, "TUTTI_TLS_KEY", STRING, "", "", "",                          \
+      "file with the certificate's private key (PEM)")                       \
+    X(tls_ca, "TUTTI_TLS_CA", STRING, "", "", "",                            \
+      "file with the certificates (PEM) by which those of the others must "  \
+      "be signed")                                                           \
+    X(encrypt, "TUTTI_ENCRYPT", COUNT, "1", "0", "1",                        \
+      "0: secret or certificates only prove who comes, and data travels in " \
+      "clear")                                                               \
+    X(ucx_insecure, "TUTTI_UCX_INSECURE", COUNT, "0", "0", "1",              \
+      "1: ucx may be used beside a secret, although it lets anybody in and " \
+      "sends in clear")                                                      \
     X(controller, "TUTTI_CONTROLLER", STRING, "", "", "",                    \
       "where the controller of partial reduce listens, host:port; for "      \
       "workers that join one by themselves")

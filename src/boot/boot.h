@@ -28,6 +28,7 @@ typedef struct tt_launch {
     /* The ranks meet through it, whatever else is said; borrowed until the
      * start-up is over. NULL: none. */
     const tutti_store *store;
+    struct tt_trust *trust; /* who is let in (link/trust.h); likewise */
 } tt_launch;
 
 /* opts may be NULL. Order: explicit opts; TUTTI_*; torchrun's RANK,

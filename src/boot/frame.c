@@ -2,8 +2,6 @@
  * frame.c - see frame.h. Pure functions: the fuzzer feeds them. */
 #include "boot/frame.h"
 
-#include <string.h>
-
 static uint64_t longest(uint8_t kind, uint32_t n_ranks, uint64_t piece)
 {
     switch (kind) {
@@ -53,12 +51,7 @@ tutti_err tt_frame_error(uint32_t extra, const char *text, size_t len,
                          tutti_diag *diag)
 {
     char clean[TT_FRAME_TEXT + 1];
-    len = strnlen(text, len < TT_FRAME_TEXT ? len : TT_FRAME_TEXT);
-    for (size_t i = 0; i < len; i++)
-        clean[i] = (unsigned char)text[i] < ' ' || text[i] == 127 ? '?'
-                                                                  : text[i];
-    clean[len] = '\0';
-    if (len == 0)
-        return tt_fail(diag, known_error(extra), "rank 0 gave up");
-    return tt_fail(diag, known_error(extra), "%s", clean);
+    tt_err_hear(text, len, clean, sizeof(clean));
+    return tt_fail(diag, known_error(extra), "%s",
+                   clean[0] ? clean : "rank 0 gave up");
 }

@@ -87,7 +87,7 @@ static tutti_err listen_once(gathering *g, const tt_launch *launch,
     tt_link_ear ear = {0};
     tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_RENDEZVOUS),
                              .job = boot->like.job,
-                             .needs_job = true,
+                             .trust = boot->trust,
                              .fd = launch->listen_fd};
     if (boot->store) {
         o.interfaces = set->interfaces;
@@ -140,7 +140,7 @@ static tutti_err open_listener(gathering *g, const tt_launch *launch,
 static void drain(tt_link_stream *s, uint64_t deadline_ns)
 {
     char dropped[4096];
-    shutdown(s->fd, SHUT_WR);
+    tt_link_end(s);
     while (tt_link_read_all(s, dropped, sizeof(dropped), deadline_ns) == 0)
         continue;
 }
@@ -186,15 +186,22 @@ static void print_refusal(const tt_boot *boot, const tt_link_refusal *r,
                  boot->where, r->version);
     else if (r->why == TT_LINK_OTHER_JOB)
         snprintf(out, size, "rank 0 at %s belongs to another job", boot->where);
+    else if (r->why == TT_LINK_UNPROVEN)
+        snprintf(out, size, "it has no secret");
+    else if (r->why == TT_LINK_OTHER_SECRET)
+        snprintf(out, size, "it has another secret, or none");
     else
         snprintf(out, size, "%s", tt_link_why_text(r->why));
 }
 
-/* The job goes on without them. */
-static void note_refused(gathering *g, const char *from, const char *text)
+/* The job goes on without them. r: what the listener tells; or NULL. */
+static void note_refused(gathering *g, const tt_link_refusal *r,
+                         const char *from, const char *text)
 {
-    /* In a store that is used again, old values are nobody's mistake. */
-    if (g->boot->store || g->n_warnings >= MOST_WARNINGS)
+    /* In a store that is used again, old values are nobody's mistake; and of
+     * those without a secret the listener warns. */
+    if (g->boot->store || g->n_warnings >= MOST_WARNINGS ||
+        (r && tt_link_is_unproven(r->why)))
         TT_DEBUG("start-up: sent %s away: %s", from, text);
     else
         TT_WARN("start-up: sent %s away: %s", from, text);
@@ -212,7 +219,7 @@ static void look_at_refused(gathering *g)
         return;
     g->n_refused = n;
     print_refusal(g->boot, &r, text, sizeof(text));
-    note_refused(g, r.from, text);
+    note_refused(g, &r, r.from, text);
 }
 
 /* A rank has nothing to say before READY. */
@@ -263,15 +270,14 @@ static void take_arrivals(gathering *g)
     tutti_diag why;
     char from[TT_SOCK_TEXT];
     while (g->n_missing > 0 && tt_link_box_take(g->box, &link)) {
-        tt_link_stream s;
-        tt_link_stream_open(&s, link.fd);
+        tt_link_stream s = link.stream;
         memcpy(&said, link.who.said, sizeof(said));
         tutti_err err = admit(g, &s, &said, &why);
         if (err == TUTTI_OK)
             continue;
         if (err != TUTTI_AGAIN) {
             put_error(g->boot, &s, err, why.text);
-            note_refused(g, tt_sock_peer_text(s.fd, from), why.text);
+            note_refused(g, NULL, tt_sock_peer_text(s.fd, from), why.text);
         }
         tt_link_stream_close(&s);
     }

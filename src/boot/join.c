@@ -137,6 +137,7 @@ static tutti_err begin_dial(const seeking *s, const tt_addr *addrs, size_t n,
     tt_link_dial_opts o = {
         .purpose = TT_LINK_RENDEZVOUS,
         .job = boot->like.job,
+        .trust = boot->trust,
         .ways = ways,
         .n_ways = (uint32_t)n,
         .deadline_ns = s->deadline_ns,
@@ -173,6 +174,11 @@ static tutti_err judge(seeking *s, const tt_link_outcome *o,
                        "rank 0 at %s belongs to another job; give each job its "
                        "own port or its own name",
                        boot->where);
+    if (tt_link_is_unproven(o->why) && !boot->store)
+        return tt_fail(diag, TUTTI_EBOOT,
+                       "rank %u and rank 0 at %s share no secret: %s; give all "
+                       "ranks the same TUTTI_SECRET_FILE and TUTTI_ENCRYPT",
+                       boot->rank, boot->where, tt_link_outcome_text(o));
     if (o->why == TT_LINK_STRANGE && o->err == 0 && !boot->store)
         return tt_fail(diag, TUTTI_EBOOT,
                        "what answered at %s is not rank 0 of this job; choose "
@@ -203,7 +209,7 @@ static tutti_err try_addrs(seeking *s, const tt_addr *addrs, size_t n,
         tt_link_box_wait(s->box, UINT64_MAX);
     s->is_silent = false;
     if (link.kind == TT_LINK_DIALLED) {
-        tt_link_stream_open(&boot->lines[0].link, link.fd);
+        boot->lines[0].link = link.stream;
         err = hear_answers(s, diag);
         if (err)
             tt_link_stream_close(&boot->lines[0].link);

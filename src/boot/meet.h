@@ -42,8 +42,9 @@ struct tt_boot {
     uint16_t port;
     tt_addr local;
     char where[TT_SETTING_TEXT]; /* the same, for sentences */
-    /* The program's; NULL: none. Both are looked at while it is opened only. */
+    /* The program's; NULL: none. All are looked at while it is opened only. */
     const tutti_store *store;
+    tt_trust *trust;
     const char *interfaces; /* TUTTI_SOCKET_IFNAME */
     /* Rank 0: lines[r] is rank r's (lines[0] is none); others: lines[0] is rank
      * 0's; n_lines of them. */

@@ -54,7 +54,8 @@ static tutti_err fail_read(const tt_boot *boot, int why, tutti_diag *diag)
     }
     return tt_boot_blame(
         diag, TUTTI_EPEER, 0, "rank 0 at %s left during %s: %s", boot->where,
-        boot->phase, why == EPIPE ? "it closed the connection" : strerror(why));
+        boot->phase,
+        why == EPIPE ? "it closed the connection" : tt_link_error_text(why));
 }
 
 static tutti_err hear_error(const tt_boot *boot, const tt_frame *frame,
@@ -174,6 +175,7 @@ static tutti_err meet(tt_boot *boot, const tt_launch *launch,
                       tutti_diag *diag)
 {
     boot->store = launch->store;
+    boot->trust = launch->trust;
     boot->interfaces = settings->interfaces;
     tutti_err err = set_up(boot, launch, diag);
     if (err)
@@ -406,7 +408,7 @@ static tutti_err hear_rank(collecting *c, uint32_t r)
             return tt_boot_blame(c->diag, TUTTI_EPEER, r,
                                  "rank %u died or left during %s%s%s", r,
                                  c->boot->phase, n < 0 ? ": " : "",
-                                 n < 0 ? strerror(errno) : "");
+                                 n < 0 ? tt_link_error_text(errno) : "");
         in->done += (size_t)n;
     }
 }
@@ -433,7 +435,8 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
         tt_boot_line *line = &boot->lines[r];
         c->polls[r] = (struct pollfd){.fd = line->link.fd, .events = POLLIN};
         c->from[r].done = take_ahead(line, &c->from[r].head);
-        tutti_err err = c->from[r].done > 0 ? hear_rank(c, r) : TUTTI_OK;
+        bool has_some = c->from[r].done > 0 || tt_link_pending(&line->link) > 0;
+        tutti_err err = has_some ? hear_rank(c, r) : TUTTI_OK;
         if (err)
             return err;
     }
@@ -471,7 +474,7 @@ static tutti_err spread(tt_boot *boot, const void *bytes, uint64_t len,
         tt_link_stream_close(to);
         return tt_boot_blame(diag, TUTTI_EPEER, r,
                              "rank %u died or left during %s: %s", r,
-                             boot->phase, strerror(why));
+                             boot->phase, tt_link_error_text(why));
     }
     return TUTTI_OK;
 }

@@ -19,6 +19,7 @@ static void free_comm(const tt_mem *mem, tutti_comm *comm)
         comm->observer->free(comm);
     tt_routes_free(comm->routes);
     tt_topology_free(comm->topology);
+    tt_trust_close(comm->trust);
     tt_free(mem, comm, 1, sizeof(*comm));
 }
 
@@ -65,6 +66,7 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->rank = parts->rank;
     comm->n_ranks = parts->n;
     comm->agreed = *parts->agreed;
+    comm->trust = tt_trust_ref(parts->trust);
     atomic_flag_clear(&comm->busy);
     comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
     tutti_err err = TUTTI_ENOMEM;
@@ -214,6 +216,7 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
         .agreed = &agreed,
         .topology = comm->topology,
         .seats = seats,
+        .trust = comm->trust,
     };
     agreed.n_hosts = 0;
     for (uint32_t i = 0; i < parts.n; i++) {

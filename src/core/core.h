@@ -99,6 +99,7 @@ struct tutti_comm {
     tutti_topology *topology; /* of its ranks; NULL: not known */
     tt_routes *routes;        /* of the topology */
     tt_rail_map *rails;       /* [n_ranks]; NULL: one port per pair */
+    tt_trust *trust;          /* NULL: none */
     atomic_flag busy;
     char message[512];
     const struct tt_observer *observer; /* NULL: nobody looks on */
@@ -137,6 +138,7 @@ typedef struct tt_comm_parts {
     const tutti_topology *topology; /* copied; NULL: not known */
     /* Its ranks that are the members; NULL: all, in order. */
     const uint32_t *seats;
+    tt_trust *trust;  /* one more owner */
     tutti_diag *diag; /* says what is wrong with the network; or NULL */
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,

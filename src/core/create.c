@@ -153,6 +153,7 @@ static tutti_err learn_topology(start *st)
         .rank = st->rank,
         .n_ranks = st->n,
         .settings = &st->settings,
+        .trust = st->launch.trust,
     };
     if (!st->agreed.topology_is_learnt)
         return TUTTI_OK;
@@ -191,6 +192,7 @@ static void clean(start *st)
     tt_known_free(&st->told);
     tt_topology_free(st->topology);
     tt_boot_close(st->boot);
+    tt_trust_close(st->launch.trust);
     tt_arena_free(&st->passing);
 }
 
@@ -233,6 +235,7 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         .timeout_ns = timeout_ns,
         .agreed = &st->agreed,
         .topology = st->topology,
+        .trust = st->launch.trust,
     };
     tutti_err err = tt_comm_make(st->keep, st->engine, &parts, out);
     if (err == TUTTI_ENOMEM)
@@ -271,6 +274,30 @@ static tutti_err check_planner(const start *st)
     return tt_fail(st->diag, err, "TUTTI_PLANNER: %.400s", diag.text);
 }
 
+tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
+                         bool is_first, tt_trust **out, tutti_diag *diag)
+{
+    tt_trust_opts o = {.secret_file = settings->secret_file,
+                       .cert = settings->tls_cert,
+                       .key = settings->tls_key,
+                       .ca = settings->tls_ca,
+                       .is_plain = settings->encrypt == 0};
+    if (given && (given->secret_file || given->secret || given->tls_cert))
+        o = (tt_trust_opts){.secret_file = given->secret_file,
+                            .secret = given->secret,
+                            .n_secret = given->n_secret,
+                            .cert = given->tls_cert,
+                            .key = given->tls_key,
+                            .ca = given->tls_ca,
+                            .is_plain = o.is_plain};
+    o.is_plain |= given && given->is_plain;
+    tutti_err err = tt_trust_open(&o, out, diag);
+    if (!err && is_first && tt_trust_is_plain(*out))
+        TT_WARN("TUTTI_ENCRYPT is 0: who comes must prove who it is, but all "
+                "data travels in clear");
+    return err;
+}
+
 tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
                         tt_launch *launch, tutti_diag *diag)
 {
@@ -283,6 +310,10 @@ tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
     if (err)
         return err;
     tt_log_rank((int)launch->rank);
+    err = tt_start_trust(opts ? &opts->trust : NULL, settings,
+                         launch->rank == 0, &launch->trust, diag);
+    if (err)
+        return err;
     uint64_t instance = tt_process_next_instance();
     size_t used = strlen(launch->job);
     if (instance > 0 && used > 0)

@@ -15,12 +15,14 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/ifaces.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "core/core.h"
 #include "core/grouping.h"
 #include "core/report.h"
+#include "core/start.h"
 
 enum { MOST_PLACES = 16, N_NEAR = 2 };
 
@@ -45,6 +47,7 @@ struct tutti_partial {
     tt_controller *controller; /* in this process; NULL: elsewhere */
     uint64_t end_wait_ns;
     char planner[TT_SETTING_TEXT];
+    tt_trust *trust;
     tutti_topology *topology;     /* ranks are workers; NULL: not known */
     bool is_inside;               /* all workers are on one host */
     char message[TT_WORKER_TEXT]; /* of a call that did not reach the worker */
@@ -120,6 +123,7 @@ static void free_partial(tutti_partial *p)
         tt_controller_wait(p->controller, p->end_wait_ns);
     tt_controller_close(p->controller);
     tt_topology_free(p->topology);
+    tt_trust_close(p->trust);
     if (p->engine)
         tt_process_release();
     tt_free(&mem, p, 1, sizeof(*p));
@@ -177,11 +181,8 @@ static tutti_err open_controller(const tutti_partial_opts *o, uint32_t n,
                                  tutti_diag *diag)
 {
     tutti_err err = tt_grouping_opts(o, n, &how->rule, diag);
-    if (!err)
-        err = tt_random(&how->token, sizeof(how->token), diag);
     if (err)
         return err;
-    how->token |= 1; /* 0: any job's */
     if (how->rule.start_wait_ns == 0)
         how->rule.start_wait_ns = settings->start_timeout_ns;
     how->ports = settings->ports;
@@ -201,6 +202,7 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
     how->goes_ahead = o->goes_ahead;
     how->timeout_ns = time_or(o->timeout_s, p->settings.timeout_ns);
     how->join_timeout_ns = p->settings.start_timeout_ns;
+    how->trust = p->trust;
     how->plan = plan_group;
     how->plan_ctx = p;
     how->plans_by_member = p->topology != NULL;
@@ -222,9 +224,13 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
 {
     tt_iface ifaces[MOST_PLACES];
     m->host = tt_place_host();
-    tt_controller_opts how = {.is_local = comm->agreed.n_hosts == 1};
-    tutti_err err = open_controller(o, comm->n_ranks, &p->settings, &how,
-                                    &p->controller, diag);
+    tt_controller_opts how = {.is_local = comm->agreed.n_hosts == 1,
+                              .trust = p->trust};
+    tutti_err err = tt_random(&how.token, sizeof(how.token), diag);
+    how.token |= 1; /* 0: there is none */
+    if (!err)
+        err = open_controller(o, comm->n_ranks, &p->settings, &how,
+                              &p->controller, diag);
     if (err)
         return err;
     p->end_wait_ns = how.rule.end_wait_ns ? how.rule.end_wait_ns
@@ -274,6 +280,7 @@ static tutti_err meet(tutti_partial *p, tutti_comm *comm,
                                      NULL);
     if (sent)
         return tt_fail(diag, sent, "%s", tutti_comm_message(comm));
+    m->why[sizeof(m->why) - 1] = '\0';
     if (m->err && comm->rank != 0)
         return tt_fail(diag, (tutti_err)m->err,
                        "rank 0 cannot open a controller: %s", m->why);
@@ -344,6 +351,8 @@ tutti_err tutti_partial_open(tutti_comm *comm, const tutti_partial_opts *opts,
     tutti_err err = read_opts(opts, &o, &diag);
     if (!err)
         err = make(&o, &p, &diag);
+    if (!err)
+        p->trust = tt_trust_ref(comm->trust);
     /* From here on all ranks take the same steps. */
     tutti_err all = agree(comm, err, &diag);
     if (!all)
@@ -410,6 +419,14 @@ static uint32_t resolve(const char *text, bool listens, tt_addr *out,
     return look_up(host, is_any ? 0 : port, out, diag);
 }
 
+/* Of a controller that runs by itself: the job's name says who belongs to it. 0:
+ * there is none, and where there is no secret either it lets everybody in. */
+static uint64_t token_of(const tt_settings *settings)
+{
+    const char *job = settings->job;
+    return job[0] ? tt_fnv1a(TT_FNV1A_START, job, strlen(job)) | 1 : 0;
+}
+
 static tutti_err join(const char *controller, int worker,
                       const tutti_partial_opts *o, tutti_partial *p,
                       tutti_diag *diag)
@@ -426,8 +443,13 @@ static tutti_err join(const char *controller, int worker,
     uint32_t n = resolve(where, false, places, diag);
     if (n == 0)
         return TUTTI_ECONFIG;
+    tutti_err err = tt_start_trust(&o->trust, &p->settings, false, &p->trust,
+                                   diag);
+    if (err)
+        return err;
     tt_worker_opts how = {.controllers = places,
                           .n_controllers = n,
+                          .token = token_of(&p->settings),
                           .worker = worker < 0 ? TT_NONE : (uint32_t)worker};
     return open_worker(p, o, &how, diag);
 }
@@ -633,6 +655,14 @@ uint64_t tutti_partial_n_of_size(tutti_partial *p, uint32_t size)
 
 /* ------------------------------------------------------------ controllers -- */
 
+static void warn_if_open(const tt_controller_opts *how)
+{
+    if (!how->trust && !how->token &&
+        !(how->listen && tt_addr_is_loopback(how->listen)))
+        TT_WARN("this controller lets in whoever reaches it; give it and its "
+                "workers a secret (TUTTI_SECRET_FILE)");
+}
+
 tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
                                 const tutti_partial_opts *opts,
                                 tutti_controller **out)
@@ -655,11 +685,17 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
         if (listen && resolve(listen, true, places, &diag) == 0)
             err = TUTTI_ECONFIG;
     }
+    if (!err)
+        err = tt_start_trust(&o.trust, &settings, true, &how.trust, &diag);
     if (!err) {
+        how.token = token_of(&settings);
         c = tt_new(&tt_mem_std, 1, sizeof(*c));
         err = c ? open_controller(&o, n_workers, &settings, &how, &c->c, &diag)
                 : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
     }
+    if (!err)
+        warn_if_open(&how);
+    tt_trust_close(how.trust);
     if (err)
         tt_free(&tt_mem_std, c, 1, sizeof(*c));
     else

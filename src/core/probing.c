@@ -51,6 +51,7 @@ static tutti_err run(probing *st, const tutti_probe_opts *opts,
         .rank = out->rank,
         .n_ranks = out->n_ranks,
         .settings = &st->settings,
+        .trust = st->launch.trust,
         .time_ns = opts->time_s > 0 ? tt_seconds_to_ns(opts->time_s) : 0,
         .progress = opts->progress,
         .progress_ctx = opts->progress_ctx,
@@ -89,8 +90,10 @@ tutti_err tutti_probe_run(const tutti_probe_opts *opts, tutti_probe **out,
         st->diag = &found;
         err = run(st, &given, probe);
     }
-    if (st)
+    if (st) {
         tt_boot_close(st->boot);
+        tt_trust_close(st->launch.trust);
+    }
     tt_free(&tt_mem_std, st, 1, sizeof(*st));
     if (err)
         tutti_probe_free(probe);

@@ -87,7 +87,8 @@ static tutti_err measure(const tutti_comm *comm, tt_replan *r,
                               .boot = r->boot,
                               .rank = comm->rank,
                               .n_ranks = comm->n_ranks,
-                              .settings = &r->settings};
+                              .settings = &r->settings,
+                              .trust = comm->trust};
     const tt_known_job share = {.mem = &comm->mem,
                                 .boot = r->boot,
                                 .rank = comm->rank,

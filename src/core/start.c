@@ -80,6 +80,23 @@ static uint8_t row_of(const char *name)
     return 0;
 }
 
+/* Beside a secret, where the user has not said that he knows. Every rank comes to
+ * the same, as all have the secret and the last word is rank 0's. */
+static bool is_barred(const start *st, uint8_t row)
+{
+    return row && st->launch.trust && !st->settings.ucx_insecure &&
+           tt_transports[row - 1]->has_no_trust;
+}
+
+static void say_barred(const start *st, const tt_net_ops *ops)
+{
+    if (st->rank == 0 && ops->is_wanted && ops->is_wanted())
+        TT_WARN("%s is not used, though this host has what it is for: the job "
+                "has a secret, and %s lets anybody in and sends in clear "
+                "(TUTTI_UCX_INSECURE=1 allows it)",
+                ops->name, ops->name);
+}
+
 /* Rows of the table in the order of the setting "shm,tcp". */
 tutti_err tt_start_order(const start *st, uint8_t *order)
 {
@@ -100,7 +117,15 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
                            "TUTTI_TRANSPORTS: '%.*s' is no transport; use a "
                            "list such as shm,tcp",
                            (int)len, at);
-        if (row && n < MAX_TRANSPORTS)
+        if (is_barred(st, row) && !is_automatic(st))
+            return tt_fail(st->diag, TUTTI_ECONFIG,
+                           "TUTTI_TRANSPORTS: %s lets anybody in and sends in "
+                           "clear, and this job has a secret; allow it by "
+                           "TUTTI_UCX_INSECURE=1, or use tcp",
+                           name);
+        if (is_barred(st, row))
+            say_barred(st, tt_transports[row - 1]);
+        else if (row && n < MAX_TRANSPORTS)
             order[n++] =
                 (uint8_t)(row |
                           (tt_transports[row - 1]->may_miss ? MAY_MISS : 0));
@@ -126,6 +151,7 @@ tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
                        .mem = st->keep,
                        .settings = st->net_settings,
                        .regions = tt_process_regions(),
+                       .trust = st->launch.trust,
                        .rank = st->rank,
                        .n_ranks = st->n,
                        .is_local = st->agreed.n_hosts == 1,

@@ -66,9 +66,14 @@ typedef struct start {
 
 /* create.c: what the environment says of the job and of this rank; the log is set
  * up. What one process makes one after the other does not meet: each has another
- * name of the job. opts may be NULL. */
+ * name of the job. opts may be NULL. The caller closes launch->trust. */
 tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
                         tt_launch *launch, tutti_diag *diag);
+/* By what others are known: what is given, else the settings. NULL: by nothing.
+ * is_first: who says for all that data travels in clear. Errors: those of
+ * tt_trust_open(). */
+tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
+                         bool is_first, tt_trust **out, tutti_diag *diag);
 
 /* -------------------------------------------------------------- start.c */
 

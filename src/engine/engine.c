@@ -256,7 +256,8 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
     if (!team || tt_team_rank_of(team, peer) == TT_NONE)
         return;
     memcpy(&reason, data, sizeof(reason));
-    reason.text[sizeof(reason.text) - 1] = '\0';
+    tt_err_hear(reason.text, sizeof(reason.text), reason.text,
+                sizeof(reason.text));
     tt_team_told(team, m, &reason);
 }
 

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * peer.c - what waits to be sent to a peer.
  *
+ * Bound      A peer that reads nothing must not make memory grow by what it asks.
+ *            So of questions and answers no more than most_asked wait; the others
+ *            are dropped, and count as not answered, which hurts nobody but who
+ *            does not read. A PONG says nothing that what waits does not.
+ *
  * A peer that has something to be sent is "dirty": it is in a list of the engine
  * until the pump (op.c) has been there. Control messages go at once where the
  * transport has room, else they are copied and wait here in their order; slices
@@ -11,6 +16,9 @@
 #include <string.h>
 
 #include "engine/state.h"
+
+/* 1000 ranks that ask all at once have some hundreds of answers for a peer. */
+static const size_t most_asked = 2048;
 
 void tt_peer_dirty(tt_peer *peer)
 {
@@ -42,6 +50,21 @@ static bool send_control(tt_peer *peer, const tt_msg *m, const void *payload)
     return true;
 }
 
+static bool is_needless(const tt_peer *peer, const tt_msg *m)
+{
+    switch (m->kind) {
+    case TT_KIND_PONG:
+        return peer->n_ctl > 0;
+    case TT_KIND_PING:
+    case TT_KIND_WHO:
+    case TT_KIND_HERE:
+    case TT_KIND_CALL:
+        return peer->n_ctl >= most_asked;
+    default:
+        return false;
+    }
+}
+
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
 {
     if (peer->is_lost || !peer->conn || peer->is_apart)
@@ -50,6 +73,8 @@ void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
         tt_peer_dirty(peer);
         return;
     }
+    if (is_needless(peer, m))
+        return;
     if (peer->n_ctl == TT_CTL_MAX) {
         tt_peer_miss(peer, TUTTI_ELIMIT, "it does not take what it is told");
         return;

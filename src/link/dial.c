@@ -42,9 +42,9 @@ static void go_on(tt_link_dial *d, uint64_t until_ns)
 
 static void close_try(tt_link_dial *d)
 {
-    if (d->fd >= 0 && d->state != TT_DIAL_OVER)
-        tt_link_watch(d->box->host, d->fd, &d->node, 0, false);
-    tt_fork_close(&d->fd);
+    if (d->s.fd >= 0 && d->state != TT_DIAL_OVER)
+        tt_link_watch(d->box->host, d->s.fd, &d->node, 0, false);
+    tt_link_stream_close(&d->s);
 }
 
 /* Its outcome is known. The descriptor, if any, is the owner's now. */
@@ -53,7 +53,7 @@ static void finish(tt_link_dial *d, tt_link_event_kind kind)
     if (kind != TT_LINK_DIALLED)
         close_try(d);
     else
-        tt_link_watch(d->box->host, d->fd, &d->node, 0, false);
+        tt_link_watch(d->box->host, d->s.fd, &d->node, 0, false);
     d->state = TT_DIAL_OVER;
     d->kind = kind;
     tt_link_put(d->box, &d->item);
@@ -67,7 +67,7 @@ static uint64_t rest_ns(tt_link_dial *d)
 
 static bool is_told(tt_link_why why)
 {
-    return why > TT_LINK_WELL && why <= TT_LINK_FULL;
+    return why > TT_LINK_WELL && why <= TT_LINK_OTHER_SEAL;
 }
 
 /* This try is over; the next one is for the next way. */
@@ -122,44 +122,87 @@ static int open_socket(tt_link_dial *d, const tt_link_way *way)
     int family = way->to.u.sa.sa_family;
     bool is_unix = family == AF_UNIX;
     int type = is_unix && d->o.is_packets ? SOCK_SEQPACKET : SOCK_STREAM;
-    d->fd = socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (d->fd < 0)
+    tt_link_stream_open(&d->s,
+                        socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (d->s.fd < 0)
         return errno;
-    tt_fork_watch(d->fd);
+    tt_fork_watch(d->s.fd);
     if (is_unix)
         return 0;
-    tt_link_congestion(d->fd, d->o.congestion);
-    tt_sock_hurry(d->fd);
-    return bind_from(d->fd, way);
+    tt_link_congestion(d->s.fd, d->o.congestion);
+    tt_sock_hurry(d->s.fd);
+    return bind_from(d->s.fd, way);
 }
 
-/* The connection stands: says who this is. */
+/* The last word is said. */
+static void settle(tt_link_dial *d)
+{
+    if (tt_seal_settle(&d->s, d->hello.flags & TT_GREET_BARE))
+        finish(d, TT_LINK_DIALLED);
+    else
+        end_try(d, TT_LINK_STRANGE, 0);
+}
+
+/* Says who this is. */
 static void say_hello(tt_link_dial *d)
 {
-    int why = 0;
-    socklen_t len = sizeof(why);
-    const tt_link_way *way = &d->ways[d->at];
-    if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
-        why = errno;
-    if (why == 0 && way->to.u.sa.sa_family == AF_UNIX &&
-        !tt_link_is_own_user(d->fd)) {
-        end_try(d, TT_LINK_OTHER_USER, EPERM); /* somebody has its name */
-        return;
-    }
-    if (why == 0 && !tt_link_say(d->fd, &d->hello))
-        why = errno;
-    if (why != 0) {
-        end_try(d, TT_LINK_REFUSED, why);
+    if (!tt_link_say(&d->s, &d->hello)) {
+        end_try(d, TT_LINK_REFUSED, errno);
         return;
     }
     if (d->o.is_one_way) {
-        finish(d, TT_LINK_DIALLED);
+        settle(d);
         return;
     }
     d->state = TT_DIAL_GREETED;
     d->until_ns += d->o.answer_ns; /* when it gets round to it */
     d->got = 0;
-    tt_link_watch(d->box->host, d->fd, &d->node, EPOLLIN, false);
+    tt_link_watch(d->box->host, d->s.fd, &d->node, EPOLLIN, false);
+}
+
+/* Each side proves to be one of us. A listener may know only another one of the
+ * secrets, so the next try offers the next. */
+static void shake(tt_link_dial *d)
+{
+    tt_link_why why;
+    char where[TT_SOCK_TEXT];
+    switch (tt_seal_shake(&d->s, &why)) {
+    case TT_SEAL_DONE:
+        say_hello(d);
+        return;
+    case TT_SEAL_WAITS:
+        tt_link_watch(d->box->host, d->s.fd, &d->node,
+                      tt_link_shake_events(&d->s), false);
+        return;
+    case TT_SEAL_FAILED:
+        d->n_secrets += why == TT_LINK_OTHER_SECRET;
+        TT_DEBUG("link: %s: %s: %s", tt_addr_text(&d->ways[d->at].to, where),
+                 tt_link_why_text(why), tt_seal_reason(&d->s));
+        end_try(d, why, 0);
+    }
+}
+
+/* The connection stands. */
+static void begin_talk(tt_link_dial *d)
+{
+    int why = 0;
+    socklen_t len = sizeof(why);
+    bool is_unix = d->ways[d->at].to.u.sa.sa_family == AF_UNIX;
+    if (getsockopt(d->s.fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0)
+        why = errno;
+    if (why == 0 && is_unix && !tt_link_is_own_user(d->s.fd)) {
+        end_try(d, TT_LINK_OTHER_USER, EPERM); /* somebody has its name */
+    } else if (why != 0) {
+        end_try(d, TT_LINK_REFUSED, why);
+    } else if (is_unix || !d->o.trust) {
+        say_hello(d);
+    } else if (!tt_seal_begin(&d->s, d->o.trust, true, d->n_secrets)) {
+        end_try(d, TT_LINK_REFUSED, ENOMEM);
+    } else {
+        d->state = TT_DIAL_SHAKING;
+        d->until_ns += d->o.answer_ns;
+        shake(d);
+    }
 }
 
 static void start_try(tt_link_dial *d)
@@ -171,21 +214,21 @@ static void start_try(tt_link_dial *d)
         d->state = TT_DIAL_CONNECTING;
         d->until_ns = tt_now_ns() + (d->o.try_ns << doublings);
         d->version = 0;
-        if (connect(d->fd, &way->to.u.sa, way->to.len) != 0)
+        if (connect(d->s.fd, &way->to.u.sa, way->to.len) != 0)
             why = errno;
     }
     if (why == EAGAIN) { /* of a unix socket */
-        tt_fork_close(&d->fd);
+        tt_link_stream_close(&d->s);
         go_on(d, tt_now_ns() + AGAIN_NS);
         return;
     }
     if (why == 0 || why == EINPROGRESS || why == EINTR) {
-        tt_link_watch(d->box->host, d->fd, &d->node, EPOLLOUT, true);
+        tt_link_watch(d->box->host, d->s.fd, &d->node, EPOLLOUT, true);
         if (why == 0)
-            say_hello(d);
+            begin_talk(d);
         return;
     }
-    tt_fork_close(&d->fd);
+    tt_link_stream_close(&d->s);
     end_try(d, TT_LINK_REFUSED, why); /* no route, or no IPv6 here, say */
 }
 
@@ -194,15 +237,22 @@ static void say_taken(tt_link_dial *d)
     tt_greet_word taken = d->hello;
     taken.kind = TT_GREET_TAKEN;
     memset(taken.token, 0, sizeof(taken.token));
-    if (tt_link_say(d->fd, &taken))
-        finish(d, TT_LINK_DIALLED);
+    if (tt_link_say(&d->s, &taken))
+        settle(d);
     else
         end_try(d, TT_LINK_STRANGE, errno);
 }
 
+/* Somebody between has led us to ourselves. */
+static bool is_own_word(const tt_link_dial *d)
+{
+    return !tt_link_id_is_none(&d->o.self) &&
+           tt_link_id_compare(&d->reply.from, &d->o.self) == 0;
+}
+
 static void hear_reply(tt_link_dial *d)
 {
-    int heard = tt_link_hear(d->fd, &d->reply, &d->got);
+    int heard = tt_link_hear(&d->s, &d->reply, &d->got);
     bool is_strange = d->got >= sizeof(d->reply.magic) &&
                       d->reply.magic != TT_GREET_MAGIC;
     if (heard == 0 && !is_strange)
@@ -211,16 +261,22 @@ static void hear_reply(tt_link_dial *d)
         end_try(d, TT_LINK_STRANGE, 0);
         return;
     }
+    if (heard < 0 && d->s.layer && errno == EACCES) {
+        end_try(d, TT_LINK_OTHER_SECRET, 0); /* our certificate */
+        return;
+    }
     if (heard < 0) {
         end_try(d, TT_LINK_STRANGE, errno ? errno : ECONNREFUSED);
         return;
     }
     tt_link_why why = tt_greet_judge_reply(&d->reply, &d->hello, &d->version);
+    if (why == TT_LINK_WELL && d->s.layer && is_own_word(d))
+        why = TT_LINK_OTHER_PROCESS;
     if (why != TT_LINK_WELL) {
         end_try(d, why, 0);
     } else if (tt_link_guest_find(d, TT_GUEST_REPLIED)) {
         d->state = TT_DIAL_YIELDING;
-        tt_link_watch(d->box->host, d->fd, &d->node, 0, false);
+        tt_link_watch(d->box->host, d->s.fd, &d->node, 0, false);
     } else {
         say_taken(d);
     }
@@ -229,7 +285,9 @@ static void hear_reply(tt_link_dial *d)
 void tt_link_dial_event(tt_link_dial *d)
 {
     if (d->state == TT_DIAL_CONNECTING)
-        say_hello(d);
+        begin_talk(d);
+    else if (d->state == TT_DIAL_SHAKING)
+        shake(d);
     else if (d->state == TT_DIAL_GREETED)
         hear_reply(d);
 }
@@ -248,8 +306,10 @@ static bool is_given_up(const tt_link_dial *d, uint64_t now)
 static void note_cut(tt_link_dial *d)
 {
     tt_link_why why = d->state == TT_DIAL_CONNECTING ? TT_LINK_SILENT
-                      : d->state == TT_DIAL_GREETED  ? TT_LINK_UNGREETED
-                                                     : TT_LINK_WELL;
+                      : d->state == TT_DIAL_SHAKING ||
+                              d->state == TT_DIAL_GREETED
+                          ? TT_LINK_UNGREETED
+                          : TT_LINK_WELL;
     if (why != TT_LINK_WELL)
         d->outcomes[d->at] = (tt_link_outcome){.why = why};
 }
@@ -273,7 +333,8 @@ uint64_t tt_link_dial_check(tt_link_dial *d, uint64_t now)
     }
     if (d->state == TT_DIAL_CONNECTING && now >= d->until_ns)
         end_try(d, TT_LINK_SILENT, 0);
-    else if (d->state == TT_DIAL_GREETED && now >= d->until_ns)
+    else if ((d->state == TT_DIAL_SHAKING || d->state == TT_DIAL_GREETED) &&
+             now >= d->until_ns)
         end_try(d, TT_LINK_UNGREETED, 0);
     /* Where there is no route the next one's turn comes at once. */
     for (uint32_t i = 0;
@@ -344,6 +405,7 @@ static void free_dial(tt_link_dial *d)
 {
     const tt_mem *mem = d->box->mem;
     uint32_t n = d->o.n_ways;
+    tt_trust_close(d->o.trust);
     tt_free(mem, d->ways, n, sizeof(*d->ways));
     tt_free(mem, d->outcomes, n, sizeof(*d->outcomes));
     tt_free(mem, d, 1, sizeof(*d));
@@ -359,12 +421,14 @@ static void set_defaults(tt_link_dial_opts *o)
 
 static tt_greet_word hello_of(const tt_link_dial_opts *o, uint64_t nonce)
 {
+    bool is_bare = o->is_bare || tt_trust_is_plain(o->trust);
     tt_greet_word w = {.magic = TT_GREET_MAGIC,
                        .version_min = TT_GREET_VERSION_MIN,
                        .version_max = TT_GREET_VERSION_MAX,
                        .kind = TT_GREET_HELLO,
                        .purpose = (uint8_t)o->purpose,
-                       .flags = o->is_one_way ? TT_GREET_ONE_WAY : 0,
+                       .flags = (o->is_one_way ? TT_GREET_ONE_WAY : 0) |
+                                (is_bare ? TT_GREET_BARE : 0),
                        .strand = o->strand,
                        .job = o->job,
                        .nonce = nonce,
@@ -386,7 +450,8 @@ tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
     d->box = box;
     d->o = *o;
-    d->fd = -1;
+    d->o.trust = tt_trust_ref(o->trust);
+    d->s.fd = -1;
     d->node.kind = TT_LINK_NODE_DIAL;
     d->ways = tt_new(box->mem, o->n_ways, sizeof(*d->ways));
     d->outcomes = tt_new(box->mem, o->n_ways, sizeof(*d->outcomes));
@@ -434,7 +499,7 @@ void tt_link_dial_end(tt_link_dial *d)
 void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
 {
     *out = (tt_link_event){.kind = d->kind,
-                           .fd = d->fd,
+                           .stream = d->s,
                            .arg = d->o.arg,
                            .dial = d,
                            .way = d->at,
@@ -444,7 +509,7 @@ void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
                                    .version = d->version,
                                    .strand = d->o.strand,
                                    .id = d->reply.from}};
-    d->fd = -1;
+    tt_link_stream_open(&d->s, -1);
 }
 
 tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
@@ -474,7 +539,7 @@ void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
         if (is_again || n_more > 0)
             continue;
         tt_link_outcome o = tt_link_dial_outcome(d, i);
-        used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.40s)",
+        used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.50s)",
                                  used ? ", " : "", text,
                                  tt_link_outcome_text(&o));
         memcpy(last, text, sizeof(last));

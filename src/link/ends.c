@@ -45,15 +45,17 @@ void tt_link_watch(tt_link_host *host, int fd, tt_link_node *node,
     node->left_turn = host->n_turns;
 }
 
-bool tt_link_say(int fd, const tt_greet_word *word)
+bool tt_link_say(tt_link_stream *s, const tt_greet_word *word)
 {
-    return send(fd, word, sizeof(*word), MSG_NOSIGNAL) == sizeof(*word);
+    const struct iovec iov = {(void *)(uintptr_t)word, sizeof(*word)};
+    return tt_link_send(s, &iov, 1) == sizeof(*word) && tt_link_unsent(s) == 0;
 }
 
-int tt_link_hear(int fd, tt_greet_word *word, size_t *got)
+int tt_link_hear(tt_link_stream *s, tt_greet_word *word, size_t *got)
 {
-    ssize_t n = recv(fd, (char *)word + *got, sizeof(*word) - *got, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    const struct iovec iov = {(char *)word + *got, sizeof(*word) - *got};
+    ssize_t n = tt_link_recv(s, &iov, 1);
+    if (n < 0 && errno == EAGAIN)
         return 0;
     if (n <= 0) {
         errno = n == 0 ? 0 : errno;
@@ -61,6 +63,11 @@ int tt_link_hear(int fd, tt_greet_word *word, size_t *got)
     }
     *got += (size_t)n;
     return *got == sizeof(*word);
+}
+
+uint32_t tt_link_shake_events(const tt_link_stream *s)
+{
+    return tt_link_unsent(s) > 0 ? EPOLLIN | EPOLLOUT : EPOLLIN;
 }
 
 bool tt_link_is_own_user(int fd)

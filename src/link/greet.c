@@ -43,6 +43,10 @@ const char *tt_link_why_text(tt_link_why why)
         return "its own dial is under way";
     case TT_LINK_FULL:
         return "it has no room for more links";
+    case TT_LINK_UNPROVEN:
+        return "it asks for a secret, and none is set here";
+    case TT_LINK_OTHER_SEAL:
+        return "only one side has TUTTI_ENCRYPT=0";
     case TT_LINK_REFUSED:
         return "it cannot be reached";
     case TT_LINK_WELL: /* it was not tried to its end */
@@ -54,6 +58,10 @@ const char *tt_link_why_text(tt_link_why why)
         return "what is there is not Tutti, or hangs up";
     case TT_LINK_OTHER_USER:
         return "it is a process of another user";
+    case TT_LINK_OTHER_SECRET:
+        return "it does not know the secret (or has another CA)";
+    case TT_LINK_NO_SECRET:
+        return "it does not prove who it is (no secret?)";
     }
     return "unknown";
 }
@@ -83,8 +91,7 @@ tt_link_why tt_greet_judge(const tt_greet_word *hello,
     if (hello->purpose >= TT_LINK_PURPOSES ||
         !(terms->purposes & TT_LINK_FOR(hello->purpose)))
         return TT_LINK_OTHER_PURPOSE;
-    bool is_any = terms->job == 0 || (hello->job == 0 && !terms->needs_job);
-    if (!is_any && hello->job != terms->job)
+    if (terms->job != 0 && hello->job != terms->job)
         return TT_LINK_OTHER_JOB;
     if (!tt_link_id_is_none(&hello->to) &&
         tt_link_id_compare(&hello->to, &terms->self) != 0)
@@ -109,7 +116,7 @@ tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
         reply->strand != hello->strand)
         return TT_LINK_STRANGE;
     if (reply->kind == TT_GREET_REFUSE && reply->why > TT_LINK_WELL &&
-        reply->why <= TT_LINK_FULL)
+        reply->why <= TT_LINK_OTHER_SEAL)
         return (tt_link_why)reply->why;
     if (reply->kind != TT_GREET_REPLY)
         return TT_LINK_STRANGE;

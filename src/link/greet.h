@@ -14,8 +14,8 @@
  * range [min, max] of the dialler, REPLY the version agreed as both, REFUSE the
  * listener's range. (2) A word is whole before it is judged, and is judged in
  * the order version, purpose, job, process, token. (3) REPLY and REFUSE repeat
- * the nonce of HELLO, TAKEN repeats it again. (4) Ids, jobs that are zero mean
- * nobody in particular, but for a listener that needs a job. (5) HELLO with the flag ONE_WAY is the last word itself:
+ * the nonce of HELLO, TAKEN repeats it again. (4) An id that is zero means nobody in
+ * particular; so does the job of a listener, but not that of a HELLO. (5) HELLO with the flag ONE_WAY is the last word itself:
  * there is no reply.
  *
  * Both dial  Let S have the smaller id of two that dial each other for the same
@@ -27,8 +27,12 @@
  *            link from it waits in the box. So at most one of the two is ever
  *            taken, and both know which, if nobody dials who has taken a link
  *            already.
- * Secret     (later) A secret is proved, and the stream sealed, between connect()
- *            and HELLO: greet itself stays as it is, inside.
+ * Seal       Where there is a trust (trust.h) both prove themselves between
+ *            connect() and HELLO, and words go inside TLS. Then (6) the flag BARE
+ *            says that what follows the last word is plain text; both sides want that, or
+ *            the answer is OTHER_SEAL. (7) Nobody hears a word of its own id. (8) To a
+ *            HELLO in plain text the answer is UNPROVEN, in plain text; who has a trust
+ *            believes no such answer.
  * Next       greet.c (judges words), guests.c and dial.c (say and hear them). */
 #ifndef TT_LINK_GREET_H
 #define TT_LINK_GREET_H
@@ -38,7 +42,9 @@
 #define TT_GREET_MAGIC UINT32_C(0x6c747474) /* "tttl" */
 #define TT_GREET_VERSION_MIN 1
 #define TT_GREET_VERSION_MAX 1
-#define TT_GREET_ONE_WAY 1 /* a flag of HELLO */
+/* Flags of HELLO. */
+#define TT_GREET_ONE_WAY 1
+#define TT_GREET_BARE 2
 
 typedef enum tt_greet_kind {
     TT_GREET_HELLO = 1,
@@ -67,7 +73,7 @@ typedef struct tt_greet_terms {
     uint32_t purposes;
     tt_link_id self;
     uint64_t job;
-    bool needs_job, has_token;
+    bool has_token;
     uint8_t token[TT_LINK_TOKEN];
 } tt_greet_terms;
 

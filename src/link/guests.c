@@ -75,7 +75,7 @@ static void unhinge(tt_link_guest *g)
     list_remove(&l->guests[g->state], g);
     tt_link_unput(l->box, &g->item);
     if (g->state != TT_GUEST_ARRIVED)
-        tt_link_watch(l->box->host, g->fd, &g->node, 0, false);
+        tt_link_watch(l->box->host, g->s.fd, &g->node, 0, false);
     g->node.is_dead = true;
 }
 
@@ -92,7 +92,7 @@ static void drop_guest(tt_link_guest *g)
     tt_link_dial *d = g->state == TT_GUEST_REPLIED ? tt_link_dial_find(g)
                                                    : NULL;
     unhinge(g);
-    tt_fork_close(&g->fd);
+    tt_link_stream_close(&g->s);
     into_grave(g);
     if (d)
         tt_link_dial_resume(d);
@@ -112,8 +112,35 @@ static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
     tt_link_listener *l = g->listener;
     l->n_refused++;
     l->refusal = (tt_link_refusal){.why = why, .version = version};
-    tt_sock_peer_text(g->fd, l->refusal.from);
+    if (g->from[0])
+        memcpy(l->refusal.from, g->from, sizeof(g->from));
+    else
+        tt_sock_peer_text(g->s.fd, l->refusal.from);
     TT_DEBUG("link: sent %s away: %s", l->refusal.from, tt_link_why_text(why));
+}
+
+/* Who does not prove to be one of us. It is told, in plain text, where it has said
+ * a word of ours; what TLS says was told. One warning is enough for all of them. */
+static void refuse_unproven(tt_link_guest *g, tt_link_why why)
+{
+    tt_link_listener *l = g->listener;
+    const char *what = why == TT_LINK_UNPROVEN
+                           ? "it speaks plain text, and has no secret"
+                           : tt_link_why_text(why);
+    l->n_strangers++;
+    note_refusal(g, why, 0);
+    if (!l->has_warned)
+        TT_WARN("link: sent %s away: %s%s%s (of others like it only TUTTI_LOG="
+                "debug tells)",
+                l->refusal.from, what, g->is_plain ? "" : ": ",
+                g->is_plain ? "" : tt_seal_reason(&g->s));
+    l->has_warned = true;
+    if (g->is_plain) {
+        tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self, 0);
+        tt_link_say(&g->s, &no);
+        shutdown(g->s.fd, SHUT_WR);
+    }
+    drop_guest(g);
 }
 
 static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
@@ -125,16 +152,20 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self,
                                            version);
         note_refusal(g, why, version);
-        tt_link_say(g->fd, &no);
-        shutdown(g->fd, SHUT_WR);
+        tt_link_say(&g->s, &no);
+        tt_link_end(&g->s);
     }
     drop_guest(g);
 }
 
 static void arrive(tt_link_guest *g)
 {
+    if (!tt_seal_settle(&g->s, g->listener->is_bare)) {
+        drop_guest(g);
+        return;
+    }
     tt_link_dial *d = tt_link_dial_find(g);
-    tt_link_watch(g->listener->box->host, g->fd, &g->node, 0, false);
+    tt_link_watch(g->listener->box->host, g->s.fd, &g->node, 0, false);
     move_to(g, TT_GUEST_ARRIVED);
     tt_link_put(g->listener->box, &g->item);
     if (d)
@@ -161,8 +192,16 @@ static void admit(tt_link_guest *g)
     g->until_ns = tt_now_ns() + TAKEN_NS;
     g->got = 0;
     move_to(g, TT_GUEST_REPLIED);
-    if (!tt_link_say(g->fd, &yes))
+    if (!tt_link_say(&g->s, &yes))
         drop_guest(g);
+}
+
+/* Somebody between has sent our own word back to us: the secret is right. */
+static bool is_own_word(const tt_link_guest *g)
+{
+    const tt_link_id *self = &g->listener->terms.self;
+    return !tt_link_id_is_none(self) &&
+           tt_link_id_compare(&g->hello.from, self) == 0;
 }
 
 static void judge(tt_link_guest *g)
@@ -170,6 +209,15 @@ static void judge(tt_link_guest *g)
     tt_link_listener *l = g->listener;
     uint32_t version = 0;
     tt_link_why why = tt_greet_judge(&g->hello, &l->terms, &version);
+    bool is_bare = g->hello.flags & TT_GREET_BARE;
+    if (g->is_plain) {
+        refuse_unproven(g, TT_LINK_UNPROVEN);
+        return;
+    }
+    if (why == TT_LINK_WELL && g->s.layer && is_bare != l->is_bare)
+        why = TT_LINK_OTHER_SEAL;
+    if (why == TT_LINK_WELL && g->s.layer && is_own_word(g))
+        why = TT_LINK_OTHER_PROCESS;
     if (why == TT_LINK_WELL && l->guests[TT_GUEST_ARRIVED].n >= ARRIVED)
         why = TT_LINK_FULL;
     g->version = version;
@@ -185,13 +233,65 @@ static bool is_strange(const tt_link_guest *g)
     return g->got >= sizeof(g->hello.magic) && g->hello.magic != TT_GREET_MAGIC;
 }
 
+static void begin_proof(tt_link_guest *g)
+{
+    uint8_t first;
+    ssize_t n = recv(g->s.fd, &first, 1, MSG_PEEK);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        drop_guest(g);
+        return;
+    }
+    g->is_plain = first != TT_SEAL_FIRST;
+    g->wants_seal = !g->is_plain;
+    g->is_shaking = !g->is_plain &&
+                    tt_seal_begin(&g->s, g->listener->trust, false, 0);
+    if (g->is_shaking)
+        tt_sock_peer_text(g->s.fd, g->from);
+    else if (!g->is_plain)
+        drop_guest(g); /* no memory */
+}
+
+/* True: it is done, or there is none to be had. Else it goes on later, or the guest
+ * is gone. */
+static bool prove(tt_link_guest *g)
+{
+    tt_link_why why;
+    if (!g->is_shaking)
+        begin_proof(g);
+    if (g->is_plain)
+        return true;
+    if (!g->is_shaking || g->node.is_dead)
+        return false;
+    switch (tt_seal_shake(&g->s, &why)) {
+    case TT_SEAL_DONE:
+        g->wants_seal = g->is_shaking = false;
+        tt_link_watch(g->listener->box->host, g->s.fd, &g->node, EPOLLIN,
+                      false);
+        return true;
+    case TT_SEAL_WAITS:
+        tt_link_watch(g->listener->box->host, g->s.fd, &g->node,
+                      tt_link_shake_events(&g->s), false);
+        return false;
+    case TT_SEAL_FAILED:
+        if (why == TT_LINK_STRANGE)
+            refuse(g, why, 0);
+        else
+            refuse_unproven(g, why);
+    }
+    return false;
+}
+
 void tt_link_guest_event(tt_link_guest *g)
 {
     if (g->state == TT_GUEST_ARRIVED)
         return; /* what comes now is for its owner */
     bool is_silent = g->state == TT_GUEST_SILENT;
+    if (is_silent && g->wants_seal && !prove(g))
+        return;
     tt_greet_word *word = is_silent ? &g->hello : &g->taken;
-    int heard = tt_link_hear(g->fd, word, &g->got);
+    int heard = tt_link_hear(&g->s, word, &g->got);
     if (heard == 0 && !(is_silent && is_strange(g)))
         return;
     if (heard > 0 && is_silent)
@@ -243,7 +343,7 @@ void tt_link_guest_take(tt_link_guest *g, tt_link_event *out)
 {
     tt_link_listener *l = g->listener;
     *out = (tt_link_event){.kind = TT_LINK_ARRIVED,
-                           .fd = g->fd,
+                           .stream = g->s,
                            .arg = l->arg,
                            .listener = l,
                            .is_unix = l->ears[g->ear].is_unix,
@@ -291,7 +391,8 @@ static void add_guest(tt_link_socket *ear, int fd)
                          .item.is_guest = true,
                          .listener = l,
                          .ear = (uint32_t)(ear - l->ears),
-                         .fd = fd,
+                         .s.fd = fd,
+                         .wants_seal = l->trust && !ear->is_unix,
                          .until_ns = tt_now_ns() + GUEST_NS};
     list_add(&l->guests[TT_GUEST_SILENT], g);
     tt_link_watch(l->box->host, fd, &g->node, EPOLLIN, true);

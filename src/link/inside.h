@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "link/greet.h"
+#include "link/seal.h"
 
 /* Who may wait to be accepted; the system has a limit of its own. */
 #define TT_LINK_BACKLOG 4096
@@ -78,7 +79,7 @@ typedef struct tt_link_socket {
 } tt_link_socket;
 
 typedef enum tt_guest_state {
-    TT_GUEST_SILENT,  /* has not said who it is */
+    TT_GUEST_SILENT,  /* has not proved, or not said, who it is */
     TT_GUEST_REPLIED, /* has, and its last word is awaited */
     TT_GUEST_ARRIVED  /* waits in the box */
 } tt_guest_state;
@@ -90,7 +91,11 @@ typedef struct tt_link_guest {
     tt_link_listener *listener;
     tt_guest_state state;
     uint32_t ear, version;
-    int fd;
+    tt_link_stream s;
+    /* It is to prove itself; it does, or speaks plain text instead, and will be
+     * sent away for it. */
+    bool wants_seal, is_shaking, is_plain;
+    char from[TT_SOCK_TEXT]; /* while it proves itself: it may hang up */
     uint64_t until_ns;
     size_t got;
     tt_greet_word hello, taken;
@@ -108,6 +113,9 @@ struct tt_link_listener {
     tt_greet_terms terms;
     void *arg;
     uint32_t most_waiting; /* 0: not bounded in this way */
+    tt_trust *trust;       /* NULL: none */
+    bool is_bare;          /* what follows the greeting */
+    bool has_warned;       /* of somebody without a proof */
     tt_link_card card;
     uint32_t n_ears;
     tt_link_socket *ears;
@@ -119,6 +127,7 @@ struct tt_link_listener {
 typedef enum tt_dial_state {
     TT_DIAL_PAUSED,     /* until until_ns */
     TT_DIAL_CONNECTING, /* until until_ns, as the next one */
+    TT_DIAL_SHAKING,    /* until until_ns: the seal */
     TT_DIAL_GREETED,    /* HELLO is sent */
     TT_DIAL_HELD, /* a guest of the same pair is about to say its last word */
     TT_DIAL_YIELDING, /* the same, and the reply has come */
@@ -135,8 +144,9 @@ struct tt_link_dial {
     tt_link_outcome *outcomes;
     tt_dial_state state;
     tt_link_event_kind kind; /* of its outcome */
-    int fd;
-    uint32_t at; /* the way of this try */
+    tt_link_stream s;
+    uint32_t at;        /* the way of this try */
+    uint32_t n_secrets; /* that the other side did not know */
     uint32_t n_tried, round;
     uint64_t until_ns;
     uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */
@@ -163,10 +173,12 @@ void tt_link_watch(tt_link_host *host, int fd, tt_link_node *node,
 void tt_link_put(tt_link_box *box, tt_link_item *item);
 void tt_link_unput(tt_link_box *box, tt_link_item *item);
 /* HELLO, REPLY and their like; a socket that is new has room for them. */
-bool tt_link_say(int fd, const tt_greet_word *word);
+bool tt_link_say(tt_link_stream *s, const tt_greet_word *word);
 /* 1: the word is whole; 0: not yet; -1: the connection has ended, errno says why
  * (0: it was closed). */
-int tt_link_hear(int fd, tt_greet_word *word, size_t *got);
+int tt_link_hear(tt_link_stream *s, tt_greet_word *word, size_t *got);
+/* What a handshake waits for, of epoll. */
+uint32_t tt_link_shake_events(const tt_link_stream *s);
 /* Only processes of this user come by unix sockets. */
 bool tt_link_is_own_user(int fd);
 /* Cubic, else reno, where name is NULL or cannot be had. */

@@ -38,6 +38,7 @@
 
 #include "base/ifaces.h"
 #include "base/mem.h"
+#include "link/trust.h"
 
 /* ---------------------------------------------------------------- words -- */
 
@@ -65,8 +66,8 @@ tutti_err tt_link_id_make(tt_link_id *out, tutti_diag *diag);
 int tt_link_id_compare(const tt_link_id *a, const tt_link_id *b);
 bool tt_link_id_is_none(const tt_link_id *id);
 
-/* Why somebody was sent away, or a way did not work. Those up to _FULL are told
- * by the other side, so numbers are pinned. */
+/* Why somebody was sent away, or a way did not work. Those up to _OTHER_SEAL are
+ * told by the other side, so numbers are pinned. */
 typedef enum tt_link_why {
     TT_LINK_WELL = 0,
     TT_LINK_OTHER_VERSION = 1, /* no version in common */
@@ -74,16 +75,26 @@ typedef enum tt_link_why {
     TT_LINK_OTHER_JOB = 3,
     TT_LINK_OTHER_PROCESS = 4, /* it was started again, or is somebody else */
     TT_LINK_OTHER_TOKEN = 5,
-    TT_LINK_CROSSED = 6,  /* the other side's own dial comes: wait for it */
-    TT_LINK_FULL = 7,     /* too many links wait to be taken: try again */
-    TT_LINK_REFUSED = 64, /* the system says so; err has errno */
-    TT_LINK_SILENT,       /* no answer to the first packet: an outage */
-    TT_LINK_UNGREETED,    /* connected, but nobody answers: it is frozen */
-    TT_LINK_STRANGE,      /* something else answers, or hangs up */
-    TT_LINK_OTHER_USER    /* of a unix socket */
+    TT_LINK_CROSSED = 6,    /* the other side's own dial comes: wait for it */
+    TT_LINK_FULL = 7,       /* too many links wait to be taken: try again */
+    TT_LINK_UNPROVEN = 8,   /* in plain text: we have not proved who we are */
+    TT_LINK_OTHER_SEAL = 9, /* one side wants it bare, the other does not */
+    TT_LINK_REFUSED = 64,   /* the system says so; err has errno */
+    TT_LINK_SILENT,         /* no answer to the first packet: an outage */
+    TT_LINK_UNGREETED,      /* connected, but nobody answers: it is frozen */
+    TT_LINK_STRANGE,        /* something else answers, or hangs up */
+    TT_LINK_OTHER_USER,     /* of a unix socket */
+    TT_LINK_OTHER_SECRET,   /* one side does not take the other's proof */
+    TT_LINK_NO_SECRET       /* it does not prove who it is */
 } tt_link_why;
 /* "it belongs to another job" */
 const char *tt_link_why_text(tt_link_why why);
+/* One side has no secret, or another one: who dials again will not fare better. */
+static inline bool tt_link_is_unproven(tt_link_why why)
+{
+    return why == TT_LINK_UNPROVEN || why == TT_LINK_OTHER_SECRET ||
+           why == TT_LINK_NO_SECRET || why == TT_LINK_OTHER_SEAL;
+}
 
 #define TT_LINK_SAID 48 /* bytes that a purpose may say in the greeting */
 #define TT_LINK_TOKEN 16
@@ -109,14 +120,23 @@ typedef enum tt_link_event_kind {
     TT_LINK_ARRIVED, /* somebody has dialled one of the box's listeners */
     TT_LINK_DIALLED, /* a dial of the box's has come through */
     TT_LINK_MET,     /* the other side's dial was the one that stays; its link
-                        has arrived or will be next; fd is -1 */
-    TT_LINK_FAILED   /* a dial has not; fd is -1 */
+                        has arrived or will be next; it has no stream */
+    TT_LINK_FAILED   /* a dial has not; no stream either */
 } tt_link_event_kind;
+
+/* The bytes of a link: the socket itself, or a layer over it (see the end). */
+typedef struct tt_link_stream {
+    int fd;                            /* -1: closed */
+    const struct tt_link_layer *layer; /* NULL: the socket itself */
+    void *state;                       /* the layer's */
+} tt_link_stream;
 
 /* What comes into a box. */
 typedef struct tt_link_event {
     tt_link_event_kind kind;
-    int fd;             /* the taker's: non-blocking, close-on-exec, watched */
+    /* The taker's; its socket is non-blocking, close-on-exec and watched. It has a
+     * layer where there is a trust, and neither side wants it bare. */
+    tt_link_stream stream;
     void *arg;          /* of the dial, or of the listener */
     tt_link_dial *dial; /* its outcome; it still wants tt_link_dial_end() */
     tt_link_listener *listener;
@@ -155,11 +175,16 @@ typedef struct tt_link_listen_opts {
     uint32_t purposes; /* TT_LINK_FOR(..) | ..; all others are refused */
     /* Who listens; none (all zero): whoever dials cannot mean somebody else. */
     tt_link_id self;
-    uint64_t job;   /* 0: every job's */
-    bool needs_job; /* the dialler must name it; false: or none */
+    uint64_t job; /* the dialler must name it; 0: every job's, or none */
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
+    /* Who comes by a network proves itself by it, and so does this side; NULL: nobody
+     * has to. Unix sockets need none: the kernel tells the user. */
+    tt_trust *trust;
+    /* After the greeting the bytes are the socket's own: nothing is sealed any more
+     * (measurements). Both sides must say so. */
+    bool is_bare;
     void *arg;
 
     /* Where. (1) `fd` > 0: this socket, which listens already; it is copied.
@@ -300,9 +325,11 @@ typedef struct tt_link_dial_opts {
     uint32_t strand;
     tt_link_id self;              /* who dials */
     tt_link_id to;                /* all zero: whoever listens there */
-    uint64_t job;                 /* 0: whichever */
+    uint64_t job;                 /* 0: none */
     uint8_t token[TT_LINK_TOKEN]; /* the listener's */
     uint8_t said[TT_LINK_SAID];
+    tt_trust *trust; /* as the listener's */
+    bool is_bare;    /* as the listener's */
     void *arg;
     const tt_link_way *ways; /* copied */
     uint32_t n_ways, first;  /* the first one to try */
@@ -347,14 +374,9 @@ void tt_link_tries(const tt_link_dial *dial, char *out, size_t size);
 
 /* --------------------------------------------------------------- stream -- */
 
-/* The bytes of a finished link. One layer, so that a seal (TLS) or a fault
- * (tests) can come between. Who takes the descriptor itself (shm, start-up, the
- * probe) has no layer. What a frame is, its owner says. Not locked. */
-typedef struct tt_link_stream {
-    int fd;                            /* -1: closed */
-    const struct tt_link_layer *layer; /* NULL: the socket itself */
-    void *state;                       /* the layer's */
-} tt_link_stream;
+/* A layer comes between a stream and its owner: the seal (TLS), or a fault (tests).
+ * What a frame is, the owner says. Not locked. A layer may lie on another one: it
+ * keeps the stream as it was, and calls that. */
 
 /* All as the system calls: a count, or -1 and errno. send: less than was given,
  * and EAGAIN, mean that the socket is full, so a poll tells when it is not. recv:
@@ -363,7 +385,9 @@ typedef struct tt_link_layer {
     ssize_t (*send)(tt_link_stream *s, const struct iovec *iov, int n_iov);
     ssize_t (*recv)(tt_link_stream *s, const struct iovec *iov, int n_iov);
     size_t (*pending)(const tt_link_stream *s);
-    void (*close)(tt_link_stream *s);
+    size_t (*unsent)(const tt_link_stream *s);
+    bool (*end)(tt_link_stream *s);   /* all but the shutdown() itself */
+    void (*close)(tt_link_stream *s); /* all but the descriptor */
 } tt_link_layer;
 
 void tt_link_stream_open(tt_link_stream *s, int fd); /* takes fd */
@@ -374,13 +398,27 @@ ssize_t tt_link_send(tt_link_stream *s, const struct iovec *iov, int n_iov);
 ssize_t tt_link_recv(tt_link_stream *s, const struct iovec *iov, int n_iov);
 /* Bytes that have been read from the socket but not handed out: a poll does not
  * tell of them, so ask before sleeping. */
-size_t tt_link_pending(const tt_link_stream *s);
+static inline size_t tt_link_pending(const tt_link_stream *s)
+{
+    return s->layer ? s->layer->pending(s) : 0;
+}
+/* Bytes that send() has taken, but the socket has not: poll for POLLOUT, and then
+ * send again, if need be nothing (n_iov 0). */
+static inline size_t tt_link_unsent(const tt_link_stream *s)
+{
+    return s->layer ? s->layer->unsent(s) : 0;
+}
 /* All of len bytes, waiting for it: 0, or errno (ETIMEDOUT at the deadline; EPIPE
  * when the other side has ended its stream). */
 int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
                       uint64_t deadline_ns);
 int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
                      uint64_t deadline_ns);
+/* Nothing more will be sent: the other side reads what was, and then the end. False:
+ * what is unsent must go first; again then. */
+bool tt_link_end(tt_link_stream *s);
 void tt_link_stream_close(tt_link_stream *s);
+/* strerror(), but for what the seal says: EBADMSG, EACCES. */
+const char *tt_link_error_text(int err);
 
 #endif

@@ -36,16 +36,11 @@ ssize_t tt_link_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
     return n;
 }
 
-size_t tt_link_pending(const tt_link_stream *s)
-{
-    return s->layer ? s->layer->pending(s) : 0;
-}
-
 int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
                       uint64_t deadline_ns)
 {
     struct iovec rest = {(void *)(uintptr_t)buf, len};
-    while (rest.iov_len > 0) {
+    while (rest.iov_len > 0 || tt_link_unsent(s) > 0) {
         ssize_t n = tt_link_send(s, &rest, 1);
         if (n >= 0) {
             rest.iov_base = (char *)rest.iov_base + n;
@@ -78,6 +73,26 @@ int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
         }
     }
     return 0;
+}
+
+bool tt_link_end(tt_link_stream *s)
+{
+    if (s->layer && !s->layer->end(s))
+        return false;
+    shutdown(s->fd, SHUT_WR);
+    return true;
+}
+
+const char *tt_link_error_text(int err)
+{
+    switch (err) {
+    case EBADMSG:
+        return "bytes were changed on their way: a seal is broken";
+    case EACCES:
+        return "it does not take this side's secret or certificate";
+    default:
+        return tt_errno_text(err);
+    }
 }
 
 void tt_link_stream_close(tt_link_stream *s)

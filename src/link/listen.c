@@ -247,6 +247,7 @@ static void free_listener(tt_link_listener *l)
 {
     const tt_mem *mem = l->box->mem;
     close_ears(l);
+    tt_trust_close(l->trust);
     tt_free(mem, l->ears, TT_LINK_EARS, sizeof(*l->ears));
     tt_free(mem, l, 1, sizeof(*l));
 }
@@ -263,10 +264,11 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
     l->box = box;
     l->arg = o->arg;
     l->most_waiting = o->most_waiting;
+    l->trust = tt_trust_ref(o->trust);
+    l->is_bare = o->is_bare || tt_trust_is_plain(o->trust);
     l->terms = (tt_greet_terms){.purposes = o->purposes,
                                 .self = o->self,
                                 .job = o->job,
-                                .needs_job = o->needs_job,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
     l->ears = tt_new(box->mem, TT_LINK_EARS, sizeof(*l->ears));

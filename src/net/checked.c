@@ -63,9 +63,9 @@
 typedef enum word { NO_WORD, STATE, AGAIN, END } word;
 
 typedef struct head {
-    tt_msg m;     /* of a word: kind, len of its text, slice: as seq, when all that
+    tt_msg m; /* of a word: kind, len of its text, slice: as seq, when all that
                      waits has been sent */
-    uint32_t seq; /* its number; of a word: of the next message */
+    uint32_t seq;  /* its number; of a word: of the next message */
     uint32_t next; /* that is expected of the other side */
     uint32_t data_crc;
     uint32_t crc; /* of what is before it */
@@ -95,13 +95,13 @@ typedef struct checked_conn {
     struct checked_conn *next_live;
     bool is_lost, has_ended;
     bool is_repeated; /* what was not confirmed then */
-    bool is_broken; /* out of memory: to be lost */
+    bool is_broken;   /* out of memory: to be lost */
     /* Sending, by number: confirmed <= at <= end <= first + WINDOW. */
-    sent *ring;                           /* [WINDOW] */
-    uint32_t first, confirmed, at, end;   /* at: to be handed below */
-    bool is_half;                         /* the head of `at` was */
-    bool is_full;                         /* what is below took nothing more */
-    uint32_t lent[MOST_LENT];             /* numbers, a ring */
+    sent *ring;                         /* [WINDOW] */
+    uint32_t first, confirmed, at, end; /* at: to be handed below */
+    bool is_half;                       /* the head of `at` was */
+    bool is_full;                       /* what is below took nothing more */
+    uint32_t lent[MOST_LENT];           /* numbers, a ring */
     uint32_t first_lent, n_lent;
     word word; /* that is to be said */
     char last_words[SMALL];
@@ -123,7 +123,7 @@ typedef struct checked_net {
     tt_net_ops ops; /* base.ops */
     const tt_net_ops *row;
     tt_net *below;
-    checked_conn *live; /* all that are not closed */
+    checked_conn *live;   /* all that are not closed */
     unsigned char *trash; /* a payload that nobody wants */
 } checked_net;
 
@@ -183,8 +183,7 @@ static bool say(checked_conn *conn)
                       .kind = (uint8_t)conn->word,
                       .len = len,
                       .slice = conn->end};
-    head h = make_head(conn, &m, conn->at,
-                       tt_crc32c(0, conn->last_words, len));
+    head h = make_head(conn, &m, conn->at, tt_crc32c(0, conn->last_words, len));
     if (!send_head(conn, &h, conn->last_words, len))
         return false;
     conn->word = NO_WORD;
@@ -369,6 +368,8 @@ static void give_up(checked_conn *conn, const char *what)
 static void on_wrong(checked_conn *conn, const tt_msg *m)
 {
     char what[128];
+    if (!m && conn->h.m.magic == TT_MSG_MAGIC && conn->h.seq == conn->next)
+        m = &conn->h.m; /* its head has come before */
     describe(conn, m, what, sizeof(what));
     if (conn->n_bad++ > 0) {
         give_up(conn, what);
@@ -599,8 +600,8 @@ static tutti_err begin(checked_conn *conn)
     if (!conn->ring)
         return TUTTI_ENOMEM;
     conn->below = (tt_conn *)(void *)((char *)conn + ALIGN(sizeof(*conn)));
-    *conn->below = (tt_conn){
-        .net = net->below, .peer = conn, .rank = conn->base.rank};
+    *conn->below =
+        (tt_conn){.net = net->below, .peer = conn, .rank = conn->base.rank};
     conn->next_live = net->live;
     net->live = conn;
     return TUTTI_OK;
@@ -765,8 +766,8 @@ static void checked_fini(tt_net *base)
 static bool checked_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
 {
     const checked_conn *conn = (checked_conn *)base;
-    return conn->below && net_of(conn)->row->within->grant(conn->below, mine,
-                                                           out);
+    return conn->below &&
+           net_of(conn)->row->within->grant(conn->below, mine, out);
 }
 
 static void checked_withdraw(tt_conn *base, const tt_buffers *mine,
@@ -788,8 +789,7 @@ static bool checked_reach(tt_conn *base, const tt_grant *theirs,
 static bool checked_hold(tt_conn *base, uint64_t number)
 {
     const checked_conn *conn = (checked_conn *)base;
-    return conn->below &&
-           net_of(conn)->row->within->hold(conn->below, number);
+    return conn->below && net_of(conn)->row->within->hold(conn->below, number);
 }
 
 static void checked_release(tt_conn *base)

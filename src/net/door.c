@@ -26,6 +26,7 @@ tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
     if (!err && tt_link_id_is_none(&net->id))
         err = tt_link_id_make(&net->id, diag);
     o->self = net->id;
+    o->trust = door->trust = tt_trust_ref(net->trust);
     if (!err)
         err = tt_random(o->token, sizeof(o->token), diag);
     o->has_token = true;
@@ -40,6 +41,8 @@ void tt_door_close(tt_door *door)
 {
     tt_link_box_close(door->box);
     door->box = NULL;
+    tt_trust_close(door->trust);
+    door->trust = NULL;
 }
 
 size_t tt_door_address(const tt_door *door, uint32_t number, void *buf)

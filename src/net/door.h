@@ -9,6 +9,7 @@
 typedef struct tt_door {
     tt_link_box *box; /* of net->fd: its events have net as data.ptr */
     tt_link_card card;
+    tt_trust *trust; /* for dials: as net->trust was */
 } tt_door;
 
 /* Listens as o says, under the net's id and a token that nobody else has. What a failure

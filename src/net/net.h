@@ -103,6 +103,8 @@ struct tt_net {
     const tt_mem *mem;
     const tt_settings *settings;
     tt_regions *regions; /* memory that peers may map; NULL: none */
+    struct tt_trust
+        *trust; /* who is let in (link/trust.h); borrowed by open() */
     uint32_t rank, n_ranks;
     /* Of this process, by which others know that it was not started again; none:
      * open() makes one. */
@@ -181,6 +183,8 @@ typedef struct tt_net_ops {
     /* It may come up on one side only, and only where both sides dial: all ranks
      * do so at the start, and the core compares what both sides say. */
     bool may_miss;
+    /* It lets anybody in and sends in clear, whatever net->trust is. */
+    bool has_no_trust;
     /* TUTTI_TRANSPORTS=auto: whether this host has what the transport is for.
      * NULL: always. */
     bool (*is_wanted)(void);

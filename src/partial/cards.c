@@ -55,6 +55,7 @@ static tutti_err open_net(tt_worker *w, int row, tutti_diag *diag)
                        .mem = &w->mem,
                        .settings = &w->settings,
                        .regions = w->o.regions,
+                       .trust = w->o.trust,
                        .id = w->process,
                        .rank = w->id,
                        .n_ranks = w->n,

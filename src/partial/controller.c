@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "link/link.h"
 #include "partial/talk.h"
 
@@ -55,6 +56,7 @@ struct tt_controller {
     tt_link_box *box; /* workers that come */
     tt_link_listener *listener;
     tt_link_listener *nest; /* a unix socket; NULL: none */
+    uint64_t origin;        /* in the ids of groups */
     tt_rule *rule;
     tt_str log;
     char log_name[256]; /* for messages */
@@ -258,7 +260,7 @@ static void join_guest(tt_controller *c, guest *g, const tt_join *join)
     tt_rule_join(c->rule, worker, place_of(join), flags, tt_now_ns(),
                  &is_newcomer);
     tt_welcome welcome = {
-        .token = c->o.token,
+        .origin = c->origin,
         .liveness_ns = c->o.liveness_ns,
         .n = c->o.rule.n,
         .incarnation = tt_rule_incarnation(c->rule, worker),
@@ -272,17 +274,17 @@ static void join_guest(tt_controller *c, guest *g, const tt_join *join)
              c->n_here, c->o.rule.n);
 }
 
-static void add_guest(tt_controller *c, int fd, const tt_join *join)
+static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
 {
     guest *g = tt_new(&c->mem, 1, sizeof(*g));
     if (g)
         g->knows = tt_new(&c->mem, n_words(c), sizeof(uint64_t));
     if (!g || !g->knows) {
         tt_free(&c->mem, g, 1, sizeof(*g));
-        tt_fork_close(&fd);
+        tt_link_stream_close(&s);
         return;
     }
-    tt_pipe_open(&g->pipe, &c->mem, fd);
+    tt_pipe_open(&g->pipe, &c->mem, s);
     g->worker = TT_NONE;
     g->heard_ns = tt_now_ns();
     g->next = c->guests;
@@ -297,7 +299,7 @@ static void take_arrivals(tt_controller *c)
     tt_join join;
     while (tt_link_box_take(c->box, &link)) {
         memcpy(&join, link.who.said, sizeof(join));
-        add_guest(c, link.fd, &join);
+        add_guest(c, link.stream, &join);
     }
 }
 
@@ -322,8 +324,7 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
     uint64_t group = head->number;
     if (!well && tt_rule_group_of(c->rule, g->worker) == group) {
         char text[TT_TALK_TEXT];
-        snprintf(text, sizeof(text), "%.*s", (int)head->len,
-                 (const char *)payload);
+        tt_err_hear((const char *)payload, head->len, text, sizeof(text));
         tell_broken(c, g->worker, group, head->flags, text);
     }
     return tt_rule_done(c->rule, g->worker, group, well, tt_now_ns()) ==
@@ -364,7 +365,9 @@ static bool hear(tt_controller *c, guest *g, const tt_talk *head,
         g->is_gone = true;
         return true;
     case TT_TALK_BEAT:
-        say(g, TT_TALK_BEAT, 0, NULL);
+        /* Where something waits already it would be no news. */
+        if (!tt_pipe_has_unsent(&g->pipe))
+            say(g, TT_TALK_BEAT, 0, NULL);
         return true;
     default:
         return false;
@@ -560,6 +563,7 @@ static tutti_err listen_for_workers(tt_controller *c, tutti_diag *diag)
     tt_link_ear ear = {.dev = NULL};
     tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_CONTROLLER),
                              .job = c->o.token,
+                             .trust = c->o.trust,
                              .is_local = c->o.is_local,
                              .interfaces = c->o.interfaces};
     if (c->o.listen) {
@@ -646,6 +650,8 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
     pthread_condattr_destroy(&steady);
     tt_rule_up up = {decided, c};
     tutti_err err = tt_rule_create(&o->rule, &up, &c->mem, &c->rule, diag);
+    if (!err)
+        err = tt_random(&c->origin, sizeof(c->origin), diag);
     if (!err) {
         c->o.rule = *tt_rule_opts_of(c->rule);
         c->message_bytes = sizeof(tt_group_head) +
@@ -661,6 +667,7 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
         err = open_fds(c, diag);
     c->o.log = c->o.ports = c->o.interfaces = NULL; /* the caller's */
     c->o.listen = NULL;
+    c->o.trust = NULL;
     if (!err)
         err = start(c, diag);
     if (err)

@@ -19,8 +19,11 @@ typedef struct tt_controller_opts {
     const tt_addr *listen;
     bool is_local;
     const char *interfaces;
-    const char *ports;    /* TUTTI_PORT_RANGE; NULL: any */
-    uint64_t token;       /* of the job; 0: any worker may come */
+    const char *ports; /* TUTTI_PORT_RANGE; NULL: any */
+    /* Who is let in (link/trust.h): anybody who has it, where it is given; else
+     * who knows the token; 0: every worker may come. */
+    struct tt_trust *trust; /* borrowed for the call */
+    uint64_t token;
     uint64_t liveness_ns; /* 0: silence never means death */
     const char *log;      /* file for the log of events and groups, or NULL */
 } tt_controller_opts;

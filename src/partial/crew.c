@@ -2,7 +2,7 @@
  * crew.c - the group that a worker is in.
  *
  * Team       A group of several is a light team of the engine's (engine.h), by the
- *            controller's token and the group's number; its members are the
+ *            controller's own and the group's number; its members are the
  *            workers' numbers. It fails alone, and the connections stay.
  * All or nothing  Every buffer is averaged in a copy, the library's or the
  *            program's own. The buffers themselves are written in one go, at this
@@ -112,7 +112,7 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     tt_crew *c = &w->crew;
     tutti_err err = read_group(w, head, payload);
     const tt_group_opts opts = {
-        .origin = w->token, .number = c->id, .members = c->workers, .n = c->n};
+        .origin = w->origin, .number = c->id, .members = c->workers, .n = c->n};
     if (!err && c->n > 1)
         err = tt_group_create(w->mesh, &opts, &c->team);
     if (err)

@@ -94,7 +94,7 @@ struct tt_worker {
     /* The controller. */
     tt_pipe pipe;
     char where[TT_SOCK_TEXT];
-    uint64_t token, liveness_ns, heard_ns, said_ns, turn_ns;
+    uint64_t origin, liveness_ns, heard_ns, said_ns, turn_ns;
     uint32_t id, n, incarnation;
     bool is_newcomer, is_dynamic;
     tutti_err err; /* lost */

@@ -11,6 +11,9 @@
 /* More than this unsent: the other side does not read. */
 static const size_t most_unsent = (size_t)64 << 20;
 static const size_t read_bytes = 16384;
+/* Then it is somebody else's turn: who sends faster than it is heard would fill
+ * memory. */
+static const size_t most_at_once = 256 * 1024;
 
 tt_talk tt_talk_head(tt_talk_kind kind, uint64_t number, size_t len)
 {
@@ -45,10 +48,9 @@ bool tt_card_is_sound(const void *bytes, size_t len)
 
 /* ------------------------------------------------------------------ pipe -- */
 
-void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd)
+void tt_pipe_open(tt_pipe *p, const tt_mem *mem, tt_link_stream s)
 {
-    *p = (tt_pipe){.mem = mem};
-    tt_link_stream_open(&p->s, fd);
+    *p = (tt_pipe){.mem = mem, .s = s};
 }
 
 void tt_pipe_close(tt_pipe *p)
@@ -95,9 +97,14 @@ static void forget_unsent(tt_pipe *p)
     p->out_at = p->out_len = 0;
 }
 
+bool tt_pipe_has_unsent(const tt_pipe *p)
+{
+    return p->out_at < p->out_len || (!p->is_deaf && tt_link_unsent(&p->s) > 0);
+}
+
 bool tt_pipe_flush(tt_pipe *p)
 {
-    while (p->s.fd >= 0 && !p->is_broken && p->out_at < p->out_len) {
+    while (p->s.fd >= 0 && !p->is_broken && tt_pipe_has_unsent(p)) {
         const struct iovec iov = {p->out + p->out_at, p->out_len - p->out_at};
         ssize_t n = tt_link_send(&p->s, &iov, 1);
         if (n >= 0)
@@ -119,6 +126,7 @@ void tt_pipe_fill(tt_pipe *p)
         p->in_len -= p->in_at;
         p->in_at = 0;
     }
+    const size_t before = p->in_len;
     while (p->s.fd >= 0 && !p->is_broken) {
         if (tt_grow(p->mem, (void **)(void *)&p->in, &p->in_cap,
                     p->in_len + read_bytes, 1)) {
@@ -133,7 +141,9 @@ void tt_pipe_fill(tt_pipe *p)
             p->is_broken = true;
         else
             p->in_len += (size_t)n;
-        if (n < (ssize_t)read_bytes && tt_link_pending(&p->s) == 0)
+        bool is_enough = n < (ssize_t)read_bytes ||
+                         p->in_len - before >= most_at_once;
+        if (is_enough && tt_link_pending(&p->s) == 0)
             return;
     }
 }

@@ -64,7 +64,8 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_CHECKED 4 /* tt_join: by TUTTI_CHECK; all workers alike */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
 
-/* In the greeting, whose job is the token. */
+/* In the greeting, whose job is the token: the worker tells it, the controller
+ * tells it nobody. */
 typedef struct tt_join {
     uint64_t host; /* equal for workers of one host */
     uint32_t who;  /* its number, or TT_NONE: any */
@@ -77,7 +78,7 @@ typedef struct tt_join {
 _Static_assert(sizeof(tt_join) == 32, "as sent");
 
 typedef struct tt_welcome {
-    uint64_t token;
+    uint64_t origin;      /* the controller, in the ids of groups; no secret */
     uint64_t liveness_ns; /* silence means death; 0: it does not */
     uint32_t n, incarnation;
     uint32_t is_newcomer, is_dynamic;
@@ -134,13 +135,14 @@ typedef struct tt_pipe {
     bool is_broken;
 } tt_pipe;
 
-void tt_pipe_open(tt_pipe *p, const tt_mem *mem, int fd);
+void tt_pipe_open(tt_pipe *p, const tt_mem *mem, tt_link_stream s);
 void tt_pipe_close(tt_pipe *p);
 /* Appends; a pipe that nobody empties, or that memory fails, is broken. */
 void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload);
+bool tt_pipe_has_unsent(const tt_pipe *p);
 /* Writes what it can; true: nothing is left. */
 bool tt_pipe_flush(tt_pipe *p);
-/* Reads what is there. */
+/* Reads what is there, or a part of much. */
 void tt_pipe_fill(tt_pipe *p);
 /* The next message, and its payload until the next call here; false: there is
  * none. One of more than most_len, or nonsense, breaks the pipe. */

@@ -58,7 +58,8 @@ static tutti_err refused(const tt_worker *w, tt_link_stream *s,
     char text[TT_TALK_TEXT] = "";
     size_t len = head->len < sizeof(text) ? head->len : sizeof(text) - 1;
     if (tt_link_read_all(s, text, len, deadline) != 0)
-        text[0] = '\0';
+        len = 0;
+    tt_err_hear(text, len, text, sizeof(text));
     tutti_err err = (tutti_err) - (int64_t)head->number;
     if (err >= 0 || head->number > 1000)
         err = TUTTI_EBOOT;
@@ -94,7 +95,8 @@ static tutti_err hear_welcome(const tt_worker *w, tt_link_stream *s,
     if (why != 0) {
         tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
                 w->where,
-                why == EPIPE ? "it closed the connection" : strerror(why));
+                why == EPIPE ? "it closed the connection"
+                             : tt_link_error_text(why));
         return TUTTI_AGAIN;
     }
     if (!tt_talk_is_sound(&head, TT_TALK_TEXT)) {
@@ -139,7 +141,7 @@ static tutti_err settle(tt_worker *w, const tt_pipe *pipe,
     w->incarnation = welcome->incarnation;
     w->is_newcomer = welcome->is_newcomer;
     w->is_dynamic = welcome->is_dynamic;
-    w->token = welcome->token;
+    w->origin = welcome->origin;
     w->liveness_ns = welcome->liveness_ns;
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
     w->pipe = *pipe;
@@ -158,6 +160,12 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
                        "the controller at %s refuses: this controller is "
                        "another job's",
                        w->where);
+    if (tt_link_is_unproven(o->why))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "this worker and the controller at %s share no secret: "
+                       "%s; give both the same TUTTI_SECRET_FILE and "
+                       "TUTTI_ENCRYPT",
+                       w->where, tt_link_outcome_text(o));
     if (o->why == TT_LINK_UNGREETED)
         tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
                 w->where, strerror(ETIMEDOUT));
@@ -175,9 +183,9 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
     return TUTTI_AGAIN;
 }
 
-/* A connection to the controller, which knows who comes; *fd is the caller's. */
+/* A connection to the controller, which knows who comes; *out is the caller's. */
 static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
-                      bool is_current, uint64_t deadline, int *fd,
+                      bool is_current, uint64_t deadline, tt_link_stream *out,
                       tutti_diag *diag)
 {
     const tt_join join = join_of(w, is_current);
@@ -186,6 +194,7 @@ static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
     uint64_t left = now < deadline ? deadline - now : 0;
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
                            .job = w->o.token,
+                           .trust = w->o.trust,
                            .ways = &way,
                            .n_ways = 1,
                            .n_rounds = 1,
@@ -200,7 +209,7 @@ static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
         return err;
     while (!tt_link_box_take(box, &link)) /* it has a deadline itself */
         tt_link_box_wait(box, UINT64_MAX);
-    *fd = link.fd;
+    *out = link.stream;
     if (link.kind != TT_LINK_DIALLED) {
         tt_link_outcome outcome = tt_link_dial_outcome(d, 0);
         err = judge(w, &outcome, diag);
@@ -215,7 +224,7 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
     tt_welcome welcome;
     tt_pipe pipe;
     uint32_t id = 0;
-    int fd = -1;
+    tt_link_stream s = {.fd = -1};
     uint64_t soon = tt_now_ns() + try_ns;
     if (soon > deadline)
         soon = deadline;
@@ -223,8 +232,8 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
         snprintf(w->where, sizeof(w->where), "this host");
     else
         tt_addr_text(to, w->where);
-    tutti_err err = dial(w, box, to, is_current, soon, &fd, diag);
-    tt_pipe_open(&pipe, &w->mem, fd);
+    tutti_err err = dial(w, box, to, is_current, soon, &s, diag);
+    tt_pipe_open(&pipe, &w->mem, s);
     if (!err)
         err = hear_welcome(w, &pipe.s, soon, &welcome, &id, diag);
     if (!err)
@@ -296,16 +305,18 @@ void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload)
 static void hear_refusal(tt_worker *w, const tt_talk *head,
                          const unsigned char *payload)
 {
+    char text[TT_TALK_TEXT];
     tutti_err err = head->number > 0 && head->number < 1000
                         ? (tutti_err) - (int64_t)head->number
                         : TUTTI_EPEER;
-    tt_worker_lose(w, err, "%.*s (controller at %s)", (int)head->len,
-                   (const char *)payload, w->where);
+    tt_err_hear((const char *)payload, head->len, text, sizeof(text));
+    tt_worker_lose(w, err, "%s (controller at %s)", text, w->where);
 }
 
 static void hear(tt_worker *w, const tt_talk *head,
                  const unsigned char *payload)
 {
+    char text[TT_TALK_TEXT];
     switch (head->kind) {
     case TT_TALK_CARD:
         if (tt_cards_hear(w, head, payload))
@@ -320,11 +331,12 @@ static void hear(tt_worker *w, const tt_talk *head,
                            w->where);
         break;
     case TT_TALK_BROKEN:
-        if (head->number == w->crew.id && head->len < TT_TALK_TEXT)
+        tt_err_hear((const char *)payload, head->len, text, sizeof(text));
+        if (head->number == w->crew.id)
             tt_crew_break(w,
                           head->flags & TT_TALK_DIFFERS ? TUTTI_EMISMATCH
                                                         : TUTTI_EPEER,
-                          true, "%.*s", (int)head->len, (const char *)payload);
+                          true, "%s", text);
         break;
     case TT_TALK_REFUSE:
         hear_refusal(w, head, payload);

@@ -81,16 +81,18 @@ static void *thread_main(void *arg)
     tt_worker *w = arg;
     pthread_mutex_lock(&w->lock);
     while (!w->stops) {
-        const bool has_more = w->pipe.out_at < w->pipe.out_len;
+        const bool has_more = tt_pipe_has_unsent(&w->pipe);
+        const bool has_read = tt_link_pending(&w->pipe.s) > 0;
         struct pollfd fds[2] = {
             {.fd = w->wake_fd, .events = POLLIN},
             {.fd = w->pipe.s.fd,
              .events = (short)(POLLIN | (has_more ? POLLOUT : 0))}};
-        int ms = wait_ms(w);
+        int ms = has_read ? 0 : wait_ms(w);
         pthread_mutex_unlock(&w->lock);
         int n = poll(fds, 2, ms);
         pthread_mutex_lock(&w->lock);
-        turn(w, n > 0 && fds[0].revents != 0, n > 0 && fds[1].revents != 0);
+        turn(w, n > 0 && fds[0].revents != 0,
+             has_read || (n > 0 && fds[1].revents != 0));
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -121,6 +123,7 @@ static tutti_err copy_opts(tt_worker *w, const tt_worker_opts *o,
                            tutti_diag *diag)
 {
     w->o = *o;
+    w->o.trust = tt_trust_ref(o->trust);
     w->settings = *o->settings;
     tt_addr *copy = tt_new(&w->mem, o->n_controllers, sizeof(*copy));
     if (!copy)
@@ -140,6 +143,7 @@ static void free_worker(tt_worker *w)
     tt_spares_fini(&w->spares);
     tt_pipe_close(&w->pipe);
     tt_fork_close(&w->wake_fd);
+    tt_trust_close(w->o.trust);
     tt_free(&mem, (void *)(uintptr_t)w->o.controllers, w->o.n_controllers,
             sizeof(*w->o.controllers));
     pthread_mutex_destroy(&w->lock);

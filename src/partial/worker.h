@@ -46,10 +46,11 @@ typedef struct tt_worker_opts {
     /* Where the controller may be; tried in this order. Copied. */
     const tt_addr *controllers;
     uint32_t n_controllers;
-    uint32_t worker;     /* TT_NONE: the controller chooses */
-    uint32_t n_workers;  /* 0: as the controller says */
-    uint64_t token;      /* of the job; 0: any */
-    bool is_local;       /* all workers are on this host */
+    uint32_t worker;        /* TT_NONE: the controller chooses */
+    uint32_t n_workers;     /* 0: as the controller says */
+    struct tt_trust *trust; /* as the controller's; one more owner */
+    uint64_t token;         /* likewise; 0: it knows none */
+    bool is_local;          /* all workers are on this host */
     uint32_t site;       /* equal for workers near each other; 0: not known */
     bool is_current;     /* it has the weights of the others */
     bool goes_ahead;     /* it computes while its group averages */

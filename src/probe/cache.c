@@ -8,8 +8,9 @@
  *     # checksum 0123456789abcdef       of all bytes before this line
  *
  * It is a topology file, and serves as one. Nothing in it is trusted: who
- * finds it damaged, or of other hosts, says so and measures again, and the
- * new file takes its place at once (rename), so nobody reads half of one.
+ * finds it damaged, of other hosts, or a file that another user could have
+ * written, says so and measures again, and the new file takes its place at once
+ * (rename), so nobody reads half of one.
  * Two jobs that begin at the same time would see half of the network each: the
  * one waits until the other has measured. A lock (flock) on a file beside it says
  * so, and ends with its process. Of those that cannot lock the last one stays.
@@ -144,23 +145,32 @@ void tt_probe_cache_unlock(const char *dir, uint64_t fingerprint, int lock)
 
 /* --------------------------------------------------------------- reading -- */
 
+/* A regular file that only this user or root can have written. Returns 0, or
+ * errno: EPERM where another user could. */
+static int check_file(int fd, struct stat *st)
+{
+    if (fstat(fd, st) != 0)
+        return errno;
+    if (!S_ISREG(st->st_mode))
+        return S_ISDIR(st->st_mode) ? EISDIR : EINVAL;
+    if ((st->st_uid != geteuid() && st->st_uid != 0) ||
+        (st->st_mode & (S_IWGRP | S_IWOTH)))
+        return EPERM;
+    return st->st_size > (off_t)most_bytes ? EFBIG : 0;
+}
+
 /* Returns 0, or errno; ENOENT where there is none. The caller frees *text,
  * of *len + 1 bytes. */
 static int read_file(const char *path, char **text, size_t *len)
 {
-    int why = 0;
-    struct stat st;
+    struct stat st = {0};
     /* A pipe by that name must not make anybody wait. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = open(path,
+                  O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     *text = NULL;
     if (fd < 0)
         return errno;
-    if (fstat(fd, &st) != 0)
-        why = errno;
-    else if (!S_ISREG(st.st_mode))
-        why = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    else if (st.st_size > (off_t)most_bytes)
-        why = EFBIG;
+    int why = check_file(fd, &st);
     size_t want = why ? 0 : (size_t)st.st_size;
     if (!why && !(*text = tt_new(&tt_mem_std, want + 1, 1)))
         why = ENOMEM;
@@ -227,7 +237,9 @@ bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
     if (why == ENOENT)
         return false;
     if (why) {
-        TT_WARN("cannot read %s: %s" MEASURES, path, strerror(why));
+        TT_WARN("cannot read %s: %s" MEASURES, path,
+                why == EPERM ? "users other than this one can write to it"
+                             : strerror(why));
         return false;
     }
     const char *fault = find_fault(text, len, fingerprint);

@@ -148,7 +148,7 @@ static void hear_outcome(tt_calls *r, call *c, const tt_link_event *e)
     if (e->kind == TT_LINK_DIALLED) {
         tt_link_dial_end(c->dial);
         c->dial = NULL;
-        c->fd = e->fd;
+        c->fd = e->stream.fd; /* bare */
         c->until_ns = tt_now_ns() + TALK_NS;
     } else if (is_short && r->n_live > 1) {
         r->again[r->n_again++] = c->number; /* when others have ended */
@@ -229,7 +229,7 @@ static void hear_guest(tt_calls *r, const tt_link_event *e)
         r->heard[w.number] = 1;
     if (r->n_guests == GUESTS)
         drop_guest(r, 0);
-    r->guests[r->n_guests++] = e->fd;
+    r->guests[r->n_guests++] = e->stream.fd;
 }
 
 static bool take_all(tt_calls *r)

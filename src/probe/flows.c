@@ -122,7 +122,7 @@ static void hear_outcome(tt_traffic *f, end *e, const tt_link_event *how)
     }
     tt_link_dial_end(e->dial);
     e->dial = NULL;
-    e->fd = how->fd;
+    e->fd = how->stream.fd; /* bare */
     e->role = SENDER;
     set_option(e->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * PIECE);
 }
@@ -148,10 +148,10 @@ static void hear_guest(tt_traffic *f, const tt_link_event *how)
     const tt_wire_word w = tt_wire_heard(how, &ear);
     end *e = is_expected(f, &w, ear) ? free_end(f) : NULL;
     if (!e) {
-        tt_wire_cut(how->fd);
+        tt_wire_cut(how->stream.fd);
         return;
     }
-    *e = (end){.role = RECEIVER, .fd = how->fd, .flow = w.number};
+    *e = (end){.role = RECEIVER, .fd = how->stream.fd, .flow = w.number};
     if (f->flows[e->flow].window_bytes <= FIXED) /* else it grows as it will */
         set_option(e->fd, SOL_SOCKET, SO_RCVBUF, FIXED);
     set_option(e->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);

@@ -31,6 +31,7 @@ typedef struct tt_probe_job {
     tt_boot *boot; /* borrowed; unusable when the probe has failed */
     uint32_t rank, n_ranks;
     const tt_settings *settings; /* interfaces, ports */
+    struct tt_trust *trust;      /* who is let in (link/trust.h); or NULL */
     uint64_t time_ns;            /* the bound; 0: 10 s */
     tutti_progress_fn progress;  /* rank 0's; percents of 100; or NULL */
     void *progress_ctx;

@@ -50,7 +50,7 @@ static void check_hello(const uint8_t *data, size_t len)
                     hello.kind == TT_GREET_HELLO &&
                     (hello.purpose == TT_LINK_TCP ||
                      hello.purpose == TT_LINK_PROBE) &&
-                    (hello.job == 0 || hello.job == terms.job) &&
+                    hello.job == terms.job &&
                     memcmp(hello.token, terms.token, sizeof(hello.token)) == 0;
     if (why == TT_LINK_WELL && (!is_right || version < TT_GREET_VERSION_MIN ||
                                 version > TT_GREET_VERSION_MAX))

@@ -361,9 +361,9 @@ static tt_sent take(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
     }
     if (k && k == opts->drop_at)
         return TT_LEFT;
-    bool is_spoilt = k && (k == opts->spoil_at ||
-                           tt_rng_below(&conn->rng, 1000) <
-                               opts->spoil_per_1000);
+    bool is_spoilt = k &&
+                     (k == opts->spoil_at ||
+                      tt_rng_below(&conn->rng, 1000) < opts->spoil_per_1000);
     bool is_changed = is_spoilt ||
                       (k && (k == opts->truncate_at || k == opts->flip_at));
     if (k && k == opts->truncate_at)

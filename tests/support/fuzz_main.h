@@ -17,6 +17,10 @@
 int tt_fuzz_main(int argc, char **argv, const char *corpus,
                  int (*one)(const uint8_t *data, size_t len));
 
+/* How many where the command line does not say: 20000 of texts of a kilobyte take
+ * about a second. A driver whose inputs take longer sets less, in its main(). */
+extern size_t tt_fuzz_mutations;
+
 /* Says what is wrong with an input, and aborts. */
 void tt_fuzz_fail(const char *what);
 

@@ -221,7 +221,12 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
     tt_net *net = must(tt_net_new(&as));
     node->net = net;
     node->ops = net->ops;
-    tutti_err err = net->ops->open(net, &node->diag);
+    const tt_trust_opts trust = {
+        .secret = (const uint8_t *)nodes->secret,
+        .n_secret = nodes->secret ? strlen(nodes->secret) : 0};
+    tutti_err err = tt_trust_open(&trust, &net->trust, &node->diag);
+    if (!err)
+        err = net->ops->open(net, &node->diag);
     if (err)
         return err;
     for (uint32_t r = 0; r < nodes->n; r++) {
@@ -382,6 +387,7 @@ static void node_free(tt_node *node)
         free(node->conns[r]);
         free(node->peers[r].place);
     }
+    tt_trust_close(node->net->trust);
     free(node->net);
 }
 

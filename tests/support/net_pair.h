@@ -56,9 +56,10 @@ struct tt_nodes {
     int (*body)(tt_node *node);
     void *arg; /* the body's */
     uint64_t seed;
-    bool is_direct;   /* payloads lie in memory that peers may map */
-    bool is_threads;  /* threads instead of processes */
-    double connect_s; /* deadline of a dial; 0: 30 s */
+    const char *secret; /* of all; NULL: none */
+    bool is_direct;     /* payloads lie in memory that peers may map */
+    bool is_threads;    /* threads instead of processes */
+    double connect_s;   /* deadline of a dial; 0: 30 s */
     /* May change what `rank` sees of the others' addresses. */
     void (*tamper)(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX]);
     tt_dials dials;

@@ -18,6 +18,7 @@
 
 typedef struct rough {
     tt_rough_opts o;
+    tt_link_stream below; /* as it was: the socket, or another layer */
     tt_rng rng;
     uint64_t n_read;
     size_t at, have; /* of buf */
@@ -41,19 +42,18 @@ static bool is_not_now(rough *r)
 /* The kernel says when the socket is full, and tells when it is not any more. */
 static ssize_t rough_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
 {
-    tt_link_stream below = {.fd = s->fd};
-    return tt_link_send(&below, iov, n_iov);
+    rough *r = s->state;
+    return tt_link_send(&r->below, iov, n_iov);
 }
 
 /* What is pending, or what comes with the next read. 1: there is something. */
 static ssize_t fill(tt_link_stream *s)
 {
     rough *r = s->state;
-    tt_link_stream below = {.fd = s->fd};
     const struct iovec iov = {r->buf, BUF};
     if (r->at < r->have)
         return 1;
-    ssize_t n = tt_link_recv(&below, &iov, 1);
+    ssize_t n = tt_link_recv(&r->below, &iov, 1);
     r->at = 0;
     r->have = n > 0 ? (size_t)n : 0;
     return n > 0 ? 1 : n;
@@ -64,7 +64,8 @@ static void spoil(rough *r, unsigned char *bytes, size_t n)
 {
     uint64_t at = r->o.flip_at - 1;
     if (r->o.flip_at > 0 && at >= r->n_read && at - r->n_read < n) {
-        bytes[at - r->n_read] ^= (unsigned char)(1u << tt_rng_below(&r->rng, 8));
+        bytes[at - r->n_read] ^= (unsigned char)(1u
+                                                 << tt_rng_below(&r->rng, 8));
         r->o.flip_at = r->o.flip_each > 0 ? r->o.flip_at + r->o.flip_each : 0;
     }
     r->n_read += n;
@@ -101,17 +102,34 @@ static ssize_t rough_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
 static size_t rough_pending(const tt_link_stream *s)
 {
     const rough *r = s->state;
-    return r->have - r->at;
+    return r->have - r->at + tt_link_pending(&r->below);
+}
+
+static size_t rough_unsent(const tt_link_stream *s)
+{
+    const rough *r = s->state;
+    return tt_link_unsent(&r->below);
+}
+
+static bool rough_end(tt_link_stream *s)
+{
+    rough *r = s->state;
+    return !r->below.layer || r->below.layer->end(&r->below);
 }
 
 static void rough_close(tt_link_stream *s)
 {
-    free(s->state);
+    rough *r = s->state;
+    if (r->below.layer)
+        r->below.layer->close(&r->below);
+    free(r);
 }
 
 static const tt_link_layer layer = {.send = rough_send,
                                     .recv = rough_recv,
                                     .pending = rough_pending,
+                                    .unsent = rough_unsent,
+                                    .end = rough_end,
                                     .close = rough_close};
 
 void tt_rough_put(tt_link_stream *s, const tt_rough_opts *o)
@@ -121,6 +139,7 @@ void tt_rough_put(tt_link_stream *s, const tt_rough_opts *o)
     if (!r)
         abort();
     r->o = *o;
+    r->below = *s;
     r->rng.state = o->seed;
     setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &few, sizeof(few));
     s->state = r;

@@ -6,6 +6,7 @@ and sequence numbers, which count as Gloo's do.
 import os
 import signal
 import sys
+import tempfile
 import time
 from datetime import timedelta
 from functools import partial
@@ -252,6 +253,29 @@ def in_detail(rank, size):
     assert error_of(half) == "SUCCESS"
 
 
+def secrets(rank, size):
+    """A group with a secret of its own, over TCP; and one whose ranks have different
+    ones, who do not meet."""
+    from tutti.torch import Options
+
+    os.environ["TUTTI_TRANSPORTS"] = "tcp"
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "secret")
+
+        def group_of(secret):
+            with open(path, "w", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
+                file.write(secret)
+            options = Options(secret_file=path)
+            return dist.new_group(pg_options=options, timeout=timedelta(seconds=20))
+
+        group = group_of("the secret of this group, 0123456789".replace(" ", "-"))
+        assert total(group, rank) == sum(range(size))
+        # Rank 0 waits in vain, the others are sent away.
+        words = "has not come" if rank == 0 else "it does not know the secret"
+        raises(dist.DistBackendError, words, lambda: group_of(f"the-secret-of-rank-{rank}-0123456789"))
+    raises(TypeError, 'no option "secret"', lambda: Options(secret="x"))
+
+
 def debug():
     """torch reads the level when it is loaded."""
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
@@ -275,6 +299,7 @@ TESTS = [
         "groups split again, refused; errors; sequence numbers",
         partial(ranks.run, partial(in_turn, parts=(splits_again, split_refusals, errors, numbers)), 3),
     ),
+    ("groups with a secret", partial(ranks.run, secrets, 2)),
     ("getError of those that are left", partial(ranks.run, error_of_the_killed, 3, dies=(2,))),
     ("sequence numbers in TORCH_DISTRIBUTED_DEBUG=DETAIL", debug),
 ]

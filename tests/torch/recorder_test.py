@@ -5,6 +5,7 @@ files that the ranks have written when a call timed out.
 
 import os
 import pickle
+import stat
 import subprocess
 import sys
 import tempfile
@@ -80,11 +81,20 @@ def named():
     with tempfile.TemporaryDirectory() as directory:
         more = {"TORCH_FR_DUMP_TEMP_FILE": os.path.join(directory, "calls_"), "TORCH_DISTRIBUTED_DEBUG": "INFO"}
         os.environ.update(more)
+        # Where rank 0 writes somebody else has put a link to a file of this user.
+        victim = os.path.join(tempfile.mkdtemp(dir=directory, suffix=".part"), "victim")
+        with open(victim, "w") as file:
+            file.write("precious")
+        os.symlink(victim, os.path.join(directory, "calls_0.part"))
         try:
             ranks.run(partial(one_does_not_come, directory=directory), 3)
         finally:
             for name in more:
                 del os.environ[name]
+        with open(victim) as file:
+            assert file.read() == "precious"
+        written = os.lstat(os.path.join(directory, "calls_0"))
+        assert stat.S_ISREG(written.st_mode) and written.st_mode & 0o777 == 0o600, written
         text = analysed(directory)
         assert f"missing ranks: {{{ABSENT}}}" in text, text
         assert "gloo:all_reduce" in text and "[[77]]" in text, text

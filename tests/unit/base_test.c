@@ -356,6 +356,24 @@ static void test_errors(void **state)
     assert_string_equal(tutti_version(), version);
 }
 
+/* What others say does not steer a terminal, and ends. */
+static void test_hear(void **state)
+{
+    (void)state;
+    char out[8];
+    tt_err_hear("a\x1b[2Jb\n", 7, out, sizeof(out));
+    assert_string_equal(out, "a?[2Jb?");
+    tt_err_hear("abcdefghij", 10, out, sizeof(out));
+    assert_string_equal(out, "abcdefg");
+    tt_err_hear("abc", 2, out, sizeof(out));
+    assert_string_equal(out, "ab");
+    tt_err_hear("abc", 0, out, sizeof(out));
+    assert_string_equal(out, "");
+    memset(out, 127, sizeof(out));
+    tt_err_hear(out, sizeof(out), out, sizeof(out));
+    assert_string_equal(out, "???????");
+}
+
 static void test_diag(void **state)
 {
     (void)state;
@@ -663,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_heap),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_hear),
         cmocka_unit_test(test_diag),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_parse_bytes),

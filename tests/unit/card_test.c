@@ -47,27 +47,30 @@ static tt_talk hear(int fd, unsigned char payload[4096])
 
 /* ------------------------------------------------------- workers by hand -- */
 
-static tt_controller *open_controller(uint32_t n)
+static tt_controller *open_controller(uint32_t n, uint64_t token)
 {
     tt_controller *c;
     tt_addr at;
     const tt_controller_opts o = {
         .rule = {.n = n, .group_size = n, .start_wait_ns = 20 * TT_NS_PER_S},
-        .listen = &at};
+        .listen = &at,
+        .token = token};
     assert_true(tt_addr_numeric("127.0.0.1", 0, &at));
     assert_int_equal(tt_controller_open(&o, &tt_mem_std, &c, NULL), 0);
     return c;
 }
 
-/* Its number is `who`. */
-static int join(const tt_controller *c, uint32_t who)
+/* The outcome of a worker's dial, which says this token. */
+static tt_link_event dial(const tt_controller *c, uint32_t who, uint64_t token,
+                          tt_link_why *why)
 {
-    unsigned char payload[4096];
     tt_link_way way = {.cost = 0};
     tt_link_dial *d;
     tt_link_event e;
     const tt_join j = {.who = who, .host = 7, .n_cpus = 1 + who};
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
+                           .job = token,
+                           .n_rounds = 1,
                            .ways = &way,
                            .n_ways = 1,
                            .deadline_ns = soon()};
@@ -75,12 +78,22 @@ static int join(const tt_controller *c, uint32_t who)
     memcpy(o.said, &j, sizeof(j));
     assert_int_equal(tt_link_dial_begin(box, &o, &d, NULL), 0);
     assert_true(tt_link_box_wait(box, soon()) && tt_link_box_take(box, &e));
+    *why = tt_link_dial_outcome(d, 0).why;
     tt_link_dial_end(d);
+    return e;
+}
+
+/* Its number is `who`. */
+static int join(const tt_controller *c, uint32_t who)
+{
+    unsigned char payload[4096];
+    tt_link_why why;
+    tt_link_event e = dial(c, who, 0, &why);
     assert_int_equal(e.kind, TT_LINK_DIALLED);
-    tt_talk head = hear(e.fd, payload);
+    tt_talk head = hear(e.stream.fd, payload);
     assert_int_equal(head.kind, TT_TALK_WELCOME);
     assert_int_equal(head.who, who);
-    return e.fd;
+    return e.stream.fd;
 }
 
 typedef struct a_card {
@@ -117,7 +130,7 @@ static void test_controller_refuses_nonsense(void **state)
 {
     (void)state;
     const a_card right = card_of(1, 65536);
-    tt_controller *c = open_controller(8);
+    tt_controller *c = open_controller(8, 0);
     a_card wrong;
     uint32_t who = 0;
     int fd = join(c, who++);
@@ -186,7 +199,7 @@ static void test_cards_are_told_once(void **state)
     const a_card second = card_of(2, 4096);
     const a_card third = card_of(3, 131072);
     const a_card *of[2] = {&first, &second};
-    tt_controller *c = open_controller(2);
+    tt_controller *c = open_controller(2, 0);
     int fd[2] = {join(c, 0), join(c, 1)};
     say_card(fd[0], &first, card_bytes);
     say_card(fd[1], &second, card_bytes);
@@ -210,6 +223,28 @@ static void test_cards_are_told_once(void **state)
     tt_controller_close(c);
 }
 
+/* Who does not know the token is not let in, and nobody is told it. */
+static void test_token_is_asked_for(void **state)
+{
+    (void)state;
+    const uint64_t token = UINT64_C(0x1122334455667788);
+    const uint64_t wrong[] = {0, 1, token + 1};
+    unsigned char payload[4096];
+    tt_link_why why;
+    tt_controller *c = open_controller(2, token);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_int_equal(dial(c, 0, wrong[i], &why).kind, TT_LINK_FAILED);
+        assert_int_equal(why, TT_LINK_OTHER_JOB);
+    }
+    tt_link_event e = dial(c, 0, token, &why);
+    assert_int_equal(e.kind, TT_LINK_DIALLED);
+    tt_talk head = hear(e.stream.fd, payload);
+    assert_int_equal(head.kind, TT_TALK_WELCOME);
+    assert_null(memmem(payload, head.len, &token, sizeof(token)));
+    tt_fork_close(&e.stream.fd);
+    tt_controller_close(c);
+}
+
 /* -------------------------------------------------- a controller by hand -- */
 
 typedef struct lie {
@@ -225,14 +260,15 @@ static void *control(void *arg)
     if (!tt_link_box_wait(box, soon()) || !tt_link_box_take(box, &e))
         return NULL;
     const tt_welcome welcome = {
-        .token = 1, .liveness_ns = 0, .n = 3, .incarnation = 1};
+        .origin = 1, .liveness_ns = 0, .n = 3, .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
-    say(e.fd, head, &welcome);
-    assert_int_equal(hear(e.fd, payload).kind, TT_TALK_CARD);
-    assert_int_equal(hear(e.fd, payload).kind, TT_TALK_ANNOUNCE);
-    say(e.fd, l->head, l->payload);
-    tt_stranger_read_all(e.fd, payload, 1, soon()); /* until it has gone */
-    tt_fork_close(&e.fd);
+    say(e.stream.fd, head, &welcome);
+    assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_CARD);
+    assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_ANNOUNCE);
+    say(e.stream.fd, l->head, l->payload);
+    tt_stranger_read_all(e.stream.fd, payload, 1,
+                         soon()); /* until it has gone */
+    tt_fork_close(&e.stream.fd);
     return NULL;
 }
 
@@ -313,6 +349,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_controller_refuses_nonsense),
         cmocka_unit_test(test_cards_are_told_once),
+        cmocka_unit_test(test_token_is_asked_for),
         cmocka_unit_test(test_worker_refuses_nonsense),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

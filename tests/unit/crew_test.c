@@ -110,8 +110,8 @@ static void test_last_words_are_heard(void **state)
     const unsigned char *payload;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
                      0);
-    tt_pipe_open(&here, &tt_mem_std, fds[0]);
-    tt_pipe_open(&there, &tt_mem_std, fds[1]);
+    tt_pipe_open(&here, &tt_mem_std, (tt_link_stream){.fd = fds[0]});
+    tt_pipe_open(&there, &tt_mem_std, (tt_link_stream){.fd = fds[1]});
     tt_pipe_put(&there, &head, why);
     assert_true(tt_pipe_flush(&there));
     tt_pipe_close(&there);

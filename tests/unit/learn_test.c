@@ -117,6 +117,32 @@ static void test_kept(void **state)
     assert_int_equal(n_warnings, 0);
 }
 
+/* What somebody else could have put there is not read. */
+static void test_not_private(void **state)
+{
+    (void)state;
+    char other[256];
+    keep();
+    assert_int_equal(chmod(path, 0664), 0);
+    is_refused("users other than this one can write to it");
+    assert_int_equal(chmod(path, 0646), 0);
+    is_refused("users other than this one can write to it");
+    keep(); /* takes its place */
+    if (geteuid() == 0) {
+        assert_int_equal(chown(path, 12345, 12345), 0);
+        is_refused("users other than this one can write to it");
+        keep();
+    }
+    snprintf(other, sizeof(other), "%s/elsewhere", top);
+    assert_int_equal(rename(path, other), 0);
+    assert_int_equal(symlink(other, path), 0);
+    is_refused("symbolic links");
+    keep();
+    tutti_topology *kept;
+    assert_true(tt_probe_cache_read(dir, PRINT, 2, &kept));
+    tt_topology_free(kept);
+}
+
 static void test_off(void **state)
 {
     (void)state;
@@ -150,13 +176,7 @@ static void test_of_others(void **state)
     (void)state;
     char other[192];
     keep();
-    snprintf(other, sizeof(other), "%s/0123456789abcdee.topo", dir);
-    assert_int_equal(rename(path, other), 0);
-    assert_int_equal(symlink(other, path), 0);
     tutti_topology *kept;
-    assert_true(tt_probe_cache_read(dir, PRINT, 2, &kept));
-    tt_topology_free(kept);
-    assert_int_equal(unlink(path), 0);
     tt_probe_cache_write(dir, PRINT + 1, network, sizeof(network) - 1);
     snprintf(other, sizeof(other), "%s/0123456789abcdf0.topo", dir);
     assert_int_equal(rename(other, path), 0);
@@ -351,6 +371,7 @@ int main(void)
 #define WITH_DIR(test) cmocka_unit_test_setup_teardown(test, set_up, clean_up)
     const struct CMUnitTest tests[] = {
         WITH_DIR(test_kept),
+        WITH_DIR(test_not_private),
         WITH_DIR(test_off),
         WITH_DIR(test_damaged),
         WITH_DIR(test_of_others),

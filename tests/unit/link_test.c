@@ -113,7 +113,7 @@ static tt_link_dial_opts dial_opts(const side *from, const side *to,
 
 static tt_link_event take(const side *s)
 {
-    tt_link_event link = {.fd = -1};
+    tt_link_event link = {.stream.fd = -1};
     uint64_t until = in_ns(LONG_NS);
     while (!tt_link_box_take(s->box, &link))
         if (!tt_link_box_wait(s->box, until))
@@ -128,24 +128,21 @@ static tt_link_event dial(const side *from, const tt_link_dial_opts *o,
     return take(from);
 }
 
-static void expect_bytes(int from, int to)
+static void expect_bytes(tt_link_stream a, tt_link_stream b)
 {
-    tt_link_stream a, b;
     char got[8] = "";
     struct iovec out[2] = {{(void *)(uintptr_t) "abc", 3},
                            {(void *)(uintptr_t) "defgh", 5}};
     struct iovec in[2] = {{got, 1}, {got + 1, 7}};
-    tt_link_stream_open(&a, from);
-    tt_link_stream_open(&b, to);
     assert_int_equal(tt_link_send(&a, out, 2), 8);
-    assert_true(tt_sock_wait(to, POLLIN, in_ns(LONG_NS)));
+    assert_true(tt_sock_wait(b.fd, POLLIN, in_ns(LONG_NS)));
     assert_int_equal(tt_link_pending(&b), 0);
     assert_int_equal(tt_link_recv(&b, in, 2), 8);
     assert_memory_equal(got, "abcdefgh", 8);
     assert_int_equal(tt_link_recv(&b, in, 1), -1);
     assert_int_equal(errno, EAGAIN);
     tt_link_stream_close(&a);
-    assert_true(tt_sock_wait(to, POLLIN, in_ns(LONG_NS)));
+    assert_true(tt_sock_wait(b.fd, POLLIN, in_ns(LONG_NS)));
     assert_int_equal(tt_link_recv(&b, in, 2), 0);
     tt_link_stream_close(&b);
     assert_int_equal(b.fd, -1);
@@ -172,7 +169,7 @@ static void expect_link(const side *from, const side *to, bool is_unix)
     assert_int_equal(in.who.strand, 3);
     assert_memory_equal(&in.who.id, &from->id, sizeof(from->id));
     assert_memory_equal(in.who.said, "dialler", 7);
-    expect_bytes(in.fd, out.fd);
+    expect_bytes(in.stream, out.stream);
 }
 
 /* ---------------------------------------------------------------- words -- */
@@ -221,14 +218,13 @@ static void test_words(void **state)
     /* Later versions that still speak this one, and nobody in particular. */
     BAD((w.version_min = 1, w.version_max = 9), TT_LINK_WELL);
     assert_int_equal(v, 1);
-    BAD(w.job = 0, TT_LINK_WELL);
+    BAD(w.job = 0, TT_LINK_OTHER_JOB);
     BAD(w.to = (tt_link_id){{0}}, TT_LINK_WELL);
-    tt_greet_terms strict = terms;
+    tt_greet_terms open = terms;
     tt_greet_word none = good;
-    strict.needs_job = true;
-    none.job = 0;
-    assert_int_equal(tt_greet_judge(&good, &strict, &v), TT_LINK_WELL);
-    assert_int_equal(tt_greet_judge(&none, &strict, &v), TT_LINK_OTHER_JOB);
+    open.job = none.job = 0;
+    assert_int_equal(tt_greet_judge(&good, &open, &v), TT_LINK_WELL);
+    assert_int_equal(tt_greet_judge(&none, &open, &v), TT_LINK_WELL);
     /* The other way round. */
     tt_greet_word yes = tt_greet_answer(&good, TT_LINK_WELL, &terms.self, 1);
     assert_int_equal(tt_greet_judge_reply(&yes, &good, &v), TT_LINK_WELL);
@@ -310,7 +306,7 @@ static void test_v6(void **state)
     tt_link_event out = dial(&a, &call, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     tt_link_event in = take(&b);
-    expect_bytes(out.fd, in.fd);
+    expect_bytes(out.stream, in.stream);
     close_side(&a);
     close_side(&b);
 }
@@ -349,7 +345,7 @@ static void test_idle(void **state)
     assert_true(cpu_s() - before < 0.05);
     close(guest);
     close(fd);
-    tt_fork_close(&out.fd);
+    tt_fork_close(&out.stream.fd);
     close_side(&a);
     close_side(&b);
 }
@@ -374,16 +370,16 @@ static void test_packets(void **state)
     tt_link_event in = take(&b);
     int got = -1;
     char text[3];
-    assert_true(tt_fdpass_send(out.fd, "one", 3, &out.fd, 1));
-    assert_true(tt_fdpass_send(out.fd, "two", 3, NULL, 0));
-    assert_true(tt_sock_wait(in.fd, POLLIN, in_ns(LONG_NS)));
-    assert_int_equal(tt_fdpass_recv(in.fd, text, 3, &got, 1), 1);
+    assert_true(tt_fdpass_send(out.stream.fd, "one", 3, &out.stream.fd, 1));
+    assert_true(tt_fdpass_send(out.stream.fd, "two", 3, NULL, 0));
+    assert_true(tt_sock_wait(in.stream.fd, POLLIN, in_ns(LONG_NS)));
+    assert_int_equal(tt_fdpass_recv(in.stream.fd, text, 3, &got, 1), 1);
     assert_memory_equal(text, "one", 3);
-    assert_int_equal(tt_fdpass_recv(in.fd, text, 3, NULL, 0), 1);
+    assert_int_equal(tt_fdpass_recv(in.stream.fd, text, 3, NULL, 0), 1);
     assert_memory_equal(text, "two", 3);
     close(got);
-    tt_fork_close(&in.fd);
-    tt_fork_close(&out.fd);
+    tt_fork_close(&in.stream.fd);
+    tt_fork_close(&out.stream.fd);
     close_side(&a);
     close_side(&b);
 }
@@ -402,7 +398,7 @@ static void test_one_way(void **state)
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     tt_link_event in = take(&b);
     assert_int_equal(in.kind, TT_LINK_ARRIVED);
-    expect_bytes(out.fd, in.fd);
+    expect_bytes(out.stream, in.stream);
     close_side(&a);
     close_side(&b);
 }
@@ -415,7 +411,7 @@ static void expect_refusal(const side *from, const side *to,
     uint64_t before = tt_link_listener_refusal(to->listener, &r, NULL);
     tt_link_event out = dial(from, o, &d);
     assert_int_equal(out.kind, TT_LINK_FAILED);
-    assert_int_equal(out.fd, -1);
+    assert_int_equal(out.stream.fd, -1);
     assert_int_equal(tt_link_dial_outcome(d, 0).why, why);
     tt_link_dial_end(d);
     assert_int_equal(tt_link_listener_refusal(to->listener, &r, NULL),
@@ -478,7 +474,7 @@ static void test_ways(void **state)
     assert_int_equal(tt_link_dial_outcome(d, 0).why, TT_LINK_OTHER_PROCESS);
     assert_int_equal(tt_link_dial_outcome(d, 1).why, TT_LINK_REFUSED);
     assert_int_equal(tt_link_dial_outcome(d, 1).err, ECONNREFUSED);
-    tt_fork_close(&out.fd);
+    tt_fork_close(&out.stream.fd);
     tt_link_dial_end(d);
     /* Nothing but refusals: it gives up before its deadline. */
     o.n_ways = 2;
@@ -528,7 +524,7 @@ static void test_guesses(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     assert_int_equal(out.way, 2);
-    tt_fork_close(&out.fd);
+    tt_fork_close(&out.stream.fd);
     close(silent);
     close_side(&a);
     close_side(&b);
@@ -646,7 +642,7 @@ static void test_settle(void **state)
                            .from = id_of(1)};
     memset(hello.token, 0x5a, sizeof(hello.token));
     for (int i = 0; i < 2000; i++) {
-        tt_link_event in = {.fd = -1};
+        tt_link_event in = {.stream.fd = -1};
         int fd = knock(&b);
         tt_link_box_settle(b.box); /* now it is one of those who are heard */
         assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
@@ -654,9 +650,9 @@ static void test_settle(void **state)
         while (!tt_link_box_take(b.box, &in))
             tt_link_box_settle(b.box);
         char got[4] = "";
-        assert_int_equal(recv(in.fd, got, 3, MSG_WAITALL), 3);
+        assert_int_equal(recv(in.stream.fd, got, 3, MSG_WAITALL), 3);
         assert_string_equal(got, "abc");
-        tt_fork_close(&in.fd);
+        tt_fork_close(&in.stream.fd);
         close(fd);
     }
     close_side(&b);
@@ -753,8 +749,8 @@ static void test_no_descriptors(void **state)
         tt_link_event in = take(&b);
         /* Until the test has read its word it must stay. */
         char c = 0;
-        n += write(in.fd, "!", 1);
-        tt_stranger_read_all(in.fd, &c, 1, in_ns(LONG_NS));
+        n += write(in.stream.fd, "!", 1);
+        tt_stranger_read_all(in.stream.fd, &c, 1, in_ns(LONG_NS));
         _exit(n > 0 && c == '?' ? 0 : 1);
     }
     side a, b = {.id = id_of(2)};
@@ -775,9 +771,10 @@ static void test_no_descriptors(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     char c = 0;
-    assert_int_equal(tt_stranger_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_stranger_read_all(out.stream.fd, &c, 1, in_ns(LONG_NS)),
+                     0);
     assert_int_equal(c, '!');
-    assert_int_equal(write(out.fd, "?", 1), 1);
+    assert_int_equal(write(out.stream.fd, "?", 1), 1);
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -785,7 +782,7 @@ static void test_no_descriptors(void **state)
         close(fds[i]);
     close(ready[0]);
     close(ready[1]);
-    tt_fork_close(&out.fd);
+    tt_fork_close(&out.stream.fd);
     close_side(&a);
 }
 
@@ -807,7 +804,7 @@ static void be_full(int tell, int hear)
     while (n_taken > 0)
         close(taken[--n_taken]);
     tt_link_event in = take(&b);
-    n += write(in.fd, "!", 1);
+    n += write(in.stream.fd, "!", 1);
     _exit(n == 4 ? 0 : 1);
 }
 
@@ -842,7 +839,8 @@ static void test_nobody_to_send_away(void **state)
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     char c = 0;
-    assert_int_equal(tt_stranger_read_all(out.fd, &c, 1, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_stranger_read_all(out.stream.fd, &c, 1, in_ns(LONG_NS)),
+                     0);
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -850,7 +848,7 @@ static void test_nobody_to_send_away(void **state)
         close(up[i]);
         close(down[i]);
     }
-    tt_fork_close(&out.fd);
+    tt_fork_close(&out.stream.fd);
     close_side(&a);
 }
 
@@ -911,10 +909,10 @@ static end settle(const side *s)
         tt_link_event link = take(s);
         assert_int_not_equal(link.kind, TT_LINK_FAILED);
         is_over |= link.kind != TT_LINK_ARRIVED;
-        if (link.fd < 0)
+        if (link.stream.fd < 0)
             continue;
         assert_true(e.fd < 0); /* never two */
-        e = (end){link.fd, link.kind == TT_LINK_DIALLED};
+        e = (end){link.stream.fd, link.kind == TT_LINK_DIALLED};
     }
     return e;
 }
@@ -931,7 +929,7 @@ static void expect_one(const side *a, const side *b, end *x)
     tt_link_event extra;
     assert_false(tt_link_box_take(a->box, &extra));
     assert_false(tt_link_box_take(b->box, &extra));
-    expect_bytes(x->fd, y.fd);
+    expect_bytes((tt_link_stream){.fd = x->fd}, (tt_link_stream){.fd = y.fd});
 }
 
 static void test_both_dial(void **state)
@@ -1020,7 +1018,7 @@ static void test_come_again(void **state)
         tt_link_event out = take(&a);
         assert_int_equal(out.kind, TT_LINK_DIALLED);
         tt_link_dial_end(d);
-        tt_fork_close(&out.fd);
+        tt_fork_close(&out.stream.fd);
         close(guest);
     }
     close(fd);
@@ -1079,14 +1077,14 @@ static void test_cancel(void **state)
     tt_link_event link;
     assert_false(tt_link_box_take(a.box, &link));
     while (tt_link_box_take(b.box, &link))
-        tt_fork_close(&link.fd);
+        tt_fork_close(&link.stream.fd);
     /* An arrival that nobody takes is closed with the listener. */
     tt_link_dial_opts o = dial_opts(&a, &b, &way);
     tt_link_event out = dial(&a, &o, &d);
     assert_int_equal(out.kind, TT_LINK_DIALLED);
     assert_true(tt_link_box_wait(b.box, in_ns(LONG_NS)));
     tt_link_listener_close(b.listener);
-    await_closed(out.fd);
+    await_closed(out.stream.fd);
     assert_false(tt_link_box_take(b.box, &link));
     assert_false(tt_link_box_wait(b.box, 0));
     /* And a guest in the middle of its greeting. */
@@ -1098,7 +1096,7 @@ static void test_cancel(void **state)
     await_closed(guest);
     close(guest);
     close(fd);
-    tt_fork_close(&out.fd);
+    tt_fork_close(&out.stream.fd);
     close_side(&a);
     close_side(&b);
 }
@@ -1121,7 +1119,8 @@ static void test_fork(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         tt_fork_child();
-        bool is_shut = fcntl(out.fd, F_GETFD) < 0 && fcntl(in.fd, F_GETFD) < 0;
+        bool is_shut = fcntl(out.stream.fd, F_GETFD) < 0 &&
+                       fcntl(in.stream.fd, F_GETFD) < 0;
         close(guest);
         close(STDIN_FILENO);
         for (int fd = 3; fd < 200; fd++) {
@@ -1135,7 +1134,7 @@ static void test_fork(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     close(guest);
-    expect_bytes(out.fd, in.fd);
+    expect_bytes(out.stream, in.stream);
     close_side(&a);
     close_side(&b);
 }
@@ -1240,7 +1239,7 @@ static bool scenario(const tt_mem *mem, uint64_t wait_ns)
                 tt_link_box_take(s.box, &link);
                 is_well = link.kind == TT_LINK_ARRIVED;
                 n += link.kind == TT_LINK_FAILED;
-                tt_fork_close(&link.fd);
+                tt_fork_close(&link.stream.fd);
             }
     }
     tt_link_box_close(s.box);

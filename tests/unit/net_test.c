@@ -91,6 +91,7 @@ typedef struct net_case {
     bool is_direct;
     uint64_t sockets;    /* of TCP; 0: one */
     const char *ucx_tls; /* of the transport ucx */
+    bool is_sealed;      /* TCP has a secret */
     bool is_rough;       /* streams of TCP take and give bytes as they like */
     bool is_checked;     /* net/checked.c is over it */
 } net_case;
@@ -110,6 +111,8 @@ static void roughen(tt_conn *conn)
 static void need(const net_case *c)
 {
     const char *lack = c->ucx_tls ? tt_ucx_use(c->ucx_tls) : NULL;
+    if (c->is_sealed && !TT_HAVE_OPENSSL)
+        lack = "built without OpenSSL";
     if (!lack)
         return;
     print_message("# skipped: %s\n", lack);
@@ -127,6 +130,7 @@ static tt_nodes base_nodes(const net_case *c, uint32_t n)
     nodes.settings.shm_ring_bytes = RING_BYTES;
     nodes.settings.sockets = c->sockets;
     nodes.settings.check = c->is_checked ? TT_CHECK_CRC : TT_CHECK_OFF;
+    nodes.secret = c->is_sealed ? "0123456789abcdef0123456789abcdef" : NULL;
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.liveness_ns = TT_NS_PER_S;
@@ -632,7 +636,7 @@ static const struct {
 
 int main(void)
 {
-    enum { MOST = 15 };
+    enum { MOST = 18 };
     static net_case cases[MOST];
     static struct CMUnitTest tests[MOST * N_PROMISES + 1];
     static char names[MOST * N_PROMISES][64];
@@ -652,6 +656,17 @@ int main(void)
     cases[n_cases++] = (net_case){.name = "tcp, 3 rough sockets",
                                   .ops = &tt_net_tcp,
                                   .sockets = 3,
+                                  .is_rough = true};
+    for (uint64_t sockets = 1; sockets <= 3; sockets += 2)
+        cases[n_cases++] = (net_case){
+            .name = sockets == 1 ? "tcp, sealed" : "tcp, 3 sealed sockets",
+            .ops = &tt_net_tcp,
+            .sockets = sockets,
+            .is_sealed = true};
+    cases[n_cases++] = (net_case){.name = "tcp, 3 sealed, rough sockets",
+                                  .ops = &tt_net_tcp,
+                                  .sockets = 3,
+                                  .is_sealed = true,
                                   .is_rough = true};
     cases[n_cases++] =
         (net_case){.name = "ucx by tcp", .ops = ucx, .ucx_tls = TT_UCX_BY_TCP};

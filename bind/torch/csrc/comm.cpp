@@ -65,9 +65,24 @@ tutti_err get(void *ctx, const char *key, void *buf, size_t cap, size_t *len,
 
 } // namespace
 
+tutti_trust Trust::get() const
+{
+    const auto text = [](const std::string &s) {
+        return s.empty() ? nullptr : s.c_str();
+    };
+    tutti_trust t = TUTTI_TRUST_INIT;
+    t.secret_file = text(secret_file);
+    t.tls_cert = text(tls_cert);
+    t.tls_key = text(tls_key);
+    t.tls_ca = text(tls_ca);
+    t.is_plain = !encrypt;
+    return t;
+}
+
 std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
                                  int rank, int size,
-                                 std::chrono::milliseconds timeout)
+                                 std::chrono::milliseconds timeout,
+                                 const Trust &trust)
 {
     TORCH_CHECK_VALUE(timeout.count() >= 0,
                       "tutti: the timeout of a process group cannot be ",
@@ -78,6 +93,7 @@ std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
     opts.rank = rank;
     opts.n_ranks = size;
     opts.store = &callbacks;
+    opts.trust = trust.get();
     opts.timeout_s = static_cast<double>(timeout.count()) / 1000;
     // Ranks come one by one, however soon a call must be done; torch's own barrier of
     // a new group waits as long.

@@ -18,13 +18,22 @@
 namespace tutti_torch
 {
 
+// By what ranks know each other, as tutti_trust says it; empty: the environment's.
+struct Trust {
+    std::string secret_file, tls_cert, tls_key, tls_ca;
+    bool encrypt = true;
+
+    // Points into this.
+    tutti_trust get() const;
+};
+
 class Comm
 {
   public:
     // Meets the other ranks through the store. Throws DistBackendError.
     static std::shared_ptr<Comm>
     open(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-         std::chrono::milliseconds timeout);
+         std::chrono::milliseconds timeout, const Trust &trust);
 
     ~Comm();
 

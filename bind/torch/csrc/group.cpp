@@ -31,9 +31,10 @@ std::shared_ptr<GroupName> with_ranks(GroupName name, int size)
 
 ProcessGroupTutti::ProcessGroupTutti(
     const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-    c10::intrusive_ptr<Options> options, GroupName name)
+    c10::intrusive_ptr<Options> options, GroupName name, Trust trust)
     : Backend(rank, size), options_(std::move(options)),
-      comm_(Comm::open(store, rank, size, options_->timeout)),
+      trust_(std::move(trust)),
+      comm_(Comm::open(store, rank, size, options_->timeout, trust_)),
       name_(with_ranks(std::move(name), size))
 {
     init();
@@ -249,7 +250,7 @@ ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store> &store,
     }
     return c10::make_intrusive<ProcessGroupTutti>(
         store, static_cast<int>(it - ranks.begin()),
-        static_cast<int>(ranks.size()), options, std::move(name));
+        static_cast<int>(ranks.size()), options, std::move(name), trust_);
 }
 
 // Destroying a communicator waits for the completion thread, which may be

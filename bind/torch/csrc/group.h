@@ -37,7 +37,7 @@ class ProcessGroupTutti : public c10d::Backend
     // name: for the flight recorder; no ranks: those of the job.
     ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank,
                       int size, c10::intrusive_ptr<Options> options,
-                      GroupName name);
+                      GroupName name, Trust trust);
     ~ProcessGroupTutti() override;
 
     const std::string getBackendName() const override
@@ -206,6 +206,7 @@ class ProcessGroupTutti : public c10d::Backend
     void report_to_0(Millis timeout);
 
     const c10::intrusive_ptr<Options> options_;
+    const Trust trust_;
     std::shared_ptr<Comm> comm_;
     // Of collectives; messages count for themselves in tutti.
     std::atomic<uint64_t> seq_{0};

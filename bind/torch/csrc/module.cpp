@@ -20,13 +20,13 @@ using namespace tutti_torch;
 c10::intrusive_ptr<c10d::Backend>
 create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
        const std::chrono::milliseconds &timeout, std::string name,
-       std::vector<uint64_t> ranks)
+       std::vector<uint64_t> ranks, const Trust &trust)
 {
     auto options = c10::make_intrusive<c10d::Backend::Options>("tutti",
                                                                timeout);
     return c10::make_intrusive<ProcessGroupTutti>(
         store, rank, size, options,
-        GroupName{std::move(name), "", std::move(ranks)});
+        GroupName{std::move(name), "", std::move(ranks)}, trust);
 }
 
 void define_planned(py::module_ &m)
@@ -61,9 +61,16 @@ void define_planned(py::module_ &m)
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
+    py::class_<Trust>(m, "Trust")
+        .def(py::init<>())
+        .def_readwrite("secret_file", &Trust::secret_file)
+        .def_readwrite("tls_cert", &Trust::tls_cert)
+        .def_readwrite("tls_key", &Trust::tls_key)
+        .def_readwrite("tls_ca", &Trust::tls_ca)
+        .def_readwrite("encrypt", &Trust::encrypt);
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
           py::arg("timeout"), py::arg("name") = "",
-          py::arg("ranks") = std::vector<uint64_t>(),
+          py::arg("ranks") = std::vector<uint64_t>(), py::arg("trust") = Trust(),
           py::call_guard<WithoutGil>(),
           "Meets the other ranks through the store; a process group of tutti. "
           "ranks: its members, as the job numbers them; none: all.");

@@ -32,11 +32,13 @@ void check(tutti_err err)
 struct Options {
     tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
     std::string log, planner;
+    Trust trust;
 
     const tutti_partial_opts *get()
     {
         o.log = log.empty() ? nullptr : log.c_str();
         o.planner = planner.empty() ? nullptr : planner.c_str();
+        o.trust = trust.get();
         return &o;
     }
 };
@@ -350,7 +352,8 @@ void define_options(py::module_ &m)
     py::class_<Options> c(m, "PartialOptions");
     c.def(py::init<>())
         .def_readwrite("log", &Options::log)
-        .def_readwrite("planner", &Options::planner);
+        .def_readwrite("planner", &Options::planner)
+        .def_readwrite("trust", &Options::trust);
 #define TT_FIELD(name, type)                              \
     c.def_property(                                       \
         #name, [](const Options &o) { return o.o.name; }, \

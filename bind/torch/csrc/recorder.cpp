@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/debug.h>
@@ -63,9 +65,19 @@ std::string prefix_of_file()
     std::string dir = home ? home : "/tmp";
     for (const char *part : {"/.cache", "/torch"}) {
         dir += part;
-        ::mkdir(dir.c_str(), 0777); // it may be there; fopen() will tell
+        ::mkdir(dir.c_str(), 0700); // it may be there; open() will tell
     }
     return dir + "/comm_lib_trace_rank_";
+}
+
+// Its name can be foreseen, so others may have put something there: a link to a
+// file of this user's, say. That goes, and what is made is new. NULL: errno.
+std::FILE *create(const std::string &path)
+{
+    ::unlink(path.c_str());
+    int fd = ::open(path.c_str(),
+                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 ? nullptr : ::fdopen(fd, "wb");
 }
 
 // Lists of one block per rank, which the analyser wants as one tensor.
@@ -314,7 +326,7 @@ void Recorder::dump(uint64_t rank, const std::string &why)
         const auto bytes = text();
         const auto path = c10::str(prefix_of_file(), rank);
         const auto part = path + ".part";
-        std::FILE *file = std::fopen(part.c_str(), "wb");
+        std::FILE *file = create(part);
         bool is_well = file != nullptr;
         if (file) {
             is_well = std::fwrite(bytes.data(), 1, bytes.size(), file) ==

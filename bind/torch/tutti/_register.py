@@ -30,10 +30,11 @@ def _create(options, backend_options=None):
     timeout = options.timeout
     if backend_options is not None:
         timeout = getattr(backend_options, "_timeout", timeout)
+    trust = backend_options if isinstance(backend_options, _c.Trust) else _c.Trust()
     name = str(getattr(options, "group_id", "") or "")
     ranks = getattr(options, "global_ranks_in_group", None) or []
     return _c.create(
-        options.store, options.group_rank, options.group_size, timeout, name, list(ranks)
+        options.store, options.group_rank, options.group_size, timeout, name, list(ranks), trust
     )
 
 

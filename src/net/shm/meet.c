@@ -321,7 +321,7 @@ void tt_shm_hear_meeting(tt_shm_conn *conn)
 static void take_link(tt_shm_conn *conn, const tt_link_event *link,
                       bool is_caller)
 {
-    int fd = link->fd;
+    int fd = link->stream.fd; /* a unix socket has no layer */
     const char *why = NULL;
     if (conn->base.is_up || conn->sock >= 0) {
         tt_fork_close(&fd);
@@ -349,7 +349,7 @@ static void take_arrival(tt_shm_net *net, const tt_link_event *link)
                                                &link->who.id)
                         : NULL;
     if (!base) {
-        int fd = link->fd;
+        int fd = link->stream.fd;
         tt_fork_close(&fd);
         return;
     }

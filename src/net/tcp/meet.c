@@ -10,6 +10,8 @@
  *            sides would like, which the caller knows from both cards. A strand that stands twice (both
  *            have dialled) is the one that came first out of the box; link.h has
  *            the reason why both sides take the same one.
+ * Once       The numbers of a process's calls only grow. So what somebody has seen
+ *            on the wire and says again is no call, and takes nobody's place.
  * Time       A call all of whose addresses refuse for GIVE_UP_NS fails early;
  *            silence is waited for until the deadline.
  * Next       link/link.h, tcp.c. */
@@ -19,7 +21,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
 #include "base/log.h"
 #include "net/tcp/tcp.h"
 
@@ -247,6 +248,7 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
     m->opts = (tt_link_dial_opts){.purpose = TT_LINK_TCP,
                                   .self = net->door.card.id,
                                   .to = card.id,
+                                  .trust = net->door.trust,
                                   .arg = conn,
                                   .ways = m->ways,
                                   .deadline_ns = deadline_ns,
@@ -322,12 +324,12 @@ static void tell_place(const tt_tcp_conn *conn, const char *where,
 static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
                       const tt_link_way *way)
 {
-    int fd = link->fd;
+    tt_link_stream s = link->stream;
     uint32_t at = link->who.strand;
     tutti_diag diag;
     if (!conn->meeting || at >= conn->n_strands || conn->strands[at].is_open ||
-        (!way && bind_rail(conn, fd) != 0)) {
-        tt_fork_close(&fd);
+        (!way && bind_rail(conn, s.fd) != 0)) {
+        tt_link_stream_close(&s);
         return;
     }
     struct tt_tcp_meeting *m = conn->meeting;
@@ -335,11 +337,11 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     char where[TT_SOCK_TEXT];
     tt_link_dial_end(m->dials[at]); /* it is over, or has come too late */
     m->dials[at] = NULL;
-    set_options(&net_of(conn)->base, fd);
-    tt_link_stream_open(&strand->link, fd);
+    set_options(&net_of(conn)->base, s.fd);
+    strand->link = s;
     strand->is_open = true;
     conn->n_open++;
-    tt_sock_peer_text(fd, where);
+    tt_sock_peer_text(s.fd, where);
     if (at == 0)
         memcpy(conn->where, where, sizeof(where));
     tell_place(conn, where, way);
@@ -367,24 +369,37 @@ static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
     return m ? m->conn : NULL;
 }
 
+/* The first strand of a call that makes sense, and was not heard before? */
+static bool is_new_call(tt_tcp_net *net, const tt_link_id *id,
+                        const said *theirs)
+{
+    if (theirs->rank >= net->base.n_ranks || theirs->n_strands < 1 ||
+        theirs->n_strands > strands_of(&net->base, net->base.settings->sockets))
+        return false;
+    tt_tcp_caller *last = &net->callers[theirs->rank];
+    if (tt_link_id_compare(&last->id, id) == 0 && theirs->call <= last->call)
+        return false;
+    *last = (tt_tcp_caller){*id, theirs->call};
+    return true;
+}
+
 static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 {
     said theirs;
-    int fd = link->fd;
+    tt_link_stream s = link->stream;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_tcp_conn *conn = find_call(net, link, &theirs);
-    if (!conn && theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
-        theirs.n_strands <= strands_of(&net->base, net->base.settings->sockets))
+    if (!conn && is_new_call(net, &link->who.id, &theirs))
         conn = (tt_tcp_conn *)net->base.up->called(&net->base, theirs.rank,
                                                    &link->who.id);
     if (conn && !conn->strands &&
         begin(conn, theirs.n_strands, tt_now_ns() + CALLED_NS)) {
-        tt_fork_close(&fd);
+        tt_link_stream_close(&s);
         miss(conn, TUTTI_ENOMEM, "out of memory for a connection");
         return;
     }
     if (!conn || !conn->meeting || conn->n_strands != theirs.n_strands) {
-        tt_fork_close(&fd);
+        tt_link_stream_close(&s);
         return;
     }
     conn->meeting->caller = link->who.id;

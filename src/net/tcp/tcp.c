@@ -93,10 +93,12 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
     base->max_payload = TT_TCP_MAX_PAYLOAD;
     net->on_open = begin;
     net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_conn *));
-    if (!net->live)
+    net->most_live = net->live ? base->n_ranks : 0;
+    net->callers = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_caller));
+    if (!net->live || !net->callers)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
-    net->most_live = base->n_ranks;
+    net->n_calls = tt_now_ns(); /* more than those of one that was before */
     base->fd = epoll_create1(EPOLL_CLOEXEC);
     if (base->fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_create1");
@@ -173,16 +175,21 @@ static bool push(tt_tcp_strand *s)
     conn->has_refused = false;
     if (n_left > 0)
         tell_left(s, n_left);
-    return (size_t)n == wanted;
+    return (size_t)n == wanted && tt_link_unsent(&s->link) == 0;
+}
+
+static bool has_unsent(const tt_tcp_strand *s)
+{
+    return s->tx.n > 0 || tt_link_unsent(&s->link) > 0;
 }
 
 static void push_strand(tt_tcp_strand *s)
 {
     bool takes_more = true;
-    while (takes_more && s->tx.n > 0 && !s->conn->broken)
+    while (takes_more && has_unsent(s) && !s->conn->broken)
         takes_more = push(s);
     if (!s->conn->broken)
-        set_blocked(s, s->tx.n > 0);
+        set_blocked(s, has_unsent(s));
 }
 
 /* ready: takes more again; may be NULL. left() may send and flush again: the
@@ -271,7 +278,7 @@ static void lose(tt_tcp_conn *conn, tutti_err err, const char *what)
 static void lose_errno(tt_tcp_conn *conn, int why)
 {
     bool is_gone = why == ECONNRESET || why == EPIPE;
-    lose(conn, is_gone ? TUTTI_EPEER : TUTTI_ENET, strerror(why));
+    lose(conn, is_gone ? TUTTI_EPEER : TUTTI_ENET, tt_link_error_text(why));
 }
 
 static void lose_sense(tt_tcp_conn *conn, const tt_msg *bad)
@@ -460,7 +467,7 @@ static int drop_input(tt_tcp_strand *s)
 /* Sends what the socket takes now. 1: all is sent, 0: no room, -1: broken. */
 static int push_some(tt_tcp_strand *s)
 {
-    while (s->tx.n > 0 && !s->conn->broken) {
+    while (has_unsent(s) && !s->conn->broken) {
         struct iovec iov[TT_TCP_IOV];
         int n_iov = tt_tcp_tx_gather(&s->tx, iov);
         ssize_t n = tt_link_send(&s->link, iov, n_iov);
@@ -488,13 +495,12 @@ static bool is_strand_delivered(tt_tcp_strand *s)
 {
     int unacked = 0;
     int sent = push_some(s);
-    if (sent > 0 && !s->is_shut) {
-        shutdown(s->link.fd, SHUT_WR);
-        s->is_shut = true;
-    }
+    if (sent > 0 && !s->is_shut)
+        s->is_shut = tt_link_end(&s->link);
     if (sent < 0 || drop_input(s) < 0 || is_closed(s))
         return true;
-    return sent > 0 && (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
+    return s->is_shut &&
+           (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
 }
 
 static bool is_delivered(tt_tcp_conn *conn)
@@ -562,12 +568,14 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
 static void tcp_fini(tt_net *base)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
-    if (net->live) {
+    if (net->live && net->callers) {
         tt_door_close(&net->door);
         tt_fork_close(&base->fd);
     }
     tt_free(base->mem, net->live, net->most_live, sizeof(tt_tcp_conn *));
+    tt_free(base->mem, net->callers, base->n_ranks, sizeof(tt_tcp_caller));
     net->live = NULL;
+    net->callers = NULL;
 }
 
 const tt_net_ops tt_net_tcp = {

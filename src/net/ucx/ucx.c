@@ -421,6 +421,7 @@ const tt_net_ops tt_net_ucx = {
     .conn_size = sizeof(tt_ucx_conn),
     .same_host = false,
     .may_miss = true,
+    .has_no_trust = true,
     .is_wanted = tt_ucx_is_wanted,
     .open = tt_ucx_open,
     .address = tt_ucx_address,

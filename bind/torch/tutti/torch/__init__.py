@@ -24,6 +24,22 @@ except ImportError as error:
 __version__ = _c.version()
 
 
+class Options(_c.Trust):
+    """By what a group's ranks know each other, in place of the TUTTI_ variables:
+
+        pg_options=Options(secret_file=..., or tls_cert=..., tls_key=..., tls_ca=...)
+
+    encrypt=False only proves who comes. Groups without options go by the variables.
+    """
+
+    def __init__(self, **given):
+        super().__init__()
+        for name, value in given.items():
+            if not hasattr(self, name):
+                raise TypeError(f'tutti.torch: there is no option "{name}"')
+            setattr(self, name, value)
+
+
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """What torch.distributed.monitored_barrier() does for Tutti's groups.
 
@@ -57,6 +73,6 @@ from tutti.torch.parallel import DataParallel, backend_of  # noqa: E402
 from tutti.torch.partial import Controller, NotFinite, PartialReduce, WorkerLost  # noqa: E402
 
 __all__ = [
-    "Controller", "DataParallel", "HookState", "NotFinite", "PartialReduce", "WorkerLost", "hook",
-    "monitored_barrier", "predict",
+    "Controller", "DataParallel", "HookState", "NotFinite", "Options", "PartialReduce", "WorkerLost",
+    "hook", "monitored_barrier", "predict",
 ]

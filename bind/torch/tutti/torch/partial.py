@@ -39,6 +39,7 @@ MOMENTUM = ("auto", "average", "reset", "keep")
 RULES = (
     "min_group", "history", "decay", "max_wait_s", "soft_wait_s", "join_wait_s",
     "end_wait_s", "start_wait_s", "liveness_s", "timeout_s", "log", "planner",
+    "trust",
 )
 COUNTS = ("group_size", "min_group", "history", "recentre_every")
 TEXTS = ("log", "planner")
@@ -78,6 +79,7 @@ def _put(made, name, value):
         setattr(made, name, value)
     except TypeError:
         kind = "a whole number" if name in COUNTS else "a text" if name in TEXTS else "a number"
+        kind = "of tutti.torch.Options" if name == "trust" else kind
         also = ', or "auto"' if name == "group_size" else ""
         raise TypeError(f"tutti.torch: {name} is {kind}{also}, not {value!r}") from None
 

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * strangers.c - what connections of strangers cost a job.
+ *
+ *     strangers [-n RANKS] [-c CONNECTIONS] [-r RATE] [-b BYTES] [-k ROUNDS]
+ *
+ * RANKS processes of this host all-reduce BYTES over TCP, one call after the
+ * other. In each of ROUNDS a part of CONNECTIONS comes, RATE of them a second: to
+ * all sockets at which the job listens, and then as many to another process that
+ * takes them and hangs up, which costs the machine the same and the job nothing.
+ * So the job's throughput is compared at equal load. Strangers are silent, say
+ * half a greeting, a wrong one, or something else, and stay until 256 others have
+ * come. At last jobs are started, with and without strangers at the place where
+ * they meet. Printed: the growth of memory (the rank that grew most), the
+ * throughput, how much later jobs start. Fails when a call does. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TUTTI_UNSTABLE 1
+#include <tutti.h>
+
+#include "link/greet.h"
+#include "tests/support/doors.h"
+
+enum { MOST_RANKS = 16, MOST_DOORS = 32, STAY = 256, MOST_ROUNDS = 64 };
+
+static struct options {
+    long n, connections, rate, bytes, rounds;
+} opt = {2, 100000, 5000, 1 << 20, 5};
+
+/* What parent and children share. */
+static struct shared {
+    atomic_ulong n_calls;
+    atomic_bool stops, has_failed;
+    atomic_ulong n_strangers; /* of the flood that runs */
+    atomic_int n_started;
+    double started_s[MOST_RANKS];
+} * shared;
+
+static double now_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static pid_t begin_child(void)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) {
+        perror("fork");
+        exit(1);
+    }
+    if (pid == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return pid;
+}
+
+static void end_child(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+/* ------------------------------------------------------------------- job -- */
+
+static tutti_err call(tutti_comm *comm, float *x, size_t count)
+{
+    x[0] = atomic_load(&shared->stops);
+    return tutti_all_reduce(comm, x, x, count, TUTTI_F32, TUTTI_MAX, NULL,
+                            NULL);
+}
+
+static void be_rank(long rank, const char *address)
+{
+    char text[32];
+    tutti_comm *comm;
+    size_t count = (size_t)opt.bytes / sizeof(float) + 1;
+    float *x = calloc(count, sizeof(*x));
+    snprintf(text, sizeof(text), "%ld", rank);
+    setenv("TUTTI_RANK", text, 1);
+    snprintf(text, sizeof(text), "%ld", opt.n);
+    setenv("TUTTI_SIZE", text, 1);
+    setenv("TUTTI_ADDR", address, 1);
+    setenv("TUTTI_TRANSPORTS", "tcp", 1);
+    setenv("TUTTI_LOG", "error", 1);
+    double begin = now_s();
+    tutti_err err = x ? tutti_comm_create(NULL, &comm) : TUTTI_ENOMEM;
+    shared->started_s[rank] = now_s() - begin;
+    bool was_created = !err;
+    atomic_fetch_add(&shared->n_started, 1);
+    while (!err && x[0] == 0) {
+        err = call(comm, x, count);
+        if (rank == 0)
+            atomic_fetch_add(&shared->n_calls, 1);
+    }
+    if (err) {
+        atomic_store(&shared->has_failed, true);
+        fprintf(stderr, "rank %ld: %s\n", rank,
+                was_created ? tutti_comm_message(comm) : tutti_last_message());
+    }
+    if (was_created)
+        tutti_comm_destroy(comm);
+    free(x);
+    _exit(err != TUTTI_OK);
+}
+
+static void begin_job(pid_t *pids, const char *address)
+{
+    atomic_store(&shared->stops, false);
+    atomic_store(&shared->n_started, 0);
+    for (long r = 0; r < opt.n; r++)
+        if ((pids[r] = begin_child()) == 0)
+            be_rank(r, address);
+}
+
+static void await_start(void)
+{
+    while (atomic_load(&shared->n_started) < opt.n)
+        usleep(1000);
+}
+
+static void end_job(const pid_t *pids)
+{
+    atomic_store(&shared->stops, true);
+    for (long r = 0; r < opt.n; r++)
+        waitpid(pids[r], NULL, 0);
+    if (atomic_load(&shared->has_failed))
+        exit(1);
+}
+
+static void choose_address(char *out, size_t size)
+{
+    tt_addr any;
+    tt_addr_numeric("127.0.0.1", 0, &any);
+    int fd = tt_link_bind(&any, 8);
+    snprintf(out, size, "127.0.0.1:%u", tt_sock_port(fd));
+    close(fd);
+}
+
+/* KiB */
+static long rss_of(pid_t pid)
+{
+    char path[64], line[256];
+    long kib = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof(line), f))
+        sscanf(line, "VmRSS: %ld", &kib);
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+/* ------------------------------------------------------------- strangers -- */
+
+static void say_something(int fd, unsigned long i)
+{
+    const tt_greet_word hello = {.magic = TT_GREET_MAGIC,
+                                 .version_min = 1,
+                                 .version_max = 1,
+                                 .kind = TT_GREET_HELLO,
+                                 .purpose = TT_LINK_TCP,
+                                 .job = i,
+                                 .token = {1, 2, 3}};
+    static const char other[] = "GET / HTTP/1.1\r\n\r\n";
+    ssize_t n = 0;
+    if (i % 4 == 1)
+        n = send(fd, &hello, sizeof(hello) / 2, MSG_NOSIGNAL);
+    else if (i % 4 == 2)
+        n = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
+    else if (i % 4 == 3)
+        n = send(fd, other, sizeof(other) - 1, MSG_NOSIGNAL);
+    (void)n;
+}
+
+/* Closed at once: a port that waits (TIME_WAIT) would be missed soon. */
+static void hang_up(int fd)
+{
+    const struct linger now = {.l_onoff = 1};
+    if (fd < 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    close(fd);
+}
+
+static void flood(const tt_door_found *doors, size_t n, unsigned long most)
+{
+    int fds[STAY];
+    double begin = now_s();
+    for (int i = 0; i < STAY; i++)
+        fds[i] = -1;
+    for (unsigned long i = 0; i < most; i++) {
+        double wait = begin + (double)i / (double)opt.rate - now_s();
+        if (wait > 0.001)
+            usleep((useconds_t)(wait * 1e6));
+        int *fd = &fds[i % STAY];
+        hang_up(*fd);
+        *fd = tt_doors_knock(&doors[i % n]);
+        if (*fd >= 0) {
+            say_something(*fd, i);
+            atomic_fetch_add(&shared->n_strangers, 1);
+        }
+    }
+    for (int i = 0; i < STAY; i++)
+        hang_up(fds[i]);
+    _exit(0);
+}
+
+/* Until all have come; returns how many did. */
+static unsigned long send_strangers(const tt_door_found *doors, size_t n,
+                                    unsigned long most)
+{
+    atomic_store(&shared->n_strangers, 0);
+    pid_t pid = begin_child();
+    if (pid == 0)
+        flood(doors, n, most);
+    waitpid(pid, NULL, 0);
+    return atomic_load(&shared->n_strangers);
+}
+
+/* Another process, which has nothing else to do. */
+static pid_t begin_other(tt_door_found *door)
+{
+    *door = (tt_door_found){.pid = 0};
+    tt_addr_numeric("127.0.0.1", 0, &door->to);
+    int fd = tt_link_bind(&door->to, 4096);
+    tt_addr_numeric("127.0.0.1", tt_sock_port(fd), &door->to);
+    pid_t pid = begin_child();
+    while (pid == 0) {
+        struct pollfd one = {.fd = fd, .events = POLLIN};
+        int guest = poll(&one, 1, -1) == 1 ? accept(fd, NULL, NULL) : -1;
+        if (guest >= 0)
+            close(guest);
+    }
+    close(fd);
+    return pid;
+}
+
+/* -------------------------------------------------------------- measures -- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, size_t n)
+{
+    qsort(x, n, sizeof(*x), compare);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* MB per second of the job while strangers come. */
+static double rate_under(const tt_door_found *doors, size_t n,
+                         unsigned long *n_came)
+{
+    double begin = now_s();
+    unsigned long before = atomic_load(&shared->n_calls);
+    *n_came += send_strangers(doors, n,
+                              (unsigned long)(opt.connections / opt.rounds));
+    unsigned long n_calls = atomic_load(&shared->n_calls) - before;
+    return (double)n_calls * (double)opt.bytes / 1e6 / (now_s() - begin);
+}
+
+static void measure_run(void)
+{
+    char address[64];
+    pid_t pids[MOST_RANKS];
+    tt_door_found doors[MOST_DOORS], other;
+    double at_job[MOST_ROUNDS], at_other[MOST_ROUNDS], ratio[MOST_ROUNDS];
+    long before[MOST_RANKS], growth = 0;
+    size_t n_doors = 0;
+    unsigned long n_came = 0, n_other = 0;
+    choose_address(address, sizeof(address));
+    begin_job(pids, address);
+    await_start();
+    sleep(2);
+    for (long r = 0; r < opt.n; r++) {
+        n_doors += tt_doors_find(pids[r], doors + n_doors,
+                                 MOST_DOORS - n_doors);
+        before[r] = rss_of(pids[r]);
+    }
+    if (n_doors == 0) {
+        fprintf(stderr, "the job listens nowhere\n");
+        exit(1);
+    }
+    pid_t pid = begin_other(&other);
+    for (long k = 0; k < opt.rounds; k++) {
+        bool is_first = k % 2 == 0;
+        if (is_first)
+            at_other[k] = rate_under(&other, 1, &n_other);
+        at_job[k] = rate_under(doors, n_doors, &n_came);
+        if (!is_first)
+            at_other[k] = rate_under(&other, 1, &n_other);
+        ratio[k] = at_job[k] / at_other[k];
+    }
+    for (long r = 0; r < opt.n; r++)
+        if (rss_of(pids[r]) - before[r] > growth)
+            growth = rss_of(pids[r]) - before[r];
+    end_child(pid);
+    end_job(pids);
+    size_t n = (size_t)opt.rounds;
+    printf("%lu strangers at %zu sockets of the job, %lu at another process\n",
+           n_came, n_doors, n_other);
+    printf("memory grew by %.2f MiB\n", (double)growth / 1024);
+    double share = median(ratio, n), least = ratio[0];
+    printf("throughput %.0f MB/s, beside another process's %.0f MB/s: %.3f of "
+           "it (rounds %.3f to %.3f)\n",
+           median(at_job, n), median(at_other, n), share, least, ratio[n - 1]);
+}
+
+/* The rank that took longest. */
+static double start_once(bool has_strangers)
+{
+    char address[64];
+    pid_t pids[MOST_RANKS], pid = -1;
+    tt_door_found door = {.pid = 0};
+    double longest = 0;
+    choose_address(address, sizeof(address));
+    tt_addr_numeric("127.0.0.1", (uint16_t)atoi(strchr(address, ':') + 1),
+                    &door.to);
+    if (has_strangers && (pid = begin_child()) == 0)
+        flood(&door, 1, 1000000000);
+    if (has_strangers)
+        usleep(100000);
+    begin_job(pids, address);
+    await_start();
+    for (long r = 0; r < opt.n; r++)
+        if (shared->started_s[r] > longest)
+            longest = shared->started_s[r];
+    end_job(pids);
+    if (has_strangers)
+        end_child(pid);
+    return longest;
+}
+
+static void measure_start(void)
+{
+    double with[MOST_ROUNDS], without[MOST_ROUNDS];
+    size_t n = (size_t)opt.rounds;
+    for (size_t k = 0; k < n; k++) {
+        without[k] = start_once(false);
+        with[k] = start_once(true);
+    }
+    double plain = median(without, n), late = median(with, n);
+    printf("a start took %.3f s, among strangers %.3f s: %.3f s more (longest "
+           "%.3f s)\n",
+           plain, late, late - plain, with[n - 1]);
+}
+
+int main(int argc, char **argv)
+{
+    int c;
+    while ((c = getopt(argc, argv, "n:c:r:b:k:")) != -1) {
+        long value = optarg ? atol(optarg) : 0;
+        if (c == '?' || value <= 0)
+            return 2;
+        *(c == 'n'   ? &opt.n
+          : c == 'c' ? &opt.connections
+          : c == 'r' ? &opt.rate
+          : c == 'b' ? &opt.bytes
+                     : &opt.rounds) = value;
+    }
+    if (opt.n > MOST_RANKS || opt.rounds > MOST_ROUNDS)
+        return 2;
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    measure_run();
+    measure_start();
+    return 0;
+}

@@ -1,0 +1,694 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * stranger_test.c - strangers at every door of a job, at every time of its life:
+ * none is let in, no call fails, and no byte of a result is another one.
+ *
+ * The job has four processes of this host, and lives four phases: it starts (one
+ * rank is late), it runs collectives, it forms groups, it ends. In each of them
+ * the test finds the sockets at which the processes listen, as anybody can, and
+ * sends to each every row of the table: every word of the greeting, for every
+ * purpose, and messages of every protocol without one; with what a stranger has
+ * to prove himself; in every manner. A stranger is let in when he is told more
+ * than a refusal, or when nobody hangs up on him.
+ *
+ * Who sees the wire (replayed) sends again what members have said there, whole:
+ * without a secret that is the best proof that there is. The test sees it where
+ * it may (CAP_NET_RAW). */
+#include "support/tap.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <math.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netpacket/packet.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define TUTTI_UNSTABLE 1
+#include <tutti.h>
+#include <tutti_partial.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/rng.h"
+#include "boot/frame.h"
+#include "engine/wire.h"
+#include "link/greet.h"
+#include "partial/talk.h"
+#include "support/doors.h"
+#include "support/procs.h"
+#include "support/seed.h"
+
+enum {
+    RANKS = 4,
+    COUNT = 3000,
+    MOST_DOORS = 16,
+    MOST_GUESTS = 700, /* connections at a time */
+    MOST_SAYS = 1024,
+    MOST_HEARD = 1024,
+    MOST_SEEN = 256
+};
+
+typedef enum phase { START, RUNNING, GROUPS, ENDING, PHASES } phase;
+static const char *const phase_names[] = {"at the start", "while it runs",
+                                          "among groups", "at the end"};
+
+/* ----------------------------------------------------------------- table -- */
+
+/* What a stranger says first: a word of the greeting, ... */
+typedef struct word_row {
+    const char *name;
+    uint8_t kind, purpose, flags;
+} word_row;
+
+static const word_row words[] = {
+    {"hello of a rank", TT_GREET_HELLO, TT_LINK_RENDEZVOUS, 0},
+    {"hello of a peer", TT_GREET_HELLO, TT_LINK_TCP, 0},
+    {"hello of a neighbour", TT_GREET_HELLO, TT_LINK_SHM, 0},
+    {"hello of a worker", TT_GREET_HELLO, TT_LINK_CONTROLLER, 0},
+    {"hello of a probe", TT_GREET_HELLO, TT_LINK_PROBE, 0},
+    {"hello without a reply", TT_GREET_HELLO, TT_LINK_TCP, TT_GREET_ONE_WAY},
+    {"hello for nothing", TT_GREET_HELLO, TT_LINK_NONE, 0},
+    {"hello for what is not yet", TT_GREET_HELLO, 200, 255},
+    {"reply", TT_GREET_REPLY, TT_LINK_TCP, 0},
+    {"refuse", TT_GREET_REFUSE, TT_LINK_TCP, 0},
+    {"taken", TT_GREET_TAKEN, TT_LINK_TCP, 0},
+    {"a word that is not yet", 77, TT_LINK_TCP, 0}};
+enum { N_WORDS = sizeof(words) / sizeof(*words) };
+
+/* ... or a message of a protocol, behind a word or instead of one. */
+typedef enum body {
+    NO_BODY,
+    BOOT_FRAME, /* each with all its kinds */
+    TALK,
+    MESSAGE,
+    HTTP,
+    TLS,
+    ZEROS,
+    ONES,
+    BODIES
+} body;
+
+/* What he has to prove himself with. The links' secret is not there yet; it and
+ * the certificates get their rows here: none, another, an old one, a foreign
+ * one. */
+typedef enum proof {
+    NONE,
+    WRONG,
+    FORGED, /* all that is public is right: the job, numbers of ranks */
+    PROOFS
+} proof;
+
+typedef enum manner {
+    WHOLE,
+    TWICE,
+    TRUNCATED, /* then no more is said */
+    CUT,       /* then the connection is */
+    SLOW,      /* a byte now and then */
+    REFLECTED, /* what the other side says is said to it */
+    MANNERS
+} manner;
+
+static char job_name[32];
+static uint64_t job_number; /* no secret, where the name is known */
+static tt_rng rng;
+static const uint64_t own_nonces = UINT64_C(0x5eed5eed00000000);
+
+static tt_greet_word word_of(const word_row *row, proof p, uint32_t variant)
+{
+    tt_greet_word w = {.magic = TT_GREET_MAGIC,
+                       .version_min = 1,
+                       .version_max = 1,
+                       .kind = row->kind,
+                       .purpose = row->purpose,
+                       .flags = row->flags,
+                       .nonce = own_nonces | tt_rng_below(&rng, UINT32_MAX)};
+    /* Rank 0, who is here; nobody's number; another number of ranks. */
+    static const tt_boot_said ranks[] = {
+        {0, RANKS, 1}, {RANKS, RANKS, 0}, {RANKS - 1, RANKS + 1, 0}};
+    if (p == NONE)
+        return w;
+    w.job = p == WRONG ? tt_rng_next(&rng) : job_number;
+    for (size_t i = 0; i < sizeof(w.token); i++)
+        w.token[i] = (uint8_t)tt_rng_next(&rng);
+    w.from.bytes[0] = 1;
+    w.to.bytes[0] = p == WRONG;
+    if (row->purpose == TT_LINK_RENDEZVOUS)
+        memcpy(w.said, &ranks[variant % 3], sizeof(ranks[0]));
+    else
+        w.said[0] = (uint8_t)(variant % RANKS), w.said[4] = 1;
+    return w;
+}
+
+static size_t put_body(body b, uint32_t variant, unsigned char *out)
+{
+    const tt_frame frame = {.magic = TT_FRAME_MAGIC,
+                            .version = TT_FRAME_VERSION,
+                            .kind = (uint8_t)(variant % 10),
+                            .job = job_number,
+                            .len = variant % 2 ? UINT64_MAX : 0,
+                            .rank = variant % RANKS,
+                            .n_ranks = RANKS,
+                            .seq = 1};
+    tt_talk talk = tt_talk_head((tt_talk_kind)(variant % 20), variant, 0);
+    const tt_msg message = {.magic = TT_MSG_MAGIC,
+                            .kind = (uint8_t)(variant % 15),
+                            .comm = variant};
+    static const char http[] = "GET / HTTP/1.1\r\nHost: you\r\n\r\n";
+    static const unsigned char tls[] = {22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3};
+    const struct {
+        const void *bytes;
+        size_t len;
+    } bodies[] = {[BOOT_FRAME] = {&frame, sizeof(frame)},
+                  [TALK] = {&talk, sizeof(talk)},
+                  [MESSAGE] = {&message, sizeof(message)},
+                  [HTTP] = {http, sizeof(http) - 1},
+                  [TLS] = {tls, sizeof(tls)}};
+    if (b == NO_BODY)
+        return 0;
+    if (b == ZEROS || b == ONES) {
+        memset(out, b == ZEROS ? 0 : 255, 300);
+        return 300;
+    }
+    memcpy(out, bodies[b].bytes, bodies[b].len);
+    return bodies[b].len;
+}
+
+/* ---------------------------------------------------------------- guests -- */
+
+typedef struct guest {
+    int fd; /* -1: none */
+    manner manner;
+    unsigned char says[MOST_SAYS], heard[MOST_HEARD];
+    size_t len, said, n_heard;
+    char name[96]; /* of the row */
+} guest;
+
+static guest *guests;
+static size_t n_guests, n_ever, n_let_in;
+static uint64_t patience_ns;
+
+static bool is_refusal(const unsigned char *at, size_t left)
+{
+    uint32_t magic = 0;
+    if (left < sizeof(magic))
+        return true;
+    memcpy(&magic, at, sizeof(magic));
+    if (magic == TT_FRAME_MAGIC)
+        return left < sizeof(tt_frame) || at[6] == TT_FRAME_ERROR;
+    return magic == TT_TALK_MAGIC &&
+           (left < sizeof(tt_talk) || at[6] == TT_TALK_REFUSE);
+}
+
+/* He may be greeted where the listener asks for no proof yet; what comes then
+ * must be a refusal. */
+static void judge(const guest *g)
+{
+    size_t at = 0;
+    uint32_t magic = TT_GREET_MAGIC;
+    while (g->n_heard - at >= sizeof(tt_greet_word) &&
+           memcmp(g->heard + at, &magic, sizeof(magic)) == 0)
+        at += sizeof(tt_greet_word);
+    if (is_refusal(g->heard + at, g->n_heard - at))
+        return;
+    n_let_in++;
+    fprintf(stderr, "let in: %s\n", g->name);
+}
+
+static void end_guest(guest *g)
+{
+    judge(g);
+    close(g->fd);
+    g->fd = -1;
+}
+
+static void hear(guest *g)
+{
+    unsigned char more[512];
+    for (;;) {
+        ssize_t n = recv(g->fd, more, sizeof(more), MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n <= 0) {
+            end_guest(g);
+            return;
+        }
+        size_t room = sizeof(g->heard) - g->n_heard;
+        size_t keeps = (size_t)n < room ? (size_t)n : room;
+        memcpy(g->heard + g->n_heard, more, keeps);
+        g->n_heard += keeps;
+        if (g->manner == REFLECTED)
+            send(g->fd, more, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
+static void speak(guest *g)
+{
+    size_t end = g->len;
+    if (g->manner == TRUNCATED || g->manner == CUT)
+        end = g->len / 2;
+    else if (g->manner == SLOW)
+        end = g->said + 1 < g->len ? g->said + 1 : g->len - 1;
+    while (g->said < end) {
+        ssize_t n = send(g->fd, g->says + g->said, end - g->said,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n <= 0)
+            return;
+        g->said += (size_t)n;
+    }
+}
+
+static size_t n_here(void)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_guests; i++)
+        n += guests[i].fd >= 0;
+    return n;
+}
+
+/* Hears all of them until so few are left. */
+static void attend(size_t most)
+{
+    struct pollfd polls[MOST_GUESTS];
+    uint64_t until = tt_now_ns() + patience_ns;
+    while (n_here() > most && tt_now_ns() < until) {
+        for (size_t i = 0; i < n_guests; i++)
+            polls[i] = (struct pollfd){.fd = guests[i].fd, .events = POLLIN};
+        poll(polls, n_guests, 20);
+        for (size_t i = 0; i < n_guests; i++) {
+            if (guests[i].fd >= 0 && polls[i].revents)
+                hear(&guests[i]);
+            if (guests[i].fd >= 0 && guests[i].manner == SLOW)
+                speak(&guests[i]);
+        }
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < n_guests; i++)
+        if (guests[i].fd >= 0)
+            guests[kept++] = guests[i];
+    n_guests = kept;
+    if (kept <= most)
+        return;
+    n_let_in += kept;
+    fprintf(stderr, "nobody hangs up on %zu strangers; on: %s\n", kept,
+            guests[0].name);
+}
+
+static guest *begin(const tt_door_found *door, manner m, const char *name)
+{
+    if (n_guests == MOST_GUESTS)
+        attend(MOST_GUESTS / 2);
+    if (n_guests == MOST_GUESTS)
+        return NULL;
+    int fd = tt_doors_knock(door);
+    if (fd < 0)
+        return NULL; /* it has been closed */
+    guest *g = &guests[n_guests++];
+    *g = (guest){.fd = fd, .manner = m};
+    snprintf(g->name, sizeof(g->name), "%s", name);
+    n_ever++;
+    return g;
+}
+
+static void say(guest *g, const void *bytes, size_t len)
+{
+    memcpy(g->says + g->len, bytes, len);
+    g->len += len;
+}
+
+/* All is there that he says. */
+static void go(guest *g)
+{
+    speak(g);
+    if (g->manner == TRUNCATED)
+        shutdown(g->fd, SHUT_WR);
+    if (g->manner == CUT) {
+        const struct linger now = {.l_onoff = 1};
+        setsockopt(g->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        end_guest(g);
+        n_guests -= g == &guests[n_guests - 1];
+    }
+}
+
+/* ------------------------------------------------------------- the wire -- */
+
+typedef struct seen_word {
+    uint16_t port; /* to which it was said */
+    tt_greet_word word;
+} seen_word;
+
+static seen_word seen[MOST_SEEN];
+static size_t n_seen, n_replayed;
+
+/* Short packets of this host's own; -1: it may not be looked at. */
+static int open_wire(void)
+{
+    static struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 400, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, 0xffff)};
+    const struct sock_fprog filter = {4, code};
+    int size = 8 << 20;
+    int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const struct sockaddr_ll lo = {.sll_family = AF_PACKET,
+                                   .sll_protocol = htons(ETH_P_IP),
+                                   .sll_ifindex = (int)if_nametoindex("lo")};
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
+    if (bind(fd, (const struct sockaddr *)&lo, sizeof(lo)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void look_at(const unsigned char *packet, size_t len)
+{
+    size_t ip = (size_t)(packet[0] & 15) * 4;
+    if (len < ip + 20 || packet[9] != 6)
+        return;
+    size_t at = ip + (size_t)(packet[ip + 12] >> 4) * 4;
+    seen_word *s = &seen[n_seen];
+    if (len < at + sizeof(s->word) || n_seen == MOST_SEEN)
+        return;
+    memcpy(&s->word, packet + at, sizeof(s->word));
+    s->port = (uint16_t)(packet[ip + 2] << 8 | packet[ip + 3]);
+    bool is_new = s->word.magic == TT_GREET_MAGIC &&
+                  s->word.kind == TT_GREET_HELLO &&
+                  s->word.nonce >> 32 != own_nonces >> 32;
+    for (size_t i = 0; i < n_seen; i++)
+        is_new &= seen[i].word.nonce != s->word.nonce;
+    n_seen += is_new;
+}
+
+static void watch_wire(int fd)
+{
+    unsigned char packet[512];
+    ssize_t n;
+    while (fd >= 0 && (n = recv(fd, packet, sizeof(packet), 0)) > 0)
+        look_at(packet, (size_t)n);
+}
+
+/* All that was said there by members: hello, the last word, and then something
+ * of each kind that may follow. */
+static void replay(const tt_door_found *door)
+{
+    for (size_t i = 0; i < n_seen && !door->is_unix; i++) {
+        unsigned char more[MOST_SAYS];
+        tt_greet_word taken = seen[i].word;
+        if (seen[i].port != ntohs(door->to.u.v4.sin_port))
+            continue;
+        guest *g = begin(door, i % 8 == 7 ? TWICE : WHOLE,
+                         "a member's replayed");
+        if (!g)
+            return;
+        taken.kind = TT_GREET_TAKEN;
+        memset(taken.token, 0, sizeof(taken.token));
+        for (int k = g->manner == TWICE; k >= 0; k--) {
+            say(g, &seen[i].word, sizeof(taken));
+            say(g, &taken, sizeof(taken));
+        }
+        say(g, more, put_body(MESSAGE, (uint32_t)i, more));
+        go(g);
+        n_replayed++;
+    }
+}
+
+/* ---------------------------------------------------------------- attack -- */
+
+static void try_word(const tt_door_found *door, uint32_t w, proof p, manner m)
+{
+    static const char *const proofs[] = {"no proof", "wrong", "forged"};
+    static const char *const manners[] = {"whole",   "twice", "truncated",
+                                          "cut off", "slow",  "reflected"};
+    static uint32_t variant;
+    unsigned char more[MOST_SAYS];
+    char name[96];
+    snprintf(name, sizeof(name), "%s, %s, %s", words[w].name, proofs[p],
+             manners[m]);
+    tt_greet_word word = word_of(&words[w], p, ++variant);
+    guest *g = begin(door, m, name);
+    if (!g)
+        return;
+    for (int i = m == TWICE; i >= 0; i--)
+        say(g, &word, sizeof(word));
+    if (words[w].kind == TT_GREET_HELLO) {
+        word.kind = TT_GREET_TAKEN;
+        memset(word.token, 0, sizeof(word.token));
+        say(g, &word, sizeof(word));
+    }
+    say(g, more, put_body((body)(variant % BODIES), variant, more));
+    go(g);
+}
+
+static void try_body(const tt_door_found *door, body b, uint32_t variant,
+                     manner m)
+{
+    unsigned char more[MOST_SAYS];
+    guest *g = begin(door, m, "a message without a greeting");
+    if (!g)
+        return;
+    for (int i = m == TWICE; i >= 0; i--)
+        say(g, more, put_body(b, variant, more));
+    go(g);
+}
+
+static void try_all(const tt_door_found *door)
+{
+    for (uint32_t w = 0; w < N_WORDS; w++)
+        for (int p = 0; p < PROOFS; p++)
+            for (int m = 0; m < MANNERS; m++)
+                try_word(door, w, (proof)p, (manner)m);
+    for (int b = NO_BODY + 1; b < BODIES; b++)
+        for (uint32_t v = 0; v < (b <= MESSAGE ? 20 : 1); v++)
+            try_body(door, (body)b, v, (manner)((uint32_t)b + v) % MANNERS);
+    if (!begin(door, TRUNCATED, "silence"))
+        return;
+    begin(door, SLOW, "silence")->len = 1;
+}
+
+static size_t find_doors(const pid_t *pids, int n, tt_door_found *doors)
+{
+    size_t found = 0;
+    for (int r = 0; r < n; r++)
+        found += tt_doors_find(pids[r], doors + found, MOST_DOORS - found);
+    return found;
+}
+
+/* ------------------------------------------------------------------- job -- */
+
+typedef struct plot {
+    const char *transports, *address;
+    atomic_int n_reached[PHASES]; /* ranks */
+    atomic_bool is_over[PHASES];  /* the strangers have done what they can */
+    int wire;
+    size_t n_doors[PHASES];
+} plot;
+
+static void reach(plot *p, phase at)
+{
+    atomic_fetch_add(&p->n_reached[at], 1);
+}
+
+static int fails(int rank, const char *what, tutti_err err, const char *text)
+{
+    return err ? tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
+                                   text)
+               : 0;
+}
+
+/* Every result is looked at, byte by byte, until all have seen that it is over. */
+static int run_calls(plot *story, tutti_comm *comm, int rank)
+{
+    static int32_t x[COUNT], y[COUNT];
+    bool is_over = false;
+    for (int32_t step = 1; !is_over; step++) {
+        if (step == 5) /* connections are made when they are needed */
+            reach(story, RUNNING);
+        for (int32_t i = 0; i < COUNT; i++)
+            x[i] = rank * 1000 + i * step;
+        x[0] = !atomic_load(&story->is_over[RUNNING]);
+        tutti_err err = tutti_all_reduce(comm, x, y, COUNT, TUTTI_I32,
+                                         TUTTI_SUM, NULL, NULL);
+        if (err)
+            return fails(rank, "all-reduce", err, tutti_comm_message(comm));
+        for (int32_t i = 1; i < COUNT; i++)
+            if (y[i] != RANKS * (RANKS - 1) / 2 * 1000 + RANKS * i * step)
+                return tt_procs_complain(rank, "a wrong sum in call %d", step);
+        is_over = y[0] == 0;
+    }
+    return 0;
+}
+
+static int check_mean(tutti_partial *p, const double *x, int rank)
+{
+    tutti_partial_group g;
+    double mean = 0;
+    if (tutti_partial_group_of(p, &g))
+        return tt_procs_complain(rank, "no group");
+    for (uint32_t i = 0; i < g.n; i++)
+        mean += g.members[i].weight * g.members[i].worker * 100;
+    for (int i = 0; i < COUNT; i++)
+        if (fabs(x[i] - mean - i % 13) > 1e-9)
+            return tt_procs_complain(rank, "element %d is %g, not %g", i, x[i],
+                                     mean + i % 13);
+    return 0;
+}
+
+static int run_groups(plot *story, tutti_comm *comm, int rank)
+{
+    static double x[COUNT];
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    tutti_partial *p = NULL;
+    o.group_size = 2;
+    tutti_err err = tutti_partial_open(comm, &o, &p);
+    if (err)
+        return fails(rank, "open", err, tutti_last_message());
+    bool is_last = false;
+    for (uint64_t step = 1; !err && !is_last; step++) {
+        if (step == 20)
+            reach(story, GROUPS);
+        is_last = atomic_load(&story->is_over[GROUPS]);
+        for (int i = 0; i < COUNT; i++)
+            x[i] = rank * 100 + i % 13;
+        err = tutti_partial_announce(p, step, is_last, NULL, NULL);
+        if (!err)
+            err = tutti_partial_reduce(p, x, COUNT, TUTTI_F64, NULL, NULL);
+        if (!err)
+            err = tutti_partial_commit(p, NULL, NULL);
+        if (!err && check_mean(p, x, rank))
+            return 1;
+    }
+    reach(story, ENDING);
+    if (err)
+        return fails(rank, "group", err, tutti_partial_message(p));
+    while (!atomic_load(&story->is_over[ENDING]))
+        usleep(2000);
+    tutti_partial_close(p);
+    return 0;
+}
+
+static int be_rank(int rank, int n, void *arg)
+{
+    plot *story = arg;
+    tutti_comm *comm;
+    setenv("TUTTI_JOB", job_name, 1);
+    if (story->address)
+        setenv("TUTTI_ADDR", story->address, 1);
+    reach(story, START);
+    while (rank == n - 1 && !atomic_load(&story->is_over[START]))
+        usleep(2000);
+    tutti_err err = tutti_comm_create(NULL, &comm);
+    if (err)
+        return fails(rank, "start", err, tutti_last_message());
+    int failed = run_calls(story, comm, rank) || run_groups(story, comm, rank);
+    tutti_comm_destroy(comm);
+    return failed;
+}
+
+/* ------------------------------------------------------------------ plot -- */
+
+static void attack(plot *p, phase at, const pid_t *pids, int n)
+{
+    tt_door_found doors[MOST_DOORS];
+    size_t n_doors = find_doors(pids, n, doors);
+    if (n_doors == 0 || p->n_doors[at] > 0)
+        return; /* not yet; enough */
+    p->n_doors[at] = n_doors;
+    if (at == ENDING) /* they end meanwhile */
+        atomic_store(&p->is_over[at], true);
+    for (size_t i = 0; i < n_doors; i++) {
+        try_all(&doors[i]);
+        replay(&doors[i]);
+    }
+    attend(0);
+    atomic_store(&p->is_over[at], true);
+}
+
+static void watch(const pid_t *pids, int n, double seconds, void *arg)
+{
+    plot *p = arg;
+    (void)seconds;
+    watch_wire(p->wire);
+    for (int at = 0; at < PHASES; at++) {
+        int reached = atomic_load(&p->n_reached[at]);
+        if (reached == n)
+            attack(p, (phase)at, pids, n);
+    }
+}
+
+static void tell(const plot *p)
+{
+    for (int i = 0; i < PHASES; i++)
+        printf("# %s: %zu doors\n", phase_names[i], p->n_doors[i]);
+    printf("# %zu strangers, %zu of them by what was seen on the wire\n",
+           n_ever, n_replayed);
+}
+
+static void attack_all(const char *transports, const char *address)
+{
+    int status[RANKS];
+    plot *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    guests = calloc(MOST_GUESTS, sizeof(*guests));
+    assert_true(p != MAP_FAILED && guests);
+    rng.state = tt_test_seed(1);
+    snprintf(job_name, sizeof(job_name), "strangers-%d", (int)getpid());
+    job_number = tt_fnv1a(TT_FNV1A_START, job_name, strlen(job_name));
+    *p = (plot){.transports = transports, .address = address};
+    p->wire = open_wire();
+    n_seen = n_replayed = n_ever = n_let_in = n_guests = 0;
+    patience_ns = 120 * TT_NS_PER_S;
+    const tt_procs procs = {.n = RANKS,
+                            .timeout_s = 500,
+                            .transports = transports,
+                            .run = be_rank,
+                            .arg = p,
+                            .watch = watch};
+    assert_true(tt_procs_run(&procs, status));
+    tell(p);
+    assert_int_equal(tt_procs_failures(status, RANKS), 0);
+    assert_int_equal(n_let_in, 0);
+    for (int i = 0; i < PHASES; i++)
+        assert_true(p->n_doors[i] > 0);
+    if (p->wire >= 0)
+        close(p->wire);
+    free(guests);
+    munmap(p, sizeof(*p));
+}
+
+static void test_tcp(void **state)
+{
+    (void)state;
+    char where[64];
+    tt_addr any;
+    assert_true(tt_addr_numeric("127.0.0.1", 0, &any));
+    int fd = tt_link_bind(&any, 8);
+    snprintf(where, sizeof(where), "127.0.0.1:%u", tt_sock_port(fd));
+    close(fd);
+    attack_all("tcp", where);
+}
+
+static void test_unix(void **state)
+{
+    (void)state;
+    attack_all(NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_unix),
+    };
+    tt_test_limit(1200);
+    return TT_RUN_TAP(tests);
+}

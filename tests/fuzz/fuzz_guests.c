@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * fuzz_guests.c - guests at a listener of the link thread, who come, say any bytes,
+ * in any pieces, and go, while this side dials as well. Property: who has arrived
+ * has said a right greeting and the last word, or a greeting that needs none; and
+ * everything can be closed at any time. The thread's turns fall as they will.
+ *
+ * Input: actions of two bytes, and what is said; see act(). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "link/greet.h"
+#include "support/fuzz_main.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+enum { GUESTS = 6, DIALS = 3, MOST_SAID = 512, ACTIONS = 64 };
+
+typedef struct visit {
+    unsigned char said[MOST_SAID];
+    size_t n_said;
+} visit;
+
+typedef struct guest {
+    int fd; /* -1: not here */
+    visit *visit;
+} guest;
+
+typedef struct stage {
+    tt_link_box *box;
+    tt_link_listener *listener;
+    tt_greet_terms terms;
+    tt_addr at;
+    guest guests[GUESTS];
+    visit visits[ACTIONS];
+    size_t n_visits;
+    tt_link_dial *dials[DIALS];
+    const uint8_t *data;
+    size_t len;
+} stage;
+
+static void set_up(stage *s, uint8_t kind)
+{
+    tt_link_card card;
+    s->terms = (tt_greet_terms){.purposes = TT_LINK_FOR(TT_LINK_TCP) |
+                                            TT_LINK_FOR(TT_LINK_PROBE),
+                                .self = {{7}},
+                                .job = kind & 1 ? 5 : 0,
+                                .has_token = kind & 4,
+                                .token = {1, 2, 3}};
+    tt_link_listen_opts o = {.purposes = s->terms.purposes,
+                             .self = s->terms.self,
+                             .job = s->terms.job,
+                             .has_token = s->terms.has_token,
+                             .is_nest = true,
+                             .most_waiting = kind & 8 ? 2 : 0};
+    memcpy(o.token, s->terms.token, sizeof(o.token));
+    if (tt_link_box_open(&tt_mem_std, &s->box, NULL) ||
+        tt_link_listen(s->box, &o, &s->listener, NULL, NULL))
+        tt_fuzz_fail("nothing to listen with");
+    tt_link_card_of(s->listener, &card);
+    tt_link_card_nest(&card, &s->at);
+    for (int i = 0; i < GUESTS; i++)
+        s->guests[i].fd = -1;
+}
+
+static void come(stage *s, guest *g)
+{
+    if (g->fd >= 0)
+        return;
+    g->visit = &s->visits[s->n_visits++];
+    g->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (g->fd >= 0 && connect(g->fd, &s->at.u.sa, s->at.len) == 0)
+        return;
+    if (g->fd >= 0)
+        close(g->fd);
+    g->fd = -1;
+}
+
+static void say(guest *g, const void *bytes, size_t n)
+{
+    visit *v = g->visit;
+    if (g->fd < 0)
+        return;
+    size_t room = sizeof(v->said) - v->n_said;
+    n = n < room ? n : room;
+    if (send(g->fd, bytes, n, MSG_NOSIGNAL) != (ssize_t)n)
+        return;
+    memcpy(v->said + v->n_said, bytes, n);
+    v->n_said += n;
+}
+
+/* The listener would let it in, but for what the input changes. */
+static tt_greet_word right_word(stage *s, uint32_t me, uint8_t kind)
+{
+    tt_greet_word w = {.magic = TT_GREET_MAGIC,
+                       .version_min = 1,
+                       .version_max = 1,
+                       .kind = kind,
+                       .purpose = me % 2 ? TT_LINK_PROBE : TT_LINK_TCP,
+                       .job = s->terms.job,
+                       .nonce = me,
+                       .from = {{me < 3 ? 3 : 9}},
+                       .to = s->terms.self};
+    memcpy(w.token, s->terms.token, sizeof(w.token));
+    w.said[0] = (uint8_t)me;
+    for (; s->len >= 2 && s->data[0] < sizeof(w); s->data += 2, s->len -= 2)
+        ((uint8_t *)&w)[s->data[0]] = s->data[1];
+    if (s->len > 0)
+        s->data++, s->len--;
+    return w;
+}
+
+static void begin_dial(stage *s, uint8_t which)
+{
+    tt_link_way way = {.to = s->at};
+    const tt_link_dial_opts o = {.purpose = TT_LINK_TCP,
+                                 .self = s->terms.self,
+                                 .to = {{which & 1 ? 3 : 7}},
+                                 .job = s->terms.job,
+                                 .token = {which & 2 ? 0 : 1, 2, 3},
+                                 .ways = &way,
+                                 .n_ways = 1,
+                                 .is_one_way = which & 4,
+                                 .deadline_ns = tt_now_ns() + TT_NS_PER_S};
+    tt_link_dial **d = &s->dials[which % DIALS];
+    tt_link_dial_end(*d);
+    *d = NULL;
+    if (tt_link_dial_begin(s->box, &o, d, NULL))
+        tt_fuzz_fail("no dial");
+}
+
+/* Did it greet right, as the one that has arrived, and say the last word? */
+static bool is_of(const stage *s, const visit *v, const tt_link_event *e)
+{
+    tt_greet_word hello, taken;
+    uint32_t version;
+    memcpy(&hello, v->said, sizeof(hello));
+    memcpy(&taken, v->said + sizeof(hello), sizeof(taken));
+    return v->n_said >= sizeof(hello) &&
+           memcmp(hello.said, e->who.said, sizeof(hello.said)) == 0 &&
+           tt_link_id_compare(&hello.from, &e->who.id) == 0 &&
+           tt_greet_judge(&hello, &s->terms, &version) == TT_LINK_WELL &&
+           ((hello.flags & TT_GREET_ONE_WAY) ||
+            (v->n_said >= 2 * sizeof(hello) &&
+             tt_greet_is_taken(&taken, &hello)));
+}
+
+static void check(const stage *s, const tt_link_event *e)
+{
+    bool is_right = e->kind != TT_LINK_ARRIVED ||
+                    /* our own dial's */
+                    tt_link_id_compare(&e->who.id, &s->terms.self) == 0;
+    for (size_t i = 0; i < s->n_visits && !is_right; i++)
+        is_right = is_of(s, &s->visits[i], e);
+    if (!is_right)
+        tt_fuzz_fail("somebody has arrived who has not greeted right");
+}
+
+static void take(stage *s)
+{
+    tt_link_event e;
+    while (tt_link_box_take(s->box, &e)) {
+        check(s, &e);
+        if (e.fd >= 0)
+            tt_fork_close(&e.fd);
+        if (e.dial) {
+            for (int i = 0; i < DIALS; i++)
+                if (s->dials[i] == e.dial)
+                    s->dials[i] = NULL;
+            tt_link_dial_end(e.dial);
+        }
+    }
+}
+
+/* Low three bits: who; the others: what. */
+static void act(stage *s, uint8_t what, uint8_t arg)
+{
+    guest *g = &s->guests[(what & 7) % GUESTS];
+    uint32_t me = (what & 7) % GUESTS;
+    tt_greet_word w;
+    tt_link_refusal r;
+    switch (what >> 3 & 15) {
+    case 0:
+        come(s, g);
+        return;
+    case 1: {
+        size_t n = arg < s->len ? arg : s->len;
+        say(g, s->data, n);
+        s->data += n, s->len -= n;
+        return;
+    }
+    case 2:
+    case 3:
+        w = right_word(s, me, TT_GREET_HELLO);
+        say(g, &w, (what >> 3 & 15) == 2 ? sizeof(w) : arg % sizeof(w));
+        return;
+    case 4:
+        w = right_word(s, me, TT_GREET_TAKEN);
+        say(g, &w, sizeof(w));
+        return;
+    case 5:
+        if (g->fd >= 0)
+            shutdown(g->fd, SHUT_WR);
+        return;
+    case 6:
+        if (g->fd >= 0)
+            close(g->fd);
+        g->fd = -1;
+        return;
+    case 7:
+        begin_dial(s, arg);
+        return;
+    case 8:
+        tt_link_listener_refusal(s->listener, &r, NULL);
+        return;
+    case 9:
+        tt_link_box_wait(s->box, tt_now_ns() + TT_NS_PER_MS / 2);
+        return;
+    case 10:
+        tt_link_dial_end(s->dials[arg % DIALS]);
+        s->dials[arg % DIALS] = NULL;
+        return;
+    default:
+        tt_link_box_settle(s->box);
+        take(s);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    static stage s;
+    if (len < 1)
+        return 0;
+    memset(&s, 0, sizeof(s));
+    s.data = data + 1;
+    s.len = len - 1;
+    set_up(&s, data[0]);
+    for (int n = 0; s.len >= 2 && n < ACTIONS; n++) {
+        uint8_t what = s.data[0], arg = s.data[1];
+        s.data += 2, s.len -= 2;
+        act(&s, what, arg);
+    }
+    tt_link_box_settle(s.box);
+    take(&s);
+    for (int i = 0; i < DIALS; i++)
+        tt_link_dial_end(s.dials[i]);
+    tt_link_box_close(s.box);
+    for (int i = 0; i < GUESTS; i++)
+        if (s.guests[i].fd >= 0)
+            close(s.guests[i].fd);
+    return 0;
+}
+
+#ifndef TT_LIBFUZZER
+int main(int argc, char **argv)
+{
+    tt_fuzz_mutations = 2000; /* each has a thread of its own */
+    return tt_fuzz_main(argc, argv, "tests/fuzz/corpus/guests",
+                        LLVMFuzzerTestOneInput);
+}
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * certs.h - certificates for tests, made anew each time (EC keys). */
+#ifndef TT_TESTS_CERTS_H
+#define TT_TESTS_CERTS_H
+
+#include <stdbool.h>
+
+/* Writes DIR/ca.pem, DIR/cert.pem, DIR/key.pem: a CA, and what it has signed. The
+ * certificate ends so many seconds from now. False: not possible. */
+bool tt_test_certs(const char *dir, long ends_s);
+/* The certificate and the key once more, by the CA that was made last. */
+bool tt_test_cert_again(const char *dir, long ends_s);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * doors.h - the ways into a process that a stranger finds: its listening sockets,
+ * as the system tells them to everybody. */
+#ifndef TT_TESTS_DOORS_H
+#define TT_TESTS_DOORS_H
+
+#include <sys/types.h>
+
+#include "base/sock.h"
+
+typedef struct tt_door_found {
+    tt_addr to; /* TCP: on loopback */
+    bool is_unix, is_packets;
+    pid_t pid;
+} tt_door_found;
+
+/* Those of the process, as many as fit; returns how many. */
+size_t tt_doors_find(pid_t pid, tt_door_found *out, size_t most);
+/* A connection, non-blocking; -1: nobody listens any more. */
+int tt_doors_knock(const tt_door_found *door);
+
+#endif

@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * tls_test.c - who is let in where a secret or certificates are asked for: by links,
+ * with real sockets. */
+#include "support/tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "link/greet.h"
+#include "link/seal.h"
+#include "support/certs.h"
+#include "support/stranger.h"
+
+#define LONG_NS (40 * TT_NS_PER_S)
+
+static const char one[] = "one-0123456789-0123456789-0123456789";
+static const char two[] = "two-0123456789-0123456789-0123456789";
+static char dir[64]; /* of this test's files */
+
+static uint64_t in_ns(uint64_t ns)
+{
+    return tt_now_ns() + ns;
+}
+
+static const char *path(const char *name)
+{
+    static char paths[8][128];
+    static uint32_t n;
+    char *out = paths[n++ % 8];
+    snprintf(out, 128, "%s/%s", dir, name);
+    return out;
+}
+
+static void write_file(const char *name, const char *text, mode_t mode)
+{
+    int fd = open(path(name), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, mode);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    assert_int_equal(chmod(path(name), mode), 0);
+}
+
+static tt_trust *open_trust(const tt_trust_opts *o)
+{
+    tt_trust *t;
+    tutti_diag diag;
+    if (tt_trust_open(o, &t, &diag))
+        fail_msg("%s", diag.text);
+    return t;
+}
+
+static tt_trust *of_secret(const char *secret)
+{
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
+                             .n_secret = strlen(secret)};
+    return open_trust(&o);
+}
+
+static tt_trust *of_certs(void)
+{
+    const tt_trust_opts o = {.cert = path("cert.pem"),
+                             .key = path("key.pem"),
+                             .ca = path("ca.pem")};
+    return open_trust(&o);
+}
+
+/* -------------------------------------------------------------- two ends -- */
+
+typedef struct ends {
+    tt_link_box *a, *b; /* a dials */
+    tt_link_listener *at;
+    uint16_t port;
+} ends;
+
+static const tt_link_id id_a = {{1}}, id_b = {{2}};
+
+static void open_ends(ends *e, tt_trust *b, bool is_bare)
+{
+    const tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_TCP),
+                                   .self = id_b,
+                                   .trust = b,
+                                   .is_bare = is_bare,
+                                   .is_local = true};
+    assert_int_equal(tt_link_box_open(&tt_mem_std, &e->a, NULL), 0);
+    assert_int_equal(tt_link_box_open(&tt_mem_std, &e->b, NULL), 0);
+    assert_int_equal(tt_link_listen(e->b, &o, &e->at, NULL, NULL), 0);
+    e->port = tt_link_listener_port(e->at, 0);
+}
+
+static void close_ends(ends *e)
+{
+    tt_link_box_close(e->a);
+    tt_link_box_close(e->b);
+}
+
+static tt_link_event take(tt_link_box *box)
+{
+    tt_link_event e = {.stream.fd = -1};
+    uint64_t until = in_ns(LONG_NS);
+    while (!tt_link_box_take(box, &e))
+        if (!tt_link_box_wait(box, until))
+            fail_msg("nothing came into the box");
+    return e;
+}
+
+typedef struct how {
+    tt_trust *trust;
+    bool is_bare, is_one_way, says_self;
+    uint16_t port; /* 0: the listener's own */
+    uint32_t n_rounds;
+} how;
+
+/* Why it fails, or WELL and the stream. */
+static tt_link_why dial(ends *e, const how *h, tt_link_stream *out)
+{
+    tt_link_way way = {.cost = 0};
+    tt_link_dial *d;
+    tt_addr_numeric("127.0.0.1", h->port ? h->port : e->port, &way.to);
+    const tt_link_dial_opts o = {.purpose = TT_LINK_TCP,
+                                 .self = h->says_self ? id_b : id_a,
+                                 .to = h->says_self ? (tt_link_id){{0}} : id_b,
+                                 .ways = &way,
+                                 .n_ways = 1,
+                                 .n_rounds = h->n_rounds ? h->n_rounds : 1,
+                                 .trust = h->trust,
+                                 .is_bare = h->is_bare,
+                                 .is_one_way = h->is_one_way,
+                                 .try_ns = LONG_NS,
+                                 .answer_ns = LONG_NS,
+                                 .deadline_ns = in_ns(LONG_NS)};
+    assert_int_equal(tt_link_dial_begin(e->a, &o, &d, NULL), 0);
+    tt_link_event got = take(e->a);
+    tt_link_outcome outcome = tt_link_dial_outcome(d, 0);
+    tt_link_dial_end(d);
+    *out = got.stream;
+    if (got.kind == TT_LINK_DIALLED)
+        return TT_LINK_WELL;
+    assert_int_equal(got.kind, TT_LINK_FAILED);
+    assert_int_equal(got.stream.fd, -1);
+    assert_true(outcome.err == 0 || outcome.why == TT_LINK_STRANGE);
+    return outcome.why;
+}
+
+static void move_word(tt_link_stream *from, tt_link_stream *to)
+{
+    char got[7];
+    assert_int_equal(tt_link_write_all(from, "payload", 7, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_link_read_all(to, got, 7, in_ns(LONG_NS)), 0);
+    assert_memory_equal(got, "payload", 7);
+}
+
+/* It must come through, and carry bytes; sealed, or not. */
+static void expect_in(ends *e, const how *h, bool is_sealed)
+{
+    tt_link_stream a;
+    tt_link_why why = dial(e, h, &a);
+    if (why != TT_LINK_WELL)
+        fail_msg("it is sent away: %s", tt_link_why_text(why));
+    tt_link_event b = take(e->b);
+    assert_int_equal(a.layer != NULL, is_sealed);
+    assert_int_equal(b.stream.layer != NULL, is_sealed);
+    move_word(&a, &b.stream);
+    move_word(&b.stream, &a);
+    tt_link_stream_close(&a);
+    tt_link_stream_close(&b.stream);
+}
+
+static void expect_out(ends *e, const how *h, tt_link_why why)
+{
+    tt_link_stream a;
+    tt_link_event b;
+    assert_string_equal(tt_link_why_text(dial(e, h, &a)), tt_link_why_text(why));
+    assert_false(tt_link_box_take(e->b, &b));
+}
+
+/* One listener, one dialler. */
+static void try_one(tt_trust *a, tt_trust *b, tt_link_why why)
+{
+    ends e;
+    tt_link_refusal last;
+    uint64_t n_strangers = 0, until = in_ns(LONG_NS);
+    open_ends(&e, b, false);
+    const how h = {.trust = a};
+    if (why == TT_LINK_WELL)
+        expect_in(&e, &h, a != NULL);
+    else
+        expect_out(&e, &h, why);
+    while (why != TT_LINK_WELL && n_strangers == 0 && tt_now_ns() < until)
+        tt_link_listener_refusal(e.at, &last, &n_strangers);
+    assert_int_equal(n_strangers, why != TT_LINK_WELL);
+    close_ends(&e);
+}
+
+/* ----------------------------------------------------------------- tests -- */
+
+static void test_secret(void **state)
+{
+    (void)state;
+    tt_trust *a = of_secret(one), *same = of_secret(one), *b = of_secret(two);
+    try_one(NULL, NULL, TT_LINK_WELL);
+    try_one(a, same, TT_LINK_WELL);
+    try_one(a, b, TT_LINK_OTHER_SECRET);
+    try_one(NULL, b, TT_LINK_UNPROVEN);
+    try_one(a, NULL, TT_LINK_NO_SECRET);
+    tt_trust_close(a);
+    tt_trust_close(same);
+    tt_trust_close(b);
+}
+
+static void test_certs(void **state)
+{
+    (void)state;
+    tt_trust *t = of_secret(one);
+    if (!tt_test_certs(dir, 3600))
+        fail_msg("no certificates");
+    tt_trust *good = of_certs();
+    assert_true(tt_test_cert_again(dir, 3600));
+    tt_trust *also = of_certs();
+    assert_true(tt_test_cert_again(dir, -60));
+    tt_trust *expired = of_certs();
+    assert_true(tt_test_certs(dir, 3600));
+    tt_trust *foreign = of_certs();
+    try_one(good, also, TT_LINK_WELL);
+    try_one(good, expired, TT_LINK_OTHER_SECRET);
+    try_one(expired, good, TT_LINK_OTHER_SECRET);
+    try_one(good, foreign, TT_LINK_OTHER_SECRET);
+    try_one(good, t, TT_LINK_OTHER_SECRET);
+    try_one(t, good, TT_LINK_OTHER_SECRET);
+    try_one(NULL, good, TT_LINK_UNPROVEN);
+    try_one(good, NULL, TT_LINK_NO_SECRET);
+    tt_trust_close(t);
+    tt_trust_close(good);
+    tt_trust_close(also);
+    tt_trust_close(expired);
+    tt_trust_close(foreign);
+}
+
+/* What follows the greeting in plain text: only where both say so. */
+static void test_bare(void **state)
+{
+    (void)state;
+    tt_trust *t = of_secret(one);
+    const tt_trust_opts o = {
+        .secret = (const uint8_t *)one, .n_secret = strlen(one), .is_plain = 1};
+    tt_trust *plain = open_trust(&o);
+    for (int i = 0; i < 8; i++) {
+        ends e;
+        const how h = {.trust = i & 1 ? plain : t,
+                       .is_bare = i == 6,
+                       .is_one_way = i & 4};
+        open_ends(&e, i & 2 ? plain : t, i == 4);
+        bool is_a = i & 1 || i == 6, is_b = i & 2 || i == 4;
+        if (is_a == is_b)
+            expect_in(&e, &h, !is_a);
+        else if (!h.is_one_way)
+            expect_out(&e, &h, TT_LINK_OTHER_SEAL);
+        close_ends(&e);
+    }
+    tt_trust_close(t);
+    tt_trust_close(plain);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        mode_t mode;
+        const char *says; /* NULL: it is right */
+    } files[] = {
+        {"# made today\n\none-0123456789-0123456789-0123456789\n", 0600, NULL},
+        {"one-0123456789-0123456789-0123456789\r\ntwo-0123456789-0123456789-"
+         "0123456789",
+         0400, NULL},
+        {"one-0123456789-0123456789-0123456789\n", 0640, "chmod 600"},
+        {"one-0123456789-0123456789-0123456789\n", 0604, "chmod 600"},
+        {"", 0600, "has no secret"},
+        {"# nothing\n", 0600, "has no secret"},
+        {"one-0123456789-0123456789-01234\n", 0600, "can be guessed"},
+        {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", 0600, "can be guessed"},
+        {"one 0123456789-0123456789-0123456789\n", 0600, "without spaces"},
+        {"one-0123456789-0123456789-0123456789\001\n", 0600, "without spaces"},
+    };
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        tt_trust *t = NULL;
+        tutti_diag diag = {.text = ""};
+        const tt_trust_opts o = {.secret_file = path("secret")};
+        unlink(path("secret"));
+        write_file("secret", files[i].text, files[i].mode);
+        tutti_err err = tt_trust_open(&o, &t, &diag);
+        if (files[i].says && !strstr(diag.text, files[i].says))
+            fail_msg("file %zu: \"%s\"", i, diag.text);
+        assert_int_equal(err, files[i].says ? TUTTI_ECONFIG : TUTTI_OK);
+        assert_int_equal(t != NULL, files[i].says == NULL);
+        tt_trust_close(t);
+    }
+}
+
+static void test_no_files(void **state)
+{
+    (void)state;
+    tt_trust *t;
+    tutti_diag diag;
+    unlink(path("secret"));
+    write_file("real", one, 0600);
+    assert_int_equal(symlink("real", path("link")), 0);
+    const tt_trust_opts bad[] = {{.secret_file = path("none")},
+                                 {.secret_file = dir},
+                                 {.secret = (const uint8_t *)one, .n_secret = 8},
+                                 {.cert = path("cert.pem")},
+                                 {.cert = path("real"),
+                                  .key = path("real"),
+                                  .ca = path("real")}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        diag.text[0] = '\0';
+        assert_int_equal(tt_trust_open(&bad[i], &t, &diag), TUTTI_ECONFIG);
+        assert_true(diag.text[0] != '\0');
+        assert_null(t);
+    }
+    /* What counts is whose the file is, not by which name it was found. */
+    const tt_trust_opts link = {.secret_file = path("link")};
+    assert_int_equal(tt_trust_open(&link, &t, &diag), TUTTI_OK);
+    tt_trust_close(t);
+    const tt_trust_opts nothing = {.secret_file = "", .is_plain = true};
+    assert_int_equal(tt_trust_open(&nothing, &t, &diag), TUTTI_OK);
+    assert_null(t);
+    assert_false(tt_trust_is_plain(t));
+    unlink(path("link"));
+}
+
+static void pause_ns(uint64_t ns)
+{
+    poll(NULL, 0, (int)(ns / TT_NS_PER_MS));
+}
+
+/* A secret is changed on one side after the other, without a gap; the old one does
+ * not count any more when it is deleted. */
+static void test_rotation(void **state)
+{
+    (void)state;
+    char both[256];
+    ends e;
+    write_file("a", one, 0600);
+    write_file("b", one, 0600);
+    const tt_trust_opts file_a = {.secret_file = path("a")},
+                        file_b = {.secret_file = path("b")};
+    tt_trust *a = open_trust(&file_a), *b = open_trust(&file_b);
+    const how h = {.trust = a, .n_rounds = 100};
+    const how h_once = {.trust = a};
+    open_ends(&e, b, false);
+    expect_in(&e, &h, true);
+    snprintf(both, sizeof(both), "%s\n%s\n", two, one);
+    write_file("a", both, 0600); /* a offers the new one, and then the old one */
+    pause_ns(300 * TT_NS_PER_MS);
+    expect_in(&e, &h, true);
+    write_file("b", both, 0600);
+    pause_ns(300 * TT_NS_PER_MS);
+    expect_in(&e, &h_once, true);
+    write_file("b", "what is no secret", 0600); /* is not taken */
+    pause_ns(300 * TT_NS_PER_MS);
+    expect_in(&e, &h_once, true);
+    write_file("b", two, 0600);
+    pause_ns(300 * TT_NS_PER_MS);
+    expect_in(&e, &h_once, true);
+    write_file("a", one, 0600); /* it does not count there any more */
+    pause_ns(300 * TT_NS_PER_MS);
+    expect_out(&e, &h_once, TT_LINK_OTHER_SECRET);
+    close_ends(&e);
+    tt_trust_close(a);
+    tt_trust_close(b);
+}
+
+/* ------------------------------------------------------------- strangers -- */
+
+static int stranger(const ends *e)
+{
+    tt_addr to;
+    tt_addr_numeric("127.0.0.1", e->port, &to);
+    int fd = tt_stranger_connect(&to, in_ns(LONG_NS));
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void await_end(int fd)
+{
+    char c;
+    while (tt_stranger_read_all(fd, &c, 1, in_ns(LONG_NS)) == 0)
+        continue;
+    close(fd);
+}
+
+/* Whatever somebody without the secret says, it is nobody to us. */
+static void test_strangers(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "GET / HTTP/1.1\r\n\r\n",
+        "\x16\x03\x01\x00\x05hello",
+        "\x16\x03\x01\xff\xff and nothing of the kind",
+        "\x16\x16\x16\x16\x16\x16\x16\x16",
+        "\x15\x03\x03\x00\x02\x02\x28",
+        "\x17\x03\x03\x00\x20 data before all else, thirty-two b",
+    };
+    ends e;
+    tt_trust *t = of_secret(one);
+    open_ends(&e, t, false);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        int fd = stranger(&e);
+        size_t n = i == 1 ? 10 : strlen(words[i]);
+        tt_stranger_write_all(fd, words[i], n, in_ns(LONG_NS));
+        shutdown(fd, SHUT_WR);
+        await_end(fd);
+    }
+    int silent[100]; /* more than there are places */
+    for (int i = 0; i < 100; i++) {
+        silent[i] = stranger(&e);
+        (void)!send(silent[i], "\x16\x03\x01\x02", (size_t)(i % 5), MSG_NOSIGNAL);
+    }
+    const how h = {.trust = t};
+    expect_in(&e, &h, true);
+    for (int i = 0; i < 100; i++)
+        close(silent[i]);
+    expect_in(&e, &h, true);
+    close_ends(&e);
+    tt_trust_close(t);
+}
+
+/* A dialler is not led to plain text: not by REPLY, not by REFUSE. */
+static void test_no_way_back(void **state)
+{
+    (void)state;
+    tt_trust *t = of_secret(one);
+    for (int i = 0; i < 2; i++) {
+        ends e;
+        tt_addr at;
+        open_ends(&e, t, false);
+        tt_addr_numeric("127.0.0.1", 0, &at);
+        int fd = tt_stranger_listen(&at, 4);
+        uint16_t port = tt_sock_port(fd);
+        tt_greet_word word = {.magic = TT_GREET_MAGIC,
+                              .version_min = 1,
+                              .version_max = 1,
+                              .kind = i ? TT_GREET_REPLY : TT_GREET_REFUSE,
+                              .purpose = TT_LINK_TCP,
+                              .why = TT_LINK_OTHER_JOB};
+        tt_link_way way = {.cost = 0};
+        tt_addr_numeric("127.0.0.1", port, &way.to);
+        const tt_link_dial_opts o = {.purpose = TT_LINK_TCP,
+                                     .ways = &way,
+                                     .n_ways = 1,
+                                     .n_rounds = 1,
+                                     .trust = t,
+                                     .try_ns = LONG_NS,
+                                     .answer_ns = LONG_NS,
+                                     .deadline_ns = in_ns(LONG_NS)};
+        tt_link_dial *d;
+        assert_int_equal(tt_link_dial_begin(e.a, &o, &d, NULL), 0);
+        assert_true(tt_sock_wait(fd, POLLIN, in_ns(LONG_NS)));
+        int guest = accept(fd, NULL, NULL);
+        char first;
+        assert_int_equal(recv(guest, &first, 1, MSG_WAITALL), 1);
+        assert_int_equal(first, TT_SEAL_FIRST);
+        (void)!write(guest, &word, sizeof(word));
+        tt_link_event got = take(e.a);
+        assert_int_equal(got.kind, TT_LINK_FAILED);
+        assert_int_equal(tt_link_dial_outcome(d, 0).why, TT_LINK_NO_SECRET);
+        tt_link_dial_end(d);
+        close(guest);
+        close(fd);
+        close_ends(&e);
+    }
+    tt_trust_close(t);
+}
+
+/* Bytes go between two sockets, `most` at a time; stops when one of them ends, or
+ * after `limit` bytes. */
+typedef struct relay {
+    int listener, most;
+    uint16_t to;
+    size_t limit;
+    pthread_t thread;
+} relay;
+
+static void *relay_main(void *arg)
+{
+    relay *r = arg;
+    tt_addr to;
+    char buf[4096];
+    size_t moved = 0;
+    bool is_open = true;
+    tt_addr_numeric("127.0.0.1", r->to, &to);
+    if (!tt_sock_wait(r->listener, POLLIN, in_ns(LONG_NS)))
+        return NULL;
+    int fds[2] = {accept(r->listener, NULL, NULL),
+                  tt_stranger_connect(&to, in_ns(LONG_NS))};
+    while (is_open && moved < r->limit) {
+        struct pollfd p[2] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};
+        poll(p, 2, 1000);
+        for (int i = 0; i < 2; i++) {
+            ssize_t n = p[i].revents ? read(fds[i], buf, (size_t)r->most) : -2;
+            if (n > 0 && send(fds[!i], buf, (size_t)n, MSG_NOSIGNAL) != n)
+                n = 0;
+            is_open &= n > 0 || n == -2 || errno == EAGAIN;
+            is_open &= n != 0;
+            moved += n > 0 ? (size_t)n : 0;
+        }
+    }
+    close(fds[0]);
+    close(fds[1]);
+    return NULL;
+}
+
+static uint16_t begin_relay(relay *r, uint16_t to, int most, size_t limit)
+{
+    tt_addr at;
+    tt_addr_numeric("127.0.0.1", 0, &at);
+    *r = (relay){.listener = tt_stranger_listen(&at, 4),
+                 .to = to,
+                 .most = most,
+                 .limit = limit};
+    assert_true(r->listener >= 0);
+    pthread_create(&r->thread, NULL, relay_main, r);
+    return tt_sock_port(r->listener);
+}
+
+static void end_relay(relay *r)
+{
+    pthread_join(r->thread, NULL);
+    close(r->listener);
+}
+
+/* Byte by byte it stands; cut short anywhere nobody has come. */
+static void test_slow_and_cut(void **state)
+{
+    (void)state;
+    tt_trust *t = of_secret(one);
+    ends e;
+    relay r;
+    open_ends(&e, t, false);
+    how h = {.trust = t, .port = begin_relay(&r, e.port, 1, SIZE_MAX)};
+    expect_in(&e, &h, true);
+    end_relay(&r);
+    for (size_t limit = 1; limit < 700; limit += 37) {
+        tt_link_stream a;
+        tt_link_event b;
+        h.port = begin_relay(&r, e.port, 1, limit);
+        tt_link_why why = dial(&e, &h, &a);
+        end_relay(&r);
+        assert_true(why == TT_LINK_STRANGE || why == TT_LINK_NO_SECRET);
+        assert_false(tt_link_box_take(e.b, &b));
+    }
+    h.port = 0;
+    expect_in(&e, &h, true);
+    close_ends(&e);
+    tt_trust_close(t);
+}
+
+/* Whoever is led to itself by somebody between finds out. */
+static void test_reflection(void **state)
+{
+    (void)state;
+    tt_trust *t = of_secret(one);
+    ends e;
+    relay r;
+    open_ends(&e, t, false);
+    const how h = {.trust = t,
+                   .says_self = true,
+                   .port = begin_relay(&r, e.port, 4096, SIZE_MAX)};
+    expect_out(&e, &h, TT_LINK_OTHER_PROCESS);
+    end_relay(&r);
+    close_ends(&e);
+    tt_trust_close(t);
+}
+
+/* A unix socket needs no secret: the kernel tells the user. */
+static void test_unix(void **state)
+{
+    (void)state;
+    tt_trust *t = of_secret(one);
+    tt_link_box *box;
+    tt_link_listener *at;
+    tt_link_card card;
+    tt_link_dial *d;
+    assert_int_equal(tt_link_box_open(&tt_mem_std, &box, NULL), 0);
+    const tt_link_listen_opts lo = {.purposes = TT_LINK_FOR(TT_LINK_SHM),
+                                    .trust = t,
+                                    .is_nest = true};
+    assert_int_equal(tt_link_listen(box, &lo, &at, NULL, NULL), 0);
+    tt_link_card_of(at, &card);
+    tt_link_way way = {.cost = 0};
+    tt_link_card_nest(&card, &way.to);
+    const tt_link_dial_opts o = {.purpose = TT_LINK_SHM,
+                                 .ways = &way,
+                                 .n_ways = 1,
+                                 .trust = t,
+                                 .deadline_ns = in_ns(LONG_NS)};
+    assert_int_equal(tt_link_dial_begin(box, &o, &d, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        tt_link_event e = take(box);
+        assert_true(e.is_unix);
+        assert_null(e.stream.layer);
+        tt_link_stream_close(&e.stream);
+    }
+    tt_link_dial_end(d);
+    tt_link_box_close(box);
+    tt_trust_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_secret),
+        cmocka_unit_test(test_certs),
+        cmocka_unit_test(test_bare),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_no_files),
+        cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_no_way_back),
+        cmocka_unit_test(test_slow_and_cut),
+        cmocka_unit_test(test_reflection),
+        cmocka_unit_test(test_unix),
+    };
+    tt_test_limit(120);
+    if (!TT_HAVE_OPENSSL) {
+        printf("1..0 # SKIP built without OpenSSL\n");
+        return 77;
+    }
+    snprintf(dir, sizeof(dir), "/tmp/tutti-tls-XXXXXX");
+    if (!mkdtemp(dir))
+        return 1;
+    int failed = TT_RUN_TAP(tests);
+    static const char *const names[] = {"a",    "b",       "secret", "real",
+                                        "link", "cert.pem", "key.pem", "ca.pem"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        unlink(path(names[i]));
+    rmdir(dir);
+    return failed;
+}
