@@ -366,6 +366,9 @@ typedef struct tutti_sim_opts {
     void *event_ctx;
     tutti_progress_fn progress;
     void *progress_ctx;
+    /* As TUTTI_STAGING_MAX and the transports limit slices; 0: nothing does. */
+    uint64_t staging_max_bytes; /* of a rank, for what is not reduced yet */
+    uint32_t max_payload;       /* of a message */
 } tutti_sim_opts;
 
 typedef struct tutti_sim_result {

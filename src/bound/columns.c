@@ -331,20 +331,13 @@ static void certify(const tt_master *m, tt_columns *out)
     out->gap = out->s_per_byte / bound - 1;
 }
 
-static bool has_trees(tutti_coll coll)
-{
-    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_REDUCE_SCATTER ||
-           coll == TUTTI_ALL_GATHER || coll == TUTTI_BROADCAST ||
-           coll == TUTTI_REDUCE;
-}
-
 static tutti_err check(const tutti_topology *t, const tt_columns_opts *opts,
                        tutti_diag *diag)
 {
     const char *reason = tt_columns_why_not(t);
     if (reason)
         return tt_fail(diag, TUTTI_ENOFIT, "no best trees: %s", reason);
-    if (!has_trees(opts->collective))
+    if (!tt_coll_has_trees(opts->collective))
         return tt_fail(diag, TUTTI_EINVAL, "no best trees for %s",
                        tutti_coll_name(opts->collective));
     if (tt_coll_has_root(opts->collective) && opts->root >= t->n_ranks)
@@ -366,7 +359,7 @@ tutti_err tt_columns_find(const tutti_topology *t, const tt_routes *routes,
     work w = {.arena.mem = mem};
     err = tt_pricing_init(&w.net, t, routes, opts, &w.arena);
     if (!err)
-        err = tt_master_init(&w.m, &w.net, mem, &w.arena, diag);
+        err = tt_master_init(&w.m, &w.net, &w.arena, diag);
     if (!err && !opts->only_value)
         err = tt_fewflows_init(&w.few, opts->ring, &w.net, &w.arena);
     if (!err)
@@ -375,7 +368,7 @@ tutti_err tt_columns_find(const tutti_topology *t, const tt_routes *routes,
         certify(&w.m, out);
     else
         tt_columns_free(out);
-    tt_master_fini(&w.m);
+    tt_lp_free(w.m.lp);
     tt_arena_free(&w.arena);
     if (err == TUTTI_ENOMEM)
         tt_fail(diag, err, "no memory for the best trees of %u ranks",

@@ -5,10 +5,9 @@
  *            that are cheapest just then, and let a link's price grow
  *            exponentially with what it already carries, compared with the
  *            busiest: so the next trees go where there is room. The roots take
- *            turns; one that is dearer than the others lets the turn pass. The
- *            longer it goes on, the smaller each share is against the whole,
- *            and the steeper the prices may be (multiplicative weights; Garg
- *            and Koenemann's method with a scale that follows the load).
+ *            turns. The longer it goes on, the smaller each share is against the
+ *            whole, and the steeper the prices may be (multiplicative weights;
+ *            Garg and Koenemann's method with a scale that follows the load).
  * Cost       Two trees of O(N^2) per turn. After a few turns of every root the
  *            busiest link is within some per cent of the optimum; what is left
  *            is for the linear programme of columns.c, which would take long to
@@ -22,17 +21,13 @@
  * the busiest. Steeper sooner is unstable. */
 #define STEEP_FIRST 20.0
 #define STEEP_MORE 3.0
-/* A root may be this much dearer than the cheapest one. */
-#define DEARER 1.05
 
 typedef struct run {
     tt_pricing *net;
     double *load;     /* of a link: bytes over its rate */
-    double *cost;     /* of a root, when it had its turn last */
     uint32_t *msg[2]; /* the trees of a turn */
     uint32_t *uses;   /* of each link by both */
     double sum, busiest, steep;
-    double worth; /* of all links' rates at the prices of this turn */
     tt_firsttrees *s;
 } run;
 
@@ -73,29 +68,12 @@ static void carry(run *r, double amount)
     }
 }
 
-static bool is_dear(const run *r, double cost)
-{
-    double least = cost;
-    for (uint32_t i = 0; i < r->net->n_roots; i++) {
-        double c = r->cost[r->net->roots[i]];
-        if (c > 0)
-            least = fmin(least, c);
-    }
-    return cost > DEARER * least;
-}
-
 static tutti_err turn(run *r, uint32_t root)
 {
     tt_pricing *net = r->net;
     reprice(r);
-    double cost = 0;
     for (int side = net->first_side; side <= net->last_side; side++)
-        cost += tt_pricing_find(net, root, side, r->msg[side]);
-    cost /= r->worth; /* so that it compares with costs of other turns */
-    bool passes = !net->is_joint && is_dear(r, cost);
-    r->cost[root] = cost;
-    if (passes)
-        return TUTTI_OK;
+        tt_pricing_find(net, root, side, r->msg[side]);
     double s_per_byte = use(r);
     carry(r, net->is_joint ? net->share[root] : 1 / s_per_byte);
     tutti_err err = TUTTI_OK;
@@ -109,7 +87,6 @@ tutti_err tt_firsttrees_find(tt_pricing *net, tt_arena *arena, tt_firsttrees *s)
     run r = {
         .net = net,
         .load = tt_arena_new(arena, net->n_links, sizeof(*r.load)),
-        .cost = tt_arena_new(arena, net->n, sizeof(*r.cost)),
         .msg[0] = tt_arena_new(arena, net->n, sizeof(*r.msg[0])),
         .msg[1] = tt_arena_new(arena, net->n, sizeof(*r.msg[1])),
         .uses = tt_arena_new(arena, net->n_links, sizeof(*r.uses)),

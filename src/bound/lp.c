@@ -8,7 +8,7 @@
  * Exactness  Clp minimises, so costs change sign on the way in and prices on
  *            the way out. No time limits, no random numbers but its own with a
  *            fixed start: the same calls give the same bits.
- * Memory     What is gathered is ours (tt_mem). What Clp holds is its own, and
+ * Memory     What is gathered is ours. What Clp holds is its own, and
  *            out of memory inside Clp ends the process: it is C++.
  * Next       columns.c (what it is used for). */
 #include "bound/lp.h"
@@ -28,11 +28,10 @@
 #define TOLERANCE 1e-9
 
 struct tt_lp {
-    const tt_mem *mem;
+    tt_arena *arena;
     Clp_Simplex *clp;
     uint32_t n_rows;
     double *prices;
-    bool is_solved;
     /* Columns gathered since the last solve; column i has items starts[i] ..
      * starts[i + 1] - 1. */
     uint32_t n_new;
@@ -51,34 +50,18 @@ bool tt_lp_is_there(void)
 
 void tt_lp_free(tt_lp *lp)
 {
-    if (!lp)
-        return;
-    const tt_mem *mem = lp->mem;
-    if (lp->clp)
+    if (lp)
         Clp_deleteModel(lp->clp);
-    tt_free(mem, lp->prices, lp->n_rows, sizeof(*lp->prices));
-    tt_free(mem, lp->starts, lp->cap_starts, sizeof(*lp->starts));
-    tt_free(mem, lp->costs, lp->cap_costs, sizeof(*lp->costs));
-    tt_free(mem, lp->rows, lp->cap_rows, sizeof(*lp->rows));
-    tt_free(mem, lp->values, lp->cap_values, sizeof(*lp->values));
-    tt_free(mem, lp, 1, sizeof(*lp));
 }
 
-tutti_err tt_lp_create(const tt_mem *mem, uint32_t n_rows, const double *limits,
+tutti_err tt_lp_create(tt_arena *arena, uint32_t n_rows, const double *limits,
                        tt_lp **out, tutti_diag *diag)
 {
-    tt_lp *lp = tt_new(mem, 1, sizeof(*lp));
-    if (!lp)
+    tt_lp *lp = tt_arena_new(arena, 1, sizeof(*lp));
+    double *prices = tt_arena_new(arena, n_rows, sizeof(*prices));
+    if (arena->err)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for a linear programme");
-    lp->mem = mem;
-    lp->n_rows = n_rows;
-    lp->prices = tt_new(mem, n_rows, sizeof(*lp->prices));
-    if (!lp->prices || tt_grow(mem, (void **)&lp->starts, &lp->cap_starts, 64,
-                               sizeof(*lp->starts))) {
-        tt_lp_free(lp);
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for a linear programme");
-    }
-    lp->starts[0] = 0;
+    *lp = (tt_lp){.arena = arena, .n_rows = n_rows, .prices = prices};
     lp->clp = Clp_newModel();
     Clp_setLogLevel(lp->clp, 0);
     Clp_setPrimalTolerance(lp->clp, TOLERANCE);
@@ -91,16 +74,17 @@ tutti_err tt_lp_create(const tt_mem *mem, uint32_t n_rows, const double *limits,
 
 tutti_err tt_lp_add(tt_lp *lp, const tt_lp_column *column)
 {
-    const tt_mem *mem = lp->mem;
+    tt_arena *a = lp->arena;
     size_t need = lp->n_items + column->n;
-    if (tt_grow(mem, (void **)&lp->starts, &lp->cap_starts,
-                (size_t)lp->n_new + 2, sizeof(*lp->starts)) ||
-        tt_grow(mem, (void **)&lp->costs, &lp->cap_costs, (size_t)lp->n_new + 1,
-                sizeof(*lp->costs)) ||
-        tt_grow(mem, (void **)&lp->rows, &lp->cap_rows, need,
-                sizeof(*lp->rows)) ||
-        tt_grow(mem, (void **)&lp->values, &lp->cap_values, need,
-                sizeof(*lp->values)))
+    lp->starts = tt_arena_grow(a, lp->starts, &lp->cap_starts,
+                               (size_t)lp->n_new + 2, sizeof(*lp->starts));
+    lp->costs = tt_arena_grow(a, lp->costs, &lp->cap_costs,
+                              (size_t)lp->n_new + 1, sizeof(*lp->costs));
+    lp->rows = tt_arena_grow(a, lp->rows, &lp->cap_rows, need,
+                             sizeof(*lp->rows));
+    lp->values = tt_arena_grow(a, lp->values, &lp->cap_values, need,
+                               sizeof(*lp->values));
+    if (a->err)
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < column->n; i++) {
         lp->rows[lp->n_items + i] = column->rows[i];
@@ -178,10 +162,10 @@ bool tt_lp_is_there(void)
     return false;
 }
 
-tutti_err tt_lp_create(const tt_mem *mem, uint32_t n_rows, const double *limits,
+tutti_err tt_lp_create(tt_arena *arena, uint32_t n_rows, const double *limits,
                        tt_lp **out, tutti_diag *diag)
 {
-    (void)mem;
+    (void)arena;
     (void)n_rows;
     (void)limits;
     (void)out;

@@ -25,15 +25,15 @@
 /* What a hop of depth costs, against a message of a tree. */
 #define DEPTH 1e-4
 
-tutti_err tt_master_init(tt_master *m, tt_pricing *net, const tt_mem *mem,
-                         tt_arena *arena, tutti_diag *diag)
+tutti_err tt_master_init(tt_master *m, tt_pricing *net, tt_arena *arena,
+                         tutti_diag *diag)
 {
     size_t n = net->n;
     size_t n_links = net->n_links;
     size_t n_rows = n_links + 2 * n + 1;
     *m = (tt_master){
         .net = net,
-        .mem = mem,
+        .arena = arena,
         .diag = diag,
         .bound = INFINITY,
         .link_row = tt_arena_new(arena, n_links, sizeof(*m->link_row)),
@@ -49,14 +49,6 @@ tutti_err tt_master_init(tt_master *m, tt_pricing *net, const tt_mem *mem,
     return arena->err;
 }
 
-void tt_master_fini(tt_master *m)
-{
-    tt_lp_free(m->lp);
-    tt_free(m->mem, m->pooled, m->cap_pooled, sizeof(*m->pooled));
-    tt_free(m->mem, m->msg, m->cap_msg, sizeof(*m->msg));
-    tt_free(m->mem, m->value, m->cap_value, sizeof(*m->value));
-}
-
 tutti_err tt_master_take(void *ctx, uint32_t root, bool is_in,
                          const uint32_t *msg)
 {
@@ -68,10 +60,11 @@ tutti_err tt_master_take(void *ctx, uint32_t root, bool is_in,
         if (p->hash == hash && p->root == root && p->is_in == is_in)
             return TUTTI_OK;
     }
-    if (tt_grow(m->mem, (void **)&m->pooled, &m->cap_pooled, m->n_pooled + 1,
-                sizeof(*m->pooled)) ||
-        tt_grow(m->mem, (void **)&m->msg, &m->cap_msg, (m->n_pooled + 1) * n,
-                sizeof(*m->msg)))
+    m->pooled = tt_arena_grow(m->arena, m->pooled, &m->cap_pooled,
+                              m->n_pooled + 1, sizeof(*m->pooled));
+    m->msg = tt_arena_grow(m->arena, m->msg, &m->cap_msg, (m->n_pooled + 1) * n,
+                           sizeof(*m->msg));
+    if (m->arena->err)
         return TUTTI_ENOMEM;
     memcpy(m->msg + m->n_pooled * n, msg, n * sizeof(*msg));
     m->pooled[m->n_pooled++] =
@@ -160,7 +153,8 @@ tutti_err tt_master_open(tt_master *m, double unit)
     lay_rows(m);
     if (m->slack > 0)
         weed(m);
-    tutti_err err = tt_lp_create(m->mem, m->n_rows, m->limits, &m->lp, m->diag);
+    tutti_err err = tt_lp_create(m->arena, m->n_rows, m->limits, &m->lp,
+                                 m->diag);
     if (m->net->is_joint)
         return err ? err : add_goal(m, TT_NONE);
     for (uint32_t i = 0; i < m->net->n_roots && !err; i++)
@@ -208,9 +202,10 @@ tutti_err tt_master_solve(tt_master *m)
 {
     size_t n_columns = m->n_goals + m->n_pooled;
     tutti_err err = add_pool(m);
+    m->value = tt_arena_grow(m->arena, m->value, &m->cap_value, n_columns,
+                             sizeof(*m->value));
     if (!err)
-        err = tt_grow(m->mem, (void **)&m->value, &m->cap_value, n_columns,
-                      sizeof(*m->value));
+        err = m->arena->err;
     if (!err)
         err = tt_lp_solve(m->lp, m->diag);
     if (err)
@@ -311,7 +306,7 @@ tutti_err tt_master_prefer(tt_master *m, const double *message_cost)
     tutti_err err = add_pool(m);
     if (err)
         return err;
-    double *costs = tt_new(m->mem, n_columns, sizeof(*costs));
+    double *costs = tt_new(m->arena->mem, n_columns, sizeof(*costs));
     if (!costs)
         return TUTTI_ENOMEM;
     for (size_t i = 0; i < m->n_in_lp; i++) {
@@ -326,7 +321,7 @@ tutti_err tt_master_prefer(tt_master *m, const double *message_cost)
         m->limits[m->n_rows - 1] = -m->rate * (1 - FALLS);
     tt_lp_limits(m->lp, m->limits);
     tt_lp_costs(m->lp, costs);
-    tt_free(m->mem, costs, n_columns, sizeof(*costs));
+    tt_free(m->arena->mem, costs, n_columns, sizeof(*costs));
     return tt_master_solve(m);
 }
 

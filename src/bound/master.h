@@ -27,7 +27,7 @@ typedef struct tt_pooled {
 
 typedef struct tt_master {
     tt_pricing *net;
-    const tt_mem *mem;
+    tt_arena *arena; /* of all lists */
     tutti_diag *diag;
     tt_lp *lp;
     double unit;  /* bytes per second */
@@ -59,10 +59,9 @@ typedef struct tt_master {
 #define TT_ROW_FREE -1
 #define TT_ROW_FORBIDDEN -2
 
-/* After a failure too, tt_master_fini() is due. */
-tutti_err tt_master_init(tt_master *m, tt_pricing *net, const tt_mem *mem,
-                         tt_arena *arena, tutti_diag *diag);
-void tt_master_fini(tt_master *m);
+/* After a failure too, tt_lp_free(m->lp) is due. */
+tutti_err tt_master_init(tt_master *m, tt_pricing *net, tt_arena *arena,
+                         tutti_diag *diag);
 
 /* A tree for the pool, unless it has it already; m is a tt_master. */
 tutti_err tt_master_take(void *m, uint32_t root, bool is_in,

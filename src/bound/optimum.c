@@ -39,15 +39,6 @@ static void set_exact(tutti_bound_info *o, tt_fraction f)
     o->allgather_den = (uint64_t)(f.den / common);
 }
 
-static bool is_direct(const tutti_topology *t)
-{
-    for (uint32_t v = 0; v < t->n_nodes; v++) {
-        if (t->nodes[v].rank == TT_NONE)
-            return false;
-    }
-    return true;
-}
-
 static void set_bounds(tutti_bound_info *o, const tutti_topology *t,
                        tt_lowerbounds *b)
 {
@@ -131,7 +122,8 @@ static tutti_err find(const tutti_topology *t, const tt_optimum_opts *opts,
         return err;
     set_bounds(o, t, &b);
     double upper = INFINITY;
-    if (is_direct(t) && o->allgather_den)
+    bool has_switches = t->n_nodes > t->n_ranks;
+    if (!has_switches && o->allgather_den)
         upper = o->allgather_s_per_byte + o->reducescatter_s_per_byte;
     set_gap(o, upper);
     if (o->is_exact)

@@ -49,7 +49,6 @@ static void leave(tutti_comm *comm)
     tt_engine_lock(comm->engine);
     tt_team_leave(comm->team);
     tt_engine_unlock(comm->engine);
-    tt_mesh_unref(comm->mesh); /* the team's */
 }
 
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
@@ -104,7 +103,6 @@ void tutti_comm_destroy(tutti_comm *comm)
     tt_engine_unlock(comm->engine);
     tt_mem mem = comm->mem;
     free_comm(&mem, comm);
-    tt_mesh_unref(mesh); /* the team's */
     tt_mesh_unref(mesh);
     tt_process_release();
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * connect.c - at the start: from transports to a mesh of which some is connected.
  *
- * What each rank tells all others is little: where it is, and then the addresses
- * of its transports, which listen on loopback only where all are on one host.
- * Two ranks are connected when they first have something to say, but for those
- * of the control graph (engine/mesh.c), and for what is connected now because
- * plans count on it: ports of a network that names interfaces, and transports
- * that may miss.
+ * What each rank tells all others is little: which transports it has, and then a
+ * card, the addresses of its nets, which listen on loopback only where all are on
+ * one host. Two ranks are connected when they first have something to say, but
+ * for those of the control graph (engine/mesh.c), and where hosts do not forward,
+ * or a transport may miss: then all that can be connected are, now.
  * Next: rails.c (ports), engine/mesh.c. */
 #include <stdio.h>
 #include <string.h>
@@ -30,12 +29,6 @@ static const uint64_t most_pause_ns = 20 * TT_NS_PER_MS;
  * start off. */
 static const uint64_t late_ns = TT_NS_PER_S;
 
-/* What it tells then: this, and the addresses one after the other. */
-typedef struct card {
-    uint32_t max_payload;
-    uint16_t lens[MAX_TRANSPORTS]; /* by row of the table; 0: not offered */
-} card;
-
 /* See mesh_opts: TT_EAGER_CALLS calls of every rank may have to be kept. */
 static uint64_t eager_bytes(const start *st)
 {
@@ -45,96 +38,52 @@ static uint64_t eager_bytes(const start *st)
     return st->agreed.eager_bytes < room ? st->agreed.eager_bytes : room;
 }
 
-/* ----------------------------------------------------------- addresses -- */
+/* -------------------------------------------------------------- offers -- */
 
-/* This rank's addresses, packed; returns the bytes. */
-static size_t fill_card(start *st, unsigned char *bytes)
+static bool has_row(const start *st, uint32_t r, size_t row)
 {
-    card own = {.max_payload = UINT32_MAX / 4};
-    size_t used = sizeof(own);
+    return st->offers[r].rows >> row & 1;
+}
+
+static tutti_err hear_offers(start *st)
+{
+    tt_offer own = {.max_payload = UINT32_MAX / 4};
     for (size_t row = 0; row < MAX_TRANSPORTS; row++) {
-        tt_net *net = st->nets[row];
-        if (!net)
-            continue;
-        own.lens[row] = (uint16_t)net->ops->address(net, bytes + used);
-        used += own.lens[row];
-        if (net->max_payload < own.max_payload)
+        const tt_net *net = st->nets[row];
+        own.rows |= (uint8_t)((net != NULL) << row);
+        if (net && net->max_payload < own.max_payload)
             own.max_payload = net->max_payload;
     }
-    memcpy(bytes, &own, sizeof(own));
-    return used;
+    tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), st->offers,
+                                     st->diag);
+    st->agreed.max_payload = own.max_payload;
+    for (uint32_t r = 0; !err && r < st->n; r++)
+        if (st->offers[r].max_payload < st->agreed.max_payload)
+            st->agreed.max_payload = st->offers[r].max_payload;
+    if (!err && st->n > 1 && st->agreed.max_payload < least_payload)
+        err = tt_fail(st->diag, TUTTI_EPROTO,
+                      "a rank sent settings that make no sense");
+    return err;
 }
 
-/* Of rank r by the transport of a row; NULL: it does not offer it. */
-static const void *address_of(const start *st, uint32_t r, size_t row,
-                              size_t *len)
-{
-    const unsigned char *bytes = st->cards + (size_t)r * st->card_bytes;
-    card theirs;
-    memcpy(&theirs, bytes, sizeof(theirs));
-    size_t at = sizeof(theirs);
-    for (size_t i = 0; i < row; i++)
-        at += theirs.lens[i];
-    *len = theirs.lens[row];
-    return *len > 0 && at + *len <= st->card_bytes ? bytes + at : NULL;
-}
-
-static tutti_err read_cards(start *st)
-{
-    st->agreed.max_payload = UINT32_MAX / 4;
-    for (uint32_t r = 0; r < st->n; r++) {
-        card theirs;
-        memcpy(&theirs, st->cards + (size_t)r * st->card_bytes, sizeof(theirs));
-        if (theirs.max_payload < st->agreed.max_payload)
-            st->agreed.max_payload = theirs.max_payload;
-    }
-    if (st->n > 1 && st->agreed.max_payload < least_payload)
-        return tt_fail(st->diag, TUTTI_EPROTO,
-                       "a rank sent settings that make no sense");
-    return TUTTI_OK;
-}
-
-/* As many bytes of each as the longest has. */
 tutti_err tt_start_offer(start *st)
 {
-    const size_t most = sizeof(card) + MAX_TRANSPORTS * TT_NET_ADDR_MAX;
-    unsigned char *own = tt_arena_new(&st->passing, 1, most);
-    uint32_t *lens = tt_arena_new(&st->passing, st->n, sizeof(*lens));
     tutti_err err = TUTTI_OK;
-    uint32_t len = 0;
-    if (!own || !lens)
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    st->offers = tt_arena_new(&st->passing, st->n, sizeof(*st->offers));
     st->net_settings = tt_arena_new(&st->kept, 1, sizeof(tt_settings));
-    if (!err && !st->net_settings)
+    if (!st->offers || !st->net_settings)
         err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     if (!err)
         *st->net_settings = st->settings;
     if (!err && st->n > 1)
         err = tt_start_nets(st);
-    if (!err)
-        len = (uint32_t)fill_card(st, own);
     err = tt_start_agree(st, err);
-    if (!err)
-        err = tt_boot_exchange(st->boot, &len, sizeof(len), lens, st->diag);
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        if (lens[r] > st->card_bytes)
-            st->card_bytes = lens[r];
-    if (!err && (st->card_bytes > most || st->card_bytes < sizeof(card)))
-        err = tt_fail(st->diag, TUTTI_EPROTO,
-                      "a rank told addresses that make no sense");
-    if (!err)
-        st->cards = tt_arena_new(&st->kept, st->n, st->card_bytes);
-    if (!err && !st->cards)
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    if (!err)
-        err = tt_boot_exchange(st->boot, own, st->card_bytes, st->cards,
-                               st->diag);
-    return err ? err : read_cards(st);
+    return err ? err : hear_offers(st);
 }
 
 static bool is_near(const start *st, uint32_t r)
 {
-    return tt_host_is_same(&st->hellos[st->rank].host, &st->hellos[r].host);
+    return st->hosts[st->rank] == st->hosts[r];
 }
 
 /* Both offer it, and it can connect the two. Inside a host what may miss is no
@@ -142,9 +91,7 @@ static bool is_near(const start *st, uint32_t r)
 static bool may_use(const start *st, uint32_t r, uint8_t row, bool is_first)
 {
     const tt_net *net = st->known[row];
-    size_t len, own_len;
-    if (!net || !address_of(st, r, row, &len) ||
-        !address_of(st, st->rank, row, &own_len))
+    if (!net || !has_row(st, r, row))
         return false;
     if (net->ops->may_miss && !is_first)
         return false;
@@ -160,8 +107,8 @@ static tutti_err fail_unconnected(const start *st, uint32_t r)
     return tt_fail(st->diag, TUTTI_ENET,
                    "rank %u on %.63s and rank %u on %.63s have no transport in "
                    "common that connects them (rank 0 allows %.60s)%s",
-                   st->rank, st->hellos[st->rank].host.name, r,
-                   st->hellos[r].host.name, st->settings.transports, why);
+                   st->rank, tt_start_host_name(st, st->rank), r,
+                   tt_start_host_name(st, r), st->settings.transports, why);
 }
 
 /* Hosts may not forward: then only neighbours have a route. */
@@ -186,7 +133,7 @@ static tutti_err mark_apart(start *st)
 /* By which transports each rank may be reached, in rank 0's order. */
 static tutti_err list_ports(start *st)
 {
-    const uint8_t *order = st->hellos[0].order;
+    const uint8_t *order = st->order;
     st->ports = tt_arena_new(&st->kept, st->n, sizeof(*st->ports));
     tt_access *all = tt_arena_new(&st->kept, (size_t)st->n * MAX_TRANSPORTS,
                                   sizeof(*all));
@@ -201,9 +148,7 @@ static tutti_err list_ports(start *st)
             if (r == st->rank || row >= MAX_TRANSPORTS ||
                 !may_use(st, r, row, n == 0))
                 continue;
-            size_t len;
-            const void *addr = address_of(st, r, row, &len);
-            accesses[n++] = (tt_access){st->known[row], addr, len};
+            accesses[n++] = (tt_access){.net = st->known[row]};
         }
         st->ports[r] =
             (tt_port_opts){.rank = r, .accesses = accesses, .n_accesses = n};
@@ -213,14 +158,110 @@ static tutti_err list_ports(start *st)
     return TUTTI_OK;
 }
 
+/* --------------------------------------------------------------- cards -- */
+
+/* Of a card, by the number of a net; its address follows. */
+typedef struct entry {
+    uint8_t net, none;
+    uint16_t len; /* 0: the end */
+} entry;
+
+/* Of all nets: the rows of the table, behind them those of further ports. */
+static tt_net *net_of(const start *st, size_t number)
+{
+    return number < MAX_TRANSPORTS ? st->nets[number]
+                                   : st->rails.nets[number - MAX_TRANSPORTS];
+}
+
+/* This rank's, packed; returns the bytes. */
+static uint32_t fill_card(const start *st, unsigned char *card)
+{
+    uint32_t used = 0;
+    for (size_t i = 0; i < MAX_TRANSPORTS + st->rails.n_nets; i++) {
+        tt_net *net = net_of(st, i);
+        if (!net)
+            continue;
+        entry e = {.net = (uint8_t)i};
+        e.len = (uint16_t)net->ops->address(net, card + used + sizeof(e));
+        memcpy(card + used, &e, sizeof(e));
+        used += (uint32_t)sizeof(e) + e.len;
+    }
+    return used;
+}
+
+/* What rank r tells of the net; false: nothing that makes sense. */
+static bool find_address(const start *st, uint32_t r, tt_access *access)
+{
+    const unsigned char *card = st->cards + (size_t)r * st->card_bytes;
+    entry e;
+    for (size_t at = 0; st->card_bytes - at >= sizeof(e); at += e.len) {
+        memcpy(&e, card + at, sizeof(e));
+        at += sizeof(e);
+        if (e.len == 0 || e.len > st->card_bytes - at)
+            return false;
+        if (e.net >= MAX_TRANSPORTS + st->rails.n_nets ||
+            net_of(st, e.net) != access->net)
+            continue;
+        access->addr = card + at;
+        access->addr_bytes = e.len;
+        return true;
+    }
+    return false;
+}
+
+static tutti_err read_cards(start *st)
+{
+    bool make_sense = true;
+    for (uint32_t r = 0; r < st->n; r++)
+        for (uint32_t i = 0; i < st->ports[r].n_accesses; i++)
+            make_sense &= find_address(st, r, &st->ports[r].accesses[i]);
+    for (size_t i = 0; i < st->rails.n_more; i++)
+        make_sense &= find_address(st, st->rails.more[i].rank,
+                                   &st->rails.more[i].accesses[0]);
+    return make_sense ? TUTTI_OK
+                      : tt_fail(st->diag, TUTTI_EPROTO,
+                                "a rank told addresses that make no sense");
+}
+
+/* As many bytes of each as the longest has. */
+static tutti_err exchange_cards(start *st, tutti_err mine)
+{
+    const size_t most = (MAX_TRANSPORTS + TT_PORTS_MAX) *
+                        (sizeof(entry) + TT_NET_ADDR_MAX);
+    unsigned char *own = tt_arena_new(&st->passing, 1, most);
+    uint32_t *lens = tt_arena_new(&st->passing, st->n, sizeof(*lens));
+    uint32_t len = 0;
+    if (!mine && (!own || !lens))
+        mine = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    if (!mine)
+        len = fill_card(st, own);
+    tutti_err err = tt_start_agree(st, mine);
+    if (!err)
+        err = tt_boot_exchange(st->boot, &len, sizeof(len), lens, st->diag);
+    for (uint32_t r = 0; !err && r < st->n; r++)
+        if (lens[r] > st->card_bytes)
+            st->card_bytes = lens[r];
+    if (!err && (st->card_bytes > most || st->card_bytes == 0))
+        err = tt_fail(st->diag, TUTTI_EPROTO,
+                      "a rank told addresses that make no sense");
+    if (!err)
+        st->cards = tt_arena_new(&st->kept, st->n, st->card_bytes);
+    if (!err && !st->cards)
+        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    if (!err)
+        err = tt_boot_exchange(st->boot, own, st->card_bytes, st->cards,
+                               st->diag);
+    return err ? err : read_cards(st);
+}
+
 tutti_err tt_start_ports(start *st)
 {
     tutti_err err = TUTTI_OK;
-    if (tt_rail_hints_create(st->n, &st->passing, &st->hints))
+    if (tt_rail_hints_create(st->n, &st->kept, &st->hints))
         err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     if (!err && st->topology)
-        err = tt_rail_hints_read(st->topology, st->rank, st->hosts, &st->hints,
-                                 st->diag);
+        err = tt_rail_hints_read(st->topology, st->rank, st->hosts, &st->kept,
+                                 &st->hints, st->diag);
     if (!err)
         tt_diag_clear(st->diag);
     if (!err)
@@ -230,13 +271,13 @@ tutti_err tt_start_ports(start *st)
     for (size_t row = 0; row < MAX_TRANSPORTS; row++) {
         if (!st->nets[row])
             continue;
-        if (st->hints.has_names)
-            st->nets[row]->hints = st->hints.hints[0];
+        st->nets[row]->hints = st->hints.hints[0];
         if (st->topology)
             st->nets[row]->n_sockets = st->topology->n_sockets;
     }
-    err = tt_start_agree(st, err);
-    return err ? err : tt_rails_open(st);
+    if (!err)
+        err = tt_rails_open(st);
+    return st->n > 1 ? exchange_cards(st, err) : err;
 }
 
 /* ------------------------------------------------------------------ mesh -- */
@@ -363,16 +404,15 @@ static tutti_err compare_sides(start *st, uint8_t row, tutti_err mine)
 static bool is_offered(const start *st, uint8_t row)
 {
     bool is_offered = false;
-    size_t len;
     for (uint32_t r = 0; row < MAX_TRANSPORTS && r < st->n; r++)
-        is_offered |= address_of(st, r, row, &len) != NULL;
+        is_offered |= has_row(st, r, row);
     return is_offered;
 }
 
 /* Transports that may miss: whom do they connect? */
 static tutti_err compare_rows(start *st, tutti_err err)
 {
-    const uint8_t *order = st->hellos[0].order;
+    const uint8_t *order = st->order;
     uint8_t row;
     for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row); i++)
         if ((order[i] & MAY_MISS) && is_offered(st, row))
@@ -386,7 +426,7 @@ static tutti_err compare_rows(start *st, tutti_err err)
 tutti_err tt_start_connect(start *st)
 {
     /* Where not all pairs have a route, those that have are the control graph. */
-    bool all = st->hints.has_names || is_partial(st);
+    bool all = is_partial(st);
     tt_diag_clear(st->diag);
     tt_mesh_dial(st->mesh, all);
     tutti_err err = await_met(st);
@@ -402,13 +442,6 @@ tutti_err tt_start_connect(start *st)
     tt_mesh_patience(st->mesh, st->settings.liveness_ns
                                    ? st->settings.liveness_ns
                                    : st->settings.start_timeout_ns);
-    tt_engine_lock(st->engine); /* its thread may be connecting */
-    for (size_t row = 0; row < MAX_TRANSPORTS; row++)
-        if (st->known[row]) /* its names go when the call ends */
-            st->known[row]->hints = NULL;
-    for (size_t i = 0; i < st->rails.n_more; i++)
-        st->rails.more[i].accesses[0].net->hints = NULL;
-    tt_engine_unlock(st->engine);
     return tt_start_agree(st, err);
 }
 

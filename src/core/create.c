@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "boot/boot.h"
 #include "core/drift.h"
+#include "core/report.h"
 #include "core/start.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
@@ -29,33 +30,43 @@ static const uint64_t most_eager_bytes = 128 << 10;
 /* How long a rank may keep to itself that it has entered a small call. */
 static const uint64_t speak_ns = TT_NS_PER_MS;
 
-static void number_hosts(start *st)
+/* The host of rank r. */
+static tt_start_host look_at_host(const start *st, const hello *hellos,
+                                  uint32_t r)
+{
+    const tt_host_id *at = &hellos[r].host;
+    tt_start_host host = {.n_here = 0};
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (uint32_t q = 0; q < st->n; q++) {
+        const uint8_t *its = hellos[q].host.boot_id;
+        if (memcmp(its, at->boot_id, sizeof(at->boot_id)) != 0)
+            continue;
+        host.n_here++;
+        CPU_OR(&all, &all, &hellos[q].cpus);
+    }
+    host.n_cpus = (uint32_t)CPU_COUNT(&all);
+    snprintf(host.name, sizeof(host.name), "%.63s", at->name);
+    return host;
+}
+
+/* Rank 0: hosts are numbered in order of their first ranks. */
+static void number_hosts(start *st, const hello *hellos)
 {
     st->agreed.n_hosts = 0;
     for (uint32_t r = 0; r < st->n; r++) {
         uint32_t q = 0;
-        while (!tt_host_is_same(&st->hellos[q].host, &st->hellos[r].host))
+        while (!tt_host_is_same(&hellos[q].host, &hellos[r].host))
             q++;
+        if (q == r)
+            st->places[st->agreed.n_hosts] = look_at_host(st, hellos, r);
         st->hosts[r] = q < r ? st->hosts[q] : st->agreed.n_hosts++;
     }
 }
 
-/* Ranks on this machine, and the processors that any of them may use. */
-static uint32_t count_here(const start *st, uint32_t *n_cpus)
+static const tt_start_host *own_host(const start *st)
 {
-    const tt_host_id *me = &st->hellos[st->rank].host;
-    uint32_t here = 0;
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    for (uint32_t r = 0; r < st->n; r++) {
-        const tt_host_id *at = &st->hellos[r].host;
-        if (memcmp(at->boot_id, me->boot_id, sizeof(me->boot_id)) != 0)
-            continue;
-        here++;
-        CPU_OR(&all, &all, &st->hellos[r].cpus);
-    }
-    *n_cpus = (uint32_t)CPU_COUNT(&all);
-    return here;
+    return &st->places[st->hosts[st->rank]];
 }
 
 /* More threads of ranks, so many each, on this machine than processors that any
@@ -63,76 +74,114 @@ static uint32_t count_here(const start *st, uint32_t *n_cpus)
  * share them. */
 static bool is_crowded(const start *st, uint32_t n_threads)
 {
-    uint32_t n_cpus;
-    return count_here(st, &n_cpus) * n_threads > n_cpus;
+    return own_host(st)->n_here * n_threads > own_host(st)->n_cpus;
 }
 
 /* See tt_agreed. */
 static double shared_cpus(const start *st)
 {
-    uint32_t n_cpus;
-    bool is_all = count_here(st, &n_cpus) == st->n;
-    return is_all && st->agreed.n_hosts > 1 ? n_cpus / (double)st->n : 0;
+    bool is_all = own_host(st)->n_here == st->n;
+    return is_all && st->agreed.n_hosts > 1
+               ? own_host(st)->n_cpus / (double)st->n
+               : 0;
 }
 
-/* Ranks that check cannot understand those that do not. */
-static tutti_err compare_checks(const start *st)
+/* Rank 0's settings, into st->agreed, and its network, if it has one. */
+static tutti_err read_rules(start *st)
 {
-    for (uint32_t r = 1; r < st->n; r++)
-        if (st->hellos[r].settings.is_checked != st->agreed.is_checked)
-            return tt_fail(st->diag, TUTTI_ECONFIG,
-                           "rank %u has TUTTI_CHECK=%s, rank 0 has not: it "
-                           "must be the same on all ranks",
-                           r, st->agreed.is_checked ? "off" : "crc");
-    return TUTTI_OK;
-}
-
-static tutti_err exchange_hellos(start *st)
-{
-    hello *mine = tt_arena_new(&st->passing, 1, sizeof(*mine));
-    st->hellos = tt_arena_new(&st->passing, st->n, sizeof(hello));
-    st->hosts = tt_arena_new(&st->passing, st->n, sizeof(uint32_t));
-    if (!mine || !st->hellos || !st->hosts)
-        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
-    tt_host_id_get(&mine->host);
-    if (sched_getaffinity(0, sizeof(mine->cpus), &mine->cpus) != 0)
-        memset(&mine->cpus, 0xff, sizeof(mine->cpus)); /* not known: many */
-    mine->settings = (tt_agreed){
+    st->agreed = (tt_agreed){
         .window = st->settings.window,
         .front_bytes = st->settings.front_bytes,
         .front_window_bytes = st->settings.front_window_bytes,
         .staging_max_bytes = st->settings.staging_max_bytes,
         .eager_bytes = st->settings.eager_bytes,
+        .watches_drift = st->settings.drift,
+        .replans = st->settings.replan,
+        .is_checked = st->settings.check == TT_CHECK_CRC,
+        .topology_is_learnt = tt_learn_is_wanted(&st->settings),
     };
-    snprintf(mine->settings.planner, sizeof(mine->settings.planner), "%s",
+    snprintf(st->agreed.planner, sizeof(st->agreed.planner), "%s",
              st->settings.planner);
     tutti_err err = TUTTI_OK;
-    mine->settings.watches_drift = st->settings.drift;
-    mine->settings.replans = st->settings.replan;
-    mine->settings.is_checked = st->settings.check == TT_CHECK_CRC;
-    mine->settings.topology_is_learnt = tt_learn_is_wanted(&st->settings);
-    if (st->rank == 0 && !mine->settings.topology_is_learnt)
+    if (st->rank == 0 && !st->agreed.topology_is_learnt)
         err = tt_known_read(st->settings.topology, &st->told, st->diag);
-    mine->settings.topology_bytes = (uint32_t)st->told.n_bytes;
-    mine->settings.topology_has_names = st->told.has_names;
+    st->agreed.topology_bytes = (uint32_t)st->told.n_bytes;
+    st->agreed.topology_has_names = st->told.has_names;
+    return err;
+}
+
+/* Where everybody is, and on which processors: to rank 0, which numbers the
+ * hosts. */
+static tutti_err say_hello(start *st, tutti_err mine)
+{
+    hello own, *all = NULL;
+    memset(&own, 0, sizeof(own));
+    tt_host_id_get(&own.host);
+    if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
+        memset(&own.cpus, 0xff, sizeof(own.cpus)); /* not known: many */
+    st->hosts = tt_arena_new(&st->passing, st->n, sizeof(*st->hosts));
+    st->places = tt_arena_new(&st->passing, st->n, sizeof(*st->places));
+    if (st->rank == 0)
+        all = tt_arena_new(&st->passing, st->n, sizeof(*all));
+    if (!mine && (!st->hosts || !st->places || (st->rank == 0 && !all)))
+        mine = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    tutti_err err = tt_start_agree(st, mine);
     if (!err)
-        err = tt_start_order(st, mine->order);
-    err = tt_start_agree(st, err);
-    if (!err)
-        err = tt_boot_exchange(st->boot, mine, sizeof(*mine), st->hellos,
-                               st->diag);
+        err = tt_boot_collect(st->boot, &own, sizeof(own), all, st->diag);
+    if (!err && st->rank == 0)
+        number_hosts(st, all);
+    return err;
+}
+
+static bool make_sense(const start *st)
+{
+    const tt_agreed *a = &st->agreed;
+    return a->window <= 1024 && a->staging_max_bytes > 0 &&
+           a->eager_bytes <= most_eager_bytes && a->n_hosts > 0 &&
+           a->n_hosts <= st->n;
+}
+
+/* What rank 0 says of the job: settings, who is on which host, the hosts. */
+static tutti_err hear_rules(start *st)
+{
+    rules r = {.settings = st->agreed};
+    memcpy(r.order, st->wish, sizeof(r.order));
+    tutti_err err = tt_boot_share(st->boot, &r, sizeof(r), st->diag);
     if (err)
         return err;
-    st->agreed = st->hellos[0].settings;
+    memcpy(st->order, r.order, sizeof(st->order));
+    st->agreed = r.settings;
     st->agreed.cache_bytes = st->settings.cache_bytes ? st->settings.cache_bytes
                                                       : tt_host_cache_bytes();
     st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';
-    if (st->agreed.window > 1024 || st->agreed.staging_max_bytes == 0 ||
-        st->agreed.eager_bytes > most_eager_bytes)
-        return tt_fail(st->diag, TUTTI_EPROTO,
-                       "rank 0 sent settings that make no sense");
-    err = compare_checks(st);
-    number_hosts(st);
+    bool is_sound = make_sense(st);
+    if (is_sound)
+        err = tt_boot_share(st->boot, st->hosts, st->n * sizeof(*st->hosts),
+                            st->diag);
+    if (!err && is_sound)
+        err = tt_boot_share(st->boot, st->places,
+                            st->agreed.n_hosts * sizeof(*st->places), st->diag);
+    for (uint32_t q = 0; !err && is_sound && q < st->n; q++)
+        is_sound = st->hosts[q] < st->agreed.n_hosts;
+    if (!err && !is_sound)
+        err = tt_fail(st->diag, TUTTI_EPROTO,
+                      "rank 0 sent settings that make no sense");
+    for (uint32_t i = 0; !err && i < st->agreed.n_hosts; i++)
+        st->places[i].name[sizeof(st->places[i].name) - 1] = '\0';
+    return err;
+}
+
+/* Who is where, and how the job is to be. */
+static tutti_err agree_on_rules(start *st)
+{
+    tutti_err err = tt_start_order(st, st->wish);
+    if (!err)
+        err = read_rules(st);
+    err = say_hello(st, err);
+    if (!err)
+        err = hear_rules(st);
+    if (err)
+        return err;
     st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
     st->agreed.shared_cpus = shared_cpus(st);
     return err;
@@ -140,8 +189,7 @@ static tutti_err exchange_hellos(start *st)
 
 static const char *host_name(const void *ctx, uint32_t rank)
 {
-    const start *st = ctx;
-    return st->hellos[rank].host.name;
+    return tt_start_host_name(ctx, rank);
 }
 
 /* TUTTI_TOPOLOGY=auto: rank 0 gets a network. */
@@ -250,11 +298,11 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
 static void report(const start *st)
 {
     TT_INFO("rank %u of %u on %s, started by %s, %u host%s", st->rank, st->n,
-            st->hellos[st->rank].host.name, st->launch.source,
-            st->agreed.n_hosts, st->agreed.n_hosts == 1 ? "" : "s");
+            own_host(st)->name, st->launch.source, st->agreed.n_hosts,
+            st->agreed.n_hosts == 1 ? "" : "s");
     for (uint32_t r = 0; r < st->n; r++)
         if (r != st->rank)
-            TT_DEBUG("peer %u on %.63s by %s", r, st->hellos[r].host.name,
+            TT_DEBUG("peer %u on %.63s by %s", r, tt_start_host_name(st, r),
                      tt_mesh_transport(st->mesh, r));
 }
 
@@ -328,15 +376,15 @@ static tutti_err detect(start *st, const tutti_comm_opts *opts)
     tutti_err err = tt_start_read(opts, &st->settings, &st->launch, st->diag);
     if (!err)
         err = check_planner(st);
-    if (!err && opts && opts->check &&
+    if (!err && opts->check &&
         !tt_parse_check(opts->check, &st->settings.check))
         err = tt_fail(st->diag, TUTTI_EINVAL,
                       "tutti_comm_create: the check \"%.60s\" is not known; "
                       "it is off or crc",
                       opts->check);
-    if (opts && opts->start_timeout_s > 0)
+    if (opts->start_timeout_s > 0)
         st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
-    if (opts && opts->timeout_s > 0)
+    if (opts->timeout_s > 0)
         st->settings.timeout_ns = tt_seconds_to_ns(opts->timeout_s);
     st->rank = st->launch.rank;
     st->n = st->launch.n_ranks;
@@ -350,7 +398,7 @@ static tutti_err meet(start *st)
     tutti_err err = tt_boot_open(&st->launch, &st->settings, st->keep,
                                  st->deadline_ns, &st->boot, st->diag);
     if (!err)
-        err = exchange_hellos(st);
+        err = agree_on_rules(st);
     if (!err)
         err = learn_topology(st);
     if (!err)
@@ -414,16 +462,17 @@ static tutti_err start_up(const tt_mem *mem, tt_mem **home,
     return err;
 }
 
-static tutti_err check_opts(const tutti_comm_opts *opts, tutti_comm **out,
-                            tutti_diag *diag)
+static tutti_err read_opts(const tutti_comm_opts *given, tutti_comm_opts *opts,
+                           tutti_comm **out, tutti_diag *diag)
 {
-    if (!out ||
-        (opts && (opts->size != sizeof(*opts) || !(opts->timeout_s >= 0) ||
-                  !(opts->start_timeout_s >= 0))))
+    tutti_err err = tt_read_opts(given, opts, sizeof(*opts), diag);
+    if (err)
+        return err;
+    if (!out || !(opts->timeout_s >= 0) || !(opts->start_timeout_s >= 0))
         return tt_fail(diag, TUTTI_EINVAL,
                        "tutti_comm_create: no place for the communicator, or "
-                       "options without TUTTI_COMM_OPTS_INIT");
-    if (opts && opts->store &&
+                       "a time that is none");
+    if (opts->store &&
         (opts->n_ranks <= 0 || !opts->store->put || !opts->store->get))
         return tt_fail(diag, TUTTI_EINVAL,
                        "tutti_comm_create: a store needs n_ranks and rank, and "
@@ -431,29 +480,30 @@ static tutti_err check_opts(const tutti_comm_opts *opts, tutti_comm **out,
     return TUTTI_OK;
 }
 
-tutti_err tutti_comm_create(const tutti_comm_opts *opts, tutti_comm **out)
+tutti_err tutti_comm_create(const tutti_comm_opts *given, tutti_comm **out)
 {
     tutti_diag diag;
+    tutti_comm_opts opts;
     tt_diag_clear(&diag);
     tutti_err err = tt_process_enter(&diag);
     if (!err)
-        err = check_opts(opts, out, &diag);
+        err = read_opts(given, &opts, out, &diag);
     if (!err) {
         /* Meshes outlive communicators, so the allocator gets a home that the
          * mesh takes over. */
         const tt_mem *mem = &tt_mem_std;
         tt_mem *home = NULL;
-        if (opts && opts->alloc) {
-            tt_mem given = {opts->alloc, opts->alloc_ctx};
-            mem = home = tt_new(&given, 1, sizeof(*home));
+        if (opts.alloc) {
+            tt_mem own = {opts.alloc, opts.alloc_ctx};
+            mem = home = tt_new(&own, 1, sizeof(*home));
             if (home)
-                *home = given;
+                *home = own;
         }
-        err = mem ? start_up(mem, &home, opts, out, &diag)
+        err = mem ? start_up(mem, &home, &opts, out, &diag)
                   : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
         if (home) {
-            tt_mem given = *home;
-            tt_free(&given, home, 1, sizeof(*home));
+            tt_mem own = *home;
+            tt_free(&own, home, 1, sizeof(*home));
         }
     }
     if (err)

@@ -350,7 +350,7 @@ static tutti_err find_least(tutti_comm *comm, int32_t *value,
     t->comm = comm;
     tutti_err err = gather(comm, t, value, all, sizeof(*value), timeout_ns);
     if (!err) {
-        tt_engine_wait(comm->engine, is_over, t);
+        tt_engine_wait(comm->engine, is_over, t, false);
         err = t->err;
     }
     for (uint32_t r = 0; !err && r < comm->n_ranks; r++)
@@ -482,7 +482,7 @@ static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
 {
     tt_drift *d = comm->observed;
     bool is_due = false;
-    tt_engine_wait(comm->engine, is_over, t);
+    tt_engine_wait(comm->engine, is_over, t, false);
     tutti_err err = t->err;
     if (!err && t->all[0].may_replan)
         err = ask_root(comm, t, timeout_ns, &is_due);
@@ -491,7 +491,7 @@ static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
     drop_talk(comm, t);
     if (!is_due)
         return err;
-    tt_engine_wait(comm->engine, is_between_calls, comm);
+    tt_engine_wait(comm->engine, is_between_calls, comm, false);
     err = tt_replan_run(comm, find_least, timeout_ns);
     d->has_said = false;
     memset(d->slots, 0, sizeof(d->slots));

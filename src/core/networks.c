@@ -392,74 +392,25 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
 
 /* -------------------------------------------------------------- simulate -- */
 
-static void pass_event(void *ctx, const tt_event *e)
+/* Slices and windows are what the caller asks for, or the engine's. */
+static tutti_err simulate(const tutti_topology *net,
+                          const tutti_schedule *sched, tutti_sim_opts *o,
+                          tutti_sim_result *out, tutti_diag *diag)
 {
-    const tutti_sim_opts *o = ctx;
-    const tutti_event_info info = {
-        .begin_s = e->begin_s,
-        .sent_s = e->sent_s,
-        .end_s = e->end_s,
-        .bytes = e->bytes,
-        .step = e->step,
-        .chunk = e->chunk,
-        .src = e->src,
-        .dst = e->dst,
-        .slice = e->slice,
-        .rail = e->rail,
-        .reduces = e->op == TT_XFER_REDUCE,
-    };
-    o->on_event(o->event_ctx, &info);
-}
-
-/* What the caller asks for, in the simulator's words. */
-static tutti_err read_sim_opts(const tutti_topology *net,
-                               const tutti_schedule *sched,
-                               const tutti_sim_opts *o, tt_sim_opts *out,
-                               tutti_diag *diag)
-{
-    tutti_err err = TUTTI_OK;
-    const uint64_t *block_bytes = blocks_of(sched->collective, o->block_bytes);
-    *out = (tt_sim_opts){
-        .is_packet = o->is_packet,
-        .size_bytes = o->size_bytes,
-        .block_bytes = block_bytes,
-        .n_slices = o->n_slices,
-        .front_bytes = o->front_bytes,
-        .window = o->window,
-        .front_window_bytes = o->front_window_bytes,
-    };
     if (o->as_engine) {
         const tt_problem p = solved_by(sched, net, o->size_bytes,
                                        o->block_bytes);
-        err = tt_plan_sim_opts(sched, &p, &tt_mem_std, out, diag);
-        out->is_packet = o->is_packet;
+        tutti_sim_opts engine;
+        tutti_err err = tt_plan_sim_opts(sched, &p, &tt_mem_std, &engine, diag);
+        if (err)
+            return err;
+        o->n_slices = 0;
+        o->front_bytes = engine.front_bytes;
+        o->window = engine.window;
+        o->front_window_bytes = engine.front_window_bytes;
     }
-    out->elem_bytes = o->elem_bytes;
-    out->overhead_s = o->overhead_s;
-    out->gamma_s_per_byte = o->gamma_s_per_byte;
-    out->lockstep = o->lockstep;
-    out->by_step = o->by_step;
-    out->cut_through = o->cut_through;
-    out->packet_bytes = o->packet_bytes;
-    out->flit_bytes = o->flit_bytes;
-    out->header_bytes = o->header_bytes;
-    out->message_mode = o->message_mode;
-    return err;
-}
-
-static tutti_err simulate(const tutti_topology *net,
-                          const tutti_schedule *sched, const tutti_sim_opts *o,
-                          const tt_event_sink *sink, tutti_sim_result *out,
-                          tutti_diag *diag)
-{
-    const tt_progress progress = {o->progress, o->progress_ctx};
-    tt_sim_opts sim;
-    tutti_err err = read_sim_opts(net, sched, o, &sim, diag);
-    if (err)
-        return err;
-    sim.progress = &progress;
-    sim.sink = sink;
-    return tt_simulate(sched, net, &sim, &tt_mem_std, out, diag);
+    o->block_bytes = blocks_of(sched->collective, o->block_bytes);
+    return tt_simulate(sched, net, o, &tt_mem_std, out, diag);
 }
 
 tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,
@@ -470,9 +421,8 @@ tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,
     tt_diag_clear(&found);
     tutti_sim_opts o;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
-    const tt_event_sink sink = {pass_event, &o};
     if (!err)
-        err = simulate(net, sched, &o, o.on_event ? &sink : NULL, out, &found);
+        err = simulate(net, sched, &o, out, &found);
     return tt_report(err, &found, diag);
 }
 
@@ -497,11 +447,12 @@ tutti_err tutti_trace(const tutti_topology *net, const tutti_schedule *sched,
     tt_trace trace;
     const tt_trace_opts how = {.n_ranks = net->n_ranks,
                                .names = rank_names(net, &arena)};
-    const tt_event_sink sink = {tt_trace_event, &trace};
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     if (!err) {
         tt_trace_begin(&trace, &json, &how);
-        err = simulate(net, sched, &o, &sink, out, &found);
+        o.on_event = tt_trace_event;
+        o.event_ctx = &trace;
+        err = simulate(net, sched, &o, out, &found);
         tt_trace_end(&trace);
     }
     if (err)

@@ -548,7 +548,8 @@ tutti_err tutti_partial_reduce(tutti_partial *p, void *buf, size_t count,
     const tt_worker_buffer what = {.buf = buf,
                                    .count = count,
                                    .type = type,
-                                   .is_scratch = opts && opts->is_scratch};
+                                   .is_scratch = opts && opts->is_scratch,
+                                   .waits = !req || (opts && opts->waits)};
     return finish(tt_worker_reduce(p->worker, &what, tt_request_end, made),
                   made, req);
 }

@@ -317,7 +317,7 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         return err;
     err = tt_program_create(bound, &comm->mem, &entry->program);
     if (err) {
-        tt_bound_unref(bound);
+        tt_bound_free(bound);
         return err;
     }
     entry->shape = shape_hash(want, bound);

@@ -15,8 +15,7 @@
  *            whatever has no rail, is the fastest.
  * Nets       Port k of all pairs belongs to one net of a transport, with
  *            listeners and addresses of its own; so no transport knows of
- *            ports. All ports are connected at the start: plans count on
- *            them.
+ *            ports. They are connected when the pair is, or needs them.
  * Next: create.c, plans.c. */
 #include "core/start.h"
 
@@ -156,7 +155,7 @@ static uint64_t rail_id(const char *low, const char *high)
 
 static tt_link_hint hint_of(const way *w, bool is_low, bool is_one_of_several)
 {
-    return (tt_link_hint){.dev = is_low ? w->low : w->high,
+    return (tt_link_hint){.dev = is_low ? w->low : w->high, /* the network's */
                           .far_dev = is_low ? w->high : w->low,
                           .is_forwarded = w->is_forwarded,
                           .is_rail = is_one_of_several};
@@ -180,9 +179,32 @@ static void read_hints(const reader *r, uint32_t rank, uint32_t peer,
         out->hints[k][peer] = hint_of(&ports[k], rank < peer, true);
 }
 
+/* The network goes with the start. */
+static bool keep_name(const char **name, tt_arena *arena)
+{
+    size_t size = *name ? strlen(*name) + 1 : 0;
+    char *own = size ? tt_arena_new(arena, size, 1) : NULL;
+    if (own)
+        memcpy(own, *name, size);
+    *name = own;
+    return own || !size;
+}
+
+static tutti_err keep_names(uint32_t n, tt_arena *arena, tt_rail_hints *out)
+{
+    bool is_well = true;
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t k = 0; k < out->n_ports[r]; k++) {
+            tt_link_hint *hint = &out->hints[k][r];
+            is_well &= keep_name(&hint->dev, arena);
+            is_well &= keep_name(&hint->far_dev, arena);
+        }
+    return is_well ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
-                             const uint32_t *hosts, tt_rail_hints *out,
-                             tutti_diag *diag)
+                             const uint32_t *hosts, tt_arena *arena,
+                             tt_rail_hints *out, tutti_diag *diag)
 {
     if (!names_interfaces(t))
         return TUTTI_OK;
@@ -191,12 +213,17 @@ tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
     tutti_err err = tt_routes_create(t, &tt_mem_std, &routes, diag);
     uint32_t n_links = err ? 0 : tt_routes_max_links(routes);
     uint32_t *links = tt_new(&tt_mem_std, n_links, sizeof(*links));
-    if (!err && !links)
-        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
+    bool has_room = links != NULL;
+    for (uint32_t k = 0; k < TT_PORTS_MAX; k++) {
+        out->hints[k] = tt_arena_new(arena, t->n_ranks, sizeof(tt_link_hint));
+        has_room &= out->hints[k] != NULL;
+    }
     const reader r = {.t = t, .routes = routes, .links = links};
-    for (uint32_t p = 0; !err && p < t->n_ranks; p++)
+    for (uint32_t p = 0; !err && has_room && p < t->n_ranks; p++)
         if (p != rank)
             read_hints(&r, rank, p, hosts[p] == hosts[rank], out);
+    if (!err && (!has_room || keep_names(t->n_ranks, arena, out)))
+        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for TUTTI_TOPOLOGY");
     tt_free(&tt_mem_std, links, n_links, sizeof(*links));
     tt_routes_free(routes);
     return err;
@@ -206,23 +233,12 @@ tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out)
 {
     *out = (tt_rail_hints){.has_names = false};
     out->n_ports = tt_arena_new(arena, n, sizeof(*out->n_ports));
-    for (uint32_t k = 0; k < TT_PORTS_MAX; k++) {
-        out->hints[k] = tt_arena_new(arena, n, sizeof(tt_link_hint));
-        if (!out->hints[k] || !out->n_ports)
-            return TUTTI_ENOMEM;
-    }
-    for (uint32_t r = 0; r < n; r++)
+    for (uint32_t r = 0; out->n_ports && r < n; r++)
         out->n_ports[r] = 1;
-    return TUTTI_OK;
+    return out->n_ports ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
 /* ------------------------------------------------------------- opening -- */
-
-/* What a rank tells for one round. */
-typedef struct call_me {
-    uint32_t len; /* 0: there is no such port */
-    uint8_t bytes[TT_NET_ADDR_MAX];
-} call_me;
 
 /* Port k of rank r, for tt_mesh_port(). */
 static uint64_t rail_of(const start *st, uint32_t r, uint32_t k)
@@ -249,7 +265,7 @@ static const tt_net *example(const start *st, uint32_t k)
     return NULL;
 }
 
-static tutti_err open_net(start *st, uint32_t k, call_me *mine)
+static tutti_err open_net(start *st, uint32_t k)
 {
     const tt_net *like = example(st, k);
     if (!like)
@@ -260,24 +276,18 @@ static tutti_err open_net(start *st, uint32_t k, call_me *mine)
         return err;
     (*at)->hints = st->hints.hints[k];
     (*at)->n_sockets = like->n_sockets;
-    mine->len = (uint32_t)like->ops->address(*at, mine->bytes);
     return TUTTI_OK;
 }
 
-static tutti_err add_port(start *st, uint32_t r, uint32_t k,
-                          const call_me *theirs)
+static tutti_err add_port(start *st, uint32_t r, uint32_t k)
 {
     tt_rails *out = &st->rails;
     void **list = (void **)&out->more;
-    uint32_t len = theirs->len <= TT_NET_ADDR_MAX ? theirs->len : 0;
     tt_access *access = tt_arena_new(&st->kept, 1, sizeof(*access));
-    void *addr = tt_arena_new(&st->kept, 1, len ? len : 1);
-    if (!access || !addr ||
-        tt_grow(st->keep, list, &out->cap, out->n_more + 1,
-                sizeof(tt_port_opts)))
-        return TUTTI_ENOMEM;
-    memcpy(addr, theirs->bytes, len);
-    *access = (tt_access){out->nets[out->n_nets - 1], addr, len};
+    if (!access || tt_grow(st->keep, list, &out->cap, out->n_more + 1,
+                           sizeof(tt_port_opts)))
+        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory for connections");
+    *access = (tt_access){.net = out->nets[out->n_nets - 1]};
     out->more[out->n_more++] = (tt_port_opts){.rank = r,
                                               .rail = rail_of(st, r, k),
                                               .accesses = access,
@@ -285,65 +295,23 @@ static tutti_err add_port(start *st, uint32_t r, uint32_t k,
     return TUTTI_OK;
 }
 
-static tutti_err open_round(start *st, uint32_t k)
-{
-    tt_arena arena = {.mem = &tt_mem_std};
-    call_me *mine = tt_arena_new(&arena, 1, sizeof(*mine));
-    call_me *all = tt_arena_new(&arena, st->n, sizeof(*all));
-    tutti_err err = TUTTI_OK;
-    if (!mine || !all)
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory for connections");
-    else
-        err = open_net(st, k, mine);
-    err = tt_start_agree(st, err);
-    if (!err)
-        err = tt_boot_exchange(st->boot, mine, sizeof(*mine), all, st->diag);
-    for (uint32_t r = 0; !err && r < st->n; r++) {
-        if (has_port(st, r, k))
-            err = add_port(st, r, k, &all[r]);
-        if (err)
-            tt_fail(st->diag, err, "out of memory for connections");
-    }
-    tt_arena_free(&arena);
-    return err;
-}
-
-/* The most ports of any pair of the job. */
-static tutti_err count_rounds(start *st, uint32_t *out)
-{
-    uint32_t mine = 1;
-    for (uint32_t r = 0; r < st->n; r++)
-        for (uint32_t k = 1; k < st->hints.n_ports[r]; k++)
-            if (has_port(st, r, k) && k >= mine)
-                mine = k + 1;
-    *out = 1;
-    uint32_t *all = tt_new(&tt_mem_std, st->n, sizeof(*all));
-    tutti_err err = tt_start_agree(st, all ? TUTTI_OK : TUTTI_ENOMEM);
-    if (!err)
-        err = tt_boot_exchange(st->boot, &mine, sizeof(mine), all, st->diag);
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        *out = all[r] > *out ? all[r] : *out;
-    tt_free(&tt_mem_std, all, st->n, sizeof(*all));
-    if (!err && *out > TT_PORTS_MAX)
-        return tt_fail(st->diag, TUTTI_EPROTO,
-                       "a rank told a number of ports that makes no sense");
-    return err;
-}
-
 tutti_err tt_rails_open(start *st)
 {
-    uint32_t n_rounds;
+    tutti_err err = TUTTI_OK;
     if (!st->hints.has_names || st->n < 2)
         return TUTTI_OK;
     for (uint32_t r = 0; r < st->n; r++)
         if (r != st->rank)
             st->ports[r].rail = rail_of(st, r, 0);
-    tutti_err err = count_rounds(st, &n_rounds);
-    for (uint32_t k = 1; !err && k < n_rounds; k++)
-        err = open_round(st, k);
-    if (!err && n_rounds > 1)
+    for (uint32_t k = 1; !err && k < TT_PORTS_MAX; k++) {
+        err = open_net(st, k);
+        for (uint32_t r = 0; !err && r < st->n; r++)
+            if (has_port(st, r, k))
+                err = add_port(st, r, k);
+    }
+    if (!err && st->rails.n_nets > 0)
         TT_INFO("up to %u connections per pair of ranks, one for each rail",
-                n_rounds);
+                st->rails.n_nets + 1);
     return err;
 }
 

@@ -7,14 +7,13 @@
  * completion thread starts with the first callback and lives until the process
  * has neither a communicator nor a request left. Next: call.c (who makes them). */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/bell.h"
 #include "base/fork.h"
+#include "base/thread.h"
 #include "core/core.h"
 
 struct tutti_request {
@@ -86,15 +85,10 @@ static tutti_err start_thread(void)
     tutti_err err = TUTTI_OK;
     pthread_mutex_lock(&queue.lock);
     if (!queue.runs) {
-        sigset_t all, before;
-        sigfillset(&all);
         queue.head = NULL;
         queue.tail = &queue.head;
         queue.stops = false;
-        pthread_sigmask(SIG_BLOCK, &all, &before);
-        queue.runs = pthread_create(&queue.thread, NULL, completion_main,
-                                    NULL) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        queue.runs = tt_thread_start(&queue.thread, completion_main, NULL) == 0;
         err = queue.runs ? TUTTI_OK : TUTTI_ESYS;
     }
     pthread_mutex_unlock(&queue.lock);
@@ -210,28 +204,26 @@ static void let_go(tutti_request *req)
         unref(req);
 }
 
-void tt_request_done(void *arg, tutti_err err)
-{
-    tutti_request *req = arg;
-    settle(req, err);
-    tt_engine_wake(req->engine);
-    let_go(req);
-}
-
 void tt_request_end(void *arg, tutti_err err, bool is_locked)
 {
     tutti_request *req = arg;
     settle(req, err);
-    /* The engine sleeps on, unless somebody waits there. Pairs with watch():
-     * it stores is_watched, and then is_done is looked at. */
-    if (atomic_load_explicit(&req->is_watched, memory_order_seq_cst)) {
-        if (!is_locked)
-            tt_engine_lock(req->engine);
-        tt_engine_alert(req->engine);
-        if (!is_locked)
-            tt_engine_unlock(req->engine);
-    }
+    /* The engine's lock is not asked for unless somebody waits there. Pairs with
+     * watch(): it stores is_watched, and then is_done is looked at. */
+    bool locks = !is_locked &&
+                 atomic_load_explicit(&req->is_watched, memory_order_seq_cst);
+    if (locks)
+        tt_engine_lock(req->engine);
+    if (locks || is_locked)
+        tt_engine_wake(req->engine);
+    if (locks)
+        tt_engine_unlock(req->engine);
     let_go(req);
+}
+
+void tt_request_done(void *arg, tutti_err err)
+{
+    tt_request_end(arg, err, true);
 }
 
 static bool is_done(const void *arg)
@@ -256,25 +248,14 @@ static void watch(tutti_request *req)
         atomic_store_explicit(&req->is_watched, 1, memory_order_seq_cst);
 }
 
-/* Driving the engine would not bring its end any nearer. */
-static void await(tutti_request *req)
-{
-    struct pollfd p = {.events = POLLIN};
-    if (!req->is_elsewhere || tutti_request_fd(req, &p.fd)) {
-        watch(req);
-        tt_engine_wait(req->engine, is_done, req);
-    }
-    while (!is_done(req))
-        poll(&p, 1, -1);
-}
-
 tutti_err tutti_wait(tutti_request *req)
 {
     if (tt_process_is_child())
         return TUTTI_EFORK;
     /* A request that is done may be older than its engine. */
+    watch(req);
     if (!is_done(req))
-        await(req);
+        tt_engine_wait(req->engine, is_done, req, req->is_elsewhere);
     tutti_err err = req->err;
     unref(req);
     return err;
@@ -313,7 +294,7 @@ tutti_err tutti_wait_any(tutti_request *const *reqs, size_t n, size_t *index)
         if (reqs[i])
             watch(reqs[i]);
     if (!is_any_done(&a))
-        tt_engine_wait(first->engine, is_any_done, &a);
+        tt_engine_wait(first->engine, is_any_done, &a, first->is_elsewhere);
     *index = find_done(&a);
     return TUTTI_OK;
 }

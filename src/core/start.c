@@ -63,6 +63,11 @@ tutti_err tt_start_agree(start *st, tutti_err mine)
     return all[worst] == TUTTI_OK ? TUTTI_OK : tell_worst(st, mine, worst);
 }
 
+const char *tt_start_host_name(const start *st, uint32_t rank)
+{
+    return st->places[st->hosts[rank]].name;
+}
+
 /* ------------------------------------------------------------ transports -- */
 
 static bool is_automatic(const start *st)
@@ -175,8 +180,14 @@ void tt_start_drop(start *st, tt_net *net)
 /* What was not asked for by name is no reason to fail. */
 tutti_err tt_start_nets(start *st)
 {
-    const uint8_t *order = st->hellos[st->rank].order;
+    const uint8_t *order = st->wish;
     uint8_t row;
+    /* Ranks that check cannot understand those that do not. */
+    if (st->agreed.is_checked != (st->settings.check == TT_CHECK_CRC))
+        return tt_fail(st->diag, TUTTI_ECONFIG,
+                       "rank %u has TUTTI_CHECK=%s, rank 0 has not: it must be "
+                       "the same on all ranks",
+                       st->rank, st->agreed.is_checked ? "off" : "crc");
     for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row);
          i++) {
         const tt_net_ops *ops = tt_transports[row];

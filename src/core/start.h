@@ -9,23 +9,44 @@
 #include "core/core.h"
 
 #define MAX_TRANSPORTS 8
-/* In hello.order: a transport that may miss. */
+/* In an order of transports: one that may miss. */
 #define MAY_MISS 0x80
 
-/* What a rank tells all others first; equal-sized. */
+/* What a rank tells rank 0 first. */
 typedef struct hello {
     tt_host_id host;
-    tt_agreed settings;            /* only rank 0's count */
-    cpu_set_t cpus;                /* that the process may use */
-    uint8_t order[MAX_TRANSPORTS]; /* rows + 1, MAY_MISS; likewise */
+    cpu_set_t cpus; /* that the process may use */
 } hello;
 
-/* What the network says of the connections of one rank. */
+/* What rank 0 then tells all; equal on all ranks from then on. */
+typedef struct rules {
+    tt_agreed settings;
+    uint8_t order[MAX_TRANSPORTS]; /* of transports: rows + 1, MAY_MISS */
+} rules;
+
+/* A host of the job, as all know it. */
+typedef struct tt_start_host {
+    char name[64];
+    /* Ranks on its machine, and the processors that any of them may use. Hosts
+     * that are containers share them. */
+    uint32_t n_here, n_cpus;
+} tt_start_host;
+
+/* What the network says of the connections of one rank; in memory of the mesh,
+ * whose nets look at it for as long as they dial. */
 typedef struct tt_rail_hints {
     uint32_t *n_ports;                 /* [n] to each rank; at least 1 */
-    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port */
+    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port; NULL: none */
     bool has_names;                    /* the network names interfaces */
 } tt_rail_hints;
+
+/* Of every rank, told to all: that much is needed to know who is connected by
+ * what. */
+typedef struct tt_offer {
+    uint32_t max_payload;
+    uint8_t rows; /* of the table: a bit for each transport that it has */
+    uint8_t none[3];
+} tt_offer;
 
 /* The ports beyond port 0, and their nets. */
 typedef struct tt_rails {
@@ -45,19 +66,22 @@ typedef struct start {
     uint64_t deadline_ns;
     tt_boot *boot;
     uint32_t rank, n;
-    hello *hellos;                 /* [n] */
+    uint8_t order[MAX_TRANSPORTS]; /* rank 0's; see rules */
+    uint8_t wish[MAX_TRANSPORTS];  /* this rank's own */
     tt_net *nets[MAX_TRANSPORTS];  /* by row; NULL: not open, or the mesh's */
     tt_net *known[MAX_TRANSPORTS]; /* the same, also when they are the mesh's */
     tt_arena kept;                 /* for the mesh */
     tt_settings *net_settings;     /* there */
-    unsigned char *cards;          /* [n * card_bytes], there */
-    size_t card_bytes;
+    tt_offer *offers;              /* [n] */
+    unsigned char *cards;          /* [n * card_bytes], of the mesh */
+    uint32_t card_bytes;
     tt_port_opts *ports; /* [n] */
     tt_rail_hints hints;
     tt_rails rails;    /* ports beyond these; its lists: of keep */
     tt_engine *engine; /* NULL: not taken */
     tt_mesh *mesh;
-    uint32_t *hosts; /* [n] */
+    uint32_t *hosts;       /* [n] the number of each rank's host */
+    tt_start_host *places; /* [agreed.n_hosts] */
     tt_agreed agreed;
     tt_known told;            /* rank 0: what it has been told */
     tutti_topology *topology; /* NULL: not known */
@@ -77,6 +101,9 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
 
 /* -------------------------------------------------------------- start.c */
 
+/* Of a rank's host. */
+const char *tt_start_host_name(const start *st, uint32_t rank);
+
 /* TUTTI_TRANSPORTS into hello.order. */
 tutti_err tt_start_order(const start *st, uint8_t *order);
 /* Into a number from 0; false: that is the end. */
@@ -94,9 +121,9 @@ tutti_err tt_start_agree(start *st, tutti_err mine);
 
 /* -------------------------------------- connect.c: all ranks together */
 
-/* Opens transports, and tells their addresses. */
+/* Opens transports, and tells which. */
 tutti_err tt_start_offer(start *st);
-/* By which transports each rank may be reached, by how many ports. */
+/* By which transports each rank may be reached, by how many ports, and where. */
 tutti_err tt_start_ports(start *st);
 /* The mesh, by st->engine; not for all together. */
 tutti_err tt_start_mesh(start *st);
@@ -109,12 +136,11 @@ void tt_start_clean(start *st);
 
 /* No hints, one port each. Errors: ENOMEM. */
 tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out);
-/* The names are t's. hosts: number of each rank's host. Errors: ENOMEM. */
+/* hosts: number of each rank's host. Errors: ENOMEM. */
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
-                             const uint32_t *hosts, tt_rail_hints *out,
-                             tutti_diag *diag);
-/* Opens a net for each port of any pair; all ranks call it. Errors: those of
- * the exchanges and transports. */
+                             const uint32_t *hosts, tt_arena *arena,
+                             tt_rail_hints *out, tutti_diag *diag);
+/* Opens a net for each port of any pair. Errors: ENOMEM, those of transports. */
 tutti_err tt_rails_open(start *st);
 
 #endif

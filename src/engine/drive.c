@@ -10,29 +10,32 @@
  * while asleep.
  *
  * The engine thread keeps out of the way for quiet_ns after a blocking call,
- * so that a loop of blocking calls never wakes it. */
+ * so that a loop of blocking calls never wakes it. Where it sleeps while a call
+ * is begun it sleeps on until something comes: see tt_engine_kick(). */
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "engine/state.h"
 
 static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
 static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
-/* Longest sleep: with calls in flight (deadlines, liveness), and without. */
-static const int sleep_active_ms = 100;
-static const int sleep_idle_ms = 1000;
+/* Longest sleep: with calls in flight (deadlines, liveness) or of late, and
+ * without. */
+static const uint64_t sleep_active_ns = 100 * TT_NS_PER_MS;
+static const uint64_t sleep_idle_ns = TT_NS_PER_S;
 /* The same while a transport has no room: it rings when it has, but this is
  * not the place to rely on it. */
-static const int sleep_full_ms = 10;
+static const uint64_t sleep_full_ns = 10 * TT_NS_PER_MS;
 /* And while calls have not told all partners that they are there. */
-static const int sleep_silent_ms = 1;
+static const uint64_t sleep_silent_ns = TT_NS_PER_MS;
 
 /* ------------------------------------------------------------------- pass -- */
 
@@ -78,11 +81,45 @@ static void tick(tt_engine *e)
     tt_engine_step(e);
 }
 
+/* Returns false when something is there already: do not sleep. */
+static bool arm_all(tt_engine *e, bool on)
+{
+    bool is_quiet = true;
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        for (uint32_t i = 0; i < mesh->n_busy; i++)
+            is_quiet &= mesh->nets[i]->ops->arm(mesh->nets[i], on);
+    return is_quiet;
+}
+
+/* The longest that a sleep may last now. */
+static uint64_t sleep_ns(const tt_engine *e)
+{
+    if (e->n_unsaid > 0)
+        return sleep_silent_ns;
+    if (e->dirty)
+        return sleep_full_ns;
+    return e->n_active > 0 || e->was_active ? sleep_active_ns : sleep_idle_ns;
+}
+
+/* Something was changed while others sleep. What wakes them was set up for what
+ * was to come then: what a transport rings for depends on what it has been given
+ * (a payload that it reads in place, say), and the time on what was in flight. So
+ * it is set up anew, as before a sleep, and they are woken only where they would
+ * not have gone to sleep now, or not for so long. They see no less than if they
+ * had begun to sleep at this moment: the flags are set before anything is looked
+ * at, and the lock is held. One that has been woken and does not have the lock yet
+ * takes the flags back after this, and looks at everything. */
+static bool can_sleep_on(tt_engine *e)
+{
+    e->was_active |= e->n_active > 0;
+    return !e->dirty && !e->work && !e->has_news &&
+           tt_now_ns() + sleep_ns(e) >= e->wakes_ns && arm_all(e, true);
+}
+
 void tt_engine_kick(tt_engine *e, bool waits)
 {
-    /* A sleeper does not know of sends that found no room, nor of slices that
-     * can be pulled. */
-    if (e->n_sleeping > 0 && (e->dirty || e->work || (!waits && !e->is_driven)))
+    bool drives = waits && !e->is_driven; /* it will look itself */
+    if (e->n_sleeping > 0 && (drives ? e->dirty || e->work : !can_sleep_on(e)))
         tt_engine_ring(e);
     if (!waits && !e->is_driven && e->is_quiet)
         pthread_cond_broadcast(&e->changed);
@@ -92,9 +129,8 @@ void tt_engine_poke(tt_engine *e)
 {
     if (pthread_mutex_trylock(&e->lock) != 0)
         return;
-    if (!e->is_driven)
-        pass(e, false);
-    tt_engine_kick(e, true);
+    bool moved = !e->is_driven && pass(e, false);
+    tt_engine_kick(e, !moved || e->n_active == 0);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -138,38 +174,24 @@ void tt_mesh_unref(tt_mesh *mesh)
 
 /* ------------------------------------------------------------------ sleep -- */
 
-/* Returns false when something is there already: do not sleep. */
-static bool arm_all(tt_engine *e, bool on)
-{
-    bool is_quiet = true;
-    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
-        for (uint32_t i = 0; i < mesh->n_busy; i++)
-            is_quiet &= mesh->nets[i]->ops->arm(mesh->nets[i], on);
-    return is_quiet;
-}
-
 /* Sleeps until something happens; the lock is given up meanwhile. Two threads
  * may sleep at a time (the engine thread listens while a wait sleeps). They
  * share descriptors, so what wakes one may be gone before the other looks: who
  * wakes first wakes the other, and the last one disarms. */
 static void sleep_once(tt_engine *e)
 {
-    int ms = e->n_active > 0 ? sleep_active_ms : sleep_idle_ms;
-    if (e->n_unsaid > 0)
-        ms = sleep_silent_ms;
-    else if (e->dirty)
-        ms = sleep_full_ms;
+    const uint64_t ns = sleep_ns(e);
+    e->wakes_ns = tt_now_ns() + ns;
     e->n_sleeping++;
     if (arm_all(e, true) && !e->work && !e->has_news) {
         struct epoll_event event;
-        uint64_t count;
         pthread_mutex_unlock(&e->lock);
-        int n = epoll_wait(e->epoll_fd, &event, 1, ms);
+        int n = epoll_wait(e->epoll_fd, &event, 1, (int)(ns / TT_NS_PER_MS));
         tt_engine_lock(e);
-        if (n > 0 && event.data.fd == e->wake_fd) {
-            ssize_t got = read(e->wake_fd, &count, sizeof(count));
-            (void)got; /* nothing, when another sleeper was faster */
-        }
+        if (n > 0 && event.data.fd == e->wake_fd)
+            tt_bell_hear(e->wake_fd); /* perhaps another sleeper was faster */
+        if (n == 0)
+            e->was_active = e->n_active > 0;
     }
     if (--e->n_sleeping == 0)
         arm_all(e, false);
@@ -182,7 +204,7 @@ static void sleep_once(tt_engine *e)
 typedef struct spin {
     uint64_t idle_since_ns; /* 0: something moved just now */
     uint32_t idle_passes;
-    bool is_aside;                  /* by the engine's thread */
+    bool is_aside;                  /* by the engine's thread, or long */
     bool (*ready)(const void *arg); /* what a wait waits for; NULL: none */
     const void *arg;
 } spin;
@@ -225,6 +247,8 @@ static const uint32_t polls_per_yield = 256;
 /* After a pass that moved nothing: true when it is time to sleep. */
 static bool rest(tt_engine *e, spin *s)
 {
+    if (s->is_aside && e->n_active == 0)
+        return true;
     if (!e->opts.yields && ++s->idle_passes % polls_per_yield != 0) {
         TT_CPU_RELAX();
         return false;
@@ -270,19 +294,10 @@ static void drive(tt_engine *e, spin *s)
     has_moved(s);
 }
 
-void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
-                    const void *arg)
+static void wait_locked(tt_engine *e, const spin *how)
 {
-    if (ready(arg))
-        return;
-    tt_engine_lock(e);
-    tt_engine_wait_locked(e, ready, arg);
-    tt_engine_unlock(e);
-}
-
-void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
-                           const void *arg)
-{
+    bool (*ready)(const void *arg) = how->ready;
+    const void *arg = how->arg;
     if (ready(arg))
         return; /* the engine thread still has to listen */
     while (!ready(arg)) {
@@ -293,7 +308,9 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
             continue;
         }
         e->is_driven = true;
-        spin s = {.ready = ready, .arg = arg};
+        if (e->n_sleeping > 0)
+            arm_all(e, false); /* who polls need not be rung for */
+        spin s = *how;
         while (!ready(arg))
             drive(e, &s);
         e->is_driven = false;
@@ -301,8 +318,24 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
     e->was_inline = true;
     if (e->n_waits > 0)
         pthread_cond_broadcast(&e->changed); /* another wait takes over */
-    else if (e->n_active > 0)
-        tt_engine_kick(e, false);
+    else if (e->n_active > 0 || e->n_sleeping > 0)
+        tt_engine_kick(e, false); /* the engine's thread takes over */
+}
+
+void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
+                           const void *arg)
+{
+    wait_locked(e, &(spin){.ready = ready, .arg = arg});
+}
+
+void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
+                    const void *arg, bool is_long)
+{
+    if (ready(arg))
+        return;
+    tt_engine_lock(e);
+    wait_locked(e, &(spin){.is_aside = is_long, .ready = ready, .arg = arg});
+    tt_engine_unlock(e);
 }
 
 static void lower(uint64_t *limit, uint64_t to)
@@ -359,11 +392,7 @@ static void *thread_main(void *arg)
 
 tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&e->thread, NULL, thread_main, e);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = tt_thread_start(&e->thread, thread_main, e);
     if (rc != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, rc,
                              "cannot start the engine thread");

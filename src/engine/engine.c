@@ -258,7 +258,7 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
     memcpy(&reason, data, sizeof(reason));
     tt_err_hear(reason.text, sizeof(reason.text), reason.text,
                 sizeof(reason.text));
-    tt_team_told(team, m, &reason);
+    tt_team_told(team, &reason);
 }
 
 static void on_bye(tt_peer *peer, const tt_msg *m)

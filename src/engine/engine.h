@@ -59,9 +59,10 @@ void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts);
 bool tt_engine_step(tt_engine *e);
 
 /* Drives, or lets others drive, until ready(arg); what it looks at changes
- * only in done callbacks and team failures. [unlocked; any thread] */
+ * only in done callbacks and team failures, or tt_engine_wake() tells. is_long: it
+ * does not poll while no call is in flight. [unlocked; any thread] */
 void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
-                    const void *arg);
+                    const void *arg, bool is_long);
 /* The same for a caller that holds the lock, once. [locked; any thread] */
 void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
                            const void *arg);
@@ -74,10 +75,9 @@ void tt_engine_poke(tt_engine *e);
 void tt_engine_kick(tt_engine *e, bool waits);
 /* Sends what has been handed in by now. [locked] */
 void tt_engine_flush(tt_engine *e);
-/* Something that a sleeping wait may be waiting for has happened. [locked] */
+/* Something that a wait may be waiting for has happened, in a pass or elsewhere.
+ * [locked; any thread] */
 void tt_engine_wake(tt_engine *e);
-/* The same where it did not happen in a pass. [locked; any thread] */
-void tt_engine_alert(tt_engine *e);
 
 /* ----------------------------------------------------------------- mesh -- */
 
@@ -95,10 +95,10 @@ typedef struct tt_access {
 
 typedef struct tt_port_opts {
     uint32_t rank;
-    uint64_t rail;             /* for tt_mesh_port() */
-    const tt_access *accesses; /* in the order of trying; both ends have the
+    uint64_t rail;       /* for tt_mesh_port() */
+    tt_access *accesses; /* in the order of trying; both ends have the
                                   same nets, each net at most once */
-    uint32_t n_accesses;       /* 0: the own rank */
+    uint32_t n_accesses; /* 0: the own rank */
     bool is_apart; /* no route leads there: it is dialled for a call only */
 } tt_port_opts;
 
@@ -187,7 +187,8 @@ typedef struct tt_group_opts {
 tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
                           tt_team **out);
 /* Ends what is open with EABORTED, says BYE (of a group nothing, unless something
- * was open), frees. [locked] */
+ * was open), frees, and gives the mesh back, of which the caller has a reference.
+ * In a done callback: when the engine is through with the call. [locked] */
 void tt_team_leave(tt_team *team);
 
 /* Ends all ops with err; tells the other members. The first failure stays.

@@ -298,7 +298,7 @@ tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
         err = note_accesses(peer, accesses, n_accesses);
     }
     if (mesh->has_news)
-        tt_engine_alert(mesh->engine);
+        tt_engine_wake(mesh->engine);
     tt_engine_unlock(mesh->engine);
     return err;
 }
@@ -455,6 +455,7 @@ static void ask(tt_peer *peer)
     const tt_msg m = {.magic = TT_MSG_MAGIC,
                       .kind = TT_KIND_CALL,
                       .seq = ++mesh->n_asks,
+                      .channel = peer->port,
                       .lane = peer->rank,
                       .slice = mesh->rank};
     peer->has_asked = true;
@@ -464,7 +465,6 @@ static void ask(tt_peer *peer)
     tell_on(mesh, &m, NULL);
 }
 
-/* Further ports are not asked for: they are connected at the start. */
 void tt_mesh_asked(tt_peer *from, const tt_msg *m)
 {
     tt_mesh *mesh = from->mesh;
@@ -479,11 +479,15 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m)
     if (m->slice == mesh->rank || m->seq <= who->asks)
         return; /* it has come round */
     who->asks = m->seq;
-    if (m->lane == mesh->rank) {
+    if (m->lane != mesh->rank) {
+        tell_on(mesh, m, from);
+        return;
+    }
+    while (who && who->port != m->channel)
+        who = who->next_port;
+    if (who) {
         who->is_apart = false;
         dial(who);
-    } else {
-        tell_on(mesh, m, from);
     }
 }
 

@@ -408,7 +408,7 @@ void tt_program_unref(tt_program *program)
         program->idle = op->next;
         free_op(program, op);
     }
-    tt_bound_unref(program->bound);
+    tt_bound_free(program->bound);
     tt_free(program->mem, program, 1, sizeof(*program));
 }
 
@@ -627,6 +627,11 @@ static void recycle(tt_engine *e)
         op->next = program->idle;
         program->idle = op;
         tt_program_unref(program);
+    }
+    while (e->leaving) {
+        tt_team *team = e->leaving;
+        e->leaving = team->leaving_next;
+        tt_team_take_leave(team);
     }
 }
 

@@ -227,10 +227,11 @@ struct tt_team {
     tt_op *ops;
     uint32_t n_ops;
     bool is_group;
+    tt_team *leaving_next;
     tutti_err err;
     uint32_t culprit;
     char text[512];
-    bool is_loss; /* culprit is lost, to everybody and all teams */
+    const char *cause; /* in text: why the culprit is lost; NULL: it is not */
     /* A member was told DIFFER, of this call: until it answers, what comes is
      * not taken, so that no later call ends well. */
     bool is_odd;
@@ -249,9 +250,11 @@ struct tt_engine {
     pthread_cond_t changed; /* done flags, driver changes */
     pthread_t thread;
     bool has_thread, stops, is_driven, is_quiet, was_inline;
-    _Atomic int n_waiting;      /* threads that want the lock */
-    uint32_t n_waits;           /* waits that do not drive */
-    uint32_t n_sleeping;        /* threads in epoll_wait() */
+    _Atomic int n_waiting; /* threads that want the lock */
+    uint32_t n_waits;      /* waits that do not drive */
+    uint32_t n_sleeping;   /* threads in epoll_wait() */
+    uint64_t wakes_ns;     /* when one of them wakes by itself */
+    bool was_active;       /* a call was begun in the last sleep, or since */
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
@@ -262,8 +265,9 @@ struct tt_engine {
     tt_mesh *meshes;
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
-    tt_op *over; /* to be recycled after the pass */
-    tt_op *work; /* that may have slices to pull */
+    tt_op *over;      /* to be recycled after the pass */
+    tt_team *leaving; /* likewise */
+    tt_op *work;      /* that may have slices to pull */
 };
 
 /* wake.c */
@@ -416,7 +420,12 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
-void tt_team_told(tt_team *team, const tt_msg *m, const tt_reason *reason);
+/* See tt_team_leave(): nobody is in the middle of one of its calls. */
+void tt_team_take_leave(tt_team *team);
+void tt_team_told(tt_team *team, const tt_reason *reason);
+/* Fails a team that is well: the culprit is lost, to everybody. */
+void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
+                  const char *cause);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
 /* The peer is connected now: the groups with it that have failed before. */
 void tt_group_retell(tt_peer *peer);

@@ -182,10 +182,12 @@ static void end_ops(tt_team *team, tutti_err err)
 static tt_farewell failure_of(const tt_team *team)
 {
     tt_farewell f = {.m = tt_team_msg(team, TT_KIND_ABORT, 0, 0),
-                     .reason = {.err = team->err, .culprit = team->culprit}};
-    snprintf(f.reason.text, sizeof(f.reason.text), "%.239s", team->text);
+                     .reason = {.err = team->err,
+                                .culprit = team->culprit,
+                                .is_loss = team->cause != NULL}};
+    snprintf(f.reason.text, sizeof(f.reason.text), "%.239s",
+             team->cause ? team->cause : team->text);
     f.m.len = sizeof(f.reason);
-    f.m.slice = team->is_loss;
     return f;
 }
 
@@ -218,18 +220,24 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
     tt_engine_wake(team->mesh->engine);
 }
 
-static const char is_lost[] = " is lost: ";
-
-static void print_loss(const tt_peer *peer, uint32_t name, char *text,
-                       size_t size)
+static void note_loss(tt_team *team, tutti_err err, uint32_t culprit,
+                      const char *cause)
 {
-    const tt_peer *last = peer;
-    int used = snprintf(text, size, "rank %u%s%s", name, is_lost, peer->why);
-    while (last->next_port)
-        last = last->next_port;
-    if (last->port > 0 && used > 0 && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, " (connection %u of %u)",
-                 peer->port + 1u, last->port + 1u);
+    char text[sizeof(team->text)];
+    int at = snprintf(text, sizeof(text),
+                      "rank %u is lost: ", tt_team_name(team, culprit));
+    snprintf(text + at, sizeof(text) - (size_t)at, "%s", cause);
+    note_failure(team, err, culprit, text);
+    team->cause = team->text + at;
+}
+
+void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
+                  const char *cause)
+{
+    note_loss(team, err, culprit, cause);
+    tell_failure(team);
+    end_ops(team, err);
+    tt_engine_wake(team->mesh->engine);
 }
 
 /* Its connection is at its end. False: an open call still needs it. */
@@ -249,56 +257,63 @@ static bool part_from(tt_team *team, const tt_peer *peer)
     return true;
 }
 
-/* A conn is gone: every team with that rank in it fails, unless the rank had
- * left it in good order. That other ports are well does not help: what was on
- * the way by this one is lost. A group, whose members leave without a word, fails
- * if it needs the rank. */
-void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
+/* Every team with that rank in it fails, unless the rank had left it in good order.
+ * A group, whose members leave without a word, fails if it needs the rank. */
+static void lose_peer(tt_peer *peer, tutti_err err, const char *cause)
 {
-    if (peer->is_lost)
-        return;
     peer->is_lost = true;
-    snprintf(peer->why, sizeof(peer->why), "%s", text);
+    snprintf(peer->why, sizeof(peer->why), "%s", cause);
     for (tt_team *team = peer->mesh->teams; team; team = team->next) {
         uint32_t rank = tt_team_rank_of(team, peer);
-        if (rank == TT_NONE || team->err ||
-            (team->is_group ? part_from(team, peer)
-                            : tt_team_has_left(team, peer)))
-            continue;
-        char line[512];
-        print_loss(peer, tt_team_name(team, rank), line, sizeof(line));
-        team->is_loss = true;
-        tt_team_fail(team, why, rank, line);
+        if (rank != TT_NONE && !team->err &&
+            !(team->is_group ? part_from(team, peer)
+                             : tt_team_has_left(team, peer)))
+            tt_team_lose(team, err, rank, peer->why);
     }
     if (peer->mesh->is_open) /* to be renewed */
         tt_mesh_has_news(peer->mesh);
 }
 
-/* The team has been told that its culprit is lost. Who has no connection to it
- * would not hear of that in its other teams. */
-static void lose_culprit(const tt_team *team)
+/* A conn is gone. That other ports are well does not help: what was on the way by
+ * this one is lost. */
+void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
 {
-    tt_peer *peer = team->culprit < team->n && team->culprit != team->rank
-                        ? tt_team_peer(team, team->culprit)
-                        : NULL;
-    const char *why = strstr(team->text, is_lost);
-    if (peer && peer->conn == &peer->none)
-        tt_peer_gone(peer, team->err, why ? why + strlen(is_lost) : team->text);
+    const tt_peer *last = peer;
+    char cause[sizeof(peer->why)];
+    if (peer->is_lost)
+        return;
+    while (last->next_port)
+        last = last->next_port;
+    int used = snprintf(cause, sizeof(cause), "%s", text);
+    if (last->port > 0 && used >= 0 && (size_t)used < sizeof(cause))
+        snprintf(cause + used, sizeof(cause) - (size_t)used,
+                 " (connection %u of %u)", peer->port + 1u, last->port + 1u);
+    lose_peer(peer, why, cause);
 }
 
-void tt_team_told(tt_team *team, const tt_msg *m, const tt_reason *reason)
+/* Who has no connection to the culprit would not hear of that in its other teams. */
+static void lose_culprit(const tt_team *team)
+{
+    tt_peer *peer = tt_team_peer(team, team->culprit);
+    if (peer->conn == &peer->none && !peer->is_lost)
+        lose_peer(peer, team->err, team->cause);
+}
+
+void tt_team_told(tt_team *team, const tt_reason *reason)
 {
     bool is_error = reason->err < 0 && reason->err > -100;
     tutti_err err = is_error ? (tutti_err)reason->err : TUTTI_EABORTED;
     if (team->err)
         return;
-    team->is_loss = m->slice == 1;
-    note_failure(team, err, reason->culprit, reason->text);
+    if (reason->is_loss == 1 && reason->culprit < team->n)
+        note_loss(team, err, reason->culprit, reason->text);
+    else
+        note_failure(team, err, reason->culprit, reason->text);
     if (!team->is_group)
         tell_failure(team);
     end_ops(team, err);
     tt_engine_wake(team->mesh->engine);
-    if (team->is_loss && !team->is_group)
+    if (team->cause && !team->is_group)
         lose_culprit(team);
 }
 
@@ -657,7 +672,7 @@ static void say_bye(tt_team *team)
     drop_early(team);
 }
 
-void tt_team_leave(tt_team *team)
+void tt_team_take_leave(tt_team *team)
 {
     tt_mesh *mesh = team->mesh;
     if (team->is_group)
@@ -668,8 +683,20 @@ void tt_team_leave(tt_team *team)
     while (*at != team)
         at = &(*at)->next;
     *at = team->next;
+    mesh->n_refs--;
     tt_engine_flush(mesh->engine);
     free_team(team);
+}
+
+void tt_team_leave(tt_team *team)
+{
+    tt_engine *e = team->mesh->engine;
+    if (!e->over) {
+        tt_team_take_leave(team);
+        return;
+    }
+    team->leaving_next = e->leaving;
+    e->leaving = team;
 }
 
 tutti_err tt_team_state(const tt_team *team, const char **text)

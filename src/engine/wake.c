@@ -5,8 +5,8 @@
  * others write to; who waits while another drives sleeps on a condition. Here is
  * what every part of the engine may call; who sleeps, and when, is drive.c's. */
 #include <sys/epoll.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "engine/state.h"
 
 void tt_engine_lock(tt_engine *e)
@@ -25,25 +25,16 @@ void tt_engine_unlock(tt_engine *e)
 
 void tt_engine_ring(tt_engine *e)
 {
-    uint64_t one = 1;
-    ssize_t n = write(e->wake_fd, &one, sizeof(one));
-    (void)n; /* full means that it is readable already */
+    tt_bell_ring(e->wake_fd);
 }
 
+/* Who drives and does not sleep yet looks once more before, with the lock. */
 void tt_engine_wake(tt_engine *e)
 {
     if (e->n_sleeping > 0)
         tt_engine_ring(e);
     if (e->n_waits > 0)
         pthread_cond_broadcast(&e->changed);
-}
-
-void tt_engine_alert(tt_engine *e)
-{
-    /* Who drives may be on its way to sleep, past its last look. */
-    if (e->is_driven && e->n_sleeping == 0)
-        tt_engine_ring(e);
-    tt_engine_wake(e);
 }
 
 void tt_engine_listen(tt_engine *e, int fd, bool on)

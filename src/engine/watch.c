@@ -120,15 +120,10 @@ static const char silence[] = "it does not answer any more";
 /* A group breaks by it; whether the peer is lost is another question. */
 static void miss_peer(tt_peer *peer, tt_team *team)
 {
-    char text[96];
-    uint32_t rank = tt_team_rank_of(team, peer);
-    if (!team->is_group) {
+    if (team->is_group)
+        tt_team_lose(team, TUTTI_EPEER, tt_team_rank_of(team, peer), silence);
+    else
         tt_peer_gone(peer, TUTTI_EPEER, silence);
-        return;
-    }
-    snprintf(text, sizeof(text), "rank %u is lost: %s",
-             tt_team_name(team, rank), silence);
-    tt_team_fail(team, TUTTI_EPEER, rank, text);
 }
 
 static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)

@@ -19,7 +19,7 @@
  * DIFFER  tt_call   -                          what you sent belongs to
  *                                              another call than mine
  * TOOK    -         -                          only flags count
- * ABORT   tt_reason 0, 1 when one is lost      the communicator has failed
+ * ABORT   tt_reason -                          the communicator has failed
  * BYE     -         0, 1 when nothing is open  I leave the communicator
  *                                              (of a group: I have left it)
  * WHO     -         rank that asks, number     have you entered this call? The
@@ -29,7 +29,8 @@
  *                                              the sender); fingerprint: the rank
  *                                              that asks, to which it is told back
  * CALL    -         mesh ranks: whom, who      `who` cannot connect to `whom`, who
- *                                              shall try; seq: to tell it on once
+ *                                              shall try, by the port `channel`; seq:
+ *                                              to tell it on once
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *
@@ -98,7 +99,8 @@ _Static_assert(sizeof(tt_binding) == 72, "tt_binding has no holes");
 typedef struct tt_reason {
     int32_t err;
     uint32_t culprit; /* rank in the communicator; TT_NONE: nobody */
-    char text[240];
+    uint32_t is_loss; /* 1: the culprit is lost, to everybody and all teams */
+    char text[240];   /* a sentence; of a loss: its cause */
 } tt_reason;
 _Static_assert(sizeof(tt_reason) <= TT_NET_INLINE, "fits inline");
 

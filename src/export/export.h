@@ -5,7 +5,6 @@
 #ifndef TT_EXPORT_EXPORT_H
 #define TT_EXPORT_EXPORT_H
 
-#include "base/event.h"
 #include "base/str.h"
 #include "schedule/schedule.h"
 
@@ -47,7 +46,8 @@ typedef struct tt_trace {
 } tt_trace;
 
 void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts);
-void tt_trace_event(void *trace, const tt_event *e); /* as tt_event_sink.fn */
+void tt_trace_event(void *trace,
+                    const tutti_event_info *e); /* a tutti_event_fn */
 void tt_trace_end(tt_trace *t); /* closes the text; frees t's memory */
 
 #endif

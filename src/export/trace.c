@@ -16,7 +16,7 @@
  * has a say in it. An arrow is a pair of items ("s", "f") with one id, from the
  * bar that leaves to a mark at the receiver.
  *
- * Next: base/event.h (where events come from). */
+ * Next: sim/sim.c (where events come from). */
 #include "export/export.h"
 
 #include <math.h>
@@ -163,10 +163,10 @@ typedef struct bar {
     uint64_t tid, from_ps, to_ps;
 } bar;
 
-static void add_bar(tt_trace *t, const tt_event *e, const bar *b)
+static void add_bar(tt_trace *t, const tutti_event_info *e, const bar *b)
 {
     tt_str *out = t->out;
-    const char *what = e->op == TT_XFER_REDUCE ? "reduce" : "copy";
+    const char *what = e->reduces ? "reduce" : "copy";
     next_item(t);
     tt_str_puts(out, "{\"name\":\"");
     tt_str_puts(out, what);
@@ -211,7 +211,7 @@ void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts)
         name_rank(t, r);
 }
 
-void tt_trace_event(void *trace, const tt_event *e)
+void tt_trace_event(void *trace, const tutti_event_info *e)
 {
     tt_trace *t = trace;
     if (t->out->err)

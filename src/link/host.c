@@ -6,7 +6,6 @@
  * memory may be freed. Next: listen.c, dial.c. */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,6 +14,7 @@
 #include "base/bell.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "link/inside.h"
 
 #define EVENTS 64
@@ -90,16 +90,6 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int start(tt_link_host *host)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int why = pthread_create(&host->thread, NULL, thread_main, host);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return why;
-}
-
 static tutti_err open_host(tt_link_host *host, tutti_diag *diag)
 {
     *host = (tt_link_host){.wake = {.kind = TT_LINK_NODE_WAKE}};
@@ -114,7 +104,7 @@ static tutti_err open_host(tt_link_host *host, tutti_diag *diag)
     tt_fork_watch(host->spare_fd);
     if (why == 0) {
         tt_link_watch(host, host->wake_fd, &host->wake, EPOLLIN, true);
-        why = start(host);
+        why = tt_thread_start(&host->thread, thread_main, host);
     }
     if (why == 0)
         return TUTTI_OK;

@@ -13,8 +13,8 @@
  *              2  there is a place: guests are bounded, and the one that has
  *                 been silent for longest goes when all places are taken. A
  *                 spare descriptor is kept for the time when none are left
- *              3  (later: the seal, TLS, before the first word is read; a
- *                 secret is proved there)
+ *              3  where there is a trust (trust.h) the guest proves itself, and
+ *                 all that follows is sealed (seal.h); not at unix sockets
  *              4  greet.h's word, of fixed size: version, purpose, job, who to
  *                 whom, token. Nothing is allocated by a size that it tells
  *              5  the reply, and the dialler's last word: this is the one
@@ -418,7 +418,7 @@ int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
  * what is unsent must go first; again then. */
 bool tt_link_end(tt_link_stream *s);
 void tt_link_stream_close(tt_link_stream *s);
-/* strerror(), but for what the seal says: EBADMSG, EACCES. */
+/* tt_errno_text(), but for what the seal says: EBADMSG, EACCES. */
 const char *tt_link_error_text(int err);
 
 #endif

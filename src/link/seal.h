@@ -9,7 +9,7 @@
  *            that is waited for has. Nobody sends a record that was not asked for (no
  *            tickets). So a stream goes bare at a defined byte: for the dialler after
  *            the record with its last word, for the listener too.
- * Next       tls.c. */
+ * Next       trust.c, proof.c, tls.c. */
 #ifndef TT_LINK_SEAL_H
 #define TT_LINK_SEAL_H
 
@@ -45,7 +45,7 @@ void tt_secret_wipe(void *secret, size_t len);
 tutti_err tt_secret_check(int fd, const char *file, const char *what,
                           tutti_diag *diag);
 
-/* ------------------------------------------------------------------ tls.c */
+/* ---------------------------------------------------------- tls.c, proof.c */
 
 typedef enum tt_seal_step {
     TT_SEAL_DONE,  /* both have proved themselves */

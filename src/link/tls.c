@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tls.c - the seal: TLS 1.3 by OpenSSL; the one file that knows it.
+ * tls.c - the seal: a layer of TLS 1.3 over a stream.
  *
- * Proof      A secret is an external PSK. Its name, told in clear, and its key both
- *            come from the secret by HKDF with labels of their own, so neither
- *            tells the other nor the secret (RFC 9257, 9258). psk_dhe_ke only: who
- *            learns the secret later cannot read what was sent before. Or both sides
- *            show certificates of the CA. A side that has a secret takes no
- *            certificate, and the other way round.
- * Left out   Tickets, resumption, early data, renegotiation, older versions,
- *            compression. Suites of SHA-256 only, which is the PSK's hash.
  * Sending    A record takes what is there, up to 16 KiB, small pieces together.
  *            Records lie in a buffer of the layer's, and one system call sends
  *            them. Bytes are taken only where their record has room, so OpenSSL never has
@@ -21,34 +13,20 @@
  * Memory     Buffers come from the trust's few and go back as soon as they are
  *            empty: an idle stream has none. A guest may send HANDSHAKE_MOST bytes
  *            before it has proved itself.
- * Keys       A direction changes its key after rekey_after records: AES-GCM must not
- *            have 2^24.5 of one key.
+ * Keys       A direction changes its key now and then: AES-GCM must not have 2^24.5
+ *            records of one.
  * Fork       The child calls nothing of OpenSSL: close() there only forgets.
- * Exit       OpenSSL's own clean-up at exit is left out, as threads may still send.
- * Next       seal.h, guests.c and dial.c (who shakes hands). */
+ * Next       proof.c (who is let in), guests.c and dial.c (who shakes hands). */
+#include "link/tls.h"
 #include "link/seal.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-#if TT_HAVE_OPENSSL
-
-#include <openssl/err.h>
-#include <openssl/hmac.h>
-#include <openssl/ssl.h>
-#include <openssl/x509_vfy.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
-#include "base/log.h"
+#if TT_HAVE_OPENSSL
 
 #define RECORD (16 * 1024)
 /* Its header, its type, its tag. */
@@ -58,35 +36,7 @@
 /* For what TLS itself says between records. */
 #define TALK 1024
 #define BUF (4 * (RECORD + RECORD_MORE) + TALK)
-#define SPARE_BUFS 16
 #define HANDSHAKE_MOST (64 * 1024)
-#define CHAIN_MOST (32 * 1024)
-#define LOOK_NS (200 * TT_NS_PER_MS)
-#define REKEY_AFTER (UINT64_C(1) << 23)
-
-/* What sessions are for. */
-static const unsigned char for_tutti[] = {'t', 'u', 't', 't', 'i'};
-
-typedef struct key {
-    uint8_t name[16];
-    uint8_t psk[32];
-} key;
-
-struct tt_trust {
-    atomic_uint n_owners;
-    bool is_plain;
-    uint64_t rekey_after;
-    BIO_METHOD *bio;
-    char *secret_file, *cert, *cert_key, *ca; /* NULL: not given */
-    pthread_mutex_t lock;                     /* of what follows */
-    SSL_CTX *ctx;
-    key keys[TT_SECRETS];
-    uint32_t n_keys;
-    uint64_t mark, looked_ns; /* of the files */
-    bool has_warned;
-    char *spare[SPARE_BUFS];
-    uint32_t n_spare;
-};
 
 /* A buffer; bytes [at, end) are in it. */
 typedef struct bytes {
@@ -95,14 +45,12 @@ typedef struct bytes {
 } bytes;
 
 typedef struct seal {
-    tt_trust *trust;
+    tt_tls_end end;
     SSL *ssl;
     tt_link_stream below;
     pid_t pid;
-    key offered; /* by a dialler */
     bool is_dialler, has_proof, is_settled;
-    bool has_ended; /* the other side's bytes, without a word of TLS */
-    bool knows_not; /* the name that was offered */
+    bool has_ended;     /* the other side's bytes, without a word of TLS */
     int below_err, err; /* of the socket's last call; for good */
     size_t n_heard;     /* before it is settled */
     uint64_t n_records; /* of this side's key */
@@ -115,32 +63,17 @@ typedef struct seal {
 
 static bool take_buf(seal *e, bytes *b)
 {
-    tt_trust *t = e->trust;
-    if (b->buf)
-        return true;
-    pthread_mutex_lock(&t->lock);
-    if (t->n_spare > 0)
-        b->buf = t->spare[--t->n_spare];
-    pthread_mutex_unlock(&t->lock);
     if (!b->buf)
-        b->buf = malloc(BUF);
-    b->at = b->end = 0;
+        *b = (bytes){.buf = tt_tls_take_buf(e->end.trust, BUF)};
     return b->buf != NULL;
 }
 
 /* Where nothing is left in it. */
 static void give_buf(seal *e, bytes *b)
 {
-    tt_trust *t = e->trust;
     if (!b->buf || b->at < b->end)
         return;
-    pthread_mutex_lock(&t->lock);
-    bool is_kept = t->n_spare < SPARE_BUFS;
-    if (is_kept)
-        t->spare[t->n_spare++] = b->buf;
-    pthread_mutex_unlock(&t->lock);
-    if (!is_kept)
-        free(b->buf);
+    tt_tls_give_buf(e->end.trust, b->buf);
     *b = (bytes){0};
 }
 
@@ -215,374 +148,32 @@ static long bio_ctrl(BIO *bio, int what, long number, void *arg)
     return what == BIO_CTRL_FLUSH;
 }
 
-static BIO_METHOD *make_bio(void)
+static BIO_METHOD *method; /* the same for all streams */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_method(void)
 {
-    BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK,
-                                 "tutti");
-    if (m)
-        BIO_meth_set_write(m, bio_write), BIO_meth_set_read(m, bio_read),
-            BIO_meth_set_ctrl(m, bio_ctrl);
-    return m;
-}
-
-/* -------------------------------------------------------------- secrets -- */
-
-/* HKDF by SHA-256 (RFC 5869): as much as one hash has. */
-static bool expand(const tt_secret *s, const char *label, uint8_t *out,
-                   size_t n)
-{
-    static const char salt[] = "tutti link, tls 1.3, external psk, sha256";
-    uint8_t prk[32], okm[32], info[64];
-    size_t n_label = strlen(label);
-    memcpy(info, label, n_label);
-    info[n_label] = 1;
-    bool is_well = HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n,
-                        prk, NULL) &&
-                   HMAC(EVP_sha256(), prk, sizeof(prk), info, n_label + 1, okm,
-                        NULL);
-    memcpy(out, okm, n);
-    tt_secret_wipe(prk, sizeof(prk));
-    tt_secret_wipe(okm, sizeof(okm));
-    return is_well;
-}
-
-static bool make_keys(tt_trust *t, const tt_secrets *secrets)
-{
-    key keys[TT_SECRETS];
-    bool is_well = true;
-    for (uint32_t i = 0; i < secrets->n; i++)
-        is_well = is_well &&
-                  expand(&secrets->all[i], "tutti 1 name", keys[i].name,
-                         sizeof(keys[i].name)) &&
-                  expand(&secrets->all[i], "tutti 1 key", keys[i].psk,
-                         sizeof(keys[i].psk));
-    if (is_well) {
-        memcpy(t->keys, keys, sizeof(keys));
-        t->n_keys = secrets->n;
-    }
-    tt_secret_wipe(keys, sizeof(keys));
-    return is_well;
-}
-
-static SSL_SESSION *session_of(SSL *ssl, const key *k)
-{
-    static const unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
-    SSL_SESSION *s = SSL_SESSION_new();
-    const SSL_CIPHER *suite = SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
-    if (s && suite &&
-        SSL_SESSION_set1_master_key(s, k->psk, sizeof(k->psk)) == 1 &&
-        SSL_SESSION_set_cipher(s, suite) == 1 &&
-        SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) == 1 &&
-        SSL_SESSION_set1_id_context(s, for_tutti, sizeof(for_tutti)) == 1)
-        return s;
-    SSL_SESSION_free(s);
-    return NULL;
-}
-
-/* The dialler's. It may be asked twice (the other side wants another group). */
-static int offer_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id,
-                     size_t *n_id, SSL_SESSION **out)
-{
-    seal *e = SSL_get_app_data(ssl);
-    *out = NULL;
-    if (md && EVP_MD_get_type(md) != NID_sha256)
-        return 0;
-    *out = session_of(ssl, &e->offered);
-    *id = e->offered.name;
-    *n_id = sizeof(e->offered.name);
-    return *out != NULL;
-}
-
-/* The listener's. Without a session the handshake fails: there is no certificate. */
-static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
-                    SSL_SESSION **out)
-{
-    seal *e = SSL_get_app_data(ssl);
-    tt_trust *t = e->trust;
-    key found;
-    bool is_found = false;
-    *out = NULL;
-    pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; i < t->n_keys && n_id == sizeof(found.name); i++) {
-        if (memcmp(t->keys[i].name, id, n_id) != 0)
-            continue;
-        found = t->keys[i];
-        is_found = true;
-    }
-    pthread_mutex_unlock(&t->lock);
-    e->knows_not |= !is_found;
-    if (!is_found)
-        return 1;
-    *out = session_of(ssl, &found);
-    tt_secret_wipe(&found, sizeof(found));
-    return *out != NULL;
-}
-
-/* --------------------------------------------------------- certificates -- */
-
-/* OpenSSL's sentence, of the oldest error; they are forgotten. */
-static const char *why_not(char *out, size_t size)
-{
-    unsigned long code = ERR_get_error();
-    const char *text = code ? ERR_reason_error_string(code) : NULL;
-    snprintf(out, size, "%s", text ? text : "it does not say why");
-    ERR_clear_error();
-    return out;
-}
-
-static tutti_err fail_cert(const char *what, const char *file, tutti_diag *diag)
-{
-    char why[128];
-    return tt_fail(diag, TUTTI_ECONFIG, "%s %.200s cannot be used: %s", what,
-                   file, why_not(why, sizeof(why)));
-}
-
-static tutti_err check_key(const char *file, tutti_diag *diag)
-{
-    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return tt_fail_errno(diag, TUTTI_ECONFIG, errno,
-                             "cannot open the key of the certificate %.200s",
-                             file);
-    tutti_err err = tt_secret_check(fd, file, "the key of the certificate",
-                                    diag);
-    close(fd);
-    return err;
-}
-
-static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
-{
-    tutti_err err = check_key(t->cert_key, diag);
-    if (err)
-        return err;
-    if (SSL_CTX_use_certificate_chain_file(ctx, t->cert) != 1)
-        return fail_cert("the certificate", t->cert, diag);
-    if (SSL_CTX_use_PrivateKey_file(ctx, t->cert_key, SSL_FILETYPE_PEM) != 1)
-        return fail_cert("the key of the certificate", t->cert_key, diag);
-    if (SSL_CTX_load_verify_locations(ctx, t->ca, NULL) != 1)
-        return fail_cert("the certificate of the CA", t->ca, diag);
-    return TUTTI_OK;
-}
-
-/* -------------------------------------------------------------- context -- */
-
-static bool set_rules(SSL_CTX *ctx)
-{
-    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
-                                 SSL_OP_NO_RENEGOTIATION);
-    SSL_CTX_clear_options(ctx, SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
-                                   SSL_OP_ALLOW_NO_DHE_KEX);
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
-                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_max_cert_list(ctx, CHAIN_MOST);
-    SSL_CTX_set_verify(
-        ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
-           SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
-           SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
-           SSL_CTX_set_session_id_context(ctx, for_tutti, sizeof(for_tutti)) ==
-               1 &&
-           SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:"
-                                         "TLS_CHACHA20_POLY1305_SHA256") == 1;
-}
-
-static tutti_err make_ctx(const tt_trust *t, SSL_CTX **out, tutti_diag *diag)
-{
-    char why[128];
-    ERR_clear_error();
-    SSL_CTX *ctx = SSL_CTX_new(TLS_method());
-    if (!ctx || !set_rules(ctx)) {
-        SSL_CTX_free(ctx);
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "OpenSSL does not give TLS 1.3 as it is needed: %s",
-                       why_not(why, sizeof(why)));
-    }
-    tutti_err err = TUTTI_OK;
-    if (t->cert) {
-        err = use_certs(t, ctx, diag);
-    } else {
-        SSL_CTX_set_psk_use_session_callback(ctx, offer_psk);
-        SSL_CTX_set_psk_find_session_callback(ctx, find_psk);
-    }
-    if (err)
-        SSL_CTX_free(ctx);
-    else
-        *out = ctx;
-    return err;
-}
-
-/* ---------------------------------------------------------------- files -- */
-
-/* Another number when one of them has changed. */
-static uint64_t mark_of(const tt_trust *t)
-{
-    const char *files[] = {t->secret_file, t->cert, t->cert_key, t->ca};
-    uint64_t mark = 1;
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        struct stat st;
-        if (!files[i] || stat(files[i], &st) != 0)
-            continue;
-        mark = tt_fnv1a_u64(mark, (uint64_t)st.st_ino);
-        mark = tt_fnv1a_u64(mark, (uint64_t)st.st_size);
-        mark = tt_fnv1a_u64(mark, (uint64_t)st.st_mtim.tv_sec * TT_NS_PER_S +
-                                      (uint64_t)st.st_mtim.tv_nsec);
-    }
-    return mark;
-}
-
-/* Before they are read: what changes meanwhile is read again. [locked] */
-static tutti_err read_files(tt_trust *t, tutti_diag *diag)
-{
-    tt_secrets secrets;
-    tutti_err err = TUTTI_OK;
-    t->mark = mark_of(t);
-    t->looked_ns = tt_now_ns();
-    if (t->secret_file) {
-        err = tt_secrets_read(t->secret_file, &secrets, diag);
-        if (!err && !make_keys(t, &secrets))
-            err = tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
-        tt_secret_wipe(&secrets, sizeof(secrets));
-    } else if (t->cert) {
-        SSL_CTX *ctx = NULL;
-        err = make_ctx(t, &ctx, diag);
-        if (err)
-            return err;
-        SSL_CTX_free(t->ctx);
-        t->ctx = ctx;
-    }
-    return err;
-}
-
-/* [locked] */
-static void look_again(tt_trust *t)
-{
-    tutti_diag diag;
-    uint64_t now = tt_now_ns();
-    if ((!t->secret_file && !t->cert) || now - t->looked_ns < LOOK_NS)
+    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tutti");
+    if (!method)
         return;
-    t->looked_ns = now;
-    if (mark_of(t) == t->mark)
-        return;
-    tutti_err err = read_files(t, &diag);
-    if (err)
-        TT_WARN("link: what proves who we are has changed, but is not taken: "
-                "%s",
-                diag.text);
-    else
-        TT_INFO("link: what proves who we are has changed");
+    BIO_meth_set_write(method, bio_write);
+    BIO_meth_set_read(method, bio_read);
+    BIO_meth_set_ctrl(method, bio_ctrl);
 }
 
-/* --------------------------------------------------------------- trust -- */
-
-static const char *given(const char *text)
+static bool open_ssl(seal *e, uint32_t pick)
 {
-    return text && text[0] ? text : NULL;
-}
-
-static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
-{
-    bool has_cert = given(o->cert), has_key = given(o->key),
-         has_ca = given(o->ca);
-    if (has_cert != has_key || has_key != has_ca)
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "certificates need all three of TUTTI_TLS_CERT, "
-                       "TUTTI_TLS_KEY and TUTTI_TLS_CA");
-    if (has_cert && given(o->secret_file))
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_SECRET_FILE and TUTTI_TLS_CERT are both set; a "
-                       "job proves itself by one of them");
-    if (o->n_secret > 0 &&
-        (o->n_secret < TT_SECRET_LEAST || o->n_secret > TT_SECRET_MOST))
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "a secret of %zu bytes; it has %d to %d", o->n_secret,
-                       TT_SECRET_LEAST, TT_SECRET_MOST);
-    return TUTTI_OK;
-}
-
-static bool copy(char **to, const char *from)
-{
-    *to = given(from) ? strdup(from) : NULL;
-    return *to || !given(from);
-}
-
-static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
-{
-    OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
-    t->bio = make_bio();
-    if (!t->bio || !copy(&t->secret_file, o->secret_file) ||
-        !copy(&t->cert, o->cert) || !copy(&t->cert_key, o->key) ||
-        !copy(&t->ca, o->ca))
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
-    if (t->secret_file || t->cert) {
-        tutti_err err = read_files(t, diag);
-        if (err || t->cert)
-            return err;
-    } else {
-        tt_secrets one = {.n = 1, .all[0].n = o->n_secret};
-        memcpy(one.all[0].bytes, o->secret, o->n_secret);
-        bool is_well = make_keys(t, &one);
-        tt_secret_wipe(&one, sizeof(one));
-        if (!is_well)
-            return tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
+    pthread_once(&once, make_method);
+    BIO *bio = method ? BIO_new(method) : NULL;
+    e->ssl = bio ? tt_tls_new(&e->end, pick) : NULL;
+    if (!e->ssl) {
+        BIO_free(bio);
+        return false;
     }
-    return make_ctx(t, &t->ctx, diag);
-}
-
-tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
-                        tutti_diag *diag)
-{
-    *out = NULL;
-    tutti_err err = check_opts(o, diag);
-    if (err || (!given(o->secret_file) && o->n_secret == 0 && !given(o->cert)))
-        return err;
-    tt_trust *t = tt_new(&tt_mem_std, 1, sizeof(*t));
-    if (!t)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
-    atomic_init(&t->n_owners, 1);
-    pthread_mutex_init(&t->lock, NULL);
-    t->is_plain = o->is_plain;
-    t->rekey_after = REKEY_AFTER;
-    err = fill(t, o, diag);
-    if (err)
-        tt_trust_close(t);
-    else
-        *out = t;
-    return err;
-}
-
-tt_trust *tt_trust_ref(tt_trust *t)
-{
-    if (t)
-        atomic_fetch_add(&t->n_owners, 1);
-    return t;
-}
-
-void tt_trust_close(tt_trust *t)
-{
-    if (!t || atomic_fetch_sub(&t->n_owners, 1) > 1)
-        return;
-    SSL_CTX_free(t->ctx);
-    BIO_meth_free(t->bio);
-    free(t->secret_file);
-    free(t->cert);
-    free(t->cert_key);
-    free(t->ca);
-    while (t->n_spare > 0)
-        free(t->spare[--t->n_spare]);
-    pthread_mutex_destroy(&t->lock);
-    tt_secret_wipe(t, sizeof(*t));
-    tt_free(&tt_mem_std, t, 1, sizeof(*t));
-}
-
-bool tt_trust_is_plain(const tt_trust *t)
-{
-    return t && t->is_plain;
-}
-
-void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
-{
-    t->rekey_after = n_records;
+    BIO_set_data(bio, e);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(e->ssl, bio, bio);
+    return true;
 }
 
 /* --------------------------------------------------------------- errors -- */
@@ -683,7 +274,7 @@ static const char *gather(const cursor *c, char aside[RECORD], size_t *n)
 /* The old key has served long enough. The other side's is its own business. */
 static int rekey(seal *e)
 {
-    if (e->n_records < e->trust->rekey_after)
+    if (e->n_records < tt_tls_rekey_after(e->end.trust))
         return 1;
     e->n_records = 0;
     int rc = SSL_key_update(e->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
@@ -697,8 +288,7 @@ static ssize_t take(seal *e, cursor *c)
 {
     char aside[RECORD];
     size_t taken = 0;
-    while (c->n > 0 &&
-           BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
+    while (c->n > 0 && BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
         size_t n, written = 0;
         const char *from = gather(c, aside, &n);
         if (rekey(e) != 1)
@@ -875,7 +465,7 @@ static void free_seal(seal *e)
     e->out.at = e->out.end;
     give_buf(e, &e->in);
     give_buf(e, &e->out);
-    tt_trust_close(e->trust);
+    tt_trust_close(e->end.trust);
     tt_secret_wipe(e, sizeof(*e));
     tt_free(&tt_mem_std, e, 1, sizeof(*e));
 }
@@ -902,33 +492,13 @@ static const tt_link_layer seal_layer = {.send = seal_send,
 
 /* ------------------------------------------------------------ handshake -- */
 
-static bool open_ssl(seal *e, uint32_t pick)
-{
-    tt_trust *t = e->trust;
-    BIO *bio = BIO_new(t->bio);
-    pthread_mutex_lock(&t->lock);
-    look_again(t);
-    if (t->n_keys > 0)
-        e->offered = t->keys[pick % t->n_keys];
-    e->ssl = SSL_new(t->ctx);
-    pthread_mutex_unlock(&t->lock);
-    if (!bio || !e->ssl) {
-        BIO_free(bio);
-        return false;
-    }
-    BIO_set_data(bio, e);
-    BIO_set_init(bio, 1);
-    SSL_set_bio(e->ssl, bio, bio);
-    return SSL_set_app_data(e->ssl, e) == 1;
-}
-
 bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
                    uint32_t pick)
 {
     seal *e = tt_new(&tt_mem_std, 1, sizeof(*e));
     if (!e)
         return false;
-    e->trust = tt_trust_ref(t);
+    e->end.trust = tt_trust_ref(t);
     e->below = *s;
     e->pid = getpid();
     e->is_dialler = is_dialler;
@@ -943,15 +513,6 @@ bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
     s->layer = &seal_layer;
     s->state = e;
     return true;
-}
-
-/* That it stands does not say who is there. */
-static bool is_proven(const seal *e)
-{
-    if (!e->trust->cert)
-        return SSL_session_reused(e->ssl) == 1;
-    return SSL_get0_peer_certificate(e->ssl) &&
-           SSL_get_verify_result(e->ssl) == X509_V_OK;
 }
 
 /* Who says what TLS is, but fails, knows another secret. A dialler has heard an alert,
@@ -978,7 +539,7 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
         if (!e->err && (rc != 1 || e->out.buf))
             return TT_SEAL_WAITS;
     }
-    e->has_proof = !e->err && is_proven(e);
+    e->has_proof = !e->err && tt_tls_is_proven(&e->end, e->ssl);
     if (e->has_proof)
         return TT_SEAL_DONE;
     *why = why_of(e);
@@ -1019,35 +580,6 @@ tt_link_stream *tt_seal_below(tt_link_stream *s)
 
 #else /* without OpenSSL */
 
-tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
-                        tutti_diag *diag)
-{
-    bool is_asked = o->n_secret > 0 || (o->secret_file && o->secret_file[0]) ||
-                    (o->cert && o->cert[0]);
-    *out = NULL;
-    if (!is_asked)
-        return TUTTI_OK;
-    return tt_fail(diag, TUTTI_ECONFIG,
-                   "a secret or a certificate is asked for, but this Tutti was "
-                   "built without OpenSSL: install libssl-dev and build again");
-}
-
-tt_trust *tt_trust_ref(tt_trust *t)
-{
-    return t;
-}
-
-void tt_trust_close(tt_trust *t)
-{
-    (void)t;
-}
-
-bool tt_trust_is_plain(const tt_trust *t)
-{
-    (void)t;
-    return false;
-}
-
 /* There is no trust, so nobody comes here. */
 bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
                    uint32_t pick)
@@ -1078,11 +610,6 @@ bool tt_seal_settle(tt_link_stream *s, bool is_bare)
 tt_link_stream *tt_seal_below(tt_link_stream *s)
 {
     return s;
-}
-
-void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
-{
-    (void)t, (void)n_records;
 }
 
 #endif

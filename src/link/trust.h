@@ -19,7 +19,7 @@
  *            extended key usage must name both or none.
  * Change     The files are looked at before handshakes, at most five times a second.
  *            What is no good when it is read again changes nothing.
- * Next       link.h; seal.h, tls.c (how it is done). */
+ * Next       link.h; trust.c (the file), proof.c, seal.h. */
 #ifndef TT_LINK_TRUST_H
 #define TT_LINK_TRUST_H
 

@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -27,6 +26,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/thread.h"
 #include "link/link.h"
 #include "partial/talk.h"
 
@@ -621,11 +621,7 @@ static tutti_err open_log(tt_controller *c, tutti_diag *diag)
 
 static tutti_err start(tt_controller *c, tutti_diag *diag)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int why = pthread_create(&c->thread, NULL, thread_main, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int why = tt_thread_start(&c->thread, thread_main, c);
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "no thread for a controller");

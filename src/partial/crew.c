@@ -142,10 +142,14 @@ static void leave_team(tt_worker *w)
     tt_crew *c = &w->crew;
     if (!c->team)
         return;
-    tt_engine_lock(w->o.engine);
+    if (!w->is_inside)
+        tt_engine_lock(w->o.engine);
     tt_team_leave(c->team);
-    tt_engine_unlock(w->o.engine);
-    tt_mesh_unref(w->mesh);
+    if (!w->is_inside) {
+        tt_engine_kick(w->o.engine,
+                       true); /* there may be no room for its BYE */
+        tt_engine_unlock(w->o.engine);
+    }
     c->team = NULL;
 }
 
@@ -261,7 +265,6 @@ static size_t bytes_to_write(const tt_crew *c)
     return bytes;
 }
 
-/* The team is left later where the engine is in the middle of it. */
 static void commit(tt_worker *w)
 {
     tt_crew *c = &w->crew;
@@ -274,13 +277,9 @@ static void commit(tt_worker *w)
             memcpy(job->what.buf, job->copy.at,
                    job->what.count * tutti_type_bytes(job->what.type));
     w->is_newcomer = w->is_newcomer && !c->has_model;
-    w->phase = TT_PHASE_ENDED;
     say_done(w, TUTTI_OK, NULL);
+    tt_crew_end(w);
     tt_worker_call(w, TUTTI_OK);
-    if (w->is_inside)
-        tt_worker_wake(w);
-    else
-        tt_crew_end(w);
 }
 
 void tt_crew_advance(tt_worker *w)

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/thread.h"
 #include "partial/session.h"
 #include "verify/verify.h"
 
@@ -72,7 +73,7 @@ static tutti_err make_program(tt_worker *w, const errand *e, tt_program **out,
     if (!err)
         err = tt_program_create(bound, &w->mem, out);
     if (err)
-        tt_bound_unref(bound);
+        tt_bound_free(bound);
     return err == TUTTI_ENOMEM ? tt_fail(diag, err, "out of memory") : err;
 }
 
@@ -174,7 +175,7 @@ static tutti_err check(tt_worker *w, const tt_worker_buffer *what)
     if (w->phase == TT_PHASE_COMMIT || w->early.is_there)
         return tt_worker_refuse(w, TUTTI_EINVAL,
                                 "the group is being committed");
-    if (w->phase <= TT_PHASE_ENDED)
+    if (w->phase == TT_PHASE_IDLE)
         return tt_worker_refuse(
             w, TUTTI_EINVAL, "there is no group to reduce in: announce first");
     if (!tt_scale_kernel(what->type))
@@ -231,6 +232,8 @@ static void on_over(void *arg, tutti_err err)
     tt_worker *w = job->w;
     job->err = err;
     atomic_store_explicit(&job->is_over, true, memory_order_release);
+    if (!err && w->is_beginning)
+        return;
     if (err || pthread_mutex_trylock(&w->lock) != 0) {
         tt_worker_wake(w);
         return;
@@ -285,9 +288,11 @@ static tutti_err call(tt_worker *w, tt_job *job, tt_program *program)
     };
     weigh(c, job);
     tt_engine_lock(w->o.engine);
+    w->is_beginning = true;
     tutti_err err = tt_op_begin(c->team, &start);
+    w->is_beginning = false;
     if (!err)
-        tt_engine_kick(w->o.engine, false);
+        tt_engine_kick(w->o.engine, job->what.waits);
     tt_engine_unlock(w->o.engine);
     return err;
 }
@@ -331,6 +336,7 @@ static tutti_err begin(tt_worker *w, tt_job *job, bool unlocks)
     job->bucket = c->n_jobs++;
     *c->jobs_end = job;
     c->jobs_end = &job->next;
+    tt_crew_advance(w);
     return TUTTI_OK;
 }
 
@@ -387,7 +393,7 @@ void tt_handin_begin(tt_worker *w)
     w->lacks_draft = false;
     while (w->drafts && is_planned(w, w->drafts))
         begin_first(w, false);
-    if (w->drafts && tt_worker_thread(w, &w->planner, plan_main) == 0) {
+    if (w->drafts && tt_thread_start(&w->planner, plan_main, w) == 0) {
         w->has_planner = w->is_planning = true;
         return;
     }
@@ -446,7 +452,6 @@ tutti_err tt_worker_reduce(tt_worker *w, const tt_worker_buffer *what,
         w->drafts_end = &job->next;
     } else if (!err) {
         err = begin(w, job, true);
-        tt_worker_wake(w);
     }
     pthread_mutex_unlock(&w->lock);
     if (err && job)

@@ -28,7 +28,6 @@
 
 typedef enum tt_worker_phase {
     TT_PHASE_IDLE,
-    TT_PHASE_ENDED, /* committed; the group's team is still to be left */
     TT_PHASE_ANNOUNCED,
     TT_PHASE_GROUP,
     TT_PHASE_COMMIT
@@ -85,7 +84,8 @@ struct tt_worker {
     bool stops;
     int wake_fd;
     _Atomic bool is_woken;
-    bool is_inside; /* called back by the engine, which is locked */
+    bool is_inside;    /* called back by the engine, which is locked */
+    bool is_beginning; /* [engine] who calls the engine looks at what is over */
     uint64_t host;
     /* The others. */
     tt_link_id process;
@@ -168,8 +168,6 @@ void tt_programs_free(tt_worker *w);
 /* worker.c: the commit that came early; that, and the buffers. */
 void tt_worker_commit_early(tt_worker *w);
 void tt_worker_drop_early(tt_worker *w, tutti_err err);
-/* Without signals. An errno value. */
-int tt_worker_thread(tt_worker *w, pthread_t *thread, void *(*fn)(void *arg));
 tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text);
 /* [any thread, any lock] Its thread has something to do. */
 void tt_worker_wake(tt_worker *w);

@@ -9,22 +9,19 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/thread.h"
 
 void tt_worker_wake(tt_worker *w)
 {
-    uint64_t one = 1;
-    if (atomic_exchange(&w->is_woken, true))
-        return;
-    ssize_t n = write(w->wake_fd, &one, sizeof(one));
-    (void)n; /* it cannot be full */
+    if (!atomic_exchange(&w->is_woken, true))
+        tt_bell_ring(w->wake_fd);
 }
 
 void tt_worker_end(tt_worker *w, tt_worker_done done, void *arg, tutti_err err)
@@ -42,27 +39,19 @@ void tt_worker_call(tt_worker *w, tutti_err err)
 
 /* ---------------------------------------------------------------- thread -- */
 
-/* What is done for a wake is looked for behind it. */
-static void hear_wake(tt_worker *w)
-{
-    uint64_t count;
-    ssize_t got = read(w->wake_fd, &count, sizeof(count));
-    (void)got;
-    atomic_exchange(&w->is_woken, false);
-}
-
 static void turn(tt_worker *w, bool is_woken, bool is_told)
 {
-    if (is_woken)
-        hear_wake(w);
+    if (is_woken) {
+        tt_bell_hear(w->wake_fd);
+        /* What is done for a wake is looked for behind this. */
+        atomic_exchange(&w->is_woken, false);
+    }
     if (is_told || w->pipe.is_broken)
         tt_visit_hear(w);
     uint64_t now = tt_now_ns();
     tt_visit_check(w, now);
     tt_crew_check(w, now);
     tt_crew_advance(w);
-    if (w->phase == TT_PHASE_ENDED)
-        tt_crew_end(w);
     tt_pipe_flush(&w->pipe);
 }
 
@@ -98,19 +87,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-int tt_worker_thread(tt_worker *w, pthread_t *thread, void *(*fn)(void *arg))
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int why = pthread_create(thread, NULL, fn, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return why;
-}
-
 static tutti_err start(tt_worker *w, tutti_diag *diag)
 {
-    int why = tt_worker_thread(w, &w->thread, thread_main);
+    int why = tt_thread_start(&w->thread, thread_main, w);
     if (why != 0)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "no thread for partial reduce");
@@ -251,8 +230,7 @@ static tutti_err begin_announce(tt_worker *w)
 {
     if (w->err)
         return w->err;
-    if (w->phase == TT_PHASE_ENDED ||
-        (w->phase == TT_PHASE_GROUP && w->crew.err))
+    if (w->phase == TT_PHASE_GROUP && w->crew.err)
         tt_crew_end(w);
     if (w->phase == TT_PHASE_ANNOUNCED)
         return tt_worker_refuse(w, TUTTI_EINVAL,
@@ -352,7 +330,6 @@ tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg)
         err = tt_worker_refuse(w, TUTTI_EINVAL, "there is no group to commit");
     } else if (!err) {
         err = begin_commit(w, done, arg);
-        tt_worker_wake(w);
     }
     pthread_mutex_unlock(&w->lock);
     return err;

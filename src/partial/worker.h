@@ -91,6 +91,7 @@ typedef struct tt_worker_buffer {
     uint64_t count;
     tutti_type type;
     bool is_scratch; /* it is averaged itself, in place of a copy */
+    bool waits;      /* the caller waits in the engine until it is done */
 } tt_worker_buffer;
 tutti_err tt_worker_reduce(tt_worker *w, const tt_worker_buffer *what,
                            tt_worker_done done, void *arg);

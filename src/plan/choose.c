@@ -20,15 +20,10 @@
 
 #include "base/nearest.h"
 #include "base/settings.h"
+#include "base/words.h"
 
 /* Longest size and name that are looked at. */
 #define MAX_WORD 24
-
-/* A piece of the rule. */
-typedef struct span {
-    const char *at;
-    size_t len;
-} span;
 
 typedef struct range {
     uint64_t lo, hi;           /* hi UINT64_MAX: no end */
@@ -155,7 +150,7 @@ static tutti_err make_auto(const tt_problem *problem, const tt_mem *mem,
 
 /* ---------------------------------------------------------------- names -- */
 
-static tutti_err unknown(span name, tutti_diag *diag)
+static tutti_err unknown(tt_word name, tutti_diag *diag)
 {
     const char *nearest = "auto";
     size_t least = tt_letters_apart(name.at, name.len, nearest);
@@ -172,20 +167,15 @@ static tutti_err unknown(span name, tutti_diag *diag)
                    (int)name.len, name.at, nearest);
 }
 
-static bool is_word(span s, const char *word)
-{
-    return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
-}
-
 /* *out NULL: auto. */
-static tutti_err parse_choice(span name, const tt_planner **out,
+static tutti_err parse_choice(tt_word name, const tt_planner **out,
                               tutti_diag *diag)
 {
     *out = NULL;
-    if (is_word(name, "auto"))
+    if (tt_word_is(name, "auto"))
         return TUTTI_OK;
     for (size_t i = 0; tt_planners[i]; i++) {
-        if (is_word(name, tt_planners[i]->name)) {
+        if (tt_word_is(name, tt_planners[i]->name)) {
             *out = tt_planners[i];
             return TUTTI_OK;
         }
@@ -198,7 +188,7 @@ static tutti_err parse_choice(span name, const tt_planner **out,
 
 /* --------------------------------------------------------------- ranges -- */
 
-static bool parse_size(span s, uint64_t *out)
+static bool parse_size(tt_word s, uint64_t *out)
 {
     char text[MAX_WORD + 3];
     if (s.len == 0 || s.len > MAX_WORD)
@@ -210,7 +200,7 @@ static bool parse_size(span s, uint64_t *out)
     return tt_parse_bytes(text, out);
 }
 
-static tutti_err parse_range(span s, range *out, tutti_diag *diag)
+static tutti_err parse_range(tt_word s, range *out, tutti_diag *diag)
 {
     const char *colon = memchr(s.at, ':', s.len);
     const char *dash = memchr(s.at, '-', s.len);
@@ -220,11 +210,11 @@ static tutti_err parse_range(span s, range *out, tutti_diag *diag)
                        "like 0-4K:doubling or 4K-:ring",
                        (int)s.len, s.at);
 
-    span lo = {s.at, (size_t)(dash - s.at)};
-    span hi = {dash + 1, (size_t)(colon - dash - 1)};
+    tt_word lo = {s.at, (size_t)(dash - s.at)};
+    tt_word hi = {dash + 1, (size_t)(colon - dash - 1)};
     out->lo = 0;
     out->hi = UINT64_MAX;
-    span bad = lo;
+    tt_word bad = lo;
     bool is_good = lo.len == 0 || parse_size(lo, &out->lo);
     if (is_good) {
         bad = hi;
@@ -241,7 +231,7 @@ static tutti_err parse_range(span s, range *out, tutti_diag *diag)
                        "less than the second, which is not included",
                        (int)s.len, s.at);
 
-    span name = {colon + 1, (size_t)(s.at + s.len - colon - 1)};
+    tt_word name = {colon + 1, (size_t)(s.at + s.len - colon - 1)};
     return parse_choice(name, &out->planner, diag);
 }
 
@@ -251,7 +241,7 @@ static tutti_err pick_by_size(const char *rule, const tt_problem *p,
     uint64_t reached = 0;
     *chosen = NULL;
     for (const char *at = rule; at; at = *at ? at + 1 : NULL) {
-        span s = {at, strcspn(at, ",")};
+        tt_word s = {at, strcspn(at, ",")};
         range r;
         tutti_err err = parse_range(s, &r, diag);
         if (err)
@@ -284,7 +274,7 @@ static tutti_err read_rule(const char *rule, const tt_problem *p,
     /* A range begins with a number or a dash, or has a colon or a comma. */
     bool is_name = !strpbrk(rule, ":,") && !strchr("-0123456789", *rule);
     if (is_name)
-        err = parse_choice((span){rule, strlen(rule)}, out, diag);
+        err = parse_choice((tt_word){rule, strlen(rule)}, out, diag);
     else
         err = pick_by_size(rule, p, out, diag);
     if (err || !*out)

@@ -79,44 +79,22 @@ static uint32_t rank_at(uint32_t v, uint32_t tree, uint32_t root, uint32_t n)
     return tt_rank_add(root, v, n);
 }
 
-static void climb(tt_builder *b, uint32_t n, uint32_t root, bool is_up,
-                  uint32_t first)
-{
-    uint32_t depth = tt_log2_up(n);
-    for (uint32_t k = 0; k < depth; k++) {
-        uint32_t step = is_up ? first + k : first + depth - 1 - k;
-        for (uint32_t v = 1u << k; v < n; v += 2u << k) {
-            for (uint32_t tree = 0; tree < 2; tree++) {
-                uint32_t low = rank_at(v, tree, root, n);
-                uint32_t high = rank_at(parent_of(v, n), tree, root, n);
-                if (is_up)
-                    tt_builder_transfer(b, step, tree, low, high,
-                                        TT_XFER_REDUCE);
-                else
-                    tt_builder_transfer(b, step, tree, high, low, TT_XFER_COPY);
-            }
-        }
-    }
-}
-
 static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
                        tutti_diag *diag)
 {
-    uint32_t n = p->n_ranks;
+    uint32_t n = p->n_ranks, depth = tt_log2_up(n);
+    uint32_t root = p->collective == TUTTI_ALL_REDUCE ? 0 : p->root;
+    tt_film f = tt_film_of(p, b, NULL);
     (void)scratch;
     (void)diag;
     tt_plan_chunks(b, 2);
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-        climb(b, n, 0, true, 0);
-        climb(b, n, 0, false, tt_log2_up(n));
-        break;
-    case TUTTI_BROADCAST:
-        climb(b, n, p->root, false, 0);
-        break;
-    default: /* reduce */
-        climb(b, n, p->root, true, 0);
-        break;
+    f.n_steps = depth;
+    for (uint32_t k = 0; k < depth; k++) {
+        for (uint32_t v = 1u << k; v < n; v += 2u << k) {
+            for (uint32_t tree = 0; tree < 2; tree++)
+                tt_film_add(&f, k, tree, rank_at(v, tree, root, n),
+                            rank_at(parent_of(v, n), tree, root, n));
+        }
     }
     return TUTTI_OK;
 }

@@ -64,22 +64,12 @@ static double guess(const tt_problem *p)
     }
 }
 
-/* Chunk c from everybody else to rank `hub`. */
-static void collect(tt_builder *b, uint32_t n, uint32_t c, uint32_t hub)
+/* Chunk c from everybody else to rank `hub`, or back. */
+static void meet(const tt_film *f, uint32_t n, uint32_t c, uint32_t hub)
 {
     for (uint32_t r = 0; r < n; r++) {
         if (r != hub)
-            tt_builder_transfer(b, 0, c, r, hub, TT_XFER_REDUCE);
-    }
-}
-
-/* Chunk c from rank `hub` to everybody else. */
-static void spread(tt_builder *b, uint32_t n, uint32_t step, uint32_t c,
-                   uint32_t hub)
-{
-    for (uint32_t r = 0; r < n; r++) {
-        if (r != hub)
-            tt_builder_transfer(b, step, c, hub, r, TT_XFER_COPY);
+            tt_film_add(f, 0, c, r, hub);
     }
 }
 
@@ -109,21 +99,18 @@ static void swap_all(tt_builder *b, uint32_t n)
 static void by_blocks(const tt_problem *p, tt_builder *b)
 {
     uint32_t n = p->n_ranks;
+    tt_film f = tt_film_of(p, b, NULL);
+    f.n_steps = 1;
     tt_builder_whole_blocks(b);
     switch (p->collective) {
     case TUTTI_REDUCE_SCATTER:
-        for (uint32_t c = 0; c < n; c++)
-            collect(b, n, c, c);
-        break;
     case TUTTI_ALL_GATHER:
         for (uint32_t c = 0; c < n; c++)
-            spread(b, n, 0, c, c);
+            meet(&f, n, c, c);
         break;
     case TUTTI_REDUCE:
-        collect(b, n, 0, p->root);
-        break;
     case TUTTI_BROADCAST:
-        spread(b, n, 0, 0, p->root);
+        meet(&f, n, 0, p->root);
         break;
     case TUTTI_ALL_TO_ALL:
         swap_all(b, n);
@@ -168,7 +155,7 @@ static uint64_t share_out(const tt_problem *p, shares *s, tt_arena *scratch)
     if (is_even)
         return n;
     tt_shares_fill(s->rate, n, n - 2, s->share);
-    return tt_shares_whole(s->share, n, scratch->mem, s->parts);
+    return tt_shares_whole(s->share, n, scratch, s->parts);
 }
 
 /* Each chunk meets at the rank that owns it. */
@@ -176,6 +163,8 @@ static tutti_err all_reduce(const tt_problem *p, tt_arena *scratch,
                             tt_builder *b)
 {
     shares s;
+    const tt_film in = {.b = b, .is_forth = true, .n_steps = 1};
+    const tt_film out = {.b = b, .is_back = true, .first = 1, .n_steps = 1};
     uint64_t begin = 0, n_parts = share_out(p, &s, scratch);
     if (n_parts == 0)
         return TUTTI_ENOMEM;
@@ -185,11 +174,11 @@ static tutti_err all_reduce(const tt_problem *p, tt_arena *scratch,
             continue;
         uint32_t c = tt_builder_chunk(b, 0, begin, begin + s.parts[r]);
         begin += s.parts[r];
-        collect(b, p->n_ranks, c, r);
+        meet(&in, p->n_ranks, c, r);
     }
     for (uint32_t r = 0, c = 0; r < p->n_ranks; r++) {
         if (s.parts[r] > 0)
-            spread(b, p->n_ranks, 1, c++, r);
+            meet(&out, p->n_ranks, c++, r);
     }
     return TUTTI_OK;
 }

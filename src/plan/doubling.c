@@ -61,19 +61,14 @@ static double guess(const tt_problem *p)
 static void tree(const tt_problem *p, tt_builder *b)
 {
     uint32_t n = p->n_ranks;
-    uint32_t n_steps = tt_log2_up(n);
+    tt_film f = tt_film_of(p, b, NULL);
+    f.n_steps = tt_log2_up(n);
     tt_builder_whole_blocks(b);
-    for (uint32_t k = 0; k < n_steps; k++) {
+    for (uint32_t k = 0; k < f.n_steps; k++) {
         uint32_t bit = 1u << k;
-        for (uint32_t v = bit; v < n; v += 2 * bit) {
-            uint32_t child = tt_rank_add(p->root, v, n);
-            uint32_t parent = tt_rank_add(p->root, v - bit, n);
-            if (p->collective == TUTTI_REDUCE)
-                tt_builder_transfer(b, k, 0, child, parent, TT_XFER_REDUCE);
-            else
-                tt_builder_transfer(b, n_steps - 1 - k, 0, parent, child,
-                                    TT_XFER_COPY);
-        }
+        for (uint32_t v = bit; v < n; v += 2 * bit)
+            tt_film_add(&f, k, 0, tt_rank_add(p->root, v, n),
+                        tt_rank_add(p->root, v - bit, n));
     }
 }
 

@@ -253,11 +253,6 @@ static levels grid_levels(const tutti_topology *t, uint32_t *n_rough)
     return l;
 }
 
-static bool is_grid_of_ranks(const tutti_topology *t)
-{
-    return t->grid.n_dims > 0 && t->n_nodes == t->n_ranks;
-}
-
 static void add_rate(const levels *l, const tt_link *link, tt_rough *rough)
 {
     for (uint32_t i = 0; link->from / l->size[i] != link->to / l->size[i];
@@ -297,7 +292,7 @@ tutti_err tt_hierarchy_find(const tutti_topology *t, tt_arena *arena,
                             tt_hierarchy *out)
 {
     tt_rough rough = {0};
-    bool is_grid = is_grid_of_ranks(t);
+    bool is_grid = t->grid.n_dims > 0;
     bool is_found = is_grid;
     tutti_err err = is_grid ? rough_grid(t, arena, &rough)
                             : tt_rough_tree(t, arena, &rough, &is_found);

@@ -204,7 +204,7 @@ static void find_owners(writer *w, finder *f, uint32_t place)
 typedef struct chains {
     uint32_t *held; /* by node: the step from which its owner may send */
     bool *is_above; /* by node: the root of the collective is below, or it */
-    bool is_reduce, is_dry; /* dry: only count the steps */
+    bool is_dry;    /* dry: only count the steps */
     uint32_t n_steps;
 } chains;
 
@@ -213,16 +213,12 @@ static void hop(const writer *w, chains *c, uint32_t chunk, uint32_t from,
                 uint32_t to)
 {
     uint32_t step = c->held[from];
-    uint32_t src = w->h->rank_at[w->owner[from]];
-    uint32_t dst = w->h->rank_at[w->owner[to]];
     c->held[to] = step + 1;
     if (c->is_dry)
         c->n_steps = c->n_steps > step ? c->n_steps : step + 1;
-    else if (c->is_reduce)
-        tt_builder_transfer(w->film.b, c->n_steps - 1 - step, chunk, dst, src,
-                            TT_XFER_REDUCE);
-    else
-        tt_builder_transfer(w->film.b, step, chunk, src, dst, TT_XFER_COPY);
+    else /* of a distribution the number of steps cancels out */
+        tt_film_add(&w->film, w->film.n_steps - 1 - step, chunk, w->owner[to],
+                    w->owner[from]);
 }
 
 /* From kid `first`, whose owner has the chunk, to the owners at all kids. */
@@ -309,7 +305,7 @@ static void write_segments(writer *w, reader *r, chains *c)
 
 static tutti_err write_chains(writer *w, reader *r, tt_arena *arena)
 {
-    chains c = {.is_reduce = w->l->p->collective == TUTTI_REDUCE};
+    chains c = {.is_dry = w->film.is_forth};
     c.held = tt_arena_new(arena, w->h->n_nodes, sizeof(*c.held));
     c.is_above = tt_arena_new(arena, w->h->n_nodes, sizeof(*c.is_above));
     if (arena->err)
@@ -317,9 +313,9 @@ static tutti_err write_chains(writer *w, reader *r, tt_arena *arena)
     uint32_t v = w->h->leaf_at[w->h->place_of[w->l->p->root]];
     for (; v != TT_NONE; v = w->h->nodes[v].parent)
         c.is_above[v] = true;
-    if (c.is_reduce) {
-        c.is_dry = true;
+    if (c.is_dry) { /* how long is what a reduction is the mirror image of? */
         write_segments(w, r, &c);
+        w->film.n_steps = c.n_steps;
         c.is_dry = false;
     }
     write_segments(w, r, &c);
@@ -350,14 +346,14 @@ static uint64_t segments_for(uint64_t n_transfers, uint32_t n_ranks)
     return n > n_ranks ? n : n_ranks;
 }
 
-static tutti_err make_segments(const tt_levels *l, const tt_mem *mem,
+static tutti_err make_segments(const tt_levels *l, tt_arena *arena,
                                tt_segments *out, tutti_diag *diag)
 {
     const tt_segments_limits limits = {
         .by_paper = segments_for(PAPER_TRANSFERS, l->h->n_ranks),
         .at_all = segments_for(MOST_TRANSFERS, l->h->n_ranks),
     };
-    return tt_segments_make(l, &limits, mem, out, diag);
+    return tt_segments_make(l, &limits, arena, out, diag);
 }
 
 tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
@@ -375,13 +371,11 @@ tutti_err tt_levels_plan(const tt_problem *p, const tt_hierarchy *h,
     if (p->collective == TUTTI_REDUCE_SCATTER ||
         p->collective == TUTTI_ALL_GATHER)
         return write_blocks(&w, scratch);
-    err = make_segments(&l, scratch->mem, &s, diag);
+    err = make_segments(&l, scratch, &s, diag);
     if (err)
         return err;
     tt_builder_parts(b, s.n_parts);
-    err = write_free(&w, &s, scratch);
-    tt_segments_free(&s);
-    return err;
+    return write_free(&w, &s, scratch);
 }
 
 const char *tt_levels_why_not(const tt_problem *p)

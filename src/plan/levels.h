@@ -47,20 +47,16 @@ typedef struct tt_segment_list {
  * within those of its kids, so the root's are the chunks. */
 typedef struct tt_segments {
     uint64_t n_parts;
-    uint32_t n_nodes;
     tt_segment_list *at; /* [n_nodes] */
-    const tt_mem *mem;
 } tt_segments;
 /* The most segments that the root may have: as the paper cuts them, and when
  * those are more, with fewer cuts and the same shares. */
 typedef struct tt_segments_limits {
     uint64_t by_paper, at_all;
 } tt_segments_limits;
-/* levels_segments.c. Errors: ENOMEM, ELIMIT; then there is nothing to free. */
+/* levels_segments.c. The lists are the arena's. Errors: ENOMEM, ELIMIT. */
 tutti_err tt_segments_make(const tt_levels *l, const tt_segments_limits *limits,
-                           const tt_mem *mem, tt_segments *out,
-                           tutti_diag *diag);
-void tt_segments_free(tt_segments *s);
+                           tt_arena *arena, tt_segments *out, tutti_diag *diag);
 
 /* levels.c. All-reduce, reduce-scatter, all-gather, broadcast, reduce: all
  * chunks and transfers. Errors: ENOMEM, ELIMIT. */

@@ -34,6 +34,7 @@
 typedef struct cutter {
     const tt_levels *l;
     tt_segments *s;
+    tt_arena *arena;
     uint32_t node;
     uint64_t max_segments;
     bool is_dealt;  /* earliest deadline first */
@@ -80,11 +81,11 @@ static tutti_err push(cutter *c, uint64_t end, uint32_t place)
     tt_segment_list *p = &c->s->at[c->node];
     if (p->n == c->max_segments)
         return TOO_MANY;
-    tutti_err err = tt_grow(c->s->mem, (void **)(void *)&p->list, &p->cap,
-                            p->n + 1, sizeof(*p->list));
-    if (!err)
+    p->list = tt_arena_grow(c->arena, p->list, &p->cap, p->n + 1,
+                            sizeof(*p->list));
+    if (!c->arena->err)
         p->list[p->n++] = (tt_owned){.end = end, .place = place};
-    return err;
+    return c->arena->err;
 }
 
 static const tt_owned *present(const cutter *c, uint32_t kid)
@@ -247,42 +248,23 @@ static tutti_err cut_within(cutter *c, const tt_segments_limits *limits)
 }
 
 tutti_err tt_segments_make(const tt_levels *l, const tt_segments_limits *limits,
-                           const tt_mem *mem, tt_segments *out,
-                           tutti_diag *diag)
+                           tt_arena *arena, tt_segments *out, tutti_diag *diag)
 {
-    tt_arena scratch = {.mem = mem};
-    tt_segments s = {.mem = mem, .n_nodes = l->h->n_nodes};
-    cutter c = {.l = l, .s = &s};
-    uint32_t n_kids = most_kids(l->h);
-    uint64_t *parts = tt_arena_new(&scratch, s.n_nodes, sizeof(*parts));
-    c.at = tt_arena_new(&scratch, n_kids, sizeof(*c.at));
-    c.want = tt_arena_new(&scratch, n_kids, sizeof(*c.want));
-    s.at = tt_new(mem, s.n_nodes, sizeof(*s.at));
-    tutti_err err = TUTTI_ENOMEM;
-    if (parts && c.at && c.want && s.at) {
-        s.n_parts = count_parts(l, parts);
+    uint32_t n_nodes = l->h->n_nodes, n_kids = most_kids(l->h);
+    cutter c = {.l = l, .s = out, .arena = arena};
+    uint64_t *parts = tt_arena_new(arena, n_nodes, sizeof(*parts));
+    c.at = tt_arena_new(arena, n_kids, sizeof(*c.at));
+    c.want = tt_arena_new(arena, n_kids, sizeof(*c.want));
+    out->at = tt_arena_new(arena, n_nodes, sizeof(*out->at));
+    tutti_err err = arena->err;
+    if (!err) {
+        out->n_parts = count_parts(l, parts);
         err = cut_within(&c, limits);
     }
-    tt_arena_free(&scratch);
-    if (!err) {
-        *out = s;
-        return TUTTI_OK;
-    }
-    tt_segments_free(&s);
     if (err == TOO_MANY)
         return tt_fail(diag, TUTTI_ELIMIT,
                        "the levels of this network cut the vector into more "
                        "than %llu segments",
                        (unsigned long long)limits->at_all);
-    return tt_fail(diag, err, "no memory for the segments of the vector");
-}
-
-void tt_segments_free(tt_segments *s)
-{
-    if (!s->at)
-        return;
-    for (uint32_t v = 0; v < s->n_nodes; v++)
-        tt_free(s->mem, s->at[v].list, s->at[v].cap, sizeof(tt_owned));
-    tt_free(s->mem, s->at, s->n_nodes, sizeof(*s->at));
-    s->at = NULL;
+    return err;
 }

@@ -27,7 +27,7 @@ typedef struct weigher {
     tt_levels *l;
     double *rate, *share; /* [n_ranks], scratch */
     double *load;         /* L by node */
-    const tt_mem *mem;
+    tt_arena *arena;
 } weigher;
 
 static void weigh_by_count(tt_levels *l, uint32_t v)
@@ -48,7 +48,7 @@ static tutti_err weigh_by_rate(weigher *w, uint32_t v)
     tt_shares_fill(w->rate, k, c, w->share);
     for (uint32_t i = 0; i < k; i++)
         w->load[node->first_kid + i] = 1 + c * w->share[i];
-    w->l->total[v] = tt_shares_whole(w->share, k, w->mem,
+    w->l->total[v] = tt_shares_whole(w->share, k, w->arena,
                                      &w->l->weight[node->first_kid]);
     return w->l->total[v] == 0 ? TUTTI_ENOMEM : TUTTI_OK;
 }
@@ -75,7 +75,7 @@ tutti_err tt_levels_init(tt_levels *l, const tt_problem *p,
                          tt_arena *arena)
 {
     *l = (tt_levels){.p = p, .h = h};
-    weigher w = {.l = l, .mem = arena->mem};
+    weigher w = {.l = l, .arena = arena};
     l->weight = tt_arena_new(arena, h->n_nodes, sizeof(*l->weight));
     l->total = tt_arena_new(arena, h->n_nodes, sizeof(*l->total));
     l->is_ring = tt_arena_new(arena, h->n_nodes, sizeof(*l->is_ring));

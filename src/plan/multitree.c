@@ -35,27 +35,14 @@ static const char *why_not(const tt_problem *p)
     return tt_why_no_trees(p);
 }
 
-/* Up the trees: whoever joined last sends first. */
-static void collect(const tt_trees *trees, bool is_whole, tt_builder *b)
-{
-    for (size_t i = trees->n; i-- > 0;) {
-        const tt_branch *x = &trees->list[i];
-        tt_builder_rail(b, x->rail);
-        tt_builder_transfer(b, trees->n_steps - 1 - x->step,
-                            is_whole ? 0 : x->tree, x->child, x->parent,
-                            TT_XFER_REDUCE);
-    }
-}
-
-/* Down the trees, from step `first`. */
-static void spread(const tt_trees *trees, bool is_whole, uint32_t first,
-                   tt_builder *b)
+/* Up the trees, whoever joined last sends first; or down, the film backwards. */
+static void show(const tt_trees *trees, bool is_whole, const tt_film *f)
 {
     for (size_t i = 0; i < trees->n; i++) {
-        const tt_branch *x = &trees->list[i];
-        tt_builder_rail(b, x->rail);
-        tt_builder_transfer(b, first + x->step, is_whole ? 0 : x->tree,
-                            x->parent, x->child, TT_XFER_COPY);
+        const tt_branch *x = &trees->list[f->is_forth ? trees->n - 1 - i : i];
+        tt_builder_rail(f->b, x->rail);
+        tt_film_add(f, trees->n_steps - 1 - x->step, is_whole ? 0 : x->tree,
+                    x->child, x->parent);
     }
 }
 
@@ -64,22 +51,26 @@ static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
 {
     tutti_coll coll = p->collective;
     bool is_whole = tt_coll_has_root(coll);
+    const tt_film whole = tt_film_of(p, b, NULL);
     tt_grow_task task = {.p = p, .root = is_whole ? p->root : TT_NONE};
     tt_trees in = {0}, to = {0};
     tutti_err err = TUTTI_OK;
-    if (tt_coll_reduces(coll)) {
+    if (whole.is_forth) {
         task.is_in = true;
         err = tt_grow_trees(&task, scratch, &in, diag);
     }
-    if (!err && (coll == TUTTI_ALL_REDUCE || !tt_coll_reduces(coll))) {
+    if (!err && whole.is_back) {
         task.is_in = false;
         err = tt_grow_trees(&task, scratch, &to, diag);
     }
     if (err)
         return err;
     tt_plan_chunks(b, tt_chunks_by_rank(p));
-    collect(&in, is_whole, b);
-    spread(&to, is_whole, in.n_steps, b);
+    const tt_film up = {.b = b, .is_forth = true, .n_steps = in.n_steps};
+    const tt_film down = {
+        .b = b, .is_back = true, .first = in.n_steps, .n_steps = to.n_steps};
+    show(&in, is_whole, &up);
+    show(&to, is_whole, &down);
     return TUTTI_OK;
 }
 

@@ -125,7 +125,7 @@ tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
  * p's topology (tt_cutting_for; docs/simulator.md). Errors: those of
  * tt_simulate. */
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
-                           const tt_mem *mem, tt_sim_opts *out,
+                           const tt_mem *mem, tutti_sim_opts *out,
                            tutti_diag *diag);
 
 /* ------------------------------------------------------------ choose.c -- */

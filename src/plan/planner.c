@@ -71,28 +71,17 @@ tutti_err tt_plan_builder(const tt_problem *p, uint64_t n_parts,
 
 const char *tt_why_no_trees(const tt_problem *p)
 {
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-    case TUTTI_BROADCAST:
-    case TUTTI_REDUCE:
-        return NULL;
-    default:
-        return "it has no gather, scatter or all-to-all";
-    }
+    return tt_coll_has_trees(p->collective)
+               ? NULL
+               : "it has no gather, scatter or all-to-all";
 }
 
 const char *tt_why_no_shares(const tt_problem *p)
 {
-    switch (p->collective) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_ALL_GATHER:
-        return NULL;
-    default:
-        return "it has only all-reduce, reduce-scatter and all-gather";
-    }
+    bool has_root = tt_coll_has_root(p->collective);
+    return tt_coll_has_trees(p->collective) && !has_root
+               ? NULL
+               : "it has only all-reduce, reduce-scatter and all-gather";
 }
 
 const char *tt_too_many(uint64_t n_transfers)
@@ -118,16 +107,17 @@ tt_film tt_film_of(const tt_problem *p, tt_builder *b, const uint32_t *rank_at)
     return (tt_film){
         .b = b,
         .rank_at = rank_at,
-        .is_forth = p->collective != TUTTI_ALL_GATHER,
-        .is_back = p->collective != TUTTI_REDUCE_SCATTER,
+        .is_forth = tt_coll_reduces(p->collective),
+        .is_back = p->collective == TUTTI_ALL_REDUCE ||
+                   !tt_coll_reduces(p->collective),
     };
 }
 
 void tt_film_add(const tt_film *f, uint32_t step, uint32_t chunk, uint32_t from,
                  uint32_t to)
 {
-    uint32_t src = f->rank_at[from];
-    uint32_t dst = f->rank_at[to];
+    uint32_t src = f->rank_at ? f->rank_at[from] : from;
+    uint32_t dst = f->rank_at ? f->rank_at[to] : to;
     uint32_t last = f->first + (f->is_forth ? 2 : 1) * f->n_steps - 1;
     if (f->is_forth)
         tt_builder_transfer(f->b, f->first + step, chunk, src, dst,

@@ -56,10 +56,10 @@ uint32_t tt_chunks_by_rank(const tt_problem *p);
  * one after the other. Places are what rank_at[] names. */
 typedef struct tt_film {
     tt_builder *b;
-    const uint32_t *rank_at;
-    bool is_forth, is_back; /* wanted: as told, and backwards */
-    uint32_t first;         /* step */
-    uint32_t n_steps;       /* of one of them */
+    const uint32_t *rank_at; /* NULL: places are ranks */
+    bool is_forth, is_back;  /* wanted: as told, and backwards */
+    uint32_t first;          /* step */
+    uint32_t n_steps;        /* of one of them */
 } tt_film;
 /* What of the two the collective is. */
 tt_film tt_film_of(const tt_problem *p, tt_builder *b, const uint32_t *rank_at);

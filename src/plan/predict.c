@@ -154,7 +154,7 @@ static tutti_err simulate_front(const tutti_schedule *s, const tt_problem *p,
     tutti_sim_result front;
     if (p->collective == TUTTI_ALL_TO_ALL)
         bytes /= p->n_ranks;
-    const tt_sim_opts alone = {
+    const tutti_sim_opts alone = {
         .size_bytes = bytes < p->size_bytes ? bytes : p->size_bytes,
         .gamma_s_per_byte = p->gamma_s_per_byte,
     };
@@ -200,7 +200,7 @@ static uint32_t elem_bytes(const tt_problem *p)
 }
 
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
-                           const tt_mem *mem, tt_sim_opts *out,
+                           const tt_mem *mem, tutti_sim_opts *out,
                            tutti_diag *diag)
 {
     const bool has_window = tt_coll_has_window(p->collective);
@@ -211,7 +211,7 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
     if (err)
         return err;
     const tt_cutting c = tt_cutting_for(&p->cutting, total_bytes(p), fronts);
-    *out = (tt_sim_opts){
+    *out = (tutti_sim_opts){
         .size_bytes = p->size_bytes,
         .block_bytes = p->block_bytes,
         .elem_bytes = elem_bytes(p),
@@ -221,7 +221,8 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
         .window = c.window,
         .front_window_bytes = has_window ? c.front_window_bytes : 0,
         .gamma_s_per_byte = p->gamma_s_per_byte,
-        .progress = p->progress,
+        .progress = p->progress ? p->progress->fn : NULL,
+        .progress_ctx = p->progress ? p->progress->ctx : NULL,
     };
     return TUTTI_OK;
 }
@@ -295,7 +296,7 @@ static double slice_bytes(const tutti_schedule *s, double front)
  * the way is less than what a link holds there and back? Then larger slices
  * with as much credit would be faster than the engine's. */
 static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
-                             const tt_sim_opts *o, uint64_t n_conns)
+                             const tutti_sim_opts *o, uint64_t n_conns)
 {
     double slice = slice_bytes(s, (double)o->front_bytes);
     double active = fmax(1, (double)s->n_transfers / (2 * (double)n_conns));
@@ -310,7 +311,8 @@ static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
  * larger fronts where the simulation would take long, and a window of as many of
  * them; and where credit binds, of about as many bytes. */
 static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
-                            const tt_mem *mem, tt_sim_opts *o, tutti_diag *diag)
+                            const tt_mem *mem, tutti_sim_opts *o,
+                            tutti_diag *diag)
 {
     const tutti_topology *t = p->topology;
     uint64_t n_conns, k;
@@ -385,7 +387,7 @@ static tutti_err add_up(const tutti_schedule *s, const tt_problem *p,
 tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
                           const tt_mem *mem, double *seconds, tutti_diag *diag)
 {
-    tt_sim_opts o;
+    tutti_sim_opts o;
     tutti_sim_result result;
     bool is_long;
     tutti_err err = is_endless(s, p, mem, &is_long, diag);

@@ -40,21 +40,13 @@ static uint32_t least_side(uint32_t n)
     return side;
 }
 
-/* A grid with one rank at each point, and more than one row and column. */
-static bool is_grid(const tt_problem *p)
+/* A grid with more than one row and column. */
+static bool is_grid(const tt_grid *grid)
 {
-    const tt_grid *grid = &p->topology->grid;
-    uint64_t n = tt_grid_points(grid);
     uint32_t n_long = 0;
     for (uint32_t d = 0; d < grid->n_dims; d++)
         n_long += grid->dims[d] > 1;
-    if (n_long < 2 || n != p->n_ranks)
-        return false;
-    for (uint32_t v = 0; v < n; v++) {
-        if (p->topology->nodes[v].rank == TT_NONE)
-            return false;
-    }
-    return true;
+    return n_long >= 2;
 }
 
 static const char *why_not(const tt_problem *p)
@@ -129,7 +121,7 @@ static tutti_err make_table(const tt_problem *p, tt_arena *arena, table *t)
     t->at = tt_arena_new(arena, p->n_ranks, sizeof(*t->at));
     if (!t->at)
         return TUTTI_ENOMEM;
-    if (is_grid(p))
+    if (is_grid(&p->topology->grid))
         return table_of_grid(p, arena, t);
     tt_ring ring;
     tutti_err err = tt_ringorder_find(p, false, arena, &ring);

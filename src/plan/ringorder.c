@@ -193,14 +193,9 @@ static tutti_err try_grid(search *k)
     for (int is_crossing = 0; is_crossing <= 1; is_crossing++) {
         if (!tt_ringorder_grid(grid, is_crossing, tour, spare))
             continue;
-        uint32_t n = 0;
-        for (size_t i = 0; i < n_points; i++) {
-            uint32_t rank = k->t->nodes[tour[i]].rank;
-            if (rank != TT_NONE)
-                k->trial[n++] = rank;
-        }
-        if (n == k->n) /* ranks may sit elsewhere too */
-            try_trial(k);
+        for (size_t i = 0; i < n_points; i++)
+            k->trial[i] = k->t->nodes[tour[i]].rank;
+        try_trial(k);
     }
     return TUTTI_OK;
 }
@@ -379,10 +374,10 @@ static tutti_err try_walk(search *k)
 
 static tutti_err keep_route(search *k, uint32_t len)
 {
-    tutti_err err = tt_grow(k->arena->mem, (void **)(void *)&k->links,
-                            &k->cap_links, k->n_links + len, sizeof(*k->links));
-    if (err)
-        return err;
+    k->links = tt_arena_grow(k->arena, k->links, &k->cap_links,
+                             k->n_links + len, sizeof(*k->links));
+    if (k->arena->err)
+        return TUTTI_ENOMEM;
     memcpy(k->links + k->n_links, k->route, len * sizeof(*k->links));
     k->n_links += len;
     return TUTTI_OK;
@@ -558,7 +553,6 @@ static tutti_err find_order(const tt_problem *p, bool is_both,
                 .arena = &arena,
                 .best = at};
     tutti_err err = find(&k);
-    tt_free(mem, k.links, k.cap_links, sizeof(*k.links));
     tt_arena_free(&arena);
     return err;
 }

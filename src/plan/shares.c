@@ -125,26 +125,25 @@ static void hand_out(double *rest, uint32_t n, uint64_t left, uint32_t *heap,
         whole[heap[i]]++;
 }
 
-static bool round_shares(const double *share, uint32_t n, const tt_mem *mem,
+static bool round_shares(const double *share, uint32_t n, tt_arena *arena,
                          uint64_t *whole)
 {
-    double *rest = tt_new(mem, n, sizeof(*rest));
-    uint32_t *heap = tt_new(mem, n, sizeof(*heap));
-    bool is_ok = rest && heap;
+    double *rest = tt_arena_new(arena, n, sizeof(*rest));
+    uint32_t *heap = tt_arena_new(arena, n, sizeof(*heap));
     uint64_t given = 0;
-    for (uint32_t i = 0; is_ok && i < n; i++) {
+    if (arena->err)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
         double parts = share[i] * TT_SHARES_FINE;
         whole[i] = (uint64_t)parts;
         rest[i] = parts - (double)whole[i];
         given += whole[i];
     }
-    if (is_ok && given < TT_SHARES_FINE) {
+    if (given < TT_SHARES_FINE) {
         uint64_t left = TT_SHARES_FINE - given;
         hand_out(rest, n, left < n ? left : n, heap, whole);
     }
-    tt_free(mem, rest, n, sizeof(*rest));
-    tt_free(mem, heap, n, sizeof(*heap));
-    return is_ok;
+    return true;
 }
 
 /* The sum is what it must be in spite of rounding in the shares themselves:
@@ -161,7 +160,7 @@ static void square(uint64_t *whole, uint32_t n, uint64_t total)
     whole[most] += total - sum;
 }
 
-uint64_t tt_shares_whole(const double *share, uint32_t n, const tt_mem *mem,
+uint64_t tt_shares_whole(const double *share, uint32_t n, tt_arena *arena,
                          uint64_t *whole)
 {
     uint64_t most = n > TT_SHARES_EXACT ? n : TT_SHARES_EXACT;
@@ -173,7 +172,7 @@ uint64_t tt_shares_whole(const double *share, uint32_t n, const tt_mem *mem,
         square(whole, n, total);
         return total;
     }
-    if (!round_shares(share, n, mem, whole))
+    if (!round_shares(share, n, arena, whole))
         return 0;
     square(whole, n, TT_SHARES_FINE);
     return TT_SHARES_FINE;

@@ -6,52 +6,48 @@
 
 #include <string.h>
 
+static const struct {
+    const char *name;
+    bool has_root, reduces;
+} colls[TUTTI_COLL_COUNT] = {
+#define TUTTI_X(name, number, text, rooted, reduces) \
+    [number] = {(text), (rooted), (reduces)},
+    TUTTI_COLL_LIST(TUTTI_X)
+#undef TUTTI_X
+};
+
 const char *tutti_coll_name(tutti_coll coll)
 {
-    switch (coll) {
-#define TUTTI_X(name, number, text, rooted, reduces) \
-    case TUTTI_##name:                               \
-        return text;
-        TUTTI_COLL_LIST(TUTTI_X)
-#undef TUTTI_X
-    case TUTTI_COLL_COUNT:
-        break;
-    }
-    return "unknown";
+    return (unsigned)coll < TUTTI_COLL_COUNT ? colls[coll].name : "unknown";
 }
 
 tutti_err tutti_coll_parse(const char *text, tutti_coll *out)
 {
     if (!text || !out)
         return TUTTI_EINVAL;
-#define TUTTI_X(name, number, word, rooted, reduces) \
-    if (strcmp(text, word) == 0) {                   \
-        *out = TUTTI_##name;                         \
-        return TUTTI_OK;                             \
+    for (int i = 0; i < TUTTI_COLL_COUNT; i++) {
+        if (strcmp(text, colls[i].name) == 0) {
+            *out = (tutti_coll)i;
+            return TUTTI_OK;
+        }
     }
-    TUTTI_COLL_LIST(TUTTI_X)
-#undef TUTTI_X
     return TUTTI_EINVAL;
 }
 
 bool tt_coll_has_root(tutti_coll coll)
 {
-    static const bool has_root[] = {
-#define TUTTI_X(name, number, text, rooted, reduces) [number] = (rooted),
-        TUTTI_COLL_LIST(TUTTI_X)
-#undef TUTTI_X
-    };
-    return (unsigned)coll < TUTTI_COLL_COUNT && has_root[coll];
+    return (unsigned)coll < TUTTI_COLL_COUNT && colls[coll].has_root;
 }
 
 bool tt_coll_reduces(tutti_coll coll)
 {
-    static const bool does_reduce[] = {
-#define TUTTI_X(name, number, text, rooted, reduces) [number] = (reduces),
-        TUTTI_COLL_LIST(TUTTI_X)
-#undef TUTTI_X
-    };
-    return (unsigned)coll < TUTTI_COLL_COUNT && does_reduce[coll];
+    return (unsigned)coll < TUTTI_COLL_COUNT && colls[coll].reduces;
+}
+
+bool tt_coll_has_trees(tutti_coll coll)
+{
+    return tt_coll_has_schedule(coll) && coll != TUTTI_GATHER &&
+           coll != TUTTI_SCATTER && coll != TUTTI_ALL_TO_ALL;
 }
 
 bool tt_coll_has_schedule(tutti_coll coll)

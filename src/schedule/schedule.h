@@ -93,6 +93,8 @@ struct tutti_schedule {
 bool tt_coll_has_root(tutti_coll coll);
 bool tt_coll_reduces(tutti_coll coll);
 bool tt_coll_has_schedule(tutti_coll coll); /* not barrier, send-recv */
+/* Every value goes to or comes from all. */
+bool tt_coll_has_trees(tutti_coll coll);
 uint64_t tt_coll_blocks(tutti_coll coll, uint32_t n_ranks);
 
 /* The table. What rank r holds of a block at the start, or must hold at the
@@ -160,11 +162,8 @@ tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
 
 /* ------------------------------------------------------------ text form -- */
 
-/* `tutti-schedule 1`; reads back to the same bytes. The caller owns *text
- * (allocated len + 1 bytes from mem, NUL-terminated). */
-tutti_err tt_sched_print(const tutti_schedule *s, const tt_mem *mem,
-                         char **text, size_t *len);
-/* The same, appended to a string (base/str.h) that keeps the error. */
+/* `tutti-schedule 1`, appended to a string (base/str.h) that keeps the error; reads
+ * back to the same bytes. */
 struct tt_str;
 void tt_sched_write(const tutti_schedule *s, struct tt_str *out);
 /* Errors: EFORMAT, EINVAL, ELIMIT with line and column; ENOMEM. */

@@ -38,6 +38,7 @@
 #include "schedule/build.h"
 
 #include "base/str.h"
+#include "base/words.h"
 
 #include <string.h>
 
@@ -93,215 +94,69 @@ void tt_sched_write(const tutti_schedule *s, tt_str *out)
     tt_str_puts(out, "end\n");
 }
 
-tutti_err tt_sched_print(const tutti_schedule *s, const tt_mem *mem,
-                         char **text, size_t *len)
-{
-    tt_str out = {.mem = mem};
-    tt_sched_write(s, &out);
-    return tt_str_finish(&out, text, len);
-}
-
-/* ---------------------------------------------------------------- words -- */
-
-/* The longest item has seven words; one more shows that a line has too many. */
-enum { MAX_WORDS = 8 };
-
-typedef struct word {
-    const char *at;
-    size_t len;
-} word;
-
-typedef struct reader {
-    const char *next, *end; /* what is not read yet */
-    const char *line_start;
-    uint32_t line; /* number of the line in `words`, from 1 */
-    word words[MAX_WORDS];
-    size_t n_words;
-    tutti_diag *diag;
-} reader;
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* Splits one line, which begins at r->next, into words. */
-static void split_line(reader *r)
-{
-    const char *p = r->next;
-    r->line_start = p;
-    r->n_words = 0;
-    while (p < r->end && *p != '\n' && *p != '#') {
-        if (is_blank(*p)) {
-            p++;
-            continue;
-        }
-        const char *start = p;
-        while (p < r->end && *p != '\n' && *p != '#' && !is_blank(*p))
-            p++;
-        if (r->n_words < MAX_WORDS)
-            r->words[r->n_words++] = (word){start, (size_t)(p - start)};
-    }
-    while (p < r->end && *p != '\n')
-        p++;
-    r->next = p < r->end ? p + 1 : p;
-}
-
-/* Goes to the next line that has words; n_words is 0 at the end of the text. */
-static void next_line(reader *r)
-{
-    r->n_words = 0;
-    while (r->n_words == 0 && r->next < r->end) {
-        r->line += r->line < UINT32_MAX;
-        split_line(r);
-    }
-}
-
-static bool is_word(const word *w, const char *text)
-{
-    return w->len == strlen(text) && memcmp(w->at, text, w->len) == 0;
-}
-
-/* Adds the place of word i of the line (or of the line's or text's end). */
-static tutti_err place(const reader *r, size_t i, tutti_err err)
-{
-    if (!r->diag)
-        return err;
-    size_t column = 1;
-    if (i < r->n_words)
-        column += (size_t)(r->words[i].at - r->line_start);
-    else if (r->n_words > 0)
-        column += (size_t)(r->words[r->n_words - 1].at - r->line_start) +
-                  r->words[r->n_words - 1].len;
-    r->diag->line = r->line ? r->line : 1;
-    r->diag->column = column > UINT32_MAX ? UINT32_MAX : (uint32_t)column;
-    return err;
-}
-
-/* "expected ..., but here is `word`" at word i. */
-static tutti_err unexpected(const reader *r, size_t i, const char *expected)
-{
-    char shown[24] = "";
-    if (i >= r->n_words) {
-        tt_fail(r->diag, TUTTI_EFORMAT, "expected %s, but the %s ends here",
-                expected, r->n_words ? "line" : "text");
-        return place(r, i, TUTTI_EFORMAT);
-    }
-    const word *w = &r->words[i];
-    size_t n = w->len < sizeof(shown) ? w->len : sizeof(shown) - 1;
-    for (size_t k = 0; k < n; k++)
-        shown[k] = w->at[k] > ' ' && w->at[k] <= '~' ? w->at[k] : '?';
-    tt_fail(r->diag, TUTTI_EFORMAT, "expected %s, but here is `%s%s`", expected,
-            shown, n < w->len ? "..." : "");
-    return place(r, i, TUTTI_EFORMAT);
-}
-
-/* A number of the text: what errors call it, and its limit. */
-typedef struct field {
-    const char *what;
-    uint64_t least, most;
-    tutti_err too_large; /* ELIMIT for our own limits, else EINVAL */
-} field;
-
-static tutti_err out_of_range(const reader *r, size_t i, const field *f,
-                              bool is_large)
-{
-    tutti_err err = is_large ? f->too_large : TUTTI_EINVAL;
-    tt_fail(r->diag, err, "%s can be at %s %llu", f->what,
-            is_large ? "most" : "least",
-            (unsigned long long)(is_large ? f->most : f->least));
-    return place(r, i, err);
-}
-
-/* Word i as a number. */
-static tutti_err number(const reader *r, size_t i, const field *f,
-                        uint64_t *out)
-{
-    if (i >= r->n_words)
-        return unexpected(r, i, f->what);
-    const word *w = &r->words[i];
-    uint64_t value = 0;
-    bool is_large = false;
-    for (size_t k = 0; k < w->len; k++) {
-        unsigned digit = (unsigned)(unsigned char)w->at[k] - '0';
-        if (digit > 9)
-            return unexpected(r, i, f->what);
-        /* No overflow: every limit is far below 2^64 / 10. */
-        value = is_large ? 0 : value * 10 + digit;
-        is_large = is_large || value > f->most;
-    }
-    if (is_large || value < f->least)
-        return out_of_range(r, i, f, is_large);
-    *out = value;
-    return TUTTI_OK;
-}
-
-/* Words 1 to n as numbers. */
-static tutti_err numbers(const reader *r, const field *fields, size_t n,
-                         uint64_t *out)
-{
-    tutti_err err = TUTTI_OK;
-    for (size_t i = 0; i < n && !err; i++)
-        err = number(r, i + 1, &fields[i], &out[i]);
-    return err;
-}
-
-static tutti_err no_more_words(const reader *r, size_t n)
-{
-    return r->n_words > n ? unexpected(r, n, "the end of the line") : TUTTI_OK;
-}
-
 /* --------------------------------------------------------------- header -- */
 
-/* The next line must be `name` and one more word. */
-static tutti_err header_line(reader *r, const char *name)
+/* The next line must begin with `name`. */
+static tutti_err header_line(tt_words *r, const char *name)
 {
-    next_line(r);
-    if (r->n_words == 0 || !is_word(&r->words[0], name)) {
-        char expected[32] = "`";
-        strcat(strncat(expected, name, sizeof(expected) - 3), "`");
-        return unexpected(r, 0, expected);
-    }
-    return no_more_words(r, 2);
+    tt_word w = tt_words_line(r);
+    if (tt_word_is(w, name))
+        return TUTTI_OK;
+    char expected[32] = "`";
+    strcat(strncat(expected, name, sizeof(expected) - 3), "`");
+    return tt_words_unexpected(r, w, expected);
 }
 
-static tutti_err header_number(reader *r, const char *name, const field *f,
-                               uint64_t *out)
+static tutti_err header_number(tt_words *r, const char *name,
+                               const tt_number *n, uint64_t *out)
 {
     tutti_err err = header_line(r, name);
-    return err ? err : number(r, 1, f, out);
+    if (!err)
+        err = tt_words_number(r, tt_words_next(r), n, out);
+    return err ? err : tt_words_end_line(r);
 }
 
-static tutti_err read_collective(reader *r, tutti_coll *out)
+static tutti_err read_version(tt_words *r)
+{
+    tutti_err err = header_line(r, "tutti-schedule");
+    if (err)
+        return err;
+    tt_word w = tt_words_next(r);
+    if (!tt_word_is(w, "1"))
+        return tt_words_unexpected(r, w,
+                                   "version 1, the only one that can be read");
+    return tt_words_end_line(r);
+}
+
+static tutti_err read_collective(tt_words *r, tutti_coll *out)
 {
     tutti_err err = header_line(r, "collective");
     if (err)
         return err;
+    tt_word w = tt_words_next(r);
     char name[32] = "";
-    if (r->n_words > 1 && r->words[1].len < sizeof(name))
-        memcpy(name, r->words[1].at, r->words[1].len);
-    if (tutti_coll_parse(name, out) || strlen(name) != r->words[1].len)
-        return unexpected(r, 1, "the name of a collective");
-    return TUTTI_OK;
+    if (w.len < sizeof(name))
+        memcpy(name, w.at, w.len);
+    if (tutti_coll_parse(name, out) || strlen(name) != w.len)
+        return tt_words_unexpected(r, w, "the name of a collective");
+    return tt_words_end_line(r);
 }
 
-static tutti_err read_head(reader *r, tt_sched_head *head)
+static tutti_err read_head(tt_words *r, tt_sched_head *head)
 {
-    tutti_err err = header_line(r, "tutti-schedule");
-    if (!err && (r->n_words < 2 || !is_word(&r->words[1], "1")))
-        err = unexpected(r, 1, "version 1, the only one that can be read");
+    tutti_err err = read_version(r);
     if (!err)
         err = read_collective(r, &head->collective);
-    field f = {"the number of ranks", 1, TT_MAX_RANKS, TUTTI_ELIMIT};
+    tt_number n = {"the number of ranks", 1, TT_MAX_RANKS, TUTTI_ELIMIT};
     uint64_t n_ranks = 1, root = TT_NONE;
     if (!err)
-        err = header_number(r, "ranks", &f, &n_ranks);
-    f = (field){"the root", 0, n_ranks - 1, TUTTI_EINVAL};
+        err = header_number(r, "ranks", &n, &n_ranks);
+    n = (tt_number){"the root", 0, n_ranks - 1, TUTTI_EINVAL};
     if (!err && tt_coll_has_root(head->collective))
-        err = header_number(r, "root", &f, &root);
-    f = (field){"the number of parts", 1, TT_MAX_PARTS, TUTTI_ELIMIT};
+        err = header_number(r, "root", &n, &root);
+    n = (tt_number){"the number of parts", 1, TT_MAX_PARTS, TUTTI_ELIMIT};
     if (!err)
-        err = header_number(r, "parts", &f, &head->n_parts);
+        err = header_number(r, "parts", &n, &head->n_parts);
     head->n_ranks = (uint32_t)n_ranks;
     head->root = (uint32_t)root;
     return err;
@@ -310,71 +165,90 @@ static tutti_err read_head(reader *r, tt_sched_head *head)
 /* ---------------------------------------------------------------- items -- */
 
 typedef struct parse {
-    reader r;
+    tt_words r;
     tt_sched_head head;
     tt_builder *b;
     uint64_t n_chunks;
+    tt_spot end; /* where `end` is */
 } parse;
+
+/* The next n words as numbers. */
+static tutti_err numbers(tt_words *r, const tt_number *what, size_t n,
+                         tt_word *words, uint64_t *out)
+{
+    tutti_err err = TUTTI_OK;
+    for (size_t i = 0; i < n && !err; i++) {
+        words[i] = tt_words_next(r);
+        err = tt_words_number(r, words[i], &what[i], &out[i]);
+    }
+    return err;
+}
 
 static tutti_err read_chunk(parse *p)
 {
+    tt_words *r = &p->r;
     uint64_t n_blocks = tt_coll_blocks(p->head.collective, p->head.n_ranks);
-    const field fields[] = {
+    const tt_number what[] = {
         {"the block", 0, n_blocks - 1, TUTTI_EINVAL},
         {"the first part", 0, p->head.n_parts, TUTTI_EINVAL},
         {"the end part", 0, p->head.n_parts, TUTTI_EINVAL},
     };
+    tt_word words[3];
     uint64_t v[3];
-    tutti_err err = numbers(&p->r, fields, 3, v);
+    tutti_err err = numbers(r, what, 3, words, v);
     if (!err)
-        err = no_more_words(&p->r, 4);
+        err = tt_words_end_line(r);
     if (err)
         return err;
     tt_builder_chunk(p->b, (uint32_t)v[0], v[1], v[2]);
     p->n_chunks++;
-    err = tt_builder_error(p->b, p->r.diag);
-    return err ? place(&p->r, 1, err) : TUTTI_OK;
+    err = tt_builder_error(p->b, r->diag);
+    if (err)
+        tt_diag_spot(r->diag, tt_words_spot(r, words[0].at));
+    return err;
 }
 
-static tutti_err read_op(const reader *r, tt_xfer_op *out)
+static tutti_err read_op(tt_words *r, tt_xfer_op *out)
 {
-    if (r->n_words > 5) {
-#define TT_X(name, number, text)         \
-    if (is_word(&r->words[5], (text))) { \
-        *out = TT_XFER_##name;           \
-        return TUTTI_OK;                 \
+    tt_word w = tt_words_next(r);
+#define TT_X(name, number, text) \
+    if (tt_word_is(w, (text))) { \
+        *out = TT_XFER_##name;   \
+        return TUTTI_OK;         \
     }
-        TT_XFER_OP_LIST(TT_X)
+    TT_XFER_OP_LIST(TT_X)
 #undef TT_X
-    }
-    return unexpected(r, 5, "`reduce` or `copy`");
+    return tt_words_unexpected(r, w, "`reduce` or `copy`");
 }
 
-static tutti_err read_transfer(parse *p, tt_transfer *out)
+/* What follows `transfer`, the line's first word. */
+static tutti_err read_transfer(parse *p, tt_word first, tt_transfer *out)
 {
-    const reader *r = &p->r;
+    tt_words *r = &p->r;
     if (p->n_chunks == 0)
-        return unexpected(r, 0, "a `chunk` before the first transfer");
-    const field fields[] = {
+        return tt_words_unexpected(r, first,
+                                   "a `chunk` before the first transfer");
+    const tt_number what[] = {
         {"the step", 0, TT_MAX_STEPS - 1, TUTTI_ELIMIT},
         {"the chunk", 0, p->n_chunks - 1, TUTTI_EINVAL},
         {"the sending rank", 0, p->head.n_ranks - 1, TUTTI_EINVAL},
         {"the receiving rank", 0, p->head.n_ranks - 1, TUTTI_EINVAL},
     };
-    const field rail_field = {"the rail", 0, UINT8_MAX, TUTTI_EINVAL};
+    const tt_number rail_number = {"the rail", 0, UINT8_MAX, TUTTI_EINVAL};
+    tt_word words[4];
     uint64_t v[4], rail = 0;
     tt_xfer_op op = TT_XFER_REDUCE;
-    tutti_err err = numbers(r, fields, 4, v);
-    if (!err && v[2] == v[3]) {
-        tt_fail(r->diag, TUTTI_EINVAL, "a rank cannot send to itself");
-        err = place(r, 4, TUTTI_EINVAL);
-    }
+    tutti_err err = numbers(r, what, 4, words, v);
+    if (!err && v[2] == v[3])
+        err = tt_fail_at(r->diag, TUTTI_EINVAL, tt_words_spot(r, words[3].at),
+                         "a rank cannot send to itself");
     if (!err)
         err = read_op(r, &op);
-    if (!err && r->n_words > 6)
-        err = number(r, 6, &rail_field, &rail);
+    tt_word last = err ? first : tt_words_next(r);
+    if (!err && last.len)
+        err = tt_words_number(r, last, &rail_number, &rail);
     if (!err)
-        err = no_more_words(r, 7);
+        err = tt_words_end_line(r);
     if (err)
         return err;
     *out = (tt_transfer){.step = (uint32_t)v[0],
@@ -386,10 +260,10 @@ static tutti_err read_transfer(parse *p, tt_transfer *out)
     return TUTTI_OK;
 }
 
-static tutti_err add_transfer(parse *p)
+static tutti_err add_transfer(parse *p, tt_word first)
 {
     tt_transfer t;
-    tutti_err err = read_transfer(p, &t);
+    tutti_err err = read_transfer(p, first, &t);
     if (err)
         return err;
     tt_builder_rail(p->b, t.rail);
@@ -397,56 +271,52 @@ static tutti_err add_transfer(parse *p)
     return tt_builder_error(p->b, p->r.diag);
 }
 
-/* Chunks, transfers, `end`. */
+/* Chunks, transfers, `end`, and nothing behind it. */
 static tutti_err read_items(parse *p)
 {
-    reader *r = &p->r;
+    tt_words *r = &p->r;
     bool may_be_chunk = true;
-    tutti_err err = TUTTI_OK;
-    while (!err) {
-        next_line(r);
-        const word none = {0};
-        const word *first = r->n_words > 0 ? &r->words[0] : &none;
-        if (is_word(first, "end"))
-            break;
-        if (is_word(first, "transfer")) {
+    tt_word first;
+    while (!tt_word_is(first = tt_words_line(r), "end")) {
+        tutti_err err;
+        if (tt_word_is(first, "transfer")) {
             may_be_chunk = false;
-            err = add_transfer(p);
+            err = add_transfer(p, first);
         } else if (!may_be_chunk) {
-            err = unexpected(r, 0, "`transfer` or `end`");
-        } else if (is_word(first, "chunk")) {
+            err = tt_words_unexpected(r, first, "`transfer` or `end`");
+        } else if (tt_word_is(first, "chunk")) {
             err = read_chunk(p);
         } else {
-            err = unexpected(r, 0, "`chunk`, `transfer` or `end`");
+            err = tt_words_unexpected(r, first, "`chunk`, `transfer` or `end`");
         }
+        if (err)
+            return err;
     }
-    return err ? err : no_more_words(r, 1);
+    p->end = tt_words_spot(r, first.at);
+    tutti_err err = tt_words_end_line(r);
+    if (err)
+        return err;
+    first = tt_words_line(r);
+    return first.len ? tt_words_unexpected(r, first, "nothing after `end`")
+                     : TUTTI_OK;
 }
 
-static tutti_err read_nothing_more(parse *p)
+/* Where the second transfer line is that says `twin`, in a text that has been
+ * read once without an error. */
+static tt_spot find_twin(parse *p, const char *text, const tt_transfer *twin)
 {
-    reader rest = p->r;
-    next_line(&rest);
-    return rest.n_words ? unexpected(&rest, 0, "nothing after `end`")
-                        : TUTTI_OK;
-}
-
-/* Points diag at the second transfer line that says `twin`, in a text that
- * has been read once without an error. */
-static void place_twin(parse *p, const char *text, const tt_transfer *twin)
-{
-    reader *r = &p->r;
-    r->next = text;
-    r->line = 0;
-    for (int seen = 0; seen < 2;) {
+    tt_words *r = &p->r;
+    tt_word first;
+    *r = tt_words_of(text, (size_t)(r->end - text), r->diag);
+    for (int seen = 0; (first = tt_words_line(r)).len;) {
         tt_transfer t;
-        next_line(r);
-        if (r->n_words == 0)
-            return;
-        if (is_word(&r->words[0], "transfer") && !read_transfer(p, &t))
-            seen += tt_xfer_compare(&t, twin) == 0;
+        if (!tt_word_is(first, "transfer") || read_transfer(p, first, &t))
+            continue;
+        seen += tt_xfer_compare(&t, twin) == 0;
+        if (seen == 2)
+            break;
     }
-    place(r, 0, TUTTI_EINVAL);
+    return tt_words_spot(r, first.at);
 }
 
 tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
@@ -454,16 +324,16 @@ tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
 {
     if (!text)
         text = "";
-    parse p = {.r = {.next = text, .end = text + len, .diag = diag}};
+    parse p = {.r = tt_words_of(text, len, diag)};
     tutti_err err = read_head(&p.r, &p.head);
     if (err)
         return err;
     err = tt_builder_create(mem, &p.head, &p.b, diag);
-    if (err)
-        return place(&p.r, 0, err);
+    if (err) {
+        tt_diag_spot(diag, tt_words_spot(&p.r, p.r.line_start));
+        return err;
+    }
     err = read_items(&p);
-    if (!err)
-        err = read_nothing_more(&p);
     if (err) {
         tt_builder_free(p.b);
         return err;
@@ -471,8 +341,7 @@ tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
     tt_transfer twin;
     err = tt_builder_close(p.b, out, diag, &twin);
     if (err)
-        place(&p.r, 0, err);
-    if (err && twin.step != TT_NONE)
-        place_twin(&p, text, &twin);
+        tt_diag_spot(diag,
+                     twin.step == TT_NONE ? p.end : find_twin(&p, text, &twin));
     return err;
 }

@@ -235,10 +235,10 @@ static tutti_err add_route(tt_sim_world *w, const tt_routes *routes,
 {
     tt_sim_list *links = &w->links;
     size_t most = tt_routes_max_links(routes);
-    tutti_err err = tt_grow(w->mem, (void **)&links->at, &links->cap,
-                            links->n + most, sizeof(*links->at));
-    if (err)
-        return err;
+    links->at = tt_arena_grow(&w->arena, links->at, &links->cap,
+                              links->n + most, sizeof(*links->at));
+    if (w->arena.err)
+        return w->arena.err;
     conn->route = (uint32_t)links->n;
     conn->n_links = tt_route(routes, conn->src, conn->dst, conn->rail,
                              links->at + links->n);

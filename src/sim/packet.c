@@ -193,7 +193,7 @@ static tutti_err check_volume(const tt_sim_world *w)
 
 static tutti_err open(tt_sim_world *w)
 {
-    const tt_sim_opts *o = w->opts;
+    const tutti_sim_opts *o = w->opts;
     packet *p = w->net = tt_arena_new(&w->arena, 1, sizeof(packet));
     if (!p)
         return TUTTI_ENOMEM;

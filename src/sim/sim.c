@@ -32,6 +32,17 @@
 static const double same_time = 1e-12;
 static const uint64_t tell_every = 1 << 16;
 
+/* Room for one more than n. */
+static void *grow(tt_sim_world *w, void *list, size_t *cap, size_t n,
+                  size_t size)
+{
+    if (n == *cap && !w->err) {
+        list = tt_arena_grow(&w->arena, list, cap, n + 1, size);
+        w->err = w->arena.err;
+    }
+    return list;
+}
+
 /* ------------------------------------------------------------- calendar -- */
 
 static bool is_before(const void *arg, const void *a, const void *b)
@@ -46,9 +57,7 @@ static const tt_heap_items events = {sizeof(tt_sim_event), is_before, NULL};
 void tt_sim_at(tt_sim_world *w, double at_s, tt_sim_kind kind, uint32_t id)
 {
     tt_sim_calendar *c = &w->calendar;
-    if (c->n == c->cap && !w->err)
-        w->err = tt_grow(w->mem, (void **)&c->heap, &c->cap, c->n + 1,
-                         sizeof(*c->heap));
+    c->heap = grow(w, c->heap, &c->cap, c->n, sizeof(*c->heap));
     if (w->err)
         return;
     const tt_sim_event e = {at_s, c->seq++, id, kind};
@@ -70,9 +79,7 @@ static void pop(tt_sim_world *w)
 
 static void push(tt_sim_world *w, tt_sim_list *list, uint32_t value)
 {
-    if (list->n == list->cap && !w->err)
-        w->err = tt_grow(w->mem, (void **)&list->at, &list->cap, list->n + 1,
-                         sizeof(*list->at));
+    list->at = grow(w, list->at, &list->cap, list->n, sizeof(*list->at));
     if (!w->err)
         list->at[list->n++] = value;
 }
@@ -86,9 +93,7 @@ static uint32_t new_msg(tt_sim_world *w, uint32_t lane, uint32_t slice)
     } else {
         if (w->n_msgs == TT_NONE)
             w->err = TUTTI_ELIMIT;
-        else if (w->n_msgs == w->cap_msgs)
-            w->err = tt_grow(w->mem, (void **)&w->msgs, &w->cap_msgs,
-                             w->n_msgs + 1, sizeof(*w->msgs));
+        w->msgs = grow(w, w->msgs, &w->cap_msgs, w->n_msgs, sizeof(*w->msgs));
         if (w->err)
             return TT_NONE;
         m = (uint32_t)w->n_msgs++;
@@ -251,7 +256,7 @@ static void emit(tt_sim_world *w, uint32_t l)
     uint32_t m = w->arrived_first[l];
     const tt_sim_msg *msg = &w->msgs[m];
     const tt_transfer *t = &w->s->transfers[l];
-    const tt_event e = {
+    const tutti_event_info e = {
         .begin_s = msg->begin_s,
         .sent_s = msg->sent_s,
         .end_s = w->now_s,
@@ -261,12 +266,12 @@ static void emit(tt_sim_world *w, uint32_t l)
         .src = t->src,
         .dst = t->dst,
         .slice = msg->slice,
-        .op = t->op,
         .rail = t->rail,
+        .reduces = t->op == TT_XFER_REDUCE,
     };
     w->arrived_first[l] = msg->next;
     free_msg(w, m);
-    w->opts->sink->fn(w->opts->sink->ctx, &e);
+    w->opts->on_event(w->opts->event_ctx, &e);
 }
 
 static void give_credit(tt_sim_world *w, uint32_t l, uint32_t consumed)
@@ -398,6 +403,7 @@ static void happen(tt_sim_world *w, const tt_sim_event *e)
 
 static void run(tt_sim_world *w)
 {
+    const tt_progress progress = {w->opts->progress, w->opts->progress_ctx};
     double end_s = 0;
     uint64_t told = 0, done = 0;
     tt_sim_gates_start(w);
@@ -423,8 +429,7 @@ static void run(tt_sim_world *w)
         done = w->n_done;
         if (done - told >= tell_every) {
             told = done;
-            tt_progress_tell(w->opts->progress, "simulating", done,
-                             w->n_slices);
+            tt_progress_tell(&progress, "simulating", done, w->n_slices);
         }
     }
     w->now_s = end_s;
@@ -456,7 +461,7 @@ static bool is_number(double x)
 
 static tutti_err check(const tt_sim_world *w)
 {
-    const tt_sim_opts *o = w->opts;
+    const tutti_sim_opts *o = w->opts;
     if (w->s->n_ranks != w->t->n_ranks)
         return tt_fail(w->diag, TUTTI_EINVAL,
                        "the schedule is for %u ranks, the topology has %u",
@@ -483,7 +488,7 @@ static tutti_err make_arrays(tt_sim_world *w)
                                  sizeof(*w->link_bytes));
     if (!w->link_bytes)
         return TUTTI_ENOMEM;
-    if (n == 0 || !w->opts->sink || !w->opts->sink->fn)
+    if (n == 0 || !w->opts->on_event)
         return TUTTI_OK;
     w->arrived_first = tt_arena_new(&w->arena, n, sizeof(uint32_t));
     w->arrived_last = tt_arena_new(&w->arena, n, sizeof(uint32_t));
@@ -518,18 +523,8 @@ static void report(const tt_sim_world *w, tutti_sim_result *out)
     }
 }
 
-static void free_world(tt_sim_world *w)
-{
-    tt_free(w->mem, w->links.at, w->links.cap, sizeof(*w->links.at));
-    tt_free(w->mem, w->dirty.at, w->dirty.cap, sizeof(*w->dirty.at));
-    tt_free(w->mem, w->msgs, w->cap_msgs, sizeof(*w->msgs));
-    tt_free(w->mem, w->calendar.heap, w->calendar.cap,
-            sizeof(*w->calendar.heap));
-    tt_arena_free(&w->arena);
-}
-
 tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
-                      const tt_sim_opts *opts, const tt_mem *mem,
+                      const tutti_sim_opts *opts, const tt_mem *mem,
                       tutti_sim_result *out, tutti_diag *diag)
 {
     tt_sim_world w = {
@@ -562,7 +557,7 @@ tutti_err tt_simulate(const tutti_schedule *s, const tutti_topology *t,
         err = stuck(&w);
     if (!err)
         report(&w, out);
-    free_world(&w);
+    tt_arena_free(&w.arena);
     if (err == TUTTI_ELIMIT && diag && !diag->text[0])
         tt_fail(diag, err,
                 "the simulation is larger than 2^32 messages or "

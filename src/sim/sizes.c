@@ -11,7 +11,7 @@ static const uint64_t most_bytes = UINT64_C(1) << 56;
 
 static uint64_t block_elems(const tt_sim_world *w, uint64_t block)
 {
-    const tt_sim_opts *o = w->opts;
+    const tutti_sim_opts *o = w->opts;
     if (o->block_bytes)
         return o->block_bytes[block] / w->elem_bytes;
     /* All-to-all: size_bytes is what one rank sends, n_ranks blocks. */
@@ -32,7 +32,7 @@ static tutti_err too_large(const tt_sim_world *w)
 static tutti_err measure(tt_sim_world *w, tt_cut_input *in)
 {
     const tutti_schedule *s = w->s;
-    const tt_sim_opts *o = w->opts;
+    const tutti_sim_opts *o = w->opts;
     *in = (tt_cut_input){
         .elem_bytes = w->elem_bytes,
         .n_parts = s->n_parts,
@@ -99,7 +99,7 @@ tutti_err tt_sim_cut(tt_sim_world *w)
     return TUTTI_OK;
 }
 
-tutti_err tt_sim_fronts(const tutti_schedule *s, const tt_sim_opts *opts,
+tutti_err tt_sim_fronts(const tutti_schedule *s, const tutti_sim_opts *opts,
                         const tt_mem *mem, uint64_t *n, tutti_diag *diag)
 {
     tt_sim_world w = {.s = s,

@@ -133,7 +133,7 @@ extern const tt_sim_model tt_sim_fluid, tt_sim_packet;
 struct tt_sim_world {
     const tutti_schedule *s;
     const tutti_topology *t;
-    const tt_sim_opts *opts;
+    const tutti_sim_opts *opts;
     const tt_mem *mem;
     tutti_diag *diag;
     tt_arena arena;
@@ -156,7 +156,8 @@ struct tt_sim_world {
     uint32_t *results_left; /* [n_ranks * n_positions]; NULL: no window */
     tt_sim_gate *gates;     /* NULL: no lockstep */
     uint32_t *turns;        /* lanes by (gate, step), at both of their ends */
-    uint32_t *arrived_first, *arrived_last; /* msgs by lane; NULL: no sink */
+    uint32_t *arrived_first,
+        *arrived_last; /* msgs by lane; NULL: no on_event */
     double *link_bytes;
 
     double now_s;

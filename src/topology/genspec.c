@@ -49,11 +49,6 @@ static tutti_err no_memory(const reader *r)
     return tt_fail(r->diag, TUTTI_ENOMEM, "no memory for the network");
 }
 
-static bool is_text(const char *at, size_t len, const char *text)
-{
-    return len == strlen(text) && memcmp(at, text, len) == 0;
-}
-
 /* ---------------------------------------------------------------- shape -- */
 
 /* Decimal digits at *at, moved on; stops counting above `most` + 1. false:
@@ -153,32 +148,26 @@ static tutti_err read_shape(reader *r)
 
 /* One argument, cut in pieces. */
 typedef struct arg {
-    const char *at;
-    size_t len;
-    const char *key; /* NULL: a bare value */
-    size_t key_len;
-    const char *value;
-    size_t value_len;
+    tt_word whole, value;
+    tt_word key; /* at NULL: a bare value */
 } arg;
 
 static arg cut(const char *at, size_t len)
 {
-    arg a = {.at = at, .len = len, .value = at, .value_len = len};
+    arg a = {.whole = {at, len}, .value = {at, len}};
     const char *equals = memchr(at, '=', len);
     if (equals) {
-        a.key = at;
-        a.key_len = (size_t)(equals - at);
-        a.value = equals + 1;
-        a.value_len = len - a.key_len - 1;
+        a.key = (tt_word){at, (size_t)(equals - at)};
+        a.value = (tt_word){equals + 1, len - a.key.len - 1};
     }
     return a;
 }
 
 static tutti_err twice(const reader *r, const arg *a)
 {
-    return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, a->at),
+    return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, a->whole.at),
                       "`%s` says again what another argument has said",
-                      tt_quoted(a->at, a->len).text);
+                      tt_quoted(a->whole.at, a->whole.len).text);
 }
 
 /* Has what these bits mean been said before? */
@@ -202,8 +191,8 @@ static tutti_err bad_amount(const reader *r, const char *at, size_t len,
 static tutti_err read_speed(const reader *r, const arg *a, tt_speed *out,
                             bool *is_latency)
 {
-    const char *at = a->value;
-    size_t len = a->value_len;
+    const char *at = a->value.at;
+    size_t len = a->value.len;
     tt_amount x = tt_amount_read(at, len);
     if (x.error)
         return bad_amount(r, at, len, &x);
@@ -240,8 +229,8 @@ static tutti_err read_bare(reader *r, const arg *a)
     tutti_err err = read_speed(r, a, &speed, &is_latency);
     if (err)
         return err;
-    if (a->key && !is_latency)
-        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->value),
+    if (a->key.at && !is_latency)
+        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->value.at),
                           "a latency must follow `latency=`, such as 20us");
     if (!say(r, SAID_ALL + is_latency))
         return twice(r, a);
@@ -260,40 +249,40 @@ static tutti_err read_order(reader *r, const arg *a)
     size_t head = strlen(random_head);
     if (!say(r, SAID_ORDER))
         return twice(r, a);
-    if (is_text(a->value, a->value_len, "given")) {
+    if (tt_word_is(a->value, "given")) {
         s->order = TT_ORDER_GIVEN;
         return TUTTI_OK;
     }
-    if (is_text(a->value, a->value_len, "interleaved")) {
+    if (tt_word_is(a->value, "interleaved")) {
         s->order = TT_ORDER_INTERLEAVED;
         return TUTTI_OK;
     }
-    const char *at = a->value + head, *end = a->value + a->value_len;
-    if (a->value_len > head && memcmp(a->value, random_head, head) == 0 &&
+    const char *at = a->value.at + head, *end = a->value.at + a->value.len;
+    if (a->value.len > head && memcmp(a->value.at, random_head, head) == 0 &&
         digits(&at, end, UINT64_MAX - 1, &s->seed) && at == end) {
         if (s->seed == UINT64_MAX)
-            return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, a->value + head),
-                              "a seed must be below %llu",
-                              (unsigned long long)UINT64_MAX);
+            return tt_fail_at(
+                r->diag, TUTTI_ELIMIT, spot(r, a->value.at + head),
+                "a seed must be below %llu", (unsigned long long)UINT64_MAX);
         s->order = TT_ORDER_RANDOM;
         return TUTTI_OK;
     }
-    return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->value),
+    return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->value.at),
                       "an order is `given`, `interleaved` or `random:SEED`, "
                       "but here is `%s`",
-                      tt_quoted(a->value, a->value_len).text);
+                      tt_quoted(a->value.at, a->value.len).text);
 }
 
 static tutti_err read_forwards(reader *r, const arg *a)
 {
-    bool is_no = is_text(a->value, a->value_len, "no");
+    bool is_no = tt_word_is(a->value, "no");
     if (!say(r, SAID_FORWARDS))
         return twice(r, a);
-    if (!is_no && !is_text(a->value, a->value_len, "yes"))
-        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->value),
+    if (!is_no && !tt_word_is(a->value, "yes"))
+        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->value.at),
                           "hosts forward or do not: `yes` or `no`, but here is "
                           "`%s`",
-                          tt_quoted(a->value, a->value_len).text);
+                          tt_quoted(a->value.at, a->value.len).text);
     r->out->ends_routes = is_no;
     return TUTTI_OK;
 }
@@ -307,11 +296,11 @@ static tutti_err bad_key(const reader *r, const arg *a)
         strcat(keys, k->name);
         strcat(keys, "=, ");
     }
-    return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->at),
+    return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, a->whole.at),
                       "`%s` has no argument `%s`; it has %slatency=, order=, "
                       "forwards=, a rate and a latency",
                       r->out->generator->name,
-                      tt_quoted(a->key, a->key_len).text, keys);
+                      tt_quoted(a->key.at, a->key.len).text, keys);
 }
 
 static tutti_err add_override(reader *r, const tt_override *o)
@@ -329,18 +318,19 @@ static tutti_err add_override(reader *r, const tt_override *o)
 static tutti_err read_kind(reader *r, const arg *a)
 {
     const tt_link_kind *kinds = r->out->generator->kinds;
-    const char *dot = memchr(a->key, '.', a->key_len);
-    size_t name_len = dot ? (size_t)(dot - a->key) : a->key_len;
+    const char *dot = memchr(a->key.at, '.', a->key.len);
+    tt_word name = a->key;
+    name.len = dot ? (size_t)(dot - name.at) : name.len;
     uint32_t k = 0;
-    while (kinds[k].name && !is_text(a->key, name_len, kinds[k].name))
+    while (kinds[k].name && !tt_word_is(name, kinds[k].name))
         k++;
     if (!kinds[k].name)
         return bad_key(r, a);
-    tt_override o = {.kind = k, .at = spot(r, a->at)};
+    tt_override o = {.kind = k, .at = spot(r, a->whole.at)};
     uint64_t index = 0;
     const char *at = dot ? dot + 1 : NULL;
-    if (dot && (!digits(&at, a->value - 1, TT_MAX_LINKS, &index) ||
-                at != a->value - 1))
+    if (dot && (!digits(&at, a->value.at - 1, TT_MAX_LINKS, &index) ||
+                at != a->value.at - 1))
         return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, dot + 1),
                           "a number from 0 must follow the '.', as in `%s.0=`",
                           kinds[k].name);
@@ -361,10 +351,10 @@ static tutti_err read_kind(reader *r, const arg *a)
 
 static tutti_err read_arg(reader *r, const arg *a)
 {
-    bool is_order = a->key && is_text(a->key, a->key_len, "order");
-    bool is_latency = a->key && is_text(a->key, a->key_len, "latency");
-    bool is_forwards = a->key && is_text(a->key, a->key_len, "forwards");
-    bool is_special = a->key && !is_order && !is_latency && !is_forwards;
+    bool is_order = a->key.at && tt_word_is(a->key, "order");
+    bool is_latency = a->key.at && tt_word_is(a->key, "latency");
+    bool is_forwards = a->key.at && tt_word_is(a->key, "forwards");
+    bool is_special = a->key.at && !is_order && !is_latency && !is_forwards;
     if (is_special != r->is_special)
         return TUTTI_OK;
     if (is_order)
@@ -438,35 +428,35 @@ static tutti_err sort_overrides(const reader *r)
 
 /* ----------------------------------------------------------------- spec -- */
 
-/* The name that a spec begins with ends here. */
-static size_t name_length(const char *spec)
+/* What a spec begins with. */
+static tt_word name_of(const char *spec)
 {
-    return strcspn(spec, ":@");
+    return (tt_word){spec, strcspn(spec, ":@")};
 }
 
-static const tt_generator *find_generator(const char *name, size_t len)
+static const tt_generator *find_generator(tt_word name)
 {
     const tt_generator *g = tt_generators;
-    while (g->name && !is_text(name, len, g->name))
+    while (g->name && !tt_word_is(name, g->name))
         g++;
     return g->name ? g : NULL;
 }
 
-static const tt_machine *find_machine(const char *name, size_t len)
+static const tt_machine *find_machine(tt_word name)
 {
     const tt_machine *m = tt_machines;
-    while (m->name && !is_text(name, len, m->name))
+    while (m->name && !tt_word_is(name, m->name))
         m++;
     return m->name ? m : NULL;
 }
 
-static tutti_err no_such(const char *spec, size_t len, tutti_diag *diag)
+static tutti_err no_such(tt_word name, tutti_diag *diag)
 {
     size_t best = 4;
     const char *found = NULL;
     tutti_generator_info info;
     for (size_t i = 0; tt_generator_at(i, &info); i++) {
-        size_t d = tt_letters_apart(spec, len, info.name);
+        size_t d = tt_letters_apart(name.at, name.len, info.name);
         if (d < best) {
             best = d;
             found = info.name;
@@ -474,7 +464,7 @@ static tutti_err no_such(const char *spec, size_t len, tutti_diag *diag)
     }
     return tt_fail_at(diag, TUTTI_EINVAL, (tt_spot){0, 1},
                       "no generator or machine has the name `%s`%s%s%s",
-                      tt_quoted(spec, len).text,
+                      tt_quoted(name.at, name.len).text,
                       found ? "; did you mean `" : "", found ? found : "",
                       found ? "`?" : "");
 }
@@ -482,13 +472,13 @@ static tutti_err no_such(const char *spec, size_t len, tutti_diag *diag)
 /* A spec that begins with the name of a generator. */
 static tutti_err read_whole(reader *r, const char *spec)
 {
-    size_t len = name_length(spec);
+    tt_word name = name_of(spec);
     tt_genspec *s = r->out;
-    s->generator = find_generator(spec, len);
+    s->generator = find_generator(name);
     if (!s->generator)
-        return no_such(spec, len, r->diag);
+        return no_such(name, r->diag);
     r->spec = spec;
-    r->at = spec + len;
+    r->at = spec + name.len;
     r->end = spec + strlen(spec);
     if (*r->at != ':')
         return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, r->at),
@@ -508,8 +498,8 @@ tutti_err tt_genspec_read(const tt_mem *mem, const char *spec, tt_genspec *out,
 {
     *out = (tt_genspec){.arena = {.mem = mem}};
     reader r = {.diag = diag, .out = out};
-    size_t len = name_length(spec);
-    const tt_machine *m = find_machine(spec, len);
+    size_t len = name_of(spec).len;
+    const tt_machine *m = find_machine(name_of(spec));
     tutti_err err = read_whole(&r, m ? m->spec : spec);
     if (m && !err && spec[len] == ':')
         err = tt_fail_at(diag, TUTTI_EFORMAT, (tt_spot){0, (uint32_t)len + 1},
@@ -526,8 +516,8 @@ tutti_err tt_genspec_read(const tt_mem *mem, const char *spec, tt_genspec *out,
 
 bool tt_topology_is_generator(const char *spec)
 {
-    size_t len = name_length(spec);
-    return find_generator(spec, len) || find_machine(spec, len);
+    tt_word name = name_of(spec);
+    return find_generator(name) || find_machine(name);
 }
 
 bool tt_generator_at(size_t index, tutti_generator_info *out)

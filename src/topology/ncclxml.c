@@ -65,10 +65,6 @@ typedef enum tag {
     TAG_PCILINK
 } tag;
 
-static const char *const tag_names[] = {"",    "system", "cpu", "pci",
-                                        "gpu", "nic",    "net", "nvlink",
-                                        "c2c", "pcilink"};
-
 typedef struct busid {
     char text[MAX_BUSID];
 } busid;
@@ -406,8 +402,9 @@ static void begin_cpu(import *m, const attributes *a, level *l)
     *c = (cpu){l->node, get_hex(a, "host_hash"), cpu_rate(a)};
 }
 
-static void begin_pci(const attributes *a, level *l)
+static void begin_pci(import *m, const attributes *a, level *l)
 {
+    (void)m;
     get(a, "busid", l->id.text, sizeof(l->id.text));
     l->bps = pci_rate(a);
 }
@@ -444,8 +441,9 @@ static void begin_gpu(import *m, const attributes *a, level *l)
     link_device(m, l->node);
 }
 
-static void begin_nic(import *m, level *l)
+static void begin_nic(import *m, const attributes *a, level *l)
 {
+    (void)a;
     if (open_cpu(m) < 0) {
         refuse(m, TUTTI_EFORMAT, "a `nic` must be inside a `cpu`");
         return;
@@ -456,8 +454,9 @@ static void begin_nic(import *m, level *l)
     link_device(m, l->node);
 }
 
-static void begin_net(import *m, const attributes *a)
+static void begin_net(import *m, const attributes *a, level *l)
 {
+    (void)l;
     uint32_t inner = m->depth - 1;
     if (inner == 0 || m->levels[inner - 1].tag != TAG_NIC)
         return;
@@ -505,8 +504,9 @@ static void add_nvlink(import *m, const peer *p)
         *fresh = *p;
 }
 
-static void begin_nvlink(import *m, const attributes *a)
+static void begin_nvlink(import *m, const attributes *a, level *l)
 {
+    (void)l;
     const gpu *g = open_gpu(m);
     uint32_t count = get_count(a, "count", MAX_COUNT, 1);
     if (!g || count == 0 || !may_count(m, m->n_nvlinks++))
@@ -521,8 +521,9 @@ static void begin_nvlink(import *m, const attributes *a)
     add_nvlink(m, &p);
 }
 
-static void begin_c2c(import *m, const attributes *a)
+static void begin_c2c(import *m, const attributes *a, level *l)
 {
+    (void)l;
     const gpu *g = open_gpu(m);
     /* `bw` is in MB/s, of each of `count`. */
     uint64_t bps = get_milli(a, "bw", 100000000, 0) * 8000;
@@ -533,8 +534,9 @@ static void begin_c2c(import *m, const attributes *a)
     link(m, g->node, c->node, bps, bps, INSIDE_PS);
 }
 
-static void begin_pcilink(import *m, const attributes *a)
+static void begin_pcilink(import *m, const attributes *a, level *l)
 {
+    (void)l;
     uint32_t inner = m->depth - 1;
     if (inner == 0 || m->levels[inner - 1].tag != TAG_PCI)
         return;
@@ -549,8 +551,9 @@ static void begin_pcilink(import *m, const attributes *a)
     get(a, "target", p->target.text, sizeof(p->target.text));
 }
 
-static void begin_system(import *m, const attributes *a)
+static void begin_system(import *m, const attributes *a, level *l)
 {
+    (void)l;
     char version[16];
     get(a, "version", version, sizeof(version));
     if (m->depth != 1)
@@ -561,49 +564,23 @@ static void begin_system(import *m, const attributes *a)
                "read");
 }
 
+static const struct {
+    const char *name;
+    void (*begin)(import *m, const attributes *a, level *l);
+} tags[] = {
+    [TAG_OTHER] = {"", NULL},       [TAG_SYSTEM] = {"system", begin_system},
+    [TAG_CPU] = {"cpu", begin_cpu}, [TAG_PCI] = {"pci", begin_pci},
+    [TAG_GPU] = {"gpu", begin_gpu}, [TAG_NIC] = {"nic", begin_nic},
+    [TAG_NET] = {"net", begin_net}, [TAG_NVLINK] = {"nvlink", begin_nvlink},
+    [TAG_C2C] = {"c2c", begin_c2c}, [TAG_PCILINK] = {"pcilink", begin_pcilink},
+};
+
 static tag find_tag(const char *name)
 {
-    size_t n = sizeof(tag_names) / sizeof(tag_names[0]);
-    for (size_t i = 1; i < n; i++) {
-        if (strcmp(name, tag_names[i]) == 0)
-            return (tag)i;
-    }
-    return TAG_OTHER;
-}
-
-static void begin(import *m, tag kind, const attributes *a, level *l)
-{
-    switch (kind) {
-    case TAG_SYSTEM:
-        begin_system(m, a);
-        break;
-    case TAG_CPU:
-        begin_cpu(m, a, l);
-        break;
-    case TAG_PCI:
-        begin_pci(a, l);
-        break;
-    case TAG_GPU:
-        begin_gpu(m, a, l);
-        break;
-    case TAG_NIC:
-        begin_nic(m, l);
-        break;
-    case TAG_NET:
-        begin_net(m, a);
-        break;
-    case TAG_NVLINK:
-        begin_nvlink(m, a);
-        break;
-    case TAG_C2C:
-        begin_c2c(m, a);
-        break;
-    case TAG_PCILINK:
-        begin_pcilink(m, a);
-        break;
-    case TAG_OTHER:
-        break;
-    }
+    size_t i = sizeof(tags) / sizeof(tags[0]) - 1;
+    while (i > TAG_OTHER && strcmp(name, tags[i].name) != 0)
+        i--;
+    return (tag)i;
 }
 
 static void on_begin(void *ctx, const xmlChar *name, const xmlChar *prefix,
@@ -633,7 +610,8 @@ static void on_begin(void *ctx, const xmlChar *name, const xmlChar *prefix,
     level *l = &m->levels[m->depth++];
     *l = (level){.tag = kind, .node = TT_NONE};
     attributes a = {list_of, n_attributes};
-    begin(m, kind, &a, l);
+    if (tags[kind].begin)
+        tags[kind].begin(m, &a, l);
 }
 
 static void on_end(void *ctx, const xmlChar *name, const xmlChar *prefix,

@@ -26,16 +26,8 @@ static const tt_wire default_memory = {.up_bps = UINT64_C(80000000000),
                                        .down_bps = UINT64_C(80000000000),
                                        .latency_ps = 1000000};
 
-typedef struct word {
-    const char *at; /* len 0: where the line ends */
-    size_t len;
-} word;
-
 typedef struct reader {
-    const char *following, *end; /* lines not begun; NULL: there is none */
-    const char *line_start;
-    const char *next, *line_end; /* what is not read of the line, no comment */
-    uint32_t line;
+    tt_words words;
     tutti_diag *diag;
     tt_topo_builder *b;
     uint32_t *place; /* ranks listed by `rank=`, in order of declaration */
@@ -46,139 +38,58 @@ typedef struct reader {
 
 /* ---------------------------------------------------------------- words -- */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
 static tt_spot spot(const reader *r, const char *at)
 {
-    uint64_t column = (uint64_t)(at - r->line_start) + 1;
-    uint32_t most = UINT32_MAX;
-    return (tt_spot){r->line, column < most ? (uint32_t)column : most};
+    return tt_words_spot(&r->words, at);
 }
 
-/* The next word of the line; len 0: there is none. */
-static word next_word(reader *r)
+static tutti_err unexpected(const reader *r, tt_word w, const char *expected)
 {
-    const char *p = r->next;
-    while (p < r->line_end && is_blank(*p))
-        p++;
-    word w = {p, 0};
-    while (p < r->line_end && !is_blank(*p))
-        p++;
-    w.len = (size_t)(p - w.at);
-    r->next = p;
-    return w;
-}
-
-/* Makes the following line the one that is read. */
-static void begin_line(reader *r)
-{
-    const char *start = r->following;
-    const char *stop = memchr(start, '\n', (size_t)(r->end - start));
-    r->following = stop ? stop + 1 : NULL;
-    stop = stop ? stop : r->end;
-    const char *comment = memchr(start, '#', (size_t)(stop - start));
-    r->line_start = r->next = start;
-    r->line_end = comment ? comment : stop;
-    r->line += r->line < UINT32_MAX;
-}
-
-/* Goes to the first word of the next line that has one; len 0: the end. */
-static word next_line(reader *r)
-{
-    word w = {r->line_end, 0};
-    while (w.len == 0 && r->following) {
-        begin_line(r);
-        w = next_word(r);
-    }
-    return w;
-}
-
-static bool is_word(word w, const char *text)
-{
-    return w.len == strlen(text) && memcmp(w.at, text, w.len) == 0;
+    return tt_words_unexpected(&r->words, w, expected);
 }
 
 /* The word begins with "key="; *value is the rest. */
-static bool is_option(word w, const char *key, word *value)
+static bool is_option(tt_word w, const char *key, tt_word *value)
 {
     size_t n = strlen(key);
     if (w.len <= n || memcmp(w.at, key, n) != 0 || w.at[n] != '=')
         return false;
-    *value = (word){w.at + n + 1, w.len - n - 1};
+    *value = (tt_word){w.at + n + 1, w.len - n - 1};
     return true;
 }
 
-/* What ends at this place of the line. */
-static const char *end_of_what(const reader *r, const char *at)
-{
-    while (at < r->line_end && is_blank(*at))
-        at++;
-    if (at < r->line_end)
-        return "word";
-    return r->following ? "line" : "text";
-}
-
-static tutti_err unexpected(const reader *r, word w, const char *expected)
-{
-    if (w.len)
-        return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
-                          "expected %s, but here is `%s`", expected,
-                          tt_quoted(w.at, w.len).text);
-    return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
-                      "expected %s, but the %s ends here", expected,
-                      end_of_what(r, w.at));
-}
-
-static tutti_err twice(const reader *r, word w)
+static tutti_err twice(const reader *r, tt_word w)
 {
     return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
                       "`%s` says what has been said already",
                       tt_quoted(w.at, w.len).text);
 }
 
-static tutti_err end_line(reader *r)
-{
-    word rest = next_word(r);
-    return rest.len ? unexpected(r, rest, "the end of the line") : TUTTI_OK;
-}
-
 /* Decimal digits, the whole word, up to `most`. */
-static tutti_err read_number(const reader *r, word w, const char *what,
+static tutti_err read_number(const reader *r, tt_word w, const char *what,
                              uint32_t most, uint32_t *out)
 {
+    const tt_number n = {what, 0, most, TUTTI_ELIMIT};
     uint64_t value = 0;
-    for (size_t i = 0; i < w.len; i++) {
-        unsigned digit = (unsigned)(unsigned char)w.at[i] - '0';
-        if (digit > 9)
-            return unexpected(r, w, what);
-        value = value > most ? value : value * 10 + digit;
-    }
-    if (w.len == 0)
-        return unexpected(r, w, what);
-    if (value > most)
-        return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, w.at),
-                          "%s can be at most %u", what, most);
+    tutti_err err = tt_words_number(&r->words, w, &n, &value);
     *out = (uint32_t)value;
-    return TUTTI_OK;
+    return err;
 }
 
 /* The piece of a word before `separator`, taken off its front; the whole word
  * when there is none. */
-static word cut(word *w, char separator)
+static tt_word cut(tt_word *w, char separator)
 {
     const char *stop = w->len ? memchr(w->at, separator, w->len) : NULL;
-    word piece = {w->at, stop ? (size_t)(stop - w->at) : w->len};
+    tt_word piece = {w->at, stop ? (size_t)(stop - w->at) : w->len};
     size_t used = piece.len + (stop != NULL);
-    *w = (word){w->at + used, w->len - used};
+    *w = (tt_word){w->at + used, w->len - used};
     return piece;
 }
 
 /* -------------------------------------------------------------- amounts -- */
 
-static tutti_err bad_amount(const reader *r, word w, bool is_latency,
+static tutti_err bad_amount(const reader *r, tt_word w, bool is_latency,
                             const tt_amount *a)
 {
     tutti_err err = a->error ? a->err : TUTTI_EFORMAT;
@@ -190,7 +101,7 @@ static tutti_err bad_amount(const reader *r, word w, bool is_latency,
 }
 
 /* The amount at the front of w, which is taken off it. */
-static tutti_err take_amount(const reader *r, word *w, bool is_latency,
+static tutti_err take_amount(const reader *r, tt_word *w, bool is_latency,
                              uint64_t *out)
 {
     if (w->len == 0)
@@ -202,12 +113,12 @@ static tutti_err take_amount(const reader *r, word *w, bool is_latency,
     if (a.error || a.is_latency != is_latency)
         return bad_amount(r, *w, is_latency, &a);
     *out = a.value;
-    *w = (word){w->at + a.len, w->len - a.len};
+    *w = (tt_word){w->at + a.len, w->len - a.len};
     return TUTTI_OK;
 }
 
 /* RATE or RATE/RATE at the front of w. */
-static tutti_err take_rates(const reader *r, word *w, tt_wire *out,
+static tutti_err take_rates(const reader *r, tt_word *w, tt_wire *out,
                             bool *has_down)
 {
     tutti_err err = take_amount(r, w, false, &out->up_bps);
@@ -215,14 +126,14 @@ static tutti_err take_rates(const reader *r, word *w, tt_wire *out,
     if (!err)
         out->down_bps = out->up_bps;
     if (*has_down) {
-        *w = (word){w->at + 1, w->len - 1};
+        *w = (tt_word){w->at + 1, w->len - 1};
         err = take_amount(r, w, false, &out->down_bps);
     }
     return err;
 }
 
 /* What is left of a word after all that it may be. */
-static tutti_err end_word(const reader *r, word rest)
+static tutti_err end_word(const reader *r, tt_word rest)
 {
     return rest.len ? unexpected(r, rest, "the end of the word") : TUTTI_OK;
 }
@@ -230,7 +141,7 @@ static tutti_err end_word(const reader *r, word rest)
 /* ------------------------------------------------------ switches, hosts -- */
 
 /* The word as a name, in a buffer of TT_MAX_NAME + 1. */
-static tutti_err copy_name(const reader *r, word w, char *name)
+static tutti_err copy_name(const reader *r, tt_word w, char *name)
 {
     if (!tt_name_is_good(w.at, w.len))
         return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, w.at),
@@ -244,11 +155,11 @@ static tutti_err copy_name(const reader *r, word w, char *name)
 
 static tutti_err read_switches(reader *r)
 {
-    word w = next_word(r);
+    tt_word w = tt_words_next(&r->words);
     if (w.len == 0)
         return unexpected(r, w, "the name of a switch");
     tutti_err err = TUTTI_OK;
-    for (; w.len && !err; w = next_word(r)) {
+    for (; w.len && !err; w = tt_words_next(&r->words)) {
         char name[TT_MAX_NAME + 1];
         err = copy_name(r, w, name);
         if (err)
@@ -281,14 +192,14 @@ static tutti_err add_place(reader *r, uint32_t rank)
     return TUTTI_OK;
 }
 
-static tutti_err read_rank_list(reader *r, hosts *h, word list)
+static tutti_err read_rank_list(reader *r, hosts *h, tt_word list)
 {
     h->list_at = spot(r, list.at);
     tutti_err err = TUTTI_OK;
     for (bool more = true; more && !err;) {
         uint32_t rank = 0;
         const char *end = list.at + list.len;
-        word one = cut(&list, ',');
+        tt_word one = cut(&list, ',');
         more = one.at + one.len < end;
         err = read_number(r, one, "the number of a rank", TT_MAX_RANKS - 1,
                           &rank);
@@ -299,18 +210,18 @@ static tutti_err read_rank_list(reader *r, hosts *h, word list)
     return err;
 }
 
-static tutti_err read_memory(const reader *r, hosts *h, word value)
+static tutti_err read_memory(const reader *r, hosts *h, tt_word value)
 {
     bool has_down;
     tutti_err err = take_rates(r, &value, &h->memory, &has_down);
     if (!err && value.len && value.at[0] == ',') {
-        value = (word){value.at + 1, value.len - 1};
+        value = (tt_word){value.at + 1, value.len - 1};
         err = take_amount(r, &value, true, &h->memory.latency_ps);
     }
     return err ? err : end_word(r, value);
 }
 
-static tutti_err read_ranks_each(const reader *r, hosts *h, word value)
+static tutti_err read_ranks_each(const reader *r, hosts *h, tt_word value)
 {
     tutti_err err = read_number(r, value, "the number of ranks", TT_MAX_RANKS,
                                 &h->ranks_each);
@@ -320,9 +231,9 @@ static tutti_err read_ranks_each(const reader *r, hosts *h, word value)
     return err;
 }
 
-static tutti_err read_host_option(reader *r, hosts *h, word w)
+static tutti_err read_host_option(reader *r, hosts *h, tt_word w)
 {
-    word value;
+    tt_word value;
     bool *said = NULL;
     tutti_err err = TUTTI_OK;
     if (is_option(w, "ranks", &value)) {
@@ -336,8 +247,8 @@ static tutti_err read_host_option(reader *r, hosts *h, word w)
         err = read_memory(r, h, value);
     } else if (is_option(w, "forwards", &value)) {
         said = &h->has_forwards;
-        h->is_end = is_word(value, "no");
-        if (!h->is_end && !is_word(value, "yes"))
+        h->is_end = tt_word_is(value, "no");
+        if (!h->is_end && !tt_word_is(value, "yes"))
             return unexpected(r, value, "`yes` or `no`");
     } else {
         return unexpected(r, w, "`ranks=`, `rank=`, `memory=` or `forwards=`");
@@ -367,21 +278,21 @@ static tutti_err share_ranks(const reader *r, hosts *h)
     return TUTTI_OK;
 }
 
-static bool is_assignment(word w)
+static bool is_assignment(tt_word w)
 {
     return w.len && memchr(w.at, '=', w.len);
 }
 
 static tutti_err read_host_line(reader *r, hosts *h)
 {
-    h->names = r->next;
-    word w = next_word(r);
-    for (; w.len && !is_assignment(w); w = next_word(r))
+    h->names = r->words.next;
+    tt_word w = tt_words_next(&r->words);
+    for (; w.len && !is_assignment(w); w = tt_words_next(&r->words))
         h->n_names++;
     if (h->n_names == 0)
         return unexpected(r, w, "the name of a host");
     tutti_err err = TUTTI_OK;
-    for (; w.len && !err; w = next_word(r))
+    for (; w.len && !err; w = tt_words_next(&r->words))
         err = is_assignment(w) ? read_host_option(r, h, w)
                                : unexpected(r, w,
                                             "an option, as names come "
@@ -393,11 +304,11 @@ static tutti_err read_hosts(reader *r)
 {
     hosts h = {.ranks_each = 1, .memory = default_memory};
     tutti_err err = read_host_line(r, &h);
-    r->next = h.names;
+    r->words.next = h.names;
     tt_spot *first = h.has_list ? &r->with_rank : &r->without_rank;
     for (size_t i = 0; i < h.n_names && !err; i++) {
         char name[TT_MAX_NAME + 1];
-        word w = next_word(r);
+        tt_word w = tt_words_next(&r->words);
         err = copy_name(r, w, name);
         if (err)
             break;
@@ -409,14 +320,14 @@ static tutti_err read_hosts(reader *r)
         err = tt_topo_error(r->b, r->diag);
     }
     if (!err)
-        r->next = r->line_end;
+        r->words.next = r->words.line_end;
     return err;
 }
 
 /* ---------------------------------------------------------------- links -- */
 
 typedef struct link_line {
-    word names[2];
+    tt_word names[2];
     uint32_t nodes[2];
     tt_wire wire;
     char devs[2][TT_MAX_DEV + 1];
@@ -425,7 +336,7 @@ typedef struct link_line {
 
 static tutti_err read_end(reader *r, link_line *l, int i)
 {
-    word w = next_word(r);
+    tt_word w = tt_words_next(&r->words);
     l->names[i] = w;
     if (w.len == 0)
         return unexpected(r, w, "the names of two nodes");
@@ -441,9 +352,9 @@ static tutti_err read_end(reader *r, link_line *l, int i)
 }
 
 /* The interface's name at the front of the value, perhaps none. */
-static tutti_err take_dev(const reader *r, word *value, char *out)
+static tutti_err take_dev(const reader *r, tt_word *value, char *out)
 {
-    word one = cut(value, '/');
+    tt_word one = cut(value, '/');
     if (one.len && !tt_dev_is_good(one.at, one.len))
         return tt_fail_at(r->diag, TUTTI_EFORMAT, spot(r, one.at),
                           "`%s` is not the name of an interface",
@@ -455,9 +366,9 @@ static tutti_err take_dev(const reader *r, word *value, char *out)
 
 /* `dev=eth0`: at the first node that is no switch. `dev=eth0/eth1`: at both;
  * `dev=/eth1`: at the second. */
-static tutti_err read_dev(const reader *r, link_line *l, word value)
+static tutti_err read_dev(const reader *r, link_line *l, tt_word value)
 {
-    word whole = value;
+    tt_word whole = value;
     bool is_pair = value.len && memchr(value.at, '/', value.len);
     bool is_switch[2];
     for (int i = 0; i < 2; i++)
@@ -481,12 +392,12 @@ static tutti_err read_dev(const reader *r, link_line *l, word value)
     return TUTTI_OK;
 }
 
-static tutti_err read_link_option(const reader *r, link_line *l, word w)
+static tutti_err read_link_option(const reader *r, link_line *l, tt_word w)
 {
-    word value = w;
+    tt_word value = w;
     bool *said = &l->has_latency;
     tutti_err err = TUTTI_OK;
-    if (is_word(w, "oneway")) {
+    if (tt_word_is(w, "oneway")) {
         said = &l->is_one_way;
     } else if (is_option(w, "dev", &value)) {
         said = &l->has_dev;
@@ -504,7 +415,8 @@ static tutti_err read_link_option(const reader *r, link_line *l, word w)
     return err;
 }
 
-static tutti_err check_one_way(const reader *r, const link_line *l, word rate)
+static tutti_err check_one_way(const reader *r, const link_line *l,
+                               tt_word rate)
 {
     if (l->is_one_way && l->has_down)
         return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, rate.at),
@@ -523,16 +435,16 @@ static tutti_err read_link_line(reader *r, link_line *l)
         err = read_end(r, l, 1);
     if (err)
         return err;
-    word rate = next_word(r), rest = rate;
+    tt_word rate = tt_words_next(&r->words), rest = rate;
     err = take_rates(r, &rest, &l->wire, &l->has_down);
     if (!err)
         err = end_word(r, rest);
-    for (word w; !err && (w = next_word(r)).len;)
+    for (tt_word w; !err && (w = tt_words_next(&r->words)).len;)
         err = read_link_option(r, l, w);
     return err ? err : check_one_way(r, l, rate);
 }
 
-static tutti_err read_link(reader *r, word keyword)
+static tutti_err read_link(reader *r, tt_word keyword)
 {
     link_line l = {.is_one_way = false};
     tutti_err err = read_link_line(r, &l);
@@ -549,7 +461,7 @@ static tutti_err read_link(reader *r, word keyword)
 
 /* ----------------------------------------------------------------- grid -- */
 
-static tutti_err read_sizes(const reader *r, word sizes, tt_grid *g)
+static tutti_err read_sizes(const reader *r, tt_word sizes, tt_grid *g)
 {
     const char *start = sizes.at, *end = sizes.at + sizes.len;
     tutti_err err = sizes.len ? TUTTI_OK : unexpected(r, sizes, "a size: 8x8");
@@ -558,7 +470,7 @@ static tutti_err read_sizes(const reader *r, word sizes, tt_grid *g)
             return tt_fail_at(r->diag, TUTTI_ELIMIT, spot(r, start),
                               "a grid can have at most %u dimensions",
                               TT_MAX_DIMS);
-        word one = cut(&sizes, 'x');
+        tt_word one = cut(&sizes, 'x');
         more = one.at + one.len < end;
         err = read_number(r, one, "the size of a grid", TT_MAX_RANKS,
                           &g->dims[g->n_dims++]);
@@ -566,31 +478,31 @@ static tutti_err read_sizes(const reader *r, word sizes, tt_grid *g)
     return err;
 }
 
-static tutti_err read_grid(reader *r, word keyword)
+static tutti_err read_grid(reader *r, tt_word keyword)
 {
     tt_grid g = {0};
     if (r->has_grid)
         return twice(r, keyword);
-    word sizes = next_word(r);
+    tt_word sizes = tt_words_next(&r->words);
     tutti_err err = read_sizes(r, sizes, &g);
     if (err)
         return err;
-    word kind = next_word(r);
-    g.wraps = is_word(kind, "torus");
-    if (!g.wraps && !is_word(kind, "mesh"))
+    tt_word kind = tt_words_next(&r->words);
+    g.wraps = tt_word_is(kind, "torus");
+    if (!g.wraps && !tt_word_is(kind, "mesh"))
         return unexpected(r, kind, "`torus` or `mesh`");
     r->has_grid = true;
     tt_topo_at(r->b, spot(r, sizes.at));
     tt_topo_grid(r->b, &g);
-    return end_line(r);
+    return tt_words_end_line(&r->words);
 }
 
-static tutti_err read_sockets(reader *r, word keyword)
+static tutti_err read_sockets(reader *r, tt_word keyword)
 {
     uint32_t n;
     if (r->has_sockets)
         return twice(r, keyword);
-    word number = next_word(r);
+    tt_word number = tt_words_next(&r->words);
     tutti_err err = read_number(r, number, "the number of sockets",
                                 TT_MAX_SOCKETS, &n);
     if (err)
@@ -599,36 +511,36 @@ static tutti_err read_sockets(reader *r, word keyword)
         return unexpected(r, number, "how many sockets fill a link, 1 to 16");
     r->has_sockets = true;
     tt_topo_sockets(r->b, n);
-    return end_line(r);
+    return tt_words_end_line(&r->words);
 }
 
 /* ----------------------------------------------------------------- file -- */
 
 static tutti_err read_header(reader *r)
 {
-    word name = next_line(r);
-    if (!is_word(name, "tutti-topology"))
+    tt_word name = tt_words_line(&r->words);
+    if (!tt_word_is(name, "tutti-topology"))
         return unexpected(r, name, "`tutti-topology 1`");
-    word version = next_word(r);
-    if (!is_word(version, "1"))
+    tt_word version = tt_words_next(&r->words);
+    if (!tt_word_is(version, "1"))
         return unexpected(r, version,
                           "version 1, the only one that can be read");
-    return end_line(r);
+    return tt_words_end_line(&r->words);
 }
 
 static tutti_err read_lines(reader *r)
 {
     tutti_err err = TUTTI_OK;
-    for (word w; !err && (w = next_line(r)).len;) {
-        if (is_word(w, "switch"))
+    for (tt_word w; !err && (w = tt_words_line(&r->words)).len;) {
+        if (tt_word_is(w, "switch"))
             err = read_switches(r);
-        else if (is_word(w, "host"))
+        else if (tt_word_is(w, "host"))
             err = read_hosts(r);
-        else if (is_word(w, "link"))
+        else if (tt_word_is(w, "link"))
             err = read_link(r, w);
-        else if (is_word(w, "grid"))
+        else if (tt_word_is(w, "grid"))
             err = read_grid(r, w);
-        else if (is_word(w, "sockets"))
+        else if (tt_word_is(w, "sockets"))
             err = read_sockets(r, w);
         else
             err = unexpected(r, w,
@@ -655,8 +567,7 @@ tutti_err tt_topology_parse(const tt_mem *mem, const char *text, size_t len,
 {
     if (!text)
         text = "";
-    reader r = {.following = text, .end = text + len, .diag = diag, .line = 0};
-    r.line_start = r.next = r.line_end = text;
+    reader r = {.words = tt_words_of(text, len, diag), .diag = diag};
     tutti_err err = tt_topo_builder_create(mem, &r.b, diag);
     if (err)
         return err;
@@ -670,7 +581,7 @@ tutti_err tt_topology_parse(const tt_mem *mem, const char *text, size_t len,
         tt_topo_builder_free(r.b);
         return err;
     }
-    tt_topo_at(r.b, spot(&r, r.line_end));
+    tt_topo_at(r.b, spot(&r, r.words.line_end));
     return tt_topo_seal(r.b, out, diag);
 }
 
@@ -678,7 +589,7 @@ tutti_err tt_topology_parse(const tt_mem *mem, const char *text, size_t len,
 
 static bool is_space(char c)
 {
-    return is_blank(c) || c == '\n' || c == '\f' || c == '\v';
+    return c && strchr(" \t\r\n\f\v", c);
 }
 
 static tutti_err generate(const tt_mem *mem, const char *text, size_t len,

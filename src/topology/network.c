@@ -37,6 +37,7 @@ typedef struct cables {
 struct tt_topo_builder {
     const tt_mem *mem;
     tt_arena arena; /* names; the topology takes it over */
+    tt_arena work;  /* all lists */
     tutti_err err;
     tutti_diag diag;
     tt_spot at;
@@ -58,38 +59,17 @@ struct tt_topo_builder {
 
 /* --------------------------------------------------------------- errors -- */
 
-static tutti_err fail_at(tutti_diag *diag, tutti_err err, tt_spot spot,
-                         const char *fmt, va_list args)
-{
-    char sentence[440];
-    vsnprintf(sentence, sizeof(sentence), fmt, args);
-    tt_fail(diag, err, "%s", sentence);
-    if (diag && spot.column) {
-        diag->line = spot.line ? spot.line : 1;
-        diag->column = spot.column;
-    }
-    return err;
-}
-
-tutti_err tt_fail_at(tutti_diag *diag, tutti_err err, tt_spot spot,
-                     const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fail_at(diag, err, spot, fmt, args);
-    va_end(args);
-    return err;
-}
-
 void tt_topo_refuse(tt_topo_builder *b, tutti_err err, tt_spot spot,
                     const char *fmt, ...)
 {
+    char sentence[440];
+    va_list args;
     if (b->err)
         return;
-    va_list args;
     va_start(args, fmt);
-    b->err = fail_at(&b->diag, err, spot, fmt, args);
+    vsnprintf(sentence, sizeof(sentence), fmt, args);
     va_end(args);
+    b->err = tt_fail_at(&b->diag, err, spot, "%s", sentence);
 }
 
 static void no_memory(tt_topo_builder *b)
@@ -104,17 +84,6 @@ tutti_err tt_topo_error(const tt_topo_builder *b, tutti_diag *diag)
     if (b->err && diag)
         *diag = b->diag;
     return b->err;
-}
-
-tt_quote tt_quoted(const char *at, size_t len)
-{
-    tt_quote q = {""};
-    size_t most = sizeof(q.text) - 4;
-    size_t n = len < most ? len : most;
-    for (size_t i = 0; i < n; i++)
-        q.text[i] = at[i] >= ' ' && at[i] <= '~' ? at[i] : '?';
-    strcpy(q.text + n, n < len ? "..." : "");
-    return q;
 }
 
 /* ---------------------------------------------------------------- names -- */
@@ -164,10 +133,9 @@ static tutti_err grow_table(tt_topo_builder *b)
     if ((size_t)b->n_nodes * 2 < b->n_table)
         return TUTTI_OK;
     size_t n = b->n_table ? b->n_table * 4 : 64;
-    uint32_t *table = tt_new(b->mem, n, sizeof(*table));
+    uint32_t *table = tt_arena_new(&b->work, n, sizeof(*table));
     if (!table)
         return TUTTI_ENOMEM;
-    tt_free(b->mem, b->table, b->n_table, sizeof(*b->table));
     b->table = table;
     b->n_table = n;
     for (uint32_t v = 0; v < b->n_nodes; v++) {
@@ -228,7 +196,7 @@ tutti_err tt_topo_builder_create(const tt_mem *mem, tt_topo_builder **out,
     if (!b)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for a network");
     b->mem = mem;
-    b->arena.mem = mem;
+    b->arena.mem = b->work.mem = mem;
     b->forwards = true;
     *out = b;
     return TUTTI_OK;
@@ -239,12 +207,7 @@ void tt_topo_builder_free(tt_topo_builder *b)
     if (!b)
         return;
     tt_arena_free(&b->arena);
-    tt_free(b->mem, b->nodes, b->cap_nodes, sizeof(*b->nodes));
-    tt_free(b->mem, b->spots, b->cap_spots, sizeof(*b->spots));
-    tt_free(b->mem, b->memory.list, b->memory.cap, sizeof(cable));
-    tt_free(b->mem, b->wires.list, b->wires.cap, sizeof(cable));
-    tt_free(b->mem, b->table, b->n_table, sizeof(*b->table));
-    tt_free(b->mem, b->place, b->n_place, sizeof(*b->place));
+    tt_arena_free(&b->work);
     tt_free(b->mem, b, 1, sizeof(*b));
 }
 
@@ -304,11 +267,11 @@ static uint32_t add_node(tt_topo_builder *b, const char *name,
         return TT_NONE;
     size_t need = (size_t)b->n_nodes + 1;
     const char *copy = keep(b, name);
-    if (!copy || grow_table(b) ||
-        tt_grow(b->mem, (void **)(void *)&b->nodes, &b->cap_nodes, need,
-                sizeof(*b->nodes)) ||
-        tt_grow(b->mem, (void **)(void *)&b->spots, &b->cap_spots, need,
-                sizeof(*b->spots))) {
+    b->nodes = tt_arena_grow(&b->work, b->nodes, &b->cap_nodes, need,
+                             sizeof(*b->nodes));
+    b->spots = tt_arena_grow(&b->work, b->spots, &b->cap_spots, need,
+                             sizeof(*b->spots));
+    if (!copy || b->work.err || grow_table(b)) {
         no_memory(b);
         return TT_NONE;
     }
@@ -364,8 +327,9 @@ static void add_cable(tt_topo_builder *b, cables *to, const cable *c)
                        TT_MAX_LINKS);
         return;
     }
-    if (tt_grow(b->mem, (void **)(void *)&to->list, &to->cap, (size_t)to->n + 1,
-                sizeof(*to->list))) {
+    to->list = tt_arena_grow(&b->work, to->list, &to->cap, (size_t)to->n + 1,
+                             sizeof(*to->list));
+    if (b->work.err) {
         no_memory(b);
         return;
     }
@@ -467,8 +431,7 @@ void tt_topo_place(tt_topo_builder *b, const uint32_t *place, uint32_t n)
 {
     if (b->err)
         return;
-    tt_free(b->mem, b->place, b->n_place, sizeof(*b->place));
-    b->place = tt_new(b->mem, n, sizeof(*b->place));
+    b->place = tt_arena_new(&b->work, n, sizeof(*b->place));
     b->n_place = b->place ? n : 0;
     if (b->place)
         memcpy(b->place, place, n * sizeof(*place));
@@ -607,9 +570,9 @@ static void flood(const draft *d, uint32_t from, bool is_out, uint8_t *seen,
 
 static void check_paths(tt_topo_builder *b, const draft *d)
 {
-    uint32_t *queue = tt_new(b->mem, b->n_nodes, sizeof(*queue));
-    uint8_t *seen = tt_new(b->mem, b->n_nodes, 1);
-    if (!queue || !seen)
+    uint32_t *queue = tt_arena_new(&b->work, b->n_nodes, sizeof(*queue));
+    uint8_t *seen = tt_arena_new(&b->work, b->n_nodes, 1);
+    if (b->work.err)
         no_memory(b);
     uint32_t first = d->rank_node[0];
     for (int is_out = 1; is_out >= 0 && !b->err; is_out--) {
@@ -626,8 +589,6 @@ static void check_paths(tt_topo_builder *b, const draft *d)
                            other);
         }
     }
-    tt_free(b->mem, queue, b->n_nodes, sizeof(*queue));
-    tt_free(b->mem, seen, b->n_nodes, 1);
 }
 
 /* ---------------------------------------------------------------- grids -- */

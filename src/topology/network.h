@@ -4,26 +4,8 @@
 #ifndef TT_TOPOLOGY_NETWORK_H
 #define TT_TOPOLOGY_NETWORK_H
 
+#include "base/words.h"
 #include "topology/topology.h"
-
-/* --------------------------------------------------------------- places -- */
-
-/* Where in a text: line and column from 1. line 0, column > 0: in a generator
- * spec, which has one line. Both 0: nowhere. */
-typedef struct tt_spot {
-    uint32_t line, column;
-} tt_spot;
-
-/* tt_fail() with the place, in the diag and at the head of the sentence. */
-tutti_err tt_fail_at(tutti_diag *diag, tutti_err err, tt_spot spot,
-                     const char *fmt, ...) TT_PRINTF(4, 5);
-
-/* A piece of somebody's text, shortened and with what cannot be printed as
- * '?', for an error message. */
-typedef struct tt_quote {
-    char text[44];
-} tt_quote;
-tt_quote tt_quoted(const char *at, size_t len);
 
 /* -------------------------------------------------------------- builder -- */
 

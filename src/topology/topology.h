@@ -53,7 +53,8 @@ typedef struct tt_link {
 
 /* The nodes 0 .. product of dims - 1 are a grid, row by row (the last
  * coordinate runs fastest), neighbours joined; wraps: also around. n_dims 0:
- * not a grid. Routes are dimension ordered on grids. */
+ * not a grid. All are hosts of one rank, and there are no others. Routes are
+ * dimension ordered on grids. */
 typedef struct tt_grid {
     uint32_t n_dims;
     uint32_t dims[TT_MAX_DIMS];

@@ -43,7 +43,6 @@ typedef struct node {
 typedef struct work {
     const tt_part *part;
     const tt_layout *lay;
-    const tt_mem *mem;
     tt_cut cut;
     tt_arena arena; /* temporary */
     tt_bound *b;
@@ -122,10 +121,8 @@ static size_t find_chunk(const tt_part *part, uint32_t chunk)
 static tutti_err place(work *w)
 {
     const tt_part *part = w->part;
-    if (part->n_chunks == 0)
-        return TUTTI_OK;
     w->info = tt_arena_new(&w->arena, part->n_chunks, sizeof(*w->info));
-    if (!w->info)
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     for (uint64_t i = 0; i < part->n_xfers; i++) {
         const tt_transfer *t = &part->xfers[i].t;
@@ -227,8 +224,6 @@ static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
 static tutti_err make_lanes(work *w)
 {
     const tt_part *part = w->part;
-    if (part->n_xfers == 0)
-        return TUTTI_OK;
     size_t n = 2 * key_of(w, part->n_ranks, 0);
     uint32_t *open = tt_arena_new(&w->arena, n, sizeof(*open));
     uint32_t *wires = tt_arena_new(&w->arena, n, sizeof(*wires));
@@ -270,27 +265,24 @@ static void make_groups(work *w)
 
 /* ---------------------------------------------------------------- edges -- */
 
-static tutti_err add_edge(work *w, edges *e, uint32_t from, uint32_t to)
+static void add_edge(work *w, edges *e, uint32_t from, uint32_t to)
 {
     if (e->n > 0 && e->list[e->n - 1].from == from &&
         e->list[e->n - 1].to == to)
-        return TUTTI_OK;
-    tutti_err err = tt_grow(w->mem, (void **)&e->list, &e->cap, e->n + 1,
+        return;
+    e->list = tt_arena_grow(&w->arena, e->list, &e->cap, e->n + 1,
                             sizeof(edge));
-    if (!err)
+    if (!w->arena.err)
         e->list[e->n++] = (edge){from, to};
-    return err;
 }
 
-static tutti_err walk_send(work *w, uint32_t l, tt_span *spans,
-                           uint32_t *n_spans)
+static void walk_send(work *w, uint32_t l, tt_span *spans, uint32_t *n_spans)
 {
     tt_lane *lane = &w->sends[l];
-    tutti_err err = TUTTI_OK;
     lane->span = *n_spans;
     lane->is_origin = true;
     lane->is_contiguous = true;
-    for (uint32_t i = 0; i < lane->n_chunks && !err; i++) {
+    for (uint32_t i = 0; i < lane->n_chunks; i++) {
         chunk_info *info = &w->info[lane->chunk + i];
         spans[*n_spans] = value_now(info);
         const tt_span *now = &spans[*n_spans];
@@ -301,36 +293,31 @@ static tutti_err walk_send(work *w, uint32_t l, tt_span *spans,
         ++*n_spans;
         if (info->last_group != TT_NONE) {
             lane->is_origin = false;
-            err = add_edge(w, &w->group_to_send, info->last_group, l);
+            add_edge(w, &w->group_to_send, info->last_group, l);
         }
-        if (!err)
-            err = tt_grow(w->mem, (void **)&w->nodes, &w->cap_nodes,
-                          w->n_nodes + 1, sizeof(node));
-        if (!err) {
-            w->nodes[w->n_nodes] = (node){l, info->pending};
-            info->pending = (uint32_t)w->n_nodes++;
-        }
+        w->nodes = tt_arena_grow(&w->arena, w->nodes, &w->cap_nodes,
+                                 w->n_nodes + 1, sizeof(node));
+        if (w->arena.err)
+            return;
+        w->nodes[w->n_nodes] = (node){l, info->pending};
+        info->pending = (uint32_t)w->n_nodes++;
     }
-    return err;
 }
 
 /* Group g may write chunk `info` once what was sent from there has left. */
-static tutti_err walk_write(work *w, uint32_t g, chunk_info *info,
-                            const tt_span *spans)
+static void walk_write(work *w, uint32_t g, chunk_info *info,
+                       const tt_span *spans)
 {
-    tutti_err err = TUTTI_OK;
     size_t at = (size_t)(info - w->info);
     if (info->last_group != TT_NONE)
-        err = add_edge(w, &w->group_to_group, info->last_group, g);
-    uint32_t p = info->pending;
-    for (; p != TT_NONE && !err; p = w->nodes[p].next) {
+        add_edge(w, &w->group_to_group, info->last_group, g);
+    for (uint32_t p = info->pending; p != TT_NONE; p = w->nodes[p].next) {
         const tt_lane *lane = &w->sends[w->nodes[p].lane];
         const tt_span *source = &spans[lane->span + (at - lane->chunk)];
         if (same_memory(w, source, &info->home))
-            err = add_edge(w, &w->send_to_group, w->nodes[p].lane, g);
+            add_edge(w, &w->send_to_group, w->nodes[p].lane, g);
     }
     info->pending = TT_NONE;
-    return err;
 }
 
 /* Whether the reduction of (chunk, step) makes the value whole. */
@@ -355,15 +342,14 @@ static bool completes(const tt_part *part, uint32_t chunk, uint32_t step)
     return false;
 }
 
-static tutti_err walk_group(work *w, uint32_t g, const tt_span *spans)
+static void walk_group(work *w, uint32_t g, const tt_span *spans)
 {
     tt_bound *b = w->b;
     tt_group *group = &w->groups[g];
     const tt_lane *first = &w->recvs[group->lanes];
     uint32_t chunk = first->chunk, reach = chunk + 1;
-    tutti_err err = TUTTI_OK;
     group->pieces = b->n_pieces;
-    for (; chunk < reach && !err; chunk++) {
+    for (; chunk < reach; chunk++) {
         chunk_info *info = &w->info[chunk];
         tt_piece *piece = &b->pieces[b->n_pieces++];
         *piece = (tt_piece){
@@ -376,27 +362,25 @@ static tutti_err walk_group(work *w, uint32_t g, const tt_span *spans)
             uint32_t end = first[l].chunk + first[l].n_chunks;
             reach = end > reach ? end : reach;
         }
-        err = walk_write(w, g, info, spans);
+        walk_write(w, g, info, spans);
         info->last_group = g;
     }
     group->n_pieces = b->n_pieces - group->pieces;
-    return err;
 }
 
 static tutti_err walk(work *w)
 {
     uint32_t s = 0, g = 0, n_spans = 0;
-    tutti_err err = TUTTI_OK;
-    while (!err && (s < w->n_sends || g < w->n_groups)) {
+    while (!w->arena.err && (s < w->n_sends || g < w->n_groups)) {
         uint32_t step_s = s < w->n_sends ? w->sends[s].step : TT_NONE;
         uint32_t step_g = g < w->n_groups ? w->recvs[w->groups[g].lanes].step
                                           : TT_NONE;
         if (s < w->n_sends && step_s <= step_g)
-            err = walk_send(w, s++, w->b->spans, &n_spans);
+            walk_send(w, s++, w->b->spans, &n_spans);
         else
-            err = walk_group(w, g++, w->b->spans);
+            walk_group(w, g++, w->b->spans);
     }
-    return err;
+    return w->arena.err;
 }
 
 /* ----------------------------------------------------------------- pack -- */
@@ -506,10 +490,8 @@ static tutti_err make_partners(work *w)
     const size_t n = key_of(w, w->part->n_ranks, 0);
     uint32_t *out = tt_arena_new(&w->arena, n + 1, sizeof(*out));
     uint32_t *in = tt_arena_new(&w->arena, n + 1, sizeof(*in));
-    uint32_t *where = w->n_sends
-                          ? tt_arena_new(&w->arena, w->n_sends, sizeof(*where))
-                          : out;
-    if (!out || !in || !where)
+    uint32_t *where = tt_arena_new(&w->arena, w->n_sends, sizeof(*where));
+    if (w->arena.err)
         return TUTTI_ENOMEM;
     for (uint32_t l = 0; l < w->n_sends; l++)
         out[lane_key(w, &w->sends[l])]++;
@@ -517,10 +499,8 @@ static tutti_err make_partners(work *w)
         in[lane_key(w, &w->recvs[l])]++;
     for (size_t k = 0; k < n; k++)
         b->n_partners += out[k] > 0 || in[k] > 0;
-    if (b->n_partners == 0)
-        return TUTTI_OK;
     b->partners = tt_arena_new(&b->arena, b->n_partners, sizeof(tt_partner));
-    if (!b->partners)
+    if (b->arena.err)
         return TUTTI_ENOMEM;
     uint32_t p = 0, sends = 0;
     for (size_t k = 0; k < n; k++) {
@@ -615,10 +595,8 @@ static tutti_err make_copies(work *w)
     const tt_part *part = w->part;
     for (size_t i = 0; i < part->n_chunks; i++)
         b->n_copies += w->info[i].is_copied && w->info[i].n_elems > 0;
-    if (b->n_copies == 0)
-        return TUTTI_OK;
     b->copies = tt_arena_new(&b->arena, b->n_copies, sizeof(tt_local_copy));
-    if (!b->copies)
+    if (b->arena.err)
         return TUTTI_ENOMEM;
     b->n_copies = 0;
     for (size_t i = 0; i < part->n_chunks; i++)
@@ -672,9 +650,7 @@ static tutti_err allocate(work *w)
         n_pieces += w->recvs[l].n_chunks;
     b->spans = tt_arena_new(&b->arena, n_spans, sizeof(tt_span));
     b->pieces = tt_arena_new(&b->arena, n_pieces, sizeof(tt_piece));
-    if (b->arena.err)
-        return TUTTI_ENOMEM;
-    return TUTTI_OK;
+    return b->arena.err;
 }
 
 static tutti_err pack(work *w)
@@ -695,18 +671,12 @@ static tutti_err pack(work *w)
     w->group_lanes = tt_arena_new(
         &w->arena, (size_t)w->n_sends + w->n_recvs + w->n_groups + 2,
         sizeof(uint32_t));
-    if (!b->index || !w->group_lanes)
+    b->sends = dup_array(&b->arena, w->sends, w->n_sends, sizeof(tt_lane));
+    b->recvs = dup_array(&b->arena, w->recvs, w->n_recvs, sizeof(tt_lane));
+    b->groups = dup_array(&b->arena, w->groups, w->n_groups, sizeof(tt_group));
+    if (b->arena.err || w->arena.err)
         return TUTTI_ENOMEM;
     b->index[0] = 1;
-    if (w->n_sends)
-        b->sends = dup_array(&b->arena, w->sends, w->n_sends, sizeof(tt_lane));
-    if (w->n_recvs) {
-        b->recvs = dup_array(&b->arena, w->recvs, w->n_recvs, sizeof(tt_lane));
-        b->groups = dup_array(&b->arena, w->groups, w->n_groups,
-                              sizeof(tt_group));
-    }
-    if ((w->n_sends && !b->sends) || (w->n_recvs && (!b->recvs || !b->groups)))
-        return TUTTI_ENOMEM;
     tutti_err err = make_partners(w);
     if (err)
         return err;
@@ -731,7 +701,6 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
     if (!b)
         return TUTTI_ENOMEM;
     b->arena.mem = mem;
-    b->n_refs = 1;
     b->schedule_id = part->id;
     b->elem_bytes = layout->elem_bytes;
     b->window = layout->window;
@@ -739,7 +708,6 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
     b->n_positions = 1;
     work w = {.part = part,
               .lay = layout,
-              .mem = mem,
               .cut = cut_of(part, layout),
               .arena = {.mem = mem},
               .b = b};
@@ -754,27 +722,18 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
     }
     if (!err)
         err = pack(&w);
-    tt_free(mem, w.group_to_send.list, w.group_to_send.cap, sizeof(edge));
-    tt_free(mem, w.group_to_group.list, w.group_to_group.cap, sizeof(edge));
-    tt_free(mem, w.send_to_group.list, w.send_to_group.cap, sizeof(edge));
-    tt_free(mem, w.nodes, w.cap_nodes, sizeof(node));
     tt_arena_free(&w.arena);
     if (err) {
-        tt_bound_unref(b);
+        tt_bound_free(b);
         return err;
     }
     *out = b;
     return TUTTI_OK;
 }
 
-void tt_bound_ref(tt_bound *bound)
+void tt_bound_free(tt_bound *bound)
 {
-    bound->n_refs++;
-}
-
-void tt_bound_unref(tt_bound *bound)
-{
-    if (!bound || --bound->n_refs > 0)
+    if (!bound)
         return;
     const tt_mem *mem = bound->arena.mem;
     tt_arena_free(&bound->arena);

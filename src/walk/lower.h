@@ -141,7 +141,6 @@ typedef struct tt_partner {
 
 typedef struct tt_bound {
     tt_arena arena;
-    uint32_t n_refs;      /* under a lock of those who share it */
     uint32_t most_inputs; /* of a piece */
     uint64_t schedule_id;
     uint32_t elem_bytes, window;
@@ -184,8 +183,7 @@ typedef struct tt_layout {
 /* Errors: ENOMEM, ELIMIT. */
 tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out);
-void tt_bound_ref(tt_bound *bound);
-void tt_bound_unref(tt_bound *bound); /* the last one frees; accepts NULL */
+void tt_bound_free(tt_bound *bound); /* accepts NULL */
 
 /* The partner that is this member by this port; TT_NONE: it is none. */
 static inline uint32_t tt_bound_partner(const tt_bound *b, uint32_t peer,

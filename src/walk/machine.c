@@ -354,7 +354,8 @@ static void store_here(const tt_walk *w, const tt_group *group,
     else if (group->is_copy)
         memcpy(to, w->sources[1], count * r.elem_bytes);
     else if (group->streams)
-        tt_stream_reduce(&r, to, w->sources, n, count);
+        tt_spread_reduce(&r, &(tt_spread){(void *[]){to}, 1, true}, w->sources,
+                         n, count);
     else
         w->kernels.reduce(to, w->sources, n, count);
     if (r.divide && !group->streams)

@@ -171,26 +171,20 @@ typedef struct xfer_marks {
     uint8_t *done, *within;
 } xfer_marks;
 
-static tutti_err make_marks(const tutti_schedule *s, const tt_mem *mem,
+static tutti_err make_marks(const tutti_schedule *s, tt_arena *scratch,
                             xfer_marks *out)
 {
-    const bool is_for_all = s->collective == TUTTI_ALL_REDUCE;
-    if (!tt_coll_reduces(s->collective) || s->n_transfers == 0)
-        return TUTTI_OK;
-    out->done = tt_new(mem, s->n_transfers, 1);
-    if (is_for_all)
-        out->within = tt_new(mem, s->n_transfers, 1);
-    if (!out->done || (is_for_all && !out->within))
-        return TUTTI_ENOMEM;
-    tt_arena arena = {.mem = mem};
     tt_by_chunk by;
-    tutti_err err = tt_sched_by_chunk(s, &arena, &by);
+    if (!tt_coll_reduces(s->collective))
+        return TUTTI_OK;
+    out->done = tt_arena_new(scratch, s->n_transfers, 1);
+    tutti_err err = tt_sched_by_chunk(s, scratch, &by);
     if (!err)
-        err = mark_complete(s, &by, &arena, out->done);
-    if (!err && is_for_all)
-        err = mark_within(s, &by, &arena, out->within);
-    tt_arena_free(&arena);
-    return err;
+        err = mark_complete(s, &by, scratch, out->done);
+    if (err || s->collective != TUTTI_ALL_REDUCE)
+        return err;
+    out->within = tt_arena_new(scratch, s->n_transfers, 1);
+    return mark_within(s, &by, scratch, out->within);
 }
 
 static tutti_err copy_xfers(const tutti_schedule *s, const xfer_marks *marks,
@@ -201,10 +195,8 @@ static tutti_err copy_xfers(const tutti_schedule *s, const xfer_marks *marks,
         n += s->transfers[i].src == part->rank ||
              s->transfers[i].dst == part->rank;
     part->n_xfers = n;
-    if (n == 0)
-        return TUTTI_OK;
     part->xfers = tt_arena_new(&part->arena, n, sizeof(tt_part_xfer));
-    if (!part->xfers)
+    if (part->arena.err)
         return TUTTI_ENOMEM;
     n = 0;
     for (uint64_t i = 0; i < s->n_transfers; i++) {
@@ -234,10 +226,8 @@ static tutti_err copy_chunks(const tutti_schedule *s, tt_part *part,
         n += used[c];
     }
     part->n_chunks = n;
-    if (n == 0)
-        return TUTTI_OK;
     part->chunks = tt_arena_new(&part->arena, n, sizeof(tt_part_chunk));
-    if (!part->chunks)
+    if (part->arena.err)
         return TUTTI_ENOMEM;
     n = 0;
     for (uint64_t c = 0; c < s->n_chunks; c++) {
@@ -257,14 +247,10 @@ static tutti_err copy_chunks(const tutti_schedule *s, tt_part *part,
 tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
                           const tt_mem *mem, tt_part **out)
 {
-    tutti_err err = TUTTI_ENOMEM;
     xfer_marks marks = {.done = NULL};
-    uint8_t *used = tt_new(mem, s->n_chunks, 1);
     tt_part *part = tt_new(mem, 1, sizeof(*part));
-    if (part)
-        part->arena.mem = mem;
-    if (!used || !part)
-        goto out;
+    if (!part)
+        return TUTTI_ENOMEM;
     *part = (tt_part){
         .collective = s->collective,
         .rank = rank,
@@ -276,22 +262,22 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
         .id = s->id,
         .arena = {.mem = mem},
     };
-    err = make_marks(s, mem, &marks);
+    tt_arena scratch = {.mem = mem};
+    uint8_t *used = tt_arena_new(&scratch, s->n_chunks, 1);
+    tutti_err err = make_marks(s, &scratch, &marks);
+    if (!err)
+        err = scratch.err;
     if (!err)
         err = copy_xfers(s, &marks, part, used);
     if (!err)
         err = copy_chunks(s, part, used);
     if (!err)
         err = tt_sched_most_in(s, mem, &part->max_in_parts);
-    if (!err) {
+    tt_arena_free(&scratch);
+    if (err)
+        tt_part_free(part);
+    else
         *out = part;
-        part = NULL;
-    }
-out:
-    tt_free(mem, marks.done, s->n_transfers, 1);
-    tt_free(mem, marks.within, s->n_transfers, 1);
-    tt_free(mem, used, s->n_chunks, 1);
-    tt_part_free(part);
     return err;
 }
 

@@ -62,11 +62,9 @@ typedef struct tt_reduction {
     tt_divide_fn divide; /* NULL: nothing to divide */
     uint32_t divisor, elem_bytes;
 } tt_reduction;
-void tt_stream_reduce(const tt_reduction *r, void *dst, const void *const *src,
-                      uint32_t n_src, size_t count);
 void tt_stream_copy(void *dst, const void *src, size_t bytes);
 
-/* The same result to several places, each of which may be one of the sources. */
+/* One result to one place or more, each of which may be one of the sources. */
 typedef struct tt_spread {
     void *const *dst;
     uint32_t n_dst; /* at least 1 */

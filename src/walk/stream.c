@@ -12,8 +12,12 @@
 #include "walk/lines.h"
 #include "walk/reduce.h"
 
-/* Larger blocks gain nothing over ordinary stores. */
+/* A block is made in the first-level cache. Where it goes to one place, larger
+ * ones gain nothing over ordinary stores; where it goes to several, the lines of
+ * the sources stay there, too, and are not read from memory again where they are
+ * places. */
 #define BLOCK_BYTES 1024
+#define SPREAD_BYTES 4096
 #define MOST_BLOCK_SOURCES 64
 
 static void store_lines(unsigned char *to, const unsigned char *from,
@@ -53,7 +57,6 @@ void tt_stream_copy(void *dst, const void *src, size_t bytes)
 
 typedef struct job {
     const tt_reduction *r;
-    unsigned char *dst;
     const void *const *src;
     uint32_t n_src;
 } job;
@@ -69,39 +72,11 @@ static void reduce_to(const job *j, void *to, size_t first, size_t count)
         j->r->divide(to, count, j->r->divisor);
 }
 
-static void by_blocks(const job *j, size_t first, size_t count)
+/* Is it one of several places, and was read? Then its lines are in the cache. */
+static bool was_read(const job *j, const tt_spread *to, const void *dst)
 {
-    const size_t size = j->r->elem_bytes;
-    _Alignas(TT_CACHE_LINE) unsigned char block[BLOCK_BYTES];
-    while (count > 0) {
-        size_t n = BLOCK_BYTES / size;
-        n = count < n ? count : n;
-        reduce_to(j, block, first, n);
-        store_lines(j->dst + first * size, block, n * size);
-        first += n;
-        count -= n;
-    }
-}
-
-static void by_lines(const job *j, size_t first, size_t n_lines)
-{
-    const void *src[TT_LINES_MOST];
-    const size_t skip = first * j->r->elem_bytes;
-    for (uint32_t i = 0; i < j->n_src; i++)
-        src[i] = (const unsigned char *)j->src[i] + skip;
-    unsigned char *dst[] = {j->dst + skip};
-    const tt_lines_to to = {dst, 1, 1};
-    j->r->lines(&to, src, j->n_src, n_lines, j->r->divisor);
-}
-
-/* A block for every place: it is made in the first-level cache, as are the lines
- * of the sources, which are not read from memory again where they are places. */
-#define SPREAD_BYTES 4096
-
-static bool is_source(const void *dst, const void *const *src, uint32_t n_src)
-{
-    for (uint32_t i = 0; i < n_src; i++)
-        if (src[i] == dst)
+    for (uint32_t i = 0; i < j->n_src && to->n_dst > 1; i++)
+        if (j->src[i] == dst)
             return true;
     return false;
 }
@@ -128,11 +103,11 @@ static void spread_block(const job *j, const tt_spread *to, size_t first,
     else
         block = (const unsigned char *)j->src[0] + first * size;
     for (uint32_t i = 0; i < to->n_dst; i++) {
-        bool was_read = is_source(to->dst[i], j->src, j->n_src);
+        bool is_near = was_read(j, to, to->dst[i]);
         void *dst = (unsigned char *)to->dst[i] + first * size;
-        if (was_read && !j->r->reduce)
+        if (is_near && !j->r->reduce)
             continue; /* a copy to itself */
-        if (to->streams && !was_read)
+        if (to->streams && !is_near)
             copy_past_cache(dst, block, count * size);
         else
             memcpy(dst, block, count * size);
@@ -167,8 +142,7 @@ static void spread_lines(const job *j, const tt_spread *to, size_t first,
         src[i] = (const unsigned char *)j->src[i] + skip;
     for (int past = 1; past >= 0; past--) {
         for (uint32_t i = 0; i < to->n_dst; i++) {
-            bool is_past = to->streams &&
-                           !is_source(to->dst[i], j->src, j->n_src);
+            bool is_past = to->streams && !was_read(j, to, to->dst[i]);
             if (is_past == past)
                 dst[lines.n_dst++] = (unsigned char *)to->dst[i] + skip;
         }
@@ -181,7 +155,8 @@ static void spread_lines(const job *j, const tt_spread *to, size_t first,
 static void spread_blocks(const job *j, const tt_spread *to, size_t first,
                           size_t end)
 {
-    size_t most = SPREAD_BYTES / j->r->elem_bytes;
+    size_t bytes = to->n_dst > 1 ? SPREAD_BYTES : BLOCK_BYTES;
+    size_t most = bytes / j->r->elem_bytes;
     while (first < end) {
         size_t n = end - first < most ? end - first : most;
         spread_block(j, to, first, n);
@@ -209,31 +184,4 @@ void tt_spread_reduce(const tt_reduction *r, const tt_spread *to,
     spread_blocks(&j, to, head, count);
     if (to->streams)
         tt_line_fence();
-}
-
-void tt_stream_reduce(const tt_reduction *r, void *dst, const void *const *src,
-                      uint32_t n_src, size_t count)
-{
-    const size_t size = r->elem_bytes;
-    size_t head = head_of(dst) / size;
-    size_t per_line = TT_CACHE_LINE / size;
-    if ((uintptr_t)dst % size != 0 || n_src > MOST_BLOCK_SOURCES ||
-        count < head + per_line) {
-        r->reduce(dst, src, n_src, count);
-        if (r->divide)
-            r->divide(dst, count, r->divisor);
-        return;
-    }
-    const job j = {.r = r, .dst = dst, .src = src, .n_src = n_src};
-    size_t n_lines = (count - head) / per_line;
-    size_t end = head + n_lines * per_line;
-    if (head > 0)
-        reduce_to(&j, dst, 0, head);
-    if (r->lines && n_src >= 2 && n_src <= TT_LINES_MOST)
-        by_lines(&j, head, n_lines);
-    else
-        by_blocks(&j, head, end - head);
-    if (end < count)
-        reduce_to(&j, j.dst + end * size, end, count - end);
-    tt_line_fence();
 }

@@ -301,7 +301,6 @@ static void perform(worker *w, const order *o, report *r)
         r->err = r->err ? r->err : sums[s].err;
     tt_team_leave(team);
     tt_engine_unlock(w->engine);
-    tt_mesh_unref(w->mesh); /* the team's */
     r->is_wrong = !r->err && is_wrong(o, sums);
     for (uint32_t s = 0; s < SIZES; s++)
         free(sums[s].at);

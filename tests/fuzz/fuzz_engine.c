@@ -318,8 +318,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     tt_program_unref(s->program);
     tt_engine_unlock(s->engine);
     tt_part_free(s->part);
-    for (int i = 0; i < 3; i++) /* the team's, the group's, the own */
-        tt_mesh_unref(s->mesh);
+    tt_mesh_unref(s->mesh);
     tt_engine_destroy(s->engine);
     free(payload);
     free(s);

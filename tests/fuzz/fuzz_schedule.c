@@ -17,14 +17,14 @@ static void check_round_trip(const tt_mem *mem, const tutti_schedule *s)
     char *text = NULL, *again = NULL;
     size_t len = 0, again_len = 0;
     tutti_schedule *t = NULL;
-    if (tt_sched_print(s, mem, &text, &len))
+    if (tt_export(s, "schedule", mem, &text, &len, NULL))
         tt_fuzz_fail("a schedule cannot be printed");
     if (tt_sched_parse(mem, text, len, &t, NULL))
         tt_fuzz_fail("a printed schedule cannot be read");
     if (t->id != s->id)
         tt_fuzz_fail("a printed schedule reads back to another");
-    if (tt_sched_print(t, mem, &again, &again_len) || again_len != len ||
-        memcmp(text, again, len) != 0)
+    if (tt_export(t, "schedule", mem, &again, &again_len, NULL) ||
+        again_len != len || memcmp(text, again, len) != 0)
         tt_fuzz_fail("a schedule prints in two ways");
     tt_free(mem, text, len + 1, 1);
     tt_free(mem, again, again_len + 1, 1);

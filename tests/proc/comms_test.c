@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,7 +25,11 @@
 typedef struct meeting {
     char address[64];
     bool has_lies; /* variables that say something else */
+    bool is_old;   /* the options of a program from before they had a trust */
+    bool has_secret, is_plain;
 } meeting;
+
+static const char secret[] = "shared by these ranks, 0123456789";
 
 static int meet(int rank, int n, void *arg)
 {
@@ -41,6 +46,15 @@ static int meet(int rank, int n, void *arg)
     o.rank = n - 1 - rank;
     o.n_ranks = n;
     o.timeout_s = 30;
+    if (m->has_secret && TT_HAVE_OPENSSL) {
+        o.trust.secret = secret;
+        o.trust.n_secret = sizeof(secret);
+        o.trust.is_plain = m->is_plain;
+    }
+    if (m->is_old) {
+        o.size = offsetof(tutti_comm_opts, trust);
+        memset(&o.trust, 0xff, sizeof(o.trust));
+    }
     if (tutti_comm_create(&o, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     x = (int64_t)1 << o.rank;
@@ -82,7 +96,10 @@ static void meet_at(int family, const char *host)
 {
     for (int i = 0; i < 4; i++) {
         int status[TT_PROCS_MAX], port = free_port(family);
-        meeting m = {.has_lies = i % 2};
+        meeting m = {.has_lies = i % 2,
+                     .is_old = i == 1,
+                     .has_secret = i > 1,
+                     .is_plain = i == 3};
         if (port == 0) {
             print_message("this host has no %s\n", host);
             skip();

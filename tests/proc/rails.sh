@@ -95,6 +95,23 @@ topology=
 "$lab" down "$name" >/dev/null 2>&1
 name=$three
 
+# -- ranks that are no neighbours -------------------------------------------------
+# They are connected when they need it, and each connection keeps to its card.
+three=$name
+name=$("$lab" up "rails:6@eth0=400Mbit,eth1=100Mbit") || exit 1
+at_exit='"$lab" down "$name" >/dev/null 2>&1; "$lab" down "$three" >/dev/null 2>&1;'$at_exit
+job TUTTI_PLANNER=ring TUTTI_LOG=info -- all-reduce -b 1MiB -e 1MiB -n 2 -w 1
+right "a ring of 6"
+like "connects neighbours only" "$err" 'rank 0: 8 of 10 connections were opened'
+job TUTTI_LOG=debug -- all-to-all -b 1MiB -e 1MiB -n 2 -w 1
+right "all to all"
+for card in eth0 eth1; do
+    like "0 and 3 meet by $card" "$err" \
+        "(rank 0: tcp: peer 3|rank 3: tcp: peer 0) at .*, on $card"
+done
+"$lab" down "$name" >/dev/null 2>&1
+name=$three
+
 # -- one card dies ------------------------------------------------------------
 # Its packets are lost without a word, as of a cable that is pulled.
 before=$(sent_now)

@@ -75,12 +75,12 @@ static tt_shape shape_of(call *c, uint32_t rank)
 }
 
 /* What the simulator is told of the same call. */
-static tt_sim_opts sim_opts(call *c)
+static tutti_sim_opts sim_opts(call *c)
 {
     uint64_t n_blocks = c->s->n_blocks;
     if (c->s->collective == TUTTI_ALL_TO_ALL)
         n_blocks = c->s->n_ranks;
-    tt_sim_opts o = {
+    tutti_sim_opts o = {
         .size_bytes = c->count * n_blocks * c->elem_bytes,
         .elem_bytes = c->elem_bytes,
         .front_bytes = c->lay.front_bytes,
@@ -223,7 +223,7 @@ static bool is_beyond(const call *c, const tt_sim_world *w)
     return false;
 }
 
-static void compare_ranks(call *c, const tt_sim_opts *o)
+static void compare_ranks(call *c, const tutti_sim_opts *o)
 {
     tutti_diag diag;
     tt_sim_world w = {.s = c->s, .opts = o, .mem = &tt_mem_std, .diag = &diag};
@@ -242,7 +242,7 @@ static void compare_ranks(call *c, const tt_sim_opts *o)
             p.part = part;
             p.b = bound;
             compare(&p);
-            tt_bound_unref(bound);
+            tt_bound_free(bound);
         }
         tt_part_free(part);
     }
@@ -338,7 +338,7 @@ static void random_schedules(void **state)
         call c = random_call(&rng, s, seed);
         if (is_fine(&c) && c.count > 4 << 20)
             c.count >>= 16;
-        const tt_sim_opts o = sim_opts(&c);
+        const tutti_sim_opts o = sim_opts(&c);
         compare_ranks(&c, &o);
         tt_sched_free(s);
     }
@@ -375,7 +375,7 @@ static void predictions(void **state)
                             .window = cut.window,
                             .max_payload = cut.max_payload};
         net.p.size_bytes = sim_opts(&c).size_bytes;
-        tt_sim_opts o;
+        tutti_sim_opts o;
         assert_int_equal(tt_plan_sim_opts(s, &net.p, &tt_mem_std, &o, NULL), 0);
         compare_ranks(&c, &o);
         tt_sched_free(s);

@@ -44,7 +44,7 @@ typedef struct pending {
 typedef struct naive {
     const tutti_schedule *s;
     const tutti_topology *t;
-    const tt_sim_opts *o;
+    const tutti_sim_opts *o;
     transfer x[MAX_XFERS];
     uint32_t n, n_positions, window;
     uint64_t total;
@@ -74,7 +74,7 @@ static uint64_t elems_of(const tutti_schedule *s, uint64_t size, uint32_t c)
 }
 
 static void set_up(naive *w, const tutti_schedule *s, const tutti_topology *t,
-                   const tt_sim_opts *o)
+                   const tutti_sim_opts *o)
 {
     memset(w, 0, sizeof(*w));
     w->s = s;
@@ -408,7 +408,7 @@ typedef struct seen {
 } seen;
 
 /* The place of the event's transfer among all. */
-static uint32_t place(const tutti_schedule *s, const tt_event *e)
+static uint32_t place(const tutti_schedule *s, const tutti_event_info *e)
 {
     for (uint64_t i = 0; i < s->n_transfers; i++) {
         const tt_transfer *t = &s->transfers[i];
@@ -420,7 +420,7 @@ static uint32_t place(const tutti_schedule *s, const tt_event *e)
     return 0;
 }
 
-static void see(void *ctx, const tt_event *e)
+static void see(void *ctx, const tutti_event_info *e)
 {
     seen *z = ctx;
     double want = ref.x[place(z->s, e)].end_s[e->slice];
@@ -432,16 +432,16 @@ static uint64_t seed = 1;
 static double worst_of_all;
 
 static void compare(const tutti_schedule *s, const tutti_topology *t,
-                    const tt_sim_opts *opts, uint64_t number)
+                    const tutti_sim_opts *opts, uint64_t number)
 {
     set_up(&ref, s, t, opts);
     double want = perform(&ref);
     seen z = {.s = s};
-    const tt_event_sink sink = {see, &z};
-    tt_sim_opts o = *opts;
+    tutti_sim_opts o = *opts;
     tutti_sim_result got;
     tutti_diag diag;
-    o.sink = &sink;
+    o.on_event = see;
+    o.event_ctx = &z;
     if (tt_simulate(s, t, &o, &tt_mem_std, &got, &diag))
         fail_msg("%s", diag.text);
     if (z.worst > 1e-9 || fabs(got.time_s - want) > 1e-9 * want)
@@ -487,9 +487,9 @@ static tutti_topology *random_network(tt_rng *rng, uint32_t n, bool is_even)
     return t;
 }
 
-static tt_sim_opts random_opts(tt_rng *rng, bool is_even)
+static tutti_sim_opts random_opts(tt_rng *rng, bool is_even)
 {
-    tt_sim_opts o = {
+    tutti_sim_opts o = {
         .size_bytes = 20000 + tt_rng_below(rng, 300000),
         .n_slices = 1u << tt_rng_below(rng, 5),
         .window = (uint32_t)tt_rng_below(rng, 8),
@@ -519,7 +519,7 @@ static void test_random(void **state)
         tutti_schedule *s = NULL;
         tutti_coll coll = (tutti_coll)tt_rng_below(&rng, 8);
         assert_int_equal(tt_random_schedule(&rng, coll, n, &s), 0);
-        tt_sim_opts o = random_opts(&rng, is_even);
+        tutti_sim_opts o = random_opts(&rng, is_even);
         if (s->n_transfers <= MAX_XFERS)
             compare(s, t, &o, i);
         tt_sched_free(s);
@@ -534,7 +534,7 @@ typedef struct one {
     double from_s, to_s;
 } one;
 
-static void keep_one(void *ctx, const tt_event *e)
+static void keep_one(void *ctx, const tutti_event_info *e)
 {
     one *all = ctx;
     all[e->src] = (one){e->begin_s, e->end_s};
@@ -585,12 +585,12 @@ static void test_three_flows(void **state)
         tt_sched_parse(&tt_mem_std, sched, strlen(sched), &s, &diag))
         fail_msg("line %u: %s", diag.line, diag.text);
     one all[5] = {{0, 0}};
-    const tt_event_sink sink = {keep_one, all};
     uint64_t bytes[25] = {0};
     bytes[4] = 5000000;  /* 40 Mbit at 40 Mbit/s: 1 s */
     bytes[8] = 3750000;  /* 30 Mbit at 30 Mbit/s: 1 s */
     bytes[13] = 7500000; /* 60 Mbit: 30 in the first second, then 60/s */
-    tt_sim_opts o = {.block_bytes = bytes, .sink = &sink};
+    tutti_sim_opts o = {
+        .block_bytes = bytes, .on_event = keep_one, .event_ctx = all};
     tutti_sim_result r;
     assert_int_equal(tt_simulate(s, t, &o, &tt_mem_std, &r, &diag), 0);
     assert_true(fabs(all[0].to_s - 1) < 1e-9);

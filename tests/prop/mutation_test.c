@@ -2,6 +2,7 @@
  * mutation_test.c - the verifier is worth what it rejects: on right
  * schedules, on thousands of mutants of them, and on garbage, its verdict is
  * that of the naive executor. */
+#include "export/export.h"
 #include "support/tap.h"
 
 #include "support/naive.h"
@@ -30,7 +31,7 @@ static void disagree(const tutti_schedule *s, uint64_t seed,
 {
     char *text = NULL;
     size_t len = 0;
-    if (tt_sched_print(s, &tt_mem_std, &text, &len) == TUTTI_OK)
+    if (tt_export(s, "schedule", &tt_mem_std, &text, &len, NULL) == TUTTI_OK)
         fprintf(stderr, "%s", text);
     free(text);
     fail_msg("TT_SEED=%llu: the verifier says \"%s\", the naive executor "

@@ -7,6 +7,7 @@
  * share nothing with the planners but arithmetic.
  *
  * TT_SEED=n changes the random block sizes. */
+#include "export/export.h"
 #include "support/seed.h"
 #include "support/tap.h"
 
@@ -394,7 +395,8 @@ static void check_text(const combo *k)
     size_t len = 0;
     tutti_schedule *again = NULL;
     tutti_diag diag = {0};
-    need(!tt_sched_print(k->sched, &tt_mem_std, &text, &len), k, "no text");
+    need(!tt_export(k->sched, "schedule", &tt_mem_std, &text, &len, NULL), k,
+         "no text");
     if (tt_sched_parse(&tt_mem_std, text, len, &again, &diag))
         need(false, k, diag.text);
     check_same(k, again);

@@ -47,7 +47,7 @@ static void need(bool ok, const combo *k, const char *what)
 }
 
 /* No slice is faster than the slowest link of its route and the latencies. */
-static void check_event(const combo *k, const tt_event *e)
+static void check_event(const combo *k, const tutti_event_info *e)
 {
     uint32_t links[64];
     assert_true(tt_routes_max_links(k->routes) <= 64);
@@ -63,7 +63,7 @@ static void check_event(const combo *k, const tt_event *e)
     need(e->sent_s <= e->end_s && e->begin_s <= e->sent_s, k, "times");
 }
 
-static void keep(void *ctx, const tt_event *e)
+static void keep(void *ctx, const tutti_event_info *e)
 {
     story *z = ctx;
     check_event(z->k, e);
@@ -73,9 +73,9 @@ static void keep(void *ctx, const tt_event *e)
     z->n++;
 }
 
-static tt_sim_opts variant_opts(tt_rng *rng, uint32_t variant)
+static tutti_sim_opts variant_opts(tt_rng *rng, uint32_t variant)
 {
-    tt_sim_opts o = {
+    tutti_sim_opts o = {
         .size_bytes = 1 + tt_rng_below(rng, 200000),
         .elem_bytes = variant % 3 ? 4 : 0,
         .is_packet = variant % 2,
@@ -100,8 +100,8 @@ static tt_sim_opts variant_opts(tt_rng *rng, uint32_t variant)
 }
 
 static tutti_sim_result simulated(const tutti_schedule *s,
-                                  const tutti_topology *t, const tt_sim_opts *o,
-                                  const combo *k)
+                                  const tutti_topology *t,
+                                  const tutti_sim_opts *o, const combo *k)
 {
     tutti_sim_result r;
     tutti_diag diag;
@@ -114,12 +114,12 @@ static tutti_sim_result simulated(const tutti_schedule *s,
 static void check_schedule(const tutti_schedule *s, const combo *k)
 {
     tt_rng rng = {.state = seed * 977 + k->variant};
-    tt_sim_opts o = variant_opts(&rng, k->variant);
+    tutti_sim_opts o = variant_opts(&rng, k->variant);
     story a = {.k = k, .hash = TT_FNV1A_START}, b = a;
-    tt_event_sink sink = {keep, &a};
-    o.sink = &sink;
+    o.on_event = keep;
+    o.event_ctx = &a;
     const tutti_sim_result r = simulated(s, k->t, &o, k);
-    sink.ctx = &b;
+    o.event_ctx = &b;
     const tutti_sim_result again = simulated(s, k->t, &o, k);
     need(memcmp(&r, &again, sizeof(r)) == 0, k, "not the same again");
     need(a.hash == b.hash && a.n == b.n, k, "not the same events again");
@@ -129,7 +129,7 @@ static void check_schedule(const tutti_schedule *s, const combo *k)
     need(r.mean_link_utilisation <= r.max_link_utilisation * (1 + 1e-9), k,
          "utilisation");
     need(r.link_bytes >= r.bytes, k, "bytes on links");
-    o.sink = NULL;
+    o.on_event = NULL;
     const tutti_sim_result fast = simulated(s, k->fast, &o, k);
     need(fabs(2 * fast.time_s - r.time_s) <= 1e-9 * r.time_s, k,
          "twice as fast is not half the time");

@@ -5,6 +5,7 @@
  * predicted to beat the optimum.
  *
  * TT_SEED=n changes the random networks. */
+#include "export/export.h"
 #include "support/seed.h"
 #include "support/tap.h"
 
@@ -110,7 +111,8 @@ static void check_text(const combo *k, const tutti_schedule *s)
     size_t len = 0;
     tutti_schedule *again = NULL;
     tutti_diag diag = {0};
-    need(!tt_sched_print(s, &tt_mem_std, &text, &len), k, "no text");
+    need(!tt_export(s, "schedule", &tt_mem_std, &text, &len, NULL), k,
+         "no text");
     if (tt_sched_parse(&tt_mem_std, text, len, &again, &diag))
         need(false, k, diag.text);
     check_same(k, s, again);
@@ -119,7 +121,7 @@ static void check_text(const combo *k, const tutti_schedule *s)
 }
 
 static double simulate(const combo *k, const tutti_schedule *s,
-                       const tt_sim_opts *o)
+                       const tutti_sim_opts *o)
 {
     tutti_sim_result result = {0};
     tutti_diag diag = {0};
@@ -136,7 +138,7 @@ static void check_times(const combo *k, const tutti_schedule *s,
     const tt_problem *p = &k->problem;
     double least_s = tt_optimum_s(optimum, p->topology, p->collective, p->root,
                                   p->size_bytes);
-    tt_sim_opts o = {.size_bytes = p->size_bytes};
+    tutti_sim_opts o = {.size_bytes = p->size_bytes};
     double times_s[4];
     times_s[0] = simulate(k, s, &o);
     o.n_slices = 4;
@@ -349,8 +351,8 @@ static void prescribed_blocks(void **state)
                 tutti_diag diag = {0};
                 if (tt_verify(s, &tt_mem_std, &diag))
                     need(false, &k, diag.text);
-                const tt_sim_opts o = {.size_bytes = total,
-                                       .block_bytes = blocks};
+                const tutti_sim_opts o = {.size_bytes = total,
+                                          .block_bytes = blocks};
                 need(simulate(&k, s, &o) > 0, &k, "it takes no time");
                 tt_sched_free(s);
             }

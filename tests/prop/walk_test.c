@@ -332,7 +332,7 @@ static void begin_lone(lone *x, const tt_walks_opts *o, uint32_t rank)
 
 static void end_lone(lone *x)
 {
-    tt_bound_unref(x->bound);
+    tt_bound_free(x->bound);
     tt_part_free(x->part);
     free(x->memory);
     free(x->in);

@@ -59,8 +59,8 @@ bool tt_test_cert_again(const char *dir, long ends_s)
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *x = make(key, "a rank", ca, ca_key, ends_s);
     FILE *f = open_in(dir, "key.pem");
-    bool is_well = f && PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL,
-                                             NULL) == 1;
+    bool is_well = f &&
+                   PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL) == 1;
     is_well = f && fclose(f) == 0 && is_well && write_cert(dir, "cert.pem", x);
     X509_free(x);
     EVP_PKEY_free(key);

@@ -3,6 +3,7 @@
  * tcp6 and unix say which of them listen, and where. */
 #include "support/doors.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,8 +61,10 @@ static void look_tcp(search *s, const char *line)
         state != 10)
         return;
     tt_door_found *d = found(s, inode);
-    if (d)
-        tt_addr_numeric("127.0.0.1", (uint16_t)port, &d->to);
+    if (d) {
+        *d = tt_door_at((uint16_t)port);
+        d->pid = s->pid;
+    }
 }
 
 /* "0000000000000000: 00000002 00000000 00010000 0001 01 12345 @name" */
@@ -79,7 +82,10 @@ static void look_unix(search *s, const char *line)
         return;
     d->is_unix = true;
     d->is_packets = type == SOCK_SEQPACKET;
-    tt_addr_abstract(name, &d->to);
+    d->to.un.sun_family = AF_UNIX;
+    size_t len = strnlen(name, sizeof(d->to.un.sun_path) - 1);
+    memcpy(d->to.un.sun_path + 1, name, len);
+    d->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
 static void look(search *s, const char *table,
@@ -92,6 +98,14 @@ static void look(search *s, const char *table,
         one(s, line);
     if (f)
         fclose(f);
+}
+
+tt_door_found tt_door_at(uint16_t port)
+{
+    return (tt_door_found){.to.v4 = {.sin_family = AF_INET,
+                                     .sin_port = htons(port),
+                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK)},
+                           .len = sizeof(struct sockaddr_in)};
 }
 
 size_t tt_doors_find(pid_t pid, tt_door_found *out, size_t most)
@@ -107,12 +121,12 @@ size_t tt_doors_find(pid_t pid, tt_door_found *out, size_t most)
 int tt_doors_knock(const tt_door_found *door)
 {
     int type = door->is_packets ? SOCK_SEQPACKET : SOCK_STREAM;
-    int fd = socket(door->to.u.sa.sa_family, type | SOCK_CLOEXEC, 0);
+    int fd = socket(door->to.sa.sa_family, type | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
     int rc;
     do
-        rc = connect(fd, &door->to.u.sa, door->to.len);
+        rc = connect(fd, &door->to.sa, door->len);
     while (rc != 0 && errno == EINTR);
     if (rc != 0) {
         close(fd);

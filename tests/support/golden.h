@@ -5,6 +5,7 @@
 #ifndef TT_TESTS_GOLDEN_H
 #define TT_TESTS_GOLDEN_H
 
+#include "export/export.h"
 #include "schedule/schedule.h"
 
 #include <stdio.h>
@@ -31,7 +32,8 @@ static inline void tt_golden_schedule(const char *path, const tutti_schedule *s)
 {
     char *text = NULL;
     size_t len = 0;
-    assert_int_equal(tt_sched_print(s, &tt_mem_std, &text, &len), TUTTI_OK);
+    assert_int_equal(tt_export(s, "schedule", &tt_mem_std, &text, &len, NULL),
+                     TUTTI_OK);
     if (getenv("TT_GOLDEN_WRITE")) {
         FILE *f = fopen(path, "w");
         if (!f || fwrite(text, 1, len, f) != len || fclose(f))

@@ -174,8 +174,6 @@ void tt_rig_destroy(tt_rig *rig)
         for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
             tt_team_leave(rig->teams[t][r]);
         tt_engine_unlock(rig->engines[r]);
-        for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
-            tt_mesh_unref(rig->meshes[r]); /* the teams' */
         tt_mesh_unref(rig->meshes[r]);
         tt_engine_destroy(rig->engines[r]);
     }

@@ -226,7 +226,7 @@ void tt_walks_free(tt_walks *f)
 {
     for (uint32_t r = 0; f && f->members && r < f->n; r++) {
         member *m = &f->members[r];
-        tt_bound_unref(m->bound);
+        tt_bound_free(m->bound);
         tt_part_free(m->part);
         free(m->memory);
         free(m->walk_memory);

@@ -61,7 +61,7 @@ static tutti_schedule *planned(scene *s, const tt_blue *b)
 static double simulated(const scene *s, const tutti_schedule *sched,
                         tutti_lockstep lockstep)
 {
-    const tt_sim_opts o = {
+    const tutti_sim_opts o = {
         .size_bytes = s->p.size_bytes, .n_slices = 1, .lockstep = lockstep};
     tutti_sim_result r;
     tutti_diag diag = {0};

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * engine_wait_test.c - what ends a wait from outside of the engine is noticed,
- * also when the waiting thread is just going to sleep and the word of it wakes
- * the engine's thread. Missed, the wait sleeps for a second. */
+ * engine_wait_test.c - nobody in the engine sleeps through what it is to see.
+ *
+ * What ends a wait from outside of the engine is noticed, also when the waiting
+ * thread is just going to sleep and the word of it wakes the engine's thread.
+ * Missed, the wait sleeps for a second. And a thread that sleeps while a call is
+ * begun is woken, or what wakes it is set up for that call, too. */
 #include "support/tap.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/engine.h"
+#include "engine/state.h"
+#include "support/loop.h"
+#include "support/rig.h"
+#include "support/sums.h"
 
 /* A busy machine may hold up a wait now and then; missed words are a third. */
 enum { WAITS = 100, MOST_LATE = 8 };
@@ -32,7 +40,7 @@ static void *say(void *arg)
     usleep(w->after_us);
     tt_engine_lock(w->e);
     atomic_store(&w->is_said, true);
-    tt_engine_alert(w->e);
+    tt_engine_wake(w->e);
     tt_engine_unlock(w->e);
     return NULL;
 }
@@ -44,7 +52,7 @@ static uint64_t wait_once(tt_engine *e, useconds_t after_us)
     uint64_t before = tt_now_ns();
     atomic_init(&w.is_said, false);
     assert_int_equal(pthread_create(&thread, NULL, say, &w), 0);
-    tt_engine_wait(e, is_said, &w);
+    tt_engine_wait(e, is_said, &w, false);
     uint64_t took = tt_now_ns() - before;
     pthread_join(thread, NULL);
     return took;
@@ -70,10 +78,137 @@ static void test_no_word_is_missed(void **state)
     assert_true(n_late <= MOST_LATE);
 }
 
+/* ------------------------------------------------------------ calls begun -- */
+
+enum { CALLS = 60, COUNT = 50000 };
+
+/* The transport, and what rank 0 has sent when it was set up to wake somebody. */
+static struct {
+    tt_net_ops ops;
+    uint64_t n_sent, n_sent_then;
+    bool is_armed;
+} seen;
+
+static tt_sent watched_send(tt_conn *conn, const tt_msg *m,
+                            const struct iovec *iov, int n_iov)
+{
+    tt_sent sent = tt_net_loop.send(conn, m, iov, n_iov);
+    if (conn->net->rank == 0 && sent != TT_FULL)
+        seen.n_sent++;
+    return sent;
+}
+
+static bool watched_arm(tt_net *net, bool on)
+{
+    bool is_idle = tt_net_loop.arm(net, on);
+    if (net->rank == 0) {
+        seen.is_armed = on && is_idle;
+        seen.n_sent_then = seen.n_sent;
+    }
+    return is_idle;
+}
+
+static void note(void *arg, tutti_err err)
+{
+    assert_int_equal(err, 0);
+    *(atomic_bool *)arg = true;
+}
+
+/* Locked, with rank 0's thread asleep. */
+static void lock_asleep(tt_engine *e)
+{
+    for (;;) {
+        tt_engine_lock(e);
+        if (e->n_sleeping > 0 && seen.is_armed)
+            return;
+        tt_engine_unlock(e);
+        usleep(50);
+    }
+}
+
+static bool has_been_rung(const tt_engine *e)
+{
+    struct pollfd bell = {.fd = e->wake_fd, .events = POLLIN};
+    return poll(&bell, 1, 0) > 0;
+}
+
+static void step(tt_engine *e)
+{
+    tt_engine_lock(e);
+    tt_engine_step(e);
+    tt_engine_unlock(e);
+}
+
+/* Rank 0 is moved by its thread, rank 1 by hand. Returns whether rank 0's slept
+ * on. */
+static bool call_once(const tt_rig *rig, tt_program *const programs[2],
+                      uint32_t *const at[2])
+{
+    atomic_bool is_over[2] = {false, false};
+    tt_engine *const *e = rig->engines;
+    lock_asleep(e[0]);
+    assert_int_equal(tt_sum_begin(rig->teams[0][0], programs[0], at[0], 0, note,
+                                  &is_over[0]),
+                     0);
+    tt_engine_kick(e[0], false);
+    bool is_rung = has_been_rung(e[0]);
+    assert_true(is_rung || (seen.is_armed && seen.n_sent_then == seen.n_sent));
+    tt_engine_unlock(e[0]);
+    tt_engine_lock(e[1]);
+    assert_int_equal(tt_sum_begin(rig->teams[0][1], programs[1], at[1], 0, note,
+                                  &is_over[1]),
+                     0);
+    tt_engine_unlock(e[1]);
+    while (!atomic_load(&is_over[0]) || !atomic_load(&is_over[1]))
+        step(e[1]);
+    return !is_rung;
+}
+
+static void test_a_sleeper_is_ready_for_a_call(void **state)
+{
+    (void)state;
+    tt_rig rig;
+    tt_program *programs[2];
+    uint32_t *at[2];
+    tutti_diag diag;
+    int n_slept = 0;
+    seen.ops = tt_net_loop;
+    seen.ops.send = watched_send;
+    seen.ops.arm = watched_arm;
+    tt_regions regions[] = {TT_REGIONS_INIT(&tt_mem_std),
+                            TT_REGIONS_INIT(&tt_mem_std)};
+    const tt_rig_opts opts = {.n = 2,
+                              .ops = &seen.ops,
+                              .mem = &tt_mem_std,
+                              .direct_bytes = 4096, /* payloads are lent */
+                              .regions = regions,
+                              .is_linked = true};
+    assert_int_equal(tt_rig_create(&opts, &rig), 0);
+    for (uint32_t r = 0; r < 2; r++) {
+        programs[r] = tt_sum_program(&tt_mem_std, 2, r, COUNT);
+        at[r] = tt_regions_alloc(&regions[r], COUNT * sizeof(uint32_t));
+    }
+    assert_int_equal(tt_engine_start(rig.engines[0], &diag), 0);
+    for (int i = 0; i < CALLS; i++)
+        n_slept += call_once(&rig, programs, at);
+    printf("# of %d calls %d woke nobody\n", CALLS, n_slept);
+    for (uint32_t r = 0; r < 2; r++) {
+        tt_engine_lock(rig.engines[r]);
+        tt_program_unref(programs[r]);
+        tt_engine_unlock(rig.engines[r]);
+    }
+    tt_rig_destroy(&rig);
+    for (uint32_t r = 0; r < 2; r++) {
+        tt_regions_free(&regions[r], at[r]);
+        tt_regions_fini(&regions[r]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_word_is_missed),
+        cmocka_unit_test(test_a_sleeper_is_ready_for_a_call),
     };
     return TT_RUN_TAP(tests);
 }

@@ -92,14 +92,13 @@ static void has_shares(const char *text, size_t n_segments,
     double share[64];
     assert_int_equal(tt_levels_init(&l, &p, &t.h, TT_BY_COUNT, &t.arena),
                      TUTTI_OK);
-    assert_int_equal(tt_segments_make(&l, limits, &tt_mem_std, &s, NULL),
+    assert_int_equal(tt_segments_make(&l, limits, &t.arena, &s, NULL),
                      TUTTI_OK);
     owned(&s, &t.h, share);
     for (uint32_t r = 0; r < t.h.n_ranks; r++)
         assert_true(fabs(share[r] - product_rule(&t.h, r)) < 1e-12);
     if (n_segments > 0)
         assert_int_equal(s.at[0].n, n_segments);
-    tt_segments_free(&s);
     tt_arena_free(&t.arena);
 }
 
@@ -150,7 +149,7 @@ static void too_many_cuts(void **state)
     tutti_diag diag = {0};
     assert_int_equal(tt_levels_init(&l, &p, &t.h, TT_BY_COUNT, &t.arena),
                      TUTTI_OK);
-    assert_int_equal(tt_segments_make(&l, &none, &tt_mem_std, &s, &diag),
+    assert_int_equal(tt_segments_make(&l, &none, &t.arena, &s, &diag),
                      TUTTI_ELIMIT);
     assert_non_null(strstr(diag.text, "more than 5 segments"));
     tt_arena_free(&t.arena);

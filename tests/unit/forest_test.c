@@ -74,9 +74,9 @@ static double optimum(const tt_problem *p)
 static double simulated(const tutti_schedule *s, const tt_problem *p,
                         uint32_t n_slices)
 {
-    const tt_sim_opts opts = {.size_bytes = p->size_bytes,
-                              .block_bytes = p->block_bytes,
-                              .n_slices = n_slices};
+    const tutti_sim_opts opts = {.size_bytes = p->size_bytes,
+                                 .block_bytes = p->block_bytes,
+                                 .n_slices = n_slices};
     tutti_sim_result r;
     tutti_diag diag = {0};
     if (tt_simulate(s, p->topology, &opts, &tt_mem_std, &r, &diag))

@@ -266,8 +266,6 @@ static void leave(world *w, uint32_t r, bool is_well)
     if (m->team)
         tt_team_leave(m->team);
     tt_engine_unlock(w->rig.engines[r]);
-    if (m->team)
-        tt_mesh_unref(w->rig.meshes[r]);
     for (uint32_t b = 0; b < g->n_buffers; b++) {
         buffer *of = &m->of[b];
         assert_true(!of->is_begun || of->is_over);
@@ -540,7 +538,6 @@ static void go_out(pair *p, uint32_t r)
     tt_engine_lock(p->w.rig.engines[r]);
     tt_team_leave(p->team[r]);
     tt_engine_unlock(p->w.rig.engines[r]);
-    tt_mesh_unref(p->w.rig.meshes[r]);
     for (uint32_t i = 0; i < 12; i++)
         free_buffer(&p->w, &p->of[r][i], r);
     p->team[r] = NULL;
@@ -619,6 +616,58 @@ static void early_data_is_kept(void **state)
     close_pair(p);
 }
 
+typedef struct last_call {
+    pair *p;
+    uint32_t r;
+} last_call;
+
+static void note_and_leave(void *arg, tutti_err err)
+{
+    last_call *last = arg;
+    pair *p = last->p;
+    note(&p->of[last->r][0], err);
+    tt_team_leave(p->team[last->r]);
+    p->team[last->r] = NULL;
+}
+
+static void reduce_and_leave(last_call *last, uint32_t size)
+{
+    pair *p = last->p;
+    const uint32_t r = last->r;
+    make_buffer(&p->w, &p->of[r][0], r, 0, sizes[size]);
+    go_into(p, r, size + 1, false);
+    tt_engine_lock(p->w.rig.engines[r]);
+    tutti_err err = tt_sum_begin(p->team[r], program_of(&p->w, r, 2, r, size),
+                                 p->of[r][0].at, 0, note_and_leave, last);
+    tt_engine_unlock(p->w.rig.engines[r]);
+    assert_int_equal(err, 0);
+}
+
+/* By the one who is told that its call is over: the engine is not through with
+ * it, and the group goes when it is. */
+static void a_group_is_left_in_its_last_call(void **state)
+{
+    (void)state;
+    static const uint32_t both[] = {0, 1};
+    pair *p = open_pair(&tt_net_loop, 2048);
+    for (uint32_t size = 0; size < SIZES; size++) {
+        last_call last[] = {{p, 0}, {p, 1}};
+        for (uint32_t r = 0; r < 2; r++) {
+            reduce_and_leave(&last[r], size);
+            step_both(p);
+        }
+        for (uint32_t r = 0; r < 2; r++) {
+            const tt_mesh *mesh = p->w.rig.meshes[r];
+            assert_true(p->of[r][0].is_over && !p->of[r][0].err);
+            check_buffer(&p->w, &p->of[r][0], 0, both, 2, "group");
+            free_buffer(&p->w, &p->of[r][0], r);
+            assert_int_equal(mesh->n_refs, 1 + TT_RIG_TEAMS);
+            assert_false(tt_is_group(mesh->teams->id));
+        }
+    }
+    close_pair(p);
+}
+
 /* A peer that speaks of a later group has ended those before it. */
 static void a_later_group_frees_the_earlier(void **state)
 {
@@ -689,6 +738,35 @@ static void a_broken_group_is_not_begun(void **state)
     assert_int_equal(state_of(p, 1, &text), TUTTI_EPEER);
     assert_string_equal(text, "rank 0 has ended it before rank 1");
     close_pair(p);
+}
+
+/* Who is told that a rank is lost, and why, loses it in its other teams, too; a
+ * sentence that only sounds so says nothing of them. */
+static void a_loss_is_told_with_its_cause(void **state)
+{
+    (void)state;
+    static const char sentence[] = "rank 2 is lost: it was cut";
+    for (uint32_t is_loss = 0; is_loss < 2; is_loss++) {
+        tt_rig rig;
+        const tt_rig_opts opts = {
+            .n = 3, .ops = &tt_net_loop, .mem = &tt_mem_std};
+        tt_reason reason = {
+            .err = TUTTI_EPEER, .culprit = 2, .is_loss = is_loss};
+        snprintf(reason.text, sizeof(reason.text), "%s",
+                 is_loss ? "it was cut" : sentence);
+        assert_int_equal(tt_rig_create(&opts, &rig), 0);
+        tt_engine_lock(rig.engines[1]);
+        tt_team_told(rig.teams[0][1], &reason);
+        tt_engine_unlock(rig.engines[1]);
+        for (uint32_t t = 0; t < TT_RIG_TEAMS; t++) {
+            const char *text;
+            bool has_failed = t == 0 || is_loss;
+            assert_int_equal(tt_team_state(rig.teams[t][1], &text),
+                             has_failed ? TUTTI_EPEER : TUTTI_OK);
+            assert_string_equal(text, has_failed ? sentence : "");
+        }
+        tt_rig_destroy(&rig);
+    }
 }
 
 /* A member that says nothing for long breaks the group, and no more: when it
@@ -951,9 +1029,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(early_data_is_kept),
+        cmocka_unit_test(a_group_is_left_in_its_last_call),
         cmocka_unit_test(a_later_group_frees_the_earlier),
         cmocka_unit_test(a_group_that_is_over_is_over),
         cmocka_unit_test(a_broken_group_is_not_begun),
+        cmocka_unit_test(a_loss_is_told_with_its_cause),
         cmocka_unit_test(silence_breaks_the_group_alone),
         cmocka_unit_test(a_pause_of_ones_own_is_no_silence),
         cmocka_unit_test(memory_on_its_way_is_taken_back),

@@ -37,6 +37,8 @@ static tt_link_id id_of(uint8_t first)
     return id;
 }
 
+static tt_trust *trust; /* of all; NULL: none */
+
 /* One side: a box, perhaps a listener. */
 typedef struct side {
     tt_link_box *box;
@@ -52,6 +54,7 @@ static tt_link_listen_opts listen_opts(const side *s)
                              .self = s->id,
                              .job = 7,
                              .has_token = true,
+                             .trust = trust,
                              .is_local = true};
     memset(o.token, 0x5a, sizeof(o.token));
     return o;
@@ -103,6 +106,7 @@ static tt_link_dial_opts dial_opts(const side *from, const side *to,
                            .self = from->id,
                            .to = to->id,
                            .job = 7,
+                           .trust = trust,
                            .ways = way,
                            .n_ways = 1,
                            .deadline_ns = in_ns(LONG_NS)};
@@ -250,9 +254,12 @@ static void test_words(void **state)
 #undef BAD
     tt_greet_word taken = good;
     taken.kind = TT_GREET_TAKEN;
-    assert_true(tt_greet_is_taken(&taken, &good));
+    const uint64_t nonce = 0x1234567;
+    memcpy(taken.said, &nonce, sizeof(nonce));
+    assert_true(tt_greet_is_taken(&taken, &good, nonce));
+    assert_false(tt_greet_is_taken(&taken, &good, nonce + 1));
     taken.nonce = 0;
-    assert_false(tt_greet_is_taken(&taken, &good));
+    assert_false(tt_greet_is_taken(&taken, &good, nonce));
 }
 
 /* --------------------------------------------------------------- meeting -- */
@@ -658,6 +665,51 @@ static void test_settle(void **state)
     close_side(&b);
 }
 
+/* Who says again what somebody has said is not taken for him: the last word
+ * repeats what the listener has just told. */
+static void test_said_again(void **state)
+{
+    (void)state;
+    side b;
+    open_side(&b, 2);
+    tt_greet_word words[2] = {{.magic = TT_GREET_MAGIC,
+                               .version_min = 1,
+                               .version_max = 1,
+                               .kind = TT_GREET_HELLO,
+                               .purpose = TT_LINK_TCP,
+                               .job = 7,
+                               .nonce = 99,
+                               .from = id_of(1)}};
+    memset(words[0].token, 0x5a, sizeof(words[0].token));
+    tt_greet_word reply;
+    tt_link_event in;
+    for (int i = 0; i < 3; i++) {
+        int fd = knock(&b);
+        char c;
+        assert_int_equal(send(fd, &words[0], sizeof(reply), 0), sizeof(reply));
+        assert_int_equal(
+            tt_stranger_read_all(fd, &reply, sizeof(reply), in_ns(LONG_NS)), 0);
+        assert_int_equal(reply.kind, TT_GREET_REPLY);
+        if (i == 0) { /* it is who it says; what it says is seen */
+            words[1] = words[0];
+            words[1].kind = TT_GREET_TAKEN;
+            memset(words[1].token, 0, sizeof(words[1].token));
+            memcpy(words[1].said, reply.said, sizeof(reply.said));
+        }
+        assert_int_equal(send(fd, &words[1], sizeof(reply), 0), sizeof(reply));
+        if (i == 0) {
+            assert_true(tt_link_box_wait(b.box, in_ns(LONG_NS)));
+            assert_true(tt_link_box_take(b.box, &in));
+            tt_link_stream_close(&in.stream);
+        }
+        assert_int_not_equal(tt_stranger_read_all(fd, &c, 1, in_ns(LONG_NS)),
+                             ETIMEDOUT);
+        assert_false(tt_link_box_take(b.box, &in));
+        close(fd);
+    }
+    close_side(&b);
+}
+
 /* What one of many strangers does. */
 static void act_strange(int fd, int how, tt_greet_word *hello)
 {
@@ -896,23 +948,23 @@ static void test_deaf(void **state)
 /* ------------------------------------------------------------- both dial -- */
 
 typedef struct end {
-    int fd;
+    tt_link_stream s;
     bool was_mine; /* this side has dialled */
 } end;
 
 /* Takes what comes until the dial has an outcome and there is a link. */
 static end settle(const side *s)
 {
-    end e = {.fd = -1};
+    end e = {.s.fd = -1};
     bool is_over = false;
-    while (e.fd < 0 || !is_over) {
+    while (e.s.fd < 0 || !is_over) {
         tt_link_event link = take(s);
         assert_int_not_equal(link.kind, TT_LINK_FAILED);
         is_over |= link.kind != TT_LINK_ARRIVED;
         if (link.stream.fd < 0)
             continue;
-        assert_true(e.fd < 0); /* never two */
-        e = (end){link.stream.fd, link.kind == TT_LINK_DIALLED};
+        assert_true(e.s.fd < 0); /* never two */
+        e = (end){link.stream, link.kind == TT_LINK_DIALLED};
     }
     return e;
 }
@@ -922,14 +974,14 @@ static void expect_one(const side *a, const side *b, end *x)
     end y = settle(b);
     *x = settle(a);
     tt_addr p = {.len = sizeof(p.u)}, q = {.len = sizeof(q.u)};
-    getsockname(x->fd, &p.u.sa, &p.len);
-    getpeername(y.fd, &q.u.sa, &q.len);
+    getsockname(x->s.fd, &p.u.sa, &p.len);
+    getpeername(y.s.fd, &q.u.sa, &q.len);
     assert_int_equal(p.u.v4.sin_port, q.u.v4.sin_port);
     assert_true(x->was_mine != y.was_mine);
     tt_link_event extra;
     assert_false(tt_link_box_take(a->box, &extra));
     assert_false(tt_link_box_take(b->box, &extra));
-    expect_bytes((tt_link_stream){.fd = x->fd}, (tt_link_stream){.fd = y.fd});
+    expect_bytes(x->s, y.s);
 }
 
 static void test_both_dial(void **state)
@@ -1260,6 +1312,36 @@ static void test_no_memory(void **state)
     assert_true(is_well);
 }
 
+/* The same where everybody has to prove who he is. */
+static int have_trust(void **state)
+{
+    (void)state;
+    static const uint8_t secret[] = "0123456789abcdef0123456789abcdef";
+    const tt_trust_opts o = {.secret = secret, .n_secret = sizeof(secret) - 1};
+    tutti_diag diag;
+    tutti_err err = tt_trust_open(&o, &trust, &diag);
+    if (err)
+        printf("# %s\n", diag.text);
+    return err;
+}
+
+static int drop_trust(void **state)
+{
+    (void)state;
+    tt_trust_close(trust);
+    trust = NULL;
+    return 0;
+}
+
+#if TT_HAVE_OPENSSL
+#define SEALED(test)                                         \
+    {                                                        \
+#test ", sealed", test, have_trust, drop_trust, NULL \
+    }
+#else
+#define SEALED(test) cmocka_unit_test(test)
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1275,6 +1357,7 @@ int main(void)
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_silent_guests),
         cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_said_again),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_nobody_to_send_away),
@@ -1288,6 +1371,12 @@ int main(void)
         cmocka_unit_test(test_where),
         cmocka_unit_test(test_card),
         cmocka_unit_test(test_no_memory),
+        SEALED(test_meet),
+        SEALED(test_v6),
+        SEALED(test_ways),
+        SEALED(test_both_dial),
+        SEALED(test_one_cannot_dial),
+        SEALED(test_no_memory),
     };
     tt_test_limit(120);
     *(void **)(&real_accept4) = dlsym(RTLD_NEXT, "accept4");

@@ -261,8 +261,8 @@ static void hdrm_even(void **state)
     for (size_t i = 0; i < 3; i++) {
         tt_net_case c = tt_net_of(specs[i]);
         tutti_schedule *s = tt_net_plan(&c, "hdrm", TUTTI_ALL_REDUCE, 0);
-        tt_sim_opts o = {.size_bytes = 64000000,
-                         .lockstep = TUTTI_LOCKSTEP_ALL};
+        tutti_sim_opts o = {.size_bytes = 64000000,
+                            .lockstep = TUTTI_LOCKSTEP_ALL};
         tutti_sim_result r = {0};
         tutti_diag diag = {0};
         if (tt_simulate(s, c.t, &o, &tt_mem_std, &r, &diag))

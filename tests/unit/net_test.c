@@ -64,6 +64,17 @@ static int exchange_check(tt_node *node, uint64_t n_messages)
     return 0;
 }
 
+static bool is_sealed(const tt_node *node)
+{
+    bool is_all = true;
+    for (uint32_t r = 0; r < node->n_ranks; r++) {
+        const tt_tcp_conn *conn = (const tt_tcp_conn *)node->conns[r];
+        for (uint32_t i = 0; r != node->rank && i < conn->n_strands; i++)
+            is_all &= conn->strands[i].link.layer != NULL;
+    }
+    return is_all;
+}
+
 static int exchange_body(tt_node *node)
 {
     const exchange_arg *arg = node->nodes->arg;
@@ -71,6 +82,7 @@ static int exchange_body(tt_node *node)
     node->on_arrived = tt_flow_arrived;
     for (uint32_t r = 0; r < node->n_ranks; r++)
         NODE_CHECK(node, r == node->rank || node->conns[r]->is_up);
+    NODE_CHECK(node, !node->nodes->secret || is_sealed(node));
     bool is_done = false;
     while (!is_done && !node->failure[0]) {
         if (exchange_send(node, arg->n_messages, &is_done))

@@ -78,7 +78,6 @@ static void go_out(process *p)
     tt_team_leave(p->team);
     tt_program_unref(p->program);
     tt_engine_unlock(p->engine);
-    tt_mesh_unref(p->mesh);
     p->team = NULL;
 }
 

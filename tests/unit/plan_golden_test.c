@@ -3,6 +3,7 @@
  * always built it: tests/golden/plan-NAME-5.txt. A change of these bytes is a
  * change of the schedule's id, so it should be meant. TT_GOLDEN_WRITE=1
  * writes the files anew instead of comparing. */
+#include "export/export.h"
 #include "support/tap.h"
 
 #include "plan/plan.h"
@@ -21,7 +22,8 @@ static char *plan_text(const tt_planner *planner, size_t *len)
     char *text = NULL;
     if (tt_plan_build(planner, &p, &tt_mem_std, &s, &diag))
         fail_msg("%s: %s", planner->name, diag.text);
-    assert_int_equal(tt_sched_print(s, &tt_mem_std, &text, len), TUTTI_OK);
+    assert_int_equal(tt_export(s, "schedule", &tt_mem_std, &text, len, NULL),
+                     TUTTI_OK);
     tt_sched_free(s);
     return text;
 }

@@ -201,7 +201,7 @@ static void ends(void **state)
         tutti_schedule *s = tt_net_plan(&c, cases[i].planner, TUTTI_ALL_REDUCE,
                                         0);
         double time_s = 0;
-        tt_sim_opts o;
+        tutti_sim_opts o;
         assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL),
                          0);
         assert_int_equal(tt_plan_sim_opts(s, &c.p, &tt_mem_std, &o, NULL), 0);
@@ -238,7 +238,7 @@ static void test_slices_of_the_engine(void **state)
         c.p.collective = cases[i].coll;
         tutti_schedule *s = tt_net_plan(&c, cases[i].planner, cases[i].coll, 0);
         double time_s = 0;
-        tt_sim_opts o;
+        tutti_sim_opts o;
         tutti_sim_result r;
         assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL),
                          0);

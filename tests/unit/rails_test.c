@@ -31,7 +31,7 @@ static void look(const tutti_topology *t, const uint32_t *hosts, views *out)
     for (uint32_t r = 0; r < t->n_ranks; r++) {
         assert_int_equal(
             tt_rail_hints_create(t->n_ranks, &out->arena, &out->of[r]), 0);
-        if (tt_rail_hints_read(t, r, own, &out->of[r], &diag))
+        if (tt_rail_hints_read(t, r, own, &out->arena, &out->of[r], &diag))
             fail_msg("%s", diag.text);
     }
 }

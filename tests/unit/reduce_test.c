@@ -333,7 +333,8 @@ static void check_case(buffers *b, tt_rng *rng, const reduce_case *c)
         .elem_bytes = (uint32_t)tutti_type_bytes(c->type),
     };
     if (c->is_past_cache)
-        tt_stream_reduce(&past, dst, src, c->n_src, c->count);
+        tt_spread_reduce(&past, &(tt_spread){(void *[]){dst}, 1, true}, src,
+                         c->n_src, c->count);
     else
         kernel(dst, src, c->n_src, c->count);
     for (size_t i = 0; i < c->count; i++) {
@@ -496,7 +497,9 @@ static void test_means_past_cache(void **state)
             r.reduce(want, src, n, COUNT);
             r.divide(want, COUNT, r.divisor);
             for (size_t skip = 0; skip < 64 / size; skip += 3) {
-                tt_stream_reduce(&r, got + skip * size, src, n, COUNT);
+                void *place = got + skip * size;
+                tt_spread_reduce(&r, &(tt_spread){&place, 1, true}, src, n,
+                                 COUNT);
                 for (size_t i = 0; i < COUNT; i++)
                     assert_true(same(t, TUTTI_SUM, get(t, got + skip * size, i),
                                      get(t, want, i)));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * schedule_test.c - builder, table of collectives, walking, text form. */
+#include "export/export.h"
 #include "support/tap.h"
 
 #include "support/alloc.h"
@@ -368,12 +369,14 @@ static void round_trip(const tutti_schedule *s)
     size_t len = 0, again_len = 0;
     tutti_schedule *t = NULL;
     tutti_diag diag = {0};
-    assert_int_equal(tt_sched_print(s, &tt_mem_std, &text, &len), TUTTI_OK);
+    assert_int_equal(tt_export(s, "schedule", &tt_mem_std, &text, &len, NULL),
+                     TUTTI_OK);
     assert_int_equal(strlen(text), len);
     if (tt_sched_parse(&tt_mem_std, text, len, &t, &diag))
         fail_msg("line %u: %s", diag.line, diag.text);
     assert_int_equal(t->id, s->id);
-    assert_int_equal(tt_sched_print(t, &tt_mem_std, &again, &again_len), 0);
+    assert_int_equal(
+        tt_export(t, "schedule", &tt_mem_std, &again, &again_len, NULL), 0);
     assert_int_equal(len, again_len);
     assert_memory_equal(text, again, len);
     tt_sched_free(t);
@@ -424,7 +427,8 @@ static void test_small_text(void **state)
     tutti_schedule *s = parse(small);
     char *text = NULL;
     size_t len = 0;
-    assert_int_equal(tt_sched_print(s, &tt_mem_std, &text, &len), TUTTI_OK);
+    assert_int_equal(tt_export(s, "schedule", &tt_mem_std, &text, &len, NULL),
+                     TUTTI_OK);
     assert_string_equal(text, small);
     free(text);
     tt_sched_free(s);
@@ -513,7 +517,7 @@ static void test_bad_items(void **state)
     refused("0 0 0 1 copy", "0 0 0 1 copy 1 1", TUTTI_EFORMAT, 8, 25);
     refused("0 0 0 1 copy", "16777216 0 0 1 copy", TUTTI_ELIMIT, 8, 10);
     refused("transfer 1 1 2 1 copy", "chunk 0 1 2", TUTTI_EFORMAT, 11, 1);
-    refused("end\n", "", TUTTI_EFORMAT, 11, 1);
+    refused("end\n", "", TUTTI_EFORMAT, 12, 1);
     refused("end\n", "end 1\n", TUTTI_EFORMAT, 12, 5);
     refused("end\n", "end\n# fine\nend\n", TUTTI_EFORMAT, 14, 1);
     /* The second of two equal transfers, though its operation differs. */
@@ -562,7 +566,7 @@ static tutti_err build_print_parse(const tt_mem *mem)
         tt_builder_transfer(b, 100 - i, i % 12, 0, 1, TT_XFER_COPY);
     err = tt_builder_seal(b, &s, NULL);
     if (!err)
-        err = tt_sched_print(s, mem, &text, &len);
+        err = tt_export(s, "schedule", mem, &text, &len, NULL);
     if (!err)
         err = tt_sched_parse(mem, text, len, &t, NULL);
     if (text)

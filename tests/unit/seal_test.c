@@ -282,8 +282,8 @@ static void run_both_ways(uint64_t seed, bool is_below, bool is_above)
     uint64_t sent[2] = {0}, got[2] = {0};
     const uint64_t all = 2000000;
     tt_trust_rekey_after(t, 5);
-    assert_int_equal(
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
+                     0);
     for (int i = 0; i < 2; i++) {
         const tt_rough_opts o = {.seed = seed + (uint64_t)i};
         tt_fork_watch(fds[i]);

@@ -136,7 +136,8 @@ static void small_totals(void **state)
     (void)state;
     const double share[] = {1.0 / 3, 0, 1.0 / 2, 1.0 / 6};
     uint64_t whole[4];
-    assert_int_equal(tt_shares_whole(share, 4, &tt_mem_std, whole), 6);
+    tt_arena none = {.mem = &tt_mem_std};
+    assert_int_equal(tt_shares_whole(share, 4, &none, whole), 6);
     assert_int_equal(whole[0], 2);
     assert_int_equal(whole[1], 0);
     assert_int_equal(whole[2], 3);
@@ -157,7 +158,9 @@ static void largest_remainder(void **state)
         uint64_t given = 0;
         for (uint32_t j = 0; j < n; j++)
             share[j] /= sum;
-        uint64_t total = tt_shares_whole(share, n, &tt_mem_std, whole);
+        tt_arena arena = {.mem = &tt_mem_std};
+        uint64_t total = tt_shares_whole(share, n, &arena, whole);
+        tt_arena_free(&arena);
         for (uint32_t j = 0; j < n; j++) {
             given += whole[j];
             assert_true(fabs((double)whole[j] - share[j] * (double)total) < 1);
@@ -174,7 +177,9 @@ static void no_memory(void **state)
         uint64_t whole[2];
         tt_test_mem m;
         tt_mem mem = tt_test_mem_init(&m, k);
-        uint64_t total = tt_shares_whole(share, 2, &mem, whole);
+        tt_arena arena = {.mem = &mem};
+        uint64_t total = tt_shares_whole(share, 2, &arena, whole);
+        tt_arena_free(&arena);
         assert_true(tt_test_mem_is_clean(&m));
         if (m.n_failed == 0) {
             assert_int_equal(total, TT_SHARES_FINE);

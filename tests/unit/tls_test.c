@@ -67,9 +67,8 @@ static tt_trust *of_secret(const char *secret)
 
 static tt_trust *of_certs(void)
 {
-    const tt_trust_opts o = {.cert = path("cert.pem"),
-                             .key = path("key.pem"),
-                             .ca = path("ca.pem")};
+    const tt_trust_opts o = {
+        .cert = path("cert.pem"), .key = path("key.pem"), .ca = path("ca.pem")};
     return open_trust(&o);
 }
 
@@ -178,7 +177,8 @@ static void expect_out(ends *e, const how *h, tt_link_why why)
 {
     tt_link_stream a;
     tt_link_event b;
-    assert_string_equal(tt_link_why_text(dial(e, h, &a)), tt_link_why_text(why));
+    assert_string_equal(tt_link_why_text(dial(e, h, &a)),
+                        tt_link_why_text(why));
     assert_false(tt_link_box_take(e->b, &b));
 }
 
@@ -254,9 +254,8 @@ static void test_bare(void **state)
     tt_trust *plain = open_trust(&o);
     for (int i = 0; i < 8; i++) {
         ends e;
-        const how h = {.trust = i & 1 ? plain : t,
-                       .is_bare = i == 6,
-                       .is_one_way = i & 4};
+        const how h = {
+            .trust = i & 1 ? plain : t, .is_bare = i == 6, .is_one_way = i & 4};
         open_ends(&e, i & 2 ? plain : t, i == 4);
         bool is_a = i & 1 || i == 6, is_b = i & 2 || i == 4;
         if (is_a == is_b)
@@ -313,13 +312,12 @@ static void test_no_files(void **state)
     unlink(path("secret"));
     write_file("real", one, 0600);
     assert_int_equal(symlink("real", path("link")), 0);
-    const tt_trust_opts bad[] = {{.secret_file = path("none")},
-                                 {.secret_file = dir},
-                                 {.secret = (const uint8_t *)one, .n_secret = 8},
-                                 {.cert = path("cert.pem")},
-                                 {.cert = path("real"),
-                                  .key = path("real"),
-                                  .ca = path("real")}};
+    const tt_trust_opts bad[] = {
+        {.secret_file = path("none")},
+        {.secret_file = dir},
+        {.secret = (const uint8_t *)one, .n_secret = 8},
+        {.cert = path("cert.pem")},
+        {.cert = path("real"), .key = path("real"), .ca = path("real")}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         diag.text[0] = '\0';
         assert_int_equal(tt_trust_open(&bad[i], &t, &diag), TUTTI_ECONFIG);
@@ -359,7 +357,8 @@ static void test_rotation(void **state)
     open_ends(&e, b, false);
     expect_in(&e, &h, true);
     snprintf(both, sizeof(both), "%s\n%s\n", two, one);
-    write_file("a", both, 0600); /* a offers the new one, and then the old one */
+    write_file("a", both,
+               0600); /* a offers the new one, and then the old one */
     pause_ns(300 * TT_NS_PER_MS);
     expect_in(&e, &h, true);
     write_file("b", both, 0600);
@@ -423,7 +422,8 @@ static void test_strangers(void **state)
     int silent[100]; /* more than there are places */
     for (int i = 0; i < 100; i++) {
         silent[i] = stranger(&e);
-        (void)!send(silent[i], "\x16\x03\x01\x02", (size_t)(i % 5), MSG_NOSIGNAL);
+        (void)!send(silent[i], "\x16\x03\x01\x02", (size_t)(i % 5),
+                    MSG_NOSIGNAL);
     }
     const how h = {.trust = t};
     expect_in(&e, &h, true);
@@ -591,9 +591,8 @@ static void test_unix(void **state)
     tt_link_card card;
     tt_link_dial *d;
     assert_int_equal(tt_link_box_open(&tt_mem_std, &box, NULL), 0);
-    const tt_link_listen_opts lo = {.purposes = TT_LINK_FOR(TT_LINK_SHM),
-                                    .trust = t,
-                                    .is_nest = true};
+    const tt_link_listen_opts lo = {
+        .purposes = TT_LINK_FOR(TT_LINK_SHM), .trust = t, .is_nest = true};
     assert_int_equal(tt_link_listen(box, &lo, &at, NULL, NULL), 0);
     tt_link_card_of(at, &card);
     tt_link_way way = {.cost = 0};
@@ -618,16 +617,11 @@ static void test_unix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_secret),
-        cmocka_unit_test(test_certs),
-        cmocka_unit_test(test_bare),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_no_files),
-        cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_no_way_back),
-        cmocka_unit_test(test_slow_and_cut),
-        cmocka_unit_test(test_reflection),
+        cmocka_unit_test(test_secret),       cmocka_unit_test(test_certs),
+        cmocka_unit_test(test_bare),         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_no_files),     cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_no_way_back),
+        cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
         cmocka_unit_test(test_unix),
     };
     tt_test_limit(120);
@@ -639,8 +633,8 @@ int main(void)
     if (!mkdtemp(dir))
         return 1;
     int failed = TT_RUN_TAP(tests);
-    static const char *const names[] = {"a",    "b",       "secret", "real",
-                                        "link", "cert.pem", "key.pem", "ca.pem"};
+    static const char *const names[] = {
+        "a", "b", "secret", "real", "link", "cert.pem", "key.pem", "ca.pem"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unlink(path(names[i]));
     rmdir(dir);

@@ -134,17 +134,16 @@ static void test_text(void **state)
     static const char *const names[] = {"a \"b\"\\\n", "\xc3\xa9"};
     const tt_trace_opts opts = {
         .n_ranks = 2, .names = names, .has_arrows = true};
-    const tt_event e = {.begin_s = 1.5e-6,
-                        .sent_s = 2e-6,
-                        .end_s = 3.000001e-6,
-                        .bytes = 77,
-                        .step = 4,
-                        .chunk = 5,
-                        .src = 0,
-                        .dst = 1,
-                        .slice = 6,
-                        .op = TT_XFER_COPY,
-                        .rail = 2};
+    const tutti_event_info e = {.begin_s = 1.5e-6,
+                                .sent_s = 2e-6,
+                                .end_s = 3.000001e-6,
+                                .bytes = 77,
+                                .step = 4,
+                                .chunk = 5,
+                                .src = 0,
+                                .dst = 1,
+                                .slice = 6,
+                                .rail = 2};
     tt_str out = {.mem = &tt_mem_std};
     tt_trace t;
     char *text;
@@ -219,14 +218,14 @@ static void test_odd_times(void **state)
     setlocale(LC_NUMERIC, "de_DE.UTF-8"); /* where there is one */
     tt_trace_begin(&t, &out, &opts);
     for (size_t i = 0; i < n * n; i++) {
-        const tt_event e = {.begin_s = odd[i / n],
-                            .sent_s = odd[i % n],
-                            .end_s = odd[(i / n + i % n) % n],
-                            .src = 65535,
-                            .dst = UINT32_MAX,
-                            .rail = 255,
-                            .bytes = UINT64_MAX,
-                            .chunk = UINT32_MAX};
+        const tutti_event_info e = {.begin_s = odd[i / n],
+                                    .sent_s = odd[i % n],
+                                    .end_s = odd[(i / n + i % n) % n],
+                                    .src = 65535,
+                                    .dst = UINT32_MAX,
+                                    .rail = 255,
+                                    .bytes = UINT64_MAX,
+                                    .chunk = UINT32_MAX};
         tt_trace_event(&t, &e);
     }
     tt_trace_end(&t);
@@ -244,7 +243,7 @@ typedef struct drain {
 } drain;
 
 /* What a program does that writes to a file as it goes. */
-static void keep(void *ctx, const tt_event *e)
+static void keep(void *ctx, const tutti_event_info *e)
 {
     drain *d = ctx;
     tt_trace_event(&d->t, e);
@@ -269,9 +268,10 @@ static void test_simulation(void **state)
         fail_msg("%s", diag.text);
     drain d = {.out.mem = &tt_mem_std, .all.mem = &tt_mem_std};
     const tt_trace_opts opts = {.n_ranks = 12};
-    const tt_event_sink sink = {keep, &d};
-    const tt_sim_opts o = {
-        .size_bytes = 1 << 20, .n_slices = 16, .sink = &sink};
+    const tutti_sim_opts o = {.size_bytes = 1 << 20,
+                              .n_slices = 16,
+                              .on_event = keep,
+                              .event_ctx = &d};
     tutti_sim_result r;
     tt_trace_begin(&d.t, &d.out, &opts);
     if (tt_simulate(s, net, &o, &tt_mem_std, &r, &diag))
@@ -302,7 +302,7 @@ static void test_no_memory(void **state)
         tt_trace t;
         tt_trace_begin(&t, &out, &opts);
         for (uint32_t i = 0; i < 400; i++)
-            tt_trace_event(&t, &(tt_event){.dst = i});
+            tt_trace_event(&t, &(tutti_event_info){.dst = i});
         tt_trace_end(&t);
         err = out.err;
         assert_true(err == TUTTI_OK || err == TUTTI_ENOMEM);

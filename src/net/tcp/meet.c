@@ -10,8 +10,6 @@
  *            sides would like, which the caller knows from both cards. A strand that stands twice (both
  *            have dialled) is the one that came first out of the box; link.h has
  *            the reason why both sides take the same one.
- * Once       The numbers of a process's calls only grow. So what somebody has seen
- *            on the wire and says again is no call, and takes nobody's place.
  * Time       A call all of whose addresses refuse for GIVE_UP_NS fails early;
  *            silence is waited for until the deadline.
  * Next       link/link.h, tcp.c. */
@@ -369,27 +367,14 @@ static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
     return m ? m->conn : NULL;
 }
 
-/* The first strand of a call that makes sense, and was not heard before? */
-static bool is_new_call(tt_tcp_net *net, const tt_link_id *id,
-                        const said *theirs)
-{
-    if (theirs->rank >= net->base.n_ranks || theirs->n_strands < 1 ||
-        theirs->n_strands > strands_of(&net->base, net->base.settings->sockets))
-        return false;
-    tt_tcp_caller *last = &net->callers[theirs->rank];
-    if (tt_link_id_compare(&last->id, id) == 0 && theirs->call <= last->call)
-        return false;
-    *last = (tt_tcp_caller){*id, theirs->call};
-    return true;
-}
-
 static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 {
     said theirs;
     tt_link_stream s = link->stream;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_tcp_conn *conn = find_call(net, link, &theirs);
-    if (!conn && is_new_call(net, &link->who.id, &theirs))
+    if (!conn && theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
+        theirs.n_strands <= strands_of(&net->base, net->base.settings->sockets))
         conn = (tt_tcp_conn *)net->base.up->called(&net->base, theirs.rank,
                                                    &link->who.id);
     if (conn && !conn->strands &&

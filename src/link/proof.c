@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * proof.c - what a side proves itself by, in TLS.
+ *
+ * Secret     An external PSK. Its name, told in clear, and its key both come from the
+ *            secret by HKDF with labels of their own, so neither tells the other nor
+ *            the secret (RFC 9257, 9258). psk_dhe_ke only: who learns the secret
+ *            later cannot read what was sent before.
+ * Certs      Both sides show certificates of the CA. A side that has a secret takes
+ *            no certificate, and the other way round.
+ * Left out   Tickets, resumption, early data, renegotiation, older versions,
+ *            compression. Suites of SHA-256 only, which is the PSK's hash.
+ * Exit       OpenSSL's own clean-up at exit is left out, as threads may still send.
+ * Next       tls.h, tls.c (the layer). */
+#include "link/seal.h"
+#include "link/tls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#if TT_HAVE_OPENSSL
+
+#include <openssl/hmac.h>
+#include <openssl/x509_vfy.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#define SPARE_BUFS 16
+#define CHAIN_MOST (32 * 1024)
+#define LOOK_NS (200 * TT_NS_PER_MS)
+/* AES-GCM must not have 2^24.5 of one key. */
+#define REKEY_AFTER (UINT64_C(1) << 23)
+
+/* What sessions are for. */
+static const unsigned char for_tutti[] = {'t', 'u', 't', 't', 'i'};
+
+struct tt_trust {
+    atomic_uint n_owners;
+    bool is_plain;
+    uint64_t rekey_after;
+    char *secret_file, *cert, *cert_key, *ca; /* NULL: not given */
+    pthread_mutex_t lock;                     /* of what follows */
+    SSL_CTX *ctx;
+    tt_tls_psk keys[TT_SECRETS];
+    uint32_t n_keys;
+    uint64_t mark, looked_ns; /* of the files */
+    char *spare[SPARE_BUFS];
+    uint32_t n_spare;
+};
+
+/* -------------------------------------------------------------- secrets -- */
+
+/* HKDF by SHA-256 (RFC 5869): as much as one hash has. */
+static bool expand(const tt_secret *s, const char *label, uint8_t *out,
+                   size_t n)
+{
+    static const char salt[] = "tutti link, tls 1.3, external psk, sha256";
+    uint8_t prk[32], okm[32], info[64];
+    size_t n_label = strlen(label);
+    memcpy(info, label, n_label);
+    info[n_label] = 1;
+    bool is_well =
+        HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n, prk, NULL) &&
+        HMAC(EVP_sha256(), prk, sizeof(prk), info, n_label + 1, okm, NULL);
+    memcpy(out, okm, n);
+    tt_secret_wipe(prk, sizeof(prk));
+    tt_secret_wipe(okm, sizeof(okm));
+    return is_well;
+}
+
+static bool make_keys(tt_trust *t, const tt_secrets *secrets)
+{
+    tt_tls_psk keys[TT_SECRETS];
+    bool is_well = true;
+    for (uint32_t i = 0; i < secrets->n; i++)
+        is_well = is_well &&
+                  expand(&secrets->all[i], "tutti 1 name", keys[i].name,
+                         sizeof(keys[i].name)) &&
+                  expand(&secrets->all[i], "tutti 1 key", keys[i].key,
+                         sizeof(keys[i].key));
+    if (is_well) {
+        memcpy(t->keys, keys, sizeof(keys));
+        t->n_keys = secrets->n;
+    }
+    tt_secret_wipe(keys, sizeof(keys));
+    return is_well;
+}
+
+static SSL_SESSION *session_of(SSL *ssl, const tt_tls_psk *k)
+{
+    static const unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
+    SSL_SESSION *s = SSL_SESSION_new();
+    const SSL_CIPHER *suite = SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
+    if (s && suite &&
+        SSL_SESSION_set1_master_key(s, k->key, sizeof(k->key)) == 1 &&
+        SSL_SESSION_set_cipher(s, suite) == 1 &&
+        SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) == 1 &&
+        SSL_SESSION_set1_id_context(s, for_tutti, sizeof(for_tutti)) == 1)
+        return s;
+    SSL_SESSION_free(s);
+    return NULL;
+}
+
+/* The dialler's. It may be asked twice (the other side wants another group). */
+static int offer_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id,
+                     size_t *n_id, SSL_SESSION **out)
+{
+    tt_tls_end *e = SSL_get_app_data(ssl);
+    *out = NULL;
+    if (md && EVP_MD_get_type(md) != NID_sha256)
+        return 0;
+    *out = session_of(ssl, &e->offered);
+    *id = e->offered.name;
+    *n_id = sizeof(e->offered.name);
+    return *out != NULL;
+}
+
+/* The listener's. Without a session the handshake fails: there is no certificate. */
+static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
+                    SSL_SESSION **out)
+{
+    tt_tls_end *e = SSL_get_app_data(ssl);
+    tt_trust *t = e->trust;
+    tt_tls_psk found;
+    bool is_found = false;
+    *out = NULL;
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < t->n_keys && n_id == sizeof(found.name); i++) {
+        if (memcmp(t->keys[i].name, id, n_id) != 0)
+            continue;
+        found = t->keys[i];
+        is_found = true;
+    }
+    pthread_mutex_unlock(&t->lock);
+    e->knows_not |= !is_found;
+    if (!is_found)
+        return 1;
+    *out = session_of(ssl, &found);
+    tt_secret_wipe(&found, sizeof(found));
+    return *out != NULL;
+}
+
+/* --------------------------------------------------------- certificates -- */
+
+/* OpenSSL's sentence, of the oldest error; they are forgotten. */
+static const char *why_not(char *out, size_t size)
+{
+    unsigned long code = ERR_get_error();
+    const char *text = code ? ERR_reason_error_string(code) : NULL;
+    snprintf(out, size, "%s", text ? text : "it does not say why");
+    ERR_clear_error();
+    return out;
+}
+
+static tutti_err fail_cert(const char *what, const char *file, tutti_diag *diag)
+{
+    char why[128];
+    return tt_fail(diag, TUTTI_ECONFIG, "%s %.200s cannot be used: %s", what,
+                   file, why_not(why, sizeof(why)));
+}
+
+static tutti_err check_key(const char *file, tutti_diag *diag)
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return tt_fail_errno(diag, TUTTI_ECONFIG, errno,
+                             "cannot open the key of the certificate %.200s",
+                             file);
+    tutti_err err = tt_secret_check(fd, file, "the key of the certificate",
+                                    diag);
+    close(fd);
+    return err;
+}
+
+static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
+{
+    tutti_err err = check_key(t->cert_key, diag);
+    if (err)
+        return err;
+    if (SSL_CTX_use_certificate_chain_file(ctx, t->cert) != 1)
+        return fail_cert("the certificate", t->cert, diag);
+    if (SSL_CTX_use_PrivateKey_file(ctx, t->cert_key, SSL_FILETYPE_PEM) != 1)
+        return fail_cert("the key of the certificate", t->cert_key, diag);
+    if (SSL_CTX_load_verify_locations(ctx, t->ca, NULL) != 1)
+        return fail_cert("the certificate of the CA", t->ca, diag);
+    return TUTTI_OK;
+}
+
+/* -------------------------------------------------------------- context -- */
+
+static bool set_rules(SSL_CTX *ctx)
+{
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
+                                 SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_clear_options(ctx, SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
+                                   SSL_OP_ALLOW_NO_DHE_KEX);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_max_cert_list(ctx, CHAIN_MOST);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                       NULL);
+    return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+           SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+           SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
+           SSL_CTX_set_session_id_context(ctx, for_tutti, sizeof(for_tutti)) ==
+               1 &&
+           SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:"
+                                         "TLS_CHACHA20_POLY1305_SHA256") == 1;
+}
+
+static tutti_err make_ctx(const tt_trust *t, SSL_CTX **out, tutti_diag *diag)
+{
+    char why[128];
+    ERR_clear_error();
+    SSL_CTX *ctx = SSL_CTX_new(TLS_method());
+    if (!ctx || !set_rules(ctx)) {
+        SSL_CTX_free(ctx);
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "OpenSSL does not give TLS 1.3 as it is needed: %s",
+                       why_not(why, sizeof(why)));
+    }
+    tutti_err err = TUTTI_OK;
+    if (t->cert) {
+        err = use_certs(t, ctx, diag);
+    } else {
+        SSL_CTX_set_psk_use_session_callback(ctx, offer_psk);
+        SSL_CTX_set_psk_find_session_callback(ctx, find_psk);
+    }
+    if (err)
+        SSL_CTX_free(ctx);
+    else
+        *out = ctx;
+    return err;
+}
+
+/* ---------------------------------------------------------------- files -- */
+
+/* Another number when one of them has changed. */
+static uint64_t mark_of(const tt_trust *t)
+{
+    const char *files[] = {t->secret_file, t->cert, t->cert_key, t->ca};
+    uint64_t mark = 1;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct stat st;
+        if (!files[i] || stat(files[i], &st) != 0)
+            continue;
+        mark = tt_fnv1a_u64(mark, (uint64_t)st.st_ino);
+        mark = tt_fnv1a_u64(mark, (uint64_t)st.st_size);
+        mark = tt_fnv1a_u64(mark, (uint64_t)st.st_mtim.tv_sec * TT_NS_PER_S +
+                                      (uint64_t)st.st_mtim.tv_nsec);
+    }
+    return mark;
+}
+
+/* Before they are read: what changes meanwhile is read again. [locked] */
+static tutti_err read_files(tt_trust *t, tutti_diag *diag)
+{
+    tt_secrets secrets;
+    tutti_err err = TUTTI_OK;
+    t->mark = mark_of(t);
+    t->looked_ns = tt_now_ns();
+    if (t->secret_file) {
+        err = tt_secrets_read(t->secret_file, &secrets, diag);
+        if (!err && !make_keys(t, &secrets))
+            err = tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
+        tt_secret_wipe(&secrets, sizeof(secrets));
+    } else if (t->cert) {
+        SSL_CTX *ctx = NULL;
+        err = make_ctx(t, &ctx, diag);
+        if (err)
+            return err;
+        SSL_CTX_free(t->ctx);
+        t->ctx = ctx;
+    }
+    return err;
+}
+
+/* [locked] */
+static void look_again(tt_trust *t)
+{
+    tutti_diag diag;
+    uint64_t now = tt_now_ns();
+    if ((!t->secret_file && !t->cert) || now - t->looked_ns < LOOK_NS)
+        return;
+    t->looked_ns = now;
+    if (mark_of(t) == t->mark)
+        return;
+    tutti_err err = read_files(t, &diag);
+    if (err)
+        TT_WARN("link: what proves who we are has changed, but is not taken: "
+                "%s",
+                diag.text);
+    else
+        TT_INFO("link: what proves who we are has changed");
+}
+
+/* --------------------------------------------------------------- trust -- */
+
+static const char *given(const char *text)
+{
+    return text && text[0] ? text : NULL;
+}
+
+static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
+{
+    bool has_cert = given(o->cert), has_key = given(o->key),
+         has_ca = given(o->ca);
+    if (has_cert != has_key || has_key != has_ca)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "certificates need all three of TUTTI_TLS_CERT, "
+                       "TUTTI_TLS_KEY and TUTTI_TLS_CA");
+    if (has_cert && given(o->secret_file))
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_SECRET_FILE and TUTTI_TLS_CERT are both set; a "
+                       "job proves itself by one of them");
+    if (o->n_secret > 0 &&
+        (o->n_secret < TT_SECRET_LEAST || o->n_secret > TT_SECRET_MOST))
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "a secret of %zu bytes; it has %d to %d", o->n_secret,
+                       TT_SECRET_LEAST, TT_SECRET_MOST);
+    return TUTTI_OK;
+}
+
+static bool copy(char **to, const char *from)
+{
+    *to = given(from) ? strdup(from) : NULL;
+    return *to || !given(from);
+}
+
+static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
+{
+    OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
+    if (!copy(&t->secret_file, o->secret_file) || !copy(&t->cert, o->cert) ||
+        !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca))
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
+    if (t->secret_file || t->cert) {
+        tutti_err err = read_files(t, diag);
+        if (err || t->cert)
+            return err;
+    } else {
+        tt_secrets one = {.n = 1, .all[0].n = o->n_secret};
+        memcpy(one.all[0].bytes, o->secret, o->n_secret);
+        bool is_well = make_keys(t, &one);
+        tt_secret_wipe(&one, sizeof(one));
+        if (!is_well)
+            return tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
+    }
+    return make_ctx(t, &t->ctx, diag);
+}
+
+tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
+                        tutti_diag *diag)
+{
+    *out = NULL;
+    tutti_err err = check_opts(o, diag);
+    if (err || (!given(o->secret_file) && o->n_secret == 0 && !given(o->cert)))
+        return err;
+    tt_trust *t = tt_new(&tt_mem_std, 1, sizeof(*t));
+    if (!t)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
+    atomic_init(&t->n_owners, 1);
+    pthread_mutex_init(&t->lock, NULL);
+    t->is_plain = o->is_plain;
+    t->rekey_after = REKEY_AFTER;
+    err = fill(t, o, diag);
+    if (err)
+        tt_trust_close(t);
+    else
+        *out = t;
+    return err;
+}
+
+tt_trust *tt_trust_ref(tt_trust *t)
+{
+    if (t)
+        atomic_fetch_add(&t->n_owners, 1);
+    return t;
+}
+
+void tt_trust_close(tt_trust *t)
+{
+    if (!t || atomic_fetch_sub(&t->n_owners, 1) > 1)
+        return;
+    SSL_CTX_free(t->ctx);
+    free(t->secret_file);
+    free(t->cert);
+    free(t->cert_key);
+    free(t->ca);
+    while (t->n_spare > 0)
+        free(t->spare[--t->n_spare]);
+    pthread_mutex_destroy(&t->lock);
+    tt_secret_wipe(t, sizeof(*t));
+    tt_free(&tt_mem_std, t, 1, sizeof(*t));
+}
+
+bool tt_trust_is_plain(const tt_trust *t)
+{
+    return t && t->is_plain;
+}
+
+void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
+{
+    t->rekey_after = n_records;
+}
+
+/* ----------------------------------------------------------- for tls.c -- */
+
+SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
+{
+    tt_trust *t = end->trust;
+    pthread_mutex_lock(&t->lock);
+    look_again(t);
+    if (t->n_keys > 0)
+        end->offered = t->keys[pick % t->n_keys];
+    SSL *ssl = SSL_new(t->ctx);
+    pthread_mutex_unlock(&t->lock);
+    if (ssl && SSL_set_app_data(ssl, end) == 1)
+        return ssl;
+    SSL_free(ssl);
+    return NULL;
+}
+
+bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl)
+{
+    if (!end->trust->cert)
+        return SSL_session_reused(ssl) == 1;
+    return SSL_get0_peer_certificate(ssl) &&
+           SSL_get_verify_result(ssl) == X509_V_OK;
+}
+
+uint64_t tt_tls_rekey_after(const tt_trust *t)
+{
+    return t->rekey_after;
+}
+
+char *tt_tls_take_buf(tt_trust *t, size_t size)
+{
+    char *buf = NULL;
+    pthread_mutex_lock(&t->lock);
+    if (t->n_spare > 0)
+        buf = t->spare[--t->n_spare];
+    pthread_mutex_unlock(&t->lock);
+    return buf ? buf : malloc(size);
+}
+
+void tt_tls_give_buf(tt_trust *t, char *buf)
+{
+    pthread_mutex_lock(&t->lock);
+    bool is_kept = buf && t->n_spare < SPARE_BUFS;
+    if (is_kept)
+        t->spare[t->n_spare++] = buf;
+    pthread_mutex_unlock(&t->lock);
+    if (!is_kept)
+        free(buf);
+}
+
+#else /* without OpenSSL */
+
+tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
+                        tutti_diag *diag)
+{
+    bool is_asked = o->n_secret > 0 || (o->secret_file && o->secret_file[0]) ||
+                    (o->cert && o->cert[0]);
+    *out = NULL;
+    if (!is_asked)
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_ECONFIG,
+                   "a secret or a certificate is asked for, but this Tutti was "
+                   "built without OpenSSL: install libssl-dev and build again");
+}
+
+tt_trust *tt_trust_ref(tt_trust *t)
+{
+    return t;
+}
+
+void tt_trust_close(tt_trust *t)
+{
+    (void)t;
+}
+
+bool tt_trust_is_plain(const tt_trust *t)
+{
+    (void)t;
+    return false;
+}
+
+void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
+{
+    (void)t, (void)n_records;
+}
+
+#endif
