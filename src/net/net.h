@@ -24,6 +24,9 @@
  * stays, and both sides take the same one. Nobody waits meanwhile: what is not
  * up takes nothing. Strangers can neither connect nor hold up who may.
  *
+ * Checked: where the settings say so a net is a layer over the transport's own,
+ * which finds flipped bits (checked.c).
+ *
  * Next: shm/shm.c, tcp/tcp.c; tests/support/loop.c, the smallest transport.
  */
 #ifndef TT_NET_NET_H
@@ -173,8 +176,8 @@ typedef struct tt_net_within {
 
 typedef struct tt_net_ops {
     const char *name; /* "tcp": in settings, logs and errors */
-    size_t net_size;  /* the core allocates these, zeroed, and fills the */
-    size_t conn_size; /* heads except max_payload, fd and is_up */
+    size_t net_size;  /* the core allocates these (tt_net_new()), zeroed, and */
+    size_t conn_size; /* fills the heads except max_payload, fd and is_up */
     bool same_host;   /* works only between processes of one host */
     bool binds;       /* keeps to the interfaces of hints */
     /* It lets anybody in and sends in clear, whatever net->trust is. */
@@ -246,6 +249,11 @@ typedef struct tt_net_ops {
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);
 } tt_net_ops;
+
+/* A copy of *as in new memory of as->mem, as large as its ops, which are a row's,
+ * say; with as->settings->check it is a layer over that row, and has ops of its
+ * own. To be opened, and freed after fini with its ops' size. NULL: out of memory. */
+tt_net *tt_net_new(const tt_net *as);
 
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */
 const tt_net_ops *tt_transport_find(const char *name);

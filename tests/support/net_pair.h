@@ -72,6 +72,9 @@ struct tt_nodes {
     uint32_t n_killed; /* nodes that are expected to die by SIGKILL */
 };
 
+/* The transport's own, where the settings put a layer over it. */
+tt_conn *tt_node_below(tt_conn *conn, const tt_net_ops *row);
+
 /* Runs n nodes; returns 0 when all bodies did. Failures are printed. */
 int tt_nodes_run(const tt_nodes *nodes);
 

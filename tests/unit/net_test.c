@@ -105,12 +105,13 @@ typedef struct net_case {
     const char *ucx_tls; /* of the transport ucx */
     bool is_sealed;      /* there is a secret */
     bool is_rough;       /* streams of TCP take and give bytes as they like */
+    bool is_checked;     /* net/checked.c is over it */
 } net_case;
 
 /* The two sides read and write by other seeds. */
 static void roughen(tt_conn *conn)
 {
-    tt_tcp_conn *tcp = (tt_tcp_conn *)conn;
+    tt_tcp_conn *tcp = (tt_tcp_conn *)(void *)tt_node_below(conn, &tt_net_tcp);
     for (uint32_t i = 0; i < tcp->n_strands; i++) {
         const tt_rough_opts o = {.seed = tt_test_seed() + conn->net->rank * 64 +
                                          conn->rank * 1000 + i};
@@ -140,6 +141,7 @@ static tt_nodes base_nodes(const net_case *c, uint32_t n)
     nodes.settings.shm_direct_bytes = c->is_direct;
     nodes.settings.shm_ring_bytes = RING_BYTES;
     nodes.settings.sockets = c->sockets;
+    nodes.settings.check = c->is_checked ? TT_CHECK_CRC : TT_CHECK_OFF;
     nodes.secret = c->is_sealed ? "0123456789abcdef0123456789abcdef" : NULL;
     nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
     nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
@@ -647,7 +649,7 @@ static const struct {
 
 int main(void)
 {
-    enum { MOST = 14 };
+    enum { MOST = 18 };
     static net_case cases[MOST];
     static struct CMUnitTest tests[MOST * N_PROMISES + 1];
     static char names[MOST * N_PROMISES][64];
@@ -685,6 +687,21 @@ int main(void)
                                   .ops = ucx,
                                   .ucx_tls = TT_UCX_BY_SHM,
                                   .is_sealed = TT_HAVE_OPENSSL};
+    cases[n_cases++] = (net_case){
+        .name = "loop, checked", .ops = &tt_net_loop, .is_checked = true};
+    cases[n_cases++] = (net_case){.name = "shm, direct, checked",
+                                  .ops = &tt_net_shm,
+                                  .is_direct = true,
+                                  .is_checked = true};
+    cases[n_cases++] = (net_case){.name = "tcp, 3 rough sockets, checked",
+                                  .ops = &tt_net_tcp,
+                                  .sockets = 3,
+                                  .is_rough = true,
+                                  .is_checked = true};
+    cases[n_cases++] = (net_case){.name = "ucx by tcp, checked",
+                                  .ops = ucx,
+                                  .ucx_tls = TT_UCX_BY_TCP,
+                                  .is_checked = true};
     for (size_t i = 0; i < n_cases * N_PROMISES; i++) {
         const net_case *c = &cases[i / N_PROMISES];
         if (c->ops == &tt_net_loop && promises[i % N_PROMISES].needs_processes)

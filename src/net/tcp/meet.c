@@ -90,13 +90,16 @@ static tt_tcp_net *net_of(const tt_tcp_conn *conn)
 static tutti_err set_up_strand(const tt_tcp_net *net, tt_tcp_strand *s)
 {
     const tt_mem *mem = net->base.mem;
-    uint32_t n = s->conn->n_strands;
+    const uint32_t n = s->conn->n_strands;
+    const bool is_checked = net->base.settings->check == TT_CHECK_CRC;
     s->rx = (tt_tcp_rx){.buf = tt_new(mem, TT_TCP_BUF, 1),
                         .up = net->base.up,
                         .max_payload = net->base.max_payload,
                         .tail = TT_TCP_BUF,
-                        .turn_bytes = n > 1 ? TT_TCP_TURN_BYTES : 0};
+                        .turn_bytes = n > 1 ? TT_TCP_TURN_BYTES : 0,
+                        .is_checked = is_checked};
     s->tx = (tt_tcp_tx){.mem = mem,
+                        .is_checked = is_checked,
                         .out = tt_new(mem, TT_TCP_QUEUE, sizeof(tt_tcp_out))};
     return s->rx.buf && s->tx.out ? TUTTI_OK : TUTTI_ENOMEM;
 }
