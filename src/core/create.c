@@ -97,6 +97,7 @@ static tutti_err read_rules(start *st)
         .eager_bytes = st->settings.eager_bytes,
         .watches_drift = st->settings.drift,
         .replans = st->settings.replan,
+        .is_checked = st->settings.check == TT_CHECK_CRC,
         .topology_is_learnt = tt_learn_is_wanted(&st->settings),
     };
     snprintf(st->agreed.planner, sizeof(st->agreed.planner), "%s",
@@ -183,7 +184,7 @@ static tutti_err agree_on_rules(start *st)
         return err;
     st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
     st->agreed.shared_cpus = shared_cpus(st);
-    return TUTTI_OK;
+    return err;
 }
 
 static const char *host_name(const void *ctx, uint32_t rank)
@@ -338,8 +339,11 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                             .ca = given->tls_ca,
                             .is_plain = o.is_plain};
     o.is_plain |= given && given->is_plain;
+    /* Once in a process, however many communicators it opens. */
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
     tutti_err err = tt_trust_open(&o, out, diag);
-    if (!err && is_first && tt_trust_is_plain(*out))
+    if (!err && is_first && tt_trust_is_plain(*out) &&
+        !atomic_flag_test_and_set(&has_warned))
         TT_WARN("TUTTI_ENCRYPT is 0: who comes must prove who it is, but all "
                 "data travels in clear");
     return err;
@@ -375,6 +379,12 @@ static tutti_err detect(start *st, const tutti_comm_opts *opts)
     tutti_err err = tt_start_read(opts, &st->settings, &st->launch, st->diag);
     if (!err)
         err = check_planner(st);
+    if (!err && opts->check &&
+        !tt_parse_check(opts->check, &st->settings.check))
+        err = tt_fail(st->diag, TUTTI_EINVAL,
+                      "tutti_comm_create: the check \"%.60s\" is not known; "
+                      "it is off or crc",
+                      opts->check);
     if (opts->start_timeout_s > 0)
         st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
     if (opts->timeout_s > 0)

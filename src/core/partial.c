@@ -406,7 +406,7 @@ static uint32_t resolve(const char *text, bool listens, tt_addr *out,
     size_t len = strlen(text);
     bool is_any = listens && len > 2 && len < sizeof(copy) &&
                   strcmp(text + len - 2, ":0") == 0;
-    snprintf(copy, sizeof(copy), "%s", text);
+    snprintf(copy, sizeof(copy), "%.*s", (int)sizeof(copy) - 1, text);
     if (is_any)
         copy[len - 1] = '1';
     if (len >= sizeof(copy) || !tt_hostport_split(copy, host, &port)) {

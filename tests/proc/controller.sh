@@ -54,6 +54,22 @@ sed '0,/^\([0-9]* announce .*\)$/s//\1 lst/' "$log" >"$tmp/other"
 run "$tutti" controller --replay "$tmp/other"
 like "an event that was changed is no event" "$err" 'writes this event otherwise'
 
+# Without a secret the job's name says who belongs to a controller that has one.
+rm "$tmp/where"
+TUTTI_JOB=mine "$tutti" controller -n 1 --listen 127.0.0.1:0 \
+    >/dev/null 2>"$tmp/where" &
+controller=$!
+listens "$tmp/where"
+for job in other ''; do
+    run env TUTTI_JOB=$job TUTTI_CONTROLLER=127.0.0.1:$port "$B/examples/partial" \
+        --worker 0 --steps 3
+    like "a worker of the job '$job' is not let in" "$err" "controller is another job's"
+done
+run env TUTTI_JOB=mine TUTTI_CONTROLLER=127.0.0.1:$port "$B/examples/partial" \
+    --worker 0 --steps 3
+ends "one of the same job is" 0
+wait "$controller"
+
 run "$tutti" controller
 ends "a number of workers is needed" 2
 run "$tutti" controller -n 4 --group 5

@@ -302,6 +302,14 @@ static void turn(tt_tcp_conn *conn)
     }
 }
 
+static void tell_mended(const tt_tcp_conn *conn, tt_tcp_rx *rx)
+{
+    TT_WARN("a flipped bit of each of %u headers from rank %u at %s was put "
+            "right",
+            rx->n_mended, conn->base.rank, conn->where);
+    rx->n_mended = 0;
+}
+
 /* One read. Returns the bytes, 0 when there are none; sets *is_empty when
  * more at once is unlikely. */
 static size_t pull(tt_tcp_conn *conn, bool *is_empty)
@@ -320,6 +328,8 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
             lose_sense(conn, &bad);
         if (s->rx.is_over)
             turn(conn);
+        if (TT_UNLIKELY(s->rx.n_mended > 0))
+            tell_mended(conn, &s->rx);
         return (size_t)n;
     }
     if (n < 0 && errno == EAGAIN && !conn->broken)

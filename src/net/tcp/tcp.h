@@ -8,13 +8,10 @@
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 
-#include "base/ifaces.h"
 #include "net/door.h"
 #include "net/tcp/stream.h"
 
 #define TT_TCP_MAX_PAYLOAD (4u << 20)
-/* Own addresses that are looked at. */
-#define TT_TCP_OWN 128
 
 struct tt_tcp_conn;
 
