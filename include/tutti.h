@@ -260,11 +260,12 @@ typedef struct tutti_comm_opts {
     const tutti_store *store;
     double start_timeout_s; /* of start-up; 0: TUTTI_START_TIMEOUT */
     tutti_trust trust;
+    const char *check; /* "crc", "off"; all ranks alike; NULL: TUTTI_CHECK */
 } tutti_comm_opts;
 #define TUTTI_COMM_OPTS_INIT                                         \
     {                                                                \
         sizeof(tutti_comm_opts), NULL, 0, 0, 0, NULL, NULL, NULL, 0, \
-            TUTTI_TRUST_INIT                                         \
+            TUTTI_TRUST_INIT, NULL                                   \
     }
 
 /* Makes the communicator of all ranks of the job; collective; blocks until

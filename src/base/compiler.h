@@ -28,6 +28,42 @@
 #define TT_CPU_RELAX() ((void)0)
 #endif
 
+/* CRC-32C by the processor: eight bytes or one more. */
+#if defined(__x86_64__)
+#define TT_HAVE_CRC32C 1
+#define TT_CPU_HAS_CRC32C() __builtin_cpu_supports("sse4.2")
+static inline uint32_t tt_cpu_crc32c_8(uint64_t crc, uint64_t word)
+{
+    __asm__("crc32q %1, %0" : "+r"(crc) : "rm"(word));
+    return (uint32_t)crc;
+}
+static inline uint32_t tt_cpu_crc32c_1(uint32_t crc, uint8_t byte)
+{
+    __asm__("crc32b %1, %0" : "+r"(crc) : "rm"(byte));
+    return crc;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#define TT_HAVE_CRC32C 1
+#define TT_CPU_HAS_CRC32C() ((getauxval(16 /* AT_HWCAP */) & 1 << 7) != 0)
+static inline uint32_t tt_cpu_crc32c_8(uint32_t crc, uint64_t word)
+{
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1"
+            : "+r"(crc)
+            : "r"(word));
+    return crc;
+}
+static inline uint32_t tt_cpu_crc32c_1(uint32_t crc, uint8_t byte)
+{
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1"
+            : "+r"(crc)
+            : "r"((uint32_t)byte));
+    return crc;
+}
+#else
+#define TT_HAVE_CRC32C 0
+#endif
+
 /* The 128-bit product that element borders need. */
 __extension__ typedef unsigned __int128 tt_u128;
 

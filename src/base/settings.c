@@ -52,6 +52,7 @@ static const struct {
     [TT_SETTING_BYTES] = {"bytes", "a size such as 4096, 64KiB or 1.5MB"},
     [TT_SETTING_TIME] = {"time", "a time such as 50us, 5ms or 1.5s"},
     [TT_SETTING_LEVEL] = {"level", "error, warn, info, debug or trace"},
+    [TT_SETTING_CHECK] = {"check", "off or crc"},
 };
 
 /* --------------------------------------------------------------- parsing -- */
@@ -97,6 +98,9 @@ static const word levels[] = {
     {"info", TUTTI_LOG_INFO},   {"debug", TUTTI_LOG_DEBUG},
     {"trace", TUTTI_LOG_TRACE}, {NULL, 0},
 };
+
+static const word checks[] = {
+    {"off", TT_CHECK_OFF}, {"crc", TT_CHECK_CRC}, {NULL, 0}};
 
 /* The letters' case does not matter: 64kib is 64KiB. */
 static bool find_word(const word *list, const char *text, uint64_t *out)
@@ -166,6 +170,11 @@ bool tt_parse_count(const char *text, uint64_t *out)
     return !strchr(text, '.') && parse_amount(text, count_units, out);
 }
 
+bool tt_parse_check(const char *text, uint64_t *out)
+{
+    return find_word(checks, text, out);
+}
+
 static bool parse_kind(tt_setting_kind kind, const char *text, uint64_t *out)
 {
     switch (kind) {
@@ -177,6 +186,8 @@ static bool parse_kind(tt_setting_kind kind, const char *text, uint64_t *out)
         return tt_parse_time_ns(text, out);
     case TT_SETTING_LEVEL:
         return find_word(levels, text, out);
+    case TT_SETTING_CHECK:
+        return tt_parse_check(text, out);
     case TT_SETTING_STRING:
         break;
     }

@@ -18,8 +18,12 @@ typedef enum tt_setting_kind {
     TT_SETTING_COUNT, /* a plain integer                 -> uint64_t      */
     TT_SETTING_BYTES, /* 64KiB, 1MiB, 1GB, plain bytes   -> uint64_t      */
     TT_SETTING_TIME,  /* 10us, 5ms, 300s; plain: seconds -> uint64_t, ns  */
-    TT_SETTING_LEVEL  /* error warn info debug trace     -> uint64_t      */
+    TT_SETTING_LEVEL, /* error warn info debug trace     -> uint64_t      */
+    TT_SETTING_CHECK  /* off crc                         -> uint64_t      */
 } tt_setting_kind;
+
+/* What is known of the bits that come. */
+enum { TT_CHECK_OFF, TT_CHECK_CRC };
 
 /* Member (a uint64_t, or char[TT_SETTING_TEXT] for strings), variable, kind,
  * default, least, most, help. Texts parse by kind; "" means no limit. */
@@ -92,6 +96,9 @@ typedef enum tt_setting_kind {
     X(shm_direct_bytes, "TUTTI_SHM_DIRECT", BYTES, "4KiB", "", "",           \
       "messages from so many bytes in memory of tutti_alloc are read in "    \
       "place by ranks of the same host; 0: never")                           \
+    X(check, "TUTTI_CHECK", CHECK, "off", "", "",                            \
+      "crc: what is sent carries checksums; flipped bits are named, and "    \
+      "sent again once; the same on all ranks")                              \
     X(secret_file, "TUTTI_SECRET_FILE", STRING, "", "", "",                  \
       "file with the job's secret (`tutti secret`): who has another one, "   \
       "or none, is not let in, and what hosts send is encrypted; "           \
@@ -120,6 +127,7 @@ typedef struct tt_settings {
 #define TT_MEMBER_BYTES(name) uint64_t name;
 #define TT_MEMBER_TIME(name) uint64_t name;
 #define TT_MEMBER_LEVEL(name) uint64_t name;
+#define TT_MEMBER_CHECK(name) uint64_t name;
 #define TT_X(name, var, kind, fallback, least, most, help) \
     TT_MEMBER_##kind(name)
     TT_SETTING_LIST(TT_X)
@@ -136,5 +144,6 @@ void tt_settings_warn_unknown(void);
 bool tt_parse_bytes(const char *text, uint64_t *out);
 bool tt_parse_time_ns(const char *text, uint64_t *out);
 bool tt_parse_count(const char *text, uint64_t *out);
+bool tt_parse_check(const char *text, uint64_t *out);
 
 #endif

@@ -4,8 +4,8 @@
  * What each rank tells all others is little: which transports it has, and then a
  * card, the addresses of its nets, which listen on loopback only where all are on
  * one host. Two ranks are connected when they first have something to say, but
- * for those of the control graph (engine/mesh.c), and where hosts do not forward,
- * or a transport may miss: then all that can be connected are, now.
+ * for those of the control graph (engine/mesh.c), and where hosts do not forward:
+ * then all that can be connected are, now.
  * Next: rails.c (ports), engine/mesh.c. */
 #include <stdio.h>
 #include <string.h>
@@ -86,29 +86,22 @@ static bool is_near(const start *st, uint32_t r)
     return st->hosts[st->rank] == st->hosts[r];
 }
 
-/* Both offer it, and it can connect the two. Inside a host what may miss is no
- * second choice: only one side would find out that it is needed. */
-static bool may_use(const start *st, uint32_t r, uint8_t row, bool is_first)
+/* Both offer it, and it can connect the two. */
+static bool may_use(const start *st, uint32_t r, uint8_t row)
 {
     const tt_net *net = st->known[row];
     if (!net || !has_row(st, r, row))
-        return false;
-    if (net->ops->may_miss && !is_first)
         return false;
     return is_near(st, r) || !net->ops->same_host;
 }
 
 static tutti_err fail_unconnected(const start *st, uint32_t r)
 {
-    /* What a transport that may miss has left there. */
-    char why[200] = "";
-    if (st->diag && st->diag->text[0])
-        snprintf(why, sizeof(why), "; %.190s", st->diag->text);
     return tt_fail(st->diag, TUTTI_ENET,
                    "rank %u on %.63s and rank %u on %.63s have no transport in "
-                   "common that connects them (rank 0 allows %.60s)%s",
+                   "common that connects them (rank 0 allows %.60s)",
                    st->rank, tt_start_host_name(st, st->rank), r,
-                   tt_start_host_name(st, r), st->settings.transports, why);
+                   tt_start_host_name(st, r), st->settings.transports);
 }
 
 /* Hosts may not forward: then only neighbours have a route. */
@@ -145,8 +138,7 @@ static tutti_err list_ports(start *st)
         uint8_t row;
         for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row);
              i++) {
-            if (r == st->rank || row >= MAX_TRANSPORTS ||
-                !may_use(st, r, row, n == 0))
+            if (r == st->rank || row >= MAX_TRANSPORTS || !may_use(st, r, row))
                 continue;
             accesses[n++] = (tt_access){.net = st->known[row]};
         }
@@ -368,61 +360,6 @@ static tutti_err await_met(start *st)
     }
 }
 
-/* After a transport that may miss: what only one side of a pair takes for
- * connected is taken back. All ranks come here, whether or not they are well. */
-static tutti_err compare_sides(start *st, uint8_t row, tutti_err mine)
-{
-    const size_t size = 1 + ((size_t)st->n + 7) / 8; /* the error, a bit each */
-    const tt_net *net = st->known[row];
-    uint8_t *own = tt_arena_new(&st->passing, 1, size);
-    uint8_t *all = tt_arena_new(&st->passing, st->n, size);
-    if (!own || !all)
-        return mine ? mine
-                    : tt_fail(st->diag, TUTTI_ENOMEM,
-                              "out of memory for connections");
-    own[0] = mine != TUTTI_OK;
-    for (uint32_t r = 0; !mine && net && r < st->n; r++)
-        if (tt_mesh_is_by(st->mesh, r, net))
-            own[1 + r / 8] |= (uint8_t)(1 << r % 8);
-    tutti_diag why;
-    tutti_err err = tt_boot_exchange(st->boot, own, size, all, &why);
-    if (err && !mine)
-        tt_fail(st->diag, err, "%s", why.text);
-    for (uint32_t r = 0; !err && !mine && net && r < st->n; r++) {
-        const uint8_t *other = all + r * size;
-        if (other[0]) /* it says why in the next exchange */
-            err = tt_fail(st->diag, TUTTI_EPEER, "rank %u has failed", r);
-        if (!err && r != st->rank &&
-            !(own[1 + r / 8] >> r % 8 & 1 &
-              other[1 + st->rank / 8] >> st->rank % 8))
-            tt_mesh_retreat(st->mesh, r, net, st->diag);
-    }
-    return mine ? mine : err;
-}
-
-/* By any rank; all see the same. */
-static bool is_offered(const start *st, uint8_t row)
-{
-    bool is_offered = false;
-    for (uint32_t r = 0; row < MAX_TRANSPORTS && r < st->n; r++)
-        is_offered |= has_row(st, r, row);
-    return is_offered;
-}
-
-/* Transports that may miss: whom do they connect? */
-static tutti_err compare_rows(start *st, tutti_err err)
-{
-    const uint8_t *order = st->order;
-    uint8_t row;
-    for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row); i++)
-        if ((order[i] & MAY_MISS) && is_offered(st, row))
-            err = compare_sides(st, row, err);
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        if (!tt_mesh_transport(st->mesh, r))
-            err = fail_unconnected(st, r);
-    return err;
-}
-
 tutti_err tt_start_connect(start *st)
 {
     /* Where not all pairs have a route, those that have are the control graph. */
@@ -430,13 +367,6 @@ tutti_err tt_start_connect(start *st)
     tt_diag_clear(st->diag);
     tt_mesh_dial(st->mesh, all);
     tutti_err err = await_met(st);
-    if (err)
-        tt_boot_call_off(st->boot);
-    err = compare_rows(st, err);
-    if (!err) {
-        tt_mesh_dial(st->mesh, all);
-        err = await_met(st);
-    }
     if (err)
         tt_boot_call_off(st->boot);
     tt_mesh_patience(st->mesh, st->settings.liveness_ns

@@ -44,6 +44,7 @@ typedef struct tt_agreed {
     bool topology_has_names; /* its hosts may be the job's, by name */
     bool topology_is_learnt; /* it is measured */
     bool watches_drift, replans;
+    bool is_checked; /* TUTTI_CHECK: the same on all ranks */
     bool is_crowded; /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else 0. */
     double shared_cpus;

@@ -97,6 +97,7 @@ static tutti_err read_rules(start *st)
         .eager_bytes = st->settings.eager_bytes,
         .watches_drift = st->settings.drift,
         .replans = st->settings.replan,
+        .is_checked = st->settings.check == TT_CHECK_CRC,
         .topology_is_learnt = tt_learn_is_wanted(&st->settings),
     };
     snprintf(st->agreed.planner, sizeof(st->agreed.planner), "%s",
@@ -183,7 +184,7 @@ static tutti_err agree_on_rules(start *st)
         return err;
     st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
     st->agreed.shared_cpus = shared_cpus(st);
-    return TUTTI_OK;
+    return err;
 }
 
 static const char *host_name(const void *ctx, uint32_t rank)
@@ -378,6 +379,12 @@ static tutti_err detect(start *st, const tutti_comm_opts *opts)
     tutti_err err = tt_start_read(opts, &st->settings, &st->launch, st->diag);
     if (!err)
         err = check_planner(st);
+    if (!err && opts->check &&
+        !tt_parse_check(opts->check, &st->settings.check))
+        err = tt_fail(st->diag, TUTTI_EINVAL,
+                      "tutti_comm_create: the check \"%.60s\" is not known; "
+                      "it is off or crc",
+                      opts->check);
     if (opts->start_timeout_s > 0)
         st->settings.start_timeout_ns = tt_seconds_to_ns(opts->start_timeout_s);
     if (opts->timeout_s > 0)

@@ -271,7 +271,7 @@ static tutti_err open_net(start *st, uint32_t k)
     if (!like)
         return TUTTI_OK;
     tt_net **at = &st->rails.nets[st->rails.n_nets++];
-    tutti_err err = tt_start_net(st, like->ops, at);
+    tutti_err err = tt_start_net(st, tt_transport_find(like->ops->name), at);
     if (err)
         return err;
     (*at)->hints = st->hints.hints[k];

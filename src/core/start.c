@@ -131,9 +131,7 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
         if (is_barred(st, row))
             say_barred(st, tt_transports[row - 1]);
         else if (row && n < MAX_TRANSPORTS)
-            order[n++] =
-                (uint8_t)(row |
-                          (tt_transports[row - 1]->may_miss ? MAY_MISS : 0));
+            order[n++] = row;
         at += len + (at[len] == ',');
     }
     if (n == 0)
@@ -145,27 +143,27 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
 
 bool tt_start_row(uint8_t entry, uint8_t *row)
 {
-    *row = (uint8_t)((entry & ~MAY_MISS) - 1);
+    *row = (uint8_t)(entry - 1);
     return entry != 0;
 }
 
 tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
 {
-    tt_net *net = *out = tt_new(st->keep, 1, ops->net_size);
-    if (!net)
+    const tt_net as = {.ops = ops,
+                       .up = &tt_engine_up,
+                       .mem = st->keep,
+                       .settings = st->net_settings,
+                       .regions = tt_process_regions(),
+                       .trust = st->launch.trust,
+                       .rank = st->rank,
+                       .n_ranks = st->n,
+                       .is_local = st->agreed.n_hosts == 1,
+                       .fd = -1};
+    *out = tt_net_new(&as);
+    if (!*out)
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory for transport %s",
                        ops->name);
-    *net = (tt_net){.ops = ops,
-                    .up = &tt_engine_up,
-                    .mem = st->keep,
-                    .settings = st->net_settings,
-                    .regions = tt_process_regions(),
-                    .trust = st->launch.trust,
-                    .rank = st->rank,
-                    .n_ranks = st->n,
-                    .is_local = st->agreed.n_hosts == 1,
-                    .fd = -1};
-    return ops->open(net, st->diag);
+    return (*out)->ops->open(*out, st->diag);
 }
 
 void tt_start_drop(start *st, tt_net *net)
@@ -182,6 +180,12 @@ tutti_err tt_start_nets(start *st)
 {
     const uint8_t *order = st->wish;
     uint8_t row;
+    /* Ranks that check cannot understand those that do not. */
+    if (st->agreed.is_checked != (st->settings.check == TT_CHECK_CRC))
+        return tt_fail(st->diag, TUTTI_ECONFIG,
+                       "rank %u has TUTTI_CHECK=%s, rank 0 has not: it must be "
+                       "the same on all ranks",
+                       st->rank, st->agreed.is_checked ? "off" : "crc");
     for (size_t i = 0; i < MAX_TRANSPORTS && tt_start_row(order[i], &row);
          i++) {
         const tt_net_ops *ops = tt_transports[row];

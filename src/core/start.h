@@ -9,8 +9,6 @@
 #include "core/core.h"
 
 #define MAX_TRANSPORTS 8
-/* In an order of transports: one that may miss. */
-#define MAY_MISS 0x80
 
 /* What a rank tells rank 0 first. */
 typedef struct hello {
@@ -21,7 +19,7 @@ typedef struct hello {
 /* What rank 0 then tells all; equal on all ranks from then on. */
 typedef struct rules {
     tt_agreed settings;
-    uint8_t order[MAX_TRANSPORTS]; /* of transports: rows + 1, MAY_MISS */
+    uint8_t order[MAX_TRANSPORTS]; /* of transports: rows + 1 */
 } rules;
 
 /* A host of the job, as all know it. */

@@ -123,21 +123,13 @@ typedef struct tt_mesh_opts {
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);
 /* At the start, on all ranks: connects the ports of the ranks that are this one's
- * neighbours in the control graph, or of all; and those by nets that may miss.
- * The others are dialled when there is something to say. [unlocked] */
+ * neighbours in the control graph, or of all. The others are dialled when there is something to say. [unlocked] */
 void tt_mesh_dial(tt_mesh *mesh, bool all);
-/* Of these: OK, all are connected (without for_all: somebody is, and nets that may
- * miss have said what they can), or apart: they cannot be reached, which is no
+/* Of these: OK, all are connected (without for_all: somebody is), or apart: they cannot be reached, which is no
  * error until a call needs them; AGAIN, not yet, or nobody is connected; else why
  * one is lost, or why nobody can be reached; with the rank in the diagnosis.
  * [unlocked] */
 tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag);
-/* Whether port 0 of a rank is connected by this net; and takes that back, or
- * what was tried of it: its next access counts. Before anything was said there;
- * why: what it was missed for, if so. [unlocked] */
-bool tt_mesh_is_by(const tt_mesh *mesh, uint32_t rank, const tt_net *net);
-void tt_mesh_retreat(tt_mesh *mesh, uint32_t rank, const tt_net *net,
-                     tutti_diag *why);
 /* From now on a connection to another host is tried for so long. Who is on this
  * one is waited for: it may be stopped, and the system tells of its end.
  * [unlocked] */

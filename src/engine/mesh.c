@@ -15,9 +15,6 @@
  *            something between may pass connections one way only, or it has come
  *            to its network late. So it is asked to, by a message (CALL) that all
  *            who are connected tell on.
- * May miss   A net that may come up on one side only (ucx) is tried by both at
- *            the start, and the core compares what both say: its next access is
- *            tried only then (tt_mesh_retreat).
  * Drops      Upcalls may not close: what is given up waits in mesh->dropped for
  *            the end of the pass, and hears for nobody until then.
  * Farewells  Who leaves a team tells those that it is connected with; who
@@ -503,12 +500,6 @@ static void expire(tt_mesh *mesh, uint64_t now_ns)
     }
 }
 
-static bool has_may_miss(const tt_peer *peer)
-{
-    return peer->access < peer->n_accesses &&
-           peer->accesses[peer->access].net->ops->may_miss;
-}
-
 /* The access has missed, and nothing else is under way: the next one. */
 static void try_next(tt_peer *peer)
 {
@@ -518,8 +509,8 @@ static void try_next(tt_peer *peer)
         give_up(peer);
         return;
     }
-    if (peer->has_asked || tt_peer_is_linked(peer) || has_may_miss(peer))
-        return; /* of what may miss the core compares both sides first */
+    if (peer->has_asked || tt_peer_is_linked(peer))
+        return;
     if (peer->access + 1 < peer->n_accesses) {
         peer->access++;
         peer->has_missed = false;
@@ -556,12 +547,10 @@ void tt_mesh_dial(tt_mesh *mesh, bool all)
     tt_engine_lock(mesh->engine);
     for (uint32_t i = 0; i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
-        bool may_miss = has_may_miss(peer);
         if (peer->rank == mesh->rank || peer->is_apart ||
-            !(all || may_miss ||
-              tt_is_neighbour(mesh->rank, peer->rank, mesh->n_ranks)))
+            !(all || tt_is_neighbour(mesh->rank, peer->rank, mesh->n_ranks)))
             continue;
-        peer->is_expected = may_miss || peer->rank < mesh->rank;
+        peer->is_expected = peer->rank < mesh->rank;
         if (peer->is_expected)
             dial(peer);
     }
@@ -585,8 +574,7 @@ tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag)
     tt_engine_lock(mesh->engine);
     for (uint32_t i = 0; i < mesh->n_peers && err >= 0; i++) {
         const tt_peer *peer = &mesh->peers[i];
-        bool is_missing = peer->is_expected && peer->conn == &peer->none &&
-                          !(peer->has_missed && has_may_miss(peer));
+        bool is_missing = peer->is_expected && peer->conn == &peer->none;
         if (peer->rank == mesh->rank)
             continue;
         is_alone &= peer->conn == &peer->none && !peer->has_missed;
@@ -594,7 +582,7 @@ tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag)
             err = blame(diag, peer, peer->why_err);
         else if (peer->is_apart && peer->is_expected)
             apart = peer;
-        else if (is_missing && (for_all || has_may_miss(peer)))
+        else if (is_missing && for_all)
             err = blame(diag, peer, TUTTI_AGAIN);
     }
     if (!err && is_alone)
@@ -602,31 +590,6 @@ tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag)
                     : blame(diag, &mesh->peers[mesh->rank == 0], TUTTI_AGAIN);
     tt_engine_unlock(mesh->engine);
     return err;
-}
-
-bool tt_mesh_is_by(const tt_mesh *mesh, uint32_t rank, const tt_net *net)
-{
-    tt_engine_lock(mesh->engine);
-    const tt_conn *conn = mesh->peers[rank].conn;
-    bool is_by = conn && conn->net == net;
-    tt_engine_unlock(mesh->engine);
-    return is_by;
-}
-
-void tt_mesh_retreat(tt_mesh *mesh, uint32_t rank, const tt_net *net,
-                     tutti_diag *why)
-{
-    tt_peer *peer = &mesh->peers[rank];
-    tt_engine_lock(mesh->engine);
-    if (peer->access < peer->n_accesses &&
-        peer->accesses[peer->access].net == net) {
-        if (peer->has_missed)
-            tt_fail(why, peer->why_err, "%s", peer->why);
-        drop_all(peer);
-        peer->has_missed = false;
-        peer->access++;
-    }
-    tt_engine_unlock(mesh->engine);
 }
 
 void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns)

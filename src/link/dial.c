@@ -237,6 +237,7 @@ static void say_taken(tt_link_dial *d)
     tt_greet_word taken = d->hello;
     taken.kind = TT_GREET_TAKEN;
     memset(taken.token, 0, sizeof(taken.token));
+    memcpy(taken.said, d->reply.said, sizeof(taken.said));
     if (tt_link_say(&d->s, &taken))
         settle(d);
     else

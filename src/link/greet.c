@@ -147,9 +147,11 @@ tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
     return w;
 }
 
-bool tt_greet_is_taken(const tt_greet_word *word, const tt_greet_word *hello)
+bool tt_greet_is_taken(const tt_greet_word *word, const tt_greet_word *hello,
+                       uint64_t nonce)
 {
-    return word->magic == TT_GREET_MAGIC && word->kind == TT_GREET_TAKEN &&
+    return memcmp(word->said, &nonce, sizeof(nonce)) == 0 &&
+           word->magic == TT_GREET_MAGIC && word->kind == TT_GREET_TAKEN &&
            word->nonce == hello->nonce && word->purpose == hello->purpose &&
            word->strand == hello->strand;
 }

@@ -14,7 +14,9 @@
  * range [min, max] of the dialler, REPLY the version agreed as both, REFUSE the
  * listener's range. (2) A word is whole before it is judged, and is judged in
  * the order version, purpose, job, process, token. (3) REPLY and REFUSE repeat
- * the nonce of HELLO, TAKEN repeats it again. (4) An id that is zero means nobody in
+ * the nonce of HELLO, TAKEN repeats it again; and what REPLY has said, a nonce of
+ * the listener's own, so that words that somebody has seen on the wire are no use
+ * when they are said again. (4) An id that is zero means nobody in
  * particular; so does the job of a listener, but not that of a HELLO. (5) HELLO with the flag ONE_WAY is the last word itself:
  * there is no reply.
  *
@@ -89,7 +91,8 @@ tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
 /* The listener's answer: REPLY where why is WELL, else REFUSE. */
 tt_greet_word tt_greet_answer(const tt_greet_word *hello, tt_link_why why,
                               const tt_link_id *self, uint32_t version);
-/* Is this the last word of the dialler that said hello? */
-bool tt_greet_is_taken(const tt_greet_word *word, const tt_greet_word *hello);
+/* Is this the last word of the dialler that said hello, and heard the nonce? */
+bool tt_greet_is_taken(const tt_greet_word *word, const tt_greet_word *hello,
+                       uint64_t nonce);
 
 #endif

@@ -23,6 +23,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "link/inside.h"
 
 #define BATCH 64
@@ -135,11 +136,17 @@ static void refuse_unproven(tt_link_guest *g, tt_link_why why)
                 l->refusal.from, what, g->is_plain ? "" : ": ",
                 g->is_plain ? "" : tt_seal_reason(&g->s));
     l->has_warned = true;
+    /* What is unread would make close() reset the connection, and that may destroy
+     * the word of TLS that tells why. */
+    char unread[512];
+    for (int i = 0; i < 16 && !g->is_plain; i++)
+        if (recv(g->s.fd, unread, sizeof(unread), 0) <= 0)
+            break;
     if (g->is_plain) {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self, 0);
         tt_link_say(&g->s, &no);
-        shutdown(g->s.fd, SHUT_WR);
     }
+    shutdown(g->s.fd, SHUT_WR);
     drop_guest(g);
 }
 
@@ -187,8 +194,13 @@ static void admit(tt_link_guest *g)
         refuse(g, TT_LINK_CROSSED, g->version);
         return;
     }
+    if (tt_random(&g->nonce, sizeof(g->nonce), NULL)) {
+        drop_guest(g);
+        return;
+    }
     tt_greet_word yes = tt_greet_answer(&g->hello, TT_LINK_WELL, &l->terms.self,
                                         g->version);
+    memcpy(yes.said, &g->nonce, sizeof(g->nonce));
     g->until_ns = tt_now_ns() + TAKEN_NS;
     g->got = 0;
     move_to(g, TT_GUEST_REPLIED);
@@ -296,7 +308,7 @@ void tt_link_guest_event(tt_link_guest *g)
         return;
     if (heard > 0 && is_silent)
         judge(g);
-    else if (heard > 0 && tt_greet_is_taken(&g->taken, &g->hello))
+    else if (heard > 0 && tt_greet_is_taken(&g->taken, &g->hello, g->nonce))
         arrive(g);
     else if (heard == 0)
         refuse(g, TT_LINK_STRANGE, 0);

@@ -98,6 +98,7 @@ typedef struct tt_link_guest {
     char from[TT_SOCK_TEXT]; /* while it proves itself: it may hang up */
     uint64_t until_ns;
     size_t got;
+    uint64_t nonce; /* that it was told, and has to repeat */
     tt_greet_word hello, taken;
 } tt_link_guest;
 

@@ -42,13 +42,14 @@
 
 /* ---------------------------------------------------------------- words -- */
 
-/* What a link is for; told in the greeting, so numbers are pinned. 2 and 5 have
- * no meaning yet. */
+/* What a link is for; told in the greeting, so numbers are pinned. 2 has no
+ * meaning yet. */
 typedef enum tt_link_purpose {
     TT_LINK_NONE = 0,
     TT_LINK_RENDEZVOUS = 1, /* a rank to rank 0 */
     TT_LINK_TCP = 3,        /* a strand of a pair */
     TT_LINK_SHM = 4,        /* a unix link, over which memory is passed */
+    TT_LINK_UCX = 5,        /* of a pair that is to speak UCX */
     TT_LINK_CONTROLLER = 6, /* a worker to the controller */
     /* 7 was a worker's to another */
     TT_LINK_PROBE = 8, /* a try or a flow of the probe */

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * door.c - see door.h. Next: tcp/meet.c, shm/meet.c. */
+ * door.c - see door.h. Next: tcp/meet.c, shm/meet.c, ucx/meet.c. */
 #include "net/door.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "base/log.h"
 #include "base/random.h"
+
+/* Own addresses that are looked at. */
+#define OWN_MAX 128
 
 static tutti_err watch(const tt_door *door, tt_net *net, tutti_diag *diag)
 {
@@ -37,6 +43,16 @@ tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
     return err;
 }
 
+tutti_err tt_door_open_net(tt_door *door, tt_net *net, tt_link_purpose purpose,
+                           tutti_diag *diag)
+{
+    tt_link_listen_opts opts = {.purposes = TT_LINK_FOR(purpose),
+                                .is_local = net->is_local,
+                                .interfaces = net->settings->interfaces,
+                                .ports = net->settings->ports};
+    return tt_door_open(door, net, &opts, diag);
+}
+
 void tt_door_close(tt_door *door)
 {
     tt_link_box_close(door->box);
@@ -62,4 +78,105 @@ bool tt_door_read(const void *addr, size_t len, tt_link_card *card,
         return false;
     memcpy(number, (const char *)addr + used, sizeof(*number));
     return true;
+}
+
+/* ---------------------------------------------------------- by networks -- */
+
+static void set_option(int fd, int level, int option, int value)
+{
+    if (setsockopt(fd, level, option, &value, sizeof(value)) != 0)
+        TT_DEBUG("socket option %d of level %d: %s", option, level,
+                 strerror(errno));
+}
+
+void tt_door_tune(const tt_net *net, int fd)
+{
+    uint64_t user_ms = net->settings->timeout_ns / TT_NS_PER_MS;
+    if (user_ms > 60000)
+        user_ms = 60000;
+    if (user_ms < 5000)
+        user_ms = 5000;
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 64 * 1024);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)user_ms);
+}
+
+tutti_err tt_door_read_net(uint32_t rank, const void *addr, size_t len,
+                           tt_link_card *card, uint32_t *number,
+                           tutti_diag *diag)
+{
+    if (tt_door_read(addr, len, card, number) && card->n_places > 0)
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_EPROTO,
+                   "rank %u told addresses that make no sense (%zu "
+                   "bytes); do all ranks use the same Tutti?",
+                   rank, len);
+}
+
+static tutti_err fail_ways(const tt_net *net, uint32_t rank, tutti_diag *diag)
+{
+    const tt_link_hint *hint = net->hints ? &net->hints[rank] : NULL;
+    if (hint && (hint->dev || hint->far_dev))
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_TOPOLOGY says that rank %u reaches rank %u from "
+                       "interface %.15s at interface %.15s; they are not up, "
+                       "not allowed (TUTTI_SOCKET_IFNAME) or have no address",
+                       net->rank, rank, hint->dev ? hint->dev : "(any)",
+                       hint->far_dev ? hint->far_dev : "(any)");
+    return tt_fail(diag, TUTTI_ENET,
+                   "rank %u tells no address that rank %u could reach: they "
+                   "are those of loopback or of rank %u's own host, and it is "
+                   "on another host",
+                   rank, net->rank, net->rank);
+}
+
+tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
+                          const tt_link_card *card, tt_door_call *out,
+                          tutti_diag *diag)
+{
+    const tt_net *net = conn->net;
+    const tt_link_hint *hint = net->hints ? &net->hints[conn->rank] : NULL;
+    tt_iface own[OWN_MAX];
+    const tt_link_here here = {.card = &door->card,
+                               .interfaces = net->settings->interfaces,
+                               .ifaces = own,
+                               .n_ifaces = tt_ifaces_list("", own, OWN_MAX)};
+    out->opts = (tt_link_dial_opts){.self = door->card.id,
+                                    .to = card->id,
+                                    .trust = door->trust,
+                                    .arg = conn,
+                                    .ways = out->ways,
+                                    .give_up_ns = TT_DOOR_GIVE_UP_NS};
+    memcpy(out->opts.token, card->token, sizeof(card->token));
+    out->opts.n_ways = (uint32_t)tt_link_ways(&here, card, hint, out->ways);
+    return out->opts.n_ways > 0 ? TUTTI_OK : fail_ways(net, conn->rank, diag);
+}
+
+static const char no_answer[] =
+    "is a firewall between, or the wrong interface chosen "
+    "(TUTTI_SOCKET_IFNAME)?";
+static const char no_network[] =
+    "they have no network in common, so both need a route, and what is "
+    "between must forward (hosts: net.ipv4.ip_forward=1)";
+static const char no_files[] = "raise ulimit -n";
+
+void tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
+                   const tt_conn *conn, char text[TT_DOOR_TEXT])
+{
+    bool is_routed = true, has_files = true;
+    for (uint32_t i = 0; i < call->opts.n_ways; i++) {
+        is_routed &= call->ways[i].is_routed || call->ways[i].is_guess;
+        has_files &= tt_link_dial_outcome(dial, i).err != EMFILE;
+    }
+    char tries[240];
+    tt_link_tries(dial, tries, sizeof(tries));
+    snprintf(text, TT_DOOR_TEXT, "rank %u cannot reach rank %u: tried %s; %s",
+             conn->net->rank, conn->rank, tries,
+             !has_files  ? no_files
+             : is_routed ? no_network
+                         : no_answer);
 }

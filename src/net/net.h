@@ -24,6 +24,9 @@
  * stays, and both sides take the same one. Nobody waits meanwhile: what is not
  * up takes nothing. Strangers can neither connect nor hold up who may.
  *
+ * Checked: where the settings say so a net is a layer over the transport's own,
+ * which finds flipped bits (checked.c).
+ *
  * Next: shm/shm.c, tcp/tcp.c; tests/support/loop.c, the smallest transport.
  */
 #ifndef TT_NET_NET_H
@@ -86,7 +89,7 @@ typedef struct tt_net_up {
      * head, or the one whose dial is under way); NULL: it is not expected. Once
      * for each call, of however many links. */
     tt_conn *(*called)(tt_net *net, uint32_t rank, const tt_link_id *id);
-    /* It is connected on both sides (but see may_miss); is_up is set. */
+    /* It is connected on both sides; is_up is set. */
     void (*up)(tt_conn *conn);
     /* It could not be connected, and why, in a sentence; no upcall follows for
      * this conn. */
@@ -173,13 +176,10 @@ typedef struct tt_net_within {
 
 typedef struct tt_net_ops {
     const char *name; /* "tcp": in settings, logs and errors */
-    size_t net_size;  /* the core allocates these, zeroed, and fills the */
-    size_t conn_size; /* heads except max_payload, fd and is_up */
+    size_t net_size;  /* the core allocates these (tt_net_new()), zeroed, and */
+    size_t conn_size; /* fills the heads except max_payload, fd and is_up */
     bool same_host;   /* works only between processes of one host */
     bool binds;       /* keeps to the interfaces of hints */
-    /* It may come up on one side only, and only where both sides dial: all ranks
-     * do so at the start, and the core compares what both sides say. */
-    bool may_miss;
     /* It lets anybody in and sends in clear, whatever net->trust is. */
     bool has_no_trust;
     /* TUTTI_TRANSPORTS=auto: whether this host has what the transport is for.
@@ -249,6 +249,11 @@ typedef struct tt_net_ops {
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);
 } tt_net_ops;
+
+/* A copy of *as in new memory of as->mem, as large as its ops, which are a row's,
+ * say; with as->settings->check it is a layer over that row, and has ops of its
+ * own. To be opened, and freed after fini with its ops' size. NULL: out of memory. */
+tt_net *tt_net_new(const tt_net *as);
 
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */
 const tt_net_ops *tt_transport_find(const char *name);

@@ -50,23 +50,20 @@ static void drop_nets(tt_worker *w)
 
 static tutti_err open_net(tt_worker *w, int row, tutti_diag *diag)
 {
-    const tt_net_ops *ops = tt_transport_find(rows[row]);
-    tt_net *net = tt_new(&w->mem, 1, ops->net_size);
-    if (!net)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a worker");
-    *net = (tt_net){.ops = ops,
-                    .up = &tt_engine_up,
-                    .mem = &w->mem,
-                    .settings = &w->settings,
-                    .regions = w->o.regions,
-                    .trust = w->o.trust,
-                    .id = w->process,
-                    .rank = w->id,
-                    .n_ranks = w->n,
-                    .is_local = w->o.is_local,
-                    .fd = -1};
-    w->nets[row] = net;
-    return ops->open(net, diag);
+    const tt_net as = {.ops = tt_transport_find(rows[row]),
+                       .up = &tt_engine_up,
+                       .mem = &w->mem,
+                       .settings = &w->settings,
+                       .regions = w->o.regions,
+                       .trust = w->o.trust,
+                       .id = w->process,
+                       .rank = w->id,
+                       .n_ranks = w->n,
+                       .is_local = w->o.is_local,
+                       .fd = -1};
+    tt_net *net = w->nets[row] = tt_net_new(&as);
+    return net ? net->ops->open(net, diag)
+               : tt_fail(diag, TUTTI_ENOMEM, "out of memory for a worker");
 }
 
 static tutti_err make_mesh(tt_worker *w, tutti_diag *diag)

@@ -38,6 +38,7 @@ typedef struct guest {
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
     uint32_t n_cpus; /* of its host; 0: not known */
+    bool is_checked;
     uint64_t host;
     size_t card_bytes; /* 0: it has not told its card */
     unsigned char card[TT_CARD_MOST];
@@ -188,6 +189,16 @@ static uint32_t free_slot(const tt_controller *c)
     return used;
 }
 
+/* Workers that are here and check what is sent otherwise than this one. */
+static bool checks_otherwise(const tt_controller *c, const tt_join *join)
+{
+    for (const guest *g = c->guests; g; g = g->next)
+        if (g->worker != TT_NONE &&
+            g->is_checked != ((join->flags & TT_TALK_CHECKED) != 0))
+            return true;
+    return false;
+}
+
 static bool check_join(tt_controller *c, guest *g, const tt_join *join)
 {
     char text[TT_TALK_TEXT];
@@ -212,6 +223,11 @@ static bool check_join(tt_controller *c, guest *g, const tt_join *join)
         snprintf(text, sizeof(text),
                  "another process is worker %u; give each its own number",
                  join->who);
+    } else if (checks_otherwise(c, join)) {
+        snprintf(text, sizeof(text),
+                 "TUTTI_CHECK must be the same for all workers: it is %s for "
+                 "those that are here",
+                 join->flags & TT_TALK_CHECKED ? "off" : "crc");
     } else {
         return true;
     }
@@ -237,6 +253,7 @@ static void join_guest(tt_controller *c, guest *g, const tt_join *join)
     g->worker = worker;
     g->host = join->host;
     g->n_cpus = join->n_cpus;
+    g->is_checked = (join->flags & TT_TALK_CHECKED) != 0;
     c->by_worker[worker] = g;
     c->n_here++;
     c->has_come = true;

@@ -61,6 +61,7 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_LAST 1    /* ANNOUNCE */
 #define TT_TALK_CURRENT 1 /* tt_join: it has the current weights */
 #define TT_TALK_AHEAD 2   /* tt_join: it computes while its group averages */
+#define TT_TALK_CHECKED 4 /* tt_join: by TUTTI_CHECK; all workers alike */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
 
 /* In the greeting, whose job is the token: the worker tells it, the controller

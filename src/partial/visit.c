@@ -81,7 +81,8 @@ static tt_join join_of(const tt_worker *w, bool is_current)
                      .site = w->o.site,
                      .n_cpus = count_cpus(),
                      .flags = (is_current ? TT_TALK_CURRENT : 0) |
-                              (w->o.goes_ahead ? TT_TALK_AHEAD : 0)};
+                              (w->o.goes_ahead ? TT_TALK_AHEAD : 0) |
+                              (w->settings.check ? TT_TALK_CHECKED : 0)};
 }
 
 /* It has greeted as a controller. AGAIN: it has gone, or does not go on. */

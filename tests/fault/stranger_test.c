@@ -10,9 +10,9 @@
  * to prove himself; in every manner. A stranger is let in when he is told more
  * than a refusal, or when nobody hangs up on him.
  *
- * Who sees the wire (replayed) sends again what members have said there, whole:
- * without a secret that is the best proof that there is. The test sees it where
- * it may (CAP_NET_RAW). */
+ * Who sees the wire (replayed) sends again what members have said there, whole.
+ * The test sees it where it may (CAP_NET_RAW). Who makes words of his own of what
+ * he has seen there is kept out by a secret alone. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -94,9 +94,8 @@ typedef enum body {
     BODIES
 } body;
 
-/* What he has to prove himself with. The links' secret is not there yet; it and
- * the certificates get their rows here: none, another, an old one, a foreign
- * one. */
+/* What he has to prove himself with. Of a job with a secret he lacks that in any
+ * row: tls_test.c has those who prove another one. */
 typedef enum proof {
     NONE,
     WRONG,
@@ -117,6 +116,7 @@ typedef enum manner {
 static char job_name[32];
 static uint64_t job_number; /* no secret, where the name is known */
 static tt_rng rng;
+static bool has_secret; /* the job */
 static const uint64_t own_nonces = UINT64_C(0x5eed5eed00000000);
 
 static tt_greet_word word_of(const word_row *row, proof p, uint32_t variant)
@@ -128,9 +128,12 @@ static tt_greet_word word_of(const word_row *row, proof p, uint32_t variant)
                        .purpose = row->purpose,
                        .flags = row->flags,
                        .nonce = own_nonces | tt_rng_below(&rng, UINT32_MAX)};
-    /* Rank 0, who is here; nobody's number; another number of ranks. */
-    static const tt_boot_said ranks[] = {
-        {0, RANKS, 1}, {RANKS, RANKS, 0}, {RANKS - 1, RANKS + 1, 0}};
+    /* Rank 0, who is here; nobody's number; another number of ranks; and the one
+     * that is missing, whose place anybody could take but for a secret. */
+    static const tt_boot_said ranks[] = {{0, RANKS, 1},
+                                         {RANKS, RANKS, 0},
+                                         {RANKS - 1, RANKS + 1, 0},
+                                         {RANKS - 1, RANKS, 0}};
     if (p == NONE)
         return w;
     w.job = p == WRONG ? tt_rng_next(&rng) : job_number;
@@ -139,7 +142,8 @@ static tt_greet_word word_of(const word_row *row, proof p, uint32_t variant)
     w.from.bytes[0] = 1;
     w.to.bytes[0] = p == WRONG;
     if (row->purpose == TT_LINK_RENDEZVOUS)
-        memcpy(w.said, &ranks[variant % 3], sizeof(ranks[0]));
+        memcpy(w.said, &ranks[variant % (has_secret ? 4 : 3)],
+               sizeof(ranks[0]));
     else
         w.said[0] = (uint8_t)(variant % RANKS), w.said[4] = 1;
     return w;
@@ -186,6 +190,7 @@ typedef struct guest {
     manner manner;
     unsigned char says[MOST_SAYS], heard[MOST_HEARD];
     size_t len, said, n_heard;
+    bool answers;  /* he goes on as a member would, when he is greeted */
     char name[96]; /* of the row */
 } guest;
 
@@ -227,6 +232,25 @@ static void end_guest(guest *g)
     g->fd = -1;
 }
 
+/* The last word, as it should be, and what he had in mind. */
+static void answer(guest *g)
+{
+    tt_greet_word reply, taken;
+    if (!g->answers || g->n_heard < sizeof(reply))
+        return;
+    g->answers = false;
+    memcpy(&reply, g->heard, sizeof(reply));
+    memcpy(&taken, g->says, sizeof(taken));
+    if (reply.kind != TT_GREET_REPLY)
+        return;
+    taken.kind = TT_GREET_TAKEN;
+    memset(taken.token, 0, sizeof(taken.token));
+    memcpy(taken.said, reply.said, sizeof(taken.said));
+    send(g->fd, &taken, sizeof(taken), MSG_NOSIGNAL | MSG_DONTWAIT);
+    send(g->fd, g->says + sizeof(taken), g->len - sizeof(taken),
+         MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void hear(guest *g)
 {
     unsigned char more[512];
@@ -244,6 +268,7 @@ static void hear(guest *g)
         size_t keeps = (size_t)n < room ? (size_t)n : room;
         memcpy(g->heard + g->n_heard, more, keeps);
         g->n_heard += keeps;
+        answer(g);
         if (g->manner == REFLECTED)
             send(g->fd, more, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
@@ -251,7 +276,7 @@ static void hear(guest *g)
 
 static void speak(guest *g)
 {
-    size_t end = g->len;
+    size_t end = g->answers ? sizeof(tt_greet_word) : g->len;
     if (g->manner == TRUNCATED || g->manner == CUT)
         end = g->len / 2;
     else if (g->manner == SLOW)
@@ -440,7 +465,8 @@ static void try_word(const tt_door_found *door, uint32_t w, proof p, manner m)
         return;
     for (int i = m == TWICE; i >= 0; i--)
         say(g, &word, sizeof(word));
-    if (words[w].kind == TT_GREET_HELLO) {
+    g->answers = p == FORGED && m == WHOLE;
+    if (words[w].kind == TT_GREET_HELLO && !g->answers) {
         word.kind = TT_GREET_TAKEN;
         memset(word.token, 0, sizeof(word.token));
         say(g, &word, sizeof(word));
@@ -486,7 +512,7 @@ static size_t find_doors(const pid_t *pids, int n, tt_door_found *doors)
 /* ------------------------------------------------------------------- job -- */
 
 typedef struct plot {
-    const char *transports, *address;
+    const char *transports, *address, *secret;
     atomic_int n_reached[PHASES]; /* ranks */
     atomic_bool is_over[PHASES];  /* the strangers have done what they can */
     int wire;
@@ -583,6 +609,8 @@ static int be_rank(int rank, int n, void *arg)
     setenv("TUTTI_JOB", job_name, 1);
     if (story->address)
         setenv("TUTTI_ADDR", story->address, 1);
+    if (story->secret)
+        setenv("TUTTI_SECRET_FILE", story->secret, 1);
     reach(story, START);
     while (rank == n - 1 && !atomic_load(&story->is_over[START]))
         usleep(2000);
@@ -633,7 +661,8 @@ static void tell(const plot *p)
            n_ever, n_replayed);
 }
 
-static void attack_all(const char *transports, const char *address)
+static void attack_all(const char *transports, const char *address,
+                       const char *secret)
 {
     int status[RANKS];
     plot *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE,
@@ -643,7 +672,8 @@ static void attack_all(const char *transports, const char *address)
     rng.state = tt_test_seed(1);
     snprintf(job_name, sizeof(job_name), "strangers-%d", (int)getpid());
     job_number = tt_fnv1a(TT_FNV1A_START, job_name, strlen(job_name));
-    *p = (plot){.transports = transports, .address = address};
+    *p = (plot){.transports = transports, .address = address, .secret = secret};
+    has_secret = secret != NULL;
     p->wire = open_wire();
     n_seen = n_replayed = n_ever = n_let_in = n_guests = 0;
     patience_ns = 120 * TT_NS_PER_S;
@@ -665,22 +695,44 @@ static void attack_all(const char *transports, const char *address)
     munmap(p, sizeof(*p));
 }
 
+static const char *free_place(char *where, size_t size)
+{
+    tt_addr any;
+    assert_true(tt_addr_numeric("127.0.0.1", 0, &any));
+    int fd = tt_link_bind(&any, 8);
+    snprintf(where, size, "127.0.0.1:%u", tt_sock_port(fd));
+    close(fd);
+    return where;
+}
+
 static void test_tcp(void **state)
 {
     (void)state;
     char where[64];
-    tt_addr any;
-    assert_true(tt_addr_numeric("127.0.0.1", 0, &any));
-    int fd = tt_link_bind(&any, 8);
-    snprintf(where, sizeof(where), "127.0.0.1:%u", tt_sock_port(fd));
-    close(fd);
-    attack_all("tcp", where);
+    attack_all("tcp", free_place(where, sizeof(where)), NULL);
 }
 
 static void test_unix(void **state)
 {
     (void)state;
-    attack_all(NULL, NULL);
+    attack_all(NULL, NULL, NULL);
+}
+
+/* Nobody gets so far that he is greeted. */
+static void test_secret(void **state)
+{
+    (void)state;
+    char where[64], path[] = "/tmp/tutti-stranger-XXXXXX";
+    static const char line[] =
+        "a-secret-of-more-than-32-letters-and-no-space\n";
+    if (!TT_HAVE_OPENSSL)
+        skip();
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, line, sizeof(line) - 1), sizeof(line) - 1);
+    close(fd);
+    attack_all("tcp", free_place(where, sizeof(where)), path);
+    unlink(path);
 }
 
 int main(void)
@@ -688,6 +740,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_secret),
     };
     tt_test_limit(1200);
     return TT_RUN_TAP(tests);

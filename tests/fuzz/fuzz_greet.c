@@ -80,7 +80,7 @@ static void check_reply(const uint8_t *data, size_t len)
         (reply.kind != TT_GREET_REPLY || reply.nonce != hello.nonce ||
          tt_link_id_compare(&reply.from, &hello.to) != 0))
         tt_fuzz_fail("a reply that cannot be has passed");
-    if (tt_greet_is_taken(&reply, &hello) && reply.nonce != hello.nonce)
+    if (tt_greet_is_taken(&reply, &hello, 0) && reply.nonce != hello.nonce)
         tt_fuzz_fail("a last word of somebody else");
     if (tt_link_why_text(why)[0] == '\0')
         tt_fuzz_fail("a reason without a text");

@@ -24,6 +24,7 @@ enum { GUESTS = 6, DIALS = 3, MOST_SAID = 512, ACTIONS = 64 };
 typedef struct visit {
     unsigned char said[MOST_SAID];
     size_t n_said;
+    uint64_t nonce; /* as it has heard it */
 } visit;
 
 typedef struct guest {
@@ -95,6 +96,15 @@ static void say(guest *g, const void *bytes, size_t n)
     v->n_said += n;
 }
 
+/* What the listener has told it to repeat. */
+static uint64_t hear_nonce(const guest *g)
+{
+    tt_greet_word reply;
+    if (g->fd >= 0 && recv(g->fd, &reply, sizeof(reply), 0) == sizeof(reply))
+        memcpy(&g->visit->nonce, reply.said, sizeof(g->visit->nonce));
+    return g->visit ? g->visit->nonce : 0;
+}
+
 /* The listener would let it in, but for what the input changes. */
 static tt_greet_word right_word(stage *s, uint32_t me, uint8_t kind)
 {
@@ -108,7 +118,11 @@ static tt_greet_word right_word(stage *s, uint32_t me, uint8_t kind)
                        .from = {{me < 3 ? 3 : 9}},
                        .to = s->terms.self};
     memcpy(w.token, s->terms.token, sizeof(w.token));
-    w.said[0] = (uint8_t)me;
+    uint64_t nonce = hear_nonce(&s->guests[me]);
+    if (kind == TT_GREET_TAKEN)
+        memcpy(w.said, &nonce, sizeof(nonce));
+    else
+        w.said[0] = (uint8_t)me;
     for (; s->len >= 2 && s->data[0] < sizeof(w); s->data += 2, s->len -= 2)
         ((uint8_t *)&w)[s->data[0]] = s->data[1];
     if (s->len > 0)
@@ -148,7 +162,7 @@ static bool is_of(const stage *s, const visit *v, const tt_link_event *e)
            tt_greet_judge(&hello, &s->terms, &version) == TT_LINK_WELL &&
            ((hello.flags & TT_GREET_ONE_WAY) ||
             (v->n_said >= 2 * sizeof(hello) &&
-             tt_greet_is_taken(&taken, &hello)));
+             tt_greet_is_taken(&taken, &hello, v->nonce)));
 }
 
 static void check(const stage *s, const tt_link_event *e)
@@ -167,8 +181,7 @@ static void take(stage *s)
     tt_link_event e;
     while (tt_link_box_take(s->box, &e)) {
         check(s, &e);
-        if (e.fd >= 0)
-            tt_fork_close(&e.fd);
+        tt_link_stream_close(&e.stream);
         if (e.dial) {
             for (int i = 0; i < DIALS; i++)
                 if (s->dials[i] == e.dial)

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fuzz_star.c - any bytes may come from the other end of the star of start-up,
  * in pieces of any size, whatever this rank is about to do: as rank 0 of three,
- * or as rank 1 of them. Property: everything ends, with success or with a
- * sentence; nothing is written outside what an exchange returns (sanitizers); a
- * failure is repeated by what comes after it.
+ * or as rank 1 of them; and any guests may come where rank 0 gathers them.
+ * Property: everything ends, with success or with a sentence; nothing is written
+ * outside what an exchange returns (sanitizers); a failure is repeated by what
+ * comes after it.
  *
- * Input: what this rank does, 8 steps of a byte each; then what comes, a byte that
- * tells from whom and how much at a time, and the bytes. */
+ * Input: who this rank is (2: it gathers), and what it does, 8 steps of a byte
+ * each; then what comes by the lines, or what guests say: see deal_out() and
+ * come(). */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/hash.h"
 #include "boot/meet.h"
+#include "link/greet.h"
 #include "support/fuzz_main.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -74,13 +81,23 @@ static size_t no_more(const tt_link_stream *s)
     return 0;
 }
 
+static bool no_shutdown(tt_link_stream *s)
+{
+    (void)s;
+    return true;
+}
+
 static void no_end(tt_link_stream *s)
 {
     (void)s;
 }
 
-static const tt_link_layer fed = {
-    .send = sink_send, .recv = fed_recv, .pending = no_more, .close = no_end};
+static const tt_link_layer fed = {.send = sink_send,
+                                  .recv = fed_recv,
+                                  .pending = no_more,
+                                  .unsent = no_more,
+                                  .end = no_shutdown,
+                                  .close = no_end};
 
 static tt_boot *new_boot(uint32_t rank)
 {
@@ -151,6 +168,89 @@ static void deal_out(const uint8_t *data, size_t len)
     }
 }
 
+/* ---------------------------------------------------------------- gather -- */
+
+enum { GUESTS = 4 };
+
+typedef struct party {
+    int fds[GUESTS];
+} party;
+
+/* They stay for a while, or rank 0 would have nobody to tell anything. */
+static void *leave(void *arg)
+{
+    party *p = arg;
+    usleep(6000);
+    for (int i = 0; i < GUESTS; i++)
+        close(p->fds[i]);
+    return NULL;
+}
+
+/* A rank's right greeting, but for pairs of an offset and a byte; what follows
+ * comes as it is: the last word, which cannot be right yet, and more. */
+static void come(int fd, uint32_t rank, const uint8_t *data, size_t len)
+{
+    const tt_boot_said said = {rank, RANKS, 4};
+    tt_greet_word w = {.magic = TT_GREET_MAGIC,
+                       .version_min = 1,
+                       .version_max = 1,
+                       .kind = TT_GREET_HELLO,
+                       .purpose = TT_LINK_RENDEZVOUS,
+                       .flags = TT_GREET_ONE_WAY,
+                       .job = tt_fnv1a(TT_FNV1A_START, "fuzz", 4)};
+    memcpy(w.said, &said, sizeof(said));
+    for (; len >= 2 && data[0] < sizeof(w); data += 2, len -= 2)
+        ((uint8_t *)&w)[data[0]] = data[1];
+    ssize_t n = send(fd, &w, sizeof(w), MSG_NOSIGNAL);
+    if (len > 1)
+        n = send(fd, data + 1, len - 1, MSG_NOSIGNAL);
+    (void)n;
+}
+
+static void say_nothing(void *arg, tutti_log_level level, const char *text)
+{
+    (void)arg;
+    (void)level;
+    (void)text;
+}
+
+static void gather(const uint8_t *data, size_t len)
+{
+    static const tt_settings settings = {.start_timeout_ns = TT_NS_PER_S};
+    tt_launch launch = {.n_ranks = RANKS, .job = "fuzz"};
+    tt_addr at = {.u.sa.sa_family = AF_UNIX, .len = sizeof(sa_family_t)};
+    tt_boot *boot = NULL;
+    tutti_diag diag;
+    pthread_t thread;
+    party p;
+    tutti_log_set(say_nothing, NULL); /* who is sent away */
+    launch.listen_fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (bind(launch.listen_fd, &at.u.sa, at.len) || /* a name of its own */
+        listen(launch.listen_fd, GUESTS))
+        tt_fuzz_fail("nothing to listen with");
+    at.len = sizeof(at.u);
+    getsockname(launch.listen_fd, &at.u.sa, &at.len);
+    for (uint32_t i = 0; i < GUESTS; i++) {
+        size_t n = len / (GUESTS - i);
+        p.fds[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (connect(p.fds[i], &at.u.sa, at.len))
+            tt_fuzz_fail("no guest");
+        come(p.fds[i], 1 + i % 2, data, n);
+        data += n, len -= n;
+    }
+    if (pthread_create(&thread, NULL, leave, &p))
+        tt_fuzz_fail("no thread");
+    tt_diag_clear(&diag);
+    tutti_err err = tt_boot_open(&launch, &settings, &tt_mem_std,
+                                 tt_now_ns() + 4 * TT_NS_PER_MS, &boot, &diag);
+    if (err && diag.text[0] == '\0')
+        tt_fuzz_fail("a start fails without a sentence");
+    pthread_join(thread, NULL);
+    if (!err)
+        tt_boot_close(boot);
+    close(launch.listen_fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static char *room;
@@ -159,6 +259,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (len < 1 + STEPS)
         return 0;
     room = room ? room : calloc(2, MOST);
+    if (data[0] & 2) {
+        gather(data + 1, len - 1);
+        return 0;
+    }
     deal_out(data + 1 + STEPS, len - 1 - STEPS);
     tt_boot *boot = new_boot(data[0] & 1);
     for (int i = 0; i < STEPS; i++) {
@@ -180,6 +284,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 #ifndef TT_LIBFUZZER
 int main(int argc, char **argv)
 {
+    tt_fuzz_mutations = 2000; /* some of them wait */
     return tt_fuzz_main(argc, argv, "tests/fuzz/corpus/star",
                         LLVMFuzzerTestOneInput);
 }

@@ -133,7 +133,7 @@ static int join(const tt_addr *to, const tt_join *j)
     while (!tt_link_box_take(box, &e))
         tt_link_box_wait(box, UINT64_MAX);
     tt_link_dial_end(d);
-    return e.fd;
+    return e.stream.fd;
 }
 
 /* What it says is whole messages, until it hangs up. */
@@ -232,7 +232,7 @@ static void *control(void *arg)
     size_t len = sizeof(head) + sizeof(welcome);
     bool is_open = true;
     for (int n = 0; is_open && n < 64; n++) {
-        is_open = send(e.fd, out, len, MSG_NOSIGNAL) == (ssize_t)len &&
+        is_open = send(e.stream.fd, out, len, MSG_NOSIGNAL) == (ssize_t)len &&
                   in->len > 0;
         if (is_open && (next(in) & 1)) /* it announces meanwhile */
             usleep(300);
@@ -240,7 +240,7 @@ static void *control(void *arg)
         is_open = is_open && len > 0;
     }
     usleep(300);
-    tt_fork_close(&e.fd);
+    tt_link_stream_close(&e.stream);
     return NULL;
 }
 
@@ -282,7 +282,7 @@ static void try_worker(input *in)
     tt_link_event e; /* it may have come again */
     tt_link_box_settle(box);
     while (tt_link_box_take(box, &e))
-        tt_fork_close(&e.fd);
+        tt_link_stream_close(&e.stream);
 }
 
 static void set_up(void)

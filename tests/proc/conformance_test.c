@@ -231,6 +231,8 @@ static int every_pair(tutti_comm *comm, int rank, int n, uint64_t seed)
     return bad;
 }
 
+static const char *check; /* of the communicator's options */
+
 static int rounds(int rank, int n, void *arg)
 {
     const int n_rounds = *(const int *)arg;
@@ -241,7 +243,9 @@ static int rounds(int rank, int n, void *arg)
         setenv("TUTTI_CACHE", "1", 1);
     }
     tutti_comm *comm;
-    tutti_err err = tutti_comm_create(NULL, &comm);
+    tutti_comm_opts opts = TUTTI_COMM_OPTS_INIT;
+    opts.check = check;
+    tutti_err err = tutti_comm_create(&opts, &comm);
     if (err)
         return tt_procs_complain(rank, "%s", tutti_last_message());
     int bad = n < 5 && every_pair(comm, rank, n, seed);
@@ -296,6 +300,15 @@ static void over_both(void **state)
     sweep("shm,tcp");
 }
 
+static void checked(void **state)
+{
+    (void)state;
+    check = "crc";
+    sweep("shm");
+    sweep("tcp");
+    check = NULL;
+}
+
 /* By each of what UCX can do without special hardware. */
 static void over_ucx(void **state)
 {
@@ -314,6 +327,7 @@ int main(void)
         cmocka_unit_test(over_tcp),
         cmocka_unit_test(over_sockets),
         cmocka_unit_test(over_both),
+        cmocka_unit_test(checked),
         {.name = "over_ucx_by_tcp",
          .test_func = over_ucx,
          .initial_state = TT_UCX_BY_TCP},

@@ -588,6 +588,41 @@ static void test_fork(void **state)
     run(1, forks, NULL);
 }
 
+/* Who checks what is sent cannot be in a group with who does not. */
+static int checks_differ(int rank, int n, void *arg)
+{
+    tutti_controller *c;
+    tutti_partial *p, *other;
+    char where[64];
+    (void)arg;
+    (void)n;
+    if (well(NULL, rank, tutti_controller_open(NULL, 2, NULL, &c),
+             "controller"))
+        return 1;
+    snprintf(where, sizeof(where), "127.0.0.1:%d", tutti_controller_port(c));
+    setenv("TUTTI_CHECK", "crc", 1);
+    if (well(NULL, rank, tutti_partial_join(where, 0, NULL, &p), "join"))
+        return 1;
+    unsetenv("TUTTI_CHECK");
+    tutti_err err = tutti_partial_join(where, 1, NULL, &other);
+    int bad = err != TUTTI_EINVAL ||
+              !strstr(tutti_last_message(),
+                      "TUTTI_CHECK must be the same for all workers: it is "
+                      "crc");
+    if (bad)
+        tt_procs_complain(rank, "%s: %s", tutti_errname(err),
+                          tutti_last_message());
+    tutti_partial_close(p);
+    tutti_controller_close(c);
+    return bad;
+}
+
+static void test_checks_differ(void **state)
+{
+    (void)state;
+    run(1, checks_differ, NULL);
+}
+
 static _Atomic int n_told;
 
 static void hear_log(void *arg, tutti_log_level level, const char *line)
@@ -749,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_sends_early),
         cmocka_unit_test(test_closes_midway),
         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_checks_differ),
         cmocka_unit_test(test_log_that_fails),
     };
     return TT_RUN_TAP(tests);

@@ -42,6 +42,14 @@ refused "an unknown transport" "TUTTI_TRANSPORTS" TUTTI_TRANSPORTS=pigeon
 refused "the transport of the tests" "'loop' is no transport" TUTTI_TRANSPORTS=loop
 refused "an unknown planner" '"rign".*"ring"' TUTTI_PLANNER=rign
 
+# shellcheck disable=SC2016 # the ranks' shell
+run "$tutti" run -n 2 -- sh -c \
+    '[ $TUTTI_RANK = 0 ] || export TUTTI_CHECK=crc; exec "$0" bench -e 8 -n 1' \
+    "$tutti"
+ends "ranks that check, and ranks that do not" 1
+like "ranks that check, and ranks that do not: a clear sentence" "$err" \
+    "rank 1 has TUTTI_CHECK=crc, rank 0 has not: it must be the same on all ranks"
+
 # Somebody else listens on the port.
 python3 - "$tmp/port" <<'P' &
 import socket, sys, time

@@ -51,7 +51,15 @@ like "a pair that UCX misses: the next one is taken" "$err$out" \
 job "a miss" "$apart" TUTTI_TRANSPORTS=ucx
 is "nothing else" "$((rc != 0 && rc != 124))" 1
 like "nothing else: both ranks and why" "$err$out" \
-    'rank 0 on .* and rank 1 on .* \(rank 0 allows ucx\); rank 0 does not reach rank 1 by UCX: '
+    'rank (0 does not reach rank 1|1 does not reach rank 0) by UCX: '
+
+# Connections are made where there is something to say: here along the ring, and
+# those of the control graph, which are to 1, 2, 4 and 8 places away.
+run env TUTTI_TRANSPORTS=ucx UCX_TLS=tcp,self TUTTI_LOG=info \
+    "$tutti" run -n 16 "$tutti" bench -b 8 -e 64KiB -n 2 -f 64 -p ring
+ends "a ring of 16" 0
+is "a ring of 16: no rank has more connections than it needs" \
+    "$(grep -c ' 7 of 15 connections were opened' <<<"$out$err")" 16
 
 # A rank that is killed: an error to UCX, which prints to stdout by itself.
 run env TUTTI_TRANSPORTS=ucx UCX_TLS=tcp,self "$tutti" run -n 3 sh -c \

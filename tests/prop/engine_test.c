@@ -53,6 +53,7 @@ static tt_rig_opts random_opts(tt_rng *rng, uint32_t n, const tt_net_ops *ops)
                          .eager_bytes = eager[tt_rng_below(rng, 5)],
                          .direct_bytes = tt_rng_below(rng, 2),
                          .n_ports = 1 + (uint32_t)tt_rng_below(rng, 3),
+                         .is_checked = tt_rng_below(rng, 3) == 0,
                          .is_silent = tt_rng_below(rng, 2)};
 }
 
@@ -224,6 +225,78 @@ static void a_lost_port_is_noticed(void **state)
     assert_true(n_named > 20);
 }
 
+/* Random schedules on a rig over which bits are flipped. Returns how many calls
+ * have failed, for that reason and at all ranks; none may be wrong, or stuck. */
+static uint32_t perform_flipped(tt_rng *rng, const tt_chaos_opts *chaos,
+                                uint64_t seed)
+{
+    uint32_t n = 2 + (uint32_t)tt_rng_below(rng, 5), n_failed = 0;
+    char why[400];
+    size_t counts[64];
+    tt_rig_opts opts = random_opts(rng, n, tt_chaos_wrap(&tt_net_loop, chaos));
+    tt_rig rig;
+    opts.is_checked = true;
+    assert_int_equal(tt_rig_create(&opts, &rig), 0);
+    for (int i = 0; i < 6 && n_failed == 0; i++) {
+        tutti_schedule *s;
+        tutti_coll coll = colls[tt_rng_below(rng, 8)];
+        assert_int_equal(tt_random_schedule(rng, coll, n, &s), 0);
+        tt_rig_call c = random_call(rng, s, counts);
+        n_failed = !tt_rig_perform(&rig, &c, 1, why, sizeof(why));
+        if (n_failed && !strstr(why, "flipped, twice"))
+            fail_msg("%s for %u ranks, count %llu: %s (TT_SEED=%llu)",
+                     tutti_coll_name(coll), n, (unsigned long long)c.count, why,
+                     (unsigned long long)seed);
+        tt_sched_free(s);
+    }
+    tt_rig_destroy(&rig);
+    return n_failed;
+}
+
+static void ignore_line(void *arg, tutti_log_level level, const char *text)
+{
+    (void)arg;
+    (void)level;
+    (void)text;
+}
+
+/* One flip in any message of each rank to each other one. */
+static void a_flip_changes_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(7);
+    tt_rng rng = {seed};
+    tutti_log_set(ignore_line, NULL);
+    for (int round = 0; round < 400; round++) {
+        tt_chaos_opts chaos = TT_CHAOS_OPTS_INIT;
+        chaos.seed = tt_rng_next(&rng);
+        chaos.spoil_at = 1 + tt_rng_below(&rng, 1 + tt_rng_below(&rng, 60));
+        chaos.spoil_bit = UINT64_MAX;
+        chaos.delay_per_1000 = (uint32_t)tt_rng_below(&rng, 2) * 300;
+        chaos.delay_turns = 5;
+        assert_int_equal(perform_flipped(&rng, &chaos, seed), 0);
+    }
+    tutti_log_set(NULL, NULL);
+}
+
+/* Many: calls end right, or fail at all ranks with the sentence. */
+static void many_flips_are_named(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(8);
+    tt_rng rng = {seed};
+    uint32_t n_failed = 0;
+    tutti_log_set(ignore_line, NULL);
+    for (int round = 0; round < 200; round++) {
+        tt_chaos_opts chaos = TT_CHAOS_OPTS_INIT;
+        chaos.seed = tt_rng_next(&rng);
+        chaos.spoil_per_1000 = 20 + (uint32_t)tt_rng_below(&rng, 400);
+        n_failed += perform_flipped(&rng, &chaos, seed);
+    }
+    tutti_log_set(NULL, NULL);
+    assert_in_range(n_failed, 10, 190);
+}
+
 enum { MANY = 40 };
 
 /* Many calls in flight on two teams that every rank mixes as it likes; roots
@@ -274,6 +347,8 @@ int main(void)
         cmocka_unit_test(one_way_is_enough),
         cmocka_unit_test(a_lost_port_is_noticed),
         cmocka_unit_test(many_calls_in_any_order),
+        cmocka_unit_test(a_flip_changes_nothing),
+        cmocka_unit_test(many_flips_are_named),
     };
     return TT_RUN_TAP(tests);
 }

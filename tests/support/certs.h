@@ -8,7 +8,7 @@
 /* Writes DIR/ca.pem, DIR/cert.pem, DIR/key.pem: a CA, and what it has signed. The
  * certificate ends so many seconds from now. False: not possible. */
 bool tt_test_certs(const char *dir, long ends_s);
-/* The certificate and the key once more, by the CA that was made last. */
+/* The same by the CA that was made last. */
 bool tt_test_cert_again(const char *dir, long ends_s);
 
 #endif

@@ -291,15 +291,15 @@ static bool send_waiting(chaos_conn *conn)
     return moved;
 }
 
-static bool hold(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
-                 int n_iov)
+static held *hold(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
+                  int n_iov)
 {
     held *h = held_new(conn->base.net->mem, m, iov, n_iov);
     if (!h)
-        return false;
+        return NULL;
     push(&conn->waiting, h);
     conn->n_waiting++;
-    return true;
+    return h;
 }
 
 /* Passes the message through, changed or not; nothing is held. */
@@ -335,6 +335,18 @@ static void flip(tt_msg *m, tt_rng *rng)
     ((unsigned char *)m)[bit / 8] ^= (unsigned char)(1u << bit % 8);
 }
 
+/* A bit of the payload, or as flip(). */
+static void spoil(held *h, uint64_t bit, tt_rng *rng)
+{
+    uint64_t n = 8 * (uint64_t)h->m.len;
+    if (bit == UINT64_MAX)
+        bit = tt_rng_below(rng, n + 8 * sizeof(h->m));
+    if (bit < n)
+        h->data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    else
+        flip(&h->m, rng);
+}
+
 /* The message is counted only when it is taken, so that a fault hits the same
  * message however often it was refused before. */
 static tt_sent take(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
@@ -349,7 +361,11 @@ static tt_sent take(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
     }
     if (k && k == opts->drop_at)
         return TT_LEFT;
-    bool is_changed = k && (k == opts->truncate_at || k == opts->flip_at);
+    bool is_spoilt = k &&
+                     (k == opts->spoil_at ||
+                      tt_rng_below(&conn->rng, 1000) < opts->spoil_per_1000);
+    bool is_changed = is_spoilt ||
+                      (k && (k == opts->truncate_at || k == opts->flip_at));
     if (k && k == opts->truncate_at)
         changed.len /= 2;
     if (k && k == opts->flip_at)
@@ -358,8 +374,12 @@ static tt_sent take(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
     bool delays = tt_rng_below(&conn->rng, 1000) < opts->delay_per_1000;
     if (!conn->waiting.first && !swaps && !delays && !is_changed)
         return pass(conn, m, iov, n_iov);
-    if (!hold(conn, &changed, iov, n_iov))
+    held *h = hold(conn, &changed, iov, n_iov);
+    if (!h)
         return TT_FULL;
+    if (is_spoilt)
+        spoil(h, k == opts->spoil_at ? opts->spoil_bit : UINT64_MAX,
+              &conn->rng);
     conn->swap_pending |= swaps;
     if (delays && conn->n_waiting == 1)
         conn->turns = 1 +

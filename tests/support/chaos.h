@@ -4,7 +4,7 @@
  *
  * Legal mischief, which an engine must not notice: full, delay,
  * connections that pass one way only. Faults, which
- * it must notice: drop, truncate, swap, flip, kill. */
+ * it must notice: drop, truncate, swap, flip, spoil, kill. */
 #ifndef TT_TESTS_CHAOS_H
 #define TT_TESTS_CHAOS_H
 
@@ -25,7 +25,10 @@ typedef struct tt_chaos_opts {
     uint64_t truncate_at; /* ... loses the second half of its payload */
     uint64_t swap_at;     /* ... goes after the next one */
     uint64_t flip_at;     /* ... has one bit of its header flipped, not len's */
-    uint64_t kill_at;     /* ... is not sent, and the conn is closed */
+    uint64_t spoil_at;  /* ... has one bit flipped, anywhere but in len; ... */
+    uint64_t spoil_bit; /* ... this one of its payload; or UINT64_MAX: any */
+    uint64_t kill_at;   /* ... is not sent, and the conn is closed */
+    uint32_t spoil_per_1000; /* messages of 1000 have any bit flipped */
     /* The faults above happen only on this rank, to messages to that rank;
      * TT_NONE: all. */
     uint32_t only_rank, only_peer;

@@ -205,34 +205,34 @@ static void *must(void *ptr)
 static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
 {
     *node = (tt_node){.nodes = nodes,
-                      .ops = nodes->ops,
                       .rank = rank,
                       .n_ranks = nodes->n,
                       .regions = TT_REGIONS_INIT(&tt_mem_std),
                       .n_fds = tt_count_fds()};
-    tt_net *net = must(calloc(1, nodes->ops->net_size));
-    net->ops = nodes->ops;
-    net->up = &upcalls;
-    net->mem = &tt_mem_std;
-    net->settings = &nodes->settings;
-    net->regions = nodes->is_direct ? &node->regions : NULL;
-    net->rank = rank;
-    net->n_ranks = nodes->n;
-    net->owner = node;
-    net->fd = -1;
+    const tt_net as = {.ops = nodes->ops,
+                       .up = &upcalls,
+                       .mem = &tt_mem_std,
+                       .settings = &nodes->settings,
+                       .regions = nodes->is_direct ? &node->regions : NULL,
+                       .rank = rank,
+                       .n_ranks = nodes->n,
+                       .owner = node,
+                       .fd = -1};
+    tt_net *net = must(tt_net_new(&as));
     node->net = net;
+    node->ops = net->ops;
     const tt_trust_opts trust = {
         .secret = (const uint8_t *)nodes->secret,
         .n_secret = nodes->secret ? strlen(nodes->secret) : 0};
     tutti_err err = tt_trust_open(&trust, &net->trust, &node->diag);
     if (!err)
-        err = nodes->ops->open(net, &node->diag);
+        err = net->ops->open(net, &node->diag);
     if (err)
         return err;
     for (uint32_t r = 0; r < nodes->n; r++) {
         if (r == rank)
             continue;
-        tt_conn *conn = must(calloc(1, nodes->ops->conn_size));
+        tt_conn *conn = must(calloc(1, net->ops->conn_size));
         tt_peer *peer = &node->peers[r];
         *conn = (tt_conn){.net = net, .peer = peer, .rank = r};
         *peer = (tt_peer){.node = node,
@@ -245,7 +245,7 @@ static tutti_err node_open(tt_node *node, const tt_nodes *nodes, uint32_t rank)
 
 static bool is_dialled(const tt_node *node, uint32_t r)
 {
-    tt_dials dials = node->ops->may_miss ? TT_DIALS_BOTH : node->nodes->dials;
+    tt_dials dials = node->nodes->dials;
     return r != node->rank && (dials == TT_DIALS_BOTH ||
                                (dials == TT_DIALS_UP) == (r > node->rank));
 }
@@ -347,6 +347,12 @@ static void node_connect(tt_node *node, int sock)
     free(all);
 }
 
+tt_conn *tt_node_below(tt_conn *conn, const tt_net_ops *row)
+{
+    size_t at = conn->net->ops->conn_size - row->conn_size;
+    return (tt_conn *)(void *)((char *)conn + at);
+}
+
 void tt_node_close(tt_node *node)
 {
     for (uint32_t r = 0; r < node->n_ranks; r++) {
@@ -411,7 +417,7 @@ int tt_nodes_local(const tt_nodes *nodes, tt_node *node)
     int rc = 0;
     for (uint32_t r = 0; r < nodes->n; r++) {
         rc |= node_open(&node[r], nodes, r) != TUTTI_OK;
-        all[r].len = (uint32_t)nodes->ops->address(node[r].net, all[r].bytes);
+        all[r].len = (uint32_t)node[r].ops->address(node[r].net, all[r].bytes);
     }
     for (uint32_t r = 0; r < nodes->n; r++)
         dial_all(&node[r], all);

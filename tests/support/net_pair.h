@@ -46,7 +46,7 @@ struct tt_node {
     tutti_diag diag;
 };
 
-/* Who dials whom. Those of a transport that may miss always do both. */
+/* Who dials whom. */
 typedef enum tt_dials { TT_DIALS_DOWN, TT_DIALS_UP, TT_DIALS_BOTH } tt_dials;
 
 struct tt_nodes {
@@ -71,6 +71,9 @@ struct tt_nodes {
     void (*on_up)(tt_conn *conn);
     uint32_t n_killed; /* nodes that are expected to die by SIGKILL */
 };
+
+/* The transport's own, where the settings put a layer over it. */
+tt_conn *tt_node_below(tt_conn *conn, const tt_net_ops *row);
 
 /* Runs n nodes; returns 0 when all bodies did. Failures are printed. */
 int tt_nodes_run(const tt_nodes *nodes);

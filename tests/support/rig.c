@@ -31,19 +31,19 @@ static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t i, tutti_diag *diag)
 {
     uint32_t r = i % rig->n;
     m->members[r] = r;
-    m->nets[i] = tt_new(rig->mem, 1, m->ops->net_size);
-    *m->nets[i] = (tt_net){.ops = m->ops,
-                           .up = &tt_engine_up,
-                           .mem = rig->mem,
-                           .settings = &rig->settings,
-                           .regions = m->opts->regions ? &m->opts->regions[r]
-                                                       : NULL,
-                           .is_local = true,
-                           .rank = r,
-                           .n_ranks = rig->n};
-    tutti_err err = m->ops->open(m->nets[i], diag);
+    const tt_net as = {.ops = m->ops,
+                       .up = &tt_engine_up,
+                       .mem = rig->mem,
+                       .settings = &rig->settings,
+                       .regions = m->opts->regions ? &m->opts->regions[r]
+                                                   : NULL,
+                       .is_local = true,
+                       .rank = r,
+                       .n_ranks = rig->n};
+    tt_net *net = m->nets[i] = tt_net_new(&as);
+    tutti_err err = net->ops->open(net, diag);
     unsigned char *addr = m->addrs + (size_t)i * TT_NET_ADDR_MAX;
-    m->lens[i] = m->ops->address(m->nets[i], addr);
+    m->lens[i] = net->ops->address(net, addr);
     return err;
 }
 
@@ -142,6 +142,8 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
         return TUTTI_ECONFIG;
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
     out->settings.shm_direct_bytes = opts->direct_bytes;
+    if (opts->is_checked)
+        out->settings.check = TT_CHECK_CRC;
     out->engines = calloc(n, sizeof(*out->engines));
     out->meshes = calloc(n, sizeof(*out->meshes));
     for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)

@@ -59,11 +59,15 @@ static ssize_t fill(tt_link_stream *s)
     return n > 0 ? 1 : n;
 }
 
+/* Any bit, whatever it is of. */
 static void spoil(rough *r, unsigned char *bytes, size_t n)
 {
     uint64_t at = r->o.flip_at - 1;
-    if (r->o.flip_at > 0 && at >= r->n_read && at - r->n_read < n)
-        bytes[at - r->n_read] ^= 1;
+    if (r->o.flip_at > 0 && at >= r->n_read && at - r->n_read < n) {
+        bytes[at - r->n_read] ^= (unsigned char)(1u
+                                                 << tt_rng_below(&r->rng, 8));
+        r->o.flip_at = r->o.flip_each > 0 ? r->o.flip_at + r->o.flip_each : 0;
+    }
     r->n_read += n;
 }
 

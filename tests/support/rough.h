@@ -13,7 +13,8 @@
 typedef struct tt_rough_opts {
     uint64_t seed;
     uint64_t flip_at; /* that byte read (from 1; 0: none) has one bit flipped */
-    uint64_t end_at;  /* after so many read (0: never) it is reset */
+    uint64_t flip_each; /* and so many bytes later again; 0: no more */
+    uint64_t end_at;    /* after so many read (0: never) it is reset */
 } tt_rough_opts;
 
 /* Over an open stream, or the layer that it has; it goes when that closes. */

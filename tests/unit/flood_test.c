@@ -36,7 +36,7 @@ static int join(const tt_controller *c)
     assert_true(tt_link_box_wait(box, UINT64_MAX) && tt_link_box_take(box, &e));
     tt_link_dial_end(d);
     assert_int_equal(e.kind, TT_LINK_DIALLED);
-    return e.fd;
+    return e.stream.fd;
 }
 
 static void test_beats(void **state)
@@ -101,6 +101,7 @@ static void test_more_than_is_heard(void **state)
     (void)state;
     static const tt_link_layer endless = {.recv = endless_recv,
                                           .pending = endless_pending,
+                                          .unsent = endless_pending,
                                           .close = endless_close};
     tt_test_mem count;
     const tt_mem mem = tt_test_mem_init(&count, 0);

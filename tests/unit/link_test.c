@@ -254,9 +254,12 @@ static void test_words(void **state)
 #undef BAD
     tt_greet_word taken = good;
     taken.kind = TT_GREET_TAKEN;
-    assert_true(tt_greet_is_taken(&taken, &good));
+    const uint64_t nonce = 0x1234567;
+    memcpy(taken.said, &nonce, sizeof(nonce));
+    assert_true(tt_greet_is_taken(&taken, &good, nonce));
+    assert_false(tt_greet_is_taken(&taken, &good, nonce + 1));
     taken.nonce = 0;
-    assert_false(tt_greet_is_taken(&taken, &good));
+    assert_false(tt_greet_is_taken(&taken, &good, nonce));
 }
 
 /* --------------------------------------------------------------- meeting -- */
@@ -657,6 +660,51 @@ static void test_settle(void **state)
         assert_int_equal(recv(in.stream.fd, got, 3, MSG_WAITALL), 3);
         assert_string_equal(got, "abc");
         tt_fork_close(&in.stream.fd);
+        close(fd);
+    }
+    close_side(&b);
+}
+
+/* Who says again what somebody has said is not taken for him: the last word
+ * repeats what the listener has just told. */
+static void test_said_again(void **state)
+{
+    (void)state;
+    side b;
+    open_side(&b, 2);
+    tt_greet_word words[2] = {{.magic = TT_GREET_MAGIC,
+                               .version_min = 1,
+                               .version_max = 1,
+                               .kind = TT_GREET_HELLO,
+                               .purpose = TT_LINK_TCP,
+                               .job = 7,
+                               .nonce = 99,
+                               .from = id_of(1)}};
+    memset(words[0].token, 0x5a, sizeof(words[0].token));
+    tt_greet_word reply;
+    tt_link_event in;
+    for (int i = 0; i < 3; i++) {
+        int fd = knock(&b);
+        char c;
+        assert_int_equal(send(fd, &words[0], sizeof(reply), 0), sizeof(reply));
+        assert_int_equal(
+            tt_stranger_read_all(fd, &reply, sizeof(reply), in_ns(LONG_NS)), 0);
+        assert_int_equal(reply.kind, TT_GREET_REPLY);
+        if (i == 0) { /* it is who it says; what it says is seen */
+            words[1] = words[0];
+            words[1].kind = TT_GREET_TAKEN;
+            memset(words[1].token, 0, sizeof(words[1].token));
+            memcpy(words[1].said, reply.said, sizeof(reply.said));
+        }
+        assert_int_equal(send(fd, &words[1], sizeof(reply), 0), sizeof(reply));
+        if (i == 0) {
+            assert_true(tt_link_box_wait(b.box, in_ns(LONG_NS)));
+            assert_true(tt_link_box_take(b.box, &in));
+            tt_link_stream_close(&in.stream);
+        }
+        assert_int_not_equal(tt_stranger_read_all(fd, &c, 1, in_ns(LONG_NS)),
+                             ETIMEDOUT);
+        assert_false(tt_link_box_take(b.box, &in));
         close(fd);
     }
     close_side(&b);
@@ -1309,6 +1357,7 @@ int main(void)
         cmocka_unit_test(test_no_answer),
         cmocka_unit_test(test_silent_guests),
         cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_said_again),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_nobody_to_send_away),

@@ -10,9 +10,7 @@
  *            sides would like, which the caller knows from both cards. A strand that stands twice (both
  *            have dialled) is the one that came first out of the box; link.h has
  *            the reason why both sides take the same one.
- * Once       The numbers of a process's calls only grow. So what somebody has seen
- *            on the wire and says again is no call, and takes nobody's place.
- * Time       A call all of whose addresses refuse for GIVE_UP_NS fails early;
+ * Time       A call all of whose addresses refuse for TT_DOOR_GIVE_UP_NS fails early;
  *            silence is waited for until the deadline.
  * Next       link/link.h, tcp.c. */
 #include <errno.h>
@@ -24,7 +22,6 @@
 #include "base/log.h"
 #include "net/tcp/tcp.h"
 
-#define GIVE_UP_NS (3 * TT_NS_PER_S)
 /* How long whoever has called may take for its other strands. */
 #define CALLED_NS (20 * TT_NS_PER_S)
 
@@ -44,37 +41,10 @@ struct tt_tcp_meeting {
     tt_link_id caller; /* none: nobody has called */
     uint64_t call;
     tt_link_dial *dials[TT_TCP_STRANDS];
-    tt_link_dial_opts opts; /* but for the strand; ways: the array here */
-    tt_link_way ways[TT_LINK_WAYS];
+    tt_door_call to; /* but for the strand */
 };
 
 /* ------------------------------------------------------------- sockets -- */
-
-static void set_option(int fd, int level, int option, int value)
-{
-    if (setsockopt(fd, level, option, &value, sizeof(value)) != 0)
-        TT_DEBUG("tcp: socket option %d of level %d: %s", option, level,
-                 strerror(errno));
-}
-
-/* Little unsent data stays in the kernel, so that the engine's choice of what
- * goes next stays late. A silent host is probed after 10 s, and given up when
- * it has acknowledged nothing for user_ms. */
-static void set_options(const tt_net *net, int fd)
-{
-    uint64_t user_ms = net->settings->timeout_ns / TT_NS_PER_MS;
-    if (user_ms > 60000)
-        user_ms = 60000;
-    if (user_ms < 5000)
-        user_ms = 5000;
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 64 * 1024);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 4);
-    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)user_ms);
-}
 
 /* The socket of one of several rails goes by its interface whatever the routes
  * say, at the called end, too. Kernels before 5.7 let only root do that; there
@@ -94,11 +64,7 @@ static int bind_rail(const tt_tcp_conn *conn, int fd)
 
 tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
 {
-    tt_link_listen_opts opts = {.purposes = TT_LINK_FOR(TT_LINK_TCP),
-                                .is_local = net->base.is_local,
-                                .interfaces = net->base.settings->interfaces,
-                                .ports = net->base.settings->ports};
-    return tt_door_open(&net->door, &net->base, &opts, diag);
+    return tt_door_open_net(&net->door, &net->base, TT_LINK_TCP, diag);
 }
 
 size_t tt_tcp_address(tt_net *base, void *buf)
@@ -124,13 +90,16 @@ static tt_tcp_net *net_of(const tt_tcp_conn *conn)
 static tutti_err set_up_strand(const tt_tcp_net *net, tt_tcp_strand *s)
 {
     const tt_mem *mem = net->base.mem;
-    uint32_t n = s->conn->n_strands;
+    const uint32_t n = s->conn->n_strands;
+    const bool is_checked = net->base.settings->check == TT_CHECK_CRC;
     s->rx = (tt_tcp_rx){.buf = tt_new(mem, TT_TCP_BUF, 1),
                         .up = net->base.up,
                         .max_payload = net->base.max_payload,
                         .tail = TT_TCP_BUF,
-                        .turn_bytes = n > 1 ? TT_TCP_TURN_BYTES : 0};
+                        .turn_bytes = n > 1 ? TT_TCP_TURN_BYTES : 0,
+                        .is_checked = is_checked};
     s->tx = (tt_tcp_tx){.mem = mem,
+                        .is_checked = is_checked,
                         .out = tt_new(mem, TT_TCP_QUEUE, sizeof(tt_tcp_out))};
     return s->rx.buf && s->tx.out ? TUTTI_OK : TUTTI_ENOMEM;
 }
@@ -192,28 +161,11 @@ static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
 
 /* --------------------------------------------------------------- calling -- */
 
-static tutti_err fail_ways(const tt_net *net, uint32_t rank, tutti_diag *diag)
-{
-    const tt_link_hint *hint = net->hints ? &net->hints[rank] : NULL;
-    if (hint && (hint->dev || hint->far_dev))
-        return tt_fail(diag, TUTTI_ECONFIG,
-                       "TUTTI_TOPOLOGY says that rank %u reaches rank %u from "
-                       "interface %.15s at interface %.15s; they are not up, "
-                       "not allowed (TUTTI_SOCKET_IFNAME) or have no address",
-                       net->rank, rank, hint->dev ? hint->dev : "(any)",
-                       hint->far_dev ? hint->far_dev : "(any)");
-    return tt_fail(diag, TUTTI_ENET,
-                   "rank %u tells no address that rank %u could reach: they "
-                   "are those of loopback or of rank %u's own host, and it is "
-                   "on another host",
-                   rank, net->rank, net->rank);
-}
-
 static tutti_err dial_strand(struct tt_tcp_meeting *m, uint32_t strand,
                              tutti_diag *diag)
 {
-    m->opts.strand = strand;
-    return tt_link_dial_begin(net_of(m->conn)->door.box, &m->opts,
+    m->to.opts.strand = strand;
+    return tt_link_dial_begin(net_of(m->conn)->door.box, &m->to.opts,
                               &m->dials[strand], diag);
 }
 
@@ -224,39 +176,23 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
     tt_tcp_net *net = net_of(conn);
     tt_link_card card;
     uint32_t wish;
-    if (!tt_door_read(addr, len, &card, &wish) || card.n_places == 0)
-        return tt_fail(diag, TUTTI_EPROTO,
-                       "rank %u told addresses that make no sense (%zu "
-                       "bytes); do all ranks use the same Tutti?",
-                       base->rank, len);
+    tutti_err err = tt_door_read_net(base->rank, addr, len, &card, &wish, diag);
+    if (err)
+        return err;
     uint32_t mine = strands_of(&net->base, net->base.settings->sockets);
     uint32_t theirs = strands_of(&net->base, wish);
     if (begin(conn, mine < theirs ? mine : theirs, deadline_ns))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
     struct tt_tcp_meeting *m = conn->meeting;
-    tt_iface own[TT_TCP_OWN];
-    const tt_link_here here = {.card = &net->door.card,
-                               .interfaces = net->base.settings->interfaces,
-                               .ifaces = own,
-                               .n_ifaces = tt_ifaces_list("", own, TT_TCP_OWN)};
     const said say = {.rank = net->base.rank,
                       .n_strands = conn->n_strands,
                       .call = ++net->n_calls};
-    m->opts = (tt_link_dial_opts){.purpose = TT_LINK_TCP,
-                                  .self = net->door.card.id,
-                                  .to = card.id,
-                                  .trust = net->door.trust,
-                                  .arg = conn,
-                                  .ways = m->ways,
-                                  .deadline_ns = deadline_ns,
-                                  .give_up_ns = GIVE_UP_NS};
-    const tt_link_hint *hint = net->base.hints ? &net->base.hints[base->rank]
-                                               : NULL;
-    m->opts.n_ways = (uint32_t)tt_link_ways(&here, &card, hint, m->ways);
-    if (m->opts.n_ways == 0)
-        return fail_ways(&net->base, base->rank, diag);
-    memcpy(m->opts.token, card.token, sizeof(m->opts.token));
-    memcpy(m->opts.said, &say, sizeof(say));
+    err = tt_door_call_to(&net->door, base, &card, &m->to, diag);
+    if (err)
+        return err;
+    m->to.opts.purpose = TT_LINK_TCP;
+    m->to.opts.deadline_ns = deadline_ns;
+    memcpy(m->to.opts.said, &say, sizeof(say));
     return dial_strand(m, 0, diag);
 }
 
@@ -266,40 +202,11 @@ static tutti_err dial_others(struct tt_tcp_meeting *m, uint32_t way,
 {
     tutti_err err = TUTTI_OK;
     for (uint32_t i = 1; !err && i < m->conn->n_strands; i++) {
-        m->opts.first = tt_link_way_of(m->ways, m->opts.n_ways, way, i);
+        m->to.opts.first = tt_link_way_of(m->to.ways, m->to.opts.n_ways, way,
+                                          i);
         err = dial_strand(m, i, diag);
     }
     return err;
-}
-
-/* --------------------------------------------------------------- errors -- */
-
-static const char no_answer[] =
-    "is a firewall between, or the wrong interface chosen "
-    "(TUTTI_SOCKET_IFNAME)?";
-static const char no_network[] =
-    "they have no network in common, so both need a route, and what is "
-    "between must forward (hosts: net.ipv4.ip_forward=1)";
-static const char no_files[] = "raise ulimit -n";
-
-/* "rank 3 cannot reach rank 1: tried 10.0.0.5:4000 (Connection refused); is a
- * firewall ..." */
-static void fail_call(tt_tcp_conn *conn, const tt_link_dial *d)
-{
-    const struct tt_tcp_meeting *m = conn->meeting;
-    bool is_routed = true, has_files = true;
-    for (uint32_t i = 0; i < m->opts.n_ways; i++) {
-        is_routed &= m->ways[i].is_routed || m->ways[i].is_guess;
-        has_files &= tt_link_dial_outcome(d, i).err != EMFILE;
-    }
-    char tries[240], text[480];
-    tt_link_tries(d, tries, sizeof(tries));
-    snprintf(text, sizeof(text), "rank %u cannot reach rank %u: tried %s; %s",
-             conn->base.net->rank, conn->base.rank, tries,
-             !has_files  ? no_files
-             : is_routed ? no_network
-                         : no_answer);
-    miss(conn, TUTTI_ENET, text);
 }
 
 /* ------------------------------------------------------------- what comes -- */
@@ -334,7 +241,7 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     char where[TT_SOCK_TEXT];
     tt_link_dial_end(m->dials[at]); /* it is over, or has come too late */
     m->dials[at] = NULL;
-    set_options(&net_of(conn)->base, s.fd);
+    tt_door_tune(conn->base.net, s.fd);
     strand->link = s;
     strand->is_open = true;
     conn->n_open++;
@@ -366,27 +273,14 @@ static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
     return m ? m->conn : NULL;
 }
 
-/* The first strand of a call that makes sense, and was not heard before? */
-static bool is_new_call(tt_tcp_net *net, const tt_link_id *id,
-                        const said *theirs)
-{
-    if (theirs->rank >= net->base.n_ranks || theirs->n_strands < 1 ||
-        theirs->n_strands > strands_of(&net->base, net->base.settings->sockets))
-        return false;
-    tt_tcp_caller *last = &net->callers[theirs->rank];
-    if (tt_link_id_compare(&last->id, id) == 0 && theirs->call <= last->call)
-        return false;
-    *last = (tt_tcp_caller){*id, theirs->call};
-    return true;
-}
-
 static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 {
     said theirs;
     tt_link_stream s = link->stream;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     tt_tcp_conn *conn = find_call(net, link, &theirs);
-    if (!conn && is_new_call(net, &link->who.id, &theirs))
+    if (!conn && theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
+        theirs.n_strands <= strands_of(&net->base, net->base.settings->sockets))
         conn = (tt_tcp_conn *)net->base.up->called(&net->base, theirs.rank,
                                                    &link->who.id);
     if (conn && !conn->strands &&
@@ -408,9 +302,11 @@ static void take_dialled(tt_tcp_conn *conn, const tt_link_event *link)
 {
     struct tt_tcp_meeting *m = conn->meeting;
     if (link->kind == TT_LINK_FAILED) {
-        fail_call(conn, link->dial);
+        char text[TT_DOOR_TEXT];
+        tt_door_blame(&m->to, link->dial, &conn->base, text);
+        miss(conn, TUTTI_ENET, text);
     } else if (link->kind == TT_LINK_DIALLED) {
-        take_link(conn, link, &m->ways[link->way]);
+        take_link(conn, link, &m->to.ways[link->way]);
     } else { /* MET: it arrives */
         tt_link_dial_end(link->dial);
         m->dials[link->who.strand] = NULL;
@@ -432,7 +328,7 @@ bool tt_tcp_take_links(tt_tcp_net *net)
     struct tt_tcp_meeting *next;
     for (struct tt_tcp_meeting *m = net->meetings; m; m = next) {
         next = m->next;
-        if (m->until_ns + GIVE_UP_NS < now_ns) {
+        if (m->until_ns + TT_DOOR_GIVE_UP_NS < now_ns) {
             char text[120];
             snprintf(text, sizeof(text),
                      "rank %u did not connect to rank %u in time",

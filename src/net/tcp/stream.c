@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include "base/crc32c.h"
+
 /* ------------------------------------------------------------ receiving -- */
 
 static uint32_t least(uint64_t a, uint64_t b)
@@ -54,15 +56,33 @@ static bool is_right(const tt_tcp_rx *rx)
     return rx->m.magic == TT_MSG_MAGIC && rx->m.len <= rx->max_payload;
 }
 
+/* But for one bit of three that tell the two magics apart, if it may be flipped. */
+static bool is_brief(uint16_t magic, bool is_checked)
+{
+    const unsigned apart = magic ^ TT_TCP_BRIEF;
+    return apart == 0 || (is_checked && (apart & (apart - 1)) == 0);
+}
+
 /* The bytes of the header that begins at `at`, where there are `rest`; more
  * than that: it is not whole. */
-static size_t head_bytes(const char *at, size_t rest)
+static size_t head_bytes(const tt_tcp_rx *rx, const char *at, size_t rest)
 {
     uint16_t magic;
     if (rest < sizeof(magic))
         return sizeof(tt_msg);
     memcpy(&magic, at, sizeof(magic));
-    return magic == TT_TCP_BRIEF ? sizeof(tt_tcp_brief) : sizeof(tt_msg);
+    return is_brief(magic, rx->is_checked) ? sizeof(tt_tcp_brief)
+                                           : sizeof(tt_msg);
+}
+
+/* A header of n bytes, by the CRC behind it. False: too much of it is wrong. */
+static bool mend(tt_tcp_rx *rx, char *at, size_t n)
+{
+    uint32_t crc;
+    memcpy(&crc, at + n, sizeof(crc));
+    tt_crc_found found = tt_crc32c_mend(at, n, &crc);
+    rx->n_mended += found == TT_CRC_MENDED;
+    return found != TT_CRC_WRONG;
 }
 
 static void read_brief(tt_tcp_rx *rx, const char *at)
@@ -94,7 +114,8 @@ static void begin(tt_tcp_rx *rx)
 /* Takes buf's first `have` bytes apart. */
 static bool take_apart(tt_tcp_rx *rx, uint32_t have, tt_msg *bad)
 {
-    const char *at = rx->buf;
+    const size_t crc = rx->is_checked ? sizeof(uint32_t) : 0;
+    char *at = rx->buf;
     const char *end = rx->buf + have;
     while (at < end && !rx->is_over) {
         size_t rest = (size_t)(end - at);
@@ -106,15 +127,16 @@ static bool take_apart(tt_tcp_rx *rx, uint32_t have, tt_msg *bad)
             advance(rx, n);
             continue;
         }
-        size_t n_head = head_bytes(at, rest);
-        if (rest < n_head)
+        size_t n_head = head_bytes(rx, at, rest);
+        if (rest < n_head + crc)
             break;
+        bool is_whole = crc == 0 || mend(rx, at, n_head);
         if (n_head == sizeof(rx->m))
             memcpy(&rx->m, at, n_head);
         else
             read_brief(rx, at);
-        at += n_head;
-        if (!is_right(rx)) {
+        at += n_head + crc;
+        if (!is_whole || !is_right(rx)) {
             *bad = rx->m;
             return false;
         }
@@ -148,7 +170,7 @@ void tt_tcp_rx_drop(tt_tcp_rx *rx)
 /* -------------------------------------------------------------- sending -- */
 
 /* Chooses the header of out->m: brief where it may be. */
-static void make_head(tt_tcp_out *out, const tt_msg *before)
+static void choose_head(tt_tcp_out *out, const tt_msg *before)
 {
     const tt_msg *m = &out->m;
     out->head = m;
@@ -169,6 +191,19 @@ static void make_head(tt_tcp_out *out, const tt_msg *before)
     out->head_len = sizeof(out->brief);
 }
 
+_Static_assert(offsetof(tt_tcp_out, crc) ==
+                       offsetof(tt_tcp_out, m) + sizeof(tt_msg) &&
+                   offsetof(tt_tcp_out, brief_crc) ==
+                       offsetof(tt_tcp_out, brief) + sizeof(tt_tcp_brief),
+               "a header's CRC is behind it");
+
+static void add_crc(tt_tcp_out *out)
+{
+    uint32_t *crc = out->head == &out->m ? &out->crc : &out->brief_crc;
+    *crc = tt_crc32c(0, out->head, out->head_len);
+    out->head_len += sizeof(*crc);
+}
+
 tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,
                       int n_iov)
 {
@@ -179,7 +214,9 @@ tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,
     out->sent = 0;
     out->aside = NULL;
     out->is_borrowed = m->len > TT_NET_INLINE;
-    make_head(out, &tx->last);
+    choose_head(out, &tx->last);
+    if (tx->is_checked)
+        add_crc(out);
     tx->last = *m;
     tx->n++;
     tx->unsent += out->head_len + m->len;

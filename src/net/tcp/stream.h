@@ -5,7 +5,11 @@
  * The stream is headers and payloads, nothing between them. A header is a
  * tt_msg, or brief: what it shares with the message before it in this stream is
  * left out. It is right when its magic is TT_MSG_MAGIC, or TT_TCP_BRIEF and a
- * message came before, and its len is at most max_payload. */
+ * message came before, and its len is at most max_payload.
+ *
+ * Where messages are checked (net/checked.c) a header is followed by its CRC-32C,
+ * by which one flipped bit of it is put right: what comes behind a wrong length
+ * could not be told apart. */
 #ifndef TT_NET_TCP_STREAM_H
 #define TT_NET_TCP_STREAM_H
 
@@ -47,8 +51,10 @@ typedef struct tt_tcp_rx {
     /* This stream's turn ends with the message that brings its payloads to so
      * many bytes, and what follows it waits in buf; 0: there are no turns. */
     uint32_t turn_bytes;
-    uint32_t in_turn; /* bytes so far */
-    bool is_over;     /* its turn is */
+    uint32_t in_turn;  /* bytes so far */
+    bool is_over;      /* its turn is */
+    bool is_checked;   /* headers have their CRC */
+    uint32_t n_mended; /* of them */
 } tt_tcp_rx;
 
 /* Counts a message of len bytes; true when it is the last one of the turn. */
@@ -86,7 +92,9 @@ void tt_tcp_rx_drop(tt_tcp_rx *rx);
 
 typedef struct tt_tcp_out {
     tt_msg m;
+    uint32_t crc; /* of m */
     tt_tcp_brief brief;
+    uint32_t brief_crc;
     const void *head; /* of what goes out: m or brief */
     uint32_t head_len;
     uint32_t sent; /* of header and payload */
@@ -103,6 +111,7 @@ typedef struct tt_tcp_tx {
     uint32_t first, n;
     uint64_t unsent; /* bytes of all of them */
     tt_msg last;     /* that was put; magic 0: none was */
+    bool is_checked; /* headers have their CRC */
 } tt_tcp_tx;
 
 tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,

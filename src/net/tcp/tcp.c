@@ -93,12 +93,10 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
     base->max_payload = TT_TCP_MAX_PAYLOAD;
     net->on_open = begin;
     net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_conn *));
-    net->most_live = net->live ? base->n_ranks : 0;
-    net->callers = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_caller));
-    if (!net->live || !net->callers)
+    if (!net->live)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
-    net->n_calls = tt_now_ns(); /* more than those of one that was before */
+    net->most_live = base->n_ranks;
     base->fd = epoll_create1(EPOLL_CLOEXEC);
     if (base->fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_create1");
@@ -304,6 +302,14 @@ static void turn(tt_tcp_conn *conn)
     }
 }
 
+static void tell_mended(const tt_tcp_conn *conn, tt_tcp_rx *rx)
+{
+    TT_WARN("a flipped bit of each of %u headers from rank %u at %s was put "
+            "right",
+            rx->n_mended, conn->base.rank, conn->where);
+    rx->n_mended = 0;
+}
+
 /* One read. Returns the bytes, 0 when there are none; sets *is_empty when
  * more at once is unlikely. */
 static size_t pull(tt_tcp_conn *conn, bool *is_empty)
@@ -322,6 +328,8 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
             lose_sense(conn, &bad);
         if (s->rx.is_over)
             turn(conn);
+        if (TT_UNLIKELY(s->rx.n_mended > 0))
+            tell_mended(conn, &s->rx);
         return (size_t)n;
     }
     if (n < 0 && errno == EAGAIN && !conn->broken)
@@ -558,14 +566,12 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
 static void tcp_fini(tt_net *base)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
-    if (net->live && net->callers) {
+    if (net->live) {
         tt_door_close(&net->door);
         tt_fork_close(&base->fd);
     }
     tt_free(base->mem, net->live, net->most_live, sizeof(tt_tcp_conn *));
-    tt_free(base->mem, net->callers, base->n_ranks, sizeof(tt_tcp_caller));
     net->live = NULL;
-    net->callers = NULL;
 }
 
 const tt_net_ops tt_net_tcp = {

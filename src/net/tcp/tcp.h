@@ -8,28 +8,18 @@
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 
-#include "base/ifaces.h"
 #include "net/door.h"
 #include "net/tcp/stream.h"
 
 #define TT_TCP_MAX_PAYLOAD (4u << 20)
-/* Own addresses that are looked at. */
-#define TT_TCP_OWN 128
 
 struct tt_tcp_conn;
-
-/* Who has called last as a rank, and the number of that call. */
-typedef struct tt_tcp_caller {
-    tt_link_id id;
-    uint64_t call;
-} tt_tcp_caller;
 
 typedef struct tt_tcp_net {
     tt_net base;
     tt_door door;     /* its number: the sockets that this side would like, of
                      which the fewer count; 0: what the network needs */
-    uint64_t n_calls; /* that this one has begun, and some */
-    tt_tcp_caller *callers;          /* [n_ranks] */
+    uint64_t n_calls; /* that this one has begun */
     struct tt_tcp_meeting *meetings; /* of conns that are not up */
     /* tcp.c's: all strands of a conn are open. */
     void (*on_open)(struct tt_tcp_conn *conn);

@@ -1,439 +1,434 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * meet.c - starts and ends UCX; who is reached by it.
+ * meet.c - how two processes that are to speak UCX meet: over a link
+ * (link/link.h), dialled like any other.
  *
- * Idea       Each rank tells the address of its UCX worker. Both of a pair dial:
- *            they make an endpoint to the other and say HELLO on it, and READY
- *            to the other's HELLO. Who has got both knows that both directions
- *            work and that the other knows its own. UCX finds the way.
- * Misses     A pair that UCX cannot connect is no error: another transport may.
- *            Not every rank sees the miss: the core compares both sides'
- *            outcomes (net.h: may_miss).
- * Time       A third of what is left until the deadline, for the same reason.
- * Defaults   Set only where the user has not set the UCX_* variable:
- *            shared memory that tells failures, dead peers found within about
- *            a quarter of TUTTI_LIVENESS, TCP that connects without waiting (a
- *            peer that dies while an endpoint to it is made is an assertion in
- *            UCX otherwise, which ends the process), and when Tutti has chosen
- *            UCX by itself (TUTTI_TRANSPORTS is auto) nothing but RDMA.
- * Next       ucx.c. */
+ * Idea       The link stands, so both know with whom they speak. Each then tells
+ *            the address of its UCX worker, and a key. With that each makes an
+ *            endpoint and says HELLO by UCX, with the key that it was told:
+ *
+ *              both    by link  card, address
+ *              both    by UCX   HELLO
+ *              called  by link  READY  your HELLO has come
+ *              caller  by link  READY  yours too, and your READY: we are up
+ *
+ *            UCX finds the way; HELLO proves that it has found one, both ways.
+ * Agreement  The caller says the last word. Where it finds no way it ends the
+ *            link, and then neither side is up.
+ * Later      The link stays. BYE and GONE go there, and its end tells that the
+ *            process at the other side has ended, on whatever host.
+ * Time       Once the other side has answered, UCX has a third of what is left:
+ *            another transport may connect the two.
+ * Trust      Whoever has not met knows no key, and nothing that it sends by UCX
+ *            is believed (recv.c). An address is bounded, and has a sum: UCX
+ *            reads it without looking.
+ * Next       net/door.h, worker.c, recv.c. */
 #include "net/ucx/ucx.h"
 
 #if TT_HAVE_UCX
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
 
-#define CARD_VERSION 1
+/* How long whoever has called may take for the rest. */
+#define CALLED_NS (20 * TT_NS_PER_S)
 
-/* What address() tells: this, cut after n_bytes. */
-typedef struct card {
-    uint16_t version, n_bytes;
+/* Of a link: who calls. */
+typedef struct said {
     uint32_t rank;
-    uint64_t key;
-    uint8_t boot_id[16]; /* equal boot_id and pid_ns: pid is known here */
-    uint64_t pid_ns, pid;
-    uint64_t sum; /* FNV-1a of bytes: UCX trusts what it is given */
-    uint8_t bytes[TT_NET_ADDR_MAX - 56];
-} card;
-_Static_assert(sizeof(card) == TT_NET_ADDR_MAX, "a card fits");
-#define CARD_HEAD offsetof(card, bytes)
+    uint8_t none[TT_LINK_SAID - 4];
+} said;
+_Static_assert(sizeof(said) == TT_LINK_SAID, "a link says so much");
 
-/* ------------------------------------------------------------------ open -- */
+/* What is known only until the conn is up. */
+struct tt_ucx_meeting {
+    uint64_t until_ns;
+    tt_link_dial *dial;
+    tt_door_call call;
+    tt_ucx_card card; /* theirs */
+    uint8_t address[TT_UCX_ADDRESS_MAX];
+};
 
-/* The thread that UCX makes inherits the mask: signals are the program's. */
-static void block_signals(sigset_t *before)
+static tt_ucx_net *net_of(const tt_ucx_conn *conn)
 {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, before);
+    return (tt_ucx_net *)conn->base.net;
 }
 
-static void set_default(const tt_ucx_api *api, ucp_config_t *config,
-                        const char *name, const char *value)
-{
-    char var[64];
-    snprintf(var, sizeof(var), "UCX_%s", name);
-    if (getenv(var))
-        return;
-    api->ucp_config_modify(config, name, value);
-    /* A setting of the transport tcp, which UCX before 1.17 knows by the name
-     * without it, and passes over one that it does not know. */
-    if (strncmp(name, "TCP_", 4) == 0)
-        api->ucp_config_modify(config, name + 4, value);
-}
+/* ------------------------------------------------------------- listening -- */
 
-static void set_defaults(const tt_ucx_net *net, ucp_config_t *config)
+tutti_err tt_ucx_listen(tt_ucx_net *net, tutti_diag *diag)
 {
-    const tt_settings *settings = net->base.settings;
-    char interval[32];
-    snprintf(
-        interval, sizeof(interval), "%llums",
-        (unsigned long long)(settings->liveness_ns / TT_NS_PER_MS / 4 + 1));
-    set_default(net->api, config, "KEEPALIVE_INTERVAL", interval);
-    set_default(net->api, config, "MM_ERROR_HANDLING", "y");
-    set_default(net->api, config, "TCP_CONN_NB", "y");
-    if (strcmp(settings->transports, "auto") == 0)
-        set_default(net->api, config, "TLS", "ib");
-}
-
-static tutti_err refuse(const tt_ucx_net *net, const char *what,
-                        ucs_status_t status, tutti_diag *diag)
-{
-    const char *tls = getenv("UCX_TLS");
-    const char *devices = getenv("UCX_NET_DEVICES");
-    return tt_fail(diag, TUTTI_ENET,
-                   "UCX: %s: %s (UCX_TLS is %.60s, UCX_NET_DEVICES is %.60s)",
-                   what, net->api->ucs_status_string(status),
-                   tls ? tls : "not set", devices ? devices : "not set");
-}
-
-static tutti_err make_context(tt_ucx_net *net, tutti_diag *diag)
-{
-    ucp_config_t *config;
-    ucs_status_t status = net->api->ucp_config_read(NULL, NULL, &config);
-    if (status != UCS_OK)
-        return refuse(net, "its settings", status, diag);
-    set_defaults(net, config);
-    const ucp_params_t params = {
-        .field_mask = UCP_PARAM_FIELD_FEATURES |
-                      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
-        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
-        .estimated_num_eps = net->base.n_ranks};
-    status = net->api->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
-                                        config, &net->context);
-    net->api->ucp_config_release(config);
-    if (status != UCS_OK) {
-        net->context = NULL;
-        return refuse(net, "it does not start", status, diag);
-    }
-    return TUTTI_OK;
-}
-
-static tutti_err make_worker(tt_ucx_net *net, tutti_diag *diag)
-{
-    const tt_ucx_api *api = net->api;
-    const ucp_worker_params_t params = {
-        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    ucs_status_t status = api->ucp_worker_create(net->context, &params,
-                                                 &net->worker);
-    if (status != UCS_OK) {
-        net->worker = NULL;
-        return refuse(net, "no worker", status, diag);
-    }
-    /* Persistent: payloads stay where they are until we are done with them. */
-    const ucp_am_handler_param_t handler = {
-        .field_mask =
-            UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
-            UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-        .id = 0,
-        .flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA,
-        .cb = tt_ucx_arrive,
-        .arg = net};
-    status = api->ucp_worker_set_am_recv_handler(net->worker, &handler);
-    if (status == UCS_OK)
-        status = api->ucp_worker_get_efd(net->worker, &net->worker_fd);
-    if (status != UCS_OK)
-        return refuse(net, "no active messages with events", status, diag);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, net->worker_fd, &event) != 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_ctl");
-    return TUTTI_OK;
-}
-
-static uint64_t own_pid_ns(void)
-{
-    struct stat st;
-    return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
-}
-
-/* The address without the ways inside a host where all do not fit. */
-static tutti_err make_card(tt_ucx_net *net, tutti_diag *diag)
-{
-    const tt_ucx_api *api = net->api;
-    size_t len = 0;
-    for (int is_short = 0; is_short < 2; is_short++) {
-        ucp_worker_attr_t attr = {
-            .field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS |
-                          UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
-            .address_flags = is_short ? UCP_WORKER_ADDRESS_FLAG_NET_ONLY : 0};
-        ucs_status_t status = api->ucp_worker_query(net->worker, &attr);
-        if (status != UCS_OK)
-            return refuse(net, "no address", status, diag);
-        len = attr.address_length;
-        bool fits = len <= TT_NET_ADDR_MAX - CARD_HEAD;
-        if (fits) {
-            memcpy(net->address, attr.address, len);
-            net->address_len = len;
-        }
-        api->ucp_worker_release_address(net->worker, attr.address);
-        if (fits)
-            return TUTTI_OK;
-    }
-    return tt_fail(diag, TUTTI_ENET,
-                   "UCX: the address of this host takes %zu bytes, more than "
-                   "%zu: name fewer devices in UCX_NET_DEVICES, or fewer "
-                   "transports in UCX_TLS",
-                   len, TT_NET_ADDR_MAX - CARD_HEAD);
-}
-
-static tutti_err start(tt_ucx_net *net, tutti_diag *diag)
-{
-    net->api = tt_ucx_take(diag);
-    tutti_err err = net->api ? make_context(net, diag) : TUTTI_ENET;
-    if (!err)
-        err = make_worker(net, diag);
-    if (!err)
-        err = make_card(net, diag);
-    return err;
-}
-
-tutti_err tt_ucx_open(tt_net *base, tutti_diag *diag)
-{
-    tt_ucx_net *net = (tt_ucx_net *)base;
-    base->fd = -1;
-    base->max_payload = TT_UCX_MAX_PAYLOAD;
-    net->fds.mem = base->mem;
-    net->pid_ns = own_pid_ns();
-    tt_host_id_get(&net->host);
-    tutti_err err = tt_random(&net->key, sizeof(net->key), diag);
-    if (err)
-        return err;
-    net->conns = tt_new(base->mem, base->n_ranks, sizeof(tt_ucx_conn *));
-    net->early = tt_new(base->mem, base->n_ranks, sizeof(bool));
-    if (!net->conns || !net->early)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
-                       base->n_ranks);
-    base->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (base->fd < 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_create1");
-    tt_fork_watch(base->fd);
-    sigset_t before;
-    block_signals(&before);
-    err = tt_ucx_fds_note(&net->fds);
-    if (!err)
-        err = start(net, diag);
-    if (!err)
-        err = tt_ucx_fds_watch(&net->fds);
-    if (err == TUTTI_ENOMEM)
-        tt_fail(diag, err, "out of memory for UCX");
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return err;
+    return tt_door_open_net(&net->door, &net->base, TT_LINK_UCX, diag);
 }
 
 size_t tt_ucx_address(tt_net *base, void *buf)
 {
-    const tt_ucx_net *net = (const tt_ucx_net *)base;
-    card own = {
-        .version = CARD_VERSION,
-        .n_bytes = (uint16_t)net->address_len,
-        .rank = base->rank,
-        .key = net->key,
-        .pid_ns = net->pid_ns,
-        .pid = (uint64_t)getpid(),
-        .sum = tt_fnv1a(TT_FNV1A_START, net->address, net->address_len)};
-    memcpy(own.boot_id, net->host.boot_id, sizeof(own.boot_id));
-    memcpy(own.bytes, net->address, net->address_len);
-    size_t len = CARD_HEAD + net->address_len;
-    memcpy(buf, &own, len);
-    return len;
+    return tt_door_address(&((tt_ucx_net *)base)->door, TT_UCX_CARD_MAGIC, buf);
 }
 
-/* --------------------------------------------------------------- connect -- */
+/* -------------------------------------------------------- beginning, end -- */
 
-static bool read_card(card *out, const void *bytes, size_t len, uint32_t rank)
+/* A place in the table. */
+static tutti_err take_slot(tt_ucx_conn *conn)
 {
-    memset(out, 0, sizeof(*out));
-    if (len < CARD_HEAD || len > sizeof(*out))
-        return false;
-    memcpy(out, bytes, len);
-    return out->version == CARD_VERSION && out->rank == rank &&
-           out->n_bytes > 0 && out->n_bytes == len - CARD_HEAD &&
-           out->sum == tt_fnv1a(TT_FNV1A_START, out->bytes, out->n_bytes);
-}
-
-/* A descriptor that tells when the process ends; -1 where it is not here. */
-static void watch_process(tt_ucx_net *net, tt_ucx_conn *conn, const card *peer)
-{
-    if (peer->pid_ns != net->pid_ns || net->pid_ns == 0 ||
-        memcmp(peer->boot_id, net->host.boot_id, sizeof(peer->boot_id)) != 0)
-        return;
-    int fd = (int)syscall(SYS_pidfd_open, (pid_t)peer->pid, 0);
-    if (fd < 0) {
-        conn->is_dead = errno == ESRCH;
-        return;
-    }
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-    if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        close(fd);
-        return;
-    }
-    conn->pidfd = fd;
-    tt_fork_watch(fd);
-}
-
-static tutti_err set_up_conn(tt_ucx_net *net, tt_ucx_conn *conn,
-                             const card *peer, tutti_diag *diag)
-{
-    conn->pidfd = -1;
-    conn->key = peer->key;
-    conn->tx = tt_new(net->base.mem, 1, sizeof(*conn->tx));
-    if (!conn->tx)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
-    conn->tx->conn = conn;
-    conn->tx->net = net;
-    for (int i = 0; i < TT_UCX_OUTS; i++)
-        conn->tx->out[i].tx = conn->tx;
-    net->conns[conn->base.rank] = conn;
-    net->is_meeting = true;
-    conn->has_heard = net->early[conn->base.rank];
-    watch_process(net, conn, peer);
-    const ucp_ep_params_t params = {
-        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .address = (const ucp_address_t *)(const void *)peer->bytes,
-        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-        .err_handler = {.cb = tt_ucx_failed, .arg = conn->tx}};
-    conn->why = net->api->ucp_ep_create(net->worker, &params, &conn->ep);
-    if (conn->why != UCS_OK)
-        conn->ep = NULL;
+    tt_ucx_net *net = net_of(conn);
+    size_t slot = 0;
+    while (slot < net->n_conns && net->conns[slot])
+        slot++;
+    tutti_err err = tt_grow(net->base.mem, (void **)&net->conns,
+                            &net->most_conns, slot + 1, sizeof(tt_ucx_conn *));
+    if (err)
+        return err;
+    if (slot == net->n_conns)
+        net->n_conns++;
+    net->conns[slot] = conn;
+    conn->mine.slot = (uint32_t)slot;
     return TUTTI_OK;
 }
 
-static bool is_met(const tt_ucx_conn *conn)
+static tutti_err begin(tt_ucx_conn *conn, uint64_t until_ns, tutti_diag *diag)
 {
-    return conn->ep && conn->why == UCS_OK && !conn->is_dead && !conn->is_bad &&
-           conn->has_heard && conn->is_ready;
+    tt_ucx_net *net = net_of(conn);
+    const tt_mem *mem = net->base.mem;
+    conn->mine = (tt_ucx_card){.magic = TT_UCX_CARD_MAGIC,
+                               .n_bytes = (uint32_t)net->address_len,
+                               .rank = net->base.rank,
+                               .sum = net->address_sum};
+    tutti_err err = tt_random(&conn->mine.key, sizeof(conn->mine.key), diag);
+    if (err)
+        return err;
+    tt_ucx_tx *tx = tt_new(mem, 1, sizeof(*tx));
+    struct tt_ucx_meeting *m = tt_new(mem, 1, sizeof(*m));
+    if (!tx || !m || take_slot(conn)) {
+        tt_free(mem, tx, 1, sizeof(*tx));
+        tt_free(mem, m, 1, sizeof(*m));
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+    }
+    tx->conn = conn;
+    tx->net = net;
+    for (int i = 0; i < TT_UCX_OUTS; i++)
+        tx->out[i].tx = tx;
+    m->until_ns = until_ns;
+    net->n_meetings++;
+    conn->tx = tx;
+    conn->meeting = m;
+    conn->seq_in = 1; /* HELLO is not handed up */
+    return TUTTI_OK;
 }
 
-static bool is_hopeless(const tt_ucx_conn *conn)
+static void end_meeting(tt_ucx_conn *conn)
 {
-    return !conn->ep || conn->why != UCS_OK || conn->is_dead || conn->is_bad;
+    if (!conn->meeting)
+        return;
+    tt_link_dial_end(conn->meeting->dial);
+    tt_free(conn->base.net->mem, conn->meeting, 1, sizeof(*conn->meeting));
+    conn->meeting = NULL;
+    net_of(conn)->n_meetings--;
 }
+
+static void close_link(tt_ucx_conn *conn)
+{
+    if (!conn->is_linked)
+        return;
+    conn->is_linked = false;
+    epoll_ctl(conn->base.net->fd, EPOLL_CTL_DEL, conn->link.fd, NULL);
+    /* The end, even where a forked child holds the socket. */
+    shutdown(conn->link.fd, SHUT_RDWR);
+    tt_link_stream_close(&conn->link);
+}
+
+void tt_ucx_part(tt_ucx_conn *conn)
+{
+    end_meeting(conn);
+    close_link(conn);
+    if (conn->tx)
+        net_of(conn)->conns[conn->mine.slot] = NULL;
+}
+
+static void miss(tt_ucx_conn *conn, tutti_err err, const char *text)
+{
+    TT_INFO("%s", text);
+    end_meeting(conn);
+    close_link(conn);
+    conn->base.net->up->missed(&conn->base, err, text);
+}
+
+/* ------------------------------------------------------------ over a link -- */
+
+/* While something is to be said its room is waited for. */
+static void watch(const tt_ucx_conn *conn, int op, bool is_full)
+{
+    struct epoll_event event = {.events = EPOLLIN | (is_full ? EPOLLOUT : 0),
+                                .data.ptr = (void *)(uintptr_t)conn};
+    epoll_ctl(conn->base.net->fd, op, conn->link.fd, &event);
+}
+
+void tt_ucx_say_rest(tt_ucx_conn *conn)
+{
+    const tt_ucx_net *net = net_of(conn);
+    struct iovec all[3] = {
+        {&conn->mine, sizeof(conn->mine)},
+        {(void *)(uintptr_t)net->address, net->address_len},
+        {conn->words, conn->n_words * sizeof(conn->words[0])}};
+    size_t skip = conn->n_said, left = 0;
+    for (int i = 0; i < 3; i++) {
+        size_t n = skip < all[i].iov_len ? skip : all[i].iov_len;
+        all[i].iov_base = (char *)all[i].iov_base + n;
+        all[i].iov_len -= n;
+        skip -= n;
+        left += all[i].iov_len;
+    }
+    if (!conn->is_linked || (left == 0 && tt_link_unsent(&conn->link) == 0))
+        return;
+    ssize_t n = tt_link_send(&conn->link, all, left > 0 ? 3 : 0);
+    bool is_broken = n < 0 && errno != EAGAIN; /* reading tells why */
+    if (n > 0) {
+        conn->n_said += (size_t)n;
+        left -= (size_t)n;
+    }
+    left += tt_link_unsent(&conn->link);
+    watch(conn, EPOLL_CTL_MOD, left > 0 && !is_broken);
+}
+
+void tt_ucx_say(tt_ucx_conn *conn, tt_ucx_word_kind kind)
+{
+    for (uint32_t i = 0; i < conn->n_words; i++)
+        if (conn->words[i].kind == kind)
+            return;
+    conn->words[conn->n_words++] = (tt_ucx_word){
+        kind, kind == TT_UCX_NO ? (uint32_t)conn->why : conn->seq_out};
+    tt_ucx_say_rest(conn);
+}
+
+static bool is_sound(const tt_ucx_conn *conn, const tt_ucx_card *card)
+{
+    return card->magic == TT_UCX_CARD_MAGIC && card->rank == conn->base.rank &&
+           card->n_bytes > 0 && card->n_bytes <= TT_UCX_ADDRESS_MAX;
+}
+
+/* The bytes of the card, or of its address, have come. */
+static void hear_card(tt_ucx_conn *conn)
+{
+    struct tt_ucx_meeting *m = conn->meeting;
+    if (conn->n_heard == sizeof(m->card)) {
+        conn->is_bad = !is_sound(conn, &m->card);
+    } else if (conn->n_heard == sizeof(m->card) + m->card.n_bytes) {
+        conn->has_card = tt_fnv1a(TT_FNV1A_START, m->address,
+                                  m->card.n_bytes) == m->card.sum;
+        conn->is_bad = !conn->has_card;
+        conn->key = m->card.key;
+        conn->their_slot = m->card.slot;
+        conn->n_heard = 0;
+    }
+}
+
+static void hear_word(tt_ucx_conn *conn)
+{
+    const tt_ucx_word *word = &conn->word;
+    conn->n_heard = 0;
+    switch ((tt_ucx_word_kind)word->kind) {
+    case TT_UCX_READY:
+        conn->is_ready = true;
+        return;
+    case TT_UCX_BYE:
+        conn->seq_bye = word->seq; /* what is before it may be on its way */
+        conn->hears_bye = true;
+        return;
+    case TT_UCX_GONE:
+        conn->is_gone = conn->is_ending;
+        conn->is_bad = !conn->is_ending;
+        return;
+    case TT_UCX_NO:
+        if ((int32_t)word->seq < 0 && (int32_t)word->seq > UCS_ERR_LAST)
+            tt_ucx_fail(conn, (ucs_status_t)(int32_t)word->seq);
+        return;
+    }
+    conn->is_bad = true;
+}
+
+/* Where the next bytes go. */
+static struct iovec place(tt_ucx_conn *conn)
+{
+    struct tt_ucx_meeting *m = conn->meeting;
+    size_t n = conn->n_heard;
+    if (conn->has_card)
+        return (struct iovec){(char *)&conn->word + n, sizeof(conn->word) - n};
+    if (n < sizeof(m->card))
+        return (struct iovec){(char *)&m->card + n, sizeof(m->card) - n};
+    n -= sizeof(m->card);
+    return (struct iovec){m->address + n, m->card.n_bytes - n};
+}
+
+void tt_ucx_hear(tt_ucx_conn *conn)
+{
+    tt_ucx_mark(conn);
+    while (conn->is_linked && !conn->is_dead && !conn->is_bad) {
+        struct iovec to = place(conn);
+        ssize_t n = tt_link_recv(&conn->link, &to, 1);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        conn->is_dead = n <= 0;
+        if (n <= 0)
+            break;
+        conn->n_heard += (size_t)n;
+        if (!conn->has_card)
+            hear_card(conn);
+        else if (conn->n_heard == sizeof(conn->word))
+            hear_word(conn);
+    }
+    if (conn->is_linked) /* nobody looks there again */
+        epoll_ctl(conn->base.net->fd, EPOLL_CTL_DEL, conn->link.fd, NULL);
+}
+
+/* --------------------------------------------------------------- meeting -- */
 
 static const char *why_hopeless(const tt_ucx_conn *conn)
 {
-    const tt_ucx_net *net = (const tt_ucx_net *)conn->base.net;
-    return conn->is_dead         ? "its process has ended"
-           : conn->is_bad        ? "what answers is no rank"
-           : conn->why != UCS_OK ? net->api->ucs_status_string(conn->why)
-           : conn->has_heard     ? "it is heard, but does not hear"
-                                 : "no answer";
+    const tt_ucx_net *net = net_of(conn);
+    return conn->why != UCS_OK ? net->api->ucs_status_string(conn->why)
+           : conn->is_bad      ? "what it told makes no sense"
+           : conn->is_dead     ? "it closed the connection"
+           : conn->has_heard   ? "it is heard, but does not hear"
+                               : "no answer";
+}
+
+/* By UCX from now on. */
+static void begin_ucx(tt_ucx_conn *conn)
+{
+    struct tt_ucx_meeting *m = conn->meeting;
+    uint64_t now_ns = tt_now_ns();
+    if (conn->is_caller && m->until_ns > now_ns)
+        m->until_ns = now_ns + (m->until_ns - now_ns) / 3;
+    tt_ucx_make_ep(conn, m->address);
+    if (conn->ep)
+        tt_ucx_say_hello(conn);
 }
 
 bool tt_ucx_meet(tt_ucx_conn *conn)
 {
     const tt_net *net = conn->base.net;
-    bool is_late = tt_now_ns() >= conn->until_ns;
-    if (!conn->tx || conn->has_missed)
+    if (!conn->meeting)
         return false;
-    if (is_met(conn)) {
+    if (conn->has_card && !conn->ep && !tt_ucx_is_failing(conn))
+        begin_ucx(conn);
+    bool is_well = conn->ep && conn->has_heard && !tt_ucx_is_failing(conn);
+    if (is_well && (conn->is_ready || !conn->is_caller))
+        tt_ucx_say(conn, TT_UCX_READY);
+    if (is_well && conn->is_ready) {
+        end_meeting(conn);
         conn->base.is_up = true;
         net->up->up(&conn->base);
         return true;
     }
-    if (!is_hopeless(conn) && !is_late)
+    if (!tt_ucx_is_failing(conn) && tt_now_ns() < conn->meeting->until_ns)
         return false;
     char text[200];
     snprintf(text, sizeof(text), "rank %u does not reach rank %u by UCX: %s",
              net->rank, conn->base.rank, why_hopeless(conn));
-    TT_INFO("%s", text);
-    conn->has_missed = true;
-    net->up->missed(&conn->base, TUTTI_ENET, text);
+    if (conn->why != UCS_OK)
+        tt_ucx_say(conn, TT_UCX_NO);
+    miss(conn, TUTTI_ENET, text);
     return true;
 }
+
+/* ------------------------------------------------------------------ links -- */
 
 tutti_err tt_ucx_dial(tt_conn *base, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag)
 {
-    tt_ucx_net *net = (tt_ucx_net *)base->net;
     tt_ucx_conn *conn = (tt_ucx_conn *)base;
-    uint64_t now = tt_now_ns();
-    uint64_t rest_ns = deadline_ns > now ? deadline_ns - now : 0;
-    card peer;
-    if (!read_card(&peer, addr, len, base->rank))
-        return tt_fail(diag, TUTTI_EPROTO,
-                       "rank %u told a UCX address that makes no sense (%zu "
-                       "bytes); do all ranks use the same Tutti?",
-                       base->rank, len);
-    sigset_t before;
-    block_signals(&before);
-    tutti_err err = set_up_conn(net, conn, &peer, diag);
-    conn->until_ns = now + rest_ns / 3;
-    if (!err && !is_hopeless(conn))
-        tt_ucx_say(conn, TT_UCX_HELLO);
+    tt_ucx_net *net = net_of(conn);
+    tt_link_card card;
+    uint32_t magic;
+    tutti_err err = tt_door_read_net(base->rank, addr, len, &card, &magic,
+                                     diag);
     if (!err)
-        tt_ucx_mark(conn);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        err = begin(conn, deadline_ns, diag);
+    if (err)
+        return err;
+    struct tt_ucx_meeting *m = conn->meeting;
+    const said mine = {.rank = net->base.rank};
+    err = tt_door_call_to(&net->door, base, &card, &m->call, diag);
+    m->call.opts.purpose = TT_LINK_UCX;
+    m->call.opts.deadline_ns = deadline_ns;
+    memcpy(m->call.opts.said, &mine, sizeof(mine));
+    if (!err)
+        err = tt_link_dial_begin(net->door.box, &m->call.opts, &m->dial, diag);
+    if (err)
+        end_meeting(conn);
     return err;
 }
 
-/* ------------------------------------------------------------------ fini -- */
-
-static void free_lists(tt_ucx_net *net)
+/* The link of the pair is there; of several the first one stays, on both
+ * sides. */
+static void take_link(tt_ucx_conn *conn, tt_link_event *link)
 {
-    const tt_mem *mem = net->base.mem;
-    while (net->lots) {
-        struct tt_ucx_lot *lot = net->lots;
-        net->lots = lot->next;
-        /* Never finished: the worker is gone, and nobody writes there. */
-        for (int i = 0; i < TT_UCX_LOT; i++) {
-            if (lot->in[i].is_fetching)
-                tt_free(mem, lot->in[i].buf, 1, sizeof(tt_ucx_buf));
-        }
-        tt_free(mem, lot, 1, sizeof(*lot));
+    if (conn->is_linked || !conn->meeting) {
+        tt_link_stream_close(&link->stream);
+        return;
     }
-    while (net->spare_bufs) {
-        tt_ucx_buf *buf = net->spare_bufs;
-        net->spare_bufs = buf->next;
-        tt_free(mem, buf, 1, sizeof(*buf));
+    tt_link_dial_end(conn->meeting->dial); /* it is over, or comes too late */
+    conn->meeting->dial = NULL;
+    tt_door_tune(conn->base.net, link->stream.fd);
+    conn->link = link->stream;
+    conn->is_linked = true;
+    conn->is_caller = link->kind == TT_LINK_DIALLED;
+    watch(conn, EPOLL_CTL_ADD, false);
+    tt_ucx_say_rest(conn);
+    tt_ucx_hear(conn);
+}
+
+static void take_arrival(tt_ucx_net *net, tt_link_event *link)
+{
+    said theirs;
+    tutti_diag diag;
+    memcpy(&theirs, link->who.said, sizeof(theirs));
+    tt_ucx_conn *conn = theirs.rank < net->base.n_ranks
+                            ? (tt_ucx_conn *)net->base.up->called(
+                                  &net->base, theirs.rank, &link->who.id)
+                            : NULL;
+    tutti_err err = TUTTI_OK;
+    if (conn && !conn->tx)
+        err = begin(conn, tt_now_ns() + CALLED_NS, &diag);
+    if (conn && !err) {
+        take_link(conn, link);
+        return;
     }
-    while (net->closed) {
-        tt_ucx_tx *tx = net->closed;
-        net->closed = tx->next;
-        tt_free(mem, tx, 1, sizeof(*tx));
+    tt_link_stream_close(&link->stream);
+    if (err)
+        miss(conn, err, diag.text);
+}
+
+static void take_dialled(tt_ucx_conn *conn, tt_link_event *link)
+{
+    struct tt_ucx_meeting *m = conn->meeting;
+    if (link->kind == TT_LINK_DIALLED) {
+        take_link(conn, link);
+    } else if (link->kind == TT_LINK_MET) { /* it arrives */
+        tt_link_dial_end(m->dial);
+        m->dial = NULL;
+    } else {
+        char text[TT_DOOR_TEXT];
+        tt_door_blame(&m->call, m->dial, &conn->base, text);
+        miss(conn, TUTTI_ENET, text);
     }
 }
 
-void tt_ucx_fini(tt_net *base)
+void tt_ucx_take_links(tt_ucx_net *net)
 {
-    tt_ucx_net *net = (tt_ucx_net *)base;
-    if (!net->conns) {
-        tt_free(base->mem, net->early, base->n_ranks, sizeof(bool));
-        net->early = NULL;
-        return;
+    tt_link_event link;
+    while (tt_link_box_take(net->door.box, &link)) {
+        if (link.kind == TT_LINK_ARRIVED)
+            take_arrival(net, &link);
+        else
+            take_dialled(link.arg, &link);
     }
-    tt_ucx_fds_unwatch(&net->fds);
-    if (net->worker)
-        net->api->ucp_worker_destroy(net->worker);
-    if (net->context)
-        net->api->ucp_cleanup(net->context);
-    if (net->api)
-        tt_ucx_give_back();
-    net->worker = NULL;
-    net->context = NULL;
-    net->api = NULL;
-    free_lists(net);
-    tt_fork_close(&base->fd);
-    tt_free(base->mem, net->early, base->n_ranks, sizeof(bool));
-    net->early = NULL;
-    tt_free(base->mem, net->conns, base->n_ranks, sizeof(tt_ucx_conn *));
-    net->conns = NULL;
 }
 
 #else

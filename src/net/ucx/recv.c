@@ -5,8 +5,9 @@
  *            it into the queue of its connection, sorted by number. Short
  *            payloads have come along and stay UCX's until they are handed up;
  *            long ones are fetched to buffers of ours, a few at a time.
- * Trust      Whoever reaches UCX's port may send: a header must have our key,
- *            and every number in it is checked.
+ * Trust      Whoever reaches UCX's port may send. What does not name a
+ *            connection and its key is dropped: only its other side has been
+ *            told them, over its link (meet.c). Every number is checked.
  * Next       send.c. */
 #include "net/ucx/ucx.h"
 
@@ -160,29 +161,6 @@ static tt_ucx_in *take_in(tt_ucx_conn *conn, const tt_ucx_head *head)
     return NULL;
 }
 
-static void hear(tt_ucx_conn *conn, const tt_ucx_head *head)
-{
-    switch ((tt_ucx_word)head->m.kind) {
-    case TT_UCX_HELLO:
-        conn->has_heard = true;
-        break;
-    case TT_UCX_READY:
-        conn->is_ready = true;
-        break;
-    case TT_UCX_GONE:
-        conn->is_gone = true;
-        break;
-    case TT_UCX_BYE:
-        conn->hears_bye = true;
-        if (!conn->is_ending)
-            take_in(conn, head);
-        break;
-    default:
-        conn->is_bad = true;
-        break;
-    }
-}
-
 ucs_status_t tt_ucx_arrive(void *arg, const void *header, size_t header_len,
                            void *data, size_t len,
                            const ucp_am_recv_param_t *param)
@@ -192,17 +170,12 @@ ucs_status_t tt_ucx_arrive(void *arg, const void *header, size_t header_len,
     if (header_len != sizeof(head))
         return UCS_OK;
     memcpy(&head, header, sizeof(head));
-    tt_ucx_conn *conn = head.from < net->base.n_ranks && net->conns
-                            ? net->conns[head.from]
-                            : NULL;
-    if (!conn && head.key == net->key && head.from < net->base.n_ranks &&
-        head.m.magic == TT_UCX_WORD_MAGIC && head.m.kind == TT_UCX_HELLO)
-        net->early[head.from] = true;
-    if (!conn || head.key != net->key || conn->is_lost)
+    tt_ucx_conn *conn = head.slot < net->n_conns ? net->conns[head.slot] : NULL;
+    if (!conn || head.key != conn->mine.key || conn->is_lost)
         return UCS_OK;
     tt_ucx_mark(conn);
-    if (head.m.magic == TT_UCX_WORD_MAGIC) {
-        hear(conn, &head);
+    if (head.m.magic == TT_UCX_HELLO_MAGIC) {
+        conn->has_heard = true;
         return UCS_OK;
     }
     bool is_remote = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
@@ -220,40 +193,33 @@ ucs_status_t tt_ucx_arrive(void *arg, const void *header, size_t header_len,
     return UCS_INPROGRESS;
 }
 
-/* Whether all that was sent before BYE is in this process. */
 bool tt_ucx_is_whole(const tt_ucx_conn *conn)
 {
     uint32_t seq = conn->seq_in;
     const tt_ucx_in *in = conn->in;
-    if (conn->is_ending)
-        return true;
-    for (; in && in->seq == seq && !in->is_remote; in = in->next, seq++) {
-        if (in->m.magic == TT_UCX_WORD_MAGIC)
-            return true;
+    while (in && in->seq == seq && !in->is_remote) {
+        in = in->next;
+        seq++;
     }
-    return false;
+    return conn->is_ending || seq == conn->seq_bye;
 }
 
-/* Hands up what is complete and in order; false: nothing. */
 bool tt_ucx_deliver(tt_ucx_conn *conn)
 {
     const tt_net_up *up = conn->base.net->up;
     bool moved = false;
-    while (conn->in && conn->in->seq == conn->seq_in && !conn->in->is_remote &&
-           !conn->has_bye) {
+    while (conn->in && conn->in->seq == conn->seq_in && !conn->in->is_remote) {
         tt_ucx_in *in = conn->in;
         conn->in = in->next;
         conn->seq_in++;
         moved = true;
-        if (in->m.magic == TT_UCX_WORD_MAGIC)
-            conn->has_bye = true;
-        else
-            up->arrived(conn->base.peer, &in->m,
-                        in->m.len == 0 ? NULL
-                        : in->buf      ? in->buf->bytes
-                                       : in->data);
+        up->arrived(conn->base.peer, &in->m,
+                    in->m.len == 0 ? NULL
+                    : in->buf      ? in->buf->bytes
+                                   : in->data);
         in_free(in);
     }
+    conn->has_bye = conn->hears_bye && conn->seq_in == conn->seq_bye;
     return moved;
 }
 

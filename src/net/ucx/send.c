@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * send.c - what goes over UCX: the ring of unfinished sends, and the words
- * of the transport itself.
+ * send.c - what goes over UCX: HELLO, and the ring of unfinished sends.
  *
  * Idea       A send is handed to UCX at once, and kept in the ring of its
  *            connection until UCX has finished it and all before it. The ring
@@ -11,39 +10,6 @@
 #if TT_HAVE_UCX
 
 #include <string.h>
-
-static void on_said(void *request, ucs_status_t status, void *arg)
-{
-    tt_ucx_tx *tx = arg;
-    tx->n_open--;
-    tx->net->api->ucp_request_free(request);
-    if (tx->conn && status != UCS_OK)
-        tt_ucx_fail(tx->conn, status);
-}
-
-void tt_ucx_say(tt_ucx_conn *conn, tt_ucx_word word)
-{
-    tt_ucx_tx *tx = conn->tx;
-    const tt_ucx_net *net = (tt_ucx_net *)conn->base.net;
-    if (tx->said[word] || !conn->ep || tt_ucx_is_failing(conn))
-        return;
-    tx->said[word] = true;
-    tx->words[word] =
-        (tt_ucx_head){.m = {.magic = TT_UCX_WORD_MAGIC, .kind = (uint8_t)word},
-                      .key = conn->key,
-                      .from = net->base.rank,
-                      .seq = word == TT_UCX_BYE ? conn->seq_out++ : 0};
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = on_said,
-                                 .user_data = tx};
-    void *request = net->api->ucp_am_send_nbx(
-        conn->ep, 0, &tx->words[word], sizeof(tt_ucx_head), NULL, 0, &param);
-    if (UCS_PTR_IS_PTR(request))
-        tx->n_open++;
-    else if (UCS_PTR_IS_ERR(request))
-        tt_ucx_fail(conn, UCS_PTR_STATUS(request));
-}
 
 static void on_sent(void *request, ucs_status_t status, void *arg)
 {
@@ -104,18 +70,13 @@ static void *post(tt_ucx_conn *conn, tt_ucx_out *out, const parcel *what)
                                      what->buffer, what->count, &param);
 }
 
-tt_sent tt_ucx_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
+static tt_sent push(tt_ucx_conn *conn, const tt_msg *m, const struct iovec *iov,
                     int n_iov)
 {
-    tt_ucx_conn *conn = (tt_ucx_conn *)base;
-    tt_ucx_net *net = (tt_ucx_net *)base->net;
-    if (TT_UNLIKELY(!base->is_up || conn->is_lost || tt_ucx_is_failing(conn)) ||
-        conn->n == TT_UCX_OUTS || conn->unsent >= TT_UCX_AHEAD)
-        return TT_FULL;
     tt_ucx_out *out = &conn->tx->out[(conn->first + conn->n) % TT_UCX_OUTS];
     out->head = (tt_ucx_head){.m = *m,
                               .key = conn->key,
-                              .from = net->base.rank,
+                              .slot = conn->their_slot,
                               .seq = conn->seq_out};
     parcel what = wrap(out, iov, n_iov);
     void *request = post(conn, out, &what);
@@ -132,6 +93,22 @@ tt_sent tt_ucx_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
     conn->unsent += m->len;
     conn->n++;
     return out->is_borrowed ? TT_QUEUED : TT_LEFT;
+}
+
+tt_sent tt_ucx_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
+                    int n_iov)
+{
+    tt_ucx_conn *conn = (tt_ucx_conn *)base;
+    if (TT_UNLIKELY(!base->is_up || conn->is_lost || tt_ucx_is_failing(conn)) ||
+        conn->n == TT_UCX_OUTS || conn->unsent >= TT_UCX_AHEAD)
+        return TT_FULL;
+    return push(conn, m, iov, n_iov);
+}
+
+void tt_ucx_say_hello(tt_ucx_conn *conn)
+{
+    const tt_msg hello = {.magic = TT_UCX_HELLO_MAGIC};
+    push(conn, &hello, NULL, 0);
 }
 
 /* Takes finished sends out of the ring; returns for how many left() is due. */

@@ -22,17 +22,20 @@
  *            be told to let go of a buffer, so cancel() waits until it has, and
  *            ends the connection if that takes longer than CANCEL_NS.
  *
- * The end    UCX does not tell the other side of a close. BYE is the last
- *            message in order, GONE the answer: then all has been delivered.
+ * The end    UCX does not tell the other side of a close. So both say over the
+ *            link where their messages end (BYE), and the answer (GONE) is that
+ *            all of them have come.
  *
- * Loss       from UCX's error handler, or, on the same host, from the process
- *            (pidfd). What the peer had sent before it went away is read
- *            first.
+ * Loss       from UCX's error handler, or by the end of the link, which is that
+ *            of the process. What the peer had sent before is read first.
  *
  * Threads    UCX has one of its own, for connections that come in; it calls
  *            none of our functions.
  *
- * Next       recv.c, send.c, meet.c, lib.c, fds.c. */
+ * Fork       A child keeps the descriptors that UCX has opened, but not the link,
+ *            so it does not hide the end of its parent.
+ *
+ * Next       meet.c, recv.c, send.c, worker.c, lib.c. */
 #include "net/ucx/ucx.h"
 
 #if TT_HAVE_UCX
@@ -49,7 +52,7 @@
 /* Rounds of UCX's progress in one of ours. */
 #define ROUNDS 8
 #define CANCEL_NS TT_NS_PER_S
-/* For the last words to leave; and for UCX to let go after that. */
+/* For what has come before the end; and for UCX to let go after it. */
 #define LAST_WORDS_NS (200 * TT_NS_PER_MS)
 #define LET_GO_NS TT_NS_PER_S
 
@@ -94,8 +97,6 @@ bool tt_ucx_turn(tt_ucx_net *net)
     for (tt_ucx_conn *conn = net->dirty; conn; conn = conn->next_dirty) {
         if (conn->is_lost)
             continue;
-        if (conn->has_heard)
-            tt_ucx_say(conn, TT_UCX_READY);
         if (conn->hears_bye && tt_ucx_is_whole(conn))
             tt_ucx_say(conn, TT_UCX_GONE);
         tt_ucx_fetch(conn);
@@ -103,83 +104,56 @@ bool tt_ucx_turn(tt_ucx_net *net)
     return moved;
 }
 
-static void nap(long *pause_ns)
-{
-    nanosleep(&(struct timespec){.tv_nsec = *pause_ns}, NULL);
-    if (*pause_ns < 1000000)
-        *pause_ns *= 2;
-}
-
-/* Notices processes that have ended. */
-static void look(tt_ucx_net *net)
+/* Looks at links; may_call: upcalls are allowed. */
+static void look(tt_ucx_net *net, bool may_call)
 {
     struct epoll_event events[16];
     int n = epoll_wait(net->base.fd, events, 16, 0);
     for (int i = 0; i < n; i++) {
         tt_ucx_conn *conn = events[i].data.ptr;
-        if (!conn)
-            continue; /* the worker */
-        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->pidfd, NULL);
-        conn->is_dead = true;
-        tt_ucx_mark(conn);
+        if (events[i].data.ptr == net && may_call) {
+            tt_ucx_take_links(net);
+        } else if (conn && events[i].data.ptr != net) {
+            tt_ucx_say_rest(conn);
+            tt_ucx_hear(conn);
+        }
     }
 }
 
-/* Turns until the sends of the connection are finished, it fails, or the
- * deadline passes. */
-static void wait_sent(tt_ucx_conn *conn, uint64_t deadline_ns)
+/* Turns until something is so, or the deadline passes. No upcalls. */
+static void wait_until(const tt_ucx_conn *conn,
+                       bool (*is_so)(const tt_ucx_conn *conn),
+                       uint64_t deadline_ns)
 {
     tt_ucx_net *net = (tt_ucx_net *)conn->base.net;
     long pause_ns = 20000;
-    while (conn->tx->n_open > 0 && !tt_ucx_is_failing(conn) &&
-           tt_now_ns() < deadline_ns) {
-        if (tt_ucx_turn(net))
+    while (!is_so(conn) && tt_now_ns() < deadline_ns) {
+        bool moved = tt_ucx_turn(net);
+        look(net, false);
+        if (moved)
             continue;
-        look(net);
-        nap(&pause_ns);
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        pause_ns = pause_ns < 1000000 ? pause_ns * 2 : pause_ns;
     }
 }
 
-/* Waits for a request of ours, and frees it. */
-static void wait_request(tt_ucx_conn *conn, void *request, uint64_t deadline_ns)
+static bool has_let_go(const tt_ucx_conn *conn)
 {
-    tt_ucx_net *net = (tt_ucx_net *)conn->base.net;
-    long pause_ns = 20000;
-    if (!UCS_PTR_IS_PTR(request))
-        return;
-    while (net->api->ucp_request_check_status(request) == UCS_INPROGRESS &&
-           !tt_ucx_is_failing(conn) && tt_now_ns() < deadline_ns) {
-        if (!tt_ucx_turn(net))
-            nap(&pause_ns);
-    }
-    net->api->ucp_request_free(request);
+    return conn->tx->n_open == 0 && conn->n_fetching == 0;
 }
 
-static void end_conn(tt_ucx_conn *conn, uint64_t wait_ns)
+static void end_ep(tt_ucx_conn *conn)
 {
-    tt_ucx_net *net = (tt_ucx_net *)conn->base.net;
-    uint64_t deadline_ns = tt_now_ns() + wait_ns;
-    const ucp_request_param_t plain = {.op_attr_mask = 0};
+    const tt_ucx_net *net = (tt_ucx_net *)conn->base.net;
     if (!conn->ep)
         return;
-    if (wait_ns > 0)
-        wait_sent(conn, deadline_ns);
-    if (wait_ns > 0 && !tt_ucx_is_failing(conn))
-        wait_request(conn, net->api->ucp_ep_flush_nbx(conn->ep, &plain),
-                     deadline_ns);
     const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                        .flags = UCP_EP_CLOSE_FLAG_FORCE};
     void *request = net->api->ucp_ep_close_nbx(conn->ep, &force);
     conn->ep = NULL;
     if (UCS_PTR_IS_PTR(request))
         net->api->ucp_request_free(request);
-    long pause_ns = 20000;
-    deadline_ns = tt_now_ns() + LET_GO_NS;
-    while ((conn->tx->n_open > 0 || conn->n_fetching > 0) &&
-           tt_now_ns() < deadline_ns) {
-        if (!tt_ucx_turn(net))
-            nap(&pause_ns);
-    }
+    wait_until(conn, has_let_go, tt_now_ns() + LET_GO_NS);
     if (conn->tx->n_open > 0)
         TT_WARN("ucx: peer %u: %u sends do not end", conn->base.rank,
                 conn->tx->n_open);
@@ -211,7 +185,7 @@ static void lose(tt_ucx_conn *conn)
         snprintf(text, sizeof(text), "rank %u closed the connection (ucx)",
                  rank);
     } else if (conn->is_dead) {
-        snprintf(text, sizeof(text), "the process of rank %u has ended", rank);
+        snprintf(text, sizeof(text), "rank %u has ended (ucx)", rank);
     } else if (conn->is_bad) {
         err = TUTTI_EPROTO;
         snprintf(text, sizeof(text),
@@ -225,7 +199,7 @@ static void lose(tt_ucx_conn *conn)
     if (conn->has_bye)
         tt_ucx_say(conn, TT_UCX_GONE);
     conn->is_lost = true;
-    end_conn(conn, conn->has_bye ? LAST_WORDS_NS : 0);
+    end_ep(conn);
     tt_ucx_drop_input(conn);
     net->base.up->lost(conn->base.peer, err, text);
 }
@@ -262,14 +236,9 @@ static bool serve(tt_ucx_conn *conn)
 /* Those that are not up yet may be late. */
 static void check_meetings(tt_ucx_net *net)
 {
-    net->is_meeting = false;
-    for (uint32_t r = 0; r < net->base.n_ranks; r++) {
-        tt_ucx_conn *conn = net->conns[r];
-        if (!conn || conn->base.is_up || conn->has_missed)
-            continue;
-        net->is_meeting = true;
-        tt_ucx_mark(conn);
-    }
+    for (size_t i = 0; i < net->n_conns; i++)
+        if (net->conns[i] && net->conns[i]->meeting)
+            tt_ucx_mark(net->conns[i]);
 }
 
 static bool ucx_progress(tt_net *base, bool has_event)
@@ -278,8 +247,8 @@ static bool ucx_progress(tt_net *base, bool has_event)
     bool moved = net->made_room;
     net->made_room = false;
     if (has_event) {
-        look(net);
-        if (TT_UNLIKELY(net->is_meeting))
+        look(net, true);
+        if (TT_UNLIKELY(net->n_meetings > 0))
             check_meetings(net);
     }
     tt_ucx_turn(net);
@@ -304,32 +273,28 @@ static bool ucx_arm(tt_net *base, bool on)
 
 /* --------------------------------------------------------------- the end -- */
 
+static bool has_no_loan(const tt_ucx_conn *conn)
+{
+    return !tt_ucx_has_lent(conn) || tt_ucx_is_failing(conn);
+}
+
 /* Nothing is ever placed, so input is the caller's business. */
 static void ucx_cancel(tt_conn *base, bool drops_input)
 {
     (void)drops_input;
     tt_ucx_conn *conn = (tt_ucx_conn *)base;
-    tt_ucx_net *net = (tt_ucx_net *)base->net;
     if (!conn->tx || conn->is_lost)
         return;
-    uint64_t deadline_ns = tt_now_ns() + CANCEL_NS;
-    long pause_ns = 20000;
-    while (tt_ucx_has_lent(conn) && !tt_ucx_is_failing(conn) &&
-           tt_now_ns() < deadline_ns) {
-        if (tt_ucx_turn(net))
-            continue;
-        look(net);
-        nap(&pause_ns);
-    }
+    wait_until(conn, has_no_loan, tt_now_ns() + CANCEL_NS);
     if (tt_ucx_has_lent(conn)) {
         tt_ucx_fail(conn, UCS_ERR_TIMED_OUT);
-        end_conn(conn, 0);
+        end_ep(conn);
     }
     for (uint32_t i = 0; i < conn->n; i++)
         conn->tx->out[(conn->first + i) % TT_UCX_OUTS].is_borrowed = false;
     bool moved = false;
     tt_ucx_settle(conn, &moved);
-    net->made_room = true;
+    ((tt_ucx_net *)base->net)->made_room = true;
 }
 
 /* Everything has been delivered, or never will be. */
@@ -350,21 +315,13 @@ static void begin_end(tt_ucx_conn *conn)
 
 static void ucx_drain(tt_net *base, uint64_t deadline_ns)
 {
-    tt_ucx_net *net = (tt_ucx_net *)base;
-    long pause_ns = 20000;
-    for (uint32_t r = 0; net->conns && r < base->n_ranks; r++) {
-        if (net->conns[r] && !is_over(net->conns[r]))
-            begin_end(net->conns[r]);
-    }
-    for (bool is_busy = true; is_busy && tt_now_ns() < deadline_ns;) {
-        is_busy = false;
-        for (uint32_t r = 0; net->conns && r < base->n_ranks; r++)
-            is_busy |= net->conns[r] && !is_over(net->conns[r]);
-        if (!is_busy || tt_ucx_turn(net))
-            continue;
-        look(net);
-        nap(&pause_ns);
-    }
+    const tt_ucx_net *net = (tt_ucx_net *)base;
+    for (size_t i = 0; i < net->n_conns; i++)
+        if (net->conns[i] && !is_over(net->conns[i]))
+            begin_end(net->conns[i]);
+    for (size_t i = 0; i < net->n_conns; i++)
+        if (net->conns[i])
+            wait_until(net->conns[i], is_over, deadline_ns);
 }
 
 static void forget_dirty(tt_ucx_net *net, const tt_ucx_conn *conn)
@@ -376,34 +333,21 @@ static void forget_dirty(tt_ucx_net *net, const tt_ucx_conn *conn)
         *at = conn->next_dirty;
 }
 
-static void say_bye(tt_ucx_conn *conn, uint64_t linger_ns)
-{
-    tt_ucx_net *net = (tt_ucx_net *)conn->base.net;
-    uint64_t deadline_ns = tt_now_ns() + linger_ns;
-    long pause_ns = 20000;
-    begin_end(conn);
-    tt_ucx_turn(net);
-    while (!is_over(conn) && tt_now_ns() < deadline_ns) {
-        if (tt_ucx_turn(net))
-            continue;
-        look(net);
-        nap(&pause_ns);
-    }
-}
-
 static void ucx_close(tt_conn *base, uint64_t linger_ns)
 {
     tt_ucx_conn *conn = (tt_ucx_conn *)base;
     tt_ucx_net *net = (tt_ucx_net *)base->net;
     if (!conn->tx)
         return;
-    if (base->is_up && !is_over(conn))
-        say_bye(conn, linger_ns);
-    end_conn(conn, conn->is_gone ? LAST_WORDS_NS : 0);
+    if (base->is_up && !is_over(conn)) {
+        begin_end(conn);
+        tt_ucx_turn(net);
+        wait_until(conn, is_over, tt_now_ns() + linger_ns);
+    }
+    tt_ucx_part(conn);
+    end_ep(conn);
     forget_dirty(net, conn);
     tt_ucx_drop_input(conn);
-    net->conns[base->rank] = NULL;
-    tt_fork_close(&conn->pidfd);
     conn->tx->conn = NULL;
     if (conn->tx->n_open > 0) { /* until the worker goes */
         conn->tx->next = net->closed;
@@ -420,7 +364,6 @@ const tt_net_ops tt_net_ucx = {
     .net_size = sizeof(tt_ucx_net),
     .conn_size = sizeof(tt_ucx_conn),
     .same_host = false,
-    .may_miss = true,
     .has_no_trust = true,
     .is_wanted = tt_ucx_is_wanted,
     .open = tt_ucx_open,
