@@ -83,7 +83,7 @@ def splits_again(rank, size):
     first, second = (dist.split_group(split_ranks=[[0, 1]], timeout=timedelta(seconds=20)) for _ in range(2))
     if rank < 2:
         dist.destroy_process_group(first)
-    third = dist.split_group(split_ranks=[[0, 1]], timeout=timedelta(seconds=20))
+    third = dist.split_group(split_ranks=[[0, 1]], timeout=timedelta(seconds=10))
     if rank < 2:
         assert second.group_name != third.group_name
         assert total(second, 1) == total(third, 1) == 2
@@ -266,13 +266,13 @@ def secrets(rank, size):
             with open(path, "w", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
                 file.write(secret)
             options = Options(secret_file=path)
-            return dist.new_group(pg_options=options, timeout=timedelta(seconds=20))
+            return dist.new_group(pg_options=options, timeout=timedelta(seconds=10))
 
         group = group_of("the secret of this group, 0123456789".replace(" ", "-"))
         assert total(group, rank) == sum(range(size))
         # Rank 0 waits in vain, the others are sent away.
         words = "has not come" if rank == 0 else "it does not know the secret"
-        raises(dist.DistBackendError, words, lambda: group_of(f"the-secret-of-rank-{rank}-0123456789"))
+        raises(dist.DistBackendError, words, lambda: group_of(f"the-secret-of-rank-{rank}-alone-0123456789"))
     raises(TypeError, 'no option "secret"', lambda: Options(secret="x"))
 
 
