@@ -402,6 +402,8 @@ static int few_sockets(int rank, int n, void *arg)
     if (!err)
         err = tutti_barrier(comm, NULL, NULL);
     int before = count_sockets();
+    if (!err) /* nobody goes on before all have counted */
+        err = tutti_barrier(comm, NULL, NULL);
     int bad = 0;
     /* Rank 0 and 6 are no neighbours. */
     if (!err && rank == 0)

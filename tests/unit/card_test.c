@@ -66,7 +66,7 @@ static tt_link_event dial(const tt_controller *c, uint32_t who, uint64_t token,
 {
     tt_link_way way = {.cost = 0};
     tt_link_dial *d;
-    tt_link_event e;
+    tt_link_event e = {.stream.fd = -1};
     const tt_join j = {.who = who, .host = 7, .n_cpus = 1 + who};
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
                            .job = token,
