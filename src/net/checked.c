@@ -125,6 +125,7 @@ typedef struct checked_net {
     tt_net *below;
     checked_conn *live;   /* all that are not closed */
     unsigned char *trash; /* a payload that nobody wants */
+    bool is_ending;       /* drained: nothing is handed up any more */
 } checked_net;
 
 static checked_net *net_of(const checked_conn *conn)
@@ -580,6 +581,8 @@ static void on_lost(void *arg, tutti_err why, const char *text)
 static void on_up(tt_conn *below)
 {
     checked_conn *conn = below->peer;
+    if (net_of(conn)->is_ending)
+        return;
     conn->base.is_up = true;
     conn->base.net->up->up(&conn->base);
 }
@@ -587,7 +590,8 @@ static void on_up(tt_conn *below)
 static void on_missed(tt_conn *below, tutti_err why, const char *text)
 {
     checked_conn *conn = below->peer;
-    conn->base.net->up->missed(&conn->base, why, text);
+    if (!net_of(conn)->is_ending)
+        conn->base.net->up->missed(&conn->base, why, text);
 }
 
 /* For its first dial or call. */
@@ -610,7 +614,9 @@ static tutti_err begin(checked_conn *conn)
 static tt_conn *on_called(tt_net *below, uint32_t rank, const tt_link_id *id)
 {
     tt_net *net = below->owner;
-    tt_conn *base = net->up->called(net, rank, id);
+    tt_conn *base = ((checked_net *)net)->is_ending
+                        ? NULL
+                        : net->up->called(net, rank, id);
     if (!base)
         return NULL;
     if (begin((checked_conn *)base)) {
@@ -693,11 +699,11 @@ static void checked_cancel(tt_conn *base, bool drops_input)
 static bool end(checked_conn *conn)
 {
     bool are_small = true;
-    if (!conn->base.is_up || conn->is_lost || conn->is_broken)
-        return true;
     if (!conn->has_ended && conn->n_unsaid > 0)
         want(conn, STATE);
     conn->has_ended = true;
+    if (!conn->base.is_up || conn->is_lost || conn->is_broken)
+        return true;
     push(conn);
     for (uint32_t i = conn->confirmed; i != conn->end; i++)
         are_small &= sent_at(conn, i)->m.len <= TT_NET_INLINE;
@@ -728,6 +734,7 @@ static void finish(checked_net *net, checked_conn *one, uint64_t deadline_ns)
 static void checked_drain(tt_net *base, uint64_t deadline_ns)
 {
     checked_net *net = (checked_net *)base;
+    net->is_ending = true;
     finish(net, NULL, deadline_ns);
     if (net->row->drain)
         net->row->drain(net->below, deadline_ns);

@@ -60,9 +60,19 @@ typedef struct pair {
     unsigned char data[2 * N_SIZES][MOST_BYTES];
 } pair;
 
+static unsigned n_up;
+
+static void note_up(tt_conn *conn)
+{
+    (void)conn;
+    n_up++;
+}
+
 static void open_pair(pair *p, const tt_chaos_opts *opts)
 {
-    tt_nodes nodes = {.ops = tt_chaos_wrap(&tt_net_loop, opts), .n = 2};
+    static tt_nodes nodes;
+    nodes = (tt_nodes){
+        .ops = tt_chaos_wrap(&tt_net_loop, opts), .n = 2, .on_up = note_up};
     nodes.settings.shm_ring_bytes = 64 << 10;
     nodes.settings.check = TT_CHECK_CRC;
     memset(p, 0, sizeof(*p));
@@ -256,6 +266,36 @@ static void test_many_flips(void **state)
                   (unsigned long long)n_lost);
 }
 
+/* A connection comes up while the net is drained: nobody is told, as nobody holds
+ * the engine's lock. */
+static void test_drain(void **state)
+{
+    (void)state;
+    static pair p;
+    static unsigned char data[MOST_BYTES], addr[TT_NET_ADDR_MAX];
+    const tt_chaos_opts opts = on_rank(0);
+    open_pair(&p, &opts);
+    tt_node *node = &p.node[0];
+    const tt_msg m = {.magic = TT_MSG_MAGIC, .kind = 2, .len = MOST_BYTES};
+    const struct iovec iov = {data, MOST_BYTES};
+    while (node->ops->send(node->conns[1], &m, &iov, 1) != TT_FULL)
+        ; /* so that there is something to wait for */
+    tt_peer peer = {.node = node};
+    tt_conn *late = calloc(1, node->ops->conn_size);
+    assert_non_null(late);
+    *late = (tt_conn){.net = node->net, .peer = &peer, .rank = 1};
+    peer.conn = late;
+    size_t len = p.node[1].ops->address(p.node[1].net, addr);
+    assert_int_equal(node->ops->dial(late, addr, len, UINT64_MAX, NULL), 0);
+    const unsigned before = n_up;
+    node->ops->drain(node->net, tt_now_ns() + TT_NS_PER_S / 10);
+    assert_int_equal(n_up, before);
+    assert_false(late->is_up || peer.is_lost || peer.has_missed);
+    node->ops->close(late, 0);
+    free(late);
+    close_pair(&p);
+}
+
 /* ------------------------------------------------------------------- TCP -- */
 
 enum { TCP_MESSAGES = 3000 };
@@ -323,9 +363,8 @@ static void test_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_flip),
-        cmocka_unit_test(test_two_flips),
-        cmocka_unit_test(test_many_flips),
+        cmocka_unit_test(test_one_flip),   cmocka_unit_test(test_two_flips),
+        cmocka_unit_test(test_many_flips), cmocka_unit_test(test_drain),
         cmocka_unit_test(test_streams),
     };
     tt_test_limit(600);
