@@ -498,8 +498,17 @@ static void write_log(tt_controller *c)
     c->log_file = NULL;
 }
 
+/* The last turn has left something of it that no event tells of. */
+static bool has_more(const guest *g)
+{
+    return !g->is_gone && tt_link_pending(&g->pipe.s) > 0;
+}
+
 static void turn(tt_controller *c, const struct epoll_event *events, int n)
 {
+    for (guest *g = c->guests; g; g = g->next)
+        if (has_more(g))
+            hear_guest(c, g);
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr == &c->box) {
             take_arrivals(c);
@@ -531,6 +540,9 @@ static void turn(tt_controller *c, const struct epoll_event *events, int n)
 
 static int wait_ms(const tt_controller *c)
 {
+    for (const guest *g = c->guests; g; g = g->next)
+        if (has_more(g))
+            return 0;
     uint64_t at = tt_rule_deadline(c->rule);
     uint64_t beat = tt_now_ns() +
                     (c->o.liveness_ns ? c->o.liveness_ns / 4 : TT_NS_PER_S);

@@ -79,8 +79,11 @@ void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload)
 {
     if (p->s.fd < 0 || p->is_broken || p->is_deaf)
         return;
-    if (p->out_at == p->out_len)
-        p->out_at = p->out_len = 0;
+    if (p->out_at > p->out_len / 2) { /* a byte moves once, or less */
+        p->out_len -= p->out_at;
+        memmove(p->out, p->out + p->out_at, p->out_len);
+        p->out_at = 0;
+    }
     if (p->out_len - p->out_at > most_unsent) {
         p->is_broken = true;
         return;
@@ -141,9 +144,8 @@ void tt_pipe_fill(tt_pipe *p)
             p->is_broken = true;
         else
             p->in_len += (size_t)n;
-        bool is_enough = n < (ssize_t)read_bytes ||
-                         p->in_len - before >= most_at_once;
-        if (is_enough && tt_link_pending(&p->s) == 0)
+        bool is_all = n < (ssize_t)read_bytes && tt_link_pending(&p->s) == 0;
+        if (is_all || p->in_len - before >= most_at_once)
             return;
     }
 }

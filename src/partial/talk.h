@@ -142,7 +142,7 @@ void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload);
 bool tt_pipe_has_unsent(const tt_pipe *p);
 /* Writes what it can; true: nothing is left. */
 bool tt_pipe_flush(tt_pipe *p);
-/* Reads what is there, or a part of much. */
+/* Reads what is there, or a part of much: ask tt_link_pending() before a sleep. */
 void tt_pipe_fill(tt_pipe *p);
 /* The next message, and its payload until the next call here; false: there is
  * none. One of more than most_len, or nonsense, breaks the pipe. */

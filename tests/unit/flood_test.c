@@ -91,24 +91,80 @@ static size_t endless_pending(const tt_link_stream *s)
     return 0;
 }
 
+/* As TLS that has always read ahead. */
+static size_t ahead_pending(const tt_link_stream *s)
+{
+    (void)s;
+    return 1;
+}
+
 static void endless_close(tt_link_stream *s)
 {
     (void)s;
 }
 
-static void test_more_than_is_heard(void **state)
+static void hear_endless(const tt_link_layer *endless)
 {
-    (void)state;
-    static const tt_link_layer endless = {.recv = endless_recv,
-                                          .pending = endless_pending,
-                                          .unsent = endless_pending,
-                                          .close = endless_close};
     tt_test_mem count;
+    n_read = 0;
     const tt_mem mem = tt_test_mem_init(&count, 0);
-    tt_pipe p = {.mem = &mem, .s = {.fd = dup(0), .layer = &endless}};
+    tt_pipe p = {.mem = &mem, .s = {.fd = dup(0), .layer = endless}};
     tt_pipe_fill(&p);
     tt_pipe_close(&p);
     assert_true(n_read > 0 && n_read < most_bytes);
+    assert_true(tt_test_mem_is_clean(&count));
+    assert_true(count.peak_bytes < most_bytes);
+}
+
+static void test_more_than_is_heard(void **state)
+{
+    (void)state;
+    tt_link_layer endless = {.recv = endless_recv,
+                             .pending = endless_pending,
+                             .unsent = endless_pending,
+                             .close = endless_close};
+    hear_endless(&endless);
+    endless.pending = ahead_pending;
+    hear_endless(&endless);
+}
+
+/* A stream that takes so many bytes, then no more. */
+static size_t n_room;
+
+static ssize_t slow_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
+{
+    (void)s;
+    (void)n_iov;
+    size_t n = iov->iov_len < n_room ? iov->iov_len : n_room;
+    n_room -= n;
+    if (n > 0)
+        return (ssize_t)n;
+    errno = EAGAIN;
+    return -1;
+}
+
+/* A message behind, always: what was sent before is not kept. */
+static void test_never_empty(void **state)
+{
+    (void)state;
+    static const tt_link_layer slow = {.send = slow_send,
+                                       .pending = endless_pending,
+                                       .unsent = endless_pending,
+                                       .close = endless_close};
+    static const unsigned char payload[4096];
+    const tt_talk head = tt_talk_head(TT_TALK_GROUP, 0, sizeof(payload));
+    tt_test_mem count;
+    const tt_mem mem = tt_test_mem_init(&count, 0);
+    tt_pipe p = {.mem = &mem, .s = {.fd = dup(0), .layer = &slow}};
+    tt_pipe_put(&p, &head, payload);
+    for (int i = 0; i < 10000; i++) {
+        tt_pipe_put(&p, &head, payload);
+        n_room = sizeof(head) + sizeof(payload);
+        assert_false(tt_pipe_flush(&p));
+    }
+    n_room = SIZE_MAX;
+    assert_true(tt_pipe_flush(&p) && !p.is_broken);
+    tt_pipe_close(&p);
     assert_true(tt_test_mem_is_clean(&count));
     assert_true(count.peak_bytes < most_bytes);
 }
@@ -118,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_beats),
         cmocka_unit_test(test_more_than_is_heard),
+        cmocka_unit_test(test_never_empty),
     };
     tt_test_limit(300);
     return TT_RUN_TAP(tests);
