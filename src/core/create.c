@@ -322,6 +322,16 @@ static tutti_err check_planner(const start *st)
     return tt_fail(st->diag, err, "TUTTI_PLANNER: %.400s", diag.text);
 }
 
+static bool says_something(const tutti_trust *given)
+{
+    const char *const files[] = {given->secret_file, given->tls_cert,
+                                 given->tls_key, given->tls_ca};
+    bool says = given->secret != NULL;
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+        says |= files[i] && files[i][0];
+    return says;
+}
+
 tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                          bool is_first, tt_trust **out, tutti_diag *diag)
 {
@@ -330,7 +340,7 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                        .key = settings->tls_key,
                        .ca = settings->tls_ca,
                        .is_plain = settings->encrypt == 0};
-    if (given && (given->secret_file || given->secret || given->tls_cert))
+    if (given && says_something(given))
         o = (tt_trust_opts){.secret_file = given->secret_file,
                             .secret = given->secret,
                             .n_secret = given->n_secret,

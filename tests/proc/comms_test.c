@@ -127,6 +127,34 @@ static void explicit_address_v6(void **state)
     meet_at(AF_INET6, "[::1]");
 }
 
+/* What options leave empty the variables decide; what they say halfway is no
+ * reason to go on without a secret. */
+static void trust_by_halves(void **state)
+{
+    (void)state;
+    const tutti_trust cases[] = {
+        TUTTI_TRUST_INIT, {.secret_file = ""}, {.tls_cert = ""}};
+    const tutti_trust halves[] = {{.tls_key = "key"}, {.tls_ca = "ca"}};
+    tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
+    tutti_comm *comm;
+    if (!TT_HAVE_OPENSSL)
+        skip();
+    o.rank = 0;
+    o.n_ranks = 1;
+    setenv("TUTTI_SECRET_FILE", "/nowhere/secret", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        o.trust = cases[i];
+        assert_int_equal(tutti_comm_create(&o, &comm), TUTTI_ECONFIG);
+        assert_non_null(strstr(tutti_last_message(), "/nowhere/secret"));
+    }
+    unsetenv("TUTTI_SECRET_FILE");
+    for (size_t i = 0; i < sizeof(halves) / sizeof(*halves); i++) {
+        o.trust = halves[i];
+        assert_int_equal(tutti_comm_create(&o, &comm), TUTTI_ECONFIG);
+        assert_non_null(strstr(tutti_last_message(), "need all three"));
+    }
+}
+
 /* -------------------------------------------------------------- messages -- */
 
 static uint8_t letter(int from, int round, size_t i)
@@ -424,6 +452,8 @@ int main(void)
         TT_CASE(leaving_at_once_is_seen, 3),
         TT_CASE(twenty_meshes_stay_fast, 3),
         cmocka_unit_test(test_known_network),
+        /* Last: who has used Tutti does not fork. */
+        cmocka_unit_test(trust_by_halves),
     };
     return TT_RUN_TAP(tests);
 }
