@@ -51,6 +51,14 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
 
 /* --------------------------------------------------------------- joining -- */
 
+/* What a refusal's number says; instead: what it is where that makes no sense. */
+static tutti_err refusal_of(const tt_talk *head, tutti_err instead)
+{
+    return head->number > 0 && head->number < 1000
+               ? (tutti_err) - (int64_t)head->number
+               : instead;
+}
+
 static tutti_err refused(const tt_worker *w, tt_link_stream *s,
                          const tt_talk *head, uint64_t deadline,
                          tutti_diag *diag)
@@ -60,9 +68,7 @@ static tutti_err refused(const tt_worker *w, tt_link_stream *s,
     if (tt_link_read_all(s, text, len, deadline) != 0)
         len = 0;
     tt_err_hear(text, len, text, sizeof(text));
-    tutti_err err = (tutti_err) - (int64_t)head->number;
-    if (err >= 0 || head->number > 1000)
-        err = TUTTI_EBOOT;
+    tutti_err err = refusal_of(head, TUTTI_EBOOT);
     return tt_fail(diag, err, "the controller at %s refuses: %s", w->where,
                    text[0] ? text : "it does not say why");
 }
@@ -306,9 +312,7 @@ static void hear_refusal(tt_worker *w, const tt_talk *head,
                          const unsigned char *payload)
 {
     char text[TT_TALK_TEXT];
-    tutti_err err = head->number > 0 && head->number < 1000
-                        ? (tutti_err) - (int64_t)head->number
-                        : TUTTI_EPEER;
+    tutti_err err = refusal_of(head, TUTTI_EPEER);
     tt_err_hear((const char *)payload, head->len, text, sizeof(text));
     tt_worker_lose(w, err, "%s (controller at %s)", text, w->where);
 }
