@@ -69,22 +69,37 @@ static int make(const cli_command *self, const char *path)
     return cli_fail(self, "cannot write '%s': %s", path, strerror(why));
 }
 
+/* The first line of a secret; "": there is none. */
+static void find_first(FILE *file, char out[MOST + 2])
+{
+    bool is_within = false; /* a long comment */
+    out[0] = '\0';
+    while (fgets(out, MOST + 2, file)) {
+        bool is_comment = is_within || out[0] == '#';
+        if (!is_comment && out[0] != '\n')
+            return;
+        is_within = is_comment && !strchr(out, '\n');
+        out[0] = '\0';
+    }
+}
+
 /* The first secret of the file, with its line's end. */
 static int read_first(const cli_command *self, const char *path,
                       char out[MOST + 2])
 {
     struct stat st;
-    FILE *file = fopen(path, "re");
-    bool is_there = file && !fstat(fileno(file), &st);
+    /* Not to wait for who writes into a FIFO. */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    bool is_there = file && !fstat(fd, &st);
     int why = errno;
     out[0] = '\0';
     if (is_there && S_ISREG(st.st_mode))
-        do {
-            if (!fgets(out, MOST + 2, file))
-                out[0] = '\0';
-        } while (out[0] == '#' || out[0] == '\n');
+        find_first(file, out);
     if (file)
         fclose(file);
+    else if (fd >= 0)
+        close(fd);
     if (!is_there)
         return cli_fail(self, "cannot read '%s': %s", path, strerror(why));
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077)
@@ -124,13 +139,16 @@ static int change(const cli_command *self, const char *path, bool rotates)
 {
     char text[LINE + MOST + 2] = "";
     char old[MOST + 2];
-    int status = read_first(self, path, old);
+    char real[PATH_MAX]; /* a link to the file stays one */
+    if (!realpath(path, real))
+        return cli_fail(self, "cannot read '%s': %s", path, strerror(errno));
+    int status = read_first(self, real, old);
     if (status)
         return status;
     if (rotates && !cli_secret_make(text))
         return cli_fail(self, "the system has no random bytes");
     strcat(text, old);
-    return replace(self, path, text);
+    return replace(self, real, text);
 }
 
 int cmd_secret(const cli_command *self, int argc, char **argv)

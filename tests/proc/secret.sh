@@ -40,6 +40,23 @@ chmod 600 "$tmp/short"
 run "$tutti" secret --drop "$tmp/short"
 ends "half a secret" 1
 one_sentence "in one sentence"
+{ printf '#%02000d\n\n# short\n' 0; echo "$third"; } >"$tmp/s"
+run "$tutti" secret --rotate "$tmp/s"
+ends "a long comment" 0
+is "is no secret" "$(sed -n 2p "$tmp/s")" "$third"
+third=$(sed -n 1p "$tmp/s")
+ln -s s "$tmp/link"
+run "$tutti" secret --rotate "$tmp/link"
+ends "a link" 0
+is "stays one" "$(readlink "$tmp/link")" s
+is "and the file is changed" "$(sed -n 2p "$tmp/s")" "$third"
+rm "$tmp/link"
+"$tutti" secret --drop "$tmp/s"
+mkfifo -m 600 "$tmp/fifo"
+run timeout "$limit" "$tutti" secret --rotate "$tmp/fifo"
+ends "a FIFO" 1
+like "is no file" "$err" 'must be a file of your own'
+rm "$tmp/fifo"
 run "$tutti" secret --rotate "$tmp/none"
 ends "no file to rotate" 1
 run "$tutti" secret
