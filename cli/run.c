@@ -99,8 +99,8 @@ static const char *make_address(const host *first, char *buf, size_t cap)
 static int make_secret(run_job *job)
 {
     enum { HIGH = 100 };
-    if (!TT_HAVE_OPENSSL || getenv("TUTTI_SECRET_FILE") ||
-        getenv("TUTTI_TLS_CERT"))
+    const char *cert = getenv("TUTTI_TLS_CERT");
+    if (!TT_HAVE_OPENSSL || getenv("TUTTI_SECRET_FILE") || (cert && *cert))
         return CLI_OK; /* the user has decided; "": none */
     if (!cli_secret_make(job->secret))
         return cli_fail(job->self, "the system has no random bytes");

@@ -99,6 +99,9 @@ is "the user's own counts" "$out" "$tmp/s"
 run env TUTTI_TLS_CERT=cert "$tutti" run --no-prefix -n 1 sh -c \
     'echo "<$TUTTI_SECRET_FILE>"'
 is "certificates take its place" "$out" "<>"
+run env TUTTI_TLS_CERT= "$tutti" run --no-prefix -n 1 sh -c \
+    'cat "$TUTTI_SECRET_FILE"'
+is "an empty name of one does not" "$(grep -cE "$digits" <<<"$out")" 1
 
 cat >"$tmp/rsh" <<'R'
 #!/bin/sh
