@@ -36,6 +36,7 @@ extern char **environ;
 
 /* Words: $1 the directory, $2 the control loop, then the program. */
 static const char remote_script[] =
+    "unset secret file; "
     "cd \"$1\" || exit 1; control=$2; shift 2; "
     "while IFS= read -r line; do [ \"$line\" ] || break; "
     "export \"$(printf %b \"$line\")\"; done; "
@@ -99,6 +100,13 @@ static void set_environment(const run_job *job, const run_task *task)
     fcntl(job->secret_fd, F_SETFD, 0);
 }
 
+/* What stands before '=': a shell exports nothing else, and ends. */
+static bool is_identifier(const char *entry)
+{
+    return entry[strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+                               "abcdefghijklmnopqrstuvwxyz0123456789")] == '=';
+}
+
 /* What a host's shell reads first; see above. Errors: errno. */
 static bool tell_host(const run_job *job, int fd)
 {
@@ -108,7 +116,7 @@ static bool tell_host(const run_job *job, int fd)
     if (!out)
         return false;
     for (char **entry = environ; *entry; entry++) {
-        if (strncmp(*entry, "TUTTI_", 6) != 0)
+        if (strncmp(*entry, "TUTTI_", 6) != 0 || !is_identifier(*entry))
             continue;
         for (const char *c = *entry; *c; c++)
             if (*c == '\\' || *c == '\n')

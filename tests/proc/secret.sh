@@ -125,6 +125,32 @@ is "nor any TUTTI_ variable" "$(grep -c 'TUTTI_[A-Z]*=[^/]' "$tmp/line")" 0
 is "whose values arrive as they are" \
     "$(grep -cxF 'it'\''s "\0101%d\n" $x' <<<"$out")" 2
 is "the file has no name there" "$(ls /dev/shm "$tmp" | grep -c '^tutti\.')" 0
+run env 'TUTTI_a-b=x' "$tutti" run --no-prefix --rsh "$tmp/rsh" -H a,b \
+    sh -c 'echo "$TUTTI_RANK"'
+ends "a variable that no shell can export" 0
+is "is left out" "$(sort <<<"$out" | xargs)" "0 1"
+
+# A host whose environment has variables of the names that the script uses.
+mkdir "$tmp/bin"
+printf '#!/bin/sh\nenv >>"%s/mktemp-env"\n. "%s/mktemp-does"\n' \
+    "$tmp" "$tmp" >"$tmp/bin/mktemp"
+chmod +x "$tmp/bin/mktemp"
+sed "s|env -i PATH=|env -i secret=x file='$tmp/mine' PATH=$tmp/bin:|" "$tmp/rsh" \
+    >"$tmp/rsh-own"
+chmod +x "$tmp/rsh-own"
+far=("$tutti" run --no-prefix --rsh "$tmp/rsh-own" -H a sh -c)
+echo 'PATH=/usr/bin:/bin; exec mktemp "$@"' >"$tmp/mktemp-does"
+run env PATH="$tmp/bin:$PATH" "${far[@]}" 'cat "$TUTTI_SECRET_FILE"'
+ends "a host with such variables" 0
+of_job=$(grep -E "$digits" <<<"$out")
+is "no program there has the secret among them" \
+    "${#of_job}:$(grep -c "$of_job" "$tmp/mktemp-env")" 64:0
+echo mine >"$tmp/mine"
+echo 'exit 1' >"$tmp/mktemp-does"
+run env PATH="$tmp/bin:$PATH" "${far[@]}" true
+ends "no place for the secret" 1
+like "is told" "$err" "no place for the job's secret"
+is "and no file of the user's takes it" "$(cat "$tmp/mine")" mine
 
 # -- jobs ---------------------------------------------------------------------
 
