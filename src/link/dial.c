@@ -165,6 +165,7 @@ static void say_hello(tt_link_dial *d)
 static void shake(tt_link_dial *d)
 {
     tt_link_why why;
+    int err;
     char where[TT_SOCK_TEXT];
     switch (tt_seal_shake(&d->s, &why)) {
     case TT_SEAL_DONE:
@@ -175,10 +176,11 @@ static void shake(tt_link_dial *d)
                       tt_link_shake_events(&d->s), false);
         return;
     case TT_SEAL_FAILED:
+        err = why == TT_LINK_STRANGE ? errno : 0;
         d->n_secrets += why == TT_LINK_OTHER_SECRET;
         TT_DEBUG("link: %s: %s: %s", tt_addr_text(&d->ways[d->at].to, where),
                  tt_link_why_text(why), tt_seal_reason(&d->s));
-        end_try(d, why, 0);
+        end_try(d, why, err);
     }
 }
 

@@ -120,6 +120,27 @@ static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
     TT_DEBUG("link: sent %s away: %s", l->refusal.from, tt_link_why_text(why));
 }
 
+/* The last word has been said. What is unread would make close() reset the connection,
+ * and that may destroy it. */
+static void hang_up(tt_link_guest *g)
+{
+    char unread[512];
+    for (int i = 0; i < 16; i++)
+        if (recv(g->s.fd, unread, sizeof(unread), 0) <= 0)
+            break;
+    shutdown(g->s.fd, SHUT_WR);
+    drop_guest(g);
+}
+
+/* Nobody here has a secret, but a guest begins a handshake: by an alert of TLS
+ * (unexpected message, fatal) it knows so, and does not come again. */
+static void deny_tls(tt_link_guest *g)
+{
+    static const char alert[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0a};
+    (void)!send(g->s.fd, alert, sizeof(alert), MSG_NOSIGNAL);
+    hang_up(g);
+}
+
 /* Who does not prove to be one of us. It is told, in plain text, where it has said
  * a word of ours; what TLS says was told. One warning is enough for all of them. */
 static void refuse_unproven(tt_link_guest *g, tt_link_why why)
@@ -136,18 +157,11 @@ static void refuse_unproven(tt_link_guest *g, tt_link_why why)
                 l->refusal.from, what, g->is_plain ? "" : ": ",
                 g->is_plain ? "" : tt_seal_reason(&g->s));
     l->has_warned = true;
-    /* What is unread would make close() reset the connection, and that may destroy
-     * the word of TLS that tells why. */
-    char unread[512];
-    for (int i = 0; i < 16 && !g->is_plain; i++)
-        if (recv(g->s.fd, unread, sizeof(unread), 0) <= 0)
-            break;
     if (g->is_plain) {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self, 0);
         tt_link_say(&g->s, &no);
     }
-    shutdown(g->s.fd, SHUT_WR);
-    drop_guest(g);
+    hang_up(g);
 }
 
 static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
@@ -155,6 +169,10 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
     tt_link_listener *l = g->listener;
     if (why == TT_LINK_STRANGE) {
         l->n_strangers++;
+        if (!l->trust && *(const uint8_t *)&g->hello == TT_SEAL_FIRST) {
+            deny_tls(g);
+            return;
+        }
     } else {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self,
                                            version);

@@ -57,8 +57,8 @@ typedef enum tt_seal_step {
  * False: no memory. */
 bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
                    uint32_t pick);
-/* FAILED: *why is OTHER_SECRET, NO_SECRET or STRANGE. The other side has been told,
- * as far as TLS tells. */
+/* FAILED: *why is OTHER_SECRET, NO_SECRET or STRANGE (it hung up: errno). The other
+ * side has been told, as far as TLS tells. */
 tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why);
 /* OpenSSL's words for what has failed last; for the log. */
 const char *tt_seal_reason(const tt_link_stream *s);

@@ -564,8 +564,7 @@ static void test_slow_and_cut(void **state)
         h.port = begin_relay(&r, e.port, 1, limit);
         tt_link_why why = dial(&e, &h, &a);
         end_relay(&r);
-        assert_true(why == TT_LINK_STRANGE || why == TT_LINK_NO_SECRET ||
-                    why == TT_LINK_REFUSED);
+        assert_true(why == TT_LINK_STRANGE || why == TT_LINK_REFUSED);
         assert_false(tt_link_box_take(e.b, &b));
     }
     h.port = 0;
