@@ -147,7 +147,7 @@ struct tt_link_dial {
     tt_link_event_kind kind; /* of its outcome */
     tt_link_stream s;
     uint32_t at;        /* the way of this try */
-    uint32_t n_secrets; /* that the other side did not know */
+    uint32_t n_secrets; /* that this way's other side did not know */
     uint32_t n_tried, round;
     uint64_t until_ns;
     uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */

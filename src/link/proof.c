@@ -402,6 +402,14 @@ void tt_trust_close(tt_trust *t)
     tt_free(&tt_mem_std, t, 1, sizeof(*t));
 }
 
+uint32_t tt_trust_secrets(tt_trust *t)
+{
+    pthread_mutex_lock(&t->lock);
+    uint32_t n = t->n_keys;
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
 bool tt_trust_is_plain(const tt_trust *t)
 {
     return t && t->is_plain;
@@ -486,6 +494,12 @@ tt_trust *tt_trust_ref(tt_trust *t)
 void tt_trust_close(tt_trust *t)
 {
     (void)t;
+}
+
+uint32_t tt_trust_secrets(tt_trust *t)
+{
+    (void)t;
+    return 0;
 }
 
 bool tt_trust_is_plain(const tt_trust *t)

@@ -48,6 +48,8 @@ tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
 tt_trust *tt_trust_ref(tt_trust *t);
 /* One owner less. Accepts NULL. */
 void tt_trust_close(tt_trust *t);
+/* How many secrets a dial may offer; 0: it shows a certificate. */
+uint32_t tt_trust_secrets(tt_trust *t);
 /* TUTTI_ENCRYPT=0; false for NULL. */
 bool tt_trust_is_plain(const tt_trust *t);
 
