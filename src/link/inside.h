@@ -80,8 +80,10 @@ typedef struct tt_link_socket {
 
 typedef enum tt_guest_state {
     TT_GUEST_SILENT,  /* has not proved, or not said, who it is */
+    TT_GUEST_SHAKING, /* the same, but our part of a handshake awaits its */
     TT_GUEST_REPLIED, /* has, and its last word is awaited */
-    TT_GUEST_ARRIVED  /* waits in the box */
+    TT_GUEST_ARRIVED, /* waits in the box */
+    TT_GUEST_STATES
 } tt_guest_state;
 
 typedef struct tt_link_guest {
@@ -120,7 +122,7 @@ struct tt_link_listener {
     tt_link_card card;
     uint32_t n_ears;
     tt_link_socket *ears;
-    tt_guest_list guests[3]; /* by state */
+    tt_guest_list guests[TT_GUEST_STATES]; /* by state */
     uint64_t n_refused, n_strangers;
     tt_link_refusal refusal;
 };

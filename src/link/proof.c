@@ -140,7 +140,6 @@ static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
         is_found = true;
     }
     pthread_mutex_unlock(&t->lock);
-    e->knows_not |= !is_found;
     if (!is_found)
         return 1;
     *out = session_of(ssl, &found);
@@ -435,6 +434,15 @@ SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
         return ssl;
     SSL_free(ssl);
     return NULL;
+}
+
+/* OpenSSL takes a session only where the binder, which needs the key, is right. */
+bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl)
+{
+    OSSL_HANDSHAKE_STATE at = SSL_get_state(ssl);
+    if (!end->trust->cert)
+        return SSL_session_reused(ssl) == 1;
+    return at != TLS_ST_BEFORE && at != TLS_ST_SR_CLNT_HELLO;
 }
 
 bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl)

@@ -60,6 +60,9 @@ bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
 /* FAILED: *why is OTHER_SECRET, NO_SECRET or STRANGE (it hung up: errno). The other
  * side has been told, as far as TLS tells. */
 tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why);
+/* WAITS, for a listener: has the other side begun as one who has the secret does? What
+ * it has said may be an old word of one of ours. By certificates: it speaks TLS. */
+bool tt_seal_is_begun(const tt_link_stream *s);
 /* OpenSSL's words for what has failed last; for the log. */
 const char *tt_seal_reason(const tt_link_stream *s);
 /* The last word has been said, or heard. Bare: the seal is gone; false: something

@@ -549,6 +549,12 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
     return TT_SEAL_FAILED;
 }
 
+bool tt_seal_is_begun(const tt_link_stream *s)
+{
+    const seal *e = s->state;
+    return tt_tls_is_begun(&e->end, e->ssl);
+}
+
 const char *tt_seal_reason(const tt_link_stream *s)
 {
     const seal *e = s->state;
@@ -596,6 +602,12 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
     (void)s;
     *why = TT_LINK_NO_SECRET;
     return TT_SEAL_FAILED;
+}
+
+bool tt_seal_is_begun(const tt_link_stream *s)
+{
+    (void)s;
+    return false;
 }
 
 const char *tt_seal_reason(const tt_link_stream *s)

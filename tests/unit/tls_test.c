@@ -494,8 +494,22 @@ typedef struct relay {
     int listener, most;
     uint16_t to;
     size_t limit;
+    bool has_flood; /* of silent strangers, before the first answer goes on */
     pthread_t thread;
 } relay;
+
+/* More than there are places, until the first ones have been sent away. */
+static void relay_flood(const tt_addr *to)
+{
+    char c;
+    int fds[200];
+    for (int i = 0; i < 200; i++)
+        fds[i] = tt_stranger_connect(to, in_ns(LONG_NS));
+    for (int i = 0; i < 100; i++)
+        tt_stranger_read_all(fds[i], &c, 1, in_ns(LONG_NS));
+    for (int i = 0; i < 200; i++)
+        close(fds[i]);
+}
 
 static void *relay_main(void *arg)
 {
@@ -512,6 +526,10 @@ static void *relay_main(void *arg)
     while (is_open && moved < r->limit) {
         struct pollfd p[2] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};
         poll(p, 2, 1000);
+        if (r->has_flood && p[1].revents) {
+            r->has_flood = false;
+            relay_flood(&to);
+        }
         for (int i = 0; i < 2; i++) {
             ssize_t n = p[i].revents ? read(fds[i], buf, (size_t)r->most) : -2;
             if (n > 0 && send(fds[!i], buf, (size_t)n, MSG_NOSIGNAL) != n)
@@ -526,14 +544,16 @@ static void *relay_main(void *arg)
     return NULL;
 }
 
-static uint16_t begin_relay(relay *r, uint16_t to, int most, size_t limit)
+static uint16_t begin_relay(relay *r, uint16_t to, int most, size_t limit,
+                            bool has_flood)
 {
     tt_addr at;
     tt_addr_numeric("127.0.0.1", 0, &at);
     *r = (relay){.listener = tt_stranger_listen(&at, 4),
                  .to = to,
                  .most = most,
-                 .limit = limit};
+                 .limit = limit,
+                 .has_flood = has_flood};
     assert_true(r->listener >= 0);
     pthread_create(&r->thread, NULL, relay_main, r);
     return tt_sock_port(r->listener);
@@ -553,13 +573,13 @@ static void test_slow_and_cut(void **state)
     ends e;
     relay r;
     open_ends(&e, t, false);
-    how h = {.trust = t, .port = begin_relay(&r, e.port, 1, SIZE_MAX)};
+    how h = {.trust = t, .port = begin_relay(&r, e.port, 1, SIZE_MAX, false)};
     expect_in(&e, &h, true);
     end_relay(&r);
     for (size_t limit = 1; limit < 700; limit += 37) {
         tt_link_stream a;
         tt_link_event b;
-        h.port = begin_relay(&r, e.port, 1, limit);
+        h.port = begin_relay(&r, e.port, 1, limit, false);
         tt_link_why why = dial(&e, &h, &a);
         end_relay(&r);
         assert_true(why == TT_LINK_STRANGE || why == TT_LINK_REFUSED);
@@ -569,6 +589,24 @@ static void test_slow_and_cut(void **state)
     expect_in(&e, &h, true);
     close_ends(&e);
     tt_trust_close(t);
+}
+
+/* Who has begun a handshake well is not sent away for those who say nothing. */
+static void test_flood(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tt_trust *t = i ? of_certs("flood", true, 3600) : of_secret(one);
+        ends e;
+        relay r;
+        open_ends(&e, t, false);
+        how h = {.trust = t,
+                 .port = begin_relay(&r, e.port, 4096, SIZE_MAX, true)};
+        expect_in(&e, &h, true);
+        end_relay(&r);
+        close_ends(&e);
+        tt_trust_close(t);
+    }
 }
 
 /* Whoever is led to itself by somebody between finds out. */
@@ -581,7 +619,7 @@ static void test_reflection(void **state)
     open_ends(&e, t, false);
     const how h = {.trust = t,
                    .says_self = true,
-                   .port = begin_relay(&r, e.port, 4096, SIZE_MAX)};
+                   .port = begin_relay(&r, e.port, 4096, SIZE_MAX, false)};
     expect_out(&e, &h, TT_LINK_OTHER_PROCESS);
     end_relay(&r);
     close_ends(&e);
@@ -629,7 +667,7 @@ int main(void)
         cmocka_unit_test(test_no_files),     cmocka_unit_test(test_rotation),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_no_way_back),
         cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
-        cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_flood),        cmocka_unit_test(test_unix),
     };
     tt_test_limit(120);
     if (!TT_HAVE_OPENSSL) {
