@@ -113,16 +113,18 @@ void tt_link_bury(tt_link_host *host)
     }
 }
 
+static const char *from_of(tt_link_guest *g)
+{
+    return g->from[0] ? g->from : tt_sock_peer_text(g->s.fd, g->from);
+}
+
 static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
 {
     tt_link_listener *l = g->listener;
     l->n_refused++;
     l->refusal = (tt_link_refusal){.why = why, .version = version};
-    if (g->from[0])
-        memcpy(l->refusal.from, g->from, sizeof(g->from));
-    else
-        tt_sock_peer_text(g->s.fd, l->refusal.from);
-    TT_DEBUG("link: sent %s away: %s", l->refusal.from, tt_link_why_text(why));
+    memcpy(l->refusal.from, from_of(g), sizeof(g->from));
+    TT_DEBUG("link: sent %s away: %s", g->from, tt_link_why_text(why));
 }
 
 /* The last word has been said. What is unread would make close() reset the connection,
@@ -155,11 +157,11 @@ static void refuse_unproven(tt_link_guest *g, tt_link_why why)
                            ? "it speaks plain text, and has no secret"
                            : tt_link_why_text(why);
     l->n_strangers++;
-    note_refusal(g, why, 0);
+    TT_DEBUG("link: sent %s away: %s", from_of(g), tt_link_why_text(why));
     if (!l->has_warned)
         TT_WARN("link: sent %s away: %s%s%s (of others like it only TUTTI_LOG="
                 "debug tells)",
-                l->refusal.from, what, g->is_plain ? "" : ": ",
+                from_of(g), what, g->is_plain ? "" : ": ",
                 g->is_plain ? "" : tt_seal_reason(&g->s));
     l->has_warned = true;
     if (g->is_plain) {

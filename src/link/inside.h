@@ -4,7 +4,8 @@
  *
  * Lock       One, the host's, for everything here. The thread holds it for a turn
  *            (events, times) but not while it sleeps, and calls nobody's code
- *            under it; so it is a leaf: no other lock is taken inside.
+ *            under it. Locks that are taken inside (a trust's, those of base/) are
+ *            leaves.
  * Events     epoll hands back a pointer to a node, and the thread may have it at
  *            hand while it waits for the lock. So who frees a node marks it dead,
  *            and either waits until the turn that could have it has ended

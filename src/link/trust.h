@@ -39,9 +39,9 @@ typedef struct tt_trust_opts {
         is_plain; /* who has proved itself sends plain text (TUTTI_ENCRYPT=0) */
 } tt_trust_opts;
 
-/* Where nothing is given *out is NULL, and all is well. Certificates win over a
- * secret that was handed down. Errors: ECONFIG (in one sentence: a file, its owner,
- * its mode, its content; both kinds; built without OpenSSL), ENOMEM. */
+/* Where nothing is given *out is NULL, and all is well. Errors: ECONFIG (in one sentence: a file, its owner,
+ * its mode, its content; a secret's file beside certificates; built without OpenSSL),
+ * ENOMEM. */
 tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
                         tutti_diag *diag);
 /* One more owner. Accepts NULL. */

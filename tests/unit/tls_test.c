@@ -209,6 +209,8 @@ static void try_one(tt_trust *a, tt_trust *b, tt_link_why why)
         expect_out(&e, &h, why);
     while (why != TT_LINK_WELL && n_strangers == 0 && tt_now_ns() < until)
         tt_link_listener_refusal(e.at, &last, &n_strangers);
+    /* Who has not proved itself is nobody whom one would name. */
+    assert_int_equal(tt_link_listener_refusal(e.at, &last, NULL), 0);
     assert_int_equal(n_strangers, why != TT_LINK_WELL);
     close_ends(&e);
 }
