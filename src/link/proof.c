@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ typedef struct proofs {
 struct tt_trust {
     atomic_uint n_owners;
     bool is_plain;
+    bool changes; /* by files that are looked at again */
     uint64_t rekey_after;
     char *secret_file, *cert, *cert_key, *ca; /* NULL: not given */
     uint64_t mark;        /* of the files; of the one who looks */
@@ -305,8 +307,7 @@ static void look_again(tt_trust *t)
 {
     uint64_t now = tt_now_ns();
     pthread_mutex_lock(&t->lock);
-    bool is_due = (t->secret_file || t->cert) && !t->is_looking &&
-                  now - t->looked_ns >= LOOK_NS;
+    bool is_due = t->changes && !t->is_looking && now - t->looked_ns >= LOOK_NS;
     t->is_looking |= is_due;
     pthread_mutex_unlock(&t->lock);
     if (!is_due)
@@ -350,10 +351,18 @@ static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+/* The program may go to another folder later. Links are left: who changes files often
+ * changes where they lead. */
 static bool copy(char **to, const char *from)
 {
-    *to = given(from) ? strdup(from) : NULL;
-    return *to || !given(from);
+    char here[PATH_MAX], text[2 * PATH_MAX];
+    if (!given(from))
+        return true;
+    bool is_near = from[0] != '/' && getcwd(here, sizeof(here));
+    snprintf(text, sizeof(text), "%s%s%s", is_near ? here : "",
+             is_near ? "/" : "", from);
+    *to = strdup(text);
+    return *to != NULL;
 }
 
 static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
@@ -363,6 +372,7 @@ static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
         !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
     if (t->secret_file || t->cert) {
+        t->changes = t->cert || !tt_secret_is_inherited(t->secret_file);
         t->mark = mark_of(t);
         t->looked_ns = tt_now_ns();
         tutti_err err = read_files(t, &t->has, diag);

@@ -39,6 +39,8 @@ tutti_err tt_secrets_read(const char *file, tt_secrets *out, tutti_diag *diag);
 /* Of a text of len bytes; `file` is for sentences. */
 tutti_err tt_secrets_parse(const char *text, size_t len, const char *file,
                            tt_secrets *out, tutti_diag *diag);
+/* Is it a descriptor, which may be another one's later? */
+bool tt_secret_is_inherited(const char *file);
 /* No trace of it is left. */
 void tt_secret_wipe(void *secret, size_t len);
 /* Must nobody but this user read it? ECONFIG says so. */

@@ -17,7 +17,8 @@
  * Certs      Both sides have one that the CA has signed. A name is not asked for:
  *            the CA is the trust. It is used by who dials and who listens, so its
  *            extended key usage must name both or none.
- * Change     The files are looked at before handshakes, at most five times a second.
+ * Change     The files are looked at before handshakes, at most five times a second
+ *            (those of /proc/self/fd/ once: the number may be another file's later).
  *            What is no good when it is read again changes nothing.
  * Next       link.h; trust.c (the file), proof.c, seal.h. */
 #ifndef TT_LINK_TRUST_H

@@ -387,6 +387,35 @@ static void test_rotation(void **state)
     tt_trust_close(b);
 }
 
+/* A file is found again from another folder; a descriptor is read once: later its
+ * number may be another file's. */
+static void test_found_again(void **state)
+{
+    (void)state;
+    char here[512], by_fd[64];
+    write_file("a", one, 0600);
+    write_file("b", one, 0600);
+    assert_non_null(getcwd(here, sizeof(here)));
+    assert_int_equal(chdir(dir), 0);
+    int fd = open("b", O_RDONLY | O_CLOEXEC);
+    snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
+    const tt_trust_opts file = {.secret_file = "a"},
+                        handed = {.secret_file = by_fd};
+    tt_trust *a = open_trust(&file), *b = open_trust(&handed);
+    tt_trust *old = of_secret(one), *new = of_secret(two);
+    assert_int_equal(chdir(here), 0);
+    write_file("a", two, 0600);
+    write_file("b", two, 0600);
+    pause_ns(300 * TT_NS_PER_MS);
+    try_one(a, new, TT_LINK_WELL);
+    try_one(b, old, TT_LINK_WELL);
+    close(fd);
+    tt_trust_close(a);
+    tt_trust_close(b);
+    tt_trust_close(old);
+    tt_trust_close(new);
+}
+
 /* ------------------------------------------------------------- strangers -- */
 
 static int stranger(const ends *e)
@@ -669,7 +698,8 @@ int main(void)
         cmocka_unit_test(test_no_files),     cmocka_unit_test(test_rotation),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_no_way_back),
         cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
-        cmocka_unit_test(test_flood),        cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_found_again),  cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_unix),
     };
     tt_test_limit(120);
     if (!TT_HAVE_OPENSSL) {
