@@ -230,7 +230,7 @@ int cmd_controller(const cli_command *self, int argc, char **argv)
     const cli_option table[] = {
         {"-n", NULL, CLI_COUNT, &o.n, "N", "workers that may join"},
         {"--listen", NULL, CLI_TEXT, &o.listen, "HOST:PORT",
-         "where workers find it (every address, any port)"},
+         "where workers find it (TUTTI_SOCKET_IFNAME's addresses, any port)"},
         {"--group", NULL, CLI_TEXT, &o.group, "P|auto",
          "members of a group; auto: chosen while it runs (auto)"},
         {"--dynamic", NULL, CLI_FLAG, &o.o.is_dynamic, NULL,

@@ -115,8 +115,8 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "0: secret or certificates only prove who comes, and data travels in " \
       "clear")                                                               \
     X(ucx_insecure, "TUTTI_UCX_INSECURE", COUNT, "0", "0", "1",              \
-      "1: ucx may be used beside a secret, although it lets anybody in and " \
-      "sends in clear")                                                      \
+      "1: ucx may be used beside a secret, although it sends in "            \
+      "clear")                                                               \
     X(controller, "TUTTI_CONTROLLER", STRING, "", "", "",                    \
       "where the controller of partial reduce listens, host:port; for "      \
       "workers that join one by themselves")

@@ -261,6 +261,17 @@ static tutti_err agree_on_split(tutti_comm *comm, tutti_err mine)
                         tutti_strerror((tutti_err)worst));
 }
 
+/* Some may have it all the same: they are to hear why it ends. */
+static void drop_split(const tutti_comm *comm, tutti_comm *made)
+{
+    if (!made)
+        return;
+    tt_engine_lock(made->engine);
+    tt_team_follow(made->team, comm->team);
+    tt_engine_unlock(made->engine);
+    tutti_comm_destroy(made);
+}
+
 tutti_err tutti_comm_split(tutti_comm *comm, int color, int key,
                            tutti_comm **out)
 {
@@ -283,7 +294,7 @@ tutti_err tutti_comm_split(tutti_comm *comm, int color, int key,
     }
     tt_free(&comm->mem, votes, comm->n_ranks, sizeof(*votes));
     if (err)
-        tutti_comm_destroy(made);
+        drop_split(comm, made);
     else
         *out = made;
     return err;

@@ -97,7 +97,7 @@ static void say_barred(const start *st, const tt_net_ops *ops)
 {
     if (st->rank == 0 && ops->is_wanted && ops->is_wanted())
         TT_WARN("%s is not used, though this host has what it is for: the job "
-                "has a secret, and %s lets anybody in and sends in clear "
+                "has a secret, and %s sends in clear "
                 "(TUTTI_UCX_INSECURE=1 allows it)",
                 ops->name, ops->name);
 }
@@ -124,8 +124,8 @@ tutti_err tt_start_order(const start *st, uint8_t *order)
                            (int)len, at);
         if (is_barred(st, row) && !is_automatic(st))
             return tt_fail(st->diag, TUTTI_ECONFIG,
-                           "TUTTI_TRANSPORTS: %s lets anybody in and sends in "
-                           "clear, and this job has a secret; allow it by "
+                           "TUTTI_TRANSPORTS: %s sends in clear, and this job "
+                           "has a secret; allow it by "
                            "TUTTI_UCX_INSECURE=1, or use tcp",
                            name);
         if (is_barred(st, row))

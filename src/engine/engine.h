@@ -187,6 +187,9 @@ void tt_team_leave(tt_team *team);
  * culprit: rank in the team or TT_NONE. [locked] */
 void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *text);
+/* If the team whose ranks it was made from has failed, so does this one, by the
+ * same loss where it has the lost rank, too. [locked] */
+void tt_team_follow(tt_team *team, const tt_team *parent);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
 /* The mesh rank of a member that an open call of all ranks waits for, one that has not

@@ -240,6 +240,23 @@ void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
     tt_engine_wake(team->mesh->engine);
 }
 
+void tt_team_follow(tt_team *team, const tt_team *parent)
+{
+    uint32_t lost = TT_NONE;
+    char text[sizeof(team->text)];
+    if (!parent->err || team->err)
+        return;
+    if (parent->cause && parent->culprit != parent->rank)
+        lost = tt_team_rank_of(team, tt_team_peer(parent, parent->culprit));
+    if (lost != TT_NONE) {
+        tt_team_lose(team, parent->err, lost, parent->cause);
+        return;
+    }
+    snprintf(text, sizeof(text), "what it was made from has failed: %.200s",
+             parent->text);
+    tt_team_fail(team, parent->err, team->rank, text);
+}
+
 /* Its connection is at its end. False: an open call still needs it. */
 static bool part_from(tt_team *team, const tt_peer *peer)
 {

@@ -2,8 +2,8 @@
  * net.h - the transport contract: how messages get from one process to
  * another. A transport is one row of table.c, and a folder.
  *
- * A net is a transport's state in this process for one mesh (the ranks that
- * met at start-up); a conn is its link to one other rank. A message is a
+ * A net is a transport's state in this process for one mesh (of the ranks of a
+ * communicator, or of workers); a conn is its link to one other rank. A message is a
  * fixed header (tt_msg) and a payload of m.len bytes. Messages of a conn
  * arrive whole, in the order sent, or the conn is lost.
  *
@@ -180,7 +180,7 @@ typedef struct tt_net_ops {
     size_t conn_size; /* fills the heads except max_payload, fd and is_up */
     bool same_host;   /* works only between processes of one host */
     bool binds;       /* keeps to the interfaces of hints */
-    /* It lets anybody in and sends in clear, whatever net->trust is. */
+    /* It sends in clear, whatever net->trust is. */
     bool has_no_trust;
     /* TUTTI_TRANSPORTS=auto: whether this host has what the transport is for.
      * NULL: always. */

@@ -118,7 +118,7 @@ like "is told" "$err" 'has handed down as /proc/self/fd/[0-9]+ is not there'
 run env TUTTI_TRANSPORTS=ucx "$tutti" run -n 2 "${bench[@]}"
 ends "ucx beside a secret" 1
 like "is refused, or not there" "$err" \
-    'lets anybody in.*TUTTI_UCX_INSECURE=1|TUTTI_TRANSPORTS: ucx: '
+    'sends in clear.*TUTTI_UCX_INSECURE=1|TUTTI_TRANSPORTS: ucx: '
 chmod 640 "$tmp/s"
 run env TUTTI_SECRET_FILE="$tmp/s" "${bench[@]}"
 ends "a secret that others may read" 1
