@@ -186,26 +186,20 @@ static void print_refusal(const tt_boot *boot, const tt_link_refusal *r,
                  boot->where, r->version);
     else if (r->why == TT_LINK_OTHER_JOB)
         snprintf(out, size, "rank 0 at %s belongs to another job", boot->where);
-    else if (r->why == TT_LINK_UNPROVEN)
-        snprintf(out, size, "it has no secret");
-    else if (r->why == TT_LINK_OTHER_SECRET)
-        snprintf(out, size, "it has another secret, or none");
     else
         snprintf(out, size, "%s", tt_link_why_text(r->why));
 }
 
-/* The job goes on without them. r: what the listener tells; or NULL. */
-static void note_refused(gathering *g, const tt_link_refusal *r,
-                         const char *from, const char *text)
+/* The job goes on without them. */
+static void note_refused(gathering *g, const char *from, const char *text)
 {
-    /* In a store that is used again, old values are nobody's mistake; and of
-     * those without a secret the listener warns. */
-    if (g->boot->store || g->n_warnings >= MOST_WARNINGS ||
-        (r && tt_link_is_unproven(r->why)))
+    /* In a store that is used again, old values are nobody's mistake. */
+    if (g->boot->store || g->n_warnings >= MOST_WARNINGS) {
         TT_DEBUG("start-up: sent %s away: %s", from, text);
-    else
+    } else {
         TT_WARN("start-up: sent %s away: %s", from, text);
-    g->n_warnings++;
+        g->n_warnings++;
+    }
     snprintf(g->refused, sizeof(g->refused), "; sent %.40s away: %.90s", from,
              text);
 }
@@ -219,7 +213,7 @@ static void look_at_refused(gathering *g)
         return;
     g->n_refused = n;
     print_refusal(g->boot, &r, text, sizeof(text));
-    note_refused(g, &r, r.from, text);
+    note_refused(g, r.from, text);
 }
 
 /* A rank has nothing to say before READY. */
@@ -277,7 +271,7 @@ static void take_arrivals(gathering *g)
             continue;
         if (err != TUTTI_AGAIN) {
             put_error(g->boot, &s, err, why.text);
-            note_refused(g, NULL, tt_sock_peer_text(s.fd, from), why.text);
+            note_refused(g, tt_sock_peer_text(s.fd, from), why.text);
         }
         tt_link_stream_close(&s);
     }

@@ -187,7 +187,8 @@ static tutti_err judge(seeking *s, const tt_link_outcome *o,
     s->is_silent |= o->why == TT_LINK_UNGREETED;
     if (o->why == TT_LINK_STRANGE)
         snprintf(s->tried, sizeof(s->tried),
-                 "it closed the connection without an answer");
+                 "it closed the connection without an answer%s",
+                 boot->trust ? " (no secret there?)" : "");
     else if (o->why != TT_LINK_WELL)
         snprintf(s->tried, sizeof(s->tried), "%s: %s", where,
                  o->why == TT_LINK_SILENT ? strerror(ETIMEDOUT)

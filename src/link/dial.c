@@ -70,7 +70,8 @@ static bool is_told(tt_link_why why)
     return why > TT_LINK_WELL && why <= TT_LINK_OTHER_SEAL;
 }
 
-/* This try is over; the next one is for the next way. */
+/* This try is over; the next one is for the next way. A listener may know only another
+ * one of the secrets, so each of them is offered first. */
 static void end_try(tt_link_dial *d, tt_link_why why, int err)
 {
     uint64_t now = tt_now_ns();
@@ -82,6 +83,12 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
         go_on(d, now + CROSSED_NS); /* the same way again */
         return;
     }
+    if (why == TT_LINK_OTHER_SECRET &&
+        ++d->n_secrets < tt_trust_secrets(d->o.trust)) {
+        go_on(d, now); /* the same way, and the next secret */
+        return;
+    }
+    d->n_secrets = 0;
     if (is_told(why) && (d->o.stops_at & 1u << why)) {
         finish(d, TT_LINK_FAILED);
         return;
@@ -160,11 +167,11 @@ static void say_hello(tt_link_dial *d)
     tt_link_watch(d->box->host, d->s.fd, &d->node, EPOLLIN, false);
 }
 
-/* Each side proves to be one of us. A listener may know only another one of the
- * secrets, so the next try offers the next. */
+/* Each side proves to be one of us. */
 static void shake(tt_link_dial *d)
 {
     tt_link_why why;
+    int err;
     char where[TT_SOCK_TEXT];
     switch (tt_seal_shake(&d->s, &why)) {
     case TT_SEAL_DONE:
@@ -175,10 +182,10 @@ static void shake(tt_link_dial *d)
                       tt_link_shake_events(&d->s), false);
         return;
     case TT_SEAL_FAILED:
-        d->n_secrets += why == TT_LINK_OTHER_SECRET;
+        err = why == TT_LINK_STRANGE ? errno : 0;
         TT_DEBUG("link: %s: %s: %s", tt_addr_text(&d->ways[d->at].to, where),
                  tt_link_why_text(why), tt_seal_reason(&d->s));
-        end_try(d, why, 0);
+        end_try(d, why, err);
     }
 }
 

@@ -76,6 +76,15 @@ static uint32_t agree(const tt_greet_word *w)
     return is_common ? most : 0;
 }
 
+/* In a time that does not tell how much of it was right. */
+static bool is_token(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t other = 0;
+    for (size_t i = 0; i < TT_LINK_TOKEN; i++)
+        other |= a[i] ^ b[i];
+    return other == 0;
+}
+
 tt_link_why tt_greet_judge(const tt_greet_word *hello,
                            const tt_greet_terms *terms, uint32_t *version)
 {
@@ -96,8 +105,7 @@ tt_link_why tt_greet_judge(const tt_greet_word *hello,
     if (!tt_link_id_is_none(&hello->to) &&
         tt_link_id_compare(&hello->to, &terms->self) != 0)
         return TT_LINK_OTHER_PROCESS;
-    if (terms->has_token &&
-        memcmp(hello->token, terms->token, sizeof(terms->token)) != 0)
+    if (terms->has_token && !is_token(hello->token, terms->token))
         return TT_LINK_OTHER_TOKEN;
     return TT_LINK_WELL;
 }

@@ -7,6 +7,10 @@
  *            when all are taken the oldest goes, after a last look at what it
  *            may have said meanwhile. Ours speak at once. A guest has GUEST_NS
  *            for its word, however it is dealt out in bytes.
+ * Handshakes They take a round trip, in which a flood would take all places. So who
+ *            has begun well (tt_seal_is_begun) has one of SHAKING others, and GUEST_NS
+ *            again. When they are taken one goes by chance: those who have come
+ *            by old words, or with certificates, may be a flood too.
  * Floods     Each turn takes at most BATCH guests, so dials and other
  *            listeners are served in between. A guest costs one allocation of
  *            fixed size, of the process's own memory: a stranger is nobody's.
@@ -28,6 +32,7 @@
 
 #define BATCH 64
 #define SILENT 64
+#define SHAKING 256
 #define REPLIED 1024
 /* Links that nobody has taken yet; more are told to come again. */
 #define ARRIVED 1024
@@ -108,16 +113,39 @@ void tt_link_bury(tt_link_host *host)
     }
 }
 
+static const char *from_of(tt_link_guest *g)
+{
+    return g->from[0] ? g->from : tt_sock_peer_text(g->s.fd, g->from);
+}
+
 static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
 {
     tt_link_listener *l = g->listener;
     l->n_refused++;
     l->refusal = (tt_link_refusal){.why = why, .version = version};
-    if (g->from[0])
-        memcpy(l->refusal.from, g->from, sizeof(g->from));
-    else
-        tt_sock_peer_text(g->s.fd, l->refusal.from);
-    TT_DEBUG("link: sent %s away: %s", l->refusal.from, tt_link_why_text(why));
+    memcpy(l->refusal.from, from_of(g), sizeof(g->from));
+    TT_DEBUG("link: sent %s away: %s", g->from, tt_link_why_text(why));
+}
+
+/* The last word has been said. What is unread would make close() reset the connection,
+ * and that may destroy it. */
+static void hang_up(tt_link_guest *g)
+{
+    char unread[512];
+    for (int i = 0; i < 16; i++)
+        if (recv(g->s.fd, unread, sizeof(unread), 0) <= 0)
+            break;
+    shutdown(g->s.fd, SHUT_WR);
+    drop_guest(g);
+}
+
+/* Nobody here has a secret, but a guest begins a handshake: by an alert of TLS
+ * (unexpected message, fatal) it knows so, and does not come again. */
+static void deny_tls(tt_link_guest *g)
+{
+    static const char alert[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0a};
+    (void)!send(g->s.fd, alert, sizeof(alert), MSG_NOSIGNAL);
+    hang_up(g);
 }
 
 /* Who does not prove to be one of us. It is told, in plain text, where it has said
@@ -129,25 +157,18 @@ static void refuse_unproven(tt_link_guest *g, tt_link_why why)
                            ? "it speaks plain text, and has no secret"
                            : tt_link_why_text(why);
     l->n_strangers++;
-    note_refusal(g, why, 0);
+    TT_DEBUG("link: sent %s away: %s", from_of(g), tt_link_why_text(why));
     if (!l->has_warned)
         TT_WARN("link: sent %s away: %s%s%s (of others like it only TUTTI_LOG="
                 "debug tells)",
-                l->refusal.from, what, g->is_plain ? "" : ": ",
+                from_of(g), what, g->is_plain ? "" : ": ",
                 g->is_plain ? "" : tt_seal_reason(&g->s));
     l->has_warned = true;
-    /* What is unread would make close() reset the connection, and that may destroy
-     * the word of TLS that tells why. */
-    char unread[512];
-    for (int i = 0; i < 16 && !g->is_plain; i++)
-        if (recv(g->s.fd, unread, sizeof(unread), 0) <= 0)
-            break;
     if (g->is_plain) {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self, 0);
         tt_link_say(&g->s, &no);
     }
-    shutdown(g->s.fd, SHUT_WR);
-    drop_guest(g);
+    hang_up(g);
 }
 
 static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
@@ -155,6 +176,10 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
     tt_link_listener *l = g->listener;
     if (why == TT_LINK_STRANGE) {
         l->n_strangers++;
+        if (!l->trust && *(const uint8_t *)&g->hello == TT_SEAL_FIRST) {
+            deny_tls(g);
+            return;
+        }
     } else {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self,
                                            version);
@@ -265,6 +290,31 @@ static void begin_proof(tt_link_guest *g)
         drop_guest(g); /* no memory */
 }
 
+static tt_link_guest *by_chance(const tt_guest_list *list)
+{
+    uint32_t n = 0;
+    tt_link_guest *g = list->first;
+    if (tt_random(&n, sizeof(n), NULL))
+        return g;
+    for (n %= list->n; n > 0; n--)
+        g = g->next;
+    return g;
+}
+
+/* It has begun well. */
+static void begin_shaking(tt_link_guest *g)
+{
+    tt_guest_list *list = &g->listener->guests[TT_GUEST_SHAKING];
+    if (list->n == SHAKING) {
+        tt_link_guest *other = by_chance(list);
+        tt_link_guest_event(other);
+        if (list->n == SHAKING)
+            drop_guest(other);
+    }
+    g->until_ns = tt_now_ns() + GUEST_NS;
+    move_to(g, TT_GUEST_SHAKING);
+}
+
 /* True: it is done, or there is none to be had. Else it goes on later, or the guest
  * is gone. */
 static bool prove(tt_link_guest *g)
@@ -285,6 +335,8 @@ static bool prove(tt_link_guest *g)
     case TT_SEAL_WAITS:
         tt_link_watch(g->listener->box->host, g->s.fd, &g->node,
                       tt_link_shake_events(&g->s), false);
+        if (g->state == TT_GUEST_SILENT && tt_seal_is_begun(&g->s))
+            begin_shaking(g);
         return false;
     case TT_SEAL_FAILED:
         if (why == TT_LINK_STRANGE)
@@ -299,14 +351,14 @@ void tt_link_guest_event(tt_link_guest *g)
 {
     if (g->state == TT_GUEST_ARRIVED)
         return; /* what comes now is for its owner */
-    bool is_silent = g->state == TT_GUEST_SILENT;
-    if (is_silent && g->wants_seal && !prove(g))
+    bool is_new = g->state != TT_GUEST_REPLIED;
+    if (is_new && g->wants_seal && !prove(g))
         return;
-    tt_greet_word *word = is_silent ? &g->hello : &g->taken;
+    tt_greet_word *word = is_new ? &g->hello : &g->taken;
     int heard = tt_link_hear(&g->s, word, &g->got);
-    if (heard == 0 && !(is_silent && is_strange(g)))
+    if (heard == 0 && !(is_new && is_strange(g)))
         return;
-    if (heard > 0 && is_silent)
+    if (heard > 0 && is_new)
         judge(g);
     else if (heard > 0 && tt_greet_is_taken(&g->taken, &g->hello, g->nonce))
         arrive(g);
@@ -325,9 +377,11 @@ static uint64_t check_list(tt_guest_list *list, uint64_t now)
 
 uint64_t tt_link_guests_check(tt_link_listener *l, uint64_t now)
 {
-    uint64_t a = check_list(&l->guests[TT_GUEST_SILENT], now);
-    uint64_t b = check_list(&l->guests[TT_GUEST_REPLIED], now);
-    uint64_t next = a < b ? a : b;
+    uint64_t next = UINT64_MAX;
+    for (int i = TT_GUEST_SILENT; i < TT_GUEST_ARRIVED; i++) {
+        uint64_t at = check_list(&l->guests[i], now);
+        next = at < next ? at : next;
+    }
     for (uint32_t i = 0; i < l->n_ears; i++) {
         tt_link_socket *ear = &l->ears[i];
         if (ear->deaf_until_ns != 0 && now >= ear->deaf_until_ns) {
@@ -422,13 +476,13 @@ static int accept_one(int listener)
     }
 }
 
-/* A guest that has said nothing makes room; false: there was none. */
-static bool sacrifice(tt_link_host *host)
+/* A guest in this state makes room; false: there was none. */
+static bool sacrifice(tt_link_host *host, tt_guest_state state)
 {
     for (tt_link_box *box = host->boxes; box; box = box->next)
         for (tt_link_listener *l = box->listeners; l; l = l->next)
-            if (l->guests[TT_GUEST_SILENT].first) {
-                drop_guest(l->guests[TT_GUEST_SILENT].first);
+            if (l->guests[state].first) {
+                drop_guest(l->guests[state].first);
                 return true;
             }
     return false;
@@ -466,7 +520,9 @@ static bool is_more(tt_link_socket *ear, int err)
                 tt_errno_text(-err));
     host->has_told = true;
     bool is_short = err == -EMFILE || err == -ENFILE;
-    if (is_short && (sacrifice(host) || turn_away(host, ear->fd)))
+    if (is_short &&
+        (sacrifice(host, TT_GUEST_SILENT) ||
+         sacrifice(host, TT_GUEST_SHAKING) || turn_away(host, ear->fd)))
         return true;
     be_deaf(ear);
     return false;
@@ -503,17 +559,18 @@ void tt_link_guests_settle(tt_link_listener *l)
             if (!tt_link_ear_event(&l->ears[i]))
                 break;
     tt_link_guest *next;
-    for (tt_link_guest *g = l->guests[TT_GUEST_SILENT].first; g; g = next) {
-        next = g->next;
-        tt_link_guest_event(g);
-    }
+    for (int i = TT_GUEST_SHAKING; i >= TT_GUEST_SILENT; i--)
+        for (tt_link_guest *g = l->guests[i].first; g; g = next) {
+            next = g->next;
+            tt_link_guest_event(g);
+        }
 }
 
 /* ----------------------------------------------------------------- end -- */
 
 static tt_link_guest *any_guest(tt_link_listener *l)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < TT_GUEST_STATES; i++)
         if (l->guests[i].first)
             return l->guests[i].first;
     return NULL;

@@ -4,7 +4,8 @@
  *
  * Lock       One, the host's, for everything here. The thread holds it for a turn
  *            (events, times) but not while it sleeps, and calls nobody's code
- *            under it; so it is a leaf: no other lock is taken inside.
+ *            under it. Locks that are taken inside (a trust's, those of base/) are
+ *            leaves.
  * Events     epoll hands back a pointer to a node, and the thread may have it at
  *            hand while it waits for the lock. So who frees a node marks it dead,
  *            and either waits until the turn that could have it has ended
@@ -80,8 +81,10 @@ typedef struct tt_link_socket {
 
 typedef enum tt_guest_state {
     TT_GUEST_SILENT,  /* has not proved, or not said, who it is */
+    TT_GUEST_SHAKING, /* the same, but our part of a handshake awaits its */
     TT_GUEST_REPLIED, /* has, and its last word is awaited */
-    TT_GUEST_ARRIVED  /* waits in the box */
+    TT_GUEST_ARRIVED, /* waits in the box */
+    TT_GUEST_STATES
 } tt_guest_state;
 
 typedef struct tt_link_guest {
@@ -120,7 +123,7 @@ struct tt_link_listener {
     tt_link_card card;
     uint32_t n_ears;
     tt_link_socket *ears;
-    tt_guest_list guests[3]; /* by state */
+    tt_guest_list guests[TT_GUEST_STATES]; /* by state */
     uint64_t n_refused, n_strangers;
     tt_link_refusal refusal;
 };
@@ -147,7 +150,7 @@ struct tt_link_dial {
     tt_link_event_kind kind; /* of its outcome */
     tt_link_stream s;
     uint32_t at;        /* the way of this try */
-    uint32_t n_secrets; /* that the other side did not know */
+    uint32_t n_secrets; /* that this way's other side did not know */
     uint32_t n_tried, round;
     uint64_t until_ns;
     uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */

@@ -222,8 +222,8 @@ uint16_t tt_link_listener_port(const tt_link_listener *listener, uint32_t ear);
 uint32_t tt_link_listener_ears(const tt_link_listener *listener);
 
 /* Who was sent away last. Returns how many were since it was opened. Strangers
- * that did not speak our language are counted in *n_strangers (may be NULL)
- * and never told here. */
+ * that did not speak our language, or did not prove themselves, are counted in
+ * *n_strangers (may be NULL) and never told here. */
 typedef struct tt_link_refusal {
     tt_link_why why;
     uint32_t version; /* OTHER_VERSION: the greatest that it speaks */

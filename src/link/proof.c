@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,16 +43,25 @@
 /* What sessions are for. */
 static const unsigned char for_tutti[] = {'t', 'u', 't', 't', 'i'};
 
+/* What the files say. */
+typedef struct proofs {
+    SSL_CTX *ctx; /* NULL: as before */
+    tt_tls_psk keys[TT_SECRETS];
+    uint32_t n_keys;
+} proofs;
+
 struct tt_trust {
     atomic_uint n_owners;
     bool is_plain;
+    bool changes; /* by files that are looked at again */
     uint64_t rekey_after;
     char *secret_file, *cert, *cert_key, *ca; /* NULL: not given */
-    pthread_mutex_t lock;                     /* of what follows */
-    SSL_CTX *ctx;
-    tt_tls_psk keys[TT_SECRETS];
-    uint32_t n_keys;
-    uint64_t mark, looked_ns; /* of the files */
+    uint64_t mark;        /* of the files; of the one who looks */
+    pthread_mutex_t lock; /* of what follows */
+    proofs has;
+    bool is_looking; /* somebody does, at the files */
+    uint64_t looked_ns;
+    pthread_mutex_t spare_lock; /* of what follows; every stream takes it */
     char *spare[SPARE_BUFS];
     uint32_t n_spare;
 };
@@ -76,9 +86,9 @@ static bool expand(const tt_secret *s, const char *label, uint8_t *out,
     return is_well;
 }
 
-static bool make_keys(tt_trust *t, const tt_secrets *secrets)
+static bool make_keys(proofs *out, const tt_secrets *secrets)
 {
-    tt_tls_psk keys[TT_SECRETS];
+    tt_tls_psk *keys = out->keys;
     bool is_well = true;
     for (uint32_t i = 0; i < secrets->n; i++)
         is_well = is_well &&
@@ -86,11 +96,7 @@ static bool make_keys(tt_trust *t, const tt_secrets *secrets)
                          sizeof(keys[i].name)) &&
                   expand(&secrets->all[i], "tutti 1 key", keys[i].key,
                          sizeof(keys[i].key));
-    if (is_well) {
-        memcpy(t->keys, keys, sizeof(keys));
-        t->n_keys = secrets->n;
-    }
-    tt_secret_wipe(keys, sizeof(keys));
+    out->n_keys = secrets->n;
     return is_well;
 }
 
@@ -133,14 +139,13 @@ static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
     bool is_found = false;
     *out = NULL;
     pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; i < t->n_keys && n_id == sizeof(found.name); i++) {
-        if (memcmp(t->keys[i].name, id, n_id) != 0)
+    for (uint32_t i = 0; i < t->has.n_keys && n_id == sizeof(found.name); i++) {
+        if (memcmp(t->has.keys[i].name, id, n_id) != 0)
             continue;
-        found = t->keys[i];
+        found = t->has.keys[i];
         is_found = true;
     }
     pthread_mutex_unlock(&t->lock);
-    e->knows_not |= !is_found;
     if (!is_found)
         return 1;
     *out = session_of(ssl, &found);
@@ -261,46 +266,62 @@ static uint64_t mark_of(const tt_trust *t)
     return mark;
 }
 
-/* Before they are read: what changes meanwhile is read again. [locked] */
-static tutti_err read_files(tt_trust *t, tutti_diag *diag)
+static tutti_err read_files(const tt_trust *t, proofs *out, tutti_diag *diag)
 {
     tt_secrets secrets;
-    tutti_err err = TUTTI_OK;
-    t->mark = mark_of(t);
-    t->looked_ns = tt_now_ns();
-    if (t->secret_file) {
-        err = tt_secrets_read(t->secret_file, &secrets, diag);
-        if (!err && !make_keys(t, &secrets))
-            err = tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
-        tt_secret_wipe(&secrets, sizeof(secrets));
-    } else if (t->cert) {
-        SSL_CTX *ctx = NULL;
-        err = make_ctx(t, &ctx, diag);
-        if (err)
-            return err;
-        SSL_CTX_free(t->ctx);
-        t->ctx = ctx;
-    }
+    if (t->cert)
+        return make_ctx(t, &out->ctx, diag);
+    tutti_err err = tt_secrets_read(t->secret_file, &secrets, diag);
+    if (!err && !make_keys(out, &secrets))
+        err = tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
+    tt_secret_wipe(&secrets, sizeof(secrets));
     return err;
 }
 
-/* [locked] */
-static void look_again(tt_trust *t)
+/* By the one who looks. What is no good changes nothing. */
+static void take_files(tt_trust *t)
 {
     tutti_diag diag;
-    uint64_t now = tt_now_ns();
-    if ((!t->secret_file && !t->cert) || now - t->looked_ns < LOOK_NS)
-        return;
-    t->looked_ns = now;
-    if (mark_of(t) == t->mark)
-        return;
-    tutti_err err = read_files(t, &diag);
-    if (err)
+    proofs fresh = {0};
+    tutti_err err = read_files(t, &fresh, &diag);
+    if (err) {
         TT_WARN("link: what proves who we are has changed, but is not taken: "
                 "%s",
                 diag.text);
-    else
-        TT_INFO("link: what proves who we are has changed");
+        tt_secret_wipe(&fresh, sizeof(fresh));
+        return;
+    }
+    pthread_mutex_lock(&t->lock);
+    SSL_CTX *old = fresh.ctx ? t->has.ctx : NULL;
+    if (!fresh.ctx)
+        fresh.ctx = t->has.ctx;
+    t->has = fresh;
+    pthread_mutex_unlock(&t->lock);
+    SSL_CTX_free(old);
+    tt_secret_wipe(&fresh, sizeof(fresh));
+    TT_INFO("link: what proves who we are has changed");
+}
+
+/* Files may be slow, so nobody waits for who looks. */
+static void look_again(tt_trust *t)
+{
+    uint64_t now = tt_now_ns();
+    pthread_mutex_lock(&t->lock);
+    bool is_due = t->changes && !t->is_looking && now - t->looked_ns >= LOOK_NS;
+    t->is_looking |= is_due;
+    pthread_mutex_unlock(&t->lock);
+    if (!is_due)
+        return;
+    /* Before they are read: what changes meanwhile is read again. */
+    uint64_t mark = mark_of(t);
+    bool is_new = mark != t->mark;
+    t->mark = mark;
+    if (is_new)
+        take_files(t);
+    pthread_mutex_lock(&t->lock);
+    t->looked_ns = now;
+    t->is_looking = false;
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* --------------------------------------------------------------- trust -- */
@@ -330,10 +351,18 @@ static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+/* The program may go to another folder later. Links are left: who changes files often
+ * changes where they lead. */
 static bool copy(char **to, const char *from)
 {
-    *to = given(from) ? strdup(from) : NULL;
-    return *to || !given(from);
+    char here[PATH_MAX], text[2 * PATH_MAX];
+    if (!given(from))
+        return true;
+    bool is_near = from[0] != '/' && getcwd(here, sizeof(here));
+    snprintf(text, sizeof(text), "%s%s%s", is_near ? here : "",
+             is_near ? "/" : "", from);
+    *to = strdup(text);
+    return *to != NULL;
 }
 
 static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
@@ -343,18 +372,21 @@ static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
         !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
     if (t->secret_file || t->cert) {
-        tutti_err err = read_files(t, diag);
+        t->changes = t->cert || !tt_secret_is_inherited(t->secret_file);
+        t->mark = mark_of(t);
+        t->looked_ns = tt_now_ns();
+        tutti_err err = read_files(t, &t->has, diag);
         if (err || t->cert)
             return err;
     } else {
         tt_secrets one = {.n = 1, .all[0].n = o->n_secret};
         memcpy(one.all[0].bytes, o->secret, o->n_secret);
-        bool is_well = make_keys(t, &one);
+        bool is_well = make_keys(&t->has, &one);
         tt_secret_wipe(&one, sizeof(one));
         if (!is_well)
             return tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
     }
-    return make_ctx(t, &t->ctx, diag);
+    return make_ctx(t, &t->has.ctx, diag);
 }
 
 tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
@@ -369,6 +401,7 @@ tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
     atomic_init(&t->n_owners, 1);
     pthread_mutex_init(&t->lock, NULL);
+    pthread_mutex_init(&t->spare_lock, NULL);
     t->is_plain = o->is_plain;
     t->rekey_after = REKEY_AFTER;
     err = fill(t, o, diag);
@@ -390,7 +423,7 @@ void tt_trust_close(tt_trust *t)
 {
     if (!t || atomic_fetch_sub(&t->n_owners, 1) > 1)
         return;
-    SSL_CTX_free(t->ctx);
+    SSL_CTX_free(t->has.ctx);
     free(t->secret_file);
     free(t->cert);
     free(t->cert_key);
@@ -398,8 +431,17 @@ void tt_trust_close(tt_trust *t)
     while (t->n_spare > 0)
         free(t->spare[--t->n_spare]);
     pthread_mutex_destroy(&t->lock);
+    pthread_mutex_destroy(&t->spare_lock);
     tt_secret_wipe(t, sizeof(*t));
     tt_free(&tt_mem_std, t, 1, sizeof(*t));
+}
+
+uint32_t tt_trust_secrets(tt_trust *t)
+{
+    pthread_mutex_lock(&t->lock);
+    uint32_t n = t->has.n_keys;
+    pthread_mutex_unlock(&t->lock);
+    return n;
 }
 
 bool tt_trust_is_plain(const tt_trust *t)
@@ -417,16 +459,25 @@ void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
 {
     tt_trust *t = end->trust;
-    pthread_mutex_lock(&t->lock);
     look_again(t);
-    if (t->n_keys > 0)
-        end->offered = t->keys[pick % t->n_keys];
-    SSL *ssl = SSL_new(t->ctx);
+    pthread_mutex_lock(&t->lock);
+    if (t->has.n_keys > 0)
+        end->offered = t->has.keys[pick % t->has.n_keys];
+    SSL *ssl = SSL_new(t->has.ctx);
     pthread_mutex_unlock(&t->lock);
     if (ssl && SSL_set_app_data(ssl, end) == 1)
         return ssl;
     SSL_free(ssl);
     return NULL;
+}
+
+/* OpenSSL takes a session only where the binder, which needs the key, is right. */
+bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl)
+{
+    OSSL_HANDSHAKE_STATE at = SSL_get_state(ssl);
+    if (!end->trust->cert)
+        return SSL_session_reused(ssl) == 1;
+    return at != TLS_ST_BEFORE && at != TLS_ST_SR_CLNT_HELLO;
 }
 
 bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl)
@@ -445,20 +496,20 @@ uint64_t tt_tls_rekey_after(const tt_trust *t)
 char *tt_tls_take_buf(tt_trust *t, size_t size)
 {
     char *buf = NULL;
-    pthread_mutex_lock(&t->lock);
+    pthread_mutex_lock(&t->spare_lock);
     if (t->n_spare > 0)
         buf = t->spare[--t->n_spare];
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_unlock(&t->spare_lock);
     return buf ? buf : malloc(size);
 }
 
 void tt_tls_give_buf(tt_trust *t, char *buf)
 {
-    pthread_mutex_lock(&t->lock);
+    pthread_mutex_lock(&t->spare_lock);
     bool is_kept = buf && t->n_spare < SPARE_BUFS;
     if (is_kept)
         t->spare[t->n_spare++] = buf;
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_unlock(&t->spare_lock);
     if (!is_kept)
         free(buf);
 }
@@ -486,6 +537,12 @@ tt_trust *tt_trust_ref(tt_trust *t)
 void tt_trust_close(tt_trust *t)
 {
     (void)t;
+}
+
+uint32_t tt_trust_secrets(tt_trust *t)
+{
+    (void)t;
+    return 0;
 }
 
 bool tt_trust_is_plain(const tt_trust *t)

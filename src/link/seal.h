@@ -39,6 +39,8 @@ tutti_err tt_secrets_read(const char *file, tt_secrets *out, tutti_diag *diag);
 /* Of a text of len bytes; `file` is for sentences. */
 tutti_err tt_secrets_parse(const char *text, size_t len, const char *file,
                            tt_secrets *out, tutti_diag *diag);
+/* Is it a descriptor, which may be another one's later? */
+bool tt_secret_is_inherited(const char *file);
 /* No trace of it is left. */
 void tt_secret_wipe(void *secret, size_t len);
 /* Must nobody but this user read it? ECONFIG says so. */
@@ -57,9 +59,12 @@ typedef enum tt_seal_step {
  * False: no memory. */
 bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
                    uint32_t pick);
-/* FAILED: *why is OTHER_SECRET, NO_SECRET or STRANGE. The other side has been told,
- * as far as TLS tells. */
+/* FAILED: *why is OTHER_SECRET, NO_SECRET or STRANGE (it hung up: errno). The other
+ * side has been told, as far as TLS tells. */
 tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why);
+/* WAITS, for a listener: has the other side begun as one who has the secret does? What
+ * it has said may be an old word of one of ours. By certificates: it speaks TLS. */
+bool tt_seal_is_begun(const tt_link_stream *s);
 /* OpenSSL's words for what has failed last; for the log. */
 const char *tt_seal_reason(const tt_link_stream *s);
 /* The last word has been said, or heard. Bare: the seal is gone; false: something

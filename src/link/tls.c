@@ -516,12 +516,14 @@ bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
 }
 
 /* Who says what TLS is, but fails, knows another secret. A dialler has heard an alert,
- * or has seen a certificate, where the other side has a proof at all. */
+ * or has seen a certificate, where the other side has a proof at all. Who hangs up has
+ * said nothing: it may have had no room. */
 static tt_link_why why_of(const seal *e)
 {
+    if (e->has_ended || e->below_err)
+        return TT_LINK_STRANGE;
     if (!e->is_dialler)
-        return e->has_ended || e->below_err ? TT_LINK_STRANGE
-                                            : TT_LINK_OTHER_SECRET;
+        return TT_LINK_OTHER_SECRET;
     return e->err == EACCES || SSL_get_verify_result(e->ssl) != X509_V_OK
                ? TT_LINK_OTHER_SECRET
                : TT_LINK_NO_SECRET;
@@ -543,7 +545,14 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
     if (e->has_proof)
         return TT_SEAL_DONE;
     *why = why_of(e);
+    errno = e->err;
     return TT_SEAL_FAILED;
+}
+
+bool tt_seal_is_begun(const tt_link_stream *s)
+{
+    const seal *e = s->state;
+    return tt_tls_is_begun(&e->end, e->ssl);
 }
 
 const char *tt_seal_reason(const tt_link_stream *s)
@@ -593,6 +602,12 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
     (void)s;
     *why = TT_LINK_NO_SECRET;
     return TT_SEAL_FAILED;
+}
+
+bool tt_seal_is_begun(const tt_link_stream *s)
+{
+    (void)s;
+    return false;
 }
 
 const char *tt_seal_reason(const tt_link_stream *s)

@@ -21,12 +21,13 @@ typedef struct tt_tls_psk {
 typedef struct tt_tls_end {
     tt_trust *trust;
     tt_tls_psk offered; /* by a dialler */
-    bool knows_not;     /* a listener: the name that was offered */
 } tt_tls_end;
 
 /* The files are looked at; then a new SSL of the trust. pick: as tt_seal_begin()'s.
  * The end stays where it is. NULL: no memory. */
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick);
+/* As tt_seal_is_begun(). */
+bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl);
 /* The handshake stands. Has the other side proved who it is? */
 bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl);
 /* After how many records a key is changed. */

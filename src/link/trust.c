@@ -15,6 +15,11 @@
 /* Descriptors that a process has from who has started it. */
 static const char inherited[] = "/proc/self/fd/";
 
+bool tt_secret_is_inherited(const char *file)
+{
+    return strncmp(file, inherited, strlen(inherited)) == 0;
+}
+
 void tt_secret_wipe(void *secret, size_t len)
 {
     explicit_bzero(secret, len);
@@ -131,8 +136,7 @@ tutti_err tt_secrets_read(const char *file, tt_secrets *out, tutti_diag *diag)
     char text[FILE_MOST];
     /* By whatever links: whose it is, and who may read it, is looked at below. */
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT &&
-        strncmp(file, inherited, strlen(inherited)) == 0)
+    if (fd < 0 && errno == ENOENT && tt_secret_is_inherited(file))
         return tt_fail(
             diag, TUTTI_ECONFIG,
             "the secret that `tutti run` has handed down as %.40s is "

@@ -17,7 +17,8 @@
  * Certs      Both sides have one that the CA has signed. A name is not asked for:
  *            the CA is the trust. It is used by who dials and who listens, so its
  *            extended key usage must name both or none.
- * Change     The files are looked at before handshakes, at most five times a second.
+ * Change     The files are looked at before handshakes, at most five times a second
+ *            (those of /proc/self/fd/ once: the number may be another file's later).
  *            What is no good when it is read again changes nothing.
  * Next       link.h; trust.c (the file), proof.c, seal.h. */
 #ifndef TT_LINK_TRUST_H
@@ -39,15 +40,17 @@ typedef struct tt_trust_opts {
         is_plain; /* who has proved itself sends plain text (TUTTI_ENCRYPT=0) */
 } tt_trust_opts;
 
-/* Where nothing is given *out is NULL, and all is well. Certificates win over a
- * secret that was handed down. Errors: ECONFIG (in one sentence: a file, its owner,
- * its mode, its content; both kinds; built without OpenSSL), ENOMEM. */
+/* Where nothing is given *out is NULL, and all is well. Errors: ECONFIG (in one sentence: a file, its owner,
+ * its mode, its content; a secret's file beside certificates; built without OpenSSL),
+ * ENOMEM. */
 tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
                         tutti_diag *diag);
 /* One more owner. Accepts NULL. */
 tt_trust *tt_trust_ref(tt_trust *t);
 /* One owner less. Accepts NULL. */
 void tt_trust_close(tt_trust *t);
+/* How many secrets a dial may offer; 0: it shows a certificate. */
+uint32_t tt_trust_secrets(tt_trust *t);
 /* TUTTI_ENCRYPT=0; false for NULL. */
 bool tt_trust_is_plain(const tt_trust *t);
 

@@ -20,6 +20,7 @@
 #include "boot/frame.h"
 #include "boot/meet.h"
 #include "link/greet.h"
+#include "link/trust.h"
 #include "support/stranger.h"
 
 #define MOST 16
@@ -563,6 +564,40 @@ static void answer_with(const void *bytes, size_t len, const char *part)
     drop(&s);
 }
 
+/* Rank 0 may have no room for somebody who proves itself: to be hung up on is no proof
+ * that it has no secret. */
+static void test_hung_up(void **state)
+{
+    (void)state;
+    static const char secret[] = "one-0123456789-0123456789-0123456789";
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
+                             .n_secret = strlen(secret)};
+    uint16_t port = free_port(NULL);
+    tt_addr at;
+    char where[64], first;
+    scene s = {0};
+    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
+    role root = make_role(0, 2, where, ""), me = make_role(1, 2, where, "");
+    if (!TT_HAVE_OPENSSL)
+        skip();
+    assert_int_equal(tt_trust_open(&o, &me.launch.trust, NULL), TUTTI_OK);
+    root.launch.trust = me.launch.trust;
+    start(&s, &me);
+    tt_addr_numeric("127.0.0.1", port, &at);
+    int fd = tt_link_bind(&at, 8);
+    assert_true(fd >= 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(tt_sock_wait(fd, POLLIN, UINT64_MAX));
+        int guest = accept(fd, NULL, NULL);
+        assert_int_equal(recv(guest, &first, 1, MSG_WAITALL), 1);
+        close(guest);
+    }
+    close(fd);
+    start(&s, &root);
+    expect_all_good(&s);
+    tt_trust_close(me.launch.trust);
+}
+
 static void test_other_answers(void **state)
 {
     (void)state;
@@ -853,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_passers_by),
         cmocka_unit_test(test_other_answers),
+        cmocka_unit_test(test_hung_up),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_death_while_waiting),

@@ -127,7 +127,6 @@ typedef struct how {
     tt_trust *trust;
     bool is_bare, is_one_way, says_self;
     uint16_t port; /* 0: the listener's own */
-    uint32_t n_rounds;
 } how;
 
 /* Why it fails, or WELL and the stream. */
@@ -141,7 +140,7 @@ static tt_link_why dial(ends *e, const how *h, tt_link_stream *out)
                                  .to = h->says_self ? (tt_link_id){{0}} : id_b,
                                  .ways = &way,
                                  .n_ways = 1,
-                                 .n_rounds = h->n_rounds ? h->n_rounds : 1,
+                                 .n_rounds = 1,
                                  .trust = h->trust,
                                  .is_bare = h->is_bare,
                                  .is_one_way = h->is_one_way,
@@ -210,6 +209,8 @@ static void try_one(tt_trust *a, tt_trust *b, tt_link_why why)
         expect_out(&e, &h, why);
     while (why != TT_LINK_WELL && n_strangers == 0 && tt_now_ns() < until)
         tt_link_listener_refusal(e.at, &last, &n_strangers);
+    /* Who has not proved itself is nobody whom one would name. */
+    assert_int_equal(tt_link_listener_refusal(e.at, &last, NULL), 0);
     assert_int_equal(n_strangers, why != TT_LINK_WELL);
     close_ends(&e);
 }
@@ -361,8 +362,7 @@ static void test_rotation(void **state)
     const tt_trust_opts file_a = {.secret_file = path("a")},
                         file_b = {.secret_file = path("b")};
     tt_trust *a = open_trust(&file_a), *b = open_trust(&file_b);
-    const how h = {.trust = a, .n_rounds = 100};
-    const how h_once = {.trust = a};
+    const how h = {.trust = a};
     open_ends(&e, b, false);
     expect_in(&e, &h, true);
     snprintf(both, sizeof(both), "%s\n%s\n", two, one);
@@ -372,19 +372,48 @@ static void test_rotation(void **state)
     expect_in(&e, &h, true);
     write_file("b", both, 0600);
     pause_ns(300 * TT_NS_PER_MS);
-    expect_in(&e, &h_once, true);
+    expect_in(&e, &h, true);
     write_file("b", "what is no secret", 0600); /* is not taken */
     pause_ns(300 * TT_NS_PER_MS);
-    expect_in(&e, &h_once, true);
+    expect_in(&e, &h, true);
     write_file("b", two, 0600);
     pause_ns(300 * TT_NS_PER_MS);
-    expect_in(&e, &h_once, true);
+    expect_in(&e, &h, true);
     write_file("a", one, 0600); /* it does not count there any more */
     pause_ns(300 * TT_NS_PER_MS);
-    expect_out(&e, &h_once, TT_LINK_OTHER_SECRET);
+    expect_out(&e, &h, TT_LINK_OTHER_SECRET);
     close_ends(&e);
     tt_trust_close(a);
     tt_trust_close(b);
+}
+
+/* A file is found again from another folder; a descriptor is read once: later its
+ * number may be another file's. */
+static void test_found_again(void **state)
+{
+    (void)state;
+    char here[512], by_fd[64];
+    write_file("a", one, 0600);
+    write_file("b", one, 0600);
+    assert_non_null(getcwd(here, sizeof(here)));
+    assert_int_equal(chdir(dir), 0);
+    int fd = open("b", O_RDONLY | O_CLOEXEC);
+    snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
+    const tt_trust_opts file = {.secret_file = "a"},
+                        handed = {.secret_file = by_fd};
+    tt_trust *a = open_trust(&file), *b = open_trust(&handed);
+    tt_trust *old = of_secret(one), *new = of_secret(two);
+    assert_int_equal(chdir(here), 0);
+    write_file("a", two, 0600);
+    write_file("b", two, 0600);
+    pause_ns(300 * TT_NS_PER_MS);
+    try_one(a, new, TT_LINK_WELL);
+    try_one(b, old, TT_LINK_WELL);
+    close(fd);
+    tt_trust_close(a);
+    tt_trust_close(b);
+    tt_trust_close(old);
+    tt_trust_close(new);
 }
 
 /* ------------------------------------------------------------- strangers -- */
@@ -496,8 +525,22 @@ typedef struct relay {
     int listener, most;
     uint16_t to;
     size_t limit;
+    bool has_flood; /* of silent strangers, before the first answer goes on */
     pthread_t thread;
 } relay;
+
+/* More than there are places, until the first ones have been sent away. */
+static void relay_flood(const tt_addr *to)
+{
+    char c;
+    int fds[200];
+    for (int i = 0; i < 200; i++)
+        fds[i] = tt_stranger_connect(to, in_ns(LONG_NS));
+    for (int i = 0; i < 100; i++)
+        tt_stranger_read_all(fds[i], &c, 1, in_ns(LONG_NS));
+    for (int i = 0; i < 200; i++)
+        close(fds[i]);
+}
 
 static void *relay_main(void *arg)
 {
@@ -514,6 +557,10 @@ static void *relay_main(void *arg)
     while (is_open && moved < r->limit) {
         struct pollfd p[2] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};
         poll(p, 2, 1000);
+        if (r->has_flood && p[1].revents) {
+            r->has_flood = false;
+            relay_flood(&to);
+        }
         for (int i = 0; i < 2; i++) {
             ssize_t n = p[i].revents ? read(fds[i], buf, (size_t)r->most) : -2;
             if (n > 0 && send(fds[!i], buf, (size_t)n, MSG_NOSIGNAL) != n)
@@ -528,14 +575,16 @@ static void *relay_main(void *arg)
     return NULL;
 }
 
-static uint16_t begin_relay(relay *r, uint16_t to, int most, size_t limit)
+static uint16_t begin_relay(relay *r, uint16_t to, int most, size_t limit,
+                            bool has_flood)
 {
     tt_addr at;
     tt_addr_numeric("127.0.0.1", 0, &at);
     *r = (relay){.listener = tt_stranger_listen(&at, 4),
                  .to = to,
                  .most = most,
-                 .limit = limit};
+                 .limit = limit,
+                 .has_flood = has_flood};
     assert_true(r->listener >= 0);
     pthread_create(&r->thread, NULL, relay_main, r);
     return tt_sock_port(r->listener);
@@ -555,23 +604,40 @@ static void test_slow_and_cut(void **state)
     ends e;
     relay r;
     open_ends(&e, t, false);
-    how h = {.trust = t, .port = begin_relay(&r, e.port, 1, SIZE_MAX)};
+    how h = {.trust = t, .port = begin_relay(&r, e.port, 1, SIZE_MAX, false)};
     expect_in(&e, &h, true);
     end_relay(&r);
     for (size_t limit = 1; limit < 700; limit += 37) {
         tt_link_stream a;
         tt_link_event b;
-        h.port = begin_relay(&r, e.port, 1, limit);
+        h.port = begin_relay(&r, e.port, 1, limit, false);
         tt_link_why why = dial(&e, &h, &a);
         end_relay(&r);
-        assert_true(why == TT_LINK_STRANGE || why == TT_LINK_NO_SECRET ||
-                    why == TT_LINK_REFUSED);
+        assert_true(why == TT_LINK_STRANGE || why == TT_LINK_REFUSED);
         assert_false(tt_link_box_take(e.b, &b));
     }
     h.port = 0;
     expect_in(&e, &h, true);
     close_ends(&e);
     tt_trust_close(t);
+}
+
+/* Who has begun a handshake well is not sent away for those who say nothing. */
+static void test_flood(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tt_trust *t = i ? of_certs("flood", true, 3600) : of_secret(one);
+        ends e;
+        relay r;
+        open_ends(&e, t, false);
+        how h = {.trust = t,
+                 .port = begin_relay(&r, e.port, 4096, SIZE_MAX, true)};
+        expect_in(&e, &h, true);
+        end_relay(&r);
+        close_ends(&e);
+        tt_trust_close(t);
+    }
 }
 
 /* Whoever is led to itself by somebody between finds out. */
@@ -584,7 +650,7 @@ static void test_reflection(void **state)
     open_ends(&e, t, false);
     const how h = {.trust = t,
                    .says_self = true,
-                   .port = begin_relay(&r, e.port, 4096, SIZE_MAX)};
+                   .port = begin_relay(&r, e.port, 4096, SIZE_MAX, false)};
     expect_out(&e, &h, TT_LINK_OTHER_PROCESS);
     end_relay(&r);
     close_ends(&e);
@@ -632,6 +698,7 @@ int main(void)
         cmocka_unit_test(test_no_files),     cmocka_unit_test(test_rotation),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_no_way_back),
         cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
+        cmocka_unit_test(test_found_again),  cmocka_unit_test(test_flood),
         cmocka_unit_test(test_unix),
     };
     tt_test_limit(120);
