@@ -26,7 +26,7 @@ static void interrupt(int signal_number)
     was_interrupted = 1;
 }
 
-/* --------------------------------------------------------------- printing -- */
+/* -------------------------------------------------------------- printing -- */
 
 /* "0 1 2-3 4-7": what a bin counts. */
 static const char *bin_text(int bin, char *buf, size_t cap)

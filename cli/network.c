@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --------------------------------------------------------------- progress -- */
+/* -------------------------------------------------------------- progress -- */
 
 void cli_progress_begin(cli_progress *p)
 {
@@ -40,7 +40,7 @@ void cli_progress_end(cli_progress *p)
     p->width = 0;
 }
 
-/* ---------------------------------------------------------------- network -- */
+/* --------------------------------------------------------------- network -- */
 
 tutti_topology *cli_open_network(const cli_command *self, const char *spec)
 {
@@ -89,7 +89,7 @@ bool cli_find_bound(const cli_command *self, const tutti_topology *net,
     return !err;
 }
 
-/* -------------------------------------------------------------- schedules -- */
+/* ------------------------------------------------------------- schedules -- */
 
 static bool is_file(const char *path)
 {

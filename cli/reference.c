@@ -5,11 +5,11 @@
  *            rank can compute every rank's input, and no pattern in r or i
  *            hides a missing or doubled contribution.
  * Exact      Floats are whole numbers so small that the sum over all ranks is
- *            exact in the type, and the order of adding does not matter; what is
- *            averaged are multiples of the number of ranks. Then every bit
- *            counts. Where that cannot be (very many ranks) results are compared
- *            within rounding. Integers take all values and wrap, except for
- *            averages.
+ *            exact in the type, and the order of adding does not matter; what
+ *            is averaged are multiples of the number of ranks. Then every bit
+ *            counts. Where that cannot be (very many ranks) results are
+ *            compared within rounding. Integers take all values and wrap,
+ *            except for averages.
  * So         every value fits an int64, and so does the reference. */
 #include "reference.h"
 

@@ -3,8 +3,8 @@
  *
  * A job on this machine needs no port: its ranks meet through TUTTI_JOB, a
  * name that no other job has. A job on hosts gets TUTTI_ADDR as well: the
- * first host and a random port. Unless it has a secret of the user's, a job gets
- * one that lives as long as it does. Next: run_spawn.c, run_loop.c. */
+ * first host and a random port. Unless it has a secret of the user's, a job
+ * gets one that lives as long as it does. Next: run_spawn.c, run_loop.c. */
 #include "run.h"
 
 #include <errno.h>

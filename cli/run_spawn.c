@@ -5,20 +5,20 @@
  *          children too; PR_SET_PDEATHSIG and the guard see to it that
  *          nothing survives the launcher.
  * On a host  The child is `ssh HOST COMMAND` (or --rsh). COMMAND starts a shell.
- *          It reads our end of ssh's standard input, a line at a time: NAME=VALUE
- *          for each variable TUTTI_*, as `printf %b` wants it; an empty line; the
- *          job's secret, or an empty line. So nobody sees them in a list of
- *          processes. Then it starts the program and, beside it, a loop that
- *          reads on:
+ *          It reads our end of ssh's standard input, a line at a time:
+ *          NAME=VALUE for each variable TUTTI_*, as `printf %b` wants it; an
+ *          empty line; the job's secret, or an empty line. So nobody sees them
+ *          in a list of processes. Then it starts the program and, beside it, a
+ *          loop that reads on:
  *              s15        send signal 15 to the whole process group
  *              d\0101...  bytes for the program's standard input
  *              e          end of its standard input
  *          and kills the group when the line breaks: when we die, nothing
  *          stays behind there either.
  * Secret   A rank finds the job's secret as it finds one of its user's: by
- *          TUTTI_SECRET_FILE, which names a descriptor that it inherits. Here that
- *          is memory, on a host a file without a name. A program that is not
- *          Tutti's has one descriptor more, no more.
+ *          TUTTI_SECRET_FILE, which names a descriptor that it inherits. Here
+ *          that is memory, on a host a file without a name. A program that is
+ *          not Tutti's has one descriptor more, no more.
  * Limit    A program that never reads what rank 0's input brings can block
  *          that loop, once the pipe between them is full. */
 #include "run.h"
@@ -61,8 +61,8 @@ static const char remote_control[] =
     "e) exec >/dev/null;; "
     "esac; done; kill -s KILL 0";
 
-/* Variables that a rank on a host gets from here, besides TUTTI_*, which go another
- * way. */
+/* Variables that a rank on a host gets from here, besides TUTTI_*, which go
+ * another way. */
 static const char *const passed_on[] = {
     "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS",
     "LANG", "LC_ALL",          NULL};

@@ -2,10 +2,10 @@
  * secret.c - `tutti secret`: makes, changes and cleans the file of a secret.
  *
  * A file has a line for each secret, the newest first; those made here are 64
- * hexadecimal digits. A rank takes each of them, and shows the first one first. So
- * a secret is changed in three steps while jobs run: --rotate, bring the file to
- * all hosts, --drop. A file is replaced as a whole (rename), so nobody reads half of it.
- * Next: docs/security.md. */
+ * hexadecimal digits. A rank takes each of them, and shows the first one first.
+ * So a secret is changed in three steps while jobs run: --rotate, bring the
+ * file to all hosts, --drop. A file is replaced as a whole (rename), so nobody
+ * reads half of it. Next: docs/security.md. */
 #include "cli.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * crc32c.c - see crc32c.h.
  *
- * The instruction takes three cycles and can begin one in each, so long runs are
- * taken as three lanes at a time. A lane of n bytes behind a sum multiplies it by
- * x^(8 n), modulo the polynomial; bits are reflected, so 1 is 0x80000000.
+ * The instruction takes three cycles and can begin one in each, so long runs
+ * are taken as three lanes at a time. A lane of n bytes behind a sum multiplies
+ * it by x^(8 n), modulo the polynomial; bits are reflected, so 1 is 0x80000000.
  * The table takes 32 bits at a time: row k has what becomes of the k-th four of
  * them. */
 #include "base/crc32c.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fdpass.h - messages with descriptors over a unix socket, SOCK_SEQPACKET where
- * not said otherwise. Nothing blocks; descriptors received are close-on-exec. */
+ * not said otherwise. Nothing blocks; descriptors received are
+ * close-on-exec. */
 #ifndef TT_BASE_FDPASS_H
 #define TT_BASE_FDPASS_H
 
@@ -18,8 +19,8 @@ bool tt_fdpass_send(int sock, const void *buf, size_t len, const int *fds,
 
 /* Receives one message, which must have exactly len bytes and n_fds
  * descriptors. 1: here, the caller owns fds. 0: nothing has come yet. -1: the
- * other side has closed, or sent something else, or (errno is EMFILE) there is no
- * room for its descriptors; none is kept. */
+ * other side has closed, or sent something else, or (errno is EMFILE) there is
+ * no room for its descriptors; none is kept. */
 int tt_fdpass_recv(int sock, void *buf, size_t len, int *fds, int n_fds);
 
 /* Reads from a stream, as recvmsg(); *fd: the descriptor that came with these

@@ -9,8 +9,8 @@
 #ifndef TT_BASE_FORK_H
 #define TT_BASE_FORK_H
 
-/* Right after opening fd (negative: ignored). Where numbers run short the limit on
- * them is raised (base/files.h). [any thread] */
+/* Right after opening fd (negative: ignored). Where numbers run short the limit
+ * on them is raised (base/files.h). [any thread] */
 void tt_fork_watch(int fd);
 
 /* Right before closing fd (negative: ignored). [any thread] */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * hostid.h - who this process is, to find out which ranks share a host; and what
- * they share there. */
+ * hostid.h - who this process is, to find out which ranks share a host; and
+ * what they share there. */
 #ifndef TT_BASE_HOSTID_H
 #define TT_BASE_HOSTID_H
 

@@ -13,7 +13,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* From so many addresses of a family on those of an interface are further ones. */
+/* From so many addresses of a family on those of an interface are further
+ * ones. */
 enum { MANY = 4 };
 
 /* Of a name: "eth0:1" is a label of an address of eth0, and no interface. */

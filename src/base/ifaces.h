@@ -48,9 +48,9 @@ bool tt_addr_is_loopback(const tt_addr *addr);
 /* Orders by speed: an unknown one is taken for 1 Gbit/s. */
 uint32_t tt_iface_speed(uint32_t mbit);
 
-/* The card below the interface (a VLAN, a macvlan, a bridge or bond of one card),
- * as sysfs (/sys/class/net) tells; the interface itself when there is none, or
- * several. */
+/* The card below the interface (a VLAN, a macvlan, a bridge or bond of one
+ * card), as sysfs (/sys/class/net) tells; the interface itself when there is
+ * none, or several. */
 void tt_iface_card(const char *sysfs, const char *name,
                    char out[TT_IFACE_NAME]);
 

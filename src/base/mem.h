@@ -37,8 +37,8 @@ typedef struct tt_arena {
 
 /* Zeroed, 16-byte aligned; NULL when out of memory (or 0 bytes). */
 void *tt_arena_new(tt_arena *arena, size_t count, size_t size);
-/* A list with room for `need` items, at least doubled when it grows; the items in
- * it are kept, the place of the smaller one stays used. The list itself when
+/* A list with room for `need` items, at least doubled when it grows; the items
+ * in it are kept, the place of the smaller one stays used. The list itself when
  * there is no memory. */
 void *tt_arena_grow(tt_arena *arena, void *list, size_t *cap, size_t need,
                     size_t size);

@@ -46,9 +46,9 @@ const char *tt_sock_peer_text(int fd, char *out);
 /* The port of a bound socket; 0 when it has none. */
 uint16_t tt_sock_port(int fd);
 
-/* Cubic, else reno; never the system's own choice, which may be bbr: it loses on
- * links that several flows share, and collapses where buffers are shallow. What
- * a listener accepts inherits it. False where neither may be chosen. */
+/* Cubic, else reno; never the system's own choice, which may be bbr: it loses
+ * on links that several flows share, and collapses where buffers are shallow.
+ * What a listener accepts inherits it. False where neither may be chosen. */
 bool tt_sock_congestion(int fd);
 /* Small messages go at once; of TCP, else nothing happens. */
 void tt_sock_hurry(int fd);

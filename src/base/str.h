@@ -27,8 +27,8 @@ void tt_str_fill(tt_str *s, char c, int n);
 tutti_err tt_str_finish(tt_str *s, char **text, size_t *len);
 void tt_str_free(tt_str *s);
 
-/* The beginning of a file, as far as it fits, ended; "" where it cannot be read.
- * Returns out. */
+/* The beginning of a file, as far as it fits, ended; "" where it cannot be
+ * read. Returns out. */
 char *tt_file_head(const char *path, char *out, size_t size);
 
 #endif

@@ -55,12 +55,12 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
 tutti_err tt_boot_exchange(tt_boot *boot, const void *mine, size_t len,
                            void *all, tutti_diag *diag);
 
-/* The same of any length where only rank 0 needs what all say: `all` is rank 0's,
- * the others give NULL and do not wait for anybody. */
+/* The same of any length where only rank 0 needs what all say: `all` is rank
+ * 0's, the others give NULL and do not wait for anybody. */
 tutti_err tt_boot_collect(tt_boot *boot, const void *mine, size_t len,
                           void *all, tutti_diag *diag);
-/* What rank 0 has in `bytes` (any len, equal on all ranks), on all ranks. Rank 0
- * does not wait. */
+/* What rank 0 has in `bytes` (any len, equal on all ranks), on all ranks. Rank
+ * 0 does not wait. */
 tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
                         tutti_diag *diag);
 /* What the exchanges from now on belong to, for sentences (a constant;
@@ -68,9 +68,9 @@ tutti_err tt_boot_share(tt_boot *boot, void *bytes, size_t len,
 void tt_boot_phase(tt_boot *boot, const char *phase, uint64_t timeout_ns);
 /* On all ranks, until the next phase: rank 0 may take as long as it likes, as
  * long as it is alive; the others give it up when they have not heard of it for
- * timeout_ns and a little. While it waits in an exchange it sees to that itself;
- * else it calls tt_boot_alive() at least every second. tt_boot_is_well() has no
- * place in such a phase. */
+ * timeout_ns and a little. While it waits in an exchange it sees to that
+ * itself; else it calls tt_boot_alive() at least every second.
+ * tt_boot_is_well() has no place in such a phase. */
 void tt_boot_beats(tt_boot *boot);
 void tt_boot_alive(tt_boot *boot); /* costs next to nothing; never blocks */
 /* Rank 0, between exchanges: the next one fails on all ranks with this error

@@ -3,10 +3,10 @@
  *
  * Who comes has greeted (link/link.h) and has said its rank: strangers, and
  * ranks of other jobs and versions, never get so far. It becomes a member and
- * its connection stands for its rank. One that does not fit, as its rank is here
- * or its job has another number of ranks, is told so and sent away: it may be of
- * another job at the same place. A member that leaves ends the job at once, with
- * the same sentence for everybody.
+ * its connection stands for its rank. One that does not fit, as its rank is
+ * here or its job has another number of ranks, is told so and sent away: it may
+ * be of another job at the same place. A member that leaves ends the job at
+ * once, with the same sentence for everybody.
  *
  * The deadline is the earliest of rank 0's own and those that the members
  * bring along, so rank 0, who alone knows which ranks are missing, is the one
@@ -224,8 +224,8 @@ static bool is_gone(tt_link_stream *s)
     return tt_link_recv(s, &one, 1) >= 0 || errno != EAGAIN;
 }
 
-/* Takes the stream when it returns OK. AGAIN: it is gone already, or makes no sense;
- * ECONFIG: it is to be told why not. */
+/* Takes the stream when it returns OK. AGAIN: it is gone already, or makes no
+ * sense; ECONFIG: it is to be told why not. */
 static tutti_err admit(gathering *g, tt_link_stream *s,
                        const tt_boot_said *said, tutti_diag *diag)
 {

@@ -222,7 +222,7 @@ static tutti_err write_all(tt_master *m, tt_columns *out, tt_arena *arena)
     return err;
 }
 
-/* ------------------------------------------------------------------ stars -- */
+/* ----------------------------------------------------------------- stars -- */
 
 /* Every rank straight to the root, or from it. */
 static void star(const tt_pairs *pairs, uint32_t root, bool is_in,

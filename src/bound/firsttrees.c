@@ -5,9 +5,10 @@
  *            that are cheapest just then, and let a link's price grow
  *            exponentially with what it already carries, compared with the
  *            busiest: so the next trees go where there is room. The roots take
- *            turns. The longer it goes on, the smaller each share is against the
- *            whole, and the steeper the prices may be (multiplicative weights;
- *            Garg and Koenemann's method with a scale that follows the load).
+ *            turns. The longer it goes on, the smaller each share is against
+ *            the whole, and the steeper the prices may be (multiplicative
+ *            weights; Garg and Koenemann's method with a scale that follows the
+ *            load).
  * Cost       Two trees of O(N^2) per turn. After a few turns of every root the
  *            busiest link is within some per cent of the optimum; what is left
  *            is for the linear programme of columns.c, which would take long to

@@ -18,7 +18,8 @@ typedef struct tt_lp_column {
 
 bool tt_lp_is_there(void);
 
-/* limits: [n_rows]. All but what the library holds is the arena's. Errors: ENOFIT
+/* limits: [n_rows]. All but what the library holds is the arena's. Errors:
+ * ENOFIT
  * (built without the library), ENOMEM. */
 tutti_err tt_lp_create(tt_arena *arena, uint32_t n_rows, const double *limits,
                        tt_lp **out, tutti_diag *diag);

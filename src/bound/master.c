@@ -297,7 +297,7 @@ tutti_err tt_master_price(tt_master *m, const double *prices)
     return TUTTI_OK;
 }
 
-/* ---------------------------------------------------- of equals, the best -- */
+/* --------------------------------------------------- of equals, the best -- */
 
 tutti_err tt_master_prefer(tt_master *m, const double *message_cost)
 {

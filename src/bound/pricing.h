@@ -6,10 +6,10 @@
  * A tree is an array msg[n]: the message by which vertex v hangs on its parent
  * (in-tree: v sends it, out-tree: v receives it); msg[root] is TT_NONE.
  *
- * A message takes the route that tt_route() gives it. One that passes through the
- * node of a third rank is left out: that rank can take it in and send it on
- * itself, with the same load on the links. So on a mesh only neighbours are left,
- * on a star all pairs.
+ * A message takes the route that tt_route() gives it. One that passes through
+ * the node of a third rank is left out: that rank can take it in and send it on
+ * itself, with the same load on the links. So on a mesh only neighbours are
+ * left, on a star all pairs.
  *
  * What is wanted, as goals. All-reduce: each root is a goal of its own, served
  * by an in-tree and an out-tree; the sum over the goals counts. Broadcast and

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * connect.c - at the start: from transports to a mesh of which some is connected.
+ * connect.c - at the start: from transports to a mesh of which some is
+ * connected.
  *
- * What each rank tells all others is little: which transports it has, and then a
- * card, the addresses of its nets, which listen on loopback only where all are on
- * one host. Two ranks are connected when they first have something to say, but
- * for those of the control graph (engine/mesh.c), and where hosts do not forward:
- * then all that can be connected are, now.
- * Next: rails.c (ports), engine/mesh.c. */
+ * What each rank tells all others is little: which transports it has, and then
+ * a card, the addresses of its nets, which listen on loopback only where all
+ * are on one host. Two ranks are connected when they first have something to
+ * say, but for those of the control graph (engine/mesh.c), and where hosts do
+ * not forward: then all that can be connected are, now. Next: rails.c (ports),
+ * engine/mesh.c. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -362,7 +363,8 @@ static tutti_err await_met(start *st)
 
 tutti_err tt_start_connect(start *st)
 {
-    /* Where not all pairs have a route, those that have are the control graph. */
+    /* Where not all pairs have a route, those that have are the control
+     * graph. */
     bool all = is_partial(st);
     tt_diag_clear(st->diag);
     tt_mesh_dial(st->mesh, all);

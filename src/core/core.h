@@ -46,7 +46,8 @@ typedef struct tt_agreed {
     bool watches_drift, replans;
     bool is_checked; /* TUTTI_CHECK: the same on all ranks */
     bool is_crowded; /* one host, with fewer processors than ranks */
-    /* Several hosts, all of them on one machine: processors to a rank; else 0. */
+    /* Several hosts, all of them on one machine: processors to a rank; else
+     * 0. */
     double shared_cpus;
     char planner[TT_SETTING_TEXT];
 } tt_agreed;

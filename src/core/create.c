@@ -70,8 +70,8 @@ static const tt_start_host *own_host(const start *st)
 }
 
 /* More threads of ranks, so many each, on this machine than processors that any
- * rank may use. Each rank alone may be bound to one, and hosts that are containers
- * share them. */
+ * rank may use. Each rank alone may be bound to one, and hosts that are
+ * containers share them. */
 static bool is_crowded(const start *st, uint32_t n_threads)
 {
     return own_host(st)->n_here * n_threads > own_host(st)->n_cpus;
@@ -252,8 +252,8 @@ static tutti_err take_engine(start *st)
                            .liveness_ns = st->settings.liveness_ns,
                            .speak_ns = speak_ns,
                            .yields = is_crowded(st, 1)};
-    /* What crosses hosts takes longer than others need to be woken; a small call
-     * does not, or not much. */
+    /* What crosses hosts takes longer than others need to be woken; a small
+     * call does not, or not much. */
     if (opts.yields && st->agreed.n_hosts > 1) {
         opts.spin_large_ns = 0;
         if (opts.spin_ns > crowd_spin_ns)

@@ -67,7 +67,7 @@ struct tt_drift {
     bool has_said; /* what there is to say */
 };
 
-/* --------------------------------------------------------- life and death -- */
+/* -------------------------------------------------------- life and death -- */
 
 static size_t talk_bytes(const tutti_comm *comm)
 {

@@ -47,8 +47,8 @@ void tt_replan_free(tt_replan *r); /* accepts NULL */
 /* Rank 0: is it time, after the last one? */
 bool tt_replan_may(const tt_replan *r);
 /* All ranks, with no call open but messages: measures, and changes network and
- * plans. least() gives all ranks the least value. What fails leaves them as they
- * are, with a warning. Errors: those of a call. */
+ * plans. least() gives all ranks the least value. What fails leaves them as
+ * they are, with a warning. Errors: those of a call. */
 typedef tutti_err (*tt_least_fn)(tutti_comm *comm, int32_t *value,
                                  uint64_t timeout_ns);
 tutti_err tt_replan_run(tutti_comm *comm, tt_least_fn least,

@@ -63,7 +63,7 @@ static const uint64_t group_spin_ns = 20 * TT_NS_PER_US;
 static const uint32_t crowd_least = 4;
 static const char crowd_planner[] = "dbtree";
 
-/* ------------------------------------------------------------------ plans -- */
+/* ----------------------------------------------------------------- plans -- */
 
 static bool is_crowded(const tt_worker_shape *shape)
 {
@@ -419,8 +419,9 @@ static uint32_t resolve(const char *text, bool listens, tt_addr *out,
     return look_up(host, is_any ? 0 : port, out, diag);
 }
 
-/* Of a controller that runs by itself: the job's name says who belongs to it. 0:
- * there is none, and where there is no secret either it lets everybody in. */
+/* Of a controller that runs by itself: the job's name says who belongs to it.
+ * 0: there is none, and where there is no secret either it lets everybody
+ * in. */
 static uint64_t token_of(const tt_settings *settings)
 {
     const char *job = settings->job;
@@ -482,7 +483,7 @@ void tutti_partial_close(tutti_partial *p)
         free_partial(p);
 }
 
-/* ------------------------------------------------------------------ calls -- */
+/* ----------------------------------------------------------------- calls -- */
 
 static tutti_err fail(tutti_partial *p, tutti_err err, const char *text)
 {
@@ -587,7 +588,7 @@ tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current)
     return err ? fail(p, err, diag.text) : TUTTI_OK;
 }
 
-/* --------------------------------------------------------------- questions -- */
+/* ------------------------------------------------------------- questions -- */
 
 void tutti_partial_describe(tutti_partial *p, tutti_partial_info *out)
 {
@@ -654,7 +655,7 @@ uint64_t tutti_partial_n_of_size(tutti_partial *p, uint32_t size)
     return tt_controller_n_of_size(p->controller, size);
 }
 
-/* ------------------------------------------------------------ controllers -- */
+/* ----------------------------------------------------------- controllers -- */
 
 static void warn_if_open(const tt_controller_opts *how)
 {

@@ -25,9 +25,9 @@ static const double overhead_s = 20e-6;
 /* The same of the processors, where all ranks share those of one machine. */
 static const double message_cpu_s = 14e-6;
 
-/* Where ranks wait for processors, what counts is how often one waits for another
- * to have had one: large all-reduces take two steps, and more slices of a transfer
- * may be on the way than the usual ones. */
+/* Where ranks wait for processors, what counts is how often one waits for
+ * another to have had one: large all-reduces take two steps, and more slices of
+ * a transfer may be on the way than the usual ones. */
 static const uint64_t crowd_direct_bytes = 4 << 20;
 static const uint32_t crowd_window = 16;
 
@@ -49,7 +49,7 @@ static uint32_t slices_ahead(const tutti_comm *comm)
     return comm->agreed.is_crowded ? crowd_window : TT_USUAL_WINDOW;
 }
 
-/* ---------------------------------------------------------------- cutting -- */
+/* --------------------------------------------------------------- cutting -- */
 
 static tt_cutting cutting_of(const tutti_comm *comm)
 {
@@ -73,7 +73,7 @@ static bool exceeds_cache(const tutti_comm *comm, uint64_t total)
     return total >= comm->agreed.cache_bytes / (2 * n_here);
 }
 
-/* ------------------------------------------------------------------ parts -- */
+/* ----------------------------------------------------------------- parts -- */
 
 /* What the processors of one machine take for a message of every rank. */
 static double shared_seconds(const tutti_comm *comm)
@@ -248,7 +248,7 @@ static tutti_err find_part(tutti_comm *comm, const tt_want *want,
     return TUTTI_OK;
 }
 
-/* ------------------------------------------------------------------ plans -- */
+/* ----------------------------------------------------------------- plans -- */
 
 static uint64_t hash_counts(uint64_t hash, const size_t *counts, uint32_t n)
 {

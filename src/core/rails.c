@@ -38,8 +38,8 @@ typedef struct reader {
     uint32_t *links; /* of the longest route */
 } reader;
 
-/* Does a link lead to a host that forwards? In a part of a network such a host is
- * a switch that has interfaces. */
+/* Does a link lead to a host that forwards? In a part of a network such a host
+ * is a switch that has interfaces. */
 static bool is_to_forwarder(const tutti_topology *t, const tt_link *link,
                             uint32_t to)
 {
@@ -315,7 +315,7 @@ tutti_err tt_rails_open(start *st)
     return err;
 }
 
-/* ----------------------------------------------------- rails of a schedule -- */
+/* --------------------------------------------------- rails of a schedule -- */
 
 /* The port of each rail between this rank and the others: rails from it, then
  * rails to it. */

@@ -5,7 +5,8 @@
  *
  * A request is freed when both its user and the engine have let go of it. The
  * completion thread starts with the first callback and lives until the process
- * has neither a communicator nor a request left. Next: call.c (who makes them). */
+ * has neither a communicator nor a request left. Next: call.c (who makes
+ * them). */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -208,8 +209,8 @@ void tt_request_end(void *arg, tutti_err err, bool is_locked)
 {
     tutti_request *req = arg;
     settle(req, err);
-    /* The engine's lock is not asked for unless somebody waits there. Pairs with
-     * watch(): it stores is_watched, and then is_done is looked at. */
+    /* The engine's lock is not asked for unless somebody waits there. Pairs
+     * with watch(): it stores is_watched, and then is_done is looked at. */
     bool locks = !is_locked &&
                  atomic_load_explicit(&req->is_watched, memory_order_seq_cst);
     if (locks)

@@ -85,8 +85,8 @@ static uint8_t row_of(const char *name)
     return 0;
 }
 
-/* Beside a secret, where the user has not said that he knows. Every rank comes to
- * the same, as all have the secret and the last word is rank 0's. */
+/* Beside a secret, where the user has not said that he knows. Every rank comes
+ * to the same, as all have the secret and the last word is rank 0's. */
 static bool is_barred(const start *st, uint8_t row)
 {
     return row && st->launch.trust && !st->settings.ucx_insecure &&

@@ -86,9 +86,10 @@ typedef struct start {
     tutti_diag *diag;
 } start;
 
-/* create.c: what the environment says of the job and of this rank; the log is set
- * up. What one process makes one after the other does not meet: each has another
- * name of the job. opts may be NULL. The caller closes launch->trust. */
+/* create.c: what the environment says of the job and of this rank; the log is
+ * set up. What one process makes one after the other does not meet: each has
+ * another name of the job. opts may be NULL. The caller closes
+ * launch->trust. */
 tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
                         tt_launch *launch, tutti_diag *diag);
 /* By what others are known: what is given, else the settings. NULL: by nothing.
@@ -106,11 +107,11 @@ const char *tt_start_host_name(const start *st, uint32_t rank);
 tutti_err tt_start_order(const start *st, uint8_t *order);
 /* Into a number from 0; false: that is the end. */
 bool tt_start_row(uint8_t entry, uint8_t *row);
-/* Opens the transports of this rank's order; what was not asked for by name is no
- * reason to fail. */
+/* Opens the transports of this rank's order; what was not asked for by name is
+ * no reason to fail. */
 tutti_err tt_start_nets(start *st);
-/* Opens one, as *out, which is the caller's to drop even when it fails (NULL: out
- * of memory). */
+/* Opens one, as *out, which is the caller's to drop even when it fails (NULL:
+ * out of memory). */
 tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out);
 void tt_start_drop(start *st, tt_net *net); /* accepts NULL */
 /* All ranks: every rank learns whether all are well; of those that are not the
@@ -121,7 +122,8 @@ tutti_err tt_start_agree(start *st, tutti_err mine);
 
 /* Opens transports, and tells which. */
 tutti_err tt_start_offer(start *st);
-/* By which transports each rank may be reached, by how many ports, and where. */
+/* By which transports each rank may be reached, by how many ports, and
+ * where. */
 tutti_err tt_start_ports(start *st);
 /* The mesh, by st->engine; not for all together. */
 tutti_err tt_start_mesh(start *st);
@@ -138,7 +140,8 @@ tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out);
 tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
                              const uint32_t *hosts, tt_arena *arena,
                              tt_rail_hints *out, tutti_diag *diag);
-/* Opens a net for each port of any pair. Errors: ENOMEM, those of transports. */
+/* Opens a net for each port of any pair. Errors: ENOMEM, those of
+ * transports. */
 tutti_err tt_rails_open(start *st);
 
 #endif

@@ -2,12 +2,12 @@
  * drive.c - who drives the engine, and when it sleeps.
  *
  * At any time at most one thread drives: it polls the nets, pumps, and sleeps
- * in epoll_wait() on the nets' descriptors when nothing has moved for a while. A
- * blocking call drives by itself (no hand-over between threads on the way of
+ * in epoll_wait() on the nets' descriptors when nothing has moved for a while.
+ * A blocking call drives by itself (no hand-over between threads on the way of
  * a small message); the engine thread drives when asynchronous work is in
- * flight or to answer peers while the program computes. The lock is held
- * while polling, and given up for a moment when another thread wants it, and
- * while asleep.
+ * flight or to answer peers while the program computes. The lock is held while
+ * polling, and given up for a moment when another thread wants it, and while
+ * asleep.
  *
  * The engine thread keeps out of the way for quiet_ns after a blocking call,
  * so that a loop of blocking calls never wakes it. Where it sleeps while a call
@@ -37,7 +37,7 @@ static const uint64_t sleep_full_ns = 10 * TT_NS_PER_MS;
 /* And while calls have not told all partners that they are there. */
 static const uint64_t sleep_silent_ns = TT_NS_PER_MS;
 
-/* ------------------------------------------------------------------- pass -- */
+/* ------------------------------------------------------------------ pass -- */
 
 static void run_news(tt_engine *e)
 {
@@ -62,8 +62,8 @@ static bool pass(tt_engine *e, bool has_event)
     return moved;
 }
 
-/* What has come is heard before anybody is judged by the clock: this process may
- * have had no processor for long. */
+/* What has come is heard before anybody is judged by the clock: this process
+ * may have had no processor for long. */
 bool tt_engine_step(tt_engine *e)
 {
     bool moved = pass(e, true);
@@ -102,13 +102,14 @@ static uint64_t sleep_ns(const tt_engine *e)
 }
 
 /* Something was changed while others sleep. What wakes them was set up for what
- * was to come then: what a transport rings for depends on what it has been given
- * (a payload that it reads in place, say), and the time on what was in flight. So
- * it is set up anew, as before a sleep, and they are woken only where they would
- * not have gone to sleep now, or not for so long. They see no less than if they
- * had begun to sleep at this moment: the flags are set before anything is looked
- * at, and the lock is held. One that has been woken and does not have the lock yet
- * takes the flags back after this, and looks at everything. */
+ * was to come then: what a transport rings for depends on what it has been
+ * given
+ * (a payload that it reads in place, say), and the time on what was in flight.
+ * So it is set up anew, as before a sleep, and they are woken only where they
+ * would not have gone to sleep now, or not for so long. They see no less than
+ * if they had begun to sleep at this moment: the flags are set before anything
+ * is looked at, and the lock is held. One that has been woken and does not have
+ * the lock yet takes the flags back after this, and looks at everything. */
 static bool can_sleep_on(tt_engine *e)
 {
     e->was_active |= e->n_active > 0;
@@ -172,7 +173,7 @@ void tt_mesh_unref(tt_mesh *mesh)
         tt_mesh_end(mesh);
 }
 
-/* ------------------------------------------------------------------ sleep -- */
+/* ----------------------------------------------------------------- sleep -- */
 
 /* Sleeps until something happens; the lock is given up meanwhile. Two threads
  * may sleep at a time (the engine thread listens while a wait sleeps). They
@@ -199,7 +200,7 @@ static void sleep_once(tt_engine *e)
         tt_engine_ring(e);
 }
 
-/* ------------------------------------------------------------------ drive -- */
+/* ----------------------------------------------------------------- drive -- */
 
 typedef struct spin {
     uint64_t idle_since_ns; /* 0: something moved just now */
@@ -354,7 +355,7 @@ void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts)
     lower(&e->opts.spin_large_ns, opts->spin_large_ns);
 }
 
-/* ----------------------------------------------------------------- thread -- */
+/* ---------------------------------------------------------------- thread -- */
 
 static void keep_quiet(tt_engine *e)
 {

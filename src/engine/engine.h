@@ -51,16 +51,16 @@ void tt_engine_lock(tt_engine *e);
 void tt_engine_unlock(tt_engine *e);
 
 /* For one more communicator: where it has more ranks than cores on this host
- * waits yield, and poll no longer than opts has it; nor does the engine's thread
- * in any case. [locked] */
+ * waits yield, and poll no longer than opts has it; nor does the engine's
+ * thread in any case. [locked] */
 void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts);
 
 /* One pass over all nets; true when anything moved. [locked] */
 bool tt_engine_step(tt_engine *e);
 
 /* Drives, or lets others drive, until ready(arg); what it looks at changes
- * only in done callbacks and team failures, or tt_engine_wake() tells. is_long: it
- * does not poll while no call is in flight. [unlocked; any thread] */
+ * only in done callbacks and team failures, or tt_engine_wake() tells. is_long:
+ * it does not poll while no call is in flight. [unlocked; any thread] */
 void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
                     const void *arg, bool is_long);
 /* The same for a caller that holds the lock, once. [locked; any thread] */
@@ -75,8 +75,8 @@ void tt_engine_poke(tt_engine *e);
 void tt_engine_kick(tt_engine *e, bool waits);
 /* Sends what has been handed in by now. [locked] */
 void tt_engine_flush(tt_engine *e);
-/* Something that a wait may be waiting for has happened, in a pass or elsewhere.
- * [locked; any thread] */
+/* Something that a wait may be waiting for has happened, in a pass or
+ * elsewhere. [locked; any thread] */
 void tt_engine_wake(tt_engine *e);
 
 /* ----------------------------------------------------------------- mesh -- */
@@ -103,8 +103,8 @@ typedef struct tt_port_opts {
 } tt_port_opts;
 
 /* ports[r]: port 0 of each rank. more: the other ports, of each rank in order;
- * both ends have as many. An open mesh has neither: nobody is known at first, and
- * it has groups only. The mesh owns the nets (memory from mem by their ops'
+ * both ends have as many. An open mesh has neither: nobody is known at first,
+ * and it has groups only. The mesh owns the nets (memory from mem by their ops'
  * sizes) and what is kept once it returns TUTTI_OK. */
 typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets, n_more;
@@ -122,23 +122,24 @@ typedef struct tt_mesh_opts {
 } tt_mesh_opts;
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);
-/* At the start, on all ranks: connects the ports of the ranks that are this one's
- * neighbours in the control graph, or of all. The others are dialled when there is something to say. [unlocked] */
+/* At the start, on all ranks: connects the ports of the ranks that are this
+ * one's neighbours in the control graph, or of all. The others are dialled when
+ * there is something to say. [unlocked] */
 void tt_mesh_dial(tt_mesh *mesh, bool all);
-/* Of these: OK, all are connected (without for_all: somebody is), or apart: they cannot be reached, which is no
- * error until a call needs them; AGAIN, not yet, or nobody is connected; else why
- * one is lost, or why nobody can be reached; with the rank in the diagnosis.
- * [unlocked] */
+/* Of these: OK, all are connected (without for_all: somebody is), or apart:
+ * they cannot be reached, which is no error until a call needs them; AGAIN, not
+ * yet, or nobody is connected; else why one is lost, or why nobody can be
+ * reached; with the rank in the diagnosis. [unlocked] */
 tutti_err tt_mesh_met(const tt_mesh *mesh, bool for_all, tutti_diag *diag);
 /* From now on a connection to another host is tried for so long. Who is on this
  * one is waited for: it may be stopped, and the system tells of its end.
  * [unlocked] */
 void tt_mesh_patience(tt_mesh *mesh, uint64_t dial_ns);
-/* Of an open mesh: the process `id` sits at this rank, and is reached so (copied;
- * each net at most once, in the order of trying). Where another one sat there that
- * one has ended: its connection is dropped, and groups that need it fail. It may
- * have called before this. Errors: EPEER (it is known to have been replaced by
- * another), ENOMEM, EINVAL. [unlocked] */
+/* Of an open mesh: the process `id` sits at this rank, and is reached so
+ * (copied; each net at most once, in the order of trying). Where another one
+ * sat there that one has ended: its connection is dropped, and groups that need
+ * it fail. It may have called before this. Errors: EPEER (it is known to have
+ * been replaced by another), ENOMEM, EINVAL. [unlocked] */
 tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
                        const tt_access *accesses, uint32_t n_accesses);
 /* The engine's upcalls, for tt_net.up before the net's open. */
@@ -159,16 +160,17 @@ uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
 
 /* ----------------------------------------------------------------- team -- */
 
-/* members[i]: the mesh rank of rank i. Takes a reference on the mesh. [unlocked] */
+/* members[i]: the mesh rank of rank i. Takes a reference on the mesh.
+ * [unlocked] */
 tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                          uint32_t n, tt_team **out);
 /* A group: a team that its members make without a word between them, as its
  * origin has told them. A process is in one group of an origin at a time, and
  * their numbers rise. It fails alone: its members that are connected are told,
- * no connection ends, and what is still on the way to it is dropped. It outlives a
- * member whose connection ends when no call that is open needs it. In its
- * sentences members have the numbers that they have in the mesh. Of an open mesh a
- * member that was lost before is tried again. */
+ * no connection ends, and what is still on the way to it is dropped. It
+ * outlives a member whose connection ends when no call that is open needs it.
+ * In its sentences members have the numbers that they have in the mesh. Of an
+ * open mesh a member that was lost before is tried again. */
 typedef struct tt_group_opts {
     uint64_t origin, number;
     const uint32_t *members; /* as of tt_team_create() */
@@ -178,9 +180,10 @@ typedef struct tt_group_opts {
  * [unlocked] */
 tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
                           tt_team **out);
-/* Ends what is open with EABORTED, says BYE (of a group nothing, unless something
- * was open), frees, and gives the mesh back, of which the caller has a reference.
- * In a done callback: when the engine is through with the call. [locked] */
+/* Ends what is open with EABORTED, says BYE (of a group nothing, unless
+ * something was open), frees, and gives the mesh back, of which the caller has
+ * a reference. In a done callback: when the engine is through with the call.
+ * [locked] */
 void tt_team_leave(tt_team *team);
 
 /* Ends all ops with err; tells the other members. The first failure stays.
@@ -192,9 +195,9 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
 void tt_team_follow(tt_team *team, const tt_team *parent);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
-/* The mesh rank of a member that an open call of all ranks waits for, one that has not
- * entered it rather than one that has; and the call's number. TT_NONE: there is no
- * such call. [locked] */
+/* The mesh rank of a member that an open call of all ranks waits for, one that
+ * has not entered it rather than one that has; and the call's number. TT_NONE:
+ * there is no such call. [locked] */
 uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered);
 /* No call of all ranks is open; messages may be. [locked] */
 bool tt_team_is_between_calls(const tt_team *team);

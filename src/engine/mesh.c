@@ -12,23 +12,23 @@
  *            Who is called takes what the caller has come to, and gives its own
  *            dial up.
  * Asking     Where no access leads to a rank it may be able to connect itself:
- *            something between may pass connections one way only, or it has come
- *            to its network late. So it is asked to, by a message (CALL) that all
- *            who are connected tell on.
+ *            something between may pass connections one way only, or it has
+ *            come to its network late. So it is asked to, by a message (CALL)
+ *            that all who are connected tell on.
  * Drops      Upcalls may not close: what is given up waits in mesh->dropped for
  *            the end of the pass, and hears for nobody until then.
  * Farewells  Who leaves a team tells those that it is connected with; who
  *            connects later hears of it first of all.
  * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
- *            call needs it: then it is dialled once more, and if that is in vain,
- *            too, it is lost.
+ *            call needs it: then it is dialled once more, and if that is in
+ *            vain, too, it is lost.
  * Open       In an open mesh a rank is a seat: the process that sits there is told
- *            by its id (tt_mesh_seat), or calls before that. Another id than before
- *            is another process. So is, in a way, one that calls again: it has lost
- *            the connection. Then groups that need it fail, and what was said by the
- *            old connection is forgotten (renew), at both ends before the new one is
- *            up. Who cannot be reached, or is lost, fails the groups that need it,
- *            and is tried again for the next.
+ *            by its id (tt_mesh_seat), or calls before that. Another id than
+ *            before is another process. So is, in a way, one that calls again:
+ *            it has lost the connection. Then groups that need it fail, and
+ *            what was said by the old connection is forgotten (renew), at both
+ *            ends before the new one is up. Who cannot be reached, or is lost,
+ *            fails the groups that need it, and is tried again for the next.
  * Control    Every rank of a team is connected to those whose distance on the
  *            ring is a power of two, whether or not calls need it, so that a
  *            failure reaches everybody in log n steps: team.c.
@@ -82,7 +82,7 @@ static const tt_net_ops nowhere = {
 };
 static tt_net nowhere_net = {.ops = &nowhere};
 
-/* --------------------------------------------------------------- dialling -- */
+/* -------------------------------------------------------------- dialling -- */
 
 /* What is needed as soon as there is a connection. */
 static tutti_err equip(tt_peer *peer)
@@ -189,7 +189,7 @@ static tt_conn *take_call(tt_peer *peer, tt_net *net)
     return peer->called;
 }
 
-/* ------------------------------------------------------------------ seats -- */
+/* ----------------------------------------------------------------- seats -- */
 
 /* Nothing of what was said counts any more: no group needs it. */
 static void renew(tt_peer *peer)

@@ -213,7 +213,7 @@ static tt_sent send_slice(tt_side *side)
     return sent;
 }
 
-/* ------------------------------------------------------------------ takes -- */
+/* ----------------------------------------------------------------- takes -- */
 
 /* Who is heard before so many passes counts as in time: they take about 2 us,
  * and a look at the clock is a twentieth of a small call. */
@@ -613,7 +613,7 @@ void tt_op_check_left(tt_op *op)
     }
 }
 
-/* ------------------------------------------------------------------- pump -- */
+/* ------------------------------------------------------------------ pump -- */
 
 static void recycle(tt_engine *e)
 {
@@ -669,7 +669,7 @@ void tt_engine_flush(tt_engine *e)
     recycle(e);
 }
 
-/* ------------------------------------------------------------------ begin -- */
+/* ----------------------------------------------------------------- begin -- */
 
 /* Tells every partner that the call is entered: at once, or, where what goes
  * to and fro is small, with the first slice that goes there (see eager.c). */

@@ -2,16 +2,17 @@
  * peer.c - what waits to be sent to a peer.
  *
  * Bound      A peer that reads nothing must not make memory grow by what it asks.
- *            So of questions and answers no more than most_asked wait; the others
- *            are dropped, and count as not answered, which hurts nobody but who
- *            does not read. A PONG says nothing that what waits does not.
+ *            So of questions and answers no more than most_asked wait; the
+ *            others are dropped, and count as not answered, which hurts nobody
+ *            but who does not read. A PONG says nothing that what waits does
+ *            not.
  *
- * A peer that has something to be sent is "dirty": it is in a list of the engine
- * until the pump (op.c) has been there. Control messages go at once where the
- * transport has room, else they are copied and wait here in their order; slices
- * wait in the sides of their calls (op.c). Nothing fails here: a peer whose
- * message is lost for want of memory, or that takes nothing for long, is given up
- * in the next pass (mesh.c). */
+ * A peer that has something to be sent is "dirty": it is in a list of the
+ * engine until the pump (op.c) has been there. Control messages go at once
+ * where the transport has room, else they are copied and wait here in their
+ * order; slices wait in the sides of their calls (op.c). Nothing fails here: a
+ * peer whose message is lost for want of memory, or that takes nothing for
+ * long, is given up in the next pass (mesh.c). */
 #include <stdio.h>
 #include <string.h>
 

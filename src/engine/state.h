@@ -151,8 +151,8 @@ struct tt_peer {
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
-/* The last WHO of a rank, and where its answers go: whoever has told the question
- * on had it before, so answers to older ones get there, too. */
+/* The last WHO of a rank, and where its answers go: whoever has told the
+ * question on had it before, so answers to older ones get there, too. */
 typedef struct tt_asked {
     uint32_t number; /* 0: none yet */
     tt_peer *back;
@@ -402,8 +402,8 @@ bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
                   tt_past *out);
 /* The peer's message breaks a rule: fails the team. */
 void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m);
-/* Compares a peer's call with the own one, of which op is left, or NULL; fails the
- * team if they differ. */
+/* Compares a peer's call with the own one, of which op is left, or NULL; fails
+ * the team if they differ. */
 bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_op *op,
                      const tt_past *own, const tt_call *theirs,
                      uint64_t fingerprint);
@@ -414,8 +414,8 @@ void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
  * (DIFFER), all else breaks a rule. */
 void tt_team_refuse(tt_team *team, tt_peer *peer, const tt_past *own,
                     const tt_msg *m);
-/* Those of the team that are connected, and its neighbours in the control graph;
- * but: NULL, or one who is not told. */
+/* Those of the team that are connected, and its neighbours in the control
+ * graph; but: NULL, or one who is not told. */
 void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
@@ -434,8 +434,8 @@ static inline bool tt_is_group(uint64_t id)
     return id >> 63 != 0;
 }
 /* The peer speaks of a group that is not entered here. It may be: those before
- * it are over at the peer, and what was kept of them goes. False: it is over, and
- * who waits for an answer (asks) is told. */
+ * it are over at the peer, and what was kept of them goes. False: it is over,
+ * and who waits for an answer (asks) is told. */
 bool tt_group_expect(tt_peer *peer, uint64_t id, bool asks);
 /* Likewise, with data; returns whether it is kept. */
 bool tt_group_keep(tt_peer *peer, const tt_msg *m, const void *data);

@@ -8,19 +8,20 @@
  * next call.
  *
  * Groups      (of partial reduce) are teams that come and go by the thousand and
- *             fail alone. Their members make them without a word between them: a
- *             controller, their origin, has told each its number and its members.
- *             A process is in one group of an origin at a time, and their numbers
- *             rise. So one number for each origin tells what is over here
+ *             fail alone. Their members make them without a word between them:
+ *             a controller, their origin, has told each its number and its
+ *             members. A process is in one group of an origin at a time, and
+ *             their numbers rise. So one number for each origin tells what is
+ *             over here
  *             (mesh->groups_over), and a peer that speaks of a group has ended
  *             those before it. What comes for one that is not entered here is
  *             kept, as for a communicator; of each peer for one group of an
- *             origin, the latest. What comes for one that is over is dropped, and
- *             who waits for an answer is told that there will be none (BYE). A
- *             group's failure is told to those who are connected, and they do not
- *             tell it on: the controller does. A member that is silent for too
- *             long fails the group; whether it is lost is for communicators to
- *             say.
+ *             origin, the latest. What comes for one that is over is dropped,
+ *             and who waits for an answer is told that there will be none
+ *             (BYE). A group's failure is told to those who are connected, and
+ *             they do not tell it on: the controller does. A member that is
+ *             silent for too long fails the group; whether it is lost is for
+ *             communicators to say.
  *
  * Next: drive.c. */
 #include <inttypes.h>
@@ -274,8 +275,9 @@ static bool part_from(tt_team *team, const tt_peer *peer)
     return true;
 }
 
-/* Every team with that rank in it fails, unless the rank had left it in good order.
- * A group, whose members leave without a word, fails if it needs the rank. */
+/* Every team with that rank in it fails, unless the rank had left it in good
+ * order. A group, whose members leave without a word, fails if it needs the
+ * rank. */
 static void lose_peer(tt_peer *peer, tutti_err err, const char *cause)
 {
     peer->is_lost = true;
@@ -291,8 +293,8 @@ static void lose_peer(tt_peer *peer, tutti_err err, const char *cause)
         tt_mesh_has_news(peer->mesh);
 }
 
-/* A conn is gone. That other ports are well does not help: what was on the way by
- * this one is lost. */
+/* A conn is gone. That other ports are well does not help: what was on the way
+ * by this one is lost. */
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
 {
     const tt_peer *last = peer;
@@ -308,7 +310,8 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
     lose_peer(peer, why, cause);
 }
 
-/* Who has no connection to the culprit would not hear of that in its other teams. */
+/* Who has no connection to the culprit would not hear of that in its other
+ * teams. */
 static void lose_culprit(const tt_team *team)
 {
     tt_peer *peer = tt_team_peer(team, team->culprit);

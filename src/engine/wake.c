@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * wake.c - the engine's lock, and how those are woken who sleep by it.
  *
- * Who drives sleeps on the descriptors of the nets and on one more (wake_fd) that
- * others write to; who waits while another drives sleeps on a condition. Here is
- * what every part of the engine may call; who sleeps, and when, is drive.c's. */
+ * Who drives sleeps on the descriptors of the nets and on one more (wake_fd)
+ * that others write to; who waits while another drives sleeps on a condition.
+ * Here is what every part of the engine may call; who sleeps, and when, is
+ * drive.c's. */
 #include <sys/epoll.h>
 
 #include "base/bell.h"

@@ -3,8 +3,8 @@
  * peers they wait for are alive.
  *
  * Deadline   when it passes, every member is asked WHO has entered the call
- *            (one tells it to the next, and answers go back that way); after half
- *            a second the answers name the ranks that have not.
+ *            (one tells it to the next, and answers go back that way); after
+ *            half a second the answers name the ranks that have not.
  * Liveness   a peer on another host that says nothing while an op waits for it
  *            is pinged; its engine thread answers whatever its program does.
  *            Peers on this host are watched by their transport.
@@ -19,9 +19,9 @@
 #include "engine/state.h"
 
 static const uint64_t ask_ns = 500 * TT_NS_PER_MS;
-/* Ticks come every 10 to 100 ms while ops are active. After a longer gap silence
- * begins anew; one tick adds at most this part of the time that makes a peer
- * lost. */
+/* Ticks come every 10 to 100 ms while ops are active. After a longer gap
+ * silence begins anew; one tick adds at most this part of the time that makes a
+ * peer lost. */
 static const uint64_t watch_gap_ns = TT_NS_PER_S;
 static const uint64_t watch_part = 8;
 
@@ -150,8 +150,8 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
         miss_peer(peer, team);
         return;
     }
-    /* A quarter of the time, then one ping per tick: cheap and never late. Where
-     * something waits already it would be no news. */
+    /* A quarter of the time, then one ping per tick: cheap and never late.
+     * Where something waits already it would be no news. */
     if (peer->silent_ns > limit_ns / 4 && peer->n_ctl == 0) {
         tt_msg m = tt_team_msg(team, TT_KIND_PING, 0, 0);
         tt_peer_tell(peer, &m, NULL);

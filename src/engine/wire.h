@@ -24,13 +24,16 @@
  *                                              (of a group: I have left it)
  * WHO     -         rank that asks, number     have you entered this call? The
  *                                              number of its question, by which
- *                                              it is told on once; 0: not at all
+ *                                              it is told on once; 0: not at
+ *                                              all
  * HERE    -         rank or NONE, 1 yes 0 no   answer to WHO, of that rank (NONE: of
- *                                              the sender); fingerprint: the rank
- *                                              that asks, to which it is told back
+ *                                              the sender); fingerprint: the
+ *                                              rank that asks, to which it is
+ *                                              told back
  * CALL    -         mesh ranks: whom, who      `who` cannot connect to `whom`, who
- *                                              shall try, by the port `channel`; seq:
- *                                              to tell it on once
+ *                                              shall try, by the port
+ *                                              `channel`; seq: to tell it on
+ *                                              once
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *

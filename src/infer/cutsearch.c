@@ -5,8 +5,9 @@
  * Idea       The cuts found so far make a tree. Node by node sets of its kids
  *            are weighed (cutsearch_sets.c), and the best fitted beside the
  *            other cuts (fit.c); a cut stays if what it explains is worth more
- *            than its price. Cuts that have become needless go, and each is sought once
- *            more beside the others, so that a first guess need not be right.
+ *            than its price. Cuts that have become needless go, and each is
+ *            sought once more beside the others, so that a first guess need not
+ *            be right.
  * Cost       A dozen fits for each link that is found; when the search has
  *            used up what it may, what was found until then is the answer.
  * Next       target.c, which measures what is suspected. */
@@ -162,8 +163,8 @@ static uint32_t node_for(const tt_plane *p, const uint64_t *set)
     return v;
 }
 
-/* p->best lacks cut `cut` of p->spare: is there a better one near it? Then it is
- * the trial. */
+/* p->best lacks cut `cut` of p->spare: is there a better one near it? Then it
+ * is the trial. */
 static tutti_err climb_near(tt_plane *p, const tt_plane_cut *cut, bool *better)
 {
     tt_cutsearch *s = p->search;

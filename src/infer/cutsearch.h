@@ -66,8 +66,8 @@ double tt_cutsearch_gain(tt_plane *p, int mode, double *bps);
 void tt_cutsearch_groups(tt_plane *p,
                          void (*each)(tt_plane *, const uint64_t *));
 
-/* cutsearch_sets.c: fills s->found with sets of kids of node v that may be cuts,
- * new ones, best first. */
+/* cutsearch_sets.c: fills s->found with sets of kids of node v that may be
+ * cuts, new ones, best first. */
 void tt_cutsearch_sets(tt_plane *p, uint32_t v);
 /* From s->set, a set of kids of node v, to the best near it. */
 void tt_cutsearch_improve(tt_plane *p, uint32_t v, int mode,

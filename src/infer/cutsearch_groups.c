@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cutsearch_groups.c - who behaves like whom: groups that may sit behind one link.
+ * cutsearch_groups.c - who behaves like whom: groups that may sit behind one
+ * link.
  *
  * Idea       Three measures of how far two leaves are apart: as senders (do
  *            their flows, when held back, run at the same level?), as

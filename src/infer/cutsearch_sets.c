@@ -4,7 +4,8 @@
  *
  * Idea       A new link of a tree puts some of the kids of one node below a
  *            node of their own. Of few kids all sets are weighed
- *            (cutsearch_gain.c); of many those near the groups that behave alike
+ *            (cutsearch_gain.c); of many those near the groups that behave
+ *            alike
  *            (cutsearch_groups.c), improved by moving one kid in or out, or
  *            exchanging two, as long as that gains.
  * Cost       A few hundred sets weighed.

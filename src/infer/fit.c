@@ -29,7 +29,7 @@ static double square(double x)
     return x * x;
 }
 
-/* --------------------------------------------------------------- passages -- */
+/* -------------------------------------------------------------- passages -- */
 
 /* What the links carry in one round, as it is filled. */
 static tutti_err set_loads(tt_plane *p, const tt_model *m, uint32_t n_flows)
@@ -116,7 +116,7 @@ static tutti_err sort_passages(tt_plane *p, uint32_t n_links, size_t n)
     return TUTTI_OK;
 }
 
-/* ------------------------------------------------------------------ score -- */
+/* ----------------------------------------------------------------- score -- */
 
 static double capped(double z)
 {

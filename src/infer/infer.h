@@ -54,7 +54,8 @@ typedef struct tt_infer_spec {
     double unfair;       /* how unlike flows that share a link are; 0: 0.1 */
     uint32_t max_rounds; /* 0: as many as it takes (which is bounded) */
     uint64_t seed;       /* of the random pairings */
-    /* Called now and then while it computes, which may take seconds; or NULL. */
+    /* Called now and then while it computes, which may take seconds; or
+     * NULL. */
     void (*tick)(void *ctx);
     void *tick_ctx;
 } tt_infer_spec;
@@ -107,7 +108,8 @@ void tt_infer_close(tt_infer *inf); /* accepts NULL */
  * without telling gives the same round. Errors: ENOMEM. */
 tutti_err tt_infer_next(tt_infer *inf, tt_infer_round *round, tutti_diag *diag);
 /* What was measured of each flow of the round. Errors: EINVAL (no such round),
- * EPEER (a host whose flows have not been measured for several rounds), ENOMEM. */
+ * EPEER (a host whose flows have not been measured for several rounds),
+ * ENOMEM. */
 tutti_err tt_infer_told(tt_infer *inf, const tt_infer_rate *rates,
                         uint32_t n_flows, tutti_diag *diag);
 /* One way from port to port; the least of what is told counts. [any time

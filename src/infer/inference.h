@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * inference.h - the object of infer.h, as infer.c, drawing.c and findings.c share
- * it. Private to the folder. */
+ * inference.h - the object of infer.h, as infer.c, drawing.c and findings.c
+ * share it. Private to the folder. */
 #ifndef TT_INFER_INFERENCE_H
 #define TT_INFER_INFERENCE_H
 
@@ -103,8 +103,8 @@ typedef struct tt_figures {
     double *latency_s;
 } tt_figures;
 
-/* linkfigures.c: what a settled plane comes to; sets p->tree. The arrays are the
- * arena's. ENOMEM. */
+/* linkfigures.c: what a settled plane comes to; sets p->tree. The arrays are
+ * the arena's. ENOMEM. */
 tutti_err tt_link_figures(tt_plane *p, tt_arena *arena, tt_figures *f);
 
 /* opening.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * linkfigures.c - the figures of one plane: of every interface's link and of every
- * trunk, both ways, and what each rests on.
+ * linkfigures.c - the figures of one plane: of every interface's link and of
+ * every trunk, both ways, and what each rests on.
  *
  * Idea       Interfaces' rates and trunks that hold something back are the
  *            model's. The other way of a trunk that holds back only one way

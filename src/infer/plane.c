@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * plane.c - the course of things in one plane: general rounds, then again and
- * again a thought (cutsearch.c) and the rounds that it asks for, until it asks for
- * none.
+ * again a thought (cutsearch.c) and the rounds that it asks for, until it asks
+ * for none.
  *
  * Next       rounds.c, cutsearch.c. */
 #include "infer/plane.h"

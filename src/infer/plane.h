@@ -203,10 +203,10 @@ int tt_compare_doubles(const void *a, const void *b);
 
 /* rates.c: from the passages; the largest change, as a logarithm. */
 double tt_rates_set(tt_plane *p, tt_model *m);
-/* After a fit: the rate of a link, from all that passed it. What passed it, it can
- * do: where much is above the middle of what is sure, that fell short. (While
- * cuts are sought rates do not follow that: flows that have saved up on a link
- * would make cuts of the others.) */
+/* After a fit: the rate of a link, from all that passed it. What passed it, it
+ * can do: where much is above the middle of what is sure, that fell short.
+ * (While cuts are sought rates do not follow that: flows that have saved up on
+ * a link would make cuts of the others.) */
 double tt_rate_of(const tt_plane *p, uint32_t link);
 /* What the rate of a link rests on, after a fit of the same model. */
 typedef struct tt_evidence {

@@ -3,12 +3,13 @@
  *
  * First      Pairs alone, one way at a time (what can each interface do?); stars
  *            of four, one way at a time (is it the sender or the receiver?).
- *            From then on it is known which interfaces are faster one way: rounds
- *            in which all send both ways need to know (probe_rounds.c).
+ *            From then on it is known which interfaces are faster one way:
+ *            rounds in which all send both ways need to know (probe_rounds.c).
  * Then       All at the same time in a random pairing, that once more (how much
  *            noise is there?), each with the one whose number differs in some
  *            bits, halves of the plane against each other, parts of random
- *            pairings, all to three at once. Where there is noise more of these.
+ *            pairings, all to three at once. Where there is noise more of
+ *            these.
  * Cost       About 20 + 7 log n looks, with noise 20 + 12 log n.
  * Next       target.c, which measures what is suspected. */
 #include <math.h>
@@ -97,8 +98,8 @@ static tutti_err add_shifts(tt_plane *p)
     return err;
 }
 
-/* Member c of a group to all its other members, or from them: one way at a time,
- * since what passes the other way would be in the way of its
+/* Member c of a group to all its other members, or from them: one way at a
+ * time, since what passes the other way would be in the way of its
  * acknowledgements. */
 static tutti_err add_group(tt_plane *p, const uint32_t *group, uint32_t n,
                            uint32_t c, bool inward)

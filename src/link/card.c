@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * card.c - where a process can be reached.
  *
- * A card lists the addresses of all interfaces that are up and allowed, the most
- * promising first, as many as fit; of a listener at single addresses only these.
- * Which of them somebody tries, and in which order, is that side's business.
- * Next: link_ways.c. */
+ * A card lists the addresses of all interfaces that are up and allowed, the
+ * most promising first, as many as fit; of a listener at single addresses only
+ * these. Which of them somebody tries, and in which order, is that side's
+ * business. Next: link_ways.c. */
 #include <stdio.h>
 #include <string.h>
 

@@ -70,8 +70,8 @@ static bool is_told(tt_link_why why)
     return why > TT_LINK_WELL && why <= TT_LINK_OTHER_SEAL;
 }
 
-/* This try is over; the next one is for the next way. A listener may know only another
- * one of the secrets, so each of them is offered first. */
+/* This try is over; the next one is for the next way. A listener may know only
+ * another one of the secrets, so each of them is offered first. */
 static void end_try(tt_link_dial *d, tt_link_why why, int err)
 {
     uint64_t now = tt_now_ns();

@@ -14,27 +14,27 @@
  * range [min, max] of the dialler, REPLY the version agreed as both, REFUSE the
  * listener's range. (2) A word is whole before it is judged, and is judged in
  * the order version, purpose, job, process, token. (3) REPLY and REFUSE repeat
- * the nonce of HELLO, TAKEN repeats it again; and what REPLY has said, a nonce of
- * the listener's own, so that words that somebody has seen on the wire are no use
- * when they are said again. (4) An id that is zero means nobody in
- * particular; so does the job of a listener, but not that of a HELLO. (5) HELLO with the flag ONE_WAY is the last word itself:
- * there is no reply.
+ * the nonce of HELLO, TAKEN repeats it again; and what REPLY has said, a nonce
+ * of the listener's own, so that words that somebody has seen on the wire are
+ * no use when they are said again. (4) An id that is zero means nobody in
+ * particular; so does the job of a listener, but not that of a HELLO. (5) HELLO
+ * with the flag ONE_WAY is the last word itself: there is no reply.
  *
  * Both dial  Let S have the smaller id of two that dial each other for the same
  *            purpose and strand, L the greater. S refuses L's HELLO while its
  *            own dial is under way (CROSSED: L tries again later). L replies to
  *            S's HELLO, and holds its own last word back until that guest has
- *            said TAKEN or is gone. Who has replied to a guest begins no dial to
- *            it before the guest has said TAKEN or is gone; and none as long as a
- *            link from it waits in the box. So at most one of the two is ever
- *            taken, and both know which, if nobody dials who has taken a link
- *            already.
+ *            said TAKEN or is gone. Who has replied to a guest begins no dial
+ *            to it before the guest has said TAKEN or is gone; and none as long
+ *            as a link from it waits in the box. So at most one of the two is
+ *            ever taken, and both know which, if nobody dials who has taken a
+ *            link already.
  * Seal       Where there is a trust (trust.h) both prove themselves between
- *            connect() and HELLO, and words go inside TLS. Then (6) the flag BARE
- *            says that what follows the last word is plain text; both sides want that, or
- *            the answer is OTHER_SEAL. (7) Nobody hears a word of its own id. (8) To a
- *            HELLO in plain text the answer is UNPROVEN, in plain text; who has a trust
- *            believes no such answer.
+ *            connect() and HELLO, and words go inside TLS. Then (6) the flag
+ *            BARE says that what follows the last word is plain text; both
+ *            sides want that, or the answer is OTHER_SEAL. (7) Nobody hears a
+ *            word of its own id. (8) To a HELLO in plain text the answer is
+ *            UNPROVEN, in plain text; who has a trust believes no such answer.
  * Next       greet.c (judges words), guests.c and dial.c (say and hear them). */
 #ifndef TT_LINK_GREET_H
 #define TT_LINK_GREET_H
@@ -80,12 +80,12 @@ typedef struct tt_greet_terms {
 } tt_greet_terms;
 
 /* A listener judges a word: WELL, STRANGE (no word of ours: no answer), or what
- * REFUSE tells. *version: agreed, where it is WELL; the dialler's greatest where
- * it is OTHER_VERSION. */
+ * REFUSE tells. *version: agreed, where it is WELL; the dialler's greatest
+ * where it is OTHER_VERSION. */
 tt_link_why tt_greet_judge(const tt_greet_word *hello,
                            const tt_greet_terms *terms, uint32_t *version);
-/* A dialler judges the answer to its HELLO: WELL, STRANGE, OTHER_PROCESS, or what
- * a REFUSE tells. */
+/* A dialler judges the answer to its HELLO: WELL, STRANGE, OTHER_PROCESS, or
+ * what a REFUSE tells. */
 tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
                                  const tt_greet_word *hello, uint32_t *version);
 /* The listener's answer: REPLY where why is WELL, else REFUSE. */

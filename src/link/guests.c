@@ -7,10 +7,11 @@
  *            when all are taken the oldest goes, after a last look at what it
  *            may have said meanwhile. Ours speak at once. A guest has GUEST_NS
  *            for its word, however it is dealt out in bytes.
- * Handshakes They take a round trip, in which a flood would take all places. So who
- *            has begun well (tt_seal_is_begun) has one of SHAKING others, and GUEST_NS
- *            again. When they are taken one goes by chance: those who have come
- *            by old words, or with certificates, may be a flood too.
+ * Handshakes They take a round trip, in which a flood would take all places. So
+ * who
+ *            has begun well (tt_seal_is_begun) has one of SHAKING others, and
+ *            GUEST_NS again. When they are taken one goes by chance: those who
+ *            have come by old words, or with certificates, may be a flood too.
  * Floods     Each turn takes at most BATCH guests, so dials and other
  *            listeners are served in between. A guest costs one allocation of
  *            fixed size, of the process's own memory: a stranger is nobody's.
@@ -74,7 +75,8 @@ static void move_to(tt_link_guest *g, tt_guest_state state)
     list_add(&g->listener->guests[state], g);
 }
 
-/* Off the lists, and its descriptor out of epoll; the descriptor is still open. */
+/* Off the lists, and its descriptor out of epoll; the descriptor is still
+ * open. */
 static void unhinge(tt_link_guest *g)
 {
     tt_link_listener *l = g->listener;
@@ -127,8 +129,8 @@ static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
     TT_DEBUG("link: sent %s away: %s", g->from, tt_link_why_text(why));
 }
 
-/* The last word has been said. What is unread would make close() reset the connection,
- * and that may destroy it. */
+/* The last word has been said. What is unread would make close() reset the
+ * connection, and that may destroy it. */
 static void hang_up(tt_link_guest *g)
 {
     char unread[512];
@@ -148,8 +150,9 @@ static void deny_tls(tt_link_guest *g)
     hang_up(g);
 }
 
-/* Who does not prove to be one of us. It is told, in plain text, where it has said
- * a word of ours; what TLS says was told. One warning is enough for all of them. */
+/* Who does not prove to be one of us. It is told, in plain text, where it has
+ * said a word of ours; what TLS says was told. One warning is enough for all of
+ * them. */
 static void refuse_unproven(tt_link_guest *g, tt_link_why why)
 {
     tt_link_listener *l = g->listener;
@@ -315,8 +318,8 @@ static void begin_shaking(tt_link_guest *g)
     move_to(g, TT_GUEST_SHAKING);
 }
 
-/* True: it is done, or there is none to be had. Else it goes on later, or the guest
- * is gone. */
+/* True: it is done, or there is none to be had. Else it goes on later, or the
+ * guest is gone. */
 static bool prove(tt_link_guest *g)
 {
     tt_link_why why;

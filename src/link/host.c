@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * host.c - the link thread, and the boxes in which finished links wait.
  *
- * One epoll has every socket that is not a connection yet. A turn serves what is
- * ready, then looks whose time is over. See inside.h for the lock and for when
- * memory may be freed. Next: listen.c, dial.c. */
+ * One epoll has every socket that is not a connection yet. A turn serves what
+ * is ready, then looks whose time is over. See inside.h for the lock and for
+ * when memory may be freed. Next: listen.c, dial.c. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>

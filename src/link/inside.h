@@ -4,15 +4,16 @@
  *
  * Lock       One, the host's, for everything here. The thread holds it for a turn
  *            (events, times) but not while it sleeps, and calls nobody's code
- *            under it. Locks that are taken inside (a trust's, those of base/) are
- *            leaves.
+ *            under it. Locks that are taken inside (a trust's, those of base/)
+ *            are leaves.
  * Events     epoll hands back a pointer to a node, and the thread may have it at
- *            hand while it waits for the lock. So who frees a node marks it dead,
- *            and either waits until the turn that could have it has ended
- *            (tt_link_retire), or puts it into the grave, which the thread empties
- *            at the end of a turn.
+ *            hand while it waits for the lock. So who frees a node marks it
+ *            dead, and either waits until the turn that could have it has ended
+ *            (tt_link_retire), or puts it into the grave, which the thread
+ *            empties at the end of a turn.
  * Circles    guests.c dial.c: of two processes that dial each other one link stays,
- *            which the guest and the dial at each end decide together (greet.h).
+ *            which the guest and the dial at each end decide together
+ *            (greet.h).
  * Next       host.c. */
 #ifndef TT_LINK_INSIDE_H
 #define TT_LINK_INSIDE_H
@@ -167,8 +168,8 @@ void tt_link_lock(tt_link_host *host);
 void tt_link_unlock(tt_link_host *host);
 /* The thread's next turn comes soon. [locked] */
 void tt_link_wake(tt_link_host *host);
-/* It is dead, and no longer watched: waits until the thread cannot have an event
- * of it. Unlocks meanwhile. [locked, not the thread] */
+/* It is dead, and no longer watched: waits until the thread cannot have an
+ * event of it. Unlocks meanwhile. [locked, not the thread] */
 void tt_link_retire(tt_link_host *host, tt_link_node *node);
 /* events: of epoll; 0 ends it. [locked] */
 void tt_link_watch(tt_link_host *host, int fd, tt_link_node *node,
@@ -178,7 +179,8 @@ void tt_link_put(tt_link_box *box, tt_link_item *item);
 void tt_link_unput(tt_link_box *box, tt_link_item *item);
 /* HELLO, REPLY and their like; a socket that is new has room for them. */
 bool tt_link_say(tt_link_stream *s, const tt_greet_word *word);
-/* 1: the word is whole; 0: not yet; -1: the connection has ended, errno says why
+/* 1: the word is whole; 0: not yet; -1: the connection has ended, errno says
+ * why
  * (0: it was closed). */
 int tt_link_hear(tt_link_stream *s, tt_greet_word *word, size_t *got);
 /* What a handshake waits for, of epoll. */
@@ -222,8 +224,8 @@ void tt_link_dial_take(tt_link_dial *d, tt_link_event *out);
 bool tt_link_is_pair(const tt_link_dial *d, const tt_link_guest *g);
 /* The dial of this pair that has no outcome yet; NULL: none. */
 tt_link_dial *tt_link_dial_find(const tt_link_guest *g);
-/* A guest of the same pair has said HELLO: may it come in, and does the dial wait
- * for its last word? */
+/* A guest of the same pair has said HELLO: may it come in, and does the dial
+ * wait for its last word? */
 bool tt_link_dial_gives_way(tt_link_dial *d);
 /* It has said its last word; or it is gone. */
 void tt_link_dial_met(tt_link_dial *d);

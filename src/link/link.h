@@ -67,8 +67,8 @@ tutti_err tt_link_id_make(tt_link_id *out, tutti_diag *diag);
 int tt_link_id_compare(const tt_link_id *a, const tt_link_id *b);
 bool tt_link_id_is_none(const tt_link_id *id);
 
-/* Why somebody was sent away, or a way did not work. Those up to _OTHER_SEAL are
- * told by the other side, so numbers are pinned. */
+/* Why somebody was sent away, or a way did not work. Those up to _OTHER_SEAL
+ * are told by the other side, so numbers are pinned. */
 typedef enum tt_link_why {
     TT_LINK_WELL = 0,
     TT_LINK_OTHER_VERSION = 1, /* no version in common */
@@ -90,7 +90,8 @@ typedef enum tt_link_why {
 } tt_link_why;
 /* "it belongs to another job" */
 const char *tt_link_why_text(tt_link_why why);
-/* One side has no secret, or another one: who dials again will not fare better. */
+/* One side has no secret, or another one: who dials again will not fare
+ * better. */
 static inline bool tt_link_is_unproven(tt_link_why why)
 {
     return why == TT_LINK_UNPROVEN || why == TT_LINK_OTHER_SECRET ||
@@ -135,8 +136,8 @@ typedef struct tt_link_stream {
 /* What comes into a box. */
 typedef struct tt_link_event {
     tt_link_event_kind kind;
-    /* The taker's; its socket is non-blocking, close-on-exec and watched. It has a
-     * layer where there is a trust, and neither side wants it bare. */
+    /* The taker's; its socket is non-blocking, close-on-exec and watched. It
+     * has a layer where there is a trust, and neither side wants it bare. */
     tt_link_stream stream;
     void *arg;          /* of the dial, or of the listener */
     tt_link_dial *dial; /* its outcome; it still wants tt_link_dial_end() */
@@ -180,10 +181,11 @@ typedef struct tt_link_listen_opts {
     /* The dialler must know it; has_token false: it need not. */
     bool has_token;
     uint8_t token[TT_LINK_TOKEN];
-    /* Who comes by a network proves itself by it, and so does this side; NULL: nobody
-     * has to. Unix sockets need none: the kernel tells the user. */
+    /* Who comes by a network proves itself by it, and so does this side; NULL:
+     * nobody has to. Unix sockets need none: the kernel tells the user. */
     tt_trust *trust;
-    /* After the greeting the bytes are the socket's own: nothing is sealed any more
+    /* After the greeting the bytes are the socket's own: nothing is sealed any
+     * more
      * (measurements). Both sides must say so. */
     bool is_bare;
     void *arg;
@@ -210,8 +212,8 @@ typedef struct tt_link_listen_opts {
 #define TT_LINK_EARS 160
 
 /* Listens from now on. Errors: ESYS where nothing could be bound, with errno in
- * *why (may be NULL; the caller may know a better sentence), ECONFIG (no interface
- * is allowed, or a range of ports that makes no sense), ENOMEM. */
+ * *why (may be NULL; the caller may know a better sentence), ECONFIG (no
+ * interface is allowed, or a range of ports that makes no sense), ENOMEM. */
 tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
                          tt_link_listener **out, int *why, tutti_diag *diag);
 /* After it nobody arrives there any more; who had, and was not taken, is
@@ -269,8 +271,8 @@ _Static_assert(TT_LINK_CARD_HEAD == 72, "as sent");
 /* The listener's own, as its opts said. */
 void tt_link_card_of(const tt_link_listener *listener, tt_link_card *out);
 size_t tt_link_card_bytes(const tt_link_card *card);
-/* Reads bytes from outside; false when they make no sense. What follows the card
- * is the caller's: it gets how many bytes the card had. */
+/* Reads bytes from outside; false when they make no sense. What follows the
+ * card is the caller's: it gets how many bytes the card had. */
 bool tt_link_card_read(tt_link_card *card, const void *bytes, size_t len,
                        size_t *used);
 /* Equal boot id and network namespace; and user. */
@@ -314,8 +316,8 @@ typedef struct tt_link_hint {
  * hint may be NULL. Returns how many. */
 size_t tt_link_ways(const tt_link_here *here, const tt_link_card *peer,
                     const tt_link_hint *hint, tt_link_way out[TT_LINK_WAYS]);
-/* The way of another strand of a pair whose first one went ways[first]: over the
- * networks that are as good in turn. */
+/* The way of another strand of a pair whose first one went ways[first]: over
+ * the networks that are as good in turn. */
 uint32_t tt_link_way_of(const tt_link_way *ways, uint32_t n, uint32_t first,
                         uint32_t strand);
 
@@ -375,13 +377,13 @@ void tt_link_tries(const tt_link_dial *dial, char *out, size_t size);
 
 /* --------------------------------------------------------------- stream -- */
 
-/* A layer comes between a stream and its owner: the seal (TLS), or a fault (tests).
- * What a frame is, the owner says. Not locked. A layer may lie on another one: it
- * keeps the stream as it was, and calls that. */
+/* A layer comes between a stream and its owner: the seal (TLS), or a fault
+ * (tests). What a frame is, the owner says. Not locked. A layer may lie on
+ * another one: it keeps the stream as it was, and calls that. */
 
 /* All as the system calls: a count, or -1 and errno. send: less than was given,
- * and EAGAIN, mean that the socket is full, so a poll tells when it is not. recv:
- * EAGAIN means that nothing is there, but for what is pending. */
+ * and EAGAIN, mean that the socket is full, so a poll tells when it is not.
+ * recv: EAGAIN means that nothing is there, but for what is pending. */
 typedef struct tt_link_layer {
     ssize_t (*send)(tt_link_stream *s, const struct iovec *iov, int n_iov);
     ssize_t (*recv)(tt_link_stream *s, const struct iovec *iov, int n_iov);
@@ -403,20 +405,20 @@ static inline size_t tt_link_pending(const tt_link_stream *s)
 {
     return s->layer ? s->layer->pending(s) : 0;
 }
-/* Bytes that send() has taken, but the socket has not: poll for POLLOUT, and then
- * send again, if need be nothing (n_iov 0). */
+/* Bytes that send() has taken, but the socket has not: poll for POLLOUT, and
+ * then send again, if need be nothing (n_iov 0). */
 static inline size_t tt_link_unsent(const tt_link_stream *s)
 {
     return s->layer ? s->layer->unsent(s) : 0;
 }
-/* All of len bytes, waiting for it: 0, or errno (ETIMEDOUT at the deadline; EPIPE
- * when the other side has ended its stream). */
+/* All of len bytes, waiting for it: 0, or errno (ETIMEDOUT at the deadline;
+ * EPIPE when the other side has ended its stream). */
 int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
                       uint64_t deadline_ns);
 int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
                      uint64_t deadline_ns);
-/* Nothing more will be sent: the other side reads what was, and then the end. False:
- * what is unsent must go first; again then. */
+/* Nothing more will be sent: the other side reads what was, and then the end.
+ * False: what is unsent must go first; again then. */
 bool tt_link_end(tt_link_stream *s);
 void tt_link_stream_close(tt_link_stream *s);
 /* tt_errno_text(), but for what the seal says: EBADMSG, EACCES. */

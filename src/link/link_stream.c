@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * link_stream.c - the bytes of a link: the socket itself, or a layer over it. */
+ * link_stream.c - the bytes of a link: the socket itself, or a layer over
+ * it. */
 #include <errno.h>
 #include <poll.h>
 

@@ -2,9 +2,9 @@
  * proof.c - what a side proves itself by, in TLS.
  *
  * Secret     An external PSK. Its name, told in clear, and its key both come from the
- *            secret by HKDF with labels of their own, so neither tells the other nor
- *            the secret (RFC 9257, 9258). psk_dhe_ke only: who learns the secret
- *            later cannot read what was sent before.
+ *            secret by HKDF with labels of their own, so neither tells the
+ *            other nor the secret (RFC 9257, 9258). psk_dhe_ke only: who learns
+ *            the secret later cannot read what was sent before.
  * Certs      Both sides show certificates of the CA. A side that has a secret takes
  *            no certificate, and the other way round.
  * Left out   Tickets, resumption, early data, renegotiation, older versions,
@@ -129,7 +129,8 @@ static int offer_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id,
     return *out != NULL;
 }
 
-/* The listener's. Without a session the handshake fails: there is no certificate. */
+/* The listener's. Without a session the handshake fails: there is no
+ * certificate. */
 static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
                     SSL_SESSION **out)
 {
@@ -351,8 +352,8 @@ static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-/* The program may go to another folder later. Links are left: who changes files often
- * changes where they lead. */
+/* The program may go to another folder later. Links are left: who changes files
+ * often changes where they lead. */
 static bool copy(char **to, const char *from)
 {
     char here[PATH_MAX], text[2 * PATH_MAX];
@@ -471,7 +472,8 @@ SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
     return NULL;
 }
 
-/* OpenSSL takes a session only where the binder, which needs the key, is right. */
+/* OpenSSL takes a session only where the binder, which needs the key, is
+ * right. */
 bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl)
 {
     OSSL_HANDSHAKE_STATE at = SSL_get_state(ssl);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * seal.h - private to links: TLS between connect() and the first word.
  *
- * A guest or a dial puts the seal on its stream, shakes hands as the socket allows,
- * and from then on speaks through the stream. In the end the stream is settled:
- * sealed for good, or bare.
+ * A guest or a dial puts the seal on its stream, shakes hands as the socket
+ * allows, and from then on speaks through the stream. In the end the stream is
+ * settled: sealed for good, or bare.
  *
  * Exact      Until a stream is settled not one byte more is read than the record
- *            that is waited for has. Nobody sends a record that was not asked for (no
- *            tickets). So a stream goes bare at a defined byte: for the dialler after
- *            the record with its last word, for the listener too.
+ *            that is waited for has. Nobody sends a record that was not asked
+ *            for (no tickets). So a stream goes bare at a defined byte: for the
+ *            dialler after the record with its last word, for the listener too.
  * Next       trust.c, proof.c, tls.c. */
 #ifndef TT_LINK_SEAL_H
 #define TT_LINK_SEAL_H
@@ -55,20 +55,21 @@ typedef enum tt_seal_step {
     TT_SEAL_FAILED
 } tt_seal_step;
 
-/* Puts it over an open stream; pick: which secret a dialler offers, counted round.
- * False: no memory. */
+/* Puts it over an open stream; pick: which secret a dialler offers, counted
+ * round. False: no memory. */
 bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
                    uint32_t pick);
-/* FAILED: *why is OTHER_SECRET, NO_SECRET or STRANGE (it hung up: errno). The other
- * side has been told, as far as TLS tells. */
+/* FAILED: *why is OTHER_SECRET, NO_SECRET or STRANGE (it hung up: errno). The
+ * other side has been told, as far as TLS tells. */
 tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why);
-/* WAITS, for a listener: has the other side begun as one who has the secret does? What
- * it has said may be an old word of one of ours. By certificates: it speaks TLS. */
+/* WAITS, for a listener: has the other side begun as one who has the secret
+ * does? What it has said may be an old word of one of ours. By certificates: it
+ * speaks TLS. */
 bool tt_seal_is_begun(const tt_link_stream *s);
 /* OpenSSL's words for what has failed last; for the log. */
 const char *tt_seal_reason(const tt_link_stream *s);
-/* The last word has been said, or heard. Bare: the seal is gone; false: something
- * was left in it. Without a seal: true. */
+/* The last word has been said, or heard. Bare: the seal is gone; false:
+ * something was left in it. Without a seal: true. */
 bool tt_seal_settle(tt_link_stream *s, bool is_bare);
 /* For tests: what lies below, to put a fault there. */
 tt_link_stream *tt_seal_below(tt_link_stream *s);

@@ -3,16 +3,17 @@
  *
  * Sending    A record takes what is there, up to 16 KiB, small pieces together.
  *            Records lie in a buffer of the layer's, and one system call sends
- *            them. Bytes are taken only where their record has room, so OpenSSL never has
- *            half a record that would have to be offered again, and the caller may
- *            change its mind about what comes next.
+ *            them. Bytes are taken only where their record has room, so OpenSSL
+ *            never has half a record that would have to be offered again, and
+ *            the caller may change its mind about what comes next.
  * Receiving  One system call reads as much as fits into a buffer, and OpenSSL is
- *            given whole records only: half of one lies in the buffer, so what is
- *            pending is exact. Before the stream is settled there is no buffer
+ *            given whole records only: half of one lies in the buffer, so what
+ *            is pending is exact. Before the stream is settled there is no
+ *            buffer
  *            (seal.h).
  * Memory     Buffers come from the trust's few and go back as soon as they are
- *            empty: an idle stream has none. A guest may send HANDSHAKE_MOST bytes
- *            before it has proved itself.
+ *            empty: an idle stream has none. A guest may send HANDSHAKE_MOST
+ *            bytes before it has proved itself.
  * Keys       A direction changes its key now and then: AES-GCM must not have 2^24.5
  *            records of one.
  * Fork       The child calls nothing of OpenSSL: close() there only forgets.
@@ -109,8 +110,8 @@ static int read_exactly(seal *e, BIO *bio, char *out, int len)
     return (int)n;
 }
 
-/* The bytes of the first record of `in`, header and all; 0: it is not whole. What
- * cannot be one is OpenSSL's to refuse. */
+/* The bytes of the first record of `in`, header and all; 0: it is not whole.
+ * What cannot be one is OpenSSL's to refuse. */
 static size_t whole_record(const seal *e)
 {
     size_t have = e->in.end - e->in.at;
@@ -188,8 +189,8 @@ static bool is_broken_alert(int reason)
            reason == SSL_R_TLSV1_ALERT_DECODE_ERROR;
 }
 
-/* What a call of OpenSSL's that returned rc means: 0: try again; -1: errno, which
- * stays. */
+/* What a call of OpenSSL's that returned rc means: 0: try again; -1: errno,
+ * which stays. */
 static int fail_of(seal *e, int rc)
 {
     int how = SSL_get_error(e->ssl, rc);
@@ -355,8 +356,8 @@ static int fill_in(seal *e, bool *is_all)
     return n > 0 ? 1 : (int)n;
 }
 
-/* From OpenSSL, as far as whole records are there. -1 and errno: EAGAIN. 0: the end
- * was said. */
+/* From OpenSSL, as far as whole records are there. -1 and errno: EAGAIN. 0: the
+ * end was said. */
 static ssize_t give(seal *e, char *out, size_t most)
 {
     size_t total = 0;
@@ -470,7 +471,8 @@ static void free_seal(seal *e)
     tt_free(&tt_mem_std, e, 1, sizeof(*e));
 }
 
-/* What the other side reads to its end was all, as far as there is room to say so. */
+/* What the other side reads to its end was all, as far as there is room to say
+ * so. */
 static void seal_close(tt_link_stream *s)
 {
     seal *e = s->state;
@@ -515,9 +517,9 @@ bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,
     return true;
 }
 
-/* Who says what TLS is, but fails, knows another secret. A dialler has heard an alert,
- * or has seen a certificate, where the other side has a proof at all. Who hangs up has
- * said nothing: it may have had no room. */
+/* Who says what TLS is, but fails, knows another secret. A dialler has heard an
+ * alert, or has seen a certificate, where the other side has a proof at all.
+ * Who hangs up has said nothing: it may have had no room. */
 static tt_link_why why_of(const seal *e)
 {
     if (e->has_ended || e->below_err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tls.h - private to proof.c and tls.c: what a side proves itself by, as OpenSSL has
- * it. Only these two know OpenSSL. Next: proof.c. */
+ * tls.h - private to proof.c and tls.c: what a side proves itself by, as
+ * OpenSSL has it. Only these two know OpenSSL. Next: proof.c. */
 #ifndef TT_LINK_TLS_H
 #define TT_LINK_TLS_H
 
@@ -23,8 +23,8 @@ typedef struct tt_tls_end {
     tt_tls_psk offered; /* by a dialler */
 } tt_tls_end;
 
-/* The files are looked at; then a new SSL of the trust. pick: as tt_seal_begin()'s.
- * The end stays where it is. NULL: no memory. */
+/* The files are looked at; then a new SSL of the trust. pick: as
+ * tt_seal_begin()'s. The end stays where it is. NULL: no memory. */
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick);
 /* As tt_seal_is_begun(). */
 bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl);

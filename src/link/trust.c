@@ -134,7 +134,8 @@ static ssize_t read_whole(int fd, char *out, size_t most)
 tutti_err tt_secrets_read(const char *file, tt_secrets *out, tutti_diag *diag)
 {
     char text[FILE_MOST];
-    /* By whatever links: whose it is, and who may read it, is looked at below. */
+    /* By whatever links: whose it is, and who may read it, is looked at
+     * below. */
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT && tt_secret_is_inherited(file))
         return tt_fail(

@@ -3,30 +3,33 @@
  * the way, and has the message sent again (TUTTI_CHECK=crc).
  *
  * Idea       What send() takes is numbered and kept until the other side has it,
- *            and it was right. So whoever sends can always send again: a payload
- *            stays borrowed (TT_QUEUED) until then, a small one is copied here. To
- *            the engine that is a transport that is slow to let go of memory: a
- *            slice counts as taken only when the other side has it, a call does
- *            not end before that, and nothing is written over it.
+ *            and it was right. So whoever sends can always send again: a
+ *            payload stays borrowed (TT_QUEUED) until then, a small one is
+ *            copied here. To the engine that is a transport that is slow to let
+ *            go of memory: a slice counts as taken only when the other side has
+ *            it, a call does not end before that, and nothing is written over
+ *            it.
  * Messages   of the transport below: HEAD, a `head` and the payload when it is
- *            small; else BODY follows, the payload. `kind` says which, and no flip
- *            of one bit makes one of the other. A head has the CRC-32C of itself,
- *            and of the payload; it also says which message is expected from the
- *            other side, so all before that are confirmed.
+ *            small; else BODY follows, the payload. `kind` says which, and no
+ *            flip of one bit makes one of the other. A head has the CRC-32C of
+ *            itself, and of the payload; it also says which message is expected
+ *            from the other side, so all before that are confirmed.
  * Words      are heads without a message: STATE (nothing but what every head
- *            says), AGAIN (what is expected was wrong), END (it was wrong twice).
- *            They have no number, and may be lost: who gets something wrong says
- *            AGAIN, and is answered by what it has missed, or by STATE.
+ *            says), AGAIN (what is expected was wrong), END (it was wrong
+ *            twice). They have no number, and may be lost: who gets something
+ *            wrong says AGAIN, and is answered by what it has missed, or by
+ *            STATE.
  * Wrong      The first wrong message is named in the log and asked for; all that
- *            comes behind it is dropped until it comes again, as all of it is sent
- *            again in order. If it is wrong again the connection is lost, on both
- *            sides, with a sentence that names it.
+ *            comes behind it is dropped until it comes again, as all of it is
+ *            sent again in order. If it is wrong again the connection is lost,
+ *            on both sides, with a sentence that names it.
  * Mending    A head is short enough for its CRC to tell which bit was flipped, if
- *            it was one: it is put right, and then must make sense, too. A payload
- *            is never mended: a wrong guess would go unnoticed.
+ *            it was one: it is put right, and then must make sense, too. A
+ *            payload is never mended: a wrong guess would go unnoticed.
  * Place      The engine says once where a payload goes, however often it comes:
- *            what was wrong is written over. It is told of the message (arrived)
- *            only when it is right, so nothing was made of wrong bits.
+ *            what was wrong is written over. It is told of the message
+ *            (arrived) only when it is right, so nothing was made of wrong
+ *            bits.
  * The end    Who closes does not wait: it sends what is small and not confirmed
  *            twice. The copy is dropped, or needed.
  * No hang    Confirming needs only that the other side's engine runs, whatever
@@ -648,8 +651,8 @@ static const tt_net_up upcalls = {.place = on_place,
 
 /* -------------------------------------------------------------- the end -- */
 
-/* What is borrowed is copied. What the transport below held of it, it has copied,
- * too. */
+/* What is borrowed is copied. What the transport below held of it, it has
+ * copied, too. */
 static void own_all(checked_conn *conn)
 {
     for (uint32_t i = conn->first; i != conn->end; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * door.h - how a transport over links is reached, and what its address() tells: a
- * link's card, and behind it one number of the transport's own. */
+ * door.h - how a transport over links is reached, and what its address() tells:
+ * a link's card, and behind it one number of the transport's own. */
 #ifndef TT_NET_DOOR_H
 #define TT_NET_DOOR_H
 
@@ -13,8 +13,9 @@ typedef struct tt_door {
     tt_trust *trust; /* for dials: as net->trust was */
 } tt_door;
 
-/* Listens as o says, under the net's id and a token that nobody else has. What a failure
- * leaves is closed by tt_door_close(). Errors: those of tt_link_listen(). */
+/* Listens as o says, under the net's id and a token that nobody else has. What
+ * a failure leaves is closed by tt_door_close(). Errors: those of
+ * tt_link_listen(). */
 tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
                        tutti_diag *diag);
 void tt_door_close(tt_door *door); /* idempotent */
@@ -34,8 +35,8 @@ tutti_err tt_door_read_net(uint32_t rank, const void *addr, size_t len,
                            tt_link_card *card, uint32_t *number,
                            tutti_diag *diag);
 
-/* A call whose ways all refuse for so long fails before its deadline; silence is
- * waited for. */
+/* A call whose ways all refuse for so long fails before its deadline; silence
+ * is waited for. */
 #define TT_DOOR_GIVE_UP_NS (3 * TT_NS_PER_S)
 
 /* What is dialled: opts but for the purpose, the deadline and what is said. */
@@ -44,8 +45,8 @@ typedef struct tt_door_call {
     tt_link_way ways[TT_LINK_WAYS];
 } tt_door_call;
 
-/* By all ways that are worth a try. Errors: ENET, ECONFIG (there is none), with a
- * sentence. */
+/* By all ways that are worth a try. Errors: ENET, ECONFIG (there is none), with
+ * a sentence. */
 tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
                           const tt_link_card *card, tt_door_call *out,
                           tutti_diag *diag);
@@ -56,8 +57,8 @@ void tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
                    const tt_conn *conn, char text[TT_DOOR_TEXT]);
 
 /* Little unsent data stays in the kernel, so that the engine's choice of what
- * goes next stays late. A silent host is probed after 10 s, and given up when it
- * has acknowledged nothing for as long as settings say. */
+ * goes next stays late. A silent host is probed after 10 s, and given up when
+ * it has acknowledged nothing for as long as settings say. */
 void tt_door_tune(const tt_net *net, int fd);
 
 #endif

@@ -3,8 +3,8 @@
  * another. A transport is one row of table.c, and a folder.
  *
  * A net is a transport's state in this process for one mesh (of the ranks of a
- * communicator, or of workers); a conn is its link to one other rank. A message is a
- * fixed header (tt_msg) and a payload of m.len bytes. Messages of a conn
+ * communicator, or of workers); a conn is its link to one other rank. A message
+ * is a fixed header (tt_msg) and a payload of m.len bytes. Messages of a conn
  * arrive whole, in the order sent, or the conn is lost.
  *
  * Credit is the engine's business: it never sends what the other side has not
@@ -14,11 +14,12 @@
  * Threads: open, address: the thread that makes the communicator.
  * All others: one thread at a time, the one that drives the engine, under the
  * engine's lock. Upcalls come only from inside progress() and flush(); an
- * upcall may call send() and flush() on any conn, and dial(), but never close().
+ * upcall may call send() and flush() on any conn, and dial(), but never
+ * close().
  *
  * Life cycle: open -> address -> (dial send flush progress arm cancel)*
- * -> drain -> close each conn -> fini. fini accepts a net whose open failed; close
- * accepts a conn that never connected. Both are idempotent.
+ * -> drain -> close each conn -> fini. fini accepts a net whose open failed;
+ * close accepts a conn that never connected. Both are idempotent.
  *
  * Connecting: either side dials, or both at once; then one of the two dials
  * stays, and both sides take the same one. Nobody waits meanwhile: what is not
@@ -85,9 +86,9 @@ typedef struct tt_net_up {
     void (*left)(void *peer, uint64_t n);
     /* The conn is broken; called once; no upcall follows for this conn. */
     void (*lost)(void *peer, tutti_err why, const char *text);
-    /* A rank calls, and who that is: the conn for it, not up (zeroed but for its
-     * head, or the one whose dial is under way); NULL: it is not expected. Once
-     * for each call, of however many links. */
+    /* A rank calls, and who that is: the conn for it, not up (zeroed but for
+     * its head, or the one whose dial is under way); NULL: it is not expected.
+     * Once for each call, of however many links. */
     tt_conn *(*called)(tt_net *net, uint32_t rank, const tt_link_id *id);
     /* It is connected on both sides; is_up is set. */
     void (*up)(tt_conn *conn);
@@ -106,15 +107,15 @@ struct tt_net {
     struct tt_trust
         *trust; /* who is let in (link/trust.h); borrowed by open() */
     uint32_t rank, n_ranks;
-    /* Of this process, by which others know that it was not started again; none:
-     * open() makes one. */
+    /* Of this process, by which others know that it was not started again;
+     * none: open() makes one. */
     tt_link_id id;
     bool is_local; /* all ranks are on this host */
     void *owner;   /* the engine's, for called(); before the first progress() */
     /* [n_ranks]; NULL: none. Before progress() and dial(). */
     const tt_link_hint *hints;
-    /* How many sockets fill a link, by what is known of the network, the same on
-     * all ranks; likewise. 0: one. */
+    /* How many sockets fill a link, by what is known of the network, the same
+     * on all ranks; likewise. 0: one. */
     uint32_t n_sockets;
     /* Set by open(): the most payload bytes of one message; and a pollable
      * descriptor that becomes readable when, after arm() returned true,
@@ -157,8 +158,8 @@ typedef enum tt_sent {
     TT_QUEUED /* taken; the payload's memory is borrowed until left() */
 } tt_sent;
 
-/* Memory within reach: the other side may read the input and write the output of
- * a call until withdraw(). No slot is NULL. */
+/* Memory within reach: the other side may read the input and write the output
+ * of a call until withdraw(). No slot is NULL. */
 typedef struct tt_net_within {
     /* False: it cannot; in and out may be granted or not each on its own. */
     bool (*grant)(tt_conn *conn, const tt_buffers *mine, tt_grant *out);
@@ -168,8 +169,8 @@ typedef struct tt_net_within {
     /* Where the other side's buffers (of out->bytes each) are here. False: that
      * makes no sense. */
     bool (*reach)(tt_conn *conn, const tt_grant *theirs, tt_buffers *out);
-    /* To be called around every use; false: withdrawn, the other side's call has
-     * failed. One grant of a conn at a time. */
+    /* To be called around every use; false: withdrawn, the other side's call
+     * has failed. One grant of a conn at a time. */
     bool (*hold)(tt_conn *conn, uint64_t number);
     void (*release)(tt_conn *conn);
 } tt_net_within;
@@ -194,10 +195,11 @@ typedef struct tt_net_ops {
     size_t (*address)(tt_net *net, void *buf);
 
     /* Begins to connect conn (zeroed but for its head) to the rank whose
-     * address() wrote addr (untrusted); up() or missed() follow from progress(),
-     * at about deadline_ns (tt_now_ns clock) at the latest. Where the other side
-     * has called already, that goes on. Never blocks. Errors: EPROTO, ECONFIG,
-     * ENET (it cannot be reached) with a sentence; ENOMEM: nothing follows. */
+     * address() wrote addr (untrusted); up() or missed() follow from
+     * progress(), at about deadline_ns (tt_now_ns clock) at the latest. Where
+     * the other side has called already, that goes on. Never blocks. Errors:
+     * EPROTO, ECONFIG, ENET (it cannot be reached) with a sentence; ENOMEM:
+     * nothing follows. */
     tutti_err (*dial)(tt_conn *conn, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag);
 
@@ -250,9 +252,10 @@ typedef struct tt_net_ops {
     void (*pace)(const tt_conn *conn, tt_net_pace *out);
 } tt_net_ops;
 
-/* A copy of *as in new memory of as->mem, as large as its ops, which are a row's,
- * say; with as->settings->check it is a layer over that row, and has ops of its
- * own. To be opened, and freed after fini with its ops' size. NULL: out of memory. */
+/* A copy of *as in new memory of as->mem, as large as its ops, which are a
+ * row's, say; with as->settings->check it is a layer over that row, and has ops
+ * of its own. To be opened, and freed after fini with its ops' size. NULL: out
+ * of memory. */
 tt_net *tt_net_new(const tt_net *as);
 
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */

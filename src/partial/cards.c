@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cards.c - how a worker is connected to: its nets and its mesh, its card, and those
- * of the others.
+ * cards.c - how a worker is connected to: its nets and its mesh, its card, and
+ * those of the others.
  *
  * Idea       A worker has a mesh of its own in the process's engine, an open one:
  *            its ranks are the workers, and who is lost there may come again
  *            (engine.h). Its card says how others connect to it. The controller
- *            keeps the cards, and tells them to those who are to meet. So a worker
- *            is connected only to those that it has been in a group with.
+ *            keeps the cards, and tells them to those who are to meet. So a
+ *            worker is connected only to those that it has been in a group
+ *            with.
  * Trust      A card comes from the controller, who had it from the worker: its sizes
  *            are checked here, its addresses by the nets.
  * Next       net/net.h, engine/mesh.c. */
@@ -18,7 +19,8 @@
 
 /* Rows of a card. */
 static const char *const rows[TT_CARD_NETS] = {"shm", "tcp"};
-/* Calls that cost a member less do not wait for it. The same for all workers. */
+/* Calls that cost a member less do not wait for it. The same for all
+ * workers. */
 static const uint64_t eager_bytes = 16 << 10;
 static const uint64_t dial_ns = 10 * TT_NS_PER_S;
 

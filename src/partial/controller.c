@@ -3,9 +3,10 @@
  *
  * Idea       One thread, one epoll. Who comes has greeted and has said there what
  *            it is (link/link.h, tt_join). A message becomes an event of the
- *            rule; the rule's decisions become messages, queued and flushed after
- *            each turn. A connection that ends, or is silent for liveness_ns, is
- *            a death; the other members of its group are told at once.
+ *            rule; the rule's decisions become messages, queued and flushed
+ *            after each turn. A connection that ends, or is silent for
+ *            liveness_ns, is a death; the other members of its group are told
+ *            at once.
  * Invariant  A slot has at most one connection. Who wants one that is taken is
  *            told to try again: the death of the one before may not have been
  *            noticed.
@@ -70,7 +71,7 @@ struct tt_controller {
     size_t message_bytes;
 };
 
-/* ----------------------------------------------------------------- guests -- */
+/* ---------------------------------------------------------------- guests -- */
 
 /* Of a bit for each worker. */
 static size_t n_words(const tt_controller *c)
@@ -174,7 +175,7 @@ static void sweep(tt_controller *c)
     }
 }
 
-/* ---------------------------------------------------------------- joining -- */
+/* --------------------------------------------------------------- joining -- */
 
 static uint32_t free_slot(const tt_controller *c)
 {

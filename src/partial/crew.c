@@ -5,15 +5,16 @@
  *            controller's own and the group's number; its members are the
  *            workers' numbers. It fails alone, and the connections stay.
  * All or nothing  Every buffer is averaged in a copy, the library's or the
- *            program's own. The buffers themselves are written in one go, at this
- *            member's commit, after the last of them is complete here. Nobody is
- *            asked: a member that has all it needs commits, one whose group broke
- *            before that keeps its model. So members of a broken group may differ,
- *            which the next groups, and the next re-centring, put right; nobody
- *            ever has half of a result, and nobody waits for a second phase.
+ *            program's own. The buffers themselves are written in one go, at
+ *            this member's commit, after the last of them is complete here.
+ *            Nobody is asked: a member that has all it needs commits, one whose
+ *            group broke before that keeps its model. So members of a broken
+ *            group may differ, which the next groups, and the next re-centring,
+ *            put right; nobody ever has half of a result, and nobody waits for
+ *            a second phase.
  * Bounded    A group ends by the deadline; earlier if a member dies (the
- *            controller tells, or its connection does), gives up, has ended it, or
- *            has reduced something else (the engine tells).
+ *            controller tells, or its connection does), gives up, has ended it,
+ *            or has reduced something else (the engine tells).
  * Next       handin.c, engine/team.c. */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * handin.c - from a buffer that a worker hands in to a call of its group.
  *
- *   buffer --copy--> job --plan, prove, bind--> program --> a call of the engine
+ *   buffer --copy--> job --plan, prove, bind--> program --> a call of the
+ *   engine
  *
  * Copy       A member contributes its buffer times its weight, in a copy of it that
- *            is averaged in place; where all weights are equal the sum is divided
- *            once, by the rank that completes it.
+ *            is averaged in place; where all weights are equal the sum is
+ *            divided once, by the rank that completes it.
  * Early      A buffer may come before the group is known: then it waits, and is
  *            begun by the worker's own thread in the turn that brings the
  *            group, so nobody else has to wake up in between. A program that
@@ -308,8 +309,8 @@ static tutti_err check_group(tt_worker *w, uint64_t group)
     return w->crew.err;
 }
 
-/* [locked] The group is there, and well. The job is the crew's then, or else the
- * caller's, and its outcome is not told. */
+/* [locked] The group is there, and well. The job is the crew's then, or else
+ * the caller's, and its outcome is not told. */
 static tutti_err begin(tt_worker *w, tt_job *job, bool unlocks)
 {
     tt_crew *c = &w->crew;
@@ -424,7 +425,7 @@ void tt_handin_join(tt_worker *w)
         pthread_join(w->planner, NULL);
 }
 
-/* ------------------------------------------------------------------ calls -- */
+/* ----------------------------------------------------------------- calls -- */
 
 /* [locked] No copy of a buffer: its group cannot succeed. */
 static tutti_err lack(tt_worker *w)

@@ -362,8 +362,8 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
     return TUTTI_OK;
 }
 
-/* Who goes ahead has made steps while its group worked. The first step began when
- * the worker joined, or later. */
+/* Who goes ahead has made steps while its group worked. The first step began
+ * when the worker joined, or later. */
 static void note_step(tt_rule *rule, tt_rule_worker *w, uint64_t iteration)
 {
     if (w->released_ns == 0) {

@@ -14,12 +14,11 @@
  *   (the graph is frozen): then the group must have a member of a second
  *   component, and waits for one for a bounded time;
  *   among several that would do, those on the host of the first one go first;
- *   where they are at several sites, groups are of one site, and now and then of
- *   everybody who is ready, as often as it costs little;
- *   where P are not ready, a group of min_group goes after soft_wait, and
- *   whoever is ready after max_wait;
- *   every recentre_every iterations, and at the end, everybody alive is one
- *   group, for a bounded time.
+ *   where they are at several sites, groups are of one site, and now and then
+ *   of everybody who is ready, as often as it costs little; where P are not
+ *   ready, a group of min_group goes after soft_wait, and whoever is ready
+ *   after max_wait; every recentre_every iterations, and at the end, everybody
+ *   alive is one group, for a bounded time.
  *
  * Next: rule.c, rulestate.h. */
 #ifndef TT_PARTIAL_RULE_H
@@ -87,10 +86,10 @@ enum {
     TT_JOIN_CURRENT = 1, /* it has the current weights */
     TT_JOIN_AHEAD = 2,   /* it computes while its group works */
 };
-/* place: equal for workers of one host; its upper half, the site, for those that
- * reach each other cheaply (0: not known). *is_newcomer (may be
- * NULL): others have averaged without it; its model has no weight in the first
- * group, from which it gets theirs. */
+/* place: equal for workers of one host; its upper half, the site, for those
+ * that reach each other cheaply (0: not known). *is_newcomer (may be NULL):
+ * others have averaged without it; its model has no weight in the first group,
+ * from which it gets theirs. */
 tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
                        uint32_t flags, uint64_t now, bool *is_newcomer);
 tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,

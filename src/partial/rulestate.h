@@ -11,9 +11,9 @@
  * grouplog.c   the log, and its replay
  *
  * Circles    choice.c grouplog.c mixing.c rule.c sites.c soon.c: it is one rule. Who
- *            is chosen depends on the history, on sites and on who is expected, and
- *            each of these asks who may be chosen; the log replays events through
- *            the rule that writes them. */
+ *            is chosen depends on the history, on sites and on who is expected,
+ *            and each of these asks who may be chosen; the log replays events
+ *            through the rule that writes them. */
 #ifndef TT_PARTIAL_RULESTATE_H
 #define TT_PARTIAL_RULESTATE_H
 
@@ -169,8 +169,8 @@ uint32_t tt_soon_most(const tt_rule *rule);
 bool tt_soon_none_comes(tt_rule *rule, uint64_t since);
 
 /* rule.c */
-/* Whether it is past, now. Waits that workers' steps are the measure of go through
- * this: wake_ns is when the first of them ends. */
+/* Whether it is past, now. Waits that workers' steps are the measure of go
+ * through this: wake_ns is when the first of them ends. */
 bool tt_rule_is_past(tt_rule *rule, uint64_t at);
 /* So many steps, as measured or guessed. */
 uint64_t tt_rule_steps(const tt_rule *rule, double n);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sites.c - who is in the next group, where workers are at several sites: racks,
- * say, with a slow trunk between them.
+ * sites.c - who is in the next group, where workers are at several sites:
+ * racks, say, with a slow trunk between them.
  *
  * Near       An ordinary group is of one site: its first P, or all of it where
- *            it has fewer. At least min_group of them go when nobody else of the
- *            site is about to come: workers take about as long as for their last
- *            steps, so the rule knows. Who is expected within three quarters of a
- *            step is waited for, until a quarter of a step after that; so of two
- *            halves of a site that are equally fast one meets the other, and
- *            afterwards they are in step. (Of workers that go ahead nobody waits:
- *            there groups may fill for a whole step.)
+ *            it has fewer. At least min_group of them go when nobody else of
+ *            the site is about to come: workers take about as long as for their
+ *            last steps, so the rule knows. Who is expected within three
+ *            quarters of a step is waited for, until a quarter of a step after
+ *            that; so of two halves of a site that are equally fast one meets
+ *            the other, and afterwards they are in step. (Of workers that go
+ *            ahead nobody waits: there groups may fill for a whole step.)
  * Far        What the slow network carries hardly depends on how many average:
  *            a plan that knows it brings one sum out of each site and one
  *            average back. So a far group is of everybody, up to P of each of
@@ -93,7 +93,7 @@ bool tt_sites_matter(const tt_rule *rule)
     return n > 1 && has_mates && tt_rule_want(rule) < tt_rule_active(rule);
 }
 
-/* ------------------------------------------------------------------ waits -- */
+/* ----------------------------------------------------------------- waits -- */
 
 /* By itself it waits for those who are about to come, and not for others. */
 static bool foresees(const tt_rule *rule)
@@ -184,7 +184,7 @@ static void rest(tt_rule *rule, tt_site *s, double excess_ns)
     s->pause_ns = (uint64_t)(pause > least ? pause : least);
 }
 
-/* ------------------------------------------------------------------- ends -- */
+/* ------------------------------------------------------------------ ends -- */
 
 bool tt_sites_is_far(const tt_rule *rule)
 {
@@ -207,7 +207,7 @@ void tt_sites_end(tt_rule *rule, tt_rule_worker *w, bool well)
     w->is_far = false;
 }
 
-/* -------------------------------------------------------------------- far -- */
+/* ------------------------------------------------------------------- far -- */
 
 typedef enum verdict { NO, WAIT, GO } verdict;
 
@@ -313,7 +313,7 @@ static verdict try_far(tt_rule *rule, uint32_t want)
     return n > 0 && waits_for_others(rule) ? WAIT : NO;
 }
 
-/* ------------------------------------------------------------------- near -- */
+/* ------------------------------------------------------------------ near -- */
 
 /* Fewer than there could be: nobody comes who would make them more, or soon
  * enough. */
@@ -329,7 +329,8 @@ static bool will_do(tt_rule *rule, uint32_t least, uint32_t first)
            tt_rule_is_past(rule, since + near_wait(rule));
 }
 
-/* The group of which this worker, the first of its site, is; false: it waits. */
+/* The group of which this worker, the first of its site, is; false: it
+ * waits. */
 static bool try_near(tt_rule *rule, uint32_t want, uint32_t first)
 {
     const tt_site *s = site_of(rule, first);

@@ -2,22 +2,24 @@
  * soon.c - where P is not given: a group waits for those who are about to come.
  *
  * Idea       Workers take about as long as for their last steps, so the rule
- *            knows when each of them comes. Who is expected within half a step of
- *            the first of a group is waited for, until a quarter of a step after
- *            that; nobody else is. So workers that are equally fast fall in step,
- *            and their groups are of all, as an all-reduce; one that is slow, or
- *            late, costs the others nothing, and goes with whom it meets.
+ *            knows when each of them comes. Who is expected within half a step
+ *            of the first of a group is waited for, until a quarter of a step
+ *            after that; nobody else is. So workers that are equally fast fall
+ *            in step, and their groups are of all, as an all-reduce; one that
+ *            is slow, or late, costs the others nothing, and goes with whom it
+ *            meets.
  * Sites      A group is of one site, or of all of several: sites.c.
  * Ahead      Who goes ahead announces when a step ends: the first that ends after
- *            its last group. Nobody waits while such a group fills, but what fills
- *            for longer than half a step is a step older when it arrives.
+ *            its last group. Nobody waits while such a group fills, but what
+ *            fills for longer than half a step is a step older when it arrives.
  * Cost       O(n) per event, as long as a group waits.
  * Next       rule.c; sites.c does it for the mates of a site. */
 #include "partial/rulestate.h"
 
-/* Of a step. Eight simulated workers, text, groups of all who were expected within a
- * quarter, a half, 0.7 and 0.9 of a step: the half was the best with random
- * slow-downs, the others about as good with one slow worker and with none. */
+/* Of a step. Eight simulated workers, text, groups of all who were expected
+ * within a quarter, a half, 0.7 and 0.9 of a step: the half was the best with
+ * random slow-downs, the others about as good with one slow worker and with
+ * none. */
 static const double soon_steps = 0.5, late_steps = 0.25;
 
 bool tt_soon_rules(const tt_rule *rule)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * spares.h - memory of jobs that are over, for the next ones: a model is averaged
- * again and again, and fresh pages cost as much as copying it. [any thread] */
+ * spares.h - memory of jobs that are over, for the next ones: a model is
+ * averaged again and again, and fresh pages cost as much as copying it. [any
+ * thread] */
 #ifndef TT_PARTIAL_SPARES_H
 #define TT_PARTIAL_SPARES_H
 
@@ -24,8 +25,8 @@ typedef struct tt_spares {
 void tt_spares_init(tt_spares *p, const tt_mem *mem, tt_regions *regions);
 void tt_spares_fini(tt_spares *p);
 
-/* At least *bytes, and not much more; *bytes is what there is. Not zeroed; NULL:
- * out of memory. */
+/* At least *bytes, and not much more; *bytes is what there is. Not zeroed;
+ * NULL: out of memory. */
 unsigned char *tt_spares_take(tt_spares *p, size_t *bytes);
 void tt_spares_give(tt_spares *p, unsigned char *block, size_t bytes);
 /* The first cache line of a block. */

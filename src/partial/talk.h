@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * talk.h - what workers and the controller say to each other.
  *
- * They greet first (link/link.h); there a worker says tt_join. What workers say to
- * each other goes by the engine's mesh.
- * Every message is a header of 32 bytes, little-endian, and `len` bytes.
+ * They greet first (link/link.h); there a worker says tt_join. What workers say
+ * to each other goes by the engine's mesh. Every message is a header of 32
+ * bytes, little-endian, and `len` bytes.
  *
  *   kind      from        payload, and what the header's fields mean
  *   WELCOME   controller  tt_welcome; who: its number
@@ -142,7 +142,8 @@ void tt_pipe_put(tt_pipe *p, const tt_talk *head, const void *payload);
 bool tt_pipe_has_unsent(const tt_pipe *p);
 /* Writes what it can; true: nothing is left. */
 bool tt_pipe_flush(tt_pipe *p);
-/* Reads what is there, or a part of much: ask tt_link_pending() before a sleep. */
+/* Reads what is there, or a part of much: ask tt_link_pending() before a
+ * sleep. */
 void tt_pipe_fill(tt_pipe *p);
 /* The next message, and its payload until the next call here; false: there is
  * none. One of more than most_len, or nonsense, breaks the pipe. */

@@ -51,7 +51,8 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
 
 /* --------------------------------------------------------------- joining -- */
 
-/* What a refusal's number says; instead: what it is where that makes no sense. */
+/* What a refusal's number says; instead: what it is where that makes no
+ * sense. */
 static tutti_err refusal_of(const tt_talk *head, tutti_err instead)
 {
     return head->number > 0 && head->number < 1000
@@ -189,7 +190,8 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
     return TUTTI_AGAIN;
 }
 
-/* A connection to the controller, which knows who comes; *out is the caller's. */
+/* A connection to the controller, which knows who comes; *out is the
+ * caller's. */
 static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
                       bool is_current, uint64_t deadline, tt_link_stream *out,
                       tutti_diag *diag)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * worker.c - a worker's life, its thread, and the calls that reach it.
  *
- * The thread sleeps until the controller has said something, or an eventfd says that
- * there is something to do: a call was made, or the engine has ended one of the
- * group's. What takes long is done by others, without the lock: copying a buffer and
- * planning (handin.c), moving the data (the engine). */
+ * The thread sleeps until the controller has said something, or an eventfd says
+ * that there is something to do: a call was made, or the engine has ended one
+ * of the group's. What takes long is done by others, without the lock: copying
+ * a buffer and planning (handin.c), moving the data (the engine). */
 #include "partial/session.h"
 
 #include <errno.h>
@@ -218,7 +218,7 @@ tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag)
     return err;
 }
 
-/* ------------------------------------------------------------------ calls -- */
+/* ----------------------------------------------------------------- calls -- */
 
 tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text)
 {

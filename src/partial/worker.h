@@ -8,10 +8,10 @@
  * gone, or has counted this worker as dead, the worker is lost: every call
  * says so until it joins again.
  *
- * Threads: a thread of the worker's own talks with the controller and ends groups;
- * the engine moves the data. The functions may be called from any thread, one at a
- * time; `done` callbacks come from any of them, under the worker's lock: they must
- * not call back. */
+ * Threads: a thread of the worker's own talks with the controller and ends
+ * groups; the engine moves the data. The functions may be called from any
+ * thread, one at a time; `done` callbacks come from any of them, under the
+ * worker's lock: they must not call back. */
 #ifndef TT_PARTIAL_WORKER_H
 #define TT_PARTIAL_WORKER_H
 

@@ -192,8 +192,8 @@ static void one_chunk(const weaver *w, uint32_t chunk, uint32_t f)
 
 /* ----------------------------------------------------------------- plan -- */
 
-/* Where the chunk ends that is the i-th of its portion in the vector. In halving
- * those lie together that are sent together. */
+/* Where the chunk ends that is the i-th of its portion in the vector. In
+ * halving those lie together that are sent together. */
 static uint32_t place_of_chunk(const tt_blue *b, const course *c, uint32_t i)
 {
     uint32_t place = 0;

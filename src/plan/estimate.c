@@ -58,8 +58,8 @@ static void load(sums *k, uint32_t i, double s)
     k->all_s[i] += s;
 }
 
-/* What a message takes of a link besides its payload: a header, a packet that is
- * not full, and an acknowledgement, over TCP. */
+/* What a message takes of a link besides its payload: a header, a packet that
+ * is not full, and an acknowledgement, over TCP. */
 static const double message_bytes = 16 + 66 + 66;
 
 /* What a rank sends to another in a step by a rail is one message: false, it is

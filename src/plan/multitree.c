@@ -35,7 +35,8 @@ static const char *why_not(const tt_problem *p)
     return tt_why_no_trees(p);
 }
 
-/* Up the trees, whoever joined last sends first; or down, the film backwards. */
+/* Up the trees, whoever joined last sends first; or down, the film
+ * backwards. */
 static void show(const tt_trees *trees, bool is_whole, const tt_film *f)
 {
     for (size_t i = 0; i < trees->n; i++) {

@@ -69,8 +69,8 @@ static inline uint32_t tt_grow_rails(const tt_grower *g, uint32_t parent,
                           : tt_route_rails(g->routes, parent, child);
 }
 
-/* The links of a rank in the direction of the data: away from it (as a parent has
- * them), or to it (as a child has them). Returns how many. */
+/* The links of a rank in the direction of the data: away from it (as a parent
+ * has them), or to it (as a child has them). Returns how many. */
 static inline uint32_t tt_grow_links(const tt_grower *g, uint32_t rank,
                                      bool gives, const uint32_t **links)
 {
@@ -98,8 +98,8 @@ static inline void tt_grow_add(tt_grower *g, tt_branch branch)
     g->out->list[g->out->n++] = branch;
 }
 
-/* Each of the two: what its steps need, from g->arena (NULL: ENOMEM), and a step,
- * which begins with all of g->left. */
+/* Each of the two: what its steps need, from g->arena (NULL: ENOMEM), and a
+ * step, which begins with all of g->left. */
 
 /* multitree_direct.c: along single links between ranks. */
 #define TT_GROW_DIRECT_WAYS 12u

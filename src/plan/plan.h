@@ -50,9 +50,9 @@ typedef struct tt_problem {
      * first front: that of others hides behind what is on the way. */
     double overhead_s;
     /* All ranks sit on one machine, whose processors they share: what a message
-     * of every rank takes of them; its links are limited by token buckets, which
-     * make up for waits. 0: each host is a machine of its own. Counts beside
-     * overhead_s, for vectors of one front. */
+     * of every rank takes of them; its links are limited by token buckets,
+     * which make up for waits. 0: each host is a machine of its own. Counts
+     * beside overhead_s, for vectors of one front. */
     double shared_s;
     const tutti_topology *topology; /* NULL: flat */
     const tt_routes *routes; /* of the topology; NULL exactly when flat */
@@ -67,7 +67,8 @@ typedef struct tt_problem {
 } tt_problem;
 
 /* A flat problem with the alpha, beta and gamma that are assumed until somebody
- * knows better: of ranks on one host (through memory), or across hosts (TCP). */
+ * knows better: of ranks on one host (through memory), or across hosts
+ * (TCP). */
 tt_problem tt_problem_assumed(bool is_inside);
 
 typedef struct tt_planner {

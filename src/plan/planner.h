@@ -118,11 +118,12 @@ double tt_estimate_s(const tt_estimate *e, double front);
 
 /* ------------------------------------------------------- the butterfly -- */
 
-/* butterfly.c. The chunks by rank, and what reduces chunk c of all ranks' values
- * to rank c, or distributes it from there, or both, in tt_log2_up(n) steps each.
- * rank_of: of each number 0 .. n - 1 of a power of two; neighbours in the lowest
- * bit exchange the largest part. NULL: ranks are the numbers, and of an
- * all-reduce chunk c meets at another rank than c, as nobody asks at which. */
+/* butterfly.c. The chunks by rank, and what reduces chunk c of all ranks'
+ * values to rank c, or distributes it from there, or both, in tt_log2_up(n)
+ * steps each. rank_of: of each number 0 .. n - 1 of a power of two; neighbours
+ * in the lowest bit exchange the largest part. NULL: ranks are the numbers, and
+ * of an all-reduce chunk c meets at another rank than c, as nobody asks at
+ * which. */
 void tt_butterfly_plan(const tt_problem *p, const uint32_t *rank_of,
                        tt_builder *b);
 

@@ -39,8 +39,8 @@ static uint64_t isqrt(uint64_t x)
 }
 
 /* Across hosts as measured for TCP: 64 KiB below 1 MiB, where messages would be
- * too small; from there 32 KiB, growing with the root of the size up to 128 KiB.
- * Inside a host a front should stay in the second-level cache. */
+ * too small; from there 32 KiB, growing with the root of the size up to 128
+ * KiB. Inside a host a front should stay in the second-level cache. */
 static uint64_t front_for(uint64_t total_bytes, bool is_inside)
 {
     if (is_inside)
@@ -136,9 +136,9 @@ static tutti_err is_endless(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
-/* The pipeline: one front alone takes t seconds, of which the busiest link works
- * u * t; when all runs at that link's pace, a front is done every u * t, so
- * 1 / u fronts are on the way. */
+/* The pipeline: one front alone takes t seconds, of which the busiest link
+ * works u * t; when all runs at that link's pace, a front is done every u * t,
+ * so 1 / u fronts are on the way. */
 static double front_share(const tt_problem *p)
 {
     uint64_t front = front_bytes(p), total = total_bytes(p);
@@ -307,9 +307,9 @@ static bool does_credit_bind(const tutti_schedule *s, const tutti_topology *t,
     return o->window * slice * active < held;
 }
 
-/* The one place where a prediction is cut otherwise than the engine cuts: fewer,
- * larger fronts where the simulation would take long, and a window of as many of
- * them; and where credit binds, of about as many bytes. */
+/* The one place where a prediction is cut otherwise than the engine cuts:
+ * fewer, larger fronts where the simulation would take long, and a window of as
+ * many of them; and where credit binds, of about as many bytes. */
 static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
                             const tt_mem *mem, tutti_sim_opts *o,
                             tutti_diag *diag)

@@ -81,8 +81,8 @@ static uint32_t walk(uint32_t n, uint32_t start, uint32_t gone, bool is_back)
 }
 
 /* Once round, from step `first`: a chunk from `lead` ranks behind its owner to
- * lead - 1 behind it. An all-reduce has the chunks of one way, then those of the
- * other; else they lie by owner. */
+ * lead - 1 behind it. An all-reduce has the chunks of one way, then those of
+ * the other; else they lie by owner. */
 static void lap(tt_builder *b, const tt_ring *g, const tt_problem *p,
                 uint32_t n_ways, uint32_t first, uint32_t lead)
 {

@@ -18,7 +18,8 @@ double tt_shares_fill(const double *rate, uint32_t n, double c, double *share);
 /* Exact integers in place of shares: the least total up to TT_SHARES_EXACT
  * (or n) in which every share is a whole number to 1e-9, else TT_SHARES_FINE,
  * rounded by largest remainder (the first wins a tie). They sum to the total,
- * which is returned; 0: no memory (the arena is for scratch). Shares sum to 1. */
+ * which is returned; 0: no memory (the arena is for scratch). Shares sum to
+ * 1. */
 #define TT_SHARES_EXACT 4096u
 #define TT_SHARES_FINE (1u << 20)
 uint64_t tt_shares_whole(const double *share, uint32_t n, tt_arena *arena,

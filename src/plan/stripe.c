@@ -3,11 +3,11 @@
  * only one way between two ranks.
  *
  * Idea       Where routes between two ranks leave and enter their hosts by
- *            different links, each is a plane; the planes of a pair are numbered
- *            from the fastest, and share no link of either host. Every chunk is cut
- *            into one piece per plane, as large as what the plane carries, and
- *            the piece's transfers take the rails of that plane. The pieces do
- *            not wait for each other, as chunks never do.
+ *            different links, each is a plane; the planes of a pair are
+ *            numbered from the fastest, and share no link of either host. Every
+ *            chunk is cut into one piece per plane, as large as what the plane
+ *            carries, and the piece's transfers take the rails of that plane.
+ *            The pieces do not wait for each other, as chunks never do.
  * Shares     What counts is the slowest pair: a piece passes many. Two cards of
  *            400 and 100 Mbit in every host make four fifths and a fifth.
  * Small      A piece costs a message as a chunk does, so the plan that leaves

@@ -12,9 +12,9 @@
  * written, says so and measures again, and the new file takes its place at once
  * (rename), so nobody reads half of one.
  * Two jobs that begin at the same time would see half of the network each: the
- * one waits until the other has measured. A lock (flock) on a file beside it says
- * so, and ends with its process. Of those that cannot lock the last one stays.
- * Next: learn.c (who asks), fingerprint.c. */
+ * one waits until the other has measured. A lock (flock) on a file beside it
+ * says so, and ends with its process. Of those that cannot lock the last one
+ * stays. Next: learn.c (who asks), fingerprint.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

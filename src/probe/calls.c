@@ -8,10 +8,10 @@
  *            acknowledged: the least round trip is the kernel's own measure
  *            (TCP_INFO), so it does not matter when the other process runs.
  * Time       Each try has TRY_NS to connect, or PATIENT_NS, in which a packet may
- *            be lost; who is connected has TALK_NS more, for far hosts need some
- *            round trips. What was acknowledged by then reaches. All together
- *            have LIMIT_NS and that, more only where there are more silent pairs
- *            than fit at a time.
+ *            be lost; who is connected has TALK_NS more, for far hosts need
+ *            some round trips. What was acknowledged by then reaches. All
+ *            together have LIMIT_NS and that, more only where there are more
+ *            silent pairs than fit at a time.
  * Next       reach.c. */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -270,8 +270,8 @@ void tt_calls_hear_rest(tt_calls *r)
 
 /* ------------------------------------------------------------- the loop -- */
 
-/* Not more than there are: the system takes no more than it lets us open. Returns
- * where the guests begin. */
+/* Not more than there are: the system takes no more than it lets us open.
+ * Returns where the guests begin. */
 static uint32_t fill_polls(tt_calls *r)
 {
     struct pollfd *at = r->polls;

@@ -199,8 +199,8 @@ static uint64_t real_now_ns(void)
     return (uint64_t)ts.tv_sec * TT_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* False: the flow has ended before its time. A slow link would carry a few large
- * pieces only, so the kernel must not make larger ones (EOR). */
+/* False: the flow has ended before its time. A slow link would carry a few
+ * large pieces only, so the kernel must not make larger ones (EOR). */
 static bool put(const tt_traffic *f, end *e)
 {
     uint32_t piece = f->flows[e->flow].piece_bytes;
@@ -315,7 +315,7 @@ tutti_err tt_traffic_run(tt_traffic *f, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-/* ------------------------------------------------------- opening, closing -- */
+/* ------------------------------------------------------ opening, closing -- */
 
 tt_traffic *tt_traffic_open(const tt_probe *p, const tt_probe_round *round,
                             const tt_probe_flow *flows, tt_infer_rate *rates)

@@ -22,7 +22,7 @@
 /* Of a host, to choose from. */
 #define MOST_ADDRESSES 256
 
-/* -------------------------------------------------------------- listening -- */
+/* ------------------------------------------------------------- listening -- */
 
 static uint32_t card_of(const char *dev)
 {
@@ -158,7 +158,7 @@ static tutti_err open_ears(tt_probe *p, tt_probe_card *card, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-/* ------------------------------------------------------------------ hosts -- */
+/* ----------------------------------------------------------------- hosts -- */
 
 static bool is_name_taken(const tt_probe *p, uint32_t h)
 {
@@ -230,7 +230,7 @@ static tutti_err find_hosts(tt_probe *p, tutti_diag *diag)
     return err;
 }
 
-/* -------------------------------------------------- addresses, interfaces -- */
+/* ------------------------------------------------- addresses, interfaces -- */
 
 static bool is_sane(const tt_probe_card *card)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * learn.h - the network is measured (TUTTI_TOPOLOGY=auto). Private to src/probe.
+ * learn.h - the network is measured (TUTTI_TOPOLOGY=auto). Private to
+ * src/probe.
  *
  * learn.c        from the cache, or by the probe
  * fingerprint.c  which hosts and interfaces these are
@@ -36,7 +37,8 @@ void tt_probe_cache_dir(const tt_settings *settings, char *out, size_t size);
  * it. What cannot be read, or is not what was kept, is a warning. */
 bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
                          uint32_t n_ranks, tutti_topology **out);
-/* Rank 0, before it measures: false when another job measures the same just now.
+/* Rank 0, before it measures: false when another job measures the same just
+ * now.
  * *lock is held until tt_probe_cache_unlock(); -1 where none can be made: then
  * nobody is waited for. */
 bool tt_probe_cache_lock(const char *dir, uint64_t fingerprint, int *lock);

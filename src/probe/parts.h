@@ -158,10 +158,10 @@ typedef struct tt_calls tt_calls;
 
 /* How long so many calls may take. */
 uint64_t tt_calls_limit_ns(uint32_t n, bool is_patient);
-/* is_idle: by port; then only pairs of these are tried, and without binding to the
- * interface; or NULL. is_patient: one packet of a call may be lost. marks: of own
- * tries, from the first one on; heard: by try, set to 1. All are borrowed. NULL: no
- * memory. */
+/* is_idle: by port; then only pairs of these are tried, and without binding to
+ * the interface; or NULL. is_patient: one packet of a call may be lost. marks:
+ * of own tries, from the first one on; heard: by try, set to 1. All are
+ * borrowed. NULL: no memory. */
 tt_calls *tt_calls_open(tt_probe *p, const uint8_t *is_idle, bool is_patient,
                         tt_probe_mark *marks, uint8_t *heard);
 /* Calls all. Errors: ESYS. */
@@ -189,8 +189,8 @@ typedef struct tt_meter {
     uint64_t warm_ns, end_ns; /* what comes before or after does not count */
     uint64_t bytes, counted;  /* all; from warm to end */
     /* The bytes so far, and when, of the last arrival before warm (or the first
-     * one that counts), and then of the last one in each slot of the time; ns 0:
-     * there was none. */
+     * one that counts), and then of the last one in each slot of the time; ns
+     * 0: there was none. */
     struct {
         uint64_t bytes, ns;
     } marks[TT_METER_SLOTS + 1];
@@ -223,8 +223,8 @@ typedef struct tt_probe_flow {
 } tt_probe_flow;
 
 typedef struct tt_traffic tt_traffic;
-/* rates: by flow; run() sets them for flows that end here. All are borrowed. NULL:
- * no memory. */
+/* rates: by flow; run() sets them for flows that end here. All are borrowed.
+ * NULL: no memory. */
 tt_traffic *tt_traffic_open(const tt_probe *p, const tt_probe_round *round,
                             const tt_probe_flow *flows, tt_infer_rate *rates);
 /* Connects what begins or ends here; a flow that does not come about is left
@@ -284,8 +284,8 @@ typedef struct tt_wire_word {
 } tt_wire_word;
 _Static_assert(sizeof(tt_wire_word) == 16, "a word is 16 bytes");
 
-/* Begins to call the far end of a try; is_free: the kernel chooses the interface.
- * The outcome, with arg, comes into p->box. NULL: no memory. */
+/* Begins to call the far end of a try; is_free: the kernel chooses the
+ * interface. The outcome, with arg, comes into p->box. NULL: no memory. */
 typedef struct tt_wire_call_opts {
     uint32_t try_number;
     bool is_free;

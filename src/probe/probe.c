@@ -85,7 +85,7 @@ tutti_err tt_probe_run(const tt_probe_job *job, tt_probe **out,
     return err;
 }
 
-/* ------------------------------------------------------------ the outcome -- */
+/* ----------------------------------------------------------- the outcome -- */
 
 void tt_probe_free(tt_probe *p)
 {

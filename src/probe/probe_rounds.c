@@ -6,9 +6,10 @@
  *            have measured it collects the rates. Everybody goes through the
  *            same exchanges.
  * Time       How long a round takes follows from what is expected: long enough
- *            for some hundred KiB, no longer than a tenth of a second, plus what
- *            long latencies need. When the next round would pass the bound the
- *            probe ends with what it has, if that is something of every interface.
+ *            for some hundred KiB, no longer than a tenth of a second, plus
+ *            what long latencies need. When the next round would pass the bound
+ *            the probe ends with what it has, if that is something of every
+ *            interface.
  * Next       flows.c; infer/infer.h. */
 #include <math.h>
 #include <string.h>
@@ -43,7 +44,8 @@ static const double unknown_bps = 10e9;
 static const double most_empty_s = 0.5;
 /* What finishing may take. */
 #define RESERVE_NS (100 * TT_NS_PER_MS)
-/* How much later the first rounds, of which nothing can be left out, may end. */
+/* How much later the first rounds, of which nothing can be left out, may
+ * end. */
 #define MOST_LATE_NS (30 * TT_NS_PER_S)
 
 /* How often, at most, somebody who could not be measured is looked for. */
@@ -140,8 +142,8 @@ static void stretch(rounds *r, uint32_t i, uint32_t number)
 }
 
 /* All flows have the same window, or those that share a link would not share it
- * evenly. But with as much on the way there as back a pair would be as slow both
- * ways as the slower one: that one has less. */
+ * evenly. But with as much on the way there as back a pair would be as slow
+ * both ways as the slower one: that one has less. */
 static void set_window(rounds *r, uint32_t i)
 {
     const tt_infer_flow *flow = &r->asked.flows[i];

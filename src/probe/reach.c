@@ -212,7 +212,7 @@ static tutti_err make_tables(tt_probe *p, uint8_t **is_idle, tutti_diag *diag)
     return is_made ? TUTTI_OK : tt_probe_no_memory(diag);
 }
 
-/* ---------------------------------------------------------- looking again -- */
+/* --------------------------------------------------------- looking again -- */
 
 /* Tries all as if for the first time. [rank 0: marks are those of this time] */
 static tutti_err retry_all(tt_probe *p, bool is_patient, tutti_diag *diag)

@@ -2,9 +2,9 @@
  * split.c - does one connection fill a link?
  *
  * Idea       Before anything else one pair of interfaces is measured by one
- *            connection, and by four, which together may have as much on the way
- *            as the one. Networks that limit each flow, as clouds do, let four
- *            have more; then sixteen are tried, too. What looks better is
+ *            connection, and by four, which together may have as much on the
+ *            way as the one. Networks that limit each flow, as clouds do, let
+ *            four have more; then sixteen are tried, too. What looks better is
  *            measured once more, both ways of it, since a pause of a host makes
  *            one of them fall short. From then on every flow is so many
  *            connections.

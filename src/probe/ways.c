@@ -5,8 +5,8 @@
  * Of the pairs of interfaces that reach each other the fastest is taken, as
  * measured; where this very pair was not, what each end has carried at most
  * with others counts, the slower of both. Once the network is known none is
- * faster than its interfaces there: the most of many measurements is one in which
- * the link had saved up for a burst. Among equals an address on the same
+ * faster than its interfaces there: the most of many measurements is one in
+ * which the link had saved up for a burst. Among equals an address on the same
  * link goes before one that is routed, then the least latency. Of the addresses
  * of an interface the one that flows took is the interface's.
  * Next       probe.c. */

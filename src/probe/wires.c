@@ -17,8 +17,8 @@
 #include "base/fork.h"
 #include "probe/parts.h"
 
-/* That have come and were not looked at; more wait in the system's queue, as what
- * their kernels say counts, and descriptors may be few. */
+/* That have come and were not looked at; more wait in the system's queue, as
+ * what their kernels say counts, and descriptors may be few. */
 #define MOST_WAITING 128
 
 tt_link_dial *tt_wire_call(const tt_probe *p, const tt_wire_call_opts *o)

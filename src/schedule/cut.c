@@ -49,7 +49,7 @@ tt_cut tt_cut_make(const tt_cut_input *in)
     };
 }
 
-/* ------------------------------------------------------ chunks and slices -- */
+/* ----------------------------------------------------- chunks and slices -- */
 
 uint64_t tt_cut_border(const tt_cut *cut, uint64_t part, uint64_t block_elems)
 {

@@ -162,8 +162,8 @@ tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
 
 /* ------------------------------------------------------------ text form -- */
 
-/* `tutti-schedule 1`, appended to a string (base/str.h) that keeps the error; reads
- * back to the same bytes. */
+/* `tutti-schedule 1`, appended to a string (base/str.h) that keeps the error;
+ * reads back to the same bytes. */
 struct tt_str;
 void tt_sched_write(const tutti_schedule *s, struct tt_str *out);
 /* Errors: EFORMAT, EINVAL, ELIMIT with line and column; ENOMEM. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sort.c - puts transfers in order of (step, chunk, src, dst), and lists those of
- * each chunk.
+ * sort.c - puts transfers in order of (step, chunk, src, dst), and lists those
+ * of each chunk.
  *
  * Idea       Least significant digit first (radix) sort of one number per
  *            transfer: the four fields side by side, each as wide as its

@@ -120,8 +120,8 @@ typedef struct tt_sim_model {
     void (*begin)(tt_sim_world *w, uint32_t conn);
     /* All connections that could begin at this moment have. */
     void (*settle)(tt_sim_world *w);
-    /* Events that the model keeps itself (NULL, both: it keeps none): the time of
-     * the next (INFINITY: none), and doing those up to a time. */
+    /* Events that the model keeps itself (NULL, both: it keeps none): the time
+     * of the next (INFINITY: none), and doing those up to a time. */
     double (*next)(const tt_sim_world *w);
     void (*fire)(tt_sim_world *w, double until_s);
     /* SERVED and HOP. NULL: it makes none. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * generate.c - the generators and the papers' machines: makes the networks that a
- * generator spec describes.
+ * generate.c - the generators and the papers' machines: makes the networks that
+ * a generator spec describes.
  *
  * Nodes are always the hosts, then the switches, so that host i is node i; the
  * links of a kind are numbered as they are made, which is what `nic.7=` counts:

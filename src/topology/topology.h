@@ -5,9 +5,9 @@
  * carries several (its memory), or one such rank's slot at the hub. Only
  * `rank` matters to most readers: a node with a rank sends, receives and
  * reduces; every node forwards, but for hosts of which it is said that they do
- * not. A full-duplex cable is two links, each other's twin. Rates are whole bits
- * per second and latencies whole picoseconds, so that a text reads back to the
- * same network and the optimum is exact.
+ * not. A full-duplex cable is two links, each other's twin. Rates are whole
+ * bits per second and latencies whole picoseconds, so that a text reads back to
+ * the same network and the optimum is exact.
  *
  * Immutable once sealed; owned by `mem`. All functions are pure. [any thread]
  *
@@ -104,14 +104,15 @@ bool tt_topology_is_generator(const char *spec);
 bool tt_generator_at(size_t index, tutti_generator_info *out);
 
 /* The same network with these n different ranks of t only, members[i] as rank
- * i; NULL: all. Hosts without any go on forwarding, as switches, or are left out
- * where they do not forward; those of several ranks keep the slots of members. */
+ * i; NULL: all. Hosts without any go on forwarding, as switches, or are left
+ * out where they do not forward; those of several ranks keep the slots of
+ * members. */
 tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag);
 
-/* The same network without some of its links, is_out[n_links] of both ways alike,
- * and without the switches that have no others. */
+/* The same network without some of its links, is_out[n_links] of both ways
+ * alike, and without the switches that have no others. */
 tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
                               const tt_mem *mem, tutti_topology **out,
                               tutti_diag *diag);
@@ -158,8 +159,8 @@ typedef struct tt_topo_builder tt_topo_builder;
 tutti_err tt_topo_builder_create(const tt_mem *mem, tt_topo_builder **out,
                                  tutti_diag *diag);
 void tt_topo_builder_free(tt_topo_builder *b); /* accepts NULL */
-/* A copy of a part of a network: what was a host is a switch where no rank of the
- * part is, and its interfaces keep their names. */
+/* A copy of a part of a network: what was a host is a switch where no rank of
+ * the part is, and its interfaces keep their names. */
 void tt_topo_is_part(tt_topo_builder *b);
 /* Names are copied, must be new, [A-Za-z0-9._-]+. They return the node's
  * number. A host of several ranks makes its hub and its slots. */
@@ -191,19 +192,19 @@ void tt_topo_sockets(tt_topo_builder *b, uint32_t n);
  * this says otherwise: place[i] is the rank of the i-th of them; a permutation
  * of all n. */
 void tt_topo_place(tt_topo_builder *b, const uint32_t *place, uint32_t n);
-/* Checks (duplicate names, rates, a path from every rank to every other, be it by
- * hosts that do not forward, that a grid is one), takes and frees the builder
- * also when it fails. */
+/* Checks (duplicate names, rates, a path from every rank to every other, be it
+ * by hosts that do not forward, that a grid is one), takes and frees the
+ * builder also when it fails. */
 tutti_err tt_topo_seal(tt_topo_builder *b, tutti_topology **out,
                        tutti_diag *diag);
 
 /* --------------------------------------------------------------- routes -- */
 
 /* Between any two ranks: the path of fewest links through nodes that forward;
- * dimension ordered on grids where all do (last dimension first, the shorter way
- * round, up when equal). Where several
- * are as short, `rail` picks: at each fork with n equally good links, in order
- * of number, the one numbered (dst rank + rail) mod n. Immutable. */
+ * dimension ordered on grids where all do (last dimension first, the shorter
+ * way round, up when equal). Where several are as short, `rail` picks: at each
+ * fork with n equally good links, in order of number, the one numbered (dst
+ * rank + rail) mod n. Immutable. */
 typedef struct tt_routes tt_routes;
 tutti_err tt_routes_create(const tutti_topology *t, const tt_mem *mem,
                            tt_routes **out, tutti_diag *diag);
@@ -211,7 +212,8 @@ void tt_routes_free(tt_routes *r); /* accepts NULL */
 /* Links of the longest route. */
 uint32_t tt_routes_max_links(const tt_routes *r);
 /* Writes the links of the route, in order, to links[] (of at least
- * tt_routes_max_links()); returns how many; 0: there is no route. src != dst. */
+ * tt_routes_max_links()); returns how many; 0: there is no route. src !=
+ * dst. */
 uint32_t tt_route(const tt_routes *r, uint32_t src, uint32_t dst, uint8_t rail,
                   uint32_t *links);
 #define TT_RAILS_MAX 16

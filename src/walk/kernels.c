@@ -299,8 +299,9 @@ TT_INLINE void store_line(const tt_lines_to *to, size_t at,
 
 /* A line is made where it stays in registers or in the first-level cache. Loads
  * and stores must alternate that finely: a block of 4 KiB at a time is no
- * faster than ordinary stores. `n` is a constant wherever this is used; `end` is
- * what becomes of a sum, for means the same roundings as by the division below. */
+ * faster than ordinary stores. `n` is a constant wherever this is used; `end`
+ * is what becomes of a sum, for means the same roundings as by the division
+ * below. */
 #define DEFINE_LINES(name, stored, acc_t, load, save, end)                     \
     TT_INLINE void name##_of(const tt_lines_to *to, const void *const *src,    \
                              const uint32_t n, size_t n_lines, acc_t d)        \
@@ -347,7 +348,8 @@ DEFINE_LINES(mean_bf16, mem_u16, float, LOAD_BF16, SAVE_BF16, MEAN_BF16)
 DEFINE_LINES(mean_f32, mem_f32, float, LOAD_PLAIN, SAVE_PLAIN, MEAN)
 DEFINE_LINES(mean_f64, mem_f64, double, LOAD_PLAIN, SAVE_PLAIN, MEAN)
 
-/* Only sums, and of floats means; whatever else somebody reduces may be slower. */
+/* Only sums, and of floats means; whatever else somebody reduces may be
+ * slower. */
 tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op, bool divides)
 {
     static const tt_lines_fn sums[TUTTI_TYPE_COUNT] = {

@@ -17,7 +17,8 @@ typedef struct tt_shape {
 } tt_shape;
 
 typedef struct tt_measures {
-    /* Elements of the input and the output buffer of this rank (0: not used). */
+    /* Elements of the input and the output buffer of this rank (0: not
+     * used). */
     uint64_t in_elems, out_elems;
     /* Where the output begins inside the input when the call is in place, in
      * elements (negative: the input begins inside the output). */

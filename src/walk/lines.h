@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * lines.h - stores that go past the cache, a cache line at a time. Ordinary ones
- * where the processor has no such stores, or the compiler no name for them. */
+ * lines.h - stores that go past the cache, a cache line at a time. Ordinary
+ * ones where the processor has no such stores, or the compiler no name for
+ * them. */
 #ifndef TT_WALK_LINES_H
 #define TT_WALK_LINES_H
 

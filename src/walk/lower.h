@@ -28,8 +28,8 @@ typedef struct tt_part_xfer {
     bool completes; /* the reduction it belongs to makes the value whole */
     /* All-reduce, where both ranks can use the other's buffers (within.c): its
      * receiver may read it in the sender's input as soon as the sender has
-     * entered the call; its sender may write it to the receiver's output as soon
-     * as it has the value. */
+     * entered the call; its sender may write it to the receiver's output as
+     * soon as it has the value. */
     bool may_pull, may_put;
     uint8_t port; /* by which it goes (engine.h) */
 } tt_part_xfer;

@@ -3,16 +3,17 @@
  *
  * Idea       Events move counters, counters make lanes ready, ready lanes go
  *            into a heap per partner, ordered by (position, step, chunk); the
- *            owner takes the least one that it has room for. Nothing is scanned,
- *            nothing is allocated.
- * Send k of a lane is ready when its partner may be sent to, k < W + slices that
+ *            owner takes the least one that it has room for. Nothing is
+ *            scanned, nothing is allocated.
+ * Send k of a lane is ready when its partner may be sent to, k < W + slices
+ * that
  *            the partner has consumed (credit), the groups before it have done
  *            slice k, and, where the lane sends own data, the front window
  *            reaches it.
  * Group      slice k is applied when it has arrived on all lanes of the group,
  *            the groups before have done it, and the sends that read the same
- *            memory have been taken. Inputs are taken in order of src, own value
- *            first, whatever the order of arrival.
+ *            memory have been taken. Inputs are taken in order of src, own
+ *            value first, whatever the order of arrival.
  * Input      lies in a slot; where the slice that came last is (its group waits
  *            for nothing else); in the partner's own buffer (a lane that is
  *            pulled); or at its place already (put).
@@ -20,8 +21,8 @@
  *            for smaller ones. docs/engine.md has the proof. A pull waits for
  *            the partner's word only, so it is a send that happens when the
  *            partner enters; it is not used where the receiver would have to
- *            send the same chunk before (part.c), so "the sender's place is free"
- *            never waits for itself.
+ *            send the same chunk before (part.c), so "the sender's place is
+ *            free" never waits for itself.
  * Next       engine/op.c owns walks. */
 #include <string.h>
 
@@ -249,8 +250,8 @@ static void take(tt_walk *w, uint32_t l, uint32_t n)
 }
 
 /* A slice that is taken at once may follow one that is lent still (transports
- * decide by size, and slices of a lane differ a little): it counts when that one
- * does. */
+ * decide by size, and slices of a lane differ a little): it counts when that
+ * one does. */
 void tt_walk_sent(tt_walk *w, uint32_t partner, bool is_taken)
 {
     tt_walk_side *side = &w->sides[partner];
@@ -457,8 +458,8 @@ static void advance_front(tt_walk *w)
             consider(w, l);
 }
 
-/* A partner that waits for the word of what was read must get it before this rank
- * needs the partner's front to move. */
+/* A partner that waits for the word of what was read must get it before this
+ * rank needs the partner's front to move. */
 static inline uint32_t credit_batch(const tt_walk *w, const tt_lane *lane)
 {
     const uint32_t half = w->b->window / 2;
@@ -523,8 +524,9 @@ static bool apply(tt_walk *w, uint32_t g, uint32_t lane, const void *at)
     return true;
 }
 
-/* Applies all slices of a group whose time has come; what is pulled might be all
- * of it at once, so that is done one slice at a time, between other things. */
+/* Applies all slices of a group whose time has come; what is pulled might be
+ * all of it at once, so that is done one slice at a time, between other
+ * things. */
 static void try_group(tt_walk *w, uint32_t g)
 {
     if (w->n_near > 0 && w->b->groups[g].pulls) {

@@ -2,9 +2,10 @@
  * part.c - takes one rank's part out of a schedule.
  *
  * What a rank's own transfers do not tell: which reduction makes a value whole
- * (where an average divides), and which transfers of an all-reduce need only one
- * of the two ranks, where it has the other's buffers within reach. The schedule
- * is proven, so counting contributions is enough: sets need not be tracked.
+ * (where an average divides), and which transfers of an all-reduce need only
+ * one of the two ranks, where it has the other's buffers within reach. The
+ * schedule is proven, so counting contributions is enough: sets need not be
+ * tracked.
  *
  * Cost O(transfers), memory O(own transfers + own chunks). Next: lower.c. */
 #include "walk/lower.h"
@@ -121,7 +122,8 @@ static bool may_pull(const moves *m, const tt_transfer *t)
 }
 
 /* It is the first thing that the receiver gets of the chunk, and nobody reads
- * what it overwrites: but for the sender, who has done so in an earlier step. */
+ * what it overwrites: but for the sender, who has done so in an earlier
+ * step. */
 static bool may_put(const moves *m, const tt_transfer *t)
 {
     return t->op == TT_XFER_COPY && m->received[t->dst] == t->step &&

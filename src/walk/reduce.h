@@ -17,9 +17,9 @@
 
 typedef void (*tt_reduce_fn)(void *dst, const void *const *src, uint32_t n_src,
                              size_t count);
-/* The same of 2 to TT_LINES_MOST sources for whole cache lines, to places that are
- * aligned to one, the first n_past of them past the cache; means are divided,
- * too. */
+/* The same of 2 to TT_LINES_MOST sources for whole cache lines, to places that
+ * are aligned to one, the first n_past of them past the cache; means are
+ * divided, too. */
 #define TT_LINES_MOST 4
 typedef struct tt_lines_to {
     unsigned char *const *dst; /* n_dst */

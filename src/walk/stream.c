@@ -13,9 +13,9 @@
 #include "walk/reduce.h"
 
 /* A block is made in the first-level cache. Where it goes to one place, larger
- * ones gain nothing over ordinary stores; where it goes to several, the lines of
- * the sources stay there, too, and are not read from memory again where they are
- * places. */
+ * ones gain nothing over ordinary stores; where it goes to several, the lines
+ * of the sources stay there, too, and are not read from memory again where they
+ * are places. */
 #define BLOCK_BYTES 1024
 #define SPREAD_BYTES 4096
 #define MOST_BLOCK_SOURCES 64
@@ -72,7 +72,8 @@ static void reduce_to(const job *j, void *to, size_t first, size_t count)
         j->r->divide(to, count, j->r->divisor);
 }
 
-/* Is it one of several places, and was read? Then its lines are in the cache. */
+/* Is it one of several places, and was read? Then its lines are in the
+ * cache. */
 static bool was_read(const job *j, const tt_spread *to, const void *dst)
 {
     for (uint32_t i = 0; i < j->n_src && to->n_dst > 1; i++)

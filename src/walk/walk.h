@@ -5,8 +5,8 @@
  * A walk is one bound part (lower.h) being performed once, on the memory of one
  * call. It knows what may be sent next, where what comes belongs, and what
  * follows from either. It moves no message: whoever owns the walk does that,
- * over whatever there is (the engine over its mesh, a test through memory). It is
- * pure: no socket, lock or clock, and its memory is handed in.
+ * over whatever there is (the engine over its mesh, a test through memory). It
+ * is pure: no socket, lock or clock, and its memory is handed in.
  *
  *   owner                         walk
  *   tt_walk_reset(in, out)        counters are 0
@@ -116,9 +116,9 @@ struct tt_walk {
 
 /* ----------------------------------------------------------------- life -- */
 
-/* memory: borrowed, best aligned to a cache line; returns how many bytes of it the
- * walk needs, so ask with NULL first. The walk serves any number of calls, one
- * after the other. */
+/* memory: borrowed, best aligned to a cache line; returns how many bytes of it
+ * the walk needs, so ask with NULL first. The walk serves any number of calls,
+ * one after the other. */
 size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
                     unsigned char *memory);
 /* The arithmetic; AVG divides by divisor. Stays for later calls. */

@@ -7,7 +7,8 @@
 #define CTL_BYTES 4096 /* a page, so that the data starts on one */
 
 /* Payload to hand up at a time, wherever it lies: then it is the turn of what
- * this side has to send, or the other side, which waits for that, would idle. */
+ * this side has to send, or the other side, which waits for that, would
+ * idle. */
 static const uint64_t enough_bytes = 64 << 10;
 
 _Static_assert(2 * (sizeof(tt_ring_ctl) + sizeof(tt_lend_ctl) +

@@ -2,8 +2,9 @@
  * duplex.h - two rings, one in each direction, as one connection: messages
  * through the memory of a pair, however the two got it.
  *
- * The memory of a pair is one block of tt_duplex_bytes(), all zero at the start: a
- * page with two of each of tt_ring_ctl, tt_lend_ctl (lend.h) and tt_grant_ctl
+ * The memory of a pair is one block of tt_duplex_bytes(), all zero at the
+ * start: a page with two of each of tt_ring_ctl, tt_lend_ctl (lend.h) and
+ * tt_grant_ctl
  * (grant.h), then the data of ring 0 and of ring 1, then the two areas for
  * payloads aside. Side s (0 or 1) writes ring s and reads the other one.
  * Functions that return or report "wake" leave it to the transport to ring the

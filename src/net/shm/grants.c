@@ -7,8 +7,8 @@
  *            granted: then messages bring it.
  * Stopped    A peer that is stopped in the middle of writing must not write into
  *            what the program does with the buffer later. Its pages are then
- *            replaced by a private view of themselves: the program keeps what is
- *            there, and the peer writes to where nobody looks
+ *            replaced by a private view of themselves: the program keeps what
+ *            is there, and the peer writes to where nobody looks
  *            (tt_regions_tear).
  * Next       grant.c, engine/within.c (who uses them). */
 #include "net/shm/shm.h"

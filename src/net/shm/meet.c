@@ -14,7 +14,8 @@
  *
  * Trust      The memory must be sealed against shrinking (or touching it could
  *            kill us) and have the size that both sides expect. A link that
- *            brings something else is closed, which its caller hears of at once.
+ *            brings something else is closed, which its caller hears of at
+ *            once.
  *
  * Agreement  What both know beforehand (boot id, network namespace, uid, ring
  *            size) rules a pair out on both sides. Where a caller finds that a
@@ -317,7 +318,8 @@ void tt_shm_hear_meeting(tt_shm_conn *conn)
         hear_hello(conn);
 }
 
-/* A link of the pair is there; of several the first one stays, on both sides. */
+/* A link of the pair is there; of several the first one stays, on both
+ * sides. */
 static void take_link(tt_shm_conn *conn, const tt_link_event *link,
                       bool is_caller)
 {

@@ -77,7 +77,8 @@ extern const tt_net_within tt_shm_within;
  * or data is ordinary memory. */
 bool tt_shm_refer(tt_shm_conn *conn, const void *data, size_t len,
                   uint64_t *ref);
-/* `bytes` bytes of the other side's memory at a reference; NULL: it is nonsense. */
+/* `bytes` bytes of the other side's memory at a reference; NULL: it is
+ * nonsense. */
 void *tt_shm_find(const tt_shm_conn *conn, uint64_t ref, uint64_t bytes);
 /* A tt_resolve_fn of a conn. */
 const void *tt_shm_resolve(void *conn, uint64_t ref, uint32_t len);

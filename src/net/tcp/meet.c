@@ -2,14 +2,16 @@
  * meet.c - how two ranks get the sockets between them.
  *
  * Idea       A socket is a link (link/link.h), which tries one of the peer's
- *            addresses after the other until one answers right. The first strand
- *            finds the way; the other ones follow when it stands, over all
- *            networks that are as good. When all of them stand the conn is up.
+ *            addresses after the other until one answers right. The first
+ *            strand finds the way; the other ones follow when it stands, over
+ *            all networks that are as good. When all of them stand the conn is
+ *            up.
  * Who calls  Either side, or both. The caller says which rank it is, the number
  *            of its call, and how many strands the pair has: as many as both
- *            sides would like, which the caller knows from both cards. A strand that stands twice (both
- *            have dialled) is the one that came first out of the box; link.h has
- *            the reason why both sides take the same one.
+ *            sides would like, which the caller knows from both cards. A strand
+ *            that stands twice (both have dialled) is the one that came first
+ *            out of the box; link.h has the reason why both sides take the same
+ *            one.
  * Time       A call all of whose addresses refuse for TT_DOOR_GIVE_UP_NS fails early;
  *            silence is waited for until the deadline.
  * Next       link/link.h, tcp.c. */
@@ -25,7 +27,8 @@
 /* How long whoever has called may take for its other strands. */
 #define CALLED_NS (20 * TT_NS_PER_S)
 
-/* Of a link: who calls, and the number of the call, the same for all strands. */
+/* Of a link: who calls, and the number of the call, the same for all
+ * strands. */
 typedef struct said {
     uint32_t rank, n_strands;
     uint64_t call;
@@ -209,7 +212,7 @@ static tutti_err dial_others(struct tt_tcp_meeting *m, uint32_t way,
     return err;
 }
 
-/* ------------------------------------------------------------- what comes -- */
+/* ------------------------------------------------------------ what comes -- */
 
 static void tell_place(const tt_tcp_conn *conn, const char *where,
                        const tt_link_way *way)

@@ -56,7 +56,8 @@ static bool is_right(const tt_tcp_rx *rx)
     return rx->m.magic == TT_MSG_MAGIC && rx->m.len <= rx->max_payload;
 }
 
-/* But for one bit of three that tell the two magics apart, if it may be flipped. */
+/* But for one bit of three that tell the two magics apart, if it may be
+ * flipped. */
 static bool is_brief(uint16_t magic, bool is_checked)
 {
     const unsigned apart = magic ^ TT_TCP_BRIEF;

@@ -7,9 +7,9 @@
  * left out. It is right when its magic is TT_MSG_MAGIC, or TT_TCP_BRIEF and a
  * message came before, and its len is at most max_payload.
  *
- * Where messages are checked (net/checked.c) a header is followed by its CRC-32C,
- * by which one flipped bit of it is put right: what comes behind a wrong length
- * could not be told apart. */
+ * Where messages are checked (net/checked.c) a header is followed by its
+ * CRC-32C, by which one flipped bit of it is put right: what comes behind a
+ * wrong length could not be told apart. */
 #ifndef TT_NET_TCP_STREAM_H
 #define TT_NET_TCP_STREAM_H
 

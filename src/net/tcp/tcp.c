@@ -3,8 +3,8 @@
  *
  * Idea       Non-blocking sockets, one per pair of ranks or a few (strands).
  *            send() queues, and flush() gives the whole queue to one
- *            tt_link_send(); large payloads are read straight to where the engine
- *            wants them. The byte streams are in stream.c; here are the
+ *            tt_link_send(); large payloads are read straight to where the
+ *            engine wants them. The byte streams are in stream.c; here are the
  *            sockets.
  *
  * Late       The queue takes little, and the socket (TCP_NOTSENT_LOWAT) too,
@@ -61,8 +61,8 @@ static uint32_t events_of(const tt_tcp_strand *s)
     return s->is_blocked ? events | EPOLLOUT : events;
 }
 
-/* All its strands are open. A conn that another one of the same rank replaces may
- * still be among the live. */
+/* All its strands are open. A conn that another one of the same rank replaces
+ * may still be among the live. */
 static void begin(tt_tcp_conn *conn)
 {
     tt_tcp_net *net = (tt_tcp_net *)conn->base.net;

@@ -159,7 +159,7 @@ static void miss(tt_ucx_conn *conn, tutti_err err, const char *text)
     conn->base.net->up->missed(&conn->base, err, text);
 }
 
-/* ------------------------------------------------------------ over a link -- */
+/* ----------------------------------------------------------- over a link -- */
 
 /* While something is to be said its room is waited for. */
 static void watch(const tt_ucx_conn *conn, int op, bool is_full)
@@ -337,7 +337,7 @@ bool tt_ucx_meet(tt_ucx_conn *conn)
     return true;
 }
 
-/* ------------------------------------------------------------------ links -- */
+/* ----------------------------------------------------------------- links -- */
 
 tutti_err tt_ucx_dial(tt_conn *base, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag)

@@ -126,8 +126,8 @@ static tutti_err make_worker(tt_ucx_net *net, tutti_diag *diag)
         .flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA,
         .arg = net};
     /* Only 0 is used. But a stranger may name any, and UCX looks at an entry of
-     * its table before it knows that there is one. The greatest first: the table
-     * is made once. */
+     * its table before it knows that there is one. The greatest first: the
+     * table is made once. */
     for (uint32_t n = UINT16_MAX + 1; n > 0 && status == UCS_OK; n--) {
         handler.id = n - 1;
         handler.cb = n == 1 ? tt_ucx_arrive : ignore;
