@@ -71,7 +71,7 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 # tests, with TSan all tests that make threads, and in both what is named in
 # _MORE (a source) but not what is named in _SLOW.
 ASAN_MORE := tests/proc/conformance_test.c
-ASAN_SLOW :=
+ASAN_SLOW := tests/fault/stranger_test.c
 TSAN_MORE := tests/proc/conformance_test.c tests/unit/link_test.c \
              tests/fault/open_test.c
 TSAN_SLOW := tests/fault/reach_test.c
@@ -149,7 +149,8 @@ demo:
 	$B/tutti run -n 4 $B/examples/digits
 
 # The programs of `make check`, in the order in which they start; what follows
-# the -- runs when the machine is quiet again.
+# the -- runs when the machine is quiet again. Many wait more than they work, so one
+# more than JOBS of them run at a time.
 CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" \
           tools/check-comments "tools/check-comments --self-test" \
@@ -170,7 +171,7 @@ check:
 	+$(Q)$(again) -k B=$B/tsan SAN=thread OPT=-O1 \
 	    $(TSAN_TESTS:%.c=$B/tsan/%) || true
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B || true
-	$(Q)B=$B JOBS=$(JOBS) tools/run-tests $(CHECKS)
+	$(Q)B=$B JOBS=$$(($(JOBS) + 1)) tools/run-tests $(CHECKS)
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:
