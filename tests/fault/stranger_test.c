@@ -200,8 +200,9 @@ static uint64_t patience_ns;
 
 static bool is_refusal(const unsigned char *at, size_t left)
 {
+    const size_t alert = 7; /* of TLS: whole, and nothing behind it */
     uint32_t magic = 0;
-    if (left < sizeof(magic))
+    if (left < sizeof(magic) || (left == alert && at[0] == 0x15))
         return true;
     memcpy(&magic, at, sizeof(magic));
     if (magic == TT_FRAME_MAGIC)
