@@ -77,6 +77,8 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     uint64_t now = tt_now_ns();
     bool was_silent = why == TT_LINK_SILENT || why == TT_LINK_UNGREETED;
     close_try(d);
+    if (err == EPIPE) /* hung up on before we had spoken, not after */
+        err = ECONNRESET;
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
     if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
         d->n_refused = 0;

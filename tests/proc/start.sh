@@ -87,7 +87,7 @@ run "$tutti" run -n 12 bash -c 'few "$@"' - 40 \
     "$tutti" bench all-to-all -b 64 -e 64 -n 1
 is "12 ranks that would connect to all others" "$((rc != 0 && rc != 124))" 1
 like "... are told why they cannot" "$err" \
-    'rank [0-9]+ cannot reach rank .*(Too many open files|reset by peer)'
+    'rank [0-9]+ cannot reach rank .*(Too many open files|reset by peer|refused)'
 like "... and what is short, there or here" "$err" \
     'Too many open files, ulimit -n is 40'
 
