@@ -36,6 +36,9 @@
 
 #define SPARE_BUFS 16
 #define CHAIN_MOST (32 * 1024)
+/* OpenSSL's level: 112 bits (RSA of 2048, no SHA-1), also where the system's
+ * configuration asks for less. */
+#define SECURITY_LEAST 2
 #define LOOK_NS (200 * TT_NS_PER_MS)
 /* AES-GCM must not have 2^24.5 of one key. */
 #define REKEY_AFTER (UINT64_C(1) << 23)
@@ -186,14 +189,43 @@ static tutti_err check_key(const char *file, tutti_diag *diag)
     return err;
 }
 
+/* Else OpenSSL would ask at the terminal. */
+static int tell_no_password(char *out, int size, int is_writing,
+                            void *was_asked)
+{
+    (void)out, (void)size, (void)is_writing;
+    *(bool *)was_asked = true;
+    return -1;
+}
+
+static bool use_key(const tt_trust *t, SSL_CTX *ctx, bool *is_locked)
+{
+    SSL_CTX_set_default_passwd_cb(ctx, tell_no_password);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx, is_locked);
+    bool is_well = SSL_CTX_use_PrivateKey_file(ctx, t->cert_key,
+                                               SSL_FILETYPE_PEM) == 1 &&
+                   SSL_CTX_check_private_key(ctx) == 1;
+    SSL_CTX_set_default_passwd_cb(ctx, NULL);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx, NULL);
+    return is_well;
+}
+
 static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
 {
+    bool is_locked = false;
     tutti_err err = check_key(t->cert_key, diag);
     if (err)
         return err;
     if (SSL_CTX_use_certificate_chain_file(ctx, t->cert) != 1)
         return fail_cert("the certificate", t->cert, diag);
-    if (SSL_CTX_use_PrivateKey_file(ctx, t->cert_key, SSL_FILETYPE_PEM) != 1)
+    bool has_key = use_key(t, ctx, &is_locked);
+    if (is_locked)
+        return tt_fail(
+            diag, TUTTI_ECONFIG,
+            "the key of the certificate %.200s cannot be used: it is "
+            "encrypted; `openssl pkey` makes one that is not",
+            t->cert_key);
+    if (!has_key)
         return fail_cert("the key of the certificate", t->cert_key, diag);
     if (SSL_CTX_load_verify_locations(ctx, t->ca, NULL) != 1)
         return fail_cert("the certificate of the CA", t->ca, diag);
@@ -204,6 +236,8 @@ static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
 
 static bool set_rules(SSL_CTX *ctx)
 {
+    if (SSL_CTX_get_security_level(ctx) < SECURITY_LEAST)
+        SSL_CTX_set_security_level(ctx, SECURITY_LEAST);
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
                                  SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_clear_options(ctx, SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
