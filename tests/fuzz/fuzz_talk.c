@@ -4,9 +4,13 @@
  * worker's calls end, with success or a sentence; its buffer is the mean of members
  * or untouched.
  *
- * Input: changes of the welcome, then messages; see next_message(). */
+ * Input: how it is met (see try_worker()), changes of the welcome and of its head, then
+ * messages; see
+ * next_message(). */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "link/greet.h"
 #include "partial/partial.h"
 #include "support/fuzz_main.h"
 #include "tutti.h"
@@ -93,17 +98,22 @@ static tt_link_box *box;
 static tt_link_listener *listener;
 static uint16_t port;
 
+static atomic_bool is_over; /* the worker has given up */
+
 static void *control(void *arg)
 {
     tt_fuzz_input *in = arg;
     unsigned char out[MOST];
     tt_link_event e;
-    if (!tt_link_box_wait(box, tt_now_ns() + 20 * TT_NS_PER_S) ||
-        !tt_link_box_take(box, &e))
-        return NULL;
+    while (!tt_link_box_take(box, &e)) {
+        if (atomic_load(&is_over))
+            return NULL;
+        tt_link_box_wait(box, tt_now_ns() + 5 * TT_NS_PER_MS);
+    }
     tt_welcome welcome = {.n = WORKERS, .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
     tt_fuzz_change(in, &welcome, sizeof(welcome));
+    tt_fuzz_change(in, &head, sizeof(head));
     memcpy(out, &head, sizeof(head));
     memcpy(out + sizeof(head), &welcome, sizeof(welcome));
     size_t len = sizeof(head) + sizeof(welcome);
@@ -111,13 +121,37 @@ static void *control(void *arg)
     for (int n = 0; is_open && n < 64; n++) {
         is_open = send(e.stream.fd, out, len, MSG_NOSIGNAL) == (ssize_t)len &&
                   in->len > 0;
-        if (is_open && (tt_fuzz_next(in) & 1)) /* it announces meanwhile */
-            usleep(300);
+        uint8_t pause = is_open ? tt_fuzz_next(in) : 0;
+        if (pause & 1) /* it announces meanwhile */
+            usleep(pause & 128 ? 4000 : 300);
         len = is_open ? next_message(in, out) : 0;
         is_open = is_open && len > 0;
     }
     usleep(300);
     tt_link_stream_close(&e.stream);
+    return NULL;
+}
+
+static int stranger; /* listens where no controller is */
+
+/* Hears a greeting, and says something else. */
+static void *be_strange(void *arg)
+{
+    tt_fuzz_input *in = arg;
+    tt_greet_word hello, word;
+    if (!tt_sock_wait(stranger, POLLIN, tt_now_ns() + 20 * TT_NS_PER_S))
+        return NULL;
+    int fd = accept(stranger, NULL, NULL);
+    if (recv(fd, &hello, sizeof(hello), MSG_WAITALL) == sizeof(hello)) {
+        word = tt_greet_answer(&hello, TT_LINK_OTHER_JOB, &hello.to, 1);
+        tt_fuzz_change(in, &word, sizeof(word));
+        size_t n = tt_fuzz_next(in);
+        n = n < sizeof(word) ? n : sizeof(word);
+        (void)!send(fd, &word, n, MSG_NOSIGNAL);
+    }
+    shutdown(fd, SHUT_WR);
+    recv(fd, &hello, sizeof(hello), 0); /* it hangs up */
+    close(fd);
     return NULL;
 }
 
@@ -141,21 +175,40 @@ static void work(tutti_partial *p)
     }
 }
 
-static void try_worker(tt_fuzz_input *in)
+static uint16_t open_stranger(void)
+{
+    tt_addr at;
+    tt_addr_numeric("127.0.0.1", 0, &at);
+    stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(stranger, &at.u.sa, at.len) || listen(stranger, 16))
+        tt_fuzz_fail("nothing to listen with");
+    return tt_sock_port(stranger);
+}
+
+/* Bit 0: it tries once; 1: who listens is no controller. */
+static void try_worker(uint8_t kind, tt_fuzz_input *in)
 {
     char where[32];
     pthread_t thread;
     tutti_partial *p;
     tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    uint16_t at = kind & 2 ? open_stranger() : port;
     o.timeout_s = 0.02; /* nobody else is there to meet */
-    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-    if (pthread_create(&thread, NULL, control, in))
+    snprintf(where, sizeof(where), "127.0.0.1:%u", at);
+    setenv("TUTTI_START_TIMEOUT", kind & 3 ? "90ms" : "300ms", 1);
+    atomic_store(&is_over, false);
+    if (pthread_create(&thread, NULL, kind & 2 ? be_strange : control, in))
         tt_fuzz_fail("no thread");
     if (!tutti_partial_join(where, 0, &o, &p)) {
         work(p);
         tutti_partial_close(p);
     }
+    atomic_store(&is_over, true);
+    if (kind & 2)
+        shutdown(stranger, SHUT_RDWR); /* wakes who has not come */
     pthread_join(thread, NULL);
+    if (kind & 2)
+        close(stranger);
     tt_link_event e; /* it may have come again */
     tt_link_box_settle(box);
     while (tt_link_box_take(box, &e))
@@ -167,7 +220,6 @@ static void set_up(void)
     tt_link_ear ear = {.dev = NULL};
     const tt_link_listen_opts o = {
         .purposes = TT_LINK_FOR(TT_LINK_CONTROLLER), .ears = &ear, .n_ears = 1};
-    setenv("TUTTI_START_TIMEOUT", "2", 1);
     setenv("TUTTI_LOG", "error", 1);
     if (!tt_addr_numeric("127.0.0.1", 0, &ear.at) ||
         tt_link_box_open(&tt_mem_std, &box, NULL) ||
@@ -178,10 +230,12 @@ static void set_up(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
+    if (len < 1)
+        return 0;
     if (!box)
         set_up();
-    tt_fuzz_input in = {data, len};
-    try_worker(&in);
+    tt_fuzz_input in = {data + 1, len - 1};
+    try_worker(data[0], &in);
     return 0;
 }
 
