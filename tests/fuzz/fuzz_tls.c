@@ -629,9 +629,11 @@ static void check_secrets(const tt_secrets *s, tutti_err err,
             tt_fuzz_fail("a secret of an impossible length");
 }
 
+/* Bit 0: its mode is right; 1: as certificates; 2: another file, 3: a folder. */
 static void run_files(uint8_t kind, const uint8_t *text, size_t len)
 {
     static tt_secrets s;
+    static const char none[] = "/proc/self/fd/99999";
     char path[40];
     tt_trust *t = NULL;
     tutti_diag diag;
@@ -644,6 +646,8 @@ static void run_files(uint8_t kind, const uint8_t *text, size_t len)
     if (fd < 0 || fchmod(fd, kind & 1 ? 0600 : 0640) ||
         write(fd, text, len) != (ssize_t)len)
         tt_fuzz_fail("no file");
+    if (kind & 4)
+        snprintf(path, sizeof(path), "%s", kind & 8 ? "/" : none);
     tt_diag_clear(&diag);
     check_secrets(&s, tt_secrets_read(path, &s, &diag), &diag);
     const tt_trust_opts o[2] = {{.secret_file = path},
