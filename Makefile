@@ -80,7 +80,8 @@ ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
-.PHONY: all tests test-objects clean setup demo demo-torch check check-deps check-comments \
+.PHONY: all tests test-objects clean setup demo demo-torch check \
+        check-deps check-comments \
         report-deps check-format check-header format docs fuzz torch check-torch \
         bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
 .SECONDARY:
