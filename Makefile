@@ -151,8 +151,8 @@ demo:
 	$B/tutti run -n 4 $B/examples/digits
 
 # The programs of `make check`, in the order in which they start; what follows
-# the -- runs when the machine is quiet again. Many wait more than they work, so two
-# more than JOBS of them run at a time.
+# the -- runs when the machine is quiet again. Many wait more than they work, so
+# two more than JOBS of them run at a time.
 CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" \
           tools/check-comments "tools/check-comments --self-test" \
