@@ -126,8 +126,7 @@ static void dial(tt_peer *peer)
     if (peer->is_lost || peer->is_apart || peer->has_missed ||
         tt_peer_is_linked(peer))
         return;
-    tutti_diag diag;
-    tt_diag_clear(&diag);
+    tutti_diag diag = TT_DIAG_NONE;
     if (peer->access >= peer->n_accesses) {
         tt_peer_miss(peer, TUTTI_ENET, "no transport connects it");
         return;
