@@ -154,6 +154,21 @@ static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
     return *out != NULL;
 }
 
+/* A line of OpenSSL's key log, "LABEL RANDOM SECRET" in hex: the traffic
+ * secrets are kept. */
+static void keep_secret(const SSL *ssl, const char *line)
+{
+    tt_tls_end *e = SSL_get_app_data(ssl);
+    const char *at = strrchr(line, ' ');
+    int side = strncmp(line, "CLIENT_TRAFFIC_SECRET_0 ", 24) == 0   ? 0
+               : strncmp(line, "SERVER_TRAFFIC_SECRET_0 ", 24) == 0 ? 1
+                                                                    : -1;
+    size_t n;
+    if (e && side >= 0)
+        OPENSSL_hexstr2buf_ex(e->traffic[side], sizeof(e->traffic[side]), &n,
+                              at + 1, '\0');
+}
+
 /* --------------------------------------------------------- certificates -- */
 
 /* OpenSSL's sentence, of the oldest error; they are forgotten. */
@@ -212,6 +227,7 @@ static bool set_rules(SSL_CTX *ctx)
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_max_cert_list(ctx, CHAIN_MOST);
+    SSL_CTX_set_keylog_callback(ctx, keep_secret);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                        NULL);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
