@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     int count = argc > 2 ? atoi(argv[1]) / 4 : 0, n = count ? atoi(argv[2]) : 0;
-    float *in = malloc(4 * (size_t)count + 4), *out = malloc(4 * (size_t)count + 4);
+    float *in = malloc(4 * (size_t)count + 4),
+          *out = malloc(4 * (size_t)count + 4);
     if (!in || !out || n < 1)
         MPI_Abort(MPI_COMM_WORLD, 2);
     for (int i = 0; i < count; i++)

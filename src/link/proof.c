@@ -62,7 +62,7 @@ struct tt_trust {
     pthread_mutex_t lock; /* of what follows */
     proofs has;
     tt_secrets unused; /* until they become has.keys; else none */
-    bool is_looking; /* somebody does, at the files */
+    bool is_looking;   /* somebody does, at the files */
     uint64_t looked_ns;
     pthread_mutex_t spare_lock; /* of what follows; every stream takes it */
     char *spare[SPARE_BUFS];

@@ -139,6 +139,36 @@ static void test_keys(void **state)
         talk(&p, 40000);
     tt_trust_rekey_after(trust, UINT64_C(1) << 23);
     talk(&p, 9);
+    SSL_key_update(p.peer, SSL_KEY_UPDATE_REQUESTED);
+    talk(&p, 9); /* sent before the request is heard */
+    const struct iovec out = {text, 9};
+    assert_int_equal(tt_link_send(&p.us, &out, 1), 9);
+    assert_int_equal(recv(p.fd, got, MOST, MSG_PEEK), 9 + 22 + 5 + 22);
+    assert_int_equal(SSL_read(p.peer, got, 9), 9);
+    close_pair(&p);
+}
+
+/* Not one byte more than there is room for is written. */
+static void test_room(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, true);
+    assert_true(tt_seal_settle(&p.us, false));
+    for (size_t room = 98; room <= 101; room++) {
+        const struct iovec in = {got, room};
+        memset(got, 0x5a, 200);
+        assert_int_equal(SSL_write(p.peer, text, 100), 100);
+        size_t n = room < 100 ? room : 100;
+        assert_int_equal(tt_link_recv(&p.us, &in, 1), n);
+        for (size_t i = room; i < 200; i++)
+            assert_int_equal(got[i], 0x5a);
+        assert_int_equal(tt_link_pending(&p.us), 100 - n);
+        const struct iovec rest = {got + n, 100 - n};
+        if (n < 100)
+            assert_int_equal(tt_link_recv(&p.us, &rest, 1), 100 - n);
+        assert_memory_equal(got, text, 100);
+    }
     close_pair(&p);
 }
 
@@ -187,9 +217,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_openssl),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_openssl), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_room),    cmocka_unit_test(test_unread),
         cmocka_unit_test(test_refused),
     };
     static const char secret[] = "0123456789abcdef0123456789abcdef";
