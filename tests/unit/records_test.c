@@ -107,7 +107,7 @@ static void test_openssl(void **state)
         talk(&p, 1000);
         assert_true(tt_seal_settle(&p.us, false));
         for (int i = 0; i < 41; i++) {
-            talk(&p, 1 + (size_t)i * i * 59);
+            talk(&p, 1 + (size_t)(i * i) * 59);
             if (i % 3 == 0)
                 SSL_key_update(p.peer, i % 2 ? SSL_KEY_UPDATE_REQUESTED
                                              : SSL_KEY_UPDATE_NOT_REQUESTED);
