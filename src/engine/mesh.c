@@ -694,7 +694,7 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
     for (uint32_t i = 0; i < opts->n_nets; i++)
         if (opts->nets[i]->max_payload > mesh->trash_bytes)
             mesh->trash_bytes = opts->nets[i]->max_payload;
-    mesh->trash = tt_new(mem, mesh->trash_bytes, 1);
+    mesh->trash = tt_new_raw(mem, mesh->trash_bytes, 1);
     if (opts->n_nets)
         mesh->nets = tt_new(mem, opts->n_nets, sizeof(tt_net *));
     tutti_err err = make_peers(mesh, opts);

@@ -831,7 +831,7 @@ static tutti_err checked_open(tt_net *base, tutti_diag *diag)
     base->max_payload = net->below->max_payload;
     if (err)
         return err;
-    net->trash = tt_new(base->mem, base->max_payload, 1);
+    net->trash = tt_new_raw(base->mem, base->max_payload, 1);
     return net->trash ? TUTTI_OK
                       : tt_fail(diag, TUTTI_ENOMEM,
                                 "out of memory for what nobody wants");
