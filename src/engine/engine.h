@@ -34,6 +34,9 @@ typedef struct tt_engine_opts {
      * the same processors. */
     uint64_t spin_aside_ns;
     uint64_t liveness_ns; /* 0: only closed connections count */
+    /* How long a peer that is silent, or whose connection has dropped, may stay
+     * away before it is lost; 0: not at all. */
+    uint64_t reconnect_ns;
     /* A call that has told a partner nothing for so long says that it is
      * there (BIND): see wire.h. */
     uint64_t speak_ns;
