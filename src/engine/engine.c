@@ -392,8 +392,11 @@ static bool is_well_formed(const tt_msg *m)
 static void arrived(void *arg, const tt_msg *m, const void *data)
 {
     tt_peer *peer = arg;
-    if (peer->is_lost)
+    if (peer->is_lost) {
+        if (peer->is_given_up)
+            tt_peer_tell_lost(peer, m->comm);
         return;
+    }
     peer->heard++;
     tt_side *placed = peer->placing;
     peer->placing = NULL;

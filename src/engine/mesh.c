@@ -731,6 +731,8 @@ void tt_mesh_detach(tt_mesh *mesh)
             dirty = &(*dirty)->dirty_next;
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         tt_engine_listen(e, mesh->nets[i]->fd, false);
+    for (uint32_t i = 0; i < mesh->n_peers; i++)
+        e->n_silent -= mesh->peers[i].is_silent;
 }
 
 /* Nobody else knows the mesh any more: other communicators go on while it is

@@ -248,6 +248,10 @@ typedef struct tt_net_ops {
     /* NULL: no memory is ever within reach. */
     const tt_net_within *within;
 
+    /* Where the other side is, for sentences: "pid 4711". NULL: its rank says
+     * all there is to say. */
+    void (*where)(const tt_conn *conn, char *text, size_t size);
+
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);
 } tt_net_ops;
