@@ -30,8 +30,9 @@ static const double liveness_s = 3;
 enum { COUNT = 3 << 18, PAGE = 1 << 16, MOST_CASES = 32 };
 
 /* What the victim is doing. FIRST: it has not been connected with who calls it
- * first. HOLDING: it reads the others' memory, in the middle of a slice. */
-typedef enum phase { FIRST, BETWEEN, SENDING, HOLDING } phase;
+ * first. HOLDING: it adds up what lies in the others' memory, and is in the
+ * middle of a slice. READING: it takes a message from there. */
+typedef enum phase { FIRST, BETWEEN, SENDING, HOLDING, READING } phase;
 /* TIMED_OUT: the call's deadline comes before anybody is lost. */
 typedef enum outcome { LOST, BACK, TIMED_OUT } outcome;
 
@@ -80,8 +81,8 @@ static void stop_here(void)
 
 /* ---------------------------------------------------------------- a rank -- */
 
-/* The victim adds up the middle of the vector: there is a page of its input that
- * it cannot read. */
+/* The victim adds up the middle of the vector, or receives it: there is a page
+ * of its input that it cannot touch. */
 static unsigned char *trap(void)
 {
     uintptr_t middle = (uintptr_t)(in + COUNT / 2);
@@ -118,14 +119,14 @@ static tutti_err add_up(tutti_comm *comm, const tutti_call_opts *o,
 static void allocate(int rank)
 {
     const size_t bytes = COUNT * sizeof(*in);
-    if (s->phase == HOLDING) {
+    if (s->phase >= HOLDING) {
         in = tutti_alloc(bytes);
         out = tutti_alloc(bytes);
     }
-    if (s->phase != HOLDING || rank == s->victim) /* its input is its own */
+    if (s->phase < HOLDING || rank == s->victim) /* its input is its own */
         in = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (s->phase != HOLDING)
+    if (s->phase < HOLDING)
         out = malloc(bytes);
 }
 
@@ -135,7 +136,7 @@ static int open_all(int rank, tutti_comm **comm, tutti_comm **part)
     snprintf(text, sizeof(text), "%gs", liveness_s);
     setenv("TUTTI_LIVENESS", text, 1);
     setenv("TUTTI_RECONNECT", s->outcome == BACK ? "120s" : "2s", 1);
-    setenv("TUTTI_PLANNER", s->phase == HOLDING ? "0-:direct" : "0-:ring", 1);
+    setenv("TUTTI_PLANNER", s->phase >= HOLDING ? "0-:direct" : "0-:ring", 1);
     tutti_log_set(hear_log, NULL);
     if (tutti_comm_create(NULL, comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
@@ -149,13 +150,30 @@ static int open_all(int rank, tutti_comm **comm, tutti_comm **part)
     return err ? tt_procs_complain(rank, "%s", tutti_comm_message(*comm)) : 0;
 }
 
+/* All send to the victim, which has what is right afterwards. */
+static tutti_err send_all(tutti_comm *comm, int rank, int n)
+{
+    tutti_err err = TUTTI_OK;
+    if (rank != s->victim)
+        return tutti_send(comm, in, COUNT, TUTTI_I32, s->victim, NULL, NULL);
+    for (int r = 0; r < n && !err; r++)
+        if (r != rank)
+            err = tutti_recv(comm, in, COUNT, TUTTI_I32, r, NULL, NULL);
+    for (int32_t i = 0; i < COUNT && !err; i++)
+        if (in[i] != i * n)
+            err = TUTTI_EPROTO;
+    if (!err)
+        fill(rank);
+    return err;
+}
+
 /* The call in which the others wait for it. */
 static tutti_err call(tutti_comm *comm, int rank, int n)
 {
     tutti_err err = TUTTI_OK;
-    if (s->phase == SENDING)
+    if (rank == s->victim && s->phase == SENDING)
         atomic_store(&s->can_stop, true);
-    else if (rank == s->victim && s->phase == HOLDING)
+    else if (rank == s->victim && s->phase >= HOLDING)
         mprotect(trap(), PAGE, PROT_NONE);
     else if (rank == s->victim)
         stop_here();
@@ -163,6 +181,8 @@ static tutti_err call(tutti_comm *comm, int rank, int n)
         err = tutti_send(comm, in, 1, TUTTI_I32, s->victim, NULL, NULL);
     if (s->phase == FIRST && rank == s->victim)
         err = tutti_recv(comm, in, 1, TUTTI_I32, 0, NULL, NULL);
+    if (s->phase == READING)
+        err = send_all(comm, rank, n);
     do
         err = err ? err : add_up(comm, NULL, NULL);
     while (!err && is_right(n) && s->phase == SENDING && !s->is_stopped);
@@ -227,7 +247,10 @@ static int time_out(tutti_comm *comm, tutti_comm *part, int rank, int n)
     tutti_request *req;
     int32_t x[2] = {0, 0};
     o.timeout_s = 1;
-    tutti_err err = add_up(comm, &o, &req), other = TUTTI_OK;
+    tutti_err other = TUTTI_OK;
+    tutti_err err = s->phase == READING ? tutti_send(comm, in, COUNT, TUTTI_I32,
+                                                     s->victim, &o, &req)
+                                        : add_up(comm, &o, &req);
     while (x[1] == 0 && !err && !other) {
         bool has_failed = tutti_comm_failure(comm) != TUTTI_OK;
         bool is_open = tutti_test(req) == TUTTI_AGAIN;
@@ -259,7 +282,7 @@ static int play(int rank, int n, void *arg)
 {
     tutti_comm *comm = NULL, *part = NULL;
     (void)arg;
-    if (s->phase == HOLDING && rank == s->victim)
+    if (s->phase >= HOLDING && rank == s->victim)
         signal(SIGSEGV, be_trapped);
     int bad = open_all(rank, &comm, &part);
     if (!bad && s->outcome == LOST)
@@ -305,7 +328,7 @@ static void stop_and_go(const pid_t *pids, int n, double seconds, void *arg)
 static int run_case(bool is_long)
 {
     static const char *const phases[] = {"first", "between", "sending",
-                                         "holding"};
+                                         "holding", "reading"};
     static const char *const outcomes[] = {"lost", "back", "timed out"};
     int status[TT_PROCS_MAX];
     tt_procs p = {.n = s->n,
@@ -378,7 +401,7 @@ static void a_frozen_rank(void **state)
         assert_true(cases != MAP_FAILED);
         int n = 0;
         for (outcome o = LOST; o <= BACK; o++) {
-            for (phase p = FIRST; p <= HOLDING; p++)
+            for (phase p = FIRST; p <= READING; p++)
                 n = add(cases, n,
                         &(story){.transport = "shm",
                                  .phase = p,
@@ -391,10 +414,10 @@ static void a_frozen_rank(void **state)
                                  .outcome = o,
                                  .stop_after_ns = tt_rng_below(&rng, 5000000)});
         }
-        n = add(cases, n,
-                &(story){.transport = "shm",
-                         .phase = HOLDING,
-                         .outcome = TIMED_OUT});
+        for (phase p = HOLDING; p <= READING; p++)
+            n = add(
+                cases, n,
+                &(story){.transport = "shm", .phase = p, .outcome = TIMED_OUT});
         assert_int_equal(run_all(cases, n, n_rounds > 1), 0);
         munmap(cases, MOST_CASES * sizeof(*cases));
     }
