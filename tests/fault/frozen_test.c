@@ -177,6 +177,9 @@ static tutti_err call(tutti_comm *comm, int rank, int n)
         mprotect(trap(), PAGE, PROT_NONE);
     else if (rank == s->victim)
         stop_here();
+    while (s->phase == FIRST && rank != 0 && rank != s->victim &&
+           !atomic_load(&s->n_named))
+        usleep(10000); /* rank 0 alone waits for it */
     if (s->phase == FIRST && rank == 0)
         err = tutti_send(comm, in, 1, TUTTI_I32, s->victim, NULL, NULL);
     if (s->phase == FIRST && rank == s->victim)
