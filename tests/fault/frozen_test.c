@@ -180,6 +180,8 @@ static tutti_err call(tutti_comm *comm, int rank, int n)
     while (s->phase == FIRST && rank != 0 && rank != s->victim &&
            !atomic_load(&s->n_named))
         usleep(10000); /* rank 0 alone waits for it */
+    while (s->phase == FIRST && rank == 0 && !atomic_load(&s->is_stopped))
+        usleep(1000);
     if (s->phase == FIRST && rank == 0)
         err = tutti_send(comm, in, 1, TUTTI_I32, s->victim, NULL, NULL);
     if (s->phase == FIRST && rank == s->victim)
