@@ -167,6 +167,17 @@ static tutti_err send_all(tutti_comm *comm, int rank, int n)
     return err;
 }
 
+/* One more sum, until the victim has been stopped: all say the same. */
+static bool is_wanted(tutti_comm *comm, tutti_err *err)
+{
+    int32_t x[2] = {atomic_load(&s->is_stopped), 0};
+    if (s->outcome == LOST)
+        return true;
+    *err = tutti_all_reduce(comm, x, x + 1, 1, TUTTI_I32, TUTTI_MAX, NULL,
+                            NULL);
+    return x[1] == 0;
+}
+
 /* The call in which the others wait for it. */
 static tutti_err call(tutti_comm *comm, int rank, int n)
 {
@@ -190,7 +201,7 @@ static tutti_err call(tutti_comm *comm, int rank, int n)
         err = send_all(comm, rank, n);
     do
         err = err ? err : add_up(comm, NULL, NULL);
-    while (!err && is_right(n) && s->phase == SENDING && !s->is_stopped);
+    while (!err && is_right(n) && s->phase == SENDING && is_wanted(comm, &err));
     if (!err && !is_right(n))
         err = TUTTI_EPROTO;
     return err;
