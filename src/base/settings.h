@@ -62,8 +62,13 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(start_timeout_ns, "TUTTI_START_TIMEOUT", TIME, "60s", "1ms", "",       \
       "deadline for all ranks to meet at the start")                         \
     X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \
-      "a peer on another host that is silent for so long while it is "       \
-      "waited for is lost; 0s: only closed connections count")               \
+      "a rank that is silent for so long while it is waited for is named "   \
+      "in the log, and groups of partial reduce go on without it; 0s: only " \
+      "closed connections count")                                            \
+    X(reconnect_ns, "TUTTI_RECONNECT", TIME, "30s", "", "",                  \
+      "a rank that is silent, or whose connection to another host has "      \
+      "dropped, may come back for so long before it is lost; 0s: it may "    \
+      "not")                                                                 \
     X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                      \
       "how long a wait polls before it sleeps")                              \
     X(window, "TUTTI_WINDOW", COUNT, "0", "0", "1024",                       \
