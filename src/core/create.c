@@ -326,7 +326,7 @@ static bool says_something(const tutti_trust *given)
 {
     const char *const files[] = {given->secret_file, given->tls_cert,
                                  given->tls_key, given->tls_ca};
-    bool says = given->secret != NULL;
+    bool says = given->secret || given->n_secret > 0;
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
         says |= files[i] && files[i][0];
     return says;

@@ -344,10 +344,11 @@ static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
         return tt_fail(diag, TUTTI_ECONFIG,
                        "TUTTI_SECRET_FILE and TUTTI_TLS_CERT are both set; a "
                        "job proves itself by one of them");
-    if (o->n_secret > 0 &&
-        (o->n_secret < TT_SECRET_LEAST || o->n_secret > TT_SECRET_MOST))
+    size_t n = o->secret ? o->n_secret : 0;
+    if ((o->secret || o->n_secret > 0) &&
+        (n < TT_SECRET_LEAST || n > TT_SECRET_MOST))
         return tt_fail(diag, TUTTI_ECONFIG,
-                       "a secret of %zu bytes; it has %d to %d", o->n_secret,
+                       "a secret of %zu bytes; it has %d to %d", n,
                        TT_SECRET_LEAST, TT_SECRET_MOST);
     return TUTTI_OK;
 }
@@ -521,7 +522,8 @@ void tt_tls_give_buf(tt_trust *t, char *buf)
 tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
                         tutti_diag *diag)
 {
-    bool is_asked = o->n_secret > 0 || (o->secret_file && o->secret_file[0]) ||
+    bool is_asked = o->secret || o->n_secret > 0 ||
+                    (o->secret_file && o->secret_file[0]) ||
                     (o->cert && o->cert[0]);
     *out = NULL;
     if (!is_asked)

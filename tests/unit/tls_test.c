@@ -326,6 +326,8 @@ static void test_no_files(void **state)
         {.secret_file = path("none")},
         {.secret_file = dir},
         {.secret = (const uint8_t *)one, .n_secret = 8},
+        {.secret = (const uint8_t *)one},
+        {.n_secret = 40},
         {.cert = path("cert.pem")},
         {.cert = path("real"), .key = path("real"), .ca = path("real")}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
