@@ -55,7 +55,7 @@ struct tt_trust {
     bool is_plain;
     bool changes; /* by files that are looked at again */
     uint64_t rekey_after;
-    char *secret_file, *cert, *cert_key, *ca; /* NULL: not given */
+    char *secret_file, *cert, *cert_key, *ca, *crl; /* NULL: not given */
     uint64_t mark;        /* of the files; of the one who looks */
     pthread_mutex_t lock; /* of what follows */
     proofs has;
@@ -129,25 +129,29 @@ static int offer_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id,
     return *out != NULL;
 }
 
+/* The one of this name. */
+static bool find_key(tt_trust *t, const uint8_t *name, tt_tls_psk *out)
+{
+    bool is_found = false;
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < t->has.n_keys && !is_found; i++) {
+        is_found = memcmp(t->has.keys[i].name, name, sizeof(out->name)) == 0;
+        if (is_found)
+            *out = t->has.keys[i];
+    }
+    pthread_mutex_unlock(&t->lock);
+    return is_found;
+}
+
 /* The listener's. Without a session the handshake fails: there is no
  * certificate. */
 static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
                     SSL_SESSION **out)
 {
-    tt_tls_end *e = SSL_get_app_data(ssl);
-    tt_trust *t = e->trust;
+    const tt_tls_end *e = SSL_get_app_data(ssl);
     tt_tls_psk found;
-    bool is_found = false;
     *out = NULL;
-    pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; i < t->has.n_keys && n_id == sizeof(found.name); i++) {
-        if (memcmp(t->has.keys[i].name, id, n_id) != 0)
-            continue;
-        found = t->has.keys[i];
-        is_found = true;
-    }
-    pthread_mutex_unlock(&t->lock);
-    if (!is_found)
+    if (n_id != sizeof(found.name) || !find_key(e->trust, id, &found))
         return 1;
     *out = session_of(ssl, &found);
     tt_secret_wipe(&found, sizeof(found));
@@ -186,6 +190,18 @@ static tutti_err check_key(const char *file, tutti_diag *diag)
     return err;
 }
 
+/* Who is in a list of the CA's counts no more. A CA without a list, or whose list
+ * is out of date, vouches for nobody. */
+static tutti_err use_crl(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(ctx);
+    X509_LOOKUP *files = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    if (!files || X509_load_crl_file(files, t->crl, X509_FILETYPE_PEM) < 1 ||
+        X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK) != 1)
+        return fail_cert("the list of revoked certificates", t->crl, diag);
+    return TUTTI_OK;
+}
+
 static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
 {
     tutti_err err = check_key(t->cert_key, diag);
@@ -197,7 +213,7 @@ static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
         return fail_cert("the key of the certificate", t->cert_key, diag);
     if (SSL_CTX_load_verify_locations(ctx, t->ca, NULL) != 1)
         return fail_cert("the certificate of the CA", t->ca, diag);
-    return TUTTI_OK;
+    return t->crl ? use_crl(t, ctx, diag) : TUTTI_OK;
 }
 
 /* -------------------------------------------------------------- context -- */
@@ -253,7 +269,7 @@ static tutti_err make_ctx(const tt_trust *t, SSL_CTX **out, tutti_diag *diag)
 /* Another number when one of them has changed. */
 static uint64_t mark_of(const tt_trust *t)
 {
-    const char *files[] = {t->secret_file, t->cert, t->cert_key, t->ca};
+    const char *files[] = {t->secret_file, t->cert, t->cert_key, t->ca, t->crl};
     uint64_t mark = 1;
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct stat st;
@@ -303,15 +319,32 @@ static void take_files(tt_trust *t)
     TT_INFO("link: what proves who we are has changed");
 }
 
-/* Files may be slow, so nobody waits for who looks. */
-static void look_again(tt_trust *t)
+/* [locked] */
+static bool is_due(const tt_trust *t, uint64_t now)
+{
+    return !t->is_looking && now - t->looked_ns >= LOOK_NS;
+}
+
+bool tt_trust_is_due(tt_trust *t)
+{
+    if (!t || !t->changes)
+        return false;
+    uint64_t now = tt_now_ns();
+    pthread_mutex_lock(&t->lock);
+    bool is = is_due(t, now);
+    pthread_mutex_unlock(&t->lock);
+    return is;
+}
+
+/* Nobody else waits for who looks. */
+void tt_trust_look(tt_trust *t)
 {
     uint64_t now = tt_now_ns();
     pthread_mutex_lock(&t->lock);
-    bool is_due = t->changes && !t->is_looking && now - t->looked_ns >= LOOK_NS;
-    t->is_looking |= is_due;
+    bool is_mine = is_due(t, now);
+    t->is_looking |= is_mine;
     pthread_mutex_unlock(&t->lock);
-    if (!is_due)
+    if (!is_mine)
         return;
     /* Before they are read: what changes meanwhile is read again. */
     uint64_t mark = mark_of(t);
@@ -340,6 +373,10 @@ static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
         return tt_fail(diag, TUTTI_ECONFIG,
                        "certificates need all three of TUTTI_TLS_CERT, "
                        "TUTTI_TLS_KEY and TUTTI_TLS_CA");
+    if (given(o->crl) && !has_cert)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_TLS_CRL is set, but TUTTI_TLS_CERT is not: it "
+                       "says which certificates count no more");
     if (has_cert && given(o->secret_file))
         return tt_fail(diag, TUTTI_ECONFIG,
                        "TUTTI_SECRET_FILE and TUTTI_TLS_CERT are both set; a "
@@ -371,7 +408,8 @@ static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
 {
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     if (!copy(&t->secret_file, o->secret_file) || !copy(&t->cert, o->cert) ||
-        !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca))
+        !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca) ||
+        !copy(&t->crl, o->crl))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
     if (t->secret_file || t->cert) {
         t->changes = t->cert || !tt_secret_is_inherited(t->secret_file);
@@ -430,6 +468,7 @@ void tt_trust_close(tt_trust *t)
     free(t->cert);
     free(t->cert_key);
     free(t->ca);
+    free(t->crl);
     while (t->n_spare > 0)
         free(t->spare[--t->n_spare]);
     pthread_mutex_destroy(&t->lock);
@@ -461,7 +500,6 @@ void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
 {
     tt_trust *t = end->trust;
-    look_again(t);
     pthread_mutex_lock(&t->lock);
     if (t->has.n_keys > 0)
         end->offered = t->has.keys[pick % t->has.n_keys];
@@ -471,6 +509,24 @@ SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
         return ssl;
     SSL_free(ssl);
     return NULL;
+}
+
+/* A ClientHello is one record, and ends with the names of its secrets, of which
+ * a dialler has one, and what proves them: name, age (4), lengths (3), proof. */
+tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n)
+{
+    const size_t from_end = sizeof(((tt_tls_psk *)0)->name) + 4 + 3 + 32;
+    tt_tls_psk found;
+    if (t->cert)
+        return TT_SEAL_DONE;
+    size_t len = n < 5 ? 0 : 5 + ((size_t)at[3] << 8 | at[4]);
+    if (n >= 5 && (len > TT_SEAL_LOOK || len < 5 + from_end))
+        return TT_SEAL_FAILED;
+    if (n < 5 || n < len)
+        return TT_SEAL_WAITS;
+    bool is_known = find_key(t, at + len - from_end, &found);
+    tt_secret_wipe(&found, sizeof(found));
+    return is_known ? TT_SEAL_DONE : TT_SEAL_FAILED;
 }
 
 /* OpenSSL takes a session only where the binder, which needs the key, is
@@ -553,6 +609,17 @@ bool tt_trust_is_plain(const tt_trust *t)
 {
     (void)t;
     return false;
+}
+
+bool tt_trust_is_due(tt_trust *t)
+{
+    (void)t;
+    return false;
+}
+
+void tt_trust_look(tt_trust *t)
+{
+    (void)t;
 }
 
 void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)

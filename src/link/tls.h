@@ -23,8 +23,8 @@ typedef struct tt_tls_end {
     tt_tls_psk offered; /* by a dialler */
 } tt_tls_end;
 
-/* The files are looked at; then a new SSL of the trust. pick: as
- * tt_seal_begin()'s. The end stays where it is. NULL: no memory. */
+/* A new SSL of the trust. pick: as tt_seal_begin()'s. The end stays where it is.
+ * NULL: no memory. */
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick);
 /* As tt_seal_is_begun(). */
 bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl);
