@@ -238,10 +238,11 @@ typedef struct tutti_trust {
     size_t n_secret;
     const char *tls_cert, *tls_key, *tls_ca; /* TUTTI_TLS_CERT, _KEY, _CA */
     bool is_plain;                           /* TUTTI_ENCRYPT=0 */
+    const char *tls_crl;                     /* TUTTI_TLS_CRL */
 } tutti_trust;
-#define TUTTI_TRUST_INIT                       \
-    {                                          \
-        NULL, NULL, 0, NULL, NULL, NULL, false \
+#define TUTTI_TRUST_INIT                             \
+    {                                                \
+        NULL, NULL, 0, NULL, NULL, NULL, false, NULL \
     }
 
 /* All zero means default. `size` is sizeof(tutti_comm_opts). */

@@ -278,7 +278,8 @@ TUTTI_API tutti_err tutti_grouping_create(const tutti_partial_opts *opts,
                                           void *ctx, tutti_grouping **out,
                                           struct tutti_diag *diag);
 TUTTI_API void tutti_grouping_free(tutti_grouping *g); /* accepts NULL */
-/* Events; EINVAL when the worker is not in the state for one. No group is made
+/* Events; EINVAL when the worker is not in the state for one; ELIMIT when an
+ * iteration is 2^20 beyond what can be (docs/partial.md, "Weights"). No group is made
  * before all have joined once, or start_wait_s is over. host: equal for
  * workers of one host; its upper half: for those of one rack (0: not known). */
 TUTTI_API tutti_err tutti_grouping_join(tutti_grouping *g, uint32_t worker,

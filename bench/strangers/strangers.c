@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * strangers.c - what connections of strangers cost a job.
  *
- *     strangers [-n RANKS] [-c CONNECTIONS] [-r RATE] [-b BYTES] [-k ROUNDS]
+ *     strangers [-s] [-n RANKS] [-c CONNECTIONS] [-r RATE] [-b BYTES]
+ *               [-k ROUNDS]
  *
  * RANKS processes of this host all-reduce BYTES over TCP, one call after the
  * other. In each of ROUNDS a part of CONNECTIONS comes, RATE of them a second: to
@@ -9,7 +10,9 @@
  * takes them and hangs up, which costs the machine the same and the job nothing.
  * So the job's throughput is compared at equal load. Strangers are silent, say
  * half a greeting, a wrong one, or something else, and stay until 256 others have
- * come. At last jobs are started, with and without strangers at the place where
+ * come. With -s the job has a secret, and strangers begin TLS: with another secret,
+ * and wait; the same, and go on; half of it; with the name of the job's secret, as
+ * it can be seen on the wire, but without the secret. At last jobs are started, with and without strangers at the place where
  * they meet. Printed: the growth of memory (the rank that grew most), the
  * throughput, how much later jobs start. Fails when a call does. */
 #include <errno.h>
@@ -33,9 +36,12 @@
 
 enum { MOST_RANKS = 16, MOST_DOORS = 32, STAY = 256, MOST_ROUNDS = 64 };
 
+static const char the_secret[] = "the job's own secret, of 32 bytes or more";
+
 static struct options {
     long n, connections, rate, bytes, rounds;
 } opt = {2, 100000, 5000, 1 << 20, 5};
+static bool has_secret;
 
 /* What parent and children share. */
 static struct shared {
@@ -94,8 +100,13 @@ static void be_rank(long rank, const char *address)
     setenv("TUTTI_ADDR", address, 1);
     setenv("TUTTI_TRANSPORTS", "tcp", 1);
     setenv("TUTTI_LOG", "error", 1);
+    tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
+    if (has_secret) {
+        o.trust.secret = the_secret;
+        o.trust.n_secret = sizeof(the_secret);
+    }
     double begin = now_s();
-    tutti_err err = x ? tutti_comm_create(NULL, &comm) : TUTTI_ENOMEM;
+    tutti_err err = x ? tutti_comm_create(&o, &comm) : TUTTI_ENOMEM;
     shared->started_s[rank] = now_s() - begin;
     bool was_created = !err;
     atomic_fetch_add(&shared->n_started, 1);
@@ -178,6 +189,65 @@ static long rss_of(pid_t pid)
 
 /* ------------------------------------------------------------- strangers -- */
 
+/* How a dialler with this secret begins TLS. */
+typedef struct opening {
+    char bytes[2048];
+    size_t len;
+} opening;
+
+static opening of_other, of_own;
+
+/* As it says it to a listener that is none. */
+static opening open_tls(const char *secret, size_t len)
+{
+    opening out = {.len = 0};
+    char address[64];
+    uint16_t port;
+    int fd = listen_anywhere(&port);
+    snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+    pid_t pid = begin_child();
+    if (pid == 0) {
+        tutti_comm *comm;
+        tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
+        o.trust.secret = secret;
+        o.trust.n_secret = len;
+        o.address = address;
+        o.rank = 1;
+        o.n_ranks = 2;
+        tutti_comm_create(&o, &comm);
+        _exit(1);
+    }
+    int guest = accept(fd, NULL, NULL);
+    ssize_t n = recv(guest, out.bytes, sizeof(out.bytes), 0);
+    if (n < 100) {
+        fprintf(stderr, "it does not begin TLS\n");
+        exit(1);
+    }
+    out.len = (size_t)n;
+    end_child(pid);
+    close(guest);
+    close(fd);
+    return out;
+}
+
+static void make_openings(void)
+{
+    static const char other[] = "another secret, which strangers have made up";
+    of_other = open_tls(other, sizeof(other));
+    of_own = open_tls(the_secret, sizeof(the_secret));
+    of_own.bytes[of_own.len - 1] ^= 1; /* of what proves the secret */
+}
+
+static void begin_tls(int fd, unsigned long i)
+{
+    const opening *o = i % 4 == 3 ? &of_own : &of_other;
+    size_t len = i % 4 == 2 ? o->len / 2 : o->len;
+    ssize_t n = send(fd, o->bytes, len, MSG_NOSIGNAL);
+    if (i % 4 == 1)
+        n = send(fd, o->bytes, len, MSG_NOSIGNAL);
+    (void)n;
+}
+
 static void say_something(int fd, unsigned long i)
 {
     /* Magic, versions, a greeting (1) for data (3): as in greet.h; without a
@@ -185,7 +255,9 @@ static void say_something(int fd, unsigned long i)
     static const char hello[128] = "tttl\1\0\1\0\1\3";
     static const char other[] = "GET / HTTP/1.1\r\n\r\n";
     ssize_t n = 0;
-    if (i % 4 == 1)
+    if (has_secret)
+        begin_tls(fd, i);
+    else if (i % 4 == 1)
         n = send(fd, &hello, sizeof(hello) / 2, MSG_NOSIGNAL);
     else if (i % 4 == 2)
         n = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
@@ -368,8 +440,12 @@ static void measure_start(void)
 int main(int argc, char **argv)
 {
     int c;
-    while ((c = getopt(argc, argv, "n:c:r:b:k:")) != -1) {
+    while ((c = getopt(argc, argv, "sn:c:r:b:k:")) != -1) {
         long value = optarg ? atol(optarg) : 0;
+        if (c == 's') {
+            has_secret = true;
+            continue;
+        }
         if (c == '?' || value <= 0)
             return 2;
         *(c == 'n'   ? &opt.n
@@ -385,6 +461,8 @@ int main(int argc, char **argv)
     if (shared == MAP_FAILED)
         return 1;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (has_secret)
+        make_openings();
     measure_run();
     measure_start();
     return 0;

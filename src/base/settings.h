@@ -116,6 +116,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(tls_ca, "TUTTI_TLS_CA", STRING, "", "", "",                            \
       "file with the certificates (PEM) by which those of the others must "  \
       "be signed")                                                           \
+    X(tls_crl, "TUTTI_TLS_CRL", STRING, "", "", "",                          \
+      "file with the CA's list (PEM) of certificates that count no more; "   \
+      "read again when it has changed")                                      \
     X(encrypt, "TUTTI_ENCRYPT", COUNT, "1", "0", "1",                        \
       "0: secret or certificates only prove who comes, and data travels in " \
       "clear")                                                               \

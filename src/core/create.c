@@ -326,8 +326,8 @@ static tutti_err check_planner(const start *st)
 static bool says_something(const tutti_trust *given)
 {
     const char *const files[] = {given->secret_file, given->tls_cert,
-                                 given->tls_key, given->tls_ca};
-    bool says = given->secret != NULL;
+                                 given->tls_key, given->tls_ca, given->tls_crl};
+    bool says = given->secret || given->n_secret > 0;
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
         says |= files[i] && files[i][0];
     return says;
@@ -340,6 +340,7 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                        .cert = settings->tls_cert,
                        .key = settings->tls_key,
                        .ca = settings->tls_ca,
+                       .crl = settings->tls_crl,
                        .is_plain = settings->encrypt == 0};
     if (given && says_something(given))
         o = (tt_trust_opts){.secret_file = given->secret_file,
@@ -348,6 +349,7 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                             .cert = given->tls_cert,
                             .key = given->tls_key,
                             .ca = given->tls_ca,
+                            .crl = given->tls_crl,
                             .is_plain = o.is_plain};
     o.is_plain |= given && given->is_plain;
     /* Once in a process, however many communicators it opens. */

@@ -7,11 +7,12 @@
  *            when all are taken the oldest goes, after a last look at what it
  *            may have said meanwhile. Ours speak at once. A guest has GUEST_NS
  *            for its word, however it is dealt out in bytes.
- * Handshakes They take a round trip, in which a flood would take all places. So
- * who
- *            has begun well (tt_seal_is_begun) has one of SHAKING others, and
- *            GUEST_NS again. When they are taken one goes by chance: those who
- *            have come by old words, or with certificates, may be a flood too.
+ * Handshakes Who names no secret of ours is sent away before TLS begins
+ *            (tt_seal_look), so a flood costs little. A handshake takes a round
+ *            trip, in which a flood would take all places. So who has begun
+ *            well (tt_seal_is_begun) has one of SHAKING others, and GUEST_NS
+ *            again. When they are taken one goes by chance: those who have come
+ *            by old words, or with certificates, may be a flood too.
  * Floods     Each turn takes at most BATCH guests, so dials and other
  *            listeners are served in between. A guest costs one allocation of
  *            fixed size, of the process's own memory: a stranger is nobody's.
@@ -21,6 +22,7 @@
  *            of the spare one, or the listener would be ready for ever.
  * Next       dial.c (the other side). */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -31,6 +33,9 @@
 #include "base/random.h"
 #include "link/inside.h"
 
+/* Alerts of TLS. */
+#define UNEXPECTED 10
+#define UNKNOWN_SECRET 115
 #define BATCH 64
 #define SILENT 64
 #define SHAKING 256
@@ -141,13 +146,12 @@ static void hang_up(tt_link_guest *g)
     drop_guest(g);
 }
 
-/* Nobody here has a secret, but a guest begins a handshake: by an alert of TLS
- * (unexpected message, fatal) it knows so, and does not come again. */
-static void deny_tls(tt_link_guest *g)
+/* A guest begins a handshake in vain: a fatal alert of TLS tells it why, and it
+ * does not come again. */
+static void say_alert(const tt_link_guest *g, uint8_t why)
 {
-    static const char alert[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0a};
+    const uint8_t alert[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, why};
     (void)!send(g->s.fd, alert, sizeof(alert), MSG_NOSIGNAL);
-    hang_up(g);
 }
 
 /* Who does not prove to be one of us. It is told, in plain text, where it has
@@ -159,13 +163,13 @@ static void refuse_unproven(tt_link_guest *g, tt_link_why why)
     const char *what = why == TT_LINK_UNPROVEN
                            ? "it speaks plain text, and has no secret"
                            : tt_link_why_text(why);
+    const char *more = g->is_shaking ? tt_seal_reason(&g->s) : "";
     l->n_strangers++;
     TT_DEBUG("link: sent %s away: %s", from_of(g), tt_link_why_text(why));
     if (!l->has_warned)
         TT_WARN("link: sent %s away: %s%s%s (of others like it only TUTTI_LOG="
                 "debug tells)",
-                from_of(g), what, g->is_plain ? "" : ": ",
-                g->is_plain ? "" : tt_seal_reason(&g->s));
+                from_of(g), what, more[0] ? ": " : "", more);
     l->has_warned = true;
     if (g->is_plain) {
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self, 0);
@@ -180,7 +184,8 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
     if (why == TT_LINK_STRANGE) {
         l->n_strangers++;
         if (!l->trust && *(const uint8_t *)&g->hello == TT_SEAL_FIRST) {
-            deny_tls(g);
+            say_alert(g, UNEXPECTED); /* nobody here has a secret */
+            hang_up(g);
             return;
         }
     } else {
@@ -273,24 +278,49 @@ static bool is_strange(const tt_link_guest *g)
     return g->got >= sizeof(g->hello.magic) && g->hello.magic != TT_GREET_MAGIC;
 }
 
+/* It may still say more. What has come stays where it is, so only more of it is
+ * an event. */
+static void await_more(tt_link_guest *g)
+{
+    struct pollfd end = {.fd = g->s.fd, .events = POLLRDHUP};
+    if (poll(&end, 1, 0) > 0)
+        drop_guest(g);
+    else if (!g->is_awaited) /* to say it again would be an event, too */
+        tt_link_watch(g->listener->box->host, g->s.fd, &g->node,
+                      EPOLLIN | EPOLLRDHUP | EPOLLET, false);
+    g->is_awaited = true;
+}
+
 static void begin_proof(tt_link_guest *g)
 {
-    uint8_t first;
-    ssize_t n = recv(g->s.fd, &first, 1, MSG_PEEK);
+    uint8_t first[TT_SEAL_LOOK];
+    tt_trust *t = g->listener->trust;
+    ssize_t n = recv(g->s.fd, first, sizeof(first), MSG_PEEK);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
         drop_guest(g);
         return;
     }
-    g->is_plain = first != TT_SEAL_FIRST;
+    g->is_plain = first[0] != TT_SEAL_FIRST;
     g->wants_seal = !g->is_plain;
-    g->is_shaking = !g->is_plain &&
-                    tt_seal_begin(&g->s, g->listener->trust, false, 0);
-    if (g->is_shaking)
-        tt_sock_peer_text(g->s.fd, g->from);
-    else if (!g->is_plain)
-        drop_guest(g); /* no memory */
+    if (g->is_plain)
+        return;
+    switch (tt_seal_look(t, first, (size_t)n)) {
+    case TT_SEAL_DONE:
+        g->is_shaking = tt_seal_begin(&g->s, t, false, 0);
+        if (g->is_shaking)
+            tt_sock_peer_text(g->s.fd, g->from);
+        else
+            drop_guest(g); /* no memory */
+        return;
+    case TT_SEAL_WAITS:
+        await_more(g);
+        return;
+    case TT_SEAL_FAILED:
+        say_alert(g, UNKNOWN_SECRET);
+        refuse_unproven(g, TT_LINK_OTHER_SECRET);
+    }
 }
 
 static tt_link_guest *by_chance(const tt_guest_list *list)

@@ -68,6 +68,34 @@ static uint64_t check_times(tt_link_host *host)
     return next;
 }
 
+/* A trust whose files are to be looked at; the caller's own. NULL: none.
+ * [locked] */
+static tt_trust *due_trust(const tt_link_host *host)
+{
+    for (const tt_link_box *box = host->boxes; box; box = box->next) {
+        for (tt_link_listener *l = box->listeners; l; l = l->next)
+            if (tt_trust_is_due(l->trust))
+                return tt_trust_ref(l->trust);
+        for (tt_link_dial *d = box->dials; d; d = d->next)
+            if (tt_trust_is_due(d->o.trust))
+                return tt_trust_ref(d->o.trust);
+    }
+    return NULL;
+}
+
+/* Before handshakes. A disk may be slow: who dials, or takes what has come, does
+ * not wait for it. [locked; unlocks meanwhile] */
+static void look_at_files(tt_link_host *host)
+{
+    tt_trust *t;
+    while ((t = due_trust(host)) != NULL) {
+        tt_link_unlock(host);
+        tt_trust_look(t);
+        tt_trust_close(t);
+        tt_link_lock(host);
+    }
+}
+
 static void *thread_main(void *arg)
 {
     tt_link_host *host = arg;
@@ -82,6 +110,7 @@ static void *thread_main(void *arg)
         int n = epoll_wait(host->epoll_fd, events, EVENTS,
                            tt_poll_ms(next, SLEEP_MS));
         tt_link_lock(host);
+        look_at_files(host);
         for (int i = 0; i < n; i++)
             serve(host, &events[i]);
     }
@@ -204,6 +233,7 @@ bool tt_link_box_wait(tt_link_box *box, uint64_t deadline_ns)
 void tt_link_box_settle(tt_link_box *box)
 {
     tt_link_lock(box->host);
+    look_at_files(box->host);
     for (tt_link_listener *l = box->listeners; l; l = l->next)
         tt_link_guests_settle(l);
     tt_link_unlock(box->host);

@@ -60,7 +60,7 @@ struct tt_trust {
     bool is_plain;
     bool changes; /* by files that are looked at again */
     uint64_t rekey_after;
-    char *secret_file, *cert, *cert_key, *ca; /* NULL: not given */
+    char *secret_file, *cert, *cert_key, *ca, *crl; /* NULL: not given */
     uint64_t mark;        /* of the files; of the one who looks */
     pthread_mutex_t lock; /* of what follows */
     proofs has;
@@ -135,25 +135,29 @@ static int offer_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id,
     return *out != NULL;
 }
 
+/* The one of this name. */
+static bool find_key(tt_trust *t, const uint8_t *name, tt_tls_psk *out)
+{
+    bool is_found = false;
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < t->has.n_keys && !is_found; i++) {
+        is_found = memcmp(t->has.keys[i].name, name, sizeof(out->name)) == 0;
+        if (is_found)
+            *out = t->has.keys[i];
+    }
+    pthread_mutex_unlock(&t->lock);
+    return is_found;
+}
+
 /* The listener's. Without a session the handshake fails: there is no
  * certificate. */
 static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
                     SSL_SESSION **out)
 {
-    tt_tls_end *e = SSL_get_app_data(ssl);
-    tt_trust *t = e->trust;
+    const tt_tls_end *e = SSL_get_app_data(ssl);
     tt_tls_psk found;
-    bool is_found = false;
     *out = NULL;
-    pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; i < t->has.n_keys && n_id == sizeof(found.name); i++) {
-        if (memcmp(t->has.keys[i].name, id, n_id) != 0)
-            continue;
-        found = t->has.keys[i];
-        is_found = true;
-    }
-    pthread_mutex_unlock(&t->lock);
-    if (!is_found)
+    if (n_id != sizeof(found.name) || !find_key(e->trust, id, &found))
         return 1;
     *out = session_of(ssl, &found);
     tt_secret_wipe(&found, sizeof(found));
@@ -228,6 +232,18 @@ static bool use_key(const tt_trust *t, SSL_CTX *ctx, bool *is_locked)
     return is_well;
 }
 
+/* Who is in a list of the CA's counts no more. A CA without a list, or whose list
+ * is out of date, vouches for nobody. */
+static tutti_err use_crl(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(ctx);
+    X509_LOOKUP *files = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    if (!files || X509_load_crl_file(files, t->crl, X509_FILETYPE_PEM) < 1 ||
+        X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK) != 1)
+        return fail_cert("the list of revoked certificates", t->crl, diag);
+    return TUTTI_OK;
+}
+
 static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
 {
     bool is_locked = false;
@@ -247,7 +263,7 @@ static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
         return fail_cert("the key of the certificate", t->cert_key, diag);
     if (SSL_CTX_load_verify_locations(ctx, t->ca, NULL) != 1)
         return fail_cert("the certificate of the CA", t->ca, diag);
-    return TUTTI_OK;
+    return t->crl ? use_crl(t, ctx, diag) : TUTTI_OK;
 }
 
 /* -------------------------------------------------------------- context -- */
@@ -307,7 +323,7 @@ static tutti_err make_ctx(const tt_trust *t, SSL_CTX **out, tutti_diag *diag)
 /* Another number when one of them has changed. */
 static uint64_t mark_of(const tt_trust *t)
 {
-    const char *files[] = {t->secret_file, t->cert, t->cert_key, t->ca};
+    const char *files[] = {t->secret_file, t->cert, t->cert_key, t->ca, t->crl};
     uint64_t mark = 1;
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct stat st;
@@ -372,21 +388,39 @@ static void take_files(tt_trust *t)
     if (!fresh.ctx)
         fresh.ctx = t->has.ctx;
     t->has = fresh;
+    tt_secret_wipe(&t->unused, sizeof(t->unused));
     pthread_mutex_unlock(&t->lock);
     SSL_CTX_free(old);
     tt_secret_wipe(&fresh, sizeof(fresh));
     TT_INFO("link: what proves who we are has changed");
 }
 
-/* Files may be slow, so nobody waits for who looks. */
-static void look_again(tt_trust *t)
+/* [locked] */
+static bool is_due(const tt_trust *t, uint64_t now)
+{
+    return !t->is_looking && now - t->looked_ns >= LOOK_NS;
+}
+
+bool tt_trust_is_due(tt_trust *t)
+{
+    if (!t || !t->changes)
+        return false;
+    uint64_t now = tt_now_ns();
+    pthread_mutex_lock(&t->lock);
+    bool is = is_due(t, now);
+    pthread_mutex_unlock(&t->lock);
+    return is;
+}
+
+/* Nobody else waits for who looks. */
+void tt_trust_look(tt_trust *t)
 {
     uint64_t now = tt_now_ns();
     pthread_mutex_lock(&t->lock);
-    bool is_due = t->changes && !t->is_looking && now - t->looked_ns >= LOOK_NS;
-    t->is_looking |= is_due;
+    bool is_mine = is_due(t, now);
+    t->is_looking |= is_mine;
     pthread_mutex_unlock(&t->lock);
-    if (!is_due)
+    if (!is_mine)
         return;
     /* Before they are read: what changes meanwhile is read again. */
     uint64_t mark = mark_of(t);
@@ -415,14 +449,19 @@ static tutti_err check_opts(const tt_trust_opts *o, tutti_diag *diag)
         return tt_fail(diag, TUTTI_ECONFIG,
                        "certificates need all three of TUTTI_TLS_CERT, "
                        "TUTTI_TLS_KEY and TUTTI_TLS_CA");
+    if (given(o->crl) && !has_cert)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "TUTTI_TLS_CRL is set, but TUTTI_TLS_CERT is not: it "
+                       "says which certificates count no more");
     if (has_cert && given(o->secret_file))
         return tt_fail(diag, TUTTI_ECONFIG,
                        "TUTTI_SECRET_FILE and TUTTI_TLS_CERT are both set; a "
                        "job proves itself by one of them");
-    if (o->n_secret > 0 &&
-        (o->n_secret < TT_SECRET_LEAST || o->n_secret > TT_SECRET_MOST))
+    size_t n = o->secret ? o->n_secret : 0;
+    if ((o->secret || o->n_secret > 0) &&
+        (n < TT_SECRET_LEAST || n > TT_SECRET_MOST))
         return tt_fail(diag, TUTTI_ECONFIG,
-                       "a secret of %zu bytes; it has %d to %d", o->n_secret,
+                       "a secret of %zu bytes; it has %d to %d", n,
                        TT_SECRET_LEAST, TT_SECRET_MOST);
     return TUTTI_OK;
 }
@@ -444,7 +483,8 @@ static bool copy(char **to, const char *from)
 static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
 {
     if (!copy(&t->secret_file, o->secret_file) || !copy(&t->cert, o->cert) ||
-        !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca))
+        !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca) ||
+        !copy(&t->crl, o->crl))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
     if (!t->secret_file && !t->cert) {
         t->unused.n = 1;
@@ -498,6 +538,7 @@ void tt_trust_close(tt_trust *t)
     free(t->cert);
     free(t->cert_key);
     free(t->ca);
+    free(t->crl);
     while (t->n_spare > 0)
         free(t->spare[--t->n_spare]);
     pthread_mutex_destroy(&t->lock);
@@ -526,18 +567,23 @@ void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
 
 /* ----------------------------------------------------------- for tls.c -- */
 
-SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
+/* Keys and context are made when they are first needed. */
+static bool is_ready(tt_trust *t)
 {
-    tt_trust *t = end->trust;
     tutti_diag diag;
     pthread_mutex_lock(&t->lock);
     tutti_err err = make_ready(t, &diag);
     pthread_mutex_unlock(&t->lock);
-    if (err) {
+    if (err)
         TT_WARN("link: %s", diag.text);
+    return !err;
+}
+
+SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
+{
+    tt_trust *t = end->trust;
+    if (!is_ready(t))
         return NULL;
-    }
-    look_again(t);
     pthread_mutex_lock(&t->lock);
     if (t->has.n_keys > 0)
         end->offered = t->has.keys[pick % t->has.n_keys];
@@ -547,6 +593,24 @@ SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
         return ssl;
     SSL_free(ssl);
     return NULL;
+}
+
+/* A ClientHello is one record, and ends with the names of its secrets, of which
+ * a dialler has one, and what proves them: name, age (4), lengths (3), proof. */
+tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n)
+{
+    const size_t from_end = sizeof(((tt_tls_psk *)0)->name) + 4 + 3 + 32;
+    tt_tls_psk found;
+    if (t->cert)
+        return TT_SEAL_DONE;
+    size_t len = n < 5 ? 0 : 5 + ((size_t)at[3] << 8 | at[4]);
+    if (n >= 5 && (len > TT_SEAL_LOOK || len < 5 + from_end))
+        return TT_SEAL_FAILED;
+    if (n < 5 || n < len)
+        return TT_SEAL_WAITS;
+    bool is_known = is_ready(t) && find_key(t, at + len - from_end, &found);
+    tt_secret_wipe(&found, sizeof(found));
+    return is_known ? TT_SEAL_DONE : TT_SEAL_FAILED;
 }
 
 /* OpenSSL takes a session only where the binder, which needs the key, is
@@ -598,7 +662,8 @@ void tt_tls_give_buf(tt_trust *t, char *buf)
 tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
                         tutti_diag *diag)
 {
-    bool is_asked = o->n_secret > 0 || (o->secret_file && o->secret_file[0]) ||
+    bool is_asked = o->secret || o->n_secret > 0 ||
+                    (o->secret_file && o->secret_file[0]) ||
                     (o->cert && o->cert[0]);
     *out = NULL;
     if (!is_asked)
@@ -628,6 +693,17 @@ bool tt_trust_is_plain(const tt_trust *t)
 {
     (void)t;
     return false;
+}
+
+bool tt_trust_is_due(tt_trust *t)
+{
+    (void)t;
+    return false;
+}
+
+void tt_trust_look(tt_trust *t)
+{
+    (void)t;
 }
 
 void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)

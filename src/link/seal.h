@@ -55,6 +55,17 @@ typedef enum tt_seal_step {
     TT_SEAL_FAILED
 } tt_seal_step;
 
+/* Its files may have changed, so they are to be looked at before a handshake;
+ * false for NULL, and while somebody does. */
+bool tt_trust_is_due(tt_trust *t);
+/* Looks; files may be slow. [no lock of links'] */
+void tt_trust_look(tt_trust *t);
+/* A first record that is longer is no dialler's. */
+#define TT_SEAL_LOOK 4096
+/* What somebody says first, n bytes of it: is it worth a handshake, which costs
+ * fifty times this? DONE: perhaps; WAITS: it is not whole; FAILED: it names no
+ * secret that is known here. */
+tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n);
 /* Puts it over an open stream; pick: which secret a dialler offers, counted
  * round. False: no memory. */
 bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,

@@ -26,8 +26,8 @@ typedef struct tt_tls_end {
     uint8_t traffic[2][32];
 } tt_tls_end;
 
-/* The files are looked at; then a new SSL of the trust. pick: as
- * tt_seal_begin()'s. The end stays where it is. NULL: no memory. */
+/* A new SSL of the trust. pick: as tt_seal_begin()'s. The end stays where it is.
+ * NULL: no memory. */
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick);
 /* As tt_seal_is_begun(). */
 bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl);

@@ -20,6 +20,9 @@
  *            its extended key usage must name both or none. Keys that are weaker than
  *            112 bits, and signatures by SHA-1, are refused; so are keys that are
  *            encrypted.
+ *            Whose certificate is in a list of the CA's (crl) is not let in any
+ *            more; with a list, each CA must have one that is not out of date.
+ *            Connections that stand go on.
  * Change     The files are looked at before handshakes, at most five times a second
  *            (those of /proc/self/fd/ once: the number may be another file's
  *            later). What is no good when it is read again changes nothing.
@@ -39,6 +42,7 @@ typedef struct tt_trust_opts {
     const uint8_t *secret;
     size_t n_secret;
     const char *cert, *key, *ca; /* files, PEM; all three or none */
+    const char *crl;             /* beside them; PEM */
     bool
         is_plain; /* who has proved itself sends plain text (TUTTI_ENCRYPT=0) */
 } tt_trust_opts;

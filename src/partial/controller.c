@@ -332,6 +332,27 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
            TUTTI_OK;
 }
 
+/* False: it cannot be. Who says too much is sent away, and told why. */
+static bool hear_announce(tt_controller *c, guest *g, const tt_talk *head)
+{
+    char text[TT_TALK_TEXT];
+    tutti_err err = g->card_bytes == 0
+                        ? TUTTI_EPROTO
+                        : tt_rule_announce(c->rule, g->worker, head->number,
+                                           head->flags & TT_TALK_LAST,
+                                           tt_now_ns());
+    if (err != TUTTI_ELIMIT)
+        return err == TUTTI_OK;
+    snprintf(text, sizeof(text),
+             "worker %u announces iteration %llu, which is too far beyond what "
+             "it, or any other worker, has reached",
+             g->worker, (unsigned long long)head->number);
+    TT_WARN("partial reduce: %s", text);
+    refuse(c, g, err, text);
+    g->says_bye = false;
+    return true;
+}
+
 /* Nobody knows it by this one yet. */
 static bool hear_card(tt_controller *c, guest *g, const tt_talk *head,
                       const unsigned char *payload)
@@ -355,10 +376,7 @@ static bool hear(tt_controller *c, guest *g, const tt_talk *head,
     case TT_TALK_CARD:
         return hear_card(c, g, head, payload);
     case TT_TALK_ANNOUNCE:
-        return g->card_bytes > 0 &&
-               tt_rule_announce(c->rule, g->worker, head->number,
-                                head->flags & TT_TALK_LAST,
-                                tt_now_ns()) == TUTTI_OK;
+        return hear_announce(c, g, head);
     case TT_TALK_DONE:
         return hear_done(c, g, head, payload);
     case TT_TALK_LEAVE:

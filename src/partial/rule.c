@@ -418,6 +418,26 @@ static void begin_to_end(tt_rule *rule, tt_rule_worker *w)
         rule->ended_ns = rule->now;
 }
 
+/* The furthest that the worker can have come, or who is new among others. The
+ * foremost of a group counts most, so nobody may say just any number. */
+static uint64_t furthest(const tt_rule *rule, const tt_rule_worker *w)
+{
+    bool is_first = true;
+    uint64_t most = 0;
+    if (w->ready_ns > 0)
+        return w->base + TT_RULE_JUMP_MAX;
+    for (uint32_t i = 0; i < rule->opts.n; i++) {
+        const tt_rule_worker *other = &rule->workers[i];
+        if (other->ready_ns == 0)
+            continue;
+        uint64_t at = other->iteration > other->base ? other->iteration
+                                                     : other->base;
+        most = at > most ? at : most;
+        is_first = false;
+    }
+    return is_first ? TT_RULE_FIRST_MAX : most + TT_RULE_JUMP_MAX;
+}
+
 tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
                            bool is_last, uint64_t now)
 {
@@ -426,6 +446,8 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
     tt_rule_worker *w = &rule->workers[worker];
     if (w->state != TT_WORKER_AWAY || (w->is_last && !is_last))
         return TUTTI_EINVAL;
+    if (iteration > furthest(rule, w))
+        return TUTTI_ELIMIT;
     set_now(rule, now);
     note_step(rule, w, iteration);
     if (is_last)

@@ -32,6 +32,11 @@
 #define TT_RULE_WINDOW_MAX (1u << 20)
 #define TT_RULE_WAIT_MAX (UINT64_C(1) << 62) /* ns */
 #define TT_RULE_EVERY_MAX (UINT64_C(1) << 40)
+/* An announcement goes no further beyond the iteration at which the worker's
+ * last group left it; its first: beyond the greatest of the others'. The first
+ * of all may go on from a checkpoint. */
+#define TT_RULE_JUMP_MAX (UINT64_C(1) << 20)
+#define TT_RULE_FIRST_MAX (UINT64_C(1) << 40)
 /* The default of end_wait_ns, for the last group of all. */
 #define TT_RULE_END_WAIT_NS (UINT64_C(300000000000))
 
@@ -92,6 +97,7 @@ enum {
  * from which it gets theirs. */
 tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
                        uint32_t flags, uint64_t now, bool *is_newcomer);
+/* ELIMIT: the iteration is beyond TT_RULE_JUMP_MAX; nothing has happened. */
 tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
                            bool is_last, uint64_t now);
 /* The member has the group's result, or (well false) the group broke. */

@@ -242,6 +242,7 @@ static bool is_alone(tutti_partial *p)
 
 static int work(shared *s, int worker, const fate *f, int life)
 {
+    const fate lives = {.place = NOWHERE};
     tutti_partial_info info;
     tt_rng rng = {s->seed + 77u * (uint64_t)worker};
     tutti_partial *p = join(s, worker, false);
@@ -259,7 +260,7 @@ static int work(shared *s, int worker, const fate *f, int life)
         bool was_newcomer = info.is_newcomer;
         bool is_early = ((uint64_t)step + s->seed) % 2 == 0;
         tutti_err err = (is_early ? average_early : average)(
-            p, f, life ? -1 : step, step == STEPS);
+            p, life ? &lives : f, step, step == STEPS);
         tutti_partial_describe(p, &info);
         if (was_newcomer && !info.is_newcomer && is_alone(p))
             begin_model(worker);

@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TUTTI_UNSTABLE 1
@@ -43,6 +44,7 @@
 #include "support/doors.h"
 #include "support/procs.h"
 #include "support/seed.h"
+#include "support/ucx.h"
 
 enum {
     RANKS = 4,
@@ -71,6 +73,7 @@ static const word_row words[] = {
     {"hello of a peer", TT_GREET_HELLO, TT_LINK_TCP, 0},
     {"hello of a neighbour", TT_GREET_HELLO, TT_LINK_SHM, 0},
     {"hello of a worker", TT_GREET_HELLO, TT_LINK_CONTROLLER, 0},
+    {"hello of a peer by ucx", TT_GREET_HELLO, TT_LINK_UCX, 0},
     {"hello of a probe", TT_GREET_HELLO, TT_LINK_PROBE, 0},
     {"hello without a reply", TT_GREET_HELLO, TT_LINK_TCP, TT_GREET_ONE_WAY},
     {"hello for nothing", TT_GREET_HELLO, TT_LINK_NONE, 0},
@@ -488,12 +491,14 @@ static void try_body(const tt_door_found *door, body b, uint32_t variant,
     go(g);
 }
 
-static void try_all(const tt_door_found *door)
+static void try_all(const tt_door_found *door, uint32_t each)
 {
+    uint32_t n = 0;
     for (uint32_t w = 0; w < N_WORDS; w++)
         for (int p = 0; p < PROOFS; p++)
             for (int m = 0; m < MANNERS; m++)
-                try_word(door, w, (proof)p, (manner)m);
+                if (each == 0 || n++ % each == w % each)
+                    try_word(door, w, (proof)p, (manner)m);
     for (int b = NO_BODY + 1; b < BODIES; b++)
         for (uint32_t v = 0; v < (b <= MESSAGE ? 20 : 1); v++)
             try_body(door, (body)b, v, (manner)((uint32_t)b + v) % MANNERS);
@@ -514,6 +519,9 @@ static size_t find_doors(const pid_t *pids, int n, tt_door_found *doors)
 
 typedef struct plot {
     const char *transports, *address, *secret;
+    const char *controller;       /* of its own process; NULL: in rank 0's */
+    pid_t controller_pid;         /* 0: none */
+    uint32_t tries_each;          /* only one of so many words; 0: all */
     atomic_int n_reached[PHASES]; /* ranks */
     atomic_bool is_over[PHASES];  /* the strangers have done what they can */
     int wire;
@@ -576,7 +584,9 @@ static int run_groups(plot *story, tutti_comm *comm, int rank)
     tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
     tutti_partial *p = NULL;
     o.group_size = 2;
-    tutti_err err = tutti_partial_open(comm, &o, &p);
+    tutti_err err = story->controller
+                        ? tutti_partial_join(story->controller, rank, &o, &p)
+                        : tutti_partial_open(comm, &o, &p);
     if (err)
         return fails(rank, "open", err, tutti_last_message());
     bool is_last = false;
@@ -623,19 +633,43 @@ static int be_rank(int rank, int n, void *arg)
     return failed;
 }
 
+/* As `tutti controller` does. */
+static pid_t begin_controller(const plot *story)
+{
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    tutti_controller *c;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    setenv("TUTTI_SECRET_FILE", story->secret, 1);
+    o.group_size = 2;
+    if (tutti_controller_open(story->controller, RANKS, &o, &c)) {
+        fprintf(stderr, "controller: %s\n", tutti_last_message());
+        _exit(1);
+    }
+    while (tutti_controller_wait(c, 1) == TUTTI_AGAIN && getppid() != 1)
+        continue;
+    tutti_controller_close(c);
+    _exit(0);
+}
+
 /* ------------------------------------------------------------------ plot -- */
 
 static void attack(plot *p, phase at, const pid_t *pids, int n)
 {
     tt_door_found doors[MOST_DOORS];
     size_t n_doors = find_doors(pids, n, doors);
+    if (p->controller_pid > 0)
+        n_doors += tt_doors_find(p->controller_pid, doors + n_doors,
+                                 MOST_DOORS - n_doors);
     if (n_doors == 0 || p->n_doors[at] > 0)
         return; /* not yet; enough */
     p->n_doors[at] = n_doors;
     if (at == ENDING) /* they end meanwhile */
         atomic_store(&p->is_over[at], true);
     for (size_t i = 0; i < n_doors; i++) {
-        try_all(&doors[i]);
+        try_all(&doors[i], p->tries_each);
         replay(&doors[i]);
     }
     attend(0);
@@ -662,10 +696,9 @@ static void tell(const plot *p)
            n_ever, n_replayed);
 }
 
-static void attack_all(const char *transports, const char *address,
-                       const char *secret)
+static void attack_all(const plot *by)
 {
-    int status[RANKS];
+    int status[RANKS], ended = 0;
     plot *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     guests = calloc(MOST_GUESTS, sizeof(*guests));
@@ -673,14 +706,16 @@ static void attack_all(const char *transports, const char *address,
     rng.state = tt_test_seed(1);
     snprintf(job_name, sizeof(job_name), "strangers-%d", (int)getpid());
     job_number = tt_fnv1a(TT_FNV1A_START, job_name, strlen(job_name));
-    *p = (plot){.transports = transports, .address = address, .secret = secret};
-    has_secret = secret != NULL;
+    *p = *by;
+    has_secret = p->secret != NULL;
+    if (p->controller)
+        p->controller_pid = begin_controller(p);
     p->wire = open_wire();
     n_seen = n_replayed = n_ever = n_let_in = n_guests = 0;
     patience_ns = 120 * TT_NS_PER_S;
     const tt_procs procs = {.n = RANKS,
                             .timeout_s = 500,
-                            .transports = transports,
+                            .transports = p->transports,
                             .run = be_rank,
                             .arg = p,
                             .watch = watch};
@@ -688,6 +723,9 @@ static void attack_all(const char *transports, const char *address,
     tell(p);
     assert_int_equal(tt_procs_failures(status, RANKS), 0);
     assert_int_equal(n_let_in, 0);
+    if (p->controller_pid > 0)
+        waitpid(p->controller_pid, &ended, 0);
+    assert_int_equal(ended, 0);
     for (int i = 0; i < PHASES; i++)
         assert_true(p->n_doors[i] > 0);
     if (p->wire >= 0)
@@ -710,20 +748,34 @@ static void test_tcp(void **state)
 {
     (void)state;
     char where[64];
-    attack_all("tcp", free_place(where, sizeof(where)), NULL);
+    attack_all(&(plot){.transports = "tcp",
+                       .address = free_place(where, sizeof(where))});
 }
 
 static void test_unix(void **state)
 {
     (void)state;
-    attack_all(NULL, NULL, NULL);
+    attack_all(&(plot){.transports = NULL});
 }
 
-/* Nobody gets so far that he is greeted. */
+/* UCX's own sockets are none of these: it talks by memory here. */
+static void test_ucx(void **state)
+{
+    (void)state;
+    char where[64];
+    if (tt_ucx_use(TT_UCX_BY_SHM))
+        skip();
+    attack_all(&(plot){.transports = "ucx",
+                       .address = free_place(where, sizeof(where)),
+                       .tries_each = 4});
+}
+
+/* Nobody gets so far that he is greeted. The controller is a process of its
+ * own. */
 static void test_secret(void **state)
 {
     (void)state;
-    char where[64], path[] = "/tmp/tutti-stranger-XXXXXX";
+    char where[64], there[64], path[] = "/tmp/tutti-stranger-XXXXXX";
     static const char line[] =
         "a-secret-of-more-than-32-letters-and-no-space\n";
     if (!TT_HAVE_OPENSSL)
@@ -732,7 +784,10 @@ static void test_secret(void **state)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, line, sizeof(line) - 1), sizeof(line) - 1);
     close(fd);
-    attack_all("tcp", free_place(where, sizeof(where)), path);
+    attack_all(&(plot){.transports = "tcp",
+                       .address = free_place(where, sizeof(where)),
+                       .secret = path,
+                       .controller = free_place(there, sizeof(there))});
     unlink(path);
 }
 
@@ -742,6 +797,7 @@ int main(void)
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_unix),
         cmocka_unit_test(test_secret),
+        cmocka_unit_test(test_ucx),
     };
     tt_test_limit(1200);
     return TT_RUN_TAP(tests);

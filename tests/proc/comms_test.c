@@ -134,6 +134,7 @@ static void trust_by_halves(void **state)
     (void)state;
     const tutti_trust cases[] = {
         TUTTI_TRUST_INIT, {.secret_file = ""}, {.tls_cert = ""}};
+    const tutti_trust empty[] = {{.secret = "empty"}, {.n_secret = 40}};
     const tutti_trust halves[] = {{.tls_key = "key"}, {.tls_ca = "ca"}};
     tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
     tutti_comm *comm;
@@ -146,6 +147,11 @@ static void trust_by_halves(void **state)
         o.trust = cases[i];
         assert_int_equal(tutti_comm_create(&o, &comm), TUTTI_ECONFIG);
         assert_non_null(strstr(tutti_last_message(), "/nowhere/secret"));
+    }
+    for (size_t i = 0; i < sizeof(empty) / sizeof(*empty); i++) {
+        o.trust = empty[i];
+        assert_int_equal(tutti_comm_create(&o, &comm), TUTTI_ECONFIG);
+        assert_non_null(strstr(tutti_last_message(), "a secret of 0 bytes"));
     }
     unsetenv("TUTTI_SECRET_FILE");
     for (size_t i = 0; i < sizeof(halves) / sizeof(*halves); i++) {

@@ -92,7 +92,48 @@ bool tt_test_certs(const char *dir, long ends_s)
     return tt_test_cert_again(dir, ends_s);
 }
 
+static bool revoke_in(X509_CRL *list, const char *dir)
+{
+    char path[300];
+    snprintf(path, sizeof(path), "%s/cert.pem", dir);
+    FILE *f = fopen(path, "r");
+    X509 *x = f ? PEM_read_X509(f, NULL, NULL, NULL) : NULL;
+    X509_REVOKED *one = X509_REVOKED_new();
+    bool is_well =
+        x && one &&
+        X509_REVOKED_set_serialNumber(one, X509_get_serialNumber(x)) == 1 &&
+        X509_REVOKED_set_revocationDate(one, X509_get_notBefore(x)) == 1 &&
+        X509_CRL_add0_revoked(list, one) == 1;
+    X509_free(x);
+    if (f)
+        fclose(f);
+    return is_well;
+}
+
+bool tt_test_crl(const char *dir, const char *gone, long ends_s)
+{
+    X509_CRL *list = X509_CRL_new();
+    ASN1_TIME *at = X509_gmtime_adj(NULL, -7200);
+    X509_CRL_set_version(list, 1);
+    X509_CRL_set_issuer_name(list, X509_get_subject_name(ca));
+    X509_CRL_set1_lastUpdate(list, at);
+    X509_CRL_set1_nextUpdate(list, X509_gmtime_adj(at, ends_s));
+    bool is_well = (!gone || revoke_in(list, gone)) &&
+                   X509_CRL_sign(list, ca_key, EVP_sha256()) > 0;
+    FILE *f = open_in(dir, "crl.pem");
+    is_well = f && PEM_write_X509_CRL(f, list) == 1 && is_well;
+    ASN1_TIME_free(at);
+    X509_CRL_free(list);
+    return f && fclose(f) == 0 && is_well;
+}
+
 #else
+
+bool tt_test_crl(const char *dir, const char *gone, long ends_s)
+{
+    (void)dir, (void)gone, (void)ends_s;
+    return false;
+}
 
 bool tt_test_certs(const char *dir, long ends_s)
 {

@@ -10,6 +10,9 @@
 bool tt_test_certs(const char *dir, long ends_s);
 /* The same by the CA that was made last. */
 bool tt_test_cert_again(const char *dir, long ends_s);
+/* Writes DIR/crl.pem: what that CA has revoked, which is GONE/cert.pem, or nothing
+ * (NULL). The list ends so many seconds from now. */
+bool tt_test_crl(const char *dir, const char *gone, long ends_s);
 
 #if TT_HAVE_OPENSSL
 #include <openssl/x509.h>

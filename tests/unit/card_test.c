@@ -117,13 +117,18 @@ static void say_card(int fd, const a_card *a, size_t len)
 
 static const size_t card_bytes = sizeof(tt_card) + 20 + TT_NET_ADDR_MAX;
 
-static void expect_refusal(int fd)
+static void expect_refusal_by(int fd, const char *sentence)
 {
     unsigned char payload[4096];
     tt_talk head = hear(fd, payload);
     assert_int_equal(head.kind, TT_TALK_REFUSE);
-    assert_non_null(strstr((const char *)payload, "cannot make sense"));
+    assert_non_null(strstr((const char *)payload, sentence));
     tt_fork_close(&fd);
+}
+
+static void expect_refusal(int fd)
+{
+    expect_refusal_by(fd, "cannot make sense");
 }
 
 static void test_controller_refuses_nonsense(void **state)
@@ -159,6 +164,10 @@ static void test_controller_refuses_nonsense(void **state)
         say_card(fd, &wrong, len);
         expect_refusal(fd);
     }
+    fd = join(c, 7);
+    say_card(fd, &right, card_bytes);
+    say(fd, tt_talk_head(TT_TALK_ANNOUNCE, UINT64_C(1) << 63, 0), NULL);
+    expect_refusal_by(fd, "worker 7 announces iteration 9223372036854775808");
     tt_controller_close(c);
 }
 

@@ -649,6 +649,58 @@ static void test_dynamic_groups(void **state)
     tt_fleet_close(&f);
 }
 
+static tutti_err claim(uint32_t worker, uint64_t iteration)
+{
+    return tt_rule_announce(f.rule, worker, iteration, false, f.now);
+}
+
+/* Nobody gets all the weight by the number that it says; what is refused is not
+ * in the log, and its replay agrees. */
+static void test_iterations_are_not_believed(void **state)
+{
+    (void)state;
+    const uint64_t jump = TT_RULE_JUMP_MAX, from = UINT64_C(1) << 39;
+    tt_rule_metrics told, again;
+    tt_rule_up up = {decided, NULL};
+    tt_str log = {.mem = &tt_mem_std};
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 3});
+    tt_rule_free(f.rule);
+    assert_int_equal(
+        tt_rule_create(
+            &(tt_rule_opts){.n = 3, .group_size = 2, .is_dynamic = true}, &up,
+            &tt_mem_std, &f.rule, NULL),
+        TUTTI_OK);
+    tt_rule_record(f.rule, &log);
+    for (uint32_t w = 0; w < 3; w++)
+        assert_int_equal(tt_rule_join(f.rule, w, w, 0, f.now, NULL), TUTTI_OK);
+    assert_int_equal(claim(0, UINT64_C(1) << 63), TUTTI_ELIMIT);
+    assert_int_equal(claim(0, from), TUTTI_OK);
+    assert_int_equal(claim(1, UINT64_MAX), TUTTI_ELIMIT);
+    assert_int_equal(claim(1, from + jump + 1), TUTTI_ELIMIT);
+    assert_int_equal(claim(1, from + 1), TUTTI_OK); /* a group */
+    for (uint32_t w = 0; w < 2; w++)
+        assert_int_equal(tt_rule_done(f.rule, w, 1, true, f.now), TUTTI_OK);
+    assert_int_equal(claim(0, from + jump + 2), TUTTI_ELIMIT);
+    assert_int_equal(claim(2, from + jump + 2), TUTTI_ELIMIT);
+    assert_int_equal(claim(0, from + jump + 1), TUTTI_OK);
+    assert_int_equal(claim(2, 0), TUTTI_OK); /* the second one */
+    for (uint32_t w = 0; w < 3; w += 2)
+        assert_int_equal(tt_rule_done(f.rule, w, 2, true, f.now), TUTTI_OK);
+    /* It comes again, and counts from where the others are. */
+    assert_int_equal(tt_rule_leave(f.rule, 1, true, f.now), TUTTI_OK);
+    assert_int_equal(tt_rule_join(f.rule, 1, 1, 0, f.now, NULL), TUTTI_OK);
+    assert_int_equal(claim(1, from + 2 * jump + 2), TUTTI_ELIMIT);
+    assert_int_equal(claim(1, from + 2 * jump + 1), TUTTI_OK);
+    tt_rule_measure(f.rule, &told);
+    assert_int_equal(told.n_groups, 2);
+    assert_int_equal(
+        tt_rule_replay(log.data, log.len, &tt_mem_std, &up, &again, NULL),
+        TUTTI_OK);
+    assert_int_equal(again.n_groups, 2);
+    tt_str_free(&log);
+    tt_fleet_close(&f);
+}
+
 /* ---------------------------------------------------------------- memory -- */
 
 static void test_memory(void **state)
@@ -695,6 +747,7 @@ int main(void)
         cmocka_unit_test(test_everybody_is_new),
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_dynamic_groups),
+        cmocka_unit_test(test_iterations_are_not_believed),
         cmocka_unit_test(test_memory),
     };
     return TT_RUN_TAP(tests);

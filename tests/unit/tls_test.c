@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,6 +327,8 @@ static void test_no_files(void **state)
         {.secret_file = path("none")},
         {.secret_file = dir},
         {.secret = (const uint8_t *)one, .n_secret = 8},
+        {.secret = (const uint8_t *)one},
+        {.n_secret = 40},
         {.cert = path("cert.pem")},
         {.cert = path("real"), .key = path("real"), .ca = path("real")}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -433,6 +436,179 @@ static void await_end(int fd)
     while (tt_stranger_read_all(fd, &c, 1, in_ns(LONG_NS)) == 0)
         continue;
     close(fd);
+}
+
+/* Certificates that stay where they are. */
+typedef struct folder {
+    char at[128], cert[160], key[160], ca[160], crl[160];
+} folder;
+
+static void make_folder(folder *f, const char *name, bool is_new_ca)
+{
+    snprintf(f->at, sizeof(f->at), "%s", path(name));
+    mkdir(f->at, 0700);
+    assert_true(is_new_ca ? tt_test_certs(f->at, 3600)
+                          : tt_test_cert_again(f->at, 3600));
+    snprintf(f->cert, sizeof(f->cert), "%s/cert.pem", f->at);
+    snprintf(f->key, sizeof(f->key), "%s/key.pem", f->at);
+    snprintf(f->ca, sizeof(f->ca), "%s/ca.pem", f->at);
+    snprintf(f->crl, sizeof(f->crl), "%s/crl.pem", f->at);
+}
+
+static tt_trust *of_folder(const folder *f, bool has_crl)
+{
+    const tt_trust_opts o = {.cert = f->cert,
+                             .key = f->key,
+                             .ca = f->ca,
+                             .crl = has_crl ? f->crl : NULL};
+    return open_trust(&o);
+}
+
+static void remove_folder(const folder *f)
+{
+    unlink(f->cert);
+    unlink(f->key);
+    unlink(f->ca);
+    unlink(f->crl);
+    rmdir(f->at);
+}
+
+/* The list has changed; from the next handshake on it counts. */
+static void change_list(const folder *f, const folder *gone, long ends_s)
+{
+    assert_true(tt_test_crl(f->at, gone ? gone->at : NULL, ends_s));
+    pause_ns(300 * TT_NS_PER_MS);
+}
+
+/* A member's certificate counts no more, while others go on: not where it dials,
+ * and not where it is dialled. What stands goes on. */
+static void test_put_out(void **state)
+{
+    (void)state;
+    folder of_a, of_b, of_c;
+    ends e, back;
+    tt_link_stream standing;
+    make_folder(&of_a, "a.certs", true);
+    make_folder(&of_b, "b.certs", false);
+    make_folder(&of_c, "c.certs", false);
+    change_list(&of_a, NULL, 3600);
+    tt_trust *a = of_folder(&of_a, true), *b = of_folder(&of_b, false),
+             *c = of_folder(&of_c, false);
+    const how by_a = {.trust = a}, by_b = {.trust = b}, by_c = {.trust = c};
+    open_ends(&e, a, false);
+    open_ends(&back, b, false);
+    expect_in(&e, &by_b, true);
+    expect_in(&back, &by_a, true);
+    assert_int_equal(dial(&e, &by_b, &standing), TT_LINK_WELL);
+    tt_link_event other = take(e.b);
+    change_list(&of_a, &of_b, 3600);
+    expect_out(&e, &by_b, TT_LINK_OTHER_SECRET);
+    expect_out(&back, &by_a, TT_LINK_OTHER_SECRET);
+    expect_in(&e, &by_c, true);
+    move_word(&standing, &other.stream);
+    move_word(&other.stream, &standing);
+    write_file("a.certs/crl.pem", "no list", 0600); /* is not taken */
+    pause_ns(300 * TT_NS_PER_MS);
+    expect_out(&e, &by_b, TT_LINK_OTHER_SECRET);
+    expect_in(&e, &by_c, true);
+    change_list(&of_a, NULL, -60); /* out of date */
+    expect_out(&e, &by_c, TT_LINK_OTHER_SECRET);
+    change_list(&of_a, NULL, 3600);
+    expect_in(&e, &by_b, true);
+    tt_link_stream_close(&standing);
+    tt_link_stream_close(&other.stream);
+    close_ends(&e);
+    close_ends(&back);
+    tt_trust_close(a);
+    tt_trust_close(b);
+    tt_trust_close(c);
+    remove_folder(&of_a);
+    remove_folder(&of_b);
+    remove_folder(&of_c);
+}
+
+static volatile sig_atomic_t is_opening;
+
+static void note_opening(int signal_number)
+{
+    (void)signal_number;
+    is_opening = 1;
+}
+
+/* While a file cannot be read nobody waits but who needs it. The system makes the
+ * reader of a file with a lease wait, at most 45 s. */
+static void test_slow_file(void **state)
+{
+    (void)state;
+    folder f;
+    ends e;
+    tt_link_event none;
+    make_folder(&f, "slow.certs", true);
+    tt_trust *t = of_folder(&f, false);
+    const how h = {.trust = t};
+    open_ends(&e, t, false);
+    expect_in(&e, &h, true);
+    int fd = open(f.cert, O_RDWR | O_CLOEXEC);
+    signal(SIGIO, note_opening);
+    bool is_leased = fcntl(fd, F_SETLEASE, F_WRLCK) == 0 &&
+                     futimens(fd, NULL) == 0;
+    pause_ns(300 * TT_NS_PER_MS);
+    int guest = stranger(&e);
+    uint64_t begin = tt_now_ns();
+    while (is_leased && !is_opening)
+        pause_ns(TT_NS_PER_MS);
+    assert_false(tt_link_box_take(e.a, &none));
+    assert_false(tt_link_box_take(e.b, &none));
+    assert_true(tt_now_ns() - begin < 40 * TT_NS_PER_S);
+    fcntl(fd, F_SETLEASE, F_UNLCK);
+    close(fd);
+    close(guest);
+    expect_in(&e, &h, true);
+    close_ends(&e);
+    tt_trust_close(t);
+    remove_folder(&f);
+}
+
+/* What a dialler with the secret says first comes in pieces; and somebody stops
+ * within it. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    ends e;
+    int pair[2];
+    char bytes[TT_SEAL_LOOK];
+    tt_link_why why;
+    tt_link_stream s;
+    tt_trust *t = of_secret(one);
+    open_ends(&e, t, false);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair),
+                     0);
+    tt_link_stream_open(&s, pair[0]);
+    assert_true(tt_seal_begin(&s, t, true, 0));
+    assert_int_equal(tt_seal_shake(&s, &why), TT_SEAL_WAITS);
+    ssize_t n = recv(pair[1], bytes, sizeof(bytes), 0);
+    assert_true(n > 100);
+    const ssize_t pieces[] = {1, 4, 5, 90, n - 1};
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+        int fd = stranger(&e);
+        ssize_t at = pieces[i];
+        char first;
+        (void)!send(fd, bytes, (size_t)at, MSG_NOSIGNAL);
+        pause_ns(10 * TT_NS_PER_MS);
+        if (i % 2 == 1)
+            shutdown(fd, SHUT_WR);
+        else
+            (void)!send(fd, bytes + at, (size_t)(n - at), MSG_NOSIGNAL);
+        int rc = tt_stranger_read_all(fd, &first, 1, in_ns(LONG_NS));
+        assert_int_equal(rc == 0, i % 2 == 0);
+        if (rc == 0)
+            assert_int_equal(first, TT_SEAL_FIRST); /* it answers */
+        close(fd);
+    }
+    tt_link_stream_close(&s);
+    close(pair[1]);
+    close_ends(&e);
+    tt_trust_close(t);
 }
 
 /* Whatever somebody without the secret says, it is nobody to us. */
@@ -729,6 +905,8 @@ int main(void)
         cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
         cmocka_unit_test(test_found_again),  cmocka_unit_test(test_flood),
         cmocka_unit_test(test_unix),         cmocka_unit_test(test_no_stdin),
+        cmocka_unit_test(test_unix),         cmocka_unit_test(test_put_out),
+        cmocka_unit_test(test_slow_file),    cmocka_unit_test(test_pieces),
     };
     tt_test_limit(120);
     if (!TT_HAVE_OPENSSL) {

@@ -75,6 +75,7 @@ tutti_trust Trust::get() const
     t.tls_cert = text(tls_cert);
     t.tls_key = text(tls_key);
     t.tls_ca = text(tls_ca);
+    t.tls_crl = text(tls_crl);
     t.is_plain = !encrypt;
     return t;
 }

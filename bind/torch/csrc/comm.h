@@ -20,7 +20,7 @@ namespace tutti_torch
 
 // By what ranks know each other, as tutti_trust says it; empty: the environment's.
 struct Trust {
-    std::string secret_file, tls_cert, tls_key, tls_ca;
+    std::string secret_file, tls_cert, tls_key, tls_ca, tls_crl;
     bool encrypt = true;
 
     // Points into this.

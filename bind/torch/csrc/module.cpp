@@ -67,6 +67,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         .def_readwrite("tls_cert", &Trust::tls_cert)
         .def_readwrite("tls_key", &Trust::tls_key)
         .def_readwrite("tls_ca", &Trust::tls_ca)
+        .def_readwrite("tls_crl", &Trust::tls_crl)
         .def_readwrite("encrypt", &Trust::encrypt);
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
           py::arg("timeout"), py::arg("name") = "",
