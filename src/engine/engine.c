@@ -462,6 +462,12 @@ static void lost(void *arg, tutti_err why, const char *text)
     tt_peer_gone(arg, why, text);
 }
 
+static void away(void *arg, bool is_away)
+{
+    tt_peer *peer = arg;
+    peer->away_ns = is_away ? tt_now_ns() : 0;
+}
+
 const tt_net_up tt_engine_up = {
     .place = place,
     .arrived = arrived,
@@ -470,4 +476,6 @@ const tt_net_up tt_engine_up = {
     .called = tt_mesh_called,
     .up = tt_mesh_up,
     .missed = tt_mesh_missed,
+    .address = tt_mesh_address,
+    .away = away,
 };

@@ -148,6 +148,7 @@ struct tt_peer {
     uint64_t heard, heard_before;         /* messages */
     uint64_t silent_ns;                   /* while an op waits for it */
     uint64_t watched_ns;                  /* when it was last looked at */
+    uint64_t away_ns; /* since then it is connected again; 0: it is not */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
@@ -460,6 +461,7 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
+const void *tt_mesh_address(const tt_conn *conn, size_t *len);
 /* Takes it out of the engine. [locked] Then closes and frees it. [unlocked] */
 void tt_mesh_detach(tt_mesh *mesh);
 void tt_mesh_end(tt_mesh *mesh);

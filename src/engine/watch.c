@@ -126,8 +126,25 @@ static void miss_peer(tt_peer *peer, tt_team *team)
         tt_peer_gone(peer, TUTTI_EPEER, silence);
 }
 
+/* Its transport connects it again, and knows when it is lost. */
+static void watch_away(tt_peer *peer, tt_team *team, uint64_t now_ns)
+{
+    const uint64_t limit_ns = peer->mesh->engine->opts.liveness_ns;
+    peer->heard_before = peer->heard;
+    peer->silent_ns = 0;
+    peer->watched_ns = now_ns;
+    if (team->is_group && !team->err && limit_ns > 0 &&
+        now_ns > peer->away_ns + limit_ns)
+        tt_team_lose(team, TUTTI_EPEER, tt_team_rank_of(team, peer),
+                     "its connection has dropped");
+}
+
 static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
 {
+    if (peer->away_ns > 0 && !peer->is_lost) {
+        watch_away(peer, team, now_ns);
+        return;
+    }
     const tt_engine *e = peer->mesh->engine;
     if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
         peer->mesh->is_open || e->opts.liveness_ns == 0)

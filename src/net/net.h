@@ -43,7 +43,7 @@
  * other fields are the engine's (engine/wire.h). */
 typedef struct tt_msg {
     uint16_t magic; /* TT_MSG_MAGIC */
-    uint8_t kind;
+    uint8_t kind;   /* 255: the transport's */
     uint8_t flags;
     uint32_t len;     /* bytes of payload */
     uint64_t comm;    /* which communicator of the mesh */
@@ -95,6 +95,13 @@ typedef struct tt_net_up {
     /* It could not be connected, and why, in a sentence; no upcall follows for
      * this conn. */
     void (*missed)(tt_conn *conn, tutti_err why, const char *text);
+    /* What the other side's address() has told (*len bytes), for a transport
+     * that connects it again; the memory is good until the upcall's caller
+     * returns. NULL: it is not known, or nobody cares any more. May be NULL. */
+    const void *(*address)(const tt_conn *conn, size_t *len);
+    /* Nothing passes, and the transport connects it again; or it is back. lost()
+     * may follow. May be NULL. */
+    void (*away)(void *peer, bool is_away);
 } tt_net_up;
 
 /* Head of every transport's per-process state. */
