@@ -54,7 +54,14 @@ static void note_far(tt_tcp_strand *s)
     tt_addr *far = &s->again->far;
     far->len = sizeof(far->u);
     if (getpeername(s->link.fd, &far->u.sa, &far->len) != 0)
-        far->len = 0;
+        *far = (tt_addr){0};
+    /* It has come to a socket for both families. */
+    const struct in6_addr *ip = &far->u.v6.sin6_addr;
+    if (far->u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip)) {
+        uint8_t v4[4];
+        memcpy(v4, ip->s6_addr + 12, sizeof(v4));
+        tt_addr_of(4, v4, 0, far);
+    }
 }
 
 bool tt_tcp_keep(tt_tcp_strand *s, const tt_link_event *link, uint64_t call)
@@ -102,22 +109,12 @@ void tt_tcp_forget(tt_tcp_strand *s)
 
 /* ------------------------------------------------------------- dialling -- */
 
-static bool is_same_host(const tt_addr *a, const tt_addr *b)
-{
-    if (a->len == 0 || a->u.sa.sa_family != b->u.sa.sa_family)
-        return false;
-    if (a->u.sa.sa_family == AF_INET)
-        return a->u.v4.sin_addr.s_addr == b->u.v4.sin_addr.s_addr;
-    return a->u.sa.sa_family == AF_INET6 &&
-           memcmp(&a->u.v6.sin6_addr, &b->u.v6.sin6_addr,
-                  sizeof(a->u.v6.sin6_addr)) == 0;
-}
-
 /* The way that leads where the socket led is the first one, and decides. */
 static void choose_way(const tt_tcp_strand *s, tt_door_call *to)
 {
     for (uint32_t i = 0; i < to->opts.n_ways && !to->opts.is_known; i++) {
-        to->opts.is_known = is_same_host(&s->again->far, &to->ways[i].to);
+        to->opts.is_known = tt_addr_same_ip(&s->again->far,
+                                             &to->ways[i].to);
         to->opts.first = to->opts.is_known ? i : 0;
     }
 }
