@@ -78,6 +78,8 @@ static void tick(tt_engine *e)
     if (now - e->tick_ns < tick_ns)
         return;
     e->tick_ns = now;
+    if (e->n_silent > 0)
+        tt_engine_look_back(e, now);
     tt_engine_step(e);
 }
 
@@ -385,6 +387,8 @@ static void *thread_main(void *arg)
             sleep_once(e);
             if (!e->is_driven)
                 pass(e, true);
+            if (e->n_silent > 0)
+                tt_engine_look_back(e, tt_now_ns());
         }
     }
     tt_engine_unlock(e);

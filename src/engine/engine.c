@@ -392,8 +392,11 @@ static bool is_well_formed(const tt_msg *m)
 static void arrived(void *arg, const tt_msg *m, const void *data)
 {
     tt_peer *peer = arg;
-    if (peer->is_lost)
+    if (peer->is_lost) {
+        if (peer->is_given_up)
+            tt_peer_tell_lost(peer, m->comm);
         return;
+    }
     peer->heard++;
     tt_side *placed = peer->placing;
     peer->placing = NULL;
@@ -465,7 +468,7 @@ static void lost(void *arg, tutti_err why, const char *text)
 static void away(void *arg, bool is_away)
 {
     tt_peer *peer = arg;
-    peer->away_ns = is_away ? tt_now_ns() : 0;
+    peer->is_away = is_away;
 }
 
 const tt_net_up tt_engine_up = {

@@ -167,7 +167,7 @@ static void drop_all(tt_peer *peer)
     if (peer->conn != &peer->none)
         drop(&peer->conn);
     peer->conn = &peer->none;
-    peer->away_ns = 0;
+    peer->is_away = false;
     drop(&peer->dialled);
     drop(&peer->called);
 }
@@ -352,7 +352,7 @@ void tt_mesh_up(tt_conn *conn)
     drop(&peer->dialled);
     drop(&peer->called);
     peer->conn = conn;
-    peer->away_ns = 0;
+    peer->is_away = false;
     peer->is_apart = false;
     mesh->n_opened++;
     peer->is_expected = false;
@@ -740,6 +740,8 @@ void tt_mesh_detach(tt_mesh *mesh)
             dirty = &(*dirty)->dirty_next;
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         tt_engine_listen(e, mesh->nets[i]->fd, false);
+    for (uint32_t i = 0; i < mesh->n_peers; i++)
+        e->n_silent -= mesh->peers[i].is_silent;
 }
 
 /* Nobody else knows the mesh any more: other communicators go on while it is

@@ -101,6 +101,16 @@ void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
     tt_peer_dirty(peer);
 }
 
+void tt_peer_tell_lost(tt_peer *peer, uint64_t comm)
+{
+    tt_farewell f;
+    if (peer->conn == &peer->none || !tt_team_failure(peer->mesh, comm, &f) ||
+        !send_control(peer, &f.m, &f.reason))
+        return;
+    if (peer->conn->net->ops->flush)
+        peer->conn->net->ops->flush(peer->conn);
+}
+
 bool tt_peer_say(tt_peer *peer)
 {
     while (peer->n_ctl > 0) {

@@ -145,10 +145,13 @@ struct tt_peer {
     /* The latest group that it has spoken of and that was not entered here; the
      * latest that it has ended. 0: none. */
     uint64_t group_ahead, group_over;
-    uint64_t heard, heard_before;         /* messages */
-    uint64_t silent_ns;                   /* while an op waits for it */
-    uint64_t watched_ns;                  /* when it was last looked at */
-    uint64_t away_ns; /* since then it is connected again; 0: it is not */
+    uint64_t heard, heard_before; /* messages */
+    uint64_t silent_ns;           /* while an op waits for it */
+    uint64_t watched_ns;          /* when it was last looked at */
+    uint64_t silent_since_ns;
+    bool is_silent;   /* since then, for TUTTI_LIVENESS: it has been named */
+    bool is_given_up; /* lost, because it was silent */
+    bool is_away;     /* its transport connects it again */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
@@ -261,6 +264,7 @@ struct tt_engine {
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */
     uint64_t n_unsaid; /* of all ops */
+    uint32_t n_silent; /* peers */
     /* For the receives from any rank of some team, or for connections. */
     bool has_news;
     tt_mesh *meshes;
@@ -279,6 +283,9 @@ void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */
 /* Something is to be sent to it; or it is to be connected. */
 void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
+/* A peer that was given up speaks: if it can be said at once, it is told why
+ * the team of its message is at an end. */
+void tt_peer_tell_lost(tt_peer *peer, uint64_t comm);
 /* Sends the control messages that wait; false: the transport is full. */
 bool tt_peer_say(tt_peer *peer);
 /* Something about its connection is in vain: mesh.c sees to it in the next
@@ -428,6 +435,9 @@ void tt_team_told(tt_team *team, const tt_reason *reason);
 void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *cause);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
+/* What the members of a team of the mesh are told of its end, also when it has
+ * been left; false: it is well, or not known. */
+bool tt_team_failure(const tt_mesh *mesh, uint64_t id, tt_farewell *out);
 /* The peer is connected now: the groups with it that have failed before. */
 void tt_group_retell(tt_peer *peer);
 static inline bool tt_is_group(uint64_t id)
@@ -487,6 +497,8 @@ static inline void tt_any_unlink(tt_any *any)
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);
+/* Looks whether peers that are silent have been heard. */
+void tt_engine_look_back(tt_engine *e, uint64_t now_ns);
 /* Says BIND where calls have been silent for long. */
 void tt_engine_speak(tt_engine *e, uint64_t now_ns);
 

@@ -192,6 +192,21 @@ static tt_farewell failure_of(const tt_team *team)
     return f;
 }
 
+bool tt_team_failure(const tt_mesh *mesh, uint64_t id, tt_farewell *out)
+{
+    const tt_team *team = mesh->teams;
+    while (team && team->id != id)
+        team = team->next;
+    if (team && team->err)
+        *out = failure_of(team);
+    for (uint32_t i = 0; !team && i < TT_FAREWELLS; i++)
+        if (mesh->farewells[i].m.magic && mesh->farewells[i].m.comm == id) {
+            *out = mesh->farewells[i];
+            return true;
+        }
+    return team && team->err;
+}
+
 static void tell_failure(tt_team *team)
 {
     tt_farewell f = failure_of(team);

@@ -859,6 +859,20 @@ static size_t checked_address(tt_net *base, void *buf)
     return net->row->address(net->below, buf);
 }
 
+static void checked_where(const tt_conn *base, char *text, size_t size)
+{
+    const checked_conn *conn = (const checked_conn *)base;
+    if (conn->below)
+        net_of(conn)->row->where(conn->below, text, size);
+}
+
+static void checked_renew(tt_conn *base)
+{
+    const checked_conn *conn = (const checked_conn *)base;
+    if (conn->below)
+        net_of(conn)->row->renew(conn->below);
+}
+
 static void checked_pace(const tt_conn *base, tt_net_pace *out)
 {
     const checked_conn *conn = (const checked_conn *)base;
@@ -885,6 +899,8 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.close = checked_close;
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
+    ops.where = row->where ? checked_where : NULL;
+    ops.renew = row->renew ? checked_renew : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;
 }

@@ -255,6 +255,14 @@ typedef struct tt_net_ops {
     /* NULL: no memory is ever within reach. */
     const tt_net_within *within;
 
+    /* Where the other side is, for sentences: "pid 4711". NULL: its rank says
+     * all there is to say. */
+    void (*where)(const tt_conn *conn, char *text, size_t size);
+
+    /* Nothing has come of it for long: what it lies on is made anew, where that
+     * may help. NULL: it cannot. */
+    void (*renew)(tt_conn *conn);
+
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);
 } tt_net_ops;

@@ -286,6 +286,12 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
     conn->base.is_up = false;
 }
 
+static void shm_where(const tt_conn *base, char *text, size_t size)
+{
+    const tt_shm_conn *conn = (const tt_shm_conn *)base;
+    snprintf(text, size, "pid %d", conn->pid);
+}
+
 static void shm_fini(tt_net *base)
 {
     tt_shm_net *net = (tt_shm_net *)base;
@@ -313,6 +319,7 @@ const tt_net_ops tt_net_shm = {
     .arm = shm_arm,
     .cancel = shm_cancel,
     .within = &tt_shm_within,
+    .where = shm_where,
     .close = shm_close,
     .fini = shm_fini,
 };

@@ -31,6 +31,8 @@
 /* New sockets by which the other side says nothing. */
 #define MEET_NS (5 * TT_NS_PER_S)
 #define TELL_NS (100 * TT_NS_PER_MS)
+/* Why it is away: the engine has heard nothing, and has named it. */
+#define SILENT EAGAIN
 
 struct tt_tcp_again {
     tt_link_id who; /* the other side */
@@ -177,9 +179,9 @@ static void dial(tt_tcp_strand *s)
 
 static bool is_outage(int why)
 {
-    static const int outages[] = {0,           ECONNRESET, EPIPE,
-                                  ETIMEDOUT,   ENETDOWN,   EHOSTUNREACH,
-                                  ENETUNREACH, EHOSTDOWN,  ECONNABORTED};
+    static const int outages[] = {
+        0,         SILENT,       ECONNRESET,  EPIPE,     ETIMEDOUT,
+        ENETDOWN,  EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ECONNABORTED};
     for (size_t i = 0; i < sizeof(outages) / sizeof(outages[0]); i++)
         if (why == outages[i])
             return true;
@@ -224,6 +226,22 @@ bool tt_tcp_suspend(tt_tcp_strand *s, int why)
     return true;
 }
 
+/* The other side may be well, and what is between may not know of the socket
+ * any more, or wait long before it tries again. */
+void tt_tcp_renew(tt_conn *base)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    for (uint32_t i = 0; i < conn->n_strands && base->is_up; i++)
+        tt_tcp_suspend(&conn->strands[i], SILENT);
+}
+
+static const char *why_text(const tt_tcp_conn *conn)
+{
+    return conn->away_why == 0        ? "the connection was closed"
+           : conn->away_why == SILENT ? "it does not answer any more"
+                                      : tt_link_error_text(conn->away_why);
+}
+
 static void lose(tt_tcp_conn *conn, const char *what)
 {
     char text[TT_DOOR_TEXT];
@@ -237,8 +255,7 @@ static void give_up(tt_tcp_conn *conn, const char *tries)
 {
     char what[300];
     snprintf(what, sizeof(what), "%s, and it has not come back for %.3g s%s%s",
-             conn->away_why ? tt_link_error_text(conn->away_why)
-                            : "the connection was closed",
+             why_text(conn),
              (double)(tt_now_ns() - conn->away_ns) / 1e9,
              tries[0] ? ": tried " : "", tries);
     lose(conn, what);
@@ -320,7 +337,7 @@ void tt_tcp_take_redial(tt_tcp_conn *conn, const tt_link_event *link)
     if (is_time_over)
         give_up(conn, tries);
     else
-        tt_tcp_lose_closed(conn, conn->away_why);
+        tt_tcp_lose_closed(conn, conn->away_why == SILENT ? 0 : conn->away_why);
 }
 
 static tt_tcp_strand *find(const tt_tcp_net *net, const tt_tcp_said *said,
@@ -366,16 +383,14 @@ static void tell(tt_tcp_conn *conn)
 {
     conn->has_told = true;
     TT_WARN("rank %u at %s is away: %s; trying again for %.3g s",
-            conn->base.rank, conn->where,
-            conn->away_why ? tt_link_error_text(conn->away_why)
-                           : "the connection was closed",
+            conn->base.rank, conn->where, why_text(conn),
             (double)conn->base.net->settings->reconnect_ns / 1e9);
 }
 
 static void look_after(tt_tcp_conn *conn, uint64_t now)
 {
     uint64_t limit = conn->base.net->settings->reconnect_ns;
-    if (!conn->has_told && now > conn->away_ns + TELL_NS)
+    if (!conn->has_told && conn->away_why != SILENT && now > conn->away_ns + TELL_NS)
         tell(conn);
     for (uint32_t i = 0; i < conn->n_strands && !conn->is_lost; i++) {
         tt_tcp_strand *s = &conn->strands[i];
