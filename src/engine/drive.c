@@ -32,7 +32,7 @@ static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
 static const uint64_t sleep_active_ns = 100 * TT_NS_PER_MS;
 static const uint64_t sleep_idle_ns = TT_NS_PER_S;
 /* The same while a transport has no room: it rings when it has, but this is
- * not the place to rely on it. */
+ * not the place to rely on it; and while ops are held. */
 static const uint64_t sleep_full_ns = 10 * TT_NS_PER_MS;
 /* And while calls have not told all partners that they are there. */
 static const uint64_t sleep_silent_ns = TT_NS_PER_MS;
@@ -98,7 +98,7 @@ static uint64_t sleep_ns(const tt_engine *e)
 {
     if (e->n_unsaid > 0)
         return sleep_silent_ns;
-    if (e->dirty)
+    if (e->dirty || e->held)
         return sleep_full_ns;
     return e->n_active > 0 || e->was_active ? sleep_active_ns : sleep_idle_ns;
 }

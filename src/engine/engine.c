@@ -456,7 +456,8 @@ static void left(void *arg, uint64_t n)
         tt_lent lent = peer->lent[peer->lent_head];
         peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
         peer->n_lent--;
-        tt_walk_taken(&lent.op->walk, lent.lane);
+        if (!lent.op->walk.is_over)
+            tt_walk_taken(&lent.op->walk, lent.lane);
     }
 }
 

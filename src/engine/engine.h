@@ -186,7 +186,8 @@ tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
 /* Ends what is open with EABORTED, says BYE (of a group nothing, unless
  * something was open), frees, and gives the mesh back, of which the caller has
  * a reference. In a done callback: when the engine is through with the call.
- * [locked] */
+ * Otherwise it waits, without the lock, while others use buffers of what was
+ * open, a second at most. [locked] */
 void tt_team_leave(tt_team *team);
 
 /* Ends all ops with err; tells the other members. The first failure stays.

@@ -66,10 +66,12 @@ static void dial_from(tt_conn *none)
     dial(none->peer);
 }
 
-static void cancel_nothing(tt_conn *none, bool drops_input)
+static bool cancel_nothing(tt_conn *none, bool drops_input, bool is_final)
 {
     (void)none;
     (void)drops_input;
+    (void)is_final;
+    return true;
 }
 
 /* same_host: nothing tells of it but the dial. */
@@ -164,8 +166,10 @@ static void drop(tt_conn **at)
 
 static void drop_all(tt_peer *peer)
 {
-    if (peer->conn != &peer->none)
+    if (peer->conn != &peer->none) {
+        tt_op_part(peer);
         drop(&peer->conn);
+    }
     peer->conn = &peer->none;
     peer->is_away = false;
     drop(&peer->dialled);
@@ -196,7 +200,7 @@ static tt_conn *take_call(tt_peer *peer, tt_net *net)
 static void renew(tt_peer *peer)
 {
     if (peer->conn != &peer->none)
-        peer->conn->net->ops->cancel(peer->conn, true);
+        peer->conn->net->ops->cancel(peer->conn, true, true);
     drop_all(peer);
     tt_eager_renew(peer);
     peer->mesh->n_ahead -= peer->n_early;

@@ -85,6 +85,7 @@ struct tt_op {
     uint64_t copy_bytes;
     void (*done_fn)(void *arg, tutti_err err);
     void *done_arg;
+    tutti_err err;        /* while it is held */
     unsigned char *block; /* the walk's memory and the sides */
     size_t block_bytes;
 };
@@ -129,6 +130,7 @@ struct tt_peer {
     size_t ctl_cap, ctl_head, n_ctl;
     tt_lent *lent; /* ring */
     size_t lent_cap, lent_head, n_lent;
+    bool is_reading; /* one of them, that is to be given back */
     tt_early *early;
     size_t early_cap, n_early;
     /* FIRSTs to it: sent, let go of, and places promised to sides. */
@@ -229,7 +231,7 @@ struct tt_team {
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
     uint32_t n_asks;  /* of its own that are told on */
     tt_op *ops;
-    uint32_t n_ops;
+    uint32_t n_ops, n_held;
     bool is_group;
     tt_team *leaving_next;
     tutti_err err;
@@ -271,6 +273,7 @@ struct tt_engine {
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
     tt_op *over;      /* to be recycled after the pass */
+    tt_op *held;      /* have ended, but others use their memory: op.c */
     tt_team *leaving; /* likewise */
     tt_op *work;      /* that may have slices to pull */
 };
@@ -323,6 +326,12 @@ void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
 void tt_op_finish(tt_op *op, tutti_err err);
+/* Looks whether ops that are held are free now. Of a team: they are, whatever
+ * others do. [locked] */
+void tt_op_run_held(tt_engine *e);
+void tt_op_free_held(tt_team *team);
+/* The connection with the peer ends: it has nothing of any op any more. */
+void tt_op_part(tt_peer *peer);
 static inline tt_past tt_op_past(const tt_op *op)
 {
     return (tt_past){.channel = op->channel,
@@ -338,9 +347,11 @@ void tt_within_offer(tt_op *op);
 /* The partner has entered the call, and grants its own; false: they are not
  * where it says. */
 bool tt_within_hear(tt_side *side, const tt_grant *theirs);
-/* Nobody uses this rank's buffers any more; the partner does not. */
-void tt_within_end(tt_op *op);
-void tt_within_part(tt_side *side);
+/* This rank's buffers are withdrawn from all partners, or from one. False:
+ * somebody uses them right now; to be asked again. A partner that is_final does
+ * not get them for longer: it is lost. */
+bool tt_within_end(tt_op *op);
+bool tt_within_part(tt_side *side, bool is_final);
 /* A partner's buffers, while a slice is made (the walk's hooks). */
 bool tt_within_hold(tt_side *side);
 void tt_within_release(tt_side *side);
@@ -434,6 +445,9 @@ void tt_team_told(tt_team *team, const tt_reason *reason);
 /* Fails a team that is well: the culprit is lost, to everybody. */
 void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *cause);
+/* What was lent to the peer is taken back from it, for the ops of a team that
+ * fails or for those that are held. False: it reads one of them right now. */
+bool tt_peer_reclaim(tt_peer *peer, const tt_team *team, bool is_final);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
 /* What the members of a team of the mesh are told of its end, also when it has
  * been left; false: it is well, or not known. */

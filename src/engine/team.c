@@ -133,27 +133,44 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
     }
 }
 
-/* Transports must let go of the buffers of the team's calls; messages of other
- * teams that were lent out are copied aside by the same cancel, so they count
- * as left. A payload that is being read for another team goes on. */
-static void take_back_from(tt_team *team, tt_peer *peer)
+static bool has_lent(const tt_team *team, const tt_peer *peer)
 {
-    if (!peer->conn || (peer->n_lent == 0 && !peer->placing))
-        return;
-    bool is_ours = peer->placing && peer->placing->op->team == team;
-    peer->conn->net->ops->cancel(peer->conn, is_ours);
+    for (size_t i = 0; i < peer->n_lent; i++)
+        if (peer->lent[(peer->lent_head + i) % peer->lent_cap].op->team == team)
+            return true;
+    return false;
+}
+
+/* Messages of other teams that were lent out are copied aside by the same
+ * cancel, so they count as left. A payload that is being read for another team
+ * goes on. */
+bool tt_peer_reclaim(tt_peer *peer, const tt_team *team, bool is_final)
+{
+    const bool is_ours = team && peer->placing &&
+                         peer->placing->op->team == team;
+    peer->is_reading = !peer->conn->net->ops->cancel(peer->conn, is_ours,
+                                                     is_final);
     if (is_ours) {
         peer->placing = NULL;
         if (peer->placing_first) /* it will not arrive any more */
             tt_eager_take(peer);
     }
-    while (peer->n_lent > 0) {
+    while (!peer->is_reading && peer->n_lent > 0) {
         tt_lent lent = peer->lent[peer->lent_head];
         peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
         peer->n_lent--;
-        if (lent.op->team != team)
+        if (lent.op->team != team && !lent.op->walk.is_over)
             tt_walk_taken(&lent.op->walk, lent.lane);
     }
+    return !peer->is_reading;
+}
+
+/* Transports must let go of the buffers of the team's calls. */
+static void take_back_from(tt_team *team, tt_peer *peer)
+{
+    if (peer->conn && (has_lent(team, peer) ||
+                       (peer->placing && peer->placing->op->team == team)))
+        tt_peer_reclaim(peer, team, peer->is_lost);
 }
 
 static void take_back(tt_team *team)
@@ -285,7 +302,7 @@ static bool part_from(tt_team *team, const tt_peer *peer)
     for (tt_op *op = team->ops; op; op = op->next)
         for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
             if (op->sides[p].peer == peer)
-                tt_within_part(&op->sides[p]);
+                tt_within_part(&op->sides[p], true);
     team->has_left[peer - team->mesh->peers] = true;
     return true;
 }
@@ -707,7 +724,7 @@ static void say_bye(tt_team *team)
     drop_early(team);
 }
 
-void tt_team_take_leave(tt_team *team)
+static void take_leave(tt_team *team)
 {
     tt_mesh *mesh = team->mesh;
     if (team->is_group)
@@ -720,14 +737,27 @@ void tt_team_take_leave(tt_team *team)
     *at = team->next;
     mesh->n_refs--;
     tt_engine_flush(mesh->engine);
+}
+
+void tt_team_take_leave(tt_team *team)
+{
+    take_leave(team);
+    tt_op_free_held(team);
     free_team(team);
+}
+
+static bool holds_nothing(const void *arg)
+{
+    return ((const tt_team *)arg)->n_held == 0;
 }
 
 void tt_team_leave(tt_team *team)
 {
     tt_engine *e = team->mesh->engine;
     if (!e->over) {
-        tt_team_take_leave(team);
+        take_leave(team);
+        tt_engine_wait_locked(e, holds_nothing, team);
+        free_team(team);
         return;
     }
     team->leaving_next = e->leaving;

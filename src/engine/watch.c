@@ -173,15 +173,20 @@ void tt_engine_look_back(tt_engine *e, uint64_t now_ns)
         }
 }
 
-/* It has been silent for as long as it may be. */
+/* It has been silent for as long as it may be. When it goes on it finds that it
+ * was told. */
 static void give_up(tt_peer *peer)
 {
     char text[96];
+    const tt_team *team = peer->mesh->teams;
     snprintf(text, sizeof(text),
              "it does not answer any more (silent for %.3g s)",
              (double)peer->silent_ns / 1e9);
     peer->is_given_up = true;
     tt_peer_gone(peer, TUTTI_EPEER, text);
+    for (; team; team = team->next)
+        if (tt_team_rank_of(team, peer) != TT_NONE)
+            tt_peer_tell_lost(peer, team->id);
 }
 
 /* A group breaks at once; whether the peer is lost is another question. */
@@ -303,6 +308,8 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
 {
     if (e->n_active == 0)
         return;
+    if (e->held)
+        tt_op_run_held(e);
     tt_engine_speak(e, now_ns);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         if (mesh->n_asking > 0)

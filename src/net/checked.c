@@ -691,26 +691,30 @@ static void own_all(checked_conn *conn)
     conn->n_lent = 0;
 }
 
-static void checked_cancel(tt_conn *base, bool drops_input)
+static bool checked_cancel(tt_conn *base, bool drops_input, bool is_final)
 {
     checked_conn *conn = (checked_conn *)base;
     if (!conn->below)
-        return;
+        return true;
     const bool is_read = drops_input && conn->is_reading;
-    conn->below->net->ops->cancel(conn->below, is_read);
-    own_all(conn);
-    release(conn);
+    const bool is_quiet = conn->below->net->ops->cancel(conn->below, is_read,
+                                                        is_final);
+    if (is_quiet) {
+        own_all(conn);
+        release(conn);
+    }
     if (!drops_input || !conn->to)
-        return;
+        return is_quiet;
     conn->to = NULL;
     conn->is_unwanted = true;
     if (!is_read)
-        return; /* it is to come again, and is dropped then */
+        return is_quiet; /* it is to come again, and is dropped then */
     conn->is_reading = false;
     conn->body = NO_BODY;
     conn->is_unwanted = conn->is_again = false;
     conn->n_bad = 0;
     conn->next++;
+    return is_quiet;
 }
 
 /* Tells the other side what it waits for, and sends what is small and not
@@ -796,12 +800,12 @@ static bool checked_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
            net_of(conn)->row->within->grant(conn->below, mine, out);
 }
 
-static void checked_withdraw(tt_conn *base, const tt_buffers *mine,
-                             uint64_t number)
+static bool checked_withdraw(tt_conn *base, const tt_buffers *mine,
+                             uint64_t number, bool is_final)
 {
     const checked_conn *conn = (checked_conn *)base;
-    if (conn->below)
-        net_of(conn)->row->within->withdraw(conn->below, mine, number);
+    return !conn->below || net_of(conn)->row->within->withdraw(
+                               conn->below, mine, number, is_final);
 }
 
 static bool checked_reach(tt_conn *base, const tt_grant *theirs,

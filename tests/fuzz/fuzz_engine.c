@@ -73,10 +73,12 @@ static bool sink_arm(tt_net *net, bool on)
     return true;
 }
 
-static void sink_cancel(tt_conn *conn, bool drops_input)
+static bool sink_cancel(tt_conn *conn, bool drops_input, bool is_final)
 {
     (void)drops_input;
+    (void)is_final;
     (void)conn;
+    return true;
 }
 
 static void sink_close(tt_conn *conn, uint64_t linger_ns)
@@ -103,12 +105,14 @@ static bool sink_grant(tt_conn *conn, const tt_buffers *mine, tt_grant *out)
     return true;
 }
 
-static void sink_withdraw(tt_conn *conn, const tt_buffers *mine,
-                          uint64_t number)
+static bool sink_withdraw(tt_conn *conn, const tt_buffers *mine,
+                          uint64_t number, bool is_final)
 {
     (void)conn;
     (void)mine;
     (void)number;
+    (void)is_final;
+    return true;
 }
 
 static bool sink_reach(tt_conn *conn, const tt_grant *theirs, tt_buffers *out)

@@ -471,8 +471,9 @@ static bool tcp_arm(tt_net *base, bool on)
 
 /* ------------------------------------------------------------- the end -- */
 
-static void tcp_cancel(tt_conn *base, bool drops_input)
+static bool tcp_cancel(tt_conn *base, bool drops_input, bool is_final)
 {
+    (void)is_final;
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     bool is_owned = true;
     for (uint32_t i = 0; i < conn->n_strands; i++) {
@@ -484,6 +485,7 @@ static void tcp_cancel(tt_conn *base, bool drops_input)
     conn->n_lent = 0;
     if (!is_owned)
         break_conn(conn, ENOMEM);
+    return true;
 }
 
 /* Reads and drops what has come: unread input would make close() reset the
