@@ -162,7 +162,10 @@ static void dial(tt_tcp_strand *s)
     struct tt_tcp_again *a = s->again;
     const tt_tcp_conn *conn = s->conn;
     uint64_t now = tt_now_ns();
-    if (a->dial || now < a->next_ns || (!a->to && !find_ways(s)))
+    if (a->dial || now < a->next_ns)
+        return;
+    a->next_ns = now + AGAIN_NS;
+    if (!a->to && !find_ways(s))
         return;
     const tt_tcp_said say = {.rank = conn->base.net->rank,
                              .n_strands = conn->n_strands,
@@ -170,7 +173,6 @@ static void dial(tt_tcp_strand *s)
                              .is_again = 1,
                              .is_own = a->is_own,
                              .n_dials = ++a->n_dials};
-    a->next_ns = now + AGAIN_NS;
     memcpy(a->to->opts.said, &say, sizeof(say));
     tt_link_dial_begin(net_of(conn)->door.box, &a->to->opts, &a->dial, NULL);
 }
