@@ -218,8 +218,8 @@ static bool is_watched(const tt_peer *peer)
 static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
 {
     const uint64_t limit_ns = peer->mesh->engine->opts.liveness_ns;
-    if (peer->is_lost || limit_ns == 0 ||
-        peer->watched_ns == now_ns || !is_watched(peer))
+    if (peer->is_lost || limit_ns == 0 || peer->watched_ns == now_ns ||
+        !is_watched(peer))
         return; /* or it was seen to by another op, in this tick */
     /* Silence counts only while somebody listens: no call may have waited, or
      * this process had no processor, and could not ask. */

@@ -167,8 +167,7 @@ static int send_again(resume *r)
     while (r->again < r->n_sent) {
         size_t at = r->again % r->size;
         const struct iovec iov = {
-            r->ring + at,
-            least(r->size - at, (size_t)(r->n_sent - r->again))};
+            r->ring + at, least(r->size - at, (size_t)(r->n_sent - r->again))};
         ssize_t n = tt_link_send(&r->below, &iov, 1);
         if (n < 0)
             return -1;
@@ -302,8 +301,8 @@ int tt_resume_step(tt_link_stream *s)
 static bool empty(resume *r)
 {
     for (int n_again = 0; n_again < MOST_AGAIN;) {
-        if (tt_grow(r->mem, (void **)&r->left, &r->left_size,
-                    r->n_left + CHUNK, 1))
+        if (tt_grow(r->mem, (void **)&r->left, &r->left_size, r->n_left + CHUNK,
+                    1))
             return false;
         const struct iovec iov = {r->left + r->n_left, CHUNK};
         ssize_t n = tt_link_recv(&r->below, &iov, 1);

@@ -355,8 +355,7 @@ static void test_memory(void **state)
         if (is_on) {
             send_some(&p.a, 50000);
             is_on = tt_resume_cut(&p.b.s);
-            assert_true(is_on ==
-                        (tt_resume_is(&p.b.s) != TT_RESUME_OVER));
+            assert_true(is_on == (tt_resume_is(&p.b.s) != TT_RESUME_OVER));
         }
         uint64_t n_failed = m.n_failed;
         finish(&p);

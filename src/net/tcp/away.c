@@ -40,10 +40,10 @@ struct tt_tcp_again {
     bool is_own;    /* which this side made */
     tt_addr far;    /* where the socket leads, or led */
     uint32_t n_dials, n_theirs;
-    tt_link_dial *dial;     /* NULL: none is under way */
-    tt_door_call *to;       /* NULL: not needed, or not known */
-    uint64_t next_ns;       /* no dial before that */
-    uint64_t meeting_ns;    /* since then there is a new socket */
+    tt_link_dial *dial;  /* NULL: none is under way */
+    tt_door_call *to;    /* NULL: not needed, or not known */
+    uint64_t next_ns;    /* no dial before that */
+    uint64_t meeting_ns; /* since then there is a new socket */
 };
 
 static tt_tcp_net *net_of(const tt_tcp_conn *conn)
@@ -115,8 +115,7 @@ void tt_tcp_forget(tt_tcp_strand *s)
 static void choose_way(const tt_tcp_strand *s, tt_door_call *to)
 {
     for (uint32_t i = 0; i < to->opts.n_ways && !to->opts.is_known; i++) {
-        to->opts.is_known = tt_addr_same_ip(&s->again->far,
-                                             &to->ways[i].to);
+        to->opts.is_known = tt_addr_same_ip(&s->again->far, &to->ways[i].to);
         to->opts.first = to->opts.is_known ? i : 0;
     }
 }
@@ -132,8 +131,8 @@ static bool find_ways(tt_tcp_strand *s)
     const void *addr = net->base.up->address
                            ? net->base.up->address(&conn->base, &len)
                            : NULL;
-    if (!addr || tt_door_read_net(conn->base.rank, addr, len, &card, &wish,
-                                  NULL) ||
+    if (!addr ||
+        tt_door_read_net(conn->base.rank, addr, len, &card, &wish, NULL) ||
         tt_link_id_compare(&card.id, &s->again->who) != 0)
         return false;
     tt_door_call *to = tt_new(net->base.mem, 1, sizeof(*to));
@@ -148,11 +147,12 @@ static bool find_ways(tt_tcp_strand *s)
     to->opts.try_ns = TRY_NS;
     to->opts.most_try_ns = MOST_TRY_NS;
     to->opts.give_up_ns = 0;
-    to->opts.stops_at = 1u << TT_LINK_OTHER_PURPOSE |
-                        1u << TT_LINK_OTHER_JOB |
-                        1u << TT_LINK_OTHER_PROCESS |
-                        1u << TT_LINK_OTHER_TOKEN;
     choose_way(s, to);
+    if (to->opts.is_known)
+        to->opts.stops_at = 1u << TT_LINK_OTHER_PURPOSE |
+                            1u << TT_LINK_OTHER_JOB |
+                            1u << TT_LINK_OTHER_PROCESS |
+                            1u << TT_LINK_OTHER_TOKEN;
     return true;
 }
 
@@ -182,8 +182,8 @@ static void dial(tt_tcp_strand *s)
 static bool is_outage(int why)
 {
     static const int outages[] = {
-        0,         SILENT,       ECONNRESET,  EPIPE,     ETIMEDOUT,
-        ENETDOWN,  EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ECONNABORTED};
+        0,        SILENT,       ECONNRESET,  EPIPE,     ETIMEDOUT,
+        ENETDOWN, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ECONNABORTED};
     for (size_t i = 0; i < sizeof(outages) / sizeof(outages[0]); i++)
         if (why == outages[i])
             return true;
@@ -257,8 +257,7 @@ static void give_up(tt_tcp_conn *conn, const char *tries)
 {
     char what[300];
     snprintf(what, sizeof(what), "%s, and it has not come back for %.3g s%s%s",
-             why_text(conn),
-             (double)(tt_now_ns() - conn->away_ns) / 1e9,
+             why_text(conn), (double)(tt_now_ns() - conn->away_ns) / 1e9,
              tries[0] ? ": tried " : "", tries);
     lose(conn, what);
 }
@@ -392,7 +391,8 @@ static void tell(tt_tcp_conn *conn)
 static void look_after(tt_tcp_conn *conn, uint64_t now)
 {
     uint64_t limit = conn->base.net->settings->reconnect_ns;
-    if (!conn->has_told && conn->away_why != SILENT && now > conn->away_ns + TELL_NS)
+    if (!conn->has_told && conn->away_why != SILENT &&
+        now > conn->away_ns + TELL_NS)
         tell(conn);
     for (uint32_t i = 0; i < conn->n_strands && !conn->is_lost; i++) {
         tt_tcp_strand *s = &conn->strands[i];

@@ -5,7 +5,10 @@
  *   stream.c  the byte streams, without the socket
  *   meet.c    how a pair gets its sockets
  *   away.c    how a strand gets another one when its own is lost
- *   pace.c    how fast sockets have been */
+ *   pace.c    how fast sockets have been
+ *
+ * Circles    away.c meet.c tcp.c: a socket that is lost while messages pass is met
+ *            anew, and then messages pass. */
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 
@@ -41,11 +44,11 @@ typedef struct tt_tcp_strand {
     struct tt_tcp_conn *conn;
     tt_link_stream link; /* of a socket while is_open */
     bool is_open, is_blocked;
-    bool is_shut;    /* our stream has ended */
+    bool is_shut; /* our stream has ended */
     /* It outlives its sockets (link.h, resume): both ends say so. */
     bool lasts;
-    bool has_said_end; /* TT_TCP_END */
-    bool is_away;      /* it has none that works */
+    bool has_said_end;          /* TT_TCP_END */
+    bool is_away;               /* it has none that works */
     struct tt_tcp_again *again; /* NULL: does not last, or is lost: away.c */
     uint32_t n_left; /* messages that have left, but older ones have not */
     tt_tcp_rx rx;
@@ -120,7 +123,8 @@ int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd);
 typedef struct tt_tcp_said {
     uint32_t rank, n_strands;
     uint64_t call;
-    uint8_t lasts; /* the strands do; only the connection's first dials say it */
+    uint8_t
+        lasts; /* the strands do; only the connection's first dials say it */
     /* The strand of such a call (the caller's own, or the other's) has lost its
      * socket, and goes on by this one; the caller's number for the dial. */
     uint8_t is_again, is_own;
