@@ -325,8 +325,9 @@ bool tt_resume_cut(tt_link_stream *s)
     if (s->fd < 0)
         return true;
     shutdown(r->below.fd, SHUT_RDWR);
-    if (r->state == TT_RESUME_MEETING)
-        hear(r);
+    for (int i = 0; i < MOST_AGAIN && r->state == TT_RESUME_MEETING; i++)
+        if (hear(r) != EAGAIN)
+            break;
     if (r->state == TT_RESUME_ON)
         is_well = empty(r);
     setsockopt(r->below.fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
