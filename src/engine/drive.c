@@ -341,6 +341,24 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
     tt_engine_unlock(e);
 }
 
+static bool holds_nothing(const void *arg)
+{
+    return ((const tt_team *)arg)->n_held == 0;
+}
+
+void tt_team_leave(tt_team *team)
+{
+    tt_engine *e = team->mesh->engine;
+    if (e->over) {
+        team->leaving_next = e->leaving;
+        e->leaving = team;
+        return;
+    }
+    tt_team_take_leave(team);
+    tt_engine_wait_locked(e, holds_nothing, team);
+    tt_team_free(team);
+}
+
 static void lower(uint64_t *limit, uint64_t to)
 {
     if (*limit > to)

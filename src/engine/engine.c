@@ -394,7 +394,7 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     tt_peer *peer = arg;
     if (peer->is_lost) {
         if (peer->is_given_up)
-            tt_peer_tell_lost(peer, m->comm);
+            tt_team_tell_lost(peer, m->comm);
         return;
     }
     peer->heard++;

@@ -645,7 +645,8 @@ static void part(tt_op *op, tt_peer *peer)
         tt_peer_reclaim(peer, NULL, true);
 }
 
-void tt_op_free_held(tt_team *team)
+/* Of the team, whatever others do with their memory. */
+static void free_held(tt_team *team)
 {
     for (tt_op **at = &team->mesh->engine->held; *at;) {
         tt_op *op = *at;
@@ -718,6 +719,8 @@ static void recycle(tt_engine *e)
         tt_team *team = e->leaving;
         e->leaving = team->leaving_next;
         tt_team_take_leave(team);
+        free_held(team);
+        tt_team_free(team);
     }
 }
 

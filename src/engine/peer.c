@@ -101,14 +101,11 @@ void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
     tt_peer_dirty(peer);
 }
 
-void tt_peer_tell_lost(tt_peer *peer, uint64_t comm)
+void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload)
 {
-    tt_farewell f;
-    if (peer->conn == &peer->none || !tt_team_failure(peer->mesh, comm, &f) ||
-        !send_control(peer, &f.m, &f.reason))
-        return;
-    if (peer->conn->net->ops->flush)
-        peer->conn->net->ops->flush(peer->conn);
+    const tt_net_ops *ops = peer->conn->net->ops;
+    if (send_control(peer, m, payload) && ops->flush)
+        ops->flush(peer->conn);
 }
 
 bool tt_peer_say(tt_peer *peer)

@@ -286,9 +286,8 @@ void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */
 /* Something is to be sent to it; or it is to be connected. */
 void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
-/* A peer that was given up speaks: if it can be said at once, it is told why
- * the team of its message is at an end. */
-void tt_peer_tell_lost(tt_peer *peer, uint64_t comm);
+/* If there is room, also when it is lost. */
+void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload);
 /* Sends the control messages that wait; false: the transport is full. */
 bool tt_peer_say(tt_peer *peer);
 /* Something about its connection is in vain: mesh.c sees to it in the next
@@ -326,10 +325,8 @@ void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
 void tt_op_finish(tt_op *op, tutti_err err);
-/* Looks whether ops that are held are free now. Of a team: they are, whatever
- * others do. [locked] */
+/* Looks whether ops that are held are free now. */
 void tt_op_run_held(tt_engine *e);
-void tt_op_free_held(tt_team *team);
 /* The connection with the peer ends: it has nothing of any op any more. */
 void tt_op_part(tt_peer *peer);
 static inline tt_past tt_op_past(const tt_op *op)
@@ -439,8 +436,10 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
-/* See tt_team_leave(): nobody is in the middle of one of its calls. */
+/* See tt_team_leave(): nobody is in the middle of one of its calls. First it is
+ * taken out of the mesh; then, when it holds no op any more, it is freed. */
 void tt_team_take_leave(tt_team *team);
+void tt_team_free(tt_team *team);
 void tt_team_told(tt_team *team, const tt_reason *reason);
 /* Fails a team that is well: the culprit is lost, to everybody. */
 void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
@@ -449,9 +448,9 @@ void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
  * fails or for those that are held. False: it reads one of them right now. */
 bool tt_peer_reclaim(tt_peer *peer, const tt_team *team, bool is_final);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
-/* What the members of a team of the mesh are told of its end, also when it has
- * been left; false: it is well, or not known. */
-bool tt_team_failure(const tt_mesh *mesh, uint64_t id, tt_farewell *out);
+/* A peer that was given up speaks of a team, which has failed or was left: it is
+ * told why, if there is room. */
+void tt_team_tell_lost(tt_peer *peer, uint64_t id);
 /* The peer is connected now: the groups with it that have failed before. */
 void tt_group_retell(tt_peer *peer);
 static inline bool tt_is_group(uint64_t id)

@@ -36,7 +36,7 @@ static size_t team_bytes(uint32_t n_history)
     return sizeof(tt_team) + n_history * sizeof(tt_past);
 }
 
-static void free_team(tt_team *team)
+void tt_team_free(tt_team *team)
 {
     const tt_mem *mem = team->mesh->mem;
     tt_free(mem, team->members, team->n, sizeof(uint32_t));
@@ -83,7 +83,7 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
     team->rank_of = tt_new(mem, mesh->n_ranks, sizeof(uint32_t));
     if (!team->members || !team->has_left || !team->lateness ||
         !team->rank_of) {
-        free_team(team);
+        tt_team_free(team);
         return TUTTI_ENOMEM;
     }
     memset(team->rank_of, 0xff, mesh->n_ranks * sizeof(uint32_t));
@@ -209,19 +209,23 @@ static tt_farewell failure_of(const tt_team *team)
     return f;
 }
 
-bool tt_team_failure(const tt_mesh *mesh, uint64_t id, tt_farewell *out)
+void tt_team_tell_lost(tt_peer *peer, uint64_t id)
 {
+    const tt_mesh *mesh = peer->mesh;
     const tt_team *team = mesh->teams;
+    const tt_farewell *bye = NULL;
+    tt_farewell f = {.m = {.magic = 0}};
     while (team && team->id != id)
         team = team->next;
+    for (uint32_t i = 0; !team && !bye && i < TT_FAREWELLS; i++)
+        if (mesh->farewells[i].m.magic && mesh->farewells[i].m.comm == id)
+            bye = &mesh->farewells[i];
     if (team && team->err)
-        *out = failure_of(team);
-    for (uint32_t i = 0; !team && i < TT_FAREWELLS; i++)
-        if (mesh->farewells[i].m.magic && mesh->farewells[i].m.comm == id) {
-            *out = mesh->farewells[i];
-            return true;
-        }
-    return team && team->err;
+        f = failure_of(team);
+    else if (bye)
+        f = *bye;
+    if (f.m.magic && peer->conn != &peer->none)
+        tt_peer_tell_now(peer, &f.m, &f.reason);
 }
 
 static void tell_failure(tt_team *team)
@@ -724,7 +728,7 @@ static void say_bye(tt_team *team)
     drop_early(team);
 }
 
-static void take_leave(tt_team *team)
+void tt_team_take_leave(tt_team *team)
 {
     tt_mesh *mesh = team->mesh;
     if (team->is_group)
@@ -737,31 +741,6 @@ static void take_leave(tt_team *team)
     *at = team->next;
     mesh->n_refs--;
     tt_engine_flush(mesh->engine);
-}
-
-void tt_team_take_leave(tt_team *team)
-{
-    take_leave(team);
-    tt_op_free_held(team);
-    free_team(team);
-}
-
-static bool holds_nothing(const void *arg)
-{
-    return ((const tt_team *)arg)->n_held == 0;
-}
-
-void tt_team_leave(tt_team *team)
-{
-    tt_engine *e = team->mesh->engine;
-    if (!e->over) {
-        take_leave(team);
-        tt_engine_wait_locked(e, holds_nothing, team);
-        free_team(team);
-        return;
-    }
-    team->leaving_next = e->leaving;
-    e->leaving = team;
 }
 
 tutti_err tt_team_state(const tt_team *team, const char **text)

@@ -10,7 +10,7 @@
  *            program does. Who is silent for TUTTI_LIVENESS is named in the log,
  *            and its groups break. It may come back for TUTTI_RECONNECT more:
  *            then calls go on, as nothing was lost. After that it is lost, and
- *            is told so when it speaks again (tt_peer_tell_lost).
+ *            is told so when it speaks again (tt_team_tell_lost).
  * Silence    a partner that has been told nothing of a small call for a while
  *            is told BIND: it may be in another call, or far ahead.
  * Runs about every 10 ms while ops are active. */
@@ -186,7 +186,7 @@ static void give_up(tt_peer *peer)
     tt_peer_gone(peer, TUTTI_EPEER, text);
     for (; team; team = team->next)
         if (tt_team_rank_of(team, peer) != TT_NONE)
-            tt_peer_tell_lost(peer, team->id);
+            tt_team_tell_lost(peer, team->id);
 }
 
 /* A group breaks at once; whether the peer is lost is another question. */

@@ -167,6 +167,17 @@ static tutti_err send_all(tutti_comm *comm, int rank, int n)
     return err;
 }
 
+/* One more sum, until the victim has been stopped: all say the same. */
+static bool is_wanted(tutti_comm *comm, tutti_err *err)
+{
+    int32_t x[2] = {atomic_load(&s->is_stopped), 0};
+    if (s->outcome == LOST)
+        return true;
+    *err = tutti_all_reduce(comm, x, x + 1, 1, TUTTI_I32, TUTTI_MAX, NULL,
+                            NULL);
+    return x[1] == 0;
+}
+
 /* The call in which the others wait for it. */
 static tutti_err call(tutti_comm *comm, int rank, int n)
 {
@@ -177,6 +188,11 @@ static tutti_err call(tutti_comm *comm, int rank, int n)
         mprotect(trap(), PAGE, PROT_NONE);
     else if (rank == s->victim)
         stop_here();
+    while (s->phase == FIRST && rank != 0 && rank != s->victim &&
+           !atomic_load(&s->n_named))
+        usleep(10000); /* rank 0 alone waits for it */
+    while (s->phase == FIRST && rank == 0 && !atomic_load(&s->is_stopped))
+        usleep(1000);
     if (s->phase == FIRST && rank == 0)
         err = tutti_send(comm, in, 1, TUTTI_I32, s->victim, NULL, NULL);
     if (s->phase == FIRST && rank == s->victim)
@@ -185,7 +201,7 @@ static tutti_err call(tutti_comm *comm, int rank, int n)
         err = send_all(comm, rank, n);
     do
         err = err ? err : add_up(comm, NULL, NULL);
-    while (!err && is_right(n) && s->phase == SENDING && !s->is_stopped);
+    while (!err && is_right(n) && s->phase == SENDING && is_wanted(comm, &err));
     if (!err && !is_right(n))
         err = TUTTI_EPROTO;
     return err;
@@ -393,6 +409,7 @@ static void a_frozen_rank(void **state)
     (void)state;
     const char *text = getenv("TT_ROUNDS");
     const int n_rounds = text ? atoi(text) : 1;
+    int n_bad = 0;
     tt_rng rng = {tt_test_seed(1)};
     for (int round = 0; round < n_rounds; round++) {
         story *cases = mmap(NULL, MOST_CASES * sizeof(*cases),
@@ -418,9 +435,10 @@ static void a_frozen_rank(void **state)
             n = add(
                 cases, n,
                 &(story){.transport = "shm", .phase = p, .outcome = TIMED_OUT});
-        assert_int_equal(run_all(cases, n, n_rounds > 1), 0);
+        n_bad += run_all(cases, n, n_rounds > 1);
         munmap(cases, MOST_CASES * sizeof(*cases));
     }
+    assert_int_equal(n_bad, 0);
 }
 
 int main(void)
