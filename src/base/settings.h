@@ -69,6 +69,11 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "a rank that is silent, or whose connection to another host has "      \
       "dropped, may come back for so long before it is lost; 0s: it may "    \
       "not")                                                                 \
+    X(reconnect_bytes, "TUTTI_RECONNECT_BUFFER", BYTES, "4MiB", "", "1GiB",  \
+      "at most so much of what was sent is kept for each socket to another " \
+      "host, to send it again after an outage")                              \
+    X(reconnect_near, "TUTTI_RECONNECT_NEAR", COUNT, "0", "0", "1",          \
+      "1: sockets inside one host are connected again, too (for tests)")     \
     X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                      \
       "how long a wait polls before it sleeps")                              \
     X(window, "TUTTI_WINDOW", COUNT, "0", "0", "1024",                       \

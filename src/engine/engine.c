@@ -466,6 +466,12 @@ static void lost(void *arg, tutti_err why, const char *text)
     tt_peer_gone(arg, why, text);
 }
 
+static void away(void *arg, bool is_away)
+{
+    tt_peer *peer = arg;
+    peer->is_away = is_away;
+}
+
 const tt_net_up tt_engine_up = {
     .place = place,
     .arrived = arrived,
@@ -474,4 +480,6 @@ const tt_net_up tt_engine_up = {
     .called = tt_mesh_called,
     .up = tt_mesh_up,
     .missed = tt_mesh_missed,
+    .address = tt_mesh_address,
+    .away = away,
 };

@@ -170,6 +170,7 @@ static void drop_all(tt_peer *peer)
         drop(&peer->conn);
     }
     peer->conn = &peer->none;
+    peer->is_away = false;
     drop(&peer->dialled);
     drop(&peer->called);
 }
@@ -365,6 +366,7 @@ void tt_mesh_up(tt_conn *conn)
     drop(&peer->dialled);
     drop(&peer->called);
     peer->conn = conn;
+    peer->is_away = false;
     peer->is_apart = false;
     mesh->n_opened++;
     peer->is_expected = false;
@@ -394,6 +396,13 @@ void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text)
     }
     drop(&peer->dialled);
     tt_peer_miss(peer, why, text);
+}
+
+const void *tt_mesh_address(const tt_conn *conn, size_t *len)
+{
+    const tt_access *access = access_by(conn->peer, conn->net);
+    *len = access ? access->addr_bytes : 0;
+    return access ? access->addr : NULL;
 }
 
 static void close_dropped(tt_mesh *mesh)

@@ -153,6 +153,7 @@ struct tt_peer {
     uint64_t silent_since_ns;
     bool is_silent;   /* since then, for TUTTI_LIVENESS: it has been named */
     bool is_given_up; /* lost, because it was silent */
+    bool is_away;     /* its transport connects it again */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
@@ -483,6 +484,7 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
+const void *tt_mesh_address(const tt_conn *conn, size_t *len);
 /* Takes it out of the engine. [locked] Then closes and frees it. [unlocked] */
 void tt_mesh_detach(tt_mesh *mesh);
 void tt_mesh_end(tt_mesh *mesh);

@@ -135,14 +135,17 @@ static void print_peer(const tt_peer *peer, char *text, size_t size)
 static void name_silent(tt_peer *peer)
 {
     char who[128];
-    if (peer->is_silent)
-        return;
+    const tt_net_ops *ops = peer->conn->net->ops;
+    if (peer->is_silent || peer->is_away)
+        return; /* or its transport has named it */
     peer->is_silent = true;
     peer->silent_since_ns = peer->watched_ns - peer->silent_ns;
     peer->mesh->engine->n_silent++;
     print_peer(peer, who, sizeof(who));
     TT_WARN("%s has been silent for %.3g s", who,
             (double)peer->silent_ns / 1e9);
+    if (ops->renew)
+        ops->renew(peer->conn);
 }
 
 static void note_heard(tt_peer *peer, uint64_t now_ns)
@@ -191,7 +194,7 @@ static void suffer(tt_peer *peer, tt_team *team)
 {
     const tt_engine_opts *opts = &peer->mesh->engine->opts;
     name_silent(peer);
-    if (!team->is_group &&
+    if (!team->is_group && !peer->is_away &&
         peer->silent_ns > opts->liveness_ns + opts->reconnect_ns)
         give_up(peer);
     if (team->is_group && !team->err)
@@ -200,10 +203,13 @@ static void suffer(tt_peer *peer, tt_team *team)
 }
 
 /* There is a connection, or it is dialled on this host, where that is waited
- * for without end. In an open mesh the controller knows who is there. */
+ * for without end. In an open mesh the controller knows who is there, but not
+ * whose connection has dropped. */
 static bool is_watched(const tt_peer *peer)
 {
     const tt_conn *conn = peer->conn;
+    if (peer->mesh->is_open)
+        return peer->is_away;
     if (conn == &peer->none)
         return peer->dialled && peer->dialled->net->ops->same_host;
     return conn != NULL;
@@ -212,8 +218,8 @@ static bool is_watched(const tt_peer *peer)
 static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
 {
     const uint64_t limit_ns = peer->mesh->engine->opts.liveness_ns;
-    if (peer->is_lost || peer->mesh->is_open || limit_ns == 0 ||
-        peer->watched_ns == now_ns || !is_watched(peer))
+    if (peer->is_lost || limit_ns == 0 || peer->watched_ns == now_ns ||
+        !is_watched(peer))
         return; /* or it was seen to by another op, in this tick */
     /* Silence counts only while somebody listens: no call may have waited, or
      * this process had no processor, and could not ask. */

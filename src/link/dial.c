@@ -70,6 +70,15 @@ static bool is_told(tt_link_why why)
     return why > TT_LINK_WELL && why <= TT_LINK_OTHER_SEAL;
 }
 
+/* It is what was to be known, and ends the dial. */
+static bool is_verdict(const tt_link_dial *d, tt_link_why why, int err)
+{
+    if (d->o.is_known && d->at != d->o.first)
+        return false;
+    return (is_told(why) && (d->o.stops_at & 1u << why)) ||
+           (d->o.is_known && why == TT_LINK_REFUSED && err == ECONNREFUSED);
+}
+
 /* This try is over; the next one is for the next way. A listener may know only
  * another one of the secrets, so each of them is offered first. */
 static void end_try(tt_link_dial *d, tt_link_why why, int err)
@@ -91,7 +100,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
         return;
     }
     d->n_secrets = 0;
-    if (is_told(why) && (d->o.stops_at & 1u << why)) {
+    if (is_verdict(d, why, err)) {
         finish(d, TT_LINK_FAILED);
         return;
     }
@@ -221,7 +230,10 @@ static void start_try(tt_link_dial *d)
     int why = open_socket(d, way);
     if (why == 0) {
         d->state = TT_DIAL_CONNECTING;
-        d->until_ns = tt_now_ns() + (d->o.try_ns << doublings);
+        uint64_t try_ns = d->o.try_ns << doublings;
+        if (try_ns > d->o.most_try_ns)
+            try_ns = d->o.most_try_ns;
+        d->until_ns = tt_now_ns() + try_ns;
         d->version = 0;
         if (connect(d->s.fd, &way->to.u.sa, way->to.len) != 0)
             why = errno;
@@ -425,6 +437,8 @@ static void set_defaults(tt_link_dial_opts *o)
 {
     o->try_ns = o->try_ns ? o->try_ns : TRY_NS;
     o->answer_ns = o->answer_ns ? o->answer_ns : ANSWER_NS;
+    if (o->most_try_ns == 0)
+        o->most_try_ns = o->try_ns << MOST_DOUBLINGS;
     if (o->first >= o->n_ways)
         o->first = 0;
 }

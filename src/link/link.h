@@ -345,9 +345,13 @@ typedef struct tt_link_dial_opts {
     /* Each way has so long to connect, twice that in the next round and so on,
      * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s). */
     uint64_t try_ns, answer_ns;
+    uint64_t most_try_ns; /* 0: 32 times try_ns */
     /* A dial all of whose ways have been refused for so long fails before its
      * deadline (0: never). Silence is waited for. */
     uint64_t give_up_ns;
+    /* The first way has led there before: where nobody listens there any more
+     * the dial fails at once, and only there stops_at counts. */
+    bool is_known;
     uint32_t n_rounds; /* then it fails; 0: until the deadline */
     uint32_t stops_at; /* 1u << why: such an answer ends it at once (only
                            what the other side tells) */
@@ -421,7 +425,37 @@ int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
  * False: what is unsent must go first; again then. */
 bool tt_link_end(tt_link_stream *s);
 void tt_link_stream_close(tt_link_stream *s);
-/* tt_errno_text(), but for what the seal says: EBADMSG, EACCES. */
+/* tt_errno_text(), but for what layers say: EBADMSG, EACCES (the seal), ESTALE,
+ * ENOLINK (resume). */
 const char *tt_link_error_text(int err);
+
+/* --------------------------------------------------------------- resume -- */
+
+/* A layer by which a stream goes on over another socket when its own is lost:
+ * no byte is lost, and none comes twice. Both ends have it, from the first byte
+ * on. See resume.c. */
+typedef enum tt_resume_state {
+    TT_RESUME_ON,
+    TT_RESUME_CUT,     /* without a socket: send and recv say EAGAIN */
+    TT_RESUME_MEETING, /* likewise: the ends have not agreed where to go on */
+    TT_RESUME_OVER     /* it cannot go on: errno */
+} tt_resume_state;
+
+/* Over a stream by which nothing has passed, or the layer that it has. It keeps
+ * at most so many bytes of what was sent. False: out of memory. */
+bool tt_resume_begin(tt_link_stream *s, const tt_mem *mem, size_t most);
+/* Gives the socket up (s->fd is -1); what has come by it is still read. The
+ * other end sees the end, or a reset. False: it is over (out of memory). */
+bool tt_resume_cut(tt_link_stream *s);
+/* Takes another socket between the two ends, with the layers that it has. What
+ * has been cut only. */
+void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh);
+/* Meets, as far as the socket lets it. 0: it is on, and unsent() tells what goes
+ * first. EAGAIN: not yet. Else errno: over, or the new socket is lost, too. */
+int tt_resume_step(tt_link_stream *s);
+tt_resume_state tt_resume_is(const tt_link_stream *s);
+/* Answers one who wants to go on with a stream that is not known here; closes
+ * it. */
+void tt_resume_refuse(tt_link_stream *fresh);
 
 #endif

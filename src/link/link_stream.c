@@ -91,6 +91,10 @@ const char *tt_link_error_text(int err)
         return "bytes were changed on their way: a seal is broken";
     case EACCES:
         return "it does not take this side's secret or certificate";
+    case ESTALE:
+        return "more was lost than is kept (TUTTI_RECONNECT_BUFFER)";
+    case ENOLINK:
+        return "the other side has given the connection up";
     default:
         return tt_errno_text(err);
     }

@@ -641,13 +641,29 @@ static tutti_err checked_dial(tt_conn *base, const void *addr, size_t len,
                                        diag);
 }
 
+static const void *on_address(const tt_conn *below, size_t *len)
+{
+    const checked_conn *conn = below->peer;
+    const tt_net_up *up = conn->base.net->up;
+    return up->address ? up->address(&conn->base, len) : NULL;
+}
+
+static void on_away(void *arg, bool is_away)
+{
+    const checked_conn *conn = arg;
+    if (conn->base.net->up->away)
+        conn->base.net->up->away(conn->base.peer, is_away);
+}
+
 static const tt_net_up upcalls = {.place = on_place,
                                   .arrived = on_arrived,
                                   .left = on_left,
                                   .lost = on_lost,
                                   .called = on_called,
                                   .up = on_up,
-                                  .missed = on_missed};
+                                  .missed = on_missed,
+                                  .address = on_address,
+                                  .away = on_away};
 
 /* -------------------------------------------------------------- the end -- */
 
@@ -854,6 +870,13 @@ static void checked_where(const tt_conn *base, char *text, size_t size)
         net_of(conn)->row->where(conn->below, text, size);
 }
 
+static void checked_renew(tt_conn *base)
+{
+    const checked_conn *conn = (const checked_conn *)base;
+    if (conn->below)
+        net_of(conn)->row->renew(conn->below);
+}
+
 static void checked_pace(const tt_conn *base, tt_net_pace *out)
 {
     const checked_conn *conn = (const checked_conn *)base;
@@ -881,6 +904,7 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
     ops.where = row->where ? checked_where : NULL;
+    ops.renew = row->renew ? checked_renew : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;
 }

@@ -43,7 +43,7 @@
  * other fields are the engine's (engine/wire.h). */
 typedef struct tt_msg {
     uint16_t magic; /* TT_MSG_MAGIC */
-    uint8_t kind;
+    uint8_t kind;   /* 255: the transport's */
     uint8_t flags;
     uint32_t len;     /* bytes of payload */
     uint64_t comm;    /* which communicator of the mesh */
@@ -95,6 +95,13 @@ typedef struct tt_net_up {
     /* It could not be connected, and why, in a sentence; no upcall follows for
      * this conn. */
     void (*missed)(tt_conn *conn, tutti_err why, const char *text);
+    /* What the other side's address() has told (*len bytes), for a transport
+     * that connects it again; the memory is good until the upcall's caller
+     * returns. NULL: it is not known, or nobody cares any more. May be NULL. */
+    const void *(*address)(const tt_conn *conn, size_t *len);
+    /* Nothing passes, and the transport connects it again; or it is back. lost()
+     * may follow. May be NULL. */
+    void (*away)(void *peer, bool is_away);
 } tt_net_up;
 
 /* Head of every transport's per-process state. */
@@ -256,6 +263,10 @@ typedef struct tt_net_ops {
     /* Where the other side is, for sentences: "pid 4711". NULL: its rank says
      * all there is to say. */
     void (*where)(const tt_conn *conn, char *text, size_t size);
+
+    /* Nothing has come of it for long: what it lies on is made anew, where that
+     * may help. NULL: it cannot. */
+    void (*renew)(tt_conn *conn);
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);

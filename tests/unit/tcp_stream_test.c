@@ -232,6 +232,24 @@ static void test_receive_drop(void **state)
     free(rx.buf);
 }
 
+/* The transport's own last message is not handed up. */
+static void test_receive_end(void **state)
+{
+    (void)state;
+    sink s = {.room = NULL};
+    tt_tcp_rx rx = open_rx(&s);
+    tt_msg bad;
+    const tt_msg end = {.magic = TT_MSG_MAGIC, .kind = TT_TCP_END};
+    for (size_t at = 0; at < sizeof(end); at++) {
+        assert_false(rx.is_ended);
+        assert_int_equal(feed(&rx, (const unsigned char *)&end + at, 1), 1);
+        assert_true(tt_tcp_rx_took(&rx, 1, &bad));
+    }
+    assert_true(rx.is_ended);
+    assert_int_equal(s.n_arrived, 0);
+    free(rx.buf);
+}
+
 static void test_receive_nonsense(void **state)
 {
     (void)state;
@@ -410,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_receive),
         cmocka_unit_test(test_receive_turns),
         cmocka_unit_test(test_receive_drop),
+        cmocka_unit_test(test_receive_end),
         cmocka_unit_test(test_receive_nonsense),
         cmocka_unit_test(test_receive_brief_first),
         cmocka_unit_test(test_send),

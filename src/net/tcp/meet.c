@@ -27,14 +27,7 @@
 /* How long whoever has called may take for its other strands. */
 #define CALLED_NS (20 * TT_NS_PER_S)
 
-/* Of a link: who calls, and the number of the call, the same for all
- * strands. */
-typedef struct said {
-    uint32_t rank, n_strands;
-    uint64_t call;
-    uint8_t none[TT_LINK_SAID - 16];
-} said;
-_Static_assert(sizeof(said) == TT_LINK_SAID, "a link says so much");
+static const char no_memory[] = "out of memory for a connection";
 
 /* What is known only until the conn is up. */
 struct tt_tcp_meeting {
@@ -52,7 +45,7 @@ struct tt_tcp_meeting {
 /* The socket of one of several rails goes by its interface whatever the routes
  * say, at the called end, too. Kernels before 5.7 let only root do that; there
  * the addresses alone must lead the right way. */
-static int bind_rail(const tt_tcp_conn *conn, int fd)
+int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd)
 {
     const tt_net *net = conn->base.net;
     const tt_link_hint *hint = net->hints ? &net->hints[conn->base.rank] : NULL;
@@ -164,6 +157,15 @@ static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
 
 /* --------------------------------------------------------------- calling -- */
 
+/* Inside a host there are no outages: a connection ends with its process. */
+static bool lasts(const tt_tcp_net *net, const tt_link_card *theirs)
+{
+    const tt_settings *settings = net->base.settings;
+    return settings->reconnect_ns > 0 &&
+           (settings->reconnect_near ||
+            !tt_link_card_is_near(&net->door.card, theirs));
+}
+
 static tutti_err dial_strand(struct tt_tcp_meeting *m, uint32_t strand,
                              tutti_diag *diag)
 {
@@ -185,11 +187,12 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
     uint32_t mine = strands_of(&net->base, net->base.settings->sockets);
     uint32_t theirs = strands_of(&net->base, wish);
     if (begin(conn, mine < theirs ? mine : theirs, deadline_ns))
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+        return tt_fail(diag, TUTTI_ENOMEM, "%s", no_memory);
     struct tt_tcp_meeting *m = conn->meeting;
-    const said say = {.rank = net->base.rank,
-                      .n_strands = conn->n_strands,
-                      .call = ++net->n_calls};
+    const tt_tcp_said say = {.rank = net->base.rank,
+                             .n_strands = conn->n_strands,
+                             .call = ++net->n_calls,
+                             .lasts = lasts(net, &card)};
     err = tt_door_call_to(&net->door, base, &card, &m->to, diag);
     if (err)
         return err;
@@ -227,15 +230,17 @@ static void tell_place(const tt_tcp_conn *conn, const char *where,
                                 : "this host");
 }
 
-/* way: NULL where the other side has dialled. */
+/* What was said of it: by the other side, where that has dialled (way: NULL),
+ * or by this one. */
 static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
                       const tt_link_way *way)
 {
     tt_link_stream s = link->stream;
     uint32_t at = link->who.strand;
+    tt_tcp_said said;
     tutti_diag diag;
     if (!conn->meeting || at >= conn->n_strands || conn->strands[at].is_open ||
-        (!way && bind_rail(conn, s.fd) != 0)) {
+        (!way && tt_tcp_bind_rail(conn, s.fd) != 0)) {
         tt_link_stream_close(&s);
         return;
     }
@@ -248,6 +253,11 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     strand->link = s;
     strand->is_open = true;
     conn->n_open++;
+    memcpy(&said, way ? m->to.opts.said : link->who.said, sizeof(said));
+    if (said.lasts && !tt_tcp_keep(strand, link, said.call)) {
+        miss(conn, TUTTI_ENOMEM, no_memory);
+        return;
+    }
     tt_sock_peer_text(s.fd, where);
     if (at == 0)
         memcpy(conn->where, where, sizeof(where));
@@ -267,7 +277,7 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
 
 /* Another strand of a call; NULL: it is the first one. */
 static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
-                              const said *theirs)
+                              const tt_tcp_said *theirs)
 {
     struct tt_tcp_meeting *m = net->meetings;
     while (m && (m->call != theirs->call ||
@@ -278,9 +288,13 @@ static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
 
 static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 {
-    said theirs;
+    tt_tcp_said theirs;
     tt_link_stream s = link->stream;
     memcpy(&theirs, link->who.said, sizeof(theirs));
+    if (theirs.is_again) {
+        tt_tcp_take_again(net, link);
+        return;
+    }
     tt_tcp_conn *conn = find_call(net, link, &theirs);
     if (!conn && theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
         theirs.n_strands <= strands_of(&net->base, net->base.settings->sockets))
@@ -289,7 +303,7 @@ static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
     if (conn && !conn->strands &&
         begin(conn, theirs.n_strands, tt_now_ns() + CALLED_NS)) {
         tt_link_stream_close(&s);
-        miss(conn, TUTTI_ENOMEM, "out of memory for a connection");
+        miss(conn, TUTTI_ENOMEM, no_memory);
         return;
     }
     if (!conn || !conn->meeting || conn->n_strands != theirs.n_strands) {
@@ -304,7 +318,9 @@ static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
 static void take_dialled(tt_tcp_conn *conn, const tt_link_event *link)
 {
     struct tt_tcp_meeting *m = conn->meeting;
-    if (link->kind == TT_LINK_FAILED) {
+    if (!m) {
+        tt_tcp_take_redial(conn, link);
+    } else if (link->kind == TT_LINK_FAILED) {
         char text[TT_DOOR_TEXT];
         tt_door_blame(&m->to, link->dial, &conn->base, text);
         miss(conn, TUTTI_ENET, text);
@@ -339,5 +355,7 @@ bool tt_tcp_take_links(tt_tcp_net *net)
             miss(m->conn, TUTTI_ETIMEOUT, text);
         }
     }
+    if (net->n_away > 0)
+        tt_tcp_look_after(net);
     return has_come;
 }

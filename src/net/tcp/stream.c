@@ -103,6 +103,10 @@ static void read_brief(tt_tcp_rx *rx, const char *at)
 /* A header has been read. */
 static void begin(tt_tcp_rx *rx)
 {
+    if (rx->m.len == 0 && rx->m.kind == TT_TCP_END) {
+        rx->is_ended = true;
+        return;
+    }
     if (rx->m.len == 0) {
         rx->up->arrived(rx->peer, &rx->m, NULL);
         return;

@@ -7,6 +7,9 @@
  * left out. It is right when its magic is TT_MSG_MAGIC, or TT_TCP_BRIEF and a
  * message came before, and its len is at most max_payload.
  *
+ * A message of kind TT_TCP_END, without payload, is the transport's own: this
+ * is the last one, so that the end of the stream behind it is no accident.
+ *
  * Where messages are checked (net/checked.c) a header is followed by its
  * CRC-32C, by which one flipped bit of it is put right: what comes behind a
  * wrong length could not be told apart. */
@@ -36,6 +39,8 @@ typedef struct tt_tcp_brief {
 #define TT_TCP_BRIEF 0x7462
 _Static_assert(sizeof(tt_tcp_brief) == 16, "a brief header is 16 bytes");
 
+#define TT_TCP_END 255
+
 /* Receiving. */
 typedef struct tt_tcp_rx {
     char *buf; /* TT_TCP_BUF bytes, the owner's */
@@ -53,6 +58,7 @@ typedef struct tt_tcp_rx {
     uint32_t turn_bytes;
     uint32_t in_turn;  /* bytes so far */
     bool is_over;      /* its turn is */
+    bool is_ended;     /* TT_TCP_END has come */
     bool is_checked;   /* headers have their CRC */
     uint32_t n_mended; /* of them */
 } tt_tcp_rx;

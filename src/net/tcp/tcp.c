@@ -28,7 +28,12 @@
  *            went away (its reason, often) is still to be read. Upcalls about
  *            loss come from progress() only.
  *
- * Next       stream.c, meet.c. */
+ * Away       A strand that lasts and has lost its socket takes nothing and brings
+ *            nothing until it has another one (away.c). What the engine knows of
+ *            it is a connection that is full. Who ends a conn says so
+ *            (TT_TCP_END), or the end of a stream would be an accident.
+ *
+ * Next       stream.c, meet.c, away.c. */
 #include "net/tcp/tcp.h"
 
 #include <errno.h>
@@ -61,6 +66,22 @@ static uint32_t events_of(const tt_tcp_strand *s)
     return s->is_blocked ? events | EPOLLOUT : events;
 }
 
+bool tt_tcp_watch(tt_tcp_strand *s)
+{
+    struct epoll_event event = {.events = events_of(s), .data.ptr = s};
+    return epoll_ctl(s->conn->base.net->fd, EPOLL_CTL_ADD, s->link.fd,
+                     &event) == 0;
+}
+
+void tt_tcp_unwatch(tt_tcp_strand *s)
+{
+    tt_tcp_net *net = (tt_tcp_net *)s->conn->base.net;
+    net->n_blocked -= s->is_blocked;
+    s->is_blocked = false;
+    if (s->link.fd >= 0)
+        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, s->link.fd, NULL);
+}
+
 /* All its strands are open. A conn that another one of the same rank replaces
  * may still be among the live. */
 static void begin(tt_tcp_conn *conn)
@@ -73,9 +94,7 @@ static void begin(tt_tcp_conn *conn)
         return;
     }
     for (uint32_t i = 0; i < conn->n_strands; i++) {
-        tt_tcp_strand *s = &conn->strands[i];
-        struct epoll_event event = {.events = events_of(s), .data.ptr = s};
-        if (epoll_ctl(net->base.fd, EPOLL_CTL_ADD, s->link.fd, &event) != 0) {
+        if (!tt_tcp_watch(&conn->strands[i])) {
             net->base.up->missed(&conn->base, TUTTI_ESYS, strerror(errno));
             return;
         }
@@ -163,8 +182,9 @@ static bool push(tt_tcp_strand *s)
         wanted += iov[i].iov_len;
     ssize_t n = tt_link_send(&s->link, iov, n_iov);
     if (n < 0) {
-        if (errno != EAGAIN)
-            conn->broken = errno;
+        int why = errno;
+        if (why != EAGAIN && !tt_tcp_suspend(s, why))
+            conn->broken = why;
         return false;
     }
     uint64_t n_left = tt_tcp_tx_took(&s->tx, (size_t)n);
@@ -186,7 +206,7 @@ static void push_strand(tt_tcp_strand *s)
     bool takes_more = true;
     while (takes_more && has_unsent(s) && !s->conn->broken)
         takes_more = push(s);
-    if (!s->conn->broken)
+    if (!s->conn->broken && !s->is_away)
         set_blocked(s, has_unsent(s));
 }
 
@@ -201,12 +221,19 @@ static void push_all(tt_tcp_conn *conn, tt_tcp_strand *ready)
         push_strand(ready);
     for (uint32_t i = 0; i < conn->n_strands && !conn->broken; i++) {
         tt_tcp_strand *s = &conn->strands[i];
-        if (s->tx.n == 0 || s->is_blocked)
+        if (s->tx.n == 0 || s->is_blocked || s->is_away)
             continue;
         push_strand(s);
         i = UINT32_MAX; /* what left() sent may go by any of them */
     }
     conn->is_flushing = false;
+}
+
+void tt_tcp_push(tt_tcp_strand *s)
+{
+    s->conn->has_refused = false;
+    ((tt_tcp_net *)s->conn->base.net)->has_news = true;
+    push_all(s->conn, s);
 }
 
 static tt_sent tcp_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
@@ -244,10 +271,8 @@ static void ignore(tt_tcp_conn *conn)
 {
     tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
     for (uint32_t i = 0; i < conn->n_strands; i++) {
-        tt_tcp_strand *s = &conn->strands[i];
-        net->n_blocked -= s->is_blocked;
-        s->is_blocked = false;
-        epoll_ctl(net->base.fd, EPOLL_CTL_DEL, s->link.fd, NULL);
+        tt_tcp_unwatch(&conn->strands[i]);
+        tt_tcp_forget(&conn->strands[i]);
     }
     net->n_more -= conn->has_more;
     conn->has_more = false;
@@ -257,26 +282,35 @@ static void ignore(tt_tcp_conn *conn)
     }
 }
 
+void tt_tcp_lose(tt_tcp_conn *conn, tutti_err err, const char *text)
+{
+    TT_DEBUG("%s", text);
+    conn->is_lost = true;
+    ignore(conn);
+    conn->base.net->up->lost(conn->base.peer, err, text);
+}
+
 static void lose(tt_tcp_conn *conn, tutti_err err, const char *what)
 {
-    tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
-    char text[256];
+    char text[320];
     snprintf(text, sizeof(text), "rank %u at %s: %s", conn->base.rank,
              conn->where, what);
     if (err == TUTTI_EPEER)
         snprintf(text, sizeof(text), "rank %u closed the connection (%s)%s%s",
                  conn->base.rank, conn->where, what[0] ? ": " : "", what);
-    TT_DEBUG("%s", text);
-    conn->is_lost = true;
-    ignore(conn);
-    net->base.up->lost(conn->base.peer, err, text);
+    tt_tcp_lose(conn, err, text);
 }
 
 /* A reset is how a process that dies with unread input closes. */
-static void lose_errno(tt_tcp_conn *conn, int why)
+void tt_tcp_lose_closed(tt_tcp_conn *conn, int why)
 {
-    bool is_gone = why == ECONNRESET || why == EPIPE;
-    lose(conn, is_gone ? TUTTI_EPEER : TUTTI_ENET, tt_link_error_text(why));
+    const tt_tcp_rx *rx = &conn->strands[conn->from].rx;
+    bool is_middle = rx->left > 0 || rx->have > 0;
+    bool is_gone = why == 0 || why == ECONNRESET || why == EPIPE;
+    lose(conn, is_gone ? TUTTI_EPEER : TUTTI_ENET,
+         why         ? tt_link_error_text(why)
+         : is_middle ? "in the middle of a message"
+                     : "");
 }
 
 static void lose_sense(tt_tcp_conn *conn, const tt_msg *bad)
@@ -310,6 +344,12 @@ static void tell_mended(const tt_tcp_conn *conn, tt_tcp_rx *rx)
     rx->n_mended = 0;
 }
 
+/* It has lost its socket, but that was the end. */
+static bool has_gone(const tt_tcp_strand *s)
+{
+    return s->is_away && s->rx.is_ended;
+}
+
 /* One read. Returns the bytes, 0 when there are none; sets *is_empty when
  * more at once is unlikely. */
 static size_t pull(tt_tcp_conn *conn, bool *is_empty)
@@ -332,24 +372,22 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
             tell_mended(conn, &s->rx);
         return (size_t)n;
     }
-    if (n < 0 && errno == EAGAIN && !conn->broken)
+    int why = n == 0 ? 0 : errno;
+    if (why == EAGAIN)
+        why = conn->broken;
+    if ((n < 0 && why == 0 && !has_gone(s)) || tt_tcp_suspend(s, why))
         return 0;
-    bool is_middle = s->rx.left > 0 || s->rx.have > 0;
-    if (n < 0 && errno != EAGAIN)
-        lose_errno(conn, errno);
-    else if (n < 0)
-        lose_errno(conn, conn->broken);
-    else
-        lose(conn, TUTTI_EPEER, is_middle ? "in the middle of a message" : "");
+    tt_tcp_lose_closed(conn, why);
     return 1;
 }
 
-/* Returns whether anything was moved. */
-static bool serve(tt_tcp_conn *conn)
+bool tt_tcp_serve(tt_tcp_conn *conn)
 {
     tt_tcp_net *net = (tt_tcp_net *)conn->base.net;
     size_t total = 0;
     bool is_empty = false;
+    if (TT_UNLIKELY(conn->n_away > 0))
+        tt_tcp_meet_again(conn);
     while (!is_empty && !conn->is_lost && total < TURN_BYTES)
         total += pull(conn, &is_empty);
     bool has_more = !conn->is_lost &&
@@ -365,7 +403,7 @@ static bool progress_direct(tt_tcp_net *net, bool moved)
 {
     /* From the end: a lost one is replaced by the last. */
     for (uint32_t i = net->n_live; i-- > 0;)
-        moved |= serve(net->live[i]);
+        moved |= tt_tcp_serve(net->live[i]);
     return moved;
 }
 
@@ -375,12 +413,13 @@ static void note_error(tt_tcp_strand *s)
 {
     int why = 0;
     socklen_t len = sizeof(why);
-    if (s == &s->conn->strands[s->conn->from] || s->conn->broken)
+    if (s == &s->conn->strands[s->conn->from] || s->conn->broken || s->is_away)
         return;
     if (getsockopt(s->link.fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0 ||
         why == 0)
         why = ECONNRESET;
-    s->conn->broken = why;
+    if (!tt_tcp_suspend(s, why))
+        s->conn->broken = why;
 }
 
 static bool progress_event(tt_tcp_net *net, const struct epoll_event *event)
@@ -395,7 +434,7 @@ static bool progress_event(tt_tcp_net *net, const struct epoll_event *event)
     if (event->events & EPOLLERR)
         note_error(s);
     if (event->events & ~(uint32_t)EPOLLOUT)
-        moved = serve(conn);
+        moved = tt_tcp_serve(conn);
     if ((event->events & EPOLLOUT) && !conn->is_lost && s->is_blocked &&
         !conn->broken) {
         push_all(conn, s);
@@ -412,7 +451,7 @@ static bool tcp_progress(tt_net *base, bool has_event)
     if (has_event) /* a look at epoll may not follow */
         moved |= tt_tcp_take_links(net);
     for (uint32_t i = net->n_more > 0 ? net->n_live : 0; i-- > 0;)
-        moved |= net->live[i]->has_more && serve(net->live[i]);
+        moved |= net->live[i]->has_more && tt_tcp_serve(net->live[i]);
     /* What is told only once is to be heard, or nobody could sleep. */
     if (net->n_live <= DIRECT && net->n_blocked == 0 &&
         !(has_event && net->has_turns))
@@ -488,13 +527,27 @@ static bool is_closed(const tt_tcp_strand *s)
            info.tcpi_state == TCP_CLOSE;
 }
 
+/* What follows is no accident. False: that has been said. */
+static bool say_end(tt_tcp_strand *s)
+{
+    const tt_msg end = {.magic = TT_MSG_MAGIC, .kind = TT_TCP_END};
+    if (!s->lasts || s->has_said_end)
+        return false;
+    s->has_said_end = true;
+    return tt_tcp_tx_put(&s->tx, &end, NULL, 0) != TT_FULL;
+}
+
 /* One look at a socket that is about to close: true when nothing more can be
  * done for it: the other host has acknowledged all but the end of the stream
  * (which may be acknowledged late), or it is gone. */
 static bool is_strand_delivered(tt_tcp_strand *s)
 {
     int unacked = 0;
+    if (s->is_away)
+        return true;
     int sent = push_some(s);
+    if (sent > 0 && say_end(s))
+        sent = push_some(s);
     if (sent > 0 && !s->is_shut)
         s->is_shut = tt_link_end(&s->link);
     if (sent < 0 || drop_input(s) < 0 || is_closed(s))
@@ -537,6 +590,7 @@ static void tcp_drain(tt_net *base, uint64_t deadline_ns)
 
 static void close_strand(const tt_mem *mem, tt_tcp_strand *s)
 {
+    tt_tcp_forget(s);
     if (s->is_open)
         tt_link_stream_close(&s->link);
     if (s->tx.out)
@@ -600,5 +654,6 @@ const tt_net_ops tt_net_tcp = {
     .close = tcp_close,
     .fini = tcp_fini,
     .where = tcp_where,
+    .renew = tt_tcp_renew,
     .pace = tt_tcp_pace,
 };

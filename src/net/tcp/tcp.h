@@ -4,7 +4,11 @@
  *   tcp.c     messages: send, flush, progress, cancel, close
  *   stream.c  the byte streams, without the socket
  *   meet.c    how a pair gets its sockets
- *   pace.c    how fast sockets have been */
+ *   away.c    how a strand gets another one when its own is lost
+ *   pace.c    how fast sockets have been
+ *
+ * Circles    away.c meet.c tcp.c: a socket that is lost while messages pass is met
+ *            anew, and then messages pass. */
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 
@@ -28,6 +32,7 @@ typedef struct tt_tcp_net {
     uint32_t n_live;
     uint32_t n_blocked; /* sockets that wait until they take more */
     uint32_t n_more;    /* conns that left input unread without an event */
+    uint32_t n_away;    /* strands without a socket that works */
     bool has_turns;     /* some conn has several sockets */
     /* Since the last progress() flush() has made room for who was refused, or
      * called left(): progress() says so, or they would sleep. */
@@ -39,7 +44,12 @@ typedef struct tt_tcp_strand {
     struct tt_tcp_conn *conn;
     tt_link_stream link; /* of a socket while is_open */
     bool is_open, is_blocked;
-    bool is_shut;    /* our stream has ended */
+    bool is_shut; /* our stream has ended */
+    /* It outlives its sockets (link.h, resume): both ends say so. */
+    bool lasts;
+    bool has_said_end;          /* TT_TCP_END */
+    bool is_away;               /* it has none that works */
+    struct tt_tcp_again *again; /* NULL: does not last, or is lost: away.c */
     uint32_t n_left; /* messages that have left, but older ones have not */
     tt_tcp_rx rx;
     tt_tcp_tx tx;
@@ -59,6 +69,10 @@ typedef struct tt_tcp_conn {
     bool has_refused; /* send() did, and there was no room since */
     bool has_more;    /* input was left unread without an event */
     int broken;       /* errno of a failed send; told after all input is read */
+    uint32_t n_away;  /* strands */
+    uint64_t away_ns; /* when the first of them went, ... */
+    int away_why;     /* ... and errno; 0: the stream ended */
+    bool has_told;    /* the log says so */
     char where[TT_SOCK_TEXT];
     struct tt_tcp_meeting *meeting; /* NULL: it is up, or never began */
     uint32_t n_strands, n_open;
@@ -70,6 +84,21 @@ typedef struct tt_tcp_conn {
     uint8_t *lent;
     uint32_t first_lent, n_lent;
 } tt_tcp_conn;
+
+/* ----------------------------------------------------------------- tcp.c */
+
+/* All bytes of a socket are heard of, or those of a strand that is away are not
+ * any more. */
+bool tt_tcp_watch(tt_tcp_strand *s);
+void tt_tcp_unwatch(tt_tcp_strand *s);
+/* Reads what has come; true: something has. */
+bool tt_tcp_serve(tt_tcp_conn *conn);
+/* It is up again: what waits is sent. */
+void tt_tcp_push(tt_tcp_strand *s);
+/* In a sentence; or as a process that has died closes it: errno, 0 for the end
+ * of the stream. */
+void tt_tcp_lose(tt_tcp_conn *conn, tutti_err err, const char *text);
+void tt_tcp_lose_closed(tt_tcp_conn *conn, int why);
 
 /* ---------------------------------------------------------------- pace.c */
 
@@ -86,5 +115,42 @@ tutti_err tt_tcp_dial(tt_conn *conn, const void *addr, size_t len,
 bool tt_tcp_take_links(tt_tcp_net *net);
 /* The conn is closed, or up. Idempotent. */
 void tt_tcp_end_meeting(tt_tcp_conn *conn);
+/* Of a socket by which a rank is reached, as its interface is chosen: errno. */
+int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd);
+
+/* Of a link: who calls, and the number of the call, the same for all
+ * strands. */
+typedef struct tt_tcp_said {
+    uint32_t rank, n_strands;
+    uint64_t call;
+    uint8_t
+        lasts; /* the strands do; only the connection's first dials say it */
+    /* The strand of such a call (the caller's own, or the other's) has lost its
+     * socket, and goes on by this one; the caller's number for the dial. */
+    uint8_t is_again, is_own;
+    uint8_t none[1];
+    uint32_t n_dials;
+    uint8_t rest[TT_LINK_SAID - 24];
+} tt_tcp_said;
+_Static_assert(sizeof(tt_tcp_said) == TT_LINK_SAID, "a link says so much");
+
+/* ---------------------------------------------------------------- away.c */
+
+/* The strand has a socket, its first one: call and who has dialled are those of
+ * this link. False: out of memory. */
+bool tt_tcp_keep(tt_tcp_strand *s, const tt_link_event *link, uint64_t call);
+/* Its socket is lost (errno; 0: the stream ended by accident): it gets another
+ * one. False: that cannot be. */
+bool tt_tcp_suspend(tt_tcp_strand *s, int why);
+/* The slot. */
+void tt_tcp_renew(tt_conn *conn);
+/* Strands that are away meet those of the other side again; or time is over. */
+void tt_tcp_meet_again(tt_tcp_conn *conn);
+void tt_tcp_look_after(tt_tcp_net *net);
+/* A link of such a dial. */
+void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link);
+void tt_tcp_take_redial(tt_tcp_conn *conn, const tt_link_event *link);
+/* It is closed, or lost. Idempotent. */
+void tt_tcp_forget(tt_tcp_strand *s);
 
 #endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * outage_test.c - sockets that are lost while calls go on by them: no call
+ * fails, and every bit is as it would have been. Who dies meanwhile is lost. */
+#include "support/tap.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TUTTI_UNSTABLE 1
+#include <tutti.h>
+
+#include "base/rng.h"
+#include "support/procs.h"
+#include "support/seed.h"
+
+enum { MOST = 60000, CALLS = 120, LAST = 16, RANKS = 3 };
+
+typedef struct outage {
+    const char *check, *sockets;
+    int dies; /* rank; -1: none */
+} outage;
+
+static uint64_t seed;
+static _Atomic bool is_over;
+static _Atomic uint32_t n_shot;
+
+static bool is_connected_tcp(int fd)
+{
+    struct sockaddr_storage at;
+    socklen_t len = sizeof(at);
+    return getpeername(fd, (struct sockaddr *)&at, &len) == 0 &&
+           (at.ss_family == AF_INET || at.ss_family == AF_INET6);
+}
+
+/* Ends one of the sockets of this process, now and then, as if what is between
+ * had: both ends see that. */
+static void *shoot(void *arg)
+{
+    tt_rng rng = {.state = seed + (uintptr_t)arg};
+    while (!atomic_load(&is_over)) {
+        int fd = 3 + (int)tt_rng_below(&rng, 60);
+        for (int i = 0; i < 60 && !is_connected_tcp(fd); i++)
+            fd = 3 + (fd - 2) % 60;
+        if (is_connected_tcp(fd) && shutdown(fd, SHUT_RDWR) == 0)
+            atomic_fetch_add(&n_shot, 1);
+        usleep((useconds_t)(1000 + tt_rng_below(&rng, 20000)));
+    }
+    return NULL;
+}
+
+static int call(tutti_comm *comm, int rank, uint32_t k)
+{
+    static int32_t x[MOST];
+    tt_rng rng = {.state = seed + k};
+    uint32_t n = 1 + (uint32_t)tt_rng_below(&rng, MOST);
+    if (tt_rng_below(&rng, 2))
+        n = 1 + n % 20;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (int32_t)((i + k) * 3 + (uint32_t)rank);
+    if (tutti_all_reduce(comm, x, x, n, TUTTI_I32, TUTTI_SUM, NULL, NULL))
+        return tt_procs_complain(rank, "call %u: %s", k,
+                                 tutti_comm_message(comm));
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i] != (int32_t)((i + k) * 9 + 3))
+            return tt_procs_complain(rank, "call %u: element %u is %d", k, i,
+                                     x[i]);
+    return 0;
+}
+
+static int run(int rank, int n, void *arg)
+{
+    const outage *o = arg;
+    tutti_comm *comm;
+    pthread_t shooter;
+    int bad = 0;
+    (void)n;
+    setenv("TUTTI_LOG", "error", 1);
+    setenv("TUTTI_RECONNECT", "120s", 1);
+    setenv("TUTTI_RECONNECT_NEAR", "1", 1);
+    setenv("TUTTI_LIVENESS", "100s", 1);
+    setenv("TUTTI_CHECK", o->check, 1);
+    setenv("TUTTI_SOCKETS", o->sockets, 1);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (pthread_create(&shooter, NULL, shoot, (void *)(uintptr_t)rank))
+        return 1;
+    for (uint32_t k = 0; k < CALLS && !bad; k++) {
+        if (rank == o->dies && k == CALLS / 2)
+            raise(SIGKILL);
+        bad = call(comm, rank, k);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(shooter, NULL);
+    /* What was shot last is mended before anybody leaves. */
+    for (uint32_t k = CALLS; k < CALLS + LAST && !bad; k++)
+        bad = call(comm, rank, k);
+    if (!bad && atomic_load(&n_shot) == 0)
+        bad = tt_procs_complain(rank, "nothing was shot");
+    bool named = strstr(tutti_comm_message(comm), "rank 2 is lost");
+    tutti_comm_destroy(comm);
+    return bad && o->dies >= 0 && named ? 7 : bad;
+}
+
+static void expect(outage *o, int want)
+{
+    int status[TT_PROCS_MAX];
+    tt_procs p = {.n = RANKS,
+                  .timeout_s = 250,
+                  .transports = "tcp",
+                  .run = run,
+                  .arg = o};
+    assert_true(tt_procs_run(&p, status));
+    for (int r = 0; r < RANKS; r++)
+        if (r != o->dies)
+            assert_int_equal(WEXITSTATUS(status[r]), want);
+}
+
+static void test_shot(void **state)
+{
+    (void)state;
+    expect(&(outage){"off", "1", -1}, 0);
+}
+
+static void test_shot_checked(void **state)
+{
+    (void)state;
+    expect(&(outage){"crc", "3", -1}, 0);
+}
+
+static void test_shot_and_killed(void **state)
+{
+    (void)state;
+    expect(&(outage){"off", "2", 2}, 7);
+}
+
+int main(void)
+{
+    tt_test_limit(800);
+    seed = tt_test_seed((uint64_t)getpid());
+    printf("# TT_SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shot),
+        cmocka_unit_test(test_shot_checked),
+        cmocka_unit_test(test_shot_and_killed),
+    };
+    return TT_RUN_TAP(tests);
+}

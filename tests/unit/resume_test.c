@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * resume_test.c - a stream that outlives its sockets: cut at every byte, by
+ * either end or both, again and again, with and without a seal; every byte comes
+ * once. What cannot go on says so. */
+#include "support/tap.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/rng.h"
+#include "link/seal.h"
+#include "support/alloc.h"
+#include "support/rough.h"
+#include "support/seed.h"
+
+static uint64_t seed;
+static tt_trust *trust;
+
+/* One end, and what has passed it. */
+typedef struct end {
+    tt_link_stream s;
+    uint64_t n_sent, n_got, total; /* total: what it has to send */
+    unsigned salt;                 /* of what it sends */
+} end;
+
+typedef struct pair {
+    end a, b;
+    bool is_sealed;
+    uint64_t rough; /* a seed: sockets that take and give as they like */
+    tt_rng rng;
+    uint32_t n_cuts;
+} pair;
+
+static unsigned char byte_at(unsigned salt, uint64_t k)
+{
+    return (unsigned char)((k * 31 + (k >> 8) * 7 + salt) & 255);
+}
+
+/* --------------------------------------------------------------- sockets -- */
+
+/* Two ends of a TCP connection: a unix socket forgets nothing. */
+static void open_tcp(int fds[2], int recv_bytes)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    int ear = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(ear >= 0);
+    if (recv_bytes > 0)
+        setsockopt(ear, SOL_SOCKET, SO_RCVBUF, &recv_bytes, sizeof(recv_bytes));
+    assert_int_equal(bind(ear, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(ear, 1), 0);
+    assert_int_equal(getsockname(ear, (struct sockaddr *)&at, &len), 0);
+    fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fds[0], (struct sockaddr *)&at, len), 0);
+    fds[1] = accept4(ear, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(fds[1] >= 0);
+    close(ear);
+    for (int i = 0; i < 2; i++) {
+        fcntl(fds[i], F_SETFL, O_NONBLOCK);
+        tt_fork_watch(fds[i]);
+    }
+}
+
+static void seal(tt_link_stream *a, tt_link_stream *b)
+{
+    tt_link_why why;
+    tt_seal_step at_a = TT_SEAL_WAITS, at_b = TT_SEAL_WAITS;
+    assert_true(tt_seal_begin(a, trust, true, 0));
+    assert_true(tt_seal_begin(b, trust, false, 0));
+    while (at_a != TT_SEAL_DONE || at_b != TT_SEAL_DONE) {
+        if (at_a != TT_SEAL_DONE)
+            at_a = tt_seal_shake(a, &why);
+        if (at_b != TT_SEAL_DONE)
+            at_b = tt_seal_shake(b, &why);
+        assert_true(at_a != TT_SEAL_FAILED && at_b != TT_SEAL_FAILED);
+    }
+    tt_seal_settle(a, false);
+    tt_seal_settle(b, false);
+}
+
+static void open_streams(pair *p, tt_link_stream *a, tt_link_stream *b)
+{
+    int fds[2];
+    open_tcp(fds, 0);
+    tt_link_stream_open(a, fds[0]);
+    tt_link_stream_open(b, fds[1]);
+    if (p->is_sealed)
+        seal(a, b);
+    if (p->rough == 0)
+        return;
+    tt_rough_put(a, &(tt_rough_opts){.seed = p->rough++});
+    tt_rough_put(b, &(tt_rough_opts){.seed = p->rough++});
+}
+
+static void begin(pair *p, uint64_t total_a, uint64_t total_b, size_t most)
+{
+    p->a = (end){.total = total_a, .salt = 1};
+    p->b = (end){.total = total_b, .salt = 77};
+    open_streams(p, &p->a.s, &p->b.s);
+    assert_true(tt_resume_begin(&p->a.s, &tt_mem_std, most));
+    assert_true(tt_resume_begin(&p->b.s, &tt_mem_std, most));
+}
+
+static void finish(pair *p)
+{
+    tt_link_stream_close(&p->a.s);
+    tt_link_stream_close(&p->b.s);
+}
+
+/* ------------------------------------------------------------- one step -- */
+
+/* As the transport does: errors and ends cut. */
+static void cut_on(end *e, ssize_t n)
+{
+    if (n == 0 || (n < 0 && errno != EAGAIN))
+        assert_true(tt_resume_cut(&e->s));
+}
+
+static void send_some(end *e, size_t most)
+{
+    static unsigned char buf[64 * 1024];
+    size_t n = e->total - e->n_sent < most ? (size_t)(e->total - e->n_sent)
+                                           : most;
+    for (size_t i = 0; i < n; i++)
+        buf[i] = byte_at(e->salt, e->n_sent + i);
+    /* In two pieces. */
+    const struct iovec iov[2] = {{buf, n / 3}, {buf + n / 3, n - n / 3}};
+    ssize_t sent = tt_link_send(&e->s, iov, n > 0 ? 2 : 0);
+    e->n_sent += sent > 0 ? (uint64_t)sent : 0;
+    if (sent < 0)
+        cut_on(e, sent);
+}
+
+static void recv_some(end *e, const end *from, size_t most)
+{
+    static unsigned char buf[64 * 1024];
+    const struct iovec iov = {buf, most};
+    ssize_t n = tt_link_recv(&e->s, &iov, 1);
+    for (ssize_t i = 0; i < n; i++)
+        assert_int_equal(buf[i], byte_at(from->salt, e->n_got + (uint64_t)i));
+    e->n_got += n > 0 ? (uint64_t)n : 0;
+    assert_true(e->n_got <= from->n_sent);
+    cut_on(e, n);
+}
+
+/* A new socket, if one of them is without; both go on by it. */
+static void mend(pair *p)
+{
+    tt_link_stream a, b;
+    if (p->a.s.fd >= 0 && p->b.s.fd >= 0)
+        return;
+    assert_true(tt_resume_cut(&p->a.s) && tt_resume_cut(&p->b.s));
+    open_streams(p, &a, &b);
+    tt_resume_join(&p->a.s, &a);
+    tt_resume_join(&p->b.s, &b);
+}
+
+static void meet(end *e)
+{
+    if (tt_resume_is(&e->s) != TT_RESUME_MEETING)
+        return;
+    int why = tt_resume_step(&e->s);
+    if (why != 0 && why != EAGAIN)
+        assert_true(tt_resume_cut(&e->s));
+    assert_int_not_equal(tt_resume_is(&e->s), TT_RESUME_OVER);
+}
+
+/* how: 0: a gives its socket up, 1: b, 2: both, 3 and 4: what is between them
+ * ends it. */
+static void shoot(pair *p, unsigned how)
+{
+    p->n_cuts++;
+    if (how == 0 || how == 2)
+        assert_true(tt_resume_cut(&p->a.s));
+    if (how == 1 || how == 2)
+        assert_true(tt_resume_cut(&p->b.s));
+    if (how == 3 && p->a.s.fd >= 0)
+        shutdown(p->a.s.fd, SHUT_RDWR);
+    if (how == 4 && p->b.s.fd >= 0)
+        shutdown(p->b.s.fd, SHUT_RDWR);
+}
+
+static bool is_done(const pair *p)
+{
+    return p->a.n_got == p->b.total && p->b.n_got == p->a.total;
+}
+
+static void step(pair *p, size_t most)
+{
+    mend(p);
+    meet(&p->a);
+    meet(&p->b);
+    send_some(&p->a, 1 + tt_rng_below(&p->rng, most));
+    send_some(&p->b, 1 + tt_rng_below(&p->rng, most));
+    recv_some(&p->a, &p->b, 1 + tt_rng_below(&p->rng, most));
+    recv_some(&p->b, &p->a, 1 + tt_rng_below(&p->rng, most));
+}
+
+/* ----------------------------------------------------------------- tests -- */
+
+/* Each byte of the stream is the last one before a cut. */
+static void cut_everywhere(bool is_sealed, uint64_t stride)
+{
+    for (unsigned how = 0; how < 5; how++)
+        for (uint64_t k = 0; k <= 60; k += stride) {
+            pair p = {.is_sealed = is_sealed, .rng = {.state = k + how}};
+            begin(&p, 60, 50, 1 << 20);
+            while (!is_done(&p)) {
+                if (p.n_cuts == 0 && p.a.n_sent >= k)
+                    shoot(&p, how);
+                step(&p, 1);
+            }
+            assert_int_equal(p.n_cuts, 1);
+            finish(&p);
+        }
+}
+
+static void test_every_byte(void **state)
+{
+    (void)state;
+    cut_everywhere(false, 1);
+}
+
+static void test_every_byte_sealed(void **state)
+{
+    (void)state;
+    if (!trust)
+        skip();
+    cut_everywhere(true, 15);
+}
+
+/* Often, also while the ends meet, or what was lost is sent again. */
+static void shoot_often(bool is_sealed, bool is_rough, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        pair p = {.is_sealed = is_sealed,
+                  .rough = is_rough ? seed + 1000 * i + 1 : 0,
+                  .rng = {.state = seed + i}};
+        uint64_t often = 2 + tt_rng_below(&p.rng, 40);
+        begin(&p, 300000, 200000, 4 << 20);
+        while (!is_done(&p)) {
+            bool is_first = p.n_cuts == 0 && p.a.n_sent > 1000;
+            if (is_first || (p.n_cuts < 30 && tt_rng_below(&p.rng, often) == 0))
+                shoot(&p, (unsigned)tt_rng_below(&p.rng, 5));
+            step(&p, 60000);
+        }
+        assert_true(p.n_cuts > 0);
+        finish(&p);
+    }
+}
+
+static void test_often(void **state)
+{
+    (void)state;
+    shoot_often(false, false, 40);
+    shoot_often(false, true, 20);
+}
+
+static void test_often_sealed(void **state)
+{
+    (void)state;
+    if (!trust)
+        skip();
+    shoot_often(true, false, 5);
+    shoot_often(true, true, 3);
+}
+
+/* a sends as much as b's host takes, and more. */
+static void fill(pair *p, int most)
+{
+    int fds[2];
+    *p = (pair){.a = {.total = 1 << 20, .salt = 1}, .b = {.salt = 77}};
+    open_tcp(fds, 4096);
+    tt_link_stream_open(&p->a.s, fds[0]);
+    tt_link_stream_open(&p->b.s, fds[1]);
+    assert_true(tt_resume_begin(&p->a.s, &tt_mem_std, (size_t)most));
+    assert_true(tt_resume_begin(&p->b.s, &tt_mem_std, (size_t)most));
+    for (int i = 0; i < 20; i++)
+        send_some(&p->a, 16 * 1024);
+    assert_true(p->a.n_sent > 200000);
+    assert_true(tt_resume_cut(&p->a.s));
+    mend(p);
+}
+
+static void test_bounded(void **state)
+{
+    (void)state;
+    pair p;
+    fill(&p, 4 << 20);
+    p.a.total = p.a.n_sent;
+    p.rng = (tt_rng){.state = 1};
+    while (!is_done(&p))
+        step(&p, 10000);
+    finish(&p);
+    /* What is lost is not kept. */
+    fill(&p, 4096);
+    int why;
+    do {
+        tt_resume_step(&p.b.s);
+        why = tt_resume_step(&p.a.s);
+    } while (why == EAGAIN);
+    assert_int_equal(why, ESTALE);
+    assert_int_equal(tt_resume_is(&p.a.s), TT_RESUME_OVER);
+    finish(&p);
+}
+
+/* Answers that make no sense, or say that it is over. */
+static void test_answers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        pair p = {.rng = {.state = 1}};
+        tt_link_stream a, b;
+        uint64_t junk[2] = {i ? UINT64_C(0x6e6f6f67) : 1, UINT64_MAX};
+        begin(&p, 10, 0, 4096);
+        send_some(&p.a, 10);
+        assert_true(tt_resume_cut(&p.a.s));
+        open_streams(&p, &a, &b);
+        tt_resume_join(&p.a.s, &a);
+        if (i == 2)
+            tt_resume_refuse(&b);
+        else
+            assert_int_equal(send(b.fd, junk, sizeof(junk), 0), sizeof(junk));
+        int why;
+        do
+            why = tt_resume_step(&p.a.s);
+        while (why == EAGAIN);
+        assert_int_equal(why, i == 2 ? ENOLINK : EPROTO);
+        assert_int_equal(tt_resume_is(&p.a.s), TT_RESUME_OVER);
+        assert_int_equal(tt_link_send(&p.a.s, NULL, 0), -1);
+        assert_int_equal(errno, why);
+        tt_link_stream_close(&b);
+        finish(&p);
+    }
+}
+
+/* The k-th allocation fails: then the stream is over, or goes on. */
+static void test_memory(void **state)
+{
+    (void)state;
+    for (uint64_t k = 1;; k++) {
+        tt_test_mem m;
+        tt_mem mem = tt_test_mem_init(&m, k);
+        pair p = {.a = {.total = 100000, .salt = 1}};
+        open_streams(&p, &p.a.s, &p.b.s);
+        bool is_on = tt_resume_begin(&p.a.s, &mem, 1 << 20) &&
+                     tt_resume_begin(&p.b.s, &mem, 1 << 20);
+        if (is_on) {
+            send_some(&p.a, 50000);
+            is_on = tt_resume_cut(&p.b.s);
+            assert_true(is_on == (tt_resume_is(&p.b.s) != TT_RESUME_OVER));
+        }
+        uint64_t n_failed = m.n_failed;
+        finish(&p);
+        assert_true(tt_test_mem_is_clean(&m));
+        if (n_failed == 0)
+            break;
+    }
+}
+
+int main(void)
+{
+    static const char secret[] = "0123456789abcdef0123456789abcdef";
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
+                             .n_secret = sizeof(secret) - 1};
+    tt_test_limit(300);
+    seed = tt_test_seed(tt_now_ns());
+    printf("# TT_SEED=%llu\n", (unsigned long long)seed);
+    if (tt_trust_open(&o, &trust, NULL))
+        trust = NULL; /* without OpenSSL */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_byte),
+        cmocka_unit_test(test_every_byte_sealed),
+        cmocka_unit_test(test_often),
+        cmocka_unit_test(test_often_sealed),
+        cmocka_unit_test(test_bounded),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_memory),
+    };
+    int rc = TT_RUN_TAP(tests);
+    tt_trust_close(trust);
+    return rc;
+}
