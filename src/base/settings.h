@@ -64,6 +64,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \
       "a peer on another host that is silent for so long while it is "       \
       "waited for is lost; 0s: only closed connections count")               \
+    X(quorum, "TUTTI_QUORUM", COUNT, "0", "0", "",                           \
+      "members of a communicator that must be left for tutti_comm_shrink() " \
+      "and tutti_comm_agree(); 0: more than half; rank 0's counts")          \
     X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                      \
       "how long a wait polls before it sleeps")                              \
     X(window, "TUTTI_WINDOW", COUNT, "0", "0", "1024",                       \

@@ -17,6 +17,7 @@
 #ifndef TT_ENGINE_ENGINE_H
 #define TT_ENGINE_ENGINE_H
 
+#include "engine/agree.h"
 #include "engine/wire.h"
 #include "walk/walk.h"
 
@@ -201,6 +202,21 @@ tutti_err tt_team_state(const tt_team *team, const char **text);
 uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered);
 /* No call of all ranks is open; messages may be. [locked] */
 bool tt_team_is_between_calls(const tt_team *team);
+/* What this rank says in an agreement of those members that are left. */
+typedef struct tt_ballot {
+    uint8_t what; /* the same on all ranks */
+    uint32_t quorum;
+    uint64_t mask, timeout_ns;
+} tt_ballot;
+/* Blocks until there is a decision; all members that are left must come, in the
+ * same order, also of a team that has failed. Who does not come in time is lost
+ * to the others. *out: the decision, its seq; out->err is one of it. Errors:
+ * EPEER (the others go on without this rank), ENOMEM. [unlocked] */
+typedef struct tt_verdict {
+    uint64_t comm, seq;
+    tt_vote vote;
+} tt_verdict;
+tutti_err tt_team_agree(tt_team *team, const tt_ballot *own, tt_verdict *out);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
 /* The mesh rank of a member. */
 uint32_t tt_team_member(const tt_team *team, uint32_t rank);
