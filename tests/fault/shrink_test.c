@@ -155,7 +155,7 @@ static int survive(int rank, int n, void *arg)
         tutti_err err = add_much(comm, x, count);
         if (!err)
             err = gather_bits(comm, (uint32_t)rank, &all);
-        if (err == TUTTI_EPEER || err == TUTTI_EABORTED) {
+        if (err && tutti_comm_failure(comm)) {
             if (make_smaller(p, rank, &comm))
                 return 1;
             continue;
@@ -413,7 +413,7 @@ static int shrink_often(int rank, int n, void *arg)
         if (i == 20 && victim >> rank & 1)
             raise(SIGKILL);
         tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
-        if (err && err != TUTTI_EPEER && err != TUTTI_EABORTED)
+        if (err && !tutti_comm_failure(comm))
             return blame(rank, "call", err, comm);
         if (!err && tutti_comm_rank(comm) == 0)
             tutti_comm_revoke(comm, NULL);
