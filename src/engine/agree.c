@@ -208,6 +208,8 @@ bool tt_agree_hear(tt_agree *a, uint32_t from, uint64_t epoch, const tt_vote *v)
         a->voters[from].awaits = epoch + 1;
     if (v->kind == TT_VOTE_ASK && from == leader(a) && epoch >= a->epoch)
         a->asked = epoch + 1;
+    if (is_asking && !a->is_open && epoch >= a->epoch && !is_lost(a, from))
+        merge(a, from, v); /* to be known when this rank begins */
     if (!a->is_open || epoch != a->epoch || is_lost(a, from))
         return true;
     if (v->kind == TT_VOTE_REPORT)

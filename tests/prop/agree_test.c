@@ -33,7 +33,8 @@ typedef struct queue {
 /* What a member knows is a block behind the world; see member(). */
 typedef struct world {
     uint32_t n, n_crashes, n_epochs, n_cuts;
-    uint32_t alive, stalled;
+    uint32_t alive, stalled, frozen;
+    bool is_blind; /* a connection in vain is not noticed */
     uint32_t linked[MOST], tried[MOST], noticed[MOST], cut[MOST];
     uint64_t n_sent;
     tt_vote decided[MOST][EPOCHS];
@@ -130,7 +131,8 @@ static bool can_begin(world *w, uint32_t r)
 static bool can_notice(world *w, uint32_t from, uint32_t to)
 {
     bool is_over = !(w->alive >> from & 1) || w->cut[from] >> to & 1;
-    bool is_known = (w->linked[to] | w->tried[to]) >> from & 1;
+    uint32_t known = w->linked[to] | (w->is_blind ? 0 : w->tried[to]);
+    bool is_known = known >> from & 1;
     return is_over && is_known && !(w->noticed[to] >> from & 1) &&
            queue_of(w, from, to)->n == 0;
 }
@@ -139,7 +141,7 @@ static uint32_t list_events(world *w, event *list)
 {
     uint32_t n = 0;
     for (uint32_t to = 0; to < w->n; to++) {
-        if (!(w->alive >> to & 1))
+        if (!((w->alive & ~w->frozen) >> to & 1))
             continue;
         if (can_begin(w, to))
             list[n++] = (event){BEGIN, to, to};
@@ -364,6 +366,24 @@ static bool step(world *w, tt_rng *rng)
     return false;
 }
 
+/* Who has no connection to a member that is lost believes who has one. */
+static void told_by_others(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 2000; i++) {
+        tt_rng rng = {tt_test_seed(1) + i};
+        world *w = make(3 + (uint32_t)tt_rng_below(&rng, MOST - 2), 1, 1);
+        w->is_blind = true;
+        for (uint32_t r = 0; r < w->n; r++)
+            w->linked[r] = r == 1 ? w->alive & ~2u : 2;
+        perform(w, &(event){DIE, 0, 0});
+        while (step(w, &rng))
+            continue;
+        check_end(w);
+        free(w);
+    }
+}
+
 static void random_deaths(void **state)
 {
     (void)state;
@@ -424,6 +444,57 @@ static void random_absence(void **state)
                 assert_true(member(w, r)->is_out ||
                             w->decided[r][EPOCHS - 1].err == TUTTI_EPEER);
             }
+        free(w);
+    }
+}
+
+/* Who stops in the middle is left behind by the others, and told later. */
+static bool wait_long(world *w, tt_rng *rng)
+{
+    bool is_waiting = false;
+    while (step(w, rng))
+        continue;
+    now = w;
+    for (uint32_t r = 0; r < w->n; r++) {
+        tt_agree *a = member(w, r);
+        const uint64_t epoch = a->epoch;
+        if (w->frozen >> r & 1 || !a->is_open)
+            continue;
+        is_waiting = true;
+        tt_agree_overdue(a);
+        if (a->epoch > epoch)
+            w->decided[r][epoch] = a->last;
+    }
+    return is_waiting;
+}
+
+static void random_freezes(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 3000 * (uint64_t)rounds(); i++) {
+        tt_rng rng = {tt_test_seed(1) + i};
+        uint32_t n = 3 + (uint32_t)tt_rng_below(&rng, MOST - 2);
+        world *w = make(n, EPOCHS, 0);
+        link_some(w, &rng);
+        for (uint64_t k = tt_rng_below(&rng, 8 * n); k > 0; k--)
+            step(w, &rng);
+        w->frozen = tt_rng_below(&rng, 2) ? 1 : 1u << tt_rng_below(&rng, n);
+        for (uint32_t turn = 0; wait_long(w, &rng); turn++)
+            assert_true(turn < 100);
+        const uint32_t frozen = w->frozen;
+        uint32_t first = frozen & 1 ? 1 : 0;
+        for (uint32_t r = 0; r < n; r++)
+            for (uint32_t k = 0; k < EPOCHS && !(frozen >> r & 1); k++) {
+                assert_true(is_done(w, r) && !member(w, r)->is_out);
+                assert_true((w->decided[r][k].lost[0] & ~frozen) == 0);
+                assert_int_equal(w->decided[r][k].lost[0],
+                                 w->decided[first][k].lost[0]);
+            }
+        w->frozen = 0;
+        while (step(w, &rng))
+            continue;
+        for (uint32_t r = 0; r < n; r++)
+            assert_true(is_done(w, r));
         free(w);
     }
 }
@@ -524,7 +595,8 @@ static void counts_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_order),     cmocka_unit_test(random_deaths),
+        cmocka_unit_test(every_order),     cmocka_unit_test(told_by_others),
+        cmocka_unit_test(random_freezes),  cmocka_unit_test(random_deaths),
         cmocka_unit_test(random_absence),  cmocka_unit_test(random_cuts),
         cmocka_unit_test(counts_messages),
     };
