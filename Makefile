@@ -80,13 +80,15 @@ ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
-.PHONY: all tests clean setup demo demo-torch check check-deps check-comments \
+.PHONY: all tests test-objects clean setup demo demo-torch check \
+        check-deps check-comments \
         report-deps check-format check-header format docs fuzz torch check-torch \
         bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
 .SECONDARY:
 
 all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)
 tests: $(TESTS) $(FUZZ) $(BENCHES)
+test-objects: $(TESTS:=.o) $(FUZZ:=.o) $(BENCHES:=.o) $(SUPPORT_OBJ)
 
 $B/libtutti.a: $(LIB_OBJ)
 	$(call say,AR,$@)
@@ -149,8 +151,8 @@ demo:
 	$B/tutti run -n 4 $B/examples/digits
 
 # The programs of `make check`, in the order in which they start; what follows
-# the -- runs when the machine is quiet again. Many wait more than they work, so one
-# more than JOBS of them run at a time.
+# the -- runs when the machine is quiet again. Many wait more than they work, so
+# two more than JOBS of them run at a time.
 CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" \
           tools/check-comments "tools/check-comments --self-test" \
@@ -161,17 +163,27 @@ CHECKS := "tools/check-build clang" \
           $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
           -- "tools/check-tree $B/tree"
 
+# Tells for how long the phase $(1) ran, which ends here.
+took = $(Q)now=$$(date +%s); echo "$(1): $$((now - $$(cat $B/phase))) s"; \
+    echo $$now >$B/phase
+
 check:
+	$(Q)mkdir -p $B && date +%s >$B/phase
 	$(Q)tools/setup check
-	$(Q)mkdir -p $B && tools/check-tree --before $B/tree
+	$(call took,tools/setup)
+	$(Q)tools/check-tree --before $B/tree
 	+$(Q)$(again) -k WERROR=1 all tests || \
 	    { echo "0 passed, 1 failed (the build)"; exit 1; }
-	+$(Q)$(again) -k B=$B/asan SAN=address,undefined OPT=-O1 \
+	$(call took,the build)
+	+$(Q)$(again) -k B=$B/asan SAN=address,undefined OPT='-O1 -g1' \
 	    $(ASAN_TESTS:%.c=$B/asan/%) || true
-	+$(Q)$(again) -k B=$B/tsan SAN=thread OPT=-O1 \
+	$(call took,the build with ASan and UBSan)
+	+$(Q)$(again) -k B=$B/tsan SAN=thread OPT='-O1 -g1' \
 	    $(TSAN_TESTS:%.c=$B/tsan/%) || true
+	$(call took,the build with TSan)
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B || true
-	$(Q)B=$B JOBS=$$(($(JOBS) + 1)) tools/run-tests $(CHECKS)
+	$(call took,the build for torch)
+	$(Q)B=$B JOBS=$$(($(JOBS) + 2)) tools/run-tests $(CHECKS)
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:

@@ -168,11 +168,12 @@ static void stand_still(const pid_t *pids, int n, double seconds, void *arg)
         s->stopped_s = now_s();
     }
     /* Again and again: it may not have stopped itself yet. */
-    if (s->stopped_s > 0 && !atomic_load(&s->is_sent))
+    if (s->stopped_s > 0 && tt_procs_is_stopped(pids[1]))
         kill(pids[1], SIGCONT);
     if (s->sent_s == 0 && atomic_load(&s->is_sent))
         s->sent_s = now;
-    if (s->sent_s > 0 && now > s->sent_s + 0.5 && now > s->stopped_s + 0.5)
+    if (s->sent_s > 0 && now > s->sent_s + 0.5 && now > s->stopped_s + 0.5 &&
+        tt_procs_is_stopped(pids[0]))
         kill(pids[0], SIGCONT);
 }
 

@@ -2,7 +2,7 @@
 // module.cpp - what Python sees: create(), version(), flight_record(), get_error(),
 // and what planned.h and partial.h have. tutti/torch/__init__.py registers it with
 // torch.distributed.
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
 

@@ -6,7 +6,7 @@
 // tutti.h; what it cannot begin throws, with the library's sentence.
 #pragma once
 
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 namespace tutti_torch
 {

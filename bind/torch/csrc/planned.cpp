@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // planned.cpp - see planned.h. Next: tutti/torch/parallel.py, which calls it.
-#define TUTTI_UNSTABLE
 #include "planned.h"
 
 #include <cstring>
