@@ -334,9 +334,9 @@ typedef struct tutti_shrink_opts {
     int *old_ranks;   /* [size of comm] of rank r of the new one: its rank in
                          comm; NULL: not wanted */
 } tutti_shrink_opts;
-#define TUTTI_SHRINK_OPTS_INIT                     \
-    {                                              \
-        sizeof(tutti_shrink_opts), 0, 0, NULL      \
+#define TUTTI_SHRINK_OPTS_INIT                \
+    {                                         \
+        sizeof(tutti_shrink_opts), 0, 0, NULL \
     }
 
 /* Makes a communicator of the ranks of comm that are left, in the same

@@ -14,10 +14,10 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "core/report.h"
 #include "core/core.h"
+#include "core/report.h"
 
-/* What an agreement is about: tt_vote.what. */
+/* What an agreement is about: tt_opinion.what. */
 enum { MASK = 1, MEMBERS = 2 };
 
 static tutti_err say(tutti_comm *comm, tutti_err err, const char *text)
@@ -26,7 +26,7 @@ static tutti_err say(tutti_comm *comm, tutti_err err, const char *text)
     return tt_comm_fail(comm, err, "%s", text);
 }
 
-static uint32_t count_left(const tutti_comm *comm, const tt_vote *v)
+static uint32_t count_left(const tutti_comm *comm, const tt_opinion *v)
 {
     uint32_t n = 0;
     for (uint32_t r = 0; r < comm->n_ranks; r++)
@@ -35,7 +35,8 @@ static uint32_t count_left(const tutti_comm *comm, const tt_vote *v)
 }
 
 /* An error that all ranks that are left get. */
-static tutti_err judge(tutti_comm *comm, const tt_ballot *own, const tt_vote *v)
+static tutti_err judge(tutti_comm *comm, const tt_ballot *own,
+                       const tt_opinion *v)
 {
     char text[200];
     if (v->err == TUTTI_EMISMATCH)
@@ -52,6 +53,22 @@ static tutti_err judge(tutti_comm *comm, const tt_ballot *own, const tt_vote *v)
     return TUTTI_OK;
 }
 
+static tutti_err wait_for(tutti_comm *comm, const tt_ballot *own,
+                          tt_verdict *out)
+{
+    tt_engine *e = comm->engine;
+    tt_engine_lock(e);
+    tutti_err err = tt_team_agree(comm->team, own);
+    if (!err) {
+        tt_engine_flush(e);
+        tt_engine_kick(e, true);
+        tt_engine_wait_locked(e, tt_team_has_agreed, comm->team);
+        err = tt_team_decision(comm->team, out);
+    }
+    tt_engine_unlock(e);
+    return err;
+}
+
 static tutti_err vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
 {
     char text[160];
@@ -61,7 +78,7 @@ static tutti_err vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
                  comm->n_ranks, TT_VOTERS_MAX);
         return say(comm, TUTTI_ELIMIT, text);
     }
-    tutti_err err = tt_team_agree(comm->team, own, out);
+    tutti_err err = wait_for(comm, own, out);
     if (err == TUTTI_EPEER) {
         snprintf(text, sizeof(text),
                  "the others go on without rank %" PRIu32
@@ -70,7 +87,7 @@ static tutti_err vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
         return say(comm, err, text);
     }
     return err ? say(comm, err, "out of memory for an agreement")
-               : judge(comm, own, &out->vote);
+               : judge(comm, own, &out->decision);
 }
 
 /* more than half, or as many as the setting says. */
@@ -98,7 +115,7 @@ tutti_err tutti_comm_agree(tutti_comm *comm, uint64_t *mask)
         err = say(comm, TUTTI_EINVAL, "tutti_comm_agree: mask is NULL");
     }
     if (!err)
-        *mask = got.vote.mask;
+        *mask = got.decision.mask;
     tt_comm_leave(comm);
     return err;
 }
@@ -113,7 +130,7 @@ static tutti_err make(tutti_comm *comm, const tt_verdict *who, uint32_t *ranks,
     uint64_t id = tt_fnv1a_u64(TT_FNV1A_START, comm->id);
     id = tt_fnv1a_u64(id, who->seq);
     for (uint32_t r = 0; r < comm->n_ranks; r++)
-        if (!tt_vote_has_lost(&who->vote, r)) {
+        if (!tt_vote_has_lost(&who->decision, r)) {
             ranks[n++] = r;
             id = tt_fnv1a_u64(id, r);
         }
@@ -131,11 +148,11 @@ static tutti_err shrink(tutti_comm *comm, tt_ballot *own, uint32_t *ranks,
         tutti_comm *made = NULL;
         own->mask = make(comm, &who, ranks, &made) == TUTTI_OK;
         err = vote(comm, own, &next);
-        if (!err && !(next.vote.mask & 1))
+        if (!err && !(next.decision.mask & 1))
             err = say(comm, TUTTI_ENOMEM,
                       "a rank could not make its communicator");
-        if (!err && memcmp(who.vote.lost, next.vote.lost,
-                           sizeof(who.vote.lost)) == 0) {
+        if (!err && memcmp(who.decision.lost, next.decision.lost,
+                           sizeof(who.decision.lost)) == 0) {
             *out = made;
             return TUTTI_OK;
         }

@@ -22,7 +22,7 @@ static uint32_t leader(const tt_agree *a)
 
 static void send(tt_agree *a, uint32_t to, uint64_t epoch, tt_vote_kind kind)
 {
-    tt_vote v = kind == TT_VOTE_DECIDED ? a->last : a->own;
+    tt_opinion v = kind == TT_VOTE_DECIDED ? a->last : a->own;
     v.kind = (uint8_t)kind;
     a->ops->send(a->arg, to, epoch, &v);
 }
@@ -40,7 +40,7 @@ static bool has_reported(const tt_agree *a, uint32_t rank)
     return rank == a->me || a->voters[rank].n_lost == a->n_lost + 1;
 }
 
-static void end(tt_agree *a, const tt_vote *decision)
+static void end(tt_agree *a, const tt_opinion *decision)
 {
     a->last = *decision;
     a->is_open = false;
@@ -61,7 +61,7 @@ void tt_agree_leave(tt_agree *a)
 static void decide(tt_agree *a)
 {
     const uint64_t epoch = a->epoch;
-    tt_vote v = a->own;
+    tt_opinion v = a->own;
     for (uint32_t r = 0; r < a->n; r++) {
         if (r == a->me || is_lost(a, r))
             continue;
@@ -109,7 +109,7 @@ static void add(tt_agree *a, uint32_t rank)
 
 /* Takes over what it believes; true: the set has grown. A leader before `from`
  * may be among those that it has lost: so in their order. */
-static bool merge(tt_agree *a, uint32_t from, const tt_vote *v)
+static bool merge(tt_agree *a, uint32_t from, const tt_opinion *v)
 {
     const uint32_t n_before = a->n_lost;
     for (uint32_t r = 0; r < a->n; r++) {
@@ -136,7 +136,7 @@ static void shut_out(tt_agree *a, uint32_t from)
 
 /* Who has reported to this rank, or has asked it, is told: who leads may not be
  * the same to all. */
-static void adopt(tt_agree *a, uint32_t from, const tt_vote *v)
+static void adopt(tt_agree *a, uint32_t from, const tt_opinion *v)
 {
     for (uint32_t r = 0; r < a->n; r++)
         if (tt_vote_has_lost(v, r) && !is_lost(a, r))
@@ -149,7 +149,7 @@ static void adopt(tt_agree *a, uint32_t from, const tt_vote *v)
             send(a, r, a->epoch - 1, TT_VOTE_DECIDED);
 }
 
-static void hear_report(tt_agree *a, uint32_t from, const tt_vote *v)
+static void hear_report(tt_agree *a, uint32_t from, const tt_opinion *v)
 {
     bool has_grown = merge(a, from, v);
     if (leader(a) != a->me) {
@@ -170,7 +170,7 @@ static void hear_report(tt_agree *a, uint32_t from, const tt_vote *v)
         send(a, from, a->epoch, TT_VOTE_ASK);
 }
 
-static void hear_ask(tt_agree *a, uint32_t from, const tt_vote *v)
+static void hear_ask(tt_agree *a, uint32_t from, const tt_opinion *v)
 {
     bool has_grown = merge(a, from, v);
     if (leader(a) == from) {
@@ -187,7 +187,8 @@ static void answer_late(tt_agree *a, uint32_t from, uint64_t epoch)
     send(a, from, epoch, is_last ? TT_VOTE_DECIDED : TT_VOTE_OUT);
 }
 
-bool tt_agree_hear(tt_agree *a, uint32_t from, uint64_t epoch, const tt_vote *v)
+bool tt_agree_hear(tt_agree *a, uint32_t from, uint64_t epoch,
+                   const tt_opinion *v)
 {
     const bool is_asking = v->kind == TT_VOTE_REPORT || v->kind == TT_VOTE_ASK;
     if (v->kind < TT_VOTE_REPORT || v->kind > TT_VOTE_GONE ||
@@ -240,7 +241,7 @@ bool tt_agree_awaits(const tt_agree *a, uint32_t rank)
 uint32_t tt_agree_overdue(tt_agree *a)
 {
     uint32_t first = TT_NONE;
-    tt_vote late = a->own;
+    tt_opinion late = a->own;
     if (!a->is_open)
         return TT_NONE;
     if (leader(a) != a->me && a->asked > a->epoch) {

@@ -41,17 +41,17 @@ typedef enum tt_vote_kind {
 } tt_vote_kind;
 
 /* What one member tells another, with the number of the agreement. */
-typedef struct tt_vote {
+typedef struct tt_opinion {
     uint8_t kind;
     uint8_t what; /* that is agreed on; the same for all, or EMISMATCH */
     uint8_t pad[2];
     int32_t err; /* of DECIDED: OK, EPEER (no quorum), EMISMATCH */
     uint64_t mask;
     uint64_t lost[TT_VOTERS_MAX / 64]; /* bit r: rank r */
-} tt_vote;
-_Static_assert(sizeof(tt_vote) == 248, "tt_vote has no holes");
+} tt_opinion;
+_Static_assert(sizeof(tt_opinion) == 248, "tt_opinion has no holes");
 
-static inline bool tt_vote_has_lost(const tt_vote *v, uint32_t rank)
+static inline bool tt_vote_has_lost(const tt_opinion *v, uint32_t rank)
 {
     return v->lost[rank / 64] >> rank % 64 & 1;
 }
@@ -66,7 +66,7 @@ typedef struct tt_voter {
 
 /* What the machine needs of its owner. */
 typedef struct tt_agree_ops {
-    void (*send)(void *arg, uint32_t to, uint64_t epoch, const tt_vote *v);
+    void (*send)(void *arg, uint32_t to, uint64_t epoch, const tt_opinion *v);
     /* There is a connection to the member: its end would be noticed. */
     bool (*is_linked)(const void *arg, uint32_t rank);
 } tt_agree_ops;
@@ -76,12 +76,12 @@ typedef struct tt_agree {
     const tt_agree_ops *ops;
     void *arg;
     uint32_t n, me, n_lost, quorum;
-    uint64_t epoch; /* of the agreement that is open, or comes next */
-    uint64_t asked; /* 1 + the last epoch in which the leader has asked */
-    bool is_open;   /* this rank has begun it, and it is not decided */
-    bool is_out;    /* the others go on without this rank */
-    tt_vote own;    /* what it reports; its set */
-    tt_vote last;   /* the decision of the epoch before */
+    uint64_t epoch;  /* of the agreement that is open, or comes next */
+    uint64_t asked;  /* 1 + the last epoch in which the leader has asked */
+    bool is_open;    /* this rank has begun it, and it is not decided */
+    bool is_out;     /* the others go on without this rank */
+    tt_opinion own;  /* what it reports; its set */
+    tt_opinion last; /* the decision of the epoch before */
     tt_voter voters[];
 } tt_agree;
 
@@ -97,7 +97,7 @@ void tt_agree_begin(tt_agree *a, uint8_t what, uint64_t mask, uint32_t quorum);
 void tt_agree_lose(tt_agree *a, uint32_t rank);
 /* A message of another member. False: it makes no sense. */
 bool tt_agree_hear(tt_agree *a, uint32_t from, uint64_t epoch,
-                   const tt_vote *v);
+                   const tt_opinion *v);
 /* Waiting has lasted too long: takes those it waits for as lost. A leader that
  * has asked has so long once more. Returns the first of them; TT_NONE: none. */
 uint32_t tt_agree_overdue(tt_agree *a);

@@ -382,7 +382,7 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_ABORT:
         return m->len == sizeof(tt_reason);
     case TT_KIND_VOTE:
-        return m->len == sizeof(tt_vote);
+        return m->len == sizeof(tt_opinion);
     case TT_KIND_CREDIT:
     case TT_KIND_PUT:
     case TT_KIND_BYE:

@@ -208,15 +208,19 @@ typedef struct tt_ballot {
     uint32_t quorum;
     uint64_t mask, timeout_ns;
 } tt_ballot;
-/* Blocks until there is a decision; all members that are left must come, in the
- * same order, also of a team that has failed. Who does not come in time is lost
- * to the others. *out: the decision, its seq; out->err is one of it. Errors:
- * EPEER (the others go on without this rank), ENOMEM. [unlocked] */
 typedef struct tt_verdict {
-    uint64_t comm, seq;
-    tt_vote vote;
+    uint64_t comm, seq; /* seq: the number of the agreement */
+    tt_opinion decision;
 } tt_verdict;
-tutti_err tt_team_agree(tt_team *team, const tt_ballot *own, tt_verdict *out);
+/* Begins; all members that are left must, in the same order, also of a team that
+ * has failed. Who does not come in time is lost to the others. Errors: ENOMEM.
+ * [locked] */
+tutti_err tt_team_agree(tt_team *team, const tt_ballot *own);
+/* Of one that was begun: it is decided; for tt_engine_wait_locked(). */
+bool tt_team_has_agreed(const void *team);
+/* Then, once: *out, whose error is the decision's own. Errors: EPEER (the others
+ * go on without this rank). [locked] */
+tutti_err tt_team_decision(const tt_team *team, tt_verdict *out);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
 /* The mesh rank of a member. */
 uint32_t tt_team_member(const tt_team *team, uint32_t rank);

@@ -10,7 +10,8 @@
 
 #include "engine/state.h"
 
-static void tell(tt_peer *peer, uint64_t comm, uint64_t seq, const tt_vote *v)
+static void tell(tt_peer *peer, uint64_t comm, uint64_t seq,
+                 const tt_opinion *v)
 {
     const tt_msg m = {.magic = TT_MSG_MAGIC,
                       .kind = TT_KIND_VOTE,
@@ -21,7 +22,7 @@ static void tell(tt_peer *peer, uint64_t comm, uint64_t seq, const tt_vote *v)
     tt_peer_tell(peer, &m, v);
 }
 
-static void carry(void *arg, uint32_t to, uint64_t epoch, const tt_vote *v)
+static void carry(void *arg, uint32_t to, uint64_t epoch, const tt_opinion *v)
 {
     const tt_team *team = arg;
     tell(tt_team_peer(team, to), team->id, epoch, v);
@@ -60,12 +61,12 @@ static void tell_waiters(const tt_team *team, bool was_open)
 static void answer(tt_peer *peer, const tt_msg *m)
 {
     const tt_mesh *mesh = peer->mesh;
-    const tt_vote gone = {.kind = TT_VOTE_GONE};
+    const tt_opinion gone = {.kind = TT_VOTE_GONE};
     for (uint32_t i = 0; i < TT_VERDICTS; i++) {
         const tt_verdict *last = &mesh->verdicts[i];
         if (last->comm == m->comm && last->seq == m->seq &&
-            last->vote.kind == TT_VOTE_DECIDED) {
-            tell(peer, m->comm, m->seq, &last->vote);
+            last->decision.kind == TT_VOTE_DECIDED) {
+            tell(peer, m->comm, m->seq, &last->decision);
             return;
         }
     }
@@ -75,7 +76,7 @@ static void answer(tt_peer *peer, const tt_msg *m)
 bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,
                   const void *data)
 {
-    tt_vote v;
+    tt_opinion v;
     memcpy(&v, data, sizeof(v));
     const uint32_t rank = team ? tt_team_rank_of(team, peer) : TT_NONE;
     const bool is_asking = v.kind == TT_VOTE_REPORT || v.kind == TT_VOTE_ASK;
@@ -111,7 +112,7 @@ void tt_vote_leave(tt_team *team)
     if (!a->is_out && a->epoch > 0) {
         tt_verdict *v = &mesh->verdicts[mesh->n_verdicts++ % TT_VERDICTS];
         *v = (tt_verdict){team->id, a->epoch - 1, a->last};
-        v->vote.kind = TT_VOTE_DECIDED;
+        v->decision.kind = TT_VOTE_DECIDED;
     }
     tt_agree_leave(a);
 }
@@ -126,36 +127,30 @@ uint32_t tt_vote_expire(tt_team *team, uint64_t now_ns)
     return late;
 }
 
-static bool has_ended(const void *arg)
+tutti_err tt_team_agree(tt_team *team, const tt_ballot *own)
 {
-    const tt_team *team = arg;
-    return !team->agree->is_open;
-}
-
-static tutti_err agree(tt_team *team, const tt_ballot *own, tt_verdict *out)
-{
-    tt_engine *e = team->mesh->engine;
     tt_agree *a = machine_of(team);
     if (!a)
         return TUTTI_ENOMEM;
     team->agree_ns = own->timeout_ns;
     team->agree_until_ns = tt_now_ns() + own->timeout_ns;
-    e->n_active++;
+    team->mesh->engine->n_active++;
     tt_agree_begin(a, own->what, own->mask, own->quorum);
-    tt_engine_flush(e);
-    tt_engine_kick(e, true);
-    tt_engine_wait_locked(e, has_ended, team);
-    e->n_active--;
+    return TUTTI_OK;
+}
+
+bool tt_team_has_agreed(const void *arg)
+{
+    const tt_team *team = arg;
+    return !team->agree->is_open;
+}
+
+tutti_err tt_team_decision(const tt_team *team, tt_verdict *out)
+{
+    const tt_agree *a = team->agree;
+    team->mesh->engine->n_active--;
     if (a->is_out)
         return TUTTI_EPEER;
     *out = (tt_verdict){team->id, a->epoch - 1, a->last};
     return TUTTI_OK;
-}
-
-tutti_err tt_team_agree(tt_team *team, const tt_ballot *own, tt_verdict *out)
-{
-    tt_engine_lock(team->mesh->engine);
-    tutti_err err = agree(team, own, out);
-    tt_engine_unlock(team->mesh->engine);
-    return err;
 }

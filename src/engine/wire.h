@@ -34,7 +34,7 @@
  *                                              shall try, by the port
  *                                              `channel`; seq: to tell it on
  *                                              once
- * VOTE    tt_vote   -                          of an agreement (agree.h); seq:
+ * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
  *                                              its number
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes

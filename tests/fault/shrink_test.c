@@ -43,7 +43,7 @@ static void run(const char *transports, tt_procs p, uint32_t victims)
 }
 
 static int blame(int rank, const char *what, tutti_err err,
-                const tutti_comm *comm)
+                 const tutti_comm *comm)
 {
     return tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
                              tutti_comm_message(comm));
@@ -231,8 +231,7 @@ static int revoke_one(int rank, int n, void *arg)
     err = tutti_comm_split(smaller, rank % 2, 0, &half);
     if (!err)
         err = gather_bits(half, (uint32_t)rank, &all);
-    if (err || all != (rank % 2 ? 0xau : 0x5u) ||
-        tutti_comm_size(smaller) != n)
+    if (err || all != (rank % 2 ? 0xau : 0x5u) || tutti_comm_size(smaller) != n)
         return blame(rank, "split", err, smaller);
     tutti_comm_destroy(half);
     tutti_comm_destroy(smaller);

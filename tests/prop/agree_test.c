@@ -37,7 +37,7 @@ typedef struct world {
     bool is_blind; /* a connection in vain is not noticed */
     uint32_t linked[MOST], tried[MOST], noticed[MOST], cut[MOST];
     uint64_t n_sent;
-    tt_vote decided[MOST][EPOCHS];
+    tt_opinion decided[MOST][EPOCHS];
     unsigned char members[MOST][sizeof(tt_agree) + MOST * sizeof(tt_voter)];
     queue queues[]; /* [n][n] */
 } world;
@@ -59,7 +59,7 @@ static tt_agree *member(world *w, uint32_t r)
     return (tt_agree *)(void *)w->members[r];
 }
 
-static void carry(void *arg, uint32_t to, uint64_t epoch, const tt_vote *v)
+static void carry(void *arg, uint32_t to, uint64_t epoch, const tt_opinion *v)
 {
     const uint32_t from = (uint32_t)(uintptr_t)arg;
     queue *q = queue_of(now, from, to);
@@ -71,7 +71,7 @@ static void carry(void *arg, uint32_t to, uint64_t epoch, const tt_vote *v)
     now->linked[from] |= 1u << to;
     now->linked[to] |= 1u << from;
     assert_true(q->n < DEEP);
-    q->notes[q->n++] = (note){epoch, v->mask, v->lost[0],
+    q->notes[q->n++] = (note){epoch,  v->mask, v->lost[0],
                               v->err, v->kind, v->what};
 }
 
@@ -165,8 +165,11 @@ static void come(world *w, uint32_t from, uint32_t to)
 {
     queue *q = queue_of(w, from, to);
     const note first = q->notes[0];
-    tt_vote v = {.kind = first.kind, .what = first.what, .err = first.err,
-                 .mask = first.mask, .lost = {first.lost}};
+    tt_opinion v = {.kind = first.kind,
+                    .what = first.what,
+                    .err = first.err,
+                    .mask = first.mask,
+                    .lost = {first.lost}};
     memmove(q->notes, q->notes + 1, --q->n * sizeof(note));
     q->notes[q->n] = (note){.epoch = 0};
     assert_true(tt_agree_hear(member(w, to), from, first.epoch, &v));
@@ -208,7 +211,7 @@ static void perform(world *w, const event *e)
 
 /* What was decided is what the members in it have said, and all who are alive
  * are in it. */
-static void check_decision(const world *w, const tt_vote *v, uint64_t epoch)
+static void check_decision(const world *w, const tt_opinion *v, uint64_t epoch)
 {
     const uint64_t lost = v->lost[0];
     uint64_t mask = ~UINT64_C(0);
@@ -234,8 +237,8 @@ static void check_end(world *w)
         assert_false(member(w, r)->is_out);
         for (uint32_t k = 0; k < w->n_epochs; k++) {
             const uint32_t first = (uint32_t)__builtin_ctz(w->alive);
-            const tt_vote *one = &w->decided[r][k];
-            const tt_vote *other = &w->decided[first][k];
+            const tt_opinion *one = &w->decided[r][k];
+            const tt_opinion *other = &w->decided[first][k];
             check_decision(w, one, k);
             assert_int_equal(one->lost[0], other->lost[0]);
             assert_int_equal(one->err, other->err);
@@ -265,8 +268,8 @@ static bool is_new(world *w)
                                   m->is_out,  m->last.mask};
         h = tt_fnv1a(h, words, sizeof(words));
         for (uint32_t b = 0; b < w->n; b++)
-            h = tt_fnv1a_u64(h, m->voters[b].n_lost | m->voters[b].awaits
-                                                          << 32);
+            h = tt_fnv1a_u64(h,
+                             m->voters[b].n_lost | m->voters[b].awaits << 32);
         for (uint32_t k = 0; k < w->n_epochs; k++)
             h = tt_fnv1a_u64(h, w->decided[a][k].lost[0]);
     }
@@ -530,7 +533,7 @@ static uint32_t check_sets(world *w, uint64_t epoch)
     uint32_t n_sets = 0;
     uint64_t sets[MOST];
     for (uint32_t r = 0; r < w->n; r++) {
-        const tt_vote *v = &w->decided[r][epoch];
+        const tt_opinion *v = &w->decided[r][epoch];
         bool is_whole = member(w, r)->epoch > epoch && v->err == TUTTI_OK;
         for (uint32_t q = 0; q < w->n && is_whole; q++)
             if (!(v->lost[0] >> q & 1))
