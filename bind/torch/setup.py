@@ -69,7 +69,7 @@ setup(
     ext_modules=[
         CppExtension(
             "tutti.torch._c",
-            ["csrc/units/groups.cpp", "csrc/units/python.cpp"],
+            ["csrc/unit_groups.cpp", "csrc/unit_python.cpp"],
             include_dirs=[str(ROOT / "include")],
             library_dirs=[str(BUILD)],
             libraries=["tutti"],

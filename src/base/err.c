@@ -48,9 +48,8 @@ void tt_err_hear(const char *said, size_t len, char *out, size_t size)
 
 void tt_diag_clear(tutti_diag *diag)
 {
-    if (!diag)
-        return;
-    *diag = (tutti_diag){.rank = TT_NONE, .chunk = TT_NONE, .step = TT_NONE};
+    if (diag)
+        *diag = TT_DIAG_NONE;
 }
 
 void tt_diag_at(tutti_diag *diag, uint32_t rank, uint32_t chunk, uint32_t step)

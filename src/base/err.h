@@ -27,6 +27,8 @@ tutti_err tt_fail_errno(tutti_diag *diag, tutti_err err, int errno_value,
  * until the next call in this thread. */
 const char *tt_errno_text(int errno_value);
 
+#define TT_DIAG_NONE \
+    ((tutti_diag){.rank = TT_NONE, .chunk = TT_NONE, .step = TT_NONE})
 void tt_diag_clear(tutti_diag *diag);
 /* Where in a schedule. */
 void tt_diag_at(tutti_diag *diag, uint32_t rank, uint32_t chunk, uint32_t step);

@@ -58,50 +58,32 @@ static int collect(struct msghdr *msg, int *fds)
     return n;
 }
 
-/* As recvmsg(); *n descriptors, which are the caller's. */
-static ssize_t receive(int sock, struct iovec *iov, int n_iov,
-                       int fds[TT_FDPASS_MAX], int *n, int *flags)
-{
-    control ctl;
-    struct msghdr msg = {.msg_iov = iov,
-                         .msg_iovlen = (size_t)n_iov,
-                         .msg_control = ctl.bytes,
-                         .msg_controllen = sizeof(ctl.bytes)};
-    ssize_t got = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    *n = got < 0 || msg.msg_controllen == 0 ? 0 : collect(&msg, fds);
-    *flags = msg.msg_flags;
-    return got;
-}
-
 int tt_fdpass_recv(int sock, void *buf, size_t len, int *fds, int n_fds)
 {
     struct iovec iov = {.iov_base = buf, .iov_len = len};
-    int all[TT_FDPASS_MAX], n, flags;
+    int all[TT_FDPASS_MAX], n = 0;
+    control ctl;
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = ctl.bytes,
+                         .msg_controllen = sizeof(ctl.bytes)};
     ssize_t got;
     do
-        got = receive(sock, &iov, 1, all, &n, &flags);
+        got = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
+    if (msg.msg_controllen > 0)
+        n = collect(&msg, all);
     if (got == (ssize_t)len && n == n_fds &&
-        !(flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
         for (int i = 0; i < n; i++)
             fds[i] = all[i];
         return 1;
     }
-    bool had_no_room = n < n_fds && (flags & MSG_CTRUNC);
+    bool had_no_room = n < n_fds && (msg.msg_flags & MSG_CTRUNC);
     while (n > 0)
         close(all[--n]);
     errno = had_no_room ? EMFILE : EPROTO;
     return -1;
-}
-
-ssize_t tt_fdpass_read(int sock, struct iovec *iov, int n_iov, int *fd)
-{
-    int all[TT_FDPASS_MAX], n, flags;
-    ssize_t got = receive(sock, iov, n_iov, all, &n, &flags);
-    while (n > 1)
-        close(all[--n]);
-    *fd = n > 0 ? all[0] : -1;
-    return got;
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fdpass.h - messages with descriptors over a unix socket, SOCK_SEQPACKET where
- * not said otherwise. Nothing blocks; descriptors received are
- * close-on-exec. */
+ * fdpass.h - messages with descriptors over a unix socket (SOCK_SEQPACKET).
+ * Nothing blocks; descriptors received are close-on-exec. */
 #ifndef TT_BASE_FDPASS_H
 #define TT_BASE_FDPASS_H
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
-#include <sys/uio.h>
 
 #define TT_FDPASS_MAX 4
 
@@ -22,9 +19,5 @@ bool tt_fdpass_send(int sock, const void *buf, size_t len, const int *fds,
  * other side has closed, or sent something else, or (errno is EMFILE) there is
  * no room for its descriptors; none is kept. */
 int tt_fdpass_recv(int sock, void *buf, size_t len, int *fds, int n_fds);
-
-/* Reads from a stream, as recvmsg(); *fd: the descriptor that came with these
- * bytes, for the caller, or -1. */
-ssize_t tt_fdpass_read(int sock, struct iovec *iov, int n_iov, int *fd);
 
 #endif

@@ -20,6 +20,7 @@
 
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/words.h"
 
 typedef struct row {
     const char *name;
@@ -114,44 +115,15 @@ static bool find_word(const word *list, const char *text, uint64_t *out)
     return false;
 }
 
-/* Digits, perhaps with a fraction: digits / 10^places. Returns what follows,
- * NULL when it does not start with a number of 64 bits. */
-static const char *scan_number(const char *text, uint64_t *digits,
-                               uint64_t *tens)
-{
-    const char *at = text;
-    bool in_fraction = false;
-    *digits = 0;
-    *tens = 1;
-    for (;; at++) {
-        if (*at == '.' && !in_fraction && at > text) {
-            in_fraction = true;
-            continue;
-        }
-        if (*at < '0' || *at > '9')
-            break;
-        uint64_t digit = (uint64_t)(*at - '0');
-        if (*digits > (UINT64_MAX - digit) / 10 || *tens > UINT64_MAX / 10)
-            return NULL;
-        *digits = *digits * 10 + digit;
-        *tens *= in_fraction ? 10 : 1;
-    }
-    bool ends_in_digit = at > text && at[-1] != '.';
-    return ends_in_digit ? at : NULL;
-}
-
 static bool parse_amount(const char *text, const word *units, uint64_t *out)
 {
-    uint64_t digits;
-    uint64_t tens;
-    uint64_t unit;
-    const char *rest = scan_number(text, &digits, &tens);
-    if (!rest || !find_word(units, rest, &unit))
+    uint64_t unit, value;
+    bool is_large;
+    tt_decimal d = tt_decimal_read(text, strlen(text));
+    if (d.len == 0 || d.is_long || !find_word(units, text + d.len, &unit) ||
+        !tt_decimal_times(&d, unit, UINT64_MAX, &value, &is_large))
         return false;
-    tt_u128 product = (tt_u128)digits * unit;
-    if (product % tens != 0 || product / tens > UINT64_MAX)
-        return false;
-    *out = (uint64_t)(product / tens);
+    *out = value;
     return true;
 }
 

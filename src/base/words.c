@@ -150,3 +150,45 @@ tutti_err tt_words_number(const tt_words *r, tt_word w, const tt_number *n,
     *out = value;
     return TUTTI_OK;
 }
+
+tt_decimal tt_decimal_read(const char *text, size_t len)
+{
+    tt_decimal d = {0};
+    size_t i = 0, n_digits = 0;
+    bool has_point = false;
+    for (; i < len; i++) {
+        if (text[i] == '.' && !has_point && n_digits > 0) {
+            has_point = true;
+            continue;
+        }
+        unsigned digit = (unsigned)(unsigned char)text[i] - '0';
+        if (digit > 9)
+            break;
+        n_digits++;
+        if (d.digits > (UINT64_MAX - digit) / 10) {
+            d.is_long = true;
+            continue;
+        }
+        d.digits = d.digits * 10 + digit;
+        d.n_places += has_point;
+    }
+    if (has_point && text[i - 1] == '.')
+        n_digits = 0;
+    d.len = n_digits ? i : 0;
+    return d;
+}
+
+bool tt_decimal_times(const tt_decimal *d, uint64_t scale, uint64_t most,
+                      uint64_t *out, bool *is_large)
+{
+    /* digits < 2^64 and scale < 2^63: no overflow. */
+    tt_u128 product = (tt_u128)d->digits * scale;
+    bool is_whole = true;
+    for (uint32_t i = 0; i < d->n_places; i++) {
+        is_whole = is_whole && product % 10 == 0;
+        product /= 10;
+    }
+    *is_large = product > most;
+    *out = *is_large ? 0 : (uint64_t)product;
+    return is_whole && !*is_large;
+}

@@ -66,6 +66,21 @@ tutti_err tt_words_unexpected(const tt_words *r, tt_word w,
 /* Nothing may be left of the line. */
 tutti_err tt_words_end_line(tt_words *r);
 
+/* -------------------------------------------------------------- numbers -- */
+
+/* A decimal number: 2.5 = 25 / 10. */
+typedef struct tt_decimal {
+    uint64_t digits;
+    uint32_t n_places;
+    size_t len;   /* characters read; 0: it is not a number */
+    bool is_long; /* more digits than can be kept */
+} tt_decimal;
+tt_decimal tt_decimal_read(const char *text, size_t len);
+/* digits * unit / 10^n_places, exactly; false: not a whole number, or larger
+ * than most (*is_large). */
+bool tt_decimal_times(const tt_decimal *d, uint64_t unit, uint64_t most,
+                      uint64_t *out, bool *is_large);
+
 /* A number of a text: what errors call it, and its limits. */
 typedef struct tt_number {
     const char *what;

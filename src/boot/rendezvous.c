@@ -189,9 +189,8 @@ tutti_err tt_boot_open(const tt_launch *launch, const tt_settings *settings,
                        const tt_mem *mem, uint64_t deadline_ns, tt_boot **out,
                        tutti_diag *diag)
 {
-    tutti_diag why;
+    tutti_diag why = TT_DIAG_NONE;
     tt_boot *boot = NULL;
-    tt_diag_clear(&why);
     tutti_err err = check_launch(launch, &why);
     if (err)
         goto out;

@@ -79,16 +79,14 @@ tutti_err tt_network_open(const char *spec, tutti_topology **out,
 tutti_err tutti_topology_open(const char *spec, tutti_topology **out,
                               tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     return tt_report(tt_network_open(spec, out, &found), &found, diag);
 }
 
 tutti_err tutti_topology_parse(const char *text, size_t len,
                                tutti_topology **out, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_err err = tt_topology_read(&tt_mem_std, text, len, out, &found);
     return tt_report(err, &found, diag);
 }
@@ -96,8 +94,7 @@ tutti_err tutti_topology_parse(const char *text, size_t len,
 tutti_err tutti_topology_payload(const tutti_topology *net,
                                  tutti_topology **out, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     return tt_report(tt_topology_payload(net, &tt_mem_std, out, &found), &found,
                      diag);
 }
@@ -217,8 +214,7 @@ static tutti_err hand_routes(const tutti_topology *net, const tt_routes *routes,
 static tutti_err find_routes(const tutti_topology *net, const listener *to,
                              tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tt_routes *routes = NULL;
     tutti_err err = tt_routes_create(net, &tt_mem_std, &routes, &found);
     if (!err && (err = hand_routes(net, routes, to)))
@@ -249,8 +245,7 @@ bool tutti_generator_at(size_t index, tutti_generator_info *out)
 tutti_err tutti_bound(const tutti_topology *net, const tutti_bound_opts *opts,
                       tutti_bound_info *out, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_bound_opts o;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
@@ -307,8 +302,7 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
                      tutti_schedule **out, const char **chosen,
                      tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_plan_opts o;
     tt_problem p;
     tt_routes *routes = NULL;
@@ -340,8 +334,7 @@ tutti_err tutti_comm_plan(const tutti_comm *comm, const tutti_plan_opts *opts,
                           tutti_schedule **out, const char **chosen,
                           tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_plan_opts o;
     tt_problem p;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
@@ -378,8 +371,7 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
                         const tutti_plan_opts *opts, double *seconds,
                         tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_plan_opts o;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
@@ -417,8 +409,7 @@ tutti_err tutti_simulate(const tutti_topology *net, const tutti_schedule *sched,
                          const tutti_sim_opts *opts, tutti_sim_result *out,
                          tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_sim_opts o;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     if (!err)
@@ -439,8 +430,7 @@ tutti_err tutti_trace(const tutti_topology *net, const tutti_schedule *sched,
                       const tutti_sim_opts *opts, tutti_sim_result *out,
                       char **text, size_t *len, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_sim_opts o;
     tt_arena arena = {.mem = &tt_mem_std};
     tt_str json = {.mem = &tt_mem_std};
@@ -467,8 +457,7 @@ tutti_err tutti_contention(const tutti_topology *net,
                            const tutti_schedule *sched,
                            tutti_contention_info *out, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tt_routes *routes = NULL;
     tutti_err err = tt_routes_create(net, &tt_mem_std, &routes, &found);
     if (!err)

@@ -35,10 +35,6 @@ typedef struct meeting {
     tt_addr places[MOST_PLACES]; /* the first N_NEAR: of this host */
 } meeting;
 
-struct tutti_controller {
-    tt_controller *c;
-};
-
 struct tutti_partial {
     tt_mem mem;
     tt_settings settings;
@@ -339,11 +335,10 @@ static tutti_err join_meeting(tutti_partial *p, tutti_comm *comm,
 tutti_err tutti_partial_open(tutti_comm *comm, const tutti_partial_opts *opts,
                              tutti_partial **out)
 {
-    tutti_diag diag;
+    tutti_diag diag = TT_DIAG_NONE;
     tutti_partial_opts o;
     tutti_partial *p = NULL;
     meeting m = {0};
-    tt_diag_clear(&diag);
     if (!comm || !out) {
         tt_fail(&diag, TUTTI_EINVAL, "comm and out must not be NULL");
         return tt_report(TUTTI_EINVAL, &diag, NULL);
@@ -459,10 +454,9 @@ tutti_err tutti_partial_join(const char *controller, int worker,
                              const tutti_partial_opts *opts,
                              tutti_partial **out)
 {
-    tutti_diag diag;
+    tutti_diag diag = TT_DIAG_NONE;
     tutti_partial_opts o;
     tutti_partial *p = NULL;
-    tt_diag_clear(&diag);
     tutti_err err = read_opts(opts, &o, &diag);
     if (!err && !out)
         err = tt_fail(&diag, TUTTI_EINVAL, "out must not be NULL");
@@ -579,10 +573,9 @@ void tutti_partial_leave(tutti_partial *p)
 
 tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current)
 {
-    tutti_diag diag;
+    tutti_diag diag = TT_DIAG_NONE;
     if (tt_process_is_child())
         return TUTTI_EFORK;
-    tt_diag_clear(&diag);
     p->message[0] = '\0';
     tutti_err err = tt_worker_rejoin(p->worker, is_current, &diag);
     return err ? fail(p, err, diag.text) : TUTTI_OK;
@@ -592,17 +585,10 @@ tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current)
 
 void tutti_partial_describe(tutti_partial *p, tutti_partial_info *out)
 {
-    tt_worker_info info = {0};
+    *out = (tutti_partial_info){.worker = 0};
     if (!tt_process_is_child())
-        tt_worker_tell(p->worker, &info);
-    *out = (tutti_partial_info){.worker = info.worker,
-                                .n_workers = info.n_workers,
-                                .incarnation = info.incarnation,
-                                .is_newcomer = info.is_newcomer,
-                                .is_dynamic = info.is_dynamic,
-                                .has_controller = p->controller != NULL,
-                                .n_groups = info.n_groups,
-                                .n_broken = info.n_broken};
+        tt_worker_tell(p->worker, out);
+    out->has_controller = p->controller != NULL;
 }
 
 tutti_err tutti_partial_state(tutti_partial *p)
@@ -622,19 +608,8 @@ const char *tutti_partial_message(tutti_partial *p)
 
 tutti_err tutti_partial_group_of(tutti_partial *p, tutti_partial_group *out)
 {
-    tt_worker_group g;
-    if (tt_process_is_child())
-        return TUTTI_EFORK;
-    tutti_err err = tt_worker_group_of(p->worker, &g);
-    if (!err)
-        *out = (tutti_partial_group){.id = g.id,
-                                     .kind = g.kind,
-                                     .n = g.n,
-                                     .rank = g.me,
-                                     .is_even = g.is_even,
-                                     .iteration = g.iteration,
-                                     .members = g.members};
-    return err;
+    return tt_process_is_child() ? TUTTI_EFORK
+                                 : tt_worker_group_of(p->worker, out);
 }
 
 tutti_err tutti_partial_measure(tutti_partial *p, tutti_partial_metrics *out)
@@ -669,13 +644,11 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
                                 const tutti_partial_opts *opts,
                                 tutti_controller **out)
 {
-    tutti_diag diag;
+    tutti_diag diag = TT_DIAG_NONE;
     tutti_partial_opts o;
     tt_settings settings;
     tt_addr places[MOST_PLACES];
-    tutti_controller *c = NULL;
     tt_controller_opts how = {0};
-    tt_diag_clear(&diag);
     tutti_err err = read_opts(opts, &o, &diag);
     if (!err && !out)
         err = tt_fail(&diag, TUTTI_EINVAL, "out must not be NULL");
@@ -691,23 +664,17 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
         err = tt_start_trust(&o.trust, &settings, true, &how.trust, &diag);
     if (!err) {
         how.token = token_of(&settings);
-        c = tt_new(&tt_mem_std, 1, sizeof(*c));
-        err = c ? open_controller(&o, n_workers, &settings, &how, &c->c, &diag)
-                : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
+        err = open_controller(&o, n_workers, &settings, &how, out, &diag);
     }
     if (!err)
         warn_if_open(&how);
     tt_trust_close(how.trust);
-    if (err)
-        tt_free(&tt_mem_std, c, 1, sizeof(*c));
-    else
-        *out = c;
     return tt_report(err, &diag, NULL);
 }
 
 int tutti_controller_port(const tutti_controller *c)
 {
-    return tt_controller_port(c->c);
+    return tt_controller_port(c);
 }
 
 void tutti_controller_measure(tutti_controller *c, tutti_partial_metrics *out)
@@ -715,12 +682,12 @@ void tutti_controller_measure(tutti_controller *c, tutti_partial_metrics *out)
     if (tt_process_is_child())
         *out = (tutti_partial_metrics){0};
     else
-        tt_controller_measure(c->c, out);
+        tt_controller_measure(c, out);
 }
 
 uint64_t tutti_controller_n_of_size(tutti_controller *c, uint32_t size)
 {
-    return tt_process_is_child() ? 0 : tt_controller_n_of_size(c->c, size);
+    return tt_process_is_child() ? 0 : tt_controller_n_of_size(c, size);
 }
 
 tutti_err tutti_controller_wait(tutti_controller *c, double seconds)
@@ -728,13 +695,11 @@ tutti_err tutti_controller_wait(tutti_controller *c, double seconds)
     if (tt_process_is_child())
         return TUTTI_EFORK;
     uint64_t ns = seconds > 0 ? tt_seconds_to_ns(seconds) : 0;
-    return tt_controller_wait(c->c, ns) ? TUTTI_OK : TUTTI_AGAIN;
+    return tt_controller_wait(c, ns) ? TUTTI_OK : TUTTI_AGAIN;
 }
 
 void tutti_controller_close(tutti_controller *c)
 {
-    if (!c || tt_process_is_child())
-        return;
-    tt_controller_close(c->c);
-    tt_free(&tt_mem_std, c, 1, sizeof(*c));
+    if (!tt_process_is_child())
+        tt_controller_close(c);
 }

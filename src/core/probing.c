@@ -69,9 +69,8 @@ static tutti_err run(probing *st, const tutti_probe_opts *opts,
 tutti_err tutti_probe_run(const tutti_probe_opts *opts, tutti_probe **out,
                           tutti_diag *diag)
 {
-    tutti_diag found;
+    tutti_diag found = TT_DIAG_NONE;
     tutti_probe_opts given;
-    tt_diag_clear(&found);
     probing *st = NULL;
     tutti_probe *probe = NULL;
     tutti_err err = tt_process_enter(&found);

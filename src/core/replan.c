@@ -161,11 +161,10 @@ tutti_err tt_replan_run(tutti_comm *comm, tt_least_fn least,
                         uint64_t timeout_ns)
 {
     tt_replan *r = comm->replan;
-    tutti_diag diag;
+    tutti_diag diag = TT_DIAG_NONE;
     tutti_topology *measured = NULL;
     fresh f = {0};
     uint64_t begin_ns = tt_now_ns();
-    tt_diag_clear(&diag);
     tutti_err mine = TUTTI_EBOOT;
     if (r->boot)
         mine = measure(comm, r, &measured, &diag);

@@ -48,24 +48,21 @@ void tutti_schedule_describe(const tutti_schedule *sched,
 tutti_err tutti_schedule_read(const char *text, size_t len,
                               tutti_schedule **out, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_err err = tt_sched_parse(&tt_mem_std, text, len, out, &found);
     return tt_report(err, &found, diag);
 }
 
 tutti_err tutti_verify(const tutti_schedule *sched, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     return tt_report(tt_verify(sched, &tt_mem_std, &found), &found, diag);
 }
 
 tutti_err tutti_export(const tutti_schedule *sched, const char *format,
                        char **text, size_t *len, tutti_diag *diag)
 {
-    tutti_diag found;
-    tt_diag_clear(&found);
+    tutti_diag found = TT_DIAG_NONE;
     tutti_err err = tt_export(sched, format, &tt_mem_std, text, len, &found);
     return tt_report(err, &found, diag);
 }

@@ -10,7 +10,7 @@
  *            vain dials the next. Both ends have the same ones in the same
  *            order, and a net sees to it that of two dials at once one stays.
  *            Who is called takes what the caller has come to, and gives its own
- *            dial up.
+ *            dial up; in an open mesh only where that has come no further.
  * Asking     Where no access leads to a rank it may be able to connect itself:
  *            something between may pass connections one way only, or it has
  *            come to its network late. So it is asked to, by a message (CALL)
@@ -126,8 +126,7 @@ static void dial(tt_peer *peer)
     if (peer->is_lost || peer->is_apart || peer->has_missed ||
         tt_peer_is_linked(peer))
         return;
-    tutti_diag diag;
-    tt_diag_clear(&diag);
+    tutti_diag diag = TT_DIAG_NONE;
     if (peer->access >= peer->n_accesses) {
         tt_peer_miss(peer, TUTTI_ENET, "no transport connects it");
         return;
@@ -232,11 +231,22 @@ static void sit_down(tt_peer *peer, const tt_link_id *id)
     peer->id = *id;
 }
 
-/* Whoever calls sits there, and knows of no connection, whatever it looks like
- * from here: what it says comes by the new one. False: it has been replaced. */
-static bool welcome(tt_peer *peer, const tt_link_id *id)
+/* This rank has dialled, too, and has tried what it is called by in vain: then
+ * the access that comes later in the order of both stays. */
+static bool is_past(const tt_peer *peer, const tt_net *net)
 {
-    if (tt_link_id_is_none(id) || is_same(id, &peer->was))
+    const tt_access *by = access_by(peer, net);
+    bool is_met = peer->dialled || peer->conn != &peer->none;
+    return is_met && by && by < &peer->accesses[peer->access];
+}
+
+/* Whoever calls sits there, and knows of no connection, whatever it looks like
+ * from here: what it says comes by the new one. False: it has been replaced, or
+ * will take the call of this rank. */
+static bool welcome(tt_peer *peer, const tt_link_id *id, const tt_net *net)
+{
+    if (tt_link_id_is_none(id) || is_same(id, &peer->was) ||
+        (is_same(id, &peer->id) && is_past(peer, net)))
         return false;
     sit_down(peer, id);
     if (peer->conn != &peer->none)
@@ -307,7 +317,7 @@ tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id)
     tt_mesh *mesh = net->owner;
     tt_peer *peer = rank < mesh->n_ranks ? &mesh->peers[rank] : NULL;
     if (mesh->is_open)
-        return peer && rank != mesh->rank && welcome(peer, id)
+        return peer && rank != mesh->rank && welcome(peer, id, net)
                    ? take_call(peer, net)
                    : NULL;
     while (peer && !access_by(peer, net))

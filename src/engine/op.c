@@ -494,8 +494,8 @@ static tutti_err copy_input(tt_op *op, const tt_op_start *start)
     }
     if (start->call.op == TUTTI_SCALED_SUM &&
         tt_coll_reduces((tutti_coll)start->call.coll))
-        tt_scale_kernel((tutti_type)start->call.type)(
-            op->copy, start->in, start->in_elems, start->scale);
+        op->walk.kernels.scale(op->copy, start->in, start->in_elems,
+                               start->scale);
     else
         memcpy(op->copy, start->in, bytes);
     op->walk.base[TT_IN] = op->copy;

@@ -16,8 +16,10 @@
  *            most, in each pass.
  * Next       infer.c. */
 #include "infer/cables.h"
+#include "infer/plane.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_COLOURS = 16 };
@@ -123,13 +125,7 @@ static double middle(double *v, uint32_t n)
 {
     uint32_t cut = n > 2 && n < 4 ? 1 : n / 4;
     double sum = 0;
-    for (uint32_t i = 1; i < n; i++) {
-        for (uint32_t k = i; k > 0 && v[k] < v[k - 1]; k--) {
-            double other = v[k];
-            v[k] = v[k - 1];
-            v[k - 1] = other;
-        }
-    }
+    qsort(v, n, sizeof(*v), tt_compare_doubles);
     for (uint32_t i = cut; i + cut < n; i++)
         sum += v[i];
     return n > 0 ? sum / (n - 2 * cut) : 0;

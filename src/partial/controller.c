@@ -46,7 +46,7 @@ typedef struct guest {
     uint64_t *knows; /* a bit for each worker whose card it was told */
 } guest;
 
-struct tt_controller {
+struct tutti_controller {
     tt_mem mem;
     tt_controller_opts o;
     pthread_mutex_t lock;

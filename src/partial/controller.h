@@ -9,7 +9,7 @@
 #include "base/sock.h"
 #include "partial/rule.h"
 
-typedef struct tt_controller tt_controller;
+typedef tutti_controller tt_controller;
 
 typedef struct tt_controller_opts {
     tt_rule_opts rule;

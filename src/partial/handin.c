@@ -316,8 +316,7 @@ static tutti_err begin(tt_worker *w, tt_job *job, bool unlocks)
     tt_crew *c = &w->crew;
     const uint64_t group = c->id;
     tt_program *program = NULL;
-    tutti_diag diag;
-    tt_diag_clear(&diag);
+    tutti_diag diag = TT_DIAG_NONE;
     tutti_err err = c->team ? find_or_plan(w, job, unlocks, &program, &diag)
                             : TUTTI_OK;
     tutti_err over = check_group(w, group);

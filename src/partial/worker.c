@@ -263,19 +263,19 @@ tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
     return err;
 }
 
-tutti_err tt_worker_group_of(tt_worker *w, tt_worker_group *out)
+tutti_err tt_worker_group_of(tt_worker *w, tutti_partial_group *out)
 {
     pthread_mutex_lock(&w->lock);
     const tt_crew *c = &w->crew;
     bool is_there = c->id > 0 && w->phase != TT_PHASE_ANNOUNCED;
     if (is_there)
-        *out = (tt_worker_group){.id = c->id,
-                                 .iteration = c->iteration,
-                                 .kind = c->kind,
-                                 .n = c->n,
-                                 .me = c->me,
-                                 .is_even = c->is_even,
-                                 .members = c->members};
+        *out = (tutti_partial_group){.id = c->id,
+                                     .kind = c->kind,
+                                     .n = c->n,
+                                     .rank = c->me,
+                                     .is_even = c->is_even,
+                                     .iteration = c->iteration,
+                                     .members = c->members};
     tutti_err err = is_there ? TUTTI_OK
                              : tt_worker_refuse(w, TUTTI_EINVAL,
                                                 "there is no group");
@@ -349,16 +349,16 @@ void tt_worker_abandon(tt_worker *w, const char *reason)
 
 /* ------------------------------------------------------------- questions -- */
 
-void tt_worker_tell(tt_worker *w, tt_worker_info *out)
+void tt_worker_tell(tt_worker *w, tutti_partial_info *out)
 {
     pthread_mutex_lock(&w->lock);
-    *out = (tt_worker_info){.worker = w->id,
-                            .n_workers = w->n,
-                            .incarnation = w->incarnation,
-                            .is_newcomer = w->is_newcomer,
-                            .is_dynamic = w->is_dynamic,
-                            .n_groups = w->n_groups,
-                            .n_broken = w->n_broken};
+    *out = (tutti_partial_info){.worker = w->id,
+                                .n_workers = w->n,
+                                .incarnation = w->incarnation,
+                                .is_newcomer = w->is_newcomer,
+                                .is_dynamic = w->is_dynamic,
+                                .n_groups = w->n_groups,
+                                .n_broken = w->n_broken};
     pthread_mutex_unlock(&w->lock);
 }
 

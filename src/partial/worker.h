@@ -75,14 +75,7 @@ tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
                              tt_worker_done done, void *arg);
 /* The group that it is in; members live until the next announcement. Errors:
  * EINVAL: none. */
-typedef struct tt_worker_group {
-    uint64_t id, iteration;
-    tt_group_kind kind;
-    uint32_t n, me;
-    bool is_even;
-    const tt_group_member *members;
-} tt_worker_group;
-tutti_err tt_worker_group_of(tt_worker *w, tt_worker_group *out);
+tutti_err tt_worker_group_of(tt_worker *w, tutti_partial_group *out);
 /* The next buffer; all members give the same ones in the same order. It and the
  * commit may come before the group is known, once the worker has announced.
  * Errors: EINVAL, ENOMEM, the group's failure. */
@@ -105,12 +98,8 @@ void tt_worker_leave(tt_worker *w);
 /* Comes back; blocks like open. */
 tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag);
 
-typedef struct tt_worker_info {
-    uint32_t worker, n_workers, incarnation;
-    bool is_newcomer, is_dynamic;
-    uint64_t n_groups, n_broken; /* that it was in */
-} tt_worker_info;
-void tt_worker_tell(tt_worker *w, tt_worker_info *out);
+/* All but has_controller. */
+void tt_worker_tell(tt_worker *w, tutti_partial_info *out);
 /* TUTTI_OK, or why it is lost. text: TT_WORKER_TEXT bytes: the last sentence
  * of a failure, "" if none. */
 #define TT_WORKER_TEXT 512

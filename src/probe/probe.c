@@ -51,8 +51,7 @@ static void name_lost(const tt_probe *p, tutti_err err, tutti_diag *diag)
 tutti_err tt_probe_run(const tt_probe_job *job, tt_probe **out,
                        tutti_diag *diag)
 {
-    tutti_diag why;
-    tt_diag_clear(&why);
+    tutti_diag why = TT_DIAG_NONE;
     tt_probe *p = tt_new(job->mem, 1, sizeof(*p));
     void *says = tt_new(job->mem, job->n_ranks, TT_PROBE_SAYING);
     tutti_err err = p && says ? TUTTI_OK : tt_probe_no_memory(&why);

@@ -49,19 +49,6 @@ typedef struct tt_amount {
 /* Reads a number with a unit at the start of text. */
 tt_amount tt_amount_read(const char *text, size_t len);
 
-/* A decimal factor: 2.5 = 25 / 10. */
-typedef struct tt_decimal {
-    uint64_t digits;
-    uint32_t n_places;
-    size_t len;   /* characters read; 0: it is not a number */
-    bool is_long; /* more digits than can be kept */
-} tt_decimal;
-tt_decimal tt_decimal_read(const char *text, size_t len);
-/* digits * unit / 10^n_places, exactly; false: not a whole number, or larger
- * than most (*is_large). */
-bool tt_decimal_times(const tt_decimal *d, uint64_t unit, uint64_t most,
-                      uint64_t *out, bool *is_large);
-
 void tt_rate_write(tt_str *out, uint64_t bps);
 void tt_latency_write(tt_str *out, uint64_t ps);
 

@@ -445,5 +445,6 @@ tt_kernels tt_kernels_of(tutti_type type, tutti_op op)
         .lines = tt_lines_kernel(type, op, false),
         .mean_lines = tt_lines_kernel(type, op, true),
         .divide = op == TUTTI_AVG ? tt_divide_kernel(type) : NULL,
+        .scale = tt_scale_kernel(type),
     };
 }

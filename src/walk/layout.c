@@ -27,94 +27,60 @@ static uint64_t n_elems(const void *ctx, uint64_t block)
     return s->counts ? s->counts[block] : s->count;
 }
 
+/* One side of the call, its input or its output, where that has all blocks: at
+ * every rank, or at the root. */
+static bool has_all(const tt_shape *s, bool is_out)
+{
+    return is_out ? s->coll == TUTTI_ALL_GATHER || s->coll == TUTTI_GATHER
+                  : s->coll == TUTTI_REDUCE_SCATTER || s->coll == TUTTI_SCATTER;
+}
+
+/* Of all-to-all: elements to, or from, the ranks before this one. */
+static uint64_t before_peer(const tt_shape *s, bool is_out, uint64_t peer)
+{
+    const size_t *counts = is_out ? s->out_counts : s->in_counts;
+    return counts ? sum(counts, peer) : peer * s->count;
+}
+
 static uint64_t in_at(const void *ctx, uint64_t block)
 {
     const tt_shape *s = ctx;
-    switch (s->coll) {
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_SCATTER:
-        return before(s, block);
-    case TUTTI_ALL_TO_ALL: {
-        uint64_t to = block % s->n_ranks;
-        return s->in_counts ? sum(s->in_counts, to) : to * s->count;
-    }
-    default:
-        return 0;
-    }
+    if (s->coll == TUTTI_ALL_TO_ALL)
+        return before_peer(s, false, block % s->n_ranks);
+    return has_all(s, false) ? before(s, block) : 0;
 }
 
 static uint64_t out_at(const void *ctx, uint64_t block)
 {
     const tt_shape *s = ctx;
-    switch (s->coll) {
-    case TUTTI_ALL_GATHER:
-    case TUTTI_GATHER:
-        return before(s, block);
-    case TUTTI_ALL_TO_ALL: {
-        uint64_t from = block / s->n_ranks;
-        return s->out_counts ? sum(s->out_counts, from) : from * s->count;
-    }
-    default:
-        return 0;
-    }
+    if (s->coll == TUTTI_ALL_TO_ALL)
+        return before_peer(s, true, block / s->n_ranks);
+    return has_all(s, true) ? before(s, block) : 0;
 }
 
-static uint64_t own_elems(const tt_shape *s)
+/* Has the rank this side, where only the root has it? */
+static bool is_mine(const tt_shape *s)
 {
+    return !tt_coll_has_root(s->coll) || s->rank == s->root;
+}
+
+static uint64_t side_elems(const tt_shape *s, bool is_out)
+{
+    if (s->coll == TUTTI_ALL_TO_ALL)
+        return before_peer(s, is_out, s->n_ranks);
+    if (has_all(s, is_out))
+        return is_mine(s) ? before(s, s->n_ranks) : 0;
+    if (s->coll == (is_out ? TUTTI_REDUCE : TUTTI_BROADCAST))
+        return is_mine(s) ? s->count : 0;
     return s->counts ? s->counts[s->rank] : s->count;
-}
-
-static uint64_t in_elems(const tt_shape *s)
-{
-    bool is_root = s->rank == s->root;
-    switch (s->coll) {
-    case TUTTI_REDUCE_SCATTER:
-        return before(s, s->n_ranks);
-    case TUTTI_SCATTER:
-        return is_root ? before(s, s->n_ranks) : 0;
-    case TUTTI_BROADCAST:
-        return is_root ? s->count : 0;
-    case TUTTI_ALL_TO_ALL:
-        return s->in_counts ? sum(s->in_counts, s->n_ranks)
-                            : s->n_ranks * s->count;
-    default:
-        return own_elems(s);
-    }
-}
-
-static uint64_t out_elems(const tt_shape *s)
-{
-    bool is_root = s->rank == s->root;
-    switch (s->coll) {
-    case TUTTI_ALL_GATHER:
-        return before(s, s->n_ranks);
-    case TUTTI_GATHER:
-        return is_root ? before(s, s->n_ranks) : 0;
-    case TUTTI_REDUCE:
-        return is_root ? s->count : 0;
-    case TUTTI_ALL_TO_ALL:
-        return s->out_counts ? sum(s->out_counts, s->n_ranks)
-                             : s->n_ranks * s->count;
-    default:
-        return own_elems(s);
-    }
 }
 
 static int64_t in_place_at(const tt_shape *s)
 {
-    bool is_root = s->rank == s->root;
-    switch (s->coll) {
-    case TUTTI_REDUCE_SCATTER:
-        return (int64_t)before(s, s->rank);
-    case TUTTI_SCATTER:
-        return is_root ? (int64_t)before(s, s->rank) : 0;
-    case TUTTI_ALL_GATHER:
-        return -(int64_t)before(s, s->rank);
-    case TUTTI_GATHER:
-        return is_root ? -(int64_t)before(s, s->rank) : 0;
-    default:
+    if (!(has_all(s, false) || has_all(s, true)) || !is_mine(s))
         return 0;
-    }
+    int64_t at = (int64_t)before(s, s->rank);
+    return has_all(s, true) ? -at : at;
 }
 
 static uint64_t total_bytes(const tt_shape *s)
@@ -139,8 +105,8 @@ static uint64_t max_block_elems(const tt_shape *s)
 tt_measures tt_shape_measure(const tt_shape *s)
 {
     return (tt_measures){
-        .in_elems = in_elems(s),
-        .out_elems = out_elems(s),
+        .in_elems = side_elems(s, false),
+        .out_elems = side_elems(s, true),
         .in_place_at = in_place_at(s),
         .total_bytes = total_bytes(s),
     };

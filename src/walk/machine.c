@@ -688,12 +688,6 @@ size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
     return carve_walk(w, b, memory);
 }
 
-void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op, uint32_t divisor)
-{
-    w->kernels = tt_kernels_of(type, op);
-    w->divisor = divisor;
-}
-
 void tt_walk_reset(tt_walk *w, const void *in, void *out)
 {
     const tt_bound *b = w->b;
@@ -728,17 +722,6 @@ void tt_walk_begin(tt_walk *w)
 }
 
 /* ------------------------------------------------------------ questions -- */
-
-bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
-{
-    const tt_partner *p = &w->b->partners[partner];
-    for (uint32_t i = 0; i < p->n_recvs; i++) {
-        uint32_t l = w->b->index[p->recvs + i];
-        if (w->arrived[l] < w->b->recvs[l].n_slices)
-            return false;
-    }
-    return true;
-}
 
 tt_walk_state tt_walk_look(const tt_walk *w)
 {

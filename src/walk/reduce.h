@@ -44,11 +44,12 @@ tt_lines_fn tt_lines_kernel(tutti_type type, tutti_op op,
                             bool divides);      /* NULL: use others */
 tt_divide_fn tt_divide_kernel(tutti_type type); /* NULL for BOOL */
 tt_scale_fn tt_scale_kernel(tutti_type type);   /* NULL unless a float */
-/* What a reduction and its division take. */
+/* What a reduction, its division and the scaling before it take. */
 typedef struct tt_kernels {
     tt_reduce_fn reduce;
     tt_lines_fn lines, mean_lines;
     tt_divide_fn divide; /* NULL: nothing to divide */
+    tt_scale_fn scale;   /* NULL unless a float */
 } tt_kernels;
 tt_kernels tt_kernels_of(tutti_type type, tutti_op op);
 

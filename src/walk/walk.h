@@ -122,8 +122,12 @@ struct tt_walk {
 size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
                     unsigned char *memory);
 /* The arithmetic; AVG divides by divisor. Stays for later calls. */
-void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op,
-                     uint32_t divisor);
+static inline void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op,
+                                   uint32_t divisor)
+{
+    w->kernels = tt_kernels_of(type, op);
+    w->divisor = divisor;
+}
 /* Before every call. `in` is only read. */
 void tt_walk_reset(tt_walk *w, const void *in, void *out);
 void tt_walk_begin(tt_walk *w);
@@ -198,7 +202,16 @@ static inline bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
     return true;
 }
 /* All that comes from the partner is here. */
-bool tt_walk_has_heard(const tt_walk *w, uint32_t partner);
+static inline bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        uint32_t l = w->b->index[p->recvs + i];
+        if (w->arrived[l] < w->b->recvs[l].n_slices)
+            return false;
+    }
+    return true;
+}
 /* How far it is. */
 typedef struct tt_walk_state {
     uint32_t step, n_steps; /* the first one in which something is left to do;

@@ -23,10 +23,10 @@ static const uint32_t both[2] = {0, 1};
 typedef struct process {
     tt_engine *engine;
     tt_mesh *mesh;
-    tt_net *net;
+    tt_net *net, *other; /* other: NULL, or of w->other */
     tt_link_id id;
-    unsigned char addr[TT_NET_ADDR_MAX];
-    size_t addr_bytes;
+    unsigned char addr[TT_NET_ADDR_MAX], other_addr[TT_NET_ADDR_MAX];
+    size_t addr_bytes, other_bytes;
     tt_team *team; /* NULL: in no group */
     tt_program *program;
     uint32_t at[COUNT];
@@ -35,7 +35,7 @@ typedef struct process {
 } process;
 
 typedef struct world {
-    const tt_net_ops *ops;
+    const tt_net_ops *ops, *other; /* other: NULL, or a second transport */
     tt_settings settings;
     tt_test_mem counts;
     tt_mem mem;
@@ -44,28 +44,40 @@ typedef struct world {
 
 /* --------------------------------------------------------------- processes -- */
 
+static tt_net *open_net(world *w, uint32_t r, const tt_net_ops *ops)
+{
+    tt_net *net = tt_new(&w->mem, 1, ops->net_size);
+    *net = (tt_net){.ops = ops,
+                    .up = &tt_engine_up,
+                    .mem = &w->mem,
+                    .settings = &w->settings,
+                    .rank = r,
+                    .n_ranks = RANKS,
+                    .id = w->p[r].id,
+                    .is_local = true,
+                    .fd = -1};
+    assert_int_equal(ops->open(net, NULL), 0);
+    return net;
+}
+
 static void start(world *w, uint32_t r)
 {
     process *p = &w->p[r];
     const tt_engine_opts opts = {.speak_ns = 0};
-    *p = (process){.net = tt_new(&w->mem, 1, w->ops->net_size)};
+    *p = (process){.engine = NULL};
     assert_int_equal(tt_link_id_make(&p->id, NULL), 0);
-    *p->net = (tt_net){.ops = w->ops,
-                       .up = &tt_engine_up,
-                       .mem = &w->mem,
-                       .settings = &w->settings,
-                       .rank = r,
-                       .n_ranks = RANKS,
-                       .id = p->id,
-                       .is_local = true,
-                       .fd = -1};
-    assert_int_equal(w->ops->open(p->net, NULL), 0);
+    p->net = open_net(w, r, w->ops);
     p->addr_bytes = w->ops->address(p->net, p->addr);
+    if (w->other) {
+        p->other = open_net(w, r, w->other);
+        p->other_bytes = w->other->address(p->other, p->other_addr);
+    }
     assert_int_equal(tt_engine_create(&w->mem, &opts, &p->engine, NULL), 0);
+    tt_net *nets[2] = {p->net, p->other};
     const tt_mesh_opts mesh = {.rank = r,
                                .n_ranks = RANKS,
-                               .n_nets = 1,
-                               .nets = &p->net,
+                               .n_nets = w->other ? 2 : 1,
+                               .nets = nets,
                                .eager_bytes = 2048,
                                .dial_ns = 5 * TT_NS_PER_S,
                                .kept.mem = &w->mem};
@@ -91,16 +103,22 @@ static void stop(world *w, uint32_t r)
     *p = (process){.engine = NULL};
 }
 
-static world *open_world(const tt_net_ops *ops)
+static world *open_world_of(const tt_net_ops *ops, const tt_net_ops *other)
 {
     world *w = calloc(1, sizeof(*w));
     w->ops = ops;
+    w->other = other;
     w->mem = tt_test_mem_init(&w->counts, 0);
     assert_int_equal(tt_settings_read(&w->settings, NULL), 0);
     w->settings.shm_ring_bytes = 64 << 10;
     for (uint32_t r = 0; r < RANKS; r++)
         start(w, r);
     return w;
+}
+
+static world *open_world(const tt_net_ops *ops)
+{
+    return open_world_of(ops, NULL);
 }
 
 static void close_world(world *w)
@@ -128,9 +146,13 @@ static void step_all(const world *w)
 
 static tutti_err seat(world *w, uint32_t r, const process *who, uint32_t rank)
 {
-    const tt_access access = {
-        .net = w->p[r].net, .addr = who->addr, .addr_bytes = who->addr_bytes};
-    return tt_mesh_seat(w->p[r].mesh, rank, &who->id, &access, 1);
+    const process *p = &w->p[r];
+    const tt_access accesses[2] = {
+        {.net = p->net, .addr = who->addr, .addr_bytes = who->addr_bytes},
+        {.net = p->other,
+         .addr = who->other_addr,
+         .addr_bytes = who->other_bytes}};
+    return tt_mesh_seat(p->mesh, rank, &who->id, accesses, p->other ? 2 : 1);
 }
 
 static void note(void *arg, tutti_err err)
@@ -242,6 +264,51 @@ static void a_call_comes_before_the_seat(void **state)
         assert_int_equal(w->p[0].mesh->n_opened, 1);
         close_world(w);
     }
+}
+
+/* Both dial at once, and one has tried in vain what the other dials by: it does not
+ * go back there. */
+static void both_dial_by_two_transports(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        world *w = open_world_of(transport(1), transport(2));
+        for (uint32_t r = 0; r < 2; r++)
+            assert_int_equal(seat(w, r, &w->p[1 - r], 1 - r), 0);
+        w->p[1].mesh->peers[0].access = 1;
+        do_group(w, 11);
+        assert_ptr_equal(peer_of(w, 0)->conn->net, w->p[0].other);
+        assert_ptr_equal(peer_of(w, 1)->conn->net, w->p[1].other);
+        close_world(w);
+    }
+}
+
+/* It had no reply by shm while this rank was away, and has come by TCP. What it has
+ * given up comes to light after that. */
+static void a_call_that_was_given_up(void **state)
+{
+    (void)state;
+    world *w = open_world_of(transport(1), transport(2));
+    uint64_t until = tt_now_ns() + 10 * TT_NS_PER_S;
+    process *away = &w->p[1];
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(seat(w, r, &w->p[1 - r], 1 - r), 0);
+    w->p[0].mesh->dial_ns = 50 * TT_NS_PER_MS;
+    go_in(w, 0, 11, false);
+    while (!is_up(w, 0) && tt_now_ns() < until)
+        step(&w->p[0]);
+    assert_ptr_equal(peer_of(w, 0)->conn->net, w->p[0].other);
+    while (!is_up(w, 1) && tt_now_ns() < until) {
+        tt_engine_lock(away->engine);
+        w->other->progress(away->other, true);
+        tt_engine_unlock(away->engine);
+    }
+    go_in(w, 1, 11, false);
+    await_ends(w);
+    assert_int_equal(w->p[0].err + away->err, 0);
+    go_out(&w->p[0]);
+    go_out(away);
+    close_world(w);
 }
 
 /* It was in a group; the next one tells who sits there now. */
@@ -628,6 +695,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_do_well),
         cmocka_unit_test(a_call_comes_before_the_seat),
+        cmocka_unit_test(both_dial_by_two_transports),
+        cmocka_unit_test(a_call_that_was_given_up),
         cmocka_unit_test(another_takes_the_seat),
         cmocka_unit_test(another_calls),
         cmocka_unit_test(the_same_one_calls_again),

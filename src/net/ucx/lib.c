@@ -15,8 +15,8 @@
 
 #if TT_HAVE_UCX
 
-#include <dirent.h>
 #include <dlfcn.h>
+#include <glob.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -137,42 +137,17 @@ void tt_ucx_give_back(void)
 
 /* ------------------------------------------------------------------ RDMA -- */
 
-/* "4: ACTIVE" */
-static bool is_active(const char *state_file)
-{
-    char text[32];
-    return strncmp(tt_file_head(state_file, text, sizeof(text)), "4:", 2) == 0;
-}
-
-static bool has_active_port(const char *device)
-{
-    char path[400];
-    bool found = false;
-    snprintf(path, sizeof(path), "%s/ports", device);
-    DIR *ports = opendir(path);
-    struct dirent *port;
-    while (ports && !found && (port = readdir(ports))) {
-        snprintf(path, sizeof(path), "%s/ports/%.40s/state", device,
-                 port->d_name);
-        found = port->d_name[0] != '.' && is_active(path);
-    }
-    if (ports)
-        closedir(ports);
-    return found;
-}
-
 bool tt_ucx_has_rdma(const char *sysfs)
 {
-    char path[300];
+    char pattern[300], text[32];
     bool found = false;
-    DIR *devices = opendir(sysfs);
-    struct dirent *device;
-    while (devices && !found && (device = readdir(devices))) {
-        snprintf(path, sizeof(path), "%.200s/%.80s", sysfs, device->d_name);
-        found = device->d_name[0] != '.' && has_active_port(path);
-    }
-    if (devices)
-        closedir(devices);
+    glob_t states = {0};
+    snprintf(pattern, sizeof(pattern), "%.200s/*/ports/*/state", sysfs);
+    glob(pattern, GLOB_NOSORT, NULL, &states);
+    for (size_t i = 0; i < states.gl_pathc; i++) /* "4: ACTIVE" */
+        found |= strncmp(tt_file_head(states.gl_pathv[i], text, sizeof(text)),
+                         "4:", 2) == 0;
+    globfree(&states);
     return found;
 }
 
