@@ -26,14 +26,19 @@ static bool product(size_t count, size_t size, size_t *out)
     return true;
 }
 
-void *tt_new(const tt_mem *mem, size_t count, size_t size)
+void *tt_new_raw(const tt_mem *mem, size_t count, size_t size)
 {
     size_t bytes;
     if (!product(count, size, &bytes) || bytes == 0)
         return NULL;
-    void *ptr = mem->fn(mem->ctx, NULL, 0, bytes);
+    return mem->fn(mem->ctx, NULL, 0, bytes);
+}
+
+void *tt_new(const tt_mem *mem, size_t count, size_t size)
+{
+    void *ptr = tt_new_raw(mem, count, size);
     if (ptr)
-        memset(ptr, 0, bytes);
+        memset(ptr, 0, count * size);
     return ptr;
 }
 

@@ -20,6 +20,8 @@ extern const tt_mem tt_mem_std;
  * product overflows. count * size == 0 gives NULL too. Free with the same
  * count and size. */
 void *tt_new(const tt_mem *mem, size_t count, size_t size);
+/* The same, not zeroed: a page that nobody writes takes no memory. */
+void *tt_new_raw(const tt_mem *mem, size_t count, size_t size);
 void tt_free(const tt_mem *mem, void *ptr, size_t count, size_t size);
 
 /* Makes room for `need` items of `size` bytes in *ptr, which has *cap of them

@@ -62,8 +62,13 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(start_timeout_ns, "TUTTI_START_TIMEOUT", TIME, "60s", "1ms", "",       \
       "deadline for all ranks to meet at the start")                         \
     X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \
-      "a peer on another host that is silent for so long while it is "       \
-      "waited for is lost; 0s: only closed connections count")               \
+      "a rank that is silent for so long while it is waited for is named "   \
+      "in the log, and groups of partial reduce go on without it; 0s: only " \
+      "closed connections count")                                            \
+    X(reconnect_ns, "TUTTI_RECONNECT", TIME, "30s", "", "",                  \
+      "a rank that is silent, or whose connection to another host has "      \
+      "dropped, may come back for so long before it is lost; 0s: it may "    \
+      "not")                                                                 \
     X(quorum, "TUTTI_QUORUM", COUNT, "0", "0", "",                           \
       "members of a communicator that must be left for tutti_comm_shrink() " \
       "and tutti_comm_agree(); 0: more than half; rank 0's counts")          \

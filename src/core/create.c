@@ -251,6 +251,7 @@ static tutti_err take_engine(start *st)
                            .spin_large_ns = st->settings.spin_ns,
                            .spin_aside_ns = st->settings.spin_ns,
                            .liveness_ns = st->settings.liveness_ns,
+                           .reconnect_ns = st->settings.reconnect_ns,
                            .speak_ns = speak_ns,
                            .yields = is_crowded(st, 1)};
     /* What crosses hosts takes longer than others need to be woken; a small

@@ -32,7 +32,7 @@ static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
 static const uint64_t sleep_active_ns = 100 * TT_NS_PER_MS;
 static const uint64_t sleep_idle_ns = TT_NS_PER_S;
 /* The same while a transport has no room: it rings when it has, but this is
- * not the place to rely on it. */
+ * not the place to rely on it; and while ops are held. */
 static const uint64_t sleep_full_ns = 10 * TT_NS_PER_MS;
 /* And while calls have not told all partners that they are there. */
 static const uint64_t sleep_silent_ns = TT_NS_PER_MS;
@@ -78,6 +78,8 @@ static void tick(tt_engine *e)
     if (now - e->tick_ns < tick_ns)
         return;
     e->tick_ns = now;
+    if (e->n_silent > 0)
+        tt_engine_look_back(e, now);
     tt_engine_step(e);
 }
 
@@ -96,7 +98,7 @@ static uint64_t sleep_ns(const tt_engine *e)
 {
     if (e->n_unsaid > 0)
         return sleep_silent_ns;
-    if (e->dirty)
+    if (e->dirty || e->held)
         return sleep_full_ns;
     return e->n_active > 0 || e->was_active ? sleep_active_ns : sleep_idle_ns;
 }
@@ -339,6 +341,24 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
     tt_engine_unlock(e);
 }
 
+static bool holds_nothing(const void *arg)
+{
+    return ((const tt_team *)arg)->n_held == 0;
+}
+
+void tt_team_leave(tt_team *team)
+{
+    tt_engine *e = team->mesh->engine;
+    if (e->over) {
+        team->leaving_next = e->leaving;
+        e->leaving = team;
+        return;
+    }
+    tt_team_take_leave(team);
+    tt_engine_wait_locked(e, holds_nothing, team);
+    tt_team_free(team);
+}
+
 static void lower(uint64_t *limit, uint64_t to)
 {
     if (*limit > to)
@@ -385,6 +405,8 @@ static void *thread_main(void *arg)
             sleep_once(e);
             if (!e->is_driven)
                 pass(e, true);
+            if (e->n_silent > 0)
+                tt_engine_look_back(e, tt_now_ns());
         }
     }
     tt_engine_unlock(e);

@@ -401,8 +401,11 @@ static bool is_well_formed(const tt_msg *m)
 static void arrived(void *arg, const tt_msg *m, const void *data)
 {
     tt_peer *peer = arg;
-    if (peer->is_lost)
+    if (peer->is_lost) {
+        if (peer->is_given_up)
+            tt_team_tell_lost(peer, m->comm);
         return;
+    }
     peer->heard++;
     tt_side *placed = peer->placing;
     peer->placing = NULL;
@@ -465,7 +468,8 @@ static void left(void *arg, uint64_t n)
         tt_lent lent = peer->lent[peer->lent_head];
         peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
         peer->n_lent--;
-        tt_walk_taken(&lent.op->walk, lent.lane);
+        if (!lent.op->walk.is_over)
+            tt_walk_taken(&lent.op->walk, lent.lane);
     }
 }
 

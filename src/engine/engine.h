@@ -35,6 +35,9 @@ typedef struct tt_engine_opts {
      * the same processors. */
     uint64_t spin_aside_ns;
     uint64_t liveness_ns; /* 0: only closed connections count */
+    /* How long a peer that is silent, or whose connection has dropped, may stay
+     * away before it is lost; 0: not at all. */
+    uint64_t reconnect_ns;
     /* A call that has told a partner nothing for so long says that it is
      * there (BIND): see wire.h. */
     uint64_t speak_ns;
@@ -184,7 +187,8 @@ tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
 /* Ends what is open with EABORTED, says BYE (of a group nothing, unless
  * something was open), frees, and gives the mesh back, of which the caller has
  * a reference. In a done callback: when the engine is through with the call.
- * [locked] */
+ * Otherwise it waits, without the lock, while others use buffers of what was
+ * open, a second at most. [locked] */
 void tt_team_leave(tt_team *team);
 
 /* Ends all ops with err; tells the other members. The first failure stays.

@@ -66,10 +66,12 @@ static void dial_from(tt_conn *none)
     dial(none->peer);
 }
 
-static void cancel_nothing(tt_conn *none, bool drops_input)
+static bool cancel_nothing(tt_conn *none, bool drops_input, bool is_final)
 {
     (void)none;
     (void)drops_input;
+    (void)is_final;
+    return true;
 }
 
 /* same_host: nothing tells of it but the dial. */
@@ -163,8 +165,10 @@ static void drop(tt_conn **at)
 
 static void drop_all(tt_peer *peer)
 {
-    if (peer->conn != &peer->none)
+    if (peer->conn != &peer->none) {
+        tt_op_part(peer);
         drop(&peer->conn);
+    }
     peer->conn = &peer->none;
     drop(&peer->dialled);
     drop(&peer->called);
@@ -194,7 +198,7 @@ static tt_conn *take_call(tt_peer *peer, tt_net *net)
 static void renew(tt_peer *peer)
 {
     if (peer->conn != &peer->none)
-        peer->conn->net->ops->cancel(peer->conn, true);
+        peer->conn->net->ops->cancel(peer->conn, true, true);
     drop_all(peer);
     tt_eager_renew(peer);
     peer->mesh->n_ahead -= peer->n_early;
@@ -697,7 +701,7 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
     for (uint32_t i = 0; i < opts->n_nets; i++)
         if (opts->nets[i]->max_payload > mesh->trash_bytes)
             mesh->trash_bytes = opts->nets[i]->max_payload;
-    mesh->trash = tt_new(mem, mesh->trash_bytes, 1);
+    mesh->trash = tt_new_raw(mem, mesh->trash_bytes, 1);
     if (opts->n_nets)
         mesh->nets = tt_new(mem, opts->n_nets, sizeof(tt_net *));
     tutti_err err = make_peers(mesh, opts);
@@ -744,6 +748,8 @@ void tt_mesh_detach(tt_mesh *mesh)
             dirty = &(*dirty)->dirty_next;
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         tt_engine_listen(e, mesh->nets[i]->fd, false);
+    for (uint32_t i = 0; i < mesh->n_peers; i++)
+        e->n_silent -= mesh->peers[i].is_silent;
 }
 
 /* Nobody else knows the mesh any more: other communicators go on while it is

@@ -14,6 +14,11 @@
  * End        when the walk has nothing left, or the team fails. The op stays
  *            readable until recycle(), as its callers may be in the middle of
  *            something.
+ * Held       A call that fails gives its buffers back to the program, but a
+ *            neighbour may be in the middle of reading or writing them, and may
+ *            be stopped there. Nobody waits for it with the engine's lock: the
+ *            op is held, looked at every 10 ms, and is done when its memory is
+ *            free, or the transport has cut the neighbour off, within a second.
  * Next: walk/machine.c (the order of events), within.c, engine.c. */
 #include <stddef.h>
 #include <stdio.h>
@@ -557,8 +562,29 @@ static void delist(tt_op *op)
     if (op->next)
         op->next->prev = op->prev;
     op->team->n_ops--;
-    e->n_active--;
     e->n_large -= is_large(op);
+}
+
+/* Its memory is the caller's again. */
+static void let_go(tt_op *op, tutti_err err)
+{
+    tt_engine *e = op->team->mesh->engine;
+    e->n_active--;
+    op->next = e->over;
+    e->over = op;
+    op->done_fn(op->done_arg, err);
+}
+
+/* Nobody uses the memory of an op that has ended in vain. */
+static bool is_free(tt_op *op)
+{
+    bool is = tt_within_end(op);
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
+        tt_peer *peer = op->sides[p].peer;
+        if (peer->is_reading)
+            is &= tt_peer_reclaim(peer, NULL, peer->is_lost);
+    }
+    return is;
 }
 
 static void end(tt_op *op, tutti_err err)
@@ -567,14 +593,77 @@ static void end(tt_op *op, tutti_err err)
         unlink_side(&op->sides[p]);
         forgo_first(&op->sides[p]);
     }
-    tt_within_end(op);
     delist(op);
     tt_engine *e = op->team->mesh->engine;
     e->n_unsaid -= op->n_unsaid;
     op->n_unsaid = 0;
-    op->next = e->over;
-    e->over = op;
-    op->done_fn(op->done_arg, err);
+    if (TT_LIKELY(err ? is_free(op) : tt_within_end(op))) {
+        let_go(op, err);
+        return;
+    }
+    op->err = err;
+    op->next = e->held;
+    e->held = op;
+    op->team->n_held++;
+}
+
+static void drop_answers(tt_op *op)
+{
+    if (op->answers)
+        tt_free(op->program->mem, op->answers, op->team->n, 1);
+    op->answers = NULL;
+}
+
+/* Out of the list, which callbacks may change. */
+static void release(tt_op **at)
+{
+    tt_op *op = *at;
+    tt_engine *e = op->team->mesh->engine;
+    *at = op->next;
+    op->team->n_held--;
+    drop_answers(op); /* the team may be freed before it is recycled */
+    let_go(op, op->err);
+    tt_engine_wake(e);
+}
+
+void tt_op_run_held(tt_engine *e)
+{
+    for (tt_op **at = &e->held; *at;)
+        if (is_free(*at))
+            release(at);
+        else
+            at = &(*at)->next;
+}
+
+/* From what it has of this op it is cut off. */
+static void part(tt_op *op, tt_peer *peer)
+{
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+        if (op->sides[p].peer == peer)
+            tt_within_part(&op->sides[p], true);
+    if (peer->is_reading)
+        tt_peer_reclaim(peer, NULL, true);
+}
+
+/* Of the team, whatever others do with their memory. */
+static void free_held(tt_team *team)
+{
+    for (tt_op **at = &team->mesh->engine->held; *at;) {
+        tt_op *op = *at;
+        for (uint32_t p = 0; op->team == team && p < op->walk.b->n_partners;
+             p++)
+            part(op, op->sides[p].peer);
+        if (op->team == team)
+            release(at);
+        else
+            at = &op->next;
+    }
+}
+
+void tt_op_part(tt_peer *peer)
+{
+    for (tt_op *op = peer->mesh->engine->held; op; op = op->next)
+        part(op, peer);
 }
 
 void tt_op_finish(tt_op *op, tutti_err err)
@@ -621,9 +710,7 @@ static void recycle(tt_engine *e)
         tt_op *op = e->over;
         tt_program *program = op->program;
         e->over = op->next;
-        if (op->answers)
-            tt_free(program->mem, op->answers, op->team->n, 1);
-        op->answers = NULL;
+        drop_answers(op);
         op->next = program->idle;
         program->idle = op;
         tt_program_unref(program);
@@ -632,6 +719,8 @@ static void recycle(tt_engine *e)
         tt_team *team = e->leaving;
         e->leaving = team->leaving_next;
         tt_team_take_leave(team);
+        free_held(team);
+        tt_team_free(team);
     }
 }
 

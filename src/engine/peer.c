@@ -101,6 +101,13 @@ void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload)
     tt_peer_dirty(peer);
 }
 
+void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload)
+{
+    const tt_net_ops *ops = peer->conn->net->ops;
+    if (send_control(peer, m, payload) && ops->flush)
+        ops->flush(peer->conn);
+}
+
 bool tt_peer_say(tt_peer *peer)
 {
     while (peer->n_ctl > 0) {

@@ -85,6 +85,7 @@ struct tt_op {
     uint64_t copy_bytes;
     void (*done_fn)(void *arg, tutti_err err);
     void *done_arg;
+    tutti_err err;        /* while it is held */
     unsigned char *block; /* the walk's memory and the sides */
     size_t block_bytes;
 };
@@ -129,6 +130,7 @@ struct tt_peer {
     size_t ctl_cap, ctl_head, n_ctl;
     tt_lent *lent; /* ring */
     size_t lent_cap, lent_head, n_lent;
+    bool is_reading; /* one of them, that is to be given back */
     tt_early *early;
     size_t early_cap, n_early;
     /* FIRSTs to it: sent, let go of, and places promised to sides. */
@@ -145,9 +147,12 @@ struct tt_peer {
     /* The latest group that it has spoken of and that was not entered here; the
      * latest that it has ended. 0: none. */
     uint64_t group_ahead, group_over;
-    uint64_t heard, heard_before;         /* messages */
-    uint64_t silent_ns;                   /* while an op waits for it */
-    uint64_t watched_ns;                  /* when it was last looked at */
+    uint64_t heard, heard_before; /* messages */
+    uint64_t silent_ns;           /* while an op waits for it */
+    uint64_t watched_ns;          /* when it was last looked at */
+    uint64_t silent_since_ns;
+    bool is_silent;   /* since then, for TUTTI_LIVENESS: it has been named */
+    bool is_given_up; /* lost, because it was silent */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
@@ -229,7 +234,7 @@ struct tt_team {
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
     uint32_t n_asks;  /* of its own that are told on */
     tt_op *ops;
-    uint32_t n_ops;
+    uint32_t n_ops, n_held;
     bool is_group;
     tt_agree *agree;         /* NULL: there was no agreement yet */
     uint64_t agree_until_ns; /* of one that is open */
@@ -267,12 +272,14 @@ struct tt_engine {
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */
     uint64_t n_unsaid; /* of all ops */
+    uint32_t n_silent; /* peers */
     /* For the receives from any rank of some team, or for connections. */
     bool has_news;
     tt_mesh *meshes;
     tt_peer *dirty;
     tt_op *buckets[TT_OP_BUCKETS];
     tt_op *over;      /* to be recycled after the pass */
+    tt_op *held;      /* have ended, but others use their memory: op.c */
     tt_team *leaving; /* likewise */
     tt_op *work;      /* that may have slices to pull */
 };
@@ -285,6 +292,8 @@ void tt_engine_listen(tt_engine *e, int fd, bool on); /* -1: nothing */
 /* Something is to be sent to it; or it is to be connected. */
 void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
+/* If there is room, also when it is lost. */
+void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload);
 /* Sends the control messages that wait; false: the transport is full. */
 bool tt_peer_say(tt_peer *peer);
 /* Something about its connection is in vain: mesh.c sees to it in the next
@@ -322,6 +331,10 @@ void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
 void tt_op_finish(tt_op *op, tutti_err err);
+/* Looks whether ops that are held are free now. */
+void tt_op_run_held(tt_engine *e);
+/* The connection with the peer ends: it has nothing of any op any more. */
+void tt_op_part(tt_peer *peer);
 static inline tt_past tt_op_past(const tt_op *op)
 {
     return (tt_past){.channel = op->channel,
@@ -337,9 +350,11 @@ void tt_within_offer(tt_op *op);
 /* The partner has entered the call, and grants its own; false: they are not
  * where it says. */
 bool tt_within_hear(tt_side *side, const tt_grant *theirs);
-/* Nobody uses this rank's buffers any more; the partner does not. */
-void tt_within_end(tt_op *op);
-void tt_within_part(tt_side *side);
+/* This rank's buffers are withdrawn from all partners, or from one. False:
+ * somebody uses them right now; to be asked again. A partner that is_final does
+ * not get them for longer: it is lost. */
+bool tt_within_end(tt_op *op);
+bool tt_within_part(tt_side *side, bool is_final);
 /* A partner's buffers, while a slice is made (the walk's hooks). */
 bool tt_within_hold(tt_side *side);
 void tt_within_release(tt_side *side);
@@ -427,13 +442,21 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
-/* See tt_team_leave(): nobody is in the middle of one of its calls. */
+/* See tt_team_leave(): nobody is in the middle of one of its calls. First it is
+ * taken out of the mesh; then, when it holds no op any more, it is freed. */
 void tt_team_take_leave(tt_team *team);
+void tt_team_free(tt_team *team);
 void tt_team_told(tt_team *team, const tt_reason *reason);
 /* Fails a team that is well: the culprit is lost, to everybody. */
 void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
                   const char *cause);
+/* What was lent to the peer is taken back from it, for the ops of a team that
+ * fails or for those that are held. False: it reads one of them right now. */
+bool tt_peer_reclaim(tt_peer *peer, const tt_team *team, bool is_final);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
+/* A peer that was given up speaks of a team, which has failed or was left: it is
+ * told why, if there is room. */
+void tt_team_tell_lost(tt_peer *peer, uint64_t id);
 /* The peer is connected now: the groups with it that have failed before. */
 void tt_group_retell(tt_peer *peer);
 static inline bool tt_is_group(uint64_t id)
@@ -510,6 +533,8 @@ static inline void tt_any_unlink(tt_any *any)
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);
+/* Looks whether peers that are silent have been heard. */
+void tt_engine_look_back(tt_engine *e, uint64_t now_ns);
 /* Says BIND where calls have been silent for long. */
 void tt_engine_speak(tt_engine *e, uint64_t now_ns);
 

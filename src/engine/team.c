@@ -36,7 +36,7 @@ static size_t team_bytes(uint32_t n_history)
     return sizeof(tt_team) + n_history * sizeof(tt_past);
 }
 
-static void free_team(tt_team *team)
+void tt_team_free(tt_team *team)
 {
     const tt_mem *mem = team->mesh->mem;
     tt_free(mem, team->members, team->n, sizeof(uint32_t));
@@ -84,7 +84,7 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
     team->rank_of = tt_new(mem, mesh->n_ranks, sizeof(uint32_t));
     if (!team->members || !team->has_left || !team->lateness ||
         !team->rank_of) {
-        free_team(team);
+        tt_team_free(team);
         return TUTTI_ENOMEM;
     }
     memset(team->rank_of, 0xff, mesh->n_ranks * sizeof(uint32_t));
@@ -134,27 +134,44 @@ void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
     }
 }
 
-/* Transports must let go of the buffers of the team's calls; messages of other
- * teams that were lent out are copied aside by the same cancel, so they count
- * as left. A payload that is being read for another team goes on. */
-static void take_back_from(tt_team *team, tt_peer *peer)
+static bool has_lent(const tt_team *team, const tt_peer *peer)
 {
-    if (!peer->conn || (peer->n_lent == 0 && !peer->placing))
-        return;
-    bool is_ours = peer->placing && peer->placing->op->team == team;
-    peer->conn->net->ops->cancel(peer->conn, is_ours);
+    for (size_t i = 0; i < peer->n_lent; i++)
+        if (peer->lent[(peer->lent_head + i) % peer->lent_cap].op->team == team)
+            return true;
+    return false;
+}
+
+/* Messages of other teams that were lent out are copied aside by the same
+ * cancel, so they count as left. A payload that is being read for another team
+ * goes on. */
+bool tt_peer_reclaim(tt_peer *peer, const tt_team *team, bool is_final)
+{
+    const bool is_ours = team && peer->placing &&
+                         peer->placing->op->team == team;
+    peer->is_reading = !peer->conn->net->ops->cancel(peer->conn, is_ours,
+                                                     is_final);
     if (is_ours) {
         peer->placing = NULL;
         if (peer->placing_first) /* it will not arrive any more */
             tt_eager_take(peer);
     }
-    while (peer->n_lent > 0) {
+    while (!peer->is_reading && peer->n_lent > 0) {
         tt_lent lent = peer->lent[peer->lent_head];
         peer->lent_head = (peer->lent_head + 1) % peer->lent_cap;
         peer->n_lent--;
-        if (lent.op->team != team)
+        if (lent.op->team != team && !lent.op->walk.is_over)
             tt_walk_taken(&lent.op->walk, lent.lane);
     }
+    return !peer->is_reading;
+}
+
+/* Transports must let go of the buffers of the team's calls. */
+static void take_back_from(tt_team *team, tt_peer *peer)
+{
+    if (peer->conn && (has_lent(team, peer) ||
+                       (peer->placing && peer->placing->op->team == team)))
+        tt_peer_reclaim(peer, team, peer->is_lost);
 }
 
 static void take_back(tt_team *team)
@@ -191,6 +208,25 @@ static tt_farewell failure_of(const tt_team *team)
              team->cause ? team->cause : team->text);
     f.m.len = sizeof(f.reason);
     return f;
+}
+
+void tt_team_tell_lost(tt_peer *peer, uint64_t id)
+{
+    const tt_mesh *mesh = peer->mesh;
+    const tt_team *team = mesh->teams;
+    const tt_farewell *bye = NULL;
+    tt_farewell f = {.m = {.magic = 0}};
+    while (team && team->id != id)
+        team = team->next;
+    for (uint32_t i = 0; !team && !bye && i < TT_FAREWELLS; i++)
+        if (mesh->farewells[i].m.magic && mesh->farewells[i].m.comm == id)
+            bye = &mesh->farewells[i];
+    if (team && team->err)
+        f = failure_of(team);
+    else if (bye)
+        f = *bye;
+    if (f.m.magic && peer->conn != &peer->none)
+        tt_peer_tell_now(peer, &f.m, &f.reason);
 }
 
 static void tell_failure(tt_team *team)
@@ -271,7 +307,7 @@ static bool part_from(tt_team *team, const tt_peer *peer)
     for (tt_op *op = team->ops; op; op = op->next)
         for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
             if (op->sides[p].peer == peer)
-                tt_within_part(&op->sides[p]);
+                tt_within_part(&op->sides[p], true);
     team->has_left[peer - team->mesh->peers] = true;
     return true;
 }
@@ -708,18 +744,6 @@ void tt_team_take_leave(tt_team *team)
     *at = team->next;
     mesh->n_refs--;
     tt_engine_flush(mesh->engine);
-    free_team(team);
-}
-
-void tt_team_leave(tt_team *team)
-{
-    tt_engine *e = team->mesh->engine;
-    if (!e->over) {
-        tt_team_take_leave(team);
-        return;
-    }
-    team->leaving_next = e->leaving;
-    e->leaving = team;
 }
 
 tutti_err tt_team_state(const tt_team *team, const char **text)

@@ -5,9 +5,12 @@
  * Deadline   when it passes, every member is asked WHO has entered the call
  *            (one tells it to the next, and answers go back that way); after
  *            half a second the answers name the ranks that have not.
- * Liveness   a peer on another host that says nothing while an op waits for it
- *            is pinged; its engine thread answers whatever its program does.
- *            Peers on this host are watched by their transport.
+ * Liveness   a peer that says nothing while an op waits for it is pinged,
+ *            whatever the transport; its engine's thread answers, whatever its
+ *            program does. Who is silent for TUTTI_LIVENESS is named in the log,
+ *            and its groups break. It may come back for TUTTI_RECONNECT more:
+ *            then calls go on, as nothing was lost. After that it is lost, and
+ *            is told so when it speaks again (tt_team_tell_lost).
  * Silence    a partner that has been told nothing of a small call for a while
  *            is told BIND: it may be in another call, or far ahead.
  * Runs about every 10 ms while ops are active. */
@@ -24,6 +27,9 @@ static const uint64_t ask_ns = 500 * TT_NS_PER_MS;
  * peer lost. */
 static const uint64_t watch_gap_ns = TT_NS_PER_S;
 static const uint64_t watch_part = 8;
+/* Pings go in each of so many parts of that time but the first two: transports
+ * lose nothing, so few will do. */
+static const uint64_t ping_parts = 8;
 
 /* Whether `r` takes part in the call, and can answer. */
 static bool is_asked(const tt_op *op, uint32_t r)
@@ -115,44 +121,119 @@ static bool all_answered(const tt_op *op)
     return true;
 }
 
-static const char silence[] = "it does not answer any more";
-
-/* A group breaks by it; whether the peer is lost is another question. */
-static void miss_peer(tt_peer *peer, tt_team *team)
+/* "rank 3 (pid 4711)" */
+static void print_peer(const tt_peer *peer, char *text, size_t size)
 {
-    if (team->is_group)
-        tt_team_lose(team, TUTTI_EPEER, tt_team_rank_of(team, peer), silence);
-    else
-        tt_peer_gone(peer, TUTTI_EPEER, silence);
+    char where[80] = "";
+    const tt_net_ops *ops = peer->conn->net->ops;
+    if (ops->where)
+        ops->where(peer->conn, where, sizeof(where));
+    snprintf(text, size, "rank %" PRIu32 "%s%s%s", peer->rank,
+             where[0] ? " (" : "", where, where[0] ? ")" : "");
+}
+
+static void name_silent(tt_peer *peer)
+{
+    char who[128];
+    if (peer->is_silent)
+        return;
+    peer->is_silent = true;
+    peer->silent_since_ns = peer->watched_ns - peer->silent_ns;
+    peer->mesh->engine->n_silent++;
+    print_peer(peer, who, sizeof(who));
+    TT_WARN("%s has been silent for %.3g s", who,
+            (double)peer->silent_ns / 1e9);
+}
+
+static void note_heard(tt_peer *peer, uint64_t now_ns)
+{
+    char who[128];
+    peer->heard_before = peer->heard;
+    peer->silent_ns = 0;
+    if (peer->is_silent && !peer->is_lost) {
+        print_peer(peer, who, sizeof(who));
+        TT_WARN("%s is back after %.3g s", who,
+                (double)(now_ns - peer->silent_since_ns) / 1e9);
+    }
+    peer->mesh->engine->n_silent -= peer->is_silent;
+    peer->is_silent = false;
+}
+
+void tt_engine_look_back(tt_engine *e, uint64_t now_ns)
+{
+    for (tt_mesh *mesh = e->meshes; mesh && e->n_silent > 0; mesh = mesh->next)
+        for (uint32_t i = 0; i < mesh->n_peers; i++) {
+            tt_peer *peer = &mesh->peers[i];
+            if (peer->is_silent &&
+                (peer->is_lost || peer->heard != peer->heard_before))
+                note_heard(peer, now_ns);
+        }
+}
+
+/* It has been silent for as long as it may be. When it goes on it finds that it
+ * was told. */
+static void give_up(tt_peer *peer)
+{
+    char text[96];
+    const tt_team *team = peer->mesh->teams;
+    snprintf(text, sizeof(text),
+             "it does not answer any more (silent for %.3g s)",
+             (double)peer->silent_ns / 1e9);
+    peer->is_given_up = true;
+    tt_peer_gone(peer, TUTTI_EPEER, text);
+    for (; team; team = team->next)
+        if (tt_team_rank_of(team, peer) != TT_NONE)
+            tt_team_tell_lost(peer, team->id);
+}
+
+/* A group breaks at once; whether the peer is lost is another question. */
+static void suffer(tt_peer *peer, tt_team *team)
+{
+    const tt_engine_opts *opts = &peer->mesh->engine->opts;
+    name_silent(peer);
+    if (!team->is_group &&
+        peer->silent_ns > opts->liveness_ns + opts->reconnect_ns)
+        give_up(peer);
+    if (team->is_group && !team->err)
+        tt_team_lose(team, TUTTI_EPEER, tt_team_rank_of(team, peer),
+                     "it does not answer any more");
+}
+
+/* There is a connection, or it is dialled on this host, where that is waited
+ * for without end. In an open mesh the controller knows who is there. */
+static bool is_watched(const tt_peer *peer)
+{
+    const tt_conn *conn = peer->conn;
+    if (conn == &peer->none)
+        return peer->dialled && peer->dialled->net->ops->same_host;
+    return conn != NULL;
 }
 
 static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
 {
-    const tt_engine *e = peer->mesh->engine;
-    if (peer->is_lost || !peer->conn || peer->conn->net->ops->same_host ||
-        peer->mesh->is_open || e->opts.liveness_ns == 0)
-        return;
-    const uint64_t limit_ns = e->opts.liveness_ns;
-    if (peer->watched_ns == now_ns)
-        return; /* by another op, in this tick */
+    const uint64_t limit_ns = peer->mesh->engine->opts.liveness_ns;
+    if (peer->is_lost || peer->mesh->is_open || limit_ns == 0 ||
+        peer->watched_ns == now_ns || !is_watched(peer))
+        return; /* or it was seen to by another op, in this tick */
     /* Silence counts only while somebody listens: no call may have waited, or
      * this process had no processor, and could not ask. */
     uint64_t gap_ns = now_ns - peer->watched_ns;
     peer->watched_ns = now_ns;
     if (peer->heard != peer->heard_before || gap_ns >= watch_gap_ns) {
-        peer->heard_before = peer->heard;
-        peer->silent_ns = 0;
+        if (peer->is_silent && peer->heard == peer->heard_before)
+            peer->silent_ns = 0; /* it is as silent as before */
+        else
+            note_heard(peer, now_ns);
         return;
     }
     const uint64_t most_ns = limit_ns / watch_part;
+    const uint64_t part = peer->silent_ns / (limit_ns / ping_parts + 1);
     peer->silent_ns += gap_ns < most_ns ? gap_ns : most_ns;
-    if (peer->silent_ns > limit_ns) {
-        miss_peer(peer, team);
-        return;
-    }
-    /* A quarter of the time, then one ping per tick: cheap and never late.
-     * Where something waits already it would be no news. */
-    if (peer->silent_ns > limit_ns / 4 && peer->n_ctl == 0) {
+    if (peer->silent_ns > limit_ns)
+        suffer(peer, team);
+    /* Where something waits already a ping would be no news. */
+    if (part > 1 && peer->n_ctl == 0 && !peer->is_lost && !team->err &&
+        peer->silent_ns / (limit_ns / ping_parts + 1) > part) {
         tt_msg m = tt_team_msg(team, TT_KIND_PING, 0, 0);
         tt_peer_tell(peer, &m, NULL);
     }
@@ -237,6 +318,8 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
 {
     if (e->n_active == 0)
         return;
+    if (e->held)
+        tt_op_run_held(e);
     tt_engine_speak(e, now_ns);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         if (mesh->n_asking > 0)

@@ -126,17 +126,23 @@ bool tt_within_step(tt_engine *e)
     return false;
 }
 
-void tt_within_part(tt_side *side)
+bool tt_within_part(tt_side *side, bool is_final)
 {
+    const uint64_t number = side->mine.number;
+    if (!number)
+        return true;
     const tt_buffers mine = buffers_of(side->op);
-    if (side->mine.number)
-        within_of(side)->withdraw(side->peer->conn, &mine, side->mine.number);
+    if (!within_of(side)->withdraw(side->peer->conn, &mine, number, is_final))
+        return false;
     side->mine = (tt_grant){0};
+    return true;
 }
 
-void tt_within_end(tt_op *op)
+bool tt_within_end(tt_op *op)
 {
+    bool is_free = true;
     forget(op);
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
-        tt_within_part(&op->sides[p]);
+        is_free &= tt_within_part(&op->sides[p], op->sides[p].peer->is_lost);
+    return is_free;
 }

@@ -9,6 +9,8 @@
  *            no certificate, and the other way round.
  * Left out   Tickets, resumption, early data, renegotiation, older versions,
  *            compression. Suites of SHA-256 only, which is the PSK's hash.
+ * Late       What OpenSSL needs for a secret is made at the first connection: ranks of
+ *            one host have none, and start sooner.
  * Exit       OpenSSL's own clean-up at exit is left out, as threads may still send.
  * Next       tls.h, tls.c (the layer). */
 #include "link/seal.h"
@@ -36,6 +38,9 @@
 
 #define SPARE_BUFS 16
 #define CHAIN_MOST (32 * 1024)
+/* OpenSSL's level: 112 bits (RSA of 2048, no SHA-1), also where the system's
+ * configuration asks for less. */
+#define SECURITY_LEAST 2
 #define LOOK_NS (200 * TT_NS_PER_MS)
 /* AES-GCM must not have 2^24.5 of one key. */
 #define REKEY_AFTER (UINT64_C(1) << 23)
@@ -59,7 +64,8 @@ struct tt_trust {
     uint64_t mark;        /* of the files; of the one who looks */
     pthread_mutex_t lock; /* of what follows */
     proofs has;
-    bool is_looking; /* somebody does, at the files */
+    tt_secrets unused; /* until they become has.keys; else none */
+    bool is_looking;   /* somebody does, at the files */
     uint64_t looked_ns;
     pthread_mutex_t spare_lock; /* of what follows; every stream takes it */
     char *spare[SPARE_BUFS];
@@ -154,6 +160,21 @@ static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
     return *out != NULL;
 }
 
+/* A line of OpenSSL's key log, "LABEL RANDOM SECRET" in hex: the traffic
+ * secrets are kept. */
+static void keep_secret(const SSL *ssl, const char *line)
+{
+    tt_tls_end *e = SSL_get_app_data(ssl);
+    const char *at = strrchr(line, ' ');
+    int side = strncmp(line, "CLIENT_TRAFFIC_SECRET_0 ", 24) == 0   ? 0
+               : strncmp(line, "SERVER_TRAFFIC_SECRET_0 ", 24) == 0 ? 1
+                                                                    : -1;
+    size_t n;
+    if (e && side >= 0)
+        OPENSSL_hexstr2buf_ex(e->traffic[side], sizeof(e->traffic[side]), &n,
+                              at + 1, '\0');
+}
+
 /* --------------------------------------------------------- certificates -- */
 
 /* OpenSSL's sentence, of the oldest error; they are forgotten. */
@@ -186,14 +207,43 @@ static tutti_err check_key(const char *file, tutti_diag *diag)
     return err;
 }
 
+/* Else OpenSSL would ask at the terminal. */
+static int tell_no_password(char *out, int size, int is_writing,
+                            void *was_asked)
+{
+    (void)out, (void)size, (void)is_writing;
+    *(bool *)was_asked = true;
+    return -1;
+}
+
+static bool use_key(const tt_trust *t, SSL_CTX *ctx, bool *is_locked)
+{
+    SSL_CTX_set_default_passwd_cb(ctx, tell_no_password);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx, is_locked);
+    bool is_well = SSL_CTX_use_PrivateKey_file(ctx, t->cert_key,
+                                               SSL_FILETYPE_PEM) == 1 &&
+                   SSL_CTX_check_private_key(ctx) == 1;
+    SSL_CTX_set_default_passwd_cb(ctx, NULL);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx, NULL);
+    return is_well;
+}
+
 static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
 {
+    bool is_locked = false;
     tutti_err err = check_key(t->cert_key, diag);
     if (err)
         return err;
     if (SSL_CTX_use_certificate_chain_file(ctx, t->cert) != 1)
         return fail_cert("the certificate", t->cert, diag);
-    if (SSL_CTX_use_PrivateKey_file(ctx, t->cert_key, SSL_FILETYPE_PEM) != 1)
+    bool has_key = use_key(t, ctx, &is_locked);
+    if (is_locked)
+        return tt_fail(
+            diag, TUTTI_ECONFIG,
+            "the key of the certificate %.200s cannot be used: it is "
+            "encrypted; `openssl pkey` makes one that is not",
+            t->cert_key);
+    if (!has_key)
         return fail_cert("the key of the certificate", t->cert_key, diag);
     if (SSL_CTX_load_verify_locations(ctx, t->ca, NULL) != 1)
         return fail_cert("the certificate of the CA", t->ca, diag);
@@ -204,6 +254,8 @@ static tutti_err use_certs(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
 
 static bool set_rules(SSL_CTX *ctx)
 {
+    if (SSL_CTX_get_security_level(ctx) < SECURITY_LEAST)
+        SSL_CTX_set_security_level(ctx, SECURITY_LEAST);
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
                                  SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_clear_options(ctx, SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
@@ -212,6 +264,7 @@ static bool set_rules(SSL_CTX *ctx)
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_max_cert_list(ctx, CHAIN_MOST);
+    SSL_CTX_set_keylog_callback(ctx, keep_secret);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                        NULL);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
@@ -226,6 +279,7 @@ static bool set_rules(SSL_CTX *ctx)
 static tutti_err make_ctx(const tt_trust *t, SSL_CTX **out, tutti_diag *diag)
 {
     char why[128];
+    OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     ERR_clear_error();
     SSL_CTX *ctx = SSL_CTX_new(TLS_method());
     if (!ctx || !set_rules(ctx)) {
@@ -267,15 +321,36 @@ static uint64_t mark_of(const tt_trust *t)
     return mark;
 }
 
+static tutti_err use_secrets(const tt_secrets *secrets, proofs *out,
+                             tutti_diag *diag)
+{
+    if (make_keys(out, secrets))
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
+}
+
 static tutti_err read_files(const tt_trust *t, proofs *out, tutti_diag *diag)
 {
     tt_secrets secrets;
     if (t->cert)
         return make_ctx(t, &out->ctx, diag);
     tutti_err err = tt_secrets_read(t->secret_file, &secrets, diag);
-    if (!err && !make_keys(out, &secrets))
-        err = tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
+    if (!err)
+        err = use_secrets(&secrets, out, diag);
     tt_secret_wipe(&secrets, sizeof(secrets));
+    return err;
+}
+
+/* With the lock. */
+static tutti_err make_ready(tt_trust *t, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    if (!t->has.ctx)
+        err = make_ctx(t, &t->has.ctx, diag);
+    if (err || t->unused.n == 0)
+        return err;
+    err = use_secrets(&t->unused, &t->has, diag);
+    tt_secret_wipe(&t->unused, sizeof(t->unused));
     return err;
 }
 
@@ -368,26 +443,20 @@ static bool copy(char **to, const char *from)
 
 static tutti_err fill(tt_trust *t, const tt_trust_opts *o, tutti_diag *diag)
 {
-    OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     if (!copy(&t->secret_file, o->secret_file) || !copy(&t->cert, o->cert) ||
         !copy(&t->cert_key, o->key) || !copy(&t->ca, o->ca))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a secret");
-    if (t->secret_file || t->cert) {
-        t->changes = t->cert || !tt_secret_is_inherited(t->secret_file);
-        t->mark = mark_of(t);
-        t->looked_ns = tt_now_ns();
-        tutti_err err = read_files(t, &t->has, diag);
-        if (err || t->cert)
-            return err;
-    } else {
-        tt_secrets one = {.n = 1, .all[0].n = o->n_secret};
-        memcpy(one.all[0].bytes, o->secret, o->n_secret);
-        bool is_well = make_keys(&t->has, &one);
-        tt_secret_wipe(&one, sizeof(one));
-        if (!is_well)
-            return tt_fail(diag, TUTTI_ECONFIG, "OpenSSL has no HMAC");
+    if (!t->secret_file && !t->cert) {
+        t->unused.n = 1;
+        t->unused.all[0].n = o->n_secret;
+        memcpy(t->unused.all[0].bytes, o->secret, o->n_secret);
+        return TUTTI_OK;
     }
-    return make_ctx(t, &t->has.ctx, diag);
+    t->changes = t->cert || !tt_secret_is_inherited(t->secret_file);
+    t->mark = mark_of(t);
+    t->looked_ns = tt_now_ns();
+    return t->cert ? read_files(t, &t->has, diag)
+                   : tt_secrets_read(t->secret_file, &t->unused, diag);
 }
 
 tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
@@ -440,7 +509,7 @@ void tt_trust_close(tt_trust *t)
 uint32_t tt_trust_secrets(tt_trust *t)
 {
     pthread_mutex_lock(&t->lock);
-    uint32_t n = t->has.n_keys;
+    uint32_t n = t->unused.n > 0 ? t->unused.n : t->has.n_keys;
     pthread_mutex_unlock(&t->lock);
     return n;
 }
@@ -460,6 +529,14 @@ void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
 {
     tt_trust *t = end->trust;
+    tutti_diag diag;
+    pthread_mutex_lock(&t->lock);
+    tutti_err err = make_ready(t, &diag);
+    pthread_mutex_unlock(&t->lock);
+    if (err) {
+        TT_WARN("link: %s", diag.text);
+        return NULL;
+    }
     look_again(t);
     pthread_mutex_lock(&t->lock);
     if (t->has.n_keys > 0)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * tls.c - the seal: a layer of TLS 1.3 over a stream.
  *
+ * Two parts  Until the stream is settled OpenSSL speaks, and reads byte by byte what
+ *            it needs and no more (seal.h). Then the records are made here
+ *            (records.c), by the same keys, and OpenSSL's state is gone.
  * Sending    A record takes what is there, up to 16 KiB, small pieces together.
  *            Records lie in a buffer of the layer's, and one system call sends
- *            them. Bytes are taken only where their record has room, so OpenSSL
- *            never has half a record that would have to be offered again, and
- *            the caller may change its mind about what comes next.
- * Receiving  One system call reads as much as fits into a buffer, and OpenSSL is
- *            given whole records only: half of one lies in the buffer, so what
- *            is pending is exact. Before the stream is settled there is no
- *            buffer
- *            (seal.h).
+ *            them. Bytes are taken only where their record has room, so the
+ *            caller may change its mind about what comes next.
+ * Receiving  One system call reads as much as fits into a buffer. A record is opened
+ *            when it is whole, straight to where its bytes are wanted if they
+ *            all are, else where it lies. So what is pending is exact.
  * Memory     Buffers come from the trust's few and go back as soon as they are
  *            empty: an idle stream has none. A guest may send HANDSHAKE_MOST
  *            bytes before it has proved itself.
@@ -30,14 +30,17 @@
 #if TT_HAVE_OPENSSL
 
 #define RECORD (16 * 1024)
+#define HEAD 5
 /* Its header, its type, its tag. */
-#define RECORD_MORE (5 + 1 + 16)
+#define RECORD_MORE (HEAD + 1 + 16)
 /* Of a record from outside: it may be padded. */
-#define RECORD_MOST (5 + RECORD + 256)
+#define RECORD_MOST (HEAD + RECORD + 256)
 /* For what TLS itself says between records. */
 #define TALK 1024
 #define BUF (4 * (RECORD + RECORD_MORE) + TALK)
 #define HANDSHAKE_MOST (64 * 1024)
+/* So many pieces of the caller's come into one record. */
+#define PIECES 16
 
 /* A buffer; bytes [at, end) are in it. */
 typedef struct bytes {
@@ -45,18 +48,29 @@ typedef struct bytes {
     size_t at, end;
 } bytes;
 
+/* Counts records by what passes. */
+typedef struct counter {
+    uint8_t head[HEAD];
+    size_t n_head, n_left;
+    uint64_t n;
+} counter;
+
 typedef struct seal {
     tt_tls_end end;
-    SSL *ssl;
+    SSL *ssl; /* NULL: it is settled */
     tt_link_stream below;
     pid_t pid;
-    bool is_dialler, has_proof, is_settled;
-    bool has_ended;     /* the other side's bytes, without a word of TLS */
-    int below_err, err; /* of the socket's last call; for good */
-    size_t n_heard;     /* before it is settled */
-    uint64_t n_records; /* of this side's key */
+    bool is_dialler, has_proof;
+    bool has_ended;      /* the other side's bytes, without a word of TLS */
+    int below_err, err;  /* of the socket's last call; for good */
+    size_t n_heard;      /* before it is settled */
+    counter heard, said; /* the same; since the handshake stands */
+    tt_record_key opens, seals;
+    bool wants_key; /* the other side has asked for a new one */
+    bool has_heard_end, has_said_end;
     bytes in, out;
-    size_t whole; /* of `in`: bytes of a record that is given to OpenSSL */
+    /* Of `in`: bytes that are open, and lie first; of their record behind them. */
+    size_t n_open, n_behind;
     char reason[128];
 } seal;
 
@@ -80,6 +94,26 @@ static void give_buf(seal *e, bytes *b)
 
 /* ----------------------------------------------------------------- BIO -- */
 
+static void count(counter *c, const char *at, size_t n)
+{
+    while (n > 0) {
+        bool in_head = c->n_left == 0;
+        size_t most = in_head ? HEAD - c->n_head : c->n_left;
+        size_t m = n < most ? n : most;
+        if (in_head)
+            memcpy(c->head + c->n_head, at, m);
+        c->n_head += in_head ? m : 0;
+        c->n_left -= in_head ? 0 : m;
+        at += m;
+        n -= m;
+        if (c->n_head < HEAD)
+            continue;
+        c->n_head = 0;
+        c->n_left = (size_t)c->head[3] << 8 | c->head[4];
+        c->n++;
+    }
+}
+
 /* Everything OpenSSL says goes into `out`. */
 static int bio_write(BIO *bio, const char *data, int len)
 {
@@ -91,13 +125,16 @@ static int bio_write(BIO *bio, const char *data, int len)
     }
     memcpy(e->out.buf + e->out.end, data, (size_t)len);
     e->out.end += (size_t)len;
+    count(&e->said, data, (size_t)len);
     return len;
 }
 
 /* Straight from the socket: what is asked for, and no more. */
-static int read_exactly(seal *e, BIO *bio, char *out, int len)
+static int bio_read(BIO *bio, char *out, int len)
 {
+    seal *e = BIO_get_data(bio);
     const struct iovec iov = {out, (size_t)len};
+    BIO_clear_retry_flags(bio);
     if (e->n_heard > HANDSHAKE_MOST)
         return -1;
     ssize_t n = tt_link_recv(&e->below, &iov, 1);
@@ -107,39 +144,7 @@ static int read_exactly(seal *e, BIO *bio, char *out, int len)
         e->below_err = errno;
     e->has_ended |= n == 0;
     e->n_heard += n > 0 ? (size_t)n : 0;
-    return (int)n;
-}
-
-/* The bytes of the first record of `in`, header and all; 0: it is not whole.
- * What cannot be one is OpenSSL's to refuse. */
-static size_t whole_record(const seal *e)
-{
-    size_t have = e->in.end - e->in.at;
-    if (have < 5)
-        return 0;
-    const uint8_t *at = (const uint8_t *)e->in.buf + e->in.at;
-    size_t n = 5 + ((size_t)at[3] << 8 | at[4]);
-    if (n > RECORD_MOST)
-        return have;
-    return n <= have ? n : 0;
-}
-
-static int bio_read(BIO *bio, char *out, int len)
-{
-    seal *e = BIO_get_data(bio);
-    BIO_clear_retry_flags(bio);
-    if (!e->is_settled)
-        return read_exactly(e, bio, out, len);
-    if (e->whole == 0)
-        e->whole = whole_record(e);
-    if (e->whole == 0) {
-        BIO_set_retry_read(bio);
-        return -1;
-    }
-    size_t n = (size_t)len < e->whole ? (size_t)len : e->whole;
-    memcpy(out, e->in.buf + e->in.at, n);
-    e->in.at += n;
-    e->whole -= n;
+    count(&e->heard, out, n > 0 ? (size_t)n : 0);
     return (int)n;
 }
 
@@ -179,14 +184,15 @@ static bool open_ssl(seal *e, uint32_t pick)
 
 /* --------------------------------------------------------------- errors -- */
 
-/* Alerts that tell of a record which came broken. */
-static bool is_broken_alert(int reason)
+/* An alert tells of a record which came broken, or it is about a proof. */
+static int err_of_alert(int reason)
 {
-    return reason == SSL_R_SSLV3_ALERT_BAD_RECORD_MAC ||
-           reason == SSL_R_TLSV1_ALERT_DECRYPTION_FAILED ||
-           reason == SSL_R_TLSV1_ALERT_RECORD_OVERFLOW ||
-           reason == SSL_R_SSLV3_ALERT_UNEXPECTED_MESSAGE ||
-           reason == SSL_R_TLSV1_ALERT_DECODE_ERROR;
+    bool is_broken = reason == SSL_R_SSLV3_ALERT_BAD_RECORD_MAC ||
+                     reason == SSL_R_TLSV1_ALERT_DECRYPTION_FAILED ||
+                     reason == SSL_R_TLSV1_ALERT_RECORD_OVERFLOW ||
+                     reason == SSL_R_SSLV3_ALERT_UNEXPECTED_MESSAGE ||
+                     reason == SSL_R_TLSV1_ALERT_DECODE_ERROR;
+    return is_broken ? EBADMSG : EACCES;
 }
 
 /* What a call of OpenSSL's that returned rc means: 0: try again; -1: errno,
@@ -202,8 +208,8 @@ static int fail_of(seal *e, int rc)
         e->err = e->below_err;
     else if (e->has_ended)
         e->err = ECONNRESET; /* cut off: it has not said that this is the end */
-    else if (reason > SSL_AD_REASON_OFFSET && !is_broken_alert(reason))
-        e->err = EACCES;
+    else if (reason > SSL_AD_REASON_OFFSET)
+        e->err = err_of_alert(reason);
     else
         e->err = EBADMSG;
     const char *text = ERR_reason_error_string(code);
@@ -253,55 +259,82 @@ static void skip(cursor *c, size_t n)
     }
 }
 
-/* What the next record takes: in its place, or gathered in `aside`. */
-static const char *gather(const cursor *c, char aside[RECORD], size_t *n)
+/* Before it is settled: words, each piece a record of its own. */
+static ssize_t say_words(seal *e, cursor *c)
 {
-    const char *first = (const char *)c->iov->iov_base + c->at;
-    *n = c->iov->iov_len - c->at;
-    if (*n >= RECORD || c->n == 1) {
-        *n = *n < RECORD ? *n : RECORD;
-        return first;
+    size_t taken = 0;
+    while (c->n > 0 && BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
+        size_t n = c->iov->iov_len - c->at, written = 0;
+        int rc = SSL_write_ex(e->ssl, (const char *)c->iov->iov_base + c->at,
+                              n < RECORD ? n : RECORD, &written);
+        if (rc != 1) {
+            fail_of(e, rc);
+            return fail_again(e);
+        }
+        taken += written;
+        skip(c, written);
     }
-    memcpy(aside, first, *n);
-    for (int i = 1; i < c->n && *n < RECORD; i++) {
-        size_t room = RECORD - *n;
-        size_t more = c->iov[i].iov_len < room ? c->iov[i].iov_len : room;
-        memcpy(aside + *n, c->iov[i].iov_base, more);
-        *n += more;
-    }
-    return aside;
+    return (ssize_t)taken;
 }
 
-/* The old key has served long enough. The other side's is its own business. */
-static int rekey(seal *e)
+/* What the next record takes. */
+static int gather(const cursor *c, struct iovec out[PIECES], size_t *n)
 {
-    if (e->n_records < tt_tls_rekey_after(e->end.trust))
-        return 1;
-    e->n_records = 0;
-    int rc = SSL_key_update(e->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
-    if (rc == 1)
-        rc = SSL_do_handshake(e->ssl);
-    return rc == 1 ? 1 : fail_of(e, rc);
+    int n_out = 0;
+    *n = 0;
+    for (int i = 0; i < c->n && n_out < PIECES && *n < RECORD; i++) {
+        size_t at = i == 0 ? c->at : 0, len = c->iov[i].iov_len - at;
+        len = len < RECORD - *n ? len : RECORD - *n;
+        out[n_out++] = (struct iovec){(char *)c->iov[i].iov_base + at, len};
+        *n += len;
+    }
+    return n_out;
+}
+
+/* There is a buffer, with room. False: e->err. */
+static bool put_record(seal *e, char type, const struct iovec *pieces,
+                       int n_pieces)
+{
+    size_t n = tt_record_seal(&e->seals, type, pieces, n_pieces,
+                              e->out.buf + e->out.end);
+    e->out.end += n;
+    e->err = n > 0 ? e->err : EIO;
+    return n > 0;
+}
+
+/* The old key has served long enough. */
+static bool rekey(seal *e)
+{
+    char word[] = {SSL3_MT_KEY_UPDATE, 0, 0, 1, 0};
+    const struct iovec piece = {word, sizeof(word)};
+    if (!e->wants_key && e->seals.seq < tt_tls_rekey_after(e->end.trust))
+        return true;
+    e->wants_key = false;
+    if (!put_record(e, SSL3_RT_HANDSHAKE, &piece, 1))
+        return false;
+    e->err = tt_record_key_next(&e->seals) ? e->err : EIO;
+    return !e->err;
 }
 
 /* Seals as much as fits; -1 and errno. */
 static ssize_t take(seal *e, cursor *c)
 {
-    char aside[RECORD];
     size_t taken = 0;
+    if (e->ssl)
+        return say_words(e, c);
+    if (!take_buf(e, &e->out)) {
+        errno = ENOMEM;
+        return -1;
+    }
     while (c->n > 0 && BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
-        size_t n, written = 0;
-        const char *from = gather(c, aside, &n);
-        if (rekey(e) != 1)
-            return -1;
-        int rc = SSL_write_ex(e->ssl, from, n, &written);
-        if (rc != 1) {
-            fail_of(e, rc);
+        struct iovec pieces[PIECES];
+        size_t n;
+        int n_pieces = gather(c, pieces, &n);
+        if (!rekey(e) ||
+            !put_record(e, SSL3_RT_APPLICATION_DATA, pieces, n_pieces))
             return fail_again(e);
-        }
-        e->n_records++;
-        taken += written;
-        skip(c, written);
+        taken += n;
+        skip(c, n);
     }
     return (ssize_t)taken;
 }
@@ -356,9 +389,83 @@ static int fill_in(seal *e, bool *is_all)
     return n > 0 ? 1 : (int)n;
 }
 
-/* From OpenSSL, as far as whole records are there. -1 and errno: EAGAIN. 0: the
- * end was said. */
+/* The bytes of the first record of `in`, header and all; 0: it is not whole.
+ * What cannot be one is refused when it is opened. */
+static size_t whole_record(const seal *e)
+{
+    size_t have = e->in.end - e->in.at;
+    if (have < HEAD)
+        return 0;
+    const uint8_t *at = (const uint8_t *)e->in.buf + e->in.at;
+    size_t n = HEAD + ((size_t)at[3] << 8 | at[4]);
+    if (n > RECORD_MOST)
+        return have;
+    return n <= have ? n : 0;
+}
+
+/* What TLS says between data: a new key, the end. Tickets are no use. */
+static bool hear_talk(seal *e, const char *at, const tt_record *r)
+{
+    if (r->type == SSL3_RT_ALERT && r->n == 2) {
+        e->has_heard_end = at[1] == SSL_AD_CLOSE_NOTIFY;
+        if (!e->has_heard_end)
+            e->err = err_of_alert(SSL_AD_REASON_OFFSET + (uint8_t)at[1]);
+        return e->has_heard_end;
+    }
+    if (r->type != SSL3_RT_HANDSHAKE || r->n < 5)
+        return false;
+    if (at[0] != SSL3_MT_KEY_UPDATE)
+        return at[0] == SSL3_MT_NEWSESSION_TICKET && e->is_dialler;
+    e->wants_key |= at[4] == SSL_KEY_UPDATE_REQUESTED;
+    return r->n == 5 && tt_record_key_next(&e->opens);
+}
+
+/* A record of n bytes: to `out`, if it has room for all that may be in it; else it
+ * lies open. Returns what has come to `out`. */
+static size_t open_record(seal *e, size_t n, char *out, size_t room)
+{
+    char *record = e->in.buf + e->in.at;
+    bool is_direct = n <= room + RECORD_MORE;
+    char *to = is_direct ? out : record + HEAD;
+    tt_record r;
+    if (n > RECORD_MOST || !tt_record_open(&e->opens, record, n, to, &r) ||
+        (r.type != SSL3_RT_APPLICATION_DATA && !hear_talk(e, to, &r))) {
+        e->err = e->err ? e->err : EBADMSG;
+        return 0;
+    }
+    bool lies_open = r.type == SSL3_RT_APPLICATION_DATA && !is_direct &&
+                     r.n > 0;
+    e->in.at += lies_open ? HEAD : n;
+    e->n_open = lies_open ? r.n : 0;
+    e->n_behind = lies_open ? n - HEAD - r.n : 0;
+    return r.type == SSL3_RT_APPLICATION_DATA && is_direct ? r.n : 0;
+}
+
+/* As far as whole records are there. -1 and errno: EAGAIN. 0: the end was
+ * said. */
 static ssize_t give(seal *e, char *out, size_t most)
+{
+    size_t total = 0, n = 1;
+    while (total < most && n > 0 && !e->err && !e->has_heard_end) {
+        n = most - total < e->n_open ? most - total : e->n_open;
+        if (n > 0) {
+            memcpy(out + total, e->in.buf + e->in.at, n);
+            e->n_open -= n;
+            e->in.at += e->n_open > 0 ? n : n + e->n_behind;
+            total += n;
+            continue;
+        }
+        n = whole_record(e);
+        if (n > 0)
+            total += open_record(e, n, out + total, most - total);
+    }
+    if (total > 0 || most == 0 || e->has_heard_end)
+        return (ssize_t)total;
+    return fail_again(e);
+}
+
+/* From OpenSSL; else as give(). */
+static ssize_t hear_words(seal *e, char *out, size_t most)
 {
     size_t total = 0;
     while (total < most) {
@@ -367,29 +474,28 @@ static ssize_t give(seal *e, char *out, size_t most)
         total += n;
         if (rc == 1)
             continue;
-        if (SSL_get_error(e->ssl, rc) == SSL_ERROR_ZERO_RETURN)
-            return (ssize_t)total;
-        fail_of(e, rc);
-        return total > 0 ? (ssize_t)total : fail_again(e);
+        e->has_heard_end = SSL_get_error(e->ssl, rc) == SSL_ERROR_ZERO_RETURN;
+        if (!e->has_heard_end)
+            fail_of(e, rc);
+        return total > 0 || e->has_heard_end ? (ssize_t)total : fail_again(e);
     }
     return (ssize_t)total;
-}
-
-static bool has_said_end(const seal *e)
-{
-    return (SSL_get_shutdown(e->ssl) & SSL_RECEIVED_SHUTDOWN) != 0;
 }
 
 /* Into one piece. As recv(); *is_all: the socket is empty. */
 static ssize_t recv_into(seal *e, char *out, size_t most, bool *is_all)
 {
     size_t total = 0;
+    if (e->ssl) {
+        *is_all = true;
+        return hear_words(e, out, most);
+    }
     for (;;) {
         ssize_t n = give(e, out + total, most - total);
         total += n > 0 ? (size_t)n : 0;
-        bool is_over = e->err || has_said_end(e);
-        if (total == most || is_over || *is_all || !e->is_settled) {
-            *is_all = *is_all || is_over || !e->is_settled;
+        bool is_over = e->err || e->has_heard_end;
+        if (total == most || is_over || *is_all) {
+            *is_all = *is_all || is_over;
             return total > 0 || n == 0 ? (ssize_t)total : fail_again(e);
         }
         int more = fill_in(e, is_all);
@@ -438,11 +544,10 @@ static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
 static size_t seal_pending(const tt_link_stream *s)
 {
     const seal *e = s->state;
-    if (e->err)
+    if (e->err || e->has_heard_end)
         return 0;
-    return (size_t)SSL_pending(e->ssl) +
-           (e->whole > 0 ? e->whole : whole_record(e)) +
-           tt_link_pending(&e->below);
+    size_t n = e->ssl ? (size_t)SSL_pending(e->ssl) : e->n_open;
+    return (n > 0 ? n : whole_record(e)) + tt_link_pending(&e->below);
 }
 
 /* ------------------------------------------------------------- the end -- */
@@ -450,18 +555,24 @@ static size_t seal_pending(const tt_link_stream *s)
 static bool seal_end(tt_link_stream *s)
 {
     seal *e = s->state;
-    ERR_clear_error();
+    char word[] = {1, SSL_AD_CLOSE_NOTIFY};
+    const struct iovec piece = {word, sizeof(word)};
     if (e->err)
         return true;
-    if (!(SSL_get_shutdown(e->ssl) & SSL_SENT_SHUTDOWN) &&
-        SSL_shutdown(e->ssl) < 0)
-        ERR_clear_error();
+    ERR_clear_error();
+    if (!e->has_said_end && e->ssl)
+        e->has_said_end = SSL_shutdown(e->ssl) >= 0;
+    else if (!e->has_said_end && take_buf(e, &e->out))
+        e->has_said_end = put_record(e, SSL3_RT_ALERT, &piece, 1);
+    ERR_clear_error();
     return flush(e) > 0 || errno != EAGAIN;
 }
 
 static void free_seal(seal *e)
 {
     SSL_free(e->ssl);
+    tt_record_key_close(&e->opens);
+    tt_record_key_close(&e->seals);
     e->in.at = e->in.end;
     e->out.at = e->out.end;
     give_buf(e, &e->in);
@@ -534,7 +645,7 @@ static tt_link_why why_of(const seal *e)
 tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
 {
     seal *e = s->state;
-    if (!e->err) {
+    if (!e->err && !e->has_proof) {
         ERR_clear_error();
         int rc = SSL_do_handshake(e->ssl);
         bool has_failed = rc != 1 && fail_of(e, rc) < 0;
@@ -543,7 +654,10 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
         if (!e->err && (rc != 1 || e->out.buf))
             return TT_SEAL_WAITS;
     }
-    e->has_proof = !e->err && tt_tls_is_proven(&e->end, e->ssl);
+    if (!e->has_proof) {
+        e->has_proof = !e->err && tt_tls_is_proven(&e->end, e->ssl);
+        e->heard.n = e->said.n = 0;
+    }
     if (e->has_proof)
         return TT_SEAL_DONE;
     *why = why_of(e);
@@ -560,11 +674,30 @@ bool tt_seal_is_begun(const tt_link_stream *s)
 const char *tt_seal_reason(const tt_link_stream *s)
 {
     const seal *e = s->state;
-    long code = s->layer == &seal_layer ? SSL_get_verify_result(e->ssl)
-                                        : X509_V_OK;
-    if (code != X509_V_OK)
-        return X509_verify_cert_error_string(code);
-    return s->layer == &seal_layer ? e->reason : "";
+    if (s->layer != &seal_layer)
+        return "";
+    long code = e->ssl ? SSL_get_verify_result(e->ssl) : X509_V_OK;
+    return code != X509_V_OK ? X509_verify_cert_error_string(code) : e->reason;
+}
+
+/* From OpenSSL, between two records. */
+static bool take_over(seal *e)
+{
+    const SSL_CIPHER *suite = SSL_get_current_cipher(e->ssl);
+    const EVP_CIPHER *cipher =
+        EVP_get_cipherbynid(SSL_CIPHER_get_cipher_nid(suite));
+    uint8_t(*secrets)[32] = e->end.traffic;
+    int mine = e->is_dialler ? 0 : 1;
+    bool is_well = cipher &&
+                   tt_record_key_open(&e->seals, cipher, secrets[mine],
+                                      e->said.n, true) &&
+                   tt_record_key_open(&e->opens, cipher, secrets[!mine],
+                                      e->heard.n, false);
+    tt_secret_wipe(&e->end.traffic, sizeof(e->end.traffic));
+    SSL_free(e->ssl);
+    e->ssl = NULL;
+    e->err = is_well ? e->err : EIO;
+    return is_well;
 }
 
 bool tt_seal_settle(tt_link_stream *s, bool is_bare)
@@ -572,11 +705,13 @@ bool tt_seal_settle(tt_link_stream *s, bool is_bare)
     seal *e = s->state;
     if (s->layer != &seal_layer)
         return true;
-    if (!is_bare) {
-        e->is_settled = true;
+    if (!is_bare && !e->ssl)
         return true;
-    }
-    if (SSL_pending(e->ssl) > 0 || e->out.buf)
+    if (SSL_pending(e->ssl) > 0 || e->heard.n_head > 0 || e->heard.n_left > 0)
+        return false;
+    if (!is_bare)
+        return take_over(e);
+    if (e->out.buf)
         return false;
     *s = e->below;
     free_seal(e);

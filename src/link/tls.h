@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tls.h - private to proof.c and tls.c: what a side proves itself by, as
- * OpenSSL has it. Only these two know OpenSSL. Next: proof.c. */
+ * tls.h - private to proof.c, tls.c and records.c: what a side proves itself by,
+ * as OpenSSL has it, and its records. Only these know OpenSSL. Next: proof.c. */
 #ifndef TT_LINK_TLS_H
 #define TT_LINK_TLS_H
 
@@ -21,6 +21,9 @@ typedef struct tt_tls_psk {
 typedef struct tt_tls_end {
     tt_trust *trust;
     tt_tls_psk offered; /* by a dialler */
+    /* The first secret of what a dialler sends, and of what a listener sends:
+     * all zero before the handshake has come so far. */
+    uint8_t traffic[2][32];
 } tt_tls_end;
 
 /* The files are looked at; then a new SSL of the trust. pick: as
@@ -36,6 +39,38 @@ uint64_t tt_tls_rekey_after(const tt_trust *t);
 /* Buffers that streams of a trust pass round; NULL: no memory. */
 char *tt_tls_take_buf(tt_trust *t, size_t size);
 void tt_tls_give_buf(tt_trust *t, char *buf); /* accepts NULL */
+
+/* ---------------------------------------------------------- records.c */
+
+/* Keys and count of one direction. */
+typedef struct tt_record_key {
+    EVP_CIPHER_CTX *ctx;
+    uint8_t secret[32], iv[12];
+    uint64_t seq; /* of the next record */
+} tt_record_key;
+
+/* What was in a record. */
+typedef struct tt_record {
+    char type; /* SSL3_RT_... */
+    size_t n;
+} tt_record;
+
+/* To seal, or to open, from record `seq` of the secret on. False: OpenSSL does
+ * not; close it all the same. */
+bool tt_record_key_open(tt_record_key *k, const EVP_CIPHER *cipher,
+                        const uint8_t secret[32], uint64_t seq, bool seals);
+/* The secret that follows; its first record has number 0. */
+bool tt_record_key_next(tt_record_key *k);
+void tt_record_key_close(tt_record_key *k); /* all zero is fine */
+/* At most 16 KiB, to `out`, which has 22 bytes more. Returns its bytes, 0:
+ * OpenSSL does not. */
+size_t tt_record_seal(tt_record_key *k, char type, const struct iovec *pieces,
+                      int n_pieces, char *out);
+/* A record of n bytes; what is in it goes to `out`: elsewhere, with room for
+ * n - 22, or where it lies (record + 5). False: it is not the one that the other
+ * side has sealed; what is at `out` then means nothing. */
+bool tt_record_open(tt_record_key *k, char *record, size_t n, char *out,
+                    tt_record *r);
 
 #endif
 #endif

@@ -17,7 +17,9 @@
  *            one, on one host after the other; later the old one is deleted.
  * Certs      Both sides have one that the CA has signed. A name is not asked for:
  *            the CA is the trust. It is used by who dials and who listens, so
- *            its extended key usage must name both or none.
+ *            its extended key usage must name both or none. Keys that are weaker than
+ *            112 bits, and signatures by SHA-1, are refused; so are keys that are
+ *            encrypted.
  * Change     The files are looked at before handshakes, at most five times a second
  *            (those of /proc/self/fd/ once: the number may be another file's
  *            later). What is no good when it is read again changes nothing.

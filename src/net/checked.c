@@ -675,26 +675,30 @@ static void own_all(checked_conn *conn)
     conn->n_lent = 0;
 }
 
-static void checked_cancel(tt_conn *base, bool drops_input)
+static bool checked_cancel(tt_conn *base, bool drops_input, bool is_final)
 {
     checked_conn *conn = (checked_conn *)base;
     if (!conn->below)
-        return;
+        return true;
     const bool is_read = drops_input && conn->is_reading;
-    conn->below->net->ops->cancel(conn->below, is_read);
-    own_all(conn);
-    release(conn);
+    const bool is_quiet = conn->below->net->ops->cancel(conn->below, is_read,
+                                                        is_final);
+    if (is_quiet) {
+        own_all(conn);
+        release(conn);
+    }
     if (!drops_input || !conn->to)
-        return;
+        return is_quiet;
     conn->to = NULL;
     conn->is_unwanted = true;
     if (!is_read)
-        return; /* it is to come again, and is dropped then */
+        return is_quiet; /* it is to come again, and is dropped then */
     conn->is_reading = false;
     conn->body = NO_BODY;
     conn->is_unwanted = conn->is_again = false;
     conn->n_bad = 0;
     conn->next++;
+    return is_quiet;
 }
 
 /* Tells the other side what it waits for, and sends what is small and not
@@ -780,12 +784,12 @@ static bool checked_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
            net_of(conn)->row->within->grant(conn->below, mine, out);
 }
 
-static void checked_withdraw(tt_conn *base, const tt_buffers *mine,
-                             uint64_t number)
+static bool checked_withdraw(tt_conn *base, const tt_buffers *mine,
+                             uint64_t number, bool is_final)
 {
     const checked_conn *conn = (checked_conn *)base;
-    if (conn->below)
-        net_of(conn)->row->within->withdraw(conn->below, mine, number);
+    return !conn->below || net_of(conn)->row->within->withdraw(
+                               conn->below, mine, number, is_final);
 }
 
 static bool checked_reach(tt_conn *base, const tt_grant *theirs,
@@ -831,7 +835,7 @@ static tutti_err checked_open(tt_net *base, tutti_diag *diag)
     base->max_payload = net->below->max_payload;
     if (err)
         return err;
-    net->trash = tt_new(base->mem, base->max_payload, 1);
+    net->trash = tt_new_raw(base->mem, base->max_payload, 1);
     return net->trash ? TUTTI_OK
                       : tt_fail(diag, TUTTI_ENOMEM,
                                 "out of memory for what nobody wants");
@@ -841,6 +845,13 @@ static size_t checked_address(tt_net *base, void *buf)
 {
     const checked_net *net = (checked_net *)base;
     return net->row->address(net->below, buf);
+}
+
+static void checked_where(const tt_conn *base, char *text, size_t size)
+{
+    const checked_conn *conn = (const checked_conn *)base;
+    if (conn->below)
+        net_of(conn)->row->where(conn->below, text, size);
 }
 
 static void checked_pace(const tt_conn *base, tt_net_pace *out)
@@ -869,6 +880,7 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.close = checked_close;
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
+    ops.where = row->where ? checked_where : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;
 }

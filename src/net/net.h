@@ -163,9 +163,12 @@ typedef enum tt_sent {
 typedef struct tt_net_within {
     /* False: it cannot; in and out may be granted or not each on its own. */
     bool (*grant)(tt_conn *conn, const tt_buffers *mine, tt_grant *out);
-    /* Nobody touches them after this. Waits while the other side does, some
-     * microseconds; the conn is lost if that takes a second. */
-    void (*withdraw)(tt_conn *conn, const tt_buffers *mine, uint64_t number);
+    /* Nobody touches them any more. False: the other side does right now, for
+     * some microseconds; to be asked again (with the same). Whoever is stopped
+     * in the middle for a second, or is_final, is cut off from the memory, and
+     * the conn is lost. */
+    bool (*withdraw)(tt_conn *conn, const tt_buffers *mine, uint64_t number,
+                     bool is_final);
     /* Where the other side's buffers (of out->bytes each) are here. False: that
      * makes no sense. */
     bool (*reach)(tt_conn *conn, const tt_grant *theirs, tt_buffers *out);
@@ -228,10 +231,12 @@ typedef struct tt_net_ops {
     bool (*arm)(tt_net *net, bool on);
 
     /* Stops borrowing: queued payloads are copied aside and still sent (left()
-     * is not called for them any more). With drops_input the place of a
+     * is not called for them any more). False: the other side is reading one
+     * right now; to be asked again, as of withdraw(), and until then all are
+     * borrowed, and left() goes on. With drops_input the place of a
      * payload that is being read is given back too: what is still to come of
      * it is read and dropped, and arrived() is not called for it. */
-    void (*cancel)(tt_conn *conn, bool drops_input);
+    bool (*cancel)(tt_conn *conn, bool drops_input, bool is_final);
 
     /* The end is near: on all conns together, sends what was taken, ends the
      * streams and drops what still comes, until everything has been delivered
@@ -247,6 +252,10 @@ typedef struct tt_net_ops {
 
     /* NULL: no memory is ever within reach. */
     const tt_net_within *within;
+
+    /* Where the other side is, for sentences: "pid 4711". NULL: its rank says
+     * all there is to say. */
+    void (*where)(const tt_conn *conn, char *text, size_t size);
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);

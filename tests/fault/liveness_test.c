@@ -23,6 +23,7 @@ static float x[3000];
 static int start(int rank, const char *liveness, tutti_comm **comm)
 {
     setenv("TUTTI_LIVENESS", liveness, 1);
+    setenv("TUTTI_RECONNECT", "0s", 1);
     setenv("TUTTI_PLANNER", "0-:ring", 1);
     if (tutti_comm_create(NULL, comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());

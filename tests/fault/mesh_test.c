@@ -106,8 +106,10 @@ static int play(int rank, int n, void *arg)
     const plot *p = arg;
     tutti_comm *comm;
     char who[16];
-    if (p->signal == SIGSTOP)
+    if (p->signal == SIGSTOP) {
         setenv("TUTTI_LIVENESS", "4s", 1);
+        setenv("TUTTI_RECONNECT", "0s", 1);
+    }
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     double start = now_s();

@@ -73,10 +73,12 @@ static bool sink_arm(tt_net *net, bool on)
     return true;
 }
 
-static void sink_cancel(tt_conn *conn, bool drops_input)
+static bool sink_cancel(tt_conn *conn, bool drops_input, bool is_final)
 {
     (void)drops_input;
+    (void)is_final;
     (void)conn;
+    return true;
 }
 
 static void sink_close(tt_conn *conn, uint64_t linger_ns)
@@ -103,12 +105,14 @@ static bool sink_grant(tt_conn *conn, const tt_buffers *mine, tt_grant *out)
     return true;
 }
 
-static void sink_withdraw(tt_conn *conn, const tt_buffers *mine,
-                          uint64_t number)
+static bool sink_withdraw(tt_conn *conn, const tt_buffers *mine,
+                          uint64_t number, bool is_final)
 {
     (void)conn;
     (void)mine;
     (void)number;
+    (void)is_final;
+    return true;
 }
 
 static bool sink_reach(tt_conn *conn, const tt_grant *theirs, tt_buffers *out)
@@ -153,7 +157,7 @@ static const tt_net_ops granting_sink = {
 typedef struct stage {
     tt_engine *engine;
     tt_mesh *mesh;
-    tt_team *team, *group;
+    tt_team *team, *group, *pair; /* rank 2 is not in the last one */
     tt_part *part;
     tt_program *program;
     uint32_t in[ELEMS], out[ELEMS];
@@ -189,7 +193,10 @@ static void set_up(stage *s, uint64_t eager_bytes, const tt_net_ops *ops)
         tt_fuzz_fail("no memory");
     const tt_group_opts group = {
         .origin = 1, .number = 4, .members = members, .n = RANKS};
-    if (tt_group_create(s->mesh, &group, &s->group))
+    const tt_group_opts pair = {
+        .origin = 1, .number = 5, .members = members, .n = 2};
+    if (tt_group_create(s->mesh, &group, &s->group) ||
+        tt_group_create(s->mesh, &pair, &s->pair))
         tt_fuzz_fail("no memory");
     tt_mesh_dial(s->mesh, true);
     tt_engine_lock(s->engine);
@@ -313,6 +320,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         tt_fuzz_fail("a call ended twice");
     tt_team_leave(s->team);
     tt_team_leave(s->group);
+    tt_team_leave(s->pair);
     if (s->n_done != 1)
         tt_fuzz_fail("a call has not ended");
     tt_program_unref(s->program);

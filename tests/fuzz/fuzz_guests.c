@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fuzz_guests.c - guests at a listener of the link thread, who come, say any bytes,
- * in any pieces, and go, while this side dials as well. Property: who has arrived
- * has said a right greeting and the last word, or a greeting that needs none; and
- * everything can be closed at any time. The thread's turns fall as they will.
+ * in any pieces, and go, while this side dials as well; by a unix socket, by TCP, or
+ * by TCP where a secret is asked for, which some of them have. Property: who has
+ * arrived has proved itself, has said a right greeting and the last word, or a
+ * greeting that needs none; and everything can be closed at any time. The thread's
+ * turns fall as they will.
  *
  * Input: actions of two bytes, and what is said; see act(). */
 #include <errno.h>
@@ -10,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
 #include "link/greet.h"
+#include "link/seal.h"
 #include "support/fuzz_main.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -24,11 +26,12 @@ enum { GUESTS = 6, DIALS = 3, MOST_SAID = 512, ACTIONS = 64 };
 typedef struct visit {
     unsigned char said[MOST_SAID];
     size_t n_said;
-    uint64_t nonce; /* as it has heard it */
+    uint64_t nonce;             /* as it has heard it */
+    bool is_foreign, has_proof; /* its secret; ours has been shown */
 } visit;
 
 typedef struct guest {
-    int fd; /* -1: not here */
+    tt_link_stream s; /* fd -1: not here */
     visit *visit;
 } guest;
 
@@ -37,6 +40,8 @@ typedef struct stage {
     tt_link_listener *listener;
     tt_greet_terms terms;
     tt_addr at;
+    tt_trust *trust; /* NULL: none is asked for */
+    bool is_bare;
     guest guests[GUESTS];
     visit visits[ACTIONS];
     size_t n_visits;
@@ -45,9 +50,32 @@ typedef struct stage {
     size_t len;
 } stage;
 
+static tt_trust *ours, *theirs; /* NULL: there is no OpenSSL */
+
+static void say_nothing(void *arg, tutti_log_level level, const char *text)
+{
+    (void)arg, (void)level, (void)text;
+}
+
+static void make_trusts(void)
+{
+    static const char one[] = "one-0123456789-0123456789-0123456789";
+    static const char two[] = "two-0123456789-0123456789-0123456789";
+    const tt_trust_opts o[2] = {
+        {.secret = (const uint8_t *)one, .n_secret = sizeof(one)},
+        {.secret = (const uint8_t *)two, .n_secret = sizeof(two)}};
+    tutti_log_set(say_nothing, NULL); /* who is sent away */
+    if (TT_HAVE_OPENSSL && (tt_trust_open(&o[0], &ours, NULL) ||
+                            tt_trust_open(&o[1], &theirs, NULL)))
+        tt_fuzz_fail("no secrets");
+}
+
+/* Bits 0, 2: a job, a token; 3: few may wait; 4: by TCP; 5: a secret; 6: plain text
+ * after it. */
 static void set_up(stage *s, uint8_t kind)
 {
     tt_link_card card;
+    bool is_nest = !(kind & 48);
     s->terms = (tt_greet_terms){.purposes = TT_LINK_FOR(TT_LINK_TCP) |
                                             TT_LINK_FOR(TT_LINK_PROBE),
                                 .self = {{7}},
@@ -58,39 +86,75 @@ static void set_up(stage *s, uint8_t kind)
                              .self = s->terms.self,
                              .job = s->terms.job,
                              .has_token = s->terms.has_token,
-                             .is_nest = true,
+                             .trust = kind & 32 ? ours : NULL,
+                             .is_bare = (kind & 96) == 96,
+                             .is_nest = is_nest,
+                             .is_local = !is_nest,
                              .most_waiting = kind & 8 ? 2 : 0};
     memcpy(o.token, s->terms.token, sizeof(o.token));
     if (tt_link_box_open(&tt_mem_std, &s->box, NULL) ||
         tt_link_listen(s->box, &o, &s->listener, NULL, NULL))
         tt_fuzz_fail("nothing to listen with");
+    s->trust = o.trust;
+    s->is_bare = o.is_bare && o.trust;
     tt_link_card_of(s->listener, &card);
-    tt_link_card_nest(&card, &s->at);
+    if (is_nest)
+        tt_link_card_nest(&card, &s->at);
+    else
+        tt_addr_numeric("127.0.0.1", tt_link_listener_port(s->listener, 0),
+                        &s->at);
     for (int i = 0; i < GUESTS; i++)
-        s->guests[i].fd = -1;
+        s->guests[i].s.fd = -1;
+}
+
+static void go(guest *g)
+{
+    tt_link_stream_close(&g->s);
+    g->s.fd = -1;
 }
 
 static void come(stage *s, guest *g)
 {
-    if (g->fd >= 0)
+    if (g->s.fd >= 0)
         return;
     g->visit = &s->visits[s->n_visits++];
-    g->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (g->fd >= 0 && connect(g->fd, &s->at.u.sa, s->at.len) == 0)
+    int fd = socket(s->at.u.sa.sa_family,
+                    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    tt_fork_watch(fd);
+    tt_link_stream_open(&g->s, fd);
+    if (connect(fd, &s->at.u.sa, s->at.len) != 0 && errno != EINPROGRESS)
+        go(g);
+}
+
+/* Puts on the seal, or goes on with it, as far as that goes now. */
+static void shake(stage *s, guest *g, uint8_t arg)
+{
+    tt_link_why why;
+    tt_seal_step step = TT_SEAL_WAITS;
+    if (g->s.fd < 0 || !ours || (g->visit->n_said > 0 && !g->s.layer))
         return;
-    if (g->fd >= 0)
-        close(g->fd);
-    g->fd = -1;
+    if (!g->s.layer && !tt_seal_begin(&g->s, arg & 1 ? theirs : ours, true, 0))
+        tt_fuzz_fail("no memory");
+    for (int i = 0; i < 8 && step == TT_SEAL_WAITS; i++) {
+        step = tt_seal_shake(&g->s, &why);
+        tt_link_box_settle(s->box);
+    }
+    g->visit->has_proof = step == TT_SEAL_DONE;
+    if (step == TT_SEAL_DONE && g->visit->is_foreign)
+        tt_fuzz_fail("another secret is taken");
+    if (step == TT_SEAL_FAILED)
+        go(g);
 }
 
 static void say(guest *g, const void *bytes, size_t n)
 {
     visit *v = g->visit;
-    if (g->fd < 0)
+    if (g->s.fd < 0 || (g->s.layer && !v->has_proof))
         return;
     size_t room = sizeof(v->said) - v->n_said;
     n = n < room ? n : room;
-    if (send(g->fd, bytes, n, MSG_NOSIGNAL) != (ssize_t)n)
+    const struct iovec iov = {(void *)(uintptr_t)bytes, n};
+    if (n == 0 || tt_link_send(&g->s, &iov, 1) != (ssize_t)n)
         return;
     memcpy(v->said + v->n_said, bytes, n);
     v->n_said += n;
@@ -100,7 +164,10 @@ static void say(guest *g, const void *bytes, size_t n)
 static uint64_t hear_nonce(const guest *g)
 {
     tt_greet_word reply;
-    if (g->fd >= 0 && recv(g->fd, &reply, sizeof(reply), 0) == sizeof(reply))
+    const struct iovec iov = {&reply, sizeof(reply)};
+    tt_link_stream s = g->s;
+    if (s.fd >= 0 && (!s.layer || g->visit->has_proof) &&
+        tt_link_recv(&s, &iov, 1) == sizeof(reply))
         memcpy(&g->visit->nonce, reply.said, sizeof(g->visit->nonce));
     return g->visit ? g->visit->nonce : 0;
 }
@@ -112,6 +179,7 @@ static tt_greet_word right_word(stage *s, uint32_t me, uint8_t kind)
                        .version_min = 1,
                        .version_max = 1,
                        .kind = kind,
+                       .flags = s->is_bare ? TT_GREET_BARE : 0,
                        .purpose = me % 2 ? TT_LINK_PROBE : TT_LINK_TCP,
                        .job = s->terms.job,
                        .nonce = me,
@@ -141,6 +209,8 @@ static void begin_dial(stage *s, uint8_t which)
                                  .ways = &way,
                                  .n_ways = 1,
                                  .is_one_way = which & 4,
+                                 .trust = which & 8 ? theirs : s->trust,
+                                 .is_bare = s->is_bare != !!(which & 16),
                                  .deadline_ns = tt_now_ns() + TT_NS_PER_S};
     tt_link_dial **d = &s->dials[which % DIALS];
     tt_link_dial_end(*d);
@@ -156,7 +226,7 @@ static bool is_of(const stage *s, const visit *v, const tt_link_event *e)
     uint32_t version;
     memcpy(&hello, v->said, sizeof(hello));
     memcpy(&taken, v->said + sizeof(hello), sizeof(taken));
-    return v->n_said >= sizeof(hello) &&
+    return v->n_said >= sizeof(hello) && (v->has_proof || !s->trust) &&
            memcmp(hello.said, e->who.said, sizeof(hello.said)) == 0 &&
            tt_link_id_compare(&hello.from, &e->who.id) == 0 &&
            tt_greet_judge(&hello, &s->terms, &version) == TT_LINK_WELL &&
@@ -218,13 +288,11 @@ static void act(stage *s, uint8_t what, uint8_t arg)
         say(g, &w, sizeof(w));
         return;
     case 5:
-        if (g->fd >= 0)
-            shutdown(g->fd, SHUT_WR);
+        if (g->s.fd >= 0)
+            shutdown(g->s.fd, SHUT_WR);
         return;
     case 6:
-        if (g->fd >= 0)
-            close(g->fd);
-        g->fd = -1;
+        go(g);
         return;
     case 7:
         begin_dial(s, arg);
@@ -239,6 +307,9 @@ static void act(stage *s, uint8_t what, uint8_t arg)
         tt_link_dial_end(s->dials[arg % DIALS]);
         s->dials[arg % DIALS] = NULL;
         return;
+    case 11:
+        shake(s, g, arg);
+        return;
     default:
         tt_link_box_settle(s->box);
         take(s);
@@ -250,6 +321,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     static stage s;
     if (len < 1)
         return 0;
+    if (!ours)
+        make_trusts();
     memset(&s, 0, sizeof(s));
     s.data = data + 1;
     s.len = len - 1;
@@ -265,8 +338,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         tt_link_dial_end(s.dials[i]);
     tt_link_box_close(s.box);
     for (int i = 0; i < GUESTS; i++)
-        if (s.guests[i].fd >= 0)
-            close(s.guests[i].fd);
+        go(&s.guests[i]);
     return 0;
 }
 
@@ -274,7 +346,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 int main(int argc, char **argv)
 {
     tt_fuzz_mutations = 2000; /* each has a thread of its own */
-    return tt_fuzz_main(argc, argv, "tests/fuzz/corpus/guests",
-                        LLVMFuzzerTestOneInput);
+    int rc = tt_fuzz_main(argc, argv, "tests/fuzz/corpus/guests",
+                          LLVMFuzzerTestOneInput);
+    tt_trust_close(ours);
+    tt_trust_close(theirs);
+    return rc;
 }
 #endif

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_talk.c - what workers may say to a controller, and a controller to a worker:
- * any bytes, in any pieces, at any time, some of them messages as they should be
- * but for what the input changes. Property: a controller says nothing that makes no
- * sense, and can be closed; a worker's calls end, its buffer is the mean of members
+ * fuzz_talk.c - what a controller may say to a worker: any bytes, at any time, some
+ * of them messages as they should be but for what the input changes. Property: the
+ * worker's calls end, with success or a sentence; its buffer is the mean of members
  * or untouched.
  *
- * Input: a byte (bit 0: a worker is tried, else a controller), then messages; see
+ * Input: how it is met (see try_worker()), changes of the welcome and of its head, then
+ * messages; see
  * next_message(). */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "link/greet.h"
 #include "partial/partial.h"
 #include "support/fuzz_main.h"
 #include "tutti.h"
@@ -24,29 +27,6 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 enum { WORKERS = 3, MOST = 4096 };
-
-typedef struct input {
-    const uint8_t *data;
-    size_t len;
-} input;
-
-static uint8_t next(input *in)
-{
-    if (in->len == 0)
-        return 0;
-    in->len--;
-    return *in->data++;
-}
-
-/* Pairs of an offset and a byte, until one that does not fit. */
-static void change(input *in, void *bytes, size_t len)
-{
-    while (in->len >= 2 && in->data[0] < len) {
-        ((uint8_t *)bytes)[in->data[0]] = in->data[1];
-        in->data += 2, in->len -= 2;
-    }
-    next(in);
-}
 
 typedef union payload {
     struct {
@@ -92,10 +72,10 @@ static size_t fill(payload *p, uint8_t kind, uint8_t arg)
 }
 
 /* A kind, an argument, changes; kind 255: as many bytes as the argument says. */
-static size_t next_message(input *in, unsigned char *out)
+static size_t next_message(tt_fuzz_input *in, unsigned char *out)
 {
     payload p;
-    uint8_t kind = next(in), arg = next(in);
+    uint8_t kind = tt_fuzz_next(in), arg = tt_fuzz_next(in);
     if (kind == 255) {
         size_t n = arg < in->len ? arg : in->len;
         memcpy(out, in->data, n);
@@ -105,128 +85,43 @@ static size_t next_message(input *in, unsigned char *out)
     size_t len = fill(&p, kind, arg);
     tt_talk head = tt_talk_head((tt_talk_kind)kind, arg, len);
     head.who = arg % WORKERS;
-    change(in, &head, sizeof(head));
-    change(in, &p, len);
+    tt_fuzz_change(in, &head, sizeof(head));
+    tt_fuzz_change(in, &p, len);
     memcpy(out, &head, sizeof(head));
     memcpy(out + sizeof(head), &p, len);
     return sizeof(head) + len;
 }
 
-/* ------------------------------------------------------------ controller -- */
-
-static tt_link_box *box;
-
-static int join(const tt_addr *to, const tt_join *j)
-{
-    const tt_link_way way = {.to = *to};
-    tt_link_dial *d;
-    tt_link_event e;
-    tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
-                           .job = 5,
-                           .ways = &way,
-                           .n_ways = 1,
-                           .n_rounds = 1,
-                           .deadline_ns = tt_now_ns() + 20 * TT_NS_PER_S};
-    memcpy(o.said, j, sizeof(*j));
-    if (tt_link_dial_begin(box, &o, &d, NULL))
-        tt_fuzz_fail("no dial");
-    while (!tt_link_box_take(box, &e))
-        tt_link_box_wait(box, UINT64_MAX);
-    tt_link_dial_end(d);
-    return e.stream.fd;
-}
-
-/* What it says is whole messages, until it hangs up. */
-static void hear(int fd, size_t *used, unsigned char *got)
-{
-    tt_talk head;
-    ssize_t n;
-    while ((n = recv(fd, got + *used, MOST - *used, MSG_DONTWAIT)) > 0) {
-        *used += (size_t)n;
-        while (*used >= sizeof(head)) {
-            memcpy(&head, got, sizeof(head));
-            if (!tt_talk_is_sound(&head, MOST - sizeof(head)) ||
-                head.kind < TT_TALK_WELCOME ||
-                (head.kind > TT_TALK_BEAT && head.kind != TT_TALK_CARD))
-                tt_fuzz_fail("the controller makes no sense");
-            size_t whole = sizeof(head) + head.len;
-            if (*used < whole)
-                break;
-            memmove(got, got + whole, *used - whole);
-            *used -= whole;
-        }
-    }
-}
-
-/* Each action: who, and what; 7: everybody is heard. */
-static void talk_to(const tt_addr *at, input *in)
-{
-    static unsigned char got[WORKERS][MOST];
-    unsigned char out[MOST];
-    int fds[WORKERS] = {-1, -1, -1};
-    size_t used[WORKERS] = {0};
-    for (int n = 0; in->len > 0 && n < 64; n++) {
-        uint8_t what = next(in);
-        uint32_t w = what % WORKERS;
-        tt_join j = {.who = w, .host = 7, .n_cpus = 2, .n = WORKERS};
-        if (fds[w] < 0) {
-            if (what & 128)
-                change(in, &j, sizeof(j));
-            fds[w] = join(at, &j);
-            used[w] = 0;
-        } else if ((what >> 3 & 15) == 15) {
-            tt_fork_close(&fds[w]);
-        } else if (what >> 3 & 8) {
-            usleep(100);
-        } else {
-            size_t len = next_message(in, out);
-            ssize_t sent = send(fds[w], out, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-            (void)sent;
-        }
-        for (uint32_t i = 0; i < WORKERS; i++)
-            if (fds[i] >= 0)
-                hear(fds[i], &used[i], got[i]);
-    }
-    for (int i = 0; i < WORKERS; i++)
-        tt_fork_close(&fds[i]);
-}
-
-static void try_controller(uint8_t kind, input *in)
-{
-    tt_controller *c;
-    tt_addr at;
-    const tt_controller_opts o = {.rule = {.n = WORKERS,
-                                           .group_size = 2 + (kind >> 1) % 2,
-                                           .is_dynamic = kind & 8,
-                                           .recentre_every = kind & 16 ? 2 : 0,
-                                           .start_wait_ns = 1,
-                                           .max_wait_ns = TT_NS_PER_MS},
-                                  .is_local = true,
-                                  .token = 5};
-    if (tt_controller_open(&o, &tt_mem_std, &c, NULL))
-        tt_fuzz_fail("no controller");
-    tt_controller_nest(c, &at);
-    talk_to(&at, in);
-    usleep(200); /* it reads the end */
-    tt_controller_close(c);
-}
-
 /* ---------------------------------------------------------------- worker -- */
 
+static tt_link_box *box;
 static tt_link_listener *listener;
 static uint16_t port;
 
+/* What comes within a while; nobody looks at it. */
+static void hear(int fd)
+{
+    unsigned char said[MOST];
+    if (tt_sock_wait(fd, POLLIN, tt_now_ns() + 10 * TT_NS_PER_MS))
+        (void)!recv(fd, said, sizeof(said), MSG_DONTWAIT);
+}
+
+static atomic_bool is_over; /* the worker has given up */
+
 static void *control(void *arg)
 {
-    input *in = arg;
+    tt_fuzz_input *in = arg;
     unsigned char out[MOST];
     tt_link_event e;
-    if (!tt_link_box_wait(box, tt_now_ns() + 20 * TT_NS_PER_S) ||
-        !tt_link_box_take(box, &e))
-        return NULL;
+    while (!tt_link_box_take(box, &e)) {
+        if (atomic_load(&is_over))
+            return NULL;
+        tt_link_box_wait(box, tt_now_ns() + 5 * TT_NS_PER_MS);
+    }
     tt_welcome welcome = {.n = WORKERS, .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
-    change(in, &welcome, sizeof(welcome));
+    tt_fuzz_change(in, &welcome, sizeof(welcome));
+    tt_fuzz_change(in, &head, sizeof(head));
     memcpy(out, &head, sizeof(head));
     memcpy(out + sizeof(head), &welcome, sizeof(welcome));
     size_t len = sizeof(head) + sizeof(welcome);
@@ -234,13 +129,39 @@ static void *control(void *arg)
     for (int n = 0; is_open && n < 64; n++) {
         is_open = send(e.stream.fd, out, len, MSG_NOSIGNAL) == (ssize_t)len &&
                   in->len > 0;
-        if (is_open && (next(in) & 1)) /* it announces meanwhile */
-            usleep(300);
+        uint8_t pause = is_open ? tt_fuzz_next(in) : 0;
+        if (pause & 1) /* it announces meanwhile */
+            hear(e.stream.fd);
+        if (pause & 128)
+            usleep(4000);
         len = is_open ? next_message(in, out) : 0;
         is_open = is_open && len > 0;
     }
     usleep(300);
     tt_link_stream_close(&e.stream);
+    return NULL;
+}
+
+static int stranger; /* listens where no controller is */
+
+/* Hears a greeting, and says something else. */
+static void *be_strange(void *arg)
+{
+    tt_fuzz_input *in = arg;
+    tt_greet_word hello, word;
+    if (!tt_sock_wait(stranger, POLLIN, tt_now_ns() + 20 * TT_NS_PER_S))
+        return NULL;
+    int fd = accept(stranger, NULL, NULL);
+    if (recv(fd, &hello, sizeof(hello), MSG_WAITALL) == sizeof(hello)) {
+        word = tt_greet_answer(&hello, TT_LINK_OTHER_JOB, &hello.to, 1);
+        tt_fuzz_change(in, &word, sizeof(word));
+        size_t n = tt_fuzz_next(in);
+        n = n < sizeof(word) ? n : sizeof(word);
+        (void)!send(fd, &word, n, MSG_NOSIGNAL);
+    }
+    shutdown(fd, SHUT_WR);
+    recv(fd, &hello, sizeof(hello), 0); /* it hangs up */
+    close(fd);
     return NULL;
 }
 
@@ -264,21 +185,40 @@ static void work(tutti_partial *p)
     }
 }
 
-static void try_worker(input *in)
+static uint16_t open_stranger(void)
+{
+    tt_addr at;
+    tt_addr_numeric("127.0.0.1", 0, &at);
+    stranger = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(stranger, &at.u.sa, at.len) || listen(stranger, 16))
+        tt_fuzz_fail("nothing to listen with");
+    return tt_sock_port(stranger);
+}
+
+/* Bit 0: it tries once; 1: who listens is no controller. */
+static void try_worker(uint8_t kind, tt_fuzz_input *in)
 {
     char where[32];
     pthread_t thread;
     tutti_partial *p;
     tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    uint16_t at = kind & 2 ? open_stranger() : port;
     o.timeout_s = 0.02; /* nobody else is there to meet */
-    snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-    if (pthread_create(&thread, NULL, control, in))
+    snprintf(where, sizeof(where), "127.0.0.1:%u", at);
+    setenv("TUTTI_START_TIMEOUT", kind & 3 ? "90ms" : "300ms", 1);
+    atomic_store(&is_over, false);
+    if (pthread_create(&thread, NULL, kind & 2 ? be_strange : control, in))
         tt_fuzz_fail("no thread");
     if (!tutti_partial_join(where, 0, &o, &p)) {
         work(p);
         tutti_partial_close(p);
     }
+    atomic_store(&is_over, true);
+    if (kind & 2)
+        shutdown(stranger, SHUT_RDWR); /* wakes who has not come */
     pthread_join(thread, NULL);
+    if (kind & 2)
+        close(stranger);
     tt_link_event e; /* it may have come again */
     tt_link_box_settle(box);
     while (tt_link_box_take(box, &e))
@@ -290,7 +230,6 @@ static void set_up(void)
     tt_link_ear ear = {.dev = NULL};
     const tt_link_listen_opts o = {
         .purposes = TT_LINK_FOR(TT_LINK_CONTROLLER), .ears = &ear, .n_ears = 1};
-    setenv("TUTTI_START_TIMEOUT", "2", 1);
     setenv("TUTTI_LOG", "error", 1);
     if (!tt_addr_numeric("127.0.0.1", 0, &ear.at) ||
         tt_link_box_open(&tt_mem_std, &box, NULL) ||
@@ -305,11 +244,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         return 0;
     if (!box)
         set_up();
-    input in = {data + 1, len - 1};
-    if (data[0] & 1)
-        try_worker(&in);
-    else
-        try_controller(data[0], &in);
+    tt_fuzz_input in = {data + 1, len - 1};
+    try_worker(data[0], &in);
     return 0;
 }
 

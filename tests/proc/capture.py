@@ -6,6 +6,10 @@
                                           PLAIN, the dull ones left out, FILE has too
     capture.py texts FILE TEXTS           the same of each line of TEXTS, as it stands
                                           and as the bytes that it says in hex
+    capture.py values FILE VALUES         how many of the values, a line of hex each, of
+                                          8 bytes or more, FILE has
+    capture.py names FILE NAMES           the same of names of jobs, and of the numbers
+                                          that are made of them
     capture.py sealed FILE                "N streams", all made of nothing but records
                                           of TLS 1.3; else what is wrong, and exits 1
 """
@@ -89,6 +93,30 @@ def texts(path, texts_path):
             wanted.update(windows_of(line.encode()))
             wanted.update(windows_of(bytes.fromhex(line)))
     print(hits(path, wanted))
+
+
+def found(path, wanted):
+    everything = streams(path).values()
+    print(sum(any(value in s for s in everything) for value in wanted))
+
+
+def values(path, values_path):
+    with open(values_path, encoding="ascii") as file:
+        found(path, {bytes.fromhex(line) for line in file if len(line) > 16})
+
+
+def number(name):
+    """FNV-1a."""
+    n = 0xCBF29CE484222325
+    for byte in name:
+        n = (n ^ byte) * 0x100000001B3 % (1 << 64)
+    return struct.pack("<Q", n)
+
+
+def names(path, names_path):
+    with open(names_path, "rb") as file:
+        all_of = set(file.read().split())
+    found(path, all_of | {number(name) for name in all_of})
 
 
 def sealed(path):

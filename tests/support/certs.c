@@ -7,9 +7,7 @@
 #if TT_HAVE_OPENSSL
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <openssl/x509v3.h>
 #include <unistd.h>
 
@@ -24,26 +22,31 @@ static FILE *open_in(const char *dir, const char *name)
     return fd >= 0 ? fdopen(fd, "w") : NULL;
 }
 
-static X509 *make(EVP_PKEY *key, const char *name, X509 *by, EVP_PKEY *by_key,
-                  long ends_s)
+static void extend(X509 *x, int nid, const char *value)
+{
+    if (!value)
+        return;
+    X509_EXTENSION *e = X509V3_EXT_conf_nid(NULL, NULL, nid, value);
+    X509_add_ext(x, e, -1);
+    X509_EXTENSION_free(e);
+}
+
+X509 *tt_test_cert(const tt_test_cert_opts *o)
 {
     static long serial;
     X509 *x = X509_new();
     X509_set_version(x, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(x), ++serial);
-    X509_gmtime_adj(X509_getm_notBefore(x), -3600);
-    X509_gmtime_adj(X509_getm_notAfter(x), ends_s);
-    X509_set_pubkey(x, key);
+    X509_gmtime_adj(X509_getm_notBefore(x), o->begins_s);
+    X509_gmtime_adj(X509_getm_notAfter(x), o->ends_s);
+    X509_set_pubkey(x, o->key);
     X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC,
-                               (const unsigned char *)name, -1, -1, 0);
-    X509_set_issuer_name(x, X509_get_subject_name(by ? by : x));
-    if (!by) {
-        X509_EXTENSION *e = X509V3_EXT_conf_nid(
-            NULL, NULL, NID_basic_constraints, "critical,CA:TRUE");
-        X509_add_ext(x, e, -1);
-        X509_EXTENSION_free(e);
-    }
-    X509_sign(x, by_key, EVP_sha256());
+                               (const unsigned char *)o->name, -1, -1, 0);
+    X509_set_issuer_name(x, X509_get_subject_name(o->by ? o->by : x));
+    extend(x, NID_basic_constraints, o->basic);
+    extend(x, NID_key_usage, o->usage);
+    extend(x, NID_ext_key_usage, o->serves);
+    X509_sign(x, o->by_key, o->has_sha1 ? EVP_sha1() : EVP_sha256());
     return x;
 }
 
@@ -57,7 +60,13 @@ static bool write_cert(const char *dir, const char *name, X509 *x)
 bool tt_test_cert_again(const char *dir, long ends_s)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *x = make(key, "a rank", ca, ca_key, ends_s);
+    const tt_test_cert_opts o = {.key = key,
+                                 .name = "a rank",
+                                 .by = ca,
+                                 .by_key = ca_key,
+                                 .begins_s = -3600,
+                                 .ends_s = ends_s};
+    X509 *x = tt_test_cert(&o);
     FILE *f = open_in(dir, "key.pem");
     bool is_well = f &&
                    PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL) == 1;
@@ -73,7 +82,13 @@ bool tt_test_certs(const char *dir, long ends_s)
     EVP_PKEY_free(ca_key);
     X509_free(ca);
     ca_key = EVP_EC_gen("P-256");
-    ca = make(ca_key, "a CA", NULL, ca_key, 86400);
+    const tt_test_cert_opts o = {.key = ca_key,
+                                 .name = "a CA",
+                                 .by_key = ca_key,
+                                 .begins_s = -3600,
+                                 .ends_s = 86400,
+                                 .basic = "critical,CA:TRUE"};
+    ca = tt_test_cert(&o);
     return tt_test_cert_again(dir, ends_s);
 }
 

@@ -465,13 +465,15 @@ static bool chaos_arm(tt_net *base, bool on)
     return w->inner->arm(net->inner, on);
 }
 
-static void chaos_cancel(tt_conn *base, bool drops_input)
+static bool chaos_cancel(tt_conn *base, bool drops_input, bool is_final)
 {
     chaos_conn *conn = (chaos_conn *)base;
     if (!conn->inner || conn->is_dead)
-        return;
-    conn->inner->net->ops->cancel(conn->inner, drops_input);
+        return true;
+    if (!conn->inner->net->ops->cancel(conn->inner, drops_input, is_final))
+        return false;
     clear(base->net->mem, &conn->lent);
+    return true;
 }
 
 static bool chaos_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
@@ -481,12 +483,13 @@ static bool chaos_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
            conn->inner->net->ops->within->grant(conn->inner, mine, out);
 }
 
-static void chaos_withdraw(tt_conn *base, const tt_buffers *mine,
-                           uint64_t number)
+static bool chaos_withdraw(tt_conn *base, const tt_buffers *mine,
+                           uint64_t number, bool is_final)
 {
     const chaos_conn *conn = (chaos_conn *)base;
-    if (conn->inner && !conn->is_dead)
-        conn->inner->net->ops->within->withdraw(conn->inner, mine, number);
+    return !conn->inner || conn->is_dead ||
+           conn->inner->net->ops->within->withdraw(conn->inner, mine, number,
+                                                   is_final);
 }
 
 static bool chaos_reach(tt_conn *base, const tt_grant *theirs, tt_buffers *out)

@@ -37,6 +37,23 @@ void tt_fuzz_fail(const char *what)
     abort();
 }
 
+uint8_t tt_fuzz_next(tt_fuzz_input *in)
+{
+    if (in->len == 0)
+        return 0;
+    in->len--;
+    return *in->data++;
+}
+
+void tt_fuzz_change(tt_fuzz_input *in, void *bytes, size_t len)
+{
+    while (in->len >= 2 && in->data[0] < len) {
+        ((uint8_t *)bytes)[in->data[0]] = in->data[1];
+        in->data += 2, in->len -= 2;
+    }
+    tt_fuzz_next(in);
+}
+
 static int read_input(const char *path, input *out)
 {
     FILE *file = fopen(path, "rb");

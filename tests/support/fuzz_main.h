@@ -24,4 +24,16 @@ extern size_t tt_fuzz_mutations;
 /* Says what is wrong with an input, and aborts. */
 void tt_fuzz_fail(const char *what);
 
+/* What is left of an input. */
+typedef struct tt_fuzz_input {
+    const uint8_t *data;
+    size_t len;
+} tt_fuzz_input;
+
+/* Its next byte; 0 at its end. */
+uint8_t tt_fuzz_next(tt_fuzz_input *in);
+/* Changes some of len bytes (256 at most): by pairs of an offset and a byte, until
+ * a byte that is no offset, which is taken too. */
+void tt_fuzz_change(tt_fuzz_input *in, void *bytes, size_t len);
+
 #endif

@@ -377,15 +377,11 @@ static bool loop_arm(tt_net *base, bool on)
            net->seen == atomic_load(&registry.n_made);
 }
 
-static void loop_cancel(tt_conn *conn, bool drops_input)
+static bool loop_cancel(tt_conn *conn, bool drops_input, bool is_final)
 {
     (void)drops_input;
+    (void)is_final;
     (void)conn; /* send() copies and arrived() takes: nothing is borrowed */
-}
-
-static bool is_there(void *arg)
-{
-    (void)arg;
     return true;
 }
 
@@ -403,13 +399,13 @@ static bool loop_grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
     return true;
 }
 
-static void loop_withdraw(tt_conn *base, const tt_buffers *mine,
-                          uint64_t number)
+static bool loop_withdraw(tt_conn *base, const tt_buffers *mine,
+                          uint64_t number, bool is_final)
 {
     (void)mine;
+    (void)is_final;
     loop_conn *conn = (loop_conn *)base;
-    if (conn->pair)
-        tt_grant_close(&conn->duplex.granter, number, is_there, conn);
+    return !conn->pair || tt_grant_close(&conn->duplex.granter, number);
 }
 
 static bool loop_hold(tt_conn *base, uint64_t number)
@@ -453,7 +449,7 @@ static void loop_close(tt_conn *base, uint64_t linger_ns)
         if (net->live[i] == conn)
             net->live[i] = net->live[--net->n_live];
     }
-    tt_grant_close_all(&conn->duplex.granter, is_there, conn);
+    tt_grant_close_all(&conn->duplex.granter);
     pthread_mutex_lock(&registry.lock);
     pair_leave(conn->pair, conn->side);
     pthread_mutex_unlock(&registry.lock);

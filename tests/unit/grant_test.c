@@ -17,18 +17,6 @@ static tt_grant_ctl *ctl_new(void)
     return ctl;
 }
 
-static bool yes(void *arg)
-{
-    (void)arg;
-    return true;
-}
-
-static bool no(void *arg)
-{
-    (void)arg;
-    return false;
-}
-
 static void places_and_numbers(void **state)
 {
     (void)state;
@@ -46,33 +34,34 @@ static void places_and_numbers(void **state)
                                  tt_grant_place(first[k]));
     }
     assert_int_equal(tt_grant_open(&g), 0);
-    assert_true(tt_grant_close(&g, first[3], yes, NULL));
-    assert_true(tt_grant_close(&g, first[3], yes, NULL)); /* once more */
+    assert_true(tt_grant_close(&g, first[3]));
+    assert_true(tt_grant_close(&g, first[3])); /* once more */
     uint64_t again = tt_grant_open(&g);
     assert_int_equal(tt_grant_place(again), tt_grant_place(first[3]));
     assert_false(tt_grant_hold(ctl, first[3]));
     assert_true(tt_grant_hold(ctl, again));
     /* What is held delays nobody else's end. */
-    assert_true(tt_grant_close(&g, first[0], yes, NULL));
+    assert_true(tt_grant_close(&g, first[0]));
     tt_grant_release(ctl);
-    assert_true(tt_grant_close_all(&g, yes, NULL));
+    tt_grant_close_all(&g);
     assert_false(tt_grant_hold(ctl, again));
     free(ctl);
 }
 
-/* A guest that stops in the middle is waited for, but not for ever; one that has
- * ended is not waited for. */
-static void a_stopped_guest(void **state)
+/* While a guest is in the middle the grant is closed, but not free. */
+static void a_guest_in_the_middle(void **state)
 {
     (void)state;
     tt_grant_ctl *ctl = ctl_new();
     tt_granter g = {.ctl = ctl};
-    uint64_t number = tt_grant_open(&g);
+    uint64_t number = tt_grant_open(&g), other = tt_grant_open(&g);
     assert_true(tt_grant_hold(ctl, number));
-    assert_true(tt_grant_close(&g, number, no, NULL));
-    number = tt_grant_open(&g);
-    assert_true(tt_grant_hold(ctl, number));
-    assert_false(tt_grant_close(&g, number, yes, NULL));
+    assert_false(tt_grant_close(&g, number));
+    assert_false(tt_grant_close(&g, number));
+    assert_true(tt_grant_close(&g, other));
+    tt_grant_release(ctl);
+    assert_false(tt_grant_hold(ctl, number));
+    assert_true(tt_grant_close(&g, number));
     free(ctl);
 }
 
@@ -111,10 +100,8 @@ static void nothing_is_touched_afterwards(void **state)
         atomic_store(&s.number, number);
         if (round % 16 == 0)
             sched_yield();
-        /* A guest that has had no processor for a second is given up. */
-        if (!tt_grant_close(&g, number, yes, NULL))
-            while (atomic_load(&s.ctl->held) == number)
-                sched_yield();
+        while (!tt_grant_close(&g, number))
+            sched_yield();
         memset(s.memory, round % 200, BYTES);
         if (round % 64 == 0)
             sched_yield();
@@ -130,7 +117,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_and_numbers),
-        cmocka_unit_test(a_stopped_guest),
+        cmocka_unit_test(a_guest_in_the_middle),
         cmocka_unit_test(nothing_is_touched_afterwards),
     };
     return TT_RUN_TAP(tests);

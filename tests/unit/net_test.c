@@ -289,8 +289,9 @@ static int cancel_sender(tt_node *node)
         }
         if (i % 2)
             tt_node_poll(node, false);
+        while (!node->ops->cancel(node->conns[1], true, false))
+            tt_node_poll(node, false);
         uint64_t n_left = peer->n_left;
-        node->ops->cancel(node->conns[1], true);
         memset(data, 0xee, len);
         tt_node_poll(node, false);
         if (peer->n_left != n_left)
@@ -327,7 +328,7 @@ static int cancel_receiver(tt_node *node)
         if (peer->n_placed > peer->n_arrived + n_dropped &&
             peer->n_arrived == before && n_dropped < CANCEL_ROUNDS / 2) {
             n_dropped++;
-            node->ops->cancel(node->conns[0], true);
+            node->ops->cancel(node->conns[0], true, true);
             memset(peer->place, 0, node->net->max_payload);
         }
     }

@@ -457,36 +457,57 @@ static void test_rekey(void **state)
 
 /* -------------------------------------------------------------- faults -- */
 
+/* Two records come, and the bit `at` of them is another one: the record before it
+ * is read, and nothing after it. */
+static void flip_one(int from, int to, tt_link_stream *s, size_t at)
+{
+    enum { RECORD = 32 };
+    char bytes[2 * RECORD + 1], got[64];
+    const struct iovec iov = {got, sizeof(got)};
+    assert_int_equal(recv(from, bytes, sizeof(bytes), 0), 2 * RECORD);
+    bytes[at / 8] ^= (char)(1 << at % 8);
+    assert_int_equal(write(to, bytes, 2 * RECORD), 2 * RECORD);
+    shutdown(to, SHUT_WR); /* or a length that grew would be waited for */
+    if (at / 8 >= RECORD)
+        expect(s, "0123456789");
+    int n_tries = 0;
+    do
+        assert_int_equal(tt_link_recv(s, &iov, 1), -1);
+    while (errno == EAGAIN && n_tries++ == 0);
+    assert_true(errno == EBADMSG || errno == ECONNRESET);
+    assert_int_equal(tt_link_pending(s), 0);
+}
+
+/* TT_ROUNDS: so many thousands of flips. */
+static uint32_t n_rounds(void)
+{
+    const char *text = getenv("TT_ROUNDS");
+    return text ? (uint32_t)strtoul(text, NULL, 0) : 4;
+}
+
 /* Any bit of what is on the wire. */
 static void test_flips(void **state)
 {
     (void)state;
+    const uint64_t wanted = UINT64_C(1000) * n_rounds();
     tt_rng rng = {.state = tt_test_seed(3)};
-    for (int i = 0; i < 400; i++) {
-        static char bytes[MOST];
+    tt_trust *t = trust_of(ours);
+    for (uint64_t i = 0; i < wanted; i += 2) {
+        size_t at[2] = {i, i + 1}; /* each bit; then any */
+        for (int k = 0; k < 2; k++)
+            at[k] = at[k] < 512 ? at[k] : tt_rng_below(&rng, 512);
         wire w;
-        open_wire(&w);
-        assert_int_equal(say(&w.a, "0123456789"), 10);
-        assert_int_equal(say(&w.a, "abcdefghij"), 10);
-        ssize_t n = recv(w.at_a, bytes, sizeof(bytes), 0);
-        assert_true(n == 64);
-        size_t at = i < 64 ? (size_t)i : tt_rng_below(&rng, 64);
-        bytes[at] ^= (char)(1 << tt_rng_below(&rng, 8));
-        assert_int_equal(write(w.at_b, bytes, 64), 64);
-        close(w.at_b); /* or a length that grew would be waited for */
-        w.at_b = -1;
-        if (at >= 32)
-            expect(&w.b, "0123456789");
-        char got[64];
-        const struct iovec iov = {got, sizeof(got)};
-        int n_tries = 0;
-        do
-            assert_int_equal(tt_link_recv(&w.b, &iov, 1), -1);
-        while (errno == EAGAIN && n_tries++ == 0);
-        assert_true(errno == EBADMSG || errno == ECONNRESET);
-        assert_int_equal(tt_link_pending(&w.b), 0);
+        open_wire_of(&w, tt_trust_ref(t));
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(say(&w.a, k ? "abcdefghij" : "0123456789"), 10);
+            assert_int_equal(say(&w.b, k ? "abcdefghij" : "0123456789"), 10);
+        }
+        flip_one(w.at_a, w.at_b, &w.b, at[0]);
+        flip_one(w.at_b, w.at_a, &w.a, at[1]);
         close_wire(&w);
     }
+    printf("# %llu flips, all found\n", (unsigned long long)wanted);
+    tt_trust_close(t);
 }
 
 /* The end that sent it hears of it. */
@@ -661,7 +682,7 @@ int main(void)
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_idle_memory),
     };
-    tt_test_limit(120);
+    tt_test_limit(120 + 3 * n_rounds());
     if (!TT_HAVE_OPENSSL) {
         printf("1..0 # SKIP built without OpenSSL\n");
         return 77;

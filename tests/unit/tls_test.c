@@ -657,6 +657,35 @@ static void test_reflection(void **state)
     tt_trust_close(t);
 }
 
+/* A program without standard input: 0 is a descriptor like others. */
+static void test_no_stdin(void **state)
+{
+    (void)state;
+    static tt_secrets secrets;
+    char by_fd[64];
+    ends e;
+    tt_addr to;
+    write_file("a", one, 0600);
+    int file = open(path("a"), O_RDONLY | O_CLOEXEC);
+    snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", file);
+    open_ends(&e, NULL, false);
+    int was = dup(0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    tt_addr_numeric("127.0.0.1", e.port, &to);
+    close(0);
+    errno = ENOENT;
+    tutti_err err = tt_secrets_read(by_fd, &secrets, NULL);
+    bool is_out = connect(fd, &to.u.sa, to.len) == 0 &&
+                  write(fd, "GET / HTTP/1.1\r\n\r\n", 18) == 18 &&
+                  tt_sock_wait(fd, POLLIN, in_ns(LONG_NS));
+    dup2(was, 0);
+    close(was);
+    close(fd);
+    close(file);
+    close_ends(&e);
+    assert_int_equal(err, TUTTI_OK);
+    assert_true(is_out);
+}
+
 /* A unix socket needs no secret: the kernel tells the user. */
 static void test_unix(void **state)
 {
@@ -699,7 +728,7 @@ int main(void)
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_no_way_back),
         cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
         cmocka_unit_test(test_found_again),  cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_unix),         cmocka_unit_test(test_no_stdin),
     };
     tt_test_limit(120);
     if (!TT_HAVE_OPENSSL) {

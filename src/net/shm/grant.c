@@ -11,7 +11,8 @@
  *                      load held                       load valid[place]
  *
  *            One of the two sees the other's store. A guest that finds the
- *            grant gone touches nothing; an owner that finds it held waits.
+ *            grant gone touches nothing; an owner that finds it held asks
+ *            again, and does something else meanwhile.
  *
  * Invariant  valid[place] is 0 or a number with that place, and no number comes
  *            twice: who holds an old one holds nothing.
@@ -25,13 +26,7 @@
  * Next       grants.c (which memory), lend.c (the same for single payloads). */
 #include "net/shm/grant.h"
 
-#include <sched.h>
-
-#include "base/clock.h"
 #include "net/shm/msgring.h"
-
-/* How long to wait for a guest in the middle of its work. */
-static const uint64_t patience_ns = TT_NS_PER_S;
 
 uint64_t tt_grant_open(tt_granter *g)
 {
@@ -46,35 +41,23 @@ uint64_t tt_grant_open(tt_granter *g)
     return 0;
 }
 
-bool tt_grant_close(tt_granter *g, uint64_t number, bool (*is_there)(void *arg),
-                    void *arg)
+bool tt_grant_close(tt_granter *g, uint64_t number)
 {
     uint32_t i = tt_grant_place(number);
-    if (number == 0 || g->open[i] != number)
+    if (number == 0)
         return true;
-    g->open[i] = 0;
-    atomic_store_explicit(&g->ctl->valid[i], 0, memory_order_relaxed);
-    tt_ring_fence(); /* pairs with the fence in tt_grant_hold() */
-    uint64_t until = 0;
-    while (atomic_load_explicit(&g->ctl->held, memory_order_acquire) ==
-           number) {
-        if (until == 0)
-            until = tt_now_ns() + patience_ns;
-        if (!is_there(arg))
-            return true; /* who is gone touches nothing */
-        if (tt_now_ns() > until)
-            return false;
-        sched_yield();
+    if (g->open[i] == number) {
+        g->open[i] = 0;
+        atomic_store_explicit(&g->ctl->valid[i], 0, memory_order_relaxed);
+        tt_ring_fence(); /* pairs with the fence in tt_grant_hold() */
     }
-    return true;
+    return atomic_load_explicit(&g->ctl->held, memory_order_acquire) != number;
 }
 
-bool tt_grant_close_all(tt_granter *g, bool (*is_there)(void *arg), void *arg)
+void tt_grant_close_all(tt_granter *g)
 {
-    bool is_quiet = true;
     for (uint32_t i = 0; i < TT_GRANTS_MAX; i++)
-        is_quiet &= tt_grant_close(g, g->open[i], is_there, arg);
-    return is_quiet;
+        tt_grant_close(g, g->open[i]);
 }
 
 bool tt_grant_hold(tt_grant_ctl *ctl, uint64_t number)

@@ -40,14 +40,12 @@ static inline uint32_t tt_grant_place(uint64_t number)
 {
     return (uint32_t)(number % TT_GRANTS_MAX);
 }
-/* From now on the guest cannot hold it. Waits while the guest does (some
- * microseconds) as long as is_there(arg), at most a second; false: it gave up,
- * and the guest may touch the memory later. */
-bool tt_grant_close(tt_granter *g, uint64_t number, bool (*is_there)(void *arg),
-                    void *arg);
+/* From now on the guest cannot hold it. False: it does now; to be asked again,
+ * until it does not. Accepts 0, and what is closed. */
+bool tt_grant_close(tt_granter *g, uint64_t number);
 
-/* All of them. */
-bool tt_grant_close_all(tt_granter *g, bool (*is_there)(void *arg), void *arg);
+/* All of them, whoever holds them. */
+void tt_grant_close_all(tt_granter *g);
 
 /* The guest: whether it may touch the memory until release. One at a time;
  * number 0 is no grant. */

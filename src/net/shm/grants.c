@@ -5,11 +5,11 @@
  *            (segments.c); a grant says which of them, for how long
  *            (grant.h). What is not shared, or not mapped there yet, is not
  *            granted: then messages bring it.
- * Stopped    A peer that is stopped in the middle of writing must not write into
- *            what the program does with the buffer later. Its pages are then
- *            replaced by a private view of themselves: the program keeps what
- *            is there, and the peer writes to where nobody looks
- *            (tt_regions_tear).
+ * Stopped    A peer that is stopped in the middle of its use must not write into
+ *            what the program does with the buffer later, nor read that. Its
+ *            pages are then replaced by a private view of themselves: the
+ *            program keeps what is there, and the peer writes to where nobody
+ *            looks (tt_regions_tear).
  * Next       grant.c, engine/within.c (who uses them). */
 #include "net/shm/shm.h"
 
@@ -34,14 +34,25 @@ static bool grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
     return g.number != 0;
 }
 
-static void withdraw(tt_conn *base, const tt_buffers *mine, uint64_t number)
+static bool withdraw(tt_conn *base, const tt_buffers *mine, uint64_t number,
+                     bool is_final)
 {
     tt_shm_conn *conn = (tt_shm_conn *)base;
-    if (!conn->memory ||
-        tt_grant_close(&conn->duplex.granter, number, tt_shm_is_there, conn))
-        return;
-    conn->is_stuck = true;
-    tt_regions_tear(base->net->regions, mine->out, mine->bytes);
+    if (!conn->memory)
+        return true;
+    if (tt_grant_close(&conn->duplex.granter, number)) {
+        conn->awaited_ns = 0;
+        return true;
+    }
+    if (!tt_shm_gives_up(conn, is_final))
+        return false;
+    if (conn->is_stuck) {
+        tt_regions *regions = base->net->regions;
+        tt_regions_tear(regions, mine->out, mine->bytes);
+        if (mine->in != mine->out)
+            tt_regions_tear(regions, (void *)(uintptr_t)mine->in, mine->bytes);
+    }
+    return true;
 }
 
 static void *resolve(tt_shm_conn *conn, uint64_t ref, size_t bytes)

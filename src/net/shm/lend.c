@@ -20,12 +20,11 @@
  *            One of the two sees the other's store. A borrower that sees
  *            n < revoked reads payload n aside, if aside > n says that it is
  *            there; if not it steps back (taken = 2 n) and tries again later.
- *            A lender that sees taken = 2 n + 1 waits until the word changes:
- *            the borrower either reads to the end or steps back. After that
- *            nobody reads the program's memory any more. What the borrower is
- *            in the middle of is one payload, some microseconds; only if its
- *            process is stopped right there does the lender give up, after a
- *            second, and the caller then treats the connection as lost.
+ *            A lender that sees taken = 2 n + 1 asks again until the word has
+ *            changed: the borrower either reads to the end or steps back. After
+ *            that nobody reads the program's memory any more. What the borrower
+ *            is in the middle of is one payload, some microseconds, unless its
+ *            process is stopped right there: shm.c gives up then.
  *
  * Invariants 1. taken / 2 <= n_lent <= taken / 2 + TT_LEND_MAX; payload n has
  *               place n % TT_LEND_MAX aside, which is free because payload
@@ -45,14 +44,9 @@
  * Next       duplex.c (messages), segments.c (references). */
 #include "net/shm/lend.h"
 
-#include <sched.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "net/shm/msgring.h"
-
-/* How long to wait for a borrower that is in the middle of a payload. */
-static const uint64_t patience_ns = TT_NS_PER_S;
 
 size_t tt_lend_area_bytes(uint32_t max_payload)
 {
@@ -118,32 +112,15 @@ uint64_t tt_lend_collect(tt_lender *l)
     return n;
 }
 
-/* Until the borrower reads none of the payloads where they were. */
-static bool wait_for_reader(tt_lender *l, bool (*is_there)(void *arg),
-                            void *arg)
-{
-    uint64_t taken = taken_now(l);
-    if (taken % 2 == 0)
-        return true;
-    uint64_t until = tt_now_ns() + patience_ns;
-    while (taken_now(l) == taken) {
-        if (!is_there(arg))
-            return true; /* who reads no more reads nothing wrong */
-        if (tt_now_ns() > until)
-            return false;
-        sched_yield();
-    }
-    return true;
-}
-
-bool tt_lend_revoke(tt_lender *l, bool (*is_there)(void *arg), void *arg)
+bool tt_lend_revoke(tt_lender *l)
 {
     if (!tt_lend_is_out(l))
         return true;
     atomic_store_explicit(&l->ctl->revoked, l->n_lent, memory_order_relaxed);
     tt_ring_fence(); /* pairs with the fence in tt_borrow_begin() */
-    bool is_quiet = wait_for_reader(l, is_there, arg);
-    uint64_t n = taken_now(l) / 2;
+    uint64_t taken = taken_now(l), n = taken / 2;
+    if (taken % 2 == 1 && n >= l->n_aside)
+        return false;
     if (n < l->n_aside)
         n = l->n_aside; /* copied before */
     for (; n < l->n_lent; n++) {
@@ -153,7 +130,13 @@ bool tt_lend_revoke(tt_lender *l, bool (*is_there)(void *arg), void *arg)
     l->n_aside = l->n_back = l->n_lent;
     /* Release: pairs with the acquire in tt_borrow_begin(). */
     atomic_store_explicit(&l->ctl->aside, l->n_aside, memory_order_release);
-    return is_quiet;
+    return true;
+}
+
+const void *tt_lend_being_read(const tt_lender *l, uint32_t *len)
+{
+    *len = l->len[l->n_taken % TT_LEND_MAX];
+    return l->data[l->n_taken % TT_LEND_MAX];
 }
 
 /* -------------------------------------------------------------- borrower -- */

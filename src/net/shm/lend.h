@@ -86,10 +86,12 @@ static inline void tt_lender_sleeps(tt_lender *l, bool on)
 }
 
 /* All payloads are copied aside, and count as back without being reported.
- * Waits while the borrower is in the middle of reading one of them (some
- * microseconds), as long as is_there(arg) says that it lives, at most a second;
- * returns false when it gave up waiting. */
-bool tt_lend_revoke(tt_lender *l, bool (*is_there)(void *arg), void *arg);
+ * False: the borrower is in the middle of reading one of them (some
+ * microseconds), and nothing has been copied; to be asked again. Until then
+ * tt_lend_collect() goes on, and the borrower reads no other one. */
+bool tt_lend_revoke(tt_lender *l);
+/* Which one, and its length, when that was false. */
+const void *tt_lend_being_read(const tt_lender *l, uint32_t *len);
 
 /* A message with a reference has come, which `data` points to (`len` bytes).
  * Returns where to read it, until tt_borrow_end(); NULL: not now, the lender is

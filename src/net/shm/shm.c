@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #include "base/bell.h"
+#include "base/clock.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "net/table.h"
@@ -58,6 +59,9 @@ static tutti_err watch(const tt_shm_net *net, int fd, tt_shm_conn *conn,
  * them can: n ranks have n (n - 1) rings, and all their pages may be used. */
 static const uint64_t most_ring_bytes = 32 << 20;
 static const uint64_t least_ring_bytes = 64 << 10;
+
+/* How long whoever uses memory that is to be given back is waited for. */
+static const uint64_t patience_ns = TT_NS_PER_S;
 
 /* A ring goes through all its memory, however short the messages are. What two
  * ranks need for long slices would with more of them push everything else out
@@ -235,20 +239,35 @@ static bool shm_arm(tt_net *base, bool on)
     return is_idle;
 }
 
-bool tt_shm_is_there(void *arg)
+bool tt_shm_gives_up(tt_shm_conn *conn, bool is_final)
 {
-    const tt_shm_conn *conn = arg;
-    return !conn->is_gone && !has_exited(conn);
+    const uint64_t now_ns = tt_now_ns();
+    if (conn->is_gone || has_exited(conn))
+        return true;
+    if (conn->awaited_ns == 0)
+        conn->awaited_ns = now_ns;
+    conn->is_stuck |= is_final || now_ns - conn->awaited_ns >= patience_ns;
+    return conn->is_stuck;
 }
 
 /* Input is never borrowed: arrived() takes it. */
-static void shm_cancel(tt_conn *base, bool drops_input)
+static bool shm_cancel(tt_conn *base, bool drops_input, bool is_final)
 {
     (void)drops_input;
     tt_shm_conn *conn = (tt_shm_conn *)base;
-    if (conn->memory &&
-        !tt_lend_revoke(&conn->duplex.lender, tt_shm_is_there, conn))
-        conn->is_stuck = true;
+    if (!conn->memory)
+        return true;
+    if (tt_lend_revoke(&conn->duplex.lender)) {
+        conn->awaited_ns = 0;
+        return true;
+    }
+    if (!tt_shm_gives_up(conn, is_final))
+        return false;
+    /* It shall read what was there when it goes on. */
+    uint32_t len;
+    const void *data = tt_lend_being_read(&conn->duplex.lender, &len);
+    tt_regions_tear(base->net->regions, (void *)(uintptr_t)data, len);
+    return true;
 }
 
 static void shm_close(tt_conn *base, uint64_t linger_ns)
@@ -262,8 +281,8 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
     if (!base->is_up) {
         tt_shm_end_meeting(conn);
     } else {
-        shm_cancel(base, true);
-        tt_grant_close_all(&conn->duplex.granter, tt_shm_is_there, conn);
+        shm_cancel(base, true, true);
+        tt_grant_close_all(&conn->duplex.granter);
         shm_flush(base);
     }
     for (uint32_t i = 0; i < net->n_live; i++) {
@@ -284,6 +303,12 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
         munmap(conn->memory, tt_duplex_bytes(net->ring_size));
     conn->memory = NULL;
     conn->base.is_up = false;
+}
+
+static void shm_where(const tt_conn *base, char *text, size_t size)
+{
+    const tt_shm_conn *conn = (const tt_shm_conn *)base;
+    snprintf(text, size, "pid %d", conn->pid);
 }
 
 static void shm_fini(tt_net *base)
@@ -313,6 +338,7 @@ const tt_net_ops tt_net_shm = {
     .arm = shm_arm,
     .cancel = shm_cancel,
     .within = &tt_shm_within,
+    .where = shm_where,
     .close = shm_close,
     .fini = shm_fini,
 };

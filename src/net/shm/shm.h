@@ -26,6 +26,7 @@ typedef struct tt_shm_conn {
     bool has_left; /* ... and it said good-bye */
     bool is_stuck; /* it was stopped while it used what is ours again */
     bool is_lost;
+    uint64_t awaited_ns; /* since then, until it does not; 0: it does not */
     tt_duplex duplex;
     void *memory; /* of the pair (duplex.h); NULL: not connected */
     int bell;     /* the other process's eventfd */
@@ -66,8 +67,10 @@ void tt_shm_hear_meeting(tt_shm_conn *conn);
 void tt_shm_check_meetings(tt_shm_net *net);
 void tt_shm_end_meeting(tt_shm_conn *conn);
 
-/* shm.c: whether the other process (a tt_shm_conn) may still do something. */
-bool tt_shm_is_there(void *conn);
+/* shm.c: the other process uses memory of this one that it must not use any
+ * more. True: it does not matter, as it has ended; or it has had a second, or
+ * is_final, and is stopped in the middle: it will be lost. */
+bool tt_shm_gives_up(tt_shm_conn *conn, bool is_final);
 
 /* grants.c. */
 extern const tt_net_within tt_shm_within;

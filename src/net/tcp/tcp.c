@@ -432,8 +432,9 @@ static bool tcp_arm(tt_net *base, bool on)
 
 /* ------------------------------------------------------------- the end -- */
 
-static void tcp_cancel(tt_conn *base, bool drops_input)
+static bool tcp_cancel(tt_conn *base, bool drops_input, bool is_final)
 {
+    (void)is_final;
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     bool is_owned = true;
     for (uint32_t i = 0; i < conn->n_strands; i++) {
@@ -445,6 +446,7 @@ static void tcp_cancel(tt_conn *base, bool drops_input)
     conn->n_lent = 0;
     if (!is_owned)
         break_conn(conn, ENOMEM);
+    return true;
 }
 
 /* Reads and drops what has come: unread input would make close() reset the
@@ -563,6 +565,12 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
     conn->n_strands = 0;
 }
 
+static void tcp_where(const tt_conn *base, char *text, size_t size)
+{
+    const tt_tcp_conn *conn = (const tt_tcp_conn *)base;
+    snprintf(text, size, "%s", conn->where);
+}
+
 static void tcp_fini(tt_net *base)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
@@ -591,5 +599,6 @@ const tt_net_ops tt_net_tcp = {
     .drain = tcp_drain,
     .close = tcp_close,
     .fini = tcp_fini,
+    .where = tcp_where,
     .pace = tt_tcp_pace,
 };

@@ -19,7 +19,7 @@
  * Fetching   goes to buffers of our own, a few ahead, never to the engine's
  *            memory: so there is nothing to be given back in the middle, and
  *            a reduction reads from them directly. Sends do borrow: UCX cannot
- *            be told to let go of a buffer, so cancel() waits until it has, and
+ *            be told to let go of a buffer, so cancel() says no until it has, and
  *            ends the connection if that takes longer than CANCEL_NS.
  *
  * The end    UCX does not tell the other side of a close. So both say over the
@@ -279,13 +279,20 @@ static bool has_no_loan(const tt_ucx_conn *conn)
 }
 
 /* Nothing is ever placed, so input is the caller's business. */
-static void ucx_cancel(tt_conn *base, bool drops_input)
+static bool ucx_cancel(tt_conn *base, bool drops_input, bool is_final)
 {
     (void)drops_input;
     tt_ucx_conn *conn = (tt_ucx_conn *)base;
     if (!conn->tx || conn->is_lost)
-        return;
-    wait_until(conn, has_no_loan, tt_now_ns() + CANCEL_NS);
+        return true;
+    if (!is_final && !has_no_loan(conn)) {
+        uint64_t now_ns = tt_now_ns();
+        if (conn->cancel_until_ns == 0)
+            conn->cancel_until_ns = now_ns + CANCEL_NS;
+        if (now_ns < conn->cancel_until_ns)
+            return false;
+    }
+    conn->cancel_until_ns = 0;
     if (tt_ucx_has_lent(conn)) {
         tt_ucx_fail(conn, UCS_ERR_TIMED_OUT);
         end_ep(conn);
@@ -295,6 +302,7 @@ static void ucx_cancel(tt_conn *base, bool drops_input)
     bool moved = false;
     tt_ucx_settle(conn, &moved);
     ((tt_ucx_net *)base->net)->made_room = true;
+    return true;
 }
 
 /* Everything has been delivered, or never will be. */

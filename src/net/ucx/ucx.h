@@ -191,6 +191,7 @@ typedef struct tt_ucx_conn {
     ucp_ep_h ep;
     struct tt_ucx_conn *next_dirty;
     bool is_dirty;
+    uint64_t cancel_until_ns; /* 0: nothing is to be let go of */
     /* the link: its end tells that the other process has ended */
     tt_link_stream link;
     bool is_linked, is_caller;

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * records.c - one record of TLS 1.3, sealed and opened on its way.
+ *
+ * Idea       OpenSSL's own reading and writing copies all that it moves, and what
+ *            comes from memory and goes there costs most. The cipher alone reads
+ *            what the caller has and writes where the caller wants it, and
+ *            hides the wait for memory behind its work. So once a stream is
+ *            settled its records are made here, as kernels do it for kTLS: by
+ *            the handshake's traffic secrets, with OpenSSL's ciphers.
+ * Bytes      RFC 8446: 5.2 (a record), 5.3 (its number is in the nonce), 7.1 (labels),
+ *            7.2 (the next secret), 7.3 (key and IV of a secret):
+ *              23, 3, 3, length (2 bytes)   authenticated, not hidden
+ *              content, its type, zeros     hidden
+ *              tag (16 bytes)
+ * Next       tls.c. */
+#include "link/tls.h"
+
+#include <string.h>
+
+#if TT_HAVE_OPENSSL
+
+#include <openssl/hmac.h>
+
+#define HEAD 5
+#define TAG 16
+
+/* RFC 8446's expansion by a label and SHA-256, without a context; n <= 32. */
+static bool expand(const uint8_t secret[32], const char *label, uint8_t *out,
+                   size_t n)
+{
+    uint8_t info[32] = {0, (uint8_t)n}, okm[32];
+    size_t n_label = strlen(label);
+    info[2] = (uint8_t)(6 + n_label);
+    memcpy(info + 3, "tls13 ", 6);
+    memcpy(info + 9, label, n_label);
+    info[9 + n_label] = 0;
+    info[10 + n_label] = 1; /* the first block of RFC 5869 */
+    bool is_well = HMAC(EVP_sha256(), secret, 32, info, 11 + n_label, okm,
+                        NULL) != NULL;
+    memcpy(out, okm, n);
+    tt_secret_wipe(okm, sizeof(okm));
+    return is_well;
+}
+
+static bool use_secret(tt_record_key *k)
+{
+    uint8_t key[32];
+    size_t n_key = (size_t)EVP_CIPHER_CTX_get_key_length(k->ctx);
+    k->seq = 0;
+    bool is_well = n_key <= sizeof(key) &&
+                   expand(k->secret, "key", key, n_key) &&
+                   expand(k->secret, "iv", k->iv, sizeof(k->iv)) &&
+                   EVP_CipherInit_ex(k->ctx, NULL, NULL, key, NULL, -1) == 1;
+    tt_secret_wipe(key, sizeof(key));
+    return is_well;
+}
+
+bool tt_record_key_open(tt_record_key *k, const EVP_CIPHER *cipher,
+                        const uint8_t secret[32], uint64_t seq, bool seals)
+{
+    memcpy(k->secret, secret, sizeof(k->secret));
+    k->ctx = EVP_CIPHER_CTX_new();
+    if (!k->ctx ||
+        EVP_CipherInit_ex(k->ctx, cipher, NULL, NULL, NULL, seals) != 1 ||
+        !use_secret(k))
+        return false;
+    k->seq = seq;
+    return true;
+}
+
+bool tt_record_key_next(tt_record_key *k)
+{
+    uint8_t next[32];
+    if (!expand(k->secret, "traffic upd", next, sizeof(next)))
+        return false;
+    memcpy(k->secret, next, sizeof(next));
+    tt_secret_wipe(next, sizeof(next));
+    return use_secret(k);
+}
+
+void tt_record_key_close(tt_record_key *k)
+{
+    EVP_CIPHER_CTX_free(k->ctx);
+    tt_secret_wipe(k, sizeof(*k));
+}
+
+/* The nonce of the next record, and what of it is not hidden. */
+static bool start(tt_record_key *k, const char *head)
+{
+    uint8_t nonce[12];
+    int n;
+    memcpy(nonce, k->iv, sizeof(nonce));
+    for (int i = 0; i < 8; i++)
+        nonce[11 - i] ^= (uint8_t)(k->seq >> (8 * i));
+    k->seq++;
+    return EVP_CipherInit_ex(k->ctx, NULL, NULL, NULL, nonce, -1) == 1 &&
+           EVP_CipherUpdate(k->ctx, NULL, &n, (const uint8_t *)head, HEAD) == 1;
+}
+
+static bool update(tt_record_key *k, const char *from, size_t len, char *to)
+{
+    int n;
+    return len == 0 || EVP_CipherUpdate(k->ctx, (uint8_t *)to, &n,
+                                        (const uint8_t *)from, (int)len) == 1;
+}
+
+size_t tt_record_seal(tt_record_key *k, char type, const struct iovec *pieces,
+                      int n_pieces, char *out)
+{
+    size_t n = 0, left = 0;
+    int none;
+    for (int i = 0; i < n_pieces; i++)
+        left += pieces[i].iov_len;
+    n = left + 1 + TAG;
+    const char head[HEAD] = {SSL3_RT_APPLICATION_DATA, 3, 3, (char)(n >> 8),
+                             (char)n};
+    memcpy(out, head, HEAD);
+    bool is_well = start(k, out);
+    char *at = out + HEAD;
+    for (int i = 0; i < n_pieces && is_well; i++) {
+        is_well = update(k, pieces[i].iov_base, pieces[i].iov_len, at);
+        at += pieces[i].iov_len;
+    }
+    is_well = is_well && update(k, &type, 1, at) &&
+              EVP_CipherFinal_ex(k->ctx, (uint8_t *)at + 1, &none) == 1 &&
+              EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_GET_TAG, TAG, at + 1);
+    return is_well ? HEAD + n : 0;
+}
+
+bool tt_record_open(tt_record_key *k, char *record, size_t n, char *out,
+                    tt_record *r)
+{
+    char *from = record + HEAD, *tag = record + n - TAG, type = 0, none[TAG];
+    int n_none;
+    if (n < HEAD + 1 + TAG || record[0] != SSL3_RT_APPLICATION_DATA)
+        return false;
+    size_t n_most = (size_t)(tag - from) - 1;
+    if (!start(k, record) ||
+        EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_SET_TAG, TAG, tag) != 1 ||
+        !update(k, from, n_most, out) || !update(k, tag - 1, 1, &type) ||
+        EVP_CipherFinal_ex(k->ctx, (uint8_t *)none, &n_none) != 1)
+        return false;
+    while (type == 0 && n_most > 0) /* somebody pads */
+        type = out[--n_most];
+    *r = (tt_record){.type = type, .n = n_most};
+    return type != 0;
+}
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * records_test.c - records of our own making beside OpenSSL's: each reads what the
+ * other one has sealed, whatever TLS 1.3 allows between; and what is no record is
+ * refused. */
+#include "support/tap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fork.h"
+#include "link/tls.h"
+
+#if TT_HAVE_OPENSSL
+
+#define MOST (100 * 1000)
+
+/* Our end, and OpenSSL's at the other end of a socket. */
+typedef struct pair {
+    tt_link_stream us;
+    SSL *peer;
+    int fd;
+    tt_tls_end end;
+} pair;
+
+static tt_trust *trust;
+
+static void open_pair(pair *p, bool dials)
+{
+    int fds[2];
+    tt_link_why why;
+    *p = (pair){.end.trust = trust};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds),
+                     0);
+    tt_fork_watch(fds[0]);
+    tt_link_stream_open(&p->us, fds[0]);
+    p->fd = fds[1];
+    assert_true(tt_seal_begin(&p->us, trust, dials, 0));
+    p->peer = tt_tls_new(&p->end, 0);
+    assert_non_null(p->peer);
+    SSL_set_fd(p->peer, p->fd);
+    if (dials)
+        SSL_set_accept_state(p->peer);
+    else
+        SSL_set_connect_state(p->peer);
+    tt_seal_step step = TT_SEAL_WAITS;
+    for (int i = 0; i < 9; i++) {
+        step = step == TT_SEAL_WAITS ? tt_seal_shake(&p->us, &why) : step;
+        SSL_do_handshake(p->peer);
+    }
+    assert_int_equal(step, TT_SEAL_DONE);
+    assert_true(SSL_is_init_finished(p->peer));
+}
+
+static void close_pair(pair *p)
+{
+    SSL_free(p->peer);
+    tt_link_stream_close(&p->us);
+    close(p->fd);
+}
+
+static char text[MOST], got[MOST];
+
+/* n bytes each way, in two pieces. */
+static void talk(pair *p, size_t n)
+{
+    const struct iovec out[2] = {{text, n / 3}, {text + n / 3, n - n / 3}};
+    const struct iovec in[2] = {{got, n / 2}, {got + n / 2, n - n / 2}};
+    size_t have = 0;
+    assert_int_equal(tt_link_send(&p->us, out, 2), n);
+    memset(got, 0, n);
+    while (have < n) {
+        size_t m = 0;
+        assert_int_equal(SSL_read_ex(p->peer, got + have, n - have, &m), 1);
+        have += m;
+    }
+    assert_memory_equal(got, text, n);
+    for (have = 0; have < n;) {
+        size_t m = 0;
+        assert_int_equal(SSL_write_ex(p->peer, text + have, n - have, &m), 1);
+        have += m;
+    }
+    memset(got, 0, n);
+    assert_int_equal(tt_link_recv(&p->us, in, 2), n);
+    assert_memory_equal(got, text, n);
+    assert_int_equal(tt_link_pending(&p->us), 0);
+}
+
+static void expect_error(pair *p, int err)
+{
+    const struct iovec in = {got, MOST};
+    assert_int_equal(tt_link_recv(&p->us, &in, 1), -1);
+    assert_int_equal(errno, err);
+}
+
+/* Words before it is settled, data of all sizes after that, new keys asked for
+ * and not, padding, a ticket, the end. */
+static void test_openssl(void **state)
+{
+    (void)state;
+    for (int dials = 0; dials < 2; dials++) {
+        pair p;
+        open_pair(&p, dials);
+        talk(&p, 10);
+        talk(&p, 1000);
+        assert_true(tt_seal_settle(&p.us, false));
+        for (int i = 0; i < 41; i++) {
+            talk(&p, 1 + (size_t)(i * i) * 59);
+            if (i % 3 == 0)
+                SSL_key_update(p.peer, i % 2 ? SSL_KEY_UPDATE_REQUESTED
+                                             : SSL_KEY_UPDATE_NOT_REQUESTED);
+            if (i == 20)
+                SSL_set_block_padding(p.peer, 500);
+            if (i == 30 && dials) {
+                SSL_clear_options(p.peer, SSL_OP_NO_TICKET);
+                SSL_new_session_ticket(p.peer);
+            }
+        }
+        assert_int_equal(SSL_shutdown(p.peer), 0);
+        const struct iovec in = {got, MOST};
+        assert_int_equal(tt_link_recv(&p.us, &in, 1), 0);
+        assert_true(tt_link_end(&p.us));
+        assert_int_equal(SSL_shutdown(p.peer), 1);
+        close_pair(&p);
+    }
+}
+
+/* A key update of ours is one of TLS's, and follows when the peer asks. */
+static void test_keys(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, true);
+    assert_true(tt_seal_settle(&p.us, false));
+    tt_trust_rekey_after(trust, 2);
+    for (int i = 0; i < 20; i++)
+        talk(&p, 40000);
+    tt_trust_rekey_after(trust, UINT64_C(1) << 23);
+    talk(&p, 9);
+    SSL_key_update(p.peer, SSL_KEY_UPDATE_REQUESTED);
+    talk(&p, 9); /* sent before the request is heard */
+    const struct iovec out = {text, 9};
+    assert_int_equal(tt_link_send(&p.us, &out, 1), 9);
+    assert_int_equal(recv(p.fd, got, MOST, MSG_PEEK), 9 + 22 + 5 + 22);
+    assert_int_equal(SSL_read(p.peer, got, 9), 9);
+    close_pair(&p);
+}
+
+/* Not one byte more than there is room for is written. */
+static void test_room(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, true);
+    assert_true(tt_seal_settle(&p.us, false));
+    for (size_t room = 98; room <= 101; room++) {
+        const struct iovec in = {got, room};
+        memset(got, 0x5a, 200);
+        assert_int_equal(SSL_write(p.peer, text, 100), 100);
+        size_t n = room < 100 ? room : 100;
+        assert_int_equal(tt_link_recv(&p.us, &in, 1), n);
+        for (size_t i = room; i < 200; i++)
+            assert_int_equal(got[i], 0x5a);
+        assert_int_equal(tt_link_pending(&p.us), 100 - n);
+        const struct iovec rest = {got + n, 100 - n};
+        if (n < 100)
+            assert_int_equal(tt_link_recv(&p.us, &rest, 1), 100 - n);
+        assert_memory_equal(got, text, 100);
+    }
+    close_pair(&p);
+}
+
+/* Who has not read what was said before cannot settle. */
+static void test_unread(void **state)
+{
+    (void)state;
+    pair p;
+    open_pair(&p, false);
+    const struct iovec in = {got, 2};
+    assert_int_equal(SSL_write(p.peer, "word", 4), 4);
+    assert_int_equal(tt_link_recv(&p.us, &in, 1), 2);
+    assert_false(tt_seal_settle(&p.us, false));
+    close_pair(&p);
+}
+
+/* What the peer says in TLS, but not at this time: a request for a certificate, an
+ * alert. And what is no record at all, or one that is too short or too long. */
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char bad[][7] = {
+        "\x17\x03\x03\x00\x00", "\x17\x03\x03\x00\x02xx",
+        "\x16\x03\x03\x00\x02xx", "\x17\x03\x03\x7f\xff"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]) + 1; i++) {
+        pair p;
+        open_pair(&p, false);
+        assert_true(tt_seal_settle(&p.us, false));
+        if (i < 4) {
+            assert_int_equal(write(p.fd, bad[i], 7), 7);
+        } else {
+            /* Its own record comes back to the peer, who says so. */
+            assert_int_equal(write(p.us.fd,
+                                   "\x17\x03\x03\x00\x14"
+                                   "0123456789abcdefghij",
+                                   25),
+                             25);
+            assert_int_equal(SSL_read(p.peer, got, 10), -1);
+        }
+        expect_error(&p, EBADMSG);
+        expect_error(&p, EBADMSG);
+        close_pair(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_openssl), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_room),    cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_refused),
+    };
+    static const char secret[] = "0123456789abcdef0123456789abcdef";
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret, .n_secret = 32};
+    tt_test_limit(60);
+    if (tt_trust_open(&o, &trust, NULL))
+        return 1;
+    for (size_t i = 0; i < MOST; i++)
+        text[i] = (char)(i * 0x9e3779b97f4a7c15u >> 40);
+    int rc = TT_RUN_TAP(tests);
+    tt_trust_close(trust);
+    return rc;
+}
+
+#else
+
+int main(void)
+{
+    printf("1..0 # SKIP built without OpenSSL\n");
+    return 77;
+}
+
+#endif
