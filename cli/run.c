@@ -362,6 +362,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
          "do not put [rank] before each line"},
         {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
          "for the other ranks when one has failed (5)"},
+        {"--keep-going", NULL, CLI_FLAG, &job.keeps_going, NULL,
+         "ranks that are killed do not end the job; the others go on"},
         {"--json", NULL, CLI_FLAG, &is_json, NULL,
          "how the ranks ended, as a last line of JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};

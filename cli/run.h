@@ -72,6 +72,7 @@ typedef struct run_job {
     char name[64];    /* TUTTI_JOB */
     bool pumps_stdin; /* the launcher reads it and feeds rank 0 */
     double grace_s;   /* for the others, after the first failure */
+    bool keeps_going; /* when ranks are killed */
     bool binds;       /* each rank to a processor of its own */
     int secret_fd;    /* has the job's secret; -1: none was made for it */
     char secret[CLI_SECRET];

@@ -6,7 +6,8 @@
  * The end    When a rank fails, the others get some seconds to end by
  *            themselves (the library tells them which peer is lost, and they
  *            say so), then SIGTERM, then SIGKILL. Ctrl-C: SIGINT at once,
- *            the rest within a second.
+ *            the rest within a second. With --keep-going a rank that was
+ *            killed has not failed as long as others run, or have ended well.
  * Invariant  Ended ranks stay unreaped until all is over, so the number of
  *            their process group is still theirs when we signal it. */
 #include "run.h"
@@ -182,6 +183,18 @@ static bool is_better_cause(const run_task *task, const run_task *cause)
     return !cause || (task->was_signalled && !cause->was_signalled);
 }
 
+/* --keep-going: the others are to go on without it. */
+static bool is_spared(const watch *w, const run_task *task)
+{
+    const run_job *job = w->job;
+    bool is_alone = w->n_running == 0;
+    for (uint32_t i = 0; i < job->n && is_alone; i++) {
+        const run_task *other = &job->tasks[i];
+        is_alone = !other->has_ended || other->was_signalled || other->code;
+    }
+    return job->keeps_going && task->was_signalled && !is_alone;
+}
+
 /* Those that have ended since the last look; the better one of `cause` and of
  * these. */
 static run_task *scan(watch *w, run_task *cause)
@@ -195,7 +208,9 @@ static run_task *scan(watch *w, run_task *cause)
         /* The children of a killed rank must not keep its sockets open. */
         if (task->was_signalled && !task->host)
             kill_local(task);
-        if (is_better_cause(task, cause))
+        if (is_spared(w, task))
+            describe(w->job, task);
+        else if (is_better_cause(task, cause))
             cause = task;
     }
     return cause;

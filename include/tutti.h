@@ -309,6 +309,49 @@ TUTTI_API tutti_err tutti_comm_failure(const tutti_comm *comm);
  * TUTTI_EABORTED and the reason (may be NULL). Never blocks. [any thread] */
 TUTTI_API void tutti_comm_abort(tutti_comm *comm, const char *reason);
 
+/* The same, by a rank that wants all to come to tutti_comm_shrink() (somebody
+ * joins, a machine is to be freed): the sentence says "revoked". [any thread] */
+TUTTI_API void tutti_comm_revoke(tutti_comm *comm, const char *reason);
+
+/* Agrees, among the ranks of comm that are left, on the AND of what each has in
+ * *mask: the same on all of them, whoever is lost meanwhile, also of a
+ * communicator that has failed. Blocking; all that are left must call it, in
+ * the same order as tutti_comm_shrink(). Who does not come within the
+ * communicator's timeout_s is lost to the others (and fails comm). A call that
+ * fails leaves *mask alone.
+ * Errors: EPEER (fewer ranks are left than the quorum, see tutti_shrink_opts;
+ * or the others have gone on without this one), EMISMATCH, EINVAL, ELIMIT (more
+ * than 1856 ranks), ENOMEM, EBUSY, EFORK. */
+TUTTI_API tutti_err tutti_comm_agree(tutti_comm *comm, uint64_t *mask);
+
+/* TUTTI_SHRINK_OPTS_INIT sets the defaults. */
+typedef struct tutti_shrink_opts {
+    size_t size;
+    /* Ranks that must be left, the same on all; 0: TUTTI_QUORUM, whose default
+     * is more than half of comm's. With less, the halves of a network that is
+     * cut may both go on. */
+    int quorum;
+    double timeout_s; /* for others to come; 0: the communicator's */
+    int *old_ranks;   /* [size of comm] of rank r of the new one: its rank in
+                         comm; NULL: not wanted */
+} tutti_shrink_opts;
+#define TUTTI_SHRINK_OPTS_INIT                \
+    {                                         \
+        sizeof(tutti_shrink_opts), 0, 0, NULL \
+    }
+
+/* Makes a communicator of the ranks of comm that are left, in the same
+ * processes, over the same connections, in the same order; opts may be NULL.
+ * Blocking; all that are left must call it. Its plans are made anew for them.
+ * comm may have failed, and need not; it stays as it is, to be destroyed. Either
+ * all who are left have the same new one, or all get the same error; who was
+ * lost only to others gets EPEER and a sentence. Then *out is left alone, and
+ * comm may be shrunk again. The caller owns *out. docs/failures.md has the loop.
+ * Errors: as tutti_comm_agree(). */
+TUTTI_API tutti_err tutti_comm_shrink(tutti_comm *comm,
+                                      const tutti_shrink_opts *opts,
+                                      tutti_comm **out);
+
 /* How late `rank` was, on the average over the last calls in which this rank
  * met it: nanoseconds between this rank's entering a call and the sign that
  * `rank` had entered it too (0 when it was there first).

@@ -74,6 +74,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "host, to send it again after an outage")                              \
     X(reconnect_near, "TUTTI_RECONNECT_NEAR", COUNT, "0", "0", "1",          \
       "1: sockets inside one host are connected again, too (for tests)")     \
+    X(quorum, "TUTTI_QUORUM", COUNT, "0", "0", "",                           \
+      "members of a communicator that must be left for tutti_comm_shrink() " \
+      "and tutti_comm_agree(); 0: more than half; rank 0's counts")          \
     X(spin_ns, "TUTTI_SPIN", TIME, "1ms", "0s", "10ms",                      \
       "how long a wait polls before it sleeps")                              \
     X(window, "TUTTI_WINDOW", COUNT, "0", "0", "1024",                       \

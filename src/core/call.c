@@ -353,17 +353,31 @@ static bool enter(tutti_comm *comm)
     return true;
 }
 
-tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
+tutti_err tt_comm_enter(tutti_comm *comm)
 {
     if (tt_process_is_child())
         return TUTTI_EFORK;
     if (!enter(comm))
         return TUTTI_EBUSY;
-    measure(comm, call);
     comm->message[0] = '\0';
-    tutti_err err = check_arguments(comm, call);
+    comm->says_own = false;
+    return TUTTI_OK;
+}
+
+void tt_comm_leave(tutti_comm *comm)
+{
+    atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+}
+
+tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
+{
+    tutti_err err = tt_comm_enter(comm);
+    if (err)
+        return err;
+    measure(comm, call);
+    err = check_arguments(comm, call);
     if (!err)
         err = perform(comm, call);
-    atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+    tt_comm_leave(comm);
     return err;
 }

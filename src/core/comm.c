@@ -131,7 +131,8 @@ const char *tutti_comm_message(const tutti_comm *comm)
     const char *text;
     if (tt_process_is_child())
         return comm->message;
-    return failure_of(comm, &text) ? text : comm->message;
+    bool is_own = !failure_of(comm, &text) || comm->says_own;
+    return is_own ? comm->message : text;
 }
 
 tutti_err tutti_comm_failure(const tutti_comm *comm)
@@ -148,14 +149,24 @@ const char *tutti_comm_transport(const tutti_comm *comm, int rank)
                              tt_team_member(comm->team, (uint32_t)rank));
 }
 
-void tutti_comm_abort(tutti_comm *comm, const char *reason)
+static void end_all(tutti_comm *comm, const char *did, const char *reason)
 {
     char text[200];
     if (tt_process_is_child())
         return;
-    snprintf(text, sizeof(text), "rank %u aborted the communicator%s%.120s",
-             comm->rank, reason ? ": " : "", reason ? reason : "");
+    snprintf(text, sizeof(text), "rank %u %s the communicator%s%.120s",
+             comm->rank, did, reason ? ": " : "", reason ? reason : "");
     tt_comm_end(comm, TUTTI_EABORTED, text);
+}
+
+void tutti_comm_abort(tutti_comm *comm, const char *reason)
+{
+    end_all(comm, "aborted", reason);
+}
+
+void tutti_comm_revoke(tutti_comm *comm, const char *reason)
+{
+    end_all(comm, "revoked", reason);
 }
 
 tutti_err tutti_comm_lateness(const tutti_comm *comm, int rank, double *ns)
@@ -192,46 +203,52 @@ static uint32_t select_members(const tutti_comm *comm, const vote *votes,
     return n;
 }
 
-static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
-                            tutti_comm **out)
+static uint32_t count_hosts(const uint32_t *hosts, uint32_t n)
+{
+    uint32_t n_hosts = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_new = true;
+        for (uint32_t j = 0; j < i && is_new; j++)
+            is_new = hosts[j] != hosts[i];
+        n_hosts += is_new;
+    }
+    return n_hosts;
+}
+
+tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
+                            uint64_t id, tutti_comm **out)
 {
     tt_arena arena = {.mem = &comm->mem};
-    const uint32_t n_all = comm->n_ranks;
-    uint32_t *members = tt_arena_new(&arena, n_all, sizeof(*members));
-    uint32_t *hosts = tt_arena_new(&arena, n_all, sizeof(*hosts));
-    uint32_t *seats = tt_arena_new(&arena, n_all, sizeof(*seats));
-    tutti_err err = TUTTI_ENOMEM;
-    tt_engine *e;
-    if (!members || !hosts || !seats)
-        goto out;
+    uint32_t *members = tt_arena_new(&arena, n, sizeof(*members));
+    uint32_t *hosts = tt_arena_new(&arena, n, sizeof(*hosts));
     tt_agreed agreed = comm->agreed;
+    tt_engine_opts opts = {0};
+    tt_engine *e;
+    tutti_diag diag;
+    tutti_err err = TUTTI_ENOMEM;
+    if (!members || !hosts)
+        goto out;
+    tt_diag_clear(&diag);
     tt_comm_parts parts = {
         .mesh = comm->mesh,
         .members = members,
         .hosts = hosts,
-        .n = select_members(comm, votes, color, members),
+        .n = n,
+        .id = id,
         .timeout_ns = comm->timeout_ns,
         .agreed = &agreed,
         .topology = comm->topology,
-        .seats = seats,
+        .seats = ranks,
         .trust = comm->trust,
+        .diag = &diag,
     };
-    agreed.n_hosts = 0;
-    for (uint32_t i = 0; i < parts.n; i++) {
-        if (members[i] == comm->rank)
+    for (uint32_t i = 0; i < n; i++) {
+        if (ranks[i] == comm->rank)
             parts.rank = i;
-        hosts[i] = comm->hosts[members[i]];
-        bool is_new = true;
-        for (uint32_t j = 0; j < i && is_new; j++)
-            is_new = hosts[j] != hosts[i];
-        agreed.n_hosts += is_new;
-        seats[i] = members[i];
-        members[i] = tt_team_member(comm->team, members[i]);
+        hosts[i] = comm->hosts[ranks[i]];
+        members[i] = tt_team_member(comm->team, ranks[i]);
     }
-    parts.id = tt_fnv1a_u64(TT_FNV1A_START, comm->id);
-    parts.id = tt_fnv1a_u64(parts.id, comm->n_splits);
-    parts.id = tt_fnv1a_u64(parts.id, (uint64_t)color);
-    tt_engine_opts opts = {0};
+    agreed.n_hosts = count_hosts(hosts, n);
     err = tt_process_engine(&opts, &e, NULL);
     if (err)
         goto out;
@@ -244,6 +261,21 @@ static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
     }
 out:
     tt_arena_free(&arena);
+    return err;
+}
+
+static tutti_err make_split(tutti_comm *comm, const vote *votes, int color,
+                            tutti_comm **out)
+{
+    uint32_t *members = tt_new(&comm->mem, comm->n_ranks, sizeof(*members));
+    if (!members)
+        return TUTTI_ENOMEM;
+    uint64_t id = tt_fnv1a_u64(TT_FNV1A_START, comm->id);
+    id = tt_fnv1a_u64(id, comm->n_splits);
+    id = tt_fnv1a_u64(id, (uint64_t)color);
+    uint32_t n = select_members(comm, votes, color, members);
+    tutti_err err = tt_comm_make_part(comm, members, n, id, out);
+    tt_free(&comm->mem, members, comm->n_ranks, sizeof(*members));
     return err;
 }
 
@@ -261,13 +293,12 @@ static tutti_err agree_on_split(tutti_comm *comm, tutti_err mine)
                         tutti_strerror((tutti_err)worst));
 }
 
-/* Some may have it all the same: they are to hear why it ends. */
-static void drop_split(const tutti_comm *comm, tutti_comm *made)
+void tt_comm_drop(const tutti_comm *parent, tutti_comm *made)
 {
     if (!made)
         return;
     tt_engine_lock(made->engine);
-    tt_team_follow(made->team, comm->team);
+    tt_team_follow(made->team, parent->team);
     tt_engine_unlock(made->engine);
     tutti_comm_destroy(made);
 }
@@ -294,7 +325,7 @@ tutti_err tutti_comm_split(tutti_comm *comm, int color, int key,
     }
     tt_free(&comm->mem, votes, comm->n_ranks, sizeof(*votes));
     if (err)
-        drop_split(comm, made);
+        tt_comm_drop(comm, made);
     else
         *out = made;
     return err;

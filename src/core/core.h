@@ -5,6 +5,7 @@
  * create.c   start-up: settings, launch, rendezvous, transports, mesh;
  * start.c    with connect.c: see start.h
  * comm.c     communicators: split, destroy, abort, what they tell
+ * shrink.c   what those that are left can do: agree, make another one
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * rails.c    the connections of a pair of ranks
  * plans.c    from a call to a bound plan, cached
@@ -38,6 +39,7 @@ typedef struct tt_agreed {
     uint64_t window, front_bytes, front_window_bytes, staging_max_bytes;
     uint64_t cache_bytes;
     uint64_t eager_bytes;
+    uint64_t quorum; /* members that must be left; 0: more than half */
     uint32_t max_payload;
     uint32_t n_hosts;
     uint32_t topology_bytes; /* of the network's text; 0: not known */
@@ -103,6 +105,7 @@ struct tutti_comm {
     tt_trust *trust;          /* NULL: none */
     atomic_flag busy;
     char message[512];
+    bool says_own; /* message counts although the communicator has failed */
     const struct tt_observer *observer; /* NULL: nobody looks on */
     void *observed;                     /* what it keeps */
     struct tt_replan *replan;           /* the observer's; NULL: never */
@@ -144,6 +147,13 @@ typedef struct tt_comm_parts {
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);
+/* A communicator of n ranks of comm, by their ranks there; the caller's is one
+ * of them. */
+tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
+                            uint64_t id, tutti_comm **out);
+/* It was not made everywhere: those who have it are to hear why it ends.
+ * Accepts NULL. */
+void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
 /* report.c: keeps the sentence for tutti_comm_message(). */
 tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
@@ -235,6 +245,9 @@ typedef struct tt_call_in {
     double expected_s; /* set here: of a call that is observed; else 0 */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+/* One thread at a time: begins, and ends. Errors: EFORK, EBUSY. */
+tutti_err tt_comm_enter(tutti_comm *comm);
+void tt_comm_leave(tutti_comm *comm);
 /* Ends it on all ranks, by this one, for the reason in text. */
 void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text);
 /* Only this rank cannot make the call that its message names: the others must

@@ -94,6 +94,7 @@ static tutti_err read_rules(start *st)
         .front_bytes = st->settings.front_bytes,
         .front_window_bytes = st->settings.front_window_bytes,
         .staging_max_bytes = st->settings.staging_max_bytes,
+        .quorum = st->settings.quorum,
         .eager_bytes = st->settings.eager_bytes,
         .watches_drift = st->settings.drift,
         .replans = st->settings.replan,

@@ -261,6 +261,13 @@ static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
     tt_team_told(team, &reason);
 }
 
+static void on_vote(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_team *team = find_team(peer->mesh, m->comm);
+    if (!tt_vote_hear(peer, team, m, data))
+        tt_team_breach(team, peer, m);
+}
+
 static void on_bye(tt_peer *peer, const tt_msg *m)
 {
     tt_team *team = find_team(peer->mesh, m->comm);
@@ -374,6 +381,8 @@ static bool is_well_formed(const tt_msg *m)
         return m->len == sizeof(tt_call);
     case TT_KIND_ABORT:
         return m->len == sizeof(tt_reason);
+    case TT_KIND_VOTE:
+        return m->len == sizeof(tt_opinion);
     case TT_KIND_CREDIT:
     case TT_KIND_PUT:
     case TT_KIND_BYE:
@@ -425,6 +434,9 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         return;
     case TT_KIND_ABORT:
         on_abort(peer, m, data);
+        return;
+    case TT_KIND_VOTE:
+        on_vote(peer, m, data);
         return;
     case TT_KIND_BYE:
         on_bye(peer, m);

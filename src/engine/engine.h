@@ -17,6 +17,7 @@
 #ifndef TT_ENGINE_ENGINE_H
 #define TT_ENGINE_ENGINE_H
 
+#include "engine/agree.h"
 #include "engine/wire.h"
 #include "walk/walk.h"
 
@@ -205,6 +206,25 @@ tutti_err tt_team_state(const tt_team *team, const char **text);
 uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered);
 /* No call of all ranks is open; messages may be. [locked] */
 bool tt_team_is_between_calls(const tt_team *team);
+/* What this rank says in an agreement of those members that are left. */
+typedef struct tt_ballot {
+    uint8_t what; /* the same on all ranks */
+    uint32_t quorum;
+    uint64_t mask, timeout_ns;
+} tt_ballot;
+typedef struct tt_verdict {
+    uint64_t comm, seq; /* seq: the number of the agreement */
+    tt_opinion decision;
+} tt_verdict;
+/* Begins; all members that are left must, in the same order, also of a team that
+ * has failed. Who does not come in time is lost to the others. Errors: ENOMEM.
+ * [locked] */
+tutti_err tt_team_agree(tt_team *team, const tt_ballot *own);
+/* Of one that was begun: it is decided; for tt_engine_wait_locked(). */
+bool tt_team_has_agreed(const void *team);
+/* Then, once: *out, whose error is the decision's own. Errors: EPEER (the others
+ * go on without this rank). [locked] */
+tutti_err tt_team_decision(const tt_team *team, tt_verdict *out);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
 /* The mesh rank of a member. */
 uint32_t tt_team_member(const tt_team *team, uint32_t rank);

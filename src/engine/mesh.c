@@ -416,9 +416,12 @@ static void close_dropped(tt_mesh *mesh)
     }
 }
 
-/* Is it a partner in a call? */
+/* Is it a partner in a call, or in an agreement? */
 static bool is_needed(const tt_peer *peer)
 {
+    for (const tt_team *team = peer->mesh->teams; team; team = team->next)
+        if (tt_vote_awaits(team, peer))
+            return true;
     for (const tt_team *team = peer->mesh->teams; team; team = team->next)
         for (const tt_op *op = team->ops; op; op = op->next)
             for (uint32_t p = 0; p < op->walk.b->n_partners; p++)

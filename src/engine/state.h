@@ -177,6 +177,8 @@ typedef struct tt_farewell {
     tt_reason reason;
 } tt_farewell;
 #define TT_FAREWELLS 32
+/* Decisions of teams that were left: the last ones of the latest. */
+#define TT_VERDICTS 8
 
 /* Groups come from controllers, each with numbers of its own; up to which they
  * are over here. */
@@ -213,6 +215,8 @@ struct tt_mesh {
     bool is_broken;   /* a team of it has failed */
     tt_farewell farewells[TT_FAREWELLS]; /* the latest, a ring */
     uint32_t n_farewells;
+    tt_verdict verdicts[TT_VERDICTS]; /* a ring */
+    uint32_t n_verdicts;
     uint64_t groups_over[TT_ORIGINS]; /* ids; the latest origins, a ring */
     uint32_t n_origins;
     tt_peer nobody; /* of connections that are dropped */
@@ -233,6 +237,9 @@ struct tt_team {
     tt_op *ops;
     uint32_t n_ops, n_held;
     bool is_group;
+    tt_agree *agree;         /* NULL: there was no agreement yet */
+    uint64_t agree_until_ns; /* of one that is open */
+    uint64_t agree_ns;       /* how long it waits for others */
     tt_team *leaving_next;
     tutti_err err;
     uint32_t culprit;
@@ -470,6 +477,24 @@ void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
                           size_t size);
 /* The peer has ended the group before it was entered here. */
 void tt_group_told(tt_peer *peer, uint64_t id);
+
+/* vote.c: agreements of a team. */
+/* A VOTE has come; false: it makes no sense. */
+bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,
+                  const void *data);
+/* The peer is lost. */
+void tt_vote_lose(const tt_peer *peer);
+/* The team is left. */
+void tt_vote_leave(tt_team *team);
+/* Looks at the time of an agreement that is open; TT_NONE, or a member that has
+ * not come. */
+uint32_t tt_vote_expire(tt_team *team, uint64_t now_ns);
+/* An agreement of the team waits for the peer. */
+static inline bool tt_vote_awaits(const tt_team *team, const tt_peer *peer)
+{
+    uint32_t rank = tt_team_rank_of(team, peer);
+    return team->agree && rank != TT_NONE && tt_agree_awaits(team->agree, rank);
+}
 
 /* mesh.c: connections that come and go: tried, found, given up; where there are
  * news. */

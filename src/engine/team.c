@@ -43,6 +43,7 @@ void tt_team_free(tt_team *team)
     tt_free(mem, team->has_left, team->mesh->n_peers, sizeof(bool));
     tt_free(mem, team->lateness, team->n, sizeof(double));
     tt_free(mem, team->asked, team->n, sizeof(*team->asked));
+    tt_agree_free(mem, team->agree);
     tt_free(mem, team->rank_of, team->mesh->n_ranks, sizeof(uint32_t));
     tt_free(mem, team, 1, team_bytes(team->n_history));
 }
@@ -325,6 +326,7 @@ static void lose_peer(tt_peer *peer, tutti_err err, const char *cause)
                              : tt_team_has_left(team, peer)))
             tt_team_lose(team, err, rank, peer->why);
     }
+    tt_vote_lose(peer);
     if (peer->mesh->is_open) /* to be renewed */
         tt_mesh_has_news(peer->mesh);
 }
@@ -731,6 +733,7 @@ static void say_bye(tt_team *team)
 void tt_team_take_leave(tt_team *team)
 {
     tt_mesh *mesh = team->mesh;
+    tt_vote_leave(team);
     if (team->is_group)
         end_group(team);
     else

@@ -283,6 +283,22 @@ static void watch_any(tt_team *team, uint64_t now_ns)
     expire_any(team, now_ns);
 }
 
+/* Who does not come to an agreement is lost to those who do. */
+static void watch_agreement(tt_team *team, uint64_t now_ns)
+{
+    for (uint32_t r = 0; r < team->n; r++)
+        if (tt_vote_awaits(team, tt_team_peer(team, r)))
+            watch_peer(tt_team_peer(team, r), team, now_ns);
+    uint32_t late = tt_vote_expire(team, now_ns);
+    if (late == TT_NONE || team->err)
+        return;
+    char text[120];
+    snprintf(text, sizeof(text),
+             "rank %u did not come to an agreement within %.3g s", late,
+             (double)team->agree_ns / 1e9);
+    tt_team_fail(team, TUTTI_EPEER, late, text);
+}
+
 static void speak(const tt_team *team, uint64_t now_ns)
 {
     const uint64_t speak_ns = team->mesh->engine->opts.speak_ns;
@@ -322,5 +338,7 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
                 watch_op(op, now_ns);
             }
             watch_any(team, now_ns);
+            if (team->agree && team->agree->is_open)
+                watch_agreement(team, now_ns);
         }
 }

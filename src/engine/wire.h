@@ -34,6 +34,8 @@
  *                                              shall try, by the port
  *                                              `channel`; seq: to tell it on
  *                                              once
+ * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
+ *                                              its number
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *
@@ -68,7 +70,8 @@
     X(DIFFER, 11)       \
     X(TOOK, 12)         \
     X(PUT, 13)          \
-    X(CALL, 14)
+    X(CALL, 14)         \
+    X(VOTE, 15)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shrink.c - what the ranks of a communicator that are left can do when it has
+ * failed: agree, and make another one of themselves.
+ *
+ * A shrink is agreements in a row. The first says who is left. Each makes the
+ * communicator of these, and the next agreement says that all have it; where
+ * one more was lost meanwhile it says that, too, and the next try is made of
+ * who is left then. So nobody speaks to a communicator that is not there, and
+ * all who return have the same one.
+ * Next: engine/agree.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "core/core.h"
+#include "core/report.h"
+
+/* What an agreement is about: tt_opinion.what. */
+enum { MASK = 1, MEMBERS = 2 };
+
+static tutti_err say(tutti_comm *comm, tutti_err err, const char *text)
+{
+    comm->says_own = true;
+    return tt_comm_fail(comm, err, "%s", text);
+}
+
+static uint32_t count_left(const tutti_comm *comm, const tt_opinion *v)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < comm->n_ranks; r++)
+        n += !tt_vote_has_lost(v, r);
+    return n;
+}
+
+/* An error that all ranks that are left get. */
+static tutti_err judge(tutti_comm *comm, const tt_ballot *own,
+                       const tt_opinion *v)
+{
+    char text[200];
+    if (v->err == TUTTI_EMISMATCH)
+        return say(comm, TUTTI_EMISMATCH,
+                   "some ranks called tutti_comm_agree, others "
+                   "tutti_comm_shrink");
+    if (v->err) {
+        snprintf(text, sizeof(text),
+                 "%" PRIu32 " of %" PRIu32 " ranks are left, %" PRIu32
+                 " are needed (TUTTI_QUORUM)",
+                 count_left(comm, v), comm->n_ranks, own->quorum);
+        return say(comm, TUTTI_EPEER, text);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_err wait_for(tutti_comm *comm, const tt_ballot *own,
+                          tt_verdict *out)
+{
+    tt_engine *e = comm->engine;
+    tt_engine_lock(e);
+    tutti_err err = tt_team_agree(comm->team, own);
+    if (!err) {
+        tt_engine_flush(e);
+        tt_engine_kick(e, true);
+        tt_engine_wait_locked(e, tt_team_has_agreed, comm->team);
+        err = tt_team_decision(comm->team, out);
+    }
+    tt_engine_unlock(e);
+    return err;
+}
+
+static tutti_err vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
+{
+    char text[160];
+    if (comm->n_ranks > TT_VOTERS_MAX) {
+        snprintf(text, sizeof(text),
+                 "%" PRIu32 " ranks cannot agree; at most %d can",
+                 comm->n_ranks, TT_VOTERS_MAX);
+        return say(comm, TUTTI_ELIMIT, text);
+    }
+    tutti_err err = wait_for(comm, own, out);
+    if (err == TUTTI_EPEER) {
+        snprintf(text, sizeof(text),
+                 "the others go on without rank %" PRIu32
+                 ": it was lost to them, or came too late",
+                 comm->rank);
+        return say(comm, err, text);
+    }
+    return err ? say(comm, err, "out of memory for an agreement")
+               : judge(comm, own, &out->decision);
+}
+
+/* more than half, or as many as the setting says. */
+static uint32_t quorum_of(const tutti_comm *comm, int quorum)
+{
+    uint64_t n = quorum > 0 ? (uint64_t)quorum : comm->agreed.quorum;
+    if (n == 0)
+        return comm->n_ranks / 2 + 1;
+    return n < comm->n_ranks ? (uint32_t)n : comm->n_ranks;
+}
+
+tutti_err tutti_comm_agree(tutti_comm *comm, uint64_t *mask)
+{
+    tt_verdict got;
+    tutti_err err = tt_comm_enter(comm);
+    if (err)
+        return err;
+    tt_ballot own = {.what = MASK,
+                     .quorum = quorum_of(comm, 0),
+                     .timeout_ns = comm->timeout_ns};
+    if (mask) {
+        own.mask = *mask;
+        err = vote(comm, &own, &got);
+    } else {
+        err = say(comm, TUTTI_EINVAL, "tutti_comm_agree: mask is NULL");
+    }
+    if (!err)
+        *mask = got.decision.mask;
+    tt_comm_leave(comm);
+    return err;
+}
+
+/* ---------------------------------------------------------------- shrink -- */
+
+/* Of those that are left. */
+static tutti_err make(tutti_comm *comm, const tt_verdict *who, uint32_t *ranks,
+                      tutti_comm **out)
+{
+    uint32_t n = 0;
+    uint64_t id = tt_fnv1a_u64(TT_FNV1A_START, comm->id);
+    id = tt_fnv1a_u64(id, who->seq);
+    for (uint32_t r = 0; r < comm->n_ranks; r++)
+        if (!tt_vote_has_lost(&who->decision, r)) {
+            ranks[n++] = r;
+            id = tt_fnv1a_u64(id, r);
+        }
+    return tt_comm_make_part(comm, ranks, n, id, out);
+}
+
+/* Until the same ranks are left before and after. */
+static tutti_err shrink(tutti_comm *comm, tt_ballot *own, uint32_t *ranks,
+                        tutti_comm **out)
+{
+    tt_verdict who, next;
+    own->mask = 1;
+    tutti_err err = vote(comm, own, &who);
+    while (!err) {
+        tutti_comm *made = NULL;
+        own->mask = make(comm, &who, ranks, &made) == TUTTI_OK;
+        err = vote(comm, own, &next);
+        if (!err && !(next.decision.mask & 1))
+            err = say(comm, TUTTI_ENOMEM,
+                      "a rank could not make its communicator");
+        if (!err && memcmp(who.decision.lost, next.decision.lost,
+                           sizeof(who.decision.lost)) == 0) {
+            *out = made;
+            return TUTTI_OK;
+        }
+        tt_comm_drop(comm, made);
+        who = next;
+    }
+    return err;
+}
+
+static tutti_err check(tutti_comm *comm, const tutti_shrink_opts *given,
+                       tutti_shrink_opts *opts, tutti_comm **out)
+{
+    tutti_diag diag;
+    tutti_err err = tt_read_opts(given, opts, sizeof(*opts), &diag);
+    if (err)
+        return say(comm, err, diag.text);
+    if (!out || opts->quorum < 0 || !(opts->timeout_s >= 0))
+        return say(comm, TUTTI_EINVAL,
+                   "tutti_comm_shrink: no place for the communicator, a "
+                   "negative quorum, or a time that is none");
+    return TUTTI_OK;
+}
+
+tutti_err tutti_comm_shrink(tutti_comm *comm, const tutti_shrink_opts *given,
+                            tutti_comm **out)
+{
+    tutti_shrink_opts opts;
+    tutti_comm *made = NULL;
+    tutti_err err = tt_comm_enter(comm);
+    if (err)
+        return err;
+    err = check(comm, given, &opts, out);
+    uint32_t *ranks = tt_new(&comm->mem, comm->n_ranks, sizeof(*ranks));
+    if (!err && !ranks)
+        err = say(comm, TUTTI_ENOMEM, "out of memory for a shrink");
+    if (!err) {
+        tt_ballot own = {.what = MEMBERS,
+                         .quorum = quorum_of(comm, opts.quorum),
+                         .timeout_ns = opts.timeout_s > 0
+                                           ? tt_seconds_to_ns(opts.timeout_s)
+                                           : comm->timeout_ns};
+        err = shrink(comm, &own, ranks, &made);
+    }
+    for (uint32_t i = 0; !err && opts.old_ranks && i < made->n_ranks; i++)
+        opts.old_ranks[i] = (int)ranks[i];
+    tt_free(&comm->mem, ranks, comm->n_ranks, sizeof(*ranks));
+    if (!err)
+        *out = made;
+    tt_comm_leave(comm);
+    return err;
+}

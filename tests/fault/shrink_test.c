@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * shrink_test.c - ranks that are killed at any time, and those that are left:
+ * they agree, make a communicator of themselves, and go on with right sums. */
+#include "support/tap.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tutti.h>
+
+#include "base/rng.h"
+#include "support/procs.h"
+#include "support/seed.h"
+
+static void *share(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+/* All but the victims, who are killed, end well. */
+static void run(const char *transports, tt_procs p, uint32_t victims)
+{
+    int status[TT_PROCS_MAX];
+    p.transports = transports;
+    p.timeout_s = 55;
+    assert_true(tt_procs_run(&p, status));
+    for (int r = 0; r < p.n; r++)
+        if (victims >> r & 1)
+            assert_true(WIFSIGNALED(status[r]));
+        else
+            assert_int_equal(status[r], 0);
+}
+
+static int blame(int rank, const char *what, tutti_err err,
+                 const tutti_comm *comm)
+{
+    return tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
+                             tutti_comm_message(comm));
+}
+
+/* The OR of all ranks' bits. */
+static tutti_err gather_bits(tutti_comm *comm, uint32_t mine, uint64_t *all)
+{
+    *all = UINT64_C(1) << mine;
+    return tutti_all_reduce(comm, all, all, 1, TUTTI_U64, TUTTI_BOR, NULL,
+                            NULL);
+}
+
+/* ------------------------------------------------------------------ kills -- */
+
+typedef enum when { IDLE, CALL, AGREE, SHRINK, N_WHEN } when;
+
+typedef struct plan {
+    when when;
+    uint32_t victims;
+    uint32_t delay_us[32];
+} plan;
+
+static void *die_soon(void *arg)
+{
+    usleep(*(const uint32_t *)arg);
+    raise(SIGKILL);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* A victim has come to where it is to die. */
+static void come_to(const plan *p, when now, int rank)
+{
+    static bool is_dying;
+    pthread_t thread;
+    if (p->when != now || !(p->victims >> rank & 1) || is_dying)
+        return;
+    is_dying = true;
+    pthread_create(&thread, NULL, die_soon, (void *)&p->delay_us[rank]);
+}
+
+static int make_smaller(const plan *p, int rank, tutti_comm **comm)
+{
+    tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT;
+    int old[32];
+    uint64_t mask = ~(UINT64_C(1) << rank);
+    tutti_comm *smaller;
+    opts.old_ranks = old;
+    if (p->when == AGREE) {
+        come_to(p, AGREE, rank);
+        tutti_err err = tutti_comm_agree(*comm, &mask);
+        if (err)
+            return blame(rank, "agree", err, *comm);
+        if (mask >> rank & 1)
+            return tt_procs_complain(rank, "its own bit was not heard");
+    }
+    come_to(p, SHRINK, rank);
+    tutti_err err = tutti_comm_shrink(*comm, &opts, &smaller);
+    if (err)
+        return blame(rank, "shrink", err, *comm);
+    for (int r = 1; r < tutti_comm_size(smaller); r++)
+        if (old[r] <= old[r - 1])
+            return tt_procs_complain(rank, "ranks are not in order");
+    if (old[tutti_comm_rank(smaller)] != tutti_comm_rank(*comm))
+        return tt_procs_complain(rank, "it was another rank");
+    tutti_comm_destroy(*comm);
+    *comm = smaller;
+    return 0;
+}
+
+/* A long sum, so that the victims die in the middle. */
+static tutti_err add_much(tutti_comm *comm, float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] = 1;
+    tutti_err err = tutti_all_reduce(comm, x, x, count, TUTTI_F32, TUTTI_SUM,
+                                     NULL, NULL);
+    for (size_t i = 0; !err && i < count; i++)
+        if (x[i] != (float)tutti_comm_size(comm))
+            return TUTTI_EPROOF;
+    return err;
+}
+
+static int survive(int rank, int n, void *arg)
+{
+    const plan *p = arg;
+    const uint64_t left = ((UINT64_C(1) << n) - 1) & ~(uint64_t)p->victims;
+    static float x[1 << 16];
+    const size_t count = sizeof(x) / sizeof(*x);
+    tutti_comm *comm;
+    int n_good = 0;
+    if (n == 2)
+        setenv("TUTTI_QUORUM", "1", 1);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (p->when == AGREE || p->when == SHRINK) {
+        if (rank == n - 1)
+            tutti_comm_revoke(comm, "to see who is left");
+    } else {
+        tutti_barrier(comm, NULL, NULL); /* all are there before one dies */
+    }
+    come_to(p, IDLE, rank);
+    while (p->when == IDLE && p->victims >> rank & 1)
+        usleep(1000);
+    while (n_good < 3) {
+        uint64_t all = 0;
+        come_to(p, CALL, rank);
+        tutti_err err = add_much(comm, x, count);
+        if (!err)
+            err = gather_bits(comm, (uint32_t)rank, &all);
+        if (err && tutti_comm_failure(comm)) {
+            if (make_smaller(p, rank, &comm))
+                return 1;
+            continue;
+        }
+        if (err || (all & left) != left)
+            return blame(rank, "all-reduce", err, comm);
+        n_good += all == left;
+    }
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
+static void kill_some(const char *transports, int n, when w, uint64_t seed)
+{
+    plan *p = share(sizeof(*p));
+    tt_rng rng = {seed};
+    const uint32_t most = n == 2 ? 1 : (uint32_t)(n - 1) / 2;
+    uint32_t n_victims = 1 + (uint32_t)tt_rng_below(&rng, most);
+    *p = (plan){.when = w};
+    if (tt_rng_below(&rng, 2)) /* who leads the agreements */
+        p->victims = 1;
+    while ((uint32_t)__builtin_popcount(p->victims) < n_victims)
+        p->victims |= 1u << tt_rng_below(&rng, (uint64_t)n);
+    for (int r = 0; r < n; r++)
+        p->delay_us[r] = (uint32_t)tt_rng_below(&rng, 2) *
+                         (uint32_t)tt_rng_below(&rng, w == CALL ? 4000 : 1000);
+    run(transports, (tt_procs){.n = n, .run = survive, .arg = p}, p->victims);
+    munmap(p, sizeof(*p));
+}
+
+static int rounds(void)
+{
+    const char *text = getenv("TT_ROUNDS");
+    return text ? atoi(text) : 0;
+}
+
+static void survivors_go_on(void **state)
+{
+    static const int sizes[] = {2, 3, 5, 8, 16};
+    static const char *const by[] = {"shm", "tcp"};
+    uint64_t seed = tt_test_seed(1);
+    (void)state;
+    for (int round = 0; round < 1 + rounds(); round++)
+        for (int i = 0; i < 5; i++)
+            for (when w = IDLE; w < N_WHEN; w++)
+                for (int t = 0; t < 2; t++, seed++)
+                    if (rounds() || (i + (int)w) % 2 == t)
+                        kill_some(by[t], sizes[i], w, seed);
+}
+
+/* ----------------------------------------------------------------- revoke -- */
+
+static int revoke_one(int rank, int n, void *arg)
+{
+    tutti_comm *comm, *smaller, *half;
+    uint64_t all;
+    (void)arg;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (rank == 1)
+        tutti_comm_revoke(comm, "a fifth one comes");
+    tutti_err err = TUTTI_OK;
+    while (!err) /* rank 1 may be late */
+        err = gather_bits(comm, (uint32_t)rank, &all);
+    const char *why = tutti_comm_message(comm);
+    if (err != TUTTI_EABORTED || !strstr(why, "rank 1 revoked") ||
+        !strstr(why, "a fifth one comes"))
+        return blame(rank, "revoked", err, comm);
+    err = tutti_comm_shrink(comm, NULL, &smaller);
+    if (err)
+        return blame(rank, "shrink", err, comm);
+    tutti_comm_destroy(comm);
+    err = tutti_comm_split(smaller, rank % 2, 0, &half);
+    if (!err)
+        err = gather_bits(half, (uint32_t)rank, &all);
+    if (err || all != (rank % 2 ? 0xau : 0x5u) || tutti_comm_size(smaller) != n)
+        return blame(rank, "split", err, smaller);
+    tutti_comm_destroy(half);
+    tutti_comm_destroy(smaller);
+    return 0;
+}
+
+static void revoked_for_all(void **state)
+{
+    (void)state;
+    run("shm", (tt_procs){.n = 4, .run = revoke_one}, 0);
+    run("tcp", (tt_procs){.n = 4, .run = revoke_one}, 0);
+}
+
+/* ----------------------------------------------------------------- quorum -- */
+
+/* Half of them are left: not enough, unless it is said that they are. */
+static int need_more(int rank, int n, void *arg)
+{
+    const char *setting = arg;
+    tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT;
+    tutti_comm *comm, *smaller;
+    uint64_t all, mask = 5;
+    char want[64];
+    if (setting)
+        setenv("TUTTI_QUORUM", setting, 1);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    if (rank < n / 2)
+        raise(SIGKILL);
+    while (!err)
+        err = gather_bits(comm, (uint32_t)rank, &all);
+    /* All victims are dead when the others have noticed each. */
+    snprintf(want, sizeof(want), "%d of %d ranks are left, %d are needed",
+             n / 2, n, n / 2 + 1);
+    if (!setting) {
+        err = tutti_comm_shrink(comm, NULL, &smaller);
+        if (err != TUTTI_EPEER || !strstr(tutti_comm_message(comm), want))
+            return blame(rank, "too few", err, comm);
+        err = tutti_comm_agree(comm, &mask);
+        if (err != TUTTI_EPEER || mask != 5)
+            return blame(rank, "too few to agree", err, comm);
+        opts.quorum = n / 2;
+    }
+    err = tutti_comm_shrink(comm, &opts, &smaller);
+    if (err || tutti_comm_size(smaller) != n / 2)
+        return blame(rank, "enough", err, comm);
+    err = gather_bits(smaller, (uint32_t)rank, &all);
+    if (err || all >> n / 2 != (1u << n / 2) - 1)
+        return blame(rank, "sum", err, smaller);
+    tutti_comm_destroy(comm);
+    tutti_comm_destroy(smaller);
+    return 0;
+}
+
+static void half_is_too_few(void **state)
+{
+    (void)state;
+    run("shm", (tt_procs){.n = 2, .run = need_more}, 1);
+    run("tcp", (tt_procs){.n = 4, .run = need_more}, 3);
+    run("tcp", (tt_procs){.n = 2, .run = need_more, .arg = "1"}, 1);
+    run("shm", (tt_procs){.n = 4, .run = need_more, .arg = "2"}, 3);
+}
+
+/* ----------------------------------------------------------------- frozen -- */
+
+/* Rank 2 is stopped while the others shrink, and told so when it comes back. */
+static int stand_still(int rank, int n, void *arg)
+{
+    _Atomic pid_t *stopped = arg;
+    tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT;
+    tutti_comm *comm, *smaller;
+    uint64_t all;
+    opts.timeout_s = 1;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
+    if (err)
+        return blame(rank, "first call", err, comm);
+    if (rank == 2) {
+        atomic_store(stopped, getpid());
+        raise(SIGSTOP);
+        err = tutti_comm_shrink(comm, NULL, &smaller);
+        if (err != TUTTI_EPEER ||
+            !strstr(tutti_comm_message(comm), "go on without rank 2"))
+            return blame(rank, "came back", err, comm);
+        tutti_comm_destroy(comm);
+        return 0;
+    }
+    while (!tt_procs_is_stopped(atomic_load(stopped)))
+        usleep(1000);
+    err = tutti_comm_shrink(comm, &opts, &smaller);
+    if (err || tutti_comm_size(smaller) != n - 1)
+        return blame(rank, "shrink", err, comm);
+    err = gather_bits(smaller, (uint32_t)rank, &all);
+    if (err || all != 0xb)
+        return blame(rank, "sum", err, smaller);
+    if (tutti_comm_failure(comm) != TUTTI_EPEER)
+        return tt_procs_complain(rank, "it has not failed for who is late");
+    if (rank == 0)
+        kill(atomic_load(stopped), SIGCONT);
+    /* Those who have shut it out must be there to tell. */
+    sleep(1);
+    err = gather_bits(smaller, (uint32_t)rank, &all);
+    tutti_comm_destroy(comm);
+    tutti_comm_destroy(smaller);
+    return err ? 1 : 0;
+}
+
+static void frozen_is_left_behind(void **state)
+{
+    _Atomic pid_t *stopped = share(sizeof(*stopped));
+    (void)state;
+    run("tcp", (tt_procs){.n = 4, .run = stand_still, .arg = stopped}, 0);
+    atomic_store(stopped, 0);
+    run("shm", (tt_procs){.n = 4, .run = stand_still, .arg = stopped}, 0);
+    munmap(stopped, sizeof(*stopped));
+}
+
+/* ------------------------------------------------------------------- flat -- */
+
+static _Atomic long n_bytes;
+
+static void *count_bytes(void *ctx, void *ptr, size_t old_bytes,
+                         size_t new_bytes)
+{
+    (void)ctx;
+    atomic_fetch_add(&n_bytes, (long)new_bytes - (long)old_bytes);
+    if (new_bytes == 0) {
+        free(ptr);
+        return NULL;
+    }
+    return realloc(ptr, new_bytes);
+}
+
+static int count_open(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+/* What a rank has at most, and for how many shrinks that has been so. */
+typedef struct most {
+    long bytes;
+    int n_open, n_same;
+} most;
+
+static void look(most *m)
+{
+    const long bytes = atomic_load(&n_bytes);
+    const int n_open = count_open();
+    m->n_same++;
+    if (bytes > m->bytes || n_open > m->n_open)
+        m->n_same = 0;
+    m->bytes = bytes > m->bytes ? bytes : m->bytes;
+    m->n_open = n_open > m->n_open ? n_open : m->n_open;
+}
+
+/* New neighbours are connected meanwhile, so what they need comes at any time;
+ * but on all ranks there are 50 shrinks in a row that take nothing more. */
+static int shrink_often(int rank, int n, void *arg)
+{
+    tutti_comm_opts opts = TUTTI_COMM_OPTS_INIT;
+    const uint32_t victim = *(const uint32_t *)arg;
+    tutti_comm *comm, *smaller;
+    uint64_t all, is_flat = 0;
+    most m = {0};
+    (void)n;
+    opts.alloc = count_bytes;
+    if (tutti_comm_create(&opts, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    for (int i = 0; i < 3000 && !is_flat; i++) {
+        if (i == 20 && victim >> rank & 1)
+            raise(SIGKILL);
+        tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
+        if (err && !tutti_comm_failure(comm))
+            return blame(rank, "call", err, comm);
+        if (!err && tutti_comm_rank(comm) == 0)
+            tutti_comm_revoke(comm, NULL);
+        err = tutti_comm_shrink(comm, NULL, &smaller);
+        if (err)
+            return blame(rank, "shrink", err, comm);
+        tutti_comm_destroy(comm);
+        comm = smaller;
+        look(&m);
+        is_flat = i > 60 && m.n_same >= 50;
+        err = tutti_comm_agree(comm, &is_flat);
+        if (err)
+            return blame(rank, "agree", err, comm);
+    }
+    tutti_comm_destroy(comm);
+    return is_flat ? 0
+                   : tt_procs_complain(rank, "%ld bytes, %d descriptors",
+                                       m.bytes, m.n_open);
+}
+
+static void nothing_is_left_behind(void **state)
+{
+    uint32_t victims = 0x22;
+    (void)state;
+    run("shm", (tt_procs){.n = 8, .run = shrink_often, .arg = &victims}, 0x22);
+    run("tcp", (tt_procs){.n = 8, .run = shrink_often, .arg = &victims}, 0x22);
+}
+
+/* -------------------------------------------------------------- arguments -- */
+
+static int refuse(int rank, int n, void *arg)
+{
+    tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT, none = {0};
+    tutti_comm *comm, *other;
+    uint64_t mask = rank == 0 ? 0xf0 : 0x3c;
+    (void)n;
+    (void)arg;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    opts.quorum = -1;
+    if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
+        tutti_comm_shrink(comm, &none, &other) != TUTTI_EINVAL ||
+        tutti_comm_shrink(comm, NULL, NULL) != TUTTI_EINVAL ||
+        tutti_comm_agree(comm, NULL) != TUTTI_EINVAL)
+        return tt_procs_complain(rank, "nonsense was taken");
+    tutti_err err = tutti_comm_agree(comm, &mask);
+    if (err || mask != 0x30)
+        return blame(rank, "agree", err, comm);
+    err = rank == 0 ? tutti_comm_agree(comm, &mask)
+                    : tutti_comm_shrink(comm, NULL, &other);
+    if (err != TUTTI_EMISMATCH ||
+        !strstr(tutti_comm_message(comm), "others tutti_comm_shrink"))
+        return blame(rank, "different calls", err, comm);
+    err = tutti_barrier(comm, NULL, NULL); /* it goes on */
+    tutti_comm_destroy(comm);
+    return err ? 1 : 0;
+}
+
+static void wrong_calls(void **state)
+{
+    (void)state;
+    run("shm", (tt_procs){.n = 3, .run = refuse}, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_calls),
+        cmocka_unit_test(revoked_for_all),
+        cmocka_unit_test(half_is_too_few),
+        cmocka_unit_test(frozen_is_left_behind),
+        cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(survivors_go_on),
+    };
+    return TT_RUN_TAP(tests);
+}
