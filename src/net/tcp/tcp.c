@@ -373,8 +373,8 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
         return (size_t)n;
     }
     int why = n == 0 ? 0 : errno;
-    if (why == EAGAIN)
-        why = conn->broken;
+    if (why == EAGAIN) /* what is pending is read before it is lost */
+        why = tt_link_pending(&s->link) > 0 ? 0 : conn->broken;
     if ((n < 0 && why == 0 && !has_gone(s)) || tt_tcp_suspend(s, why))
         return 0;
     tt_tcp_lose_closed(conn, why);
