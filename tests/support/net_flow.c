@@ -43,7 +43,7 @@ void tt_fill(unsigned char *to, size_t n, uint64_t seed)
 static tt_msg make(tt_rng *rng, uint64_t seq, uint32_t max, unsigned char *to)
 {
     tt_msg m = {.magic = TT_MSG_MAGIC,
-                .kind = (uint8_t)tt_rng_next(rng),
+                .kind = (uint8_t)tt_rng_below(rng, 255),
                 .flags = (uint8_t)tt_rng_next(rng),
                 .comm = tt_rng_next(rng),
                 .channel = tt_rng_next(rng),
