@@ -217,8 +217,11 @@ static bool find_pace(tutti_comm *comm, uint32_t i, tt_net_pace *out)
         !tt_mesh_pace(comm->mesh, tt_team_member(comm->team, to),
                       i % TT_PORTS_MAX, &now))
         return false;
-    *out = (tt_net_pace){now.bytes - seen->bytes, now.busy_ns - seen->busy_ns};
+    tt_net_pace was = *seen;
     *seen = now;
+    if (now.bytes < was.bytes || now.busy_ns < was.busy_ns)
+        return false; /* another connection */
+    *out = (tt_net_pace){now.bytes - was.bytes, now.busy_ns - was.busy_ns};
     return true;
 }
 

@@ -35,10 +35,11 @@
 #define SILENT EAGAIN
 
 struct tt_tcp_again {
-    tt_link_id who; /* the other side */
-    uint64_t call;  /* of the first dial */
-    bool is_own;    /* which this side made */
-    tt_addr far;    /* where the socket leads, or led */
+    tt_link_id who;   /* the other side */
+    uint64_t call;    /* of the first dial */
+    bool is_own;      /* which this side made */
+    tt_addr far;      /* where the socket leads, or led */
+    uint64_t away_ns; /* since then it is away */
     uint32_t n_dials, n_theirs;
     tt_link_dial *dial;  /* NULL: none is under way */
     tt_door_call *to;    /* NULL: not needed, or not known */
@@ -143,7 +144,7 @@ static bool find_ways(tt_tcp_strand *s)
     s->again->to = to;
     to->opts.purpose = TT_LINK_TCP;
     to->opts.strand = (uint32_t)(s - conn->strands);
-    to->opts.deadline_ns = conn->away_ns + net->base.settings->reconnect_ns;
+    to->opts.deadline_ns = s->again->away_ns + net->base.settings->reconnect_ns;
     to->opts.try_ns = TRY_NS;
     to->opts.most_try_ns = MOST_TRY_NS;
     to->opts.give_up_ns = 0;
@@ -190,26 +191,23 @@ static bool is_outage(int why)
     return false;
 }
 
-/* What was read of it in vain is to be looked at. */
-static void note_more(tt_tcp_conn *conn)
-{
-    net_of(conn)->n_more += !conn->has_more;
-    conn->has_more = true;
-}
-
-/* False: it is over. */
+/* False: it is over, and progress() says so. */
 static bool cut(tt_tcp_strand *s, int why)
 {
     tt_tcp_conn *conn = s->conn;
     tt_tcp_unwatch(s);
-    note_more(conn);
+    tt_tcp_note_more(conn); /* what was read of it in vain */
+    tt_tcp_keep_pace(s);
     bool is_well = tt_resume_cut(&s->link);
+    if (!is_well)
+        conn->broken = ENOMEM;
     if (s->is_away)
         return is_well;
     set_away(s, true);
+    s->again->away_ns = tt_now_ns();
     if (conn->n_away > 1)
         return is_well;
-    conn->away_ns = tt_now_ns();
+    conn->away_ns = s->again->away_ns;
     conn->away_why = why;
     conn->has_told = false;
     if (conn->base.net->up->away)
@@ -253,11 +251,12 @@ static void lose(tt_tcp_conn *conn, const char *what)
 }
 
 /* As long as it might. tries: of its dial; "": there was none. */
-static void give_up(tt_tcp_conn *conn, const char *tries)
+static void give_up(tt_tcp_strand *s, const char *tries)
 {
+    tt_tcp_conn *conn = s->conn;
     char what[300];
     snprintf(what, sizeof(what), "%s, and it has not come back for %.3g s%s%s",
-             why_text(conn), (double)(tt_now_ns() - conn->away_ns) / 1e9,
+             why_text(conn), (double)(tt_now_ns() - s->again->away_ns) / 1e9,
              tries[0] ? ": tried " : "", tries);
     lose(conn, what);
 }
@@ -279,6 +278,7 @@ static void come_back(tt_tcp_strand *s)
         if (conn->base.net->up->away)
             conn->base.net->up->away(conn->base.peer, false);
     }
+    tt_tcp_note_more(conn); /* a layer may have read on behind the word */
     tt_tcp_push(s);
 }
 
@@ -336,7 +336,7 @@ void tt_tcp_take_redial(tt_tcp_conn *conn, const tt_link_event *link)
     if (conn->is_lost)
         return;
     if (is_time_over)
-        give_up(conn, tries);
+        give_up(s, tries);
     else
         tt_tcp_lose_closed(conn, conn->away_why == SILENT ? 0 : conn->away_why);
 }
@@ -364,6 +364,10 @@ void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link)
     tt_link_stream fresh = link->stream;
     memcpy(&said, link->who.said, sizeof(said));
     tt_tcp_strand *s = find(net, &said, &link->who);
+    if (!s && tt_tcp_is_meeting(net, said.rank)) {
+        tt_link_stream_close(&fresh); /* too early: it tries again */
+        return;
+    }
     if (!s || s->rx.is_ended || tt_resume_is(&s->link) == TT_RESUME_OVER) {
         tt_resume_refuse(&fresh);
         return;
@@ -404,10 +408,10 @@ static void look_after(tt_tcp_conn *conn, uint64_t now)
             tt_tcp_suspend(s, ETIMEDOUT);
         else
             meet(s);
+        /* A dial's own end says more. */
+        if (s->is_away && now > s->again->away_ns + limit + TT_NS_PER_S / 2)
+            give_up(s, "");
     }
-    /* A dial's own end says more. */
-    if (conn->n_away > 0 && now > conn->away_ns + limit + TT_NS_PER_S / 2)
-        give_up(conn, "");
 }
 
 void tt_tcp_look_after(tt_tcp_net *net)

@@ -149,6 +149,14 @@ void tt_tcp_end_meeting(tt_tcp_conn *conn)
     conn->meeting = NULL;
 }
 
+bool tt_tcp_is_meeting(const tt_tcp_net *net, uint32_t rank)
+{
+    const struct tt_tcp_meeting *m = net->meetings;
+    while (m && m->conn->base.rank != rank)
+        m = m->next;
+    return m != NULL;
+}
+
 static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
 {
     tt_tcp_end_meeting(conn);

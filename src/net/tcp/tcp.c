@@ -125,10 +125,19 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
 
 /* -------------------------------------------------------------- sending -- */
 
+void tt_tcp_note_more(tt_tcp_conn *conn)
+{
+    if (!conn->base.is_up || conn->is_lost)
+        return;
+    ((tt_tcp_net *)conn->base.net)->n_more += !conn->has_more;
+    conn->has_more = true;
+}
+
 /* Makes progress() look at the conn. */
 static void break_conn(tt_tcp_conn *conn, int why)
 {
     conn->broken = why;
+    tt_tcp_note_more(conn); /* there may be no socket */
     shutdown(conn->strands[conn->from].link.fd, SHUT_RDWR);
 }
 
@@ -360,8 +369,10 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
     int n_iov = tt_tcp_rx_want(&s->rx, iov);
     size_t wanted = iov[0].iov_len + (n_iov > 1 ? iov[1].iov_len : 0);
     ssize_t n = tt_link_recv(&s->link, iov, n_iov);
-    /* epoll tells once that a strand has input; the end may follow it. */
-    *is_empty = n < 0 || (conn->n_strands == 1 && (size_t)n < wanted);
+    /* epoll tells once that a strand has input; the end may follow it, or what
+     * is broken is told then. */
+    *is_empty = n < 0 ||
+                (conn->n_strands == 1 && !conn->broken && (size_t)n < wanted);
     if (n > 0) {
         tt_msg bad;
         if (!tt_tcp_rx_took(&s->rx, (size_t)n, &bad))
@@ -407,6 +418,15 @@ static bool progress_direct(tt_tcp_net *net, bool moved)
     return moved;
 }
 
+/* TCP_CLOSE and the like; -1: there is no socket. */
+static int state_of(const tt_tcp_strand *s)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    int rc = getsockopt(s->link.fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+    return rc == 0 ? info.tcpi_state : -1;
+}
+
 /* Of a strand whose turn it is not: the others are read first, but not waited
  * for. */
 static void note_error(tt_tcp_strand *s)
@@ -416,8 +436,11 @@ static void note_error(tt_tcp_strand *s)
     if (s == &s->conn->strands[s->conn->from] || s->conn->broken || s->is_away)
         return;
     if (getsockopt(s->link.fd, SOL_SOCKET, SO_ERROR, &why, &len) != 0 ||
-        why == 0)
+        why == 0) {
+        if (state_of(s) == TCP_ESTABLISHED)
+            return; /* it was the socket's before */
         why = ECONNRESET;
+    }
     if (!tt_tcp_suspend(s, why))
         s->conn->broken = why;
 }
@@ -521,10 +544,7 @@ static int push_some(tt_tcp_strand *s)
  * after the end of its stream; what was unacknowledged then stays so. */
 static bool is_closed(const tt_tcp_strand *s)
 {
-    struct tcp_info info = {0};
-    socklen_t len = sizeof(info);
-    return getsockopt(s->link.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-           info.tcpi_state == TCP_CLOSE;
+    return state_of(s) == TCP_CLOSE;
 }
 
 /* What follows is no accident. False: that has been said. */

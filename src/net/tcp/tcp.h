@@ -50,7 +50,8 @@ typedef struct tt_tcp_strand {
     bool has_said_end;          /* TT_TCP_END */
     bool is_away;               /* it has none that works */
     struct tt_tcp_again *again; /* NULL: does not last, or is lost: away.c */
-    uint32_t n_left; /* messages that have left, but older ones have not */
+    uint32_t n_left;    /* messages that have left, but older ones have not */
+    tt_net_pace before; /* of the sockets that it had */
     tt_tcp_rx rx;
     tt_tcp_tx tx;
 } tt_tcp_strand;
@@ -93,6 +94,8 @@ bool tt_tcp_watch(tt_tcp_strand *s);
 void tt_tcp_unwatch(tt_tcp_strand *s);
 /* Reads what has come; true: something has. */
 bool tt_tcp_serve(tt_tcp_conn *conn);
+/* The next progress() reads it, whatever epoll says. */
+void tt_tcp_note_more(tt_tcp_conn *conn);
 /* It is up again: what waits is sent. */
 void tt_tcp_push(tt_tcp_strand *s);
 /* In a sentence; or as a process that has died closes it: errno, 0 for the end
@@ -103,6 +106,8 @@ void tt_tcp_lose_closed(tt_tcp_conn *conn, int why);
 /* ---------------------------------------------------------------- pace.c */
 
 void tt_tcp_pace(const tt_conn *base, tt_net_pace *out);
+/* The strand's socket is about to be closed: what it has sent still counts. */
+void tt_tcp_keep_pace(tt_tcp_strand *s);
 
 /* ---------------------------------------------------------------- meet.c */
 
@@ -115,6 +120,8 @@ tutti_err tt_tcp_dial(tt_conn *conn, const void *addr, size_t len,
 bool tt_tcp_take_links(tt_tcp_net *net);
 /* The conn is closed, or up. Idempotent. */
 void tt_tcp_end_meeting(tt_tcp_conn *conn);
+/* There is a conn with the rank that is not up yet. */
+bool tt_tcp_is_meeting(const tt_tcp_net *net, uint32_t rank);
 /* Of a socket by which a rank is reached, as its interface is chosen: errno. */
 int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd);
 
