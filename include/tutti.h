@@ -309,8 +309,8 @@ TUTTI_API tutti_err tutti_comm_failure(const tutti_comm *comm);
  * TUTTI_EABORTED and the reason (may be NULL). Never blocks. [any thread] */
 TUTTI_API void tutti_comm_abort(tutti_comm *comm, const char *reason);
 
-/* The same, by a rank that wants all to come to tutti_comm_shrink() (somebody
- * joins, a machine is to be freed): the sentence says "revoked". [any thread] */
+/* The same, by a rank that wants all to come to tutti_comm_shrink() (a machine
+ * is to be freed): the sentence says "revoked". [any thread] */
 TUTTI_API void tutti_comm_revoke(tutti_comm *comm, const char *reason);
 
 /* Agrees, among the ranks of comm that are left, on the AND of what each has in

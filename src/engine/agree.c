@@ -190,7 +190,7 @@ static void answer_late(tt_agree *a, uint32_t from, uint64_t epoch)
 bool tt_agree_hear(tt_agree *a, uint32_t from, uint64_t epoch,
                    const tt_opinion *v)
 {
-    const bool is_asking = v->kind == TT_VOTE_REPORT || v->kind == TT_VOTE_ASK;
+    const bool is_asking = tt_vote_is_asking(v);
     if (v->kind < TT_VOTE_REPORT || v->kind > TT_VOTE_GONE ||
         tt_vote_has_lost(v, from))
         return false;
@@ -280,7 +280,7 @@ static size_t bytes_of(uint32_t n)
 tt_agree *tt_agree_create(const tt_mem *mem, const tt_agree_ops *ops, void *arg,
                           uint32_t n, uint32_t me)
 {
-    tt_agree *a = tt_new(mem, 1, bytes_of(n));
+    tt_agree *a = n <= TT_VOTERS_MAX ? tt_new(mem, 1, bytes_of(n)) : NULL;
     if (!a)
         return NULL;
     a->ops = ops;

@@ -56,6 +56,12 @@ static inline bool tt_vote_has_lost(const tt_opinion *v, uint32_t rank)
     return v->lost[rank / 64] >> rank % 64 & 1;
 }
 
+/* Its sender waits for an answer. */
+static inline bool tt_vote_is_asking(const tt_opinion *v)
+{
+    return v->kind == TT_VOTE_REPORT || v->kind == TT_VOTE_ASK;
+}
+
 /* What a member has reported. */
 typedef struct tt_voter {
     uint64_t mask;
@@ -85,7 +91,7 @@ typedef struct tt_agree {
     tt_voter voters[];
 } tt_agree;
 
-/* n: at most TT_VOTERS_MAX. NULL: out of memory. */
+/* NULL: out of memory, or more than TT_VOTERS_MAX members. */
 tt_agree *tt_agree_create(const tt_mem *mem, const tt_agree_ops *ops, void *arg,
                           uint32_t n, uint32_t me);
 void tt_agree_free(const tt_mem *mem, tt_agree *a); /* accepts NULL */

@@ -365,6 +365,13 @@ static void on_here(tt_peer *peer, const tt_msg *m)
         tt_peer_tell(asked->back, &answer, NULL);
 }
 
+static void on_ping(tt_peer *peer, const tt_msg *m)
+{
+    tt_msg pong = *m;
+    pong.kind = TT_KIND_PONG;
+    tt_peer_tell(peer, &pong, NULL);
+}
+
 /* Rules 1 and 3 of wire.h. */
 static bool is_well_formed(const tt_msg *m)
 {
@@ -398,12 +405,21 @@ static bool is_well_formed(const tt_msg *m)
     }
 }
 
+/* It does not know yet that it is lost, and may wait for this rank. */
+static void answer_lost(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    if (!peer->is_given_up)
+        return;
+    tt_team_tell_lost(peer, m->comm);
+    if (m->kind == TT_KIND_VOTE && is_well_formed(m))
+        tt_vote_hear_lost(peer, m, data);
+}
+
 static void arrived(void *arg, const tt_msg *m, const void *data)
 {
     tt_peer *peer = arg;
     if (peer->is_lost) {
-        if (peer->is_given_up)
-            tt_team_tell_lost(peer, m->comm);
+        answer_lost(peer, m, data);
         return;
     }
     peer->heard++;
@@ -450,12 +466,9 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     case TT_KIND_CALL:
         tt_mesh_asked(peer, m);
         return;
-    case TT_KIND_PING: {
-        tt_msg pong = *m;
-        pong.kind = TT_KIND_PONG;
-        tt_peer_tell(peer, &pong, NULL);
+    case TT_KIND_PING:
+        on_ping(peer, m);
         return;
-    }
     default:
         return; /* PONG, TOOK: being heard is all */
     }

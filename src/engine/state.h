@@ -482,6 +482,9 @@ void tt_group_told(tt_peer *peer, uint64_t id);
 /* A VOTE has come; false: it makes no sense. */
 bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,
                   const void *data);
+/* The same of a peer that was given up: it is told that it is out, if there is
+ * room. */
+void tt_vote_hear_lost(tt_peer *peer, const tt_msg *m, const void *data);
 /* The peer is lost. */
 void tt_vote_lose(const tt_peer *peer);
 /* The team is left. */

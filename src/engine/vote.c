@@ -79,9 +79,8 @@ bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,
     tt_opinion v;
     memcpy(&v, data, sizeof(v));
     const uint32_t rank = team ? tt_team_rank_of(team, peer) : TT_NONE;
-    const bool is_asking = v.kind == TT_VOTE_REPORT || v.kind == TT_VOTE_ASK;
-    if (rank == TT_NONE || rank >= TT_VOTERS_MAX || !machine_of(team)) {
-        if (is_asking)
+    if (rank == TT_NONE || !machine_of(team)) {
+        if (tt_vote_is_asking(&v))
             answer(peer, m);
         return true;
     }
@@ -89,6 +88,16 @@ bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,
     const bool is_sound = tt_agree_hear(team->agree, rank, m->seq, &v);
     tell_waiters(team, was_open);
     return is_sound;
+}
+
+void tt_vote_hear_lost(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_opinion v;
+    memcpy(&v, data, sizeof(v));
+    if (!tt_vote_is_asking(&v) || peer->conn == &peer->none)
+        return;
+    v = (tt_opinion){.kind = TT_VOTE_OUT};
+    tt_peer_tell_now(peer, m, &v);
 }
 
 void tt_vote_lose(const tt_peer *peer)

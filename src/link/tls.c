@@ -694,6 +694,7 @@ static bool take_over(seal *e)
                    tt_record_key_open(&e->opens, cipher, secrets[!mine],
                                       e->heard.n, false);
     tt_secret_wipe(&e->end.traffic, sizeof(e->end.traffic));
+    tt_secret_wipe(&e->end.offered, sizeof(e->end.offered));
     SSL_free(e->ssl);
     e->ssl = NULL;
     e->err = is_well ? e->err : EIO;

@@ -351,6 +351,78 @@ static void frozen_is_left_behind(void **state)
     munmap(stopped, sizeof(*stopped));
 }
 
+typedef struct sleeper {
+    _Atomic pid_t pid;
+    _Atomic bool has_ended;
+} sleeper;
+
+/* Rank 2 has been given up by who leads, and is told so: its own timeout and
+ * LIVENESS are longer than the test's limit. */
+static int wake_up(tutti_comm *comm, sleeper *s)
+{
+    tutti_comm *smaller;
+    uint64_t x = 0;
+    tutti_err err = tutti_send(comm, &x, 1, TUTTI_U64, 0, NULL, NULL);
+    if (err)
+        return blame(2, "first call", err, comm);
+    atomic_store(&s->pid, getpid());
+    raise(SIGSTOP);
+    err = tutti_comm_shrink(comm, NULL, &smaller);
+    atomic_store(&s->has_ended, true);
+    if (err != TUTTI_EPEER ||
+        !strstr(tutti_comm_message(comm), "go on without rank 2"))
+        return blame(2, "woke up", err, comm);
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
+/* Only rank 0 waits for it, so it is rank 0 who gives it up. */
+static int give_up(int rank, int n, void *arg)
+{
+    sleeper *s = arg;
+    tutti_comm *comm, *smaller;
+    uint64_t all = 1, x;
+    /* Busy machines are not silent for so long. */
+    setenv("TUTTI_LIVENESS", rank == 2 ? "300s" : "3s", 1);
+    setenv("TUTTI_RECONNECT", "2s", 1);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (rank == 2)
+        return wake_up(comm, s);
+    tutti_err err = TUTTI_OK;
+    if (rank == 0)
+        err = tutti_recv(comm, &x, 1, TUTTI_U64, 2, NULL, NULL);
+    while (rank == 0 && !tt_procs_is_stopped(atomic_load(&s->pid)))
+        usleep(1000);
+    if (!err)
+        err = tutti_recv(comm, &x, 1, TUTTI_U64, rank == 0 ? 2 : 0, NULL, NULL);
+    if (err != TUTTI_EPEER ||
+        !strstr(tutti_comm_message(comm), "rank 2 is lost: it does not answer"))
+        return blame(rank, "silence", err, comm);
+    err = tutti_comm_shrink(comm, NULL, &smaller);
+    if (err || tutti_comm_size(smaller) != n - 1)
+        return blame(rank, "shrink", err, comm);
+    if (rank == 0)
+        kill(atomic_load(&s->pid), SIGCONT);
+    for (; !err && all & 1; usleep(1000)) /* who shut it out is there to tell */
+        err = gather_bits(smaller, atomic_load(&s->has_ended), &all);
+    tutti_comm_destroy(comm);
+    tutti_comm_destroy(smaller);
+    return err ? 1 : 0;
+}
+
+static void given_up_is_told(void **state)
+{
+    static const char *const by[] = {"shm", "tcp"};
+    sleeper *s = share(sizeof(*s));
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        memset((void *)s, 0, sizeof(*s));
+        run(by[t], (tt_procs){.n = 3, .run = give_up, .arg = s}, 0);
+    }
+    munmap(s, sizeof(*s));
+}
+
 /* ------------------------------------------------------------------- flat -- */
 
 static _Atomic long n_bytes;
@@ -484,6 +556,7 @@ int main(void)
         cmocka_unit_test(revoked_for_all),
         cmocka_unit_test(half_is_too_few),
         cmocka_unit_test(frozen_is_left_behind),
+        cmocka_unit_test(given_up_is_told),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(survivors_go_on),
     };

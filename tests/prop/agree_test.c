@@ -595,13 +595,23 @@ static void counts_messages(void **state)
     }
 }
 
+/* Their set does not fit a message. */
+static void too_many(void **state)
+{
+    (void)state;
+    tt_agree *most = tt_agree_create(&tt_mem_std, &ops, NULL, TT_VOTERS_MAX, 0);
+    assert_non_null(most);
+    tt_agree_free(&tt_mem_std, most);
+    assert_null(tt_agree_create(&tt_mem_std, &ops, NULL, TT_VOTERS_MAX + 1, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_order),     cmocka_unit_test(told_by_others),
         cmocka_unit_test(random_freezes),  cmocka_unit_test(random_deaths),
         cmocka_unit_test(random_absence),  cmocka_unit_test(random_cuts),
-        cmocka_unit_test(counts_messages),
+        cmocka_unit_test(counts_messages), cmocka_unit_test(too_many),
     };
     tt_test_limit(600);
     return TT_RUN_TAP(tests);

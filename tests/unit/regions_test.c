@@ -262,8 +262,8 @@ static void test_sound(void **state)
     assert_false(tt_memfd_is_sound(-1, 0));
 }
 
-/* What is torn keeps what it has, and does not see what others write later; no
- * new buffer is near it. */
+/* What is torn keeps what it has, and once it was written to does not see what
+ * others write; no new buffer is near it. */
 static void test_tear(void **state)
 {
     (void)state;

@@ -905,8 +905,8 @@ int main(void)
         cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
         cmocka_unit_test(test_found_again),  cmocka_unit_test(test_flood),
         cmocka_unit_test(test_unix),         cmocka_unit_test(test_no_stdin),
-        cmocka_unit_test(test_unix),         cmocka_unit_test(test_put_out),
-        cmocka_unit_test(test_slow_file),    cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_put_out),      cmocka_unit_test(test_slow_file),
+        cmocka_unit_test(test_pieces),
     };
     tt_test_limit(120);
     if (!TT_HAVE_OPENSSL) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * grant.c - see grant.h.
  *
- * Idea       A call that fails gives its buffers back to the program at once,
- *            whatever the other side is doing. So the guest says what it
+ * Idea       A call that fails gives its buffers back to the program, and the
+ *            other side may be touching them. So the guest says what it
  *            touches, and then looks whether it still may; the owner takes the
  *            grant away, and then looks whether it is touched:
  *

@@ -6,9 +6,8 @@
  *            moves while all is well: a payload costs the borrower two stores
  *            and a fence, the lender a load now and then.
  *
- * Revoking   A call that has failed gives its buffers back to the program at
- *            once, and what was lent from them must reach the other side as it
- *            was: another communicator may be waiting for it, and a rank that
+ * Revoking   A call that has failed gives its buffers back to the program,
+ *            and what was lent from them must reach the other side as it was: another communicator may be waiting for it, and a rank that
  *            has not heard of the failure may still finish its call. So the
  *            lender copies what was not read aside, into shared memory that
  *            was set apart for it:
@@ -29,8 +28,8 @@
  * Invariants 1. taken / 2 <= n_lent <= taken / 2 + TT_LEND_MAX; payload n has
  *               place n % TT_LEND_MAX aside, which is free because payload
  *               n - TT_LEND_MAX has been taken.
- *            2. aside <= revoked <= n_lent; equal but within
- *               tt_lend_revoke().
+ *            2. aside <= revoked <= n_lent; aside = revoked but from the first
+ *               tt_lend_revoke() that says no to the one that says yes.
  *
  * Barriers   taken:    borrower's release in tt_borrow_end() / lender's acquire
  *                      in taken_now(): the lender's program writes to the
