@@ -67,6 +67,9 @@ BENCHES := $(BENCH_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
 FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
+# Tests of benchmarks, for `make check-long`.
+LONG_SH := tests/proc/pair.sh tests/proc/papers.sh tests/proc/peers.sh
+
 # What `make check` runs once more: with ASan and UBSan the unit, fault and fuzz
 # tests, with TSan all tests that make threads, and in both what is named in
 # _MORE (a source) but not what is named in _SLOW.
@@ -82,7 +85,7 @@ ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
-.PHONY: all tests test-objects clean setup demo demo-torch check \
+.PHONY: all tests test-objects clean setup demo demo-torch check check-long \
         check-deps check-comments \
         report-deps check-format check-header format docs fuzz torch check-torch \
         bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
@@ -160,7 +163,7 @@ CHECKS := "tools/check-build clang" \
           tools/check-comments "tools/check-comments --self-test" \
           tools/check-format \
           tools/check-header tools/check-symbols tools/check-docs \
-          $(TESTS) $(FUZZ) $(TEST_SH) \
+          $(TESTS) $(FUZZ) $(filter-out $(LONG_SH),$(TEST_SH)) \
           $(TORCH_TESTS:%="tools/torch test $B %") \
           $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
           -- "tools/check-tree $B/tree"
@@ -186,6 +189,16 @@ check:
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B || true
 	$(call took,the build for torch)
 	$(Q)B=$B JOBS=$$(($(JOBS) + 2)) tools/run-tests $(CHECKS)
+
+# What takes long and is left out above, minutes more.
+LONG := $(LONG_SH) $(ASAN_SLOW:%.c=$B/asan/%) \
+        $(patsubst %.c,$B/tsan/%,tests/proc/conformance_test.c $(TSAN_SLOW))
+
+check-long: all tests
+	+$(Q)$(again) B=$B/asan SAN=address,undefined OPT='-O1 -g1' \
+	    $(filter $B/asan/%,$(LONG))
+	+$(Q)$(again) B=$B/tsan SAN=thread OPT='-O1 -g1' $(filter $B/tsan/%,$(LONG))
+	$(Q)B=$B tools/run-tests $(LONG)
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:
