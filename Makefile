@@ -67,8 +67,9 @@ BENCHES := $(BENCH_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
 FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
-# Tests of benchmarks, for `make check-long`.
-LONG_SH := tests/proc/pair.sh tests/proc/papers.sh tests/proc/peers.sh
+# Tests of benchmarks and of the lab, for `make check-long`.
+LONG_SH := tests/proc/lab.sh tests/proc/pair.sh tests/proc/papers.sh \
+           tests/proc/peers.sh
 
 # What `make check` runs once more: with ASan and UBSan the unit, fault and fuzz
 # tests, with TSan all tests that make threads, and in both what is named in
