@@ -90,7 +90,7 @@ static tutti_err vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
                : judge(comm, own, &out->decision);
 }
 
-/* more than half, or as many as the setting says. */
+/* More than half, or as many as the setting says. */
 static uint32_t quorum_of(const tutti_comm *comm, int quorum)
 {
     uint64_t n = quorum > 0 ? (uint64_t)quorum : comm->agreed.quorum;
@@ -169,10 +169,15 @@ static tutti_err check(tutti_comm *comm, const tutti_shrink_opts *given,
     tutti_err err = tt_read_opts(given, opts, sizeof(*opts), &diag);
     if (err)
         return say(comm, err, diag.text);
-    if (!out || opts->quorum < 0 || !(opts->timeout_s >= 0))
+    if (!out)
+        return say(comm, TUTTI_EINVAL, "tutti_comm_shrink: out is NULL");
+    if (opts->quorum < 0)
         return say(comm, TUTTI_EINVAL,
-                   "tutti_comm_shrink: no place for the communicator, a "
-                   "negative quorum, or a time that is none");
+                   "tutti_comm_shrink: quorum is negative; 0 is the default");
+    if (!(opts->timeout_s >= 0))
+        return say(comm, TUTTI_EINVAL,
+                   "tutti_comm_shrink: timeout_s is negative or no number; 0 "
+                   "is the communicator's");
     return TUTTI_OK;
 }
 

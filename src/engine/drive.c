@@ -105,8 +105,8 @@ static uint64_t sleep_ns(const tt_engine *e)
 
 /* Something was changed while others sleep. What wakes them was set up for what
  * was to come then: what a transport rings for depends on what it has been
- * given
- * (a payload that it reads in place, say), and the time on what was in flight.
+ * given (a payload that it reads in place, say), and the time on what was in
+ * flight.
  * So it is set up anew, as before a sleep, and they are woken only where they
  * would not have gone to sleep now, or not for so long. They see no less than
  * if they had begun to sleep at this moment: the flags are set before anything
