@@ -32,7 +32,7 @@ typedef struct tt_shm_conn {
     int bell;     /* the other process's eventfd */
     int sock;     /* EOF: the other side has closed or ended */
     int pidfd;    /* readable: the other process has ended; -1: unknown */
-    int pid;      /* of the other process as seen from here; 0: unknown */
+    char where[24]; /* its pid as seen from here; 0: unknown */
     /* Segments as bits: told to the other side; known to be readable there. */
     uint64_t announced, readable;
     tt_shm_view views[TT_SEGMENTS_MAX];
