@@ -24,22 +24,29 @@
 #define HEAD 5
 #define TAG 16
 
-/* RFC 8446's expansion by a label and SHA-256, without a context; n <= 32. */
+bool tt_tls_expand(const uint8_t prk[32], const void *info, size_t n_info,
+                   uint8_t *out, size_t n)
+{
+    uint8_t text[64], okm[32];
+    memcpy(text, info, n_info);
+    text[n_info] = 1; /* the first block */
+    bool is_well = HMAC(EVP_sha256(), prk, 32, text, n_info + 1, okm, NULL) !=
+                   NULL;
+    memcpy(out, okm, n);
+    tt_secret_wipe(okm, sizeof(okm));
+    return is_well;
+}
+
+/* RFC 8446's expansion by a label, without a context; n <= 32. */
 static bool expand(const uint8_t secret[32], const char *label, uint8_t *out,
                    size_t n)
 {
-    uint8_t info[32] = {0, (uint8_t)n}, okm[32];
+    uint8_t info[32] = {0, (uint8_t)n};
     size_t n_label = strlen(label);
     info[2] = (uint8_t)(6 + n_label);
     memcpy(info + 3, "tls13 ", 6);
     memcpy(info + 9, label, n_label);
-    info[9 + n_label] = 0;
-    info[10 + n_label] = 1; /* the first block of RFC 5869 */
-    bool is_well = HMAC(EVP_sha256(), secret, 32, info, 11 + n_label, okm,
-                        NULL) != NULL;
-    memcpy(out, okm, n);
-    tt_secret_wipe(okm, sizeof(okm));
-    return is_well;
+    return tt_tls_expand(secret, info, 10 + n_label, out, n);
 }
 
 static bool use_secret(tt_record_key *k)

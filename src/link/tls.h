@@ -42,6 +42,11 @@ void tt_tls_give_buf(tt_trust *t, char *buf); /* accepts NULL */
 
 /* ---------------------------------------------------------- records.c */
 
+/* HKDF-Expand by SHA-256 (RFC 5869), of one block: n <= 32, n_info < 64. False:
+ * OpenSSL does not. */
+bool tt_tls_expand(const uint8_t prk[32], const void *info, size_t n_info,
+                   uint8_t *out, size_t n);
+
 /* Keys and count of one direction. */
 typedef struct tt_record_key {
     EVP_CIPHER_CTX *ctx;

@@ -16,6 +16,7 @@
 #include "base/fork.h"
 #include "link/seal.h"
 #include "support/certs.h"
+#include "support/folder.h"
 
 #if TT_HAVE_OPENSSL
 
@@ -26,20 +27,10 @@
 
 #include "link/tls.h"
 
-static char dir[64];
-
-static const char *path(const char *name)
-{
-    static char paths[8][128];
-    static uint32_t n;
-    char *out = paths[n++ % 8];
-    snprintf(out, 128, "%s/%s", dir, name);
-    return out;
-}
-
 static FILE *create(const char *name)
 {
-    int fd = open(path(name), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    int fd = open(tt_folder_path(name),
+                  O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     return fdopen(fd, "w");
 }
@@ -105,7 +96,7 @@ static void write_text(const char *name, const char *text, size_t n)
 static void write_half(const char *name, const char *of)
 {
     char text[8192];
-    FILE *f = fopen(path(of), "re");
+    FILE *f = fopen(tt_folder_path(of), "re");
     size_t n = fread(text, 1, sizeof(text), f);
     fclose(f);
     write_text(name, text, n / 2);
@@ -118,7 +109,7 @@ static void be_lax(void)
                                "[ssl]\nsystem_default = lax\n"
                                "[lax]\nCipherString = DEFAULT:@SECLEVEL=0\n";
     write_text("lax", text, strlen(text));
-    setenv("OPENSSL_CONF", path("lax"), 1);
+    setenv("OPENSSL_CONF", tt_folder_path("lax"), 1);
 }
 
 static void make_all(void)
@@ -139,8 +130,9 @@ static void make_all(void)
     write_cert("ca", ca);
     write_key("key", key, NULL);
     X509_free(x);
-    const tt_trust_opts files = {
-        .cert = path("cert"), .key = path("key"), .ca = path("ca")};
+    const tt_trust_opts files = {.cert = tt_folder_path("cert"),
+                                 .key = tt_folder_path("key"),
+                                 .ca = tt_folder_path("ca")};
     assert_int_equal(tt_trust_open(&files, &by_certs, NULL), TUTTI_OK);
     assert_int_equal(tt_trust_open(&o, &by_secret, NULL), TUTTI_OK);
 }
@@ -160,7 +152,7 @@ static void test_files(void **state)
     write_key("other-key", other_key, NULL);
     write_key("locked-key", key, "password");
     write_key("open-key", key, NULL);
-    assert_int_equal(chmod(path("open-key"), 0640), 0);
+    assert_int_equal(chmod(tt_folder_path("open-key"), 0640), 0);
     write_half("half", "cert");
     write_half("half-key", "key");
     write_text("junk", junk, strlen(junk));
@@ -194,9 +186,9 @@ static void test_files(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         tt_trust *t = NULL;
         tutti_diag diag = {.text = ""};
-        const tt_trust_opts o = {.cert = path(rows[i].cert),
-                                 .key = path(rows[i].key),
-                                 .ca = path(rows[i].ca)};
+        const tt_trust_opts o = {.cert = tt_folder_path(rows[i].cert),
+                                 .key = tt_folder_path(rows[i].key),
+                                 .ca = tt_folder_path(rows[i].ca)};
         tutti_err err = tt_trust_open(&o, &t, &diag);
         if (rows[i].says && !strstr(diag.text, rows[i].says))
             fail_msg("file %zu: \"%s\"", i, diag.text);
@@ -627,13 +619,7 @@ static void test_no_dhe(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "cert",       "key",      "ca",   "weak",     "weak-key",
-        "other-key",  "half",     "junk", "half-key", "nothing",
-        "locked-key", "open-key", "sha1", "lax"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        unlink(path(names[i]));
-    rmdir(dir);
+    tt_folder_close();
     tt_trust_close(by_certs);
     tt_trust_close(by_secret);
     EVP_PKEY *const keys[] = {ca_key, other_key, mid_key, key, weak_key};
@@ -654,8 +640,7 @@ int main(void)
         cmocka_unit_test(test_secret_lengths),
     };
     tt_test_limit(120);
-    snprintf(dir, sizeof(dir), "/tmp/tutti-proof-XXXXXX");
-    if (!mkdtemp(dir))
+    if (!tt_folder_open("proof"))
         return 1;
     be_lax();
     make_all();
