@@ -13,6 +13,9 @@
  *            well (tt_seal_is_begun) has one of SHAKING others, and GUEST_NS
  *            again. When they are taken one goes by chance: those who have come
  *            by old words, or with certificates, may be a flood too.
+ * Crowds     Where one address has more than a quarter of the places, whoever has to
+ *            go is one of the largest such crowd: who floods from one place crowds
+ *            out none but those who share it.
  * Floods     Each turn takes at most BATCH guests, so dials and other
  *            listeners are served in between. A guest costs one allocation of
  *            fixed size, of the process's own memory: a stranger is nobody's.
@@ -29,6 +32,7 @@
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "link/inside.h"
@@ -58,6 +62,7 @@ static void list_add(tt_guest_list *list, tt_link_guest *g)
         list->first = g;
     list->last = g;
     list->n++;
+    list->n_of[g->crowd]++;
 }
 
 static void list_remove(tt_guest_list *list, tt_link_guest *g)
@@ -71,6 +76,7 @@ static void list_remove(tt_guest_list *list, tt_link_guest *g)
     else
         list->last = g->before;
     list->n--;
+    list->n_of[g->crowd]--;
 }
 
 static void move_to(tt_link_guest *g, tt_guest_state state)
@@ -334,12 +340,27 @@ static tt_link_guest *by_chance(const tt_guest_list *list)
     return g;
 }
 
+/* Who is to go: g, or the next one from there on of a crowd that is too large. */
+static tt_link_guest *of_crowd(const tt_guest_list *list, tt_link_guest *g)
+{
+    tt_link_guest *goes = g;
+    uint32_t most = list->n / 4;
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (list->n_of[g->crowd] > most) {
+            goes = g;
+            most = list->n_of[g->crowd];
+        }
+        g = g->next ? g->next : list->first;
+    }
+    return goes;
+}
+
 /* It has begun well. */
 static void begin_shaking(tt_link_guest *g)
 {
     tt_guest_list *list = &g->listener->guests[TT_GUEST_SHAKING];
     if (list->n == SHAKING) {
-        tt_link_guest *other = by_chance(list);
+        tt_link_guest *other = of_crowd(list, by_chance(list));
         tt_link_guest_event(other);
         if (list->n == SHAKING)
             drop_guest(other);
@@ -463,10 +484,26 @@ static void make_room(tt_link_listener *l)
     tt_guest_list *silent = &l->guests[TT_GUEST_SILENT];
     if (silent->n < SILENT)
         return;
-    tt_link_guest *oldest = silent->first;
+    tt_link_guest *oldest = of_crowd(silent, silent->first);
     tt_link_guest_event(oldest);
-    if (silent->first == oldest && silent->n == SILENT)
+    if (silent->n == SILENT)
         drop_guest(oldest);
+}
+
+static uint8_t crowd_of(const tt_link_listener *l, int fd)
+{
+    tt_addr from = {.len = sizeof(from.u)};
+    uint64_t hash = TT_FNV1A_START;
+    if (getpeername(fd, &from.u.sa, &from.len) != 0)
+        return 0;
+    const struct in6_addr *ip = &from.u.v6.sin6_addr;
+    if (from.u.sa.sa_family == AF_INET)
+        hash = tt_fnv1a(hash, &from.u.v4.sin_addr, 4);
+    else if (from.u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip))
+        hash = tt_fnv1a(hash, &ip->s6_addr[12], 4);
+    else if (from.u.sa.sa_family == AF_INET6)
+        hash = tt_fnv1a(hash, ip, 8);
+    return (uint8_t)(tt_fnv1a_u64(hash, l->salt) >> 32);
 }
 
 static void add_guest(tt_link_socket *ear, int fd)
@@ -492,6 +529,7 @@ static void add_guest(tt_link_socket *ear, int fd)
                          .ear = (uint32_t)(ear - l->ears),
                          .s.fd = fd,
                          .wants_seal = l->trust && !ear->is_unix,
+                         .crowd = crowd_of(l, fd),
                          .until_ns = tt_now_ns() + GUEST_NS};
     list_add(&l->guests[TT_GUEST_SILENT], g);
     tt_link_watch(l->box->host, fd, &g->node, EPOLLIN, true);
@@ -514,8 +552,8 @@ static bool sacrifice(tt_link_host *host, tt_guest_state state)
 {
     for (tt_link_box *box = host->boxes; box; box = box->next)
         for (tt_link_listener *l = box->listeners; l; l = l->next)
-            if (l->guests[state].first) {
-                drop_guest(l->guests[state].first);
+            if (l->guests[state].n > 0) {
+                drop_guest(of_crowd(&l->guests[state], l->guests[state].first));
                 return true;
             }
     return false;

@@ -103,6 +103,7 @@ typedef struct tt_link_guest {
      * sent away for it. */
     bool wants_seal, is_shaking, is_plain;
     bool is_awaited;         /* the rest of its first record */
+    uint8_t crowd;
     char from[TT_SOCK_TEXT]; /* while it proves itself: it may hang up */
     uint64_t until_ns;
     size_t got;
@@ -110,10 +111,13 @@ typedef struct tt_link_guest {
     tt_greet_word hello, taken;
 } tt_link_guest;
 
-/* Oldest first; all of a list have the same time, so it is in order of it. */
+/* Oldest first; all of a list have the same time, so it is in order of it. Who
+ * comes from the same address (by IPv6: network of 64 bits) is of one crowd. */
+#define TT_LINK_CROWDS 256
 typedef struct tt_guest_list {
     tt_link_guest *first, *last;
     uint32_t n;
+    uint16_t n_of[TT_LINK_CROWDS];
 } tt_guest_list;
 
 struct tt_link_listener {
@@ -125,6 +129,7 @@ struct tt_link_listener {
     tt_trust *trust;       /* NULL: none */
     bool is_bare;          /* what follows the greeting */
     bool has_warned;       /* of somebody without a proof */
+    uint64_t salt;         /* so that nobody chooses his crowd */
     tt_link_card card;
     uint32_t n_ears;
     tt_link_socket *ears;

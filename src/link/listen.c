@@ -272,6 +272,7 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
     l->ears = tt_new(box->mem, TT_LINK_EARS, sizeof(*l->ears));
+    (void)tt_random(&l->salt, sizeof(l->salt), NULL);
     tutti_err err = l->ears && o->n_ears <= TT_LINK_EARS
                         ? open_ears(l, o, why, diag)
                         : tt_fail(diag, TUTTI_ENOMEM,
