@@ -102,7 +102,7 @@ typedef struct tt_link_guest {
     /* It is to prove itself; it does, or speaks plain text instead, and will be
      * sent away for it. */
     bool wants_seal, is_shaking, is_plain;
-    bool is_awaited;         /* the rest of its first record */
+    bool is_awaited; /* the rest of its first record */
     uint8_t crowd;
     char from[TT_SOCK_TEXT]; /* while it proves itself: it may hang up */
     uint64_t until_ns;
