@@ -45,6 +45,9 @@
 /* AES-GCM must not have 2^24.5 of one key. */
 #define REKEY_AFTER (UINT64_C(1) << 23)
 
+/* Of a record. */
+#define HEAD 5
+
 /* What sessions are for. */
 static const unsigned char for_tutti[] = {'t', 'u', 't', 't', 'i'};
 
@@ -67,6 +70,8 @@ struct tt_trust {
     tt_secrets unused; /* until they become has.keys; else none */
     bool is_looking;   /* somebody does, at the files */
     uint64_t looked_ns;
+    uint64_t *heard; /* [TT_SEAL_HEARD], a ring: right proofs; NULL: none */
+    uint64_t n_heard;
     pthread_mutex_t spare_lock; /* of what follows; every stream takes it */
     char *spare[SPARE_BUFS];
     uint32_t n_spare;
@@ -96,7 +101,8 @@ static bool make_keys(proofs *out, const tt_secrets *secrets)
                   derive(&secrets->all[i], "tutti 1 name", keys[i].name,
                          sizeof(keys[i].name)) &&
                   derive(&secrets->all[i], "tutti 1 key", keys[i].key,
-                         sizeof(keys[i].key));
+                         sizeof(keys[i].key)) &&
+                  tt_tls_binder_key(keys[i].key, keys[i].binder_key);
     out->n_keys = secrets->n;
     return is_well;
 }
@@ -531,6 +537,7 @@ void tt_trust_close(tt_trust *t)
     free(t->cert_key);
     free(t->ca);
     free(t->crl);
+    free(t->heard);
     while (t->n_spare > 0)
         free(t->spare[--t->n_spare]);
     pthread_mutex_destroy(&t->lock);
@@ -583,24 +590,54 @@ SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
     return NULL;
 }
 
-/* A ClientHello is one record, and ends with the names of its secrets, of which
- * a dialler has one, and what proves them: name, age (4), lengths (3), proof. */
-tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n)
+/* The proof has been heard before: who says it again has seen it on the wire. False:
+ * it is now. No memory: nobody is turned away for it. [locked] */
+static bool is_heard(tt_trust *t, const uint8_t *proof)
 {
-    const size_t from_end = sizeof(((tt_tls_psk *)0)->name) + 4 + 3 + 32;
+    uint64_t mark;
+    memcpy(&mark, proof, sizeof(mark));
+    if (!t->heard)
+        t->heard = calloc(TT_SEAL_HEARD, sizeof(*t->heard));
+    for (size_t i = 0; t->heard && i < TT_SEAL_HEARD; i++)
+        if (t->heard[i] == mark)
+            return true;
+    if (t->heard)
+        t->heard[t->n_heard++ % TT_SEAL_HEARD] = mark;
+    return false;
+}
+
+/* Of a ClientHello of n bytes with this name. [locked] */
+static tt_link_why why_not_worth(tt_trust *t, const uint8_t *name,
+                                 const uint8_t *hello, size_t n)
+{
+    const tt_tls_psk *k = key_of(t, name);
+    if (!k || !tt_tls_is_bound(k->binder_key, hello, n))
+        return TT_LINK_OTHER_SECRET;
+    return is_heard(t, hello + n - 32) ? TT_LINK_STRANGE : TT_LINK_WELL;
+}
+
+/* A ClientHello is one record, and ends with the names of its secrets, of which
+ * a dialler has one, and what proves them: name, age (4), lengths, proof. */
+tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n,
+                          tt_link_why *why)
+{
+    const size_t from_end = sizeof(((tt_tls_psk *)0)->name) + 4 +
+                            TT_TLS_BINDERS;
     tutti_diag diag;
+    *why = TT_LINK_OTHER_SECRET;
     if (t->cert)
         return TT_SEAL_DONE;
-    size_t len = n < 5 ? 0 : 5 + ((size_t)at[3] << 8 | at[4]);
-    if (n >= 5 && (len > TT_SEAL_LOOK || len < 5 + from_end))
+    size_t len = n < HEAD ? 0 : HEAD + ((size_t)at[3] << 8 | at[4]);
+    if (n >= HEAD && (len > TT_SEAL_LOOK || len < HEAD + from_end))
         return TT_SEAL_FAILED;
-    if (n < 5 || n < len)
+    if (n < HEAD || n < len)
         return TT_SEAL_WAITS;
     pthread_mutex_lock(&t->lock);
     tutti_err err = make_ready(t, &diag);
-    bool is_known = !err && key_of(t, at + len - from_end);
+    if (!err)
+        *why = why_not_worth(t, at + len - from_end, at + HEAD, len - HEAD);
     unlock(t, err, &diag);
-    return is_known ? TT_SEAL_DONE : TT_SEAL_FAILED;
+    return *why == TT_LINK_WELL ? TT_SEAL_DONE : TT_SEAL_FAILED;
 }
 
 /* OpenSSL takes a session only where the binder, which needs the key, is

@@ -578,6 +578,86 @@ static void say_binder(uint8_t *hello, size_t n, const psk *p)
     HMAC(EVP_sha256(), of_finish, 32, hash, 32, hello + n - 32, NULL);
 }
 
+/* What a peer says first, to out; returns its bytes. */
+static size_t say_hello(psk *p, uint8_t out[TT_SEAL_LOOK])
+{
+    SSL_CTX *ctx = psk_ctx();
+    SSL *peer = SSL_new(ctx);
+    SSL_set_app_data(peer, p);
+    SSL_set_bio(peer, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(peer);
+    SSL_do_handshake(peer);
+    int n = BIO_read(SSL_get_wbio(peer), out, TT_SEAL_LOOK);
+    assert_true(n > 100);
+    ERR_clear_error();
+    SSL_free(peer);
+    SSL_CTX_free(ctx);
+    return (size_t)n;
+}
+
+static tt_trust *look_trust;
+
+static void expect_look(const uint8_t *hello, size_t n, tt_link_why expected)
+{
+    tt_link_why why;
+    tt_seal_step step = tt_seal_look(look_trust, hello, n, &why);
+    assert_int_equal(step,
+                     expected == TT_LINK_WELL ? TT_SEAL_DONE : TT_SEAL_FAILED);
+    assert_int_equal(why, expected);
+}
+
+/* Before a handshake: who has the secret is told from who does not, wherever what
+ * he says differs by a bit; and who says it first from who says it again. */
+static void test_look(void **state)
+{
+    (void)state;
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
+                             .n_secret = strlen(secret)};
+    uint8_t hello[TT_SEAL_LOOK];
+    psk p = right_psk(), other = p;
+    tt_link_why why;
+    other.key[31] ^= 1;
+    assert_int_equal(tt_trust_open(&o, &look_trust, NULL), TUTTI_OK);
+    size_t n = say_hello(&other, hello);
+    expect_look(hello, n, TT_LINK_OTHER_SECRET);
+    n = say_hello(&p, hello);
+    for (size_t len = 0; len < n; len++)
+        assert_int_equal(tt_seal_look(look_trust, hello, len, &why),
+                         TT_SEAL_WAITS);
+    for (size_t i = 5; i < n; i += i == n - 36 ? 4 : 1) {
+        hello[i] ^= 1; /* not the lengths before the proof: it proves no more */
+        expect_look(hello, n, TT_LINK_OTHER_SECRET);
+        hello[i] ^= 1;
+    }
+    expect_look(hello, n, TT_LINK_WELL);
+    expect_look(hello, n, TT_LINK_STRANGE);
+    tt_trust_close(look_trust);
+}
+
+/* So many are remembered, and no more. */
+static void test_heard(void **state)
+{
+    (void)state;
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
+                             .n_secret = strlen(secret)};
+    uint8_t first[TT_SEAL_LOOK], other[TT_SEAL_LOOK];
+    psk p = right_psk();
+    assert_int_equal(tt_trust_open(&o, &look_trust, NULL), TUTTI_OK);
+    size_t n = say_hello(&p, first);
+    memcpy(other, first, n);
+    expect_look(first, n, TT_LINK_WELL);
+    for (uint32_t i = 1; i <= TT_SEAL_HEARD; i++) {
+        memcpy(other + 11, &i, sizeof(i)); /* of its random bytes */
+        say_binder(other + 5, n - 5, &p);
+        expect_look(other, n, TT_LINK_WELL);
+        if (i == TT_SEAL_HEARD - 1)
+            expect_look(first, n, TT_LINK_STRANGE);
+    }
+    expect_look(other, n, TT_LINK_STRANGE);
+    expect_look(first, n, TT_LINK_WELL);
+    tt_trust_close(look_trust);
+}
+
 typedef struct modes {
     psk p; /* first: the callbacks' */
     uint8_t mode;
@@ -637,7 +717,8 @@ int main(void)
         cmocka_unit_test(test_files),          cmocka_unit_test(test_certs),
         cmocka_unit_test(test_other_proof),    cmocka_unit_test(test_psk),
         cmocka_unit_test(test_versions),       cmocka_unit_test(test_no_dhe),
-        cmocka_unit_test(test_secret_lengths),
+        cmocka_unit_test(test_secret_lengths), cmocka_unit_test(test_look),
+        cmocka_unit_test(test_heard),
     };
     tt_test_limit(120);
     if (!tt_folder_open("proof"))

@@ -563,30 +563,52 @@ static void test_slow_file(void **state)
     remove_folder(&f);
 }
 
+/* What a dialler says first. */
+static ssize_t first_words(tt_trust *t, uint8_t *out, size_t size)
+{
+    int fds[2];
+    tt_link_why why;
+    tt_link_stream s;
+    assert_int_equal(
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds),
+        0);
+    tt_link_stream_open(&s, fds[0]);
+    assert_true(tt_seal_begin(&s, t, true, 0));
+    assert_int_equal(tt_seal_shake(&s, &why), TT_SEAL_WAITS);
+    ssize_t n = recv(fds[1], out, size, 0);
+    tt_link_stream_close(&s);
+    close(fds[1]);
+    return n;
+}
+
+/* The first byte of the answer; -1: it is hung up on. */
+static int answer_to(const ends *e, const uint8_t *bytes, ssize_t n)
+{
+    uint8_t first;
+    int fd = stranger(e);
+    assert_int_equal(send(fd, bytes, (size_t)n, MSG_NOSIGNAL), n);
+    int rc = tt_stranger_read_all(fd, &first, 1, in_ns(LONG_NS));
+    assert_int_not_equal(rc, ETIMEDOUT);
+    close(fd);
+    return rc == 0 ? first : -1;
+}
+
 /* What a dialler with the secret says first comes in pieces; and somebody stops
- * within it. */
+ * within it, or says it again, or something like it. */
 static void test_pieces(void **state)
 {
     (void)state;
     ends e;
-    int pair[2];
-    char bytes[TT_SEAL_LOOK];
-    tt_link_why why;
-    tt_link_stream s;
+    uint8_t bytes[TT_SEAL_LOOK];
     tt_trust *t = of_secret(one);
     open_ends(&e, t, false);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair),
-                     0);
-    tt_link_stream_open(&s, pair[0]);
-    assert_true(tt_seal_begin(&s, t, true, 0));
-    assert_int_equal(tt_seal_shake(&s, &why), TT_SEAL_WAITS);
-    ssize_t n = recv(pair[1], bytes, sizeof(bytes), 0);
-    assert_true(n > 100);
-    const ssize_t pieces[] = {1, 4, 5, 90, n - 1};
-    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+    for (size_t i = 0; i < 5; i++) {
+        ssize_t n = first_words(t, bytes, sizeof(bytes));
+        const ssize_t pieces[] = {1, 4, 5, 90, n - 1};
         int fd = stranger(&e);
         ssize_t at = pieces[i];
         char first;
+        assert_true(n > 100);
         (void)!send(fd, bytes, (size_t)at, MSG_NOSIGNAL);
         pause_ns(10 * TT_NS_PER_MS);
         if (i % 2 == 1)
@@ -599,8 +621,11 @@ static void test_pieces(void **state)
             assert_int_equal(first, TT_SEAL_FIRST); /* it answers */
         close(fd);
     }
-    tt_link_stream_close(&s);
-    close(pair[1]);
+    ssize_t n = first_words(t, bytes, sizeof(bytes));
+    assert_int_equal(answer_to(&e, bytes, n), TT_SEAL_FIRST);
+    assert_int_equal(answer_to(&e, bytes, n), -1);
+    bytes[n - 1] ^= 1;
+    assert_int_equal(answer_to(&e, bytes, n), 0x15); /* an alert */
     close_ends(&e);
     tt_trust_close(t);
 }
@@ -790,24 +815,6 @@ static void test_slow_and_cut(void **state)
     expect_in(&e, &h, true);
     close_ends(&e);
     tt_trust_close(t);
-}
-
-/* What a dialler says first. */
-static ssize_t first_words(tt_trust *t, uint8_t *out, size_t size)
-{
-    int fds[2];
-    tt_link_why why;
-    tt_link_stream s;
-    assert_int_equal(
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds),
-        0);
-    tt_link_stream_open(&s, fds[0]);
-    assert_true(tt_seal_begin(&s, t, true, 0));
-    assert_int_equal(tt_seal_shake(&s, &why), TT_SEAL_WAITS);
-    ssize_t n = recv(fds[1], out, size, 0);
-    tt_link_stream_close(&s);
-    close(fds[1]);
-    return n;
 }
 
 /* n guests from there who say that, and have their answer. */
