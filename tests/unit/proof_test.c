@@ -559,7 +559,8 @@ static void expand_label(const uint8_t secret_in[32], const char *label,
     memcpy(info + n + 6, label, strlen(label));
     n += 6 + strlen(label);
     info[n++] = (uint8_t)n_hash;
-    memcpy(info + n, hash, n_hash);
+    if (n_hash > 0)
+        memcpy(info + n, hash, n_hash);
     n += n_hash;
     info[n++] = 1;
     HMAC(EVP_sha256(), secret_in, 32, info, n, out, NULL);
