@@ -506,6 +506,49 @@ TUTTI_API tutti_err tutti_recv_any(tutti_comm *comm, void *buf, size_t count,
                                    const tutti_call_opts *opts,
                                    tutti_request **req);
 
+/* ------------------------------------------------------------- comparing -- */
+
+/* The XXH64 of `bytes` bytes at buf: equal on every machine, and made about as
+ * fast as memory is read. It finds accidents, not attacks. seed: any number, or
+ * the hash of what came before. [any thread] */
+TUTTI_API uint64_t tutti_hash(const void *buf, size_t bytes, uint64_t seed);
+
+/* Something that should be the same on all ranks: weights, say. */
+typedef struct tutti_shared {
+    const char *name; /* for the sentence; NULL: its number says enough */
+    const void *buf;
+    size_t bytes;
+} tutti_shared;
+
+/* What tutti_comm_compare() has found: the same on all ranks, but for names.
+ * TUTTI_DIFFERENCE_INIT before it. */
+typedef struct tutti_difference {
+    size_t size;
+    int *ranks;    /* [N], the caller's: those that differ, n_ranks of them,
+                        are stored here; NULL: not wanted */
+    int n_ranks;   /* that have not what most have; 0: nothing differs */
+    int rank;      /* the lowest of them */
+    int like;      /* the lowest of most; of halves, of that with rank 0 */
+    size_t buffer; /* the number of the first buffer that is not equal */
+    uint64_t hash, like_hash; /* tutti_hash(.., 0) of it at these two ranks */
+    uint64_t bytes, like_bytes;
+    char text[240]; /* a sentence that says all this */
+} tutti_difference;
+#define TUTTI_DIFFERENCE_INIT                                      \
+    {                                                              \
+        sizeof(tutti_difference), NULL, 0, 0, 0, 0, 0, 0, 0, 0, "" \
+    }
+
+/* Are n buffers the same, byte by byte, on all ranks? Each rank hashes its own;
+ * only hashes travel, 16 bytes per rank where all is equal. A difference is no
+ * failure: TUTTI_OK, out->n_ranks > 0, and the first buffer that differs is
+ * told. Ranks may even give other numbers of buffers (that is told, with buffer
+ * = the smaller number). Collective and blocking; buffers are only read. On an
+ * error *out is left alone. Errors: as those of collectives. */
+TUTTI_API tutti_err tutti_comm_compare(tutti_comm *comm,
+                                       const tutti_shared *buffers, size_t n,
+                                       tutti_difference *out);
+
 /* -------------------------------------------------------------- requests -- */
 
 /* TUTTI_AGAIN while it runs, TUTTI_OK or the failure when done. Never blocks;

@@ -6,6 +6,7 @@
  * start.c    with connect.c: see start.h
  * comm.c     communicators: split, destroy, abort, what they tell
  * shrink.c   what those that are left can do: agree, make another one
+ * compare.c  is what should be equal on all ranks equal?
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * rails.c    the connections of a pair of ranks
  * plans.c    from a call to a bound plan, cached
