@@ -96,7 +96,8 @@ void tutti_comm_destroy(tutti_comm *comm)
     if (!comm || tt_process_is_child())
         return;
     tt_mesh *mesh = comm->mesh;
-    tt_comm_stop_growing(comm);
+    if (comm->stop_growing)
+        comm->stop_growing(comm);
     if (comm->observer)
         comm->observer->leave(comm);
     tt_engine_lock(comm->engine);

@@ -112,6 +112,8 @@ struct tutti_comm {
     tt_rail_map *rails;       /* [n_ranks]; NULL: one port per pair */
     tt_trust *trust;          /* NULL: none */
     tt_home home;
+    /* Of one that grows or may: before it ends; NULL: it does not. */
+    void (*stop_growing)(tutti_comm *comm);
     struct tt_growth *growth; /* newcomers are on the way; NULL: none */
     tt_entrance *entrance;    /* where they come to; NULL: not here */
     uint64_t n_growths;       /* rank 0's */
@@ -173,11 +175,9 @@ tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
 
 /* shrink.c: one agreement of those that are left. Errors: EPEER, EMISMATCH,
- * ELIMIT, ENOMEM, with a sentence. Between tt_comm_enter() and _leave(). */
+ * ELIMIT, ENOMEM, with a sentence. As of a call: tt_comm_enter() first. */
 enum { TT_ON_MASK = 1, TT_ON_MEMBERS = 2, TT_ON_GROWTH = 4 }; /* what on */
 tutti_err tt_comm_vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out);
-/* grow.c: before the communicator ends. Accepts one that never grew. */
-void tt_comm_stop_growing(tutti_comm *comm);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,

@@ -235,7 +235,7 @@ static void end_growth(tutti_comm *comm)
     let_go(g);
 }
 
-void tt_comm_stop_growing(tutti_comm *comm)
+static void stop_growing(tutti_comm *comm)
 {
     end_growth(comm);
     tt_entrance_close(comm->entrance);
@@ -439,6 +439,7 @@ static void take(tutti_comm *comm, tutti_comm **out)
     if (comm->entrance)
         tt_entrance_dismiss(comm->entrance, g->n_new);
     made->entrance = comm->entrance;
+    made->stop_growing = stop_growing;
     comm->entrance = NULL;
     comm->growth = NULL;
     comm->is_growing = false;
@@ -500,6 +501,7 @@ tutti_err tutti_comm_grow(tutti_comm *comm, const tutti_grow_opts *given,
                       "or no number");
     if (err)
         return tt_comm_fail(comm, err, "%s", diag.text);
+    comm->stop_growing = stop_growing;
     return comm->is_growing ? look_after(comm, out)
                             : wait_for_somebody(comm, &opts);
 }
