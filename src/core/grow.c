@@ -460,25 +460,41 @@ static tutti_err refuse(tutti_comm *comm, const char *why)
                         why);
 }
 
+/* The agreement has shown that comm is at an end, or somebody knows already. */
+static tutti_err give_up(tutti_comm *comm, const char *why)
+{
+    end_growth(comm);
+    if (!tutti_comm_failure(comm))
+        tt_comm_end(comm, TUTTI_EPEER, why);
+    comm->says_own = false;
+    return tutti_comm_failure(comm);
+}
+
+/* With no quorum of its own: whoever is lost, comm has failed, and who knows
+ * that already, and shrinks, goes by its own quorum. */
 static tutti_err look_after(tutti_comm *comm, tutti_comm **out)
 {
     char why[320];
     tt_verdict got;
     const tt_ballot own = {.what = TT_ON_GROWTH,
                            .mask = see(comm, why, sizeof(why)),
-                           .quorum = comm->n_ranks,
+                           .quorum = 1,
                            .timeout_ns = comm->timeout_ns};
     tutti_err err = tt_comm_enter(comm);
     if (err)
         return err;
     err = tt_comm_vote(comm, &own, &got);
     tt_comm_leave(comm);
-    if (err == TUTTI_EMISMATCH) /* others know already that it has failed */
-        tt_comm_end(comm, TUTTI_EMISMATCH, comm->message);
+    if (err == TUTTI_EMISMATCH)
+        return give_up(comm, "some ranks look after newcomers, others agree on "
+                             "something else");
     if (err) {
         end_growth(comm);
         return err;
     }
+    for (uint32_t r = 0; r < comm->n_ranks; r++)
+        if (tt_vote_has_lost(&got.decision, r))
+            return give_up(comm, "a rank is lost");
     if (!(got.decision.mask & IS_WELL))
         return refuse(comm, why);
     if (!(got.decision.mask & IS_MADE))
