@@ -12,9 +12,12 @@
  * half a greeting, a wrong one, or something else, and stay until 256 others have
  * come. With -s the job has a secret, and strangers begin TLS: with another secret,
  * and wait; the same, and go on; half of it; with the name of the job's secret, as
- * it can be seen on the wire, but without the secret. At last jobs are started, with and without strangers at the place where
- * they meet. Printed: the growth of memory (the rank that grew most), the
- * throughput, how much later jobs start. Fails when a call does. */
+ * it can be seen on the wire, but without the secret; and all that one who has it
+ * said, again. Then the job rests, and a part of CONNECTIONS comes to each of both:
+ * what that costs of processors. At last jobs are started, with and without
+ * strangers at the place where they meet. Printed: the growth of memory (the rank
+ * that grew most), the throughput, the costs, how much later jobs start. Fails when
+ * a call does. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -34,6 +37,8 @@
 
 #include "tests/support/doors.h"
 
+/* What ranks agree on in each call: the greatest. */
+enum { GO, REST, STOP };
 enum { MOST_RANKS = 16, MOST_DOORS = 32, STAY = 256, MOST_ROUNDS = 64 };
 
 static const char the_secret[] = "the job's own secret, of 32 bytes or more";
@@ -46,7 +51,7 @@ static bool has_secret;
 /* What parent and children share. */
 static struct shared {
     atomic_ulong n_calls;
-    atomic_bool stops, has_failed;
+    atomic_bool stops, rests, has_failed;
     atomic_ulong n_strangers; /* of the flood that runs */
     atomic_int n_started;
     double started_s[MOST_RANKS];
@@ -82,7 +87,9 @@ static void end_child(pid_t pid)
 
 static tutti_err call(tutti_comm *comm, float *x, size_t count)
 {
-    x[0] = atomic_load(&shared->stops);
+    x[0] = atomic_load(&shared->stops)   ? STOP
+           : atomic_load(&shared->rests) ? REST
+                                         : GO;
     return tutti_all_reduce(comm, x, x, count, TUTTI_F32, TUTTI_MAX, NULL,
                             NULL);
 }
@@ -110,7 +117,9 @@ static void be_rank(long rank, const char *address)
     shared->started_s[rank] = now_s() - begin;
     bool was_created = !err;
     atomic_fetch_add(&shared->n_started, 1);
-    while (!err && x[0] == 0) {
+    while (!err && x[0] < STOP) {
+        while (x[0] == REST && atomic_load(&shared->rests))
+            usleep(10000);
         err = call(comm, x, count);
         if (rank == 0)
             atomic_fetch_add(&shared->n_calls, 1);
@@ -187,6 +196,24 @@ static long rss_of(pid_t pid)
     return kib;
 }
 
+/* User and system, in seconds. */
+static double processor_of(pid_t pid)
+{
+    char path[64], text[1024] = "";
+    unsigned long user = 0, sys = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = '\0';
+    const char *at = strrchr(text, ')');
+    if (at)
+        sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+               &user, &sys);
+    return (double)(user + sys) / (double)sysconf(_SC_CLK_TCK);
+}
+
 /* ------------------------------------------------------------- strangers -- */
 
 /* How a dialler with this secret begins TLS. */
@@ -195,7 +222,7 @@ typedef struct opening {
     size_t len;
 } opening;
 
-static opening of_other, of_own;
+static opening of_other, of_own, of_seen;
 
 /* As it says it to a listener that is none. */
 static opening open_tls(const char *secret, size_t len)
@@ -234,16 +261,16 @@ static void make_openings(void)
 {
     static const char other[] = "another secret, which strangers have made up";
     of_other = open_tls(other, sizeof(other));
-    of_own = open_tls(the_secret, sizeof(the_secret));
+    of_own = of_seen = open_tls(the_secret, sizeof(the_secret));
     of_own.bytes[of_own.len - 1] ^= 1; /* of what proves the secret */
 }
 
 static void begin_tls(int fd, unsigned long i)
 {
-    const opening *o = i % 4 == 3 ? &of_own : &of_other;
-    size_t len = i % 4 == 2 ? o->len / 2 : o->len;
+    const opening *o = i % 5 == 4 ? &of_seen : i % 5 == 3 ? &of_own : &of_other;
+    size_t len = i % 5 == 2 ? o->len / 2 : o->len;
     ssize_t n = send(fd, o->bytes, len, MSG_NOSIGNAL);
-    if (i % 4 == 1)
+    if (i % 5 == 1)
         n = send(fd, o->bytes, len, MSG_NOSIGNAL);
     (void)n;
 }
@@ -354,6 +381,26 @@ static double rate_under(const tt_door_found *doors, size_t n,
     return (double)n_calls * (double)opt.bytes / 1e6 / (now_s() - begin);
 }
 
+/* Of the job's ranks, and of the other process, in microseconds a stranger. */
+static void measure_cost(const pid_t *pids, const tt_door_found *doors,
+                         size_t n, pid_t other_pid, const tt_door_found *other)
+{
+    unsigned long most = (unsigned long)(opt.connections / opt.rounds);
+    double used = 0, used_by_other = -processor_of(other_pid);
+    atomic_store(&shared->rests, true);
+    sleep(1);
+    for (long r = 0; r < opt.n; r++)
+        used -= processor_of(pids[r]);
+    unsigned long n_came = send_strangers(doors, n, most);
+    for (long r = 0; r < opt.n; r++)
+        used += processor_of(pids[r]);
+    unsigned long n_other = send_strangers(other, 1, most);
+    used_by_other += processor_of(other_pid);
+    atomic_store(&shared->rests, false);
+    printf("processors: %.1f us a stranger; another process takes %.1f us\n",
+           used / (double)n_came * 1e6, used_by_other / (double)n_other * 1e6);
+}
+
 static void measure_run(void)
 {
     char address[64];
@@ -389,6 +436,7 @@ static void measure_run(void)
     for (long r = 0; r < opt.n; r++)
         if (rss_of(pids[r]) - before[r] > growth)
             growth = rss_of(pids[r]) - before[r];
+    measure_cost(pids, doors, n_doors, pid, &other);
     end_child(pid);
     end_job(pids);
     size_t n = (size_t)opt.rounds;

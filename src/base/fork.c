@@ -34,9 +34,10 @@ void tt_fork_watch(int fd)
 {
     if (fd < 0 || fd >= FD_LIMIT)
         return;
-    tt_files_allow((uint64_t)fd + ROOM);
     atomic_fetch_or(&watched[fd / 64], UINT64_C(1) << (fd % 64));
     int seen = atomic_load(&highest);
+    if (seen < fd)
+        tt_files_allow((uint64_t)fd + ROOM);
     while (seen < fd && !atomic_compare_exchange_weak(&highest, &seen, fd))
         continue;
 }

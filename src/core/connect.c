@@ -380,9 +380,9 @@ tutti_err tt_start_connect(start *st)
 void tt_start_clean(start *st)
 {
     for (uint32_t i = 0; i < st->rails.n_nets; i++)
-        tt_start_drop(st, st->rails.nets[i]);
+        tt_net_drop(st->rails.nets[i]);
     tt_free(st->keep, st->rails.more, st->rails.cap, sizeof(tt_port_opts));
     for (uint32_t i = 0; i < MAX_TRANSPORTS; i++)
-        tt_start_drop(st, st->nets[i]);
+        tt_net_drop(st->nets[i]);
     tt_arena_free(&st->kept);
 }

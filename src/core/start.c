@@ -166,15 +166,6 @@ tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
     return (*out)->ops->open(*out, st->diag);
 }
 
-void tt_start_drop(start *st, tt_net *net)
-{
-    if (!net)
-        return;
-    const tt_net_ops *ops = net->ops;
-    ops->fini(net);
-    tt_free(st->keep, net, 1, ops->net_size);
-}
-
 /* What was not asked for by name is no reason to fail. */
 tutti_err tt_start_nets(start *st)
 {
@@ -199,7 +190,7 @@ tutti_err tt_start_nets(start *st)
         if (err) {
             TT_INFO("goes on without the transport %s: %s", ops->name,
                     st->diag->text);
-            tt_start_drop(st, st->nets[row]);
+            tt_net_drop(st->nets[row]);
             st->nets[row] = st->known[row] = NULL;
         }
     }

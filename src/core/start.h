@@ -137,7 +137,6 @@ tutti_err tt_start_nets(start *st);
 /* Opens one, as *out, which is the caller's to drop even when it fails (NULL:
  * out of memory). */
 tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out);
-void tt_start_drop(start *st, tt_net *net); /* accepts NULL */
 /* All ranks: every rank learns whether all are well; of those that are not the
  * first of those who know most is named. */
 tutti_err tt_start_agree(start *st, tutti_err mine);

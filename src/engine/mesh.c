@@ -783,12 +783,8 @@ void tt_mesh_end(tt_mesh *mesh)
     }
     tt_engine_unlock(e);
     close_dropped(mesh);
-    for (uint32_t i = 0; i < mesh->n_nets; i++) {
-        tt_net *net = mesh->nets[i];
-        const tt_net_ops *ops = net->ops;
-        ops->fini(net);
-        tt_free(mesh->mem, net, 1, ops->net_size);
-    }
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        tt_net_drop(mesh->nets[i]);
     free_mesh(mesh);
 }
 

@@ -124,12 +124,9 @@ static bool all_answered(const tt_op *op)
 /* "rank 3 (pid 4711)" */
 static void print_peer(const tt_peer *peer, char *text, size_t size)
 {
-    char where[80] = "";
-    const tt_net_ops *ops = peer->conn->net->ops;
-    if (ops->where)
-        ops->where(peer->conn, where, sizeof(where));
+    const char *where = peer->conn->where;
     snprintf(text, size, "rank %" PRIu32 "%s%s%s", peer->rank,
-             where[0] ? " (" : "", where, where[0] ? ")" : "");
+             where ? " (" : "", where ? where : "", where ? ")" : "");
 }
 
 static void name_silent(tt_peer *peer)

@@ -3,7 +3,7 @@
  *
  * Idea       One way after the other: connect, say HELLO, hear REPLY, say TAKEN.
  *            After the last way the next round begins, with more patience for
- *            each way. An answer that comes too late is no harm: that try has
+ *            each way, and for an answer that was late. An answer that comes too late is no harm: that try has
  *            been closed, and without TAKEN the listener forgets it.
  * Refusals   A way that is refused at once, or answered by somebody else (private
  *            networks have equal addresses everywhere), costs no time. A dial
@@ -27,6 +27,8 @@
 
 #define TRY_NS (100 * TT_NS_PER_MS)
 #define MOST_DOUBLINGS 5
+/* Of ANSWER_NS. */
+#define MOST_LATE 3
 #define ANSWER_NS (1500 * TT_NS_PER_MS)
 #define PAUSE_NS (50 * TT_NS_PER_MS)
 /* The queue of a unix listener is full: it is there, and will be served. */
@@ -86,6 +88,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     uint64_t now = tt_now_ns();
     bool was_silent = why == TT_LINK_SILENT || why == TT_LINK_UNGREETED;
     close_try(d);
+    d->n_late = why == TT_LINK_UNGREETED ? d->n_late + 1 : 0;
     if (err == EPIPE) /* hung up on before we had spoken, not after */
         err = ECONNRESET;
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
@@ -135,6 +138,14 @@ static int bind_from(int fd, const tt_link_way *way)
     return bind(fd, &way->from.u.sa, way->from.len) == 0 ? 0 : errno;
 }
 
+/* It is connected: the other side has so long for its answer, twice that where it
+ * came too late before. Each try costs a slow one a handshake. */
+static void await_answer(tt_link_dial *d)
+{
+    uint32_t doublings = d->n_late < MOST_LATE ? d->n_late : MOST_LATE;
+    d->until_ns += d->o.answer_ns << doublings;
+}
+
 static int open_socket(tt_link_dial *d, const tt_link_way *way)
 {
     int family = way->to.u.sa.sa_family;
@@ -173,7 +184,7 @@ static void say_hello(tt_link_dial *d)
         return;
     }
     d->state = TT_DIAL_GREETED;
-    d->until_ns += d->o.answer_ns; /* when it gets round to it */
+    await_answer(d); /* when it gets round to it */
     d->got = 0;
     tt_link_watch(d->box->host, d->s.fd, &d->node, EPOLLIN, false);
 }
@@ -218,7 +229,7 @@ static void begin_talk(tt_link_dial *d)
         end_try(d, TT_LINK_REFUSED, ENOMEM);
     } else {
         d->state = TT_DIAL_SHAKING;
-        d->until_ns += d->o.answer_ns;
+        await_answer(d);
         shake(d);
     }
 }

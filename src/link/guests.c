@@ -7,16 +7,22 @@
  *            when all are taken the oldest goes, after a last look at what it
  *            may have said meanwhile. Ours speak at once. A guest has GUEST_NS
  *            for its word, however it is dealt out in bytes.
- * Handshakes Who names no secret of ours is sent away before TLS begins
- *            (tt_seal_look), so a flood costs little. A handshake takes a round
- *            trip, in which a flood would take all places. So who has begun
- *            well (tt_seal_is_begun) has one of SHAKING others, and GUEST_NS
- *            again. When they are taken one goes by chance: those who have come
- *            by old words, or with certificates, may be a flood too.
+ * Handshakes Who has no secret of ours, or says what somebody else has said, is
+ *            sent away before TLS begins (tt_seal_look), so a flood costs
+ *            little. A handshake takes a round trip, in which a flood would take
+ *            all places. So who has begun well (tt_seal_is_begun) has one of
+ *            SHAKING others, and GUEST_NS again. When they are taken one goes by
+ *            chance: those who have come by words said to another process, or
+ *            with certificates, may be a flood too.
+ * Crowds     Where one address has more than a quarter of the places, whoever has to
+ *            go is one of the largest such crowd: who floods from one place crowds
+ *            out none but those who share it.
  * Floods     Each turn takes at most BATCH guests, so dials and other
  *            listeners are served in between. A guest costs one allocation of
  *            fixed size, of the process's own memory: a stranger is nobody's.
  *            Where there is none it is closed, and comes again if it is ours.
+ *            After a turn in which strangers came the thread rests (host.c), so
+ *            the next ones come together, and cost it one wake-up.
  * No room    Without descriptors the oldest silent guest goes; where there is none
  *            the one that waits in the listener's queue is turned away by means
  *            of the spare one, or the listener would be ready for ever.
@@ -29,6 +35,7 @@
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "link/inside.h"
@@ -58,6 +65,7 @@ static void list_add(tt_guest_list *list, tt_link_guest *g)
         list->first = g;
     list->last = g;
     list->n++;
+    list->n_of[g->crowd]++;
 }
 
 static void list_remove(tt_guest_list *list, tt_link_guest *g)
@@ -71,6 +79,7 @@ static void list_remove(tt_guest_list *list, tt_link_guest *g)
     else
         list->last = g->before;
     list->n--;
+    list->n_of[g->crowd]--;
 }
 
 static void move_to(tt_link_guest *g, tt_guest_state state)
@@ -80,6 +89,15 @@ static void move_to(tt_link_guest *g, tt_guest_state state)
     list_add(&g->listener->guests[state], g);
 }
 
+/* events: as tt_link_watch()'s. */
+static void watch(tt_link_guest *g, uint32_t events)
+{
+    if (events != 0 || g->is_watched)
+        tt_link_watch(g->listener->box->host, g->s.fd, &g->node, events,
+                      !g->is_watched);
+    g->is_watched = events != 0;
+}
+
 /* Off the lists, and its descriptor out of epoll; the descriptor is still
  * open. */
 static void unhinge(tt_link_guest *g)
@@ -87,8 +105,7 @@ static void unhinge(tt_link_guest *g)
     tt_link_listener *l = g->listener;
     list_remove(&l->guests[g->state], g);
     tt_link_unput(l->box, &g->item);
-    if (g->state != TT_GUEST_ARRIVED)
-        tt_link_watch(l->box->host, g->s.fd, &g->node, 0, false);
+    watch(g, 0);
     g->node.is_dead = true;
 }
 
@@ -120,6 +137,12 @@ void tt_link_bury(tt_link_host *host)
     }
 }
 
+static void note_stranger(tt_link_listener *l)
+{
+    l->n_strangers++;
+    l->box->host->has_strangers = true;
+}
+
 static const char *from_of(tt_link_guest *g)
 {
     return g->from[0] ? g->from : tt_sock_peer_text(g->s.fd, g->from);
@@ -138,20 +161,19 @@ static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
  * connection, and that may destroy it. */
 static void hang_up(tt_link_guest *g)
 {
-    char unread[512];
-    for (int i = 0; i < 16; i++)
-        if (recv(g->s.fd, unread, sizeof(unread), 0) <= 0)
+    char unread[TT_SEAL_LOOK];
+    for (int i = 0; i < 4; i++)
+        if (recv(g->s.fd, unread, sizeof(unread), 0) < (ssize_t)sizeof(unread))
             break;
-    shutdown(g->s.fd, SHUT_WR);
     drop_guest(g);
 }
 
 /* A guest begins a handshake in vain: a fatal alert of TLS tells it why, and it
- * does not come again. */
+ * does not come again. One packet has it, and the end. */
 static void say_alert(const tt_link_guest *g, uint8_t why)
 {
     const uint8_t alert[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, why};
-    (void)!send(g->s.fd, alert, sizeof(alert), MSG_NOSIGNAL);
+    (void)!send(g->s.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_MORE);
 }
 
 /* Who does not prove to be one of us. It is told, in plain text, where it has
@@ -164,7 +186,7 @@ static void refuse_unproven(tt_link_guest *g, tt_link_why why)
                            ? "it speaks plain text, and has no secret"
                            : tt_link_why_text(why);
     const char *more = g->is_shaking ? tt_seal_reason(&g->s) : "";
-    l->n_strangers++;
+    note_stranger(l);
     TT_DEBUG("link: sent %s away: %s", from_of(g), tt_link_why_text(why));
     if (!l->has_warned)
         TT_WARN("link: sent %s away: %s%s%s (of others like it only TUTTI_LOG="
@@ -182,7 +204,7 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
 {
     tt_link_listener *l = g->listener;
     if (why == TT_LINK_STRANGE) {
-        l->n_strangers++;
+        note_stranger(l);
         if (!l->trust && *(const uint8_t *)&g->hello == TT_SEAL_FIRST) {
             say_alert(g, UNEXPECTED); /* nobody here has a secret */
             hang_up(g);
@@ -205,7 +227,7 @@ static void arrive(tt_link_guest *g)
         return;
     }
     tt_link_dial *d = tt_link_dial_find(g);
-    tt_link_watch(g->listener->box->host, g->s.fd, &g->node, 0, false);
+    watch(g, 0);
     move_to(g, TT_GUEST_ARRIVED);
     tt_link_put(g->listener->box, &g->item);
     if (d)
@@ -279,21 +301,21 @@ static bool is_strange(const tt_link_guest *g)
 }
 
 /* It may still say more. What has come stays where it is, so only more of it is
- * an event. */
+ * an event; and so is this. */
 static void await_more(tt_link_guest *g)
 {
     struct pollfd end = {.fd = g->s.fd, .events = POLLRDHUP};
-    if (poll(&end, 1, 0) > 0)
+    if (!g->is_awaited)
+        watch(g, EPOLLIN | EPOLLRDHUP | EPOLLET);
+    else if (poll(&end, 1, 0) > 0)
         drop_guest(g);
-    else if (!g->is_awaited) /* to say it again would be an event, too */
-        tt_link_watch(g->listener->box->host, g->s.fd, &g->node,
-                      EPOLLIN | EPOLLRDHUP | EPOLLET, false);
     g->is_awaited = true;
 }
 
 static void begin_proof(tt_link_guest *g)
 {
     uint8_t first[TT_SEAL_LOOK];
+    tt_link_why why;
     tt_trust *t = g->listener->trust;
     ssize_t n = recv(g->s.fd, first, sizeof(first), MSG_PEEK);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -306,7 +328,7 @@ static void begin_proof(tt_link_guest *g)
     g->wants_seal = !g->is_plain;
     if (g->is_plain)
         return;
-    switch (tt_seal_look(t, first, (size_t)n)) {
+    switch (tt_seal_look(t, first, (size_t)n, &why)) {
     case TT_SEAL_DONE:
         g->is_shaking = tt_seal_begin(&g->s, t, false, 0);
         if (g->is_shaking)
@@ -318,8 +340,12 @@ static void begin_proof(tt_link_guest *g)
         await_more(g);
         return;
     case TT_SEAL_FAILED:
+        if (why == TT_LINK_STRANGE) {
+            refuse(g, why, 0);
+            return;
+        }
         say_alert(g, UNKNOWN_SECRET);
-        refuse_unproven(g, TT_LINK_OTHER_SECRET);
+        refuse_unproven(g, why);
     }
 }
 
@@ -334,12 +360,27 @@ static tt_link_guest *by_chance(const tt_guest_list *list)
     return g;
 }
 
+/* Who is to go: g, or the next one from there on of a crowd that is too large. */
+static tt_link_guest *of_crowd(const tt_guest_list *list, tt_link_guest *g)
+{
+    tt_link_guest *goes = g;
+    uint32_t most = list->n / 4;
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (list->n_of[g->crowd] > most) {
+            goes = g;
+            most = list->n_of[g->crowd];
+        }
+        g = g->next ? g->next : list->first;
+    }
+    return goes;
+}
+
 /* It has begun well. */
 static void begin_shaking(tt_link_guest *g)
 {
     tt_guest_list *list = &g->listener->guests[TT_GUEST_SHAKING];
     if (list->n == SHAKING) {
-        tt_link_guest *other = by_chance(list);
+        tt_link_guest *other = of_crowd(list, by_chance(list));
         tt_link_guest_event(other);
         if (list->n == SHAKING)
             drop_guest(other);
@@ -362,12 +403,10 @@ static bool prove(tt_link_guest *g)
     switch (tt_seal_shake(&g->s, &why)) {
     case TT_SEAL_DONE:
         g->wants_seal = g->is_shaking = false;
-        tt_link_watch(g->listener->box->host, g->s.fd, &g->node, EPOLLIN,
-                      false);
+        watch(g, EPOLLIN);
         return true;
     case TT_SEAL_WAITS:
-        tt_link_watch(g->listener->box->host, g->s.fd, &g->node,
-                      tt_link_shake_events(&g->s), false);
+        watch(g, tt_link_shake_events(&g->s));
         if (g->state == TT_GUEST_SILENT && tt_seal_is_begun(&g->s))
             begin_shaking(g);
         return false;
@@ -463,17 +502,34 @@ static void make_room(tt_link_listener *l)
     tt_guest_list *silent = &l->guests[TT_GUEST_SILENT];
     if (silent->n < SILENT)
         return;
-    tt_link_guest *oldest = silent->first;
+    l->box->host->has_strangers = true;
+    tt_link_guest *oldest = of_crowd(silent, silent->first);
     tt_link_guest_event(oldest);
-    if (silent->first == oldest && silent->n == SILENT)
+    if (silent->n == SILENT)
         drop_guest(oldest);
+}
+
+static uint8_t crowd_of(const tt_link_listener *l, int fd)
+{
+    tt_addr from = {.len = sizeof(from.u)};
+    uint64_t hash = TT_FNV1A_START;
+    if (getpeername(fd, &from.u.sa, &from.len) != 0)
+        return 0;
+    const struct in6_addr *ip = &from.u.v6.sin6_addr;
+    if (from.u.sa.sa_family == AF_INET)
+        hash = tt_fnv1a(hash, &from.u.v4.sin_addr, 4);
+    else if (from.u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip))
+        hash = tt_fnv1a(hash, &ip->s6_addr[12], 4);
+    else if (from.u.sa.sa_family == AF_INET6)
+        hash = tt_fnv1a(hash, ip, 8);
+    return (uint8_t)(tt_fnv1a_u64(hash, l->salt) >> 32);
 }
 
 static void add_guest(tt_link_socket *ear, int fd)
 {
     tt_link_listener *l = ear->listener;
     if (ear->is_unix && !tt_link_is_own_user(fd)) {
-        l->n_strangers++;
+        note_stranger(l);
         close(fd);
         return;
     }
@@ -483,8 +539,6 @@ static void add_guest(tt_link_socket *ear, int fd)
         close(fd);
         return;
     }
-    if (!ear->is_unix)
-        tt_sock_hurry(fd);
     tt_fork_watch(fd);
     *g = (tt_link_guest){.node.kind = TT_LINK_NODE_GUEST,
                          .item.is_guest = true,
@@ -492,10 +546,12 @@ static void add_guest(tt_link_socket *ear, int fd)
                          .ear = (uint32_t)(ear - l->ears),
                          .s.fd = fd,
                          .wants_seal = l->trust && !ear->is_unix,
+                         .crowd = crowd_of(l, fd),
                          .until_ns = tt_now_ns() + GUEST_NS};
     list_add(&l->guests[TT_GUEST_SILENT], g);
-    tt_link_watch(l->box->host, fd, &g->node, EPOLLIN, true);
-    tt_link_guest_event(g); /* it often has spoken by now */
+    tt_link_guest_event(g); /* it often has spoken by now, and is gone */
+    if (!g->is_watched && !g->node.is_dead && g->state != TT_GUEST_ARRIVED)
+        watch(g, EPOLLIN);
 }
 
 static int accept_one(int listener)
@@ -514,8 +570,8 @@ static bool sacrifice(tt_link_host *host, tt_guest_state state)
 {
     for (tt_link_box *box = host->boxes; box; box = box->next)
         for (tt_link_listener *l = box->listeners; l; l = l->next)
-            if (l->guests[state].first) {
-                drop_guest(l->guests[state].first);
+            if (l->guests[state].n > 0) {
+                drop_guest(of_crowd(&l->guests[state], l->guests[state].first));
                 return true;
             }
     return false;

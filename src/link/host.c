@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/bell.h"
@@ -20,6 +21,9 @@
 #define EVENTS 64
 /* Without anything to wait for. */
 #define SLEEP_MS 60000
+
+/* After a turn with strangers. */
+#define REST_NS (2 * TT_NS_PER_MS)
 
 /* The one of the process. first_lock guards how many boxes use it. */
 static tt_link_host the_host;
@@ -106,7 +110,11 @@ static void *thread_main(void *arg)
         tt_link_bury(host);
         host->n_turns++;
         pthread_cond_broadcast(&host->turned);
+        bool rests = host->has_strangers;
+        host->has_strangers = false;
         tt_link_unlock(host);
+        if (rests)
+            nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
         int n = epoll_wait(host->epoll_fd, events, EVENTS,
                            tt_poll_ms(next, SLEEP_MS));
         tt_link_lock(host);

@@ -6,9 +6,9 @@
  *            (events, times) but not while it sleeps, and calls nobody's code
  *            under it. Locks that are taken inside (a trust's, those of base/)
  *            are leaves. Files of a trust are read without it. A step of a
- *            handshake is under it: 0.25 ms where somebody proves a secret,
- *            0.06 ms where he cannot, and a turn has 64 at most, so who dials or
- *            takes what has come waits 16 ms at worst.
+ *            handshake is under it: 0.25 ms where somebody proves a secret, and
+ *            a turn has 64 at most, so who dials or takes what has come waits
+ *            16 ms at worst.
  * Events     epoll hands back a pointer to a node, and the thread may have it at
  *            hand while it waits for the lock. So who frees a node marks it
  *            dead, and either waits until the turn that could have it has ended
@@ -57,7 +57,8 @@ typedef struct tt_link_host {
     pthread_t thread;
     uint64_t n_turns;
     bool stops;
-    bool has_told; /* that there are no descriptors left */
+    bool has_told;      /* that there are no descriptors left */
+    bool has_strangers; /* came in this turn */
     int epoll_fd, wake_fd;
     int spare_fd; /* given up for a moment when there are no more */
     tt_link_node wake;
@@ -102,7 +103,9 @@ typedef struct tt_link_guest {
     /* It is to prove itself; it does, or speaks plain text instead, and will be
      * sent away for it. */
     bool wants_seal, is_shaking, is_plain;
-    bool is_awaited;         /* the rest of its first record */
+    bool is_watched; /* by epoll */
+    bool is_awaited; /* the rest of its first record */
+    uint8_t crowd;
     char from[TT_SOCK_TEXT]; /* while it proves itself: it may hang up */
     uint64_t until_ns;
     size_t got;
@@ -110,10 +113,13 @@ typedef struct tt_link_guest {
     tt_greet_word hello, taken;
 } tt_link_guest;
 
-/* Oldest first; all of a list have the same time, so it is in order of it. */
+/* Oldest first; all of a list have the same time, so it is in order of it. Who
+ * comes from the same address (by IPv6: network of 64 bits) is of one crowd. */
+#define TT_LINK_CROWDS 256
 typedef struct tt_guest_list {
     tt_link_guest *first, *last;
     uint32_t n;
+    uint16_t n_of[TT_LINK_CROWDS];
 } tt_guest_list;
 
 struct tt_link_listener {
@@ -125,6 +131,7 @@ struct tt_link_listener {
     tt_trust *trust;       /* NULL: none */
     bool is_bare;          /* what follows the greeting */
     bool has_warned;       /* of somebody without a proof */
+    uint64_t salt;         /* so that nobody chooses his crowd */
     tt_link_card card;
     uint32_t n_ears;
     tt_link_socket *ears;
@@ -160,7 +167,8 @@ struct tt_link_dial {
     uint64_t until_ns;
     uint64_t refused_since_ns; /* the last n_refused tries, in a row, were */
     uint32_t n_refused;
-    tt_rng rng; /* spreads the tries of many */
+    uint32_t n_late; /* the last tries, in a row, had no answer */
+    tt_rng rng;      /* spreads the tries of many */
     size_t got;
     uint32_t version;
     tt_greet_word hello, reply;

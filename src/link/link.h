@@ -343,7 +343,8 @@ typedef struct tt_link_dial_opts {
     const char *congestion; /* a constant; NULL: cubic, else reno */
     uint64_t deadline_ns;   /* tt_now_ns clock */
     /* Each way has so long to connect, twice that in the next round and so on,
-     * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s). */
+     * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s), twice
+     * that after a try without an answer and so on, at most 8 times. */
     uint64_t try_ns, answer_ns;
     uint64_t most_try_ns; /* 0: 32 times try_ns */
     /* A dial all of whose ways have been refused for so long fails before its

@@ -37,7 +37,7 @@ static int new_socket(const tt_addr *at, const socket_how *how)
     if (at->u.sa.sa_family == AF_UNIX)
         return fd;
     /* The wildcard of IPv6 takes IPv4, too. Accepted sockets inherit the
-     * congestion control, from their first packet on. */
+     * congestion control, from their first packet on, and that they hurry. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (at->u.sa.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -47,6 +47,7 @@ static int new_socket(const tt_addr *at, const socket_how *how)
         setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, how->dev,
                    (socklen_t)strlen(how->dev));
     tt_link_congestion(fd, how->congestion);
+    tt_sock_hurry(fd);
     return fd;
 }
 
@@ -209,6 +210,7 @@ static int take_fd(tt_link_listener *l, int fd)
         return errno;
     tt_addr at = {.len = sizeof(at.u)};
     getsockname(own, &at.u.sa, &at.len);
+    tt_sock_hurry(own); /* who comes does; of unix sockets it is no option */
     l->ears[l->n_ears++] = (tt_link_socket){.node.kind = TT_LINK_NODE_EAR,
                                             .listener = l,
                                             .fd = own,
@@ -272,6 +274,7 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
                                 .has_token = o->has_token};
     memcpy(l->terms.token, o->token, sizeof(o->token));
     l->ears = tt_new(box->mem, TT_LINK_EARS, sizeof(*l->ears));
+    (void)tt_random(&l->salt, sizeof(l->salt), NULL);
     tutti_err err = l->ears && o->n_ears <= TT_LINK_EARS
                         ? open_ears(l, o, why, diag)
                         : tt_fail(diag, TUTTI_ENOMEM,

@@ -45,6 +45,9 @@
 /* AES-GCM must not have 2^24.5 of one key. */
 #define REKEY_AFTER (UINT64_C(1) << 23)
 
+/* Of a record. */
+#define HEAD 5
+
 /* What sessions are for. */
 static const unsigned char for_tutti[] = {'t', 'u', 't', 't', 'i'};
 
@@ -67,6 +70,8 @@ struct tt_trust {
     tt_secrets unused; /* until they become has.keys; else none */
     bool is_looking;   /* somebody does, at the files */
     uint64_t looked_ns;
+    uint64_t *heard; /* [TT_SEAL_HEARD], a ring: right proofs; NULL: none */
+    uint64_t n_heard;
     pthread_mutex_t spare_lock; /* of what follows; every stream takes it */
     char *spare[SPARE_BUFS];
     uint32_t n_spare;
@@ -74,21 +79,16 @@ struct tt_trust {
 
 /* -------------------------------------------------------------- secrets -- */
 
-/* HKDF by SHA-256 (RFC 5869): as much as one hash has. */
-static bool expand(const tt_secret *s, const char *label, uint8_t *out,
+/* HKDF by SHA-256 (RFC 5869). */
+static bool derive(const tt_secret *s, const char *label, uint8_t *out,
                    size_t n)
 {
     static const char salt[] = "tutti link, tls 1.3, external psk, sha256";
-    uint8_t prk[32], okm[32], info[64];
-    size_t n_label = strlen(label);
-    memcpy(info, label, n_label);
-    info[n_label] = 1;
-    bool is_well =
-        HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n, prk, NULL) &&
-        HMAC(EVP_sha256(), prk, sizeof(prk), info, n_label + 1, okm, NULL);
-    memcpy(out, okm, n);
+    uint8_t prk[32];
+    bool is_well = HMAC(EVP_sha256(), salt, sizeof(salt) - 1, s->bytes, s->n,
+                        prk, NULL) &&
+                   tt_tls_expand(prk, label, strlen(label), out, n);
     tt_secret_wipe(prk, sizeof(prk));
-    tt_secret_wipe(okm, sizeof(okm));
     return is_well;
 }
 
@@ -98,10 +98,11 @@ static bool make_keys(proofs *out, const tt_secrets *secrets)
     bool is_well = true;
     for (uint32_t i = 0; i < secrets->n; i++)
         is_well = is_well &&
-                  expand(&secrets->all[i], "tutti 1 name", keys[i].name,
+                  derive(&secrets->all[i], "tutti 1 name", keys[i].name,
                          sizeof(keys[i].name)) &&
-                  expand(&secrets->all[i], "tutti 1 key", keys[i].key,
-                         sizeof(keys[i].key));
+                  derive(&secrets->all[i], "tutti 1 key", keys[i].key,
+                         sizeof(keys[i].key)) &&
+                  tt_tls_binder_key(keys[i].key, keys[i].binder_key);
     out->n_keys = secrets->n;
     return is_well;
 }
@@ -135,18 +136,13 @@ static int offer_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id,
     return *out != NULL;
 }
 
-/* The one of this name. */
-static bool find_key(tt_trust *t, const uint8_t *name, tt_tls_psk *out)
+/* The one of this name; NULL: none. [locked] */
+static const tt_tls_psk *key_of(const tt_trust *t, const uint8_t *name)
 {
-    bool is_found = false;
-    pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; i < t->has.n_keys && !is_found; i++) {
-        is_found = memcmp(t->has.keys[i].name, name, sizeof(out->name)) == 0;
-        if (is_found)
-            *out = t->has.keys[i];
-    }
-    pthread_mutex_unlock(&t->lock);
-    return is_found;
+    const tt_tls_psk *k = t->has.keys, *end = k + t->has.n_keys;
+    while (k < end && memcmp(k->name, name, sizeof(k->name)) != 0)
+        k++;
+    return k < end ? k : NULL;
 }
 
 /* The listener's. Without a session the handshake fails: there is no
@@ -155,13 +151,15 @@ static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
                     SSL_SESSION **out)
 {
     const tt_tls_end *e = SSL_get_app_data(ssl);
-    tt_tls_psk found;
     *out = NULL;
-    if (n_id != sizeof(found.name) || !find_key(e->trust, id, &found))
+    if (n_id != sizeof(((tt_tls_psk *)0)->name))
         return 1;
-    *out = session_of(ssl, &found);
-    tt_secret_wipe(&found, sizeof(found));
-    return *out != NULL;
+    pthread_mutex_lock(&e->trust->lock);
+    const tt_tls_psk *k = key_of(e->trust, id);
+    if (k)
+        *out = session_of(ssl, k);
+    pthread_mutex_unlock(&e->trust->lock);
+    return !k || *out;
 }
 
 /* A line of OpenSSL's key log, "LABEL RANDOM SECRET" in hex: the traffic
@@ -539,6 +537,7 @@ void tt_trust_close(tt_trust *t)
     free(t->cert_key);
     free(t->ca);
     free(t->crl);
+    free(t->heard);
     while (t->n_spare > 0)
         free(t->spare[--t->n_spare]);
     pthread_mutex_destroy(&t->lock);
@@ -567,50 +566,78 @@ void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
 
 /* ----------------------------------------------------------- for tls.c -- */
 
-/* Keys and context are made when they are first needed. */
-static bool is_ready(tt_trust *t)
+/* After make_ready(), which has said err. */
+static void unlock(tt_trust *t, tutti_err err, const tutti_diag *diag)
 {
-    tutti_diag diag;
-    pthread_mutex_lock(&t->lock);
-    tutti_err err = make_ready(t, &diag);
     pthread_mutex_unlock(&t->lock);
     if (err)
-        TT_WARN("link: %s", diag.text);
-    return !err;
+        TT_WARN("link: %s", diag->text);
 }
 
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
 {
     tt_trust *t = end->trust;
-    if (!is_ready(t))
-        return NULL;
+    tutti_diag diag;
     pthread_mutex_lock(&t->lock);
+    tutti_err err = make_ready(t, &diag);
     if (t->has.n_keys > 0)
         end->offered = t->has.keys[pick % t->has.n_keys];
-    SSL *ssl = SSL_new(t->has.ctx);
-    pthread_mutex_unlock(&t->lock);
+    SSL *ssl = err ? NULL : SSL_new(t->has.ctx);
+    unlock(t, err, &diag);
     if (ssl && SSL_set_app_data(ssl, end) == 1)
         return ssl;
     SSL_free(ssl);
     return NULL;
 }
 
-/* A ClientHello is one record, and ends with the names of its secrets, of which
- * a dialler has one, and what proves them: name, age (4), lengths (3), proof. */
-tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n)
+/* The proof has been heard before: who says it again has seen it on the wire. False:
+ * it is now. No memory: nobody is turned away for it. [locked] */
+static bool is_heard(tt_trust *t, const uint8_t *proof)
 {
-    const size_t from_end = sizeof(((tt_tls_psk *)0)->name) + 4 + 3 + 32;
-    tt_tls_psk found;
+    uint64_t mark;
+    memcpy(&mark, proof, sizeof(mark));
+    if (!t->heard)
+        t->heard = calloc(TT_SEAL_HEARD, sizeof(*t->heard));
+    for (size_t i = 0; t->heard && i < TT_SEAL_HEARD; i++)
+        if (t->heard[i] == mark)
+            return true;
+    if (t->heard)
+        t->heard[t->n_heard++ % TT_SEAL_HEARD] = mark;
+    return false;
+}
+
+/* Of a ClientHello of n bytes with this name. [locked] */
+static tt_link_why why_not_worth(tt_trust *t, const uint8_t *name,
+                                 const uint8_t *hello, size_t n)
+{
+    const tt_tls_psk *k = key_of(t, name);
+    if (!k || !tt_tls_is_bound(k->binder_key, hello, n))
+        return TT_LINK_OTHER_SECRET;
+    return is_heard(t, hello + n - 32) ? TT_LINK_STRANGE : TT_LINK_WELL;
+}
+
+/* A ClientHello is one record, and ends with the names of its secrets, of which
+ * a dialler has one, and what proves them: name, age (4), lengths, proof. */
+tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n,
+                          tt_link_why *why)
+{
+    const size_t from_end = sizeof(((tt_tls_psk *)0)->name) + 4 +
+                            TT_TLS_BINDERS;
+    tutti_diag diag;
+    *why = TT_LINK_OTHER_SECRET;
     if (t->cert)
         return TT_SEAL_DONE;
-    size_t len = n < 5 ? 0 : 5 + ((size_t)at[3] << 8 | at[4]);
-    if (n >= 5 && (len > TT_SEAL_LOOK || len < 5 + from_end))
+    size_t len = n < HEAD ? 0 : HEAD + ((size_t)at[3] << 8 | at[4]);
+    if (n >= HEAD && (len > TT_SEAL_LOOK || len < HEAD + from_end))
         return TT_SEAL_FAILED;
-    if (n < 5 || n < len)
+    if (n < HEAD || n < len)
         return TT_SEAL_WAITS;
-    bool is_known = is_ready(t) && find_key(t, at + len - from_end, &found);
-    tt_secret_wipe(&found, sizeof(found));
-    return is_known ? TT_SEAL_DONE : TT_SEAL_FAILED;
+    pthread_mutex_lock(&t->lock);
+    tutti_err err = make_ready(t, &diag);
+    if (!err)
+        *why = why_not_worth(t, at + len - from_end, at + HEAD, len - HEAD);
+    unlock(t, err, &diag);
+    return *why == TT_LINK_WELL ? TT_SEAL_DONE : TT_SEAL_FAILED;
 }
 
 /* OpenSSL takes a session only where the binder, which needs the key, is

@@ -7,7 +7,8 @@
  *            hides the wait for memory behind its work. So once a stream is
  *            settled its records are made here, as kernels do it for kTLS: by
  *            the handshake's traffic secrets, with OpenSSL's ciphers.
- * Bytes      RFC 8446: 5.2 (a record), 5.3 (its number is in the nonce), 7.1 (labels),
+ * Bytes      RFC 8446: 4.2.11.2 (what proves a secret), 5.2 (a record), 5.3 (its
+ *            number is in the nonce), 7.1 (labels),
  *            7.2 (the next secret), 7.3 (key and IV of a secret):
  *              23, 3, 3, length (2 bytes)   authenticated, not hidden
  *              content, its type, zeros     hidden
@@ -24,22 +25,55 @@
 #define HEAD 5
 #define TAG 16
 
-/* RFC 8446's expansion by a label and SHA-256, without a context; n <= 32. */
-static bool expand(const uint8_t secret[32], const char *label, uint8_t *out,
+bool tt_tls_expand(const uint8_t prk[32], const void *info, size_t n_info,
+                   uint8_t *out, size_t n)
+{
+    uint8_t text[64], okm[32];
+    memcpy(text, info, n_info);
+    text[n_info] = 1; /* the first block */
+    bool is_well = HMAC(EVP_sha256(), prk, 32, text, n_info + 1, okm, NULL) !=
+                   NULL;
+    memcpy(out, okm, n);
+    tt_secret_wipe(okm, sizeof(okm));
+    return is_well;
+}
+
+/* RFC 8446's expansion by a label, and a context of at most 32 bytes; n <= 32. */
+static bool expand(const uint8_t secret[32], const char *label,
+                   const uint8_t *context, size_t n_context, uint8_t *out,
                    size_t n)
 {
-    uint8_t info[32] = {0, (uint8_t)n}, okm[32];
+    uint8_t info[64] = {0, (uint8_t)n};
     size_t n_label = strlen(label);
     info[2] = (uint8_t)(6 + n_label);
     memcpy(info + 3, "tls13 ", 6);
     memcpy(info + 9, label, n_label);
-    info[9 + n_label] = 0;
-    info[10 + n_label] = 1; /* the first block of RFC 5869 */
-    bool is_well = HMAC(EVP_sha256(), secret, 32, info, 11 + n_label, okm,
-                        NULL) != NULL;
-    memcpy(out, okm, n);
-    tt_secret_wipe(okm, sizeof(okm));
+    info[9 + n_label] = (uint8_t)n_context;
+    if (n_context > 0)
+        memcpy(info + 10 + n_label, context, n_context);
+    return tt_tls_expand(secret, info, 10 + n_label + n_context, out, n);
+}
+
+bool tt_tls_binder_key(const uint8_t psk[32], uint8_t out[32])
+{
+    static const uint8_t zeros[32];
+    uint8_t early[32], key[32], nothing[32];
+    bool is_well = EVP_Digest("", 0, nothing, NULL, EVP_sha256(), NULL) &&
+                   HMAC(EVP_sha256(), zeros, 32, psk, 32, early, NULL) &&
+                   expand(early, "ext binder", nothing, 32, key, 32) &&
+                   expand(key, "finished", NULL, 0, out, 32);
+    tt_secret_wipe(early, sizeof(early));
+    tt_secret_wipe(key, sizeof(key));
     return is_well;
+}
+
+bool tt_tls_is_bound(const uint8_t key[32], const uint8_t *hello, size_t n)
+{
+    uint8_t hash[32], binder[32];
+    return EVP_Digest(hello, n - TT_TLS_BINDERS, hash, NULL, EVP_sha256(),
+                      NULL) &&
+           HMAC(EVP_sha256(), key, 32, hash, 32, binder, NULL) &&
+           CRYPTO_memcmp(binder, hello + n - 32, 32) == 0;
 }
 
 static bool use_secret(tt_record_key *k)
@@ -48,8 +82,8 @@ static bool use_secret(tt_record_key *k)
     size_t n_key = (size_t)EVP_CIPHER_CTX_get_key_length(k->ctx);
     k->seq = 0;
     bool is_well = n_key <= sizeof(key) &&
-                   expand(k->secret, "key", key, n_key) &&
-                   expand(k->secret, "iv", k->iv, sizeof(k->iv)) &&
+                   expand(k->secret, "key", NULL, 0, key, n_key) &&
+                   expand(k->secret, "iv", NULL, 0, k->iv, sizeof(k->iv)) &&
                    EVP_CipherInit_ex(k->ctx, NULL, NULL, key, NULL, -1) == 1;
     tt_secret_wipe(key, sizeof(key));
     return is_well;
@@ -71,7 +105,7 @@ bool tt_record_key_open(tt_record_key *k, const EVP_CIPHER *cipher,
 bool tt_record_key_next(tt_record_key *k)
 {
     uint8_t next[32];
-    if (!expand(k->secret, "traffic upd", next, sizeof(next)))
+    if (!expand(k->secret, "traffic upd", NULL, 0, next, sizeof(next)))
         return false;
     memcpy(k->secret, next, sizeof(next));
     tt_secret_wipe(next, sizeof(next));

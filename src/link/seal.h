@@ -62,10 +62,14 @@ bool tt_trust_is_due(tt_trust *t);
 void tt_trust_look(tt_trust *t);
 /* A first record that is longer is no dialler's. */
 #define TT_SEAL_LOOK 4096
+/* So many diallers' proofs are remembered. */
+#define TT_SEAL_HEARD 4096
 /* What somebody says first, n bytes of it: is it worth a handshake, which costs
- * fifty times this? DONE: perhaps; WAITS: it is not whole; FAILED: it names no
- * secret that is known here. */
-tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n);
+ * fifty times this? DONE: he has a secret that is known here, or a certificate,
+ * which this cannot tell; WAITS: it is not whole; FAILED: *why is OTHER_SECRET, or
+ * STRANGE: somebody else has said it before. */
+tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n,
+                          tt_link_why *why);
 /* Puts it over an open stream; pick: which secret a dialler offers, counted
  * round. False: no memory. */
 bool tt_seal_begin(tt_link_stream *s, tt_trust *t, bool is_dialler,

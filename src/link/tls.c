@@ -299,6 +299,8 @@ static bool put_record(seal *e, char type, const struct iovec *pieces,
                               e->out.buf + e->out.end);
     e->out.end += n;
     e->err = n > 0 ? e->err : EIO;
+    if (n == 0)
+        ERR_clear_error();
     return n > 0;
 }
 
@@ -349,7 +351,8 @@ static ssize_t seal_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
         return fail_again(e);
     if (flush(e) < 0)
         return -1;
-    ERR_clear_error();
+    if (e->ssl)
+        ERR_clear_error();
     skip(&c, 0);
     while (c.n > 0 && has_room) {
         ssize_t n = take(e, &c);
@@ -431,6 +434,7 @@ static size_t open_record(seal *e, size_t n, char *out, size_t room)
     if (n > RECORD_MOST || !tt_record_open(&e->opens, record, n, to, &r) ||
         (r.type != SSL3_RT_APPLICATION_DATA && !hear_talk(e, to, &r))) {
         e->err = e->err ? e->err : EBADMSG;
+        ERR_clear_error();
         return 0;
     }
     bool lies_open = r.type == SSL3_RT_APPLICATION_DATA && !is_direct &&
@@ -533,7 +537,8 @@ static ssize_t seal_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
     seal *e = s->state;
     if (e->err)
         return fail_again(e);
-    ERR_clear_error();
+    if (e->ssl)
+        ERR_clear_error();
     ssize_t n = recv_all(e, iov, n_iov);
     int why = errno;
     give_buf(e, &e->in);
@@ -728,9 +733,11 @@ tt_link_stream *tt_seal_below(tt_link_stream *s)
 #else /* without OpenSSL */
 
 /* There is no trust, so nobody comes here. */
-tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n)
+tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n,
+                          tt_link_why *why)
 {
     (void)t, (void)at, (void)n;
+    *why = TT_LINK_NO_SECRET;
     return TT_SEAL_FAILED;
 }
 

@@ -15,6 +15,7 @@
 typedef struct tt_tls_psk {
     uint8_t name[16];
     uint8_t key[32];
+    uint8_t binder_key[32]; /* of tt_tls_binder_key() */
 } tt_tls_psk;
 
 /* One end of a handshake. */
@@ -41,6 +42,19 @@ char *tt_tls_take_buf(tt_trust *t, size_t size);
 void tt_tls_give_buf(tt_trust *t, char *buf); /* accepts NULL */
 
 /* ---------------------------------------------------------- records.c */
+
+/* HKDF-Expand by SHA-256 (RFC 5869), of one block: n <= 32, n_info < 64. False:
+ * OpenSSL does not. */
+bool tt_tls_expand(const uint8_t prk[32], const void *info, size_t n_info,
+                   uint8_t *out, size_t n);
+
+/* The key by which a ClientHello proves a secret; false as above. */
+bool tt_tls_binder_key(const uint8_t psk[32], uint8_t out[32]);
+/* The end of a ClientHello: lengths, and one proof. */
+#define TT_TLS_BINDERS (2 + 1 + 32)
+/* A ClientHello of n > TT_TLS_BINDERS bytes, from its type on: has it been said by
+ * one who has the key? */
+bool tt_tls_is_bound(const uint8_t key[32], const uint8_t *hello, size_t n);
 
 /* Keys and count of one direction. */
 typedef struct tt_record_key {

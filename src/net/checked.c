@@ -587,6 +587,7 @@ static void on_up(tt_conn *below)
     if (net_of(conn)->is_ending)
         return;
     conn->base.is_up = true;
+    conn->base.where = below->where;
     conn->base.net->up->up(&conn->base);
 }
 
@@ -863,13 +864,6 @@ static size_t checked_address(tt_net *base, void *buf)
     return net->row->address(net->below, buf);
 }
 
-static void checked_where(const tt_conn *base, char *text, size_t size)
-{
-    const checked_conn *conn = (const checked_conn *)base;
-    if (conn->below)
-        net_of(conn)->row->where(conn->below, text, size);
-}
-
 static void checked_renew(tt_conn *base)
 {
     const checked_conn *conn = (const checked_conn *)base;
@@ -903,7 +897,6 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.close = checked_close;
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
-    ops.where = row->where ? checked_where : NULL;
     ops.renew = row->renew ? checked_renew : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;
@@ -924,4 +917,13 @@ tt_net *tt_net_new(const tt_net *as)
         net->ops = &over->ops;
     }
     return net;
+}
+
+void tt_net_drop(tt_net *net)
+{
+    if (!net)
+        return;
+    const size_t size = net->ops->net_size; /* a layer's ops are in it */
+    net->ops->fini(net);
+    tt_free(net->mem, net, 1, size);
 }

@@ -137,6 +137,9 @@ struct tt_conn {
     void *peer;    /* the engine's, handed to every upcall */
     uint32_t rank; /* of the other side */
     bool is_up;    /* set by the transport when both sides agreed */
+    /* Of the other side, for sentences ("pid 4711"); the transport's, good for as
+     * long as the conn. NULL: its rank says all there is to say. */
+    const char *where;
     tt_conn *next; /* the engine's */
 };
 
@@ -260,10 +263,6 @@ typedef struct tt_net_ops {
     /* NULL: no memory is ever within reach. */
     const tt_net_within *within;
 
-    /* Where the other side is, for sentences: "pid 4711". NULL: its rank says
-     * all there is to say. */
-    void (*where)(const tt_conn *conn, char *text, size_t size);
-
     /* Nothing has come of it for long: what it lies on is made anew, where that
      * may help. NULL: it cannot. */
     void (*renew)(tt_conn *conn);
@@ -274,9 +273,10 @@ typedef struct tt_net_ops {
 
 /* A copy of *as in new memory of as->mem, as large as its ops, which are a
  * row's, say; with as->settings->check it is a layer over that row, and has ops
- * of its own. To be opened, and freed after fini with its ops' size. NULL: out
- * of memory. */
+ * of its own. To be opened. NULL: out of memory. */
 tt_net *tt_net_new(const tt_net *as);
+/* Its fini, and its memory. Accepts NULL. */
+void tt_net_drop(tt_net *net);
 
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */
 const tt_net_ops *tt_transport_find(const char *name);

@@ -40,12 +40,7 @@ static bool is_allowed(const tt_worker *w, const char *name)
 static void drop_nets(tt_worker *w)
 {
     for (int i = 0; i < TT_CARD_NETS; i++) {
-        tt_net *net = w->nets[i];
-        if (!net)
-            continue;
-        const tt_net_ops *ops = net->ops;
-        ops->fini(net);
-        tt_free(&w->mem, net, 1, ops->net_size);
+        tt_net_drop(w->nets[i]);
         w->nets[i] = NULL;
     }
 }

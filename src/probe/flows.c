@@ -12,7 +12,10 @@
  *            start goes on until the window is full, while cubic's ends when
  *            latency begins to grow, at another window for each flow.
  * Time       of an arrival is when the kernel had it (SO_TIMESTAMPNS), not when
- *            this process came to run.
+ *            this process came to run. The kernel tells it by the clock that
+ *            people set, but what counts is only how long ago that was: where
+ *            the clock is set meanwhile, what waits to be read just then may
+ *            seem to have come a little earlier or later, no more.
  * Next       meter.c, probe_rounds.c. */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -37,8 +40,8 @@ typedef struct end {
     int fd;             /* -1: FREE, CALLER */
     tt_link_dial *dial; /* CALLER */
     uint32_t flow;
-    bool is_timed,
-        has_stamps; /* the meter's clock is set; it is the kernel's */
+    bool has_stamps; /* the kernel tells */
+    uint64_t last_ns;
     tt_meter meter;
 } end;
 
@@ -52,7 +55,7 @@ struct tt_traffic {
     end *ends;
     struct pollfd *polls; /* of ends */
     char *piece;
-    uint64_t begin_ns, begin_real_ns;
+    uint64_t begin_ns;
 };
 
 static uint32_t from_host(const tt_traffic *f, uint32_t i)
@@ -227,23 +230,34 @@ static uint64_t stamp_of(struct msghdr *m)
     return 0;
 }
 
+/* When it came, by our clock: not before what came before it, nor later than
+ * now. */
+static uint64_t time_of(const tt_traffic *f, const end *e, uint64_t stamp_ns)
+{
+    uint64_t now = tt_now_ns();
+    int64_t age = stamp_ns ? (int64_t)(real_now_ns() - stamp_ns) : 0;
+    uint64_t last = e->last_ns ? e->last_ns : f->begin_ns;
+    if (age <= 0)
+        return now;
+    return (uint64_t)age < now - last ? now - (uint64_t)age : last;
+}
+
 static void count(const tt_traffic *f, end *e, uint64_t n, uint64_t stamp_ns)
 {
-    if (!e->is_timed) {
-        uint64_t now = stamp_ns ? stamp_ns : tt_now_ns();
-        uint64_t begin = stamp_ns ? f->begin_real_ns : f->begin_ns;
-        uint64_t warm = f->round->warm_us * TT_NS_PER_US;
-        uint64_t last = begin + warm + f->round->measure_us * TT_NS_PER_US;
-        /* All end together; who began late warms up later. */
-        warm += now > begin ? now : begin;
-        e->meter = (tt_meter){.warm_ns = warm, .end_ns = last};
-        e->is_timed = true;
-        e->has_stamps = stamp_ns != 0;
-    }
-    if (e->has_stamps && stamp_ns == 0)
+    e->has_stamps |= stamp_ns != 0;
+    if (e->has_stamps && stamp_ns == 0) {
         e->meter.bytes += n; /* the next arrival has its time */
-    else
-        tt_meter_add(&e->meter, n, e->has_stamps ? stamp_ns : tt_now_ns());
+        return;
+    }
+    e->last_ns = time_of(f, e, stamp_ns);
+    if (e->meter.end_ns == 0) {
+        /* All end together; who began late warms up later. */
+        uint64_t warm = f->round->warm_us * TT_NS_PER_US;
+        e->meter.warm_ns = e->last_ns + warm;
+        e->meter.end_ns = f->begin_ns + warm +
+                          f->round->measure_us * TT_NS_PER_US;
+    }
+    tt_meter_add(&e->meter, n, e->last_ns);
 }
 
 static bool take(const tt_traffic *f, end *e)
@@ -290,7 +304,6 @@ static void measure(const tt_traffic *f, const end *e)
 tutti_err tt_traffic_run(tt_traffic *f, tutti_diag *diag)
 {
     f->begin_ns = tt_now_ns();
-    f->begin_real_ns = real_now_ns();
     uint64_t end_ns = f->begin_ns + TAIL_NS +
                       (f->round->warm_us + f->round->measure_us) * TT_NS_PER_US;
     while (tt_now_ns() < end_ns) {

@@ -4,6 +4,7 @@
 #include "support/tap.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -524,12 +525,21 @@ static int refuse(int rank, int n, void *arg)
     (void)arg;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    opts.quorum = -1;
-    if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
-        tutti_comm_shrink(comm, &none, &other) != TUTTI_EINVAL ||
-        tutti_comm_shrink(comm, NULL, NULL) != TUTTI_EINVAL ||
+    if (tutti_comm_shrink(comm, &none, &other) != TUTTI_EINVAL ||
         tutti_comm_agree(comm, NULL) != TUTTI_EINVAL)
         return tt_procs_complain(rank, "nonsense was taken");
+    if (tutti_comm_shrink(comm, NULL, NULL) != TUTTI_EINVAL ||
+        !strstr(tutti_comm_message(comm), "out is NULL"))
+        return blame(rank, "no place for it", 0, comm);
+    opts.quorum = -1;
+    if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
+        !strstr(tutti_comm_message(comm), "quorum is negative"))
+        return blame(rank, "a negative quorum", 0, comm);
+    opts.quorum = 0;
+    opts.timeout_s = NAN;
+    if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
+        !strstr(tutti_comm_message(comm), "timeout_s is negative or no"))
+        return blame(rank, "a time that is none", 0, comm);
     tutti_err err = tutti_comm_agree(comm, &mask);
     if (err || mask != 0x30)
         return blame(rank, "agree", err, comm);

@@ -10,6 +10,9 @@
  * to prove himself; in every manner. A stranger is let in when he is told more
  * than a refusal, or when nobody hangs up on him.
  *
+ * A probe has three processes that say they are hosts, and one more. Strangers come
+ * when all listen and nothing is measured yet, and then while it measures.
+ *
  * Who sees the wire (replayed) sends again what members have said there, whole.
  * The test sees it where it may (CAP_NET_RAW). Who makes words of his own of what
  * he has seen there is kept out by a secret alone. */
@@ -41,6 +44,7 @@
 #include "engine/wire.h"
 #include "link/greet.h"
 #include "partial/talk.h"
+#include "probe/probe.h"
 #include "support/doors.h"
 #include "support/procs.h"
 #include "support/seed.h"
@@ -75,6 +79,9 @@ static const word_row words[] = {
     {"hello of a worker", TT_GREET_HELLO, TT_LINK_CONTROLLER, 0},
     {"hello of a peer by ucx", TT_GREET_HELLO, TT_LINK_UCX, 0},
     {"hello of a probe", TT_GREET_HELLO, TT_LINK_PROBE, 0},
+    {"a probe's call", TT_GREET_HELLO, TT_LINK_PROBE, TT_GREET_ONE_WAY},
+    {"a probe's flow", TT_GREET_HELLO, TT_LINK_PROBE,
+     TT_GREET_ONE_WAY | TT_GREET_BARE},
     {"hello without a reply", TT_GREET_HELLO, TT_LINK_TCP, TT_GREET_ONE_WAY},
     {"hello for nothing", TT_GREET_HELLO, TT_LINK_NONE, 0},
     {"hello for what is not yet", TT_GREET_HELLO, 200, 255},
@@ -521,6 +528,7 @@ typedef struct plot {
     const char *transports, *address, *secret;
     const char *controller;       /* of its own process; NULL: in rank 0's */
     pid_t controller_pid;         /* 0: none */
+    bool is_probe;                /* START and ENDING, of a probe */
     uint32_t tries_each;          /* only one of so many words; 0: all */
     atomic_int n_reached[PHASES]; /* ranks */
     atomic_bool is_over[PHASES];  /* the strangers have done what they can */
@@ -654,6 +662,79 @@ static pid_t begin_controller(const plot *story)
     _exit(0);
 }
 
+/* ----------------------------------------------------------------- probe -- */
+
+typedef struct prober {
+    plot *story;
+    tt_boot *boot;
+} prober;
+
+/* Rank 0 is told how far the probe is, and keeps the others waiting. */
+static void hold(void *ctx, const char *what, uint64_t percent, uint64_t of)
+{
+    const prober *me = ctx;
+    const phase at = percent < 10 ? START : ENDING;
+    (void)what, (void)of;
+    if (percent == 0)
+        return; /* nobody listens yet */
+    atomic_store(&me->story->n_reached[at], RANKS);
+    while (!atomic_load(&me->story->is_over[at])) {
+        tt_boot_alive(me->boot);
+        usleep(2000);
+    }
+}
+
+static tutti_err probe(int rank, int n, plot *story, tt_trust *trust,
+                       tutti_diag *diag)
+{
+    tt_settings settings = {.start_timeout_ns = 60 * TT_NS_PER_S};
+    tt_launch launch = {.rank = (uint32_t)rank, .n_ranks = (uint32_t)n};
+    tt_host_id id = {.boot_id = {1}, .netns = (uint64_t)rank % 3, .name = "h"};
+    tt_iface own = {.prefix = 24, .order = TT_IFACE_ORDINARY, .name = "lo"};
+    prober me = {.story = story};
+    tt_probe *p = NULL;
+    char address[32];
+    snprintf(launch.job, sizeof(launch.job), "%s", job_name);
+    snprintf(address, sizeof(address), "127.0.1.%d", 1 + rank % 3);
+    tt_addr_numeric(address, 0, &own.addr);
+    tutti_err err = tt_boot_open(&launch, &settings, &tt_mem_std,
+                                 tt_now_ns() + settings.start_timeout_ns,
+                                 &me.boot, diag);
+    if (err)
+        return err;
+    const tt_probe_job job = {.mem = &tt_mem_std,
+                              .boot = me.boot,
+                              .rank = launch.rank,
+                              .n_ranks = launch.n_ranks,
+                              .settings = &settings,
+                              .trust = trust,
+                              .time_ns = 300 * TT_NS_PER_S,
+                              .progress = hold,
+                              .progress_ctx = &me,
+                              .id = &id,
+                              .ifaces = &own,
+                              .n_ifaces = 1};
+    err = tt_probe_run(&job, &p, diag);
+    if (!err && rank == 0 && tt_probe_topology(p)->n_ranks != launch.n_ranks)
+        err = tt_fail(diag, TUTTI_EPROTO, "it has not found all ranks");
+    tt_probe_free(p);
+    tt_boot_close(me.boot);
+    return err;
+}
+
+static int be_prober(int rank, int n, void *arg)
+{
+    plot *story = arg;
+    tt_trust *trust;
+    tutti_diag diag;
+    const tt_trust_opts has = {.secret_file = story->secret};
+    tutti_err err = tt_trust_open(&has, &trust, &diag);
+    if (!err)
+        err = probe(rank, n, story, trust, &diag);
+    tt_trust_close(trust);
+    return fails(rank, "probe", err, diag.text);
+}
+
 /* ------------------------------------------------------------------ plot -- */
 
 static void attack(plot *p, phase at, const pid_t *pids, int n)
@@ -710,13 +791,15 @@ static void attack_all(const plot *by)
     has_secret = p->secret != NULL;
     if (p->controller)
         p->controller_pid = begin_controller(p);
-    p->wire = open_wire();
+    /* Without a secret a probe trusts who sees its wire: its calls are one way,
+     * so the other side cannot say what must come back. */
+    p->wire = p->is_probe && !has_secret ? -1 : open_wire();
     n_seen = n_replayed = n_ever = n_let_in = n_guests = 0;
     patience_ns = 120 * TT_NS_PER_S;
     const tt_procs procs = {.n = RANKS,
                             .timeout_s = 500,
                             .transports = p->transports,
-                            .run = be_rank,
+                            .run = p->is_probe ? be_prober : be_rank,
                             .arg = p,
                             .watch = watch};
     assert_true(tt_procs_run(&procs, status));
@@ -727,7 +810,8 @@ static void attack_all(const plot *by)
         waitpid(p->controller_pid, &ended, 0);
     assert_int_equal(ended, 0);
     for (int i = 0; i < PHASES; i++)
-        assert_true(p->n_doors[i] > 0);
+        if (!p->is_probe || i == START || i == ENDING)
+            assert_true(p->n_doors[i] > 0);
     if (p->wire >= 0)
         close(p->wire);
     free(guests);
@@ -770,20 +854,26 @@ static void test_ucx(void **state)
                        .tries_each = 4});
 }
 
+/* A new file, of this name. */
+static void write_secret(char *path)
+{
+    static const char line[] =
+        "a-secret-of-more-than-32-letters-and-no-space\n";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, line, sizeof(line) - 1), sizeof(line) - 1);
+    close(fd);
+}
+
 /* Nobody gets so far that he is greeted. The controller is a process of its
  * own. */
 static void test_secret(void **state)
 {
     (void)state;
     char where[64], there[64], path[] = "/tmp/tutti-stranger-XXXXXX";
-    static const char line[] =
-        "a-secret-of-more-than-32-letters-and-no-space\n";
     if (!TT_HAVE_OPENSSL)
         skip();
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, line, sizeof(line) - 1), sizeof(line) - 1);
-    close(fd);
+    write_secret(path);
     attack_all(&(plot){.transports = "tcp",
                        .address = free_place(where, sizeof(where)),
                        .secret = path,
@@ -791,13 +881,24 @@ static void test_secret(void **state)
     unlink(path);
 }
 
+static void test_probe(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tutti-stranger-XXXXXX";
+    attack_all(&(plot){.is_probe = true, .tries_each = 4});
+    if (!TT_HAVE_OPENSSL)
+        return;
+    write_secret(path);
+    attack_all(&(plot){.is_probe = true, .tries_each = 4, .secret = path});
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_unix),
-        cmocka_unit_test(test_secret),
-        cmocka_unit_test(test_ucx),
+        cmocka_unit_test(test_tcp),    cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_secret), cmocka_unit_test(test_ucx),
+        cmocka_unit_test(test_probe),
     };
     tt_test_limit(1200);
     return TT_RUN_TAP(tests);

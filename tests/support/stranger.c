@@ -47,10 +47,18 @@ static int finish_connect(int fd, uint64_t deadline_ns)
 
 int tt_stranger_connect(const tt_addr *to, uint64_t deadline_ns)
 {
+    return tt_stranger_connect_from(NULL, to, deadline_ns);
+}
+
+int tt_stranger_connect_from(const tt_addr *from, const tt_addr *to,
+                             uint64_t deadline_ns)
+{
     int fd = new_socket(to->u.sa.sa_family);
     if (fd < 0)
         return fd;
-    int why = connect(fd, &to->u.sa, to->len) == 0 ? 0 : errno;
+    int why = from && bind(fd, &from->u.sa, from->len) != 0 ? errno : 0;
+    if (why == 0)
+        why = connect(fd, &to->u.sa, to->len) == 0 ? 0 : errno;
     if (why == EINPROGRESS || why == EINTR)
         why = finish_connect(fd, deadline_ns);
     if (why != 0) {

@@ -12,6 +12,9 @@ int tt_stranger_listen(const tt_addr *addr, int backlog);
 
 /* Connects, waiting at most until deadline_ns (then -ETIMEDOUT). */
 int tt_stranger_connect(const tt_addr *to, uint64_t deadline_ns);
+/* The same, from this address. */
+int tt_stranger_connect_from(const tt_addr *from, const tt_addr *to,
+                             uint64_t deadline_ns);
 
 /* As tt_link_write_all() and tt_link_read_all(). */
 int tt_stranger_write_all(int fd, const void *buf, size_t len,

@@ -556,19 +556,29 @@ static void test_no_answer(void **state)
     assert_int_equal(out.kind, TT_LINK_FAILED);
     assert_int_equal(tt_link_dial_outcome(d, 0).why, TT_LINK_UNGREETED);
     tt_link_dial_end(d);
+    /* The next one's patience grows: 1, 2, 4, 8 and 8 times as much. */
+    o = dial_opts(&a, &b, &way);
+    o.n_rounds = 5;
+    o.try_ns = TT_NS_PER_MS;
+    o.answer_ns = 60 * TT_NS_PER_MS;
+    uint64_t begin = tt_now_ns();
+    out = dial(&a, &o, &d);
+    assert_int_equal(out.kind, TT_LINK_FAILED);
+    assert_true(tt_now_ns() - begin > (1 + 2 + 4 + 8 + 8) * o.answer_ns);
+    tt_link_dial_end(d);
     o = dial_opts(&a, &b, &way);
     o.n_rounds = 1;
     assert_int_equal(tt_link_dial_begin(a.box, &o, &d, NULL), TUTTI_OK);
-    int guests[2]; /* the first one is of the dial before */
-    for (int i = 0; i < 2; i++) {
+    int guests[7]; /* the first six are of the dials before */
+    for (int i = 0; i < 7; i++) {
         assert_true(tt_sock_wait(fd, POLLIN, in_ns(LONG_NS)));
         guests[i] = accept(fd, NULL, NULL);
         assert_true(guests[i] >= 0);
     }
-    assert_int_equal(write(guests[1], "SSH-2.0-", 8), 8);
+    assert_int_equal(write(guests[6], "SSH-2.0-", 8), 8);
     out = take(&a);
-    close(guests[0]);
-    close(guests[1]);
+    for (int i = 0; i < 7; i++)
+        close(guests[i]);
     assert_int_equal(out.kind, TT_LINK_FAILED);
     assert_int_equal(tt_link_dial_outcome(d, 0).why, TT_LINK_STRANGE);
     assert_int_equal(tt_link_dial_outcome(d, 0).err, 0);

@@ -6,11 +6,14 @@
 #include "support/tap.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "probe/parts.h"
@@ -150,6 +153,7 @@ static void test_overhead(void **state)
 typedef struct way {
     char from[64], to[64], from_address[64], to_address[64], outcome[96];
     bool connects, is_chosen;
+    double bytes_per_s;
 } way;
 
 /* What one process saw, in memory shared with the test. */
@@ -173,7 +177,20 @@ typedef struct role {
     deed deed;
     const char *ports, *name; /* name: the host's; "host a" */
     bool has_few_files;       /* for listeners, but for no call */
+    bool has_wild_clock;      /* it is set all the time */
 } role;
+
+static bool is_clock_wild;
+
+/* For the library, too: an hour on, an hour back. */
+int clock_gettime(clockid_t id, struct timespec *out)
+{
+    static atomic_uint n;
+    int rc = (int)syscall(SYS_clock_gettime, id, out);
+    if (id == CLOCK_REALTIME && is_clock_wild)
+        out->tv_sec += atomic_fetch_add(&n, 1) % 2 == 0 ? 3600 : -3600;
+    return rc;
+}
 
 static void progress(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
@@ -226,6 +243,7 @@ static void copy_ways(const tt_probe *p, outcome *seen)
         snprintf(to->outcome, sizeof(to->outcome), "%s", w.outcome);
         to->connects = w.connects;
         to->is_chosen = w.is_chosen;
+        to->bytes_per_s = w.bytes_per_s;
         assert_true(w.connects == (w.why != NULL));
     }
 }
@@ -256,6 +274,7 @@ static void play(uint32_t rank, uint32_t n, const role *me, const char *name,
         raise(SIGSTOP);
     if (me->has_few_files)
         leave_few_files();
+    is_clock_wild = me->has_wild_clock;
     tt_probe_job job = {.mem = &tt_mem_std,
                         .boot = boot,
                         .rank = rank,
@@ -378,6 +397,21 @@ static void test_hosts(void **state)
     assert_string_equal(seen[0].ways[0].from, "host-a");
     assert_string_equal(seen[0].ways[0].to, "host-a-2");
     assert_string_equal(seen[0].ways[1].to, "host-a-3");
+    drop(seen);
+}
+
+/* What came is counted, whatever clocks say that people set. */
+static void test_clock_is_set(void **state)
+{
+    (void)state;
+    const role roles[] = {
+        {.host = 1, .addresses = {"127.0.1.1"}, .has_wild_clock = true},
+        {.host = 2, .addresses = {"127.0.1.2"}, .has_wild_clock = true}};
+    outcome *seen = run(roles, 2);
+    expect_good(seen, 2);
+    assert_int_equal(seen[0].n_ways, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(seen[0].ways[i].bytes_per_s > 0);
     drop(seen);
 }
 
@@ -510,6 +544,7 @@ int main(void)
         cmocka_unit_test(test_rate_of_few),
         cmocka_unit_test(test_overhead),
         cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_clock_is_set),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_no_way),

@@ -16,6 +16,7 @@
 #include "base/fork.h"
 #include "link/seal.h"
 #include "support/certs.h"
+#include "support/folder.h"
 
 #if TT_HAVE_OPENSSL
 
@@ -26,20 +27,10 @@
 
 #include "link/tls.h"
 
-static char dir[64];
-
-static const char *path(const char *name)
-{
-    static char paths[8][128];
-    static uint32_t n;
-    char *out = paths[n++ % 8];
-    snprintf(out, 128, "%s/%s", dir, name);
-    return out;
-}
-
 static FILE *create(const char *name)
 {
-    int fd = open(path(name), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    int fd = open(tt_folder_path(name),
+                  O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     return fdopen(fd, "w");
 }
@@ -105,7 +96,7 @@ static void write_text(const char *name, const char *text, size_t n)
 static void write_half(const char *name, const char *of)
 {
     char text[8192];
-    FILE *f = fopen(path(of), "re");
+    FILE *f = fopen(tt_folder_path(of), "re");
     size_t n = fread(text, 1, sizeof(text), f);
     fclose(f);
     write_text(name, text, n / 2);
@@ -118,7 +109,7 @@ static void be_lax(void)
                                "[ssl]\nsystem_default = lax\n"
                                "[lax]\nCipherString = DEFAULT:@SECLEVEL=0\n";
     write_text("lax", text, strlen(text));
-    setenv("OPENSSL_CONF", path("lax"), 1);
+    setenv("OPENSSL_CONF", tt_folder_path("lax"), 1);
 }
 
 static void make_all(void)
@@ -139,8 +130,9 @@ static void make_all(void)
     write_cert("ca", ca);
     write_key("key", key, NULL);
     X509_free(x);
-    const tt_trust_opts files = {
-        .cert = path("cert"), .key = path("key"), .ca = path("ca")};
+    const tt_trust_opts files = {.cert = tt_folder_path("cert"),
+                                 .key = tt_folder_path("key"),
+                                 .ca = tt_folder_path("ca")};
     assert_int_equal(tt_trust_open(&files, &by_certs, NULL), TUTTI_OK);
     assert_int_equal(tt_trust_open(&o, &by_secret, NULL), TUTTI_OK);
 }
@@ -160,7 +152,7 @@ static void test_files(void **state)
     write_key("other-key", other_key, NULL);
     write_key("locked-key", key, "password");
     write_key("open-key", key, NULL);
-    assert_int_equal(chmod(path("open-key"), 0640), 0);
+    assert_int_equal(chmod(tt_folder_path("open-key"), 0640), 0);
     write_half("half", "cert");
     write_half("half-key", "key");
     write_text("junk", junk, strlen(junk));
@@ -194,9 +186,9 @@ static void test_files(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         tt_trust *t = NULL;
         tutti_diag diag = {.text = ""};
-        const tt_trust_opts o = {.cert = path(rows[i].cert),
-                                 .key = path(rows[i].key),
-                                 .ca = path(rows[i].ca)};
+        const tt_trust_opts o = {.cert = tt_folder_path(rows[i].cert),
+                                 .key = tt_folder_path(rows[i].key),
+                                 .ca = tt_folder_path(rows[i].ca)};
         tutti_err err = tt_trust_open(&o, &t, &diag);
         if (rows[i].says && !strstr(diag.text, rows[i].says))
             fail_msg("file %zu: \"%s\"", i, diag.text);
@@ -567,7 +559,8 @@ static void expand_label(const uint8_t secret_in[32], const char *label,
     memcpy(info + n + 6, label, strlen(label));
     n += 6 + strlen(label);
     info[n++] = (uint8_t)n_hash;
-    memcpy(info + n, hash, n_hash);
+    if (n_hash > 0)
+        memcpy(info + n, hash, n_hash);
     n += n_hash;
     info[n++] = 1;
     HMAC(EVP_sha256(), secret_in, 32, info, n, out, NULL);
@@ -584,6 +577,86 @@ static void say_binder(uint8_t *hello, size_t n, const psk *p)
     expand_label(of_binder, "finished", NULL, 0, of_finish);
     EVP_Digest(hello, n - 35, hash, NULL, EVP_sha256(), NULL);
     HMAC(EVP_sha256(), of_finish, 32, hash, 32, hello + n - 32, NULL);
+}
+
+/* What a peer says first, to out; returns its bytes. */
+static size_t say_hello(psk *p, uint8_t out[TT_SEAL_LOOK])
+{
+    SSL_CTX *ctx = psk_ctx();
+    SSL *peer = SSL_new(ctx);
+    SSL_set_app_data(peer, p);
+    SSL_set_bio(peer, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(peer);
+    SSL_do_handshake(peer);
+    int n = BIO_read(SSL_get_wbio(peer), out, TT_SEAL_LOOK);
+    assert_true(n > 100);
+    ERR_clear_error();
+    SSL_free(peer);
+    SSL_CTX_free(ctx);
+    return (size_t)n;
+}
+
+static tt_trust *look_trust;
+
+static void expect_look(const uint8_t *hello, size_t n, tt_link_why expected)
+{
+    tt_link_why why;
+    tt_seal_step step = tt_seal_look(look_trust, hello, n, &why);
+    assert_int_equal(step,
+                     expected == TT_LINK_WELL ? TT_SEAL_DONE : TT_SEAL_FAILED);
+    assert_int_equal(why, expected);
+}
+
+/* Before a handshake: who has the secret is told from who does not, wherever what
+ * he says differs by a bit; and who says it first from who says it again. */
+static void test_look(void **state)
+{
+    (void)state;
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
+                             .n_secret = strlen(secret)};
+    uint8_t hello[TT_SEAL_LOOK];
+    psk p = right_psk(), other = p;
+    tt_link_why why;
+    other.key[31] ^= 1;
+    assert_int_equal(tt_trust_open(&o, &look_trust, NULL), TUTTI_OK);
+    size_t n = say_hello(&other, hello);
+    expect_look(hello, n, TT_LINK_OTHER_SECRET);
+    n = say_hello(&p, hello);
+    for (size_t len = 0; len < n; len++)
+        assert_int_equal(tt_seal_look(look_trust, hello, len, &why),
+                         TT_SEAL_WAITS);
+    for (size_t i = 5; i < n; i += i == n - 36 ? 4 : 1) {
+        hello[i] ^= 1; /* not the lengths before the proof: it proves no more */
+        expect_look(hello, n, TT_LINK_OTHER_SECRET);
+        hello[i] ^= 1;
+    }
+    expect_look(hello, n, TT_LINK_WELL);
+    expect_look(hello, n, TT_LINK_STRANGE);
+    tt_trust_close(look_trust);
+}
+
+/* So many are remembered, and no more. */
+static void test_heard(void **state)
+{
+    (void)state;
+    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
+                             .n_secret = strlen(secret)};
+    uint8_t first[TT_SEAL_LOOK], other[TT_SEAL_LOOK];
+    psk p = right_psk();
+    assert_int_equal(tt_trust_open(&o, &look_trust, NULL), TUTTI_OK);
+    size_t n = say_hello(&p, first);
+    memcpy(other, first, n);
+    expect_look(first, n, TT_LINK_WELL);
+    for (uint32_t i = 1; i <= TT_SEAL_HEARD; i++) {
+        memcpy(other + 11, &i, sizeof(i)); /* of its random bytes */
+        say_binder(other + 5, n - 5, &p);
+        expect_look(other, n, TT_LINK_WELL);
+        if (i == TT_SEAL_HEARD - 1)
+            expect_look(first, n, TT_LINK_STRANGE);
+    }
+    expect_look(other, n, TT_LINK_STRANGE);
+    expect_look(first, n, TT_LINK_WELL);
+    tt_trust_close(look_trust);
 }
 
 typedef struct modes {
@@ -627,13 +700,7 @@ static void test_no_dhe(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "cert",       "key",      "ca",   "weak",     "weak-key",
-        "other-key",  "half",     "junk", "half-key", "nothing",
-        "locked-key", "open-key", "sha1", "lax"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        unlink(path(names[i]));
-    rmdir(dir);
+    tt_folder_close();
     tt_trust_close(by_certs);
     tt_trust_close(by_secret);
     EVP_PKEY *const keys[] = {ca_key, other_key, mid_key, key, weak_key};
@@ -651,11 +718,11 @@ int main(void)
         cmocka_unit_test(test_files),          cmocka_unit_test(test_certs),
         cmocka_unit_test(test_other_proof),    cmocka_unit_test(test_psk),
         cmocka_unit_test(test_versions),       cmocka_unit_test(test_no_dhe),
-        cmocka_unit_test(test_secret_lengths),
+        cmocka_unit_test(test_secret_lengths), cmocka_unit_test(test_look),
+        cmocka_unit_test(test_heard),
     };
     tt_test_limit(120);
-    snprintf(dir, sizeof(dir), "/tmp/tutti-proof-XXXXXX");
-    if (!mkdtemp(dir))
+    if (!tt_folder_open("proof"))
         return 1;
     be_lax();
     make_all();

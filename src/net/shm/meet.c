@@ -167,12 +167,13 @@ static void watch_process(tt_shm_conn *conn)
     struct ucred cred = {0};
     socklen_t len = sizeof(cred);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-    if (getsockopt(conn->sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
-        conn->pid = cred.pid;
-    if (conn->pid > 0)
-        conn->pidfd = (int)syscall(SYS_pidfd_open, conn->pid, 0);
+    getsockopt(conn->sock, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+    snprintf(conn->where, sizeof(conn->where), "pid %d", cred.pid);
+    conn->base.where = conn->where;
+    if (cred.pid > 0)
+        conn->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
     if (conn->pidfd < 0) {
-        TT_DEBUG("peer %u: no pidfd for pid %d", conn->base.rank, conn->pid);
+        TT_DEBUG("peer %u: no pidfd for %s", conn->base.rank, conn->where);
         return;
     }
     tt_fork_watch(conn->pidfd);

@@ -189,8 +189,8 @@ static void lose(tt_shm_net *net, uint32_t place, tutti_err why,
 {
     tt_shm_conn *conn = net->live[place];
     char text[96];
-    snprintf(text, sizeof(text), "rank %u (pid %d) %s", conn->base.rank,
-             conn->pid, what);
+    snprintf(text, sizeof(text), "rank %u (%s) %s", conn->base.rank,
+             conn->where, what);
     net->live[place] = net->live[--net->n_live];
     conn->is_lost = true;
     if (!conn->is_gone)
@@ -305,12 +305,6 @@ static void shm_close(tt_conn *base, uint64_t linger_ns)
     conn->base.is_up = false;
 }
 
-static void shm_where(const tt_conn *base, char *text, size_t size)
-{
-    const tt_shm_conn *conn = (const tt_shm_conn *)base;
-    snprintf(text, size, "pid %d", conn->pid);
-}
-
 static void shm_fini(tt_net *base)
 {
     tt_shm_net *net = (tt_shm_net *)base;
@@ -338,7 +332,6 @@ const tt_net_ops tt_net_shm = {
     .arm = shm_arm,
     .cancel = shm_cancel,
     .within = &tt_shm_within,
-    .where = shm_where,
     .close = shm_close,
     .fini = shm_fini,
 };

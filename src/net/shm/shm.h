@@ -28,11 +28,11 @@ typedef struct tt_shm_conn {
     bool is_lost;
     uint64_t awaited_ns; /* since then, until it does not; 0: it does not */
     tt_duplex duplex;
-    void *memory; /* of the pair (duplex.h); NULL: not connected */
-    int bell;     /* the other process's eventfd */
-    int sock;     /* EOF: the other side has closed or ended */
-    int pidfd;    /* readable: the other process has ended; -1: unknown */
-    int pid;      /* of the other process as seen from here; 0: unknown */
+    void *memory;   /* of the pair (duplex.h); NULL: not connected */
+    int bell;       /* the other process's eventfd */
+    int sock;       /* EOF: the other side has closed or ended */
+    int pidfd;      /* readable: the other process has ended; -1: unknown */
+    char where[24]; /* its pid as seen from here; 0: unknown */
     /* Segments as bits: told to the other side; known to be readable there. */
     uint64_t announced, readable;
     tt_shm_view views[TT_SEGMENTS_MAX];

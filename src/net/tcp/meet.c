@@ -268,7 +268,7 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     }
     tt_sock_peer_text(s.fd, where);
     if (at == 0)
-        memcpy(conn->where, where, sizeof(where));
+        conn->base.where = memcpy(conn->where, where, sizeof(where));
     tell_place(conn, where, way);
     tutti_err err = TUTTI_OK;
     if (at == 0 && way && conn->n_strands > 1)

@@ -639,12 +639,6 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
     conn->n_strands = 0;
 }
 
-static void tcp_where(const tt_conn *base, char *text, size_t size)
-{
-    const tt_tcp_conn *conn = (const tt_tcp_conn *)base;
-    snprintf(text, size, "%s", conn->where);
-}
-
 static void tcp_fini(tt_net *base)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
@@ -673,7 +667,6 @@ const tt_net_ops tt_net_tcp = {
     .drain = tcp_drain,
     .close = tcp_close,
     .fini = tcp_fini,
-    .where = tcp_where,
     .renew = tt_tcp_renew,
     .pace = tt_tcp_pace,
 };
