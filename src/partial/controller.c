@@ -7,6 +7,10 @@
  *            after each turn. A connection that ends, or is silent for
  *            liveness_ns, is a death; the other members of its group are told
  *            at once.
+ * Away       A worker on another host whose connection drops is away: it stays
+ *            what it was until liveness_ns are over, and comes back by a new
+ *            connection (away.c). Who comes back later has been counted as
+ *            dead, and joins with the weights that it has.
  * Invariant  A slot has at most one connection. Who wants one that is taken is
  *            told to try again: the death of the one before may not have been
  *            noticed.
@@ -31,11 +35,20 @@
 #include "link/link.h"
 #include "partial/talk.h"
 
+/* So long a worker is away before the log tells. */
+static const uint64_t tell_ns = 100 * TT_NS_PER_MS;
+
 typedef struct guest {
     struct guest *next;
     tt_pipe pipe;
     uint32_t worker; /* TT_NONE: not let in, or gone */
     bool says_bye, is_gone, waits_out;
+    bool may_return;  /* when its connection drops */
+    uint64_t away_ns; /* since then it has none; 0: it has */
+    bool is_missed;   /* the log says so */
+    tt_talk group;    /* the last one that it was told; len 0: none */
+    char *group_said; /* with its seats */
+    uint32_t group_cap;
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
     uint32_t n_cpus; /* of its host; 0: not known */
@@ -89,7 +102,7 @@ static void watch(tt_controller *c, guest *g, int op, bool out)
 
 static void flush_guest(tt_controller *c, guest *g)
 {
-    if (g->is_gone)
+    if (g->is_gone || g->away_ns)
         return;
     bool is_empty = tt_pipe_flush(&g->pipe);
     if (g->waits_out == is_empty)
@@ -144,17 +157,33 @@ static void lose_worker(tt_controller *c, guest *g, const char *how)
     tt_rule_leave(c->rule, worker, !g->says_bye, tt_now_ns());
 }
 
+/* Its connection is no good any more. */
+static void hang_up(tt_controller *c, guest *g)
+{
+    if (g->pipe.s.fd >= 0)
+        epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.s.fd, NULL);
+    tt_pipe_close(&g->pipe);
+}
+
 static void lose_if_gone(tt_controller *c, guest *g)
 {
+    if (g->pipe.is_broken && !g->is_gone && g->may_return) {
+        hang_up(c, g);
+        g->away_ns = tt_now_ns();
+        return;
+    }
     g->is_gone = g->is_gone || g->pipe.is_broken;
     if (g->is_gone)
-        lose_worker(c, g, g->says_bye ? "has left" : "has died");
+        lose_worker(c, g,
+                    g->says_bye  ? "has left"
+                    : g->away_ns ? "has been away for too long"
+                                 : "has died");
 }
 
 static void free_guest(tt_controller *c, guest *g)
 {
-    epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.s.fd, NULL);
-    tt_pipe_close(&g->pipe);
+    hang_up(c, g);
+    tt_free(&c->mem, g->group_said, g->group_cap, 1);
     tt_free(&c->mem, g->knows, n_words(c), sizeof(uint64_t));
     tt_free(&c->mem, g, 1, sizeof(*g));
 }
@@ -173,6 +202,36 @@ static void sweep(tt_controller *c)
         *at = g->next;
         free_guest(c, g);
     }
+}
+
+/* How member g connects to another one, unless it was told. */
+static void tell_card(guest *g, const guest *other)
+{
+    uint64_t *word = &g->knows[other->worker / 64];
+    const uint64_t bit = UINT64_C(1) << other->worker % 64;
+    if (g == other || (*word & bit))
+        return;
+    *word |= bit;
+    tt_talk head = tt_talk_head(TT_TALK_CARD, 0, other->card_bytes);
+    head.who = other->worker;
+    tt_pipe_put(&g->pipe, &head, other->card);
+}
+
+/* The group that it is in, and how its members are connected to. */
+static void tell_group(tt_controller *c, guest *g)
+{
+    tt_group_head group;
+    tt_seat seat;
+    if (g->group.len < sizeof(group))
+        return;
+    memcpy(&group, g->group_said, sizeof(group));
+    for (uint32_t i = 0; i < group.n; i++) {
+        memcpy(&seat, g->group_said + sizeof(group) + i * sizeof(seat),
+               sizeof(seat));
+        if (c->by_worker[seat.worker])
+            tell_card(g, c->by_worker[seat.worker]);
+    }
+    tt_pipe_put(&g->pipe, &g->group, g->group_said);
 }
 
 /* --------------------------------------------------------------- joining -- */
@@ -204,13 +263,19 @@ static bool check_join(tt_controller *c, guest *g, const tt_join *join)
 {
     char text[TT_TALK_TEXT];
     const uint32_t n = c->o.rule.n;
+    const bool comes_back = join->flags & TT_TALK_AGAIN;
     tutti_err err = TUTTI_EINVAL;
-    if (join->n && join->n != n)
+    if (comes_back && join->origin != c->origin) {
+        err = TUTTI_EPEER;
+        snprintf(text, sizeof(text),
+                 "this is another controller than the one that the worker was "
+                 "with; it may join again");
+    } else if (join->n && join->n != n)
         snprintf(text, sizeof(text),
                  "the controller was started for %u workers, this one counts "
                  "%u; start both with the same number",
                  n, join->n);
-    else if (join->who != TT_NONE && join->who >= n)
+    else if (join->who >= n && (comes_back || join->who != TT_NONE))
         snprintf(text, sizeof(text), "worker %u of %u: workers go from 0 to %u",
                  join->who, n, n - 1);
     else if (join->who == TT_NONE && free_slot(c) == TT_NONE) {
@@ -224,6 +289,11 @@ static bool check_join(tt_controller *c, guest *g, const tt_join *join)
         snprintf(text, sizeof(text),
                  "another process is worker %u; give each its own number",
                  join->who);
+    } else if (comes_back &&
+               tt_rule_incarnation(c->rule, join->who) != join->incarnation) {
+        err = TUTTI_EPEER;
+        snprintf(text, sizeof(text),
+                 "another process has been worker %u meanwhile", join->who);
     } else if (checks_otherwise(c, join)) {
         snprintf(text, sizeof(text),
                  "TUTTI_CHECK must be the same for all workers: it is %s for "
@@ -243,6 +313,22 @@ static uint64_t place_of(const tt_join *join)
     return (uint64_t)join->site << 32 | host;
 }
 
+static void welcome(tt_controller *c, guest *g, bool is_newcomer)
+{
+    tt_welcome say = {
+        .origin = c->origin,
+        .liveness_ns = c->o.liveness_ns,
+        .host = tt_place_host(),
+        .n = c->o.rule.n,
+        .incarnation = tt_rule_incarnation(c->rule, g->worker),
+        .is_newcomer = is_newcomer,
+        .is_dynamic = c->o.rule.is_dynamic,
+    };
+    tt_talk reply = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(say));
+    reply.who = g->worker;
+    tt_pipe_put(&g->pipe, &reply, &say);
+}
+
 static void join_guest(tt_controller *c, guest *g, const tt_join *join)
 {
     if (!check_join(c, g, join))
@@ -255,22 +341,14 @@ static void join_guest(tt_controller *c, guest *g, const tt_join *join)
     g->host = join->host;
     g->n_cpus = join->n_cpus;
     g->is_checked = (join->flags & TT_TALK_CHECKED) != 0;
+    g->may_return = c->o.reconnect_ns > 0 &&
+                    (c->o.is_near || join->host != tt_place_host());
     c->by_worker[worker] = g;
     c->n_here++;
     c->has_come = true;
     tt_rule_join(c->rule, worker, place_of(join), flags, tt_now_ns(),
                  &is_newcomer);
-    tt_welcome welcome = {
-        .origin = c->origin,
-        .liveness_ns = c->o.liveness_ns,
-        .n = c->o.rule.n,
-        .incarnation = tt_rule_incarnation(c->rule, worker),
-        .is_newcomer = is_newcomer,
-        .is_dynamic = c->o.rule.is_dynamic,
-    };
-    tt_talk reply = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
-    reply.who = worker;
-    tt_pipe_put(&g->pipe, &reply, &welcome);
+    welcome(c, g, is_newcomer);
     TT_DEBUG("partial reduce: worker %u has joined, %u of %u are here", worker,
              c->n_here, c->o.rule.n);
 }
@@ -294,13 +372,52 @@ static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
     join_guest(c, g, join);
 }
 
+/* The worker that has been here as this one, and is not counted as dead. */
+static guest *find_again(const tt_controller *c, const tt_join *join)
+{
+    if (!(join->flags & TT_TALK_AGAIN) || join->origin != c->origin ||
+        join->who >= c->o.rule.n ||
+        tt_rule_incarnation(c->rule, join->who) != join->incarnation)
+        return NULL;
+    guest *g = c->by_worker[join->who];
+    return g && !g->is_gone && g->may_return ? g : NULL;
+}
+
+/* It has another connection, and has missed what is newer than join->heard. */
+static void take_back(tt_controller *c, guest *g, tt_link_stream s,
+                      const tt_join *join)
+{
+    hang_up(c, g);
+    tt_pipe_open(&g->pipe, &c->mem, s);
+    if (g->is_missed)
+        TT_WARN("partial reduce: worker %u is back after %.3g s", g->worker,
+                (double)(tt_now_ns() - g->away_ns) * 1e-9);
+    g->away_ns = 0;
+    g->is_missed = false;
+    g->heard_ns = tt_now_ns();
+    memset(g->knows, 0, n_words(c) * sizeof(*g->knows));
+    watch(c, g, EPOLL_CTL_ADD, false);
+    welcome(c, g, false);
+    uint64_t group = tt_rule_group_of(c->rule, g->worker);
+    if (group > join->heard)
+        tell_group(c, g);
+    if (group > 0 && g->broken == group)
+        say(g, TT_TALK_BROKEN, group, "it broke while this worker was away");
+}
+
 static void take_arrivals(tt_controller *c)
 {
     tt_link_event link;
     tt_join join;
+    for (guest *g = c->guests; g; g = g->next)
+        lose_if_gone(c, g); /* it may be who comes */
     while (tt_link_box_take(c->box, &link)) {
         memcpy(&join, link.who.said, sizeof(join));
-        add_guest(c, link.stream, &join);
+        guest *g = find_again(c, &join);
+        if (g)
+            take_back(c, g, link.stream, &join);
+        else
+            add_guest(c, link.stream, &join);
     }
 }
 
@@ -329,7 +446,8 @@ static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
         tell_broken(c, g->worker, group, head->flags, text);
     }
     return tt_rule_done(c->rule, g->worker, group, well, tt_now_ns()) ==
-           TUTTI_OK;
+               TUTTI_OK ||
+           (head->flags & TT_TALK_AGAIN);
 }
 
 /* False: it cannot be. Who says too much is sent away, and told why. */
@@ -342,7 +460,8 @@ static bool hear_announce(tt_controller *c, guest *g, const tt_talk *head)
                                            head->flags & TT_TALK_LAST,
                                            tt_now_ns());
     if (err != TUTTI_ELIMIT)
-        return err == TUTTI_OK;
+        return err == TUTTI_OK ||
+               (err == TUTTI_EINVAL && (head->flags & TT_TALK_AGAIN));
     snprintf(text, sizeof(text),
              "worker %u announces iteration %llu, which is too far beyond what "
              "it, or any other worker, has reached",
@@ -359,6 +478,8 @@ static bool hear_card(tt_controller *c, guest *g, const tt_talk *head,
 {
     if (!tt_card_is_sound(payload, head->len))
         return false;
+    if (head->len == g->card_bytes && memcmp(payload, g->card, head->len) == 0)
+        return true;
     memcpy(g->card, payload, head->len);
     g->card_bytes = head->len;
     for (guest *other = c->guests; other; other = other->next)
@@ -413,19 +534,6 @@ static void hear_guest(tt_controller *c, guest *g)
     lose_if_gone(c, g); /* before somebody else gets into a group with it */
 }
 
-/* How member g connects to another one, unless it was told. */
-static void tell_card(guest *g, const guest *other)
-{
-    uint64_t *word = &g->knows[other->worker / 64];
-    const uint64_t bit = UINT64_C(1) << other->worker % 64;
-    if (g == other || (*word & bit))
-        return;
-    *word |= bit;
-    tt_talk head = tt_talk_head(TT_TALK_CARD, 0, other->card_bytes);
-    head.who = other->worker;
-    tt_pipe_put(&g->pipe, &head, other->card);
-}
-
 /* What the member adds to what all have in common. */
 static tt_seat sit(const tutti_group_member *m, const guest *g,
                    tt_group_head *group)
@@ -442,6 +550,24 @@ static tt_seat sit(const tutti_group_member *m, const guest *g,
                      .iteration = m->iteration,
                      .weight = m->weight,
                      .host = g ? g->host : 0};
+}
+
+/* For it may not hear of it now. Without memory it is lost. */
+static bool keep_group(tt_controller *c, guest *g, const tt_talk *head)
+{
+    if (head->len > g->group_cap) {
+        tt_free(&c->mem, g->group_said, g->group_cap, 1);
+        g->group_said = tt_new(&c->mem, head->len, 1);
+        g->group_cap = g->group_said ? head->len : 0;
+    }
+    g->group = *head;
+    if (!g->group_said) {
+        g->group.len = 0;
+        g->is_gone = true;
+        return false;
+    }
+    memcpy(g->group_said, c->message, head->len);
+    return true;
 }
 
 static void decided(void *ctx, const tutti_group_decision *d)
@@ -466,15 +592,29 @@ static void decided(void *ctx, const tutti_group_decision *d)
         guest *g = c->by_worker[d->members[i].worker];
         group.me = i;
         memcpy(c->message, &group, sizeof(group));
-        for (uint32_t k = 0; g && k < d->n; k++)
-            if (c->by_worker[d->members[k].worker])
-                tell_card(g, c->by_worker[d->members[k].worker]);
-        if (g)
-            tt_pipe_put(&g->pipe, &head, c->message);
+        if (g && keep_group(c, g, &head))
+            tell_group(c, g);
     }
 }
 
 /* ---------------------------------------------------------------- thread -- */
+
+/* It may be silent for so long; 0: for ever. */
+static uint64_t patience(const tt_controller *c, const guest *g)
+{
+    return c->o.liveness_ns == 0 && g->away_ns ? c->o.reconnect_ns
+                                               : c->o.liveness_ns;
+}
+
+/* Most that drop are dead, and their loss says it all. */
+static void miss(guest *g, uint64_t now)
+{
+    if (!g->away_ns || g->is_missed || now - g->away_ns < tell_ns)
+        return;
+    g->is_missed = true;
+    TT_WARN("partial reduce: worker %u is away: its connection was closed",
+            g->worker);
+}
 
 static void check_silence(tt_controller *c, uint64_t now)
 {
@@ -483,15 +623,17 @@ static void check_silence(tt_controller *c, uint64_t now)
     bool was_away = limit > 0 && now - c->turn_ns > limit / 2;
     c->turn_ns = now;
     for (guest *g = c->guests; g; g = g->next) {
+        const uint64_t most = patience(c, g);
         if (was_away)
             g->heard_ns = now;
-        if (g->is_gone || limit == 0 || now - g->heard_ns <= limit)
+        miss(g, now);
+        if (g->is_gone || most == 0 || now - g->heard_ns <= most)
             continue;
         char text[TT_TALK_TEXT];
         snprintf(text, sizeof(text),
                  "this worker was silent for %.3g s, and the others go on "
                  "without it",
-                 (double)limit * 1e-9);
+                 (double)most * 1e-9);
         refuse(c, g, TUTTI_EPEER, text);
         g->says_bye = false;
     }

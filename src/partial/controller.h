@@ -25,7 +25,11 @@ typedef struct tt_controller_opts {
     struct tt_trust *trust; /* borrowed for the call */
     uint64_t token;
     uint64_t liveness_ns; /* 0: silence never means death */
-    const char *log;      /* file for the log of events and groups, or NULL */
+    /* A worker on another host (is_near: on any) whose connection has dropped
+     * may come back for so long; 0: it may not. */
+    uint64_t reconnect_ns;
+    bool is_near;
+    const char *log; /* file for the log of events and groups, or NULL */
 } tt_controller_opts;
 
 /* Errors: EINVAL, ESYS, ENOMEM. */

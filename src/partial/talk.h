@@ -5,6 +5,12 @@
  * to each other goes by the engine's mesh. Every message is a header of 32
  * bytes, little-endian, and `len` bytes.
  *
+ * A worker whose connection has dropped comes back by another one (away.c), and
+ * both say again what may have been lost: the worker its card, how its last
+ * group has ended, and what it has announced; the controller the group that the
+ * worker has not heard of. All of that has a number or is a state, so it counts
+ * once, however often it is said.
+ *
  *   kind      from        payload, and what the header's fields mean
  *   WELCOME   controller  tt_welcome; who: its number
  *   REFUSE    controller  a sentence; number: -tutti_err
@@ -30,7 +36,7 @@
 #include "net/net.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 6
+#define TT_TALK_VERSION 7
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {
@@ -63,6 +69,9 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_AHEAD 2   /* tt_join: it computes while its group averages */
 #define TT_TALK_CHECKED 4 /* tt_join: by TUTTI_CHECK; all workers alike */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
+/* tt_join: it was here, and comes back. ANNOUNCE, DONE: it may have been said
+ * before. */
+#define TT_TALK_AGAIN 8
 
 /* In the greeting, whose job is the token: the worker tells it, the controller
  * tells it nobody. */
@@ -73,17 +82,21 @@ typedef struct tt_join {
     uint32_t site; /* equal for workers near each other; 0: not known */
     uint32_t flags;
     uint32_t n_cpus; /* processors of its host; 0: not known */
-    uint32_t pad;    /* 0 */
+    /* AGAIN: how often it had come, to which controller, and the last group
+     * that it has heard of. */
+    uint32_t incarnation;
+    uint64_t origin, heard;
 } tt_join;
-_Static_assert(sizeof(tt_join) == 32, "as sent");
+_Static_assert(sizeof(tt_join) == TT_LINK_SAID, "as sent");
 
 typedef struct tt_welcome {
     uint64_t origin;      /* the controller, in the ids of groups; no secret */
     uint64_t liveness_ns; /* silence means death; 0: it does not */
+    uint64_t host;        /* of the controller, as in tt_join */
     uint32_t n, incarnation;
     uint32_t is_newcomer, is_dynamic;
 } tt_welcome;
-_Static_assert(sizeof(tt_welcome) == 32, "as sent");
+_Static_assert(sizeof(tt_welcome) == 40, "as sent");
 
 /* A member. */
 typedef struct tt_seat {

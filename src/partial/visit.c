@@ -39,6 +39,7 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
     va_end(args);
     w->err = err;
     tt_pipe_close(&w->pipe);
+    tt_away_end(w);
     if (w->phase == TT_PHASE_GROUP || w->phase == TT_PHASE_COMMIT)
         tt_crew_break(w, err, false, "%s", text);
     memcpy(w->text, text, sizeof(text));
@@ -87,7 +88,11 @@ static tt_join join_of(const tt_worker *w, bool is_current)
                      .n = w->o.n_workers,
                      .site = w->o.site,
                      .n_cpus = count_cpus(),
-                     .flags = (is_current ? TT_TALK_CURRENT : 0) |
+                     .incarnation = w->incarnation,
+                     .origin = w->origin,
+                     .heard = w->heard,
+                     .flags = (w->away.is_away ? TT_TALK_AGAIN : 0) |
+                              (is_current ? TT_TALK_CURRENT : 0) |
                               (w->o.goes_ahead ? TT_TALK_AHEAD : 0) |
                               (w->settings.check ? TT_TALK_CHECKED : 0)};
 }
@@ -123,7 +128,7 @@ static tutti_err hear_welcome(const tt_worker *w, tt_link_stream *s,
     return TUTTI_OK;
 }
 
-static void say_card(tt_worker *w)
+void tt_visit_say_card(tt_worker *w)
 {
     unsigned char card[TT_CARD_MOST];
     tt_talk head = tt_talk_head(TT_TALK_CARD, 0, tt_cards_write(w, card));
@@ -149,11 +154,13 @@ static tutti_err settle(tt_worker *w, const tt_pipe *pipe,
     w->is_newcomer = welcome->is_newcomer;
     w->is_dynamic = welcome->is_dynamic;
     w->origin = welcome->origin;
+    w->far_host = welcome->host;
+    w->heard = w->ended.number = 0;
     w->liveness_ns = welcome->liveness_ns;
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
     w->pipe = *pipe;
     w->err = TUTTI_OK;
-    say_card(w);
+    tt_visit_say_card(w);
     return TUTTI_OK;
 }
 
@@ -190,14 +197,11 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
     return TUTTI_AGAIN;
 }
 
-/* A connection to the controller, which knows who comes; *out is the
- * caller's. */
-static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
-                      bool is_current, uint64_t deadline, tt_link_stream *out,
-                      tutti_diag *diag)
+tutti_err tt_visit_dial(tt_worker *w, tt_link_box *box, bool is_current,
+                        uint64_t deadline, tt_link_dial **out, tutti_diag *diag)
 {
     const tt_join join = join_of(w, is_current);
-    const tt_link_way way = {.to = *to};
+    const tt_link_way way = {.to = w->at};
     uint64_t now = tt_now_ns();
     uint64_t left = now < deadline ? deadline - now : 0;
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
@@ -209,10 +213,18 @@ static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
                            .try_ns = left + 1,
                            .answer_ns = left + 1,
                            .deadline_ns = deadline};
+    memcpy(o.said, &join, sizeof(join));
+    return tt_link_dial_begin(box, &o, out, diag);
+}
+
+/* A connection to the controller, which knows who comes; *out is the
+ * caller's. */
+static tutti_err dial(tt_worker *w, tt_link_box *box, bool is_current,
+                      uint64_t deadline, tt_link_stream *out, tutti_diag *diag)
+{
     tt_link_dial *d;
     tt_link_event link;
-    memcpy(o.said, &join, sizeof(join));
-    tutti_err err = tt_link_dial_begin(box, &o, &d, diag);
+    tutti_err err = tt_visit_dial(w, box, is_current, deadline, &d, diag);
     if (err)
         return err;
     while (!tt_link_box_take(box, &link)) /* it has a deadline itself */
@@ -240,7 +252,8 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
         snprintf(w->where, sizeof(w->where), "this host");
     else
         tt_addr_text(to, w->where);
-    tutti_err err = dial(w, box, to, is_current, soon, &s, diag);
+    w->at = *to;
+    tutti_err err = dial(w, box, is_current, soon, &s, diag);
     tt_pipe_open(&pipe, &w->mem, s);
     if (!err)
         err = hear_welcome(w, &pipe.s, soon, &welcome, &id, diag);
@@ -304,6 +317,8 @@ tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
 
 void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload)
 {
+    if (w->away.is_away)
+        return;
     tt_pipe_put(&w->pipe, head, payload);
     w->said_ns = tt_now_ns();
     if (!tt_pipe_flush(&w->pipe))
@@ -349,6 +364,10 @@ static void hear(tt_worker *w, const tt_talk *head,
         break;
     case TT_TALK_BEAT:
         break;
+    case TT_TALK_WELCOME:
+        if (!tt_away_welcome(w, head, payload))
+            break;
+        /* fall through */
     default:
         tt_worker_lose(w, TUTTI_EPROTO,
                        "the controller at %s says what makes no sense",
@@ -370,11 +389,10 @@ void tt_visit_hear(tt_worker *w)
     while (!w->err && w->pipe.s.fd >= 0 &&
            tt_pipe_next(&w->pipe, most, &head, &payload))
         hear(w, &head, payload);
-    if (!w->err && w->pipe.is_broken)
-        tt_worker_lose(w, TUTTI_EPEER,
-                       "the controller at %s has gone: it closed the "
-                       "connection",
-                       w->where);
+    static const char closed[] = "it closed the connection";
+    if (!w->err && w->pipe.is_broken && !tt_away_begin(w, closed))
+        tt_worker_lose(w, TUTTI_EPEER, "the controller at %s has gone: %s",
+                       w->where, closed);
 }
 
 void tt_visit_check(tt_worker *w, uint64_t now)
@@ -382,7 +400,7 @@ void tt_visit_check(tt_worker *w, uint64_t now)
     const uint64_t limit = w->liveness_ns;
     bool was_away = now - w->turn_ns > limit / 2;
     w->turn_ns = now;
-    if (w->err || w->pipe.s.fd < 0 || limit == 0)
+    if (w->err || w->pipe.s.fd < 0 || w->away.is_away || limit == 0)
         return;
     if (was_away)
         w->heard_ns = now;
@@ -390,7 +408,8 @@ void tt_visit_check(tt_worker *w, uint64_t now)
         tt_talk beat = tt_talk_head(TT_TALK_BEAT, 0, 0);
         tt_visit_say(w, &beat, NULL);
     }
-    if (now - w->heard_ns > limit + limit / 2)
+    if (now - w->heard_ns > limit + limit / 2 &&
+        !tt_away_begin(w, "it does not answer"))
         tt_worker_lose(w, TUTTI_ETIMEOUT,
                        "the controller at %s has been silent for %.3g s",
                        w->where, (double)(now - w->heard_ns) * 1e-9);
