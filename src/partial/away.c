@@ -2,7 +2,8 @@
  * away.c - a worker whose connection to the controller has dropped, or is
  * silent, comes back by another one.
  *
- * Idea       It dials where the controller was for TUTTI_RECONNECT, and then both
+ * Idea       It dials where the controller was, and its standbys (lead.h), in turn
+ *            for TUTTI_RECONNECT, and then both
  *            say again what may have been lost (talk.h). Its group goes on
  *            meanwhile: the data needs no controller. What the program calls
  *            meanwhile is told when it is back.
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hostid.h"
 #include "base/log.h"
 #include "partial/session.h"
 
@@ -29,10 +31,20 @@ static const uint64_t tell_ns = 100 * TT_NS_PER_MS;
 /* To connect, and to be welcomed. */
 static const uint64_t try_ns = TT_NS_PER_S;
 static const uint64_t meet_ns = 5 * TT_NS_PER_S;
+enum { OWN_MAX = 64 };
+
+static bool has_standby(const tt_worker *w)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < TT_LEADERS; i++)
+        has = has || w->standbys[i].n_places > 0;
+    return has;
+}
 
 static uint64_t limit_of(const tt_worker *w)
 {
-    return w->settings.reconnect_near || w->far_host != w->host
+    return w->settings.reconnect_near || w->far_host != w->host ||
+                   has_standby(w)
                ? w->settings.reconnect_ns
                : 0;
 }
@@ -42,6 +54,9 @@ bool tt_away_begin(tt_worker *w, const char *why)
     tt_away *a = &w->away;
     if (w->err || limit_of(w) == 0)
         return false;
+    /* Who is silent would be waited for. */
+    if (!a->is_away)
+        a->n_dials = has_standby(w) && !w->pipe.is_broken;
     tt_pipe_close(&w->pipe);
     a->next_ns = tt_now_ns() + (a->is_away ? pause_ns : 0);
     if (a->is_away)
@@ -70,13 +85,40 @@ static void give_up(tt_worker *w)
 
 /* --------------------------------------------------------------- dialling -- */
 
+/* Of the next one: where it was, then its standbys. 0: there is none. */
+static uint32_t find_ways(tt_worker *w)
+{
+    tt_away *a = &w->away;
+    const uint32_t at = a->n_dials++ % (TT_LEADERS + 1);
+    tt_iface ifaces[OWN_MAX];
+    tt_link_card own = {.netns = 0};
+    tt_host_id host;
+    if (at == 0)
+        a->ways[0] = (tt_link_way){.to = w->at};
+    if (at == 0 || w->standbys[at - 1].n_places == 0)
+        return at == 0;
+    tt_host_id_get(&host);
+    memcpy(own.boot_id, host.boot_id, sizeof(own.boot_id));
+    own.netns = host.netns;
+    const tt_link_here here = {.card = &own,
+                               .interfaces = w->settings.interfaces,
+                               .ifaces = ifaces,
+                               .n_ifaces = tt_ifaces_list("", ifaces, OWN_MAX)};
+    return (uint32_t)tt_link_ways(&here, &w->standbys[at - 1], NULL, a->ways);
+}
+
 static void dial(tt_worker *w, uint64_t now)
 {
     tt_away *a = &w->away;
-    a->next_ns = now + pause_ns;
+    uint32_t n = 0;
     if (!a->box && tt_link_box_open(&w->mem, &a->box, NULL))
         return;
-    tt_visit_dial(w, a->box, !w->is_newcomer, now + try_ns, &a->dial, NULL);
+    for (uint32_t i = 0; i <= TT_LEADERS && n == 0; i++)
+        n = find_ways(w);
+    a->next_ns = now + (has_standby(w) ? pause_ns / 4 : pause_ns);
+    if (n > 0)
+        tt_visit_dial(w, a->box, a->ways, n, !w->is_newcomer, now + try_ns,
+                      &a->dial, NULL);
 }
 
 /* Nobody is there any more, or somebody else is. */
@@ -96,7 +138,8 @@ static void hear_dial(tt_worker *w, const tt_link_event *link, uint64_t now)
     if (link->kind == TT_LINK_DIALLED) {
         tt_pipe_open(&w->pipe, &w->mem, link->stream);
         w->heard_ns = a->met_ns = now;
-    } else if (is_dead(&outcome)) {
+        a->to = a->ways[link->way].to;
+    } else if (is_dead(&outcome) && !has_standby(w)) {
         give_up(w);
     }
 }
@@ -159,7 +202,12 @@ tutti_err tt_away_welcome(tt_worker *w, const tt_talk *head,
     if (w->away.is_told)
         TT_WARN("worker %u: the controller at %s is back after %.3g s", w->id,
                 w->where, gone_s);
+    w->at = w->away.to;
+    if (w->at.u.sa.sa_family != AF_UNIX)
+        tt_addr_text(&w->at, w->where);
+    w->far_host = welcome.host;
     tt_away_end(w);
+    memset(w->standbys, 0, sizeof(w->standbys));
     w->heard_ns = w->turn_ns = now;
     if (welcome.incarnation != w->incarnation) {
         w->incarnation = welcome.incarnation;

@@ -28,11 +28,17 @@ static uint64_t next_term(const tt_lead *l)
     return (l->term / TT_LEADERS + 1) * TT_LEADERS + l->index;
 }
 
+static bool is_leaving(uint8_t state)
+{
+    return state == TT_RECORD_LEAVE || state == TT_RECORD_FORGET;
+}
+
 static void set_state(tt_lead *l, uint32_t worker, uint8_t state,
                       uint64_t record)
 {
     tt_lead_row *row = &l->rows[worker];
     l->n_rows += (state != 0) - (uint32_t)(row->state != 0);
+    l->n_leaving += is_leaving(state) - (uint32_t)is_leaving(row->state);
     row->state = state;
     row->record = record;
 }
@@ -101,7 +107,7 @@ void tt_lead_ack(tt_lead *l, uint32_t index, uint64_t n_records)
 bool tt_lead_forget(tt_lead *l, uint32_t *worker, uint64_t *record)
 {
     const uint64_t done = committed(l);
-    for (uint32_t w = 0; w < l->n; w++) {
+    for (uint32_t w = 0; w < l->n && l->n_leaving > 0; w++) {
         const tt_lead_row *row = &l->rows[w];
         if (row->record > done)
             continue;
@@ -147,7 +153,7 @@ uint64_t tt_lead_may_order(const tt_lead *l)
 
 void tt_lead_hear_term(tt_lead *l, uint64_t term)
 {
-    if (term > l->term && l->role != TT_LEAD_FOLLOWS)
+    if (term > l->term && l->role == TT_LEAD_LEADS)
         l->role = TT_LEAD_OVER;
 }
 

@@ -72,10 +72,10 @@ typedef struct tt_lead_debt {
 /* To be read only. */
 typedef struct tt_lead {
     uint8_t role;
-    uint8_t index; /* among the controllers */
-    bool is_whole; /* FOLLOWS: the table is */
-    uint32_t n;    /* rows */
-    uint32_t n_rows, n_votes, n_debts;
+    uint8_t index;                                /* among the controllers */
+    bool is_whole;                                /* FOLLOWS: the table is */
+    uint32_t n;                                   /* rows */
+    uint32_t n_rows, n_leaving, n_votes, n_debts; /* n_leaving: of n_rows */
     uint64_t term;
     uint64_t old_term;  /* of the records; the term before the debts */
     uint64_t n_records; /* made, or heard of */

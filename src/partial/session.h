@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "partial/lead.h"
 #include "partial/spares.h"
 #include "partial/talk.h"
 #include "partial/worker.h"
@@ -83,6 +84,9 @@ typedef struct tt_away {
     uint64_t since_ns, next_ns, met_ns;
     tt_link_box *box;
     tt_link_dial *dial; /* NULL: none is under way */
+    uint32_t n_dials;
+    tt_addr to;                     /* where it is connected now */
+    tt_link_way ways[TT_LINK_WAYS]; /* of the dial */
     char why[80];
 } tt_away;
 
@@ -108,6 +112,9 @@ struct tt_worker {
     char where[TT_SOCK_TEXT];
     uint64_t far_host; /* as tt_place_host() there */
     tt_away away;
+    uint64_t term; /* the greatest that it knows */
+    /* Of controllers that may lead later; n_places 0: none. */
+    tt_link_card standbys[TT_LEADERS];
     /* What it was told last: of this worker's groups, and by it. */
     uint64_t heard;
     tt_talk ended, announced;
@@ -141,10 +148,10 @@ void tt_visit_hear(tt_worker *w);
 /* Who is away says it when it is back. */
 void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload);
 void tt_visit_say_card(tt_worker *w);
-/* Dials w->at. Errors: as tt_link_dial_begin(). */
-tutti_err tt_visit_dial(tt_worker *w, tt_link_box *box, bool is_current,
-                        uint64_t deadline, tt_link_dial **out,
-                        tutti_diag *diag);
+/* Dials a controller. Errors: as tt_link_dial_begin(). */
+tutti_err tt_visit_dial(tt_worker *w, tt_link_box *box, const tt_link_way *ways,
+                        uint32_t n_ways, bool is_current, uint64_t deadline,
+                        tt_link_dial **out, tutti_diag *diag);
 /* Beats, and listens for silence. */
 void tt_visit_check(tt_worker *w, uint64_t now);
 /* The worker is lost; fmt a sentence. */
