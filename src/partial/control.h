@@ -135,6 +135,8 @@ void tt_standby_hold(tt_controller *c, tt_guest *g);
 void tt_standby_come(tt_controller *c, tt_guest *g);
 bool tt_standby_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
                      const unsigned char *payload);
+/* It owes acknowledgements: other words do not count. */
+bool tt_standby_is_behind(const tt_controller *c, const tt_guest *g);
 void tt_standby_gone(tt_controller *c, tt_guest *g);
 /* The controllers that a worker may go to. */
 void tt_standby_tell(tt_controller *c, tt_guest *g);

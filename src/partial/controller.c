@@ -393,6 +393,11 @@ static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
     c->guests = g;
     watch(c, g, EPOLL_CTL_ADD, false);
     tt_standby_hear_term(c, join->term);
+    /* Sent away without a word, it goes to the one who leads. */
+    g->is_gone = c->lead.role == TT_LEAD_OVER ||
+                 (c->lead.role == TT_LEAD_LEADS && join->term > c->lead.term);
+    if (g->is_gone)
+        return;
     if (join->flags & TT_TALK_STANDBY_JOINS)
         tt_standby_come(c, g);
     else if (c->lead.role != TT_LEAD_LEADS)
@@ -530,7 +535,8 @@ static bool hear(tt_controller *c, tt_guest *g, const tt_talk *head,
 {
     if (g->is_held || (!g->is_standby && head->len > most_len(head->kind)))
         return false;
-    tt_standby_hear_term(c, head->term);
+    if (head->term > c->lead.term) /* it would not be here */
+        return false;
     if (g->is_standby)
         return tt_standby_hear(c, g, head, payload);
     tt_lead_know(&c->lead, g->worker, head->term);
@@ -560,7 +566,8 @@ static void hear_guest(tt_controller *c, tt_guest *g)
     tt_talk head;
     const unsigned char *payload;
     tt_pipe_fill(&g->pipe);
-    g->heard_ns = tt_now_ns();
+    if (!tt_standby_is_behind(c, g))
+        g->heard_ns = tt_now_ns();
     /* What came before the end counts. */
     while (!g->is_gone &&
            tt_pipe_next(&g->pipe, TT_CARD_MOST, &head, &payload)) {

@@ -153,7 +153,7 @@ uint64_t tt_lead_may_order(const tt_lead *l)
 
 void tt_lead_hear_term(tt_lead *l, uint64_t term)
 {
-    if (term > l->term && l->role == TT_LEAD_LEADS)
+    if (term > l->term && l->role == TT_LEAD_LEADS && l->n_debts > 0)
         l->role = TT_LEAD_OVER;
 }
 

@@ -108,7 +108,8 @@ bool tt_lead_leave_out(tt_lead *l, uint32_t index);
 void tt_lead_know(tt_lead *l, uint32_t worker, uint64_t term);
 /* Orders by records up to this one may be given. */
 uint64_t tt_lead_may_order(const tt_lead *l);
-/* Somebody knows this term; OVER where it is a greater one. */
+/* Somebody knows this term: OVER where it is a greater one, and this one has no
+ * orders to give. Else that cannot be. */
 void tt_lead_hear_term(tt_lead *l, uint64_t term);
 
 /* ------------------------------------------------------------- a standby -- */

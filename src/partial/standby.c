@@ -241,6 +241,11 @@ void tt_standby_gone(tt_controller *c, tt_guest *g)
     g->is_standby = g->is_held = false;
 }
 
+bool tt_standby_is_behind(const tt_controller *c, const tt_guest *g)
+{
+    return g->is_standby && c->lead.copies[g->index].acked < c->lead.n_records;
+}
+
 bool tt_standby_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
                      const unsigned char *payload)
 {
@@ -249,6 +254,7 @@ bool tt_standby_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
     switch (head->kind) {
     case TT_TALK_ACK:
         tt_lead_ack(&c->lead, g->index, head->number);
+        g->heard_ns = tt_now_ns();
         return true;
     case TT_TALK_CARD:
         if (!tt_link_card_read(&c->cards[g->index], payload, head->len, &used))

@@ -270,6 +270,8 @@ static bool come(world *w, int k, int c)
     tt_lead_hear_term(&m->lead, me->knows);
     if (m->lead.role == TT_LEAD_OVER)
         return true;
+    if (m->lead.role == TT_LEAD_LEADS && me->knows > m->lead.term)
+        return false; /* it is sent away */
     me->at = (uint8_t)c;
     tt_lead_come(&m->lead, (uint32_t)k, me->knows);
     return true;
