@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * control.h - a controller's own structs; private to src/partial.
  *
- * controller.c  the thread: workers come, are heard, and are told their groups
+ * controller.c  the thread: workers come, and are heard
+ * tell.c        their groups are told
  * standby.c     records and orders: its copies, and how it takes over
  *
- * Circles    controller.c standby.c: what happens to workers makes records, and
- *            what the copies say of those lets orders go to workers. */
+ * Circles    controller.c standby.c tell.c: what happens to workers makes records
+ *            and groups, and what the copies say of those lets orders go to
+ *            workers. */
 #ifndef TT_PARTIAL_CONTROL_H
 #define TT_PARTIAL_CONTROL_H
 
@@ -53,12 +55,12 @@ typedef struct tt_kept {
 } tt_kept;
 
 /* What is told when its record is. */
-typedef struct tt_order {
-    struct tt_order *next;
+typedef struct tt_due {
+    struct tt_due *next;
     uint64_t record, group; /* group 0: the worker is let in */
     uint32_t n;
     uint32_t workers[]; /* [n] */
-} tt_order;
+} tt_due;
 
 struct tutti_controller {
     tt_mem mem;
@@ -88,7 +90,7 @@ struct tutti_controller {
     tt_lead lead;
     tt_lead_row *rows; /* [n] */
     tt_kept *kept;     /* [n] */
-    tt_order *orders, **orders_end;
+    tt_due *orders, **orders_end;
     uint64_t n_groups;              /* the greatest id */
     tt_guest *copies[TT_LEADERS];   /* standbys that follow this one */
     tt_link_card cards[TT_LEADERS]; /* of standbys; n_places 0: none */
@@ -108,17 +110,24 @@ struct tutti_controller {
 /* controller.c */
 void tt_control_put(tt_controller *c, tt_guest *g, const tt_talk *head,
                     const void *payload);
+void tt_control_say(tt_controller *c, tt_guest *g, tt_talk_kind kind,
+                    uint64_t number, const char *text);
 void tt_control_refuse(tt_controller *c, tt_guest *g, tutti_err err,
                        const char *text);
 /* A worker that was here under the leader before. */
 void tt_control_admit_again(tt_controller *c, tt_guest *g);
 void tt_control_welcome(tt_controller *c, tt_guest *g);
+/* [open] A rule of its own, and the log of it. */
+tutti_err tt_control_make_rule(tt_controller *c, tutti_diag *diag);
+
+/* tell.c: the group that its worker is in; 0: none. */
+uint64_t tt_control_group_of(const tt_controller *c, const tt_guest *g);
+/* The rule's. */
+void tt_control_decided(void *ctx, const tutti_group_decision *d);
 void tt_control_tell_group(tt_controller *c, tt_guest *g);
 /* Other members of the group, which are still at it, are told. */
 void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
                             uint8_t flags, const char *text);
-/* [open] A rule of its own, and the log of it. */
-tutti_err tt_control_make_rule(tt_controller *c, tutti_diag *diag);
 /* False: no memory. */
 bool tt_control_keep(tt_controller *c, uint32_t worker, uint64_t record,
                      const tt_talk *head, const void *payload);

@@ -67,8 +67,8 @@ void tt_control_put(tt_controller *c, tt_guest *g, const tt_talk *head,
     tt_pipe_put(&g->pipe, &now, payload);
 }
 
-static void say(tt_controller *c, tt_guest *g, tt_talk_kind kind,
-                uint64_t number, const char *text)
+void tt_control_say(tt_controller *c, tt_guest *g, tt_talk_kind kind,
+                    uint64_t number, const char *text)
 {
     tt_talk head = tt_talk_head(kind, number, text ? strlen(text) : 0);
     tt_control_put(c, g, &head, text);
@@ -77,31 +77,10 @@ static void say(tt_controller *c, tt_guest *g, tt_talk_kind kind,
 void tt_control_refuse(tt_controller *c, tt_guest *g, tutti_err err,
                        const char *text)
 {
-    say(c, g, TT_TALK_REFUSE, (uint64_t)-err, text);
+    tt_control_say(c, g, TT_TALK_REFUSE, (uint64_t)-err, text);
     tt_pipe_flush(&g->pipe);
     g->says_bye = true;
     g->is_gone = true;
-}
-
-/* The group that its worker is in; 0: none. */
-static uint64_t group_of(const tt_controller *c, const tt_guest *g)
-{
-    return g->old ? g->old : tt_rule_group_of(c->rule, g->worker);
-}
-
-void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
-                            uint8_t flags, const char *text)
-{
-    tt_talk head = tt_talk_head(TT_TALK_BROKEN, group, strlen(text));
-    head.who = worker;
-    head.flags = flags;
-    for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++) {
-        tt_guest *g = c->by_worker[w];
-        if (w == worker || !g || g->broken == group || group_of(c, g) != group)
-            continue;
-        g->broken = group;
-        tt_control_put(c, g, &head, text);
-    }
 }
 
 /* Its worker is not there any more. */
@@ -113,7 +92,7 @@ static void lose_worker(tt_controller *c, tt_guest *g, const char *how)
     char text[TT_TALK_TEXT];
     snprintf(text, sizeof(text), "worker %u %s", worker, how);
     TT_INFO("partial reduce: %s", text);
-    tt_control_tell_broken(c, worker, group_of(c, g), 0, text);
+    tt_control_tell_broken(c, worker, tt_control_group_of(c, g), 0, text);
     g->worker = TT_NONE;
     c->by_worker[worker] = NULL;
     c->n_here--;
@@ -168,40 +147,6 @@ static void sweep(tt_controller *c)
         *at = g->next;
         free_guest(c, g);
     }
-}
-
-/* How member g connects to another one, unless it was told. */
-static void tell_card(tt_controller *c, tt_guest *g, const tt_guest *other)
-{
-    uint64_t *word = &g->knows[other->worker / 64];
-    const uint64_t bit = UINT64_C(1) << other->worker % 64;
-    if (g == other || (*word & bit))
-        return;
-    *word |= bit;
-    tt_talk head = tt_talk_head(TT_TALK_CARD, 0, other->card_bytes);
-    head.who = other->worker;
-    tt_control_put(c, g, &head, other->card);
-}
-
-/* The group that it was put into last, and how its members are connected to. */
-void tt_control_tell_group(tt_controller *c, tt_guest *g)
-{
-    const tt_kept *kept = &c->kept[g->worker];
-    tt_group_head group;
-    tt_seat seat;
-    memcpy(&group, kept->said, sizeof(group));
-    for (uint32_t i = 0; i < group.n; i++) {
-        memcpy(&seat, kept->said + sizeof(group) + i * sizeof(seat),
-               sizeof(seat));
-        if (c->by_worker[seat.worker])
-            tell_card(c, g, c->by_worker[seat.worker]);
-        if (seat.worker == g->worker)
-            group.me = i;
-    }
-    memcpy(kept->said, &group, sizeof(group));
-    tt_control_put(c, g, &kept->head, kept->said);
-    if (g->broken == kept->head.number)
-        say(c, g, TT_TALK_BROKEN, g->broken, "it broke before it was told");
 }
 
 /* --------------------------------------------------------------- joining -- */
@@ -346,15 +291,16 @@ static void join_guest(tt_controller *c, tt_guest *g)
 static void tell_missed(tt_controller *c, tt_guest *g)
 {
     const tt_kept *kept = &c->kept[g->worker];
-    const uint64_t group = group_of(c, g), heard = g->join.heard;
+    const uint64_t group = tt_control_group_of(c, g), heard = g->join.heard;
     if (group > heard && group == kept->head.number &&
         (g->old || kept->record <= tt_lead_may_order(&c->lead)))
         tt_control_tell_group(c, g);
     else if (group > 0 && group == heard && g->broken == group)
-        say(c, g, TT_TALK_BROKEN, group, "it broke while this worker was away");
+        tt_control_say(c, g, TT_TALK_BROKEN, group,
+                       "it broke while this worker was away");
     else if (group == 0 && heard > c->n_groups)
-        say(c, g, TT_TALK_BROKEN, heard,
-            "the controller that leads now does not know of it");
+        tt_control_say(c, g, TT_TALK_BROKEN, heard,
+                       "the controller that leads now does not know of it");
 }
 
 void tt_control_admit_again(tt_controller *c, tt_guest *g)
@@ -476,7 +422,7 @@ static bool hear_done(tt_controller *c, tt_guest *g, const tt_talk *head,
 {
     bool well = head->len == 0;
     uint64_t group = head->number;
-    if (!well && group_of(c, g) == group) {
+    if (!well && tt_control_group_of(c, g) == group) {
         char text[TT_TALK_TEXT];
         tt_err_hear((const char *)payload, head->len, text, sizeof(text));
         tt_control_tell_broken(c, g->worker, group, head->flags, text);
@@ -554,7 +500,7 @@ static bool hear(tt_controller *c, tt_guest *g, const tt_talk *head,
     case TT_TALK_BEAT:
         /* Where something waits already it would be no news. */
         if (!tt_pipe_has_unsent(&g->pipe))
-            say(c, g, TT_TALK_BEAT, 0, NULL);
+            tt_control_say(c, g, TT_TALK_BEAT, 0, NULL);
         return true;
     default:
         return false;
@@ -580,75 +526,6 @@ static void hear_guest(tt_controller *c, tt_guest *g)
         g->says_bye = false;
     }
     lose_if_gone(c, g); /* before somebody else gets into a group with it */
-}
-
-/* What the member adds to what all have in common. */
-static tt_seat sit(const tutti_group_member *m, const tt_guest *g,
-                   tt_group_head *group)
-{
-    tt_card card = {.max_payload = group->max_payload};
-    if (g)
-        memcpy(&card, g->card, sizeof(card));
-    if (!g || g->n_cpus < group->n_cpus)
-        group->n_cpus = g ? g->n_cpus : 0;
-    if (card.max_payload < group->max_payload)
-        group->max_payload = card.max_payload;
-    return (tt_seat){.worker = m->worker,
-                     .incarnation = m->incarnation,
-                     .iteration = m->iteration,
-                     .weight = m->weight,
-                     .host = g ? g->host : 0};
-}
-
-bool tt_control_keep(tt_controller *c, uint32_t worker, uint64_t record,
-                     const tt_talk *head, const void *payload)
-{
-    tt_kept *kept = &c->kept[worker];
-    if (head->len > kept->cap) {
-        char *said = tt_new(&c->mem, head->len, 1);
-        if (!said)
-            return false;
-        tt_free(&c->mem, kept->said, kept->cap, 1);
-        kept->said = said;
-        kept->cap = head->len;
-    }
-    kept->record = record;
-    kept->head = *head;
-    memcpy(kept->said, payload, head->len);
-    return true;
-}
-
-static void decided(void *ctx, const tutti_group_decision *d)
-{
-    tt_controller *c = ctx;
-    tt_group_head group = {.iteration = d->iteration,
-                           .n = d->n,
-                           .kind = (uint8_t)d->kind,
-                           .is_even = d->is_even,
-                           .has_model = d->has_model,
-                           .n_cpus = UINT32_MAX,
-                           .max_payload = UINT32_MAX};
-    size_t bytes = sizeof(group) + d->n * sizeof(tt_seat);
-    tt_talk head = tt_talk_head(TT_TALK_GROUP, d->id, bytes);
-    for (uint32_t i = 0; i < d->n; i++) {
-        const tutti_group_member *m = &d->members[i];
-        tt_seat seat = sit(m, c->by_worker[m->worker], &group);
-        memcpy(c->message + sizeof(group) + i * sizeof(seat), &seat,
-               sizeof(seat));
-    }
-    memcpy(c->message, &group, sizeof(group));
-    c->n_groups = d->id;
-    /* The record: the header, and what it has. */
-    memcpy(c->message - sizeof(head), &head, sizeof(head));
-    uint64_t record = tt_standby_record(
-        c, TT_RECORD_GROUP, 0, c->message - sizeof(head), sizeof(head) + bytes);
-    for (uint32_t i = 0; i < d->n; i++) {
-        const uint32_t w = c->members[i] = d->members[i].worker;
-        if (c->by_worker[w] &&
-            !tt_control_keep(c, w, record, &head, c->message))
-            c->by_worker[w]->is_gone = true;
-    }
-    tt_standby_order(c, record, d->id, c->members, d->n);
 }
 
 /* ---------------------------------------------------------------- thread -- */
@@ -860,7 +737,7 @@ static tutti_err open_log(tt_controller *c, tutti_diag *diag)
 tutti_err tt_control_make_rule(tt_controller *c, tutti_diag *diag)
 {
     const tt_rule_opts opts = c->o.rule;
-    tt_rule_up up = {decided, c};
+    tt_rule_up up = {tt_control_decided, c};
     tutti_err err = tt_rule_create(&opts, &up, &c->mem, &c->rule, diag);
     if (err)
         return err;
@@ -973,8 +850,8 @@ void tt_controller_close(tt_controller *c)
         tt_guest *g = c->guests;
         c->guests = g->next;
         if (is_over) /* else a standby takes over */
-            say(c, g, TT_TALK_REFUSE, (uint64_t)-TUTTI_EPEER,
-                "the controller has been closed");
+            tt_control_say(c, g, TT_TALK_REFUSE, (uint64_t)-TUTTI_EPEER,
+                           "the controller has been closed");
         tt_pipe_flush(&g->pipe);
         free_guest(c, g);
     }

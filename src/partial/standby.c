@@ -79,7 +79,7 @@ void tt_standby_order(tt_controller *c, uint64_t record, uint64_t group,
         give(c, group, workers, n);
         return;
     }
-    tt_order *o = tt_new(&c->mem, 1, sizeof(*o) + n * sizeof(*workers));
+    tt_due *o = tt_new(&c->mem, 1, sizeof(*o) + n * sizeof(*workers));
     for (uint32_t i = 0; i < n && !o; i++)
         if (c->by_worker[workers[i]])
             c->by_worker[workers[i]]->is_gone = true;
@@ -93,16 +93,16 @@ void tt_standby_order(tt_controller *c, uint64_t record, uint64_t group,
     c->orders_end = &o->next;
 }
 
-static tt_order *pop(tt_controller *c)
+static tt_due *pop(tt_controller *c)
 {
-    tt_order *o = c->orders;
+    tt_due *o = c->orders;
     c->orders = o->next;
     if (!c->orders)
         c->orders_end = &c->orders;
     return o;
 }
 
-static void free_order(tt_controller *c, tt_order *o)
+static void free_order(tt_controller *c, tt_due *o)
 {
     tt_free(&c->mem, o, 1, sizeof(*o) + o->n * sizeof(*o->workers));
 }
@@ -110,7 +110,7 @@ static void free_order(tt_controller *c, tt_order *o)
 static void give_orders(tt_controller *c)
 {
     while (c->orders && c->orders->record <= tt_lead_may_order(&c->lead)) {
-        tt_order *o = pop(c);
+        tt_due *o = pop(c);
         give(c, o->group, o->workers, o->n);
         free_order(c, o);
     }
