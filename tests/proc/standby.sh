@@ -45,7 +45,7 @@ all_end() {
         "$(sed -n 's/.*mean //p' "$tmp"/worker* | sort -u | wc -l)" 1
 }
 
-start 1500
+start 600
 awaits has_groups "$tmp/groups0" 20
 kill -KILL $leader
 all_end "a leader that is killed"
@@ -66,7 +66,7 @@ all_end "a standby that is killed"
 wait $leader
 is "the leader goes on" $? 0
 
-start 1500 TUTTI_LIVENESS=1s
+start 600 TUTTI_LIVENESS=1s
 awaits has_groups "$tmp/groups0" 20
 kill -STOP $leader
 awaits has_groups "$tmp/groups1" 20
@@ -80,7 +80,7 @@ is "who leads now ends well" $? 0
 
 head -c 40 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$tmp/secret"
 chmod 600 "$tmp/secret"
-start 1500 TUTTI_SECRET_FILE="$tmp/secret"
+start 600 TUTTI_SECRET_FILE="$tmp/secret"
 awaits has_groups "$tmp/groups0" 20
 kill -TERM $leader
 all_end "a leader that is closed, with a secret"
