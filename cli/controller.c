@@ -12,7 +12,7 @@
 #include <time.h>
 
 typedef struct options {
-    const char *listen, *group, *replay;
+    const char *listen, *group, *replay, *leader;
     uint64_t n, min_group, history, recentre;
     bool is_patient, stays, is_json;
     tutti_partial_opts o;
@@ -172,20 +172,27 @@ static int serve(const cli_command *self, options *o)
     struct sigaction act = {.sa_handler = interrupt};
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    fprintf(stderr,
-            "tutti controller: %" PRIu64 " workers may join at port "
-            "%d\n",
-            o->n, tutti_controller_port(c));
-    while (!was_interrupted &&
-           (o->stays || tutti_controller_wait(c, 0.2) == TUTTI_AGAIN)) {
+    if (o->leader)
+        fprintf(stderr, "tutti controller: standby of %s at port %d\n",
+                o->leader, tutti_controller_port(c));
+    else
+        fprintf(stderr,
+                "tutti controller: %" PRIu64 " workers may join at port "
+                "%d\n",
+                o->n, tutti_controller_port(c));
+    tutti_err err = TUTTI_AGAIN;
+    while (!was_interrupted && (err == TUTTI_AGAIN || (o->stays && !err))) {
         struct timespec pause = {.tv_nsec = 100000000};
-        if (o->stays)
+        err = tutti_controller_wait(c, 0.2);
+        if (!err)
             nanosleep(&pause, NULL);
     }
+    if (err == TUTTI_EPEER)
+        cli_fail(self, "%s", tutti_last_message());
     tutti_controller_measure(c, &m);
     print(o, &m, of_controller, c);
     tutti_controller_close(c);
-    return CLI_OK;
+    return err == TUTTI_EPEER ? CLI_FAILED : CLI_OK;
 }
 
 static bool read_group(const options *o, int *size)
@@ -202,6 +209,11 @@ static bool read_group(const options *o, int *size)
 
 static int start(const cli_command *self, options *o)
 {
+    o->o.leader = o->leader;
+    if (o->leader)
+        return o->n > 0 ? cli_usage(self, "a standby goes by its leader's "
+                                          "options; leave -n out")
+                        : serve(self, o);
     if (o->n == 0)
         return cli_usage(self, "how many workers? Give -n");
     if (o->n >= MOST_SIZES || o->min_group > o->n || o->history > INT32_MAX ||
@@ -229,6 +241,8 @@ int cmd_controller(const cli_command *self, int argc, char **argv)
     options o = {.group = "auto", .o = TUTTI_PARTIAL_OPTS_INIT};
     const cli_option table[] = {
         {"-n", NULL, CLI_COUNT, &o.n, "N", "workers that may join"},
+        {"--standby", NULL, CLI_TEXT, &o.leader, "HOST:PORT",
+         "follow the controller there, and lead when it is gone"},
         {"--listen", NULL, CLI_TEXT, &o.listen, "HOST:PORT",
          "where workers find it (TUTTI_SOCKET_IFNAME's addresses, any port)"},
         {"--group", NULL, CLI_TEXT, &o.group, "P|auto",

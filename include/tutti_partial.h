@@ -77,11 +77,13 @@ typedef struct tutti_partial_opts {
                             waits while a group fills, so groups may be better */
     tutti_trust trust; /* of a worker that joins by itself, and of a controller;
                             with a communicator its own counts */
+    const char *leader; /* host:port: this controller is a standby of the one
+                           there, and goes by its options; NULL: it leads */
 } tutti_partial_opts;
 #define TUTTI_PARTIAL_OPTS_INIT                                             \
     {                                                                       \
         sizeof(tutti_partial_opts), 0, 0, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, \
-            NULL, 0, NULL, false, false, TUTTI_TRUST_INIT                   \
+            NULL, 0, NULL, false, false, TUTTI_TRUST_INIT, NULL             \
     }
 
 /* Makes a worker of every rank, by its number, with a controller in rank 0's
@@ -93,8 +95,9 @@ TUTTI_API tutti_err tutti_partial_open(tutti_comm *comm,
                                        tutti_partial **out);
 
 /* Joins a controller that runs elsewhere (`tutti controller`, or
- * tutti_controller_open) at host:port; NULL: TUTTI_CONTROLLER. worker -1: any
- * place that is free. Blocks, at most TUTTI_START_TIMEOUT. Errors: EINVAL,
+ * tutti_controller_open) at host:port, or at one of several with commas between
+ * (it and its standbys); NULL: TUTTI_CONTROLLER. worker -1: any place that is
+ * free. Blocks, at most TUTTI_START_TIMEOUT. Errors: EINVAL,
  * ECONFIG, EBOOT, ESYS, ENOMEM. */
 TUTTI_API tutti_err tutti_partial_join(const char *controller, int worker,
                                        const tutti_partial_opts *opts,
@@ -232,8 +235,11 @@ TUTTI_API uint64_t tutti_partial_n_of_size(tutti_partial *p, uint32_t size);
 
 /* A controller by itself, so that no worker is special: `tutti controller`.
  * listen: host:port; NULL: every address, any port. Of opts what the
- * controller goes by counts. It has a thread of its own. Errors: EINVAL, ESYS,
- * ECONFIG, ENOMEM; tutti_last_message() explains. */
+ * controller goes by counts. With opts->leader it is a standby, and n_workers is
+ * 0: it leads when that one is gone, or is silent for liveness_s, and more than
+ * half of the workers have come to it. It has a thread of its own. Errors:
+ * EINVAL, ESYS, ECONFIG, ENOMEM; of a standby also EBOOT (nobody to follow);
+ * tutti_last_message() explains. */
 typedef struct tutti_controller tutti_controller;
 TUTTI_API tutti_err tutti_controller_open(const char *listen,
                                           uint32_t n_workers,
@@ -246,7 +252,8 @@ TUTTI_API void tutti_controller_measure(tutti_controller *c,
 TUTTI_API uint64_t tutti_controller_n_of_size(tutti_controller *c,
                                               uint32_t size);
 /* TUTTI_OK when workers have come and all have gone; TUTTI_AGAIN when that has
- * not happened within the time. Errors: EFORK. */
+ * not happened within the time. Errors: EPEER: another controller leads its
+ * workers now (tutti_last_message()); EFORK. */
 TUTTI_API tutti_err tutti_controller_wait(tutti_controller *c, double seconds);
 /* Accepts NULL. Workers that are still there are lost. */
 TUTTI_API void tutti_controller_close(tutti_controller *c);

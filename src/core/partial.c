@@ -176,7 +176,8 @@ static tutti_err open_controller(const tutti_partial_opts *o, uint32_t n,
                                  tt_controller_opts *how, tt_controller **out,
                                  tutti_diag *diag)
 {
-    tutti_err err = tt_grouping_opts(o, n, &how->rule, diag);
+    tutti_err err = how->leader ? TUTTI_OK
+                                : tt_grouping_opts(o, n, &how->rule, diag);
     if (err)
         return err;
     if (how->rule.start_wait_ns == 0)
@@ -184,6 +185,8 @@ static tutti_err open_controller(const tutti_partial_opts *o, uint32_t n,
     how->ports = settings->ports;
     how->interfaces = settings->interfaces;
     how->liveness_ns = time_or(o->liveness_s, settings->liveness_ns);
+    how->reconnect_ns = settings->reconnect_ns;
+    how->is_near = settings->reconnect_near;
     how->log = o->log;
     return tt_controller_open(how, &tt_mem_std, out, diag);
 }
@@ -423,6 +426,28 @@ static uint64_t token_of(const tt_settings *settings)
     return job[0] ? tt_fnv1a(TT_FNV1A_START, job, strlen(job)) | 1 : 0;
 }
 
+/* Several, with commas between: the leader and its standbys. */
+static uint32_t resolve_all(const char *text, tt_addr out[MOST_PLACES],
+                            tutti_diag *diag)
+{
+    char copy[TT_SETTING_TEXT];
+    tt_addr found[MOST_PLACES];
+    uint32_t n = 0;
+    char *save = NULL;
+    if (!strchr(text, ',') || strlen(text) >= sizeof(copy))
+        return resolve(text, false, out, diag);
+    memcpy(copy, text, strlen(text) + 1);
+    for (char *at = strtok_r(copy, ",", &save); at;
+         at = strtok_r(NULL, ",", &save)) {
+        uint32_t more = resolve(at, false, found, diag);
+        if (more == 0)
+            return 0;
+        for (uint32_t i = 0; i < more && n < MOST_PLACES; i++)
+            out[n++] = found[i];
+    }
+    return n;
+}
+
 static tutti_err join(const char *controller, int worker,
                       const tutti_partial_opts *o, tutti_partial *p,
                       tutti_diag *diag)
@@ -436,7 +461,7 @@ static tutti_err join(const char *controller, int worker,
     if (worker < -1)
         return tt_fail(diag, TUTTI_EINVAL,
                        "worker %d: a worker is 0 or more, or -1: any", worker);
-    uint32_t n = resolve(where, false, places, diag);
+    uint32_t n = resolve_all(where, places, diag);
     if (n == 0)
         return TUTTI_ECONFIG;
     tutti_err err = tt_start_trust(&o->trust, &p->settings, false, &p->trust,
@@ -647,7 +672,7 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
     tutti_diag diag = TT_DIAG_NONE;
     tutti_partial_opts o;
     tt_settings settings;
-    tt_addr places[MOST_PLACES];
+    tt_addr places[MOST_PLACES], leaders[MOST_PLACES];
     tt_controller_opts how = {0};
     tutti_err err = read_opts(opts, &o, &diag);
     if (!err && !out)
@@ -658,6 +683,11 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
         tt_log_setup((tutti_log_level)settings.log);
         how.listen = listen ? places : NULL;
         if (listen && resolve(listen, true, places, &diag) == 0)
+            err = TUTTI_ECONFIG;
+    }
+    if (!err && o.leader) {
+        how.leader = leaders;
+        if (resolve(o.leader, false, leaders, &diag) == 0)
             err = TUTTI_ECONFIG;
     }
     if (!err)
@@ -695,7 +725,12 @@ tutti_err tutti_controller_wait(tutti_controller *c, double seconds)
     if (tt_process_is_child())
         return TUTTI_EFORK;
     uint64_t ns = seconds > 0 ? tt_seconds_to_ns(seconds) : 0;
-    return tt_controller_wait(c, ns) ? TUTTI_OK : TUTTI_AGAIN;
+    tutti_diag diag = TT_DIAG_NONE;
+    if (!tt_controller_wait(c, ns))
+        return TUTTI_AGAIN;
+    if (!tt_controller_is_over(c, diag.text, sizeof(diag.text)))
+        return TUTTI_OK;
+    return tt_report(TUTTI_EPEER, &diag, NULL);
 }
 
 void tutti_controller_close(tutti_controller *c)

@@ -7,17 +7,19 @@
  *            after each turn. A connection that ends, or is silent for
  *            liveness_ns, is a death; the other members of its group are told
  *            at once.
+ * Away       A worker on another host whose connection drops is away: it stays
+ *            what it was until liveness_ns are over, and comes back by a new
+ *            connection (away.c). Who comes back later has been counted as
+ *            dead, and joins with the weights that it has.
  * Invariant  A slot has at most one connection. Who wants one that is taken is
  *            told to try again: the death of the one before may not have been
  *            noticed.
  * Trust      Nothing received is believed for a size; an event that cannot be
  *            (the rule says EINVAL) ends the connection.
  * Next       talk.h (the messages), worker.c (the other end). */
-#include "partial/controller.h"
+#include "partial/control.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -28,48 +30,9 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/thread.h"
-#include "link/link.h"
-#include "partial/talk.h"
 
-typedef struct guest {
-    struct guest *next;
-    tt_pipe pipe;
-    uint32_t worker; /* TT_NONE: not let in, or gone */
-    bool says_bye, is_gone, waits_out;
-    uint64_t broken; /* the last group of which it was told so */
-    uint64_t heard_ns;
-    uint32_t n_cpus; /* of its host; 0: not known */
-    bool is_checked;
-    uint64_t host;
-    size_t card_bytes; /* 0: it has not told its card */
-    unsigned char card[TT_CARD_MOST];
-    uint64_t *knows; /* a bit for each worker whose card it was told */
-} guest;
-
-struct tutti_controller {
-    tt_mem mem;
-    tt_controller_opts o;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    pthread_t thread;
-    bool has_thread, stops;
-    int epoll_fd, wake_fd;
-    tt_link_box *box; /* workers that come */
-    tt_link_listener *listener;
-    tt_link_listener *nest; /* a unix socket; NULL: none */
-    uint64_t origin;        /* in the ids of groups */
-    tt_rule *rule;
-    tt_str log;
-    char log_name[256]; /* for messages */
-    FILE *log_file;
-    guest *guests;
-    guest **by_worker; /* [n] */
-    uint32_t n_here;
-    bool has_come;
-    uint64_t turn_ns; /* when the last turn was */
-    char *message;    /* of a group: head and seats */
-    size_t message_bytes;
-};
+/* So long a worker is away before the log tells. */
+static const uint64_t tell_ns = 100 * TT_NS_PER_MS;
 
 /* ---------------------------------------------------------------- guests -- */
 
@@ -79,7 +42,7 @@ static size_t n_words(const tt_controller *c)
     return ((size_t)c->o.rule.n + 63) / 64;
 }
 
-static void watch(tt_controller *c, guest *g, int op, bool out)
+static void watch(tt_controller *c, tt_guest *g, int op, bool out)
 {
     struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0u),
                             .data.ptr = g};
@@ -87,49 +50,41 @@ static void watch(tt_controller *c, guest *g, int op, bool out)
     g->waits_out = out;
 }
 
-static void flush_guest(tt_controller *c, guest *g)
+static void flush_guest(tt_controller *c, tt_guest *g)
 {
-    if (g->is_gone)
+    if (g->is_gone || g->away_ns)
         return;
     bool is_empty = tt_pipe_flush(&g->pipe);
     if (g->waits_out == is_empty)
         watch(c, g, EPOLL_CTL_MOD, !is_empty);
 }
 
-static void say(guest *g, tt_talk_kind kind, uint64_t number, const char *text)
+void tt_control_put(tt_controller *c, tt_guest *g, const tt_talk *head,
+                    const void *payload)
 {
-    tt_talk head = tt_talk_head(kind, number, text ? strlen(text) : 0);
-    tt_pipe_put(&g->pipe, &head, text);
+    tt_talk now = *head;
+    now.term = c->lead.term;
+    tt_pipe_put(&g->pipe, &now, payload);
 }
 
-static void refuse(tt_controller *c, guest *g, tutti_err err, const char *text)
+void tt_control_say(tt_controller *c, tt_guest *g, tt_talk_kind kind,
+                    uint64_t number, const char *text)
 {
-    say(g, TT_TALK_REFUSE, (uint64_t)-err, text);
+    tt_talk head = tt_talk_head(kind, number, text ? strlen(text) : 0);
+    tt_control_put(c, g, &head, text);
+}
+
+void tt_control_refuse(tt_controller *c, tt_guest *g, tutti_err err,
+                       const char *text)
+{
+    tt_control_say(c, g, TT_TALK_REFUSE, (uint64_t)-err, text);
     tt_pipe_flush(&g->pipe);
     g->says_bye = true;
     g->is_gone = true;
-    (void)c;
-}
-
-/* The other members of the worker's group, which are still at it. */
-static void tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
-                        uint8_t flags, const char *text)
-{
-    tt_talk head = tt_talk_head(TT_TALK_BROKEN, group, strlen(text));
-    head.who = worker;
-    head.flags = flags;
-    for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++) {
-        guest *g = c->by_worker[w];
-        if (w == worker || !g || g->broken == group ||
-            tt_rule_group_of(c->rule, w) != group)
-            continue;
-        g->broken = group;
-        tt_pipe_put(&g->pipe, &head, text);
-    }
 }
 
 /* Its worker is not there any more. */
-static void lose_worker(tt_controller *c, guest *g, const char *how)
+static void lose_worker(tt_controller *c, tt_guest *g, const char *how)
 {
     uint32_t worker = g->worker;
     if (worker == TT_NONE)
@@ -137,35 +92,54 @@ static void lose_worker(tt_controller *c, guest *g, const char *how)
     char text[TT_TALK_TEXT];
     snprintf(text, sizeof(text), "worker %u %s", worker, how);
     TT_INFO("partial reduce: %s", text);
-    tell_broken(c, worker, tt_rule_group_of(c->rule, worker), 0, text);
+    tt_control_tell_broken(c, worker, tt_control_group_of(c, g), 0, text);
     g->worker = TT_NONE;
     c->by_worker[worker] = NULL;
     c->n_here--;
+    tt_lead_go(&c->lead, worker);
     tt_rule_leave(c->rule, worker, !g->says_bye, tt_now_ns());
+    tt_standby_record(c, TT_RECORD_LEAVE, worker, NULL, 0);
 }
 
-static void lose_if_gone(tt_controller *c, guest *g)
+/* Its connection is no good any more. */
+static void hang_up(tt_controller *c, tt_guest *g)
 {
-    g->is_gone = g->is_gone || g->pipe.is_broken;
-    if (g->is_gone)
-        lose_worker(c, g, g->says_bye ? "has left" : "has died");
-}
-
-static void free_guest(tt_controller *c, guest *g)
-{
-    epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.s.fd, NULL);
+    if (g->pipe.s.fd >= 0)
+        epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, g->pipe.s.fd, NULL);
     tt_pipe_close(&g->pipe);
+}
+
+static void lose_if_gone(tt_controller *c, tt_guest *g)
+{
+    if (g->pipe.is_broken && !g->is_gone && g->may_return) {
+        hang_up(c, g);
+        g->away_ns = tt_now_ns();
+        return;
+    }
+    g->is_gone = g->is_gone || g->pipe.is_broken;
+    if (g->is_gone && (g->is_standby || g->is_held))
+        tt_standby_gone(c, g);
+    else if (g->is_gone)
+        lose_worker(c, g,
+                    g->says_bye  ? "has left"
+                    : g->away_ns ? "has been away for too long"
+                                 : "has died");
+}
+
+static void free_guest(tt_controller *c, tt_guest *g)
+{
+    hang_up(c, g);
     tt_free(&c->mem, g->knows, n_words(c), sizeof(uint64_t));
     tt_free(&c->mem, g, 1, sizeof(*g));
 }
 
 static void sweep(tt_controller *c)
 {
-    for (guest *g = c->guests; g; g = g->next)
+    for (tt_guest *g = c->guests; g; g = g->next)
         lose_if_gone(c, g);
-    guest **at = &c->guests;
+    tt_guest **at = &c->guests;
     while (*at) {
-        guest *g = *at;
+        tt_guest *g = *at;
         if (!g->is_gone) {
             at = &g->next;
             continue;
@@ -193,24 +167,30 @@ static uint32_t free_slot(const tt_controller *c)
 /* Workers that are here and check what is sent otherwise than this one. */
 static bool checks_otherwise(const tt_controller *c, const tt_join *join)
 {
-    for (const guest *g = c->guests; g; g = g->next)
+    for (const tt_guest *g = c->guests; g; g = g->next)
         if (g->worker != TT_NONE &&
             g->is_checked != ((join->flags & TT_TALK_CHECKED) != 0))
             return true;
     return false;
 }
 
-static bool check_join(tt_controller *c, guest *g, const tt_join *join)
+static bool check_join(tt_controller *c, tt_guest *g, const tt_join *join)
 {
     char text[TT_TALK_TEXT];
     const uint32_t n = c->o.rule.n;
+    const bool comes_back = join->flags & TT_TALK_AGAIN;
     tutti_err err = TUTTI_EINVAL;
-    if (join->n && join->n != n)
+    if (comes_back && join->origin != c->origin) {
+        err = TUTTI_EPEER;
+        snprintf(text, sizeof(text),
+                 "this is another controller than the one that the worker was "
+                 "with; it may join again");
+    } else if (join->n && join->n != n)
         snprintf(text, sizeof(text),
                  "the controller was started for %u workers, this one counts "
                  "%u; start both with the same number",
                  n, join->n);
-    else if (join->who != TT_NONE && join->who >= n)
+    else if (join->who >= n && (comes_back || join->who != TT_NONE))
         snprintf(text, sizeof(text), "worker %u of %u: workers go from 0 to %u",
                  join->who, n, n - 1);
     else if (join->who == TT_NONE && free_slot(c) == TT_NONE) {
@@ -224,6 +204,11 @@ static bool check_join(tt_controller *c, guest *g, const tt_join *join)
         snprintf(text, sizeof(text),
                  "another process is worker %u; give each its own number",
                  join->who);
+    } else if (comes_back &&
+               c->kept[join->who].incarnation != join->incarnation) {
+        err = TUTTI_EPEER;
+        snprintf(text, sizeof(text),
+                 "another process has been worker %u meanwhile", join->who);
     } else if (checks_otherwise(c, join)) {
         snprintf(text, sizeof(text),
                  "TUTTI_CHECK must be the same for all workers: it is %s for "
@@ -232,7 +217,7 @@ static bool check_join(tt_controller *c, guest *g, const tt_join *join)
     } else {
         return true;
     }
-    refuse(c, g, err, text);
+    tt_control_refuse(c, g, err, text);
     return false;
 }
 
@@ -243,41 +228,102 @@ static uint64_t place_of(const tt_join *join)
     return (uint64_t)join->site << 32 | host;
 }
 
-static void join_guest(tt_controller *c, guest *g, const tt_join *join)
+void tt_control_welcome(tt_controller *c, tt_guest *g)
 {
-    if (!check_join(c, g, join))
-        return;
-    uint32_t worker = join->who != TT_NONE ? join->who : free_slot(c);
-    bool is_newcomer = false;
+    tt_welcome say = {
+        .origin = c->origin,
+        .liveness_ns = c->o.liveness_ns,
+        .host = tt_place_host(),
+        .n = c->o.rule.n,
+        .incarnation = tt_rule_incarnation(c->rule, g->worker),
+        .is_newcomer = g->is_newcomer,
+        .is_dynamic = c->o.rule.is_dynamic,
+    };
+    tt_talk reply = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(say));
+    reply.who = g->worker;
+    tt_control_put(c, g, &reply, &say);
+    tt_standby_tell(c, g);
+}
+
+/* incarnation 0: the next one. */
+static void let_in(tt_controller *c, tt_guest *g, uint32_t worker,
+                   uint32_t incarnation)
+{
+    const tt_join *join = &g->join;
+    tt_kept *kept = &c->kept[worker];
     uint32_t flags = (join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0) |
                      (join->flags & TT_TALK_AHEAD ? TT_JOIN_AHEAD : 0);
     g->worker = worker;
     g->host = join->host;
     g->n_cpus = join->n_cpus;
     g->is_checked = (join->flags & TT_TALK_CHECKED) != 0;
+    g->may_return = c->o.reconnect_ns > 0 &&
+                    (c->o.is_near || join->host != tt_place_host());
     c->by_worker[worker] = g;
     c->n_here++;
     c->has_come = true;
-    tt_rule_join(c->rule, worker, place_of(join), flags, tt_now_ns(),
-                 &is_newcomer);
-    tt_welcome welcome = {
-        .origin = c->origin,
-        .liveness_ns = c->o.liveness_ns,
-        .n = c->o.rule.n,
-        .incarnation = tt_rule_incarnation(c->rule, worker),
-        .is_newcomer = is_newcomer,
-        .is_dynamic = c->o.rule.is_dynamic,
-    };
-    tt_talk reply = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
-    reply.who = worker;
-    tt_pipe_put(&g->pipe, &reply, &welcome);
+    if (!incarnation &&
+        tt_rule_incarnation(c->rule, worker) < kept->incarnation)
+        incarnation = kept->incarnation + 1;
+    tt_rule_join(c->rule, worker, place_of(join),
+                 flags | incarnation << TT_JOIN_LIFE, tt_now_ns(),
+                 &g->is_newcomer);
+    kept->incarnation = tt_rule_incarnation(c->rule, worker);
+    tt_lead_come(&c->lead, worker, join->term);
     TT_DEBUG("partial reduce: worker %u has joined, %u of %u are here", worker,
              c->n_here, c->o.rule.n);
 }
 
+static void join_guest(tt_controller *c, tt_guest *g)
+{
+    const tt_join *join = &g->join;
+    if (!check_join(c, g, join))
+        return;
+    uint32_t worker = join->who != TT_NONE ? join->who : free_slot(c);
+    let_in(c, g, worker, 0);
+    const uint64_t life = c->kept[worker].incarnation;
+    uint64_t record = tt_standby_record(c, TT_RECORD_JOIN, worker, &life,
+                                        sizeof(life));
+    tt_standby_order(c, record, 0, &worker, 1);
+}
+
+/* What is newer than what it has heard of. */
+static void tell_missed(tt_controller *c, tt_guest *g)
+{
+    const tt_kept *kept = &c->kept[g->worker];
+    const uint64_t group = tt_control_group_of(c, g), heard = g->join.heard;
+    if (group > heard && group == kept->head.number &&
+        (g->old || kept->record <= tt_lead_may_order(&c->lead)))
+        tt_control_tell_group(c, g);
+    else if (group > 0 && group == heard && g->broken == group)
+        tt_control_say(c, g, TT_TALK_BROKEN, group,
+                       "it broke while this worker was away");
+    else if (group == 0 && heard > c->n_groups)
+        tt_control_say(c, g, TT_TALK_BROKEN, heard,
+                       "the controller that leads now does not know of it");
+}
+
+void tt_control_admit_again(tt_controller *c, tt_guest *g)
+{
+    const tt_join *join = &g->join;
+    const tt_kept *kept = join->who < c->o.rule.n ? &c->kept[join->who] : NULL;
+    g->is_held = false;
+    if (!kept || join->origin != c->origin || c->by_worker[join->who] ||
+        kept->incarnation != join->incarnation ||
+        c->rows[join->who].state != TT_RECORD_JOIN) {
+        join_guest(c, g);
+        return;
+    }
+    let_in(c, g, join->who, join->incarnation);
+    if (kept->head.number >= join->heard)
+        g->old = kept->head.number;
+    tt_control_welcome(c, g);
+    tell_missed(c, g);
+}
+
 static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
 {
-    guest *g = tt_new(&c->mem, 1, sizeof(*g));
+    tt_guest *g = tt_new(&c->mem, 1, sizeof(*g));
     if (g)
         g->knows = tt_new(&c->mem, n_words(c), sizeof(uint64_t));
     if (!g || !g->knows) {
@@ -288,19 +334,72 @@ static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
     tt_pipe_open(&g->pipe, &c->mem, s);
     g->worker = TT_NONE;
     g->heard_ns = tt_now_ns();
+    g->join = *join;
     g->next = c->guests;
     c->guests = g;
     watch(c, g, EPOLL_CTL_ADD, false);
-    join_guest(c, g, join);
+    tt_standby_hear_term(c, join->term);
+    /* Sent away without a word, it goes to the one who leads. */
+    g->is_gone = c->lead.role == TT_LEAD_OVER ||
+                 (c->lead.role == TT_LEAD_LEADS && join->term > c->lead.term);
+    if (g->is_gone)
+        return;
+    if (join->flags & TT_TALK_STANDBY_JOINS)
+        tt_standby_come(c, g);
+    else if (c->lead.role != TT_LEAD_LEADS)
+        tt_standby_hold(c, g);
+    else if (c->led_ns && (join->flags & TT_TALK_AGAIN))
+        tt_control_admit_again(c, g);
+    else
+        join_guest(c, g);
+}
+
+/* The worker that has been here as this one, and is not counted as dead. */
+static tt_guest *find_again(const tt_controller *c, const tt_join *join)
+{
+    if (!(join->flags & TT_TALK_AGAIN) || join->origin != c->origin ||
+        join->who >= c->o.rule.n ||
+        c->kept[join->who].incarnation != join->incarnation)
+        return NULL;
+    tt_guest *g = c->by_worker[join->who];
+    return g && !g->is_gone && g->may_return ? g : NULL;
+}
+
+/* It has another connection, and has missed what is newer than join->heard. */
+static void take_back(tt_controller *c, tt_guest *g, tt_link_stream s,
+                      const tt_join *join)
+{
+    hang_up(c, g);
+    tt_pipe_open(&g->pipe, &c->mem, s);
+    if (g->is_missed)
+        TT_WARN("partial reduce: worker %u is back after %.3g s", g->worker,
+                (double)(tt_now_ns() - g->away_ns) * 1e-9);
+    g->away_ns = 0;
+    g->is_missed = false;
+    g->heard_ns = tt_now_ns();
+    memset(g->knows, 0, n_words(c) * sizeof(*g->knows));
+    watch(c, g, EPOLL_CTL_ADD, false);
+    g->join = *join;
+    tt_lead_come(&c->lead, g->worker, join->term);
+    tt_control_welcome(c, g);
+    tell_missed(c, g);
 }
 
 static void take_arrivals(tt_controller *c)
 {
     tt_link_event link;
     tt_join join;
+    for (tt_guest *g = c->guests; g; g = g->next)
+        lose_if_gone(c, g); /* it may be who comes */
     while (tt_link_box_take(c->box, &link)) {
+        if (tt_standby_hear_dial(c, &link))
+            continue;
         memcpy(&join, link.who.said, sizeof(join));
-        add_guest(c, link.stream, &join);
+        tt_guest *g = find_again(c, &join);
+        if (g)
+            take_back(c, g, link.stream, &join);
+        else
+            add_guest(c, link.stream, &join);
     }
 }
 
@@ -318,60 +417,75 @@ static uint64_t most_len(uint8_t kind)
     }
 }
 
-static bool hear_done(tt_controller *c, guest *g, const tt_talk *head,
+static bool hear_done(tt_controller *c, tt_guest *g, const tt_talk *head,
                       const unsigned char *payload)
 {
     bool well = head->len == 0;
     uint64_t group = head->number;
-    if (!well && tt_rule_group_of(c->rule, g->worker) == group) {
+    if (!well && tt_control_group_of(c, g) == group) {
         char text[TT_TALK_TEXT];
         tt_err_hear((const char *)payload, head->len, text, sizeof(text));
-        tell_broken(c, g->worker, group, head->flags, text);
+        tt_control_tell_broken(c, g->worker, group, head->flags, text);
+    }
+    if (g->old > 0 && g->old == group) {
+        g->old = 0;
+        return true;
     }
     return tt_rule_done(c->rule, g->worker, group, well, tt_now_ns()) ==
-           TUTTI_OK;
+               TUTTI_OK ||
+           (head->flags & TT_TALK_AGAIN);
 }
 
 /* False: it cannot be. Who says too much is sent away, and told why. */
-static bool hear_announce(tt_controller *c, guest *g, const tt_talk *head)
+static bool hear_announce(tt_controller *c, tt_guest *g, const tt_talk *head)
 {
     char text[TT_TALK_TEXT];
+    if (g->old) /* of which it has not heard yet */
+        return head->flags & TT_TALK_AGAIN;
     tutti_err err = g->card_bytes == 0
                         ? TUTTI_EPROTO
                         : tt_rule_announce(c->rule, g->worker, head->number,
                                            head->flags & TT_TALK_LAST,
                                            tt_now_ns());
     if (err != TUTTI_ELIMIT)
-        return err == TUTTI_OK;
+        return err == TUTTI_OK ||
+               (err == TUTTI_EINVAL && (head->flags & TT_TALK_AGAIN));
     snprintf(text, sizeof(text),
              "worker %u announces iteration %llu, which is too far beyond what "
              "it, or any other worker, has reached",
              g->worker, (unsigned long long)head->number);
     TT_WARN("partial reduce: %s", text);
-    refuse(c, g, err, text);
+    tt_control_refuse(c, g, err, text);
     g->says_bye = false;
     return true;
 }
 
 /* Nobody knows it by this one yet. */
-static bool hear_card(tt_controller *c, guest *g, const tt_talk *head,
+static bool hear_card(tt_controller *c, tt_guest *g, const tt_talk *head,
                       const unsigned char *payload)
 {
     if (!tt_card_is_sound(payload, head->len))
         return false;
+    if (head->len == g->card_bytes && memcmp(payload, g->card, head->len) == 0)
+        return true;
     memcpy(g->card, payload, head->len);
     g->card_bytes = head->len;
-    for (guest *other = c->guests; other; other = other->next)
+    for (tt_guest *other = c->guests; other; other = other->next)
         other->knows[g->worker / 64] &= ~(UINT64_C(1) << g->worker % 64);
     return true;
 }
 
 /* False: it cannot be. */
-static bool hear(tt_controller *c, guest *g, const tt_talk *head,
+static bool hear(tt_controller *c, tt_guest *g, const tt_talk *head,
                  const unsigned char *payload)
 {
-    if (head->len > most_len(head->kind))
+    if (g->is_held || (!g->is_standby && head->len > most_len(head->kind)))
         return false;
+    if (head->term > c->lead.term) /* it would not be here */
+        return false;
+    if (g->is_standby)
+        return tt_standby_hear(c, g, head, payload);
+    tt_lead_know(&c->lead, g->worker, head->term);
     switch (head->kind) {
     case TT_TALK_CARD:
         return hear_card(c, g, head, payload);
@@ -386,19 +500,20 @@ static bool hear(tt_controller *c, guest *g, const tt_talk *head,
     case TT_TALK_BEAT:
         /* Where something waits already it would be no news. */
         if (!tt_pipe_has_unsent(&g->pipe))
-            say(g, TT_TALK_BEAT, 0, NULL);
+            tt_control_say(c, g, TT_TALK_BEAT, 0, NULL);
         return true;
     default:
         return false;
     }
 }
 
-static void hear_guest(tt_controller *c, guest *g)
+static void hear_guest(tt_controller *c, tt_guest *g)
 {
     tt_talk head;
     const unsigned char *payload;
     tt_pipe_fill(&g->pipe);
-    g->heard_ns = tt_now_ns();
+    if (!tt_standby_is_behind(c, g))
+        g->heard_ns = tt_now_ns();
     /* What came before the end counts. */
     while (!g->is_gone &&
            tt_pipe_next(&g->pipe, TT_CARD_MOST, &head, &payload)) {
@@ -407,74 +522,30 @@ static void hear_guest(tt_controller *c, guest *g)
         char text[TT_TALK_TEXT];
         snprintf(text, sizeof(text),
                  "the controller cannot make sense of message %u", head.kind);
-        refuse(c, g, TUTTI_EPROTO, text);
+        tt_control_refuse(c, g, TUTTI_EPROTO, text);
         g->says_bye = false;
     }
     lose_if_gone(c, g); /* before somebody else gets into a group with it */
 }
 
-/* How member g connects to another one, unless it was told. */
-static void tell_card(guest *g, const guest *other)
-{
-    uint64_t *word = &g->knows[other->worker / 64];
-    const uint64_t bit = UINT64_C(1) << other->worker % 64;
-    if (g == other || (*word & bit))
-        return;
-    *word |= bit;
-    tt_talk head = tt_talk_head(TT_TALK_CARD, 0, other->card_bytes);
-    head.who = other->worker;
-    tt_pipe_put(&g->pipe, &head, other->card);
-}
-
-/* What the member adds to what all have in common. */
-static tt_seat sit(const tutti_group_member *m, const guest *g,
-                   tt_group_head *group)
-{
-    tt_card card = {.max_payload = group->max_payload};
-    if (g)
-        memcpy(&card, g->card, sizeof(card));
-    if (!g || g->n_cpus < group->n_cpus)
-        group->n_cpus = g ? g->n_cpus : 0;
-    if (card.max_payload < group->max_payload)
-        group->max_payload = card.max_payload;
-    return (tt_seat){.worker = m->worker,
-                     .incarnation = m->incarnation,
-                     .iteration = m->iteration,
-                     .weight = m->weight,
-                     .host = g ? g->host : 0};
-}
-
-static void decided(void *ctx, const tutti_group_decision *d)
-{
-    tt_controller *c = ctx;
-    tt_group_head group = {.iteration = d->iteration,
-                           .n = d->n,
-                           .kind = (uint8_t)d->kind,
-                           .is_even = d->is_even,
-                           .has_model = d->has_model,
-                           .n_cpus = UINT32_MAX,
-                           .max_payload = UINT32_MAX};
-    size_t bytes = sizeof(group) + d->n * sizeof(tt_seat);
-    tt_talk head = tt_talk_head(TT_TALK_GROUP, d->id, bytes);
-    for (uint32_t i = 0; i < d->n; i++) {
-        const tutti_group_member *m = &d->members[i];
-        tt_seat seat = sit(m, c->by_worker[m->worker], &group);
-        memcpy(c->message + sizeof(group) + i * sizeof(seat), &seat,
-               sizeof(seat));
-    }
-    for (uint32_t i = 0; i < d->n; i++) {
-        guest *g = c->by_worker[d->members[i].worker];
-        group.me = i;
-        memcpy(c->message, &group, sizeof(group));
-        for (uint32_t k = 0; g && k < d->n; k++)
-            if (c->by_worker[d->members[k].worker])
-                tell_card(g, c->by_worker[d->members[k].worker]);
-        if (g)
-            tt_pipe_put(&g->pipe, &head, c->message);
-    }
-}
-
 /* ---------------------------------------------------------------- thread -- */
+
+/* It may be silent for so long; 0: for ever. */
+static uint64_t patience(const tt_controller *c, const tt_guest *g)
+{
+    return c->o.liveness_ns == 0 && g->away_ns ? c->o.reconnect_ns
+                                               : c->o.liveness_ns;
+}
+
+/* Most that drop are dead, and their loss says it all. */
+static void miss(tt_guest *g, uint64_t now)
+{
+    if (!g->away_ns || g->is_missed || now - g->away_ns < tell_ns)
+        return;
+    g->is_missed = true;
+    TT_WARN("partial reduce: worker %u is away: its connection was closed",
+            g->worker);
+}
 
 static void check_silence(tt_controller *c, uint64_t now)
 {
@@ -482,17 +553,22 @@ static void check_silence(tt_controller *c, uint64_t now)
     /* Who was not running itself cannot blame others. */
     bool was_away = limit > 0 && now - c->turn_ns > limit / 2;
     c->turn_ns = now;
-    for (guest *g = c->guests; g; g = g->next) {
+    for (tt_guest *g = c->guests; g; g = g->next) {
+        const uint64_t most = patience(c, g);
         if (was_away)
             g->heard_ns = now;
-        if (g->is_gone || limit == 0 || now - g->heard_ns <= limit)
+        miss(g, now);
+        if (g->is_gone || most == 0 || now - g->heard_ns <= most)
+            continue;
+        g->is_gone = g->is_standby || g->is_held;
+        if (g->is_gone)
             continue;
         char text[TT_TALK_TEXT];
         snprintf(text, sizeof(text),
                  "this worker was silent for %.3g s, and the others go on "
                  "without it",
-                 (double)limit * 1e-9);
-        refuse(c, g, TUTTI_EPEER, text);
+                 (double)most * 1e-9);
+        tt_control_refuse(c, g, TUTTI_EPEER, text);
         g->says_bye = false;
     }
 }
@@ -518,16 +594,18 @@ static void write_log(tt_controller *c)
 }
 
 /* The last turn has left something of it that no event tells of. */
-static bool has_more(const guest *g)
+static bool has_more(const tt_guest *g)
 {
     return !g->is_gone && tt_link_pending(&g->pipe.s) > 0;
 }
 
 static void turn(tt_controller *c, const struct epoll_event *events, int n)
 {
-    for (guest *g = c->guests; g; g = g->next)
+    for (tt_guest *g = c->guests; g; g = g->next)
         if (has_more(g))
             hear_guest(c, g);
+    if (tt_link_pending(&c->up.s) > 0)
+        tt_standby_hear_leader(c);
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr == &c->box) {
             take_arrivals(c);
@@ -535,8 +613,10 @@ static void turn(tt_controller *c, const struct epoll_event *events, int n)
             uint64_t count;
             ssize_t got = read(c->wake_fd, &count, sizeof(count));
             (void)got;
+        } else if (events[i].data.ptr == &c->up) {
+            tt_standby_hear_leader(c);
         } else {
-            guest *g = events[i].data.ptr;
+            tt_guest *g = events[i].data.ptr;
             if (!g->is_gone)
                 hear_guest(c, g);
         }
@@ -545,13 +625,14 @@ static void turn(tt_controller *c, const struct epoll_event *events, int n)
     if (tt_rule_deadline(c->rule) <= now)
         tt_rule_tick(c->rule, now);
     check_silence(c, now);
+    tt_standby_turn(c, now);
     /* A death may make groups, whose messages may find another death. */
     for (int again = 0; again < 2; again++) {
-        for (guest *g = c->guests; g; g = g->next)
+        for (tt_guest *g = c->guests; g; g = g->next)
             flush_guest(c, g);
         sweep(c);
     }
-    for (guest *g = c->guests; g; g = g->next)
+    for (tt_guest *g = c->guests; g; g = g->next)
         flush_guest(c, g);
     write_log(c);
     pthread_cond_broadcast(&c->changed);
@@ -559,10 +640,14 @@ static void turn(tt_controller *c, const struct epoll_event *events, int n)
 
 static int wait_ms(const tt_controller *c)
 {
-    for (const guest *g = c->guests; g; g = g->next)
+    for (const tt_guest *g = c->guests; g; g = g->next)
         if (has_more(g))
             return 0;
+    if (tt_link_pending(&c->up.s) > 0)
+        return 0;
     uint64_t at = tt_rule_deadline(c->rule);
+    if (c->leader.len > 0 || c->lead.n_debts > 0)
+        at = at < tt_now_ns() + tell_ns ? at : tt_now_ns() + tell_ns;
     uint64_t beat = tt_now_ns() +
                     (c->o.liveness_ns ? c->o.liveness_ns / 4 : TT_NS_PER_S);
     return tt_poll_ms(at < beat ? at : beat, 1000);
@@ -646,7 +731,20 @@ static tutti_err open_log(tt_controller *c, tutti_diag *diag)
                              c->o.log);
     c->log.mem = &c->mem;
     snprintf(c->log_name, sizeof(c->log_name), "%s", c->o.log);
-    tt_rule_record(c->rule, &c->log);
+    return TUTTI_OK;
+}
+
+tutti_err tt_control_make_rule(tt_controller *c, tutti_diag *diag)
+{
+    const tt_rule_opts opts = c->o.rule;
+    tt_rule_up up = {tt_control_decided, c};
+    tutti_err err = tt_rule_create(&opts, &up, &c->mem, &c->rule, diag);
+    if (err)
+        return err;
+    c->o.rule = *tt_rule_opts_of(c->rule);
+    /* A standby's begins when it leads. */
+    if (c->log_file && (c->leader.len == 0 || c->led_ns))
+        tt_rule_record(c->rule, &c->log);
     return TUTTI_OK;
 }
 
@@ -657,6 +755,22 @@ static tutti_err start(tt_controller *c, tutti_diag *diag)
         return tt_fail_errno(diag, TUTTI_ESYS, why,
                              "no thread for a controller");
     c->has_thread = true;
+    return TUTTI_OK;
+}
+
+static tutti_err allocate(tt_controller *c, tutti_diag *diag)
+{
+    const uint32_t n = c->o.rule.n;
+    c->message_bytes = sizeof(tt_talk) + sizeof(tt_group_head) +
+                       (size_t)n * sizeof(tt_seat);
+    c->by_worker = tt_new(&c->mem, n, sizeof(*c->by_worker));
+    c->members = tt_new(&c->mem, n, sizeof(*c->members));
+    c->rows = tt_new(&c->mem, n, sizeof(*c->rows));
+    c->kept = tt_new(&c->mem, n, sizeof(*c->kept));
+    c->message = tt_new(&c->mem, c->message_bytes, 1);
+    if (!c->by_worker || !c->members || !c->rows || !c->kept || !c->message)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
+    c->message += sizeof(tt_talk);
     return TUTTI_OK;
 }
 
@@ -675,26 +789,26 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&c->changed, &steady);
     pthread_condattr_destroy(&steady);
-    tt_rule_up up = {decided, c};
-    tutti_err err = tt_rule_create(&o->rule, &up, &c->mem, &c->rule, diag);
-    if (!err)
-        err = tt_random(&c->origin, sizeof(c->origin), diag);
-    if (!err) {
-        c->o.rule = *tt_rule_opts_of(c->rule);
-        c->message_bytes = sizeof(tt_group_head) +
-                           (size_t)o->rule.n * sizeof(tt_seat);
-        c->by_worker = tt_new(mem, o->rule.n, sizeof(*c->by_worker));
-        c->message = tt_new(mem, c->message_bytes, 1);
-        if (!c->by_worker || !c->message)
-            err = tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
-    }
+    c->up.s.fd = -1;
+    c->orders_end = &c->orders;
+    c->o.trust = tt_trust_ref(o->trust);
+    if (o->leader)
+        c->leader = *o->leader;
+    tutti_err err = tt_random(&c->origin, sizeof(c->origin), diag);
+    if (!err && o->leader)
+        err = tt_standby_join(c, diag);
     if (!err)
         err = open_log(c, diag);
     if (!err)
+        err = tt_control_make_rule(c, diag);
+    if (!err)
+        err = allocate(c, diag);
+    if (!err)
         err = open_fds(c, diag);
+    if (!err)
+        tt_standby_begin(c);
     c->o.log = c->o.ports = c->o.interfaces = NULL; /* the caller's */
-    c->o.listen = NULL;
-    c->o.trust = NULL;
+    c->o.listen = c->o.leader = NULL;
     if (!err)
         err = start(c, diag);
     if (err)
@@ -715,18 +829,29 @@ static void stop(tt_controller *c)
     pthread_join(c->thread, NULL);
 }
 
+static bool has_copies(const tt_controller *c)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < TT_LEADERS; i++)
+        has = has || c->copies[i];
+    return has;
+}
+
 void tt_controller_close(tt_controller *c)
 {
     if (!c)
         return;
     if (c->has_thread)
         stop(c);
+    tt_link_dial_end(c->dial);
     tt_link_box_close(c->box);
+    bool is_over = !has_copies(c) || c->n_here == 0;
     while (c->guests) {
-        guest *g = c->guests;
+        tt_guest *g = c->guests;
         c->guests = g->next;
-        say(g, TT_TALK_REFUSE, (uint64_t)-TUTTI_EPEER,
-            "the controller has been closed");
+        if (is_over) /* else a standby takes over */
+            tt_control_say(c, g, TT_TALK_REFUSE, (uint64_t)-TUTTI_EPEER,
+                           "the controller has been closed");
         tt_pipe_flush(&g->pipe);
         free_guest(c, g);
     }
@@ -738,9 +863,13 @@ void tt_controller_close(tt_controller *c)
     tt_fork_close(&c->wake_fd);
     const tt_mem mem = c->mem;
     const uint32_t n = c->o.rule.n;
+    tt_standby_fini(c);
+    tt_trust_close(c->o.trust);
     tt_rule_free(c->rule);
     tt_free(&mem, c->by_worker, n, sizeof(*c->by_worker));
-    tt_free(&mem, c->message, c->message_bytes, 1);
+    tt_free(&mem, c->members, n, sizeof(*c->members));
+    tt_free(&mem, c->message ? c->message - sizeof(tt_talk) : NULL,
+            c->message_bytes, 1);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     tt_free(&mem, c, 1, sizeof(*c));
@@ -774,6 +903,12 @@ uint64_t tt_controller_n_of_size(tt_controller *c, uint32_t size)
     return n;
 }
 
+/* Not just to another controller. */
+static bool have_gone(const tt_controller *c)
+{
+    return c->has_come && c->n_here == 0 && c->lead.n_debts == 0;
+}
+
 bool tt_controller_wait(tt_controller *c, uint64_t ns)
 {
     struct timespec until;
@@ -783,9 +918,17 @@ bool tt_controller_wait(tt_controller *c, uint64_t ns)
     until.tv_nsec = (long)(sum % TT_NS_PER_S);
     int rc = 0;
     pthread_mutex_lock(&c->lock);
-    while (rc == 0 && !(c->has_come && c->n_here == 0))
+    while (rc == 0 && !c->over[0] && !have_gone(c))
         rc = pthread_cond_timedwait(&c->changed, &c->lock, &until);
-    bool is_over = c->has_come && c->n_here == 0;
+    bool is_over = c->over[0] || have_gone(c);
     pthread_mutex_unlock(&c->lock);
     return is_over;
+}
+
+bool tt_controller_is_over(tt_controller *c, char *text, size_t size)
+{
+    pthread_mutex_lock(&c->lock);
+    snprintf(text, size, "%s", c->over);
+    pthread_mutex_unlock(&c->lock);
+    return text[0] != '\0';
 }

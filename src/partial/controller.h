@@ -24,8 +24,15 @@ typedef struct tt_controller_opts {
      * who knows the token; 0: every worker may come. */
     struct tt_trust *trust; /* borrowed for the call */
     uint64_t token;
+    /* It is a standby of the controller there: the rule is that one's, and so
+     * is liveness. NULL: it leads. */
+    const tt_addr *leader;
     uint64_t liveness_ns; /* 0: silence never means death */
-    const char *log;      /* file for the log of events and groups, or NULL */
+    /* A worker on another host (is_near: on any) whose connection has dropped
+     * may come back for so long; 0: it may not. */
+    uint64_t reconnect_ns;
+    bool is_near;
+    const char *log; /* file for the log of events and groups, or NULL */
 } tt_controller_opts;
 
 /* Errors: EINVAL, ESYS, ENOMEM. */
@@ -38,7 +45,10 @@ uint16_t tt_controller_port(const tt_controller *c);
 void tt_controller_nest(const tt_controller *c, tt_addr *out);
 void tt_controller_measure(tt_controller *c, tt_rule_metrics *out);
 uint64_t tt_controller_n_of_size(tt_controller *c, uint32_t size);
-/* Waits until workers have come and all have gone: true; or for so long. */
+/* Waits until workers have come and all have gone, or it has ended: true; or for
+ * so long. */
 bool tt_controller_wait(tt_controller *c, uint64_t ns);
+/* Another one leads its workers now: text says so; else it is "". */
+bool tt_controller_is_over(tt_controller *c, char *text, size_t size);
 
 #endif

@@ -119,6 +119,7 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     if (err)
         return err;
     w->n_groups++;
+    w->heard = c->id;
     w->phase = TT_PHASE_GROUP;
     tt_worker_call(w, TUTTI_OK);
     tt_handin_begin(w);
@@ -132,9 +133,11 @@ static void say_done(tt_worker *w, tutti_err err, const char *why)
     size_t len = why ? strlen(why) : 0;
     if (len >= TT_TALK_TEXT)
         len = TT_TALK_TEXT - 1;
-    tt_talk head = tt_talk_head(TT_TALK_DONE, w->crew.id, len);
-    head.flags = err == TUTTI_EMISMATCH ? TT_TALK_DIFFERS : 0;
-    tt_visit_say(w, &head, why);
+    w->ended = tt_talk_head(TT_TALK_DONE, w->crew.id, len);
+    w->ended.flags = err == TUTTI_EMISMATCH ? TT_TALK_DIFFERS : 0;
+    if (len > 0)
+        memcpy(w->ended_why, why, len);
+    tt_visit_say(w, &w->ended, w->ended_why);
 }
 
 /* After it the engine has nothing of the jobs any more. */

@@ -37,7 +37,8 @@ static const char first_line[] = "tutti-groups 1";
     X(join_wait_ns)    \
     X(recentre_every)  \
     X(end_wait_ns)     \
-    X(start_wait_ns)
+    X(start_wait_ns)   \
+    X(first_group)
 
 const char *tt_group_kind_name(tt_group_kind kind)
 {
@@ -51,14 +52,19 @@ const char *tt_group_kind_name(tt_group_kind kind)
 
 void tt_log_begin(tt_rule *rule)
 {
-    const tt_rule_opts *o = &rule->opts;
     tt_str_printf(rule->log, "%s\noptions", first_line);
+    tt_rule_opts_write(&rule->opts, rule->log);
+    tt_str_puts(rule->log, "\n");
+}
+
+void tt_rule_opts_write(const tt_rule_opts *o, tt_str *out)
+{
 #define TT_X(name)   \
     if (o->name > 0) \
-        tt_str_printf(rule->log, " " #name " %" PRIu64, (uint64_t)o->name);
+        tt_str_printf(out, " " #name " %" PRIu64, (uint64_t)o->name);
     OPTION_LIST(TT_X)
 #undef TT_X
-    tt_str_printf(rule->log, " decay %a\n", o->decay);
+    tt_str_printf(out, " decay %a", o->decay);
 }
 
 void tt_log_join(tt_rule *rule, uint32_t worker, uint64_t place, uint32_t flags)
@@ -142,18 +148,27 @@ static bool read_option(tt_rule_opts *o, const char *name, const char *value)
     return false;
 }
 
+bool tt_rule_opts_read(char *text, tt_rule_opts *out)
+{
+    char *save = NULL;
+    char *word = strtok_r(text, " ", &save);
+    *out = (tt_rule_opts){0};
+    for (; word; word = strtok_r(NULL, " ", &save)) {
+        char *value = strtok_r(NULL, " ", &save);
+        if (!value || !read_option(out, word, value))
+            return false;
+    }
+    return true;
+}
+
 static tutti_err read_options(replay *r, char *line)
 {
-    tt_rule_opts opts = {0};
-    char *save = NULL;
-    char *word = strtok_r(line, " ", &save);
-    if (!word || strcmp(word, "options") != 0)
+    static const char first[] = "options ";
+    tt_rule_opts opts;
+    if (strncmp(line, first, sizeof(first) - 1) != 0)
         return refuse(r, TUTTI_EFORMAT, "expected the options");
-    while ((word = strtok_r(NULL, " ", &save))) {
-        char *value = strtok_r(NULL, " ", &save);
-        if (!value || !read_option(&opts, word, value))
-            return refuse(r, TUTTI_EFORMAT, "not an option and its value");
-    }
+    if (!tt_rule_opts_read(line + sizeof(first) - 1, &opts))
+        return refuse(r, TUTTI_EFORMAT, "not an option and its value");
     tutti_err err = tt_rule_create(&opts, &r->up, r->mem, &r->rule, r->diag);
     if (!err)
         r->rule->log = &r->made;

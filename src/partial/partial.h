@@ -4,6 +4,7 @@
  *   rule        who averages with whom; pure (rule.h)
  *   controller  the rule with a body: hears announcements, tells groups
  *               (controller.h)
+ *   standby     copies of a controller, one of which takes over (lead.h)
  *   worker      a member: its session, its mesh, its group (worker.h)
  *   talk        what they and the controller say (talk.h)
  *

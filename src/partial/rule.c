@@ -343,7 +343,8 @@ tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
         .has_come = true,
         .is_newcomer = is_late && !(flags & TT_JOIN_CURRENT),
         .goes_ahead = (flags & TT_JOIN_AHEAD) != 0,
-        .incarnation = w->incarnation + 1,
+        .incarnation = flags >> TT_JOIN_LIFE ? flags >> TT_JOIN_LIFE
+                                             : w->incarnation + 1,
         .place = place,
         .joined_ns = rule->now,
     };
@@ -640,6 +641,7 @@ tutti_err tt_rule_create(const tt_rule_opts *opts, const tt_rule_up *up,
     }
     rule->ready = rule->ended = (tt_queue){TT_NONE, TT_NONE, 0};
     rule->n_expected = opts->n;
+    rule->told.n_groups = opts->first_group;
     tt_sizes_init(&rule->sizes, opts->n);
     *out = rule;
     return TUTTI_OK;

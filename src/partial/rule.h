@@ -56,6 +56,7 @@ typedef struct tt_rule_opts {
     uint64_t recentre_every;            /* iterations; 0: never */
     uint64_t end_wait_ns;               /* 0: TT_RULE_END_WAIT_NS */
     uint64_t start_wait_ns;             /* for n workers; 0: 60 s */
+    uint64_t first_group; /* so many were made by another rule before */
 } tt_rule_opts;
 
 typedef tutti_group_kind tt_group_kind;
@@ -77,6 +78,10 @@ tutti_err tt_rule_create(const tt_rule_opts *opts, const tt_rule_up *up,
                          const tt_mem *mem, tt_rule **out, tutti_diag *diag);
 void tt_rule_free(tt_rule *rule); /* accepts NULL */
 
+/* As text, " name value" for each that is not 0; and of such a text. */
+void tt_rule_opts_write(const tt_rule_opts *o, tt_str *out);
+bool tt_rule_opts_read(char *text, tt_rule_opts *out);
+
 /* With the defaults put in. */
 const tt_rule_opts *tt_rule_opts_of(const tt_rule *rule);
 
@@ -90,6 +95,7 @@ void tt_rule_record(tt_rule *rule, tt_str *log);
 enum {
     TT_JOIN_CURRENT = 1, /* it has the current weights */
     TT_JOIN_AHEAD = 2,   /* it computes while its group works */
+    TT_JOIN_LIFE = 8     /* from this bit on: its incarnation; 0: the next */
 };
 /* place: equal for workers of one host; its upper half, the site, for those
  * that reach each other cheaply (0: not known). *is_newcomer (may be NULL):

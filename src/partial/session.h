@@ -3,11 +3,12 @@
  *
  * worker.c   life, the thread, the calls
  * visit.c    joining the controller, and what it says
+ * away.c     coming back to it
  * cards.c    its mesh: how others connect to it, and it to them
  * handin.c   from a buffer to a call of the group
  * crew.c     the group that the worker is in: begun, broken, committed
  *
- * Circles    crew.c handin.c visit.c worker.c: what the controller says begins and
+ * Circles    away.c crew.c handin.c visit.c worker.c: what the controller says begins and
  *            breaks groups, groups tell the controller how they have ended, and
  *            either ends calls of the program.
  * Locks      The worker's, then the engine's. The engine calls back under its own: a
@@ -20,6 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "partial/lead.h"
 #include "partial/spares.h"
 #include "partial/talk.h"
 #include "partial/worker.h"
@@ -75,6 +77,19 @@ typedef struct tt_program_entry {
     uint64_t key, used;
 } tt_program_entry;
 
+/* The connection to the controller has dropped. */
+typedef struct tt_away {
+    bool is_away; /* until it is welcome again */
+    bool is_told; /* the log says so */
+    uint64_t since_ns, next_ns, met_ns;
+    tt_link_box *box;
+    tt_link_dial *dial; /* NULL: none is under way */
+    uint32_t n_dials;
+    tt_addr to;                     /* where it is connected now */
+    tt_link_way ways[TT_LINK_WAYS]; /* of the dial */
+    char why[80];
+} tt_away;
+
 struct tt_worker {
     tt_mem mem;
     tt_worker_opts o;
@@ -93,7 +108,17 @@ struct tt_worker {
     tt_mesh *mesh;              /* NULL until it has joined */
     /* The controller. */
     tt_pipe pipe;
+    tt_addr at;
     char where[TT_SOCK_TEXT];
+    uint64_t far_host; /* as tt_place_host() there */
+    tt_away away;
+    uint64_t term; /* the greatest that it knows */
+    /* Of controllers that may lead later; n_places 0: none. */
+    tt_link_card standbys[TT_LEADERS];
+    /* What it was told last: of this worker's groups, and by it. */
+    uint64_t heard;
+    tt_talk ended, announced;
+    char ended_why[TT_TALK_TEXT];
     uint64_t origin, liveness_ns, heard_ns, said_ns, turn_ns;
     uint32_t id, n, incarnation;
     bool is_newcomer, is_dynamic;
@@ -120,13 +145,28 @@ struct tt_worker {
 /* visit.c */
 tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag);
 void tt_visit_hear(tt_worker *w);
+/* Who is away says it when it is back. */
 void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload);
+void tt_visit_say_card(tt_worker *w);
+/* Dials a controller. Errors: as tt_link_dial_begin(). */
+tutti_err tt_visit_dial(tt_worker *w, tt_link_box *box, const tt_link_way *ways,
+                        uint32_t n_ways, bool is_current, uint64_t deadline,
+                        tt_link_dial **out, tutti_diag *diag);
 /* Beats, and listens for silence. */
 void tt_visit_check(tt_worker *w, uint64_t now);
 /* The worker is lost; fmt a sentence. */
 void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
 void tt_worker_note(tt_worker *w, const char *fmt, ...) TT_PRINTF(2, 3);
+
+/* away.c: false: it does not come back. */
+bool tt_away_begin(tt_worker *w, const char *why);
+void tt_away_check(tt_worker *w, uint64_t now);
+uint64_t tt_away_deadline(const tt_worker *w); /* of the next check */
+tutti_err tt_away_welcome(tt_worker *w, const tt_talk *head,
+                          const unsigned char *payload);
+/* Nobody tries any more. */
+void tt_away_end(tt_worker *w);
 
 /* cards.c */
 /* Its number and theirs are known: makes the mesh, unless there is one. */

@@ -5,6 +5,12 @@
  * to each other goes by the engine's mesh. Every message is a header of 32
  * bytes, little-endian, and `len` bytes.
  *
+ * A worker whose connection has dropped comes back by another one (away.c), and
+ * both say again what may have been lost: the worker its card, how its last
+ * group has ended, and what it has announced; the controller the group that the
+ * worker has not heard of. All of that has a number or is a state, so it counts
+ * once, however often it is said.
+ *
  *   kind      from        payload, and what the header's fields mean
  *   WELCOME   controller  tt_welcome; who: its number
  *   REFUSE    controller  a sentence; number: -tutti_err
@@ -17,6 +23,18 @@
  *   CARD      worker      tt_card, and addresses: how others connect to it; before
  *                         it announces
  *   CARD      controller  the same, of worker `who`; before a GROUP with it
+ *   STANDBY   controller  a link's card (link.h), or none: how controller `who`
+ *                         of the job is connected to, which may lead later
+ *
+ * Between the controller that leads and its standbys (lead.h):
+ *   FOLLOW    leader      tt_follow, and the rule's options as text
+ *   CARD      standby     its link's card
+ *   RECORD    leader      number: of the record; flags: tt_record_kind; who: the
+ *                         worker. JOIN, LEAVE, FORGET: its incarnation, 8 bytes,
+ *                         or none. GROUP: the header of the GROUP, and its payload
+ *   ACK       standby     none; number: it has all records up to this one
+ *
+ * term: the greatest that its sender knows (0: none, it has had no order).
  *
  * Rules: (1) magic and version come first and never move; (2) every kind has
  * its own limit of len, and nothing longer is read; (3) a payload of fixed
@@ -30,7 +48,7 @@
 #include "net/net.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 6
+#define TT_TALK_VERSION 7
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {
@@ -42,7 +60,11 @@ typedef enum tt_talk_kind {
     TT_TALK_BROKEN,
     TT_TALK_LEAVE,
     TT_TALK_BEAT,
-    TT_TALK_CARD = 19
+    TT_TALK_CARD = 19,
+    TT_TALK_FOLLOW,
+    TT_TALK_RECORD,
+    TT_TALK_ACK,
+    TT_TALK_STANDBY
 } tt_talk_kind;
 
 typedef struct tt_talk {
@@ -51,7 +73,7 @@ typedef struct tt_talk {
     uint8_t kind, flags;
     uint32_t len, who;
     uint64_t number;
-    uint64_t pad; /* 0 */
+    uint64_t term;
 } tt_talk;
 _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -63,6 +85,10 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_AHEAD 2   /* tt_join: it computes while its group averages */
 #define TT_TALK_CHECKED 4 /* tt_join: by TUTTI_CHECK; all workers alike */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
+/* tt_join: it was here, and comes back. ANNOUNCE, DONE: it may have been said
+ * before. */
+#define TT_TALK_AGAIN 8
+#define TT_TALK_STANDBY_JOINS 16 /* tt_join: a standby */
 
 /* In the greeting, whose job is the token: the worker tells it, the controller
  * tells it nobody. */
@@ -71,19 +97,31 @@ typedef struct tt_join {
     uint32_t who;  /* its number, or TT_NONE: any */
     uint32_t n;    /* workers that it thinks there are; 0: it does not */
     uint32_t site; /* equal for workers near each other; 0: not known */
-    uint32_t flags;
-    uint32_t n_cpus; /* processors of its host; 0: not known */
-    uint32_t pad;    /* 0 */
+    uint16_t flags;
+    uint16_t n_cpus; /* processors of its host; 0: not known */
+    uint32_t term;   /* the greatest that it knows */
+    /* AGAIN: how often it had come, to which controller, and the last group
+     * that it has heard of. */
+    uint32_t incarnation;
+    uint64_t origin, heard;
 } tt_join;
-_Static_assert(sizeof(tt_join) == 32, "as sent");
+_Static_assert(sizeof(tt_join) == TT_LINK_SAID, "as sent");
 
 typedef struct tt_welcome {
     uint64_t origin;      /* the controller, in the ids of groups; no secret */
     uint64_t liveness_ns; /* silence means death; 0: it does not */
+    uint64_t host;        /* of the controller, as in tt_join */
     uint32_t n, incarnation;
     uint32_t is_newcomer, is_dynamic;
 } tt_welcome;
-_Static_assert(sizeof(tt_welcome) == 32, "as sent");
+_Static_assert(sizeof(tt_welcome) == 40, "as sent");
+
+typedef struct tt_follow {
+    uint64_t origin, liveness_ns; /* as in tt_welcome */
+    uint32_t index;               /* which of the controllers it is */
+    uint32_t n;                   /* workers */
+} tt_follow;
+_Static_assert(sizeof(tt_follow) == 24, "as sent");
 
 /* A member. */
 typedef struct tt_seat {

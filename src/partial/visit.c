@@ -39,6 +39,7 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
     va_end(args);
     w->err = err;
     tt_pipe_close(&w->pipe);
+    tt_away_end(w);
     if (w->phase == TT_PHASE_GROUP || w->phase == TT_PHASE_COMMIT)
         tt_crew_break(w, err, false, "%s", text);
     memcpy(w->text, text, sizeof(text));
@@ -74,31 +75,36 @@ static tutti_err refused(const tt_worker *w, tt_link_stream *s,
                    text[0] ? text : "it does not say why");
 }
 
-static uint32_t count_cpus(void)
+static uint16_t count_cpus(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (uint32_t)n : 0;
+    return (uint16_t)(n < 0 ? 0 : n > UINT16_MAX ? UINT16_MAX : n);
 }
 
 static tt_join join_of(const tt_worker *w, bool is_current)
 {
-    return (tt_join){.host = w->host,
-                     .who = w->incarnation > 0 ? w->id : w->o.worker,
-                     .n = w->o.n_workers,
-                     .site = w->o.site,
-                     .n_cpus = count_cpus(),
-                     .flags = (is_current ? TT_TALK_CURRENT : 0) |
-                              (w->o.goes_ahead ? TT_TALK_AHEAD : 0) |
-                              (w->settings.check ? TT_TALK_CHECKED : 0)};
+    return (tt_join){
+        .host = w->host,
+        .who = w->incarnation > 0 ? w->id : w->o.worker,
+        .n = w->o.n_workers,
+        .site = w->o.site,
+        .n_cpus = count_cpus(),
+        .term = (uint32_t)w->term,
+        .incarnation = w->incarnation,
+        .origin = w->origin,
+        .heard = w->heard,
+        .flags = (uint16_t)((w->away.is_away ? TT_TALK_AGAIN : 0) |
+                            (is_current ? TT_TALK_CURRENT : 0) |
+                            (w->o.goes_ahead ? TT_TALK_AHEAD : 0) |
+                            (w->settings.check ? TT_TALK_CHECKED : 0))};
 }
 
 /* It has greeted as a controller. AGAIN: it has gone, or does not go on. */
 static tutti_err hear_welcome(const tt_worker *w, tt_link_stream *s,
-                              uint64_t deadline, tt_welcome *out, uint32_t *id,
+                              uint64_t deadline, tt_welcome *out, tt_talk *head,
                               tutti_diag *diag)
 {
-    tt_talk head;
-    int why = tt_link_read_all(s, &head, sizeof(head), deadline);
+    int why = tt_link_read_all(s, head, sizeof(*head), deadline);
     if (why != 0) {
         tt_fail(diag, TUTTI_EBOOT, "what listens at %s does not answer (%s)",
                 w->where,
@@ -106,24 +112,23 @@ static tutti_err hear_welcome(const tt_worker *w, tt_link_stream *s,
                              : tt_link_error_text(why));
         return TUTTI_AGAIN;
     }
-    if (!tt_talk_is_sound(&head, TT_TALK_TEXT)) {
+    if (!tt_talk_is_sound(head, TT_TALK_TEXT)) {
         tt_fail(diag, TUTTI_EBOOT,
                 "what listens at %s is no controller of this version",
                 w->where);
         return TUTTI_AGAIN;
     }
-    if (head.kind == TT_TALK_REFUSE)
-        return refused(w, s, &head, deadline, diag);
-    if (head.kind != TT_TALK_WELCOME || head.len != sizeof(*out) ||
+    if (head->kind == TT_TALK_REFUSE)
+        return refused(w, s, head, deadline, diag);
+    if (head->kind != TT_TALK_WELCOME || head->len != sizeof(*out) ||
         tt_link_read_all(s, out, sizeof(*out), deadline) != 0) {
         tt_fail(diag, TUTTI_EBOOT, "the controller at %s has gone", w->where);
         return TUTTI_AGAIN;
     }
-    *id = head.who;
     return TUTTI_OK;
 }
 
-static void say_card(tt_worker *w)
+void tt_visit_say_card(tt_worker *w)
 {
     unsigned char card[TT_CARD_MOST];
     tt_talk head = tt_talk_head(TT_TALK_CARD, 0, tt_cards_write(w, card));
@@ -132,16 +137,19 @@ static void say_card(tt_worker *w)
 
 /* Takes the pipe where it returns OK. */
 static tutti_err settle(tt_worker *w, const tt_pipe *pipe,
-                        const tt_welcome *welcome, uint32_t id,
+                        const tt_welcome *welcome, const tt_talk *head,
                         tutti_diag *diag)
 {
     if (welcome->n == 0 || welcome->n > TT_RULE_WORKERS_MAX ||
-        id >= welcome->n || (w->mesh && (w->n != welcome->n || w->id != id)))
+        head->who >= welcome->n ||
+        (w->mesh && (w->n != welcome->n || w->id != head->who)))
         return tt_fail(diag, TUTTI_EPROTO,
                        "the controller at %s counts %u workers", w->where,
                        welcome->n);
     w->n = welcome->n;
-    w->id = id;
+    w->id = head->who;
+    w->term = head->term;
+    memset(w->standbys, 0, sizeof(w->standbys));
     tutti_err err = tt_cards_open(w, diag);
     if (err)
         return err;
@@ -149,11 +157,13 @@ static tutti_err settle(tt_worker *w, const tt_pipe *pipe,
     w->is_newcomer = welcome->is_newcomer;
     w->is_dynamic = welcome->is_dynamic;
     w->origin = welcome->origin;
+    w->far_host = welcome->host;
+    w->heard = w->ended.number = 0;
     w->liveness_ns = welcome->liveness_ns;
     w->heard_ns = w->said_ns = w->turn_ns = tt_now_ns();
     w->pipe = *pipe;
     w->err = TUTTI_OK;
-    say_card(w);
+    tt_visit_say_card(w);
     return TUTTI_OK;
 }
 
@@ -190,29 +200,36 @@ static tutti_err judge(const tt_worker *w, const tt_link_outcome *o,
     return TUTTI_AGAIN;
 }
 
-/* A connection to the controller, which knows who comes; *out is the
- * caller's. */
-static tutti_err dial(tt_worker *w, tt_link_box *box, const tt_addr *to,
-                      bool is_current, uint64_t deadline, tt_link_stream *out,
-                      tutti_diag *diag)
+tutti_err tt_visit_dial(tt_worker *w, tt_link_box *box, const tt_link_way *ways,
+                        uint32_t n_ways, bool is_current, uint64_t deadline,
+                        tt_link_dial **out, tutti_diag *diag)
 {
     const tt_join join = join_of(w, is_current);
-    const tt_link_way way = {.to = *to};
     uint64_t now = tt_now_ns();
     uint64_t left = now < deadline ? deadline - now : 0;
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
                            .job = w->o.token,
                            .trust = w->o.trust,
-                           .ways = &way,
-                           .n_ways = 1,
+                           .ways = ways,
+                           .n_ways = n_ways,
                            .n_rounds = 1,
                            .try_ns = left + 1,
                            .answer_ns = left + 1,
                            .deadline_ns = deadline};
+    memcpy(o.said, &join, sizeof(join));
+    return tt_link_dial_begin(box, &o, out, diag);
+}
+
+/* A connection to the controller, which knows who comes; *out is the
+ * caller's. */
+static tutti_err dial(tt_worker *w, tt_link_box *box, bool is_current,
+                      uint64_t deadline, tt_link_stream *out, tutti_diag *diag)
+{
     tt_link_dial *d;
     tt_link_event link;
-    memcpy(o.said, &join, sizeof(join));
-    tutti_err err = tt_link_dial_begin(box, &o, &d, diag);
+    const tt_link_way way = {.to = w->at};
+    tutti_err err = tt_visit_dial(w, box, &way, 1, is_current, deadline, &d,
+                                  diag);
     if (err)
         return err;
     while (!tt_link_box_take(box, &link)) /* it has a deadline itself */
@@ -231,7 +248,7 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
 {
     tt_welcome welcome;
     tt_pipe pipe;
-    uint32_t id = 0;
+    tt_talk head;
     tt_link_stream s = {.fd = -1};
     uint64_t soon = tt_now_ns() + try_ns;
     if (soon > deadline)
@@ -240,12 +257,13 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
         snprintf(w->where, sizeof(w->where), "this host");
     else
         tt_addr_text(to, w->where);
-    tutti_err err = dial(w, box, to, is_current, soon, &s, diag);
+    w->at = *to;
+    tutti_err err = dial(w, box, is_current, soon, &s, diag);
     tt_pipe_open(&pipe, &w->mem, s);
     if (!err)
-        err = hear_welcome(w, &pipe.s, soon, &welcome, &id, diag);
+        err = hear_welcome(w, &pipe.s, soon, &welcome, &head, diag);
     if (!err)
-        err = settle(w, &pipe, &welcome, id, diag);
+        err = settle(w, &pipe, &welcome, &head, diag);
     if (err)
         tt_pipe_close(&pipe);
     return err;
@@ -304,7 +322,11 @@ tutti_err tt_visit_join(tt_worker *w, bool is_current, tutti_diag *diag)
 
 void tt_visit_say(tt_worker *w, const tt_talk *head, const void *payload)
 {
-    tt_pipe_put(&w->pipe, head, payload);
+    tt_talk now = *head;
+    if (w->away.is_away)
+        return;
+    now.term = w->term;
+    tt_pipe_put(&w->pipe, &now, payload);
     w->said_ns = tt_now_ns();
     if (!tt_pipe_flush(&w->pipe))
         tt_worker_wake(w); /* it sends the rest */
@@ -317,6 +339,36 @@ static void hear_refusal(tt_worker *w, const tt_talk *head,
     tutti_err err = refusal_of(head, TUTTI_EPEER);
     tt_err_hear((const char *)payload, head->len, text, sizeof(text));
     tt_worker_lose(w, err, "%s (controller at %s)", text, w->where);
+}
+
+/* Who leads now knows a greater term than those before. False: this one did
+ * before. */
+static bool hear_term(tt_worker *w, uint64_t term)
+{
+    static const char why[] = "another controller leads now";
+    const bool is_new = term > w->term;
+    if (term < w->term && !tt_away_begin(w, why))
+        tt_worker_lose(w, TUTTI_EPEER, "the controller at %s has gone: %s",
+                       w->where, why);
+    if (term < w->term)
+        return false;
+    w->term = term;
+    if (is_new) {
+        tt_talk beat = tt_talk_head(TT_TALK_BEAT, 0, 0);
+        tt_visit_say(w, &beat, NULL);
+    }
+    return true;
+}
+
+static bool hear_standby(tt_worker *w, const tt_talk *head,
+                         const unsigned char *payload)
+{
+    size_t used;
+    if (head->who >= TT_LEADERS)
+        return false;
+    w->standbys[head->who].n_places = 0;
+    return head->len == 0 || tt_link_card_read(&w->standbys[head->who], payload,
+                                               head->len, &used);
 }
 
 static void hear(tt_worker *w, const tt_talk *head,
@@ -349,6 +401,14 @@ static void hear(tt_worker *w, const tt_talk *head,
         break;
     case TT_TALK_BEAT:
         break;
+    case TT_TALK_WELCOME:
+        if (!tt_away_welcome(w, head, payload))
+            break;
+        /* fall through */
+    case TT_TALK_STANDBY:
+        if (head->kind == TT_TALK_STANDBY && hear_standby(w, head, payload))
+            break;
+        /* fall through */
     default:
         tt_worker_lose(w, TUTTI_EPROTO,
                        "the controller at %s says what makes no sense",
@@ -369,12 +429,12 @@ void tt_visit_hear(tt_worker *w)
     w->heard_ns = tt_now_ns();
     while (!w->err && w->pipe.s.fd >= 0 &&
            tt_pipe_next(&w->pipe, most, &head, &payload))
-        hear(w, &head, payload);
-    if (!w->err && w->pipe.is_broken)
-        tt_worker_lose(w, TUTTI_EPEER,
-                       "the controller at %s has gone: it closed the "
-                       "connection",
-                       w->where);
+        if (hear_term(w, head.term))
+            hear(w, &head, payload);
+    static const char closed[] = "it closed the connection";
+    if (!w->err && w->pipe.is_broken && !tt_away_begin(w, closed))
+        tt_worker_lose(w, TUTTI_EPEER, "the controller at %s has gone: %s",
+                       w->where, closed);
 }
 
 void tt_visit_check(tt_worker *w, uint64_t now)
@@ -382,7 +442,7 @@ void tt_visit_check(tt_worker *w, uint64_t now)
     const uint64_t limit = w->liveness_ns;
     bool was_away = now - w->turn_ns > limit / 2;
     w->turn_ns = now;
-    if (w->err || w->pipe.s.fd < 0 || limit == 0)
+    if (w->err || w->pipe.s.fd < 0 || w->away.is_away || limit == 0)
         return;
     if (was_away)
         w->heard_ns = now;
@@ -390,7 +450,8 @@ void tt_visit_check(tt_worker *w, uint64_t now)
         tt_talk beat = tt_talk_head(TT_TALK_BEAT, 0, 0);
         tt_visit_say(w, &beat, NULL);
     }
-    if (now - w->heard_ns > limit + limit / 2)
+    if (now - w->heard_ns > limit + limit / 2 &&
+        !tt_away_begin(w, "it does not answer"))
         tt_worker_lose(w, TUTTI_ETIMEOUT,
                        "the controller at %s has been silent for %.3g s",
                        w->where, (double)(now - w->heard_ns) * 1e-9);

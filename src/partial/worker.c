@@ -49,6 +49,7 @@ static void turn(tt_worker *w, bool is_woken, bool is_told)
     if (is_told || w->pipe.is_broken)
         tt_visit_hear(w);
     uint64_t now = tt_now_ns();
+    tt_away_check(w, now);
     tt_visit_check(w, now);
     tt_crew_check(w, now);
     tt_crew_advance(w);
@@ -57,8 +58,8 @@ static void turn(tt_worker *w, bool is_woken, bool is_told)
 
 static int wait_ms(const tt_worker *w)
 {
-    uint64_t at = UINT64_MAX;
-    if (w->pipe.s.fd >= 0 && w->liveness_ns > 0)
+    uint64_t at = tt_away_deadline(w);
+    if (at == UINT64_MAX && w->pipe.s.fd >= 0 && w->liveness_ns > 0)
         at = w->said_ns + w->liveness_ns / 4;
     if (w->phase >= TT_PHASE_GROUP && !w->crew.err && w->crew.deadline_ns < at)
         at = w->crew.deadline_ns;
@@ -72,13 +73,15 @@ static void *thread_main(void *arg)
     while (!w->stops) {
         const bool has_more = tt_pipe_has_unsent(&w->pipe);
         const bool has_read = tt_link_pending(&w->pipe.s) > 0;
-        struct pollfd fds[2] = {
+        struct pollfd fds[3] = {
             {.fd = w->wake_fd, .events = POLLIN},
             {.fd = w->pipe.s.fd,
-             .events = (short)(POLLIN | (has_more ? POLLOUT : 0))}};
+             .events = (short)(POLLIN | (has_more ? POLLOUT : 0))},
+            {.fd = w->away.box ? tt_link_box_fd(w->away.box) : -1,
+             .events = POLLIN}};
         int ms = has_read ? 0 : wait_ms(w);
         pthread_mutex_unlock(&w->lock);
-        int n = poll(fds, 2, ms);
+        int n = poll(fds, 3, ms);
         pthread_mutex_lock(&w->lock);
         turn(w, n > 0 && fds[0].revents != 0,
              has_read || (n > 0 && fds[1].revents != 0));
@@ -120,6 +123,7 @@ static void free_worker(tt_worker *w)
     tt_programs_free(w);
     tt_mesh_unref(w->mesh);
     tt_spares_fini(&w->spares);
+    tt_away_end(w);
     tt_pipe_close(&w->pipe);
     tt_fork_close(&w->wake_fd);
     tt_trust_close(w->o.trust);
@@ -253,9 +257,9 @@ tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
         w->phase = TT_PHASE_ANNOUNCED;
         w->done = done;
         w->done_arg = arg;
-        tt_talk head = tt_talk_head(TT_TALK_ANNOUNCE, iteration, 0);
-        head.flags = is_last ? TT_TALK_LAST : 0;
-        tt_visit_say(w, &head, NULL);
+        w->announced = tt_talk_head(TT_TALK_ANNOUNCE, iteration, 0);
+        w->announced.flags = is_last ? TT_TALK_LAST : 0;
+        tt_visit_say(w, &w->announced, NULL);
         if (w->pipe.is_broken)
             tt_worker_wake(w);
     }

@@ -15,6 +15,7 @@
 
 #define TUTTI_UNSTABLE 1
 #include <tutti.h>
+#include <tutti_partial.h>
 
 #include "base/rng.h"
 #include "support/procs.h"
@@ -140,6 +141,119 @@ static void test_shot_and_killed(void **state)
     expect(&(outage){"off", "2", 3, 2, NULL}, 7);
 }
 
+/* ------------------------------------------------------- partial reduce -- */
+
+enum { STEPS = 60 };
+
+static int complain(int rank, uint32_t k, tutti_partial *p)
+{
+    return tt_procs_complain(rank, "step %u: %s", k, tutti_partial_message(p));
+}
+
+/* All are one group, so every value is known. */
+static int step(tutti_partial *p, int rank, int n, uint32_t k)
+{
+    static float x[LAST * 100];
+    const uint32_t len = sizeof(x) / sizeof(x[0]);
+    tutti_partial_group group;
+    for (uint32_t i = 0; i < len; i++)
+        x[i] = (float)(i + k) + (float)rank;
+    if (tutti_partial_announce(p, k, k == STEPS, NULL, NULL) ||
+        tutti_partial_group_of(p, &group) ||
+        tutti_partial_reduce(p, x, len, TUTTI_F32, NULL, NULL) ||
+        tutti_partial_commit(p, NULL, NULL))
+        return complain(rank, k, p);
+    if (group.n != (uint32_t)n || group.id != k)
+        return tt_procs_complain(rank, "step %u: group %u is of %u", k,
+                                 (unsigned)group.id, group.n);
+    for (uint32_t i = 0; i < len; i++)
+        if (x[i] != (float)(i + k) + (float)(n - 1) / 2)
+            return tt_procs_complain(rank, "step %u: value %u is %f", k, i,
+                                     (double)x[i]);
+    return 0;
+}
+
+static int work(tutti_partial *p, int rank, int n)
+{
+    pthread_t shooter;
+    int bad = step(p, rank, n, 1);
+    if (pthread_create(&shooter, NULL, shoot, (void *)(uintptr_t)rank))
+        return 1;
+    for (uint32_t k = 2; k <= STEPS && !bad; k++) {
+        if (k == STEPS) {
+            atomic_store(&is_over, true);
+            pthread_join(shooter, NULL);
+        }
+        bad = step(p, rank, n, k);
+    }
+    tutti_partial_info info;
+    tutti_partial_describe(p, &info);
+    if (!bad && (info.incarnation != 1 || info.n_broken > 0))
+        bad = tt_procs_complain(rank, "it came %u times, %u groups broke",
+                                info.incarnation, (unsigned)info.n_broken);
+    if (!bad && atomic_load(&n_shot) == 0)
+        bad = tt_procs_complain(rank, "nothing was shot");
+    return bad;
+}
+
+/* Rank 0 has the controller, which all reach by TCP. */
+static int run_partial(int rank, int n, void *arg)
+{
+    const outage *o = arg;
+    tutti_comm *comm;
+    tutti_controller *c = NULL;
+    tutti_partial *p;
+    tutti_partial_opts opts = TUTTI_PARTIAL_OPTS_INIT;
+    int32_t port = 0;
+    char where[32];
+    setenv("TUTTI_LOG", "error", 1);
+    setenv("TUTTI_RECONNECT", "120s", 1);
+    setenv("TUTTI_RECONNECT_NEAR", "1", 1);
+    setenv("TUTTI_LIVENESS", "100s", 1);
+    if (o->secret)
+        setenv("TUTTI_SECRET_FILE", o->secret, 1);
+    opts.group_size = n;
+    opts.max_wait_s = 200;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (rank == 0 &&
+        tutti_controller_open("127.0.0.1:0", (uint32_t)n, &opts, &c))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    port = c ? tutti_controller_port(c) : 0;
+    if (tutti_broadcast(comm, &port, &port, 1, TUTTI_I32, 0, NULL, NULL))
+        return tt_procs_complain(rank, "%s", tutti_comm_message(comm));
+    snprintf(where, sizeof(where), "127.0.0.1:%d", port);
+    if (tutti_partial_join(where, rank, &opts, &p))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    int bad = work(p, rank, n);
+    tutti_partial_close(p);
+    if (c)
+        tutti_controller_wait(c, 60);
+    tutti_controller_close(c);
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void expect_partial(outage *o)
+{
+    int status[TT_PROCS_MAX];
+    tt_procs p = {.n = o->n,
+                  .timeout_s = 250,
+                  .transports = "tcp",
+                  .run = run_partial,
+                  .arg = o};
+    assert_true(tt_procs_run(&p, status));
+    for (int r = 0; r < o->n; r++)
+        assert_int_equal(WEXITSTATUS(status[r]), 0);
+}
+
+/* Connections with the controller as well. */
+static void test_partial_shot(void **state)
+{
+    (void)state;
+    expect_partial(&(outage){"off", "1", 3, -1, NULL});
+}
+
 /* A sealed stream is read ahead; with more than a few connections only epoll
  * tells of input. */
 static void test_shot_sealed(void **state)
@@ -152,6 +266,7 @@ static void test_shot_sealed(void **state)
     assert_int_equal(write(fd, secret, sizeof(secret) - 1), sizeof(secret) - 1);
     close(fd);
     expect(&(outage){"off", "1", 6, -1, path}, 0);
+    expect_partial(&(outage){"off", "1", 2, -1, path});
     unlink(path);
 }
 
@@ -165,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_shot_checked),
         cmocka_unit_test(test_shot_and_killed),
         cmocka_unit_test(test_shot_sealed),
+        cmocka_unit_test(test_partial_shot),
     };
     return TT_RUN_TAP(tests);
 }

@@ -248,6 +248,8 @@ static void come(stage *s, worker *w, uint32_t number, uint8_t arg)
         return;
     if (arg & 128)
         tt_fuzz_change(&s->in, &j, sizeof(j));
+    if (s->is_strict) /* nothing happens without its word */
+        j.flags &= (uint16_t)~TT_TALK_STANDBY_JOINS;
     memcpy(o.said, &j, sizeof(j));
     if (tt_link_dial_begin(box, &o, &d, NULL))
         tt_fuzz_fail("no dial");

@@ -231,6 +231,7 @@ static void set_up(void)
     const tt_link_listen_opts o = {
         .purposes = TT_LINK_FOR(TT_LINK_CONTROLLER), .ears = &ear, .n_ears = 1};
     setenv("TUTTI_LOG", "error", 1);
+    setenv("TUTTI_RECONNECT", "0", 1); /* who is away would be waited for */
     if (!tt_addr_numeric("127.0.0.1", 0, &ear.at) ||
         tt_link_box_open(&tt_mem_std, &box, NULL) ||
         tt_link_listen(box, &o, &listener, NULL, NULL))

@@ -2,7 +2,8 @@
  * card_test.c - what a controller and workers say of how workers are connected to,
  * with one side made by hand, which may say what it should not: cards that make no
  * sense end the connection, and whoever is in a group with a worker was told its
- * card before, once for each of its lives. */
+ * card before, once for each of its lives; who comes back hears what it has
+ * missed, and what it says again counts once. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -47,27 +48,30 @@ static tt_talk hear(int fd, unsigned char payload[4096])
 
 /* ------------------------------------------------------- workers by hand -- */
 
-static tt_controller *open_controller(uint32_t n, uint64_t token)
+static tt_controller *open_as(tt_controller_opts *o)
 {
     tt_controller *c;
     tt_addr at;
-    const tt_controller_opts o = {
-        .rule = {.n = n, .group_size = n, .start_wait_ns = 20 * TT_NS_PER_S},
-        .listen = &at,
-        .token = token};
+    o->rule.group_size = o->rule.n;
+    o->rule.start_wait_ns = o->rule.max_wait_ns = 20 * TT_NS_PER_S;
+    o->listen = &at;
     assert_true(tt_addr_numeric("127.0.0.1", 0, &at));
-    assert_int_equal(tt_controller_open(&o, &tt_mem_std, &c, NULL), 0);
+    assert_int_equal(tt_controller_open(o, &tt_mem_std, &c, NULL), 0);
     return c;
 }
 
-/* The outcome of a worker's dial, which says this token. */
-static tt_link_event dial(const tt_controller *c, uint32_t who, uint64_t token,
-                          tt_link_why *why)
+static tt_controller *open_controller(uint32_t n, uint64_t token)
+{
+    return open_as(&(tt_controller_opts){.rule = {.n = n}, .token = token});
+}
+
+/* The outcome of a worker's dial, which says this. */
+static tt_link_event dial_as(const tt_controller *c, const tt_join *j,
+                             uint64_t token, tt_link_why *why)
 {
     tt_link_way way = {.cost = 0};
     tt_link_dial *d;
     tt_link_event e = {.stream.fd = -1};
-    const tt_join j = {.who = who, .host = 7, .n_cpus = 1 + who};
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
                            .job = token,
                            .n_rounds = 1,
@@ -75,12 +79,19 @@ static tt_link_event dial(const tt_controller *c, uint32_t who, uint64_t token,
                            .n_ways = 1,
                            .deadline_ns = soon()};
     assert_true(tt_addr_numeric("127.0.0.1", tt_controller_port(c), &way.to));
-    memcpy(o.said, &j, sizeof(j));
+    memcpy(o.said, j, sizeof(*j));
     assert_int_equal(tt_link_dial_begin(box, &o, &d, NULL), 0);
     assert_true(tt_link_box_wait(box, soon()) && tt_link_box_take(box, &e));
     *why = tt_link_dial_outcome(d, 0).why;
     tt_link_dial_end(d);
     return e;
+}
+
+static tt_link_event dial(const tt_controller *c, uint32_t who, uint64_t token,
+                          tt_link_why *why)
+{
+    const tt_join j = {.who = who, .host = 7, .n_cpus = 1 + who};
+    return dial_as(c, &j, token, why);
 }
 
 /* Its number is `who`. */
@@ -254,6 +265,162 @@ static void test_token_is_asked_for(void **state)
     tt_controller_close(c);
 }
 
+/* Comes, or comes back, and says its card. */
+static int come(const tt_controller *c, const tt_join *j, tt_welcome *out)
+{
+    const a_card card = card_of(1 + (uint8_t)j->who, 4096);
+    unsigned char payload[4096];
+    tt_link_why why;
+    tt_link_event e = dial_as(c, j, 0, &why);
+    assert_int_equal(e.kind, TT_LINK_DIALLED);
+    assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_WELCOME);
+    memcpy(out, payload, sizeof(*out));
+    say_card(e.stream.fd, &card, card_bytes);
+    return e.stream.fd;
+}
+
+static int come_back(const tt_controller *c, tt_join *j, int old,
+                     tt_welcome *now)
+{
+    tt_fork_close(&old);
+    j->flags = TT_TALK_AGAIN | TT_TALK_CURRENT;
+    j->origin = now->origin;
+    j->incarnation = now->incarnation;
+    return come(c, j, now);
+}
+
+static void say_again(int fd, tt_talk_kind kind, uint64_t number)
+{
+    tt_talk head = tt_talk_head(kind, number, 0);
+    head.flags = TT_TALK_AGAIN;
+    say(fd, head, NULL);
+}
+
+static uint64_t expect(int fd, tt_talk_kind kind)
+{
+    unsigned char payload[4096];
+    tt_talk head = hear(fd, payload);
+    while (head.kind == TT_TALK_CARD)
+        head = hear(fd, payload);
+    assert_int_equal(head.kind, kind);
+    return head.number;
+}
+
+/* Worker 0 comes back in every state that it may be in; nobody says that a
+ * group broke, and nobody is in one twice. */
+static void test_who_comes_back(void **state)
+{
+    (void)state;
+    tt_controller_opts o = {.rule = {.n = 2}, .reconnect_ns = 90 * TT_NS_PER_S};
+    tt_controller *c = open_as(&o);
+    tt_join j[2] = {{.who = 0, .host = 7}, {.who = 1, .host = 7}};
+    tt_welcome w[2];
+    int fd[2] = {come(c, &j[0], &w[0]), come(c, &j[1], &w[1])};
+    /* It was not heard. */
+    fd[0] = come_back(c, &j[0], fd[0], &w[0]);
+    say_again(fd[0], TT_TALK_ANNOUNCE, 1);
+    /* It was. */
+    fd[0] = come_back(c, &j[0], fd[0], &w[0]);
+    say_again(fd[0], TT_TALK_ANNOUNCE, 1);
+    say(fd[1], tt_talk_head(TT_TALK_ANNOUNCE, 1, 0), NULL);
+    assert_int_equal(expect(fd[1], TT_TALK_GROUP), 1);
+    /* It has not heard of its group; and says again what led to it. */
+    fd[0] = come_back(c, &j[0], fd[0], &w[0]);
+    assert_int_equal(expect(fd[0], TT_TALK_GROUP), 1);
+    say_again(fd[0], TT_TALK_ANNOUNCE, 1);
+    say(fd[0], tt_talk_head(TT_TALK_DONE, 1, 0), NULL);
+    j[0].heard = 1;
+    fd[0] = come_back(c, &j[0], fd[0], &w[0]);
+    say_again(fd[0], TT_TALK_DONE, 1); /* perhaps again */
+    say(fd[1], tt_talk_head(TT_TALK_DONE, 1, 0), NULL);
+    say(fd[0], tt_talk_head(TT_TALK_ANNOUNCE, 2, 0), NULL);
+    say(fd[1], tt_talk_head(TT_TALK_ANNOUNCE, 2, 0), NULL);
+    assert_int_equal(expect(fd[0], TT_TALK_GROUP), 2);
+    assert_int_equal(expect(fd[1], TT_TALK_GROUP), 2);
+    /* The group breaks meanwhile. */
+    tt_fork_close(&fd[0]);
+    say(fd[1], tt_talk_head(TT_TALK_DONE, 2, 3), "why");
+    say(fd[1], tt_talk_head(TT_TALK_BEAT, 0, 0), NULL);
+    assert_int_equal(expect(fd[1], TT_TALK_BEAT), 0);
+    j[0].heard = 2;
+    fd[0] = come_back(c, &j[0], fd[0], &w[0]);
+    assert_int_equal(expect(fd[0], TT_TALK_BROKEN), 2);
+    assert_int_equal(w[0].incarnation, 1);
+    tt_rule_metrics m;
+    tt_controller_measure(c, &m);
+    assert_int_equal(m.n_joins, 2);
+    assert_int_equal(m.n_deaths, 0);
+    tt_fork_close(&fd[0]);
+    tt_fork_close(&fd[1]);
+    tt_controller_close(c);
+}
+
+/* The others go on without it; then it has another life, and is no newcomer. */
+static void test_who_comes_back_late(void **state)
+{
+    (void)state;
+    tt_controller_opts o = {.rule = {.n = 2}, .reconnect_ns = TT_NS_PER_MS};
+    tt_controller *c = open_as(&o);
+    tt_join j[2] = {{.who = 0, .host = 7}, {.who = 1, .host = 7}};
+    tt_welcome w[2];
+    int fd[2] = {come(c, &j[0], &w[0]), come(c, &j[1], &w[1])};
+    tt_rule_metrics m;
+    for (uint64_t group = 1; group < 3; group++) {
+        for (int i = 0; i < 2; i++)
+            say_again(fd[i], TT_TALK_ANNOUNCE, group);
+        assert_int_equal(expect(fd[0], TT_TALK_GROUP), group);
+        assert_int_equal(expect(fd[1], TT_TALK_GROUP), group);
+        say(fd[1], tt_talk_head(TT_TALK_DONE, group, 0), NULL);
+        if (group == 2)
+            break;
+        tt_fork_close(&fd[0]);
+        do { /* it has turns as often as it hears something */
+            usleep(2000);
+            say(fd[1], tt_talk_head(TT_TALK_BEAT, 0, 0), NULL);
+            assert_int_equal(expect(fd[1], TT_TALK_BEAT), 0);
+            tt_controller_measure(c, &m);
+        } while (m.n_deaths == 0);
+        j[0].heard = 1;
+        fd[0] = come_back(c, &j[0], fd[0], &w[0]);
+        assert_int_equal(w[0].incarnation, 2);
+        assert_int_equal(w[0].is_newcomer, 0);
+        say_again(fd[0], TT_TALK_DONE, 1); /* of its life before */
+    }
+    tt_fork_close(&fd[0]);
+    tt_fork_close(&fd[1]);
+    tt_controller_close(c);
+}
+
+static void test_who_does_not(void **state)
+{
+    (void)state;
+    tt_controller_opts o = {.rule = {.n = 2}, .reconnect_ns = 90 * TT_NS_PER_S};
+    tt_controller *c = open_as(&o);
+    tt_welcome w;
+    tt_join j = {.who = 0, .host = 7};
+    int fd = come(c, &j, &w);
+    tt_link_why why;
+    tt_join other = {.who = 0,
+                     .host = 7,
+                     .flags = TT_TALK_AGAIN,
+                     .origin = w.origin + 1,
+                     .incarnation = 1};
+    expect_refusal_by(dial_as(c, &other, 0, &why).stream.fd,
+                      "this is another controller");
+    other.origin--;
+    other.incarnation++;
+    expect_refusal_by(dial_as(c, &other, 0, &why).stream.fd,
+                      "another process is worker 0");
+    other.who = 1;
+    expect_refusal_by(dial_as(c, &other, 0, &why).stream.fd,
+                      "another process has been worker 1 meanwhile");
+    other.who = TT_NONE;
+    expect_refusal_by(dial_as(c, &other, 0, &why).stream.fd,
+                      "workers go from 0 to 1");
+    tt_fork_close(&fd);
+    tt_controller_close(c);
+}
+
 /* -------------------------------------------------- a controller by hand -- */
 
 typedef struct lie {
@@ -359,6 +526,9 @@ int main(void)
         cmocka_unit_test(test_controller_refuses_nonsense),
         cmocka_unit_test(test_cards_are_told_once),
         cmocka_unit_test(test_token_is_asked_for),
+        cmocka_unit_test(test_who_comes_back),
+        cmocka_unit_test(test_who_comes_back_late),
+        cmocka_unit_test(test_who_does_not),
         cmocka_unit_test(test_worker_refuses_nonsense),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * control.h - a controller's own structs; private to src/partial.
+ *
+ * controller.c  the thread: workers come, and are heard
+ * tell.c        their groups are told
+ * standby.c     records and orders: its copies, and how it takes over
+ *
+ * Circles    controller.c standby.c tell.c: what happens to workers makes records
+ *            and groups, and what the copies say of those lets orders go to
+ *            workers. */
+#ifndef TT_PARTIAL_CONTROL_H
+#define TT_PARTIAL_CONTROL_H
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "link/link.h"
+#include "partial/controller.h"
+#include "partial/lead.h"
+#include "partial/talk.h"
+
+typedef struct tt_guest {
+    struct tt_guest *next;
+    tt_pipe pipe;
+    uint32_t worker; /* TT_NONE: not let in, or gone */
+    bool says_bye, is_gone, waits_out;
+    bool may_return;  /* when its connection drops */
+    uint64_t away_ns; /* since then it has none; 0: it has */
+    bool is_missed;   /* the log says so */
+    bool is_newcomer;
+    uint64_t old;    /* a group of the leader before that it is in; 0: none */
+    uint64_t broken; /* the last group of which it was told so */
+    uint64_t heard_ns;
+    uint32_t n_cpus; /* of its host; 0: not known */
+    bool is_checked;
+    uint64_t host;
+    size_t card_bytes; /* 0: it has not told its card */
+    unsigned char card[TT_CARD_MOST];
+    uint64_t *knows; /* a bit for each worker whose card it was told */
+    /* It waits until this controller leads. */
+    bool is_held;
+    tt_join join;
+    /* It is a standby; index: among the controllers. */
+    bool is_standby;
+    uint32_t index;
+} tt_guest;
+
+/* The last group that a worker was put into. */
+typedef struct tt_kept {
+    uint32_t incarnation; /* of the worker, as recorded */
+    uint32_t cap;
+    uint64_t record;
+    tt_talk head; /* len 0: none */
+    char *said;
+} tt_kept;
+
+/* What is told when its record is. */
+typedef struct tt_due {
+    struct tt_due *next;
+    uint64_t record, group; /* group 0: the worker is let in */
+    uint32_t n;
+    uint32_t workers[]; /* [n] */
+} tt_due;
+
+struct tutti_controller {
+    tt_mem mem;
+    tt_controller_opts o;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread, stops;
+    int epoll_fd, wake_fd;
+    tt_link_box *box; /* workers that come */
+    tt_link_listener *listener;
+    tt_link_listener *nest; /* a unix socket; NULL: none */
+    uint64_t origin;        /* in the ids of groups */
+    tt_rule *rule;
+    tt_str log;
+    char log_name[256]; /* for messages */
+    FILE *log_file;
+    tt_guest *guests;
+    tt_guest **by_worker; /* [n] */
+    uint32_t n_here;
+    bool has_come;
+    uint64_t turn_ns; /* when the last turn was */
+    char *message;    /* of a group: head and seats; room for a header before */
+    size_t message_bytes;
+    uint32_t *members; /* [n] */
+    /* Who leads. */
+    tt_lead lead;
+    tt_lead_row *rows; /* [n] */
+    tt_kept *kept;     /* [n] */
+    tt_due *orders, **orders_end;
+    uint64_t n_groups;              /* the greatest id */
+    tt_guest *copies[TT_LEADERS];   /* standbys that follow this one */
+    tt_link_card cards[TT_LEADERS]; /* of standbys; n_places 0: none */
+    tt_link_card own;
+    char over[160]; /* why it has ended; "": it has not */
+    /* To the one that leads. */
+    tt_addr leader; /* where it was */
+    tt_pipe up;
+    uint64_t up_heard_ns, up_said_ns, next_ns;
+    bool has_missed; /* who did not come when it took over is counted as dead */
+    uint64_t left_ns; /* since then it leads without one of its standbys */
+    uint64_t led_ns;  /* since then it leads, after another one; 0: the first */
+    tt_link_dial *dial; /* NULL: none is under way */
+    uint32_t n_dials;
+};
+
+/* controller.c */
+void tt_control_put(tt_controller *c, tt_guest *g, const tt_talk *head,
+                    const void *payload);
+void tt_control_say(tt_controller *c, tt_guest *g, tt_talk_kind kind,
+                    uint64_t number, const char *text);
+void tt_control_refuse(tt_controller *c, tt_guest *g, tutti_err err,
+                       const char *text);
+/* A worker that was here under the leader before. */
+void tt_control_admit_again(tt_controller *c, tt_guest *g);
+void tt_control_welcome(tt_controller *c, tt_guest *g);
+/* [open] A rule of its own, and the log of it. */
+tutti_err tt_control_make_rule(tt_controller *c, tutti_diag *diag);
+
+/* tell.c: the group that its worker is in; 0: none. */
+uint64_t tt_control_group_of(const tt_controller *c, const tt_guest *g);
+/* The rule's. */
+void tt_control_decided(void *ctx, const tutti_group_decision *d);
+void tt_control_tell_group(tt_controller *c, tt_guest *g);
+/* Other members of the group, which are still at it, are told. */
+void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
+                            uint8_t flags, const char *text);
+/* False: no memory. */
+bool tt_control_keep(tt_controller *c, uint32_t worker, uint64_t record,
+                     const tt_talk *head, const void *payload);
+
+/* standby.c */
+uint64_t tt_standby_record(tt_controller *c, tt_record_kind kind,
+                           uint32_t worker, const void *payload, size_t len);
+/* When its record is known to all: the order is given. */
+void tt_standby_order(tt_controller *c, uint64_t record, uint64_t group,
+                      const uint32_t *workers, uint32_t n);
+/* A worker has come who must wait until this controller leads. */
+void tt_standby_hold(tt_controller *c, tt_guest *g);
+/* A standby has come; has told its card; has said something; is gone. */
+void tt_standby_come(tt_controller *c, tt_guest *g);
+bool tt_standby_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
+                     const unsigned char *payload);
+/* It owes acknowledgements: other words do not count. */
+bool tt_standby_is_behind(const tt_controller *c, const tt_guest *g);
+void tt_standby_gone(tt_controller *c, tt_guest *g);
+/* The controllers that a worker may go to. */
+void tt_standby_tell(tt_controller *c, tt_guest *g);
+/* [open] Blocks until the leader has told what it goes by. */
+tutti_err tt_standby_join(tt_controller *c, tutti_diag *diag);
+/* [open] It listens now. */
+void tt_standby_begin(tt_controller *c);
+/* Each turn. */
+void tt_standby_turn(tt_controller *c, uint64_t now);
+void tt_standby_hear_leader(tt_controller *c);
+/* A dial of its own, if it is one. */
+bool tt_standby_hear_dial(tt_controller *c, const tt_link_event *link);
+/* Somebody knows this term; it may be over. */
+void tt_standby_hear_term(tt_controller *c, uint64_t term);
+void tt_standby_fini(tt_controller *c);
+
+#endif
