@@ -71,7 +71,7 @@ class Member:
     def catch_up(self, net, optimizer, step):
         """All take the state of the member with the most steps; returns these."""
         steps = [torch.zeros(1, dtype=torch.int64) for _ in range(self.group.size())]
-        self.group.allgather([steps], [torch.tensor([step])], dist.AllgatherOptions()).wait()
+        self.group.allgather([steps], [torch.tensor([step])]).wait()
         farthest = max(range(len(steps)), key=lambda rank: steps[rank].item())
         file = io.BytesIO()
         if farthest == self.group.rank():
@@ -144,7 +144,7 @@ def work(number, port, options):
     train(member, net, optimizer, x, y, options)
     flat = torch.cat([p.detach().flatten() for p in net.parameters()])
     parts = [torch.empty_like(flat) for _ in range(member.group.size())]
-    member.group.allgather([parts], [flat], dist.AllgatherOptions()).wait()
+    member.group.allgather([parts], [flat]).wait()
     same = all(torch.equal(part, flat) for part in parts)
     accuracy = is_right(net, *test)
     if member.group.rank() == 0:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ if not ranks.MISSING:
 
     import torch
     import torch.distributed as dist
+    from torch.distributed import distributed_c10d as c10d
     from torch.nn.parallel import DistributedDataParallel
 
     import tutti.torch
@@ -47,6 +49,13 @@ def total(group, value):
     return int(x[0])
 
 
+def meet(name, rank, members):
+    """All of these have come here: none is in a call still."""
+    store = c10d._get_default_store()
+    store.set(f"{name} {rank}", "")
+    store.wait([f"{name} {r}" for r in members])
+
+
 # ------------------------------------------------------------- shrink_group --
 
 
@@ -68,6 +77,7 @@ def leaves_out(rank, size):
         if rank == 4:
             dist.destroy_process_group(part)
         else:
+            meet("through", rank, [1, 3])  # what is in flight is ended
             part = dist.shrink_group([2], group=part, shrink_flags=ABORT)
             assert dist.get_process_group_ranks(part) == [1, 3]
             x = torch.full((5,), float(rank))
@@ -89,6 +99,7 @@ def in_flight(rank, size):
             dist.destroy_process_group(group)
             continue
         work = dist.all_reduce(x, group=group, async_op=True)
+        meet(f"called {flags}", rank, range(size - 1))
         smaller = dist.shrink_group([size - 1], group=group, shrink_flags=flags)
         if flags:
             raises(["revoked"], work.wait)
@@ -202,34 +213,34 @@ def collectives(group, rank, size):
 
     every = [torch.full((2, 3), r + 1.0) for r in range(size)]
     a, b, c = x(), x(), x(7)
-    done(group.allreduce([a], dist.AllreduceOptions()))
+    done(group.allreduce([a], c10d.AllreduceOptions()))
     done(group.allreduce([b], dist.ReduceOp.SUM))
-    done(group.allreduce_coalesced([c, a], dist.AllreduceCoalescedOptions()))
+    done(group.allreduce_coalesced([c, a], c10d.AllreduceCoalescedOptions()))
     whole = sum(range(size + 1))
     yield "allreduce", b, whole
     yield "allreduce_coalesced", c, whole
     yield "allreduce_coalesced", a, whole * size
     lists = [[x() for _ in range(size)]]
-    done(group.allgather(lists, [x()], dist.AllgatherOptions()))
+    done(group.allgather(lists, [x()], c10d.AllgatherOptions()))
     yield "allgather", torch.stack(lists[0]), torch.stack(every)
     out = torch.zeros(2 * size, 3)
-    done(group.allgather_into_tensor_coalesced([out], [x()], dist.AllgatherOptions()))
+    done(group.allgather_into_tensor_coalesced([out], [x()], c10d.AllgatherOptions()))
     yield "allgather_into_tensor_coalesced", out, torch.cat(every)
     out = torch.zeros(size)
-    done(group.alltoall_base(out, x(size), [1] * size, [1] * size, dist.AllToAllOptions()))
+    done(group.alltoall_base(out, x(size), [1] * size, [1] * size, c10d.AllToAllOptions()))
     yield "alltoall_base", out, torch.arange(1.0, size + 1)
-    done(group.barrier(dist.BarrierOptions()))
+    done(group.barrier(c10d.BarrierOptions()))
     out = x()
-    done(group.broadcast([out], dist.BroadcastOptions()))
+    done(group.broadcast([out], c10d.BroadcastOptions()))
     yield "broadcast", out, 1
     out = x()
     done(group.broadcast_one(out, size - 1))
     yield "broadcast_one", out, size
     out = x()
-    done(group.reduce_scatter([out], [[x() * (r + 1) for r in range(size)]], dist.ReduceScatterOptions()))
+    done(group.reduce_scatter([out], [[x() * (r + 1) for r in range(size)]], c10d.ReduceScatterOptions()))
     yield "reduce_scatter", out, whole * (rank + 1)
     out = torch.zeros(3)
-    done(group.reduce_scatter_tensor_coalesced([out], [x(size, 3)], dist.ReduceScatterOptions()))
+    done(group.reduce_scatter_tensor_coalesced([out], [x(size, 3)], c10d.ReduceScatterOptions()))
     yield "reduce_scatter_tensor_coalesced", out, whole
     if size > 1 and rank == 0:
         done(group.send([x()], 1, 7))
@@ -249,7 +260,7 @@ def alone(rank, port):
     """One member; before and after; and one who waits in vain for another."""
     group = ProcessGroup()
     assert group.getBackendName() == "torchft-tutti"
-    raises(["not initialized"], lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()))
+    raises(["not initialized"], lambda: group.allreduce([torch.ones(1)], c10d.AllreduceOptions()))
     raises(["not initialized"], group.size)
     assert group.errored() is None
     for prefix in ("a", "b"):  # again
@@ -259,7 +270,7 @@ def alone(rank, port):
     net(torch.rand(2, 3)).sum().backward()
     assert net.module.weight.grad.any()
     group.shutdown()
-    raises(["not initialized"], lambda: group.barrier(dist.BarrierOptions()))
+    raises(["not initialized"], lambda: group.barrier(c10d.BarrierOptions()))
     raises(["has not come", "within 0.01 s"], lambda: group_of(port, f"vain{rank}", 0, 2, seconds=0.01))
 
 
@@ -289,7 +300,7 @@ def members(rank, size, port):
     check_collectives(group, rank, size)
     group.set_timeout(timedelta(seconds=1))
     if rank == 0:
-        work = group.allreduce([torch.ones(1)], dist.AllreduceOptions())
+        work = group.allreduce([torch.ones(1)], c10d.AllreduceOptions())
         raises(["timed out"], work.wait)
         assert "timed out" in str(group.errored())
     group.set_timeout(timedelta(seconds=60))
@@ -298,7 +309,7 @@ def members(rank, size, port):
     if rank == 0:
         group.abort()
     else:
-        raises(["rank 0 aborted"], lambda: group.barrier(dist.BarrierOptions()).wait())
+        raises(["rank 0 aborted"], lambda: group.barrier(c10d.BarrierOptions()).wait())
     assert "aborted" in str(group.errored())
     group.shutdown()
 
@@ -313,8 +324,10 @@ def reconfigured():
 
 def example():
     """It is killed and grown while it learns."""
-    command = [sys.executable, "-W", "ignore", EXAMPLE, "--workers", "3", "--kill", "10", "--epochs", "6"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * ranks.PATIENCE)
+    command = [sys.executable, "-W", "ignore", EXAMPLE, "--workers", "3", "--kill", "10", "--epochs", "10"]
+    with tempfile.TemporaryDirectory() as directory:
+        env = dict(os.environ, TORCH_FR_DUMP_TEMP_FILE=os.path.join(directory, "calls_"))
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=2 * ranks.PATIENCE)
     text = done.stdout + done.stderr
     assert done.returncode == 0, text
     for words in ("worker 1 was killed", ": 2 workers", "3 workers: ", "equal on all"):

@@ -56,13 +56,15 @@ def _store_of_the_left(store, backend):
 def extend_shrink_group(dist):
     """What torch does when the backend has shrunk a group, put right for Tutti's. It
     takes the numbers of those excluded in a group for those of the job; names the
-    ranks of a smaller job by their old numbers; and reaches for the store where it
-    was."""
+    ranks of a smaller job by their old numbers; reaches for the store where it was; and
+    takes every backend for CPUs for Gloo, which DDP then asks for its threads."""
     from torch.distributed import distributed_c10d as c10d
 
     theirs = getattr(c10d, "_finalize_shrunk_group", None)
     if theirs is None:
         return
+
+    import torch
 
     @functools.wraps(theirs)
     def finalize(info, excluded, backend, *more, **named):
@@ -75,6 +77,9 @@ def extend_shrink_group(dist):
             name, store = c10d._world.pg_map[group]
             c10d._world.pg_map[group] = (name, _store_of_the_left(store, backend))
         made = theirs(info, excluded, backend, *more, **named)
+        kind = dist.ProcessGroup.BackendType.CUSTOM
+        made._register_backend(torch.device("cpu"), kind, backend)
+        made._set_default_backend(kind)
         if is_default:
             c10d._world.pg_group_ranks[made] = {rank: rank for rank in range(made.size())}
         return made

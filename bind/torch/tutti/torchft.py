@@ -108,7 +108,7 @@ class ProcessGroup(Base):
     def set_timeout(self, timeout):
         self._timeout = timeout
         if self._group is not None:
-            self._backend()._set_default_timeout(timeout)
+            self._group.set_timeout(timeout)
 
     def size(self):
         return self._current().size()
