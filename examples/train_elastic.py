@@ -10,7 +10,8 @@ generations: whenever the members change it tells the new list in a store. A wor
 looks for a new list before each step, and when a call has failed: then it meets the
 others of the list (configure), and all take the state of the one that is farthest, so a
 newcomer has it too. Nobody else starts anew. It is the network, and the data, of
-train_digits.py: exits with 1 below 93 % right, or when the weights differ by one bit.
+train_digits.py: exits with 1 below 93 % right (--wanted), or when the weights differ by
+one bit.
 
 With torchft's lighthouse and manager in place of the leader here, the same process
 group (tutti.torchft) does the same on many hosts; docs/torch.md.
@@ -32,7 +33,6 @@ from torch.nn.functional import cross_entropy
 import tutti.torchft
 from train_digits import BATCH, is_right, make_net, optimizer_of, read_digits
 
-WANTED = 0.93
 VICTIM = 1
 
 
@@ -152,7 +152,7 @@ def work(number, port, options):
               f"{'equal on all' if same else 'DIFFER'}", flush=True)
     member.group.barrier().wait()
     member.group.shutdown()
-    raise SystemExit(0 if same and accuracy >= WANTED else 1)
+    raise SystemExit(0 if same and accuracy >= options.wanted else 1)
 
 
 # ----------------------------------------------------------------- the leader --
@@ -214,6 +214,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--wanted", type=float, default=0.93)
     parser.add_argument("--kill", type=int, default=-1, metavar="STEP", help=f"worker {VICTIM} kills itself then")
     return Leader(parser.parse_args()).run()
 
