@@ -26,6 +26,8 @@ if not ranks.MISSING:
     import tutti.torch
     from tutti.torchft import ProcessGroup
 
+ranks.PRELOAD = ["tutti.torchft", "torch._dynamo"]
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(HERE, "..", "..", "examples")
 ABORT = 1  # torch's SHRINK_ABORT
@@ -48,9 +50,9 @@ def total(group, value):
     return int(x[0])
 
 
-def meet(name, rank, members):
+def meet(name, rank, members, store=None):
     """All of these have come here: none is in a call still."""
-    store = c10d._get_default_store()
+    store = store or c10d._get_default_store()
     store.set(f"{name} {rank}", "")
     store.wait([f"{name} {r}" for r in members])
 
@@ -308,6 +310,7 @@ def members(rank, size, port):
     group.set_timeout(timedelta(seconds=60))
     group.configure(f"127.0.0.1:{port}/last", "me", rank, size)
     check_collectives(group, rank, size)
+    meet("through", rank, range(size), store)
     if rank == 0:
         group.abort()
     else:
@@ -329,7 +332,7 @@ def example():
     sys.path.insert(0, EXAMPLES)
     import train_elastic
 
-    options = SimpleNamespace(workers=3, epochs=4, wanted=0.6, kill=10)
+    options = SimpleNamespace(workers=3, epochs=3, wanted=0.5, kill=10)
     leader = train_elastic.Leader(options)
     assert leader.run() == 0, "it went wrong; see above"
     assert leader.n_started == 4, f"{leader.n_started} workers were started"
