@@ -107,6 +107,12 @@ def train(net, optimizer, x, y):
             print(f"epoch {epoch + 1:2}: loss {loss.item():.4f}", flush=True)
 
 
+def is_right(net, x, y):
+    """Of how many digits, as a fraction."""
+    with torch.no_grad():
+        return (net.eval()(x).argmax(1) == y).double().mean().item()
+
+
 def is_equal_everywhere(net):
     flat = torch.cat([p.detach().flatten() for p in net.parameters()])
     parts = [torch.empty_like(flat) for _ in range(dist.get_world_size())]
@@ -126,9 +132,7 @@ def main():
     if options.parallel == "partial":
         optimizer.finish()
     seconds = time.monotonic() - begun
-    with torch.no_grad():
-        found = net.eval()(test_x).argmax(1)
-    accuracy = (found == test_y).double().mean().item()
+    accuracy = is_right(net, test_x, test_y)
     same = is_equal_everywhere(net)
     if dist.get_rank() == 0:
         if options.parallel == "tutti":

@@ -334,10 +334,15 @@ typedef struct tutti_shrink_opts {
     double timeout_s; /* for others to come; 0: the communicator's */
     int *old_ranks;   /* [size of comm] of rank r of the new one: its rank in
                          comm; NULL: not wanted */
+    /* [n_exclude] ranks to leave out whether they live or not, the same on all
+     * that call: these do not wait for them. They do not call, and are lost to
+     * comm's agreements from then on. NULL: none. */
+    const int *exclude;
+    int n_exclude;
 } tutti_shrink_opts;
-#define TUTTI_SHRINK_OPTS_INIT                \
-    {                                         \
-        sizeof(tutti_shrink_opts), 0, 0, NULL \
+#define TUTTI_SHRINK_OPTS_INIT                         \
+    {                                                  \
+        sizeof(tutti_shrink_opts), 0, 0, NULL, NULL, 0 \
     }
 
 /* Makes a communicator of the ranks of comm that are left, in the same

@@ -170,6 +170,29 @@ static tutti_err shrink(tutti_comm *comm, tt_ballot *own, uint32_t *ranks,
     return err;
 }
 
+/* Those that are to be left out are others. */
+static tutti_err check_exclude(tutti_comm *comm, const tutti_shrink_opts *opts)
+{
+    char text[120];
+    const int own = (int)comm->rank;
+    if (opts->n_exclude < 0 || (opts->n_exclude > 0 && !opts->exclude))
+        return say(comm, TUTTI_EINVAL,
+                   "tutti_comm_shrink: exclude is NULL or n_exclude negative");
+    for (int i = 0; i < opts->n_exclude; i++) {
+        const int r = opts->exclude[i];
+        if (r >= 0 && r < (int)comm->n_ranks && r != own)
+            continue;
+        snprintf(text, sizeof(text),
+                 r == own ? "tutti_comm_shrink: rank %d, which calls it, is in "
+                            "exclude"
+                          : "tutti_comm_shrink: there is no rank %d to leave "
+                            "out",
+                 r);
+        return say(comm, TUTTI_EINVAL, text);
+    }
+    return TUTTI_OK;
+}
+
 static tutti_err check(tutti_comm *comm, const tutti_shrink_opts *given,
                        tutti_shrink_opts *opts, tutti_comm **out)
 {
@@ -186,7 +209,7 @@ static tutti_err check(tutti_comm *comm, const tutti_shrink_opts *given,
         return say(comm, TUTTI_EINVAL,
                    "tutti_comm_shrink: timeout_s is negative or no number; 0 "
                    "is the communicator's");
-    return TUTTI_OK;
+    return check_exclude(comm, opts);
 }
 
 tutti_err tutti_comm_shrink(tutti_comm *comm, const tutti_shrink_opts *given,
@@ -206,7 +229,9 @@ tutti_err tutti_comm_shrink(tutti_comm *comm, const tutti_shrink_opts *given,
                          .quorum = quorum_of(comm, opts.quorum),
                          .timeout_ns = opts.timeout_s > 0
                                            ? tt_seconds_to_ns(opts.timeout_s)
-                                           : comm->timeout_ns};
+                                           : comm->timeout_ns,
+                         .exclude = opts.exclude,
+                         .n_exclude = opts.n_exclude};
         err = shrink(comm, &own, ranks, &made);
     }
     for (uint32_t i = 0; !err && opts.old_ranks && i < made->n_ranks; i++)

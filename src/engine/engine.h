@@ -211,6 +211,8 @@ typedef struct tt_ballot {
     uint8_t what; /* the same on all ranks */
     uint32_t quorum;
     uint64_t mask, timeout_ns;
+    const int *exclude; /* [n_exclude] members that are not waited for */
+    int n_exclude;
 } tt_ballot;
 typedef struct tt_verdict {
     uint64_t comm, seq; /* seq: the number of the agreement */

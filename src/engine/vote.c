@@ -144,6 +144,8 @@ tutti_err tt_team_agree(tt_team *team, const tt_ballot *own)
     team->agree_ns = own->timeout_ns;
     team->agree_until_ns = tt_now_ns() + own->timeout_ns;
     team->mesh->engine->n_active++;
+    for (int i = 0; i < own->n_exclude; i++)
+        tt_agree_lose(a, (uint32_t)own->exclude[i]);
     tt_agree_begin(a, own->what, own->mask, own->quorum);
     return TUTTI_OK;
 }

@@ -514,19 +514,81 @@ static void nothing_is_left_behind(void **state)
     run("tcp", (tt_procs){.n = 8, .run = shrink_often, .arg = &victims}, 0x22);
 }
 
+/* --------------------------------------------------------------- excluded -- */
+
+/* A dead rank and one that lives are left out by their numbers, of a
+ * communicator that is well: nobody waits for them. The living one is told when
+ * it asks. */
+static int leave_out(int rank, int n, void *arg)
+{
+    const int victim = 4, idle = 1, exclude[] = {victim, idle};
+    atomic_int *n_through = arg;
+    tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT;
+    tutti_comm *comm, *smaller;
+    uint64_t all;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
+    n_through[0]++;
+    while (n_through[0] < n || (rank == idle && n_through[1] < n - 2))
+        usleep(1000);
+    if (rank == victim)
+        raise(SIGKILL);
+    opts.exclude = exclude;
+    opts.n_exclude = rank == idle ? 0 : 2;
+    err = err ? err : tutti_comm_shrink(comm, &opts, &smaller);
+    if (rank == idle) {
+        if (err != TUTTI_EPEER ||
+            !strstr(tutti_comm_message(comm), "go on without rank 1"))
+            return blame(rank, "left out", err, comm);
+        tutti_comm_destroy(comm);
+        return 0;
+    }
+    if (err)
+        return blame(rank, "shrink", err, comm);
+    n_through[1]++;
+    err = gather_bits(smaller, (uint32_t)rank, &all);
+    if (err || all != 0xd || tutti_comm_size(smaller) != n - 2)
+        return blame(rank, "sum", err, smaller);
+    tutti_comm_destroy(comm);
+    tutti_comm_destroy(smaller);
+    return 0;
+}
+
+static void excluded_are_not_waited_for(void **state)
+{
+    atomic_int *n_through = share(2 * sizeof(*n_through));
+    (void)state;
+    run("shm", (tt_procs){.n = 5, .run = leave_out, .arg = n_through}, 0x10);
+    n_through[0] = n_through[1] = 0;
+    run("tcp", (tt_procs){.n = 5, .run = leave_out, .arg = n_through}, 0x10);
+}
+
 /* -------------------------------------------------------------- arguments -- */
+
+static bool takes_exclude(tutti_comm *comm, const int *exclude, int n)
+{
+    tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT;
+    tutti_comm *other;
+    opts.exclude = exclude;
+    opts.n_exclude = n;
+    return tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL;
+}
 
 static int refuse(int rank, int n, void *arg)
 {
     tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT, none = {0};
     tutti_comm *comm, *other;
     uint64_t mask = rank == 0 ? 0xf0 : 0x3c;
-    (void)n;
+    const int minus = -1;
     (void)arg;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     if (tutti_comm_shrink(comm, &none, &other) != TUTTI_EINVAL ||
-        tutti_comm_agree(comm, NULL) != TUTTI_EINVAL)
+        tutti_comm_agree(comm, NULL) != TUTTI_EINVAL ||
+        takes_exclude(comm, &rank, 1) || takes_exclude(comm, &n, 1) ||
+        takes_exclude(comm, &minus, 1) || takes_exclude(comm, &n, -1) ||
+        takes_exclude(comm, NULL, 1))
         return tt_procs_complain(rank, "nonsense was taken");
     if (tutti_comm_shrink(comm, NULL, NULL) != TUTTI_EINVAL ||
         !strstr(tutti_comm_message(comm), "out is NULL"))
@@ -565,6 +627,7 @@ int main(void)
         cmocka_unit_test(wrong_calls),
         cmocka_unit_test(revoked_for_all),
         cmocka_unit_test(half_is_too_few),
+        cmocka_unit_test(excluded_are_not_waited_for),
         cmocka_unit_test(frozen_is_left_behind),
         cmocka_unit_test(given_up_is_told),
         cmocka_unit_test(nothing_is_left_behind),

@@ -83,7 +83,8 @@ tutti_trust Trust::get() const
 std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
                                  int rank, int size,
                                  std::chrono::milliseconds timeout,
-                                 const Trust &trust)
+                                 const Trust &trust,
+                                 std::chrono::milliseconds least)
 {
     TORCH_CHECK_VALUE(timeout.count() >= 0,
                       "tutti: the timeout of a process group cannot be ",
@@ -96,10 +97,9 @@ std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
     opts.store = &callbacks;
     opts.trust = trust.get();
     opts.timeout_s = static_cast<double>(timeout.count()) / 1000;
-    // Ranks come one by one, however soon a call must be done; torch's own barrier of
-    // a new group waits as long.
-    if (opts.timeout_s > 0)
-        opts.start_timeout_s = std::max(opts.timeout_s, 10.0);
+    if (timeout.count() > 0)
+        opts.start_timeout_s =
+            static_cast<double>(std::max(timeout, least).count()) / 1000;
     tutti_comm *comm = nullptr;
     const tutti_err err = tutti_comm_create(&opts, &comm);
     if (err) {
@@ -147,6 +147,7 @@ void Comm::note(tutti_err err, const std::string &text)
         if (failure_ || (!comm_ && err == TUTTI_EABORTED))
             return; // it was destroyed, which is no failure
         failure_ = err;
+        failure_text_ = text;
     }
     if (on_failure_)
         on_failure_(text);
@@ -170,6 +171,29 @@ void Comm::abort(const std::string &reason)
     std::lock_guard<std::mutex> lock(life_);
     if (comm_)
         tutti_comm_abort(comm_, reason.c_str());
+}
+
+void Comm::revoke(const std::string &reason)
+{
+    std::lock_guard<std::mutex> lock(life_);
+    if (comm_)
+        tutti_comm_revoke(comm_, reason.c_str());
+}
+
+std::shared_ptr<Comm> Comm::shrink(const std::vector<int> &exclude,
+                                   std::vector<int> &left)
+{
+    tutti_comm *made = nullptr;
+    issue("shrink", [&](tutti_comm *comm) {
+        tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT;
+        left.resize(static_cast<size_t>(tutti_comm_size(comm)));
+        opts.old_ranks = left.data();
+        opts.exclude = exclude.data();
+        opts.n_exclude = static_cast<int>(exclude.size());
+        return tutti_comm_shrink(comm, &opts, &made);
+    });
+    left.resize(static_cast<size_t>(tutti_comm_size(made)));
+    return std::shared_ptr<Comm>(new Comm(made, tutti_comm_rank(made)));
 }
 
 void Comm::close()
@@ -215,6 +239,13 @@ std::exception_ptr Comm::error(const char *what, tutti_err err)
     if (err == TUTTI_EINVAL)
         return std::make_exception_ptr(c10::ValueError(here, text));
     return std::make_exception_ptr(c10::DistBackendError(here, text));
+}
+
+std::string Comm::failure_text()
+{
+    look();
+    std::lock_guard<std::mutex> lock(life_);
+    return failure_text_;
 }
 
 tutti_err Comm::failure()

@@ -30,12 +30,21 @@ struct Trust {
 class Comm
 {
   public:
-    // Meets the other ranks through the store. Throws DistBackendError.
+    // Meets the other ranks through the store, for which they have the time of a
+    // call, or `least`: they come one by one, however soon a call must be done, and
+    // torch's own barrier of a new group waits as long. Throws DistBackendError.
     static std::shared_ptr<Comm>
     open(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-         std::chrono::milliseconds timeout, const Trust &trust);
+         std::chrono::milliseconds timeout, const Trust &trust,
+         std::chrono::milliseconds least = std::chrono::seconds(10));
 
     ~Comm();
+
+    // Of the ranks that are left, but for these, whether they live or not: all that
+    // are left call it (tutti_comm_shrink()). `left`: by new rank, the rank here.
+    // Throws DistBackendError. This one stays, to be closed.
+    std::shared_ptr<Comm> shrink(const std::vector<int> &exclude,
+                                 std::vector<int> &left);
 
     // To be called when it fails, once, by whatever thread sees it first; also
     // (see Watch) when that is none of the caller's.
@@ -49,6 +58,8 @@ class Comm
 
     // Ends what is in flight here and on all other ranks. Any thread.
     void abort(const std::string &reason);
+    // The same, for a shrink to follow.
+    void revoke(const std::string &reason);
 
     // Calls that are in flight end with an error. Any thread; twice is once.
     void close();
@@ -59,6 +70,8 @@ class Comm
 
     // Of the communicator, TUTTI_OK while it is well.
     tutti_err failure();
+    // In words, ""; not that peers have left whom nobody has called since.
+    std::string failure_text();
 
   private:
     Comm(tutti_comm *comm, int rank) : comm_(comm), rank_(rank)
@@ -73,6 +86,7 @@ class Comm
     const int rank_;
     std::string last_; // when comm_ is gone
     tutti_err failure_ = TUTTI_OK;
+    std::string failure_text_;
     std::function<void(const std::string &)> on_failure_;
 };
 

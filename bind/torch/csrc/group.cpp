@@ -29,12 +29,12 @@ std::shared_ptr<GroupName> with_ranks(GroupName name, int size)
 
 } // namespace
 
-ProcessGroupTutti::ProcessGroupTutti(
-    const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-    c10::intrusive_ptr<Options> options, GroupName name, Trust trust)
+ProcessGroupTutti::ProcessGroupTutti(std::shared_ptr<Comm> comm, int rank,
+                                     int size,
+                                     c10::intrusive_ptr<Options> options,
+                                     GroupName name, Trust trust)
     : Backend(rank, size), options_(std::move(options)),
-      trust_(std::move(trust)),
-      comm_(Comm::open(store, rank, size, options_->timeout, trust_)),
+      trust_(std::move(trust)), comm_(std::move(comm)),
       name_(with_ranks(std::move(name), size))
 {
     init();
@@ -239,18 +239,69 @@ ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store> &store,
     const auto it = std::find(ranks.begin(), ranks.end(), rank_);
     if (it == ranks.end())
         return nullptr;
-    auto options = c10::make_intrusive<Options>(*options_);
-    if (opts && opts->timeout.count() > 0)
-        options->timeout = opts->timeout;
     GroupName name;
     for (const int r : ranks) {
         TORCH_CHECK_VALUE(0 <= r && r < size_, "tutti: there is no rank ", r,
                           " in a group of ", size_, " to split");
         name.ranks.push_back(name_->ranks[static_cast<size_t>(r)]);
     }
+    const int rank = static_cast<int>(it - ranks.begin());
+    const int size = static_cast<int>(ranks.size());
+    auto options = with_defaults(opts);
     return c10::make_intrusive<ProcessGroupTutti>(
-        store, static_cast<int>(it - ranks.begin()),
-        static_cast<int>(ranks.size()), options, std::move(name), trust_);
+        Comm::open(store, rank, size, options->timeout, trust_), rank, size,
+        options, std::move(name), trust_);
+}
+
+c10::intrusive_ptr<c10d::Backend::Options>
+ProcessGroupTutti::with_defaults(const c10::intrusive_ptr<Options> &opts) const
+{
+    auto options = c10::make_intrusive<Options>(*options_);
+    if (opts && opts->timeout.count() > 0)
+        options->timeout = opts->timeout;
+    return options;
+}
+
+std::tuple<c10::intrusive_ptr<c10d::Backend>, std::vector<int>>
+ProcessGroupTutti::shrink_to_left(const std::vector<int> &exclude,
+                                  const c10::intrusive_ptr<Options> &opts)
+{
+    const WithoutGil free;
+    std::vector<int> left;
+    for (const auto &call : unfinished())
+        call->await();
+    auto comm = comm_->shrink(exclude, left);
+    GroupName name;
+    for (const int r : left)
+        name.ranks.push_back(name_->ranks[static_cast<size_t>(r)]);
+    const auto me = std::find(left.begin(), left.end(), rank_);
+    auto made = c10::make_intrusive<ProcessGroupTutti>(
+        std::move(comm), static_cast<int>(me - left.begin()),
+        static_cast<int>(left.size()), with_defaults(opts), std::move(name),
+        trust_);
+    return {std::move(made), left};
+}
+
+c10::intrusive_ptr<c10d::Backend>
+ProcessGroupTutti::shrink(const std::vector<int64_t> &exclude, int flags,
+                          const c10::intrusive_ptr<Options> &opts)
+{
+    const std::vector<int> out(exclude.begin(), exclude.end());
+    if (flags & 1)
+        comm_->revoke("the program called shrink_group()");
+    auto [made, left] = shrink_to_left(out, opts);
+    std::string others;
+    for (int r = 0; r < size_; r++)
+        if (std::find(left.begin(), left.end(), r) == left.end() &&
+            std::find(out.begin(), out.end(), r) == out.end())
+            others += c10::str(" ", r);
+    if (!others.empty())
+        C10_THROW_ERROR(
+            DistBackendError,
+            c10::str("[rank ", rank_, "] tutti shrink: also lost, and not among "
+                     "those to exclude:", others,
+                     "; tutti.torch.shrink_group() leaves out whoever is lost"));
+    return made;
 }
 
 // Destroying a communicator waits for the completion thread, which may be
@@ -284,5 +335,13 @@ c10d::ErrorType ProcessGroupTutti::getError()
     }
 }
 #endif
+
+ProcessGroupTutti &tutti_of(const c10::intrusive_ptr<c10d::Backend> &group)
+{
+    auto *found = dynamic_cast<ProcessGroupTutti *>(group.get());
+    TORCH_CHECK_VALUE(found != nullptr,
+                      "this needs a process group of the backend \"tutti\"");
+    return *found;
+}
 
 } // namespace tutti_torch

@@ -35,9 +35,9 @@ class ProcessGroupTutti : public c10d::Backend
 {
   public:
     // name: for the flight recorder; no ranks: those of the job.
-    ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store> &store, int rank,
-                      int size, c10::intrusive_ptr<Options> options,
-                      GroupName name, Trust trust);
+    ProcessGroupTutti(std::shared_ptr<Comm> comm, int rank, int size,
+                      c10::intrusive_ptr<Options> options, GroupName name,
+                      Trust trust);
     ~ProcessGroupTutti() override;
 
     const std::string getBackendName() const override
@@ -45,6 +45,10 @@ class ProcessGroupTutti : public c10d::Backend
         return "tutti";
     }
     bool supportsSplitting() const override
+    {
+        return true;
+    }
+    bool supportsShrinking() const
     {
         return true;
     }
@@ -139,6 +143,20 @@ class ProcessGroupTutti : public c10d::Backend
     split(const c10::intrusive_ptr<c10d::Store> &store,
           const std::vector<int> &ranks,
           const c10::intrusive_ptr<Options> &opts);
+    // Of those that are left, but for these, whether they live or not; who is lost
+    // and not among them is an error on all ranks. flags: 1 ends the calls in flight
+    // with an error, on all ranks; else they are waited for.
+    c10::intrusive_ptr<Backend>
+    shrink(const std::vector<int64_t> &exclude, int flags = 0,
+           const c10::intrusive_ptr<Options> &opts = nullptr);
+    // The same, of all that are left; and, by new rank, the rank here.
+    std::tuple<c10::intrusive_ptr<Backend>, std::vector<int>>
+    shrink_to_left(const std::vector<int> &exclude,
+                   const c10::intrusive_ptr<Options> &opts);
+    std::string failure_text()
+    {
+        return comm_->failure_text();
+    }
     void abort();
     void shutdown();
 #if TUTTI_TORCH_AT_LEAST(2, 7)
@@ -184,6 +202,9 @@ class ProcessGroupTutti : public c10d::Backend
     void record(const std::shared_ptr<Call> &call, const Job &job,
                 uint64_t seq);
     tutti_call_opts options_of(Millis timeout) const;
+    // For a group that comes of this one.
+    c10::intrusive_ptr<Options>
+    with_defaults(const c10::intrusive_ptr<Options> &opts) const;
     Millis timeout_of(Millis timeout) const;
 
     void add_allreduce(Call &call, tutti_call_opts opts, const at::Tensor &t,
@@ -226,5 +247,8 @@ class ProcessGroupTutti : public c10d::Backend
     std::mutex sent_lock_;
     std::map<std::tuple<bool, int, int>, uint64_t> sent_; // and received
 };
+
+// The group, which must be Tutti's: else ValueError.
+ProcessGroupTutti &tutti_of(const c10::intrusive_ptr<c10d::Backend> &group);
 
 } // namespace tutti_torch

@@ -19,14 +19,14 @@ using namespace tutti_torch;
 
 c10::intrusive_ptr<c10d::Backend>
 create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-       const std::chrono::milliseconds &timeout, std::string name,
-       std::vector<uint64_t> ranks, const Trust &trust)
+       const Millis &timeout, std::string name, std::vector<uint64_t> ranks,
+       const Trust &trust, const Millis &start_at_least)
 {
     auto options = c10::make_intrusive<c10d::Backend::Options>("tutti",
                                                                timeout);
     return c10::make_intrusive<ProcessGroupTutti>(
-        store, rank, size, options,
-        GroupName{std::move(name), "", std::move(ranks)}, trust);
+        Comm::open(store, rank, size, timeout, trust, start_at_least), rank,
+        size, options, GroupName{std::move(name), "", std::move(ranks)}, trust);
 }
 
 void define_planned(py::module_ &m)
@@ -72,7 +72,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
           py::arg("timeout"), py::arg("name") = "",
           py::arg("ranks") = std::vector<uint64_t>(), py::arg("trust") = Trust(),
-          py::call_guard<WithoutGil>(),
+          py::arg("start_at_least") = Millis(10000), py::call_guard<WithoutGil>(),
           "Meets the other ranks through the store; a process group of tutti. "
           "ranks: its members, as the job numbers them; none: all.");
     m.def(
@@ -91,6 +91,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         py::arg("group"), py::call_guard<WithoutGil>(),
         "torch's ErrorType of a group, which torch itself asks from C++ only.");
 #endif
+    m.def(
+        "failure",
+        [](const BackendPtr &group) { return tutti_of(group).failure_text(); },
+        py::arg("group"), py::call_guard<WithoutGil>(),
+        "What has ended a group, \"\" while it is well; see comm.h.");
+    m.def(
+        "shrink",
+        [](const BackendPtr &group, const std::vector<int> &exclude) {
+            return tutti_of(group).shrink_to_left(exclude, nullptr);
+        },
+        py::arg("group"), py::arg("exclude") = std::vector<int>(),
+        "A group of all ranks that are left, and, by new rank, the rank before.");
     define_planned(m);
     define_partial(m);
     m.def("version", &tutti_version, "The version of the library.");

@@ -209,12 +209,9 @@ using PartialPtr = std::shared_ptr<Partial>;
 
 PartialPtr open_partial(const BackendPtr &group, Options &options)
 {
-    auto *tutti = dynamic_cast<ProcessGroupTutti *>(group.get());
-    TORCH_CHECK_VALUE(tutti != nullptr,
-                      "this needs a process group of the backend \"tutti\"");
     auto session = std::make_shared<Session>();
     tutti_err err = TUTTI_OK;
-    tutti->with_comm("partial reduce", [&](tutti_comm *comm) {
+    tutti_of(group).with_comm("partial reduce", [&](tutti_comm *comm) {
         err = tutti_partial_open(comm, options.get(), &session->p);
     });
     check(err);

@@ -23,14 +23,6 @@ const char *const one_switch = "star:%d@8Gbit,12500ns";
 // predictions know no such cost.
 constexpr double step_s = 40e-6;
 
-ProcessGroupTutti &tutti_of(const BackendPtr &group)
-{
-    auto *found = dynamic_cast<ProcessGroupTutti *>(group.get());
-    TORCH_CHECK_VALUE(found != nullptr,
-                      "this needs a process group of the backend \"tutti\"");
-    return *found;
-}
-
 int64_t steady_ns()
 {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -89,12 +89,8 @@ bool Call::is_over()
 // there is not its business.
 void Call::settle()
 {
-    for (const auto &call : before_) {
-        try {
-            call->wait(kNoTimeout);
-        } catch (const std::exception &) {
-        }
-    }
+    for (const auto &call : before_)
+        call->await();
     c10::intrusive_ptr<c10::ivalue::Future> future;
     Step on_end;
     // They go without the lock: a tensor that Python has too asks for the GIL
@@ -165,6 +161,14 @@ void Call::wait(std::chrono::milliseconds timeout)
     settle();
     if (outcome_)
         std::rethrow_exception(outcome_);
+}
+
+void Call::await()
+{
+    try {
+        wait(kNoTimeout);
+    } catch (const std::exception &) {
+    }
 }
 
 std::exception_ptr Call::outcome()

@@ -71,6 +71,7 @@ class Call : public std::enable_shared_from_this<Call>
 
     bool is_over();                               // settles it, then
     void wait(std::chrono::milliseconds timeout); // throws what went wrong
+    void await();                                 // also when it went wrong
     std::exception_ptr outcome();                 // null: well, or not over
     bool went_well() const; // all is added and has, settled or not
     c10::intrusive_ptr<c10::ivalue::Future> future();

@@ -8,7 +8,7 @@ it is quick and cannot fail: the extension is loaded with the first process grou
 import functools
 import os
 
-from tutti import _groups
+from tutti import _groups, _shrink
 
 
 def _place_ddp_buckets(torch):
@@ -105,3 +105,4 @@ def register():
         _name_backend_of_ddp(dist)
         _groups.number_groups(dist)
         _groups.extend_split_group(dist)
+        _shrink.extend_shrink_group(dist)

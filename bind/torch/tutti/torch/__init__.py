@@ -15,6 +15,7 @@ import torch  # loads the libraries that the extension needs
 import torch.distributed as dist
 
 from tutti import _register
+from tutti._shrink import shrink_group
 
 try:
     from tutti.torch import _c
@@ -74,5 +75,5 @@ from tutti.torch.partial import Controller, NotFinite, PartialReduce, WorkerLost
 
 __all__ = [
     "Controller", "DataParallel", "HookState", "NotFinite", "Options", "PartialReduce", "WorkerLost",
-    "hook", "monitored_barrier", "predict",
+    "hook", "monitored_barrier", "predict", "shrink_group",
 ]
