@@ -25,7 +25,6 @@ static tutti_err watch(const tt_door *door, tt_net *net, tutti_diag *diag)
 tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
                        tutti_diag *diag)
 {
-    tt_link_listener *listener;
     tutti_err err = tt_link_box_open(net->mem, &door->box, diag);
     if (!err)
         err = watch(door, net, diag);
@@ -37,9 +36,9 @@ tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
         err = tt_random(o->token, sizeof(o->token), diag);
     o->has_token = true;
     if (!err)
-        err = tt_link_listen(door->box, o, &listener, NULL, diag);
+        err = tt_link_listen(door->box, o, &door->listener, NULL, diag);
     if (!err)
-        tt_link_card_of(listener, &door->card);
+        tt_link_card_of(door->listener, &door->card);
     return err;
 }
 
@@ -51,6 +50,13 @@ tutti_err tt_door_open_net(tt_door *door, tt_net *net, tt_link_purpose purpose,
                                 .interfaces = net->settings->interfaces,
                                 .ports = net->settings->ports};
     return tt_door_open(door, net, &opts, diag);
+}
+
+void tt_door_look(tt_door *door, const tt_net *net)
+{
+    tt_link_listener_look(door->listener,
+                          net->is_local ? NULL : net->settings->interfaces);
+    tt_link_card_of(door->listener, &door->card);
 }
 
 void tt_door_close(tt_door *door)
