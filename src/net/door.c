@@ -169,20 +169,23 @@ static const char no_network[] =
     "they have no network in common, so both need a route, and what is "
     "between must forward (hosts: net.ipv4.ip_forward=1)";
 static const char no_files[] = "raise ulimit -n";
+static const char is_stopped[] = "is its process stopped?";
 
 void tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
                    const tt_conn *conn, char text[TT_DOOR_TEXT])
 {
-    bool is_routed = true, has_files = true;
+    bool is_routed = true, has_files = true, is_met = false;
     for (uint32_t i = 0; i < call->opts.n_ways; i++) {
         is_routed &= call->ways[i].is_routed || call->ways[i].is_guess;
         has_files &= tt_link_dial_outcome(dial, i).err != EMFILE;
+        is_met |= tt_link_dial_outcome(dial, i).why == TT_LINK_UNGREETED;
     }
     char tries[240];
     tt_link_tries(dial, tries, sizeof(tries));
     snprintf(text, TT_DOOR_TEXT, "rank %u cannot reach rank %u: tried %s; %s",
              conn->net->rank, conn->rank, tries,
              !has_files  ? no_files
+             : is_met    ? is_stopped
              : is_routed ? no_network
                          : no_answer);
 }
