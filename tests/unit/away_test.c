@@ -390,6 +390,24 @@ static void test_end_refused(void **state)
     close_pair(p);
 }
 
+/* It has ended, and said so: that its host resets what comes later is no loss. */
+static void test_end_both(void **state)
+{
+    (void)state;
+    side p[2];
+    ending e = {.s = &p[0],
+                .deadline_ns = 100 * TT_NS_PER_S,
+                .patience_ns = 100 * TT_NS_PER_S};
+    open_pair(p, 1);
+    close_side(&p[1]);
+    say(&p[0], 300);
+    tt_net_tcp.flush(&p[0].conn->base);
+    usleep(20000);
+    drain(&e);
+    assert_int_equal(p[0].conn->away_ns, 0);
+    close_pair(p);
+}
+
 /* Nothing is acknowledged, but the socket is well: after the deadline others are
  * made. What is not to be resumed is not waited for any longer. */
 static void test_end_silent(void **state)
@@ -531,7 +549,8 @@ int main(void)
         cmocka_unit_test(test_back),        cmocka_unit_test(test_end_away),
         cmocka_unit_test(test_end_unacked), cmocka_unit_test(test_end_bounded),
         cmocka_unit_test(test_end_refused),
-        cmocka_unit_test(test_end_silent),  cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_end_both),    cmocka_unit_test(test_end_silent),
+        cmocka_unit_test(test_moved),
         cmocka_unit_test(test_address),     cmocka_unit_test(test_dials_anew),
     };
     int rc = TT_RUN_TAP(tests);

@@ -513,9 +513,9 @@ static bool tcp_cancel(tt_conn *base, bool drops_input, bool is_final)
 }
 
 /* Reads and drops what has come: unread input would make close() reset the
- * connection, and that destroys what we have sent. 1: nothing more now, 0: the
- * other side has closed its stream, -1: the connection is broken (errno). */
-static int drop_input(tt_tcp_strand *s)
+ * connection, and that destroys what we have sent. False: the connection is
+ * broken (errno). */
+static bool drop_input(tt_tcp_strand *s)
 {
     tt_msg bad;
     bool is_well = tt_tcp_rx_deafen(&s->rx, &bad);
@@ -523,14 +523,12 @@ static int drop_input(tt_tcp_strand *s)
         struct iovec iov[2];
         int n_iov = tt_tcp_rx_want(&s->rx, iov);
         ssize_t n = tt_link_recv(&s->link, iov, n_iov);
-        if (n == 0)
-            return 0;
-        if (n < 0)
-            return errno == EAGAIN ? 1 : -1;
+        if (n <= 0)
+            return n == 0 || errno == EAGAIN;
         is_well = tt_tcp_rx_took(&s->rx, (size_t)n, &bad);
     }
     errno = EPROTO;
-    return -1;
+    return false;
 }
 
 /* Sends what the socket takes now. 1: all is sent, 0: no room, -1: broken
@@ -567,8 +565,7 @@ static bool say_end(tt_tcp_strand *s)
 }
 
 /* Sends what there is, the end of the stream behind it, and drops what comes.
- * errno where the socket is lost (0: its stream has ended by accident); else
- * EAGAIN. */
+ * errno where the socket is lost; 0: it is well. */
 static int finish_strand(tt_tcp_strand *s)
 {
     int sent = push_some(s);
@@ -577,14 +574,12 @@ static int finish_strand(tt_tcp_strand *s)
     int why = errno;
     if (sent > 0 && !s->is_shut)
         s->is_shut = tt_link_end(&s->link);
-    int n = drop_input(s); /* the other side's END may be there */
+    bool is_well = drop_input(s); /* the other side's END may be there */
     if (sent < 0)
         return why;
-    if (n < 0)
+    if (!is_well)
         return errno;
-    if (is_closed(s))
-        return ECONNRESET;
-    return n == 0 && s->lasts && !s->rx.is_ended ? 0 : EAGAIN;
+    return is_closed(s) ? ECONNRESET : 0;
 }
 
 /* One look at a strand that is about to close: true when nothing more can be
@@ -597,7 +592,7 @@ static bool is_strand_delivered(tt_tcp_strand *s)
     int unacked = 0;
     if (!s->is_away) {
         int why = finish_strand(s);
-        if (why == EAGAIN)
+        if (why == 0)
             return s->is_shut &&
                    (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
         if (!net->is_ending || !tt_tcp_suspend(s, why))
