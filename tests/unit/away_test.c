@@ -4,6 +4,7 @@
  * meanwhile waits for it. */
 #include "support/tap.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "net/table.h"
 #include "net/tcp/tcp.h"
 #include "support/places.h"
@@ -158,9 +160,12 @@ static void dial(side *s)
                      TUTTI_OK);
 }
 
+/* Nobody flushes. */
+static bool is_quiet;
+
 static void turn(side *s)
 {
-    if (s->conn->base.is_up)
+    if (s->conn->base.is_up && !is_quiet)
         tt_net_tcp.flush(&s->conn->base);
     tt_net_tcp.progress(s->net, true);
 }
@@ -258,6 +263,157 @@ static void test_back(void **state)
         assert_true(p[0].n_away + p[1].n_away > 0);
         close_pair(p);
     }
+}
+
+/* Several strands are away at a time: the engine hears of it once. What has
+ * passed before still counts. */
+static void test_strands(void **state)
+{
+    (void)state;
+    side p[2];
+    tt_net_pace before = {0}, after = {0};
+    open_pair(p, 3);
+    for (int i = 0; i < 9; i++)
+        assert_true(say(&p[0], 5000));
+    AWAIT(p, is_whole(p));
+    tt_net_tcp.pace(&p[0].conn->base, &before);
+    for (uint32_t i = 0; i < 3; i++)
+        shoot(&p[0], i);
+    for (int i = 0; i < 9; i++)
+        assert_true(say(&p[0], 5000));
+    AWAIT(p, is_whole(p) && !is_away(p));
+    assert_true(p[0].n_away > 0 && p[0].n_away == p[0].n_back);
+    tt_net_tcp.pace(&p[0].conn->base, &after);
+    assert_true(before.bytes >= 9 * 5000);
+    assert_true(after.bytes >= before.bytes + 9 * 5000 / 2);
+    close_pair(p);
+}
+
+static void blind(side p[2])
+{
+    p[0].card_bytes = p[1].card_bytes = 0;
+}
+
+/* Until this side knows that it is away: a socket takes something after it was
+ * lost. */
+static void stumble(side *s)
+{
+    while (s->conn->n_away == 0 && say(s, 0))
+        tt_net_tcp.flush(&s->conn->base);
+}
+
+/* What had come by the socket before is heard while it is away. */
+static void test_heard_away(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 3);
+    blind(p);
+    say(&p[1], 300);
+    tt_net_tcp.flush(&p[1].conn->base);
+    shoot(&p[0], 0);
+    stumble(&p[0]);
+    while (p[0].n_heard == 0)
+        turn(&p[0]);
+    assert_int_equal(p[0].conn->n_away, 1);
+    close_pair(p);
+}
+
+/* And before it is said to be lost. */
+static void test_last_words(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 1);
+    say(&p[1], 300);
+    tt_net_tcp.flush(&p[1].conn->base);
+    shoot(&p[1], 0);
+    close_side(&p[1]);
+    stumble(&p[0]);
+    struct pollfd verdict = {
+        .fd = tt_link_box_fd(((tt_tcp_net *)p[0].net)->door.box),
+        .events = POLLIN};
+    assert_int_equal(poll(&verdict, 1, -1), 1);
+    turn(&p[0]);
+    assert_true(p[0].is_lost);
+    assert_int_equal(p[0].n_heard, 1);
+    close_pair(p);
+}
+
+/* The new socket is lost, too, before the ends have met. */
+static void test_again(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 1);
+    p[1].card_bytes = 0;
+    shoot(&p[0], 0);
+    stumble(&p[0]);
+    while (p[0].conn->strands[0].link.fd < 0)
+        turn(&p[0]);
+    assert_int_equal(p[0].conn->n_away, 1);
+    shoot(&p[0], 0);
+    AWAIT(p, is_whole(p) && !is_away(p));
+    close_pair(p);
+}
+
+static uint16_t own_port(const side *s)
+{
+    int fd = s->conn->strands[0].link.fd;
+    return fd < 0 ? 0 : tt_sock_port(fd);
+}
+
+/* By the new socket the other side says nothing: after 5 s another one. */
+static void test_mute(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 1);
+    shoot(&p[0], 0);
+    stumble(&p[0]);
+    while (p[0].conn->strands[0].link.fd < 0)
+        turn(&p[0]);
+    uint16_t first = own_port(&p[0]);
+    uint64_t began_ns = tt_now_ns();
+    while (own_port(&p[0]) == first || own_port(&p[0]) == 0) {
+        turn(&p[0]);
+        usleep(1000);
+    }
+    assert_true(tt_now_ns() - began_ns >= 4 * TT_NS_PER_S);
+    AWAIT(p, is_whole(p) && !is_away(p));
+    close_pair(p);
+}
+
+static int n_told;
+
+static void hear_log(void *arg, tutti_log_level level, const char *line)
+{
+    (void)arg;
+    n_told += level == TUTTI_LOG_WARN && strstr(line, ") is away: ") != NULL;
+}
+
+/* Each time that it lasts the log says so; and once. */
+static void test_told(void **state)
+{
+    (void)state;
+    side p[2];
+    tutti_log_set(hear_log, NULL);
+    open_pair(p, 1);
+    const side right = p[0];
+    for (int i = 1; i <= 2; i++) {
+        n_told = 0;
+        blind(p);
+        shoot(&p[0], 0);
+        stumble(&p[0]);
+        AWAIT(p, n_told == 2);
+        uint64_t until_ns = tt_now_ns() + 150 * TT_NS_PER_MS;
+        AWAIT(p, tt_now_ns() > until_ns);
+        assert_int_equal(n_told, 2);
+        p[0].card_bytes = right.card_bytes;
+        AWAIT(p, is_whole(p) && !is_away(p));
+    }
+    tutti_log_set(NULL, NULL);
+    close_pair(p);
 }
 
 /* ------------------------------------------------------------- who ends -- */
@@ -479,11 +635,175 @@ static void test_moved(void **state)
         assert_int_equal(p[0].conn->n_away + p[1].conn->n_away, 2);
         memcpy(p[0].card, right.card, right.card_bytes);
         p[0].card_bytes = right.card_bytes;
+        is_quiet = true;
         tt_net_tcp.renew(&p[0].conn->base);
         AWAIT(p, is_whole(p));
+        is_quiet = false;
         assert_false(p[0].is_lost || p[1].is_lost);
         close_pair(p);
     }
+}
+
+/* TUTTI_RECONNECT is over; of two the one that could dial says what it tried. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    side p[2];
+    settings.reconnect_ns = 300 * TT_NS_PER_MS;
+    open_pair(p, 1);
+    p[1].card_bytes = 0;
+    lead_to(&p[0], "127.0.0.2", 1, false);
+    shoot(&p[0], 0);
+    stumble(&p[0]);
+    AWAIT(p, p[0].is_lost && p[1].is_lost);
+    settings.reconnect_ns = 1000 * TT_NS_PER_S;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(strstr(p[i].text, "it has not come back for "));
+        assert_true((strstr(p[i].text, "tried 127.0.0.2:1 (") != NULL) ==
+                    (i == 0));
+    }
+    close_pair(p);
+}
+
+/* The address that the socket led to decides, whatever else the card has. */
+static void test_verdict(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 1);
+    lead_to(&p[0], "127.0.0.2", 1, true);
+    shoot(&p[1], 0);
+    close_side(&p[1]);
+    while (!p[0].is_lost)
+        turn(&p[0]);
+    assert_non_null(strstr(p[0].text, "closed the connection"));
+    close_pair(p);
+    /* By another socket it has led elsewhere. */
+    is_local = false;
+    open_pair(p, 1);
+    tt_door d = {.box = NULL};
+    uint32_t number;
+    assert_true(tt_door_read(p[0].card, p[0].card_bytes, &d.card, &number));
+    lead_to(&p[0], "127.0.0.2", d.card.places[0].port, false);
+    p[1].card_bytes = 0;
+    shoot(&p[0], 0);
+    stumble(&p[0]);
+    AWAIT(p, is_whole(p) && !is_away(p));
+    shoot(&p[1], 0);
+    close_side(&p[1]);
+    while (!p[0].is_lost)
+        turn(&p[0]);
+    is_local = true;
+    close_pair(p);
+}
+
+/* What is known is where another process is: nobody dials there. */
+static void test_other_card(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 1);
+    const side right = p[1];
+    p[1].card_bytes = 0;
+    tt_door d = {.box = NULL};
+    uint32_t number;
+    assert_true(tt_door_read(p[0].card, p[0].card_bytes, &d.card, &number));
+    d.card.id.bytes[15] ^= 1;
+    tt_door_address(&d, number, p[0].card);
+    shoot(&p[0], 0);
+    stumble(&p[0]);
+    uint64_t until_ns = tt_now_ns() + 300 * TT_NS_PER_MS;
+    AWAIT(p, tt_now_ns() > until_ns);
+    assert_false(p[0].is_lost);
+    p[1].card_bytes = right.card_bytes;
+    AWAIT(p, is_whole(p) && !is_away(p));
+    close_pair(p);
+}
+
+/* The other side has given the connection up, and says so. */
+static void test_unknown(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 1);
+    shoot(&p[1], 0);
+    tt_net_tcp.close(&p[1].conn->base, 0);
+    free(p[1].conn);
+    new_conn(&p[1]);
+    AWAIT(p, p[0].is_lost);
+    assert_non_null(strstr(p[0].text, tt_link_error_text(ENOLINK)));
+    close_pair(p);
+}
+
+/* What comes of such a dial: the first 4 bytes of the answer's second word (1: it
+ * is not known, 0: it goes on); -1: it is hung up. */
+static int knock(side p[2], const tt_tcp_said *said, uint32_t strand,
+                 uint8_t self)
+{
+    tt_door *door = &((tt_tcp_net *)p[1].net)->door;
+    tt_link_box *box;
+    tt_link_dial *d;
+    tt_link_card card;
+    tt_door_call to;
+    tt_link_event link;
+    uint32_t number, word[4];
+    assert_true(tt_door_read(p[1].card, p[1].card_bytes, &card, &number));
+    assert_int_equal(tt_link_box_open(&tt_mem_std, &box, NULL), TUTTI_OK);
+    assert_int_equal(
+        tt_door_call_to(door, &p[1].conn->base, &card, &to, NULL), TUTTI_OK);
+    to.opts.purpose = TT_LINK_TCP;
+    to.opts.strand = strand;
+    to.opts.deadline_ns = tt_now_ns() + 100 * TT_NS_PER_S;
+    to.opts.self.bytes[15] ^= self;
+    memcpy(to.opts.said, said, sizeof(*said));
+    assert_int_equal(tt_link_dial_begin(box, &to.opts, &d, NULL), TUTTI_OK);
+    assert_true(tt_link_box_wait(box, to.opts.deadline_ns));
+    assert_true(tt_link_box_take(box, &link));
+    assert_int_equal(link.kind, TT_LINK_DIALLED);
+    ssize_t n;
+    do {
+        turn(&p[0]);
+        n = recv(link.stream.fd, word, sizeof(word), MSG_PEEK);
+    } while (n != 0 && n < (ssize_t)sizeof(word));
+    tt_link_stream_close(&link.stream);
+    tt_link_dial_end(d);
+    tt_link_box_close(box);
+    return n == 0 ? -1 : (int)word[1];
+}
+
+/* Who names a strand wrongly cuts nothing; nor does who comes late. */
+static void test_knock(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 1);
+    const tt_tcp_said right = {.rank = 1,
+                               .n_strands = 1,
+                               .call = ((tt_tcp_net *)p[1].net)->n_calls,
+                               .is_again = 1,
+                               .is_own = 1,
+                               .n_dials = 1};
+    tt_tcp_said wrong = right;
+    wrong.call++;
+    assert_int_equal(knock(p, &wrong, 0, 0), 1);
+    wrong = right;
+    wrong.is_own = 0;
+    assert_int_equal(knock(p, &wrong, 0, 0), 1);
+    wrong = right;
+    wrong.rank = 0;
+    assert_int_equal(knock(p, &wrong, 0, 0), 1);
+    assert_int_equal(knock(p, &right, 1, 0), 1);
+    assert_int_equal(knock(p, &right, 0, 1), 1);
+    wrong = right;
+    wrong.n_dials = 0;
+    assert_int_equal(knock(p, &wrong, 0, 0), -1);
+    assert_int_equal(p[0].n_away, 0);
+    assert_int_equal(knock(p, &right, 0, 0), 0);
+    assert_int_equal(p[0].n_away, 1);
+    assert_int_equal(knock(p, &right, 0, 0), -1);
+    say(&p[1], 300);
+    AWAIT(p, is_whole(p) && !is_away(p));
+    close_pair(p);
 }
 
 /* What address() told is told once more, cut to size. */
@@ -552,7 +872,13 @@ int main(void)
     for (int i = 0; i < BIG; i++)
         out[i] = (unsigned char)(i * 7 + (i >> 8));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_back),        cmocka_unit_test(test_end_away),
+        cmocka_unit_test(test_back),        cmocka_unit_test(test_strands),
+        cmocka_unit_test(test_heard_away),  cmocka_unit_test(test_last_words),
+        cmocka_unit_test(test_again),       cmocka_unit_test(test_mute),
+        cmocka_unit_test(test_told),        cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_verdict),     cmocka_unit_test(test_other_card),
+        cmocka_unit_test(test_unknown),     cmocka_unit_test(test_knock),
+        cmocka_unit_test(test_end_away),
         cmocka_unit_test(test_end_unacked), cmocka_unit_test(test_end_bounded),
         cmocka_unit_test(test_end_refused),
         cmocka_unit_test(test_end_both),    cmocka_unit_test(test_end_silent),
