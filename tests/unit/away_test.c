@@ -480,13 +480,14 @@ static void test_end_away(void **state)
     }
 }
 
-/* The socket has taken all, but the other host has no room for it. */
+/* The socket has taken all, but the other host has no room for it until the
+ * deadline has passed. */
 static void test_end_unacked(void **state)
 {
     (void)state;
     side p[2];
     ending e = {.s = &p[0],
-                .deadline_ns = 100 * TT_NS_PER_S,
+                .deadline_ns = 20 * TT_NS_PER_MS,
                 .patience_ns = 100 * TT_NS_PER_S};
     const int little = 4096;
     open_pair(p, 1);
@@ -495,12 +496,12 @@ static void test_end_unacked(void **state)
     while (p[0].n_said < 22 && say(&p[0], 4000))
         tt_net_tcp.flush(&p[0].conn->base);
     assert_int_equal(p[0].conn->strands[0].tx.n, 0);
-    shoot(&p[0], 0);
     pthread_t thread = begin_end(&e);
+    usleep(200000);
     while (!atomic_load(&e.has_ended))
         turn(&p[1]);
     pthread_join(thread, NULL);
-    while (p[1].n_heard < p[0].n_said && !p[1].is_lost)
+    for (int i = 0; i < 100; i++)
         turn(&p[1]);
     assert_int_equal(p[1].n_heard, p[0].n_said);
     close_pair(p);
@@ -697,6 +698,28 @@ static void test_verdict(void **state)
     close_pair(p);
 }
 
+/* Another process has taken the port. */
+static void test_other_process(void **state)
+{
+    (void)state;
+    side p[2], third;
+    open_pair(p, 1);
+    tt_door d = {.box = NULL};
+    uint32_t number;
+    assert_true(tt_door_read(p[0].card, p[0].card_bytes, &d.card, &number));
+    shoot(&p[1], 0);
+    close_side(&p[1]);
+    snprintf(settings.ports, sizeof(settings.ports), "%u",
+             d.card.places[0].port);
+    memset(&third, 0, sizeof(third));
+    open_side(&third, 1, 3, 1);
+    settings.ports[0] = '\0';
+    while (!p[0].is_lost)
+        turn(&p[0]);
+    close_side(&third);
+    close_pair(p);
+}
+
 /* What is known is where another process is: nobody dials there. */
 static void test_other_card(void **state)
 {
@@ -877,6 +900,7 @@ int main(void)
         cmocka_unit_test(test_again),       cmocka_unit_test(test_mute),
         cmocka_unit_test(test_told),        cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_verdict),     cmocka_unit_test(test_other_card),
+        cmocka_unit_test(test_other_process),
         cmocka_unit_test(test_unknown),     cmocka_unit_test(test_knock),
         cmocka_unit_test(test_end_away),
         cmocka_unit_test(test_end_unacked), cmocka_unit_test(test_end_bounded),
