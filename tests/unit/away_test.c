@@ -666,19 +666,32 @@ static void test_given_up(void **state)
     close_pair(p);
 }
 
+static int mute_listener(const char *ip, uint16_t *port)
+{
+    tt_addr addr;
+    assert_true(tt_addr_numeric(ip, 0, &addr));
+    int fd = tt_stranger_listen(&addr, 16);
+    assert_true(fd >= 0);
+    *port = tt_sock_port(fd);
+    return fd;
+}
+
 /* The address that the socket led to decides, whatever else the card has. */
 static void test_verdict(void **state)
 {
     (void)state;
     side p[2];
+    uint16_t port;
+    int ear = mute_listener("127.0.0.2", &port);
     open_pair(p, 1);
-    lead_to(&p[0], "127.0.0.2", 1, true);
+    lead_to(&p[0], "127.0.0.2", port, true);
     shoot(&p[1], 0);
     close_side(&p[1]);
     while (!p[0].is_lost)
         turn(&p[0]);
     assert_non_null(strstr(p[0].text, "closed the connection"));
     close_pair(p);
+    close(ear);
     /* By another socket it has led elsewhere. */
     is_local = false;
     open_pair(p, 1);
@@ -844,16 +857,6 @@ static void test_address(void **state)
     close_pair(p);
 }
 
-static int mute_listener(uint16_t *port)
-{
-    tt_addr addr;
-    assert_true(tt_addr_numeric("127.0.0.1", 0, &addr));
-    int fd = tt_stranger_listen(&addr, 16);
-    assert_true(fd >= 0);
-    *port = tt_sock_port(fd);
-    return fd;
-}
-
 /* Rank 1 has given the connection up and dials a new one, while rank 0 dials for
  * the old one, and that dial stays. */
 static void test_dials_anew(void **state)
@@ -863,7 +866,7 @@ static void test_dials_anew(void **state)
     uint16_t port;
     open_pair(p, 1);
     p[0].is_open = true;
-    int ear = mute_listener(&port);
+    int ear = mute_listener("127.0.0.1", &port);
     lead_to(&p[1], "127.0.0.1", port, true);
     shoot(&p[1], 0);
     tt_net_tcp.close(&p[1].conn->base, 0);
