@@ -121,7 +121,7 @@ struct tt_peer {
     uint64_t asks;         /* of its own (CALL): the number of the latest */
     /* Dialled, or away: it is asked to connect then, and again so much later. */
     uint64_t urge_ns, urge_again_ns;
-    tutti_err why_err;     /* lost */
+    tutti_err why_err; /* lost */
     uint32_t rank;
     uint8_t port;
     bool is_lost, is_dirty;

@@ -753,8 +753,7 @@ static void finish(checked_net *net, checked_conn *one, uint64_t deadline_ns,
             is_over &= end(c);
             is_away |= c->is_away && !c->is_lost;
         }
-        if (is_over ||
-            tt_now_ns() >= deadline_ns + (is_away ? patience_ns : 0))
+        if (is_over || tt_now_ns() >= deadline_ns + (is_away ? patience_ns : 0))
             return;
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         net->row->progress(net->below, true);

@@ -86,6 +86,22 @@ bool tt_door_read(const void *addr, size_t len, tt_link_card *card,
     return true;
 }
 
+/* ------------------------------------------------------------ sentences -- */
+
+const char *tt_conn_text(const tt_conn *conn, char text[TT_CONN_TEXT])
+{
+    const tt_net *net = conn->net;
+    const char *host = net->hosts ? net->hosts[conn->rank] : "";
+    char where[80] = "";
+    if (net->ops->where && conn->is_up)
+        net->ops->where(conn, where, sizeof(where));
+    bool has_both = host[0] && where[0], has_any = host[0] || where[0];
+    snprintf(text, TT_CONN_TEXT, "rank %u%s%s%.63s%s%s%s", conn->rank,
+             has_any ? " (" : "", host[0] ? "host " : "", host,
+             has_both ? ", " : "", where, has_any ? ")" : "");
+    return text;
+}
+
 /* ---------------------------------------------------------- by networks -- */
 
 static void set_option(int fd, int level, int option, int value)

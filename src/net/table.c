@@ -4,7 +4,6 @@
  * Optional transports appear here inside #if and in the Makefile, nowhere
  * else. They come last: ranks tell each other rows by number, and one that is
  * built without them numbers the others as all do. */
-#include <stdio.h>
 #include <string.h>
 
 #include "net/table.h"
@@ -29,20 +28,6 @@ const tt_net_ops *tt_transport_find(const char *name)
             return *row;
     }
     return NULL;
-}
-
-const char *tt_conn_text(const tt_conn *conn, char text[TT_CONN_TEXT])
-{
-    const tt_net *net = conn->net;
-    const char *host = net->hosts ? net->hosts[conn->rank] : "";
-    char where[80] = "";
-    if (net->ops->where && conn->is_up)
-        net->ops->where(conn, where, sizeof(where));
-    bool has_both = host[0] && where[0], has_any = host[0] || where[0];
-    snprintf(text, TT_CONN_TEXT, "rank %u%s%s%.63s%s%s%s", conn->rank,
-             has_any ? " (" : "", host[0] ? "host " : "", host,
-             has_both ? ", " : "", where, has_any ? ")" : "");
-    return text;
 }
 
 const char *tt_transport_lack(const char *name)

@@ -38,7 +38,7 @@ typedef struct side {
 } side;
 
 static tt_settings settings;
-static bool is_local = true; /* else sockets are of both families */
+static bool is_local = true;    /* else sockets are of both families */
 static unsigned char *out, *in; /* [BIG] */
 
 /* --------------------------------------------------------------- upcalls -- */
@@ -46,8 +46,8 @@ static unsigned char *out, *in; /* [BIG] */
 static void new_conn(side *s)
 {
     s->conn = calloc(1, tt_net_tcp.conn_size);
-    s->conn->base = (tt_conn){
-        .net = s->net, .peer = s, .rank = 1 - s->net->rank};
+    s->conn->base =
+        (tt_conn){.net = s->net, .peer = s, .rank = 1 - s->net->rank};
 }
 
 static tt_conn *called(tt_net *net, uint32_t rank, const tt_link_id *id)
@@ -171,12 +171,12 @@ static void turn(side *s)
 }
 
 /* Until `cond`; whoever hangs is ended by the limit of the test. */
-#define AWAIT(p, cond)     \
-    do {                   \
-        turn(&(p)[0]);     \
-        turn(&(p)[1]);     \
-        if (!(cond))       \
-            usleep(200);   \
+#define AWAIT(p, cond)   \
+    do {                 \
+        turn(&(p)[0]);   \
+        turn(&(p)[1]);   \
+        if (!(cond))     \
+            usleep(200); \
     } while (!(cond))
 
 static void open_pair(side p[2], uint32_t n_sockets)
@@ -785,8 +785,8 @@ static int knock(side p[2], const tt_tcp_said *said, uint32_t strand,
     uint32_t number, word[4];
     assert_true(tt_door_read(p[1].card, p[1].card_bytes, &card, &number));
     assert_int_equal(tt_link_box_open(&tt_mem_std, &box, NULL), TUTTI_OK);
-    assert_int_equal(
-        tt_door_call_to(door, &p[1].conn->base, &card, &to, NULL), TUTTI_OK);
+    assert_int_equal(tt_door_call_to(door, &p[1].conn->base, &card, &to, NULL),
+                     TUTTI_OK);
     to.opts.purpose = TT_LINK_TCP;
     to.opts.strand = strand;
     to.opts.deadline_ns = tt_now_ns() + 100 * TT_NS_PER_S;
@@ -898,19 +898,28 @@ int main(void)
     for (int i = 0; i < BIG; i++)
         out[i] = (unsigned char)(i * 7 + (i >> 8));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_back),        cmocka_unit_test(test_strands),
-        cmocka_unit_test(test_heard_away),  cmocka_unit_test(test_last_words),
-        cmocka_unit_test(test_again),       cmocka_unit_test(test_mute),
-        cmocka_unit_test(test_told),        cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_verdict),     cmocka_unit_test(test_other_card),
+        cmocka_unit_test(test_back),
+        cmocka_unit_test(test_strands),
+        cmocka_unit_test(test_heard_away),
+        cmocka_unit_test(test_last_words),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_mute),
+        cmocka_unit_test(test_told),
+        cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_verdict),
+        cmocka_unit_test(test_other_card),
         cmocka_unit_test(test_other_process),
-        cmocka_unit_test(test_unknown),     cmocka_unit_test(test_knock),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_knock),
         cmocka_unit_test(test_end_away),
-        cmocka_unit_test(test_end_unacked), cmocka_unit_test(test_end_bounded),
+        cmocka_unit_test(test_end_unacked),
+        cmocka_unit_test(test_end_bounded),
         cmocka_unit_test(test_end_refused),
-        cmocka_unit_test(test_end_both),    cmocka_unit_test(test_end_silent),
+        cmocka_unit_test(test_end_both),
+        cmocka_unit_test(test_end_silent),
         cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_address),     cmocka_unit_test(test_dials_anew),
+        cmocka_unit_test(test_address),
+        cmocka_unit_test(test_dials_anew),
     };
     int rc = TT_RUN_TAP(tests);
     free(out);

@@ -109,7 +109,9 @@ static void test_nonsense(void **state)
         const tt_msg m = {.magic = TT_MSG_MAGIC,
                           .kind = TT_KIND_CALL,
                           .seq = i + 1,
-                          .fingerprint = i == 0 ? 1 : i == 1 ? UINT64_MAX : 0,
+                          .fingerprint = i == 0   ? 1
+                                         : i == 1 ? UINT64_MAX
+                                                  : 0,
                           .channel = i == 2 ? 5 : 0,
                           .len = 4,
                           .lane = 2};

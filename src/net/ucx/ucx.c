@@ -321,8 +321,7 @@ static void begin_end(tt_ucx_conn *conn)
     tt_ucx_say(conn, TT_UCX_BYE);
 }
 
-static void ucx_drain(tt_net *base, uint64_t deadline_ns,
-                      uint64_t patience_ns)
+static void ucx_drain(tt_net *base, uint64_t deadline_ns, uint64_t patience_ns)
 {
     (void)patience_ns; /* nothing is connected again */
     const tt_ucx_net *net = (tt_ucx_net *)base;
