@@ -31,6 +31,7 @@
 /* New sockets by which the other side says nothing. */
 #define MEET_NS (5 * TT_NS_PER_S)
 #define TELL_NS (100 * TT_NS_PER_MS)
+#define NEW_NS (2 * TT_NS_PER_S)
 /* Why it is away: the engine has heard nothing, and has named it. */
 #define SILENT EAGAIN
 
@@ -240,6 +241,34 @@ bool tt_tcp_suspend(tt_tcp_strand *s, int why)
     return true;
 }
 
+/* Who asks for another socket may not have heard of this one yet. */
+static bool is_new(const tt_tcp_strand *s)
+{
+    return s->link.fd >= 0 &&
+           (s->is_away || tt_now_ns() < s->again->meeting_ns + NEW_NS);
+}
+
+/* A dial goes on, but by the addresses of now where they are others. */
+static void look_again(tt_tcp_strand *s)
+{
+    const tt_mem *mem = s->conn->base.net->mem;
+    struct tt_tcp_again *a = s->again;
+    tt_door_call *was = a->to;
+    if (!a->dial) {
+        dial_anew(s);
+        return;
+    }
+    a->to = NULL;
+    if (find_ways(s) && (a->to->opts.n_ways != was->opts.n_ways ||
+                         memcmp(a->to->ways, was->ways, sizeof(was->ways)))) {
+        tt_free(mem, was, 1, sizeof(*was));
+        dial_anew(s);
+        return;
+    }
+    tt_free(mem, a->to, 1, sizeof(*was));
+    a->to = was;
+}
+
 /* The other side may be well, and what is between may not know of the socket
  * any more, or wait long before it tries again. */
 void tt_tcp_renew(tt_conn *base)
@@ -247,10 +276,10 @@ void tt_tcp_renew(tt_conn *base)
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     for (uint32_t i = 0; i < conn->n_strands && base->is_up; i++) {
         tt_tcp_strand *s = &conn->strands[i];
-        if (s->is_away && s->link.fd >= 0)
-            continue; /* it is new */
+        if (!s->again || is_new(s))
+            continue;
         if (s->is_away)
-            dial_anew(s);
+            look_again(s);
         tt_tcp_suspend(s, SILENT);
     }
 }

@@ -644,7 +644,7 @@ static void tcp_drain(tt_net *base, uint64_t deadline_ns, uint64_t patience_ns)
         if (is_delivered(conn))
             continue;
         tt_tcp_renew(&conn->base);
-        conn->is_lost |= conn->n_away == 0;
+        conn->is_lost |= !conn->strands[0].again;
         if (conn->is_lost)
             ignore(conn);
     }
