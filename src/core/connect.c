@@ -261,10 +261,15 @@ tutti_err tt_start_ports(start *st)
         err = list_ports(st);
     if (!err)
         err = mark_apart(st);
+    char(*hosts)[TT_NET_HOST] = tt_arena_new(&st->kept, st->n, sizeof(*hosts));
+    for (uint32_t r = 0; hosts && r < st->n; r++)
+        snprintf(hosts[r], sizeof(hosts[r]), "%.63s",
+                 tt_start_host_name(st, r));
     for (size_t row = 0; row < MAX_TRANSPORTS; row++) {
         if (!st->nets[row])
             continue;
         st->nets[row]->hints = st->hints.hints[0];
+        st->nets[row]->hosts = (const char(*)[TT_NET_HOST])hosts;
         if (st->topology)
             st->nets[row]->n_sockets = st->topology->n_sockets;
     }

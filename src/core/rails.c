@@ -276,6 +276,7 @@ static tutti_err open_net(start *st, uint32_t k)
         return err;
     (*at)->hints = st->hints.hints[k];
     (*at)->n_sockets = like->n_sockets;
+    (*at)->hosts = like->hosts;
     return TUTTI_OK;
 }
 

@@ -398,8 +398,9 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_PING:
     case TT_KIND_PONG:
     case TT_KIND_TOOK:
-    case TT_KIND_CALL:
         return m->len == 0;
+    case TT_KIND_CALL:
+        return m->len <= TT_NET_INLINE;
     default:
         return false;
     }
@@ -464,7 +465,7 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         on_here(peer, m);
         return;
     case TT_KIND_CALL:
-        tt_mesh_asked(peer, m);
+        tt_mesh_asked(peer, m, data);
         return;
     case TT_KIND_PING:
         on_ping(peer, m);
@@ -495,6 +496,8 @@ static void away(void *arg, bool is_away)
 {
     tt_peer *peer = arg;
     peer->is_away = is_away;
+    if (is_away)
+        tt_mesh_seek(peer);
 }
 
 const tt_net_up tt_engine_up = {

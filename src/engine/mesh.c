@@ -14,7 +14,10 @@
  * Asking     Where no access leads to a rank it may be able to connect itself:
  *            something between may pass connections one way only, or it has
  *            come to its network late. So it is asked to, by a message (CALL)
- *            that all who are connected tell on.
+ *            that all who are connected tell on. It has the address of who
+ *            asks, as it is now. Where a dial lasts, or a connection is away,
+ *            the other side is asked from time to time, too: it may be that
+ *            only it can dial, or that an address has changed.
  * Drops      Upcalls may not close: what is given up waits in mesh->dropped for
  *            the end of the pass, and hears for nobody until then.
  * Farewells  Who leaves a team tells those that it is connected with; who
@@ -45,6 +48,10 @@ static const size_t most_lent = 1024;
 static const size_t first_early = 16;
 /* How long a rank that was asked to connect may take. */
 static const uint64_t ask_ns = 2 * TT_NS_PER_S;
+/* When one that is dialled, or away, is asked for the first time; from then on
+ * it is after twice as long each time, at most. */
+static const uint64_t first_urge_ns = TT_NS_PER_S / 2;
+static const uint64_t most_urge_ns = 4 * TT_NS_PER_S;
 static const char no_memory[] = "out of memory for a connection";
 
 /* --------------------------------------------------------------- nowhere -- */
@@ -143,6 +150,9 @@ static void dial(tt_peer *peer)
     bool is_waited_for = mesh->is_patient && access->net->ops->same_host;
     uint64_t until_ns = is_waited_for ? UINT64_MAX
                                       : tt_now_ns() + mesh->dial_ns;
+    if (mesh->is_patient && access->net->ops->renew && !is_waited_for)
+        until_ns += mesh->engine->opts.reconnect_ns;
+    tt_mesh_seek(peer);
     tutti_err err = access->net->ops->dial(conn, access->addr,
                                            access->addr_bytes, until_ns, &diag);
     if (err)
@@ -268,6 +278,29 @@ static bool are_sound(const tt_mesh *mesh, const tt_access *accesses,
         if (accesses[i].addr_bytes > TT_NET_ADDR_MAX)
             return false;
     return n <= mesh->n_nets;
+}
+
+/* What was told of an access now has another address. True: that is news. */
+static bool move(tt_peer *peer, uint64_t number, const void *addr, size_t len)
+{
+    const tt_mem *mem = peer->mesh->mem;
+    if (number >= peer->n_accesses || len == 0 || len > TT_NET_INLINE)
+        return false;
+    tt_access *access = &peer->accesses[number];
+    if (!access->net->ops->moved ||
+        (len == access->addr_bytes && memcmp(access->addr, addr, len) == 0))
+        return false;
+    if (!peer->seat) {
+        peer->seat_bytes = (size_t)peer->n_accesses * TT_NET_INLINE;
+        peer->seat = tt_new(mem, peer->seat_bytes, 1);
+    }
+    if (!peer->seat)
+        return false;
+    unsigned char *to = peer->seat + number * TT_NET_INLINE;
+    memcpy(to, addr, len);
+    access->addr = to;
+    access->addr_bytes = len;
+    return true;
 }
 
 static tutti_err note_accesses(tt_peer *peer, const tt_access *accesses,
@@ -463,32 +496,106 @@ static bool may_ask(const tt_peer *peer)
 }
 
 /* To all who are connected, by their first ports. */
-static void tell_on(tt_mesh *mesh, const tt_msg *m, const tt_peer *but)
+static void tell_on(tt_mesh *mesh, const tt_msg *m, const void *data,
+                    const tt_peer *but)
 {
     for (uint32_t r = 0; r < mesh->n_ranks; r++) {
         tt_peer *peer = &mesh->peers[r];
-        if (r != mesh->rank && peer != but && peer->conn != &peer->none)
-            tt_peer_tell(peer, m, NULL);
+        if (r != mesh->rank && peer != but && peer->conn != &peer->none &&
+            !peer->is_away)
+            tt_peer_tell(peer, m, data);
     }
+}
+
+/* By this net; its address here goes with it. */
+static void say_call(tt_peer *peer, tt_net *net)
+{
+    tt_mesh *mesh = peer->mesh;
+    unsigned char addr[TT_NET_INLINE];
+    tt_msg m = {.magic = TT_MSG_MAGIC,
+                .kind = TT_KIND_CALL,
+                .seq = ++mesh->n_asks,
+                .channel = peer->port,
+                .lane = peer->rank,
+                .slice = mesh->rank};
+    while (m.fingerprint < peer->n_accesses &&
+           peer->accesses[m.fingerprint].net != net)
+        m.fingerprint++;
+    if (net->ops->moved)
+        m.len = (uint32_t)net->ops->moved(net, addr);
+    TT_DEBUG("peer %u is asked to connect", peer->rank);
+    tell_on(mesh, &m, addr, NULL);
 }
 
 static void ask(tt_peer *peer)
 {
-    tt_mesh *mesh = peer->mesh;
-    const tt_msg m = {.magic = TT_MSG_MAGIC,
-                      .kind = TT_KIND_CALL,
-                      .seq = ++mesh->n_asks,
-                      .channel = peer->port,
-                      .lane = peer->rank,
-                      .slice = mesh->rank};
     peer->has_asked = true;
     peer->ask_until_ns = tt_now_ns() + ask_ns;
-    mesh->n_asking++;
-    TT_DEBUG("peer %u is asked to connect", peer->rank);
-    tell_on(mesh, &m, NULL);
+    peer->mesh->n_asking++;
+    say_call(peer, peer->accesses[peer->n_accesses - 1].net);
 }
 
-void tt_mesh_asked(tt_peer *from, const tt_msg *m)
+/* Which net connects it, or dials; NULL: none that could be helped. */
+static tt_net *seeker(const tt_peer *peer)
+{
+    tt_net *net = peer->is_away   ? peer->conn->net
+                  : peer->dialled ? peer->dialled->net
+                                  : NULL;
+    return net && net->ops->moved && !peer->is_lost ? net : NULL;
+}
+
+void tt_mesh_seek(tt_peer *peer)
+{
+    tt_mesh *mesh = peer->mesh;
+    peer->urge_again_ns = first_urge_ns;
+    peer->urge_ns = tt_now_ns() + first_urge_ns;
+    if (peer->urge_ns < mesh->urge_ns)
+        mesh->urge_ns = peer->urge_ns;
+}
+
+/* Its own addresses may have changed as well. */
+static void urge(tt_peer *peer, tt_net *net)
+{
+    if (!peer->mesh->is_open)
+        say_call(peer, net);
+    if (peer->is_away)
+        net->ops->renew(peer->conn);
+}
+
+void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
+{
+    if (now_ns < mesh->urge_ns)
+        return;
+    mesh->urge_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        tt_net *net = seeker(peer);
+        if (!net)
+            continue;
+        if (now_ns >= peer->urge_ns) {
+            urge(peer, net);
+            peer->urge_ns = now_ns + peer->urge_again_ns;
+            peer->urge_again_ns *= peer->urge_again_ns < most_urge_ns ? 2 : 1;
+        }
+        if (peer->urge_ns < mesh->urge_ns)
+            mesh->urge_ns = peer->urge_ns;
+    }
+}
+
+/* By whoever cannot connect it. */
+static void call_back(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    bool is_news = move(peer, m->fingerprint, data, m->len);
+    const tt_net_ops *ops = peer->conn->net->ops;
+    peer->is_apart = false;
+    if (peer->conn != &peer->none && ops->renew)
+        ops->renew(peer->conn);
+    if (peer->dialled && is_news)
+        drop(&peer->dialled);
+    dial(peer);
+}
+
+void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data)
 {
     tt_mesh *mesh = from->mesh;
     if (mesh->is_open)
@@ -503,15 +610,13 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m)
         return; /* it has come round */
     who->asks = m->seq;
     if (m->lane != mesh->rank) {
-        tell_on(mesh, m, from);
+        tell_on(mesh, m, data, from);
         return;
     }
     while (who && who->port != m->channel)
         who = who->next_port;
-    if (who) {
-        who->is_apart = false;
-        dial(who);
-    }
+    if (who && !who->is_lost)
+        call_back(who, m, data);
 }
 
 /* Peers that were asked to connect, and have not. */
@@ -702,6 +807,7 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
         .n_nets = opts->n_nets,
         .n_peers = opts->n_ranks + opts->n_more,
         .n_refs = 1,
+        .urge_ns = UINT64_MAX,
         .is_open = opts->ports == NULL,
         .eager_bytes = opts->eager_bytes,
         .dial_ns = opts->dial_ns,
@@ -770,9 +876,10 @@ void tt_mesh_end(tt_mesh *mesh)
     bool is_in_haste = mesh->is_broken || mesh->is_open;
     uint64_t until = tt_now_ns() +
                      (is_in_haste ? TT_NS_PER_S / 2 : 2 * TT_NS_PER_S);
+    uint64_t patience = is_in_haste ? 0 : e->opts.reconnect_ns;
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         if (mesh->nets[i]->ops->drain)
-            mesh->nets[i]->ops->drain(mesh->nets[i], until);
+            mesh->nets[i]->ops->drain(mesh->nets[i], until, patience);
     TT_INFO("%u of %u connections were opened", mesh->n_opened,
             mesh->n_peers - 1);
     tt_engine_lock(e); /* what is dropped is news, to the engine, too */

@@ -104,12 +104,13 @@ struct tt_peer {
     tt_conn none;     /* its send() takes nothing, and dials */
     tt_conn *dialled; /* by this rank, not up yet; NULL: none */
     tt_conn *called;  /* by the other one, likewise */
-    const tt_access *accesses;
+    tt_access *accesses;
     uint32_t n_accesses, access; /* access: that is tried, or was */
     uint64_t rail;
-    /* Of an open mesh: who sits there, and who did before (none: nobody); where
-     * its accesses lie. */
+    /* Of an open mesh: who sits there, and who did before (none: nobody). */
     tt_link_id id, was;
+    /* Where accesses lie: of an open mesh; else the addresses that have changed,
+     * TT_NET_INLINE bytes for each access. */
     unsigned char *seat;
     size_t seat_bytes;
     bool is_expected; /* at the start: it has been dialled */
@@ -118,7 +119,9 @@ struct tt_peer {
     bool has_asked;   /* nor any other: it was asked to connect, ... */
     uint64_t ask_until_ns; /* ... and has so long */
     uint64_t asks;         /* of its own (CALL): the number of the latest */
-    tutti_err why_err;     /* lost */
+    /* Dialled, or away: it is asked to connect then, and again so much later. */
+    uint64_t urge_ns, urge_again_ns;
+    tutti_err why_err; /* lost */
     uint32_t rank;
     uint8_t port;
     bool is_lost, is_dirty;
@@ -200,6 +203,7 @@ struct tt_mesh {
     uint32_t n_opened; /* connections, ever */
     uint32_t n_asking; /* peers that were asked to connect */
     uint64_t n_asks;
+    uint64_t urge_ns; /* the earliest of the peers' */
     tt_conn *dropped; /* to be closed in the next pass */
     bool has_news;    /* ... or something else is to be done there */
     tt_arena kept;
@@ -508,7 +512,11 @@ static inline void tt_mesh_has_news(tt_mesh *mesh)
 }
 void tt_mesh_run(tt_mesh *mesh);
 /* A CALL has come. */
-void tt_mesh_asked(tt_peer *from, const tt_msg *m);
+void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data);
+/* It is dialled, or away, from now on: where that lasts it is asked to connect
+ * (tick). */
+void tt_mesh_seek(tt_peer *peer);
+void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);

@@ -121,25 +121,23 @@ static bool all_answered(const tt_op *op)
     return true;
 }
 
-/* "rank 3 (pid 4711)" */
-static void print_peer(const tt_peer *peer, char *text, size_t size)
+/* By which it is known: none while it is not connected. */
+static const tt_conn *conn_of(const tt_peer *peer)
 {
-    const char *where = peer->conn->where;
-    snprintf(text, size, "rank %" PRIu32 "%s%s%s", peer->rank,
-             where ? " (" : "", where ? where : "", where ? ")" : "");
+    bool is_none = peer->conn == &peer->none && peer->dialled;
+    return is_none ? peer->dialled : peer->conn;
 }
 
 static void name_silent(tt_peer *peer)
 {
-    char who[128];
+    char who[TT_CONN_TEXT];
     const tt_net_ops *ops = peer->conn->net->ops;
     if (peer->is_silent || peer->is_away)
         return; /* or its transport has named it */
     peer->is_silent = true;
     peer->silent_since_ns = peer->watched_ns - peer->silent_ns;
     peer->mesh->engine->n_silent++;
-    print_peer(peer, who, sizeof(who));
-    TT_WARN("%s has been silent for %.3g s", who,
+    TT_WARN("%s has been silent for %.3g s", tt_conn_text(conn_of(peer), who),
             (double)peer->silent_ns / 1e9);
     if (ops->renew)
         ops->renew(peer->conn);
@@ -147,14 +145,12 @@ static void name_silent(tt_peer *peer)
 
 static void note_heard(tt_peer *peer, uint64_t now_ns)
 {
-    char who[128];
+    char who[TT_CONN_TEXT];
     peer->heard_before = peer->heard;
     peer->silent_ns = 0;
-    if (peer->is_silent && !peer->is_lost) {
-        print_peer(peer, who, sizeof(who));
-        TT_WARN("%s is back after %.3g s", who,
+    if (peer->is_silent && !peer->is_lost)
+        TT_WARN("%s is back after %.3g s", tt_conn_text(conn_of(peer), who),
                 (double)(now_ns - peer->silent_since_ns) / 1e9);
-    }
     peer->mesh->engine->n_silent -= peer->is_silent;
     peer->is_silent = false;
 }
@@ -186,12 +182,19 @@ static void give_up(tt_peer *peer)
             tt_team_tell_lost(peer, team->id);
 }
 
+/* Its transport tries to connect it, and tells when that is in vain. */
+static bool is_tried(const tt_peer *peer)
+{
+    return peer->is_away ||
+           (peer->dialled && !peer->dialled->net->ops->same_host);
+}
+
 /* A group breaks at once; whether the peer is lost is another question. */
 static void suffer(tt_peer *peer, tt_team *team)
 {
     const tt_engine_opts *opts = &peer->mesh->engine->opts;
     name_silent(peer);
-    if (!team->is_group && !peer->is_away &&
+    if (!team->is_group && !is_tried(peer) &&
         peer->silent_ns > opts->liveness_ns + opts->reconnect_ns)
         give_up(peer);
     if (team->is_group && !team->err)
@@ -199,17 +202,14 @@ static void suffer(tt_peer *peer, tt_team *team)
                      "it does not answer any more");
 }
 
-/* There is a connection, or it is dialled on this host, where that is waited
- * for without end. In an open mesh the controller knows who is there, but not
+/* There is a connection, or it is dialled. In an open mesh the controller knows who is there, but not
  * whose connection has dropped. */
 static bool is_watched(const tt_peer *peer)
 {
     const tt_conn *conn = peer->conn;
     if (peer->mesh->is_open)
         return peer->is_away;
-    if (conn == &peer->none)
-        return peer->dialled && peer->dialled->net->ops->same_host;
-    return conn != NULL;
+    return conn && (conn != &peer->none || peer->dialled);
 }
 
 static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
@@ -324,9 +324,11 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
     if (e->held)
         tt_op_run_held(e);
     tt_engine_speak(e, now_ns);
-    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next) {
+        tt_mesh_urge(mesh, now_ns);
         if (mesh->n_asking > 0)
             tt_mesh_has_news(mesh);
+    }
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         for (tt_team *team = mesh->teams; team; team = team->next) {
             tt_op *next;

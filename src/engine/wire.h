@@ -30,10 +30,13 @@
  *                                              the sender); fingerprint: the
  *                                              rank that asks, to which it is
  *                                              told back
- * CALL    -         mesh ranks: whom, who      `who` cannot connect to `whom`, who
+ * CALL    address   mesh ranks: whom, who      `who` cannot connect to `whom`, who
  *                                              shall try, by the port
  *                                              `channel`; seq: to tell it on
- *                                              once
+ *                                              once. The payload: the address of
+ *                                              `who` now, of the access
+ *                                              `fingerprint` (net.h: moved), or
+ *                                              nothing
  * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
  *                                              its number
  * PING    -         -                          are you alive?
@@ -49,7 +52,8 @@
  * are not let go of at a time, and the messages of a call that come before
  * the receiver has entered it take, with their headers, at most eager_bytes
  * (engine.h); (5) `flags` never counts a FIRST that was not sent; (6) control
- * payloads have exactly their struct's size. A breach ends the communicator
+ * payloads have exactly their struct's size, and an address at most
+ * TT_NET_INLINE bytes. A breach ends the communicator
  * with TUTTI_EPROTO. */
 #ifndef TT_ENGINE_WIRE_H
 #define TT_ENGINE_WIRE_H

@@ -52,9 +52,8 @@ static bool hears(const tt_addr *at, const tt_iface *iface)
     return tt_addr_same_ip(at, &iface->addr);
 }
 
-/* The first of the sockets that hears it; 0: none does. */
-static uint16_t port_of(const tt_iface *iface, const tt_link_socket *ears,
-                        uint32_t n)
+uint16_t tt_link_port_of(const tt_iface *iface, const tt_link_socket *ears,
+                         uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         tt_addr at = {.len = sizeof(at.u)};
@@ -82,7 +81,7 @@ void tt_link_card_fill(tt_link_card *card, const tt_link_listen_opts *o,
     card->netns = host.netns;
     card->n_places = 0;
     for (size_t i = 0; i < n_ifaces && card->n_places < TT_LINK_PLACES; i++) {
-        uint16_t port = port_of(&ifaces[i], ears, n);
+        uint16_t port = tt_link_port_of(&ifaces[i], ears, n);
         if (port != 0)
             card->places[card->n_places++] = place_of(&ifaces[i], port);
     }

@@ -221,6 +221,10 @@ void tt_link_guests_expel(tt_link_listener *l);
 
 /* ---------------------------------------------------------------- card.c */
 
+/* Of the first of the sockets that hears the interface's address; 0: none
+ * does. */
+uint16_t tt_link_port_of(const tt_iface *iface, const tt_link_socket *ears,
+                         uint32_t n);
 /* The places of a listener that was opened by o at these sockets. */
 void tt_link_card_fill(tt_link_card *card, const tt_link_listen_opts *o,
                        const tt_link_socket *ears, uint32_t n);

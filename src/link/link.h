@@ -219,6 +219,10 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
 /* After it nobody arrives there any more; who had, and was not taken, is
  * closed. Accepts NULL. */
 void tt_link_listener_close(tt_link_listener *listener);
+/* The host's addresses may have changed: it hears those that interfaces allow as
+ * well, and the card tells the ones of now. Of a listener that chose its ears by
+ * interfaces (NULL: loopback alone). What cannot be heard is left out. */
+void tt_link_listener_look(tt_link_listener *listener, const char *interfaces);
 /* The port of ear i; 0: it has none. */
 uint16_t tt_link_listener_port(const tt_link_listener *listener, uint32_t ear);
 uint32_t tt_link_listener_ears(const tt_link_listener *listener);
@@ -455,6 +459,8 @@ void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh);
  * first. EAGAIN: not yet. Else errno: over, or the new socket is lost, too. */
 int tt_resume_step(tt_link_stream *s);
 tt_resume_state tt_resume_is(const tt_link_stream *s);
+/* Without a socket: not all of what was sent is known to have come. */
+bool tt_resume_owes(const tt_link_stream *s);
 /* Answers one who wants to go on with a stream that is not known here; closes
  * it. */
 void tt_resume_refuse(tt_link_stream *fresh);

@@ -294,6 +294,38 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
     return TUTTI_OK;
 }
 
+/* At an address that is new, and at the port of the others. [locked] */
+static void add_ear(tt_link_listener *l, tt_addr at)
+{
+    const socket_how plain = {0};
+    if (l->n_ears == TT_LINK_EARS)
+        return;
+    set_port(&at, tt_sock_port(l->ears[0].fd));
+    int fd = bind_one(&at, TT_LINK_BACKLOG, &plain);
+    if (fd < 0)
+        return;
+    tt_link_socket *ear = &l->ears[l->n_ears++];
+    *ear = (tt_link_socket){
+        .node.kind = TT_LINK_NODE_EAR, .listener = l, .fd = fd};
+    tt_fork_watch(fd);
+    tt_link_watch(l->box->host, fd, &ear->node, EPOLLIN, true);
+}
+
+void tt_link_listener_look(tt_link_listener *l, const char *interfaces)
+{
+    tt_iface ifaces[TT_LINK_EARS];
+    tt_link_listen_opts o = {.self = l->terms.self, .interfaces = interfaces};
+    size_t n = interfaces ? tt_ifaces_list(interfaces, ifaces, TT_LINK_EARS)
+                          : 0;
+    memcpy(o.token, l->terms.token, sizeof(o.token));
+    tt_link_lock(l->box->host);
+    for (size_t i = 0; i < n; i++)
+        if (tt_link_port_of(&ifaces[i], l->ears, l->n_ears) == 0)
+            add_ear(l, ifaces[i].addr);
+    tt_link_card_fill(&l->card, &o, l->ears, l->n_ears);
+    tt_link_unlock(l->box->host);
+}
+
 uint16_t tt_link_listener_port(const tt_link_listener *l, uint32_t ear)
 {
     return ear < l->n_ears ? tt_sock_port(l->ears[ear].fd) : 0;

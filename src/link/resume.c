@@ -324,6 +324,8 @@ bool tt_resume_cut(tt_link_stream *s)
     bool is_well = true;
     if (s->fd < 0)
         return true;
+    if (r->state == TT_RESUME_ON)
+        note_acked(r, 0);
     shutdown(r->below.fd, SHUT_RDWR);
     for (int i = 0; i < MOST_AGAIN && r->state == TT_RESUME_MEETING; i++)
         if (hear(r) != EAGAIN)
@@ -354,6 +356,12 @@ void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh)
 tt_resume_state tt_resume_is(const tt_link_stream *s)
 {
     return ((const resume *)s->state)->state;
+}
+
+bool tt_resume_owes(const tt_link_stream *s)
+{
+    const resume *r = s->state;
+    return r->n_acked < r->n_sent;
 }
 
 void tt_resume_refuse(tt_link_stream *fresh)

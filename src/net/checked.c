@@ -99,6 +99,7 @@ typedef struct checked_conn {
     bool is_lost, has_ended;
     bool is_repeated; /* what was not confirmed then */
     bool is_broken;   /* out of memory: to be lost */
+    bool is_away;     /* below */
     /* Sending, by number: confirmed <= at <= end <= first + WINDOW. */
     sent *ring;                         /* [WINDOW] */
     uint32_t first, confirmed, at, end; /* at: to be handed below */
@@ -557,6 +558,7 @@ static bool checked_progress(tt_net *base, bool has_event)
 {
     checked_net *net = (checked_net *)base;
     net->below->hints = base->hints;
+    net->below->hosts = base->hosts;
     net->below->n_sockets = base->n_sockets;
     bool moved = net->row->progress(net->below, has_event);
     for (checked_conn *c = net->live; c; c = c->next_live)
@@ -651,8 +653,9 @@ static const void *on_address(const tt_conn *below, size_t *len)
 
 static void on_away(void *arg, bool is_away)
 {
-    const checked_conn *conn = arg;
-    if (conn->base.net->up->away)
+    checked_conn *conn = arg;
+    conn->is_away = is_away;
+    if (conn->base.net->up->away && !net_of(conn)->is_ending)
         conn->base.net->up->away(conn->base.peer, is_away);
 }
 
@@ -741,27 +744,31 @@ static bool end(checked_conn *conn)
 }
 
 /* All, or one. */
-static void finish(checked_net *net, checked_conn *one, uint64_t deadline_ns)
+static void finish(checked_net *net, checked_conn *one, uint64_t deadline_ns,
+                   uint64_t patience_ns)
 {
     for (;;) {
-        bool is_over = true;
+        bool is_over = true, is_away = false;
         for (checked_conn *c = one ? one : net->live; c;
-             c = one ? NULL : c->next_live)
+             c = one ? NULL : c->next_live) {
             is_over &= end(c);
-        if (is_over || tt_now_ns() >= deadline_ns)
+            is_away |= c->is_away && !c->is_lost;
+        }
+        if (is_over || tt_now_ns() >= deadline_ns + (is_away ? patience_ns : 0))
             return;
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         net->row->progress(net->below, true);
     }
 }
 
-static void checked_drain(tt_net *base, uint64_t deadline_ns)
+static void checked_drain(tt_net *base, uint64_t deadline_ns,
+                          uint64_t patience_ns)
 {
     checked_net *net = (checked_net *)base;
     net->is_ending = true;
-    finish(net, NULL, deadline_ns);
+    finish(net, NULL, deadline_ns, patience_ns);
     if (net->row->drain)
-        net->row->drain(net->below, deadline_ns);
+        net->row->drain(net->below, deadline_ns, patience_ns);
 }
 
 static void checked_close(tt_conn *base, uint64_t linger_ns)
@@ -770,7 +777,7 @@ static void checked_close(tt_conn *base, uint64_t linger_ns)
     checked_net *net = net_of(conn);
     if (!conn->below)
         return;
-    finish(net, conn, linger_ns > 0 ? tt_now_ns() + linger_ns : 0);
+    finish(net, conn, linger_ns > 0 ? tt_now_ns() + linger_ns : 0, 0);
     net->row->close(conn->below, linger_ns);
     for (uint32_t i = 0; i < WINDOW; i++)
         free_aside(conn, &conn->ring[i]);
@@ -871,6 +878,12 @@ static void checked_renew(tt_conn *base)
         net_of(conn)->row->renew(conn->below);
 }
 
+static size_t checked_moved(tt_net *base, void *buf)
+{
+    const checked_net *net = (checked_net *)base;
+    return net->row->moved(net->below, buf);
+}
+
 static void checked_pace(const tt_conn *base, tt_net_pace *out)
 {
     const checked_conn *conn = (const checked_conn *)base;
@@ -898,6 +911,7 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
     ops.renew = row->renew ? checked_renew : NULL;
+    ops.moved = row->moved ? checked_moved : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;
 }

@@ -25,7 +25,6 @@ static tutti_err watch(const tt_door *door, tt_net *net, tutti_diag *diag)
 tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
                        tutti_diag *diag)
 {
-    tt_link_listener *listener;
     tutti_err err = tt_link_box_open(net->mem, &door->box, diag);
     if (!err)
         err = watch(door, net, diag);
@@ -37,9 +36,9 @@ tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
         err = tt_random(o->token, sizeof(o->token), diag);
     o->has_token = true;
     if (!err)
-        err = tt_link_listen(door->box, o, &listener, NULL, diag);
+        err = tt_link_listen(door->box, o, &door->listener, NULL, diag);
     if (!err)
-        tt_link_card_of(listener, &door->card);
+        tt_link_card_of(door->listener, &door->card);
     return err;
 }
 
@@ -51,6 +50,13 @@ tutti_err tt_door_open_net(tt_door *door, tt_net *net, tt_link_purpose purpose,
                                 .interfaces = net->settings->interfaces,
                                 .ports = net->settings->ports};
     return tt_door_open(door, net, &opts, diag);
+}
+
+void tt_door_look(tt_door *door, const tt_net *net)
+{
+    tt_link_listener_look(door->listener,
+                          net->is_local ? NULL : net->settings->interfaces);
+    tt_link_card_of(door->listener, &door->card);
 }
 
 void tt_door_close(tt_door *door)
@@ -78,6 +84,20 @@ bool tt_door_read(const void *addr, size_t len, tt_link_card *card,
         return false;
     memcpy(number, (const char *)addr + used, sizeof(*number));
     return true;
+}
+
+/* ------------------------------------------------------------ sentences -- */
+
+const char *tt_conn_text(const tt_conn *conn, char text[TT_CONN_TEXT])
+{
+    const tt_net *net = conn->net;
+    const char *host = net->hosts ? net->hosts[conn->rank] : "";
+    const char *where = conn->where && conn->is_up ? conn->where : "";
+    bool has_both = host[0] && where[0], has_any = host[0] || where[0];
+    snprintf(text, TT_CONN_TEXT, "rank %u%s%s%.63s%s%s%s", conn->rank,
+             has_any ? " (" : "", host[0] ? "host " : "", host,
+             has_both ? ", " : "", where, has_any ? ")" : "");
+    return text;
 }
 
 /* ---------------------------------------------------------- by networks -- */
@@ -163,20 +183,23 @@ static const char no_network[] =
     "they have no network in common, so both need a route, and what is "
     "between must forward (hosts: net.ipv4.ip_forward=1)";
 static const char no_files[] = "raise ulimit -n";
+static const char is_stopped[] = "is its process stopped?";
 
 void tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
                    const tt_conn *conn, char text[TT_DOOR_TEXT])
 {
-    bool is_routed = true, has_files = true;
+    bool is_routed = true, has_files = true, is_met = false;
     for (uint32_t i = 0; i < call->opts.n_ways; i++) {
         is_routed &= call->ways[i].is_routed || call->ways[i].is_guess;
         has_files &= tt_link_dial_outcome(dial, i).err != EMFILE;
+        is_met |= tt_link_dial_outcome(dial, i).why == TT_LINK_UNGREETED;
     }
     char tries[240];
     tt_link_tries(dial, tries, sizeof(tries));
     snprintf(text, TT_DOOR_TEXT, "rank %u cannot reach rank %u: tried %s; %s",
              conn->net->rank, conn->rank, tries,
              !has_files  ? no_files
+             : is_met    ? is_stopped
              : is_routed ? no_network
                          : no_answer);
 }

@@ -9,6 +9,7 @@
 
 typedef struct tt_door {
     tt_link_box *box; /* of net->fd: its events have net as data.ptr */
+    tt_link_listener *listener;
     tt_link_card card;
     tt_trust *trust; /* for dials: as net->trust was */
 } tt_door;
@@ -30,6 +31,8 @@ bool tt_door_read(const void *addr, size_t len, tt_link_card *card,
 /* Of a transport whose links go over networks; errors as tt_door_open(). */
 tutti_err tt_door_open_net(tt_door *door, tt_net *net, tt_link_purpose purpose,
                            tutti_diag *diag);
+/* The card is of the addresses that this host has now. */
+void tt_door_look(tt_door *door, const tt_net *net);
 /* tt_door_read(), of rank's. Errors: EPROTO with a sentence. */
 tutti_err tt_door_read_net(uint32_t rank, const void *addr, size_t len,
                            tt_link_card *card, uint32_t *number,

@@ -64,6 +64,8 @@ _Static_assert(sizeof(tt_msg) == 48, "the wire header is 48 bytes");
 #define TT_NET_INLINE 256
 /* Most bytes of what address() tells. */
 #define TT_NET_ADDR_MAX 1024
+/* Bytes of a host's name. */
+#define TT_NET_HOST 64
 /* Most segments of one payload. */
 #define TT_NET_IOV_MAX 64
 
@@ -121,6 +123,9 @@ struct tt_net {
     void *owner;   /* the engine's, for called(); before the first progress() */
     /* [n_ranks]; NULL: none. Before progress() and dial(). */
     const tt_link_hint *hints;
+    /* [n_ranks] names of their hosts, for sentences; NULL: not known;
+     * likewise. */
+    const char (*hosts)[TT_NET_HOST];
     /* How many sockets fill a link, by what is known of the network, the same
      * on all ranks; likewise. 0: one. */
     uint32_t n_sockets;
@@ -250,9 +255,11 @@ typedef struct tt_net_ops {
 
     /* The end is near: on all conns together, sends what was taken, ends the
      * streams and drops what still comes, until everything has been delivered
-     * or the deadline (tt_now_ns clock) passes. No upcalls. Nothing but close
-     * and fini may follow. NULL: what is sent is delivered. */
-    void (*drain)(tt_net *net, uint64_t deadline_ns);
+     * or the deadline (tt_now_ns clock) passes; and so much longer (patience_ns)
+     * where the transport connects the other side again. No upcalls but
+     * address(). Nothing but close and fini may follow. NULL: what is sent is
+     * delivered. */
+    void (*drain)(tt_net *net, uint64_t deadline_ns, uint64_t patience_ns);
 
     /* Sends what was taken, for at most linger_ns, then closes. The other
      * side gets everything taken, then lost(). */
@@ -264,8 +271,13 @@ typedef struct tt_net_ops {
     const tt_net_within *within;
 
     /* Nothing has come of it for long: what it lies on is made anew, where that
-     * may help. NULL: it cannot. */
+     * may help, by the addresses of now. NULL: it cannot. */
     void (*renew)(tt_conn *conn);
+
+    /* What address() would tell now, in at most TT_NET_INLINE bytes: the most
+     * promising ways only. NULL: this process cannot be reached elsewhere than
+     * at first. Not without renew. */
+    size_t (*moved)(tt_net *net, void *buf);
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);
@@ -277,6 +289,11 @@ typedef struct tt_net_ops {
 tt_net *tt_net_new(const tt_net *as);
 /* Its fini, and its memory. Accepts NULL. */
 void tt_net_drop(tt_net *net);
+
+/* Who is at the other side, for sentences: "rank 3 (host b, pid 4711)". Returns
+ * text. */
+#define TT_CONN_TEXT 192
+const char *tt_conn_text(const tt_conn *conn, char text[TT_CONN_TEXT]);
 
 extern const tt_net_ops *const tt_transports[]; /* ends with NULL */
 const tt_net_ops *tt_transport_find(const char *name);

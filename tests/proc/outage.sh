@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# outage.sh - a host whose link is down for a while in the middle of a job: no
-# call fails and results are right; where it stays down, or a rank dies, the job
-# ends and says who is lost. No timings.
+# outage.sh - a host whose link is down for a while in the middle of a job, or two
+# whose addresses change: no call fails and results are right; where the link
+# stays down, or a rank dies, the job ends and says who is lost. No timings.
 . "$(dirname "$0")/lib.sh"
 
 export B
@@ -54,6 +54,24 @@ kill_rank() {
     kill -KILL "$(cat "$tmp/pid.2")"
 }
 
+at() { # HOST IP-ARGUMENTS...
+    local ns=$name-h$1
+    shift
+    ip -n "$ns" "$@"
+}
+move() { # two hosts have other addresses, and do not know each other's
+    local i k old mac
+    for i in 0 1 2; do
+        mac=$(at $i -o link show eth0 | sed 's/.*ether \([^ ]*\).*/\1/')
+        old=$(at $i -4 -o addr show dev eth0 | awk '{ print $4; exit }')
+        for k in 0 1 2; do # a lab has no ARP
+            at $k neigh replace 10.0.0.20$i lladdr "$mac" dev eth0 nud permanent
+        done
+        at $i addr add 10.0.0.20$i/24 dev eth0
+        [ $i = 0 ] || at $i addr del "$old" dev eth0
+    done
+}
+
 job TUTTI_LIVENESS=1s -- down 3
 ends "a link that is down for a while" 0
 like "results are right" "$out" '# Out of bounds values : 0 OK'
@@ -71,4 +89,9 @@ like "is told" "$err" 'is lost: .*(it has not come back for|silent for)'
 job TUTTI_LIVENESS=1s TUTTI_RECONNECT=0 -- down 4
 [ "$rc" != 0 ] && pass "nothing is waited for" || fail "nothing is waited for"
 like "where TUTTI_RECONNECT says so" "$err" 'is lost: it does not answer any more'
+
+job TUTTI_LIVENESS=1s -- move
+ends "two hosts whose addresses change" 0
+like "results are right" "$out" '# Out of bounds values : 0 OK'
+like "are found where they are" "$err" 'rank 1 .*is back after'
 finish

@@ -513,12 +513,13 @@ static void chaos_release(tt_conn *base)
         conn->inner->net->ops->within->release(conn->inner);
 }
 
-static void chaos_drain(tt_net *base, uint64_t deadline_ns)
+static void chaos_drain(tt_net *base, uint64_t deadline_ns,
+                        uint64_t patience_ns)
 {
     chaos_net *net = (chaos_net *)base;
     const tt_net_ops *inner = wrap_of(base)->inner;
     if (inner->drain)
-        inner->drain(net->inner, deadline_ns);
+        inner->drain(net->inner, deadline_ns, patience_ns);
 }
 
 static void chaos_close(tt_conn *base, uint64_t linger_ns)

@@ -288,7 +288,7 @@ static void test_drain(void **state)
     size_t len = p.node[1].ops->address(p.node[1].net, addr);
     assert_int_equal(node->ops->dial(late, addr, len, UINT64_MAX, NULL), 0);
     const unsigned before = n_up;
-    node->ops->drain(node->net, tt_now_ns() + TT_NS_PER_S / 10);
+    node->ops->drain(node->net, tt_now_ns() + TT_NS_PER_S / 10, 0);
     assert_int_equal(n_up, before);
     assert_false(late->is_up || peer.is_lost || peer.has_missed);
     node->ops->close(late, 0);

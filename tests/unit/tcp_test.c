@@ -111,6 +111,26 @@ static void test_labels(void **state)
     assert_string_equal(all[1].name, "eth0");
 }
 
+/* An interface eth0 with n addresses from 10.1.first.1 on. */
+static void make_up(struct ifaddrs *list, tt_addr *addrs, uint32_t n,
+                    uint32_t first)
+{
+    static char eth0[] = "eth0";
+    static tt_addr mask;
+    assert_true(tt_addr_numeric("255.255.255.0", 0, &mask));
+    for (uint32_t i = 0; i < n; i++) {
+        char text[32];
+        snprintf(text, sizeof(text), "10.1.%u.1", first + i);
+        assert_true(tt_addr_numeric(text, 0, &addrs[i]));
+        list[i] = (struct ifaddrs){.ifa_next = i + 1 < n ? &list[i + 1] : NULL,
+                                   .ifa_name = eth0,
+                                   .ifa_flags = IFF_UP | IFF_RUNNING,
+                                   .ifa_addr = &addrs[i].u.sa,
+                                   .ifa_netmask = &mask.u.sa};
+    }
+    made_up = list;
+}
+
 /* A tree such as /sys/class/net. */
 static char sysfs[64];
 
@@ -589,6 +609,43 @@ static void test_two_jobs(void **state)
     close_sides(b, 2);
 }
 
+/* The only address of the host goes, and others come: it listens there, and tells
+ * of as many as there is room for. */
+static void test_addresses_change(void **state)
+{
+    (void)state;
+    enum { MANY = 12 };
+    struct ifaddrs list[MANY];
+    tt_addr addrs[MANY];
+    unsigned char card[TT_NET_ADDR_MAX];
+    side s;
+    snprintf(settings.interfaces, sizeof(settings.interfaces), "eth");
+    make_up(list, addrs, 1, 0);
+    open_side(&s, 0, 2);
+    tt_door was = read_card(card, tt_net_tcp.address(s.net, card));
+    assert_int_equal(was.card.n_places, 1);
+    for (uint32_t n = 1; n <= MANY; n += MANY - 1) {
+        make_up(list, addrs, n, 7);
+        size_t len = tt_net_tcp.moved(s.net, card);
+        tt_door now = read_card(card, len);
+        assert_in_range(len, 1, TT_NET_INLINE);
+        assert_int_equal(now.card.n_places, n > 6 ? 6 : n);
+        for (uint16_t i = 0; i < now.card.n_places; i++) {
+            assert_int_equal(now.card.places[i].port, was.card.places[0].port);
+            assert_in_range(now.card.places[i].ip[2], 7, 7 + MANY - 1);
+        }
+        assert_memory_equal(&now.card.id, &was.card.id, sizeof(was.card.id));
+        assert_memory_equal(now.card.token, was.card.token, TT_LINK_TOKEN);
+        len = tt_net_tcp.address(s.net, card); /* whole */
+        assert_int_equal(read_card(card, len).card.n_places, n);
+    }
+    made_up = NULL;
+    settings.interfaces[0] = '\0';
+    free(s.conns[1]);
+    tt_net_tcp.fini(s.net);
+    free(s.net);
+}
+
 /* Who connects without the token gets nothing and breaks nothing. */
 static void test_strangers(void **state)
 {
@@ -949,6 +1006,7 @@ int main(void)
         cmocka_unit_test(test_wrong_hosts),
         cmocka_unit_test(test_two_jobs),
         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_addresses_change),
         cmocka_unit_test(test_spoilt_stream),
         cmocka_unit_test(test_spoilt_seal),
         cmocka_unit_test(test_unreachable),

@@ -31,6 +31,7 @@
 /* New sockets by which the other side says nothing. */
 #define MEET_NS (5 * TT_NS_PER_S)
 #define TELL_NS (100 * TT_NS_PER_MS)
+#define NEW_NS (2 * TT_NS_PER_S)
 /* Why it is away: the engine has heard nothing, and has named it. */
 #define SILENT EAGAIN
 
@@ -178,6 +179,13 @@ static void dial(tt_tcp_strand *s)
     tt_link_dial_begin(net_of(conn)->door.box, &a->to->opts, &a->dial, NULL);
 }
 
+/* The next dial is at once, and by the addresses of then, here and there. */
+static void dial_anew(tt_tcp_strand *s)
+{
+    stop_dialling(s);
+    s->again->next_ns = 0;
+}
+
 /* ----------------------------------------------------------------- away -- */
 
 static bool is_outage(int why)
@@ -191,6 +199,13 @@ static bool is_outage(int why)
     return false;
 }
 
+static void tell_engine(const tt_tcp_conn *conn, bool is_away)
+{
+    const tt_net *net = conn->base.net;
+    if (net->up->away && !net_of(conn)->is_ending)
+        net->up->away(conn->base.peer, is_away);
+}
+
 /* False: it is over, and progress() says so. */
 static bool cut(tt_tcp_strand *s, int why)
 {
@@ -198,6 +213,7 @@ static bool cut(tt_tcp_strand *s, int why)
     tt_tcp_unwatch(s);
     tt_tcp_note_more(conn); /* what was read of it in vain */
     tt_tcp_keep_pace(s);
+    s->is_shut = false;
     bool is_well = tt_resume_cut(&s->link);
     if (!is_well)
         conn->broken = ENOMEM;
@@ -210,8 +226,7 @@ static bool cut(tt_tcp_strand *s, int why)
     conn->away_ns = s->again->away_ns;
     conn->away_why = why;
     conn->has_told = false;
-    if (conn->base.net->up->away)
-        conn->base.net->up->away(conn->base.peer, true);
+    tell_engine(conn, true);
     return is_well;
 }
 
@@ -226,13 +241,47 @@ bool tt_tcp_suspend(tt_tcp_strand *s, int why)
     return true;
 }
 
+/* Who asks for another socket may not have heard of this one yet. */
+static bool is_new(const tt_tcp_strand *s)
+{
+    return s->link.fd >= 0 &&
+           (s->is_away || tt_now_ns() < s->again->meeting_ns + NEW_NS);
+}
+
+/* A dial goes on, but by the addresses of now where they are others. */
+static void look_again(tt_tcp_strand *s)
+{
+    const tt_mem *mem = s->conn->base.net->mem;
+    struct tt_tcp_again *a = s->again;
+    tt_door_call *was = a->to;
+    if (!a->dial) {
+        dial_anew(s);
+        return;
+    }
+    a->to = NULL;
+    if (find_ways(s) && (a->to->opts.n_ways != was->opts.n_ways ||
+                         memcmp(a->to->ways, was->ways, sizeof(was->ways)))) {
+        tt_free(mem, was, 1, sizeof(*was));
+        dial_anew(s);
+        return;
+    }
+    tt_free(mem, a->to, 1, sizeof(*was));
+    a->to = was;
+}
+
 /* The other side may be well, and what is between may not know of the socket
  * any more, or wait long before it tries again. */
 void tt_tcp_renew(tt_conn *base)
 {
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
-    for (uint32_t i = 0; i < conn->n_strands && base->is_up; i++)
-        tt_tcp_suspend(&conn->strands[i], SILENT);
+    for (uint32_t i = 0; i < conn->n_strands && base->is_up; i++) {
+        tt_tcp_strand *s = &conn->strands[i];
+        if (!s->again || is_new(s))
+            continue;
+        if (s->is_away)
+            look_again(s);
+        tt_tcp_suspend(s, SILENT);
+    }
 }
 
 static const char *why_text(const tt_tcp_conn *conn)
@@ -266,18 +315,20 @@ static void give_up(tt_tcp_strand *s, const char *tries)
 static void come_back(tt_tcp_strand *s)
 {
     tt_tcp_conn *conn = s->conn;
-    stop_dialling(s);
-    s->again->next_ns = 0;
+    dial_anew(s);
     set_away(s, false);
     if (conn->n_away == 0) {
         double gone_s = (double)(tt_now_ns() - conn->away_ns) / 1e9;
+        char who[TT_CONN_TEXT];
+        tt_conn_text(&conn->base, who);
         if (conn->has_told)
-            TT_WARN("rank %u is back after %.3g s", conn->base.rank, gone_s);
+            TT_WARN("%s is back after %.3g s", who, gone_s);
         else
-            TT_INFO("rank %u was away for %.3g s", conn->base.rank, gone_s);
-        if (conn->base.net->up->away)
-            conn->base.net->up->away(conn->base.peer, false);
+            TT_INFO("%s was away for %.3g s", who, gone_s);
+        tell_engine(conn, false);
     }
+    if (net_of(conn)->is_ending)
+        return;
     tt_tcp_note_more(conn); /* a layer may have read on behind the word */
     tt_tcp_push(s);
 }
@@ -364,12 +415,13 @@ void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link)
     tt_link_stream fresh = link->stream;
     memcpy(&said, link->who.said, sizeof(said));
     tt_tcp_strand *s = find(net, &said, &link->who);
-    if (!s && tt_tcp_is_meeting(net, said.rank)) {
+    if (!s && tt_tcp_is_meeting(net, &said, &link->who)) {
         tt_link_stream_close(&fresh); /* too early: it tries again */
         return;
     }
     if (!s || s->rx.is_ended || tt_resume_is(&s->link) == TT_RESUME_OVER) {
         tt_resume_refuse(&fresh);
+        tt_tcp_go_past(net, said.rank, link->who.strand);
         return;
     }
     bool is_old = said.n_dials <= s->again->n_theirs;
@@ -386,9 +438,10 @@ void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link)
 
 static void tell(tt_tcp_conn *conn)
 {
+    char who[TT_CONN_TEXT];
     conn->has_told = true;
-    TT_WARN("rank %u at %s is away: %s; trying again for %.3g s",
-            conn->base.rank, conn->where, why_text(conn),
+    TT_WARN("%s is away: %s; trying again for %.3g s",
+            tt_conn_text(&conn->base, who), why_text(conn),
             (double)conn->base.net->settings->reconnect_ns / 1e9);
 }
 

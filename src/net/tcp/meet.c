@@ -69,6 +69,20 @@ size_t tt_tcp_address(tt_net *base, void *buf)
                            (uint32_t)base->settings->sockets, buf);
 }
 
+size_t tt_tcp_moved(tt_net *base, void *buf)
+{
+    tt_tcp_net *net = (tt_tcp_net *)base;
+    unsigned char addr[TT_NET_ADDR_MAX];
+    tt_door_look(&net->door, base);
+    const tt_link_card all = net->door.card;
+    size_t len;
+    while ((len = tt_tcp_address(base, addr)) > TT_NET_INLINE)
+        net->door.card.n_places--;
+    net->door.card = all;
+    memcpy(buf, addr, len);
+    return len;
+}
+
 /* What a side would like; the network says it where the side does not. */
 static uint32_t strands_of(const tt_net *net, uint64_t wish)
 {
@@ -149,12 +163,26 @@ void tt_tcp_end_meeting(tt_tcp_conn *conn)
     conn->meeting = NULL;
 }
 
-bool tt_tcp_is_meeting(const tt_tcp_net *net, uint32_t rank)
+void tt_tcp_end_meetings(tt_tcp_net *net)
+{
+    while (net->meetings)
+        tt_tcp_end_meeting(net->meetings->conn);
+}
+
+bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
+                       const tt_link_who *who)
 {
     const struct tt_tcp_meeting *m = net->meetings;
-    while (m && m->conn->base.rank != rank)
-        m = m->next;
-    return m != NULL;
+    for (; m; m = m->next) {
+        tt_tcp_said own; /* call: 0 where this side has not dialled */
+        memcpy(&own, m->to.opts.said, sizeof(own));
+        bool is_it = said->is_own ? m->call == said->call
+                                  : own.call == said->call;
+        if (is_it && m->conn->base.rank == said->rank &&
+            (!said->is_own || tt_link_id_compare(&m->caller, &who->id) == 0))
+            return true;
+    }
+    return false;
 }
 
 static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
@@ -208,6 +236,18 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
     m->to.opts.deadline_ns = deadline_ns;
     memcpy(m->to.opts.said, &say, sizeof(say));
     return dial_strand(m, 0, diag);
+}
+
+void tt_tcp_go_past(tt_tcp_net *net, uint32_t rank, uint32_t strand)
+{
+    for (struct tt_tcp_meeting *m = net->meetings; m; m = m->next) {
+        if (m->conn->base.rank != rank || strand >= m->conn->n_strands ||
+            !m->dials[strand])
+            continue;
+        tt_link_dial_end(m->dials[strand]);
+        m->dials[strand] = NULL;
+        dial_strand(m, strand, NULL);
+    }
 }
 
 /* The first strand has found the way, here or there: the others. */
@@ -301,6 +341,10 @@ static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
     memcpy(&theirs, link->who.said, sizeof(theirs));
     if (theirs.is_again) {
         tt_tcp_take_again(net, link);
+        return;
+    }
+    if (net->is_ending) {
+        tt_link_stream_close(&s);
         return;
     }
     tt_tcp_conn *conn = find_call(net, link, &theirs);

@@ -107,13 +107,17 @@ static void begin(tt_tcp_rx *rx)
         rx->is_ended = true;
         return;
     }
+    if (rx->m.len == 0 && rx->is_deaf)
+        return;
     if (rx->m.len == 0) {
         rx->up->arrived(rx->peer, &rx->m, NULL);
         return;
     }
     rx->tail = rx->m.len >= TT_TCP_BUF / 4 ? TT_TCP_TAIL : TT_TCP_BUF;
-    rx->at = rx->up->place(rx->peer, &rx->m);
     rx->left = rx->m.len;
+    rx->is_dropping = rx->is_deaf;
+    if (!rx->is_deaf)
+        rx->at = rx->up->place(rx->peer, &rx->m);
 }
 
 /* Takes buf's first `have` bytes apart. */
@@ -170,6 +174,16 @@ bool tt_tcp_rx_resume(tt_tcp_rx *rx, tt_msg *bad)
 void tt_tcp_rx_drop(tt_tcp_rx *rx)
 {
     rx->is_dropping = rx->left > 0;
+}
+
+bool tt_tcp_rx_deafen(tt_tcp_rx *rx, tt_msg *bad)
+{
+    if (rx->is_deaf)
+        return true;
+    rx->is_deaf = true;
+    rx->turn_bytes = 0;
+    tt_tcp_rx_drop(rx);
+    return tt_tcp_rx_resume(rx, bad);
 }
 
 /* -------------------------------------------------------------- sending -- */

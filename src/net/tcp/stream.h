@@ -59,6 +59,7 @@ typedef struct tt_tcp_rx {
     uint32_t in_turn;  /* bytes so far */
     bool is_over;      /* its turn is */
     bool is_ended;     /* TT_TCP_END has come */
+    bool is_deaf;      /* nothing is handed up any more */
     bool is_checked;   /* headers have their CRC */
     uint32_t n_mended; /* of them */
 } tt_tcp_rx;
@@ -89,6 +90,10 @@ bool tt_tcp_rx_resume(tt_tcp_rx *rx, tt_msg *bad);
 
 /* Forgets where the current payload goes; it is read and dropped. */
 void tt_tcp_rx_drop(tt_tcp_rx *rx);
+
+/* From now on all that comes is dropped, and there are no turns. As
+ * tt_tcp_rx_took(). Idempotent. */
+bool tt_tcp_rx_deafen(tt_tcp_rx *rx, tt_msg *bad);
 
 /* Sending: a queue of messages that are not yet in the socket. */
 #define TT_TCP_QUEUE 16

@@ -296,7 +296,8 @@ void tt_tcp_lose(tt_tcp_conn *conn, tutti_err err, const char *text)
     TT_DEBUG("%s", text);
     conn->is_lost = true;
     ignore(conn);
-    conn->base.net->up->lost(conn->base.peer, err, text);
+    if (!((tt_tcp_net *)conn->base.net)->is_ending)
+        conn->base.net->up->lost(conn->base.peer, err, text);
 }
 
 static void lose(tt_tcp_conn *conn, tutti_err err, const char *what)
@@ -512,21 +513,26 @@ static bool tcp_cancel(tt_conn *base, bool drops_input, bool is_final)
 }
 
 /* Reads and drops what has come: unread input would make close() reset the
- * connection, and that destroys what we have sent. 1: nothing more now, 0: the
- * other side has closed its stream, -1: the connection is broken. */
-static int drop_input(tt_tcp_strand *s)
+ * connection, and that destroys what we have sent. False: the connection is
+ * broken (errno). */
+static bool drop_input(tt_tcp_strand *s)
 {
-    for (;;) {
-        const struct iovec iov = {s->rx.buf, TT_TCP_BUF};
-        ssize_t n = tt_link_recv(&s->link, &iov, 1);
-        if (n == 0)
-            return 0;
-        if (n < 0)
-            return errno == EAGAIN ? 1 : -1;
+    tt_msg bad;
+    bool is_well = tt_tcp_rx_deafen(&s->rx, &bad);
+    while (is_well) {
+        struct iovec iov[2];
+        int n_iov = tt_tcp_rx_want(&s->rx, iov);
+        ssize_t n = tt_link_recv(&s->link, iov, n_iov);
+        if (n <= 0)
+            return n == 0 || errno == EAGAIN;
+        is_well = tt_tcp_rx_took(&s->rx, (size_t)n, &bad);
     }
+    errno = EPROTO;
+    return false;
 }
 
-/* Sends what the socket takes now. 1: all is sent, 0: no room, -1: broken. */
+/* Sends what the socket takes now. 1: all is sent, 0: no room, -1: broken
+ * (errno). */
 static int push_some(tt_tcp_strand *s)
 {
     while (has_unsent(s) && !s->conn->broken) {
@@ -537,6 +543,7 @@ static int push_some(tt_tcp_strand *s)
             return errno == EAGAIN ? 0 : -1;
         tt_tcp_tx_took(&s->tx, (size_t)n);
     }
+    errno = s->conn->broken;
     return s->conn->broken ? -1 : 1;
 }
 
@@ -557,23 +564,41 @@ static bool say_end(tt_tcp_strand *s)
     return tt_tcp_tx_put(&s->tx, &end, NULL, 0) != TT_FULL;
 }
 
-/* One look at a socket that is about to close: true when nothing more can be
- * done for it: the other host has acknowledged all but the end of the stream
- * (which may be acknowledged late), or it is gone. */
-static bool is_strand_delivered(tt_tcp_strand *s)
+/* Sends what there is, the end of the stream behind it, and drops what comes.
+ * errno where the socket is lost; 0: it is well. */
+static int finish_strand(tt_tcp_strand *s)
 {
-    int unacked = 0;
-    if (s->is_away)
-        return true;
     int sent = push_some(s);
     if (sent > 0 && say_end(s))
         sent = push_some(s);
+    int why = errno;
     if (sent > 0 && !s->is_shut)
         s->is_shut = tt_link_end(&s->link);
-    if (sent < 0 || drop_input(s) < 0 || is_closed(s))
-        return true;
-    return s->is_shut &&
-           (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
+    bool is_well = drop_input(s); /* the other side's END may be there */
+    if (sent < 0)
+        return why;
+    if (!is_well)
+        return errno;
+    return is_closed(s) ? ECONNRESET : 0;
+}
+
+/* One look at a strand that is about to close: true when nothing more can be
+ * done for it: the other host has acknowledged all but the end of the stream
+ * (which may be acknowledged late), or it is gone. Where the net ends, and not
+ * only this conn, it gets another socket when its own is lost. */
+static bool is_strand_delivered(tt_tcp_strand *s)
+{
+    const tt_tcp_net *net = (const tt_tcp_net *)s->conn->base.net;
+    int unacked = 0;
+    if (!s->is_away) {
+        int why = finish_strand(s);
+        if (why == 0)
+            return s->is_shut &&
+                   (ioctl(s->link.fd, SIOCOUTQ, &unacked) || unacked <= 1);
+        if (!net->is_ending || !tt_tcp_suspend(s, why))
+            return true;
+    }
+    return !net->is_ending || (s->tx.n == 0 && !tt_resume_owes(&s->link));
 }
 
 static bool is_delivered(tt_tcp_conn *conn)
@@ -587,25 +612,43 @@ static bool is_delivered(tt_tcp_conn *conn)
 }
 
 /* All conns take turns: two ranks that each waited for one conn, and did not
- * read the others, would wait for each other. */
-static void deliver(tt_tcp_conn **conns, uint32_t n, uint64_t deadline_ns)
+ * read the others, would wait for each other. False: the time is over. */
+static bool deliver(tt_tcp_net *net, tt_tcp_conn **conns, uint32_t n,
+                    uint64_t deadline_ns)
 {
     long pause_ns = 20000;
     for (;;) {
         uint32_t busy = 0;
+        if (net->is_ending)
+            tt_tcp_take_links(net);
         for (uint32_t i = 0; i < n; i++)
             busy += !is_delivered(conns[i]);
         if (busy == 0 || tt_now_ns() >= deadline_ns)
-            return;
+            return busy == 0;
         nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
         pause_ns = pause_ns < 1000000 ? pause_ns * 2 : pause_ns;
     }
 }
 
-static void tcp_drain(tt_net *base, uint64_t deadline_ns)
+/* Where nothing is acknowledged any more a conn may need other sockets; one that
+ * cannot have them is over. */
+static void tcp_drain(tt_net *base, uint64_t deadline_ns, uint64_t patience_ns)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
-    deliver(net->live, net->n_live, deadline_ns);
+    net->is_ending = true;
+    tt_tcp_end_meetings(net);
+    if (deliver(net, net->live, net->n_live, deadline_ns) || patience_ns == 0)
+        return;
+    for (uint32_t i = net->n_live; i-- > 0;) {
+        tt_tcp_conn *conn = net->live[i];
+        if (is_delivered(conn))
+            continue;
+        tt_tcp_renew(&conn->base);
+        conn->is_lost |= !conn->strands[0].again;
+        if (conn->is_lost)
+            ignore(conn);
+    }
+    deliver(net, net->live, net->n_live, deadline_ns + patience_ns);
 }
 
 static void close_strand(const tt_mem *mem, tt_tcp_strand *s)
@@ -626,7 +669,7 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
     uint64_t deadline_ns = tt_now_ns() + linger_ns;
     tt_tcp_end_meeting(conn);
     if (base->is_up && !conn->is_lost) {
-        deliver(&conn, 1, deadline_ns);
+        deliver((tt_tcp_net *)base->net, &conn, 1, deadline_ns);
         ignore(conn);
     }
     base->is_up = false;
@@ -668,5 +711,6 @@ const tt_net_ops tt_net_tcp = {
     .close = tcp_close,
     .fini = tcp_fini,
     .renew = tt_tcp_renew,
+    .moved = tt_tcp_moved,
     .pace = tt_tcp_pace,
 };

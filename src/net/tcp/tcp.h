@@ -34,6 +34,7 @@ typedef struct tt_tcp_net {
     uint32_t n_more;    /* conns that left input unread without an event */
     uint32_t n_away;    /* strands without a socket that works */
     bool has_turns;     /* some conn has several sockets */
+    bool is_ending;     /* drain(): no upcalls any more, but address() */
     /* Since the last progress() flush() has made room for who was refused, or
      * called left(): progress() says so, or they would sleep. */
     bool has_news;
@@ -111,20 +112,6 @@ void tt_tcp_keep_pace(tt_tcp_strand *s);
 
 /* ---------------------------------------------------------------- meet.c */
 
-tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag);
-/* The slots. */
-size_t tt_tcp_address(tt_net *net, void *buf);
-tutti_err tt_tcp_dial(tt_conn *conn, const void *addr, size_t len,
-                      uint64_t deadline_ns, tutti_diag *diag);
-/* What has come; true: something has. */
-bool tt_tcp_take_links(tt_tcp_net *net);
-/* The conn is closed, or up. Idempotent. */
-void tt_tcp_end_meeting(tt_tcp_conn *conn);
-/* There is a conn with the rank that is not up yet. */
-bool tt_tcp_is_meeting(const tt_tcp_net *net, uint32_t rank);
-/* Of a socket by which a rank is reached, as its interface is chosen: errno. */
-int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd);
-
 /* Of a link: who calls, and the number of the call, the same for all
  * strands. */
 typedef struct tt_tcp_said {
@@ -140,6 +127,27 @@ typedef struct tt_tcp_said {
     uint8_t rest[TT_LINK_SAID - 24];
 } tt_tcp_said;
 _Static_assert(sizeof(tt_tcp_said) == TT_LINK_SAID, "a link says so much");
+
+tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag);
+/* The slots. */
+size_t tt_tcp_address(tt_net *net, void *buf);
+size_t tt_tcp_moved(tt_net *net, void *buf);
+tutti_err tt_tcp_dial(tt_conn *conn, const void *addr, size_t len,
+                      uint64_t deadline_ns, tutti_diag *diag);
+/* What has come; true: something has. */
+bool tt_tcp_take_links(tt_tcp_net *net);
+/* The conn is closed, or up. Idempotent. */
+void tt_tcp_end_meeting(tt_tcp_conn *conn);
+/* The call is known, but its conn is not up yet. */
+bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
+                       const tt_link_who *who);
+/* What came of the rank's dial of this strand, which one of ours may have met,
+ * was of no use: ours begins anew. */
+void tt_tcp_go_past(tt_tcp_net *net, uint32_t rank, uint32_t strand);
+/* What is not up will never be. */
+void tt_tcp_end_meetings(tt_tcp_net *net);
+/* Of a socket by which a rank is reached, as its interface is chosen: errno. */
+int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd);
 
 /* ---------------------------------------------------------------- away.c */
 

@@ -321,8 +321,9 @@ static void begin_end(tt_ucx_conn *conn)
     tt_ucx_say(conn, TT_UCX_BYE);
 }
 
-static void ucx_drain(tt_net *base, uint64_t deadline_ns)
+static void ucx_drain(tt_net *base, uint64_t deadline_ns, uint64_t patience_ns)
 {
+    (void)patience_ns; /* nothing is connected again */
     const tt_ucx_net *net = (tt_ucx_net *)base;
     for (size_t i = 0; i < net->n_conns; i++)
         if (net->conns[i] && !is_over(net->conns[i]))
