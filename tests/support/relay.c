@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-enum { DOORS = 64, PIECE = 16384, MOST_HELD = 256 << 10 };
+enum { DOORS = 64, PIECE = 16384, MOST_HELD = 256 << 10, MOST_FDS = 512 };
 
 typedef struct piece {
     struct piece *next;
@@ -351,11 +351,13 @@ static bool empty(tt_relay *r, wire **at, int i, uint64_t now)
     return has_moved;
 }
 
-static bool serve(tt_relay *r, wire *w, uint64_t now)
+/* has_input: of each side. */
+static bool serve(tt_relay *r, wire *w, const bool has_input[2], uint64_t now)
 {
     bool has_moved = false;
     for (int i = 0; i < 2 && w; i++) {
-        has_moved |= fill(r, w, i);
+        if (has_input[i])
+            has_moved |= fill(r, w, i);
         has_moved |= empty(r, &w, i, now);
     }
     if (w && w->pipe[0].has_told && w->pipe[1].has_told)
@@ -363,20 +365,46 @@ static bool serve(tt_relay *r, wire *w, uint64_t now)
     return has_moved;
 }
 
+/* The doors, then both sides of each wire; those that are not to be read are
+ * -1. Returns how many. */
+static nfds_t list_fds(const tt_relay *r, struct pollfd *at, uint64_t now)
+{
+    nfds_t n = 0;
+    for (uint32_t i = 0; i < r->n_doors; i++)
+        at[n++].fd = is_down(r, now) ? -1 : r->doors[i].fd;
+    for (const wire *w = r->wires; w && n + 2 <= MOST_FDS; w = w->next)
+        for (int i = 0; i < 2; i++) {
+            const pipe_way *p = &w->pipe[i];
+            at[n++].fd = p->is_ended || p->held >= MOST_HELD ? -1 : w->fd[i];
+        }
+    for (nfds_t i = 0; i < n; i++)
+        at[i].events = POLLIN;
+    return n;
+}
+
 bool tt_relay_turn(tt_relay *r)
 {
     const uint64_t now = tt_now_ns();
+    struct pollfd fds[MOST_FDS];
     bool has_moved = false;
-    wire *next;
-    for (uint32_t i = 0; i < r->n_doors && !is_down(r, now); i++) {
-        int fd = accept4(r->doors[i].fd, NULL, NULL, SOCK_CLOEXEC);
+    const nfds_t n = list_fds(r, fds, now);
+    if (poll(fds, n, 0) <= 0)
+        for (nfds_t i = 0; i < n; i++)
+            fds[i].revents = 0;
+    nfds_t k = r->n_doors < n ? r->n_doors : n;
+    wire *next, *w = r->wires; /* without those that begin now */
+    for (nfds_t i = 0; i < k; i++) {
+        int fd = fds[i].revents
+                     ? accept4(r->doors[i].fd, NULL, NULL, SOCK_CLOEXEC)
+                     : -1;
         has_moved |= fd >= 0;
         if (fd >= 0)
             begin_wire(r, &r->doors[i], fd);
     }
-    for (wire *w = r->wires; w; w = next) {
+    for (; w && k + 2 <= n; w = next, k += 2) {
+        const bool has_input[2] = {fds[k].revents, fds[k + 1].revents};
         next = w->next;
-        has_moved |= serve(r, w, now);
+        has_moved |= serve(r, w, has_input, now);
     }
     return has_moved;
 }
