@@ -122,6 +122,10 @@ bool tt_tcp_take_links(tt_tcp_net *net);
 void tt_tcp_end_meeting(tt_tcp_conn *conn);
 /* There is a conn with the rank that is not up yet. */
 bool tt_tcp_is_meeting(const tt_tcp_net *net, uint32_t rank);
+/* A link of a dial that comes again, to a strand whose first link came through
+ * there, but never here: its last word was lost. The strand is there then, and
+ * away, or will be when the others are. False: it is not so. */
+bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link);
 /* Of a socket by which a rank is reached, as its interface is chosen: errno. */
 int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd);
 
