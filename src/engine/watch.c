@@ -202,8 +202,8 @@ static void suffer(tt_peer *peer, tt_team *team)
                      "it does not answer any more");
 }
 
-/* There is a connection, or it is dialled on this host, where that is waited
- * for without end. In an open mesh the controller knows who is there, but not
+/* There is a connection, or it is dialled on this host, from here or there, where
+ * that is waited for without end. In an open mesh the controller knows who is there, but not
  * whose connection has dropped. */
 static bool is_watched(const tt_peer *peer)
 {
@@ -211,7 +211,9 @@ static bool is_watched(const tt_peer *peer)
     if (peer->mesh->is_open)
         return peer->is_away;
     if (conn == &peer->none)
-        return peer->dialled && peer->dialled->net->ops->same_host;
+        conn = peer->dialled ? peer->dialled : peer->called;
+    if (peer->conn == &peer->none)
+        return conn && conn->net->ops->same_host;
     return conn != NULL;
 }
 
