@@ -22,7 +22,7 @@
  * Ends       no step can be taken back, so there is no endless run; and a rank
  *            that waits for ever is an invalid end state. */
 #ifndef FAULTS
-#define FAULTS 2
+#define FAULTS 1
 #endif
 #define N 3
 #define CALLS 2
@@ -38,6 +38,8 @@
 #endif
 /* Call CALLS of an epoch is the first one: what each has ended before. */
 #define SENT(c, r) sent[(TAG(e) * CALLS + (c)) * N + (r)]
+/* Who dies has told one of the others, perhaps. */
+#define NEXT(i) ((me + i) % N)
 #define NEWS(r) news[e * N + (r)]
 #define ENDED(r, c) ended[(r) * CALLS + (c)]
 
@@ -93,17 +95,18 @@ proctype rank(byte me)
         do
         :: k == CALLS -> goto over
         :: else ->
-            made[k * N + me] = 1 + e;
-            for (q : 0 .. N - 1) {
-                SENT(k, me) = SENT(k, me) | 1 << q
+            d_step {
+                made[k * N + me] = 1 + e;
+                SENT(k, me) = SENT(k, me) | 1 << me | 1 << NEXT(1)
             }
-            q = 0;
+            SENT(k, me) = SENT(k, me) | 1 << NEXT(2);
             if
             :: ALL_CAME(k) ->
-                atomic {
+                d_step {
                     for (q : 0 .. N - 1) { /* of this epoch, all of them */
                         assert(!IN(q) || made[k * N + q] >= 1 + e)
                     }
+                    q = 0;
                     ENDED(me, k) = 1 + e;
                     k++
                 };
@@ -112,8 +115,10 @@ proctype rank(byte me)
             fi
         od;
     shrink:
-        failed[e] = failed[e] | 1 << me;
-        here[e] = here[e] | 1 << me;
+        atomic {
+            failed[e] = failed[e] | 1 << me;
+            here[e] = here[e] | 1 << me
+        }
         if
         :: members[e + 1] -> skip
         :: atomic { !members[e + 1] && SETTLED -> decide(members[e] & here[e]) }
@@ -122,7 +127,7 @@ proctype rank(byte me)
         :: atomic { !members[e + 1] && !SETTLED && faults ->
                     faults--; decide(members[e] & here[e]) }
         fi;
-        atomic {
+        d_step {
             e++;
             epoch[me] = e;
             assert(e < EPOCHS - 1)
@@ -131,11 +136,11 @@ proctype rank(byte me)
         :: IN(me) -> skip
         :: else -> goto over /* the others go on without it, or nobody does */
         fi;
-        at_call[e * N + me] = k;
-        for (q : 0 .. N - 1) {
-            NEWS(me) = NEWS(me) | 1 << q
+        d_step {
+            at_call[e * N + me] = k;
+            NEWS(me) = 1 << me | 1 << NEXT(1)
         }
-        q = 0;
+        NEWS(me) = NEWS(me) | 1 << NEXT(2);
         if
         :: ALL_TOLD -> skip
         :: FAILS -> goto shrink

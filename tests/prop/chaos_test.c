@@ -558,7 +558,8 @@ static void play(world *w, bool *is_right)
 {
     const story *s = w->s;
     uint64_t limit_ns = deadline_ns;
-    if (s->fault == FREEZE)
+    /* Who is frozen may not come to a second socket: no connection, no silence. */
+    if (s->fault == FREEZE && s->row->sockets[0] == '0')
         limit_ns = liveness_ns + reconnect_ns;
     while (!is_through(w, limit_ns + spare_ns))
         turn(w);
