@@ -24,8 +24,10 @@
 #ifndef FAULTS
 #define FAULTS 1
 #endif
-#define N 3
+#ifndef CALLS
 #define CALLS 2
+#endif
+#define N 3
 #define EPOCHS (2 + 2 * FAULTS)
 #define NOBODY 128 /* as members: no quorum, everybody ends */
 

@@ -37,8 +37,9 @@ verdict() {
     sed -n 's/^ *\([0-9.e+]*\) states, stored.*/# \1 states/p' report
 }
 
-echo 1..4
+echo 1..5
 verdict 0 "no call ends in two epochs, every survivor ends" "-DFAULTS=${TT_FAULTS:-1}"
+verdict 0 "so it is with two faults, and one call" -DFAULTS=2 -DCALLS=1
 verdict 1 "messages of no epoch are found out" -DUNTAGGED
 verdict 1 "and who does not catch up" -DNO_CATCH_UP
 verdict 1 "and who is not told of a failure" -DDEAF
