@@ -44,7 +44,8 @@ static const uint64_t sizes[SIZES] = {3, 700, 9001, 20011};
 static const uint64_t liveness_ns = 400 * TT_NS_PER_MS;
 static const uint64_t reconnect_ns = 2 * TT_NS_PER_S;
 static const uint64_t deadline_ns = 4 * TT_NS_PER_S;
-static const uint64_t spare_ns = 2 * TT_NS_PER_S; /* for being told, and asked */
+static const uint64_t spare_ns = 2 *
+                                 TT_NS_PER_S; /* for being told, and asked */
 
 /* ------------------------------------------------------------------- time -- */
 
@@ -86,8 +87,7 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int ms)
     if (waits)
         atomic_store(&sleeps_at, fd);
     do
-        n = (int)syscall(SYS_epoll_pwait, fd, events, most, 2 * waits, NULL,
-                         8);
+        n = (int)syscall(SYS_epoll_pwait, fd, events, most, 2 * waits, NULL, 8);
     while (waits && n == 0 && atomic_load(&time_ns) < until);
     if (waits)
         atomic_store(&sleeps_at, -1);
@@ -209,7 +209,7 @@ typedef struct story {
     tt_chaos_opts chaos;
     tt_relay_opts wire;
     uint64_t freeze_at, freeze_ns; /* after so many turns, for so long */
-    uint32_t size[2][CALLS];       /* of the communicator's calls, the group's */
+    uint32_t size[2][CALLS]; /* of the communicator's calls, the group's */
 } story;
 
 typedef struct tally {
@@ -260,8 +260,8 @@ static void choose_wire(story *s, tt_rng *rng)
         [RESET] = TT_RELAY_RESET,  [END] = TT_RELAY_END,
         [FLIP] = TT_RELAY_FLIP};
     s->wire = (tt_relay_opts){.seed = s->seed, .fault = what[s->fault]};
-    s->wire.at_byte = 1 + tt_rng_below(rng, UINT64_C(1)
-                                                << tt_rng_below(rng, 18));
+    s->wire.at_byte = 1 +
+                      tt_rng_below(rng, UINT64_C(1) << tt_rng_below(rng, 18));
     if (s->fault == FLIP && !s->row->is_sealed)
         s->wire.at_byte += 512; /* greetings have no CRC */
     s->wire.at_conn = 1 + (uint32_t)tt_rng_below(rng, s->n);
@@ -499,7 +499,7 @@ static int check_bits(world *w, uint32_t r, uint32_t kind, uint32_t k)
             want += value(kind, k, q, i);
         if (c->at[i] != want)
             return blame(w, r, "wrong bits",
-                        kind ? "of the group" : "of the communicator");
+                         kind ? "of the group" : "of the communicator");
     }
     return 0;
 }
@@ -699,8 +699,7 @@ static void right_or_named(void **state)
 {
     (void)state;
     const uint64_t first = number_of("TT_SEED", 1);
-    const uint64_t n = number_of("TT_SEEDS",
-                                 SEEDS * number_of("TT_ROUNDS", 1));
+    const uint64_t n = number_of("TT_SEEDS", SEEDS * number_of("TT_ROUNDS", 1));
     uint32_t n_all = 0, n_right = 0, n_failed = 0;
     tally *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -182,8 +182,8 @@ static tutti_err perform(tutti_comm *comm, uint64_t step)
     static tutti_err (*const calls[])(tutti_comm *, uint64_t, size_t) = {
         add_up, add_up, collect, spread, pass_on, split};
     tt_rng rng = {.state = seed + step};
-    const size_t count = 1 + tt_rng_below(&rng, UINT64_C(1) << tt_rng_below(
-                                                    &rng, 16)) % MOST;
+    const size_t count =
+        1 + tt_rng_below(&rng, UINT64_C(1) << tt_rng_below(&rng, 16)) % MOST;
     return calls[tt_rng_below(&rng, 6)](comm, step, count);
 }
 
@@ -391,10 +391,11 @@ static void eight_ranks_for_long(void **state)
         if (n < 2)
             continue;
         const sample *early = &s[n / 5], *last = &s[n - 1];
-        printf("# rank %d: %u looks, memory %.0f KiB, then %.0f, slope %.1f KiB "
-               "per minute; descriptors %d, then %d; mappings %d, then %d\n",
-               r, n, early->kib, last->kib, slope(s, n), early->n_fds,
-               last->n_fds, early->n_mappings, last->n_mappings);
+        printf(
+            "# rank %d: %u looks, memory %.0f KiB, then %.0f, slope %.1f KiB "
+            "per minute; descriptors %d, then %d; mappings %d, then %d\n",
+            r, n, early->kib, last->kib, slope(s, n), early->n_fds, last->n_fds,
+            early->n_mappings, last->n_mappings);
         assert_int_equal(last->n_fds, early->n_fds);
         if (n > 20)
             assert_true(slope(s, n) < 256 && last->kib < early->kib + 8192);

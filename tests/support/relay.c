@@ -210,8 +210,7 @@ static bool is_aimed_at(const tt_relay *r, const wire *w, int i)
 /* Of len bytes of the pipe, how many may pass before the fault comes. */
 static size_t before_fault(const tt_relay *r, const wire *w, int i, size_t len)
 {
-    if (!is_aimed_at(r, w, i) ||
-        w->pipe[i].n_passed + len < r->o.at_byte)
+    if (!is_aimed_at(r, w, i) || w->pipe[i].n_passed + len < r->o.at_byte)
         return len;
     return (size_t)(r->o.at_byte - 1 - w->pipe[i].n_passed);
 }
@@ -273,9 +272,8 @@ static ssize_t pass(wire *w, int i, size_t most)
     pipe_way *p = &w->pipe[i];
     piece *one = p->first;
     size_t n = one->len - one->at < most ? one->len - one->at : most;
-    ssize_t sent = n > 0 ? send(w->fd[1 - i], one->bytes + one->at, n,
-                                MSG_NOSIGNAL)
-                         : 0;
+    ssize_t sent =
+        n > 0 ? send(w->fd[1 - i], one->bytes + one->at, n, MSG_NOSIGNAL) : 0;
     if (sent < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
     one->at += (size_t)sent;

@@ -246,10 +246,10 @@ static void test_close_delayed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_none),     cmocka_unit_test(test_drop),
-        cmocka_unit_test(test_hole),     cmocka_unit_test(test_double),
-        cmocka_unit_test(test_truncate), cmocka_unit_test(test_swap),
-        cmocka_unit_test(test_flip),     cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_none),          cmocka_unit_test(test_drop),
+        cmocka_unit_test(test_hole),          cmocka_unit_test(test_double),
+        cmocka_unit_test(test_truncate),      cmocka_unit_test(test_swap),
+        cmocka_unit_test(test_flip),          cmocka_unit_test(test_kill),
         cmocka_unit_test(test_close_delayed),
     };
     return TT_RUN_TAP(tests);
