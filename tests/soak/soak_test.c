@@ -5,11 +5,13 @@
  * their processes, and new ones take the other places. Results are right, and
  * descriptors and memory do not grow.
  *
- * 20 seconds; TT_MINUTES=30 for as many minutes. Ranks 0 and 1 are never killed:
+ * 20 seconds; TT_MINUTES=30 for as many minutes, TT_KILL_S=1 for a kill each
+ * second. Ranks 0 and 1 are never killed:
  * their memory is what is looked at. */
 #include "support/tap.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,10 +31,10 @@
 
 enum { RANKS = 8, FEW = 4, SAFE = 2, MOST = 50000, SAMPLES = 4000 };
 
-static const double kill_s = 5;
+static double kill_s = 5;
 
 typedef struct sample {
-    double at_s, kib;
+    double at_s, kib, heap_kib; /* heap_kib: in use */
     int n_fds, n_mappings;
 } sample;
 
@@ -156,7 +158,8 @@ static void look(int slot)
     sample *s = &all->samples[slot][all->n_samples[slot]];
     long pages = 0;
     char line[4096];
-    *s = (sample){.at_s = now_s() - all->start_s};
+    *s = (sample){.at_s = now_s() - all->start_s,
+                  .heap_kib = (double)mallinfo2().uordblks / 1024};
     if (all->n_samples[slot] > 0 && s->at_s < s[-1].at_s + 0.5)
         return;
     FILE *f = fopen("/proc/self/statm", "r");
@@ -378,6 +381,8 @@ static void eight_ranks_for_long(void **state)
                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(all != MAP_FAILED);
     all->start_s = now_s();
+    if (getenv("TT_KILL_S"))
+        kill_s = atof(getenv("TT_KILL_S"));
     seed = tt_test_seed((uint64_t)getpid());
     printf("# TT_SEED=%llu\n", (unsigned long long)seed);
     setenv("TUTTI_LOG", "error", 1);
@@ -391,11 +396,12 @@ static void eight_ranks_for_long(void **state)
         if (n < 2)
             continue;
         const sample *early = &s[n / 5], *last = &s[n - 1];
-        printf(
-            "# rank %d: %u looks, memory %.0f KiB, then %.0f, slope %.1f KiB "
-            "per minute; descriptors %d, then %d; mappings %d, then %d\n",
-            r, n, early->kib, last->kib, slope(s, n), early->n_fds, last->n_fds,
-            early->n_mappings, last->n_mappings);
+        printf("# rank %d: %u looks, memory %.0f KiB, then %.0f, slope %.1f "
+               "KiB per minute; in use %.0f KiB, then %.0f; descriptors %d, "
+               "then %d; mappings %d, then %d\n",
+               r, n, early->kib, last->kib, slope(s, n), early->heap_kib,
+               last->heap_kib, early->n_fds, last->n_fds, early->n_mappings,
+               last->n_mappings);
         assert_int_equal(last->n_fds, early->n_fds);
         if (n > 20)
             assert_true(slope(s, n) < 256 && last->kib < early->kib + 8192);
