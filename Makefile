@@ -48,7 +48,7 @@ LIB_SRC := $(sort $(wildcard src/*/*.c src/*/*/*.c))
 CLI_SRC := $(sort $(wildcard cli/*.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
-                              tests/proc/*.c))
+                              tests/proc/*.c tests/soak/*.c))
 TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
 TEST_SH := $(filter-out %/lib.sh %/lib_hosts.sh, \
                         $(sort $(wildcard tests/*/*.sh)))
@@ -67,9 +67,11 @@ BENCHES := $(BENCH_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
 FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
-# Tests of benchmarks and of the lab, for `make check-long`.
+# Tests of benchmarks and of the lab, a model, and what runs for long, for `make
+# check-long`.
 LONG_SH := tests/proc/lab.sh tests/proc/pair.sh tests/proc/papers.sh \
-           tests/proc/peers.sh
+           tests/proc/peers.sh tests/model/epochs.sh
+LONG_TESTS := $(patsubst %.c,$B/%,$(wildcard tests/soak/*.c))
 
 # What `make check` runs once more: with ASan and UBSan the unit, fault and fuzz
 # tests, with TSan all tests that make threads, and in both what is named in
@@ -164,7 +166,8 @@ CHECKS := "tools/check-build clang" \
           tools/check-comments "tools/check-comments --self-test" \
           tools/check-format \
           tools/check-header tools/check-symbols tools/check-docs \
-          $(TESTS) $(FUZZ) $(filter-out $(LONG_SH),$(TEST_SH)) \
+          $(filter-out $(LONG_TESTS),$(TESTS)) $(FUZZ) \
+          $(filter-out $(LONG_SH),$(TEST_SH)) \
           $(TORCH_TESTS:%="tools/torch test $B %") \
           $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
           -- "tools/check-tree $B/tree"
@@ -192,14 +195,15 @@ check:
 	$(Q)B=$B JOBS=$$(($(JOBS) + 2)) tools/run-tests $(CHECKS)
 
 # What takes long and is left out above, minutes more.
-LONG := $(LONG_SH) $(ASAN_SLOW:%.c=$B/asan/%) \
+LONG := $(LONG_SH) $(LONG_TESTS) $(ASAN_SLOW:%.c=$B/asan/%) \
         $(patsubst %.c,$B/tsan/%,tests/proc/conformance_test.c $(TSAN_SLOW))
 
 check-long: all tests
 	+$(Q)$(again) B=$B/asan SAN=address,undefined OPT='-O1 -g1' \
 	    $(filter $B/asan/%,$(LONG))
 	+$(Q)$(again) B=$B/tsan SAN=thread OPT='-O1 -g1' $(filter $B/tsan/%,$(LONG))
-	$(Q)B=$B tools/run-tests $(LONG)
+	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
+	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test"
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:

@@ -202,14 +202,16 @@ static void suffer(tt_peer *peer, tt_team *team)
                      "it does not answer any more");
 }
 
-/* There is a connection, or it is dialled. In an open mesh the controller knows who is there, but not
- * whose connection has dropped. */
+/* There is a connection, or it is dialled, or called on this host, where that
+ * is waited for without end. In an open mesh the controller knows who is there,
+ * but not whose connection has dropped. */
 static bool is_watched(const tt_peer *peer)
 {
     const tt_conn *conn = peer->conn;
     if (peer->mesh->is_open)
         return peer->is_away;
-    return conn && (conn != &peer->none || peer->dialled);
+    bool is_called = peer->called && peer->called->net->ops->same_host;
+    return conn && (conn != &peer->none || peer->dialled || is_called);
 }
 
 static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)

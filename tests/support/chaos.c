@@ -359,8 +359,9 @@ static tt_sent take(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
         conn->is_doomed = true;
         return TT_LEFT;
     }
-    if (k && k == opts->drop_at)
+    if (k && (k == opts->drop_at || (opts->hole_at && k >= opts->hole_at)))
         return TT_LEFT;
+    bool doubles = k && k == opts->double_at;
     bool is_spoilt = k &&
                      (k == opts->spoil_at ||
                       tt_rng_below(&conn->rng, 1000) < opts->spoil_per_1000);
@@ -372,10 +373,10 @@ static tt_sent take(chaos_conn *conn, const tt_msg *m, const struct iovec *iov,
         flip(&changed, &conn->rng);
     bool swaps = k && k == opts->swap_at;
     bool delays = tt_rng_below(&conn->rng, 1000) < opts->delay_per_1000;
-    if (!conn->waiting.first && !swaps && !delays && !is_changed)
+    if (!conn->waiting.first && !swaps && !delays && !is_changed && !doubles)
         return pass(conn, m, iov, n_iov);
     held *h = hold(conn, &changed, iov, n_iov);
-    if (!h)
+    if (!h || (doubles && !hold(conn, &changed, iov, n_iov)))
         return TT_FULL;
     if (is_spoilt)
         spoil(h, k == opts->spoil_at ? opts->spoil_bit : UINT64_MAX,

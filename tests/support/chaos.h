@@ -4,7 +4,7 @@
  *
  * Legal mischief, which an engine must not notice: full, delay,
  * connections that pass one way only. Faults, which
- * it must notice: drop, truncate, swap, flip, spoil, kill. */
+ * it must notice: drop, double, truncate, swap, flip, spoil, kill, hole. */
 #ifndef TT_TESTS_CHAOS_H
 #define TT_TESTS_CHAOS_H
 
@@ -22,6 +22,8 @@ typedef struct tt_chaos_opts {
     bool only_down;
     /* The k-th message that this rank sends on a conn (from 1; 0: none) ... */
     uint64_t drop_at;     /* ... is not sent */
+    uint64_t hole_at;     /* ... is not sent, nor any that follows */
+    uint64_t double_at;   /* ... is sent twice */
     uint64_t truncate_at; /* ... loses the second half of its payload */
     uint64_t swap_at;     /* ... goes after the next one */
     uint64_t flip_at;     /* ... has one bit of its header flipped, not len's */

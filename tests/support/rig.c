@@ -37,6 +37,7 @@ static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t i, tutti_diag *diag)
                        .settings = &rig->settings,
                        .regions = m->opts->regions ? &m->opts->regions[r]
                                                    : NULL,
+                       .trust = m->opts->trust,
                        .is_local = true,
                        .rank = r,
                        .n_ranks = rig->n};
@@ -97,7 +98,8 @@ static tutti_err create_teams(tt_rig *rig, meeting *m, uint32_t r,
                               tutti_diag *diag)
 {
     tt_engine_opts opts = {.speak_ns = m->opts->is_silent ? UINT64_MAX : 0,
-                           .liveness_ns = m->opts->liveness_ns};
+                           .liveness_ns = m->opts->liveness_ns,
+                           .reconnect_ns = m->opts->reconnect_ns};
     tutti_err err = tt_engine_create(rig->mem, &opts, &rig->engines[r], diag);
     if (!err)
         err = create_mesh(rig, m, r);
@@ -142,6 +144,8 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
         return TUTTI_ECONFIG;
     out->settings.shm_ring_bytes = 64 * 1024; /* small: rings fill up */
     out->settings.shm_direct_bytes = opts->direct_bytes;
+    out->settings.reconnect_ns = opts->reconnect_ns;
+    out->settings.reconnect_near = opts->reconnect_ns > 0;
     if (opts->is_checked)
         out->settings.check = TT_CHECK_CRC;
     out->engines = calloc(n, sizeof(*out->engines));

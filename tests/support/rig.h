@@ -17,10 +17,12 @@ typedef struct tt_rig_opts {
     uint64_t eager_bytes;
     uint64_t direct_bytes; /* buffers from so many bytes are granted; 0: none */
     uint64_t liveness_ns;  /* 0: silence does not count */
+    uint64_t reconnect_ns; /* 0: what drops, or is silent, is lost at once */
     bool is_checked;       /* net/checked.c is over the transport */
     bool is_linked;        /* neighbours of the control graph are connected */
     bool is_silent;        /* a rank says BIND only where it must; else soon */
     tt_regions *regions;   /* [n] memory that the others may map; NULL: none */
+    struct tt_trust *trust; /* who is let in (link/trust.h); NULL: anybody */
     uint32_t n_ports; /* at most so many per pair, some have fewer; 0: one */
 } tt_rig_opts;
 

@@ -51,25 +51,39 @@ tt_program *tt_sum_program(const tt_mem *mem, uint32_t n, uint32_t me,
     return program;
 }
 
+static tutti_err begin(tt_team *team, const tt_op_start *what, uint32_t *at)
+{
+    const tt_bound *bound = tt_program_bound(what->program);
+    tt_op_start start = *what;
+    start.call = (tt_call){.coll = TUTTI_ALL_REDUCE,
+                           .type = TUTTI_U32,
+                           .op = TUTTI_SUM,
+                           .root = TT_NONE,
+                           .count = bound->total_bytes / 4,
+                           .schedule_id = bound->schedule_id};
+    start.in = start.out = at;
+    return tt_op_begin(team, &start);
+}
+
 tutti_err tt_sum_begin(tt_team *team, tt_program *program, uint32_t *at,
                        int priority, void (*done)(void *arg, tutti_err err),
                        void *arg)
 {
-    const tt_bound *bound = tt_program_bound(program);
-    const tt_op_start start = {
-        .program = program,
-        .call = {.coll = TUTTI_ALL_REDUCE,
-                 .type = TUTTI_U32,
-                 .op = TUTTI_SUM,
-                 .root = TT_NONE,
-                 .count = bound->total_bytes / 4,
-                 .schedule_id = bound->schedule_id},
-        .in = at,
-        .out = at,
-        .priority = priority,
-        .deadline_ns = UINT64_MAX,
-        .done = done,
-        .arg = arg,
-    };
-    return tt_op_begin(team, &start);
+    const tt_op_start start = {.program = program,
+                               .priority = priority,
+                               .deadline_ns = UINT64_MAX,
+                               .done = done,
+                               .arg = arg};
+    return begin(team, &start, at);
+}
+
+tutti_err tt_sum_begin_by(tt_team *team, tt_program *program, uint32_t *at,
+                          uint64_t deadline_ns,
+                          void (*done)(void *arg, tutti_err err), void *arg)
+{
+    const tt_op_start start = {.program = program,
+                               .deadline_ns = deadline_ns,
+                               .done = done,
+                               .arg = arg};
+    return begin(team, &start, at);
 }

@@ -15,5 +15,9 @@ tt_program *tt_sum_program(const tt_mem *mem, uint32_t n, uint32_t me,
 tutti_err tt_sum_begin(tt_team *team, tt_program *program, uint32_t *at,
                        int priority, void (*done)(void *arg, tutti_err err),
                        void *arg);
+/* With a deadline (tt_now_ns). [locked] */
+tutti_err tt_sum_begin_by(tt_team *team, tt_program *program, uint32_t *at,
+                          uint64_t deadline_ns,
+                          void (*done)(void *arg, tutti_err err), void *arg);
 
 #endif

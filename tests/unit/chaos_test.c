@@ -102,6 +102,35 @@ static void test_drop(void **state)
     tt_nodes_local_close(node, N_RANKS);
 }
 
+static void test_hole(void **state)
+{
+    (void)state;
+    tt_chaos_opts opts = hit();
+    opts.hole_at = 4;
+    tt_node node[N_RANKS];
+    seen s = {0};
+    play(&opts, node, &s);
+    assert_int_equal(s.n, 3);
+    assert_int_equal(s.m[2].seq, 3);
+    tt_nodes_local_close(node, N_RANKS);
+}
+
+static void test_double(void **state)
+{
+    (void)state;
+    tt_chaos_opts opts = hit();
+    opts.double_at = 4;
+    tt_node node[N_RANKS];
+    seen s = {0};
+    play(&opts, node, &s);
+    assert_int_equal(s.n, N_MESSAGES + 1);
+    for (uint64_t k = 1; k <= N_MESSAGES + 1; k++) {
+        assert_int_equal(s.m[k - 1].seq, k < 5 ? k : k - 1);
+        assert_int_equal(s.payload[k - 1], k < 5 ? k : k - 1);
+    }
+    tt_nodes_local_close(node, N_RANKS);
+}
+
 static void test_truncate(void **state)
 {
     (void)state;
@@ -218,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_none),          cmocka_unit_test(test_drop),
+        cmocka_unit_test(test_hole),          cmocka_unit_test(test_double),
         cmocka_unit_test(test_truncate),      cmocka_unit_test(test_swap),
         cmocka_unit_test(test_flip),          cmocka_unit_test(test_kill),
         cmocka_unit_test(test_close_delayed),

@@ -408,6 +408,34 @@ static tt_tcp_strand *find(const tt_tcp_net *net, const tt_tcp_said *said,
     return NULL;
 }
 
+/* An outage in the middle of a greeting may leave each side with the dial of its
+ * own: that of the smaller id stays, as anywhere (link.h). Then *out is the strand
+ * that goes by it now; NULL: the other side is to come to that. False: it is not
+ * so. */
+static bool is_crossed(tt_tcp_net *net, const tt_tcp_said *said,
+                       const tt_link_who *who, tt_tcp_strand **out)
+{
+    tt_tcp_conn *conn = NULL;
+    for (uint32_t i = 0; i < net->n_live && !conn; i++)
+        if (net->live[i]->base.rank == said->rank)
+            conn = net->live[i];
+    if (!conn || who->strand >= conn->n_strands)
+        return false;
+    tt_tcp_strand *s = &conn->strands[who->strand];
+    if (!s->again || tt_link_id_compare(&s->again->who, &who->id) != 0 ||
+        s->again->is_own != said->is_own)
+        return false;
+    bool is_ours = tt_link_id_compare(&net->base.id, &who->id) < 0;
+    *out = NULL;
+    if (said->is_own == is_ours)
+        return true;
+    stop_dialling(s); /* it names the other one */
+    s->again->call = said->call;
+    s->again->is_own = is_ours;
+    *out = s;
+    return true;
+}
+
 /* The other side has cut it, whatever it looks like from here. */
 void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link)
 {
@@ -415,11 +443,18 @@ void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link)
     tt_link_stream fresh = link->stream;
     memcpy(&said, link->who.said, sizeof(said));
     tt_tcp_strand *s = find(net, &said, &link->who);
-    if (!s && tt_tcp_is_meeting(net, &said, &link->who)) {
+    if (!s && !is_crossed(net, &said, &link->who, &s) &&
+        !tt_tcp_take_late(net, link) &&
+        !tt_tcp_is_meeting(net, &said, &link->who)) {
+        tt_resume_refuse(&fresh);
+        tt_tcp_go_past(net, said.rank, link->who.strand);
+        return;
+    }
+    if (!s) {
         tt_link_stream_close(&fresh); /* too early: it tries again */
         return;
     }
-    if (!s || s->rx.is_ended || tt_resume_is(&s->link) == TT_RESUME_OVER) {
+    if (s->rx.is_ended || tt_resume_is(&s->link) == TT_RESUME_OVER) {
         tt_resume_refuse(&fresh);
         tt_tcp_go_past(net, said.rank, link->who.strand);
         return;

@@ -19,8 +19,10 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "net/tcp/tcp.h"
 
@@ -334,18 +336,19 @@ static tt_tcp_conn *find_call(const tt_tcp_net *net, const tt_link_event *link,
     return m ? m->conn : NULL;
 }
 
-static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
+/* True: it is the strand's, or was closed since there is one. */
+static bool take_arrival(tt_tcp_net *net, const tt_link_event *link)
 {
     tt_tcp_said theirs;
     tt_link_stream s = link->stream;
     memcpy(&theirs, link->who.said, sizeof(theirs));
     if (theirs.is_again) {
         tt_tcp_take_again(net, link);
-        return;
+        return true;
     }
     if (net->is_ending) {
         tt_link_stream_close(&s);
-        return;
+        return false;
     }
     tt_tcp_conn *conn = find_call(net, link, &theirs);
     if (!conn && theirs.rank < net->base.n_ranks && theirs.n_strands >= 1 &&
@@ -356,15 +359,39 @@ static void take_arrival(tt_tcp_net *net, const tt_link_event *link)
         begin(conn, theirs.n_strands, tt_now_ns() + CALLED_NS)) {
         tt_link_stream_close(&s);
         miss(conn, TUTTI_ENOMEM, no_memory);
-        return;
+        return false;
     }
     if (!conn || !conn->meeting || conn->n_strands != theirs.n_strands) {
         tt_link_stream_close(&s);
-        return;
+        return false;
     }
     conn->meeting->caller = link->who.id;
     conn->meeting->call = theirs.call;
     take_link(conn, link, NULL);
+    return true;
+}
+
+bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link)
+{
+    int ends[2];
+    tt_tcp_said said;
+    tt_link_event first = *link;
+    memcpy(&said, link->who.said, sizeof(said));
+    const tt_tcp_conn *conn = find_call(net, link, &said);
+    if (!said.is_own || (conn && (link->who.strand >= conn->n_strands ||
+                                  conn->strands[link->who.strand].is_open)))
+        return false;
+    /* A socket that ends at once stands for the one that never came. */
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                   ends) != 0)
+        return false;
+    tt_fork_watch(ends[0]);
+    close(ends[1]);
+    said.is_again = 0;
+    said.lasts = 1;
+    memcpy(first.who.said, &said, sizeof(said));
+    first.stream = (tt_link_stream){.fd = ends[0]};
+    return take_arrival(net, &first);
 }
 
 static void take_dialled(tt_tcp_conn *conn, const tt_link_event *link)

@@ -141,6 +141,10 @@ void tt_tcp_end_meeting(tt_tcp_conn *conn);
 /* The call is known, but its conn is not up yet. */
 bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
                        const tt_link_who *who);
+/* A link of a dial that comes again, to a strand whose first link came through
+ * there, but never here: its last word was lost. The strand is there then, and
+ * away, or will be when the others are. False: it is not so. */
+bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link);
 /* What came of the rank's dial of this strand, which one of ours may have met,
  * was of no use: ours begins anew. */
 void tt_tcp_go_past(tt_tcp_net *net, uint32_t rank, uint32_t strand);
