@@ -15,7 +15,7 @@
 #include <math.h>
 
 #define GROUP 2
-#define SLOW 1.5
+#define SLOW 1.4
 
 void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s)
 {
@@ -41,29 +41,51 @@ void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s)
     }
 }
 
-bool tt_infer_calls_are_slow(const float *took_s, uint32_t n_ranks,
-                             const double *predicted_s, tt_slow_calls *out)
+/* What ranks have told of calls from some call on. */
+typedef struct told {
+    const float *took_s, *predicted_s;
+    size_t stride;
+    uint32_t n_ranks;
+} told;
+
+/* From the last rank on; false: not known. */
+static bool add_call(const told *t, uint32_t i, tt_judged_calls *sum)
 {
-    *out = (tt_slow_calls){0};
-    for (uint32_t g = 0; g < TT_JUDGED_CALLS; g += GROUP) {
-        double sum_s = 0, should_s = 0;
-        for (uint32_t i = g; i < g + GROUP; i++) {
-            float least = INFINITY;
-            bool is_known = predicted_s[i] > 0;
-            for (uint32_t r = 0; r < n_ranks; r++) {
-                float took = took_s[(size_t)r * TT_JUDGED_CALLS + i];
-                is_known &= took >= 0;
-                least = fminf(least, took);
-            }
-            if (!is_known)
-                return false;
-            sum_s += (double)least;
-            should_s += predicted_s[i];
-        }
-        if (!(sum_s > SLOW * should_s))
+    float least = INFINITY;
+    for (uint32_t r = 0; r < t->n_ranks; r++) {
+        float took = t->took_s[r * t->stride + i];
+        if (!(took >= 0))
             return false;
-        out->took_s += sum_s;
-        out->predicted_s += should_s;
+        least = fminf(least, took);
+    }
+    sum->took_s += (double)least;
+    sum->predicted_s += (double)t->predicted_s[i];
+    return t->predicted_s[i] > 0;
+}
+
+/* False: not all are known. */
+static bool judge(const told *t, tt_judged_calls *out)
+{
+    *out = (tt_judged_calls){.are_slow = true};
+    for (uint32_t g = 0; g < TT_JUDGED_CALLS; g += GROUP) {
+        tt_judged_calls group = {0};
+        for (uint32_t i = g; i < g + GROUP; i++)
+            if (!add_call(t, i, &group))
+                return false;
+        out->are_slow &= group.took_s > SLOW * group.predicted_s;
+        out->took_s += group.took_s;
+        out->predicted_s += group.predicted_s;
     }
     return true;
+}
+
+tt_judged_calls tt_infer_judge_calls(const float *took_s, uint32_t n_ranks,
+                                     size_t stride, const float *predicted_s)
+{
+    const uint32_t last = TT_TOLD_CALLS - TT_JUDGED_CALLS;
+    const told late = {took_s + last, predicted_s + last, stride, n_ranks};
+    const told early = {took_s, predicted_s, stride, n_ranks};
+    tt_judged_calls out;
+    return judge(&late, &out) || judge(&early, &out) ? out
+                                                     : (tt_judged_calls){0};
 }

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * changes.c - has a link's rate changed for good?
+ *
+ * Idea       A verdict of slowlink.c must come again, the more often the
+ *            shorter the calls are that it rests on: of long ones a few are
+ *            seconds. Another verdict in between, or none, and it starts anew.
+ * Doubt      A link that was planned for as restored, and then was slow, must
+ *            show it twice as often the next time.
+ * Next       core/drift.c. */
+#include "infer/infer.h"
+
+/* Of the judged calls together: those that took longer than the first number of
+ * seconds must be slow once, than the second twice, else OFTEN. */
+#define LONG_S 1.0
+#define SHORT_S 0.25
+#define OFTEN 4
+#define MOST_DOUBTS 6 /* doublings */
+
+uint32_t tt_infer_times_for(const tt_judged_calls *v)
+{
+    return v->took_s >= LONG_S ? 1 : v->took_s >= SHORT_S ? 2 : OFTEN;
+}
+
+static void settle(tt_watched *w, bool are_faster)
+{
+    w->n_doubts += !are_faster && w->was_faster && w->n_doubts < MOST_DOUBTS;
+    w->was_faster = are_faster;
+    w->n_times = 0;
+}
+
+tutti_err tt_infer_decide(tt_watched *w, const tt_judged_calls *v,
+                          const tt_paces *paces, const uint64_t *described_bps,
+                          tt_link_change *out)
+{
+    tutti_err err = v->are_slow
+                        ? tt_infer_slower_links(paces, out)
+                        : tt_infer_faster_links(paces, described_bps, out);
+    if (err)
+        return err;
+    bool is_same = w->n_times > 0 &&
+                   tt_infer_is_same_change(out, &w->suspected);
+    w->n_times = out->n == 0 ? 0 : is_same ? w->n_times + 1 : 1;
+    w->suspected = *out;
+    uint32_t often = tt_infer_times_for(v);
+    if (out->n > 0 && w->n_times >= often << (out->are_faster ? w->n_doubts : 0))
+        settle(w, out->are_faster);
+    else
+        out->n = 0;
+    return TUTTI_OK;
+}
