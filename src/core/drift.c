@@ -15,8 +15,9 @@
  *            calls at most. A talk is judged TALK_CALLS later, and so many more
  *            as ranks have had open at a time: by then it is over, and nobody
  *            waits.
- * Noise      Where a rank has waited for a processor nothing is changed: calls
- *            are slow then too, and links are suspected that are not to blame.
+ * Noise      Where a rank has waited for a processor, and the calls may be slow
+ *            for that, nothing is changed: links would be suspected that are not
+ *            to blame.
  * Next       replan.c; infer/slowcalls.c, slowlink.c, changes.c. */
 #include "core/drift.h"
 
@@ -35,11 +36,12 @@
 _Static_assert(CALLS == TT_TOLD_CALLS, "what is said is what is judged");
 #define PAIRS TT_DRIFT_PACES
 #define STARVED 0.2F
+#define SLOW_ANYWAY 1.2
 #define SLOTS 64 /* large calls that may be open at a time */
 #define END_NS TT_NS_PER_S
 
-#define TALK_CALLS 2
-#define LEAST_PERIOD 4
+#define TALK_CALLS 1
+#define LEAST_PERIOD 3
 #define MOST_PERIOD 4096
 #define PERIOD_S 0.25
 
@@ -398,6 +400,8 @@ static uint32_t find_starved(const tutti_comm *comm, const talk *t,
     for (uint32_t r = 1; r < comm->n_ranks; r++)
         most = t->all[r].waited > t->all[most].waited ? r : most;
     *share = t->all[most].waited;
+    TT_DEBUG("rank %u has waited for a processor for %.0f %% of the time", most,
+             (double)*share * 100);
     if (!(*share >= STARVED && *share <= 1))
         *share = 0;
     return most;
@@ -470,6 +474,14 @@ static void say_slow(tutti_comm *comm, const talk *t, const tt_judged_calls *v,
     d->has_said = true;
 }
 
+/* Calls would hardly be slow if that rank had had a processor; nor links idle. */
+static bool is_noise(const tt_judged_calls *v, float starved)
+{
+    if (!v->are_slow)
+        return starved > 2 * STARVED;
+    return v->took_s * (1 - (double)starved) <= SLOW_ANYWAY * v->predicted_s;
+}
+
 static tutti_err judge(tutti_comm *comm, const talk *t,
                        const tt_judged_calls *v)
 {
@@ -480,7 +492,7 @@ static tutti_err judge(tutti_comm *comm, const talk *t,
     tt_link_change change = {0};
     find_starved(comm, t, &starved);
     tutti_err err = read_paces(comm, t, &pairs, &paces);
-    if (!err && starved <= 0)
+    if (!err && !is_noise(v, starved))
         err = tt_infer_decide(&d->watched, v, &paces, d->described_bps,
                               &change);
     if (!err && change.n > 0) {

@@ -18,7 +18,7 @@ typedef struct tt_drift tt_drift;
  * there is then is freed with the communicator. */
 tutti_err tt_drift_create(tutti_comm *comm);
 
-#define TT_DRIFT_CALLS 8  /* that a rank tells of: the last */
+#define TT_DRIFT_CALLS 6  /* that a rank tells of: the last */
 #define TT_DRIFT_PACES 16 /* connections that it tells of */
 
 /* What a rank says; ranks are of one kind. */
@@ -34,7 +34,7 @@ typedef struct tt_drift_saying {
     uint32_t n_ahead; /* calls that were open at a time, at most */
     float waited; /* share of the time for which its thread had no processor */
 } tt_drift_saying;
-_Static_assert(sizeof(tt_drift_saying) == 264, "a saying is 264 bytes");
+_Static_assert(sizeof(tt_drift_saying) == 248, "a saying is 248 bytes");
 
 /* --------------------------------------------------------------- replan.c */
 

@@ -2,23 +2,23 @@
  * changes.c - has a link's rate changed for good?
  *
  * Idea       A verdict of slowlink.c must come again, the more often the
- *            shorter the calls are that it rests on: of long ones a few are
- *            seconds. Another verdict in between, or none, and it starts anew.
+ *            shorter the calls are that it rests on; the first one may have seen
+ *            the change itself, so the last one tells the rate. Another verdict
+ *            in between, or none, and it starts anew.
  * Doubt      A link that was planned for as restored, and then was slow, must
  *            show it twice as often the next time.
  * Next       core/drift.c. */
 #include "infer/infer.h"
 
-/* Of the judged calls together: those that took longer than the first number of
- * seconds must be slow once, than the second twice, else OFTEN. */
-#define LONG_S 1.0
-#define SHORT_S 0.25
-#define OFTEN 4
+/* Of the judged calls together. */
+#define LONG_S 0.25
+#define OFTEN 2
+#define OFTEN_OF_SHORT 4
 #define MOST_DOUBTS 6 /* doublings */
 
 uint32_t tt_infer_times_for(const tt_judged_calls *v)
 {
-    return v->took_s >= LONG_S ? 1 : v->took_s >= SHORT_S ? 2 : OFTEN;
+    return v->took_s >= LONG_S ? OFTEN : OFTEN_OF_SHORT;
 }
 
 static void settle(tt_watched *w, bool are_faster)

@@ -7,14 +7,13 @@
  *            rank's call on: stragglers are not the network's fault.
  * Overlap    Calls that overlap share the time in which any of them was open as
  *            they were predicted to need it.
- * Verdict    Each group of GROUP calls in a row has taken SLOW times as long as
+ * Verdict    Each of some calls in a row has taken SLOW times as long as
  *            predicted: one hiccup is none.
  * Next       slowlink.c (which link it is). */
 #include "infer/infer.h"
 
 #include <math.h>
 
-#define GROUP 2
 #define SLOW 1.4
 
 void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s)
@@ -48,33 +47,31 @@ typedef struct told {
     uint32_t n_ranks;
 } told;
 
-/* From the last rank on; false: not known. */
-static bool add_call(const told *t, uint32_t i, tt_judged_calls *sum)
+/* From the last rank on; negative: not known. */
+static double least_of(const told *t, uint32_t call)
 {
     float least = INFINITY;
     for (uint32_t r = 0; r < t->n_ranks; r++) {
-        float took = t->took_s[r * t->stride + i];
+        float took = t->took_s[r * t->stride + call];
         if (!(took >= 0))
-            return false;
+            return -1;
         least = fminf(least, took);
     }
-    sum->took_s += (double)least;
-    sum->predicted_s += (double)t->predicted_s[i];
-    return t->predicted_s[i] > 0;
+    return (double)least;
 }
 
 /* False: not all are known. */
 static bool judge(const told *t, tt_judged_calls *out)
 {
     *out = (tt_judged_calls){.are_slow = true};
-    for (uint32_t g = 0; g < TT_JUDGED_CALLS; g += GROUP) {
-        tt_judged_calls group = {0};
-        for (uint32_t i = g; i < g + GROUP; i++)
-            if (!add_call(t, i, &group))
-                return false;
-        out->are_slow &= group.took_s > SLOW * group.predicted_s;
-        out->took_s += group.took_s;
-        out->predicted_s += group.predicted_s;
+    for (uint32_t i = 0; i < TT_JUDGED_CALLS; i++) {
+        double took_s = least_of(t, i);
+        double predicted_s = (double)t->predicted_s[i];
+        if (!(took_s >= 0 && predicted_s > 0))
+            return false;
+        out->are_slow &= took_s > SLOW * predicted_s;
+        out->took_s += took_s;
+        out->predicted_s += predicted_s;
     }
     return true;
 }

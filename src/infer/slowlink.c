@@ -35,10 +35,13 @@
 #define LEAST_LOSS 0.87
 /* What a link must have carried to be faster; bursts are, for moments. */
 #define LEAST_GAIN 1.3
+/* Flows that wait for a link at the same time are busy for longer; if they are
+ * not, each has shown what it alone carries, and more so all together. */
+#define IDLE_SHARE 0.75
 /* So much of the rate that was described, and it is that. */
 #define RESTORED 0.7
 /* Two changes are the same if their rates differ by no more. */
-#define SAME 1.3
+#define SAME 2.0
 
 typedef struct finder {
     tt_arena arena;
@@ -195,8 +198,9 @@ tutti_err tt_infer_slow_link(const tt_paces *p, char *out, size_t size)
 
 /* Of the pairs of a direction. */
 typedef struct flow {
-    double sent, share; /* of slow pairs, together */
+    double sent, share, pace; /* together */
     double fastest;
+    uint32_t n;
 } flow;
 
 static bool passes(finder *f, const tt_pair_pace *p, uint32_t link)
@@ -217,6 +221,8 @@ static flow flow_over(finder *f, uint32_t link, bool slow_only)
             continue;
         out.sent += (double)p->bytes_per_s * (double)p->share;
         out.share += (double)p->share;
+        out.pace += (double)p->bytes_per_s;
+        out.n++;
         out.fastest = fmax(out.fastest, (double)p->bytes_per_s);
     }
     return out;
@@ -243,7 +249,9 @@ static uint64_t slower_bps(finder *f, uint32_t link)
 static uint64_t faster_bps(finder *f, uint32_t link, uint64_t described)
 {
     uint64_t was = f->t->links[link].rate_bps;
-    uint64_t now = link_bps(flow_over(f, link, false).fastest);
+    flow over = flow_over(f, link, false);
+    bool is_idle = over.share < IDLE_SHARE * over.n;
+    uint64_t now = link_bps(is_idle ? over.pace : over.fastest);
     if (was >= described || (double)now < LEAST_GAIN * (double)was)
         return was;
     return (double)now < RESTORED * (double)described ? now : described;

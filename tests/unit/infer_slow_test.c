@@ -45,7 +45,7 @@ static void test_slow(void **state)
     all_took(2);
     tt_judged_calls v = judge();
     assert_true(v.are_slow);
-    assert_true(fabs(v.took_s - 8) < 1e-6 && fabs(v.predicted_s - 4) < 1e-6);
+    assert_true(fabs(v.took_s - 6) < 1e-6 && fabs(v.predicted_s - 3) < 1e-6);
 }
 
 /* The last ones count, and those before where one is not known. */
@@ -56,7 +56,7 @@ static void test_late(void **state)
     for (int i = LATE; i < CALLS; i++)
         all[1][i] = 1;
     assert_false(is_slow());
-    assert_true(judge().took_s > 3.9 && judge().took_s < 4.1);
+    assert_true(judge().took_s > 2.9 && judge().took_s < 3.1);
     all[2][CALLS - 1] = -1;
     assert_true(is_slow());
     all[2][0] = -1; /* nor there */
@@ -438,7 +438,7 @@ static void test_for_good(void **state)
     open_world(&w, "star:8@200Mbit");
     plan_for(&w, w.bps);
     /* Calls of seconds, and short ones. */
-    assert_int_equal(looks(&watched, &is_slow, &w, slow, &c), 1);
+    assert_int_equal(looks(&watched, &is_slow, &w, slow, &c), 2);
     assert_int_equal(looks(&watched, &is_short, &w, slow, &c), 4);
     /* A link that is suspected now and then; well calls; even paces. */
     const tt_paces there = {w.now, w.routes, slow, 8},
@@ -458,15 +458,15 @@ static void test_for_good(void **state)
     bps[w.now->links[c.links[0].link].twin] = c.links[0].bps[1];
     plan_for(&w, bps);
     assert_int_equal(looks(&watched, &is_well, &w, slow, &c), 0);
-    assert_int_equal(looks(&watched, &is_well, &w, even, &c), 1);
+    assert_int_equal(looks(&watched, &is_well, &w, even, &c), 2);
     assert_true(c.are_faster);
     assert_int_equal(c.links[0].link, link_of(&w, 3));
     assert_int_equal(c.links[0].bps[0], 200000000);
     assert_int_equal(c.links[0].bps[1], 200000000);
-    /* That was wrong: the next time it must be seen twice, then four times. */
-    for (int often = 2; often <= 4; often *= 2) {
+    /* That was wrong: the next time it must be seen four times, then eight. */
+    for (int often = 4; often <= 8; often *= 2) {
         plan_for(&w, w.bps);
-        assert_int_equal(looks(&watched, &is_slow, &w, slow, &c), 1);
+        assert_int_equal(looks(&watched, &is_slow, &w, slow, &c), 2);
         plan_for(&w, bps);
         assert_int_equal(looks(&watched, &is_well, &w, even, &c), often);
     }
