@@ -14,6 +14,7 @@
 #define LONG_S 0.25
 #define OFTEN 2
 #define OFTEN_OF_SHORT 4
+#define QUICK 1.01
 #define MOST_DOUBTS 6 /* doublings */
 
 uint32_t tt_infer_times_for(const tt_judged_calls *v)
@@ -32,9 +33,10 @@ tutti_err tt_infer_decide(tt_watched *w, const tt_judged_calls *v,
                           const tt_paces *paces, const uint64_t *described_bps,
                           tt_link_change *out)
 {
-    tutti_err err = v->are_slow
-                        ? tt_infer_slower_links(paces, out)
-                        : tt_infer_faster_links(paces, described_bps, out);
+    bool were_quick = v->took_s < QUICK * v->predicted_s;
+    tutti_err err = v->are_slow ? tt_infer_slower_links(paces, out)
+                                : tt_infer_faster_links(paces, were_quick,
+                                                        described_bps, out);
     if (err)
         return err;
     bool is_same = w->n_times > 0 &&

@@ -189,8 +189,9 @@ typedef struct tt_link_change {
 
 /* Where calls were slow. Errors: ENOMEM. */
 tutti_err tt_infer_slower_links(const tt_paces *p, tt_link_change *out);
-/* Of links that were thought slower than described_bps[n_links]. */
-tutti_err tt_infer_faster_links(const tt_paces *p,
+/* Of links that were thought slower than described_bps[n_links]; were_quick:
+ * calls were as quick as planned. */
+tutti_err tt_infer_faster_links(const tt_paces *p, bool were_quick,
                                 const uint64_t *described_bps,
                                 tt_link_change *out);
 /* Are both about the same? */

@@ -31,13 +31,16 @@
 #define LEAST_SPREAD 1.5
 /* For less of the time a link was not what its pairs have waited for. */
 #define LEAST_SHARE 0.7
+/* Of the pace of a flow that waits for a link: what was saved up in a pause
+ * passes at once. */
+#define STEADY 0.96
 /* A rate that is nearer to the one planned for is none to plan anew for. */
 #define LEAST_LOSS 0.87
 /* What a link must have carried to be faster; bursts are, for moments. */
 #define LEAST_GAIN 1.3
 /* Flows that wait for a link at the same time are busy for longer; if they are
  * not, each has shown what it alone carries, and more so all together. */
-#define IDLE_SHARE 0.75
+#define IDLE_SHARE 0.65
 /* So much of the rate that was described, and it is that. */
 #define RESTORED 0.7
 /* Two changes are the same if their rates differ by no more. */
@@ -53,6 +56,7 @@ typedef struct finder {
     int32_t *score;  /* [n_links]; of a link with a twin: of the lower one */
     uint32_t *links; /* of one route */
     double limit;    /* slower is slow */
+    bool were_quick; /* no call took longer than planned */
 } finder;
 
 static uint32_t both_ways(const tutti_topology *t, uint32_t link)
@@ -242,7 +246,7 @@ static uint64_t slower_bps(finder *f, uint32_t link)
     flow over = flow_over(f, link, true);
     if (over.share < LEAST_SHARE)
         return was;
-    uint64_t now = link_bps(fmax(over.sent, over.fastest));
+    uint64_t now = link_bps(fmax(over.sent, STEADY * over.fastest));
     return (double)now < LEAST_LOSS * (double)was ? now : was;
 }
 
@@ -250,7 +254,7 @@ static uint64_t faster_bps(finder *f, uint32_t link, uint64_t described)
 {
     uint64_t was = f->t->links[link].rate_bps;
     flow over = flow_over(f, link, false);
-    bool is_idle = over.share < IDLE_SHARE * over.n;
+    bool is_idle = f->were_quick && over.share < IDLE_SHARE * over.n;
     uint64_t now = link_bps(is_idle ? over.pace : over.fastest);
     if (was >= described || (double)now < LEAST_GAIN * (double)was)
         return was;
@@ -308,7 +312,7 @@ static void restore_twins(const tutti_topology *t,
     }
 }
 
-tutti_err tt_infer_faster_links(const tt_paces *p,
+tutti_err tt_infer_faster_links(const tt_paces *p, bool were_quick,
                                 const uint64_t *described_bps,
                                 tt_link_change *out)
 {
@@ -316,6 +320,7 @@ tutti_err tt_infer_faster_links(const tt_paces *p,
     bool has_room = true;
     *out = (tt_link_change){.are_faster = true};
     tutti_err err = begin(p, &f);
+    f.were_quick = were_quick;
     for (uint32_t i = 0; !err && has_room && i < p->t->n_links; i++)
         if (both_ways(p->t, i) == i && !p->t->links[i].is_memory)
             has_room = add_change(&f, i, described_bps, out);

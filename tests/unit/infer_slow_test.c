@@ -473,6 +473,41 @@ static void test_for_good(void **state)
     close_world(&w);
 }
 
+/* A host that all send to, and that is as it was again: its flows are busy for
+ * half of the time only, and calls as quick as planned. */
+static void test_idle(void **state)
+{
+    (void)state;
+    world w;
+    tt_pair_pace pairs[14];
+    tt_link_change c;
+    uint64_t bps[64];
+    uint32_t n = 0;
+    open_world(&w, "star:8@200Mbit");
+    memcpy(bps, w.bps, sizeof(bps));
+    bps[link_of(&w, 5)] = bps[w.described->links[link_of(&w, 5)].twin] =
+        100000000;
+    plan_for(&w, bps);
+    for (uint32_t r = 0; r < 8; r++)
+        if (r != 5) {
+            pairs[n++] = (tt_pair_pace){r, 5, 12e6f / 7, 0.95f, 0};
+            pairs[n++] = (tt_pair_pace){5, r, 12e6f / 7, 0.95f, 0};
+        }
+    const tt_paces paces = {w.now, w.routes, pairs, n};
+    assert_int_equal(tt_infer_faster_links(&paces, true, w.bps, &c), TUTTI_OK);
+    assert_int_equal(c.n, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        pairs[i].share = 0.5f;
+        pairs[i].bytes_per_s = 23e6f / 7;
+    }
+    assert_int_equal(tt_infer_faster_links(&paces, false, w.bps, &c), TUTTI_OK);
+    assert_int_equal(c.n, 0);
+    assert_int_equal(tt_infer_faster_links(&paces, true, w.bps, &c), TUTTI_OK);
+    assert_int_equal(c.n, 1);
+    assert_int_equal(c.links[0].bps[0], 200000000);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,7 +517,7 @@ int main(void)
         cmocka_unit_test(test_rails),   cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_nothing), cmocka_unit_test(test_late),
         cmocka_unit_test(test_half),    cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_for_good),
+        cmocka_unit_test(test_for_good), cmocka_unit_test(test_idle),
     };
     return TT_RUN_TAP(tests);
 }
