@@ -18,7 +18,7 @@
  * Noise      Where a rank has waited for a processor, and the calls may be slow
  *            for that, nothing is changed: links would be suspected that are not
  *            to blame.
- * Next       replan.c; infer/slowcalls.c, slowlink.c, changes.c. */
+ * Next       replan.c, infer/slowcalls.c, infer/slowlink.c, infer/changes.c. */
 #include "core/drift.h"
 
 #include <math.h>
@@ -467,8 +467,7 @@ static void say_slow(tutti_comm *comm, const talk *t, const tt_judged_calls *v,
 {
     tt_drift *d = comm->observed;
     d->n_slow = v->are_slow ? d->n_slow + 1 : 0;
-    if (comm->rank != 0 || d->has_said ||
-        d->n_slow <= tt_infer_times_for(v))
+    if (comm->rank != 0 || d->has_said || d->n_slow <= tt_infer_times_for(v))
         return;
     warn(comm, t, v, paces);
     d->has_said = true;
@@ -534,8 +533,9 @@ static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns)
 static uint64_t period_of(const tt_judged_calls *v)
 {
     double n = v->took_s > 0 ? PERIOD_S * TT_JUDGED_CALLS / v->took_s : CALLS;
-    return n < LEAST_PERIOD ? LEAST_PERIOD : n < MOST_PERIOD ? (uint64_t)n
-                                                             : MOST_PERIOD;
+    return n < LEAST_PERIOD  ? LEAST_PERIOD
+           : n < MOST_PERIOD ? (uint64_t)n
+                             : MOST_PERIOD;
 }
 
 /* All ranks come to the same end. A talk that has failed ends the team, and the

@@ -44,7 +44,8 @@ tutti_err tt_infer_decide(tt_watched *w, const tt_judged_calls *v,
     w->n_times = out->n == 0 ? 0 : is_same ? w->n_times + 1 : 1;
     w->suspected = *out;
     uint32_t often = tt_infer_times_for(v);
-    if (out->n > 0 && w->n_times >= often << (out->are_faster ? w->n_doubts : 0))
+    if (out->n > 0 && w->n_times >= often
+                                        << (out->are_faster ? w->n_doubts : 0))
         settle(w, out->are_faster);
     else
         out->n = 0;

@@ -269,9 +269,8 @@ static bool add_change(finder *f, uint32_t link, const uint64_t *described_bps,
     uint64_t bps[2] = {0, 0};
     bool is_change = false;
     for (int i = 0; i < 2 && ends[i] != TT_NONE; i++) {
-        bps[i] = described_bps
-                     ? faster_bps(f, ends[i], described_bps[ends[i]])
-                     : slower_bps(f, ends[i]);
+        bps[i] = described_bps ? faster_bps(f, ends[i], described_bps[ends[i]])
+                               : slower_bps(f, ends[i]);
         is_change |= bps[i] != f->t->links[ends[i]].rate_bps;
     }
     if (!is_change)
@@ -355,12 +354,11 @@ void tt_infer_change_text(const tutti_topology *t, const tt_link_change *c,
         const uint64_t *bps = c->links[i].bps;
         bool is_back = bps[0] == t->links[link].rate_bps && twin != TT_NONE;
         put_link(t, link, name, sizeof(name));
-        int n = snprintf(out + used, size - used,
-                         "%s%s carries %.3g Mbit/s instead of %.3g Mbit/s",
-                         i > 0 ? ", " : "the link ", name,
-                         (double)bps[is_back] * 1e-6,
-                         (double)t->links[is_back ? twin : link].rate_bps *
-                             1e-6);
+        int n = snprintf(
+            out + used, size - used,
+            "%s%s carries %.3g Mbit/s instead of %.3g Mbit/s",
+            i > 0 ? ", " : "the link ", name, (double)bps[is_back] * 1e-6,
+            (double)t->links[is_back ? twin : link].rate_bps * 1e-6);
         used += n > 0 ? (size_t)n : 0;
     }
 }

@@ -14,7 +14,7 @@ typedef struct choice {
     const uint32_t *members; /* [n]; NULL: all, in order */
     uint32_t n;
     rate_fn *rate_bps;
-    const bool *is_out; /* [n_links]: left out; NULL: none */
+    const bool *is_out;        /* [n_links]: left out; NULL: none */
     const uint64_t *rates_bps; /* [n_links]: instead of theirs; NULL: none */
 } choice;
 

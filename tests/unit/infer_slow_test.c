@@ -180,8 +180,9 @@ static void test_trunk(void **state)
 {
     (void)state;
     const tt_pair_pace pairs[] = {
-        {0, 1, 20e6f, 1, 0}, {1, 0, 21e6f, 1, 0}, {2, 3, 19e6f, 1, 0}, {3, 2, 20e6f, 1, 0},
-        {0, 2, 1e6f, 1, 0},  {2, 0, 1e6f, 1, 0},  {1, 3, 1e6f, 1, 0},  {3, 1, 2e6f, 1, 0},
+        {0, 1, 20e6f, 1, 0}, {1, 0, 21e6f, 1, 0}, {2, 3, 19e6f, 1, 0},
+        {3, 2, 20e6f, 1, 0}, {0, 2, 1e6f, 1, 0},  {2, 0, 1e6f, 1, 0},
+        {1, 3, 1e6f, 1, 0},  {3, 1, 2e6f, 1, 0},
     };
     look("racks:2+2@nic=200Mbit,trunk=200Mbit", pairs, 8);
     says("the links suspected are rack0 - core, rack1 - core: rank ");
@@ -233,8 +234,9 @@ static void test_long_names(void **state)
 {
     (void)state;
     const tt_pair_pace pairs[] = {
-        {0, 1, 20e6f, 1, 0}, {1, 0, 20e6f, 1, 0}, {2, 3, 20e6f, 1, 0}, {3, 2, 20e6f, 1, 0},
-        {0, 2, 1e6f, 1, 0},  {2, 0, 1e6f, 1, 0},  {1, 3, 1e6f, 1, 0},
+        {0, 1, 20e6f, 1, 0}, {1, 0, 20e6f, 1, 0}, {2, 3, 20e6f, 1, 0},
+        {3, 2, 20e6f, 1, 0}, {0, 2, 1e6f, 1, 0},  {2, 0, 1e6f, 1, 0},
+        {1, 3, 1e6f, 1, 0},
     };
     char name[61], text[4000], room[400];
     memset(name, 'x', 60);
@@ -300,9 +302,8 @@ typedef struct world {
 
 static void open_world(world *w, const char *spec)
 {
-    assert_int_equal(tt_topology_generate(&tt_mem_std, spec, &w->described,
-                                          NULL),
-                     TUTTI_OK);
+    assert_int_equal(
+        tt_topology_generate(&tt_mem_std, spec, &w->described, NULL), TUTTI_OK);
     assert_true(w->described->n_links <= 64);
     for (uint32_t i = 0; i < w->described->n_links; i++)
         w->bps[i] = w->described->links[i].rate_bps;
@@ -315,9 +316,9 @@ static void plan_for(world *w, const uint64_t *bps)
 {
     tt_routes_free(w->routes);
     tt_topology_free(w->now);
-    assert_int_equal(tt_topology_with_rates(w->described, bps, &tt_mem_std,
-                                            &w->now, NULL),
-                     TUTTI_OK);
+    assert_int_equal(
+        tt_topology_with_rates(w->described, bps, &tt_mem_std, &w->now, NULL),
+        TUTTI_OK);
     assert_int_equal(tt_routes_create(w->now, &tt_mem_std, &w->routes, NULL),
                      TUTTI_OK);
 }
@@ -511,12 +512,12 @@ static void test_idle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slow),    cmocka_unit_test(test_not_slow),
-        cmocka_unit_test(test_share),   cmocka_unit_test(test_star),
-        cmocka_unit_test(test_ring),    cmocka_unit_test(test_trunk),
-        cmocka_unit_test(test_rails),   cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_nothing), cmocka_unit_test(test_late),
-        cmocka_unit_test(test_half),    cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_slow),     cmocka_unit_test(test_not_slow),
+        cmocka_unit_test(test_share),    cmocka_unit_test(test_star),
+        cmocka_unit_test(test_ring),     cmocka_unit_test(test_trunk),
+        cmocka_unit_test(test_rails),    cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_nothing),  cmocka_unit_test(test_late),
+        cmocka_unit_test(test_half),     cmocka_unit_test(test_shared),
         cmocka_unit_test(test_for_good), cmocka_unit_test(test_idle),
     };
     return TT_RUN_TAP(tests);

@@ -68,8 +68,8 @@ bool tt_tcp_is_by_rail(const tt_tcp_conn *conn, int fd)
 bool tt_tcp_may_detour(const tt_tcp_conn *conn, uint64_t away_ns)
 {
     const tt_link_hint *rail = tt_tcp_rail(conn);
-    return rail && (tt_now_ns() > away_ns + PATIENCE_NS ||
-                    !is_running(rail->dev));
+    return rail &&
+           (tt_now_ns() > away_ns + PATIENCE_NS || !is_running(rail->dev));
 }
 
 void tt_tcp_note_way(tt_tcp_strand *s, bool is_ours)

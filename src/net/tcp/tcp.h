@@ -44,8 +44,9 @@ typedef struct tt_tcp_net {
 /* A strand of a rail that has left its interface. */
 typedef struct tt_tcp_detour {
     bool is_off, has_told;
-    uint64_t back_ns;          /* goes back then */
-    uint64_t wait_ns, well_ns; /* the last wait; a short one is due after that */
+    uint64_t back_ns; /* goes back then */
+    uint64_t wait_ns,
+        well_ns; /* the last wait; a short one is due after that */
 } tt_tcp_detour;
 
 /* One socket of a conn. */
