@@ -88,7 +88,7 @@ struct tt_drift {
     uint32_t n_slow;  /* talks in a row after slow calls */
     uint32_t n_ahead; /* by the last talk */
     bool has_said;    /* what there is to say */
-    tt_past *pasts;
+    tt_old_network *pasts;
 };
 
 /* -------------------------------------------------------- life and death -- */
@@ -128,7 +128,7 @@ static void free_drift(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
     drop_talk(comm);
-    tt_pasts_free(&comm->mem, d->pasts);
+    tt_old_networks_free(&comm->mem, d->pasts);
     tt_free(&comm->mem, d->described_bps, comm->topology->n_links,
             sizeof(uint64_t));
     tt_free(&comm->mem, d->seen, comm->n_ranks,

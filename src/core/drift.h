@@ -39,17 +39,17 @@ _Static_assert(sizeof(tt_drift_saying) == 248, "a saying is 248 bytes");
 /* --------------------------------------------------------------- replan.c */
 
 /* A network that was the communicator's: the program may look at it still. */
-typedef struct tt_past {
-    struct tt_past *next;
+typedef struct tt_old_network {
+    struct tt_old_network *next;
     tutti_topology *topology;
     tt_routes *routes;
-} tt_past;
+} tt_old_network;
 
 /* Between two calls, all ranks before the same one: from here on calls are
  * planned for links of these rates. What there was before goes to *pasts, for
- * tt_pasts_free(). Errors: ENOMEM; then nothing has changed. */
+ * tt_old_networks_free(). Errors: ENOMEM; then nothing has changed. */
 tutti_err tt_replan(tutti_comm *comm, const uint64_t *rates_bps,
-                    tt_past **pasts);
-void tt_pasts_free(const tt_mem *mem, tt_past *pasts);
+                    tt_old_network **pasts);
+void tt_old_networks_free(const tt_mem *mem, tt_old_network *pasts);
 
 #endif

@@ -10,10 +10,10 @@
 #include "base/log.h"
 #include "core/drift.h"
 
-void tt_pasts_free(const tt_mem *mem, tt_past *pasts)
+void tt_old_networks_free(const tt_mem *mem, tt_old_network *pasts)
 {
     while (pasts) {
-        tt_past *p = pasts;
+        tt_old_network *p = pasts;
         pasts = p->next;
         tt_routes_free(p->routes);
         tt_topology_free(p->topology);
@@ -53,10 +53,10 @@ static void change(tutti_comm *comm, const fresh *f)
 }
 
 tutti_err tt_replan(tutti_comm *comm, const uint64_t *rates_bps,
-                    tt_past **pasts)
+                    tt_old_network **pasts)
 {
     fresh f = {0};
-    tt_past *old = tt_new(&comm->mem, 1, sizeof(*old));
+    tt_old_network *old = tt_new(&comm->mem, 1, sizeof(*old));
     tutti_err err = old ? make(comm, rates_bps, &f) : TUTTI_ENOMEM;
     if (err) {
         tt_rail_map_free(comm, f.rails);
@@ -65,7 +65,7 @@ tutti_err tt_replan(tutti_comm *comm, const uint64_t *rates_bps,
         tt_free(&comm->mem, old, 1, sizeof(*old));
         return err;
     }
-    *old = (tt_past){*pasts, comm->topology, comm->routes};
+    *old = (tt_old_network){*pasts, comm->topology, comm->routes};
     *pasts = old;
     change(comm, &f);
     TT_INFO("plans are for the network %016llx of %u ranks",

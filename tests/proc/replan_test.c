@@ -29,7 +29,7 @@ static void fill(int32_t *x, int rank)
 }
 
 /* Link of host 1 to a quarter, both ways. */
-static tutti_err make_slower(tutti_comm *comm, tt_past **pasts)
+static tutti_err make_slower(tutti_comm *comm, tt_old_network **pasts)
 {
     const tutti_topology *t = comm->topology;
     uint64_t bps[64];
@@ -44,7 +44,7 @@ static tutti_err make_slower(tutti_comm *comm, tt_past **pasts)
 static int calls_go_on(tutti_comm *comm, int rank, int n)
 {
     static int32_t before[COUNT], open[COUNT], after[COUNT];
-    tt_past *pasts = NULL;
+    tt_old_network *pasts = NULL;
     tutti_request *req = NULL;
     uint64_t old = comm->topology->id;
     fill(before, rank);
@@ -64,7 +64,7 @@ static int calls_go_on(tutti_comm *comm, int rank, int n)
     if (!err)
         err = tutti_wait(req);
     bool is_kept = pasts && pasts->topology->id == old;
-    tt_pasts_free(&comm->mem, pasts);
+    tt_old_networks_free(&comm->mem, pasts);
     if (tt_well(comm, err, "calls"))
         return 1;
     if (!is_other || !is_kept)

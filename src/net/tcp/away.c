@@ -31,6 +31,8 @@
 /* New sockets by which the other side says nothing. */
 #define MEET_NS (5 * TT_NS_PER_S)
 #define TELL_NS (100 * TT_NS_PER_MS)
+/* Between two looks at the interfaces of rails. */
+#define LOOK_NS (100 * TT_NS_PER_MS)
 /* Why it is away: the engine has heard nothing, and has named it. */
 #define SILENT EAGAIN
 
@@ -51,16 +53,6 @@ struct tt_tcp_again {
 static tt_tcp_net *net_of(const tt_tcp_conn *conn)
 {
     return (tt_tcp_net *)conn->base.net;
-}
-
-void tt_tcp_plain(tt_addr *addr)
-{
-    const struct in6_addr *ip = &addr->u.v6.sin6_addr;
-    if (addr->u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip)) {
-        uint8_t v4[4];
-        memcpy(v4, ip->s6_addr + 12, sizeof(v4));
-        tt_addr_of(4, v4, 0, addr);
-    }
 }
 
 static void note_far(tt_tcp_strand *s)
@@ -425,10 +417,34 @@ static void look_after(tt_tcp_conn *conn, uint64_t now)
     }
 }
 
+/* Now and then: what keeps to an interface that is down, or left it. */
+static void look_at_rails(tt_tcp_net *net, uint64_t now)
+{
+    const char *dev = NULL;
+    bool is_up = true;
+    if (!net->base.hints || now < net->looked_ns + LOOK_NS)
+        return;
+    net->looked_ns = now;
+    for (uint32_t i = net->n_live; i-- > 0;) {
+        tt_tcp_conn *conn = net->live[i];
+        const tt_link_hint *rail = tt_tcp_rail(conn);
+        if (!rail)
+            continue;
+        if (!dev || strcmp(dev, rail->dev) != 0)
+            is_up = tt_tcp_is_running(rail->dev);
+        dev = rail->dev;
+        for (uint32_t k = 0; k < conn->n_strands && !conn->is_lost; k++) {
+            tt_tcp_strand *s = &conn->strands[k];
+            if (s->again && !s->is_away && tt_tcp_must_turn(s, is_up, now))
+                tt_tcp_suspend(s, ENETDOWN);
+        }
+    }
+}
+
 void tt_tcp_look_after(tt_tcp_net *net)
 {
     uint64_t now = tt_now_ns();
-    tt_tcp_look_at_rails(net, now);
+    look_at_rails(net, now);
     for (uint32_t i = net->n_away > 0 ? net->n_live : 0; i-- > 0;)
         if (net->live[i]->n_away > 0)
             look_after(net->live[i], now);

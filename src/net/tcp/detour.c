@@ -23,7 +23,6 @@
 #include "base/log.h"
 #include "net/tcp/tcp.h"
 
-#define LOOK_NS (100 * TT_NS_PER_MS)
 #define PATIENCE_NS (300 * TT_NS_PER_MS)
 #define UP_NS TT_NS_PER_S
 #define FIRST_NS (10 * TT_NS_PER_S)
@@ -37,7 +36,7 @@ const tt_link_hint *tt_tcp_rail(const tt_tcp_conn *conn)
 }
 
 /* What the kernel does not tell is no reason to leave it. */
-static bool is_running(const char *dev)
+bool tt_tcp_is_running(const char *dev)
 {
     struct ifreq ask = {.ifr_flags = IFF_UP | IFF_RUNNING};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -48,6 +47,16 @@ static bool is_running(const char *dev)
         close(fd);
     }
     return (ask.ifr_flags & IFF_UP) && (ask.ifr_flags & IFF_RUNNING);
+}
+
+void tt_tcp_plain(tt_addr *addr)
+{
+    const struct in6_addr *ip = &addr->u.v6.sin6_addr;
+    if (addr->u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip)) {
+        uint8_t v4[4];
+        memcpy(v4, ip->s6_addr + 12, sizeof(v4));
+        tt_addr_of(4, v4, 0, addr);
+    }
 }
 
 bool tt_tcp_is_by_rail(const tt_tcp_conn *conn, int fd)
@@ -68,8 +77,8 @@ bool tt_tcp_is_by_rail(const tt_tcp_conn *conn, int fd)
 bool tt_tcp_may_detour(const tt_tcp_conn *conn, uint64_t away_ns)
 {
     const tt_link_hint *rail = tt_tcp_rail(conn);
-    return rail &&
-           (tt_now_ns() > away_ns + PATIENCE_NS || !is_running(rail->dev));
+    return rail && (tt_now_ns() > away_ns + PATIENCE_NS ||
+                    !tt_tcp_is_running(rail->dev));
 }
 
 void tt_tcp_note_way(tt_tcp_strand *s, bool is_ours)
@@ -100,34 +109,10 @@ void tt_tcp_note_way(tt_tcp_strand *s, bool is_ours)
     d->back_ns = is_ours ? now + d->wait_ns : UINT64_MAX;
 }
 
-static void look_at(tt_tcp_strand *s, bool is_up, uint64_t now)
+bool tt_tcp_must_turn(tt_tcp_strand *s, bool is_up, uint64_t now_ns)
 {
     tt_tcp_detour *d = &s->detour;
-    if (!s->again || s->is_away || s->link.fd < 0)
-        return;
     if (d->is_off && !is_up)
-        d->back_ns = now + UP_NS;
-    if (d->is_off ? is_up && now > d->back_ns : !is_up)
-        tt_tcp_suspend(s, ENETDOWN);
-}
-
-void tt_tcp_look_at_rails(tt_tcp_net *net, uint64_t now)
-{
-    const char *dev = NULL;
-    bool is_up = true;
-    if (!net->base.hints || now < net->looked_ns + LOOK_NS)
-        return;
-    net->looked_ns = now;
-    for (uint32_t i = net->n_live; i-- > 0;) {
-        tt_tcp_conn *conn = net->live[i];
-        const tt_link_hint *rail = tt_tcp_rail(conn);
-        if (!rail)
-            continue;
-        if (!dev || strcmp(dev, rail->dev) != 0) {
-            dev = rail->dev;
-            is_up = is_running(dev);
-        }
-        for (uint32_t k = 0; k < conn->n_strands && !conn->is_lost; k++)
-            look_at(&conn->strands[k], is_up, now);
-    }
+        d->back_ns = now_ns + UP_NS;
+    return d->is_off ? is_up && now_ns > d->back_ns : !is_up;
 }

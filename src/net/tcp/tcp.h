@@ -171,11 +171,10 @@ void tt_tcp_take_redial(tt_tcp_conn *conn, const tt_link_event *link);
 /* It is closed, or lost. Idempotent. */
 void tt_tcp_forget(tt_tcp_strand *s);
 
-/* The address of a socket for both families as that of its own. */
-void tt_tcp_plain(tt_addr *addr);
-
 /* -------------------------------------------------------------- detour.c */
 
+/* The address of a socket for both families as that of its own. */
+void tt_tcp_plain(tt_addr *addr);
 /* Of a conn that is one of several between its ranks; NULL: it is none. */
 const tt_link_hint *tt_tcp_rail(const tt_tcp_conn *conn);
 /* Of a socket: does it go by the conn's rail, if that is one? */
@@ -184,7 +183,9 @@ bool tt_tcp_is_by_rail(const tt_tcp_conn *conn, int fd);
 bool tt_tcp_may_detour(const tt_tcp_conn *conn, uint64_t away_ns);
 /* The strand has a new socket; is_ours: this side has dialled. */
 void tt_tcp_note_way(tt_tcp_strand *s, bool is_ours);
-/* Cuts strands whose interface is down, or well again. */
-void tt_tcp_look_at_rails(tt_tcp_net *net, uint64_t now_ns);
+/* Is the interface up, with a carrier? */
+bool tt_tcp_is_running(const char *dev);
+/* Its interface is_up, or not: must the strand leave it, or go back to it? */
+bool tt_tcp_must_turn(tt_tcp_strand *s, bool is_up, uint64_t now_ns);
 
 #endif
