@@ -34,9 +34,10 @@ tutti_err tt_infer_decide(tt_watched *w, const tt_judged_calls *v,
                           tt_link_change *out)
 {
     bool were_quick = v->took_s < QUICK * v->predicted_s;
-    tutti_err err = v->are_slow ? tt_infer_slower_links(paces, out)
-                                : tt_infer_faster_links(paces, were_quick,
-                                                        described_bps, out);
+    tutti_err err =
+        v->are_slow
+            ? tt_infer_slower_links(paces, v->predicted_s / v->took_s, out)
+            : tt_infer_faster_links(paces, were_quick, described_bps, out);
     if (err)
         return err;
     bool is_same = w->n_times > 0 &&

@@ -187,8 +187,10 @@ typedef struct tt_link_change {
     } links[TT_CHANGED_LINKS];
 } tt_link_change;
 
-/* Where calls were slow. Errors: ENOMEM. */
-tutti_err tt_infer_slower_links(const tt_paces *p, tt_link_change *out);
+/* Where calls were slow; kept: what was planned for them, over what they took.
+ * Errors: ENOMEM. */
+tutti_err tt_infer_slower_links(const tt_paces *p, double kept,
+                                tt_link_change *out);
 /* Of links that were thought slower than described_bps[n_links]; were_quick:
  * calls were as quick as planned. */
 tutti_err tt_infer_faster_links(const tt_paces *p, bool were_quick,

@@ -11,7 +11,8 @@
  *            directions are one suspect, and ways there and back are taken for
  *            the same. It is the link with most slow pairs,
  *            each that is well counting against it twice.
- * Rate       What its slow pairs have sent together, if that has kept it busy;
+ * Rate       What its slow pairs have sent together, if that has kept it busy,
+ *            or a little more: as the calls were slower than planned;
  *            of one that was thought slower than described: what the fastest of
  *            its pairs has shown that it carries.
  * Limits     With one slow link at a time. Of links that always occur together,
@@ -30,7 +31,7 @@
 /* Paces less far apart than this say nothing. */
 #define LEAST_SPREAD 1.5
 /* For less of the time a link was not what its pairs have waited for. */
-#define LEAST_SHARE 0.7
+#define LEAST_SHARE 0.45
 /* Of the pace of a flow that waits for a link: what was saved up in a pause
  * passes at once. */
 #define STEADY 0.96
@@ -57,6 +58,7 @@ typedef struct finder {
     uint32_t *links; /* of one route */
     double limit;    /* slower is slow */
     bool were_quick; /* no call took longer than planned */
+    double kept;     /* predicted time, over that which calls took */
 } finder;
 
 static uint32_t both_ways(const tutti_topology *t, uint32_t link)
@@ -247,6 +249,11 @@ static uint64_t slower_bps(finder *f, uint32_t link)
     if (over.share < LEAST_SHARE)
         return was;
     uint64_t now = link_bps(fmax(over.sent, STEADY * over.fastest));
+    /* If it was busy all the time it is as slow as the calls were. */
+    uint64_t least = link_bps(over.sent);
+    uint64_t as_calls = (uint64_t)((double)was * f->kept);
+    if (now > as_calls)
+        now = as_calls > least ? as_calls : least;
     return (double)now < LEAST_LOSS * (double)was ? now : was;
 }
 
@@ -282,11 +289,13 @@ static bool add_change(finder *f, uint32_t link, const uint64_t *described_bps,
     return true;
 }
 
-tutti_err tt_infer_slower_links(const tt_paces *p, tt_link_change *out)
+tutti_err tt_infer_slower_links(const tt_paces *p, double kept,
+                                tt_link_change *out)
 {
     finder f;
     *out = (tt_link_change){0};
     tutti_err err = begin(p, &f);
+    f.kept = kept;
     int32_t best = err ? 0 : best_score(&f);
     for (uint32_t i = 0; best > 0 && i < p->t->n_links; i++)
         if (f.score[i] == best && !add_change(&f, i, NULL, out))
