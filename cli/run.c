@@ -317,6 +317,15 @@ static int ask_for_probe(const cli_command *self)
     return CLI_OK;
 }
 
+/* join: of a job that has its own secret; NULL: this is another job. */
+static int set_up(run_job *job, bool probes, bool has_secret, const char *join)
+{
+    int status = probes ? ask_for_probe(job->self) : CLI_OK;
+    if (!status && join)
+        return run_join(job->self, join);
+    return !status && has_secret ? make_secret(job) : status;
+}
+
 /* What the options leave out. */
 static void complete(run_job *job, const host_list *hosts, uint64_t n,
                      const cli_words *words, char *address, size_t cap)
@@ -339,6 +348,7 @@ int cmd_run(const cli_command *self, int argc, char **argv)
                    .sinks = {{.fd = STDOUT_FILENO}, {.fd = STDERR_FILENO}}};
     uint64_t n = 0;
     const char *host_text = NULL;
+    const char *join_text = NULL;
     bool prefixes = true;
     bool is_json = false;
     bool probes = false;
@@ -364,6 +374,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
          "for the other ranks when one has failed (5)"},
         {"--keep-going", NULL, CLI_FLAG, &job.keeps_going, NULL,
          "ranks that are killed do not end the job; the others go on"},
+        {"--join", NULL, CLI_TEXT, &join_text, "PID",
+         "come to the job of that `tutti run`; or address or name of a job"},
         {"--json", NULL, CLI_FLAG, &is_json, NULL,
          "how the ranks ended, as a last line of JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
@@ -377,10 +389,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         status = check_places(&job, host_text);
     if (!status)
         status = check(self, &words, &hosts, &n);
-    if (!status && probes)
-        status = ask_for_probe(self);
-    if (!status && has_secret)
-        status = make_secret(&job);
+    if (!status)
+        status = set_up(&job, probes, has_secret, join_text);
     if (!status) {
         complete(&job, &hosts, n, &words, address, sizeof(address));
         status = run(&job, &hosts, prefixes, is_json);

@@ -87,6 +87,10 @@ typedef struct run_job {
     int interrupted;       /* the signal that ended the job; 0: none */
 } run_job;
 
+/* --join: sets TUTTI_JOIN, and the secret of that job where it is found. Reports
+ * its own failures. */
+int run_join(const cli_command *self, const char *text);
+
 /* Starts task i. Reports its own failures. */
 int run_spawn(run_job *job, run_task *task);
 

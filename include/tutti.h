@@ -352,6 +352,58 @@ TUTTI_API tutti_err tutti_comm_shrink(tutti_comm *comm,
                                       const tutti_shrink_opts *opts,
                                       tutti_comm **out);
 
+/* TUTTI_GROW_OPTS_INIT sets the defaults. */
+typedef struct tutti_grow_opts {
+    size_t size;
+    /* Where newcomers come to; rank 0's counts, when it first listens there.
+     * "host:port" of rank 0's host, or on one host a name. NULL: where the job
+     * has met (TUTTI_ADDR, TUTTI_JOB). */
+    const char *address;
+    /* Or a store that newcomers have, too; borrowed for the call. NULL: none. */
+    const tutti_store *store;
+    /* For newcomers that are there to start; 0: 15 s, or TUTTI_START_TIMEOUT
+     * where that is less. */
+    double timeout_s;
+} tutti_grow_opts;
+#define TUTTI_GROW_OPTS_INIT                   \
+    {                                          \
+        sizeof(tutti_grow_opts), NULL, NULL, 0 \
+    }
+
+/* Takes in processes that have called tutti_comm_join(): a larger communicator,
+ * in which the ranks of comm keep their numbers, and newcomers come behind them.
+ * All ranks call it now and then, between two steps, in the same order as
+ * collectives; opts may be NULL. It does not wait for newcomers: a small
+ * all-reduce while nobody is there (rank 0 listens from the first call on), an
+ * agreement while somebody starts, which goes on in the background of the calls
+ * on comm.
+ *
+ * TUTTI_OK     all have *out, at this call, and newcomers return from theirs.
+ *              comm stays as it is: it may be used on, until the newcomers have
+ *              what they need, and is destroyed like any other. The caller owns
+ *              *out.
+ * TUTTI_AGAIN  not yet: nobody has come, or they are on the way.
+ * TUTTI_EBOOT  who came was not taken in, or rank 0 cannot listen: the sentence
+ *              of tutti_comm_message() says why. comm is as well as before.
+ * Others       as of collectives, and tutti_comm_agree(): comm has failed.
+ * The same on all ranks; but for TUTTI_OK *out is left alone. At most 64
+ * newcomers start together, and no communicator has more than 1856 ranks.
+ * docs/failures.md has the loop. */
+TUTTI_API tutti_err tutti_comm_grow(tutti_comm *comm,
+                                    const tutti_grow_opts *opts,
+                                    tutti_comm **out);
+
+/* A process comes to a communicator that is there, whose ranks call
+ * tutti_comm_grow(): at opts->address, or through opts->store (n_ranks and rank
+ * do not count), or as TUTTI_JOIN says; with the secret, if the job has one.
+ * opts may be NULL. Blocks until it is taken in, or start_timeout_s has passed;
+ * who was not taken in because another newcomer died, say, tries again
+ * meanwhile. On success the caller owns *out; on failure *out is left alone and
+ * tutti_last_message() explains. Errors: those of tutti_comm_create().
+ * [any thread] */
+TUTTI_API tutti_err tutti_comm_join(const tutti_comm_opts *opts,
+                                    tutti_comm **out);
+
 /* How late `rank` was, on the average over the last calls in which this rank
  * met it: nanoseconds between this rank's entering a call and the sign that
  * `rank` had entered it too (0 when it was there first).
@@ -505,6 +557,49 @@ TUTTI_API tutti_err tutti_recv_any(tutti_comm *comm, void *buf, size_t count,
                                    tutti_type type, int *from,
                                    const tutti_call_opts *opts,
                                    tutti_request **req);
+
+/* ------------------------------------------------------------- comparing -- */
+
+/* The XXH64 of `bytes` bytes at buf: equal on every machine, and made about as
+ * fast as memory is read. It finds accidents, not attacks. seed: any number, or
+ * the hash of what came before. [any thread] */
+TUTTI_API uint64_t tutti_hash(const void *buf, size_t bytes, uint64_t seed);
+
+/* Something that should be the same on all ranks: weights, say. */
+typedef struct tutti_shared {
+    const char *name; /* for the sentence; NULL: its number says enough */
+    const void *buf;
+    size_t bytes;
+} tutti_shared;
+
+/* What tutti_comm_compare() has found: the same on all ranks, but for names.
+ * TUTTI_DIFFERENCE_INIT before it. */
+typedef struct tutti_difference {
+    size_t size;
+    int *ranks;    /* [N], the caller's: those that differ, n_ranks of them,
+                        are stored here; NULL: not wanted */
+    int n_ranks;   /* that have not what most have; 0: nothing differs */
+    int rank;      /* the lowest of them */
+    int like;      /* the lowest of most; of halves, of that with rank 0 */
+    size_t buffer; /* the number of the first buffer that is not equal */
+    uint64_t hash, like_hash; /* tutti_hash(.., 0) of it at these two ranks */
+    uint64_t bytes, like_bytes;
+    char text[240]; /* a sentence that says all this */
+} tutti_difference;
+#define TUTTI_DIFFERENCE_INIT                                      \
+    {                                                              \
+        sizeof(tutti_difference), NULL, 0, 0, 0, 0, 0, 0, 0, 0, "" \
+    }
+
+/* Are n buffers the same, byte by byte, on all ranks? Each rank hashes its own;
+ * only hashes travel, 16 bytes per rank where all is equal. A difference is no
+ * failure: TUTTI_OK, out->n_ranks > 0, and the first buffer that differs is
+ * told. Ranks may even give other numbers of buffers (that is told, with buffer
+ * = the smaller number). Collective and blocking; buffers are only read. On an
+ * error *out is left alone. Errors: as those of collectives. */
+TUTTI_API tutti_err tutti_comm_compare(tutti_comm *comm,
+                                       const tutti_shared *buffers, size_t n,
+                                       tutti_difference *out);
 
 /* -------------------------------------------------------------- requests -- */
 

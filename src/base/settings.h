@@ -36,6 +36,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "the number of ranks; set by the launcher")                            \
     X(job, "TUTTI_JOB", STRING, "", "", "",                                  \
       "a name that all ranks of a job share; keeps two jobs apart")          \
+    X(join, "TUTTI_JOIN", STRING, "", "", "",                                \
+      "where a newcomer comes to a running job: host:port, or on one host "  \
+      "the job's name; of tutti_comm_join")                                  \
     X(listen_fd, "TUTTI_LISTEN_FD", STRING, "", "", "",                      \
       "rank 0's listening socket, inherited; set by the launcher")           \
     X(transports, "TUTTI_TRANSPORTS", STRING, "auto", "", "",                \

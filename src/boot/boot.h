@@ -7,9 +7,13 @@
  * outcomes). After that the ranks of the control graph connect (core/connect.c)
  * and the star is closed. Nothing received is trusted for a size.
  *
+ * entrance.c lets processes in that come later.
+ *
  * Next: launch.c, rendezvous.c, frame.h. */
 #ifndef TT_BOOT_BOOT_H
 #define TT_BOOT_BOOT_H
+
+#include <stdatomic.h>
 
 #include "base/hostid.h" /* which ranks share a host: tt_host_id_get() */
 #include "base/mem.h"
@@ -29,6 +33,9 @@ typedef struct tt_launch {
      * start-up is over. NULL: none. */
     const tutti_store *store;
     struct tt_trust *trust; /* who is let in (link/trust.h); likewise */
+    /* Rank 0 waits no longer for the others when it is true; likewise. NULL:
+     * never. */
+    const atomic_bool *is_off;
 } tt_launch;
 
 /* opts may be NULL. Order: explicit opts; TUTTI_*; torchrun's RANK,
@@ -85,5 +92,56 @@ bool tt_boot_is_well(tt_boot *boot, tutti_diag *diag);
 void tt_boot_call_off(tt_boot *boot);
 
 void tt_boot_close(tt_boot *boot); /* accepts NULL */
+
+/* ------------------------------------------------------- who comes later -- */
+
+/* Of those that wait; more are told to come again. */
+#define TT_GUESTS_MAX 64
+
+/* What a newcomer is told: little-endian, as sent. Then all start, as the ranks
+ * of a job do that has this name, and meet there. */
+typedef struct tt_invitation {
+    uint32_t magic; /* set and checked here */
+    uint32_t rank, n_ranks;
+    uint32_t wait_ms; /* how long all wait for each other */
+    char job[TT_SETTING_TEXT];
+    char place[2048]; /* of a store (boot/store.c); "": this host, by name */
+} tt_invitation;
+_Static_assert(sizeof(tt_invitation) == 2320, "as sent");
+bool tt_invitation_is_sound(const tt_invitation *inv);
+
+/* Where newcomers come to, of one member. */
+typedef struct tt_entrance tt_entrance;
+/* Listens where `place` says: through its store, at its address, or at a name of
+ * this host that is made of its job's. place and set are borrowed for the call,
+ * but for the trust. Errors: ECONFIG (no place), EBOOT, ESYS, ENOMEM. */
+tutti_err tt_entrance_open(const tt_mem *mem, const tt_launch *place,
+                           const tt_settings *set, tt_entrance **out,
+                           tutti_diag *diag);
+/* It is a name of this host. */
+bool tt_entrance_is_here(const tt_entrance *e);
+/* How many wait, in order of coming; who has gone is forgotten. Never blocks. */
+uint32_t tt_entrance_guests(tt_entrance *e);
+/* The first n are there still. */
+bool tt_entrance_has(tt_entrance *e, uint32_t n);
+/* Invites the first n, as the last n ranks of what->n_ranks. False: one has
+ * gone. */
+bool tt_entrance_invite(tt_entrance *e, const tt_invitation *what, uint32_t n);
+/* Sends the first n away, or has done with them. */
+void tt_entrance_dismiss(tt_entrance *e, uint32_t n);
+void tt_entrance_close(tt_entrance *e); /* accepts NULL */
+
+/* A newcomer's side. */
+typedef struct tt_knock tt_knock;
+/* place, set: borrowed until it is closed. Errors: ECONFIG, ESYS, ENOMEM. */
+tutti_err tt_knock_open(const tt_mem *mem, const tt_launch *place,
+                        const tt_settings *set, tt_knock **out,
+                        tutti_diag *diag);
+/* Waits to be invited, once more if it was before; the members see it as long as
+ * neither this nor close is called. Errors: ETIMEOUT, EBOOT (no secret in
+ * common), EPROTO, ENOMEM. */
+tutti_err tt_knock_wait(tt_knock *k, uint64_t deadline_ns, tt_invitation *out,
+                        tutti_diag *diag);
+void tt_knock_close(tt_knock *k); /* accepts NULL */
 
 #endif

@@ -69,7 +69,7 @@ static tutti_err fail_listen(const tt_boot *boot, int why, tutti_diag *diag)
 /* A numeric address is bound as it stands, "localhost" as 127.0.0.1, so that
  * a job of one host is not open to others. A name may mean different addresses
  * on different hosts (127.0.1.1 on its own), so it is only a port here. */
-static void set_ear(const tt_boot *boot, bool is_any, tt_link_ear *ear)
+void tt_boot_set_ear(const tt_boot *boot, bool is_any, tt_link_ear *ear)
 {
     const char *host = strcmp(boot->host, "localhost") == 0 ? "127.0.0.1"
                                                             : boot->host;
@@ -93,7 +93,7 @@ static tutti_err listen_once(gathering *g, const tt_launch *launch,
         o.interfaces = set->interfaces;
         o.ports = set->ports;
     } else {
-        set_ear(boot, is_any, &ear);
+        tt_boot_set_ear(boot, is_any, &ear);
         o.ears = &ear;
         o.n_ears = 1;
     }
@@ -350,10 +350,14 @@ static tutti_err fail_missing(const gathering *g, tutti_diag *diag)
         g->n_missing == 1 ? "has" : "have", boot->where, waited, g->refused);
 }
 
-static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
+static tutti_err wait_for_all(gathering *g, const atomic_bool *is_off,
+                              tutti_diag *diag)
 {
     while (g->n_missing > 0) {
         tutti_err err = attend(g, diag);
+        if (!err && is_off && atomic_load(is_off))
+            err = tt_fail(diag, TUTTI_EABORTED,
+                          "rank 0 does not wait for the others any more");
         if (err)
             return err;
         if (g->n_missing > 0 && tt_now_ns() >= g->deadline_ns)
@@ -397,7 +401,7 @@ static tutti_err gather(gathering *g, const tt_launch *launch,
     if (err)
         return err;
     TT_DEBUG("start-up: rank 0 listens at %s", boot->where);
-    err = wait_for_all(g, diag);
+    err = wait_for_all(g, launch->is_off, diag);
     if (err)
         tt_boot_tell(boot, err, diag);
     return err;

@@ -34,9 +34,9 @@ typedef struct seeking {
 } seeking;
 
 /* By name or number. */
-static size_t resolve(seeking *s, tt_addr *out)
+size_t tt_boot_resolve(const tt_boot *boot, tt_addr *out, char *why,
+                       size_t size)
 {
-    const tt_boot *boot = s->boot;
     if (boot->is_local) {
         out[0] = boot->local;
         return 1;
@@ -47,10 +47,9 @@ static size_t resolve(seeking *s, tt_addr *out)
     snprintf(port, sizeof(port), "%u", boot->port);
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
-    int why = getaddrinfo(boot->host, port, &hints, &list);
-    if (why != 0) {
-        snprintf(s->tried, sizeof(s->tried), "%.100s: %s", boot->host,
-                 gai_strerror(why));
+    int err = getaddrinfo(boot->host, port, &hints, &list);
+    if (err != 0) {
+        snprintf(why, size, "%.100s: %s", boot->host, gai_strerror(err));
         return 0;
     }
     size_t n = 0;
@@ -70,7 +69,7 @@ static tutti_err find_addrs(seeking *s, tt_addr *out, size_t *n,
 {
     *n = 0;
     if (!s->boot->store) {
-        *n = resolve(s, out);
+        *n = tt_boot_resolve(s->boot, out, s->tried, sizeof(s->tried));
         return TUTTI_OK;
     }
     tutti_err err = tt_store_find(s->boot, s->deadline_ns, out, n, diag);

@@ -44,6 +44,7 @@ struct tt_boot {
     char where[TT_SETTING_TEXT]; /* the same, for sentences */
     /* The program's; NULL: none. All are looked at while it is opened only. */
     const tutti_store *store;
+    const char *key; /* there */
     tt_trust *trust;
     const char *interfaces; /* TUTTI_SOCKET_IFNAME */
     /* Rank 0: lines[r] is rank r's (lines[0] is none); others: lines[0] is rank
@@ -56,6 +57,14 @@ struct tt_boot {
     tutti_diag why;
 };
 
+/* Where the ranks meet, by store, address or name of the job. Errors: ECONFIG. */
+tutti_err tt_boot_set_place(tt_boot *boot, const tt_launch *launch,
+                            tutti_diag *diag);
+/* Where to listen at an address or a name; is_any: at its port only. */
+void tt_boot_set_ear(const tt_boot *boot, bool is_any, tt_link_ear *ear);
+/* Where to dial; returns how many of TT_BOOT_WAYS, or 0 and why. */
+size_t tt_boot_resolve(const tt_boot *boot, tt_addr *out, char *why,
+                       size_t size);
 /* Rank 0: listens and waits until all ranks have come (gather.c). */
 tutti_err tt_boot_gather(tt_boot *boot, const tt_launch *launch,
                          const tt_settings *settings, uint64_t deadline_ns,

@@ -108,8 +108,8 @@ tutti_err tt_boot_hear(tt_boot *boot, tt_frame *frame, uint64_t piece,
 
 /* A hash of the job's name, because the name of an abstract socket is short
  * and a job's name may be anything. */
-static tutti_err set_place(tt_boot *boot, const tt_launch *launch,
-                           tutti_diag *diag)
+tutti_err tt_boot_set_place(tt_boot *boot, const tt_launch *launch,
+                            tutti_diag *diag)
 {
     if (boot->store) {
         snprintf(boot->where, sizeof(boot->where),
@@ -154,7 +154,7 @@ static tutti_err set_up(tt_boot *boot, const tt_launch *launch,
     }
     for (uint32_t i = 0; i < boot->n_lines; i++)
         boot->lines[i].link.fd = -1;
-    return set_place(boot, launch, diag);
+    return tt_boot_set_place(boot, launch, diag);
 }
 
 static tutti_err check_launch(const tt_launch *launch, tutti_diag *diag)
@@ -175,6 +175,7 @@ static tutti_err meet(tt_boot *boot, const tt_launch *launch,
                       tutti_diag *diag)
 {
     boot->store = launch->store;
+    boot->key = "tutti-meet";
     boot->trust = launch->trust;
     boot->interfaces = settings->interfaces;
     tutti_err err = set_up(boot, launch, diag);

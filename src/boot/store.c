@@ -27,7 +27,6 @@
 #include "base/random.h"
 #include "boot/meet.h"
 
-#define KEY "tutti-meet"
 #define FIRST_WORDS "tutti-meet 1 "
 #define HEX_TOKEN (TT_STORE_TOKEN - 1)
 #define HEX_BOOT 32
@@ -121,7 +120,7 @@ tutti_err tt_store_tell(tt_boot *boot, const char *token,
         return err;
     snprintf(boot->where, sizeof(boot->where),
              "port %u of rank 0, told in the program's store", port);
-    err = store->put(store->ctx, KEY, value, strlen(value));
+    err = store->put(store->ctx, boot->key, value, strlen(value));
     return err ? fail_store(boot, "told its addresses", err, diag) : TUTTI_OK;
 }
 
@@ -217,8 +216,8 @@ tutti_err tt_store_find(tt_boot *boot, uint64_t deadline_ns, tt_addr *out,
     double left_s = now < deadline_ns
                         ? (double)(deadline_ns - now) / TT_NS_PER_S
                         : 0;
-    tutti_err err = store->get(store->ctx, KEY, value, sizeof(value) - 1, &len,
-                               left_s);
+    tutti_err err = store->get(store->ctx, boot->key, value, sizeof(value) - 1,
+                               &len, left_s);
     if (err == TUTTI_AGAIN)
         return err;
     if (err)
@@ -231,7 +230,7 @@ tutti_err tt_store_find(tt_boot *boot, uint64_t deadline_ns, tt_addr *out,
                        "what the program's store has under \"%s\" is not from "
                        "rank 0 of this Tutti; all ranks need the same Tutti, "
                        "and each communicator a store of its own",
-                       KEY);
+                       boot->key);
     take_token(boot, p.token);
     *n = order_ways(boot, &p, out);
     char text[TT_SOCK_TEXT];

@@ -66,6 +66,7 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->n_ranks = parts->n;
     comm->agreed = *parts->agreed;
     comm->trust = tt_trust_ref(parts->trust);
+    comm->home = *parts->home;
     atomic_flag_clear(&comm->busy);
     comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
     tutti_err err = TUTTI_ENOMEM;
@@ -95,6 +96,8 @@ void tutti_comm_destroy(tutti_comm *comm)
     if (!comm || tt_process_is_child())
         return;
     tt_mesh *mesh = comm->mesh;
+    if (comm->stop_growing)
+        comm->stop_growing(comm);
     if (comm->observer)
         comm->observer->leave(comm);
     tt_engine_lock(comm->engine);
@@ -240,6 +243,7 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
         .topology = comm->topology,
         .seats = ranks,
         .trust = comm->trust,
+        .home = &comm->home,
         .diag = &diag,
     };
     for (uint32_t i = 0; i < n; i++) {

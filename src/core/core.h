@@ -6,6 +6,8 @@
  * start.c    with connect.c: see start.h
  * comm.c     communicators: split, destroy, abort, what they tell
  * shrink.c   what those that are left can do: agree, make another one
+ * grow.c     newcomers: a larger communicator, while this one is used
+ * compare.c  is what should be equal on all ranks equal?
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * rails.c    the connections of a pair of ranks
  * plans.c    from a call to a bound plan, cached
@@ -90,6 +92,12 @@ typedef struct tt_part_entry {
 
 typedef struct tt_rail_map tt_rail_map;
 
+/* Where the ranks have met, and where newcomers may come to. */
+typedef struct tt_home {
+    char address[TT_SETTING_TEXT], job[TT_SETTING_TEXT];
+    int listen_fd; /* 0: none */
+} tt_home;
+
 struct tutti_comm {
     tt_mem mem;
     tt_mesh *mesh;
@@ -103,6 +111,13 @@ struct tutti_comm {
     tt_routes *routes;        /* of the topology */
     tt_rail_map *rails;       /* [n_ranks]; NULL: one port per pair */
     tt_trust *trust;          /* NULL: none */
+    tt_home home;
+    /* Of one that grows or may: before it ends; NULL: it does not. */
+    void (*stop_growing)(tutti_comm *comm);
+    struct tt_growth *growth; /* newcomers are on the way; NULL: none */
+    tt_entrance *entrance;    /* where they come to; NULL: not here */
+    uint64_t n_growths;       /* rank 0's */
+    bool is_growing;          /* all members know of it */
     atomic_flag busy;
     char message[512];
     bool says_own; /* message counts although the communicator has failed */
@@ -141,8 +156,9 @@ typedef struct tt_comm_parts {
     const tutti_topology *topology; /* copied; NULL: not known */
     /* Its ranks that are the members; NULL: all, in order. */
     const uint32_t *seats;
-    tt_trust *trust;  /* one more owner */
-    tutti_diag *diag; /* says what is wrong with the network; or NULL */
+    tt_trust *trust;     /* one more owner */
+    const tt_home *home; /* copied */
+    tutti_diag *diag;    /* says what is wrong with the network; or NULL */
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);
@@ -156,6 +172,11 @@ void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
 /* report.c: keeps the sentence for tutti_comm_message(). */
 tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
+
+/* shrink.c: one agreement of those that are left. Errors: EPEER, EMISMATCH,
+ * ELIMIT, ENOMEM, with a sentence. As of a call: tt_comm_enter() first. */
+enum { TT_ON_MASK = 1, TT_ON_MEMBERS = 2, TT_ON_GROWTH = 4 }; /* what on */
+tutti_err tt_comm_vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,

@@ -102,6 +102,8 @@ static tutti_err read_rules(start *st)
     snprintf(st->agreed.planner, sizeof(st->agreed.planner), "%s",
              st->settings.planner);
     tutti_err err = TUTTI_OK;
+    if (st->how && st->how->agreed)
+        st->agreed = *st->how->agreed;
     if (st->rank == 0 && !st->agreed.topology_is_learnt)
         err = tt_known_read(st->settings.topology, &st->told, st->diag);
     st->agreed.topology_bytes = (uint32_t)st->told.n_bytes;
@@ -227,6 +229,12 @@ static tutti_err share_topology(start *st)
     tutti_err err = tt_known_share(&job, st->agreed.topology_bytes,
                                    st->agreed.topology_has_names, &st->topology,
                                    st->diag);
+    if (err == TUTTI_ECONFIG && st->how) { /* likewise on all ranks */
+        if (st->rank == 0)
+            TT_WARN("with its newcomers the job plans without its network: %s",
+                    st->diag->text);
+        err = TUTTI_OK;
+    }
     return st->agreed.topology_bytes ? tt_start_agree(st, err) : err;
 }
 
@@ -272,6 +280,9 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     for (uint32_t r = 0; r < st->n; r++)
         members[r] = r;
+    tt_home home = {.listen_fd = st->launch.listen_fd};
+    memcpy(home.address, st->launch.address, sizeof(home.address));
+    memcpy(home.job, st->launch.job, sizeof(home.job));
     const tt_comm_parts parts = {
         .diag = st->diag,
         .mesh = st->mesh,
@@ -284,6 +295,7 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         .agreed = &st->agreed,
         .topology = st->topology,
         .trust = st->launch.trust,
+        .home = st->how ? st->how->home : &home,
     };
     tutti_err err = tt_comm_make(st->keep, st->engine, &parts, out);
     if (err == TUTTI_ENOMEM)
@@ -406,12 +418,32 @@ static tutti_err detect(start *st, const tutti_comm_opts *opts)
     return err;
 }
 
+/* The same, told by who knows. */
+static tutti_err take_over(start *st)
+{
+    st->settings = *st->how->settings;
+    st->settings.timeout_ns = st->how->timeout_ns;
+    st->launch = *st->how->launch;
+    tt_trust_ref(st->launch.trust);
+    st->rank = st->launch.rank;
+    st->n = st->launch.n_ranks;
+    return check_planner(st);
+}
+
+static tutti_err open_boot(start *st)
+{
+    tt_settings there = st->settings;
+    st->deadline_ns = tt_now_ns() + st->settings.start_timeout_ns;
+    if (st->how && st->how->is_loopback)
+        snprintf(there.interfaces, sizeof(there.interfaces), "=lo");
+    return tt_boot_open(&st->launch, &there, st->keep, st->deadline_ns,
+                        &st->boot, st->diag);
+}
+
 /* From the meeting to a mesh of which some is connected. */
 static tutti_err meet(start *st)
 {
-    st->deadline_ns = tt_now_ns() + st->settings.start_timeout_ns;
-    tutti_err err = tt_boot_open(&st->launch, &st->settings, st->keep,
-                                 st->deadline_ns, &st->boot, st->diag);
+    tutti_err err = open_boot(st);
     if (!err)
         err = agree_on_rules(st);
     if (!err)
@@ -434,7 +466,7 @@ static tutti_err meet(start *st)
 static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
 {
     tutti_comm *comm = NULL;
-    tutti_err err = detect(st, opts);
+    tutti_err err = st->how ? take_over(st) : detect(st, opts);
     if (!err)
         err = meet(st);
     if (err)
@@ -454,8 +486,8 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
 
 /* *home is set to NULL when the mesh has taken it. */
 static tutti_err start_up(const tt_mem *mem, tt_mem **home,
-                          const tutti_comm_opts *opts, tutti_comm **out,
-                          tutti_diag *diag)
+                          const tutti_comm_opts *opts, const tt_start_how *how,
+                          tutti_comm **out, tutti_diag *diag)
 {
     /* The state is large for a stack; it goes when the call ends. */
     const tt_mem local = *mem;
@@ -465,6 +497,7 @@ static tutti_err start_up(const tt_mem *mem, tt_mem **home,
     st->mem = &local;
     st->keep = mem;
     st->home = home;
+    st->how = how;
     st->diag = diag;
     st->kept.mem = mem;
     st->passing.mem = &local;
@@ -472,6 +505,32 @@ static tutti_err start_up(const tt_mem *mem, tt_mem **home,
     clean(st);
     tt_free(&local, st, 1, sizeof(*st));
     return err;
+}
+
+tutti_err tt_start_run(const tt_mem *mem, tt_mem **home,
+                       const tt_start_how *how, tutti_comm **out,
+                       tutti_diag *diag)
+{
+    return start_up(mem, home, NULL, how, out, diag);
+}
+
+const tt_mem *tt_start_home(const tt_mem *own, tt_mem **home)
+{
+    *home = NULL;
+    if (!own)
+        return &tt_mem_std;
+    *home = tt_new(own, 1, sizeof(**home));
+    if (*home)
+        **home = *own;
+    return *home;
+}
+
+void tt_start_free_home(tt_mem *home)
+{
+    if (!home)
+        return;
+    const tt_mem own = *home;
+    tt_free(&own, home, 1, sizeof(*home));
 }
 
 static tutti_err read_opts(const tutti_comm_opts *given, tutti_comm_opts *opts,
@@ -503,20 +562,12 @@ tutti_err tutti_comm_create(const tutti_comm_opts *given, tutti_comm **out)
     if (!err) {
         /* Meshes outlive communicators, so the allocator gets a home that the
          * mesh takes over. */
-        const tt_mem *mem = &tt_mem_std;
-        tt_mem *home = NULL;
-        if (opts.alloc) {
-            tt_mem own = {opts.alloc, opts.alloc_ctx};
-            mem = home = tt_new(&own, 1, sizeof(*home));
-            if (home)
-                *home = own;
-        }
-        err = mem ? start_up(mem, &home, &opts, out, &diag)
+        const tt_mem own = {opts.alloc, opts.alloc_ctx};
+        tt_mem *home;
+        const tt_mem *mem = tt_start_home(opts.alloc ? &own : NULL, &home);
+        err = mem ? start_up(mem, &home, &opts, NULL, out, &diag)
                   : tt_fail(&diag, TUTTI_ENOMEM, "out of memory");
-        if (home) {
-            tt_mem own = *home;
-            tt_free(&own, home, 1, sizeof(*home));
-        }
+        tt_start_free_home(home);
     }
     if (err)
         tt_last_message_set(diag.text);

@@ -17,9 +17,6 @@
 #include "core/core.h"
 #include "core/report.h"
 
-/* What an agreement is about: tt_opinion.what. */
-enum { MASK = 1, MEMBERS = 2 };
-
 static tutti_err say(tutti_comm *comm, tutti_err err, const char *text)
 {
     comm->says_own = true;
@@ -42,7 +39,7 @@ static tutti_err judge(tutti_comm *comm, const tt_ballot *own,
     if (v->err == TUTTI_EMISMATCH)
         return say(comm, TUTTI_EMISMATCH,
                    "some ranks called tutti_comm_agree, others "
-                   "tutti_comm_shrink");
+                   "tutti_comm_shrink or tutti_comm_grow");
     if (v->err) {
         snprintf(text, sizeof(text),
                  "%" PRIu32 " of %" PRIu32 " ranks are left, %" PRIu32
@@ -69,7 +66,15 @@ static tutti_err wait_for(tutti_comm *comm, const tt_ballot *own,
     return err;
 }
 
-static tutti_err vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
+/* Who has seen no failure looks after newcomers while others agree on what to do
+ * about it: it will come to that, too. */
+static bool is_crossed(const tt_ballot *own, const tt_opinion *v)
+{
+    return own->what != TT_ON_GROWTH && v->err == TUTTI_EMISMATCH &&
+           v->what == (own->what | TT_ON_GROWTH);
+}
+
+tutti_err tt_comm_vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
 {
     char text[160];
     if (comm->n_ranks > TT_VOTERS_MAX) {
@@ -78,7 +83,10 @@ static tutti_err vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
                  comm->n_ranks, TT_VOTERS_MAX);
         return say(comm, TUTTI_ELIMIT, text);
     }
-    tutti_err err = wait_for(comm, own, out);
+    tutti_err err;
+    do
+        err = wait_for(comm, own, out);
+    while (!err && is_crossed(own, &out->decision));
     if (err == TUTTI_EPEER) {
         snprintf(text, sizeof(text),
                  "the others go on without rank %" PRIu32
@@ -105,12 +113,12 @@ tutti_err tutti_comm_agree(tutti_comm *comm, uint64_t *mask)
     tutti_err err = tt_comm_enter(comm);
     if (err)
         return err;
-    tt_ballot own = {.what = MASK,
+    tt_ballot own = {.what = TT_ON_MASK,
                      .quorum = quorum_of(comm, 0),
                      .timeout_ns = comm->timeout_ns};
     if (mask) {
         own.mask = *mask;
-        err = vote(comm, &own, &got);
+        err = tt_comm_vote(comm, &own, &got);
     } else {
         err = say(comm, TUTTI_EINVAL, "tutti_comm_agree: mask is NULL");
     }
@@ -143,11 +151,11 @@ static tutti_err shrink(tutti_comm *comm, tt_ballot *own, uint32_t *ranks,
 {
     tt_verdict who, next;
     own->mask = 1;
-    tutti_err err = vote(comm, own, &who);
+    tutti_err err = tt_comm_vote(comm, own, &who);
     while (!err) {
         tutti_comm *made = NULL;
         own->mask = make(comm, &who, ranks, &made) == TUTTI_OK;
-        err = vote(comm, own, &next);
+        err = tt_comm_vote(comm, own, &next);
         if (!err && !(next.decision.mask & 1))
             err = say(comm, TUTTI_ENOMEM,
                       "a rank could not make its communicator");
@@ -194,7 +202,7 @@ tutti_err tutti_comm_shrink(tutti_comm *comm, const tutti_shrink_opts *given,
     if (!err && !ranks)
         err = say(comm, TUTTI_ENOMEM, "out of memory for a shrink");
     if (!err) {
-        tt_ballot own = {.what = MEMBERS,
+        tt_ballot own = {.what = TT_ON_MEMBERS,
                          .quorum = quorum_of(comm, opts.quorum),
                          .timeout_ns = opts.timeout_s > 0
                                            ? tt_seconds_to_ns(opts.timeout_s)

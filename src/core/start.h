@@ -54,11 +54,24 @@ typedef struct tt_rails {
     size_t n_more, cap;
 } tt_rails;
 
+/* A start of ranks that know more than the environment says. */
+typedef struct tt_start_how {
+    const tt_launch *launch; /* copied; one more owner of its trust */
+    const tt_home *home;
+    const tt_settings *settings; /* copied */
+    /* What all agree on, of those who are there already: in place of the
+     * settings; NULL: this rank comes newly. */
+    const tt_agreed *agreed;
+    uint64_t timeout_ns; /* of the communicator */
+    bool is_loopback;    /* all are on this host: rank 0 listens there only */
+} tt_start_how;
+
 typedef struct start {
     const tt_mem *mem;  /* for what goes when the call ends */
     tt_arena passing;   /* of mem: the same, freed with the start */
     const tt_mem *keep; /* the same, at an address that lasts with the mesh */
     tt_mem **home;      /* of keep, for the mesh to take */
+    const tt_start_how *how; /* NULL: options and environment say it */
     tt_settings settings;
     tt_launch launch;
     uint64_t deadline_ns;
@@ -97,6 +110,17 @@ tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
  * tt_trust_open(). */
 tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                          bool is_first, tt_trust **out, tutti_diag *diag);
+
+/* The start itself; all ranks together. mem, home: as of tutti_comm_create(), an
+ * allocator at an address that lasts, and *home, to free it by (NULL: static).
+ * Errors: those of tutti_comm_create(). [any thread] */
+tutti_err tt_start_run(const tt_mem *mem, tt_mem **home,
+                       const tt_start_how *how, tutti_comm **out,
+                       tutti_diag *diag);
+/* Of `own`: NULL, the static allocator, or *home, a copy that the mesh will take
+ * over; the caller frees what is left. NULL: out of memory. */
+const tt_mem *tt_start_home(const tt_mem *own, tt_mem **home);
+void tt_start_free_home(tt_mem *home); /* accepts NULL */
 
 /* -------------------------------------------------------------- start.c */
 

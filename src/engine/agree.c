@@ -66,8 +66,9 @@ static void decide(tt_agree *a)
         if (r == a->me || is_lost(a, r))
             continue;
         v.mask &= a->voters[r].mask;
-        if (a->voters[r].what != v.what)
+        if (a->voters[r].what != a->own.what)
             v.err = TUTTI_EMISMATCH;
+        v.what |= a->voters[r].what;
     }
     if (a->n - a->n_lost < a->quorum)
         v.err = TUTTI_EPEER;

@@ -43,7 +43,9 @@ typedef enum tt_vote_kind {
 /* What one member tells another, with the number of the agreement. */
 typedef struct tt_opinion {
     uint8_t kind;
-    uint8_t what; /* that is agreed on; the same for all, or EMISMATCH */
+    /* That is agreed on, bits; the same for all, or EMISMATCH: then the
+     * decision has the bits of all. */
+    uint8_t what;
     uint8_t pad[2];
     int32_t err; /* of DECIDED: OK, EPEER (no quorum), EMISMATCH */
     uint64_t mask;

@@ -42,11 +42,11 @@
 
 /* ---------------------------------------------------------------- words -- */
 
-/* What a link is for; told in the greeting, so numbers are pinned. 2 has no
- * meaning yet. */
+/* What a link is for; told in the greeting, so numbers are pinned. */
 typedef enum tt_link_purpose {
     TT_LINK_NONE = 0,
     TT_LINK_RENDEZVOUS = 1, /* a rank to rank 0 */
+    TT_LINK_JOIN = 2,       /* who comes later, to a member */
     TT_LINK_TCP = 3,        /* a strand of a pair */
     TT_LINK_SHM = 4,        /* a unix link, over which memory is passed */
     TT_LINK_UCX = 5,        /* of a pair that is to speak UCX */

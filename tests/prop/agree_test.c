@@ -35,6 +35,7 @@ typedef struct world {
     uint32_t n, n_crashes, n_epochs, n_cuts;
     uint32_t alive, stalled, frozen;
     bool is_blind; /* a connection in vain is not noticed */
+    uint32_t mix;  /* members agree on different things; 0: on the same */
     uint32_t linked[MOST], tried[MOST], noticed[MOST], cut[MOST];
     uint64_t n_sent;
     tt_opinion decided[MOST][EPOCHS];
@@ -86,6 +87,11 @@ static const tt_agree_ops ops = {carry, is_linked};
 static uint64_t mask_of(uint32_t rank, uint64_t epoch)
 {
     return ~(UINT64_C(1) << (rank + 16 * epoch));
+}
+
+static uint8_t what_of(const world *w, uint32_t rank, uint64_t epoch)
+{
+    return w->mix ? (uint8_t)(1u << (w->mix >> (rank + epoch) % 24 & 1)) : 1;
 }
 
 static world *make(uint32_t n, uint32_t n_epochs, uint32_t n_crashes)
@@ -182,7 +188,8 @@ static void perform(world *w, const event *e)
     now = w;
     switch (e->kind) {
     case BEGIN:
-        tt_agree_begin(a, 1, mask_of(e->to, epoch), w->n / 2 + 1);
+        tt_agree_begin(a, what_of(w, e->to, epoch), mask_of(e->to, epoch),
+                       w->n / 2 + 1);
         break;
     case COME:
         come(w, e->from, e->to);
@@ -216,14 +223,18 @@ static void check_decision(const world *w, const tt_opinion *v, uint64_t epoch)
     const uint64_t lost = v->lost[0];
     uint64_t mask = ~UINT64_C(0);
     uint32_t n_left = 0;
+    uint8_t what = 0;
     for (uint32_t r = 0; r < w->n; r++) {
         if (lost >> r & 1)
             continue;
+        what |= what_of(w, r, epoch);
         mask &= mask_of(r, epoch);
         n_left++;
     }
     assert_true((lost & w->alive) == 0);
-    assert_int_equal(v->err, n_left > w->n / 2 ? TUTTI_OK : TUTTI_EPEER);
+    const tutti_err err = what == 3 ? TUTTI_EMISMATCH : TUTTI_OK;
+    assert_int_equal(v->err, n_left > w->n / 2 ? err : TUTTI_EPEER);
+    assert_int_equal(v->what, what);
     assert_true(v->mask == mask);
 }
 
@@ -242,6 +253,7 @@ static void check_end(world *w)
             check_decision(w, one, k);
             assert_int_equal(one->lost[0], other->lost[0]);
             assert_int_equal(one->err, other->err);
+            assert_int_equal(one->what, other->what);
         }
     }
 }
@@ -394,6 +406,7 @@ static void random_deaths(void **state)
         tt_rng rng = {tt_test_seed(1) + i};
         uint32_t n = 2 + (uint32_t)tt_rng_below(&rng, MOST - 1);
         world *w = make(n, EPOCHS, (uint32_t)tt_rng_below(&rng, n));
+        w->mix = i % 2 ? (uint32_t)tt_rng_next(&rng) : 0;
         link_some(w, &rng);
         while (step(w, &rng))
             continue;
