@@ -54,10 +54,8 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "directory for measured networks, or off; default: tutti in "          \
       "$XDG_CACHE_HOME or ~/.cache; rank 0's counts")                        \
     X(drift, "TUTTI_DRIFT", COUNT, "1", "0", "1",                            \
-      "on a known network: warn when large calls take much longer than "     \
-      "predicted; rank 0's counts")                                          \
-    X(replan, "TUTTI_REPLAN", COUNT, "0", "0", "1",                          \
-      "then measure it again and change the plans; rank 0's counts")         \
+      "on a known network: plan anew where a link's rate has changed for "   \
+      "good; rank 0's counts")                                               \
     X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
       "log level: error, warn, info, debug or trace")                        \
     X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \

@@ -47,7 +47,7 @@ typedef struct tt_agreed {
     uint32_t topology_bytes; /* of the network's text; 0: not known */
     bool topology_has_names; /* its hosts may be the job's, by name */
     bool topology_is_learnt; /* it is measured */
-    bool watches_drift, replans;
+    bool watches_drift;
     bool is_checked; /* TUTTI_CHECK: the same on all ranks */
     bool is_crowded; /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else
@@ -123,7 +123,6 @@ struct tutti_comm {
     bool says_own; /* message counts although the communicator has failed */
     const struct tt_observer *observer; /* NULL: nobody looks on */
     void *observed;                     /* what it keeps */
-    struct tt_replan *replan;           /* the observer's; NULL: never */
     uint64_t planner_hash;              /* of agreed.planner */
     unsigned char barrier[1];           /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
@@ -207,8 +206,7 @@ tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag);
  * those of the probe and of boot, the same on all ranks. */
 struct tt_probe_job;
 tutti_err tt_known_learn(const struct tt_probe_job *job, uint32_t n_hosts,
-                         bool is_fresh, tt_known *out, uint32_t *n_bytes,
-                         tutti_diag *diag);
+                         tt_known *out, uint32_t *n_bytes, tutti_diag *diag);
 void tt_known_free(tt_known *k);
 /* Collective: rank 0's network, n_bytes of text, on all ranks; *out NULL when
  * n_bytes is 0. Errors: ECONFIG (it is not this job's), those of boot and of

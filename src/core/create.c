@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "boot/boot.h"
-#include "core/drift.h"
 #include "core/report.h"
 #include "core/start.h"
 #include "plan/plan.h"
@@ -97,7 +96,6 @@ static tutti_err read_rules(start *st)
         .quorum = st->settings.quorum,
         .eager_bytes = st->settings.eager_bytes,
         .watches_drift = st->settings.drift,
-        .replans = st->settings.replan,
         .is_checked = st->settings.check == TT_CHECK_CRC,
         .topology_is_learnt = tt_learn_is_wanted(&st->settings),
     };
@@ -209,7 +207,7 @@ static tutti_err learn_topology(start *st)
     if (!st->agreed.topology_is_learnt)
         return TUTTI_OK;
     uint64_t begin_ns = tt_now_ns();
-    tutti_err err = tt_known_learn(&job, st->agreed.n_hosts, false, &st->told,
+    tutti_err err = tt_known_learn(&job, st->agreed.n_hosts, &st->told,
                                    &st->agreed.topology_bytes, st->diag);
     st->deadline_ns += tt_now_ns() - begin_ns; /* what comes has its own time */
     return err;
@@ -477,14 +475,11 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
     /* Nobody may speak to a communicator that does not exist yet on the other
      * side: one more round. */
     err = make_comm(st, st->settings.timeout_ns, &comm);
-    if (!err && tt_replan_prepare(comm, &st->settings))
-        err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     err = tt_start_agree(st, err);
     if (err) {
         tutti_comm_destroy(comm);
         return err;
     }
-    tt_replan_give(comm, &st->boot);
     *out = comm;
     return TUTTI_OK;
 }

@@ -2,16 +2,23 @@
  * drift.c - do large calls take as long as was predicted?
  *
  * Idea       It observes calls (core.h: tt_observer): those of at least a MiB whose
- *            result needs all ranks. Every CALLS of them the ranks tell each
- *            other what their calls took, and how fast their connections were
- *            while they sent (tt_net_pace), in an all-gather of some bytes that
- *            nobody waits for. Rank 0 judges (infer/slowcalls.c), and says it
- *            once.
- * Agreement  The calls that count, and when the ranks speak, are the same on
- *            all ranks, because calls match by their order. With TUTTI_REPLAN
- *            the call where they speak waits for all, and rank 0 says whether
- *            the network is measured again.
- * Next       replan.c, infer/slowcalls.c, infer/slowlink.c. */
+ *            result needs all ranks. Now and then the ranks tell each other what
+ *            their last calls took, and how fast their connections were while
+ *            they sent (tt_net_pace), in an all-gather of some bytes that goes
+ *            beside the calls. Each rank judges what all have said
+ *            (infer/changes.c).
+ * Agreement  Calls match by their order, so the call before which ranks speak,
+ *            and the one before which they judge, are the same on all; what they
+ *            judge by is too, and so is the verdict. No further word is needed:
+ *            what changes is changed before the same call on all ranks.
+ * When       Every PERIOD_NS, as the last calls took, and every LEAST_PERIOD
+ *            calls at most. A talk is judged TALK_CALLS later, and so many more
+ *            as ranks have had open at a time: by then it is over, and nobody
+ *            waits.
+ * Noise      Where a rank has waited for a processor, and the calls may be slow
+ *            for that, nothing is changed: links would be suspected that are not
+ *            to blame.
+ * Next       replan.c, infer/slowcalls.c, infer/slowlink.c, infer/changes.c. */
 #include "core/drift.h"
 
 #include <math.h>
@@ -26,11 +33,17 @@
 #include "infer/infer.h"
 
 #define CALLS TT_DRIFT_CALLS
-_Static_assert(CALLS == TT_JUDGED_CALLS, "what is said is what is judged");
+_Static_assert(CALLS == TT_TOLD_CALLS, "what is said is what is judged");
 #define PAIRS TT_DRIFT_PACES
 #define STARVED 0.2F
+#define SLOW_ANYWAY 1.2
 #define SLOTS 64 /* large calls that may be open at a time */
 #define END_NS TT_NS_PER_S
+
+#define TALK_CALLS 1
+#define LEAST_PERIOD 3
+#define MOST_PERIOD 4096
+#define PERIOD_S 0.25
 
 static const uint64_t least_bytes = 1 << 20;
 
@@ -38,7 +51,7 @@ static const uint64_t least_bytes = 1 << 20;
 typedef struct slot {
     uint64_t number, begin_ns, end_ns; /* end 0: still open, or it failed */
     double predicted_s;
-    tutti_coll coll;
+    tt_drift *drift;
     void (*done)(void *arg, tutti_err err);
     void *arg;
     bool is_open;
@@ -46,25 +59,36 @@ typedef struct slot {
 
 /* One talk: alive until it is over and was judged. */
 typedef struct talk {
-    struct talk *next;
     tutti_comm *comm;
     atomic_int is_over;
     tutti_err err;
-    double predicted_s[CALLS];
     tt_drift_saying mine;
     tt_drift_saying all[]; /* [n_ranks] */
 } talk;
 
 struct tt_drift {
     uint64_t n_calls; /* that count */
+    /* The calls before which ranks talk, and judge; since which they go by the
+     * plans of now. */
+    uint64_t talk_at, judge_at, since;
     slot slots[SLOTS];
+    /* Calls that are watched, now and at most since the last talk; for how long
+     * there were some. [locked] */
+    uint32_t n_open, most_open;
+    uint64_t opened_ns, busy_ns;
     tt_net_pace *seen; /* [n_ranks][TT_PORTS_MAX]: at the last talk */
     struct {
         pid_t thread;
         uint64_t waited_ns, now_ns;
-    } then;        /* at the last talk too */
-    talk *talks;   /* oldest first */
-    bool has_said; /* what there is to say */
+    } then;     /* at the last talk too */
+    talk *talk; /* NULL: none that was not judged */
+    /* As all ranks know it: */
+    uint64_t *described_bps; /* [n_links] of the network at the start */
+    tt_watched watched;
+    uint32_t n_slow;  /* talks in a row after slow calls */
+    uint32_t n_ahead; /* by the last talk */
+    bool has_said;    /* what there is to say */
+    tt_old_network *pasts;
 };
 
 /* -------------------------------------------------------- life and death -- */
@@ -72,11 +96,6 @@ struct tt_drift {
 static size_t talk_bytes(const tutti_comm *comm)
 {
     return sizeof(talk) + comm->n_ranks * sizeof(tt_drift_saying);
-}
-
-static void free_talk(tutti_comm *comm, talk *t)
-{
-    tt_free(&comm->mem, t, 1, talk_bytes(comm));
 }
 
 static bool is_over(const void *arg)
@@ -87,28 +106,31 @@ static bool is_over(const void *arg)
 
 /* Ranks that have had the last call's result have all begun the talk before
  * it, so this is a matter of moments; who comes in vain does not wait long. */
-static void wait_for_talks(tutti_comm *comm)
+static void wait_for_talk(tutti_comm *comm)
 {
     const tt_drift *d = comm->observed;
     const struct timespec moment = {.tv_nsec = 100000};
     uint64_t until_ns = tt_now_ns() + END_NS;
-    for (talk *t = d->talks; t; t = t->next) {
-        while (!is_over(t) && tt_now_ns() < until_ns) {
-            tt_engine_poke(comm->engine);
-            nanosleep(&moment, NULL);
-        }
+    while (d->talk && !is_over(d->talk) && tt_now_ns() < until_ns) {
+        tt_engine_poke(comm->engine);
+        nanosleep(&moment, NULL);
     }
+}
+
+static void drop_talk(tutti_comm *comm)
+{
+    tt_drift *d = comm->observed;
+    tt_free(&comm->mem, d->talk, 1, talk_bytes(comm));
+    d->talk = NULL;
 }
 
 static void free_drift(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    while (d->talks) {
-        talk *t = d->talks;
-        d->talks = t->next;
-        free_talk(comm, t);
-    }
-    tt_replan_free(comm->replan);
+    drop_talk(comm);
+    tt_old_networks_free(&comm->mem, d->pasts);
+    tt_free(&comm->mem, d->described_bps, comm->topology->n_links,
+            sizeof(uint64_t));
     tt_free(&comm->mem, d->seen, comm->n_ranks,
             TT_PORTS_MAX * sizeof(*d->seen));
     tt_free(&comm->mem, d, 1, sizeof(*d));
@@ -139,8 +161,12 @@ static double predict(const tutti_comm *comm, const tutti_schedule *s,
 static void end_call(void *arg, tutti_err err)
 {
     slot *s = arg;
-    s->end_ns = err ? 0 : tt_now_ns();
+    tt_drift *d = s->drift;
+    uint64_t now_ns = tt_now_ns();
+    s->end_ns = err ? 0 : now_ns;
     s->is_open = false;
+    if (--d->n_open == 0)
+        d->busy_ns += now_ns - d->opened_ns;
     s->done(s->arg, err);
 }
 
@@ -154,42 +180,45 @@ static void watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
     *s = (slot){.number = number,
                 .begin_ns = start->now_ns,
                 .predicted_s = predicted_s,
-                .coll = (tutti_coll)start->call.coll,
+                .drift = d,
                 .done = start->done,
                 .arg = start->arg,
                 .is_open = true};
     start->done = end_call;
     start->arg = s;
+    if (d->n_open++ == 0)
+        d->opened_ns = start->now_ns;
+    d->most_open = d->n_open > d->most_open ? d->n_open : d->most_open;
 }
 
 /* ------------------------------------------------------------- what is said */
 
-/* Of calls first .. first + CALLS - 1; those before and after that overlap
- * them are looked at too. [locked] */
-static void say_times(const tt_drift *d, uint64_t first, talk *t)
+/* Of the last calls; those before that overlap them are looked at too, and those
+ * that went by other plans are not known. [locked] */
+static void say_times(const tt_drift *d, tt_drift_saying *mine)
 {
-    tt_call_time calls[3 * CALLS] = {0};
-    float took_s[3 * CALLS];
-    for (uint32_t i = 0; i < 3 * CALLS; i++) {
-        uint64_t number = first - CALLS + i;
+    tt_call_time calls[2 * CALLS] = {0};
+    float took_s[2 * CALLS];
+    for (uint32_t i = 0; i < 2 * CALLS; i++) {
+        uint64_t number = d->n_calls - 2 * CALLS + i;
         const slot *s = &d->slots[number % SLOTS];
-        if (number > 0 && s->number == number)
+        if (number > d->since && number < d->n_calls && s->number == number)
             calls[i] = (tt_call_time){s->begin_ns, s->end_ns, s->predicted_s};
     }
-    tt_infer_share_times(calls, 3 * CALLS, took_s);
+    tt_infer_share_times(calls, 2 * CALLS, took_s);
     for (uint32_t i = 0; i < CALLS; i++) {
-        t->mine.took_s[i] = took_s[CALLS + i];
-        t->predicted_s[i] = calls[CALLS + i].predicted_s;
+        mine->took_s[i] = took_s[CALLS + i];
+        mine->predicted_s[i] = (float)calls[CALLS + i].predicted_s;
     }
 }
 
-/* Puts a pace among those that are told: half of the places for the slowest,
+/* Puts a pace, and its share of the time, among those that are told: half of the places for the slowest,
  * half for the fastest. */
 static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
-                      uint8_t rail, float pace)
+                      uint8_t rail, const float pace[2])
 {
     uint32_t at = *n;
-    while (at > 0 && mine->paces[at - 1].bytes_per_s > pace)
+    while (at > 0 && mine->paces[at - 1].bytes_per_s > pace[0])
         at--;
     if (*n == PAIRS && at == PAIRS / 2)
         return; /* in the middle */
@@ -204,7 +233,8 @@ static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
                 ((*n)++ - at) * sizeof(mine->paces[0]));
     mine->paces[at].to = (uint16_t)to;
     mine->paces[at].rail = rail;
-    mine->paces[at].bytes_per_s = pace;
+    mine->paces[at].bytes_per_s = pace[0];
+    mine->paces[at].share = pace[1];
 }
 
 /* Of connection i, by rank and port: since the last talk. [locked] */
@@ -225,9 +255,22 @@ static bool find_pace(tutti_comm *comm, uint32_t i, tt_net_pace *out)
     return true;
 }
 
+/* For how long there were calls since the last time. [locked] */
+static uint64_t take_busy(tt_drift *d, uint64_t now_ns)
+{
+    uint64_t busy_ns = d->busy_ns;
+    if (d->n_open > 0) {
+        busy_ns += now_ns - d->opened_ns;
+        d->opened_ns = now_ns;
+    }
+    d->busy_ns = 0;
+    return busy_ns;
+}
+
 /* Who has sent little says nothing: credit and the like. [locked] */
 static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
 {
+    uint64_t calls_ns = take_busy(comm->observed, tt_now_ns()) + 1;
     uint32_t n = 0, n_conns = comm->n_ranks * TT_PORTS_MAX;
     uint64_t most = 0;
     tt_net_pace *paces = tt_new(&comm->mem, n_conns, sizeof(*paces));
@@ -239,9 +282,11 @@ static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
         uint32_t to = i / TT_PORTS_MAX;
         if (paces[i].bytes <= most / 8 || paces[i].busy_ns == 0)
             continue;
-        keep_pace(
-            mine, &n, to, tt_comm_rail_of(comm, to, i % TT_PORTS_MAX),
-            (float)((double)paces[i].bytes * 1e9 / (double)paces[i].busy_ns));
+        const float pace[2] = {
+            (float)((double)paces[i].bytes * 1e9 / (double)paces[i].busy_ns),
+            (float)((double)paces[i].busy_ns / (double)calls_ns)};
+        keep_pace(mine, &n, to, tt_comm_rail_of(comm, to, i % TT_PORTS_MAX),
+                  pace);
     }
     tt_free(&comm->mem, paces, n_conns, sizeof(*paces));
 }
@@ -284,7 +329,7 @@ static tutti_err no_memory(tutti_comm *comm)
     return TUTTI_ENOMEM;
 }
 
-static void end_talk(void *arg, tutti_err err)
+static void finish(void *arg, tutti_err err)
 {
     talk *t = arg;
     tt_engine *e = t->comm->engine;
@@ -302,7 +347,7 @@ static tutti_err gather(tutti_comm *comm, talk *t, const void *mine, void *all,
     const bool is_whole = !net || net->all_forward;
     const tt_begin how = {.rule = is_whole ? "doubling" : "auto",
                           .timeout_ns = timeout_ns,
-                          .done = end_talk,
+                          .done = finish,
                           .arg = t};
     tt_call_in call = {
         .shape = {.coll = TUTTI_ALL_GATHER, .root = TT_NONE, .count = len},
@@ -316,228 +361,227 @@ static tutti_err gather(tutti_comm *comm, talk *t, const void *mine, void *all,
 static void forget_paces(tutti_comm *comm)
 {
     tt_net_pace pace;
+    take_busy(comm->observed, tt_now_ns());
     for (uint32_t i = 0; i < comm->n_ranks * TT_PORTS_MAX; i++)
         find_pace(comm, i, &pace);
 }
 
-static talk *add_talk(tutti_comm *comm)
-{
-    tt_drift *d = comm->observed;
-    talk **at = &d->talks;
-    while (*at)
-        at = &(*at)->next;
-    *at = tt_new(&comm->mem, 1, talk_bytes(comm));
-    if (*at)
-        (*at)->comm = comm;
-    return *at;
-}
-
-static void drop_talk(tutti_comm *comm, talk *t)
-{
-    tt_drift *d = comm->observed;
-    talk **at = &d->talks;
-    while (*at && *at != t)
-        at = &(*at)->next;
-    if (*at)
-        *at = t->next;
-    free_talk(comm, t);
-}
-
-static tutti_err find_least(tutti_comm *comm, int32_t *value,
-                            uint64_t timeout_ns)
-{
-    talk *t = tt_new(&comm->mem, 1, talk_bytes(comm));
-    int32_t *all = (int32_t *)(void *)(t ? t->all : NULL);
-    if (!t)
-        return no_memory(comm);
-    t->comm = comm;
-    tutti_err err = gather(comm, t, value, all, sizeof(*value), timeout_ns);
-    if (!err) {
-        tt_engine_wait(comm->engine, is_over, t, false);
-        err = t->err;
-    }
-    for (uint32_t r = 0; !err && r < comm->n_ranks; r++)
-        *value = all[r] < *value ? all[r] : *value;
-    free_talk(comm, t);
-    return err;
-}
-
 /* ----------------------------------------------------------------- judging */
 
-static void find_suspect(const tutti_comm *comm, const talk *t, char *out,
-                         size_t size)
+static tutti_err read_paces(const tutti_comm *comm, const talk *t,
+                            tt_pair_pace **out, tt_paces *all)
 {
-    uint32_t n = 0, most = comm->n_ranks * PAIRS;
-    tt_pair_pace *pairs = tt_new(&comm->mem, most, sizeof(*pairs));
-    out[0] = '\0';
+    uint32_t n = 0;
+    tt_pair_pace *pairs = *out = tt_new(&comm->mem, comm->n_ranks * PAIRS,
+                                        sizeof(*pairs));
     for (uint32_t r = 0; pairs && r < comm->n_ranks; r++) {
         for (uint32_t i = 0; i < PAIRS; i++) {
             uint32_t to = t->all[r].paces[i].to;
             float pace = t->all[r].paces[i].bytes_per_s;
+            float share = t->all[r].paces[i].share;
             if (!(pace > 0 && isfinite(pace) && to < comm->n_ranks && to != r))
                 continue;
-            TT_DEBUG("rank %u sent to rank %u at %.3g Mbit/s", r, to,
-                     (double)pace * 8e-6);
-            pairs[n++] = (tt_pair_pace){r, to, pace, t->all[r].paces[i].rail};
+            TT_DEBUG("rank %u sent to rank %u at %.3g Mbit/s, for %.0f %% of "
+                     "the time",
+                     r, to, (double)pace * 8e-6, (double)share * 100);
+            pairs[n++] = (tt_pair_pace){r, to, pace, share,
+                                        t->all[r].paces[i].rail};
         }
     }
-    if (pairs &&
-        tt_infer_slow_link(comm->topology, comm->routes, pairs, n, out, size))
-        out[0] = '\0';
-    tt_free(&comm->mem, pairs, most, sizeof(*pairs));
+    *all = (tt_paces){comm->topology, comm->routes, pairs, n};
+    return pairs ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
-/* Calls are slow too where processors are busy, and then links are suspected
- * that are not to blame. */
-static void find_starved(const tutti_comm *comm, const talk *t, char *out,
-                         size_t size)
+/* Who has waited for a processor too much, and for what share; 0: nobody. */
+static uint32_t find_starved(const tutti_comm *comm, const talk *t,
+                             float *share)
 {
     uint32_t most = 0;
-    out[0] = '\0';
     for (uint32_t r = 1; r < comm->n_ranks; r++)
         most = t->all[r].waited > t->all[most].waited ? r : most;
-    float share = t->all[most].waited;
-    if (share >= STARVED && share <= 1)
-        snprintf(out, size,
-                 "; rank %u has waited for a processor for %.0f %% of the time",
-                 most, (double)share * 100);
+    *share = t->all[most].waited;
+    TT_DEBUG("rank %u has waited for a processor for %.0f %% of the time", most,
+             (double)*share * 100);
+    if (!(*share >= STARVED && *share <= 1))
+        *share = 0;
+    return most;
 }
 
-static void warn(const tutti_comm *comm, const talk *t, const tt_slow_calls *v,
-                 bool replans)
+static void warn(const tutti_comm *comm, const talk *t,
+                 const tt_judged_calls *v, const tt_paces *paces)
 {
-    char suspect[300], starved[100];
-    find_suspect(comm, t, suspect, sizeof(suspect));
-    find_starved(comm, t, starved, sizeof(starved));
+    char suspect[300], starved[100] = "";
+    float share;
+    uint32_t who = find_starved(comm, t, &share);
+    if (tt_infer_slow_link(paces, suspect, sizeof(suspect)))
+        suspect[0] = '\0';
+    if (share > 0)
+        snprintf(starved, sizeof(starved),
+                 "; rank %u has waited for a processor for %.0f %% of the time",
+                 who, (double)share * 100);
     TT_WARN("the network is slower than it was described: the last %d large "
             "calls that were looked at took %.3g s instead of %.3g s, %.1f "
-            "times as long; %s%s; %s",
-            CALLS, v->took_s, v->predicted_s, v->took_s / v->predicted_s,
-            suspect[0] ? suspect : "no link stands out", starved,
-            replans ? "it is measured again"
-                    : "tutti probe measures it, and TUTTI_REPLAN=1 does so "
-                      "during the job");
+            "times as long; %s%s; tutti probe measures it",
+            TT_JUDGED_CALLS, v->took_s, v->predicted_s,
+            v->took_s / v->predicted_s,
+            suspect[0] ? suspect : "no link stands out", starved);
 }
 
-/* Without memory nothing is judged. */
-static bool is_slow(const tutti_comm *comm, const talk *t, tt_slow_calls *out)
+static void tell_change(const tutti_comm *comm, const tt_judged_calls *v,
+                        const tt_link_change *c)
 {
-    uint32_t n = comm->n_ranks;
-    float *took_s = tt_new(&comm->mem, n, CALLS * sizeof(*took_s));
-    if (!took_s)
-        return false;
-    for (uint32_t r = 0; r < n; r++)
-        memcpy(took_s + (size_t)r * CALLS, t->all[r].took_s,
-               CALLS * sizeof(*took_s));
-    bool is = tt_infer_calls_are_slow(took_s, n, t->predicted_s, out);
-    tt_free(&comm->mem, took_s, n, CALLS * sizeof(*took_s));
-    return is;
+    char text[600];
+    if (comm->rank != 0)
+        return;
+    tt_infer_change_text(comm->topology, c, text, sizeof(text));
+    TT_WARN("%s: %d large calls took %.3g s, planned were %.3g s; from here on "
+            "all ranks plan for that",
+            text, TT_JUDGED_CALLS, v->took_s, v->predicted_s);
 }
 
-/* Rank 0, whose verdict it is; what there is to say is said once. */
-static bool judge(tutti_comm *comm, const talk *t, bool replans)
+static tutti_err make_change(tutti_comm *comm, const tt_link_change *c)
 {
-    tt_slow_calls v;
     tt_drift *d = comm->observed;
-    if (t->err || !is_slow(comm, t, &v))
-        return false;
-    if (!d->has_said || replans)
-        warn(comm, t, &v, replans);
-    d->has_said = true;
-    return true;
-}
-
-static void judge_finished(tutti_comm *comm)
-{
-    const tt_drift *d = comm->observed;
-    while (d->talks && is_over(d->talks)) {
-        talk *t = d->talks;
-        if (comm->rank == 0)
-            judge(comm, t, false);
-        drop_talk(comm, t);
+    const tutti_topology *t = comm->topology;
+    uint32_t n = t->n_links;
+    uint64_t *bps = tt_new(&comm->mem, n, sizeof(*bps));
+    for (uint32_t i = 0; bps && i < n; i++)
+        bps[i] = t->links[i].rate_bps;
+    for (uint32_t i = 0; bps && i < c->n; i++) {
+        uint32_t link = c->links[i].link, twin = t->links[link].twin;
+        bps[link] = c->links[i].bps[0];
+        if (twin != TT_NONE)
+            bps[twin] = c->links[i].bps[1];
     }
-}
-
-/* Messages may stay open: who is to send may do so only after this call. Their
- * plans are of no network (plans.c). */
-static bool is_between_calls(const void *arg)
-{
-    const tutti_comm *comm = arg;
-    const char *text;
-    return tt_team_is_between_calls(comm->team) ||
-           tt_team_state(comm->team, &text);
-}
-
-/* All ranks: is it slow, as rank 0 sees it? What was predicted, and what
- * follows from the same figures, may differ by a rounding between ranks, or for
- * want of memory; what all do must not. */
-static tutti_err ask_root(tutti_comm *comm, const talk *t, uint64_t timeout_ns,
-                          bool *is_due)
-{
-    int32_t calm = comm->rank == 0 && judge(comm, t, true) ? 0 : 1;
-    tutti_err err = find_least(comm, &calm, timeout_ns);
-    *is_due = !err && calm == 0;
+    tutti_err err = bps ? tt_replan(comm, bps, &d->pasts) : TUTTI_ENOMEM;
+    tt_free(&comm->mem, bps, n, sizeof(*bps));
+    d->since = d->n_calls - 1;
+    d->n_slow = 0;
+    d->has_said = false;
     return err;
 }
 
-/* All ranks wait for each other here, and come to the same end. */
-static tutti_err decide(tutti_comm *comm, talk *t, uint64_t timeout_ns)
+/* Nothing is said twice, nor about one hiccup. */
+static void say_slow(tutti_comm *comm, const talk *t, const tt_judged_calls *v,
+                     const tt_paces *paces)
 {
     tt_drift *d = comm->observed;
-    bool is_due = false;
-    tt_engine_wait(comm->engine, is_over, t, false);
-    tutti_err err = t->err;
-    if (!err && t->all[0].may_replan)
-        err = ask_root(comm, t, timeout_ns, &is_due);
-    else if (!err && comm->rank == 0)
-        judge(comm, t, false);
-    drop_talk(comm, t);
-    if (!is_due)
-        return err;
-    tt_engine_wait(comm->engine, is_between_calls, comm, false);
-    err = tt_replan_run(comm, find_least, timeout_ns);
-    d->has_said = false;
-    memset(d->slots, 0, sizeof(d->slots));
-    return err;
+    d->n_slow = v->are_slow ? d->n_slow + 1 : 0;
+    if (comm->rank != 0 || d->has_said || d->n_slow <= tt_infer_times_for(v))
+        return;
+    warn(comm, t, v, paces);
+    d->has_said = true;
 }
+
+/* Calls would hardly be slow if that rank had had a processor; nor links idle. */
+static bool is_noise(const tt_judged_calls *v, float starved)
+{
+    if (!v->are_slow)
+        return starved > 2 * STARVED;
+    return v->took_s * (1 - (double)starved) <= SLOW_ANYWAY * v->predicted_s;
+}
+
+static tutti_err judge(tutti_comm *comm, const talk *t,
+                       const tt_judged_calls *v)
+{
+    tt_drift *d = comm->observed;
+    float starved;
+    tt_paces paces;
+    tt_pair_pace *pairs;
+    tt_link_change change = {0};
+    find_starved(comm, t, &starved);
+    tutti_err err = read_paces(comm, t, &pairs, &paces);
+    if (!err && !is_noise(v, starved))
+        err = tt_infer_decide(&d->watched, v, &paces, d->described_bps,
+                              &change);
+    if (!err && change.n > 0) {
+        tell_change(comm, v, &change);
+        err = make_change(comm, &change);
+    } else if (!err) {
+        say_slow(comm, t, v, &paces);
+    }
+    tt_free(&comm->mem, pairs, comm->n_ranks * PAIRS, sizeof(*pairs));
+    return err ? no_memory(comm) : TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------- talks */
 
 /* Tells the others how the last calls went. */
-static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns, bool waits)
+static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns)
 {
     tt_drift *d = comm->observed;
-    talk *t = add_talk(comm);
+    talk *t = d->talk = tt_new(&comm->mem, 1, talk_bytes(comm));
     if (!t)
         return no_memory(comm);
+    t->comm = comm;
     tt_engine_lock(comm->engine);
-    say_times(d, d->n_calls - 2 * CALLS, t);
+    say_times(d, &t->mine);
     say_paces(comm, &t->mine);
+    t->mine.n_ahead = d->most_open;
+    d->most_open = d->n_open;
     tt_engine_unlock(comm->engine);
     t->mine.waited = find_waited(d);
-    t->mine.may_replan = comm->rank == 0 && waits &&
-                         tt_replan_may(comm->replan);
     tutti_err err = gather(comm, t, &t->mine, t->all, sizeof(t->mine),
                            timeout_ns);
     if (err)
-        drop_talk(comm, t);
-    return err || !waits ? err : decide(comm, t, timeout_ns);
+        drop_talk(comm);
+    d->judge_at = d->n_calls + TALK_CALLS + 2 * d->n_ahead;
+    return err;
+}
+
+/* Calls until the next talk. */
+static uint64_t period_of(const tt_judged_calls *v)
+{
+    double n = v->took_s > 0 ? PERIOD_S * TT_JUDGED_CALLS / v->took_s : CALLS;
+    return n < LEAST_PERIOD  ? LEAST_PERIOD
+           : n < MOST_PERIOD ? (uint64_t)n
+                             : MOST_PERIOD;
+}
+
+/* All ranks come to the same end. A talk that has failed ends the team, and the
+ * call that comes says so. */
+static tutti_err end_talk(tutti_comm *comm)
+{
+    tt_drift *d = comm->observed;
+    const talk *t = d->talk;
+    tt_judged_calls v = {0};
+    uint32_t n_ahead = 0;
+    tt_engine_wait(comm->engine, is_over, t, false);
+    tutti_err err = t->err;
+    if (!err) {
+        for (uint32_t r = 0; r < comm->n_ranks; r++)
+            n_ahead = t->all[r].n_ahead > n_ahead ? t->all[r].n_ahead : n_ahead;
+        d->n_ahead = n_ahead > 1 ? n_ahead : 0;
+        v = tt_infer_judge_calls(t->all[0].took_s, comm->n_ranks,
+                                 sizeof(t->all[0]) / sizeof(float),
+                                 t->all[0].predicted_s);
+        if (v.took_s > 0)
+            err = judge(comm, t, &v);
+    }
+    err = t->err ? TUTTI_OK : err;
+    d->talk_at += period_of(&v);
+    if (d->talk_at < d->n_calls)
+        d->talk_at = d->n_calls;
+    drop_talk(comm);
+    return err;
 }
 
 static tutti_err check(tutti_comm *comm, uint64_t timeout_ns)
 {
     tt_drift *d = comm->observed;
-    bool waits = comm->agreed.replans && comm->replan;
-    if (!waits)
-        judge_finished(comm);
-    uint64_t number = ++d->n_calls;
-    if (number % CALLS != 0)
-        return TUTTI_OK;
-    if (number >= 3 * CALLS)
-        return begin_talk(comm, timeout_ns, waits);
-    tt_engine_lock(comm->engine);
-    forget_paces(comm);
-    tt_engine_unlock(comm->engine);
-    find_waited(d);
-    return TUTTI_OK;
+    tutti_err err = TUTTI_OK;
+    d->n_calls++;
+    if (d->n_calls == LEAST_PERIOD) { /* from here on everything is connected */
+        tt_engine_lock(comm->engine);
+        forget_paces(comm);
+        tt_engine_unlock(comm->engine);
+        find_waited(d);
+    }
+    if (d->talk && d->n_calls == d->judge_at)
+        err = end_talk(comm);
+    if (!err && !d->talk && d->n_calls == d->talk_at)
+        err = begin_talk(comm, timeout_ns);
+    return err;
 }
 
 static const tt_observer observer = {
@@ -545,7 +589,7 @@ static const tt_observer observer = {
     .expect = predict,
     .before = check,
     .begins = watch,
-    .leave = wait_for_talks,
+    .leave = wait_for_talk,
     .free = free_drift,
 };
 
@@ -558,7 +602,12 @@ tutti_err tt_drift_create(tutti_comm *comm)
     if (!d)
         return TUTTI_ENOMEM;
     comm->observer = &observer;
+    const tutti_topology *t = comm->topology;
+    d->talk_at = 2 * LEAST_PERIOD;
     d->seen = tt_new(&comm->mem, comm->n_ranks,
                      TT_PORTS_MAX * sizeof(*d->seen));
-    return d->seen ? TUTTI_OK : TUTTI_ENOMEM;
+    d->described_bps = tt_new(&comm->mem, t->n_links, sizeof(uint64_t));
+    for (uint32_t i = 0; d->described_bps && i < t->n_links; i++)
+        d->described_bps[i] = t->links[i].rate_bps;
+    return d->seen && d->described_bps ? TUTTI_OK : TUTTI_ENOMEM;
 }

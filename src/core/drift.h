@@ -3,7 +3,7 @@
  * were planned? Private to src/core.
  *
  * drift.c    measures large calls, compares them with what was predicted
- * replan.c   measures the network again and changes plans (TUTTI_REPLAN)
+ * replan.c   changes network and plans
  * The verdicts are infer's: slowcalls.c, slowlink.c. */
 #ifndef TT_CORE_DRIFT_H
 #define TT_CORE_DRIFT_H
@@ -18,40 +18,38 @@ typedef struct tt_drift tt_drift;
  * there is then is freed with the communicator. */
 tutti_err tt_drift_create(tutti_comm *comm);
 
-#define TT_DRIFT_CALLS 8 /* between two talks; and those that are judged */
-#define TT_DRIFT_PACES 6 /* connections that a rank tells of */
+#define TT_DRIFT_CALLS 6  /* that a rank tells of: the last */
+#define TT_DRIFT_PACES 16 /* connections that it tells of */
 
 /* What a rank says; ranks are of one kind. */
 typedef struct tt_drift_saying {
-    float took_s[TT_DRIFT_CALLS]; /* negative: not known */
+    float took_s[TT_DRIFT_CALLS];      /* negative: not known */
+    float predicted_s[TT_DRIFT_CALLS]; /* rank 0's count */
     struct {
         uint16_t to;
         uint8_t rail, pad;
         float bytes_per_s; /* 0: no more */
+        float share;       /* of the time of calls for which it was busy */
     } paces[TT_DRIFT_PACES];
-    uint32_t may_replan; /* rank 0's counts */
+    uint32_t n_ahead; /* calls that were open at a time, at most */
     float waited; /* share of the time for which its thread had no processor */
 } tt_drift_saying;
-_Static_assert(sizeof(tt_drift_saying) == 88, "a saying is 88 bytes");
+_Static_assert(sizeof(tt_drift_saying) == 248, "a saying is 248 bytes");
 
 /* --------------------------------------------------------------- replan.c */
 
-typedef struct tt_replan tt_replan;
+/* A network that was the communicator's: the program may look at it still. */
+typedef struct tt_old_network {
+    struct tt_old_network *next;
+    tutti_topology *topology;
+    tt_routes *routes;
+} tt_old_network;
 
-/* Makes comm->replan of the job's own communicator, where it is observed and
- * the setting says so. Errors: ENOMEM. */
-tutti_err tt_replan_prepare(tutti_comm *comm, const tt_settings *settings);
-/* Takes *boot, for good, if it was prepared. */
-void tt_replan_give(tutti_comm *comm, tt_boot **boot);
-void tt_replan_free(tt_replan *r); /* accepts NULL */
-/* Rank 0: is it time, after the last one? */
-bool tt_replan_may(const tt_replan *r);
-/* All ranks, with no call open but messages: measures, and changes network and
- * plans. least() gives all ranks the least value. What fails leaves them as
- * they are, with a warning. Errors: those of a call. */
-typedef tutti_err (*tt_least_fn)(tutti_comm *comm, int32_t *value,
-                                 uint64_t timeout_ns);
-tutti_err tt_replan_run(tutti_comm *comm, tt_least_fn least,
-                        uint64_t timeout_ns);
+/* Between two calls, all ranks before the same one: from here on calls are
+ * planned for links of these rates. What there was before goes to *pasts, for
+ * tt_old_networks_free(). Errors: ENOMEM; then nothing has changed. */
+tutti_err tt_replan(tutti_comm *comm, const uint64_t *rates_bps,
+                    tt_old_network **pasts);
+void tt_old_networks_free(const tt_mem *mem, tt_old_network *pasts);
 
 #endif

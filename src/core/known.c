@@ -59,13 +59,12 @@ tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag)
 }
 
 tutti_err tt_known_learn(const tt_probe_job *job, uint32_t n_hosts,
-                         bool is_fresh, tt_known *out, uint32_t *n_bytes,
-                         tutti_diag *diag)
+                         tt_known *out, uint32_t *n_bytes, tutti_diag *diag)
 {
     tutti_topology *t = NULL;
     *out = (tt_known){0};
     *n_bytes = 0;
-    tutti_err err = tt_learn(job, n_hosts, is_fresh, &t, diag);
+    tutti_err err = tt_learn(job, n_hosts, &t, diag);
     if (err || n_hosts == 1)
         return err;
     if (t) {

@@ -204,8 +204,6 @@ tutti_err tt_team_state(const tt_team *team, const char **text);
  * has not entered it rather than one that has; and the call's number. TT_NONE:
  * there is no such call. [locked] */
 uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered);
-/* No call of all ranks is open; messages may be. [locked] */
-bool tt_team_is_between_calls(const tt_team *team);
 /* What this rank says in an agreement of those members that are left. */
 typedef struct tt_ballot {
     uint8_t what; /* the same on all ranks */

@@ -772,14 +772,6 @@ uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
     return found;
 }
 
-bool tt_team_is_between_calls(const tt_team *team)
-{
-    const tt_op *op = team->ops;
-    while (op && op->channel != 0)
-        op = op->next;
-    return !op;
-}
-
 double tt_team_lateness(const tt_team *team, uint32_t rank)
 {
     return team->lateness[rank];

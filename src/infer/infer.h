@@ -20,7 +20,7 @@
  * Not thread safe; one object, one thread at a time. Nothing blocks.
  *
  * Beside it: is the network as it was when calls were planned? (slowcalls.c,
- * slowlink.c)
+ * slowlink.c, changes.c)
  *
  * Next: infer.c (the order of things), plane.h (what all files here share). */
 #ifndef TT_INFER_INFER_H
@@ -146,15 +146,17 @@ typedef struct tt_call_time {
  * nor of those that it overlaps. */
 void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s);
 
-#define TT_JUDGED_CALLS 8
-typedef struct tt_slow_calls {
-    double took_s, predicted_s; /* of all calls together */
-} tt_slow_calls;
-/* Has every group of calls taken much longer than predicted, from the last rank
- * on? took_s: [n_ranks][TT_JUDGED_CALLS], negative: not known; predicted_s: by
- * call. */
-bool tt_infer_calls_are_slow(const float *took_s, uint32_t n_ranks,
-                             const double *predicted_s, tt_slow_calls *out);
+#define TT_JUDGED_CALLS 3
+#define TT_TOLD_CALLS (2 * TT_JUDGED_CALLS)
+typedef struct tt_judged_calls {
+    double took_s, predicted_s; /* of all calls together; 0: not known */
+    bool are_slow;
+} tt_judged_calls;
+/* Has each call taken much longer than predicted, from the last rank on? Of the last TT_JUDGED_CALLS, or of those before where one is not known.
+ * took_s: TT_TOLD_CALLS of each rank, stride floats from one to the next;
+ * negative: not known; predicted_s: by call. */
+tt_judged_calls tt_infer_judge_calls(const float *took_s, uint32_t n_ranks,
+                                     size_t stride, const float *predicted_s);
 
 /* -------------------------------------------------------- slowlink.c -- */
 
@@ -162,14 +164,63 @@ bool tt_infer_calls_are_slow(const float *took_s, uint32_t n_ranks,
  * first has sent can tell. */
 typedef struct tt_pair_pace {
     uint32_t from, to;
-    float bytes_per_s;
+    float bytes_per_s; /* while something was on its way */
+    float share;       /* of the time of calls for which something was */
     uint8_t rail;
 } tt_pair_pace;
 
+typedef struct tt_paces {
+    const tutti_topology *t; /* the network as it was planned for */
+    const tt_routes *routes;
+    const tt_pair_pace *pairs;
+    uint32_t n;
+} tt_paces;
+
+/* What links carry that are not as they were planned for. */
+#define TT_CHANGED_LINKS 4
+typedef struct tt_link_change {
+    uint32_t n; /* 0: none stands out */
+    bool are_faster;
+    struct {
+        uint32_t link;
+        uint64_t bps[2]; /* its own rate, and its twin's, 0 without one */
+    } links[TT_CHANGED_LINKS];
+} tt_link_change;
+
+/* Where calls were slow; kept: what was planned for them, over what they took.
+ * Errors: ENOMEM. */
+tutti_err tt_infer_slower_links(const tt_paces *p, double kept,
+                                tt_link_change *out);
+/* Of links that were thought slower than described_bps[n_links]; were_quick:
+ * calls were as quick as planned. */
+tutti_err tt_infer_faster_links(const tt_paces *p, bool were_quick,
+                                const uint64_t *described_bps,
+                                tt_link_change *out);
+/* Are both about the same? */
+bool tt_infer_is_same_change(const tt_link_change *a, const tt_link_change *b);
+/* The change in words, to be followed by why. */
+void tt_infer_change_text(const tutti_topology *t, const tt_link_change *c,
+                          char *out, size_t size);
 /* Why the network may be so slow, as the end of a sentence, "" when nothing
  * stands out. Errors: ENOMEM. */
-tutti_err tt_infer_slow_link(const tutti_topology *t, const tt_routes *routes,
-                             const tt_pair_pace *pairs, uint32_t n, char *out,
-                             size_t size);
+tutti_err tt_infer_slow_link(const tt_paces *p, char *out, size_t size);
+
+/* --------------------------------------------------------- changes.c -- */
+
+/* What was seen so far; all 0 at the start. */
+typedef struct tt_watched {
+    tt_link_change suspected;
+    uint32_t n_times;  /* in a row */
+    uint32_t n_doubts; /* how often a link was not faster in the end */
+    bool was_faster;   /* the last change */
+} tt_watched;
+
+/* One more look: *out is what has changed for good, n 0: nothing. After a
+ * change the next looks are at the changed network. Errors: ENOMEM. */
+tutti_err tt_infer_decide(tt_watched *w, const tt_judged_calls *v,
+                          const tt_paces *paces, const uint64_t *described_bps,
+                          tt_link_change *out);
+/* How many looks in a row at such calls count. */
+uint32_t tt_infer_times_for(const tt_judged_calls *v);
 
 #endif

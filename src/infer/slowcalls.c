@@ -7,15 +7,14 @@
  *            rank's call on: stragglers are not the network's fault.
  * Overlap    Calls that overlap share the time in which any of them was open as
  *            they were predicted to need it.
- * Verdict    Each group of GROUP calls in a row has taken SLOW times as long as
+ * Verdict    Each of some calls in a row has taken SLOW times as long as
  *            predicted: one hiccup is none.
  * Next       slowlink.c (which link it is). */
 #include "infer/infer.h"
 
 #include <math.h>
 
-#define GROUP 2
-#define SLOW 1.5
+#define SLOW 1.4
 
 void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s)
 {
@@ -41,29 +40,49 @@ void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s)
     }
 }
 
-bool tt_infer_calls_are_slow(const float *took_s, uint32_t n_ranks,
-                             const double *predicted_s, tt_slow_calls *out)
+/* What ranks have told of calls from some call on. */
+typedef struct told {
+    const float *took_s, *predicted_s;
+    size_t stride;
+    uint32_t n_ranks;
+} told;
+
+/* From the last rank on; negative: not known. */
+static double least_of(const told *t, uint32_t call)
 {
-    *out = (tt_slow_calls){0};
-    for (uint32_t g = 0; g < TT_JUDGED_CALLS; g += GROUP) {
-        double sum_s = 0, should_s = 0;
-        for (uint32_t i = g; i < g + GROUP; i++) {
-            float least = INFINITY;
-            bool is_known = predicted_s[i] > 0;
-            for (uint32_t r = 0; r < n_ranks; r++) {
-                float took = took_s[(size_t)r * TT_JUDGED_CALLS + i];
-                is_known &= took >= 0;
-                least = fminf(least, took);
-            }
-            if (!is_known)
-                return false;
-            sum_s += (double)least;
-            should_s += predicted_s[i];
-        }
-        if (!(sum_s > SLOW * should_s))
+    float least = INFINITY;
+    for (uint32_t r = 0; r < t->n_ranks; r++) {
+        float took = t->took_s[r * t->stride + call];
+        if (!(took >= 0))
+            return -1;
+        least = fminf(least, took);
+    }
+    return (double)least;
+}
+
+/* False: not all are known. */
+static bool judge(const told *t, tt_judged_calls *out)
+{
+    *out = (tt_judged_calls){.are_slow = true};
+    for (uint32_t i = 0; i < TT_JUDGED_CALLS; i++) {
+        double took_s = least_of(t, i);
+        double predicted_s = (double)t->predicted_s[i];
+        if (!(took_s >= 0 && predicted_s > 0))
             return false;
-        out->took_s += sum_s;
-        out->predicted_s += should_s;
+        out->are_slow &= took_s > SLOW * predicted_s;
+        out->took_s += took_s;
+        out->predicted_s += predicted_s;
     }
     return true;
+}
+
+tt_judged_calls tt_infer_judge_calls(const float *took_s, uint32_t n_ranks,
+                                     size_t stride, const float *predicted_s)
+{
+    const uint32_t last = TT_TOLD_CALLS - TT_JUDGED_CALLS;
+    const told late = {took_s + last, predicted_s + last, stride, n_ranks};
+    const told early = {took_s, predicted_s, stride, n_ranks};
+    tt_judged_calls out;
+    return judge(&late, &out) || judge(&early, &out) ? out
+                                                     : (tt_judged_calls){0};
 }

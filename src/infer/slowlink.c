@@ -11,8 +11,15 @@
  *            directions are one suspect, and ways there and back are taken for
  *            the same. It is the link with most slow pairs,
  *            each that is well counting against it twice.
- * Limits     With one slow link. Of links that always occur together, as in a
- *            job of two hosts, all are named, up to MOST_NAMED.
+ * Rate       What its slow pairs have sent together, if that has kept it busy,
+ *            or a little more: as the calls were slower than planned;
+ *            of one that was thought slower than described: what the fastest of
+ *            its pairs has shown that it carries.
+ * Limits     With one slow link at a time. Of links that always occur together,
+ *            as in a job of two hosts, all are meant.
+ * Equal      Ranks decide by this, each on its own: nothing here may depend on
+ *            more than the arguments, nor on functions that libraries round in
+ *            their own way.
  * Next       core/drift.c (who observes and asks). */
 #include <math.h>
 #include <stdio.h>
@@ -22,9 +29,26 @@
 
 #define MOST_NAMED 3
 /* Paces less far apart than this say nothing. */
-#define LEAST_SPREAD 2.0
+#define LEAST_SPREAD 1.5
+/* For less of the time a link was not what its pairs have waited for. */
+#define LEAST_SHARE 0.45
+/* Of the pace of a flow that waits for a link: what was saved up in a pause
+ * passes at once. */
+#define STEADY 0.96
+/* A rate that is nearer to the one planned for is none to plan anew for. */
+#define LEAST_LOSS 0.87
+/* What a link must have carried to be faster; bursts are, for moments. */
+#define LEAST_GAIN 1.3
+/* Flows that wait for a link at the same time are busy for longer; if they are
+ * not, each has shown what it alone carries, and more so all together. */
+#define IDLE_SHARE 0.65
+/* So much of the rate that was described, and it is that. */
+#define RESTORED 0.7
+/* Two changes are the same if their rates differ by no more. */
+#define SAME 2.0
 
 typedef struct finder {
+    tt_arena arena;
     const tutti_topology *t;
     const tt_routes *routes;
     const tt_pair_pace *pairs;
@@ -33,6 +57,8 @@ typedef struct finder {
     int32_t *score;  /* [n_links]; of a link with a twin: of the lower one */
     uint32_t *links; /* of one route */
     double limit;    /* slower is slow */
+    bool were_quick; /* no call took longer than planned */
+    double kept;     /* predicted time, over that which calls took */
 } finder;
 
 static uint32_t both_ways(const tutti_topology *t, uint32_t link)
@@ -136,35 +162,212 @@ static void name_links(const finder *f, int32_t best, char *out, size_t size)
     snprintf(out + used, size - used, "%s", tail);
 }
 
-static void look(finder *f, char *out, size_t size)
+static int32_t best_score(const finder *f)
 {
     int32_t best = 0;
-    if (!find_limit(f))
-        return;
-    for (uint32_t i = 0; i < f->n; i++)
-        add_route(f, i);
     for (uint32_t i = 0; i < f->t->n_links; i++)
         best = f->score[i] > best ? f->score[i] : best;
-    if (best > 0)
-        name_links(f, best, out, size);
+    return best;
 }
 
-tutti_err tt_infer_slow_link(const tutti_topology *t, const tt_routes *routes,
-                             const tt_pair_pace *pairs, uint32_t n, char *out,
-                             size_t size)
+static tutti_err begin(const tt_paces *p, finder *f)
 {
-    tt_arena arena = {.mem = &tt_mem_std};
-    finder f = {.t = t, .routes = routes, .pairs = pairs, .n = n};
+    *f = (finder){.arena = {.mem = &tt_mem_std},
+                  .t = p->t,
+                  .routes = p->routes,
+                  .pairs = p->pairs,
+                  .n = p->n};
+    f->pace = tt_arena_new(&f->arena, p->n + 1, sizeof(double));
+    f->score = tt_arena_new(&f->arena, p->t->n_links, sizeof(int32_t));
+    f->links = tt_arena_new(&f->arena, tt_routes_max_links(p->routes),
+                            sizeof(uint32_t));
+    if (!f->arena.err && find_limit(f)) {
+        for (uint32_t i = 0; i < f->n; i++)
+            add_route(f, i);
+    }
+    return f->arena.err;
+}
+
+tutti_err tt_infer_slow_link(const tt_paces *p, char *out, size_t size)
+{
+    finder f;
     out[0] = '\0';
-    if (n == 0)
-        return TUTTI_OK;
-    f.pace = tt_arena_new(&arena, n, sizeof(double));
-    f.score = tt_arena_new(&arena, t->n_links, sizeof(int32_t));
-    f.links = tt_arena_new(&arena, tt_routes_max_links(routes),
-                           sizeof(uint32_t));
-    tutti_err err = arena.err;
-    if (!err)
-        look(&f, out, size);
-    tt_arena_free(&arena);
+    tutti_err err = begin(p, &f);
+    int32_t best = err ? 0 : best_score(&f);
+    if (best > 0)
+        name_links(&f, best, out, size);
+    tt_arena_free(&f.arena);
     return err;
+}
+
+/* ----------------------------------------------------------------- rates -- */
+
+/* Of the pairs of a direction. */
+typedef struct flow {
+    double sent, share, pace; /* together */
+    double fastest;
+    uint32_t n;
+} flow;
+
+static bool passes(finder *f, const tt_pair_pace *p, uint32_t link)
+{
+    uint32_t n = tt_route(f->routes, p->from, p->to, p->rail, f->links);
+    for (uint32_t i = 0; i < n; i++)
+        if (f->links[i] == link)
+            return true;
+    return false;
+}
+
+static flow flow_over(finder *f, uint32_t link, bool slow_only)
+{
+    flow out = {0};
+    for (uint32_t i = 0; i < f->n; i++) {
+        const tt_pair_pace *p = &f->pairs[i];
+        if ((slow_only && f->pace[i] >= f->limit) || !passes(f, p, link))
+            continue;
+        out.sent += (double)p->bytes_per_s * (double)p->share;
+        out.share += (double)p->share;
+        out.pace += (double)p->bytes_per_s;
+        out.n++;
+        out.fastest = fmax(out.fastest, (double)p->bytes_per_s);
+    }
+    return out;
+}
+
+/* Of payload, with what headers take. */
+static uint64_t link_bps(double bytes_per_s)
+{
+    double bps = bytes_per_s * 8 * TT_TCP_PACKET / TT_TCP_PAYLOAD;
+    return bps < 1 ? 1 : bps > 0x1p62 ? UINT64_C(1) << 62 : (uint64_t)bps;
+}
+
+/* What it carries now; its rate where nothing tells. */
+static uint64_t slower_bps(finder *f, uint32_t link)
+{
+    uint64_t was = f->t->links[link].rate_bps;
+    flow over = flow_over(f, link, true);
+    if (over.share < LEAST_SHARE)
+        return was;
+    uint64_t now = link_bps(fmax(over.sent, STEADY * over.fastest));
+    /* If it was busy all the time it is as slow as the calls were. */
+    uint64_t least = link_bps(over.sent);
+    uint64_t as_calls = (uint64_t)((double)was * f->kept);
+    if (now > as_calls)
+        now = as_calls > least ? as_calls : least;
+    return (double)now < LEAST_LOSS * (double)was ? now : was;
+}
+
+static uint64_t faster_bps(finder *f, uint32_t link, uint64_t described)
+{
+    uint64_t was = f->t->links[link].rate_bps;
+    flow over = flow_over(f, link, false);
+    bool is_idle = f->were_quick && over.share < IDLE_SHARE * over.n;
+    uint64_t now = link_bps(is_idle ? over.pace : over.fastest);
+    if (was >= described || (double)now < LEAST_GAIN * (double)was)
+        return was;
+    return (double)now < RESTORED * (double)described ? now : described;
+}
+
+/* described_bps NULL: slower ones. False: too many. */
+static bool add_change(finder *f, uint32_t link, const uint64_t *described_bps,
+                       tt_link_change *out)
+{
+    const uint32_t ends[2] = {link, f->t->links[link].twin};
+    uint64_t bps[2] = {0, 0};
+    bool is_change = false;
+    for (int i = 0; i < 2 && ends[i] != TT_NONE; i++) {
+        bps[i] = described_bps ? faster_bps(f, ends[i], described_bps[ends[i]])
+                               : slower_bps(f, ends[i]);
+        is_change |= bps[i] != f->t->links[ends[i]].rate_bps;
+    }
+    if (!is_change)
+        return true;
+    if (out->n == TT_CHANGED_LINKS)
+        return false;
+    out->links[out->n].link = link;
+    memcpy(out->links[out->n++].bps, bps, sizeof(bps));
+    return true;
+}
+
+tutti_err tt_infer_slower_links(const tt_paces *p, double kept,
+                                tt_link_change *out)
+{
+    finder f;
+    *out = (tt_link_change){0};
+    tutti_err err = begin(p, &f);
+    f.kept = kept;
+    int32_t best = err ? 0 : best_score(&f);
+    for (uint32_t i = 0; best > 0 && i < p->t->n_links; i++)
+        if (f.score[i] == best && !add_change(&f, i, NULL, out))
+            best = out->n = 0;
+    tt_arena_free(&f.arena);
+    return err;
+}
+
+/* A cable that carries more one way does so both ways, as it was described. */
+static void restore_twins(const tutti_topology *t,
+                          const uint64_t *described_bps, tt_link_change *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t link = c->links[i].link, twin = t->links[link].twin;
+        uint64_t *bps = c->links[i].bps;
+        if (twin == TT_NONE)
+            continue;
+        if (bps[0] == described_bps[link])
+            bps[1] = described_bps[twin];
+        else if (bps[1] == described_bps[twin])
+            bps[0] = described_bps[link];
+    }
+}
+
+tutti_err tt_infer_faster_links(const tt_paces *p, bool were_quick,
+                                const uint64_t *described_bps,
+                                tt_link_change *out)
+{
+    finder f;
+    bool has_room = true;
+    *out = (tt_link_change){.are_faster = true};
+    tutti_err err = begin(p, &f);
+    f.were_quick = were_quick;
+    for (uint32_t i = 0; !err && has_room && i < p->t->n_links; i++)
+        if (both_ways(p->t, i) == i && !p->t->links[i].is_memory)
+            has_room = add_change(&f, i, described_bps, out);
+    restore_twins(p->t, described_bps, out);
+    tt_arena_free(&f.arena);
+    return err;
+}
+
+static bool is_near(uint64_t a, uint64_t b)
+{
+    return (double)a <= SAME * (double)b && (double)b <= SAME * (double)a;
+}
+
+bool tt_infer_is_same_change(const tt_link_change *a, const tt_link_change *b)
+{
+    bool is = a->n == b->n && a->are_faster == b->are_faster;
+    for (uint32_t i = 0; is && i < a->n; i++)
+        is = a->links[i].link == b->links[i].link &&
+             is_near(a->links[i].bps[0], b->links[i].bps[0]) &&
+             is_near(a->links[i].bps[1], b->links[i].bps[1]);
+    return is;
+}
+
+void tt_infer_change_text(const tutti_topology *t, const tt_link_change *c,
+                          char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < c->n && used < size; i++) {
+        char name[160];
+        uint32_t link = c->links[i].link, twin = t->links[link].twin;
+        const uint64_t *bps = c->links[i].bps;
+        bool is_back = bps[0] == t->links[link].rate_bps && twin != TT_NONE;
+        put_link(t, link, name, sizeof(name));
+        int n = snprintf(
+            out + used, size - used,
+            "%s%s carries %.3g Mbit/s instead of %.3g Mbit/s",
+            i > 0 ? ", " : "the link ", name, (double)bps[is_back] * 1e-6,
+            (double)t->links[is_back ? twin : link].rate_bps * 1e-6);
+        used += n > 0 ? (size_t)n : 0;
+    }
 }

@@ -155,11 +155,12 @@ static tutti_err fail_ways(const tt_net *net, uint32_t rank, tutti_diag *diag)
 }
 
 tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
-                          const tt_link_card *card, tt_door_call *out,
-                          tutti_diag *diag)
+                          const tt_link_card *card, bool is_hinted,
+                          tt_door_call *out, tutti_diag *diag)
 {
     const tt_net *net = conn->net;
-    const tt_link_hint *hint = net->hints ? &net->hints[conn->rank] : NULL;
+    const tt_link_hint *hint = net->hints && is_hinted ? &net->hints[conn->rank]
+                                                       : NULL;
     tt_iface own[OWN_MAX];
     const tt_link_here here = {.card = &door->card,
                                .interfaces = net->settings->interfaces,

@@ -48,11 +48,12 @@ typedef struct tt_door_call {
     tt_link_way ways[TT_LINK_WAYS];
 } tt_door_call;
 
-/* By all ways that are worth a try. Errors: ENET, ECONFIG (there is none), with
+/* By all ways that are worth a try; is_hinted: by those that the net's hints
+ * name, if they name any. Errors: ENET, ECONFIG (there is none), with
  * a sentence. */
 tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
-                          const tt_link_card *card, tt_door_call *out,
-                          tutti_diag *diag);
+                          const tt_link_card *card, bool is_hinted,
+                          tt_door_call *out, tutti_diag *diag);
 /* "rank 3 cannot reach rank 1: tried 10.0.0.5:4000 (Connection refused); is a
  * firewall ...": of a dial that has failed. */
 #define TT_DOOR_TEXT 480

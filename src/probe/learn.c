@@ -195,13 +195,12 @@ static bool find_kept(const tt_probe_job *job, uint64_t fingerprint,
 
 /* From the cache, or by the probe; the same on all ranks. */
 static tutti_err find_network(const tt_probe_job *job, uint64_t fingerprint,
-                              bool is_fresh, tutti_topology **out,
-                              tutti_diag *diag)
+                              tutti_topology **out, tutti_diag *diag)
 {
     char dir[MOST_DIR] = "";
     uint8_t is_kept = 0;
     int lock = -1;
-    if (job->rank == 0 && !is_fresh) {
+    if (job->rank == 0) {
         tt_probe_cache_dir(job->settings, dir, sizeof(dir));
         is_kept = find_kept(job, fingerprint, dir, out, &lock);
     }
@@ -224,7 +223,7 @@ static tutti_err leave_out(tutti_topology **whole, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-tutti_err tt_learn(const tt_probe_job *given, uint32_t n_hosts, bool is_fresh,
+tutti_err tt_learn(const tt_probe_job *given, uint32_t n_hosts,
                    tutti_topology **out, tutti_diag *diag)
 {
     uint64_t fingerprint;
@@ -238,11 +237,10 @@ tutti_err tt_learn(const tt_probe_job *given, uint32_t n_hosts, bool is_fresh,
             TT_INFO("all ranks are on one host, so no network is measured");
         return TUTTI_OK;
     }
-    if (!is_fresh) /* else calls may end sooner on one rank than on others */
-        tt_learn_begin(job->boot);
+    tt_learn_begin(job->boot);
     tutti_err err = tt_fingerprint(job, &fingerprint, diag);
     if (!err)
-        err = find_network(job, fingerprint, is_fresh, &found, diag);
+        err = find_network(job, fingerprint, &found, diag);
     tt_boot_phase(job->boot, "start-up", job->settings->start_timeout_ns);
     if (!err && job->rank == 0) {
         err = leave_out(&found, diag);

@@ -2,7 +2,8 @@
  * subset.c - copies of a network: with fewer ranks, or with others in their
  * places (what a communicator of some ranks of a job sees; hosts without a rank
  * go on forwarding, as switches do, or are left out where they do not forward),
- * without some of its links, and with the rates that TCP leaves. */
+ * without some of its links, with other rates, and with those that TCP leaves.
+ */
 #include "topology/topology.h"
 
 /* What is left of the rate of a link. */
@@ -13,7 +14,8 @@ typedef struct choice {
     const uint32_t *members; /* [n]; NULL: all, in order */
     uint32_t n;
     rate_fn *rate_bps;
-    const bool *is_out; /* [n_links]: left out; NULL: none */
+    const bool *is_out;        /* [n_links]: left out; NULL: none */
+    const uint64_t *rates_bps; /* [n_links]: instead of theirs; NULL: none */
 } choice;
 
 /* members[rank] of t becomes ranks_of[...] of the new network: the inverse. */
@@ -67,14 +69,19 @@ static bool is_joined(const copier *c, uint32_t v)
     return !is_out;
 }
 
+static uint64_t rate_of(const copier *c, uint32_t i)
+{
+    const uint64_t *rates_bps = c->what->rates_bps;
+    return rates_bps ? rates_bps[i] : c->what->rate_bps(&c->t->links[i]);
+}
+
 static tt_wire wire_of(const copier *c, uint32_t i)
 {
     const tutti_topology *t = c->t;
-    rate_fn *rate_bps = c->what->rate_bps;
     const tt_link *link = &t->links[i];
     const tt_link *back = link->twin == TT_NONE ? NULL : &t->links[link->twin];
-    return (tt_wire){.up_bps = rate_bps(link),
-                     .down_bps = back ? rate_bps(back) : 0,
+    return (tt_wire){.up_bps = rate_of(c, i),
+                     .down_bps = back ? rate_of(c, link->twin) : 0,
                      .latency_ps = link->latency_ps,
                      .dev = link->dev,
                      .far_dev = back ? back->dev : NULL,
@@ -181,14 +188,14 @@ tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag)
 {
-    const choice c = {members, n, all_of, NULL};
+    const choice c = {members, n, all_of, NULL, NULL};
     return copy(t, &c, mem, out, diag);
 }
 
 tutti_err tt_topology_payload(const tutti_topology *t, const tt_mem *mem,
                               tutti_topology **out, tutti_diag *diag)
 {
-    const choice c = {NULL, t->n_ranks, payload_of, NULL};
+    const choice c = {NULL, t->n_ranks, payload_of, NULL, NULL};
     return copy(t, &c, mem, out, diag);
 }
 
@@ -196,6 +203,14 @@ tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
                               const tt_mem *mem, tutti_topology **out,
                               tutti_diag *diag)
 {
-    const choice c = {NULL, t->n_ranks, all_of, is_out};
+    const choice c = {NULL, t->n_ranks, all_of, is_out, NULL};
+    return copy(t, &c, mem, out, diag);
+}
+
+tutti_err tt_topology_with_rates(const tutti_topology *t,
+                                 const uint64_t *rates_bps, const tt_mem *mem,
+                                 tutti_topology **out, tutti_diag *diag)
+{
+    const choice c = {NULL, t->n_ranks, all_of, NULL, rates_bps};
     return copy(t, &c, mem, out, diag);
 }

@@ -117,6 +117,11 @@ tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
                               const tt_mem *mem, tutti_topology **out,
                               tutti_diag *diag);
 
+/* The same network with other rates: of link i rates_bps[i], more than 0. */
+tutti_err tt_topology_with_rates(const tutti_topology *t,
+                                 const uint64_t *rates_bps, const tt_mem *mem,
+                                 tutti_topology **out, tutti_diag *diag);
+
 /* The same network as TCP's payload sees it: of a full packet on a link between
  * hosts (MTU 1500, time stamps) 1448 of 1514 bytes; rates become whole bits per
  * second again. */

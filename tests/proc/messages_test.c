@@ -394,60 +394,6 @@ static int bad_arguments_are_refused(tutti_comm *comm, int rank, int n)
     return bad || tt_well(comm, tutti_barrier(comm, NULL, NULL), "barrier");
 }
 
-/* ------------------------------------------------------ beside all ranks' -- */
-
-static bool is_between_calls(const tutti_comm *comm)
-{
-    tt_engine_lock(comm->engine);
-    bool is_between = tt_team_is_between_calls(comm->team);
-    tt_engine_unlock(comm->engine);
-    return is_between;
-}
-
-/* Whoever waits for the calls of all ranks to end (drift.c) must not wait for a
- * message that is sent only after that. */
-static int open_messages_are_no_calls(tutti_comm *comm, int rank, int n)
-{
-    static int32_t x[1000], y[1000], sum[1000], from_any;
-    tutti_request *reqs[3];
-    const tutti_call_opts any = tagged(1);
-    tutti_err err;
-    (void)n;
-    if (rank == 1) { /* sends when it was told that the calls are over */
-        err = tutti_recv(comm, x, 1000, TUTTI_I32, 0, NULL, NULL);
-        if (!err)
-            err = tutti_all_reduce(comm, x, sum, 1000, TUTTI_I32, TUTTI_SUM,
-                                   NULL, NULL);
-        if (!err)
-            err = tutti_barrier(comm, NULL, NULL);
-        if (!err)
-            err = tutti_send(comm, x, 1000, TUTTI_I32, 0, NULL, NULL);
-        if (!err)
-            err = tutti_send(comm, x, 1, TUTTI_I32, 0, &any, NULL);
-        return tt_well(comm, err, "rank 1");
-    }
-    err = tutti_recv(comm, y, 1000, TUTTI_I32, 1, NULL, &reqs[0]);
-    if (!err)
-        err = tutti_recv_any(comm, &from_any, 1, TUTTI_I32, NULL, &any,
-                             &reqs[1]);
-    int bad = tt_well(comm, err, "receive") || !is_between_calls(comm);
-    err = tutti_all_reduce(comm, x, sum, 1000, TUTTI_I32, TUTTI_SUM, NULL,
-                           &reqs[2]);
-    bad |= is_between_calls(comm); /* rank 1 has not come yet */
-    if (!err)
-        err = tutti_send(comm, x, 1000, TUTTI_I32, 1, NULL, NULL);
-    if (!err)
-        err = tutti_wait(reqs[2]);
-    bad |= !is_between_calls(comm);
-    if (!err)
-        err = tutti_barrier(comm, NULL, NULL);
-    for (int i = 0; i < 2 && !err; i++)
-        err = tutti_wait(reqs[i]);
-    if (bad)
-        tt_procs_complain(rank, "calls and messages are not told apart");
-    return tt_well(comm, err, "rank 0") || bad;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,7 +408,6 @@ int main(void)
         cmocka_unit_test(a_death_ends_it),
         TT_CASE(all_others_leave, 3),
         TT_CASE(a_communicator_ends_with_one_waiting, 3),
-        TT_CASE(open_messages_are_no_calls, 2),
         TT_CASE_ON("shm", bad_arguments_are_refused, 2),
     };
     return TT_RUN_TAP(tests);

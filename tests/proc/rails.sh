@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # rails.sh - hosts with two network cards of different speed: both carry what
-# they should, results are right, and when one dies the job ends and says so.
+# they should, results are right, and when one dies the other takes over.
 # No timings.
 . "$(dirname "$0")/lib.sh"
 
@@ -110,6 +110,36 @@ is "0 and 3 meet by both cards" \
 "$lab" down "$name" >/dev/null 2>&1
 name=$three
 
+# -- one card's cable is out for a while ----------------------------------------
+# What would go there takes the other card, in the same call, and later goes back.
+cable() { # up|down: of h1's eth1
+    ip -n "$name+net" link set p4b "$1"
+}
+says() { # PATTERN, or nothing more is to come
+    grep -qE -- "$1" "$tmp/err" || ! kill -0 "$job" 2>/dev/null
+}
+timeout -k 5 $limit env TUTTI_PLANNER=ring "$lab" run "$name" --topology -- \
+    "$tutti" bench all-reduce -b 1MiB -e 1MiB -n 200 -w 1 --inplace 0 \
+    >"$tmp/out" 2>"$tmp/err" </dev/null &
+job=$!
+before=$(sent_now)
+is_used() { # eth1, by now
+    [ "$(awk -v a="$before" -v b="$(sent_now)" 'BEGIN {
+        split(a, x); split(b, y); print (y[2] - x[2] > 500000) }')" = 1 ]
+}
+awaits is_used
+cable down
+awaits says 'rank 1: rank [02] is not reached by eth1'
+cable up
+awaits says 'rank 1: rank [02] is reached by eth1 again'
+wait "$job"
+rc=$?
+out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+right "a card's cable is out for a while"
+like "what would go there takes the other card" "$err" \
+    'rank 1: rank [02] is not reached by eth1: what would go there takes another interface'
+like "and goes back when it is well" "$err" 'rank 1: rank [02] is reached by eth1 again'
+
 # -- one card dies ------------------------------------------------------------
 # Its packets are lost without a word, as of a cable that is pulled.
 before=$(sent_now)
@@ -117,10 +147,6 @@ env TUTTI_LIVENESS=5s TUTTI_RECONNECT=0s TUTTI_PLANNER=ring \
     timeout -k 5 $limit "$lab" run "$name" --topology -- "$tutti" bench \
     all-reduce -b 1MiB -e 1MiB -n 100000 >"$tmp/out" 2>"$tmp/err" &
 job=$!
-is_used() { # eth1, by now
-    [ "$(awk -v a="$before" -v b="$(sent_now)" 'BEGIN {
-        split(a, x); split(b, y); print (y[2] - x[2] > 500000) }')" = 1 ]
-}
 awaits is_used
 "$lab" exec "$name" h1 -- ip link set eth1 down
 wait "$job"

@@ -32,6 +32,8 @@
 #define MEET_NS (5 * TT_NS_PER_S)
 #define TELL_NS (100 * TT_NS_PER_MS)
 #define NEW_NS (2 * TT_NS_PER_S)
+/* Between two looks at the interfaces of rails. */
+#define LOOK_NS (100 * TT_NS_PER_MS)
 /* Why it is away: the engine has heard nothing, and has named it. */
 #define SILENT EAGAIN
 
@@ -44,6 +46,7 @@ struct tt_tcp_again {
     uint32_t n_dials, n_theirs;
     tt_link_dial *dial;  /* NULL: none is under way */
     tt_door_call *to;    /* NULL: not needed, or not known */
+    bool is_detour;      /* it does not keep to the rail */
     uint64_t next_ns;    /* no dial before that */
     uint64_t meeting_ns; /* since then there is a new socket */
 };
@@ -59,13 +62,7 @@ static void note_far(tt_tcp_strand *s)
     far->len = sizeof(far->u);
     if (getpeername(s->link.fd, &far->u.sa, &far->len) != 0)
         *far = (tt_addr){0};
-    /* It has come to a socket for both families. */
-    const struct in6_addr *ip = &far->u.v6.sin6_addr;
-    if (far->u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip)) {
-        uint8_t v4[4];
-        memcpy(v4, ip->s6_addr + 12, sizeof(v4));
-        tt_addr_of(4, v4, 0, far);
-    }
+    tt_tcp_plain(far);
 }
 
 bool tt_tcp_keep(tt_tcp_strand *s, const tt_link_event *link, uint64_t call)
@@ -138,7 +135,9 @@ static bool find_ways(tt_tcp_strand *s)
         tt_link_id_compare(&card.id, &s->again->who) != 0)
         return false;
     tt_door_call *to = tt_new(net->base.mem, 1, sizeof(*to));
-    if (!to || tt_door_call_to(&net->door, &conn->base, &card, to, NULL)) {
+    s->again->is_detour = tt_tcp_may_detour(conn, s->again->away_ns);
+    if (!to || tt_door_call_to(&net->door, &conn->base, &card,
+                               !s->again->is_detour, to, NULL)) {
         tt_free(net->base.mem, to, 1, sizeof(*to));
         return false;
     }
@@ -164,6 +163,8 @@ static void dial(tt_tcp_strand *s)
     struct tt_tcp_again *a = s->again;
     const tt_tcp_conn *conn = s->conn;
     uint64_t now = tt_now_ns();
+    if (a->dial && !a->is_detour && tt_tcp_may_detour(conn, a->away_ns))
+        stop_dialling(s);
     if (a->dial || now < a->next_ns)
         return;
     a->next_ns = now + AGAIN_NS;
@@ -353,12 +354,13 @@ void tt_tcp_meet_again(tt_tcp_conn *conn)
 }
 
 /* By this socket, which is the strand's now. */
-static void join(tt_tcp_strand *s, tt_link_stream *fresh)
+static void join(tt_tcp_strand *s, tt_link_stream *fresh, bool is_ours)
 {
     stop_dialling(s);
     tt_door_tune(s->conn->base.net, fresh->fd);
     tt_resume_join(&s->link, fresh);
     note_far(s);
+    tt_tcp_note_way(s, is_ours);
     s->again->meeting_ns = tt_now_ns();
     if (!tt_tcp_watch(s))
         tt_tcp_suspend(s, ECONNABORTED);
@@ -373,7 +375,7 @@ void tt_tcp_take_redial(tt_tcp_conn *conn, const tt_link_event *link)
     while (!s->again || s->again->dial != link->dial)
         s++;
     if (link->kind == TT_LINK_DIALLED) {
-        join(s, &fresh);
+        join(s, &fresh, true);
         return;
     }
     bool is_time_over = tt_now_ns() >= s->again->to->opts.deadline_ns;
@@ -460,13 +462,14 @@ void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link)
         return;
     }
     bool is_old = said.n_dials <= s->again->n_theirs;
-    if (is_old || tt_tcp_bind_rail(s->conn, fresh.fd) != 0 ||
+    bool is_by_rail = tt_tcp_is_by_rail(s->conn, fresh.fd);
+    if (is_old || (is_by_rail && tt_tcp_bind_rail(s->conn, fresh.fd) != 0) ||
         (s->link.fd >= 0 && !cut(s, 0))) {
         tt_link_stream_close(&fresh);
         return;
     }
     s->again->n_theirs = said.n_dials;
-    join(s, &fresh);
+    join(s, &fresh, false);
 }
 
 /* ----------------------------------------------------------------- time -- */
@@ -502,10 +505,35 @@ static void look_after(tt_tcp_conn *conn, uint64_t now)
     }
 }
 
+/* Now and then: what keeps to an interface that is down, or left it. */
+static void look_at_rails(tt_tcp_net *net, uint64_t now)
+{
+    const char *dev = NULL;
+    bool is_up = true;
+    if (!net->base.hints || now < net->looked_ns + LOOK_NS)
+        return;
+    net->looked_ns = now;
+    for (uint32_t i = net->n_live; i-- > 0;) {
+        tt_tcp_conn *conn = net->live[i];
+        const tt_link_hint *rail = tt_tcp_rail(conn);
+        if (!rail)
+            continue;
+        if (!dev || strcmp(dev, rail->dev) != 0)
+            is_up = tt_tcp_is_running(rail->dev);
+        dev = rail->dev;
+        for (uint32_t k = 0; k < conn->n_strands && !conn->is_lost; k++) {
+            tt_tcp_strand *s = &conn->strands[k];
+            if (s->again && !s->is_away && tt_tcp_must_turn(s, is_up, now))
+                tt_tcp_suspend(s, ENETDOWN);
+        }
+    }
+}
+
 void tt_tcp_look_after(tt_tcp_net *net)
 {
     uint64_t now = tt_now_ns();
-    for (uint32_t i = net->n_live; i-- > 0;)
+    look_at_rails(net, now);
+    for (uint32_t i = net->n_away > 0 ? net->n_live : 0; i-- > 0;)
         if (net->live[i]->n_away > 0)
             look_after(net->live[i], now);
 }

@@ -49,9 +49,8 @@ struct tt_tcp_meeting {
  * the addresses alone must lead the right way. */
 int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd)
 {
-    const tt_net *net = conn->base.net;
-    const tt_link_hint *hint = net->hints ? &net->hints[conn->base.rank] : NULL;
-    if (!hint || !hint->is_rail || !hint->dev)
+    const tt_link_hint *hint = tt_tcp_rail(conn);
+    if (!hint)
         return 0;
     int rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, hint->dev,
                         (socklen_t)strlen(hint->dev));
@@ -231,7 +230,7 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
                              .n_strands = conn->n_strands,
                              .call = ++net->n_calls,
                              .lasts = lasts(net, &card)};
-    err = tt_door_call_to(&net->door, base, &card, &m->to, diag);
+    err = tt_door_call_to(&net->door, base, &card, true, &m->to, diag);
     if (err)
         return err;
     m->to.opts.purpose = TT_LINK_TCP;
@@ -434,7 +433,6 @@ bool tt_tcp_take_links(tt_tcp_net *net)
             miss(m->conn, TUTTI_ETIMEOUT, text);
         }
     }
-    if (net->n_away > 0)
-        tt_tcp_look_after(net);
+    tt_tcp_look_after(net);
     return has_come;
 }

@@ -5,6 +5,7 @@
  *   stream.c  the byte streams, without the socket
  *   meet.c    how a pair gets its sockets
  *   away.c    how a strand gets another one when its own is lost
+ *   detour.c  and by which interface
  *   pace.c    how fast sockets have been
  *
  * Circles    away.c meet.c tcp.c: a socket that is lost while messages pass is met
@@ -35,10 +36,19 @@ typedef struct tt_tcp_net {
     uint32_t n_away;    /* strands without a socket that works */
     bool has_turns;     /* some conn has several sockets */
     bool is_ending;     /* drain(): no upcalls any more, but address() */
+    uint64_t looked_ns; /* at the interfaces of rails */
     /* Since the last progress() flush() has made room for who was refused, or
      * called left(): progress() says so, or they would sleep. */
     bool has_news;
 } tt_tcp_net;
+
+/* A strand of a rail that has left its interface. */
+typedef struct tt_tcp_detour {
+    bool is_off, has_told;
+    uint64_t back_ns; /* goes back then */
+    uint64_t wait_ns,
+        well_ns; /* the last wait; a short one is due after that */
+} tt_tcp_detour;
 
 /* One socket of a conn. */
 typedef struct tt_tcp_strand {
@@ -53,6 +63,7 @@ typedef struct tt_tcp_strand {
     struct tt_tcp_again *again; /* NULL: does not last, or is lost: away.c */
     uint32_t n_left;    /* messages that have left, but older ones have not */
     tt_net_pace before; /* of the sockets that it had */
+    tt_tcp_detour detour;
     tt_tcp_rx rx;
     tt_tcp_tx tx;
 } tt_tcp_strand;
@@ -171,5 +182,22 @@ void tt_tcp_take_again(tt_tcp_net *net, const tt_link_event *link);
 void tt_tcp_take_redial(tt_tcp_conn *conn, const tt_link_event *link);
 /* It is closed, or lost. Idempotent. */
 void tt_tcp_forget(tt_tcp_strand *s);
+
+/* -------------------------------------------------------------- detour.c */
+
+/* The address of a socket for both families as that of its own. */
+void tt_tcp_plain(tt_addr *addr);
+/* Of a conn that is one of several between its ranks; NULL: it is none. */
+const tt_link_hint *tt_tcp_rail(const tt_tcp_conn *conn);
+/* Of a socket: does it go by the conn's rail, if that is one? */
+bool tt_tcp_is_by_rail(const tt_tcp_conn *conn, int fd);
+/* Its strand is away since then: may it go by other interfaces? */
+bool tt_tcp_may_detour(const tt_tcp_conn *conn, uint64_t away_ns);
+/* The strand has a new socket; is_ours: this side has dialled. */
+void tt_tcp_note_way(tt_tcp_strand *s, bool is_ours);
+/* Is the interface up, with a carrier? */
+bool tt_tcp_is_running(const char *dev);
+/* Its interface is_up, or not: must the strand leave it, or go back to it? */
+bool tt_tcp_must_turn(tt_tcp_strand *s, bool is_up, uint64_t now_ns);
 
 #endif

@@ -354,7 +354,7 @@ tutti_err tt_ucx_dial(tt_conn *base, const void *addr, size_t len,
         return err;
     struct tt_ucx_meeting *m = conn->meeting;
     const said mine = {.rank = net->base.rank};
-    err = tt_door_call_to(&net->door, base, &card, &m->call, diag);
+    err = tt_door_call_to(&net->door, base, &card, true, &m->call, diag);
     m->call.opts.purpose = TT_LINK_UCX;
     m->call.opts.deadline_ns = deadline_ns;
     memcpy(m->call.opts.said, &mine, sizeof(mine));
