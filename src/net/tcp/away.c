@@ -523,7 +523,7 @@ static void look_at_rails(tt_tcp_net *net, uint64_t now)
         dev = rail->dev;
         for (uint32_t k = 0; k < conn->n_strands && !conn->is_lost; k++) {
             tt_tcp_strand *s = &conn->strands[k];
-            if (s->again && !s->is_away && tt_tcp_must_turn(s, is_up, now))
+            if (s->again && tt_tcp_must_turn(s, is_up, now) && !s->is_away)
                 tt_tcp_suspend(s, ENETDOWN);
         }
     }

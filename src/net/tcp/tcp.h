@@ -45,6 +45,7 @@ typedef struct tt_tcp_net {
 /* A strand of a rail that has left its interface. */
 typedef struct tt_tcp_detour {
     bool is_off, has_told;
+    bool was_down;    /* the interface here, since the rail was left */
     uint64_t back_ns; /* goes back then */
     uint64_t wait_ns,
         well_ns; /* the last wait; a short one is due after that */
