@@ -20,6 +20,12 @@
 
 struct tt_tcp_conn;
 
+/* A rank's dial of a connection; call: 0: none. */
+typedef struct tt_tcp_call {
+    tt_link_id caller;
+    uint64_t call;
+} tt_tcp_call;
+
 typedef struct tt_tcp_net {
     tt_net base;
     tt_door door;     /* its number: the sockets that this side would like, of
@@ -30,6 +36,7 @@ typedef struct tt_tcp_net {
     void (*on_open)(struct tt_tcp_conn *conn);
     struct tt_tcp_conn **live; /* [most_live]; the first n_live are connected */
     size_t most_live;
+    tt_tcp_call *ended; /* [n_ranks] the last of each that was given up here */
     uint32_t n_live;
     uint32_t n_blocked; /* sockets that wait until they take more */
     uint32_t n_more;    /* conns that left input unread without an event */
@@ -88,6 +95,8 @@ typedef struct tt_tcp_conn {
     int away_why;     /* ... and errno; 0: the stream ended */
     bool has_told;    /* the log says so */
     char where[TT_SOCK_TEXT];
+    uint64_t call;      /* this side's; 0: it has not dialled */
+    tt_tcp_call theirs; /* the other side's, where a strand came by it */
     struct tt_tcp_meeting *meeting; /* NULL: it is up, or never began */
     uint32_t n_strands, n_open;
     tt_tcp_strand *strands; /* [n_strands] */
@@ -153,6 +162,11 @@ void tt_tcp_end_meeting(tt_tcp_conn *conn);
 /* The call is known, but its conn is not up yet. */
 bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
                        const tt_link_who *who);
+/* It is given up: a dial of that call that comes again is refused. */
+void tt_tcp_end_call(tt_tcp_conn *conn);
+/* The rank's call, or a later one, was given up here. */
+bool tt_tcp_has_ended(const tt_tcp_net *net, const tt_tcp_said *said,
+                      const tt_link_who *who);
 /* A link of a dial that comes again, to a strand whose first link came through
  * there, but never here: its last word was lost. The strand is there then, and
  * away, or will be when the others are. False: it is not so. */
