@@ -64,24 +64,12 @@ tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
     return tt_door_open_net(&net->door, &net->base, TT_LINK_TCP, diag);
 }
 
-size_t tt_tcp_address(tt_net *base, void *buf)
-{
-    return tt_door_address(&((tt_tcp_net *)base)->door,
-                           (uint32_t)base->settings->sockets, buf);
-}
-
-size_t tt_tcp_moved(tt_net *base, void *buf)
+size_t tt_tcp_address(tt_net *base, void *buf, size_t size)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
-    unsigned char addr[TT_NET_ADDR_MAX];
     tt_door_look(&net->door, base);
-    const tt_link_card all = net->door.card;
-    size_t len;
-    while ((len = tt_tcp_address(base, addr)) > TT_NET_INLINE)
-        net->door.card.n_places--;
-    net->door.card = all;
-    memcpy(buf, addr, len);
-    return len;
+    return tt_door_address(&net->door, (uint32_t)base->settings->sockets, buf,
+                           size);
 }
 
 /* What a side would like; the network says it where the side does not. */

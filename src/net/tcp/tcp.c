@@ -715,6 +715,5 @@ const tt_net_ops tt_net_tcp = {
     .close = tcp_close,
     .fini = tcp_fini,
     .renew = tt_tcp_renew,
-    .moved = tt_tcp_moved,
     .pace = tt_tcp_pace,
 };

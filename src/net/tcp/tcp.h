@@ -151,8 +151,7 @@ _Static_assert(sizeof(tt_tcp_said) == TT_LINK_SAID, "a link says so much");
 
 tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag);
 /* The slots. */
-size_t tt_tcp_address(tt_net *net, void *buf);
-size_t tt_tcp_moved(tt_net *net, void *buf);
+size_t tt_tcp_address(tt_net *net, void *buf, size_t size);
 tutti_err tt_tcp_dial(tt_conn *conn, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag);
 /* What has come; true: something has. */
