@@ -175,7 +175,8 @@ static uint32_t fill_card(const start *st, unsigned char *card)
         if (!net)
             continue;
         entry e = {.net = (uint8_t)i};
-        e.len = (uint16_t)net->ops->address(net, card + used + sizeof(e));
+        e.len = (uint16_t)net->ops->address(net, card + used + sizeof(e),
+                                            TT_NET_ADDR_MAX);
         memcpy(card + used, &e, sizeof(e));
         used += (uint32_t)sizeof(e) + e.len;
     }

@@ -287,7 +287,7 @@ static bool move(tt_peer *peer, uint64_t number, const void *addr, size_t len)
     if (number >= peer->n_accesses || len == 0 || len > TT_NET_INLINE)
         return false;
     tt_access *access = &peer->accesses[number];
-    if (!access->net->ops->moved ||
+    if (!access->net->ops->renew ||
         (len == access->addr_bytes && memcmp(access->addr, addr, len) == 0))
         return false;
     if (!peer->seat) {
@@ -521,8 +521,8 @@ static void say_call(tt_peer *peer, tt_net *net)
     while (m.fingerprint < peer->n_accesses &&
            peer->accesses[m.fingerprint].net != net)
         m.fingerprint++;
-    if (net->ops->moved)
-        m.len = (uint32_t)net->ops->moved(net, addr);
+    if (net->ops->renew)
+        m.len = (uint32_t)net->ops->address(net, addr, sizeof(addr));
     TT_DEBUG("peer %u is asked to connect", peer->rank);
     tell_on(mesh, &m, addr, NULL);
 }
@@ -541,7 +541,7 @@ static tt_net *seeker(const tt_peer *peer)
     tt_net *net = peer->is_away   ? peer->conn->net
                   : peer->dialled ? peer->dialled->net
                                   : NULL;
-    return net && net->ops->moved && !peer->is_lost ? net : NULL;
+    return net && net->ops->renew && !peer->is_lost ? net : NULL;
 }
 
 void tt_mesh_seek(tt_peer *peer)

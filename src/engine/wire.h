@@ -35,7 +35,7 @@
  *                                              `channel`; seq: to tell it on
  *                                              once. The payload: the address of
  *                                              `who` now, of the access
- *                                              `fingerprint` (net.h: moved), or
+ *                                              `fingerprint` (net.h: address), or
  *                                              nothing
  * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
  *                                              its number

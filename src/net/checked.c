@@ -865,10 +865,10 @@ static tutti_err checked_open(tt_net *base, tutti_diag *diag)
                                 "out of memory for what nobody wants");
 }
 
-static size_t checked_address(tt_net *base, void *buf)
+static size_t checked_address(tt_net *base, void *buf, size_t size)
 {
     const checked_net *net = (checked_net *)base;
-    return net->row->address(net->below, buf);
+    return net->row->address(net->below, buf, size);
 }
 
 static void checked_renew(tt_conn *base)
@@ -876,12 +876,6 @@ static void checked_renew(tt_conn *base)
     const checked_conn *conn = (const checked_conn *)base;
     if (conn->below)
         net_of(conn)->row->renew(conn->below);
-}
-
-static size_t checked_moved(tt_net *base, void *buf)
-{
-    const checked_net *net = (checked_net *)base;
-    return net->row->moved(net->below, buf);
 }
 
 static void checked_pace(const tt_conn *base, tt_net_pace *out)
@@ -911,7 +905,6 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
     ops.renew = row->renew ? checked_renew : NULL;
-    ops.moved = row->moved ? checked_moved : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;
 }

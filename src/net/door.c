@@ -67,10 +67,15 @@ void tt_door_close(tt_door *door)
     door->trust = NULL;
 }
 
-size_t tt_door_address(const tt_door *door, uint32_t number, void *buf)
+size_t tt_door_address(const tt_door *door, uint32_t number, void *buf,
+                       size_t size)
 {
-    size_t len = tt_link_card_bytes(&door->card);
-    memcpy(buf, &door->card, len);
+    tt_link_card card = door->card;
+    while (card.n_places > 0 &&
+           tt_link_card_bytes(&card) + sizeof(number) > size)
+        card.n_places--;
+    size_t len = tt_link_card_bytes(&card);
+    memcpy(buf, &card, len);
     memcpy((char *)buf + len, &number, sizeof(number));
     return len + sizeof(number);
 }

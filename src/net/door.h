@@ -21,7 +21,8 @@ tutti_err tt_door_open(tt_door *door, tt_net *net, tt_link_listen_opts *o,
                        tutti_diag *diag);
 void tt_door_close(tt_door *door); /* idempotent */
 
-size_t tt_door_address(const tt_door *door, uint32_t number, void *buf);
+size_t tt_door_address(const tt_door *door, uint32_t number, void *buf,
+                       size_t size);
 /* Of bytes from outside; false when they make no sense. */
 bool tt_door_read(const void *addr, size_t len, tt_link_card *card,
                   uint32_t *number);

@@ -11,13 +11,13 @@
  * made room for, so a transport hands every message up as soon as it has it,
  * and the engine takes it at once.
  *
- * Threads: open, address: the thread that makes the communicator.
- * All others: one thread at a time, the one that drives the engine, under the
+ * Threads: open, and address before the first progress: the thread that makes
+ * the communicator. All others: one thread at a time, the one that drives the engine, under the
  * engine's lock. Upcalls come only from inside progress() and flush(); an
  * upcall may call send() and flush() on any conn, and dial(), but never
  * close().
  *
- * Life cycle: open -> address -> (dial send flush progress arm cancel)*
+ * Life cycle: open -> address -> (dial send flush progress arm cancel address)*
  * -> drain -> close each conn -> fini. fini accepts a net whose open failed;
  * close accepts a conn that never connected. Both are idempotent.
  *
@@ -208,9 +208,10 @@ typedef struct tt_net_ops {
     /* Opens listeners and the like. Errors: ESYS, ENET, ECONFIG, ENOMEM. */
     tutti_err (*open)(tt_net *net, tutti_diag *diag);
 
-    /* Writes what other ranks need to reach this one (at most
-     * TT_NET_ADDR_MAX bytes, self-contained bytes); returns the length. */
-    size_t (*address)(tt_net *net, void *buf);
+    /* Writes what other ranks need to reach this one, now: self-contained
+     * bytes, at most size (TT_NET_INLINE or more; TT_NET_ADDR_MAX: all there is
+     * to say), the most promising ways first. Returns how many. */
+    size_t (*address)(tt_net *net, void *buf, size_t size);
 
     /* Begins to connect conn (zeroed but for its head) to the rank whose
      * address() wrote addr (untrusted); up() or missed() follow from
@@ -271,13 +272,9 @@ typedef struct tt_net_ops {
     const tt_net_within *within;
 
     /* Nothing has come of it for long: what it lies on is made anew, where that
-     * may help, by the addresses of now. NULL: it cannot. */
+     * may help, by the addresses of now. NULL: it cannot, and what address() has
+     * told at first is good for ever. */
     void (*renew)(tt_conn *conn);
-
-    /* What address() would tell now, in at most TT_NET_INLINE bytes: the most
-     * promising ways only. NULL: this process cannot be reached elsewhere than
-     * at first. Not without renew. */
-    size_t (*moved)(tt_net *net, void *buf);
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);

@@ -105,7 +105,8 @@ size_t tt_cards_write(const tt_worker *w, unsigned char bytes[TT_CARD_MOST])
         tt_net *net = w->nets[i];
         if (!net)
             continue;
-        card.lens[i] = (uint16_t)net->ops->address(net, bytes + used);
+        card.lens[i] = (uint16_t)net->ops->address(net, bytes + used,
+                                                   TT_NET_ADDR_MAX);
         used += card.lens[i];
         if (net->max_payload < card.max_payload)
             card.max_payload = net->max_payload;

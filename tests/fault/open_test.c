@@ -141,8 +141,8 @@ static void set_up(worker *w, uint32_t only)
     must(!tt_engine_create(&w->mem, &opts, &w->engine, &diag), "engine");
     open_nets(w, only, &first.card.id);
     for (uint32_t i = 0; i < w->n_nets; i++)
-        first.card.len[i] = w->nets[i]->ops->address(w->nets[i],
-                                                     first.card.addr[i]);
+        first.card.len[i] = w->nets[i]->ops->address(
+            w->nets[i], first.card.addr[i], TT_NET_ADDR_MAX);
     const tt_mesh_opts mesh = {.rank = w->rank,
                                .n_ranks = WORKERS,
                                .n_nets = w->n_nets,

@@ -119,7 +119,7 @@ says() { # PATTERN, or nothing more is to come
     grep -qE -- "$1" "$tmp/err" || ! kill -0 "$job" 2>/dev/null
 }
 timeout -k 5 $limit env TUTTI_PLANNER=ring "$lab" run "$name" --topology -- \
-    "$tutti" bench all-reduce -b 1MiB -e 1MiB -n 200 -w 1 --inplace 0 \
+    "$tutti" bench all-reduce -b 1MiB -e 1MiB -n 400 -w 1 --inplace 0 \
     >"$tmp/out" 2>"$tmp/err" </dev/null &
 job=$!
 before=$(sent_now)

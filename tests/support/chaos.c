@@ -193,10 +193,10 @@ static tutti_err chaos_open(tt_net *base, tutti_diag *diag)
     return err;
 }
 
-static size_t chaos_address(tt_net *base, void *buf)
+static size_t chaos_address(tt_net *base, void *buf, size_t size)
 {
     const chaos_net *net = (chaos_net *)base;
-    return wrap_of(base)->inner->address(net->inner, buf);
+    return wrap_of(base)->inner->address(net->inner, buf, size);
 }
 
 static void adopt(chaos_net *net, chaos_conn *conn)

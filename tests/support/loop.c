@@ -60,6 +60,7 @@ typedef struct loop_address {
     uint64_t pid;     /* ... in this process */
     uint32_t ring_size, rank;
 } loop_address;
+_Static_assert(sizeof(loop_address) <= TT_NET_INLINE, "address() has room");
 
 static struct {
     pthread_mutex_t lock;
@@ -162,7 +163,7 @@ static tutti_err loop_open(tt_net *base, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-static size_t loop_address_of(tt_net *base, void *buf)
+static size_t loop_address_of(tt_net *base, void *buf, size_t size)
 {
     const loop_net *net = (loop_net *)base;
     loop_address address = {.id = base->id,
@@ -170,6 +171,7 @@ static size_t loop_address_of(tt_net *base, void *buf)
                             .pid = (uint64_t)getpid(),
                             .ring_size = net->ring_size,
                             .rank = base->rank};
+    (void)size;
     memcpy(buf, &address, sizeof(address));
     return sizeof(address);
 }

@@ -335,7 +335,8 @@ static void node_connect(tt_node *node, int sock)
 {
     card own = {.len = 0};
     card *all = must(calloc(node->n_ranks, sizeof(card)));
-    own.len = (uint32_t)node->ops->address(node->net, own.bytes);
+    own.len = (uint32_t)node->ops->address(node->net, own.bytes,
+                                           TT_NET_ADDR_MAX);
     exchange(sock, &own, all, node->n_ranks);
     if (node->nodes->before)
         node->nodes->before(node);
@@ -417,7 +418,8 @@ int tt_nodes_local(const tt_nodes *nodes, tt_node *node)
     int rc = 0;
     for (uint32_t r = 0; r < nodes->n; r++) {
         rc |= node_open(&node[r], nodes, r) != TUTTI_OK;
-        all[r].len = (uint32_t)node[r].ops->address(node[r].net, all[r].bytes);
+        all[r].len = (uint32_t)node[r].ops->address(node[r].net, all[r].bytes,
+                                                    TT_NET_ADDR_MAX);
     }
     for (uint32_t r = 0; r < nodes->n; r++)
         dial_all(&node[r], all);

@@ -44,7 +44,7 @@ static tutti_err open_net(tt_rig *rig, meeting *m, uint32_t i, tutti_diag *diag)
     tt_net *net = m->nets[i] = tt_net_new(&as);
     tutti_err err = net->ops->open(net, diag);
     unsigned char *addr = m->addrs + (size_t)i * TT_NET_ADDR_MAX;
-    m->lens[i] = net->ops->address(net, addr);
+    m->lens[i] = net->ops->address(net, addr, TT_NET_ADDR_MAX);
     return err;
 }
 

@@ -285,7 +285,7 @@ static void test_drain(void **state)
     assert_non_null(late);
     *late = (tt_conn){.net = node->net, .peer = &peer, .rank = 1};
     peer.conn = late;
-    size_t len = p.node[1].ops->address(p.node[1].net, addr);
+    size_t len = p.node[1].ops->address(p.node[1].net, addr, TT_NET_ADDR_MAX);
     assert_int_equal(node->ops->dial(late, addr, len, UINT64_MAX, NULL), 0);
     const unsigned before = n_up;
     node->ops->drain(node->net, tt_now_ns() + TT_NS_PER_S / 10, 0);

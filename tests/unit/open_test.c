@@ -67,10 +67,11 @@ static void start(world *w, uint32_t r)
     *p = (process){.engine = NULL};
     assert_int_equal(tt_link_id_make(&p->id, NULL), 0);
     p->net = open_net(w, r, w->ops);
-    p->addr_bytes = w->ops->address(p->net, p->addr);
+    p->addr_bytes = w->ops->address(p->net, p->addr, TT_NET_ADDR_MAX);
     if (w->other) {
         p->other = open_net(w, r, w->other);
-        p->other_bytes = w->other->address(p->other, p->other_addr);
+        p->other_bytes = w->other->address(p->other, p->other_addr,
+                                           TT_NET_ADDR_MAX);
     }
     assert_int_equal(tt_engine_create(&w->mem, &opts, &p->engine, NULL), 0);
     tt_net *nets[2] = {p->net, p->other};

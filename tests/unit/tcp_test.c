@@ -428,8 +428,8 @@ static void open_sides(side *sides, uint32_t n)
         open_side(&sides[r], r, n);
     for (uint32_t r = 0; r < n; r++) {
         for (uint32_t of = 0; of < n; of++)
-            sides[r].lens[of] = tt_net_tcp.address(sides[of].net,
-                                                   sides[r].cards[of]);
+            sides[r].lens[of] = tt_net_tcp.address(
+                sides[of].net, sides[r].cards[of], TT_NET_ADDR_MAX);
     }
 }
 
@@ -521,8 +521,8 @@ static void test_sockets(void **state)
         sides[r].net->n_sockets = 4;
         for (uint32_t of = 0; of < 3; of++) {
             tt_door d = read_card(sides[r].cards[of], sides[r].lens[of]);
-            sides[r].lens[of] = tt_door_address(&d, said[of],
-                                                sides[r].cards[of]);
+            sides[r].lens[of] = tt_door_address(
+                &d, said[of], sides[r].cards[of], TT_NET_ADDR_MAX);
         }
     }
     connect_sides(sides, 3);
@@ -565,7 +565,8 @@ static void test_wrong_hosts(void **state)
     places[1] = tt_test_place("127.0.0.1", silent, TT_IFACE_LOOPBACK);
     places[2] = tt_test_place("127.0.0.1", other.card.places[0].port,
                               TT_IFACE_LOOPBACK);
-    sides[2].lens[0] = tt_door_address(&d, 0, sides[2].cards[0]);
+    sides[2].lens[0] = tt_door_address(&d, 0, sides[2].cards[0],
+                                       TT_NET_ADDR_MAX);
     connect_sides(sides, 3);
     for (int r = 0; r < 3; r++) {
         if (sides[r].err)
@@ -594,8 +595,8 @@ static void test_two_jobs(void **state)
         tt_test_place("127.0.0.1", port_b, TT_IFACE_LOOPBACK);
     in_a.card.places[1] = in_b.card.places[0] =
         tt_test_place("127.0.0.1", port_a, TT_IFACE_LOOPBACK);
-    a[1].lens[0] = tt_door_address(&in_a, 0, a[1].cards[0]);
-    b[1].lens[0] = tt_door_address(&in_b, 0, b[1].cards[0]);
+    a[1].lens[0] = tt_door_address(&in_a, 0, a[1].cards[0], TT_NET_ADDR_MAX);
+    b[1].lens[0] = tt_door_address(&in_b, 0, b[1].cards[0], TT_NET_ADDR_MAX);
     side *all[] = {&a[0], &a[1], &b[0], &b[1]};
     connect_all(all, 4);
     for (int i = 0; i < 4; i++)
@@ -622,11 +623,12 @@ static void test_addresses_change(void **state)
     snprintf(settings.interfaces, sizeof(settings.interfaces), "eth");
     make_up(list, addrs, 1, 0);
     open_side(&s, 0, 2);
-    tt_door was = read_card(card, tt_net_tcp.address(s.net, card));
+    tt_door was = read_card(card,
+                            tt_net_tcp.address(s.net, card, sizeof(card)));
     assert_int_equal(was.card.n_places, 1);
     for (uint32_t n = 1; n <= MANY; n += MANY - 1) {
         make_up(list, addrs, n, 7);
-        size_t len = tt_net_tcp.moved(s.net, card);
+        size_t len = tt_net_tcp.address(s.net, card, TT_NET_INLINE);
         tt_door now = read_card(card, len);
         assert_in_range(len, 1, TT_NET_INLINE);
         assert_int_equal(now.card.n_places, n > 6 ? 6 : n);
@@ -636,7 +638,7 @@ static void test_addresses_change(void **state)
         }
         assert_memory_equal(&now.card.id, &was.card.id, sizeof(was.card.id));
         assert_memory_equal(now.card.token, was.card.token, TT_LINK_TOKEN);
-        len = tt_net_tcp.address(s.net, card); /* whole */
+        len = tt_net_tcp.address(s.net, card, sizeof(card)); /* whole */
         assert_int_equal(read_card(card, len).card.n_places, n);
     }
     made_up = NULL;
@@ -753,7 +755,8 @@ static void test_unreachable(void **state)
     tt_door d = read_card(sides[1].cards[0], sides[1].lens[0]);
     d.card.n_places = 1;
     d.card.places[0] = tt_test_place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
-    sides[1].lens[0] = tt_door_address(&d, 0, sides[1].cards[0]);
+    sides[1].lens[0] = tt_door_address(&d, 0, sides[1].cards[0],
+                                       TT_NET_ADDR_MAX);
     for (int r = 0; r < 2; r++)
         sides[r].deadline_ns = tt_now_ns() + 3 * TT_NS_PER_S;
     connect_sides(sides, 2);
@@ -819,7 +822,7 @@ static int namespace_rank(uint32_t rank, int sock)
         return 2;
     side s;
     open_side(&s, rank, 2);
-    s.lens[rank] = tt_net_tcp.address(s.net, s.cards[rank]);
+    s.lens[rank] = tt_net_tcp.address(s.net, s.cards[rank], TT_NET_ADDR_MAX);
     size_t n = sizeof(s.cards[0]);
     if (write(sock, s.cards[rank], n) != (ssize_t)n ||
         recv(sock, s.cards[1 - rank], n, MSG_WAITALL) != (ssize_t)n)

@@ -65,10 +65,10 @@ tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag)
     return tt_door_open(&net->door, &net->base, &opts, diag);
 }
 
-size_t tt_shm_address(tt_net *base, void *buf)
+size_t tt_shm_address(tt_net *base, void *buf, size_t size)
 {
     const tt_shm_net *net = (const tt_shm_net *)base;
-    return tt_door_address(&net->door, net->ring_size, buf);
+    return tt_door_address(&net->door, net->ring_size, buf, size);
 }
 
 /* Both sides of a pair come to the same answer; NULL: they may. */

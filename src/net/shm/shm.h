@@ -59,7 +59,7 @@ typedef struct tt_shm_net {
  * a conn that is not up, or does not come; and the end. A conn that gets up has
  * memory, duplex, bell and sock, and is among the live ones. */
 tutti_err tt_shm_listen(tt_shm_net *net, tutti_diag *diag);
-size_t tt_shm_address(tt_net *net, void *buf);
+size_t tt_shm_address(tt_net *net, void *buf, size_t size);
 tutti_err tt_shm_dial(tt_conn *conn, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag);
 void tt_shm_take_links(tt_shm_net *net);

@@ -7,7 +7,9 @@
  *            one side cannot dial, it waits for the other's.
  * Which      A strand is known by its first dial: who dialled, and the number of
  *            that call. A link that names no strand here is told so, and then
- *            the other side gives the connection up.
+ *            the other side gives the connection up; but one whose first dial
+ *            never came here may come late (meet.c), unless it, or a later
+ *            one, was given up here.
  * Verdict    Where the address that the socket had led to refuses, or somebody
  *            else answers there, the other side is dead: it is lost at once, as
  *            if nothing was ever tried again. Whatever else happens may be an
@@ -425,7 +427,9 @@ static bool is_crossed(tt_tcp_net *net, const tt_tcp_said *said,
         return false;
     tt_tcp_strand *s = &conn->strands[who->strand];
     if (!s->again || tt_link_id_compare(&s->again->who, &who->id) != 0 ||
-        s->again->is_own != said->is_own)
+        s->again->is_own != said->is_own ||
+        (said->is_own ? tt_tcp_has_ended(net, said, who)
+                      : said->call != conn->call))
         return false;
     bool is_ours = tt_link_id_compare(&net->base.id, &who->id) < 0;
     *out = NULL;
@@ -523,7 +527,7 @@ static void look_at_rails(tt_tcp_net *net, uint64_t now)
         dev = rail->dev;
         for (uint32_t k = 0; k < conn->n_strands && !conn->is_lost; k++) {
             tt_tcp_strand *s = &conn->strands[k];
-            if (s->again && !s->is_away && tt_tcp_must_turn(s, is_up, now))
+            if (s->again && tt_tcp_must_turn(s, is_up, now) && !s->is_away)
                 tt_tcp_suspend(s, ENETDOWN);
         }
     }

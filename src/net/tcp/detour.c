@@ -87,7 +87,9 @@ void tt_tcp_note_way(tt_tcp_strand *s, bool is_ours)
     tt_tcp_detour *d = &s->detour;
     bool was_off = d->is_off;
     uint64_t now = tt_now_ns();
+    bool was_down = d->was_down;
     d->is_off = !tt_tcp_is_by_rail(conn, s->link.fd);
+    d->was_down = false;
     if (!d->is_off && !was_off)
         return;
     const char *dev = tt_tcp_rail(conn)->dev;
@@ -106,12 +108,15 @@ void tt_tcp_note_way(tt_tcp_strand *s, bool is_ours)
                      ? FIRST_NS
                  : d->wait_ns < LAST_NS / 2 ? 2 * d->wait_ns
                                             : LAST_NS;
-    d->back_ns = is_ours ? now + d->wait_ns : UINT64_MAX;
+    d->back_ns = was_down  ? now + UP_NS
+                 : is_ours ? now + d->wait_ns
+                           : UINT64_MAX;
 }
 
 bool tt_tcp_must_turn(tt_tcp_strand *s, bool is_up, uint64_t now_ns)
 {
     tt_tcp_detour *d = &s->detour;
+    d->was_down |= !d->is_off && !is_up; /* it may be up before the detour is */
     if (d->is_off && !is_up)
         d->back_ns = now_ns + UP_NS;
     return d->is_off ? is_up && now_ns > d->back_ns : !is_up;

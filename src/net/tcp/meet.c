@@ -64,24 +64,12 @@ tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag)
     return tt_door_open_net(&net->door, &net->base, TT_LINK_TCP, diag);
 }
 
-size_t tt_tcp_address(tt_net *base, void *buf)
-{
-    return tt_door_address(&((tt_tcp_net *)base)->door,
-                           (uint32_t)base->settings->sockets, buf);
-}
-
-size_t tt_tcp_moved(tt_net *base, void *buf)
+size_t tt_tcp_address(tt_net *base, void *buf, size_t size)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;
-    unsigned char addr[TT_NET_ADDR_MAX];
     tt_door_look(&net->door, base);
-    const tt_link_card all = net->door.card;
-    size_t len;
-    while ((len = tt_tcp_address(base, addr)) > TT_NET_INLINE)
-        net->door.card.n_places--;
-    net->door.card = all;
-    memcpy(buf, addr, len);
-    return len;
+    return tt_door_address(&net->door, (uint32_t)base->settings->sockets, buf,
+                           size);
 }
 
 /* What a side would like; the network says it where the side does not. */
@@ -186,6 +174,23 @@ bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
     return false;
 }
 
+void tt_tcp_end_call(tt_tcp_conn *conn)
+{
+    if (conn->theirs.call > 0)
+        net_of(conn)->ended[conn->base.rank] = conn->theirs;
+    conn->theirs.call = 0;
+}
+
+bool tt_tcp_has_ended(const tt_tcp_net *net, const tt_tcp_said *said,
+                      const tt_link_who *who)
+{
+    if (said->rank >= net->base.n_ranks)
+        return false;
+    const tt_tcp_call *ended = &net->ended[said->rank];
+    return said->call <= ended->call &&
+           tt_link_id_compare(&ended->caller, &who->id) == 0;
+}
+
 static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
 {
     tt_tcp_end_meeting(conn);
@@ -226,9 +231,10 @@ tutti_err tt_tcp_dial(tt_conn *base, const void *addr, size_t len,
     if (begin(conn, mine < theirs ? mine : theirs, deadline_ns))
         return tt_fail(diag, TUTTI_ENOMEM, "%s", no_memory);
     struct tt_tcp_meeting *m = conn->meeting;
+    conn->call = ++net->n_calls;
     const tt_tcp_said say = {.rank = net->base.rank,
                              .n_strands = conn->n_strands,
-                             .call = ++net->n_calls,
+                             .call = conn->call,
                              .lasts = lasts(net, &card)};
     err = tt_door_call_to(&net->door, base, &card, true, &m->to, diag);
     if (err)
@@ -366,6 +372,7 @@ static bool take_arrival(tt_tcp_net *net, const tt_link_event *link)
     }
     conn->meeting->caller = link->who.id;
     conn->meeting->call = theirs.call;
+    conn->theirs = (tt_tcp_call){link->who.id, theirs.call};
     take_link(conn, link, NULL);
     return true;
 }
@@ -377,8 +384,9 @@ bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link)
     tt_link_event first = *link;
     memcpy(&said, link->who.said, sizeof(said));
     const tt_tcp_conn *conn = find_call(net, link, &said);
-    if (!said.is_own || (conn && (link->who.strand >= conn->n_strands ||
-                                  conn->strands[link->who.strand].is_open)))
+    if (!said.is_own || tt_tcp_has_ended(net, &said, &link->who) ||
+        (conn && (link->who.strand >= conn->n_strands ||
+                  conn->strands[link->who.strand].is_open)))
         return false;
     /* A socket that ends at once stands for the one that never came. */
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,

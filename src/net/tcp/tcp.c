@@ -112,7 +112,8 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
     base->max_payload = TT_TCP_MAX_PAYLOAD;
     net->on_open = begin;
     net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_conn *));
-    if (!net->live)
+    net->ended = tt_new(base->mem, base->n_ranks, sizeof(*net->ended));
+    if (!net->live || !net->ended)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
     net->most_live = base->n_ranks;
@@ -668,6 +669,7 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
     const tt_mem *mem = base->net->mem;
     uint64_t deadline_ns = tt_now_ns() + linger_ns;
     tt_tcp_end_meeting(conn);
+    tt_tcp_end_call(conn);
     if (base->is_up && !conn->is_lost) {
         deliver((tt_tcp_net *)base->net, &conn, 1, deadline_ns);
         ignore(conn);
@@ -690,7 +692,9 @@ static void tcp_fini(tt_net *base)
         tt_fork_close(&base->fd);
     }
     tt_free(base->mem, net->live, net->most_live, sizeof(tt_tcp_conn *));
+    tt_free(base->mem, net->ended, base->n_ranks, sizeof(*net->ended));
     net->live = NULL;
+    net->ended = NULL;
 }
 
 const tt_net_ops tt_net_tcp = {
@@ -711,6 +715,5 @@ const tt_net_ops tt_net_tcp = {
     .close = tcp_close,
     .fini = tcp_fini,
     .renew = tt_tcp_renew,
-    .moved = tt_tcp_moved,
     .pace = tt_tcp_pace,
 };

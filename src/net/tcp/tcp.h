@@ -20,6 +20,12 @@
 
 struct tt_tcp_conn;
 
+/* A rank's dial of a connection; call: 0: none. */
+typedef struct tt_tcp_call {
+    tt_link_id caller;
+    uint64_t call;
+} tt_tcp_call;
+
 typedef struct tt_tcp_net {
     tt_net base;
     tt_door door;     /* its number: the sockets that this side would like, of
@@ -30,6 +36,7 @@ typedef struct tt_tcp_net {
     void (*on_open)(struct tt_tcp_conn *conn);
     struct tt_tcp_conn **live; /* [most_live]; the first n_live are connected */
     size_t most_live;
+    tt_tcp_call *ended; /* [n_ranks] the last of each that was given up here */
     uint32_t n_live;
     uint32_t n_blocked; /* sockets that wait until they take more */
     uint32_t n_more;    /* conns that left input unread without an event */
@@ -45,6 +52,7 @@ typedef struct tt_tcp_net {
 /* A strand of a rail that has left its interface. */
 typedef struct tt_tcp_detour {
     bool is_off, has_told;
+    bool was_down;    /* the interface here, since the rail was left */
     uint64_t back_ns; /* goes back then */
     uint64_t wait_ns,
         well_ns; /* the last wait; a short one is due after that */
@@ -87,6 +95,8 @@ typedef struct tt_tcp_conn {
     int away_why;     /* ... and errno; 0: the stream ended */
     bool has_told;    /* the log says so */
     char where[TT_SOCK_TEXT];
+    uint64_t call;      /* this side's; 0: it has not dialled */
+    tt_tcp_call theirs; /* the other side's, where a strand came by it */
     struct tt_tcp_meeting *meeting; /* NULL: it is up, or never began */
     uint32_t n_strands, n_open;
     tt_tcp_strand *strands; /* [n_strands] */
@@ -141,8 +151,7 @@ _Static_assert(sizeof(tt_tcp_said) == TT_LINK_SAID, "a link says so much");
 
 tutti_err tt_tcp_listen(tt_tcp_net *net, tutti_diag *diag);
 /* The slots. */
-size_t tt_tcp_address(tt_net *net, void *buf);
-size_t tt_tcp_moved(tt_net *net, void *buf);
+size_t tt_tcp_address(tt_net *net, void *buf, size_t size);
 tutti_err tt_tcp_dial(tt_conn *conn, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag);
 /* What has come; true: something has. */
@@ -152,6 +161,11 @@ void tt_tcp_end_meeting(tt_tcp_conn *conn);
 /* The call is known, but its conn is not up yet. */
 bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
                        const tt_link_who *who);
+/* It is given up: a dial of that call that comes again is refused. */
+void tt_tcp_end_call(tt_tcp_conn *conn);
+/* The rank's call, or a later one, was given up here. */
+bool tt_tcp_has_ended(const tt_tcp_net *net, const tt_tcp_said *said,
+                      const tt_link_who *who);
 /* A link of a dial that comes again, to a strand whose first link came through
  * there, but never here: its last word was lost. The strand is there then, and
  * away, or will be when the others are. False: it is not so. */

@@ -67,9 +67,10 @@ tutti_err tt_ucx_listen(tt_ucx_net *net, tutti_diag *diag)
     return tt_door_open_net(&net->door, &net->base, TT_LINK_UCX, diag);
 }
 
-size_t tt_ucx_address(tt_net *base, void *buf)
+size_t tt_ucx_address(tt_net *base, void *buf, size_t size)
 {
-    return tt_door_address(&((tt_ucx_net *)base)->door, TT_UCX_CARD_MAGIC, buf);
+    return tt_door_address(&((tt_ucx_net *)base)->door, TT_UCX_CARD_MAGIC, buf,
+                           size);
 }
 
 /* -------------------------------------------------------- beginning, end -- */

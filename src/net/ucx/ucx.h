@@ -234,7 +234,7 @@ void tt_ucx_fini(tt_net *base);
 /* ---------------------------------------------------------------- meet.c -- */
 
 tutti_err tt_ucx_listen(tt_ucx_net *net, tutti_diag *diag);
-size_t tt_ucx_address(tt_net *base, void *buf);
+size_t tt_ucx_address(tt_net *base, void *buf, size_t size);
 tutti_err tt_ucx_dial(tt_conn *conn, const void *addr, size_t len,
                       uint64_t deadline_ns, tutti_diag *diag);
 /* What has come into the box; may call up. */
