@@ -450,7 +450,7 @@ static void eight_ranks_for_long(void **state)
                early->n_mappings, last->n_mappings);
         assert_int_equal(last->n_fds, early->n_fds);
         if (n > 20)
-            assert_true(slope(s, n, false) < 256 && slope(s, n, true) < 64 &&
+            assert_true(slope(s, n, false) < 256 && slope(s, n, true) < 128 &&
                         last->kib < early->kib + 8192);
     }
     munmap(all, sizeof(*all));
