@@ -4,7 +4,7 @@
  * A team's machine is made by its first agreement, or by the first message of
  * one. It begins with the members that are lost by then; the mesh tells of
  * others. Who has left a team may still know the last decision, which others
- * wait for: the mesh keeps it.
+ * wait for, or which says that they are out: the mesh keeps it.
  * Next: agree.h; watch.c, which looks at the clock. */
 #include <string.h>
 
@@ -56,21 +56,22 @@ static void tell_waiters(const tt_team *team, bool was_open)
         tt_engine_wake(team->mesh->engine);
 }
 
-/* The team was left, or this rank has no memory: a decision that is known is
- * told. */
+/* The team was left, or this rank has no memory. A decision that is known is
+ * told; who asks about an earlier one had no part in that, so it is out. */
 static void answer(tt_peer *peer, const tt_msg *m)
 {
     const tt_mesh *mesh = peer->mesh;
-    const tt_opinion gone = {.kind = TT_VOTE_GONE};
+    tt_opinion said = {.kind = TT_VOTE_GONE};
     for (uint32_t i = 0; i < TT_VERDICTS; i++) {
         const tt_verdict *last = &mesh->verdicts[i];
-        if (last->comm == m->comm && last->seq == m->seq &&
-            last->decision.kind == TT_VOTE_DECIDED) {
-            tell(peer, m->comm, m->seq, &last->decision);
-            return;
-        }
+        if (last->comm != m->comm || last->decision.kind != TT_VOTE_DECIDED)
+            continue;
+        if (last->seq == m->seq)
+            said = last->decision;
+        else if (last->seq > m->seq)
+            said.kind = TT_VOTE_OUT;
     }
-    tell(peer, m->comm, m->seq, &gone);
+    tell(peer, m->comm, m->seq, &said);
 }
 
 bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,

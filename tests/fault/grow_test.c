@@ -52,6 +52,7 @@ typedef struct plan {
     uint32_t delay_us;
     char address[64]; /* "": by name */
     bool by_store, has_secret;
+    bool is_hasty; /* at first newcomers are waited for next to no time */
     /* What they share. */
     _Atomic int is_through; /* the victim has had its fate */
     _Atomic pid_t stopped;
@@ -155,7 +156,7 @@ static int go_on(plan *p, int me, tutti_comm *comm, uint64_t want)
     bool ends = false;
     opts.address = p->address[0] ? p->address : NULL;
     opts.store = p->by_store ? &store : NULL;
-    opts.timeout_s = p->fate == STOPS ? 1 : 0;
+    opts.timeout_s = p->fate == STOPS ? 1 : p->is_hasty ? 1e-6 : 0;
     while (!ends) {
         uint64_t all = 0;
         tutti_err err = gather_bits(comm, me, &all);
@@ -166,6 +167,8 @@ static int go_on(plan *p, int me, tutti_comm *comm, uint64_t want)
             err = make_larger(p, &opts, &comm);
         if (err && tutti_comm_failure(comm))
             err = make_smaller(&comm);
+        if (err == TUTTI_EBOOT && p->is_hasty)
+            opts.timeout_s = 0;
         if (err && err != TUTTI_AGAIN && err != TUTTI_EBOOT)
             return blame(me, "member", err, comm);
         usleep(500);
@@ -355,6 +358,13 @@ static void by_name(void **state)
     run("shm", &(plan){.n_members = 3}, 5);
 }
 
+/* Who is not there in time comes again. */
+static void hasty_members(void **state)
+{
+    (void)state;
+    run("tcp", &(plan){.n_members = 2, .is_hasty = true}, 3);
+}
+
 static int free_port(void)
 {
     const tt_addr at = {.u.v4 = {.sin_family = AF_INET,
@@ -440,6 +450,7 @@ int main(void)
         cmocka_unit_test(by_name),        cmocka_unit_test(by_address),
         cmocka_unit_test(by_store),       cmocka_unit_test(strangers_stay_out),
         cmocka_unit_test(newcomers_fail), cmocka_unit_test(members_die),
+        cmocka_unit_test(hasty_members),
     };
     return TT_RUN_TAP(tests);
 }

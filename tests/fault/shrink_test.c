@@ -516,52 +516,83 @@ static void nothing_is_left_behind(void **state)
 
 /* --------------------------------------------------------------- excluded -- */
 
+/* How many ranks have come how far; the survivors go on until the one that is
+ * left out has heard of it: who is there no more cannot tell. */
+typedef struct leaving {
+    atomic_int n_here, n_through;
+    atomic_bool has_heard, is_early; /* it asks before the others have left */
+} leaving;
+
+/* It shrinks when the others have. */
+static int come_too_late(tutti_comm *comm, int n, leaving *l)
+{
+    tutti_comm *smaller;
+    while (l->n_through < n - 2)
+        usleep(1000);
+    tutti_err err = tutti_comm_shrink(comm, NULL, &smaller);
+    l->has_heard = true;
+    if (err != TUTTI_EPEER ||
+        !strstr(tutti_comm_message(comm), "go on without rank 1"))
+        return blame(1, "left out", err, comm);
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
 /* A dead rank and one that lives are left out by their numbers, of a
  * communicator that is well: nobody waits for them. The living one is told when
- * it asks. */
+ * it asks, whether the others have left the communicator or not. */
 static int leave_out(int rank, int n, void *arg)
 {
     const int victim = 4, idle = 1, exclude[] = {victim, idle};
-    atomic_int *n_through = arg;
+    leaving *l = arg;
     tutti_shrink_opts opts = TUTTI_SHRINK_OPTS_INIT;
     tutti_comm *comm, *smaller;
-    uint64_t all;
+    uint64_t all, has_heard = 0;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
-    n_through[0]++;
-    while (n_through[0] < n || (rank == idle && n_through[1] < n - 2))
+    if (err)
+        return blame(rank, "first call", err, comm);
+    l->n_here++;
+    while (l->n_here < n)
         usleep(1000);
     if (rank == victim)
         raise(SIGKILL);
+    if (rank == idle)
+        return come_too_late(comm, n, l);
     opts.exclude = exclude;
-    opts.n_exclude = rank == idle ? 0 : 2;
-    err = err ? err : tutti_comm_shrink(comm, &opts, &smaller);
-    if (rank == idle) {
-        if (err != TUTTI_EPEER ||
-            !strstr(tutti_comm_message(comm), "go on without rank 1"))
-            return blame(rank, "left out", err, comm);
-        tutti_comm_destroy(comm);
-        return 0;
-    }
+    opts.n_exclude = 2;
+    err = tutti_comm_shrink(comm, &opts, &smaller);
     if (err)
         return blame(rank, "shrink", err, comm);
-    n_through[1]++;
+    l->n_through += l->is_early;
+    while (l->is_early && !l->has_heard)
+        usleep(1000);
+    tutti_comm_destroy(comm);
+    l->n_through += !l->is_early;
     err = gather_bits(smaller, (uint32_t)rank, &all);
     if (err || all != 0xd || tutti_comm_size(smaller) != n - 2)
         return blame(rank, "sum", err, smaller);
-    tutti_comm_destroy(comm);
+    for (; !err && !has_heard; usleep(1000)) {
+        has_heard = l->has_heard;
+        err = tutti_all_reduce(smaller, &has_heard, &has_heard, 1, TUTTI_U64,
+                               TUTTI_MIN, NULL, NULL);
+    }
     tutti_comm_destroy(smaller);
-    return 0;
+    return err ? 1 : 0;
 }
 
 static void excluded_are_not_waited_for(void **state)
 {
-    atomic_int *n_through = share(2 * sizeof(*n_through));
+    static const char *const by[] = {"shm", "tcp"};
+    leaving *l = share(sizeof(*l));
     (void)state;
-    run("shm", (tt_procs){.n = 5, .run = leave_out, .arg = n_through}, 0x10);
-    n_through[0] = n_through[1] = 0;
-    run("tcp", (tt_procs){.n = 5, .run = leave_out, .arg = n_through}, 0x10);
+    for (int i = 0; i < 4; i++) {
+        memset((void *)l, 0, sizeof(*l));
+        l->is_early = i / 2 == 1;
+        run(by[i % 2], (tt_procs){.n = 5, .run = leave_out, .arg = l}, 0x10);
+    }
+    munmap(l, sizeof(*l));
 }
 
 /* -------------------------------------------------------------- arguments -- */
