@@ -304,11 +304,13 @@ static void say_again(int fd, tt_talk_kind kind, uint64_t number)
     say(fd, head, NULL);
 }
 
+static uint32_t n_cards; /* that expect() has heard last */
+
 static uint64_t expect(int fd, tt_talk_kind kind)
 {
     unsigned char payload[4096];
     tt_talk head = hear(fd, payload);
-    while (head.kind == TT_TALK_CARD)
+    for (n_cards = 0; head.kind == TT_TALK_CARD; n_cards++)
         head = hear(fd, payload);
     assert_int_equal(head.kind, kind);
     return head.number;
@@ -335,6 +337,7 @@ static void test_who_comes_back(void **state)
     /* It has not heard of its group; and says again what led to it. */
     fd[0] = come_back(c, &j[0], fd[0], &w[0]);
     assert_int_equal(expect(fd[0], TT_TALK_GROUP), 1);
+    assert_int_equal(n_cards, 1); /* which may have been lost, too */
     say_again(fd[0], TT_TALK_ANNOUNCE, 1);
     say(fd[0], tt_talk_head(TT_TALK_DONE, 1, 0), NULL);
     j[0].heard = 1;
