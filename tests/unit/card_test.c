@@ -402,6 +402,48 @@ static void test_who_comes_back_late(void **state)
     tt_controller_close(c);
 }
 
+/* A standby takes over in the middle of a group, of which only worker 1 has
+ * heard. */
+static void test_group_outlives_its_leader(void **state)
+{
+    (void)state;
+    tt_controller_opts o = {.rule = {.n = 2}, .reconnect_ns = 90 * TT_NS_PER_S};
+    tt_controller *c = open_as(&o), *standby;
+    tt_addr at;
+    tt_join j[2] = {{.who = 0, .host = 7}, {.who = 1, .host = 7}};
+    tt_welcome w[2];
+    tt_link_why why;
+    unsigned char payload[4096];
+    assert_true(tt_addr_numeric("127.0.0.1", tt_controller_port(c), &at));
+    o.leader = &at;
+    standby = open_as(&o);
+    int fd[2] = {come(c, &j[0], &w[0]), come(c, &j[1], &w[1])};
+    for (int i = 0; i < 2; i++)
+        say(fd[i], tt_talk_head(TT_TALK_ANNOUNCE, 1, 0), NULL);
+    for (int i = 0; i < 2; i++) {
+        tt_talk head = hear(fd[i], payload);
+        while (head.kind != TT_TALK_GROUP) /* where the standby is, too */
+            head = hear(fd[i], payload);
+        j[i].term = (uint32_t)head.term;
+    }
+    tt_controller_close(c);
+    for (int i = 0; i < 2; i++) {
+        tt_fork_close(&fd[i]);
+        j[i].flags = TT_TALK_AGAIN | TT_TALK_CURRENT;
+        j[i].origin = w[i].origin;
+        j[i].incarnation = w[i].incarnation;
+        j[i].heard = (uint64_t)i;
+        fd[i] = dial_as(standby, &j[i], 0, &why).stream.fd;
+        assert_true(fd[i] >= 0);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(expect(fd[i], TT_TALK_WELCOME), 0);
+    assert_int_equal(expect(fd[0], TT_TALK_GROUP), 1);
+    for (int i = 0; i < 2; i++)
+        tt_fork_close(&fd[i]);
+    tt_controller_close(standby);
+}
+
 static void test_who_does_not(void **state)
 {
     (void)state;
@@ -731,6 +773,7 @@ int main(void)
         cmocka_unit_test(test_token_is_asked_for),
         cmocka_unit_test(test_who_comes_back),
         cmocka_unit_test(test_who_comes_back_late),
+        cmocka_unit_test(test_group_outlives_its_leader),
         cmocka_unit_test(test_who_does_not),
         cmocka_unit_test(test_killed_is_dead),
         cmocka_unit_test(test_killed_while_away),
