@@ -41,6 +41,7 @@ typedef struct tt_guest {
     bool is_dead;     /* it has none, and does not listen any more */
     tt_doorbell knock;
     bool is_newcomer;
+    bool is_welcome; /* it was told so, before all else */
     uint64_t old;    /* a group of the leader before that it is in; 0: none */
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;

@@ -252,6 +252,7 @@ void tt_control_welcome(tt_controller *c, tt_guest *g)
     };
     tt_talk reply = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(say));
     reply.who = g->worker;
+    g->is_welcome = true;
     tt_control_put(c, g, &reply, &say);
     tt_standby_tell(c, g);
 }
