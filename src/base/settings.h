@@ -135,8 +135,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "1: ucx may be used beside a secret, although it sends in "            \
       "clear")                                                               \
     X(controller, "TUTTI_CONTROLLER", STRING, "", "", "",                    \
-      "where the controller of partial reduce listens, host:port; for "      \
-      "workers that join one by themselves")
+      "where the controller of partial reduce listens, host:port, or "       \
+      "several, host:port,host:port; for workers that join one by "          \
+      "themselves")
 
 typedef struct tt_settings {
 #define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];

@@ -3,6 +3,7 @@
  *
  * controller.c  the thread: workers come, and are heard
  * tell.c        their groups are told
+ * knock.c       whether one that is away still lives
  * standby.c     records and orders: its copies, and how it takes over
  *
  * Circles    controller.c standby.c tell.c: what happens to workers makes records
@@ -19,6 +20,16 @@
 #include "partial/lead.h"
 #include "partial/talk.h"
 
+/* Where its worker listens for others. */
+typedef struct tt_doorbell {
+    tt_link_dial *dial; /* NULL: none is under way */
+    bool is_known;      /* it has answered there */
+    uint64_t next_ns;
+    tt_addr at;
+    tt_link_id id;
+    uint8_t token[TT_LINK_TOKEN]; /* a wrong one */
+} tt_doorbell;
+
 typedef struct tt_guest {
     struct tt_guest *next;
     tt_pipe pipe;
@@ -27,7 +38,10 @@ typedef struct tt_guest {
     bool may_return;  /* when its connection drops */
     uint64_t away_ns; /* since then it has none; 0: it has */
     bool is_missed;   /* the log says so */
+    bool is_dead;     /* it has none, and does not listen any more */
+    tt_doorbell knock;
     bool is_newcomer;
+    bool is_welcome; /* it was told so, before all else */
     uint64_t old;    /* a group of the leader before that it is in; 0: none */
     uint64_t broken; /* the last group of which it was told so */
     uint64_t heard_ns;
@@ -131,6 +145,15 @@ void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
 /* False: no memory. */
 bool tt_control_keep(tt_controller *c, uint32_t worker, uint64_t record,
                      const tt_talk *head, const void *payload);
+
+/* knock.c: it has told its card: does it answer there? */
+void tt_knock_meet(tt_controller *c, tt_guest *g);
+/* It is away: dials it where that is known. */
+void tt_knock_turn(tt_controller *c, tt_guest *g, uint64_t now);
+/* Whose dial it is, which may be gone now; NULL: it is none. */
+tt_guest *tt_knock_hear(const tt_link_event *link);
+bool tt_knock_is_frozen(const tt_guest *g);
+void tt_knock_end(tt_guest *g); /* idempotent */
 
 /* standby.c */
 uint64_t tt_standby_record(tt_controller *c, tt_record_kind kind,

@@ -10,7 +10,8 @@
  * Away       A worker on another host whose connection drops is away: it stays
  *            what it was until liveness_ns are over, and comes back by a new
  *            connection (away.c). Who comes back later has been counted as
- *            dead, and joins with the weights that it has.
+ *            dead, and joins with the weights that it has. Whose process has
+ *            ended is dead at once (knock.c).
  * Invariant  A slot has at most one connection. Who wants one that is taken is
  *            told to try again: the death of the one before may not have been
  *            noticed.
@@ -109,26 +110,36 @@ static void hang_up(tt_controller *c, tt_guest *g)
     tt_pipe_close(&g->pipe);
 }
 
+static const char *how_it_went(const tt_guest *g)
+{
+    if (g->says_bye)
+        return "has left";
+    if (!g->away_ns || g->is_dead)
+        return "has died";
+    return tt_knock_is_frozen(g) ? "has been frozen for too long"
+                                 : "has been away for too long";
+}
+
 static void lose_if_gone(tt_controller *c, tt_guest *g)
 {
     if (g->pipe.is_broken && !g->is_gone && g->may_return) {
         hang_up(c, g);
         g->away_ns = tt_now_ns();
+        g->knock.next_ns = 0;
+        tt_knock_turn(c, g, g->away_ns);
         return;
     }
     g->is_gone = g->is_gone || g->pipe.is_broken;
     if (g->is_gone && (g->is_standby || g->is_held))
         tt_standby_gone(c, g);
     else if (g->is_gone)
-        lose_worker(c, g,
-                    g->says_bye  ? "has left"
-                    : g->away_ns ? "has been away for too long"
-                                 : "has died");
+        lose_worker(c, g, how_it_went(g));
 }
 
 static void free_guest(tt_controller *c, tt_guest *g)
 {
     hang_up(c, g);
+    tt_knock_end(g);
     tt_free(&c->mem, g->knows, n_words(c), sizeof(uint64_t));
     tt_free(&c->mem, g, 1, sizeof(*g));
 }
@@ -241,6 +252,7 @@ void tt_control_welcome(tt_controller *c, tt_guest *g)
     };
     tt_talk reply = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(say));
     reply.who = g->worker;
+    g->is_welcome = true;
     tt_control_put(c, g, &reply, &say);
     tt_standby_tell(c, g);
 }
@@ -370,6 +382,7 @@ static void take_back(tt_controller *c, tt_guest *g, tt_link_stream s,
                       const tt_join *join)
 {
     hang_up(c, g);
+    tt_knock_end(g);
     tt_pipe_open(&g->pipe, &c->mem, s);
     if (g->is_missed)
         TT_WARN("partial reduce: worker %u is back after %.3g s", g->worker,
@@ -392,10 +405,13 @@ static void take_arrivals(tt_controller *c)
     for (tt_guest *g = c->guests; g; g = g->next)
         lose_if_gone(c, g); /* it may be who comes */
     while (tt_link_box_take(c->box, &link)) {
-        if (tt_standby_hear_dial(c, &link))
+        tt_guest *g = tt_knock_hear(&link);
+        if (g)
+            lose_if_gone(c, g);
+        if (g || tt_standby_hear_dial(c, &link))
             continue;
         memcpy(&join, link.who.said, sizeof(join));
-        tt_guest *g = find_again(c, &join);
+        g = find_again(c, &join);
         if (g)
             take_back(c, g, link.stream, &join);
         else
@@ -466,10 +482,13 @@ static bool hear_card(tt_controller *c, tt_guest *g, const tt_talk *head,
 {
     if (!tt_card_is_sound(payload, head->len))
         return false;
-    if (head->len == g->card_bytes && memcmp(payload, g->card, head->len) == 0)
-        return true;
+    bool is_same = head->len == g->card_bytes &&
+                   memcmp(payload, g->card, head->len) == 0;
     memcpy(g->card, payload, head->len);
     g->card_bytes = head->len;
+    tt_knock_meet(c, g); /* it may have come from elsewhere */
+    if (is_same)
+        return true;
     for (tt_guest *other = c->guests; other; other = other->next)
         other->knows[g->worker / 64] &= ~(UINT64_C(1) << g->worker % 64);
     return true;
@@ -558,6 +577,7 @@ static void check_silence(tt_controller *c, uint64_t now)
         if (was_away)
             g->heard_ns = now;
         miss(g, now);
+        tt_knock_turn(c, g, now);
         if (g->is_gone || most == 0 || now - g->heard_ns <= most)
             continue;
         g->is_gone = g->is_standby || g->is_held;
@@ -844,6 +864,8 @@ void tt_controller_close(tt_controller *c)
     if (c->has_thread)
         stop(c);
     tt_link_dial_end(c->dial);
+    for (tt_guest *g = c->guests; g; g = g->next)
+        tt_knock_end(g);
     tt_link_box_close(c->box);
     bool is_over = !has_copies(c) || c->n_here == 0;
     while (c->guests) {

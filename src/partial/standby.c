@@ -137,7 +137,7 @@ void tt_standby_tell(tt_controller *c, tt_guest *g)
 static void tell_all_card(tt_controller *c, uint32_t index)
 {
     for (tt_guest *g = c->guests; g; g = g->next)
-        if (g->worker != TT_NONE || g->is_standby)
+        if (g->is_welcome || g->is_standby)
             tell_card(c, g, index);
 }
 

@@ -143,6 +143,7 @@ _Static_assert(sizeof(tt_group_head) == 32, "as sent");
 
 /* Its nets: shm, tcp. */
 #define TT_CARD_NETS 2
+#define TT_CARD_TCP 1
 
 /* What the nets' address() tells follows it, one after the other. */
 typedef struct tt_card {

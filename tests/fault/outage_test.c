@@ -196,6 +196,36 @@ static int work(tutti_partial *p, int rank, int n)
     return bad;
 }
 
+/* Rank 2 is killed in the middle of a group. To wait for it would take longer
+ * than the test may. */
+static int work_on(tutti_partial *p, int rank, int n)
+{
+    static float x[LAST * 100];
+    const uint32_t len = sizeof(x) / sizeof(x[0]);
+    tutti_partial_group group;
+    int bad = 0;
+    for (uint32_t k = 1; k < LAST && !bad; k++)
+        bad = step(p, rank, n, k);
+    if (bad)
+        return bad;
+    if (tutti_partial_announce(p, LAST, false, NULL, NULL) ||
+        tutti_partial_group_of(p, &group))
+        return complain(rank, LAST, p);
+    if (rank == 2)
+        raise(SIGKILL);
+    tutti_err err = tutti_partial_reduce(p, x, len, TUTTI_F32, NULL, NULL);
+    if (!err)
+        err = tutti_partial_commit(p, NULL, NULL);
+    if (err != TUTTI_EPEER)
+        return tt_procs_complain(rank, "its group went on: %d", err);
+    if (tutti_partial_announce(p, LAST + 1, true, NULL, NULL) ||
+        tutti_partial_group_of(p, &group) ||
+        tutti_partial_reduce(p, x, len, TUTTI_F32, NULL, NULL) ||
+        tutti_partial_commit(p, NULL, NULL))
+        return complain(rank, LAST + 1, p);
+    return group.n == 2 ? 0 : tt_procs_complain(rank, "a group of %u", group.n);
+}
+
 /* Rank 0 has the controller, which all reach by TCP. */
 static int run_partial(int rank, int n, void *arg)
 {
@@ -214,6 +244,11 @@ static int run_partial(int rank, int n, void *arg)
         setenv("TUTTI_SECRET_FILE", o->secret, 1);
     opts.group_size = n;
     opts.max_wait_s = 200;
+    if (o->dies >= 0) {
+        setenv("TUTTI_RECONNECT", "900s", 1);
+        setenv("TUTTI_LIVENESS", "900s", 1);
+        opts.max_wait_s = opts.liveness_s = 900;
+    }
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     if (rank == 0 &&
@@ -225,7 +260,7 @@ static int run_partial(int rank, int n, void *arg)
     snprintf(where, sizeof(where), "127.0.0.1:%d", port);
     if (tutti_partial_join(where, rank, &opts, &p))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    int bad = work(p, rank, n);
+    int bad = o->dies < 0 ? work(p, rank, n) : work_on(p, rank, n);
     tutti_partial_close(p);
     if (c)
         tutti_controller_wait(c, 60);
@@ -244,7 +279,8 @@ static void expect_partial(outage *o)
                   .arg = o};
     assert_true(tt_procs_run(&p, status));
     for (int r = 0; r < o->n; r++)
-        assert_int_equal(WEXITSTATUS(status[r]), 0);
+        if (r != o->dies)
+            assert_int_equal(WEXITSTATUS(status[r]), 0);
 }
 
 /* Connections with the controller as well. */
@@ -252,6 +288,12 @@ static void test_partial_shot(void **state)
 {
     (void)state;
     expect_partial(&(outage){"off", "1", 3, -1, NULL});
+}
+
+static void test_partial_killed(void **state)
+{
+    (void)state;
+    expect_partial(&(outage){"off", "1", 3, 2, NULL});
 }
 
 /* A sealed stream is read ahead; with more than a few connections only epoll
@@ -267,6 +309,7 @@ static void test_shot_sealed(void **state)
     close(fd);
     expect(&(outage){"off", "1", 6, -1, path}, 0);
     expect_partial(&(outage){"off", "1", 2, -1, path});
+    expect_partial(&(outage){"off", "1", 3, 2, path});
     unlink(path);
 }
 
@@ -281,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_shot_and_killed),
         cmocka_unit_test(test_shot_sealed),
         cmocka_unit_test(test_partial_shot),
+        cmocka_unit_test(test_partial_killed),
     };
     return TT_RUN_TAP(tests);
 }

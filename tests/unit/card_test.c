@@ -3,7 +3,8 @@
  * with one side made by hand, which may say what it should not: cards that make no
  * sense end the connection, and whoever is in a group with a worker was told its
  * card before, once for each of its lives; who comes back hears what it has
- * missed, and what it says again counts once. */
+ * missed, and what it says again counts once. Whoever's process has ended is dead at
+ * once, and nobody else is. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "partial/control.h"
 #include "partial/partial.h"
 #include "support/stranger.h"
 #include "tutti.h"
@@ -266,17 +268,23 @@ static void test_token_is_asked_for(void **state)
 }
 
 /* Comes, or comes back, and says its card. */
-static int come(const tt_controller *c, const tt_join *j, tt_welcome *out)
+static int come_with(const tt_controller *c, const tt_join *j, tt_welcome *out,
+                     const a_card *card, size_t bytes)
 {
-    const a_card card = card_of(1 + (uint8_t)j->who, 4096);
     unsigned char payload[4096];
     tt_link_why why;
     tt_link_event e = dial_as(c, j, 0, &why);
     assert_int_equal(e.kind, TT_LINK_DIALLED);
     assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_WELCOME);
     memcpy(out, payload, sizeof(*out));
-    say_card(e.stream.fd, &card, card_bytes);
+    say_card(e.stream.fd, card, bytes);
     return e.stream.fd;
+}
+
+static int come(const tt_controller *c, const tt_join *j, tt_welcome *out)
+{
+    const a_card card = card_of(1 + (uint8_t)j->who, 4096);
+    return come_with(c, j, out, &card, card_bytes);
 }
 
 static int come_back(const tt_controller *c, tt_join *j, int old,
@@ -296,11 +304,13 @@ static void say_again(int fd, tt_talk_kind kind, uint64_t number)
     say(fd, head, NULL);
 }
 
+static uint32_t n_cards; /* that expect() has heard last */
+
 static uint64_t expect(int fd, tt_talk_kind kind)
 {
     unsigned char payload[4096];
     tt_talk head = hear(fd, payload);
-    while (head.kind == TT_TALK_CARD)
+    for (n_cards = 0; head.kind == TT_TALK_CARD; n_cards++)
         head = hear(fd, payload);
     assert_int_equal(head.kind, kind);
     return head.number;
@@ -327,6 +337,7 @@ static void test_who_comes_back(void **state)
     /* It has not heard of its group; and says again what led to it. */
     fd[0] = come_back(c, &j[0], fd[0], &w[0]);
     assert_int_equal(expect(fd[0], TT_TALK_GROUP), 1);
+    assert_int_equal(n_cards, 1); /* which may have been lost, too */
     say_again(fd[0], TT_TALK_ANNOUNCE, 1);
     say(fd[0], tt_talk_head(TT_TALK_DONE, 1, 0), NULL);
     j[0].heard = 1;
@@ -391,6 +402,48 @@ static void test_who_comes_back_late(void **state)
     tt_controller_close(c);
 }
 
+/* A standby takes over in the middle of a group, of which only worker 1 has
+ * heard. */
+static void test_group_outlives_its_leader(void **state)
+{
+    (void)state;
+    tt_controller_opts o = {.rule = {.n = 2}, .reconnect_ns = 90 * TT_NS_PER_S};
+    tt_controller *c = open_as(&o), *standby;
+    tt_addr at;
+    tt_join j[2] = {{.who = 0, .host = 7}, {.who = 1, .host = 7}};
+    tt_welcome w[2];
+    tt_link_why why;
+    unsigned char payload[4096];
+    assert_true(tt_addr_numeric("127.0.0.1", tt_controller_port(c), &at));
+    o.leader = &at;
+    standby = open_as(&o);
+    int fd[2] = {come(c, &j[0], &w[0]), come(c, &j[1], &w[1])};
+    for (int i = 0; i < 2; i++)
+        say(fd[i], tt_talk_head(TT_TALK_ANNOUNCE, 1, 0), NULL);
+    for (int i = 0; i < 2; i++) {
+        tt_talk head = hear(fd[i], payload);
+        while (head.kind != TT_TALK_GROUP) /* where the standby is, too */
+            head = hear(fd[i], payload);
+        j[i].term = (uint32_t)head.term;
+    }
+    tt_controller_close(c);
+    for (int i = 0; i < 2; i++) {
+        tt_fork_close(&fd[i]);
+        j[i].flags = TT_TALK_AGAIN | TT_TALK_CURRENT;
+        j[i].origin = w[i].origin;
+        j[i].incarnation = w[i].incarnation;
+        j[i].heard = (uint64_t)i;
+        fd[i] = dial_as(standby, &j[i], 0, &why).stream.fd;
+        assert_true(fd[i] >= 0);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(expect(fd[i], TT_TALK_WELCOME), 0);
+    assert_int_equal(expect(fd[0], TT_TALK_GROUP), 1);
+    for (int i = 0; i < 2; i++)
+        tt_fork_close(&fd[i]);
+    tt_controller_close(standby);
+}
+
 static void test_who_does_not(void **state)
 {
     (void)state;
@@ -421,6 +474,198 @@ static void test_who_does_not(void **state)
     tt_controller_close(c);
 }
 
+/* ------------------------------------------- whether who is away still lives -- */
+
+/* Two workers in a group, one of which listens. */
+typedef struct pair {
+    tt_controller *c;
+    tt_join j[2];
+    tt_welcome w[2];
+    int fd[2], ear;
+    tt_link_listener *listener;
+} pair;
+
+static void listen_as(pair *p, uint8_t id)
+{
+    tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_TCP),
+                             .self = {{id}},
+                             .has_token = true,
+                             .token = {7},
+                             .fd = p->ear};
+    assert_int_equal(tt_link_listen(box, &o, &p->listener, NULL, NULL), 0);
+}
+
+static void stop_listening(pair *p)
+{
+    tt_link_listener_close(p->listener);
+    p->listener = NULL;
+}
+
+static bool is_known(const tt_guest *g)
+{
+    return g->knock.is_known;
+}
+
+static bool is_asked(const tt_guest *g)
+{
+    return g->knock.next_ns > 0 && !g->knock.dial;
+}
+
+static bool is_found_there(const tt_guest *g)
+{
+    return g->away_ns > 0 && g->knock.next_ns > g->away_ns;
+}
+
+static bool is_away(const tt_guest *g)
+{
+    return g->away_ns > 0;
+}
+
+/* Waits until this is true of worker 0. */
+static void await(tt_controller *c, bool (*is)(const tt_guest *g))
+{
+    const uint64_t until = tt_now_ns() + 200 * TT_NS_PER_S;
+    for (bool is_it = false; !is_it; usleep(1000)) {
+        pthread_mutex_lock(&c->lock);
+        is_it = c->by_worker[0] && is(c->by_worker[0]);
+        pthread_mutex_unlock(&c->lock);
+        assert_true(tt_now_ns() < until);
+    }
+}
+
+/* Worker 0 tells where it listens: at another port, or host, where that is
+ * wrong. */
+static a_card listening_card(const pair *p, bool is_port, bool is_host)
+{
+    tt_link_card link;
+    tt_link_card_of(p->listener, &link);
+    assert_true(link.n_places > 0);
+    link.n_places = 1;
+    link.places[0].port = is_port ? link.places[0].port : 1;
+    link.places[0].ip[3] = is_host ? link.places[0].ip[3] : 2;
+    a_card a = {.card = {.id = link.id, .max_payload = 4096}};
+    a.card.lens[1] = (uint16_t)tt_link_card_bytes(&link);
+    memcpy(a.addresses, &link, a.card.lens[1]);
+    return a;
+}
+
+static void meet(pair *p, bool is_port, bool is_host)
+{
+    tt_controller_opts o = {.rule = {.n = 2},
+                            .reconnect_ns = 900 * TT_NS_PER_S};
+    tt_addr at;
+    *p = (pair){.c = open_as(&o)};
+    assert_true(tt_addr_numeric("127.0.0.1", 0, &at));
+    p->ear = tt_link_bind(&at, 100);
+    assert_true(p->ear > 0);
+    listen_as(p, 1);
+    const a_card card = listening_card(p, is_port, is_host);
+    for (uint32_t i = 0; i < 2; i++)
+        p->j[i] = (tt_join){.who = i, .host = 7};
+    p->fd[0] = come_with(p->c, &p->j[0], &p->w[0], &card,
+                         sizeof(card.card) + card.card.lens[1]);
+    p->fd[1] = come(p->c, &p->j[1], &p->w[1]);
+    for (int i = 0; i < 2; i++)
+        say_again(p->fd[i], TT_TALK_ANNOUNCE, 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(expect(p->fd[i], TT_TALK_GROUP), 1);
+    p->j[0].heard = 1;
+}
+
+static void part(pair *p, uint64_t n_deaths)
+{
+    tt_rule_metrics m;
+    tt_controller_measure(p->c, &m);
+    assert_int_equal(m.n_deaths, n_deaths);
+    stop_listening(p);
+    for (int i = 0; i < 2; i++)
+        if (p->fd[i] >= 0)
+            tt_fork_close(&p->fd[i]);
+    if (p->ear >= 0)
+        close(p->ear);
+    tt_controller_close(p->c);
+}
+
+/* Their group is as it was. */
+static void expect_return(pair *p)
+{
+    p->fd[0] = come_back(p->c, &p->j[0], p->fd[0], &p->w[0]);
+    assert_int_equal(p->w[0].incarnation, 1);
+    say(p->fd[1], tt_talk_head(TT_TALK_BEAT, 0, 0), NULL);
+    assert_int_equal(expect(p->fd[1], TT_TALK_BEAT), 0);
+}
+
+static void test_killed_is_dead(void **state)
+{
+    (void)state;
+    pair p;
+    for (int is_other = 0; is_other < 2; is_other++) {
+        meet(&p, true, true);
+        await(p.c, is_known);
+        stop_listening(&p);
+        if (is_other)
+            listen_as(&p, 2);
+        else
+            close(p.ear);
+        p.ear = is_other ? p.ear : -1;
+        tt_fork_close(&p.fd[0]);
+        assert_int_equal(expect(p.fd[1], TT_TALK_BROKEN), 1);
+        part(&p, 1);
+    }
+}
+
+/* It lives, but does not come back; and then it does not. */
+static void test_killed_while_away(void **state)
+{
+    (void)state;
+    pair p;
+    meet(&p, true, true);
+    await(p.c, is_known);
+    tt_fork_close(&p.fd[0]);
+    await(p.c, is_found_there);
+    say(p.fd[1], tt_talk_head(TT_TALK_BEAT, 0, 0), NULL);
+    assert_int_equal(expect(p.fd[1], TT_TALK_BEAT), 0);
+    stop_listening(&p);
+    close(p.ear);
+    p.ear = -1;
+    assert_int_equal(expect(p.fd[1], TT_TALK_BROKEN), 1);
+    part(&p, 1);
+}
+
+static void test_frozen_is_not_dead(void **state)
+{
+    (void)state;
+    pair p;
+    meet(&p, true, true);
+    await(p.c, is_known);
+    stop_listening(&p); /* the system still takes connections */
+    tt_fork_close(&p.fd[0]);
+    await(p.c, tt_knock_is_frozen);
+    expect_return(&p);
+    part(&p, 0);
+}
+
+/* A refusal tells nothing where nobody has ever answered. */
+static void test_unknown_is_not_dead(void **state)
+{
+    (void)state;
+    pair p;
+    meet(&p, false, true);
+    await(p.c, is_asked);
+    tt_fork_close(&p.fd[0]);
+    await(p.c, is_away);
+    expect_return(&p);
+    part(&p, 0);
+    meet(&p, true, false); /* it has come from elsewhere */
+    tt_fork_close(&p.fd[0]);
+    await(p.c, is_away);
+    pthread_mutex_lock(&p.c->lock);
+    assert_int_equal(p.c->by_worker[0]->knock.at.len, 0);
+    pthread_mutex_unlock(&p.c->lock);
+    expect_return(&p);
+    part(&p, 0);
+}
+
 /* -------------------------------------------------- a controller by hand -- */
 
 typedef struct lie {
@@ -436,7 +681,7 @@ static void *control(void *arg)
     if (!tt_link_box_wait(box, soon()) || !tt_link_box_take(box, &e))
         return NULL;
     const tt_welcome welcome = {
-        .origin = 1, .liveness_ns = 0, .n = 3, .incarnation = 1};
+        .origin = 1, .host = tt_place_host(), .n = 3, .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
     say(e.stream.fd, head, &welcome);
     assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_CARD);
@@ -528,7 +773,12 @@ int main(void)
         cmocka_unit_test(test_token_is_asked_for),
         cmocka_unit_test(test_who_comes_back),
         cmocka_unit_test(test_who_comes_back_late),
+        cmocka_unit_test(test_group_outlives_its_leader),
         cmocka_unit_test(test_who_does_not),
+        cmocka_unit_test(test_killed_is_dead),
+        cmocka_unit_test(test_killed_while_away),
+        cmocka_unit_test(test_frozen_is_not_dead),
+        cmocka_unit_test(test_unknown_is_not_dead),
         cmocka_unit_test(test_worker_refuses_nonsense),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
