@@ -145,6 +145,17 @@ static int nobody_waits_ahead(tutti_comm *x, int rank, int n)
     return tt_well(x, err, "calls in another order");
 }
 
+/* One rank makes a request of a call for which the others wait: all know of
+ * it, and talk before the same calls from then on. */
+static int ranks_wait_in_their_own_way(tutti_comm *x, int rank, int n)
+{
+    tutti_err err = begin_watching(x);
+    (void)n;
+    for (int i = 0; i < 10 * N_ALIKE && !err; i++)
+        err = join(x, rank, i);
+    return tt_well(x, err, "calls that one rank makes requests of");
+}
+
 /* The call before which ranks talk fails on all of them: it shows nobody that
  * the others have come so far. */
 static int nor_after_a_failure(tutti_comm *x, int rank, int n)
@@ -179,6 +190,7 @@ int main(void)
         TT_CASE_ON("tcp", nobody_waits_ahead, 3),
         TT_CASE_ON("shm", nobody_waits_ahead, 3),
         TT_CASE_ON("shm", nor_after_a_failure, 3),
+        TT_CASE_ON("shm", ranks_wait_in_their_own_way, 3),
     };
     return TT_RUN_TAP(tests);
 }
