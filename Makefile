@@ -203,7 +203,8 @@ check-long: all tests
 	    $(filter $B/asan/%,$(LONG))
 	+$(Q)$(again) B=$B/tsan SAN=thread OPT='-O1 -g1' $(filter $B/tsan/%,$(LONG))
 	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
-	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test"
+	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test" \
+	    "env TT_LONG=1 tests/proc/drift.sh"
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:

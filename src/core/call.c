@@ -290,26 +290,42 @@ static bool is_observed(const tutti_comm *comm, const tt_call_in *call)
            comm->observer->wants(call->shape.coll, call->sizes.total_bytes);
 }
 
-static tutti_err perform(tutti_comm *comm, tt_call_in *call)
+static tutti_err run(tutti_comm *comm, tt_call_in *call, uint64_t timeout_ns)
 {
     const tutti_call_opts *opts = call->opts;
-    uint64_t timeout_ns = timeout(comm, opts);
-    tt_op_start start;
-    call->expected_s = 0;
-    if (comm->observer && is_observed(comm, call)) {
-        tutti_err err = comm->observer->before(comm, timeout_ns);
-        if (err)
-            return err;
-        call->expected_s = 1; /* the plan tells how much */
-    }
     const char *rule = opts && opts->planner ? opts->planner
                                              : comm->agreed.planner;
+    tt_op_start start;
     tutti_err err = prepare(comm, call, rule, &start);
     if (err)
         return err;
     start.deadline_ns = start.now_ns + timeout_ns;
     return call->req ? run_async(comm, call, &start)
                      : run_blocking(comm, call, &start);
+}
+
+/* Where ranks have vectors of their own lengths some may be empty: who has such
+ * a one need not make the call for the others to have their results, or has
+ * nothing to wait for. */
+static bool is_joint(const tt_call_in *call)
+{
+    return !call->req && !call->shape.counts;
+}
+
+static tutti_err perform(tutti_comm *comm, tt_call_in *call)
+{
+    uint64_t timeout_ns = timeout(comm, call->opts);
+    call->expected_s = 0;
+    if (!comm->observer || !is_observed(comm, call))
+        return run(comm, call, timeout_ns);
+    tutti_err err = comm->observer->before(comm, timeout_ns, is_joint(call));
+    if (err)
+        return err;
+    call->expected_s = 1; /* the plan tells how much */
+    err = run(comm, call, timeout_ns);
+    if (err)
+        comm->observer->fails(comm);
+    return err;
 }
 
 /* What follows from who calls. */

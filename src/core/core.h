@@ -292,8 +292,11 @@ typedef struct tt_observer {
     double (*expect)(const tutti_comm *comm, const tutti_schedule *s,
                      const tt_problem *p);
     /* Before it is; all ranks come here at the same calls, and may talk.
-     * Errors: those of a call. */
-    tutti_err (*before)(tutti_comm *comm, uint64_t timeout_ns);
+     * is_joint: the call returns when it is done, which it cannot be before all
+     * ranks have made it. Errors: those of a call. */
+    tutti_err (*before)(tutti_comm *comm, uint64_t timeout_ns, bool is_joint);
+    /* After that: the call has failed. */
+    void (*fails)(tutti_comm *comm);
     /* start's done may go by way of the observer. [locked] */
     void (*begins)(tutti_comm *comm, tt_op_start *start, double expected_s);
     /* Before the communicator leaves its team, and when it is freed. */

@@ -11,10 +11,18 @@
  *            and the one before which they judge, are the same on all; what they
  *            judge by is too, and so is the verdict. No further word is needed:
  *            what changes is changed before the same call on all ranks.
- * When       Every PERIOD_NS, as the last calls took, and every LEAST_PERIOD
- *            calls at most. A talk is judged TALK_CALLS later, and so many more
- *            as ranks have had open at a time: by then it is over, and nobody
- *            waits.
+ * When       Every PERIOD_S, as the last calls took, and every LEAST_PERIOD
+ *            calls at most. A talk is judged before the next call that counts.
+ * No hang    Who comes to that next call may have to wait until the talk is over.
+ *            It does so only if its own call of the talk was joint: it returned
+ *            when it was done, well, and every rank had to make it for that. Then
+ *            all ranks have begun the talk, which is before that call on each;
+ *            and the engines' threads end it whatever the programs do. So the
+ *            wait is for no call of another rank. A rank whose call is not joint
+ *            says so in the talk, and does not wait: nobody changes anything
+ *            after that talk, so it need not know what the others say. A call
+ *            that fails before it is begun does so on all ranks, or ends the
+ *            team.
  * Noise      Where a rank has waited for a processor, and the calls may be slow
  *            for that, nothing is changed: links would be suspected that are not
  *            to blame.
@@ -40,9 +48,9 @@ _Static_assert(CALLS == TT_TOLD_CALLS, "what is said is what is judged");
 #define SLOTS 64 /* large calls that may be open at a time */
 #define END_NS TT_NS_PER_S
 
-#define TALK_CALLS 1
 #define LEAST_PERIOD 3
 #define MOST_PERIOD 4096
+#define MOST_IDLE 10 /* doublings of LEAST_PERIOD */
 #define PERIOD_S 0.25
 
 static const uint64_t least_bytes = 1 << 20;
@@ -57,37 +65,41 @@ typedef struct slot {
     bool is_open;
 } slot;
 
-/* One talk: alive until it is over and was judged. */
+/* One talk: alive until it is over and was judged, or heard. */
 typedef struct talk {
+    struct talk *next; /* that is not heard yet */
     tutti_comm *comm;
+    const tt_routes *routes; /* what rails are of */
     atomic_int is_over;
     tutti_err err;
+    bool is_awaited; /* before the next call; see No hang */
     tt_drift_saying mine;
     tt_drift_saying all[]; /* [n_ranks] */
 } talk;
 
 struct tt_drift {
     uint64_t n_calls; /* that count */
-    /* The calls before which ranks talk, and judge; since which they go by the
-     * plans of now. */
-    uint64_t talk_at, judge_at, since;
+    /* The calls before which ranks talk; since which they go by the plans of
+     * now. */
+    uint64_t talk_at, since;
     slot slots[SLOTS];
-    /* Calls that are watched, now and at most since the last talk; for how long
-     * there were some. [locked] */
-    uint32_t n_open, most_open;
+    /* Calls that are watched now; for how long there were some. [locked] */
+    uint32_t n_open;
     uint64_t opened_ns, busy_ns;
     tt_net_pace *seen; /* [n_ranks][TT_PORTS_MAX]: at the last talk */
     struct {
         pid_t thread;
         uint64_t waited_ns, now_ns;
-    } then;     /* at the last talk too */
-    talk *talk; /* NULL: none that was not judged */
+    } then;        /* at the last talk too */
+    talk *talk;    /* of the last call; NULL: there was none */
+    talk *unheard; /* after which nothing changes */
     /* As all ranks know it: */
     uint64_t *described_bps; /* [n_links] of the network at the start */
     tt_watched watched;
-    uint32_t n_slow;  /* talks in a row after slow calls */
-    uint32_t n_ahead; /* by the last talk */
-    bool has_said;    /* what there is to say */
+    uint32_t n_idle; /* talks in a row after which nothing could change */
+    /* Rank 0's: */
+    uint32_t n_slow; /* talks in a row after slow calls */
+    bool has_said;   /* what there is to say */
     tt_old_network *pasts;
 };
 
@@ -104,30 +116,40 @@ static bool is_over(const void *arg)
     return atomic_load_explicit(&t->is_over, memory_order_acquire) != 0;
 }
 
+static bool are_over(const tt_drift *d)
+{
+    bool are = !d->talk || is_over(d->talk);
+    for (const talk *t = d->unheard; t && are; t = t->next)
+        are = is_over(t);
+    return are;
+}
+
 /* Ranks that have had the last call's result have all begun the talk before
  * it, so this is a matter of moments; who comes in vain does not wait long. */
-static void wait_for_talk(tutti_comm *comm)
+static void wait_for_talks(tutti_comm *comm)
 {
     const tt_drift *d = comm->observed;
     const struct timespec moment = {.tv_nsec = 100000};
     uint64_t until_ns = tt_now_ns() + END_NS;
-    while (d->talk && !is_over(d->talk) && tt_now_ns() < until_ns) {
+    while (!are_over(d) && tt_now_ns() < until_ns) {
         tt_engine_poke(comm->engine);
         nanosleep(&moment, NULL);
     }
 }
 
-static void drop_talk(tutti_comm *comm)
+static void drop_talk(tutti_comm *comm, talk **at)
 {
-    tt_drift *d = comm->observed;
-    tt_free(&comm->mem, d->talk, 1, talk_bytes(comm));
-    d->talk = NULL;
+    talk *t = *at;
+    *at = t ? t->next : NULL;
+    tt_free(&comm->mem, t, 1, talk_bytes(comm));
 }
 
 static void free_drift(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    drop_talk(comm);
+    drop_talk(comm, &d->talk);
+    while (d->unheard)
+        drop_talk(comm, &d->unheard);
     tt_old_networks_free(&comm->mem, d->pasts);
     tt_free(&comm->mem, d->described_bps, comm->topology->n_links,
             sizeof(uint64_t));
@@ -188,7 +210,6 @@ static void watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
     start->arg = s;
     if (d->n_open++ == 0)
         d->opened_ns = start->now_ns;
-    d->most_open = d->n_open > d->most_open ? d->n_open : d->most_open;
 }
 
 /* ------------------------------------------------------------- what is said */
@@ -481,6 +502,13 @@ static bool is_noise(const tt_judged_calls *v, float starved)
     return v->took_s * (1 - (double)starved) <= SLOW_ANYWAY * v->predicted_s;
 }
 
+static tt_judged_calls judge_times(const tutti_comm *comm, const talk *t)
+{
+    return tt_infer_judge_calls(t->all[0].took_s, comm->n_ranks,
+                                sizeof(t->all[0]) / sizeof(float),
+                                t->all[0].predicted_s);
+}
+
 static tutti_err judge(tutti_comm *comm, const talk *t,
                        const tt_judged_calls *v)
 {
@@ -504,28 +532,59 @@ static tutti_err judge(tutti_comm *comm, const talk *t,
     return err ? no_memory(comm) : TUTTI_OK;
 }
 
+/* Nothing changes, but rank 0 may say what it has heard. */
+static void hear(tutti_comm *comm, const talk *t)
+{
+    tt_paces paces;
+    tt_pair_pace *pairs;
+    if (comm->rank != 0 || t->err || t->routes != comm->routes)
+        return;
+    tt_judged_calls v = judge_times(comm, t);
+    if (!(v.took_s > 0))
+        return;
+    if (!read_paces(comm, t, &pairs, &paces))
+        say_slow(comm, t, &v, &paces);
+    tt_free(&comm->mem, pairs, comm->n_ranks * PAIRS, sizeof(*pairs));
+}
+
+/* Those that are over by now. */
+static void hear_talks(tutti_comm *comm)
+{
+    tt_drift *d = comm->observed;
+    talk **at = &d->unheard;
+    while (*at) {
+        if (is_over(*at)) {
+            hear(comm, *at);
+            drop_talk(comm, at);
+        } else {
+            at = &(*at)->next;
+        }
+    }
+}
+
 /* ------------------------------------------------------------------- talks */
 
 /* Tells the others how the last calls went. */
-static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns)
+static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns,
+                            bool is_joint)
 {
     tt_drift *d = comm->observed;
     talk *t = d->talk = tt_new(&comm->mem, 1, talk_bytes(comm));
     if (!t)
         return no_memory(comm);
     t->comm = comm;
+    t->routes = comm->routes;
+    t->mine.is_joint = is_joint;
+    t->is_awaited = is_joint;
     tt_engine_lock(comm->engine);
     say_times(d, &t->mine);
     say_paces(comm, &t->mine);
-    t->mine.n_ahead = d->most_open;
-    d->most_open = d->n_open;
     tt_engine_unlock(comm->engine);
     t->mine.waited = find_waited(d);
     tutti_err err = gather(comm, t, &t->mine, t->all, sizeof(t->mine),
                            timeout_ns);
     if (err)
-        drop_talk(comm);
-    d->judge_at = d->n_calls + TALK_CALLS + 2 * d->n_ahead;
+        drop_talk(comm, &d->talk);
     return err;
 }
 
@@ -538,35 +597,42 @@ static uint64_t period_of(const tt_judged_calls *v)
                              : MOST_PERIOD;
 }
 
-/* All ranks come to the same end. A talk that has failed ends the team, and the
- * call that comes says so. */
+/* Whether all ranks may wait for what all have said, and so come to the same end.
+ * A talk that has failed ends the team, and the call that comes says so. */
+static bool may_judge(const tutti_comm *comm, const talk *t)
+{
+    bool may = t->is_awaited;
+    if (!may)
+        return false;
+    tt_engine_wait(comm->engine, is_over, t, false);
+    for (uint32_t r = 0; r < comm->n_ranks && !t->err; r++)
+        may &= t->all[r].is_joint != 0;
+    return may && !t->err;
+}
+
 static tutti_err end_talk(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    const talk *t = d->talk;
-    tt_judged_calls v = {0};
-    uint32_t n_ahead = 0;
-    tt_engine_wait(comm->engine, is_over, t, false);
-    tutti_err err = t->err;
-    if (!err) {
-        for (uint32_t r = 0; r < comm->n_ranks; r++)
-            n_ahead = t->all[r].n_ahead > n_ahead ? t->all[r].n_ahead : n_ahead;
-        d->n_ahead = n_ahead > 1 ? n_ahead : 0;
-        v = tt_infer_judge_calls(t->all[0].took_s, comm->n_ranks,
-                                 sizeof(t->all[0]) / sizeof(float),
-                                 t->all[0].predicted_s);
+    talk *t = d->talk;
+    tutti_err err = TUTTI_OK;
+    if (may_judge(comm, t)) {
+        tt_judged_calls v = judge_times(comm, t);
         if (v.took_s > 0)
             err = judge(comm, t, &v);
+        d->talk_at += period_of(&v);
+        d->n_idle = 0;
+        drop_talk(comm, &d->talk);
+    } else {
+        d->talk_at += (uint64_t)LEAST_PERIOD << d->n_idle;
+        d->n_idle += d->n_idle < MOST_IDLE;
+        t->next = d->unheard;
+        d->unheard = t;
+        d->talk = NULL;
     }
-    err = t->err ? TUTTI_OK : err;
-    d->talk_at += period_of(&v);
-    if (d->talk_at < d->n_calls)
-        d->talk_at = d->n_calls;
-    drop_talk(comm);
     return err;
 }
 
-static tutti_err check(tutti_comm *comm, uint64_t timeout_ns)
+static tutti_err check(tutti_comm *comm, uint64_t timeout_ns, bool is_joint)
 {
     tt_drift *d = comm->observed;
     tutti_err err = TUTTI_OK;
@@ -577,11 +643,20 @@ static tutti_err check(tutti_comm *comm, uint64_t timeout_ns)
         tt_engine_unlock(comm->engine);
         find_waited(d);
     }
-    if (d->talk && d->n_calls == d->judge_at)
+    if (d->talk)
         err = end_talk(comm);
-    if (!err && !d->talk && d->n_calls == d->talk_at)
-        err = begin_talk(comm, timeout_ns);
+    hear_talks(comm);
+    if (!err && d->n_calls == d->talk_at)
+        err = begin_talk(comm, timeout_ns, is_joint);
     return err;
+}
+
+/* The call of the talk has not shown that the others have begun it. */
+static void doubt(tutti_comm *comm)
+{
+    tt_drift *d = comm->observed;
+    if (d->talk)
+        d->talk->is_awaited = false;
 }
 
 static const tt_observer observer = {
@@ -589,7 +664,8 @@ static const tt_observer observer = {
     .expect = predict,
     .before = check,
     .begins = watch,
-    .leave = wait_for_talk,
+    .fails = doubt,
+    .leave = wait_for_talks,
     .free = free_drift,
 };
 

@@ -31,7 +31,7 @@ typedef struct tt_drift_saying {
         float bytes_per_s; /* 0: no more */
         float share;       /* of the time of calls for which it was busy */
     } paces[TT_DRIFT_PACES];
-    uint32_t n_ahead; /* calls that were open at a time, at most */
+    uint32_t is_joint; /* 0: nothing may change; see drift.c, No hang */
     float waited; /* share of the time for which its thread had no processor */
 } tt_drift_saying;
 _Static_assert(sizeof(tt_drift_saying) == 248, "a saying is 248 bytes");

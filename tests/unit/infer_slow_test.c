@@ -418,12 +418,12 @@ static void test_shared(void **state)
     close_world(&w);
 }
 
-/* How many looks it takes; 0: 20 are not enough. */
+/* How many looks it takes; 0: 200 are not enough. */
 static int looks(tt_watched *watched, const tt_judged_calls *v, const world *w,
                  const tt_pair_pace *pairs, tt_link_change *out)
 {
     const tt_paces paces = {w->now, w->routes, pairs, 8};
-    for (int i = 1; i <= 20; i++) {
+    for (int i = 1; i <= 200; i++) {
         assert_int_equal(tt_infer_decide(watched, v, &paces, w->bps, out),
                          TUTTI_OK);
         if (out->n > 0)
@@ -440,6 +440,7 @@ static void test_for_good(void **state)
     tt_link_change c;
     tt_watched watched = {0};
     const tt_judged_calls is_slow = {2, 1, true}, is_short = {0.1, 0.05, true},
+                          is_less_short = {0.3, 0.15, true},
                           is_well = {2, 2, false};
     uint64_t bps[64];
     ring_paces(8, 3, 0.5f, slow);
@@ -450,6 +451,7 @@ static void test_for_good(void **state)
     /* Calls of seconds, and short ones. */
     assert_int_equal(looks(&watched, &is_slow, &w, slow, &c), 2);
     assert_int_equal(looks(&watched, &is_short, &w, slow, &c), 4);
+    assert_int_equal(looks(&watched, &is_less_short, &w, slow, &c), 2);
     /* A link that is suspected now and then; well calls; even paces. */
     const tt_paces there = {w.now, w.routes, slow, 8},
                    elsewhere = {w.now, w.routes, other, 8};
@@ -473,8 +475,10 @@ static void test_for_good(void **state)
     assert_int_equal(c.links[0].link, link_of(&w, 3));
     assert_int_equal(c.links[0].bps[0], 200000000);
     assert_int_equal(c.links[0].bps[1], 200000000);
-    /* That was wrong: the next time it must be seen four times, then eight. */
-    for (int often = 4; often <= 8; often *= 2) {
+    /* That was wrong: the next time it must be seen four times, then eight, and
+     * so on, but not for ever. */
+    for (int i = 1; i <= 8; i++) {
+        int often = i < 6 ? 2 << i : 128;
         plan_for(&w, w.bps);
         assert_int_equal(looks(&watched, &is_slow, &w, slow, &c), 2);
         plan_for(&w, bps);
@@ -515,6 +519,16 @@ static void test_idle(void **state)
     assert_int_equal(tt_infer_faster_links(&paces, true, w.bps, &c), TUTTI_OK);
     assert_int_equal(c.n, 1);
     assert_int_equal(c.links[0].bps[0], 200000000);
+    /* Which calls are as quick as that. */
+    const tt_judged_calls quick = {2.01, 2, false}, late = {2.1, 2, false};
+    tt_watched watched = {0};
+    for (int i = 0; i < 20; i++) {
+        tt_infer_decide(&watched, &late, &paces, w.bps, &c);
+        assert_int_equal(c.n, 0);
+    }
+    for (int i = 0; i < 2; i++)
+        tt_infer_decide(&watched, &quick, &paces, w.bps, &c);
+    assert_int_equal(c.n, 1);
     close_world(&w);
 }
 
