@@ -57,6 +57,7 @@ typedef struct tt_guest {
     /* It is a standby; index: among the controllers. */
     bool is_standby;
     uint32_t index;
+    uint64_t owes; /* it is heard when it has acknowledged so many records */
 } tt_guest;
 
 /* The last group that a worker was put into. */
@@ -115,7 +116,7 @@ struct tutti_controller {
     tt_pipe up;
     uint64_t up_heard_ns, up_said_ns, next_ns;
     bool has_missed; /* who did not come when it took over is counted as dead */
-    uint64_t left_ns; /* since then it leads without one of its standbys */
+    uint64_t left_ns; /* since then it leads without a controller that it had */
     uint64_t led_ns;  /* since then it leads, after another one; 0: the first */
     tt_link_dial *dial; /* NULL: none is under way */
     uint32_t n_dials;

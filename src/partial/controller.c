@@ -333,6 +333,17 @@ void tt_control_admit_again(tt_controller *c, tt_guest *g)
     tell_missed(c, g);
 }
 
+/* It has been with this controller, or follows one of its job: its term is
+ * believed. Anybody else could end the job by a great one. */
+static bool is_of_job(const tt_controller *c, const tt_join *join)
+{
+    if (join->origin != c->origin)
+        return false;
+    return join->flags & TT_TALK_STANDBY_JOINS ||
+           (join->flags & TT_TALK_AGAIN && join->who < c->o.rule.n &&
+            c->kept[join->who].incarnation == join->incarnation);
+}
+
 static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
 {
     tt_guest *g = tt_new(&c->mem, 1, sizeof(*g));
@@ -350,7 +361,8 @@ static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
     g->next = c->guests;
     c->guests = g;
     watch(c, g, EPOLL_CTL_ADD, false);
-    tt_standby_hear_term(c, join->term);
+    if (is_of_job(c, join))
+        tt_standby_hear_term(c, join->term);
     /* Sent away without a word, it goes to the one who leads. */
     g->is_gone = c->lead.role == TT_LEAD_OVER ||
                  (c->lead.role == TT_LEAD_LEADS && join->term > c->lead.term);

@@ -43,12 +43,13 @@ static void set_state(tt_lead *l, uint32_t worker, uint8_t state,
     row->record = record;
 }
 
-/* Nobody owes anything by a debt that more than half have paid. */
+/* Nobody owes anything by a debt that more than half have paid, or to nobody. */
 static void settle(tt_lead *l)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < l->n_debts; i++)
-        if (2 * (uint64_t)l->debts[i].n_known <= l->debts[i].n_rows)
+        if (l->debts[i].n_rows > 0 &&
+            2 * (uint64_t)l->debts[i].n_known <= l->debts[i].n_rows)
             l->debts[left++] = l->debts[i];
     l->n_debts = left;
 }
@@ -130,6 +131,7 @@ bool tt_lead_leave_out(tt_lead *l, uint32_t index)
         return false;
     copy->counts = false;
     owe(l, copy->acked > copy->begun ? copy->acked : copy->begun);
+    settle(l);
     return true;
 }
 

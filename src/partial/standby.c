@@ -246,6 +246,19 @@ bool tt_standby_is_behind(const tt_controller *c, const tt_guest *g)
     return g->is_standby && c->lead.copies[g->index].acked < c->lead.n_records;
 }
 
+/* It lives when it has all that there was when it was last heard: whoever lags
+ * for ever would hold all orders. */
+static void hear_ack(tt_controller *c, tt_guest *g, uint64_t number)
+{
+    const tt_lead_copy *copy = &c->lead.copies[g->index];
+    const uint64_t had = copy->acked;
+    tt_lead_ack(&c->lead, g->index, number);
+    if (copy->acked == had || copy->acked < g->owes)
+        return;
+    g->heard_ns = tt_now_ns();
+    g->owes = c->lead.n_records;
+}
+
 bool tt_standby_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
                      const unsigned char *payload)
 {
@@ -253,8 +266,7 @@ bool tt_standby_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
     size_t used;
     switch (head->kind) {
     case TT_TALK_ACK:
-        tt_lead_ack(&c->lead, g->index, head->number);
-        g->heard_ns = tt_now_ns();
+        hear_ack(c, g, head->number);
         return true;
     case TT_TALK_CARD:
         if (!tt_link_card_read(&c->cards[g->index], payload, head->len, &used))
@@ -281,6 +293,12 @@ void tt_standby_hold(tt_controller *c, tt_guest *g)
         g->is_gone = true;
         return;
     }
+    /* The end of the connection before must not take its vote. */
+    for (tt_guest *old = c->guests; old; old = old->next)
+        if (old->is_held && old->join.who == join->who) {
+            tt_standby_gone(c, old);
+            old->is_gone = true;
+        }
     g->is_held = true;
     if (c->lead.role == TT_LEAD_ASKS)
         tt_lead_come(&c->lead, join->who, join->term);
@@ -374,6 +392,8 @@ static bool hear_record(tt_controller *c, const tt_talk *head,
     uint64_t life;
     if (c->lead.role != TT_LEAD_FOLLOWS)
         return true; /* it was on its way */
+    if (kind <= TT_RECORD_FORGET && head->who >= c->o.rule.n)
+        return false;
     if (kind == 0 || kind > TT_RECORD_WHOLE ||
         (kind == TT_RECORD_GROUP &&
          !hear_group(c, head->number, payload, head->len)))
@@ -440,22 +460,29 @@ void tt_standby_hear_leader(tt_controller *c)
 
 /* -------------------------------------------------------------- taking over -- */
 
+static void end(tt_controller *c, const char *why)
+{
+    c->lead.role = TT_LEAD_OVER;
+    snprintf(c->over, sizeof(c->over), "%.150s", why);
+    for (tt_guest *g = c->guests; g; g = g->next)
+        g->is_gone = true; /* they go by themselves to who leads */
+}
+
 static void take_over(tt_controller *c, uint64_t now)
 {
     tutti_diag diag = TT_DIAG_NONE;
+    tt_rule *old = c->rule;
     if (c->lead.role != TT_LEAD_ASKS || !tt_lead_take_over(&c->lead))
         return;
     hang_up(c);
-    c->led_ns = now;
+    c->led_ns = c->left_ns = now;
     c->o.rule.first_group = c->n_groups;
     c->o.rule.start_wait_ns = gather_ns;
-    tt_rule_free(c->rule);
-    c->rule = NULL;
     if (tt_control_make_rule(c, &diag)) {
-        c->lead.role = TT_LEAD_OVER;
-        snprintf(c->over, sizeof(c->over), "%.150s", diag.text);
+        end(c, diag.text); /* with the rule that it has */
         return;
     }
+    tt_rule_free(old);
     TT_WARN("partial reduce: this standby leads now, in term %llu",
             (unsigned long long)c->lead.term);
     for (tt_guest *g = c->guests; g; g = g->next)
@@ -482,32 +509,43 @@ static void miss_workers(tt_controller *c, uint64_t now)
     }
 }
 
-static void end(tt_controller *c)
+void tt_standby_hear_term(tt_controller *c, uint64_t term)
 {
-    c->lead.role = TT_LEAD_OVER;
-    snprintf(c->over, sizeof(c->over),
+    char text[sizeof(c->over)];
+    tt_lead_hear_term(&c->lead, term);
+    if (c->lead.role != TT_LEAD_OVER || c->over[0])
+        return;
+    snprintf(text, sizeof(text),
              "another controller leads these workers now; this one, of term "
              "%llu, ends",
              (unsigned long long)c->lead.term);
-    for (tt_guest *g = c->guests; g; g = g->next)
-        g->is_gone = true; /* they go there by themselves */
+    end(c, text);
 }
 
-void tt_standby_hear_term(tt_controller *c, uint64_t term)
+/* By then all who are here have said what they know, and who is away is back. */
+static uint64_t most_left_ns(const tt_controller *c)
 {
-    tt_lead_hear_term(&c->lead, term);
-    if (c->lead.role == TT_LEAD_OVER && !c->over[0])
-        end(c);
+    uint64_t most = gather_ns;
+    most = c->o.liveness_ns > most ? c->o.liveness_ns : most;
+    return c->o.reconnect_ns > most ? c->o.reconnect_ns : most;
 }
 
-/* A standby has gone, and so have all workers: where to, if not there? */
+/* A standby has gone, and too few workers are there to go on without it. */
 static void check_left(tt_controller *c, uint64_t now)
 {
-    const uint64_t limit = c->o.liveness_ns;
-    if (c->lead.role == TT_LEAD_LEADS && c->lead.n_debts > 0 &&
-        c->n_here == 0 && c->left_ns > 0 &&
-        now - c->left_ns > (limit > gather_ns ? limit : gather_ns))
-        end(c);
+    char text[sizeof(c->over)];
+    if (c->lead.role != TT_LEAD_LEADS || c->lead.n_debts == 0 ||
+        now - c->left_ns <= most_left_ns(c))
+        return;
+    /* Who is here may be silent for as long as it likes. */
+    if (c->o.liveness_ns == 0 && c->n_here > 0)
+        return;
+    const tt_lead_debt *debt = &c->lead.debts[0];
+    snprintf(text, sizeof(text),
+             "%u of %u workers know that this controller leads in term %llu, "
+             "more than half are needed; it ends",
+             debt->n_known, debt->n_rows, (unsigned long long)c->lead.term);
+    end(c, text);
 }
 
 /* ------------------------------------------------------------------ dialling -- */
@@ -543,7 +581,8 @@ static tt_link_dial_opts dial_opts(const tt_controller *c,
     const tt_join join = {.host = tt_place_host(),
                           .who = TT_NONE,
                           .term = (uint32_t)c->lead.term,
-                          .flags = TT_TALK_STANDBY_JOINS};
+                          .flags = TT_TALK_STANDBY_JOINS,
+                          .origin = c->origin};
     tt_link_dial_opts o = {.purpose = TT_LINK_CONTROLLER,
                            .job = c->o.token,
                            .trust = c->o.trust,

@@ -101,7 +101,7 @@ typedef struct tt_join {
     uint16_t n_cpus; /* processors of its host; 0: not known */
     uint32_t term;   /* the greatest that it knows */
     /* AGAIN: how often it had come, to which controller, and the last group
-     * that it has heard of. */
+     * that it has heard of. A standby: whose job it follows. */
     uint32_t incarnation;
     uint64_t origin, heard;
 } tt_join;

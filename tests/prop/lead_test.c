@@ -513,10 +513,30 @@ static void test_random(void **state)
     assert_true(n_takeovers > 0 && n_later > 0);
 }
 
+/* Without workers nobody is owed anything. */
+static void test_nobody_is_owed(void **state)
+{
+    (void)state;
+    tt_lead_row rows[WS] = {{0}};
+    tt_lead l;
+    tt_lead_begin(&l, rows, WS);
+    tt_lead_copy_to(&l, 1);
+    const uint64_t term = l.term;
+    assert_true(tt_lead_leave_out(&l, 1));
+    assert_true(l.term > term);
+    assert_int_equal(l.n_debts, 0);
+    assert_int_equal(tt_lead_free_index(&l), 1);
+    const uint64_t number = tt_lead_record(&l, TT_RECORD_JOIN, 0);
+    assert_int_equal(tt_lead_may_order(&l), number);
+    tt_lead_hear_term(&l, l.term + 1);
+    assert_int_equal(l.role, TT_LEAD_LEADS);
+}
+
 int main(void)
 {
     tt_test_limit(600);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nobody_is_owed),
         cmocka_unit_test(test_all_orders),
         cmocka_unit_test(test_random),
     };
