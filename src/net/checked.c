@@ -871,11 +871,17 @@ static size_t checked_address(tt_net *base, void *buf)
     return net->row->address(net->below, buf);
 }
 
-static void checked_renew(tt_conn *base)
+static void checked_renew(tt_conn *base, uint64_t parts)
 {
     const checked_conn *conn = (const checked_conn *)base;
     if (conn->below)
-        net_of(conn)->row->renew(conn->below);
+        net_of(conn)->row->renew(conn->below, parts);
+}
+
+static uint64_t checked_missing(const tt_conn *base)
+{
+    const checked_conn *conn = (const checked_conn *)base;
+    return conn->below ? net_of(conn)->row->missing(conn->below) : 0;
 }
 
 static size_t checked_moved(tt_net *base, void *buf)
@@ -911,6 +917,7 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
     ops.renew = row->renew ? checked_renew : NULL;
+    ops.missing = row->missing ? checked_missing : NULL;
     ops.moved = row->moved ? checked_moved : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;

@@ -270,9 +270,14 @@ typedef struct tt_net_ops {
     /* NULL: no memory is ever within reach. */
     const tt_net_within *within;
 
-    /* Nothing has come of it for long: what it lies on is made anew, where that
-     * may help, by the addresses of now. NULL: it cannot. */
-    void (*renew)(tt_conn *conn);
+    /* What it lies on is made anew, where that may help, by the addresses of
+     * now: what is away here, and these parts (bits), which the other side misses;
+     * all bits: nothing has come of it for long. NULL: it cannot. */
+    void (*renew)(tt_conn *conn, uint64_t parts);
+
+    /* The parts of it that are away here, as the other side numbers them, too.
+     * Not without renew. */
+    uint64_t (*missing)(const tt_conn *conn);
 
     /* What address() would tell now, in at most TT_NET_INLINE bytes: the most
      * promising ways only. NULL: this process cannot be reached elsewhere than

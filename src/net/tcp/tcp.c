@@ -643,7 +643,7 @@ static void tcp_drain(tt_net *base, uint64_t deadline_ns, uint64_t patience_ns)
         tt_tcp_conn *conn = net->live[i];
         if (is_delivered(conn))
             continue;
-        tt_tcp_renew(&conn->base);
+        tt_tcp_renew(&conn->base, UINT64_MAX);
         conn->is_lost |= !conn->strands[0].again;
         if (conn->is_lost)
             ignore(conn);
@@ -711,6 +711,7 @@ const tt_net_ops tt_net_tcp = {
     .close = tcp_close,
     .fini = tcp_fini,
     .renew = tt_tcp_renew,
+    .missing = tt_tcp_missing,
     .moved = tt_tcp_moved,
     .pace = tt_tcp_pace,
 };
