@@ -96,7 +96,7 @@ static void test_call(void **state)
     assert_int_equal(n_renewed[2][0], 1);
     assert_string_equal(known[2][0], "rank 0 is here now");
     assert_string_equal(known[0][2], ""); /* what it was at first */
-    assert_int_equal(missed[0][2], 0); /* what is away there */
+    assert_int_equal(missed[0][2], 0);    /* what is away there */
     assert_int_equal(missed[2][0], 5);
     urge(&rig, 2 * TT_NS_PER_S);
     assert_int_equal(n_renewed[2][0], 2);
@@ -147,10 +147,8 @@ static void test_nonsense(void **state)
 
 static void say_call(tt_rig *rig, uint64_t number, uint32_t to)
 {
-    const tt_msg m = {.magic = TT_MSG_MAGIC,
-                      .kind = TT_KIND_CALL,
-                      .seq = number,
-                      .lane = to};
+    const tt_msg m = {
+        .magic = TT_MSG_MAGIC, .kind = TT_KIND_CALL, .seq = number, .lane = to};
     tt_engine_lock(rig->engines[0]);
     tt_peer_tell(&rig->meshes[0]->peers[1], &m, NULL);
     tt_engine_unlock(rig->engines[0]);

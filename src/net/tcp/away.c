@@ -136,8 +136,8 @@ static bool find_ways(tt_tcp_strand *s)
         return false;
     tt_door_call *to = tt_new(net->base.mem, 1, sizeof(*to));
     bool is_detour = tt_tcp_may_detour(conn, s->again->away_ns);
-    if (!to || tt_door_call_to(&net->door, &conn->base, &card, !is_detour, to,
-                               NULL)) {
+    if (!to ||
+        tt_door_call_to(&net->door, &conn->base, &card, !is_detour, to, NULL)) {
         tt_free(net->base.mem, to, 1, sizeof(*to));
         return false;
     }
