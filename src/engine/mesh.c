@@ -14,8 +14,9 @@
  * Asking     Where no access leads to a rank it may be able to connect itself:
  *            something between may pass connections one way only, or it has
  *            come to its network late. So it is asked to, by a message (CALL)
- *            that all who are connected tell on. It has the address of who
- *            asks, as it is now. Where a dial lasts, or a connection is away,
+ *            that is told on: to it where it is connected, else along the
+ *            control graph; to all where it is said once. It has the address of
+ *            who asks, as it is now. Where a dial lasts, or a connection is away,
  *            the other side is asked from time to time, too: it may be that
  *            only it can dial, or that an address has changed.
  * Drops      Upcalls may not close: what is given up waits in mesh->dropped for
@@ -495,20 +496,42 @@ static bool may_ask(const tt_peer *peer)
            !peer->accesses[peer->n_accesses - 1].net->ops->same_host;
 }
 
-/* To all who are connected, by their first ports. */
+static bool can_hear(const tt_mesh *mesh, uint32_t rank)
+{
+    const tt_peer *peer = &mesh->peers[rank];
+    return rank != mesh->rank && peer->conn != &peer->none && !peer->is_away &&
+           !peer->is_lost;
+}
+
+/* Returns how many. */
+static uint32_t tell_all(tt_mesh *mesh, const tt_msg *m, const void *data,
+                         const tt_peer *but, bool is_wide)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
+        if (&mesh->peers[r] == but || !can_hear(mesh, r) ||
+            !(is_wide || tt_is_neighbour(mesh->rank, r, mesh->n_ranks)))
+            continue;
+        tt_peer_tell(&mesh->peers[r], m, data);
+        n++;
+    }
+    return n;
+}
+
+/* By first ports. `but` has told this rank; NULL: it is this rank's. */
 static void tell_on(tt_mesh *mesh, const tt_msg *m, const void *data,
                     const tt_peer *but)
 {
-    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
-        tt_peer *peer = &mesh->peers[r];
-        if (r != mesh->rank && peer != but && peer->conn != &peer->none &&
-            !peer->is_away)
-            tt_peer_tell(peer, m, data);
-    }
+    if (m->fingerprint & TT_CALL_WIDE)
+        tell_all(mesh, m, data, but, true);
+    else if (can_hear(mesh, m->lane))
+        tt_peer_tell(&mesh->peers[m->lane], m, data);
+    else if (tell_all(mesh, m, data, but, false) == 0)
+        tell_all(mesh, m, data, but, true);
 }
 
-/* By this net; its address here goes with it. */
-static void say_call(tt_peer *peer, tt_net *net)
+/* By this net; its address here goes with it. flags: see TT_CALL_WIDE. */
+static void say_call(tt_peer *peer, tt_net *net, uint64_t flags)
 {
     tt_mesh *mesh = peer->mesh;
     unsigned char addr[TT_NET_INLINE];
@@ -521,6 +544,7 @@ static void say_call(tt_peer *peer, tt_net *net)
     while (m.fingerprint < peer->n_accesses &&
            peer->accesses[m.fingerprint].net != net)
         m.fingerprint++;
+    m.fingerprint |= flags;
     if (net->ops->renew)
         m.len = (uint32_t)net->ops->address(net, addr, sizeof(addr));
     TT_DEBUG("peer %u is asked to connect", peer->rank);
@@ -532,7 +556,7 @@ static void ask(tt_peer *peer)
     peer->has_asked = true;
     peer->ask_until_ns = tt_now_ns() + ask_ns;
     peer->mesh->n_asking++;
-    say_call(peer, peer->accesses[peer->n_accesses - 1].net);
+    say_call(peer, peer->accesses[peer->n_accesses - 1].net, TT_CALL_WIDE);
 }
 
 /* Which net connects it, or dials; NULL: none that could be helped. */
@@ -544,11 +568,13 @@ static tt_net *seeker(const tt_peer *peer)
     return net && net->ops->renew && !peer->is_lost ? net : NULL;
 }
 
+/* Where many are away at a time not all ask at once. */
 void tt_mesh_seek(tt_peer *peer)
 {
     tt_mesh *mesh = peer->mesh;
+    const uint64_t part = (mesh->rank * 7 + peer->rank * 13) % 64;
     peer->urge_again_ns = first_urge_ns;
-    peer->urge_ns = tt_now_ns() + first_urge_ns;
+    peer->urge_ns = tt_now_ns() + first_urge_ns + part * first_urge_ns / 128;
     if (peer->urge_ns < mesh->urge_ns)
         mesh->urge_ns = peer->urge_ns;
 }
@@ -556,10 +582,9 @@ void tt_mesh_seek(tt_peer *peer)
 /* Its own addresses may have changed as well. */
 static void urge(tt_peer *peer, tt_net *net)
 {
-    if (!peer->mesh->is_open)
-        say_call(peer, net);
-    if (peer->is_away)
-        net->ops->renew(peer->conn);
+    uint64_t parts = peer->is_away ? net->ops->renew(peer->conn, 0) : 0;
+    if (!peer->mesh->is_open && !peer->is_lost)
+        say_call(peer, net, (parts & TT_CALL_MOST_PARTS) << TT_CALL_PARTS);
 }
 
 void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
@@ -582,17 +607,35 @@ void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
     }
 }
 
-/* By whoever cannot connect it. */
+/* By whoever cannot connect it, or misses parts of the connection. */
 static void call_back(tt_peer *peer, const tt_msg *m, const void *data)
 {
-    bool is_news = move(peer, m->fingerprint, data, m->len);
+    bool is_news = move(peer, m->fingerprint & TT_CALL_ACCESS, data, m->len);
+    uint64_t parts = m->fingerprint >> TT_CALL_PARTS & TT_CALL_MOST_PARTS;
     const tt_net_ops *ops = peer->conn->net->ops;
     peer->is_apart = false;
     if (peer->conn != &peer->none && ops->renew)
-        ops->renew(peer->conn);
+        ops->renew(peer->conn, parts ? parts : UINT64_MAX);
     if (peer->dialled && is_news)
         drop(&peer->dialled);
     dial(peer);
+}
+
+/* Calls for several ranks may overtake each other. False: it has come round, or
+ * is too old to tell. */
+static bool is_new_call(tt_peer *who, uint64_t number)
+{
+    uint64_t ahead = number - who->asks, behind = who->asks - number;
+    if (number > who->asks) {
+        who->asks_known = ahead < 64 ? who->asks_known << ahead : 0;
+        who->asks_known |= 1;
+        who->asks = number;
+        return true;
+    }
+    if (number == 0 || behind >= 64 || who->asks_known >> behind & 1)
+        return false;
+    who->asks_known |= UINT64_C(1) << behind;
+    return true;
 }
 
 void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data)
@@ -606,9 +649,8 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data)
         return;
     }
     tt_peer *who = &mesh->peers[m->slice];
-    if (m->slice == mesh->rank || m->seq <= who->asks)
-        return; /* it has come round */
-    who->asks = m->seq;
+    if (m->slice == mesh->rank || !is_new_call(who, m->seq))
+        return;
     if (m->lane != mesh->rank) {
         tell_on(mesh, m, data, from);
         return;

@@ -118,7 +118,8 @@ struct tt_peer {
     bool has_missed;  /* the access that was tried leads nowhere */
     bool has_asked;   /* nor any other: it was asked to connect, ... */
     uint64_t ask_until_ns; /* ... and has so long */
-    uint64_t asks;         /* of its own (CALL): the number of the latest */
+    uint64_t asks;         /* of its own (CALL): the highest number */
+    uint64_t asks_known;   /* bit i: the one i below that has come */
     /* Dialled, or away: it is asked to connect then, and again so much later. */
     uint64_t urge_ns, urge_again_ns;
     tutti_err why_err; /* lost */

@@ -33,10 +33,10 @@
  * CALL    address   mesh ranks: whom, who      `who` cannot connect to `whom`, who
  *                                              shall try, by the port
  *                                              `channel`; seq: to tell it on
- *                                              once. The payload: the address of
- *                                              `who` now, of the access
- *                                              `fingerprint` (net.h: address), or
- *                                              nothing
+ *                                              once. fingerprint: an access, and
+ *                                              flags (TT_CALL_...). The payload:
+ *                                              the address of `who` now, of that
+ *                                              access (net.h: address), or nothing
  * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
  *                                              its number
  * PING    -         -                          are you alive?
@@ -86,6 +86,14 @@ typedef enum tt_kind {
 /* Small calls that a peer may have begun to send to a rank that has not
  * entered them. docs/engine.md has the reason for each of these numbers. */
 #define TT_EAGER_CALLS 8
+
+/* Of a CALL's fingerprint: the access; what `who` misses of the connection
+ * (net.h: missing), 0 where it has none; all who are connected tell it on, not
+ * neighbours only. */
+#define TT_CALL_ACCESS UINT64_C(0xffff)
+#define TT_CALL_PARTS 16
+#define TT_CALL_MOST_PARTS UINT64_C(0xffffffff)
+#define TT_CALL_WIDE (UINT64_C(1) << 63)
 
 /* A call as the other side needs to know it, to compare and to name it. */
 typedef struct tt_call {

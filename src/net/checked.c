@@ -871,11 +871,10 @@ static size_t checked_address(tt_net *base, void *buf, size_t size)
     return net->row->address(net->below, buf, size);
 }
 
-static void checked_renew(tt_conn *base)
+static uint64_t checked_renew(tt_conn *base, uint64_t parts)
 {
     const checked_conn *conn = (const checked_conn *)base;
-    if (conn->below)
-        net_of(conn)->row->renew(conn->below);
+    return conn->below ? net_of(conn)->row->renew(conn->below, parts) : 0;
 }
 
 static void checked_pace(const tt_conn *base, tt_net_pace *out)

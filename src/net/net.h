@@ -271,10 +271,12 @@ typedef struct tt_net_ops {
     /* NULL: no memory is ever within reach. */
     const tt_net_within *within;
 
-    /* Nothing has come of it for long: what it lies on is made anew, where that
-     * may help, by the addresses of now. NULL: it cannot, and what address() has
-     * told at first is good for ever. */
-    void (*renew)(tt_conn *conn);
+    /* What it lies on is made anew, where that may help, by the addresses of
+     * now: what is away here, and these parts (bits), which the other side misses;
+     * all bits: nothing has come of it for long. Returns the parts that are away
+     * here, as the other side numbers them, too. NULL: it cannot, and what
+     * address() has told at first is good for ever. */
+    uint64_t (*renew)(tt_conn *conn, uint64_t parts);
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);

@@ -295,6 +295,40 @@ static void blind(side p[2])
     p[0].card_bytes = p[1].card_bytes = 0;
 }
 
+/* What the other side misses gets another socket, and what is away here: not
+ * what is well. */
+static void test_renew(void **state)
+{
+    (void)state;
+    side p[2];
+    open_pair(p, 4);
+    const side right = p[0];
+    blind(p);
+    int kept[4];
+    for (int i = 0; i < 4; i++)
+        kept[i] = p[0].conn->strands[i].link.fd;
+    tt_net_tcp.renew(&p[0].conn->base, 0);
+    assert_int_equal(p[0].conn->n_away, 0);
+    tt_net_tcp.renew(&p[0].conn->base, 1 << 2);
+    AWAIT(p, p[1].conn->n_away == 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tt_net_tcp.renew(&p[i].conn->base, 0), 1 << 2);
+        assert_int_equal(p[i].conn->n_away, 1);
+    }
+    p[0].card_bytes = right.card_bytes;
+    say(&p[0], 300);
+    say(&p[1], 300);
+    tt_net_tcp.renew(&p[0].conn->base, 0);
+    AWAIT(p, is_whole(p) && !is_away(p));
+    for (int i = 0; i < 4; i++)
+        assert_true(i == 2 || p[0].conn->strands[i].link.fd == kept[i]);
+    assert_int_equal(p[0].n_away, 1);
+    tt_net_tcp.renew(&p[0].conn->base, UINT64_MAX);
+    assert_in_range(p[0].conn->n_away, 3, 4); /* one is new */
+    AWAIT(p, is_whole(p) && !is_away(p));
+    close_pair(p);
+}
+
 /* Until this side knows that it is away: a socket takes something after it was
  * lost. */
 static void stumble(side *s)
@@ -638,7 +672,7 @@ static void test_moved(void **state)
         memcpy(p[0].card, right.card, right.card_bytes);
         p[0].card_bytes = right.card_bytes;
         is_quiet = true;
-        tt_net_tcp.renew(&p[0].conn->base);
+        tt_net_tcp.renew(&p[0].conn->base, 0);
         AWAIT(p, is_whole(p));
         is_quiet = false;
         assert_false(p[0].is_lost || p[1].is_lost);
@@ -904,6 +938,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_back),
         cmocka_unit_test(test_strands),
+        cmocka_unit_test(test_renew),
         cmocka_unit_test(test_heard_away),
         cmocka_unit_test(test_last_words),
         cmocka_unit_test(test_again),

@@ -11,12 +11,14 @@
 #include "support/loop.h"
 #include "support/rig.h"
 
-enum { N = 3, ROUNDS = 200 };
+enum { N = 3, MANY = 16, ROUNDS = 200 };
 
 /* Of each rank: how often it has made the conn to each other one anew, and by
  * what it was told of that one. */
-static uint32_t n_renewed[N][N];
-static char known[N][N][32];
+static uint32_t n_renewed[MANY][MANY];
+static char known[MANY][MANY][32];
+static uint64_t missed[MANY][MANY];
+static uint32_t n_calls; /* messages */
 
 static size_t address(tt_net *net, void *buf, size_t size)
 {
@@ -25,20 +27,30 @@ static size_t address(tt_net *net, void *buf, size_t size)
     return (size_t)snprintf(buf, 32, "rank %u is here now", net->rank);
 }
 
-static void renew(tt_conn *conn)
+static uint64_t renew(tt_conn *conn, uint64_t parts)
 {
     size_t len;
     const void *addr = conn->net->up->address(conn, &len);
     n_renewed[conn->net->rank][conn->rank]++;
+    missed[conn->net->rank][conn->rank] = parts;
     if (len < 32)
         snprintf(known[conn->net->rank][conn->rank], 32, "%.*s", (int)len,
                  (const char *)addr);
+    return 5;
+}
+
+static tt_sent send_counted(tt_conn *conn, const tt_msg *m,
+                            const struct iovec *iov, int n_iov)
+{
+    tt_sent sent = tt_net_loop.send(conn, m, iov, n_iov);
+    n_calls += m->kind == TT_KIND_CALL && sent != TT_FULL;
+    return sent;
 }
 
 static void run(tt_rig *rig)
 {
     for (int i = 0; i < ROUNDS; i++)
-        for (uint32_t r = 0; r < N; r++) {
+        for (uint32_t r = 0; r < rig->n; r++) {
             tt_engine_lock(rig->engines[r]);
             tt_engine_step(rig->engines[r]);
             tt_engine_unlock(rig->engines[r]);
@@ -80,6 +92,8 @@ static void test_call(void **state)
     assert_int_equal(n_renewed[2][0], 1);
     assert_string_equal(known[2][0], "rank 0 is here now");
     assert_string_equal(known[0][2], ""); /* what it was at first */
+    assert_int_equal(missed[0][2], 0);    /* what is away there */
+    assert_int_equal(missed[2][0], 5);
     urge(&rig, 2 * TT_NS_PER_S);
     assert_int_equal(n_renewed[2][0], 2);
     set_away(&rig, false);
@@ -127,11 +141,94 @@ static void test_nonsense(void **state)
     tt_rig_destroy(&rig);
 }
 
+static void say_call(tt_rig *rig, uint64_t number, uint32_t to)
+{
+    const tt_msg m = {
+        .magic = TT_MSG_MAGIC, .kind = TT_KIND_CALL, .seq = number, .lane = to};
+    tt_engine_lock(rig->engines[0]);
+    tt_peer_tell(&rig->meshes[0]->peers[1], &m, NULL);
+    tt_engine_unlock(rig->engines[0]);
+    run(rig);
+}
+
+/* A call for one rank that comes later than a later one for another is heard;
+ * once. */
+static void test_order(void **state)
+{
+    (void)state;
+    tt_net_ops ops = tt_net_loop;
+    tt_rig rig;
+    memset(n_renewed, 0, sizeof(n_renewed));
+    ops.address = address;
+    ops.renew = renew;
+    const tt_rig_opts opts = {
+        .n = N, .ops = &ops, .mem = &tt_mem_std, .is_linked = true};
+    assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+    run(&rig);
+    say_call(&rig, 70, 1);
+    assert_int_equal(n_renewed[1][0], 1);
+    for (uint64_t i = 69; i > 6; i--) {
+        say_call(&rig, i, 2);
+        say_call(&rig, i, 2);
+        assert_int_equal(n_renewed[2][0], 70 - i);
+    }
+    assert_int_equal(missed[2][0] == UINT64_MAX, true); /* it has none of it */
+    say_call(&rig, 6, 2);
+    say_call(&rig, 70, 2);
+    assert_int_equal(n_renewed[2][0], 63);
+    say_call(&rig, 1000, 2);
+    say_call(&rig, 999, 1);
+    assert_int_equal(n_renewed[2][0], 64);
+    assert_int_equal(n_renewed[1][0], 2);
+    tt_rig_destroy(&rig);
+}
+
+static void leave_out(tt_rig *rig, uint32_t rank, uint32_t from)
+{
+    tt_engine_lock(rig->engines[rank]);
+    tt_engine_up.away(&rig->meshes[rank]->peers[from], true);
+    tt_engine_unlock(rig->engines[rank]);
+}
+
+/* Of many that are all connected few tell a call on. */
+static void test_few(void **state)
+{
+    (void)state;
+    tt_net_ops ops = tt_net_loop;
+    tt_rig rig;
+    memset(n_renewed, 0, sizeof(n_renewed));
+    ops.address = address;
+    ops.renew = renew;
+    ops.send = send_counted;
+    const tt_rig_opts opts = {
+        .n = MANY, .ops = &ops, .mem = &tt_mem_std, .is_linked = true};
+    assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+    for (uint32_t r = 0; r < MANY; r++)
+        tt_mesh_dial(rig.meshes[r], true);
+    run(&rig);
+    for (uint32_t r = 1; r < MANY; r++)
+        assert_true(rig.meshes[0]->peers[r].conn->is_up);
+    leave_out(&rig, 0, 5);
+    n_calls = 0;
+    urge(&rig, TT_NS_PER_S);
+    assert_int_equal(n_renewed[5][0], 1);
+    assert_int_equal(n_calls, 7 + 7); /* 1, 2, 4, 8 on either side */
+    for (uint32_t r = 1; r < MANY; r++)
+        leave_out(&rig, r, 5);
+    n_calls = 0;
+    urge(&rig, 4 * TT_NS_PER_S);
+    assert_int_equal(n_renewed[5][0], 1);
+    assert_in_range(n_calls, MANY - 2, MANY * 7);
+    tt_rig_destroy(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_call),
         cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_few),
     };
     return TT_RUN_TAP(tests);
 }

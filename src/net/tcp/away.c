@@ -137,13 +137,14 @@ static bool find_ways(tt_tcp_strand *s)
         tt_link_id_compare(&card.id, &s->again->who) != 0)
         return false;
     tt_door_call *to = tt_new(net->base.mem, 1, sizeof(*to));
-    s->again->is_detour = tt_tcp_may_detour(conn, s->again->away_ns);
-    if (!to || tt_door_call_to(&net->door, &conn->base, &card,
-                               !s->again->is_detour, to, NULL)) {
+    bool is_detour = tt_tcp_may_detour(conn, s->again->away_ns);
+    if (!to ||
+        tt_door_call_to(&net->door, &conn->base, &card, !is_detour, to, NULL)) {
         tt_free(net->base.mem, to, 1, sizeof(*to));
         return false;
     }
     s->again->to = to;
+    s->again->is_detour = is_detour;
     to->opts.purpose = TT_LINK_TCP;
     to->opts.strand = (uint32_t)(s - conn->strands);
     to->opts.deadline_ns = s->again->away_ns + net->base.settings->reconnect_ns;
@@ -251,40 +252,65 @@ static bool is_new(const tt_tcp_strand *s)
            (s->is_away || tt_now_ns() < s->again->meeting_ns + NEW_NS);
 }
 
+static bool are_same(const tt_addr *a, const tt_addr *b)
+{
+    return a->len == b->len &&
+           (a->len == 0 ||
+            (tt_addr_same_ip(a, b) && a->u.v4.sin_port == b->u.v4.sin_port));
+}
+
+static bool lead_alike(const tt_door_call *a, const tt_door_call *b)
+{
+    bool are = a->opts.n_ways == b->opts.n_ways;
+    for (uint32_t i = 0; i < a->opts.n_ways && are; i++) {
+        const tt_link_way *x = &a->ways[i], *y = &b->ways[i];
+        are = are_same(&x->to, &y->to) && are_same(&x->from, &y->from) &&
+              x->is_bound == y->is_bound && strcmp(x->dev, y->dev) == 0;
+    }
+    return are;
+}
+
 /* A dial goes on, but by the addresses of now where they are others. */
 static void look_again(tt_tcp_strand *s)
 {
     const tt_mem *mem = s->conn->base.net->mem;
     struct tt_tcp_again *a = s->again;
     tt_door_call *was = a->to;
+    const bool was_detour = a->is_detour;
     if (!a->dial) {
         dial_anew(s);
         return;
     }
     a->to = NULL;
-    if (find_ways(s) && (a->to->opts.n_ways != was->opts.n_ways ||
-                         memcmp(a->to->ways, was->ways, sizeof(was->ways)))) {
+    if (find_ways(s) && !lead_alike(a->to, was)) {
         tt_free(mem, was, 1, sizeof(*was));
         dial_anew(s);
         return;
     }
     tt_free(mem, a->to, 1, sizeof(*was));
     a->to = was;
+    a->is_detour = was_detour;
 }
 
 /* The other side may be well, and what is between may not know of the socket
- * any more, or wait long before it tries again. */
-void tt_tcp_renew(tt_conn *base)
+ * any more, or wait long before it tries again. Strands that nobody misses keep
+ * theirs: each notices its own loss. */
+uint64_t tt_tcp_renew(tt_conn *base, uint64_t parts)
 {
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    uint64_t away = 0;
     for (uint32_t i = 0; i < conn->n_strands && base->is_up; i++) {
         tt_tcp_strand *s = &conn->strands[i];
-        if (!s->again || is_new(s))
+        bool is_missed = s->is_away || (parts >> i & 1);
+        if (!s->again || !is_missed || is_new(s))
             continue;
         if (s->is_away)
             look_again(s);
         tt_tcp_suspend(s, SILENT);
     }
+    for (uint32_t i = 0; i < conn->n_strands && base->is_up; i++)
+        away |= (uint64_t)conn->strands[i].is_away << i;
+    return away;
 }
 
 static const char *why_text(const tt_tcp_conn *conn)

@@ -644,7 +644,7 @@ static void tcp_drain(tt_net *base, uint64_t deadline_ns, uint64_t patience_ns)
         tt_tcp_conn *conn = net->live[i];
         if (is_delivered(conn))
             continue;
-        tt_tcp_renew(&conn->base);
+        tt_tcp_renew(&conn->base, UINT64_MAX);
         conn->is_lost |= !conn->strands[0].again;
         if (conn->is_lost)
             ignore(conn);

@@ -186,8 +186,8 @@ bool tt_tcp_keep(tt_tcp_strand *s, const tt_link_event *link, uint64_t call);
 /* Its socket is lost (errno; 0: the stream ended by accident): it gets another
  * one. False: that cannot be. */
 bool tt_tcp_suspend(tt_tcp_strand *s, int why);
-/* The slot. */
-void tt_tcp_renew(tt_conn *conn);
+/* The slots; a part is a strand. */
+uint64_t tt_tcp_renew(tt_conn *conn, uint64_t parts);
 /* Strands that are away meet those of the other side again; or time is over. */
 void tt_tcp_meet_again(tt_tcp_conn *conn);
 void tt_tcp_look_after(tt_tcp_net *net);
