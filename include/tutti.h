@@ -213,8 +213,9 @@ typedef void *(*tutti_alloc_fn)(void *ctx, void *ptr, size_t old_bytes,
  * programs that have one (a file system, a key-value service, PyTorch's store):
  * the ranks then meet through it and need no address. Each communicator needs
  * one of its own, or keys of its own in it (a prefix). The functions are called
- * by the thread that is in tutti_comm_create(), until it returns; what they
- * return other than said here ends it with TUTTI_EBOOT.
+ * by the thread that is in tutti_comm_create(), tutti_comm_grow() (put: once, by
+ * rank 0's) or tutti_comm_join() (get), until it returns; what they return other
+ * than said here ends it with TUTTI_EBOOT.
  *
  * put    makes len bytes (at most 2048) known under key, over what was there:
  *        TUTTI_OK.
@@ -379,9 +380,9 @@ typedef struct tutti_grow_opts {
  * in which the ranks of comm keep their numbers, and newcomers come behind them.
  * All ranks call it now and then, between two steps, in the same order as
  * collectives; opts may be NULL. It does not wait for newcomers: a small
- * all-reduce while nobody is there (rank 0 listens from the first call on), an
+ * broadcast while nobody is there (rank 0 listens from the first call on), an
  * agreement while somebody starts, which goes on in the background of the calls
- * on comm.
+ * on comm, in a thread that ends in tutti_comm_destroy() at the latest.
  *
  * TUTTI_OK     all have *out, at this call, and newcomers return from theirs.
  *              comm stays as it is: it may be used on, until the newcomers have
@@ -570,7 +571,8 @@ TUTTI_API tutti_err tutti_recv_any(tutti_comm *comm, void *buf, size_t count,
  * the hash of what came before. [any thread] */
 TUTTI_API uint64_t tutti_hash(const void *buf, size_t bytes, uint64_t seed);
 
-/* Something that should be the same on all ranks: weights, say. */
+/* Something that should be the same on all ranks: weights, say. Arrays are made
+ * of it, so it never gets further members. */
 typedef struct tutti_shared {
     const char *name; /* for the sentence; NULL: its number says enough */
     const void *buf;

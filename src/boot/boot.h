@@ -33,8 +33,9 @@ typedef struct tt_launch {
      * start-up is over. NULL: none. */
     const tutti_store *store;
     struct tt_trust *trust; /* who is let in (link/trust.h); likewise */
-    /* Rank 0 waits no longer for the others when it is true; likewise. NULL:
-     * never. */
+    /* When it is true nobody wants the start any more: it fails soon, wherever
+     * it waits (EABORTED), the exchanges too. Borrowed until the boot is
+     * closed. NULL: never. */
     const atomic_bool *is_off;
 } tt_launch;
 

@@ -167,8 +167,10 @@ void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag)
         if (tt_boot_has(boot, r))
             put_error(boot, &boot->lines[r].link, err, diag->text);
     }
-    uint64_t until = tt_now_ns() + TELL_NS;
+    uint64_t until = tt_now_ns() +
+                     (tt_boot_is_unwanted(boot) ? TELL_NS / 10 : TELL_NS);
     for (uint32_t r = 0; r < boot->n_lines; r++) {
+        boot->lines[r].link.is_off = NULL;
         if (tt_boot_has(boot, r))
             drain(&boot->lines[r].link, until);
     }
@@ -247,7 +249,7 @@ static tutti_err admit(gathering *g, tt_link_stream *s,
                              said->rank, from);
     if (tt_boot_put(boot, s, TT_FRAME_WELCOME, 0, tt_now_ns() + TELL_NS) != 0)
         return TUTTI_AGAIN;
-    boot->lines[said->rank].link = *s;
+    tt_boot_take(boot, said->rank, s);
     g->n_missing--;
     TT_DEBUG("start-up: rank %u has come from %s, %u missing", said->rank, from,
              g->n_missing);
@@ -300,7 +302,9 @@ static tutti_err attend(gathering *g, tutti_diag *diag)
     for (uint32_t r = 1; r < boot->n_ranks; r++)
         members[r - 1] = (struct pollfd){.fd = boot->lines[r].link.fd,
                                          .events = POLLIN};
-    int n = poll(g->polls, boot->n_ranks, tt_poll_ms(g->deadline_ns, LOOK_MS));
+    int n = poll(
+        g->polls, boot->n_ranks,
+        tt_poll_ms(g->deadline_ns, boot->unwanted ? TT_BOOT_LOOK_MS : LOOK_MS));
     if (n < 0 && errno != EINTR)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "poll at start-up");
     look_at_refused(g);
@@ -350,14 +354,12 @@ static tutti_err fail_missing(const gathering *g, tutti_diag *diag)
         g->n_missing == 1 ? "has" : "have", boot->where, waited, g->refused);
 }
 
-static tutti_err wait_for_all(gathering *g, const atomic_bool *is_off,
-                              tutti_diag *diag)
+static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
 {
     while (g->n_missing > 0) {
         tutti_err err = attend(g, diag);
-        if (!err && is_off && atomic_load(is_off))
-            err = tt_fail(diag, TUTTI_EABORTED,
-                          "rank 0 does not wait for the others any more");
+        if (!err && tt_boot_is_unwanted(g->boot))
+            err = tt_boot_fail_unwanted(g->boot, diag);
         if (err)
             return err;
         if (g->n_missing > 0 && tt_now_ns() >= g->deadline_ns)
@@ -401,7 +403,7 @@ static tutti_err gather(gathering *g, const tt_launch *launch,
     if (err)
         return err;
     TT_DEBUG("start-up: rank 0 listens at %s", boot->where);
-    err = wait_for_all(g, launch->is_off, diag);
+    err = wait_for_all(g, diag);
     if (err)
         tt_boot_tell(boot, err, diag);
     return err;

@@ -195,6 +195,20 @@ static tutti_err judge(seeking *s, const tt_link_outcome *o,
     return TUTTI_AGAIN;
 }
 
+/* It has a deadline itself; false: the start is not wanted any more. */
+static bool await_dial(seeking *s, tt_link_event *out)
+{
+    while (!tt_link_box_take(s->box, out)) {
+        if (tt_boot_is_unwanted(s->boot))
+            return false;
+        tt_link_box_wait(s->box,
+                         s->boot->unwanted
+                             ? tt_now_ns() + TT_BOOT_LOOK_MS * TT_NS_PER_MS
+                             : UINT64_MAX);
+    }
+    return true;
+}
+
 /* All addresses, once. AGAIN: not reached. */
 static tutti_err try_addrs(seeking *s, const tt_addr *addrs, size_t n,
                            tutti_diag *diag)
@@ -205,11 +219,12 @@ static tutti_err try_addrs(seeking *s, const tt_addr *addrs, size_t n,
     tutti_err err = begin_dial(s, addrs, n, &dial, diag);
     if (err)
         return err;
-    while (!tt_link_box_take(s->box, &link)) /* it has a deadline itself */
-        tt_link_box_wait(s->box, UINT64_MAX);
+    bool has_come = await_dial(s, &link);
     s->is_silent = false;
-    if (link.kind == TT_LINK_DIALLED) {
-        boot->lines[0].link = link.stream;
+    if (!has_come) {
+        err = tt_boot_fail_unwanted(boot, diag);
+    } else if (link.kind == TT_LINK_DIALLED) {
+        tt_boot_take(boot, 0, &link.stream);
         err = hear_answers(s, diag);
         if (err)
             tt_link_stream_close(&boot->lines[0].link);
@@ -269,6 +284,8 @@ static tutti_err seek(seeking *s, tutti_diag *diag)
             return fail_late(s, diag);
         if (err != TUTTI_AGAIN)
             return err;
+        if (tt_boot_is_unwanted(s->boot))
+            return tt_boot_fail_unwanted(s->boot, diag);
         rest(s);
     } while (tt_now_ns() < s->deadline_ns);
     return fail_late(s, diag);

@@ -15,6 +15,9 @@
 /* The most addresses at which rank 0 is looked for. */
 #define TT_BOOT_WAYS 16
 
+/* How often a wait looks whether the start is still wanted. */
+#define TT_BOOT_LOOK_MS 50
+
 /* Text: 16 hexadecimal digits and the end. */
 #define TT_STORE_TOKEN 17
 
@@ -51,7 +54,8 @@ struct tt_boot {
      * 0's; n_lines of them. */
     tt_boot_line *lines;
     uint32_t n_lines;
-    bool is_off; /* the start was called off */
+    bool is_off;                 /* the start was called off */
+    const atomic_bool *unwanted; /* the launch's is_off */
     /* The first failure: all later exchanges repeat it. */
     tutti_err broken;
     tutti_diag why;
@@ -100,6 +104,15 @@ static inline bool tt_boot_has(const tt_boot *boot, uint32_t rank)
 /* Sends a header, of len bytes that follow; 0 or errno. */
 int tt_boot_put(const tt_boot *boot, tt_link_stream *to, tt_frame_kind kind,
                 uint64_t len, uint64_t deadline_ns);
+
+static inline bool tt_boot_is_unwanted(const tt_boot *boot)
+{
+    return boot->unwanted && atomic_load(boot->unwanted);
+}
+/* Sets diag's sentence about that. */
+tutti_err tt_boot_fail_unwanted(const tt_boot *boot, tutti_diag *diag);
+/* Takes the connection to another rank. */
+void tt_boot_take(tt_boot *boot, uint32_t line, const tt_link_stream *link);
 
 /* Sets diag's sentence about one rank. */
 tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,

@@ -37,6 +37,18 @@ tutti_err tt_boot_blame(tutti_diag *diag, tutti_err err, uint32_t rank,
     return err;
 }
 
+tutti_err tt_boot_fail_unwanted(const tt_boot *boot, tutti_diag *diag)
+{
+    return tt_fail(diag, TUTTI_EABORTED,
+                   "rank %u does not wait for the others any more", boot->rank);
+}
+
+void tt_boot_take(tt_boot *boot, uint32_t line, const tt_link_stream *link)
+{
+    boot->lines[line].link = *link;
+    boot->lines[line].link.is_off = boot->unwanted;
+}
+
 int tt_boot_put(const tt_boot *boot, tt_link_stream *to, tt_frame_kind kind,
                 uint64_t len, uint64_t deadline_ns)
 {
@@ -52,6 +64,8 @@ static tutti_err fail_read(const tt_boot *boot, int why, tutti_diag *diag)
         tt_diag_clear(diag);
         return TUTTI_ETIMEOUT; /* the caller knows what was waited for */
     }
+    if (why == ECANCELED)
+        return tt_boot_fail_unwanted(boot, diag);
     return tt_boot_blame(
         diag, TUTTI_EPEER, 0, "rank 0 at %s left during %s: %s", boot->where,
         boot->phase,
@@ -177,6 +191,7 @@ static tutti_err meet(tt_boot *boot, const tt_launch *launch,
     boot->store = launch->store;
     boot->key = "tutti-meet";
     boot->trust = launch->trust;
+    boot->unwanted = launch->is_off;
     boot->interfaces = settings->interfaces;
     tutti_err err = set_up(boot, launch, diag);
     if (err)
@@ -442,11 +457,15 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
     }
     while (c->n_waiting > 0) {
         tt_boot_alive(boot);
-        int ms = tt_poll_ms(deadline_ns, boot->beats ? 100 : 60000);
+        int ms = tt_poll_ms(deadline_ns, boot->unwanted ? TT_BOOT_LOOK_MS
+                                         : boot->beats  ? 100
+                                                        : 60000);
         int n = poll(c->polls, boot->n_ranks, ms);
         if (n < 0 && errno != EINTR)
             return tt_fail_errno(c->diag, TUTTI_ESYS, errno, "poll during %s",
                                  c->boot->phase);
+        if (tt_boot_is_unwanted(boot))
+            return tt_boot_fail_unwanted(boot, c->diag);
         if (n <= 0 && tt_now_ns() >= deadline_ns)
             return fail_slow(c);
         for (uint32_t r = 1; n > 0 && r < boot->n_ranks; r++) {

@@ -5,6 +5,7 @@
  * is all when nothing differs. Else the hashes follow, block by block, until
  * the first that differs. All see the same, so all come to the same.
  * Next: base/xxh64.h. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -188,10 +189,14 @@ static tutti_err compare(comparing *c)
     return TUTTI_OK;
 }
 
+/* Of a tutti_difference as it was at first: later members come behind. */
+static const size_t first_size = offsetof(tutti_difference, text) +
+                                 sizeof(((tutti_difference *)0)->text);
+
 static tutti_err check(tutti_comm *comm, const tutti_shared *buffers, size_t n,
                        const tutti_difference *out)
 {
-    if (!out || out->size < sizeof(*out))
+    if (!out || out->size < first_size)
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "tutti_comm_compare: out is NULL, or has no size: "
                             "begin with TUTTI_DIFFERENCE_INIT");
@@ -226,6 +231,7 @@ tutti_err tutti_comm_compare(tutti_comm *comm, const tutti_shared *buffers,
     tt_free(&comm->mem, c.mine, n + 1, sizeof(print));
     tt_free(&comm->mem, c.theirs, n_theirs, sizeof(print));
     if (!err)
-        *out = c.found;
+        memcpy(out, &c.found,
+               out->size < sizeof(c.found) ? out->size : sizeof(c.found));
     return err;
 }

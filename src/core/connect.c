@@ -338,6 +338,16 @@ tutti_err tt_start_mesh(start *st)
     return TUTTI_OK;
 }
 
+/* Still wanted, and everybody there? */
+static tutti_err look_around(start *st)
+{
+    if (st->launch.is_off && atomic_load(st->launch.is_off))
+        return tt_fail(st->diag, TUTTI_EABORTED,
+                       "rank %u does not wait for the others any more",
+                       st->rank);
+    return tt_boot_is_well(st->boot, st->diag) ? TUTTI_OK : TUTTI_EPEER;
+}
+
 /* Waits for all that has been dialled, but not for long where somebody is
  * connected: the others are dialled on in the background. Meanwhile a rank may
  * die. */
@@ -358,8 +368,9 @@ static tutti_err await_met(start *st)
                            "(TUTTI_SOCKET_IFNAME)?",
                            st->diag ? (uint32_t)st->diag->rank : 0, st->rank);
         if (tt_now_ns() > look_ns) {
-            if (!tt_boot_is_well(st->boot, st->diag))
-                return TUTTI_EPEER;
+            err = look_around(st);
+            if (err)
+                return err;
             look_ns = tt_now_ns() + look_each_ns;
         }
         nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);

@@ -114,10 +114,11 @@ struct tutti_comm {
     tt_home home;
     /* Of one that grows or may: before it ends; NULL: it does not. */
     void (*stop_growing)(tutti_comm *comm);
-    struct tt_growth *growth; /* newcomers are on the way; NULL: none */
-    tt_entrance *entrance;    /* where they come to; NULL: not here */
-    uint64_t n_growths;       /* rank 0's */
-    bool is_growing;          /* all members know of it */
+    struct tt_growth *growth;   /* newcomers are on the way; NULL: none */
+    struct tt_growth *given_up; /* a list: their threads end soon */
+    tt_entrance *entrance;      /* where they come to; NULL: not here */
+    uint64_t n_growths;         /* rank 0's */
+    bool is_growing;            /* all members know of it */
     atomic_flag busy;
     char message[512];
     bool says_own; /* message counts although the communicator has failed */

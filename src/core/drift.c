@@ -233,8 +233,8 @@ static void say_times(const tt_drift *d, tt_drift_saying *mine)
     }
 }
 
-/* Puts a pace, and its share of the time, among those that are told: half of the places for the slowest,
- * half for the fastest. */
+/* Puts a pace, and its share of the time, among those that are told: half of
+ * the places for the slowest, half for the fastest. */
 static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
                       uint8_t rail, const float pace[2])
 {

@@ -9,7 +9,7 @@
  *            else. The members look after it in tutti_comm_grow(), between two
  *            of their steps, and take the new one at the same call.
  * The call   While nobody has knocked at rank 0's entrance (boot/entrance.c): a
- *            small all-reduce. When somebody has, rank 0 begins to listen for
+ *            small broadcast from rank 0. When somebody has, rank 0 begins to listen for
  *            the meeting, tells the members where, then the newcomers. While
  *            the start is under way: an agreement (engine/agree.h) whether all
  *            have made theirs. It is one, and no all-reduce, because either all
@@ -18,8 +18,9 @@
  *            taken it; these do not wait for them there.
  * Names      The job of the start is made of the old id, the number of this
  *            growth, the number of ranks, and random bits; the new id of that.
- * Abandoned  A start that is not wanted any more goes on by itself until it has
- *            ended; what it has made is destroyed.
+ * Given up   A start that is not wanted any more ends at its next wait, and what
+ *            it has made is destroyed. Nobody waits for it but who destroys the
+ *            communicator: its thread does not outlive that.
  * Next       create.c, shrink.c, boot/entrance.c. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,17 +41,18 @@ static const uint64_t most_wait_ns = 15 * TT_NS_PER_S;
 static const uint64_t first_pause_ns = 100 * TT_NS_PER_MS;
 static const uint64_t most_pause_ns = 5 * TT_NS_PER_S;
 
-/* The start of a larger communicator, in this process. Of two owners, the
- * communicator that grows and the thread, the last one frees it. */
+/* The start of a larger communicator, in this process. The communicator that
+ * grows owns it, and the thread. */
 typedef struct tt_growth {
-    pthread_mutex_t lock; /* of what follows, up to made, and inv.place */
-    bool has_place;       /* rank 0: the members may be told */
+    pthread_t thread;
+    struct tt_growth *next; /* given up, too */
+    pthread_mutex_t lock;   /* of what follows, up to made, and inv.place */
+    bool has_place;         /* rank 0: the members may be told */
     bool is_over;
-    bool is_alone; /* of the two owners one is left */
     tutti_err err;
     tutti_diag diag;
     tutti_comm *made;
-    atomic_bool is_off; /* nobody wants it any more */
+    atomic_bool is_off; /* nobody wants it any more; set with the lock */
     uint32_t n_new;
     tt_invitation inv;
     tutti_store store;
@@ -94,21 +96,16 @@ static tutti_err get_place(void *ctx, const char *key, void *buf, size_t cap,
 
 static void free_growth(tt_growth *g)
 {
-    tutti_comm_destroy(g->made);
     tt_trust_close(g->launch.trust);
     pthread_mutex_destroy(&g->lock);
     tt_free(&tt_mem_std, g, 1, sizeof(*g));
 }
 
-/* One owner less. */
-static void let_go(tt_growth *g)
+/* Waits for the thread. */
+static void end_thread(tt_growth *g)
 {
-    pthread_mutex_lock(&g->lock);
-    const bool is_last = g->is_alone;
-    g->is_alone = true;
-    pthread_mutex_unlock(&g->lock);
-    if (is_last)
-        free_growth(g);
+    pthread_join(g->thread, NULL);
+    free_growth(g);
 }
 
 static tutti_err start_up(const tt_start_how *how, const tt_mem *own,
@@ -130,12 +127,18 @@ static void *run(void *arg)
     tt_diag_clear(&diag);
     tutti_err err = start_up(&g->how, &g->mem, &made, &diag);
     pthread_mutex_lock(&g->lock);
+    const bool is_wanted = !atomic_load(&g->is_off);
     g->err = err;
     g->diag = diag;
-    g->made = made;
+    g->made = is_wanted ? made : NULL;
+    g->is_over = is_wanted;
+    pthread_mutex_unlock(&g->lock);
+    if (is_wanted)
+        return NULL;
+    tutti_comm_destroy(made);
+    pthread_mutex_lock(&g->lock);
     g->is_over = true;
     pthread_mutex_unlock(&g->lock);
-    let_go(g);
     return NULL;
 }
 
@@ -143,12 +146,10 @@ static void *run(void *arg)
 
 static tutti_err launch_thread(tt_growth *g, tutti_diag *diag)
 {
-    pthread_t thread;
-    int why = tt_thread_start(&thread, run, g);
-    if (why != 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, why, "a thread for newcomers");
-    pthread_detach(thread);
-    return TUTTI_OK;
+    int why = tt_thread_start(&g->thread, run, g);
+    return why == 0
+               ? TUTTI_OK
+               : tt_fail_errno(diag, TUTTI_ESYS, why, "a thread for newcomers");
 }
 
 static bool is_loopback(const tt_home *home)
@@ -215,6 +216,24 @@ static tutti_err begin(tutti_comm *comm, const tt_invitation *inv, bool is_here,
     return err;
 }
 
+/* Those whose threads have nothing left to do, or all. */
+static void end_threads(tutti_comm *comm, bool waits)
+{
+    tt_growth **at = &comm->given_up;
+    while (*at) {
+        tt_growth *g = *at;
+        pthread_mutex_lock(&g->lock);
+        const bool is_over = g->is_over;
+        pthread_mutex_unlock(&g->lock);
+        if (!is_over && !waits) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        end_thread(g);
+    }
+}
+
 /* The start is not wanted any more. */
 static void end_growth(tutti_comm *comm)
 {
@@ -226,18 +245,20 @@ static void end_growth(tutti_comm *comm)
         return;
     if (comm->entrance)
         tt_entrance_dismiss(comm->entrance, g->n_new);
-    atomic_store(&g->is_off, true);
     pthread_mutex_lock(&g->lock);
+    atomic_store(&g->is_off, true);
     made = g->made;
     g->made = NULL;
     pthread_mutex_unlock(&g->lock);
     tt_comm_drop(comm, made);
-    let_go(g);
+    g->next = comm->given_up;
+    comm->given_up = g;
 }
 
 static void stop_growing(tutti_comm *comm)
 {
     end_growth(comm);
+    end_threads(comm, true);
     tt_entrance_close(comm->entrance);
     comm->entrance = NULL;
 }
@@ -443,7 +464,7 @@ static void take(tutti_comm *comm, tutti_comm **out)
     comm->entrance = NULL;
     comm->growth = NULL;
     comm->is_growing = false;
-    let_go(g);
+    end_thread(g);
     if (!tutti_barrier(made, NULL, &req))
         tutti_request_free(req);
     *out = made;
@@ -518,6 +539,7 @@ tutti_err tutti_comm_grow(tutti_comm *comm, const tutti_grow_opts *given,
     if (err)
         return tt_comm_fail(comm, err, "%s", diag.text);
     comm->stop_growing = stop_growing;
+    end_threads(comm, false);
     return comm->is_growing ? look_after(comm, out)
                             : wait_for_somebody(comm, &opts);
 }

@@ -152,9 +152,10 @@ typedef struct tt_judged_calls {
     double took_s, predicted_s; /* of all calls together; 0: not known */
     bool are_slow;
 } tt_judged_calls;
-/* Has each call taken much longer than predicted, from the last rank on? Of the last TT_JUDGED_CALLS, or of those before where one is not known.
- * took_s: TT_TOLD_CALLS of each rank, stride floats from one to the next;
- * negative: not known; predicted_s: by call. */
+/* Has each call taken much longer than predicted, from the last rank on? Of the
+ * last TT_JUDGED_CALLS, or of those before where one is not known. took_s:
+ * TT_TOLD_CALLS of each rank, stride floats from one to the next; negative: not
+ * known; predicted_s: by call. */
 tt_judged_calls tt_infer_judge_calls(const float *took_s, uint32_t n_ranks,
                                      size_t stride, const float *predicted_s);
 

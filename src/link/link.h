@@ -34,6 +34,7 @@
 #ifndef TT_LINK_LINK_H
 #define TT_LINK_LINK_H
 
+#include <stdatomic.h>
 #include <sys/uio.h>
 
 #include "base/ifaces.h"
@@ -131,6 +132,8 @@ typedef struct tt_link_stream {
     int fd;                            /* -1: closed */
     const struct tt_link_layer *layer; /* NULL: the socket itself */
     void *state;                       /* the layer's */
+    /* write_all() and read_all() end soon when it is true; NULL: never. */
+    const atomic_bool *is_off;
 } tt_link_stream;
 
 /* What comes into a box. */
@@ -421,7 +424,7 @@ static inline size_t tt_link_unsent(const tt_link_stream *s)
     return s->layer ? s->layer->unsent(s) : 0;
 }
 /* All of len bytes, waiting for it: 0, or errno (ETIMEDOUT at the deadline;
- * EPIPE when the other side has ended its stream). */
+ * EPIPE when the other side has ended its stream; ECANCELED: is_off). */
 int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
                       uint64_t deadline_ns);
 int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,

@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "base/clock.h"
 #include "base/fork.h"
 #include "link/link.h"
+
+/* How often a wait looks whether it is still wanted. */
+#define LOOK_NS (50 * TT_NS_PER_MS)
 
 void tt_link_stream_open(tt_link_stream *s, int fd)
 {
@@ -37,10 +41,28 @@ ssize_t tt_link_recv(tt_link_stream *s, const struct iovec *iov, int n_iov)
     return n;
 }
 
+/* Until the socket is ready; 0 or errno. */
+static int wait_for(const tt_link_stream *s, short events, uint64_t deadline_ns)
+{
+    if (!s->is_off)
+        return tt_sock_wait(s->fd, events, deadline_ns) ? 0 : ETIMEDOUT;
+    for (;;) {
+        const uint64_t soon_ns = tt_now_ns() + LOOK_NS;
+        if (atomic_load(s->is_off))
+            return ECANCELED;
+        if (tt_sock_wait(s->fd, events,
+                         soon_ns < deadline_ns ? soon_ns : deadline_ns))
+            return 0;
+        if (soon_ns >= deadline_ns)
+            return ETIMEDOUT;
+    }
+}
+
 int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
                       uint64_t deadline_ns)
 {
     struct iovec rest = {(void *)(uintptr_t)buf, len};
+    int why;
     while (rest.iov_len > 0 || tt_link_unsent(s) > 0) {
         ssize_t n = tt_link_send(s, &rest, 1);
         if (n >= 0) {
@@ -48,8 +70,8 @@ int tt_link_write_all(tt_link_stream *s, const void *buf, size_t len,
             rest.iov_len -= (size_t)n;
         } else if (errno != EAGAIN) {
             return errno;
-        } else if (!tt_sock_wait(s->fd, POLLOUT, deadline_ns)) {
-            return ETIMEDOUT;
+        } else if ((why = wait_for(s, POLLOUT, deadline_ns)) != 0) {
+            return why;
         }
     }
     return 0;
@@ -59,6 +81,7 @@ int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
                      uint64_t deadline_ns)
 {
     struct iovec rest = {buf, len};
+    int why;
     while (rest.iov_len > 0) {
         ssize_t n = tt_link_recv(s, &rest, 1);
         if (n > 0) {
@@ -69,8 +92,8 @@ int tt_link_read_all(tt_link_stream *s, void *buf, size_t len,
         } else if (errno != EAGAIN) {
             return errno;
         } else if (tt_link_pending(s) == 0 &&
-                   !tt_sock_wait(s->fd, POLLIN, deadline_ns)) {
-            return ETIMEDOUT;
+                   (why = wait_for(s, POLLIN, deadline_ns)) != 0) {
+            return why;
         }
     }
     return 0;

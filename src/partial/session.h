@@ -8,11 +8,11 @@
  * handin.c   from a buffer to a call of the group
  * crew.c     the group that the worker is in: begun, broken, committed
  *
- * Circles    away.c crew.c handin.c visit.c worker.c: what the controller says begins and
- *            breaks groups, groups tell the controller how they have ended, and
- *            either ends calls of the program.
- * Locks      The worker's, then the engine's. The engine calls back under its own: a
- *            call is over (handin.c). What follows is done there where the
+ * Circles    away.c crew.c handin.c visit.c worker.c: what the controller says
+ *            begins and breaks groups, groups tell the controller how they have
+ *            ended, and either ends calls of the program.
+ * Locks      The worker's, then the engine's. The engine calls back under its
+ *            own: a call is over (handin.c). What follows is done there where the
  *            worker's lock is free, since somebody may be waiting for it; else
  *            it is noted, and the worker's thread woken. */
 #ifndef TT_PARTIAL_SESSION_H

@@ -63,8 +63,8 @@ bool tt_probe_is_cut(const tt_probe *p);
 /* ------------------------------------------------------------- learn.c -- */
 
 bool tt_learn_is_wanted(const tt_settings *settings);
-/* Collective. On rank 0 *out becomes the network of the job, from the cache or measured now, without interfaces
- * that are not worth planning with; NULL on other ranks, and where all ranks
+/* Collective. On rank 0 *out becomes the network of the job, from the cache or
+ * measured now, without interfaces that are not worth planning with; NULL on other ranks, and where all ranks
  * are on one host. The caller owns it. Errors: those of the probe and of boot,
  * the same on all ranks; but rank 0's last step may fail alone: then it has
  * told boot, and the next exchange fails. */

@@ -8,6 +8,7 @@
  * communicator, and each sees the bit of each. */
 #include "support/tap.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -348,6 +349,137 @@ static uint64_t run(const char *transports, const plan *what, int n)
     return slowest_ns;
 }
 
+/* ---------------------------------------------------------- the end of it -- */
+
+/* Members that end their communicator while a newcomer is stopped. */
+typedef struct ending {
+    bool is_met; /* it has met them already */
+    _Atomic pid_t stopped;
+} ending;
+
+/* Of one process: it is forked. */
+static _Atomic uint64_t n_allocs;
+
+static void *count(void *ctx, void *ptr, size_t old_size, size_t new_size)
+{
+    (void)ctx;
+    atomic_fetch_add(&n_allocs, 1);
+    return tt_mem_std.fn(tt_mem_std.ctx, ptr, old_size, new_size);
+}
+
+static int n_threads(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n - 2;
+}
+
+static int stop_by_hand(ending *e, int me)
+{
+    tutti_diag diag;
+    tt_settings set;
+    tt_knock *knock;
+    tt_invitation inv;
+    tt_boot *boot;
+    tt_launch place = {.rank = 0};
+    const uint64_t until_ns = tt_now_ns() + 40 * TT_NS_PER_S;
+    snprintf(place.job, sizeof(place.job), "%s", getenv("TUTTI_JOB"));
+    if (tt_settings_read(&set, &diag) ||
+        tt_knock_open(&tt_mem_std, &place, &set, &knock, &diag) ||
+        tt_knock_wait(knock, until_ns, &inv, &diag))
+        return tt_procs_complain(me, "%s", diag.text);
+    tt_launch launch = {.rank = inv.rank, .n_ranks = inv.n_ranks};
+    memcpy(launch.job, inv.job, sizeof(launch.job));
+    if (e->is_met &&
+        tt_boot_open(&launch, &set, &tt_mem_std, until_ns, &boot, &diag))
+        return tt_procs_complain(me, "%s", diag.text);
+    atomic_store(&e->stopped, getpid());
+    raise(SIGSTOP);
+    return 0;
+}
+
+/* Its start would wait much longer than this test does. */
+static int end_early(int me, int n, void *arg)
+{
+    ending *e = arg;
+    tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
+    tutti_grow_opts opts = TUTTI_GROW_OPTS_INIT;
+    tutti_comm *comm, *larger;
+    bool ends = false;
+    if (me == n - 1)
+        return stop_by_hand(e, me);
+    const int n_before = n_threads();
+    setenv("TUTTI_SIZE", "2", 1);
+    o.alloc = count;
+    opts.timeout_s = 300;
+    if (tutti_comm_create(&o, &comm))
+        return blame(me, "start", TUTTI_EBOOT, NULL);
+    while (!ends) {
+        tutti_err err = tutti_comm_grow(comm, &opts, &larger);
+        ends = atomic_load(&e->stopped) != 0;
+        if (err == TUTTI_AGAIN)
+            err = ask_0(comm, &ends);
+        if (err)
+            return blame(me, "grow", err, comm);
+        usleep(1000);
+    }
+    usleep(100000); /* into their waits */
+    tutti_comm_destroy(comm);
+    const uint64_t n_then = atomic_load(&n_allocs);
+    for (int i = 0; n_threads() > n_before && i < 2000; i++)
+        usleep(10000);
+    if (n_threads() > n_before || atomic_load(&n_allocs) != n_then)
+        return tt_procs_complain(me,
+                                 "%d threads are left, of %d; the allocator "
+                                 "was called %d times behind the end",
+                                 n_threads(), n_before,
+                                 (int)(atomic_load(&n_allocs) - n_then));
+    return 0;
+}
+
+/* The stopped one is killed when all others have ended. */
+static void end_stopped(const pid_t *pids, int n, double seconds, void *arg)
+{
+    ending *e = arg;
+    const pid_t pid = atomic_load(&e->stopped);
+    (void)seconds;
+    for (int r = 0; r < n - 1; r++) {
+        siginfo_t info = {.si_pid = 0};
+        if (waitid(P_PID, (id_t)pids[r], &info, WEXITED | WNOHANG | WNOWAIT) ==
+                0 &&
+            info.si_pid == 0)
+            return;
+    }
+    if (pid)
+        kill(pid, SIGKILL);
+}
+
+static void destroyed_meanwhile(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int status[TT_PROCS_MAX];
+        ending *e = mmap(NULL, sizeof(*e), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(e != MAP_FAILED);
+        e->is_met = i % 2;
+        const tt_procs procs = {.n = 3,
+                                .timeout_s = 55,
+                                .transports = i / 2 ? "tcp" : "shm",
+                                .run = end_early,
+                                .arg = e,
+                                .watch = end_stopped};
+        assert_true(tt_procs_run(&procs, status));
+        assert_int_equal(status[0], 0);
+        assert_int_equal(status[1], 0);
+        munmap(e, sizeof(*e));
+    }
+}
+
 /* ------------------------------------------------------------------ tests -- */
 
 static void by_name(void **state)
@@ -450,7 +582,7 @@ int main(void)
         cmocka_unit_test(by_name),        cmocka_unit_test(by_address),
         cmocka_unit_test(by_store),       cmocka_unit_test(strangers_stay_out),
         cmocka_unit_test(newcomers_fail), cmocka_unit_test(members_die),
-        cmocka_unit_test(hasty_members),
+        cmocka_unit_test(hasty_members),  cmocka_unit_test(destroyed_meanwhile),
     };
     return TT_RUN_TAP(tests);
 }

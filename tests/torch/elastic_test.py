@@ -293,14 +293,19 @@ def members(rank, size, port):
         assert group.errored() is None
         check_collectives(group, rank, size - 1)
     # It comes back, as another rank; newer torchft says so in handles.
-    group._handle_id = lambda: f"member {rank}"
+    handle = group.get_reconfigure_handle()
+    assert handle == group.get_reconfigure_handle() and json.loads(handle)["id"] == group._handle_id()
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
+    store.set(f"handle of {rank}", handle)
     order = [size - 1, *range(size - 1)]
-    handles = [json.dumps({"id": f"member {r}", "store": f"127.0.0.1:{port}", "global_rank": None}) for r in order]
+    handles = [store.get(f"handle of {r}").decode() for r in order]
+    raises(["own handle"], lambda: group.reconfigure(SimpleNamespace(uuid=76, handles=handles[:0])))
+    raises(["a list"], lambda: group.reconfigure(SimpleNamespace(uuid=76, handles=set(handles))))
+    assert group.supports_reconfigure
     assert group.reconfigure(SimpleNamespace(uuid=77, handles=handles)).wait()
     rank = order.index(rank)
     check_collectives(group, rank, size)
     group.set_timeout(timedelta(seconds=1))
-    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
     if rank == 0:
         work = group.allreduce([torch.ones(1)], c10d.AllreduceOptions())
         raises(["timed out"], work.wait)

@@ -13,6 +13,8 @@ with the address of a torch.distributed.TCPStore.
 """
 
 import json
+import socket
+import uuid
 from datetime import timedelta
 
 import torch
@@ -55,6 +57,8 @@ class ProcessGroup(Base):
         self._timeout = timeout
         self._options = options or Options()
         self._group = None  # of torch, with Tutti's backend
+        self._id = uuid.uuid4().hex
+        self._meeting = None  # a store of this member's own, in its handle
 
     def configure(self, store_addr, replica_id, rank, world_size, *more, **named):
         """Meets the others at store_addr, whose prefix no configure() has had before.
@@ -70,13 +74,35 @@ class ProcessGroup(Base):
         group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
         self._group = group
 
+    @property
+    def supports_reconfigure(self):
+        return True
+
+    def _handle_id(self):  # torchft's own groups that wrap another ask for it
+        return self._id
+
+    def get_reconfigure_handle(self):
+        """Tells the others of this member, and of a store at which they can meet."""
+        if self._meeting is None:
+            self._meeting = dist.TCPStore(socket.gethostname(), 0, is_master=True, wait_for_workers=False)
+        return json.dumps({
+            "id": self._id,
+            "store": f"{socket.gethostname()}:{self._meeting.port}",
+            "global_rank": getattr(self, "_global_rank", None),  # torchft sets it
+        })
+
     def reconfigure(self, opts):
-        """What newer torchft calls: each member's handle tells of itself and of a
-        store, and the order is that of the ranks."""
+        """What newer torchft calls in place of configure(): opts.handles has the
+        handle of each member, in the order of the ranks; all meet at the first one's
+        store. opts.uuid is no earlier one's."""
+        if not isinstance(opts.handles, list):
+            raise ValueError("tutti.torchft: reconfigure() wants a list of handles, in the order of the ranks")
         members = [json.loads(handle) for handle in opts.handles]
-        rank = [member["id"] for member in members].index(self._handle_id())
+        ids = [member["id"] for member in members]
+        if self._id not in ids:
+            raise ValueError("tutti.torchft: reconfigure() was not given this member's own handle")
         address = f"{members[0]['store']}/torchft/{opts.uuid}"
-        self.configure(address, members[rank]["id"], rank, len(members))
+        self.configure(address, self._id, ids.index(self._id), len(members))
         return _Done()
 
     def _current(self):
