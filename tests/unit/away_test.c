@@ -785,9 +785,9 @@ static int knock(side p[2], const tt_tcp_said *said, uint32_t strand,
     uint32_t number, word[4];
     assert_true(tt_door_read(p[1].card, p[1].card_bytes, &card, &number));
     assert_int_equal(tt_link_box_open(&tt_mem_std, &box, NULL), TUTTI_OK);
-    assert_int_equal(tt_door_call_to(door, &p[1].conn->base, &card, false, &to,
-                                     NULL),
-                     TUTTI_OK);
+    assert_int_equal(
+        tt_door_call_to(door, &p[1].conn->base, &card, false, &to, NULL),
+        TUTTI_OK);
     to.opts.purpose = TT_LINK_TCP;
     to.opts.strand = strand;
     to.opts.deadline_ns = tt_now_ns() + 100 * TT_NS_PER_S;
