@@ -282,5 +282,8 @@ int cmd_controller(const cli_command *self, int argc, char **argv)
         return words.status;
     if (words.n > 0)
         return cli_usage(self, "'%s' is not an option", words.at[0]);
+    if (o.replay && o.leader)
+        return cli_usage(self, "--standby follows a controller, and --replay "
+                               "reads a log: use one of them");
     return o.replay ? replay(self, &o) : start(self, &o);
 }

@@ -66,7 +66,9 @@ const cli_command cli_commands[] = {
      "which and why, ends the others, and exits with its status.",
      "  tutti run -n 4 ./train --epochs 10\n"
      "  tutti run -H alpha:2,beta:2 ./train\n"
-     "  tutti run -H a,b --rsh 'ssh -p 2222' -- ./train -v\n"},
+     "  tutti run -H a,b --rsh 'ssh -p 2222' -- ./train -v\n"
+     "  tutti run -n 4 --keep-going ./train &\n"
+     "  tutti run -n 2 --join $! ./train\n"},
     {"bench", cmd_bench, "measure and check collectives",
      "[COLLECTIVE] [options]",
      "Measures a collective (all-reduce unless named) over a range of sizes\n"
@@ -94,6 +96,7 @@ const cli_command cli_commands[] = {
      "  tutti controller -n 8 --group 4 --listen 0.0.0.0:29600 &\n"
      "  TUTTI_CONTROLLER=head:29600 ./worker\n"
      "  tutti controller -n 64 --dynamic --recentre 500 --log groups.log\n"
+     "  tutti controller --standby head:29600 --listen 0.0.0.0:29601\n"
      "  tutti controller --replay groups.log --json\n"},
     {"secret", cmd_secret, "make the secret of a job, or change it",
      "FILE [--rotate | --drop]",

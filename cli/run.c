@@ -249,8 +249,7 @@ static int run(run_job *job, const host_list *hosts, bool prefixes,
     return status;
 }
 
-/* host:port or [ipv6]:port, as the ranks will read it. */
-static bool is_address(const char *text)
+bool run_is_address(const char *text)
 {
     const char *colon = strrchr(text, ':');
     if (!colon || colon == text)
@@ -274,7 +273,7 @@ static int check_places(const run_job *job, bool has_hosts)
                          address ? "--address" : "--rsh");
     if (has_hosts && job->binds)
         return cli_usage(job->self, "--bind is for local ranks: leave out -H");
-    if (address && !is_address(address))
+    if (address && !run_is_address(address))
         return cli_usage(job->self,
                          "--address '%s' is wrong: expected host:port or "
                          "[ipv6]:port, the port from 1 to 65535",
@@ -321,6 +320,11 @@ static int ask_for_probe(const cli_command *self)
 static int set_up(run_job *job, bool probes, bool has_secret, const char *join)
 {
     int status = probes ? ask_for_probe(job->self) : CLI_OK;
+    const char *env = getenv("TUTTI_JOIN");
+    if (!status && !join && env && !env[0])
+        return cli_usage(job->self,
+                         "TUTTI_JOIN is empty: unset it, or say where the "
+                         "job is");
     if (!status && join)
         return run_join(job->self, join);
     return !status && has_secret ? make_secret(job) : status;
@@ -373,7 +377,7 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
          "for the other ranks when one has failed (5)"},
         {"--keep-going", NULL, CLI_FLAG, &job.keeps_going, NULL,
-         "ranks that are killed do not end the job; the others go on"},
+         "who is killed or fails does not end the others; 0 if one ends well"},
         {"--join", NULL, CLI_TEXT, &join_text, "PID",
          "come to the job of that `tutti run`; or address or name of a job"},
         {"--json", NULL, CLI_FLAG, &is_json, NULL,

@@ -85,10 +85,36 @@ static bool find_rank(const char *launcher)
     return is_found;
 }
 
+/* What was meant for an address or a number, and is none, would be taken for
+ * the name of a job that nobody has. */
+static int check(const cli_command *self, const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    if (!text[0])
+        return cli_usage(self, "--join is empty: give the number of a `tutti "
+                               "run`, or a job's address or name");
+    if (colon && !colon[1 + strspn(colon + 1, "-0123456789")] &&
+        !run_is_address(text))
+        return cli_usage(self,
+                         "--join '%s' is no address: expected host:port or "
+                         "[ipv6]:port, the port from 1 to 65535",
+                         text);
+    if (!text[strspn(text, "+-.0123456789")] &&
+        (text[strspn(text, "0123456789")] || strtol(text, NULL, 10) < 1))
+        return cli_usage(self,
+                         "--join '%s' is no process's number, and an address "
+                         "needs a port: host:port",
+                         text);
+    return CLI_OK;
+}
+
 int run_join(const cli_command *self, const char *text)
 {
     const double until_s = cli_now_s() + most_s;
-    if (!text[0] || text[strspn(text, "0123456789")])
+    const int status = check(self, text);
+    if (status)
+        return status;
+    if (text[strspn(text, "0123456789")])
         return set("TUTTI_JOIN", text) ? CLI_OK
                                        : cli_fail(self, "out of memory");
     do {

@@ -133,7 +133,7 @@ static void read_rest(run_stream *s)
         run_stream_read(s);
 }
 
-static void describe(run_job *job, const run_task *task)
+static void describe(run_job *job, const run_task *task, const char *then)
 {
     char who[320];
     if (task->host)
@@ -142,15 +142,15 @@ static void describe(run_job *job, const run_task *task)
         snprintf(who, sizeof(who), "rank %u (pid %d)", task->rank,
                  (int)task->pid);
     if (task->was_signalled)
-        say(job, "%s was killed by signal %d (%s)", who, task->code,
-            strsignal(task->code));
+        say(job, "%s was killed by signal %d (%s)%s", who, task->code,
+            strsignal(task->code), then);
     else if (task->host && task->code == 255)
         say(job,
             "%s ended with status 255: it failed, or %s could not reach "
-            "the host",
-            who, job->rsh);
+            "the host%s",
+            who, job->rsh, then);
     else
-        say(job, "%s exited with status %d", who, task->code);
+        say(job, "%s exited with status %d%s", who, task->code, then);
 }
 
 /* Learns whether the task has ended, without reaping it. */
@@ -183,16 +183,19 @@ static bool is_better_cause(const run_task *task, const run_task *cause)
     return !cause || (task->was_signalled && !cause->was_signalled);
 }
 
-/* --keep-going: the others are to go on without it. */
+/* --keep-going: the others are to go on without it, whether it was killed or
+ * has given up (it woke up and is not one of them any more). When all have ended
+ * one of them must have ended well. */
 static bool is_spared(const watch *w, const run_task *task)
 {
     const run_job *job = w->job;
+    const bool has_failed = task->was_signalled || task->code;
     bool is_alone = w->n_running == 0;
     for (uint32_t i = 0; i < job->n && is_alone; i++) {
         const run_task *other = &job->tasks[i];
         is_alone = !other->has_ended || other->was_signalled || other->code;
     }
-    return job->keeps_going && task->was_signalled && !is_alone;
+    return job->keeps_going && has_failed && !is_alone;
 }
 
 /* Those that have ended since the last look; the better one of `cause` and of
@@ -209,7 +212,7 @@ static run_task *scan(watch *w, run_task *cause)
         if (task->was_signalled && !task->host)
             kill_local(task);
         if (is_spared(w, task))
-            describe(w->job, task);
+            describe(w->job, task, w->n_running ? "; the others go on" : "");
         else if (is_better_cause(task, cause))
             cause = task;
     }
@@ -242,7 +245,7 @@ static void look_for_ended(watch *w)
     if (!cause || job->cause || job->interrupted)
         return;
     job->cause = cause;
-    describe(job, cause);
+    describe(job, cause, "");
     if (w->stage == RUNNING && w->n_running)
         enter(w, GRACE);
 }

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COUNT = 100000, MOST = 256 };
+enum { COUNT = 100000, MOST = 256, MOST_NEW = 64 };
 
 static float model[COUNT], step_of_all[COUNT];
 
@@ -33,8 +33,9 @@ typedef struct parcel {
 /* Rank 0: those on the way, one behind the other, to each newcomer. */
 typedef struct mail {
     parcel *parcels[MOST];
-    tutti_request *requests[MOST][4];
+    tutti_request *requests[MOST][MOST_NEW];
     int n, n_done;
+    bool has_failed; /* those newcomers cannot be served */
 } mail;
 
 static int die(const char *what, const char *why)
@@ -60,6 +61,22 @@ static void apply(const float *step)
 
 /* --------------------------------------------------- a newcomer's state -- */
 
+/* Waits for it: who is so far behind that the list is full holds all up. */
+static void drop_oldest(mail *m)
+{
+    for (int i = 0; i < MOST_NEW; i++)
+        if (m->requests[0][i])
+            tutti_wait(m->requests[0][i]);
+    free(m->parcels[0]);
+    m->n--;
+    m->n_done -= m->n_done > 0;
+    memmove(m->parcels, m->parcels + 1, (size_t)m->n * sizeof(m->parcels[0]));
+    memmove(m->requests, m->requests + 1,
+            (size_t)m->n * sizeof(m->requests[0]));
+    m->parcels[m->n] = NULL;
+    memset(m->requests[m->n], 0, sizeof(m->requests[m->n]));
+}
+
 /* To ranks n_old.. of larger, in the background: behind the calls. */
 static tutti_err post(mail *m, tutti_comm *larger, int n_old, int step,
                       bool is_last, const float *data)
@@ -67,9 +84,14 @@ static tutti_err post(mail *m, tutti_comm *larger, int n_old, int step,
     tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
     const int n = tutti_comm_size(larger) - n_old;
     tutti_err err = TUTTI_OK;
-    parcel *p = m->n < MOST && n <= 4 ? malloc(sizeof(*p)) : NULL;
-    if (!p)
+    parcel *p = n <= MOST_NEW ? malloc(sizeof(*p)) : NULL;
+    m->has_failed = true;
+    if (!p) {
+        fprintf(stderr, "grow: no memory for %d newcomers' state\n", n);
         return TUTTI_ENOMEM;
+    }
+    if (m->n == MOST)
+        drop_oldest(m);
     opts.priority = -1;
     p->step = step;
     p->is_last = is_last;
@@ -79,6 +101,10 @@ static tutti_err post(mail *m, tutti_comm *larger, int n_old, int step,
         err = tutti_send(larger, p, sizeof(*p), TUTTI_U8, n_old + i, &opts,
                          &m->requests[m->n][i]);
     m->n++;
+    m->has_failed = err != TUTTI_OK;
+    if (err)
+        fprintf(stderr, "grow: newcomers get no state: %s\n",
+                tutti_comm_message(larger));
     return err;
 }
 
@@ -86,7 +112,7 @@ static tutti_err post(mail *m, tutti_comm *larger, int n_old, int step,
 static bool has_caught_up(mail *m)
 {
     for (; m->n_done < m->n; m->n_done++)
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < MOST_NEW; i++)
             if (m->requests[m->n_done][i] &&
                 tutti_test(m->requests[m->n_done][i]) == TUTTI_AGAIN)
                 return m->n - m->n_done <= 2;
@@ -96,7 +122,7 @@ static bool has_caught_up(mail *m)
 static void clear(mail *m)
 {
     for (int k = 0; k < m->n; k++) {
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < MOST_NEW; i++)
             if (m->requests[k][i])
                 tutti_wait(m->requests[k][i]);
         free(m->parcels[k]);
@@ -160,13 +186,13 @@ static tutti_err look_after_newcomers(job *j)
     tutti_err err = TUTTI_OK;
     if (!j->larger) {
         err = tutti_comm_grow(j->comm, NULL, &j->larger);
-        if (!err && is_first)
-            err = post(&j->mail, j->larger, n_old, j->step, false, model);
+        if (!err && is_first) /* if that fails, all are told at the next step */
+            (void)post(&j->mail, j->larger, n_old, j->step, false, model);
         return err == TUTTI_AGAIN || err == TUTTI_EBOOT ? TUTTI_OK : err;
     }
     if (is_first) {
         says = has_caught_up(&j->mail);
-        if (tutti_comm_failure(j->larger) ||
+        if (j->mail.has_failed || tutti_comm_failure(j->larger) ||
             post(&j->mail, j->larger, n_old, j->step, says == 1, step_of_all))
             says = 2;
     }
@@ -252,7 +278,7 @@ int main(int argc, char **argv)
     const int n_steps = argc > 1 ? atoi(argv[1]) : 400;
     const int n_ranks = argc > 2 ? atoi(argv[2]) : 0;
     const char *where = getenv("TUTTI_JOIN");
-    const bool is_new = where && where[0];
+    const bool is_new = where; /* "" is an error */
     if (is_new ? tutti_comm_join(NULL, &j.comm)
                : tutti_comm_create(NULL, &j.comm))
         return die("start", tutti_last_message());

@@ -19,6 +19,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -30,6 +31,8 @@
 /* Of one try at all addresses; and the pause behind it. */
 #define TRY_NS (3 * TT_NS_PER_S)
 #define PAUSE_MS 50
+/* Who knocks says so when it has taken that long. */
+#define LONG_NS (3 * TT_NS_PER_S)
 #define KEY "tutti-join"
 
 struct tt_entrance {
@@ -198,8 +201,10 @@ void tt_entrance_close(tt_entrance *e)
 
 struct tt_knock {
     tt_boot at;
+    const tt_settings *set;
     tt_link_box *box;
     tt_link_stream line;
+    bool has_told;   /* that it takes long */
     char tried[200]; /* why the last try was in vain */
 };
 
@@ -301,6 +306,7 @@ tutti_err tt_knock_open(const tt_mem *mem, const tt_launch *place,
     if (!k)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for joining");
     k->line.fd = -1;
+    k->set = set;
     tutti_err err = set_place(&k->at, mem, place, set, diag);
     if (!err)
         err = tt_link_box_open(&k->at.mem, &k->box, diag);
@@ -313,6 +319,18 @@ tutti_err tt_knock_open(const tt_mem *mem, const tt_launch *place,
     return TUTTI_OK;
 }
 
+/* Where the secret lives as long as the job's launcher, as `tutti run --join`
+ * finds it, nobody will answer when it is gone. */
+static tutti_err check_launcher(const tt_knock *k, tutti_diag *diag)
+{
+    const char *file = k->set->secret_file;
+    int pid, fd;
+    if (sscanf(file, "/proc/%d/fd/%d", &pid, &fd) != 2 ||
+        access(file, F_OK) == 0 || errno != ENOENT)
+        return TUTTI_OK;
+    return tt_fail(diag, TUTTI_EBOOT, "the job of process %d has ended", pid);
+}
+
 tutti_err tt_knock_wait(tt_knock *k, uint64_t deadline_ns, tt_invitation *out,
                         tutti_diag *diag)
 {
@@ -320,14 +338,22 @@ tutti_err tt_knock_wait(tt_knock *k, uint64_t deadline_ns, tt_invitation *out,
     tutti_err err;
     tt_link_stream_close(&k->line);
     do {
-        err = try_once(k, out, deadline_ns, diag);
+        err = check_launcher(k, diag);
+        if (!err)
+            err = try_once(k, out, deadline_ns, diag);
         if (err != TUTTI_AGAIN)
             return err;
+        if (!k->has_told && tt_now_ns() - start_ns > LONG_NS) {
+            k->has_told = true;
+            TT_WARN("still looking for a job at %s (last try: %s)", k->at.where,
+                    k->tried);
+        }
         poll(NULL, 0, PAUSE_MS);
     } while (tt_now_ns() < deadline_ns);
     return tt_fail(diag, TUTTI_ETIMEOUT,
                    "no job at %s has taken this process in within %.3g s (last "
-                   "try: %s)",
+                   "try: %s): see that it runs there and calls "
+                   "tutti_comm_grow(), or give TUTTI_START_TIMEOUT more time",
                    k->at.where, (double)(tt_now_ns() - start_ns) / TT_NS_PER_S,
                    k->tried);
 }

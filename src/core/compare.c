@@ -21,6 +21,9 @@ typedef struct print {
 /* Buffers whose prints go at a time. */
 enum { BLOCK = 256 };
 
+/* More is a number that was not meant, and would be read. */
+enum { MOST_BUFFERS = 65536 };
+
 typedef struct comparing {
     tutti_comm *comm;
     const tutti_shared *buffers;
@@ -200,6 +203,11 @@ static tutti_err check(tutti_comm *comm, const tutti_shared *buffers, size_t n,
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "tutti_comm_compare: out is NULL, or has no size: "
                             "begin with TUTTI_DIFFERENCE_INIT");
+    if (n > MOST_BUFFERS)
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "tutti_comm_compare: %zu buffers are too many; it "
+                            "takes %d",
+                            n, MOST_BUFFERS);
     for (size_t i = 0; i < n; i++)
         if (!buffers || (!buffers[i].buf && buffers[i].bytes > 0))
             return tt_comm_fail(comm, TUTTI_EINVAL,

@@ -98,7 +98,8 @@ tutti_err tt_comm_vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out)
                : judge(comm, own, &out->decision);
 }
 
-/* More than half, or as many as the setting says. */
+/* More than half, or as many as the setting says, which is for communicators of
+ * any size: all, where it is more. */
 static uint32_t quorum_of(const tutti_comm *comm, int quorum)
 {
     uint64_t n = quorum > 0 ? (uint64_t)quorum : comm->agreed.quorum;
@@ -205,6 +206,9 @@ static tutti_err check(tutti_comm *comm, const tutti_shrink_opts *given,
     if (opts->quorum < 0)
         return say(comm, TUTTI_EINVAL,
                    "tutti_comm_shrink: quorum is negative; 0 is the default");
+    if (opts->quorum > (int)comm->n_ranks)
+        return say(comm, TUTTI_EINVAL,
+                   "tutti_comm_shrink: quorum is larger than the communicator");
     if (!(opts->timeout_s >= 0))
         return say(comm, TUTTI_EINVAL,
                    "tutti_comm_shrink: timeout_s is negative or no number; 0 "

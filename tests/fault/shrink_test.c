@@ -628,6 +628,10 @@ static int refuse(int rank, int n, void *arg)
     if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
         !strstr(tutti_comm_message(comm), "quorum is negative"))
         return blame(rank, "a negative quorum", 0, comm);
+    opts.quorum = n + 1;
+    if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
+        !strstr(tutti_comm_message(comm), "quorum is larger"))
+        return blame(rank, "a quorum of more than all", 0, comm);
     opts.quorum = 0;
     opts.timeout_s = NAN;
     if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||

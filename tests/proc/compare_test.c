@@ -140,6 +140,9 @@ static int nonsense_is_refused(tutti_comm *world, int rank, int n)
                      TUTTI_EINVAL, "a NULL buffer");
     bad |= tt_expect(world, tutti_comm_compare(world, NULL, 2, &h->d),
                      TUTTI_EINVAL, "NULL buffers");
+    bad |= tt_expect(world,
+                     tutti_comm_compare(world, h->shared, SIZE_MAX, &h->d),
+                     TUTTI_EINVAL, "too many buffers");
     bad |= tt_well(
         world,
         tutti_all_reduce(world, &x, &x, 1, TUTTI_I64, TUTTI_SUM, NULL, NULL),

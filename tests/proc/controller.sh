@@ -34,6 +34,8 @@ m = json.load(open(sys.argv[1]))
 print(m["joins"], m["leaves"], m["deaths"], m["broken"], m["kinds"][2])' \
     "$tmp/summary")" "3 3 0 0 1"
 
+run "$tutti" controller --replay "$log" --standby 127.0.0.1:1
+ends "--replay and --standby together" 2
 run "$tutti" controller --replay "$log" --json
 ends "the log replays" 0
 is "... to the same summary" "$out" "$(cat "$tmp/summary")"

@@ -34,6 +34,17 @@ for transport in shm tcp; do
     like "which is named" "$(cat "$tmp/job")" 'rank 1 .*killed by signal 9'
 done
 
+# More at once than one or two.
+unset TUTTI_TRANSPORTS
+"$tutti" run -n 2 --keep-going "$grow" 20 10 >"$tmp/members" 2>"$tmp/job" &
+job=$!
+run "$tutti" run -n 8 --join $job "$grow" 20 10
+ends "eight who come at once end well" 0
+wait $job
+is "and so does the job" $? 0
+is "all ten are there" \
+    "$(cat "$tmp/members" "$tmp/out" | grep -c 'of 10: step')" 10
+
 gone=$(sh -c 'echo $$')
 run "$tutti" run -n 1 --join "$gone" "$grow"
 ends "a launcher that is gone" 1
@@ -41,5 +52,39 @@ like "is named" "$err" "process $gone has started no rank"
 run env TUTTI_START_TIMEOUT=0.3 "$tutti" run -n 1 --join nobody-is-here "$grow"
 ends "a job that is not there" 1
 like "is waited for, and named" "$err" 'no job at .*nobody-is-here'
+
+like "with what to do" "$err" 'TUTTI_START_TIMEOUT'
+run env TUTTI_START_TIMEOUT=4 "$tutti" run -n 1 --join nobody-is-here "$grow"
+like "it says that it takes long" "$err" 'still looking for a job at'
+
+for bad in '' 127.0.0.1:99999 127.0.0.1:0 127.0.0.1: :29500 127.0.0.1 -5 12.5 0; do
+    run "$tutti" run -n 1 --join "$bad" "$grow"
+    ends "--join '$bad' is refused" 2
+    one_sentence "... in a sentence"
+done
+run env TUTTI_JOIN= "$tutti" run -n 1 "$grow"
+ends "an empty TUTTI_JOIN is refused" 2
+run env TUTTI_JOIN= "$grow"
+ends "by a newcomer, too" 1
+like "which says what it needs" "$err" 'newcomers need a place'
+
+# The job ends while somebody knocks: its ranks never let anybody in.
+"$tutti" run -n 1 sh -c 'until [ -e "$0/end" ]; do sleep 0.05; done' "$tmp" &
+job=$!
+TUTTI_START_TIMEOUT=$limit "$tutti" run -n 1 --join $job "$grow" \
+    2>"$tmp/late" &
+late=$!
+awaits grep -qs 'still looking' "$tmp/late"
+if [ -e /proc/$job/fd/100 ]; then
+    touch "$tmp/end"
+    wait $job $late
+    is "a job that has ended meanwhile" $? 1
+    like "is named" "$(cat "$tmp/late")" "the job of process $job has ended"
+    is "and nothing else is said" \
+        "$(grep -c 'proves who we are' "$tmp/late")" 0
+else
+    kill $job $late
+    skip "a job that has ended meanwhile" "it has no secret of its own"
+fi
 
 finish

@@ -33,9 +33,21 @@ run env TUTTI_QUORUM=1 "$tutti" run -n 2 --keep-going "$survive" --kill 1 40
 ends "one of two, with TUTTI_QUORUM=1" 0
 like "goes on" "$out" 'rank 0 of 1: mean'
 
-# Only who is killed is forgiven, and not when nobody is left.
+# Who fails does not end the others, and is named; one must end well.
+"$tutti" run -n 2 --grace 0.1 --keep-going sh -c '
+    [ $TUTTI_RANK = 0 ] || exit 3
+    until [ -e "$0/told" ]; do sleep 0.05; done
+    sleep 0.5' "$tmp" 2>"$tmp/failed" &
+job=$!
+awaits grep -qs 'exited with status 3; the others go on' "$tmp/failed"
+touch "$tmp/told"
+wait $job
+is "the others outlive who fails" $? 0
 run "$tutti" run -n 2 --keep-going sh -c '[ $TUTTI_RANK = 0 ] || exit 3'
-ends "who fails is not forgiven" 3
+ends "who fails is forgiven" 0
+like "and named" "$err" 'rank 1 .*exited with status 3'
+run "$tutti" run -n 2 --keep-going sh -c 'exit 3'
+ends "all fail" 3
 run "$tutti" run -n 2 --keep-going sh -c 'kill -KILL $$'
 ends "all are killed" 137
 run "$tutti" run -n 3 --keep-going sh -c \
