@@ -132,7 +132,8 @@ typedef struct tt_link_stream {
     int fd;                            /* -1: closed */
     const struct tt_link_layer *layer; /* NULL: the socket itself */
     void *state;                       /* the layer's */
-    /* tt_link_write_all(), _read_all() end soon when it is true; NULL: never. */
+    /* tt_link_write_all() and tt_link_read_all() end soon when it is true. NULL:
+     * never. */
     const atomic_bool *is_off;
 } tt_link_stream;
 
