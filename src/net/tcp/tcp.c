@@ -112,11 +112,11 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
     base->max_payload = TT_TCP_MAX_PAYLOAD;
     net->on_open = begin;
     net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_conn *));
+    net->most_live = net->live ? base->n_ranks : 0;
     net->ended = tt_new(base->mem, base->n_ranks, sizeof(*net->ended));
     if (!net->live || !net->ended)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
-    net->most_live = base->n_ranks;
     base->fd = epoll_create1(EPOLL_CLOEXEC);
     if (base->fd < 0)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "epoll_create1");
@@ -692,7 +692,8 @@ static void tcp_fini(tt_net *base)
         tt_fork_close(&base->fd);
     }
     tt_free(base->mem, net->live, net->most_live, sizeof(tt_tcp_conn *));
-    tt_free(base->mem, net->ended, base->n_ranks, sizeof(*net->ended));
+    if (net->ended)
+        tt_free(base->mem, net->ended, base->n_ranks, sizeof(*net->ended));
     net->live = NULL;
     net->ended = NULL;
 }
