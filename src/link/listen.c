@@ -314,6 +314,7 @@ static void add_ear(tt_link_listener *l, tt_addr at)
 void tt_link_listener_look(tt_link_listener *l, const char *interfaces)
 {
     tt_iface ifaces[TT_LINK_EARS];
+    tt_link_card now;
     tt_link_listen_opts o = {.self = l->terms.self, .interfaces = interfaces};
     size_t n = interfaces ? tt_ifaces_list(interfaces, ifaces, TT_LINK_EARS)
                           : 0;
@@ -322,7 +323,10 @@ void tt_link_listener_look(tt_link_listener *l, const char *interfaces)
     for (size_t i = 0; i < n; i++)
         if (tt_link_port_of(&ifaces[i], l->ears, l->n_ears) == 0)
             add_ear(l, ifaces[i].addr);
-    tt_link_card_fill(&l->card, &o, l->ears, l->n_ears);
+    now = l->card;
+    tt_link_card_fill(&now, &o, l->ears, l->n_ears);
+    if (now.n_places > 0) /* else: all are down, or descriptors are used up */
+        l->card = now;
     tt_link_unlock(l->box->host);
 }
 
