@@ -330,8 +330,8 @@ typedef struct tutti_shrink_opts {
     size_t size;
     /* Ranks that must be left, the same on all, at most all (EINVAL); 0:
      * TUTTI_QUORUM, of which a number above comm's size means all, and whose
-     * default is more than half of comm's. With less, the halves of a network that is
-     * cut may both go on. */
+     * default is more than half of comm's. With less, the halves of a network
+     * that is cut may both go on. */
     int quorum;
     double timeout_s; /* for others to come; 0: the communicator's */
     int *old_ranks;   /* [size of comm] of rank r of the new one: its rank in
@@ -603,8 +603,9 @@ typedef struct tutti_difference {
  * only hashes travel, 16 bytes per rank where all is equal. A difference is no
  * failure: TUTTI_OK, out->n_ranks > 0, and the first buffer that differs is
  * told. Ranks may even give other numbers of buffers (that is told, with buffer
- * = the smaller number). n is at most 65536. Collective and blocking; buffers are only read. On an
- * error *out is left alone. Errors: as those of collectives. */
+ * = the smaller number). n is at most 65536. Collective and blocking; buffers
+ * are only read. On an error *out is left alone. Errors: as those of
+ * collectives. */
 TUTTI_API tutti_err tutti_comm_compare(tutti_comm *comm,
                                        const tutti_shared *buffers, size_t n,
                                        tutti_difference *out);

@@ -47,6 +47,19 @@ static tt_sent send_counted(tt_conn *conn, const tt_msg *m,
     return sent;
 }
 
+static void open_rig(tt_rig *rig, uint32_t n)
+{
+    static tt_net_ops ops;
+    ops = tt_net_loop;
+    ops.address = address;
+    ops.renew = renew;
+    ops.send = send_counted;
+    memset(n_renewed, 0, sizeof(n_renewed));
+    const tt_rig_opts opts = {
+        .n = n, .ops = &ops, .mem = &tt_mem_std, .is_linked = true};
+    assert_int_equal(tt_rig_create(&opts, rig), TUTTI_OK);
+}
+
 static void run(tt_rig *rig)
 {
     for (int i = 0; i < ROUNDS; i++)
@@ -76,13 +89,8 @@ static void set_away(tt_rig *rig, bool is_away)
 static void test_call(void **state)
 {
     (void)state;
-    tt_net_ops ops = tt_net_loop;
     tt_rig rig;
-    ops.address = address;
-    ops.renew = renew;
-    const tt_rig_opts opts = {
-        .n = N, .ops = &ops, .mem = &tt_mem_std, .is_linked = true};
-    assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+    open_rig(&rig, N);
     run(&rig);
     set_away(&rig, true);
     urge(&rig, 0);
@@ -109,14 +117,8 @@ static void test_call(void **state)
 static void test_nonsense(void **state)
 {
     (void)state;
-    tt_net_ops ops = tt_net_loop;
     tt_rig rig;
-    memset(n_renewed, 0, sizeof(n_renewed));
-    ops.address = address;
-    ops.renew = renew;
-    const tt_rig_opts opts = {
-        .n = N, .ops = &ops, .mem = &tt_mem_std, .is_linked = true};
-    assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+    open_rig(&rig, N);
     run(&rig);
     const tt_peer *zero = &rig.meshes[2]->peers[0];
     const tt_access before = zero->accesses[0];
@@ -156,14 +158,8 @@ static void say_call(tt_rig *rig, uint64_t number, uint32_t to)
 static void test_order(void **state)
 {
     (void)state;
-    tt_net_ops ops = tt_net_loop;
     tt_rig rig;
-    memset(n_renewed, 0, sizeof(n_renewed));
-    ops.address = address;
-    ops.renew = renew;
-    const tt_rig_opts opts = {
-        .n = N, .ops = &ops, .mem = &tt_mem_std, .is_linked = true};
-    assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+    open_rig(&rig, N);
     run(&rig);
     say_call(&rig, 70, 1);
     assert_int_equal(n_renewed[1][0], 1);
@@ -194,15 +190,8 @@ static void leave_out(tt_rig *rig, uint32_t rank, uint32_t from)
 static void test_few(void **state)
 {
     (void)state;
-    tt_net_ops ops = tt_net_loop;
     tt_rig rig;
-    memset(n_renewed, 0, sizeof(n_renewed));
-    ops.address = address;
-    ops.renew = renew;
-    ops.send = send_counted;
-    const tt_rig_opts opts = {
-        .n = MANY, .ops = &ops, .mem = &tt_mem_std, .is_linked = true};
-    assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+    open_rig(&rig, MANY);
     for (uint32_t r = 0; r < MANY; r++)
         tt_mesh_dial(rig.meshes[r], true);
     run(&rig);
