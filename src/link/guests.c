@@ -222,6 +222,7 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
 
 static void arrive(tt_link_guest *g)
 {
+    tt_seal_note(&g->s, &g->hello.from);
     if (!tt_seal_settle(&g->s, g->listener->is_bare)) {
         drop_guest(g);
         return;
