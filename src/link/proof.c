@@ -413,7 +413,6 @@ static tutti_err make_ready(tt_trust *t, tutti_diag *diag)
     return err;
 }
 
-/* A secret that counts no more stays out, whatever file still has it. [locked] */
 static tt_tls_print print_of_key(const tt_tls_psk *k)
 {
     tt_tls_print print = {{0}};
@@ -421,6 +420,7 @@ static tt_tls_print print_of_key(const tt_tls_psk *k)
     return print;
 }
 
+/* A secret that counts no more stays out, whatever file still has it. [locked] */
 static void leave_out_old(const tt_trust *t, proofs *p)
 {
     uint32_t n = 0;
@@ -795,13 +795,13 @@ bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl)
     return at != TLS_ST_BEFORE && at != TLS_ST_SR_CLNT_HELLO;
 }
 
-/* It may have been put out since it was asked. */
+/* A secret may count no more since it was asked for. */
 bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl)
 {
     tt_trust *t = end->trust;
     if (t->cert)
-        return SSL_get_verify_result(ssl) == X509_V_OK &&
-               !is_out(t, SSL_get0_peer_certificate(ssl));
+        return SSL_get0_peer_certificate(ssl) &&
+               SSL_get_verify_result(ssl) == X509_V_OK;
     pthread_mutex_lock(&t->lock);
     bool counts = key_of(t, end->offered.name) != NULL;
     pthread_mutex_unlock(&t->lock);
