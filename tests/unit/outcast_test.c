@@ -216,6 +216,14 @@ static void test_two_prepared(void **state)
     tt_trust_close(b);
 }
 
+static int n_warnings;
+
+static void count_warning(void *arg, tutti_log_level level, const char *line)
+{
+    (void)arg, (void)level, (void)line;
+    n_warnings++;
+}
+
 /* What the file still has counts no more, but what is new in it does: also where it
  * is read again before anybody has met. */
 static void test_file(void **state)
@@ -247,6 +255,14 @@ static void test_file(void **state)
     expect(a, b, false);
     assert_true(tt_trust_prepare(b, fresh[0]));
     expect(a, b, true);
+    write_file("secret", "no secret", "");
+    n_warnings = 0;
+    tutti_log_set(count_warning, NULL);
+    look(a);
+    look(a); /* it has not changed: nothing is read, and nothing said */
+    tutti_log_set(NULL, NULL);
+    assert_int_equal(n_warnings, 1);
+    assert_int_equal(tt_trust_secrets(a), 2);
     tt_trust_close(a);
     tt_trust_close(b);
     tt_trust_close(c);
