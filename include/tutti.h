@@ -341,10 +341,20 @@ typedef struct tutti_shrink_opts {
      * comm's agreements from then on. NULL: none. */
     const int *exclude;
     int n_exclude;
+    /* Every rank of comm that is not in the new one is put out, those of exclude
+     * and those that are lost: what it proves itself by counts no more, so it
+     * does not come back by tutti_comm_join() or any other way. The same on all.
+     * With a secret those that are left take a fresh one in its place, which
+     * they tell each other; with certificates each refuses those that it has
+     * shown. Both for what comes of this tutti_comm_create(), as long as it
+     * lasts; docs/security.md says who then comes in, and how it is made to last.
+     * Needs a secret that is encrypted, or a certificate for each host: ECONFIG,
+     * and nothing is changed. */
+    bool puts_out;
 } tutti_shrink_opts;
-#define TUTTI_SHRINK_OPTS_INIT                         \
-    {                                                  \
-        sizeof(tutti_shrink_opts), 0, 0, NULL, NULL, 0 \
+#define TUTTI_SHRINK_OPTS_INIT                                \
+    {                                                         \
+        sizeof(tutti_shrink_opts), 0, 0, NULL, NULL, 0, false \
     }
 
 /* Makes a communicator of the ranks of comm that are left, in the same
@@ -354,7 +364,7 @@ typedef struct tutti_shrink_opts {
  * all who are left have the same new one, or all get the same error; who was
  * lost only to others gets EPEER and a sentence. Then *out is left alone, and
  * comm may be shrunk again. The caller owns *out. docs/failures.md has the loop.
- * Errors: as tutti_comm_agree(). */
+ * Errors: as tutti_comm_agree(); ECONFIG. */
 TUTTI_API tutti_err tutti_comm_shrink(tutti_comm *comm,
                                       const tutti_shrink_opts *opts,
                                       tutti_comm **out);

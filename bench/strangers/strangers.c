@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * strangers.c - what connections of strangers cost a job.
  *
- *     strangers [-s] [-n RANKS] [-c CONNECTIONS] [-r RATE] [-b BYTES]
+ *     strangers [-s | -t] [-n RANKS] [-c CONNECTIONS] [-r RATE] [-b BYTES]
  *               [-k ROUNDS]
  *
  * RANKS processes of this host all-reduce BYTES over TCP, one call after the
@@ -13,7 +13,8 @@
  * come. With -s the job has a secret, and strangers begin TLS: with another secret,
  * and wait; the same, and go on; half of it; with the name of the job's secret, as
  * it can be seen on the wire, but without the secret; and all that one who has it
- * said, again. Then the job rests, and a part of CONNECTIONS comes to each of both:
+ * said, again. With -t the job has a certificate (which `openssl` makes), and four
+ * fifths of the strangers say what a member says first, which anybody can. Then the job rests, and a part of CONNECTIONS comes to each of both:
  * what that costs of processors. At last jobs are started, with and without
  * strangers at the place where they meet. Printed: the growth of memory (the rank
  * that grew most), the throughput, the costs, how much later jobs start. Fails when
@@ -46,7 +47,8 @@ static const char the_secret[] = "the job's own secret, of 32 bytes or more";
 static struct options {
     long n, connections, rate, bytes, rounds;
 } opt = {2, 100000, 5000, 1 << 20, 5};
-static bool has_secret;
+static bool has_secret, has_certs;
+static char cert[64], key[64]; /* files */
 
 /* What parent and children share. */
 static struct shared {
@@ -85,6 +87,18 @@ static void end_child(pid_t pid)
 
 /* ------------------------------------------------------------------- job -- */
 
+static void set_trust(tutti_comm_opts *o, const char *secret, size_t len)
+{
+    if (has_secret) {
+        o->trust.secret = secret;
+        o->trust.n_secret = len;
+    }
+    if (has_certs) {
+        o->trust.tls_cert = o->trust.tls_ca = cert;
+        o->trust.tls_key = key;
+    }
+}
+
 static tutti_err call(tutti_comm *comm, float *x, size_t count)
 {
     x[0] = atomic_load(&shared->stops)   ? STOP
@@ -108,10 +122,7 @@ static void be_rank(long rank, const char *address)
     setenv("TUTTI_TRANSPORTS", "tcp", 1);
     setenv("TUTTI_LOG", "error", 1);
     tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
-    if (has_secret) {
-        o.trust.secret = the_secret;
-        o.trust.n_secret = sizeof(the_secret);
-    }
+    set_trust(&o, the_secret, sizeof(the_secret));
     double begin = now_s();
     tutti_err err = x ? tutti_comm_create(&o, &comm) : TUTTI_ENOMEM;
     shared->started_s[rank] = now_s() - begin;
@@ -236,8 +247,7 @@ static opening open_tls(const char *secret, size_t len)
     if (pid == 0) {
         tutti_comm *comm;
         tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
-        o.trust.secret = secret;
-        o.trust.n_secret = len;
+        set_trust(&o, secret, len);
         o.address = address;
         o.rank = 1;
         o.n_ranks = 2;
@@ -262,7 +272,32 @@ static void make_openings(void)
     static const char other[] = "another secret, which strangers have made up";
     of_other = open_tls(other, sizeof(other));
     of_own = of_seen = open_tls(the_secret, sizeof(the_secret));
-    of_own.bytes[of_own.len - 1] ^= 1; /* of what proves the secret */
+    if (has_secret)
+        of_own.bytes[of_own.len - 1] ^= 1; /* of what proves the secret */
+}
+
+static void remove_certs(void)
+{
+    unlink(cert);
+    unlink(key);
+}
+
+static void make_certs(void)
+{
+    char command[400];
+    pid_t pid = getpid();
+    snprintf(cert, sizeof(cert), "/tmp/strangers.%d.cert", (int)pid);
+    snprintf(key, sizeof(key), "/tmp/strangers.%d.key", (int)pid);
+    snprintf(command, sizeof(command),
+             "umask 077; openssl req -x509 -newkey ec -pkeyopt "
+             "ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=strangers "
+             "-keyout %s -out %s 2>/dev/null",
+             key, cert);
+    atexit(remove_certs);
+    if (system(command) != 0) {
+        fprintf(stderr, "openssl makes no certificate\n");
+        exit(1);
+    }
 }
 
 static void begin_tls(int fd, unsigned long i)
@@ -282,7 +317,7 @@ static void say_something(int fd, unsigned long i)
     static const char hello[128] = "tttl\1\0\1\0\1\3";
     static const char other[] = "GET / HTTP/1.1\r\n\r\n";
     ssize_t n = 0;
-    if (has_secret)
+    if (has_secret || has_certs)
         begin_tls(fd, i);
     else if (i % 4 == 1)
         n = send(fd, &hello, sizeof(hello) / 2, MSG_NOSIGNAL);
@@ -488,12 +523,12 @@ static void measure_start(void)
 int main(int argc, char **argv)
 {
     int c;
-    while ((c = getopt(argc, argv, "sn:c:r:b:k:")) != -1) {
+    while ((c = getopt(argc, argv, "stn:c:r:b:k:")) != -1) {
         long value = optarg ? atol(optarg) : 0;
-        if (c == 's') {
-            has_secret = true;
+        has_secret |= c == 's';
+        has_certs |= c == 't';
+        if (c == 's' || c == 't')
             continue;
-        }
         if (c == '?' || value <= 0)
             return 2;
         *(c == 'n'   ? &opt.n
@@ -502,14 +537,17 @@ int main(int argc, char **argv)
           : c == 'b' ? &opt.bytes
                      : &opt.rounds) = value;
     }
-    if (opt.n > MOST_RANKS || opt.rounds > MOST_ROUNDS)
+    if (opt.n > MOST_RANKS || opt.rounds > MOST_ROUNDS ||
+        (has_secret && has_certs))
         return 2;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 1;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (has_secret)
+    if (has_certs)
+        make_certs();
+    if (has_secret || has_certs)
         make_openings();
     measure_run();
     measure_start();

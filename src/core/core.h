@@ -6,6 +6,7 @@
  * start.c    with connect.c: see start.h
  * comm.c     communicators: split, destroy, abort, what they tell
  * shrink.c   what those that are left can do: agree, make another one
+ * expel.c    and see to it that those who are not do not come back
  * grow.c     newcomers: a larger communicator, while this one is used
  * compare.c  is what should be equal on all ranks equal?
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
@@ -178,6 +179,16 @@ tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
  * ELIMIT, ENOMEM, with a sentence. As of a call: tt_comm_enter() first. */
 enum { TT_ON_MASK = 1, TT_ON_MEMBERS = 2, TT_ON_GROWTH = 4 }; /* what on */
 tutti_err tt_comm_vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out);
+
+/* expel.c: who is in comm and not in made, which all its ranks (ranks[r] of comm)
+ * have, is put out. First check, on each rank, before anybody speaks; then
+ * prepare, by all; then, when all have done that, finish. Errors: ECONFIG, ENOMEM,
+ * what a call on made fails with; the sentence is comm's. */
+tutti_err tt_expel_check(tutti_comm *comm);
+tutti_err tt_expel_prepare(tutti_comm *comm, tutti_comm *made,
+                           const uint32_t *ranks);
+void tt_expel_finish(tutti_comm *comm, const tutti_comm *made,
+                     const uint32_t *ranks);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,

@@ -6,7 +6,8 @@
  * communicator of these, and the next agreement says that all have it; where
  * one more was lost meanwhile it says that, too, and the next try is made of
  * who is left then. So nobody speaks to a communicator that is not there, and
- * all who return have the same one.
+ * all who return have the same one. Where those who are not left are to be put out
+ * one more says that all have seen to that (expel.c).
  * Next: engine/agree.h. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -131,6 +132,12 @@ tutti_err tutti_comm_agree(tutti_comm *comm, uint64_t *mask)
 
 /* ---------------------------------------------------------------- shrink -- */
 
+/* What is made: its ranks in the old one. */
+typedef struct shrunk {
+    uint32_t *ranks;
+    tutti_comm *comm;
+} shrunk;
+
 /* Of those that are left. */
 static tutti_err make(tutti_comm *comm, const tt_verdict *who, uint32_t *ranks,
                       tutti_comm **out)
@@ -146,28 +153,56 @@ static tutti_err make(tutti_comm *comm, const tt_verdict *who, uint32_t *ranks,
     return tt_comm_make_part(comm, ranks, n, id, out);
 }
 
-/* Until the same ranks are left before and after. */
-static tutti_err shrink(tutti_comm *comm, tt_ballot *own, uint32_t *ranks,
-                        tutti_comm **out)
+/* One more agreement: whether what all have done has gone well, mine. *is_same: no
+ * more were lost since then. */
+static tutti_err look_again(tutti_comm *comm, tt_ballot *own, tt_verdict *who,
+                            bool mine, bool *is_same)
 {
-    tt_verdict who, next;
+    const tt_opinion was = who->decision;
+    own->mask = mine;
+    tutti_err err = tt_comm_vote(comm, own, who);
+    if (err)
+        return err;
+    *is_same = memcmp(was.lost, who->decision.lost, sizeof(was.lost)) == 0;
+    return *is_same && !(who->decision.mask & 1) ? TUTTI_ENOMEM : TUTTI_OK;
+}
+
+/* A communicator of those that `who` says are left; *made NULL: more are lost by
+ * now. */
+static tutti_err try(tutti_comm *comm, tt_ballot *own, tt_verdict *who,
+                     bool puts_out, shrunk *out)
+{
+    bool is_same = false;
+    out->comm = NULL;
+    tutti_err err = make(comm, who, out->ranks, &out->comm);
+    err = look_again(comm, own, who, !err, &is_same);
+    if (err == TUTTI_ENOMEM)
+        err = say(comm, err, "a rank could not make its communicator");
+    if (!err && is_same && puts_out) {
+        tutti_err mine = tt_expel_prepare(comm, out->comm, out->ranks);
+        err = look_again(comm, own, who, !mine, &is_same);
+        if (err == TUTTI_ENOMEM)
+            err = mine ? mine
+                       : say(comm, err, "a rank could not put others out");
+        if (!err && is_same)
+            tt_expel_finish(comm, out->comm, out->ranks);
+    }
+    if (!err && is_same)
+        return TUTTI_OK;
+    tt_comm_drop(comm, out->comm);
+    out->comm = NULL;
+    return err;
+}
+
+/* Until the same ranks are left before and after. */
+static tutti_err shrink(tutti_comm *comm, tt_ballot *own, bool puts_out,
+                        shrunk *out)
+{
+    tt_verdict who;
     own->mask = 1;
     tutti_err err = tt_comm_vote(comm, own, &who);
-    while (!err) {
-        tutti_comm *made = NULL;
-        own->mask = make(comm, &who, ranks, &made) == TUTTI_OK;
-        err = tt_comm_vote(comm, own, &next);
-        if (!err && !(next.decision.mask & 1))
-            err = say(comm, TUTTI_ENOMEM,
-                      "a rank could not make its communicator");
-        if (!err && memcmp(who.decision.lost, next.decision.lost,
-                           sizeof(who.decision.lost)) == 0) {
-            *out = made;
-            return TUTTI_OK;
-        }
-        tt_comm_drop(comm, made);
-        who = next;
-    }
+    while (!err && !out->comm)
+        err = try(comm, own, &who, puts_out, out);
     return err;
 }
 
@@ -213,20 +248,21 @@ static tutti_err check(tutti_comm *comm, const tutti_shrink_opts *given,
         return say(comm, TUTTI_EINVAL,
                    "tutti_comm_shrink: timeout_s is negative or no number; 0 "
                    "is the communicator's");
-    return check_exclude(comm, opts);
+    err = check_exclude(comm, opts);
+    return !err && opts->puts_out ? tt_expel_check(comm) : err;
 }
 
 tutti_err tutti_comm_shrink(tutti_comm *comm, const tutti_shrink_opts *given,
                             tutti_comm **out)
 {
     tutti_shrink_opts opts;
-    tutti_comm *made = NULL;
+    shrunk made = {.comm = NULL};
     tutti_err err = tt_comm_enter(comm);
     if (err)
         return err;
     err = check(comm, given, &opts, out);
-    uint32_t *ranks = tt_new(&comm->mem, comm->n_ranks, sizeof(*ranks));
-    if (!err && !ranks)
+    made.ranks = tt_new(&comm->mem, comm->n_ranks, sizeof(*made.ranks));
+    if (!err && !made.ranks)
         err = say(comm, TUTTI_ENOMEM, "out of memory for a shrink");
     if (!err) {
         tt_ballot own = {.what = TT_ON_MEMBERS,
@@ -236,13 +272,13 @@ tutti_err tutti_comm_shrink(tutti_comm *comm, const tutti_shrink_opts *given,
                                            : comm->timeout_ns,
                          .exclude = opts.exclude,
                          .n_exclude = opts.n_exclude};
-        err = shrink(comm, &own, ranks, &made);
+        err = shrink(comm, &own, opts.puts_out, &made);
     }
-    for (uint32_t i = 0; !err && opts.old_ranks && i < made->n_ranks; i++)
-        opts.old_ranks[i] = (int)ranks[i];
-    tt_free(&comm->mem, ranks, comm->n_ranks, sizeof(*ranks));
+    for (uint32_t i = 0; !err && opts.old_ranks && i < made.comm->n_ranks; i++)
+        opts.old_ranks[i] = (int)made.ranks[i];
+    tt_free(&comm->mem, made.ranks, comm->n_ranks, sizeof(*made.ranks));
     if (!err)
-        *out = made;
+        *out = made.comm;
     tt_comm_leave(comm);
     return err;
 }

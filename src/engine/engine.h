@@ -157,6 +157,14 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
                   tt_net_pace *out);
 /* That connects the rank, or will when it is needed. */
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
+/* By which id the links of a net of the rank greet: of its first access, the
+ * second and so on; false: there are no more. All zero: it tells none. Of a mesh
+ * that is not open. */
+bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
+                tt_link_id *out);
+/* The rank is lost, whatever it does: it is heard no more, and teams with it
+ * fail. [unlocked] */
+void tt_mesh_put_out(tt_mesh *mesh, uint32_t rank);
 /* Ports to another rank: at least 1. */
 uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
 /* The port whose conn has this rail; 0 when none has. */

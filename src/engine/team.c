@@ -348,6 +348,31 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
     lose_peer(peer, why, cause);
 }
 
+void tt_mesh_put_out(tt_mesh *mesh, uint32_t rank)
+{
+    tt_peer *peer = &mesh->peers[rank];
+    tt_engine_lock(mesh->engine);
+    for (; peer; peer = peer->next_port)
+        if (!peer->is_lost)
+            lose_peer(peer, TUTTI_EPEER, "it was put out");
+    tt_engine_unlock(mesh->engine);
+}
+
+bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
+                tt_link_id *out)
+{
+    tt_link_card card;
+    size_t used;
+    const tt_peer *peer = &mesh->peers[rank];
+    if (access >= peer->n_accesses)
+        return false;
+    const tt_access *a = &peer->accesses[access];
+    *out = tt_link_card_read(&card, a->addr, a->addr_bytes, &used)
+               ? card.id
+               : (tt_link_id){{0}};
+    return true;
+}
+
 /* Who has no connection to the culprit would not hear of that in its other
  * teams. */
 static void lose_culprit(const tt_team *team)

@@ -167,6 +167,7 @@ static int open_socket(tt_link_dial *d, const tt_link_way *way)
 /* The last word is said. */
 static void settle(tt_link_dial *d)
 {
+    tt_seal_note(&d->s, &d->reply.from);
     if (tt_seal_settle(&d->s, d->hello.flags & TT_GREET_BARE))
         finish(d, TT_LINK_DIALLED);
     else

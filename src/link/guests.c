@@ -14,6 +14,10 @@
  *            SHAKING others, and GUEST_NS again. When they are taken one goes by
  *            chance: those who have come by words said to another process, or
  *            with certificates, may be a flood too.
+ * Turns      With certificates nothing is known of a guest before a handshake, which
+ *            costs much. So one address may begin AT_ONCE of them, and then one
+ *            each TURN_NS; those by which somebody comes in do not count. Guests
+ *            beyond that wait in their places.
  * Crowds     Where one address has more than a quarter of the places, whoever has to
  *            go is one of the largest such crowd: who floods from one place crowds
  *            out none but those who share it.
@@ -50,6 +54,8 @@
 /* Links that nobody has taken yet; more are told to come again. */
 #define ARRIVED 1024
 #define GUEST_NS (5 * TT_NS_PER_S)
+#define AT_ONCE 256
+#define TURN_NS (10 * TT_NS_PER_MS)
 /* For the last word: it is one of us, and may be slow. */
 #define TAKEN_NS (20 * TT_NS_PER_S)
 /* Where nobody can be taken in a listener is not looked at for so long. */
@@ -222,6 +228,7 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
 
 static void arrive(tt_link_guest *g)
 {
+    tt_seal_note(&g->s, &g->hello.from);
     if (!tt_seal_settle(&g->s, g->listener->is_bare)) {
         drop_guest(g);
         return;
@@ -312,6 +319,47 @@ static void await_more(tt_link_guest *g)
     g->is_awaited = true;
 }
 
+/* When its address may begin one more handshake; 0: now. */
+static uint64_t turn_of(const tt_link_guest *g, uint64_t now)
+{
+    const uint64_t ahead = (AT_ONCE - 1) * TURN_NS,
+                   paid = g->listener->paid_ns[g->crowd];
+    return paid > now + ahead ? paid - ahead : 0;
+}
+
+/* False: not now. */
+static bool take_turn(tt_link_guest *g)
+{
+    uint64_t now = tt_now_ns(), *paid = &g->listener->paid_ns[g->crowd];
+    g->is_held = turn_of(g, now) > 0;
+    if (g->is_held)
+        return false;
+    *paid = (*paid > now ? *paid : now) + TURN_NS;
+    return true;
+}
+
+/* It was one of us. */
+static void give_turn_back(const tt_link_guest *g)
+{
+    if (tt_trust_secrets(g->listener->trust) == 0)
+        g->listener->paid_ns[g->crowd] -= TURN_NS;
+}
+
+static void begin_handshake(tt_link_guest *g)
+{
+    tt_trust *t = g->listener->trust;
+    if (tt_trust_secrets(t) == 0 && !take_turn(g)) {
+        g->listener->box->host->has_strangers = true;
+        await_more(g);
+        return;
+    }
+    g->is_shaking = tt_seal_begin(&g->s, t, false, 0);
+    if (g->is_shaking)
+        tt_sock_peer_text(g->s.fd, g->from);
+    else
+        drop_guest(g); /* no memory */
+}
+
 static void begin_proof(tt_link_guest *g)
 {
     uint8_t first[TT_SEAL_LOOK];
@@ -330,11 +378,7 @@ static void begin_proof(tt_link_guest *g)
         return;
     switch (tt_seal_look(t, first, (size_t)n, &why)) {
     case TT_SEAL_DONE:
-        g->is_shaking = tt_seal_begin(&g->s, t, false, 0);
-        if (g->is_shaking)
-            tt_sock_peer_text(g->s.fd, g->from);
-        else
-            drop_guest(g); /* no memory */
+        begin_handshake(g);
         return;
     case TT_SEAL_WAITS:
         await_more(g);
@@ -402,6 +446,7 @@ static bool prove(tt_link_guest *g)
         return false;
     switch (tt_seal_shake(&g->s, &why)) {
     case TT_SEAL_DONE:
+        give_turn_back(g);
         g->wants_seal = g->is_shaking = false;
         watch(g, EPOLLIN);
         return true;
@@ -447,9 +492,27 @@ static uint64_t check_list(tt_guest_list *list, uint64_t now)
     return list->first ? list->first->until_ns : UINT64_MAX;
 }
 
+/* Those whose turn it is begin; returns when it is the next one's. */
+static uint64_t check_turns(tt_link_listener *l, uint64_t now)
+{
+    uint64_t first = UINT64_MAX;
+    tt_link_guest *next;
+    for (tt_link_guest *g = l->guests[TT_GUEST_SILENT].first; g; g = next) {
+        next = g->next;
+        if (!g->is_held)
+            continue;
+        uint64_t at = turn_of(g, now);
+        if (at == 0)
+            tt_link_guest_event(g);
+        else if (at < first)
+            first = at;
+    }
+    return first;
+}
+
 uint64_t tt_link_guests_check(tt_link_listener *l, uint64_t now)
 {
-    uint64_t next = UINT64_MAX;
+    uint64_t next = check_turns(l, now);
     for (int i = TT_GUEST_SILENT; i < TT_GUEST_ARRIVED; i++) {
         uint64_t at = check_list(&l->guests[i], now);
         next = at < next ? at : next;

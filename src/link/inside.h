@@ -104,7 +104,8 @@ typedef struct tt_link_guest {
      * sent away for it. */
     bool wants_seal, is_shaking, is_plain;
     bool is_watched; /* by epoll */
-    bool is_awaited; /* the rest of its first record */
+    bool is_awaited; /* the rest of its first record, or its turn */
+    bool is_held;    /* until its address may begin another handshake */
     uint8_t crowd;
     char from[TT_SOCK_TEXT]; /* while it proves itself: it may hang up */
     uint64_t until_ns;
@@ -136,6 +137,9 @@ struct tt_link_listener {
     uint32_t n_ears;
     tt_link_socket *ears;
     tt_guest_list guests[TT_GUEST_STATES]; /* by state */
+    /* Of certificates: until when the handshakes are paid for that each address has
+     * begun. */
+    uint64_t paid_ns[TT_LINK_CROWDS];
     uint64_t n_refused, n_strangers;
     tt_link_refusal refusal;
 };

@@ -68,7 +68,11 @@ struct tt_trust {
     pthread_mutex_t lock; /* of what follows */
     proofs has;
     tt_secrets unused; /* until they become has.keys; else none */
-    bool is_looking;   /* somebody does, at the files */
+    /* Put in by tt_trust_prepare(), before and after tt_trust_renew(). */
+    tt_tls_psk prepared, renewed;
+    bool is_prepared, is_renewed;
+    tt_outcasts outcasts;
+    bool is_looking; /* somebody does, at the files */
     uint64_t looked_ns;
     uint64_t *heard; /* [TT_SEAL_HEARD], a ring: right proofs; NULL: none */
     uint64_t n_heard;
@@ -136,13 +140,27 @@ static int offer_psk(SSL *ssl, const EVP_MD *md, const unsigned char **id,
     return *out != NULL;
 }
 
+/* All that count, in the order in which they are offered. [locked] */
+static uint32_t n_keys(const tt_trust *t)
+{
+    return t->is_renewed + t->has.n_keys + t->is_prepared;
+}
+
+static const tt_tls_psk *key_at(const tt_trust *t, uint32_t i)
+{
+    if (t->is_renewed && i == 0)
+        return &t->renewed;
+    i -= t->is_renewed;
+    return i < t->has.n_keys ? &t->has.keys[i] : &t->prepared;
+}
+
 /* The one of this name; NULL: none. [locked] */
 static const tt_tls_psk *key_of(const tt_trust *t, const uint8_t *name)
 {
-    const tt_tls_psk *k = t->has.keys, *end = k + t->has.n_keys;
-    while (k < end && memcmp(k->name, name, sizeof(k->name)) != 0)
-        k++;
-    return k < end ? k : NULL;
+    for (uint32_t i = 0; i < n_keys(t); i++)
+        if (memcmp(key_at(t, i)->name, name, sizeof(key_at(t, i)->name)) == 0)
+            return key_at(t, i);
+    return NULL;
 }
 
 /* The listener's. Without a session the handshake fails: there is no
@@ -150,14 +168,16 @@ static const tt_tls_psk *key_of(const tt_trust *t, const uint8_t *name)
 static int find_psk(SSL *ssl, const unsigned char *id, size_t n_id,
                     SSL_SESSION **out)
 {
-    const tt_tls_end *e = SSL_get_app_data(ssl);
+    tt_tls_end *e = SSL_get_app_data(ssl);
     *out = NULL;
     if (n_id != sizeof(((tt_tls_psk *)0)->name))
         return 1;
     pthread_mutex_lock(&e->trust->lock);
     const tt_tls_psk *k = key_of(e->trust, id);
-    if (k)
+    if (k) {
+        e->offered = *k;
         *out = session_of(ssl, k);
+    }
     pthread_mutex_unlock(&e->trust->lock);
     return !k || *out;
 }
@@ -194,6 +214,31 @@ static tutti_err fail_cert(const char *what, const char *file, tutti_diag *diag)
     char why[128];
     return tt_fail(diag, TUTTI_ECONFIG, "%s %.200s cannot be used: %s", what,
                    file, why_not(why, sizeof(why)));
+}
+
+static bool print_of(const X509 *x, tt_tls_print *out)
+{
+    return x && X509_digest(x, EVP_sha256(), out->bytes, NULL) == 1;
+}
+
+/* What cannot be told counts as one that was put out. */
+static bool is_out(tt_trust *t, const X509 *x)
+{
+    tt_tls_print print;
+    return !print_of(x, &print) || tt_trust_refuses(t, &print);
+}
+
+/* OpenSSL asks for each certificate of the chain. */
+static int check_cert(int is_well, X509_STORE_CTX *at)
+{
+    const SSL *ssl =
+        X509_STORE_CTX_get_ex_data(at, SSL_get_ex_data_X509_STORE_CTX_idx());
+    const tt_tls_end *e = SSL_get_app_data(ssl);
+    if (!is_well || X509_STORE_CTX_get_error_depth(at) > 0 ||
+        !is_out(e->trust, X509_STORE_CTX_get_current_cert(at)))
+        return is_well;
+    X509_STORE_CTX_set_error(at, X509_V_ERR_CERT_REVOKED);
+    return 0;
 }
 
 static tutti_err check_key(const char *file, tutti_diag *diag)
@@ -280,7 +325,7 @@ static bool set_rules(SSL_CTX *ctx)
     SSL_CTX_set_max_cert_list(ctx, CHAIN_MOST);
     SSL_CTX_set_keylog_callback(ctx, keep_secret);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
-                       NULL);
+                       check_cert);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
@@ -368,6 +413,25 @@ static tutti_err make_ready(tt_trust *t, tutti_diag *diag)
     return err;
 }
 
+static tt_tls_print print_of_key(const tt_tls_psk *k)
+{
+    tt_tls_print print = {{0}};
+    memcpy(print.bytes, k->name, sizeof(k->name));
+    return print;
+}
+
+/* A secret that counts no more stays out, whatever file still has it. [locked] */
+static void leave_out_old(const tt_trust *t, proofs *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_keys; i++) {
+        tt_tls_print print = print_of_key(&p->keys[i]);
+        if (!tt_outcasts_has(&t->outcasts, &print))
+            p->keys[n++] = p->keys[i];
+    }
+    p->n_keys = n;
+}
+
 /* By the one who looks. What is no good changes nothing. */
 static void take_files(tt_trust *t)
 {
@@ -385,6 +449,7 @@ static void take_files(tt_trust *t)
     SSL_CTX *old = fresh.ctx ? t->has.ctx : NULL;
     if (!fresh.ctx)
         fresh.ctx = t->has.ctx;
+    leave_out_old(t, &fresh);
     t->has = fresh;
     tt_secret_wipe(&t->unused, sizeof(t->unused));
     pthread_mutex_unlock(&t->lock);
@@ -538,6 +603,7 @@ void tt_trust_close(tt_trust *t)
     free(t->ca);
     free(t->crl);
     free(t->heard);
+    tt_outcasts_free(&t->outcasts);
     while (t->n_spare > 0)
         free(t->spare[--t->n_spare]);
     pthread_mutex_destroy(&t->lock);
@@ -549,7 +615,7 @@ void tt_trust_close(tt_trust *t)
 uint32_t tt_trust_secrets(tt_trust *t)
 {
     pthread_mutex_lock(&t->lock);
-    uint32_t n = t->unused.n > 0 ? t->unused.n : t->has.n_keys;
+    uint32_t n = t->unused.n > 0 ? t->unused.n : n_keys(t);
     pthread_mutex_unlock(&t->lock);
     return n;
 }
@@ -564,8 +630,6 @@ void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
     t->rekey_after = n_records;
 }
 
-/* ----------------------------------------------------------- for tls.c -- */
-
 /* After make_ready(), which has said err. */
 static void unlock(tt_trust *t, tutti_err err, const tutti_diag *diag)
 {
@@ -574,14 +638,95 @@ static void unlock(tt_trust *t, tutti_err err, const tutti_diag *diag)
         TT_WARN("link: %s", diag->text);
 }
 
+/* ------------------------------------------------------------- put out -- */
+
+bool tt_trust_prepare(tt_trust *t, const uint8_t fresh[TT_TRUST_FRESH])
+{
+    tt_secrets s = {.n = 1, .all[0].n = TT_TRUST_FRESH};
+    tutti_diag diag;
+    proofs one = {0};
+    if (t->cert)
+        return false;
+    memcpy(s.all[0].bytes, fresh, TT_TRUST_FRESH);
+    pthread_mutex_lock(&t->lock);
+    tutti_err err = make_ready(t, &diag);
+    if (!err)
+        err = use_secrets(&s, &one, &diag);
+    if (!err && !tt_outcasts_reserve(&t->outcasts, TT_SECRETS))
+        err = tt_fail(&diag, TUTTI_ENOMEM, "out of memory for a secret");
+    if (!err)
+        t->prepared = one.keys[0];
+    t->is_prepared = !err;
+    unlock(t, err, &diag);
+    tt_secret_wipe(&s, sizeof(s));
+    tt_secret_wipe(&one, sizeof(one));
+    return !err;
+}
+
+bool tt_trust_renew(tt_trust *t)
+{
+    pthread_mutex_lock(&t->lock);
+    bool is_well = t->is_prepared;
+    for (uint32_t i = 0; is_well && i < t->has.n_keys; i++) {
+        tt_tls_print print = print_of_key(&t->has.keys[i]);
+        tt_outcasts_add(&t->outcasts, &print); /* there is room */
+    }
+    if (is_well) {
+        t->renewed = t->prepared;
+        t->is_renewed = true;
+        t->is_prepared = false;
+        t->has.n_keys = 0;
+        tt_secret_wipe(&t->prepared, sizeof(t->prepared));
+        tt_secret_wipe(t->has.keys, sizeof(t->has.keys));
+    }
+    pthread_mutex_unlock(&t->lock);
+    return is_well;
+}
+
+size_t tt_trust_shown(tt_trust *t, const struct tt_link_id *who,
+                      tt_tls_print *out, size_t most)
+{
+    pthread_mutex_lock(&t->lock);
+    size_t n = tt_outcasts_shown(&t->outcasts, who, out, most);
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+void tt_trust_own(tt_trust *t, tt_tls_print *out)
+{
+    *out = (tt_tls_print){{0}};
+    pthread_mutex_lock(&t->lock);
+    if (t->cert)
+        print_of(SSL_CTX_get0_certificate(t->has.ctx), out);
+    pthread_mutex_unlock(&t->lock);
+}
+
+bool tt_trust_refuses(tt_trust *t, const tt_tls_print *print)
+{
+    pthread_mutex_lock(&t->lock);
+    bool is = tt_outcasts_has(&t->outcasts, print);
+    pthread_mutex_unlock(&t->lock);
+    return is;
+}
+
+bool tt_trust_refuse(tt_trust *t, const tt_tls_print *print)
+{
+    pthread_mutex_lock(&t->lock);
+    bool is_well = tt_outcasts_add(&t->outcasts, print);
+    pthread_mutex_unlock(&t->lock);
+    return is_well;
+}
+
+/* ----------------------------------------------------------- for tls.c -- */
+
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
 {
     tt_trust *t = end->trust;
     tutti_diag diag;
     pthread_mutex_lock(&t->lock);
     tutti_err err = make_ready(t, &diag);
-    if (t->has.n_keys > 0)
-        end->offered = t->has.keys[pick % t->has.n_keys];
+    if (n_keys(t) > 0)
+        end->offered = *key_at(t, pick % n_keys(t));
     SSL *ssl = err ? NULL : SSL_new(t->has.ctx);
     unlock(t, err, &diag);
     if (ssl && SSL_set_app_data(ssl, end) == 1)
@@ -650,12 +795,29 @@ bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl)
     return at != TLS_ST_BEFORE && at != TLS_ST_SR_CLNT_HELLO;
 }
 
+/* A secret may count no more since it was asked for. */
 bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl)
 {
-    if (!end->trust->cert)
-        return SSL_session_reused(ssl) == 1;
-    return SSL_get0_peer_certificate(ssl) &&
-           SSL_get_verify_result(ssl) == X509_V_OK;
+    tt_trust *t = end->trust;
+    if (t->cert)
+        return SSL_get0_peer_certificate(ssl) &&
+               SSL_get_verify_result(ssl) == X509_V_OK;
+    pthread_mutex_lock(&t->lock);
+    bool counts = key_of(t, end->offered.name) != NULL;
+    pthread_mutex_unlock(&t->lock);
+    return counts && SSL_session_reused(ssl) == 1;
+}
+
+void tt_tls_note(const tt_tls_end *end, SSL *ssl, const tt_link_id *who)
+{
+    tt_trust *t = end->trust;
+    tt_tls_print print;
+    if (tt_link_id_is_none(who) ||
+        !print_of(SSL_get0_peer_certificate(ssl), &print))
+        return;
+    pthread_mutex_lock(&t->lock);
+    tt_outcasts_note(&t->outcasts, who, &print);
+    pthread_mutex_unlock(&t->lock);
 }
 
 uint64_t tt_tls_rekey_after(const tt_trust *t)
@@ -736,6 +898,43 @@ void tt_trust_look(tt_trust *t)
 void tt_trust_rekey_after(tt_trust *t, uint64_t n_records)
 {
     (void)t, (void)n_records;
+}
+
+bool tt_trust_prepare(tt_trust *t, const uint8_t fresh[TT_TRUST_FRESH])
+{
+    (void)t, (void)fresh;
+    return false;
+}
+
+bool tt_trust_renew(tt_trust *t)
+{
+    (void)t;
+    return false;
+}
+
+size_t tt_trust_shown(tt_trust *t, const struct tt_link_id *who,
+                      tt_tls_print *out, size_t most)
+{
+    (void)t, (void)who, (void)out, (void)most;
+    return 0;
+}
+
+void tt_trust_own(tt_trust *t, tt_tls_print *out)
+{
+    (void)t;
+    *out = (tt_tls_print){{0}};
+}
+
+bool tt_trust_refuse(tt_trust *t, const tt_tls_print *print)
+{
+    (void)t, (void)print;
+    return false;
+}
+
+bool tt_trust_refuses(tt_trust *t, const tt_tls_print *print)
+{
+    (void)t, (void)print;
+    return false;
 }
 
 #endif

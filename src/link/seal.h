@@ -83,6 +83,9 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why);
 bool tt_seal_is_begun(const tt_link_stream *s);
 /* OpenSSL's words for what has failed last; for the log. */
 const char *tt_seal_reason(const tt_link_stream *s);
+/* The other side is this one: what it has shown is kept (tt_trust_shown). Before it
+ * is settled. */
+void tt_seal_note(const tt_link_stream *s, const tt_link_id *who);
 /* The last word has been said, or heard. Bare: the seal is gone; false:
  * something was left in it. Without a seal: true. */
 bool tt_seal_settle(tt_link_stream *s, bool is_bare);

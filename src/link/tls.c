@@ -661,6 +661,8 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why)
     }
     if (!e->has_proof) {
         e->has_proof = !e->err && tt_tls_is_proven(&e->end, e->ssl);
+        if (!e->has_proof && !e->err)
+            e->err = EACCES; /* it has been put out meanwhile */
         e->heard.n = e->said.n = 0;
     }
     if (e->has_proof)
@@ -683,6 +685,13 @@ const char *tt_seal_reason(const tt_link_stream *s)
         return "";
     long code = e->ssl ? SSL_get_verify_result(e->ssl) : X509_V_OK;
     return code != X509_V_OK ? X509_verify_cert_error_string(code) : e->reason;
+}
+
+void tt_seal_note(const tt_link_stream *s, const tt_link_id *who)
+{
+    const seal *e = s->state;
+    if (s->layer == &seal_layer && e->ssl)
+        tt_tls_note(&e->end, e->ssl, who);
 }
 
 /* From OpenSSL, between two records. */
@@ -765,6 +774,11 @@ const char *tt_seal_reason(const tt_link_stream *s)
 {
     (void)s;
     return "";
+}
+
+void tt_seal_note(const tt_link_stream *s, const tt_link_id *who)
+{
+    (void)s, (void)who;
 }
 
 bool tt_seal_settle(tt_link_stream *s, bool is_bare)

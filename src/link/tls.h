@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tls.h - private to proof.c, tls.c and records.c: what a side proves itself by,
- * as OpenSSL has it, and its records. Only these know OpenSSL. Next: proof.c. */
+ * tls.h - private to proof.c, outcasts.c, tls.c and records.c: what a side proves
+ * itself by, as OpenSSL has it, and its records. Only these know OpenSSL. Next:
+ * proof.c. */
 #ifndef TT_LINK_TLS_H
 #define TT_LINK_TLS_H
 
@@ -9,6 +10,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "link/link.h"
 #include "link/seal.h"
 
 /* A secret as TLS takes it: what is told in clear, and what is not. */
@@ -21,7 +23,7 @@ typedef struct tt_tls_psk {
 /* One end of a handshake. */
 typedef struct tt_tls_end {
     tt_trust *trust;
-    tt_tls_psk offered; /* by a dialler */
+    tt_tls_psk offered; /* by the dialler; a listener knows it, too */
     /* The first secret of what a dialler sends, and of what a listener sends:
      * all zero before the handshake has come so far. */
     uint8_t traffic[2][32];
@@ -30,6 +32,8 @@ typedef struct tt_tls_end {
 /* A new SSL of the trust. pick: as tt_seal_begin()'s. The end stays where it is.
  * NULL: no memory. */
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick);
+/* As tt_seal_note(). */
+void tt_tls_note(const tt_tls_end *end, SSL *ssl, const tt_link_id *who);
 /* As tt_seal_is_begun(). */
 bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl);
 /* The handshake stands. Has the other side proved who it is? */
@@ -40,6 +44,28 @@ uint64_t tt_tls_rekey_after(const tt_trust *t);
 /* Buffers that streams of a trust pass round; NULL: no memory. */
 char *tt_tls_take_buf(tt_trust *t, size_t size);
 void tt_tls_give_buf(tt_trust *t, char *buf); /* accepts NULL */
+
+/* --------------------------------------------------------- outcasts.c */
+
+/* Who counts no more, by what it proves itself by, and which certificates have been
+ * shown by whom. All zero: nobody. [locked by the trust] */
+typedef struct tt_outcasts {
+    tt_tls_print *out; /* [n_out] */
+    size_t n_out, cap_out;
+    struct tt_tls_shown *shown; /* a ring */
+    uint64_t n_shown;
+} tt_outcasts;
+bool tt_outcasts_has(const tt_outcasts *o, const tt_tls_print *print);
+/* Room for n more; false: no memory, or too many. */
+bool tt_outcasts_reserve(tt_outcasts *o, size_t n);
+/* The same for one that is not in it. */
+bool tt_outcasts_add(tt_outcasts *o, const tt_tls_print *print);
+void tt_outcasts_note(tt_outcasts *o, const tt_link_id *who,
+                      const tt_tls_print *print);
+/* What it has shown; returns how many, of most. */
+size_t tt_outcasts_shown(const tt_outcasts *o, const tt_link_id *who,
+                         tt_tls_print *out, size_t most);
+void tt_outcasts_free(tt_outcasts *o);
 
 /* ---------------------------------------------------------- records.c */
 

@@ -26,6 +26,11 @@
  * Change     The files are looked at before handshakes, at most five times a second
  *            (those of /proc/self/fd/ once: the number may be another file's
  *            later). What is no good when it is read again changes nothing.
+ * Put out    A member is put out while others go on. With secrets they take a fresh
+ *            one that it is not told (prepare, and when all have it renew): all
+ *            that was known until then counts no more, but what is new in the
+ *            file later does. With certificates its own are refused. Both for as
+ *            long as the trust lasts.
  * Next       link.h; trust.c (the file), proof.c, seal.h. */
 #ifndef TT_LINK_TRUST_H
 #define TT_LINK_TRUST_H
@@ -60,5 +65,28 @@ void tt_trust_close(tt_trust *t);
 uint32_t tt_trust_secrets(tt_trust *t);
 /* TUTTI_ENCRYPT=0; false for NULL. */
 bool tt_trust_is_plain(const tt_trust *t);
+
+/* A secret of so many bytes is taken from now on, too, and offered last. There is
+ * one such, the last. False: there is none to be had (certificates, no memory). */
+#define TT_TRUST_FRESH 32
+bool tt_trust_prepare(tt_trust *t, const uint8_t fresh[TT_TRUST_FRESH]);
+/* It alone counts, and what its file has that is not known yet. False: there is
+ * none. */
+bool tt_trust_renew(tt_trust *t);
+
+/* The SHA-256 of a certificate; or the name of a secret. */
+typedef struct tt_tls_print {
+    uint8_t bytes[32];
+} tt_tls_print;
+/* What a process has shown whose links have greeted by that id; returns how many,
+ * at most `most`. */
+struct tt_link_id;
+size_t tt_trust_shown(tt_trust *t, const struct tt_link_id *who,
+                      tt_tls_print *out, size_t most);
+/* This side's own; zeros: it has none. */
+void tt_trust_own(tt_trust *t, tt_tls_print *out);
+/* Who shows it is let in no more. False: no memory, or 4096 are out. */
+bool tt_trust_refuse(tt_trust *t, const tt_tls_print *print);
+bool tt_trust_refuses(tt_trust *t, const tt_tls_print *print);
 
 #endif

@@ -6,14 +6,19 @@
  * the CA; what is read is what was said, as far as it goes, and the end is read
  * only where the other side has said it; an error stays; with a fair peer, and
  * nothing changed, there is none. And any text may be a secret's file, a key, a
- * certificate.
+ * certificate, a list of those revoked, of which a trust is made, or a new one in
+ * place of what a trust was made of; and what a dialler says first.
  *
- * Input: who, manners, then actions of two bytes; see act(). */
+ * Input: who, manners, then actions of two bytes; see act(). First byte from 0xc0
+ * on: files, see run_files(); from 0xe0 on: run_folder(); from 0xf8 on:
+ * run_look(). */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,8 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 #if TT_HAVE_OPENSSL
 
 #define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/pem.h>
 #include <openssl/rand.h>
 
+#include "base/fork.h"
 #include "base/rng.h"
 #include "link/tls.h"
 #include "support/certs.h"
@@ -629,6 +636,147 @@ static void check_secrets(const tt_secrets *s, tutti_err err,
             tt_fuzz_fail("a secret of an impossible length");
 }
 
+/* ------------------------------------------------- certificates' files -- */
+
+enum { CERT, KEY, CA, CRL, N_PARTS };
+static const char *const parts[] = {"cert.pem", "key.pem", "ca.pem", "crl.pem"};
+
+typedef struct content {
+    uint8_t bytes[4096];
+    size_t len;
+} content;
+
+static content good[N_PARTS], foreign[N_PARTS], locked_key, gone_crl;
+static char folder[] = "/tmp/tutti-fuzz-XXXXXX";
+static char files[N_PARTS][64], secret_file[64];
+/* Made of good files, which become others. */
+static tt_trust *by_files[2];
+
+static void read_part(const char *path, content *out)
+{
+    FILE *f = fopen(path, "re");
+    out->len = f ? fread(out->bytes, 1, sizeof(out->bytes), f) : 0;
+    if (f)
+        fclose(f);
+}
+
+static void write_part(const char *path, const void *bytes, size_t len,
+                       mode_t mode)
+{
+    unlink(path);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, mode);
+    if (fd < 0 || write(fd, bytes, len) != (ssize_t)len)
+        tt_fuzz_fail("no file");
+    close(fd);
+}
+
+static void lock_key(void)
+{
+    BIO *in = BIO_new_mem_buf(good[KEY].bytes, (int)good[KEY].len);
+    BIO *out = BIO_new(BIO_s_mem());
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(in, NULL, NULL, NULL);
+    if (PEM_write_bio_PrivateKey(out, key, EVP_aes_128_cbc(),
+                                 (const unsigned char *)"password", 8, NULL,
+                                 NULL) != 1)
+        tt_fuzz_fail("no key");
+    locked_key.len = (size_t)BIO_read(out, locked_key.bytes,
+                                      sizeof(locked_key.bytes));
+    EVP_PKEY_free(key);
+    BIO_free(in);
+    BIO_free(out);
+}
+
+static void remove_folder(void)
+{
+    for (int i = 0; i < N_PARTS; i++)
+        unlink(files[i]);
+    unlink(secret_file);
+    rmdir(folder);
+    tt_trust_close(by_files[0]);
+    tt_trust_close(by_files[1]);
+}
+
+/* The foreign ones first: the CA that is made last signs the lists. */
+static void make_folder(void)
+{
+    if (!mkdtemp(folder))
+        tt_fuzz_fail("no folder");
+    atexit(remove_folder);
+    snprintf(secret_file, sizeof(secret_file), "%s/secret", folder);
+    for (int i = 0; i < N_PARTS; i++)
+        snprintf(files[i], sizeof(files[i]), "%s/%s", folder, parts[i]);
+    for (int k = 0; k < 2; k++) {
+        if (!tt_test_certs(folder, 86400) ||
+            !tt_test_crl(folder, k ? NULL : folder, 86400))
+            tt_fuzz_fail("no certificates");
+        for (int i = 0; i < N_PARTS; i++)
+            read_part(files[i], k ? &good[i] : &foreign[i]);
+    }
+    lock_key();
+    if (!tt_test_crl(folder, folder, 86400))
+        tt_fuzz_fail("no list");
+    read_part(files[CRL], &gone_crl);
+}
+
+/* A file as the input wants it. Returns whether it is good. */
+static bool put_part(int i, uint8_t how, const uint8_t *text, size_t len)
+{
+    const content *as = &good[i];
+    if (how % 8 == 3)
+        as = &foreign[i];
+    if (how % 8 == 4)
+        as = i == CRL ? &gone_crl : &locked_key;
+    if (how % 8 < 5)
+        write_part(files[i], as->bytes, as->len, 0600);
+    else if (how % 8 == 5)
+        unlink(files[i]);
+    else
+        write_part(files[i], text, len, how % 8 == 6 ? 0600 : 0640);
+    return how % 8 < 3 || (how % 8 == 4 && i == CRL);
+}
+
+/* They meet in one process; whoever is out by its own list may not. */
+static bool meet(tt_trust *a, tt_trust *b)
+{
+    int fds[2];
+    tt_link_stream s[2];
+    tt_link_why why;
+    tt_seal_step step[2] = {TT_SEAL_WAITS, TT_SEAL_WAITS};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds))
+        tt_fuzz_fail("no sockets");
+    for (int i = 0; i < 2; i++) {
+        tt_fork_watch(fds[i]);
+        tt_link_stream_open(&s[i], fds[i]);
+        if (!tt_seal_begin(&s[i], i ? b : a, i == 0, 0))
+            tt_fuzz_fail("no memory");
+    }
+    for (int i = 0; i < 12; i++)
+        if (step[i % 2] == TT_SEAL_WAITS)
+            step[i % 2] = tt_seal_shake(&s[i % 2], &why);
+    tt_link_stream_close(&s[0]);
+    tt_link_stream_close(&s[1]);
+    return step[0] == TT_SEAL_DONE && step[1] == TT_SEAL_DONE;
+}
+
+static void check_put_out(tt_trust *t, bool counts)
+{
+    static const uint8_t fresh[TT_TRUST_FRESH] = "fresh";
+    tt_tls_print own;
+    bool has_secret = tt_trust_secrets(t) > 0;
+    tt_trust_own(t, &own);
+    if (counts && !meet(t, t))
+        tt_fuzz_fail("who has a proof is sent away");
+    if (tt_trust_prepare(t, fresh) != has_secret ||
+        tt_trust_renew(t) != has_secret)
+        tt_fuzz_fail("a fresh secret is taken, or not, by mistake");
+    if (has_secret && tt_trust_secrets(t) != 1)
+        tt_fuzz_fail("an old secret counts still");
+    if (!has_secret && (!tt_trust_refuse(t, &own) || meet(t, t)))
+        tt_fuzz_fail("who was put out comes in");
+    if (has_secret && !meet(t, t))
+        tt_fuzz_fail("the fresh secret does not count");
+}
+
 /* Bit 0: its mode is right; 1: as certificates; 2: another file, 3: a folder. */
 static void run_files(uint8_t kind, const uint8_t *text, size_t len)
 {
@@ -658,8 +806,108 @@ static void run_files(uint8_t kind, const uint8_t *text, size_t len)
         tt_fuzz_fail("a file is neither taken nor refused");
     if (!err && !(kind & 2) && tt_trust_secrets(t) != s.n)
         tt_fuzz_fail("some of the secrets do not count");
+    if (!err && !(kind & 2))
+        check_put_out(t, true);
     tt_trust_close(t);
     close(fd);
+}
+
+/* Of those that were made before, when it is time. */
+static void look_again_at(const uint8_t *text, size_t len)
+{
+    const tt_trust_opts o[2] = {
+        {.secret_file = secret_file},
+        {.cert = files[CERT], .key = files[KEY], .ca = files[CA]}};
+    if (!by_files[0])
+        write_part(secret_file, "secret-0123456789-0123456789-0123456789", 39,
+                   0600);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; !by_files[i] && k < N_PARTS; k++)
+            put_part(k, 0, text, len);
+        if (!by_files[i] && tt_trust_open(&o[i], &by_files[i], NULL))
+            tt_fuzz_fail("good files are refused");
+    }
+    write_part(secret_file, text, len, 0600);
+    for (int i = 0; i < 2; i++)
+        if (tt_trust_is_due(by_files[i]))
+            tt_trust_look(by_files[i]);
+    if (tt_trust_secrets(by_files[0]) == 0 || tt_trust_secrets(by_files[1]) > 0)
+        tt_fuzz_fail("what is no good has changed something");
+}
+
+/* Bit 0: with a list; 1: no certificates, but their key; 2: a secret, too. Then how
+ * each file is; the rest is the text of some. */
+static void run_folder(uint8_t kind, const uint8_t *text, size_t len)
+{
+    tt_fuzz_input in = {text, len};
+    tt_trust *t = NULL;
+    tutti_diag diag;
+    bool is_good = !(kind & 6), is_out = false;
+    if (good[0].len == 0)
+        make_folder();
+    uint8_t how[N_PARTS];
+    for (int i = 0; i < N_PARTS; i++)
+        how[i] = tt_fuzz_next(&in);
+    look_again_at(in.data, in.len);
+    for (int i = 0; i < N_PARTS; i++)
+        is_good &= put_part(i, how[i], in.data, in.len) ||
+                   (i == CRL && !(kind & 1));
+    is_out = kind & 1 && how[CRL] % 8 == 4;
+    const tt_trust_opts o = {.cert = kind & 2 ? NULL : files[CERT],
+                             .key = files[KEY],
+                             .ca = files[CA],
+                             .crl = kind & 1 ? files[CRL] : "",
+                             .secret_file = kind & 4 ? secret_file : NULL};
+    tt_diag_clear(&diag);
+    tutti_err err = tt_trust_open(&o, &t, &diag);
+    if (err ? diag.text[0] == '\0' || t : t == NULL)
+        tt_fuzz_fail("files are neither taken nor refused");
+    if (err && is_good)
+        tt_fuzz_fail("good files are refused");
+    if (!err && (kind & 6))
+        tt_fuzz_fail("half a proof is taken");
+    if (!err && is_out && is_good && meet(t, t))
+        tt_fuzz_fail("who is in the list comes in");
+    if (!err)
+        check_put_out(t, is_good && !is_out);
+    tt_trust_close(t);
+    ERR_clear_error();
+}
+
+/* Bit 0: of several secrets; 1: certificates. What is said is a right word, changed
+ * by pairs of an offset and a byte; or the input itself. */
+static void run_look(uint8_t kind, const uint8_t *data, size_t len)
+{
+    uint8_t said[4096];
+    tt_fuzz_input in = {data, len};
+    tt_link_why why;
+    bool is_own = kind & 4;
+    tt_tls_end end = {.trust = trusts[OURS]};
+    SSL *ssl = is_own ? NULL : tt_tls_new(&end, kind);
+    BIO *out = BIO_new(BIO_s_mem()), *none = BIO_new(BIO_s_mem());
+    int n = 0;
+    if (ssl) {
+        SSL_set_bio(ssl, none, out);
+        SSL_set_connect_state(ssl);
+        SSL_do_handshake(ssl);
+        n = BIO_read(out, said, sizeof(said));
+        tt_fuzz_change(&in, said, n < 256 ? (size_t)n : 256);
+    }
+    const uint8_t *at = ssl ? said : data;
+    size_t n_said = ssl ? (size_t)n : len;
+    tt_seal_step step = tt_seal_look(trusts[kind & 2 ? CERTS : OURS], at,
+                                     n_said, &why);
+    if (step == TT_SEAL_FAILED && why != TT_LINK_OTHER_SECRET &&
+        why != TT_LINK_STRANGE)
+        tt_fuzz_fail("somebody is refused for no reason");
+    if ((kind & 2) && step != TT_SEAL_DONE)
+        tt_fuzz_fail("a secret is asked for where certificates count");
+    SSL_free(ssl);
+    if (!ssl) {
+        BIO_free(out);
+        BIO_free(none);
+    }
+    ERR_clear_error();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
@@ -669,7 +917,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (!trusts[OURS])
         make_trusts();
     rng = (tt_rng){1};
-    if (data[0] >= 0xc0)
+    if (data[0] >= 0xf8)
+        run_look(data[0], data + 1, len - 1);
+    else if (data[0] >= 0xe0)
+        run_folder(data[0], data + 1, len - 1);
+    else if (data[0] >= 0xc0)
         run_files(data[0], data + 1, len - 1);
     else
         run_stream(data, len);

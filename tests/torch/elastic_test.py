@@ -124,6 +124,12 @@ def refuses(rank, size):
     raises(["out of bounds"], lambda: dist.shrink_group([size], group=group))
     raises(["cannot be empty"], lambda: dist.shrink_group([], group=group))
     raises(['backend "tutti"'], lambda: tutti.torch.shrink_group(dist.new_group(backend="gloo")))
+    if rank < size - 1:  # there is no secret
+        raises(
+            ["puts_out needs a secret"],
+            lambda: tutti.torch.shrink_group(group, [size - 1], puts_out=True),
+        )
+    dist.barrier()
     odd = dist.new_group()
     if rank < 3:  # not of one mind
         goes, stays = (3, 4) if rank == 0 else (4, 3)

@@ -549,6 +549,22 @@ static void test_versions(void **state)
     X509_free(x);
 }
 
+/* It asks for another group, and gets the secret once more. */
+static void test_other_group(void **state)
+{
+    (void)state;
+    psk p = right_psk();
+    for (int is_dialler = 0; is_dialler < 2; is_dialler++) {
+        SSL_CTX *ctx = psk_ctx();
+        assert_int_equal(SSL_CTX_set1_groups_list(
+                             ctx, is_dialler ? "P-384" : "P-384:X25519"),
+                         1);
+        outcome o = meet(by_secret, is_dialler, ctx, &p, NULL);
+        expect("who wants another group", &o, NULL);
+        SSL_CTX_free(ctx);
+    }
+}
+
 /* HKDF-Expand-Label of one block (RFC 8446, 7.1), without "tls13 ". */
 static void expand_label(const uint8_t secret_in[32], const char *label,
                          const uint8_t *hash, size_t n_hash, uint8_t out[32])
@@ -715,11 +731,16 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),          cmocka_unit_test(test_certs),
-        cmocka_unit_test(test_other_proof),    cmocka_unit_test(test_psk),
-        cmocka_unit_test(test_versions),       cmocka_unit_test(test_no_dhe),
-        cmocka_unit_test(test_secret_lengths), cmocka_unit_test(test_look),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_certs),
+        cmocka_unit_test(test_other_proof),
+        cmocka_unit_test(test_psk),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_no_dhe),
+        cmocka_unit_test(test_secret_lengths),
+        cmocka_unit_test(test_look),
         cmocka_unit_test(test_heard),
+        cmocka_unit_test(test_other_group),
     };
     tt_test_limit(120);
     if (!tt_folder_open("proof"))

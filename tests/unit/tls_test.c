@@ -880,6 +880,66 @@ static void test_crowd(void **state)
         skip();
 }
 
+/* Who says hello, and waits for no answer; all from there. */
+static void say_hello(const char *from, uint16_t port, const uint8_t *word,
+                      size_t len, int *fds, size_t n)
+{
+    tt_addr here, to;
+    tt_addr_numeric(from, 0, &here);
+    tt_addr_numeric("127.0.0.1", port, &to);
+    for (size_t i = 0; i < n; i++) {
+        fds[i] = tt_stranger_connect_from(&here, &to, in_ns(LONG_NS));
+        assert_true(fds[i] >= 0);
+        (void)!send(fds[i], word, len, MSG_NOSIGNAL);
+    }
+}
+
+/* Those that were answered; what they hear next is the end. */
+static size_t count_answered(const int *fds, size_t n)
+{
+    size_t n_answered = 0;
+    char c;
+    for (size_t i = 0; i < n; i++)
+        n_answered += recv(fds[i], &c, 1, MSG_DONTWAIT) == 1;
+    return n_answered;
+}
+
+/* By certificates an address has so many handshakes, and then one each 10 ms, that
+ * come to nothing; one whose turn has not come begins when it has, and what others
+ * do is no matter. Who comes in uses up nothing. */
+static void test_turns(void **state)
+{
+    (void)state;
+    enum { FLOOD = 600, AT_ONCE = 256, TURN_MS = 10 };
+    static int flood[FLOOD];
+    tt_trust *t = of_certs("turns", true, 3600);
+    uint8_t word[4096];
+    ssize_t len = first_words(t, word, sizeof(word));
+    const how h = {.trust = t};
+    ends e;
+    open_ends(&e, t, false);
+    uint64_t begin = tt_now_ns();
+    for (int i = 0; i < 20; i++)
+        expect_in(&e, &h, true);
+    say_hello("127.0.0.2", e.port, word, (size_t)len, flood, FLOOD);
+    expect_in(&e, &h, true);
+    size_t n = count_answered(flood, FLOOD);
+    uint64_t ms = (tt_now_ns() - begin) / TT_NS_PER_MS;
+    assert_true(n > 0);
+    if (n > AT_ONCE + ms / TURN_MS + 1)
+        fail_msg("%zu handshakes in %u ms", n, (unsigned)ms);
+    end_guests(flood, FLOOD);
+    /* Its turn comes, while nothing else happens. */
+    say_hello("127.0.0.2", e.port, word, (size_t)len, flood, AT_ONCE + 20);
+    char c;
+    assert_int_equal(
+        tt_stranger_read_all(flood[AT_ONCE + 19], &c, 1, in_ns(LONG_NS)), 0);
+    end_guests(flood, AT_ONCE + 20);
+    expect_in(&e, &h, true);
+    close_ends(&e);
+    tt_trust_close(t);
+}
+
 /* Who has begun a handshake well is not sent away for those who say nothing. */
 static void test_flood(void **state)
 {
@@ -986,9 +1046,10 @@ int main(void)
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_no_way_back),
         cmocka_unit_test(test_slow_and_cut), cmocka_unit_test(test_reflection),
         cmocka_unit_test(test_found_again),  cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_crowd),        cmocka_unit_test(test_unix),
-        cmocka_unit_test(test_no_stdin),     cmocka_unit_test(test_put_out),
-        cmocka_unit_test(test_slow_file),    cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_crowd),        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_unix),         cmocka_unit_test(test_no_stdin),
+        cmocka_unit_test(test_put_out),      cmocka_unit_test(test_slow_file),
+        cmocka_unit_test(test_pieces),
     };
     tt_test_limit(120);
     if (!TT_HAVE_OPENSSL) {

@@ -180,7 +180,7 @@ void Comm::revoke(const std::string &reason)
         tutti_comm_revoke(comm_, reason.c_str());
 }
 
-std::shared_ptr<Comm> Comm::shrink(const std::vector<int> &exclude,
+std::shared_ptr<Comm> Comm::shrink(const std::vector<int> &exclude, bool puts_out,
                                    std::vector<int> &left)
 {
     tutti_comm *made = nullptr;
@@ -190,6 +190,7 @@ std::shared_ptr<Comm> Comm::shrink(const std::vector<int> &exclude,
         opts.old_ranks = left.data();
         opts.exclude = exclude.data();
         opts.n_exclude = static_cast<int>(exclude.size());
+        opts.puts_out = puts_out;
         return tutti_comm_shrink(comm, &opts, &made);
     });
     left.resize(static_cast<size_t>(tutti_comm_size(made)));

@@ -41,9 +41,10 @@ class Comm
     ~Comm();
 
     // Of the ranks that are left, but for these, whether they live or not: all that
-    // are left call it (tutti_comm_shrink()). `left`: by new rank, the rank here.
+    // are left call it (tutti_comm_shrink(), which says what puts_out is). `left`: by
+    // new rank, the rank here.
     // Throws DistBackendError. This one stays, to be closed.
-    std::shared_ptr<Comm> shrink(const std::vector<int> &exclude,
+    std::shared_ptr<Comm> shrink(const std::vector<int> &exclude, bool puts_out,
                                  std::vector<int> &left);
 
     // To be called when it fails, once, by whatever thread sees it first; also

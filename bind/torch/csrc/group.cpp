@@ -264,13 +264,14 @@ ProcessGroupTutti::with_defaults(const c10::intrusive_ptr<Options> &opts) const
 
 std::tuple<c10::intrusive_ptr<c10d::Backend>, std::vector<int>>
 ProcessGroupTutti::shrink_to_left(const std::vector<int> &exclude,
+                                  bool puts_out,
                                   const c10::intrusive_ptr<Options> &opts)
 {
     const WithoutGil free;
     std::vector<int> left;
     for (const auto &call : unfinished())
         call->await();
-    auto comm = comm_->shrink(exclude, left);
+    auto comm = comm_->shrink(exclude, puts_out, left);
     GroupName name;
     for (const int r : left)
         name.ranks.push_back(name_->ranks[static_cast<size_t>(r)]);
@@ -289,7 +290,7 @@ ProcessGroupTutti::shrink(const std::vector<int64_t> &exclude, int flags,
     const std::vector<int> out(exclude.begin(), exclude.end());
     if (flags & 1)
         comm_->revoke("the program called shrink_group()");
-    auto [made, left] = shrink_to_left(out, opts);
+    auto [made, left] = shrink_to_left(out, false, opts);
     std::string others;
     for (int r = 0; r < size_; r++)
         if (std::find(left.begin(), left.end(), r) == left.end() &&

@@ -149,9 +149,10 @@ class ProcessGroupTutti : public c10d::Backend
     c10::intrusive_ptr<Backend>
     shrink(const std::vector<int64_t> &exclude, int flags = 0,
            const c10::intrusive_ptr<Options> &opts = nullptr);
-    // The same, of all that are left; and, by new rank, the rank here.
+    // The same, of all that are left; and, by new rank, the rank here. puts_out: as in
+    // tutti_shrink_opts.
     std::tuple<c10::intrusive_ptr<Backend>, std::vector<int>>
-    shrink_to_left(const std::vector<int> &exclude,
+    shrink_to_left(const std::vector<int> &exclude, bool puts_out,
                    const c10::intrusive_ptr<Options> &opts);
     std::string failure_text()
     {

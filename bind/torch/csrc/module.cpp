@@ -98,10 +98,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         "What has ended a group, \"\" while it is well; see comm.h.");
     m.def(
         "shrink",
-        [](const BackendPtr &group, const std::vector<int> &exclude) {
-            return tutti_of(group).shrink_to_left(exclude, nullptr);
+        [](const BackendPtr &group, const std::vector<int> &exclude,
+           bool puts_out) {
+            return tutti_of(group).shrink_to_left(exclude, puts_out, nullptr);
         },
         py::arg("group"), py::arg("exclude") = std::vector<int>(),
+        py::arg("puts_out") = false,
         "A group of all ranks that are left, and, by new rank, the rank before.");
     define_planned(m);
     define_partial(m);

@@ -87,11 +87,13 @@ def extend_shrink_group(dist):
     c10d._finalize_shrunk_group = finalize
 
 
-def shrink_group(group=None, exclude=()):
+def shrink_group(group=None, exclude=(), puts_out=False):
     """Makes a group of the ranks that are left, in place of `group` (default: the
     job's), which may have failed, and need not; returns it. All that are left call it;
     more than half of the group must be left (TUTTI_QUORUM). `exclude`: ranks of the
-    group to leave out, whether they live or not, the same on all that call.
+    group to leave out, whether they live or not, the same on all that call. `puts_out`:
+    whoever is not in the new group cannot come back by its secret or certificate
+    (docs/security.md).
 
     As torch.distributed.shrink_group(), but nobody has to know who is lost. The job's
     group takes all others along: their numbers are new, so they are made again, and
@@ -105,5 +107,5 @@ def shrink_group(group=None, exclude=()):
     if not hasattr(c10d, "_finalize_shrunk_group"):
         raise RuntimeError("tutti.torch.shrink_group() needs torch 2.10 or later")
     info = c10d._prepare_shrink_target_group(group)
-    made, left = _c.shrink(backend_of(info["process_group"]), list(exclude))
+    made, left = _c.shrink(backend_of(info["process_group"]), list(exclude), puts_out)
     return c10d._finalize_shrunk_group(info, set(range(info["group_size"])) - set(left), made)
