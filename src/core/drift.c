@@ -13,9 +13,9 @@
  *            may have issued more calls ahead than others: turn.h. So a program
  *            may wait for the engines of others, once in a change, and for
  *            nothing else; if it blocks in its calls, it hears while it does.
- * When       After TT_JUDGED_CALLS calls, every PERIOD at most. Where calls become
- *            slow rank 0 begins to count anew, so that it asks for the first
- *            ones that are slow from the beginning.
+ * When       After TT_JUDGED_CALLS calls; five times a second at most. Where calls
+ *            become slow rank 0 waits until so many have been slow, and then asks
+ *            after each: what connections do is seen anew every time.
  * Rest       Rank 0 does not ask while there is a turn to come, and then about calls
  *            behind it: who answers has made them. When a rank has not answered for
  *            long, whose calls nobody watched, it asks anew.
@@ -168,7 +168,8 @@ static void consider(tt_drift *d, const tt_slot *s)
     d->n_slow = tt_infer_is_slow(tt_seen_took(&d->seen, s), s->predicted_s)
                     ? d->n_slow + 1
                     : 0;
-    if (call < d->told + TT_JUDGED_CALLS || tt_turn_is_near(&d->turn) ||
+    const uint64_t least = d->n_slow > 0 ? 1 : TT_JUDGED_CALLS;
+    if (call < d->told + least || tt_turn_is_near(&d->turn) ||
         (d->n_slow > 0 && d->n_slow < TT_JUDGED_CALLS) ||
         s->end_ns < d->asked_ns + period_ns ||
         (d->n_silent > 0 && call < d->told + most_calls))

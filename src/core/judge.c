@@ -111,6 +111,10 @@ tt_link_change tt_judge_all(tutti_comm *comm, tt_judge *j)
     if (!err && !is_noise(&j->calls, starved))
         err = tt_infer_decide(&j->watched, &j->calls, &paces, j->described_bps,
                               &change);
+    TT_DEBUG("%d large calls took %.3g s, planned were %.3g s; links that are "
+             "suspected: %u, %u times",
+             TT_JUDGED_CALLS, j->calls.took_s, j->calls.predicted_s,
+             j->watched.suspected.n, j->watched.n_times);
     if (err)
         change.n = 0; /* there will be more to judge by */
     else if (change.n == 0)
