@@ -304,28 +304,17 @@ static tutti_err run(tutti_comm *comm, tt_call_in *call, uint64_t timeout_ns)
                      : run_blocking(comm, call, &start);
 }
 
-/* Where ranks have vectors of their own lengths some may be empty: who has such
- * a one need not make the call for the others to have their results, or has
- * nothing to wait for. */
-static bool is_joint(const tt_call_in *call)
-{
-    return !call->req && !call->shape.counts;
-}
-
 static tutti_err perform(tutti_comm *comm, tt_call_in *call)
 {
     uint64_t timeout_ns = timeout(comm, call->opts);
     call->expected_s = 0;
     if (!comm->observer || !is_observed(comm, call))
         return run(comm, call, timeout_ns);
-    tutti_err err = comm->observer->before(comm, timeout_ns, is_joint(call));
+    tutti_err err = comm->observer->before(comm);
     if (err)
         return err;
     call->expected_s = 1; /* the plan tells how much */
-    err = run(comm, call, timeout_ns);
-    if (err)
-        comm->observer->fails(comm);
-    return err;
+    return run(comm, call, timeout_ns);
 }
 
 /* What follows from who calls. */
@@ -337,19 +326,6 @@ static void measure(const tutti_comm *comm, tt_call_in *call)
         call->shape.n_ranks = comm->n_ranks;
     }
     call->sizes = tt_shape_measure(&call->shape);
-}
-
-tutti_err tt_comm_begin(tutti_comm *comm, tt_call_in *call, const tt_begin *how)
-{
-    tt_op_start start;
-    measure(comm, call);
-    tutti_err err = prepare(comm, call, how->rule, &start);
-    if (err)
-        return err;
-    start.deadline_ns = start.now_ns + how->timeout_ns;
-    start.done = how->done;
-    start.arg = how->arg;
-    return begin_locked(comm, call, &start, NULL);
 }
 
 /* One thread at a time. A callback may be so quick that the call it belongs to

@@ -98,8 +98,6 @@ void tutti_comm_destroy(tutti_comm *comm)
     tt_mesh *mesh = comm->mesh;
     if (comm->stop_growing)
         comm->stop_growing(comm);
-    if (comm->observer)
-        comm->observer->leave(comm);
     tt_engine_lock(comm->engine);
     tt_team_leave(comm->team);
     tt_comm_free_plans(comm);

@@ -15,7 +15,7 @@
  * call.c     checks a call, begins it, waits for it
  * collectives.c  the public calls, messages too
  * messages.c how messages begin: tags, receives from any rank
- * drift.c    observes calls: is the network as predicted (drift.h: replan.c)
+ * drift.c    observes calls: is the network as predicted (drift.h has more)
  * request.c  asynchronous outcomes, callbacks
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
@@ -284,17 +284,6 @@ void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text);
 /* Only this rank cannot make the call that its message names: the others must
  * not be left waiting for it. */
 void tt_comm_call_off(tutti_comm *comm, tutti_err err);
-/* Begins a call of the library's own, in the middle of one of the user's. done:
- * as in tt_op_start; not called on an error. The next call drives it. */
-typedef struct tt_begin {
-    const char *rule; /* planner */
-    uint64_t timeout_ns;
-    void (*done)(void *arg, tutti_err err);
-    void *arg;
-} tt_begin;
-tutti_err tt_comm_begin(tutti_comm *comm, tt_call_in *call,
-                        const tt_begin *how);
-
 /* Who looks on while calls are made. The functions that are called once a call
  * get only those that wants() names, which must be equal on all ranks. */
 typedef struct tt_observer {
@@ -303,17 +292,12 @@ typedef struct tt_observer {
      * and begins() is left out. */
     double (*expect)(const tutti_comm *comm, const tutti_schedule *s,
                      const tt_problem *p);
-    /* Before it is; all ranks come here at the same calls, and may talk.
-     * is_joint: the call returns when it is done, which it cannot be before all
-     * ranks have made it. Errors: those of a call. */
-    tutti_err (*before)(tutti_comm *comm, uint64_t timeout_ns, bool is_joint);
-    /* After that: the call has failed. */
-    void (*fails)(tutti_comm *comm);
+    /* Before it is; all ranks come here at the same calls. It may wait for the
+     * engines of others, and plans may change. Errors: those of a call. */
+    tutti_err (*before)(tutti_comm *comm);
     /* start's done may go by way of the observer. [locked] */
     void (*begins)(tutti_comm *comm, tt_op_start *start, double expected_s);
-    /* Before the communicator leaves its team, and when it is freed. */
-    void (*leave)(tutti_comm *comm);
-    void (*free)(tutti_comm *comm);
+    void (*free)(tutti_comm *comm); /* the communicator has left its team */
 } tt_observer;
 
 /* messages.c */

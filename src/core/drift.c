@@ -1,161 +1,91 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * drift.c - do large calls take as long as was predicted?
+ * drift.c - do large calls take as long as was predicted? If not, for what
+ * network are they to be planned?
  *
  * Idea       It observes calls (core.h: tt_observer): those of at least a MiB whose
- *            result needs all ranks. Now and then the ranks tell each other what
- *            their last calls took, and how fast their connections were while
- *            they sent (tt_net_pace), in an all-gather of some bytes that goes
- *            beside the calls. Each rank judges what all have said
- *            (infer/changes.c).
- * Agreement  Calls match by their order, so the call before which ranks speak,
- *            and the one before which they judge, are the same on all; what they
- *            judge by is too, and so is the verdict. No further word is needed:
- *            what changes is changed before the same call on all ranks.
- * When       Every PERIOD_S, as the last calls took, and every LEAST_PERIOD
- *            calls at most. A talk is judged before the next call that counts.
- * No hang    Who comes to that next call may have to wait until the talk is over.
- *            It does so only if its own call of the talk was joint: it returned
- *            when it was done, well, and every rank had to make it for that. Then
- *            all ranks have begun the talk, which is before that call on each;
- *            and the engines' threads end it whatever the programs do. So the
- *            wait is for no call of another rank. A rank whose call is not joint
- *            says so in the talk, and does not wait: nobody changes anything
- *            after that talk, so it need not know what the others say. A call
- *            that fails before it is begun does so on all ranks, or ends the
- *            team.
- * Noise      Where a rank has waited for a processor, and the calls may be slow
- *            for that, nothing is changed: links would be suspected that are not
- *            to blame.
- * Next       replan.c, infer/slowcalls.c, infer/slowlink.c, infer/changes.c. */
+ *            result needs all ranks. When some have ended on rank 0 it asks what
+ *            they have taken, and how fast connections were meanwhile; each rank
+ *            says it (seen.c), and rank 0 judges (judge.c). All that goes by
+ *            words that engines carry (engine.h: tt_team_say), beside the calls
+ *            and whatever the programs do.
+ * Change     When a link's rate has changed for good rank 0 tells how. Which call
+ *            the new plans count from must be the same on all ranks, though some
+ *            may have issued more calls ahead than others: turn.h. So a program
+ *            may wait for the engines of others, once in a change, and for
+ *            nothing else; if it blocks in its calls, it hears while it does.
+ * When       After TT_JUDGED_CALLS calls; five times a second at most. Where calls
+ *            become slow rank 0 waits until so many have been slow, and then asks
+ *            after each: what connections do is seen anew every time.
+ * Rest       Rank 0 does not ask while there is a turn to come, and then about calls
+ *            behind it: who answers has made them. When a rank has not answered for
+ *            long, whose calls nobody watched, it asks anew.
+ * Next       seen.c, judge.c, turn.h, replan.c. */
 #include "core/drift.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "infer/infer.h"
-
-#define CALLS TT_DRIFT_CALLS
-_Static_assert(CALLS == TT_TOLD_CALLS, "what is said is what is judged");
-#define PAIRS TT_DRIFT_PACES
-#define STARVED 0.2F
-#define SLOW_ANYWAY 1.2
-#define SLOTS 64 /* large calls that may be open at a time */
-#define END_NS TT_NS_PER_S
-
-#define LEAST_PERIOD 3
-#define MOST_PERIOD 4096
-#define MOST_IDLE 10 /* doublings of LEAST_PERIOD */
-#define PERIOD_S 0.25
 
 static const uint64_t least_bytes = 1 << 20;
+static const uint64_t period_ns = TT_NS_PER_S / 5;
+/* An answer that has not come after so many calls does not come. */
+static const uint64_t most_calls = TT_DRIFT_SLOTS / 2;
+/* By then everything is connected. */
+static const uint64_t first_call = TT_JUDGED_CALLS;
 
-/* A call that is watched; number + 1, so that 0 is none. */
-typedef struct slot {
-    uint64_t number, begin_ns, end_ns; /* end 0: still open, or it failed */
-    double predicted_s;
-    tt_drift *drift;
-    void (*done)(void *arg, tutti_err err);
-    void *arg;
-    bool is_open;
-} slot;
+/* What a word says. */
+typedef enum word_kind {
+    ASK = 1, /* rank 0: what have the calls up to `call` taken? */
+    SAY,     /* to rank 0: this; `call`: the same */
+    CHANGE,  /* rank 0: so rates will be; promise a call */
+    PROMISE, /* to rank 0: `call` */
+    TURN     /* rank 0: the new plans count from `call` on */
+} word_kind;
 
-/* One talk: alive until it is over and was judged, or heard. */
-typedef struct talk {
-    struct talk *next; /* that is not heard yet */
-    tutti_comm *comm;
-    const tt_routes *routes; /* what rails are of */
-    atomic_int is_over;
-    tutti_err err;
-    bool is_awaited; /* before the next call; see No hang */
-    tt_drift_saying mine;
-    tt_drift_saying all[]; /* [n_ranks] */
-} talk;
+typedef struct word {
+    uint32_t kind, n_links;
+    uint64_t call;
+    union {
+        tt_saying said;
+        struct {
+            uint64_t link, bps[2];
+        } links[TT_CHANGED_LINKS];
+    };
+} word;
+_Static_assert(sizeof(word) <= TT_WORD_MAX, "one word says it");
 
 struct tt_drift {
-    uint64_t n_calls; /* that count */
-    /* The calls before which ranks talk; since which they go by the plans of
-     * now. */
-    uint64_t talk_at, since;
-    slot slots[SLOTS];
-    /* Calls that are watched now; for how long there were some. [locked] */
-    uint32_t n_open;
-    uint64_t opened_ns, busy_ns;
-    tt_net_pace *seen; /* [n_ranks][TT_PORTS_MAX]: at the last talk */
-    struct {
-        pid_t thread;
-        uint64_t waited_ns, now_ns;
-    } then;        /* at the last talk too */
-    talk *talk;    /* of the last call; NULL: there was none */
-    talk *unheard; /* after which nothing changes */
-    /* As all ranks know it: */
-    uint64_t *described_bps; /* [n_links] of the network at the start */
-    tt_watched watched;
-    uint32_t n_idle; /* talks in a row after which nothing could change */
-    /* Rank 0's: */
-    uint32_t n_slow; /* talks in a row after slow calls */
-    bool has_said;   /* what there is to say */
+    tutti_comm *comm;
+    tt_turn turn;
+    tt_seen seen;
+    uint64_t asked;        /* what calls this rank is to tell of; 0: none */
+    tt_link_change change; /* at the turn */
     tt_old_network *pasts;
+    /* Rank 0's: */
+    tt_judge judge;
+    tt_turn_count promises;
+    uint32_t n_silent; /* ranks that have not said it yet */
+    uint32_t n_slow;   /* calls in a row, as it seems here */
+    uint64_t told;     /* calls up to this one are judged */
+    uint64_t asked_ns;
 };
 
-/* -------------------------------------------------------- life and death -- */
-
-static size_t talk_bytes(const tutti_comm *comm)
-{
-    return sizeof(talk) + comm->n_ranks * sizeof(tt_drift_saying);
-}
-
-static bool is_over(const void *arg)
-{
-    const talk *t = arg;
-    return atomic_load_explicit(&t->is_over, memory_order_acquire) != 0;
-}
-
-static bool are_over(const tt_drift *d)
-{
-    bool are = !d->talk || is_over(d->talk);
-    for (const talk *t = d->unheard; t && are; t = t->next)
-        are = is_over(t);
-    return are;
-}
-
-/* Ranks that have had the last call's result have all begun the talk before
- * it, so this is a matter of moments; who comes in vain does not wait long. */
-static void wait_for_talks(tutti_comm *comm)
-{
-    const tt_drift *d = comm->observed;
-    const struct timespec moment = {.tv_nsec = 100000};
-    uint64_t until_ns = tt_now_ns() + END_NS;
-    while (!are_over(d) && tt_now_ns() < until_ns) {
-        tt_engine_poke(comm->engine);
-        nanosleep(&moment, NULL);
-    }
-}
-
-static void drop_talk(tutti_comm *comm, talk **at)
-{
-    talk *t = *at;
-    *at = t ? t->next : NULL;
-    tt_free(&comm->mem, t, 1, talk_bytes(comm));
-}
+/* ------------------------------------------------------- life and death -- */
 
 static void free_drift(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    drop_talk(comm, &d->talk);
-    while (d->unheard)
-        drop_talk(comm, &d->unheard);
-    tt_old_networks_free(&comm->mem, d->pasts);
-    tt_free(&comm->mem, d->described_bps, comm->topology->n_links,
+    const tt_mem *mem = &comm->mem;
+    const uint32_t n = comm->n_ranks;
+    tt_old_networks_free(mem, d->pasts);
+    tt_free(mem, d->judge.described_bps, comm->topology->n_links,
             sizeof(uint64_t));
-    tt_free(&comm->mem, d->seen, comm->n_ranks,
-            TT_PORTS_MAX * sizeof(*d->seen));
-    tt_free(&comm->mem, d, 1, sizeof(*d));
+    tt_free(mem, d->judge.all, n, sizeof(*d->judge.all));
+    tt_free(mem, d->judge.has_said, n, sizeof(bool));
+    tt_free(mem, d->promises.promised, n, sizeof(uint64_t));
+    tt_free(mem, d->seen.paces, n, TT_PORTS_MAX * sizeof(*d->seen.paces));
+    tt_free(mem, d, 1, sizeof(*d));
 }
 
 /* ------------------------------------------------------------ prediction -- */
@@ -178,293 +108,236 @@ static double predict(const tutti_comm *comm, const tutti_schedule *s,
     return seconds * (double)TT_TCP_PACKET / (double)TT_TCP_PAYLOAD;
 }
 
-/* -------------------------------------------------------------- watching -- */
+/* ---------------------------------------------------- words: the last calls */
+
+/* Rank 0 has what a rank has said of the calls. False: it makes no sense. */
+static bool take_saying(tt_drift *d, uint32_t from, uint64_t call,
+                        const tt_saying *said)
+{
+    tt_judge *j = &d->judge;
+    if (call != d->told || j->has_said[from])
+        return call < d->told; /* it is late */
+    j->has_said[from] = true;
+    j->all[from] = *said;
+    if (--d->n_silent > 0 || tt_turn_is_near(&d->turn))
+        return true;
+    const tt_link_change change = tt_judge_all(d->comm, j);
+    if (change.n > 0)
+        tt_drift_change(d->comm, &change);
+    return true;
+}
+
+/* As soon as they have ended here, too. */
+static void answer(tt_drift *d)
+{
+    word w = {.kind = SAY, .call = d->asked};
+    if (d->asked == 0 ||
+        !tt_seen_are_over(&d->seen, d->asked, atomic_load(&d->turn.n_begun)))
+        return;
+    tt_seen_say(d->comm, &d->seen, d->asked, &w.said);
+    d->asked = 0;
+    if (d->comm->rank == 0)
+        take_saying(d, 0, w.call, &w.said);
+    else
+        tt_team_say(d->comm->team, &w, sizeof(w));
+}
+
+/* Rank 0, of the calls up to this one. */
+static void ask(tt_drift *d, uint64_t call, uint64_t now_ns)
+{
+    const word w = {.kind = ASK, .call = call};
+    for (uint64_t i = 0; i < TT_JUDGED_CALLS; i++) {
+        const tt_slot *s = tt_seen_ended(&d->seen,
+                                         call + 1 - TT_JUDGED_CALLS + i);
+        d->judge.predicted_s[i] = (float)s->predicted_s;
+    }
+    d->told = call;
+    d->asked_ns = now_ns;
+    d->n_silent = d->comm->n_ranks;
+    memset(d->judge.has_said, 0, d->comm->n_ranks * sizeof(bool));
+    tt_team_say(d->comm->team, &w, sizeof(w));
+    d->asked = call;
+    answer(d);
+}
+
+/* On rank 0 one has ended. Is it time to ask? */
+static void consider(tt_drift *d, const tt_slot *s)
+{
+    const uint64_t call = s->number;
+    /* As it seems here; it may have waited for others. */
+    d->n_slow = tt_infer_is_slow(tt_seen_took(&d->seen, s), s->predicted_s)
+                    ? d->n_slow + 1
+                    : 0;
+    const uint64_t least = d->n_slow > 0 ? 1 : TT_JUDGED_CALLS;
+    if (call < d->told + least || tt_turn_is_near(&d->turn) ||
+        (d->n_slow > 0 && d->n_slow < TT_JUDGED_CALLS) ||
+        s->end_ns < d->asked_ns + period_ns ||
+        (d->n_silent > 0 && call < d->told + most_calls))
+        return;
+    for (uint64_t i = 0; i < TT_JUDGED_CALLS; i++)
+        if (!tt_seen_ended(&d->seen, call - i))
+            return;
+    ask(d, call, s->end_ns);
+}
+
+/* -------------------------------------------------------- words: the change */
+
+/* The engine of this rank promises, whatever its program does. */
+static uint64_t promise(tt_drift *d)
+{
+    tt_team_await(d->comm->team, d->comm->timeout_ns);
+    return tt_turn_promise(&d->turn);
+}
+
+static bool take_turn(tt_drift *d, uint64_t call)
+{
+    if (!tt_turn_decide(&d->turn, call))
+        return false;
+    tt_team_await(d->comm->team, 0);
+    tt_engine_wake(d->comm->engine);
+    return true;
+}
+
+/* Rank 0; when it has all it decides. */
+static bool take_promise(tt_drift *d, uint32_t from, uint64_t call)
+{
+    if (!tt_turn_take(&d->promises, from, call))
+        return false;
+    if (d->promises.n_missing > 0)
+        return true;
+    const word w = {.kind = TURN, .call = d->promises.latest};
+    tt_team_say(d->comm->team, &w, sizeof(w));
+    return take_turn(d, w.call);
+}
+
+void tt_drift_change(tutti_comm *comm, const tt_link_change *change)
+{
+    tt_drift *d = comm->observed;
+    word w = {.kind = CHANGE, .n_links = change->n};
+    for (uint32_t i = 0; i < change->n; i++) {
+        w.links[i].link = change->links[i].link;
+        memcpy(w.links[i].bps, change->links[i].bps, sizeof(w.links[i].bps));
+    }
+    d->change = *change;
+    tt_turn_gather(&d->promises);
+    tt_team_say(comm->team, &w, sizeof(w));
+    take_promise(d, 0, promise(d));
+}
+
+/* Links that are there, and rates that are some. */
+static bool read_change(const tutti_topology *t, const word *w,
+                        tt_link_change *out)
+{
+    *out = (tt_link_change){.n = w->n_links};
+    bool is_sound = out->n > 0 && out->n <= TT_CHANGED_LINKS;
+    for (uint32_t i = 0; is_sound && i < out->n; i++) {
+        const uint64_t *bps = w->links[i].bps;
+        is_sound = w->links[i].link < t->n_links;
+        if (!is_sound)
+            break;
+        out->links[i].link = (uint32_t)w->links[i].link;
+        memcpy(out->links[i].bps, bps, sizeof(out->links[i].bps));
+        bool has_twin = t->links[out->links[i].link].twin != TT_NONE;
+        is_sound = bps[0] > 0 && bps[0] <= UINT64_C(1) << 62 &&
+                   (!has_twin || bps[1] > 0) && bps[1] <= UINT64_C(1) << 62;
+    }
+    return is_sound;
+}
+
+/* ------------------------------------------------------------------- words */
+
+static bool hear_rank_0(tt_drift *d, const word *w)
+{
+    word own = {.kind = PROMISE};
+    switch (w->kind) {
+    case ASK:
+        if (w->call < TT_JUDGED_CALLS)
+            return false;
+        d->asked = w->call;
+        answer(d);
+        return true;
+    case CHANGE:
+        if (tt_turn_is_near(&d->turn) ||
+            !read_change(d->comm->topology, w, &d->change))
+            return false;
+        own.call = promise(d);
+        tt_team_say(d->comm->team, &own, sizeof(own));
+        return true;
+    case TURN:
+        return take_turn(d, w->call);
+    default:
+        return false;
+    }
+}
+
+static bool hear(void *arg, uint32_t from, const void *bytes, uint32_t len)
+{
+    word w;
+    tt_drift *d = arg;
+    if (len != sizeof(w))
+        return false;
+    memcpy(&w, bytes, sizeof(w));
+    if (d->comm->rank > 0)
+        return hear_rank_0(d, &w);
+    return w.kind == SAY       ? take_saying(d, from, w.call, &w.said)
+           : w.kind == PROMISE ? take_promise(d, from, w.call)
+                               : false;
+}
+
+static void hear_no_more(void *arg)
+{
+    tt_drift *d = arg;
+    d->asked = 0;
+    tt_turn_cancel(&d->turn);
+}
+
+static const tt_listener listener = {hear, hear_no_more};
+
+/* ------------------------------------------------------------------ calls */
 
 static void end_call(void *arg, tutti_err err)
 {
-    slot *s = arg;
+    tt_slot *s = arg;
     tt_drift *d = s->drift;
-    uint64_t now_ns = tt_now_ns();
-    s->end_ns = err ? 0 : now_ns;
-    s->is_open = false;
-    if (--d->n_open == 0)
-        d->busy_ns += now_ns - d->opened_ns;
+    tt_seen_close(&d->seen, s, err);
+    if (!err)
+        answer(d);
+    if (!err && d->comm->rank == 0)
+        consider(d, s);
     s->done(s->arg, err);
 }
 
 static void watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
 {
     tt_drift *d = comm->observed;
-    uint64_t number = d->n_calls; /* check() has counted it */
-    slot *s = &d->slots[number % SLOTS];
-    if (s->is_open)
-        return; /* that many are open: this one is not watched */
-    *s = (slot){.number = number,
-                .begin_ns = start->now_ns,
-                .predicted_s = predicted_s,
-                .drift = d,
-                .done = start->done,
-                .arg = start->arg,
-                .is_open = true};
+    const uint64_t number = atomic_load(&d->turn.n_begun);
+    if (number == first_call)
+        tt_seen_forget(comm, &d->seen, true);
+    tt_slot *s = tt_seen_open(&d->seen, number, start->now_ns);
+    if (!s)
+        return;
+    s->predicted_s = predicted_s;
+    s->drift = d;
+    s->done = start->done;
+    s->arg = start->arg;
     start->done = end_call;
     start->arg = s;
-    if (d->n_open++ == 0)
-        d->opened_ns = start->now_ns;
 }
 
-/* ------------------------------------------------------------- what is said */
-
-/* Of the last calls; those before that overlap them are looked at too, and those
- * that went by other plans are not known. [locked] */
-static void say_times(const tt_drift *d, tt_drift_saying *mine)
-{
-    tt_call_time calls[2 * CALLS] = {0};
-    float took_s[2 * CALLS];
-    for (uint32_t i = 0; i < 2 * CALLS; i++) {
-        uint64_t number = d->n_calls - 2 * CALLS + i;
-        const slot *s = &d->slots[number % SLOTS];
-        if (number > d->since && number < d->n_calls && s->number == number)
-            calls[i] = (tt_call_time){s->begin_ns, s->end_ns, s->predicted_s};
-    }
-    tt_infer_share_times(calls, 2 * CALLS, took_s);
-    for (uint32_t i = 0; i < CALLS; i++) {
-        mine->took_s[i] = took_s[CALLS + i];
-        mine->predicted_s[i] = (float)calls[CALLS + i].predicted_s;
-    }
-}
-
-/* Puts a pace, and its share of the time, among those that are told: half of
- * the places for the slowest, half for the fastest. */
-static void keep_pace(tt_drift_saying *mine, uint32_t *n, uint32_t to,
-                      uint8_t rail, const float pace[2])
-{
-    uint32_t at = *n;
-    while (at > 0 && mine->paces[at - 1].bytes_per_s > pace[0])
-        at--;
-    if (*n == PAIRS && at == PAIRS / 2)
-        return; /* in the middle */
-    if (*n == PAIRS && at < PAIRS / 2)
-        memmove(&mine->paces[at + 1], &mine->paces[at],
-                (PAIRS / 2 - 1 - at) * sizeof(mine->paces[0]));
-    else if (*n == PAIRS)
-        memmove(&mine->paces[PAIRS / 2], &mine->paces[PAIRS / 2 + 1],
-                (--at - PAIRS / 2) * sizeof(mine->paces[0]));
-    else
-        memmove(&mine->paces[at + 1], &mine->paces[at],
-                ((*n)++ - at) * sizeof(mine->paces[0]));
-    mine->paces[at].to = (uint16_t)to;
-    mine->paces[at].rail = rail;
-    mine->paces[at].bytes_per_s = pace[0];
-    mine->paces[at].share = pace[1];
-}
-
-/* Of connection i, by rank and port: since the last talk. [locked] */
-static bool find_pace(tutti_comm *comm, uint32_t i, tt_net_pace *out)
-{
-    const tt_drift *d = comm->observed;
-    tt_net_pace now, *seen = &d->seen[i];
-    uint32_t to = i / TT_PORTS_MAX;
-    if (to == comm->rank ||
-        !tt_mesh_pace(comm->mesh, tt_team_member(comm->team, to),
-                      i % TT_PORTS_MAX, &now))
-        return false;
-    tt_net_pace was = *seen;
-    *seen = now;
-    if (now.bytes < was.bytes || now.busy_ns < was.busy_ns)
-        return false; /* another connection */
-    *out = (tt_net_pace){now.bytes - was.bytes, now.busy_ns - was.busy_ns};
-    return true;
-}
-
-/* For how long there were calls since the last time. [locked] */
-static uint64_t take_busy(tt_drift *d, uint64_t now_ns)
-{
-    uint64_t busy_ns = d->busy_ns;
-    if (d->n_open > 0) {
-        busy_ns += now_ns - d->opened_ns;
-        d->opened_ns = now_ns;
-    }
-    d->busy_ns = 0;
-    return busy_ns;
-}
-
-/* Who has sent little says nothing: credit and the like. [locked] */
-static void say_paces(tutti_comm *comm, tt_drift_saying *mine)
-{
-    uint64_t calls_ns = take_busy(comm->observed, tt_now_ns()) + 1;
-    uint32_t n = 0, n_conns = comm->n_ranks * TT_PORTS_MAX;
-    uint64_t most = 0;
-    tt_net_pace *paces = tt_new(&comm->mem, n_conns, sizeof(*paces));
-    for (uint32_t i = 0; paces && i < n_conns; i++) {
-        if (find_pace(comm, i, &paces[i]) && paces[i].bytes > most)
-            most = paces[i].bytes;
-    }
-    for (uint32_t i = 0; paces && i < n_conns; i++) {
-        uint32_t to = i / TT_PORTS_MAX;
-        if (paces[i].bytes <= most / 8 || paces[i].busy_ns == 0)
-            continue;
-        const float pace[2] = {
-            (float)((double)paces[i].bytes * 1e9 / (double)paces[i].busy_ns),
-            (float)((double)paces[i].busy_ns / (double)calls_ns)};
-        keep_pace(mine, &n, to, tt_comm_rail_of(comm, to, i % TT_PORTS_MAX),
-                  pace);
-    }
-    tt_free(&comm->mem, paces, n_conns, sizeof(*paces));
-}
-
-/* For how long this thread could have run and had no processor; false where the
- * kernel does not count that. */
-static bool read_waited(uint64_t *ns)
-{
-    char text[80];
-    tt_file_head("/proc/thread-self/schedstat", text, sizeof(text));
-    const char *second = strchr(text, ' ');
-    *ns = second ? strtoull(second, NULL, 10) : 0;
-    return second != NULL;
-}
-
-/* The share since the last time; 0: not known. */
-static float find_waited(tt_drift *d)
-{
-    uint64_t waited_ns = 0, now_ns = tt_now_ns();
-    bool is_known = read_waited(&waited_ns);
-    pid_t thread = gettid();
-    float share = 0;
-    if (is_known && d->then.thread == thread && now_ns > d->then.now_ns)
-        share = (float)(waited_ns - d->then.waited_ns) /
-                (float)(now_ns - d->then.now_ns);
-    d->then.thread = is_known ? thread : 0;
-    d->then.waited_ns = waited_ns;
-    d->then.now_ns = now_ns;
-    return share;
-}
-
-/* ------------------------------------------------------------------- talks */
-
-/* The others must not wait for this rank's part of a talk. */
+/* The others must not wait for this rank's calls. */
 static tutti_err no_memory(tutti_comm *comm)
 {
-    tt_comm_fail(comm, TUTTI_ENOMEM, "%s: out of memory",
-                 tutti_coll_name(TUTTI_ALL_GATHER));
+    tt_comm_fail(comm, TUTTI_ENOMEM, "new plans: out of memory");
     tt_comm_call_off(comm, TUTTI_ENOMEM);
     return TUTTI_ENOMEM;
 }
 
-static void finish(void *arg, tutti_err err)
-{
-    talk *t = arg;
-    tt_engine *e = t->comm->engine;
-    t->err = err;
-    atomic_store_explicit(&t->is_over, 1, memory_order_release);
-    tt_engine_wake(e);
-}
-
-/* Begins an all-gather of len bytes; t is the outcome's home. */
-static tutti_err gather(tutti_comm *comm, talk *t, const void *mine, void *all,
-                        size_t len, uint64_t timeout_ns)
-{
-    const tutti_topology *net = comm->topology;
-    /* The fewest steps, where every rank reaches every other. */
-    const bool is_whole = !net || net->all_forward;
-    const tt_begin how = {.rule = is_whole ? "doubling" : "auto",
-                          .timeout_ns = timeout_ns,
-                          .done = finish,
-                          .arg = t};
-    tt_call_in call = {
-        .shape = {.coll = TUTTI_ALL_GATHER, .root = TT_NONE, .count = len},
-        .in = mine,
-        .out = all,
-        .type = TUTTI_U8};
-    return tt_comm_begin(comm, &call, &how);
-}
-
-/* Paces are told of the time since this. [locked] */
-static void forget_paces(tutti_comm *comm)
-{
-    tt_net_pace pace;
-    take_busy(comm->observed, tt_now_ns());
-    for (uint32_t i = 0; i < comm->n_ranks * TT_PORTS_MAX; i++)
-        find_pace(comm, i, &pace);
-}
-
-/* ----------------------------------------------------------------- judging */
-
-static tutti_err read_paces(const tutti_comm *comm, const talk *t,
-                            tt_pair_pace **out, tt_paces *all)
-{
-    uint32_t n = 0;
-    tt_pair_pace *pairs = *out = tt_new(&comm->mem, comm->n_ranks * PAIRS,
-                                        sizeof(*pairs));
-    for (uint32_t r = 0; pairs && r < comm->n_ranks; r++) {
-        for (uint32_t i = 0; i < PAIRS; i++) {
-            uint32_t to = t->all[r].paces[i].to;
-            float pace = t->all[r].paces[i].bytes_per_s;
-            float share = t->all[r].paces[i].share;
-            if (!(pace > 0 && isfinite(pace) && to < comm->n_ranks && to != r))
-                continue;
-            TT_DEBUG("rank %u sent to rank %u at %.3g Mbit/s, for %.0f %% of "
-                     "the time",
-                     r, to, (double)pace * 8e-6, (double)share * 100);
-            pairs[n++] = (tt_pair_pace){r, to, pace, share,
-                                        t->all[r].paces[i].rail};
-        }
-    }
-    *all = (tt_paces){comm->topology, comm->routes, pairs, n};
-    return pairs ? TUTTI_OK : TUTTI_ENOMEM;
-}
-
-/* Who has waited for a processor too much, and for what share; 0: nobody. */
-static uint32_t find_starved(const tutti_comm *comm, const talk *t,
-                             float *share)
-{
-    uint32_t most = 0;
-    for (uint32_t r = 1; r < comm->n_ranks; r++)
-        most = t->all[r].waited > t->all[most].waited ? r : most;
-    *share = t->all[most].waited;
-    TT_DEBUG("rank %u has waited for a processor for %.0f %% of the time", most,
-             (double)*share * 100);
-    if (!(*share >= STARVED && *share <= 1))
-        *share = 0;
-    return most;
-}
-
-static void warn(const tutti_comm *comm, const talk *t,
-                 const tt_judged_calls *v, const tt_paces *paces)
-{
-    char suspect[300], starved[100] = "";
-    float share;
-    uint32_t who = find_starved(comm, t, &share);
-    if (tt_infer_slow_link(paces, suspect, sizeof(suspect)))
-        suspect[0] = '\0';
-    if (share > 0)
-        snprintf(starved, sizeof(starved),
-                 "; rank %u has waited for a processor for %.0f %% of the time",
-                 who, (double)share * 100);
-    TT_WARN("the network is slower than it was described: the last %d large "
-            "calls that were looked at took %.3g s instead of %.3g s, %.1f "
-            "times as long; %s%s; tutti probe measures it",
-            TT_JUDGED_CALLS, v->took_s, v->predicted_s,
-            v->took_s / v->predicted_s,
-            suspect[0] ? suspect : "no link stands out", starved);
-}
-
-static void tell_change(const tutti_comm *comm, const tt_judged_calls *v,
-                        const tt_link_change *c)
-{
-    char text[600];
-    if (comm->rank != 0)
-        return;
-    tt_infer_change_text(comm->topology, c, text, sizeof(text));
-    TT_WARN("%s: %d large calls took %.3g s, planned were %.3g s; from here on "
-            "all ranks plan for that",
-            text, TT_JUDGED_CALLS, v->took_s, v->predicted_s);
-}
-
-static tutti_err make_change(tutti_comm *comm, const tt_link_change *c)
+static tutti_err make_change(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
+    const tt_link_change *c = &d->change;
     const tutti_topology *t = comm->topology;
-    uint32_t n = t->n_links;
+    const uint32_t n = t->n_links;
     uint64_t *bps = tt_new(&comm->mem, n, sizeof(*bps));
     for (uint32_t i = 0; bps && i < n; i++)
         bps[i] = t->links[i].rate_bps;
@@ -476,198 +349,67 @@ static tutti_err make_change(tutti_comm *comm, const tt_link_change *c)
     }
     tutti_err err = bps ? tt_replan(comm, bps, &d->pasts) : TUTTI_ENOMEM;
     tt_free(&comm->mem, bps, n, sizeof(*bps));
-    d->since = d->n_calls - 1;
-    d->n_slow = 0;
-    d->has_said = false;
-    return err;
-}
-
-/* Nothing is said twice, nor about one hiccup. */
-static void say_slow(tutti_comm *comm, const talk *t, const tt_judged_calls *v,
-                     const tt_paces *paces)
-{
-    tt_drift *d = comm->observed;
-    d->n_slow = v->are_slow ? d->n_slow + 1 : 0;
-    if (comm->rank != 0 || d->has_said || d->n_slow <= tt_infer_times_for(v))
-        return;
-    warn(comm, t, v, paces);
-    d->has_said = true;
-}
-
-/* Calls would hardly be slow if that rank had had a processor; nor links idle. */
-static bool is_noise(const tt_judged_calls *v, float starved)
-{
-    if (!v->are_slow)
-        return starved > 2 * STARVED;
-    return v->took_s * (1 - (double)starved) <= SLOW_ANYWAY * v->predicted_s;
-}
-
-static tt_judged_calls judge_times(const tutti_comm *comm, const talk *t)
-{
-    return tt_infer_judge_calls(t->all[0].took_s, comm->n_ranks,
-                                sizeof(t->all[0]) / sizeof(float),
-                                t->all[0].predicted_s);
-}
-
-static tutti_err judge(tutti_comm *comm, const talk *t,
-                       const tt_judged_calls *v)
-{
-    tt_drift *d = comm->observed;
-    float starved;
-    tt_paces paces;
-    tt_pair_pace *pairs;
-    tt_link_change change = {0};
-    find_starved(comm, t, &starved);
-    tutti_err err = read_paces(comm, t, &pairs, &paces);
-    if (!err && !is_noise(v, starved))
-        err = tt_infer_decide(&d->watched, v, &paces, d->described_bps,
-                              &change);
-    if (!err && change.n > 0) {
-        tell_change(comm, v, &change);
-        err = make_change(comm, &change);
-    } else if (!err) {
-        say_slow(comm, t, v, &paces);
-    }
-    tt_free(&comm->mem, pairs, comm->n_ranks * PAIRS, sizeof(*pairs));
     return err ? no_memory(comm) : TUTTI_OK;
 }
 
-/* Nothing changes, but rank 0 may say what it has heard. */
-static void hear(tutti_comm *comm, const talk *t)
+static bool may_begin(const void *arg)
 {
-    tt_paces paces;
-    tt_pair_pace *pairs;
-    if (comm->rank != 0 || t->err || t->routes != comm->routes)
-        return;
-    tt_judged_calls v = judge_times(comm, t);
-    if (!(v.took_s > 0))
-        return;
-    if (!read_paces(comm, t, &pairs, &paces))
-        say_slow(comm, t, &v, &paces);
-    tt_free(&comm->mem, pairs, comm->n_ranks * PAIRS, sizeof(*pairs));
+    const char *text;
+    const tt_drift *d = arg;
+    return tt_turn_may_begin(&d->turn) || tt_team_state(d->comm->team, &text);
 }
 
-/* Those that are over by now. */
-static void hear_talks(tutti_comm *comm)
+/* A promise was given. Returns whether this call is the turn. */
+static bool wait_for_turn(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    talk **at = &d->unheard;
-    while (*at) {
-        if (is_over(*at)) {
-            hear(comm, *at);
-            drop_talk(comm, at);
-        } else {
-            at = &(*at)->next;
-        }
-    }
-}
-
-/* ------------------------------------------------------------------- talks */
-
-/* Tells the others how the last calls went. */
-static tutti_err begin_talk(tutti_comm *comm, uint64_t timeout_ns,
-                            bool is_joint)
-{
-    tt_drift *d = comm->observed;
-    talk *t = d->talk = tt_new(&comm->mem, 1, talk_bytes(comm));
-    if (!t)
-        return no_memory(comm);
-    t->comm = comm;
-    t->routes = comm->routes;
-    t->mine.is_joint = is_joint;
-    t->is_awaited = is_joint;
     tt_engine_lock(comm->engine);
-    say_times(d, &t->mine);
-    say_paces(comm, &t->mine);
+    tt_engine_wait_locked(comm->engine, may_begin, d);
+    const bool is_turn = tt_turn_comes(&d->turn);
+    if (is_turn) {
+        d->seen.since = d->told = atomic_load(&d->turn.n_begun) - 1;
+        d->n_silent = 0;
+        tt_seen_forget(comm, &d->seen, true);
+        if (comm->rank == 0)
+            tt_judge_tell(comm, &d->judge, &d->change);
+    }
     tt_engine_unlock(comm->engine);
-    t->mine.waited = find_waited(d);
-    tutti_err err = gather(comm, t, &t->mine, t->all, sizeof(t->mine),
-                           timeout_ns);
-    if (err)
-        drop_talk(comm, &d->talk);
-    return err;
+    return is_turn;
 }
 
-/* Calls until the next talk. */
-static uint64_t period_of(const tt_judged_calls *v)
-{
-    double n = v->took_s > 0 ? PERIOD_S * TT_JUDGED_CALLS / v->took_s : CALLS;
-    return n < LEAST_PERIOD  ? LEAST_PERIOD
-           : n < MOST_PERIOD ? (uint64_t)n
-                             : MOST_PERIOD;
-}
-
-/* Whether all ranks may wait for what all have said, and so come to the same end.
- * A talk that has failed ends the team, and the call that comes says so. */
-static bool may_judge(const tutti_comm *comm, const talk *t)
-{
-    bool may = t->is_awaited;
-    if (!may)
-        return false;
-    tt_engine_wait(comm->engine, is_over, t, false);
-    for (uint32_t r = 0; r < comm->n_ranks && !t->err; r++)
-        may &= t->all[r].is_joint != 0;
-    return may && !t->err;
-}
-
-static tutti_err end_talk(tutti_comm *comm)
+static tutti_err count_call(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    talk *t = d->talk;
-    tutti_err err = TUTTI_OK;
-    if (may_judge(comm, t)) {
-        tt_judged_calls v = judge_times(comm, t);
-        if (v.took_s > 0)
-            err = judge(comm, t, &v);
-        d->talk_at += period_of(&v);
-        d->n_idle = 0;
-        drop_talk(comm, &d->talk);
-    } else {
-        d->talk_at += (uint64_t)LEAST_PERIOD << d->n_idle;
-        d->n_idle += d->n_idle < MOST_IDLE;
-        t->next = d->unheard;
-        d->unheard = t;
-        d->talk = NULL;
-    }
-    return err;
-}
-
-static tutti_err check(tutti_comm *comm, uint64_t timeout_ns, bool is_joint)
-{
-    tt_drift *d = comm->observed;
-    tutti_err err = TUTTI_OK;
-    d->n_calls++;
-    if (d->n_calls == LEAST_PERIOD) { /* from here on everything is connected */
-        tt_engine_lock(comm->engine);
-        forget_paces(comm);
-        tt_engine_unlock(comm->engine);
-        find_waited(d);
-    }
-    if (d->talk)
-        err = end_talk(comm);
-    hear_talks(comm);
-    if (!err && d->n_calls == d->talk_at)
-        err = begin_talk(comm, timeout_ns, is_joint);
-    return err;
-}
-
-/* The call of the talk has not shown that the others have begun it. */
-static void doubt(tutti_comm *comm)
-{
-    tt_drift *d = comm->observed;
-    if (d->talk)
-        d->talk->is_awaited = false;
+    if (tt_turn_count_call(&d->turn) || !wait_for_turn(comm))
+        return TUTTI_OK;
+    return make_change(comm);
 }
 
 static const tt_observer observer = {
     .wants = counts,
     .expect = predict,
-    .before = check,
+    .before = count_call,
     .begins = watch,
-    .fails = doubt,
-    .leave = wait_for_talks,
     .free = free_drift,
 };
+
+static tutti_err make_judge(const tutti_comm *comm, tt_drift *d)
+{
+    const uint32_t n = comm->n_ranks;
+    const tutti_topology *t = comm->topology;
+    tt_judge *j = &d->judge;
+    d->told = first_call;
+    d->promises.n_ranks = n;
+    d->promises.promised = tt_new(&comm->mem, n, sizeof(uint64_t));
+    j->all = tt_new(&comm->mem, n, sizeof(*j->all));
+    j->has_said = tt_new(&comm->mem, n, sizeof(bool));
+    j->described_bps = tt_new(&comm->mem, t->n_links, sizeof(uint64_t));
+    if (!d->promises.promised || !j->all || !j->has_said || !j->described_bps)
+        return TUTTI_ENOMEM;
+    for (uint32_t i = 0; i < t->n_links; i++)
+        j->described_bps[i] = t->links[i].rate_bps;
+    return TUTTI_OK;
+}
 
 tutti_err tt_drift_create(tutti_comm *comm)
 {
@@ -678,12 +420,13 @@ tutti_err tt_drift_create(tutti_comm *comm)
     if (!d)
         return TUTTI_ENOMEM;
     comm->observer = &observer;
-    const tutti_topology *t = comm->topology;
-    d->talk_at = 2 * LEAST_PERIOD;
-    d->seen = tt_new(&comm->mem, comm->n_ranks,
-                     TT_PORTS_MAX * sizeof(*d->seen));
-    d->described_bps = tt_new(&comm->mem, t->n_links, sizeof(uint64_t));
-    for (uint32_t i = 0; d->described_bps && i < t->n_links; i++)
-        d->described_bps[i] = t->links[i].rate_bps;
-    return d->seen && d->described_bps ? TUTTI_OK : TUTTI_ENOMEM;
+    d->comm = comm;
+    d->seen.paces = tt_new(&comm->mem, comm->n_ranks,
+                           TT_PORTS_MAX * sizeof(*d->seen.paces));
+    tutti_err err = d->seen.paces ? TUTTI_OK : TUTTI_ENOMEM;
+    if (!err && comm->rank == 0)
+        err = make_judge(comm, d);
+    if (!err)
+        tt_team_listen(comm->team, &listener, d);
+    return err;
 }

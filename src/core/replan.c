@@ -43,13 +43,13 @@ static void change(tutti_comm *comm, const fresh *f)
 {
     tt_engine_lock(comm->engine);
     tt_comm_free_plans(comm);
-    tt_engine_unlock(comm->engine);
     memset(comm->plans, 0, sizeof(comm->plans));
     comm->last = NULL;
     tt_comm_free_rails(comm);
     comm->topology = f->topology;
     comm->routes = f->routes;
     comm->rails = f->rails;
+    tt_engine_unlock(comm->engine);
 }
 
 tutti_err tt_replan(tutti_comm *comm, const uint64_t *rates_bps,

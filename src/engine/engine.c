@@ -268,6 +268,13 @@ static void on_vote(tt_peer *peer, const tt_msg *m, const void *data)
         tt_team_breach(team, peer, m);
 }
 
+static void on_word(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_team *team = find_team(peer->mesh, m->comm);
+    if (team && !team->err && !tt_word_hear(team, peer, m, data))
+        tt_team_breach(team, peer, m);
+}
+
 static void on_bye(tt_peer *peer, const tt_msg *m)
 {
     tt_team *team = find_team(peer->mesh, m->comm);
@@ -277,6 +284,7 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
     if (rank == TT_NONE)
         return;
     team->has_left[peer - peer->mesh->peers] = true;
+    tt_word_part(team, peer);
     tt_team_check_odd(team, peer);
     if (m->slice == 0 && !team->err) {
         char text[160];
@@ -401,6 +409,8 @@ static bool is_well_formed(const tt_msg *m)
         return m->len == 0;
     case TT_KIND_CALL:
         return m->len <= TT_NET_INLINE;
+    case TT_KIND_WORD:
+        return m->len <= TT_WORD_MAX;
     default:
         return false;
     }
@@ -454,6 +464,9 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         return;
     case TT_KIND_VOTE:
         on_vote(peer, m, data);
+        return;
+    case TT_KIND_WORD:
+        on_word(peer, m, data);
         return;
     case TT_KIND_BYE:
         on_bye(peer, m);

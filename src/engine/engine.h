@@ -233,6 +233,24 @@ bool tt_team_has_agreed(const void *team);
 /* Then, once: *out, whose error is the decision's own. Errors: EPEER (the others
  * go on without this rank). [locked] */
 tutti_err tt_team_decision(const tt_team *team, tt_verdict *out);
+/* Words between rank 0 and all others, that the engines carry whatever the
+ * programs do, in order; from the start of a team until a member leaves it. */
+#define TT_WORD_MAX 248 /* bytes */
+typedef struct tt_listener {
+    /* At rank 0 what another rank has said, at others what rank 0 has. False:
+     * it makes no sense. [locked] */
+    bool (*hear)(void *arg, uint32_t from, const void *bytes, uint32_t len);
+    /* There will be no more words: a member has left. [locked] */
+    void (*over)(void *arg);
+} tt_listener;
+/* [unlocked] */
+void tt_team_listen(tt_team *team, const tt_listener *listener, void *arg);
+/* Rank 0 says it to all others, they to it. Nothing where the team has failed,
+ * or words are over. [locked] */
+void tt_team_say(tt_team *team, const void *bytes, uint32_t len);
+/* This rank waits for words: those who carry them must be alive. Who waits for
+ * longer fails the team; 0: it does not wait any more. [locked] */
+void tt_team_await(tt_team *team, uint64_t timeout_ns);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
 /* The mesh rank of a member. */
 uint32_t tt_team_member(const tt_team *team, uint32_t rank);

@@ -245,6 +245,13 @@ struct tt_team {
     tt_agree *agree;         /* NULL: there was no agreement yet */
     uint64_t agree_until_ns; /* of one that is open */
     uint64_t agree_ns;       /* how long it waits for others */
+    struct {
+        const tt_listener *listener; /* NULL: nobody listens */
+        void *arg;
+        uint64_t until_ns; /* they are awaited; 0: they are not */
+        uint64_t timeout_ns;
+        bool are_over;
+    } words;
     tt_team *leaving_next;
     tutti_err err;
     uint32_t culprit;
@@ -503,6 +510,15 @@ static inline bool tt_vote_awaits(const tt_team *team, const tt_peer *peer)
     uint32_t rank = tt_team_rank_of(team, peer);
     return team->agree && rank != TT_NONE && tt_agree_awaits(team->agree, rank);
 }
+
+/* word.c */
+/* A WORD has come; false: it makes no sense. */
+bool tt_word_hear(tt_team *team, const tt_peer *peer, const tt_msg *m,
+                  const void *data);
+/* A member has left: words that go by it do not come. */
+void tt_word_part(tt_team *team, const tt_peer *peer);
+/* The neighbours in the tree, one after the other; TT_NONE: no more. */
+uint32_t tt_word_next(const tt_team *team, uint32_t after);
 
 /* mesh.c: connections that come and go: tried, found, given up; where there are
  * news. */

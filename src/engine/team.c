@@ -185,6 +185,7 @@ static void take_back(tt_team *team)
 
 static void end_ops(tt_team *team, tutti_err err)
 {
+    tt_team_await(team, 0);
     if (team->ops)
         take_back(team);
     while (team->ops)

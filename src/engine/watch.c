@@ -298,6 +298,21 @@ static void watch_agreement(tt_team *team, uint64_t now_ns)
     tt_team_fail(team, TUTTI_EPEER, late, text);
 }
 
+/* By which words come. */
+static void watch_words(tt_team *team, uint64_t now_ns)
+{
+    for (uint32_t r = tt_word_next(team, TT_NONE); r != TT_NONE && !team->err;
+         r = tt_word_next(team, r))
+        watch_peer(tt_team_peer(team, r), team, now_ns);
+    if (team->err || now_ns < team->words.until_ns)
+        return;
+    char text[120];
+    snprintf(text, sizeof(text),
+             "rank %u has waited for a word of the others for %.3g s",
+             team->rank, (double)team->words.timeout_ns / 1e9);
+    tt_team_fail(team, TUTTI_ETIMEOUT, TT_NONE, text);
+}
+
 static void speak(const tt_team *team, uint64_t now_ns)
 {
     const uint64_t speak_ns = team->mesh->engine->opts.speak_ns;
@@ -341,5 +356,7 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
             watch_any(team, now_ns);
             if (team->agree && team->agree->is_open)
                 watch_agreement(team, now_ns);
+            if (team->words.until_ns > 0)
+                watch_words(team, now_ns);
         }
 }

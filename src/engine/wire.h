@@ -39,6 +39,7 @@
  *                                              access (net.h: address), or nothing
  * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
  *                                              its number
+ * WORD    any       rank that speaks, whereto  along a tree of the team (word.c)
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *
@@ -75,7 +76,8 @@
     X(TOOK, 12)         \
     X(PUT, 13)          \
     X(CALL, 14)         \
-    X(VOTE, 15)
+    X(VOTE, 15)         \
+    X(WORD, 16)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,

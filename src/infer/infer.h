@@ -143,19 +143,22 @@ typedef struct tt_call_time {
     double predicted_s;
 } tt_call_time;
 /* What each of n calls has taken, in order of their begin; negative: not known,
- * nor of those that it overlaps. */
-void tt_infer_share_times(const tt_call_time *calls, uint32_t n, float *took_s);
+ * nor of those that it overlaps. from_ns: when the call before them has ended;
+ * 0: there was none. */
+void tt_infer_share_times(const tt_call_time *calls, uint32_t n,
+                          uint64_t from_ns, float *took_s);
+/* That is much longer. */
+bool tt_infer_is_slow(double took_s, double predicted_s);
 
 #define TT_JUDGED_CALLS 3
-#define TT_TOLD_CALLS (2 * TT_JUDGED_CALLS)
 typedef struct tt_judged_calls {
     double took_s, predicted_s; /* of all calls together; 0: not known */
     bool are_slow;
 } tt_judged_calls;
 /* Has each call taken much longer than predicted, from the last rank on? Of the
- * last TT_JUDGED_CALLS, or of those before where one is not known. took_s:
- * TT_TOLD_CALLS of each rank, stride floats from one to the next; negative: not
- * known; predicted_s: by call. */
+ * last TT_JUDGED_CALLS; nothing where one is not known. took_s: theirs of each
+ * rank, stride floats from one to the next; negative: not known; predicted_s: by
+ * call. */
 tt_judged_calls tt_infer_judge_calls(const float *took_s, uint32_t n_ranks,
                                      size_t stride, const float *predicted_s);
 

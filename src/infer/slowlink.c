@@ -260,10 +260,12 @@ static uint64_t slower_bps(finder *f, uint32_t link)
 static uint64_t faster_bps(finder *f, uint32_t link, uint64_t described)
 {
     uint64_t was = f->t->links[link].rate_bps;
+    if (was >= described)
+        return was;
     flow over = flow_over(f, link, false);
     bool is_idle = f->were_quick && over.share < IDLE_SHARE * over.n;
     uint64_t now = link_bps(is_idle ? over.pace : over.fastest);
-    if (was >= described || (double)now < LEAST_GAIN * (double)was)
+    if ((double)now < LEAST_GAIN * (double)was)
         return was;
     return (double)now < RESTORED * (double)described ? now : described;
 }

@@ -48,11 +48,24 @@ static tutti_err live(tutti_comm *comm)
     return err;
 }
 
+/* From some call on all plan for half of what the first link carries. */
+static void make_slower(tutti_comm *comm)
+{
+    const tt_link *link = &comm->topology->links[0];
+    const tt_link_change c = {
+        .n = 1, .links[0] = {.bps = {link->rate_bps / 2, link->rate_bps / 2}}};
+    tt_engine_lock(comm->engine);
+    tt_drift_change(comm, &c);
+    tt_engine_flush(comm->engine);
+    tt_engine_kick(comm->engine, false);
+    tt_engine_unlock(comm->engine);
+}
+
 /* Calls that are compared with their network, as if each rank were on a host of
  * its own; all plans are there when `m` fails the k-th allocation from then. */
 static tutti_err drift(tutti_comm *comm, tt_test_mem *m, uint64_t k)
 {
-    enum { CALLS = 4 * TT_DRIFT_CALLS };
+    enum { CALLS = 24 };
     static float x[1 << 18];
     comm->agreed.n_hosts = 2;
     comm->agreed.watches_drift = true;
@@ -60,6 +73,8 @@ static tutti_err drift(tutti_comm *comm, tt_test_mem *m, uint64_t k)
     for (int i = 0; i < CALLS && !err; i++) {
         err = tutti_all_reduce(comm, x, x, 1 << 18, TUTTI_F32, TUTTI_SUM, NULL,
                                NULL);
+        if (i == CALLS / 2 && comm->rank == 0 && !err)
+            make_slower(comm);
         if (i > 0 || k == 0)
             continue;
         pthread_mutex_lock(&m->lock);

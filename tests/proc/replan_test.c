@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define TUTTI_UNSTABLE 1
 #include <tutti.h>
@@ -76,13 +78,35 @@ static int calls_go_on(tutti_comm *comm, int rank, int n)
 
 /* ------------------------------------------------- calls that are watched -- */
 
-enum { AHEAD = 10, ROUNDS = 24, N_ALIKE = 5 };
+enum { AHEAD = 10, ROUNDS = 24 };
 
 static tutti_err begin_watching(tutti_comm *comm)
 {
     comm->agreed.n_hosts = (uint32_t)comm->n_ranks; /* as if on hosts */
     comm->agreed.watches_drift = true;
     return tt_drift_create(comm);
+}
+
+static void look_away(tutti_comm *comm, tt_op_start *start, double expected_s)
+{
+    (void)comm;
+    (void)start;
+    (void)expected_s;
+}
+
+/* Calls are counted, but what they take is no reason for anything: plans change
+ * when the test says so. */
+static tutti_err begin_counting(tutti_comm *comm)
+{
+    static tt_observer blind;
+    tutti_err err = begin_watching(comm);
+    if (!err) {
+        blind = *comm->observer;
+        blind.begins = look_away;
+        comm->observer = &blind;
+        err = tutti_barrier(comm, NULL, NULL); /* all listen */
+    }
+    return err;
 }
 
 static tutti_err reduce(tutti_comm *x, const char *planner, tutti_request **req)
@@ -120,6 +144,21 @@ static tutti_err cross(tutti_comm *x, tutti_comm *y, int rank)
     return err ? err : its;
 }
 
+/* Rank 0: links of a host to some part of what they carry, both ways. */
+static void begin_change(tutti_comm *x, uint32_t host, uint32_t part)
+{
+    const tutti_topology *t = x->topology;
+    tt_link_change c = {.n = 1};
+    while (t->links[c.links[0].link].from != t->rank_node[host])
+        c.links[0].link++;
+    c.links[0].bps[0] = c.links[0].bps[1] = UINT64_C(10000000000) / part;
+    tt_engine_lock(x->engine);
+    tt_drift_change(x, &c);
+    tt_engine_flush(x->engine);
+    tt_engine_kick(x->engine, false);
+    tt_engine_unlock(x->engine);
+}
+
 /* A call for which all ranks wait; this one perhaps in its own way. */
 static tutti_err join(tutti_comm *x, int rank, int round)
 {
@@ -129,13 +168,16 @@ static tutti_err join(tutti_comm *x, int rank, int round)
     return is_split && !err ? tutti_wait(req) : err;
 }
 
-/* With a talk in any place of it. */
-static int nobody_waits_ahead(tutti_comm *x, int rank, int n)
+static int cross_often(tutti_comm *x, int rank, bool changes)
 {
     tutti_comm *y = tt_twin(x);
-    tutti_err err = y ? begin_watching(x) : TUTTI_ENOMEM;
-    (void)n;
+    tutti_err err = y ? TUTTI_OK : TUTTI_ENOMEM;
+    if (!err)
+        err = changes ? begin_counting(x) : begin_watching(x);
     for (int round = 0; round < ROUNDS && !err; round++) {
+        /* Ten calls and more are behind the last one, so it has come. */
+        if (rank == 0 && changes)
+            begin_change(x, (uint32_t)round % 3, 2 + (uint32_t)round);
         for (int i = 0; i < round % 7 && !err; i++)
             err = join(x, rank, round);
         if (!err)
@@ -145,38 +187,187 @@ static int nobody_waits_ahead(tutti_comm *x, int rank, int n)
     return tt_well(x, err, "calls in another order");
 }
 
-/* One rank makes a request of a call for which the others wait: all know of
- * it, and talk before the same calls from then on. */
-static int ranks_wait_in_their_own_way(tutti_comm *x, int rank, int n)
+static int nobody_waits_ahead(tutti_comm *x, int rank, int n)
 {
-    tutti_err err = begin_watching(x);
     (void)n;
-    for (int i = 0; i < 10 * N_ALIKE && !err; i++)
-        err = join(x, rank, i);
-    return tt_well(x, err, "calls that one rank makes requests of");
+    return cross_often(x, rank, false);
 }
 
-/* The call before which ranks talk fails on all of them: it shows nobody that
- * the others have come so far. */
-static int nor_after_a_failure(tutti_comm *x, int rank, int n)
+/* With a change in any place of it. */
+static int nor_for_a_turn(tutti_comm *x, int rank, int n)
+{
+    (void)n;
+    return cross_often(x, rank, true);
+}
+
+/* ------------------------------------------------ the call that it counts from */
+
+enum { LONG = 60, CHANGES = 3, BETWEEN = 15 };
+
+/* Before which calls the network has become another one. */
+typedef struct turns {
+    uint64_t id;
+    int32_t n, at[CHANGES];
+} turns;
+
+static void look(const tutti_comm *x, turns *t, int call)
+{
+    if (x->topology->id != t->id && t->n < CHANGES)
+        t->at[t->n++] = call;
+    t->id = x->topology->id;
+}
+
+static int are_alike(tutti_comm *x, const turns *t, int n)
+{
+    turns all[8];
+    tutti_err err = tutti_all_gather(x, t, all, sizeof(*t), TUTTI_U8, NULL,
+                                     NULL);
+    int bad = tt_well(x, err, "what ranks tell of their plans");
+    for (int r = 0; r < n && !bad; r++)
+        if (memcmp(&all[r], t, sizeof(*t)) != 0)
+            bad = tt_procs_complain(tutti_comm_rank(x),
+                                    "%d changes, the first before call %d; "
+                                    "rank %d: %d, %d",
+                                    t->n, t->at[0], r, all[r].n, all[r].at[0]);
+    if (!bad && t->n != CHANGES)
+        bad = tt_procs_complain(tutti_comm_rank(x), "%d of %d changes", t->n,
+                                CHANGES);
+    return bad;
+}
+
+/* Issues calls at the rank's own pace: up to `ahead` of them before it waits for
+ * the first, and with pauses. Rank 0 changes something now and then. */
+static int at_own_pace(tutti_comm *x, int n, int ahead, useconds_t pause)
+{
+    static int32_t bufs[LONG][COUNT];
+    tutti_request *reqs[LONG] = {NULL};
+    const int rank = tutti_comm_rank(x);
+    turns seen = {.id = x->topology->id};
+    tutti_err err = TUTTI_OK;
+    int bad = 0;
+    for (int i = 0; i < LONG && !err; i++) {
+        if (rank == 0 && i % BETWEEN == 2 && i < CHANGES * BETWEEN)
+            begin_change(x, (uint32_t)i % 3, 2 + (uint32_t)i);
+        fill(bufs[i], rank);
+        err = tutti_all_reduce(x, bufs[i], bufs[i], COUNT, TUTTI_I32, TUTTI_SUM,
+                               NULL, ahead ? &reqs[i] : NULL);
+        look(x, &seen, i);
+        const int late = i - ahead;
+        if (!err && ahead && late >= 0) {
+            err = tutti_wait(reqs[late]);
+            reqs[late] = NULL;
+        }
+        if (pause > 0)
+            usleep(pause);
+    }
+    for (int i = 0; i < LONG; i++) {
+        tutti_err its = reqs[i] ? tutti_wait(reqs[i]) : TUTTI_OK;
+        err = err ? err : its;
+    }
+    if (tt_well(x, err, "calls at its own pace"))
+        return 1;
+    for (int i = 0; i < LONG && !bad; i++)
+        bad = check(bufs[i], rank, n);
+    return bad ? bad : are_alike(x, &seen, n);
+}
+
+static int all_ahead(tutti_comm *x, int rank, int n)
+{
+    (void)rank;
+    if (tt_well(x, begin_counting(x), "counting"))
+        return 1;
+    return at_own_pace(x, n, 12, 0);
+}
+
+/* One far ahead, one that waits for each of its calls, one that computes. */
+static int paces_differ(tutti_comm *x, int rank, int n)
+{
+    static const int ahead[] = {10, 0, 3};
+    static const useconds_t pause[] = {0, 0, 2000};
+    if (tt_well(x, begin_counting(x), "counting"))
+        return 1;
+    return at_own_pace(x, n, ahead[rank], pause[rank]);
+}
+
+/* The last one is the one that all wait for, but for the change. */
+static int rank_0_is_behind(tutti_comm *x, int rank, int n)
+{
+    static const int ahead[] = {0, 12, 12};
+    if (tt_well(x, begin_counting(x), "counting"))
+        return 1;
+    return at_own_pace(x, n, ahead[rank], rank == 0 ? 1000 : 0);
+}
+
+/* ---------------------------------------------------- there is no turn any more */
+
+/* Whose engine does not answer; then it dies. */
+static void be_deaf_and_die(tutti_comm *x)
+{
+    tt_engine_lock(x->engine);
+    usleep(200000);
+    _exit(0);
+}
+
+/* Of the ranks that wait for the turn each is told. */
+static int one_dies_before_the_turn(tutti_comm *x, int rank, int n)
+{
+    tutti_err err = begin_counting(x);
+    (void)n;
+    for (int i = 0; i < 4 && !err; i++)
+        err = reduce(x, NULL, NULL);
+    if (!err && rank == 2)
+        be_deaf_and_die(x);
+    if (!err && rank == 0) {
+        usleep(20000);
+        begin_change(x, 1, 2);
+    }
+    if (!err && rank == 1)
+        usleep(50000); /* it has promised */
+    for (int i = 0; i < 4 && !err; i++)
+        err = reduce(x, NULL, NULL);
+    return tt_expect(x, err, TUTTI_EPEER, "calls without rank 2");
+}
+
+/* Rank 0 leaves in the middle of it; who makes a call all the same is told. */
+static int rank_0_leaves_before_the_turn(tutti_comm *x, int rank, int n)
 {
     tutti_comm *y = tt_twin(x);
-    tutti_err err = y ? begin_watching(x) : TUTTI_ENOMEM;
+    tutti_err err = y ? begin_counting(y) : TUTTI_ENOMEM;
     (void)n;
-    for (int i = 0; i < N_ALIKE && !err; i++)
-        err = reduce(x, NULL, NULL);
-    if (!err && rank != 0)
-        err = tutti_barrier(y, NULL, NULL);
-    if (!err && tt_expect(x, reduce(x, "ring2d", NULL), TUTTI_ENOFIT, "ring2d"))
-        err = TUTTI_EINVAL;
-    tutti_request *reqs[AHEAD] = {NULL};
-    for (int i = 0; i < AHEAD && !err; i++)
-        err = reduce(x, NULL, &reqs[i]);
+    for (int i = 0; i < 4 && !err; i++)
+        err = reduce(y, NULL, NULL);
+    if (!err)
+        err = tutti_barrier(x, NULL, NULL);
     if (!err && rank == 0)
-        err = tutti_barrier(y, NULL, NULL);
-    tutti_err its = wait_all(reqs);
+        begin_change(y, 1, 2);
+    for (int i = 0; i < 2 && !err && rank == 1; i++)
+        err = reduce(y, NULL, NULL);
+    int bad = tt_expect(y, err, rank == 1 ? TUTTI_EPEER : TUTTI_OK,
+                        "calls when rank 0 has left");
     tutti_comm_destroy(y);
-    return tt_well(x, err ? err : its, "calls after one that fails");
+    return bad || tt_well(x, tutti_barrier(x, NULL, NULL), "a barrier");
+}
+
+/* Who leaves has made all of its calls; another one makes its own later. */
+static int leaves_in_good_order(tutti_comm *x, int rank, int n)
+{
+    static int32_t buf[3][COUNT];
+    const size_t counts[3] = {COUNT, 0, 0};
+    tutti_comm *y = tt_twin(x);
+    tutti_err err = y ? begin_counting(y) : TUTTI_ENOMEM;
+    (void)n;
+    for (int i = 0; i < 4 && !err; i++)
+        err = reduce(y, NULL, NULL);
+    if (!err && rank == 0)
+        begin_change(y, 1, 2);
+    if (!err && rank == 2) /* the others need nothing of it */
+        usleep(50000);
+    if (!err)
+        err = tutti_all_gather_v(y, buf[0], buf[rank], counts, TUTTI_I32, NULL,
+                                 NULL);
+    int bad = tt_well(y, err, "a call from which one rank gets all");
+    tutti_comm_destroy(y);
+    return bad || tt_well(x, tutti_barrier(x, NULL, NULL), "a barrier");
 }
 
 int main(void)
@@ -189,8 +380,13 @@ int main(void)
         TT_CASE_ON("shm", calls_go_on, 3),
         TT_CASE_ON("tcp", nobody_waits_ahead, 3),
         TT_CASE_ON("shm", nobody_waits_ahead, 3),
-        TT_CASE_ON("shm", nor_after_a_failure, 3),
-        TT_CASE_ON("shm", ranks_wait_in_their_own_way, 3),
+        TT_CASE(nor_for_a_turn, 3),
+        TT_CASE(all_ahead, 3),
+        TT_CASE(paces_differ, 3),
+        TT_CASE_ON("tcp", rank_0_is_behind, 3),
+        TT_CASE(one_dies_before_the_turn, 3),
+        TT_CASE_ON("tcp", rank_0_leaves_before_the_turn, 3),
+        TT_CASE_ON("shm", leaves_in_good_order, 3),
     };
     return TT_RUN_TAP(tests);
 }
