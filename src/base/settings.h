@@ -60,6 +60,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "log level: error, warn, info, debug or trace")                        \
     X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \
       "deadline of every wait inside a collective")                          \
+    X(patience_ns, "TUTTI_PATIENCE", TIME, "10s", "", "",                    \
+      "who waits for so long without progress says in the log for whom, "    \
+      "and again after twice as long; 0s: never")                            \
     X(start_timeout_ns, "TUTTI_START_TIMEOUT", TIME, "60s", "1ms", "",       \
       "deadline for all ranks to meet at the start")                         \
     X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \

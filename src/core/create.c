@@ -259,6 +259,7 @@ static tutti_err take_engine(start *st)
                            .liveness_ns = st->settings.liveness_ns,
                            .reconnect_ns = st->settings.reconnect_ns,
                            .speak_ns = speak_ns,
+                           .patience_ns = st->settings.patience_ns,
                            .yields = is_crowded(st, 1)};
     /* What crosses hosts takes longer than others need to be woken; a small
      * call does not, or not much. */
