@@ -17,6 +17,7 @@
 #include "boot/boot.h"
 #include "core/report.h"
 #include "core/start.h"
+#include "core/status.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
 
@@ -386,6 +387,7 @@ tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
     if (err)
         return err;
     tt_log_rank((int)launch->rank);
+    tt_log_file(settings->log_file);
     err = tt_start_trust(opts ? &opts->trust : NULL, settings,
                          launch->rank == 0, &launch->trust, diag);
     if (err)
@@ -481,6 +483,7 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
         tutti_comm_destroy(comm);
         return err;
     }
+    tt_service_add(comm, &st->settings);
     *out = comm;
     return TUTTI_OK;
 }
