@@ -151,6 +151,15 @@ static tutti_err print_ranks(const bench *b)
     return err;
 }
 
+/* What is the limit of the largest call. */
+static void print_limit(const bench *b)
+{
+    char text[320];
+    const tutti_topology *net = tutti_comm_topology(b->comm);
+    if (net && !tutti_network_summary(net, b->most, text, sizeof(text), NULL))
+        printf("# %s\n", text);
+}
+
 static void print_network(const bench_network *n)
 {
     const tutti_bound_info *o = &n->optimum;
@@ -204,8 +213,10 @@ tutti_err bench_print_head(const bench *b)
     tutti_err err = print_ranks(b);
     if (err || !bench_prints(b) || b->is_json)
         return err;
-    if (b->network.spec)
+    if (b->network.spec) {
         print_network(&b->network);
+        print_limit(b);
+    }
     print_titles(b->network.spec != NULL);
     return TUTTI_OK;
 }

@@ -42,6 +42,7 @@ int cmd_bench(const cli_command *self, int argc, char **argv);
 int cmd_probe(const cli_command *self, int argc, char **argv);
 int cmd_controller(const cli_command *self, int argc, char **argv);
 int cmd_secret(const cli_command *self, int argc, char **argv);
+int cmd_status(const cli_command *self, int argc, char **argv);
 int cmd_settings(const cli_command *self, int argc, char **argv);
 
 /* -------------------------------------------------------------- options -- */

@@ -69,6 +69,17 @@ const cli_command cli_commands[] = {
      "  tutti run -H a,b --rsh 'ssh -p 2222' -- ./train -v\n"
      "  tutti run -n 4 --keep-going ./train &\n"
      "  tutti run -n 2 --join $! ./train\n"},
+    {"status", cmd_status, "show what running jobs are at", "[JOB] [options]",
+     "Shows, for each rank of the jobs of this user on this host (or of JOB: "
+     "a\n"
+     "name, or the number of one of its processes), its call and how far it "
+     "is,\n"
+     "whom it waits for, its rate, and its connections; also while a job "
+     "hangs.",
+     "  tutti status\n"
+     "  tutti status --watch\n"
+     "  tutti status my-job --json\n"
+     "  kill -USR1 PID_OF_TUTTI_RUN\n"},
     {"bench", cmd_bench, "measure and check collectives",
      "[COLLECTIVE] [options]",
      "Measures a collective (all-reduce unless named) over a range of sizes\n"

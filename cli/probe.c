@@ -135,6 +135,18 @@ static void put_json_way(const tutti_probe_way *w, FILE *out)
     fputc('}', out);
 }
 
+enum { SUMMARY = 320 };
+static const uint64_t summary_bytes = 16 << 20;
+
+/* "" where there is none. */
+static void summarise(const tutti_probe *probe, char text[SUMMARY])
+{
+    const tutti_topology *net = tutti_probe_topology(probe);
+    text[0] = '\0';
+    if (net)
+        tutti_network_summary(net, summary_bytes, text, SUMMARY, NULL);
+}
+
 static tutti_err put_json(const tutti_probe *probe, FILE *out)
 {
     static const char *const kinds[] = {[TUTTI_NOTE_LINK] = "link",
@@ -143,7 +155,7 @@ static tutti_err put_json(const tutti_probe *probe, FILE *out)
     tutti_probe_info info;
     tutti_probe_note note;
     tutti_probe_way way;
-    char *text;
+    char *text, summary[SUMMARY];
     size_t len;
     tutti_err err = tutti_topology_text(tutti_probe_topology(probe), &text,
                                         &len);
@@ -168,7 +180,10 @@ static tutti_err put_json(const tutti_probe *probe, FILE *out)
         fprintf(out, "%s\n ", i ? "," : "");
         put_json_way(&way, out);
     }
-    fprintf(out, "]}\n");
+    summarise(probe, summary);
+    fprintf(out, "],\n\"summary\":");
+    cli_json_string(out, summary);
+    fprintf(out, "}\n");
     tutti_text_free(text);
     return TUTTI_OK;
 }
@@ -191,6 +206,11 @@ static int write_out(const request *rq, const tutti_probe *probe)
     free(text);
     if (!status && rq->explains && rq->out && !rq->is_json)
         put_ways(probe, "", stdout);
+    char summary[SUMMARY] = "";
+    if (!status && !rq->is_json)
+        summarise(probe, summary);
+    if (summary[0])
+        fprintf(stderr, "tutti probe: %s\n", summary);
     return status;
 }
 

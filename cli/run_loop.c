@@ -46,10 +46,11 @@ typedef struct watch {
     struct pollfd *fds;
     uint32_t n_running;
     stage stage;
-    double next_s;  /* when the next stage is due; 0: never */
-    double asked_s; /* when a signal asked us to end; 0: never */
-    double ended_s; /* when the last rank ended; 0: not yet */
-    bool has_swept; /* what the ended ranks left behind was killed */
+    double next_s;    /* when the next stage is due; 0: never */
+    double asked_s;   /* when a signal asked us to end; 0: never */
+    double ended_s;   /* when the last rank ended; 0: not yet */
+    pid_t status_pid; /* shows what the job is at; 0: nobody does */
+    bool has_swept;   /* what the ended ranks left behind was killed */
     /* Input for rank 0 that its pipe did not take yet. */
     char input[512];
     size_t input_len;
@@ -252,10 +253,51 @@ static void look_for_ended(watch *w)
 
 /* -------------------------------------------------------------- signals -- */
 
+static bool catches(pid_t pid, int sig)
+{
+    char path[40], line[128];
+    unsigned long long caught = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "SigCgt: %llx", &caught) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return caught >> (sig - 1) & 1;
+}
+
+/* SIGUSR1: what the job is at, on stderr. The signal would end a program that
+ * has no use for it; to one that has, it is passed on. */
+static void show_status(watch *w)
+{
+    const run_job *job = w->job;
+    if (w->status_pid && waitpid(w->status_pid, NULL, WNOHANG) == 0)
+        return; /* one at a time */
+    w->status_pid = fork();
+    if (w->status_pid == 0) {
+        sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        execl("/proc/self/exe", "tutti", "status", job->name, (char *)NULL);
+        _exit(CLI_FAILED);
+    }
+    for (uint32_t i = 0; i < job->n; i++) {
+        const run_task *task = &job->tasks[i];
+        if (!task->host && task->pid && !task->has_ended &&
+            catches(task->pid, SIGUSR1))
+            sigqueue(task->pid, SIGUSR1,
+                     (union sigval){.sival_int = TUTTI_SIGNAL_MARK});
+    }
+}
+
 static void pass_on(watch *w, int sig)
 {
+    if (sig == SIGUSR1) {
+        show_status(w);
+        return;
+    }
     signal_all(w, sig);
-    if (sig == SIGUSR1 || sig == SIGUSR2)
+    if (sig == SIGUSR2)
         return;
     if (sig == SIGTSTP) { /* Ctrl-Z: stop too, until the shell says go on */
         raise(SIGSTOP);

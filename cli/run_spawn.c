@@ -88,6 +88,7 @@ static void set_environment(const run_job *job, const run_task *task)
     snprintf(number, sizeof(number), "%u", job->n);
     setenv("TUTTI_SIZE", number, 1);
     setenv("TUTTI_JOB", job->name, 1);
+    setenv("TUTTI_STATUS_SIGNAL", "1", 0);
     unsetenv("TUTTI_LISTEN_FD");
     unsetenv("TUTTI_ADDR");
     if (job->address)

@@ -693,6 +693,21 @@ typedef struct tutti_setting_info {
 } tutti_setting_info;
 TUTTI_API bool tutti_setting_at(size_t index, tutti_setting_info *out);
 
+typedef enum tutti_status_form {
+    TUTTI_STATUS_TABLE,
+    TUTTI_STATUS_JSON,
+    TUTTI_STATUS_PROMETHEUS
+} tutti_status_form;
+/* The value of a SIGUSR1 that a launcher only passes on to the program: it has
+ * shown this itself (TUTTI_STATUS_SIGNAL). */
+#define TUTTI_SIGNAL_MARK 0x74757474
+/* What the jobs of this user are at that have a process on this host: a table,
+ * JSON, or Prometheus' text. job: its name, or the number of one of its
+ * processes; NULL: all. A few seconds at most. The caller owns *text
+ * (tutti_text_free). Errors: EINVAL; ESYS; ENOMEM. [any thread] */
+TUTTI_API tutti_err tutti_status(const char *job, tutti_status_form form,
+                                 char **text, size_t *n_jobs);
+
 #endif /* TUTTI_UNSTABLE */
 
 #ifdef __cplusplus

@@ -193,6 +193,13 @@ TUTTI_API double tutti_bound_s(const tutti_topology *net,
                                const tutti_bound_info *bound, tutti_coll coll,
                                int root, uint64_t size_bytes);
 
+/* A sentence: what is the limit of an all-reduce, what it takes at least (TCP's
+ * payload counted), and how near the best plan comes. Takes as long as both
+ * take. Errors: EINVAL (one rank); those of tutti_bound and tutti_plan. */
+TUTTI_API tutti_err tutti_network_summary(const tutti_topology *net,
+                                          uint64_t size_bytes, char *text,
+                                          size_t size, tutti_diag *diag);
+
 /* ---------------------------------------------------------------- probe -- */
 
 /* The network between the hosts of a job, measured. */

@@ -11,6 +11,11 @@ extern tutti_log_level tt_log_level; /* set by tt_log_setup() */
 /* The level from TUTTI_LOG and the rank that lines begin with (-1: none). */
 void tt_log_setup(tutti_log_level level);
 void tt_log_rank(int rank);
+/* From now on to that file, a pattern as of tt_log_path(), if it can be opened;
+ * "": to stderr. Once in a process. */
+void tt_log_file(const char *pattern);
+/* %r is the rank, %h the host, %p the process; %% a %. */
+void tt_log_path(const char *pattern, char *out, size_t size);
 void tt_log_write(tutti_log_level level, const char *fmt, ...) TT_PRINTF(2, 3);
 
 #define TT_LOG(level, ...)                        \

@@ -58,8 +58,25 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "good; rank 0's counts")                                               \
     X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
       "log level: error, warn, info, debug or trace")                        \
+    X(log_file, "TUTTI_LOG_FILE", STRING, "", "", "",                        \
+      "file that the log goes to, from when the rank is known; %r is the "   \
+      "rank, %h the host, %p the process")                                   \
+    X(calls_file, "TUTTI_CALLS_FILE", STRING, "", "", "",                    \
+      "file for the last 256 calls of a communicator that fails; %r, %h "    \
+      "and %p as above; default: TUTTI_LOG=info tells the last 8")           \
+    X(status, "TUTTI_STATUS", COUNT, "1", "0", "1",                          \
+      "1: `tutti status` of the same user, on this host, is answered")       \
+    X(status_signal, "TUTTI_STATUS_SIGNAL", COUNT, "0", "0", "1",            \
+      "1: SIGUSR1, unless the program has a use for it, prints what the "    \
+      "job is at; set by `tutti run`")                                       \
+    X(metrics, "TUTTI_METRICS", STRING, "", "", "",                          \
+      "address:port at which one rank of the host tells Prometheus what "    \
+      "the job is at, in clear; :port is on loopback")                       \
     X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \
       "deadline of every wait inside a collective")                          \
+    X(patience_ns, "TUTTI_PATIENCE", TIME, "10s", "", "",                    \
+      "who waits for so long without progress says in the log for whom, "    \
+      "and again after twice as long; 0s: never")                            \
     X(start_timeout_ns, "TUTTI_START_TIMEOUT", TIME, "60s", "1ms", "",       \
       "deadline for all ranks to meet at the start")                         \
     X(liveness_ns, "TUTTI_LIVENESS", TIME, "4s", "", "",                     \

@@ -20,6 +20,7 @@
 #include "base/files.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "boot/meet.h"
 
 /* How long a busy port may take to become free: the last job's end. */
@@ -354,10 +355,23 @@ static tutti_err fail_missing(const gathering *g, tutti_diag *diag)
         g->n_missing == 1 ? "has" : "have", boot->where, waited, g->refused);
 }
 
+static void say_missing(const gathering *g, tt_patience *patience)
+{
+    char ranks[160];
+    if (!tt_patience_is_over(patience, tt_now_ns()))
+        return;
+    list_missing(g->boot, ranks, sizeof(ranks));
+    TT_WARN("waiting %.4g s for rank%s %s of %u to come to %s",
+            tt_patience_say(patience), g->n_missing > 1 ? "s" : "", ranks,
+            g->boot->n_ranks, g->boot->where);
+}
+
 static tutti_err wait_for_all(gathering *g, tutti_diag *diag)
 {
+    tt_patience patience = tt_patience_begin(g->boot->patience_ns, g->start_ns);
     while (g->n_missing > 0) {
         tutti_err err = attend(g, diag);
+        say_missing(g, &patience);
         if (!err && tt_boot_is_unwanted(g->boot))
             err = tt_boot_fail_unwanted(g->boot, diag);
         if (err)

@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "base/log.h"
+#include "base/patience.h"
 #include "base/rng.h"
 #include "boot/meet.h"
 
@@ -29,9 +31,19 @@ typedef struct seeking {
     bool is_met;     /* rank 0 said WELCOME */
     bool is_silent;  /* connected, but no answer came */
     char tried[200]; /* the last failure, for the timeout's sentence */
-    tt_rng rng;      /* spreads the tries of many ranks */
+    tt_patience patience;
+    tt_rng rng; /* spreads the tries of many ranks */
     uint64_t pause_ms;
 } seeking;
+
+static void say_seeking(seeking *s)
+{
+    if (tt_patience_is_over(&s->patience, tt_now_ns()))
+        TT_WARN("waiting %.4g s for rank 0 at %s (last try: %s)",
+                tt_patience_say(&s->patience),
+                s->boot->where[0] ? s->boot->where : "the program's store",
+                s->tried);
+}
 
 /* By name or number. */
 size_t tt_boot_resolve(const tt_boot *boot, tt_addr *out, char *why,
@@ -72,7 +84,10 @@ static tutti_err find_addrs(seeking *s, tt_addr *out, size_t *n,
         *n = tt_boot_resolve(s->boot, out, s->tried, sizeof(s->tried));
         return TUTTI_OK;
     }
-    tutti_err err = tt_store_find(s->boot, s->deadline_ns, out, n, diag);
+    const uint64_t until_ns = tt_patience_next(&s->patience);
+    tutti_err err = tt_store_find(
+        s->boot, until_ns < s->deadline_ns ? until_ns : s->deadline_ns, out, n,
+        diag);
     if (err != TUTTI_AGAIN)
         return err;
     snprintf(s->tried, sizeof(s->tried),
@@ -201,10 +216,11 @@ static bool await_dial(seeking *s, tt_link_event *out)
     while (!tt_link_box_take(s->box, out)) {
         if (tt_boot_is_unwanted(s->boot))
             return false;
+        say_seeking(s);
         tt_link_box_wait(s->box,
                          s->boot->unwanted
                              ? tt_now_ns() + TT_BOOT_LOOK_MS * TT_NS_PER_MS
-                             : UINT64_MAX);
+                             : tt_patience_next(&s->patience));
     }
     return true;
 }
@@ -287,6 +303,7 @@ static tutti_err seek(seeking *s, tutti_diag *diag)
         if (tt_boot_is_unwanted(s->boot))
             return tt_boot_fail_unwanted(s->boot, diag);
         rest(s);
+        say_seeking(s);
     } while (tt_now_ns() < s->deadline_ns);
     return fail_late(s, diag);
 }
@@ -299,6 +316,7 @@ tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag)
                  .tried = "none",
                  .rng = {.state = boot->rank},
                  .pause_ms = 1};
+    s.patience = tt_patience_begin(boot->patience_ns, s.start_ns);
     tutti_err err = tt_link_box_open(&boot->mem, &s.box, diag);
     if (!err)
         err = seek(&s, diag);

@@ -34,9 +34,10 @@ typedef struct tt_boot_line {
 struct tt_boot {
     tt_mem mem; /* a copy: it may outlive what the caller has */
     uint32_t rank, n_ranks;
-    uint64_t timeout_ns; /* of one exchange */
-    const char *phase;   /* what exchanges belong to, for sentences */
-    bool beats;          /* rank 0 tells the others that it is alive */
+    uint64_t timeout_ns;  /* of one exchange */
+    uint64_t patience_ns; /* who waits for so long says for whom */
+    const char *phase;    /* what exchanges belong to, for sentences */
+    bool beats;           /* rank 0 tells the others that it is alive */
     uint64_t next_beat_ns;
     tt_frame like; /* what this rank's headers begin with */
     /* Where the ranks meet: host and port, or an abstract unix address. */

@@ -20,6 +20,7 @@
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "boot/meet.h"
 
 /* How often rank 0 says that it is alive. */
@@ -193,6 +194,7 @@ static tutti_err meet(tt_boot *boot, const tt_launch *launch,
     boot->trust = launch->trust;
     boot->unwanted = launch->is_off;
     boot->interfaces = settings->interfaces;
+    boot->patience_ns = settings->patience_ns;
     tutti_err err = set_up(boot, launch, diag);
     if (err)
         return err;
@@ -428,11 +430,25 @@ static tutti_err hear_rank(collecting *c, uint32_t r)
     }
 }
 
-static tutti_err fail_slow(const collecting *c)
+static uint32_t first_missing(const collecting *c)
 {
     uint32_t r = 1;
     while (c->polls[r].fd < 0)
         r++;
+    return r;
+}
+
+static void say_waiting(const collecting *c, tt_patience *patience)
+{
+    if (tt_patience_is_over(patience, tt_now_ns()))
+        TT_WARN("waiting %.4g s for rank %u%s to go on with %s",
+                tt_patience_say(patience), first_missing(c),
+                c->n_waiting > 1 ? " (and others)" : "", c->boot->phase);
+}
+
+static tutti_err fail_slow(const collecting *c)
+{
+    const uint32_t r = first_missing(c);
     return tt_boot_blame(c->diag, TUTTI_ETIMEOUT, r,
                          "rank %u%s did not take part in exchange %u of "
                          "%s within %.3g s",
@@ -455,11 +471,14 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
         if (err)
             return err;
     }
+    tt_patience patience = tt_patience_begin(boot->patience_ns, tt_now_ns());
     while (c->n_waiting > 0) {
         tt_boot_alive(boot);
-        int ms = tt_poll_ms(deadline_ns, boot->unwanted ? TT_BOOT_LOOK_MS
-                                         : boot->beats  ? 100
-                                                        : 60000);
+        const uint64_t said_ns = tt_patience_next(&patience);
+        int ms = tt_poll_ms(said_ns < deadline_ns ? said_ns : deadline_ns,
+                            boot->unwanted ? TT_BOOT_LOOK_MS
+                            : boot->beats  ? 100
+                                           : 60000);
         int n = poll(c->polls, boot->n_ranks, ms);
         if (n < 0 && errno != EINTR)
             return tt_fail_errno(c->diag, TUTTI_ESYS, errno, "poll during %s",
@@ -468,6 +487,7 @@ static tutti_err collect(collecting *c, uint64_t deadline_ns)
             return tt_boot_fail_unwanted(boot, c->diag);
         if (n <= 0 && tt_now_ns() >= deadline_ns)
             return fail_slow(c);
+        say_waiting(c, &patience);
         for (uint32_t r = 1; n > 0 && r < boot->n_ranks; r++) {
             if (c->polls[r].fd < 0 || c->polls[r].revents == 0)
                 continue;

@@ -141,6 +141,20 @@ static tutti_err team_error(tutti_comm *comm)
     return err;
 }
 
+/* A call after a failure. */
+static tutti_err refuse(tutti_comm *comm)
+{
+    const char *text;
+    char where[160];
+    tutti_err err = tt_team_state(comm->team, &text);
+    if (!err)
+        return err;
+    tt_team_print_broken(comm->team, where, sizeof(where));
+    comm->says_own = true;
+    return tt_comm_fail(comm, err, "%s (the communicator failed %s)", text,
+                        where);
+}
+
 /* The blocking call's own outcome; lives on its stack. */
 typedef struct result {
     tt_engine *engine;
@@ -197,7 +211,7 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
                               tt_op_start *start, result *r)
 {
     tt_engine_lock(comm->engine);
-    tutti_err err = team_error(comm);
+    tutti_err err = refuse(comm);
     bool is_well = !err;
     if (is_well && call->expected_s > 0)
         comm->observer->begins(comm, start, call->expected_s);
@@ -370,6 +384,8 @@ tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
     err = check_arguments(comm, call);
     if (!err)
         err = perform(comm, call);
+    if (err)
+        tt_comm_tell_calls(comm);
     tt_comm_leave(comm);
     return err;
 }

@@ -2,13 +2,16 @@
  * comm.c - communicators: what makes one, splits one, ends one.
  * Next: call.c. */
 #include "core/drift.h"
+#include "core/status.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/units.h"
 
 static void free_comm(const tt_mem *mem, tutti_comm *comm)
 {
@@ -91,6 +94,19 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     return TUTTI_OK;
 }
 
+static void tell_times(const tutti_comm *comm)
+{
+    char text[TT_UNITS_TEXT];
+    double spent_s;
+    if (tt_log_level < TUTTI_LOG_INFO)
+        return;
+    tt_engine_lock(comm->engine);
+    const uint64_t n = tt_team_calls(comm->team, &spent_s);
+    tt_engine_unlock(comm->engine);
+    TT_INFO("communicator %016" PRIx64 " ends: %" PRIu64 " calls, %s in them",
+            comm->id, n, tt_units_seconds(spent_s, text));
+}
+
 void tutti_comm_destroy(tutti_comm *comm)
 {
     if (!comm || tt_process_is_child())
@@ -98,6 +114,9 @@ void tutti_comm_destroy(tutti_comm *comm)
     tt_mesh *mesh = comm->mesh;
     if (comm->stop_growing)
         comm->stop_growing(comm);
+    tt_comm_tell_calls(comm);
+    tell_times(comm);
+    tt_service_remove(comm);
     tt_engine_lock(comm->engine);
     tt_team_leave(comm->team);
     tt_comm_free_plans(comm);
@@ -257,7 +276,9 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
     tt_mesh_ref(comm->mesh);
     /* The mesh's allocator lives as long as the mesh does. */
     err = tt_comm_make(tt_mesh_mem(comm->mesh), e, &parts, out);
-    if (err) {
+    if (!err) {
+        tt_service_add(*out, NULL);
+    } else {
         tt_mesh_unref(comm->mesh);
         tt_process_release();
     }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/patience.h"
 #include "core/start.h"
 
 /* No transport has less. */
@@ -356,17 +357,24 @@ static tutti_err await_met(start *st)
     uint64_t pause_ns = TT_NS_PER_MS / 2;
     uint64_t look_ns = tt_now_ns() + look_each_ns;
     uint64_t until_ns = tt_now_ns() + most_wait_ns(st);
+    tt_patience patience = tt_patience_begin(st->settings.patience_ns,
+                                             tt_now_ns());
     for (;;) {
         bool for_all = tt_now_ns() < until_ns;
         tutti_err err = tt_mesh_met(st->mesh, for_all, st->diag);
         if (err != TUTTI_AGAIN)
             return err;
+        uint32_t missing = st->diag ? (uint32_t)st->diag->rank : 0;
+        if (tt_patience_is_over(&patience, tt_now_ns()))
+            TT_WARN("waiting %.4g s for a connection with rank %u (host %.63s)",
+                    tt_patience_say(&patience), missing,
+                    tt_start_host_name(st, missing));
         if (tt_now_ns() > st->deadline_ns + late_ns)
             return tt_fail(st->diag, TUTTI_ETIMEOUT,
                            "rank %u did not connect to rank %u in time; is a "
                            "firewall between, or the wrong interface chosen "
                            "(TUTTI_SOCKET_IFNAME)?",
-                           st->diag ? (uint32_t)st->diag->rank : 0, st->rank);
+                           missing, st->rank);
         if (tt_now_ns() > look_ns) {
             err = look_around(st);
             if (err)

@@ -21,7 +21,9 @@
  * networks.c topologies, plans for them, the simulator, and
  * unstable.c schedules: calls without a communicator
  * probing.c  the probe, likewise
- * report.c   how those end
+ * report.c   how those end, and calls that fail
+ * service.c  what jobs are at, for who looks on (status.h: status_text.c,
+ * onlooker.c)
  *
  * Next: create.c, comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
@@ -122,6 +124,7 @@ struct tutti_comm {
     bool is_growing;            /* all members know of it */
     atomic_flag busy;
     char message[512];
+    bool has_told_calls;
     bool says_own; /* message counts although the communicator has failed */
     const struct tt_observer *observer; /* NULL: nobody looks on */
     void *observed;                     /* what it keeps */
@@ -174,6 +177,9 @@ void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
 /* report.c: keeps the sentence for tutti_comm_message(). */
 tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
+
+/* If it has failed: tells the last calls, once (TUTTI_CALLS_FILE, or the log). */
+void tt_comm_tell_calls(tutti_comm *comm);
 
 /* shrink.c: one agreement of those that are left. Errors: EPEER, EMISMATCH,
  * ELIMIT, ENOMEM, with a sentence. As of a call: tt_comm_enter() first. */

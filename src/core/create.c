@@ -17,6 +17,8 @@
 #include "boot/boot.h"
 #include "core/report.h"
 #include "core/start.h"
+#include "core/status.h"
+#include "core/summary.h"
 #include "plan/plan.h"
 #include "probe/probe.h"
 
@@ -259,6 +261,7 @@ static tutti_err take_engine(start *st)
                            .liveness_ns = st->settings.liveness_ns,
                            .reconnect_ns = st->settings.reconnect_ns,
                            .speak_ns = speak_ns,
+                           .patience_ns = st->settings.patience_ns,
                            .yields = is_crowded(st, 1)};
     /* What crosses hosts takes longer than others need to be woken; a small
      * call does not, or not much. */
@@ -307,11 +310,75 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
     return err;
 }
 
+/* "0-3,8" */
+static void print_cpus(char *text, size_t size)
+{
+    cpu_set_t may;
+    size_t used = 0;
+    snprintf(text, size, "any");
+    if (sched_getaffinity(0, sizeof(may), &may) != 0)
+        return;
+    for (int c = 0; c < CPU_SETSIZE && used + 16 < size; c++) {
+        if (!CPU_ISSET(c, &may) || (c > 0 && CPU_ISSET(c - 1, &may)))
+            continue;
+        int last = c;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &may))
+            last++;
+        used += (size_t)snprintf(text + used, size - used, "%s%d",
+                                 used ? "," : "", c);
+        if (last > c)
+            used += (size_t)snprintf(text + used, size - used, "-%d", last);
+    }
+}
+
+/* "shm with 3 ranks, tcp with 4" */
+static void print_transports(const start *st, char *text, size_t size)
+{
+    size_t used = 0;
+    snprintf(text, size, "nobody");
+    for (size_t i = 0; i < MAX_TRANSPORTS && tt_transports[i]; i++) {
+        const char *name = tt_transports[i]->name;
+        uint32_t n = 0;
+        for (uint32_t r = 0; r < st->n; r++)
+            n += r != st->rank &&
+                 strcmp(tt_mesh_transport(st->mesh, r), name) == 0;
+        if (n > 0 && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s with %u",
+                                     used ? ", " : "", name, n);
+    }
+}
+
+static void report_network(const start *st)
+{
+    tutti_diag diag = TT_DIAG_NONE;
+    tt_summary summary;
+    if (st->rank != 0 || tt_log_level < TUTTI_LOG_INFO)
+        return;
+    if (!st->topology)
+        TT_INFO("the network is not known (TUTTI_TOPOLOGY): planners go by "
+                "size");
+    else if (tt_summary_make(st->topology, TT_SUMMARY_BYTES, &summary, &diag))
+        TT_INFO("there is no summary of the network: %s", diag.text);
+    else
+        TT_INFO("network: %s", summary.text);
+}
+
 static void report(const start *st)
 {
-    TT_INFO("rank %u of %u on %s, started by %s, %u host%s", st->rank, st->n,
-            own_host(st)->name, st->launch.source, st->agreed.n_hosts,
+    char text[256];
+    if (tt_log_level < TUTTI_LOG_INFO)
+        return;
+    TT_INFO("tutti %s: rank %u of %u on %s, started by %s, %u host%s",
+            tutti_version(), st->rank, st->n, own_host(st)->name,
+            st->launch.source, st->agreed.n_hosts,
             st->agreed.n_hosts == 1 ? "" : "s");
+    print_cpus(text, sizeof(text));
+    TT_INFO("processors: %s, of %u for the %u rank%s on this machine", text,
+            own_host(st)->n_cpus, own_host(st)->n_here,
+            own_host(st)->n_here == 1 ? "" : "s");
+    print_transports(st, text, sizeof(text));
+    TT_INFO("connects by %s; planner %s", text, st->agreed.planner);
+    report_network(st);
     for (uint32_t r = 0; r < st->n; r++)
         if (r != st->rank)
             TT_DEBUG("peer %u on %.63s by %s", r, tt_start_host_name(st, r),
@@ -385,6 +452,7 @@ tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
     if (err)
         return err;
     tt_log_rank((int)launch->rank);
+    tt_log_file(settings->log_file);
     err = tt_start_trust(opts ? &opts->trust : NULL, settings,
                          launch->rank == 0, &launch->trust, diag);
     if (err)
@@ -480,6 +548,7 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
         tutti_comm_destroy(comm);
         return err;
     }
+    tt_service_add(comm, &st->settings);
     *out = comm;
     return TUTTI_OK;
 }

@@ -143,7 +143,8 @@ static tutti_err make(const tutti_partial_opts *o, tutti_partial **out,
                                .spin_large_ns = group_spin_ns,
                                .spin_aside_ns = group_spin_ns,
                                .liveness_ns = p->settings.liveness_ns,
-                               .speak_ns = TT_NS_PER_MS};
+                               .speak_ns = TT_NS_PER_MS,
+                               .patience_ns = p->settings.patience_ns};
         tt_log_setup((tutti_log_level)p->settings.log);
         err = tt_process_engine(&opts, &p->engine, diag);
     }

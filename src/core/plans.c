@@ -15,6 +15,8 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/units.h"
+#include "bound/bound.h"
 #include "core/core.h"
 #include "plan/plan.h"
 #include "verify/verify.h"
@@ -148,6 +150,33 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
     return err;
 }
 
+/* On a known network beside what is possible at all: a lower bound, which is
+ * quick to find. */
+static void tell_plan(const tt_problem *p, const tt_planner *planner,
+                      const tutti_schedule *s)
+{
+    char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT];
+    tutti_bound_info bound;
+    tutti_diag diag = TT_DIAG_NONE;
+    const tt_optimum_opts how = {.max_ranks = 1};
+    double seconds = 0, least_s = 0;
+    tt_units_bytes((double)p->size_bytes, bytes);
+    if (!p->topology) {
+        TT_INFO("%s of %s: %s", tutti_coll_name(p->collective), bytes,
+                planner->name);
+        return;
+    }
+    if (tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) == TUTTI_OK &&
+        tt_optimum_find(p->topology, &how, &tt_mem_std, &bound, &diag) ==
+            TUTTI_OK)
+        least_s = tt_optimum_s(&bound, p->topology, p->collective, p->root,
+                               p->size_bytes);
+    TT_INFO("%s up to %s: %s, predicted %s, %.2f of the bound",
+            tutti_coll_name(p->collective), bytes, planner->name,
+            tt_units_seconds(seconds, time),
+            seconds > 0 ? least_s / seconds : 0);
+}
+
 static tutti_err make_part(tutti_comm *comm, const char *rule,
                            const tt_problem *p, uint32_t rank,
                            tt_part_entry *out, tutti_diag *diag)
@@ -157,8 +186,8 @@ static tutti_err make_part(tutti_comm *comm, const char *rule,
     tutti_err err = tt_plan_make(rule, p, &comm->mem, &s, &planner, diag);
     if (err)
         return err;
-    TT_DEBUG("%s plans %s of %llu bytes", planner->name,
-             tutti_coll_name(p->collective), (unsigned long long)p->size_bytes);
+    if (tt_log_level >= TUTTI_LOG_INFO && rank == 0)
+        tell_plan(p, planner, s);
     return take_part(comm, p, s, rank, out, diag);
 }
 

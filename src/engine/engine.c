@@ -373,6 +373,55 @@ static void on_here(tt_peer *peer, const tt_msg *m)
         tt_peer_tell(asked->back, &answer, NULL);
 }
 
+static void on_look(tt_peer *peer, const tt_msg *m)
+{
+    tt_team *team = find_team(peer->mesh, m->comm);
+    tt_status here;
+    if (!team || team->is_group || tt_team_rank_of(team, peer) == TT_NONE)
+        return;
+    if (m->lane >= team->n || m->slice == 0) {
+        tt_team_breach(team, peer, m);
+        return;
+    }
+    if (is_known_who(team, peer, m))
+        return;
+    tt_team_look_here(team, &here);
+    tt_msg answer = *m;
+    answer.kind = TT_KIND_SEEN;
+    answer.lane = team->rank;
+    answer.fingerprint = m->lane;
+    answer.len = sizeof(here);
+    tt_peer_tell(peer, &answer, &here);
+    tt_team_tell(team, m, NULL, peer);
+}
+
+static void on_seen(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    tt_team *team = find_team(peer->mesh, m->comm);
+    if (!team || tt_team_rank_of(team, peer) == TT_NONE)
+        return;
+    bool is_sound = m->lane < team->n && m->fingerprint < team->n;
+    if (is_sound && m->fingerprint == team->rank)
+        is_sound = tt_team_saw(team, m->lane, data);
+    else if (is_sound && team->asked && team->asked[m->fingerprint].back)
+        tt_peer_tell(team->asked[m->fingerprint].back, m, data);
+    if (!is_sound)
+        tt_team_breach(team, peer, m);
+}
+
+/* Asked along the control graph, or an answer. */
+static void on_question(tt_peer *peer, const tt_msg *m, const void *data)
+{
+    if (m->kind == TT_KIND_WHO)
+        on_who(peer, m);
+    else if (m->kind == TT_KIND_HERE)
+        on_here(peer, m);
+    else if (m->kind == TT_KIND_LOOK)
+        on_look(peer, m);
+    else
+        on_seen(peer, m, data);
+}
+
 static void on_ping(tt_peer *peer, const tt_msg *m)
 {
     tt_msg pong = *m;
@@ -398,11 +447,14 @@ static bool is_well_formed(const tt_msg *m)
         return m->len == sizeof(tt_reason);
     case TT_KIND_VOTE:
         return m->len == sizeof(tt_opinion);
+    case TT_KIND_SEEN:
+        return m->len == sizeof(tt_status);
     case TT_KIND_CREDIT:
     case TT_KIND_PUT:
     case TT_KIND_BYE:
     case TT_KIND_WHO:
     case TT_KIND_HERE:
+    case TT_KIND_LOOK:
     case TT_KIND_PING:
     case TT_KIND_PONG:
     case TT_KIND_TOOK:
@@ -472,10 +524,10 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         on_bye(peer, m);
         return;
     case TT_KIND_WHO:
-        on_who(peer, m);
-        return;
     case TT_KIND_HERE:
-        on_here(peer, m);
+    case TT_KIND_LOOK:
+    case TT_KIND_SEEN:
+        on_question(peer, m, data);
         return;
     case TT_KIND_CALL:
         tt_mesh_asked(peer, m, data);

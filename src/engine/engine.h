@@ -17,6 +17,7 @@
 #ifndef TT_ENGINE_ENGINE_H
 #define TT_ENGINE_ENGINE_H
 
+#include "base/str.h"
 #include "engine/agree.h"
 #include "engine/wire.h"
 #include "walk/walk.h"
@@ -41,6 +42,8 @@ typedef struct tt_engine_opts {
     /* A call that has told a partner nothing for so long says that it is
      * there (BIND): see wire.h. */
     uint64_t speak_ns;
+    /* A call that waits for so long says for whom; 0: never. */
+    uint64_t patience_ns;
     bool yields; /* more ranks than cores on this host */
 } tt_engine_opts;
 
@@ -208,6 +211,8 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
 void tt_team_follow(tt_team *team, const tt_team *parent);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
+/* Of one that has failed: "in call 17, all-reduce of 4 MiB". [locked] */
+void tt_team_print_broken(const tt_team *team, char *text, size_t size);
 /* The mesh rank of a member that an open call of all ranks waits for, one that
  * has not entered it rather than one that has; and the call's number. TT_NONE:
  * there is no such call. [locked] */
@@ -252,6 +257,26 @@ void tt_team_say(tt_team *team, const void *bytes, uint32_t len);
  * longer fails the team; 0: it does not wait any more. [locked] */
 void tt_team_await(tt_team *team, uint64_t timeout_ns);
 double tt_team_lateness(const tt_team *team, uint32_t rank);
+/* The last calls, the oldest first, a line each; at most so many. [locked] */
+void tt_team_print_calls(const tt_team *team, uint32_t most, tt_str *out);
+
+/* How many calls there were, and how long they took in all, those apart that were
+ * over at once. [locked] */
+uint64_t tt_team_calls(const tt_team *team, double *seconds);
+
+/* The communicator with the most ranks of each mesh, but for open ones: the i-th;
+ * NULL: there are no more. [locked] */
+tt_team *tt_engine_world(tt_engine *e, uint32_t i);
+uint64_t tt_team_id(const tt_team *team);
+uint32_t tt_team_size(const tt_team *team);
+/* What this rank is at. [locked] */
+void tt_team_look_here(const tt_team *world, tt_status *out);
+/* Asks all others; answers come while somebody drives. Errors: ENOMEM. [locked] */
+tutti_err tt_team_look(tt_team *world);
+/* Of the last look: everybody who can has answered. [locked] */
+bool tt_team_has_seen_all(const tt_team *world);
+/* What is known of a member since then. [locked] */
+void tt_team_seen(const tt_team *world, uint32_t rank, tt_status *out);
 /* The mesh rank of a member. */
 uint32_t tt_team_member(const tt_team *team, uint32_t rank);
 

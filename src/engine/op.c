@@ -20,10 +20,12 @@
  *            op is held, looked at every 10 ms, and is done when its memory is
  *            free, or the transport has cut the neighbour off, within a second.
  * Next: walk/machine.c (the order of events), within.c, engine.c. */
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "engine/state.h"
 
 /* ---------------------------------------------------------------- tables -- */
@@ -224,18 +226,36 @@ static tt_sent send_slice(tt_side *side)
  * and a look at the clock is a twentieth of a small call. */
 static const uint32_t passes = 64;
 
+static bool is_prompt(const tt_op *op)
+{
+    const tt_engine *e = op->team->mesh->engine;
+    return e->n_rests == op->start_rest &&
+           e->n_passes - op->start_pass < passes;
+}
+
+/* Where it is remembered; NULL: that was long ago. */
+static tt_past *past_of(const tt_op *op)
+{
+    tt_team *team = op->team;
+    return team->n_past - op->past <= team->n_history
+               ? &team->past[op->past & (team->n_history - 1)]
+               : NULL;
+}
+
 /* The partner is heard for the first time; it entered the call age_ns ago. */
 static void note_hearing(tt_side *side, uint64_t age_ns)
 {
     tt_op *op = side->op;
     uint32_t rank = tt_team_rank_of(op->team, side->peer);
-    const tt_engine *e = op->team->mesh->engine;
-    bool is_late = e->n_rests != op->start_rest ||
-                   e->n_passes - op->start_pass >= passes;
-    uint64_t waited = is_late ? tt_now_ns() - op->start_ns : 0;
+    uint64_t waited = is_prompt(op) ? 0 : tt_now_ns() - op->start_ns;
+    uint64_t late_ns = waited > age_ns ? waited - age_ns : 0;
     if (!is_heard(op, side->peer))
-        tt_team_note_lateness(op->team, rank,
-                              waited > age_ns ? (double)(waited - age_ns) : 0);
+        tt_team_note_lateness(op->team, rank, (double)late_ns);
+    tt_past *past = late_ns > 0 ? past_of(op) : NULL;
+    if (past && late_ns > past->late_ns) {
+        past->late_ns = late_ns;
+        past->late_rank = rank;
+    }
     hear(side);
 }
 
@@ -527,6 +547,29 @@ static bool is_large(const tt_op *op)
     return op->walk.b->total_bytes > 64 << 10;
 }
 
+static void trace(const tt_op *op, const char *what)
+{
+    char call[96];
+    tt_call_title(&op->call, call, sizeof(call));
+    TT_TRACE("communicator %016" PRIx64 " %s %" PRIu64 ": %s %s", op->team->id,
+             op->channel ? "message" : "call", op->seq + 1, call, what);
+}
+
+/* What takes no longer than a few looks at the nets needs no look at the clock:
+ * see passes. */
+static void note_end(const tt_op *op, tutti_err err)
+{
+    tt_past *past = past_of(op);
+    if (past) {
+        bool is_short = is_prompt(op) && !is_large(op);
+        past->end_ns = is_short ? op->start_ns : tt_now_ns();
+        past->err = (int16_t)err;
+        op->team->spent_ns += past->end_ns - op->start_ns;
+    }
+    if (TT_UNLIKELY(tt_log_level >= TUTTI_LOG_TRACE))
+        trace(op, err ? "has failed" : "is done");
+}
+
 static void enlist(tt_op *op)
 {
     tt_team *team = op->team;
@@ -545,7 +588,10 @@ static void enlist(tt_op *op)
     e->n_large += is_large(op);
     if (op->channel == 0)
         team->next_seq++;
-    team->past[team->n_past++ & (team->n_history - 1)] = tt_op_past(op);
+    op->past = team->n_past++;
+    team->past[op->past & (team->n_history - 1)] = tt_op_past(op);
+    if (TT_UNLIKELY(tt_log_level >= TUTTI_LOG_TRACE))
+        trace(op, "begins");
 }
 
 static void delist(tt_op *op)
@@ -594,6 +640,7 @@ static void end(tt_op *op, tutti_err err)
         forgo_first(&op->sides[p]);
     }
     delist(op);
+    note_end(op, err);
     tt_engine *e = op->team->mesh->engine;
     e->n_unsaid -= op->n_unsaid;
     op->n_unsaid = 0;
@@ -680,6 +727,20 @@ static bool is_served(const tt_op *op, uint32_t p)
 {
     return op->walk.b->partners[p].n_recvs == 0 &&
            tt_walk_has_served(&op->walk, p);
+}
+
+const tt_side *tt_op_awaits(const tt_op *op)
+{
+    const tt_side *found = NULL;
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
+        const tt_side *side = &op->sides[p];
+        bool is_through = tt_walk_has_served(&op->walk, p) &&
+                          tt_walk_has_heard(&op->walk, p);
+        bool is_better = !found || (found->is_bound && !side->is_bound);
+        if (!is_through && is_better)
+            found = side;
+    }
+    return found;
 }
 
 void tt_op_check_left(tt_op *op)

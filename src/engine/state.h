@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/patience.h"
 #include "engine/engine.h"
 
 #define TT_OP_BUCKETS 256
@@ -79,6 +80,7 @@ struct tt_op {
     bool is_asking, is_beginning;
     bool is_named; /* call, and what follows from it, have been set */
     uint32_t start_pass, start_rest;
+    uint32_t past; /* its number among the team's calls */
     uint64_t start_ns, deadline_ns, ask_until_ns;
     uint8_t *answers; /* [team size] of WHO: 0 none, 1 not entered, 2 entered */
     unsigned char *copy; /* of the input */
@@ -161,16 +163,21 @@ struct tt_peer {
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
-/* The last WHO of a rank, and where its answers go: whoever has told the
+/* The last WHO or LOOK of a rank, and where its answers go: whoever has told the
  * question on had it before, so answers to older ones get there, too. */
 typedef struct tt_asked {
     uint32_t number; /* 0: none yet */
     tt_peer *back;
 } tt_asked;
 
+/* A call that was made. */
 typedef struct tt_past {
     uint64_t channel, seq, fingerprint;
     tt_call call;
+    uint64_t begin_ns, end_ns; /* end_ns 0: it goes on */
+    uint64_t late_ns;   /* that the latest partner came after this rank */
+    uint32_t late_rank; /* in the team */
+    int16_t err;
     bool knows_bytes; /* the fingerprint tells what every pair exchanges */
 } tt_past;
 
@@ -239,8 +246,13 @@ struct tt_team {
     double *lateness; /* ns, moving average */
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
     uint32_t n_asks;  /* of its own that are told on */
-    tt_op *ops;
+    tt_status *seen;  /* [n] what the others are at; NULL: nobody has looked */
+    tt_op *ops;       /* the oldest is the last */
     uint32_t n_ops, n_held;
+    /* With the oldest call (its issue and 1): when it was looked at, and what of
+     * it had moved; see late.c. */
+    tt_patience patience, any_patience, agree_patience;
+    uint64_t waits_issue, waits_look_ns, waits_moved;
     bool is_group;
     tt_agree *agree;         /* NULL: there was no agreement yet */
     uint64_t agree_until_ns; /* of one that is open */
@@ -257,6 +269,10 @@ struct tt_team {
     uint32_t culprit;
     char text[512];
     const char *cause; /* in text: why the culprit is lost; NULL: it is not */
+    /* The call that it was in when it failed, the oldest; has_broken: there was
+     * one. */
+    tt_past broken;
+    bool has_broken;
     /* A member was told DIFFER, of this call: until it answers, what comes is
      * not taken, so that no later call ends well. */
     bool is_odd;
@@ -265,7 +281,8 @@ struct tt_team {
     tt_any *anys;      /* that wait, the oldest first */
     uint32_t any_last; /* the rank that one of them has found last */
     uint32_t n_past, n_history;
-    tt_past past[]; /* [n_history] a ring */
+    uint64_t spent_ns; /* in calls */
+    tt_past past[];    /* [n_history] a ring */
 };
 
 struct tt_engine {
@@ -312,6 +329,12 @@ bool tt_peer_say(tt_peer *peer);
 /* Something about its connection is in vain: mesh.c sees to it in the next
  * pass. */
 void tt_peer_miss(tt_peer *peer, tutti_err why, const char *text);
+/* By which it is known: none while it is not connected. */
+static inline const tt_conn *tt_peer_conn(const tt_peer *peer)
+{
+    bool is_none = peer->conn == &peer->none && peer->dialled;
+    return is_none ? peer->dialled : peer->conn;
+}
 /* It is connected, or about to be. */
 static inline bool tt_peer_is_linked(const tt_peer *peer)
 {
@@ -343,6 +366,9 @@ void tt_side_take(tt_side *side, uint32_t lane, const tt_msg *m,
 void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
+/* The side that an op waits for: one that has not entered it rather than one that
+ * has; NULL: none. */
+const tt_side *tt_op_awaits(const tt_op *op);
 void tt_op_finish(tt_op *op, tutti_err err);
 /* Looks whether ops that are held are free now. */
 void tt_op_run_held(tt_engine *e);
@@ -354,6 +380,7 @@ static inline tt_past tt_op_past(const tt_op *op)
                      .seq = op->seq,
                      .fingerprint = op->fingerprint,
                      .call = op->call,
+                     .begin_ns = op->start_ns,
                      .knows_bytes = op->walk.b->total_bytes > 0};
 }
 
@@ -560,6 +587,19 @@ static inline void tt_any_unlink(tt_any *any)
     *at = any->next;
     any->team->mesh->engine->n_active--;
 }
+
+/* late.c */
+/* Says for whom it waits, or fails its team, when it is time. */
+void tt_op_look_late(tt_op *op, uint64_t now_ns);
+/* Likewise what is no op: a receive from any rank, an agreement. */
+void tt_team_look_late(tt_team *team, uint64_t now_ns);
+/* "rank 2 (host b, pid 4711)" */
+void tt_team_print_member(const tt_team *team, uint32_t rank, char *text,
+                          size_t size);
+
+/* status.c */
+/* A SEEN of that member; false: it makes no sense. */
+bool tt_team_saw(tt_team *team, uint32_t rank, const void *data);
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);

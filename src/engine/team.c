@@ -43,6 +43,7 @@ void tt_team_free(tt_team *team)
     tt_free(mem, team->has_left, team->mesh->n_peers, sizeof(bool));
     tt_free(mem, team->lateness, team->n, sizeof(double));
     tt_free(mem, team->asked, team->n, sizeof(*team->asked));
+    tt_free(mem, team->seen, team->n, sizeof(*team->seen));
     tt_agree_free(mem, team->agree);
     tt_free(mem, team->rank_of, team->mesh->n_ranks, sizeof(uint32_t));
     tt_free(mem, team, 1, team_bytes(team->n_history));
@@ -239,6 +240,12 @@ static void tell_failure(tt_team *team)
 static void note_failure(tt_team *team, tutti_err err, uint32_t culprit,
                          const char *text)
 {
+    const tt_op *op = team->ops;
+    while (op && op->next)
+        op = op->next;
+    team->has_broken = op != NULL;
+    if (op)
+        team->broken = tt_op_past(op);
     team->err = err;
     team->culprit = culprit;
     snprintf(team->text, sizeof(team->text), "%s", text);
@@ -778,22 +785,30 @@ tutti_err tt_team_state(const tt_team *team, const char **text)
     return team->err;
 }
 
+void tt_team_print_broken(const tt_team *team, char *text, size_t size)
+{
+    char call[96];
+    if (!team->has_broken) {
+        snprintf(text, size, "before call %" PRIu64, team->next_seq + 1);
+        return;
+    }
+    tt_call_title(&team->broken.call, call, sizeof(call));
+    snprintf(text, size, "in %s %" PRIu64 ", %s",
+             team->broken.channel ? "message" : "call", team->broken.seq + 1,
+             call);
+}
+
 uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
 {
     uint32_t found = TT_NONE;
     *has_entered = true;
     for (const tt_op *op = team->ops; op; op = op->next) {
-        for (uint32_t p = 0; op->channel == 0 && p < op->walk.b->n_partners;
-             p++) {
-            const tt_side *side = &op->sides[p];
-            bool is_through = tt_walk_has_served(&op->walk, p) &&
-                              tt_walk_has_heard(&op->walk, p);
-            if (is_through || (side->is_bound && !*has_entered))
-                continue;
-            found = side->peer->rank;
-            *seq = op->seq;
-            *has_entered = side->is_bound;
-        }
+        const tt_side *side = op->channel == 0 ? tt_op_awaits(op) : NULL;
+        if (!side || (side->is_bound && !*has_entered))
+            continue;
+        found = side->peer->rank;
+        *seq = op->seq;
+        *has_entered = side->is_bound;
     }
     return found;
 }

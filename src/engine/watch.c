@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * watch.c - looks after the ops that take long: deadlines, and whether the
- * peers they wait for are alive.
+ * watch.c - looks after the ops that take long: whether the peers they wait for
+ * are alive, and, by late.c, who has not come.
  *
- * Deadline   when it passes, every member is asked WHO has entered the call
- *            (one tells it to the next, and answers go back that way); after
- *            half a second the answers name the ranks that have not.
  * Liveness   a peer that says nothing while an op waits for it is pinged,
  *            whatever the transport; its engine's thread answers, whatever its
  *            program does. Who is silent for TUTTI_LIVENESS is named in the log,
@@ -21,7 +18,6 @@
 #include "base/log.h"
 #include "engine/state.h"
 
-static const uint64_t ask_ns = 500 * TT_NS_PER_MS;
 /* Ticks come every 10 to 100 ms while ops are active. After a longer gap
  * silence begins anew; one tick adds at most this part of the time that makes a
  * peer lost. */
@@ -30,103 +26,6 @@ static const uint64_t watch_part = 8;
 /* Pings go in each of so many parts of that time but the first two: transports
  * lose nothing, so few will do. */
 static const uint64_t ping_parts = 8;
-
-/* Whether `r` takes part in the call, and can answer. */
-static bool is_asked(const tt_op *op, uint32_t r)
-{
-    if (op->members && r != op->members[0] && r != op->members[1])
-        return false;
-    return r != op->team->rank &&
-           !tt_team_has_left(op->team, tt_team_peer(op->team, r));
-}
-
-static void ask(tt_op *op, uint64_t now_ns)
-{
-    tt_team *team = op->team;
-    op->is_asking = true;
-    op->ask_until_ns = now_ns + ask_ns;
-    op->answers = tt_new(op->program->mem, team->n, 1);
-    tt_msg m = tt_team_msg(team, TT_KIND_WHO, op->channel, op->seq);
-    m.lane = team->rank;
-    m.slice = op->members ? 0 : ++team->n_asks;
-    if (m.slice)
-        tt_team_tell(team, &m, NULL, NULL);
-    for (uint32_t r = 0; op->members && r < team->n; r++)
-        if (is_asked(op, r))
-            tt_peer_tell(tt_team_peer(team, r), &m, NULL);
-}
-
-/* "rank 3" or "ranks 1, 4" of those whose answer is `answer`. */
-static uint32_t list_ranks(const tt_op *op, uint8_t answer, char *text,
-                           size_t size)
-{
-    uint32_t n = 0, first = TT_NONE;
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t r = 0; r < op->team->n; r++) {
-        if (!is_asked(op, r) || op->answers[r] != answer)
-            continue;
-        if (first == TT_NONE)
-            first = r;
-        if (n++ < 8 && used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%" PRIu32,
-                                     n > 1 ? ", " : "rank ",
-                                     tt_team_name(op->team, r));
-    }
-    if (n > 8 && used < size)
-        snprintf(text + used, size - used, " and %" PRIu32 " more", n - 8);
-    return first;
-}
-
-static void expire(tt_op *op)
-{
-    char call[96], silent[120], absent[120], who[320], text[640];
-    const tt_walk_state is = tt_walk_look(&op->walk);
-    tt_call_print(&op->call, call, sizeof(call));
-    char tag[32] = "";
-    if (op->channel >> TT_CHANNEL_TAG)
-        snprintf(tag, sizeof(tag), ", tag %" PRIu64,
-                 op->channel >> TT_CHANNEL_TAG);
-    uint32_t culprit = TT_NONE;
-    snprintf(who, sizeof(who), "all ranks have called it");
-    if (op->answers) {
-        uint32_t dumb = list_ranks(op, 0, silent, sizeof(silent));
-        culprit = list_ranks(op, 1, absent, sizeof(absent));
-        if (culprit != TT_NONE)
-            snprintf(who, sizeof(who), "%s %s not called it%s%s", absent,
-                     strchr(absent, ',') ? "have" : "has",
-                     dumb != TT_NONE ? "; no answer from " : "",
-                     dumb != TT_NONE ? silent : "");
-        else if (dumb != TT_NONE)
-            snprintf(who, sizeof(who), "no answer from %s", silent);
-        culprit = culprit == TT_NONE ? dumb : culprit;
-    }
-    uint64_t since = op->deadline_ns > op->start_ns ? op->start_ns
-                                                    : op->deadline_ns;
-    double waited = (double)(op->deadline_ns - since) / 1e9;
-    snprintf(text, sizeof(text),
-             "%s (call %" PRIu64 "%s) timed out on rank %" PRIu32
-             " after %.3g s: %s; at step %" PRIu32 " of %" PRIu32 ", %" PRIu64
-             " bytes received",
-             call, op->seq + 1, tag, tt_team_name(op->team, op->team->rank),
-             waited, who, is.step, is.n_steps, is.moved_bytes);
-    tt_team_fail(op->team, TUTTI_ETIMEOUT, culprit, text);
-}
-
-static bool all_answered(const tt_op *op)
-{
-    for (uint32_t r = 0; op->answers && r < op->team->n; r++)
-        if (is_asked(op, r) && op->answers[r] == 0)
-            return false;
-    return true;
-}
-
-/* By which it is known: none while it is not connected. */
-static const tt_conn *conn_of(const tt_peer *peer)
-{
-    bool is_none = peer->conn == &peer->none && peer->dialled;
-    return is_none ? peer->dialled : peer->conn;
-}
 
 static void name_silent(tt_peer *peer)
 {
@@ -137,7 +36,8 @@ static void name_silent(tt_peer *peer)
     peer->is_silent = true;
     peer->silent_since_ns = peer->watched_ns - peer->silent_ns;
     peer->mesh->engine->n_silent++;
-    TT_WARN("%s has been silent for %.3g s", tt_conn_text(conn_of(peer), who),
+    TT_WARN("%s has been silent for %.3g s",
+            tt_conn_text(tt_peer_conn(peer), who),
             (double)peer->silent_ns / 1e9);
     if (ops->renew)
         ops->renew(peer->conn, UINT64_MAX);
@@ -149,7 +49,8 @@ static void note_heard(tt_peer *peer, uint64_t now_ns)
     peer->heard_before = peer->heard;
     peer->silent_ns = 0;
     if (peer->is_silent && !peer->is_lost)
-        TT_WARN("%s is back after %.3g s", tt_conn_text(conn_of(peer), who),
+        TT_WARN("%s is back after %.3g s",
+                tt_conn_text(tt_peer_conn(peer), who),
                 (double)(now_ns - peer->silent_since_ns) / 1e9);
     peer->mesh->engine->n_silent -= peer->is_silent;
     peer->is_silent = false;
@@ -248,12 +149,8 @@ static void watch_op(tt_op *op, uint64_t now_ns)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners && !op->walk.is_over; p++)
         watch_peer(op->sides[p].peer, op->team, now_ns);
-    if (op->walk.is_over || now_ns < op->deadline_ns)
-        return;
-    if (!op->is_asking)
-        ask(op, now_ns);
-    else if (now_ns >= op->ask_until_ns || all_answered(op))
-        expire(op);
+    if (!op->walk.is_over)
+        tt_op_look_late(op, now_ns);
 }
 
 static void expire_any(tt_team *team, uint64_t now_ns)
@@ -353,6 +250,7 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
                 next = op->next;
                 watch_op(op, now_ns);
             }
+            tt_team_look_late(team, now_ns);
             watch_any(team, now_ns);
             if (team->agree && team->agree->is_open)
                 watch_agreement(team, now_ns);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/hash.h"
+#include "base/units.h"
 #include "schedule/schedule.h"
 
 uint64_t tt_call_fingerprint(const tt_call *call)
@@ -19,11 +20,34 @@ uint64_t tt_call_fingerprint(const tt_call *call)
     return tt_fnv1a_u64(hash, call->shape);
 }
 
+static bool is_known(const tt_call *call)
+{
+    return call->coll < TUTTI_COLL_COUNT && call->type < TUTTI_TYPE_COUNT &&
+           call->op < TUTTI_OP_COUNT;
+}
+
+uint64_t tt_call_bytes(const tt_call *call)
+{
+    if (!is_known(call) || call->coll == TUTTI_BARRIER)
+        return 0;
+    return call->count * tutti_type_bytes((tutti_type)call->type);
+}
+
+void tt_call_title(const tt_call *call, char *text, size_t size)
+{
+    char bytes[TT_UNITS_TEXT];
+    if (!is_known(call) || call->coll == TUTTI_BARRIER) {
+        tt_call_print(call, text, size);
+        return;
+    }
+    snprintf(text, size, "%s of %s", tutti_coll_name((tutti_coll)call->coll),
+             tt_units_bytes((double)tt_call_bytes(call), bytes));
+}
+
 void tt_call_print(const tt_call *call, char *text, size_t size)
 {
     tutti_coll coll = (tutti_coll)call->coll;
-    if (coll >= TUTTI_COLL_COUNT || call->type >= TUTTI_TYPE_COUNT ||
-        call->op >= TUTTI_OP_COUNT) {
+    if (!is_known(call)) {
         snprintf(text, size, "an unknown call");
         return;
     }

@@ -40,6 +40,10 @@
  * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
  *                                              its number
  * WORD    any       rank that speaks, whereto  along a tree of the team (word.c)
+ * LOOK    -         rank that asks, number     what are you at? As WHO, with
+ *                                              numbers of the same row
+ * SEEN    tt_status rank                       answer to LOOK, of that rank;
+ *                                              fingerprint: the rank that asks
  * PING    -         -                          are you alive?
  * PONG    -         -                          yes
  *
@@ -77,7 +81,9 @@
     X(PUT, 13)          \
     X(CALL, 14)         \
     X(VOTE, 15)         \
-    X(WORD, 16)
+    X(WORD, 16)         \
+    X(LOOK, 17)         \
+    X(SEEN, 18)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,
@@ -124,9 +130,52 @@ typedef struct tt_reason {
 } tt_reason;
 _Static_assert(sizeof(tt_reason) <= TT_NET_INLINE, "fits inline");
 
+/* What a rank is at, as others are told; ranks are those of the mesh. */
+#define TT_STATUS_VERSION 1
+typedef enum tt_status_is {
+    TT_STATUS_UNKNOWN, /* it has not answered */
+    TT_STATUS_STOPPED, /* likewise: the system says why */
+    TT_STATUS_LOST,    /* nor will it */
+    TT_STATUS_LEFT,    /* it has destroyed its communicator */
+    TT_STATUS_IDLE,    /* in no call: it computes */
+    TT_STATUS_CALLS,
+    TT_STATUS_FAILED /* its communicator has */
+} tt_status_is;
+typedef enum tt_status_wait {
+    TT_WAITS_FOR_NONE,
+    TT_WAITS_TO_COME, /* into the call */
+    TT_WAITS_TO_SEND,
+    TT_WAITS_TO_TAKE
+} tt_status_wait;
+typedef struct tt_status {
+    uint16_t version;
+    uint8_t is, waits;      /* tt_status_is, tt_status_wait */
+    uint8_t is_message;     /* seq counts messages of a pair and tag */
+    uint8_t coll, type, op; /* of the oldest call, or of the last one */
+    uint32_t rank, pid;
+    uint32_t n_open;        /* calls */
+    uint32_t step, n_steps; /* of the oldest */
+    uint32_t waits_for;     /* TT_NONE: nobody */
+    uint32_t late_rank;     /* who is latest on the average; TT_NONE: nobody */
+    uint32_t n_conns, n_away, n_silent;
+    uint64_t seq;                /* of that call; 0: there was none */
+    uint64_t count, moved_bytes; /* its elements; what has come and gone */
+    uint64_t age_ns;             /* since it began, or has ended */
+    uint64_t rate;               /* bytes/s of the last calls, up to 10 s */
+    uint64_t late_ns;
+    uint64_t n_calls;
+    char host[64], transports[40];
+} tt_status;
+_Static_assert(sizeof(tt_status) == 208, "tt_status has no holes");
+_Static_assert(sizeof(tt_status) <= TT_NET_INLINE, "fits inline");
+
 /* Everything of a call that must agree on all ranks. */
 uint64_t tt_call_fingerprint(const tt_call *call);
 /* "all-reduce of 1000 f32 sum" into text. */
 void tt_call_print(const tt_call *call, char *text, size_t size);
+/* "all-reduce of 4 MiB" */
+void tt_call_title(const tt_call *call, char *text, size_t size);
+/* Of the vector, as its caller gave it. */
+uint64_t tt_call_bytes(const tt_call *call);
 
 #endif

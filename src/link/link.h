@@ -53,7 +53,8 @@ typedef enum tt_link_purpose {
     TT_LINK_UCX = 5,        /* of a pair that is to speak UCX */
     TT_LINK_CONTROLLER = 6, /* a worker to the controller */
     /* 7 was a worker's to another */
-    TT_LINK_PROBE = 8, /* a try or a flow of the probe */
+    TT_LINK_PROBE = 8,  /* a try or a flow of the probe */
+    TT_LINK_STATUS = 9, /* who looks on, on the same host */
     TT_LINK_PURPOSES
 } tt_link_purpose;
 #define TT_LINK_FOR(purpose) (1u << (purpose))

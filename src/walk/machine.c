@@ -743,6 +743,7 @@ tt_walk_state tt_walk_look(const tt_walk *w)
             s.n_steps = lane->step + 1;
         if (w->taken[l] < lane->n_slices && lane->step < s.step)
             s.step = lane->step;
+        s.gone_bytes += bytes_before(w, lane, w->taken[l]);
     }
     if (s.step == TT_NONE)
         s.step = s.n_steps;

@@ -217,6 +217,7 @@ typedef struct tt_walk_state {
     uint32_t step, n_steps; /* the first one in which something is left to do;
                                n_steps when nothing is */
     uint64_t moved_bytes;   /* that have come */
+    uint64_t gone_bytes;    /* that were sent, and are taken */
 } tt_walk_state;
 tt_walk_state tt_walk_look(const tt_walk *w);
 

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * patience.h - when somebody who waits says so: after TUTTI_PATIENCE, and each
+ * time when twice as long has passed; so a wait without an end costs few lines.
+ */
+#ifndef TT_BASE_PATIENCE_H
+#define TT_BASE_PATIENCE_H
+
+#include <stdbool.h>
+
+#include "base/clock.h"
+
+typedef struct tt_patience {
+    uint64_t first_ns; /* 0: nothing is ever said */
+    uint64_t since_ns; /* it has waited */
+    uint64_t after_ns; /* what is said next, and when */
+} tt_patience;
+
+static inline tt_patience tt_patience_begin(uint64_t first_ns, uint64_t now_ns)
+{
+    return (tt_patience){first_ns, now_ns, first_ns};
+}
+
+/* When that is. */
+static inline uint64_t tt_patience_next(const tt_patience *p)
+{
+    return p->first_ns > 0 ? p->since_ns + p->after_ns : UINT64_MAX;
+}
+
+static inline bool tt_patience_is_over(const tt_patience *p, uint64_t now_ns)
+{
+    return now_ns >= tt_patience_next(p);
+}
+
+/* It is said; returns for how many seconds that has been waited for. */
+static inline double tt_patience_say(tt_patience *p)
+{
+    double waited_s = (double)p->after_ns / (double)TT_NS_PER_S;
+    p->after_ns *= 2;
+    return waited_s;
+}
+
+#endif

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# status.sh - what a job tells while it runs: `tutti status` in all its forms,
+# Prometheus, SIGUSR1, other users; the log at info, its file, and the calls
+# before a failure; and who waits at the start says for whom. TAP.
+. "$(dirname "$0")/lib.sh"
+
+# -------------------------------------------------------------- the start --
+export TUTTI_PATIENCE=1s TUTTI_START_TIMEOUT=3.5s TUTTI_JOB=waits-$$
+TUTTI_SIZE=3 TUTTI_RANK=0 run "$tutti" bench -b 8 -e 8
+like "rank 0 says who is missing" "$err" "rank 0: waiting 1 s for ranks 1-2 of 3 to come to "
+like "and again after twice as long" "$err" "rank 0: waiting 2 s for ranks 1-2 of 3 "
+is "and no more" "$(grep -c waiting <<<"$err")" 2
+TUTTI_SIZE=3 TUTTI_RANK=1 run "$tutti" bench -b 8 -e 8
+like "another rank says that rank 0 is" "$err" "rank 1: waiting 1 s for rank 0 at "
+TUTTI_PATIENCE=0s TUTTI_START_TIMEOUT=1.5s TUTTI_SIZE=3 TUTTI_RANK=1 run "$tutti" bench -b 8 -e 8
+is "0s: nothing is said" "$(grep -c waiting <<<"$err")" 0
+unset TUTTI_PATIENCE TUTTI_START_TIMEOUT TUTTI_JOB
+
+# ---------------------------------------------------------- a job that runs --
+metrics=127.0.0.1:$(some_port)
+TUTTI_METRICS=$metrics "$tutti" run -n 2 --no-prefix "$tutti" bench \
+    -b 1MiB -e 1MiB -n 100000000 >"$tmp/job" 2>"$tmp/job.err" &
+launcher=$!
+at_exit="kill -KILL $launcher 2>/dev/null; $at_exit"
+ranks() {
+    pgrep -P "$launcher" -f "^$tutti bench" | head -2
+}
+is_seen() {
+    pid=$(ranks | head -1)
+    [ -n "$pid" ] && "$tutti" status "$pid" 2>/dev/null | grep -q 'all-reduce of 1 MiB'
+}
+awaits is_seen
+run "$tutti" status "$pid"
+ends "a job by one of its processes" 0
+like "its ranks" "$out" "^job .*: 2 ranks"
+like "their connections" "$out" " 1 shm"
+job=$(sed -n 's/^job \(.*\): 2 ranks/\1/p' <<<"$out")
+run "$tutti" status "$job" --json
+is "the same as JSON, by its name" "$(python3 -c '
+import json, sys
+job = json.load(sys.stdin)["jobs"][0]
+print(len(job["ranks"]), [r["transports"] for r in job["ranks"]],
+      all(r["calls"] > 0 and r["pid"] > 0 for r in job["ranks"]))' <<<"$out")" "2 ['shm', 'shm'] True"
+run "$tutti" status no-such-job
+ends "a job that is not there" 1
+one_sentence "is said so"
+run "$tutti" status "$job" --prometheus
+like "for Prometheus" "$out" '^tutti_up\{job="[^"]*",rank="1",host="[^"]*"\} 1$'
+is "each metric has its type" "$(grep -c '^# TYPE tutti_' <<<"$out")" "$(grep -c '^# HELP tutti_' <<<"$out")"
+fetch() { # PATH
+    python3 -c '
+import sys, urllib.request as u
+try:
+    answer = u.urlopen(f"http://{sys.argv[1]}/{sys.argv[2]}", timeout=60)
+    print(answer.status, answer.headers["Content-Type"]); print(answer.read().decode())
+except u.HTTPError as e:
+    print(e.code)' "$metrics" "$1"
+}
+out=$(fetch metrics)
+like "TUTTI_METRICS answers" "$out" "^200 text/plain; version=0.0.4"
+like "with the same" "$out" '^tutti_calls_total\{job="[^"]*",rank="0",host="[^"]*"\} [0-9]'
+is "there is nothing else" "$(fetch other)" 404
+printf 'nonsense' | timeout 5 bash -c "cat >/dev/tcp/${metrics/:/\/}" 2>/dev/null
+like "nonsense does no harm" "$(fetch metrics)" "^200 "
+: >"$tmp/watch"
+"$tutti" status "$job" --watch --each 0.1 >"$tmp/watch" 2>&1 &
+watcher=$!
+is_watched() {
+    [ "$(grep -c '^job ' "$tmp/watch")" -ge 3 ]
+}
+awaits is_watched
+kill "$watcher"
+pass "--watch looks again and again"
+
+# ------------------------------------------------------------- another user --
+name=tutti-status-$(id -u)-$pid
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && [ -x /usr/bin/python3 ]; then
+    as_nobody() {
+        run setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+    }
+    cp "$tutti" "$tmp/tutti"
+    chmod 711 "$tmp"
+    chmod 755 "$tmp/tutti"
+    as_nobody "$tmp/tutti" status "$job"
+    ends "another user sees no job" 1
+    as_nobody /usr/bin/python3 -c "
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(20)
+s.connect('\0$name')
+try:
+    s.sendall(bytes(160))
+    print(len(s.recv(1)))
+except ConnectionError:
+    print(0)"
+    is "and is refused where he knows the socket" "$out" 0
+else
+    skip "another user" "needs root, setpriv and the system's python3"
+fi
+
+# ------------------------------------------------------------------ SIGUSR1 --
+has_table() { # FILE N
+    [ "$(grep -c "^job $job: 2 ranks" "$1")" -ge "$2" ]
+}
+kill -USR1 "$launcher"
+awaits has_table "$tmp/job.err" 1
+pass "SIGUSR1 to tutti run shows it"
+kill -USR1 "$pid"
+awaits has_table "$tmp/job.err" 2
+pass "and to a rank"
+"$tutti" status "$job" >/dev/null
+is "nobody has died of it" "$?" 0
+kill "$launcher"
+wait "$launcher"
+run "$tutti" status "$job"
+ends "when the job is over there is none" 1
+
+# ------------------------------------------------- the calls before a failure --
+has_many() {
+    "$tutti" status "$pid" --json | grep -qE '"calls":[0-9]{4}'
+}
+kill_one() { # SETTING: a job that has made many calls loses a rank
+    env "$1" "$tutti" run -n 2 "$tutti" bench -b 1MiB -e 1MiB \
+        -n 100000000 >"$tmp/job" 2>"$tmp/job.err" &
+    launcher=$!
+    at_exit="kill -KILL $launcher 2>/dev/null; $at_exit"
+    awaits is_seen
+    awaits has_many
+    kill -KILL "$(ranks | tail -1)"
+    wait "$launcher"
+}
+kill_one TUTTI_CALLS_FILE="$tmp/calls.%r"
+calls=$(cat "$tmp"/calls.*)
+is "who is left writes the last calls" "$(ls "$tmp"/calls.* | wc -l)" 1
+like "why" "$calls" "^# tutti .*, rank [01] of 2: rank [01] is lost: "
+like "the last one" "$(tail -1 <<<"$calls")" "^call [0-9]+: all-reduce of 262144 f32 sum, begun .* ago, failed after "
+is "256 of them" "$(grep -c '^call' <<<"$calls")" 256
+kill_one TUTTI_LOG=info
+is "without a file the log has eight" "$(grep -c 'info rank .: call [0-9]*: all-reduce' "$tmp/job.err")" 8
+
+# ------------------------------------------------------------------ the log --
+run env TUTTI_LOG=info TUTTI_TOPOLOGY=star:2@1Gbit TUTTI_LOG_FILE="$tmp/%r.log" \
+    "$tutti" run -n 2 "$tutti" bench -b 1KiB -e 64KiB -f 64
+ends "a log file for each rank" 0
+log=$(cat "$tmp/0.log")
+like "version and launcher" "$log" "info rank 0: tutti [0-9.]+.*: rank 0 of 2 on .*, started by TUTTI_RANK, 1 host$"
+like "binding" "$log" "processors: [0-9,-]+, of [0-9]+ for the 2 ranks"
+like "transports" "$log" "connects by shm with 1; planner auto"
+like "what ends" "$log" "communicator .* ends: [0-9]+ calls, "
+is "rank 1 has a file of its own" "$(grep -c 'rank 1 of 2' "$tmp/1.log")" 1
+run env TUTTI_LOG=trace "$tutti" run -n 2 "$tutti" bench -b 8 -e 8 -n 1 -w 0
+like "trace tells each call" "$err" "trace rank 1: communicator .* call [0-9]+: all-reduce of 8 B is done"
+run env TUTTI_LOG=debug "$tutti" run -n 2 "$tutti" bench -b 8 -e 8 -n 1 -w 0
+is "debug does not" "$(grep -c 'call [0-9]*: all-reduce' <<<"$err")" 0
+finish

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * status_test.c - `tutti status` from outside, of jobs that run, hang, and are
+ * half dead. */
+#include "support/tap.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define TUTTI_UNSTABLE 1
+#include <tutti.h>
+
+#include "support/procs.h"
+
+enum { RANKS = 4, COUNT = 1 << 20, MOST = 6, TEXT = 1 << 14 };
+
+/* What a rank does once all have met. */
+typedef enum part { CALLS, STAYS_OUT, STOPS, DIES } part;
+
+typedef struct script {
+    part parts[RANKS];
+    bool goes_on;           /* calls again and again */
+    const char *says[MOST]; /* parts of the table */
+    atomic_int n_ready;
+    atomic_bool is_over;
+    int n_looks;
+    bool is_satisfied;
+} script;
+
+static script *scene;
+static char last[TEXT];
+
+static void stay(void)
+{
+    while (!atomic_load(&scene->is_over))
+        usleep(1000);
+}
+
+static int act(int rank, tutti_comm *comm, float *data)
+{
+    tutti_err err;
+    switch (scene->parts[rank]) {
+    case STAYS_OUT:
+        stay();
+        break;
+    case STOPS:
+        raise(SIGSTOP);
+        break;
+    case DIES:
+        raise(SIGKILL);
+        break;
+    case CALLS:
+        break;
+    }
+    do {
+        err = tutti_all_reduce(comm, data, data, COUNT, TUTTI_F32, TUTTI_MAX,
+                               NULL, NULL);
+        int more = !err && scene->goes_on && !atomic_load(&scene->is_over);
+        if (!scene->goes_on ||
+            tutti_all_reduce(comm, &more, &more, 1, TUTTI_I32, TUTTI_MIN, NULL,
+                             NULL) ||
+            !more)
+            break;
+    } while (true);
+    if (!err)
+        return 0;
+    stay(); /* somebody has died: this is looked at, too */
+    static const char where[] =
+        " (the communicator failed in call 2, all-reduce of 4 MiB)";
+    tutti_barrier(comm, NULL, NULL);
+    return strstr(tutti_comm_message(comm), where)
+               ? 0
+               : tt_procs_complain(rank, "the next call: %s",
+                                   tutti_comm_message(comm));
+}
+
+static int run(int rank, int n, void *arg)
+{
+    (void)arg;
+    (void)n;
+    static float data[COUNT];
+    tutti_comm *comm;
+    setenv("TUTTI_PATIENCE", "0s", 1);
+    if (tutti_comm_create(NULL, &comm) || tutti_barrier(comm, NULL, NULL))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    atomic_fetch_add(&scene->n_ready, 1);
+    if (act(rank, comm, data))
+        return 1;
+    tutti_comm_destroy(comm);
+    return 0;
+}
+
+/* From another process, by one of the job's. */
+static void look(pid_t pid)
+{
+    const char *build = getenv("B");
+    char command[300];
+    snprintf(command, sizeof(command), "%s/tutti status %d 2>&1",
+             build ? build : "build", (int)pid);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    size_t n = fread(last, 1, sizeof(last) - 1, f);
+    last[n] = '\0';
+    pclose(f);
+}
+
+static bool says_all(void)
+{
+    for (int i = 0; i < MOST && scene->says[i]; i++)
+        if (!strstr(last, scene->says[i]))
+            return false;
+    return true;
+}
+
+static void watch(const pid_t *pids, int n, double seconds, void *arg)
+{
+    (void)arg;
+    if (atomic_load(&scene->n_ready) < n)
+        return;
+    if (!scene->is_satisfied && seconds < 40) {
+        look(pids[0]);
+        scene->n_looks++;
+        scene->is_satisfied = says_all();
+        return;
+    }
+    atomic_store(&scene->is_over, true);
+    for (int r = 0; r < n; r++)
+        if (scene->parts[r] == STOPS && tt_procs_is_stopped(pids[r]))
+            kill(pids[r], SIGCONT);
+}
+
+static void play(const script *s)
+{
+    int status[RANKS];
+    const tt_procs p = {
+        .n = RANKS, .timeout_s = 55, .run = run, .watch = watch};
+    memcpy(scene, s, sizeof(*scene));
+    assert_true(tt_procs_run(&p, status));
+    if (!scene->is_satisfied)
+        fprintf(stderr, "%s", last);
+    assert_true(scene->is_satisfied);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(status[r] == 0, scene->parts[r] != DIES);
+}
+
+static void test_running(void **state)
+{
+    (void)state;
+    play(&(script){
+        .goes_on = true,
+        .says = {": 4 ranks", "in call ", "/s  3 shm", "all-reduce of 4 MiB"}});
+}
+
+static void test_hung(void **state)
+{
+    (void)state;
+    play(&(script){.parts = {[2] = STAYS_OUT},
+                   .says = {"outside  ", "#1 barrier", "#2 all-reduce of 4 MiB",
+                            " 2 to call ",
+                            "rank 2 has not called since call 1 ended ",
+                            " ago, and holds up "}});
+}
+
+static void test_half_dead(void **state)
+{
+    (void)state;
+    play(&(script){.parts = {[1] = STAYS_OUT, [2] = STOPS},
+                   .says = {"outside  ", "stopped  ",
+                            "rank 1 has not called since call 1 ended ",
+                            "rank 2 is stopped"}});
+}
+
+static void test_dead(void **state)
+{
+    (void)state;
+    play(&(script){.parts = {[3] = DIES},
+                   .says = {"failed  ", "lost  ", "failed: rank 3 is lost: "}});
+}
+
+static volatile sig_atomic_t n_caught;
+
+static void on_signal(int number)
+{
+    (void)number;
+    n_caught++;
+}
+
+/* Rank 0 has a use for SIGUSR1, the others have none. */
+static int take_signals(int rank, int n, void *arg)
+{
+    (void)arg;
+    (void)n;
+    tutti_comm *comm;
+    setenv("TUTTI_STATUS_SIGNAL", "1", 1);
+    if (rank == 0)
+        signal(SIGUSR1, on_signal);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    raise(SIGUSR1);
+    sigqueue(getpid(), SIGUSR1, (union sigval){.sival_int = TUTTI_SIGNAL_MARK});
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    tutti_comm_destroy(comm);
+    raise(SIGUSR1); /* when there is nothing to tell any more, too */
+    return err || n_caught != (rank == 0 ? 3 : 0);
+}
+
+static void test_signal(void **state)
+{
+    (void)state;
+    int status[RANKS];
+    const tt_procs p = {.n = RANKS, .timeout_s = 55, .run = take_signals};
+    assert_true(tt_procs_run(&p, status));
+    assert_int_equal(tt_procs_failures(status, RANKS), 0);
+}
+
+int main(void)
+{
+    scene = mmap(NULL, sizeof(*scene), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene != MAP_FAILED);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_running),   cmocka_unit_test(test_hung),
+        cmocka_unit_test(test_half_dead), cmocka_unit_test(test_dead),
+        cmocka_unit_test(test_signal),
+    };
+    return TT_RUN_TAP(tests);
+}
