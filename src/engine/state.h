@@ -194,7 +194,7 @@ struct tt_mesh {
     tt_mem *home; /* freed last */
     tt_mesh *next;
     uint32_t rank, n_ranks, n_nets, n_refs;
-    uint32_t n_peers;
+    uint32_t n_peers, most_peers; /* of an open one there may be as many */
     bool is_open;
     tt_net **nets; /* the first n_busy have connections, or will soon; the
                       others have something to do only when there is an event */
@@ -208,8 +208,9 @@ struct tt_mesh {
     tt_conn *dropped; /* to be closed in the next pass */
     bool has_news;    /* ... or something else is to be done there */
     tt_arena kept;
-    /* [n_peers]: first port 0 of each rank (the own one is unused), then the
-     * other ports. */
+    /* [most_peers]: first port 0 of each rank (the own one is unused), then the
+     * other ports. What lies beyond n_peers has never been written, so it takes no
+     * memory. */
     tt_peer *peers;
     tt_team *teams;
     unsigned char *trash; /* payloads nobody wants */
@@ -233,8 +234,8 @@ struct tt_team {
     uint64_t id, next_seq;
     uint32_t rank, n;
     uint32_t *members; /* mesh ranks */
-    uint32_t *rank_of; /* [mesh n_ranks] rank in the team, or TT_NONE */
-    /* [mesh n_peers] said BYE by this port: nothing will follow there. */
+    uint32_t *rank_of; /* [mesh most_peers] rank in the team, or TT_NONE */
+    /* [mesh most_peers] said BYE by this port: nothing will follow there. */
     bool *has_left;
     double *lateness; /* ns, moving average */
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
@@ -535,6 +536,8 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data);
 void tt_mesh_seek(tt_peer *peer);
 void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
+/* There is this rank, from now on: open only, under most_peers. */
+void tt_mesh_make_room(tt_mesh *mesh, uint32_t rank);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
 const void *tt_mesh_address(const tt_conn *conn, size_t *len);
