@@ -127,6 +127,9 @@ typedef struct tt_mesh_opts {
 } tt_mesh_opts;
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);
+/* There are so many ranks, from now on: of an open mesh, before its groups have
+ * these. [unlocked] */
+void tt_mesh_expect(tt_mesh *mesh, uint32_t n_ranks);
 /* At the start, on all ranks: connects the ports of the ranks that are this
  * one's neighbours in the control graph, or of all. The others are dialled when
  * there is something to say. [unlocked] */

@@ -44,10 +44,6 @@
 #include "base/log.h"
 #include "engine/state.h"
 
-/* Messages that transports may hold by reference for one peer. */
-static const size_t most_lent = 1024;
-/* Calls that a peer may be ahead before the list of them grows. */
-static const size_t first_early = 16;
 /* How long a rank that was asked to connect may take. */
 static const uint64_t ask_ns = 2 * TT_NS_PER_S;
 /* When one that is dialled, or away, is asked for the first time; from then on
@@ -59,6 +55,7 @@ static const char no_memory[] = "out of memory for a connection";
 /* --------------------------------------------------------------- nowhere -- */
 
 static void dial(tt_peer *peer);
+static void make_room(tt_mesh *mesh, uint32_t rank);
 
 static tt_sent send_nothing(tt_conn *none, const tt_msg *m,
                             const struct iovec *iov, int n_iov)
@@ -95,19 +92,6 @@ static tt_net nowhere_net = {.ops = &nowhere};
 
 /* -------------------------------------------------------------- dialling -- */
 
-/* What is needed as soon as there is a connection. */
-static tutti_err equip(tt_peer *peer)
-{
-    const tt_mem *mem = peer->mesh->mem;
-    if (!peer->lent)
-        peer->lent = tt_new(mem, most_lent, sizeof(tt_lent));
-    if (!peer->early) {
-        peer->early = tt_new(mem, first_early, sizeof(tt_early));
-        peer->early_cap = peer->early ? first_early : 0;
-    }
-    return peer->lent && peer->early ? TUTTI_OK : TUTTI_ENOMEM;
-}
-
 static void keep_busy(tt_mesh *mesh, tt_net *net)
 {
     for (uint32_t i = mesh->n_busy; i < mesh->n_nets; i++) {
@@ -120,7 +104,7 @@ static void keep_busy(tt_mesh *mesh, tt_net *net)
 
 static tt_conn *new_conn(tt_peer *peer, tt_net *net)
 {
-    if (equip(peer))
+    if (tt_peer_equip(peer))
         return NULL;
     tt_conn *conn = tt_new(peer->mesh->mem, 1, net->ops->conn_size);
     keep_busy(peer->mesh, net);
@@ -215,8 +199,7 @@ static void renew(tt_peer *peer)
     drop_all(peer);
     tt_eager_renew(peer);
     peer->mesh->n_ahead -= peer->n_early;
-    peer->n_early = 0;
-    peer->n_ctl = peer->n_lent = 0;
+    tt_peer_unequip(peer);
     peer->group_ahead = 0;
     peer->has_missed = false;
     peer->access = 0;
@@ -338,7 +321,7 @@ tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
         return TUTTI_EINVAL;
     tt_peer *peer = &mesh->peers[rank];
     tt_engine_lock(mesh->engine);
-    tt_mesh_make_room(mesh, rank);
+    make_room(mesh, rank);
     if (is_same(id, &peer->was)) {
         err = TUTTI_EPEER;
     } else {
@@ -357,7 +340,7 @@ tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id)
 {
     tt_mesh *mesh = net->owner;
     if (mesh->is_open && rank < mesh->most_peers)
-        tt_mesh_make_room(mesh, rank);
+        make_room(mesh, rank);
     tt_peer *peer = rank < mesh->n_ranks ? &mesh->peers[rank] : NULL;
     if (mesh->is_open)
         return peer && rank != mesh->rank && welcome(peer, id, net)
@@ -797,20 +780,27 @@ static void make_peer(tt_mesh *mesh, uint32_t i, const tt_port_opts *port)
                       .rail = port->rail,
                       .accesses = port->accesses,
                       .n_accesses = port->n_accesses,
-                      .is_apart = port->is_apart,
-                      .lent_cap = most_lent};
+                      .is_apart = port->is_apart};
     peer->none =
         (tt_conn){.net = &nowhere_net, .peer = peer, .rank = peer->rank};
     if (peer->rank != mesh->rank)
         peer->conn = &peer->none;
 }
 
-void tt_mesh_make_room(tt_mesh *mesh, uint32_t rank)
+static void make_room(tt_mesh *mesh, uint32_t rank)
 {
     for (; mesh->n_ranks <= rank; mesh->n_ranks++) {
         const tt_port_opts none = {.rank = mesh->n_ranks};
         make_peer(mesh, mesh->n_peers++, &none);
     }
+}
+
+void tt_mesh_expect(tt_mesh *mesh, uint32_t n_ranks)
+{
+    tt_engine_lock(mesh->engine);
+    if (mesh->is_open && n_ranks <= mesh->most_peers)
+        make_room(mesh, n_ranks - 1);
+    tt_engine_unlock(mesh->engine);
 }
 
 static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
@@ -819,7 +809,7 @@ static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
     if (!mesh->peers)
         return TUTTI_ENOMEM;
     if (mesh->is_open)
-        tt_mesh_make_room(mesh, opts->n_ranks - 1);
+        make_room(mesh, opts->n_ranks - 1);
     while (!mesh->is_open && mesh->n_ranks < opts->n_ranks) {
         tt_port_opts port = opts->ports[mesh->n_ranks];
         port.rank = mesh->n_ranks++;
@@ -839,9 +829,7 @@ static void free_mesh(tt_mesh *mesh)
     for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
         tt_free(mesh->mem, peer->seat, peer->seat_bytes, 1);
-        tt_free(mesh->mem, peer->lent, most_lent, sizeof(tt_lent));
-        tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
-        tt_free(mesh->mem, peer->early, peer->early_cap, sizeof(tt_early));
+        tt_peer_unequip(peer);
     }
     tt_free(mesh->mem, mesh->peers, mesh->most_peers, sizeof(tt_peer));
     tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);

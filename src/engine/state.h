@@ -308,6 +308,10 @@ void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
 /* If there is room, also when it is lost. */
 void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload);
+/* What is needed as soon as there is a connection (ENOMEM); and nobody uses that
+ * any more: many may come and go. */
+tutti_err tt_peer_equip(tt_peer *peer);
+void tt_peer_unequip(tt_peer *peer);
 /* Sends the control messages that wait; false: the transport is full. */
 bool tt_peer_say(tt_peer *peer);
 /* Something about its connection is in vain: mesh.c sees to it in the next
@@ -536,8 +540,6 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data);
 void tt_mesh_seek(tt_peer *peer);
 void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
-/* There is this rank, from now on: open only, under most_peers. */
-void tt_mesh_make_room(tt_mesh *mesh, uint32_t rank);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);
 const void *tt_mesh_address(const tt_conn *conn, size_t *len);

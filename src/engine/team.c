@@ -95,8 +95,6 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
             team->rank = i;
     }
     tt_engine_lock(mesh->engine);
-    for (uint32_t i = 0; i < n; i++)
-        tt_mesh_make_room(mesh, members[i]);
     mesh->n_refs++;
     team->next = mesh->teams;
     mesh->teams = team;
@@ -685,7 +683,13 @@ tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
 {
     const uint64_t id = id_of(opts->origin, opts->number);
     tt_team *team;
-    tutti_err err = make_team(mesh, id, opts->members, opts->n, &team);
+    tutti_err err = TUTTI_OK;
+    tt_engine_lock(mesh->engine);
+    for (uint32_t i = 0; i < opts->n; i++)
+        err = opts->members[i] < mesh->n_ranks ? err : TUTTI_EINVAL;
+    tt_engine_unlock(mesh->engine);
+    if (!err)
+        err = make_team(mesh, id, opts->members, opts->n, &team);
     if (err)
         return err;
     tt_engine_lock(mesh->engine);

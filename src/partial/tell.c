@@ -19,7 +19,7 @@ void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
     tt_talk head = tt_talk_head(TT_TALK_BROKEN, group, strlen(text));
     head.who = worker;
     head.flags = flags;
-    for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++) {
+    for (uint32_t w = 0; group > 0 && w < c->n_slots; w++) {
         tt_guest *g = c->by_worker[w];
         if (w == worker || !g || g->broken == group ||
             tt_control_group_of(c, g) != group)
@@ -58,6 +58,7 @@ void tt_control_tell_group(tt_controller *c, tt_guest *g)
             group.me = i;
     }
     memcpy(kept->said, &group, sizeof(group));
+    tt_prints_expect(g, kept->head.number, kept->said + sizeof(group), group.n);
     tt_control_put(c, g, &kept->head, kept->said);
     if (g->broken == kept->head.number)
         tt_control_say(c, g, TT_TALK_BROKEN, g->broken,
