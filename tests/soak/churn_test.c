@@ -41,6 +41,7 @@ typedef struct shared {
     _Atomic int ports[LEADERS]; /* 0: it is not there yet */
     _Atomic bool is_over;
     _Atomic bool is_in[WORKERS]; /* it has the others' model */
+    _Atomic int numbers[WORKERS];
     _Atomic uint32_t n_bad, n_lost, n_compared;
     _Atomic uint64_t n_groups, n_broken;
     uint64_t ends[WORKERS]; /* hash of the model */
@@ -109,6 +110,8 @@ static int serve(tutti_partial *p, int slot)
         tutti_partial_describe(p, &info);
         if (tutti_partial_state(p)) {
             atomic_fetch_add(&all->n_lost, 1);
+            tt_procs_complain(slot, "%s; it comes back",
+                              tutti_partial_message(p));
             if (tutti_partial_rejoin(p, !info.is_newcomer))
                 return tt_procs_complain(slot, "%s", tutti_partial_message(p));
         }
@@ -129,8 +132,18 @@ static int be_worker(int slot, int number, bool is_first)
     }
     snprintf(where, sizeof(where), "127.0.0.1:%d,127.0.0.1:%d",
              atomic_load(&all->ports[0]), atomic_load(&all->ports[1]));
-    if (tutti_partial_join(where, number, NULL, &p))
+    tutti_err err = TUTTI_EBOOT;
+    setenv("TUTTI_START_TIMEOUT", "20s", 1);
+    if (number >= 0)
+        err = tutti_partial_join(where, number, NULL, &p);
+    setenv("TUTTI_START_TIMEOUT", "100s", 1);
+    if (err) /* somebody else may have got its number */
+        err = tutti_partial_join(where, -1, NULL, &p);
+    if (err)
         return tt_procs_complain(slot, "%s", tutti_last_message());
+    tutti_partial_info info;
+    tutti_partial_describe(p, &info);
+    atomic_store(&all->numbers[slot], (int)info.worker);
     int bad = serve(p, slot);
     tutti_partial_close(p);
     return bad;
@@ -235,8 +248,8 @@ static void kill_one(pid_t pid)
 static void kill_worker(cast *c)
 {
     const int slot = SAFE + (int)tt_rng_below(&c->rng, WORKERS - SAFE);
-    const int numbers[] = {
-        slot, -1, WORKERS + (int)tt_rng_below(&c->rng, NUMBERS - WORKERS)};
+    const int numbers[] = {atomic_load(&all->numbers[slot]), -1,
+                           WORKERS + (int)(c->n_kills % (NUMBERS - WORKERS))};
     if (c->workers[slot] == 0)
         return;
     kill_one(c->workers[slot]);
@@ -372,7 +385,6 @@ static void workers_that_come_and_go(void **state)
     printf("# TT_SEED=%llu\n", (unsigned long long)seed);
     setenv("TUTTI_LOG", "error", 1);
     setenv("TUTTI_LIVENESS", "30s", 1);
-    setenv("TUTTI_START_TIMEOUT", "100s", 1);
     supervise(&c, seconds);
     printf("# %u kills, %u of them of a leader; %llu groups of worker 0, %llu "
            "groups broke for somebody, %u workers were lost and came back, %u "

@@ -687,8 +687,10 @@ def newcomers_compare(ahead, rank, size):
     """Who joins has other weights in a layer that is not averaged: it is told which."""
     controller = tutti.torch.Controller(1, max_workers=8)
 
+    nets = {worker: net_of() for worker in (0, 3, 5)}  # before anybody else draws numbers
+
     def begin(worker, change):
-        net = net_of()
+        net = nets[worker]
         frozen = next(net.parameters()).requires_grad_(False)
         frozen.data += change
         left = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.01)
@@ -710,7 +712,7 @@ def newcomers_compare(ahead, rank, size):
         while controller.metrics()["groups"] == 0:
             time.sleep(0.01)
         begin(3, 0)[1].close()
-        name = next(net.named_parameters())[0]
+        name, _ = next(net.named_parameters())
         try:
             begin(5, 1)
             raise AssertionError("it has other weights")
