@@ -153,6 +153,8 @@ uint64_t tt_control_group_of(const tt_controller *c, const tt_guest *g);
 /* The rule's. */
 void tt_control_decided(void *ctx, const tutti_group_decision *d);
 void tt_control_tell_group(tt_controller *c, tt_guest *g);
+/* It has told its card: those of its group are told, unless they were. */
+void tt_control_tell_card(tt_controller *c, const tt_guest *g);
 /* Other members of the group, which are still at it, are told. */
 void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
                             uint8_t flags, const char *text);

@@ -491,6 +491,7 @@ static bool hear_card(tt_controller *c, tt_guest *g, const tt_talk *head,
         return true;
     for (tt_guest *other = c->guests; other; other = other->next)
         other->knows[g->worker / 64] &= ~(UINT64_C(1) << g->worker % 64);
+    tt_control_tell_card(c, g);
     return true;
 }
 

@@ -293,13 +293,16 @@ static tutti_err try_all(tt_worker *w, tt_link_box *box, bool is_current,
                          tutti_diag *diag)
 {
     const uint64_t deadline = tt_now_ns() + w->o.join_timeout_ns;
+    const tt_addr last = w->at; /* it leads now, maybe */
+    const uint32_t n = w->o.n_controllers + (w->incarnation > 0);
     uint64_t busy_ns = 0; /* when the place was taken last */
     tutti_diag why = {0};
     for (;;) {
         tutti_err refusal = TUTTI_AGAIN;
-        for (uint32_t i = 0; i < w->o.n_controllers; i++) {
-            tutti_err err = try_one(w, box, &w->o.controllers[i], is_current,
-                                    deadline, diag);
+        for (uint32_t i = 0; i < n; i++) {
+            const tt_addr *to = i < w->o.n_controllers ? &w->o.controllers[i]
+                                                       : &last;
+            tutti_err err = try_one(w, box, to, is_current, deadline, diag);
             if (err == TUTTI_OK)
                 return err;
             if (err == TUTTI_AGAIN)
