@@ -204,7 +204,11 @@ static void tell_table(tt_controller *c, tt_guest *g)
 void tt_standby_come(tt_controller *c, tt_guest *g)
 {
     const uint32_t index = tt_lead_free_index(&c->lead);
-    if (c->lead.role != TT_LEAD_LEADS || index == c->lead.index) {
+    /* Who was frozen has not heard of the end of those that it has, and of this
+     * one's: in a term for each nobody could tell it of a leader meanwhile. */
+    const bool was_away = c->o.liveness_ns > 0 &&
+                          tt_now_ns() - c->turn_ns > c->o.liveness_ns / 2;
+    if (c->lead.role != TT_LEAD_LEADS || index == c->lead.index || was_away) {
         g->is_gone = true; /* it tries again */
         return;
     }
