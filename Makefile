@@ -71,7 +71,7 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 # check-long`.
 LONG_SH := tests/proc/lab.sh tests/proc/pair.sh tests/proc/papers.sh \
            tests/proc/peers.sh tests/model/epochs.sh
-LONG_TESTS := $(patsubst %.c,$B/%,$(wildcard tests/soak/*.c))
+LONG_TESTS := $B/tests/soak/soak_test
 
 # What `make check` runs once more: with ASan and UBSan the unit, fault and fuzz
 # tests, with TSan all tests that make threads, and in both what is named in
@@ -205,6 +205,7 @@ check-long: all tests
 	+$(Q)$(again) B=$B/tsan SAN=thread OPT='-O1 -g1' $(filter $B/tsan/%,$(LONG))
 	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
 	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test" \
+	    "env TT_MINUTES=$(or $(TT_MINUTES),30) $B/tests/soak/churn_test" \
 	    "env TT_LONG=1 tests/proc/drift.sh"
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).

@@ -13,7 +13,7 @@
 
 typedef struct options {
     const char *listen, *group, *replay, *leader;
-    uint64_t n, min_group, history, recentre;
+    uint64_t n, most, min_group, history, recentre;
     bool is_patient, stays, is_json;
     tutti_partial_opts o;
 } options;
@@ -177,8 +177,7 @@ static int serve(const cli_command *self, options *o)
                 o->leader, tutti_controller_port(c));
     else
         fprintf(stderr,
-                "tutti controller: %" PRIu64 " workers may join at port "
-                "%d\n",
+                "tutti controller: waits for %" PRIu64 " workers at port %d\n",
                 o->n, tutti_controller_port(c));
     tutti_err err = TUTTI_AGAIN;
     while (!was_interrupted && (err == TUTTI_AGAIN || (o->stays && !err))) {
@@ -216,6 +215,9 @@ static int start(const cli_command *self, options *o)
                         : serve(self, o);
     if (o->n == 0)
         return cli_usage(self, "how many workers? Give -n");
+    if (o->most >= MOST_SIZES || (o->most > 0 && o->most < o->n))
+        return cli_usage(self, "--max-workers is from -n to %d",
+                         MOST_SIZES - 1);
     if (o->n >= MOST_SIZES || o->min_group > o->n || o->history > INT32_MAX ||
         o->recentre > INT32_MAX)
         return cli_usage(self,
@@ -229,6 +231,7 @@ static int start(const cli_command *self, options *o)
                          o->group);
     o->o.min_group = (int)o->min_group;
     o->o.history = (int)o->history;
+    o->o.max_workers = (int)o->most;
     o->o.recentre_every = (int)o->recentre;
     if (o->is_patient)
         o->o.soft_wait_s = -1;
@@ -240,7 +243,10 @@ int cmd_controller(const cli_command *self, int argc, char **argv)
     cli_words words;
     options o = {.group = "auto", .o = TUTTI_PARTIAL_OPTS_INIT};
     const cli_option table[] = {
-        {"-n", NULL, CLI_COUNT, &o.n, "N", "workers that may join"},
+        {"-n", NULL, CLI_COUNT, &o.n, "N",
+         "workers of the start; groups are made when they have come"},
+        {"--max-workers", NULL, CLI_COUNT, &o.most, "N",
+         "so many may come, at any time (1024)"},
         {"--standby", NULL, CLI_TEXT, &o.leader, "HOST:PORT",
          "follow the controller there, and lead when it is gone"},
         {"--listen", NULL, CLI_TEXT, &o.listen, "HOST:PORT",

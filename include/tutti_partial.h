@@ -79,11 +79,14 @@ typedef struct tutti_partial_opts {
                             with a communicator its own counts */
     const char *leader; /* host:port: this controller is a standby of the one
                            there, and goes by its options; NULL: it leads */
+    int max_workers;    /* of a controller by itself: so many may come, at any
+                           time; 0: 1024, or those of the start if they are
+                           more */
 } tutti_partial_opts;
 #define TUTTI_PARTIAL_OPTS_INIT                                             \
     {                                                                       \
         sizeof(tutti_partial_opts), 0, 0, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, \
-            NULL, 0, NULL, false, false, TUTTI_TRUST_INIT, NULL             \
+            NULL, 0, NULL, false, false, TUTTI_TRUST_INIT, NULL, 0          \
     }
 
 /* Makes a worker of every rank, by its number, with a controller in rank 0's
@@ -96,8 +99,10 @@ TUTTI_API tutti_err tutti_partial_open(tutti_comm *comm,
 
 /* Joins a controller that runs elsewhere (`tutti controller`, or
  * tutti_controller_open) at host:port, or at one of several with commas between
- * (it and its standbys); NULL: TUTTI_CONTROLLER. worker -1: any place that is
- * free. Blocks, at most TUTTI_START_TIMEOUT. Errors: EINVAL,
+ * (it and its standbys); NULL: TUTTI_CONTROLLER. worker: a number that nobody
+ * else has now, under the controller's max_workers; -1: the first that is free.
+ * There may be more workers than the controller was started for, at any time.
+ * Blocks, at most TUTTI_START_TIMEOUT. Errors: EINVAL,
  * ECONFIG, EBOOT, ESYS, ENOMEM. */
 TUTTI_API tutti_err tutti_partial_join(const char *controller, int worker,
                                        const tutti_partial_opts *opts,
@@ -136,6 +141,20 @@ TUTTI_API tutti_err tutti_partial_commit(tutti_partial *p,
                                          const tutti_call_opts *opts,
                                          tutti_request **req);
 
+/* After a commit, before the next announcement: is what should be the same so,
+ * where a member was a newcomer? It compares hashes of its n buffers with those of
+ * the first member that had the model before, which therefore gives the same ones
+ * in the same order, and waits for nobody; for all others, and where there is no
+ * newcomer, it does nothing, so call it after every commit. A difference is no
+ * failure: TUTTI_OK, out->n_ranks 1 (else 0), rank the newcomer, like the other
+ * one, and text says it: "worker 5 joined with other bytes in buffer 3
+ * (layer4.weight) than worker 2". n is at most 16384. Blocks a newcomer, at most
+ * timeout_s. Errors: EINVAL, ENOMEM, EPEER (nobody is left to compare with),
+ * ETIMEOUT. */
+TUTTI_API tutti_err tutti_partial_compare(tutti_partial *p,
+                                          const tutti_shared *buffers, size_t n,
+                                          tutti_difference *out);
+
 /* Gives the group up: it breaks, for all members that have not committed. Before
  * the group is known: what was handed in ends with EABORTED, the commit too; the
  * announcement stands, so give its group up, too, when it is there. */
@@ -147,7 +166,9 @@ TUTTI_API void tutti_partial_leave(tutti_partial *p);
 TUTTI_API tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current);
 
 typedef struct tutti_partial_info {
-    uint32_t worker, n_workers, incarnation; /* the last: how often it came */
+    /* n_workers: of the start, or up to the greatest number that this worker has
+     * heard of; incarnation: how often it came */
+    uint32_t worker, n_workers, incarnation;
     bool is_newcomer; /* the others have averaged without it: its model counts
                          for nothing until a group has given it theirs, so it
                          announces before its first step */
@@ -204,8 +225,8 @@ TUTTI_API tutti_err tutti_partial_group_of(tutti_partial *p,
 
 /* What a controller has seen. */
 typedef struct tutti_partial_metrics {
-    uint32_t n_workers, n_alive, n_ready;
-    uint32_t group_size;          /* P as it is now */
+    uint32_t n_workers, n_alive, n_ready; /* n_workers: numbers in use, ever */
+    uint32_t group_size;                  /* P as it is now */
     uint32_t window;              /* of history, as it is now, in groups */
     uint32_t n_components;        /* of those alive, over the window */
     uint32_t most_components;     /* that a full window ever had */
@@ -235,8 +256,8 @@ TUTTI_API uint64_t tutti_partial_n_of_size(tutti_partial *p, uint32_t size);
 
 /* A controller by itself, so that no worker is special: `tutti controller`.
  * listen: host:port; NULL: every address, any port. Of opts what the
- * controller goes by counts. With opts->leader it is a standby, and n_workers is
- * 0: it leads when that one is gone, or is silent for liveness_s, and more than
+ * controller goes by counts. n_workers: groups are made when so many have come;
+ * more may come later. With opts->leader it is a standby, and n_workers is 0: it leads when that one is gone, or is silent for liveness_s, and more than
  * half of the workers have come to it. It has a thread of its own. Errors:
  * EINVAL, ESYS, ECONFIG, ENOMEM; of a standby also EBOOT (nobody to follow);
  * tutti_last_message() explains. */
@@ -279,13 +300,15 @@ typedef struct tutti_group_decision {
 /* Called inside the event that made the group; must not call the grouping. */
 typedef void (*tutti_group_fn)(void *ctx, const tutti_group_decision *group);
 
-/* The caller owns *out. Errors: EINVAL (a bad option). */
+/* The caller owns *out. n_workers: those of the start. Errors: EINVAL (a bad
+ * option). */
 TUTTI_API tutti_err tutti_grouping_create(const tutti_partial_opts *opts,
                                           uint32_t n_workers, tutti_group_fn fn,
                                           void *ctx, tutti_grouping **out,
                                           struct tutti_diag *diag);
 TUTTI_API void tutti_grouping_free(tutti_grouping *g); /* accepts NULL */
-/* Events; EINVAL when the worker is not in the state for one; ELIMIT when an
+/* Events; EINVAL when the worker is not in the state for one, or joins by a number
+ * that is not under max_workers; ENOMEM; ELIMIT when an
  * iteration is 2^20 beyond what can be (docs/partial.md, "Weights"). No group is made
  * before all have joined once, or start_wait_s is over. host: equal for
  * workers of one host; its upper half: for those of one rack (0: not known). */

@@ -70,6 +70,43 @@ tutti_err tt_grow(const tt_mem *mem, void **ptr, size_t *cap, size_t need,
     return TUTTI_OK;
 }
 
+static void *get(const tt_array *array)
+{
+    void *first;
+    memcpy(&first, array->at, sizeof(first));
+    return first;
+}
+
+tutti_err tt_arrays_grow(const tt_mem *mem, const tt_array *arrays, int n,
+                         size_t had, size_t want)
+{
+    void *fresh[TT_ARRAYS];
+    int made = 0;
+    for (; made < n; made++) {
+        fresh[made] = tt_new(mem, want, arrays[made].size);
+        if (!fresh[made])
+            break;
+    }
+    for (int i = 0; i < made && made < n; i++)
+        tt_free(mem, fresh[i], want, arrays[i].size);
+    if (made < n)
+        return TUTTI_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        if (had > 0)
+            memcpy(fresh[i], get(&arrays[i]), had * arrays[i].size);
+        tt_free(mem, get(&arrays[i]), had, arrays[i].size);
+        memcpy(arrays[i].at, &fresh[i], sizeof(fresh[i]));
+    }
+    return TUTTI_OK;
+}
+
+void tt_arrays_free(const tt_mem *mem, const tt_array *arrays, int n,
+                    size_t had)
+{
+    for (int i = 0; i < n; i++)
+        tt_free(mem, get(&arrays[i]), had, arrays[i].size);
+}
+
 /* Small allocations share a block; a large one gets its own, linked behind
  * the head so that the head keeps its free room. */
 struct tt_arena_block {

@@ -29,6 +29,19 @@ void tt_free(const tt_mem *mem, void *ptr, size_t count, size_t size);
 tutti_err tt_grow(const tt_mem *mem, void **ptr, size_t *cap, size_t need,
                   size_t size);
 
+/* One of several arrays that have as many items as each other. */
+typedef struct tt_array {
+    void *at; /* where its pointer is */
+    size_t size;
+} tt_array;
+enum { TT_ARRAYS = 16 }; /* at most */
+/* All have room for `want` items instead of `had`, and new ones are zero; or
+ * none has. Errors: ENOMEM. */
+tutti_err tt_arrays_grow(const tt_mem *mem, const tt_array *arrays, int n,
+                         size_t had, size_t want);
+void tt_arrays_free(const tt_mem *mem, const tt_array *arrays, int n,
+                    size_t had);
+
 /* Arena: many allocations, freed together. Zero-initialise, then set mem. That
  * memory was short is remembered: who takes much looks once, behind all. */
 typedef struct tt_arena {

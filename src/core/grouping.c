@@ -6,6 +6,9 @@
 #include "base/clock.h"
 #include "core/report.h"
 
+/* That may come, where nobody says how many. */
+enum { USUAL_WORKERS = 1024 };
+
 const char *tutti_group_kind_name(tutti_group_kind kind)
 {
     return tt_group_kind_name(kind);
@@ -46,12 +49,14 @@ tutti_err tt_grouping_opts(const tutti_partial_opts *o, uint32_t n,
                            tt_rule_opts *out, tutti_diag *diag)
 {
     if (o->group_size < 0 || o->min_group < 0 || o->history < 0 ||
-        o->recentre_every < 0)
+        o->recentre_every < 0 || o->max_workers < 0)
         return tt_fail(diag, TUTTI_EINVAL,
-                       "group_size, min_group, history and recentre_every are "
-                       "0 or more");
+                       "group_size, min_group, history, recentre_every and "
+                       "max_workers are 0 or more");
+    const uint32_t usual = n > USUAL_WORKERS ? n : USUAL_WORKERS;
     *out = (tt_rule_opts){
         .n = n,
+        .most = o->max_workers > 0 ? (uint32_t)o->max_workers : usual,
         .group_size = (uint32_t)o->group_size,
         .min_group = (uint32_t)o->min_group,
         .window = (uint32_t)o->history,

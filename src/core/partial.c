@@ -21,6 +21,7 @@
 #include "base/random.h"
 #include "core/core.h"
 #include "core/grouping.h"
+#include "core/newcomer.h"
 #include "core/report.h"
 #include "core/start.h"
 
@@ -226,10 +227,12 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
     m->host = tt_place_host();
     tt_controller_opts how = {.is_local = comm->agreed.n_hosts == 1,
                               .trust = p->trust};
+    tutti_partial_opts own = *o;
+    own.max_workers = (int)comm->n_ranks; /* nobody else knows the token */
     tutti_err err = tt_random(&how.token, sizeof(how.token), diag);
     how.token |= 1; /* 0: there is none */
     if (!err)
-        err = open_controller(o, comm->n_ranks, &p->settings, &how,
+        err = open_controller(&own, comm->n_ranks, &p->settings, &how,
                               &p->controller, diag);
     if (err)
         return err;
@@ -583,6 +586,57 @@ tutti_err tutti_partial_commit(tutti_partial *p, const tutti_call_opts *opts,
     if (err)
         return err;
     return finish(tt_worker_commit(p->worker, tt_request_end, made), made, req);
+}
+
+/* The newcomer waits for what the other one has. */
+static tutti_err await_prints(tutti_partial *p)
+{
+    tutti_request *made;
+    tutti_err err = prepare(p, NULL, NULL, &made);
+    if (err)
+        return err;
+    return finish(tt_worker_await_prints(p->worker, tt_request_end, made), made,
+                  NULL);
+}
+
+static tutti_err compare(tutti_partial *p, const tt_worker_compared *with,
+                         const tutti_shared *buffers, size_t n,
+                         tutti_difference *out)
+{
+    tt_print *mine = tt_new(&p->mem, n + 1, sizeof(*mine));
+    size_t n_theirs;
+    tutti_err err = TUTTI_OK;
+    if (!mine)
+        return fail(p, TUTTI_ENOMEM, "out of memory for comparing");
+    tt_newcomer_prints(buffers, n, mine);
+    if (with->gives)
+        tt_worker_give_prints(p->worker, mine, n);
+    else
+        err = await_prints(p);
+    if (!err && with->compares) {
+        const tt_print *theirs = tt_worker_prints(p->worker, &n_theirs);
+        tt_newcomer_compare(with, buffers, mine, n, theirs, n_theirs, out);
+    }
+    tt_free(&p->mem, mine, n + 1, sizeof(*mine));
+    return err;
+}
+
+tutti_err tutti_partial_compare(tutti_partial *p, const tutti_shared *buffers,
+                                size_t n, tutti_difference *out)
+{
+    tt_worker_compared with;
+    tutti_diag diag = TT_DIAG_NONE;
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    p->message[0] = '\0';
+    if (tt_newcomer_check(buffers, n, out, &diag))
+        return fail(p, TUTTI_EINVAL, diag.text);
+    tutti_err err = tt_worker_compares(p->worker, &with);
+    if (err)
+        return err;
+    tt_newcomer_clear(out);
+    return with.gives || with.compares ? compare(p, &with, buffers, n, out)
+                                       : TUTTI_OK;
 }
 
 void tutti_partial_abandon(tutti_partial *p, const char *reason)

@@ -110,11 +110,12 @@ typedef struct tt_port_opts {
 } tt_port_opts;
 
 /* ports[r]: port 0 of each rank. more: the other ports, of each rank in order;
- * both ends have as many. An open mesh has neither: nobody is known at first,
- * and it has groups only. The mesh owns the nets (memory from mem by their ops'
+ * both ends have as many. An open mesh has neither: nobody is known at first, more
+ * ranks may come, and it has groups only. The mesh owns the nets (memory from mem by their ops'
  * sizes) and what is kept once it returns TUTTI_OK. */
 typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets, n_more;
+    uint32_t most_ranks;       /* an open one's; 0: n_ranks */
     tt_net **nets;             /* [n_nets] */
     const tt_port_opts *ports; /* [n_ranks]; NULL: it is open */
     const tt_port_opts *more;  /* [n_more]; may be NULL */
@@ -129,6 +130,9 @@ typedef struct tt_mesh_opts {
 } tt_mesh_opts;
 tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
                          const tt_mesh_opts *opts, tt_mesh **out);
+/* There are so many ranks, from now on: of an open mesh, before its groups have
+ * these. [unlocked] */
+void tt_mesh_expect(tt_mesh *mesh, uint32_t n_ranks);
 /* At the start, on all ranks: connects the ports of the ranks that are this
  * one's neighbours in the control graph, or of all. The others are dialled when
  * there is something to say. [unlocked] */

@@ -26,7 +26,8 @@
  * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
  *            call needs it: then it is dialled once more, and if that is in
  *            vain, too, it is lost.
- * Open       In an open mesh a rank is a seat: the process that sits there is told
+ * Open       In an open mesh there are as many ranks as have been heard of, and a
+ *            rank is a seat: the process that sits there is told
  *            by its id (tt_mesh_seat), or calls before that. Another id than
  *            before is another process. So is, in a way, one that calls again:
  *            it has lost the connection. Then groups that need it fail, and
@@ -43,10 +44,6 @@
 #include "base/log.h"
 #include "engine/state.h"
 
-/* Messages that transports may hold by reference for one peer. */
-static const size_t most_lent = 1024;
-/* Calls that a peer may be ahead before the list of them grows. */
-static const size_t first_early = 16;
 /* How long a rank that was asked to connect may take. */
 static const uint64_t ask_ns = 2 * TT_NS_PER_S;
 /* When one that is dialled, or away, is asked for the first time; from then on
@@ -58,6 +55,7 @@ static const char no_memory[] = "out of memory for a connection";
 /* --------------------------------------------------------------- nowhere -- */
 
 static void dial(tt_peer *peer);
+static void make_room(tt_mesh *mesh, uint32_t rank);
 
 static tt_sent send_nothing(tt_conn *none, const tt_msg *m,
                             const struct iovec *iov, int n_iov)
@@ -94,19 +92,6 @@ static tt_net nowhere_net = {.ops = &nowhere};
 
 /* -------------------------------------------------------------- dialling -- */
 
-/* What is needed as soon as there is a connection. */
-static tutti_err equip(tt_peer *peer)
-{
-    const tt_mem *mem = peer->mesh->mem;
-    if (!peer->lent)
-        peer->lent = tt_new(mem, most_lent, sizeof(tt_lent));
-    if (!peer->early) {
-        peer->early = tt_new(mem, first_early, sizeof(tt_early));
-        peer->early_cap = peer->early ? first_early : 0;
-    }
-    return peer->lent && peer->early ? TUTTI_OK : TUTTI_ENOMEM;
-}
-
 static void keep_busy(tt_mesh *mesh, tt_net *net)
 {
     for (uint32_t i = mesh->n_busy; i < mesh->n_nets; i++) {
@@ -119,7 +104,7 @@ static void keep_busy(tt_mesh *mesh, tt_net *net)
 
 static tt_conn *new_conn(tt_peer *peer, tt_net *net)
 {
-    if (equip(peer))
+    if (tt_peer_equip(peer))
         return NULL;
     tt_conn *conn = tt_new(peer->mesh->mem, 1, net->ops->conn_size);
     keep_busy(peer->mesh, net);
@@ -214,8 +199,7 @@ static void renew(tt_peer *peer)
     drop_all(peer);
     tt_eager_renew(peer);
     peer->mesh->n_ahead -= peer->n_early;
-    peer->n_early = 0;
-    peer->n_ctl = peer->n_lent = 0;
+    tt_peer_unequip(peer);
     peer->group_ahead = 0;
     peer->has_missed = false;
     peer->access = 0;
@@ -332,11 +316,12 @@ tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
                        const tt_access *accesses, uint32_t n_accesses)
 {
     tutti_err err = TUTTI_OK;
-    if (!mesh->is_open || rank >= mesh->n_ranks || rank == mesh->rank ||
+    if (!mesh->is_open || rank >= mesh->most_peers || rank == mesh->rank ||
         tt_link_id_is_none(id) || !are_sound(mesh, accesses, n_accesses))
         return TUTTI_EINVAL;
     tt_peer *peer = &mesh->peers[rank];
     tt_engine_lock(mesh->engine);
+    make_room(mesh, rank);
     if (is_same(id, &peer->was)) {
         err = TUTTI_EPEER;
     } else {
@@ -354,6 +339,8 @@ tutti_err tt_mesh_seat(tt_mesh *mesh, uint32_t rank, const tt_link_id *id,
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id)
 {
     tt_mesh *mesh = net->owner;
+    if (mesh->is_open && rank < mesh->most_peers)
+        make_room(mesh, rank);
     tt_peer *peer = rank < mesh->n_ranks ? &mesh->peers[rank] : NULL;
     if (mesh->is_open)
         return peer && rank != mesh->rank && welcome(peer, id, net)
@@ -785,31 +772,52 @@ static void add_port(tt_mesh *mesh, tt_peer *peer)
     peer->port = (uint8_t)(last->port + 1);
 }
 
+static void make_peer(tt_mesh *mesh, uint32_t i, const tt_port_opts *port)
+{
+    tt_peer *peer = &mesh->peers[i];
+    *peer = (tt_peer){.mesh = mesh,
+                      .rank = port->rank,
+                      .rail = port->rail,
+                      .accesses = port->accesses,
+                      .n_accesses = port->n_accesses,
+                      .is_apart = port->is_apart};
+    peer->none =
+        (tt_conn){.net = &nowhere_net, .peer = peer, .rank = peer->rank};
+    if (peer->rank != mesh->rank)
+        peer->conn = &peer->none;
+}
+
+static void make_room(tt_mesh *mesh, uint32_t rank)
+{
+    for (; mesh->n_ranks <= rank; mesh->n_ranks++) {
+        const tt_port_opts none = {.rank = mesh->n_ranks};
+        make_peer(mesh, mesh->n_peers++, &none);
+    }
+}
+
+void tt_mesh_expect(tt_mesh *mesh, uint32_t n_ranks)
+{
+    tt_engine_lock(mesh->engine);
+    if (mesh->is_open && n_ranks <= mesh->most_peers)
+        make_room(mesh, n_ranks - 1);
+    tt_engine_unlock(mesh->engine);
+}
+
 static tutti_err make_peers(tt_mesh *mesh, const tt_mesh_opts *opts)
 {
-    mesh->peers = tt_new(mesh->mem, mesh->n_peers, sizeof(tt_peer));
+    mesh->peers = tt_new_raw(mesh->mem, mesh->most_peers, sizeof(tt_peer));
     if (!mesh->peers)
         return TUTTI_ENOMEM;
-    for (uint32_t i = 0; i < mesh->n_peers; i++) {
-        tt_peer *peer = &mesh->peers[i];
-        bool is_more = i >= mesh->n_ranks;
-        const tt_port_opts none = {.rank = i};
-        const tt_port_opts *port = is_more ? &opts->more[i - mesh->n_ranks]
-                                   : mesh->is_open ? &none
-                                                   : &opts->ports[i];
-        peer->mesh = mesh;
-        peer->rank = is_more ? port->rank : i;
-        peer->rail = port->rail;
-        peer->accesses = port->accesses;
-        peer->n_accesses = port->n_accesses;
-        peer->is_apart = port->is_apart;
-        peer->none =
-            (tt_conn){.net = &nowhere_net, .peer = peer, .rank = peer->rank};
-        peer->lent_cap = most_lent;
-        if (peer->rank != mesh->rank)
-            peer->conn = &peer->none;
-        if (is_more)
-            add_port(mesh, peer);
+    if (mesh->is_open)
+        make_room(mesh, opts->n_ranks - 1);
+    while (!mesh->is_open && mesh->n_ranks < opts->n_ranks) {
+        tt_port_opts port = opts->ports[mesh->n_ranks];
+        port.rank = mesh->n_ranks++;
+        make_peer(mesh, mesh->n_peers++, &port);
+    }
+    for (uint32_t i = 0; i < opts->n_more; i++) {
+        make_peer(mesh, mesh->n_peers, &opts->more[i]);
+        add_port(mesh, &mesh->peers[mesh->n_peers++]);
     }
     mesh->nobody = (tt_peer){.mesh = mesh, .rank = mesh->rank, .is_lost = true};
     return TUTTI_OK;
@@ -821,11 +829,9 @@ static void free_mesh(tt_mesh *mesh)
     for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
         tt_free(mesh->mem, peer->seat, peer->seat_bytes, 1);
-        tt_free(mesh->mem, peer->lent, most_lent, sizeof(tt_lent));
-        tt_free(mesh->mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
-        tt_free(mesh->mem, peer->early, peer->early_cap, sizeof(tt_early));
+        tt_peer_unequip(peer);
     }
-    tt_free(mesh->mem, mesh->peers, mesh->n_peers, sizeof(tt_peer));
+    tt_free(mesh->mem, mesh->peers, mesh->most_peers, sizeof(tt_peer));
     tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);
     tt_free(mesh->mem, mesh->nets, mesh->n_nets, sizeof(tt_net *));
     tt_arena_free(&mesh->kept);
@@ -841,16 +847,19 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
     tt_mesh *mesh = tt_new(mem, 1, sizeof(*mesh));
     if (!mesh)
         return TUTTI_ENOMEM;
+    const bool is_open = opts->ports == NULL;
+    const uint32_t most_ranks = is_open && opts->most_ranks > opts->n_ranks
+                                    ? opts->most_ranks
+                                    : opts->n_ranks;
     *mesh = (tt_mesh){
         .engine = e,
         .mem = mem,
         .rank = opts->rank,
-        .n_ranks = opts->n_ranks,
         .n_nets = opts->n_nets,
-        .n_peers = opts->n_ranks + opts->n_more,
+        .most_peers = most_ranks + opts->n_more,
         .n_refs = 1,
         .urge_ns = UINT64_MAX,
-        .is_open = opts->ports == NULL,
+        .is_open = is_open,
         .eager_bytes = opts->eager_bytes,
         .dial_ns = opts->dial_ns,
         .trash_bytes = sizeof(tt_reason),
@@ -871,6 +880,8 @@ tutti_err tt_mesh_create(tt_engine *e, const tt_mem *mem,
     for (uint32_t i = 0; i < opts->n_nets; i++) {
         mesh->nets[i] = opts->nets[i];
         mesh->nets[i]->owner = mesh;
+        if (is_open)
+            mesh->nets[i]->n_ranks = most_ranks;
     }
     tt_engine_lock(e);
     mesh->next = e->meshes;

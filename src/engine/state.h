@@ -201,7 +201,7 @@ struct tt_mesh {
     tt_mem *home; /* freed last */
     tt_mesh *next;
     uint32_t rank, n_ranks, n_nets, n_refs;
-    uint32_t n_peers;
+    uint32_t n_peers, most_peers; /* of an open one there may be as many */
     bool is_open;
     tt_net **nets; /* the first n_busy have connections, or will soon; the
                       others have something to do only when there is an event */
@@ -215,8 +215,9 @@ struct tt_mesh {
     tt_conn *dropped; /* to be closed in the next pass */
     bool has_news;    /* ... or something else is to be done there */
     tt_arena kept;
-    /* [n_peers]: first port 0 of each rank (the own one is unused), then the
-     * other ports. */
+    /* [most_peers]: first port 0 of each rank (the own one is unused), then the
+     * other ports. What lies beyond n_peers has never been written, so it takes no
+     * memory. */
     tt_peer *peers;
     tt_team *teams;
     unsigned char *trash; /* payloads nobody wants */
@@ -240,8 +241,8 @@ struct tt_team {
     uint64_t id, next_seq;
     uint32_t rank, n;
     uint32_t *members; /* mesh ranks */
-    uint32_t *rank_of; /* [mesh n_ranks] rank in the team, or TT_NONE */
-    /* [mesh n_peers] said BYE by this port: nothing will follow there. */
+    uint32_t *rank_of; /* [mesh most_peers] rank in the team, or TT_NONE */
+    /* [mesh most_peers] said BYE by this port: nothing will follow there. */
     bool *has_left;
     double *lateness; /* ns, moving average */
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
@@ -324,6 +325,10 @@ void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
 /* If there is room, also when it is lost. */
 void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload);
+/* What is needed as soon as there is a connection (ENOMEM); and nobody uses that
+ * any more: many may come and go. */
+tutti_err tt_peer_equip(tt_peer *peer);
+void tt_peer_unequip(tt_peer *peer);
 /* Sends the control messages that wait; false: the transport is full. */
 bool tt_peer_say(tt_peer *peer);
 /* Something about its connection is in vain: mesh.c sees to it in the next

@@ -40,12 +40,12 @@ void tt_team_free(tt_team *team)
 {
     const tt_mem *mem = team->mesh->mem;
     tt_free(mem, team->members, team->n, sizeof(uint32_t));
-    tt_free(mem, team->has_left, team->mesh->n_peers, sizeof(bool));
+    tt_free(mem, team->has_left, team->mesh->most_peers, sizeof(bool));
     tt_free(mem, team->lateness, team->n, sizeof(double));
     tt_free(mem, team->asked, team->n, sizeof(*team->asked));
     tt_free(mem, team->seen, team->n, sizeof(*team->seen));
     tt_agree_free(mem, team->agree);
-    tt_free(mem, team->rank_of, team->mesh->n_ranks, sizeof(uint32_t));
+    tt_free(mem, team->rank_of, team->mesh->most_peers, sizeof(uint32_t));
     tt_free(mem, team, 1, team_bytes(team->n_history));
 }
 
@@ -80,15 +80,15 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                       .is_group = tt_is_group(id),
                       .n_history = n_history};
     team->members = tt_new(mem, n, sizeof(uint32_t));
-    team->has_left = tt_new(mem, mesh->n_peers, sizeof(bool));
+    team->has_left = tt_new(mem, mesh->most_peers, sizeof(bool));
     team->lateness = tt_new(mem, n, sizeof(double));
-    team->rank_of = tt_new(mem, mesh->n_ranks, sizeof(uint32_t));
+    team->rank_of = tt_new(mem, mesh->most_peers, sizeof(uint32_t));
     if (!team->members || !team->has_left || !team->lateness ||
         !team->rank_of) {
         tt_team_free(team);
         return TUTTI_ENOMEM;
     }
-    memset(team->rank_of, 0xff, mesh->n_ranks * sizeof(uint32_t));
+    memset(team->rank_of, 0xff, mesh->most_peers * sizeof(uint32_t));
     for (uint32_t i = 0; i < n; i++) {
         team->members[i] = members[i];
         team->rank_of[members[i]] = i;
@@ -690,7 +690,13 @@ tutti_err tt_group_create(tt_mesh *mesh, const tt_group_opts *opts,
 {
     const uint64_t id = id_of(opts->origin, opts->number);
     tt_team *team;
-    tutti_err err = make_team(mesh, id, opts->members, opts->n, &team);
+    tutti_err err = TUTTI_OK;
+    tt_engine_lock(mesh->engine);
+    for (uint32_t i = 0; i < opts->n; i++)
+        err = opts->members[i] < mesh->n_ranks ? err : TUTTI_EINVAL;
+    tt_engine_unlock(mesh->engine);
+    if (!err)
+        err = make_team(mesh, id, opts->members, opts->n, &team);
     if (err)
         return err;
     tt_engine_lock(mesh->engine);

@@ -115,7 +115,7 @@ struct tt_net {
     tt_regions *regions; /* memory that peers may map; NULL: none */
     struct tt_trust
         *trust; /* who is let in (link/trust.h); borrowed by open() */
-    uint32_t rank, n_ranks;
+    uint32_t rank, n_ranks; /* of an open mesh, when it is made: at most */
     /* Of this process, by which others know that it was not started again;
      * none: open() makes one. */
     tt_link_id id;

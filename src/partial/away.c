@@ -188,6 +188,11 @@ static void say_again(tt_worker *w)
     }
 }
 
+static bool is_same(const tt_addr *a, const tt_addr *b)
+{
+    return a->len == b->len && memcmp(&a->u, &b->u, a->len) == 0;
+}
+
 tutti_err tt_away_welcome(tt_worker *w, const tt_talk *head,
                           const unsigned char *payload)
 {
@@ -195,16 +200,16 @@ tutti_err tt_away_welcome(tt_worker *w, const tt_talk *head,
     if (!w->away.is_away || head->len != sizeof(welcome))
         return TUTTI_EPROTO;
     memcpy(&welcome, payload, sizeof(welcome));
-    if (welcome.n != w->n || head->who != w->id || welcome.origin != w->origin)
+    if (welcome.n != w->n || welcome.most != w->most || head->who != w->id ||
+        welcome.origin != w->origin)
         return TUTTI_EPROTO;
     uint64_t now = tt_now_ns();
     const double gone_s = (double)(now - w->away.since_ns) * 1e-9;
-    if (w->away.is_told)
-        TT_WARN("worker %u: the controller at %s is back after %.3g s", w->id,
-                w->where, gone_s);
-    w->at = w->away.to;
-    if (w->at.u.sa.sa_family != AF_UNIX)
-        tt_addr_text(&w->at, w->where);
+    const bool is_other = !is_same(&w->at, &w->away.to);
+    tt_visit_point(w, &w->away.to);
+    if (w->away.is_told || is_other)
+        TT_WARN("worker %u: the controller at %s %s after %.3g s", w->id,
+                w->where, is_other ? "leads now, found" : "is back", gone_s);
     w->far_host = welcome.host;
     tt_away_end(w);
     memset(w->standbys, 0, sizeof(w->standbys));
@@ -218,5 +223,6 @@ tutti_err tt_away_welcome(tt_worker *w, const tt_talk *head,
                       w->id, gone_s);
     }
     say_again(w);
+    tt_compare_drop(w, TUTTI_EPEER); /* it was told while nobody listened */
     return TUTTI_OK;
 }

@@ -3,8 +3,8 @@
  * those of the others.
  *
  * Idea       A worker has a mesh of its own in the process's engine, an open one:
- *            its ranks are the workers, and who is lost there may come again
- *            (engine.h). Its card says how others connect to it. The controller
+ *            its ranks are the workers, more of which may come, and who is lost
+ *            there may come again (engine.h). Its card says how others connect to it. The controller
  *            keeps the cards, and tells them to those who are to meet. So a
  *            worker is connected only to those that it has been in a group
  *            with.
@@ -67,7 +67,8 @@ static tutti_err make_mesh(tt_worker *w, tutti_diag *diag)
 {
     tt_net *nets[TT_CARD_NETS];
     tt_mesh_opts o = {.rank = w->id,
-                      .n_ranks = w->n,
+                      .n_ranks = w->n > w->id ? w->n : w->id + 1,
+                      .most_ranks = w->most,
                       .nets = nets,
                       .eager_bytes = eager_bytes,
                       .dial_ns = dial_ns};
@@ -76,7 +77,7 @@ static tutti_err make_mesh(tt_worker *w, tutti_diag *diag)
             nets[o.n_nets++] = w->nets[i];
     if (tt_mesh_create(w->o.engine, &w->mem, &o, &w->mesh))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u workers",
-                       w->n);
+                       o.n_ranks);
     return TUTTI_OK;
 }
 
@@ -121,7 +122,7 @@ tutti_err tt_cards_hear(tt_worker *w, const tt_talk *head,
     tt_card card;
     tt_access accesses[TT_CARD_NETS];
     uint32_t n = 0;
-    if (head->who >= w->n || head->who == w->id ||
+    if (head->who >= w->most || head->who == w->id ||
         !tt_card_is_sound(payload, head->len))
         return TUTTI_EPROTO;
     memcpy(&card, payload, sizeof(card));

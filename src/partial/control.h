@@ -4,11 +4,16 @@
  * controller.c  the thread: workers come, and are heard
  * tell.c        their groups are told
  * knock.c       whether one that is away still lives
+ * slots.c       numbers of workers, more of which may come
  * standby.c     records and orders: its copies, and how it takes over
+ * prints.c      what newcomers compare with
+ * wait.c        who waits for whom, in the log
  *
- * Circles    controller.c standby.c tell.c: what happens to workers makes records
- *            and groups, and what the copies say of those lets orders go to
- *            workers. */
+ * Slots      There is one for each number that a worker has had, and for those of
+ *            the start; up to opts.rule.most.
+ * Circles    controller.c prints.c standby.c tell.c wait.c: what happens to workers
+ *            makes records and groups, and what the copies say of those lets
+ *            orders go to workers; whatever is told goes through their pipes. */
 #ifndef TT_PARTIAL_CONTROL_H
 #define TT_PARTIAL_CONTROL_H
 
@@ -51,6 +56,11 @@ typedef struct tt_guest {
     size_t card_bytes; /* 0: it has not told its card */
     unsigned char card[TT_CARD_MOST];
     uint64_t *knows; /* a bit for each worker whose card it was told */
+    size_t n_words;  /* of these */
+    /* A newcomer: with whom it will compare, in which group. 0: nobody. */
+    uint64_t compares;
+    uint32_t source;
+    tt_waiting waits; /* for a group */
     /* It waits until this controller leads. */
     bool is_held;
     tt_join join;
@@ -94,17 +104,20 @@ struct tutti_controller {
     char log_name[256]; /* for messages */
     FILE *log_file;
     tt_guest *guests;
-    tt_guest **by_worker; /* [n] */
+    uint32_t n_slots, cap; /* cap: there is room for */
+    tt_guest **by_worker;  /* [cap] */
     uint32_t n_here;
     bool has_come;
     uint64_t turn_ns; /* when the last turn was */
+    uint64_t open_ns; /* since when workers may come */
+    tt_waiting waits; /* for those of the start */
     char *message;    /* of a group: head and seats; room for a header before */
     size_t message_bytes;
-    uint32_t *members; /* [n] */
+    uint32_t *members; /* [cap] */
     /* Who leads. */
     tt_lead lead;
-    tt_lead_row *rows; /* [n] */
-    tt_kept *kept;     /* [n] */
+    tt_lead_row *rows; /* [cap] */
+    tt_kept *kept;     /* [cap] */
     tt_due *orders, **orders_end;
     uint64_t n_groups;              /* the greatest id */
     tt_guest *copies[TT_LEADERS];   /* standbys that follow this one */
@@ -140,12 +153,44 @@ uint64_t tt_control_group_of(const tt_controller *c, const tt_guest *g);
 /* The rule's. */
 void tt_control_decided(void *ctx, const tutti_group_decision *d);
 void tt_control_tell_group(tt_controller *c, tt_guest *g);
+/* It has told its card: those of its group are told, unless they were. */
+void tt_control_tell_card(tt_controller *c, const tt_guest *g);
 /* Other members of the group, which are still at it, are told. */
 void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
                             uint8_t flags, const char *text);
 /* False: no memory. */
 bool tt_control_keep(tt_controller *c, uint32_t worker, uint64_t record,
                      const tt_talk *head, const void *payload);
+
+/* slots.c */
+/* [open] */
+tutti_err tt_slots_open(tt_controller *c, uint32_t n, tutti_diag *diag);
+void tt_slots_fini(tt_controller *c);
+/* There is a slot for this worker. Errors: ENOMEM, ELIMIT. */
+tutti_err tt_slots_make_room(tt_controller *c, uint32_t worker);
+/* What it knows has room for so many workers. Errors: ENOMEM. */
+tutti_err tt_slots_widen_known(tt_controller *c, tt_guest *g, uint32_t cap);
+/* NULL: it is not here. Any number. */
+tt_guest *tt_slots_guest(const tt_controller *c, uint32_t worker);
+/* One of the start that nobody has had, else the first that nobody has, else
+ * another one. TT_NONE: there are as many workers as there may be. */
+uint32_t tt_slots_free_one(const tt_controller *c);
+/* It was here, or at a controller before this one, as the worker that is
+ * recorded. */
+bool tt_slots_was_here(const tt_controller *c, const tt_join *join);
+
+/* prints.c */
+/* It is told this group: as a newcomer it will compare. */
+void tt_prints_expect(tt_guest *g, uint64_t group, const void *seats,
+                      uint32_t n);
+/* What it has, for the newcomers of its last group. */
+bool tt_prints_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
+                    const unsigned char *payload);
+/* It says no more about the group before. */
+void tt_prints_end(tt_controller *c, uint32_t worker);
+
+/* wait.c: each turn. */
+void tt_wait_turn(tt_controller *c, uint64_t now);
 
 /* knock.c: it has told its card: does it answer there? */
 void tt_knock_meet(tt_controller *c, tt_guest *g);

@@ -37,12 +37,6 @@ static const uint64_t tell_ns = 100 * TT_NS_PER_MS;
 
 /* ---------------------------------------------------------------- guests -- */
 
-/* Of a bit for each worker. */
-static size_t n_words(const tt_controller *c)
-{
-    return ((size_t)c->o.rule.n + 63) / 64;
-}
-
 static void watch(tt_controller *c, tt_guest *g, int op, bool out)
 {
     struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0u),
@@ -97,6 +91,7 @@ static void lose_worker(tt_controller *c, tt_guest *g, const char *how)
     g->worker = TT_NONE;
     c->by_worker[worker] = NULL;
     c->n_here--;
+    tt_prints_end(c, worker);
     tt_lead_go(&c->lead, worker);
     tt_rule_leave(c->rule, worker, !g->says_bye, tt_now_ns());
     tt_standby_record(c, TT_RECORD_LEAVE, worker, NULL, 0);
@@ -140,7 +135,7 @@ static void free_guest(tt_controller *c, tt_guest *g)
 {
     hang_up(c, g);
     tt_knock_end(g);
-    tt_free(&c->mem, g->knows, n_words(c), sizeof(uint64_t));
+    tt_free(&c->mem, g->knows, g->n_words, sizeof(uint64_t));
     tt_free(&c->mem, g, 1, sizeof(*g));
 }
 
@@ -162,19 +157,6 @@ static void sweep(tt_controller *c)
 
 /* --------------------------------------------------------------- joining -- */
 
-static uint32_t free_slot(const tt_controller *c)
-{
-    uint32_t used = TT_NONE;
-    for (uint32_t w = 0; w < c->o.rule.n; w++) {
-        if (c->by_worker[w])
-            continue;
-        if (tt_rule_incarnation(c->rule, w) == 0)
-            return w;
-        used = used == TT_NONE ? w : used;
-    }
-    return used;
-}
-
 /* Workers that are here and check what is sent otherwise than this one. */
 static bool checks_otherwise(const tt_controller *c, const tt_join *join)
 {
@@ -188,7 +170,7 @@ static bool checks_otherwise(const tt_controller *c, const tt_join *join)
 static bool check_join(tt_controller *c, tt_guest *g, const tt_join *join)
 {
     char text[TT_TALK_TEXT];
-    const uint32_t n = c->o.rule.n;
+    const uint32_t n = c->o.rule.n, most = c->o.rule.most;
     const bool comes_back = join->flags & TT_TALK_AGAIN;
     tutti_err err = TUTTI_EINVAL;
     if (comes_back && join->origin != c->origin) {
@@ -201,22 +183,23 @@ static bool check_join(tt_controller *c, tt_guest *g, const tt_join *join)
                  "the controller was started for %u workers, this one counts "
                  "%u; start both with the same number",
                  n, join->n);
-    else if (join->who >= n && (comes_back || join->who != TT_NONE))
-        snprintf(text, sizeof(text), "worker %u of %u: workers go from 0 to %u",
-                 join->who, n, n - 1);
-    else if (join->who == TT_NONE && free_slot(c) == TT_NONE) {
+    else if (join->who >= most && (comes_back || join->who != TT_NONE))
+        snprintf(text, sizeof(text),
+                 "worker %u: workers go from 0 to %u; start the controller "
+                 "with more than --max-workers %u",
+                 join->who, most - 1, most);
+    else if (join->who == TT_NONE && tt_slots_free_one(c) == TT_NONE) {
         err = TUTTI_EBUSY;
         snprintf(text, sizeof(text),
-                 "all %u places are taken; start the controller for more "
-                 "workers",
-                 n);
-    } else if (join->who != TT_NONE && c->by_worker[join->who]) {
+                 "%u workers are here, and no more may come; start the "
+                 "controller with more than --max-workers %u",
+                 most, most);
+    } else if (tt_slots_guest(c, join->who)) {
         err = TUTTI_EBUSY; /* its death may not be noticed yet */
         snprintf(text, sizeof(text),
                  "another process is worker %u; give each its own number",
                  join->who);
-    } else if (comes_back &&
-               c->kept[join->who].incarnation != join->incarnation) {
+    } else if (comes_back && !tt_slots_was_here(c, join)) {
         err = TUTTI_EPEER;
         snprintf(text, sizeof(text),
                  "another process has been worker %u meanwhile", join->who);
@@ -246,6 +229,7 @@ void tt_control_welcome(tt_controller *c, tt_guest *g)
         .liveness_ns = c->o.liveness_ns,
         .host = tt_place_host(),
         .n = c->o.rule.n,
+        .most = c->o.rule.most,
         .incarnation = tt_rule_incarnation(c->rule, g->worker),
         .is_newcomer = g->is_newcomer,
         .is_dynamic = c->o.rule.is_dynamic,
@@ -257,14 +241,27 @@ void tt_control_welcome(tt_controller *c, tt_guest *g)
     tt_standby_tell(c, g);
 }
 
-/* incarnation 0: the next one. */
-static void let_in(tt_controller *c, tt_guest *g, uint32_t worker,
+/* incarnation 0: the next one. False: no memory; it is sent away. */
+static bool let_in(tt_controller *c, tt_guest *g, uint32_t worker,
                    uint32_t incarnation)
 {
     const tt_join *join = &g->join;
-    tt_kept *kept = &c->kept[worker];
+    tutti_err err = tt_slots_make_room(c, worker);
+    tt_kept *kept = err ? NULL : &c->kept[worker];
     uint32_t flags = (join->flags & TT_TALK_CURRENT ? TT_JOIN_CURRENT : 0) |
                      (join->flags & TT_TALK_AHEAD ? TT_JOIN_AHEAD : 0);
+    if (!err && !incarnation &&
+        tt_rule_incarnation(c->rule, worker) < kept->incarnation)
+        incarnation = kept->incarnation + 1;
+    if (!err)
+        err = tt_rule_join(c->rule, worker, place_of(join),
+                           flags | incarnation << TT_JOIN_LIFE, tt_now_ns(),
+                           &g->is_newcomer);
+    if (err) {
+        tt_control_refuse(c, g, err,
+                          "the controller has no memory for another worker");
+        return false;
+    }
     g->worker = worker;
     g->host = join->host;
     g->n_cpus = join->n_cpus;
@@ -274,16 +271,11 @@ static void let_in(tt_controller *c, tt_guest *g, uint32_t worker,
     c->by_worker[worker] = g;
     c->n_here++;
     c->has_come = true;
-    if (!incarnation &&
-        tt_rule_incarnation(c->rule, worker) < kept->incarnation)
-        incarnation = kept->incarnation + 1;
-    tt_rule_join(c->rule, worker, place_of(join),
-                 flags | incarnation << TT_JOIN_LIFE, tt_now_ns(),
-                 &g->is_newcomer);
     kept->incarnation = tt_rule_incarnation(c->rule, worker);
     tt_lead_come(&c->lead, worker, join->term);
-    TT_DEBUG("partial reduce: worker %u has joined, %u of %u are here", worker,
-             c->n_here, c->o.rule.n);
+    TT_DEBUG("partial reduce: worker %u has joined, %u are here", worker,
+             c->n_here);
+    return true;
 }
 
 static void join_guest(tt_controller *c, tt_guest *g)
@@ -291,8 +283,9 @@ static void join_guest(tt_controller *c, tt_guest *g)
     const tt_join *join = &g->join;
     if (!check_join(c, g, join))
         return;
-    uint32_t worker = join->who != TT_NONE ? join->who : free_slot(c);
-    let_in(c, g, worker, 0);
+    uint32_t worker = join->who != TT_NONE ? join->who : tt_slots_free_one(c);
+    if (!let_in(c, g, worker, 0))
+        return;
     const uint64_t life = c->kept[worker].incarnation;
     uint64_t record = tt_standby_record(c, TT_RECORD_JOIN, worker, &life,
                                         sizeof(life));
@@ -318,15 +311,15 @@ static void tell_missed(tt_controller *c, tt_guest *g)
 void tt_control_admit_again(tt_controller *c, tt_guest *g)
 {
     const tt_join *join = &g->join;
-    const tt_kept *kept = join->who < c->o.rule.n ? &c->kept[join->who] : NULL;
     g->is_held = false;
-    if (!kept || join->origin != c->origin || c->by_worker[join->who] ||
-        kept->incarnation != join->incarnation ||
+    if (!tt_slots_was_here(c, join) || c->by_worker[join->who] ||
         c->rows[join->who].state != TT_RECORD_JOIN) {
         join_guest(c, g);
         return;
     }
-    let_in(c, g, join->who, join->incarnation);
+    if (!let_in(c, g, join->who, join->incarnation))
+        return;
+    const tt_kept *kept = &c->kept[join->who];
     if (kept->head.number >= join->heard)
         g->old = kept->head.number;
     tt_control_welcome(c, g);
@@ -337,19 +330,14 @@ void tt_control_admit_again(tt_controller *c, tt_guest *g)
  * believed. Anybody else could end the job by a great one. */
 static bool is_of_job(const tt_controller *c, const tt_join *join)
 {
-    if (join->origin != c->origin)
-        return false;
-    return join->flags & TT_TALK_STANDBY_JOINS ||
-           (join->flags & TT_TALK_AGAIN && join->who < c->o.rule.n &&
-            c->kept[join->who].incarnation == join->incarnation);
+    return join->flags & TT_TALK_STANDBY_JOINS ? join->origin == c->origin
+                                               : tt_slots_was_here(c, join);
 }
 
 static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
 {
     tt_guest *g = tt_new(&c->mem, 1, sizeof(*g));
-    if (g)
-        g->knows = tt_new(&c->mem, n_words(c), sizeof(uint64_t));
-    if (!g || !g->knows) {
+    if (!g || tt_slots_widen_known(c, g, c->cap)) {
         tt_free(&c->mem, g, 1, sizeof(*g));
         tt_link_stream_close(&s);
         return;
@@ -381,11 +369,7 @@ static void add_guest(tt_controller *c, tt_link_stream s, const tt_join *join)
 /* The worker that has been here as this one, and is not counted as dead. */
 static tt_guest *find_again(const tt_controller *c, const tt_join *join)
 {
-    if (!(join->flags & TT_TALK_AGAIN) || join->origin != c->origin ||
-        join->who >= c->o.rule.n ||
-        c->kept[join->who].incarnation != join->incarnation)
-        return NULL;
-    tt_guest *g = c->by_worker[join->who];
+    tt_guest *g = tt_slots_was_here(c, join) ? c->by_worker[join->who] : NULL;
     return g && !g->is_gone && g->may_return ? g : NULL;
 }
 
@@ -402,7 +386,7 @@ static void take_back(tt_controller *c, tt_guest *g, tt_link_stream s,
     g->away_ns = 0;
     g->is_missed = false;
     g->heard_ns = tt_now_ns();
-    memset(g->knows, 0, n_words(c) * sizeof(*g->knows));
+    memset(g->knows, 0, g->n_words * sizeof(*g->knows));
     watch(c, g, EPOLL_CTL_ADD, false);
     g->join = *join;
     tt_lead_come(&c->lead, g->worker, join->term);
@@ -440,6 +424,8 @@ static uint64_t most_len(uint8_t kind)
         return TT_TALK_TEXT - 1;
     case TT_TALK_CARD:
         return TT_CARD_MOST;
+    case TT_TALK_PRINTS:
+        return TT_PRINTS_MOST;
     default:
         return 0;
     }
@@ -470,6 +456,8 @@ static bool hear_announce(tt_controller *c, tt_guest *g, const tt_talk *head)
     char text[TT_TALK_TEXT];
     if (g->old) /* of which it has not heard yet */
         return head->flags & TT_TALK_AGAIN;
+    if (tt_control_group_of(c, g) == 0) /* before it is in the next one */
+        tt_prints_end(c, g->worker);
     tutti_err err = g->card_bytes == 0
                         ? TUTTI_EPROTO
                         : tt_rule_announce(c->rule, g->worker, head->number,
@@ -503,6 +491,7 @@ static bool hear_card(tt_controller *c, tt_guest *g, const tt_talk *head,
         return true;
     for (tt_guest *other = c->guests; other; other = other->next)
         other->knows[g->worker / 64] &= ~(UINT64_C(1) << g->worker % 64);
+    tt_control_tell_card(c, g);
     return true;
 }
 
@@ -524,6 +513,8 @@ static bool hear(tt_controller *c, tt_guest *g, const tt_talk *head,
         return hear_announce(c, g, head);
     case TT_TALK_DONE:
         return hear_done(c, g, head, payload);
+    case TT_TALK_PRINTS:
+        return tt_prints_hear(c, g, head, payload);
     case TT_TALK_LEAVE:
         g->says_bye = true;
         g->is_gone = true;
@@ -547,7 +538,7 @@ static void hear_guest(tt_controller *c, tt_guest *g)
         g->heard_ns = tt_now_ns();
     /* What came before the end counts. */
     while (!g->is_gone &&
-           tt_pipe_next(&g->pipe, TT_CARD_MOST, &head, &payload)) {
+           tt_pipe_next(&g->pipe, TT_PRINTS_MOST, &head, &payload)) {
         if (hear(c, g, &head, payload))
             continue;
         char text[TT_TALK_TEXT];
@@ -658,6 +649,7 @@ static void turn(tt_controller *c, const struct epoll_event *events, int n)
         tt_rule_tick(c->rule, now);
     check_silence(c, now);
     tt_standby_turn(c, now);
+    tt_wait_turn(c, now);
     /* A death may make groups, whose messages may find another death. */
     for (int again = 0; again < 2; again++) {
         for (tt_guest *g = c->guests; g; g = g->next)
@@ -790,22 +782,6 @@ static tutti_err start(tt_controller *c, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-static tutti_err allocate(tt_controller *c, tutti_diag *diag)
-{
-    const uint32_t n = c->o.rule.n;
-    c->message_bytes = sizeof(tt_talk) + sizeof(tt_group_head) +
-                       (size_t)n * sizeof(tt_seat);
-    c->by_worker = tt_new(&c->mem, n, sizeof(*c->by_worker));
-    c->members = tt_new(&c->mem, n, sizeof(*c->members));
-    c->rows = tt_new(&c->mem, n, sizeof(*c->rows));
-    c->kept = tt_new(&c->mem, n, sizeof(*c->kept));
-    c->message = tt_new(&c->mem, c->message_bytes, 1);
-    if (!c->by_worker || !c->members || !c->rows || !c->kept || !c->message)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a controller");
-    c->message += sizeof(tt_talk);
-    return TUTTI_OK;
-}
-
 tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
                              tt_controller **out, tutti_diag *diag)
 {
@@ -834,13 +810,14 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
     if (!err)
         err = tt_control_make_rule(c, diag);
     if (!err)
-        err = allocate(c, diag);
+        err = tt_slots_open(c, c->o.rule.n, diag);
     if (!err)
         err = open_fds(c, diag);
     if (!err)
         tt_standby_begin(c);
     c->o.log = c->o.ports = c->o.interfaces = NULL; /* the caller's */
     c->o.listen = c->o.leader = NULL;
+    c->open_ns = tt_now_ns();
     if (!err)
         err = start(c, diag);
     if (err)
@@ -896,14 +873,10 @@ void tt_controller_close(tt_controller *c)
     tt_fork_close(&c->epoll_fd);
     tt_fork_close(&c->wake_fd);
     const tt_mem mem = c->mem;
-    const uint32_t n = c->o.rule.n;
     tt_standby_fini(c);
     tt_trust_close(c->o.trust);
     tt_rule_free(c->rule);
-    tt_free(&mem, c->by_worker, n, sizeof(*c->by_worker));
-    tt_free(&mem, c->members, n, sizeof(*c->members));
-    tt_free(&mem, c->message ? c->message - sizeof(tt_talk) : NULL,
-            c->message_bytes, 1);
+    tt_slots_fini(c);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
     tt_free(&mem, c, 1, sizeof(*c));

@@ -60,9 +60,10 @@ static bool read_seats(tt_worker *w, const unsigned char *bytes)
     for (uint32_t i = 0; i < c->n; i++) {
         tt_seat s;
         memcpy(&s, bytes + i * sizeof(s), sizeof(s));
-        if (s.worker >= w->n || (i > 0 && s.worker <= c->workers[i - 1]) ||
+        if (s.worker >= w->most || (i > 0 && s.worker <= c->workers[i - 1]) ||
             !(s.weight >= 0 && s.weight <= 1))
             return false;
+        tt_worker_see(w, s.worker);
         c->workers[i] = s.worker;
         c->members[i] = (tt_group_member){.worker = s.worker,
                                           .incarnation = s.incarnation,
@@ -82,7 +83,7 @@ static tutti_err read_group(tt_worker *w, const tt_talk *head,
         head->number == 0)
         return TUTTI_EPROTO;
     memcpy(&group, payload, sizeof(group));
-    if (group.n == 0 || group.n > w->n || group.me >= group.n ||
+    if (group.n == 0 || group.n > w->most || group.me >= group.n ||
         group.kind >= TUTTI_GROUP_KIND_COUNT ||
         (group.n > 1 && group.max_payload < TT_CARD_LEAST_PAYLOAD) ||
         head->len != sizeof(group) + group.n * sizeof(tt_seat))
@@ -115,9 +116,12 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     const tt_group_opts opts = {
         .origin = w->origin, .number = c->id, .members = c->workers, .n = c->n};
     if (!err && c->n > 1)
+        tt_mesh_expect(w->mesh, w->n_seen);
+    if (!err && c->n > 1)
         err = tt_group_create(w->mesh, &opts, &c->team);
     if (err)
         return err;
+    tt_compare_begin(w);
     w->n_groups++;
     w->heard = c->id;
     w->phase = TT_PHASE_GROUP;
@@ -281,6 +285,7 @@ static void commit(tt_worker *w)
             memcpy(job->what.buf, job->copy.at,
                    job->what.count * tutti_type_bytes(job->what.type));
     w->is_newcomer = w->is_newcomer && !c->has_model;
+    w->prints.may = true;
     say_done(w, TUTTI_OK, NULL);
     tt_crew_end(w);
     tt_worker_call(w, TUTTI_OK);
@@ -331,8 +336,29 @@ static void break_late(tt_worker *w)
                       "worker %u has not committed it within %.3g s", w->id, s);
 }
 
+/* Nobody waits in silence. */
+static void tell_waiting(tt_worker *w, uint64_t now)
+{
+    tt_crew *c = &w->crew;
+    uint64_t bucket = 0;
+    bool has_begun = false;
+    if (!tt_waiting_tells(&c->waits, c->begun_ns, now))
+        return;
+    tt_engine_lock(w->o.engine);
+    uint32_t other = c->team ? tt_team_awaits(c->team, &bucket, &has_begun)
+                             : TT_NONE;
+    tt_engine_unlock(w->o.engine);
+    if (other != TT_NONE)
+        TT_WARN("worker %u: waiting %.0f s for worker %u: buffer %llu of group "
+                "%llu",
+                w->id, (double)(c->waits.told_ns / TT_NS_PER_S), other,
+                (unsigned long long)bucket, (unsigned long long)c->id);
+}
+
 void tt_crew_check(tt_worker *w, uint64_t now)
 {
+    if (w->phase >= TT_PHASE_GROUP && !w->crew.err)
+        tell_waiting(w, now);
     if (w->phase >= TT_PHASE_GROUP && !w->crew.err &&
         now >= w->crew.deadline_ns)
         break_late(w);

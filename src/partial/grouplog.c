@@ -26,6 +26,7 @@ static const char first_line[] = "tutti-groups 1";
 /* Member of tt_rule_opts, as a number. */
 #define OPTION_LIST(X) \
     X(n)               \
+    X(most)            \
     X(group_size)      \
     X(min_group)       \
     X(window)          \

@@ -33,6 +33,24 @@ void tt_sizes_init(tt_sizes *s, uint32_t n)
     s->size[s->n++] = n > 1 ? n : 1;
 }
 
+/* What is known of a size stays. */
+void tt_sizes_widen(tt_sizes *s, uint32_t n)
+{
+    const tt_sizes had = *s;
+    tt_sizes_init(s, n);
+    s->trial = had.trial;
+    s->n_trials = had.n_trials;
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t k = 0; k < had.n; k++) {
+            if (s->size[i] != had.size[k])
+                continue;
+            s->mean_s[i] = had.mean_s[k];
+            s->count[i] = had.count[k];
+        }
+    while (s->now + 1 < s->n && s->size[s->now] < had.size[had.now])
+        s->now++;
+}
+
 uint32_t tt_sizes_now(const tt_sizes *s)
 {
     return s->size[s->now];

@@ -19,6 +19,7 @@
  * Next       engine/engine.h performs the call, crew.c ends the group. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/thread.h"
 #include "partial/session.h"
@@ -334,6 +335,7 @@ static tutti_err begin(tt_worker *w, tt_job *job, bool unlocks)
     if (err)
         return c->err;
     job->bucket = c->n_jobs++;
+    c->begun_ns = tt_now_ns();
     *c->jobs_end = job;
     c->jobs_end = &job->next;
     tt_crew_advance(w);

@@ -10,6 +10,12 @@ void tt_lead_begin(tt_lead *l, tt_lead_row *rows, uint32_t n)
     l->term = l->old_term = TT_LEADERS;
 }
 
+void tt_lead_widen(tt_lead *l, tt_lead_row *rows, uint32_t n)
+{
+    l->rows = rows;
+    l->n = n;
+}
+
 void tt_lead_follow(tt_lead *l, uint64_t term, uint32_t index)
 {
     tt_lead_row *rows = l->rows;
@@ -39,17 +45,35 @@ static void set_state(tt_lead *l, uint32_t worker, uint8_t state,
     tt_lead_row *row = &l->rows[worker];
     l->n_rows += (state != 0) - (uint32_t)(row->state != 0);
     l->n_leaving += is_leaving(state) - (uint32_t)is_leaving(row->state);
+    row->first = row->state == 0 ? record : row->first;
     row->state = state;
     row->record = record;
 }
 
-/* Nobody owes anything by a debt that more than half have paid, or to nobody. */
+/* The standby does not get more than half of its table. Who knows the new term
+ * does not vote for it, nor does who was never let in, since it does not know yet
+ * who it is. All that came to the table behind n_had is of that kind: orders wait
+ * for acknowledgements. */
+static bool is_paid(const tt_lead *l, tt_lead_debt *debt)
+{
+    debt->n_rows = debt->n_known = 0;
+    for (uint32_t w = 0; w < l->n; w++) {
+        const tt_lead_row *row = &l->rows[w];
+        bool knows = row->state == TT_RECORD_JOIN &&
+                     row->record <= debt->n_had && row->knows_term == l->term;
+        if (row->state == 0 || row->first > debt->n_had)
+            continue;
+        debt->n_rows++;
+        debt->n_known += knows || row->first > l->n_ordered;
+    }
+    return debt->n_rows == 0 || 2 * (uint64_t)debt->n_known > debt->n_rows;
+}
+
 static void settle(tt_lead *l)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < l->n_debts; i++)
-        if (l->debts[i].n_rows > 0 &&
-            2 * (uint64_t)l->debts[i].n_known <= l->debts[i].n_rows)
+        if (!is_paid(l, &l->debts[i]))
             l->debts[left++] = l->debts[i];
     l->n_debts = left;
 }
@@ -60,10 +84,8 @@ static void owe(tt_lead *l, uint64_t n_had)
     if (l->n_debts == 0)
         l->old_term = l->term;
     l->term = next_term(l);
-    l->debts[l->n_debts++] = (tt_lead_debt){.n_had = n_had,
-                                            .n_rows = l->n_rows};
-    for (uint32_t i = 0; i < l->n_debts; i++)
-        l->debts[i].n_known = 0;
+    l->debts[l->n_debts++] = (tt_lead_debt){.n_had = n_had};
+    settle(l);
 }
 
 /* ------------------------------------------------------------- the leader -- */
@@ -93,8 +115,15 @@ uint32_t tt_lead_free_index(const tt_lead *l)
     return l->index;
 }
 
+static void note_orders(tt_lead *l)
+{
+    const uint64_t may = tt_lead_may_order(l);
+    l->n_ordered = may > l->n_ordered ? may : l->n_ordered;
+}
+
 void tt_lead_copy_to(tt_lead *l, uint32_t index)
 {
+    note_orders(l);
     l->copies[index] = (tt_lead_copy){.counts = true, .begun = l->n_records};
 }
 
@@ -108,6 +137,8 @@ void tt_lead_ack(tt_lead *l, uint32_t index, uint64_t n_records)
 bool tt_lead_forget(tt_lead *l, uint32_t *worker, uint64_t *record)
 {
     const uint64_t done = committed(l);
+    if (l->n_debts > 0)
+        return false;
     for (uint32_t w = 0; w < l->n && l->n_leaving > 0; w++) {
         const tt_lead_row *row = &l->rows[w];
         if (row->record > done)
@@ -129,9 +160,9 @@ bool tt_lead_leave_out(tt_lead *l, uint32_t index)
     tt_lead_copy *copy = &l->copies[index];
     if (!copy->counts)
         return false;
+    note_orders(l);
     copy->counts = false;
     owe(l, copy->acked > copy->begun ? copy->acked : copy->begun);
-    settle(l);
     return true;
 }
 
@@ -143,8 +174,6 @@ void tt_lead_know(tt_lead *l, uint32_t worker, uint64_t term)
         row->is_foreign)
         return;
     row->knows_term = term;
-    for (uint32_t i = 0; i < l->n_debts; i++)
-        l->debts[i].n_known += row->record <= l->debts[i].n_had;
     settle(l);
 }
 
@@ -210,6 +239,7 @@ bool tt_lead_take_over(tt_lead *l)
     if (l->role != TT_LEAD_ASKS || 2 * (uint64_t)l->n_votes <= l->n_rows)
         return false;
     l->role = TT_LEAD_LEADS;
+    l->n_ordered = l->n_records;
     owe(l, l->n_records);
     return true;
 }

@@ -14,9 +14,9 @@
  *            the workers in its table have come to it, in a new term. It gives
  *            orders when more than half of them know that term.
  * Leaving out  A leader without one of its standbys begins a new term, too, and
- *            gives orders when more than half of the workers that the standby
- *            may have in its table know the new term. Of those the standby
- *            gets no vote: its table is of an older term than theirs.
+ *            gives orders when the standby cannot have more than half of its
+ *            table: of the workers in it more than half know the new term, or
+ *            have never been let in.
  * Right      Of a leader and a standby that it has left out, and of two standbys
  *            that ask, one at most has more than half. For that both must count
  *            by the same table: a worker that has left counts as one that does
@@ -52,7 +52,8 @@ typedef struct tt_lead_row {
     uint8_t state;       /* 0: absent; else the last record of it */
     bool has_come;       /* ASKS, LEADS: it is connected */
     bool is_foreign;     /* it may know the term of another new leader */
-    uint64_t record;     /* the number of that record */
+    uint64_t first;      /* since that record it has not been absent */
+    uint64_t record;     /* the number of the last one */
     uint64_t knows_term; /* LEADS */
 } tt_lead_row;
 
@@ -64,9 +65,9 @@ typedef struct tt_lead_copy {
 
 /* A standby that was left out, or all others after taking over. */
 typedef struct tt_lead_debt {
-    uint64_t n_had;   /* records that it has if it is whole */
-    uint32_t n_rows;  /* its table has no more */
-    uint32_t n_known; /* of the workers that it has: who know the term */
+    uint64_t n_had; /* records that it has if it is whole */
+    /* Workers in its table, and those of them who do not come to it any more. */
+    uint32_t n_rows, n_known;
 } tt_lead_debt;
 
 /* To be read only. */
@@ -79,6 +80,7 @@ typedef struct tt_lead {
     uint64_t term;
     uint64_t old_term;  /* of the records; the term before the debts */
     uint64_t n_records; /* made, or heard of */
+    uint64_t n_ordered; /* orders by later records were not given */
     tt_lead_copy copies[TT_LEADERS];
     tt_lead_debt debts[TT_LEADERS];
     tt_lead_row *rows; /* [n] the owner's */
@@ -86,6 +88,8 @@ typedef struct tt_lead {
 
 /* The first controller of a job; all rows are zero. */
 void tt_lead_begin(tt_lead *l, tt_lead_row *rows, uint32_t n);
+/* There are more rows, at another place; the new ones are zero. */
+void tt_lead_widen(tt_lead *l, tt_lead_row *rows, uint32_t n);
 /* A standby of a leader in this term, as number `index`: it knows nothing yet. */
 void tt_lead_follow(tt_lead *l, uint64_t term, uint32_t index);
 
@@ -99,7 +103,7 @@ uint32_t tt_lead_free_index(const tt_lead *l);
 void tt_lead_copy_to(tt_lead *l, uint32_t index);
 void tt_lead_ack(tt_lead *l, uint32_t index, uint64_t n_records);
 /* The next worker that all know to have left: a FORGET is made, its number in
- * *record. False: there is none. */
+ * *record. False: there is none, or it may be in the table of who was left out. */
 bool tt_lead_forget(tt_lead *l, uint32_t *worker, uint64_t *record);
 /* It does not answer any more: the term is a new one, which a record tells the
  * other standbys. False: it did not count. */

@@ -41,30 +41,56 @@ uint32_t tt_mixing_window(const tt_rule *rule)
     return window < rule->mixing.group_cap ? window : rule->mixing.group_cap;
 }
 
-tutti_err tt_mixing_init(tt_mixing *m, const tt_rule_opts *opts,
-                         const tt_mem *mem)
-{
-    uint64_t groups = (uint64_t)WINDOW_FACTOR * opts->n;
-    if (opts->window > groups)
-        groups = opts->window;
-    m->group_cap = (uint32_t)groups + 1;
-    m->member_cap = 4 * m->group_cap + opts->n;
-    m->groups = tt_new(mem, m->group_cap, sizeof(*m->groups));
-    m->members = tt_new(mem, m->member_cap, sizeof(*m->members));
-    m->part = tt_new(mem, opts->n, sizeof(*m->part));
-    m->x = tt_new(mem, opts->n, sizeof(*m->x));
-    m->y = tt_new(mem, opts->n, sizeof(*m->y));
-    return m->groups && m->members && m->part && m->x && m->y ? TUTTI_OK
-                                                              : TUTTI_ENOMEM;
-}
-
-void tt_mixing_fini(tt_mixing *m, const tt_rule_opts *opts, const tt_mem *mem)
+void tt_mixing_fini(tt_mixing *m, const tt_mem *mem)
 {
     tt_free(mem, m->groups, m->group_cap, sizeof(*m->groups));
     tt_free(mem, m->members, m->member_cap, sizeof(*m->members));
-    tt_free(mem, m->part, opts->n, sizeof(*m->part));
-    tt_free(mem, m->x, opts->n, sizeof(*m->x));
-    tt_free(mem, m->y, opts->n, sizeof(*m->y));
+    tt_free(mem, m->part, m->n, sizeof(*m->part));
+    tt_free(mem, m->x, m->n, sizeof(*m->x));
+    tt_free(mem, m->y, m->n, sizeof(*m->y));
+}
+
+static uint64_t oldest(uint64_t n, uint32_t cap)
+{
+    return n > cap ? n - cap : 0;
+}
+
+/* The rings as they were, in larger ones. */
+static void move(const tt_mixing *from, tt_mixing *to)
+{
+    uint64_t g = oldest(from->n_groups, from->group_cap);
+    uint64_t m = oldest(from->n_members, from->member_cap);
+    to->since = m > from->since ? m : from->since;
+    for (; g < from->n_groups; g++)
+        to->groups[g % to->group_cap] = from->groups[g % from->group_cap];
+    for (; m < from->n_members; m++)
+        to->members[m % to->member_cap] = from->members[m % from->member_cap];
+}
+
+tutti_err tt_mixing_widen(tt_mixing *m, const tt_rule_opts *opts, uint32_t n,
+                          const tt_mem *mem)
+{
+    tt_mixing next = *m;
+    uint64_t groups = (uint64_t)WINDOW_FACTOR * n;
+    if (opts->window > groups)
+        groups = opts->window;
+    next.n = n;
+    next.group_cap = (uint32_t)groups + 1;
+    next.member_cap = 4 * next.group_cap + n;
+    next.groups = tt_new(mem, next.group_cap, sizeof(*m->groups));
+    next.members = tt_new(mem, next.member_cap, sizeof(*m->members));
+    next.part = tt_new(mem, n, sizeof(*m->part));
+    next.x = tt_new(mem, n, sizeof(*m->x));
+    next.y = tt_new(mem, n, sizeof(*m->y));
+    if (!next.groups || !next.members || !next.part || !next.x || !next.y) {
+        tt_mixing_fini(&next, mem);
+        return TUTTI_ENOMEM;
+    }
+    move(m, &next);
+    tt_mixing_forget_look(&next);
+    tt_mixing_fini(m, mem);
+    *m = next;
+    return TUTTI_OK;
 }
 
 void tt_mixing_forget_look(tt_mixing *m)
@@ -89,7 +115,9 @@ static const tt_past_group *newest(const tt_mixing *m, uint64_t k)
     if (k >= m->n_groups || k >= m->group_cap)
         return NULL;
     const tt_past_group *g = &m->groups[(m->n_groups - 1 - k) % m->group_cap];
-    return g->first + m->member_cap >= m->n_members ? g : NULL;
+    bool is_kept = g->id > 0 && g->first >= m->since &&
+                   g->first + m->member_cap >= m->n_members;
+    return is_kept ? g : NULL;
 }
 
 static uint32_t member(const tt_mixing *m, const tt_past_group *g, uint32_t i)
@@ -153,7 +181,7 @@ static void look(tt_rule *rule)
         return;
     m->window = window;
     m->components = 0;
-    for (uint32_t i = 0; i < rule->opts.n; i++) {
+    for (uint32_t i = 0; i < rule->n; i++) {
         m->part[i] = i;
         m->components += counts(rule, i);
     }
@@ -199,7 +227,7 @@ static uint32_t average(tt_rule *rule, uint32_t window)
 {
     tt_mixing *m = &rule->mixing;
     uint32_t n_groups = 0;
-    for (uint32_t i = 0; i < rule->opts.n; i++)
+    for (uint32_t i = 0; i < rule->n; i++)
         m->y[i] = 0;
     for (uint32_t k = 0; k < window; k++) {
         const tt_past_group *g = newest(m, k);
@@ -214,7 +242,7 @@ static uint32_t average(tt_rule *rule, uint32_t window)
             m->y[w] += mean / g->n - m->x[w];
         }
     }
-    for (uint32_t i = 0; i < rule->opts.n && n_groups > 0; i++)
+    for (uint32_t i = 0; i < rule->n && n_groups > 0; i++)
         m->y[i] = m->x[i] + m->y[i] / n_groups;
     return n_groups;
 }
@@ -224,18 +252,18 @@ static double centre(const tt_rule *rule, double *x, uint32_t n_alive)
 {
     double mean = 0;
     double square = 0;
-    for (uint32_t i = 0; i < rule->opts.n; i++) {
+    for (uint32_t i = 0; i < rule->n; i++) {
         if (!counts(rule, i))
             x[i] = 0;
         mean += x[i] / n_alive;
     }
-    for (uint32_t i = 0; i < rule->opts.n; i++) {
+    for (uint32_t i = 0; i < rule->n; i++) {
         if (counts(rule, i))
             x[i] -= mean;
         square += x[i] * x[i];
     }
     double length = sqrt(square);
-    for (uint32_t i = 0; i < rule->opts.n && length > 0; i++)
+    for (uint32_t i = 0; i < rule->n && length > 0; i++)
         x[i] /= length;
     return length;
 }
@@ -247,7 +275,7 @@ double tt_mixing_gap(tt_rule *rule)
     enum { STEPS = 100 };
     tt_mixing *m = &rule->mixing;
     uint32_t n_alive = 0;
-    for (uint32_t i = 0; i < rule->opts.n; i++) {
+    for (uint32_t i = 0; i < rule->n; i++) {
         n_alive += counts(rule, i);
         m->x[i] = (double)((i * 2654435761u) % 1000u) - 500;
     }
@@ -259,7 +287,7 @@ double tt_mixing_gap(tt_rule *rule)
         if (average(rule, tt_mixing_window(rule)) == 0)
             return 0;
         value = centre(rule, m->y, n_alive);
-        memcpy(m->x, m->y, rule->opts.n * sizeof(double));
+        memcpy(m->x, m->y, rule->n * sizeof(double));
         if (value <= 0)
             break;
     }

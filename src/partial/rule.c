@@ -132,7 +132,7 @@ static void engage(tt_rule *rule, const tt_decision *d)
     }
     rule->told.n_members += d->n;
     rule->told.n_kind[d->kind]++;
-    rule->n_of_size[d->n]++;
+    rule->n_of_size[d->n - 1]++;
 }
 
 static void decide(tt_rule *rule, tt_group_kind kind)
@@ -328,12 +328,61 @@ static void set_now(tt_rule *rule, uint64_t now)
         rule->now = 1; /* 0 means never */
 }
 
+enum { N_ARRAYS = 8 };
+
+static void list_arrays(tt_rule *rule, tt_array out[N_ARRAYS])
+{
+    const tt_array all[N_ARRAYS] = {
+        {&rule->workers, sizeof(*rule->workers)},
+        {&rule->sites, sizeof(*rule->sites)},
+        {&rule->chosen, sizeof(*rule->chosen)},
+        {&rule->is_chosen, sizeof(*rule->is_chosen)},
+        {&rule->members, sizeof(*rule->members)},
+        {&rule->iterations, sizeof(*rule->iterations)},
+        {&rule->weights, sizeof(*rule->weights)},
+        {&rule->n_of_size, sizeof(*rule->n_of_size)},
+    };
+    memcpy(out, all, sizeof(all));
+}
+
+static tutti_err widen(tt_rule *rule, uint32_t cap)
+{
+    tt_array arrays[N_ARRAYS];
+    list_arrays(rule, arrays);
+    tutti_err err = tt_mixing_widen(&rule->mixing, &rule->opts, cap,
+                                    &rule->mem);
+    if (!err)
+        err = tt_arrays_grow(&rule->mem, arrays, N_ARRAYS, rule->cap, cap);
+    if (!err)
+        rule->cap = cap;
+    return err;
+}
+
+/* There is a worker of this number, from now on. */
+static tutti_err make_room(tt_rule *rule, uint32_t worker)
+{
+    const uint32_t most = rule->opts.most;
+    uint32_t cap = rule->cap < most / 2 ? 2 * rule->cap : most;
+    if (worker < rule->n)
+        return TUTTI_OK;
+    if (worker >= cap)
+        cap = worker + 1;
+    tutti_err err = worker < rule->cap ? TUTTI_OK : widen(rule, cap);
+    if (err)
+        return err;
+    rule->n = worker + 1;
+    tt_sizes_widen(&rule->sizes, rule->n);
+    return TUTTI_OK;
+}
+
 tutti_err tt_rule_join(tt_rule *rule, uint32_t worker, uint64_t place,
                        uint32_t flags, uint64_t now, bool *is_newcomer)
 {
-    if (worker >= rule->opts.n ||
-        rule->workers[worker].state != TT_WORKER_ABSENT)
+    if (worker >= rule->opts.most || tt_rule_is_there(rule, worker))
         return TUTTI_EINVAL;
+    tutti_err err = make_room(rule, worker);
+    if (err)
+        return err;
     tt_rule_worker *w = &rule->workers[worker];
     set_now(rule, now);
     bool is_late = rule->told.n_groups > 0 || w->has_come;
@@ -427,7 +476,7 @@ static uint64_t furthest(const tt_rule *rule, const tt_rule_worker *w)
     uint64_t most = 0;
     if (w->ready_ns > 0)
         return w->base + TT_RULE_JUMP_MAX;
-    for (uint32_t i = 0; i < rule->opts.n; i++) {
+    for (uint32_t i = 0; i < rule->n; i++) {
         const tt_rule_worker *other = &rule->workers[i];
         if (other->ready_ns == 0)
             continue;
@@ -442,7 +491,7 @@ static uint64_t furthest(const tt_rule *rule, const tt_rule_worker *w)
 tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
                            bool is_last, uint64_t now)
 {
-    if (worker >= rule->opts.n)
+    if (worker >= rule->n)
         return TUTTI_EINVAL;
     tt_rule_worker *w = &rule->workers[worker];
     if (w->state != TT_WORKER_AWAY || (w->is_last && !is_last))
@@ -468,8 +517,7 @@ tutti_err tt_rule_announce(tt_rule *rule, uint32_t worker, uint64_t iteration,
 tutti_err tt_rule_done(tt_rule *rule, uint32_t worker, uint64_t group,
                        bool well, uint64_t now)
 {
-    if (worker >= rule->opts.n ||
-        rule->workers[worker].state != TT_WORKER_BUSY ||
+    if (worker >= rule->n || rule->workers[worker].state != TT_WORKER_BUSY ||
         rule->workers[worker].group != group)
         return TUTTI_EINVAL;
     set_now(rule, now);
@@ -484,8 +532,7 @@ tutti_err tt_rule_done(tt_rule *rule, uint32_t worker, uint64_t group,
 tutti_err tt_rule_leave(tt_rule *rule, uint32_t worker, bool is_dead,
                         uint64_t now)
 {
-    if (worker >= rule->opts.n ||
-        rule->workers[worker].state == TT_WORKER_ABSENT)
+    if (!tt_rule_is_there(rule, worker))
         return TUTTI_EINVAL;
     tt_rule_worker *w = &rule->workers[worker];
     set_now(rule, now);
@@ -559,6 +606,11 @@ static tutti_err check(const tt_rule_opts *o, tutti_diag *diag)
     if (o->n == 0 || o->n > TT_RULE_WORKERS_MAX)
         return tt_fail(diag, TUTTI_EINVAL, "%u workers: 1 to %u are possible",
                        o->n, TT_RULE_WORKERS_MAX);
+    if (o->most > 0 && (o->most < o->n || o->most > TT_RULE_WORKERS_MAX))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "at most %u workers: %u are there at the start, and %u "
+                       "are possible",
+                       o->most, o->n, TT_RULE_WORKERS_MAX);
     if (o->group_size > o->n || (o->group_size == 1 && o->n > 1))
         return tt_fail(diag, TUTTI_EINVAL,
                        "groups of %u among %u workers: choose 2 to %u, or 0 "
@@ -590,6 +642,8 @@ static tutti_err check(const tt_rule_opts *o, tutti_diag *diag)
 
 static void set_defaults(tt_rule_opts *o)
 {
+    if (o->most == 0)
+        o->most = o->n;
     if (o->min_group == 0)
         o->min_group = 2;
     if (o->decay == 0)
@@ -600,25 +654,6 @@ static void set_defaults(tt_rule_opts *o)
         o->end_wait_ns = TT_RULE_END_WAIT_NS;
     if (o->start_wait_ns == 0)
         o->start_wait_ns = 60 * TT_NS_PER_S;
-}
-
-static tutti_err allocate(tt_rule *rule)
-{
-    const tt_mem *mem = &rule->mem;
-    const uint32_t n = rule->opts.n;
-    rule->workers = tt_new(mem, n, sizeof(*rule->workers));
-    rule->chosen = tt_new(mem, n, sizeof(*rule->chosen));
-    rule->is_chosen = tt_new(mem, n, sizeof(*rule->is_chosen));
-    rule->members = tt_new(mem, n, sizeof(*rule->members));
-    rule->iterations = tt_new(mem, n, sizeof(*rule->iterations));
-    rule->weights = tt_new(mem, n, sizeof(*rule->weights));
-    rule->n_of_size = tt_new(mem, (size_t)n + 1, sizeof(*rule->n_of_size));
-    rule->sites = tt_new(mem, n, sizeof(*rule->sites));
-    bool is_good = rule->workers && rule->sites && rule->chosen &&
-                   rule->is_chosen && rule->members && rule->iterations &&
-                   rule->weights && rule->n_of_size;
-    return is_good ? tt_mixing_init(&rule->mixing, &rule->opts, mem)
-                   : TUTTI_ENOMEM;
 }
 
 tutti_err tt_rule_create(const tt_rule_opts *opts, const tt_rule_up *up,
@@ -634,13 +669,13 @@ tutti_err tt_rule_create(const tt_rule_opts *opts, const tt_rule_up *up,
     rule->opts = *opts;
     rule->up = *up;
     set_defaults(&rule->opts);
-    err = allocate(rule);
+    err = widen(rule, opts->n);
     if (err) {
         tt_rule_free(rule);
         return tt_fail(diag, err, "out of memory for %u workers", opts->n);
     }
     rule->ready = rule->ended = (tt_queue){TT_NONE, TT_NONE, 0};
-    rule->n_expected = opts->n;
+    rule->n = rule->n_expected = opts->n;
     rule->told.n_groups = opts->first_group;
     tt_sizes_init(&rule->sizes, opts->n);
     *out = rule;
@@ -652,16 +687,10 @@ void tt_rule_free(tt_rule *rule)
     if (!rule)
         return;
     const tt_mem mem = rule->mem;
-    const uint32_t n = rule->opts.n;
-    tt_mixing_fini(&rule->mixing, &rule->opts, &mem);
-    tt_free(&mem, rule->workers, n, sizeof(*rule->workers));
-    tt_free(&mem, rule->chosen, n, sizeof(*rule->chosen));
-    tt_free(&mem, rule->is_chosen, n, sizeof(*rule->is_chosen));
-    tt_free(&mem, rule->members, n, sizeof(*rule->members));
-    tt_free(&mem, rule->iterations, n, sizeof(*rule->iterations));
-    tt_free(&mem, rule->weights, n, sizeof(*rule->weights));
-    tt_free(&mem, rule->sites, n, sizeof(*rule->sites));
-    tt_free(&mem, rule->n_of_size, (size_t)n + 1, sizeof(*rule->n_of_size));
+    tt_array arrays[N_ARRAYS];
+    list_arrays(rule, arrays);
+    tt_mixing_fini(&rule->mixing, &mem);
+    tt_arrays_free(&mem, arrays, N_ARRAYS, rule->cap);
     tt_free(&mem, rule, 1, sizeof(*rule));
 }
 
@@ -681,23 +710,63 @@ const tt_rule_opts *tt_rule_opts_of(const tt_rule *rule)
 
 uint32_t tt_rule_incarnation(const tt_rule *rule, uint32_t worker)
 {
-    return rule->workers[worker].incarnation;
+    return worker < rule->n ? rule->workers[worker].incarnation : 0;
 }
 
 bool tt_rule_is_there(const tt_rule *rule, uint32_t worker)
 {
-    return rule->workers[worker].state != TT_WORKER_ABSENT;
+    return worker < rule->n && rule->workers[worker].state != TT_WORKER_ABSENT;
 }
 
 uint64_t tt_rule_group_of(const tt_rule *rule, uint32_t worker)
 {
-    const tt_rule_worker *w = &rule->workers[worker];
-    return w->state == TT_WORKER_BUSY ? w->group : 0;
+    return worker < rule->n && rule->workers[worker].state == TT_WORKER_BUSY
+               ? rule->workers[worker].group
+               : 0;
+}
+
+uint64_t tt_rule_ready_ns(const tt_rule *rule, uint32_t worker)
+{
+    return worker < rule->n && rule->workers[worker].state == TT_WORKER_READY
+               ? rule->workers[worker].ready_ns
+               : 0;
 }
 
 uint64_t tt_rule_n_of_size(const tt_rule *rule, uint32_t size)
 {
-    return size <= rule->opts.n ? rule->n_of_size[size] : 0;
+    return size > 0 && size <= rule->n ? rule->n_of_size[size - 1] : 0;
+}
+
+/* Of those that `w` (NULL: the start) waits for. */
+static bool is_awaited(const tt_rule *rule, const tt_rule_worker *w,
+                       const tt_rule_worker *other)
+{
+    if (rule->n_expected > 0)
+        return !other->has_come;
+    return other->state != TT_WORKER_ABSENT && other != w &&
+           (other->state != TT_WORKER_READY || (w->is_last && !other->is_last));
+}
+
+tt_rule_awaited tt_rule_who_is_missing(const tt_rule *rule, uint32_t worker)
+{
+    const tt_rule_worker *w = worker < rule->n ? &rule->workers[worker] : NULL;
+    const bool begins = rule->n_expected > 0;
+    tt_rule_awaited a = {.have_come = !begins,
+                         .of = begins ? rule->opts.n : rule->n_there};
+    if (w ? w->state != TT_WORKER_READY : !begins)
+        return a;
+    a.since_ns = w ? w->ready_ns : rule->start_ns;
+    for (uint32_t i = 0; i < rule->n; i++) {
+        if (!is_awaited(rule, w, &rule->workers[i]))
+            continue;
+        if (a.n++ < TT_RULE_NAMED)
+            a.named[a.n_named++] = i;
+    }
+    if (begins && a.n > rule->n_expected) { /* any of these will do */
+        a.n = rule->n_expected;
+        a.n_named = 0;
+    }
+    return a;
 }
 
 static void measure_mixing(tt_rule *rule, tt_rule_metrics *out)
@@ -713,7 +782,7 @@ static void measure_mixing(tt_rule *rule, tt_rule_metrics *out)
 void tt_rule_measure(tt_rule *rule, tt_rule_metrics *out)
 {
     tt_rule_metrics *t = &rule->told;
-    t->n_workers = rule->opts.n;
+    t->n_workers = rule->n;
     t->n_alive = rule->n_alive;
     t->n_ready = rule->ready.n + rule->ended.n;
     t->soft_wait_s = (double)tt_rule_soft_wait(rule) * 1e-9;

@@ -42,7 +42,8 @@
 
 /* All zero means default, but for n. Times in nanoseconds. */
 typedef struct tt_rule_opts {
-    uint32_t n;          /* slots for workers */
+    uint32_t n;          /* workers that are there at the start */
+    uint32_t most;       /* numbers of workers go up to it; 0: n */
     uint32_t group_size; /* P; 0: chosen while it runs */
     uint32_t min_group;  /* 0: 2 */
     uint32_t window;     /* groups of history; 0: 4 ceil((n-1)/(P-1)) */
@@ -90,7 +91,9 @@ const tt_rule_opts *tt_rule_opts_of(const tt_rule *rule);
 void tt_rule_record(tt_rule *rule, tt_str *log);
 
 /* Events. A worker that is not there, or not in the state for it, gives
- * EINVAL, and nothing has happened. Times must not decrease. */
+ * EINVAL, and nothing has happened. Times must not decrease. A worker may join
+ * by any number under opts.most; there is memory for the greatest that has come.
+ * ENOMEM: nothing has happened. */
 
 enum {
     TT_JOIN_CURRENT = 1, /* it has the current weights */
@@ -116,16 +119,28 @@ void tt_rule_tick(tt_rule *rule, uint64_t now);
 /* When the next tick could decide something; TT_NEVER: not before an event. */
 uint64_t tt_rule_deadline(const tt_rule *rule);
 
-/* What a worker is in. */
+/* What a worker is in; of any number. */
 uint32_t tt_rule_incarnation(const tt_rule *rule, uint32_t worker);
 bool tt_rule_is_there(const tt_rule *rule, uint32_t worker);
 uint64_t tt_rule_group_of(const tt_rule *rule, uint32_t worker); /* 0: none */
+
+/* Since when it has been ready, and in no group; 0: it is not. */
+uint64_t tt_rule_ready_ns(const tt_rule *rule, uint32_t worker);
+/* Whom a worker waits for that is ready; TT_NONE: whom the start waits for. */
+#define TT_RULE_NAMED 8
+typedef struct tt_rule_awaited {
+    uint64_t since_ns; /* 0: it waits for nobody */
+    uint32_t n, of;    /* so many of so many */
+    bool have_come;    /* they have, and compute, or are in a group */
+    uint32_t n_named, named[TT_RULE_NAMED];
+} tt_rule_awaited;
+tt_rule_awaited tt_rule_who_is_missing(const tt_rule *rule, uint32_t worker);
 
 /* ----------------------------------------------------------- metrics -- */
 
 /* Costs about a hundred walks over the window. */
 void tt_rule_measure(tt_rule *rule, tt_rule_metrics *out);
-/* Groups of so many members; 0 beyond n. */
+/* Groups of so many members; 0: more than there ever were. */
 uint64_t tt_rule_n_of_size(const tt_rule *rule, uint32_t size);
 
 /* ----------------------------------------------------------- weights -- */

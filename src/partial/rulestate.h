@@ -83,6 +83,8 @@ typedef struct tt_mixing {
     /* The graph of the last groups is connected as long as no more than so many
      * groups have been counted; 0: not known. */
     uint64_t connected_until;
+    uint32_t n;                  /* workers that there is room for */
+    uint64_t since;              /* members before it are not kept */
     uint32_t *part;              /* [n] union-find, of the last look */
     uint64_t looked;             /* n_groups then + 1; 0: out of date */
     uint32_t components, window; /* then */
@@ -107,7 +109,10 @@ struct tt_rule {
     tt_rule_opts opts;
     tt_rule_up up;
     tt_str *log;
-    tt_rule_worker *workers; /* [n] */
+    uint32_t n;   /* numbers of workers there are: those of the start, and up to
+                     the greatest that has come */
+    uint32_t cap; /* there is room for so many */
+    tt_rule_worker *workers; /* [cap] */
     tt_queue ready, ended;   /* ended: those who have announced their last */
     uint32_t n_alive;        /* that still compute: neither absent nor ended */
     uint32_t n_expected;     /* have never come, and may still */
@@ -121,7 +126,7 @@ struct tt_rule {
     uint64_t free_until;     /* no hold before so many groups */
     double step_ns;          /* that a worker computes */
     uint32_t n_there, n_ahead; /* not absent; of those, who go ahead */
-    tt_site *sites;            /* [n] */
+    tt_site *sites;            /* [cap] */
     uint32_t n_sites;          /* that have been used */
     uint64_t n_looks;
     double guess_ns;  /* of a step, at most, while none is known */
@@ -130,16 +135,16 @@ struct tt_rule {
     tt_mixing mixing;
     tt_sizes sizes;
     /* The group being made. */
-    uint32_t *chosen; /* [n] */
-    bool *is_chosen;  /* [n] */
+    uint32_t *chosen; /* [cap] */
+    bool *is_chosen;  /* [cap] */
     uint32_t n_chosen;
     bool chose_across;        /* it joins components, on purpose */
     uint32_t counts_as;       /* of which size it tells the time; 0: none,
                                  TT_NONE: its own */
-    tt_group_member *members; /* [n] */
-    uint64_t *iterations;     /* [n] */
-    double *weights;          /* [n] */
-    uint64_t *n_of_size;      /* [n + 1] */
+    tt_group_member *members; /* [cap] */
+    uint64_t *iterations;     /* [cap] */
+    double *weights;          /* [cap] */
+    uint64_t *n_of_size;      /* [cap] of one member, of two, ... */
     uint64_t staleness_sum;
     bool has_mixed;       /* told has the mixing as it was before the end */
     tt_rule_metrics told; /* the counters in it */
@@ -204,9 +209,10 @@ bool tt_rule_must_hold(tt_rule *rule);
 bool tt_rule_take_veteran(tt_rule *rule);
 
 /* mixing.c */
-tutti_err tt_mixing_init(tt_mixing *m, const tt_rule_opts *opts,
-                         const tt_mem *mem);
-void tt_mixing_fini(tt_mixing *m, const tt_rule_opts *opts, const tt_mem *mem);
+/* Room for n workers, more than there was; what is kept stays. Errors: ENOMEM. */
+tutti_err tt_mixing_widen(tt_mixing *m, const tt_rule_opts *opts, uint32_t n,
+                          const tt_mem *mem);
+void tt_mixing_fini(tt_mixing *m, const tt_mem *mem);
 void tt_mixing_add(tt_rule *rule, uint64_t id);
 void tt_mixing_strike(tt_rule *rule, uint64_t id); /* the group broke */
 void tt_mixing_forget_look(tt_mixing *m);          /* others are alive now */
@@ -224,6 +230,8 @@ void tt_rule_weigh(tt_rule *rule, tt_decision *d);
 
 /* groupsize.c */
 void tt_sizes_init(tt_sizes *s, uint32_t n);
+/* There are more workers than before. */
+void tt_sizes_widen(tt_sizes *s, uint32_t n);
 uint32_t tt_sizes_now(const tt_sizes *s);
 void tt_sizes_took(tt_sizes *s, uint32_t size, double seconds);
 /* A group has been made: which size is next, of n active. */

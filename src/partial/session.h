@@ -7,8 +7,9 @@
  * cards.c    its mesh: how others connect to it, and it to them
  * handin.c   from a buffer to a call of the group
  * crew.c     the group that the worker is in: begun, broken, committed
+ * likeness.c  what newcomers compare with
  *
- * Circles    away.c crew.c handin.c visit.c worker.c: what the controller says
+ * Circles    away.c crew.c handin.c likeness.c visit.c worker.c: what the controller says
  *            begins and breaks groups, groups tell the controller how they have
  *            ended, and either ends calls of the program.
  * Locks      The worker's, then the engine's. The engine calls back under its
@@ -61,8 +62,22 @@ typedef struct tt_crew {
     tutti_err err; /* it is broken */
     tt_team *team; /* NULL: nobody else is in it, or it is over */
     tt_job *jobs, **jobs_end;
-    uint32_t cap; /* of the arrays */
+    uint32_t cap;      /* of the arrays */
+    uint64_t begun_ns; /* the last buffer, or the commit */
+    tt_waiting waits;
 } tt_crew;
+
+/* What a newcomer compares with, of the group that it was in last. */
+typedef struct tt_prints {
+    bool may;      /* it was committed, and nothing was announced since */
+    bool is_there; /* they have come */
+    bool is_none;  /* they will not */
+    tt_print *all;
+    size_t n, cap;
+    tt_worker_done done; /* who waits for it; NULL: nobody */
+    void *arg;
+    tt_waiting waits;
+} tt_prints;
 
 /* A commit that was called before all buffers were begun. */
 typedef struct tt_early_commit {
@@ -120,7 +135,9 @@ struct tt_worker {
     tt_talk ended, announced;
     char ended_why[TT_TALK_TEXT];
     uint64_t origin, liveness_ns, heard_ns, said_ns, turn_ns;
-    uint32_t id, n, incarnation;
+    uint32_t id, incarnation;
+    uint32_t n, most; /* workers at the start, and how far their numbers go */
+    uint32_t n_seen;  /* up to the greatest number that it has heard of */
     bool is_newcomer, is_dynamic;
     tutti_err err; /* lost */
     char text[TT_WORKER_TEXT];
@@ -134,6 +151,7 @@ struct tt_worker {
     pthread_t planner;
     bool has_planner, is_planning;
     tt_crew crew;
+    tt_prints prints;
     uint64_t n_groups, n_broken;
     tt_spares spares;
     tt_program_entry programs[TT_PROGRAMS_KEPT];
@@ -158,6 +176,10 @@ void tt_visit_check(tt_worker *w, uint64_t now);
 void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
 void tt_worker_note(tt_worker *w, const char *fmt, ...) TT_PRINTF(2, 3);
+/* There is a worker of this number. */
+void tt_worker_see(tt_worker *w, uint32_t worker);
+/* The controller is there. */
+void tt_visit_point(tt_worker *w, const tt_addr *to);
 
 /* away.c: false: it does not come back. */
 bool tt_away_begin(tt_worker *w, const char *why);
@@ -190,6 +212,15 @@ void tt_crew_advance(tt_worker *w);
 void tt_crew_check(tt_worker *w, uint64_t now);
 void tt_crew_end(tt_worker *w);
 void tt_crew_fini(tt_worker *w);
+
+/* likeness.c: another group begins; the controller has told what to compare with;
+ * that will not come any more; time; the end. */
+void tt_compare_begin(tt_worker *w);
+tutti_err tt_compare_hear(tt_worker *w, const tt_talk *head,
+                          const unsigned char *payload);
+void tt_compare_drop(tt_worker *w, tutti_err err);
+void tt_compare_check(tt_worker *w, uint64_t now);
+void tt_compare_fini(tt_worker *w);
 
 /* handin.c: what came before the group. It is there now: begins them, and the
  * commit; or is not to be: err is the buffers' outcome. */

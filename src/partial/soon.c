@@ -63,7 +63,7 @@ bool tt_soon_none_comes(tt_rule *rule, uint64_t since)
     const uint64_t soon = since + tt_rule_steps(rule, soon_steps);
     const uint64_t late = tt_rule_steps(rule, late_steps);
     uint64_t last = 0;
-    for (uint32_t i = 0; i < rule->opts.n; i++) {
+    for (uint32_t i = 0; i < rule->n; i++) {
         const tt_rule_worker *w = &rule->workers[i];
         if (!may_come(w))
             continue;

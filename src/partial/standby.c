@@ -187,7 +187,7 @@ static void tell_group(tt_controller *c, tt_guest *g, const tt_kept *kept)
 
 static void tell_table(tt_controller *c, tt_guest *g)
 {
-    for (uint32_t w = 0; w < c->o.rule.n; w++) {
+    for (uint32_t w = 0; w < c->n_slots; w++) {
         const tt_lead_row *row = &c->rows[w];
         const uint64_t life = c->kept[w].incarnation;
         uint8_t state = row->state ? row->state : (uint8_t)TT_RECORD_FORGET;
@@ -204,7 +204,11 @@ static void tell_table(tt_controller *c, tt_guest *g)
 void tt_standby_come(tt_controller *c, tt_guest *g)
 {
     const uint32_t index = tt_lead_free_index(&c->lead);
-    if (c->lead.role != TT_LEAD_LEADS || index == c->lead.index) {
+    /* Who was frozen has not heard of the end of those that it has, and of this
+     * one's: in a term for each nobody could tell it of a leader meanwhile. */
+    const bool was_away = c->o.liveness_ns > 0 &&
+                          tt_now_ns() - c->turn_ns > c->o.liveness_ns / 2;
+    if (c->lead.role != TT_LEAD_LEADS || index == c->lead.index || was_away) {
         g->is_gone = true; /* it tries again */
         return;
     }
@@ -232,7 +236,7 @@ static void leave_out(tt_controller *c, uint32_t index)
 
 void tt_standby_gone(tt_controller *c, tt_guest *g)
 {
-    if (g->is_held && g->join.who < c->o.rule.n)
+    if (g->is_held && g->join.who < c->n_slots)
         tt_lead_go(&c->lead, g->join.who);
     if (g->is_standby && c->copies[g->index] == g) {
         g->is_standby = false;
@@ -287,9 +291,7 @@ void tt_standby_hold(tt_controller *c, tt_guest *g)
 {
     const tt_join *join = &g->join;
     /* A new one is let in by who leads. */
-    if (!(join->flags & TT_TALK_AGAIN) || join->origin != c->origin ||
-        join->who >= c->o.rule.n ||
-        c->kept[join->who].incarnation != join->incarnation) {
+    if (!tt_slots_was_here(c, join)) {
         g->is_gone = true;
         return;
     }
@@ -369,12 +371,12 @@ static bool hear_group(tt_controller *c, uint64_t record,
     memcpy(&head, payload, sizeof(head));
     payload += sizeof(head);
     memcpy(&group, payload, sizeof(group));
-    if (head.len != len - sizeof(head) || group.n > c->o.rule.n ||
+    if (head.len != len - sizeof(head) || group.n > c->o.rule.most ||
         head.len != sizeof(group) + group.n * sizeof(seat))
         return false;
     for (uint32_t i = 0; i < group.n; i++) {
         memcpy(&seat, payload + sizeof(group) + i * sizeof(seat), sizeof(seat));
-        if (seat.worker >= c->o.rule.n)
+        if (tt_slots_make_room(c, seat.worker))
             return false;
         if (head.number > c->kept[seat.worker].head.number &&
             !tt_control_keep(c, seat.worker, record, &head, payload))
@@ -392,7 +394,7 @@ static bool hear_record(tt_controller *c, const tt_talk *head,
     uint64_t life;
     if (c->lead.role != TT_LEAD_FOLLOWS)
         return true; /* it was on its way */
-    if (kind <= TT_RECORD_FORGET && head->who >= c->o.rule.n)
+    if (kind <= TT_RECORD_FORGET && tt_slots_make_room(c, head->who))
         return false;
     if (kind == 0 || kind > TT_RECORD_WHOLE ||
         (kind == TT_RECORD_GROUP &&
@@ -446,7 +448,8 @@ void tt_standby_hear_leader(tt_controller *c)
 {
     tt_talk head;
     const unsigned char *payload;
-    const uint64_t most = c->message_bytes + TT_CARD_MOST;
+    const uint64_t most = sizeof(tt_talk) + sizeof(tt_group_head) +
+                          c->o.rule.most * sizeof(tt_seat) + TT_CARD_MOST;
     tt_pipe_fill(&c->up);
     c->up_heard_ns = tt_now_ns();
     while (c->up.s.fd >= 0 && tt_pipe_next(&c->up, most, &head, &payload))
@@ -498,7 +501,7 @@ static void miss_workers(tt_controller *c, uint64_t now)
     if (c->led_ns == 0 || c->has_missed || now - c->led_ns < patience)
         return;
     c->has_missed = true;
-    for (uint32_t w = 0; w < c->o.rule.n; w++) {
+    for (uint32_t w = 0; w < c->n_slots; w++) {
         char text[TT_TALK_TEXT];
         if (c->rows[w].state != TT_RECORD_JOIN || c->by_worker[w])
             continue;
@@ -718,7 +721,7 @@ void tt_standby_begin(tt_controller *c)
 {
     const tt_lead told = c->lead;
     tt_link_card_of(c->listener, &c->own);
-    tt_lead_begin(&c->lead, c->rows, c->o.rule.n);
+    tt_lead_begin(&c->lead, c->rows, c->n_slots);
     if (c->leader.len == 0)
         return;
     tt_lead_follow(&c->lead, told.term, told.index);
@@ -731,8 +734,4 @@ void tt_standby_fini(tt_controller *c)
     hang_up(c);
     while (c->orders)
         free_order(c, pop(c));
-    for (uint32_t w = 0; c->kept && w < c->o.rule.n; w++)
-        tt_free(&c->mem, c->kept[w].said, c->kept[w].cap, 1);
-    tt_free(&c->mem, c->kept, c->o.rule.n, sizeof(*c->kept));
-    tt_free(&c->mem, c->rows, c->o.rule.n, sizeof(*c->rows));
 }

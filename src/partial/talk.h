@@ -23,6 +23,10 @@
  *   CARD      worker      tt_card, and addresses: how others connect to it; before
  *                         it announces
  *   CARD      controller  the same, of worker `who`; before a GROUP with it
+ *   WAIT      controller  a sentence: for whom it waits that has announced
+ *   PRINTS    worker      tt_print of each buffer, for the newcomers of its last
+ *                         group; number: the group
+ *   PRINTS    controller  the same, of worker `who`; flags: 1 there will be none
  *   STANDBY   controller  a link's card (link.h), or none: how controller `who`
  *                         of the job is connected to, which may lead later
  *
@@ -48,7 +52,7 @@
 #include "net/net.h"
 
 #define TT_TALK_MAGIC UINT32_C(0x70747474) /* "tttp" */
-#define TT_TALK_VERSION 7
+#define TT_TALK_VERSION 8
 #define TT_TALK_TEXT 400
 
 typedef enum tt_talk_kind {
@@ -64,7 +68,9 @@ typedef enum tt_talk_kind {
     TT_TALK_FOLLOW,
     TT_TALK_RECORD,
     TT_TALK_ACK,
-    TT_TALK_STANDBY
+    TT_TALK_STANDBY,
+    TT_TALK_WAIT,
+    TT_TALK_PRINTS
 } tt_talk_kind;
 
 typedef struct tt_talk {
@@ -85,6 +91,7 @@ _Static_assert(sizeof(tt_talk) == 32, "a header is 32 bytes");
 #define TT_TALK_AHEAD 2   /* tt_join: it computes while its group averages */
 #define TT_TALK_CHECKED 4 /* tt_join: by TUTTI_CHECK; all workers alike */
 #define TT_TALK_DIFFERS 1 /* DONE, BROKEN: members reduce other buffers */
+#define TT_TALK_NONE 1    /* PRINTS */
 /* tt_join: it was here, and comes back. ANNOUNCE, DONE: it may have been said
  * before. */
 #define TT_TALK_AGAIN 8
@@ -111,8 +118,9 @@ typedef struct tt_welcome {
     uint64_t origin;      /* the controller, in the ids of groups; no secret */
     uint64_t liveness_ns; /* silence means death; 0: it does not */
     uint64_t host;        /* of the controller, as in tt_join */
-    uint32_t n, incarnation;
-    uint32_t is_newcomer, is_dynamic;
+    uint32_t n, most;     /* workers at the start; numbers go up to most */
+    uint32_t incarnation;
+    uint8_t is_newcomer, is_dynamic, pad[2];
 } tt_welcome;
 _Static_assert(sizeof(tt_welcome) == 40, "as sent");
 
@@ -144,6 +152,13 @@ _Static_assert(sizeof(tt_group_head) == 32, "as sent");
 /* Its nets: shm, tcp. */
 #define TT_CARD_NETS 2
 #define TT_CARD_TCP 1
+
+/* Of a buffer: tutti_hash() of its bytes. */
+typedef struct tt_print {
+    uint64_t hash, bytes;
+} tt_print;
+#define TT_PRINTS 16384u
+#define TT_PRINTS_MOST (TT_PRINTS * sizeof(tt_print))
 
 /* What the nets' address() tells follows it, one after the other. */
 typedef struct tt_card {
@@ -188,6 +203,17 @@ void tt_pipe_fill(tt_pipe *p);
  * none. One of more than most_len, or nonsense, breaks the pipe. */
 bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
                   const unsigned char **payload);
+
+/* ------------------------------------------------------------------ wait -- */
+
+/* Nobody waits in silence: after ten seconds, twenty, forty, and so on. */
+typedef struct tt_waiting {
+    uint64_t since_ns, told_ns;
+} tt_waiting;
+/* It has waited since then (0: it does not). True: it is to be told now. */
+bool tt_waiting_tells(tt_waiting *w, uint64_t since_ns, uint64_t now);
+/* When that is next; UINT64_MAX: never. */
+uint64_t tt_waiting_next(const tt_waiting *w);
 
 /* ----------------------------------------------------------------- place -- */
 

@@ -19,7 +19,7 @@ void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
     tt_talk head = tt_talk_head(TT_TALK_BROKEN, group, strlen(text));
     head.who = worker;
     head.flags = flags;
-    for (uint32_t w = 0; group > 0 && w < c->o.rule.n; w++) {
+    for (uint32_t w = 0; group > 0 && w < c->n_slots; w++) {
         tt_guest *g = c->by_worker[w];
         if (w == worker || !g || g->broken == group ||
             tt_control_group_of(c, g) != group)
@@ -29,17 +29,26 @@ void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
     }
 }
 
-/* How member g connects to another one, unless it was told. */
+/* How member g connects to another one, unless it was told. Who comes from another
+ * controller has not said it yet: it is told when it has. */
 static void tell_card(tt_controller *c, tt_guest *g, const tt_guest *other)
 {
     uint64_t *word = &g->knows[other->worker / 64];
     const uint64_t bit = UINT64_C(1) << other->worker % 64;
-    if (g == other || (*word & bit))
+    if (g == other || (*word & bit) || other->card_bytes == 0)
         return;
     *word |= bit;
     tt_talk head = tt_talk_head(TT_TALK_CARD, 0, other->card_bytes);
     head.who = other->worker;
     tt_control_put(c, g, &head, other->card);
+}
+
+void tt_control_tell_card(tt_controller *c, const tt_guest *g)
+{
+    const uint64_t group = tt_control_group_of(c, g);
+    for (tt_guest *other = c->guests; other && group > 0; other = other->next)
+        if (other->worker != TT_NONE && tt_control_group_of(c, other) == group)
+            tell_card(c, other, g);
 }
 
 /* The group that it was put into last, and how its members are connected to. */
@@ -58,6 +67,7 @@ void tt_control_tell_group(tt_controller *c, tt_guest *g)
             group.me = i;
     }
     memcpy(kept->said, &group, sizeof(group));
+    tt_prints_expect(g, kept->head.number, kept->said + sizeof(group), group.n);
     tt_control_put(c, g, &kept->head, kept->said);
     if (g->broken == kept->head.number)
         tt_control_say(c, g, TT_TALK_BROKEN, g->broken,

@@ -20,6 +20,12 @@
 static const uint64_t try_ns = 3 * TT_NS_PER_S;
 static const uint64_t again_ns = 100 * TT_NS_PER_MS;
 
+void tt_worker_see(tt_worker *w, uint32_t worker)
+{
+    if (worker >= w->n_seen)
+        w->n_seen = worker + 1;
+}
+
 void tt_worker_note(tt_worker *w, const char *fmt, ...)
 {
     va_list args;
@@ -43,6 +49,8 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
     if (w->phase == TT_PHASE_GROUP || w->phase == TT_PHASE_COMMIT)
         tt_crew_break(w, err, false, "%s", text);
     memcpy(w->text, text, sizeof(text));
+    tt_compare_drop(w, err);
+    w->prints.may = false;
     if (w->phase == TT_PHASE_ANNOUNCED) {
         w->phase = TT_PHASE_IDLE;
         tt_worker_call(w, err);
@@ -140,14 +148,18 @@ static tutti_err settle(tt_worker *w, const tt_pipe *pipe,
                         const tt_welcome *welcome, const tt_talk *head,
                         tutti_diag *diag)
 {
-    if (welcome->n == 0 || welcome->n > TT_RULE_WORKERS_MAX ||
-        head->who >= welcome->n ||
-        (w->mesh && (w->n != welcome->n || w->id != head->who)))
+    if (welcome->n == 0 || welcome->n > welcome->most ||
+        welcome->most > TT_RULE_WORKERS_MAX || head->who >= welcome->most ||
+        (w->mesh && (w->n != welcome->n || w->most != welcome->most ||
+                     w->id != head->who)))
         return tt_fail(diag, TUTTI_EPROTO,
                        "the controller at %s counts %u workers", w->where,
                        welcome->n);
     w->n = welcome->n;
+    w->most = welcome->most;
     w->id = head->who;
+    tt_worker_see(w, w->n - 1);
+    tt_worker_see(w, w->id);
     w->term = head->term;
     memset(w->standbys, 0, sizeof(w->standbys));
     tutti_err err = tt_cards_open(w, diag);
@@ -243,6 +255,15 @@ static tutti_err dial(tt_worker *w, tt_link_box *box, bool is_current,
     return err;
 }
 
+void tt_visit_point(tt_worker *w, const tt_addr *to)
+{
+    w->at = *to;
+    if (to->u.sa.sa_family == AF_UNIX)
+        snprintf(w->where, sizeof(w->where), "this host");
+    else
+        tt_addr_text(to, w->where);
+}
+
 static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
                          bool is_current, uint64_t deadline, tutti_diag *diag)
 {
@@ -253,11 +274,7 @@ static tutti_err try_one(tt_worker *w, tt_link_box *box, const tt_addr *to,
     uint64_t soon = tt_now_ns() + try_ns;
     if (soon > deadline)
         soon = deadline;
-    if (to->u.sa.sa_family == AF_UNIX)
-        snprintf(w->where, sizeof(w->where), "this host");
-    else
-        tt_addr_text(to, w->where);
-    w->at = *to;
+    tt_visit_point(w, to);
     tutti_err err = dial(w, box, is_current, soon, &s, diag);
     tt_pipe_open(&pipe, &w->mem, s);
     if (!err)
@@ -276,13 +293,16 @@ static tutti_err try_all(tt_worker *w, tt_link_box *box, bool is_current,
                          tutti_diag *diag)
 {
     const uint64_t deadline = tt_now_ns() + w->o.join_timeout_ns;
+    const tt_addr last = w->at; /* it leads now, maybe */
+    const uint32_t n = w->o.n_controllers + (w->incarnation > 0);
     uint64_t busy_ns = 0; /* when the place was taken last */
     tutti_diag why = {0};
     for (;;) {
         tutti_err refusal = TUTTI_AGAIN;
-        for (uint32_t i = 0; i < w->o.n_controllers; i++) {
-            tutti_err err = try_one(w, box, &w->o.controllers[i], is_current,
-                                    deadline, diag);
+        for (uint32_t i = 0; i < n; i++) {
+            const tt_addr *to = i < w->o.n_controllers ? &w->o.controllers[i]
+                                                       : &last;
+            tutti_err err = try_one(w, box, to, is_current, deadline, diag);
             if (err == TUTTI_OK)
                 return err;
             if (err == TUTTI_AGAIN)
@@ -401,6 +421,17 @@ static void hear(tt_worker *w, const tt_talk *head,
         break;
     case TT_TALK_BEAT:
         break;
+    case TT_TALK_WAIT:
+        tt_err_hear((const char *)payload, head->len, text, sizeof(text));
+        if (w->phase == TT_PHASE_ANNOUNCED)
+            TT_WARN("worker %u: %s", w->id, text);
+        break;
+    case TT_TALK_PRINTS:
+        if (tt_compare_hear(w, head, payload))
+            tt_worker_lose(w, TUTTI_EPROTO,
+                           "the controller at %s tells prints that cannot be",
+                           w->where);
+        break;
     case TT_TALK_WELCOME:
         if (!tt_away_welcome(w, head, payload))
             break;
@@ -420,9 +451,9 @@ void tt_visit_hear(tt_worker *w)
 {
     tt_talk head;
     const unsigned char *payload;
-    uint64_t most = sizeof(tt_group_head) + (uint64_t)w->n * sizeof(tt_seat);
-    if (most < TT_CARD_MOST)
-        most = TT_CARD_MOST;
+    uint64_t most = sizeof(tt_group_head) + (uint64_t)w->most * sizeof(tt_seat);
+    if (most < TT_PRINTS_MOST)
+        most = TT_PRINTS_MOST;
     if (w->pipe.s.fd < 0)
         return;
     tt_pipe_fill(&w->pipe);

@@ -52,6 +52,7 @@ static void turn(tt_worker *w, bool is_woken, bool is_told)
     tt_away_check(w, now);
     tt_visit_check(w, now);
     tt_crew_check(w, now);
+    tt_compare_check(w, now);
     tt_crew_advance(w);
     tt_pipe_flush(&w->pipe);
 }
@@ -120,6 +121,7 @@ static void free_worker(tt_worker *w)
 {
     const tt_mem mem = w->mem;
     tt_crew_fini(w);
+    tt_compare_fini(w);
     tt_programs_free(w);
     tt_mesh_unref(w->mesh);
     tt_spares_fini(&w->spares);
@@ -254,6 +256,7 @@ tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
     pthread_mutex_lock(&w->lock);
     tutti_err err = begin_announce(w);
     if (!err) {
+        tt_compare_begin(w);
         w->phase = TT_PHASE_ANNOUNCED;
         w->done = done;
         w->done_arg = arg;
@@ -296,6 +299,7 @@ static tutti_err begin_commit(tt_worker *w, tt_worker_done done, void *arg)
         return err;
     }
     w->phase = TT_PHASE_COMMIT;
+    w->crew.begun_ns = tt_now_ns();
     w->done = done;
     w->done_arg = arg;
     tt_crew_advance(w);
@@ -357,7 +361,7 @@ void tt_worker_tell(tt_worker *w, tutti_partial_info *out)
 {
     pthread_mutex_lock(&w->lock);
     *out = (tutti_partial_info){.worker = w->id,
-                                .n_workers = w->n,
+                                .n_workers = w->n_seen,
                                 .incarnation = w->incarnation,
                                 .is_newcomer = w->is_newcomer,
                                 .is_dynamic = w->is_dynamic,

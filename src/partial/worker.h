@@ -22,6 +22,7 @@
 #include "partial/rule.h"
 
 typedef struct tt_worker tt_worker;
+struct tt_print; /* talk.h */
 /* is_locked: the engine is. */
 typedef void (*tt_worker_done)(void *arg, tutti_err err, bool is_locked);
 
@@ -90,6 +91,21 @@ tutti_err tt_worker_reduce(tt_worker *w, const tt_worker_buffer *what,
                            tt_worker_done done, void *arg);
 /* When all is averaged, writes the buffers; or none of them. */
 tutti_err tt_worker_commit(tt_worker *w, tt_worker_done done, void *arg);
+/* Of the group that was committed last, until the next announcement: newcomers
+ * compare what they have with a member that had it before. Errors: EINVAL: none
+ * was committed; the worker's loss. */
+typedef struct tt_worker_compared {
+    uint32_t worker, source; /* source TT_NONE: nobody compares */
+    bool gives, compares;    /* this worker is the source; a newcomer */
+} tt_worker_compared;
+tutti_err tt_worker_compares(tt_worker *w, tt_worker_compared *out);
+/* TT_PRINTS of them, at most. */
+void tt_worker_give_prints(tt_worker *w, const struct tt_print *prints,
+                           size_t n);
+/* Until the source has told them; then tt_worker_prints(), until the next
+ * announcement. Errors: EPEER (it will not), ETIMEOUT, the worker's loss. */
+tutti_err tt_worker_await_prints(tt_worker *w, tt_worker_done done, void *arg);
+const struct tt_print *tt_worker_prints(tt_worker *w, size_t *n);
 /* Breaks the group, and ends what was handed in before it; nothing else. */
 void tt_worker_abandon(tt_worker *w, const char *reason);
 

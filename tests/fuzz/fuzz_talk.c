@@ -118,7 +118,7 @@ static void *control(void *arg)
             return NULL;
         tt_link_box_wait(box, tt_now_ns() + 5 * TT_NS_PER_MS);
     }
-    tt_welcome welcome = {.n = WORKERS, .incarnation = 1};
+    tt_welcome welcome = {.n = WORKERS, .most = 2 * WORKERS, .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
     tt_fuzz_change(in, &welcome, sizeof(welcome));
     tt_fuzz_change(in, &head, sizeof(head));

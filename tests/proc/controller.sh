@@ -6,12 +6,23 @@
 cd "$(dirname "$0")/../.." || exit 1
 . tests/proc/lib.sh
 
+# A controller waits for one of three; what it says is looked at in the end.
+"$tutti" controller -n 3 --group 2 --listen 127.0.0.1:0 \
+    >/dev/null 2>"$tmp/waits" &
+patient=$!
+listens "$tmp/waits"
+for worker in 0 2; do
+    TUTTI_CONTROLLER=127.0.0.1:$port timeout $limit "$B/examples/partial" \
+        --worker "$worker" --steps 30 >/dev/null 2>"$tmp/waits$worker" &
+    patients="${patients-} $!"
+done
+
 # Three workers of the example, by the controller in another process.
 log=$tmp/groups.log
 "$tutti" controller -n 3 --group 2 --recentre 10 --listen 127.0.0.1:0 \
     --log "$log" --json >"$tmp/summary" 2>"$tmp/where" &
 controller=$!
-at_exit='kill "$controller" 2>/dev/null; rm -rf "$tmp"'
+at_exit='kill "$controller" $patient $patients 2>/dev/null; rm -rf "$tmp"'
 listens "$tmp/where"
 for worker in 0 1 2; do
     TUTTI_CONTROLLER=127.0.0.1:$port timeout $limit "$B/examples/partial" \
@@ -82,21 +93,52 @@ ends "a size that is none" 2
 run "$tutti" controller -n 4 --listen nowhere
 ends "a place that is none" 1
 rm "$tmp/where"
-"$tutti" controller -n 2 --stay --listen 127.0.0.1:0 --log "$tmp/joined" \
+"$tutti" controller -n 2 --max-workers 2 --stay --listen 127.0.0.1:0 --log "$tmp/joined" \
     >/dev/null 2>"$tmp/where" &
 controller=$!
 listens "$tmp/where"
 run env TUTTI_CONTROLLER=127.0.0.1:"$port" "$B/examples/partial" --worker 7
-like "a worker that does not exist is refused" "$err" 'workers go from 0 to 1'
+like "a worker that does not exist is refused" "$err" "workers go from 0 to 1.*max-workers 2"
 TUTTI_CONTROLLER=127.0.0.1:$port "$B/examples/partial" --worker 1 \
     >/dev/null 2>&1 &
 other=$!
-at_exit='kill "$controller" "$other" 2>/dev/null; rm -rf "$tmp"'
+at_exit='kill "$controller" "$other" $patient $patients 2>/dev/null; rm -rf "$tmp"'
 awaits grep -qs ' join 1 ' "$tmp/joined"
 run env TUTTI_START_TIMEOUT=5s TUTTI_CONTROLLER=127.0.0.1:"$port" \
     "$B/examples/partial" --worker 1
 like "two cannot be one worker" "$err" 'another process is worker 1'
 kill "$other" "$controller"
+at_exit='kill $patient $patients 2>/dev/null; rm -rf "$tmp"'
+
+# More workers than there were at the start: by a number, and by none.
+rm "$tmp/where"
+"$tutti" controller -n 1 --max-workers 50 --listen 127.0.0.1:0 \
+    --log "$tmp/grown" --json >"$tmp/summary" 2>"$tmp/where" &
+controller=$!
+at_exit='kill "$controller" $patient $patients 2>/dev/null; rm -rf "$tmp"'
+listens "$tmp/where"
+workers=
+for worker in 0 49 -1; do
+    steps=60
+    [ "$worker" != 0 ] || steps=4000 # there until the others have come
+    TUTTI_CONTROLLER=127.0.0.1:$port timeout $limit "$B/examples/partial" \
+        --worker "$worker" --steps $steps >"$tmp/worker$worker" 2>&1 &
+    workers="$workers $!"
+    [ "$worker" != 0 ] || awaits grep -qs "join 0" "$tmp/grown"
+done
+failed=0
+for pid in $workers; do
+    wait "$pid" || failed=$((failed + 1))
+done
+is "workers that come later end well" "$failed" 0
+is "they end with one model" \
+    "$(sed -n 's/.*mean //p' "$tmp"/worker{0,49,-1} | sort -u | wc -l)" 1
+wait "$controller"
+run "$tutti" controller --replay "$tmp/grown" --json
+ends "the log of their coming replays" 0
+is "... to the same summary" "$out" "$(cat "$tmp/summary")"
+like "... which counts numbers" "$out" '"workers": 50'
+at_exit='kill $patient $patients 2>/dev/null; rm -rf "$tmp"'
 
 # Whoever connects and says nothing keeps nobody away, nor does a lack of
 # descriptors; and a log that cannot be written is said once. A connection may be
@@ -108,7 +150,7 @@ export TUTTI_START_TIMEOUT=8s
         --log /dev/full 2>"$tmp/full"
 ) >"$tmp/summary" &
 controller=$!
-at_exit='kill "$controller" 2>/dev/null; rm -rf "$tmp"'
+at_exit='kill "$controller" $patient $patients 2>/dev/null; rm -rf "$tmp"'
 listens "$tmp/full"
 for _ in $(seq 60); do
     exec {idle}<>"/dev/tcp/127.0.0.1/$port" && printf t >&"$idle"
@@ -138,6 +180,16 @@ run env TUTTI_START_TIMEOUT=300ms TUTTI_CONTROLLER=127.0.0.1:1 \
     "$B/examples/partial" --worker 0
 ends "a controller that is not there" 1
 like "... is named" "$err" 'no controller answers at 127.0.0.1:1'
+
+# Nobody waits in silence.
+awaits grep -qs 'waiting 10 s' "$tmp/waits"
+awaits grep -qs 'waiting 10 s' "$tmp/waits0"
+awaits grep -qs 'waiting 10 s' "$tmp/waits2"
+like "a controller says for whom it waits" "$(cat "$tmp/waits")" \
+    'partial reduce: waiting 10 s for worker 1 of 3, which has not come'
+like "... and so do workers" "$(cat "$tmp/waits2")" \
+    'worker 2: waiting 10 s for worker 1 of 3, which has not come'
+kill $patient $patients 2>/dev/null
 
 # Between hosts workers meet by TCP, at the addresses that the controller saw.
 export B

@@ -59,6 +59,9 @@ next=$(sed -n 's/^group \([0-9]*\) .*/\1/p' "$tmp/groups1" | head -1)
 [ "$next" -ge "$last" ] && pass "its groups follow" ||
     fail "its groups follow" "$last, then $next"
 
+like "... where workers have found it" "$(cat "$tmp/worker0")" \
+    "worker 0: the controller at (127.0.0.1:$port|this host) leads now, found after"
+
 start 300
 awaits has_groups "$tmp/groups0" 20
 kill -KILL $standby

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * grouping_test.c - the rule of partial reduce under any events: workers of
- * several sites that come, go, go ahead, break groups and end, by seed. Nobody
- * waits beyond the bounds, whoever is in a group was ready, the next deadline
- * lies ahead, and the log of all of it replays. */
+ * several sites that come, also more than there were at the start, go, come back,
+ * go ahead, break groups and end, by seed. Nobody waits beyond the bounds, whoever
+ * is in a group was ready, newcomers count for nothing among others and for
+ * something afterwards, the next deadline lies ahead, and the log of all of it
+ * replays. */
 #include "support/tap.h"
 
 #include "base/rng.h"
@@ -17,12 +19,23 @@ typedef struct crowd {
     tt_rule *rule;
     tt_rng rng;
     uint64_t seed;
-    uint32_t n, n_sites, ahead;
+    uint32_t n, most, n_seen, n_sites, ahead; /* n: at the start */
     uint64_t now, max_wait;
     stage state[MOST];
     bool ends[MOST];
+    bool has_come[MOST], is_new[MOST], gets[MOST]; /* gets: a model, busy */
+    uint32_t life[MOST];
     uint64_t ready_ns[MOST], group[MOST], iteration[MOST];
 } crowd;
+
+/* Newcomers, and others. */
+static bool is_mixed(const crowd *c, const tt_decision *d)
+{
+    uint32_t n_new = 0;
+    for (uint32_t i = 0; i < d->n; i++)
+        n_new += c->is_new[d->members[i].worker];
+    return n_new > 0 && n_new < d->n;
+}
 
 static void decided(void *ctx, const tt_decision *d)
 {
@@ -30,8 +43,14 @@ static void decided(void *ctx, const tt_decision *d)
     for (uint32_t i = 0; i < d->n; i++) {
         uint32_t w = d->members[i].worker;
         assert_int_equal(c->state[w], READY);
+        assert_int_equal(d->members[i].incarnation, c->life[w]);
         c->state[w] = BUSY;
         c->group[w] = d->id;
+        c->gets[w] = d->has_model;
+        if (d->has_model && is_mixed(c, d))
+            assert_true(c->is_new[w] == (d->members[i].weight <= 0));
+        else
+            assert_true(d->members[i].weight > 0);
     }
 }
 
@@ -42,8 +61,12 @@ static void join(crowd *c, uint32_t w)
                     (c->ahead == 2 && tt_rng_below(&c->rng, 2) == 1);
     c->state[w] = AWAY;
     c->ends[w] = false;
+    c->has_come[w] = true;
+    c->life[w]++;
+    c->n_seen = w >= c->n_seen ? w + 1 : c->n_seen;
     assert_int_equal(tt_rule_join(c->rule, w, site << 32 | w / 3,
-                                  is_ahead ? TT_JOIN_AHEAD : 0, c->now, NULL),
+                                  is_ahead ? TT_JOIN_AHEAD : 0, c->now,
+                                  &c->is_new[w]),
                      TUTTI_OK);
 }
 
@@ -63,15 +86,17 @@ static void let_pass(crowd *c, uint64_t until)
 
 static void happen(crowd *c, bool is_late)
 {
-    uint32_t w = (uint32_t)tt_rng_below(&c->rng, c->n);
+    uint32_t w = (uint32_t)tt_rng_below(&c->rng, c->most);
     uint64_t what = tt_rng_below(&c->rng, 100);
     if (c->state[w] == BUSY) {
+        const bool well = tt_rng_below(&c->rng, 12) > 0;
         c->state[w] = AWAY;
-        assert_int_equal(tt_rule_done(c->rule, w, c->group[w],
-                                      tt_rng_below(&c->rng, 12) > 0, c->now),
+        c->is_new[w] = c->is_new[w] && !(well && c->gets[w]);
+        assert_int_equal(tt_rule_done(c->rule, w, c->group[w], well, c->now),
                          TUTTI_OK);
     } else if (c->state[w] == GONE) {
-        join(c, w);
+        if (c->has_come[w] || what < 10)
+            join(c, w);
     } else if (what < 2) {
         c->state[w] = GONE;
         assert_int_equal(tt_rule_leave(c->rule, w, what == 0, c->now),
@@ -89,7 +114,7 @@ static void happen(crowd *c, bool is_late)
 /* A group of all may wait for as long as an ordinary one. */
 static void check_waits(const crowd *c)
 {
-    for (uint32_t w = 0; w < c->n; w++) {
+    for (uint32_t w = 0; w < c->most; w++) {
         uint64_t most = (c->ends[w] ? 4 : 2) * c->max_wait;
         if (c->state[w] == READY && c->now - c->ready_ns[w] > most)
             fail_msg("seed %d: worker %u has waited for %d of %d", (int)c->seed,
@@ -100,13 +125,15 @@ static void check_waits(const crowd *c)
 static tt_rule_opts options_of(crowd *c)
 {
     tt_rng *rng = &c->rng;
-    c->n = 1 + (uint32_t)tt_rng_below(rng, MOST);
+    c->most = 1 + (uint32_t)tt_rng_below(rng, MOST);
+    c->n = 1 + (uint32_t)tt_rng_below(rng, c->most);
     c->n_sites = 1 + (uint32_t)tt_rng_below(rng, 4);
     c->ahead = (uint32_t)tt_rng_below(rng, 3);
     c->max_wait = 2000 + tt_rng_below(rng, 20000);
     bool is_fixed = c->n > 1 && tt_rng_below(rng, 4) > 0;
     return (tt_rule_opts){
         .n = c->n,
+        .most = c->most,
         .group_size = is_fixed ? 2 + (uint32_t)tt_rng_below(rng, c->n - 1) : 0,
         .min_group = (uint32_t)tt_rng_below(rng, 4),
         .adapts = tt_rng_below(rng, 2) == 1,
@@ -141,6 +168,11 @@ static void live(uint64_t seed)
         happen(&c, i > EVENTS * 4 / 5);
         check_waits(&c);
     }
+    tt_rule_metrics m;
+    tt_rule_measure(c.rule, &m);
+    assert_int_equal(m.n_workers, c.n_seen);
+    assert_int_equal(tt_rule_join(c.rule, c.most, 0, 0, c.now, NULL),
+                     TUTTI_EINVAL);
     up = (tt_rule_up){nobody, NULL};
     if (tt_rule_replay(log.data, log.len, &tt_mem_std, &up, NULL, &diag))
         fail_msg("seed %d: %s", (int)seed, diag.text);

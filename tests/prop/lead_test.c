@@ -8,8 +8,9 @@
  * happen next: the leader makes a record or gives an order, the first of a queue
  * comes, a leader leaves a standby out or a standby takes its leader for dead,
  * rightly or not, a worker's connection ends, it goes to another controller,
- * hears its term, tells that it knows it. All orders of these for few of them,
- * random ones for more. */
+ * hears its term, tells that it knows it; it is started again; workers come that
+ * nobody has foreseen. All orders of these for few of them, random ones for
+ * more. */
 #include "support/tap.h"
 
 #include <stdio.h>
@@ -43,12 +44,14 @@ typedef struct controller {
 typedef struct worker {
     uint8_t at;
     bool is_welcome;
-    uint64_t knows;
+    uint64_t knows;  /* 0: a process that was never let in */
+    uint64_t joined; /* ... is to be by this record; 0: by none yet */
 } worker;
 
 typedef struct world {
     uint8_t n_cs, n_ws;
     uint8_t groups, moves, suspicions, leaves, joins; /* left to happen */
+    uint8_t restarts;
     uint8_t n_groups;
     uint32_t ordered;   /* groups */
     uint64_t last_term; /* in which an order was given */
@@ -90,7 +93,14 @@ static void tell(world *w, int c, tt_record_kind kind, uint8_t who,
                          who});
 }
 
-static void make(world *w, int c, tt_record_kind kind, uint8_t who)
+/* It has a row, from now on. */
+static void make_room(controller *m, uint8_t who)
+{
+    if (who >= m->lead.n)
+        tt_lead_widen(&m->lead, m->rows, who + 1u);
+}
+
+static uint64_t make(world *w, int c, tt_record_kind kind, uint8_t who)
 {
     controller *m = &w->cs[c];
     uint64_t number = tt_lead_record(&m->lead, kind, who);
@@ -99,6 +109,7 @@ static void make(world *w, int c, tt_record_kind kind, uint8_t who)
         m->of_group[who] = number;
     }
     tell(w, c, kind, who, number);
+    return number;
 }
 
 static void forget(world *w, int c)
@@ -186,6 +197,8 @@ static bool deliver(world *w, int from, int to)
     }
     if (m->lead.role != TT_LEAD_FOLLOWS || m->leader != from)
         return true;
+    if (r.kind == TT_RECORD_JOIN)
+        make_room(m, r.worker);
     bool acks = tt_lead_hear(&m->lead, r.term, r.number, (tt_record_kind)r.kind,
                              r.worker);
     if (r.kind == TT_RECORD_GROUP) {
@@ -257,6 +270,18 @@ static bool leave(world *w, int k)
     tt_lead_go(&w->cs[me->at].lead, (uint32_t)k);
     me->at = NOBODY;
     me->is_welcome = false;
+    me->joined = 0;
+    return true;
+}
+
+/* Another process is the worker from now on. */
+static bool restart(world *w, int k)
+{
+    worker *me = &w->ws[k];
+    if (me->at != NOBODY || me->knows == 0 || w->restarts == 0)
+        return false;
+    w->restarts--;
+    me->knows = 0;
     return true;
 }
 
@@ -265,13 +290,16 @@ static bool come(world *w, int k, int c)
     worker *me = &w->ws[k];
     controller *m = &w->cs[c];
     if (me->at != NOBODY || m->lead.role == TT_LEAD_FOLLOWS ||
-        m->lead.role == TT_LEAD_OVER)
+        m->lead.role == TT_LEAD_OVER ||
+        (m->lead.role != TT_LEAD_LEADS &&
+         (me->knows == 0 || k >= (int)m->lead.n)))
         return false;
     tt_lead_hear_term(&m->lead, me->knows);
     if (m->lead.role == TT_LEAD_OVER)
         return true;
     if (m->lead.role == TT_LEAD_LEADS && me->knows > m->lead.term)
         return false; /* it is sent away */
+    make_room(m, (uint8_t)k);
     me->at = (uint8_t)c;
     tt_lead_come(&m->lead, (uint32_t)k, me->knows);
     return true;
@@ -291,14 +319,15 @@ static bool welcome(world *w, int k)
         me->at = NOBODY;
         return true;
     }
-    if (m->rows[k].state != TT_RECORD_JOIN) {
+    if (m->rows[k].state != TT_RECORD_JOIN ||
+        (me->knows == 0 && me->joined == 0)) {
         if (w->joins == 0)
             return false;
         w->joins--;
-        make(w, me->at, TT_RECORD_JOIN, (uint8_t)k);
+        me->joined = make(w, me->at, TT_RECORD_JOIN, (uint8_t)k);
         return true;
     }
-    if (me->knows == 0 && m->rows[k].record > tt_lead_may_order(&m->lead))
+    if (me->knows == 0 && me->joined > tt_lead_may_order(&m->lead))
         return false;
     if (me->knows == 0)
         order(w, me->at, 0);
@@ -337,7 +366,7 @@ static bool declare_dead(world *w, int c, int k)
 }
 
 /* Event e; false: it cannot happen now. */
-enum { EVENTS = 3 * CS + 3 * CS * CS + 3 * WS + 2 * WS * CS };
+enum { EVENTS = 3 * CS + 3 * CS * CS + 4 * WS + 2 * WS * CS };
 
 static bool happen(world *w, int e)
 {
@@ -360,6 +389,8 @@ static bool happen(world *w, int e)
         return e < w->n_ws && welcome(w, e);
     if ((e -= WS) < WS)
         return e < w->n_ws && confirm(w, e);
+    if ((e -= WS) < WS)
+        return e < w->n_ws && restart(w, e);
     const bool is_late = (e -= WS) >= WS * CS;
     const int k = e % (WS * CS) / CS, c = e % CS;
     if (k >= w->n_ws || c >= w->n_cs)
@@ -376,22 +407,24 @@ static void settle(world *w)
         w->cs[c].lead.rows = w->cs[c].rows;
 }
 
-/* The first controller leads workers that have all come; the others have its
- * table on their way. */
-static void begin(world *w, uint8_t n_cs, uint8_t n_ws)
+/* The first controller leads workers, n_here of which have come; the others have
+ * its table on their way. */
+static void begin(world *w, uint8_t n_cs, uint8_t n_ws, uint8_t n_here)
 {
     memset(w, 0, sizeof(*w));
     w->n_cs = n_cs;
     w->n_ws = n_ws;
     for (int c = 0; c < CS; c++) {
-        tt_lead_begin(&w->cs[c].lead, w->cs[c].rows, n_ws);
+        tt_lead_begin(&w->cs[c].lead, w->cs[c].rows, n_here);
         if (c > 0)
             tt_lead_follow(&w->cs[c].lead, 0, (uint32_t)c);
     }
     tt_lead *l = &w->cs[0].lead;
-    for (uint8_t k = 0; k < n_ws; k++) {
+    for (uint8_t k = 0; k < n_ws; k++)
+        w->ws[k] = (worker){.at = NOBODY};
+    for (uint8_t k = 0; k < n_here; k++) {
         make(w, 0, TT_RECORD_JOIN, k);
-        w->ws[k] = (worker){0, true, l->term};
+        w->ws[k] = (worker){.at = 0, .is_welcome = true, .knows = l->term};
         tt_lead_come(l, k, l->term);
     }
     for (int c = 1; c < n_cs; c++)
@@ -450,23 +483,27 @@ static void explore(const world *w)
     free(next);
 }
 
-static void all_orders(uint8_t n_cs, uint8_t n_ws, uint8_t groups,
-                       uint8_t moves, uint8_t suspicions, uint8_t leaves)
+typedef struct limits {
+    uint8_t n_cs, n_ws, n_here, groups, moves, suspicions, leaves, restarts;
+} limits;
+
+static void all_orders(limits m)
 {
     static world w;
     memset(seen, 0, sizeof(seen));
     n_worlds = n_orders = n_takeovers = n_later = 0;
     n_trail = 0;
-    begin(&w, n_cs, n_ws);
-    w.groups = groups;
-    w.moves = moves;
-    w.suspicions = suspicions;
-    w.leaves = leaves;
-    w.joins = leaves;
+    begin(&w, m.n_cs, m.n_ws, m.n_here);
+    w.groups = m.groups;
+    w.moves = m.moves;
+    w.suspicions = m.suspicions;
+    w.leaves = m.leaves;
+    w.restarts = m.restarts;
+    w.joins = (uint8_t)(m.leaves + m.n_ws - m.n_here);
     explore(&w);
     printf("# %u controllers, %u workers: %llu worlds, %llu orders, %llu times "
            "another one led, %llu first orders of it\n",
-           n_cs, n_ws, (unsigned long long)n_worlds,
+           m.n_cs, m.n_ws, (unsigned long long)n_worlds,
            (unsigned long long)n_orders, (unsigned long long)n_takeovers,
            (unsigned long long)n_later);
     assert_true(n_takeovers > 0);
@@ -475,12 +512,20 @@ static void all_orders(uint8_t n_cs, uint8_t n_ws, uint8_t groups,
 static void test_all_orders(void **state)
 {
     (void)state;
-    all_orders(2, 2, 1, 2, 2, 0);
-    all_orders(2, 2, 2, 2, 1, 0);
-    if (!getenv("TT_ROUNDS")) /* what takes seconds */
-        return;
-    all_orders(2, 2, 1, 2, 1, 1);
-    all_orders(3, 1, 1, 1, 2, 0);
+    static const limits quick[] = {{2, 2, 2, 1, 2, 2, 0, 0},
+                                   {2, 2, 2, 2, 2, 1, 0, 0},
+                                   {2, 2, 0, 0, 1, 1, 0, 0},
+                                   {2, 2, 1, 1, 1, 1, 0, 0}};
+    static const limits slow[] = {{2, 2, 2, 1, 2, 1, 1, 0},
+                                  {2, 2, 2, 0, 1, 1, 1, 1},
+                                  {3, 1, 1, 1, 1, 2, 0, 0},
+                                  {2, 3, 1, 0, 1, 1, 0, 0}};
+    for (size_t i = 0; i < sizeof(quick) / sizeof(quick[0]); i++)
+        all_orders(quick[i]);
+    /* What takes seconds. */
+    for (size_t i = 0;
+         getenv("TT_ROUNDS") && i < sizeof(slow) / sizeof(slow[0]); i++)
+        all_orders(slow[i]);
 }
 
 static void test_random(void **state)
@@ -493,12 +538,15 @@ static void test_random(void **state)
     n_orders = n_takeovers = n_later = 0;
     for (uint64_t round = 0; round < n; round++) {
         tt_rng rng = {.state = seed + round};
-        begin(&w, (uint8_t)(2 + tt_rng_below(&rng, CS - 1)),
-              (uint8_t)(2 + tt_rng_below(&rng, WS - 1)));
+        const uint8_t n_ws = (uint8_t)(2 + tt_rng_below(&rng, WS - 1));
+        const uint8_t n_here = (uint8_t)tt_rng_below(&rng, n_ws + 1u);
+        begin(&w, (uint8_t)(2 + tt_rng_below(&rng, CS - 1)), n_ws,
+              round % 2 ? n_ws : n_here);
         w.groups = 6;
         w.moves = 12;
         w.suspicions = 4;
-        w.leaves = w.joins = (uint8_t)tt_rng_below(&rng, 4);
+        w.leaves = w.restarts = (uint8_t)tt_rng_below(&rng, 4);
+        w.joins = (uint8_t)(w.leaves + n_ws);
         n_trail = 0;
         for (int i = 0; i < 1500; i++) {
             trail[n_trail++] = (int)tt_rng_below(&rng, EVENTS);
@@ -532,11 +580,37 @@ static void test_nobody_is_owed(void **state)
     assert_int_equal(l.role, TT_LEAD_LEADS);
 }
 
+/* A standby that has acknowledged fewer workers than there are is left out. */
+static void test_debt_of_the_first_workers(void **state)
+{
+    (void)state;
+    for (uint32_t acked = 0; acked <= WS; acked++)
+        for (uint32_t ordered = 0; ordered <= acked; ordered++) {
+            tt_lead_row rows[WS] = {{0}};
+            tt_lead l;
+            tt_lead_begin(&l, rows, WS);
+            tt_lead_copy_to(&l, 1);
+            tt_lead_copy_to(&l, 2);
+            for (uint32_t k = 0; k < WS; k++)
+                tt_lead_record(&l, TT_RECORD_JOIN, k);
+            tt_lead_ack(&l, 1, acked);
+            tt_lead_ack(&l, 2, ordered);
+            assert_true(tt_lead_leave_out(&l, 1));
+            /* Those that were let in, and no others, may tell it. */
+            for (uint32_t k = 0; k < ordered; k++)
+                tt_lead_know(&l, k, l.term);
+            assert_int_equal(l.n_debts, 0);
+            tt_lead_ack(&l, 2, WS);
+            assert_int_equal(tt_lead_may_order(&l), WS);
+        }
+}
+
 int main(void)
 {
     tt_test_limit(600);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nobody_is_owed),
+        cmocka_unit_test(test_debt_of_the_first_workers),
         cmocka_unit_test(test_all_orders),
         cmocka_unit_test(test_random),
     };

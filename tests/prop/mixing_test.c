@@ -306,6 +306,69 @@ static void test_bounded_hold(void **state)
     tt_fleet_close(&f);
 }
 
+/* From two workers to forty, one by one. Newcomers have models that are far off:
+ * nobody ever gets anything of these, and soon all have one model. */
+static void test_newcomers_mix(void **state)
+{
+    (void)state;
+    enum { FIRST = 2, LAST = 40 };
+    tt_rng rng = {tt_test_seed(8)};
+    for (int round = 0; round < 12; round++) {
+        uint64_t step[LAST];
+        tt_rule_metrics m;
+        tt_rule_opts opts = {.n = FIRST,
+                             .most = LAST,
+                             .group_size = round % 3 ? 2 : 0,
+                             .adapts = round % 2 == 0};
+        tt_fleet_open(&f, &opts);
+        tt_fleet_scatter(&f, &rng);
+        for (uint32_t w = 0; w < LAST; w++)
+            step[w] = TT_NS_PER_MS * (1 + tt_rng_below(&rng, 20));
+        while (f.n < LAST) {
+            tt_fleet_run(&f, step, 1 + tt_rng_below(&rng, 6));
+            f.x[f.n][0] = 1e30;
+            tt_fleet_come(&f, step[f.n]);
+        }
+        tt_fleet_run(&f, step, 60 * LAST);
+        tt_rule_measure(f.rule, &m);
+        assert_int_equal(m.n_workers, LAST);
+        assert_int_equal(m.n_alive, LAST);
+        assert_int_equal(m.n_components, 1);
+        for (uint32_t w = 0; w < LAST; w++)
+            assert_true(fabs(f.x[w][0]) <= 4);
+        assert_true(tt_fleet_variance(&f) < 1e-6);
+        tt_fleet_close(&f);
+    }
+}
+
+/* What has been mixed is known when there are more workers, too: also when the
+ * rings of groups and of members are in their middle. */
+static void test_growth_keeps_history(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed(9)};
+    for (int round = 0; round < 60; round++) {
+        const uint32_t n = 3 + (uint32_t)tt_rng_below(&rng, 14);
+        uint64_t step[TT_FLEET_MAX];
+        tt_rule_metrics before, after;
+        tt_rule_opts opts = {.n = n, .most = 700, .group_size = 2};
+        tt_fleet_open(&f, &opts);
+        f.is_quiet = true;
+        for (uint32_t w = 0; w < n; w++)
+            step[w] = TT_NS_PER_MS + 10 * (w / 2) + tt_rng_below(&rng, 8);
+        tt_fleet_run(&f, step, 1 + tt_rng_below(&rng, 40 * n));
+        tt_rule_measure(f.rule, &before);
+        assert_int_equal(tt_rule_join(f.rule, 699, 0, 0, f.now, NULL), 0);
+        assert_int_equal(tt_rule_leave(f.rule, 699, true, f.now), 0);
+        tt_rule_measure(f.rule, &after);
+        assert_int_equal(after.n_workers, 700);
+        assert_int_equal(after.window, before.window);
+        assert_int_equal(after.n_components, before.n_components);
+        assert_true(fabs(after.spectral_gap - before.spectral_gap) < 0.02);
+        tt_fleet_close(&f);
+    }
+}
+
 /* Equal speeds: everybody at once is best. One that is far slower: not. */
 static void test_size_is_chosen(void **state)
 {
@@ -509,6 +572,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contraction),
+        cmocka_unit_test(test_newcomers_mix),
+        cmocka_unit_test(test_growth_keeps_history),
         cmocka_unit_test(test_mean_is_kept),
         cmocka_unit_test(test_no_isolation),
         cmocka_unit_test(test_sites_mix),

@@ -10,8 +10,6 @@
  * their memory is what is looked at. */
 #include "support/tap.h"
 
-#include <dirent.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,43 +18,30 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tutti.h>
 
 #include "base/rng.h"
+#include "support/cases.h"
+#include "support/growth.h"
 #include "support/procs.h"
 #include "support/seed.h"
 
-enum { RANKS = 8, FEW = 4, SAFE = 2, MOST = 50000, SAMPLES = 4000 };
+enum { RANKS = 8, FEW = 4, SAFE = 2, MOST = 50000 };
 
 static double kill_s = 5;
 
-typedef struct sample {
-    double at_s, kib, heap_kib; /* heap_kib: in use */
-    int n_fds, n_mappings;
-} sample;
-
 typedef struct shared {
-    double start_s;
     _Atomic uint32_t job, serves[RANKS]; /* 1 + the job whose calls it makes */
     _Atomic bool is_over;
     _Atomic uint32_t n_shrunk, n_bad;
     _Atomic uint64_t n_steps;
-    uint32_t n_samples[SAFE];
-    sample samples[SAFE][SAMPLES];
+    tt_growth growth[SAFE];
 } shared;
 
 static shared *all;
 static uint64_t seed;
-
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 /* ------------------------------------------------------------------ calls -- */
 
@@ -151,67 +136,6 @@ static tutti_err split(tutti_comm *comm, uint64_t step, size_t count)
 
 /* ------------------------------------------------------------------- rank -- */
 
-/* In use in all arenas of malloc: mallinfo2() tells of the first only. */
-static double heap_kib(void)
-{
-    char *text = NULL;
-    size_t len;
-    double held = 0, idle = 0;
-    FILE *f = open_memstream(&text, &len);
-    if (!f)
-        return 0;
-    malloc_info(0, f);
-    fclose(f);
-    /* What comes last is of all arenas together. */
-    char *end = text ? strstr(text, "</heap>") : NULL;
-    for (char *at = end; at; at = strstr(at + 1, "</heap>"))
-        end = at;
-    for (char *at = end; at; at = strchr(at + 1, '<')) {
-        double size;
-        if (sscanf(at, "<total type=\"fast\" count=\"%*u\" size=\"%lf",
-                   &size) == 1 ||
-            sscanf(at, "<total type=\"rest\" count=\"%*u\" size=\"%lf",
-                   &size) == 1)
-            idle += size;
-        else if (sscanf(at, "<total type=\"mmap\" count=\"%*u\" size=\"%lf",
-                        &size) == 1 ||
-                 sscanf(at, "<system type=\"current\" size=\"%lf", &size) == 1)
-            held += size;
-    }
-    free(text);
-    return (held - idle) / 1024;
-}
-
-static void look(int slot)
-{
-    if (slot >= SAFE || all->n_samples[slot] == SAMPLES)
-        return;
-    sample *s = &all->samples[slot][all->n_samples[slot]];
-    long pages = 0;
-    char line[4096];
-    *s = (sample){.at_s = now_s() - all->start_s, .heap_kib = heap_kib()};
-    if (all->n_samples[slot] > 0 && s->at_s < s[-1].at_s + 0.5)
-        return;
-    /* What is free, and was in use once, is no leak. */
-    malloc_trim(0);
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%*s %ld", &pages) == 1)
-        s->kib = (double)pages * (double)sysconf(_SC_PAGESIZE) / 1024;
-    if (f)
-        fclose(f);
-    f = fopen("/proc/self/maps", "r");
-    while (f && fgets(line, sizeof(line), f))
-        s->n_mappings++;
-    if (f)
-        fclose(f);
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        s->n_fds++;
-    if (d)
-        closedir(d);
-    all->n_samples[slot]++;
-}
-
 static tutti_err perform(tutti_comm *comm, uint64_t step)
 {
     static tutti_err (*const calls[])(tutti_comm *, uint64_t, size_t) = {
@@ -305,7 +229,8 @@ static int be_rank(int slot)
         atomic_store(&all->serves[slot], 1 + job);
         bad = serve(&comm, slot, &step, &is_over);
         tutti_comm_destroy(comm);
-        look(slot);
+        if (slot < SAFE)
+            tt_growth_look(&all->growth[slot]);
         if (slot == 0 && !is_over)
             atomic_fetch_add(&all->job, 1);
         while (!bad && !is_over && atomic_load(&all->job) == job)
@@ -370,17 +295,17 @@ static void supervise(double seconds)
     pid_t pids[RANKS] = {0};
     tt_rng rng = {.state = seed};
     uint32_t begun = UINT32_MAX;
-    double next_s = now_s() + kill_s, end_s = now_s() + seconds;
-    while (now_s() < end_s && atomic_load(&all->n_bad) == 0) {
+    double next_s = tt_now_s() + kill_s, end_s = tt_now_s() + seconds;
+    while (tt_now_s() < end_s && atomic_load(&all->n_bad) == 0) {
         reap(pids);
         begin_missing(pids, &begun);
         int victim = SAFE + (int)tt_rng_below(&rng, RANKS - SAFE);
-        if (now_s() >= next_s && count_serving(pids) > FEW &&
+        if (tt_now_s() >= next_s && count_serving(pids) > FEW &&
             pids[victim] > 0) {
             kill(pids[victim], SIGKILL);
             waitpid(pids[victim], NULL, 0); /* before its place is looked at */
             pids[victim] = 0;
-            next_s = now_s() + kill_s;
+            next_s = tt_now_s() + kill_s;
         }
         usleep(5000);
     }
@@ -403,21 +328,6 @@ static void supervise(double seconds)
 
 /* ------------------------------------------------------------------- test -- */
 
-/* Least squares, in KiB per minute, without the first fifth. */
-static double slope(const sample *s, uint32_t n, bool is_heap)
-{
-    double t = 0, y = 0, ty = 0, tt = 0, m = 0;
-    for (uint32_t i = n / 5; i < n; i++, m++) {
-        t += s[i].at_s / 60;
-        const double kib = is_heap ? s[i].heap_kib : s[i].kib;
-        y += kib;
-        ty += s[i].at_s / 60 * kib;
-        tt += s[i].at_s / 60 * s[i].at_s / 60;
-    }
-    double below = m * tt - t * t;
-    return below > 0 ? (m * ty - t * y) / below : 0;
-}
-
 static void eight_ranks_for_long(void **state)
 {
     (void)state;
@@ -426,7 +336,6 @@ static void eight_ranks_for_long(void **state)
     all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE,
                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(all != MAP_FAILED);
-    all->start_s = now_s();
     if (getenv("TT_KILL_S"))
         kill_s = atof(getenv("TT_KILL_S"));
     seed = tt_test_seed((uint64_t)getpid());
@@ -437,21 +346,9 @@ static void eight_ranks_for_long(void **state)
            (unsigned long long)all->n_steps, all->job + 1, all->n_shrunk);
     assert_int_equal(all->n_bad, 0);
     for (int r = 0; r < SAFE; r++) {
-        const sample *s = all->samples[r];
-        const uint32_t n = all->n_samples[r];
-        if (n < 2)
-            continue;
-        const sample *early = &s[n / 5], *last = &s[n - 1];
-        printf("# rank %d: %u looks, memory %.0f KiB, then %.0f, slope %.1f "
-               "KiB per minute; in use %.0f KiB, then %.0f, slope %.1f; "
-               "descriptors %d, then %d; mappings %d, then %d\n",
-               r, n, early->kib, last->kib, slope(s, n, false), early->heap_kib,
-               last->heap_kib, slope(s, n, true), early->n_fds, last->n_fds,
-               early->n_mappings, last->n_mappings);
-        assert_int_equal(last->n_fds, early->n_fds);
-        if (n > 20)
-            assert_true(slope(s, n, false) < 256 && slope(s, n, true) < 128 &&
-                        last->kib < early->kib + 8192);
+        char who[16];
+        snprintf(who, sizeof(who), "rank %d", r);
+        tt_growth_check(&all->growth[r], who, 0);
     }
     munmap(all, sizeof(*all));
 }

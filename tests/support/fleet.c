@@ -117,6 +117,18 @@ void tt_fleet_open_sites(tt_fleet *f, const tt_rule_opts *opts, uint32_t n_each,
     }
 }
 
+void tt_fleet_come(tt_fleet *f, uint64_t step_ns)
+{
+    const uint32_t w = f->n++;
+    f->part[w] = w;
+    f->next[w] = f->is_running ? f->now + step_ns : 0;
+    f->iterations[w] = f->iterations[0];
+    assert_int_equal(tt_rule_join(f->rule, w, w,
+                                  f->goes_ahead ? TT_JOIN_AHEAD : 0, f->now,
+                                  NULL),
+                     TUTTI_OK);
+}
+
 void tt_fleet_close(tt_fleet *f)
 {
     tt_rule_free(f->rule);

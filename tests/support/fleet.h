@@ -45,6 +45,9 @@ void tt_fleet_open(tt_fleet *f, const tt_rule_opts *opts);
 /* n_each of them at a site. With goes_ahead they say so. */
 void tt_fleet_open_sites(tt_fleet *f, const tt_rule_opts *opts, uint32_t n_each,
                          bool goes_ahead);
+/* Another worker, of the next number, joins now; in tt_fleet_run() its first step
+ * begins now. */
+void tt_fleet_come(tt_fleet *f, uint64_t step_ns);
 void tt_fleet_close(tt_fleet *f);
 /* Gaussian-like numbers. */
 void tt_fleet_scatter(tt_fleet *f, tt_rng *rng);

@@ -683,6 +683,49 @@ def last_of_all(rank, size):
     controller.close()
 
 
+def newcomers_compare(ahead, rank, size):
+    """Who joins has other weights in a layer that is not averaged: it is told which."""
+    controller = tutti.torch.Controller(1, max_workers=8)
+
+    nets = {worker: net_of() for worker in (0, 3, 5)}  # before anybody else draws numbers
+
+    def begin(worker, change):
+        net = nets[worker]
+        frozen = next(net.parameters()).requires_grad_(False)
+        frozen.data += change
+        left = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.01)
+        return net, tutti.torch.PartialReduce(net, left, controller=f"127.0.0.1:{controller.port}",
+                                              worker=worker, ahead=ahead)
+
+    net, first = begin(0, 0)
+    is_over = threading.Event()
+
+    def go_on():
+        while not is_over.is_set():
+            learn(net, 0, 0)
+            first.step()
+        first.close()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        while controller.metrics()["groups"] == 0:
+            time.sleep(0.01)
+        begin(3, 0)[1].close()
+        name, _ = next(net.named_parameters())
+        try:
+            begin(5, 1)
+            raise AssertionError("it has other weights")
+        except RuntimeError as error:
+            says = f"worker 5 joined with other bytes in buffer 0 ({name}) than worker 0"
+            assert says in str(error), error
+        assert controller.metrics()["workers"] == 6, controller.metrics()
+    finally:
+        is_over.set()
+        thread.join()
+        controller.close()
+
+
 TESTS = [
     ("P = N, modes, momentum, ahead, state_dict, refusals", partial(ranks.run, every_part, 4)),
     ("a worker is killed, another leaves and comes back", partial(deaths, 0)),
@@ -690,6 +733,8 @@ TESTS = [
     ("the controller is started again", restarted),
     ("closed while it waits", partial(ranks.run, closed_while_it_waits, 1, backend=None)),
     ("workers with different models are told", other_models),
+    ("newcomers compare", partial(ranks.run, partial(newcomers_compare, 0), 1, backend=None)),
+    ("the same, stepping ahead", partial(ranks.run, partial(newcomers_compare, 2), 1, backend=None)),
     ("one worker", partial(ranks.run, alone, 1)),
     ("a forked child", partial(ranks.run, forked, 2)),
     ("stopped while buffers are handed in", partial(ranks.run, stopped_midway, 2)),

@@ -26,14 +26,17 @@ static uint64_t soon(void)
     return tt_now_ns() + 20 * TT_NS_PER_S;
 }
 
+/* What is too long for anybody is only begun. */
 static void say(int fd, tt_talk head, const void *payload)
 {
     unsigned char bytes[4096];
+    const size_t room = sizeof(bytes) - sizeof(head);
+    const size_t len = head.len < room ? head.len : 0;
     memcpy(bytes, &head, sizeof(head));
-    if (head.len > 0)
-        memcpy(bytes + sizeof(head), payload, head.len);
+    if (len > 0)
+        memcpy(bytes + sizeof(head), payload, len);
     assert_int_equal(
-        tt_stranger_write_all(fd, bytes, sizeof(head) + head.len, soon()), 0);
+        tt_stranger_write_all(fd, bytes, sizeof(head) + len, soon()), 0);
 }
 
 static tt_talk hear(int fd, unsigned char payload[4096])
@@ -192,6 +195,10 @@ static void expect_group(int fd, uint32_t me, uint32_t cards,
     unsigned char payload[4096];
     uint32_t had = 0;
     tt_talk head = hear(fd, payload);
+    if (head.kind == TT_TALK_PRINTS) { /* of the group before, as a newcomer */
+        assert_int_equal(head.flags, TT_TALK_NONE);
+        head = hear(fd, payload);
+    }
     for (; head.kind == TT_TALK_CARD; head = hear(fd, payload)) {
         assert_true(head.who < 2 && head.who != me);
         assert_int_equal(head.len, card_bytes);
@@ -404,9 +411,26 @@ static void test_who_comes_back_late(void **state)
 
 /* A standby takes over in the middle of a group, of which only worker 1 has
  * heard. */
-static void test_group_outlives_its_leader(void **state)
+/* Nobody knows of the group yet, nor how to connect to the other one. */
+static void expect_cards_later(const int fd[2])
 {
-    (void)state;
+    unsigned char payload[4096];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(expect(fd[i], TT_TALK_GROUP), 1);
+        assert_int_equal(n_cards, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        const a_card card = card_of(1 + (uint8_t)i, 4096);
+        say_card(fd[i], &card, card_bytes);
+        const tt_talk head = hear(fd[1 - i], payload);
+        assert_int_equal(head.kind, TT_TALK_CARD);
+        assert_int_equal(head.who, i);
+        assert_int_equal(head.len, card_bytes);
+    }
+}
+
+static void outlive_leader(bool has_heard)
+{
     tt_controller_opts o = {.rule = {.n = 2}, .reconnect_ns = 90 * TT_NS_PER_S};
     tt_controller *c = open_as(&o), *standby;
     tt_addr at;
@@ -432,16 +456,26 @@ static void test_group_outlives_its_leader(void **state)
         j[i].flags = TT_TALK_AGAIN | TT_TALK_CURRENT;
         j[i].origin = w[i].origin;
         j[i].incarnation = w[i].incarnation;
-        j[i].heard = (uint64_t)i;
+        j[i].heard = has_heard && i == 1;
         fd[i] = dial_as(standby, &j[i], 0, &why).stream.fd;
         assert_true(fd[i] >= 0);
     }
     for (int i = 0; i < 2; i++)
         assert_int_equal(expect(fd[i], TT_TALK_WELCOME), 0);
-    assert_int_equal(expect(fd[0], TT_TALK_GROUP), 1);
+    if (has_heard)
+        assert_int_equal(expect(fd[0], TT_TALK_GROUP), 1);
+    else
+        expect_cards_later(fd);
     for (int i = 0; i < 2; i++)
         tt_fork_close(&fd[i]);
     tt_controller_close(standby);
+}
+
+static void test_group_outlives_its_leader(void **state)
+{
+    (void)state;
+    outlive_leader(true);
+    outlive_leader(false);
 }
 
 static void test_who_does_not(void **state)
@@ -590,7 +624,10 @@ static void part(pair *p, uint64_t n_deaths)
 static void expect_return(pair *p)
 {
     p->fd[0] = come_back(p->c, &p->j[0], p->fd[0], &p->w[0]);
+    unsigned char payload[4096];
     assert_int_equal(p->w[0].incarnation, 1);
+    /* It listens elsewhere now. */
+    assert_int_equal(hear(p->fd[1], payload).kind, TT_TALK_CARD);
     say(p->fd[1], tt_talk_head(TT_TALK_BEAT, 0, 0), NULL);
     assert_int_equal(expect(p->fd[1], TT_TALK_BEAT), 0);
 }
@@ -680,8 +717,11 @@ static void *control(void *arg)
     tt_link_event e;
     if (!tt_link_box_wait(box, soon()) || !tt_link_box_take(box, &e))
         return NULL;
-    const tt_welcome welcome = {
-        .origin = 1, .host = tt_place_host(), .n = 3, .incarnation = 1};
+    const tt_welcome welcome = {.origin = 1,
+                                .host = tt_place_host(),
+                                .n = 3,
+                                .most = 3,
+                                .incarnation = 1};
     tt_talk head = tt_talk_head(TT_TALK_WELCOME, 0, sizeof(welcome));
     say(e.stream.fd, head, &welcome);
     assert_int_equal(hear(e.stream.fd, payload).kind, TT_TALK_CARD);
@@ -746,9 +786,14 @@ static void test_worker_refuses_nonsense(void **state)
     head.len--;
     expect_loss(port, head, &group, TUTTI_EPROTO,
                 "tells a group that cannot be");
+    static const unsigned char much[TT_CARD_MOST + 1];
     head = tt_talk_head(TT_TALK_CARD, 0, TT_CARD_MOST + 1);
-    expect_loss(port, head, (unsigned char[TT_CARD_MOST + 1]){0}, TUTTI_EPEER,
-                "has gone");
+    expect_loss(port, head, much, TUTTI_EPROTO,
+                "tells a worker that cannot be");
+    head = tt_talk_head(TT_TALK_PRINTS, 1, sizeof(tt_print) - 1);
+    expect_loss(port, head, much, TUTTI_EPROTO, "tells prints that cannot be");
+    head = tt_talk_head(TT_TALK_PRINTS, 1, TT_PRINTS_MOST + 1);
+    expect_loss(port, head, much, TUTTI_EPEER, "has gone");
     tt_link_listener_close(listener);
 }
 

@@ -722,9 +722,137 @@ static void test_memory(void **state)
     fail_msg("it never succeeds");
 }
 
+/* ---------------------------------------------------------------- growth -- */
+
+static void test_more_workers_come(void **state)
+{
+    (void)state;
+    bool is_newcomer = true;
+    tt_rule_metrics m;
+    tt_rule_up up = {decided, NULL};
+    tt_rule_opts opts = {.n = 2, .most = 1000, .group_size = 2};
+    tt_rule *r;
+    assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &r, NULL), 0);
+    /* Whoever they are, two must have come. */
+    assert_int_equal(tt_rule_join(r, 40, 0, 0, 1, &is_newcomer), TUTTI_OK);
+    assert_false(is_newcomer);
+    assert_int_equal(tt_rule_announce(r, 40, 1, false, 2), TUTTI_OK);
+    assert_int_equal(tt_rule_join(r, 1000, 0, 0, 3, NULL), TUTTI_EINVAL);
+    n_texts = 0;
+    assert_int_equal(tt_rule_join(r, 0, 0, 0, 4, NULL), TUTTI_OK);
+    assert_int_equal(tt_rule_announce(r, 0, 1, false, 5), TUTTI_OK);
+    assert_int_equal(n_texts, 1);
+    assert_string_equal(texts[0], "0 40");
+    assert_int_equal(tt_rule_join(r, 999, 0, 0, 6, &is_newcomer), TUTTI_OK);
+    assert_true(is_newcomer);
+    assert_int_equal(tt_rule_join(r, 999, 0, 0, 7, NULL), TUTTI_EINVAL);
+    assert_int_equal(tt_rule_incarnation(r, 999), 1);
+    assert_int_equal(tt_rule_incarnation(r, 500), 0);
+    assert_int_equal(tt_rule_incarnation(r, 100000), 0);
+    assert_false(tt_rule_is_there(r, 500));
+    assert_int_equal(tt_rule_leave(r, 500, true, 7), TUTTI_EINVAL);
+    assert_int_equal(tt_rule_announce(r, 500, 1, false, 7), TUTTI_EINVAL);
+    tt_rule_measure(r, &m);
+    assert_int_equal(m.n_workers, 1000);
+    assert_int_equal(m.n_alive, 3);
+    assert_int_equal(m.n_components, 2);
+    assert_int_equal(tt_rule_n_of_size(r, 2), 1);
+    assert_int_equal(tt_rule_n_of_size(r, 1000), 0);
+    assert_int_equal(tt_rule_n_of_size(r, 0), 0);
+    tt_rule_free(r);
+}
+
+/* A size that was found to be good stays so. */
+static void test_sizes_grow(void **state)
+{
+    (void)state;
+    uint64_t step[TT_FLEET_MAX];
+    tt_rule_metrics before, after;
+    tt_fleet_open(&f, &(tt_rule_opts){.n = 8, .most = 64});
+    f.is_quiet = true;
+    for (uint32_t w = 0; w < 64; w++)
+        step[w] = TT_NS_PER_MS * (w == 7 ? 1000 : 100) + 1000 * w;
+    tt_fleet_run(&f, step, 3000);
+    tt_rule_measure(f.rule, &before);
+    tt_fleet_come(&f, step[8]);
+    tt_rule_measure(f.rule, &after);
+    assert_true(before.group_size > 2 && before.group_size < 8);
+    assert_int_equal(after.group_size, before.group_size);
+    while (f.n < 64)
+        tt_fleet_come(&f, step[f.n]);
+    tt_fleet_run(&f, step, 6000); /* all sizes up to it are tried */
+    assert_true(tt_rule_n_of_size(f.rule, 48) > 0);
+    tt_fleet_close(&f);
+}
+
+static void test_who_is_missing(void **state)
+{
+    (void)state;
+    tt_rule_up up = {decided, NULL};
+    tt_rule_opts opts = {.n = 4, .most = 8, .group_size = 4};
+    tt_rule_awaited a;
+    tt_rule *r;
+    assert_int_equal(tt_rule_create(&opts, &up, &tt_mem_std, &r, NULL), 0);
+    assert_int_equal(tt_rule_join(r, 1, 0, 0, 10, NULL), TUTTI_OK);
+    assert_int_equal(tt_rule_join(r, 3, 0, 0, 10, NULL), TUTTI_OK);
+    a = tt_rule_who_is_missing(r, TT_NONE);
+    assert_true(a.n == 2 && a.of == 4 && !a.have_come && a.n_named == 2 &&
+                a.named[0] == 0 && a.named[1] == 2);
+    assert_int_equal(tt_rule_who_is_missing(r, 1).since_ns, 0);
+    assert_int_equal(tt_rule_ready_ns(r, 1), 0);
+    assert_int_equal(tt_rule_announce(r, 1, 1, false, 20), TUTTI_OK);
+    a = tt_rule_who_is_missing(r, 1);
+    assert_true(a.n == 2 && a.since_ns == 20 && !a.have_come);
+    assert_int_equal(tt_rule_ready_ns(r, 1), 20);
+    assert_int_equal(tt_rule_ready_ns(r, 77), 0);
+    /* Anybody will do for the last one. */
+    assert_int_equal(tt_rule_join(r, 7, 0, 0, 30, NULL), TUTTI_OK);
+    a = tt_rule_who_is_missing(r, 1);
+    assert_true(a.n == 1 && a.n_named == 0);
+    assert_int_equal(tt_rule_join(r, 0, 0, 0, 40, NULL), TUTTI_OK);
+    assert_int_equal(tt_rule_who_is_missing(r, TT_NONE).n, 0);
+    assert_int_equal(tt_rule_announce(r, 3, 1, false, 50), TUTTI_OK);
+    a = tt_rule_who_is_missing(r, 1);
+    assert_true(a.n == 2 && a.of == 4 && a.have_come && a.named[0] == 0 &&
+                a.named[1] == 7);
+    /* Who has ended waits for all that have not, ready or not. */
+    assert_int_equal(tt_rule_announce(r, 0, 1, true, 60), TUTTI_OK);
+    a = tt_rule_who_is_missing(r, 0);
+    assert_true(a.n == 3 && a.named[0] == 1 && a.named[1] == 3);
+    tt_rule_free(r);
+}
+
+static void test_memory_to_grow(void **state)
+{
+    (void)state;
+    for (uint64_t k = 1; k < 200; k++) {
+        tt_test_mem m;
+        tt_mem mem = tt_test_mem_init(&m, 0);
+        tt_rule_opts opts = {.n = 2, .most = 100, .group_size = 2};
+        tt_rule_up up = {decided, NULL};
+        tt_rule *rule;
+        assert_int_equal(tt_rule_create(&opts, &up, &mem, &rule, NULL), 0);
+        m.fail_at = m.n_allocs + k;
+        tutti_err err = tt_rule_join(rule, 50, 0, 0, 1, NULL);
+        assert_true(!err || err == TUTTI_ENOMEM);
+        assert_true(tt_rule_is_there(rule, 50) == !err);
+        m.fail_at = 0;
+        assert_int_equal(tt_rule_join(rule, 51, 0, 0, 2, NULL), TUTTI_OK);
+        tt_rule_free(rule);
+        assert_true(tt_test_mem_is_clean(&m));
+        if (!err)
+            return;
+    }
+    fail_msg("it never succeeds");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_workers_come),
+        cmocka_unit_test(test_sizes_grow),
+        cmocka_unit_test(test_who_is_missing),
+        cmocka_unit_test(test_memory_to_grow),
         cmocka_unit_test(test_first_ready_first),
         cmocka_unit_test(test_events_that_cannot_be),
         cmocka_unit_test(test_bad_options),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * standby_test.c - a controller and its standby, with the other sides made by hand:
  * a leader that tells what cannot be, a standby that answers and says nothing,
- * workers of which too few are left, strangers who know of a great term. */
+ * workers of which too few are left, or more than were foreseen, strangers who
+ * know of a great term. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -103,6 +104,7 @@ static int dial(const tt_controller *c, const tt_join *j)
 
 typedef struct hand {
     int fd;
+    uint32_t who;
     uint64_t term;
     tt_welcome welcome;
 } hand;
@@ -112,7 +114,9 @@ static hand come(const tt_controller *c, uint32_t who)
     unsigned char payload[4096];
     const tt_join j = {.who = who, .host = 7};
     hand h = {.fd = dial(c, &j)};
-    h.term = expect(h.fd, TT_TALK_WELCOME, payload).term;
+    const tt_talk head = expect(h.fd, TT_TALK_WELCOME, payload);
+    h.term = head.term;
+    h.who = head.who;
     memcpy(&h.welcome, payload, sizeof(h.welcome));
     return h;
 }
@@ -342,7 +346,78 @@ static void test_copy_that_does_not_grow(void **state)
     tt_controller_close(c);
 }
 
+/* The standby has acknowledged the empty table, and is gone before any of the
+ * workers that came meanwhile was let in. */
+static void test_workers_that_nobody_has_acknowledged(void **state)
+{
+    (void)state;
+    unsigned char payload[4096];
+    tt_controller_opts o = {.rule = {.n = 3}, .liveness_ns = 3 * TT_NS_PER_S};
+    tt_controller *c = open_as(&o, &tt_mem_std);
+    hand s = follow(c, true);
+    int fds[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        const tt_join j = {.who = i, .host = 7};
+        fds[i] = dial(c, &j);
+        expect(s.fd, TT_TALK_RECORD, payload);
+    }
+    tt_fork_close(&s.fd);
+    for (int i = 0; i < 3; i++) {
+        expect(fds[i], TT_TALK_WELCOME, payload);
+        tt_fork_close(&fds[i]);
+    }
+    tt_controller_close(c);
+}
+
 /* -------------------------------------------------------------- taking over -- */
+
+/* Who came later counts as the others do, and may come with any number. */
+static void test_more_workers_than_foreseen(void **state)
+{
+    (void)state;
+    static const uint32_t numbers[] = {0, 40, TT_NONE, TT_NONE, 7};
+    enum { N = sizeof(numbers) / sizeof(numbers[0]) };
+    unsigned char payload[4096];
+    tt_controller_opts o = {.rule = {.n = 2, .most = 41}};
+    tt_controller_opts p = {.rule = {.n = 2}};
+    tt_controller *a = open_as(&o, &tt_mem_std);
+    tt_addr at;
+    assert_true(tt_addr_numeric("127.0.0.1", tt_controller_port(a), &at));
+    p.leader = &at;
+    tt_controller *b = open_as(&p, &tt_mem_std);
+    hand w[N];
+    for (int i = 0; i < N; i++)
+        w[i] = come(a, numbers[i]);
+    assert_int_equal(w[2].who, 1); /* of the start, then the first free one */
+    assert_int_equal(w[3].who, 2);
+    tt_join j = {.who = 41, .host = 7};
+    int fd = dial(a, &j);
+    expect(fd, TT_TALK_REFUSE, payload);
+    assert_non_null(strstr((char *)payload, "workers go from 0 to 40"));
+    tt_fork_close(&fd);
+    tt_controller_close(a);
+    int again[N];
+    for (int i = 0; i < N; i++)
+        again[i] = come_again(b, &w[i], w[i].who);
+    for (int i = 0; i < N; i++) {
+        tt_talk head = expect(again[i], TT_TALK_WELCOME, payload);
+        tt_welcome welcome;
+        memcpy(&welcome, payload, sizeof(welcome));
+        assert_int_equal(head.who, w[i].who);
+        assert_int_equal(welcome.incarnation, w[i].welcome.incarnation);
+        tt_talk beat = tt_talk_head(TT_TALK_BEAT, 0, 0);
+        beat.term = head.term;
+        say(again[i], beat, NULL);
+    }
+    hand more = come(b, TT_NONE); /* 3: nobody has had it */
+    assert_int_equal(more.who, 3);
+    tt_fork_close(&more.fd);
+    for (int i = 0; i < N; i++) {
+        tt_fork_close(&w[i].fd);
+        tt_fork_close(&again[i]);
+    }
+    tt_controller_close(b);
+}
 
 /* Two of three come to a standby; one of them by two connections, of which the
  * first ends. */
@@ -432,6 +507,8 @@ int main(void)
         cmocka_unit_test(test_term_of_a_stranger),
         cmocka_unit_test(test_too_few_are_left),
         cmocka_unit_test(test_copy_that_does_not_grow),
+        cmocka_unit_test(test_workers_that_nobody_has_acknowledged),
+        cmocka_unit_test(test_more_workers_than_foreseen),
         cmocka_unit_test(test_vote_of_two_connections),
         cmocka_unit_test(test_no_memory_to_take_over),
     };

@@ -147,6 +147,29 @@ class Partial
         made->take(err, req);
         return made;
     }
+    // What differs between a newcomer and the one that it has the model of; "":
+    // nothing, or nobody compares.
+    std::string compare(const std::vector<std::string> &names,
+                        const Tensors &tensors)
+    {
+        const auto session = open();
+        tutti_difference d = TUTTI_DIFFERENCE_INIT;
+        std::vector<tutti_shared> shared;
+        TORCH_CHECK_VALUE(names.size() == tensors.size(),
+                          "tutti: as many names as tensors");
+        for (size_t i = 0; i < names.size(); i++) {
+            TORCH_CHECK_VALUE(tensors[i].is_cpu() && tensors[i].is_contiguous(),
+                              "tutti: contiguous tensors on the CPU");
+            shared.push_back(
+                {names[i].c_str(), tensors[i].data_ptr(), tensors[i].nbytes()});
+        }
+        const tutti_err err = tutti_partial_compare(session->p, shared.data(),
+                                                    shared.size(), &d);
+        if (err == TUTTI_EPEER || err == TUTTI_ETIMEOUT)
+            return "";
+        TORCH_CHECK(!err, "tutti: ", tutti_partial_message(session->p));
+        return d.text;
+    }
     void abandon(const std::string &why)
     {
         const auto session = open();
@@ -364,6 +387,7 @@ void define_options(py::module_ &m)
     TT_FIELD(soft_wait_s, double);
     TT_FIELD(join_wait_s, double);
     TT_FIELD(recentre_every, int);
+    TT_FIELD(max_workers, int);
     TT_FIELD(end_wait_s, double);
     TT_FIELD(start_wait_s, double);
     TT_FIELD(liveness_s, double);
@@ -408,6 +432,7 @@ void define_partial(py::module_ &m)
         .def("announce", &Partial::announce, no_gil)
         .def("reduce", &Partial::reduce, no_gil)
         .def("commit", &Partial::commit, no_gil)
+        .def("compare", &Partial::compare, no_gil)
         .def("abandon", &Partial::abandon, no_gil)
         .def("leave", &Partial::leave, no_gil)
         .def("rejoin", &Partial::rejoin, no_gil)

@@ -174,17 +174,30 @@ bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
     return false;
 }
 
+/* Ranks may have come since it was opened. Without memory it is forgotten, and
+ * tried in vain. */
+static void note_end(tt_tcp_net *net, uint32_t rank, const tt_tcp_call *call)
+{
+    const tt_array ended = {&net->ended, sizeof(*net->ended)};
+    const size_t want = 2 * ((size_t)rank + 1);
+    if (rank >= net->n_ended &&
+        tt_arrays_grow(net->base.mem, &ended, 1, net->n_ended, want))
+        return;
+    net->n_ended = rank >= net->n_ended ? want : net->n_ended;
+    net->ended[rank] = *call;
+}
+
 void tt_tcp_end_call(tt_tcp_conn *conn)
 {
     if (conn->theirs.call > 0)
-        net_of(conn)->ended[conn->base.rank] = conn->theirs;
+        note_end(net_of(conn), conn->base.rank, &conn->theirs);
     conn->theirs.call = 0;
 }
 
 bool tt_tcp_has_ended(const tt_tcp_net *net, const tt_tcp_said *said,
                       const tt_link_who *who)
 {
-    if (said->rank >= net->base.n_ranks)
+    if (said->rank >= net->n_ended)
         return false;
     const tt_tcp_call *ended = &net->ended[said->rank];
     return said->call <= ended->call &&

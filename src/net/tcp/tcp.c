@@ -114,6 +114,7 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
     net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_conn *));
     net->most_live = net->live ? base->n_ranks : 0;
     net->ended = tt_new(base->mem, base->n_ranks, sizeof(*net->ended));
+    net->n_ended = net->ended ? base->n_ranks : 0;
     if (!net->live || !net->ended)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for %u connections",
                        base->n_ranks);
@@ -693,7 +694,7 @@ static void tcp_fini(tt_net *base)
     }
     tt_free(base->mem, net->live, net->most_live, sizeof(tt_tcp_conn *));
     if (net->ended)
-        tt_free(base->mem, net->ended, base->n_ranks, sizeof(*net->ended));
+        tt_free(base->mem, net->ended, net->n_ended, sizeof(*net->ended));
     net->live = NULL;
     net->ended = NULL;
 }

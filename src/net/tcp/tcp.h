@@ -36,7 +36,9 @@ typedef struct tt_tcp_net {
     void (*on_open)(struct tt_tcp_conn *conn);
     struct tt_tcp_conn **live; /* [most_live]; the first n_live are connected */
     size_t most_live;
-    tt_tcp_call *ended; /* [n_ranks] the last of each that was given up here */
+    size_t n_ended;
+    tt_tcp_call
+        *ended; /* [n_ended] by rank: the last of each that was given up here */
     uint32_t n_live;
     uint32_t n_blocked; /* sockets that wait until they take more */
     uint32_t n_more;    /* conns that left input unread without an event */

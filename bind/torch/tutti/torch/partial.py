@@ -32,16 +32,16 @@ import torch.distributed as dist
 
 from tutti.torch import _c, agree
 from tutti.torch.ahead import Flight, Retreat, result_of
-from tutti.torch.averaged import buckets_of, is_expanded, is_finite, memories_of, params_of
+from tutti.torch.averaged import Weight, buckets_of, is_expanded, is_finite, memories_of, params_of
 
 MODES = ("constant", "dynamic")
 MOMENTUM = ("auto", "average", "reset", "keep")
 RULES = (
     "min_group", "history", "decay", "max_wait_s", "soft_wait_s", "join_wait_s",
     "end_wait_s", "start_wait_s", "liveness_s", "timeout_s", "log", "planner",
-    "trust",
+    "trust", "max_workers",
 )
-COUNTS = ("group_size", "min_group", "history", "recentre_every")
+COUNTS = ("group_size", "min_group", "history", "recentre_every", "max_workers")
 TEXTS = ("log", "planner")
 # Groups in a row that reduced other buffers, before that is taken for a mistake.
 MISMATCHES = 3
@@ -122,8 +122,9 @@ def _close_all():
 class Controller:
     """Decides who averages with whom, in a process of its own choice.
 
-    n_workers is how many there may be; `listen` a host:port, else any; the other
-    options are PartialReduce's, which workers take from here."""
+    Groups are made when n_workers have come; more may come later, up to
+    max_workers (1024). `listen` a host:port, else any; the other options are
+    PartialReduce's, which workers take from here."""
 
     def __init__(self, n_workers, listen="", group_size="auto", mode="constant",
                  recentre_every=0, **rules):
@@ -243,7 +244,26 @@ class PartialReduce:
         counts for nothing."""
         while self._session.describe()["is_newcomer"]:
             self._drop()
-            self._average(self._session.announce(self.iteration, False), self.buckets, checks=False)
+            asked = self._session.announce(self.iteration, False)
+            if not self._average(asked, self.buckets, checks=False):
+                continue
+            difference = self._compare()
+            if difference:
+                raise RuntimeError(f"tutti.torch.PartialReduce: {difference}")
+
+    def _compare(self):
+        """Where a member of the group was a newcomer it compares all parameters with the
+        member that it has the model of: the first difference, for the newcomer. What has
+        been averaged is in the buckets; with `ahead` the weights are something else."""
+        if all(weight for *_, weight in self.group["members"]):
+            return ""
+        averaged = {id(part.tensor): view for bucket in self.buckets if self.ahead
+                    for part, view in zip(bucket.parts, bucket.views) if isinstance(part, Weight)}
+        names, tensors = [], []
+        for name, p in self.model.named_parameters():
+            names.append(name)
+            tensors.append(averaged.get(id(p), p).detach().cpu().contiguous())
+        return self._session.compare(names, tensors)
 
     # ------------------------------------------------------------ steps --
 
@@ -302,6 +322,7 @@ class PartialReduce:
         if err:
             self._failed(err, flight.asked)
             return
+        self._compare()
         for bucket in self.buckets:
             bucket.change()
         self._after_group(flight.iteration)
@@ -378,6 +399,8 @@ class PartialReduce:
         with torch.no_grad():
             for bucket in self.buckets:
                 bucket.write()
+            if checks:
+                self._compare()
         self._after_group(self.iteration)
         return True
 
