@@ -72,8 +72,10 @@ atexit.register(_c.finish)
 from tutti.torch.ddp_hook import HookState, hook  # noqa: E402
 from tutti.torch.parallel import DataParallel, backend_of  # noqa: E402
 from tutti.torch.partial import Controller, NotFinite, PartialReduce, WorkerLost  # noqa: E402
+from tutti.torch.sampler import SharedSampler  # noqa: E402
 
 __all__ = [
-    "Controller", "DataParallel", "HookState", "NotFinite", "Options", "PartialReduce", "WorkerLost",
+    "Controller", "DataParallel", "HookState", "NotFinite", "Options", "PartialReduce", "SharedSampler",
+    "WorkerLost",
     "hook", "monitored_barrier", "predict", "shrink_group",
 ]
