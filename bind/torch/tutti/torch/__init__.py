@@ -15,6 +15,7 @@ import torch  # loads the libraries that the extension needs
 import torch.distributed as dist
 
 from tutti import _register
+from tutti._grow import grow_group, join_group, use_group
 from tutti._shrink import shrink_group
 
 try:
@@ -77,5 +78,5 @@ from tutti.torch.sampler import SharedSampler  # noqa: E402
 __all__ = [
     "Controller", "DataParallel", "HookState", "NotFinite", "Options", "PartialReduce", "SharedSampler",
     "WorkerLost",
-    "hook", "monitored_barrier", "predict", "shrink_group",
+    "grow_group", "hook", "join_group", "monitored_barrier", "predict", "shrink_group", "use_group",
 ]
