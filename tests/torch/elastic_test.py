@@ -342,7 +342,7 @@ def reconfigured():
 
 
 def made_anew(rank, size):
-    """As torch's _reconfigure asks for, with the members that torch before 2.15 lets a
+    """As torch's _reconfigure asks for, with the members that torch before 2.14 lets a
     group have: those of before."""
     group = dist.new_group()
     backend = group._get_backend(torch.device("cpu"))

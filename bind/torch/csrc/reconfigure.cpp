@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// reconfigure.cpp - a process group whose members change in place, as torch from 2.15
+// reconfigure.cpp - a process group whose members change in place, as torch from 2.14
 // on asks of a backend (torch.distributed._reconfigure).
 //
 // Each member has a handle, which programs exchange as they like. Given those of all
@@ -160,7 +160,7 @@ void ProcessGroupTutti::set_place(int rank, int size)
 {
     TORCH_CHECK(rank == rank_ && size == size_,
                 "tutti: this torch keeps a group's rank and size: build tutti "
-                "for torch 2.15 or later");
+                "for torch 2.14 or later");
     begin();
 }
 

@@ -35,7 +35,7 @@ def _create(options, backend_options=None):
     trust = backend_options if isinstance(backend_options, _c.Trust) else _c.Trust()
     name = str(getattr(options, "group_id", "") or "")
     ranks = getattr(options, "global_ranks_in_group", None) or []
-    # From torch 2.15 on: members meet later, see csrc/reconfigure.cpp.
+    # From torch 2.14 on: members meet later, see csrc/reconfigure.cpp.
     unmet = any(getattr(o, "enable_reconfigure", False) for o in (options, backend_options))
     return _c.create(
         options.store, options.group_rank, options.group_size, timeout, name, list(ranks), trust,
