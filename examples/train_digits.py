@@ -89,16 +89,28 @@ def make_net():
     )
 
 
-def train(net, optimizer, x, y):
-    """Every rank draws the same order and takes its own share of each batch, whose
-    images are moved by a pixel or not."""
+def shares_of(x):
+    """Every rank draws the same order and takes its own share of each batch."""
     rank, size = dist.get_rank(), dist.get_world_size()
     order = torch.Generator().manual_seed(2)
-    for epoch in range(EPOCHS):
+    for _ in range(EPOCHS):
         batches = torch.randperm(len(x), generator=order).split(BATCH)
-        for batch in batches[: len(x) // BATCH]:
-            mine = batch[rank::size]
-            move = torch.randint(-1, 2, (2,), generator=order).tolist()
+        yield [batch[rank::size] for batch in batches[: len(x) // BATCH]]
+
+
+def train(net, optimizer, x, y, parallel):
+    """Images are moved by a pixel or not. With partial, batches are whoever's comes
+    first: a rank with a share of its own that is slow would be waited for at the end."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    moves = torch.Generator().manual_seed(3)
+    epochs = shares_of(x)
+    if parallel == "partial":
+        import tutti.torch
+
+        epochs = [tutti.torch.SharedSampler(x, max(1, BATCH // size), drop_last=True)] * EPOCHS
+    for epoch, batches in enumerate(epochs):
+        for mine in batches:
+            move = torch.randint(-1, 2, (2,), generator=moves).tolist()
             loss = cross_entropy(net(x[mine].roll(move, (2, 3))), y[mine])
             optimizer.zero_grad()
             loss.backward()
@@ -128,7 +140,7 @@ def main():
     net = make_net()
     wrapped, optimizer = wrap(net, options)
     begun = time.monotonic()
-    train(wrapped, optimizer, x, y)
+    train(wrapped, optimizer, x, y, options.parallel)
     if options.parallel == "partial":
         optimizer.finish()
     seconds = time.monotonic() - begun

@@ -162,4 +162,14 @@ mpirun_case "Open MPI's mpirun" mpirun.openmpi --allow-run-as-root \
     --oversubscribe -n 3
 mpirun_case "MPICH's mpirun" mpirun.mpich -n 3
 
+# -- training, where there is no torch ----------------------------------------
+printf '#!/bin/sh\necho "ModuleNotFoundError: No module named torch" >&2\nexit 1\n' \
+    >"$tmp/python"
+chmod +x "$tmp/python"
+run env PYTHON="$tmp/python" B="$B" "$here/../../bench/training/run" cnn2 flat
+ends "bench/training without torch" 1
+is "one sentence" "$out$(wc -l <"$tmp/err")" 1
+like "which says what to do" "$err" \
+    'cannot import torch .*No module named torch\): tools/torch install .*make torch'
+
 finish

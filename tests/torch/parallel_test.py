@@ -381,11 +381,12 @@ def refusals(rank, size):
         (lambda: nn.Linear(3, 3, bias=rank != 1), "on rank 1 parameter 1 is missing"),
         (lambda: nn.ReLU(), "no parameter to train"),
         (lambda: nn.Linear(3, 3, device="meta"), "is on meta"),
+        (lambda: 3, "DataParallel wraps a torch.nn.Module, not 3"),
     ):
         try:
             tutti.torch.DataParallel(make())
             raise AssertionError(f"{words}: nothing was refused")
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             assert words in str(error), error
     for kind, words in (("best", 'no policy "best"'), ("gloo", 'backend "tutti"')):
         group = dist.new_group(backend="gloo") if kind == "gloo" else None

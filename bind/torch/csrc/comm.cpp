@@ -63,19 +63,43 @@ tutti_err get(void *ctx, const char *key, void *buf, size_t cap, size_t *len,
     return Clock::now() - start >= ms ? TUTTI_AGAIN : TUTTI_EBOOT;
 }
 
+double seconds(std::chrono::milliseconds ms)
+{
+    return static_cast<double>(ms.count()) / 1000;
+}
+
+const char *text_or_null(const std::string &s)
+{
+    return s.empty() ? nullptr : s.c_str();
+}
+
+void check_timeout(std::chrono::milliseconds timeout)
+{
+    TORCH_CHECK_VALUE(timeout.count() >= 0,
+                      "tutti: the timeout of a process group cannot be ",
+                      timeout.count(), " ms");
+}
+
+// It was not made; the library and the store know why.
+[[noreturn]] void fail_to_start(const std::string &who,
+                                const StoreAdapter &adapter)
+{
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str("tutti, ", who, ": ", tutti_last_message(),
+                 adapter.why.empty() ? "" : "; the store said: ", adapter.why));
+}
+
 } // namespace
 
 tutti_trust Trust::get() const
 {
-    const auto text = [](const std::string &s) {
-        return s.empty() ? nullptr : s.c_str();
-    };
     tutti_trust t = TUTTI_TRUST_INIT;
-    t.secret_file = text(secret_file);
-    t.tls_cert = text(tls_cert);
-    t.tls_key = text(tls_key);
-    t.tls_ca = text(tls_ca);
-    t.tls_crl = text(tls_crl);
+    t.secret_file = text_or_null(secret_file);
+    t.tls_cert = text_or_null(tls_cert);
+    t.tls_key = text_or_null(tls_key);
+    t.tls_ca = text_or_null(tls_ca);
+    t.tls_crl = text_or_null(tls_crl);
     t.is_plain = !encrypt;
     return t;
 }
@@ -86,9 +110,7 @@ std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
                                  const Trust &trust,
                                  std::chrono::milliseconds least)
 {
-    TORCH_CHECK_VALUE(timeout.count() >= 0,
-                      "tutti: the timeout of a process group cannot be ",
-                      timeout.count(), " ms");
+    check_timeout(timeout);
     StoreAdapter adapter{store, ""};
     const tutti_store callbacks{put, get, &adapter};
     tutti_comm_opts opts = TUTTI_COMM_OPTS_INIT;
@@ -96,20 +118,40 @@ std::shared_ptr<Comm> Comm::open(const c10::intrusive_ptr<c10d::Store> &store,
     opts.n_ranks = size;
     opts.store = &callbacks;
     opts.trust = trust.get();
-    opts.timeout_s = static_cast<double>(timeout.count()) / 1000;
+    opts.timeout_s = seconds(timeout);
     if (timeout.count() > 0)
-        opts.start_timeout_s =
-            static_cast<double>(std::max(timeout, least).count()) / 1000;
+        opts.start_timeout_s = seconds(std::max(timeout, least));
     tutti_comm *comm = nullptr;
-    const tutti_err err = tutti_comm_create(&opts, &comm);
-    if (err) {
-        C10_THROW_ERROR(
-            DistBackendError,
-            c10::str(
-                "tutti, rank ", rank, " of ", size, ": ", tutti_last_message(),
-                adapter.why.empty() ? "" : "; the store said: ", adapter.why));
-    }
+    if (tutti_comm_create(&opts, &comm))
+        fail_to_start(c10::str("rank ", rank, " of ", size), adapter);
     return std::shared_ptr<Comm>(new Comm(comm, rank));
+}
+
+std::shared_ptr<Comm> Comm::unmet(int rank)
+{
+    auto none = std::shared_ptr<Comm>(new Comm(nullptr, rank));
+    none->gone_ = "the process group has no members yet: reconfigure() comes "
+                  "first";
+    return none;
+}
+
+std::shared_ptr<Comm> Comm::join(const Door &door,
+                                 std::chrono::milliseconds timeout,
+                                 const Trust &trust)
+{
+    check_timeout(timeout);
+    StoreAdapter adapter{door.store, ""};
+    const tutti_store callbacks{put, get, &adapter};
+    tutti_comm_opts opts = TUTTI_COMM_OPTS_INIT;
+    opts.address = text_or_null(door.address);
+    opts.store = door.store ? &callbacks : nullptr;
+    opts.trust = trust.get();
+    opts.timeout_s = seconds(timeout);
+    opts.start_timeout_s = seconds(door.timeout);
+    tutti_comm *comm = nullptr;
+    if (tutti_comm_join(&opts, &comm))
+        fail_to_start("a newcomer", adapter);
+    return std::shared_ptr<Comm>(new Comm(comm, tutti_comm_rank(comm)));
 }
 
 Comm::~Comm()
@@ -137,10 +179,10 @@ void Comm::look()
             return;
         text = tutti_comm_message(comm_);
     }
-    note(err, text);
+    note(err, text, "");
 }
 
-void Comm::note(tutti_err err, const std::string &text)
+void Comm::note(tutti_err err, const std::string &text, const char *what)
 {
     {
         std::lock_guard<std::mutex> lock(life_);
@@ -148,6 +190,7 @@ void Comm::note(tutti_err err, const std::string &text)
             return; // it was destroyed, which is no failure
         failure_ = err;
         failure_text_ = text;
+        failed_in_ = what;
     }
     if (on_failure_)
         on_failure_(text);
@@ -158,12 +201,12 @@ void Comm::issue(const char *what,
 {
     std::lock_guard<std::mutex> one(calls_);
     // comm_ changes only under both locks, so here it stays.
-    TORCH_CHECK(comm_ != nullptr, "tutti ", what,
-                ": the process group has been shut down",
+    TORCH_CHECK(comm_ != nullptr, "tutti ", what, ": ", gone_,
                 last_.empty() ? "" : "; before that: ", last_);
+    const std::string before = failed_in();
     const tutti_err err = call(comm_);
     if (err)
-        std::rethrow_exception(error(what, err));
+        std::rethrow_exception(error(what, err, before));
 }
 
 void Comm::abort(const std::string &reason)
@@ -197,6 +240,31 @@ std::shared_ptr<Comm> Comm::shrink(const std::vector<int> &exclude, bool puts_ou
     return std::shared_ptr<Comm>(new Comm(made, tutti_comm_rank(made)));
 }
 
+std::shared_ptr<Comm> Comm::grow(const Door &door, std::string &why)
+{
+    tutti_comm *made = nullptr;
+    StoreAdapter adapter{door.store, ""};
+    const tutti_store callbacks{put, get, &adapter};
+    issue("grow", [&](tutti_comm *comm) {
+        tutti_grow_opts opts = TUTTI_GROW_OPTS_INIT;
+        opts.address = text_or_null(door.address);
+        opts.store = door.store ? &callbacks : nullptr;
+        opts.timeout_s = seconds(door.timeout);
+        const tutti_err err = tutti_comm_grow(comm, &opts, &made);
+        if (err == TUTTI_EBOOT)
+            why = tutti_comm_message(comm);
+        return err == TUTTI_EBOOT || err == TUTTI_AGAIN ? TUTTI_OK : err;
+    });
+    return std::shared_ptr<Comm>(made ? new Comm(made, tutti_comm_rank(made))
+                                      : nullptr);
+}
+
+int Comm::size()
+{
+    std::lock_guard<std::mutex> lock(life_);
+    return comm_ ? tutti_comm_size(comm_) : 0;
+}
+
 void Comm::close()
 {
     if (on_failure_)
@@ -222,7 +290,14 @@ std::string Comm::message()
     return comm_ ? tutti_comm_message(comm_) : last_;
 }
 
-std::exception_ptr Comm::error(const char *what, tutti_err err)
+std::string Comm::failed_in()
+{
+    std::lock_guard<std::mutex> lock(life_);
+    return failed_in_;
+}
+
+std::exception_ptr Comm::error(const char *what, tutti_err err,
+                               const std::string &before)
 {
     std::string text = message();
     if (text.empty())
@@ -232,10 +307,12 @@ std::exception_ptr Comm::error(const char *what, tutti_err err)
     // What is refused leaves the group as it was; a forked child has none.
     const tutti_err why = failure();
     if (why && why != TUTTI_EFORK)
-        note(why, text);
+        note(why, text, what);
     // The words that Gloo has for it, because programs look for them.
     const char *gloo = err == TUTTI_ETIMEOUT ? "Timed out waiting: " : "";
     text = c10::str("[rank ", rank_, "] tutti ", what, ": ", gloo, text);
+    if (!before.empty())
+        text += c10::str("; the group has failed before, in ", before);
     const c10::SourceLocation here{__func__, __FILE__, __LINE__};
     if (err == TUTTI_EINVAL)
         return std::make_exception_ptr(c10::ValueError(here, text));

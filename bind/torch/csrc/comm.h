@@ -27,6 +27,15 @@ struct Trust {
     tutti_trust get() const;
 };
 
+// Where newcomers come to a group that is there: an address, a name on one host, or
+// a store; neither: as the environment says. And the time that a start with them
+// has; 0: the library's.
+struct Door {
+    std::string address;
+    c10::intrusive_ptr<c10d::Store> store;
+    std::chrono::milliseconds timeout{0};
+};
+
 class Comm
 {
   public:
@@ -38,7 +47,19 @@ class Comm
          std::chrono::milliseconds timeout, const Trust &trust,
          std::chrono::milliseconds least = std::chrono::seconds(10));
 
+    // None yet: calls are refused.
+    static std::shared_ptr<Comm> unmet(int rank);
+    // Comes to one whose ranks call grow(). Throws DistBackendError.
+    static std::shared_ptr<Comm> join(const Door &door,
+                                      std::chrono::milliseconds timeout,
+                                      const Trust &trust);
+
     ~Comm();
+
+    // A larger one, with those who have come (tutti_comm_grow()): all ranks call it.
+    // Null: nobody, or they are on the way; or, with a sentence in `why`, they were
+    // not taken in, or cannot come. This one stays. Throws when it has failed.
+    std::shared_ptr<Comm> grow(const Door &door, std::string &why);
 
     // Of the ranks that are left, but for these, whether they live or not: all that
     // are left call it (tutti_comm_shrink(), which says what puts_out is). `left`: by
@@ -46,6 +67,12 @@ class Comm
     // Throws DistBackendError. This one stays, to be closed.
     std::shared_ptr<Comm> shrink(const std::vector<int> &exclude, bool puts_out,
                                  std::vector<int> &left);
+
+    int rank() const
+    {
+        return rank_;
+    }
+    int size();
 
     // To be called when it fails, once, by whatever thread sees it first; also
     // (see Watch) when that is none of the caller's.
@@ -66,8 +93,10 @@ class Comm
     void close();
 
     // The exception that tells of an outcome. A deadline that passed is kept
-    // apart: see failure().
-    std::exception_ptr error(const char *what, tutti_err err);
+    // apart: see failure(). before: the call that the communicator had failed in
+    // when this one was made, "" none.
+    std::exception_ptr error(const char *what, tutti_err err,
+                             const std::string &before = "");
 
     // Of the communicator, TUTTI_OK while it is well.
     tutti_err failure();
@@ -79,15 +108,17 @@ class Comm
     {
     }
     std::string message();
-    void note(tutti_err err, const std::string &text);
+    void note(tutti_err err, const std::string &text, const char *what);
+    std::string failed_in();
 
     // Calls, one at a time; and the life of comm_. In this order.
     std::mutex calls_, life_;
     tutti_comm *comm_;
     const int rank_;
     std::string last_; // when comm_ is gone
+    const char *gone_ = "the process group has been shut down";
     tutti_err failure_ = TUTTI_OK;
-    std::string failure_text_;
+    std::string failure_text_, failed_in_;
     std::function<void(const std::string &)> on_failure_;
 };
 

@@ -27,6 +27,20 @@ std::shared_ptr<GroupName> with_ranks(GroupName name, int size)
     return std::make_shared<GroupName>(std::move(name));
 }
 
+// Newcomers' state travels over it at first, behind the calls of the group that
+// is used.
+c10::intrusive_ptr<ProcessGroupTutti>
+larger_group(std::shared_ptr<Comm> comm,
+             c10::intrusive_ptr<c10d::Backend::Options> options,
+             const Trust &trust)
+{
+    const int rank = comm->rank(), size = comm->size();
+    auto made = c10::make_intrusive<ProcessGroupTutti>(
+        std::move(comm), rank, size, std::move(options), GroupName{}, trust);
+    made->set_priority(-1);
+    return made;
+}
+
 } // namespace
 
 ProcessGroupTutti::ProcessGroupTutti(std::shared_ptr<Comm> comm, int rank,
@@ -38,10 +52,20 @@ ProcessGroupTutti::ProcessGroupTutti(std::shared_ptr<Comm> comm, int rank,
       name_(with_ranks(std::move(name), size))
 {
     init();
+    begin();
+}
+
+void ProcessGroupTutti::begin()
+{
+    seq_ = 0;
+    sent_.clear();
+    recent_.clear();
+    if (name_->ranks.size() != static_cast<size_t>(size_))
+        name_ = with_ranks({name_->name, name_->desc, {}}, size_);
     if (Recorder::get().dumps_on_failure())
-        comm_->watch([me = name_->ranks[rank]](const std::string &why) {
-            Recorder::get().dump(me, why);
-        });
+        comm_->watch(
+            [me = name_->ranks[static_cast<size_t>(rank_)]](
+                const std::string &why) { Recorder::get().dump(me, why); });
 }
 
 ProcessGroupTutti::~ProcessGroupTutti()
@@ -60,6 +84,7 @@ tutti_call_opts ProcessGroupTutti::options_of(Millis timeout) const
 {
     tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
     opts.timeout_s = static_cast<double>(timeout_of(timeout).count()) / 1000;
+    opts.priority = priority_;
     return opts;
 }
 
@@ -299,10 +324,33 @@ ProcessGroupTutti::shrink(const std::vector<int64_t> &exclude, int flags,
     if (!others.empty())
         C10_THROW_ERROR(
             DistBackendError,
-            c10::str("[rank ", rank_, "] tutti shrink: also lost, and not among "
-                     "those to exclude:", others,
-                     "; tutti.torch.shrink_group() leaves out whoever is lost"));
+            c10::str(
+                "[rank ", rank_,
+                "] tutti shrink: also lost, and not among "
+                "those to exclude:",
+                others,
+                "; tutti.torch.shrink_group() leaves out whoever is lost"));
     return made;
+}
+
+std::tuple<c10::intrusive_ptr<c10d::Backend>, std::string>
+ProcessGroupTutti::grow(const Door &door)
+{
+    const WithoutGil free;
+    std::string why;
+    auto comm = comm_->grow(door, why);
+    if (!comm)
+        return {nullptr, why};
+    return {larger_group(std::move(comm), with_defaults(nullptr), trust_), why};
+}
+
+c10::intrusive_ptr<c10d::Backend> join(const Door &door, const Millis &timeout,
+                                       const Trust &trust)
+{
+    const WithoutGil free;
+    return larger_group(
+        Comm::join(door, timeout, trust),
+        c10::make_intrusive<c10d::Backend::Options>("tutti", timeout), trust);
 }
 
 // Destroying a communicator waits for the completion thread, which may be

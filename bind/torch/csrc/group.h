@@ -7,6 +7,7 @@
 // Methods that exist in newer torch only are not marked `override`.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -16,6 +17,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm.h"
 #include "recorder.h"
@@ -154,6 +156,26 @@ class ProcessGroupTutti : public c10d::Backend
     std::tuple<c10::intrusive_ptr<Backend>, std::vector<int>>
     shrink_to_left(const std::vector<int> &exclude, bool puts_out,
                    const c10::intrusive_ptr<Options> &opts);
+    // A larger one, of these ranks and newcomers behind them; null: see Comm::grow().
+    std::tuple<c10::intrusive_ptr<Backend>, std::string> grow(const Door &door);
+    // See reconfigure.cpp.
+    std::string handle();
+    void meet(const std::vector<std::string> &handles, int64_t number,
+              Millis timeout);
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+    bool supportsReconfigure() const override
+    {
+        return true;
+    }
+    c10d::ReconfigureHandle get_reconfigure_handle() const override;
+    WorkPtr reconfigure(const c10d::ReconfigureOptions &opts) override;
+#endif
+    // Of all calls to come: those of a group with less are served behind others.
+    // The same on all ranks.
+    void set_priority(int priority)
+    {
+        priority_ = priority;
+    }
     std::string failure_text()
     {
         return comm_->failure_text();
@@ -227,9 +249,17 @@ class ProcessGroupTutti : public c10d::Backend
     void hear_all(Millis timeout, bool wait_all);
     void report_to_0(Millis timeout);
 
+    // With comm_, and its rank and size: at first, and when it has met others.
+    void begin();
+    void set_place(int rank, int size);
+
     const c10::intrusive_ptr<Options> options_;
     const Trust trust_;
+    c10::intrusive_ptr<c10d::TCPStore>
+        meeting_; // this member's own, in handle_
+    std::string handle_;
     std::shared_ptr<Comm> comm_;
+    std::atomic<int> priority_{0};
     // Of collectives; messages count for themselves in tutti.
     std::atomic<uint64_t> seq_{0};
     // Collectives that may not be over, for barriers: these follow them.
@@ -243,11 +273,15 @@ class ProcessGroupTutti : public c10d::Backend
     bool open_collectives_ = false; // not messages only
     std::exception_ptr open_error_; // the first; endCoalescing() throws it
     // For the flight recorder.
-    const std::shared_ptr<GroupName> name_;
+    std::shared_ptr<GroupName> name_;
     std::once_flag is_named_;
     std::mutex sent_lock_;
     std::map<std::tuple<bool, int, int>, uint64_t> sent_; // and received
 };
+
+// A newcomer's group, with those who were there; the others have it by grow().
+c10::intrusive_ptr<c10d::Backend> join(const Door &door, const Millis &timeout,
+                                       const Trust &trust);
 
 // The group, which must be Tutti's: else ValueError.
 ProcessGroupTutti &tutti_of(const c10::intrusive_ptr<c10d::Backend> &group);

@@ -20,13 +20,82 @@ using namespace tutti_torch;
 c10::intrusive_ptr<c10d::Backend>
 create(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
        const Millis &timeout, std::string name, std::vector<uint64_t> ranks,
-       const Trust &trust, const Millis &start_at_least)
+       const Trust &trust, const Millis &start_at_least, bool is_unmet)
 {
     auto options = c10::make_intrusive<c10d::Backend::Options>("tutti",
                                                                timeout);
     return c10::make_intrusive<ProcessGroupTutti>(
-        Comm::open(store, rank, size, timeout, trust, start_at_least), rank,
-        size, options, GroupName{std::move(name), "", std::move(ranks)}, trust);
+        is_unmet
+            ? Comm::unmet(rank)
+            : Comm::open(store, rank, size, timeout, trust, start_at_least),
+        rank, size, options, GroupName{std::move(name), "", std::move(ranks)},
+        trust);
+}
+
+Door door_of(const std::string &address,
+             const std::optional<c10::intrusive_ptr<c10d::Store>> &store,
+             const Millis &timeout)
+{
+    Door door;
+    door.address = address;
+    if (store)
+        door.store = *store;
+    door.timeout = timeout;
+    return door;
+}
+
+// Groups whose members change.
+void define_elastic(py::module_ &m)
+{
+    using MaybeStore = std::optional<c10::intrusive_ptr<c10d::Store>>;
+    m.def(
+        "shrink",
+        [](const BackendPtr &group, const std::vector<int> &exclude,
+           bool puts_out) {
+            return tutti_of(group).shrink_to_left(exclude, puts_out, nullptr);
+        },
+        py::arg("group"), py::arg("exclude") = std::vector<int>(),
+        py::arg("puts_out") = false,
+        "A group of all ranks that are left, and, by new rank, the rank "
+        "before.");
+    m.def(
+        "grow",
+        [](const BackendPtr &group, const std::string &address,
+           const MaybeStore &store, const Millis &timeout) {
+            return tutti_of(group).grow(door_of(address, store, timeout));
+        },
+        py::arg("group"), py::arg("address") = "",
+        py::arg("store") = py::none(), py::arg("timeout") = Millis(0),
+        "A larger group or None; and why newcomers were not taken in.");
+    m.def(
+        "join",
+        [](const std::string &address, const MaybeStore &store,
+           const Millis &patience, const Millis &timeout, const Trust &trust) {
+            return join(door_of(address, store, patience), timeout, trust);
+        },
+        py::arg("address") = "", py::arg("store") = py::none(),
+        py::arg("patience") = Millis(0), py::arg("timeout") = Millis(0),
+        py::arg("trust") = Trust(),
+        "The group of a job that takes this process in; patience: for that.");
+    m.def(
+        "handle",
+        [](const BackendPtr &group) { return tutti_of(group).handle(); },
+        py::arg("group"), py::call_guard<WithoutGil>(), "See reconfigure.cpp.");
+    m.def(
+        "meet",
+        [](const BackendPtr &group, const std::vector<std::string> &handles,
+           int64_t number, const Millis &timeout) {
+            tutti_of(group).meet(handles, number, timeout);
+        },
+        py::arg("group"), py::arg("handles"), py::arg("number"),
+        py::arg("timeout") = Millis(0),
+        "Makes the group anew, of those who have these handles.");
+    m.def(
+        "set_priority",
+        [](const BackendPtr &group, int priority) {
+            tutti_of(group).set_priority(priority);
+        },
+        py::arg("group"), py::arg("priority"), "Of calls to come.");
 }
 
 void define_planned(py::module_ &m)
@@ -71,10 +140,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         .def_readwrite("encrypt", &Trust::encrypt);
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
           py::arg("timeout"), py::arg("name") = "",
-          py::arg("ranks") = std::vector<uint64_t>(), py::arg("trust") = Trust(),
-          py::arg("start_at_least") = Millis(10000), py::call_guard<WithoutGil>(),
+          py::arg("ranks") = std::vector<uint64_t>(),
+          py::arg("trust") = Trust(), py::arg("start_at_least") = Millis(10000),
+          py::arg("is_unmet") = false, py::call_guard<WithoutGil>(),
           "Meets the other ranks through the store; a process group of tutti. "
-          "ranks: its members, as the job numbers them; none: all.");
+          "ranks: its members, as the job numbers them; none: all. is_unmet: "
+          "they "
+          "meet later, by meet().");
     m.def(
         "flight_record", [] { return py::bytes(Recorder::get().text()); },
         "What this rank has called last, as a pickle for torchfrtrace.");
@@ -96,15 +168,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         [](const BackendPtr &group) { return tutti_of(group).failure_text(); },
         py::arg("group"), py::call_guard<WithoutGil>(),
         "What has ended a group, \"\" while it is well; see comm.h.");
-    m.def(
-        "shrink",
-        [](const BackendPtr &group, const std::vector<int> &exclude,
-           bool puts_out) {
-            return tutti_of(group).shrink_to_left(exclude, puts_out, nullptr);
-        },
-        py::arg("group"), py::arg("exclude") = std::vector<int>(),
-        py::arg("puts_out") = false,
-        "A group of all ranks that are left, and, by new rank, the rank before.");
+    define_elastic(m);
     define_planned(m);
     define_partial(m);
     m.def("version", &tutti_version, "The version of the library.");

@@ -7,6 +7,7 @@
 #include "messages.cpp"
 #include "moving.cpp"
 #include "planned.cpp"
+#include "reconfigure.cpp"
 #include "recorder.cpp"
 #include "reductions.cpp"
 #include "runner.cpp"

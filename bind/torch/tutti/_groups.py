@@ -12,6 +12,18 @@ def _is_tutti(dist, group):
     return not dist._rank_not_in_group(group) and dist.get_backend(group) == "tutti"
 
 
+def group_of(backend, store):
+    """A process group with Tutti's backend, which torch.distributed does not know yet."""
+    import torch
+    import torch.distributed as dist
+
+    kind = dist.ProcessGroup.BackendType.CUSTOM
+    group = dist.ProcessGroup(store, backend.rank(), backend.size())
+    group._register_backend(torch.device("cpu"), kind, backend)
+    group._set_default_backend(kind)
+    return group
+
+
 def number_groups(dist):
     """ProcessGroup._get_sequence_number_for_group() and _set_..., which torch has for
     a list of backends; the backend itself has them."""

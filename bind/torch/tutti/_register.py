@@ -8,7 +8,7 @@ it is quick and cannot fail: the extension is loaded with the first process grou
 import functools
 import os
 
-from tutti import _groups, _shrink
+from tutti import _groups, _grow, _shrink
 
 
 def _place_ddp_buckets(torch):
@@ -26,6 +26,8 @@ def _create(options, backend_options=None):
     from tutti.torch import _c
 
     _place_ddp_buckets(torch)
+    if isinstance(backend_options, _grow.Made):
+        return backend_options.backend
 
     timeout = options.timeout
     if backend_options is not None:
@@ -33,8 +35,11 @@ def _create(options, backend_options=None):
     trust = backend_options if isinstance(backend_options, _c.Trust) else _c.Trust()
     name = str(getattr(options, "group_id", "") or "")
     ranks = getattr(options, "global_ranks_in_group", None) or []
+    # From torch 2.14 on: members meet later, see csrc/reconfigure.cpp.
+    unmet = any(getattr(o, "enable_reconfigure", False) for o in (options, backend_options))
     return _c.create(
-        options.store, options.group_rank, options.group_size, timeout, name, list(ranks), trust
+        options.store, options.group_rank, options.group_size, timeout, name, list(ranks), trust,
+        is_unmet=unmet,
     )
 
 

@@ -1,56 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch.distributed.shrink_group() for Tutti's groups, and where they meet after it."""
+"""torch.distributed.shrink_group() for Tutti's groups."""
 
 import functools
-import socket
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-def _answers(store):
-    try:
-        store.check(["anything"])
-        return True
-    except RuntimeError:  # its host is gone
-        return False
-
-
-def _from_rank_0(backend, text):
-    """Rank 0's text, on all ranks."""
-    import torch
-    import torch.distributed as dist
-
-    letters = torch.zeros(256, dtype=torch.uint8)
-    letters[: len(text)] = torch.tensor(list(text.encode()), dtype=torch.uint8)
-    backend.broadcast([letters], dist.BroadcastOptions()).wait()
-    return bytes(letters.tolist()).rstrip(b"\0").decode()
-
-
-def _plain(store):
-    while hasattr(store, "underlying_store"):
-        store = store.underlying_store
-    return store
-
-
-def _store_of_the_left(store, backend):
-    """Where those who are left meet for further groups: the store that they had, under
-    a prefix of its own, since groups are numbered anew; where that was in the process
-    of a rank that is gone, one of the new rank 0's."""
-    import torch
-    import torch.distributed as dist
-
-    all_have = torch.tensor([int(_answers(store))])
-    opts = dist.AllreduceOptions()
-    opts.reduceOp = dist.ReduceOp.MIN
-    backend.allreduce([all_have], opts).wait()
-    if all_have.item():
-        return dist.PrefixStore("shrunk", store)
-    host = getattr(_plain(store), "host", "localhost")
-    host = host if host in LOOPBACK else socket.getfqdn()
-    is_first = backend.rank() == 0
-    own = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False) if is_first else None
-    host, port = _from_rank_0(backend, f"{host} {own.port}" if is_first else "").split()
-    return own or dist.TCPStore(host, int(port), is_master=False, wait_for_workers=False)
+from tutti._meeting import store_of_all
 
 
 def extend_shrink_group(dist):
@@ -73,15 +26,22 @@ def extend_shrink_group(dist):
             return theirs(info, excluded, backend, *more, **named)
         members = c10d.get_process_group_ranks(group)
         excluded = {members[rank] for rank in excluded}
+        trouble = None
         if is_default:
             name, store = c10d._world.pg_map[group]
-            c10d._world.pg_map[group] = (name, _store_of_the_left(store, backend))
+            try:
+                store = store_of_all(store, backend)
+            except RuntimeError as error:  # somebody is lost; others may not know yet
+                store, trouble = dist.HashStore(), error
+            c10d._world.pg_map[group] = (name, store)
         made = theirs(info, excluded, backend, *more, **named)
         kind = dist.ProcessGroup.BackendType.CUSTOM
         made._register_backend(torch.device("cpu"), kind, backend)
         made._set_default_backend(kind)
         if is_default:
             c10d._world.pg_group_ranks[made] = {rank: rank for rank in range(made.size())}
+        if trouble:  # all have the smaller group, so that is what can be shrunk next
+            raise trouble
         return made
 
     c10d._finalize_shrunk_group = finalize
@@ -108,4 +68,9 @@ def shrink_group(group=None, exclude=(), puts_out=False):
         raise RuntimeError("tutti.torch.shrink_group() needs torch 2.10 or later")
     info = c10d._prepare_shrink_target_group(group)
     made, left = _c.shrink(backend_of(info["process_group"]), list(exclude), puts_out)
-    return c10d._finalize_shrunk_group(info, set(range(info["group_size"])) - set(left), made)
+    try:
+        return c10d._finalize_shrunk_group(info, set(range(info["group_size"])) - set(left), made)
+    except c10d.DistBackendError:
+        if not info["is_default_group"]:
+            raise
+        return shrink_group()  # one more is lost

@@ -20,6 +20,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from tutti._groups import group_of
 from tutti.torch import Options, _c
 
 try:
@@ -69,10 +70,7 @@ class ProcessGroup(Base):
             store, rank, world_size, self._timeout, f"torchft:{replica_id}",
             trust=self._options, start_at_least=timedelta(0),
         )
-        group = dist.ProcessGroup(store, rank, world_size)
-        group._register_backend(CPU, dist.ProcessGroup.BackendType.CUSTOM, backend)
-        group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
-        self._group = group
+        self._group = group_of(backend, store)
 
     @property
     def supports_reconfigure(self):

@@ -15,6 +15,7 @@ import torch  # loads the libraries that the extension needs
 import torch.distributed as dist
 
 from tutti import _register
+from tutti._grow import grow_group, join_group, use_group
 from tutti._shrink import shrink_group
 
 try:
@@ -72,8 +73,10 @@ atexit.register(_c.finish)
 from tutti.torch.ddp_hook import HookState, hook  # noqa: E402
 from tutti.torch.parallel import DataParallel, backend_of  # noqa: E402
 from tutti.torch.partial import Controller, NotFinite, PartialReduce, WorkerLost  # noqa: E402
+from tutti.torch.sampler import SharedSampler  # noqa: E402
 
 __all__ = [
-    "Controller", "DataParallel", "HookState", "NotFinite", "Options", "PartialReduce", "WorkerLost",
-    "hook", "monitored_barrier", "predict", "shrink_group",
+    "Controller", "DataParallel", "HookState", "NotFinite", "Options", "PartialReduce", "SharedSampler",
+    "WorkerLost",
+    "grow_group", "hook", "join_group", "monitored_barrier", "predict", "shrink_group", "use_group",
 ]

@@ -72,6 +72,8 @@ class DataParallel(torch.nn.Module):
         warmup=2,
     ):
         super().__init__()
+        if not isinstance(module, torch.nn.Module):
+            raise TypeError(f"tutti.torch.DataParallel wraps a torch.nn.Module, not {module!r:.80}")
         if any(isinstance(part, DataParallel) for part in module.modules()):
             raise ValueError(
                 "tutti.torch.DataParallel: the module is, or has in it, a DataParallel, and two "
