@@ -493,6 +493,11 @@ static void test_put_out(void **state)
     open_ends(&e, a, false);
     open_ends(&back, b, false);
     expect_in(&e, &by_b, true);
+    /* Each knows what the other has shown. */
+    tt_tls_print shown;
+    assert_int_equal(tt_trust_shown(a, &id_a, &shown, 1), 1);
+    assert_int_equal(tt_trust_shown(b, &id_b, &shown, 1), 1);
+    assert_int_equal(tt_trust_shown(a, &id_b, &shown, 1), 0);
     expect_in(&back, &by_a, true);
     assert_int_equal(dial(&e, &by_b, &standing), TT_LINK_WELL);
     tt_link_event other = take(e.b);
