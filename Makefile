@@ -83,7 +83,8 @@ ASAN_SLOW := tests/fault/stranger_test.c tests/fault/mesh_test.c \
 TSAN_MORE := tests/unit/link_test.c tests/fault/open_test.c \
              tests/proc/replan_test.c
 TSAN_SLOW := tests/fault/reach_test.c tests/fault/shrink_test.c \
-             tests/fault/grow_test.c tests/fault/outage_test.c
+             tests/fault/grow_test.c tests/fault/outage_test.c \
+             tests/fault/expel_test.c
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
                   $(filter tests/unit/% tests/fault/%,$(TEST_SRC)))
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fuzz_guests.c - guests at a listener of the link thread, who come, say any bytes,
  * in any pieces, and go, while this side dials as well; by a unix socket, by TCP, or
- * by TCP where a secret is asked for, which some of them have. Property: who has
+ * by TCP where a secret or a certificate is asked for, which some of them have. Property: who has
  * arrived has proved itself, has said a right greeting and the last word, or a
  * greeting that needs none; and everything can be closed at any time. The thread's
  * turns fall as they will.
@@ -9,14 +9,17 @@
  * Input: actions of two bytes, and what is said; see act(). */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
 #include "link/greet.h"
 #include "link/seal.h"
+#include "support/certs.h"
 #include "support/fuzz_main.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -41,6 +44,7 @@ typedef struct stage {
     tt_greet_terms terms;
     tt_addr at;
     tt_trust *trust; /* NULL: none is asked for */
+    tt_trust **proofs;
     bool is_bare;
     guest guests[GUESTS];
     visit visits[ACTIONS];
@@ -50,11 +54,32 @@ typedef struct stage {
     size_t len;
 } stage;
 
-static tt_trust *ours, *theirs; /* NULL: there is no OpenSSL */
+/* By secrets, by certificates: ours, and that of others. NULL: there is no
+ * OpenSSL. */
+static tt_trust *trusts[2][2];
 
 static void say_nothing(void *arg, tutti_log_level level, const char *text)
 {
     (void)arg, (void)level, (void)text;
+}
+
+/* Of a CA of their own. */
+static tt_trust *make_certs(void)
+{
+    char dir[] = "/tmp/tutti-fuzz-XXXXXX", cert[64], key[64], ca[64];
+    tt_trust *t = NULL;
+    const tt_trust_opts o = {.cert = cert, .key = key, .ca = ca};
+    bool is_well = mkdtemp(dir) && tt_test_certs(dir, 86400);
+    snprintf(cert, sizeof(cert), "%s/cert.pem", dir);
+    snprintf(key, sizeof(key), "%s/key.pem", dir);
+    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
+    if (!is_well || tt_trust_open(&o, &t, NULL))
+        tt_fuzz_fail("no certificates");
+    unlink(cert);
+    unlink(key);
+    unlink(ca);
+    rmdir(dir);
+    return t;
 }
 
 static void make_trusts(void)
@@ -65,17 +90,20 @@ static void make_trusts(void)
         {.secret = (const uint8_t *)one, .n_secret = sizeof(one)},
         {.secret = (const uint8_t *)two, .n_secret = sizeof(two)}};
     tutti_log_set(say_nothing, NULL); /* who is sent away */
-    if (TT_HAVE_OPENSSL && (tt_trust_open(&o[0], &ours, NULL) ||
-                            tt_trust_open(&o[1], &theirs, NULL)))
-        tt_fuzz_fail("no secrets");
+    for (int i = 0; TT_HAVE_OPENSSL && i < 2; i++) {
+        if (tt_trust_open(&o[i], &trusts[0][i], NULL))
+            tt_fuzz_fail("no secrets");
+        trusts[1][i] = make_certs();
+    }
 }
 
 /* Bits 0, 2: a job, a token; 3: few may wait; 4: by TCP; 5: a secret; 6: plain text
- * after it. */
+ * after it; 7: certificates in place of a secret. */
 static void set_up(stage *s, uint8_t kind)
 {
     tt_link_card card;
     bool is_nest = !(kind & 48);
+    s->proofs = trusts[kind >> 7];
     s->terms = (tt_greet_terms){.purposes = TT_LINK_FOR(TT_LINK_TCP) |
                                             TT_LINK_FOR(TT_LINK_PROBE),
                                 .self = {{7}},
@@ -86,7 +114,7 @@ static void set_up(stage *s, uint8_t kind)
                              .self = s->terms.self,
                              .job = s->terms.job,
                              .has_token = s->terms.has_token,
-                             .trust = kind & 32 ? ours : NULL,
+                             .trust = kind & 32 ? s->proofs[0] : NULL,
                              .is_bare = (kind & 96) == 96,
                              .is_nest = is_nest,
                              .is_local = !is_nest,
@@ -131,9 +159,9 @@ static void shake(stage *s, guest *g, uint8_t arg)
 {
     tt_link_why why;
     tt_seal_step step = TT_SEAL_WAITS;
-    if (g->s.fd < 0 || !ours || (g->visit->n_said > 0 && !g->s.layer))
+    if (g->s.fd < 0 || !s->proofs[0] || (g->visit->n_said > 0 && !g->s.layer))
         return;
-    if (!g->s.layer && !tt_seal_begin(&g->s, arg & 1 ? theirs : ours, true, 0))
+    if (!g->s.layer && !tt_seal_begin(&g->s, s->proofs[arg & 1], true, 0))
         tt_fuzz_fail("no memory");
     for (int i = 0; i < 8 && step == TT_SEAL_WAITS; i++) {
         step = tt_seal_shake(&g->s, &why);
@@ -209,7 +237,7 @@ static void begin_dial(stage *s, uint8_t which)
                                  .ways = &way,
                                  .n_ways = 1,
                                  .is_one_way = which & 4,
-                                 .trust = which & 8 ? theirs : s->trust,
+                                 .trust = which & 8 ? s->proofs[1] : s->trust,
                                  .is_bare = s->is_bare != !!(which & 16),
                                  .deadline_ns = tt_now_ns() + TT_NS_PER_S};
     tt_link_dial **d = &s->dials[which % DIALS];
@@ -321,7 +349,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     static stage s;
     if (len < 1)
         return 0;
-    if (!ours)
+    if (TT_HAVE_OPENSSL && !trusts[0][0])
         make_trusts();
     memset(&s, 0, sizeof(s));
     s.data = data + 1;
@@ -348,8 +376,8 @@ int main(int argc, char **argv)
     tt_fuzz_mutations = 2000; /* each has a thread of its own */
     int rc = tt_fuzz_main(argc, argv, "tests/fuzz/corpus/guests",
                           LLVMFuzzerTestOneInput);
-    tt_trust_close(ours);
-    tt_trust_close(theirs);
+    for (int i = 0; i < 4; i++)
+        tt_trust_close(trusts[i / 2][i % 2]);
     return rc;
 }
 #endif

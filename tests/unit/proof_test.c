@@ -648,6 +648,8 @@ static void test_look(void **state)
     }
     expect_look(hello, n, TT_LINK_WELL);
     expect_look(hello, n, TT_LINK_STRANGE);
+    static const uint8_t brief[] = {0x16, 3, 1, 0, 1, 1};
+    expect_look(brief, sizeof(brief), TT_LINK_OTHER_SECRET);
     tt_trust_close(look_trust);
 }
 
