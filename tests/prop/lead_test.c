@@ -605,12 +605,43 @@ static void test_debt_of_the_first_workers(void **state)
         }
 }
 
+/* Three workers were let in; the standby that is left out knows them as they were
+ * then, whatever has become of two of them. */
+static void test_debt_of_an_older_table(void **state)
+{
+    (void)state;
+    for (int are_back = 0; are_back < 2; are_back++) {
+        tt_lead_row rows[3] = {{0}};
+        tt_lead l;
+        uint32_t worker;
+        uint64_t record;
+        tt_lead_begin(&l, rows, 3);
+        tt_lead_copy_to(&l, 1);
+        for (uint32_t k = 0; k < 3; k++)
+            tt_lead_record(&l, TT_RECORD_JOIN, k);
+        tt_lead_ack(&l, 1, 3);
+        for (uint32_t k = 1; k < 3; k++) {
+            tt_lead_record(&l, TT_RECORD_LEAVE, k);
+            if (are_back)
+                tt_lead_record(&l, TT_RECORD_JOIN, k);
+        }
+        assert_true(tt_lead_leave_out(&l, 1));
+        assert_false(tt_lead_forget(&l, &worker, &record));
+        for (uint32_t k = 0; k < 3; k++)
+            tt_lead_know(&l, k, l.term);
+        assert_int_equal(l.n_debts, 1);
+        assert_int_equal(l.debts[0].n_rows, 3);
+        assert_int_equal(l.debts[0].n_known, 1);
+    }
+}
+
 int main(void)
 {
     tt_test_limit(600);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nobody_is_owed),
         cmocka_unit_test(test_debt_of_the_first_workers),
+        cmocka_unit_test(test_debt_of_an_older_table),
         cmocka_unit_test(test_all_orders),
         cmocka_unit_test(test_random),
     };
