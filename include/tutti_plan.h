@@ -270,8 +270,9 @@ typedef struct tutti_plan_opts {
     /* Of the vector; decides among planners. Reduce-scatter, all-gather,
      * gather, scatter: all blocks together; all-to-all: what one rank sends. */
     uint64_t size_bytes;
-    const char *planner; /* name, rule string ("0-4K:doubling,4K-:ring"), or
-                             NULL = auto */
+    const char *planner; /* name, rule string ("0-4K:doubling,4K-:ring"),
+                            schedule that somebody wrote ("file:x.schedule"),
+                            or NULL = auto */
     /* Reduce-scatter, all-gather: bytes of each rank's block, n_ranks of them;
      * NULL: equal. */
     const uint64_t *block_bytes;
@@ -304,6 +305,18 @@ TUTTI_API tutti_err tutti_comm_plan(const tutti_comm *comm,
                                     const tutti_plan_opts *opts,
                                     tutti_schedule **out, const char **chosen,
                                     tutti_diag *diag);
+
+/* From now on calls of comm of this collective (with the schedule's root, where
+ * it has one) that name no planner of their own are performed by the schedule,
+ * which is proven first, and copied. All ranks must, between the same calls: one
+ * with another schedule is found in the next call (EMISMATCH). NULL: as before
+ * any. What comm was split from, or is split into, knows nothing of it. A
+ * barrier is an all-reduce. Errors: EINVAL (it is of another collective or
+ * number of ranks), EPROOF and the counterexample, EBUSY, EFORK, ENOMEM; then
+ * nothing has changed, but for ENOMEM. */
+TUTTI_API tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
+                                   const tutti_schedule *sched,
+                                   tutti_diag *diag);
 
 /* The seconds that the schedule is predicted to take for the vector that opts
  * describe: the fluid model with the engine's slices, credits and window, but
@@ -416,8 +429,8 @@ TUTTI_API tutti_err tutti_contention(const tutti_topology *net,
 TUTTI_API void tutti_schedule_free(tutti_schedule *sched);
 TUTTI_API void tutti_schedule_describe(const tutti_schedule *sched,
                                        tutti_schedule_info *out);
-/* Reads the text form `tutti-schedule 1`. The caller owns *out. Errors:
- * EFORMAT, EINVAL, ELIMIT with line and column. */
+/* Reads the text form `tutti-schedule 1`, or JSON (docs/schedule.md). The caller
+ * owns *out. Errors: EFORMAT, EINVAL, ELIMIT with line and column. */
 TUTTI_API tutti_err tutti_schedule_read(const char *text, size_t len,
                                         tutti_schedule **out, tutti_diag *diag);
 /* Proves the schedule: TUTTI_OK, or TUTTI_EPROOF and the counterexample. */

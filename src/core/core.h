@@ -19,6 +19,7 @@
  * request.c  asynchronous outcomes, callbacks
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
+ * written.c  schedules that somebody wrote
  * unstable.c schedules: calls without a communicator
  * probing.c  the probe, likewise
  * report.c   how those end
@@ -99,6 +100,19 @@ typedef struct tt_home {
     int listen_fd; /* 0: none */
 } tt_home;
 
+/* written.c: schedules that somebody wrote. */
+typedef struct tt_written {
+    const tt_mem *mem;
+    struct tt_writing *list;
+    tt_shelf shelf; /* of the files; one thread at a time */
+} tt_written;
+/* It stays where it is. */
+void tt_written_init(tt_written *w, const tt_mem *mem);
+void tt_written_free(tt_written *w);
+/* What tutti_plan_use() has set; NULL: nothing. */
+const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
+                                      uint32_t root);
+
 struct tutti_comm {
     tt_mem mem;
     tt_mesh *mesh;
@@ -131,6 +145,7 @@ struct tutti_comm {
     tt_plan_entry *last; /* hit most recently */
     uint64_t n_lookups;
     tt_part_entry *parts;
+    tt_written written;
     /* How many messages of each pair and tag there were; see messages.c. */
     struct tt_tally *tallies; /* [tally_cap], a hash table */
     size_t tally_cap, n_tallies;
@@ -252,7 +267,9 @@ typedef struct tt_want {
 } tt_want;
 tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
                        tt_plan_entry **out, tutti_diag *diag);
-void tt_comm_free_plans(tutti_comm *comm);
+void tt_comm_free_plans(tutti_comm *comm); /* [locked] */
+/* Calls are planned anew. [locked] */
+void tt_comm_forget_plans(tutti_comm *comm);
 /* What a call of `what` (collective, root, size, progress) is performed by;
  * rule NULL: as agreed. The caller owns *out. */
 tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,

@@ -462,6 +462,31 @@ tutti_err tt_builder_seal(tt_builder *b, tutti_schedule **out, tutti_diag *diag)
     return tt_builder_close(b, out, diag, &twin);
 }
 
+tutti_err tt_sched_copy(const tutti_schedule *s, const tt_mem *mem,
+                        tutti_schedule **out)
+{
+    tutti_schedule *copy = tt_new(mem, 1, sizeof(*copy));
+    tt_chunk *chunks = tt_new(mem, (size_t)s->n_chunks, sizeof(*chunks));
+    tt_transfer *transfers = tt_new(mem, (size_t)s->n_transfers,
+                                    sizeof(*transfers));
+    if (!copy || (!chunks && s->n_chunks) || (!transfers && s->n_transfers)) {
+        tt_free(mem, copy, 1, sizeof(*copy));
+        tt_free(mem, chunks, (size_t)s->n_chunks, sizeof(*chunks));
+        tt_free(mem, transfers, (size_t)s->n_transfers, sizeof(*transfers));
+        return TUTTI_ENOMEM;
+    }
+    memcpy(chunks, s->chunks, (size_t)s->n_chunks * sizeof(*chunks));
+    if (s->n_transfers > 0)
+        memcpy(transfers, s->transfers,
+               (size_t)s->n_transfers * sizeof(*transfers));
+    *copy = *s;
+    copy->chunks = chunks;
+    copy->transfers = transfers;
+    copy->mem = mem;
+    *out = copy;
+    return TUTTI_OK;
+}
+
 void tt_sched_free(tutti_schedule *s)
 {
     if (!s)

@@ -46,7 +46,10 @@ for coll in all-reduce reduce-scatter all-gather broadcast reduce all-to-all \
         "$(json 'd["collective"], d["n_ranks"], len(d["chunks"]) > 0,
             all(t[4] in ("reduce", "copy") for t in d["transfers"])')" \
         "$coll 5 True True"
-    run "$tutti" show "$tmp/$coll"
+    cp "$tmp/out" "$tmp/$coll.json"
+    run "$tutti" export "$tmp/$coll.json" --to schedule
+    same_file "$coll: JSON reads back to the same schedule" "$tmp/$coll"
+    run "$tutti" show "$tmp/$coll.json"
     ends "$coll: can be drawn" 0
 done
 
@@ -66,6 +69,32 @@ one_sentence "in one sentence"
 run "$tutti" verify "$tmp/cut" --json
 is "its JSON names the place" \
     "$(json 'd["proven"], d["rank"] is not None')" "False True"
+# One that somebody wrote is performed, if it is proven and for such a call.
+bench() { # RULE: four ranks, 64 KiB
+    TUTTI_PLANNER=$1 run "$tutti" run -n 4 "$tutti" bench -b 64KiB -e 64KiB \
+        --iters 3 --warmup 1
+}
+bench "file:$tmp/ring"
+ends "a file is performed" 0
+bench "0-4K:doubling,4K-:file:$tmp/ring"
+ends "a file in a rule is performed" 0
+run "$tutti" export "$tmp/ring" --to json -o "$tmp/ring.json"
+bench "file:$tmp/ring.json"
+ends "a JSON file is performed" 0
+bench "file:$tmp/cut"
+ends "one that is not proven is refused" 1
+like "with the verifier's sentence" "$err" \
+    "$("$tutti" verify "$tmp/cut" 2>&1 | sed 's/^[^:]*: [^:]*: //' | cut -c1-40)"
+bench "file:$tmp/all-reduce"
+ends "one of five ranks is refused" 1
+like "with both numbers" "$err" "all-reduce of 5 ranks, not for .* of 4 ranks"
+bench "file:"
+ends "a path must be there" 1
+like "and that is said" "$err" "path of a schedule is missing"
+run "$tutti" plan full:4 --planner "file:$tmp/ring.json" --json
+is "plan predicts a file" "$(json 'd[0]["planner"], d[0]["time_s"] > 0')" \
+    "file True"
+
 run "$tutti" export "$tmp/ring" --to nonsense
 ends "an unknown format is a usage error" 2
 run "$tutti" plan full:4 -o "$tmp/no/such/dir"
