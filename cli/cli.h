@@ -140,12 +140,16 @@ bool cli_secret_make(char out[CLI_SECRET]);
 
 /* -------------------------------------------------------------- networks -- */
 
-/* How far long work has come, shown on a terminal from the first second on.
+/* How far long work has come, how fast, and how long it still takes, shown on a
+ * terminal from the first second on.
  * cli_progress_tell is a tutti_progress_fn whose ctx is the cli_progress. */
 typedef struct cli_progress {
     double begin_s, shown_s;
     bool is_terminal;
-    int width; /* of what stands on the terminal */
+    int width;     /* of what stands on the terminal */
+    char what[60]; /* the phase of the work, when and at what it began */
+    double phase_s;
+    uint64_t phase_done;
 } cli_progress;
 void cli_progress_begin(cli_progress *p);
 void cli_progress_tell(void *ctx, const char *what, uint64_t done,

@@ -14,20 +14,24 @@ json() { # PYTHON EXPRESSION over d, the JSON of the last run
 
 run "$tutti" plan full:6 --size 1MiB --json
 ends "plan --json" 0
+is "its head says what was asked" "$(json 'd["network"], d["size_bytes"],
+    d["collective"], d["root"], d["optimum_s"] > 0,
+    d["chosen"] in [r["planner"] for r in d["planners"]]')" \
+    "full:6 1048576 all-reduce None True True"
 is "its rows have all columns" \
     "$(json 'all(list(r) == ["planner", "fits", "why_not", "steps", "chunks",
         "transfers", "time_s", "busbw_GBps", "efficiency", "plan_s"]
-        for r in d)')" True
+        for r in d["planners"])')" True
 is "a row for every planner" \
-    "$(json '{"ring", "direct", "forest"} <= {r["planner"] for r in d}')" True
+    "$(json '{"ring", "direct", "forest"} <= {r["planner"] for r in d["planners"]}')" True
 is "all that fit are predicted" \
-    "$(json 'all((r["time_s"] > 0) == r["fits"] for r in d if r["fits"])')" True
-n_rows=$(json 'len(d)')
+    "$(json 'all((r["time_s"] > 0) == r["fits"] for r in d["planners"] if r["fits"])')" True
+n_rows=$(json 'len(d["planners"])')
 run "$tutti" plan full:6 --size 1MiB --coll all-to-all --json
 is "why others do not fit" \
     "$(json 'all(r["why_not"] and r["steps"] is None
-        for r in d if not r["fits"])')" True
-is "their rows stay" "$(json 'len(d)')" "$n_rows"
+        for r in d["planners"] if not r["fits"])')" True
+is "their rows stay" "$(json 'len(d["planners"])')" "$n_rows"
 run "$tutti" plan full:6 --size 1MiB
 is "as many rows for people" "$(grep -cE '^[a-z]' <<<"$out")" \
     "$((n_rows + 1))"
@@ -92,7 +96,7 @@ bench "file:"
 ends "a path must be there" 1
 like "and that is said" "$err" "path of a schedule is missing"
 run "$tutti" plan full:4 --planner "file:$tmp/ring.json" --json
-is "plan predicts a file" "$(json 'd[0]["planner"], d[0]["time_s"] > 0')" \
+is "plan predicts a file" "$(json 'd["planners"][0]["planner"], d["planners"][0]["time_s"] > 0')" \
     "file True"
 
 run "$tutti" export "$tmp/ring" --to nonsense
