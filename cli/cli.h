@@ -40,6 +40,7 @@ int cmd_export(const cli_command *self, int argc, char **argv);
 int cmd_run(const cli_command *self, int argc, char **argv);
 int cmd_bench(const cli_command *self, int argc, char **argv);
 int cmd_probe(const cli_command *self, int argc, char **argv);
+int cmd_trace(const cli_command *self, int argc, char **argv);
 int cmd_controller(const cli_command *self, int argc, char **argv);
 int cmd_secret(const cli_command *self, int argc, char **argv);
 int cmd_settings(const cli_command *self, int argc, char **argv);

@@ -101,6 +101,14 @@ const cli_command cli_commands[] = {
      "  tutti run -H a,b,c --no-prefix tutti probe -o my.topo\n"
      "  srun tutti probe --explain -o my.topo\n"
      "  tutti run -H a,b,c tutti bench --topology my.topo\n"},
+    {"trace", cmd_trace, "draw over time what a job did", "DIR [options]",
+     "Puts together what the ranks of a job recorded in DIR, which "
+     "TUTTI_TRACE\n"
+     "named: calls, slices and waits by one clock, beside what was predicted, "
+     "as\n"
+     "one file for Perfetto (https://ui.perfetto.dev) or chrome://tracing.",
+     "  TUTTI_TRACE=/tmp/t tutti run -n 4 tutti bench -b 1MiB -e 1MiB\n"
+     "  tutti trace /tmp/t -o trace.json\n"},
     {"controller", cmd_controller, "form the groups of partial reduce",
      "-n N [options]",
      "Hears workers announce that they have finished a step, and tells them\n"

@@ -410,6 +410,40 @@ TUTTI_API tutti_err tutti_trace(const tutti_topology *net,
                                 tutti_sim_result *out, char **text, size_t *len,
                                 tutti_diag *diag);
 
+/* What a job did whose ranks recorded it (TUTTI_TRACE=dir), all of them in one
+ * Chrome trace: calls, slices (an arrow from where one left to where it was
+ * consumed), when a rank slept, what each sent and received over time; beside it
+ * what was predicted, where the network is known. Clocks are those of rank 0's
+ * host. */
+typedef struct tutti_merge_opts {
+    size_t size;
+    uint64_t job; /* 0: the latest in the directory */
+    /* To predict on; NULL: that of the job (TUTTI_TOPOLOGY), if it knew one. */
+    const tutti_topology *net;
+} tutti_merge_opts;
+#define TUTTI_MERGE_OPTS_INIT             \
+    {                                     \
+        sizeof(tutti_merge_opts), 0, NULL \
+    }
+typedef struct tutti_merge_info {
+    uint64_t job;
+    uint32_t n_jobs;    /* in the directory */
+    uint32_t n_ranks;   /* of the job */
+    uint32_t n_missing; /* of them: no record is there */
+    uint64_t n_calls, n_slices;
+    uint64_t n_predicted; /* calls of all ranks together, with their slices */
+    double seconds;       /* from the first record to the last */
+    double clock_error_s; /* the most that clocks may be off, where they were
+                             compared */
+    uint32_t n_unclocked; /* ranks whose clock was not: the day's is taken */
+} tutti_merge_info;
+/* The caller owns *text (tutti_text_free). Errors: ESYS (no records; they cannot
+ * be read), EFORMAT, EINVAL (no such job). */
+TUTTI_API tutti_err tutti_trace_merge(const char *dir,
+                                      const tutti_merge_opts *opts,
+                                      tutti_merge_info *info, char **text,
+                                      size_t *len, tutti_diag *diag);
+
 /* Does any step load a link beyond its capacity, when all transfers of a step
  * are on the way together? A link's capacity is its rate over the slowest
  * rate that the schedule uses, rounded down. Errors: EINVAL (another number of

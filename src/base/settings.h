@@ -59,6 +59,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "good; rank 0's counts")                                               \
     X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
       "log level: error, warn, info, debug or trace")                        \
+    X(trace, "TUTTI_TRACE", STRING, "", "", "",                              \
+      "directory, on every host, into which each rank records what it "      \
+      "does, for `tutti trace`; rank 0's counts")                            \
     X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \
       "deadline of every wait inside a collective")                          \
     X(start_timeout_ns, "TUTTI_START_TIMEOUT", TIME, "60s", "1ms", "",       \

@@ -19,6 +19,7 @@
  * request.c  asynchronous outcomes, callbacks
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
+ * tracing.c  what a rank does is recorded (TUTTI_TRACE)
  * written.c  schedules that somebody wrote
  * unstable.c schedules: calls without a communicator
  * probing.c  the probe, likewise
@@ -56,6 +57,8 @@ typedef struct tt_agreed {
      * 0. */
     double shared_cpus;
     char planner[TT_SETTING_TEXT];
+    char trace[TT_SETTING_TEXT]; /* where ranks record; "": they do not */
+    uint64_t trace_id;
 } tt_agreed;
 
 typedef struct tt_plan_key {
@@ -204,6 +207,13 @@ tutti_err tt_expel_prepare(tutti_comm *comm, tutti_comm *made,
                            const uint32_t *ranks);
 void tt_expel_finish(tutti_comm *comm, const tutti_comm *made,
                      const uint32_t *ranks);
+
+/* tracing.c: where the job's settings say so, what the communicator and its parts
+ * do is recorded from now on. What keeps a rank from it is logged. is_new: all
+ * its ranks come here, and their clocks are compared. */
+void tt_comm_record(tutti_comm *comm, const char *host, bool is_new);
+/* A schedule that calls are performed by. */
+void tt_comm_record_schedule(const tutti_comm *comm, const tutti_schedule *s);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,

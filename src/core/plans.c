@@ -138,6 +138,8 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
         out->expected_s = comm->observer->expect(comm, s, p);
     if (!err)
         err = tt_part_extract(s, rank, mem, &out->part);
+    if (!err)
+        tt_comm_record_schedule(comm, s);
     if (!err && p->topology)
         tt_comm_set_ports(comm, out->part);
     if (err == TUTTI_ENOMEM)
