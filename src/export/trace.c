@@ -302,7 +302,8 @@ void tt_trace_value(tt_trace *t, uint32_t rank, const char *name, double at_s,
     add_place(t->out, pid_of(t, rank), 0);
     tt_str_puts(t->out, ",\"ts\":");
     add_us(t->out, picoseconds(at_s));
-    add_number(t->out, ",\"args\":{\"Mbit/s\":", (uint64_t)llround(fmin(value, most_mbits)));
+    add_number(t->out, ",\"args\":{\"Mbit/s\":",
+               (uint64_t)llround(fmin(value, most_mbits)));
     tt_str_puts(t->out, "}}");
 }
 
