@@ -386,8 +386,7 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         {"--no-secret", NULL, CLI_UNFLAG, &has_secret, NULL,
          "make no secret for the job: whoever reaches a rank may join"},
         {"--no-prefix", NULL, CLI_UNFLAG, &prefixes, NULL,
-         "do not put [rank] before each line (nor is it before the output of "
-         "tutti ... --json)"},
+         "no [rank] before each line; tutti ... --json prints none anyway"},
         {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
          "for the other ranks when one has failed (5)"},
         {"--keep-going", NULL, CLI_FLAG, &job.keeps_going, NULL,

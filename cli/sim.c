@@ -247,8 +247,7 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
         {"--model", "-m", CLI_TEXT, &n.model, "MODEL",
          "fluid (max-min fair sharing) or packet (fluid)"},
         {"--as-engine", "-e", CLI_FLAG, &rq.sim.as_engine, NULL,
-         "slices, credit and front window as the engine has them (the default, "
-         "unless one of --ideal to --by-step says otherwise)"},
+         "slices, credit, window as the engine has them (the default)"},
         {"--ideal", "-i", CLI_FLAG, &n.is_ideal, NULL,
          "one slice per chunk, no limits, but for what follows"},
         {"--slices", "-k", CLI_COUNT, &n.slices, "K", "slices per chunk (1)"},

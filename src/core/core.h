@@ -20,7 +20,7 @@
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
- * written.c  schedules that somebody wrote
+ * written.c  schedules that somebody wrote; use.c: tutti_plan_use()
  * unstable.c schedules: calls without a communicator
  * probing.c  the probe, likewise
  * report.c   how those end
@@ -112,6 +112,10 @@ typedef struct tt_written {
 /* It stays where it is. */
 void tt_written_init(tt_written *w, const tt_mem *mem);
 void tt_written_free(tt_written *w);
+/* Takes the schedule, also when it fails. path "": it is used. Errors: ENOMEM. */
+tutti_err tt_written_keep(tt_written *w, const char *path, tutti_schedule *s);
+/* Those in use, of one root, or of all: TT_NONE. */
+void tt_written_forget(tt_written *w, tutti_coll coll, uint32_t root);
 /* What tutti_plan_use() has set; NULL: nothing. */
 const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
                                       uint32_t root);
@@ -212,8 +216,6 @@ void tt_expel_finish(tutti_comm *comm, const tutti_comm *made,
  * do is recorded from now on. What keeps a rank from it is logged. is_new: all
  * its ranks come here, and their clocks are compared. */
 void tt_comm_record(tutti_comm *comm, const char *host, bool is_new);
-/* A schedule that calls are performed by. */
-void tt_comm_record_schedule(const tutti_comm *comm, const tutti_schedule *s);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,

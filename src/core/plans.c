@@ -15,6 +15,8 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/str.h"
+#include "base/trail.h"
 #include "core/core.h"
 #include "plan/plan.h"
 #include "verify/verify.h"
@@ -123,6 +125,24 @@ static uint8_t class_of(uint64_t size_bytes)
     return class;
 }
 
+/* For `tutti trace`, which predicts by it. */
+static void record(const tutti_comm *comm, const tutti_schedule *s)
+{
+    tt_trail *trail = tt_mesh_trail(comm->mesh);
+    tt_str text = {.mem = &tt_mem_std};
+    char *data;
+    size_t len;
+    if (!trail || comm->rank != 0 || s->n_ranks != comm->n_ranks)
+        return;
+    tt_sched_write(s, &text);
+    if (tt_str_finish(&text, &data, &len))
+        return;
+    tt_engine_lock(comm->engine);
+    tt_trail_text(trail, TT_MARK_SCHEDULE, data, len);
+    tt_engine_unlock(comm->engine);
+    tt_free(&tt_mem_std, data, len + 1, 1);
+}
+
 /* Proves, and takes this rank's part; on a known network also how deep the
  * pipeline is. Frees s. */
 static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
@@ -139,7 +159,7 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
     if (!err)
         err = tt_part_extract(s, rank, mem, &out->part);
     if (!err)
-        tt_comm_record_schedule(comm, s);
+        record(comm, s);
     if (!err && p->topology)
         tt_comm_set_ports(comm, out->part);
     if (err == TUTTI_ENOMEM)

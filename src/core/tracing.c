@@ -150,23 +150,6 @@ void tt_comm_record(tutti_comm *comm, const char *host, bool is_new)
     tt_engine_unlock(comm->engine);
 }
 
-void tt_comm_record_schedule(const tutti_comm *comm, const tutti_schedule *s)
-{
-    tt_trail *trail = tt_mesh_trail(comm->mesh);
-    tt_str text = {.mem = &tt_mem_std};
-    char *data;
-    size_t len;
-    if (!trail || comm->rank != 0 || s->n_ranks != comm->n_ranks)
-        return;
-    tt_sched_write(s, &text);
-    if (tt_str_finish(&text, &data, &len))
-        return;
-    tt_engine_lock(comm->engine);
-    tt_trail_text(trail, TT_MARK_SCHEDULE, data, len);
-    tt_engine_unlock(comm->engine);
-    tt_free(&tt_mem_std, data, len + 1, 1);
-}
-
 /* --------------------------------------------------------------- reading -- */
 
 static bool is_record(const char *name)

@@ -5,14 +5,13 @@
  * Each is proven before it is kept, and kept as long as its owner: a file that
  * changes during a job changes nothing. Whether all ranks have the same one is
  * seen in the call, by its id.
- * Next       plans.c (who asks), plan/choose.c (rules). */
+ * Next       use.c, plans.c (who asks), plan/choose.c (rules). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "core/core.h"
-#include "core/report.h"
 #include "verify/verify.h"
 
 /* As large as what the command line reads. */
@@ -30,8 +29,7 @@ static void free_writing(const tt_mem *mem, struct tt_writing *w)
     tt_free(mem, w, sizeof(*w) + strlen(w->path) + 1, 1);
 }
 
-/* Takes the schedule. */
-static tutti_err keep(tt_written *w, const char *path, tutti_schedule *s)
+tutti_err tt_written_keep(tt_written *w, const char *path, tutti_schedule *s)
 {
     size_t len = strlen(path);
     struct tt_writing *new = tt_new(w->mem, sizeof(*new) + len + 1, 1);
@@ -111,7 +109,7 @@ static tutti_err find_file(void *ctx, const char *path,
             tutti_coll_name(s->collective), s->n_ranks,
             (unsigned long long)s->id);
     *out = s;
-    err = keep(w, path, s);
+    err = tt_written_keep(w, path, s);
     return err ? tt_fail(diag, err, "no memory for %s", path) : TUTTI_OK;
 }
 
@@ -141,8 +139,7 @@ const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
     return NULL;
 }
 
-/* Those of one root, or of all: TT_NONE. */
-static void forget_used(tt_written *w, tutti_coll coll, uint32_t root)
+void tt_written_forget(tt_written *w, tutti_coll coll, uint32_t root)
 {
     struct tt_writing **at = &w->list;
     while (*at) {
@@ -156,50 +153,4 @@ static void forget_used(tt_written *w, tutti_coll coll, uint32_t root)
         *at = i->next;
         free_writing(w->mem, i);
     }
-}
-
-static tutti_err check_use(const tutti_comm *comm, tutti_coll coll,
-                           const tutti_schedule *s, tutti_diag *diag)
-{
-    if (s->collective != coll)
-        return tt_fail(diag, TUTTI_EINVAL,
-                       "a schedule of %s cannot be used for calls of %s",
-                       tutti_coll_name(s->collective), tutti_coll_name(coll));
-    if (s->n_ranks != comm->n_ranks)
-        return tt_fail(diag, TUTTI_EINVAL,
-                       "a schedule of %u ranks cannot be used by a "
-                       "communicator of %u",
-                       s->n_ranks, comm->n_ranks);
-    return tt_verify(s, &comm->mem, diag);
-}
-
-static tutti_err use(tutti_comm *comm, tutti_coll coll, const tutti_schedule *s,
-                     tutti_diag *diag)
-{
-    tutti_schedule *own = NULL;
-    tutti_err err = s ? check_use(comm, coll, s, diag) : TUTTI_OK;
-    if (err)
-        return err;
-    if (s && tt_sched_copy(s, &comm->mem, &own))
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for a schedule");
-    forget_used(&comm->written, coll, s ? s->root : TT_NONE);
-    if (own && keep(&comm->written, "", own))
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for a schedule");
-    tt_engine_lock(comm->engine);
-    tt_comm_forget_plans(comm);
-    tt_engine_unlock(comm->engine);
-    return TUTTI_OK;
-}
-
-tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
-                         const tutti_schedule *sched, tutti_diag *diag)
-{
-    tutti_diag found = TT_DIAG_NONE;
-    tutti_err err = tt_comm_enter(comm);
-    if (err)
-        return tt_report(tt_fail(&found, err, "%s", tutti_strerror(err)),
-                         &found, diag);
-    err = use(comm, coll, sched, &found);
-    tt_comm_leave(comm);
-    return tt_report(err, &found, diag);
 }

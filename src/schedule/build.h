@@ -37,7 +37,7 @@ static inline int tt_xfer_compare(const tt_transfer *a, const tt_transfer *b)
 
 /* ------------------------------------------------------------ the texts -- */
 
-/* text.c: what the numbers of a text may be, in the order of the items. */
+/* build.c: what the numbers of a text may be, in the order of the items. */
 #define TT_RANKS_NUMBER \
     ((tt_number){"the number of ranks", 1, TT_MAX_RANKS, TUTTI_ELIMIT})
 #define TT_PARTS_NUMBER \

@@ -258,8 +258,10 @@ static tutti_err read_head(parse *p)
         err = read_root(p);
     if (!err)
         err = read_number(&p->at[PARTS], &parts_number, &p->head.n_parts);
-    uint64_t blocks = err ? 0 : tt_coll_blocks(p->head.collective, p->head.n_ranks);
-    const tt_number blocks_number = {"the number of blocks", blocks, blocks, TUTTI_EINVAL};
+    uint64_t blocks = err ? 0
+                          : tt_coll_blocks(p->head.collective, p->head.n_ranks);
+    const tt_number blocks_number = {"the number of blocks", blocks, blocks,
+                                     TUTTI_EINVAL};
     if (!err && p->at[BLOCKS].line)
         err = read_number(&p->at[BLOCKS], &blocks_number, &n_blocks);
     return err;
@@ -328,7 +330,8 @@ static tutti_err read_transfer(parse *p, tt_words *r, tt_spot item)
         return err;
     tt_builder_rail(p->b, (uint8_t)rail);
     tt_builder_transfer(p->b, (uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2],
-                        (uint32_t)v[3], is_copy ? TT_XFER_COPY : TT_XFER_REDUCE);
+                        (uint32_t)v[3],
+                        is_copy ? TT_XFER_COPY : TT_XFER_REDUCE);
     return added(p, r, item);
 }
 
