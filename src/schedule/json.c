@@ -148,6 +148,8 @@ static tutti_err skip_value(tt_words *r)
         tt_word w = token(r);
         if (w.len == 0 || (depth == 0 && strchr("}],:", *w.at)))
             return tt_words_unexpected(r, w, "a value");
+        if (*w.at == '"' && (w.len < 2 || w.at[w.len - 1] != '"'))
+            return tt_words_unexpected(r, w, "a text with both quotes");
         if (*w.at == '[' || *w.at == '{')
             depth++;
         else if (*w.at == ']' || *w.at == '}')
@@ -328,6 +330,9 @@ static tutti_err read_transfer(parse *p, tt_words *r, tt_spot item)
         err = expect(r, "]", "`]`");
     if (err)
         return err;
+    if (v[2] == v[3])
+        return tt_fail_at(r->diag, TUTTI_EINVAL, item,
+                          "a rank cannot send to itself");
     tt_builder_rail(p->b, (uint8_t)rail);
     tt_builder_transfer(p->b, (uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2],
                         (uint32_t)v[3],
