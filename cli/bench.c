@@ -20,6 +20,7 @@ static tutti_err run_size(bench *b, const bench_shape *s)
         if (!b->wants[in_place])
             continue;
         tutti_err err = bench_measure(b, s, in_place, &r[in_place]);
+        cli_progress_end(&b->progress);
         if (err)
             return err;
         if (bench_prints(b) && b->is_json)
@@ -40,14 +41,25 @@ static uint64_t next_size(const bench *b, uint64_t size)
     return size ? size * b->factor : 1;
 }
 
+/* For the progress: nobody waits for the end of more. */
+enum { MOST_COUNTED = 1 << 20 };
+
 static tutti_err run_sizes(bench *b)
 {
     size_t last = SIZE_MAX;
+    uint64_t n_sizes = 0, n_done = 0;
+    for (uint64_t size = b->least; size <= b->most && n_sizes < MOST_COUNTED;
+         size = next_size(b, size))
+        n_sizes++;
+    cli_progress_begin(&b->progress);
     for (uint64_t size = b->least; size <= b->most; size = next_size(b, size)) {
         bench_shape s = bench_shape_of(b, size);
         if (s.size_bytes == last)
             continue;
         last = s.size_bytes;
+        if (bench_prints(b))
+            cli_progress_tell(&b->progress, "sizes", n_done, n_sizes);
+        n_done++;
         tutti_err err = run_size(b, &s);
         if (err)
             return err;

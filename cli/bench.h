@@ -32,6 +32,7 @@ typedef struct bench {
     char *in, *out; /* the pools */
     size_t pool_bytes;
     bench_network network;
+    cli_progress progress;
     /* The outcome. */
     uint64_t n_wrong, n_rows;
     double busbw_sum;

@@ -124,8 +124,8 @@ void bench_print_json(const bench *b, const bench_shape *s,
     cli_json_number_member(stdout, "algbw_GBps", r->algbw);
     cli_json_number_member(stdout, "busbw_GBps", r->busbw);
     cli_json_number_member(stdout, "wrong", b->check ? (double)r->wrong : -1.0);
-    if (b->network.spec)
-        json_promise(promise, r);
+    cli_json_text_member(stdout, "network", b->network.spec);
+    json_promise(promise, r);
     printf("}");
     fflush(stdout);
 }

@@ -40,6 +40,7 @@ int cmd_export(const cli_command *self, int argc, char **argv);
 int cmd_run(const cli_command *self, int argc, char **argv);
 int cmd_bench(const cli_command *self, int argc, char **argv);
 int cmd_probe(const cli_command *self, int argc, char **argv);
+int cmd_trace(const cli_command *self, int argc, char **argv);
 int cmd_controller(const cli_command *self, int argc, char **argv);
 int cmd_secret(const cli_command *self, int argc, char **argv);
 int cmd_status(const cli_command *self, int argc, char **argv);
@@ -141,12 +142,16 @@ bool cli_secret_make(char out[CLI_SECRET]);
 
 /* -------------------------------------------------------------- networks -- */
 
-/* How far long work has come, shown on a terminal from the first second on.
+/* How far long work has come, how fast, and how long it still takes, shown on a
+ * terminal from the first second on.
  * cli_progress_tell is a tutti_progress_fn whose ctx is the cli_progress. */
 typedef struct cli_progress {
     double begin_s, shown_s;
     bool is_terminal;
-    int width; /* of what stands on the terminal */
+    int width;     /* of what stands on the terminal */
+    char what[60]; /* the phase of the work, when and at what it began */
+    double phase_s;
+    uint64_t phase_done;
 } cli_progress;
 void cli_progress_begin(cli_progress *p);
 void cli_progress_tell(void *ctx, const char *what, uint64_t done,

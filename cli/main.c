@@ -5,6 +5,18 @@
 
 #include <string.h>
 
+static int cmd_version(const cli_command *self, int argc, char **argv)
+{
+    const cli_option options[] = {{NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
+    cli_words words;
+    if (!cli_parse(self, options, false, argc, argv, &words))
+        return words.status;
+    if (words.n > 0)
+        return cli_usage(self, "it takes nothing");
+    printf("tutti %s\n", tutti_version());
+    return CLI_OK;
+}
+
 const cli_command cli_commands[] = {
     {"show", cmd_show, "draw a schedule step by step",
      "FILE | PLANNER SPEC [options]",
@@ -47,11 +59,12 @@ const cli_command cli_commands[] = {
     {"sim", cmd_sim, "simulate a schedule on a network",
      "FILE|PLANNER SPEC [options]",
      "Predicts how long the schedule in FILE, or the one that PLANNER makes,\n"
-     "takes on the network SPEC, and which link is busiest; --trace writes\n"
-     "what happens when.",
+     "takes on the network SPEC, and which link is busiest, cut into slices "
+     "as\n"
+     "a job cuts it, or as the options say; --trace writes what happens when.",
      "  tutti sim ring mesh:4x4 --size 1GB --slices 64\n"
      "  tutti sim multitree torus:8x8 --model packet --lockstep all\n"
-     "  tutti sim forest racks:5+3 --as-engine --trace trace.json\n"},
+     "  tutti sim forest racks:5+3 --trace trace.json\n"},
     {"export", cmd_export, "write a schedule in another format",
      "FILE --to json|schedule|picture|dot [-o OUT]",
      "Reads the schedule in FILE (`-`: standard input) and writes it as JSON,\n"
@@ -99,6 +112,14 @@ const cli_command cli_commands[] = {
      "  tutti run -H a,b,c --no-prefix tutti probe -o my.topo\n"
      "  srun tutti probe --explain -o my.topo\n"
      "  tutti run -H a,b,c tutti bench --topology my.topo\n"},
+    {"trace", cmd_trace, "draw over time what a job did", "DIR [options]",
+     "Puts together what the ranks of a job recorded in DIR, which "
+     "TUTTI_TRACE\n"
+     "named: calls, slices and waits by one clock, beside what was predicted, "
+     "as\n"
+     "one file for Perfetto (https://ui.perfetto.dev) or chrome://tracing.",
+     "  TUTTI_TRACE=/tmp/t tutti run -n 4 tutti bench -b 1MiB -e 1MiB\n"
+     "  tutti trace /tmp/t -o trace.json\n"},
     {"controller", cmd_controller, "form the groups of partial reduce",
      "-n N [options]",
      "Hears workers announce that they have finished a step, and tells them\n"
@@ -123,6 +144,8 @@ const cli_command cli_commands[] = {
      "from, and what it does.",
      "  tutti settings\n"
      "  TUTTI_WINDOW=8 tutti settings --json\n"},
+    {"version", cmd_version, "say which version this is", "",
+     "Prints the version of Tutti, as --version does.", "  tutti version\n"},
     {NULL, NULL, NULL, NULL, NULL, NULL}};
 
 static const char *next_command(const void *list, size_t i)

@@ -14,20 +14,41 @@ void cli_progress_begin(cli_progress *p)
                         .is_terminal = isatty(STDERR_FILENO)};
 }
 
+/* "12 of 100 (3 s, 4.1/s, 21 s left)", of this phase of the work. */
+static int print_progress(const cli_progress *p, uint64_t done, uint64_t total,
+                          double now)
+{
+    const double here_s = now - p->phase_s;
+    const double per_s = here_s > 0 ? (double)(done - p->phase_done) / here_s
+                                    : 0;
+    int width = fprintf(stderr, "\r%s: %llu", p->what,
+                        (unsigned long long)done);
+    if (total)
+        width += fprintf(stderr, " of %llu", (unsigned long long)total);
+    width += fprintf(stderr, " (%.0f s", now - p->begin_s);
+    if (per_s > 0)
+        width += fprintf(stderr, ", %.3g/s", per_s);
+    if (per_s > 0 && total > done)
+        width += fprintf(stderr, ", %.0f s left",
+                         (double)(total - done) / per_s);
+    return width + fprintf(stderr, ")");
+}
+
 /* From the first second on, ten times a second at most. */
 void cli_progress_tell(void *ctx, const char *what, uint64_t done,
                        uint64_t total)
 {
     cli_progress *p = ctx;
     double now = cli_now_s();
+    if (strcmp(p->what, what) != 0 || done < p->phase_done) {
+        snprintf(p->what, sizeof(p->what), "%s", what);
+        p->phase_s = now;
+        p->phase_done = done;
+    }
     if (!p->is_terminal || now - p->begin_s < 1 || now - p->shown_s < 0.1)
         return;
     p->shown_s = now;
-    int width = total ? fprintf(stderr, "\r%s: %llu of %llu (%.0f s)", what,
-                                (unsigned long long)done,
-                                (unsigned long long)total, now - p->begin_s)
-                      : fprintf(stderr, "\r%s: %llu (%.0f s)", what,
-                                (unsigned long long)done, now - p->begin_s);
+    int width = print_progress(p, done, total, now);
     if (width < p->width)
         fprintf(stderr, "%*s", p->width - width, "");
     p->width = width > p->width ? width : p->width;

@@ -99,7 +99,7 @@ static void print_count(const char *name, const row *r, uint64_t value)
 
 static void print_json(const row *r, bool is_first)
 {
-    printf("%s{\"planner\":", is_first ? "[" : ",\n ");
+    printf("%s{\"planner\":", is_first ? "\n " : ",\n ");
     cli_json_string(stdout, r->planner);
     printf(",\"fits\":%s,\"why_not\":", r->err ? "false" : "true");
     cli_json_string(stdout, r->err ? r->why_not : NULL);
@@ -111,6 +111,29 @@ static void print_json(const row *r, bool is_first)
     cli_json_number_member(stdout, "efficiency", r->efficiency);
     cli_json_number_member(stdout, "plan_s", r->plan_s);
     printf("}");
+}
+
+/* What was asked; the rows follow, and what was chosen. */
+static void print_json_head(const request *rq)
+{
+    const tutti_plan_opts *o = &rq->opts;
+    fputs("{\"network\":", stdout);
+    cli_json_string(stdout, rq->spec);
+    printf(",\"n_ranks\":%u,\"collective\":\"%s\",\"root\":",
+           tutti_topology_ranks(rq->net), tutti_coll_name(o->collective));
+    cli_json_number(stdout, cli_has_root(o->collective) ? o->root : -1.0);
+    printf(",\"size_bytes\":%llu", (unsigned long long)o->size_bytes);
+    cli_json_number_member(stdout, "optimum_s",
+                           tutti_bound_s(rq->net, &rq->bound, o->collective,
+                                         o->root, o->size_bytes));
+    fputs(",\"planners\":[", stdout);
+}
+
+static void print_json_foot(const row *best)
+{
+    fputs("]", stdout);
+    cli_json_text_member(stdout, "chosen", best ? best->planner : NULL);
+    puts("}");
 }
 
 static void print_head(const request *rq)
@@ -171,6 +194,14 @@ static void print(const request *rq, const row *r, bool is_first)
     fflush(stdout);
 }
 
+static void begin(const request *rq)
+{
+    if (shows_rows(rq) && rq->is_json)
+        print_json_head(rq);
+    else if (shows_rows(rq))
+        print_head(rq);
+}
+
 /* Than the best so far, NULL: the first that fits. What could not be predicted
  * is better than nothing only. */
 static bool is_better(const row *r, const row *best, double fastest_s)
@@ -206,6 +237,7 @@ static bool plan_all(request *rq, row *best, tutti_schedule **kept)
     tutti_planner_info planner;
     double fastest_s = INFINITY;
     *kept = NULL;
+    begin(rq);
     for (size_t i = 0; tutti_planner_at(i, &planner); i++) {
         row r;
         tutti_schedule *sched = NULL;
@@ -236,8 +268,10 @@ static bool plan_one(request *rq, row *out, tutti_schedule **kept)
 {
     *kept = NULL;
     fill(rq, rq->planner, out, kept);
-    if (has_row(out))
-        print(rq, out, true);
+    if (!has_row(out))
+        return false;
+    begin(rq);
+    print(rq, out, true);
     return !out->err;
 }
 
@@ -259,12 +293,10 @@ static int work(request *rq)
     if (!cli_find_bound(rq->self, rq->net, &rq->progress, &rq->bound))
         return CLI_FAILED;
     cli_progress_end(&rq->progress);
-    if (shows_rows(rq) && !rq->is_json)
-        print_head(rq);
     bool is_planned = rq->planner ? plan_one(rq, &best, &sched)
                                   : plan_all(rq, &best, &sched);
     if (shows_rows(rq) && rq->is_json && (!rq->planner || has_row(&best)))
-        printf("]\n");
+        print_json_foot(is_planned ? &best : NULL);
     if (!is_planned && rq->planner)
         return cli_fail(rq->self, "%s: %s", rq->planner, best.why_not);
     if (!is_planned)
@@ -296,7 +328,7 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
          "write the chosen planner's schedule there"},
         {"--tcp", NULL, CLI_FLAG, &is_tcp, NULL,
          "links between hosts carry TCP's payload, 1448/1514 of their rate"},
-        {"--json", NULL, CLI_FLAG, &rq.is_json, NULL, "rows as JSON"},
+        {"--json", NULL, CLI_FLAG, &rq.is_json, NULL, "as JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))

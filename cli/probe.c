@@ -13,8 +13,9 @@ typedef struct request {
     const char *out;
     bool is_json, explains, is_loud;
     bool is_terminal; /* progress goes to one */
-    int width;        /* of what stands there */
-    char said[80];    /* the last phrase */
+    double begin_s;
+    int width;     /* of what stands there */
+    char said[80]; /* the last phrase */
     tutti_probe_opts opts;
 } request;
 
@@ -33,6 +34,10 @@ static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
     int width = fprintf(
         stderr, "%sprobe: %3llu %% %s%s", rq->is_terminal ? "\r" : "",
         (unsigned long long)percent, rq->said, rq->is_terminal ? "" : "\n");
+    if (rq->is_terminal && done > 0 && done < total)
+        width += fprintf(stderr, " (%.0f s left)",
+                         (cli_now_s() - rq->begin_s) * (double)(total - done) /
+                             (double)done);
     if (rq->is_terminal && width < rq->width)
         fprintf(stderr, "%*s", rq->width - width, "");
     rq->width = width > rq->width ? width : rq->width;
@@ -219,6 +224,7 @@ int cmd_probe(const cli_command *self, int argc, char **argv)
     request rq = {.self = self,
                   .opts = TUTTI_PROBE_OPTS_INIT,
                   .is_terminal = isatty(STDERR_FILENO)};
+    rq.begin_s = cli_now_s();
     rq.opts.progress = tell;
     rq.opts.progress_ctx = &rq;
     rq.opts.time_s = 10;

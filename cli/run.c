@@ -142,8 +142,10 @@ static bool make_tasks(run_job *job, const host_list *hosts, bool prefixes)
         task->out = (run_stream){.fd = -1, .to = &job->sinks[0]};
         task->err = (run_stream){.fd = -1, .to = &job->sinks[1]};
         if (prefixes)
-            snprintf(task->out.prefix, sizeof(task->out.prefix), "[%u] ", rank);
-        memcpy(task->err.prefix, task->out.prefix, sizeof(task->out.prefix));
+            snprintf(task->err.prefix, sizeof(task->err.prefix), "[%u] ", rank);
+        if (!job->is_for_machines)
+            memcpy(task->out.prefix, task->err.prefix,
+                   sizeof(task->out.prefix));
     }
     return true;
 }
@@ -331,6 +333,17 @@ static int set_up(run_job *job, bool probes, bool has_secret, const char *join)
 }
 
 /* What the options leave out. */
+/* `tutti ... --json`: only rank 0 prints, and a program reads it. */
+static bool prints_json(const cli_words *words)
+{
+    const char *name = words->n ? strrchr(words->at[0], '/') : NULL;
+    name = name ? name + 1 : words->n ? words->at[0] : "";
+    for (int i = 1; i < words->n && !strcmp(name, "tutti"); i++)
+        if (!strcmp(words->at[i], "--json"))
+            return true;
+    return false;
+}
+
 static void complete(run_job *job, const host_list *hosts, uint64_t n,
                      const cli_words *words, char *address, size_t cap)
 {
@@ -373,7 +386,7 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         {"--no-secret", NULL, CLI_UNFLAG, &has_secret, NULL,
          "make no secret for the job: whoever reaches a rank may join"},
         {"--no-prefix", NULL, CLI_UNFLAG, &prefixes, NULL,
-         "do not put [rank] before each line"},
+         "no [rank] before each line; tutti ... --json prints none anyway"},
         {"--grace", NULL, CLI_NUMBER, &job.grace_s, "SECONDS",
          "for the other ranks when one has failed (5)"},
         {"--keep-going", NULL, CLI_FLAG, &job.keeps_going, NULL,
@@ -396,6 +409,7 @@ int cmd_run(const cli_command *self, int argc, char **argv)
     if (!status)
         status = set_up(&job, probes, has_secret, join_text);
     if (!status) {
+        job.is_for_machines = prints_json(&words);
         complete(&job, &hosts, n, &words, address, sizeof(address));
         status = run(&job, &hosts, prefixes, is_json);
     }

@@ -69,12 +69,13 @@ typedef struct run_job {
     char **program;      /* argv of the ranks */
     const char *address; /* NULL: local job */
     const char *rsh;
-    char name[64];    /* TUTTI_JOB */
-    bool pumps_stdin; /* the launcher reads it and feeds rank 0 */
-    double grace_s;   /* for the others, after the first failure */
-    bool keeps_going; /* when ranks are killed */
-    bool binds;       /* each rank to a processor of its own */
-    int secret_fd;    /* has the job's secret; -1: none was made for it */
+    char name[64];        /* TUTTI_JOB */
+    bool pumps_stdin;     /* the launcher reads it and feeds rank 0 */
+    double grace_s;       /* for the others, after the first failure */
+    bool keeps_going;     /* when ranks are killed */
+    bool is_for_machines; /* a program reads what rank 0 prints */
+    bool binds;           /* each rank to a processor of its own */
+    int secret_fd;        /* has the job's secret; -1: none was made for it */
     char secret[CLI_SECRET];
     run_sink sinks[2];
     sigset_t mask;           /* the signals that the loop reads */

@@ -17,17 +17,17 @@ typedef struct request {
     cli_progress progress;
 } request;
 
-static double efficiency_of(const request *rq, const tutti_topology *net,
-                            const tutti_schedule_info *info, double time_s)
+/* The least possible time; NAN: not known. */
+static double optimum_of(const request *rq, const tutti_topology *net,
+                         const tutti_schedule_info *info)
 {
     tutti_bound_info bound;
     cli_progress progress = rq->progress;
-    if (!cli_find_bound(rq->self, net, &progress, &bound) || time_s <= 0)
+    if (!cli_find_bound(rq->self, net, &progress, &bound))
         return NAN;
     int root = info->root == UINT32_MAX ? 0 : (int)info->root;
     return tutti_bound_s(net, &bound, info->collective, root,
-                         rq->sim.size_bytes) /
-           time_s;
+                         rq->sim.size_bytes);
 }
 
 static double busbw_of(const request *rq, const tutti_schedule_info *info,
@@ -41,11 +41,15 @@ static double busbw_of(const request *rq, const tutti_schedule_info *info,
 
 static void print_json(const request *rq, const tutti_schedule_info *info,
                        const tutti_sim_result *r, const tutti_link_info *link,
-                       double efficiency)
+                       double optimum_s)
 {
-    printf("{\"time_s\":%.12g,\"busbw_GBps\":", r->time_s);
+    fputs("{\"network\":", stdout);
+    cli_json_string(stdout, rq->spec);
+    printf(",\"time_s\":%.12g,\"busbw_GBps\":", r->time_s);
     cli_json_number(stdout, busbw_of(rq, info, r->time_s));
-    cli_json_number_member(stdout, "efficiency", efficiency);
+    cli_json_number_member(stdout, "optimum_s", optimum_s);
+    cli_json_number_member(stdout, "efficiency",
+                           r->time_s > 0 ? optimum_s / r->time_s : NAN);
     printf(",\"max_link_utilisation\":%.9g,\"mean_link_utilisation\":%.9g,"
            "\"busiest_link\":",
            r->max_link_utilisation, r->mean_link_utilisation);
@@ -58,8 +62,9 @@ static void print_json(const request *rq, const tutti_schedule_info *info,
     } else {
         fputs("null", stdout);
     }
-    printf(",\"model\":\"%s\",\"planner\":",
-           rq->sim.is_packet ? "packet" : "fluid");
+    printf(",\"model\":\"%s\",\"as_engine\":%s,\"planner\":",
+           rq->sim.is_packet ? "packet" : "fluid",
+           rq->sim.as_engine ? "true" : "false");
     cli_json_string(stdout, rq->planner);
     printf(",\"collective\":\"%s\",\"n_ranks\":%u,\"size_bytes\":%llu,"
            "\"steps\":%u,\"transfers\":%llu,\"messages\":%llu,\"bytes\":%llu,"
@@ -73,19 +78,21 @@ static void print_json(const request *rq, const tutti_schedule_info *info,
 
 static void print_text(const request *rq, const tutti_schedule_info *info,
                        const tutti_sim_result *r, const tutti_link_info *link,
-                       double efficiency)
+                       double optimum_s)
 {
     char time[32], size[32];
-    printf("%s of %s by %s on %s, %s model\n",
+    printf("%s of %s by %s on %s, %s model, %s\n",
            tutti_coll_name(info->collective),
            cli_size_text(rq->sim.size_bytes, size, sizeof(size)),
            rq->planner ? rq->planner : rq->what, rq->spec,
-           rq->sim.is_packet ? "packet" : "fluid");
+           rq->sim.is_packet ? "packet" : "fluid",
+           rq->sim.as_engine ? "cut as the engine cuts"
+                             : "cut as the options say");
     printf("  time         %s\n", cli_time_text(r->time_s, time, sizeof(time)));
     if (r->time_s > 0)
         printf("  busbw        %.4g GB/s\n", busbw_of(rq, info, r->time_s));
-    if (isfinite(efficiency))
-        printf("  efficiency   %.3f of the optimum\n", efficiency);
+    if (isfinite(optimum_s) && r->time_s > 0)
+        printf("  efficiency   %.3f of the optimum\n", optimum_s / r->time_s);
     if (link->from)
         printf("  links        busiest %.3f (%s to %s), mean %.3f\n",
                r->max_link_utilisation, link->from, link->to,
@@ -129,15 +136,15 @@ static int work(request *rq, const tutti_topology *net)
         return status;
     if (result.busiest_link != UINT32_MAX)
         tutti_link_at(net, result.busiest_link, &link);
-    double efficiency = efficiency_of(rq, net, &info, result.time_s);
+    double optimum_s = optimum_of(rq, net, &info);
     cli_progress_end(&rq->progress);
     /* The trace has standard output for itself. */
     if (rq->trace && !strcmp(rq->trace, "-"))
         return CLI_OK;
     if (rq->is_json)
-        print_json(rq, &info, &result, &link, efficiency);
+        print_json(rq, &info, &result, &link, optimum_s);
     else
-        print_text(rq, &info, &result, &link, efficiency);
+        print_text(rq, &info, &result, &link, optimum_s);
     return CLI_OK;
 }
 
@@ -165,7 +172,17 @@ typedef struct numbers {
     const char *model, *lockstep;
     uint64_t slices, window, packet, flit, header, elem;
     double overhead_us, gamma_ns;
+    bool is_ideal;
 } numbers;
+
+/* Slices, credit and window are the engine's unless the command line says
+ * something of them, or of what the engine does not do. */
+static bool is_own_cut(const request *rq, const numbers *n)
+{
+    return n->is_ideal || n->slices || n->window || rq->sim.front_bytes ||
+           rq->sim.front_window_bytes || rq->sim.by_step ||
+           rq->sim.lockstep != TUTTI_LOCKSTEP_OFF;
+}
 
 /* Returns CLI_OK, or the status after a usage error. */
 static int read_numbers(request *rq, const numbers *n)
@@ -187,6 +204,8 @@ static int read_numbers(request *rq, const numbers *n)
                          "%llu bytes; --elem says how large they are",
                          (unsigned long long)rq->plan.size_bytes,
                          (unsigned long long)n->elem);
+    if (!is_own_cut(rq, n))
+        rq->sim.as_engine = true;
     rq->sim.size_bytes = rq->plan.size_bytes;
     rq->sim.n_slices = (uint32_t)n->slices;
     rq->sim.window = (uint32_t)n->window;
@@ -228,7 +247,9 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
         {"--model", "-m", CLI_TEXT, &n.model, "MODEL",
          "fluid (max-min fair sharing) or packet (fluid)"},
         {"--as-engine", "-e", CLI_FLAG, &rq.sim.as_engine, NULL,
-         "slices, credit and front window as the engine chooses them"},
+         "slices, credit, window as the engine has them (the default)"},
+        {"--ideal", "-i", CLI_FLAG, &n.is_ideal, NULL,
+         "one slice per chunk, no limits, but for what follows"},
         {"--slices", "-k", CLI_COUNT, &n.slices, "K", "slices per chunk (1)"},
         {"--front", NULL, CLI_SIZE, &rq.sim.front_bytes, "SIZE",
          "bytes of the vector per front, instead of --slices"},

@@ -277,8 +277,9 @@ typedef struct tutti_plan_opts {
     /* Of the vector; decides among planners. Reduce-scatter, all-gather,
      * gather, scatter: all blocks together; all-to-all: what one rank sends. */
     uint64_t size_bytes;
-    const char *planner; /* name, rule string ("0-4K:doubling,4K-:ring"), or
-                             NULL = auto */
+    const char *planner; /* name, rule string ("0-4K:doubling,4K-:ring"),
+                            schedule that somebody wrote ("file:x.schedule"),
+                            or NULL = auto */
     /* Reduce-scatter, all-gather: bytes of each rank's block, n_ranks of them;
      * NULL: equal. */
     const uint64_t *block_bytes;
@@ -311,6 +312,18 @@ TUTTI_API tutti_err tutti_comm_plan(const tutti_comm *comm,
                                     const tutti_plan_opts *opts,
                                     tutti_schedule **out, const char **chosen,
                                     tutti_diag *diag);
+
+/* From now on calls of comm of this collective (with the schedule's root, where
+ * it has one) that name no planner of their own are performed by the schedule,
+ * which is proven first, and copied. All ranks must, between the same calls: one
+ * with another schedule is found in the next call (EMISMATCH). NULL: as before
+ * any. What comm was split from, or is split into, knows nothing of it. A
+ * barrier is an all-reduce. Errors: EINVAL (it is of another collective or
+ * number of ranks), EPROOF and the counterexample, EBUSY, EFORK, ENOMEM; then
+ * nothing has changed, but for ENOMEM. */
+TUTTI_API tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
+                                   const tutti_schedule *sched,
+                                   tutti_diag *diag);
 
 /* The seconds that the schedule is predicted to take for the vector that opts
  * describe: the fluid model with the engine's slices, credits and window, but
@@ -404,6 +417,40 @@ TUTTI_API tutti_err tutti_trace(const tutti_topology *net,
                                 tutti_sim_result *out, char **text, size_t *len,
                                 tutti_diag *diag);
 
+/* What a job did whose ranks recorded it (TUTTI_TRACE=dir), all of them in one
+ * Chrome trace: calls, slices (an arrow from where one left to where it was
+ * consumed), when a rank slept, what each sent and received over time; beside it
+ * what was predicted, where the network is known. Clocks are those of rank 0's
+ * host. */
+typedef struct tutti_merge_opts {
+    size_t size;
+    uint64_t job; /* 0: the latest in the directory */
+    /* To predict on; NULL: that of the job (TUTTI_TOPOLOGY), if it knew one. */
+    const tutti_topology *net;
+} tutti_merge_opts;
+#define TUTTI_MERGE_OPTS_INIT             \
+    {                                     \
+        sizeof(tutti_merge_opts), 0, NULL \
+    }
+typedef struct tutti_merge_info {
+    uint64_t job;
+    uint32_t n_jobs;    /* in the directory */
+    uint32_t n_ranks;   /* of the job */
+    uint32_t n_missing; /* of them: no record is there */
+    uint64_t n_calls, n_slices;
+    uint64_t n_predicted; /* calls of all ranks together, with their slices */
+    double seconds;       /* from the first record to the last */
+    double clock_error_s; /* the most that clocks may be off, where they were
+                             compared */
+    uint32_t n_unclocked; /* ranks whose clock was not: the day's is taken */
+} tutti_merge_info;
+/* The caller owns *text (tutti_text_free). Errors: ESYS (no records; they cannot
+ * be read), EFORMAT, EINVAL (no such job). */
+TUTTI_API tutti_err tutti_trace_merge(const char *dir,
+                                      const tutti_merge_opts *opts,
+                                      tutti_merge_info *info, char **text,
+                                      size_t *len, tutti_diag *diag);
+
 /* Does any step load a link beyond its capacity, when all transfers of a step
  * are on the way together? A link's capacity is its rate over the slowest
  * rate that the schedule uses, rounded down. Errors: EINVAL (another number of
@@ -423,8 +470,8 @@ TUTTI_API tutti_err tutti_contention(const tutti_topology *net,
 TUTTI_API void tutti_schedule_free(tutti_schedule *sched);
 TUTTI_API void tutti_schedule_describe(const tutti_schedule *sched,
                                        tutti_schedule_info *out);
-/* Reads the text form `tutti-schedule 1`. The caller owns *out. Errors:
- * EFORMAT, EINVAL, ELIMIT with line and column. */
+/* Reads the text form `tutti-schedule 1`, or JSON (docs/schedule.md). The caller
+ * owns *out. Errors: EFORMAT, EINVAL, ELIMIT with line and column. */
 TUTTI_API tutti_err tutti_schedule_read(const char *text, size_t len,
                                         tutti_schedule **out, tutti_diag *diag);
 /* Proves the schedule: TUTTI_OK, or TUTTI_EPROOF and the counterexample. */

@@ -103,8 +103,8 @@ def ask(words):
 
 def planners():
     """The names of all, and `auto`."""
-    rows = ask([TUTTI, "plan", "full:2", "--json", "--size", "8"])
-    return {"auto"} | {row["planner"] for row in rows}
+    told = ask([TUTTI, "plan", "full:2", "--json", "--size", "8"])
+    return {"auto"} | {row["planner"] for row in told["planners"]}
 
 
 class OneHost:
@@ -187,9 +187,10 @@ class Network:
                    for wire in self.plan["wires"] for end in wire)
 
     def predict(self, size):
-        rows = ask([TUTTI, "plan", self.spec, "--tcp", "--json", "--size",
+        told = ask([TUTTI, "plan", self.spec, "--tcp", "--json", "--size",
                     str(size)])
-        return {row["planner"]: row["time_s"] for row in rows if row["fits"]}
+        return {row["planner"]: row["time_s"] for row in told["planners"]
+                if row["fits"]}
 
     def open(self):
         with undisturbed():

@@ -46,7 +46,8 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "and tcp; auto is shm,tcp, and shm,ucx,tcp between hosts with an "     \
       "active RDMA device")                                                  \
     X(planner, "TUTTI_PLANNER", STRING, "auto", "", "",                      \
-      "planner, or rules by size: 0-4K:doubling,4K-:ring")                   \
+      "planner, or rules by size: 0-4K:doubling,4K-:ring; file:PATH is a "   \
+      "schedule that somebody wrote, which every rank reads")                \
     X(topology, "TUTTI_TOPOLOGY", STRING, "", "", "",                        \
       "the network: a generator such as star:8@1Gbit, a topology file, or "  \
       "auto: it is measured; rank 0's counts")                               \
@@ -72,6 +73,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(metrics, "TUTTI_METRICS", STRING, "", "", "",                          \
       "address:port at which one rank of the host tells Prometheus what "    \
       "the job is at, in clear; :port is on loopback")                       \
+    X(trace, "TUTTI_TRACE", STRING, "", "", "",                              \
+      "directory, on every host, into which each rank records what it "      \
+      "does, for `tutti trace`; rank 0's counts")                            \
     X(timeout_ns, "TUTTI_TIMEOUT", TIME, "300s", "1ms", "",                  \
       "deadline of every wait inside a collective")                          \
     X(patience_ns, "TUTTI_PATIENCE", TIME, "10s", "", "",                    \

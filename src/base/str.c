@@ -2,6 +2,7 @@
  * str.c - see str.h. */
 #include "base/str.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,6 +93,23 @@ void tt_str_free(tt_str *s)
 {
     tt_free(s->mem, s->data, s->cap, 1);
     *s = (tt_str){.mem = s->mem};
+}
+
+tutti_err tt_str_add_file(tt_str *s, FILE *f, size_t most, const char *path,
+                          tutti_diag *diag)
+{
+    char piece[16384];
+    size_t n;
+    while ((n = fread(piece, 1, sizeof(piece), f)) > 0) {
+        if (s->len + n > most)
+            return tt_fail(diag, TUTTI_ELIMIT,
+                           "%s is larger than %zu MiB, the most that is read",
+                           path, most >> 20);
+        tt_str_add(s, piece, n);
+    }
+    if (ferror(f))
+        return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot read %s", path);
+    return TUTTI_OK;
 }
 
 char *tt_file_head(const char *path, char *out, size_t size)

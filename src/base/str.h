@@ -4,6 +4,8 @@
 #ifndef TT_BASE_STR_H
 #define TT_BASE_STR_H
 
+#include <stdio.h>
+
 #include "base/mem.h"
 
 /* {.mem = mem} is the empty string. */
@@ -27,6 +29,10 @@ void tt_str_fill(tt_str *s, char c, int n);
 tutti_err tt_str_finish(tt_str *s, char **text, size_t *len);
 void tt_str_free(tt_str *s);
 
+/* What is left of f, which errors call `path`. Errors: ESYS, ELIMIT (more than
+ * `most` bytes). */
+tutti_err tt_str_add_file(tt_str *s, FILE *f, size_t most, const char *path,
+                          tutti_diag *diag);
 /* The beginning of a file, as far as it fits, ended; "" where it cannot be
  * read. Returns out. */
 char *tt_file_head(const char *path, char *out, size_t size);

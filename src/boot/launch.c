@@ -230,16 +230,28 @@ static tutti_err set_ranks(const char *rank_var, const char *rank_text,
     return TUTTI_OK;
 }
 
+/* Slurm numbers from here on what is no step of srun's: batch scripts, and the
+ * shells of `salloc`, which have the variables of a first rank of many. */
+static const uint32_t no_slurm_step = 0xfffffff0;
+
+/* Without a step's id this is a batch script, not a task of srun. */
+static bool is_slurm_task(void)
+{
+    const char *step = get_var("SLURM_STEP_ID");
+    uint32_t id;
+    return get_var("SLURM_PROCID") && step &&
+           (!parse_u32(step, &id) || id < no_slurm_step);
+}
+
 /* srun with PMI-2 sets PMI_RANK too; its own variables then say the same and
- * more. Without a step's id this is a batch script, not a task of srun. */
+ * more. */
 static bool is_present(const launcher *l)
 {
-    bool is_slurm_task = get_var("SLURM_STEP_ID") && get_var("SLURM_PROCID");
     if (strcmp(l->name, "Slurm") == 0)
-        return is_slurm_task;
+        return is_slurm_task();
     const char *rank = get_var(l->rank_var);
     const char *size = get_var(l->size_var);
-    if (strcmp(l->name, "MPICH") == 0 && is_slurm_task && rank && size) {
+    if (strcmp(l->name, "MPICH") == 0 && is_slurm_task() && rank && size) {
         const char *procid = get_var("SLURM_PROCID");
         const char *ntasks = get_var("SLURM_NTASKS");
         return strcmp(rank, procid) != 0 || !ntasks ||

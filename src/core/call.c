@@ -194,14 +194,31 @@ void tt_comm_call_off(tutti_comm *comm, tutti_err err)
     tt_comm_end(comm, err, text);
 }
 
+static bool is_seen_alike(tutti_err err)
+{
+    return err == TUTTI_ENOFIT || err == TUTTI_ECONFIG || err == TUTTI_EINVAL ||
+           err == TUTTI_ELIMIT;
+}
+
 /* A call that this rank cannot make. Where every rank sees the same (no planner
  * fits) it ends there. */
 static tutti_err give_up(tutti_comm *comm, tutti_err err,
                          const tt_call_in *call, const char *why)
 {
     tt_comm_fail(comm, err, "%s: %s", name_of(call), why);
-    if (err != TUTTI_ENOFIT && err != TUTTI_ECONFIG && err != TUTTI_EINVAL &&
-        err != TUTTI_ELIMIT)
+    if (!is_seen_alike(err))
+        tt_comm_call_off(comm, err);
+    return err;
+}
+
+/* The same, because of its plan. A file is not the same on all hosts unless
+ * somebody has seen to it. */
+static tutti_err give_up_plan(tutti_comm *comm, tutti_err err,
+                              const tt_call_in *call, const char *rule,
+                              const char *why)
+{
+    give_up(comm, err, call, why);
+    if (is_seen_alike(err) && strstr(rule, "file:"))
         tt_comm_call_off(comm, err);
     return err;
 }
@@ -281,7 +298,7 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     tt_plan_entry *entry;
     tutti_err err = tt_comm_plan(comm, &want, &entry, &diag);
     if (err)
-        return give_up(comm, err, call, diag.text);
+        return give_up_plan(comm, err, call, rule, diag.text);
     *start = (tt_op_start){
         .program = entry->program,
         .call = describe(call, entry),

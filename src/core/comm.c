@@ -18,6 +18,7 @@ static void free_comm(const tt_mem *mem, tutti_comm *comm)
     tt_free(mem, comm->hosts, comm->n_ranks, sizeof(uint32_t));
     tt_comm_free_tallies(comm);
     tt_comm_free_rails(comm);
+    tt_written_free(&comm->written);
     if (comm->observer)
         comm->observer->free(comm);
     tt_routes_free(comm->routes);
@@ -61,6 +62,7 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     if (!comm)
         return TUTTI_ENOMEM;
     comm->mem = *mem;
+    tt_written_init(&comm->written, &comm->mem);
     comm->mesh = parts->mesh;
     comm->engine = e;
     comm->id = parts->id;

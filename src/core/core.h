@@ -19,6 +19,8 @@
  * request.c  asynchronous outcomes, callbacks
  * partial.c  partial reduce: workers, controllers; grouping.c: its rule
  * networks.c topologies, plans for them, the simulator, and
+ * tracing.c  what a rank does is recorded (TUTTI_TRACE)
+ * written.c  schedules that somebody wrote; use.c: tutti_plan_use()
  * unstable.c schedules: calls without a communicator
  * probing.c  the probe, likewise
  * report.c   how those end, and calls that fail
@@ -57,6 +59,8 @@ typedef struct tt_agreed {
      * 0. */
     double shared_cpus;
     char planner[TT_SETTING_TEXT];
+    char trace[TT_SETTING_TEXT]; /* where ranks record; "": they do not */
+    uint64_t trace_id;
 } tt_agreed;
 
 typedef struct tt_plan_key {
@@ -101,6 +105,23 @@ typedef struct tt_home {
     int listen_fd; /* 0: none */
 } tt_home;
 
+/* written.c: schedules that somebody wrote. */
+typedef struct tt_written {
+    const tt_mem *mem;
+    struct tt_writing *list;
+    tt_shelf shelf; /* of the files; one thread at a time */
+} tt_written;
+/* It stays where it is. */
+void tt_written_init(tt_written *w, const tt_mem *mem);
+void tt_written_free(tt_written *w);
+/* Takes the schedule, also when it fails. path "": it is used. Errors: ENOMEM. */
+tutti_err tt_written_keep(tt_written *w, const char *path, tutti_schedule *s);
+/* Those in use, of one root, or of all: TT_NONE. */
+void tt_written_forget(tt_written *w, tutti_coll coll, uint32_t root);
+/* What tutti_plan_use() has set; NULL: nothing. */
+const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
+                                      uint32_t root);
+
 struct tutti_comm {
     tt_mem mem;
     tt_mesh *mesh;
@@ -134,6 +155,7 @@ struct tutti_comm {
     tt_plan_entry *last; /* hit most recently */
     uint64_t n_lookups;
     tt_part_entry *parts;
+    tt_written written;
     /* How many messages of each pair and tag there were; see messages.c. */
     struct tt_tally *tallies; /* [tally_cap], a hash table */
     size_t tally_cap, n_tallies;
@@ -195,6 +217,11 @@ tutti_err tt_expel_prepare(tutti_comm *comm, tutti_comm *made,
                            const uint32_t *ranks);
 void tt_expel_finish(tutti_comm *comm, const tutti_comm *made,
                      const uint32_t *ranks);
+
+/* tracing.c: where the job's settings say so, what the communicator and its parts
+ * do is recorded from now on. What keeps a rank from it is logged. is_new: all
+ * its ranks come here, and their clocks are compared. */
+void tt_comm_record(tutti_comm *comm, const char *host, bool is_new);
 
 /* networks.c: a generator, a machine or a file. */
 tutti_err tt_network_open(const char *spec, tutti_topology **out,
@@ -258,7 +285,9 @@ typedef struct tt_want {
 } tt_want;
 tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
                        tt_plan_entry **out, tutti_diag *diag);
-void tt_comm_free_plans(tutti_comm *comm);
+void tt_comm_free_plans(tutti_comm *comm); /* [locked] */
+/* Calls are planned anew. [locked] */
+void tt_comm_forget_plans(tutti_comm *comm);
 /* What a call of `what` (collective, root, size, progress) is performed by;
  * rule NULL: as agreed. The caller owns *out. */
 tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -103,6 +104,9 @@ static tutti_err read_rules(start *st)
     };
     snprintf(st->agreed.planner, sizeof(st->agreed.planner), "%s",
              st->settings.planner);
+    snprintf(st->agreed.trace, sizeof(st->agreed.trace), "%s",
+             st->settings.trace);
+    st->agreed.trace_id = tt_now_ns() ^ (uint64_t)getpid() << 40;
     tutti_err err = TUTTI_OK;
     if (st->how && st->how->agreed)
         st->agreed = *st->how->agreed;
@@ -157,6 +161,7 @@ static tutti_err hear_rules(start *st)
     st->agreed.cache_bytes = st->settings.cache_bytes ? st->settings.cache_bytes
                                                       : tt_host_cache_bytes();
     st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';
+    st->agreed.trace[sizeof(st->agreed.trace) - 1] = '\0';
     bool is_sound = make_sense(st);
     if (is_sound)
         err = tt_boot_share(st->boot, st->hosts, st->n * sizeof(*st->hosts),
@@ -549,6 +554,7 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
         return err;
     }
     tt_service_add(comm, &st->settings);
+    tt_comm_record(comm, own_host(st)->name, st->how == NULL);
     *out = comm;
     return TUTTI_OK;
 }

@@ -17,25 +17,6 @@ static const size_t max_file_bytes = (size_t)1 << 28;
 
 /* ----------------------------------------------------------------- files -- */
 
-/* Reads to the end; the caller frees *out, also after a failure. */
-static tutti_err read_all(FILE *f, const char *path, tt_str *out,
-                          tutti_diag *diag)
-{
-    char piece[16384];
-    size_t n;
-    while ((n = fread(piece, 1, sizeof(piece), f)) > 0) {
-        if (out->len + n > max_file_bytes)
-            return tt_fail(diag, TUTTI_ELIMIT,
-                           "%s is larger than 256 MiB, which no topology "
-                           "needs",
-                           path);
-        tt_str_add(out, piece, n);
-    }
-    if (ferror(f))
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot read %s", path);
-    return TUTTI_OK;
-}
-
 static tutti_err open_file(const char *path, tutti_topology **out,
                            tutti_diag *diag)
 {
@@ -48,7 +29,7 @@ static tutti_err open_file(const char *path, tutti_topology **out,
     if (!f)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot open %s", path);
     tt_str text = {.mem = &tt_mem_std};
-    tutti_err err = read_all(f, path, &text, diag);
+    tutti_err err = tt_str_add_file(&text, f, max_file_bytes, path, diag);
     fclose(f);
     char *data = NULL;
     size_t len = 0;
@@ -307,6 +288,8 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
     tt_problem p;
     tt_routes *routes = NULL;
     const tt_planner *planner = NULL;
+    tt_written written;
+    tt_written_init(&written, &tt_mem_std);
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
     if (!err)
@@ -317,11 +300,13 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
         p.topology = net;
         p.routes = routes;
         p.progress = &progress;
+        p.shelf = &written.shelf;
         err = tt_plan_make(o.planner, &p, &tt_mem_std, out, &planner, &found);
     }
     if (!err && chosen)
         *chosen = planner->name;
     tt_routes_free(routes);
+    tt_written_free(&written);
     return tt_report(err, &found, diag);
 }
 

@@ -45,6 +45,7 @@ struct tutti_partial {
     uint64_t end_wait_ns;
     char planner[TT_SETTING_TEXT];
     tt_trust *trust;
+    tt_written written;
     tutti_topology *topology;     /* ranks are workers; NULL: not known */
     bool is_inside;               /* all workers are on one host */
     char message[TT_WORKER_TEXT]; /* of a call that did not reach the worker */
@@ -79,7 +80,7 @@ static const char *planner_of(const tutti_partial *p,
 static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
                             tt_worker_plan *out, tutti_diag *diag)
 {
-    const tutti_partial *p = ctx;
+    tutti_partial *p = ctx;
     tutti_topology *own = NULL;
     tt_routes *routes = NULL;
     tutti_err err = TUTTI_OK;
@@ -89,6 +90,7 @@ static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
     problem.root = TT_NONE;
     problem.size_bytes = shape->bytes;
     problem.cutting.is_inside = shape->is_inside;
+    problem.shelf = &p->written.shelf;
     if (p->topology) {
         err = tt_topology_subset(p->topology, shape->workers, shape->n, &p->mem,
                                  &own, diag);
@@ -119,6 +121,7 @@ static void free_partial(tutti_partial *p)
     if (p->controller)
         tt_controller_wait(p->controller, p->end_wait_ns);
     tt_controller_close(p->controller);
+    tt_written_free(&p->written);
     tt_topology_free(p->topology);
     tt_trust_close(p->trust);
     if (p->engine)
@@ -133,6 +136,7 @@ static tutti_err make(const tutti_partial_opts *o, tutti_partial **out,
     if (!p)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for partial reduce");
     p->mem = tt_mem_std;
+    tt_written_init(&p->written, &p->mem);
     tutti_err err = tt_settings_read(&p->settings, diag);
     if (!err && o->planner && strlen(o->planner) >= sizeof(p->planner))
         err = tt_fail(diag, TUTTI_EINVAL, "the planner's name is too long");

@@ -15,6 +15,8 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/str.h"
+#include "base/trail.h"
 #include "base/units.h"
 #include "bound/bound.h"
 #include "core/core.h"
@@ -104,6 +106,7 @@ static tt_problem problem_of(const tutti_comm *comm, const tt_want *want)
 {
     const tt_shape *shape = want->shape;
     tt_problem p = blank_problem(comm);
+    p.shelf = &comm->written.shelf;
     p.collective = shape->coll;
     p.n_ranks = shape->n_ranks;
     p.root = shape->root;
@@ -124,6 +127,24 @@ static uint8_t class_of(uint64_t size_bytes)
     return class;
 }
 
+/* For `tutti trace`, which predicts by it. */
+static void record(const tutti_comm *comm, const tutti_schedule *s)
+{
+    tt_trail *trail = tt_mesh_trail(comm->mesh);
+    tt_str text = {.mem = &tt_mem_std};
+    char *data;
+    size_t len;
+    if (!trail || comm->rank != 0 || s->n_ranks != comm->n_ranks)
+        return;
+    tt_sched_write(s, &text);
+    if (tt_str_finish(&text, &data, &len))
+        return;
+    tt_engine_lock(comm->engine);
+    tt_trail_text(trail, TT_MARK_SCHEDULE, data, len);
+    tt_engine_unlock(comm->engine);
+    tt_free(&tt_mem_std, data, len + 1, 1);
+}
+
 /* Proves, and takes this rank's part; on a known network also how deep the
  * pipeline is. Frees s. */
 static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
@@ -139,6 +160,8 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
         out->expected_s = comm->observer->expect(comm, s, p);
     if (!err)
         err = tt_part_extract(s, rank, mem, &out->part);
+    if (!err)
+        record(comm, s);
     if (!err && p->topology)
         tt_comm_set_ports(comm, out->part);
     if (err == TUTTI_ENOMEM)
@@ -152,7 +175,7 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
 
 /* On a known network beside what is possible at all: a lower bound, which is
  * quick to find. */
-static void tell_plan(const tt_problem *p, const tt_planner *planner,
+static void tell_plan(const tt_problem *p, const char *who,
                       const tutti_schedule *s)
 {
     char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT];
@@ -162,8 +185,7 @@ static void tell_plan(const tt_problem *p, const tt_planner *planner,
     double seconds = 0, least_s = 0;
     tt_units_bytes((double)p->size_bytes, bytes);
     if (!p->topology) {
-        TT_INFO("%s of %s: %s", tutti_coll_name(p->collective), bytes,
-                planner->name);
+        TT_INFO("%s of %s: %s", tutti_coll_name(p->collective), bytes, who);
         return;
     }
     if (tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) == TUTTI_OK &&
@@ -172,23 +194,47 @@ static void tell_plan(const tt_problem *p, const tt_planner *planner,
         least_s = tt_optimum_s(&bound, p->topology, p->collective, p->root,
                                p->size_bytes);
     TT_INFO("%s up to %s: %s, predicted %s, %.2f of the bound",
-            tutti_coll_name(p->collective), bytes, planner->name,
+            tutti_coll_name(p->collective), bytes, who,
             tt_units_seconds(seconds, time),
             seconds > 0 ? least_s / seconds : 0);
 }
 
-static tutti_err make_part(tutti_comm *comm, const char *rule,
-                           const tt_problem *p, uint32_t rank,
-                           tt_part_entry *out, tutti_diag *diag)
+/* What is to be planned, and by whom. */
+typedef struct asked {
+    tt_problem p;
+    const char *rule;
+    bool is_own; /* the communicator's, as the call names none */
+    const tutti_schedule *written; /* by somebody; NULL: a planner's */
+} asked;
+
+static tutti_err make_schedule(const asked *a, const tt_mem *mem,
+                               tutti_schedule **out, const char **who,
+                               tutti_diag *diag)
+{
+    const tt_planner *planner = NULL;
+    tutti_err err;
+    *who = "file";
+    if (!a->written) {
+        err = tt_plan_make(a->rule, &a->p, mem, out, &planner, diag);
+        if (!err)
+            *who = planner->name;
+        return err;
+    }
+    err = tt_sched_copy(a->written, mem, out);
+    return err ? tt_fail(diag, err, "out of memory for a plan") : TUTTI_OK;
+}
+
+static tutti_err make_part(tutti_comm *comm, const asked *a, tt_part_entry *out,
+                           tutti_diag *diag)
 {
     tutti_schedule *s;
-    const tt_planner *planner;
-    tutti_err err = tt_plan_make(rule, p, &comm->mem, &s, &planner, diag);
+    const char *who;
+    tutti_err err = make_schedule(a, &comm->mem, &s, &who, diag);
     if (err)
         return err;
-    if (tt_log_level >= TUTTI_LOG_INFO && rank == 0)
-        tell_plan(p, planner, s);
-    return take_part(comm, p, s, rank, out, diag);
+    if (tt_log_level >= TUTTI_LOG_INFO && out->key.rank == 0)
+        tell_plan(&a->p, who, s);
+    return take_part(comm, &a->p, s, out->key.rank, out, diag);
 }
 
 static uint64_t hash_text(const char *text)
@@ -196,65 +242,101 @@ static uint64_t hash_text(const char *text)
     return tt_fnv1a(TT_FNV1A_START, text, strlen(text));
 }
 
-/* What a schedule depends on: on a flat network the planner, cheaply chosen,
- * whatever the size; on a known one the rule and the class of the size. */
-static tutti_err part_key(const tt_want *want, tt_problem *p, const char **rule,
-                          tt_part_key *key, tutti_diag *diag)
+/* Does a file, or the program, say by what such a call is performed? */
+static tutti_err find_written(const tutti_comm *comm, asked *a,
+                              tutti_diag *diag)
 {
-    const tt_shape *shape = want->shape;
-    if (want->is_pair)
-        *rule = "direct";
+    if (a->is_own)
+        a->written = tt_written_used(&comm->written, a->p.collective,
+                                     a->p.root);
+    return a->written ? TUTTI_OK
+                      : tt_plan_written(a->rule, &a->p, &a->written, diag);
+}
+
+/* What a schedule depends on: on itself where somebody wrote it; on a flat
+ * network on the planner, cheaply chosen, whatever the size; on a known one on
+ * the rule and the class of the size. */
+static tutti_err part_key(const tt_shape *shape, asked *a, tt_part_key *key,
+                          tutti_diag *diag)
+{
     *key = (tt_part_key){
         .root = shape->root,
         .rank = shape->rank,
         .n_ranks = shape->n_ranks,
         .coll = (uint8_t)shape->coll,
     };
-    if (want->is_pair) {
-        p->topology = NULL;
-        p->routes = NULL;
-    }
-    if (p->topology) {
-        key->size_class = class_of(p->size_bytes);
-        p->size_bytes = UINT64_C(1) << key->size_class;
-    } else {
+    if (a->p.topology) {
+        key->size_class = class_of(a->p.size_bytes);
+    } else if (!a->written) {
         const tt_planner *planner;
-        tutti_err err = tt_plan_choose(*rule, p, &planner, diag);
+        tutti_err err = tt_plan_choose(a->rule, &a->p, &planner, diag);
         if (err)
             return err;
-        *rule = planner->name;
+        a->rule = planner->name;
     }
-    key->planner_hash = hash_text(*rule);
+    key->planner_hash = a->written ? a->written->id : hash_text(a->rule);
     return TUTTI_OK;
+}
+
+static void round_up(tt_problem *p)
+{
+    if (p->topology)
+        p->size_bytes = UINT64_C(1) << class_of(p->size_bytes);
 }
 
 tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
                            const char *rule, tutti_schedule **out,
                            const char **chosen, tutti_diag *diag)
 {
-    tt_problem p = blank_problem(comm);
-    p.collective = what->collective;
-    p.n_ranks = comm->n_ranks;
-    p.root = what->root;
-    p.size_bytes = what->size_bytes;
-    p.progress = what->progress;
-    if (p.topology)
-        p.size_bytes = UINT64_C(1) << class_of(p.size_bytes);
-    const tt_planner *planner = NULL;
-    rule = rule_of(comm, rule ? rule : comm->agreed.planner, &p);
-    tutti_err err = tt_plan_make(rule, &p, &tt_mem_std, out, &planner, diag);
+    /* Another thread may be in a call: its files are not touched. */
+    tt_written files;
+    tt_written_init(&files, &tt_mem_std);
+    asked a = {.p = blank_problem(comm), .is_own = !rule};
+    a.p.collective = what->collective;
+    a.p.n_ranks = comm->n_ranks;
+    a.p.root = what->root;
+    a.p.size_bytes = what->size_bytes;
+    a.p.progress = what->progress;
+    a.p.shelf = &files.shelf;
+    a.p.has_job_rule = a.is_own;
+    round_up(&a.p);
+    a.rule = rule_of(comm, rule ? rule : comm->agreed.planner, &a.p);
+    const char *who;
+    tutti_err err = find_written(comm, &a, diag);
+    if (!err)
+        err = make_schedule(&a, &tt_mem_std, out, &who, diag);
     if (!err && chosen)
-        *chosen = planner->name;
+        *chosen = who;
+    tt_written_free(&files);
     return err;
+}
+
+/* Of a call: a pair's is always the same. */
+static tutti_err ask(tutti_comm *comm, const tt_want *want, asked *a,
+                     tutti_diag *diag)
+{
+    *a = (asked){.p = problem_of(comm, want),
+                 .is_own = want->planner == comm->agreed.planner};
+    a->rule = rule_of(comm, want->planner, &a->p);
+    a->p.has_job_rule = a->is_own;
+    if (want->is_pair) {
+        a->rule = "direct";
+        a->p.topology = NULL;
+        a->p.routes = NULL;
+        return TUTTI_OK;
+    }
+    round_up(&a->p);
+    return find_written(comm, a, diag);
 }
 
 static tutti_err find_part(tutti_comm *comm, const tt_want *want,
                            tt_part_entry **out, tutti_diag *diag)
 {
-    tt_problem p = problem_of(comm, want);
-    const char *rule = rule_of(comm, want->planner, &p);
+    asked a;
     tt_part_key key;
-    tutti_err err = part_key(want, &p, &rule, &key, diag);
+    tutti_err err = ask(comm, want, &a, diag);
+    if (!err)
+        err = part_key(want->shape, &a, &key, diag);
     if (err)
         return err;
     for (tt_part_entry *e = comm->parts; e; e = e->next)
@@ -266,7 +348,7 @@ static tutti_err find_part(tutti_comm *comm, const tt_want *want,
     if (!entry)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
     entry->key = key;
-    err = make_part(comm, rule, &p, key.rank, entry, diag);
+    err = make_part(comm, &a, entry, diag);
     if (err) {
         tt_free(&comm->mem, entry, 1, sizeof(*entry));
         return err;
@@ -403,6 +485,13 @@ tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
     comm->last = entry;
     *out = entry;
     return TUTTI_OK;
+}
+
+void tt_comm_forget_plans(tutti_comm *comm)
+{
+    tt_comm_free_plans(comm);
+    memset(comm->plans, 0, sizeof(comm->plans));
+    comm->last = NULL;
 }
 
 void tt_comm_free_plans(tutti_comm *comm)

@@ -5,8 +5,6 @@
  * are open go on by the plans that they have. Connections stay as they are;
  * which of them is which rail is told by interface.
  * Next       drift.c (when), plans.c. */
-#include <string.h>
-
 #include "base/log.h"
 #include "core/drift.h"
 
@@ -42,9 +40,7 @@ static tutti_err make(const tutti_comm *comm, const uint64_t *rates_bps,
 static void change(tutti_comm *comm, const fresh *f)
 {
     tt_engine_lock(comm->engine);
-    tt_comm_free_plans(comm);
-    memset(comm->plans, 0, sizeof(comm->plans));
-    comm->last = NULL;
+    tt_comm_forget_plans(comm);
     tt_comm_free_rails(comm);
     comm->topology = f->topology;
     comm->routes = f->routes;

@@ -188,9 +188,12 @@ static void sleep_once(tt_engine *e)
     e->n_sleeping++;
     if (arm_all(e, true) && !e->work && !e->has_news) {
         struct epoll_event event;
+        const uint64_t from_ns = e->trail ? tt_now_ns() : 0;
         pthread_mutex_unlock(&e->lock);
         int n = epoll_wait(e->epoll_fd, &event, 1, (int)(ns / TT_NS_PER_MS));
         tt_engine_lock(e);
+        if (e->trail && e->n_active > 0)
+            tt_tell_asleep(e, from_ns);
         if (n > 0 && event.data.fd == e->wake_fd)
             tt_bell_hear(e->wake_fd); /* perhaps another sleeper was faster */
         if (n == 0)

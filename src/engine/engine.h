@@ -26,6 +26,7 @@ typedef struct tt_engine tt_engine;
 typedef struct tt_mesh tt_mesh;
 typedef struct tt_team tt_team;
 typedef struct tt_op tt_op;
+struct tt_trail; /* base/trail.h */
 
 /* --------------------------------------------------------------- engine -- */
 
@@ -176,6 +177,10 @@ void tt_mesh_put_out(tt_mesh *mesh, uint32_t rank);
 uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
 /* The port whose conn has this rail; 0 when none has. */
 uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
+
+/* recording.c: from now on what calls do is recorded; the mesh's. [locked] */
+void tt_mesh_record(tt_mesh *mesh, struct tt_trail *trail);
+struct tt_trail *tt_mesh_trail(const tt_mesh *mesh); /* NULL: nothing is */
 
 /* ----------------------------------------------------------------- team -- */
 

@@ -941,7 +941,10 @@ void tt_mesh_end(tt_mesh *mesh)
         if (peer->conn)
             drop_all(peer);
     }
+    if (e->trail == mesh->trail)
+        e->trail = NULL;
     tt_engine_unlock(e);
+    tt_trail_close(mesh->trail);
     close_dropped(mesh);
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         tt_net_drop(mesh->nets[i]);

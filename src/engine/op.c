@@ -202,11 +202,15 @@ static tt_sent send_slice(tt_side *side)
         return TT_LEFT;
     }
     tt_msg m = message_of(side, &slice);
+    const bool is_told = op->team->mesh->trail != NULL;
+    const uint64_t begin_ns = is_told ? tt_now_ns() : 0;
     tt_sent sent = peer->conn->net->ops->send(peer->conn, &m, slice.iov,
                                               slice.n_iov);
     if (sent == TT_FULL)
         return TT_FULL;
     peer->n_told = peer->n_taken;
+    if (is_told)
+        tt_tell_sent(side, &slice, begin_ns);
     if (side->is_eager) {
         forgo_first(side);
         peer->n_first++;
@@ -385,14 +389,13 @@ static void on_release(tt_walk *w, uint32_t partner)
     tt_within_release(side_of(w, partner));
 }
 
-static const tt_walk_hooks hooks = {
-    .ready = on_ready,
-    .credit = on_credit,
-    .done = on_done,
-    .pulls = on_pulls,
-    .hold = on_hold,
-    .release = on_release,
-};
+#define TT_HOOKS                                             \
+    .ready = on_ready, .credit = on_credit, .done = on_done, \
+    .pulls = on_pulls, .hold = on_hold, .release = on_release
+
+static const tt_walk_hooks hooks = {TT_HOOKS};
+/* Of calls that are recorded. */
+static const tt_walk_hooks telling_hooks = {TT_HOOKS, .tell = tt_tell_walk};
 
 /* ------------------------------------------------------------------ life -- */
 
@@ -483,6 +486,7 @@ static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
 {
     name_op(op, team, &start->call);
     tt_walk_reset(&op->walk, start->in, start->out);
+    op->walk.hooks = team->mesh->trail ? &telling_hooks : &hooks;
     op->team = team;
     op->channel = start->channel;
     op->seq = start->channel ? start->seq : team->next_seq;
@@ -641,6 +645,8 @@ static void end(tt_op *op, tutti_err err)
     }
     delist(op);
     note_end(op, err);
+    if (op->team->mesh->trail)
+        tt_tell_end(op, err);
     tt_engine *e = op->team->mesh->engine;
     e->n_unsaid -= op->n_unsaid;
     op->n_unsaid = 0;
@@ -914,6 +920,8 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     make_sides(op);
     tt_within_offer(op);
     enlist(op);
+    if (team->mesh->trail)
+        tt_tell_begin(op);
     op->is_beginning = true;
     tt_walk_begin(&op->walk);
     meet_early(op);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/patience.h"
+#include "base/trail.h"
 #include "engine/engine.h"
 
 #define TT_OP_BUCKETS 256
@@ -197,6 +198,7 @@ typedef struct tt_farewell {
 
 struct tt_mesh {
     tt_engine *engine;
+    tt_trail *trail; /* NULL: nothing is recorded */
     const tt_mem *mem;
     tt_mem *home; /* freed last */
     tt_mesh *next;
@@ -313,7 +315,16 @@ struct tt_engine {
     tt_op *held;      /* have ended, but others use their memory: op.c */
     tt_team *leaving; /* likewise */
     tt_op *work;      /* that may have slices to pull */
+    tt_trail *trail;  /* of one of the meshes; NULL: none has one */
 };
+
+/* recording.c: only where there is a trail. [locked] */
+void tt_tell_begin(const tt_op *op);
+void tt_tell_end(const tt_op *op, tutti_err err);
+void tt_tell_sent(const tt_side *side, const tt_slice *slice,
+                  uint64_t begin_ns);
+void tt_tell_walk(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
+void tt_tell_asleep(const tt_engine *e, uint64_t from_ns);
 
 /* wake.c */
 void tt_engine_ring(tt_engine *e); /* whoever sleeps on its descriptors */

@@ -11,9 +11,15 @@ static tutti_err write_schedule(const tutti_schedule *s, tt_str *out)
     return out->err;
 }
 
+static tutti_err write_json(const tutti_schedule *s, tt_str *out)
+{
+    tt_sched_write_json(s, out);
+    return out->err;
+}
+
 const tt_format tt_formats[] = {
     {"schedule", "the text form, which reads back", write_schedule},
-    {"json", "for other programs", tt_write_json},
+    {"json", "for other programs; it reads back, too", write_json},
     {"picture", "for people", tt_write_picture},
     {"dot", "a graph for Graphviz", tt_write_dot},
     {NULL, NULL, NULL},

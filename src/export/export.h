@@ -6,7 +6,9 @@
 #define TT_EXPORT_EXPORT_H
 
 #include "base/str.h"
+#include "base/trail.h"
 #include "schedule/schedule.h"
+#include "topology/topology.h"
 
 typedef struct tt_format {
     const char *name, *blurb;
@@ -35,10 +37,14 @@ typedef struct tt_trace_opts {
     /* Also where slices are consumed, and arrows to there: three times the
      * size. */
     bool has_arrows;
+    /* Processes of each rank, side by side: what was, what was predicted. 0: one;
+     * names has those of rank 0, then of rank 1, ... */
+    uint32_t n_views;
 } tt_trace_opts;
 
 typedef struct tt_trace {
     tt_trace_opts opts;
+    uint32_t view; /* that events belong to; the caller's to change */
     tt_str *out;
     uint64_t n_items, n_arrows;
     uint64_t *tracks; /* that have their name: a hash table */
@@ -48,6 +54,49 @@ typedef struct tt_trace {
 void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts);
 void tt_trace_event(void *trace,
                     const tutti_event_info *e); /* a tutti_event_fn */
+/* A bar on a track of the rank's own: 0, 1, ...; label is the track's. */
+typedef struct tt_trace_span {
+    uint32_t rank, track;
+    const char *label, *name;
+    const char *args; /* JSON of an object, or NULL */
+    double begin_s, end_s;
+} tt_trace_span;
+void tt_trace_bar(tt_trace *t, const tt_trace_span *span);
+/* A value that changes over time, drawn as one curve of the rank's. */
+void tt_trace_value(tt_trace *t, uint32_t rank, const char *name, double at_s,
+                    double value);
+/* Words beside the rank's name; args as above. */
+void tt_trace_remark(tt_trace *t, uint32_t rank, const char *text,
+                     const char *args);
 void tt_trace_end(tt_trace *t); /* closes the text; frees t's memory */
+
+/* ------------------------------------------------------------- measured -- */
+
+/* Records of ranks (base/trail.h), and the trace of them all: measured.c. */
+typedef struct tt_recording {
+    tt_trail_head head;
+    char *data; /* len + 1 bytes */
+    size_t len;
+} tt_recording;
+
+typedef struct tt_measured {
+    const tt_mem *mem;
+    tt_recording *files;
+    size_t n_files, cap_files;
+    /* Simulates the schedule, as the engine performs it, for so many bytes.
+     * NULL: nothing is predicted. */
+    tutti_err (*predict)(const tutti_topology *net, const tutti_schedule *s,
+                         uint64_t bytes, tutti_event_fn on_event, void *ctx);
+} tt_measured;
+
+/* Takes data, len + 1 bytes of mem. Errors: EFORMAT (it is no record; name is
+ * what the sentence calls it), ENOMEM. */
+tutti_err tt_measured_add(tt_measured *m, const char *name, char *data,
+                          size_t len, tutti_diag *diag);
+/* *text: len + 1 bytes of mem. Errors: EINVAL (no such job), EFORMAT, ENOMEM. */
+tutti_err tt_measured_trace(const tt_measured *m, const tutti_merge_opts *opts,
+                            tutti_merge_info *info, char **text, size_t *len,
+                            tutti_diag *diag);
+void tt_measured_free(tt_measured *m);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include "export/export.h"
 
-tutti_err tt_write_json(const tutti_schedule *s, tt_str *out);
 tutti_err tt_write_dot(const tutti_schedule *s, tt_str *out);
 tutti_err tt_write_picture(const tutti_schedule *s, tt_str *out);
 

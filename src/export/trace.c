@@ -9,9 +9,9 @@
  *      "bytes":65536,"done_us":17.2}},
  *     ...]}
  *
- * with one item per line. pid is the rank. tid is 1 + 256 * peer + rail on the
+ * with one item per line. pid is the rank (of several views: rank * views + view). tid is 1 + 256 * peer + rail on the
  * tracks of sends ("to 1"), and that plus 2^25 on those of receives ("from
- * 1"). Times are microseconds, printed from whole picoseconds: bars that follow
+ * 1"); tracks of the rank's own come from 2^26 on. Times are microseconds, printed from whole picoseconds: bars that follow
  * each other without a gap neither overlap nor part by rounding, and no locale
  * has a say in it. An arrow is a pair of items ("s", "f") with one id, from the
  * bar that leaves to a mark at the receiver.
@@ -25,6 +25,10 @@
 
 /* Above any track of sends: 1 + 256 * 2^16. */
 static const uint64_t receives = UINT64_C(1) << 25;
+/* Above any track of receives. */
+static const uint64_t own_tracks = UINT64_C(1) << 26;
+/* More is no rate. */
+static const double most_mbits = 1e15;
 /* About 100 days: beyond, a time is cut. What is no number counts as 0. */
 static const double most_s = 9e6;
 
@@ -81,20 +85,31 @@ static void add_place(tt_str *out, uint32_t pid, uint64_t tid)
     add_number(out, ",\"tid\":", tid);
 }
 
-static void name_rank(tt_trace *t, uint32_t rank)
+static uint32_t views(const tt_trace *t)
+{
+    return t->opts.n_views ? t->opts.n_views : 1;
+}
+
+/* The rank's process in the present view. */
+static uint32_t pid_of(const tt_trace *t, uint32_t rank)
+{
+    return rank * views(t) + t->view;
+}
+
+static void name_process(tt_trace *t, uint32_t pid)
 {
     char label[32];
-    snprintf(label, sizeof(label), "rank %u", rank);
+    snprintf(label, sizeof(label), "rank %u", pid / views(t));
     next_item(t);
     tt_str_puts(t->out, "{\"name\":\"process_name\",\"ph\":\"M\",");
-    add_place(t->out, rank, 0);
+    add_place(t->out, pid, 0);
     tt_str_puts(t->out, ",\"args\":{\"name\":");
-    add_label(t->out, t->opts.names ? t->opts.names[rank] : label);
+    add_label(t->out, t->opts.names ? t->opts.names[pid] : label);
     tt_str_puts(t->out, "}}");
     next_item(t);
     tt_str_puts(t->out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",");
-    add_place(t->out, rank, 0);
-    add_number(t->out, ",\"args\":{\"sort_index\":", rank);
+    add_place(t->out, pid, 0);
+    add_number(t->out, ",\"args\":{\"sort_index\":", pid);
     tt_str_puts(t->out, "}}");
 }
 
@@ -127,32 +142,46 @@ static void grow_tracks(tt_trace *t)
     t->cap_tracks = cap;
 }
 
+/* Is the track used for the first time? */
+static bool is_new_track(tt_trace *t, uint32_t pid, uint64_t tid)
+{
+    uint64_t key = (uint64_t)pid << 32 | tid;
+    if (2 * (t->n_tracks + 1) > t->cap_tracks)
+        grow_tracks(t);
+    if (t->out->err)
+        return false;
+    size_t at = find_track(t->tracks, t->cap_tracks, key);
+    if (t->tracks[at])
+        return false;
+    t->tracks[at] = key;
+    t->n_tracks++;
+    return true;
+}
+
+static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
+                       const char *label)
+{
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":\"thread_name\",\"ph\":\"M\",");
+    add_place(t->out, pid, tid);
+    tt_str_puts(t->out, ",\"args\":{\"name\":");
+    add_label(t->out, label);
+    tt_str_puts(t->out, "}}");
+}
+
 /* The track's tid; says its name when it is used for the first time. */
 static uint64_t track(tt_trace *t, uint32_t rank, uint32_t peer, uint8_t rail,
                       bool is_receive)
 {
     uint64_t tid = 1 + 256 * (uint64_t)peer + rail + is_receive * receives;
-    uint64_t key = (uint64_t)rank << 32 | tid;
-    if (2 * (t->n_tracks + 1) > t->cap_tracks)
-        grow_tracks(t);
-    if (t->out->err)
+    if (!is_new_track(t, pid_of(t, rank), tid))
         return tid;
-    size_t at = find_track(t->tracks, t->cap_tracks, key);
-    if (t->tracks[at])
-        return tid;
-    t->tracks[at] = key;
-    t->n_tracks++;
     char label[64];
     int n = snprintf(label, sizeof(label), "%s %u", is_receive ? "from" : "to",
                      peer);
     if (rail)
         snprintf(label + n, sizeof(label) - (size_t)n, " rail %u", rail);
-    next_item(t);
-    tt_str_puts(t->out, "{\"name\":\"thread_name\",\"ph\":\"M\",");
-    add_place(t->out, rank, tid);
-    tt_str_puts(t->out, ",\"args\":{\"name\":");
-    add_label(t->out, label);
-    tt_str_puts(t->out, "}}");
+    name_track(t, pid_of(t, rank), tid, label);
     return tid;
 }
 
@@ -207,8 +236,8 @@ void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts)
 {
     *t = (tt_trace){.opts = *opts, .out = out};
     tt_str_puts(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-    for (uint32_t r = 0; r < opts->n_ranks && !out->err; r++)
-        name_rank(t, r);
+    for (uint32_t p = 0; p < opts->n_ranks * views(t) && !out->err; p++)
+        name_process(t, p);
 }
 
 void tt_trace_event(void *trace, const tutti_event_info *e)
@@ -220,16 +249,77 @@ void tt_trace_event(void *trace, const tutti_event_info *e)
     uint64_t sent = picoseconds(e->sent_s), end = picoseconds(e->end_s);
     sent = sent > begin ? sent : begin;
     end = end > sent ? end : sent;
-    const bar out = {e->src, track(t, e->src, e->dst, e->rail, false), begin,
-                     sent};
+    const bar out = {pid_of(t, e->src),
+                     track(t, e->src, e->dst, e->rail, false), begin, sent};
     add_bar(t, e, &out);
     if (!t->opts.has_arrows)
         return;
-    const bar in = {e->dst, track(t, e->dst, e->src, e->rail, true), end, end};
+    const bar in = {pid_of(t, e->dst), track(t, e->dst, e->src, e->rail, true),
+                    end, end};
     add_bar(t, e, &in);
     add_arrow(t, "\"ph\":\"s\"", &out);
     add_arrow(t, "\"ph\":\"f\",\"bp\":\"e\"", &in);
     t->n_arrows++;
+}
+
+static void add_args(tt_trace *t, const char *args)
+{
+    if (args) {
+        tt_str_puts(t->out, ",\"args\":");
+        tt_str_puts(t->out, args);
+    }
+    tt_str_puts(t->out, "}");
+}
+
+void tt_trace_bar(tt_trace *t, const tt_trace_span *span)
+{
+    const uint32_t pid = pid_of(t, span->rank);
+    const uint64_t tid = own_tracks + span->track;
+    const uint64_t begin = picoseconds(span->begin_s);
+    uint64_t end = picoseconds(span->end_s);
+    end = end > begin ? end : begin;
+    if (is_new_track(t, pid, tid))
+        name_track(t, pid, tid, span->label);
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":");
+    add_label(t->out, span->name);
+    tt_str_puts(t->out, ",\"ph\":\"X\",");
+    add_place(t->out, pid, tid);
+    tt_str_puts(t->out, ",\"ts\":");
+    add_us(t->out, begin);
+    tt_str_puts(t->out, ",\"dur\":");
+    add_us(t->out, end - begin);
+    add_args(t, span->args);
+}
+
+void tt_trace_value(tt_trace *t, uint32_t rank, const char *name, double at_s,
+                    double value)
+{
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":");
+    add_label(t->out, name);
+    tt_str_puts(t->out, ",\"ph\":\"C\",");
+    add_place(t->out, pid_of(t, rank), 0);
+    tt_str_puts(t->out, ",\"ts\":");
+    add_us(t->out, picoseconds(at_s));
+    add_number(t->out, ",\"args\":{\"Mbit/s\":",
+               (uint64_t)llround(fmin(value, most_mbits)));
+    tt_str_puts(t->out, "}}");
+}
+
+void tt_trace_remark(tt_trace *t, uint32_t rank, const char *text,
+                     const char *args)
+{
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":\"process_labels\",\"ph\":\"M\",");
+    add_place(t->out, pid_of(t, rank), 0);
+    tt_str_puts(t->out, ",\"args\":{\"labels\":");
+    add_label(t->out, text);
+    if (args) {
+        tt_str_puts(t->out, ",\"tutti\":");
+        tt_str_puts(t->out, args);
+    }
+    tt_str_puts(t->out, "}}");
 }
 
 void tt_trace_end(tt_trace *t)

@@ -3,8 +3,10 @@
  *
  *     rule  = choice | range *("," range)
  *     range = [size] "-" [size] ":" choice
- *     choice = a planner's name | "auto"
+ *     choice = a planner's name | "auto" | "file:" PATH
  *
+ * A rule that begins with "file:" is one path to its end; in a range a path has
+ * no comma.
  * A size is as in the settings (64KiB, 1MB, 4096); in rules a lone K, M, G or
  * T means KiB and so on. A range holds sizes from its first number (none: 0)
  * up to, not including, the second (none: no end). Ranges rise and do not
@@ -16,19 +18,34 @@
 #include "plan/planner.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/nearest.h"
 #include "base/settings.h"
 #include "base/words.h"
 
-/* Longest size and name that are looked at. */
+/* Longest size and name that are looked at, and path. */
 #define MAX_WORD 24
+#define MAX_PATH 255
+
+/* Neither of both: auto. */
+typedef struct choice {
+    const tt_planner *planner;
+    tt_word file; /* its path; len 0: none */
+} choice;
 
 typedef struct range {
-    uint64_t lo, hi;           /* hi UINT64_MAX: no end */
-    const tt_planner *planner; /* NULL: auto */
+    uint64_t lo, hi; /* hi UINT64_MAX: no end */
+    choice choice;
 } range;
+
+static const char file_prefix[] = "file:";
+#define FILE_PREFIX_LEN (sizeof(file_prefix) - 1)
+
+/* Whose plan a schedule is that somebody wrote; in no table. */
+static const tt_planner writer = {.name = "file",
+                                  .blurb = "a schedule that somebody wrote"};
 
 /* ----------------------------------------------------------------- auto -- */
 
@@ -167,16 +184,36 @@ static tutti_err unknown(tt_word name, tutti_diag *diag)
                    (int)name.len, name.at, nearest);
 }
 
-/* *out NULL: auto. */
-static tutti_err parse_choice(tt_word name, const tt_planner **out,
-                              tutti_diag *diag)
+static bool is_file(tt_word name)
 {
-    *out = NULL;
+    return name.len >= FILE_PREFIX_LEN &&
+           memcmp(name.at, file_prefix, FILE_PREFIX_LEN) == 0;
+}
+
+static tutti_err parse_file(tt_word name, choice *out, tutti_diag *diag)
+{
+    out->file = (tt_word){name.at + FILE_PREFIX_LEN,
+                          name.len - FILE_PREFIX_LEN};
+    if (out->file.len == 0)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "the path of a schedule is missing behind \"file:\"");
+    if (out->file.len > MAX_PATH)
+        return tt_fail(diag, TUTTI_ECONFIG,
+                       "a path behind \"file:\" can have at most %d characters",
+                       MAX_PATH);
+    return TUTTI_OK;
+}
+
+static tutti_err parse_choice(tt_word name, choice *out, tutti_diag *diag)
+{
+    *out = (choice){0};
     if (tt_word_is(name, "auto"))
         return TUTTI_OK;
+    if (is_file(name))
+        return parse_file(name, out, diag);
     for (size_t i = 0; tt_planners[i]; i++) {
         if (tt_word_is(name, tt_planners[i]->name)) {
-            *out = tt_planners[i];
+            out->planner = tt_planners[i];
             return TUTTI_OK;
         }
     }
@@ -232,14 +269,14 @@ static tutti_err parse_range(tt_word s, range *out, tutti_diag *diag)
                        (int)s.len, s.at);
 
     tt_word name = {colon + 1, (size_t)(s.at + s.len - colon - 1)};
-    return parse_choice(name, &out->planner, diag);
+    return parse_choice(name, &out->choice, diag);
 }
 
 static tutti_err pick_by_size(const char *rule, const tt_problem *p,
-                              const tt_planner **chosen, tutti_diag *diag)
+                              choice *chosen, tutti_diag *diag)
 {
     uint64_t reached = 0;
-    *chosen = NULL;
+    *chosen = (choice){0};
     for (const char *at = rule; at; at = *at ? at + 1 : NULL) {
         tt_word s = {at, strcspn(at, ",")};
         range r;
@@ -254,7 +291,7 @@ static tutti_err pick_by_size(const char *rule, const tt_problem *p,
         reached = r.hi;
         if (p->size_bytes >= r.lo &&
             (p->size_bytes < r.hi || r.hi == UINT64_MAX))
-            *chosen = r.planner;
+            *chosen = r.choice;
         at += s.len;
     }
     return TUTTI_OK;
@@ -262,35 +299,47 @@ static tutti_err pick_by_size(const char *rule, const tt_problem *p,
 
 /* --------------------------------------------------------------- choose -- */
 
-/* What the rule says: *out NULL means auto. */
-static tutti_err read_rule(const char *rule, const tt_problem *p,
-                           const tt_planner **out, tutti_diag *diag)
+/* What the rule says of p. */
+static tutti_err read_rule(const char *rule, const tt_problem *p, choice *out,
+                           bool *is_range, tutti_diag *diag)
 {
-    *out = NULL;
+    *out = (choice){0};
+    *is_range = false;
     tutti_err err = tt_problem_check(p, diag);
     if (err || !rule || !*rule)
         return err;
-
     /* A range begins with a number or a dash, or has a colon or a comma. */
-    bool is_name = !strpbrk(rule, ":,") && !strchr("-0123456789", *rule);
-    if (is_name)
-        err = parse_choice((tt_word){rule, strlen(rule)}, out, diag);
-    else
-        err = pick_by_size(rule, p, out, diag);
-    if (err || !*out)
+    tt_word all = {rule, strlen(rule)};
+    *is_range = !is_file(all) &&
+                (strpbrk(rule, ":,") || strchr("-0123456789", *rule));
+    return *is_range ? pick_by_size(rule, p, out, diag)
+                     : parse_choice(all, out, diag);
+}
+
+/* The planner that the rule names; NULL: auto. */
+static tutti_err read_planner(const char *rule, const tt_problem *p,
+                              const tt_planner **out, tutti_diag *diag)
+{
+    choice said;
+    bool is_range;
+    *out = NULL;
+    tutti_err err = read_rule(rule, p, &said, &is_range, diag);
+    if (err || !said.planner)
         return err;
-    if (is_name)
-        return tt_planner_check(*out, p, diag);
-    if ((*out)->why_not(p))
-        *out = NULL;
-    return TUTTI_OK;
+    if (!is_range)
+        err = tt_planner_check(said.planner, p, diag);
+    else if (said.planner->why_not(p))
+        return TUTTI_OK;
+    if (!err)
+        *out = said.planner;
+    return err;
 }
 
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
                          const tt_planner **out, tutti_diag *diag)
 {
     const tt_planner *chosen;
-    tutti_err err = read_rule(rule, p, &chosen, diag);
+    tutti_err err = read_planner(rule, p, &chosen, diag);
     if (!err && !chosen)
         err = pick_flat(p, &chosen, diag);
     if (!err)
@@ -298,18 +347,87 @@ tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
     return err;
 }
 
+/* "a broadcast of 4 ranks from rank 1" */
+static void describe(char *out, size_t size, const tt_problem *p)
+{
+    int n = snprintf(out, size, "a call of %s of %u ranks",
+                     tutti_coll_name(p->collective), p->n_ranks);
+    if (p->root != TT_NONE && n > 0 && (size_t)n < size)
+        snprintf(out + n, size - (size_t)n, " with root %u", p->root);
+}
+
+static tutti_err is_for_others(const char *path, const tutti_schedule *s,
+                               const tt_problem *p, tutti_diag *diag)
+{
+    char has[96], wants[96];
+    const tt_problem its = {
+        .collective = s->collective, .n_ranks = s->n_ranks, .root = s->root};
+    describe(has, sizeof(has), &its);
+    describe(wants, sizeof(wants), p);
+    return tt_fail(diag, TUTTI_ENOFIT,
+                   "the schedule in %.200s is for %s, not for %s", path, has,
+                   wants);
+}
+
+tutti_err tt_plan_written(const char *rule, const tt_problem *p,
+                          const tutti_schedule **out, tutti_diag *diag)
+{
+    choice said;
+    bool is_range;
+    char path[MAX_PATH + 1];
+    const tutti_schedule *s;
+    *out = NULL;
+    tutti_err err = read_rule(rule, p, &said, &is_range, diag);
+    if (err || said.file.len == 0)
+        return err;
+    snprintf(path, sizeof(path), "%.*s", (int)said.file.len, said.file.at);
+    if (!p->shelf)
+        return tt_fail(diag, TUTTI_ECONFIG, "no file is read here: %s", path);
+    err = p->shelf->find(p->shelf->ctx, path, &s, diag);
+    if (err)
+        return err;
+    const bool is_such = s->collective == p->collective && s->root == p->root;
+    if (!is_such || s->n_ranks != p->n_ranks)
+        return is_range || (p->has_job_rule && !is_such)
+                   ? TUTTI_OK
+                   : is_for_others(path, s, p, diag);
+    char who[300];
+    snprintf(who, sizeof(who), "the schedule in %.260s", path);
+    err = tt_plan_check_routes(who, p, s, diag);
+    if (!err)
+        *out = s;
+    return err;
+}
+
+/* A planner's. */
+static tutti_err make_planned(const char *rule, const tt_problem *p,
+                              const tt_mem *mem, candidate *best,
+                              tutti_diag *diag)
+{
+    tutti_err err = read_planner(rule, p, &best->planner, diag);
+    if (!err && !best->planner && p->topology)
+        err = make_auto(p, mem, best, diag);
+    else if (!err && !best->planner)
+        err = pick_flat(p, &best->planner, diag);
+    if (!err && !best->sched)
+        err = tt_plan_build(best->planner, p, mem, &best->sched, diag);
+    return err;
+}
+
 tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
                        tutti_schedule **out, const tt_planner **chosen,
                        tutti_diag *diag)
 {
-    candidate best = {0};
-    tutti_err err = read_rule(rule, p, &best.planner, diag);
-    if (!err && !best.planner && p->topology)
-        err = make_auto(p, mem, &best, diag);
-    else if (!err && !best.planner)
-        err = pick_flat(p, &best.planner, diag);
-    if (!err && !best.sched)
-        err = tt_plan_build(best.planner, p, mem, &best.sched, diag);
+    candidate best = {.planner = &writer};
+    const tutti_schedule *written;
+    tutti_err err = tt_plan_written(rule, p, &written, diag);
+    if (!err && written) {
+        err = tt_sched_copy(written, mem, &best.sched);
+        if (err)
+            tt_fail(diag, err, "no memory for a schedule");
+    } else if (!err) {
+        err = make_planned(rule, p, mem, &best, diag);
+    }
     if (err)
         return err;
     *out = best.sched;

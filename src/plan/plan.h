@@ -34,6 +34,15 @@ typedef struct tt_cutting {
     uint32_t max_payload;                     /* of a message; 0: no limit */
 } tt_cutting;
 
+/* Schedules that somebody wrote: planners read no files, who calls them does. */
+typedef struct tt_shelf {
+    /* What the file at `path` holds, proven; it lives as long as ctx. Errors:
+     * ECONFIG with a sentence, ENOMEM. */
+    tutti_err (*find)(void *ctx, const char *path, const tutti_schedule **out,
+                      tutti_diag *diag);
+    void *ctx;
+} tt_shelf;
+
 /* What to plan for. With a topology, that is the network. Without one it is
  * flat: n equal ranks, each pair joined by a path of alpha seconds and beta
  * seconds per byte, one message at a time each way. gamma: seconds per byte
@@ -64,6 +73,8 @@ typedef struct tt_problem {
     /* What takes longer than this is not asked for: which of two such
      * schedules is better need not be found out. 0: all are asked for. */
     double most_s;
+    const tt_shelf *shelf; /* for rules that name files; NULL: none is read */
+    bool has_job_rule;     /* the rule is for all calls of a job */
 } tt_problem;
 
 /* A flat problem with the alpha, beta and gamma that are assumed until somebody
@@ -136,13 +147,23 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
  * wins); or ranges over size_bytes, "0-4K:doubling,4K-:ring" (a size in no
  * range, or a named planner that does not fit the collective when it was
  * chosen by a range: auto). choose.c has the grammar. Flat problems only: auto
- * goes by the closed forms. Errors: ECONFIG (bad rule), ENOFIT, and those of
- * tt_plan_build's problem. */
+ * goes by the closed forms. Where the rule names a file, tt_plan_written() comes
+ * first; this is who plans what its schedule is not for. Errors: ECONFIG (bad
+ * rule), ENOFIT, and those of tt_plan_build's problem. */
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
                          const tt_planner **out, tutti_diag *diag);
 
+/* The schedule of the file that the rule names for p (file:PATH); the shelf's.
+ * NULL: it names none, or one that is for another collective, root or number of
+ * ranks, in a range; or, in a rule for all calls, for another collective or root.
+ * Errors: ENOFIT (it is for others all the same), ECONFIG (bad rule), those of the
+ * shelf. */
+tutti_err tt_plan_written(const char *rule, const tt_problem *p,
+                          const tutti_schedule **out, tutti_diag *diag);
+
 /* The same with the schedule, and on any network: with a topology, auto builds
- * and predicts every planner that fits. *chosen may be NULL. */
+ * and predicts every planner that fits. *chosen may be NULL; its name is "file"
+ * for a schedule that was written. */
 tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
                        tutti_schedule **out, const tt_planner **chosen,
                        tutti_diag *diag);

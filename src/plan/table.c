@@ -3,6 +3,7 @@
  * first one wins, so those with the fewest flows per link come first. */
 #include "plan/planner.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "verify/verify.h"
@@ -43,9 +44,8 @@ static tutti_err build(const tt_planner *planner, const tt_problem *p,
     return err;
 }
 
-/* Planners need not know that hosts may not forward. */
-static tutti_err check_routes(const tt_planner *planner, const tt_problem *p,
-                              const tutti_schedule *s, tutti_diag *diag)
+tutti_err tt_plan_check_routes(const char *who, const tt_problem *p,
+                               const tutti_schedule *s, tutti_diag *diag)
 {
     const tt_transfer *x = p->topology
                                ? tt_find_unrouted(s, p->topology, p->routes)
@@ -53,10 +53,19 @@ static tutti_err check_routes(const tt_planner *planner, const tt_problem *p,
     if (!x)
         return TUTTI_OK;
     return tt_fail(diag, TUTTI_ENOFIT,
-                   "planner %s does not fit %s on %u ranks: rank %u would send "
+                   "%s does not fit %s on %u ranks: rank %u would send "
                    "to rank %u, and hosts between them do not forward",
-                   planner->name, tutti_coll_name(p->collective), p->n_ranks,
-                   x->src, x->dst);
+                   who, tutti_coll_name(p->collective), p->n_ranks, x->src,
+                   x->dst);
+}
+
+/* Planners need not know that hosts may not forward. */
+static tutti_err check_routes(const tt_planner *planner, const tt_problem *p,
+                              const tutti_schedule *s, tutti_diag *diag)
+{
+    char who[48];
+    snprintf(who, sizeof(who), "planner %s", planner->name);
+    return tt_plan_check_routes(who, p, s, diag);
 }
 
 tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,

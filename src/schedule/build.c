@@ -128,6 +128,33 @@ void tt_builder_parts(tt_builder *b, uint64_t n_parts)
         b->err = check_head(&b->head, &b->diag);
 }
 
+/* -------------------------------------------------------------- numbers -- */
+
+const tt_number tt_rail_number = {"the rail", 0, UINT8_MAX, TUTTI_EINVAL};
+
+tt_number tt_root_number(uint64_t n_ranks)
+{
+    return (tt_number){"the root", 0, n_ranks - 1, TUTTI_EINVAL};
+}
+
+void tt_chunk_numbers(const tt_sched_head *head, tt_number out[3])
+{
+    uint64_t n_blocks = tt_coll_blocks(head->collective, head->n_ranks);
+    out[0] = (tt_number){"the block", 0, n_blocks - 1, TUTTI_EINVAL};
+    out[1] = (tt_number){"the first part", 0, head->n_parts, TUTTI_EINVAL};
+    out[2] = (tt_number){"the end part", 0, head->n_parts, TUTTI_EINVAL};
+}
+
+void tt_xfer_numbers(const tt_sched_head *head, uint64_t n_chunks,
+                     tt_number out[4])
+{
+    uint64_t most = head->n_ranks - 1;
+    out[0] = (tt_number){"the step", 0, TT_MAX_STEPS - 1, TUTTI_ELIMIT};
+    out[1] = (tt_number){"the chunk", 0, n_chunks - 1, TUTTI_EINVAL};
+    out[2] = (tt_number){"the sending rank", 0, most, TUTTI_EINVAL};
+    out[3] = (tt_number){"the receiving rank", 0, most, TUTTI_EINVAL};
+}
+
 /* ----------------------------------------------------- chunks, transfers -- */
 
 /* Room for `more` chunks; false (and an error kept) when there is none. */
@@ -460,6 +487,31 @@ tutti_err tt_builder_seal(tt_builder *b, tutti_schedule **out, tutti_diag *diag)
 {
     tt_transfer twin;
     return tt_builder_close(b, out, diag, &twin);
+}
+
+tutti_err tt_sched_copy(const tutti_schedule *s, const tt_mem *mem,
+                        tutti_schedule **out)
+{
+    tutti_schedule *copy = tt_new(mem, 1, sizeof(*copy));
+    tt_chunk *chunks = tt_new(mem, (size_t)s->n_chunks, sizeof(*chunks));
+    tt_transfer *transfers = tt_new(mem, (size_t)s->n_transfers,
+                                    sizeof(*transfers));
+    if (!copy || (!chunks && s->n_chunks) || (!transfers && s->n_transfers)) {
+        tt_free(mem, copy, 1, sizeof(*copy));
+        tt_free(mem, chunks, (size_t)s->n_chunks, sizeof(*chunks));
+        tt_free(mem, transfers, (size_t)s->n_transfers, sizeof(*transfers));
+        return TUTTI_ENOMEM;
+    }
+    memcpy(chunks, s->chunks, (size_t)s->n_chunks * sizeof(*chunks));
+    if (s->n_transfers > 0)
+        memcpy(transfers, s->transfers,
+               (size_t)s->n_transfers * sizeof(*transfers));
+    *copy = *s;
+    copy->chunks = chunks;
+    copy->transfers = transfers;
+    copy->mem = mem;
+    *out = copy;
+    return TUTTI_OK;
 }
 
 void tt_sched_free(tutti_schedule *s)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * build.h - private to this folder: what the builder shares with the sort
- * and the parser. */
+ * and the texts. */
 #ifndef TT_SCHEDULE_BUILD_H
 #define TT_SCHEDULE_BUILD_H
 
+#include "base/words.h"
 #include "schedule/schedule.h"
 
 /* The first error so far, with its sentence; TUTTI_OK when there is none. */
@@ -33,5 +34,19 @@ static inline int tt_xfer_compare(const tt_transfer *a, const tt_transfer *b)
         return a->dst < b->dst ? -1 : 1;
     return 0;
 }
+
+/* ------------------------------------------------------------ the texts -- */
+
+/* build.c: what the numbers of a text may be, in the order of the items. */
+#define TT_RANKS_NUMBER \
+    ((tt_number){"the number of ranks", 1, TT_MAX_RANKS, TUTTI_ELIMIT})
+#define TT_PARTS_NUMBER \
+    ((tt_number){"the number of parts", 1, TT_MAX_PARTS, TUTTI_ELIMIT})
+extern const tt_number tt_rail_number;
+tt_number tt_root_number(uint64_t n_ranks);
+void tt_chunk_numbers(const tt_sched_head *head, tt_number out[3]);
+/* n_chunks: there is one at least. */
+void tt_xfer_numbers(const tt_sched_head *head, uint64_t n_chunks,
+                     tt_number out[4]);
 
 #endif

@@ -35,7 +35,7 @@
  * (gather: {r}; scatter: {root}.)  barrier and send-recv have no schedules of
  * their own: they are performed as an all-reduce and a broadcast.
  *
- * Next: build.c (how one is made), text.c (its text form), cut.h (how chunks
+ * Next: build.c (how one is made), text.c and json.c (its texts), cut.h (how chunks
  * become elements and slices), plan/ring.c.
  */
 #ifndef TT_SCHEDULE_SCHEDULE_H
@@ -147,6 +147,9 @@ void tt_builder_rail(tt_builder *b, uint8_t rail);
 tutti_err tt_builder_seal(tt_builder *b, tutti_schedule **out,
                           tutti_diag *diag);
 
+/* Of mem. Errors: ENOMEM. */
+tutti_err tt_sched_copy(const tutti_schedule *s, const tt_mem *mem,
+                        tutti_schedule **out);
 void tt_sched_free(tutti_schedule *s); /* accepts NULL */
 
 /* -------------------------------------------------------------- walking -- */
@@ -160,14 +163,18 @@ typedef struct tt_by_chunk {
 tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
                             tt_by_chunk *out);
 
-/* ------------------------------------------------------------ text form -- */
+/* ---------------------------------------------------------------- texts -- */
 
-/* `tutti-schedule 1`, appended to a string (base/str.h) that keeps the error;
- * reads back to the same bytes. */
+/* text.c, json.c: `tutti-schedule 1`, or JSON, appended to a string (base/str.h)
+ * that keeps the error; both read back to the same schedule. */
 struct tt_str;
 void tt_sched_write(const tutti_schedule *s, struct tt_str *out);
-/* Errors: EFORMAT, EINVAL, ELIMIT with line and column; ENOMEM. */
+void tt_sched_write_json(const tutti_schedule *s, struct tt_str *out);
+/* Either: JSON begins with a brace. Errors: EFORMAT, EINVAL, ELIMIT with line
+ * and column; ENOMEM. */
 tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
                          tutti_schedule **out, tutti_diag *diag);
+tutti_err tt_sched_parse_json(const tt_mem *mem, const char *text, size_t len,
+                              tutti_schedule **out, tutti_diag *diag);
 
 #endif

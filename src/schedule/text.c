@@ -33,12 +33,12 @@
  * never for a number that a line claims. An error has line and column. An
  * error that only the whole shows (a chunk is missing) points at "end".
  *
- * Next       build.c (the rules that the items must obey).
+ * Next       build.c (the rules that the items must obey), json.c (the same as
+ *            JSON).
  */
 #include "schedule/build.h"
 
 #include "base/str.h"
-#include "base/words.h"
 
 #include <string.h>
 
@@ -147,14 +147,14 @@ static tutti_err read_head(tt_words *r, tt_sched_head *head)
     tutti_err err = read_version(r);
     if (!err)
         err = read_collective(r, &head->collective);
-    tt_number n = {"the number of ranks", 1, TT_MAX_RANKS, TUTTI_ELIMIT};
+    tt_number n = TT_RANKS_NUMBER;
     uint64_t n_ranks = 1, root = TT_NONE;
     if (!err)
         err = header_number(r, "ranks", &n, &n_ranks);
-    n = (tt_number){"the root", 0, n_ranks - 1, TUTTI_EINVAL};
+    n = tt_root_number(n_ranks);
     if (!err && tt_coll_has_root(head->collective))
         err = header_number(r, "root", &n, &root);
-    n = (tt_number){"the number of parts", 1, TT_MAX_PARTS, TUTTI_ELIMIT};
+    n = TT_PARTS_NUMBER;
     if (!err)
         err = header_number(r, "parts", &n, &head->n_parts);
     head->n_ranks = (uint32_t)n_ranks;
@@ -187,13 +187,9 @@ static tutti_err numbers(tt_words *r, const tt_number *what, size_t n,
 static tutti_err read_chunk(parse *p)
 {
     tt_words *r = &p->r;
-    uint64_t n_blocks = tt_coll_blocks(p->head.collective, p->head.n_ranks);
-    const tt_number what[] = {
-        {"the block", 0, n_blocks - 1, TUTTI_EINVAL},
-        {"the first part", 0, p->head.n_parts, TUTTI_EINVAL},
-        {"the end part", 0, p->head.n_parts, TUTTI_EINVAL},
-    };
+    tt_number what[3];
     tt_word words[3];
+    tt_chunk_numbers(&p->head, what);
     uint64_t v[3];
     tutti_err err = numbers(r, what, 3, words, v);
     if (!err)
@@ -228,13 +224,8 @@ static tutti_err read_transfer(parse *p, tt_word first, tt_transfer *out)
     if (p->n_chunks == 0)
         return tt_words_unexpected(r, first,
                                    "a `chunk` before the first transfer");
-    const tt_number what[] = {
-        {"the step", 0, TT_MAX_STEPS - 1, TUTTI_ELIMIT},
-        {"the chunk", 0, p->n_chunks - 1, TUTTI_EINVAL},
-        {"the sending rank", 0, p->head.n_ranks - 1, TUTTI_EINVAL},
-        {"the receiving rank", 0, p->head.n_ranks - 1, TUTTI_EINVAL},
-    };
-    const tt_number rail_number = {"the rail", 0, UINT8_MAX, TUTTI_EINVAL};
+    tt_number what[4];
+    tt_xfer_numbers(&p->head, p->n_chunks, what);
     tt_word words[4];
     uint64_t v[4], rail = 0;
     tt_xfer_op op = TT_XFER_REDUCE;
@@ -246,7 +237,7 @@ static tutti_err read_transfer(parse *p, tt_word first, tt_transfer *out)
         err = read_op(r, &op);
     tt_word last = err ? first : tt_words_next(r);
     if (!err && last.len)
-        err = tt_words_number(r, last, &rail_number, &rail);
+        err = tt_words_number(r, last, &tt_rail_number, &rail);
     if (!err)
         err = tt_words_end_line(r);
     if (err)
@@ -319,11 +310,10 @@ static tt_spot find_twin(parse *p, const char *text, const tt_transfer *twin)
     return tt_words_spot(r, first.at);
 }
 
-tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
-                         tutti_schedule **out, tutti_diag *diag)
+/* The text form. */
+static tutti_err parse_text(const tt_mem *mem, const char *text, size_t len,
+                            tutti_schedule **out, tutti_diag *diag)
 {
-    if (!text)
-        text = "";
     parse p = {.r = tt_words_of(text, len, diag)};
     tutti_err err = read_head(&p.r, &p.head);
     if (err)
@@ -344,4 +334,17 @@ tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
         tt_diag_spot(diag,
                      twin.step == TT_NONE ? p.end : find_twin(&p, text, &twin));
     return err;
+}
+
+tutti_err tt_sched_parse(const tt_mem *mem, const char *text, size_t len,
+                         tutti_schedule **out, tutti_diag *diag)
+{
+    if (!text)
+        return parse_text(mem, "", 0, out, diag);
+    size_t i = 0;
+    while (i < len && text[i] && strchr(" \t\r\n", text[i]))
+        i++;
+    return i < len && text[i] == '{'
+               ? tt_sched_parse_json(mem, text, len, out, diag)
+               : parse_text(mem, text, len, out, diag);
 }

@@ -242,6 +242,8 @@ static void take(tt_walk *w, uint32_t l, uint32_t n)
     const tt_lane *lane = &b->sends[l];
     if (w->is_over)
         return;
+    for (uint32_t k = w->taken[l]; w->hooks->tell && k < n; k++)
+        w->hooks->tell(w, TT_TOLD_TAKEN, l, k);
     w->taken[l] = n;
     for (uint32_t i = 0; i < lane->blocks.n && !w->is_over; i++)
         try_group(w, b->index[lane->blocks.at + i]);
@@ -509,6 +511,8 @@ static bool apply(tt_walk *w, uint32_t g, uint32_t lane, const void *at)
     if (w->n_near > 0)
         release(w, group);
     w->done[g] = s.k + 1;
+    for (uint32_t i = 0; w->hooks->tell && i < group->n_lanes; i++)
+        w->hooks->tell(w, TT_TOLD_APPLIED, b->index[group->lanes + i], s.k);
     for (uint32_t i = 0; i < group->n_lanes; i++)
         give_credit(w, b->index[group->lanes + i], s.k + 1);
     if (group->is_result && has_front(b)) {
@@ -578,6 +582,8 @@ static void take_put(tt_walk *w, uint32_t l)
     const tt_lane *lane = &w->b->recvs[l];
     const uint32_t g = lane->group;
     const uint32_t k = w->arrived[l]++;
+    if (w->hooks->tell)
+        w->hooks->tell(w, TT_TOLD_ARRIVED, l, k);
     if (!w->put_in[l])
         w->put_in[l] = k + 1;
     if (w->done[g] != k || !apply(w, g, TT_NONE, NULL))
@@ -594,6 +600,8 @@ void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
     const uint32_t g = lane->group;
     const tt_group *group = &w->b->groups[g];
     const uint32_t k = w->arrived[l]++;
+    if (w->hooks->tell)
+        w->hooks->tell(w, TT_TOLD_ARRIVED, l, k);
     if (w->done[g] == k && (group->n_lanes == 1 || has_arrived(w, group, k)) &&
         is_free(w, group, k) && apply(w, g, l, data))
         return;
@@ -722,6 +730,11 @@ void tt_walk_begin(tt_walk *w)
 }
 
 /* ------------------------------------------------------------ questions -- */
+
+uint64_t tt_walk_slice_bytes(const tt_walk *w, const tt_lane *lane, uint32_t k)
+{
+    return memory_bytes(w, lane, k);
+}
 
 tt_walk_state tt_walk_look(const tt_walk *w)
 {

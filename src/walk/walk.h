@@ -52,6 +52,13 @@
 
 typedef struct tt_walk tt_walk;
 
+/* What has happened to a slice: of a send lane, of receive lanes. */
+typedef enum tt_told {
+    TT_TOLD_TAKEN,
+    TT_TOLD_ARRIVED,
+    TT_TOLD_APPLIED
+} tt_told;
+
 /* What the owner does for a walk. A hook may end the walk (is_over), and not
  * free it. */
 typedef struct tt_walk_hooks {
@@ -72,6 +79,9 @@ typedef struct tt_walk_hooks {
      * be this walk. Nests not; release() may come without. */
     bool (*hold)(tt_walk *w, uint32_t partner);
     void (*release)(tt_walk *w, uint32_t partner);
+    /* Slice k of a lane: for who keeps a record. What is pulled has not arrived
+     * when it is applied. NULL: nobody does. */
+    void (*tell)(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
 } tt_walk_hooks;
 
 /* What faces one partner. */
@@ -212,6 +222,8 @@ static inline bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
     }
     return true;
 }
+/* Of slice k of a lane, in memory. */
+uint64_t tt_walk_slice_bytes(const tt_walk *w, const tt_lane *lane, uint32_t k);
 /* How far it is. */
 typedef struct tt_walk_state {
     uint32_t step, n_steps; /* the first one in which something is left to do;

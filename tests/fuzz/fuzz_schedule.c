@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_schedule.c - any bytes may be handed to the schedule parser. What it
- * refuses has a place; what it reads prints, reads back to the same schedule
- * and prints to the same bytes; the proof and the pictures of it end. */
+ * fuzz_schedule.c - any bytes may be handed to the parser of schedules, of the
+ * text form and of JSON. What it refuses has a place; what it reads prints as
+ * both, reads back to the same schedule and prints to the same bytes; the proof
+ * and the pictures of it end. */
 #include "support/alloc.h"
 #include "support/fuzz_main.h"
 
@@ -12,18 +13,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-static void check_round_trip(const tt_mem *mem, const tutti_schedule *s)
+static void check_round_trip(const tt_mem *mem, const tutti_schedule *s,
+                             const char *format)
 {
     char *text = NULL, *again = NULL;
     size_t len = 0, again_len = 0;
     tutti_schedule *t = NULL;
-    if (tt_export(s, "schedule", mem, &text, &len, NULL))
+    if (tt_export(s, format, mem, &text, &len, NULL))
         tt_fuzz_fail("a schedule cannot be printed");
     if (tt_sched_parse(mem, text, len, &t, NULL))
         tt_fuzz_fail("a printed schedule cannot be read");
     if (t->id != s->id)
         tt_fuzz_fail("a printed schedule reads back to another");
-    if (tt_export(t, "schedule", mem, &again, &again_len, NULL) ||
+    if (tt_export(t, format, mem, &again, &again_len, NULL) ||
         again_len != len || memcmp(text, again, len) != 0)
         tt_fuzz_fail("a schedule prints in two ways");
     tt_free(mem, text, len + 1, 1);
@@ -59,7 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (err && (diag.line == 0 || diag.column == 0 || !diag.text[0]))
         tt_fuzz_fail("an error without a place or a sentence");
     if (!err) {
-        check_round_trip(&mem, s);
+        check_round_trip(&mem, s, "schedule");
+        check_round_trip(&mem, s, "json");
         check_uses(&mem, s);
     }
     tt_sched_free(s);

@@ -18,7 +18,7 @@ like "and end" "$out" '^# Avg bus bandwidth +: [0-9]'
 
 for coll in reduce-scatter all-gather broadcast reduce all-to-all gather \
     scatter barrier send-recv; do
-    run "$tutti" run -n 3 --no-prefix "$tutti" bench $coll -e 100KB -f 30 \
+    run "$tutti" run -n 3 "$tutti" bench $coll -e 100KB -f 30 \
         -n 3 -w 1 --root 2 --json
     is "$coll" "$rc $(python3 -c 'import json,sys
 d = json.load(sys.stdin)
@@ -91,7 +91,7 @@ is "--tcp of bound, plan and sim is that rate" "$({
 } | python3 -c 'import json,sys
 bound, plan, sim = map(json.loads, sys.stdin)
 print(*(round(t * 1e6) for t in (bound["allreduce_s_per_byte"] * 3 * 2**20,
-    plan[0]["time_s"], sim["time_s"])))' 2>&1)" "23173 23173 23173"
+    plan["planners"][0]["time_s"], sim["time_s"])))' 2>&1)" "23173 23173 23173"
 
 for case in "ring ring" "0-4K:doubling,4K-:ring doubling" "auto [b-z][a-z0-9]*"; do
     run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 1KiB -e 1KiB -n 1 \
@@ -108,7 +108,7 @@ run "$tutti" bench -e 8 -n 1 --topology star:1
 ends "one rank on its network" 0
 
 planners=$("$tutti" plan full:5 --json |
-    python3 -c 'import json,sys; print(*(r["planner"] for r in json.load(sys.stdin)))')
+    python3 -c 'import json,sys; print(*(r["planner"] for r in json.load(sys.stdin)["planners"]))')
 n_planners=0
 for planner in $planners; do
     # Some plan only for a network that has been described.

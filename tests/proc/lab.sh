@@ -249,7 +249,7 @@ like "a lab that is kept after a failure" "$("$lab" list)" "^$held +up"
 bench=("$tutti" bench -b 4KiB -e 1MiB -f 256 -n 1 -w 0 --inplace 0)
 planners=$("$tutti" plan mesh:2x3 --json | python3 -c '
 import json, sys
-print(*(p["planner"] for p in json.load(sys.stdin) if p["fits"]))')
+print(*(p["planner"] for p in json.load(sys.stdin)["planners"] if p["fits"]))')
 up mesh:2x3@300Mbit
 for planner in $planners auto; do
     run "$lab" run "$name" --topology -- "${bench[@]}" -p "$planner"

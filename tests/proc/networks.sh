@@ -154,23 +154,23 @@ ends "the bound of one rank alone" 0
 run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB --json
 ends "plan on racks" 0
 is "efficiencies are shares of the optimum" \
-    "$(json 'all(0 < r["efficiency"] <= 1.000001 for r in d if r["fits"])')" True
+    "$(json 'all(0 < r["efficiency"] <= 1.000001 for r in d["planners"] if r["fits"])')" True
 is "forest comes near it" \
-    "$(json '[r["efficiency"] > .9 for r in d if r["planner"] == "forest"]')" \
+    "$(json '[r["efficiency"] > .9 for r in d["planners"] if r["planner"] == "forest"]')" \
     "[True]"
 run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB
 auto=$(sed -n 's/^# auto takes //p' <<<"$out")
 run "$tutti" plan racks:3+2@nic=8Gbit,trunk=4Gbit --size 16MiB -p auto --json
-is "auto takes what the table says" "$(json 'd[0]["planner"]')" "$auto"
+is "auto takes what the table says" "$(json 'd["planners"][0]["planner"]')" "$auto"
 # On this torus the fastest and the one that auto takes are equal to 1 %.
 run "$tutti" plan torus:4x4@50Mbit --size 16MiB --json
-fewest=$(json 'min((r["transfers"], r["planner"]) for r in d if r["fits"] and
-    r["time_s"] <= 1.01 * min(q["time_s"] for q in d if q["fits"]))[1]')
+fewest=$(json 'min((r["transfers"], r["planner"]) for r in d["planners"] if r["fits"] and
+    r["time_s"] <= 1.01 * min(q["time_s"] for q in d["planners"] if q["fits"]))[1]')
 run "$tutti" plan torus:4x4@50Mbit --size 16MiB -p auto --json
 is "of equal plans auto takes the one with fewest transfers" \
-    "$(json 'd[0]["planner"]')" "$fewest"
+    "$(json 'd["planners"][0]["planner"]')" "$fewest"
 run "$tutti" plan star:6 --size 64KiB -p 0-4K:doubling,4K-:forest --json
-is "a rule decides by size" "$(json 'd[0]["planner"]')" forest
+is "a rule decides by size" "$(json 'd["planners"][0]["planner"]')" forest
 run "$tutti" plan star:6 -p nosuch --json
 ends "no such planner" 1
 is "and no rows" "$out" ""
@@ -179,11 +179,11 @@ is "and no rows" "$out" ""
 run "$tutti" plan star:129 --size 64KiB --json
 is "forest is not tried by itself" \
     "$(json '[(r["fits"], "--planner forest" in r["why_not"])
-        for r in d if r["planner"] == "forest"]')" "[(False, True)]"
+        for r in d["planners"] if r["planner"] == "forest"]')" "[(False, True)]"
 run "$tutti" sim auto star:129 --size 64KiB --json
 is "nor by auto" "$(json 'd["planner"] != "forest"')" True
 run "$tutti" plan star:129 --size 64KiB -p forest --json
-is "but when it is named" "$(json 'd[0]["fits"]')" True
+is "but when it is named" "$(json 'd["planners"][0]["fits"]')" True
 
 # ----------------------------------------------------------------- verify
 run "$tutti" plan torus:4x4 -p multitree -o "$tmp/tree"
@@ -217,9 +217,20 @@ import json
 d = json.load(open('$tmp/trace.json'))
 d = d['traceEvents'] if isinstance(d, dict) else d
 print(sum(e['ph'] == 'X' for e in d) >= 480)" 2>&1)" True
-run "$tutti" sim ring full:4 --as-engine --coll broadcast --root 2
-ends "as the engine" 0
+run "$tutti" sim ring full:4 --coll broadcast --root 2
+ends "a broadcast" 0
 like "for people" "$out" 'efficiency'
+like "as the engine, if nobody says otherwise" "$out" 'cut as the engine cuts'
+sim_cut() { # OPTIONS: of 64 MiB by forest, whose trees are deep
+    run "$tutti" sim forest torus:4x4 --size 64MiB --json "$@"
+    json 'd["as_engine"], d["efficiency"] > 0.9'
+}
+is "and near the optimum" "$(sim_cut)" "True True"
+is "ideal: a chunk is one slice" "$(sim_cut --ideal)" "False False"
+is "with slices as asked" "$(sim_cut --slices 64)" "False True"
+is "--as-engine is the default" "$(sim_cut --as-engine)" "True True"
+is "in lockstep, as the engine is not" "$(sim_cut --lockstep all)" \
+    "False False"
 run "$tutti" sim ring full:2 --size 3
 ends "part of an element" 2
 like "is an error" "$err" 'whole number of elements of 4 bytes'

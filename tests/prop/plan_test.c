@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * plan_test.c - flat networks: every planner x collective x number of ranks x
  * root: it fits or says why not (one without a prediction needs a topology);
- * what it builds is proven, survives its text form, is built the same again,
+ * what it builds is proven, survives its texts, is built the same again,
  * moves as many elements and takes as many steps as a closed form says. The
  * closed forms here are written from the definitions of the algorithms and
  * share nothing with the planners but arithmetic.
@@ -389,13 +389,13 @@ static void check_same(const combo *k, const tutti_schedule *b)
          k, "built or read again, the transfers differ");
 }
 
-static void check_text(const combo *k)
+static void check_text(const combo *k, const char *format)
 {
     char *text = NULL;
     size_t len = 0;
     tutti_schedule *again = NULL;
     tutti_diag diag = {0};
-    need(!tt_export(k->sched, "schedule", &tt_mem_std, &text, &len, NULL), k,
+    need(!tt_export(k->sched, format, &tt_mem_std, &text, &len, NULL), k,
          "no text");
     if (tt_sched_parse(&tt_mem_std, text, len, &again, &diag))
         need(false, k, diag.text);
@@ -454,7 +454,8 @@ static void check_built(combo *k, bool is_light)
         tutti_schedule *again = build(k);
         check_same(k, again);
         tt_sched_free(again);
-        check_text(k);
+        check_text(k, "schedule");
+        check_text(k, "json");
     }
     tt_sched_free(s);
     k->sched = NULL;

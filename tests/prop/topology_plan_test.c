@@ -105,14 +105,14 @@ static void check_same(const combo *k, const tutti_schedule *a,
          k, "built or read again, the transfers differ");
 }
 
-static void check_text(const combo *k, const tutti_schedule *s)
+static void check_text(const combo *k, const tutti_schedule *s,
+                       const char *format)
 {
     char *text = NULL;
     size_t len = 0;
     tutti_schedule *again = NULL;
     tutti_diag diag = {0};
-    need(!tt_export(s, "schedule", &tt_mem_std, &text, &len, NULL), k,
-         "no text");
+    need(!tt_export(s, format, &tt_mem_std, &text, &len, NULL), k, "no text");
     if (tt_sched_parse(&tt_mem_std, text, len, &again, &diag))
         need(false, k, diag.text);
     check_same(k, s, again);
@@ -168,7 +168,8 @@ static void check_built(const combo *k, const tutti_bound_info *optimum)
     if (tt_verify(s, &tt_mem_std, &diag))
         need(false, k, diag.text);
     check_same(k, s, again);
-    check_text(k, s);
+    check_text(k, s, "schedule");
+    check_text(k, s, "json");
     check_times(k, s, optimum);
     tt_sched_free(again);
     tt_sched_free(s);

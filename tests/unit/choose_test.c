@@ -135,6 +135,65 @@ static void pipelining(void **state)
     assert_true(tt_planner_find("ring")->guess(&p) > wire_s);
 }
 
+/* A shelf with one schedule, for `file:ring`. */
+static tutti_err find_ring(void *ctx, const char *path,
+                           const tutti_schedule **out, tutti_diag *diag)
+{
+    if (strcmp(path, "ring") != 0)
+        return tt_fail(diag, TUTTI_ESYS, "cannot open %s", path);
+    *out = ctx;
+    return TUTTI_OK;
+}
+
+/* What of the rule is written: 1, none: 0, or the error. */
+static int written(const char *rule, const tt_problem *p)
+{
+    const tutti_schedule *s = NULL;
+    tutti_diag diag = {0};
+    tutti_err err = tt_plan_written(rule, p, &s, &diag);
+    assert_true(!err || (!s && diag.text[0]));
+    return err ? (int)err : s != NULL;
+}
+
+static void files(void **state)
+{
+    (void)state;
+    tt_problem p = problem(TUTTI_ALL_REDUCE, 8, 1000);
+    tutti_schedule *s = NULL, *made = NULL;
+    const tt_planner *planner = NULL;
+    assert_int_equal(
+        tt_plan_build(tt_planner_find("ring"), &p, &tt_mem_std, &s, NULL),
+        TUTTI_OK);
+    const tt_shelf shelf = {find_ring, s};
+    assert_int_equal(written("file:ring", &p), TUTTI_ECONFIG);
+    p.shelf = &shelf;
+    assert_int_equal(written("file:ring", &p), 1);
+    assert_int_equal(written("0-999:auto,999-:file:ring", &p), 1);
+    assert_int_equal(written("0-1000:file:ring,1000-:direct", &p), 0);
+    assert_int_equal(written("direct", &p), 0);
+    assert_int_equal(written("file:", &p), TUTTI_ECONFIG);
+    assert_int_equal(written("file:other", &p), TUTTI_ESYS);
+    assert_int_equal(written("file:ring,0-:ring", &p), TUTTI_ESYS);
+    assert_int_equal(
+        tt_plan_make("file:ring", &p, &tt_mem_std, &made, &planner, NULL),
+        TUTTI_OK);
+    assert_int_equal(made->id, s->id);
+    assert_string_equal(planner->name, "file");
+    tt_sched_free(made);
+    /* What it is not for. */
+    p.n_ranks = 7;
+    assert_int_equal(written("file:ring", &p), TUTTI_ENOFIT);
+    assert_int_equal(written("0-:file:ring", &p), 0);
+    p.has_job_rule = true;
+    assert_int_equal(written("file:ring", &p), TUTTI_ENOFIT);
+    p.n_ranks = 8;
+    p.collective = TUTTI_ALL_GATHER;
+    assert_int_equal(written("file:ring", &p), 0);
+    p.has_job_rule = false;
+    assert_int_equal(written("file:ring", &p), TUTTI_ENOFIT);
+    tt_sched_free(s);
+}
+
 static void refuse(const char *rule, const char *first, const char *second)
 {
     tt_problem p = problem(TUTTI_ALL_REDUCE, 8, 1000);
@@ -208,6 +267,7 @@ int main(void)
         cmocka_unit_test(automatic),
         cmocka_unit_test(least_guess),
         cmocka_unit_test(crossover),
+        cmocka_unit_test(files),
         cmocka_unit_test(pipelining),
         cmocka_unit_test(bad_rules),
         cmocka_unit_test(misfits),

@@ -118,6 +118,16 @@ static const launch_case cases[] = {
     {"PMI_RANK=1 PMI_SIZE=2", TUTTI_ECONFIG, 0, 0, "", "TUTTI_ADDR", NULL},
     {"PMIX_RANK=1", TUTTI_ECONFIG, 0, 0, "", "PMIX_RANK", NULL},
     {"SLURM_PROCID=1 SLURM_NTASKS=2", TUTTI_OK, 0, 1, "", "no launcher", NULL},
+    /* A batch script, and a shell of salloc. */
+    {"SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=5 SLURM_JOB_NODELIST=n[2-3] "
+     "SLURM_NNODES=2",
+     TUTTI_OK, 0, 1, "", "no launcher", NULL},
+    {"SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=5 SLURM_STEP_ID=4294967290 "
+     "SLURM_JOB_NODELIST=n[2-3] SLURM_NNODES=2",
+     TUTTI_OK, 0, 1, "", "no launcher", NULL},
+    {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_JOB_ID=5 SLURM_STEP_ID=4294967279 "
+     "SLURM_JOB_NODELIST=n SLURM_STEP_NUM_NODES=1",
+     TUTTI_OK, 1, 2, "", "Slurm", "slurm-5.4294967279"},
     {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_JOB_ID=5 SLURM_STEP_ID=0 "
      "SLURM_JOB_NODELIST=n SLURM_STEP_NUM_NODES=1",
      TUTTI_OK, 1, 2, "", "Slurm", "slurm-5.0"},

@@ -525,6 +525,126 @@ static void test_bad_items(void **state)
 }
 
 /* Numbers that a text claims cost no memory. */
+static const char small_json[] =
+    "{\"collective\":\"broadcast\",\"n_ranks\":3,\"root\":0,\"n_blocks\":1,"
+    "\"n_parts\":2,\n"
+    " \"chunks\":[\n"
+    "  [0,0,1],\n"
+    "  [0,1,2]],\n"
+    " \"transfers\":[\n"
+    "  [0,0,0,1,\"copy\"],\n"
+    "  [0,1,0,2,\"copy\"],\n"
+    "  [1,0,1,2,\"copy\",3],\n"
+    "  [1,1,2,1,\"copy\"]]}\n";
+
+/* The small JSON with `from` replaced. */
+static void change_json(const char *from, const char *to, char *out,
+                        size_t size)
+{
+    const char *at = strstr(small_json, from);
+    assert_non_null(at);
+    snprintf(out, size, "%.*s%s%s", (int)(at - small_json), small_json, to,
+             at + strlen(from));
+}
+
+static void json_is_same(const char *from, const char *to)
+{
+    char text[1024];
+    change_json(from, to, text, sizeof(text));
+    tutti_schedule *s = parse(small), *t = parse(text);
+    assert_int_equal(s->id, t->id);
+    tt_sched_free(s);
+    tt_sched_free(t);
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    json_is_same("{", "{");
+    json_is_same("{", "\n\t {\r\n ");
+    json_is_same("\"n_blocks\":1,", "");
+    json_is_same("[0,0,1]", "[ 0 ,0\n,1 ]");
+    json_is_same(",3]", ", 3 ]");
+    json_is_same("]]}\n", "] ] }");
+    /* As `jq -S` and Python write it. */
+    tutti_schedule *s = parse(small);
+    tutti_schedule *t = parse(
+        "{\"chunks\": [[0, 0, 1], [0, 1, 2]], \"collective\": \"broadcast\", "
+        "\"n_parts\": 2, \"n_ranks\": 3, \"root\": 0, \"transfers\": [[1, 1, "
+        "2, 1, \"copy\"], [0, 1, 0, 2, \"copy\"], [1, 0, 1, 2, \"copy\", 3], "
+        "[0, 0, 0, 1, \"copy\"]]}");
+    assert_int_equal(s->id, t->id);
+    tt_sched_free(s);
+    tt_sched_free(t);
+    t = parse("{\"collective\":\"all-reduce\",\"n_ranks\":1,\"root\":null,"
+              "\"n_parts\":1,\"chunks\":[[0,0,1]],\"transfers\":[ ]}");
+    assert_int_equal(t->n_transfers, 0);
+    assert_int_equal(t->root, TT_NONE);
+    tt_sched_free(t);
+}
+
+static void json_refused(const char *from, const char *to, tutti_err expected,
+                         uint32_t line, uint32_t column)
+{
+    char text[1024];
+    tutti_schedule *s = NULL;
+    tutti_diag diag = {0};
+    change_json(from, to, text, sizeof(text));
+    tutti_err err = tt_sched_parse(&tt_mem_std, text, strlen(text), &s, &diag);
+    if (err != expected || diag.line != line || diag.column != column)
+        fail_msg("`%s` for `%s`: %s at line %u, column %u: %s", to, from,
+                 tutti_errname(err), diag.line, diag.column, diag.text);
+    assert_null(s);
+    assert_true(diag.text[0] != '\0');
+    assert_int_equal(tt_sched_parse(&tt_mem_std, text, strlen(text), &s, NULL),
+                     expected);
+}
+
+static void test_bad_json(void **state)
+{
+    (void)state;
+    json_refused("{\"c", "{{\"c", TUTTI_EFORMAT, 1, 2);
+    json_refused("\"collective\"", "collective", TUTTI_EFORMAT, 1, 2);
+    json_refused("\"collective\"", "\"colective\"", TUTTI_EFORMAT, 1, 2);
+    json_refused("\"n_parts\":2", "\"n_ranks\":2", TUTTI_EFORMAT, 1, 61);
+    json_refused("\"n_parts\":2,\n", "", TUTTI_EFORMAT, 8, 21);
+    json_refused("\"n_parts\":2,", "\"n_parts\":2", TUTTI_EFORMAT, 2, 2);
+    json_refused("\"root\":0,", "", TUTTI_EFORMAT, 9, 21);
+    json_refused("\"root\":0", "\"root\":null", TUTTI_EFORMAT, 1, 46);
+    json_refused("\"root\":0", "\"root\":3", TUTTI_EINVAL, 1, 46);
+    json_refused("broadcast", "all-reduce", TUTTI_EFORMAT, 1, 47);
+    json_refused("broadcast", "barrier", TUTTI_EFORMAT, 1, 44);
+    json_refused("\"broadcast\"", "17", TUTTI_EFORMAT, 1, 15);
+    json_refused("\"broadcast\"", "", TUTTI_EFORMAT, 1, 15);
+    json_refused("_blocks\":1", "_blocks\":2", TUTTI_EINVAL, 1, 59);
+    json_refused("_ranks\":3", "_ranks\":3.0", TUTTI_EFORMAT, 1, 37);
+    json_refused("_ranks\":3", "_ranks\":-3", TUTTI_EFORMAT, 1, 37);
+    json_refused("_parts\":2", "_parts\":0", TUTTI_EINVAL, 1, 71);
+    json_refused("[0,0,1]", "[0,0]", TUTTI_EFORMAT, 3, 7);
+    json_refused("[0,0,1]", "[0,0,1,1]", TUTTI_EFORMAT, 3, 9);
+    json_refused("[0,0,1]", "[1,0,1]", TUTTI_EINVAL, 3, 4);
+    json_refused("[0,0,1]", "0", TUTTI_EFORMAT, 3, 3);
+    json_refused("[0,1,2]]", "[0,0,2]]", TUTTI_EINVAL, 4, 3);
+    json_refused(",\n  [0,1,2]]", "]", TUTTI_EINVAL, 6, 6);
+    json_refused("[0,1,2]]", "[0,1,2],]", TUTTI_EFORMAT, 4, 11);
+    json_refused("\"copy\"]", "copy]", TUTTI_EFORMAT, 6, 12);
+    json_refused("\"copy\"]", "\"keep\"]", TUTTI_EFORMAT, 6, 12);
+    json_refused("\"copy\"]", "\"cop\\u0079\"]", TUTTI_EFORMAT, 6, 12);
+    json_refused("\"copy\"]", "\"copy]", TUTTI_EFORMAT, 6, 12);
+    json_refused(",3]", ",256]", TUTTI_EINVAL, 8, 19);
+    json_refused(",3]", ",]", TUTTI_EFORMAT, 8, 19);
+    json_refused(",3]", ",3,3]", TUTTI_EFORMAT, 8, 20);
+    json_refused("[0,0,0,1,", "[0,2,0,1,", TUTTI_EINVAL, 6, 6);
+    json_refused("[0,0,0,1,", "[0,0,3,1,", TUTTI_EINVAL, 6, 8);
+    json_refused("[0,0,0,1,", "[0,0,1,1,", TUTTI_EINVAL, 6, 3);
+    json_refused("[0,0,0,1,", "[0,0,0,1", TUTTI_EFORMAT, 6, 11);
+    json_refused("[0,1,0,2,", "[0,0,0,1,", TUTTI_EINVAL, 9, 20);
+    json_refused("\"]]}\n", "\"]]", TUTTI_EFORMAT, 9, 20);
+    json_refused("\"]]}\n", "\"]", TUTTI_EFORMAT, 9, 19);
+    json_refused("]]}\n", "]]}{", TUTTI_EFORMAT, 9, 21);
+    json_refused("]]}\n", "]]}\n# more", TUTTI_EFORMAT, 10, 1);
+}
+
 static void test_claims_cost_nothing(void **state)
 {
     (void)state;
@@ -611,6 +731,8 @@ int main(void)
         cmocka_unit_test(test_free_text),
         cmocka_unit_test(test_bad_heads),
         cmocka_unit_test(test_bad_items),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_bad_json),
         cmocka_unit_test(test_claims_cost_nothing),
         cmocka_unit_test(test_kth_allocation_fails),
     };

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * measured.h - private to this folder: records of ranks, put in order.
+ *
+ * recorded.c reads them; measured.c draws them. */
+#ifndef TT_EXPORT_MEASURED_H
+#define TT_EXPORT_MEASURED_H
+
+#include "export/export.h"
+
+/* One call on one rank. */
+typedef struct tt_call_seen {
+    uint64_t number; /* in its process */
+    uint64_t comm, channel, seq, schedule, bytes;
+    uint32_t rank, n; /* n: ranks of its communicator */
+    uint8_t coll;
+    bool is_over;
+    tutti_err err;
+    int64_t begin_ns, end_ns;
+} tt_call_seen;
+
+/* What one rank says of a slice. All that say the same of call, src, dst, port,
+ * wire and slice mean the same one. */
+typedef struct tt_slice_seen {
+    uint64_t comm, channel, seq;
+    uint32_t src, dst, wire, slice;
+    uint32_t step, chunk;
+    uint8_t port, reduces, kind;
+    uint64_t bytes;
+    int64_t ns, until_ns;
+} tt_slice_seen;
+
+typedef struct tt_sleep_seen {
+    uint32_t rank;
+    int64_t begin_ns, end_ns;
+} tt_sleep_seen;
+
+/* A job: all its files, by the clock of the lowest rank that has one; the first
+ * record is at 0. */
+typedef struct tt_recorded {
+    const tt_mem *mem;
+    uint64_t id;
+    uint32_t n_ranks, n_jobs;
+    const tt_recording **ranks; /* [n_ranks]; NULL: it has no file */
+    int64_t *shift_ns;          /* [n_ranks] added to its clock */
+    uint64_t *error_ns;         /* [n_ranks] give or take; UINT64_MAX: by the
+                                   clock of the day */
+    int64_t first_ns, last_ns;
+    tt_call_seen *calls; /* by rank, then in order */
+    size_t n_calls, cap_calls;
+    tt_slice_seen *slices; /* sorted, what belongs together side by side */
+    size_t n_slices, cap_slices;
+    tt_sleep_seen *sleeps;
+    size_t n_sleeps, cap_sleeps;
+    const char *network; /* in a file's data; NULL: none */
+    size_t network_len;
+    const char **schedules;
+    size_t *schedule_lens;
+    size_t n_schedules, cap_schedules, cap_lens;
+} tt_recorded;
+
+/* recorded.c. id 0: the latest. Errors: EINVAL, EFORMAT, ENOMEM; free it then,
+ * too. */
+tutti_err tt_recorded_read(const tt_measured *m, uint64_t id, tt_recorded *out,
+                           tutti_diag *diag);
+void tt_recorded_free(tt_recorded *job);
+/* Are both of the same slice? */
+bool tt_slice_is_same(const tt_slice_seen *a, const tt_slice_seen *b);
+
+#endif

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * recorded.c - reads what ranks have recorded (base/trail.h).
+ *
+ * Nothing in a file is trusted: a rank may have been killed in the middle of a
+ * record, or the file be none. What makes no sense is left out.
+ *
+ * Clocks     A file tells how far its rank's clock is from that of its parent, a
+ *            lower rank, so one pass in order of ranks adds them up; so does the
+ *            doubt, half of what it took to ask. Where nothing is told, or the
+ *            parent's file is missing, the clocks of the day count.
+ * Next       measured.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/measured.h"
+
+/* base/trail.c maps as much at a time: a piece may end with zeros. */
+static const size_t piece_bytes = 1 << 20;
+
+/* ----------------------------------------------------------------- files -- */
+
+tutti_err tt_measured_add(tt_measured *m, const char *name, char *data,
+                          size_t len, tutti_diag *diag)
+{
+    tt_recording r = {.data = data, .len = len};
+    tutti_err err = TUTTI_OK;
+    if (len >= sizeof(r.head))
+        memcpy(&r.head, data, sizeof(r.head));
+    r.head.host[sizeof(r.head.host) - 1] = '\0';
+    if (r.head.magic != TT_TRAIL_MAGIC)
+        err = tt_fail(diag, TUTTI_EFORMAT,
+                      "%.300s is no record of this version of Tutti, or of "
+                      "another kind of machine",
+                      name);
+    else if (r.head.rank >= r.head.n_ranks || r.head.n_ranks > TT_MAX_RANKS)
+        err = tt_fail(diag, TUTTI_EFORMAT, "%.300s is of rank %u of %u", name,
+                      r.head.rank, r.head.n_ranks);
+    if (!err) {
+        err = tt_grow(m->mem, (void **)(void *)&m->files, &m->cap_files,
+                      m->n_files + 1, sizeof(*m->files));
+        if (err)
+            tt_fail(diag, err, "no memory for the records");
+    }
+    if (err)
+        tt_free(m->mem, data, len + 1, 1);
+    else
+        m->files[m->n_files++] = r;
+    return err;
+}
+
+void tt_measured_free(tt_measured *m)
+{
+    for (size_t i = 0; i < m->n_files; i++)
+        tt_free(m->mem, m->files[i].data, m->files[i].len + 1, 1);
+    tt_free(m->mem, m->files, m->cap_files, sizeof(*m->files));
+    m->files = NULL;
+    m->n_files = m->cap_files = 0;
+}
+
+/* ------------------------------------------------------------------- job -- */
+
+static bool is_first_of_job(const tt_measured *m, size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (m->files[j].head.meeting == m->files[i].head.meeting)
+            return false;
+    return true;
+}
+
+/* The job that is meant; NULL: there is no such. */
+static const tt_recording *choose(const tt_measured *m, tt_recorded *job)
+{
+    const tt_recording *best = NULL;
+    for (size_t i = 0; i < m->n_files; i++) {
+        const tt_recording *r = &m->files[i];
+        job->n_jobs += is_first_of_job(m, i);
+        bool is_meant = job->id == 0 || r->head.meeting == job->id;
+        if (is_meant && (!best || r->head.real_ns > best->head.real_ns))
+            best = r;
+    }
+    return best;
+}
+
+static tutti_err seat(const tt_measured *m, tt_recorded *job, tutti_diag *diag)
+{
+    for (size_t i = 0; i < m->n_files; i++) {
+        const tt_trail_head *h = &m->files[i].head;
+        if (h->meeting != job->id)
+            continue;
+        if (h->n_ranks != job->n_ranks || job->ranks[h->rank])
+            return tt_fail(diag, TUTTI_EFORMAT,
+                           "there are two records of rank %u, or jobs of "
+                           "different sizes under one number",
+                           h->rank);
+        job->ranks[h->rank] = &m->files[i];
+    }
+    return TUTTI_OK;
+}
+
+/* Numbers of files: what is not sensible must not overflow. */
+static int64_t minus(uint64_t a, uint64_t b)
+{
+    return (int64_t)(a - b);
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static void set_clocks(tt_recorded *job)
+{
+    const tt_trail_head *base = NULL;
+    for (uint32_t r = 0; r < job->n_ranks; r++) {
+        if (!job->ranks[r])
+            continue;
+        const tt_trail_head *h = &job->ranks[r]->head;
+        const uint32_t p = h->parent;
+        if (!base) {
+            base = h;
+            continue;
+        }
+        if (p < r && job->ranks[p] && job->error_ns[p] != UINT64_MAX) {
+            job->shift_ns[r] = plus(h->ahead_ns, job->shift_ns[p]);
+            job->error_ns[r] = job->error_ns[p] + h->trip_ns / 2;
+            continue;
+        }
+        job->shift_ns[r] = minus(base->now_ns, base->real_ns);
+        job->shift_ns[r] = plus(job->shift_ns[r], minus(h->real_ns, h->now_ns));
+        job->error_ns[r] = UINT64_MAX;
+    }
+}
+
+/* --------------------------------------------------------------- records -- */
+
+typedef struct reading {
+    tt_recorded *job;
+    uint32_t rank;
+    size_t first_call; /* of the rank */
+} reading;
+
+static int64_t time_of(const reading *in, uint64_t ns)
+{
+    return plus((int64_t)ns, in->job->shift_ns[in->rank]);
+}
+
+static tt_call_seen *call_of(const reading *in, uint64_t number)
+{
+    size_t low = in->first_call, high = in->job->n_calls;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (in->job->calls[mid].number < number)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    tt_call_seen *c = &in->job->calls[low];
+    return low < in->job->n_calls && c->number == number ? c : NULL;
+}
+
+static tutti_err add_call(const reading *in, const tt_mark *r)
+{
+    tt_recorded *job = in->job;
+    if (job->n_calls > in->first_call &&
+        job->calls[job->n_calls - 1].number >= r->call)
+        return TUTTI_OK;
+    tutti_err err = tt_grow(job->mem, (void **)(void *)&job->calls,
+                            &job->cap_calls, job->n_calls + 1,
+                            sizeof(*job->calls));
+    if (err)
+        return err;
+    job->calls[job->n_calls++] = (tt_call_seen){
+        .number = r->call,
+        .comm = r->u.call.comm,
+        .channel = r->u.call.channel,
+        .seq = r->u.call.seq,
+        .schedule = r->u.call.schedule,
+        .bytes = r->until_ns,
+        .rank = in->rank,
+        .n = r->peer,
+        .coll = r->coll,
+        .begin_ns = time_of(in, r->t_ns),
+        .end_ns = time_of(in, r->t_ns),
+    };
+    return TUTTI_OK;
+}
+
+static tutti_err add_slice(const reading *in, const tt_mark *r)
+{
+    tt_recorded *job = in->job;
+    const tt_call_seen *call = call_of(in, r->call);
+    const bool is_send = r->kind == TT_MARK_SENT || r->kind == TT_MARK_TAKEN;
+    if (!call || r->peer >= job->n_ranks || r->peer == in->rank)
+        return TUTTI_OK;
+    tutti_err err = tt_grow(job->mem, (void **)(void *)&job->slices,
+                            &job->cap_slices, job->n_slices + 1,
+                            sizeof(*job->slices));
+    if (err)
+        return err;
+    job->slices[job->n_slices++] = (tt_slice_seen){
+        .comm = call->comm,
+        .channel = call->channel,
+        .seq = call->seq,
+        .src = is_send ? in->rank : r->peer,
+        .dst = is_send ? r->peer : in->rank,
+        .wire = r->u.slice.wire,
+        .slice = r->u.slice.slice,
+        .step = r->u.slice.step,
+        .chunk = r->u.slice.chunk,
+        .port = r->port,
+        .reduces = r->reduces,
+        .kind = r->kind,
+        .bytes = r->u.slice.bytes,
+        .ns = time_of(in, r->t_ns),
+        .until_ns = time_of(in, r->until_ns),
+    };
+    return TUTTI_OK;
+}
+
+static tutti_err add_sleep(const reading *in, const tt_mark *r)
+{
+    tt_recorded *job = in->job;
+    tutti_err err = tt_grow(job->mem, (void **)(void *)&job->sleeps,
+                            &job->cap_sleeps, job->n_sleeps + 1,
+                            sizeof(*job->sleeps));
+    if (!err)
+        job->sleeps[job->n_sleeps++] = (tt_sleep_seen){
+            in->rank, time_of(in, r->t_ns), time_of(in, r->until_ns)};
+    return err;
+}
+
+static tutti_err add_schedule(tt_recorded *job, const char *text, size_t len)
+{
+    tutti_err err = tt_grow(job->mem, (void **)(void *)&job->schedules,
+                            &job->cap_schedules, job->n_schedules + 1,
+                            sizeof(*job->schedules));
+    if (!err)
+        err = tt_grow(job->mem, (void **)(void *)&job->schedule_lens,
+                      &job->cap_lens, job->n_schedules + 1,
+                      sizeof(*job->schedule_lens));
+    if (err)
+        return err;
+    job->schedules[job->n_schedules] = text;
+    job->schedule_lens[job->n_schedules++] = len;
+    return TUTTI_OK;
+}
+
+static tutti_err add(const reading *in, const tt_mark *r, const char *text)
+{
+    tt_recorded *job = in->job;
+    tt_call_seen *call;
+    switch ((tt_mark_kind)r->kind) {
+    case TT_MARK_CALL:
+        return add_call(in, r);
+    case TT_MARK_DONE:
+        call = call_of(in, r->call);
+        if (call) {
+            call->end_ns = time_of(in, r->t_ns);
+            call->err = (tutti_err)(int32_t)(0u - r->peer);
+            call->is_over = true;
+        }
+        return TUTTI_OK;
+    case TT_MARK_SENT:
+    case TT_MARK_TAKEN:
+    case TT_MARK_ARRIVED:
+    case TT_MARK_APPLIED:
+        return add_slice(in, r);
+    case TT_MARK_ASLEEP:
+        return add_sleep(in, r);
+    case TT_MARK_NETWORK:
+        job->network = text;
+        job->network_len = r->u.n_bytes;
+        return TUTTI_OK;
+    case TT_MARK_SCHEDULE:
+        return add_schedule(job, text, r->u.n_bytes);
+    case TT_MARK_END:
+    case TT_MARK_KINDS:
+        break;
+    }
+    return TUTTI_OK;
+}
+
+/* When the call was entered, or the slice moved; texts have no time. */
+static void stretch(const reading *in, const tt_mark *r)
+{
+    tt_recorded *job = in->job;
+    if (r->kind == TT_MARK_NETWORK || r->kind == TT_MARK_SCHEDULE)
+        return;
+    const int64_t at = time_of(in, r->t_ns);
+    const bool has_end = r->kind == TT_MARK_SENT || r->kind == TT_MARK_ASLEEP;
+    const int64_t end = has_end ? time_of(in, r->until_ns) : at;
+    job->first_ns = at < job->first_ns ? at : job->first_ns;
+    job->last_ns = end > job->last_ns ? end : job->last_ns;
+}
+
+static tutti_err read_file(const reading *in, const tt_recording *file)
+{
+    tutti_err err = TUTTI_OK;
+    for (size_t at = sizeof(tt_trail_head);
+         !err && file->len >= sizeof(tt_mark) &&
+         at <= file->len - sizeof(tt_mark);) {
+        tt_mark r;
+        memcpy(&r, file->data + at, sizeof(r));
+        at += sizeof(r);
+        if (r.kind == TT_MARK_END || r.kind >= TT_MARK_KINDS) {
+            /* The rest of the piece, or the one that was being written. */
+            at += r.kind ? 0 : (piece_bytes - at % piece_bytes) % piece_bytes;
+            continue;
+        }
+        const bool is_text = r.kind == TT_MARK_NETWORK ||
+                             r.kind == TT_MARK_SCHEDULE;
+        if (is_text && r.u.n_bytes > file->len - at)
+            return TUTTI_OK;
+        const char *text = file->data + at;
+        if (is_text)
+            at += (r.u.n_bytes + sizeof(r) - 1) & ~(sizeof(r) - 1);
+        stretch(in, &r);
+        err = add(in, &r, text);
+    }
+    return err;
+}
+
+/* ----------------------------------------------------------------- order -- */
+
+static int by_number(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int compare_slices(const tt_slice_seen *a, const tt_slice_seen *b)
+{
+    int d = by_number(a->comm, b->comm);
+    d = d ? d : by_number(a->channel, b->channel);
+    d = d ? d : by_number(a->seq, b->seq);
+    d = d ? d : by_number(a->src, b->src);
+    d = d ? d : by_number(a->dst, b->dst);
+    d = d ? d : by_number(a->port, b->port);
+    d = d ? d : by_number(a->wire, b->wire);
+    return d ? d : by_number(a->slice, b->slice);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const tt_slice_seen *x = a, *y = b;
+    int d = compare_slices(x, y);
+    return d ? d : by_number(x->kind, y->kind);
+}
+
+bool tt_slice_is_same(const tt_slice_seen *a, const tt_slice_seen *b)
+{
+    return compare_slices(a, b) == 0;
+}
+
+static tutti_err read_ranks(tt_recorded *job)
+{
+    tutti_err err = TUTTI_OK;
+    job->first_ns = INT64_MAX;
+    job->last_ns = INT64_MIN;
+    for (uint32_t r = 0; r < job->n_ranks && !err; r++) {
+        const reading in = {job, r, job->n_calls};
+        if (job->ranks[r])
+            err = read_file(&in, job->ranks[r]);
+    }
+    if (job->first_ns > job->last_ns)
+        job->first_ns = job->last_ns = 0;
+    if (job->n_slices > 0)
+        qsort(job->slices, job->n_slices, sizeof(*job->slices), compare);
+    return err;
+}
+
+tutti_err tt_recorded_read(const tt_measured *m, uint64_t id, tt_recorded *out,
+                           tutti_diag *diag)
+{
+    *out = (tt_recorded){.mem = m->mem, .id = id};
+    const tt_recording *chosen = choose(m, out);
+    if (!chosen)
+        return tt_fail(diag, TUTTI_EINVAL, "there is no record of job %016llx",
+                       (unsigned long long)id);
+    out->id = chosen->head.meeting;
+    out->n_ranks = chosen->head.n_ranks;
+    out->ranks = tt_new(m->mem, out->n_ranks, sizeof(*out->ranks));
+    out->shift_ns = tt_new(m->mem, out->n_ranks, sizeof(*out->shift_ns));
+    out->error_ns = tt_new(m->mem, out->n_ranks, sizeof(*out->error_ns));
+    if (!out->ranks || !out->shift_ns || !out->error_ns)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for the records");
+    tutti_err err = seat(m, out, diag);
+    if (err)
+        return err;
+    set_clocks(out);
+    err = read_ranks(out);
+    return err ? tt_fail(diag, err, "no memory for the records") : TUTTI_OK;
+}
+
+void tt_recorded_free(tt_recorded *job)
+{
+    const tt_mem *mem = job->mem;
+    tt_free(mem, job->ranks, job->n_ranks, sizeof(*job->ranks));
+    tt_free(mem, job->shift_ns, job->n_ranks, sizeof(*job->shift_ns));
+    tt_free(mem, job->error_ns, job->n_ranks, sizeof(*job->error_ns));
+    tt_free(mem, job->calls, job->cap_calls, sizeof(*job->calls));
+    tt_free(mem, job->slices, job->cap_slices, sizeof(*job->slices));
+    tt_free(mem, job->sleeps, job->cap_sleeps, sizeof(*job->sleeps));
+    tt_free(mem, job->schedules, job->cap_schedules, sizeof(*job->schedules));
+    tt_free(mem, job->schedule_lens, job->cap_lens,
+            sizeof(*job->schedule_lens));
+}
