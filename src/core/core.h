@@ -52,6 +52,7 @@ typedef struct tt_agreed {
     uint32_t topology_bytes; /* of the network's text; 0: not known */
     bool topology_has_names; /* its hosts may be the job's, by name */
     bool topology_is_learnt; /* it is measured */
+    bool topology_is_kept;   /* it was, before newcomers came */
     bool watches_drift;
     bool is_checked; /* TUTTI_CHECK: the same on all ranks */
     bool is_crowded; /* one host, with fewer processors than ranks */
@@ -253,6 +254,12 @@ struct tt_probe_job;
 tutti_err tt_known_learn(const struct tt_probe_job *job, uint32_t n_hosts,
                          tt_known *out, uint32_t *n_bytes, tutti_diag *diag);
 void tt_known_free(tt_known *k);
+/* Of a network whose ranks are the first of n, with the others on their hosts;
+ * hosts[n]: the number of each rank's. Errors: EINVAL (one is on a host that is
+ * not in it), ENOMEM. */
+tutti_err tt_known_write(const tutti_topology *t, tt_known *out);
+tutti_err tt_known_extend(const tt_known *old, const uint32_t *hosts,
+                          uint32_t n, tt_known *out, tutti_diag *diag);
 /* Collective: rank 0's network, n_bytes of text, on all ranks; *out NULL when
  * n_bytes is 0. Errors: ECONFIG (it is not this job's), those of boot and of
  * the parser. */

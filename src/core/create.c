@@ -110,7 +110,8 @@ static tutti_err read_rules(start *st)
     tutti_err err = TUTTI_OK;
     if (st->how && st->how->agreed)
         st->agreed = *st->how->agreed;
-    if (st->rank == 0 && !st->agreed.topology_is_learnt)
+    if (st->rank == 0 && !st->agreed.topology_is_learnt &&
+        !st->agreed.topology_is_kept)
         err = tt_known_read(st->settings.topology, &st->told, st->diag);
     st->agreed.topology_bytes = (uint32_t)st->told.n_bytes;
     st->agreed.topology_has_names = st->told.has_names;
@@ -218,6 +219,27 @@ static tutti_err learn_topology(start *st)
                                    &st->agreed.topology_bytes, st->diag);
     st->deadline_ns += tt_now_ns() - begin_ns; /* what comes has its own time */
     return err;
+}
+
+/* That of the communicator which grows, as it is now: its hosts keep their links,
+ * and newcomers on them share these. */
+static tutti_err keep_topology(start *st)
+{
+    tutti_diag why;
+    tutti_err err = TUTTI_OK;
+    if (!st->agreed.topology_is_kept)
+        return TUTTI_OK;
+    tt_diag_clear(&why);
+    if (st->rank == 0)
+        err = tt_known_extend(st->how->network, st->hosts, st->n, &st->told,
+                              &why);
+    if (err)
+        TT_WARN("with its newcomers the job plans without the network that was "
+                "measured: %s",
+                why.text);
+    st->agreed.topology_bytes = (uint32_t)st->told.n_bytes;
+    return tt_boot_share(st->boot, &st->agreed.topology_bytes,
+                         sizeof(st->agreed.topology_bytes), st->diag);
 }
 
 /* Rank 0's network, if it has one, on all ranks. */
@@ -521,6 +543,8 @@ static tutti_err meet(start *st)
         err = agree_on_rules(st);
     if (!err)
         err = learn_topology(st);
+    if (!err)
+        err = keep_topology(st);
     if (!err)
         err = share_topology(st);
     if (!err)

@@ -13,9 +13,11 @@
  *            may have issued more calls ahead than others: turn.h. So a program
  *            may wait for the engines of others, once in a change, and for
  *            nothing else; if it blocks in its calls, it hears while it does.
- * When       After TT_JUDGED_CALLS calls; five times a second at most. Where calls
- *            become slow rank 0 waits until so many have been slow, and then asks
- *            after each: what connections do is seen anew every time.
+ * When       When no call is open any more, after three calls or more, and five
+ *            times a second at most: so a step of buckets is judged as a whole.
+ *            Where there always is one, when many have ended. Where calls become
+ *            slow rank 0 waits until three have been slow, or a step, and then asks
+ *            each time: what connections do is seen anew.
  * Rest       Rank 0 does not ask while there is a turn to come, and then about calls
  *            behind it: who answers has made them. When a rank has not answered for
  *            long, whose calls nobody watched, it asks anew.
@@ -36,7 +38,7 @@ static const uint64_t first_call = TT_JUDGED_CALLS;
 
 /* What a word says. */
 typedef enum word_kind {
-    ASK = 1, /* rank 0: what have the calls up to `call` taken? */
+    ASK = 1, /* rank 0: what have n calls up to `call` taken? */
     SAY,     /* to rank 0: this; `call`: the same */
     CHANGE,  /* rank 0: so rates will be; promise a call */
     PROMISE, /* to rank 0: `call` */
@@ -44,7 +46,7 @@ typedef enum word_kind {
 } word_kind;
 
 typedef struct word {
-    uint32_t kind, n_links;
+    uint32_t kind, n; /* n: of links, or calls */
     uint64_t call;
     union {
         tt_saying said;
@@ -59,16 +61,19 @@ struct tt_drift {
     tutti_comm *comm;
     tt_turn turn;
     tt_seen seen;
-    uint64_t asked;        /* what calls this rank is to tell of; 0: none */
+    tt_window asked;       /* calls that this rank is to tell of; n 0: none */
     tt_link_change change; /* at the turn */
     tt_old_network *pasts;
     /* Rank 0's: */
     tt_judge judge;
     tt_turn_count promises;
     uint32_t n_silent; /* ranks that have not said it yet */
-    uint32_t n_slow;   /* calls in a row, as it seems here */
     uint64_t told;     /* calls up to this one are judged */
     uint64_t asked_ns;
+    /* The last calls up to which all had ended, or about: the latest first. */
+    uint64_t marks[TT_JUDGED_CALLS + 1], marked_ns;
+    uint32_t
+        n_slow; /* times in a row that what lies between seemed slow here */
 };
 
 /* ------------------------------------------------------- life and death -- */
@@ -130,54 +135,92 @@ static bool take_saying(tt_drift *d, uint32_t from, uint64_t call,
 /* As soon as they have ended here, too. */
 static void answer(tt_drift *d)
 {
-    word w = {.kind = SAY, .call = d->asked};
-    if (d->asked == 0 ||
-        !tt_seen_are_over(&d->seen, d->asked, atomic_load(&d->turn.n_begun)))
+    const tt_window asked = d->asked;
+    word w = {.kind = SAY, .call = asked.first + asked.n - 1};
+    if (asked.n == 0 ||
+        !tt_seen_are_over(&d->seen, &asked, atomic_load(&d->turn.n_begun)))
         return;
-    tt_seen_say(d->comm, &d->seen, d->asked, &w.said);
-    d->asked = 0;
+    tt_seen_say(d->comm, &d->seen, &asked, &w.said);
+    d->asked.n = 0;
     if (d->comm->rank == 0)
         take_saying(d, 0, w.call, &w.said);
     else
         tt_team_say(d->comm->team, &w, sizeof(w));
 }
 
-/* Rank 0, of the calls up to this one. */
-static void ask(tt_drift *d, uint64_t call, uint64_t now_ns)
+/* Rank 0; what the calls should take is known. */
+static void ask(tt_drift *d, const tt_window *calls)
 {
-    const word w = {.kind = ASK, .call = call};
-    for (uint64_t i = 0; i < TT_JUDGED_CALLS; i++) {
-        const tt_slot *s = tt_seen_ended(&d->seen,
-                                         call + 1 - TT_JUDGED_CALLS + i);
-        d->judge.predicted_s[i] = (float)s->predicted_s;
-    }
-    d->told = call;
-    d->asked_ns = now_ns;
+    const word w = {
+        .kind = ASK, .n = calls->n, .call = calls->first + calls->n - 1};
+    d->told = w.call;
+    d->judge.n_calls = calls->n;
+    d->asked_ns = tt_now_ns();
     d->n_silent = d->comm->n_ranks;
     memset(d->judge.has_said, 0, d->comm->n_ranks * sizeof(bool));
     tt_team_say(d->comm->team, &w, sizeof(w));
-    d->asked = call;
+    d->asked = *calls;
     answer(d);
 }
 
-/* On rank 0 one has ended. Is it time to ask? */
+static bool read_window(const word *w, tt_window *out)
+{
+    *out = (tt_window){w->call + 1 - w->n, w->n};
+    return w->n >= TT_JUDGED_CALLS && w->n <= TT_DRIFT_WINDOW &&
+           w->call >= w->n;
+}
+
+/* As it seems on rank 0, which may have waited for others. */
+static bool were_slow(const tt_drift *d, const tt_window *calls,
+                      uint64_t end_ns)
+{
+    double predicted_s = 0;
+    uint64_t from_ns = d->marked_ns;
+    for (uint32_t i = 0; i < calls->n; i++) {
+        const tt_slot *s = tt_seen_ended(&d->seen, calls->first + i);
+        if (!s)
+            return false;
+        predicted_s += s->predicted_s;
+        if (i == 0 && s->begin_ns > from_ns)
+            from_ns = s->begin_ns;
+    }
+    return end_ns > from_ns &&
+           tt_infer_is_slow((double)(end_ns - from_ns) * 1e-9, predicted_s);
+}
+
+/* No call is open any more; or so many have ended since that those which are
+ * open do not count for much. */
+static bool mark(tt_drift *d, const tt_slot *s)
+{
+    const uint64_t n_open = d->seen.n_open;
+    const uint64_t last = n_open > 0 ? s->number : d->seen.last;
+    const tt_window calls = {d->marks[0] + 1, (uint32_t)(last - d->marks[0])};
+    if (last <= d->marks[0] || (n_open > 0 && calls.n < 4 * n_open))
+        return false;
+    d->n_slow = were_slow(d, &calls, s->end_ns) ? d->n_slow + 1 : 0;
+    memmove(d->marks + 1, d->marks, TT_JUDGED_CALLS * sizeof(d->marks[0]));
+    d->marks[0] = last;
+    d->marked_ns = s->end_ns;
+    return true;
+}
+
+/* On rank 0 one has ended. Is it time to ask, and about what? */
 static void consider(tt_drift *d, const tt_slot *s)
 {
-    const uint64_t call = s->number;
-    /* As it seems here; it may have waited for others. */
-    d->n_slow = tt_infer_is_slow(tt_seen_took(&d->seen, s), s->predicted_s)
-                    ? d->n_slow + 1
-                    : 0;
-    const uint64_t least = d->n_slow > 0 ? 1 : TT_JUDGED_CALLS;
-    if (call < d->told + least || tt_turn_is_near(&d->turn) ||
-        (d->n_slow > 0 && d->n_slow < TT_JUDGED_CALLS) ||
-        s->end_ns < d->asked_ns + period_ns ||
-        (d->n_silent > 0 && call < d->told + most_calls))
+    uint32_t k = 1;
+    if (!mark(d, s))
         return;
-    for (uint64_t i = 0; i < TT_JUDGED_CALLS; i++)
-        if (!tt_seen_ended(&d->seen, call - i))
-            return;
-    ask(d, call, s->end_ns);
+    while (k < TT_JUDGED_CALLS && d->marks[0] - d->marks[k] < TT_JUDGED_CALLS)
+        k++;
+    const tt_window calls = {d->marks[k] + 1,
+                             (uint32_t)(d->marks[0] - d->marks[k])};
+    const bool is_new = d->n_slow > 0 ? d->n_slow >= k : calls.first > d->told;
+    if (!is_new || calls.n < TT_JUDGED_CALLS || calls.n > TT_DRIFT_WINDOW ||
+        tt_turn_is_near(&d->turn) || s->end_ns < d->asked_ns + period_ns ||
+        (d->n_silent > 0 && d->marks[0] < d->told + most_calls))
+        return;
+    if (tt_seen_predicted(&d->seen, &calls, d->judge.predicted_s))
+        ask(d, &calls);
 }
 
 /* -------------------------------------------------------- words: the change */
@@ -213,7 +256,7 @@ static bool take_promise(tt_drift *d, uint32_t from, uint64_t call)
 void tt_drift_change(tutti_comm *comm, const tt_link_change *change)
 {
     tt_drift *d = comm->observed;
-    word w = {.kind = CHANGE, .n_links = change->n};
+    word w = {.kind = CHANGE, .n = change->n};
     for (uint32_t i = 0; i < change->n; i++) {
         w.links[i].link = change->links[i].link;
         memcpy(w.links[i].bps, change->links[i].bps, sizeof(w.links[i].bps));
@@ -228,7 +271,7 @@ void tt_drift_change(tutti_comm *comm, const tt_link_change *change)
 static bool read_change(const tutti_topology *t, const word *w,
                         tt_link_change *out)
 {
-    *out = (tt_link_change){.n = w->n_links};
+    *out = (tt_link_change){.n = w->n};
     bool is_sound = out->n > 0 && out->n <= TT_CHANGED_LINKS;
     for (uint32_t i = 0; is_sound && i < out->n; i++) {
         const uint64_t *bps = w->links[i].bps;
@@ -248,12 +291,13 @@ static bool read_change(const tutti_topology *t, const word *w,
 
 static bool hear_rank_0(tt_drift *d, const word *w)
 {
+    tt_window asked;
     word own = {.kind = PROMISE};
     switch (w->kind) {
     case ASK:
-        if (w->call < TT_JUDGED_CALLS)
+        if (!read_window(w, &asked))
             return false;
-        d->asked = w->call;
+        d->asked = asked;
         answer(d);
         return true;
     case CHANGE:
@@ -287,7 +331,7 @@ static bool hear(void *arg, uint32_t from, const void *bytes, uint32_t len)
 static void hear_no_more(void *arg)
 {
     tt_drift *d = arg;
-    d->asked = 0;
+    d->asked.n = 0;
     tt_turn_cancel(&d->turn);
 }
 
@@ -368,7 +412,9 @@ static bool wait_for_turn(tutti_comm *comm)
     const bool is_turn = tt_turn_comes(&d->turn);
     if (is_turn) {
         d->seen.since = d->told = atomic_load(&d->turn.n_begun) - 1;
-        d->n_silent = 0;
+        d->n_silent = d->n_slow = 0;
+        for (uint32_t i = 0; i <= TT_JUDGED_CALLS; i++)
+            d->marks[i] = d->told;
         tt_seen_forget(comm, &d->seen, true);
         if (comm->rank == 0)
             tt_judge_tell(comm, &d->judge, &d->change);
@@ -398,7 +444,6 @@ static tutti_err make_judge(const tutti_comm *comm, tt_drift *d)
     const uint32_t n = comm->n_ranks;
     const tutti_topology *t = comm->topology;
     tt_judge *j = &d->judge;
-    d->told = first_call;
     d->promises.n_ranks = n;
     d->promises.promised = tt_new(&comm->mem, n, sizeof(uint64_t));
     j->all = tt_new(&comm->mem, n, sizeof(*j->all));
@@ -421,6 +466,7 @@ tutti_err tt_drift_create(tutti_comm *comm)
         return TUTTI_ENOMEM;
     comm->observer = &observer;
     d->comm = comm;
+    d->seen.since = first_call;
     d->seen.paces = tt_new(&comm->mem, comm->n_ranks,
                            TT_PORTS_MAX * sizeof(*d->seen.paces));
     tutti_err err = d->seen.paces ? TUTTI_OK : TUTTI_ENOMEM;

@@ -45,6 +45,7 @@ typedef struct tt_slot {
 typedef struct tt_seen {
     tt_slot slots[TT_DRIFT_SLOTS];
     uint64_t since; /* calls after this one go by the plans of now */
+    uint64_t last;  /* that was opened */
     /* Calls that are open; for how long there were some. */
     uint32_t n_open;
     uint64_t opened_ns, busy_ns;
@@ -56,9 +57,16 @@ typedef struct tt_seen {
     } waits[2];
 } tt_seen;
 
-/* What a rank says of TT_JUDGED_CALLS calls; ranks are of one kind. */
+/* Calls that are judged together: at least TT_JUDGED_CALLS, and as many parts. */
+#define TT_DRIFT_WINDOW 128
+typedef struct tt_window {
+    uint64_t first;
+    uint32_t n;
+} tt_window;
+
+/* What a rank says of the calls of a window; ranks are of one kind. */
 typedef struct tt_saying {
-    float took_s[TT_JUDGED_CALLS]; /* negative: not known */
+    float took_s[TT_JUDGED_CALLS]; /* of each part; negative: not known */
     float waited; /* share of the time for which it had no processor */
     struct {
         uint16_t to;
@@ -74,12 +82,13 @@ tt_slot *tt_seen_open(tt_seen *s, uint64_t number, uint64_t now_ns);
 void tt_seen_close(tt_seen *s, tt_slot *slot, tutti_err err);
 /* A call that has ended well, by the plans of now; NULL: it is none. */
 const tt_slot *tt_seen_ended(const tt_seen *s, uint64_t number);
-/* Seconds, from the end of the call before it on; 0: less. */
-double tt_seen_took(const tt_seen *s, const tt_slot *slot);
-/* The calls up to `last` that are judged have ended, or are not watched. */
-bool tt_seen_are_over(const tt_seen *s, uint64_t last, uint64_t n_begun);
+/* They have ended, or are not watched. */
+bool tt_seen_are_over(const tt_seen *s, const tt_window *w, uint64_t n_begun);
+/* What the parts were predicted to take; false: one is not known. */
+bool tt_seen_predicted(const tt_seen *s, const tt_window *w, float *parts);
 /* What there is to say of them. */
-void tt_seen_say(tutti_comm *comm, tt_seen *s, uint64_t last, tt_saying *out);
+void tt_seen_say(tutti_comm *comm, tt_seen *s, const tt_window *w,
+                 tt_saying *out);
 /* Paces and waits are told of the time since this. by_caller: in the thread
  * that calls. */
 void tt_seen_forget(tutti_comm *comm, tt_seen *s, bool by_caller);
@@ -92,6 +101,7 @@ typedef struct tt_judge {
     tt_saying *all;          /* [n_ranks] */
     bool *has_said;          /* [n_ranks] */
     float predicted_s[TT_JUDGED_CALLS];
+    uint32_t n_calls; /* of the window */
     tt_watched watched;
     tt_judged_calls calls; /* the last that were judged */
     uint32_t n_slow;       /* times in a row that calls were slow */

@@ -60,6 +60,7 @@ typedef struct tt_growth {
     tt_home home;
     tt_settings settings;
     tt_agreed agreed;
+    tt_known network; /* rank 0: that of the communicator, if it was measured */
     tt_start_how how;
     tt_mem mem; /* the communicator's */
 } tt_growth;
@@ -98,6 +99,7 @@ static void free_growth(tt_growth *g)
 {
     tt_trust_close(g->launch.trust);
     pthread_mutex_destroy(&g->lock);
+    tt_known_free(&g->network);
     tt_free(&tt_mem_std, g, 1, sizeof(*g));
 }
 
@@ -171,8 +173,20 @@ static tutti_err take_settings(tt_growth *g, tutti_diag *diag)
     memcpy(g->settings.planner, g->agreed.planner, sizeof(g->agreed.planner));
     if (tt_learn_is_wanted(&g->settings))
         g->settings.topology[0] = '\0';
-    g->agreed.topology_is_learnt = false;
     return err;
+}
+
+/* A network that was measured, and may have changed since, is not measured again:
+ * calls are under way. */
+static tutti_err take_network(const tutti_comm *comm, tt_growth *g)
+{
+    g->agreed.topology_is_kept = comm->topology &&
+                                 (comm->agreed.topology_is_learnt ||
+                                  comm->agreed.topology_is_kept);
+    g->agreed.topology_is_learnt = false;
+    return g->agreed.topology_is_kept && comm->rank == 0
+               ? tt_known_write(comm->topology, &g->network)
+               : TUTTI_OK;
 }
 
 /* is_here: they meet on this host, by the name of the job. */
@@ -204,9 +218,12 @@ static tutti_err begin(tutti_comm *comm, const tt_invitation *inv, bool is_here,
                             .home = &g->home,
                             .settings = &g->settings,
                             .agreed = &g->agreed,
+                            .network = &g->network,
                             .timeout_ns = comm->timeout_ns,
                             .is_loopback = is_loopback(&g->home)};
     tutti_err err = take_settings(g, diag);
+    if (!err)
+        err = take_network(comm, g);
     if (!err)
         err = launch_thread(g, diag);
     if (err)

@@ -69,10 +69,10 @@ static void warn(const tutti_comm *comm, const tt_judge *j,
         snprintf(starved, sizeof(starved),
                  "; rank %u has waited for a processor for %.0f %% of the time",
                  who, (double)share * 100);
-    TT_WARN("the network is slower than it was described: the last %d large "
+    TT_WARN("the network is slower than it was described: the last %u large "
             "calls that were looked at took %.3g s instead of %.3g s, %.1f "
             "times as long; %s%s; tutti probe measures it",
-            TT_JUDGED_CALLS, j->calls.took_s, j->calls.predicted_s,
+            j->n_calls, j->calls.took_s, j->calls.predicted_s,
             j->calls.took_s / j->calls.predicted_s,
             suspect[0] ? suspect : "no link stands out", starved);
 }
@@ -111,9 +111,9 @@ tt_link_change tt_judge_all(tutti_comm *comm, tt_judge *j)
     if (!err && !is_noise(&j->calls, starved))
         err = tt_infer_decide(&j->watched, &j->calls, &paces, j->described_bps,
                               &change);
-    TT_DEBUG("%d large calls took %.3g s, planned were %.3g s; links that are "
+    TT_DEBUG("%u large calls took %.3g s, planned were %.3g s; links that are "
              "suspected: %u, %u times",
-             TT_JUDGED_CALLS, j->calls.took_s, j->calls.predicted_s,
+             j->n_calls, j->calls.took_s, j->calls.predicted_s,
              j->watched.suspected.n, j->watched.n_times);
     if (err)
         change.n = 0; /* there will be more to judge by */
@@ -128,9 +128,9 @@ void tt_judge_tell(const tutti_comm *comm, tt_judge *j,
 {
     char text[600];
     tt_infer_change_text(comm->topology, change, text, sizeof(text));
-    TT_WARN("%s: %d large calls took %.3g s, planned were %.3g s; from here on "
+    TT_WARN("%s: %u large calls took %.3g s, planned were %.3g s; from here on "
             "all ranks plan for that",
-            text, TT_JUDGED_CALLS, j->calls.took_s, j->calls.predicted_s);
+            text, j->n_calls, j->calls.took_s, j->calls.predicted_s);
     j->n_slow = 0;
     j->has_warned = false;
 }

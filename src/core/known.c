@@ -22,7 +22,7 @@
 /* A text larger than this belongs on every host, and we on a faster way. */
 static const uint64_t most_bytes = 4 << 20;
 
-static tutti_err put_text(const tutti_topology *t, tt_known *out)
+tutti_err tt_known_write(const tutti_topology *t, tt_known *out)
 {
     tt_str text = {.mem = &tt_mem_std};
     *out = (tt_known){0};
@@ -43,7 +43,7 @@ tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag)
                        spec, why.line, why.column, why.text);
     if (err)
         return tt_fail(diag, TUTTI_ECONFIG, "TUTTI_TOPOLOGY: %s", why.text);
-    err = put_text(t, out);
+    err = tt_known_write(t, out);
     tt_topology_free(t);
     if (err)
         return tt_fail(diag, err, "no memory for TUTTI_TOPOLOGY");
@@ -68,7 +68,7 @@ tutti_err tt_known_learn(const tt_probe_job *job, uint32_t n_hosts,
     if (err || n_hosts == 1)
         return err;
     if (t) {
-        err = put_text(t, out);
+        err = tt_known_write(t, out);
         tt_topology_free(t);
     }
     if (err) {
@@ -85,6 +85,44 @@ void tt_known_free(tt_known *k)
     if (k->text)
         tt_free(&tt_mem_std, k->text, k->n_bytes + 1, 1);
     *k = (tt_known){0};
+}
+
+/* Where newcomers are: on hosts of ranks that t has. */
+static tutti_err find_hosts(const tutti_topology *t, const uint32_t *hosts,
+                            uint32_t n, uint32_t *beside, tutti_diag *diag)
+{
+    for (uint32_t r = t->n_ranks; r < n; r++) {
+        uint32_t q = 0;
+        while (q < t->n_ranks && hosts[q] != hosts[r])
+            q++;
+        if (q == t->n_ranks)
+            return tt_fail(diag, TUTTI_EINVAL,
+                           "rank %u is on a host that it does not have", r);
+        beside[r - t->n_ranks] = q;
+    }
+    return TUTTI_OK;
+}
+
+tutti_err tt_known_extend(const tt_known *old, const uint32_t *hosts,
+                          uint32_t n, tt_known *out, tutti_diag *diag)
+{
+    tutti_topology *t = NULL, *more = NULL;
+    tt_arena arena = {.mem = &tt_mem_std};
+    uint32_t *beside = tt_arena_new(&arena, n, sizeof(*beside));
+    tutti_err err = beside ? tt_topology_parse(&tt_mem_std, old->text,
+                                               old->n_bytes, &t, diag)
+                           : tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    if (!err)
+        err = find_hosts(t, hosts, n, beside, diag);
+    if (!err)
+        err = tt_topology_with_more(t, beside, n - t->n_ranks, &tt_mem_std,
+                                    &more, diag);
+    if (!err)
+        err = tt_known_write(more, out);
+    tt_topology_free(more);
+    tt_topology_free(t);
+    tt_arena_free(&arena);
+    return err;
 }
 
 /* ------------------------------------------------------------ who where -- */

@@ -2,8 +2,8 @@
  * seen.c - what a rank has seen of its large calls and of its connections, and
  * what it says of that.
  *
- * Calls      when each was begun and has ended; those that are issued ahead wait
- *            for those before them (infer/slowcalls.c).
+ * Calls      when each was begun and has ended; those that are issued ahead share
+ *            the time with those before them (infer/slowcalls.c).
  * Paces      how fast connections were while something was on its way
  *            (tt_net_pace), since it last spoke.
  * Waits      for how long a thread could have run and had no processor: that of
@@ -18,7 +18,8 @@
 #include "base/clock.h"
 #include "core/drift.h"
 
-#define CALLS TT_JUDGED_CALLS
+#define PARTS TT_JUDGED_CALLS
+#define EARLIER 8 /* calls that may have ended behind the one after them */
 #define PACES TT_DRIFT_PACES
 
 static tt_slot *slot_of(tt_seen *s, uint64_t number)
@@ -32,6 +33,7 @@ tt_slot *tt_seen_open(tt_seen *s, uint64_t number, uint64_t now_ns)
     if (slot->is_open)
         return NULL;
     *slot = (tt_slot){.number = number, .begin_ns = now_ns, .is_open = true};
+    s->last = number;
     if (s->n_open++ == 0)
         s->opened_ns = now_ns;
     return slot;
@@ -59,40 +61,66 @@ const tt_slot *tt_seen_ended(const tt_seen *s, uint64_t number)
     return number > s->since ? find_ended(s, number) : NULL;
 }
 
-double tt_seen_took(const tt_seen *s, const tt_slot *slot)
+bool tt_seen_are_over(const tt_seen *s, const tt_window *w, uint64_t n_begun)
 {
-    const tt_slot *before = find_ended(s, slot->number - 1);
-    uint64_t from_ns = slot->begin_ns;
-    if (before && before->end_ns > from_ns)
-        from_ns = before->end_ns;
-    return slot->end_ns > from_ns ? (double)(slot->end_ns - from_ns) * 1e-9 : 0;
-}
-
-bool tt_seen_are_over(const tt_seen *s, uint64_t last, uint64_t n_begun)
-{
-    bool are = last <= n_begun;
-    for (uint64_t i = 0; are && i < CALLS; i++) {
-        const tt_slot *slot = &s->slots[(last - i) % TT_DRIFT_SLOTS];
-        are = slot->number != last - i || !slot->is_open;
+    bool are = w->first + w->n - 1 <= n_begun;
+    for (uint64_t i = 0; are && i < w->n; i++) {
+        const tt_slot *slot = &s->slots[(w->first + i) % TT_DRIFT_SLOTS];
+        are = slot->number != w->first + i || !slot->is_open;
     }
     return are;
 }
 
 /* ------------------------------------------------------------------ times -- */
 
-static void say_times(const tt_seen *s, uint64_t last, tt_saying *out)
+static uint32_t part_of(const tt_window *w, uint32_t i)
 {
-    tt_call_time calls[CALLS] = {0};
-    const uint64_t first = last + 1 - CALLS;
-    const tt_slot *before = find_ended(s, first - 1);
-    for (uint32_t i = 0; i < CALLS; i++) {
-        const tt_slot *slot = tt_seen_ended(s, first + i);
-        if (slot && (before || first == 1))
+    return i * PARTS / w->n;
+}
+
+bool tt_seen_predicted(const tt_seen *s, const tt_window *w, float *parts)
+{
+    bool is_known = true;
+    memset(parts, 0, PARTS * sizeof(*parts));
+    for (uint32_t i = 0; i < w->n && is_known; i++) {
+        const tt_slot *slot = tt_seen_ended(s, w->first + i);
+        is_known = slot != NULL;
+        if (slot)
+            parts[part_of(w, i)] += (float)slot->predicted_s;
+    }
+    return is_known;
+}
+
+/* When the last of those before has ended; 0: not known. */
+static uint64_t find_end_before(const tt_seen *s, uint64_t first)
+{
+    uint64_t end_ns = 0;
+    for (uint64_t i = 1; i <= EARLIER && i < first; i++) {
+        const tt_slot *slot = find_ended(s, first - i);
+        if (!slot && i == 1)
+            return 0;
+        if (slot && slot->end_ns > end_ns)
+            end_ns = slot->end_ns;
+    }
+    return end_ns;
+}
+
+static void say_times(const tt_seen *s, const tt_window *w, tt_saying *out)
+{
+    tt_call_time calls[TT_DRIFT_WINDOW] = {{0, 0, 0}};
+    float took_s[TT_DRIFT_WINDOW];
+    const uint64_t from_ns = find_end_before(s, w->first);
+    for (uint32_t i = 0; i < w->n; i++) {
+        const tt_slot *slot = tt_seen_ended(s, w->first + i);
+        if (slot && from_ns > 0)
             calls[i] = (tt_call_time){slot->begin_ns, slot->end_ns,
                                       slot->predicted_s};
     }
-    tt_infer_share_times(calls, CALLS, before ? before->end_ns : 0,
-                         out->took_s);
+    tt_infer_share_times(calls, w->n, from_ns, took_s);
+    for (uint32_t i = 0; i < w->n; i++) {
+        float *part = &out->took_s[part_of(w, i)];
+        *part = *part < 0 || took_s[i] < 0 ? -1 : *part + took_s[i];
+    }
 }
 
 /* ------------------------------------------------------------------ paces -- */
@@ -209,12 +237,13 @@ static float find_waited(tt_seen *s, int which, pid_t thread)
     return share;
 }
 
-void tt_seen_say(tutti_comm *comm, tt_seen *s, uint64_t last, tt_saying *out)
+void tt_seen_say(tutti_comm *comm, tt_seen *s, const tt_window *w,
+                 tt_saying *out)
 {
     *out = (tt_saying){.waited = find_waited(s, 0, 0)};
     float waited = find_waited(s, 1, gettid());
     out->waited = waited > out->waited ? waited : out->waited;
-    say_times(s, last, out);
+    say_times(s, w, out);
     say_paces(comm, s, out);
 }
 

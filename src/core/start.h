@@ -62,8 +62,9 @@ typedef struct tt_start_how {
     /* What all agree on, of those who are there already: in place of the
      * settings; NULL: this rank comes newly. */
     const tt_agreed *agreed;
-    uint64_t timeout_ns; /* of the communicator */
-    bool is_loopback;    /* all are on this host: rank 0 listens there only */
+    const tt_known *network; /* rank 0's, if it is kept */
+    uint64_t timeout_ns;     /* of the communicator */
+    bool is_loopback; /* all are on this host: rank 0 listens there only */
 } tt_start_how;
 
 typedef struct start {

@@ -259,8 +259,8 @@ typedef struct tt_listener {
 } tt_listener;
 /* [unlocked] */
 void tt_team_listen(tt_team *team, const tt_listener *listener, void *arg);
-/* Rank 0 says it to all others, they to it. Nothing where the team has failed,
- * or words are over. [locked] */
+/* Rank 0 says it to all others, they to it. Nothing where the team has failed;
+ * nobody hears it where words are over. [locked] */
 void tt_team_say(tt_team *team, const void *bytes, uint32_t len);
 /* This rank waits for words: those who carry them must be alive. Who waits for
  * longer fails the team; 0: it does not wait any more. [locked] */

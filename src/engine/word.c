@@ -106,8 +106,8 @@ bool tt_word_hear(tt_team *team, const tt_peer *peer, const tt_msg *m,
         tell_on(team, m, data, false);
         return hear(team, 0, data, m->len);
     }
-    if (m->slice != UP || !is_child || m->lane < rank ||
-        m->lane - rank >= width_of(rank) || m->lane >= team->n)
+    if (m->slice != UP || !is_child || m->lane - rank >= width_of(rank) ||
+        m->lane >= team->n)
         return false;
     if (team->rank == 0)
         return hear(team, m->lane, data, m->len);
@@ -130,7 +130,7 @@ void tt_team_say(tt_team *team, const void *bytes, uint32_t len)
     m.slice = rank == 0 ? DOWN : UP;
     m.lane = rank;
     m.len = len;
-    if (team->err || team->words.are_over)
+    if (team->err)
         return;
     if (rank == 0)
         tell_on(team, &m, bytes, false);

@@ -31,12 +31,6 @@ typedef struct drawer {
     char (*names)[300]; /* [n_nodes] */
 } drawer;
 
-/* Nobody has measured it; what docs/topology.md has as the default. */
-static const tt_wire memory = {.up_bps = UINT64_C(80000000000),
-                               .down_bps = UINT64_C(80000000000),
-                               .latency_ps = 1000000,
-                               .is_memory = true};
-
 static uint64_t picoseconds(double seconds)
 {
     /* Whole nanoseconds, three digits. */
@@ -234,7 +228,7 @@ static void add_hosts(drawer *d)
     const tt_infer_spec *s = &d->inf->spec;
     for (uint32_t h = 0; h < s->n_hosts; h++)
         d->host_node[h] = tt_topo_big_host(
-            d->b, s->names[h], s->n_ranks ? s->n_ranks[h] : 1, &memory);
+            d->b, s->names[h], s->n_ranks ? s->n_ranks[h] : 1, &tt_wire_memory);
 }
 
 /* ------------------------------------------------------------------- links */

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * subset.c - copies of a network: with fewer ranks, or with others in their
- * places (what a communicator of some ranks of a job sees; hosts without a rank
+ * subset.c - copies of a network: with fewer ranks or more, or with others in
+ * their places (what a communicator of some ranks of a job sees; hosts without a rank
  * go on forwarding, as switches do, or are left out where they do not forward),
  * without some of its links, with other rates, and with those that TCP leaves.
  */
 #include "topology/topology.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const tt_wire tt_wire_memory = {.up_bps = UINT64_C(80000000000),
+                                .down_bps = UINT64_C(80000000000),
+                                .latency_ps = 1000000,
+                                .is_memory = true};
 
 /* What is left of the rate of a link. */
 typedef uint64_t rate_fn(const tt_link *link);
@@ -16,6 +24,8 @@ typedef struct choice {
     rate_fn *rate_bps;
     const bool *is_out;        /* [n_links]: left out; NULL: none */
     const uint64_t *rates_bps; /* [n_links]: instead of theirs; NULL: none */
+    const uint32_t *beside;    /* [n_more] ranks of t that get a neighbour */
+    uint32_t n_more;
 } choice;
 
 /* members[rank] of t becomes ranks_of[...] of the new network: the inverse. */
@@ -96,6 +106,71 @@ static uint32_t add_slot(const copier *c, uint32_t v)
                         &memory);
 }
 
+/* More ranks for the host that is node `host` of t. */
+static bool has_more(const copier *c, uint32_t host, uint32_t i)
+{
+    const tutti_topology *t = c->t;
+    return tt_node_host(t, t->rank_node[c->what->beside[i]]) == host;
+}
+
+static bool has_any_more(const copier *c, uint32_t host)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < c->what->n_more && !has; i++)
+        has = has_more(c, host, i);
+    return has;
+}
+
+static bool is_taken(const tutti_topology *t, const char *name)
+{
+    uint32_t v = 0;
+    while (v < t->n_nodes && strcmp(t->nodes[v].name, name) != 0)
+        v++;
+    return v < t->n_nodes;
+}
+
+static void add_more(copier *c, uint32_t host, const tt_wire *memory)
+{
+    char name[320];
+    uint32_t number = 1;
+    for (uint32_t i = 0; i < c->what->n_more; i++) {
+        if (!has_more(c, host, i))
+            continue;
+        do
+            snprintf(name, sizeof(name), "%.300s.%u", c->t->nodes[host].name,
+                     number++);
+        while (is_taken(c->t, name));
+        tt_topo_slot(c->b, c->node[host], name, memory);
+        c->place[c->n_placed++] = c->what->n + i;
+    }
+}
+
+/* Of one rank so far. */
+static void add_host(copier *c, uint32_t v)
+{
+    char name[320];
+    const tt_node *node = &c->t->nodes[v];
+    if (!has_any_more(c, v)) {
+        c->node[v] = tt_topo_host(c->b, node->name);
+        return;
+    }
+    c->node[v] = tt_topo_hub(c->b, node->name);
+    snprintf(name, sizeof(name), "%.300s.0", node->name);
+    tt_topo_slot(c->b, c->node[v], name, &tt_wire_memory);
+    add_more(c, v, &tt_wire_memory);
+}
+
+/* Those that come to a hub come behind its last slot. */
+static void add_behind(copier *c, uint32_t v)
+{
+    const tutti_topology *t = c->t;
+    const uint32_t hub = t->nodes[v].hub;
+    if (v + 1 < t->n_nodes && t->nodes[v + 1].hub == hub)
+        return;
+    const tt_wire memory = wire_of(c, t->out[t->first_out[v]]);
+    add_more(c, hub, &memory);
+}
+
 /* In the old order; so are links, and where nobody is left out they keep their
  * numbers. */
 static void add_nodes(copier *c)
@@ -107,16 +182,18 @@ static void add_nodes(copier *c)
         if (rank != TT_NONE)
             c->place[c->n_placed++] = rank;
         tt_topo_forwards(c->b, node->forwards);
-        if (node->kind == TT_NODE_SLOT)
+        if (node->kind == TT_NODE_SLOT) {
             c->node[v] = rank == TT_NONE ? TT_NONE : add_slot(c, v);
-        else if (rank != TT_NONE)
-            c->node[v] = tt_topo_host(c->b, node->name);
-        else if (node->kind == TT_NODE_HUB && is_in_use(c, v))
+            add_behind(c, v);
+        } else if (rank != TT_NONE) {
+            add_host(c, v);
+        } else if (node->kind == TT_NODE_HUB && is_in_use(c, v)) {
             c->node[v] = tt_topo_hub(c->b, node->name);
-        else
+        } else {
             c->node[v] = node->forwards && is_joined(c, v)
                              ? tt_topo_switch(c->b, node->name)
                              : TT_NONE;
+        }
     }
     tt_topo_place(c->b, c->place, c->n_placed);
 }
@@ -158,7 +235,8 @@ static void fill(copier *c)
     add_nodes(c);
     add_links(c);
     /* A grid with holes is none. */
-    if (t->grid.n_dims > 0 && c->what->n == t->n_ranks && !c->what->is_out)
+    if (t->grid.n_dims > 0 && c->what->n == t->n_ranks && !c->what->is_out &&
+        c->what->n_more == 0)
         tt_topo_grid(c->b, &t->grid);
 }
 
@@ -170,7 +248,8 @@ static tutti_err copy(const tutti_topology *t, const choice *what,
                 .what = what,
                 .number = invert(t, what->members, what->n, &arena),
                 .node = tt_arena_new(&arena, t->n_nodes, sizeof(uint32_t)),
-                .place = tt_arena_new(&arena, what->n, sizeof(uint32_t))};
+                .place = tt_arena_new(&arena, what->n + what->n_more,
+                                      sizeof(uint32_t))};
     tutti_err err = arena.err;
     if (err)
         tt_fail(diag, err, "no memory for a copy of a network");
@@ -188,14 +267,14 @@ tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag)
 {
-    const choice c = {members, n, all_of, NULL, NULL};
+    const choice c = {.members = members, .n = n, .rate_bps = all_of};
     return copy(t, &c, mem, out, diag);
 }
 
 tutti_err tt_topology_payload(const tutti_topology *t, const tt_mem *mem,
                               tutti_topology **out, tutti_diag *diag)
 {
-    const choice c = {NULL, t->n_ranks, payload_of, NULL, NULL};
+    const choice c = {.n = t->n_ranks, .rate_bps = payload_of};
     return copy(t, &c, mem, out, diag);
 }
 
@@ -203,7 +282,7 @@ tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
                               const tt_mem *mem, tutti_topology **out,
                               tutti_diag *diag)
 {
-    const choice c = {NULL, t->n_ranks, all_of, is_out, NULL};
+    const choice c = {.n = t->n_ranks, .rate_bps = all_of, .is_out = is_out};
     return copy(t, &c, mem, out, diag);
 }
 
@@ -211,6 +290,16 @@ tutti_err tt_topology_with_rates(const tutti_topology *t,
                                  const uint64_t *rates_bps, const tt_mem *mem,
                                  tutti_topology **out, tutti_diag *diag)
 {
-    const choice c = {NULL, t->n_ranks, all_of, NULL, rates_bps};
+    const choice c = {
+        .n = t->n_ranks, .rate_bps = all_of, .rates_bps = rates_bps};
+    return copy(t, &c, mem, out, diag);
+}
+
+tutti_err tt_topology_with_more(const tutti_topology *t, const uint32_t *beside,
+                                uint32_t n, const tt_mem *mem,
+                                tutti_topology **out, tutti_diag *diag)
+{
+    const choice c = {
+        .n = t->n_ranks, .rate_bps = all_of, .beside = beside, .n_more = n};
     return copy(t, &c, mem, out, diag);
 }

@@ -111,6 +111,12 @@ tutti_err tt_topology_subset(const tutti_topology *t, const uint32_t *members,
                              uint32_t n, const tt_mem *mem,
                              tutti_topology **out, tutti_diag *diag);
 
+/* The same network with n ranks more, behind its own: the i-th on the host of
+ * rank beside[i]. */
+tutti_err tt_topology_with_more(const tutti_topology *t, const uint32_t *beside,
+                                uint32_t n, const tt_mem *mem,
+                                tutti_topology **out, tutti_diag *diag);
+
 /* The same network without some of its links, is_out[n_links] of both ways
  * alike, and without the switches that have no others. */
 tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
@@ -182,6 +188,8 @@ typedef struct tt_wire {
                                   node; NULL: not known */
     bool is_memory;            /* inside a host of several ranks */
 } tt_wire;
+/* Memory that nobody has measured: what docs/topology.md has as the default. */
+extern const tt_wire tt_wire_memory;
 uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
                           uint32_t n_ranks, const tt_wire *memory);
 /* The same piece by piece: the hub, and at once its slots, by any names. */

@@ -119,6 +119,30 @@ ends "what tutti probe has measured" 0
 job
 like "need not be measured again" "$err" 'the network was measured before'
 
+# -- newcomers to a job that has measured -------------------------------------------
+# grown HOST N: a job of two hosts, and one that comes to it on HOST; ids of both
+grown() {
+    rm -f "$tmp/at"
+    timeout -k 5 $limit env TUTTI_TOPOLOGY=auto TUTTI_PROBE_CACHE="$cache" "$lab" run "$name" -n 2 -- \
+        sh -c 'echo $TUTTI_ADDR >$0.$TUTTI_RANK; mv $0.$TUTTI_RANK $0; exec "$1" 40 3' "$tmp/at" "$B/examples/grow" \
+        >"$tmp/members" 2>"$tmp/job" </dev/null &
+    job=$!
+    awaits test -s "$tmp/at"
+    LAB_NAME=$name TUTTI_SECRET_FILE= run "$here/../../lab/rsh" "$1" \
+        "exec $tutti run -n 1 --join $(cat "$tmp/at") $B/examples/grow 40 3"
+    ends "a newcomer on $1" 0
+    wait $job
+    is "and those who are there" $? 0
+    err+=$(cat "$tmp/job")
+}
+rm -rf "$cache"
+grown h1
+is "the larger communicator plans for the network, too" "$(ids | sort -n | tr '\n' ' ')" "2 3 "
+is "which is not measured again" "$(grep -c 'measured the network: ' <<<"$err")" 1
+grown h2
+is "on a host that nobody knows it does not" "$(ids)" 2
+like "and says so" "$err" 'plans without the network that was measured: rank 2 is on a host that it does not have'
+
 # -- interfaces that lead astray ----------------------------------------------------
 hosts_begin tl
 sent() { # DEV DEV DEV: KiB that the three hosts have sent by them

@@ -274,6 +274,7 @@ static void nonsense(void **state)
     assert_true(tt_turn_count_call(&t));
     assert_int_equal(tt_turn_promise(&t), 2);
     assert_true(tt_turn_may_begin(&t)); /* the one that was counted */
+    assert_false(tt_turn_comes(&t));
     assert_false(tt_turn_decide(&t, 1));
     assert_true(tt_turn_decide(&t, 3));
     assert_false(tt_turn_decide(&t, 3));
@@ -287,6 +288,9 @@ static void nonsense(void **state)
     assert_false(tt_turn_take(&c, 1, 0));
     assert_true(tt_turn_take(&c, 1, 7) && tt_turn_take(&c, 0, 4));
     assert_int_equal(c.latest, 7);
+    tt_turn_gather(&c);
+    assert_true(tt_turn_take(&c, 0, 2) && tt_turn_take(&c, 1, 3));
+    assert_int_equal(c.latest, 3);
     /* What is decided stays so, whoever leaves. */
     assert_int_equal(tt_turn_promise(&t), 5);
     assert_true(tt_turn_decide(&t, 5));

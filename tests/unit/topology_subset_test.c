@@ -237,6 +237,64 @@ static void big_hosts_of_parts(void **state)
     tt_topology_free(t);
 }
 
+static void sits(const tutti_topology *t, uint32_t rank, const char *name,
+                 const char *host)
+{
+    uint32_t v = t->rank_node[rank];
+    assert_int_equal(t->nodes[v].rank, rank);
+    assert_string_equal(t->nodes[v].name, name);
+    assert_string_equal(t->nodes[tt_node_host(t, v)].name, host);
+}
+
+/* Hosts get more ranks, and keep their cables; what is written is read again. */
+static void more_ranks(void **state)
+{
+    (void)state;
+    const char text[] =
+        "tutti-topology 1\nhost a ranks=3 memory=8Gbit,1us\n"
+        "host b\nhost c ranks=2\nswitch s\n"
+        "link a s 1Gbit dev=eth0\nlink b s 2Gbit dev=eth1\nlink c s 3Gbit\n";
+    const uint32_t some[] = {3, 2, 0, 5}; /* b, a.2, a.0, c.1 */
+    const uint32_t beside[] = {2, 0, 0, 1};
+    tutti_topology *t = NULL, *part = NULL, *more = NULL, *again = NULL;
+    tutti_diag diag = {0};
+    tt_str out = {.mem = &tt_mem_std};
+    char *written;
+    size_t len;
+    uint32_t links[8];
+    if (tt_topology_parse(&tt_mem_std, text, sizeof(text) - 1, &t, &diag) ||
+        tt_topology_subset(t, some, 4, &tt_mem_std, &part, &diag) ||
+        tt_topology_with_more(part, beside, 4, &tt_mem_std, &more, &diag))
+        fail_msg("%s", diag.text);
+    assert_int_equal(more->n_ranks, 8);
+    sits(more, 0, "b.0", "b");
+    sits(more, 1, "a.2", "a");
+    sits(more, 2, "a.0", "a");
+    sits(more, 3, "c.1", "c");
+    sits(more, 4, "a.1", "a"); /* that is free */
+    sits(more, 5, "b.1", "b");
+    sits(more, 6, "b.2", "b");
+    sits(more, 7, "a.3", "a");
+    assert_int_equal(route(more, 5, 7, links), 4);
+    assert_int_equal(more->links[links[0]].rate_bps, tt_wire_memory.up_bps);
+    assert_int_equal(more->links[links[1]].rate_bps, UINT64_C(2000000000));
+    assert_string_equal(more->links[links[1]].dev, "eth1");
+    assert_int_equal(more->links[links[3]].rate_bps, UINT64_C(8000000000));
+    tt_topology_write(more, &out);
+    assert_int_equal(tt_str_finish(&out, &written, &len), TUTTI_OK);
+    assert_int_equal(tt_topology_parse(&tt_mem_std, written, len, &again, NULL),
+                     TUTTI_OK);
+    for (uint32_t r = 0; r < 8; r++)
+        assert_string_equal(
+            again->nodes[tt_node_host(again, again->rank_node[r])].name,
+            more->nodes[tt_node_host(more, more->rank_node[r])].name);
+    tt_free(&tt_mem_std, written, len + 1, 1);
+    tt_topology_free(again);
+    tt_topology_free(more);
+    tt_topology_free(part);
+    tt_topology_free(t);
+}
+
 /* Interfaces have names also where a host becomes a switch: it has no rank of
  * the part. */
 static void interfaces_of_parts(void **state)
@@ -290,6 +348,7 @@ int main(void)
         cmocka_unit_test(hosts_that_do_not_forward),
         cmocka_unit_test(payload_of_networks),
         cmocka_unit_test(big_hosts_of_parts),
+        cmocka_unit_test(more_ranks),
         cmocka_unit_test(interfaces_of_parts),
         cmocka_unit_test(no_memory),
     };

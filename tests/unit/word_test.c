@@ -166,6 +166,10 @@ static void over_for_all(void **state)
                 assert_int_equal(ranks[r].n_over, 1);
                 assert_int_equal(ranks[r].heard[0], r > 0);
                 say(r, 1); /* to nobody */
+                tt_engine_lock(rig.engines[r]);
+                tt_team_await(rig.teams[0][r], TT_NS_PER_S); /* for nothing */
+                assert_int_equal(rig.engines[r]->n_active, 0);
+                tt_engine_unlock(rig.engines[r]);
             }
             step_all(&rng);
             tt_rig_destroy(&rig);
@@ -201,18 +205,19 @@ static void nonsense(void **state)
 {
     (void)state;
     static const struct {
-        uint32_t from, to, lane, slice, len;
+        uint32_t from, to, lane, slice, len, n;
     } wrong[] = {
-        {3, 2, 1, 0, 8},                  /* rank 1 is not behind rank 3 */
-        {3, 2, 4, 0, 8},                  /* nor is rank 4, or there at all */
-        {1, 0, 2, 0, 8}, {1, 0, 1, 1, 8}, /* down, from below */
-        {2, 3, 2, 1, 8},                  /* from rank 0, it says */
-        {2, 3, 3, 0, 8},                  /* up, from above */
-        {1, 0, 1, 2, 8}, {1, 0, 1, 3, 8}, {1, 3, 1, 0, 8},
+        {3, 2, 1, 0, 8, 4}, /* rank 1 is not behind rank 3 */
+        {3, 2, 4, 0, 8, 4}, /* nor is rank 4, or there at all */
+        {1, 0, 2, 0, 8, 4}, {1, 0, 1, 1, 8, 4}, /* down, from below */
+        {1, 0, 0, 1, 8, 4}, {2, 0, 3, 0, 8, 3}, /* of three */
+        {2, 3, 2, 1, 8, 4},                     /* from rank 0, it says */
+        {2, 3, 3, 0, 8, 4},                     /* up, from above */
+        {1, 0, 1, 2, 8, 4}, {1, 0, 1, 3, 8, 4}, {1, 3, 1, 0, 8, 4},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         tt_rng rng = {tt_test_seed(1)};
-        open_rig(4);
+        open_rig(wrong[i].n);
         tt_team *team = rig.teams[0][wrong[i].from];
         tt_msg m = tt_team_msg(team, TT_KIND_WORD, 0, 0);
         m.lane = wrong[i].lane;
@@ -222,7 +227,7 @@ static void nonsense(void **state)
         tt_peer_tell(tt_team_peer(team, wrong[i].to), &m, "12345678");
         tt_engine_unlock(rig.engines[wrong[i].from]);
         step_all(&rng);
-        for (uint32_t r = 0; r < 4; r++)
+        for (uint32_t r = 0; r < wrong[i].n; r++)
             assert_int_equal(state_of(r), TUTTI_EPROTO);
         tt_rig_destroy(&rig);
     }
