@@ -96,7 +96,7 @@ static bool is_file(const char *path)
     return !strcmp(path, "-") || strchr(path, '/') || !access(path, F_OK);
 }
 
-static bool is_planner(const char *word)
+bool cli_is_planner(const char *word)
 {
     tutti_planner_info row;
     if (!strcmp(word, "auto"))
@@ -113,7 +113,7 @@ tutti_schedule *cli_make_schedule(const cli_command *self, const char *word,
                                   tutti_plan_opts *opts, const char **chosen)
 {
     *chosen = NULL;
-    if (!is_planner(word) && is_file(word))
+    if (!cli_is_planner(word) && is_file(word))
         return cli_read_schedule(self, word);
     tutti_schedule *sched = NULL;
     tutti_diag diag = {0};

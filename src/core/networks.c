@@ -119,6 +119,14 @@ tutti_err tutti_topology_text(const tutti_topology *net, char **text,
     return tt_str_finish(&out, text, len);
 }
 
+tutti_err tutti_topology_draw(const tutti_topology *net, const char *format,
+                              char **text, size_t *len, tutti_diag *diag)
+{
+    tutti_diag found = TT_DIAG_NONE;
+    tutti_err err = tt_draw(net, format, &tt_mem_std, text, len, &found);
+    return tt_report(err, &found, diag);
+}
+
 void tutti_topology_describe(const tutti_topology *net,
                              tutti_topology_info *out)
 {
@@ -451,6 +459,13 @@ tutti_err tutti_trace(const tutti_topology *net, const tutti_schedule *sched,
         tt_fail(&found, err, "no memory for the trace");
     tt_arena_free(&arena);
     return tt_report(err, &found, diag);
+}
+
+tutti_err tutti_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
+                           void *ctx, tutti_diag *diag)
+{
+    tutti_diag found = TT_DIAG_NONE;
+    return tt_report(tt_trace_read(text, len, fn, ctx, &found), &found, diag);
 }
 
 tutti_err tutti_contention(const tutti_topology *net,

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * export.h - a schedule as text, for other programs and for people.
+ * export.h - schedules, networks and events as text, for other programs and for
+ * people.
  *
- * Adding a format = one function and one row of the table in export.c. */
+ * Adding a format = one function and one row of the table in export.c, or for
+ * networks in netdraw.c. */
 #ifndef TT_EXPORT_EXPORT_H
 #define TT_EXPORT_EXPORT_H
 
 #include "base/str.h"
 #include "schedule/schedule.h"
+#include "topology/topology.h"
 
 typedef struct tt_format {
     const char *name, *blurb;
@@ -49,5 +52,20 @@ void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts);
 void tt_trace_event(void *trace,
                     const tutti_event_info *e); /* a tutti_event_fn */
 void tt_trace_end(tt_trace *t); /* closes the text; frees t's memory */
+
+/* The transfers in such a text, in its order, with the number of the call that
+ * each belongs to; readtrace.c says what counts as one. Errors: EFORMAT with a
+ * line (no trace, or none in it). */
+tutti_err tt_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
+                        void *ctx, tutti_diag *diag);
+
+/* ------------------------------------------------------------- networks -- */
+
+/* The network as a picture: svg, text (for a terminal), layout (JSON). len + 1
+ * bytes of mem, NUL-terminated, the caller's. Errors: EINVAL (no such picture),
+ * ELIMIT (too large for one), ENOMEM. */
+tutti_err tt_draw(const tutti_topology *t, const char *format,
+                  const tt_mem *mem, char **text, size_t *len,
+                  tutti_diag *diag);
 
 #endif
