@@ -22,8 +22,8 @@ enum {
     MAX_CALLS = 8,         /* of one recording */
     MAX_EVENTS = 14000,    /* of a run that is asked for, if merging can */
     MAX_ROW_EVENTS = 3500, /* of one more planner, if merging can */
-    MAX_ROW_TRANSFERS = 9000,
-    MAX_ALL_EVENTS = 60000, /* from here on no more of these */
+    MAX_ROW_TRANSFERS = 24000,
+    MAX_ALL_EVENTS = 100000, /* from here on no more of these */
     MAX_TRANSFERS = 300000,
     MOST_SLICES = 200000, /* to simulate */
     MOST_ROW_SLICES = 40000
@@ -256,7 +256,7 @@ static void on_row(void *ctx, const cli_row *row, const tutti_schedule *sched,
 }
 
 /* The best goes first of the planners, with as many events as if it had been
- * asked for; then others until the page is full. */
+ * asked for. */
 static int plan_all(request *rq)
 {
     const size_t first = rq->n_runs;
@@ -285,21 +285,24 @@ static int plan_all(request *rq)
     return CLI_OK;
 }
 
+/* The slowest of those that nobody has asked for, until the rest fits. */
 static void drop_beyond(request *rq)
 {
-    size_t n_events = 0, kept = 0;
-    for (size_t i = 0; i < rq->n_runs; i++) {
-        view_run *run = &rq->runs[i];
-        n_events += run->n;
-        const bool is_extra = run->most_slices == MOST_ROW_SLICES;
-        if (is_extra && n_events > MAX_ALL_EVENTS) {
-            n_events -= run->n;
-            view_run_free(run);
-        } else {
-            rq->runs[kept++] = *run;
+    for (;;) {
+        size_t n_events = 0, worst = rq->n_runs;
+        for (size_t i = 0; i < rq->n_runs; i++) {
+            const view_run *run = &rq->runs[i];
+            n_events += run->n;
+            if (run->most_slices == MOST_ROW_SLICES &&
+                (worst == rq->n_runs || run->time_s > rq->runs[worst].time_s))
+                worst = i;
         }
+        if (n_events <= MAX_ALL_EVENTS || worst == rq->n_runs)
+            return;
+        view_run_free(&rq->runs[worst]);
+        memmove(&rq->runs[worst], &rq->runs[worst + 1],
+                (--rq->n_runs - worst) * sizeof(view_run));
     }
-    rq->n_runs = kept;
 }
 
 static int plan_named(request *rq, const char *planner)

@@ -64,8 +64,13 @@ for (const [src, dst, rail, way] of data.routes) routes.set(keyOf(src, dst, rail
 class Run {
   constructor(raw, id) {
     Object.assign(this, raw);
+    this.raw = raw;
     this.id = id;
-    const n = this.n = raw.step.length, tick = raw.time_s / raw.ticks;
+  }
+  // What is only needed of a run that is shown.
+  get ready() {
+    if (this.n !== undefined) return this;
+    const raw = this.raw, n = this.n = raw.step.length, tick = raw.time_s / raw.ticks;
     // Columns are written as differences.
     for (const name of ["step", "chunk", "src", "dst", "rail", "size", "begin", "sent", "end"]) {
       let sum = 0;
@@ -83,6 +88,7 @@ class Run {
     this.findLoads();
     this.findArrivals();
     this.findSteps();
+    return this;
   }
   route(i) {
     return routes.get(keyOf(this.src[i], this.dst[i], this.rail ? this.rail[i] : 0)) || [];
@@ -144,8 +150,8 @@ class Run {
   }
 }
 const runs = data.runs.map((raw, i) => new Run(raw, i));
-const run = () => runs[state.shown];
-const under = () => state.under >= 0 ? runs[state.under] : null;
+const run = () => runs.length ? runs[state.shown].ready : null;
+const under = () => state.under >= 0 ? runs[state.under].ready : null;
 const length = () => Math.max(run() ? run().time_s : 0, under() ? under().time_s : 0) || 1;
 
 // -------------------------------------------------------------- canvases
@@ -267,7 +273,7 @@ function drawLinks(g) {
     trace(g, l.way);
   }
   g.globalAlpha = 1;
-  if (r && r.limits.length <= 8 && r.limits.length) labelLimits(g, r.limits);
+  if (r && r.limits.length <= 6) labelLimits(g, r.limits);
 }
 function labelLimits(g, limits) {
   g.font = font(11, 600);
@@ -653,7 +659,8 @@ function tellLimit() {
     said.textContent = `Every link is the bottleneck: ${rates.map(rateText).slice(0, 3).join(", ")}`;
   else
     said.textContent = `The bottleneck: ${r.limits.length} of ${links.length} links, ${[...new Set(r.limits.map(l => rateText(l.rate)))].slice(0, 3).join(", ")}`;
-  p.append(said, `, busy ${percent(r.most)} of the time`);
+  p.append(said, r.most <= 1.02 ? `, busy ${percent(r.most)} of the time`
+    : ", which would have carried more than it can: was this recorded on another network?");
 }
 function fillSelects() {
   const option = (r, i) => `<option value="${i}"></option>`;
@@ -695,7 +702,8 @@ function tellTimes() {
   const said = $("time-legend").lastChild;
   if (u)
     said.textContent = `above: ${r.name}, ${r.kind}; below, paler: ${u.name}, ${u.kind}. ` +
-      `${r.name} takes ${Math.abs(100 * ratio).toFixed(1)} % ${ratio >= 0 ? "longer" : "less"}.`;
+      `${r.name} takes ` + (ratio > 1 ? `${(ratio + 1).toFixed(2)} times as long.`
+        : `${Math.abs(100 * ratio).toFixed(1)} % ${ratio >= 0 ? "longer" : "less"}.`);
   else if (r && r.merged > 1)
     said.textContent = r.slices === r.n ? "" : `${r.slices} slices in ${r.n} bars`;
 }

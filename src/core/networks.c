@@ -123,7 +123,7 @@ tutti_err tutti_topology_draw(const tutti_topology *net, const char *format,
                               char **text, size_t *len, tutti_diag *diag)
 {
     tutti_diag found = TT_DIAG_NONE;
-    tutti_err err = tt_draw(net, format, &tt_mem_std, text, len, &found);
+    tutti_err err = tt_net_draw(net, format, &tt_mem_std, text, len, &found);
     return tt_report(err, &found, diag);
 }
 

@@ -64,8 +64,8 @@ tutti_err tt_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
 /* The network as a picture: svg, text (for a terminal), layout (JSON). len + 1
  * bytes of mem, NUL-terminated, the caller's. Errors: EINVAL (no such picture),
  * ELIMIT (too large for one), ENOMEM. */
-tutti_err tt_draw(const tutti_topology *t, const char *format,
-                  const tt_mem *mem, char **text, size_t *len,
-                  tutti_diag *diag);
+tutti_err tt_net_draw(const tutti_topology *t, const char *format,
+                      const tt_mem *mem, char **text, size_t *len,
+                      tutti_diag *diag);
 
 #endif

@@ -5,11 +5,10 @@
 
 #include "export/netlayout.h"
 
-/* ---------------------------------------------------------- netdraw.c -- */
+/* --------------------------------------------------------- netspeed.c -- */
 
-/* For people, rounded: "400 Mbit/s", "12.5 Gbit/s"; "20 us". */
-void tt_put_rate(tt_str *out, uint64_t bps);
-/* "400/100 Mbit/s, 20 us": there, and back where that differs. */
+/* For people, rounded: "400 Mbit/s, 20 us"; there, and back where that
+ * differs. */
 void tt_put_speed(tt_str *out, const tutti_topology *t, const tt_link *l);
 /* In one of two directions, or one way: a cable is drawn once. */
 bool tt_is_drawn(const tutti_topology *t, uint32_t link);
@@ -18,7 +17,7 @@ bool tt_same_speed(const tutti_topology *t, const tt_link *a, const tt_link *b);
 
 /* -------------------------------------------------- netsvg.c, nettext.c -- */
 
-void tt_net_svg(const tutti_topology *t, const tt_layout *l, tt_str *out);
-void tt_net_text(const tutti_topology *t, const tt_layout *l, tt_str *out);
+void tt_net_svg(const tutti_topology *t, const tt_net_layout *l, tt_str *out);
+void tt_net_text(const tutti_topology *t, const tt_net_layout *l, tt_str *out);
 
 #endif

@@ -14,21 +14,6 @@ enum {
     LEAST_RADIUS = 96 /* of a circle */
 };
 
-uint32_t tt_drawn_columns(uint32_t n_slots)
-{
-    return n_slots <= 4 ? n_slots : (uint32_t)ceil(sqrt(2.0 * n_slots));
-}
-
-tt_point tt_drawn_room(uint32_t n_slots)
-{
-    if (n_slots == 0)
-        return (tt_point){TT_DRAWN_CELL, TT_DRAWN_CELL};
-    uint32_t columns = tt_drawn_columns(n_slots);
-    uint32_t rows = (n_slots + columns - 1) / columns;
-    return (tt_point){(int32_t)(columns * TT_DRAWN_SLOT) + 24,
-                      (int32_t)(rows * TT_DRAWN_SLOT) + 44};
-}
-
 static tt_point plus(tt_point a, int32_t x, int32_t y)
 {
     return (tt_point){a.x + x, a.y + y};
@@ -39,7 +24,7 @@ static tt_point plus(tt_point a, int32_t x, int32_t y)
 /* All hosts around the middle, from the top, clockwise; two side by side. What
  * else there is, a switch, stands in the middle. */
 static void place_circle(const tutti_topology *t, const uint32_t *n_slots,
-                         tt_layout *out)
+                         tt_net_layout *out)
 {
     double around = 0, largest = 0;
     uint32_t n = 0;
@@ -52,7 +37,7 @@ static void place_circle(const tutti_topology *t, const uint32_t *n_slots,
         n++;
     }
     double radius = fmax(around / full_turn, LEAST_RADIUS);
-    radius = n > 1 ? fmax(radius, largest) : 0;
+    radius = n < t->n_nodes || n > 1 ? fmax(radius, largest) : 0;
     double angle = n == 2 ? -full_turn / 2 : -full_turn / 4;
     double before = -1;
     for (uint32_t v = 0; v < t->n_nodes; v++) {
@@ -139,7 +124,7 @@ static bool is_wrap(const tt_grid *g, uint32_t a, uint32_t b)
     return true;
 }
 
-static void place_grid(const tutti_topology *t, tt_layout *out)
+static void place_grid(const tutti_topology *t, tt_net_layout *out)
 {
     const tt_grid *g = &t->grid;
     uint32_t at[TT_MAX_DIMS] = {0};
@@ -167,7 +152,7 @@ static void place_grid(const tutti_topology *t, tt_layout *out)
 
 /* Rows of slots under the middle of their host, which is its name. */
 static void place_slots(const tutti_topology *t, const uint32_t *n_slots,
-                        uint32_t *placed, tt_layout *out)
+                        uint32_t *placed, tt_net_layout *out)
 {
     for (uint32_t v = 0; v < t->n_nodes; v++) {
         const uint32_t hub = t->nodes[v].hub;
@@ -192,7 +177,7 @@ static void widen(tt_point p, tt_point *least, tt_point *most)
 
 /* So that everything, with room for what is drawn around nodes, begins at
  * (0, 0). */
-static void move_to_origin(const tutti_topology *t, tt_layout *out)
+static void move_to_origin(const tutti_topology *t, tt_net_layout *out)
 {
     tt_point least = {INT32_MAX, INT32_MAX}, most = {INT32_MIN, INT32_MIN};
     for (uint32_t v = 0; v < t->n_nodes; v++)
@@ -209,7 +194,7 @@ static void move_to_origin(const tutti_topology *t, tt_layout *out)
     out->size = plus(most, x + MARGIN, y + MARGIN);
 }
 
-static tutti_err place(const tutti_topology *t, tt_layout *out)
+static tutti_err place(const tutti_topology *t, tt_net_layout *out)
 {
     uint32_t *n_slots = tt_arena_new(&out->arena, t->n_nodes, 4);
     uint32_t *placed = tt_arena_new(&out->arena, t->n_nodes, 4);
@@ -238,14 +223,14 @@ static tutti_err place(const tutti_topology *t, tt_layout *out)
 }
 
 tutti_err tt_layout_find(const tutti_topology *t, const tt_mem *mem,
-                         tt_layout *out, tutti_diag *diag)
+                         tt_net_layout *out, tutti_diag *diag)
 {
     if (t->n_nodes > TT_DRAWN_NODES || t->n_links > TT_DRAWN_LINKS)
         return tt_fail(diag, TUTTI_ELIMIT,
                        "a network of %u nodes and %u links is too much for a "
                        "picture, which has at most %u and %u",
                        t->n_nodes, t->n_links, TT_DRAWN_NODES, TT_DRAWN_LINKS);
-    tt_layout l = {.arena = {.mem = mem}};
+    tt_net_layout l = {.arena = {.mem = mem}};
     tutti_err err = place(t, &l);
     if (err) {
         tt_layout_free(&l);
@@ -255,7 +240,7 @@ tutti_err tt_layout_find(const tutti_topology *t, const tt_mem *mem,
     return TUTTI_OK;
 }
 
-void tt_layout_free(tt_layout *l)
+void tt_layout_free(tt_net_layout *l)
 {
     tt_arena_free(&l->arena);
 }

@@ -34,27 +34,43 @@ typedef struct tt_bends {
     tt_point at[TT_MAX_BENDS];
 } tt_bends;
 
-typedef struct tt_layout {
+typedef struct tt_net_layout {
     tt_point size;   /* everything lies between (0, 0) and here */
     tt_point *nodes; /* the middle of each */
     tt_bends *bends; /* of each link, on its way from its first end */
     tt_arena arena;
-} tt_layout;
+} tt_net_layout;
 
 /* The caller frees *out with tt_layout_free(). Errors: ELIMIT, ENOMEM. */
 tutti_err tt_layout_find(const tutti_topology *t, const tt_mem *mem,
-                         tt_layout *out, tutti_diag *diag);
-void tt_layout_free(tt_layout *l);
+                         tt_net_layout *out, tutti_diag *diag);
+void tt_layout_free(tt_net_layout *l);
 
 /* --------------------------------------------- private to this folder -- */
 
-/* Room of a host with all its slots; of how many columns these are. */
-uint32_t tt_drawn_columns(uint32_t n_slots);
-tt_point tt_drawn_room(uint32_t n_slots);
+/* In how many columns the slots of a host stand: twice as many as rows. */
+static inline uint32_t tt_drawn_columns(uint32_t n_slots)
+{
+    uint32_t columns = n_slots < 4 ? n_slots : 4;
+    while (columns * columns < 2 * n_slots && columns < n_slots)
+        columns++;
+    return columns;
+}
+
+/* Room of a host with all its slots. */
+static inline tt_point tt_drawn_room(uint32_t n_slots)
+{
+    if (n_slots == 0)
+        return (tt_point){TT_DRAWN_CELL, TT_DRAWN_CELL};
+    const uint32_t columns = tt_drawn_columns(n_slots);
+    const uint32_t rows = (n_slots + columns - 1) / columns;
+    return (tt_point){(int32_t)(columns * TT_DRAWN_SLOT) + 24,
+                      (int32_t)(rows * TT_DRAWN_SLOT) + 44};
+}
 
 /* netlevels.c: places switches and hosts; n_slots[v]: of the host at node v. */
 tutti_err tt_layout_levels(const tutti_topology *t, const uint32_t *n_slots,
-                           tt_layout *out);
+                           tt_net_layout *out);
 
 static inline bool tt_is_switch(const tutti_topology *t, uint32_t node)
 {

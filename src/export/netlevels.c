@@ -20,7 +20,7 @@ enum {
 typedef struct tree {
     const tutti_topology *t;
     const uint32_t *n_slots;
-    tt_layout *out;
+    tt_net_layout *out;
     uint32_t *queue, *parent, *depth, *level, *owner, *order;
     uint32_t n_order, n_levels;
     int32_t *left,
@@ -266,26 +266,44 @@ static void take_in(tree *w, uint32_t parent, uint32_t child)
         w->right[parent] = w->right[child];
 }
 
+/* No two of these closer than a cell: to the right, in order of place. */
+static void push_apart(tree *w, uint32_t n)
+{
+    tt_point *at = w->out->nodes;
+    for (uint32_t i = 1; i < n; i++) {
+        const uint32_t v = w->queue[i];
+        uint32_t k = i;
+        for (; k > 0 && at[w->queue[k - 1]].x > at[v].x; k--)
+            w->queue[k] = w->queue[k - 1];
+        w->queue[k] = v;
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        const int32_t least = at[w->queue[i - 1]].x + TT_DRAWN_CELL;
+        if (at[w->queue[i]].x < least)
+            at[w->queue[i]].x = least;
+    }
+}
+
 /* In a tree over the middle of all below. Elsewhere over the own hosts, and
  * those without spread over the whole width. */
 static void place_level(tree *w, uint32_t level, int32_t width)
 {
-    uint32_t n = 0, i = 0;
-    for (uint32_t k = 0; k < w->n_order; k++)
-        n += w->level[w->order[k]] == level;
-    const int32_t y = (int32_t)(w->n_levels - 1 - level) * LEVEL;
+    uint32_t n = 0;
     for (uint32_t k = 0; k < w->n_order; k++) {
-        const uint32_t v = w->order[k];
-        if (w->level[v] != level)
-            continue;
+        if (w->level[w->order[k]] == level)
+            w->queue[n++] = w->order[k];
+    }
+    const int32_t y = (int32_t)(w->n_levels - 1 - level) * LEVEL;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t v = w->queue[i];
         int32_t x = (int32_t)((2 * (int64_t)i + 1) * width / (2 * (int64_t)n));
-        i++;
         if (w->left[v] < w->right[v])
             x = w->left[v] + (w->right[v] - w->left[v]) / 2;
         w->out->nodes[v] = (tt_point){x, y};
         if (w->is_tree && w->parent[v] != TT_NONE)
             take_in(w, w->parent[v], v);
     }
+    push_apart(w, n);
 }
 
 /* Ends what bend_down() began, and lets links within a level bow upwards, the
@@ -324,7 +342,7 @@ static void place_all(tree *w)
 }
 
 tutti_err tt_layout_levels(const tutti_topology *t, const uint32_t *n_slots,
-                           tt_layout *out)
+                           tt_net_layout *out)
 {
     tree w = {.t = t, .n_slots = n_slots, .out = out};
     uint32_t **const lists[] = {&w.queue, &w.parent, &w.depth,

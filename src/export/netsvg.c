@@ -95,7 +95,7 @@ static void put_path(tt_str *out, tt_point from, const tt_bends *b, tt_point to)
     tt_str_puts(out, "\"");
 }
 
-static void put_links(const tutti_topology *t, const tt_layout *l,
+static void put_links(const tutti_topology *t, const tt_net_layout *l,
                       const speeds *s, tt_str *out)
 {
     /* Where many cross, each is paler. */
@@ -139,8 +139,8 @@ static void put_rank(tt_str *out, tt_point at, uint32_t rank)
 }
 
 /* The box of a host of several ranks, with its name where the hub is. */
-static void put_hub(const tutti_topology *t, const tt_layout *l, uint32_t hub,
-                    tt_str *out)
+static void put_hub(const tutti_topology *t, const tt_net_layout *l,
+                    uint32_t hub, tt_str *out)
 {
     uint32_t n = 0;
     for (uint32_t v = 0; v < t->n_nodes; v++)
@@ -170,7 +170,8 @@ static bool says_rank(const tt_node *node)
     return node->name[0] && !strcmp(node->name + 1, name);
 }
 
-static void put_nodes(const tutti_topology *t, const tt_layout *l, tt_str *out)
+static void put_nodes(const tutti_topology *t, const tt_net_layout *l,
+                      tt_str *out)
 {
     for (uint32_t v = 0; v < t->n_nodes; v++) {
         const tt_node *node = &t->nodes[v];
@@ -209,7 +210,7 @@ static void put_legend(const tutti_topology *t, const speeds *s, int32_t top,
     tt_str_puts(out, "</g>\n");
 }
 
-void tt_net_svg(const tutti_topology *t, const tt_layout *l, tt_str *out)
+void tt_net_svg(const tutti_topology *t, const tt_net_layout *l, tt_str *out)
 {
     const speeds s = find_speeds(t);
     const int32_t lines = (int32_t)s.n + (s.n_others > 0);

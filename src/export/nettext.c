@@ -11,7 +11,7 @@ enum { WIDTH = 80, GRID_CELL = 6, FEW = 24 };
 
 typedef struct sheet {
     const tutti_topology *t;
-    const tt_layout *l;
+    const tt_net_layout *l;
     tt_str *out;
     size_t column;
 } sheet;
@@ -198,7 +198,7 @@ static bool has_one_speed(const tutti_topology *t)
     return t->n_links > 0;
 }
 
-void tt_net_text(const tutti_topology *t, const tt_layout *l, tt_str *out)
+void tt_net_text(const tutti_topology *t, const tt_net_layout *l, tt_str *out)
 {
     sheet s = {.t = t, .l = l, .out = out};
     tt_str_printf(out, "%u ranks", t->n_ranks);
