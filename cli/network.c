@@ -49,7 +49,10 @@ tutti_topology *cli_open_network(const cli_command *self, const char *spec)
     tutti_err err = tutti_topology_open(spec, &net, &diag);
     if (!err)
         return net;
-    if (diag.line)
+    if (diag.line && access(spec, F_OK) != 0)
+        cli_fail(self, "%.200s, at its letter %u: %s", spec, diag.column,
+                 diag.text);
+    else if (diag.line)
         cli_fail(self, "%.200s:%u:%u: %s", spec, diag.line, diag.column,
                  diag.text);
     else

@@ -36,7 +36,7 @@ typedef struct input {
     char *text; /* of a file */
     size_t len;
     tutti_schedule *sched; /* of one that has a schedule */
-    bool is_planner, is_trace;
+    bool is_planner;
 } input;
 
 typedef struct request {
@@ -129,30 +129,80 @@ static int take_schedule(request *rq, input *in)
     return CLI_OK;
 }
 
+/* A call of a rank: what begins there from then on belongs to it. */
+typedef struct span {
+    uint32_t rank;
+    double begin_s;
+    uint64_t call;
+} span;
+
 typedef struct recording {
     request *rq;
     const input *in;
     size_t first; /* its runs begin here */
+    span *spans;
+    size_t n_spans, cap_spans;
 } recording;
 
+static void add_span(recording *r, const tutti_recorded_info *info)
+{
+    if (r->n_spans == r->cap_spans) {
+        const size_t cap = r->cap_spans ? 2 * r->cap_spans : 64;
+        span *more = realloc(r->spans, cap * sizeof(*more));
+        r->rq->is_short |= !more;
+        if (!more)
+            return;
+        r->spans = more;
+        r->cap_spans = cap;
+    }
+    r->spans[r->n_spans++] = (span){info->event.src, info->event.begin_s,
+                                    info->call};
+}
+
+/* The rank's last call that had begun; calls of a rank come in their order. */
+static uint64_t call_of(const recording *r, const tutti_recorded_info *info)
+{
+    uint64_t call = info->call;
+    for (size_t i = 0; !info->call && i < r->n_spans; i++) {
+        const span *s = &r->spans[i];
+        if (s->rank == info->event.src && s->begin_s <= info->event.begin_s)
+            call = s->call;
+    }
+    return call;
+}
+
+static view_run *run_of(recording *r, uint64_t call, bool is_predicted)
+{
+    request *rq = r->rq;
+    for (size_t i = r->first; i < rq->n_runs; i++) {
+        if (rq->runs[i].call == call &&
+            rq->runs[i].is_measured == !is_predicted)
+            return &rq->runs[i];
+    }
+    if (rq->n_runs - r->first == MAX_CALLS)
+        return NULL;
+    view_run *run = new_run(rq, base_of(r->in->word));
+    rq->is_short |= !run;
+    if (run) {
+        run->is_measured = !is_predicted;
+        run->call = call;
+    }
+    return run;
+}
+
 /* As tutti_recorded_fn: a run for each of the first calls. */
-static void record(void *ctx, uint64_t call, const tutti_event_info *e)
+static void record(void *ctx, const tutti_recorded_info *info)
 {
     recording *r = ctx;
     request *rq = r->rq;
-    view_run *run = NULL;
-    for (size_t i = r->first; i < rq->n_runs && !run; i++)
-        run = rq->runs[i].call == call ? &rq->runs[i] : NULL;
-    if (!run && rq->n_runs - r->first == MAX_CALLS)
+    const tutti_event_info *e = &info->event;
+    if (info->call_name) {
+        add_span(r, info);
         return;
-    if (!run) {
-        run = new_run(rq, base_of(r->in->word));
-        rq->is_short |= !run;
-        if (!run)
-            return;
-        run->is_measured = true;
-        run->call = call;
     }
+    view_run *run = run_of(r, call_of(r, info), info->is_predicted);
+    if (!run)
+        return;
     const uint32_t most = e->src > e->dst ? e->src : e->dst;
     rq->n_ranks = most + 1 > rq->n_ranks ? most + 1 : rq->n_ranks;
     rq->is_short |= !view_run_add(run, e);
@@ -162,8 +212,8 @@ static int take_trace(request *rq, input *in)
 {
     recording r = {.rq = rq, .in = in, .first = rq->n_runs};
     tutti_diag diag = {0};
-    in->is_trace = true;
     tutti_err err = tutti_trace_read(in->text, in->len, record, &r, &diag);
+    free(r.spans);
     if (rq->is_short)
         return cli_fail(rq->self, "no memory, or too many runs, for %s",
                         in->word);
@@ -171,8 +221,9 @@ static int take_trace(request *rq, input *in)
         return cli_fail(rq->self, "%s:%u: %s", in->word, diag.line, diag.text);
     if (err)
         return cli_fail_err(rq->self, in->word, err, diag.text);
+    const size_t n = rq->n_runs - r.first;
     for (size_t i = r.first; i < rq->n_runs; i++)
-        view_run_finish(&rq->runs[i], MAX_EVENTS);
+        view_run_finish(&rq->runs[i], n < 4 ? MAX_EVENTS : 3 * MAX_EVENTS / n);
     return CLI_OK;
 }
 

@@ -412,13 +412,18 @@ TUTTI_API tutti_err tutti_trace(const tutti_topology *net,
                                 tutti_sim_result *out, char **text, size_t *len,
                                 tutti_diag *diag);
 
+/* What stands in a trace: a slice, or a call of a rank. */
+typedef struct tutti_recorded_info {
+    tutti_event_info event; /* a call: its rank is src; bytes, begin and end */
+    uint64_t call;          /* its number; 0 where the trace does not say */
+    const char *call_name;  /* a call: what was called; NULL: a slice */
+    bool is_predicted;      /* in a trace of what was and what was predicted */
+} tutti_recorded_info;
+typedef void (*tutti_recorded_fn)(void *ctx, const tutti_recorded_info *info);
 /* Reads a trace back, one that tutti_trace() wrote or that a job has recorded:
- * calls fn for each transfer, in the order of the text; times count from what
- * the text counts from. call: the number of the collective call; 0 where the
- * trace does not say. Errors: EFORMAT with its line (no such text, or no
- * transfers in it). */
-typedef void (*tutti_recorded_fn)(void *ctx, uint64_t call,
-                                  const tutti_event_info *event);
+ * calls fn for each slice and call, in the order of the text; times count from
+ * what the text counts from. Errors: EFORMAT with its line (no such text, or no
+ * slices in it). */
 TUTTI_API tutti_err tutti_trace_read(const char *text, size_t len,
                                      tutti_recorded_fn fn, void *ctx,
                                      tutti_diag *diag);

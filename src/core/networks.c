@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * networks.c - the functions of tutti_plan.h that are about a topology: open,
  * bound, plan, predict, simulate, contention. Thin, like unstable.c. */
+#include "base/nearest.h"
 #include "bound/bound.h"
 #include "core/core.h"
 #include "core/report.h"
@@ -36,15 +37,32 @@ static tutti_err read_all(FILE *f, const char *path, tt_str *out,
     return TUTTI_OK;
 }
 
+/* Names the generator that is nearest, if one is near enough to be meant. */
+static tutti_err no_such_network(const char *spec, tutti_diag *diag)
+{
+    const size_t len = strcspn(spec, ":@");
+    size_t least = len / 3 + 1;
+    char meant[64] = "";
+    tutti_generator_info row;
+    for (size_t i = 0; tt_generator_at(i, &row); i++) {
+        const size_t apart = tt_letters_apart(spec, len, row.name);
+        if (apart > least || (apart == least && meant[0]))
+            continue;
+        least = apart;
+        snprintf(meant, sizeof(meant), "; did you mean %.40s?", row.name);
+    }
+    return tt_fail(diag, TUTTI_ESYS,
+                   "\"%.200s\" is neither a generator (`tutti topo --list` "
+                   "names them) nor a file%s",
+                   spec, meant);
+}
+
 static tutti_err open_file(const char *path, tutti_topology **out,
                            tutti_diag *diag)
 {
     FILE *f = fopen(path, "rbe");
     if (!f && errno == ENOENT)
-        return tt_fail(diag, TUTTI_ESYS,
-                       "\"%.200s\" is neither a generator (`tutti topo "
-                       "--list` names them) nor a file",
-                       path);
+        return no_such_network(path, diag);
     if (!f)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot open %s", path);
     tt_str text = {.mem = &tt_mem_std};

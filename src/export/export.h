@@ -53,8 +53,8 @@ void tt_trace_event(void *trace,
                     const tutti_event_info *e); /* a tutti_event_fn */
 void tt_trace_end(tt_trace *t); /* closes the text; frees t's memory */
 
-/* The transfers in such a text, in its order, with the number of the call that
- * each belongs to; readtrace.c says what counts as one. Errors: EFORMAT with a
+/* The slices and calls in such a text, in its order; readtrace.c says what
+ * counts as one. Errors: EFORMAT with a
  * line (no trace, or none in it). */
 tutti_err tt_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
                         void *ctx, tutti_diag *diag);

@@ -7,16 +7,21 @@
  *      numbers "pid" and "tid" as in trace.c, on the track of a send, numbers
  *      "ts" and "dur" (microseconds), and in "args" at least step, chunk and
  *      bytes. "done_us" says when it was consumed, else it counts as when it had
- *      left; "call" which call it belongs to, else all are one.
- *   3. Everything else in it, counters, arrows, names, is passed over.
+ *      left; "call" which call it belongs to.
+ *   3. A call is an object with "ph":"X", on a track of the rank's own (tid from
+ *      2^26 on), with "call" in "args"; "name" says what was called.
+ *   4. pid is the rank; but where the process 1 is named as one of rank 0, pid is
+ *      twice the rank, and one more for what was predicted.
+ *   5. Everything else in it, counters, arrows, names, is passed over.
  * Nothing in the text sets a size: transfers are handed on one by one. */
 #include "export/export.h"
 
 #include <string.h>
 
-enum { MAX_DEPTH = 64, MAX_WORD = 32 };
+enum { MAX_DEPTH = 64, MAX_WORD = 128 };
 
 static const uint64_t receives = UINT64_C(1) << 25; /* as in trace.c */
+static const uint64_t own_tracks = UINT64_C(1) << 26;
 static const double most_us = 9e15;
 
 typedef struct reader {
@@ -25,11 +30,13 @@ typedef struct reader {
     tutti_recorded_fn fn;
     void *ctx;
     uint64_t n_found;
+    bool has_views; /* rule 4 */
 } reader;
 
 /* What is told of an item of the list. */
 typedef struct item {
-    char ph[MAX_WORD], cat[MAX_WORD];
+    char ph[MAX_WORD], cat[MAX_WORD], name[MAX_WORD];
+    char label[MAX_WORD]; /* args.name */
     double pid, tid, ts, dur;
     double step, chunk, slice, bytes, done_us, call; /* below 0: not told */
 } item;
@@ -192,6 +199,8 @@ static bool take_member(reader *r, item *it, bool is_args)
         return take_word(r, it->ph);
     if (!is_args && !strcmp(key, "cat"))
         return take_word(r, it->cat);
+    if (!strcmp(key, "name"))
+        return take_word(r, is_args ? it->label : it->name);
     if (!is_args && !strcmp(key, "args") && peek(r) == '{')
         return take_args(r, it);
     return pass_value(r, 1);
@@ -220,42 +229,85 @@ static bool is_within(double value, double most)
     return value >= 0 && value <= most && (double)(uint64_t)value == value;
 }
 
-/* Is it a transfer, and all its numbers ones that can be? */
+/* Is it a bar, with a place and a time that can be? */
+static bool is_bar(const item *it)
+{
+    return !strcmp(it->ph, "X") && is_within(it->pid, 2.0 * TT_MAX_RANKS) &&
+           is_within(it->tid, UINT32_MAX) && it->tid >= 1 && it->ts >= 0 &&
+           it->ts < most_us && it->dur >= 0 && it->dur < most_us;
+}
+
 static bool is_transfer(const item *it)
 {
-    const bool is_one = !strcmp(it->ph, "X") && (!strcmp(it->cat, "reduce") ||
-                                                 !strcmp(it->cat, "copy"));
-    return is_one && is_within(it->pid, TT_MAX_RANKS - 1) &&
-           is_within(it->tid, (double)receives - 1) && it->tid >= 1 &&
-           (it->tid - 1) / 256 < TT_MAX_RANKS &&
+    return is_bar(it) &&
+           (!strcmp(it->cat, "reduce") || !strcmp(it->cat, "copy")) &&
+           it->tid < (double)receives && (it->tid - 1) / 256 < TT_MAX_RANKS &&
            is_within(it->step, UINT32_MAX - 1) &&
            is_within(it->chunk, UINT32_MAX - 1) && it->slice <= UINT32_MAX &&
-           is_within(it->bytes, 0x1p53) && it->ts >= 0 && it->ts < most_us &&
-           it->dur >= 0 && it->dur < most_us;
+           is_within(it->bytes, 0x1p53);
+}
+
+static bool is_call(const item *it)
+{
+    return is_bar(it) && it->tid >= (double)own_tracks &&
+           is_within(it->call, 0x1p53);
+}
+
+/* What both have. False: no rank can have that number. */
+static bool place(const reader *r, const item *it, tutti_recorded_info *out)
+{
+    const uint32_t pid = (uint32_t)it->pid;
+    const double sent_us = it->ts + it->dur;
+    *out = (tutti_recorded_info){
+        .call = is_within(it->call, 0x1p53) ? (uint64_t)it->call : 0,
+        .is_predicted = r->has_views && pid % 2,
+        .event = {.begin_s = it->ts * 1e-6,
+                  .sent_s = sent_us * 1e-6,
+                  .end_s = sent_us * 1e-6,
+                  .bytes = is_within(it->bytes, 0x1p53) ? (uint64_t)it->bytes
+                                                        : 0,
+                  .src = r->has_views ? pid / 2 : pid}};
+    return out->event.src < TT_MAX_RANKS;
+}
+
+static void hand_on_call(reader *r, const item *it)
+{
+    tutti_recorded_info info;
+    if (!place(r, it, &info))
+        return;
+    info.call_name = it->name;
+    r->fn(r->ctx, &info);
 }
 
 static void hand_on(reader *r, const item *it)
 {
     const uint32_t track = (uint32_t)it->tid - 1;
-    const double sent_us = it->ts + it->dur;
-    const double end_us = it->done_us > sent_us && it->done_us < most_us
-                              ? it->done_us
-                              : sent_us;
-    const tutti_event_info e = {
-        .begin_s = it->ts * 1e-6,
-        .sent_s = sent_us * 1e-6,
-        .end_s = end_us * 1e-6,
-        .bytes = (uint64_t)it->bytes,
-        .step = (uint32_t)it->step,
-        .chunk = (uint32_t)it->chunk,
-        .slice = it->slice > 0 ? (uint32_t)it->slice : 0,
-        .src = (uint32_t)it->pid,
-        .dst = track / 256,
-        .rail = (uint8_t)(track % 256),
-        .reduces = it->cat[0] == 'r',
-    };
+    tutti_recorded_info info;
+    if (!place(r, it, &info))
+        return;
+    tutti_event_info *e = &info.event;
+    if (it->done_us > it->ts + it->dur && it->done_us < most_us)
+        e->end_s = it->done_us * 1e-6;
+    e->step = (uint32_t)it->step;
+    e->chunk = (uint32_t)it->chunk;
+    e->slice = it->slice > 0 ? (uint32_t)it->slice : 0;
+    e->dst = track / 256;
+    e->rail = (uint8_t)(track % 256);
+    e->reduces = it->cat[0] == 'r';
     r->n_found++;
-    r->fn(r->ctx, is_within(it->call, 0x1p53) ? (uint64_t)it->call : 0, &e);
+    r->fn(r->ctx, &info);
+}
+
+static void use(reader *r, const item *it)
+{
+    if (!strcmp(it->name, "process_name") && it->pid >= 1 && it->pid <= 1) {
+        const char *rank = strstr(it->label, "rank 0");
+        r->has_views = rank && (rank[6] < '0' || rank[6] > '9');
+    }
+    if (is_transfer(it))
+        hand_on(r, it);
+    else if (is_call(it))
+        hand_on_call(r, it);
 }
 
 static bool take_items(reader *r)
@@ -277,8 +329,7 @@ static bool take_items(reader *r)
                    .call = -1};
         if (!take_members(r, &it, false))
             return false;
-        if (is_transfer(&it))
-            hand_on(r, &it);
+        use(r, &it);
     } while (peek(r) == ',' && r->at++);
     return take(r, ']', "a comma or the end of the list of events");
 }

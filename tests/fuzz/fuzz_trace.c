@@ -7,10 +7,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-static void check(void *ctx, uint64_t call, const tutti_event_info *e)
+static void check(void *ctx, const tutti_recorded_info *info)
 {
-    (void)call;
-    ++*(uint64_t *)ctx;
+    const tutti_event_info *e = &info->event;
+    *(uint64_t *)ctx += info->call_name == NULL;
     if (e->src >= TT_MAX_RANKS || e->dst >= TT_MAX_RANKS ||
         !(e->begin_s >= 0 && e->begin_s <= e->sent_s && e->sent_s <= e->end_s &&
           e->end_s < 1e11))

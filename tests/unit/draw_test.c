@@ -272,20 +272,23 @@ enum { MOST = 4096 };
 typedef struct log {
     tutti_event_info events[MOST];
     uint64_t calls[MOST];
+    bool predicted[MOST], has_name[MOST];
     size_t n;
 } log;
 
-static void keep(void *ctx, uint64_t call, const tutti_event_info *e)
+static void keep(void *ctx, const tutti_recorded_info *info)
 {
     log *l = ctx;
     assert_true(l->n < MOST);
-    l->calls[l->n] = call;
-    l->events[l->n++] = *e;
+    l->has_name[l->n] = info->call_name != NULL;
+    l->predicted[l->n] = info->is_predicted;
+    l->calls[l->n] = info->call;
+    l->events[l->n++] = info->event;
 }
 
 static void keep_simulated(void *ctx, const tutti_event_info *e)
 {
-    keep(ctx, 0, e);
+    keep(ctx, &(tutti_recorded_info){.event = *e});
 }
 
 static void check_equal(const tutti_event_info *a, const tutti_event_info *b)
@@ -364,6 +367,33 @@ static void test_trace_forms(void **state)
     }
 }
 
+/* Two processes for each rank, and calls, as a job's trace has them. */
+static void test_trace_of_a_job(void **state)
+{
+    (void)state;
+    static log l;
+    static const char text[] =
+        "{\"traceEvents\":["
+        "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"tid\":0,"
+        "\"args\":{\"name\":\"a: rank 0\"}},"
+        "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":0,"
+        "\"args\":{\"name\":\"a: rank 0, predicted\"}},"
+        "{\"name\":\"all-reduce 6 B\",\"ph\":\"X\",\"pid\":2,\"tid\":67108864,"
+        "\"ts\":1,\"dur\":4,\"args\":{\"call\":7,\"bytes\":6}},"
+        "{\"name\":\"asleep\",\"ph\":\"X\",\"pid\":2,\"tid\":67108868,"
+        "\"ts\":1,\"dur\":4},\n" EVENT("") ",{\"cat\":\"reduce\",\"ph\":"
+                                           "\"X\",\"pid\":3,\"tid\":1,\"ts\":1,"
+                                           "\"dur\":1,\"args\":{\"step\":0,"
+                                           "\"chunk\":0,\"bytes\":9}}]}";
+    l.n = 0;
+    assert_int_equal(tutti_trace_read(text, strlen(text), keep, &l, NULL), 0);
+    assert_int_equal(l.n, 3);
+    assert_true(l.has_name[0] && l.calls[0] == 7 && l.events[0].src == 1);
+    assert_true(l.events[0].bytes == 6 && !l.predicted[0]);
+    assert_true(!l.has_name[1] && l.events[1].src == 1 && !l.predicted[1]);
+    assert_true(!l.has_name[2] && l.events[2].src == 1 && l.predicted[2]);
+}
+
 static void test_trace_errors(void **state)
 {
     (void)state;
@@ -416,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_kth_allocation_fails),
         cmocka_unit_test(test_trace_reads_back),
         cmocka_unit_test(test_trace_forms),
+        cmocka_unit_test(test_trace_of_a_job),
         cmocka_unit_test(test_trace_errors),
     };
     return TT_RUN_TAP(tests);
