@@ -963,7 +963,10 @@ function start() {
   fillSelects();
   fillPlanners();
   wire();
-  const measured = runs.findIndex(r => r.kind === "measured"), predicted = runs.findIndex(r => r.kind === "predicted");
+  // What was measured over what was predicted: of the same call, if that is known.
+  const measured = runs.findIndex(r => r.kind === "measured"), first = runs[measured];
+  const beside = runs.findIndex(r => first && r.kind === "predicted" && r.name === first.name && r.call === first.call);
+  const predicted = beside >= 0 ? beside : runs.findIndex(r => r.kind === "predicted");
   net.size = sized(net.canvas);
   net.at = fitNet();
   d3.select(net.canvas).property("__zoom", net.at);

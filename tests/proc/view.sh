@@ -47,6 +47,30 @@ is "a trace alone" "$(json "(d['spec'], len(d['runs']))")" "('full:4', 1)"
 sed 's/"bytes"/"call":17,"bytes"/' trace.json >calls.json
 run "$tutti" view calls.json trace.json --json
 is "calls are told apart" "$(json "[(r['name'], r['call']) for r in d['runs']]")" "[('calls.json', 17), ('trace.json', 0)]"
+# A job's trace: two calls of two ranks, and the second predicted, too.
+python3 - >job.json <<'END'
+import json
+items = [{"name": "process_name", "ph": "M", "pid": p, "tid": 0, "args": {
+    "name": "a: rank %d%s" % (p // 2, ", predicted" * (p % 2))}}
+    for p in range(4)]
+for rank in range(2):
+    for call in range(2):
+        items.append({"name": "all-reduce 8 B", "ph": "X", "pid": 2 * rank,
+                      "tid": 2 ** 26, "ts": 100 * call, "dur": 90,
+                      "args": {"call": 5 + call, "bytes": 8}})
+for view, call, dur in ((0, 0, 20), (0, 1, 40), (1, 1, 30)):
+    for rank in range(2):
+        items.append({"name": "copy", "cat": "copy", "ph": "X",
+                      "pid": 2 * rank + view, "tid": 1 + 256 * (1 - rank),
+                      "ts": 100 * call + 10, "dur": dur, "args": {
+                          "step": 0, "chunk": rank, "slice": 0, "bytes": 4}})
+print(json.dumps({"traceEvents": items}))
+END
+run "$tutti" view job.json --json
+is "a job's calls, measured and predicted" \
+    "$(json "[(r['kind'], r['call'], round(r['time_s'] * 1e6), len(r['step'])) for r in d['runs']]")" \
+    "[('measured', 5, 20, 2), ('measured', 6, 40, 2), ('predicted', 6, 30, 2)]"
+is "on as many ranks as it has" "$(json "d['spec']")" full:2
 run "$tutti" view ring star:2 --size 4KiB -o -
 like "to standard output" "$out" '</html>'
 printf 'tutti-topology 1\nhost a b\nlink a b 1Gbit\n' >two.net
