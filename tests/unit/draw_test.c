@@ -87,6 +87,13 @@ static void check_bends(const char *name, const tutti_topology *t,
             if (p.x < 0 || p.y < 0 || p.x > l->size.x || p.y > l->size.y)
                 fail_msg("%s: link %u bends outside", name, i);
         }
+        /* A wrap of a flat grid begins away from where it goes. */
+        const tt_point from = l->nodes[t->links[i].from];
+        const tt_point to = l->nodes[t->links[i].to], p = there->at[0];
+        if (t->grid.n_dims == 2 && there->n)
+            assert_true((p.x - from.x) * (to.x - from.x) +
+                            (p.y - from.y) * (to.y - from.y) <
+                        0);
         if (t->links[i].twin == TT_NONE || t->grid.n_dims > 0)
             continue;
         const tt_bends *back = &l->bends[t->links[i].twin];
@@ -181,12 +188,13 @@ static void test_units(void **state)
     (void)state;
     static const struct {
         const char *rate, *said;
-    } cases[] = {{"1bit", "1 bit/s"},          {"999bit", "999 bit/s"},
-                 {"1kbit", "1 kbit/s"},        {"12345bit", "12.35 kbit/s"},
-                 {"99999bit", "100 kbit/s"},   {"123456bit", "123 kbit/s"},
-                 {"123567bit", "124 kbit/s"},  {"1500Mbit", "1.5 Gbit/s"},
-                 {"999999bit", "1000 kbit/s"}, {"12.5GB/s", "100 Gbit/s"},
-                 {"9995bit", "10 kbit/s"},     {"1000Tbit", "1000 Tbit/s"}};
+    } cases[] = {{"1bit", "1 bit/s"},         {"999bit", "999 bit/s"},
+                 {"1kbit", "1 kbit/s"},       {"12345bit", "12.35 kbit/s"},
+                 {"99999bit", "100 kbit/s"},  {"123456bit", "123 kbit/s"},
+                 {"123500bit", "124 kbit/s"}, {"123567bit", "124 kbit/s"},
+                 {"1500Mbit", "1.5 Gbit/s"},  {"999999bit", "1000 kbit/s"},
+                 {"12.5GB/s", "100 Gbit/s"},  {"9995bit", "10 kbit/s"},
+                 {"1000Tbit", "1000 Tbit/s"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char spec[64], wanted[128];
         snprintf(spec, sizeof(spec), "full:2@%s,0ps", cases[i].rate);
@@ -413,6 +421,10 @@ static void test_trace_errors(void **state)
                {"[{\"ph\":.5}]", "a number", 1},
                {"[{\"a\":[1 2]}]", "a comma", 1},
                {"[" EVENT("") "", "a comma", 1},
+               {"[{\"ph\":\"X\",\"cat\":\"copy\",\"pid\":7,\"tid\":1,"
+                "\"ts\":1,\"dur\":1e300,\"args\":{\"step\":0,\"chunk\":0,"
+                "\"bytes\":1}}]",
+                "no transfers", 0},
                {"[{\"ph\":\"X\",\"cat\":\"copy\",\"pid\":70000,\"tid\":1,"
                 "\"ts\":1,\"dur\":1,\"args\":{\"step\":0,\"chunk\":0,"
                 "\"bytes\":1}}]",
