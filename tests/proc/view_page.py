@@ -184,17 +184,16 @@ def plays(c):
     time.sleep(0.2)
     c.is_("and stands still", c.state("t"), at)
     c.shoot("play")
-    b.run("document.activeElement.blur()")
-    b.press(" ")
-    c.is_("the space bar plays", c.state("playing"), True)
     b.run("const s = document.getElementById('speed'); s.value = '4'; "
           "s.dispatchEvent(new Event('change'))")
     c.is_("the speed is as chosen", c.state("speed"), 4)
-    b.run("const p = document.getElementById('place'); p.value = 999; "
-          "p.dispatchEvent(new Event('input'))")
-    c.check("it ends by itself", c.awaits("!tuttiView.state.playing"))
+    b.run("const p = document.getElementById('place'); p.value = 900; "
+          "p.dispatchEvent(new Event('input')); document.activeElement.blur()")
+    b.press(" ")
     run = "tuttiView.runs[tuttiView.state.shown]"
-    c.is_("at the end", c.state("t"), b.run("return %s.time_s" % run))
+    c.check("the space bar plays, to the end", c.awaits(
+        "!tuttiView.state.playing && tuttiView.state.t === %s.time_s" % run),
+        c.state("t"))
 
 
 def picks(c):
