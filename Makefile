@@ -58,7 +58,7 @@ BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
-CLI_OBJ := $(CLI_SRC:%.c=$B/%.o)
+CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o
 # What a call must give: for the cli, tests and benches.
 REFERENCE := $B/cli/reference.o
 SUPPORT_OBJ := $(SUPPORT_SRC:%.c=$B/%.o) $(REFERENCE)
@@ -137,6 +137,12 @@ $B/%.o: %.c $B/flags
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests) \
 	    $(if $(filter tests/% bench/%,$<),-I.) -MMD -MP \
 	    -c -o $@ $<
+
+# The files of the page of `tutti view` go into the program.
+$B/cli/page.o: cli/page.S $(wildcard share/view/*) $B/flags
+	$(call say,AS,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -c -o $@ $<
 
 # Other flags, other objects; the file changes only when the flags do.
 $B/flags: FORCE

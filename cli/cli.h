@@ -30,6 +30,7 @@ typedef struct cli_command {
 
 extern const cli_command cli_commands[]; /* ends with a NULL word */
 
+int cmd_view(const cli_command *self, int argc, char **argv);
 int cmd_show(const cli_command *self, int argc, char **argv);
 int cmd_verify(const cli_command *self, int argc, char **argv);
 int cmd_plan(const cli_command *self, int argc, char **argv);
@@ -131,6 +132,9 @@ int cli_write_file(const cli_command *self, const char *path, const char *text,
 
 /* Reads and parses a schedule; reports its own failures. NULL: failed. */
 tutti_schedule *cli_read_schedule(const cli_command *self, const char *path);
+/* The same when the text of that file has been read. */
+tutti_schedule *cli_parse_schedule(const cli_command *self, const char *path,
+                                   const char *text, size_t len);
 /* Writes it in a format of tutti_export(), as cli_write_file(). */
 int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
                        const char *format, const char *path);
@@ -171,6 +175,38 @@ bool cli_find_bound(const cli_command *self, const tutti_topology *net,
 tutti_schedule *cli_make_schedule(const cli_command *self, const char *word,
                                   const tutti_topology *net,
                                   tutti_plan_opts *opts, const char **chosen);
+
+/* Is it the name of a planner, or auto? */
+bool cli_is_planner(const char *word);
+
+/* What is known about one planner; times are negative when unknown. */
+typedef struct cli_row {
+    const char *planner;
+    tutti_err err;
+    char why_not[sizeof((tutti_diag *)0)->text];
+    tutti_schedule_info info;
+    double time_s, plan_s, busbw, efficiency;
+} cli_row;
+
+typedef struct cli_planning {
+    const cli_command *self;
+    const tutti_topology *net;
+    tutti_bound_info bound;
+    tutti_plan_opts opts;
+    cli_progress *progress;
+    /* Called with each row when it is known; sched NULL: it does not fit. */
+    void (*on_row)(void *ctx, const cli_row *row, const tutti_schedule *sched,
+                   bool is_first);
+    void *ctx;
+} cli_planning;
+
+/* Plans with `planner`; the caller frees *sched when row->err is TUTTI_OK. */
+void cli_plan_row(cli_planning *p, const char *planner, cli_row *out,
+                  tutti_schedule **sched);
+/* A row for each planner of the table; *best is the one that `auto` takes. Its
+ * schedule is the caller's. False: none fits. */
+bool cli_plan_rows(cli_planning *p, cli_row *best, tutti_schedule **kept);
+void cli_row_json(FILE *out, const cli_row *row);
 
 /* -------------------------------------------------------------- figures -- */
 

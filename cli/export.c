@@ -9,7 +9,7 @@ int cmd_export(const cli_command *self, int argc, char **argv)
     bool is_json = false;
     const cli_option options[] = {
         {"--to", "-t", CLI_TEXT, &format, "FORMAT",
-         "json, schedule (the text form), picture or dot (Graphviz)"},
+         "json, schedule (the text form), picture, dot (Graphviz) or svg"},
         {"--json", NULL, CLI_FLAG, &is_json, NULL, "the same as --to json"},
         {"--output", "-o", CLI_TEXT, &out, "OUT",
          "file to write (standard output)"},
@@ -23,7 +23,7 @@ int cmd_export(const cli_command *self, int argc, char **argv)
         format = "json";
     if (!format)
         return cli_usage(self, "say the format: --to json, --to schedule, "
-                               "--to picture or --to dot");
+                               "--to picture, --to dot or --to svg");
     tutti_schedule *sched = cli_read_schedule(self, words.at[0]);
     if (!sched)
         return CLI_FAILED;

@@ -24,6 +24,7 @@ const cli_command cli_commands[] = {
      "planner makes for a network.",
      "  tutti show ring full:5\n"
      "  tutti show dbtree full:8 --coll broadcast --root 3\n"
+     "  tutti show ring full:5 --to svg -o ring.svg\n"
      "  tutti show my.schedule\n"},
     {"verify", cmd_verify, "prove that a schedule does what it claims",
      "FILE [--on SPEC] [--json]",
@@ -46,9 +47,12 @@ const cli_command cli_commands[] = {
     {"topo", cmd_topo, "print a network as a file", "SPEC | --list [options]",
      "Prints the network SPEC as a topology file. SPEC is a generator such as\n"
      "`torus:8x8@16GB/s,150ns`, one of the machines of `--list`, a topology\n"
-     "file, or NCCL's topology XML.",
+     "file, or NCCL's topology XML. --draw draws it here, --to svg for a "
+     "paper.",
      "  tutti topo racks:5+3@nic=400Mbit,trunk=200Mbit -o racks.topo\n"
      "  tutti topo system.xml\n"
+     "  tutti topo fattree:4x4 --draw\n"
+     "  tutti topo torus:4x4 --to svg -o torus.svg\n"
      "  tutti topo --list\n"},
     {"bound", cmd_bound, "find the least possible times on a network",
      "SPEC [options]",
@@ -65,11 +69,24 @@ const cli_command cli_commands[] = {
      "  tutti sim ring mesh:4x4 --size 1GB --slices 64\n"
      "  tutti sim multitree torus:8x8 --model packet --lockstep all\n"
      "  tutti sim forest racks:5+3 --trace trace.json\n"},
+    {"view", cmd_view, "make a page that shows networks, schedules and runs",
+     "SPEC|FILE|PLANNER... [-o PAGE]",
+     "Writes one HTML page that needs nothing else: the network drawn, a\n"
+     "schedule played over it, time lines, and all planners beside the\n"
+     "optimum. It shows a network SPEC, schedules, planners, and recorded "
+     "runs\n"
+     "(traces of `tutti sim --trace` or of a job), in any order.",
+     "  tutti view racks:5+3@nic=400Mbit,trunk=200Mbit\n"
+     "  tutti view ring forest torus:4x4 -o page.html\n"
+     "  tutti view my.schedule\n"
+     "  tutti view my.net trace.json\n"},
     {"export", cmd_export, "write a schedule in another format",
-     "FILE --to json|schedule|picture|dot [-o OUT]",
+     "FILE --to json|schedule|picture|dot|svg [-o OUT]",
      "Reads the schedule in FILE (`-`: standard input) and writes it as JSON,\n"
-     "in the text form `tutti-schedule 1`, as a picture, or as a graph for\n"
-     "Graphviz. A trace over time is what `tutti sim --trace` writes.",
+     "in the text form `tutti-schedule 1`, as a picture in text or SVG, or as "
+     "a\n"
+     "graph for Graphviz. A trace over time is what `tutti sim --trace` "
+     "writes.",
      "  tutti export my.schedule --to json -o my.json\n"
      "  tutti plan full:4 -o - | tutti export - --to picture\n"},
     {"run", cmd_run, "start the ranks of a job",

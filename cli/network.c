@@ -70,7 +70,10 @@ tutti_topology *cli_open_network(const cli_command *self, const char *spec)
     tutti_err err = tutti_topology_open(spec, &net, &diag);
     if (!err)
         return net;
-    if (diag.line)
+    if (diag.line && access(spec, F_OK) != 0)
+        cli_fail(self, "%.200s, at its letter %u: %s", spec, diag.column,
+                 diag.text);
+    else if (diag.line)
         cli_fail(self, "%.200s:%u:%u: %s", spec, diag.line, diag.column,
                  diag.text);
     else
@@ -117,7 +120,7 @@ static bool is_file(const char *path)
     return !strcmp(path, "-") || strchr(path, '/') || !access(path, F_OK);
 }
 
-static bool is_planner(const char *word)
+bool cli_is_planner(const char *word)
 {
     tutti_planner_info row;
     if (!strcmp(word, "auto"))
@@ -134,7 +137,7 @@ tutti_schedule *cli_make_schedule(const cli_command *self, const char *word,
                                   tutti_plan_opts *opts, const char **chosen)
 {
     *chosen = NULL;
-    if (!is_planner(word) && is_file(word))
+    if (!cli_is_planner(word) && is_file(word))
         return cli_read_schedule(self, word);
     tutti_schedule *sched = NULL;
     tutti_diag diag = {0};

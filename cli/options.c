@@ -130,6 +130,12 @@ static int unknown(const cli_command *self, const cli_option *options,
     return cli_usage(self, "unknown option '%s'", word);
 }
 
+static const char *next_coll(const void *list, size_t i)
+{
+    (void)list;
+    return i < TUTTI_COLL_COUNT ? tutti_coll_name((tutti_coll)i) : NULL;
+}
+
 /* Reads the option at argv[*i], moves *i to its last word. */
 static int read_option(const cli_command *self, const cli_option *options,
                        int argc, char **argv, int *i)
@@ -146,10 +152,15 @@ static int read_option(const cli_command *self, const cli_option *options,
         value = argv[++*i];
     }
     const char *expected = store(o, value);
-    if (expected)
-        return cli_usage(self, "%s '%s' is wrong: expected %s", o->name, value,
-                         expected);
-    return CLI_OK;
+    if (!expected)
+        return CLI_OK;
+    const char *near = o->kind == CLI_COLL ? cli_nearest(value, next_coll, NULL)
+                                           : NULL;
+    if (near)
+        return cli_usage(self, "%s '%s' is wrong: did you mean %s? It is %s",
+                         o->name, value, near, expected);
+    return cli_usage(self, "%s '%s' is wrong: expected %s", o->name, value,
+                     expected);
 }
 
 bool cli_parse(const cli_command *self, const cli_option *options, bool stops,

@@ -25,13 +25,18 @@ int cmd_show(const cli_command *self, int argc, char **argv)
     tutti_plan_opts opts = TUTTI_PLAN_OPTS_INIT;
     opts.size_bytes = 64 << 20;
     bool is_json = false;
+    const char *format = NULL, *out = NULL;
     const cli_option options[] = {
         {"--coll", "-c", CLI_COLL, &opts.collective, "COLLECTIVE",
          "what a planner plans (all-reduce)"},
         {"--root", "-r", CLI_RANK, &opts.root, "RANK", "its root (0)"},
         {"--size", "-s", CLI_SIZE, &opts.size_bytes, "SIZE",
          "size of the vector (64MiB)"},
-        {"--json", NULL, CLI_FLAG, &is_json, NULL, "JSON instead of a picture"},
+        {"--to", "-t", CLI_TEXT, &format, "FORMAT",
+         "picture, or svg (for papers), dot, json, schedule (picture)"},
+        {"--output", "-o", CLI_TEXT, &out, "OUT",
+         "file to write (standard output)"},
+        {"--json", NULL, CLI_FLAG, &is_json, NULL, "the same as --to json"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))
@@ -42,8 +47,9 @@ int cmd_show(const cli_command *self, int argc, char **argv)
                                          : plan(self, words.at, &opts);
     if (!sched)
         return CLI_FAILED;
-    int status = cli_write_schedule(self, sched, is_json ? "json" : "picture",
-                                    NULL);
+    if (!format)
+        format = is_json ? "json" : "picture";
+    int status = cli_write_schedule(self, sched, format, out);
     tutti_schedule_free(sched);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int list(void)
 {
@@ -120,6 +121,21 @@ static int write_json(const cli_command *self, const tutti_topology *net,
     return status;
 }
 
+/* As a picture of tutti_topology_draw(). */
+static int write_picture(const cli_command *self, const tutti_topology *net,
+                         const char *format, const char *path)
+{
+    char *text = NULL;
+    size_t len = 0;
+    tutti_diag diag = {0};
+    tutti_err err = tutti_topology_draw(net, format, &text, &len, &diag);
+    int status = err ? cli_fail_err(self, "cannot draw the network", err,
+                                    diag.text)
+                     : cli_write_file(self, path, text, len);
+    tutti_text_free(text);
+    return status;
+}
+
 static int write_text(const cli_command *self, const tutti_topology *net,
                       const char *path)
 {
@@ -132,35 +148,62 @@ static int write_text(const cli_command *self, const tutti_topology *net,
     return status;
 }
 
+typedef struct request {
+    const char *out, *format;
+    bool is_json, is_list, is_drawn, with_routes;
+} request;
+
+static int write_net(const cli_command *self, const request *rq,
+                     const char *spec)
+{
+    tutti_topology *net = cli_open_network(self, spec);
+    if (!net)
+        return CLI_FAILED;
+    int status;
+    if (rq->is_json)
+        status = write_json(self, net, rq->with_routes, rq->out);
+    else if (rq->is_drawn || rq->format)
+        status = write_picture(self, net, rq->is_drawn ? "text" : rq->format,
+                               rq->out);
+    else
+        status = write_text(self, net, rq->out);
+    tutti_topology_free(net);
+    return status;
+}
+
 int cmd_topo(const cli_command *self, int argc, char **argv)
 {
-    const char *out = NULL;
-    bool is_json = false, is_list = false, with_routes = false;
+    request rq = {0};
     const cli_option options[] = {
-        {"--list", "-l", CLI_FLAG, &is_list, NULL,
+        {"--list", "-l", CLI_FLAG, &rq.is_list, NULL,
          "list the generators and the named machines"},
-        {"--output", "-o", CLI_TEXT, &out, "FILE",
+        {"--draw", "-d", CLI_FLAG, &rq.is_drawn, NULL,
+         "draw it, for a terminal"},
+        {"--to", "-t", CLI_TEXT, &rq.format, "FORMAT",
+         "svg: a picture for papers"},
+        {"--output", "-o", CLI_TEXT, &rq.out, "FILE",
          "file to write (standard output)"},
-        {"--json", NULL, CLI_FLAG, &is_json, NULL, "nodes and links as JSON"},
-        {"--routes", NULL, CLI_FLAG, &with_routes, NULL,
+        {"--json", NULL, CLI_FLAG, &rq.is_json, NULL,
+         "nodes and links as JSON"},
+        {"--routes", NULL, CLI_FLAG, &rq.with_routes, NULL,
          "with --json: also the links between every two ranks"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))
         return words.status;
-    if (is_list && (words.n || is_json || with_routes || out))
+    const int n_forms = rq.is_json + rq.is_drawn + (rq.format != NULL);
+    if (rq.is_list && (words.n || n_forms || rq.with_routes || rq.out))
         return cli_usage(self, "--list goes alone");
-    if (is_list)
+    if (rq.is_list)
         return list();
     if (words.n != 1)
         return cli_usage(self, "give one network, such as torus:4x4");
-    if (with_routes && !is_json)
+    if (rq.with_routes && !rq.is_json)
         return cli_usage(self, "--routes goes with --json");
-    tutti_topology *net = cli_open_network(self, words.at[0]);
-    if (!net)
-        return CLI_FAILED;
-    int status = is_json ? write_json(self, net, with_routes, out)
-                         : write_text(self, net, out);
-    tutti_topology_free(net);
-    return status;
+    if (n_forms > 1)
+        return cli_usage(self, "--json, --draw and --to exclude each other");
+    if (rq.format && strcmp(rq.format, "svg") != 0)
+        return cli_usage(
+            self, "unknown format '%s': --to svg, --draw or --json", rq.format);
+    return write_net(self, &rq, words.at[0]);
 }

@@ -215,6 +215,19 @@ int cli_write_file(const cli_command *self, const char *path, const char *text,
     return CLI_OK;
 }
 
+tutti_schedule *cli_parse_schedule(const cli_command *self, const char *path,
+                                   const char *text, size_t len)
+{
+    tutti_schedule *sched = NULL;
+    tutti_diag diag = {0};
+    tutti_err err = tutti_schedule_read(text, len, &sched, &diag);
+    if (err && diag.line)
+        cli_fail(self, "%s:%u:%u: %s", path, diag.line, diag.column, diag.text);
+    else if (err)
+        cli_fail_err(self, path, err, diag.text);
+    return err ? NULL : sched;
+}
+
 tutti_schedule *cli_read_schedule(const cli_command *self, const char *path)
 {
     size_t len;
@@ -223,15 +236,9 @@ tutti_schedule *cli_read_schedule(const cli_command *self, const char *path)
         cli_fail(self, "cannot read '%s': %s", path, strerror(errno));
         return NULL;
     }
-    tutti_schedule *sched = NULL;
-    tutti_diag diag = {0};
-    tutti_err err = tutti_schedule_read(text, len, &sched, &diag);
+    tutti_schedule *sched = cli_parse_schedule(self, path, text, len);
     free(text);
-    if (err && diag.line)
-        cli_fail(self, "%s:%u:%u: %s", path, diag.line, diag.column, diag.text);
-    else if (err)
-        cli_fail_err(self, path, err, diag.text);
-    return err ? NULL : sched;
+    return sched;
 }
 
 int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
@@ -243,8 +250,8 @@ int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
     tutti_err err = tutti_export(sched, format, &text, &len, &diag);
     if (err == TUTTI_EINVAL)
         return cli_usage(self,
-                         "unknown format '%s': it is json, schedule, picture "
-                         "or dot",
+                         "unknown format '%s': it is json, schedule, picture, "
+                         "dot or svg",
                          format);
     if (err)
         return cli_fail_err(self, "cannot write the schedule", err, diag.text);

@@ -138,6 +138,14 @@ typedef void (*tutti_rail_fn)(void *ctx, int src, int dst, int rail,
 TUTTI_API tutti_err tutti_rails(const tutti_topology *net, tutti_rail_fn fn,
                                 void *ctx, tutti_diag *diag);
 
+/* A picture of the network. format: "svg", "text" (for a terminal), "layout"
+ * (JSON: where nodes and links lie in both). The caller owns *text
+ * (tutti_text_free). Errors: EINVAL (no such picture; diag lists them), ELIMIT
+ * (too large for one). */
+TUTTI_API tutti_err tutti_topology_draw(const tutti_topology *net,
+                                        const char *format, char **text,
+                                        size_t *len, tutti_diag *diag);
+
 /* The same network as TCP's payload sees it: of every full packet on a link
  * between hosts 1448 of 1514 bytes; links inside a host stay as they are. The
  * caller owns *out. */
@@ -450,6 +458,21 @@ TUTTI_API tutti_err tutti_trace_merge(const char *dir,
                                       const tutti_merge_opts *opts,
                                       tutti_merge_info *info, char **text,
                                       size_t *len, tutti_diag *diag);
+/* What stands in a trace: a slice, or a call of a rank. */
+typedef struct tutti_recorded_info {
+    tutti_event_info event; /* a call: its rank is src; bytes, begin and end */
+    uint64_t call;          /* its number; 0 where the trace does not say */
+    const char *call_name;  /* a call: what was called; NULL: a slice */
+    bool is_predicted;      /* in a trace of what was and what was predicted */
+} tutti_recorded_info;
+typedef void (*tutti_recorded_fn)(void *ctx, const tutti_recorded_info *info);
+/* Reads a trace back, one that tutti_trace() wrote or that a job has recorded:
+ * calls fn for each slice and call, in the order of the text; times count from
+ * what the text counts from. Errors: EFORMAT with its line (no such text, or no
+ * slices in it). */
+TUTTI_API tutti_err tutti_trace_read(const char *text, size_t len,
+                                     tutti_recorded_fn fn, void *ctx,
+                                     tutti_diag *diag);
 
 /* Does any step load a link beyond its capacity, when all transfers of a step
  * are on the way together? A link's capacity is its rate over the slowest
@@ -476,9 +499,9 @@ TUTTI_API tutti_err tutti_schedule_read(const char *text, size_t len,
                                         tutti_schedule **out, tutti_diag *diag);
 /* Proves the schedule: TUTTI_OK, or TUTTI_EPROOF and the counterexample. */
 TUTTI_API tutti_err tutti_verify(const tutti_schedule *sched, tutti_diag *diag);
-/* format: "schedule" (the text form), "json", "picture", "dot". The caller owns
- * *text (free with tutti_text_free); it is NUL-terminated. Errors: EINVAL (no
- * such format; diag lists them). */
+/* format: "schedule" (the text form), "json", "picture", "dot", "svg". The
+ * caller owns *text (free with tutti_text_free); it is NUL-terminated. Errors:
+ * EINVAL (no such format; diag lists them), ELIMIT (too large for this one). */
 TUTTI_API tutti_err tutti_export(const tutti_schedule *sched,
                                  const char *format, char **text, size_t *len,
                                  tutti_diag *diag);

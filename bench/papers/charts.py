@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Charts as PNG and SVG, the same bytes for the same numbers."""
+"""Charts as SVG, the same bytes for the same numbers."""
 import os
 import sys
 
@@ -21,9 +21,7 @@ def draw(results, folder):
     os.makedirs(folder, exist_ok=True)
     for part, result in results:
         figure = part.chart(result, plt)
-        for kind, about in (("png", {"Software": None}), ("svg",
-                                                          {"Date": None})):
-            figure.savefig(os.path.join(folder, part.NAME + "." + kind),
-                           bbox_inches="tight", dpi=110, metadata=about)
+        figure.savefig(os.path.join(folder, part.NAME + ".svg"),
+                       bbox_inches="tight", metadata={"Date": None})
         plt.close(figure)
     print("bench/papers: charts in " + folder, file=sys.stderr)

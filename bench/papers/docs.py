@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Puts the figures into docs/papers.md: what stands between a line
-`<!-- figures: NAME -->` and the next `<!-- end -->` is replaced."""
+`<!-- figures: NAME -->` and the next `<!-- end -->` is replaced. tools/charts
+then draws the document's charts from its tables."""
 import os
-import shutil
+import subprocess
 
 import desk
 
 FOLDER = os.path.join(desk.ROOT, "docs")
-CHARTS = ["multitree", "flexreduce", "efficiency"]
 
 
 def figures(results):
@@ -19,7 +19,7 @@ def figures(results):
     return found
 
 
-def fill(results, charts):
+def fill(results):
     path = os.path.join(FOLDER, "papers.md")
     found, lines, skipping = figures(results), [], False
     with open(path) as file:
@@ -33,6 +33,4 @@ def fill(results, charts):
                 lines += [""] + found[line.split()[2]] + [""]
     with open(path, "w") as file:
         file.write("\n".join(lines) + "\n")
-    for name in CHARTS:
-        shutil.copyfile(os.path.join(charts, name + ".svg"),
-                        os.path.join(FOLDER, "papers-%s.svg" % name))
+    subprocess.run([os.path.join(desk.ROOT, "tools", "charts")], check=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Charts as PNG and SVG, the same bytes for the same numbers: efficiency on
-every network, and time on one host.
+"""Charts as SVG, the same bytes for the same numbers: efficiency on every
+network, and time on one host.
 
     chart.py RECORD FOLDER"""
 import json
@@ -33,9 +33,8 @@ def pyplot():
 
 def save(figure, plt, folder, name):
     os.makedirs(folder, exist_ok=True)
-    for kind, about in (("png", {"Software": None}), ("svg", {"Date": None})):
-        figure.savefig(os.path.join(folder, name + "." + kind),
-                       bbox_inches="tight", dpi=110, metadata=about)
+    figure.savefig(os.path.join(folder, name + ".svg"), bbox_inches="tight",
+                   metadata={"Date": None})
     plt.close(figure)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Charts from the JSON of bench/stragglers/run: accuracy over time, and who
-averaged with whom. PNG and SVG.
+averaged with whom. SVG.
 
     /usr/bin/python3 bench/stragglers/chart.py RESULTS.json FOLDER
 """
@@ -20,9 +20,8 @@ SECONDS = 1.2  # of the timeline
 
 
 def save(figure, folder, name):
-    for kind, about in (("png", {"Software": None}), ("svg", {"Date": None})):
-        figure.savefig(os.path.join(folder, name + "." + kind),
-                       bbox_inches="tight", dpi=110, metadata=about)
+    figure.savefig(os.path.join(folder, name + ".svg"), bbox_inches="tight",
+                   metadata={"Date": None})
     plt.close(figure)
 
 

@@ -228,9 +228,8 @@ def draw(path, folder):
     figure.legend(handles=legend(plt), loc="lower center", ncol=4, frameon=False)
     figure.tight_layout(rect=(0, 0.4 / (1.9 * n_rows + 0.5), 1, 1))
     os.makedirs(folder, exist_ok=True)
-    for kind, about in (("png", {"Software": None}), ("svg", {"Date": None})):
-        figure.savefig(os.path.join(folder, "training." + kind), dpi=110,
-                       metadata=about)
+    figure.savefig(os.path.join(folder, "training.svg"),
+                   metadata={"Date": None})
 
 
 def panel(axis, result):

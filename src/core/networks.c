@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * networks.c - the functions of tutti_plan.h that are about a topology: open,
  * bound, plan, predict, simulate, contention. Thin, like unstable.c. */
+#include "base/nearest.h"
 #include "bound/bound.h"
 #include "core/core.h"
 #include "core/report.h"
@@ -17,15 +18,32 @@ static const size_t max_file_bytes = (size_t)1 << 28;
 
 /* ----------------------------------------------------------------- files -- */
 
+/* Names the generator that is nearest, if one is near enough to be meant. */
+static tutti_err no_such_network(const char *spec, tutti_diag *diag)
+{
+    const size_t len = strcspn(spec, ":@");
+    size_t least = len / 3 + 1;
+    char meant[64] = "";
+    tutti_generator_info row;
+    for (size_t i = 0; tt_generator_at(i, &row); i++) {
+        const size_t apart = tt_letters_apart(spec, len, row.name);
+        if (apart > least || (apart == least && meant[0]))
+            continue;
+        least = apart;
+        snprintf(meant, sizeof(meant), "; did you mean %.40s?", row.name);
+    }
+    return tt_fail(diag, TUTTI_ESYS,
+                   "\"%.200s\" is neither a generator (`tutti topo --list` "
+                   "names them) nor a file%s",
+                   spec, meant);
+}
+
 static tutti_err open_file(const char *path, tutti_topology **out,
                            tutti_diag *diag)
 {
     FILE *f = fopen(path, "rbe");
     if (!f && errno == ENOENT)
-        return tt_fail(diag, TUTTI_ESYS,
-                       "\"%.200s\" is neither a generator (`tutti topo "
-                       "--list` names them) nor a file",
-                       path);
+        return no_such_network(path, diag);
     if (!f)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot open %s", path);
     tt_str text = {.mem = &tt_mem_std};
@@ -98,6 +116,14 @@ tutti_err tutti_topology_text(const tutti_topology *net, char **text,
     tt_str out = {.mem = &tt_mem_std};
     tt_topology_write(net, &out);
     return tt_str_finish(&out, text, len);
+}
+
+tutti_err tutti_topology_draw(const tutti_topology *net, const char *format,
+                              char **text, size_t *len, tutti_diag *diag)
+{
+    tutti_diag found = TT_DIAG_NONE;
+    tutti_err err = tt_net_draw(net, format, &tt_mem_std, text, len, &found);
+    return tt_report(err, &found, diag);
 }
 
 void tutti_topology_describe(const tutti_topology *net,
@@ -436,6 +462,13 @@ tutti_err tutti_trace(const tutti_topology *net, const tutti_schedule *sched,
         tt_fail(&found, err, "no memory for the trace");
     tt_arena_free(&arena);
     return tt_report(err, &found, diag);
+}
+
+tutti_err tutti_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
+                           void *ctx, tutti_diag *diag)
+{
+    tutti_diag found = TT_DIAG_NONE;
+    return tt_report(tt_trace_read(text, len, fn, ctx, &found), &found, diag);
 }
 
 tutti_err tutti_contention(const tutti_topology *net,

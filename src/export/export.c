@@ -22,6 +22,7 @@ const tt_format tt_formats[] = {
     {"json", "for other programs; it reads back, too", write_json},
     {"picture", "for people", tt_write_picture},
     {"dot", "a graph for Graphviz", tt_write_dot},
+    {"svg", "a picture for papers", tt_write_svg},
     {NULL, NULL, NULL},
 };
 
@@ -53,7 +54,12 @@ tutti_err tt_export(const tutti_schedule *s, const char *format,
         tt_str_free(&out);
     else
         err = tt_str_finish(&out, text, len);
-    if (err)
+    if (err == TUTTI_ELIMIT)
+        tt_fail(diag, err,
+                "more than %u transfers are too much for this format; `tutti "
+                "view` shows them",
+                TT_MAX_DRAWN);
+    else if (err)
         tt_fail(diag, err, "no memory for the text of the schedule");
     return err;
 }

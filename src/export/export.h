@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * export.h - a schedule as text, for other programs and for people.
+ * export.h - schedules, networks and events as text, for other programs and for
+ * people.
  *
- * Adding a format = one function and one row of the table in export.c. */
+ * Adding a format = one function and one row of the table in export.c, or for
+ * networks in netdraw.c. */
 #ifndef TT_EXPORT_EXPORT_H
 #define TT_EXPORT_EXPORT_H
 
@@ -98,5 +100,19 @@ tutti_err tt_measured_trace(const tt_measured *m, const tutti_merge_opts *opts,
                             tutti_merge_info *info, char **text, size_t *len,
                             tutti_diag *diag);
 void tt_measured_free(tt_measured *m);
+/* The slices and calls in such a text, in its order; readtrace.c says what
+ * counts as one. Errors: EFORMAT with a
+ * line (no trace, or none in it). */
+tutti_err tt_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
+                        void *ctx, tutti_diag *diag);
+
+/* ------------------------------------------------------------- networks -- */
+
+/* The network as a picture: svg, text (for a terminal), layout (JSON). len + 1
+ * bytes of mem, NUL-terminated, the caller's. Errors: EINVAL (no such picture),
+ * ELIMIT (too large for one), ENOMEM. */
+tutti_err tt_net_draw(const tutti_topology *t, const char *format,
+                      const tt_mem *mem, char **text, size_t *len,
+                      tutti_diag *diag);
 
 #endif

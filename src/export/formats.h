@@ -7,5 +7,8 @@
 
 tutti_err tt_write_dot(const tutti_schedule *s, tt_str *out);
 tutti_err tt_write_picture(const tutti_schedule *s, tt_str *out);
+/* ELIMIT: too many transfers, or ranks, for a picture. */
+#define TT_MAX_DRAWN 20000u
+tutti_err tt_write_svg(const tutti_schedule *s, tt_str *out);
 
 #endif

@@ -35,13 +35,20 @@ like "it says what a size is" "$err" "'lots'.*64KiB"
 run "$tutti" plan full:4 --size 1TiB --planner ring
 ends "a TiB is a size" 0
 run "$tutti" plan full:4 --coll allreduce
-like "a bad collective lists them" "$err" 'all-reduce, reduce-scatter'
+like "a bad collective names the nearest, and lists them" "$err" 'did you mean all-reduce\? .*all-reduce, reduce-scatter'
 run "$tutti" plan
 like "plan needs a network" "$err" 'full:8'
 run "$tutti" plan nonsense:4
 ends "a bad network fails" 1
 one_sentence "in one sentence"
+run "$tutti" plan rack:4+4
+like "a bad network names the nearest generator" "$err" 'did you mean racks\?$'
+run "$tutti" plan xyzzy:4
+like "or none" "$err" 'nor a file$'
+run "$tutti" plan full:0
+like "a spec has letters, not lines" "$err" '^tutti plan: full:0, at its letter 6: '
 run "$tutti" plan full:4 --planner rign
+is "a bad planner prints no table" "$out" ""
 ends "a bad planner fails" 1
 like "it names the nearest" "$err" '"rign".*"ring"'
 run "$tutti" plan full:4 --coll broadcast --root 4
