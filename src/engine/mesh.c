@@ -25,7 +25,7 @@
  *            connects later hears of it first of all.
  * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
  *            call needs it: then it is dialled once more, and if that is in
- *            vain, too, it is lost.
+ *            vain, too, it is lost. So is who is found dead: it may have left.
  * Open       In an open mesh a rank is a seat: the process that sits there is told
  *            by its id (tt_mesh_seat), or calls before that. Another id than
  *            before is another process. So is, in a way, one that calls again:
@@ -381,10 +381,11 @@ static void say_farewells(tt_peer *peer)
     }
 }
 
-/* What it was missed for no other connection mends. */
+/* What it was missed for no other connection mends: EPEER: it is dead. */
 static bool is_doomed(const tt_peer *peer)
 {
-    return peer->why_err == TUTTI_ENOMEM || peer->why_err == TUTTI_ELIMIT;
+    return peer->why_err == TUTTI_ENOMEM || peer->why_err == TUTTI_ELIMIT ||
+           peer->why_err == TUTTI_EPEER;
 }
 
 void tt_mesh_up(tt_conn *conn)
@@ -406,7 +407,7 @@ void tt_mesh_up(tt_conn *conn)
     peer->is_expected = false;
     mesh->n_asking -= peer->has_asked;
     peer->has_asked = false;
-    peer->has_missed &= is_doomed(peer);
+    peer->has_missed &= is_doomed(peer) && peer->why_err != TUTTI_EPEER;
     peer->access = 0; /* whoever has called may not be seated yet */
     while (peer->access < peer->n_accesses &&
            peer->accesses[peer->access].net != conn->net)
@@ -483,7 +484,9 @@ static void give_up(tt_peer *peer)
     memcpy(why, peer->why, sizeof(why));
     peer->mesh->n_asking -= peer->has_asked;
     peer->has_asked = false;
-    if (peer->why_err == TUTTI_ENET && !peer->mesh->is_open && !is_needed(peer))
+    bool may_be_apart = peer->why_err == TUTTI_ENET ||
+                        peer->why_err == TUTTI_EPEER; /* or it has left */
+    if (may_be_apart && !peer->mesh->is_open && !is_needed(peer))
         set_apart(peer);
     else
         tt_peer_gone(peer, peer->why_err, why);

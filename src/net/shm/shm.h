@@ -38,6 +38,7 @@ typedef struct tt_shm_conn {
     tt_shm_view views[TT_SEGMENTS_MAX];
     /* Until it is up: meet.c. */
     bool is_begun, is_caller;
+    bool is_doubted; /* the link has ended: so may the process, until_ns */
     tt_link_dial *dial; /* NULL: none */
     uint64_t until_ns;
     struct tt_shm_conn *next_pending;
@@ -67,7 +68,9 @@ void tt_shm_hear_meeting(tt_shm_conn *conn);
 void tt_shm_check_meetings(tt_shm_net *net);
 void tt_shm_end_meeting(tt_shm_conn *conn);
 
-/* shm.c: the other process uses memory of this one that it must not use any
+/* shm.c: the other process has ended, as its pidfd says. */
+bool tt_shm_has_exited(const tt_shm_conn *conn);
+/* The other process uses memory of this one that it must not use any
  * more. True: it does not matter, as it has ended; or it has had a second, or
  * is_final, and is stopped in the middle: it will be lost. */
 bool tt_shm_gives_up(tt_shm_conn *conn, bool is_final);

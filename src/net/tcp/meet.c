@@ -408,8 +408,8 @@ static void take_dialled(tt_tcp_conn *conn, const tt_link_event *link)
         tt_tcp_take_redial(conn, link);
     } else if (link->kind == TT_LINK_FAILED) {
         char text[TT_DOOR_TEXT];
-        tt_door_blame(&m->to, link->dial, &conn->base, text);
-        miss(conn, TUTTI_ENET, text);
+        tutti_err err = tt_door_blame(&m->to, link->dial, &conn->base, text);
+        miss(conn, err, text);
     } else if (link->kind == TT_LINK_DIALLED) {
         take_link(conn, link, &m->to.ways[link->way]);
     } else { /* MET: it arrives */

@@ -416,8 +416,8 @@ static void take_dialled(tt_ucx_conn *conn, tt_link_event *link)
         m->dial = NULL;
     } else {
         char text[TT_DOOR_TEXT];
-        tt_door_blame(&m->call, m->dial, &conn->base, text);
-        miss(conn, TUTTI_ENET, text);
+        tutti_err err = tt_door_blame(&m->call, m->dial, &conn->base, text);
+        miss(conn, err, text);
     }
 }
 
