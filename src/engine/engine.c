@@ -511,6 +511,8 @@ static void away(void *arg, bool is_away)
     peer->is_away = is_away;
     if (is_away)
         tt_mesh_seek(peer);
+    else
+        tt_mesh_seek_anew(peer->mesh);
 }
 
 const tt_net_up tt_engine_up = {

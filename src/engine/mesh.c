@@ -49,8 +49,10 @@ static const size_t most_lent = 1024;
 static const size_t first_early = 16;
 /* How long a rank that was asked to connect may take. */
 static const uint64_t ask_ns = 2 * TT_NS_PER_S;
-/* When one that is dialled, or away, is asked for the first time; from then on
- * it is after twice as long each time, at most. */
+/* When one that is dialled, or away, is looked for the first time; from then on
+ * it is after twice as long each time, at most. It is asked each time that it has
+ * been sought for twice as long: who tells that on may find nobody who can reach
+ * it, and a host that is dead is sought by many. */
 static const uint64_t first_urge_ns = TT_NS_PER_S / 2;
 static const uint64_t most_urge_ns = 4 * TT_NS_PER_S;
 static const char no_memory[] = "out of memory for a connection";
@@ -576,18 +578,38 @@ void tt_mesh_seek(tt_peer *peer)
 {
     tt_mesh *mesh = peer->mesh;
     const uint64_t part = (mesh->rank * 7 + peer->rank * 13) % 64;
+    peer->sought_ns = tt_now_ns();
+    peer->call_ns = 0;
     peer->urge_again_ns = first_urge_ns;
-    peer->urge_ns = tt_now_ns() + first_urge_ns + part * first_urge_ns / 128;
+    peer->urge_ns = peer->sought_ns + first_urge_ns +
+                    part * first_urge_ns / 128;
     if (peer->urge_ns < mesh->urge_ns)
         mesh->urge_ns = peer->urge_ns;
 }
 
+/* One that was away is back: the network may lead to others again, too. */
+void tt_mesh_seek_anew(tt_mesh *mesh)
+{
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        const uint64_t urge_ns = peer->urge_ns;
+        if (!seeker(peer))
+            continue;
+        tt_mesh_seek(peer);
+        if (urge_ns < peer->urge_ns) /* where one after the other comes back */
+            peer->urge_ns = urge_ns;
+    }
+}
+
 /* Its own addresses may have changed as well. */
-static void urge(tt_peer *peer, tt_net *net)
+static void urge(tt_peer *peer, tt_net *net, uint64_t now_ns)
 {
     uint64_t parts = peer->is_away ? net->ops->renew(peer->conn, 0) : 0;
-    if (!peer->mesh->is_open && !peer->is_lost)
-        say_call(peer, net, (parts & TT_CALL_MOST_PARTS) << TT_CALL_PARTS);
+    if (peer->mesh->is_open || peer->is_lost ||
+        now_ns + first_urge_ns < peer->call_ns)
+        return;
+    peer->call_ns = now_ns + (now_ns - peer->sought_ns);
+    say_call(peer, net, (parts & TT_CALL_MOST_PARTS) << TT_CALL_PARTS);
 }
 
 void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
@@ -601,7 +623,7 @@ void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
         if (!net)
             continue;
         if (now_ns >= peer->urge_ns) {
-            urge(peer, net);
+            urge(peer, net, now_ns);
             peer->urge_ns = now_ns + peer->urge_again_ns;
             peer->urge_again_ns *= peer->urge_again_ns < most_urge_ns ? 2 : 1;
         }

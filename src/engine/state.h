@@ -120,8 +120,9 @@ struct tt_peer {
     uint64_t ask_until_ns; /* ... and has so long */
     uint64_t asks;         /* of its own (CALL): the highest number */
     uint64_t asks_known;   /* bit i: the one i below that has come */
-    /* Dialled, or away: it is asked to connect then, and again so much later. */
-    uint64_t urge_ns, urge_again_ns;
+    /* Dialled, or away, since sought_ns: it is looked for then, and again so much
+     * later; and asked to connect not before call_ns. */
+    uint64_t sought_ns, urge_ns, urge_again_ns, call_ns;
     tutti_err why_err; /* lost */
     uint32_t rank;
     uint8_t port;
@@ -533,6 +534,7 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data);
 /* It is dialled, or away, from now on: where that lasts it is asked to connect
  * (tick). */
 void tt_mesh_seek(tt_peer *peer);
+void tt_mesh_seek_anew(tt_mesh *mesh); /* all that still last */
 void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);
