@@ -237,6 +237,7 @@ struct tt_team {
     uint32_t *rank_of; /* [mesh n_ranks] rank in the team, or TT_NONE */
     /* [mesh n_peers] said BYE by this port: nothing will follow there. */
     bool *has_left;
+    bool *gone; /* [n] somebody has said that it has left; NULL: nobody has */
     double *lateness; /* ns, moving average */
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
     uint32_t n_asks;  /* of its own that are told on */
@@ -413,6 +414,18 @@ static inline bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
 {
     return team->has_left[peer - team->mesh->peers];
 }
+/* It has left, or others say so. What it sent before may be on its way by a
+ * connection that is just being made: so a call that needs it tries that first. */
+static inline bool tt_team_is_gone(const tt_team *team, const tt_peer *peer)
+{
+    return tt_team_has_left(team, peer) ||
+           (team->gone && team->gone[tt_team_rank_of(team, peer)]);
+}
+/* It has said so, or can say nothing any more: calls that need it fail. */
+void tt_team_note_left(tt_team *team, const tt_peer *peer);
+/* `from` says that a member has left in good order: its neighbours in the control
+ * graph are told, once. */
+void tt_team_note_gone(tt_team *team, uint32_t rank, const tt_peer *from);
 static inline tt_msg tt_team_msg(const tt_team *team, tt_kind kind,
                                  uint64_t channel, uint64_t seq)
 {

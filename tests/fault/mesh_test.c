@@ -482,6 +482,48 @@ static void who_is_left_finds_who_is_left(void **state)
     unsetenv("TUTTI_PLANNER");
 }
 
+/* Rank 0 waits for whoever sends first; ranks 3 and 5, which have never been
+ * connected with it, leave, and then the others. */
+static int outlive(int rank, int n, void *arg)
+{
+    tutti_comm *comm;
+    tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+    float x = 1;
+    int bad = 0, from;
+    (void)n;
+    (void)arg;
+    o.timeout_s = 40;
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    if (!err && rank == 0)
+        err = tutti_recv_any(comm, &x, 1, TUTTI_F32, &from, &o, NULL);
+    else if (rank != 3 && rank != 5)
+        usleep(500 * 1000);
+    if (rank == 0 && (err != TUTTI_EPEER ||
+                      !strstr(tutti_comm_message(comm), "all other ranks")))
+        bad = tt_procs_complain(rank, "%s: %s", tutti_errname(err),
+                                tutti_comm_message(comm));
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
+static void who_is_left_knows_who_has_left(void **state)
+{
+    (void)state;
+    setenv("TUTTI_PLANNER", "0-:ring", 1);
+    for (size_t t = 0; t < 2; t++) {
+        int status[TT_PROCS_MAX];
+        tt_procs p = {.n = 8,
+                      .timeout_s = 55,
+                      .transports = transports[t],
+                      .run = outlive};
+        assert_true(tt_procs_run(&p, status));
+        assert_int_equal(tt_procs_failures(status, p.n), 0);
+    }
+    unsetenv("TUTTI_PLANNER");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,6 +534,7 @@ int main(void)
         cmocka_unit_test(who_has_not_called_is_named),
         cmocka_unit_test(only_what_is_needed_is_opened),
         cmocka_unit_test(who_is_left_finds_who_is_left),
+        cmocka_unit_test(who_is_left_knows_who_has_left),
     };
     return TT_RUN_TAP(tests);
 }

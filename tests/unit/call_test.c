@@ -247,10 +247,8 @@ static void test_in_vain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),
-        cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_call),    cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_order),   cmocka_unit_test(test_few),
         cmocka_unit_test(test_in_vain),
     };
     return TT_RUN_TAP(tests);

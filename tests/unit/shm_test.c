@@ -398,11 +398,11 @@ static void test_ring_sizes(void **state)
 
 /* The other process, with which this one meets. */
 typedef enum end {
-    REFUSES,    /* it is dead when it is dialled */
-    KILLED,     /* it dies when it has been dialled, before its reply */
-    CALLED,     /* when it has dialled, before its hello */
-    REAPED,     /* likewise, and has no pid any more when its link is taken */
-    HANGS_UP    /* it lives, and ends what was dialled */
+    REFUSES, /* it is dead when it is dialled */
+    KILLED,  /* it dies when it has been dialled, before its reply */
+    CALLED,  /* when it has dialled, before its hello */
+    REAPED,  /* likewise, and has no pid any more when its link is taken */
+    HANGS_UP /* it lives, and ends what was dialled */
 } end;
 
 static tt_shm_conn other;
