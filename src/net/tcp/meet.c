@@ -174,10 +174,18 @@ bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
     return false;
 }
 
+static bool is_of(const tt_tcp_call *call, const tt_link_id *caller)
+{
+    return call->call > 0 && tt_link_id_compare(&call->caller, caller) == 0;
+}
+
+/* They may end in any order. */
 void tt_tcp_end_call(tt_tcp_conn *conn)
 {
-    if (conn->theirs.call > 0)
-        net_of(conn)->ended[conn->base.rank] = conn->theirs;
+    tt_tcp_call *ended = &net_of(conn)->ended[conn->base.rank];
+    if (conn->theirs.call > 0 && !(is_of(ended, &conn->theirs.caller) &&
+                                   ended->call > conn->theirs.call))
+        *ended = conn->theirs;
     conn->theirs.call = 0;
 }
 
@@ -187,8 +195,7 @@ bool tt_tcp_has_ended(const tt_tcp_net *net, const tt_tcp_said *said,
     if (said->rank >= net->base.n_ranks)
         return false;
     const tt_tcp_call *ended = &net->ended[said->rank];
-    return said->call <= ended->call &&
-           tt_link_id_compare(&ended->caller, &who->id) == 0;
+    return is_of(ended, &who->id) && said->call <= ended->call;
 }
 
 static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
@@ -377,6 +384,22 @@ static bool take_arrival(tt_tcp_net *net, const tt_link_event *link)
     return true;
 }
 
+/* The rank has called again since: what comes of this call is from before. */
+static bool is_past(const tt_tcp_net *net, const tt_tcp_said *said,
+                    const tt_link_id *caller)
+{
+    bool is = false;
+    for (uint32_t i = 0; i < net->n_live; i++) {
+        const tt_tcp_conn *conn = net->live[i];
+        is |= conn->base.rank == said->rank && is_of(&conn->theirs, caller) &&
+              conn->theirs.call > said->call;
+    }
+    for (const struct tt_tcp_meeting *m = net->meetings; m; m = m->next)
+        is |= m->conn->base.rank == said->rank && m->call > said->call &&
+              tt_link_id_compare(&m->caller, caller) == 0;
+    return is;
+}
+
 bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link)
 {
     int ends[2];
@@ -385,6 +408,7 @@ bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link)
     memcpy(&said, link->who.said, sizeof(said));
     const tt_tcp_conn *conn = find_call(net, link, &said);
     if (!said.is_own || tt_tcp_has_ended(net, &said, &link->who) ||
+        is_past(net, &said, &link->who.id) ||
         (conn && (link->who.strand >= conn->n_strands ||
                   conn->strands[link->who.strand].is_open)))
         return false;
