@@ -4,7 +4,9 @@
  * meanwhile waits for it. */
 #include "support/tap.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -690,6 +692,47 @@ static int mute_listener(const char *ip, uint16_t *port)
     return fd;
 }
 
+static bool is_renamed; /* an interface */
+
+int getifaddrs(struct ifaddrs **ifaces)
+{
+    int (*real)(struct ifaddrs **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getifaddrs");
+    const int rc = real(ifaces);
+    if (rc == 0 && is_renamed)
+        (*ifaces)->ifa_name[0] ^= 0x20;
+    return rc;
+}
+
+/* Likewise; and then an interface of this host comes, or goes. */
+static void test_interfaces(void **state)
+{
+    (void)state;
+    side p[2];
+    uint16_t port;
+    int ear = mute_listener("127.0.0.2", &port);
+    open_pair(p, 1);
+    const side right = p[0];
+    p[1].card_bytes = 0;
+    lead_to(&p[0], "127.0.0.2", port, false);
+    say(&p[0], 300);
+    say(&p[1], 300);
+    shoot(&p[0], 0);
+    uint64_t until_ns = tt_now_ns() + 300 * TT_NS_PER_MS;
+    AWAIT(p, tt_now_ns() > until_ns);
+    memcpy(p[0].card, right.card, right.card_bytes);
+    p[0].card_bytes = right.card_bytes;
+    until_ns = tt_now_ns() + 300 * TT_NS_PER_MS;
+    AWAIT(p, tt_now_ns() > until_ns);
+    assert_int_equal(p[0].conn->n_away + p[1].conn->n_away, 2);
+    is_renamed = true;
+    AWAIT(p, is_whole(p) && !is_away(p));
+    is_renamed = false;
+    assert_false(p[0].is_lost || p[1].is_lost);
+    close_pair(p);
+    close(ear);
+}
+
 /* TUTTI_RECONNECT is over; of two the one that could dial says what it tried. */
 static void test_given_up(void **state)
 {
@@ -1001,6 +1044,7 @@ int main(void)
         cmocka_unit_test(test_end_both),
         cmocka_unit_test(test_end_silent),
         cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_interfaces),
         cmocka_unit_test(test_address),
         cmocka_unit_test(test_dials_anew),
     };
