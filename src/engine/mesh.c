@@ -153,7 +153,9 @@ static void dial(tt_peer *peer)
     bool is_waited_for = mesh->is_patient && access->net->ops->same_host;
     uint64_t until_ns = is_waited_for ? UINT64_MAX
                                       : tt_now_ns() + mesh->dial_ns;
-    if (mesh->is_patient && access->net->ops->renew && !is_waited_for)
+    bool is_last = peer->access + 1 == peer->n_accesses;
+    if (mesh->is_patient && (is_last || access->net->ops->renew) &&
+        !is_waited_for)
         until_ns += mesh->engine->opts.reconnect_ns;
     tt_mesh_seek(peer);
     tutti_err err = access->net->ops->dial(conn, access->addr,

@@ -38,7 +38,7 @@ typedef struct tt_shm_conn {
     tt_shm_view views[TT_SEGMENTS_MAX];
     /* Until it is up: meet.c. */
     bool is_begun, is_caller;
-    bool is_doubted; /* the link has ended: so may the process, until_ns */
+    bool is_doubted;    /* the link has ended: so may the process, until_ns */
     tt_link_dial *dial; /* NULL: none */
     uint64_t until_ns;
     struct tt_shm_conn *next_pending;
