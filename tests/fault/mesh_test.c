@@ -21,6 +21,7 @@
 #include <tutti.h>
 
 #include "support/procs.h"
+#include "support/ucx.h"
 
 typedef enum scene {
     IN_A_CALL,   /* all are in an all-reduce of many steps */
@@ -175,6 +176,24 @@ static void a_killed_rank_is_named(void **state)
                                .victim = victim,
                                .signal = SIGKILL,
                                .within_s = 10});
+}
+
+static void a_killed_rank_is_named_by_ucx(void **state)
+{
+    (void)state;
+    const char *lack = tt_ucx_use(TT_UCX_BY_SHM);
+    if (lack) {
+        print_message("# skipped: %s\n", lack);
+        skip();
+    }
+    for (int n = 2; n <= 3; n++)
+        for (int victim = 0; victim < n; victim++)
+            for (scene s = IN_A_CALL; s <= ALREADY_DEAD; s++)
+                run("ucx", n,
+                    (plot){.scene = s,
+                           .victim = victim,
+                           .signal = SIGKILL,
+                           .within_s = 10});
 }
 
 static void a_stopped_rank_is_named(void **state)
@@ -528,6 +547,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(a_killed_rank_is_named_by_ucx),
         cmocka_unit_test(a_stopped_rank_is_named),
         cmocka_unit_test(a_stopped_rank_of_this_host_is_waited_for),
         cmocka_unit_test(members_hear_of_members),
