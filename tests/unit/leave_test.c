@@ -203,6 +203,51 @@ static void nonsense_is_a_breach(void **state)
     tt_rig_destroy(&rig);
 }
 
+/* ------------------------------------------------------------- agreements -- */
+
+/* Of all but `without`, by this team. */
+static void agree(tt_rig *rig, uint32_t team, uint64_t mask, uint32_t without)
+{
+    const tt_ballot own = {
+        .what = 1, .mask = mask, .quorum = 1, .timeout_ns = 100 * TT_NS_PER_S};
+    for (uint32_t r = 0; r < N; r++) {
+        if (r == without)
+            continue;
+        tt_engine_lock(rig->engines[r]);
+        assert_int_equal(tt_team_agree(rig->teams[team][r], &own), TUTTI_OK);
+        tt_engine_unlock(rig->engines[r]);
+    }
+    run(rig);
+    for (uint32_t r = 0; r < N; r++) {
+        tt_verdict got;
+        if (r == without)
+            continue;
+        assert_true(tt_team_has_agreed(rig->teams[team][r]));
+        assert_int_equal(tt_team_decision(rig->teams[team][r], &got), TUTTI_OK);
+        assert_int_equal(got.decision.mask, mask);
+        if (without != TT_NONE)
+            assert_true(tt_vote_has_lost(&got.decision, without));
+    }
+}
+
+/* What a rank that has left remembers of one communicator decides nothing for
+ * another. */
+static void decisions_are_of_one(void **state)
+{
+    (void)state;
+    tt_rig rig;
+    open_rig(&rig);
+    run(&rig);
+    agree(&rig, 0, 0xf0, TT_NONE);
+    leave(&rig, GONE);
+    tt_engine_lock(rig.engines[GONE]);
+    tt_team_leave(rig.teams[1][GONE]);
+    rig.teams[1][GONE] = NULL;
+    tt_engine_unlock(rig.engines[GONE]);
+    agree(&rig, 1, 0x0f, GONE);
+    tt_rig_destroy(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +256,7 @@ int main(void)
         cmocka_unit_test(a_loss_is_a_loss),
         cmocka_unit_test(hearsay_fails_nothing),
         cmocka_unit_test(nonsense_is_a_breach),
+        cmocka_unit_test(decisions_are_of_one),
     };
     return TT_RUN_TAP(tests);
 }

@@ -29,7 +29,6 @@
 #include "net/shm/shm.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -143,12 +142,6 @@ static void unwatch(const tt_shm_net *net, const tt_shm_conn *conn)
         epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->sock, NULL);
     if (conn->pidfd >= 0)
         epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->pidfd, NULL);
-}
-
-bool tt_shm_has_exited(const tt_shm_conn *conn)
-{
-    struct pollfd sign = {.fd = conn->pidfd, .events = POLLIN};
-    return conn->is_gone || poll(&sign, 1, 0) > 0;
 }
 
 /* Something happened to the socket or to the pidfd of conn. */

@@ -8,6 +8,8 @@
 #ifndef TT_NET_SHM_H
 #define TT_NET_SHM_H
 
+#include <poll.h>
+
 #include "net/door.h"
 #include "net/shm/duplex.h"
 
@@ -68,9 +70,14 @@ void tt_shm_hear_meeting(tt_shm_conn *conn);
 void tt_shm_check_meetings(tt_shm_net *net);
 void tt_shm_end_meeting(tt_shm_conn *conn);
 
-/* shm.c: the other process has ended, as its pidfd says. */
-bool tt_shm_has_exited(const tt_shm_conn *conn);
-/* The other process uses memory of this one that it must not use any
+/* The other process has ended, as its pidfd says. */
+static inline bool tt_shm_has_exited(const tt_shm_conn *conn)
+{
+    struct pollfd sign = {.fd = conn->pidfd, .events = POLLIN};
+    return conn->is_gone || poll(&sign, 1, 0) > 0;
+}
+
+/* shm.c: the other process uses memory of this one that it must not use any
  * more. True: it does not matter, as it has ended; or it has had a second, or
  * is_final, and is stopped in the middle: it will be lost. */
 bool tt_shm_gives_up(tt_shm_conn *conn, bool is_final);
