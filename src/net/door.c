@@ -179,8 +179,6 @@ tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
                                     .give_up_ns = TT_DOOR_GIVE_UP_NS};
     memcpy(out->opts.token, card->token, sizeof(card->token));
     out->is_near = tt_link_card_is_near(&door->card, card);
-    if (out->is_near)
-        out->opts.give_up_ns = TT_DOOR_NEAR_NS;
     out->opts.n_ways = (uint32_t)tt_link_ways(&here, card, hint, out->ways);
     return out->opts.n_ways > 0 ? TUTTI_OK : fail_ways(net, conn->rank, diag);
 }

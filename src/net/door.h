@@ -42,8 +42,6 @@ tutti_err tt_door_read_net(uint32_t rank, const void *addr, size_t len,
 /* A call whose ways all refuse for so long fails before its deadline; silence
  * is waited for. */
 #define TT_DOOR_GIVE_UP_NS (3 * TT_NS_PER_S)
-/* On this host, where nobody refuses in the place of another. */
-#define TT_DOOR_NEAR_NS (TT_NS_PER_S / 2)
 
 /* What is dialled: opts but for the purpose, the deadline and what is said. */
 typedef struct tt_door_call {
