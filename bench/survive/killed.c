@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * killed.c - one rank of a job kills itself in the middle of a loop of
+ * killed.c - one rank of a job kills itself, or stops, in the middle of a loop of
  * all-reduces: how long until each of the others knows, and until it has the
  * result of an all-reduce of those that are left.
  *
- *     tutti run -n 8 --keep-going killed [VICTIM [BYTES]]
+ *     tutti run -n 8 --keep-going killed [VICTIM [BYTES [frozen]]]
  *
  * The victim prints the time before its end, the others the times of the error
  * and of the result, by the clock that all processes of a host share (seconds).
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static double now_s(void)
 {
@@ -50,6 +51,18 @@ static int go_on(tutti_comm *comm, float *x, size_t count)
     return 0;
 }
 
+/* As one whose machine hangs, until the others are through. */
+static void freeze(void)
+{
+    const pid_t own = getpid();
+    if (fork() == 0) {
+        sleep(4);
+        kill(own, SIGKILL);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+}
+
 int main(int argc, char **argv)
 {
     const int victim = argc > 1 ? atoi(argv[1]) : 1;
@@ -66,6 +79,8 @@ int main(int argc, char **argv)
     if (!err && tutti_comm_rank(comm) == victim) {
         printf("killed %.6f\n", now_s());
         fflush(stdout);
+        if (argc > 3)
+            freeze();
         raise(SIGKILL);
     }
     while (!err)

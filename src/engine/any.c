@@ -75,6 +75,20 @@ static void serve(tt_team *team)
     }
 }
 
+/* Nothing of it can be on its way. Where only others say that it has left, and
+ * there is no connection, one is tried. */
+static bool has_gone(const tt_team *team, uint32_t rank)
+{
+    tt_peer *peer = tt_team_peer(team, rank);
+    if (rank == team->rank || tt_team_has_left(team, peer))
+        return true;
+    if (!tt_team_is_gone(team, peer))
+        return false;
+    if (!peer->is_lost && !peer->is_apart)
+        tt_peer_dirty(peer);
+    return peer->is_lost || peer->is_apart;
+}
+
 /* When all others have left, what they have sent before stays good. */
 static void serve_or_end(tt_team *team)
 {
@@ -82,7 +96,7 @@ static void serve_or_end(tt_team *team)
     if (!team->anys || team->err)
         return;
     for (uint32_t r = 0; r < team->n; r++)
-        if (r != team->rank && !tt_team_has_left(team, tt_team_peer(team, r)))
+        if (!has_gone(team, r))
             return;
     tt_team_fail(team, TUTTI_EPEER, TT_NONE,
                  "recv from any rank: all other ranks have left the "

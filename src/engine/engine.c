@@ -275,6 +275,7 @@ static void on_word(tt_peer *peer, const tt_msg *m, const void *data)
         tt_team_breach(team, peer, m);
 }
 
+/* lane > 0: of another one, by hearsay. */
 static void on_bye(tt_peer *peer, const tt_msg *m)
 {
     tt_team *team = find_team(peer->mesh, m->comm);
@@ -283,24 +284,30 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
     uint32_t rank = tt_team_rank_of(team, peer);
     if (rank == TT_NONE)
         return;
-    team->has_left[peer - peer->mesh->peers] = true;
-    tt_word_part(team, peer);
-    tt_team_check_odd(team, peer);
-    if (m->slice == 0 && !team->err) {
+    if (m->lane > team->n || (m->lane && team->is_group)) {
+        tt_team_breach(team, peer, m);
+        return;
+    }
+    if (m->lane) {
+        if (m->lane - 1 != team->rank)
+            tt_team_note_gone(team, m->lane - 1, peer);
+        return;
+    }
+    if (m->slice == 0) {
         char text[160];
         snprintf(text, sizeof(text),
                  "rank %u destroyed its communicator while a call was in "
                  "progress",
                  tt_team_name(team, rank));
+        team->has_left[peer - peer->mesh->peers] = true;
+        tt_word_part(team, peer);
+        tt_team_check_odd(team, peer);
         tt_team_fail(team, TUTTI_EPEER, rank, text);
         return;
     }
-    tt_op *next;
-    for (tt_op *op = team->ops; op && !team->err; op = next) {
-        next = op->next;
-        tt_op_check_left(op);
-    }
-    team->mesh->engine->has_news |= team->anys != NULL;
+    tt_team_note_left(team, peer);
+    if (!team->is_group && !team->err)
+        tt_team_note_gone(team, rank, peer);
 }
 
 /* What this rank has asked for, or has answered and told on, comes round again
@@ -563,6 +570,8 @@ static void away(void *arg, bool is_away)
     peer->is_away = is_away;
     if (is_away)
         tt_mesh_seek(peer);
+    else
+        tt_mesh_seek_anew(peer->mesh);
 }
 
 const tt_net_up tt_engine_up = {

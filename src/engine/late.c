@@ -30,7 +30,7 @@ static bool is_asked(const tt_op *op, uint32_t r)
     if (op->members && r != op->members[0] && r != op->members[1])
         return false;
     return r != op->team->rank &&
-           !tt_team_has_left(op->team, tt_team_peer(op->team, r));
+           !tt_team_is_gone(op->team, tt_team_peer(op->team, r));
 }
 
 static void ask(tt_op *op, uint64_t now_ns)

@@ -25,7 +25,7 @@
  *            connects later hears of it first of all.
  * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
  *            call needs it: then it is dialled once more, and if that is in
- *            vain, too, it is lost.
+ *            vain, too, it is lost. So is who is found dead: it may have left.
  * Open       In an open mesh there are as many ranks as have been heard of, and a
  *            rank is a seat: the process that sits there is told
  *            by its id (tt_mesh_seat), or calls before that. Another id than
@@ -46,8 +46,10 @@
 
 /* How long a rank that was asked to connect may take. */
 static const uint64_t ask_ns = 2 * TT_NS_PER_S;
-/* When one that is dialled, or away, is asked for the first time; from then on
- * it is after twice as long each time, at most. */
+/* When one that is dialled, or away, is looked for the first time; from then on
+ * it is after twice as long each time, at most. It is asked each time that it has
+ * been sought for twice as long: who tells that on may find nobody who can reach
+ * it, and a host that is dead is sought by many. */
 static const uint64_t first_urge_ns = TT_NS_PER_S / 2;
 static const uint64_t most_urge_ns = 4 * TT_NS_PER_S;
 static const char no_memory[] = "out of memory for a connection";
@@ -136,7 +138,9 @@ static void dial(tt_peer *peer)
     bool is_waited_for = mesh->is_patient && access->net->ops->same_host;
     uint64_t until_ns = is_waited_for ? UINT64_MAX
                                       : tt_now_ns() + mesh->dial_ns;
-    if (mesh->is_patient && access->net->ops->renew && !is_waited_for)
+    bool is_last = peer->access + 1 == peer->n_accesses;
+    if (mesh->is_patient && (is_last || access->net->ops->renew) &&
+        !is_waited_for)
         until_ns += mesh->engine->opts.reconnect_ns;
     tt_mesh_seek(peer);
     tutti_err err = access->net->ops->dial(conn, access->addr,
@@ -368,10 +372,11 @@ static void say_farewells(tt_peer *peer)
     }
 }
 
-/* What it was missed for no other connection mends. */
+/* What it was missed for no other connection mends: EPEER: it is dead. */
 static bool is_doomed(const tt_peer *peer)
 {
-    return peer->why_err == TUTTI_ENOMEM || peer->why_err == TUTTI_ELIMIT;
+    return peer->why_err == TUTTI_ENOMEM || peer->why_err == TUTTI_ELIMIT ||
+           peer->why_err == TUTTI_EPEER;
 }
 
 void tt_mesh_up(tt_conn *conn)
@@ -393,7 +398,7 @@ void tt_mesh_up(tt_conn *conn)
     peer->is_expected = false;
     mesh->n_asking -= peer->has_asked;
     peer->has_asked = false;
-    peer->has_missed &= is_doomed(peer);
+    peer->has_missed &= is_doomed(peer) && peer->why_err != TUTTI_EPEER;
     peer->access = 0; /* whoever has called may not be seated yet */
     while (peer->access < peer->n_accesses &&
            peer->accesses[peer->access].net != conn->net)
@@ -470,7 +475,9 @@ static void give_up(tt_peer *peer)
     memcpy(why, peer->why, sizeof(why));
     peer->mesh->n_asking -= peer->has_asked;
     peer->has_asked = false;
-    if (peer->why_err == TUTTI_ENET && !peer->mesh->is_open && !is_needed(peer))
+    bool may_be_apart = peer->why_err == TUTTI_ENET ||
+                        peer->why_err == TUTTI_EPEER; /* or it has left */
+    if (may_be_apart && !peer->mesh->is_open && !is_needed(peer))
         set_apart(peer);
     else
         tt_peer_gone(peer, peer->why_err, why);
@@ -560,18 +567,38 @@ void tt_mesh_seek(tt_peer *peer)
 {
     tt_mesh *mesh = peer->mesh;
     const uint64_t part = (mesh->rank * 7 + peer->rank * 13) % 64;
+    peer->sought_ns = tt_now_ns();
+    peer->call_ns = 0;
     peer->urge_again_ns = first_urge_ns;
-    peer->urge_ns = tt_now_ns() + first_urge_ns + part * first_urge_ns / 128;
+    peer->urge_ns = peer->sought_ns + first_urge_ns +
+                    part * first_urge_ns / 128;
     if (peer->urge_ns < mesh->urge_ns)
         mesh->urge_ns = peer->urge_ns;
 }
 
+/* One that was away is back: the network may lead to others again, too. */
+void tt_mesh_seek_anew(tt_mesh *mesh)
+{
+    for (uint32_t i = 0; i < mesh->n_peers; i++) {
+        tt_peer *peer = &mesh->peers[i];
+        const uint64_t urge_ns = peer->urge_ns;
+        if (!seeker(peer))
+            continue;
+        tt_mesh_seek(peer);
+        if (urge_ns < peer->urge_ns) /* where one after the other comes back */
+            peer->urge_ns = urge_ns;
+    }
+}
+
 /* Its own addresses may have changed as well. */
-static void urge(tt_peer *peer, tt_net *net)
+static void urge(tt_peer *peer, tt_net *net, uint64_t now_ns)
 {
     uint64_t parts = peer->is_away ? net->ops->renew(peer->conn, 0) : 0;
-    if (!peer->mesh->is_open && !peer->is_lost)
-        say_call(peer, net, (parts & TT_CALL_MOST_PARTS) << TT_CALL_PARTS);
+    if (peer->mesh->is_open || peer->is_lost ||
+        now_ns + first_urge_ns < peer->call_ns)
+        return;
+    peer->call_ns = now_ns + (now_ns - peer->sought_ns);
+    say_call(peer, net, (parts & TT_CALL_MOST_PARTS) << TT_CALL_PARTS);
 }
 
 void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
@@ -585,7 +612,7 @@ void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
         if (!net)
             continue;
         if (now_ns >= peer->urge_ns) {
-            urge(peer, net);
+            urge(peer, net, now_ns);
             peer->urge_ns = now_ns + peer->urge_again_ns;
             peer->urge_again_ns *= peer->urge_again_ns < most_urge_ns ? 2 : 1;
         }
@@ -981,20 +1008,4 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
         return false;
     p->conn->net->ops->pace(p->conn, out);
     return true;
-}
-
-uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank)
-{
-    uint32_t n = 0;
-    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
-        n++;
-    return n;
-}
-
-uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail)
-{
-    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
-        if (p->rank != mesh->rank && p->rail == rail)
-            return p->port;
-    return 0;
 }

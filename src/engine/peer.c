@@ -152,3 +152,19 @@ bool tt_peer_say(tt_peer *peer)
     }
     return true;
 }
+
+uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank)
+{
+    uint32_t n = 0;
+    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
+        n++;
+    return n;
+}
+
+uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail)
+{
+    for (const tt_peer *p = &mesh->peers[rank]; p; p = p->next_port)
+        if (p->rank != mesh->rank && p->rail == rail)
+            return p->port;
+    return 0;
+}

@@ -123,8 +123,9 @@ struct tt_peer {
     uint64_t ask_until_ns; /* ... and has so long */
     uint64_t asks;         /* of its own (CALL): the highest number */
     uint64_t asks_known;   /* bit i: the one i below that has come */
-    /* Dialled, or away: it is asked to connect then, and again so much later. */
-    uint64_t urge_ns, urge_again_ns;
+    /* Dialled, or away, since sought_ns: it is looked for then, and again so much
+     * later; and asked to connect not before call_ns. */
+    uint64_t sought_ns, urge_ns, urge_again_ns, call_ns;
     tutti_err why_err; /* lost */
     uint32_t rank;
     uint8_t port;
@@ -246,6 +247,7 @@ struct tt_team {
     uint32_t *rank_of; /* [mesh most_peers] rank in the team, or TT_NONE */
     /* [mesh most_peers] said BYE by this port: nothing will follow there. */
     bool *has_left;
+    bool *gone; /* [n] somebody has said that it has left; NULL: nobody has */
     double *lateness; /* ns, moving average */
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
     uint32_t n_asks;  /* of its own that are told on */
@@ -455,6 +457,18 @@ static inline bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
 {
     return team->has_left[peer - team->mesh->peers];
 }
+/* It has left, or others say so. What it sent before may be on its way by a
+ * connection that is just being made: so a call that needs it tries that first. */
+static inline bool tt_team_is_gone(const tt_team *team, const tt_peer *peer)
+{
+    return tt_team_has_left(team, peer) ||
+           (team->gone && team->gone[tt_team_rank_of(team, peer)]);
+}
+/* It has said so, or can say nothing any more: calls that need it fail. */
+void tt_team_note_left(tt_team *team, const tt_peer *peer);
+/* `from` says that a member has left in good order: its neighbours in the control
+ * graph are told, once. */
+void tt_team_note_gone(tt_team *team, uint32_t rank, const tt_peer *from);
 static inline tt_msg tt_team_msg(const tt_team *team, tt_kind kind,
                                  uint64_t channel, uint64_t seq)
 {
@@ -576,6 +590,7 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data);
 /* It is dialled, or away, from now on: where that lasts it is asked to connect
  * (tick). */
 void tt_mesh_seek(tt_peer *peer);
+void tt_mesh_seek_anew(tt_mesh *mesh); /* all that still last */
 void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);

@@ -7,6 +7,11 @@
  * must know the cause before. A rank that had returned already gets it from its
  * next call.
  *
+ * Leaving     is no failure: who leaves says so to those that it is connected
+ *             with (BYE), and they tell it on, once, along the control graph. By
+ *             hearsay nothing fails: who needs the rank that has left tries to
+ *             connect it, and hears it from itself, or that nobody is there.
+ *
  * Groups      (of partial reduce) are teams that come and go by the thousand and
  *             fail alone. Their members make them without a word between them:
  *             a controller, their origin, has told each its number and its
@@ -41,6 +46,7 @@ void tt_team_free(tt_team *team)
     const tt_mem *mem = team->mesh->mem;
     tt_free(mem, team->members, team->n, sizeof(uint32_t));
     tt_free(mem, team->has_left, team->mesh->most_peers, sizeof(bool));
+    tt_free(mem, team->gone, team->n, sizeof(*team->gone));
     tt_free(mem, team->lateness, team->n, sizeof(double));
     tt_free(mem, team->asked, team->n, sizeof(*team->asked));
     tt_free(mem, team->seen, team->n, sizeof(*team->seen));
@@ -320,6 +326,16 @@ static bool part_from(tt_team *team, const tt_peer *peer)
     return true;
 }
 
+/* It had left the team in good order, as it has said itself; or as others say, and
+ * there has been no connection by which more may have come. */
+static bool had_left(tt_team *team, const tt_peer *peer)
+{
+    if (!tt_team_has_left(team, peer) && tt_team_is_gone(team, peer) &&
+        peer->conn == &peer->none)
+        tt_team_note_left(team, peer);
+    return tt_team_has_left(team, peer);
+}
+
 /* Every team with that rank in it fails, unless the rank had left it in good
  * order. A group, whose members leave without a word, fails if it needs the
  * rank. */
@@ -330,8 +346,7 @@ static void lose_peer(tt_peer *peer, tutti_err err, const char *cause)
     for (tt_team *team = peer->mesh->teams; team; team = team->next) {
         uint32_t rank = tt_team_rank_of(team, peer);
         if (rank != TT_NONE && !team->err &&
-            !(team->is_group ? part_from(team, peer)
-                             : tt_team_has_left(team, peer)))
+            !(team->is_group ? part_from(team, peer) : had_left(team, peer)))
             tt_team_lose(team, err, rank, peer->why);
     }
     tt_vote_lose(peer);
@@ -738,6 +753,38 @@ static void end_group(tt_team *team)
 }
 
 /* --------------------------------------------------------------- leaving -- */
+
+void tt_team_note_left(tt_team *team, const tt_peer *peer)
+{
+    tt_op *next;
+    team->has_left[peer - peer->mesh->peers] = true;
+    tt_word_part(team, peer);
+    tt_team_check_odd(team, peer);
+    for (tt_op *op = team->ops; op && !team->err; op = next) {
+        next = op->next;
+        tt_op_check_left(op);
+    }
+    team->mesh->engine->has_news |= team->anys != NULL;
+}
+
+void tt_team_note_gone(tt_team *team, uint32_t rank, const tt_peer *from)
+{
+    if (!team->gone)
+        team->gone = tt_new(team->mesh->mem, team->n, sizeof(*team->gone));
+    if (!team->gone || team->gone[rank])
+        return;
+    team->gone[rank] = true;
+    team->mesh->engine->has_news |= team->anys != NULL;
+    tt_msg m = tt_team_msg(team, TT_KIND_BYE, 0, 0);
+    m.lane = rank + 1;
+    m.slice = 1;
+    for (uint32_t i = 0; i < team->n; i++) {
+        tt_peer *peer = tt_team_peer(team, i);
+        if (is_neighbour(team, i) && peer != from &&
+            peer->conn != &peer->none && !tt_team_is_gone(team, peer))
+            tt_peer_tell(peer, &m, NULL);
+    }
+}
 
 static void drop_early(const tt_team *team)
 {

@@ -22,6 +22,7 @@
  * ABORT   tt_reason -                          the communicator has failed
  * BYE     -         0, 1 when nothing is open  I leave the communicator
  *                                              (of a group: I have left it)
+ * BYE     -         a rank + 1, 1              that one has left the communicator
  * WHO     -         rank that asks, number     have you entered this call? The
  *                                              number of its question, by which
  *                                              it is told on once; 0: not at

@@ -178,6 +178,7 @@ tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
                                     .ways = out->ways,
                                     .give_up_ns = TT_DOOR_GIVE_UP_NS};
     memcpy(out->opts.token, card->token, sizeof(card->token));
+    out->is_near = tt_link_card_is_near(&door->card, card);
     out->opts.n_ways = (uint32_t)tt_link_ways(&here, card, hint, out->ways);
     return out->opts.n_ways > 0 ? TUTTI_OK : fail_ways(net, conn->rank, diag);
 }
@@ -190,22 +191,28 @@ static const char no_network[] =
     "between must forward (hosts: net.ipv4.ip_forward=1)";
 static const char no_files[] = "raise ulimit -n";
 static const char is_stopped[] = "is its process stopped?";
+static const char is_dead[] = "its process exited or left";
 
-void tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
-                   const tt_conn *conn, char text[TT_DOOR_TEXT])
+tutti_err tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
+                        const tt_conn *conn, char text[TT_DOOR_TEXT])
 {
     bool is_routed = true, has_files = true, is_met = false;
+    bool is_gone = call->is_near;
     for (uint32_t i = 0; i < call->opts.n_ways; i++) {
+        const tt_link_outcome o = tt_link_dial_outcome(dial, i);
         is_routed &= call->ways[i].is_routed || call->ways[i].is_guess;
-        has_files &= tt_link_dial_outcome(dial, i).err != EMFILE;
-        is_met |= tt_link_dial_outcome(dial, i).why == TT_LINK_UNGREETED;
+        has_files &= o.err != EMFILE;
+        is_met |= o.why == TT_LINK_UNGREETED;
+        is_gone &= o.why == TT_LINK_REFUSED && o.err == ECONNREFUSED;
     }
     char tries[240];
     tt_link_tries(dial, tries, sizeof(tries));
     snprintf(text, TT_DOOR_TEXT, "rank %u cannot reach rank %u: tried %s; %s",
              conn->net->rank, conn->rank, tries,
-             !has_files  ? no_files
-             : is_met    ? is_stopped
-             : is_routed ? no_network
-                         : no_answer);
+             is_gone      ? is_dead
+             : !has_files ? no_files
+             : is_met     ? is_stopped
+             : is_routed  ? no_network
+                          : no_answer);
+    return is_gone ? TUTTI_EPEER : TUTTI_ENET;
 }

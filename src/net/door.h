@@ -45,6 +45,7 @@ tutti_err tt_door_read_net(uint32_t rank, const void *addr, size_t len,
 
 /* What is dialled: opts but for the purpose, the deadline and what is said. */
 typedef struct tt_door_call {
+    bool is_near;           /* to a process of this host */
     tt_link_dial_opts opts; /* arg: the conn */
     tt_link_way ways[TT_LINK_WAYS];
 } tt_door_call;
@@ -58,8 +59,10 @@ tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
 /* "rank 3 cannot reach rank 1: tried 10.0.0.5:4000 (Connection refused); is a
  * firewall ...": of a dial that has failed. */
 #define TT_DOOR_TEXT 480
-void tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
-                   const tt_conn *conn, char text[TT_DOOR_TEXT]);
+/* Returns EPEER where nobody listens any more, on this very host; else ENET:
+ * what is between may refuse in its place. */
+tutti_err tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
+                        const tt_conn *conn, char text[TT_DOOR_TEXT]);
 
 /* Little unsent data stays in the kernel, so that the engine's choice of what
  * goes next stays late. A silent host is probed after 10 s, and given up when

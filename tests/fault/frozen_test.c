@@ -19,20 +19,23 @@
 
 #define TUTTI_UNSTABLE 1
 #include <tutti.h>
+#include <tutti_partial.h>
 
 #include "base/rng.h"
 #include "support/procs.h"
 #include "support/seed.h"
+#include "support/ucx.h"
 
 /* Who waits for a processor is not frozen: CI's machines may be busy. */
 static const double liveness_s = 3;
 
-enum { COUNT = 3 << 18, PAGE = 1 << 16, MOST_CASES = 32 };
+enum { COUNT = 3 << 18, PAGE = 1 << 16, MOST_CASES = 40 };
 
 /* What the victim is doing. FIRST: it has not been connected with who calls it
  * first. HOLDING: it adds up what lies in the others' memory, and is in the
- * middle of a slice. READING: it takes a message from there. */
-typedef enum phase { FIRST, BETWEEN, SENDING, HOLDING, READING } phase;
+ * middle of a slice. READING: it takes a message from there. FORMING: a
+ * controller has put it into a group of partial reduce, which it does not enter. */
+typedef enum phase { FIRST, BETWEEN, SENDING, HOLDING, READING, FORMING } phase;
 /* TIMED_OUT: the call's deadline comes before anybody is lost. */
 typedef enum outcome { LOST, BACK, TIMED_OUT } outcome;
 
@@ -116,17 +119,23 @@ static tutti_err add_up(tutti_comm *comm, const tutti_call_opts *o,
     return tutti_all_reduce(comm, in, out, COUNT, TUTTI_I32, TUTTI_SUM, o, req);
 }
 
+/* Others use memory of the victim's, or it uses theirs. */
+static bool is_within(void)
+{
+    return s->phase == HOLDING || s->phase == READING;
+}
+
 static void allocate(int rank)
 {
     const size_t bytes = COUNT * sizeof(*in);
-    if (s->phase >= HOLDING) {
+    if (is_within()) {
         in = tutti_alloc(bytes);
         out = tutti_alloc(bytes);
     }
-    if (s->phase < HOLDING || rank == s->victim) /* its input is its own */
+    if (!is_within() || rank == s->victim) /* its input is its own */
         in = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (s->phase < HOLDING)
+    if (!is_within())
         out = malloc(bytes);
 }
 
@@ -136,7 +145,7 @@ static int open_all(int rank, tutti_comm **comm, tutti_comm **part)
     snprintf(text, sizeof(text), "%gs", liveness_s);
     setenv("TUTTI_LIVENESS", text, 1);
     setenv("TUTTI_RECONNECT", s->outcome == BACK ? "120s" : "2s", 1);
-    setenv("TUTTI_PLANNER", s->phase >= HOLDING ? "0-:direct" : "0-:ring", 1);
+    setenv("TUTTI_PLANNER", is_within() ? "0-:direct" : "0-:ring", 1);
     tutti_log_set(hear_log, NULL);
     if (tutti_comm_create(NULL, comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
@@ -184,7 +193,7 @@ static tutti_err call(tutti_comm *comm, int rank, int n)
     tutti_err err = TUTTI_OK;
     if (rank == s->victim && s->phase == SENDING)
         atomic_store(&s->can_stop, true);
-    else if (rank == s->victim && s->phase >= HOLDING)
+    else if (rank == s->victim && is_within())
         mprotect(trap(), PAGE, PROT_NONE);
     else if (rank == s->victim)
         stop_here();
@@ -227,7 +236,7 @@ static int lose_it(tutti_comm *comm, tutti_comm *part, int rank, int n)
     tutti_err err = call(comm, rank, n);
     const char *text = tutti_comm_message(comm);
     int bad = 0;
-    bool is_unmet = s->phase == FIRST && strcmp(s->transport, "tcp") == 0;
+    bool is_unmet = s->phase == FIRST && strcmp(s->transport, "shm") != 0;
     if (err != (is_unmet ? TUTTI_ENET : TUTTI_EPEER) || !strstr(text, s->who))
         bad = tt_procs_complain(rank, "%s: %s", tutti_errname(err), text);
     if (rank != s->victim &&
@@ -297,14 +306,94 @@ static int time_out(tutti_comm *comm, tutti_comm *part, int rank, int n)
                                    tutti_comm_message(comm));
 }
 
+/* -------------------------------------------------------------- a group -- */
+
+/* Rank 0 has the controller; all are a group. */
+static tutti_err join(tutti_comm *comm, int rank, int n, tutti_controller **c,
+                      tutti_partial **p)
+{
+    char where[32];
+    int32_t port = 0;
+    tutti_partial_opts o = TUTTI_PARTIAL_OPTS_INIT;
+    o.group_size = n;
+    o.max_wait_s = 200;
+    o.liveness_s = liveness_s;
+    if (rank == 0 && tutti_controller_open("127.0.0.1:0", (uint32_t)n, &o, c))
+        return TUTTI_EBOOT;
+    if (*c)
+        port = tutti_controller_port(*c);
+    tutti_err err = tutti_broadcast(comm, &port, &port, 1, TUTTI_I32, 0, NULL,
+                                    NULL);
+    snprintf(where, sizeof(where), "127.0.0.1:%d", port);
+    return err ? err : tutti_partial_join(where, rank, &o, p);
+}
+
+/* stops: as soon as it knows its group, if others are in it, too. */
+static tutti_err average(tutti_partial *p, uint64_t step, bool stops)
+{
+    static float x[COUNT / 64];
+    tutti_partial_group group = {.n = 0};
+    tutti_err err = tutti_partial_announce(p, step, false, NULL, NULL);
+    if (!err)
+        err = tutti_partial_group_of(p, &group);
+    if (!err && stops && group.n > 1)
+        stop_here();
+    if (!err)
+        err = tutti_partial_reduce(p, x, COUNT / 64, TUTTI_F32, NULL, NULL);
+    return err ? err : tutti_partial_commit(p, NULL, NULL);
+}
+
+/* The group with the victim in it breaks, and all others go on; who was not in
+ * that one hears of nothing. */
+static int outlive(tutti_partial *p, int rank)
+{
+    tutti_err err = TUTTI_OK;
+    for (uint64_t step = 2; err || atomic_load(&s->n_named) == 0; step++) {
+        double none = 0;
+        err = average(p, step, false);
+        if (!err)
+            usleep(1000);
+        else if (atomic_compare_exchange_strong(&s->named_s, &none, now_s()))
+            atomic_fetch_add(&s->n_named, 1);
+        if (err && tutti_partial_state(p))
+            return tt_procs_complain(rank, "%s", tutti_partial_message(p));
+    }
+    return 0;
+}
+
+static int form(tutti_comm *comm, int rank, int n)
+{
+    tutti_controller *c = NULL;
+    tutti_partial *p = NULL;
+    int bad = 0;
+    if (join(comm, rank, n, &c, &p) || average(p, 1, false))
+        return tt_procs_complain(
+            rank, "%s", p ? tutti_partial_message(p) : tutti_last_message());
+    if (rank != s->victim) {
+        bad = outlive(p, rank);
+        atomic_fetch_add(&s->n_failed, 1);
+    } else {
+        for (uint64_t step = 2; !average(p, step, true); step++)
+            ;
+    }
+    atomic_store(&s->has_ended, s->has_ended || rank == s->victim);
+    while (rank == 0 && !atomic_load(&s->has_ended))
+        usleep(1000);
+    tutti_partial_close(p);
+    tutti_controller_close(c);
+    return bad;
+}
+
 static int play(int rank, int n, void *arg)
 {
     tutti_comm *comm = NULL, *part = NULL;
     (void)arg;
-    if (s->phase >= HOLDING && rank == s->victim)
+    if (is_within() && rank == s->victim)
         signal(SIGSEGV, be_trapped);
     int bad = open_all(rank, &comm, &part);
-    if (!bad && s->outcome == LOST)
+    if (!bad && s->phase == FORMING)
+        bad = form(comm, rank, n);
+    else if (!bad && s->outcome == LOST)
         bad = lose_it(comm, part, rank, n);
     else if (!bad && s->outcome == BACK)
         bad = take_it_back(comm, rank, n);
@@ -346,8 +435,8 @@ static void stop_and_go(const pid_t *pids, int n, double seconds, void *arg)
 
 static int run_case(bool is_long)
 {
-    static const char *const phases[] = {"first", "between", "sending",
-                                         "holding", "reading"};
+    static const char *const phases[] = {"first",   "between", "sending",
+                                         "holding", "reading", "forming"};
     static const char *const outcomes[] = {"lost", "back", "timed out"};
     int status[TT_PROCS_MAX];
     tt_procs p = {.n = s->n,
@@ -407,6 +496,33 @@ static int add(story *cases, int n, const story *what)
     return n + 1;
 }
 
+static int add_all(story *cases, tt_rng *rng)
+{
+    static const struct {
+        const char *transport;
+        phase last; /* of a communicator */
+    } rows[] = {{"shm", READING}, {"tcp", SENDING}, {"ucx", SENDING}};
+    const char *lack = tt_ucx_use(TT_UCX_BY_TCP);
+    int n = 0;
+    if (lack)
+        print_message("# without ucx: %s\n", lack);
+    for (size_t t = 0; t < (lack ? 2 : 3); t++) {
+        story it = {.transport = rows[t].transport};
+        for (it.phase = FIRST; it.phase <= rows[t].last; it.phase++)
+            for (it.outcome = LOST; it.outcome <= BACK; it.outcome++) {
+                it.stop_after_ns = tt_rng_below(rng, 5000000);
+                n = add(cases, n, &it);
+            }
+        it.phase = FORMING;
+        it.outcome = LOST;
+        n = add(cases, n, &it);
+    }
+    for (phase p = HOLDING; p <= READING; p++)
+        n = add(cases, n,
+                &(story){.transport = "shm", .phase = p, .outcome = TIMED_OUT});
+    return n;
+}
+
 static void a_frozen_rank(void **state)
 {
     (void)state;
@@ -419,26 +535,7 @@ static void a_frozen_rank(void **state)
                             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                             -1, 0);
         assert_true(cases != MAP_FAILED);
-        int n = 0;
-        for (outcome o = LOST; o <= BACK; o++) {
-            for (phase p = FIRST; p <= READING; p++)
-                n = add(cases, n,
-                        &(story){.transport = "shm",
-                                 .phase = p,
-                                 .outcome = o,
-                                 .stop_after_ns = tt_rng_below(&rng, 5000000)});
-            for (phase p = FIRST; p <= SENDING; p++)
-                n = add(cases, n,
-                        &(story){.transport = "tcp",
-                                 .phase = p,
-                                 .outcome = o,
-                                 .stop_after_ns = tt_rng_below(&rng, 5000000)});
-        }
-        for (phase p = HOLDING; p <= READING; p++)
-            n = add(
-                cases, n,
-                &(story){.transport = "shm", .phase = p, .outcome = TIMED_OUT});
-        n_bad += run_all(cases, n, n_rounds > 1);
+        n_bad += run_all(cases, add_all(cases, &rng), n_rounds > 1);
         munmap(cases, MOST_CASES * sizeof(*cases));
     }
     assert_int_equal(n_bad, 0);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * outage_test.c - sockets that are lost while calls go on by them: no call
- * fails, and every bit is as it would have been. Who dies meanwhile is lost. */
+ * outage_test.c - sockets that are lost, and networks that are slow, or lead
+ * nowhere for a while, as calls go on by them: no call fails, and every bit is as
+ * it would have been. Who dies meanwhile is lost. Networks are those of relay.h:
+ * no rights are needed. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -17,21 +19,34 @@
 #include <tutti.h>
 #include <tutti_partial.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "support/procs.h"
+#include "support/relay.h"
 #include "support/seed.h"
 
-enum { MOST = 60000, CALLS = 120, LAST = 16 };
+enum { MOST = 60000, CALLS = 120, LAST = 16, BY_WIRE = 20 };
+/* What a relay has taken, and never passes on, must be among what is kept. */
+enum { FEW = 3000 };
 
 typedef struct outage {
     const char *check, *sockets;
     int n, dies;        /* ranks, and one of them; -1: none */
     const char *secret; /* NULL: none; else the file */
+    /* What is between, instead of who shoots; a fault comes in the middle, on all
+     * ranks or this one alone. */
+    const tt_relay_opts *wire;
+    int struck; /* -1: all */
 } outage;
 
 static uint64_t seed;
 static _Atomic bool is_over;
 static _Atomic uint32_t n_shot;
+
+int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+    return tt_relay_connect(fd, addr, len);
+}
 
 static bool is_connected_tcp(int fd)
 {
@@ -57,12 +72,13 @@ static void *shoot(void *arg)
     return NULL;
 }
 
-static int call(tutti_comm *comm, int rank, int n_ranks, uint32_t k)
+static int call(tutti_comm *comm, int rank, int n_ranks, uint32_t k,
+                uint32_t most)
 {
     static int32_t x[MOST];
     tt_rng rng = {.state = seed + k};
     uint32_t sum = (uint32_t)(n_ranks * (n_ranks - 1) / 2);
-    uint32_t n = 1 + (uint32_t)tt_rng_below(&rng, MOST);
+    uint32_t n = 1 + (uint32_t)tt_rng_below(&rng, most);
     if (tt_rng_below(&rng, 2))
         n = 1 + n % 20;
     for (uint32_t i = 0; i < n; i++)
@@ -77,12 +93,8 @@ static int call(tutti_comm *comm, int rank, int n_ranks, uint32_t k)
     return 0;
 }
 
-static int run(int rank, int n, void *arg)
+static void set_up(const outage *o)
 {
-    const outage *o = arg;
-    tutti_comm *comm;
-    pthread_t shooter;
-    int bad = 0;
     setenv("TUTTI_LOG", "error", 1);
     setenv("TUTTI_RECONNECT", "120s", 1);
     setenv("TUTTI_RECONNECT_NEAR", "1", 1);
@@ -91,6 +103,42 @@ static int run(int rank, int n, void *arg)
     setenv("TUTTI_SOCKETS", o->sockets, 1);
     if (o->secret)
         setenv("TUTTI_SECRET_FILE", o->secret, 1);
+}
+
+/* All is as on a good network, only later. */
+static int run_by_wire(int rank, int n, void *arg)
+{
+    const outage *o = arg;
+    tutti_comm *comm;
+    tt_relay_opts wire = *o->wire;
+    int bad = 0;
+    set_up(o);
+    setenv("TUTTI_LIVENESS", "1s", 1);
+    wire.seed = seed + (uint64_t)rank;
+    wire.is_back = rank & 1;
+    tt_relay *relay = tt_relay_open(&wire);
+    if (!relay || !tt_relay_start(relay))
+        return tt_procs_complain(rank, "no relay");
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    for (uint32_t k = 0; k < BY_WIRE && !bad; k++) {
+        if (k == BY_WIRE / 2 && wire.fault &&
+            (o->struck < 0 || rank == o->struck))
+            tt_relay_strike(relay);
+        bad = call(comm, rank, n, k, wire.fault ? FEW : MOST);
+    }
+    tutti_comm_destroy(comm);
+    tt_relay_close(relay);
+    return bad;
+}
+
+static int run(int rank, int n, void *arg)
+{
+    const outage *o = arg;
+    tutti_comm *comm;
+    pthread_t shooter;
+    int bad = 0;
+    set_up(o);
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     if (pthread_create(&shooter, NULL, shoot, (void *)(uintptr_t)rank))
@@ -98,13 +146,13 @@ static int run(int rank, int n, void *arg)
     for (uint32_t k = 0; k < CALLS && !bad; k++) {
         if (rank == o->dies && k == CALLS / 2)
             raise(SIGKILL);
-        bad = call(comm, rank, n, k);
+        bad = call(comm, rank, n, k, MOST);
     }
     atomic_store(&is_over, true);
     pthread_join(shooter, NULL);
     /* What was shot last is mended before anybody leaves. */
     for (uint32_t k = CALLS; k < CALLS + LAST && !bad; k++)
-        bad = call(comm, rank, n, k);
+        bad = call(comm, rank, n, k, MOST);
     if (!bad && atomic_load(&n_shot) == 0)
         bad = tt_procs_complain(rank, "nothing was shot");
     bool named = strstr(tutti_comm_message(comm), "rank 2 is lost");
@@ -115,8 +163,11 @@ static int run(int rank, int n, void *arg)
 static void expect(outage *o, int want)
 {
     int status[TT_PROCS_MAX];
-    tt_procs p = {
-        .n = o->n, .timeout_s = 250, .transports = "tcp", .run = run, .arg = o};
+    tt_procs p = {.n = o->n,
+                  .timeout_s = 250,
+                  .transports = "tcp",
+                  .run = o->wire ? run_by_wire : run,
+                  .arg = o};
     assert_true(tt_procs_run(&p, status));
     for (int r = 0; r < o->n; r++)
         if (r != o->dies)
@@ -126,19 +177,53 @@ static void expect(outage *o, int want)
 static void test_shot(void **state)
 {
     (void)state;
-    expect(&(outage){"off", "1", 3, -1, NULL}, 0);
+    expect(&(outage){"off", "1", 3, -1, NULL, NULL, -1}, 0);
 }
 
 static void test_shot_checked(void **state)
 {
     (void)state;
-    expect(&(outage){"crc", "3", 3, -1, NULL}, 0);
+    expect(&(outage){"crc", "3", 3, -1, NULL, NULL, -1}, 0);
 }
 
 static void test_shot_and_killed(void **state)
 {
     (void)state;
-    expect(&(outage){"off", "2", 3, 2, NULL}, 7);
+    expect(&(outage){"off", "2", 3, 2, NULL, NULL, -1}, 7);
+}
+
+/* ---------------------------------------------------- what is between -- */
+
+static void expect_by(tt_relay_opts wire, int struck)
+{
+    expect(&(outage){"off", "1", 3, -1, NULL, &wire, struck}, 0);
+}
+
+/* Packets are late, some more than others, and some come after they were sent
+ * once more. */
+static void test_late(void **state)
+{
+    (void)state;
+    expect_by((tt_relay_opts){.delay_ns = 20 * TT_NS_PER_MS,
+                              .jitter_ns = 20 * TT_NS_PER_MS,
+                              .stall_ns = 200 * TT_NS_PER_MS,
+                              .stall_per_1000 = 20},
+              -1);
+}
+
+/* All hosts are apart for a while, or those that one has dialled are, or hear
+ * nothing of it. */
+static void test_apart(void **state)
+{
+    (void)state;
+    tt_relay_opts wire = {.jitter_ns = 2 * TT_NS_PER_MS,
+                          .fault = TT_RELAY_DOWN,
+                          .for_ns = 2 * TT_NS_PER_S};
+    expect_by(wire, -1);
+    expect_by(wire, 2);
+    wire.fault = TT_RELAY_HOLE;
+    expect_by(wire, 1);
+    expect_by(wire, 2);
 }
 
 /* ------------------------------------------------------- partial reduce -- */
@@ -287,13 +372,13 @@ static void expect_partial(outage *o)
 static void test_partial_shot(void **state)
 {
     (void)state;
-    expect_partial(&(outage){"off", "1", 3, -1, NULL});
+    expect_partial(&(outage){"off", "1", 3, -1, NULL, NULL, -1});
 }
 
 static void test_partial_killed(void **state)
 {
     (void)state;
-    expect_partial(&(outage){"off", "1", 3, 2, NULL});
+    expect_partial(&(outage){"off", "1", 3, 2, NULL, NULL, -1});
 }
 
 /* A sealed stream is read ahead; with more than a few connections only epoll
@@ -307,9 +392,9 @@ static void test_shot_sealed(void **state)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, secret, sizeof(secret) - 1), sizeof(secret) - 1);
     close(fd);
-    expect(&(outage){"off", "1", 6, -1, path}, 0);
-    expect_partial(&(outage){"off", "1", 2, -1, path});
-    expect_partial(&(outage){"off", "1", 3, 2, path});
+    expect(&(outage){"off", "1", 6, -1, path, NULL, -1}, 0);
+    expect_partial(&(outage){"off", "1", 2, -1, path, NULL, -1});
+    expect_partial(&(outage){"off", "1", 3, 2, path, NULL, -1});
     unlink(path);
 }
 
@@ -323,6 +408,8 @@ int main(void)
         cmocka_unit_test(test_shot_checked),
         cmocka_unit_test(test_shot_and_killed),
         cmocka_unit_test(test_shot_sealed),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_apart),
         cmocka_unit_test(test_partial_shot),
         cmocka_unit_test(test_partial_killed),
     };

@@ -301,8 +301,7 @@ static int goes(pair *w, tutti_request *req, double *x, bool is_scratch,
     err = tutti_partial_reduce(w->p[1], x, COUNT, TUTTI_F64, &o, NULL);
     if (is_scratch)
         x[0] = x[COUNT - 1] = 1;
-    /* It is gone, or, before that is known, cannot be reached. */
-    if ((err != TUTTI_EPEER && err != TUTTI_ENET) || x[0] != 1)
+    if (err != TUTTI_EPEER || x[0] != 1)
         return tt_procs_complain(1, "%s: %s, %g", when, tutti_errname(err),
                                  x[0]);
     return 0;

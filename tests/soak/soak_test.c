@@ -178,7 +178,6 @@ static int serve(tutti_comm **comm, int slot, uint64_t *step, bool *is_over)
             continue;
         }
         tutti_comm *smaller;
-        /* EPEER, or ENET when it died while it was being connected. */
         if (!tutti_comm_failure(*comm) ||
             tutti_comm_shrink(*comm, NULL, &smaller))
             return tt_procs_complain(slot, "%s", tutti_comm_message(*comm));

@@ -60,7 +60,8 @@ struct tt_relay {
     _Atomic uint32_t n_doors;
     wire *wires;
     uint32_t n_wires;
-    uint64_t hit_ns, lost;
+    _Atomic uint64_t hit_ns;
+    uint64_t lost;
     _Atomic bool stops;
     bool has_thread;
     pthread_t thread;
@@ -418,6 +419,11 @@ uint64_t tt_relay_next_ns(const tt_relay *r)
                 next = one->due_ns;
         }
     return next;
+}
+
+void tt_relay_strike(tt_relay *r)
+{
+    atomic_store(&r->hit_ns, tt_now_ns());
 }
 
 uint64_t tt_relay_hit_ns(const tt_relay *r)

@@ -58,6 +58,9 @@ int tt_relay_connect(int fd, const struct sockaddr *addr, socklen_t len);
 bool tt_relay_turn(tt_relay *r);
 /* A thread that does so, until close. False: there is none. */
 bool tt_relay_start(tt_relay *r);
+/* A HOLE or DOWN comes now, for for_ns, wherever it was to come, and perhaps once
+ * more. [any thread] */
+void tt_relay_strike(tt_relay *r);
 /* When the next piece that waits may pass; UINT64_MAX: none does. */
 uint64_t tt_relay_next_ns(const tt_relay *r);
 /* tt_now_ns() when the fault came; 0: it has not. */

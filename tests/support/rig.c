@@ -176,7 +176,8 @@ void tt_rig_destroy(tt_rig *rig)
     for (uint32_t r = 0; r < rig->n; r++) {
         tt_engine_lock(rig->engines[r]);
         for (uint32_t t = 0; t < TT_RIG_TEAMS; t++)
-            tt_team_leave(rig->teams[t][r]);
+            if (rig->teams[t][r])
+                tt_team_leave(rig->teams[t][r]);
         tt_engine_unlock(rig->engines[r]);
         tt_mesh_unref(rig->meshes[r]);
         tt_engine_destroy(rig->engines[r]);

@@ -35,7 +35,7 @@ typedef struct tt_rig {
     const tt_mem *mem;
     tt_engine **engines;
     tt_mesh **meshes;
-    tt_team **teams[TT_RIG_TEAMS];
+    tt_team **teams[TT_RIG_TEAMS]; /* NULL: has been left */
 } tt_rig;
 
 /* Errors as the library's. */

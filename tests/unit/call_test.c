@@ -211,13 +211,45 @@ static void test_few(void **state)
     tt_rig_destroy(&rig);
 }
 
+/* Of one that nobody can reach, as long as that lasts: it is looked for all the
+ * time, and asked about seldom; but at once when another one is back. */
+static void test_in_vain(void **state)
+{
+    (void)state;
+    enum { GONE = 5, BACK = 3, SECONDS = 100 };
+    tt_rig rig;
+    uint32_t n_asked = 0;
+    open_rig(&rig, MANY);
+    for (uint32_t r = 0; r < MANY; r++)
+        tt_mesh_dial(rig.meshes[r], true);
+    run(&rig);
+    for (uint32_t r = 0; r < MANY; r++)
+        if (r != GONE)
+            leave_out(&rig, r, GONE);
+    uint32_t before = n_renewed[0][GONE];
+    for (uint32_t i = 1; i <= 2 * SECONDS; i++) {
+        n_calls = 0;
+        urge(&rig, i * TT_NS_PER_S / 2);
+        n_asked += n_calls > 0;
+    }
+    assert_in_range(n_asked, 6, 9); /* 1 2 4 8 16 32 64 */
+    assert_in_range(n_renewed[0][GONE] - before, SECONDS / 4 - 1, SECONDS / 2);
+    leave_out(&rig, 0, BACK);
+    tt_engine_lock(rig.engines[0]);
+    tt_engine_up.away(&rig.meshes[0]->peers[BACK], false);
+    tt_engine_unlock(rig.engines[0]);
+    n_calls = 0;
+    urge(&rig, 2 * TT_NS_PER_S);
+    assert_in_range(n_calls, 1, MANY * 7);
+    tt_rig_destroy(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call),
-        cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_call),    cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_order),   cmocka_unit_test(test_few),
+        cmocka_unit_test(test_in_vain),
     };
     return TT_RUN_TAP(tests);
 }

@@ -442,7 +442,7 @@ static void nobody_sits_there(void **state)
         tt_engine_unlock(p->engine);
         while (!p->is_over && tt_now_ns() < until)
             step(p);
-        assert_int_equal(p->err, TUTTI_ENET);
+        assert_int_equal(p->err, TUTTI_EPEER);
         go_out(p);
         start(w, 1);
         do_group(w, 2);

@@ -4,11 +4,14 @@
  * The rest of its promises are in net_test.c. */
 #include "support/tap.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "net/shm/shm.h"
@@ -391,6 +394,167 @@ static void test_ring_sizes(void **state)
     }
 }
 
+/* ------------------------------------------------------------------ death */
+
+/* The other process, with which this one meets. */
+typedef enum end {
+    REFUSES, /* it is dead when it is dialled */
+    KILLED,  /* it dies when it has been dialled, before its reply */
+    CALLED,  /* when it has dialled, before its hello */
+    REAPED,  /* likewise, and has no pid any more when its link is taken */
+    HANGS_UP /* it lives, and ends what was dialled */
+} end;
+
+static tt_shm_conn other;
+static tutti_err missed_err;
+static char missed_text[200];
+
+static tt_conn *take_call(tt_net *net, uint32_t rank, const tt_link_id *id)
+{
+    (void)id;
+    other.base = (tt_conn){.net = net, .rank = rank};
+    return &other.base;
+}
+
+static void note_up(tt_conn *conn)
+{
+    (void)conn;
+    missed_err = TUTTI_AGAIN;
+}
+
+static void note_missed(tt_conn *conn, tutti_err err, const char *text)
+{
+    (void)conn;
+    assert_int_equal(missed_err, TUTTI_OK); /* once */
+    missed_err = err;
+    snprintf(missed_text, sizeof(missed_text), "%s", text);
+}
+
+typedef struct card {
+    unsigned char bytes[TT_NET_ADDR_MAX];
+    size_t len;
+} card;
+
+static const tt_settings no_settings;
+
+/* Returns where it is. */
+static card open_net(tt_shm_net *net, uint32_t rank)
+{
+    static const tt_net_up up = {
+        .called = take_call, .up = note_up, .missed = note_missed};
+    card own;
+    tutti_diag diag = {0};
+    *net = (tt_shm_net){.base = {.ops = &tt_net_shm,
+                                 .up = &up,
+                                 .mem = &tt_mem_std,
+                                 .settings = &no_settings,
+                                 .rank = rank,
+                                 .n_ranks = 2}};
+    if (tt_net_shm.open(&net->base, &diag))
+        fail_msg("%s", diag.text);
+    own.len = tt_shm_address(&net->base, own.bytes, sizeof(own.bytes));
+    return own;
+}
+
+static void dial(tt_shm_net *net, uint32_t rank, const card *to)
+{
+    tutti_diag diag = {0};
+    other.base = (tt_conn){.net = &net->base, .rank = rank};
+    if (tt_shm_dial(&other.base, to->bytes, to->len,
+                    tt_now_ns() + 100 * TT_NS_PER_S, &diag))
+        fail_msg("%s", diag.text);
+}
+
+/* It never looks at what comes; only its link thread does something. */
+static void be_met(int sock, end how)
+{
+    tt_shm_net net;
+    card own = open_net(&net, 0), theirs;
+    char word;
+    if (write(sock, &own, sizeof(own)) < 0 ||
+        read(sock, &theirs, sizeof(theirs)) < 0)
+        _exit(1);
+    if (how == CALLED || how == REAPED)
+        dial(&net, 1, &theirs);
+    if (read(sock, &word, 1) == 1)
+        tt_net_shm.fini(&net.base);
+    pause();
+}
+
+static void end_other(pid_t pid, int sock, end how)
+{
+    int status;
+    if (how == HANGS_UP) {
+        assert_int_equal(write(sock, "", 1), 1);
+        return;
+    }
+    kill(pid, SIGKILL);
+    if (how == REFUSES || how == REAPED)
+        waitpid(pid, &status, 0);
+}
+
+static void meet(end how)
+{
+    int socks[2];
+    card theirs, own;
+    tt_shm_net net;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, socks), 0);
+    missed_err = TUTTI_OK;
+    other = (tt_shm_conn){.sock = -1};
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        be_met(socks[1], how);
+        _exit(1);
+    }
+    own = open_net(&net, 1);
+    assert_int_equal(read(socks[0], &theirs, sizeof(theirs)), sizeof(theirs));
+    assert_int_equal(write(socks[0], &own, sizeof(own)), sizeof(own));
+    if (how == REFUSES)
+        end_other(pid, socks[0], how);
+    if (how == REFUSES || how == KILLED || how == HANGS_UP)
+        dial(&net, 0, &theirs);
+    struct pollfd box = {.fd = tt_link_box_fd(net.door.box), .events = POLLIN};
+    if (how == REAPED) {
+        assert_int_equal(poll(&box, 1, 20000), 1);
+        end_other(pid, socks[0], how);
+    }
+    bool is_ended = how == REFUSES || how == REAPED;
+    for (int i = 0; i < 20000 && !missed_err; i++) {
+        tt_net_shm.progress(&net.base, true);
+        if (!is_ended && other.sock >= 0) {
+            end_other(pid, socks[0], how);
+            is_ended = true;
+        }
+        usleep(1000);
+    }
+    char want[64];
+    snprintf(want, sizeof(want), "rank 0 (pid %d) exited", pid);
+    if (how == REFUSES)
+        snprintf(want, sizeof(want), "rank 0 exited or left: nobody");
+    if (how == HANGS_UP)
+        snprintf(want, sizeof(want), "rank 0: it closed the connection");
+    assert_int_equal(missed_err, how == HANGS_UP ? TUTTI_ENET : TUTTI_EPEER);
+    assert_non_null(strstr(missed_text, want));
+    tt_net_shm.progress(&net.base, true); /* missed once, whatever it finds */
+    tt_net_shm.close(&other.base, 0);
+    tt_net_shm.fini(&net.base);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(socks[0]);
+    close(socks[1]);
+}
+
+/* Who dies while it is met is dead, and not somewhere else. */
+static void test_death(void **state)
+{
+    (void)state;
+    const int n_fds = tt_count_fds();
+    for (end how = REFUSES; how <= HANGS_UP; how++)
+        meet(how);
+    assert_int_equal(tt_count_fds(), n_fds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,7 +562,7 @@ int main(void)
         cmocka_unit_test(test_one_way),      cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_ring_sizes),   cmocka_unit_test(test_bad_refs),
-        cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_bad_segments), cmocka_unit_test(test_death),
     };
     return TT_RUN_TAP(tests);
 }

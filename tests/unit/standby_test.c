@@ -165,12 +165,12 @@ static void expect_over(tt_controller *c, const char *why)
 typedef struct liar {
     uint32_t who;
     uint8_t kind;
+    uint8_t first; /* of its first word; 0: as it should be */
 } liar;
 
-static void *lead(void *arg)
+/* Somebody has come to follow, and is told how. */
+static int take_standby(uint8_t kind)
 {
-    const liar *l = arg;
-    unsigned char payload[4096];
     tt_link_event e;
     struct {
         tt_follow follow;
@@ -178,62 +178,118 @@ static void *lead(void *arg)
     } told = {.follow = {.origin = 1, .index = 1, .n = 4}};
     tt_str text = {.mem = &tt_mem_std};
     const tt_rule_opts rule = {.n = 4, .group_size = 4};
-    const uint64_t life = 1;
     if (!tt_link_box_wait(box, soon()) || !tt_link_box_take(box, &e))
-        return NULL;
+        return -1;
     tt_rule_opts_write(&rule, &text);
     memcpy(told.text, text.data, text.len);
-    tt_talk head = tt_talk_head(TT_TALK_FOLLOW, 0,
+    tt_talk head = tt_talk_head((tt_talk_kind)kind, 0,
                                 sizeof(told.follow) + text.len);
     tt_str_free(&text);
     head.term = 8;
     say(e.stream.fd, head, &told);
-    head = tt_talk_head(TT_TALK_RECORD, 1, sizeof(life));
+    return e.stream.fd;
+}
+
+static void *lead(void *arg)
+{
+    const liar *l = arg;
+    unsigned char payload[4096];
+    const uint64_t life = 1;
+    int fd = take_standby(l->first ? l->first : TT_TALK_FOLLOW);
+    tt_talk head = tt_talk_head(TT_TALK_RECORD, 1, sizeof(life));
     head.term = 8;
     head.flags = l->kind;
     head.who = l->who;
-    say(e.stream.fd, head, &life);
-    while (hear(e.stream.fd, payload).kind != 0) /* until it is left alone */
+    say(fd, head, &life);
+    while (hear(fd, payload).kind != 0) /* until it is left alone */
         ;
-    tt_link_stream_close(&e.stream);
+    tt_fork_close(&fd);
     return NULL;
 }
 
+/* Its connection drops, and the standby comes again. */
+static void *lead_twice(void *arg)
+{
+    unsigned char payload[4096];
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        int fd = take_standby(TT_TALK_FOLLOW);
+        expect(fd, TT_TALK_CARD, payload);
+        tt_fork_close(&fd);
+    }
+    return NULL;
+}
+
+static tt_link_listener *listen_as_leader(tt_addr *at)
+{
+    tt_link_listener *listener;
+    tt_link_ear ear = {.dev = NULL};
+    const tt_link_listen_opts o = {
+        .purposes = TT_LINK_FOR(TT_LINK_CONTROLLER), .ears = &ear, .n_ears = 1};
+    assert_true(tt_addr_numeric("127.0.0.1", 0, &ear.at));
+    assert_int_equal(tt_link_listen(box, &o, &listener, NULL, NULL), 0);
+    assert_true(
+        tt_addr_numeric("127.0.0.1", tt_link_listener_port(listener, 0), at));
+    return listener;
+}
+
+static void close_leader(tt_link_listener *listener)
+{
+    tt_link_event e;
+    tt_link_listener_close(listener);
+    while (tt_link_box_take(box, &e)) /* it has dialled again */
+        if (e.kind == TT_LINK_ARRIVED)
+            tt_link_stream_close(&e.stream);
+}
+
 /* Before the table is whole nothing is acknowledged, and a worker that cannot be
- * is found nevertheless. */
+ * is found nevertheless. Who begins with another word is not followed at all. */
 static void test_records_that_cannot_be(void **state)
 {
     (void)state;
-    static const liar lies[] = {{4, TT_RECORD_JOIN},
-                                {TT_NONE, TT_RECORD_LEAVE},
-                                {1u << 31, TT_RECORD_FORGET},
-                                {0, 0},
-                                {0, TT_RECORD_WHOLE + 1}};
+    static const liar lies[] = {
+        {4, TT_RECORD_JOIN, 0},          {TT_NONE, TT_RECORD_LEAVE, 0},
+        {1u << 31, TT_RECORD_FORGET, 0}, {0, 0, 0},
+        {0, TT_RECORD_WHOLE + 1, 0},     {0, 0, TT_TALK_WELCOME}};
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-        tt_link_listener *listener;
-        tt_link_ear ear = {.dev = NULL};
-        const tt_link_listen_opts o = {
-            .purposes = TT_LINK_FOR(TT_LINK_CONTROLLER),
-            .ears = &ear,
-            .n_ears = 1};
+        tt_controller *c = NULL;
         pthread_t thread;
         tt_addr at;
         liar l = lies[i];
-        assert_true(tt_addr_numeric("127.0.0.1", 0, &ear.at));
-        assert_int_equal(tt_link_listen(box, &o, &listener, NULL, NULL), 0);
-        assert_true(tt_addr_numeric("127.0.0.1",
-                                    tt_link_listener_port(listener, 0), &at));
+        tt_link_listener *listener = listen_as_leader(&at);
         assert_int_equal(pthread_create(&thread, NULL, lead, &l), 0);
-        tt_controller *c = open_as(&(tt_controller_opts){.leader = &at},
-                                   &tt_mem_std);
+        tt_addr own;
+        tt_controller_opts follower = {.leader = &at, .listen = &own};
+        assert_true(tt_addr_numeric("127.0.0.1", 0, &own));
+        tutti_diag diag;
+        if (!l.first) {
+            c = open_as(&follower, &tt_mem_std);
+        } else {
+            assert_int_equal(
+                tt_controller_open(&follower, &tt_mem_std, &c, &diag),
+                TUTTI_EBOOT);
+            assert_non_null(strstr(diag.text, "takes no standby"));
+        }
         pthread_join(thread, NULL); /* it has hung up */
-        tt_link_listener_close(listener);
-        tt_controller_close(c);
-        tt_link_event e;
-        while (tt_link_box_take(box, &e)) /* it has dialled again */
-            if (e.kind == TT_LINK_ARRIVED)
-                tt_link_stream_close(&e.stream);
+        if (!l.first)
+            tt_controller_close(c);
+        close_leader(listener);
     }
+}
+
+/* In the same term: it leads on. */
+static void test_follows_again(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    tt_addr at;
+    tt_link_listener *listener = listen_as_leader(&at);
+    assert_int_equal(pthread_create(&thread, NULL, lead_twice, NULL), 0);
+    tt_controller *c = open_as(&(tt_controller_opts){.leader = &at},
+                               &tt_mem_std);
+    pthread_join(thread, NULL);
+    tt_controller_close(c);
+    close_leader(listener);
 }
 
 /* -------------------------------------------------- a leader without copies -- */
@@ -369,6 +425,24 @@ static void test_workers_that_nobody_has_acknowledged(void **state)
     tt_controller_close(c);
 }
 
+/* It asks whether the leader lives, more than once. */
+static void test_beats(void **state)
+{
+    (void)state;
+    unsigned char payload[4096];
+    tt_controller_opts o = {.rule = {.n = 4}};
+    tt_controller *c = open_as(&o, &tt_mem_std);
+    hand s = follow(c, true);
+    for (int i = 0; i < 3; i++) {
+        tt_talk head = tt_talk_head(TT_TALK_BEAT, 0, 0);
+        head.term = s.term;
+        say(s.fd, head, NULL);
+        expect(s.fd, TT_TALK_BEAT, payload);
+    }
+    tt_fork_close(&s.fd);
+    tt_controller_close(c);
+}
+
 /* -------------------------------------------------------------- taking over -- */
 
 /* Who came later counts as the others do, and may come with any number. */
@@ -433,6 +507,15 @@ static void test_vote_of_two_connections(void **state)
     tt_controller *b = open_as(&p, &tt_mem_std);
     hand w[3] = {come(a, 0), come(a, 1), come(a, 2)};
     tt_controller_close(a);
+    /* A new one, one from before that, one of other workers: not here. */
+    const tt_join fresh = {.who = 0, .host = 7};
+    hand before = w[0], foreign = w[0];
+    before.welcome.incarnation--;
+    foreign.welcome.origin++;
+    expect_end(dial(b, &fresh));
+    expect_end(come_again(b, &before, 0));
+    expect_end(come_again(b, &foreign, 0));
+    expect_end(come_again(b, &w[0], 3));
     const int old = come_again(b, &w[0], 0);
     int now = come_again(b, &w[0], 0);
     expect_end(old);
@@ -504,11 +587,13 @@ int main(void)
     tt_test_limit(300);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_records_that_cannot_be),
+        cmocka_unit_test(test_follows_again),
         cmocka_unit_test(test_term_of_a_stranger),
         cmocka_unit_test(test_too_few_are_left),
         cmocka_unit_test(test_copy_that_does_not_grow),
         cmocka_unit_test(test_workers_that_nobody_has_acknowledged),
         cmocka_unit_test(test_more_workers_than_foreseen),
+        cmocka_unit_test(test_beats),
         cmocka_unit_test(test_vote_of_two_connections),
         cmocka_unit_test(test_no_memory_to_take_over),
     };

@@ -747,13 +747,14 @@ static void test_spoilt_seal(void **state)
     trust = NULL;
 }
 
-static void test_unreachable(void **state)
+static void refuse(bool is_far)
 {
-    (void)state;
     side sides[2];
+    char want[160];
     open_sides(sides, 2);
     tt_door d = read_card(sides[1].cards[0], sides[1].lens[0]);
     d.card.n_places = 1;
+    d.card.uid ^= is_far;
     d.card.places[0] = tt_test_place("127.0.0.1", 1, TT_IFACE_LOOPBACK);
     sides[1].lens[0] = tt_door_address(&d, 0, sides[1].cards[0],
                                        TT_NET_ADDR_MAX);
@@ -762,11 +763,21 @@ static void test_unreachable(void **state)
     connect_sides(sides, 2);
     assert_int_equal(sides[0].err, TUTTI_OK); /* nobody has called it */
     assert_false(sides[0].conns[1]->is_up);
-    assert_int_equal(sides[1].err, TUTTI_ENET);
-    assert_non_null(strstr(sides[1].diag.text,
-                           "rank 1 cannot reach rank 0: tried 127.0.0.1:1 "
-                           "(Connection refused); is a firewall"));
+    assert_int_equal(sides[1].err, is_far ? TUTTI_ENET : TUTTI_EPEER);
+    snprintf(want, sizeof(want),
+             "rank 1 cannot reach rank 0: tried 127.0.0.1:1 (Connection "
+             "refused); %s",
+             is_far ? "is a firewall" : "its process exited or left");
+    assert_non_null(strstr(sides[1].diag.text, want));
     close_sides(sides, 2);
+}
+
+/* On this host nobody else refuses in its place. */
+static void test_unreachable(void **state)
+{
+    (void)state;
+    refuse(true);
+    refuse(false);
 }
 
 static void test_settings(void **state)

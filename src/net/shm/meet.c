@@ -21,6 +21,10 @@
  *            size) rules a pair out on both sides. Where a caller finds that a
  *            pair does not work the engine dials by another transport.
  *
+ * Death      A name that refuses is nobody's any more, and a link that ends may be
+ *            that of a process that is just being killed, whose pidfd says so a
+ *            moment later. Then no transport leads there: EPEER.
+ *
  * Next       shm.c (messages), base/fdpass.h. */
 #include <errno.h>
 #include <stdio.h>
@@ -51,9 +55,10 @@ typedef struct said {
 } said;
 _Static_assert(sizeof(said) == TT_LINK_SAID, "a link says so much");
 
-/* How long a listener that refuses is tried: its process has ended, or its
- * queue is full for a moment. */
+/* How long a listener that refuses is tried, and a process whose link has ended
+ * may take to end as well. */
 static const uint64_t patience_ns = 200 * TT_NS_PER_MS;
+static const char hung_up[] = "it closed the connection";
 
 /* -------------------------------------------------------------- addresses */
 
@@ -138,26 +143,69 @@ void tt_shm_end_meeting(tt_shm_conn *conn)
     conn->dial = NULL;
 }
 
+static void close_link(tt_shm_conn *conn)
+{
+    if (conn->sock < 0)
+        return;
+    epoll_ctl(conn->base.net->fd, EPOLL_CTL_DEL, conn->sock, NULL);
+    /* Its reply, if it still comes, has to fail there. */
+    shutdown(conn->sock, SHUT_RDWR);
+    tt_fork_close(&conn->sock);
+}
+
+static void tell_missed(tt_shm_conn *conn, tutti_err err, const char *text)
+{
+    tt_shm_end_meeting(conn);
+    close_link(conn);
+    conn->is_doubted = false;
+    if (conn->pidfd >= 0)
+        epoll_ctl(conn->base.net->fd, EPOLL_CTL_DEL, conn->pidfd, NULL);
+    conn->base.net->up->missed(&conn->base, err, text);
+}
+
 static void miss(tt_shm_conn *conn, tutti_err err, const char *why)
 {
     char text[160];
     snprintf(text, sizeof(text), "no shared memory with rank %u: %s",
              conn->base.rank, why);
-    tt_shm_end_meeting(conn);
-    /* Its reply, if it still comes, has to fail there. */
-    if (conn->sock >= 0) {
-        epoll_ctl(conn->base.net->fd, EPOLL_CTL_DEL, conn->sock, NULL);
-        shutdown(conn->sock, SHUT_RDWR);
+    tell_missed(conn, err, text);
+}
+
+/* Its process is no more, or its connections are not. */
+static void miss_dead(tt_shm_conn *conn)
+{
+    char text[96];
+    if (conn->where[0])
+        snprintf(text, sizeof(text), "rank %u (%s) exited", conn->base.rank,
+                 conn->where);
+    else
+        snprintf(text, sizeof(text),
+                 "rank %u exited or left: nobody listens there any more",
+                 conn->base.rank);
+    tell_missed(conn, TUTTI_EPEER, text);
+}
+
+/* The link has ended: is its process ending, too? */
+static void doubt(tt_shm_conn *conn)
+{
+    const uint64_t until_ns = tt_now_ns() + patience_ns;
+    if (conn->pidfd < 0 && !conn->is_gone) {
+        miss(conn, TUTTI_ENET, hung_up);
+        return;
     }
-    tt_fork_close(&conn->sock);
-    conn->base.net->up->missed(&conn->base, err, text);
+    close_link(conn);
+    conn->is_doubted = true;
+    if (conn->until_ns > until_ns)
+        conn->until_ns = until_ns;
 }
 
 /* What should have come with descriptors has not. */
 static void miss_message(tt_shm_conn *conn)
 {
-    miss(conn, TUTTI_ENET,
-         errno == EMFILE ? tt_errno_text(errno) : "it closed the connection");
+    if (errno == EMFILE)
+        miss(conn, TUTTI_ENET, tt_errno_text(errno));
+    else
+        doubt(conn);
 }
 
 /* Its end is noticed from now on. Without pidfds (old kernels, a pid of another
@@ -173,6 +221,7 @@ static void watch_process(tt_shm_conn *conn)
     if (cred.pid > 0)
         conn->pidfd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
     if (conn->pidfd < 0) {
+        conn->is_gone = cred.pid > 0 && errno == ESRCH;
         TT_DEBUG("peer %u: no pidfd for %s", conn->base.rank, conn->where);
         return;
     }
@@ -191,7 +240,6 @@ static void set_up(tt_shm_conn *conn)
         return;
     }
     tt_shm_end_meeting(conn);
-    watch_process(conn);
     conn->base.is_up = true;
     net->live[net->n_live++] = conn;
     net->base.up->up(&conn->base);
@@ -301,22 +349,27 @@ static void hear_hello(tt_shm_conn *conn)
         !map_memory(net, conn, fds[0]))
         why = "its memory is not acceptable";
     else if (!tt_fdpass_send(conn->sock, &reply, sizeof(reply), &net->bell, 1))
-        why = strerror(errno);
+        why = errno == EPIPE || errno == ECONNRESET ? hung_up : strerror(errno);
     tt_fork_close(&fds[0]);
-    if (why)
-        miss(conn, TUTTI_ENET, why);
-    else
+    if (!why)
         set_up(conn);
+    else if (why == hung_up)
+        doubt(conn);
+    else
+        miss(conn, TUTTI_ENET, why);
 }
 
 /* ------------------------------------------------------------- what comes */
 
 void tt_shm_hear_meeting(tt_shm_conn *conn)
 {
-    if (conn->is_caller)
+    if (conn->sock >= 0 && conn->is_caller)
         hear_reply(conn);
-    else
+    else if (conn->sock >= 0)
         hear_hello(conn);
+    bool is_open = conn->sock >= 0 || conn->is_doubted;
+    if (!conn->base.is_up && is_open && tt_shm_has_exited(conn))
+        miss_dead(conn);
 }
 
 /* A link of the pair is there; of several the first one stays, on both
@@ -326,7 +379,7 @@ static void take_link(tt_shm_conn *conn, const tt_link_event *link,
 {
     int fd = link->stream.fd; /* a unix socket has no layer */
     const char *why = NULL;
-    if (conn->base.is_up || conn->sock >= 0) {
+    if (conn->base.is_up || conn->sock >= 0 || conn->is_doubted) {
         tt_fork_close(&fd);
         return;
     }
@@ -334,6 +387,7 @@ static void take_link(tt_shm_conn *conn, const tt_link_event *link,
     conn->dial = NULL;
     conn->sock = fd;
     conn->is_caller = is_caller;
+    watch_process(conn);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
     if (epoll_ctl(conn->base.net->fd, EPOLL_CTL_ADD, fd, &event) != 0)
         why = strerror(errno);
@@ -375,7 +429,10 @@ void tt_shm_take_links(tt_shm_net *net)
             conn->dial = NULL;
         } else {
             tt_link_outcome o = tt_link_dial_outcome(conn->dial, 0);
-            miss(conn, TUTTI_ENET, tt_link_outcome_text(&o));
+            if (o.why == TT_LINK_REFUSED && o.err == ECONNREFUSED)
+                miss_dead(conn);
+            else
+                miss(conn, TUTTI_ENET, tt_link_outcome_text(&o));
         }
     }
 }
@@ -386,7 +443,9 @@ void tt_shm_check_meetings(tt_shm_net *net)
     tt_shm_conn *next;
     for (tt_shm_conn *conn = net->pending; conn; conn = next) {
         next = conn->next_pending;
-        if (now_ns > conn->until_ns)
-            miss(conn, TUTTI_ENET, "no answer");
+        if (conn->is_doubted && tt_shm_has_exited(conn))
+            miss_dead(conn);
+        else if (now_ns > conn->until_ns)
+            miss(conn, TUTTI_ENET, conn->is_doubted ? hung_up : "no answer");
     }
 }

@@ -29,7 +29,6 @@
 #include "net/shm/shm.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -145,17 +144,11 @@ static void unwatch(const tt_shm_net *net, const tt_shm_conn *conn)
         epoll_ctl(net->base.fd, EPOLL_CTL_DEL, conn->pidfd, NULL);
 }
 
-static bool has_exited(const tt_shm_conn *conn)
-{
-    struct pollfd sign = {.fd = conn->pidfd, .events = POLLIN};
-    return poll(&sign, 1, 0) > 0;
-}
-
 /* Something happened to the socket or to the pidfd of conn. */
 static void look_at(const tt_shm_net *net, tt_shm_conn *conn)
 {
     tt_shm_heard heard = tt_shm_hear(conn);
-    if (heard == TT_SHM_QUIET && !has_exited(conn))
+    if (heard == TT_SHM_QUIET && !tt_shm_has_exited(conn))
         return;
     conn->has_left = heard == TT_SHM_BYE;
     conn->is_gone = true;
@@ -193,8 +186,7 @@ static void lose(tt_shm_net *net, uint32_t place, tutti_err why,
              conn->where, what);
     net->live[place] = net->live[--net->n_live];
     conn->is_lost = true;
-    if (!conn->is_gone)
-        unwatch(net, conn);
+    unwatch(net, conn);
     net->base.up->lost(conn->base.peer, why, text);
 }
 
@@ -242,7 +234,7 @@ static bool shm_arm(tt_net *base, bool on)
 bool tt_shm_gives_up(tt_shm_conn *conn, bool is_final)
 {
     const uint64_t now_ns = tt_now_ns();
-    if (conn->is_gone || has_exited(conn))
+    if (tt_shm_has_exited(conn))
         return true;
     if (conn->awaited_ns == 0)
         conn->awaited_ns = now_ns;

@@ -8,6 +8,8 @@
 #ifndef TT_NET_SHM_H
 #define TT_NET_SHM_H
 
+#include <poll.h>
+
 #include "net/door.h"
 #include "net/shm/duplex.h"
 
@@ -38,6 +40,7 @@ typedef struct tt_shm_conn {
     tt_shm_view views[TT_SEGMENTS_MAX];
     /* Until it is up: meet.c. */
     bool is_begun, is_caller;
+    bool is_doubted;    /* the link has ended: so may the process, until_ns */
     tt_link_dial *dial; /* NULL: none */
     uint64_t until_ns;
     struct tt_shm_conn *next_pending;
@@ -66,6 +69,13 @@ void tt_shm_take_links(tt_shm_net *net);
 void tt_shm_hear_meeting(tt_shm_conn *conn);
 void tt_shm_check_meetings(tt_shm_net *net);
 void tt_shm_end_meeting(tt_shm_conn *conn);
+
+/* The other process has ended, as its pidfd says. */
+static inline bool tt_shm_has_exited(const tt_shm_conn *conn)
+{
+    struct pollfd sign = {.fd = conn->pidfd, .events = POLLIN};
+    return conn->is_gone || poll(&sign, 1, 0) > 0;
+}
 
 /* shm.c: the other process uses memory of this one that it must not use any
  * more. True: it does not matter, as it has ended; or it has had a second, or

@@ -14,6 +14,9 @@
  *            else answers there, the other side is dead: it is lost at once, as
  *            if nothing was ever tried again. Whatever else happens may be an
  *            outage, and is waited out for TUTTI_RECONNECT.
+ * Return     Tries that nobody answers are a second apart. Where an interface of
+ *            this host comes up meanwhile, or has another address, all strands
+ *            that are away are dialled at once.
  * Log        A warning says who is away, but not before that has lasted a while:
  *            most that drop are dead, and their loss says it all.
  * Next       link/resume.c, meet.c. */
@@ -22,6 +25,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "net/tcp/tcp.h"
 
@@ -34,8 +38,9 @@
 #define MEET_NS (5 * TT_NS_PER_S)
 #define TELL_NS (100 * TT_NS_PER_MS)
 #define NEW_NS (2 * TT_NS_PER_S)
-/* Between two looks at the interfaces of rails. */
+/* Between two looks at interfaces. */
 #define LOOK_NS (100 * TT_NS_PER_MS)
+#define MOST_IFACES 128
 /* Why it is away: the engine has heard nothing, and has named it. */
 #define SILENT EAGAIN
 
@@ -513,7 +518,26 @@ static void tell(tt_tcp_conn *conn)
             (double)conn->base.net->settings->reconnect_ns / 1e9);
 }
 
-static void look_after(tt_tcp_conn *conn, uint64_t now)
+/* The interfaces that run, or their addresses, are others than at the last look:
+ * what was dialled before waits for a host that had no cable. */
+static bool has_moved(tt_tcp_net *net, uint64_t now)
+{
+    tt_iface all[MOST_IFACES];
+    const uint64_t before = net->ifaces;
+    if (net->n_away == 0)
+        net->ifaces = 0;
+    if (net->n_away == 0 || now < net->listed_ns + LOOK_NS)
+        return false;
+    net->listed_ns = now;
+    net->ifaces = TT_FNV1A_START;
+    for (size_t i = tt_ifaces_list("", all, MOST_IFACES); i-- > 0;) {
+        net->ifaces = tt_fnv1a(net->ifaces, all[i].name, sizeof(all[i].name));
+        net->ifaces = tt_fnv1a(net->ifaces, &all[i].addr.u, all[i].addr.len);
+    }
+    return before != 0 && before != net->ifaces;
+}
+
+static void look_after(tt_tcp_conn *conn, uint64_t now, bool moved)
 {
     uint64_t limit = conn->base.net->settings->reconnect_ns;
     if (!conn->has_told && conn->away_why != SILENT &&
@@ -523,6 +547,8 @@ static void look_after(tt_tcp_conn *conn, uint64_t now)
         tt_tcp_strand *s = &conn->strands[i];
         if (!s->is_away)
             continue;
+        if (moved && s->link.fd < 0)
+            dial_anew(s);
         if (s->link.fd < 0)
             dial(s);
         else if (now > s->again->meeting_ns + MEET_NS)
@@ -563,7 +589,8 @@ void tt_tcp_look_after(tt_tcp_net *net)
 {
     uint64_t now = tt_now_ns();
     look_at_rails(net, now);
+    const bool moved = has_moved(net, now);
     for (uint32_t i = net->n_away > 0 ? net->n_live : 0; i-- > 0;)
         if (net->live[i]->n_away > 0)
-            look_after(net->live[i], now);
+            look_after(net->live[i], now, moved);
 }

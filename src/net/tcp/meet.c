@@ -174,6 +174,11 @@ bool tt_tcp_is_meeting(const tt_tcp_net *net, const tt_tcp_said *said,
     return false;
 }
 
+static bool is_of(const tt_tcp_call *call, const tt_link_id *caller)
+{
+    return call->call > 0 && tt_link_id_compare(&call->caller, caller) == 0;
+}
+
 /* Ranks may have come since it was opened. Without memory it is forgotten, and
  * tried in vain. */
 static void note_end(tt_tcp_net *net, uint32_t rank, const tt_tcp_call *call)
@@ -187,10 +192,16 @@ static void note_end(tt_tcp_net *net, uint32_t rank, const tt_tcp_call *call)
     net->ended[rank] = *call;
 }
 
+/* They may end in any order. */
 void tt_tcp_end_call(tt_tcp_conn *conn)
 {
-    if (conn->theirs.call > 0)
-        note_end(net_of(conn), conn->base.rank, &conn->theirs);
+    tt_tcp_net *net = net_of(conn);
+    const uint32_t rank = conn->base.rank;
+    const tt_tcp_call *ended = rank < net->n_ended ? &net->ended[rank] : NULL;
+    const bool is_old = ended && is_of(ended, &conn->theirs.caller) &&
+                        ended->call > conn->theirs.call;
+    if (conn->theirs.call > 0 && !is_old)
+        note_end(net, rank, &conn->theirs);
     conn->theirs.call = 0;
 }
 
@@ -200,8 +211,7 @@ bool tt_tcp_has_ended(const tt_tcp_net *net, const tt_tcp_said *said,
     if (said->rank >= net->n_ended)
         return false;
     const tt_tcp_call *ended = &net->ended[said->rank];
-    return said->call <= ended->call &&
-           tt_link_id_compare(&ended->caller, &who->id) == 0;
+    return is_of(ended, &who->id) && said->call <= ended->call;
 }
 
 static void miss(tt_tcp_conn *conn, tutti_err err, const char *text)
@@ -390,6 +400,22 @@ static bool take_arrival(tt_tcp_net *net, const tt_link_event *link)
     return true;
 }
 
+/* The rank has called again since: what comes of this call is from before. */
+static bool is_past(const tt_tcp_net *net, const tt_tcp_said *said,
+                    const tt_link_id *caller)
+{
+    bool is = false;
+    for (uint32_t i = 0; i < net->n_live; i++) {
+        const tt_tcp_conn *conn = net->live[i];
+        is |= conn->base.rank == said->rank && is_of(&conn->theirs, caller) &&
+              conn->theirs.call > said->call;
+    }
+    for (const struct tt_tcp_meeting *m = net->meetings; m; m = m->next)
+        is |= m->conn->base.rank == said->rank && m->call > said->call &&
+              tt_link_id_compare(&m->caller, caller) == 0;
+    return is;
+}
+
 bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link)
 {
     int ends[2];
@@ -398,6 +424,7 @@ bool tt_tcp_take_late(tt_tcp_net *net, const tt_link_event *link)
     memcpy(&said, link->who.said, sizeof(said));
     const tt_tcp_conn *conn = find_call(net, link, &said);
     if (!said.is_own || tt_tcp_has_ended(net, &said, &link->who) ||
+        is_past(net, &said, &link->who.id) ||
         (conn && (link->who.strand >= conn->n_strands ||
                   conn->strands[link->who.strand].is_open)))
         return false;
@@ -421,8 +448,8 @@ static void take_dialled(tt_tcp_conn *conn, const tt_link_event *link)
         tt_tcp_take_redial(conn, link);
     } else if (link->kind == TT_LINK_FAILED) {
         char text[TT_DOOR_TEXT];
-        tt_door_blame(&m->to, link->dial, &conn->base, text);
-        miss(conn, TUTTI_ENET, text);
+        tutti_err err = tt_door_blame(&m->to, link->dial, &conn->base, text);
+        miss(conn, err, text);
     } else if (link->kind == TT_LINK_DIALLED) {
         take_link(conn, link, &m->to.ways[link->way]);
     } else { /* MET: it arrives */

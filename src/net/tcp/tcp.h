@@ -37,8 +37,8 @@ typedef struct tt_tcp_net {
     struct tt_tcp_conn **live; /* [most_live]; the first n_live are connected */
     size_t most_live;
     size_t n_ended;
-    tt_tcp_call
-        *ended; /* [n_ended] by rank: the last of each that was given up here */
+    /* By rank: the latest of each that was given up here. */
+    tt_tcp_call *ended; /* [n_ended] */
     uint32_t n_live;
     uint32_t n_blocked; /* sockets that wait until they take more */
     uint32_t n_more;    /* conns that left input unread without an event */
@@ -46,6 +46,8 @@ typedef struct tt_tcp_net {
     bool has_turns;     /* some conn has several sockets */
     bool is_ending;     /* drain(): no upcalls any more, but address() */
     uint64_t looked_ns; /* at the interfaces of rails */
+    uint64_t ifaces;    /* while strands are away: a hash of all, ... */
+    uint64_t listed_ns; /* ... as of then */
     /* Since the last progress() flush() has made room for who was refused, or
      * called left(): progress() says so, or they would sleep. */
     bool has_news;

@@ -327,7 +327,9 @@ bool tt_ucx_meet(tt_ucx_conn *conn)
         net->up->up(&conn->base);
         return true;
     }
-    if (!tt_ucx_is_failing(conn) && tt_now_ns() < conn->meeting->until_ns)
+    bool is_dialling = conn->meeting->dial; /* its end says more */
+    if (!tt_ucx_is_failing(conn) &&
+        (is_dialling || tt_now_ns() < conn->meeting->until_ns))
         return false;
     char text[200];
     snprintf(text, sizeof(text), "rank %u does not reach rank %u by UCX: %s",
@@ -416,8 +418,8 @@ static void take_dialled(tt_ucx_conn *conn, tt_link_event *link)
         m->dial = NULL;
     } else {
         char text[TT_DOOR_TEXT];
-        tt_door_blame(&m->call, m->dial, &conn->base, text);
-        miss(conn, TUTTI_ENET, text);
+        tutti_err err = tt_door_blame(&m->call, m->dial, &conn->base, text);
+        miss(conn, err, text);
     }
 }
 
