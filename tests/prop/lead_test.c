@@ -613,8 +613,8 @@ static void test_debt_of_an_older_table(void **state)
     for (int are_back = 0; are_back < 2; are_back++) {
         tt_lead_row rows[3] = {{0}};
         tt_lead l;
-        uint32_t worker;
-        uint64_t record;
+        uint32_t who;
+        uint64_t number;
         tt_lead_begin(&l, rows, 3);
         tt_lead_copy_to(&l, 1);
         for (uint32_t k = 0; k < 3; k++)
@@ -626,7 +626,7 @@ static void test_debt_of_an_older_table(void **state)
                 tt_lead_record(&l, TT_RECORD_JOIN, k);
         }
         assert_true(tt_lead_leave_out(&l, 1));
-        assert_false(tt_lead_forget(&l, &worker, &record));
+        assert_false(tt_lead_forget(&l, &who, &number));
         for (uint32_t k = 0; k < 3; k++)
             tt_lead_know(&l, k, l.term);
         assert_int_equal(l.n_debts, 1);
