@@ -569,9 +569,9 @@ static void away(void *arg, bool is_away)
     tt_peer *peer = arg;
     peer->is_away = is_away;
     if (is_away)
-        tt_mesh_seek(peer);
+        tt_seek_begin(peer);
     else
-        tt_mesh_seek_anew(peer->mesh);
+        tt_seek_anew(peer->mesh);
 }
 
 const tt_net_up tt_engine_up = {

@@ -11,14 +11,6 @@
  *            order, and a net sees to it that of two dials at once one stays.
  *            Who is called takes what the caller has come to, and gives its own
  *            dial up; in an open mesh only where that has come no further.
- * Asking     Where no access leads to a rank it may be able to connect itself:
- *            something between may pass connections one way only, or it has
- *            come to its network late. So it is asked to, by a message (CALL)
- *            that is told on: to it where it is connected, else along the
- *            control graph; to all where it is said once. It has the address of
- *            who asks, as it is now. Where a dial lasts, or a connection is away,
- *            the other side is asked from time to time, too: it may be that
- *            only it can dial, or that an address has changed.
  * Drops      Upcalls may not close: what is given up waits in mesh->dropped for
  *            the end of the pass, and hears for nobody until then.
  * Farewells  Who leaves a team tells those that it is connected with; who
@@ -37,21 +29,13 @@
  * Control    Every rank of a team is connected to those whose distance on the
  *            ring is a power of two, whether or not calls need it, so that a
  *            failure reaches everybody in log n steps: team.c.
- * Next       team.c (failures), net/net.h (dial, called, up, missed). */
+ * Next       seek.c (who cannot be dialled is asked), team.c (failures), net/net.h (dial, called, up, missed). */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "engine/state.h"
 
-/* How long a rank that was asked to connect may take. */
-static const uint64_t ask_ns = 2 * TT_NS_PER_S;
-/* When one that is dialled, or away, is looked for the first time; from then on
- * it is after twice as long each time, at most. It is asked each time that it has
- * been sought for twice as long: who tells that on may find nobody who can reach
- * it, and a host that is dead is sought by many. */
-static const uint64_t first_urge_ns = TT_NS_PER_S / 2;
-static const uint64_t most_urge_ns = 4 * TT_NS_PER_S;
 static const char no_memory[] = "out of memory for a connection";
 
 /* --------------------------------------------------------------- nowhere -- */
@@ -142,7 +126,7 @@ static void dial(tt_peer *peer)
     if (mesh->is_patient && (is_last || access->net->ops->renew) &&
         !is_waited_for)
         until_ns += mesh->engine->opts.reconnect_ns;
-    tt_mesh_seek(peer);
+    tt_seek_begin(peer);
     tutti_err err = access->net->ops->dial(conn, access->addr,
                                            access->addr_bytes, until_ns, &diag);
     if (err)
@@ -483,144 +467,6 @@ static void give_up(tt_peer *peer)
         tt_peer_gone(peer, peer->why_err, why);
 }
 
-/* Inside a host nothing passes one way only. */
-static bool may_ask(const tt_peer *peer)
-{
-    return !peer->mesh->is_open && !peer->has_asked && peer->n_accesses > 0 &&
-           !peer->accesses[peer->n_accesses - 1].net->ops->same_host;
-}
-
-static bool can_hear(const tt_mesh *mesh, uint32_t rank)
-{
-    const tt_peer *peer = &mesh->peers[rank];
-    return rank != mesh->rank && peer->conn != &peer->none && !peer->is_away &&
-           !peer->is_lost;
-}
-
-/* Returns how many. */
-static uint32_t tell_all(tt_mesh *mesh, const tt_msg *m, const void *data,
-                         const tt_peer *but, bool is_wide)
-{
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < mesh->n_ranks; r++) {
-        if (&mesh->peers[r] == but || !can_hear(mesh, r) ||
-            !(is_wide || tt_is_neighbour(mesh->rank, r, mesh->n_ranks)))
-            continue;
-        tt_peer_tell(&mesh->peers[r], m, data);
-        n++;
-    }
-    return n;
-}
-
-/* By first ports. `but` has told this rank; NULL: it is this rank's. */
-static void tell_on(tt_mesh *mesh, const tt_msg *m, const void *data,
-                    const tt_peer *but)
-{
-    if (m->fingerprint & TT_CALL_WIDE)
-        tell_all(mesh, m, data, but, true);
-    else if (can_hear(mesh, m->lane))
-        tt_peer_tell(&mesh->peers[m->lane], m, data);
-    else if (tell_all(mesh, m, data, but, false) == 0)
-        tell_all(mesh, m, data, but, true);
-}
-
-/* By this net; its address here goes with it. flags: see TT_CALL_WIDE. */
-static void say_call(tt_peer *peer, tt_net *net, uint64_t flags)
-{
-    tt_mesh *mesh = peer->mesh;
-    unsigned char addr[TT_NET_INLINE];
-    tt_msg m = {.magic = TT_MSG_MAGIC,
-                .kind = TT_KIND_CALL,
-                .seq = ++mesh->n_asks,
-                .channel = peer->port,
-                .lane = peer->rank,
-                .slice = mesh->rank};
-    while (m.fingerprint < peer->n_accesses &&
-           peer->accesses[m.fingerprint].net != net)
-        m.fingerprint++;
-    m.fingerprint |= flags;
-    if (net->ops->renew)
-        m.len = (uint32_t)net->ops->address(net, addr, sizeof(addr));
-    TT_DEBUG("peer %u is asked to connect", peer->rank);
-    tell_on(mesh, &m, addr, NULL);
-}
-
-static void ask(tt_peer *peer)
-{
-    peer->has_asked = true;
-    peer->ask_until_ns = tt_now_ns() + ask_ns;
-    peer->mesh->n_asking++;
-    say_call(peer, peer->accesses[peer->n_accesses - 1].net, TT_CALL_WIDE);
-}
-
-/* Which net connects it, or dials; NULL: none that could be helped. */
-static tt_net *seeker(const tt_peer *peer)
-{
-    tt_net *net = peer->is_away   ? peer->conn->net
-                  : peer->dialled ? peer->dialled->net
-                                  : NULL;
-    return net && net->ops->renew && !peer->is_lost ? net : NULL;
-}
-
-/* Where many are away at a time not all ask at once. */
-void tt_mesh_seek(tt_peer *peer)
-{
-    tt_mesh *mesh = peer->mesh;
-    const uint64_t part = (mesh->rank * 7 + peer->rank * 13) % 64;
-    peer->sought_ns = tt_now_ns();
-    peer->call_ns = 0;
-    peer->urge_again_ns = first_urge_ns;
-    peer->urge_ns = peer->sought_ns + first_urge_ns +
-                    part * first_urge_ns / 128;
-    if (peer->urge_ns < mesh->urge_ns)
-        mesh->urge_ns = peer->urge_ns;
-}
-
-/* One that was away is back: the network may lead to others again, too. */
-void tt_mesh_seek_anew(tt_mesh *mesh)
-{
-    for (uint32_t i = 0; i < mesh->n_peers; i++) {
-        tt_peer *peer = &mesh->peers[i];
-        const uint64_t urge_ns = peer->urge_ns;
-        if (!seeker(peer))
-            continue;
-        tt_mesh_seek(peer);
-        if (urge_ns < peer->urge_ns) /* where one after the other comes back */
-            peer->urge_ns = urge_ns;
-    }
-}
-
-/* Its own addresses may have changed as well. */
-static void urge(tt_peer *peer, tt_net *net, uint64_t now_ns)
-{
-    uint64_t parts = peer->is_away ? net->ops->renew(peer->conn, 0) : 0;
-    if (peer->mesh->is_open || peer->is_lost ||
-        now_ns + first_urge_ns < peer->call_ns)
-        return;
-    peer->call_ns = now_ns + (now_ns - peer->sought_ns);
-    say_call(peer, net, (parts & TT_CALL_MOST_PARTS) << TT_CALL_PARTS);
-}
-
-void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns)
-{
-    if (now_ns < mesh->urge_ns)
-        return;
-    mesh->urge_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < mesh->n_peers; i++) {
-        tt_peer *peer = &mesh->peers[i];
-        tt_net *net = seeker(peer);
-        if (!net)
-            continue;
-        if (now_ns >= peer->urge_ns) {
-            urge(peer, net, now_ns);
-            peer->urge_ns = now_ns + peer->urge_again_ns;
-            peer->urge_again_ns *= peer->urge_again_ns < most_urge_ns ? 2 : 1;
-        }
-        if (peer->urge_ns < mesh->urge_ns)
-            mesh->urge_ns = peer->urge_ns;
-    }
-}
-
 /* By whoever cannot connect it, or misses parts of the connection. */
 static void call_back(tt_peer *peer, const tt_msg *m, const void *data)
 {
@@ -635,23 +481,6 @@ static void call_back(tt_peer *peer, const tt_msg *m, const void *data)
     dial(peer);
 }
 
-/* Calls for several ranks may overtake each other. False: it has come round, or
- * is too old to tell. */
-static bool is_new_call(tt_peer *who, uint64_t number)
-{
-    uint64_t ahead = number - who->asks, behind = who->asks - number;
-    if (number > who->asks) {
-        who->asks_known = ahead < 64 ? who->asks_known << ahead : 0;
-        who->asks_known |= 1;
-        who->asks = number;
-        return true;
-    }
-    if (number == 0 || behind >= 64 || who->asks_known >> behind & 1)
-        return false;
-    who->asks_known |= UINT64_C(1) << behind;
-    return true;
-}
-
 void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data)
 {
     tt_mesh *mesh = from->mesh;
@@ -663,10 +492,10 @@ void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data)
         return;
     }
     tt_peer *who = &mesh->peers[m->slice];
-    if (m->slice == mesh->rank || !is_new_call(who, m->seq))
+    if (m->slice == mesh->rank || !tt_seek_is_new(who, m->seq))
         return;
     if (m->lane != mesh->rank) {
-        tell_on(mesh, m, data, from);
+        tt_seek_tell_on(mesh, m, data, from);
         return;
     }
     while (who && who->port != m->channel)
@@ -704,8 +533,8 @@ static void try_next(tt_peer *peer)
         dial(peer);
         return;
     }
-    if (!peer->is_expected && may_ask(peer))
-        ask(peer);
+    if (!peer->is_expected && tt_seek_may_ask(peer))
+        tt_seek_ask(peer);
     else
         give_up(peer);
 }

@@ -577,6 +577,22 @@ void tt_word_part(tt_team *team, const tt_peer *peer);
 /* The neighbours in the tree, one after the other; TT_NONE: no more. */
 uint32_t tt_word_next(const tt_team *team, uint32_t after);
 
+/* seek.c */
+/* It is dialled, or away, from now on: where that lasts it is asked to connect
+ * (tick). */
+void tt_seek_begin(tt_peer *peer);
+void tt_seek_anew(tt_mesh *mesh); /* all that still last */
+void tt_seek_urge(tt_mesh *mesh, uint64_t now_ns);
+/* No access leads to it; it may have one that leads here. */
+bool tt_seek_may_ask(const tt_peer *peer);
+void tt_seek_ask(tt_peer *peer);
+/* Calls for several ranks may overtake each other. False: it has come round, or
+ * is too old to tell. */
+bool tt_seek_is_new(tt_peer *who, uint64_t number);
+/* A CALL, by first ports. `but` has told this rank; NULL: it is this rank's. */
+void tt_seek_tell_on(tt_mesh *mesh, const tt_msg *m, const void *data,
+                     const tt_peer *but);
+
 /* mesh.c: connections that come and go: tried, found, given up; where there are
  * news. */
 static inline void tt_mesh_has_news(tt_mesh *mesh)
@@ -587,11 +603,6 @@ static inline void tt_mesh_has_news(tt_mesh *mesh)
 void tt_mesh_run(tt_mesh *mesh);
 /* A CALL has come. */
 void tt_mesh_asked(tt_peer *from, const tt_msg *m, const void *data);
-/* It is dialled, or away, from now on: where that lasts it is asked to connect
- * (tick). */
-void tt_mesh_seek(tt_peer *peer);
-void tt_mesh_seek_anew(tt_mesh *mesh); /* all that still last */
-void tt_mesh_urge(tt_mesh *mesh, uint64_t now_ns);
 tt_conn *tt_mesh_called(tt_net *net, uint32_t rank, const tt_link_id *id);
 void tt_mesh_up(tt_conn *conn);
 void tt_mesh_missed(tt_conn *conn, tutti_err why, const char *text);

@@ -73,7 +73,7 @@ static void run(tt_rig *rig)
 static void urge(tt_rig *rig, uint64_t after_ns)
 {
     tt_engine_lock(rig->engines[0]);
-    tt_mesh_urge(rig->meshes[0], tt_now_ns() + after_ns);
+    tt_seek_urge(rig->meshes[0], tt_now_ns() + after_ns);
     tt_engine_unlock(rig->engines[0]);
     run(rig);
 }
