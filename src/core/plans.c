@@ -232,6 +232,8 @@ static tutti_err make_part(tutti_comm *comm, const asked *a, tt_part_entry *out,
     tutti_err err = make_schedule(a, &comm->mem, &s, &who, diag);
     if (err)
         return err;
+    TT_DEBUG("%s plans %s of %llu bytes", who, tutti_coll_name(a->p.collective),
+             (unsigned long long)a->p.size_bytes);
     if (tt_log_level >= TUTTI_LOG_INFO && out->key.rank == 0)
         tell_plan(&a->p, who, s);
     return take_part(comm, &a->p, s, out->key.rank, out, diag);

@@ -41,9 +41,11 @@ static void check_uses(const tt_mem *mem, const tutti_schedule *s)
     for (const tt_format *f = tt_formats; f->name; f++) {
         char *text = NULL;
         size_t len = 0;
-        if (tt_export(s, f->name, mem, &text, &len, NULL))
+        err = tt_export(s, f->name, mem, &text, &len, NULL);
+        if (err && err != TUTTI_ELIMIT) /* too large for a picture */
             tt_fuzz_fail("a schedule cannot be exported");
-        tt_free(mem, text, len + 1, 1);
+        if (!err)
+            tt_free(mem, text, len + 1, 1);
     }
 }
 

@@ -48,7 +48,8 @@ is "--json has all columns" "$(python3 -c 'import json,sys
 print(",".join(r), r["collective"], r["n_ranks"], r["planner"], r["size_bytes"],
     r["count"], r["type"], r["op"], r["inplace"], r["time_us"] > 0, r["wrong"])
 ' <<<"$out" 2>&1)" "collective,n_ranks,planner,size_bytes,count,type,op,inplace,\
-time_us,algbw_GBps,busbw_GBps,wrong all-reduce 2 ring 4096 1024 f32 sum 1 True 0"
+time_us,algbw_GBps,busbw_GBps,wrong,network,chosen,predicted_us,optimum_us,\
+efficiency all-reduce 2 ring 4096 1024 f32 sum 1 True 0"
 
 # -- on a known network -------------------------------------------------------
 run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 1KiB -e 3MiB -f 3072 -n 2 \
@@ -89,7 +90,12 @@ is "--tcp of bound, plan and sim is that rate" "$({
     "$tutti" plan star:3@1.514Gbit,0 --tcp --json --size 3MiB -p ring
     "$tutti" sim ring star:3@1.514Gbit,0 --tcp --json --size 3MiB
 } | python3 -c 'import json,sys
-bound, plan, sim = map(json.loads, sys.stdin)
+text, found = sys.stdin.read().strip(), []
+while text:
+    one, end = json.JSONDecoder().raw_decode(text)
+    found.append(one)
+    text = text[end:].strip()
+bound, plan, sim = found
 print(*(round(t * 1e6) for t in (bound["allreduce_s_per_byte"] * 3 * 2**20,
     plan["planners"][0]["time_s"], sim["time_s"])))' 2>&1)" "23173 23173 23173"
 
