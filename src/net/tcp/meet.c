@@ -197,12 +197,13 @@ void tt_tcp_end_call(tt_tcp_conn *conn)
 {
     tt_tcp_net *net = net_of(conn);
     const uint32_t rank = conn->base.rank;
-    const tt_tcp_call *ended = rank < net->n_ended ? &net->ended[rank] : NULL;
-    const bool is_old = ended && is_of(ended, &conn->theirs.caller) &&
-                        ended->call > conn->theirs.call;
-    if (conn->theirs.call > 0 && !is_old)
-        note_end(net, rank, &conn->theirs);
+    const tt_tcp_call theirs = conn->theirs;
     conn->theirs.call = 0;
+    if (theirs.call == 0 || !net->ended) /* the net is ending */
+        return;
+    const tt_tcp_call *ended = rank < net->n_ended ? &net->ended[rank] : NULL;
+    if (!ended || !is_of(ended, &theirs.caller) || ended->call < theirs.call)
+        note_end(net, rank, &theirs);
 }
 
 bool tt_tcp_has_ended(const tt_tcp_net *net, const tt_tcp_said *said,

@@ -697,6 +697,7 @@ static void tcp_fini(tt_net *base)
         tt_free(base->mem, net->ended, net->n_ended, sizeof(*net->ended));
     net->live = NULL;
     net->ended = NULL;
+    net->n_ended = 0;
 }
 
 const tt_net_ops tt_net_tcp = {
