@@ -31,6 +31,16 @@ static inline bool tt_patience_is_over(const tt_patience *p, uint64_t now_ns)
     return now_ns >= tt_patience_next(p);
 }
 
+/* Of what has been waited for since then; 0: nobody waits. What began at another
+ * time is another wait. True: it is to be said now. */
+static inline bool tt_patience_tells(tt_patience *p, uint64_t first_ns,
+                                     uint64_t since_ns, uint64_t now_ns)
+{
+    if (p->since_ns != since_ns)
+        *p = tt_patience_begin(first_ns, since_ns);
+    return since_ns > 0 && tt_patience_is_over(p, now_ns);
+}
+
 /* It is said; returns for how many seconds that has been waited for. */
 static inline double tt_patience_say(tt_patience *p)
 {

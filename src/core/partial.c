@@ -192,6 +192,7 @@ static tutti_err open_controller(const tutti_partial_opts *o, uint32_t n,
     how->interfaces = settings->interfaces;
     how->liveness_ns = time_or(o->liveness_s, settings->liveness_ns);
     how->reconnect_ns = settings->reconnect_ns;
+    how->patience_ns = settings->patience_ns;
     how->is_near = settings->reconnect_near;
     how->log = o->log;
     return tt_controller_open(how, &tt_mem_std, out, diag);

@@ -8,7 +8,8 @@
  *            knows whose data is missing.
  * Patience   The oldest call of a team, if nothing of it has moved for
  *            TUTTI_PATIENCE, asks and says so, and again after twice as long.
- *            One that moves is slow, but does not wait.
+ *            One that moves is slow, but does not wait. Of a group, whose members
+ *            cannot be asked, its owner tells (tt_team_awaits).
  * Deadline   asks likewise, and fails the team. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -192,7 +193,7 @@ static bool is_due(tt_op *op, uint64_t now_ns)
 {
     tt_team *team = op->team;
     const uint64_t first_ns = team->mesh->engine->opts.patience_ns;
-    if (first_ns == 0)
+    if (first_ns == 0 || team->is_group)
         return false;
     if (team->waits_issue != op->issue + 1) {
         team->waits_issue = op->issue + 1;
@@ -228,27 +229,19 @@ void tt_op_look_late(tt_op *op, uint64_t now_ns)
         say_waiting(op);
 }
 
-/* What has been waited for since then, without anything that could move. */
-static bool is_late(const tt_team *team, tt_patience *p, uint64_t since_ns,
-                    uint64_t now_ns)
-{
-    const uint64_t first_ns = team->mesh->engine->opts.patience_ns;
-    if (p->since_ns != since_ns)
-        *p = tt_patience_begin(first_ns, since_ns);
-    return tt_patience_is_over(p, now_ns);
-}
-
 void tt_team_look_late(tt_team *team, uint64_t now_ns)
 {
     const tt_any *any = team->anys;
     const tt_agree *agree = team->agree;
     const uint64_t begin_ns = team->agree_until_ns - team->agree_ns;
+    const uint64_t first_ns = team->mesh->engine->opts.patience_ns;
     char who[240];
-    if (any && is_late(team, &team->any_patience, any->start_ns, now_ns))
+    if (any &&
+        tt_patience_tells(&team->any_patience, first_ns, any->start_ns, now_ns))
         TT_WARN("waiting %.4g s for a message of tag %d from any rank",
                 tt_patience_say(&team->any_patience), any->tag);
     if (!agree || !agree->is_open ||
-        !is_late(team, &team->agree_patience, begin_ns, now_ns))
+        !tt_patience_tells(&team->agree_patience, first_ns, begin_ns, now_ns))
         return;
     double waited_s = tt_patience_say(&team->agree_patience);
     for (uint32_t r = 0; r < team->n; r++)

@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/patience.h"
 #include "link/link.h"
 #include "partial/controller.h"
 #include "partial/lead.h"
@@ -60,7 +61,7 @@ typedef struct tt_guest {
     /* A newcomer: with whom it will compare, in which group. 0: nobody. */
     uint64_t compares;
     uint32_t source;
-    tt_waiting waits; /* for a group */
+    tt_patience waits; /* for a group */
     /* It waits until this controller leads. */
     bool is_held;
     tt_join join;
@@ -108,10 +109,10 @@ struct tutti_controller {
     tt_guest **by_worker;  /* [cap] */
     uint32_t n_here;
     bool has_come;
-    uint64_t turn_ns; /* when the last turn was */
-    uint64_t open_ns; /* since when workers may come */
-    tt_waiting waits; /* for those of the start */
-    char *message;    /* of a group: head and seats; room for a header before */
+    uint64_t turn_ns;  /* when the last turn was */
+    uint64_t open_ns;  /* since when workers may come */
+    tt_patience waits; /* for those of the start */
+    char *message; /* of a group: head and seats; room for a header before */
     size_t message_bytes;
     uint32_t *members; /* [cap] */
     /* Who leads. */

@@ -28,6 +28,7 @@ typedef struct tt_controller_opts {
      * is liveness. NULL: it leads. */
     const tt_addr *leader;
     uint64_t liveness_ns; /* 0: silence never means death */
+    uint64_t patience_ns; /* who waits for so long is told for whom; 0: never */
     /* A worker on another host (is_near: on any) whose connection has dropped
      * may come back for so long; 0: it may not. */
     uint64_t reconnect_ns;

@@ -342,17 +342,18 @@ static void tell_waiting(tt_worker *w, uint64_t now)
     tt_crew *c = &w->crew;
     uint64_t bucket = 0;
     bool has_begun = false;
-    if (!tt_waiting_tells(&c->waits, c->begun_ns, now))
+    if (!tt_patience_is_over(&c->waits, now))
         return;
+    const double s = tt_patience_say(&c->waits);
     tt_engine_lock(w->o.engine);
     uint32_t other = c->team ? tt_team_awaits(c->team, &bucket, &has_begun)
                              : TT_NONE;
     tt_engine_unlock(w->o.engine);
     if (other != TT_NONE)
-        TT_WARN("worker %u: waiting %.0f s for worker %u: buffer %llu of group "
+        TT_WARN("worker %u: waiting %.4g s for worker %u: buffer %llu of group "
                 "%llu",
-                w->id, (double)(c->waits.told_ns / TT_NS_PER_S), other,
-                (unsigned long long)bucket, (unsigned long long)c->id);
+                w->id, s, other, (unsigned long long)bucket,
+                (unsigned long long)c->id);
 }
 
 void tt_crew_check(tt_worker *w, uint64_t now)

@@ -335,7 +335,7 @@ static tutti_err begin(tt_worker *w, tt_job *job, bool unlocks)
     if (err)
         return c->err;
     job->bucket = c->n_jobs++;
-    c->begun_ns = tt_now_ns();
+    c->waits = tt_patience_begin(w->settings.patience_ns, tt_now_ns());
     *c->jobs_end = job;
     c->jobs_end = &job->next;
     tt_crew_advance(w);

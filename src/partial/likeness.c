@@ -80,7 +80,7 @@ tutti_err tt_worker_await_prints(tt_worker *w, tt_worker_done done, void *arg)
     if (!err) {
         p->done = done;
         p->arg = arg;
-        p->waits = (tt_waiting){.since_ns = tt_now_ns()};
+        p->waits = tt_patience_begin(w->settings.patience_ns, tt_now_ns());
     }
     if (!err && p->is_there)
         end(w, TUTTI_OK);
@@ -151,11 +151,10 @@ void tt_compare_check(tt_worker *w, uint64_t now)
         return;
     if (now - p->waits.since_ns >= w->o.timeout_ns)
         tt_compare_drop(w, TUTTI_ETIMEOUT);
-    else if (tt_waiting_tells(&p->waits, p->waits.since_ns, now))
-        TT_WARN("worker %u: waiting %.0f s for worker %u, to compare what it "
+    else if (tt_patience_is_over(&p->waits, now))
+        TT_WARN("worker %u: waiting %.4g s for worker %u, to compare what it "
                 "has joined with",
-                w->id, (double)(p->waits.told_ns / TT_NS_PER_S),
-                find_source(&w->crew));
+                w->id, tt_patience_say(&p->waits), find_source(&w->crew));
 }
 
 void tt_compare_fini(tt_worker *w)

@@ -755,7 +755,6 @@ tt_rule_awaited tt_rule_who_is_missing(const tt_rule *rule, uint32_t worker)
                          .of = begins ? rule->opts.n : rule->n_there};
     if (w ? w->state != TT_WORKER_READY : !begins)
         return a;
-    a.since_ns = w ? w->ready_ns : rule->start_ns;
     for (uint32_t i = 0; i < rule->n; i++) {
         if (!is_awaited(rule, w, &rule->workers[i]))
             continue;

@@ -129,9 +129,8 @@ uint64_t tt_rule_ready_ns(const tt_rule *rule, uint32_t worker);
 /* Whom a worker waits for that is ready; TT_NONE: whom the start waits for. */
 #define TT_RULE_NAMED 8
 typedef struct tt_rule_awaited {
-    uint64_t since_ns; /* 0: it waits for nobody */
-    uint32_t n, of;    /* so many of so many */
-    bool have_come;    /* they have, and compute, or are in a group */
+    uint32_t n, of; /* so many of so many */
+    bool have_come; /* they have, and compute, or are in a group */
     uint32_t n_named, named[TT_RULE_NAMED];
 } tt_rule_awaited;
 tt_rule_awaited tt_rule_who_is_missing(const tt_rule *rule, uint32_t worker);

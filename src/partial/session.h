@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/patience.h"
 #include "partial/lead.h"
 #include "partial/spares.h"
 #include "partial/talk.h"
@@ -63,8 +64,7 @@ typedef struct tt_crew {
     tt_team *team; /* NULL: nobody else is in it, or it is over */
     tt_job *jobs, **jobs_end;
     uint32_t cap;      /* of the arrays */
-    uint64_t begun_ns; /* the last buffer, or the commit */
-    tt_waiting waits;
+    tt_patience waits; /* since the last buffer, or the commit */
 } tt_crew;
 
 /* What a newcomer compares with, of the group that it was in last. */
@@ -76,7 +76,7 @@ typedef struct tt_prints {
     size_t n, cap;
     tt_worker_done done; /* who waits for it; NULL: nobody */
     void *arg;
-    tt_waiting waits;
+    tt_patience waits;
 } tt_prints;
 
 /* A commit that was called before all buffers were begun. */

@@ -12,7 +12,6 @@
 /* More than this unsent: the other side does not read. */
 static const size_t most_unsent = (size_t)64 << 20;
 static const size_t read_bytes = 16384;
-static const uint64_t first_told_ns = 10 * TT_NS_PER_S;
 /* Then it is somebody else's turn: who sends faster than it is heard would fill
  * memory. */
 static const size_t most_at_once = 256 * 1024;
@@ -169,28 +168,6 @@ bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
     *payload = p->in + p->in_at + sizeof(*head);
     p->in_at += sizeof(*head) + head->len;
     return true;
-}
-
-/* ------------------------------------------------------------------ wait -- */
-
-bool tt_waiting_tells(tt_waiting *w, uint64_t since_ns, uint64_t now)
-{
-    if (w->since_ns != since_ns)
-        *w = (tt_waiting){.since_ns = since_ns};
-    if (now < tt_waiting_next(w))
-        return false;
-    w->told_ns = now - since_ns;
-    return true;
-}
-
-uint64_t tt_waiting_next(const tt_waiting *w)
-{
-    if (w->since_ns == 0)
-        return UINT64_MAX;
-    uint64_t after = first_told_ns;
-    while (after <= w->told_ns)
-        after *= 2;
-    return w->since_ns + after;
 }
 
 /* ----------------------------------------------------------------- place -- */

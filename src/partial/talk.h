@@ -204,17 +204,6 @@ void tt_pipe_fill(tt_pipe *p);
 bool tt_pipe_next(tt_pipe *p, uint64_t most_len, tt_talk *head,
                   const unsigned char **payload);
 
-/* ------------------------------------------------------------------ wait -- */
-
-/* Nobody waits in silence: after ten seconds, twenty, forty, and so on. */
-typedef struct tt_waiting {
-    uint64_t since_ns, told_ns;
-} tt_waiting;
-/* It has waited since then (0: it does not). True: it is to be told now. */
-bool tt_waiting_tells(tt_waiting *w, uint64_t since_ns, uint64_t now);
-/* When that is next; UINT64_MAX: never. */
-uint64_t tt_waiting_next(const tt_waiting *w);
-
 /* ----------------------------------------------------------------- place -- */
 
 /* A number for this host that workers which can meet here share. */

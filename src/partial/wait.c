@@ -4,7 +4,6 @@
  * controller knows, so it tells them. Next: rule.c. */
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "partial/control.h"
 
@@ -22,30 +21,28 @@ static void name_them(const tt_rule_awaited *a, char *out, size_t size)
 }
 
 /* "waiting 10 s for workers 1 and 2 of 3, which have not come" */
-static void describe(const tt_rule_awaited *a, uint64_t ns, char *out,
-                     size_t size)
+static void describe(const tt_rule_awaited *a, double s, char *out, size_t size)
 {
     char who[120];
-    const double s = (double)(ns / TT_NS_PER_S);
     name_them(a, who, sizeof(who));
     if (a->n == 0)
-        snprintf(out, size, "waiting %.0f s for a group", s);
+        snprintf(out, size, "waiting %.4g s for a group", s);
     else if (a->n_named == 0)
-        snprintf(out, size, "waiting %.0f s for %u of %u workers", s, a->n,
+        snprintf(out, size, "waiting %.4g s for %u of %u workers", s, a->n,
                  a->of);
     else
-        snprintf(out, size, "waiting %.0f s for %s of %u, which %s", s, who,
+        snprintf(out, size, "waiting %.4g s for %s of %u, which %s", s, who,
                  a->of,
                  !a->have_come ? (a->n == 1 ? "has not come" : "have not come")
                  : a->n == 1   ? "is not ready"
                                : "are not ready");
 }
 
-static void tell(tt_controller *c, tt_guest *g, uint64_t now)
+static void tell(tt_controller *c, tt_guest *g)
 {
     char text[TT_TALK_TEXT];
     const tt_rule_awaited a = tt_rule_who_is_missing(c->rule, g->worker);
-    describe(&a, now - a.since_ns, text, sizeof(text));
+    describe(&a, tt_patience_say(&g->waits), text, sizeof(text));
     tt_control_say(c, g, TT_TALK_WAIT, 0, text);
 }
 
@@ -55,9 +52,10 @@ static void tell_start(tt_controller *c, uint64_t now)
     char text[TT_TALK_TEXT];
     const uint64_t since = c->led_ns ? c->led_ns : c->open_ns;
     const tt_rule_awaited a = tt_rule_who_is_missing(c->rule, TT_NONE);
-    if (!tt_waiting_tells(&c->waits, a.n > 0 ? since : 0, now))
+    if (!tt_patience_tells(&c->waits, c->o.patience_ns, a.n > 0 ? since : 0,
+                           now))
         return;
-    describe(&a, now - since, text, sizeof(text));
+    describe(&a, tt_patience_say(&c->waits), text, sizeof(text));
     TT_WARN("partial reduce: %s", text);
 }
 
@@ -68,7 +66,7 @@ void tt_wait_turn(tt_controller *c, uint64_t now)
     tell_start(c, now);
     for (tt_guest *g = c->guests; g; g = g->next)
         if (g->worker != TT_NONE && !g->is_gone &&
-            tt_waiting_tells(&g->waits, tt_rule_ready_ns(c->rule, g->worker),
-                             now))
-            tell(c, g, now);
+            tt_patience_tells(&g->waits, c->o.patience_ns,
+                              tt_rule_ready_ns(c->rule, g->worker), now))
+            tell(c, g);
 }

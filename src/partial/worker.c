@@ -299,7 +299,7 @@ static tutti_err begin_commit(tt_worker *w, tt_worker_done done, void *arg)
         return err;
     }
     w->phase = TT_PHASE_COMMIT;
-    w->crew.begun_ns = tt_now_ns();
+    w->crew.waits = tt_patience_begin(w->settings.patience_ns, tt_now_ns());
     w->done = done;
     w->done_arg = arg;
     tt_crew_advance(w);

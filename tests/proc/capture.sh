@@ -5,36 +5,14 @@
 # to read.
 . "$(dirname "$0")/lib.sh"
 
-#     [ ca: 10.214.x.1 ] ---- veth ---- [ cb: 10.214.x.2 ]
-id=$(($$ % 250))
-a=ttca$$ b=ttcb$$ ip_a=10.214.$id.1 ip_b=10.214.$id.2
-at_exit="ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; $at_exit"
-make_network() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip link add "v$a" netns "$a" type veth peer name "v$b" netns "$b" &&
-        ip -n "$a" addr add "$ip_a/24" dev "v$a" &&
-        ip -n "$b" addr add "$ip_b/24" dev "v$b" &&
-        ip -n "$a" link set "v$a" up && ip -n "$b" link set "v$b" up &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up
-}
 what="nothing can be read on the wire"
-if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null; then
-    skip "$what" "needs root and the ip command to make network namespaces"
-    finish
-elif ! make_network 2>"$tmp/err"; then
-    skip "$what" "cannot make network namespaces: $(head -1 "$tmp/err")"
+if ! two_hosts ttc 214; then
+    skip "$what" "cannot make two hosts: $(head -1 "$tmp/err")"
     finish
 elif ! "$tutti" run -n 1 sh -c '[ "$TUTTI_SECRET_FILE" ]'; then
     skip "$what" "this build has no OpenSSL"
     finish
 fi
-cat >"$tmp/netns" <<R
-#!/bin/sh
-case \$1 in $ip_a) ns=$a ;; *) ns=$b ;; esac
-shift
-exec ip netns exec \$ns sh -c "\$*"
-R
-chmod +x "$tmp/netns"
 capture() {
     python3 "$here/capture.py" "$@"
 }

@@ -75,31 +75,10 @@ ends "a host that cannot be reached" 255
 like "it says so" "$err" 'rank 0 \(host a\).*could not reach the host'
 
 # -- two network namespaces ---------------------------------------------------
-#     [ ta: 10.213.x.1 ] ---- veth ---- [ tb: 10.213.x.2 ]
-id=$(($$ % 250))
-a=tta$$ b=ttb$$ ip_a=10.213.$id.1 ip_b=10.213.$id.2
-at_exit="ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; $at_exit"
-make_network() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip link add "v$a" netns "$a" type veth peer name "v$b" netns "$b" &&
-        ip -n "$a" addr add "$ip_a/24" dev "v$a" &&
-        ip -n "$b" addr add "$ip_b/24" dev "v$b" &&
-        ip -n "$a" link set "v$a" up && ip -n "$b" link set "v$b" up &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up
-}
 what="a job over two hosts: memory inside, TCP across"
-if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null; then
-    skip "$what" "needs root and the ip command to make network namespaces"
-elif ! make_network 2>"$tmp/err"; then
-    skip "$what" "cannot make network namespaces: $(head -1 "$tmp/err")"
+if ! two_hosts tt 213; then
+    skip "$what" "cannot make two hosts: $(head -1 "$tmp/err")"
 else
-    cat >"$tmp/netns" <<R
-#!/bin/sh
-case \$1 in $ip_a) ns=$a ;; *) ns=$b ;; esac
-shift
-exec ip netns exec \$ns sh -c "\$*"
-R
-    chmod +x "$tmp/netns"
     run "$tutti" run --no-prefix --rsh "$tmp/netns" -H "$ip_a:2,$ip_b:2" \
         "$tutti" bench -e 1MiB -f 32 -n 5
     ends "$what" 0

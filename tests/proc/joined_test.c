@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * joined_test.c - a newcomer of partial reduce compares what it has with the worker
  * that has given it the model: nothing differs, or the first difference is named; a
- * worker that does not compare, and one that is told nothing. */
+ * worker that does not compare, and one that is told nothing. Who waits meanwhile
+ * says for whom. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -29,6 +30,37 @@ static char where[32];
 static _Atomic bool is_over, compares = true;
 static member first;
 
+/* Where worker 0 stays, in a group of several, until the other one has said twice
+ * that it waits. */
+typedef enum place { NOWHERE, BUFFER, COMPARISON } place;
+static _Atomic place stays;
+static const char *lines[2]; /* that it says; set while worker 0 goes on */
+static _Atomic int n_said, n_of_ranks;
+
+static void hear(void *arg, tutti_log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    if (atomic_load(&stays) == NOWHERE)
+        return;
+    const int n = atomic_load(&n_said);
+    if (n < 2 && strstr(line, lines[n]))
+        atomic_store(&n_said, n + 1);
+    if (strstr(line, " s for rank"))
+        atomic_fetch_add(&n_of_ranks, 1);
+}
+
+static void stay(const member *m, place at)
+{
+    tutti_partial_group g;
+    if (m != &first || tutti_partial_group_of(m->p, &g) || g.n < 2)
+        return;
+    while (atomic_load(&stays) == at && atomic_load(&n_said) < 2)
+        usleep(1000);
+    if (atomic_load(&stays) == at)
+        atomic_store(&stays, NOWHERE);
+}
+
 static void open_member(member *m, int number, float value)
 {
     for (int i = 0; i < COUNT; i++) {
@@ -46,6 +78,7 @@ static void open_member(member *m, int number, float value)
 static tutti_err average(member *m, uint64_t step)
 {
     tutti_err err = tutti_partial_announce(m->p, step, false, NULL, NULL);
+    stay(m, BUFFER);
     if (!err)
         err = tutti_partial_reduce(m->p, m->model, COUNT, TUTTI_F32, NULL,
                                    NULL);
@@ -67,6 +100,7 @@ static void *go_on(void *unused)
     (void)unused;
     for (uint64_t step = 1; !atomic_load(&is_over); step++) {
         assert_int_equal(average(&first, step), TUTTI_OK);
+        stay(&first, COMPARISON);
         if (atomic_load(&compares))
             assert_int_equal(compare(&first, TUTTI_OK).n_ranks, 0);
         usleep(1000);
@@ -174,6 +208,38 @@ static void test_nobody_to_compare_with(void **state)
     tutti_partial_close(m.p);
 }
 
+static void expect(place at, const char *once, const char *twice)
+{
+    lines[0] = once;
+    lines[1] = twice;
+    atomic_store(&n_said, 0);
+    atomic_store(&stays, at);
+}
+
+static void test_nobody_waits_in_silence(void **state)
+{
+    (void)state;
+    member m;
+    tutti_log_set(hear, NULL);
+    expect(BUFFER, "worker 3: waiting 1 s for worker 0: buffer 0 of group ",
+           "worker 3: waiting 2 s for worker 0: buffer 0 of group ");
+    open_member(&m, 3, 1e30F);
+    catch_up(&m);
+    assert_int_equal(atomic_load(&n_said), 2);
+    compare(&m, TUTTI_OK);
+    tutti_partial_leave(m.p);
+    expect(COMPARISON,
+           "worker 3: waiting 1 s for worker 0, to compare what it has joined",
+           "worker 3: waiting 2 s for worker 0, to compare what it has joined");
+    assert_int_equal(tutti_partial_rejoin(m.p, false), TUTTI_OK);
+    catch_up(&m);
+    compare(&m, TUTTI_OK);
+    assert_int_equal(atomic_load(&n_said), 2);
+    assert_int_equal(atomic_load(&n_of_ranks), 0); /* it is a worker */
+    tutti_log_set(NULL, NULL);
+    tutti_partial_close(m.p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,10 +247,12 @@ int main(void)
         cmocka_unit_test(test_first_difference),
         cmocka_unit_test(test_other_sizes),
         cmocka_unit_test(test_nobody_to_compare_with),
+        cmocka_unit_test(test_nobody_waits_in_silence),
     };
     pthread_t thread;
     tt_test_limit(300);
     setenv("TUTTI_LIVENESS", "30s", 1);
+    setenv("TUTTI_PATIENCE", "1s", 1);
     if (tutti_controller_open("127.0.0.1:0", 1, NULL, &controller)) {
         printf("Bail out! %s\n", tutti_last_message());
         return 1;

@@ -127,6 +127,40 @@ some_port() {
     echo $((20000 + (RANDOM * 32768 + RANDOM) % 12000))
 }
 
+# two_hosts LETTERS NET [COMMAND...]: hosts "left" and "right", which see each other at
+# $ip_a and $ip_b (10.NET.*), as network namespaces $a and $b with a cable between
+# them, and $tmp/netns, which runs what it is told there (right: by COMMAND). False: the
+# file $tmp/err says why not.
+#     [ a: 10.NET.x.1 ] va ---- veth ---- vb [ b: 10.NET.x.2 ]
+two_hosts() {
+    local id=$(($$ % 250))
+    a=${1}a$$ b=${1}b$$ ip_a=10.$2.$id.1 ip_b=10.$2.$id.2
+    shift 2
+    cat >"$tmp/netns" <<R
+#!/bin/sh
+case \$1 in $ip_a) ns=$a by= name=left ;; *) ns=$b by="$*" name=right ;; esac
+shift
+exec ip netns exec \$ns \$by unshare -u sh -c "
+    echo \$name >/proc/sys/kernel/hostname || exit
+    \$*"
+R
+    chmod +x "$tmp/netns"
+    if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null; then
+        echo "it needs root and the ip command" >"$tmp/err"
+        return 1
+    fi
+    at_exit="ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; $at_exit"
+    {
+        ip netns add "$a" && ip netns add "$b" &&
+            ip link add "v$a" netns "$a" type veth peer name "v$b" netns "$b" &&
+            ip -n "$a" addr add "$ip_a/24" dev "v$a" &&
+            ip -n "$b" addr add "$ip_b/24" dev "v$b" &&
+            ip -n "$a" link set "v$a" up && ip -n "$b" link set "v$b" up &&
+            ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
+            "$tmp/netns" "$ip_b" true
+    } 2>"$tmp/err"
+}
+
 # For tests on networks of the lab, which it names: ends the script where no
 # lab can be made.
 needs_lab() { # WHAT

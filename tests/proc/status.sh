@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # status.sh - what a job tells while it runs: `tutti status` in all its forms,
-# Prometheus, SIGUSR1, other users; the log at info, its file, and the calls
+# Prometheus, SIGUSR1, other users, other hosts; the log at info, its file, and the calls
 # before a failure; and who waits at the start says for whom. TAP.
 . "$(dirname "$0")/lib.sh"
 
@@ -115,6 +115,56 @@ kill "$launcher"
 wait "$launcher"
 run "$tutti" status "$job"
 ends "when the job is over there is none" 1
+
+# --------------------------------------------------------------- two hosts --
+sees() { # HOST'S-NAMESPACE STATES: of the ranks, as that host tells them
+    out=$(ip netns exec "$1" "$tutti" status 2>&1)
+    rows=$(awk -F '  +' '/^[0-3] / { printf "%s%s %s", sep, $2, $4; sep = ", " }' \
+        <<<"$out")
+    grep -qE "^$2\$" <<<"$rows"
+}
+told() { # WHAT HOST'S-NAMESPACE STATES
+    if awaits sees "$2" "$3"; then
+        pass "$1"
+    else
+        fail "$1" "wanted: $3" "got: $out"
+    fi
+}
+works='(in calls?|outside)' silent='no answer'
+what="four ranks on two hosts"
+if ! two_hosts ts 215; then
+    skip "$what" "cannot make two hosts: $(head -1 "$tmp/err")"
+else
+    TUTTI_LIVENESS=100s TUTTI_RECONNECT=100s "$tutti" run --rsh "$tmp/netns" \
+        -H "$ip_a:2,$ip_b:2" "$tutti" bench -b 1MiB -e 1MiB -n 100000000 \
+        >"$tmp/job" 2>"$tmp/job.err" &
+    launcher=$!
+    at_exit="kill -KILL $launcher 2>/dev/null; $at_exit"
+    all="left $works, left $works, right $works, right $works"
+    for host in "$a" "$b"; do
+        told "$what, seen from each" "$host" "$all"
+    done
+    like "each has its connections" "$out" '  3 (shm,tcp|tcp,shm)$'
+    kill -USR1 "$launcher"
+    awaits grep -q 'no job .* of this user has a process on this host' "$tmp/job.err"
+    pass "SIGUSR1 to a tutti run that has no rank beside it says so"
+    far=$(awk -F '  +' '/^[23] / { print $3 }' <<<"$out")
+    at_exit="kill -KILL $(echo $far) 2>/dev/null; $at_exit"
+    kill -STOP $far
+    told "a host that is frozen" "$a" "left $works, left $works, right $silent, right $silent"
+    like "is said to be" "$out" '^rank 2 does not answer \(stopped, or cut off\?\)'
+    like "there itself, too" "$(ip netns exec "$b" "$tutti" status 2>&1)" \
+        "^process ${far##*$'\n'} does not answer: it is stopped$"
+    kill -CONT $far
+    told "it goes on" "$a" "$all"
+    ip -n "$a" link set "v$a" down
+    told "a link that is down" "$a" "left $works, left $works, right $silent, right $silent"
+    told "seen from the other end" "$b" "left $silent, left $silent, right $works, right $works"
+    ip -n "$a" link set "v$a" up
+    told "it is up again" "$a" "$all"
+    kill "$launcher"
+    wait "$launcher"
+fi
 
 # ------------------------------------------------- the calls before a failure --
 has_many() {

@@ -147,33 +147,12 @@ else
 fi
 
 # -- two hosts whose clocks differ --------------------------------------------
-id=$(($$ % 250))
-a=txa$$ b=txb$$ ip_a=10.214.$id.1 ip_b=10.214.$id.2
-at_exit="ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; $at_exit"
-make_network() {
-    ip netns add "$a" && ip netns add "$b" &&
-        ip link add "v$a" netns "$a" type veth peer name "v$b" netns "$b" &&
-        ip -n "$a" addr add "$ip_a/24" dev "v$a" &&
-        ip -n "$b" addr add "$ip_b/24" dev "v$b" &&
-        ip -n "$a" link set "v$a" up && ip -n "$b" link set "v$b" up &&
-        ip -n "$a" link set lo up && ip -n "$b" link set lo up &&
-        unshare -T --monotonic 1000 true
-}
 what="two hosts by two ranks, one clock 1000 s ahead"
-if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null; then
-    skip "$what" "needs root and the ip command to make network namespaces"
-elif ! make_network 2>"$tmp/err"; then
-    skip "$what" "cannot make namespaces: $(head -1 "$tmp/err")"
+if ! two_hosts tx 216 unshare -T --monotonic 1000; then
+    skip "$what" "cannot make two hosts: $(head -1 "$tmp/err")"
 else
-    cat >"$tmp/rsh" <<R
-#!/bin/sh
-case \$1 in $ip_a) ns=$a ahead= ;; *) ns=$b ahead="unshare -T --monotonic 1000" ;; esac
-shift
-exec ip netns exec \$ns \$ahead sh -c "\$*"
-R
-    chmod +x "$tmp/rsh"
     rm -rf "$tmp/t"
-    TUTTI_TRACE=$tmp/t run "$tutti" run --rsh "$tmp/rsh" -H "$ip_a:2,$ip_b:2" \
+    TUTTI_TRACE=$tmp/t run "$tutti" run --rsh "$tmp/netns" -H "$ip_a:2,$ip_b:2" \
         "$tutti" bench -b 1MiB -e 1MiB -n 5 --inplace 0
     ends "$what" 0
     merge

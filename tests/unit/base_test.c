@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * base_test.c - memory, arena, hash, errors, log, settings. */
+ * base_test.c - memory, arena, hash, errors, log, patience, settings. */
 #include "support/alloc.h"
 #include "support/tap.h"
 
@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/numbers.h"
+#include "base/patience.h"
 #include "base/rng.h"
 #include "base/settings.h"
 #include "support/seed.h"
@@ -663,6 +664,30 @@ static void test_unknown(void **state)
     tutti_log_set(NULL, NULL);
 }
 
+/* ------------------------------------------------------------- patience -- */
+
+/* So long, twice that, and so on, since it began; nobody, and no patience. */
+static void test_patience(void **state)
+{
+    (void)state;
+    tt_patience p = {.first_ns = 0};
+    assert_false(tt_patience_tells(&p, 10 * TT_NS_PER_S, 0, UINT64_MAX / 2));
+    for (uint64_t since_ns = 100; since_ns < 300; since_ns += 100) {
+        uint64_t at_ns = since_ns + 10 * TT_NS_PER_S;
+        assert_false(
+            tt_patience_tells(&p, 10 * TT_NS_PER_S, since_ns, at_ns - 1));
+        assert_true(tt_patience_tells(&p, 10 * TT_NS_PER_S, since_ns, at_ns));
+        assert_true(tt_patience_say(&p) == 10.0);
+        at_ns += 10 * TT_NS_PER_S;
+        assert_false(
+            tt_patience_tells(&p, 10 * TT_NS_PER_S, since_ns, at_ns - 1));
+        assert_true(tt_patience_tells(&p, 10 * TT_NS_PER_S, since_ns, at_ns));
+        assert_true(tt_patience_say(&p) == 20.0);
+    }
+    assert_false(tt_patience_tells(&p, 10 * TT_NS_PER_S, 0, UINT64_MAX / 2));
+    assert_false(tt_patience_tells(&p, 0, 300, UINT64_MAX / 2));
+}
+
 int main(void)
 {
     /* No TUTTI_ name of the caller's may decide a test. */
@@ -687,6 +712,7 @@ int main(void)
         cmocka_unit_test(test_parse_bytes),
         cmocka_unit_test(test_parse_time),
         cmocka_unit_test(test_parse_count),
+        cmocka_unit_test(test_patience),
         cmocka_unit_test_setup(test_defaults, without_settings),
         cmocka_unit_test_setup(test_environment, without_settings),
         cmocka_unit_test_setup(test_bad_values, without_settings),
