@@ -252,6 +252,7 @@ def one_store(rank, size, port):
     made = store_of_all(dist.HashStore() if rank == 0 else mine, backend)
     assert plain(made).port != port
     meet("new", rank, range(size), made)
+    dist.barrier()  # rank 0 has it
 
 
 def found():
