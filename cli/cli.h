@@ -135,6 +135,10 @@ tutti_schedule *cli_read_schedule(const cli_command *self, const char *path);
 /* The same when the text of that file has been read. */
 tutti_schedule *cli_parse_schedule(const cli_command *self, const char *path,
                                    const char *text, size_t len);
+/* What --json and --to FORMAT ask for, or `otherwise`. False: for two things, and
+ * that is said. */
+bool cli_choose_format(const cli_command *self, bool is_json,
+                       const char **format, const char *otherwise);
 /* Writes it in a format of tutti_export(), as cli_write_file(). */
 int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
                        const char *format, const char *path);

@@ -17,10 +17,10 @@ int cmd_export(const cli_command *self, int argc, char **argv)
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))
         return words.status;
+    if (!cli_choose_format(self, is_json, &format, NULL))
+        return CLI_USAGE;
     if (words.n != 1)
         return cli_usage(self, "give one schedule FILE");
-    if (is_json && !format)
-        format = "json";
     if (!format)
         return cli_usage(self, "say the format: --to json, --to schedule, "
                                "--to picture, --to dot or --to svg");

@@ -105,7 +105,8 @@ const cli_command cli_commands[] = {
      "name, or the number of one of its processes), its call and how far it "
      "is,\n"
      "whom it waits for, its rate, and its connections; also while a job "
-     "hangs.",
+     "hangs.\n"
+     "SIGUSR1 to `tutti run` does the same, where a rank is on its host.",
      "  tutti status\n"
      "  tutti status --watch\n"
      "  tutti status my-job --json\n"

@@ -332,7 +332,6 @@ static int set_up(run_job *job, bool probes, bool has_secret, const char *join)
     return !status && has_secret ? make_secret(job) : status;
 }
 
-/* What the options leave out. */
 /* `tutti ... --json`: only rank 0 prints, and a program reads it. */
 static bool prints_json(const cli_words *words)
 {
@@ -344,6 +343,7 @@ static bool prints_json(const cli_words *words)
     return false;
 }
 
+/* What the options leave out. */
 static void complete(run_job *job, const host_list *hosts, uint64_t n,
                      const cli_words *words, char *address, size_t cap)
 {

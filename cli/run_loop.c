@@ -49,7 +49,7 @@ typedef struct watch {
     double next_s;    /* when the next stage is due; 0: never */
     double asked_s;   /* when a signal asked us to end; 0: never */
     double ended_s;   /* when the last rank ended; 0: not yet */
-    pid_t status_pid; /* shows what the job is at; 0: nobody does */
+    pid_t status_pid; /* shows what the job is at; not above 0: nobody does */
     bool has_swept;   /* what the ended ranks left behind was killed */
     /* Input for rank 0 that its pipe did not take yet. */
     char input[512];
@@ -272,7 +272,8 @@ static bool catches(pid_t pid, int sig)
 static void show_status(watch *w)
 {
     const run_job *job = w->job;
-    if (w->status_pid && waitpid(w->status_pid, NULL, WNOHANG) == 0)
+    /* -1: there was no process for it; waitpid() would take a rank then. */
+    if (w->status_pid > 0 && waitpid(w->status_pid, NULL, WNOHANG) == 0)
         return; /* one at a time */
     w->status_pid = fork();
     if (w->status_pid == 0) {

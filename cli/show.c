@@ -41,14 +41,14 @@ int cmd_show(const cli_command *self, int argc, char **argv)
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))
         return words.status;
+    if (!cli_choose_format(self, is_json, &format, "picture"))
+        return CLI_USAGE;
     if (words.n < 1 || words.n > 2)
         return cli_usage(self, "give a FILE, or a PLANNER and a network");
     tutti_schedule *sched = words.n == 1 ? cli_read_schedule(self, words.at[0])
                                          : plan(self, words.at, &opts);
     if (!sched)
         return CLI_FAILED;
-    if (!format)
-        format = is_json ? "json" : "picture";
     int status = cli_write_schedule(self, sched, format, out);
     tutti_schedule_free(sched);
     return status;

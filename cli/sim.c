@@ -175,13 +175,11 @@ typedef struct numbers {
     bool is_ideal;
 } numbers;
 
-/* Slices, credit and window are the engine's unless the command line says
- * something of them, or of what the engine does not do. */
+/* The command line says something of slices, credit and window. */
 static bool is_own_cut(const request *rq, const numbers *n)
 {
     return n->is_ideal || n->slices || n->window || rq->sim.front_bytes ||
-           rq->sim.front_window_bytes || rq->sim.by_step ||
-           rq->sim.lockstep != TUTTI_LOCKSTEP_OFF;
+           rq->sim.front_window_bytes;
 }
 
 /* Returns CLI_OK, or the status after a usage error. */
@@ -204,7 +202,14 @@ static int read_numbers(request *rq, const numbers *n)
                          "%llu bytes; --elem says how large they are",
                          (unsigned long long)rq->plan.size_bytes,
                          (unsigned long long)n->elem);
-    if (!is_own_cut(rq, n))
+    const bool is_cut = is_own_cut(rq, n);
+    if (rq->sim.as_engine && is_cut)
+        return cli_usage(self,
+                         "--as-engine says how it is cut, so it goes without "
+                         "--ideal, --slices, --window, --front, "
+                         "--front-window");
+    /* Nor does the engine go in lockstep, or by step. */
+    if (!is_cut && !rq->sim.by_step && rq->sim.lockstep == TUTTI_LOCKSTEP_OFF)
         rq->sim.as_engine = true;
     rq->sim.size_bytes = rq->plan.size_bytes;
     rq->sim.n_slices = (uint32_t)n->slices;

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static int show(const cli_command *self, const char *job,
@@ -20,11 +21,23 @@ static int show(const cli_command *self, const char *job,
     bool says_nothing = n_jobs == 0 && text[0] == '\0';
     tutti_text_free(text);
     if (says_nothing && job)
-        return cli_fail(
-            self, "no job %s of this user has a process on this host", job);
+        return cli_fail(self,
+                        "no job %s of this user has a process on this host: "
+                        "look on a host of its ranks",
+                        job);
     if (says_nothing)
         return cli_fail(self, "no job of this user has a process on this host");
     return ferror(stdout) ? CLI_FAILED : CLI_OK;
+}
+
+/* Not for ever: that has no end that a clock could tell. */
+static void pause_for(double s)
+{
+    const double least = 0.1, most = 1e9;
+    s = !(s >= least) ? least : s > most ? most : s;
+    const time_t whole = (time_t)s;
+    const struct timespec time = {whole, (long)((s - (double)whole) * 1e9)};
+    nanosleep(&time, NULL);
 }
 
 int cmd_status(const cli_command *self, int argc, char **argv)
@@ -55,7 +68,7 @@ int cmd_status(const cli_command *self, int argc, char **argv)
                         isatty(STDOUT_FILENO);
     int status = show(self, job, form, clears);
     while (watches && status == CLI_OK) {
-        usleep((useconds_t)((each_s < 0.1 ? 0.1 : each_s) * 1e6));
+        pause_for(each_s);
         status = show(self, job, form, clears);
     }
     return status;

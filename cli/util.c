@@ -241,6 +241,18 @@ tutti_schedule *cli_read_schedule(const cli_command *self, const char *path)
     return sched;
 }
 
+bool cli_choose_format(const cli_command *self, bool is_json,
+                       const char **format, const char *otherwise)
+{
+    if (is_json && *format) {
+        cli_usage(self, "--json and --to exclude each other");
+        return false;
+    }
+    if (!*format)
+        *format = is_json ? "json" : otherwise;
+    return true;
+}
+
 int cli_write_schedule(const cli_command *self, const tutti_schedule *sched,
                        const char *format, const char *path)
 {

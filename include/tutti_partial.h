@@ -257,7 +257,8 @@ TUTTI_API uint64_t tutti_partial_n_of_size(tutti_partial *p, uint32_t size);
 /* A controller by itself, so that no worker is special: `tutti controller`.
  * listen: host:port; NULL: every address, any port. Of opts what the
  * controller goes by counts. n_workers: groups are made when so many have come;
- * more may come later. With opts->leader it is a standby, and n_workers is 0: it leads when that one is gone, or is silent for liveness_s, and more than
+ * more may come later. With opts->leader it is a standby, and n_workers is 0:
+ * it leads when that one is gone, or is silent for liveness_s, and more than
  * half of the workers have come to it. It has a thread of its own. Errors:
  * EINVAL, ESYS, ECONFIG, ENOMEM; of a standby also EBOOT (nobody to follow);
  * tutti_last_message() explains. */

@@ -185,7 +185,7 @@ static tutti_err ask(onlooker *o, int pid, tutti_diag *diag)
         tt_link_box_wait(o->box, UINT64_MAX);
     bool has_told = false;
     if (link.kind == TT_LINK_DIALLED) {
-        while (hear_job(o, &link.stream))
+        while (tt_now_ns() < o->until_ns && hear_job(o, &link.stream))
             has_told = true;
         tt_link_stream_close(&link.stream);
     }

@@ -111,9 +111,9 @@ typedef struct tt_port_opts {
 } tt_port_opts;
 
 /* ports[r]: port 0 of each rank. more: the other ports, of each rank in order;
- * both ends have as many. An open mesh has neither: nobody is known at first, more
- * ranks may come, and it has groups only. The mesh owns the nets (memory from mem by their ops'
- * sizes) and what is kept once it returns TUTTI_OK. */
+ * both ends have as many. An open mesh has neither: nobody is known at first,
+ * more ranks may come, and it has groups only. The mesh owns the nets (memory
+ * from mem by their ops' sizes) and what is kept once it returns TUTTI_OK. */
 typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets, n_more;
     uint32_t most_ranks;       /* an open one's; 0: n_ranks */

@@ -9,12 +9,13 @@
  *      "bytes":65536,"done_us":17.2}},
  *     ...]}
  *
- * with one item per line. pid is the rank (of several views: rank * views + view). tid is 1 + 256 * peer + rail on the
- * tracks of sends ("to 1"), and that plus 2^25 on those of receives ("from
- * 1"); tracks of the rank's own come from 2^26 on. Times are microseconds, printed from whole picoseconds: bars that follow
- * each other without a gap neither overlap nor part by rounding, and no locale
- * has a say in it. An arrow is a pair of items ("s", "f") with one id, from the
- * bar that leaves to a mark at the receiver.
+ * with one item per line. pid is the rank (of several views: rank * views +
+ * view). tid is 1 + 256 * peer + rail on the tracks of sends ("to 1"), and that
+ * plus 2^25 on those of receives ("from 1"); tracks of the rank's own come from
+ * 2^26 on. Times are microseconds, printed from whole picoseconds: bars that
+ * follow each other without a gap neither overlap nor part by rounding, and no
+ * locale has a say in it. An arrow is a pair of items ("s", "f") with one id,
+ * from the bar that leaves to a mark at the receiver.
  *
  * Next: sim/sim.c (where events come from). */
 #include "export/export.h"

@@ -12,10 +12,10 @@
  * and the engine takes it at once.
  *
  * Threads: open, and address before the first progress: the thread that makes
- * the communicator. All others: one thread at a time, the one that drives the engine, under the
- * engine's lock. Upcalls come only from inside progress() and flush(); an
- * upcall may call send() and flush() on any conn, and dial(), but never
- * close().
+ * the communicator. All others: one thread at a time, the one that drives the
+ * engine, under the engine's lock. Upcalls come only from inside progress() and
+ * flush(); an upcall may call send() and flush() on any conn, and dial(), but
+ * never close().
  *
  * Life cycle: open -> address -> (dial send flush progress arm cancel address)*
  * -> drain -> close each conn -> fini. fini accepts a net whose open failed;

@@ -241,7 +241,7 @@ void tt_control_welcome(tt_controller *c, tt_guest *g)
     tt_standby_tell(c, g);
 }
 
-/* incarnation 0: the next one. False: no memory; it is sent away. */
+/* incarnation 0: the next one. False: it is sent away. */
 static bool let_in(tt_controller *c, tt_guest *g, uint32_t worker,
                    uint32_t incarnation)
 {
@@ -258,8 +258,11 @@ static bool let_in(tt_controller *c, tt_guest *g, uint32_t worker,
                            flags | incarnation << TT_JOIN_LIFE, tt_now_ns(),
                            &g->is_newcomer);
     if (err) {
-        tt_control_refuse(c, g, err,
-                          "the controller has no memory for another worker");
+        tt_control_refuse(
+            c, g, err,
+            err == TUTTI_ENOMEM
+                ? "the controller has no memory for another worker"
+                : "the controller has counted a worker of this number already");
         return false;
     }
     g->worker = worker;

@@ -9,9 +9,10 @@
  * crew.c     the group that the worker is in: begun, broken, committed
  * likeness.c  what newcomers compare with
  *
- * Circles    away.c crew.c handin.c likeness.c visit.c worker.c: what the controller says
- *            begins and breaks groups, groups tell the controller how they have
- *            ended, and either ends calls of the program.
+ * Circles    away.c crew.c handin.c likeness.c visit.c worker.c: what the
+ *            controller says begins and breaks groups, groups tell the
+ *            controller how they have ended, and either ends calls of the
+ *            program.
  * Locks      The worker's, then the engine's. The engine calls back under its
  *            own: a call is over (handin.c). What follows is done there where the
  *            worker's lock is free, since somebody may be waiting for it; else

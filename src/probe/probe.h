@@ -64,10 +64,10 @@ bool tt_probe_is_cut(const tt_probe *p);
 
 bool tt_learn_is_wanted(const tt_settings *settings);
 /* Collective. On rank 0 *out becomes the network of the job, from the cache or
- * measured now, without interfaces that are not worth planning with; NULL on other ranks, and where all ranks
- * are on one host. The caller owns it. Errors: those of the probe and of boot,
- * the same on all ranks; but rank 0's last step may fail alone: then it has
- * told boot, and the next exchange fails. */
+ * measured now, without interfaces that are not worth planning with; NULL on
+ * other ranks, and where all ranks are on one host. The caller owns it. Errors:
+ * those of the probe and of boot, the same on all ranks; but rank 0's last step
+ * may fail alone: then it has told boot, and the next exchange fails. */
 tutti_err tt_learn(const tt_probe_job *job, uint32_t n_hosts,
                    tutti_topology **out, tutti_diag *diag);
 /* From here on a rank that has stopped, rank 0 too, is noticed in seconds. */

@@ -314,6 +314,8 @@ static tutti_err read_transfer(parse *p, tt_words *r, tt_spot item)
     tt_number what[4];
     uint64_t v[4], rail = 0;
     bool has_rail = false;
+    if (p->n_chunks == 0)
+        return tt_words_unexpected(r, token(r), "a chunk for the transfer");
     tt_xfer_numbers(&p->head, p->n_chunks, what);
     tutti_err err = numbers(r, what, 4, v);
     if (!err)

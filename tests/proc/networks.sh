@@ -228,6 +228,13 @@ sim_cut() { # OPTIONS: of 64 MiB by forest, whose trees are deep
 is "and near the optimum" "$(sim_cut)" "True True"
 is "ideal: a chunk is one slice" "$(sim_cut --ideal)" "False False"
 is "with slices as asked" "$(sim_cut --slices 64)" "False True"
+for own in --ideal "--slices 3" "--window 2" "--front 1KiB" "--front-window 1KiB"; do
+    run "$tutti" sim ring full:4 --as-engine $own
+    ends "--as-engine $own is a usage error" 2
+done
+like "that says so" "$err" '--as-engine .* without --ideal, --slices'
+run "$tutti" sim ring full:4 --as-engine --by-step --lockstep all
+ends "it may go in lockstep all the same" 0
 is "--as-engine is the default" "$(sim_cut --as-engine)" "True True"
 is "in lockstep, as the engine is not" "$(sim_cut --lockstep all)" \
     "False False"

@@ -99,6 +99,13 @@ run "$tutti" plan full:4 --planner "file:$tmp/ring.json" --json
 is "plan predicts a file" "$(json 'd["planners"][0]["planner"], d["planners"][0]["time_s"] > 0')" \
     "file True"
 
+for command in "show" "export"; do
+    run "$tutti" $command "$tmp/ring" --json
+    is "$command --json" "$(json 'd["collective"]')" all-reduce
+    run "$tutti" $command "$tmp/ring" --json --to svg
+    ends "$command --json and another format is a usage error" 2
+    one_sentence "in one sentence"
+done
 run "$tutti" export "$tmp/ring" --to nonsense
 ends "an unknown format is a usage error" 2
 run "$tutti" plan full:4 -o "$tmp/no/such/dir"

@@ -45,6 +45,7 @@ print(len(job["ranks"]), [r["transports"] for r in job["ranks"]],
 run "$tutti" status no-such-job
 ends "a job that is not there" 1
 one_sentence "is said so"
+like "and where to look" "$err" 'no job no-such-job .* on this host: look on a host of its ranks'
 run "$tutti" status "$job" --prometheus
 like "for Prometheus" "$out" '^tutti_up\{job="[^"]*",rank="1",host="[^"]*"\} 1$'
 is "each metric has its type" "$(grep -c '^# TYPE tutti_' <<<"$out")" "$(grep -c '^# HELP tutti_' <<<"$out")"
@@ -71,7 +72,17 @@ is_watched() {
 }
 awaits is_watched
 kill "$watcher"
+wait "$watcher"
 pass "--watch looks again and again"
+# More microseconds than 32 bits have.
+"$tutti" status "$job" --watch --each 4294.98 >"$tmp/rarely" 2>&1 &
+watcher=$!
+: >"$tmp/watch"
+"$tutti" status "$job" --watch --each 0.5 >"$tmp/watch" 2>&1 &
+other=$!
+awaits is_watched
+kill "$watcher" "$other"
+is "--each of more than an hour" "$(grep -c '^job ' "$tmp/rarely")" 1
 
 # ------------------------------------------------------------- another user --
 name=tutti-status-$(id -u)-$pid
@@ -164,6 +175,42 @@ else
     told "it is up again" "$a" "$all"
     kill "$launcher"
     wait "$launcher"
+fi
+
+# Where there is no process for it: its signal is there before that of a rank's end.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && command -v prlimit >/dev/null; then
+    cp "$tutti" "$tmp/tutti"
+    chmod 711 "$tmp"
+    chmod 755 "$tmp/tutti"
+    setpriv --reuid 65533 --regid 65533 --clear-groups \
+        "$tmp/tutti" run -n 2 --grace 0.1 sleep 3600 >"$tmp/job" 2>"$tmp/job.err" &
+    launcher=$!
+    at_exit="kill -KILL $launcher 2>/dev/null; $at_exit"
+    has_both() {
+        [ "$(pgrep -P "$launcher" -xc sleep)" = 2 ]
+    }
+    is_stopped() {
+        [[ $(ps -o stat= "$launcher") == T* ]]
+    }
+    has_taken() { # the signal
+        ! grep -qE '^SigPnd:.*[1-9a-f]|^ShdPnd:.*[1-9a-f]' "/proc/$launcher/status"
+    }
+    awaits has_both
+    prlimit --pid "$launcher" --nproc=1
+    kill -USR1 "$launcher"
+    awaits has_taken
+    kill -STOP "$launcher"
+    awaits is_stopped
+    kill -KILL "$(pgrep -P "$launcher" -x sleep | head -1)"
+    kill -USR1 "$launcher"
+    kill -CONT "$launcher"
+    timeout "$limit" tail --pid "$launcher" -f /dev/null
+    kill -KILL "$launcher" 2>/dev/null
+    wait "$launcher"
+    is "a rank's end is seen where no process can be made" "$?" 137
+    like "and said" "$(cat "$tmp/job.err")" 'rank [01] \(pid [0-9]+\) was killed by signal 9'
+else
+    skip "without a process for it" "needs root, setpriv and prlimit"
 fi
 
 # ------------------------------------------------- the calls before a failure --

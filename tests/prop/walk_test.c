@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * walk_test.c - the interpreter, in memory, in any order of events (as a call of
- * the engine: engine_test.c). Never stuck, never wrong, and what breaks a rule is refused. */
+ * the engine: engine_test.c). Never stuck, never wrong, and what breaks a rule is
+ * refused. */
 #include "support/tap.h"
 
 #include <math.h>

@@ -7,9 +7,9 @@
  * anything of such a model, or half of a result, is seen. Newcomers compare. At the
  * end all have one model, and descriptors and memory have not grown.
  *
- * 10 seconds with a kill each second; TT_MINUTES=30 for as many minutes with a kill
- * every 5 seconds, TT_KILL_S=1 for one each second. One in twelve is a leader. Workers
- * 0 and 1 are never killed. */
+ * 10 seconds with a kill each second; TT_MINUTES=30 for as many minutes with a
+ * kill every 5 seconds, TT_KILL_S=1 for one each second. One in twelve is a
+ * leader. Workers 0 and 1 are never killed. */
 #include "support/tap.h"
 
 #include <math.h>

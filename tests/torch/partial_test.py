@@ -683,16 +683,21 @@ def last_of_all(rank, size):
     controller.close()
 
 
-def newcomers_compare(ahead, rank, size):
-    """Who joins has other weights in a layer that is not averaged: it is told which."""
+def newcomers_compare(ahead, n_frozen, rank, size):
+    """Who joins has other weights in a tensor that is not averaged: it is told which;
+    those beyond the most that are compared are one."""
     controller = tutti.torch.Controller(1, max_workers=8)
 
     nets = {worker: net_of() for worker in (0, 3, 5)}  # before anybody else draws numbers
 
     def begin(worker, change):
         net = nets[worker]
-        frozen = next(net.parameters()).requires_grad_(False)
-        frozen.data += change
+        for k in range(1, n_frozen):
+            net.register_parameter(f"more{k}", nn.Parameter(torch.full((k % 3,), 1.0)))
+        frozen = list(net.parameters())[: n_frozen]
+        for p in frozen:
+            p.requires_grad_(False)
+        frozen[-1].data += change
         left = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.01)
         return net, tutti.torch.PartialReduce(net, left, controller=f"127.0.0.1:{controller.port}",
                                               worker=worker, ahead=ahead)
@@ -712,18 +717,52 @@ def newcomers_compare(ahead, rank, size):
         while controller.metrics()["groups"] == 0:
             time.sleep(0.01)
         begin(3, 0)[1].close()
-        name, _ = next(net.named_parameters())
+        names = [name for name, _ in net.named_parameters()]
+        place, name = n_frozen - 1, names[n_frozen - 1]
+        if len(names) > 16384:
+            place, name = 16383, f"{names[16383]} and {len(names) - 16384} more"
         try:
             begin(5, 1)
             raise AssertionError("it has other weights")
         except RuntimeError as error:
-            says = f"worker 5 joined with other bytes in buffer 0 ({name}) than worker 0"
+            says = f"worker 5 joined with other bytes in buffer {place} ({name}) than worker 0"
             assert says in str(error), error
         assert controller.metrics()["workers"] == 6, controller.metrics()
     finally:
         is_over.set()
         thread.join()
         controller.close()
+
+
+class Comparing:
+    """A session that cannot compare: state says whether it is lost."""
+
+    def __init__(self, session, state):
+        self.session, self.lost = session, state
+
+    def __getattr__(self, name):
+        return getattr(self.session, name)
+
+    def compare(self, names, tensors):
+        return 1, ""
+
+    def state(self):
+        return self.lost
+
+
+def lost_while_it_compares(rank, size):
+    net = net_of()
+    average = tutti.torch.PartialReduce(net, sgd(net))
+    session, average.group = average._session, {"members": [(0, 1, 0, 0.0)]}
+    for state, kind in ((1, tutti.torch.WorkerLost), (0, RuntimeError)):
+        average._session = Comparing(session, state)
+        try:
+            average._compare()
+            raise AssertionError("it has compared")
+        except RuntimeError as error:
+            assert type(error) is kind and average.last_failure, error
+    average._session = session
+    average.finish()
 
 
 TESTS = [
@@ -733,8 +772,10 @@ TESTS = [
     ("the controller is started again", restarted),
     ("closed while it waits", partial(ranks.run, closed_while_it_waits, 1, backend=None)),
     ("workers with different models are told", other_models),
-    ("newcomers compare", partial(ranks.run, partial(newcomers_compare, 0), 1, backend=None)),
-    ("the same, stepping ahead", partial(ranks.run, partial(newcomers_compare, 2), 1, backend=None)),
+    ("newcomers compare", partial(ranks.run, partial(newcomers_compare, 0, 1), 1, backend=None)),
+    ("the same, stepping ahead", partial(ranks.run, partial(newcomers_compare, 2, 1), 1, backend=None)),
+    ("the same, of many tensors", partial(ranks.run, partial(newcomers_compare, 0, 16402), 1, backend=None)),
+    ("lost while it compares", partial(ranks.run, lost_while_it_compares, 1)),
     ("one worker", partial(ranks.run, alone, 1)),
     ("a forked child", partial(ranks.run, forked, 2)),
     ("stopped while buffers are handed in", partial(ranks.run, stopped_midway, 2)),

@@ -626,6 +626,7 @@ static void test_bad_json(void **state)
     json_refused("[0,0,1]", "0", TUTTI_EFORMAT, 3, 3);
     json_refused("[0,1,2]]", "[0,0,2]]", TUTTI_EINVAL, 4, 3);
     json_refused(",\n  [0,1,2]]", "]", TUTTI_EINVAL, 6, 6);
+    json_refused("\n  [0,0,1],\n  [0,1,2]]", "]", TUTTI_EFORMAT, 4, 4);
     json_refused("[0,1,2]]", "[0,1,2],]", TUTTI_EFORMAT, 4, 11);
     json_refused("\"copy\"]", "copy]", TUTTI_EFORMAT, 6, 12);
     json_refused("\"copy\"]", "\"keep\"]", TUTTI_EFORMAT, 6, 12);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
@@ -147,10 +148,10 @@ class Partial
         made->take(err, req);
         return made;
     }
-    // What differs between a newcomer and the one that it has the model of; "":
-    // nothing, or nobody compares.
-    std::string compare(const std::vector<std::string> &names,
-                        const Tensors &tensors)
+    // An error, and what differs between a newcomer and the one that it has the
+    // model of; "": nothing, or nobody compares.
+    std::pair<int, std::string> compare(const std::vector<std::string> &names,
+                                        const Tensors &tensors)
     {
         const auto session = open();
         tutti_difference d = TUTTI_DIFFERENCE_INIT;
@@ -165,10 +166,10 @@ class Partial
         }
         const tutti_err err = tutti_partial_compare(session->p, shared.data(),
                                                     shared.size(), &d);
-        if (err == TUTTI_EPEER || err == TUTTI_ETIMEOUT)
-            return "";
-        TORCH_CHECK(!err, "tutti: ", tutti_partial_message(session->p));
-        return d.text;
+        if ((err == TUTTI_EPEER || err == TUTTI_ETIMEOUT) &&
+            !tutti_partial_state(session->p))
+            return {TUTTI_OK, ""};
+        return {err, d.text};
     }
     void abandon(const std::string &why)
     {

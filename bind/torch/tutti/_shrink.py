@@ -66,11 +66,14 @@ def shrink_group(group=None, exclude=(), puts_out=False):
 
     if not hasattr(c10d, "_finalize_shrunk_group"):
         raise RuntimeError("tutti.torch.shrink_group() needs torch 2.10 or later")
-    info = c10d._prepare_shrink_target_group(group)
-    made, left = _c.shrink(backend_of(info["process_group"]), list(exclude), puts_out)
-    try:
-        return c10d._finalize_shrunk_group(info, set(range(info["group_size"])) - set(left), made)
-    except c10d.DistBackendError:
-        if not info["is_default_group"]:
-            raise
-        return shrink_group()  # one more is lost
+    is_again = False
+    while True:
+        info = c10d._prepare_shrink_target_group(group)
+        made, left = _c.shrink(backend_of(info["process_group"]), list(exclude), puts_out)
+        gone = set(range(info["group_size"])) - set(left)
+        try:
+            return c10d._finalize_shrunk_group(info, gone, made)
+        except c10d.DistBackendError:
+            if not info["is_default_group"] or (is_again and not gone):
+                raise
+            group, exclude, is_again = None, (), True  # one more is lost

@@ -43,6 +43,8 @@ RULES = (
 )
 COUNTS = ("group_size", "min_group", "history", "recentre_every", "max_workers")
 TEXTS = ("log", "planner")
+# Tensors that tutti_partial_compare takes; what is beyond counts as one.
+MOST_COMPARED = 16384
 # Groups in a row that reduced other buffers, before that is taken for a mistake.
 MISMATCHES = 3
 
@@ -89,6 +91,15 @@ def _check_numbers(ahead, bucket_cap_mb):
         raise ValueError(f"tutti.torch: ahead is the number of steps, 0 or more, not {ahead!r}")
     if not isinstance(bucket_cap_mb, (int, float)) or not 0 <= bucket_cap_mb < float("inf"):
         raise ValueError(f"tutti.torch: bucket_cap_mb is a number, 0 or more, not {bucket_cap_mb!r}")
+
+
+def joined_tail(names, tensors, most):
+    """At most so many: those at the end become one, of all their bytes."""
+    if len(tensors) <= most:
+        return names, tensors
+    rest = torch.cat([t.reshape(-1).view(torch.uint8) for t in tensors[most - 1 :]])
+    name = f"{names[most - 1]} and {len(tensors) - most} more"
+    return [*names[: most - 1], name], [*tensors[: most - 1], rest]
 
 
 def _joined(controller, worker, options):
@@ -263,7 +274,12 @@ class PartialReduce:
         for name, p in self.model.named_parameters():
             names.append(name)
             tensors.append(averaged.get(id(p), p).detach().cpu().contiguous())
-        return self._session.compare(names, tensors)
+        names, tensors = joined_tail(names, tensors, MOST_COMPARED)
+        err, difference = self._session.compare(names, tensors)
+        if err:
+            self._note_failure(err)
+            raise RuntimeError(f"tutti.torch.PartialReduce: {self.last_failure}")
+        return difference
 
     # ------------------------------------------------------------ steps --
 
@@ -415,12 +431,14 @@ class PartialReduce:
         info = self._session.describe()
         return info["is_dynamic"] or any(m[3] == 0 and m[0] == self.worker for m in self.group["members"])
 
-    def _failed(self, err, asked):
-        session = self._session
-        self.n_broken += 1
-        self.last_failure = session.message() or _c.strerror(err)
-        if session.state():
+    def _note_failure(self, err):
+        self.last_failure = self._session.message() or _c.strerror(err)
+        if self._session.state():
             raise WorkerLost(f"tutti.torch.PartialReduce: {self.last_failure}")
+
+    def _failed(self, err, asked):
+        self.n_broken += 1
+        self._note_failure(err)
         self._give_up(asked, self.last_failure)  # nobody waits for it, if it has not broken yet
         if err == _c.EMISMATCH:
             self._mismatched()
