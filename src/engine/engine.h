@@ -111,9 +111,9 @@ typedef struct tt_port_opts {
 } tt_port_opts;
 
 /* ports[r]: port 0 of each rank. more: the other ports, of each rank in order;
- * both ends have as many. An open mesh has neither: nobody is known at first, more
- * ranks may come, and it has groups only. The mesh owns the nets (memory from mem by their ops'
- * sizes) and what is kept once it returns TUTTI_OK. */
+ * both ends have as many. An open mesh has neither: nobody is known at first,
+ * more ranks may come, and it has groups only. The mesh owns the nets (memory
+ * from mem by their ops' sizes) and what is kept once it returns TUTTI_OK. */
 typedef struct tt_mesh_opts {
     uint32_t rank, n_ranks, n_nets, n_more;
     uint32_t most_ranks;       /* an open one's; 0: n_ranks */
@@ -167,7 +167,7 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 /* By which id the links of a net of the rank greet: of its first access, the
  * second and so on; false: there are no more. All zero: it tells none. Of a mesh
- * that is not open. */
+ * that is not open. [unlocked] */
 bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
                 tt_link_id *out);
 /* The rank is lost, whatever it does: it is heard no more, and teams with it
