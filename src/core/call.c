@@ -235,6 +235,8 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     if (is_well)
         err = call->is_message ? tt_message_begin(comm, call, start)
                                : tt_op_begin(comm->team, start);
+    if (is_well && err && call->expected_s > 0)
+        comm->observer->failed(comm, start, err);
     if (!err)
         tt_engine_kick(comm->engine,
                        !call->req || (call->opts && call->opts->waits));

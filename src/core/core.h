@@ -339,6 +339,8 @@ typedef struct tt_observer {
     tutti_err (*before)(tutti_comm *comm);
     /* start's done may go by way of the observer. [locked] */
     void (*begins)(tutti_comm *comm, tt_op_start *start, double expected_s);
+    /* It could not be begun, and done will not be called. [locked] */
+    void (*failed)(tutti_comm *comm, const tt_op_start *start, tutti_err err);
     void (*free)(tutti_comm *comm); /* the communicator has left its team */
 } tt_observer;
 

@@ -368,6 +368,18 @@ static void watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
     start->arg = s;
 }
 
+/* The communicator may live on, so what was asked of the call is answered. */
+static void close_call(tutti_comm *comm, const tt_op_start *start,
+                       tutti_err err)
+{
+    tt_drift *d = comm->observed;
+    if (start->done != end_call)
+        return; /* it was not watched */
+    tt_seen_close(&d->seen, start->arg, err);
+    answer(d);
+    tt_engine_flush(comm->engine);
+}
+
 /* The others must not wait for this rank's calls. */
 static tutti_err no_memory(tutti_comm *comm)
 {
@@ -436,6 +448,7 @@ static const tt_observer observer = {
     .expect = predict,
     .before = count_call,
     .begins = watch,
+    .failed = close_call,
     .free = free_drift,
 };
 

@@ -192,7 +192,7 @@ static void sleep_once(tt_engine *e)
         pthread_mutex_unlock(&e->lock);
         int n = epoll_wait(e->epoll_fd, &event, 1, (int)(ns / TT_NS_PER_MS));
         tt_engine_lock(e);
-        if (e->trail && e->n_active > 0)
+        if (e->trail && from_ns > 0 && e->n_active > 0)
             tt_tell_asleep(e, from_ns);
         if (n > 0 && event.data.fd == e->wake_fd)
             tt_bell_hear(e->wake_fd); /* perhaps another sleeper was faster */

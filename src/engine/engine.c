@@ -13,6 +13,10 @@
 
 static const char stranger[] = "it spoke to a communicator that it is not in";
 
+/* A rank's LOOK is answered so often, and so many that come at once. */
+static const uint64_t look_ns = 50 * TT_NS_PER_MS;
+static const uint64_t looks_at_once = 8;
+
 static tt_team *find_team(const tt_mesh *mesh, uint64_t id)
 {
     tt_team *team = mesh->teams;
@@ -270,9 +274,23 @@ static void on_vote(tt_peer *peer, const tt_msg *m, const void *data)
 
 static void on_word(tt_peer *peer, const tt_msg *m, const void *data)
 {
+    static const char *const wrongs[] = {
+        [TT_WORD_SENSELESS] = "said something that makes no sense",
+        [TT_WORD_FLOOD] = "says more words than are heard"};
+    char text[160], by[40] = "";
     tt_team *team = find_team(peer->mesh, m->comm);
-    if (team && !team->err && !tt_word_hear(team, peer, m, data))
+    if (!team || team->err)
+        return;
+    const tt_word_is is = tt_word_hear(team, peer, m, data);
+    const uint32_t rank = tt_team_rank_of(team, peer);
+    if (is == TT_WORD_BREACH)
         tt_team_breach(team, peer, m);
+    if (is == TT_WORD_BREACH || is == TT_WORD_HEARD)
+        return;
+    if (rank != m->lane)
+        snprintf(by, sizeof(by), " (told on by rank %u)", rank);
+    snprintf(text, sizeof(text), "rank %u %s%s", m->lane, wrongs[is], by);
+    tt_team_fail(team, TUTTI_EPROTO, m->lane, text);
 }
 
 /* lane > 0: of another one, by hearsay. */
@@ -323,7 +341,8 @@ static bool is_known_who(tt_team *team, tt_peer *peer, const tt_msg *m)
     tt_asked *asked = &team->asked[m->lane];
     if (m->slice <= asked->number)
         return true;
-    *asked = (tt_asked){m->slice, peer};
+    asked->number = m->slice;
+    asked->back = peer;
     return false;
 }
 
@@ -380,6 +399,19 @@ static void on_here(tt_peer *peer, const tt_msg *m)
         tt_peer_tell(asked->back, &answer, NULL);
 }
 
+/* Each costs all ranks something. A rank asks ten times a second at most
+ * (core/service.c), but some may come at once where they were held up. */
+static bool may_look(tt_asked *asked)
+{
+    const uint64_t now_ns = tt_now_ns();
+    if (asked->looked_ns < now_ns)
+        asked->looked_ns = now_ns;
+    if (asked->looked_ns - now_ns >= looks_at_once * look_ns)
+        return false;
+    asked->looked_ns += look_ns;
+    return true;
+}
+
 static void on_look(tt_peer *peer, const tt_msg *m)
 {
     tt_team *team = find_team(peer->mesh, m->comm);
@@ -390,7 +422,7 @@ static void on_look(tt_peer *peer, const tt_msg *m)
         tt_team_breach(team, peer, m);
         return;
     }
-    if (is_known_who(team, peer, m))
+    if (is_known_who(team, peer, m) || !may_look(&team->asked[m->lane]))
         return;
     tt_team_look_here(team, &here);
     tt_msg answer = *m;
@@ -407,13 +439,12 @@ static void on_seen(tt_peer *peer, const tt_msg *m, const void *data)
     tt_team *team = find_team(peer->mesh, m->comm);
     if (!team || tt_team_rank_of(team, peer) == TT_NONE)
         return;
-    bool is_sound = m->lane < team->n && m->fingerprint < team->n;
-    if (is_sound && m->fingerprint == team->rank)
-        is_sound = tt_team_saw(team, m->lane, data);
-    else if (is_sound && team->asked && team->asked[m->fingerprint].back)
-        tt_peer_tell(team->asked[m->fingerprint].back, m, data);
-    if (!is_sound)
+    if (m->lane >= team->n || m->fingerprint >= team->n)
         tt_team_breach(team, peer, m);
+    else if (m->fingerprint == team->rank)
+        tt_team_saw(team, m->lane, data);
+    else if (team->asked && team->asked[m->fingerprint].back)
+        tt_peer_tell(team->asked[m->fingerprint].back, m, data);
 }
 
 /* Asked along the control graph, or an answer. */

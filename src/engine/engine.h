@@ -167,7 +167,7 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 /* By which id the links of a net of the rank greet: of its first access, the
  * second and so on; false: there are no more. All zero: it tells none. Of a mesh
- * that is not open. */
+ * that is not open. [unlocked] */
 bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
                 tt_link_id *out);
 /* The rank is lost, whatever it does: it is heard no more, and teams with it

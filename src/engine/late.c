@@ -61,8 +61,9 @@ static bool all_answered(const tt_op *op)
     return true;
 }
 
-void tt_team_print_member(const tt_team *team, uint32_t rank, char *text,
-                          size_t size)
+/* "rank 2 (host b, pid 4711)" */
+static void print_member(const tt_team *team, uint32_t rank, char *text,
+                         size_t size)
 {
     char who[TT_CONN_TEXT] = "";
     const tt_conn *conn = rank == team->rank
@@ -107,7 +108,7 @@ static uint32_t name_ranks(const tt_op *op, uint8_t answer, char *text,
     uint32_t first = 0;
     uint32_t n = op->answers ? list_ranks(op, answer, text, size, &first) : 0;
     if (n == 1)
-        tt_team_print_member(op->team, first, text, size);
+        print_member(op->team, first, text, size);
     return n;
 }
 
@@ -132,8 +133,8 @@ static void print_awaited(const tt_op *op, char *text, size_t size)
         snprintf(text, size, "%s, no answer", who);
     } else if (side) {
         const uint32_t p = tt_side_partner(side);
-        tt_team_print_member(op->team, tt_team_rank_of(op->team, side->peer),
-                             who, sizeof(who));
+        print_member(op->team, tt_team_rank_of(op->team, side->peer), who,
+                     sizeof(who));
         snprintf(text, size, "%s, which has called it, %s", who,
                  tt_walk_has_heard(&op->walk, p) ? "to take what is sent"
                                                  : "to send");
@@ -246,7 +247,7 @@ void tt_team_look_late(tt_team *team, uint64_t now_ns)
     double waited_s = tt_patience_say(&team->agree_patience);
     for (uint32_t r = 0; r < team->n; r++)
         if (r != team->rank && tt_agree_awaits(agree, r)) {
-            tt_team_print_member(team, r, who, sizeof(who));
+            print_member(team, r, who, sizeof(who));
             TT_WARN("waiting %.4g s for %s to come to an agreement", waited_s,
                     who);
             return;

@@ -29,7 +29,8 @@
  * Control    Every rank of a team is connected to those whose distance on the
  *            ring is a power of two, whether or not calls need it, so that a
  *            failure reaches everybody in log n steps: team.c.
- * Next       seek.c (who cannot be dialled is asked), team.c (failures), net/net.h (dial, called, up, missed). */
+ * Next       seek.c (who cannot be dialled is asked), team.c (failures),
+ *            net/net.h (dial, called, up, missed). */
 #include <stdio.h>
 #include <string.h>
 
@@ -797,8 +798,11 @@ void tt_mesh_end(tt_mesh *mesh)
         if (peer->conn)
             drop_all(peer);
     }
-    if (e->trail == mesh->trail)
+    if (e->trail == mesh->trail) {
         e->trail = NULL;
+        for (tt_mesh *m = e->meshes; m && !e->trail; m = m->next)
+            e->trail = m->trail;
+    }
     tt_engine_unlock(e);
     tt_trail_close(mesh->trail);
     close_dropped(mesh);

@@ -92,6 +92,8 @@ static bool is_needless(const tt_peer *peer, const tt_msg *m)
     case TT_KIND_PING:
     case TT_KIND_WHO:
     case TT_KIND_HERE:
+    case TT_KIND_LOOK:
+    case TT_KIND_SEEN:
     case TT_KIND_CALL:
         return peer->n_ctl >= most_asked;
     default:

@@ -170,6 +170,7 @@ struct tt_peer {
 typedef struct tt_asked {
     uint32_t number; /* 0: none yet */
     tt_peer *back;
+    uint64_t looked_ns; /* LOOKs are answered up to then: see may_look() */
 } tt_asked;
 
 /* A call that was made. */
@@ -569,9 +570,16 @@ static inline bool tt_vote_awaits(const tt_team *team, const tt_peer *peer)
 }
 
 /* word.c */
-/* A WORD has come; false: it makes no sense. */
-bool tt_word_hear(tt_team *team, const tt_peer *peer, const tt_msg *m,
-                  const void *data);
+/* A WORD has come: BREACH, the peer cannot have sent that; else what the member
+ * m->lane has said, which the peer may have told on. */
+typedef enum tt_word_is {
+    TT_WORD_HEARD,
+    TT_WORD_BREACH,
+    TT_WORD_SENSELESS, /* says who listens */
+    TT_WORD_FLOOD
+} tt_word_is;
+tt_word_is tt_word_hear(tt_team *team, const tt_peer *peer, const tt_msg *m,
+                        const void *data);
 /* A member has left: words that go by it do not come. */
 void tt_word_part(tt_team *team, const tt_peer *peer);
 /* The neighbours in the tree, one after the other; TT_NONE: no more. */
@@ -635,13 +643,10 @@ static inline void tt_any_unlink(tt_any *any)
 void tt_op_look_late(tt_op *op, uint64_t now_ns);
 /* Likewise what is no op: a receive from any rank, an agreement. */
 void tt_team_look_late(tt_team *team, uint64_t now_ns);
-/* "rank 2 (host b, pid 4711)" */
-void tt_team_print_member(const tt_team *team, uint32_t rank, char *text,
-                          size_t size);
 
 /* status.c */
-/* A SEEN of that member; false: it makes no sense. */
-bool tt_team_saw(tt_team *team, uint32_t rank, const void *data);
+/* A SEEN of that member. */
+void tt_team_saw(tt_team *team, uint32_t rank, const void *data);
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);

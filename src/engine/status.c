@@ -191,7 +191,7 @@ static bool is_asked(const tt_team *world, uint32_t rank)
 {
     const tt_peer *peer = tt_team_peer(world, rank);
     return rank != world->rank && !world->err && !peer->is_lost &&
-           !tt_team_has_left(world, peer);
+           !tt_team_is_gone(world, peer);
 }
 
 tutti_err tt_team_look(tt_team *world)
@@ -230,18 +230,19 @@ static bool read_text(char *text, size_t size)
     return end != NULL;
 }
 
-bool tt_team_saw(tt_team *team, uint32_t rank, const void *data)
+/* Who has told it on does not know what is in it. So who answers nonsense has not
+ * answered, and that is all. */
+void tt_team_saw(tt_team *team, uint32_t rank, const void *data)
 {
     tt_status s;
     memcpy(&s, data, sizeof(s));
-    if (s.version != TT_STATUS_VERSION || s.rank != team->members[rank] ||
-        s.is < TT_STATUS_IDLE || s.is > TT_STATUS_FAILED ||
-        s.waits > TT_WAITS_TO_TAKE || !read_text(s.host, sizeof(s.host)) ||
-        !read_text(s.transports, sizeof(s.transports)))
-        return false;
-    if (team->seen)
+    bool is_sound = s.version == TT_STATUS_VERSION &&
+                    s.rank == team->members[rank] && s.is >= TT_STATUS_IDLE &&
+                    s.is <= TT_STATUS_FAILED && s.waits <= TT_WAITS_TO_TAKE &&
+                    read_text(s.host, sizeof(s.host)) &&
+                    read_text(s.transports, sizeof(s.transports));
+    if (is_sound && team->seen)
         team->seen[rank] = s;
-    return true;
 }
 
 void tt_team_seen(const tt_team *world, uint32_t rank, tt_status *out)
@@ -257,7 +258,7 @@ void tt_team_seen(const tt_team *world, uint32_t rank, tt_status *out)
     }
     const tt_peer *peer = tt_team_peer(world, rank);
     const tt_conn *conn = tt_peer_conn(peer);
-    const bool has_left = tt_team_has_left(world, peer);
+    const bool has_left = tt_team_is_gone(world, peer);
     *out = (tt_status){.version = TT_STATUS_VERSION,
                        .rank = world->members[rank],
                        .is = has_left        ? TT_STATUS_LEFT

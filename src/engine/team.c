@@ -127,13 +127,15 @@ tutti_err tt_team_create(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                : make_team(mesh, id & ~(UINT64_C(1) << 63), members, n, out);
 }
 
-/* By every port: each of their conns must have heard it before it ends. */
+/* By every port: each of their conns must have heard it before it ends. Who has
+ * left, as others say, is not dialled for it. */
 void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but)
 {
     for (uint32_t i = 0; i < team->n; i++) {
         tt_peer *peer = i == team->rank ? NULL : tt_team_peer(team, i);
-        bool is_near = is_neighbour(team, i);
+        bool is_near = peer && is_neighbour(team, i) &&
+                       !tt_team_is_gone(team, peer);
         for (; peer; peer = peer->next_port)
             if (peer != but && (is_near || tt_peer_is_linked(peer)) &&
                 !tt_team_has_left(team, peer))
@@ -378,6 +380,7 @@ void tt_mesh_put_out(tt_mesh *mesh, uint32_t rank)
     for (; peer; peer = peer->next_port)
         if (!peer->is_lost)
             lose_peer(peer, TUTTI_EPEER, "it was put out");
+    tt_engine_flush(mesh->engine); /* teams that fail say so */
     tt_engine_unlock(mesh->engine);
 }
 
@@ -389,10 +392,12 @@ bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
     const tt_peer *peer = &mesh->peers[rank];
     if (access >= peer->n_accesses)
         return false;
+    *out = (tt_link_id){{0}};
+    tt_engine_lock(mesh->engine); /* addresses may change */
     const tt_access *a = &peer->accesses[access];
-    *out = tt_link_card_read(&card, a->addr, a->addr_bytes, &used)
-               ? card.id
-               : (tt_link_id){{0}};
+    if (tt_link_card_read(&card, a->addr, a->addr_bytes, &used))
+        *out = card.id;
+    tt_engine_unlock(mesh->engine);
     return true;
 }
 

@@ -201,7 +201,8 @@ static void watch_words(tt_team *team, uint64_t now_ns)
     for (uint32_t r = tt_word_next(team, TT_NONE); r != TT_NONE && !team->err;
          r = tt_word_next(team, r))
         watch_peer(tt_team_peer(team, r), team, now_ns);
-    if (team->err || now_ns < team->words.until_ns)
+    if (team->err || !team->words.until_ns || /* one of them has left */
+        now_ns < team->words.until_ns)
         return;
     char text[120];
     snprintf(text, sizeof(text),

@@ -59,8 +59,9 @@
  * the receiver has entered it take, with their headers, at most eager_bytes
  * (engine.h); (5) `flags` never counts a FIRST that was not sent; (6) control
  * payloads have exactly their struct's size, and an address at most
- * TT_NET_INLINE bytes. A breach ends the communicator
- * with TUTTI_EPROTO. */
+ * TT_NET_INLINE bytes. A breach ends the communicator with TUTTI_EPROTO. Who
+ * tells on a WORD or a SEEN does not answer for what is in it: for a WORD that
+ * makes no sense its speaker does; such a SEEN is no answer. */
 #ifndef TT_ENGINE_WIRE_H
 #define TT_ENGINE_WIRE_H
 

@@ -18,6 +18,10 @@
  * Next       core/drift.c, which speaks. */
 #include "engine/state.h"
 
+/* Words of those behind a child that may wait for the parent: who listens asks for
+ * each, so honest ones are few, also while the parent is away. */
+static const uint32_t most_up = 4096;
+
 /* In m->slice: whereto. */
 enum { UP, DOWN, OVER };
 
@@ -84,35 +88,55 @@ void tt_word_part(tt_team *team, const tt_peer *peer)
         end(team);
 }
 
-static bool hear(tt_team *team, uint32_t from, const void *bytes, uint32_t len)
+static tt_word_is hear(tt_team *team, const tt_msg *m, const void *bytes)
 {
     const tt_listener *l = team->words.listener;
-    return !l || team->words.are_over ||
-           l->hear(team->words.arg, from, bytes, len);
+    const bool is_sound = !l || team->words.are_over ||
+                          l->hear(team->words.arg, m->lane, bytes, m->len);
+    return is_sound ? TT_WORD_HEARD : TT_WORD_SENSELESS;
 }
 
-bool tt_word_hear(tt_team *team, const tt_peer *peer, const tt_msg *m,
-                  const void *data)
+/* Words of those behind a child that wait for the parent. */
+static uint32_t n_waiting(const tt_peer *parent, uint32_t child)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < parent->n_ctl; i++) {
+        const size_t at = (parent->ctl_head + i) % parent->ctl_cap;
+        const tt_msg *m = &parent->ctl[at].m;
+        n += m->kind == TT_KIND_WORD && m->lane - child < width_of(child);
+    }
+    return n;
+}
+
+static tt_word_is tell_up(const tt_team *team, uint32_t child, const tt_msg *m,
+                          const void *data)
+{
+    tt_peer *parent = tt_team_peer(team, parent_of(team->rank));
+    if (parent->n_ctl >= most_up && n_waiting(parent, child) >= most_up)
+        return TT_WORD_FLOOD;
+    tt_peer_tell(parent, m, data);
+    return TT_WORD_HEARD;
+}
+
+tt_word_is tt_word_hear(tt_team *team, const tt_peer *peer, const tt_msg *m,
+                        const void *data)
 {
     const uint32_t rank = tt_team_rank_of(team, peer);
     if (rank == TT_NONE || !is_neighbour(team, rank))
-        return false;
+        return TT_WORD_BREACH;
     const bool is_child = rank > team->rank;
     if (m->slice == OVER) {
         end(team);
-        return m->len == 0;
+        return m->len == 0 ? TT_WORD_HEARD : TT_WORD_BREACH;
     }
     if (m->slice == DOWN && !is_child && m->lane == 0) {
         tell_on(team, m, data, false);
-        return hear(team, 0, data, m->len);
+        return hear(team, m, data);
     }
     if (m->slice != UP || !is_child || m->lane - rank >= width_of(rank) ||
         m->lane >= team->n)
-        return false;
-    if (team->rank == 0)
-        return hear(team, m->lane, data, m->len);
-    tt_peer_tell(tt_team_peer(team, parent_of(team->rank)), m, data);
-    return true;
+        return TT_WORD_BREACH;
+    return team->rank == 0 ? hear(team, m, data) : tell_up(team, rank, m, data);
 }
 
 void tt_team_listen(tt_team *team, const tt_listener *listener, void *arg)

@@ -12,6 +12,7 @@
 #include <tutti.h>
 
 #include "core/drift.h"
+#include "engine/state.h"
 #include "support/cases.h"
 
 enum { COUNT = 1 << 18 };
@@ -374,6 +375,51 @@ static int leaves_in_good_order(tutti_comm *x, int rank, int n)
     return bad || tt_well(x, tutti_barrier(x, NULL, NULL), "a barrier");
 }
 
+/* ------------------------------------------------- calls that cannot begin */
+
+static const tt_observer *watching;
+static const tt_slot *noted;
+
+static void note_slot(tutti_comm *comm, tt_op_start *start, double expected_s)
+{
+    watching->begins(comm, start, expected_s);
+    noted = start->arg;
+}
+
+/* As if there were as many in flight as there may be. */
+static void set_full(tutti_comm *x, bool is_full)
+{
+    tt_engine_lock(x->engine);
+    x->team->n_ops = is_full ? TT_IN_FLIGHT_MAX : 0;
+    tt_engine_unlock(x->engine);
+}
+
+/* That is not the end of the communicator; nobody waits for their end. */
+static int one_too_many(tutti_comm *x, int rank, int n)
+{
+    tt_observer noting;
+    tutti_err err = begin_watching(x);
+    (void)n;
+    for (int i = 0; i < 4 && !err; i++)
+        err = reduce(x, NULL, NULL);
+    if (tt_well(x, err, "calls"))
+        return 1;
+    watching = x->observer;
+    noting = *watching;
+    noting.begins = note_slot;
+    x->observer = &noting;
+    set_full(x, true);
+    err = reduce(x, NULL, NULL);
+    set_full(x, false);
+    x->observer = watching;
+    if (tt_expect(x, err, TUTTI_ELIMIT, "one call too many"))
+        return 1;
+    if (!noted || noted->is_open)
+        return tt_procs_complain(rank, "a call that was not begun is %s",
+                                 noted ? "open" : "not watched");
+    return tt_well(x, reduce(x, NULL, NULL), "another call");
+}
+
 int main(void)
 {
     setenv("TUTTI_TOPOLOGY", "star:3@10Gbit", 1);
@@ -391,6 +437,7 @@ int main(void)
         TT_CASE(one_dies_before_the_turn, 3),
         TT_CASE_ON("tcp", rank_0_leaves_before_the_turn, 3),
         TT_CASE_ON("shm", leaves_in_good_order, 3),
+        TT_CASE(one_too_many, 3),
     };
     return TT_RUN_TAP(tests);
 }

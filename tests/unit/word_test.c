@@ -89,6 +89,15 @@ static void open_rig(uint32_t n)
     }
 }
 
+static const char *sentence(uint32_t r)
+{
+    const char *text;
+    tt_engine_lock(rig.engines[r]);
+    tt_team_state(rig.teams[0][r], &text);
+    tt_engine_unlock(rig.engines[r]);
+    return text;
+}
+
 static tutti_err state_of(uint32_t r)
 {
     const char *text;
@@ -231,12 +240,111 @@ static void nonsense(void **state)
             assert_int_equal(state_of(r), TUTTI_EPROTO);
         tt_rig_destroy(&rig);
     }
+}
+
+/* Who tells it on is not to blame. */
+static void words_that_nobody_understands(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t from, doubts, by;
+        const char *text;
+    } cases[] = {
+        {0, 3, 3,
+         "rank 0 said something that makes no sense (told on by rank "
+         "2)"},
+        {3, 0, 0,
+         "rank 3 said something that makes no sense (told on by rank "
+         "2)"},
+        {2, 0, 0, "rank 2 said something that makes no sense"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        tt_rng rng = {tt_test_seed(1)};
+        open_rig(4);
+        ranks[cases[i].doubts].doubts = true;
+        say(cases[i].from, 0);
+        step_all(&rng);
+        for (uint32_t r = 0; r < 4; r++) {
+            assert_int_equal(state_of(r), TUTTI_EPROTO);
+            assert_int_equal(rig.teams[0][r]->culprit, cases[i].from);
+        }
+        assert_string_equal(sentence(cases[i].by), cases[i].text);
+        tt_rig_destroy(&rig);
+    }
+}
+
+static void step(uint32_t r)
+{
+    tt_engine_lock(rig.engines[r]);
+    tt_engine_step(rig.engines[r]);
+    tt_engine_unlock(rig.engines[r]);
+}
+
+/* While rank 0 takes nothing rank 2 keeps what rank 3 says, but not without
+ * end. Its own words do not count. */
+static void no_end_of_words(void **state)
+{
+    (void)state;
     tt_rng rng = {tt_test_seed(1)};
+    uint32_t n = 0;
     open_rig(4);
-    ranks[3].doubts = true;
-    say(0, 0);
+    for (uint32_t i = 0; i < 1000; i++)
+        say(2, i);
+    while (state_of(2) == TUTTI_OK) {
+        say(3, n++);
+        step(3);
+        step(2);
+    }
+    assert_in_range(n, 4096, 5000);
     step_all(&rng);
-    assert_int_equal(state_of(0), TUTTI_EPROTO);
+    for (uint32_t r = 0; r < 4; r++) {
+        assert_int_equal(state_of(r), TUTTI_EPROTO);
+        assert_int_equal(rig.teams[0][r]->culprit, 3);
+    }
+    assert_string_equal(sentence(0), "rank 3 says more words than are heard");
+    tt_rig_destroy(&rig);
+}
+
+/* ------------------------------------------------------- who waits for words */
+
+static tutti_err dial_nobody(tt_conn *conn, const void *addr, size_t len,
+                             uint64_t deadline_ns, tutti_diag *diag)
+{
+    (void)conn;
+    (void)addr;
+    (void)len;
+    (void)deadline_ns;
+    (void)diag;
+    return TUTTI_OK; /* but it is never up */
+}
+
+/* The one by which words come is silent, and has left, as others say: that is no
+ * failure, whatever was waited for. */
+static void over_while_they_are_awaited(void **state)
+{
+    (void)state;
+    static tt_net_ops ops;
+    ops = tt_net_loop;
+    ops.dial = dial_nobody;
+    const tt_rig_opts opts = {.n = 2,
+                              .ops = &ops,
+                              .mem = &tt_mem_std,
+                              .liveness_ns = 80 * TT_NS_PER_MS};
+    assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+    memset(ranks, 0, sizeof(ranks));
+    tt_team *team = rig.teams[0][1];
+    tt_team_listen(team, &listener, &ranks[1]);
+    tt_engine *e = rig.engines[1];
+    tt_engine_lock(e);
+    tt_team_note_gone(team, 0, NULL);
+    tt_team_await(team, 100 * TT_NS_PER_S);
+    uint64_t now_ns = tt_now_ns();
+    for (int i = 0; i < 50; i++)
+        tt_engine_tick(e, now_ns += 10 * TT_NS_PER_MS);
+    assert_true(rig.meshes[1]->peers[0].is_lost);
+    assert_int_equal(ranks[1].n_over, 1);
+    assert_int_equal(team->err, TUTTI_OK);
+    tt_engine_unlock(e);
     tt_rig_destroy(&rig);
 }
 
@@ -247,6 +355,9 @@ int main(void)
         cmocka_unit_test(over_for_all),
         cmocka_unit_test(waits_end),
         cmocka_unit_test(nonsense),
+        cmocka_unit_test(words_that_nobody_understands),
+        cmocka_unit_test(no_end_of_words),
+        cmocka_unit_test(over_while_they_are_awaited),
     };
     return TT_RUN_TAP(tests);
 }
