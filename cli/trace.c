@@ -48,7 +48,8 @@ static void print_text(const request *rq, const tutti_merge_info *info)
         fprintf(out, "\n%" PRIu64 " calls are predicted beside",
                 info->n_predicted);
     else
-        fprintf(out, "\nnothing is predicted: the job knew no network");
+        fprintf(out, "\nnothing is predicted: no call of all ranks had a "
+                     "schedule and a network");
     if (info->n_jobs > 1)
         fprintf(out,
                 "\n%s has %u jobs; this is the latest, or the one of --job",

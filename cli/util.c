@@ -112,6 +112,25 @@ const char *cli_time_text(double seconds, char *buf, size_t cap)
     return buf;
 }
 
+/* Bytes of the UTF-8 character that begins here; 0: none does. */
+static size_t utf8_length(const unsigned char *c)
+{
+    const size_t n = c[0] < 0x80   ? 1
+                     : c[0] < 0xc2 ? 0
+                     : c[0] < 0xe0 ? 2
+                     : c[0] < 0xf0 ? 3
+                     : c[0] < 0xf5 ? 4
+                                   : 0;
+    /* Too long for what it says, a surrogate, beyond the last. */
+    if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) ||
+        (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] > 0x8f))
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
 void cli_json_string(FILE *out, const char *text)
 {
     if (!text) {
@@ -119,13 +138,17 @@ void cli_json_string(FILE *out, const char *text)
         return;
     }
     fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
+    const unsigned char *c = (const unsigned char *)text;
+    for (size_t n; *c; c += n ? n : 1) {
+        n = utf8_length(c);
+        if (n == 0)
+            fputs("\\ufffd", out);
+        else if (*c == '"' || *c == '\\')
             fprintf(out, "\\%c", *c);
         else if (*c < 0x20)
             fprintf(out, "\\u%04x", *c);
         else
-            fputc(*c, out);
+            fwrite(c, 1, n, out);
     }
     fputc('"', out);
 }

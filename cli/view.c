@@ -17,9 +17,10 @@
 #include <string.h>
 
 enum {
-    MAX_RUNS = 64,
+    MAX_RUNS = 128,
     MAX_ROWS = 64,
-    MAX_CALLS = 8,         /* of one recording */
+    MAX_CALLS = 8,         /* of one recording, measured; and predicted */
+    MAX_FULL = 362,        /* ranks: a picture can have 2^17 links */
     MAX_EVENTS = 14000,    /* of a run that is asked for, if merging can */
     MAX_ROW_EVENTS = 3500, /* of one more planner, if merging can */
     MAX_ROW_TRANSFERS = 24000,
@@ -129,57 +130,24 @@ static int take_schedule(request *rq, input *in)
     return CLI_OK;
 }
 
-/* A call of a rank: what begins there from then on belongs to it. */
-typedef struct span {
-    uint32_t rank;
-    double begin_s;
-    uint64_t call;
-} span;
-
 typedef struct recording {
     request *rq;
     const input *in;
     size_t first; /* its runs begin here */
-    span *spans;
-    size_t n_spans, cap_spans;
 } recording;
-
-static void add_span(recording *r, const tutti_recorded_info *info)
-{
-    if (r->n_spans == r->cap_spans) {
-        const size_t cap = r->cap_spans ? 2 * r->cap_spans : 64;
-        span *more = realloc(r->spans, cap * sizeof(*more));
-        r->rq->is_short |= !more;
-        if (!more)
-            return;
-        r->spans = more;
-        r->cap_spans = cap;
-    }
-    r->spans[r->n_spans++] = (span){info->event.src, info->event.begin_s,
-                                    info->call};
-}
-
-/* The rank's last call that had begun; calls of a rank come in their order. */
-static uint64_t call_of(const recording *r, const tutti_recorded_info *info)
-{
-    uint64_t call = info->call;
-    for (size_t i = 0; !info->call && i < r->n_spans; i++) {
-        const span *s = &r->spans[i];
-        if (s->rank == info->event.src && s->begin_s <= info->event.begin_s)
-            call = s->call;
-    }
-    return call;
-}
 
 static view_run *run_of(recording *r, uint64_t call, bool is_predicted)
 {
     request *rq = r->rq;
+    size_t n_like = 0;
     for (size_t i = r->first; i < rq->n_runs; i++) {
-        if (rq->runs[i].call == call &&
-            rq->runs[i].is_measured == !is_predicted)
+        if (rq->runs[i].is_measured == is_predicted)
+            continue;
+        if (rq->runs[i].call == call)
             return &rq->runs[i];
+        n_like++;
     }
-    if (rq->n_runs - r->first == MAX_CALLS)
+    if (n_like == MAX_CALLS)
         return NULL;
     view_run *run = new_run(rq, base_of(r->in->word));
     rq->is_short |= !run;
@@ -190,17 +158,15 @@ static view_run *run_of(recording *r, uint64_t call, bool is_predicted)
     return run;
 }
 
-/* As tutti_recorded_fn: a run for each of the first calls. */
+/* As tutti_recorded_fn: a run for each of the first calls, and of the first that
+ * are predicted. Slices that do not say of which call they are count as one. */
 static void record(void *ctx, const tutti_recorded_info *info)
 {
     recording *r = ctx;
     request *rq = r->rq;
     const tutti_event_info *e = &info->event;
-    if (info->call_name) {
-        add_span(r, info);
-        return;
-    }
-    view_run *run = run_of(r, call_of(r, info), info->is_predicted);
+    view_run *run = info->call_name ? NULL
+                                    : run_of(r, info->call, info->is_predicted);
     if (!run)
         return;
     const uint32_t most = e->src > e->dst ? e->src : e->dst;
@@ -213,7 +179,6 @@ static int take_trace(request *rq, input *in)
     recording r = {.rq = rq, .in = in, .first = rq->n_runs};
     tutti_diag diag = {0};
     tutti_err err = tutti_trace_read(in->text, in->len, record, &r, &diag);
-    free(r.spans);
     if (rq->is_short)
         return cli_fail(rq->self, "no memory, or too many runs, for %s",
                         in->word);
@@ -552,12 +517,18 @@ static int write_all(const request *rq)
 
 static int open_network(request *rq)
 {
+    if (!rq->net && rq->n_ranks > MAX_FULL)
+        return cli_fail(rq->self,
+                        "give the network of these %u ranks: one is assumed "
+                        "for at most %d",
+                        rq->n_ranks, (int)MAX_FULL);
     if (!rq->net) {
         snprintf(rq->implied, sizeof(rq->implied), "full:%u",
                  rq->n_ranks < 2 ? 2 : rq->n_ranks);
         rq->spec = rq->implied;
         rq->net = cli_open_network(rq->self, rq->spec);
-    } else if (rq->is_tcp) {
+    }
+    if (rq->net && rq->is_tcp) {
         tutti_topology *payload = NULL;
         if (tutti_topology_payload(rq->net, &payload, NULL))
             return cli_fail(rq->self, "no memory for the network");

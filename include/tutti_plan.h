@@ -461,9 +461,9 @@ TUTTI_API tutti_err tutti_trace_merge(const char *dir,
 /* What stands in a trace: a slice, or a call of a rank. */
 typedef struct tutti_recorded_info {
     tutti_event_info event; /* a call: its rank is src; bytes, begin and end */
-    uint64_t call;          /* its number; 0 where the trace does not say */
-    const char *call_name;  /* a call: what was called; NULL: a slice */
-    bool is_predicted;      /* in a trace of what was and what was predicted */
+    uint64_t call; /* its number in the job; 0: the trace does not say */
+    const char *call_name; /* a call: what was called; NULL: a slice */
+    bool is_predicted;     /* in a trace of what was and what was predicted */
 } tutti_recorded_info;
 typedef void (*tutti_recorded_fn)(void *ctx, const tutti_recorded_info *info);
 /* Reads a trace back, one that tutti_trace() wrote or that a job has recorded:

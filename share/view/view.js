@@ -179,7 +179,7 @@ const font = (px, weight) => `${weight || 400} ${px}px system-ui, "Segoe UI", Ro
 const net = {canvas: $("network"), size: null, base: null, at: d3.zoomIdentity};
 const rates = [...new Set(links.map(l => l.rate))].sort((a, b) => a - b);
 const widthOf = l => rates.length < 2 ? 2 : 1.3 + 3 * rates.indexOf(l.rate) / (rates.length - 1);
-const isCrowded = links.length > 4 * nodes.length + 64;
+const isCrowded = Boolean(data.network.crowded);
 
 // The way of a link as points: corners rounded, each direction on its own side.
 function wayOf(l) {
@@ -964,8 +964,10 @@ function start() {
   fillPlanners();
   wire();
   // What was measured over what was predicted: of the same call, if that is known.
-  const measured = runs.findIndex(r => r.kind === "measured"), first = runs[measured];
-  const beside = runs.findIndex(r => first && r.kind === "predicted" && r.name === first.name && r.call === first.call);
+  const besideOf = m => runs.findIndex(r => m && r.kind === "predicted" && r.name === m.name && r.call === m.call);
+  const both = runs.findIndex(r => r.kind === "measured" && besideOf(r) >= 0);
+  const measured = both >= 0 ? both : runs.findIndex(r => r.kind === "measured");
+  const beside = besideOf(runs[measured]);
   const predicted = beside >= 0 ? beside : runs.findIndex(r => r.kind === "predicted");
   net.size = sized(net.canvas);
   net.at = fitNet();

@@ -33,6 +33,11 @@ tutti_err tt_export(const tutti_schedule *s, const char *format,
  * sends to; a bar lasts while the slice leaves. trace.c has the format.
  * Written as the events come, in any order; after each call out may be
  * emptied into a file. An error (no memory) stays in out->err. */
+/* Tracks of receives come from here on, above any of sends (1 + 256 * 2^16), and
+ * the rank's own above those. */
+#define TT_TRACE_RECEIVES (UINT64_C(1) << 25)
+#define TT_TRACE_OWN (UINT64_C(1) << 26)
+
 typedef struct tt_trace_opts {
     uint32_t n_ranks;
     const char *const *names; /* of the ranks, for people; NULL: "rank 3" */
@@ -46,7 +51,9 @@ typedef struct tt_trace_opts {
 
 typedef struct tt_trace {
     tt_trace_opts opts;
-    uint32_t view; /* that events belong to; the caller's to change */
+    /* What events belong to; the caller's to change. */
+    uint32_t view;
+    uint64_t call; /* 0: not told */
     tt_str *out;
     uint64_t n_items, n_arrows;
     uint64_t *tracks; /* that have their name: a hash table */
@@ -76,8 +83,9 @@ void tt_trace_end(tt_trace *t); /* closes the text; frees t's memory */
 
 /* Records of ranks (base/trail.h), and the trace of them all: measured.c. */
 typedef struct tt_recording {
+    char *name;
     tt_trail_head head;
-    char *data; /* len + 1 bytes */
+    char *data; /* the whole file, len + 1 bytes; NULL: not read */
     size_t len;
 } tt_recording;
 
@@ -85,24 +93,28 @@ typedef struct tt_measured {
     const tt_mem *mem;
     tt_recording *files;
     size_t n_files, cap_files;
+    uint32_t n_jobs; /* that there were before one was chosen */
     /* Simulates the schedule, as the engine performs it, for so many bytes.
      * NULL: nothing is predicted. */
     tutti_err (*predict)(const tutti_topology *net, const tutti_schedule *s,
                          uint64_t bytes, tutti_event_fn on_event, void *ctx);
 } tt_measured;
 
-/* Takes data, len + 1 bytes of mem. Errors: EFORMAT (it is no record; name is
- * what the sentence calls it), ENOMEM. */
-tutti_err tt_measured_add(tt_measured *m, const char *name, char *data,
+/* Adds a file, of which the first 512 bytes are enough. Errors: EFORMAT (it is no
+ * record; name is what the sentence calls it), ENOMEM. */
+tutti_err tt_measured_add(tt_measured *m, const char *name, const void *head,
                           size_t len, tutti_diag *diag);
-/* *text: len + 1 bytes of mem. Errors: EINVAL (no such job), EFORMAT, ENOMEM. */
+/* Keeps the files of that job alone, of the latest for 0: the caller then sets
+ * their data, of mem, which m frees. Errors: EINVAL (no such job). */
+tutti_err tt_measured_choose(tt_measured *m, uint64_t job, tutti_diag *diag);
+/* The trace of the job that is chosen; *text: len + 1 bytes of mem. Errors: EINVAL
+ * (a network of another size), EFORMAT, ENOMEM. */
 tutti_err tt_measured_trace(const tt_measured *m, const tutti_merge_opts *opts,
                             tutti_merge_info *info, char **text, size_t *len,
                             tutti_diag *diag);
 void tt_measured_free(tt_measured *m);
 /* The slices and calls in such a text, in its order; readtrace.c says what
- * counts as one. Errors: EFORMAT with a
- * line (no trace, or none in it). */
+ * counts as one. Errors: EFORMAT (no trace, with a line; or no slices in it). */
 tutti_err tt_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
                         void *ctx, tutti_diag *diag);
 

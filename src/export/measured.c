@@ -194,6 +194,7 @@ static void draw_slices(drawing *d)
                 break;
         tutti_event_info e = join(d, &job->slices[i], n);
         count(d, &d->curves[MEASURED], &e);
+        d->trace.call = job->slices[i].call;
         tt_trace_event(&d->trace, &e);
         d->info.n_slices++;
     }
@@ -205,12 +206,13 @@ static void draw_call(drawing *d, const tt_call_seen *c, uint32_t track)
     const bool is_coll = c->coll < TUTTI_COLL_COUNT;
     snprintf(name, sizeof(name), "%s %" PRIu64 " B",
              is_coll ? tutti_coll_name((tutti_coll)c->coll) : "call", c->bytes);
-    snprintf(
-        args, sizeof(args),
-        "{\"call\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"comm\":\"%016" PRIx64
-        "\",\"ranks\":%u,\"schedule\":\"%016" PRIx64 "\",\"outcome\":\"%s\"}",
-        c->seq, c->bytes, c->comm, c->n, c->schedule,
-        c->is_over ? tutti_errname(c->err) : "not over");
+    snprintf(args, sizeof(args),
+             "{\"call\":%" PRIu64 ",\"bytes\":%" PRIu64
+             ",\"comm\":\"%016" PRIx64 "\",\"number\":%" PRIu64
+             ",\"ranks\":%u,\"schedule\":\"%016" PRIx64
+             "\",\"outcome\":\"%s\"}",
+             c->call, c->bytes, c->comm, c->seq, c->n, c->schedule,
+             c->is_over ? tutti_errname(c->err) : "not over");
     tt_trace_bar(&d->trace, &(tt_trace_span){.rank = c->rank,
                                              .track = track,
                                              .label = "calls",
@@ -343,7 +345,7 @@ static int64_t all_entered(const drawing *d, const tt_call_seen *c,
         for (size_t i = cursors[r]; i < job->n_calls && job->calls[i].rank == r;
              i++) {
             const tt_call_seen *o = &job->calls[i];
-            if (o->comm != c->comm || o->channel || o->seq != c->seq)
+            if (o->call != c->call)
                 continue;
             at = o->begin_ns > at ? o->begin_ns : at;
             cursors[r] = i + 1;
@@ -386,6 +388,7 @@ static tutti_err draw_predicted(drawing *d, const tt_measured *m)
         if (!s || c->bytes == 0 || n_slices > most_predicted)
             continue;
         d->shift_s = seconds(d, all_entered(d, c, cursors));
+        d->trace.call = c->call;
         const uint64_t before = d->trace.n_items;
         if (m->predict(d->net, s, c->bytes, on_predicted, d))
             continue;
@@ -472,7 +475,7 @@ tutti_err tt_measured_trace(const tt_measured *m, const tutti_merge_opts *opts,
                             tutti_diag *diag)
 {
     drawing d = {.out = {.mem = m->mem}, .arena = {.mem = m->mem}};
-    tutti_err err = tt_recorded_read(m, opts->job, &d.job, diag);
+    tutti_err err = tt_recorded_read(m, &d.job, diag);
     if (!err)
         err = open_network(&d, opts->net, diag);
     if (!err) {
@@ -487,7 +490,7 @@ tutti_err tt_measured_trace(const tt_measured *m, const tutti_merge_opts *opts,
     if (err)
         tt_str_free(&d.out);
     d.info.job = d.job.id;
-    d.info.n_jobs = d.job.n_jobs;
+    d.info.n_jobs = m->n_jobs;
     d.info.n_ranks = d.job.n_ranks;
     if (!err && info)
         *info = d.info;

@@ -9,7 +9,9 @@
 
 /* One call on one rank. */
 typedef struct tt_call_seen {
-    uint64_t number; /* in its process */
+    uint64_t number;    /* in its process */
+    uint64_t call;      /* in its job, the same on all ranks: 1, 2, ... */
+    int64_t entered_ns; /* by the first rank */
     uint64_t comm, channel, seq, schedule, bytes;
     uint32_t rank, n; /* n: ranks of its communicator */
     uint8_t coll;
@@ -21,7 +23,7 @@ typedef struct tt_call_seen {
 /* What one rank says of a slice. All that say the same of call, src, dst, port,
  * wire and slice mean the same one. */
 typedef struct tt_slice_seen {
-    uint64_t comm, channel, seq;
+    uint64_t call; /* in its job */
     uint32_t src, dst, wire, slice;
     uint32_t step, chunk;
     uint8_t port, reduces, kind;
@@ -39,7 +41,7 @@ typedef struct tt_sleep_seen {
 typedef struct tt_recorded {
     const tt_mem *mem;
     uint64_t id;
-    uint32_t n_ranks, n_jobs;
+    uint32_t n_ranks;
     const tt_recording **ranks; /* [n_ranks]; NULL: it has no file */
     int64_t *shift_ns;          /* [n_ranks] added to its clock */
     uint64_t *error_ns;         /* [n_ranks] give or take; UINT64_MAX: by the
@@ -58,9 +60,8 @@ typedef struct tt_recorded {
     size_t n_schedules, cap_schedules, cap_lens;
 } tt_recorded;
 
-/* recorded.c. id 0: the latest. Errors: EINVAL, EFORMAT, ENOMEM; free it then,
- * too. */
-tutti_err tt_recorded_read(const tt_measured *m, uint64_t id, tt_recorded *out,
+/* recorded.c: the job that is chosen. Errors: EFORMAT, ENOMEM; free it then, too. */
+tutti_err tt_recorded_read(const tt_measured *m, tt_recorded *out,
                            tutti_diag *diag);
 void tt_recorded_free(tt_recorded *job);
 /* Are both of the same slice? */

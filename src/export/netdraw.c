@@ -7,7 +7,8 @@
  *      "links":[[from,to,rate_bps,latency_ps,twin,[x,y,...]],...]}
  *
  * kind is host, switch, hub or slot; rank, hub and twin are -1 where there is
- * none; the last list has the bends of the way (netlayout.h says what they mean).
+ * none; "crowded":true stands before the nodes of a network whose links are drawn
+ * paler; the last list has the bends of the way (netlayout.h says what they mean).
  *
  * Next: netsvg.c, nettext.c. */
 #include "export/netdraw.h"
@@ -68,6 +69,8 @@ static void net_layout(const tutti_topology *t, const tt_net_layout *l,
 {
     put_int(out, "{\"width\":", l->size.x);
     put_int(out, ",\"height\":", l->size.y);
+    if (tt_is_crowded(t))
+        tt_str_puts(out, ",\"crowded\":true");
     tt_str_puts(out, ",\"nodes\":[");
     for (uint32_t v = 0; v < t->n_nodes; v++) {
         tt_str_puts(out, v ? ",\n" : "\n");

@@ -72,6 +72,18 @@ static inline tt_point tt_drawn_room(uint32_t n_slots)
 tutti_err tt_layout_levels(const tutti_topology *t, const uint32_t *n_slots,
                            tt_net_layout *out);
 
+static inline uint32_t tt_n_links_of(const tutti_topology *t, uint32_t node)
+{
+    return t->first_out[node + 1] - t->first_out[node];
+}
+
+/* The i-th that leaves the node. */
+static inline const tt_link *tt_link_of(const tutti_topology *t, uint32_t node,
+                                        uint32_t i)
+{
+    return &t->links[t->out[t->first_out[node] + i]];
+}
+
 static inline bool tt_is_switch(const tutti_topology *t, uint32_t node)
 {
     return t->nodes[node].kind == TT_NODE_SWITCH;

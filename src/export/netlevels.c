@@ -31,16 +31,6 @@ typedef struct tree {
     int32_t x;         /* where the next block begins */
 } tree;
 
-static const tt_link *link_of(const tree *w, uint32_t node, uint32_t i)
-{
-    return &w->t->links[w->t->out[w->t->first_out[node] + i]];
-}
-
-static uint32_t n_links_of(const tree *w, uint32_t node)
-{
-    return w->t->first_out[node + 1] - w->t->first_out[node];
-}
-
 /* --------------------------------------------------------------- levels -- */
 
 /* Breadth first over switches alone: parent and depth. Returns the last one,
@@ -55,8 +45,8 @@ static uint32_t spread(tree *w, uint32_t from)
     w->depth[from] = 0;
     for (uint32_t head = 0; head < n; head++) {
         const uint32_t v = w->queue[head];
-        for (uint32_t i = 0; i < n_links_of(w, v); i++) {
-            const uint32_t to = link_of(w, v, i)->to;
+        for (uint32_t i = 0; i < tt_n_links_of(w->t, v); i++) {
+            const uint32_t to = tt_link_of(w->t, v, i)->to;
             if (!tt_is_switch(w->t, to) || w->parent[to] != TT_NONE)
                 continue;
             w->parent[to] = v;
@@ -115,8 +105,8 @@ static void level_by_hosts(tree *w)
     for (uint32_t head = 0; head < n; head++) {
         const uint32_t v = w->queue[head];
         const uint32_t next = tt_is_switch(w->t, v) ? w->level[v] + 1 : 0;
-        for (uint32_t i = 0; i < n_links_of(w, v); i++) {
-            const uint32_t to = link_of(w, v, i)->to;
+        for (uint32_t i = 0; i < tt_n_links_of(w->t, v); i++) {
+            const uint32_t to = tt_link_of(w->t, v, i)->to;
             if (w->level[to] != TT_NONE)
                 continue;
             w->level[to] = next;
@@ -136,8 +126,8 @@ static void visit(tree *w, uint32_t v)
 {
     w->is_placed[v] = true;
     w->order[w->n_order++] = v;
-    for (uint32_t i = 0; i < n_links_of(w, v); i++) {
-        const uint32_t to = link_of(w, v, i)->to;
+    for (uint32_t i = 0; i < tt_n_links_of(w->t, v); i++) {
+        const uint32_t to = tt_link_of(w->t, v, i)->to;
         if (tt_is_switch(w->t, to) && !w->is_placed[to] &&
             w->level[to] < w->level[v]) {
             w->parent[to] = v;
@@ -165,8 +155,8 @@ static void find_owner(tree *w, uint32_t host)
 {
     uint64_t best = 0;
     w->owner[host] = w->order[0];
-    for (uint32_t i = 0; i < n_links_of(w, host); i++) {
-        const tt_link *l = link_of(w, host, i);
+    for (uint32_t i = 0; i < tt_n_links_of(w->t, host); i++) {
+        const tt_link *l = tt_link_of(w->t, host, i);
         if (tt_is_switch(w->t, l->to) && l->rate_bps > best) {
             best = l->rate_bps;
             w->owner[host] = l->to;
@@ -185,7 +175,7 @@ static bool is_mine(const tree *w, uint32_t owner, uint32_t v)
  * columns, along the top of the block to its switch. */
 static void bend_down(tree *w, uint32_t host, tt_point corner, int32_t top)
 {
-    for (uint32_t i = 0; i < n_links_of(w, host); i++) {
+    for (uint32_t i = 0; i < tt_n_links_of(w->t, host); i++) {
         const uint32_t number = w->t->out[w->t->first_out[host] + i];
         const tt_link *l = &w->t->links[number];
         if (l->to != w->owner[host])

@@ -98,8 +98,7 @@ static void put_path(tt_str *out, tt_point from, const tt_bends *b, tt_point to)
 static void put_links(const tutti_topology *t, const tt_net_layout *l,
                       const speeds *s, tt_str *out)
 {
-    /* Where many cross, each is paler. */
-    const char *opacity = t->n_links > 4 * t->n_nodes + 64 ? "0.35" : "1";
+    const char *opacity = tt_is_crowded(t) ? "0.35" : "1";
     tt_str_printf(out,
                   "<g fill=\"none\" stroke=\"#8493a8\" stroke-linejoin=\"round"
                   "\" stroke-opacity=\"%s\">\n",

@@ -16,16 +16,6 @@ typedef struct sheet {
     size_t column;
 } sheet;
 
-static const tt_link *link_of(const sheet *s, uint32_t node, uint32_t i)
-{
-    return &s->t->links[s->t->out[s->t->first_out[node] + i]];
-}
-
-static uint32_t n_links_of(const sheet *s, uint32_t node)
-{
-    return s->t->first_out[node + 1] - s->t->first_out[node];
-}
-
 /* ------------------------------------------------------------------ grid -- */
 
 static bool is_flat(const tutti_topology *t)
@@ -97,14 +87,14 @@ static void put_end(sheet *s, uint32_t node, size_t indent)
 /* The ends of all links of this speed, of which link i is the first. */
 static void put_ends(sheet *s, uint32_t node, uint32_t first, size_t indent)
 {
-    const tt_link *like = link_of(s, node, first);
+    const tt_link *like = tt_link_of(s->t, node, first);
     uint32_t n = 0, shown = 0;
-    for (uint32_t i = first; i < n_links_of(s, node); i++) {
-        const tt_link *l = link_of(s, node, i);
+    for (uint32_t i = first; i < tt_n_links_of(s->t, node); i++) {
+        const tt_link *l = tt_link_of(s->t, node, i);
         n += tells(s, node, l) && tt_same_speed(s->t, l, like);
     }
-    for (uint32_t i = first; i < n_links_of(s, node); i++) {
-        const tt_link *l = link_of(s, node, i);
+    for (uint32_t i = first; i < tt_n_links_of(s->t, node); i++) {
+        const tt_link *l = tt_link_of(s->t, node, i);
         if (!tells(s, node, l) || !tt_same_speed(s->t, l, like))
             continue;
         shown++;
@@ -124,8 +114,9 @@ static void put_ends(sheet *s, uint32_t node, uint32_t first, size_t indent)
 static bool is_told(const sheet *s, uint32_t node, uint32_t link)
 {
     for (uint32_t i = 0; i < link; i++) {
-        const tt_link *l = link_of(s, node, i);
-        if (tells(s, node, l) && tt_same_speed(s->t, l, link_of(s, node, link)))
+        const tt_link *l = tt_link_of(s->t, node, i);
+        if (tells(s, node, l) &&
+            tt_same_speed(s->t, l, tt_link_of(s->t, node, link)))
             return true;
     }
     return false;
@@ -134,8 +125,8 @@ static bool is_told(const sheet *s, uint32_t node, uint32_t link)
 static void draw_node(sheet *s, uint32_t node, size_t name_width)
 {
     bool is_first = true;
-    for (uint32_t i = 0; i < n_links_of(s, node); i++) {
-        const tt_link *l = link_of(s, node, i);
+    for (uint32_t i = 0; i < tt_n_links_of(s->t, node); i++) {
+        const tt_link *l = tt_link_of(s->t, node, i);
         if (!tells(s, node, l) || is_told(s, node, i))
             continue;
         const size_t begin = s->out->len;
@@ -178,8 +169,8 @@ static size_t longest_name(const sheet *s)
     size_t most = 0;
     for (uint32_t v = 0; v < s->t->n_nodes; v++) {
         bool has_line = false;
-        for (uint32_t i = 0; i < n_links_of(s, v); i++)
-            has_line |= tells(s, v, link_of(s, v, i));
+        for (uint32_t i = 0; i < tt_n_links_of(s->t, v); i++)
+            has_line |= tells(s, v, tt_link_of(s->t, v, i));
         const size_t len = strlen(s->t->nodes[v].name);
         if (has_line && len > most)
             most = len;

@@ -20,8 +20,6 @@
 
 enum { MAX_DEPTH = 64, MAX_WORD = 128 };
 
-static const uint64_t receives = UINT64_C(1) << 25; /* as in trace.c */
-static const uint64_t own_tracks = UINT64_C(1) << 26;
 static const double most_us = 9e15;
 
 typedef struct reader {
@@ -241,7 +239,8 @@ static bool is_transfer(const item *it)
 {
     return is_bar(it) &&
            (!strcmp(it->cat, "reduce") || !strcmp(it->cat, "copy")) &&
-           it->tid < (double)receives && (it->tid - 1) / 256 < TT_MAX_RANKS &&
+           it->tid < (double)TT_TRACE_RECEIVES &&
+           (it->tid - 1) / 256 < TT_MAX_RANKS &&
            is_within(it->step, UINT32_MAX - 1) &&
            is_within(it->chunk, UINT32_MAX - 1) && it->slice <= UINT32_MAX &&
            is_within(it->bytes, 0x1p53);
@@ -249,7 +248,7 @@ static bool is_transfer(const item *it)
 
 static bool is_call(const item *it)
 {
-    return is_bar(it) && it->tid >= (double)own_tracks &&
+    return is_bar(it) && it->tid >= (double)TT_TRACE_OWN &&
            is_within(it->call, 0x1p53);
 }
 

@@ -8,7 +8,10 @@
  *            lower rank, so one pass in order of ranks adds them up; so does the
  *            doubt, half of what it took to ask. Where nothing is told, or the
  *            parent's file is missing, the clocks of the day count.
+ * Calls      Ranks tell them by communicator, channel and number there; together
+ *            they get one number in the job (number_calls).
  * Next       measured.c. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,39 +22,43 @@ static const size_t piece_bytes = 1 << 20;
 
 /* ----------------------------------------------------------------- files -- */
 
-tutti_err tt_measured_add(tt_measured *m, const char *name, char *data,
+tutti_err tt_measured_add(tt_measured *m, const char *name, const void *head,
                           size_t len, tutti_diag *diag)
 {
-    tt_recording r = {.data = data, .len = len};
-    tutti_err err = TUTTI_OK;
+    const size_t name_len = strlen(name);
+    tt_recording r = {0};
     if (len >= sizeof(r.head))
-        memcpy(&r.head, data, sizeof(r.head));
+        memcpy(&r.head, head, sizeof(r.head));
     r.head.host[sizeof(r.head.host) - 1] = '\0';
     if (r.head.magic != TT_TRAIL_MAGIC)
-        err = tt_fail(diag, TUTTI_EFORMAT,
-                      "%.300s is no record of this version of Tutti, or of "
-                      "another kind of machine",
-                      name);
-    else if (r.head.rank >= r.head.n_ranks || r.head.n_ranks > TT_MAX_RANKS)
-        err = tt_fail(diag, TUTTI_EFORMAT, "%.300s is of rank %u of %u", name,
-                      r.head.rank, r.head.n_ranks);
-    if (!err) {
-        err = tt_grow(m->mem, (void **)(void *)&m->files, &m->cap_files,
-                      m->n_files + 1, sizeof(*m->files));
-        if (err)
-            tt_fail(diag, err, "no memory for the records");
-    }
-    if (err)
-        tt_free(m->mem, data, len + 1, 1);
-    else
-        m->files[m->n_files++] = r;
-    return err;
+        return tt_fail(diag, TUTTI_EFORMAT,
+                       "%.300s is no record of this version of Tutti, or of "
+                       "another kind of machine",
+                       name);
+    if (r.head.rank >= r.head.n_ranks || r.head.n_ranks > TT_MAX_RANKS)
+        return tt_fail(diag, TUTTI_EFORMAT, "%.300s is of rank %u of %u", name,
+                       r.head.rank, r.head.n_ranks);
+    tutti_err err = tt_grow(m->mem, (void **)(void *)&m->files, &m->cap_files,
+                            m->n_files + 1, sizeof(*m->files));
+    r.name = err ? NULL : tt_new(m->mem, name_len + 1, 1);
+    if (!r.name)
+        return tt_fail(diag, TUTTI_ENOMEM, "no memory for the records");
+    memcpy(r.name, name, name_len + 1);
+    m->files[m->n_files++] = r;
+    return TUTTI_OK;
+}
+
+static void free_file(const tt_measured *m, tt_recording *r)
+{
+    tt_free(m->mem, r->name, strlen(r->name) + 1, 1);
+    if (r->data)
+        tt_free(m->mem, r->data, r->len + 1, 1);
 }
 
 void tt_measured_free(tt_measured *m)
 {
     for (size_t i = 0; i < m->n_files; i++)
-        tt_free(m->mem, m->files[i].data, m->files[i].len + 1, 1);
+        free_file(m, &m->files[i]);
     tt_free(m->mem, m->files, m->cap_files, sizeof(*m->files));
     m->files = NULL;
     m->n_files = m->cap_files = 0;
@@ -59,39 +66,60 @@ void tt_measured_free(tt_measured *m)
 
 /* ------------------------------------------------------------------- job -- */
 
-static bool is_first_of_job(const tt_measured *m, size_t i)
+static int by_number(uint64_t a, uint64_t b)
 {
-    for (size_t j = 0; j < i; j++)
-        if (m->files[j].head.meeting == m->files[i].head.meeting)
-            return false;
-    return true;
+    return a < b ? -1 : a > b;
 }
 
-/* The job that is meant; NULL: there is no such. */
-static const tt_recording *choose(const tt_measured *m, tt_recorded *job)
+static int by_job(const void *x, const void *y)
+{
+    const tt_recording *a = x, *b = y;
+    return by_number(a->head.meeting, b->head.meeting);
+}
+
+static void keep_only(tt_measured *m, uint64_t job)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_files; i++) {
+        if (m->files[i].head.meeting == job)
+            m->files[n++] = m->files[i];
+        else
+            free_file(m, &m->files[i]);
+    }
+    m->n_files = n;
+}
+
+tutti_err tt_measured_choose(tt_measured *m, uint64_t job, tutti_diag *diag)
 {
     const tt_recording *best = NULL;
+    if (m->n_files > 0)
+        qsort(m->files, m->n_files, sizeof(*m->files), by_job);
+    m->n_jobs = 0;
     for (size_t i = 0; i < m->n_files; i++) {
         const tt_recording *r = &m->files[i];
-        job->n_jobs += is_first_of_job(m, i);
-        bool is_meant = job->id == 0 || r->head.meeting == job->id;
+        m->n_jobs += i == 0 || by_job(&r[-1], r) != 0;
+        bool is_meant = job == 0 || r->head.meeting == job;
         if (is_meant && (!best || r->head.real_ns > best->head.real_ns))
             best = r;
     }
-    return best;
+    if (!best)
+        return tt_fail(diag, TUTTI_EINVAL, "there is no record of job %016llx",
+                       (unsigned long long)job);
+    keep_only(m, best->head.meeting);
+    return TUTTI_OK;
 }
 
 static tutti_err seat(const tt_measured *m, tt_recorded *job, tutti_diag *diag)
 {
     for (size_t i = 0; i < m->n_files; i++) {
         const tt_trail_head *h = &m->files[i].head;
-        if (h->meeting != job->id)
+        if (!m->files[i].data)
             continue;
         if (h->n_ranks != job->n_ranks || job->ranks[h->rank])
             return tt_fail(diag, TUTTI_EFORMAT,
-                           "there are two records of rank %u, or jobs of "
-                           "different sizes under one number",
-                           h->rank);
+                           "%.300s is of rank %u, of which there is a record, "
+                           "or of a job of another size: take it away",
+                           m->files[i].name, h->rank);
         job->ranks[h->rank] = &m->files[i];
     }
     return TUTTI_OK;
@@ -198,9 +226,7 @@ static tutti_err add_slice(const reading *in, const tt_mark *r)
     if (err)
         return err;
     job->slices[job->n_slices++] = (tt_slice_seen){
-        .comm = call->comm,
-        .channel = call->channel,
-        .seq = call->seq,
+        .call = (uint64_t)(call - job->calls), /* until all are read */
         .src = is_send ? in->rank : r->peer,
         .dst = is_send ? r->peer : in->rank,
         .wire = r->u.slice.wire,
@@ -322,16 +348,71 @@ static tutti_err read_file(const reading *in, const tt_recording *file)
 
 /* ----------------------------------------------------------------- order -- */
 
-static int by_number(uint64_t a, uint64_t b)
+static int compare_calls(const tt_call_seen *a, const tt_call_seen *b)
 {
-    return a < b ? -1 : a > b;
+    int d = by_number(a->comm, b->comm);
+    d = d ? d : by_number(a->channel, b->channel);
+    return d ? d : by_number(a->seq, b->seq);
+}
+
+static int by_call(const void *x, const void *y)
+{
+    return compare_calls(*(tt_call_seen *const *)x, *(tt_call_seen *const *)y);
+}
+
+static int by_entry(const void *x, const void *y)
+{
+    const tt_call_seen *a = *(tt_call_seen *const *)x;
+    const tt_call_seen *b = *(tt_call_seen *const *)y;
+    if (a->entered_ns != b->entered_ns)
+        return a->entered_ns < b->entered_ns ? -1 : 1;
+    return compare_calls(a, b);
+}
+
+/* Of the n calls, which are one. */
+static void set_entered(tt_call_seen **calls, size_t n)
+{
+    int64_t first_ns = INT64_MAX;
+    for (size_t i = 0; i < n; i++)
+        first_ns = calls[i]->begin_ns < first_ns ? calls[i]->begin_ns
+                                                 : first_ns;
+    for (size_t i = 0; i < n; i++)
+        calls[i]->entered_ns = first_ns;
+}
+
+/* What ranks call the same call gets one number, in the order in which calls
+ * began; each slice, that of its call. */
+static tutti_err number_calls(tt_recorded *job)
+{
+    const size_t n = job->n_calls;
+    if (n == 0)
+        return TUTTI_OK;
+    tt_call_seen **order = tt_new(job->mem, n, sizeof(*order));
+    if (!order)
+        return TUTTI_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        order[i] = &job->calls[i];
+    qsort(order, n, sizeof(*order), by_call);
+    for (size_t i = 0, same; i < n; i += same) {
+        for (same = 1; i + same < n; same++)
+            if (compare_calls(order[i], order[i + same]) != 0)
+                break;
+        set_entered(&order[i], same);
+    }
+    qsort(order, n, sizeof(*order), by_entry);
+    for (size_t i = 0; i < n; i++) {
+        const bool is_next = i == 0 || compare_calls(order[i - 1], order[i]);
+        order[i]->call = (i ? order[i - 1]->call : 0) + is_next;
+    }
+    tt_free(job->mem, order, n, sizeof(*order));
+    for (size_t i = 0; i < job->n_slices; i++)
+        job->slices[i].call = job->calls[job->slices[i].call].call;
+    return TUTTI_OK;
 }
 
 static int compare_slices(const tt_slice_seen *a, const tt_slice_seen *b)
 {
-    int d = by_number(a->comm, b->comm);
-    d = d ? d : by_number(a->channel, b->channel);
-    d = d ? d : by_number(a->seq, b->seq);
+    int d = by_number(a->call, b->call);
     d = d ? d : by_number(a->src, b->src);
     d = d ? d : by_number(a->dst, b->dst);
     d = d ? d : by_number(a->port, b->port);
@@ -363,21 +444,20 @@ static tutti_err read_ranks(tt_recorded *job)
     }
     if (job->first_ns > job->last_ns)
         job->first_ns = job->last_ns = 0;
-    if (job->n_slices > 0)
+    if (!err)
+        err = number_calls(job);
+    if (!err && job->n_slices > 0)
         qsort(job->slices, job->n_slices, sizeof(*job->slices), compare);
     return err;
 }
 
-tutti_err tt_recorded_read(const tt_measured *m, uint64_t id, tt_recorded *out,
+tutti_err tt_recorded_read(const tt_measured *m, tt_recorded *out,
                            tutti_diag *diag)
 {
-    *out = (tt_recorded){.mem = m->mem, .id = id};
-    const tt_recording *chosen = choose(m, out);
-    if (!chosen)
-        return tt_fail(diag, TUTTI_EINVAL, "there is no record of job %016llx",
-                       (unsigned long long)id);
-    out->id = chosen->head.meeting;
-    out->n_ranks = chosen->head.n_ranks;
+    assert(m->n_files > 0);
+    *out = (tt_recorded){.mem = m->mem,
+                         .id = m->files[0].head.meeting,
+                         .n_ranks = m->files[0].head.n_ranks};
     out->ranks = tt_new(m->mem, out->n_ranks, sizeof(*out->ranks));
     out->shift_ns = tt_new(m->mem, out->n_ranks, sizeof(*out->shift_ns));
     out->error_ns = tt_new(m->mem, out->n_ranks, sizeof(*out->error_ns));

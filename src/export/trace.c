@@ -12,10 +12,11 @@
  * with one item per line. pid is the rank (of several views: rank * views +
  * view). tid is 1 + 256 * peer + rail on the tracks of sends ("to 1"), and that
  * plus 2^25 on those of receives ("from 1"); tracks of the rank's own come from
- * 2^26 on. Times are microseconds, printed from whole picoseconds: bars that
- * follow each other without a gap neither overlap nor part by rounding, and no
- * locale has a say in it. An arrow is a pair of items ("s", "f") with one id,
- * from the bar that leaves to a mark at the receiver.
+ * 2^26 on. Slices of a job have "call" in their args, too. Times are
+ * microseconds, printed from whole picoseconds: bars that follow each other
+ * without a gap neither overlap nor part by rounding, and no locale has a say in
+ * it. An arrow is a pair of items ("s", "f") with one id, from the bar that
+ * leaves to a mark at the receiver.
  *
  * Next: sim/sim.c (where events come from). */
 #include "export/export.h"
@@ -24,10 +25,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Above any track of sends: 1 + 256 * 2^16. */
-static const uint64_t receives = UINT64_C(1) << 25;
-/* Above any track of receives. */
-static const uint64_t own_tracks = UINT64_C(1) << 26;
 /* More is no rate. */
 static const double most_mbits = 1e15;
 /* About 100 days: beyond, a time is cut. What is no number counts as 0. */
@@ -174,7 +171,8 @@ static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
 static uint64_t track(tt_trace *t, uint32_t rank, uint32_t peer, uint8_t rail,
                       bool is_receive)
 {
-    uint64_t tid = 1 + 256 * (uint64_t)peer + rail + is_receive * receives;
+    uint64_t tid = 1 + 256 * (uint64_t)peer + rail +
+                   is_receive * TT_TRACE_RECEIVES;
     if (!is_new_track(t, pid_of(t, rank), tid))
         return tid;
     char label[64];
@@ -216,6 +214,8 @@ static void add_bar(tt_trace *t, const tutti_event_info *e, const bar *b)
     add_number(out, ",\"bytes\":", e->bytes);
     tt_str_puts(out, ",\"done_us\":");
     add_us(out, picoseconds(e->end_s));
+    if (t->call)
+        add_number(out, ",\"call\":", t->call);
     tt_str_puts(out, "}}");
 }
 
@@ -275,7 +275,7 @@ static void add_args(tt_trace *t, const char *args)
 void tt_trace_bar(tt_trace *t, const tt_trace_span *span)
 {
     const uint32_t pid = pid_of(t, span->rank);
-    const uint64_t tid = own_tracks + span->track;
+    const uint64_t tid = TT_TRACE_OWN + span->track;
     const uint64_t begin = picoseconds(span->begin_s);
     uint64_t end = picoseconds(span->end_s);
     end = end > begin ? end : begin;

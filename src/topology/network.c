@@ -127,6 +127,15 @@ static size_t slot_of(const tt_topo_builder *b, const char *name, size_t len)
     return i;
 }
 
+/* A slot gives way to a node that files can name. */
+static void enter(tt_topo_builder *b, uint32_t v)
+{
+    const char *name = b->nodes[v].name;
+    uint32_t *place = &b->table[slot_of(b, name, strlen(name))];
+    if (*place == 0 || b->nodes[v].kind != TT_NODE_SLOT)
+        *place = v + 1;
+}
+
 /* Keeps the table at most half full. */
 static tutti_err grow_table(tt_topo_builder *b)
 {
@@ -138,10 +147,8 @@ static tutti_err grow_table(tt_topo_builder *b)
         return TUTTI_ENOMEM;
     b->table = table;
     b->n_table = n;
-    for (uint32_t v = 0; v < b->n_nodes; v++) {
-        const char *name = b->nodes[v].name;
-        table[slot_of(b, name, strlen(name))] = v + 1;
-    }
+    for (uint32_t v = 0; v < b->n_nodes; v++)
+        enter(b, v);
     return TUTTI_OK;
 }
 
@@ -236,6 +243,16 @@ static bool has_rank(tt_node_kind kind)
     return kind == TT_NODE_HOST || kind == TT_NODE_SLOT;
 }
 
+/* The slots of a host have names that nobody gave them: one may be that of a
+ * host, as when a host grows. */
+static bool is_clash(const tt_topo_builder *b, const char *name,
+                     tt_node_kind kind)
+{
+    const uint32_t v = tt_topo_find(b, name, strlen(name));
+    return v != TT_NONE &&
+           (b->nodes[v].kind == TT_NODE_SLOT) == (kind == TT_NODE_SLOT);
+}
+
 /* May a node be added, by name and by number? */
 static bool may_add(tt_topo_builder *b, const char *name, tt_node_kind kind)
 {
@@ -253,7 +270,7 @@ static bool may_add(tt_topo_builder *b, const char *name, tt_node_kind kind)
     else if (has_rank(kind) && b->n_ranks >= TT_MAX_RANKS)
         tt_topo_refuse(b, TUTTI_ELIMIT, b->at,
                        "a network can have at most %u ranks", TT_MAX_RANKS);
-    else if (tt_topo_find(b, name, len) != TT_NONE)
+    else if (is_clash(b, name, kind))
         tt_topo_refuse(b, TUTTI_EINVAL, b->at,
                        "two nodes would have the name `%s`",
                        tt_quoted(name, len).text);
@@ -280,7 +297,7 @@ static uint32_t add_node(tt_topo_builder *b, const char *name,
     b->nodes[v].rank = has_rank(kind) ? b->n_ranks++ : TT_NONE;
     b->nodes[v].forwards = b->forwards || kind == TT_NODE_SWITCH;
     b->spots[v] = b->at;
-    b->table[slot_of(b, copy, strlen(copy))] = v + 1;
+    enter(b, v);
     b->n_nodes++;
     return v;
 }

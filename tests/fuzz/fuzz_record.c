@@ -13,19 +13,33 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static bool add(tt_measured *m, const uint8_t *data, size_t len, uint32_t rank)
 {
-    char *copy = tt_new(m->mem, len + 1, 1);
     tutti_diag diag = {0};
-    if (!copy)
-        return false;
-    if (len > 0)
-        memcpy(copy, data, len);
-    if (rank > 0 && len >= sizeof(tt_trail_head))
-        memcpy(copy + offsetof(tt_trail_head, rank), &rank, sizeof(rank));
-    if (!tt_measured_add(m, "x", copy, len, &diag))
+    tt_trail_head head;
+    const bool is_whole = len >= sizeof(head);
+    if (is_whole) {
+        memcpy(&head, data, sizeof(head));
+        head.rank = rank ? rank : head.rank;
+    }
+    const void *what = is_whole ? (const void *)&head : data;
+    if (!tt_measured_add(m, "x", what, is_whole ? sizeof(head) : len, &diag))
         return true;
     if (!diag.text[0])
         tt_fuzz_fail("a refusal without a sentence");
     return false;
+}
+
+static bool read_all(tt_measured *m, const uint8_t *data, size_t len)
+{
+    if (tt_measured_choose(m, 0, NULL))
+        tt_fuzz_fail("there is no latest job");
+    for (size_t i = 0; i < m->n_files; i++) {
+        m->files[i].data = tt_new(m->mem, len + 1, 1);
+        if (!m->files[i].data)
+            return false;
+        memcpy(m->files[i].data, data, len);
+        m->files[i].len = len;
+    }
+    return true;
 }
 
 static void merge(const tt_mem *mem, const uint8_t *data, size_t len,
@@ -40,6 +54,7 @@ static void merge(const tt_mem *mem, const uint8_t *data, size_t len,
     bool is_read = true;
     for (uint32_t r = 0; r < n_files && is_read; r++)
         is_read = add(&m, data, len, r);
+    is_read = is_read && read_all(&m, data, len);
     if (is_read &&
         tt_measured_trace(&m, &opts, &info, &text, &text_len, &diag)) {
         if (!diag.text[0])

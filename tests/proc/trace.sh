@@ -43,7 +43,8 @@ for transports in tcp shm; do
     merge
     ends "$transports: they are merged" 0
     like "$transports: in words" "$out" '^job [0-9a-f]{16}: 4 ranks, [0-9]+ calls, [0-9]+ slices'
-    like "$transports: nothing is predicted" "$out" 'nothing is predicted'
+    like "$transports: nothing is predicted" "$out" \
+        'nothing is predicted: no call of all ranks had a schedule and a network$'
     is "$transports: rows have host and rank" "$(check "$tmp/trace.json" \
         'sorted(n.split(": ")[1] for p, n in names.items() if p < 4)')" \
         "['rank 0', 'rank 1', 'rank 2', 'rank 3']"
@@ -92,6 +93,23 @@ is "which move as many bytes" "$(check "$tmp/trace.json" '[round(sum(
 is "links have curves" "$(check "$tmp/trace.json" \
     'len([c for c in curves if " to " in c]) >= 8')" True
 
+# Each slice tells its call: one of both ranks, and within it.
+is "slices know their call" "$(check "$tmp/trace.json" '
+    {e["args"]["call"] for e in X if "step" in e["args"]} <=
+    {c["args"]["call"] for c in calls}')" True
+is "whose bytes they are" "$(check "$tmp/trace.json" '{sum(
+    e["args"]["bytes"] for e in X if "step" in e["args"] and e["pid"] % 2 == 0
+    and e["tid"] < 2**25 and e["args"]["call"] == c["args"]["call"])
+    for c in calls if c["args"]["bytes"] == 2**18}')" "{$((6 * 262144))}"
+run "$tutti" view "$tmp/trace.json" --json
+is "a page of it has calls measured and predicted" "$(python3 -c '
+import json, sys
+runs = json.load(sys.stdin)["runs"]
+print([len([r for r in runs if r["kind"] == k]) for k in
+    ("measured", "predicted")])' <<<"$out" 2>&1)" "$(check "$tmp/trace.json" '[
+    min(8, len({e["args"]["call"] for e in X if "step" in e["args"] and
+    e["pid"] % 2 == view})) for view in (0, 1)]')"
+
 # Two jobs in one directory.
 TUTTI_TRACE=$tmp/t run "$tutti" run -n 2 "$tutti" bench -b 4 -e 4 -n 1
 merge
@@ -100,6 +118,23 @@ like "and that is said" "$out" 'has 2 jobs'
 older=$(ls "$tmp/t" | sed -n 's/-3\.record$//p')
 merge --job "$older"
 like "or the one that is named" "$out" "^job $older: 4 ranks,"
+
+# What is no record does not keep the others from being drawn: of a rank that was
+# killed before it had written anything, a pipe, a directory.
+: >"$tmp/t/empty.record"
+head -c 511 "$tmp/t/$older-0.record" >"$tmp/t/short.record"
+mkfifo "$tmp/t/pipe.record"
+mkdir "$tmp/t/folder.record"
+merge --job "$older"
+ends "files that are no records" 0
+is "are told, each once" "$(grep -cE '(empty|short)\.record is no record.*; it is left out$' <<<"$err")" 2
+is "and nothing else is" "$(grep -c . <<<"$err")" 2
+like "the rest is drawn" "$out" "^job $older: 4 ranks,"
+: >"$tmp/t/$older-3.record"
+merge --job "$older"
+like "a rank whose record is empty has none" "$out" '^1 ranks have left no record'
+merge --job "$older" -t star:3@1Gbit
+ends "a network of another size" 1
 
 # -- what goes wrong ----------------------------------------------------------
 run "$tutti" trace "$tmp/none"
@@ -113,6 +148,11 @@ cp "$tutti" "$tmp/empty/x.record"
 run "$tutti" trace "$tmp/empty"
 ends "no record but something else" 1
 like "it is named" "$err" 'x.record is no record'
+like "and none is left" "$err" 'has no record of a rank that can be used'
+mkfifo "$tmp/empty/y.record"
+rm "$tmp/empty/x.record"
+run "$tutti" trace "$tmp/empty"
+like "a pipe is no record" "$err" 'has no record of a rank \('
 
 echo file >"$tmp/file"
 TUTTI_TRACE=$tmp/file run "$tutti" run -n 2 "$tutti" bench -e 1KiB -n 1

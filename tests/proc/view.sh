@@ -47,30 +47,64 @@ is "a trace alone" "$(json "(d['spec'], len(d['runs']))")" "('full:4', 1)"
 sed 's/"bytes"/"call":17,"bytes"/' trace.json >calls.json
 run "$tutti" view calls.json trace.json --json
 is "calls are told apart" "$(json "[(r['name'], r['call']) for r in d['runs']]")" "[('calls.json', 17), ('trace.json', 0)]"
-# A job's trace: two calls of two ranks, and the second predicted, too.
-python3 - >job.json <<'END'
-import json
+# A job's trace: calls of two ranks that all begin before any slice, and all but the
+# first predicted, too.
+job() { # CALLS
+    python3 - "$1" <<'END'
+import json, sys
+n = int(sys.argv[1])
 items = [{"name": "process_name", "ph": "M", "pid": p, "tid": 0, "args": {
     "name": "a: rank %d%s" % (p // 2, ", predicted" * (p % 2))}}
     for p in range(4)]
 for rank in range(2):
-    for call in range(2):
+    for call in range(n):
         items.append({"name": "all-reduce 8 B", "ph": "X", "pid": 2 * rank,
-                      "tid": 2 ** 26, "ts": 100 * call, "dur": 90,
+                      "tid": 2 ** 26 + call % 8, "ts": call, "dur": 9000,
                       "args": {"call": 5 + call, "bytes": 8}})
-for view, call, dur in ((0, 0, 20), (0, 1, 40), (1, 1, 30)):
+for view, call in [(0, c) for c in range(n)] + [(1, c) for c in range(1, n)]:
+    dur = 30 if view else 20 * (call + 1)
     for rank in range(2):
         items.append({"name": "copy", "cat": "copy", "ph": "X",
                       "pid": 2 * rank + view, "tid": 1 + 256 * (1 - rank),
                       "ts": 100 * call + 10, "dur": dur, "args": {
-                          "step": 0, "chunk": rank, "slice": 0, "bytes": 4}})
+                          "step": 0, "chunk": rank, "slice": 0, "bytes": 4,
+                          "call": 5 + call}})
 print(json.dumps({"traceEvents": items}))
 END
+}
+job 2 >job.json
 run "$tutti" view job.json --json
 is "a job's calls, measured and predicted" \
     "$(json "[(r['kind'], r['call'], round(r['time_s'] * 1e6), len(r['step'])) for r in d['runs']]")" \
     "[('measured', 5, 20, 2), ('measured', 6, 40, 2), ('predicted', 6, 30, 2)]"
 is "on as many ranks as it has" "$(json "d['spec']")" full:2
+job 20 >long.json
+run "$tutti" view long.json --json
+is "of many calls the first eight, and of the predicted" \
+    "$(json "[[r['call'] for r in d['runs'] if r['kind'] == k] for k in ('measured', 'predicted')]")" \
+    "$(python3 -c 'print([list(range(5, 13)), list(range(6, 14))])')"
+sed 's/"tid": 257/"tid": 92417/' job.json >far.json # to rank 361
+run "$tutti" view far.json --json
+is "a network is assumed for all that a picture can have" "$(json "d['spec']")" full:362
+run "$tutti" view ring.schedule --json
+fast=$(json "d['runs'][0]['time_s']")
+run "$tutti" view ring.schedule --json --tcp
+is "TCP's payload on an assumed network" "$(json "round(d['runs'][0]['time_s'] / $fast, 2)")" 1.05
+# Names of files are bytes: what is no UTF-8 is told so.
+for bytes in '\xff' '\x80' '\xc1\xbf' '\xe0\x9f\xbf' '\xed\xa0\x80' '\xf0\x8f\xbf\xbf' \
+    '\xf4\x90\x80\x80' '\xf5\x80\x80\x80' '\xe2\x82' '\xe2\x82z'; do
+    name=$(printf "ok\xc3\xa9\xed\x9f\xbf\xf4\x8f\xbf\xbf$bytes.json")
+    cp trace.json "$name"
+    run "$tutti" view "$name" --json
+    is "a name with $bytes" "$(python3 - "$bytes" "$tmp/out" <<'END' 2>&1
+import json, sys
+said = json.loads(open(sys.argv[2], 'rb').read().decode())['runs'][0]['name']
+bad = eval("b'%s'" % sys.argv[1])
+said_bad = ''.join('\ufffd' if b > 127 else chr(b) for b in bad)
+print(said == 'ok\xe9\ud7ff\U0010ffff' + said_bad + '.json')
+END
+)" True
+done
 run "$tutti" view ring star:2 --size 4KiB -o -
 like "to standard output" "$out" '</html>'
 printf 'tutti-topology 1\nhost a b\nlink a b 1Gbit\n' >two.net
@@ -103,6 +137,10 @@ echo '{"traceEvents":[]}' >empty.json
 refused 1 'no transfers in this trace' empty.json
 printf 'tutti-topology 1\nhost a\nhoost b\n' >bad.net
 refused 1 'bad.net:3:1: ' bad.net
+sed 's/"tid": 257/"tid": 92673/' job.json >far.json # to rank 362
+refused 1 'give the network of these 363 ranks' far.json
+sed 's/"tid": 257/"tid": 15360001/' job.json >far.json # to rank 60000
+refused 1 'give the network of these 60001 ranks' far.json
 
 # -------------------------------------------------------------- pictures --
 

@@ -183,6 +183,28 @@ static void test_layout_json(void **state)
     tutti_topology_free(net);
 }
 
+/* From 4 links a node and 64 more on. */
+static void test_crowded(void **state)
+{
+    (void)state;
+    static const char *const nets[] = {"full:11", "full:12"};
+    for (int i = 0; i < 2; i++) {
+        tutti_topology *net = open_net(nets[i]);
+        char *text = NULL;
+        size_t len = 0;
+        assert_int_equal(tutti_topology_draw(net, "layout", &text, &len, NULL),
+                         TUTTI_OK);
+        assert_int_equal(strstr(text, ",\"crowded\":true,\"nodes\"") != NULL,
+                         i);
+        tutti_text_free(text);
+        assert_int_equal(tutti_topology_draw(net, "svg", &text, &len, NULL),
+                         TUTTI_OK);
+        assert_int_equal(strstr(text, "stroke-opacity=\"0.35\"") != NULL, i);
+        tutti_text_free(text);
+        tutti_topology_free(net);
+    }
+}
+
 static void test_units(void **state)
 {
     (void)state;
@@ -452,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_layout_json),
+        cmocka_unit_test(test_crowded),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_random_networks),

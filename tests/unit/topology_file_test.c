@@ -304,8 +304,6 @@ static void test_bad_nodes(void **state)
         "of them");
     bad("host a\nswitch b a\n", TUTTI_EINVAL, 3, 10,
         "two nodes would have the name `a`");
-    bad("host b.1\nhost b ranks=2\n", TUTTI_EINVAL, 3, 6,
-        "two nodes would have the name `b.1`");
     bad("host a ranks=2 b", TUTTI_EFORMAT, 2, 16,
         "expected an option, as names come before options, but here is `b`");
     bad("host a rang=2", TUTTI_EFORMAT, 2, 8,

@@ -295,6 +295,52 @@ static void more_ranks(void **state)
     tt_topology_free(t);
 }
 
+/* A host may be named as a slot of another is: before it or behind it in the file,
+ * links are the host's, also when the other one grows, and is read again. */
+static void more_ranks_beside_their_names(void **state)
+{
+    (void)state;
+    const char *const texts[] = {
+        "tutti-topology 1\nhost a a.0 a.1 s\n"
+        "link a s 1Gbit\nlink a.0 s 2Gbit\nlink a.1 s 3Gbit\n",
+        "tutti-topology 1\nhost a.0 a.1 a s\n"
+        "link a s 1Gbit\nlink a.0 s 2Gbit\nlink a.1 s 3Gbit\n"};
+    for (int i = 0; i < 2; i++) {
+        tutti_topology *t = NULL, *more = NULL, *again = NULL;
+        const uint32_t beside[] = {i ? 2 : 0, i ? 2 : 0};
+        tutti_diag diag = {0};
+        tt_str out = {.mem = &tt_mem_std};
+        char *written;
+        size_t len;
+        uint32_t links[8];
+        if (tt_topology_parse(&tt_mem_std, texts[i], strlen(texts[i]), &t,
+                              &diag) ||
+            tt_topology_with_more(t, beside, 2, &tt_mem_std, &more, &diag))
+            fail_msg("%s", diag.text);
+        tt_topology_write(more, &out);
+        assert_int_equal(tt_str_finish(&out, &written, &len), TUTTI_OK);
+        if (tt_topology_parse(&tt_mem_std, written, len, &again, &diag))
+            fail_msg("%s:\n%s", diag.text, written);
+        for (int k = 0; k < 2; k++) {
+            const tutti_topology *now = k ? again : more;
+            const uint32_t v = now->rank_node[5];
+            assert_int_equal(now->n_ranks, 6);
+            assert_int_equal(now->nodes[v].kind, TT_NODE_SLOT);
+            assert_string_equal(now->nodes[tt_node_host(now, v)].name, "a");
+            /* From a.1 to the last of a. */
+            assert_int_equal(route(now, i ? 1 : 2, 5, links), 3);
+            assert_int_equal(now->links[links[0]].rate_bps,
+                             UINT64_C(3000000000));
+            assert_int_equal(now->links[links[1]].rate_bps,
+                             UINT64_C(1000000000));
+        }
+        tt_free(&tt_mem_std, written, len + 1, 1);
+        tt_topology_free(again);
+        tt_topology_free(more);
+        tt_topology_free(t);
+    }
+}
+
 /* Interfaces have names also where a host becomes a switch: it has no rank of
  * the part. */
 static void interfaces_of_parts(void **state)
@@ -349,6 +395,7 @@ int main(void)
         cmocka_unit_test(payload_of_networks),
         cmocka_unit_test(big_hosts_of_parts),
         cmocka_unit_test(more_ranks),
+        cmocka_unit_test(more_ranks_beside_their_names),
         cmocka_unit_test(interfaces_of_parts),
         cmocka_unit_test(no_memory),
     };
